@@ -1,6 +1,6 @@
-# Targets for people: `make help`.
+# Run `make help` for a list of the targets.
 GO      ?= go
-# The version is the tag's; without one, one that sorts by the commit's time and before every release.
+# The version comes from the tag. Without a tag it is built from the commit's time, and sorts before every release.
 VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
 	TZ=UTC git show --no-patch --date=format-local:%Y%m%d%H%M%S --format=0.0.0~%cd.%h 2>/dev/null || echo 0.0.0~dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
@@ -10,34 +10,34 @@ export CGO_ENABLED = 0
 .DEFAULT_GOAL := help
 .PHONY: help build demo cluster test torture test-vm test-arm64 test-cluster test-machines test-release bench lint fmt dist clean
 
-help: ## list the targets
+help: ## list all targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/nodegate, one static binary
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/nodegate ./cmd/nodegate
 
-demo: build ## install into a throwaway root; plan, apply and check in a scratch namespace
+demo: build ## install into a temporary root; plan, apply and check in a scratch namespace
 	$(GO) run ./internal/demo bin/nodegate
 
-cluster: build ## a Kubernetes cluster of this machine's own, two nodes behind nodegate; lives until ctrl-D ({images,internal/e2e}/*/apt-packages)
+cluster: build ## start a Kubernetes cluster on this machine, two nodes behind nodegate; ctrl-D ends it (needs {images,internal/e2e}/*/apt-packages)
 	$(GO) build -o bin/pod ./internal/e2e/cluster/pod
 	$(GO) run ./internal/e2e/cluster/up bin/nodegate bin/pod
 
-# Twice as many packages as processors: their tests wait more than they compute.
-test: ## everything that needs no virtual machine (as root, also the real kernel in namespaces)
+# Test twice as many packages at once as there are processors: the tests wait more than they compute.
+test: ## run every test that works without a virtual machine (as root also tests the real kernel, in namespaces)
 	$(GO) test -p $$((2 * $$(nproc))) ./...
 
-torture: build ## the real binary killed, starved and lied to, with counts: two minutes, LONG=1 an hour (root; internal/e2e/torture/apt-packages)
+torture: build ## kill the real binary, starve it of memory and disk, make its system calls fail; two minutes, with LONG=1 an hour (needs root and internal/e2e/torture/apt-packages)
 	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./internal/e2e/torture/
 
-# Three machines for two processors: with two, a fifth of the processors was idle.
-test-vm: ## boot real Debian nodes in QEMU (needs the packages in internal/e2e/vm/apt-packages)
+# Run three machines for every two processors: with two machines, a fifth of the processors' time was idle.
+test-vm: ## boot real Debian nodes in QEMU (needs internal/e2e/vm/apt-packages)
 	$(GO) test -tags vm -count=1 -timeout 80m -v -parallel $$(($$(nproc) * 3 / 2)) -skip 'TestARM64|TestBootCost' ./internal/e2e/vm/
 
-test-arm64: ## an emulated arm64 node; its image takes minutes to build
+test-arm64: ## boot an emulated arm64 node; its image takes minutes to build
 	$(GO) test -tags vm -count=1 -timeout 40m -v -run TestARM64 ./internal/e2e/vm/
 
-bench: build ## a shell script, goss and the floor; audit, iptables-save and probe; the boot cost, native and in the VM. OLD=BINARY runs beside it
+bench: build ## measure check beside a shell script and goss, audit, probe, and the boot natively and in a VM; OLD=BINARY adds another binary for comparison
 	$(GO) run ./internal/bench bin/nodegate $(OLD)
 	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/proxyrules ./internal/host/netns ./checks/datapath ./cmd/nodegate/internal/preview
 	BINARIES="$(CURDIR)/bin/nodegate $(OLD)" $(GO) test -run "^$$" -bench . -benchtime 3x -timeout 30m ./internal/host/nftables
@@ -47,14 +47,14 @@ bench: build ## a shell script, goss and the floor; audit, iptables-save and pro
 		$(GO) test -tags vm -run '^$$' -bench NativeBoot -benchtime 20x ./internal/e2e/vm/ && \
 		$(GO) test -tags vm -count=1 -run TestBootCost -v ./internal/e2e/vm/; fi
 
-lint: ## gofmt, go vet, golangci-lint and the list of words; findings fail
+lint: ## run gofmt, go vet, golangci-lint and the list of words; every finding fails
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./... && $(GO) vet -tags vm,release,cluster,torture ./images/... ./internal/e2e/...
 	@$(GO) run ./internal/words $$(git ls-files '*.go' | grep -vE 'testdata/|_test\.go') README.md docs/*.md docs/guides/*.md
 	$(GO) run $(LINT) run --build-tags vm,release,cluster,torture ./...
-	@if command -v packer >/dev/null; then packer fmt -check packer.pkr.hcl; else echo "no packer: its template is not checked"; fi
+	@if command -v packer >/dev/null; then packer fmt -check packer.pkr.hcl; else echo "packer is not installed: packer.pkr.hcl is not checked"; fi
 
-fmt: ## format the Go files, and group their imports
+fmt: ## format the Go files and group their imports
 	gofmt -w $$(git ls-files '*.go')
 	$(GO) run $(LINT) fmt
 
@@ -62,14 +62,14 @@ dist: ## binaries, packages, image, SBOMs and their sums in dist/; signed where 
 	@rm -rf dist
 	@VERSION='$(VERSION)' $(GO) run ./images/release dist
 
-test-cluster: ## a real control plane, kube-proxy and kubelet ({images,internal/e2e}/*/apt-packages); LONG=1 for ten minutes of motion a backend
+test-cluster: ## test with a real control plane, kube-proxy and kubelet (needs {images,internal/e2e}/*/apt-packages); LONG=1 changes Services for ten minutes per backend
 	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v -skip TestScenarios ./internal/e2e/cluster/
 
-test-machines: ## the same, and two machines in QEMU that join it; SCENARIO='same-node|held' for some of internal/e2e/cluster/scenarios
+test-machines: ## the same with two machines in QEMU that join the cluster; SCENARIO='same-node|held' selects from internal/e2e/cluster/scenarios
 	$(GO) test -tags cluster -count=1 -timeout 180m -v -run 'TestScenarios/^($(or $(SCENARIO),.*))$$' ./internal/e2e/cluster/
 
-test-release: ## make a release twice, and use it (needs the packages in {images,internal/e2e}/*/apt-packages)
+test-release: ## build a release twice, compare and use it (needs {images,internal/e2e}/*/apt-packages)
 	$(GO) test -tags release -count=1 -timeout 30m -v ./images/release/
 
-clean: ## remove what the targets made
+clean: ## remove bin and dist
 	rm -rf bin dist

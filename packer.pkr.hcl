@@ -3,8 +3,8 @@
 #   packer init . && packer build -only=amazon-ebs.node -var distribution=debian .
 #   packer init . && packer build -only=qemu.node -var disk=debian.qcow2 -var ssh_key=id .
 #
-# docs/guides/bake-an-ami.md goes through it. The build fails where `nodegate check
-# --stage image` does not hold; its report is kept beside the image either way.
+# docs/guides/bake-an-ami.md explains it. The build fails if `nodegate check --stage image`
+# does not pass; the report is kept beside the image in any case.
 
 packer {
   required_version = ">= 1.10.0"
@@ -23,23 +23,23 @@ packer {
 variable "nodegate" {
   type        = string
   default     = ""
-  description = "The nodegate binary; without one, what `make dist` made for the architecture."
+  description = "The nodegate binary; the default is the one that `make dist` built for the architecture."
 }
 
 variable "policy" {
   type        = string
   default     = "policy/builtin/kubernetes.hcl"
-  description = "The policy file that is installed."
+  description = "The policy file to install."
   validation {
     condition     = regex_replace(var.policy, ".*\\.hcl(\\.json)?$", "") == ""
-    error_message = "The policy is one file that ends in .hcl or .hcl.json."
+    error_message = "The policy must be one file that ends in .hcl or .hcl.json."
   }
 }
 
 variable "output" {
   type        = string
   default     = "baked"
-  description = "The folder for the disk image, the manifest and the reports."
+  description = "The directory for the disk image, the manifest and the reports."
 }
 
 variable "region" {
@@ -48,14 +48,14 @@ variable "region" {
   description = "The AWS region to build in."
   validation {
     condition     = regex_replace(var.region, "^[a-z]{2}(-[a-z]+)+-[0-9]+$", "") == ""
-    error_message = "The region is spelt like eu-central-1 or us-gov-west-1."
+    error_message = "The region must look like eu-central-1 or us-gov-west-1."
   }
 }
 
 variable "instance_type" {
   type        = string
   default     = ""
-  description = "The type of the instance that the image is made on; without one, t3.small or, for arm64, t4g.small."
+  description = "The type of the build instance; the default is t3.small, or t4g.small for arm64."
 }
 
 variable "distribution" {
@@ -64,33 +64,33 @@ variable "distribution" {
   description = "The base image: debian, ubuntu or amazon-linux-2023."
   validation {
     condition     = contains(["debian", "ubuntu", "amazon-linux-2023"], var.distribution)
-    error_message = "The distribution is debian, ubuntu or amazon-linux-2023."
+    error_message = "The distribution must be debian, ubuntu or amazon-linux-2023."
   }
 }
 
 variable "architecture" {
   type        = string
   default     = "amd64"
-  description = "amd64 or arm64."
+  description = "The architecture: amd64 or arm64."
   validation {
     condition     = contains(["amd64", "arm64"], var.architecture)
-    error_message = "The architecture is amd64 or arm64."
+    error_message = "The architecture must be amd64 or arm64."
   }
 }
 
 variable "base_name" {
   type        = string
   default     = ""
-  description = "A name filter that replaces the distribution's; the newest image that matches is taken."
+  description = "A name filter that replaces the distribution's; Packer uses the newest matching image."
 }
 
 variable "base_owner" {
   type        = string
   default     = ""
-  description = "The account that replaces the distribution's as owner of the base image; Debian has none in GovCloud and China."
+  description = "The account that owns the base image, instead of the distribution's; Debian has no account in GovCloud and China."
   validation {
     condition     = regex_replace(var.base_owner, "^([0-9]{12}|self|amazon|)$", "") == ""
-    error_message = "The owner is an account of 12 digits, self or amazon."
+    error_message = "The owner must be an account of 12 digits, self or amazon."
   }
 }
 
@@ -103,31 +103,31 @@ variable "encrypt" {
 variable "kms_key" {
   type        = string
   default     = ""
-  description = "The KMS key to encrypt with; without one, the account's own for EBS."
+  description = "The KMS key for encryption; the default is the account's EBS key."
 }
 
 variable "imdsv2_only" {
   type        = bool
   default     = true
-  description = "Instances of the image answer metadata requests with a session token only; so does the one that builds."
+  description = "Instances of the image, and the build instance, answer only metadata requests with a session token."
 }
 
 variable "ssh_from" {
   type        = list(string)
   default     = []
-  description = "The networks that may reach the instance's SSH during the build; without any, the public address that you build from."
+  description = "The networks that may reach the instance's SSH port during the build; the default is your own public address."
 }
 
 variable "session_manager_profile" {
   type        = string
   default     = ""
-  description = "An instance profile with AmazonSSMManagedInstanceCore: SSH goes through Session Manager, and no network may reach it."
+  description = "An instance profile with AmazonSSMManagedInstanceCore: SSH then uses Session Manager, and no network can reach the port."
 }
 
 variable "subnet" {
   type        = string
   default     = ""
-  description = "The subnet to build in; without one, the default VPC's."
+  description = "The subnet to build in; the default is a subnet of the default VPC."
 }
 
 variable "tags" {
@@ -139,53 +139,53 @@ variable "tags" {
 variable "disk" {
   type        = string
   default     = "disk.qcow2"
-  description = "For qemu: the disk image to begin with; it is copied, not changed."
+  description = "For qemu: the disk image to start from; it is copied, not changed."
 }
 
 variable "disk_checksum" {
   type        = string
   default     = "none"
-  description = "For qemu: the checksum of that disk image, like sha256:ABC; none only for an image of your own."
+  description = "For qemu: the checksum of that disk image, such as sha256:ABC; use none only for your own image."
 }
 
 variable "accelerator" {
   type        = string
   default     = "kvm"
-  description = "For qemu: kvm, or tcg where there is none."
+  description = "For qemu: kvm, or tcg on hosts without KVM."
   validation {
     condition     = contains(["kvm", "tcg"], var.accelerator)
-    error_message = "The accelerator is kvm or tcg."
+    error_message = "The accelerator must be kvm or tcg."
   }
 }
 
 variable "ssh_user" {
   type        = string
   default     = "root"
-  description = "For qemu: who logs in; root, or somebody who may sudo without a password."
+  description = "For qemu: the SSH user; root, or a user that may run sudo without a password."
 }
 
 variable "ssh_key" {
   type        = string
   default     = ""
-  description = "For qemu: the file of the private key that the disk image lets in."
+  description = "For qemu: the file with the private key that the disk image accepts."
 }
 
 variable "qemu_args" {
   type        = list(list(string))
   default     = []
-  description = "For qemu: more arguments, like [[\"-cdrom\", \"seed.iso\"]]."
+  description = "For qemu: more arguments of QEMU, such as [[\"-cdrom\", \"seed.iso\"]]."
 }
 
 variable "boot" {
   type        = bool
   default     = false
-  description = "For qemu: boot the image that was baked, as `nodegate image test` does; the build fails where its gate does not pass. It needs kubelet in the image."
+  description = "For qemu: boot the baked image with `nodegate image test`; the build fails if its gate does not pass. The image must contain kubelet."
 }
 
 variable "boot_args" {
   type        = list(string)
   default     = []
-  description = "For qemu: more arguments of that test, like [\"--firmware\", \"uefi\"]."
+  description = "For qemu: more arguments of that test, such as [\"--firmware\", \"uefi\"]."
 }
 
 locals {
@@ -212,13 +212,13 @@ locals {
   nodegate  = var.nodegate != "" ? var.nodegate : "dist/nodegate-linux-${var.architecture}"
   name      = "nodegate-${var.distribution}-${var.architecture}-${formatdate("YYYYMMDD-hhmmss", timestamp())}"
   tags      = merge({ Name = "nodegate-${var.distribution}", nodegate-base = var.distribution }, var.tags)
-  # A list that nobody comes from: an empty one would let in everybody, or the address that asks.
+  # With Session Manager no network may reach SSH. An empty list would allow all of them, or the build host's address.
   ssh_from = var.session_manager_profile != "" ? ["127.0.0.1/32"] : var.ssh_from
   as_root  = "if [ $(id -u) = 0 ]; then {{ .Vars }} sh -eu {{ .Path }}; else sudo {{ .Vars }} sh -eu {{ .Path }}; fi"
 }
 
-# Credentials come from where the AWS SDK looks for them: the environment, a
-# profile, a role. The SSH key is made for the build and forgotten.
+# The AWS SDK finds the credentials: in the environment, a profile or a role. Packer creates the SSH key
+# for this build only.
 source "amazon-ebs" "node" {
   region        = var.region
   instance_type = var.instance_type != "" ? var.instance_type : var.architecture == "amd64" ? "t3.small" : "t4g.small"
@@ -266,7 +266,7 @@ source "qemu" "node" {
   ssh_private_key_file = var.ssh_key
   ssh_timeout          = "10m"
   shutdown_command     = "if [ $(id -u) = 0 ]; then poweroff; else sudo poweroff; fi"
-  # Packer's own -netdev would let the whole network reach the machine's SSH.
+  # Packer's default -netdev would expose the machine's SSH port to the whole network.
   qemuargs = concat([["-netdev", "user,id=user.0,hostfwd=tcp:127.0.0.1:{{ .SSHHostPort }}-:22"]], var.qemu_args)
 }
 
@@ -277,7 +277,7 @@ build {
     inline = ["mkdir -p '${var.output}'"]
   }
 
-  # cloud-init must have ended before its state is removed.
+  # cloud-init must finish before its state is removed.
   provisioner "shell" {
     inline = ["! command -v cloud-init || cloud-init status --wait || true", "mkdir -p nodegate-bake"]
   }
@@ -292,7 +292,7 @@ build {
     destination = "nodegate-bake/${basename(var.policy)}"
   }
 
-  # install writes the image.
+  # install writes nodegate into the image.
   provisioner "shell" {
     execute_command = local.as_root
     inline = [
@@ -301,9 +301,9 @@ build {
     ]
   }
 
-  # What each machine must have of its own (nodegate explain image.identity). The random
-  # seed and the journal would be written again at the shutdown. SSH host keys stay where
-  # nothing makes them anew at boot; then the check fails.
+  # Remove everything that must be unique on each machine (run `nodegate explain image.identity`). The random seed
+  # and the journal would otherwise be written again at shutdown. SSH host keys are kept if nothing
+  # creates new ones at boot; then the check fails.
   provisioner "shell" {
     execute_command = local.as_root
     inline = [
@@ -316,13 +316,13 @@ build {
       "rm -rf /var/log/journal/*",
       "rm -f /var/lib/dhcp/*.lease* /var/lib/dhclient/*.lease* /var/lib/dhcpcd/* /var/lib/NetworkManager/*.lease /var/lib/NetworkManager/secret_key",
       "rm -f /root/.*_history /home/*/.*_history",
-      "truncate -s 0 /etc/machine-id", # not removed: systemd would take the boot for the first, and undo what was enabled and disabled
+      "truncate -s 0 /etc/machine-id", # not removed: systemd would treat the boot as the first one, and reset the enabled and disabled units
       "[ -L /var/lib/dbus/machine-id ] || rm -f /var/lib/dbus/machine-id",
     ]
   }
 
-  # What was uploaded asks: where the base image has the package of the same release, install
-  # uses that and makes no copy. The report is kept whatever it says; whether the image holds is asked once more below.
+  # Use the uploaded binary: if the base image contains the package of the same release, install makes no
+  # copy of its own. The report is kept whatever its verdict is; the check below fails the build.
   provisioner "shell" {
     execute_command = local.as_root
     inline          = ["nodegate-bake/nodegate check --stage image --format json --output nodegate-bake/report.json || [ $? = 1 ] || [ $? = 3 ]"]
@@ -334,14 +334,14 @@ build {
     destination = "${var.output}/${source.type}-report.json"
   }
 
-  # apply proves that this kernel takes every setting: what it changes is gone when the
-  # machine that builds stops.
+  # apply proves that this kernel accepts every setting. Its changes are lost when the build machine
+  # stops.
   provisioner "shell" {
     execute_command = local.as_root
     inline          = ["nodegate-bake/nodegate check --stage image", "nodegate-bake/nodegate apply", "rm -r nodegate-bake", "sync"]
   }
 
-  # Before it ships: on a throwaway overlay, with a network that leads nowhere.
+  # Test the image before it ships, on a throwaway overlay and without access to any network.
   post-processor "shell-local" {
     only = ["qemu.node"]
     inline = [var.boot ? join(" ", concat(

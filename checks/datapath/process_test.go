@@ -172,8 +172,8 @@ func TestNoPrivilege(t *testing.T) {
 		attr     *syscall.SysProcAttr
 	}{
 		{"as-host", "listing nftables tables needs CAP_NET_ADMIN", asNobody()},
-		{"as-scratch", "making a network namespace needs CAP_SYS_ADMIN", asNobody()},
-		{"as-forbidden", "making a user namespace is forbidden here (user.max_user_namespaces", inside},
+		{"as-scratch", "creating a network namespace needs CAP_SYS_ADMIN", asNobody()},
+		{"as-forbidden", "creating a user namespace is forbidden here (user.max_user_namespaces", inside},
 	} {
 		cmd, out, stderr := startProbe(t, program, c.as, BridgeOptions{}, c.attr)
 		if err := cmd.Wait(); err == nil || !strings.Contains(stderr.String(), c.want) || strings.Contains(stderr.String(), "panic") {

@@ -53,7 +53,7 @@ got: no drop-in of kubelet.service, no unit kubelet.service
 evidence: /etc/systemd/system/nodegate-apply.service: present
 evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
 evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: missing
-evidence: kubelet.service: no such unit; what looks like a kubelet there: k3s.service
+evidence: kubelet.service: no such unit; units that look like a kubelet: k3s.service
 remedy: run ` + "`nodegate install --root ROOT`"},
 		{What: "installed by a package, with a drop-in for a missing binary", Tree: packaged, Want: `
 fail
@@ -79,7 +79,7 @@ got: no unit kublet.service
 evidence: /etc/systemd/system/nodegate-apply.service: present
 evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
 evidence: /etc/systemd/system/kublet.service.d/10-nodegate.conf: present
-evidence: kublet.service: no such unit; what looks like a kubelet there: k3s.service
+evidence: kublet.service: no such unit; units that look like a kubelet: k3s.service
 remedy: name kubelet's unit in the policy's gate block, or set unit_absent = "allow" there if it is installed later`},
 		{What: "the same, installed later", Tree: typo, Policy: "gate {\n unit = \"kublet.service\"\n unit_absent = \"allow\"\n}", Want: `
 pass
@@ -96,7 +96,7 @@ evidence: /usr/local/bin/nodegate: missing
 evidence: /etc/systemd/system/nodegate-apply.service: missing
 evidence: nodegate-apply.service: not enabled
 evidence: /etc/systemd/system/kubelet.service.d/10-nodegate.conf: missing
-evidence: kubelet.service: no such unit; nothing there looks like a kubelet
+evidence: kubelet.service: no such unit; no unit there looks like a kubelet
 remedy: run ` + "`nodegate install --root ROOT`"},
 		{What: "masked, and a drop-in without the gate", Tree: masked, Policy: `gate { unit = "k3s.service" }`, Want: `
 fail
@@ -105,7 +105,7 @@ got: no nodegate-apply.service, nodegate-apply.service is masked, drop-in of k3s
 evidence: /etc/systemd/system/nodegate-apply.service: missing
 evidence: /etc/systemd/system/nodegate-apply.service: masked
 evidence: /etc/systemd/system/k3s.service.d/10-nodegate.conf: no line ExecStartPre=+/usr/local/bin/nodegate gate
-evidence: k3s.service: no such unit; nothing there looks like a kubelet
+evidence: k3s.service: no such unit; no unit there looks like a kubelet
 remedy: run ` + "`nodegate install --root ROOT`"},
 	})
 }

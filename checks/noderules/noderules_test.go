@@ -131,7 +131,7 @@ skipped
 skipped: no kube-proxy rules found`},
 		{What: "cut off", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(checkstest.ProxySave[:2000], ""), Want: `
 unknown
-error: reading what iptables-nft-save printed: line 35: cut off: table nat has no COMMIT`},
+error: reading the output of iptables-nft-save: line 35: cut off: table nat has no COMMIT`},
 		{What: "mixed", Problem: "iptables.backends", Node: mixed, Want: `
 warn
 want: one backend

@@ -79,7 +79,7 @@ func lintKops(c *cobra.Command, name string) error {
 	w := c.OutOrStdout()
 	traps := 0
 	for _, f := range r.Findings {
-		fmt.Fprintf(w, "%s:%d:%d: %s: %s\n    write: %s\n", name, f.Line, f.Column, f.Trap, f.What, f.Do)
+		fmt.Fprintf(w, "%s:%d:%d: %s: %s\n    fix: %s\n", name, f.Line, f.Column, f.Trap, f.What, f.Do)
 		if !f.Style {
 			traps++
 		}

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// bottlerocket is user data: the settings. Bottlerocket lets nobody set an
-// offload, nor run a unit of his own.
+// bottlerocket writes user data with the policy's settings. Bottlerocket supports neither link
+// offloads nor custom units.
 func bottlerocket(in Input) (Result, error) {
-	s := in.settings(plainKey)
+	s := in.collectSettings(refusePlainKey)
 	for _, l := range in.Policy.Links {
 		if !l.Off {
-			s.lack("link."+l.Name, "Bottlerocket has no setting for links", l.Metadata)
+			s.addLack("link."+l.Name, "Bottlerocket does not support link settings", l.Metadata)
 		}
 	}
-	s.proof(in.Policy)
+	s.addNodeOnlyLacks(in.Policy)
 	var b strings.Builder
-	b.WriteString(head("bottlerocket", in, s.lacks, "Bottlerocket 1.16.0 or later: autoload."))
+	b.WriteString(headComment("bottlerocket", in, s.lacks, "Needs Bottlerocket 1.16.0 or later for autoload."))
 	if len(s.sysctls) > 0 {
 		b.WriteString("\n[settings.kernel.sysctl]\n")
 	}
@@ -30,8 +30,8 @@ func bottlerocket(in Input) (Result, error) {
 	return Result{Text: []byte(b.String()), Lacks: s.lacks}, nil
 }
 
-// tomlString is a basic string of TOML: JSON's escapes are among its own.
+// tomlString returns a basic string of TOML, which accepts all escapes of JSON.
 func tomlString(s string) string {
-	quoted, _ := json.Marshal(s) // of a string there is no error
+	quoted, _ := json.Marshal(s) // a string never fails
 	return string(quoted)
 }

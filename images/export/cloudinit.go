@@ -14,7 +14,7 @@ type cloudConfig struct {
 	RunCmd     [][]string  `yaml:"runcmd,flow"`
 }
 
-// cloudFile is an entry of cloud-init's write_files, and of KubeadmConfig's files.
+// cloudFile is an entry of write_files in cloud-init and of files in a KubeadmConfig.
 type cloudFile struct {
 	Path        string
 	Owner       string `yaml:",omitempty"`
@@ -24,13 +24,13 @@ type cloudFile struct {
 }
 
 func cloudInit(in Input) (Result, error) {
-	n, err := in.node("cloud-init")
+	n, err := in.buildNode("cloud-init")
 	if err != nil {
 		return Result{}, err
 	}
 	c := cloudConfig{
-		// bootcmd runs at every boot; a node that somebody has cleaned stays clean.
-		BootCmd:    [][]string{{"cloud-init-per", "instance", "nodegate-gate", "sh", "-c", firstBoot(n.dropIn)}},
+		// bootcmd runs at every boot; cloud-init-per keeps an uninstalled nodegate from coming back.
+		BootCmd:    [][]string{{"cloud-init-per", "instance", "nodegate-gate", "sh", "-c", firstBootCommand(n.dropIn)}},
 		WriteFiles: n.cloudFiles(""),
 		RunCmd: [][]string{
 			{"systemctl", "daemon-reload"},
@@ -39,14 +39,14 @@ func cloudInit(in Input) (Result, error) {
 		},
 	}
 	text, err := encodeYAML(c)
-	comment := head("cloud-init", in, nil, "User data for an instance's first boot.")
+	comment := headComment("cloud-init", in, nil, "User data for an instance's first boot.")
 	return Result{Text: append([]byte("#cloud-config\n"+comment), text...)}, err
 }
 
-// firstBoot puts the gate there before kubelet can start. On the first boot
-// systemd has read kubelet's unit already, and cloud-init writes files after the
-// one moment at which it runs commands this early: hence the same file twice.
-func firstBoot(dropIn units.File) string {
+// firstBootCommand returns the command that writes the gate before kubelet can start. On the first
+// boot systemd has already read kubelet's unit, and write_files comes after bootcmd. So bootcmd
+// writes the drop-in and reloads systemd, and write_files writes the same file again.
+func firstBootCommand(dropIn units.File) string {
 	return fmt.Sprintf("mkdir -p %s && printf %%s %s >%s && systemctl daemon-reload\n",
 		shellWord(path.Dir(dropIn.Path)), shellWord(string(dropIn.Content)), shellWord(dropIn.Path))
 }
@@ -62,5 +62,5 @@ func (n node) cloudFiles(owner string) []cloudFile {
 	return all
 }
 
-// shellWord quotes a text for sh.
+// shellWord quotes a string for sh.
 func shellWord(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

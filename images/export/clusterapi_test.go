@@ -8,46 +8,47 @@ import (
 	"testing"
 )
 
-// TestTemplated: what Cluster API's YAML and cloud-init's Jinja leave as it is can be read.
-func TestTemplated(t *testing.T) {
+// TestNeedsBase64: text that Cluster API's YAML and cloud-init's Jinja do not change stays readable.
+func TestNeedsBase64(t *testing.T) {
 	var k kubeadmConfig
-	decode(t, write(t, "kubeadm", input(t, testPolicy[1:], deliveries()["url"])).Text, &k)
+	decodeYAML(t, writeFormat(t, "kubeadm", loadInput(t, testPolicy[1:], deliveries()["url"])).Text, &k)
 	for _, f := range k.Spec.Files {
 		if f.Encoding != "" {
-			t.Errorf("%s: %s, and nothing would change it", f.Path, f.Encoding)
+			t.Errorf("%s: encoding %s, although its text would arrive unchanged", f.Path, f.Encoding)
 		}
 	}
 	for text, want := range map[string]bool{
 		"# ü\n\tuse \"kubernetes\" {}\n": false, " a\n": true, "\ta\n": true, "a \n": false, "\na\n": true, "a\n\n": true, "a": true, "a\r\n": true, "a\u0085\n": true,
 		"{{ a }}\n": true, "{% a\n": true, "{# a\n": true, "${ a }\n": false,
 	} {
-		if templated(text) != want {
+		if needsBase64(text) != want {
 			t.Errorf("%q: %v, want %v", text, !want, want)
 		}
 	}
 }
 
-// TestClusterAPI: both versions; kubeadm starts after nodegate-apply, or after the wait has ended.
+// TestClusterAPI checks both API versions, and that kubeadm starts after nodegate-apply or after the
+// wait has ended.
 func TestClusterAPI(t *testing.T) {
 	var commands []string
 	for version, want := range map[string]string{"": "v1beta2", "v1beta2": "v1beta2", "v1beta1": "v1beta1"} {
-		in := input(t, testPolicy, Delivery{})
+		in := loadInput(t, testPolicy, Delivery{})
 		in.APIVersion = version
 		var k kubeadmConfig
-		decode(t, write(t, "kubeadm", in).Text, &k)
+		decodeYAML(t, writeFormat(t, "kubeadm", in).Text, &k)
 		if k.APIVersion != "bootstrap.cluster.x-k8s.io/"+want {
 			t.Errorf("%q gives %s", version, k.APIVersion)
 		}
 		commands = k.Spec.PreKubeadmCommands
 	}
-	if _, err := clusterAPI(input(t, testPolicy+strings.Repeat("# 10\n", 2048), Delivery{})); err == nil ||
+	if _, err := clusterAPI(loadInput(t, testPolicy+strings.Repeat("# 10\n", 2048), Delivery{})); err == nil ||
 		!strings.Contains(err.Error(), "split it") {
-		t.Errorf("a policy that the API server refuses: %v", err)
+		t.Errorf("a policy too large for the API server: %v", err)
 	}
 	for _, c := range []struct {
 		state string
-		code  int // of is-active, after three looks
-		said  bool
+		code  int  // exit code of is-active from the third call on
+		warns bool // the wait ends with a warning
 	}{{"active", 0, false}, {"never", 3, true}} {
 		tools := t.TempDir()
 		for name, text := range map[string]string{
@@ -64,7 +65,7 @@ func TestClusterAPI(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "sh", "-euc", commands[len(commands)-1])
 		cmd.Env = []string{"PATH=" + tools + ":" + os.Getenv("PATH")}
 		out, err := cmd.CombinedOutput()
-		if err != nil || strings.Contains(string(out), "has not succeeded") != c.said {
+		if err != nil || strings.Contains(string(out), "has not succeeded") != c.warns {
 			t.Errorf("%s: %v\n%s", c.state, err, out)
 		}
 	}

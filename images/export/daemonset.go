@@ -16,8 +16,8 @@ var daemonSetManifest string
 //go:embed own_node.yaml
 var ownNode string
 
-// publisherPart is what the container that stays needs to publish: what watch writes, and a service account's token, which the init
-// container has not.
+// publisherPart gives the long-running container access to the report of watch and to a service
+// account's token. The init container does not get the token.
 const publisherPart = `        env:
         - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
         volumeMounts:
@@ -33,12 +33,13 @@ const publisherVolumes = `      - {name: run, hostPath: {path: /run/nodegate, ty
           - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
 `
 
-// publisherRBAC is what a service account needs to publish. Events of Nodes are in the namespace default.
+// publisherRBAC grants the rights that publishing needs. Events about Nodes are in the namespace default.
 //
 //go:embed readiness/rbac.yaml
 var publisherRBAC string
 
-// configMapKey reports whether the API server takes a name as the key of a ConfigMap (IsConfigMapKey in k8s.io/apimachinery).
+// configMapKey reports whether the API server accepts a name as a key of a ConfigMap (IsConfigMapKey in
+// k8s.io/apimachinery).
 func configMapKey(name string) bool {
 	return len(name) <= 253 && !strings.ContainsFunc(name, func(r rune) bool {
 		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
@@ -46,13 +47,13 @@ func configMapKey(name string) bool {
 	})
 }
 
-// daemonSet is a kustomize base. Its pod installs below the host's folders and
-// asks the host's systemd to start the units; what stays is a container that publishes what
-// they find, where the policy has publish { by = "pod" }, or waits.
+// daemonSet writes a kustomize base. Its Pod installs nodegate into the host's directories and makes
+// the host's systemd start the units. Afterwards one container keeps running: it publishes the
+// verdict if the policy has publish { by = "pod" }, and otherwise only waits.
 func daemonSet(in Input) (Result, error) {
-	comment := head("daemonset", in, nil)
+	comment := headComment("daemonset", in, nil)
 	byPod := in.Policy.Publish.By == policy.ByPod
-	files, err := units.Files(in.Policy, in.Texts, units.DeliveredBy(units.Delivery{Name: command("daemonset")}))
+	files, err := units.Files(in.Policy, in.Texts, units.DeliveredBy(units.Delivery{Name: commandName("daemonset")}))
 	if err != nil {
 		return Result{}, err
 	}
@@ -66,7 +67,7 @@ func daemonSet(in Input) (Result, error) {
 		if path.Dir(f.Path) == units.PolicyDir {
 			name := "policy.d/" + path.Base(f.Path)
 			if !configMapKey(path.Base(f.Path)) {
-				return Result{}, fmt.Errorf("the policy would be the key %q of a ConfigMap, which is letters, digits, -, _ and . only: rename it",
+				return Result{}, fmt.Errorf("the file name %q cannot be a key of a ConfigMap, which allows only letters, digits, -, _ and .: rename it",
 					path.Base(f.Path))
 			}
 			k += "  - " + name + "\n"

@@ -14,16 +14,16 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// kustomize is the program that builds the base, as a Go module: Debian has only one of 2020.
+// kustomize builds the base. It is run as a Go module, because Debian's version is from 2020.
 const kustomize = "sigs.k8s.io/kustomize/kustomize/v5@v5.6.0"
 
 const podPolicy = testPolicy + "publish { by = \"pod\" }\n"
 
-// base writes the exported folder.
-func base(t *testing.T, policy string) string {
+// writeBase writes the exported directory.
+func writeBase(t *testing.T, policy string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, f := range write(t, "daemonset", input(t, policy, deliveries()["image"])).Tree {
+	for _, f := range writeFormat(t, "daemonset", loadInput(t, policy, deliveries()["image"])).Tree {
 		name := filepath.Join(dir, f.Path)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
@@ -35,19 +35,19 @@ func base(t *testing.T, policy string) string {
 	return dir
 }
 
-// TestKustomizeBuilds: kustomize takes the base, and the DaemonSet names the config map that it made of the policy.
+// TestKustomizeBuilds: kustomize builds the base, and the DaemonSet uses the ConfigMap generated from the policy.
 func TestKustomizeBuilds(t *testing.T) {
 	version := exec.CommandContext(t.Context(), "go", "run", kustomize, "version")
 	version.Dir = t.TempDir() // outside of this module
 	out, err := version.CombinedOutput()
 	hosttest.Need(t, err == nil, "kustomize from the Go module proxy: "+strings.TrimSpace(string(out)))
-	build := exec.CommandContext(t.Context(), "go", "run", kustomize, "build", base(t, podPolicy))
+	build := exec.CommandContext(t.Context(), "go", "run", kustomize, "build", writeBase(t, podPolicy))
 	build.Dir = version.Dir
-	var complaints bytes.Buffer
-	build.Stderr = &complaints
+	var stderr bytes.Buffer
+	build.Stderr = &stderr
 	out, err = build.Output()
 	if err != nil {
-		t.Fatalf("kustomize build: %v\n%s", err, complaints.String())
+		t.Fatalf("kustomize build: %v\n%s", err, stderr.String())
 	}
 	var name, used string
 	d := yaml.NewDecoder(bytes.NewReader(out))
@@ -91,13 +91,14 @@ func TestKustomizeBuilds(t *testing.T) {
 	}
 }
 
-// TestLeastPrivilege: no container of the pod has a right that it does not need, nor a token that it does not use.
+// TestLeastPrivilege: no container of the Pod has privileges or a token that it does not need.
 func TestLeastPrivilege(t *testing.T) {
-	leastPrivilege(t, testPolicy, "")
-	leastPrivilege(t, podPolicy, "nodegate")
+	checkLeastPrivilege(t, testPolicy, "")
+	checkLeastPrivilege(t, podPolicy, "nodegate")
 }
 
-// TestConfigMapKeys: a policy whose name is no key of a ConfigMap is refused, not written as a base that nobody can apply.
+// TestConfigMapKeys: a policy whose name cannot be a key of a ConfigMap is refused, because the base
+// could not be applied.
 func TestConfigMapKeys(t *testing.T) {
 	f, err := Find("daemonset")
 	if err != nil {
@@ -106,7 +107,7 @@ func TestConfigMapKeys(t *testing.T) {
 	for name, right := range map[string]bool{
 		"my.hcl": true, "dir/a-B_2.hcl.json": true, "my node.hcl": false, "x=y.hcl": false, "é.hcl": false, strings.Repeat("a", 250) + ".hcl": false,
 	} {
-		in := input(t, testPolicy, deliveries()["image"])
+		in := loadInput(t, testPolicy, deliveries()["image"])
 		in.Texts[0].Name = name
 		if _, err := f.Write(in); (err == nil) != right || err != nil && !strings.Contains(err.Error(), "rename it") {
 			t.Errorf("%s: %v", name, err)
@@ -114,9 +115,9 @@ func TestConfigMapKeys(t *testing.T) {
 	}
 }
 
-func leastPrivilege(t *testing.T, policy, account string) {
+func checkLeastPrivilege(t *testing.T, policy, account string) {
 	t.Helper()
-	text, err := os.ReadFile(base(t, policy) + "/daemonset.yaml")
+	text, err := os.ReadFile(writeBase(t, policy) + "/daemonset.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func leastPrivilege(t *testing.T, policy, account string) {
 			}
 		}
 	}
-	decode(t, text, &d)
+	decodeYAML(t, text, &d)
 	pod := d.Spec.Template.Spec
 	if pod.HostPID || pod.HostIPC || pod.HostNetwork || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken ||
 		pod.ServiceAccountName != account {
@@ -167,6 +168,6 @@ func leastPrivilege(t *testing.T, policy, account string) {
 		t.Error("the host's root is mounted")
 	}
 	if strings.Contains(string(text), "@RE") || strings.Contains(string(text), "@P") || strings.Contains(string(text), "@C") {
-		t.Errorf("a place is not filled:\n%s", text)
+		t.Errorf("a placeholder is left:\n%s", text)
 	}
 }

@@ -1,6 +1,6 @@
-// Package export writes one policy in the forms that carry it onto machines:
-// manifests, machine configurations, plain files. It reads no machine and writes
-// no file: policy in, bytes out, and with them what the target cannot express.
+// Package export converts a policy into the forms that deliver it to machines: manifests, machine
+// configurations, plain files. It neither reads the machine nor writes files: it returns bytes, and a
+// list of the requirements that the target cannot express.
 package export
 
 import (
@@ -15,13 +15,13 @@ import (
 	"nodegate/units"
 )
 
-// Input is what an export is made from.
+// Input is the input of an export.
 type Input struct {
 	Policy   *policy.Policy
-	Texts    []policy.File // the files that Policy was read from, as given
+	Texts    []policy.File // the files that Policy was read from, unchanged
 	Delivery Delivery
 
-	APIVersion string // of Cluster API; "" is the newest
+	APIVersion string // of Cluster API; "" selects the newest
 }
 
 // Result is an export: one text, or a tree of files.
@@ -31,14 +31,14 @@ type Result struct {
 	Lacks []Lack
 }
 
-// Lack is one thing the policy asks for and the target cannot express.
+// Lack is a requirement or block of the policy that the target cannot express.
 type Lack struct {
-	Name  string // of the requirement
+	Name  string // for example sysctl.net.ipv4.ip_forward
 	Why   string
 	Range hcl.Range
 }
 
-// String is the lack in one line: "sysctl.x: why (my.hcl:3)".
+// String returns the lack on one line: "sysctl.x: why (my.hcl:3)".
 func (l Lack) String() string {
 	if l.Range.Filename == "" {
 		return l.Name + ": " + l.Why
@@ -51,21 +51,21 @@ type Format struct {
 	Name        string
 	Description string
 	Needs       Needs
-	Tree        bool // it is a folder of files
+	Tree        bool // the export is a directory of files
 	write       func(Input) (Result, error)
 }
 
-// Needs says which deliveries of the binary a format knows.
+// Needs describes which deliveries of the binary a format supports.
 type Needs int
 
-// What a format carries beside the settings.
+// The deliveries that a format supports.
 const (
-	Settings Needs = iota // nothing: nodegate is not on the node
-	Anyhow                // nodegate, by any delivery
-	AnImage               // nodegate, in an image
+	Settings Needs = iota // none: the export has settings only, and nodegate is not on the node
+	Anyhow                // any delivery
+	AnImage               // a container image
 )
 
-// Formats is every target, in the order in which the help lists them.
+// Formats lists every target in the order of the help text.
 func Formats() []Format {
 	return []Format{
 		{"kops", "hooks, fileAssets and sysctlParameters of a kops Cluster or InstanceGroup", Anyhow, false, writeKops},
@@ -73,44 +73,44 @@ func Formats() []Format {
 		{"butane", "Butane configuration (Fedora CoreOS)", Anyhow, false, butane},
 		{"ignition", "Ignition configuration, spec 3.3.0", Anyhow, false, ignition},
 		{"kubeadm", "KubeadmConfig of Cluster API", Anyhow, false, clusterAPI},
-		{"daemonset", "kustomize base of a DaemonSet, for nodes that run already", AnImage, true, daemonSet},
-		{"readiness", "what keeps Pods away until the node passes: readiness rules, taint, Cluster API's check, RBAC", Settings, true, readiness},
+		{"daemonset", "kustomize base of a DaemonSet, for nodes that already run", AnImage, true, daemonSet},
+		{"readiness", "manifests that keep Pods away until the node passes: readiness rules, taint, MachineHealthCheck, RBAC", Settings, true, readiness},
 		{"files", "sysctl.d, modules-load.d and udev rules: the settings, without nodegate", Settings, true, plainFiles},
 		{"talos", "Talos machine configuration patch: the settings", Settings, false, talos},
 		{"bottlerocket", "Bottlerocket user data: the settings", Settings, false, bottlerocket},
 	}
 }
 
-// mostUserData is what EC2 takes of user data, in bytes and before base64.
-const mostUserData = 16384
+// maxUserData is EC2's limit for user data, in bytes and before base64.
+const maxUserData = 16384
 
-// TooLarge returns what a person should know of an export that one of its carriers refuses for its size, "" where all take it.
+// TooLarge returns a warning if EC2 refuses the export because of its size, or "".
 func (f Format) TooLarge(r Result) string {
 	n := len(r.Text)
-	if n <= mostUserData {
+	if n <= maxUserData {
 		return ""
 	}
 	switch f.Name {
 	case "cloud-init":
-		return fmt.Sprintf("%d bytes: EC2 takes %d of user data; compress it (gzip), which cloud-init reads, or bake nodegate into the image",
-			n, mostUserData)
+		return fmt.Sprintf("%d bytes: EC2 accepts at most %d bytes of user data; compress it with gzip, which cloud-init can read, or bake nodegate into the image",
+			n, maxUserData)
 	case "ignition":
-		return fmt.Sprintf("%d bytes: EC2 takes %d of user data; put it where ignition.config.replace fetches it", n, mostUserData)
+		return fmt.Sprintf("%d bytes: EC2 accepts at most %d bytes of user data; host it and fetch it with ignition.config.replace", n, maxUserData)
 	}
 	return ""
 }
 
-// Find is the format of a name.
+// Find returns the format with the given name.
 func Find(name string) (Format, error) {
 	all := Formats()
 	i := slices.IndexFunc(all, func(f Format) bool { return f.Name == name })
 	if i < 0 {
-		return Format{}, fmt.Errorf("there is no format %q; there is %s", name, strings.Join(Names(), ", "))
+		return Format{}, fmt.Errorf("unknown format %q; known formats: %s", name, strings.Join(Names(), ", "))
 	}
 	return all[i], nil
 }
 
-// Names is the name of every format.
+// Names returns the names of all formats.
 func Names() []string {
 	var all []string
 	for _, f := range Formats() {
@@ -123,20 +123,20 @@ func Names() []string {
 func (f Format) Write(in Input) (Result, error) {
 	switch {
 	case f.Needs == Settings && in.Delivery != Delivery{}:
-		return Result{}, fmt.Errorf("%s carries settings only, no nodegate: leave --binary, --sha256, --image and --path away", f.Name)
+		return Result{}, fmt.Errorf("%s contains only settings, not nodegate: remove --binary, --sha256, --image and --path", f.Name)
 	case f.Needs == AnImage && in.Delivery.Image == "":
-		return Result{}, fmt.Errorf("%s needs the image that nodegate comes in: --image REF@sha256:DIGEST", f.Name)
+		return Result{}, fmt.Errorf("%s needs the container image of nodegate: --image REF@sha256:DIGEST", f.Name)
 	case f.Needs == AnImage && in.Delivery.Path != "":
-		return Result{}, fmt.Errorf("%s runs install, which knows its place: leave --path away", f.Name)
+		return Result{}, fmt.Errorf("%s runs install, which chooses the path itself: remove --path", f.Name)
 	case in.Delivery.isExtension() && f.Name != "butane" && f.Name != "ignition":
-		return Result{}, fmt.Errorf("%s is a system extension, which butane and ignition bring; %s wants the binary's URL", in.Delivery.URL,
+		return Result{}, fmt.Errorf("%s is a system extension, which only butane and ignition can deliver; %s needs the URL of the binary", in.Delivery.URL,
 			f.Name)
 	case in.APIVersion != "" && f.Name != "kubeadm":
-		return Result{}, fmt.Errorf("--api-version is for kubeadm, not for %s", f.Name)
+		return Result{}, fmt.Errorf("--api-version works only with kubeadm, not with %s", f.Name)
 	}
-	for _, name := range in.Policy.Files { // they are in the comments at the head of every export
+	for _, name := range in.Policy.Files { // the comment at the top of every export lists them
 		if strings.ContainsFunc(name, unicode.IsControl) {
-			return Result{}, fmt.Errorf("the name of the policy %q has a control character in it: rename it", name)
+			return Result{}, fmt.Errorf("the policy's file name %q contains a control character: rename the file", name)
 		}
 	}
 	r, err := f.write(in)
@@ -146,14 +146,14 @@ func (f Format) Write(in Input) (Result, error) {
 	return r, nil
 }
 
-// command is how an export names its origin.
-func command(format string) string { return "nodegate export " + format }
+// commandName returns the command that an export names as its origin.
+func commandName(format string) string { return "nodegate export " + format }
 
-// head is the comment at the top of an export: where it comes from, what it
-// does not say, and what to do with it.
-func head(format string, in Input, lacks []Lack, lines ...string) string {
+// headComment returns the comment at the top of an export: its origin, how to use it, and the
+// requirements that it lacks.
+func headComment(format string, in Input, lacks []Lack, lines ...string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Written by `%s` from %s: change the policy, not this file.\n", command(format), strings.Join(in.Policy.Files, ", "))
+	fmt.Fprintf(&b, "# Written by `%s` from %s: change the policy, not this file.\n", commandName(format), strings.Join(in.Policy.Files, ", "))
 	for _, l := range lines {
 		fmt.Fprintln(&b, "# "+l)
 	}

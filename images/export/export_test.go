@@ -16,7 +16,7 @@ import (
 	"nodegate/units"
 )
 
-// testPolicy uses no built-in policy: what is expected of it stands here alone.
+// testPolicy uses no built-in policy, so the expected results depend on this text alone.
 const testPolicy = `
 module "overlay" {}
 sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }
@@ -82,7 +82,7 @@ func deliveries() map[string]Delivery {
 	}
 }
 
-func input(t testing.TB, text string, d Delivery) Input {
+func loadInput(t testing.TB, text string, d Delivery) Input {
 	t.Helper()
 	texts := []policy.File{{Name: "my.hcl", Text: []byte(text)}}
 	p, diags := policy.Load(texts, policy.Options{Checks: checkNames(t)})
@@ -92,7 +92,7 @@ func input(t testing.TB, text string, d Delivery) Input {
 	return Input{Policy: p, Texts: texts, Delivery: d}
 }
 
-// checkNames is what the built-in policies name: checks itself is another room.
+// checkNames returns the checks that the built-in policies use; this package must not import checks.
 func checkNames(t testing.TB) []string {
 	t.Helper()
 	var all []string
@@ -108,7 +108,7 @@ func checkNames(t testing.TB) []string {
 	return all
 }
 
-func write(t testing.TB, format string, in Input) Result {
+func writeFormat(t testing.TB, format string, in Input) Result {
 	t.Helper()
 	f, err := Find(format)
 	if err != nil {
@@ -121,18 +121,18 @@ func write(t testing.TB, format string, in Input) Result {
 	return r
 }
 
-func decode(t testing.TB, text []byte, into any) {
+func decodeYAML(t testing.TB, text []byte, into any) {
 	t.Helper()
 	if err := yaml.Unmarshal(text, into); err != nil {
 		t.Fatalf("not YAML: %v\n%s", err, text)
 	}
 }
 
-// TestKopsHasNoTrap: our own lint finds nothing in what is exported, below a
-// Cluster and below an InstanceGroup, in both versions.
+// TestKopsHasNoTrap: our own lint finds nothing in the export, below a Cluster and below an
+// InstanceGroup, in both versions.
 func TestKopsHasNoTrap(t *testing.T) {
 	for name, d := range deliveries() {
-		text := write(t, "kops", input(t, testPolicy+timed, d)).Text
+		text := writeFormat(t, "kops", loadInput(t, testPolicy+timed, d)).Text
 		for _, head := range []string{"v1alpha2\nkind: Cluster\n", "v1alpha2\nkind: InstanceGroup\n", "v1alpha3\nkind: Cluster\n"} {
 			r, err := kops.Lint([]byte("apiVersion: kops.k8s.io/" + head + string(text)))
 			if err != nil || len(r.Findings) > 0 || r.Hooks == 0 || r.Assets == 0 || r.Sysctls == 0 {
@@ -159,11 +159,11 @@ type kopsOut struct {
 	}
 }
 
-// TestKops reads the YAML as kops would.
+// TestKops reads the YAML as kops does.
 func TestKops(t *testing.T) {
-	r := write(t, "kops", input(t, testPolicy, Delivery{}))
+	r := writeFormat(t, "kops", loadInput(t, testPolicy, Delivery{}))
 	var k kopsOut
-	decode(t, r.Text, &k)
+	decodeYAML(t, r.Text, &k)
 	for _, h := range k.Spec.Hooks {
 		if !h.UseRawManifest || !strings.Contains(h.Manifest, "\n[Install]\nWantedBy=multi-user.target\n") ||
 			strings.Join(h.Roles, " ") != "ControlPlane Node APIServer" {
@@ -180,16 +180,16 @@ func TestKops(t *testing.T) {
 		files[a.Path] = a.Content
 	}
 	if files["/etc/nodegate/policy.d/my.hcl"] != testPolicy {
-		t.Error("the policy did not come through as it is")
+		t.Error("the policy was changed")
 	}
 	if !strings.Contains(files["/etc/systemd/system/k3s.service.d/10-nodegate.conf"], "\nExecStartPre=+"+units.Binary+" gate\n") {
 		t.Errorf("no gate: %v", files)
 	}
-	// What nodeup's `sysctl --system` would fail at is in neither place.
+	// Neither place may contain a key at which nodeup's `sysctl --system` would fail.
 	for _, text := range append(strings.Split(files["/etc/sysctl.d/99-zz-nodegate.conf"], "\n"), k.Spec.SysctlParameters...) {
 		if !strings.HasPrefix(text, "#") && (strings.Contains(text, "*") && strings.Contains(text, "=0") || strings.Contains(text, "bridge") ||
 			strings.Contains(text, "netfilter") || strings.Contains(text, "eth0")) {
-			t.Errorf("a key that may not be there: %s", text)
+			t.Errorf("a key that may be missing on the node: %s", text)
 		}
 	}
 	if !strings.Contains(strings.Join(k.Spec.SysctlParameters, " "), "net.ipv4.ip_forward=1") {
@@ -200,23 +200,23 @@ func TestKops(t *testing.T) {
 	}
 }
 
-// TestUglyPolicies: whatever a policy's text holds comes through YAML unchanged.
+// TestUglyPolicies: every text of a policy passes through YAML unchanged.
 func TestUglyPolicies(t *testing.T) {
 	for _, text := range []string{
 		"use \"kubernetes\" {}\r\n# CRLF\r\n",
 		"# tabs\t\n\tuse \"kubernetes\" {}   \n\n\n",
-		"module \"overlay\" {# why\n}\n", // a comment of Jinja
+		"module \"overlay\" {# why\n}\n", // {# starts a comment in Jinja
 		"# no end of line\nuse \"kubernetes\" {}",
 		"\n\n  # leading lines\nuse \"kubernetes\" {}\n",
 		"# ünï \u2028 \u0085 \U0001F600 'x' \"y\" {{ z }} ${HOME} %n @BIN@\nuse \"kubernetes\" {}\n",
 	} {
 		for _, format := range []string{"kops", "cloud-init", "kubeadm", "butane"} {
 			found, want := false, text
-			if format == "kubeadm" { // Cluster API's template would change each of them
+			if format == "kubeadm" { // Cluster API's template would change all of these texts
 				want = base64.StdEncoding.EncodeToString([]byte(text))
 			}
 			var n yaml.Node
-			decode(t, write(t, format, input(t, text, Delivery{})).Text, &n)
+			decodeYAML(t, writeFormat(t, format, loadInput(t, text, Delivery{})).Text, &n)
 			var walk func(*yaml.Node)
 			walk = func(n *yaml.Node) {
 				found = found || n.Value == want
@@ -226,13 +226,13 @@ func TestUglyPolicies(t *testing.T) {
 			}
 			walk(&n)
 			if !found {
-				t.Errorf("%s: %q is not there as it is", format, text)
+				t.Errorf("%s: %q was changed", format, text)
 			}
 		}
 	}
 }
 
-// TestLacks: for every format, what it says that it cannot express.
+// TestLacks compares the lacks of every format, which must also be in the output.
 func TestLacks(t *testing.T) {
 	const file = "testdata/lacks.golden"
 	var b strings.Builder
@@ -241,7 +241,7 @@ func TestLacks(t *testing.T) {
 		if f.Needs == AnImage {
 			d = deliveries()["image"]
 		}
-		r := write(t, f.Name, input(t, testPolicy+"publish {}\n", d))
+		r := writeFormat(t, f.Name, loadInput(t, testPolicy+"publish {}\n", d))
 		fmt.Fprintf(&b, "%s\n", f.Name)
 		for _, l := range r.Lacks {
 			fmt.Fprintf(&b, "    %s\n", l)
@@ -251,7 +251,7 @@ func TestLacks(t *testing.T) {
 				whole = append(whole, f.Content...)
 			}
 			if !strings.Contains(string(whole), string(comment)) {
-				t.Errorf("%s does not say in its output: %s", f.Name, l)
+				t.Errorf("%s: the output does not mention %s", f.Name, l)
 			}
 		}
 	}
@@ -269,10 +269,10 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// TestSettings compares what the targets without nodegate are told, whole.
+// TestSettings compares the complete exports for targets without nodegate.
 func TestSettings(t *testing.T) {
 	for _, format := range []string{"files", "talos", "bottlerocket"} {
-		r := write(t, format, input(t, testPolicy, Delivery{}))
+		r := writeFormat(t, format, loadInput(t, testPolicy, Delivery{}))
 		text := string(r.Text)
 		for _, f := range r.Tree {
 			text += "==> " + f.Path + "\n" + string(f.Content)

@@ -10,7 +10,7 @@ import (
 const (
 	fetchFile = units.FetchFile
 	fetchUnit = units.FetchUnit
-	inImage   = "/nodegate" // the binary's place in the container image
+	inImage   = "/nodegate" // path of the binary in the container image
 )
 
 //go:embed fetch.sh
@@ -25,7 +25,7 @@ var fetchImage string
 // fetched reports whether the node fetches the binary itself.
 func (d Delivery) fetched() bool { return d.URL != "" || d.Image != "" }
 
-// gate is the command that holds the unit.
+// gate returns the command that holds the unit, or "" if nothing is fetched.
 func (d Delivery) gate() string {
 	if !d.fetched() {
 		return ""
@@ -33,8 +33,8 @@ func (d Delivery) gate() string {
 	return "/bin/sh " + fetchFile + " gate"
 }
 
-// script is the program of fetchUnit. Nothing of nodegate is there when it runs
-// first, so it is a shell script that needs only coreutils and a downloader.
+// script returns the program of fetchUnit. When it first runs, the node has no file of nodegate, so it is a shell script that needs
+// only coreutils and a downloader.
 func (d Delivery) script(name string, wake []string) string {
 	from, how := "url='"+d.URL+"'\nsum="+d.SHA256, fetchURL
 	if d.Image != "" {
@@ -46,10 +46,9 @@ func (d Delivery) script(name string, wake []string) string {
 	).Replace(text)
 }
 
-// unit fetches. It is ordered after the network and nothing is ordered after it:
-// nodegate-apply comes before the network, and a cycle would make systemd drop one
-// of them. kubelet is held by its own gate, which systemd tries again. It is no
-// oneshot: before 244 systemd does not load one that has Restart=.
+// unit returns the unit that fetches the binary. It is ordered after the network, and nothing is ordered after it: nodegate-apply
+// comes before the network, and a cycle would make systemd drop one of them. kubelet is held by its own gate, which systemd starts
+// again and again. The unit is not a oneshot: systemd before 244 does not load a oneshot with Restart=.
 func (d Delivery) unit(name string) string {
 	after := "network-online.target"
 	if d.Image != "" {
@@ -74,6 +73,6 @@ WantedBy=multi-user.target
 `
 }
 
-// onlyIfRight keeps a unit from running a binary that is not the one asked for: it is
-// skipped, and before systemd 244, which ignores ExecCondition=, it fails.
+// onlyIfRight keeps a unit from running an unverified binary: the unit is skipped. systemd before 244 ignores ExecCondition=; there
+// the unit fails.
 const onlyIfRight = "[Service]\nExecCondition=/bin/sh " + fetchFile + " check\nExecStartPre=/bin/sh " + fetchFile + " check\n"

@@ -1,7 +1,7 @@
-# Brings nodegate to @BIN@, and lets it run only when it is the one that was asked for.
-#   fetch   put it in its place, or say on the console why not
-#   check   leave with 0 where it may run
-#   gate    hold the unit that calls: run the gate, where it may run
+# Fetches nodegate to @BIN@, and lets only the verified binary run.
+#   fetch   fetch it and put it in place, or print the reason for a failure on the console
+#   check   exit 0 if the binary may run
+#   gate    hold the calling unit: run the binary's gate if the binary may run
 set -u
 bin=@BIN@
 @FROM@
@@ -9,14 +9,14 @@ told=/run/nodegate-fetch
 
 sum_of() { sha256sum <"$1" | cut -d' ' -f1; }
 
-# say TEXT: to the journal, and to the console unless it was the last that was said there.
+# say TEXT: print to the journal, and to the console unless the last message there was the same.
 say() {
 	echo "nodegate: $*" >&2
 	[ "$(cat $told 2>/dev/null)" = "$*" ] || echo "nodegate: $*" >/dev/console
 	echo "$*" >$told
 }
 
-# full FILE: says that it could not be written.
+# full FILE: report that FILE could not be written.
 full() { say "held: cannot write to ${1%/*}, is the disk full? tried again every 5 s: $(df -P "${1%/*}" 2>/dev/null | tail -n 1)"; }
 
 @HOW@
@@ -26,7 +26,7 @@ fetch)
 	trap 'exit 1' INT TERM
 	if ! right "$bin"; then
 		[ ! -d "$bin" ] || { say "held: $bin is a directory, nodegate cannot be put there; remove it: rmdir $bin"; exit 1; }
-		rm -f "$bin".fetch.* # of a run that was killed
+		rm -f "$bin".fetch.* # left by a run that was killed
 		mkdir -p "${bin%/*}" && new=$(mktemp "$bin.fetch.XXXXXX") || { say "held: cannot write to ${bin%/*}"; exit 1; }
 		bring "$new" || exit 1
 		chmod 0755 "$new" && settle "$new" && mv -f "$new" "$bin" || { say "held: cannot write to $bin"; exit 1; }

@@ -1,10 +1,10 @@
-# The image's digest was verified by containerd as it was pulled; the sum of what came out of it is kept for later.
+# containerd verified the image's digest during the pull; the checksum of the copied binary is kept for later checks.
 kept=/var/lib/nodegate-fetch
 
-# right FILE: it came out of this image, unchanged since.
+# right FILE: FILE came from this image and has not changed since.
 right() { [ -f "$1" ] && [ "$(cat $kept 2>/dev/null)" = "$image $(sum_of "$1")" ]; }
 
-# settle FILE: it will be right once it is in its place.
+# settle FILE: store the checksum, so that right accepts the file in its final place.
 settle() { echo "$image $(sum_of "$1")" >$kept; }
 
 bring() {

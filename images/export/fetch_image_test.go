@@ -65,7 +65,7 @@ func registry(t *testing.T, file, content string) (host, digest string) {
 	return strings.TrimPrefix(s.URL, "http://"), manifest["digest"].(string)
 }
 
-// containerd runs a containerd of its own below a folder, until the test ends.
+// containerd runs a separate containerd in a temporary directory until the test ends.
 func containerd(t *testing.T) (socket string) {
 	t.Helper()
 	hosttest.NeedRoot(t)
@@ -119,7 +119,7 @@ func TestFetchImage(t *testing.T) {
 		t.Errorf("a changed binary: %t %s", ok, out)
 	}
 	if out, ok := b.run("fetch"); !ok || b.read("bin/nodegate") != rightBinary {
-		t.Errorf("fetched anew: %t %s", ok, out)
+		t.Errorf("fetched again: %t %s", ok, out)
 	}
 	if mounts, _ := os.ReadFile("/proc/mounts"); strings.Contains(string(mounts), b.dir) {
 		t.Errorf("a mount is left:\n%s", mounts)

@@ -15,13 +15,13 @@ import (
 	"nodegate/units"
 )
 
-// stand is a place where the fetch script runs: its absolute paths lead below a folder.
+// stand is an environment for the fetch script, in which its absolute paths lead into a temporary directory.
 type stand struct {
 	t       *testing.T
 	dir     string
 	console string
 	bin     string
-	path    []string // of programs
+	path    []string // directories with programs
 }
 
 func newStand(t *testing.T, d Delivery) stand {
@@ -104,7 +104,7 @@ func TestFetch(t *testing.T) {
 	expect("fetch", false, "could not fetch http://")
 	expect("fetch", false, "could not fetch http://")
 	if said := strings.Count(b.read("console"), "could not fetch"); said != 1 {
-		t.Errorf("the console was told %d times", said)
+		t.Errorf("the console has the message %d times", said)
 	}
 	served = "something else"
 	expect("fetch", false, "gives sha256 "+hexSum(served))
@@ -123,15 +123,15 @@ func TestFetch(t *testing.T) {
 	if got := b.read("systemctl"); got != "--no-block start a.service\n" {
 		t.Errorf("systemctl was called with %q", got)
 	}
-	// Kept: fetched no more.
+	// The right binary is in place: it is not fetched again.
 	served = ""
 	expect("fetch", true, "")
-	// Changed on the disk: not run.
+	// The binary was changed on the disk: it does not run.
 	b.file("bin/nodegate", "#!/bin/sh\necho wrong one ran\n", 0o755)
 	expect("gate", false, "not the one that was asked for")
 }
 
-// TestFetchBreakGlass: both ways open the gate where there is no binary to ask.
+// TestFetchBreakGlass: both kinds of break-glass open the gate even without a binary.
 func TestFetchBreakGlass(t *testing.T) {
 	served := ""
 	b := newStand(t, serve(t, &served))
@@ -152,7 +152,7 @@ func TestFetchBreakGlass(t *testing.T) {
 	}
 }
 
-// TestFetchTools: curl, wget, and neither.
+// TestFetchTools runs the script with curl, with wget, and with neither.
 func TestFetchTools(t *testing.T) {
 	served := rightBinary
 	d := serve(t, &served)
@@ -175,7 +175,7 @@ func TestFetchTools(t *testing.T) {
 	}
 }
 
-// TestFetchCannotWrite: a folder that is a file.
+// TestFetchCannotWrite: a file is in the place of a directory.
 func TestFetchCannotWrite(t *testing.T) {
 	served := rightBinary
 	b := newStand(t, serve(t, &served))
@@ -185,7 +185,7 @@ func TestFetchCannotWrite(t *testing.T) {
 	}
 }
 
-// TestFetchDirectory: mv would put the binary into it, and every later look would find nothing that runs.
+// TestFetchDirectory: mv would put the binary into the directory, where the script would never find it.
 func TestFetchDirectory(t *testing.T) {
 	served := rightBinary
 	b := newStand(t, serve(t, &served))
@@ -198,7 +198,7 @@ func TestFetchDirectory(t *testing.T) {
 	}
 }
 
-// TestFetchDiskFull: each downloader's way to say so.
+// TestFetchDiskFull checks the exit code of each downloader on a full disk.
 func TestFetchDiskFull(t *testing.T) {
 	hosttest.NeedRoot(t)
 	served := strings.Repeat("x", 1<<20)
@@ -222,7 +222,7 @@ func TestFetchDiskFull(t *testing.T) {
 	}
 }
 
-// TestScriptSyntax reads both scripts with the shells that may run them.
+// TestScriptSyntax checks the syntax of both scripts with the shells that may run them.
 func TestScriptSyntax(t *testing.T) {
 	for name, d := range deliveries() {
 		if !d.fetched() {

@@ -1,7 +1,7 @@
-# right FILE: it has the sum.
+# right FILE: FILE has the expected checksum.
 right() { [ -f "$1" ] && [ "$(sum_of "$1")" = "$sum" ]; }
 
-# settle FILE: nothing more to do, the sum says it all.
+# settle FILE: nothing to do, because right needs only the checksum.
 settle() { :; }
 
 download() {

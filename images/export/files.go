@@ -9,20 +9,20 @@ import (
 	"nodegate/units"
 )
 
-// plainFiles are the settings for systemd, udev, ethtool and procps to apply.
-// There is no .link file among them: of those udev takes only the first that
-// matches, so that ours would switch off the distribution's own naming of the link.
+// plainFiles writes the settings as files that systemd, udev, ethtool and procps apply. It writes no
+// .link file: udev uses only the first one that matches, so ours would disable the distribution's own
+// naming of the link.
 func plainFiles(in Input) (Result, error) {
-	s := in.settings(func(policy.Key) string { return "" })
+	s := in.collectSettings(func(policy.Key) string { return "" })
 	var rules strings.Builder
 	var linkSysctls []sysctl
 	for _, l := range in.Policy.Links {
-		rule, byName := s.udev(l)
+		rule, byName := s.udevRule(l)
 		rules.WriteString(rule)
 		linkSysctls = append(linkSysctls, byName...)
 	}
-	s.proof(in.Policy)
-	comment := head("files", in, s.lacks)
+	s.addNodeOnlyLacks(in.Policy)
+	comment := headComment("files", in, s.lacks)
 	tree := []units.File{
 		{Path: "etc/modules-load.d/nodegate.conf", Mode: 0o644, Content: []byte(comment + strings.Join(append(s.modules, ""), "\n"))},
 		{Path: "etc/sysctl.d/99-zz-nodegate.conf", Mode: 0o644, Content: sysctlFile(comment, append(s.sysctls, linkSysctls...))},
@@ -43,13 +43,13 @@ func sysctlFile(comment string, all []sysctl) []byte {
 	return []byte(b.String())
 }
 
-// devTypes are the kinds that the kernel's events name (SET_NETDEV_DEVTYPE);
-// veth is not among them.
+// devTypes lists the kinds of link that the kernel's events report (SET_NETDEV_DEVTYPE), which exclude
+// veth.
 const devTypes = " vxlan bridge bond vlan geneve "
 
-// udev is a rule that does what the link asks for when it appears. Parameters of
-// links that are told by their name are better in sysctl.d, which udev applies too.
-func (s *settings) udev(l policy.Link) (rule string, byName []sysctl) {
+// udevRule returns a rule that applies a link's settings when the link appears. Parameters of a link
+// that is matched only by name go to sysctl.d instead, which udev applies as well.
+func (s *settings) udevRule(l policy.Link) (rule string, byName []sysctl) {
 	name := "link." + l.Name
 	m := l.Match
 	why := ""
@@ -57,18 +57,18 @@ func (s *settings) udev(l policy.Link) (rule string, byName []sysctl) {
 	case l.Off:
 		return "", nil
 	case l.Unknown != "":
-		why = "depends on " + l.Unknown + ", which only the node knows"
+		why = "depends on " + l.Unknown + ", which is known only on the node"
 	case m.DefaultRoute:
 		why = "udev does not know which link carries the default route"
 	case m.Kind != "" && !strings.Contains(devTypes, " "+m.Kind+" "):
-		why = "udev is not told that a link is of kind " + m.Kind
+		why = "the kernel's event to udev does not report the link kind " + m.Kind
 	case strings.ContainsAny(m.Name+m.Driver, "[\\|\""):
-		why = "udev reads this pattern differently"
+		why = "udev interprets this pattern differently"
 	case slices.ContainsFunc(l.Sysctls, func(c policy.LinkSysctl) bool { return strings.ContainsAny(c.Value, "\"'$%\\") }):
 		why = "udev cannot quote this value"
 	}
 	if why != "" {
-		s.lack(name, why, l.Metadata)
+		s.addLack(name, why, l.Metadata)
 		return "", nil
 	}
 	conditions := []string{`SUBSYSTEM=="net"`, `ACTION=="add|move"`}
@@ -80,24 +80,24 @@ func (s *settings) udev(l policy.Link) (rule string, byName []sysctl) {
 	add("KERNEL", m.Name)
 	add("ENV{DEVTYPE}", m.Kind)
 	add("ENV{ID_NET_DRIVER}", m.Driver)
-	var acts []string
+	var actions []string
 	if l.MTU != 0 {
-		acts = append(acts, fmt.Sprintf(`ATTR{mtu}="%d"`, l.MTU))
+		actions = append(actions, fmt.Sprintf(`ATTR{mtu}="%d"`, l.MTU))
 	}
 	if len(l.Offloads) > 0 {
-		acts = append(acts, `RUN+="/sbin/ethtool -K $name`+offloadWords(l.Offloads)+`"`)
+		actions = append(actions, `RUN+="/sbin/ethtool -K $name`+offloadWords(l.Offloads)+`"`)
 	}
 	for _, c := range l.Sysctls {
 		if m == (policy.Match{Name: m.Name}) {
 			byName = append(byName, sysctl{policy.Key(strings.Replace(string(c.Pattern), "/*/", "/"+m.Name+"/", 1)), c.Value})
 			continue
 		}
-		acts = append(acts, fmt.Sprintf(`RUN+="/sbin/sysctl -qw '%s=%s'"`, strings.Replace(string(c.Pattern), "/*/", "/$name/", 1), c.Value))
+		actions = append(actions, fmt.Sprintf(`RUN+="/sbin/sysctl -qw '%s=%s'"`, strings.Replace(string(c.Pattern), "/*/", "/$name/", 1), c.Value))
 	}
-	if acts == nil {
+	if actions == nil {
 		return "", byName
 	}
-	return strings.Join(append(conditions, acts...), ", ") + "\n", byName
+	return strings.Join(append(conditions, actions...), ", ") + "\n", byName
 }
 
 func offloadWords(all []policy.Offload) string {

@@ -6,7 +6,7 @@ import (
 	"nodegate/policy"
 )
 
-// FuzzKops: no policy text breaks the YAML.
+// FuzzKops: every policy text passes through the YAML unchanged.
 func FuzzKops(f *testing.F) {
 	f.Add(testPolicy)
 	f.Add("use \"kubernetes\" {}\r\n#\t\u0085 x")
@@ -22,9 +22,9 @@ func FuzzKops(f *testing.F) {
 			t.Fatal(err)
 		}
 		var k kopsOut
-		decode(t, r.Text, &k)
+		decodeYAML(t, r.Text, &k)
 		if k.Spec.FileAssets[0].Content != text {
-			t.Errorf("%q came through as %q", text, k.Spec.FileAssets[0].Content)
+			t.Errorf("%q became %q", text, k.Spec.FileAssets[0].Content)
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 const ignitionVersion = "3.3.0"
 
 type ignitionConfig struct {
-	Variant  string            `json:"-" yaml:",omitempty"` // of Butane
-	Version  string            `json:"-" yaml:",omitempty"` // of Butane
+	Variant  string            `json:"-" yaml:",omitempty"` // Butane only
+	Version  string            `json:"-" yaml:",omitempty"` // Butane only
 	Ignition *ignitionMetadata `json:"ignition,omitempty" yaml:"-"`
 	Storage  ignitionStorage   `json:"storage"`
 	Systemd  ignitionServices  `json:"systemd"`
@@ -39,7 +39,7 @@ type ignitionFile struct {
 }
 
 type ignitionContents struct {
-	Inline       string       `json:"-" yaml:",omitempty"` // of Butane
+	Inline       string       `json:"-" yaml:",omitempty"` // Butane only
 	Source       string       `json:"source" yaml:",omitempty"`
 	Verification ignitionHash `json:"verification" yaml:",omitempty"`
 }
@@ -58,16 +58,16 @@ type ignitionUnit struct {
 	Contents string `json:"contents,omitempty" yaml:",omitempty"`
 }
 
-// octal is a mode, which Butane's readers expect in octal.
+// octal is a file mode; people expect it in octal in Butane.
 type octal uint32
 
 func (o octal) MarshalYAML() (any, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: fmt.Sprintf("%#o", uint32(o))}, nil
 }
 
-// machine is what both formats say: Ignition writes every file before systemd
-// starts, so nothing races. It fetches and verifies a URL by itself.
-func (in Input) machine(format string) (ignitionConfig, error) {
+// buildIgnition returns the configuration that both formats share. Ignition writes every file before
+// systemd starts, so there is no race. It fetches and verifies a URL itself.
+func (in Input) buildIgnition(format string) (ignitionConfig, error) {
 	var c ignitionConfig
 	if d := in.Delivery; d.URL != "" {
 		file := ignitionFile{Path: d.path(), Mode: 0o755, Overwrite: true,
@@ -80,7 +80,7 @@ func (in Input) machine(format string) (ignitionConfig, error) {
 		c.Storage.Files = append(c.Storage.Files, file)
 		in.Delivery = Delivery{Path: d.Path}
 	}
-	n, err := in.node(format)
+	n, err := in.buildNode(format)
 	for _, f := range n.files {
 		c.Storage.Files = append(c.Storage.Files, ignitionFile{Path: f.Path, Mode: octal(f.Mode), Overwrite: true,
 			Contents: ignitionContents{Inline: string(f.Content)}})
@@ -91,19 +91,19 @@ func (in Input) machine(format string) (ignitionConfig, error) {
 	return c, err
 }
 
-// butane is Ignition's configuration as people write it: variant fcos 1.4.0 is spec 3.3.0.
+// butane writes the same configuration as Butane YAML: variant fcos 1.4.0 corresponds to spec 3.3.0.
 func butane(in Input) (Result, error) {
-	c, err := in.machine("butane")
+	c, err := in.buildIgnition("butane")
 	if err != nil {
 		return Result{}, err
 	}
 	c.Variant, c.Version = "fcos", "1.4.0"
 	text, err := encodeYAML(c)
-	return Result{Text: append([]byte(head("butane", in, nil)), text...)}, err
+	return Result{Text: append([]byte(headComment("butane", in, nil)), text...)}, err
 }
 
 func ignition(in Input) (Result, error) {
-	c, err := in.machine("ignition")
+	c, err := in.buildIgnition("ignition")
 	if err != nil {
 		return Result{}, err
 	}

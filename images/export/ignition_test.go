@@ -14,12 +14,12 @@ import (
 	"nodegate/units"
 )
 
-// TestIgnitionValidates asks Ignition's own validator.
+// TestIgnitionValidates runs Ignition's own validator.
 func TestIgnitionValidates(t *testing.T) {
 	hosttest.NeedProgram(t, "ignition-validate")
 	for name, d := range deliveries() {
 		file := t.TempDir() + "/config.ign"
-		if err := os.WriteFile(file, write(t, "ignition", input(t, testPolicy, d)).Text, 0o644); err != nil {
+		if err := os.WriteFile(file, writeFormat(t, "ignition", loadInput(t, testPolicy, d)).Text, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if out, err := exec.CommandContext(t.Context(), "ignition-validate", file).CombinedOutput(); err != nil || len(out) > 0 {
@@ -28,7 +28,8 @@ func TestIgnitionValidates(t *testing.T) {
 	}
 }
 
-// TestExtension: the file has the one name that systemd takes, its sum is verified, it is merged at boot, and what runs is its program.
+// TestExtension: the file has the name that systemd expects, its checksum is verified, it is merged at
+// boot, and the units run the binary inside it.
 func TestExtension(t *testing.T) {
 	hosttest.NeedProgram(t, "ignition-validate")
 	d, err := ParseDelivery("https://example.com/nodegate-1.0.0-amd64.raw", strings.Repeat("0", 64), "", "")
@@ -36,11 +37,11 @@ func TestExtension(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range Formats() {
-		in := input(t, testPolicy, d)
+		in := loadInput(t, testPolicy, d)
 		r, err := f.Write(in)
 		if f.Name != "butane" && f.Name != "ignition" {
 			if err == nil {
-				t.Errorf("%s takes a system extension for the binary", f.Name)
+				t.Errorf("%s accepts a system extension as the binary", f.Name)
 			}
 			continue
 		}
@@ -72,16 +73,16 @@ func TestExtension(t *testing.T) {
 	}
 }
 
-// TestButaneIsTheSame: Butane's text means what the validated Ignition says,
-// field by field (its translation renames none of these, and makes inline a data URL).
+// TestButaneIsTheSame: the Butane export equals the validated Ignition export field by field. Butane
+// renames none of these fields, and turns inline into a data URL.
 func TestButaneIsTheSame(t *testing.T) {
 	for name, d := range deliveries() {
-		in := input(t, testPolicy, d)
+		in := loadInput(t, testPolicy, d)
 		var b struct {
 			Variant, Version string
 			Storage, Systemd any
 		}
-		decode(t, write(t, "butane", in).Text, &b)
+		decodeYAML(t, writeFormat(t, "butane", in).Text, &b)
 		if b.Variant != "fcos" || b.Version != "1.4.0" {
 			t.Errorf("%s %s: 1.4.0 of fcos is Ignition's %s", b.Variant, b.Version, ignitionVersion)
 		}
@@ -95,7 +96,7 @@ func TestButaneIsTheSame(t *testing.T) {
 			}
 		}
 		var want struct{ Storage, Systemd any }
-		if err := json.Unmarshal(write(t, "ignition", in).Text, &want); err != nil {
+		if err := json.Unmarshal(writeFormat(t, "ignition", in).Text, &want); err != nil {
 			t.Fatal(err)
 		}
 		got, err := json.Marshal(map[string]any{"Storage": b.Storage, "Systemd": b.Systemd})
@@ -107,14 +108,14 @@ func TestButaneIsTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		replace := func(s string) string { return strings.ReplaceAll(s, "export butane", "export ignition") }
-		if d := cmp.Diff(plain(want, replace), plain(have, replace)); d != "" {
+		if d := cmp.Diff(mapStrings(want, replace), mapStrings(have, replace)); d != "" {
 			t.Errorf("%s:\n%s", name, d)
 		}
 	}
 }
 
-// plain opens data URLs, and passes every text through a function.
-func plain(v any, f func(string) string) any {
+// mapStrings decodes data URLs, and applies a function to every string.
+func mapStrings(v any, f func(string) string) any {
 	raw, _ := json.Marshal(v)
 	var again any
 	_ = json.Unmarshal(raw, &again)
@@ -143,18 +144,18 @@ func plain(v any, f func(string) string) any {
 	return walk(again)
 }
 
-// TestIgnitionFetches: Ignition brings the binary itself and verifies it; no unit of ours does.
+// TestIgnitionFetches: Ignition itself fetches and verifies the binary, so there is no unit of ours for that.
 func TestIgnitionFetches(t *testing.T) {
-	text := string(write(t, "ignition", input(t, testPolicy, deliveries()["url"])).Text)
+	text := string(writeFormat(t, "ignition", loadInput(t, testPolicy, deliveries()["url"])).Text)
 	for _, want := range []string{`"path": "` + units.Binary + `"`, `"mode": 493`, `"hash": "sha256-` + sum + `"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
 	if paths := strings.Count(text, `"path":`); strings.Count(text, `"overwrite": true`) != paths || paths < 4 {
-		t.Errorf("of %d files, not all replace what the image has", paths)
+		t.Errorf("not all of the %d files overwrite those of the image", paths)
 	}
 	if strings.Contains(text, fetchUnit) {
-		t.Error("there is a unit to fetch what Ignition has fetched")
+		t.Error("a unit would fetch the binary again")
 	}
 }

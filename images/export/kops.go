@@ -12,8 +12,7 @@ import (
 	"nodegate/units"
 )
 
-// The parts of a kops Cluster and InstanceGroup that it writes (kops pkg/apis/kops,
-// HookSpec and FileAssetSpec; the same in v1alpha2 and v1alpha3).
+// kopsHook is a HookSpec of kops (pkg/apis/kops); it is the same in v1alpha2 and v1alpha3.
 type kopsHook struct {
 	Name           string
 	Roles          []string `yaml:",flow"`
@@ -21,6 +20,7 @@ type kopsHook struct {
 	Manifest       string
 }
 
+// kopsFile is a FileAssetSpec, also the same in both versions.
 type kopsFile struct {
 	Name    string
 	Path    string
@@ -38,11 +38,11 @@ type kopsSpec struct {
 }
 
 func writeKops(in Input) (Result, error) {
-	n, err := in.node("kops")
+	n, err := in.buildNode("kops")
 	if err != nil {
 		return Result{}, err
 	}
-	// fileAssets.roles is not converted from the old names, hooks' is: the new one fits both.
+	// kops converts old role names in hooks but not in fileAssets; the new names work in both.
 	roles := []string{"ControlPlane", "Node", "APIServer"}
 	var k kopsSpec
 	for _, u := range n.units {
@@ -56,25 +56,26 @@ func writeKops(in Input) (Result, error) {
 	}
 	lacks := kubeletOnly(in)
 	text, err := encodeYAML(k)
-	comment := head("kops", in, lacks,
-		"Put it below spec: of a Cluster, or of each InstanceGroup that runs kubelet (kops edit),",
-		"then: kops update cluster --yes && kops rolling-update cluster --yes. In place: nodegate lint --kops FILE.")
+	comment := headComment("kops", in, lacks,
+		"Put it below spec: of a Cluster, or of each InstanceGroup that runs kubelet (kops edit).",
+		"Then run: kops update cluster --yes && kops rolling-update cluster --yes",
+		"Check the whole manifest with: nodegate lint --kops FILE")
 	return Result{Text: append([]byte(comment), text...), Lacks: lacks}, err
 }
 
-// kopsSysctls takes apart a sysctl.d file. nodeup runs `sysctl --system` before
-// nodegate has loaded a module, and procps leaves with 1 at a key that is not
-// there, "-" before it or not: such keys are left to nodegate.
+// kopsSysctls splits a sysctl.d file into a fileAsset and sysctlParameters. nodeup runs
+// `sysctl --system` before nodegate has loaded a module, and procps exits with 1 at a missing key,
+// even with a leading "-". So keys that may be missing are left to nodegate.
 func kopsSysctls(content []byte) (file []byte, parameters []string) {
 	var b bytes.Buffer
-	for _, line := range lines(content) {
-		name, value, is := strings.Cut(line, " = ")
+	for _, line := range splitLines(content) {
+		name, value, assigned := strings.Cut(line, " = ")
 		key, err := policy.ParseKey(name)
 		switch {
-		case !is || err != nil || strings.HasPrefix(line, "#"):
+		case !assigned || err != nil || strings.HasPrefix(line, "#"):
 		case policy.ModuleOf(key) != "":
 			line = "# " + line + " is left to nodegate: without module " + policy.ModuleOf(key) + ", nodeup's `sysctl --system` would fail"
-		case ofOneLink(key):
+		case belongsToLink(key):
 			line = "# " + line + " is left to nodegate: without that link, nodeup's `sysctl --system` would fail"
 		case !key.IsGlob():
 			parameters = append(parameters, name+"="+value)
@@ -84,14 +85,14 @@ func kopsSysctls(content []byte) (file []byte, parameters []string) {
 	return b.Bytes(), parameters
 }
 
-// ofOneLink reports whether a key is that of a link that may not be there.
-func ofOneLink(key policy.Key) bool {
+// belongsToLink reports whether a key belongs to one link, which may be missing.
+func belongsToLink(key policy.Key) bool {
 	p := strings.Split(string(key), "/")
 	return len(p) == 5 && p[0] == "net" && (p[2] == "conf" || p[2] == "neigh") && p[3] != "all" && p[3] != "default" && p[3] != "lo" &&
 		!key.IsGlob()
 }
 
-// assetName is a file's path as a name.
+// assetName turns a file's path into the name of a fileAsset.
 func assetName(f units.File) string {
 	return strings.NewReplacer("/", "-", ".", "-").Replace(strings.TrimPrefix(f.Path, "/"))
 }

@@ -10,22 +10,21 @@ import (
 	"nodegate/units"
 )
 
-// node is what a carrier that brings nodegate puts onto a machine.
+// node lists the files and units of an installation.
 type node struct {
 	files  []units.File // in the order in which they are written
 	units  []service
-	dropIn units.File // the gate; it is among files
+	dropIn units.File // the gate's drop-in; files contains it too
 }
 
 type service struct{ name, text string }
 
 const systemDir = "/etc/systemd/system/"
 
-// node is the installation, taken apart for targets that want units and files
-// each in their place. What nobody needs where another tool enables the units,
-// the links, is left out.
-func (in Input) node(format string) (node, error) {
-	name := command(format)
+// buildNode splits the installation into units and files, for targets that list them separately. It
+// leaves out symbolic links: the target enables the units itself.
+func (in Input) buildNode(format string) (node, error) {
+	name := commandName(format)
 	by := units.Delivery{Name: name, Path: in.Delivery.Path, Gate: in.Delivery.gate()}
 	all, err := units.Files(in.Policy, in.Texts, units.DeliveredBy(by))
 	if err != nil {
@@ -43,7 +42,7 @@ func (in Input) node(format string) (node, error) {
 	}
 	i := slices.IndexFunc(n.files, func(f units.File) bool { return f.Path == systemDir+in.Policy.Gate.Unit+".d/10-nodegate.conf" })
 	if i < 0 {
-		return node{}, errors.New("the units have no drop-in for the gate")
+		return node{}, errors.New("the drop-in of the gate is missing from the units")
 	}
 	n.dropIn = n.files[i]
 	if in.Delivery.fetched() {
@@ -52,7 +51,7 @@ func (in Input) node(format string) (node, error) {
 	return n, nil
 }
 
-// addFetch puts the fetching unit first, and its condition before every other.
+// addFetch puts the unit that fetches the binary first, and adds its condition to every other unit.
 func (n *node) addFetch(name string, d Delivery) {
 	var wake []string
 	var conditions []units.File
@@ -68,11 +67,11 @@ func (n *node) addFetch(name string, d Delivery) {
 	n.files = append(first, n.files...)
 }
 
-// enabled reports whether the unit starts with the machine. A timer starts the other ones: systemctl says of such a unit that it is
-// not meant to be enabled.
+// enabled reports whether the unit starts at boot. The others are started by a timer, and systemctl
+// refuses to enable them.
 func (s service) enabled() bool { return strings.Contains(s.text, "\n[Install]\n") }
 
-// enabled are the names of the units that start with the machine.
+// enabled returns the names of the units that start at boot.
 func (n node) enabled() []string {
 	var all []string
 	for _, u := range n.units {
@@ -83,16 +82,16 @@ func (n node) enabled() []string {
 	return all
 }
 
-// kubeletOnly is the lack of a target whose kubelet is always kubelet.service.
+// kubeletOnly returns the lack of a target whose kubelet always runs as kubelet.service.
 func kubeletOnly(in Input) []Lack {
 	g := in.Policy.Gate
 	if g.Unit == "kubelet.service" {
 		return nil
 	}
-	return []Lack{{"gate", "this target's kubelet is kubelet.service, the policy's gate holds " + g.Unit, g.Range}}
+	return []Lack{{"gate", "kubelet runs as kubelet.service on this target, but the policy's gate holds " + g.Unit, g.Range}}
 }
 
-// lines are the lines of a text, each without its end.
-func lines(text []byte) []string {
+// splitLines returns the lines of a text without their line ends.
+func splitLines(text []byte) []string {
 	return strings.Split(string(bytes.TrimSuffix(text, []byte("\n"))), "\n")
 }

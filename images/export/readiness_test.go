@@ -10,10 +10,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestReadiness: each file decodes, and those that wait for the condition name the policy's own.
+// TestReadiness: each file is valid YAML, and those that wait for the condition use the policy's name for it.
 func TestReadiness(t *testing.T) {
 	waiting := 0
-	for _, f := range write(t, "readiness", input(t, `publish { condition = "example.com/Fit" }`, Delivery{})).Tree {
+	for _, f := range writeFormat(t, "readiness", loadInput(t, `publish { condition = "example.com/Fit" }`, Delivery{})).Tree {
 		in := yaml.NewDecoder(bytes.NewReader(f.Content))
 		for {
 			var document struct{ APIVersion, Kind string }
@@ -28,7 +28,7 @@ func TestReadiness(t *testing.T) {
 		}
 		text := string(f.Content)
 		if strings.Contains(text, "@") {
-			t.Errorf("%s has a place that is not filled:\n%s", f.Path, text)
+			t.Errorf("%s: a placeholder is left:\n%s", f.Path, text)
 		}
 		if strings.Contains(text, "- type: example.com/Fit") {
 			waiting++
@@ -41,7 +41,7 @@ func TestReadiness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := format.Write(input(t, `use "kubernetes" {}`, Delivery{})); err == nil || !strings.Contains(err.Error(), "publish {}") {
+	if _, err := format.Write(loadInput(t, `use "kubernetes" {}`, Delivery{})); err == nil || !strings.Contains(err.Error(), "publish {}") {
 		t.Errorf("without a publish block: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"nodegate/policy"
 )
 
-// settings is what a target without nodegate can be told, and what not.
+// settings splits a policy into the settings that a target without nodegate accepts, and the lacks.
 type settings struct {
 	modules []string
 	sysctls []sysctl
@@ -19,18 +19,18 @@ type sysctl struct {
 	value string
 }
 
-func (s *settings) lack(name, why string, a policy.Metadata) {
+func (s *settings) addLack(name, why string, a policy.Metadata) {
 	s.lacks = append(s.lacks, Lack{name, why, a.Range})
 }
 
-// settings takes the policy apart. refuse says why the target does not take a
-// key, "" where it does.
-func (in Input) settings(refuse func(policy.Key) string) settings {
+// collectSettings splits the policy. refuse returns the reason why the target does not accept a key,
+// or "" if it does.
+func (in Input) collectSettings(refuse func(policy.Key) string) settings {
 	var s settings
 	for _, m := range in.Policy.Modules {
 		switch {
 		case m.Unknown != "":
-			s.lack("module."+m.Name, "depends on "+m.Unknown+", which only the node knows", m.Metadata)
+			s.addLack("module."+m.Name, "depends on "+m.Unknown+", which is known only on the node", m.Metadata)
 		case !m.Off:
 			s.modules = append(s.modules, m.Name)
 		}
@@ -40,11 +40,11 @@ func (in Input) settings(refuse func(policy.Key) string) settings {
 		switch {
 		case c.Off:
 		case c.Unknown != "":
-			s.lack(name, "depends on "+c.Unknown+", which only the node knows", c.Metadata)
+			s.addLack(name, "depends on "+c.Unknown+", which is known only on the node", c.Metadata)
 		case c.Value == "":
-			s.lack(name, c.Want()+": a fixed value would undo a better one", c.Metadata)
+			s.addLack(name, c.Want()+": a fixed value could replace a better one", c.Metadata)
 		case refuse(c.Key) != "":
-			s.lack(name, refuse(c.Key), c.Metadata)
+			s.addLack(name, refuse(c.Key), c.Metadata)
 		default:
 			s.sysctls = append(s.sysctls, sysctl{c.Key, c.Value})
 		}
@@ -52,30 +52,29 @@ func (in Input) settings(refuse func(policy.Key) string) settings {
 	return s
 }
 
-// proof adds what can only be had from nodegate on the node.
-func (s *settings) proof(p *policy.Policy) {
-	if looks := len(p.Problems) + len(p.Probes); looks > 0 {
-		s.lacks = append(s.lacks, Lack{Name: fmt.Sprintf("%d checks and probes", looks), Why: "they need nodegate on the node"})
+// addNodeOnlyLacks adds the parts of a policy that need nodegate on the node.
+func (s *settings) addNodeOnlyLacks(p *policy.Policy) {
+	if n := len(p.Problems) + len(p.Probes); n > 0 {
+		s.lacks = append(s.lacks, Lack{Name: fmt.Sprintf("checks and probes (%d)", n), Why: "they need nodegate on the node"})
 	}
 	if p.Gate.Range.Filename != "" {
-		s.lacks = append(s.lacks, Lack{"gate", "nothing holds " + p.Gate.Unit + " without nodegate on the node", p.Gate.Range})
+		s.lacks = append(s.lacks, Lack{"gate", "without nodegate on the node nothing holds " + p.Gate.Unit, p.Gate.Range})
 	}
 	if p.Publish.Condition != "" {
-		s.lacks = append(s.lacks, Lack{"publish", "nobody writes " + p.Publish.Condition + " without nodegate on the node", p.Publish.Range})
+		s.lacks = append(s.lacks, Lack{"publish", "without nodegate on the node nothing publishes " + p.Publish.Condition, p.Publish.Range})
 	}
 	if p.Audit.On {
-		s.lacks = append(s.lacks, Lack{"audit", "nobody compares kube-proxy's rules without nodegate on the node", p.Audit.Range})
+		s.lacks = append(s.lacks, Lack{"audit", "without nodegate on the node nothing compares kube-proxy's rules", p.Audit.Range})
 	}
 }
 
-// plainKey refuses what a target would not understand that splits keys at dots
-// and knows no globs.
-func plainKey(k policy.Key) string {
+// refusePlainKey refuses keys for targets that split keys at dots and do not support globs.
+func refusePlainKey(k policy.Key) string {
 	switch {
 	case k.IsGlob():
-		return "the target knows no globs"
+		return "the target does not support globs"
 	case strings.Contains(string(k), "."):
-		return "the target takes no dot inside a component of a key"
+		return "the target does not accept a dot inside a component of a key"
 	}
 	return ""
 }

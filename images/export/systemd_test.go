@@ -12,12 +12,12 @@ import (
 	"nodegate/units"
 )
 
-// TestUnitsVerify asks systemd whether it understands the units and drop-ins that
-// are carried, the fetching one among them.
+// TestUnitsVerify runs systemd-analyze verify on the exported units and drop-ins, including the unit
+// that fetches the binary.
 func TestUnitsVerify(t *testing.T) {
 	hosttest.NeedProgram(t, "systemd-analyze")
 	for name, d := range deliveries() {
-		n, err := input(t, testPolicy, d).node("kops")
+		n, err := loadInput(t, testPolicy, d).buildNode("kops")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestUnitsVerify(t *testing.T) {
 		cmd.Env = append(slices.Clone(os.Environ()), "SYSTEMD_UNIT_PATH="+root+systemDir+":")
 		out, _ := cmd.CombinedOutput()
 		for line := range strings.Lines(string(out)) {
-			// The binary is not on this machine.
+			// This machine lacks the binary, so "not executable" is expected.
 			if (strings.Contains(line, "nodegate") || strings.Contains(line, "k3s")) && !strings.Contains(line, "is not executable") &&
 				!strings.Contains(line, "Failed to create") {
 				t.Errorf("%s: systemd-analyze verify: %s", name, line)
@@ -53,11 +53,11 @@ func TestUnitsVerify(t *testing.T) {
 	}
 }
 
-// TestNoCycle: nothing that comes before the network waits for what comes after
-// it: systemd would drop one of them from the boot.
+// TestNoCycle: no unit that starts before the network waits for the fetch unit, which starts after it.
+// systemd would drop one of them from the boot.
 func TestNoCycle(t *testing.T) {
 	for name, d := range deliveries() {
-		n, err := input(t, testPolicy, d).node("kops")
+		n, err := loadInput(t, testPolicy, d).buildNode("kops")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,11 +74,11 @@ func TestNoCycle(t *testing.T) {
 	}
 }
 
-// TestNothingRunsUnverified: where the node fetches the binary, every unit that
-// runs it asks first, and the gate is the one that asks.
+// TestNothingRunsUnverified: if the node fetches the binary, every unit that runs it verifies it first,
+// and so does the gate.
 func TestNothingRunsUnverified(t *testing.T) {
 	for _, name := range []string{"url", "image"} {
-		n, err := input(t, testPolicy, deliveries()[name]).node("kops")
+		n, err := loadInput(t, testPolicy, deliveries()[name]).buildNode("kops")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,16 +90,16 @@ func TestNothingRunsUnverified(t *testing.T) {
 			after != (name == "image") {
 			t.Errorf("%s: the first unit is\n%s", name, n.units[0].text)
 		}
-		asked := 0
+		verified := 0
 		for _, u := range n.units {
 			condition := files[systemDir+u.name+".d/10-nodegate-fetch.conf"]
-			ask := "=/bin/sh " + fetchFile + " check\n" // ExecCondition= is not in systemd before 244
-			if u.name != fetchUnit && strings.Contains(condition, "\nExecCondition"+ask) && strings.Contains(condition, "\nExecStartPre"+ask) {
-				asked++
+			check := "=/bin/sh " + fetchFile + " check\n" // systemd before 244 lacks ExecCondition=
+			if u.name != fetchUnit && strings.Contains(condition, "\nExecCondition"+check) && strings.Contains(condition, "\nExecStartPre"+check) {
+				verified++
 			}
 		}
-		if asked != len(n.units)-1 || asked < 2 {
-			t.Errorf("%s: %d of %d units ask", name, asked, len(n.units)-1)
+		if verified != len(n.units)-1 || verified < 2 {
+			t.Errorf("%s: %d of %d units verify the binary", name, verified, len(n.units)-1)
 		}
 		if gate := string(n.dropIn.Content); !strings.Contains(gate, "\nExecStartPre=+/bin/sh "+fetchFile+" gate\n") ||
 			strings.Contains(gate, units.Binary) {

@@ -24,10 +24,10 @@ type talosEthernet struct {
 	Features   map[string]bool
 }
 
-// talos is a machine configuration patch: the settings, and an EthernetConfig
-// for each link that is named (Talos 1.10 or later).
+// talos writes a machine configuration patch with the settings, and an EthernetConfig for each link
+// that is matched by name (Talos 1.10 or later).
 func talos(in Input) (Result, error) {
-	s := in.settings(plainKey)
+	s := in.collectSettings(refusePlainKey)
 	var m talosMachine
 	for _, name := range s.modules {
 		m.Machine.Kernel.Modules = append(m.Machine.Kernel.Modules, talosModule{name})
@@ -38,13 +38,13 @@ func talos(in Input) (Result, error) {
 	}
 	documents := []any{m}
 	for _, l := range in.Policy.Links {
-		if e, ok := s.ethernet(l); ok {
+		if e, ok := s.ethernetConfig(l); ok {
 			documents = append(documents, e)
 		}
 	}
-	s.proof(in.Policy)
+	s.addNodeOnlyLacks(in.Policy)
 	var b strings.Builder
-	b.WriteString(head("talos", in, s.lacks, "talosctl patch machineconfig --patch @FILE"))
+	b.WriteString(headComment("talos", in, s.lacks, "Apply with: talosctl patch machineconfig --patch @FILE"))
 	for i, d := range documents {
 		if i > 0 {
 			b.WriteString("---\n")
@@ -58,32 +58,32 @@ func talos(in Input) (Result, error) {
 	return Result{Text: []byte(b.String()), Lacks: s.lacks}, nil
 }
 
-// ethernet is a link's features, where Talos can find the link and knows them.
-func (s *settings) ethernet(l policy.Link) (talosEthernet, bool) {
+// ethernetConfig returns a link's features, if Talos can find the link and supports them.
+func (s *settings) ethernetConfig(l policy.Link) (talosEthernet, bool) {
 	name := "link." + l.Name
 	switch {
 	case l.Off:
 		return talosEthernet{}, false
 	case l.Unknown != "":
-		s.lack(name, "depends on "+l.Unknown+", which only the node knows", l.Metadata)
+		s.addLack(name, "depends on "+l.Unknown+", which is known only on the node", l.Metadata)
 		return talosEthernet{}, false
 	case l.Match != policy.Match{Name: l.Match.Name} || strings.ContainsAny(l.Match.Name, "*?[\\"):
-		s.lack(name, "Talos finds a link by its one exact name only", l.Metadata)
+		s.addLack(name, "Talos selects a link only by its exact name", l.Metadata)
 		return talosEthernet{}, false
 	}
 	e := talosEthernet{"v1alpha1", "EthernetConfig", l.Match.Name, map[string]bool{}}
 	for _, o := range l.Offloads {
 		if o.Group {
-			s.lack(name, "offload "+o.Name+" is a group; Talos wants the kernel's names, of those that this device has", l.Metadata)
+			s.addLack(name, "offload "+o.Name+" is a group; Talos needs the kernel's feature names, which depend on the device", l.Metadata)
 			continue
 		}
 		e.Features[o.Name] = o.On
 	}
 	if l.MTU != 0 {
-		s.lack(name, "the mtu stands in Talos' own network configuration of the link", l.Metadata)
+		s.addLack(name, "set the mtu in Talos' own network configuration of the link", l.Metadata)
 	}
 	if len(l.Sysctls) > 0 {
-		s.lack(name, "Talos sets no parameter of a link that comes later", l.Metadata)
+		s.addLack(name, "Talos cannot set parameters of a link that appears later", l.Metadata)
 	}
 	return e, len(e.Features) > 0
 }

@@ -8,10 +8,10 @@ import (
 	"nodegate/units"
 )
 
-// timed is what brings a unit that a timer starts.
+// timed is a policy block that adds a unit started by a timer.
 const timed = `publish { by = "timer" }` + "\n"
 
-// TestTimed: the unit that the timer starts is brought, and not enabled: it has no [Install].
+// TestTimed: the unit that the timer starts is exported but not enabled, because it has no [Install].
 func TestTimed(t *testing.T) {
 	for name, d := range deliveries() {
 		for _, format := range []string{"cloud-init", "kubeadm", "butane", "ignition"} {
@@ -22,8 +22,8 @@ func TestTimed(t *testing.T) {
 				}
 				Systemd struct{ Units []ignitionUnit }
 			}
-			text := write(t, format, input(t, testPolicy+timed, d)).Text
-			decode(t, text, &got)
+			text := writeFormat(t, format, loadInput(t, testPolicy+timed, d)).Text
+			decodeYAML(t, text, &got)
 			var enabled []string
 			for _, words := range got.RunCmd {
 				enabled = append(enabled, words...)
@@ -38,7 +38,7 @@ func TestTimed(t *testing.T) {
 			}
 			if !strings.Contains(string(text), "nodegate-publish.service") || slices.Contains(enabled, "nodegate-publish.service") ||
 				!slices.Contains(enabled, units.PublishTimer) || !slices.Contains(enabled, units.WatchUnit) {
-				t.Errorf("%s, %s: enabled are %v", format, name, enabled)
+				t.Errorf("%s, %s: enabled units: %v", format, name, enabled)
 			}
 		}
 	}

@@ -8,20 +8,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ownUnits are services of kops' own, and ownFiles files that it writes itself: a
-// second task of that name ends nodeup with "found duplicate tasks".
+// ownUnits lists units that kops itself installs. A second task of the same name ends nodeup with
+// "found duplicate tasks".
 func ownUnits() []string {
 	return []string{kubelet, "containerd.service", "docker.service", "protokube.service", "kops-configuration.service", "logrotate.service",
 		"logrotate.timer"}
 }
 
+// ownFiles lists files that kops itself writes, with the same consequence.
 func ownFiles() []string {
 	return []string{"/etc/sysctl.d/99-k8s-general.conf", "/etc/containerd/config-kops.toml", "/etc/sysconfig/containerd",
 		"/etc/sysconfig/kubelet",
 		"/etc/sysconfig/protokube", "/etc/crictl.yaml", "/var/lib/kubelet/kubeconfig", "/var/lib/kube-proxy/kubeconfig"}
 }
 
-// unitOf is the unit that kops makes of a hook, "" where it makes up the name.
+// unitOf returns the unit that kops makes of a hook, or "" if kops generates the name.
 func unitOf(h *yaml.Node) string {
 	name := text(h, "name")
 	suffixes := []string{".service", ".socket", ".device", ".mount", ".automount", ".swap", ".target", ".path", ".timer", ".snapshot",
@@ -32,9 +33,9 @@ func unitOf(h *yaml.Node) string {
 	return name + ".service"
 }
 
-// unit looks at the name of a hook, and adds it to those of the document before it. A hook
-// of an InstanceGroup replaces the Cluster's of the same name, as it should.
-func (l *linter) unit(h *yaml.Node, before map[string][]*yaml.Node) {
+// checkUnitName compares a hook's unit with the earlier hooks of the same document, and adds it to
+// before. A hook of an InstanceGroup replaces the Cluster's hook of the same name; that is intended.
+func (l *linter) checkUnitName(h *yaml.Node, before map[string][]*yaml.Node) {
 	name, unit := field(h, "name"), unitOf(h)
 	if unit == "" {
 		return
@@ -42,24 +43,25 @@ func (l *linter) unit(h *yaml.Node, before map[string][]*yaml.Node) {
 	others := before[unit]
 	before[unit] = append(others, h)
 	if slices.Contains(ownUnits(), unit) {
-		l.findAt(name, "kops-unit", unit+" is kops' own: nodeup ends with \"found duplicate tasks\", and the node never joins", "another name")
+		l.addFindingAt(name, "kops-unit", unit+" belongs to kops: nodeup ends with \"found duplicate tasks\", and the node never joins",
+			"use a different name")
 	}
 	for _, other := range others {
 		switch {
-		case !meet(h, other):
+		case !shareNode(h, other):
 		case text(other, "name") == name.Value:
-			l.findAt(name, "duplicate-hook", "a second hook of this name: kops leaves it out without a word", "another name")
+			l.addFindingAt(name, "duplicate-hook", "a second hook of this name: kops ignores it without a message", "use a different name")
 			return
 		default:
-			l.findAt(name, "duplicate-unit", text(other, "name")+" in line "+lineText(other)+" is the same unit: nodeup ends with "+
-				"\"found duplicate tasks\", and the node never joins", "another name")
+			l.addFindingAt(name, "duplicate-unit", text(other, "name")+" on line "+lineText(other)+" is the same unit: nodeup ends with "+
+				"\"found duplicate tasks\", and the node never joins", "use a different name")
 			return
 		}
 	}
 }
 
-// path looks at where a fileAsset is written, and adds it to those of the document before it.
-func (l *linter) path(a *yaml.Node, before map[string][]*yaml.Node) {
+// checkPath compares a fileAsset's path with the earlier ones of the same document, and adds it to before.
+func (l *linter) checkPath(a *yaml.Node, before map[string][]*yaml.Node) {
 	at := field(a, "path")
 	if at == nil {
 		return
@@ -67,25 +69,25 @@ func (l *linter) path(a *yaml.Node, before map[string][]*yaml.Node) {
 	others := before[at.Value]
 	before[at.Value] = append(others, a)
 	if slices.Contains(ownFiles(), at.Value) {
-		do := "another path"
+		do := "use a different path"
 		if strings.HasPrefix(at.Value, "/etc/sysctl.d/") {
-			do = "sysctlParameters"
+			do = "use sysctlParameters"
 		}
-		l.findAt(at, "kops-file", "kops writes this file itself: nodeup ends with \"found duplicate tasks\", and the node never joins", do)
+		l.addFindingAt(at, "kops-file", "kops writes this file itself: nodeup ends with \"found duplicate tasks\", and the node never joins", do)
 	}
 	for _, other := range others {
-		if meet(a, other) {
-			l.findAt(at, "duplicate-file", "the fileAsset in line "+lineText(other)+" has this path: kops leaves this one out without a word",
-				"one of them")
+		if shareNode(a, other) {
+			l.addFindingAt(at, "duplicate-file", "the fileAsset on line "+lineText(other)+" has the same path: kops ignores this one without a message",
+				"remove one of them")
 			return
 		}
 	}
 }
 
-// meet reports whether two entries come to the same node: without roles, to every one.
-func meet(a, b *yaml.Node) bool {
-	of, others := rolesOf(a), rolesOf(b)
-	return of == nil || others == nil || slices.ContainsFunc(of, func(role string) bool { return slices.Contains(others, role) })
+// shareNode reports whether two entries reach the same node. An entry without roles reaches every node.
+func shareNode(a, b *yaml.Node) bool {
+	roles, others := rolesOf(a), rolesOf(b)
+	return roles == nil || others == nil || slices.ContainsFunc(roles, func(role string) bool { return slices.Contains(others, role) })
 }
 
 // rolesOf returns the roles of an entry as kops converts them.
@@ -93,7 +95,7 @@ func rolesOf(m *yaml.Node) []string {
 	var all []string
 	if list := field(m, "roles"); list != nil {
 		for _, r := range list.Content {
-			role := follow(r).Value
+			role := resolveAlias(r).Value
 			if role == "Master" {
 				role = "ControlPlane"
 			}
@@ -103,19 +105,19 @@ func rolesOf(m *yaml.Node) []string {
 	return all
 }
 
-// missed looks for entries that name every role but the one that some nodes here have.
-func (l *linter) missed(m *yaml.Node, what string) {
+// checkMissingRole reports entries for all nodes that leave out the role APIServer, if the manifest has such nodes.
+func (l *linter) checkMissingRole(m *yaml.Node, what string) {
 	roles := rolesOf(m)
 	names := func(role string) bool { return slices.Contains(roles, role) }
 	if l.apiServers && names("ControlPlane") && names("Node") && !names("APIServer") {
-		l.findAt(field(m, "roles"), "no-apiserver", "an InstanceGroup here has the role APIServer: its nodes do not get this "+what,
-			"roles: [ControlPlane, Node, APIServer]")
+		l.addFindingAt(field(m, "roles"), "no-apiserver", "an InstanceGroup in this manifest has the role APIServer, and its nodes do not get this "+what,
+			"write `roles: [ControlPlane, Node, APIServer]`")
 	}
 }
 
-// texts names fields that kops wants a text in, and that YAML 1.1, which kops reads,
-// takes for something else.
-func (l *linter) texts(m *yaml.Node, names ...string) {
+// checkTextFields reports fields that must be strings, but that YAML 1.1, which kops reads, takes for
+// a number or a boolean.
+func (l *linter) checkTextFields(m *yaml.Node, names ...string) {
 	for _, name := range names {
 		v := field(m, name)
 		if v == nil || v.Kind != yaml.ScalarNode || v.Style != 0 {
@@ -126,7 +128,8 @@ func (l *linter) texts(m *yaml.Node, names ...string) {
 			is = "a boolean"
 		}
 		if is != "" {
-			l.findAt(v, "not-text", "kops' YAML takes "+v.Value+" for "+is+", and refuses it as "+name, "'"+v.Value+"'")
+			l.addFindingAt(v, "not-text", "kops' YAML parser reads "+v.Value+" as "+is+", and kops refuses it as "+name,
+				"quote it: `'"+v.Value+"'`")
 		}
 	}
 }

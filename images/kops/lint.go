@@ -1,6 +1,6 @@
-// Package kops reads a cluster manifest of kops and names the traps that its
-// hooks, fileAssets and sysctlParameters fall into: what kops accepts and then
-// does not do. It knows text only; no cluster and no machine.
+// Package kops reads a kops cluster manifest and reports traps in its hooks, fileAssets and
+// sysctlParameters: entries that kops accepts but that do not work as written. It reads only the
+// manifest, never a cluster or a machine.
 package kops
 
 import (
@@ -16,25 +16,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxSize is the most bytes a manifest may have.
+// MaxSize limits a manifest, in bytes.
 const MaxSize = 32 << 20
 
 // Finding is one trap.
 type Finding struct {
 	Line, Column int
 	Trap         string // its name: lower case, stable
-	Style        bool   // what kops does with it is right; something else is better
-	What         string // what happens
-	Do           string // what to write instead
+	Style        bool   // it works, but there is a better way
+	What         string // the consequence
+	Do           string // the remedy
 }
 
-// Review is what a manifest holds.
+// Review counts the entries of a manifest and lists its findings.
 type Review struct {
 	Clusters, InstanceGroups, Hooks, Assets, Sysctls int
-	Findings                                         []Finding // in the order of the text
+	Findings                                         []Finding // in the order of the lines
 }
 
-// Mistake is a place at which the text is not a kops manifest.
+// Mistake is a position at which the text is not a valid kops manifest.
 type Mistake struct {
 	Line, Column int
 	What         string
@@ -48,7 +48,7 @@ func Lint(text []byte) (Review, error) {
 	case len(text) > MaxSize:
 		return Review{}, Mistake{1, 1, fmt.Sprintf("larger than %d MiB; is this a cluster's manifest?", MaxSize>>20)}
 	case len(bytes.TrimSpace(text)) == 0:
-		return Review{}, Mistake{1, 1, "empty; write a cluster's manifest with: kops get --name NAME -o yaml"}
+		return Review{}, Mistake{1, 1, "the file is empty; run `kops get --name NAME -o yaml` to write a manifest"}
 	case !utf8.Valid(text):
 		return Review{}, badByte(text)
 	}
@@ -63,12 +63,12 @@ func Lint(text []byte) (Review, error) {
 		if err != nil {
 			return Review{}, syntaxError(text, err)
 		}
-		l.document(&n)
+		l.readDocument(&n)
 	}
 	if len(l.mistakes) == 0 && l.report.Clusters+l.report.InstanceGroups == 0 {
-		l.mistake(&yaml.Node{Line: 1, Column: 1}, "no kops Cluster or InstanceGroup is in here; write one with: kops get --name NAME -o yaml")
+		l.addMistake(&yaml.Node{Line: 1, Column: 1}, "no kops Cluster or InstanceGroup found; run `kops get --name NAME -o yaml` to write one")
 	}
-	l.acrossDocuments()
+	l.checkDocuments()
 	if err := errors.Join(l.mistakes...); err != nil {
 		return Review{}, err
 	}
@@ -81,47 +81,47 @@ type linter struct {
 	mistakes []error
 	specs    []spec
 
-	timers     []string // units of the hooks that are timers
-	apiServers bool     // an InstanceGroup has the role APIServer
+	timers     []string // timer units among the hooks
+	apiServers bool     // whether an InstanceGroup has the role APIServer
 }
 
-func (l *linter) mistake(at *yaml.Node, format string, args ...any) {
+func (l *linter) addMistake(at *yaml.Node, format string, args ...any) {
 	l.mistakes = append(l.mistakes, Mistake{at.Line, at.Column, fmt.Sprintf(format, args...)})
 }
 
-func (l *linter) find(line, column int, trap, what, do string) {
+func (l *linter) addFinding(line, column int, trap, what, do string) {
 	style := trap == "unpinned-image" || trap == "two-targets"
 	l.report.Findings = append(l.report.Findings, Finding{line, column, trap, style, what, do})
 }
 
-func (l *linter) findAt(at *yaml.Node, trap, what, do string) {
-	l.find(at.Line, at.Column, trap, what, do)
+func (l *linter) addFindingAt(at *yaml.Node, trap, what, do string) {
+	l.addFinding(at.Line, at.Column, trap, what, do)
 }
 
-// spec is the part of a document that is looked at.
+// spec is the part of a document that the linter checks.
 type spec struct {
-	group   bool // of an InstanceGroup
+	group   bool // an InstanceGroup, not a Cluster
 	version string
 	hooks   []*yaml.Node
 	assets  []*yaml.Node
 	sysctls []*yaml.Node
 }
 
-func (l *linter) document(n *yaml.Node) {
-	root := follow(n)
+func (l *linter) readDocument(n *yaml.Node) {
+	root := resolveAlias(n)
 	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
-		root = follow(root.Content[0])
+		root = resolveAlias(root.Content[0])
 	}
 	if root.Kind == 0 || root.Tag == "!!null" {
 		return // an empty document between two ---
 	}
 	if root.Kind != yaml.MappingNode {
-		l.mistake(root, "not a manifest: it has no apiVersion and kind")
+		l.addMistake(root, "not a manifest: apiVersion and kind are missing")
 		return
 	}
 	api, kind := field(root, "apiVersion"), field(root, "kind")
 	if api == nil || kind == nil {
-		l.mistake(root, "not a manifest: it has no apiVersion and kind")
+		l.addMistake(root, "not a manifest: apiVersion and kind are missing")
 		return
 	}
 	group, version, _ := strings.Cut(api.Value, "/")
@@ -129,7 +129,7 @@ func (l *linter) document(n *yaml.Node) {
 		return
 	}
 	if version != "v1alpha2" && version != "v1alpha3" {
-		l.mistake(api, "apiVersion %q: known are kops.k8s.io/v1alpha2 and kops.k8s.io/v1alpha3", api.Value)
+		l.addMistake(api, "unknown apiVersion %q; known versions: kops.k8s.io/v1alpha2, kops.k8s.io/v1alpha3", api.Value)
 		return
 	}
 	s := spec{group: kind.Value == "InstanceGroup", version: version}
@@ -140,27 +140,27 @@ func (l *linter) document(n *yaml.Node) {
 	}
 	body := field(root, "spec")
 	if body == nil || body.Kind != yaml.MappingNode {
-		l.mistake(root, "the %s has no spec", kind.Value)
+		l.addMistake(root, "the spec of this %s is missing", kind.Value)
 		return
 	}
 	l.apiServers = l.apiServers || s.group && text(body, "role") == "APIServer"
-	s.hooks = l.list(body, "hooks", yaml.MappingNode)
-	s.assets = l.list(body, "fileAssets", yaml.MappingNode)
-	s.sysctls = l.list(body, "sysctlParameters", yaml.ScalarNode)
+	s.hooks = l.listField(body, "hooks", yaml.MappingNode)
+	s.assets = l.listField(body, "fileAssets", yaml.MappingNode)
+	s.sysctls = l.listField(body, "sysctlParameters", yaml.ScalarNode)
 	l.report.Hooks += len(s.hooks)
 	l.report.Assets += len(s.assets)
 	l.report.Sysctls += len(s.sysctls)
 	l.specs = append(l.specs, s)
 }
 
-// syntaxError is yaml's complaint with a position, and the usual cause of the
-// most cryptic one.
+// syntaxError adds a position to an error of the YAML parser. It names the usual cause of the most
+// cryptic one: a tab.
 func syntaxError(text []byte, err error) Mistake {
 	n := 0
 	for line := range bytes.Lines(text) {
 		n++
 		if i := bytes.IndexByte(line, '\t'); i >= 0 && len(bytes.TrimLeft(line[:i], " ")) == 0 {
-			return Mistake{n, i + 1, "a tab in the indentation: YAML takes only spaces there"}
+			return Mistake{n, i + 1, "a tab in the indentation: YAML allows only spaces there"}
 		}
 	}
 	what := strings.TrimPrefix(err.Error(), "yaml: ")
@@ -187,5 +187,5 @@ func badByte(text []byte) Mistake {
 		}
 		text = text[size:]
 	}
-	return Mistake{line, column, "the byte here is not UTF-8; is this a YAML file?"}
+	return Mistake{line, column, "this byte is not UTF-8; is this a YAML file?"}
 }

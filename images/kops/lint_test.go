@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// golden compares with FILE's neighbour; UPDATE=1 writes it.
-func golden(t *testing.T, file, got string) {
+// compareGolden compares got with the .golden file beside file; UPDATE=1 rewrites it.
+func compareGolden(t *testing.T, file, got string) {
 	t.Helper()
 	name := strings.TrimSuffix(file, ".yaml") + ".golden"
 	if os.Getenv("UPDATE") != "" {
@@ -34,7 +34,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-func read(t *testing.T, pattern string) map[string][]byte {
+func readFiles(t *testing.T, pattern string) map[string][]byte {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
 	if err != nil || len(names) == 0 {
@@ -51,31 +51,31 @@ func read(t *testing.T, pattern string) map[string][]byte {
 	return all
 }
 
-func print(r Review) string {
+func printReview(r Review) string {
 	var b strings.Builder
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "%d:%d: %s: %s\n    write: %s\n", f.Line, f.Column, f.Trap, f.What, f.Do)
+		fmt.Fprintf(&b, "%d:%d: %s: %s\n    fix: %s\n", f.Line, f.Column, f.Trap, f.What, f.Do)
 	}
 	return b.String()
 }
 
-// TestTraps: each trap, with the place and the words that a reader gets.
+// TestTraps compares the position and the text of every trap.
 func TestTraps(t *testing.T) {
-	for name, text := range read(t, "testdata/traps/*.yaml") {
+	for name, text := range readFiles(t, "testdata/traps/*.yaml") {
 		r, err := Lint(text)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		golden(t, name, print(r))
+		compareGolden(t, name, printReview(r))
 	}
 }
 
-// TestEveryTrapHasACase reads the source for the traps there are.
+// TestEveryTrapHasACase finds all traps in the source and demands a golden file for each.
 func TestEveryTrapHasACase(t *testing.T) {
 	found := 0
-	for _, source := range read(t, "*.go") {
-		for _, m := range regexp.MustCompile(`l\.find(?:At)?\([^"]*?"([a-z0-9-]+)",`).FindAllSubmatch(source, -1) {
+	for _, source := range readFiles(t, "*.go") {
+		for _, m := range regexp.MustCompile(`l\.addFinding(?:At)?\([^"]*?"([a-z0-9-]+)",`).FindAllSubmatch(source, -1) {
 			found++
 			want := []byte(": " + string(m[1]) + ": ")
 			if g, err := os.ReadFile("testdata/traps/" + string(m[1]) + ".golden"); err != nil || !bytes.Contains(g, want) {
@@ -88,9 +88,9 @@ func TestEveryTrapHasACase(t *testing.T) {
 	}
 }
 
-// TestWrong: what is no manifest, all mistakes with their places.
+// TestWrong checks that invalid manifests are refused, each mistake with its position.
 func TestWrong(t *testing.T) {
-	for name, text := range read(t, "testdata/wrong/*.yaml") {
+	for name, text := range readFiles(t, "testdata/wrong/*.yaml") {
 		r, err := Lint(text)
 		if err == nil || len(r.Findings) > 0 {
 			t.Errorf("%s: %v, %v", name, r, err)
@@ -99,11 +99,11 @@ func TestWrong(t *testing.T) {
 		if m := (Mistake{}); !errors.As(err, &m) || m.Line < 1 || m.Column < 1 {
 			t.Errorf("%s: no position: %v", name, err)
 		}
-		golden(t, name, err.Error()+"\n")
+		compareGolden(t, name, err.Error()+"\n")
 	}
 }
 
-// TestSwitches: a switch is read as YAML 1.1, and of a hook that is switched off kops makes no unit: there is no trap in it.
+// TestSwitches: booleans follow YAML 1.1. A disabled hook has no traps, because kops makes no unit of it.
 func TestSwitches(t *testing.T) {
 	const hook = "apiVersion: kops.k8s.io/v1alpha2\nkind: Cluster\nspec:\n  hooks:\n  - name: a\n    SWITCH\n    manifest: |\n" +
 		"      [Unit]\n      Before=kubelet.service\n      [Service]\n      ExecStart=/bin/true\n      INSTALL\n"
@@ -127,21 +127,21 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// TestSameWithCRLF: a file from another system has the same traps at the same places.
+// TestSameWithCRLF: CRLF line ends change neither the traps nor their positions.
 func TestSameWithCRLF(t *testing.T) {
-	for name, text := range read(t, "testdata/traps/*.yaml") {
+	for name, text := range readFiles(t, "testdata/traps/*.yaml") {
 		want, err := Lint(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, err := Lint(bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")))
-		if err != nil || print(got) != print(want) {
-			t.Errorf("%s with CRLF: %v\n%s", name, err, cmp.Diff(print(want), print(got)))
+		if err != nil || printReview(got) != printReview(want) {
+			t.Errorf("%s with CRLF: %v\n%s", name, err, cmp.Diff(printReview(want), printReview(got)))
 		}
 	}
 }
 
-// TestLarge: 10 MB in many documents is read to its end, and what is larger than a manifest is refused.
+// TestLarge: a manifest of 10 MB in many documents is read to its end; one above MaxSize is refused.
 func TestLarge(t *testing.T) {
 	trap, err := os.ReadFile("testdata/traps/no-module.yaml")
 	if err != nil {
@@ -160,7 +160,7 @@ func TestLarge(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if line := bytes.Count(text[:bytes.Index(text, []byte("net.bridge"))], []byte("\n")) + 1; r.Findings[0].Line != line {
-		t.Errorf("line %d, the trap stands in %d", r.Findings[0].Line, line)
+		t.Errorf("finding on line %d, want %d", r.Findings[0].Line, line)
 	}
 	t.Logf("%d bytes in %s", len(text), time.Since(began))
 	if _, err := Lint(make([]byte, MaxSize+1)); err == nil || !strings.Contains(err.Error(), "larger than") {
@@ -168,7 +168,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestGated: with a gate of kubelet's own, Before= is only an order, and no trap.
+// TestGated: if a drop-in gates kubelet, Before= in a hook is only an ordering and not a trap.
 func TestGated(t *testing.T) {
 	text, err := os.ReadFile("testdata/traps/before-kubelet.yaml")
 	if err != nil {
@@ -192,7 +192,7 @@ func TestGated(t *testing.T) {
 	}
 }
 
-// TestTimed: a service that a timer starts needs no [Install]; one whose timer is switched off, or has another name, does.
+// TestTimed: a service that a timer starts needs no [Install]. If the timer is disabled or has another name, it does.
 func TestTimed(t *testing.T) {
 	const service = "apiVersion: kops.k8s.io/v1alpha3\nkind: Cluster\nspec:\n  hooks:\n  - name: tell.service\n    useRawManifest: true\n" +
 		"    manifest: |\n      [Service]\n      ExecStart=/bin/true\n"
@@ -226,7 +226,7 @@ func FuzzLint(f *testing.F) {
 		lines := bytes.Count(text, []byte("\n")) + bytes.Count(text, []byte("\r")) + 2
 		var m Mistake
 		if err != nil && !errors.As(err, &m) {
-			t.Errorf("an error without a place: %v", err)
+			t.Errorf("an error without a position: %v", err)
 		}
 		for _, f := range r.Findings {
 			if f.Line < 1 || f.Line > lines || f.Column < 1 || f.Trap == "" || f.What == "" || f.Do == "" {

@@ -8,15 +8,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// follow is the node that an alias means. yaml refuses an alias of itself.
-func follow(n *yaml.Node) *yaml.Node {
+// resolveAlias returns the node that an alias refers to. The yaml package refuses an alias to itself.
+func resolveAlias(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
 	}
 	return n
 }
 
-// field is the value of a mapping's key, nil where it has none or null.
+// field returns the value of a mapping's key, or nil if the key is missing or null.
 func field(m *yaml.Node, name string) *yaml.Node {
 	_, v := entry(m, name)
 	return v
@@ -25,7 +25,7 @@ func field(m *yaml.Node, name string) *yaml.Node {
 func entry(m *yaml.Node, name string) (key, value *yaml.Node) {
 	var merged []*yaml.Node
 	for i := 0; i+1 < len(m.Content); i += 2 {
-		v := follow(m.Content[i+1])
+		v := resolveAlias(m.Content[i+1])
 		switch {
 		case m.Content[i].Tag == "!!merge" && v.Kind == yaml.SequenceNode:
 			merged = append(merged, v.Content...)
@@ -35,10 +35,10 @@ func entry(m *yaml.Node, name string) (key, value *yaml.Node) {
 			return m.Content[i], v
 		}
 	}
-	for _, other := range merged { // of <<: a mapping that was merged does not merge further here
-		other = follow(other)
+	for _, other := range merged { // from <<; merge keys inside a merged mapping are not followed
+		other = resolveAlias(other)
 		for i := 0; i+1 < len(other.Content); i += 2 {
-			if v := follow(other.Content[i+1]); other.Content[i].Value == name && v.Tag != "!!null" {
+			if v := resolveAlias(other.Content[i+1]); other.Content[i].Value == name && v.Tag != "!!null" {
 				return other.Content[i], v
 			}
 		}
@@ -46,10 +46,10 @@ func entry(m *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// lineText is the line on which a node begins, as text.
+// lineText returns the number of the line on which a node begins, as a string.
 func lineText(n *yaml.Node) string { return strconv.Itoa(n.Line) }
 
-// text is a scalar field's text, "" where there is none.
+// text returns the value of a scalar field, or "" if it is missing.
 func text(m *yaml.Node, name string) string {
 	if v := field(m, name); v != nil && v.Kind == yaml.ScalarNode {
 		return v.Value
@@ -57,32 +57,32 @@ func text(m *yaml.Node, name string) string {
 	return ""
 }
 
-// yes reports whether a field is true, as kops' YAML 1.1 has it.
-func yes(m *yaml.Node, name string) bool {
+// isTrue reports whether YAML 1.1, which kops reads, takes a field for true.
+func isTrue(m *yaml.Node, name string) bool {
 	return slices.Contains([]string{"true", "yes", "on", "y"}, strings.ToLower(text(m, name)))
 }
 
-// off reports whether a hook is switched off: kops makes no unit of it.
-func off(h *yaml.Node) bool {
-	return yes(h, "disabled") || slices.Contains([]string{"false", "no", "off", "n"}, strings.ToLower(text(h, "enabled")))
+// isDisabled reports whether a hook is disabled: kops makes no unit of it.
+func isDisabled(h *yaml.Node) bool {
+	return isTrue(h, "disabled") || slices.Contains([]string{"false", "no", "off", "n"}, strings.ToLower(text(h, "enabled")))
 }
 
-// list is a field that is a list of one kind of node. Another shape is a mistake.
-func (l *linter) list(m *yaml.Node, name string, kind yaml.Kind) []*yaml.Node {
+// listField returns the entries of a list whose nodes must all be of one kind. Anything else is a mistake.
+func (l *linter) listField(m *yaml.Node, name string, kind yaml.Kind) []*yaml.Node {
 	v := field(m, name)
 	if v == nil {
 		return nil
 	}
 	if v.Kind != yaml.SequenceNode {
-		l.mistake(v, "%s is a list: each entry starts with \"- \"", name)
+		l.addMistake(v, "%s must be a list; start each entry with \"- \"", name)
 		return nil
 	}
 	var all []*yaml.Node
 	for _, n := range v.Content {
-		n = follow(n)
+		n = resolveAlias(n)
 		if n.Kind != kind {
-			l.mistake(n, "an entry of %s is %s", name, map[yaml.Kind]string{yaml.MappingNode: "a mapping, name: ...",
-				yaml.ScalarNode: "one text"}[kind])
+			l.addMistake(n, "an entry of %s must be %s", name, map[yaml.Kind]string{yaml.MappingNode: "a mapping (name: ...)",
+				yaml.ScalarNode: "a string"}[kind])
 			continue
 		}
 		all = append(all, n)
@@ -90,25 +90,25 @@ func (l *linter) list(m *yaml.Node, name string, kind yaml.Kind) []*yaml.Node {
 	return all
 }
 
-// lineOf is where line i of a text stands in the manifest: known for a block,
-// otherwise the text's own start.
-func lineOf(n *yaml.Node, i int) (line, column int) {
+// positionOf returns the position of line i of a scalar in the manifest. It is exact for a literal
+// block; otherwise it is the start of the scalar.
+func positionOf(n *yaml.Node, i int) (line, column int) {
 	if n.Style&yaml.LiteralStyle != 0 {
 		return n.Line + 1 + i, 1
 	}
 	return n.Line, n.Column
 }
 
-// setting is one assignment in a unit's text.
+// setting is one assignment in a unit file.
 type setting struct {
 	line         int // from 0
 	section      string
 	name, values string
 }
 
-// settings reads a unit's text. What stands before the first section is in the
-// given one.
-func settings(text, section string) []setting {
+// parseUnit returns the assignments of a unit file. Those before the first section header belong to
+// the given section.
+func parseUnit(text, section string) []setting {
 	var all []setting
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
@@ -126,14 +126,14 @@ func settings(text, section string) []setting {
 	return all
 }
 
-// installed reports whether a unit's text says who starts it at boot.
-func installed(all []setting) bool {
+// hasInstall reports whether a unit file has an [Install] section that makes a target start it at boot.
+func hasInstall(all []setting) bool {
 	return slices.ContainsFunc(all, func(s setting) bool {
 		return s.section == "Install" && (s.name == "WantedBy" || s.name == "RequiredBy") && s.values != ""
 	})
 }
 
-// names reports whether a list of units names one.
-func (s setting) names(unit string) bool {
+// containsUnit reports whether a setting lists a unit.
+func (s setting) containsUnit(unit string) bool {
 	return slices.Contains(strings.Fields(s.values), unit)
 }

@@ -10,19 +10,19 @@ import (
 	"nodegate/policy"
 )
 
-// acrossDocuments looks at every part, knowing the others: a Cluster's file may
-// gate an InstanceGroup's nodes, and its sysctls win over theirs.
-func (l *linter) acrossDocuments() {
+// checkDocuments checks each document with regard to the others: a Cluster's fileAsset may gate an
+// InstanceGroup's nodes, and its sysctls override theirs.
+func (l *linter) checkDocuments() {
 	gated := false
 	var modules []string
 	for _, s := range l.specs {
 		for _, h := range s.hooks {
-			if !off(h) && path.Ext(unitOf(h)) == ".timer" {
+			if !isDisabled(h) && path.Ext(unitOf(h)) == ".timer" {
 				l.timers = append(l.timers, unitOf(h))
 			}
 		}
 		for _, a := range s.assets {
-			gated = gated || gates(a)
+			gated = gated || gatesKubelet(a)
 			if path.Dir(text(a, "path")) == "/etc/modules-load.d" {
 				modules = append(modules, strings.Fields(text(a, "content"))...)
 			}
@@ -31,7 +31,7 @@ func (l *linter) acrossDocuments() {
 	cluster := map[policy.Key]string{}
 	for _, s := range l.specs {
 		for _, p := range s.sysctls {
-			if key, value, ok := parameter(p); ok && !s.group {
+			if key, value, ok := parseParameter(p); ok && !s.group {
 				cluster[key] = value
 			}
 		}
@@ -39,38 +39,38 @@ func (l *linter) acrossDocuments() {
 	for _, s := range l.specs {
 		units, paths := map[string][]*yaml.Node{}, map[string][]*yaml.Node{}
 		for _, h := range s.hooks {
-			l.unit(h, units)
-			l.hook(s, h, gated)
+			l.checkUnitName(h, units)
+			l.checkHook(s, h, gated)
 		}
 		for _, a := range s.assets {
-			l.path(a, paths)
-			l.asset(a)
+			l.checkPath(a, paths)
+			l.checkAsset(a)
 		}
 		for _, p := range s.sysctls {
-			l.sysctl(s, p, modules, cluster)
+			l.checkSysctl(s, p, modules, cluster)
 		}
 	}
 }
 
-func (l *linter) sysctl(s spec, p *yaml.Node, modules []string, cluster map[policy.Key]string) {
-	key, value, ok := parameter(p)
+func (l *linter) checkSysctl(s spec, p *yaml.Node, modules []string, cluster map[policy.Key]string) {
+	key, value, ok := parseParameter(p)
 	if !ok {
-		l.findAt(p, "no-equals", "kops refuses a sysctlParameter without =", "KEY=VALUE")
+		l.addFindingAt(p, "no-equals", "kops refuses a sysctlParameter without =", "write `KEY=VALUE`")
 		return
 	}
 	if module := policy.ModuleOf(key); module != "" && !slices.Contains(modules, module) {
-		l.findAt(p, "no-module", "at a reboot systemd sets sysctls before anybody has loaded "+module+", and this one is skipped; at "+
-			"the first boot nodeup's `sysctl --system` fails where it is not loaded",
-			"a fileAsset /etc/modules-load.d/k8s.conf with "+module+", or a nodegate policy")
+		l.addFindingAt(p, "no-module", "after a reboot systemd sets sysctls before "+module+" is loaded and skips this one; at "+
+			"the first boot nodeup's `sysctl --system` fails if the module is not loaded",
+			"add a fileAsset /etc/modules-load.d/k8s.conf with "+module+", or use a nodegate policy")
 	}
 	if other, ok := cluster[key]; ok && s.group && other != value {
-		l.findAt(p, "cluster-wins", "the Cluster says "+other+", and the Cluster's sysctlParameters come after an InstanceGroup's",
-			"take it out of the Cluster, and say it in every InstanceGroup")
+		l.addFindingAt(p, "cluster-wins", "the Cluster sets "+other+" and wins: its sysctlParameters are applied after an InstanceGroup's",
+			"remove the parameter from the Cluster, and set it in every InstanceGroup")
 	}
 }
 
-// parameter takes KEY=VALUE apart.
-func parameter(p *yaml.Node) (policy.Key, string, bool) {
+// parseParameter splits KEY=VALUE.
+func parseParameter(p *yaml.Node) (policy.Key, string, bool) {
 	name, value, ok := strings.Cut(p.Value, "=")
 	key, err := policy.ParseKey(strings.TrimPrefix(strings.TrimSpace(name), "-"))
 	if err != nil {

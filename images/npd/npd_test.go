@@ -13,8 +13,8 @@ import (
 	"nodegate/units"
 )
 
-// TestMonitor runs the plugin as node-problem-detector does: its command is
-// there, ends within the time limit, and prints what fits.
+// TestMonitor runs the plugin as node-problem-detector does: the command exists, ends within the time
+// limit, and its output fits the limit for messages.
 func TestMonitor(t *testing.T) {
 	hosttest.NeedProgram(t, "go")
 	text, err := os.ReadFile("nodegate-monitor.json")
@@ -37,7 +37,7 @@ func TestMonitor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.Plugin != "custom" || len(c.Rules) != 1 || len(c.Conditions) != 1 || c.Rules[0].Condition != c.Conditions[0].Type {
-		t.Fatalf("not one rule for one condition: %+v", c)
+		t.Fatalf("want one rule for one condition: %+v", c)
 	}
 	if c.Rules[0].Path != units.Binary {
 		t.Errorf("the rule runs %s, which install does not write", c.Rules[0].Path)
@@ -54,9 +54,9 @@ func TestMonitor(t *testing.T) {
 	cmd.WaitDelay = time.Second
 	timer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
-	out, _ := cmd.Output() // whether this machine is a node is not the question
+	out, _ := cmd.Output() // the verdict about this machine does not matter
 	if code := cmd.ProcessState.ExitCode(); code < 0 || code > 2 {
-		t.Errorf("exit status %d is none of node-problem-detector's", code)
+		t.Errorf("node-problem-detector does not know exit status %d", code)
 	}
 	if len(out) == 0 || len(out) > c.PluginConfig.MaxOutputLength+1 {
 		t.Errorf("%d bytes: %q; want 1 to %d and a line feed", len(out), out, c.PluginConfig.MaxOutputLength)

@@ -1,11 +1,11 @@
 #!/bin/sh
-# After the files went. dpkg says "remove" or "purge", rpm how many versions are left.
+# Runs after the files are removed. dpkg passes "remove" or "purge"; rpm passes the number of versions left.
 set -e
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 fi
-# What people put there themselves goes with a purge, unless an installation that is
-# not the package's still uses it: its own, or what an export brought.
+# A purge also removes files that people put there, unless another installation still uses
+# them: a copied binary, or an export.
 for gate in /etc/systemd/system/*.service.d/10-nodegate.conf /var/lib/nodegate/journal.json; do
 	if [ -e "$gate" ]; then
 		exit 0

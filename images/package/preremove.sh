@@ -1,32 +1,32 @@
 #!/bin/sh
-# Before the files go. dpkg says "remove" or "upgrade", rpm how many versions will be left.
+# Runs before the files are removed. dpkg passes "remove" or "upgrade"; rpm passes the number of versions
+# that will be left.
 #
-# kubelet's drop-in calls the package's binary: without it kubelet would never start
-# again. So the installation is taken back first, and where that is refused, because
-# somebody changed what nodegate wrote, the package stays and says so.
+# kubelet's drop-in calls the package's binary: without it kubelet would never start again. So uninstall
+# runs first. If it refuses, because a file that nodegate wrote was changed, the removal fails as well.
 set -e
 case $1 in
 remove | 0) ;;
 *) exit 0 ;;
 esac
 journal=/var/lib/nodegate/journal.json
-# An installation with a binary of its own does not need the package.
+# An installation with its own copy of the binary does not need the package.
 if [ -e $journal ] && grep -q '"/usr/local/bin/nodegate"' $journal; then
 	exit 0
 fi
-# What an export brought has no journal either. With a program of its own it does not need the package.
+# An export has no journal either. If it has its own copy of the binary, it does not need the package.
 if ! [ -e $journal ]; then
 	for gate in /etc/systemd/system/*.service.d/10-nodegate.conf; do
 		[ -e "$gate" ] || continue
 		if ! grep -q '^ExecStartPre=+/usr/bin/nodegate ' "$gate"; then
 			exit 0
 		fi
-		echo "nodegate: $gate starts kubelet by /usr/bin/nodegate: remove it first, or kubelet would not start again" >&2
+		echo "nodegate: $gate runs /usr/bin/nodegate before kubelet: remove that file first, or kubelet will not start again" >&2
 		exit 1
 	done
 fi
 /usr/bin/nodegate uninstall
-# Who enabled the units by hand has no journal.
+# If the units were enabled without nodegate install, there is no journal: disable them here.
 if command -v systemctl >/dev/null; then
 	systemctl --quiet disable nodegate-apply.service nodegate-watch.service
 fi

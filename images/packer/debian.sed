@@ -1,6 +1,6 @@
-# Makes of packer.pkr.hcl what Debian's own Packer (1.6.6) reads: it has its builders built in, and
-# knows neither how instances answer metadata requests nor the address that it builds from: only
-# whom ssh_from names is let in.
+# Converts packer.pkr.hcl for Debian's own Packer (1.6.6), whose builders are built in. That version
+# supports neither the metadata options nor the public address of the build host, so only the networks
+# in ssh_from may reach SSH.
 /^packer {/,/^}/d
 /^  metadata_options {/,/^  }/d
 /^  imds_support /d

@@ -1,4 +1,4 @@
-// Package packer_test asks Packer about packer.pkr.hcl. That it bakes is shown in
+// Package packer_test validates packer.pkr.hcl with Packer. The bake itself is tested in
 // internal/e2e/vm.
 package packer_test
 
@@ -22,9 +22,9 @@ const (
 	guide      = repository + "/docs/guides/bake-an-ami.md"
 )
 
-// packer runs the Packer that PACKER names, else Debian's, at the top of the
-// repository. It asks nobody whether there is a newer one, and finds no credentials.
-func packer(t *testing.T, args ...string) (string, error) {
+// runPacker runs the Packer that PACKER names, or Debian's, at the top of the repository. Packer does
+// not check for a newer version, and finds no credentials.
+func runPacker(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	program := os.Getenv("PACKER")
 	if program == "" {
@@ -41,8 +41,9 @@ func packer(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// readable returns the template in the form that this Packer reads: Debian's needs one that debian.sed makes.
-func readable(t *testing.T) string {
+// readableTemplate returns the template in a form that this Packer can read: debian.sed converts it for
+// Debian's version.
+func readableTemplate(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("PACKER") != "" {
 		return template
@@ -60,28 +61,29 @@ func readable(t *testing.T) string {
 
 func validate(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	all := append([]string{"validate", "-var", "nodegate=" + template}, args...) // any file that is there
-	return packer(t, append(all, readable(t))...)
+	all := append([]string{"validate", "-var", "nodegate=" + template}, args...) // any existing file will do
+	return runPacker(t, append(all, readableTemplate(t))...)
 }
 
 func TestLayout(t *testing.T) {
-	if out, err := packer(t, "fmt", "-check", "-diff", template); err != nil {
+	if out, err := runPacker(t, "fmt", "-check", "-diff", template); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// TestDebianForm: what Debian's Packer does not know is left out, and nothing else; nobody is let in by that.
+// TestDebianForm: debian.sed removes only the parts that Debian's Packer does not support, and the result
+// does not open SSH to more networks.
 func TestDebianForm(t *testing.T) {
 	t.Setenv("PACKER", "")
 	whole, err := os.ReadFile(filepath.Join(repository, template))
 	if err != nil {
 		t.Fatal(err)
 	}
-	form, err := os.ReadFile(readable(t))
+	form, err := os.ReadFile(readableTemplate(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	normal := func(text []byte) (lines []string) { // however it is aligned
+	normal := func(text []byte) (lines []string) { // ignores alignment
 		for line := range strings.Lines(string(text)) {
 			lines = append(lines, strings.Join(strings.Fields(line), " "))
 		}
@@ -102,7 +104,7 @@ func TestDebianForm(t *testing.T) {
 	}
 }
 
-// TestValid: each source, each distribution, each architecture, each partition.
+// TestValid covers every source, distribution, architecture and AWS partition.
 func TestValid(t *testing.T) {
 	for _, args := range [][]string{
 		{"-only=qemu.node"},
@@ -119,7 +121,7 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// TestNoOwner: who would own a Debian image in another partition is not guessed.
+// TestNoOwner: the template does not guess the owner of a Debian image in other AWS partitions.
 func TestNoOwner(t *testing.T) {
 	for _, region := range []string{"us-gov-west-1", "cn-north-1"} {
 		out, err := validate(t, "-only=amazon-ebs.node", "-var", "region="+region)
@@ -129,15 +131,15 @@ func TestNoOwner(t *testing.T) {
 	}
 }
 
-// TestWrongValues: each is refused with the template's own words.
+// TestWrongValues: the template refuses wrong values with its own error message.
 func TestWrongValues(t *testing.T) {
 	for value, want := range map[string]string{
-		"region=Frankfurt":  "The region is spelt like eu-central-1",
-		"distribution=arch": "The distribution is debian, ubuntu or amazon-linux-2023.",
-		"architecture=x86":  "The architecture is amd64 or arm64.",
-		"base_owner=12":     "The owner is an account of 12 digits, self or amazon.",
-		"policy=node.yaml":  "The policy is one file that ends in .hcl or .hcl.json.",
-		"accelerator=hvf":   "The accelerator is kvm or tcg.",
+		"region=Frankfurt":  "The region must look like eu-central-1",
+		"distribution=arch": "The distribution must be debian, ubuntu or amazon-linux-2023.",
+		"architecture=x86":  "The architecture must be amd64 or arm64.",
+		"base_owner=12":     "The owner must be an account of 12 digits, self or amazon.",
+		"policy=node.yaml":  "The policy must be one file that ends in .hcl or .hcl.json.",
+		"accelerator=hvf":   "The accelerator must be kvm or tcg.",
 	} {
 		out, err := validate(t, "-only=amazon-ebs.node", "-var", value)
 		if err == nil || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
@@ -146,8 +148,8 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// TestRunsWhatWasUploaded: where install puts nodegate depends on whether the base image has its package, so no command of the template
-// names that place, and the folder of the uploaded one goes last.
+// TestRunsWhatWasUploaded: the template runs only the uploaded binary, because the installed path depends
+// on whether the base image contains the package. It removes the upload directory last.
 func TestRunsWhatWasUploaded(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(repository, template))
 	if err != nil {
@@ -155,7 +157,7 @@ func TestRunsWhatWasUploaded(t *testing.T) {
 	}
 	calls := regexp.MustCompile(`"(\S*nodegate) (install|check|apply)`).FindAllStringSubmatch(string(text), -1)
 	if len(calls) != 4 {
-		t.Errorf("the template calls nodegate %d times, not to install, to check twice and to apply", len(calls))
+		t.Errorf("the template calls nodegate %d times, want 4: install, check twice, apply", len(calls))
 	}
 	for _, c := range calls {
 		if c[1] != "nodegate-bake/nodegate" {
@@ -164,11 +166,11 @@ func TestRunsWhatWasUploaded(t *testing.T) {
 	}
 	_, after, removed := strings.Cut(string(text), `"rm -r nodegate-bake"`)
 	if !removed || strings.Contains(after, `"nodegate-bake`) {
-		t.Error("the uploaded folder is not removed, or used after that")
+		t.Error("the upload directory is not removed, or is used afterwards")
 	}
 }
 
-// TestVariables: each says what it is for.
+// TestVariables: every variable has a type, a default and a description.
 func TestVariables(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(repository, template))
 	if err != nil {
@@ -187,7 +189,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestGuide: what the guide tells Packer to build in the cloud is valid.
+// TestGuide: the guide's command for a build in the cloud is valid.
 func TestGuide(t *testing.T) {
 	text, err := os.ReadFile(guide)
 	if err != nil {
@@ -201,7 +203,7 @@ func TestGuide(t *testing.T) {
 	}
 	block := regexp.MustCompile("(?ms)^```sh amazon\npacker init \\.\npacker build (.*?) \\.\n```").FindStringSubmatch(string(text))
 	if block == nil {
-		t.Fatal("the guide has no build in the cloud of init and build")
+		t.Fatal("the guide's block for a build in the cloud lacks packer init or packer build")
 	}
 	args := strings.Fields(strings.Replace(block[1], "policy=node.hcl", "policy=policy/builtin/kops.hcl", 1))
 	if out, err := validate(t, args...); err != nil {

@@ -1,5 +1,4 @@
-// Package prometheus tests the alert rules, the dashboard and the metrics with
-// Prometheus itself.
+// Package prometheus tests the alert rules, the dashboard and the metrics with a real Prometheus.
 package prometheus
 
 import (
@@ -23,8 +22,8 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// run runs a program of this test to its end, and returns what it printed.
-func run(t *testing.T, stdin io.Reader, name string, args ...string) string {
+// runProgram runs a program to its end and returns its output.
+func runProgram(t *testing.T, stdin io.Reader, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Stdin = stdin
@@ -37,11 +36,11 @@ func run(t *testing.T, stdin io.Reader, name string, args ...string) string {
 
 func TestRules(t *testing.T) {
 	hosttest.NeedProgram(t, "promtool")
-	run(t, nil, "promtool", "check", "rules", "nodegate.rules.yaml")
-	run(t, nil, "promtool", "test", "rules", "nodegate.rules_test.yaml")
+	runProgram(t, nil, "promtool", "check", "rules", "nodegate.rules.yaml")
+	runProgram(t, nil, "promtool", "test", "rules", "nodegate.rules_test.yaml")
 }
 
-// TestRunbooks: every alert says where the documents tell what to do, and they do.
+// TestRunbooks: every alert has a runbook_url, and the documents have that heading.
 func TestRunbooks(t *testing.T) {
 	rules, err := os.ReadFile("nodegate.rules.yaml")
 	if err != nil {
@@ -72,11 +71,11 @@ func TestRunbooks(t *testing.T) {
 	}
 }
 
-// TestDashboard: every expression is one that Prometheus understands.
+// TestDashboard: promtool accepts every expression of the dashboard.
 func TestDashboard(t *testing.T) {
 	hosttest.NeedProgram(t, "promtool")
 	rules := "groups:\n- name: dashboard\n  rules:\n"
-	for i, expr := range dashboard(t) {
+	for i, expr := range dashboardExprs(t) {
 		expr = strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*", "$cluster", ".*").Replace(expr)
 		quoted, err := json.Marshal(expr)
 		if err != nil {
@@ -88,11 +87,11 @@ func TestDashboard(t *testing.T) {
 	if err := os.WriteFile(file, []byte(rules), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	run(t, nil, "promtool", "check", "rules", file)
+	runProgram(t, nil, "promtool", "check", "rules", file)
 }
 
-// dashboard is the expressions of its panels.
-func dashboard(t *testing.T) []string {
+// dashboardExprs returns the expressions of all panels.
+func dashboardExprs(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("nodegate-dashboard.json")
 	if err != nil {
@@ -114,13 +113,13 @@ func dashboard(t *testing.T) []string {
 		}
 	}
 	if len(all) == 0 {
-		t.Fatal("the dashboard has no expression")
+		t.Fatal("no expressions found in the dashboard")
 	}
 	return all
 }
 
-// start runs a program until the test ends.
-func start(t *testing.T, name string, args ...string) {
+// startProgram runs a program until the test ends.
+func startProgram(t *testing.T, name string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	var out strings.Builder
@@ -133,12 +132,12 @@ func start(t *testing.T, name string, args ...string) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("%s said:\n%s", name, out.String())
+			t.Logf("output of %s:\n%s", name, out.String())
 		}
 	})
 }
 
-func get(ctx context.Context, address string) (string, error) {
+func fetchURL(ctx context.Context, address string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -157,13 +156,13 @@ func get(ctx context.Context, address string) (string, error) {
 	return string(b), err
 }
 
-// eventually answers what ask does, as soon as that is no error.
-func eventually(t *testing.T, what string, ask func() (string, error)) string {
+// eventually calls query until it succeeds, and returns its result.
+func eventually(t *testing.T, what string, query func() (string, error)) string {
 	t.Helper()
 	var err error
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		var got string
-		if got, err = ask(); err == nil {
+		if got, err = query(); err == nil {
 			return got
 		}
 	}
@@ -197,7 +196,7 @@ func TestScrape(t *testing.T) {
 	}
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "nodegate")
-	run(t, nil, "go", "build", "-o", binary, "nodegate/cmd/nodegate")
+	runProgram(t, nil, "go", "build", "-o", binary, "nodegate/cmd/nodegate")
 	rules, err := filepath.Abs("nodegate.rules.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -211,21 +210,21 @@ func TestScrape(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// In a mount namespace of its own: /run/nodegate is the machine's.
-	start(t, "unshare", "--mount", "sh", "-euc", `mount -t tmpfs tmpfs /run; exec "$@"`, "sh",
+	// watch runs in its own mount namespace, to leave the machine's /run/nodegate alone.
+	startProgram(t, "unshare", "--mount", "sh", "-euc", `mount -t tmpfs tmpfs /run; exec "$@"`, "sh",
 		binary, "watch", "--policy", dir+"/node.hcl", "--interval", "1s", "--listen", "127.0.0.1:9758", "--textfile", dir)
-	eventually(t, "watch is healthy", func() (string, error) { return get(t.Context(), "http://127.0.0.1:9758/healthz") })
-	metrics := eventually(t, "metrics", func() (string, error) { return get(t.Context(), "http://127.0.0.1:9758/metrics") })
-	run(t, strings.NewReader(metrics), "promtool", "check", "metrics")
+	eventually(t, "watch is healthy", func() (string, error) { return fetchURL(t.Context(), "http://127.0.0.1:9758/healthz") })
+	metrics := eventually(t, "metrics", func() (string, error) { return fetchURL(t.Context(), "http://127.0.0.1:9758/metrics") })
+	runProgram(t, strings.NewReader(metrics), "promtool", "check", "metrics")
 	text, err := os.ReadFile(dir + "/nodegate.prom")
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, strings.NewReader(string(text)), "promtool", "check", "metrics")
-	known(t, metrics)
-	exported(t, binary, dir)
+	runProgram(t, strings.NewReader(string(text)), "promtool", "check", "metrics")
+	checkKnownMetrics(t, metrics)
+	checkNodeExporter(t, binary, dir)
 
-	start(t, "prometheus", "--config.file="+dir+"/prometheus.yml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address=127.0.0.1:9090")
+	startProgram(t, "prometheus", "--config.file="+dir+"/prometheus.yml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address=127.0.0.1:9090")
 	for expr, want := range map[string]string{
 		`up{job="nodegate"}`: `"1"`,
 		`nodegate_requirement{name="sysctl.net.ipv4.ip_forward",verdict="pass"}`:         `"1"`,
@@ -234,43 +233,43 @@ func TestScrape(t *testing.T) {
 		`ALERTS{alertname="NodegateNodeDiffers",alertstate="pending"}`: `"1"`,
 	} {
 		eventually(t, expr, func() (string, error) {
-			got, err := get(t.Context(), "http://127.0.0.1:9090/api/v1/query?query="+url.QueryEscape(expr))
+			got, err := fetchURL(t.Context(), "http://127.0.0.1:9090/api/v1/query?query="+url.QueryEscape(expr))
 			if err == nil && !strings.Contains(got, want+"]") {
-				err = fmt.Errorf("answers %s, want %s", got, want)
+				err = fmt.Errorf("got %s, want %s", got, want)
 			}
 			return got, err
 		})
 	}
 }
 
-// exported: node_exporter reads watch's file beside one of a check.
-func exported(t *testing.T, binary, dir string) {
+// checkNodeExporter checks that node_exporter reads the file of watch beside a file of check.
+func checkNodeExporter(t *testing.T, binary, dir string) {
 	t.Helper()
 	check := exec.CommandContext(t.Context(), binary, "check", "--stage", "run", "--policy", dir+"/node.hcl",
 		"--format", "prometheus", "--output", dir+"/check.prom")
-	if out, _ := check.CombinedOutput(); check.ProcessState.ExitCode() != 1 { // one parameter differs
+	if out, _ := check.CombinedOutput(); check.ProcessState.ExitCode() != 1 { // one sysctl fails
 		t.Fatalf("check: exit status %d\n%s", check.ProcessState.ExitCode(), out)
 	}
-	start(t, "prometheus-node-exporter", "--collector.disable-defaults", "--collector.textfile", "--collector.textfile.directory="+dir,
+	startProgram(t, "prometheus-node-exporter", "--collector.disable-defaults", "--collector.textfile", "--collector.textfile.directory="+dir,
 		"--web.listen-address=127.0.0.1:9100")
-	got := eventually(t, "node_exporter", func() (string, error) { return get(t.Context(), "http://127.0.0.1:9100/metrics") })
+	got := eventually(t, "node_exporter", func() (string, error) { return fetchURL(t.Context(), "http://127.0.0.1:9100/metrics") })
 	for _, want := range []string{"\nnode_textfile_scrape_error 0\n", `nodegate_pass{stage="watch"} 0`, `nodegate_pass{stage="run"} 0`} {
 		if !strings.Contains(got, want) {
-			t.Errorf("node_exporter does not say %q:\n%s", want, got)
+			t.Errorf("node_exporter does not export %q:\n%s", want, got)
 		}
 	}
 }
 
-// known fails for a metric of the rules or the dashboard that watch has not.
-func known(t *testing.T, metrics string) {
+// checkKnownMetrics checks that watch exports every metric that the rules and the dashboard use.
+func checkKnownMetrics(t *testing.T, metrics string) {
 	t.Helper()
 	rules, err := os.ReadFile("nodegate.rules.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range regexp.MustCompile(`\bnodegate_[a-z_]+`).FindAllString(string(rules)+strings.Join(dashboard(t), "\n"), -1) {
+	for _, name := range regexp.MustCompile(`\bnodegate_[a-z_]+`).FindAllString(string(rules)+strings.Join(dashboardExprs(t), "\n"), -1) {
 		if !strings.Contains(metrics, "# TYPE "+name+" ") {
-			t.Errorf("watch has no metric %s", name)
+			t.Errorf("watch does not export the metric %s", name)
 		}
 	}
 }

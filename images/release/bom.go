@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// bom is a software bill of materials, CycloneDX 1.5, as far as a Go binary
-// knows its own parts: https://cyclonedx.org/docs/1.5/json/.
+// bom is a software bill of materials in CycloneDX 1.5, with the parts that a Go binary records about itself:
+// https://cyclonedx.org/docs/1.5/json/.
 type bom struct {
 	Format     string      `json:"bomFormat"`
 	Spec       string      `json:"specVersion"`
@@ -68,7 +68,7 @@ type depends struct {
 	On  []string `json:"dependsOn"`
 }
 
-// boms writes a bill beside each binary.
+// boms writes a bill of materials beside each binary.
 func (r release) boms() error {
 	for _, arch := range architectures() {
 		b, err := r.bom(arch)
@@ -86,8 +86,7 @@ func (r release) boms() error {
 	return nil
 }
 
-// bom lists what the linker put into the binary: the modules with the sums that
-// go.sum has for them, and Go's own library.
+// bom lists the parts that the linker put into the binary: the modules with their sums from go.sum, and Go's own library.
 func (r release) bom(arch string) (bom, error) {
 	info, err := buildinfo.ReadFile(r.binary(arch))
 	if err != nil {
@@ -134,7 +133,7 @@ func (r release) bom(arch string) (bom, error) {
 	return b, nil
 }
 
-// uuid is a serial number that the same binary always gets: a UUID of version 8 out of its sum.
+// uuid returns a serial number derived from the binary's checksum: a UUID of version 8.
 func uuid(sum string) string {
 	return "urn:uuid:" + sum[:8] + "-" + sum[8:12] + "-8" + sum[13:16] + "-8" + sum[17:20] + "-" + sum[20:32]
 }

@@ -10,9 +10,8 @@ import (
 	"nodegate/units"
 )
 
-// extensions makes a system extension (systemd-sysext) for each architecture, for hosts whose /usr
-// cannot be written: the program and nothing else. Units and policy lie in /etc, where the
-// host keeps them when the extension is changed.
+// extensions makes a system extension (systemd-sysext) for each architecture, for hosts with a read-only /usr. It contains only the
+// program. The units and the policy are in /etc and survive an update of the extension.
 func (r release) extensions() error {
 	if _, err := exec.LookPath("mksquashfs"); err != nil {
 		fmt.Println("no system extensions: mksquashfs of squashfs-tools is not here")
@@ -27,7 +26,7 @@ func (r release) extensions() error {
 	return nil
 }
 
-// extension writes one. Its name on the host must be nodegate.raw: systemd compares the name with that of the release file.
+// extension writes one extension. Its name on the host must be nodegate.raw, because systemd compares the name with its release file.
 func (r release) extension(program, arch, file string) error {
 	binary, err := os.ReadFile(program)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// put writes a file, whatever the umask, with the folders on its way.
+// put writes a file, regardless of the umask, and creates its directories.
 func put(name string, content []byte, mode fs.FileMode) error {
 	if err := makeDirs(filepath.Dir(name)); err != nil {
 		return err
@@ -37,7 +37,7 @@ func makeDirs(dir string) error {
 	return os.Chmod(dir, 0o755)
 }
 
-// pack is gzip without a time in it.
+// pack compresses with gzip, without a timestamp.
 func pack(content []byte) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)

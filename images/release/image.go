@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// The types of the OCI image format: https://github.com/opencontainers/image-spec.
+// These are the types of the OCI image format: https://github.com/opencontainers/image-spec.
 const (
 	typeIndex    = "application/vnd.oci.image.index.v1+json"
 	typeManifest = "application/vnd.oci.image.manifest.v1+json"
@@ -22,12 +22,11 @@ const (
 
 type object map[string]any
 
-// layout is an OCI image layout being written: blobs under their sums.
+// layout is an OCI image layout under construction: blobs named by their checksums.
 type layout struct{ blobs map[string][]byte }
 
-// image writes one archive with an image for each architecture: the binary as
-// /nodegate and nothing else. It runs as root, because it is made to look after
-// the machine that it is run on.
+// image writes one archive with an image for each architecture. An image contains only the binary, as /nodegate. It runs as root,
+// because it has to inspect the machine on which it runs.
 func (r release) image() error {
 	l := layout{blobs: map[string][]byte{}}
 	var manifests []object
@@ -96,7 +95,7 @@ func (r release) manifest(l layout, arch string) (object, error) {
 	return m, nil
 }
 
-// labels say what the image is; tools that show images read them in the one place or the other.
+// labels describe the image. Tools read them from one of two places.
 func (r release) labels() object {
 	all := object{
 		"org.opencontainers.image.title": "nodegate", "org.opencontainers.image.version": r.version,
@@ -111,7 +110,7 @@ func (r release) labels() object {
 	return all
 }
 
-// add keeps a blob and returns its descriptor.
+// add stores a blob and returns its descriptor.
 func (l layout) add(mediaType string, content []byte) object {
 	sum := sha256Of(content)
 	l.blobs["blobs/sha256/"+sum] = content
@@ -123,7 +122,7 @@ func (l layout) json(mediaType string, v object) (object, error) {
 	return l.add(mediaType, text), err
 }
 
-// tar packs files in the order of their names, of root, with the release's time.
+// tar packs files in the order of their names, owned by root, with the time of the release.
 func (r release) tar(names []string, file func(name string) ([]byte, fs.FileMode)) ([]byte, error) {
 	slices.Sort(names)
 	var b bytes.Buffer

@@ -43,7 +43,7 @@ func licenseTexts(m *debug.Module) ([]named, error) {
 	return texts, nil
 }
 
-// recognize returns the SPDX names of a module's licenses. A license that nobody has looked at yet stops the release.
+// recognize returns the SPDX names of a module's licenses. An unknown license stops the release until a person has reviewed it.
 func recognize(m *debug.Module, texts []named) ([]string, error) {
 	var ids []string
 	for _, t := range texts {
@@ -76,7 +76,7 @@ func licensesOf(ids ...string) []license {
 	return all
 }
 
-// thirdPartyLicenses is the license and notice files of all modules in the binary.
+// thirdPartyLicenses returns the license and notice files of all modules in the binary.
 func thirdPartyLicenses(binary string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Command release makes everything that a release consists of: `make dist`.
-// Two runs on the same commit, wherever the checkout is, write the same bytes.
+// Command release builds all files of a release; `make dist` runs it. Two runs on the same commit write the same bytes, wherever the
+// checkout is.
 //
-// VERSION names the release. SOURCE_DATE_EPOCH is its time, seconds since 1970;
-// without it, that of the commit. SOURCE_COMMIT is the commit, where this is no git checkout;
+// VERSION names the release. SOURCE_DATE_EPOCH is its time in seconds since 1970; the default is the time of the commit.
+// SOURCE_COMMIT is the commit if this is not a git checkout;
 // NODEGATE_BUILDER is a URI for who builds; both are for the provenance. NODEGATE_SIGNING_KEY is the file of a minisign
 // secret key, NODEGATE_SIGNING_PASSWORD its password where it has one; without a
 // key all is made but the signature.
@@ -19,13 +19,13 @@ import (
 	"time"
 )
 
-// release is what all steps need to know.
+// release holds the values that all steps share.
 type release struct {
 	version string
 	time    time.Time
-	commit  string // "" where nobody can tell
-	dir     string // what is handed out
-	work    string // what is packed, removed at the end
+	commit  string // "" if unknown
+	dir     string // directory of the published files
+	work    string // directory of the files to pack, removed at the end
 }
 
 func main() {
@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// run makes in dir what the steps say.
+// run runs all steps, which write to dir.
 func run(dir string, steps func(release) error) error {
 	r := release{version: os.Getenv("VERSION"), commit: sourceCommit(), dir: dir}
 	if r.version == "" {
@@ -79,7 +79,7 @@ func (r release) all() error {
 	return nil
 }
 
-// deb makes the program and the Debian package of this machine's architecture, for tests.
+// deb builds the program and the Debian package for this machine's architecture, for tests.
 func (r release) deb() error {
 	if err := command(r.build(runtime.GOARCH)); err != nil {
 		return err
@@ -97,12 +97,11 @@ func runExtension(program, file string) error {
 	return release{work: work, time: time.Unix(0, 0)}.extension(program, runtime.GOARCH, file)
 }
 
-// architectures are those that binaries, packages and image are made for.
+// architectures lists the architectures of binaries, packages and image.
 func architectures() []string { return []string{"amd64", "arm64"} }
 
-// binaries builds the program, static, with nothing in it that depends on where
-// it is built. The commit is in the version; Go's own stamp is left out, because
-// an unpacked archive of the commit has none.
+// binaries builds the static program so that the place of the build does not change it. The version contains the commit. Go's own
+// stamp is left out, because an unpacked archive of the commit lacks it.
 func (r release) binaries() error {
 	for _, arch := range architectures() {
 		if err := command(r.build(arch)); err != nil {
@@ -123,7 +122,7 @@ func (r release) binary(arch string) string {
 	return filepath.Join(r.dir, "nodegate-linux-"+arch)
 }
 
-// sourceTime is the time that all files of the release get.
+// sourceTime returns the time that all files of the release get.
 func sourceTime() (time.Time, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {
@@ -140,7 +139,7 @@ func sourceTime() (time.Time, error) {
 	return time.Unix(seconds, 0).UTC(), nil
 }
 
-// command runs a program that says something only where it fails.
+// command runs a program whose output matters only if it fails.
 func command(cmd *exec.Cmd) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("running %s: %w\n%s", strings.Join(cmd.Args, " "), err, out)

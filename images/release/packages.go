@@ -12,8 +12,8 @@ import (
 	"nodegate/units"
 )
 
-// nfpm is the last version whose modules the Go module proxies carry all of:
-// later ones link a writer of another format that some do not.
+// nfpm is the last version whose modules are all available on the Go module proxies. Later versions need a writer of another format
+// that some proxies lack.
 const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 
 // packages makes a .deb and an .rpm for each architecture.
@@ -46,9 +46,8 @@ func (r release) packagesOf(formats []string, architectures ...string) error {
 	return nil
 }
 
-// packageVersion is the version as dpkg and rpm compare versions: it begins with
-// a digit and has no dash. v1.2.3 is 1.2.3, five commits later it is
-// 1.2.3+5.gabcdef0, and a commit without a tag before it comes before all.
+// packageVersion returns the version in a form that dpkg and rpm can compare: it begins with a digit and contains no dash. v1.2.3
+// becomes 1.2.3, and five commits later 1.2.3+5.gabcdef0. A commit without an earlier tag sorts before every release.
 func packageVersion(v string) string {
 	v = strings.ReplaceAll(strings.TrimPrefix(v, "v"), "-", "+")
 	if !regexp.MustCompile(`^[0-9]+\.`).MatchString(v) {
@@ -57,10 +56,10 @@ func packageVersion(v string) string {
 	return v
 }
 
-// maintainer is who the packages say made them: the project has no address yet.
+// maintainer is the maintainer named in the packages. The project does not have an address yet.
 const maintainer = "The nodegate authors <nodegate@nodegate.invalid>"
 
-// debianChangelog writes the package's own changelog; that of the program lies beside it.
+// debianChangelog writes the changelog of the package; the program's changelog lies beside it.
 func (r release) debianChangelog(name string) error {
 	text := fmt.Sprintf("nodegate (%s-1) unstable; urgency=medium\n\n  * Made of %s; changelog.gz says what is new.\n\n -- %s  %s\n",
 		packageVersion(r.version), r.version, maintainer, r.time.Format(time.RFC1123Z))
@@ -71,7 +70,7 @@ func (r release) debianChangelog(name string) error {
 	return put(name, packed, 0o644)
 }
 
-// stage lays out what the package brings, as it will lie below /.
+// stage lays out the files of the package as they will lie below /.
 func (r release) stage(dir, arch, completions string) error {
 	binary, err := os.ReadFile(r.binary(arch))
 	if err != nil {
@@ -123,7 +122,7 @@ func (r release) stage(dir, arch, completions string) error {
 	return nil
 }
 
-// manual writes the manual pages with the release's time and version.
+// manual writes the manual pages with the time and version of the release.
 func (r release) manual(dir string) error {
 	pages, err := filepath.Glob("docs/man/*")
 	if err != nil {
@@ -151,7 +150,7 @@ func (r release) manual(dir string) error {
 	return nil
 }
 
-// writeCompletions asks the program itself, built for the machine that builds.
+// writeCompletions runs the program, built for the build machine, to print its completions.
 func writeCompletions(dir string) error {
 	for shell, name := range map[string]string{"bash": "nodegate.bash", "zsh": "_nodegate", "fish": "nodegate.fish"} {
 		text, err := exec.Command("go", "run", "./cmd/nodegate", "completion", shell).Output()

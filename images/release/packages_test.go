@@ -18,13 +18,12 @@ import (
 const (
 	wants     = "/etc/systemd/system/multi-user.target.wants/"
 	dropIn    = "/etc/systemd/system/kubelet.service.d/10-nodegate.conf"
-	takesOver = "/usr/bin/nodegate install" // the package says so where it is not in force
+	takesOver = "/usr/bin/nodegate install" // the package prints this if another copy is in force
 	ownPolicy = "/etc/nodegate/policy.d/mine.hcl"
 )
 
-// TestDeb: installed, put in force, upgraded, removed and purged by the real
-// dpkg, the package leaves nothing, and kubelet is never held by a binary that
-// is gone.
+// TestDeb installs, puts in force, upgrades, removes and purges the package with the real dpkg. Nothing may be left, and kubelet must
+// never depend on a missing binary.
 func TestDeb(t *testing.T) {
 	hosttest.NeedRoot(t)
 	r := releaseMade(t)
@@ -63,7 +62,7 @@ func TestDeb(t *testing.T) {
 		}
 	}
 	if _, err := os.Lstat(root + ownPolicy); err != nil {
-		t.Errorf("removal took somebody's own policy: %v", err)
+		t.Errorf("the removal deleted the administrator's policy: %v", err)
 	}
 	sayIn(t, root, "dpkg", "-P", "nodegate")
 	if d := cmp.Diff(before, picture(t, root)); d != "" {
@@ -71,8 +70,7 @@ func TestDeb(t *testing.T) {
 	}
 }
 
-// TestLintian: Debian's own judge finds no mistake in the package, and nothing to
-// object to that its overrides do not answer.
+// TestLintian: lintian finds no error in the package, and every tag is covered by the overrides.
 func TestLintian(t *testing.T) {
 	hosttest.NeedProgram(t, "lintian")
 	r := releaseMade(t)
@@ -81,8 +79,8 @@ func TestLintian(t *testing.T) {
 	}
 }
 
-// TestVersion: a release is what its tag says; without a tag the version has the
-// commit and its time, and dpkg sorts it so: later commits later, all before 1.0.0.
+// TestVersion: a release has the version of its tag. Without a tag the version contains the commit and its time. dpkg sorts later
+// commits later, and all of them before 1.0.0.
 func TestVersion(t *testing.T) {
 	dir := t.TempDir()
 	say(t, "cp", repository+"/Makefile", dir)
@@ -123,8 +121,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestDebRefuses: while somebody's change stands in the way of taking the
-// installation back, the package stays, whole.
+// TestDebRefuses: if uninstall refuses because a file was changed, the complete package stays.
 func TestDebRefuses(t *testing.T) {
 	hosttest.NeedRoot(t)
 	r := releaseMade(t)
@@ -145,7 +142,7 @@ func TestDebRefuses(t *testing.T) {
 	sayIn(t, root, "nodegate", "uninstall", "--force")
 	sayIn(t, root, "dpkg", "-P", "nodegate")
 
-	// Units that were enabled by hand do not stay enabled.
+	// Units that were enabled with systemctl must not stay enabled.
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
 	sayIn(t, root, "systemctl", "enable", "nodegate-apply.service")
 	sayIn(t, root, "dpkg", "-P", "nodegate")
@@ -153,7 +150,7 @@ func TestDebRefuses(t *testing.T) {
 		t.Error("a unit that is gone is enabled")
 	}
 
-	// An installation with a binary of its own is none of the package's business.
+	// The package leaves an installation with its own binary alone.
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
 	other := filepath.Join(root, "root", "nodegate")
 	say(t, "cp", r.the(t, "nodegate-linux-amd64"), other)
@@ -168,7 +165,7 @@ func TestDebRefuses(t *testing.T) {
 	}
 	sayIn(t, root, "/usr/local/bin/nodegate", "check", "--stage", "image")
 
-	// Nor is what an export brought, which has no journal, with a program of its own.
+	// It also leaves an export alone, which lacks a journal, if the export has its own program.
 	journal := root + "/var/lib/nodegate/journal.json"
 	say(t, "mv", journal, root+"/root/journal.json")
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
@@ -176,7 +173,7 @@ func TestDebRefuses(t *testing.T) {
 	if _, err := os.Lstat(root + "/etc/nodegate/policy.d/kubernetes.hcl"); err != nil {
 		t.Errorf("the package took the policy of an export away: %v", err)
 	}
-	// With the package's, it has to go first.
+	// If the export uses the package's program, it must be removed first.
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
 	gate := readFile(t, root+dropIn)
 	write(t, root+dropIn, strings.ReplaceAll(gate, "/usr/local/bin/nodegate", "/usr/bin/nodegate"))
@@ -189,7 +186,7 @@ func TestDebRefuses(t *testing.T) {
 	say(t, "mkdir", "-p", filepath.Dir(journal))
 	say(t, "mv", root+"/root/journal.json", journal)
 
-	// Asked to, it takes over, and can go.
+	// On request the package takes over, and can then be removed.
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
 	sayIn(t, root, strings.Fields(takesOver)...)
 	held(t, root, "one")
@@ -202,7 +199,7 @@ func TestDebRefuses(t *testing.T) {
 	}
 }
 
-// TestRPM: the same life under the real rpm.
+// TestRPM: the same steps with the real rpm.
 func TestRPM(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "rpm")
@@ -210,13 +207,13 @@ func TestRPM(t *testing.T) {
 	root := tree(t)
 	before := picture(t, root)
 	pkg := r.the(t, "*.x86_64.rpm")
-	say(t, "rpm", "--root", root, "--nodeps", "-i", pkg) // kmod is there, by another package manager
+	say(t, "rpm", "--root", root, "--nodeps", "-i", pkg) // another package manager has installed kmod
 	sayIn(t, root, "nodegate", "install")
 	held(t, root, "one")
 	say(t, "rpm", "--root", root, "--nodeps", "-U", "--force", pkg)
 	held(t, root, "one")
 	say(t, "rpm", "--root", root, "-e", "nodegate")
-	// The folders below /usr/share belong to a package of theirs there; in a Debian tree to nobody.
+	// The directories below /usr/share belong to another package on an RPM system; in a Debian tree rpm does not know their owner.
 	after := slices.DeleteFunc(picture(t, root), func(line string) bool {
 		return strings.HasPrefix(line, "/usr/share/") && strings.HasSuffix(line, " drwxr-xr-x") && !slices.Contains(before, line)
 	})
@@ -225,7 +222,7 @@ func TestRPM(t *testing.T) {
 	}
 }
 
-// newer makes a second version of the package in the tree, whose binary says so.
+// newer builds a second version of the package into the tree; its binary reports that version.
 func newer(t *testing.T, root string) {
 	t.Helper()
 	dir := filepath.Join(root, "root", "two")
@@ -237,7 +234,7 @@ func newer(t *testing.T, root string) {
 	say(t, "dpkg-deb", "-b", dir, root+"/root/two.deb")
 }
 
-// held fails unless kubelet's drop-in calls the package's binary, of that version.
+// held fails unless kubelet's drop-in calls the package's binary of that version.
 func held(t *testing.T, root, version string) {
 	t.Helper()
 	if !strings.Contains(readFile(t, root+dropIn), "ExecStartPre=+/usr/bin/nodegate gate") {
@@ -258,7 +255,7 @@ func readFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// write replaces a file's content and leaves its mode.
+// write replaces the content of a file and keeps its mode.
 func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {

@@ -105,8 +105,7 @@ func (r release) modules() ([]resource, error) {
 	return all, nil
 }
 
-// sourceCommit returns the commit that the sources are of, "" where nobody can tell: there
-// is no git checkout, or it was changed.
+// sourceCommit returns the commit of the sources, or "" if this is not a git checkout or has changes.
 func sourceCommit() string {
 	if commit := os.Getenv("SOURCE_COMMIT"); commit != "" {
 		return commit

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// releaseMade is the shared release, made by the first who asks.
+// releaseMade returns the shared release. The first caller builds it.
 func releaseMade(t *testing.T) made {
 	t.Helper()
 	hosttest.NeedProgram(t, "minisign")
@@ -61,8 +61,7 @@ func releaseMade(t *testing.T) made {
 	return shared
 }
 
-// makeDist runs `make dist` on a copy of the sources that is no git checkout, as
-// an unpacked archive of them.
+// makeDist runs `make dist` on a copy of the sources without a git checkout, like an unpacked archive.
 func makeDist(checkout, secret string, env ...string) error {
 	if err := os.MkdirAll(checkout, 0o755); err != nil {
 		return err
@@ -81,8 +80,8 @@ func makeDist(checkout, secret string, env ...string) error {
 	return command(dist)
 }
 
-// TestSameBytes: in another folder, in another time zone and with another umask,
-// the release is the same; and so is a program for which nothing was built before.
+// TestSameBytes: in another directory, in another time zone and with another umask, the release has the same bytes. So does a program
+// built with an empty cache.
 func TestSameBytes(t *testing.T) {
 	r := releaseMade(t)
 	again := filepath.Join(t.TempDir(), "a", "longer", "way", "to", "the", "sources")
@@ -106,15 +105,15 @@ func TestSameBytes(t *testing.T) {
 			t.Errorf("%s: %s, and %s the second time", name, sum, second[name])
 		}
 	}
-	anew := release{version: "v1.0.0", dir: t.TempDir()}
-	build := anew.build("amd64")
+	fresh := release{version: "v1.0.0", dir: t.TempDir()}
+	build := fresh.build("amd64")
 	build.Dir = again
 	build.Env = append(build.Env, "GOCACHE="+filepath.Join(t.TempDir(), "cache"))
 	if err := command(build); err != nil {
 		t.Fatal(err)
 	}
-	if sum := sumsOf(t, anew.dir)["nodegate-linux-amd64"]; sum != first["nodegate-linux-amd64"] {
-		t.Errorf("built anew, the program is %s", sum)
+	if sum := sumsOf(t, fresh.dir)["nodegate-linux-amd64"]; sum != first["nodegate-linux-amd64"] {
+		t.Errorf("built without a cache, the program has the checksum %s", sum)
 	}
 }
 
@@ -144,7 +143,7 @@ func filesIn(t *testing.T, dir string) []string {
 	return names
 }
 
-// the is the only file of the release that matches.
+// the returns the only file of the release that matches.
 func (m made) the(t *testing.T, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(m.dir, pattern))
@@ -173,7 +172,7 @@ func tree(t *testing.T) string {
 	return copied
 }
 
-// say runs a program that must succeed, and returns what it said.
+// say runs a program that must succeed, and returns its output.
 func say(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	code, out := try(t, name, args...)
@@ -183,7 +182,7 @@ func say(t *testing.T, name string, args ...string) string {
 	return out
 }
 
-// try runs a program and returns its exit status, and what it said to both outputs.
+// try runs a program, and returns its exit status and its combined output.
 func try(t *testing.T, name string, args ...string) (int, string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -197,14 +196,14 @@ func try(t *testing.T, name string, args ...string) (int, string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// in runs a program inside a tree, with a /proc that goes away with it.
+// in runs a program inside a tree, with a /proc that is removed afterwards.
 func in(t *testing.T, root string, args ...string) (int, string) {
 	t.Helper()
 	const script = `mount -t proc proc "$1/proc"; exec chroot "$@"`
 	return try(t, "unshare", append([]string{"--mount", "sh", "-euc", script, "sh", root}, args...)...)
 }
 
-// sayIn is in for a program that must succeed.
+// sayIn is like in for a program that must succeed.
 func sayIn(t *testing.T, root string, args ...string) string {
 	t.Helper()
 	code, out := in(t, root, args...)
@@ -214,8 +213,7 @@ func sayIn(t *testing.T, root string, args ...string) string {
 	return out
 }
 
-// picture is every path of a tree but those that a package manager keeps for
-// itself: type, mode, owner, content.
+// picture lists every path of a tree, except the package manager's own files: type, mode, owner, content.
 func picture(t *testing.T, root string) []string {
 	t.Helper()
 	var lines []string

@@ -97,9 +97,8 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
-// podmanHere makes podman keep everything where the test removes it. The program
-// that starts containers is runc, because crun takes no cgroups in hybrid mode,
-// and the limits are ones that need no right to raise.
+// podmanHere makes podman keep all files in a directory that the test removes. It uses runc, because crun lacks cgroups in hybrid mode,
+// and sets limits that need no privileges.
 func podmanHere(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -117,14 +116,14 @@ runroot = "`+dir+`/run"
 `)
 	t.Setenv("CONTAINERS_CONF", dir+"/containers.conf")
 	t.Setenv("CONTAINERS_STORAGE_CONF", dir+"/storage.conf")
-	t.Cleanup(func() { // what podman mounted or wrote of other owners; the test's context is over
+	t.Cleanup(func() { // podman has mounted file systems and written files of other owners; the test's context has ended
 		if err := command(exec.Command("podman", "rmi", "--all", "--force")); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestImage: the image runs, and looks at a machine that is mounted into it.
+// TestImage: the image runs and inspects a machine mounted into it.
 func TestImage(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "podman")
@@ -176,7 +175,7 @@ func TestUnpacked(t *testing.T) {
 	}
 }
 
-// TestARM64: under qemu-user the arm64 binary says what the other one says.
+// TestARM64: under qemu-user the arm64 binary prints the same output as the other one.
 func TestARM64(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "qemu-aarch64-static")
@@ -207,8 +206,7 @@ func TestARM64(t *testing.T) {
 	}
 }
 
-// TestBill: the bill of materials names every module of the binary, and the
-// binary itself by its sum.
+// TestBill: the bill of materials lists every module of the binary, and the binary itself with its checksum.
 func TestBill(t *testing.T) {
 	r := releaseMade(t)
 	for _, arch := range architectures() {
@@ -225,7 +223,7 @@ func TestBill(t *testing.T) {
 		for _, m := range info.Deps {
 			want = append(want, m.Path+" "+m.Version)
 		}
-		for _, c := range b.Components[1:] { // the first is Go's own library
+		for _, c := range b.Components[1:] { // the first one is Go's own library
 			got = append(got, c.Name+" "+c.Version)
 		}
 		if d := cmp.Diff(want, got); d != "" || len(want) == 0 {
@@ -249,8 +247,8 @@ func TestBill(t *testing.T) {
 	}
 }
 
-// TestGuide runs what the documents say of the release and of a tree: the first
-// of it is `make dist`, which makes the release of these tests.
+// TestGuide runs the documented commands about the release and about a tree. The first is `make dist`, which builds the release for
+// these tests.
 func TestGuide(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "podman")
@@ -282,7 +280,7 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// steady is an output without the time that it took.
+// steady removes the duration from an output.
 func steady(out string) string {
 	return regexp.MustCompile(`[0-9.]+(µs|ms|s)\)`).ReplaceAllString(out, "TIME)")
 }

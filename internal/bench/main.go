@@ -1,7 +1,6 @@
-// Command bench compares `nodegate check` of twelve sysctls and an interface
-// with the same done by a shell script, by goss where that is installed, and
-// with a program that only reads the files. All of it is measured in one run,
-// in turns, so that the ratios hold whatever else the machine does.
+// Command bench compares `nodegate check` of twelve sysctls and an interface with a shell script, with
+// goss if it is installed, and with a program that only reads the files. All of them run in turns, so
+// that other load on the machine does not distort the ratios.
 package main
 
 import (
@@ -33,7 +32,7 @@ type contender struct {
 	name string
 	argv []string
 	took []time.Duration
-	rss  int64 // KiB, the largest seen
+	rss  int64 // KiB, the maximum of all runs
 }
 
 func main() {
@@ -43,19 +42,19 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	if err := bench(ctx, os.Args[1], os.Args[2:]); err != nil {
+	if err := runBench(ctx, os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(ctx context.Context, nodegate string, others []string) error {
+func runBench(ctx context.Context, nodegate string, others []string) error {
 	dir, err := os.MkdirTemp("", "nodegate-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	all, err := contenders(ctx, dir, nodegate)
+	all, err := newContenders(ctx, dir, nodegate)
 	if err != nil {
 		return err
 	}
@@ -75,18 +74,18 @@ func bench(ctx context.Context, nodegate string, others []string) error {
 		}
 	}
 	check := all[0].median()
-	fmt.Printf("12 sysctls and an interface, median of %d runs in turns:\n", rounds)
+	fmt.Printf("12 sysctls and an interface, median of %d alternating runs:\n", rounds)
 	for _, c := range all {
-		fmt.Printf("  %-18s %8.2f ms   peak RSS %5.1f MiB   check is %.2f of it\n", c.name,
+		fmt.Printf("  %-18s %8.2f ms   peak RSS %5.1f MiB   check takes %.2f of this time\n", c.name,
 			float64(c.median().Microseconds())/1000, float64(c.rss)/1024, float64(check)/float64(c.median()))
 	}
 	if _, err := exec.LookPath("goss"); err != nil {
-		fmt.Println("  goss               not installed: left out")
+		fmt.Println("  goss               not installed: skipped")
 	}
 	return nil
 }
 
-func contenders(ctx context.Context, dir, nodegate string) ([]*contender, error) {
+func newContenders(ctx context.Context, dir, nodegate string) ([]*contender, error) {
 	policy, script, goss := "", "set -e\n", "kernel-param:\n"
 	var files []string
 	for _, key := range sysctls {
@@ -121,7 +120,7 @@ func contenders(ctx context.Context, dir, nodegate string) ([]*contender, error)
 	if hasAll("sysctl", "ethtool", "ip") {
 		all = append(all, &contender{name: "shell script", argv: []string{"sh", filepath.Join(dir, "check.sh")}})
 	} else {
-		fmt.Println("the shell script needs sysctl, ethtool and ip: left out")
+		fmt.Println("the shell script needs sysctl, ethtool and ip: skipped")
 	}
 	if hasAll("goss") {
 		all = append(all, &contender{name: "goss", argv: []string{"goss", "-g", filepath.Join(dir, "goss.yaml"), "validate"}})
@@ -133,6 +132,7 @@ func hasAll(programs ...string) bool {
 	return !slices.ContainsFunc(programs, func(p string) bool { _, err := exec.LookPath(p); return err != nil })
 }
 
+// run runs the contender once. Only if counts is set it records the time and the memory.
 func (c *contender) run(ctx context.Context, counts bool) error {
 	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	began := time.Now()

@@ -1,7 +1,6 @@
-// Command demo shows nodegate at work without touching the machine it runs on:
-// it installs into a throwaway root, and plans, applies and checks inside a
-// namespace of its own, in which the parameters of the whole machine are
-// read-only. It needs root, or a machine that lets users make namespaces.
+// Command demo shows nodegate at work without changing the machine it runs on. It installs into a
+// temporary root. It plans, applies and checks inside its own namespace, in which sysctls of the whole
+// machine are read-only. It needs root, or a machine that allows unprivileged user namespaces.
 package main
 
 import (
@@ -32,28 +31,28 @@ func main() {
 	binary, err := filepath.Abs(os.Args[1])
 	if err == nil {
 		if os.Getenv(inside) != "" {
-			err = scratch(ctx, binary)
+			err = runInScratch(ctx, binary)
 		} else {
-			err = demo(ctx, binary)
+			err = runDemo(ctx, binary)
 		}
 	}
 	switch {
 	case err == nil:
 	case errors.Is(err, fs.ErrPermission) && os.Getenv(inside) != "":
-		leftOut(err)
+		printLeftOut(err)
 	default:
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-// leftOut says in one line why the rest is not shown.
-func leftOut(why error) {
-	fmt.Printf("\n# Left out: this machine does not let you make a network namespace (%v). Run it as root, or allow unprivileged user "+
-		"namespaces.\n", why)
+// printLeftOut prints the reason why the rest of the demo is skipped.
+func printLeftOut(why error) {
+	fmt.Printf("\n# Skipped: this machine does not let you create a network namespace (%v). Run the demo as root, or allow "+
+		"unprivileged user namespaces.\n", why)
 }
 
-func demo(ctx context.Context, binary string) error {
+func runDemo(ctx context.Context, binary string) error {
 	root, err := os.MkdirTemp("", "nodegate-demo-")
 	if err != nil {
 		return err
@@ -67,9 +66,9 @@ func demo(ctx context.Context, binary string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("# 1. Into an image: what is written, and that a second install has nothing to do.")
+	fmt.Println("# 1. Install into an image: the files it writes. A second install changes nothing.")
 	for _, args := range [][]string{{"install", "--root", root}, {"install", "--root", root}, {"uninstall", "--root", root}} {
-		if err := show(ctx, 0, binary, args...); err != nil {
+		if err := runStep(ctx, 0, binary, args...); err != nil {
 			return err
 		}
 	}
@@ -88,15 +87,15 @@ func demo(ctx context.Context, binary string) error {
 	}
 	err = cmd.Run()
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOSPC) {
-		leftOut(err)
+		printLeftOut(err)
 		return nil
 	}
 	return err
 }
 
-// scratch runs inside the namespaces.
-func scratch(ctx context.Context, binary string) error {
-	if err := protect(); err != nil {
+// runInScratch runs the second part of the demo, inside the namespaces.
+func runInScratch(ctx context.Context, binary string) error {
+	if err := protectParameters(); err != nil {
 		return err
 	}
 	la := netlink.NewLinkAttrs()
@@ -109,12 +108,12 @@ func scratch(ctx context.Context, binary string) error {
 	if err := os.WriteFile(policy, []byte(demoPolicy), 0o644); err != nil {
 		return err
 	}
-	fmt.Println("\n# 2. In a scratch network namespace: what the built-in policy finds there. Parameters of the\n" +
-		"#    whole machine are only read.")
-	if err := show(ctx, anyStatus, binary, "plan", "--policy", builtin(os.Getenv(inside))); err != nil {
+	fmt.Println("\n# 2. In a scratch network namespace: the findings of the built-in policy. Sysctls of the whole\n" +
+		"#    machine are only read.")
+	if err := runStep(ctx, anyStatus, binary, "plan", "--policy", writeBuiltin(os.Getenv(inside))); err != nil {
 		return err
 	}
-	fmt.Println("\n# 3. A policy for what the namespace owns: plan, apply, apply again, and the report.")
+	fmt.Println("\n# 3. A policy for settings of the namespace: plan, apply, a second plan, and the report.")
 	for _, step := range []struct {
 		code int
 		args []string
@@ -124,15 +123,16 @@ func scratch(ctx context.Context, binary string) error {
 		{0, []string{"plan", "--policy", policy}},
 		{0, []string{"check", "--policy", policy, "-v"}},
 	} {
-		if err := show(ctx, step.code, binary, step.args...); err != nil {
+		if err := runStep(ctx, step.code, binary, step.args...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// builtin is a policy that is the built-in one, whatever is installed here.
-func builtin(dir string) string {
+// writeBuiltin writes a policy that uses only the built-in one, so that a policy installed on this
+// machine does not matter.
+func writeBuiltin(dir string) string {
 	name := filepath.Join(dir, "kubernetes.hcl")
 	if err := os.WriteFile(name, []byte("use \"kubernetes\" {}\n"), 0o644); err != nil {
 		return ""
@@ -140,9 +140,9 @@ func builtin(dir string) string {
 	return name
 }
 
-// protect makes the machine's own parameters read-only in here: root in a user
-// namespace of root's is still their owner.
-func protect() error {
+// protectParameters makes the sysctls of the whole machine read-only inside the namespace: if root
+// created the user namespace, root inside it still owns them.
+func protectParameters() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
@@ -171,15 +171,15 @@ link "vxlan" {
   match { kind = "vxlan" }
   offload = { tx-checksum-ip-generic = false }
   sysctl  = { "net.ipv4.conf.*.rp_filter" = 0 }
-  reason  = "The kernel's VXLAN checksum bug costs seconds a connection."
+  reason  = "The kernel's VXLAN checksum bug delays each connection by seconds."
 }
 `
 
-// anyStatus is for a step whose outcome is the machine's.
+// anyStatus marks a step whose exit status depends on the machine.
 const anyStatus = -1
 
-// show prints a command line, runs it, and fails where it does not exit as it should.
-func show(ctx context.Context, code int, binary string, args ...string) error {
+// runStep prints a command line, runs it, and fails if it does not exit with code.
+func runStep(ctx context.Context, code int, binary string, args ...string) error {
 	fmt.Println("$ nodegate", strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr

@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// BreakGlass returns the way in which somebody switched the gate off on purpose,
-// or "". Only a file that certainly exists switches it off: where that cannot be
-// told, BreakGlass returns the error and the gate stays closed. A /proc/cmdline
-// that cannot be read does not switch it off either.
+// BreakGlass returns how the operator has disabled the gate (break-glass), or "". Only a file that
+// certainly exists disables it: if BreakGlass cannot determine that, it returns the error and the
+// gate stays closed. An unreadable /proc/cmdline does not disable the gate either.
 func (h *Host) BreakGlass(disabledFile string) (string, error) {
 	if cmdline, err := h.Text("/proc/cmdline"); err == nil {
 		if slices.Contains(strings.Fields(cmdline), "nodegate=off") {
@@ -18,7 +17,7 @@ func (h *Host) BreakGlass(disabledFile string) (string, error) {
 	}
 	exists, err := h.Files.Exists(disabledFile)
 	if err != nil {
-		return "", fmt.Errorf("cannot tell whether %s exists: %w", disabledFile, err)
+		return "", fmt.Errorf("could not determine whether %s exists: %w", disabledFile, err)
 	}
 	if exists {
 		return disabledFile, nil

@@ -9,9 +9,10 @@ import (
 	"nodegate/internal/plain"
 )
 
-// Credential runs a credential plugin, an absolute path or a name, that a kubeconfig names, with more variables, until ctx ends.
-// It returns what the plugin printed. It refuses a kubeconfig or a plugin that others than root, and than the caller, may write
-// or replace: they would decide what root runs.
+// Credential runs the credential plugin that a kubeconfig names, until ctx ends, and returns its
+// output. command is an absolute path or a name; env adds variables. Credential refuses a
+// kubeconfig or a plugin that a user other than root and the caller may write or replace: that user
+// would decide which program root runs.
 func Credential(ctx context.Context, kubeconfig, command string, args, env []string) ([]byte, error) {
 	path, err := program.Find(command)
 	if err != nil {
@@ -23,7 +24,7 @@ func Credential(ctx context.Context, kubeconfig, command string, args, env []str
 			return nil, err
 		}
 		if mend != "" {
-			return nil, fmt.Errorf("it is not run: others than root may write %s, and so would decide what root runs; run: %s %s",
+			return nil, fmt.Errorf("refusing to run it: users other than root may write %s, and root would run their program; run `%s %s`",
 				place, mend, plain.Quote(place))
 		}
 	}

@@ -12,24 +12,25 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestCredential runs real programs as credential plugins, and refuses what others may write.
+// TestCredential runs real programs as credential plugins, and checks that plugins which other
+// users may write are refused.
 func TestCredential(t *testing.T) {
 	hosttest.NeedRoot(t)
 	const good = "#!/bin/sh\necho $A$1\n"
 	for _, c := range []struct {
 		what, script string
 		spoil        func(dir string) error
-		want         string // of the output, or of the error
+		want         string // in the output or in the error
 	}{
-		{"it runs", good, nil, "bc"},
-		{"it fails", "#!/bin/sh\necho secret; echo no role >&2; exit 3\n", nil, "exit status 3: no role"},
-		{"it prints too much", "#!/bin/sh\nhead -c 2000000 /dev/zero\n", nil, "more than 1048576 bytes"},
-		{"its kubeconfig", good, func(dir string) error { return os.Chmod(dir+"/config", 0o664) },
-			"/config, and so would decide what root runs; run: chmod go-w"},
-		{"another's kubeconfig", good, func(dir string) error { return os.Chown(dir+"/config", 65534, 0) }, "run: chown root"},
-		{"another's plugin", good, func(dir string) error { return os.Chown(dir+"/bin/plugin", 65534, 0) }, "/plugin, and so would"},
-		{"its directory", good, func(dir string) error { return os.Chmod(dir+"/bin", 0o777) }, "/bin, and so would"},
-		{"a link to another's", good, func(dir string) error {
+		{"runs", good, nil, "bc"},
+		{"fails", "#!/bin/sh\necho secret; echo no role >&2; exit 3\n", nil, "exit status 3: no role"},
+		{"prints too much", "#!/bin/sh\nhead -c 2000000 /dev/zero\n", nil, "more than 1048576 bytes"},
+		{"its kubeconfig is writable by the group", good, func(dir string) error { return os.Chmod(dir+"/config", 0o664) },
+			"/config, and root would run their program; run `chmod go-w"},
+		{"another user's kubeconfig", good, func(dir string) error { return os.Chown(dir+"/config", 65534, 0) }, "run `chown root"},
+		{"another user's plugin", good, func(dir string) error { return os.Chown(dir+"/bin/plugin", 65534, 0) }, "/plugin, and root would"},
+		{"its directory is writable by all", good, func(dir string) error { return os.Chmod(dir+"/bin", 0o777) }, "/bin, and root would"},
+		{"a link to another user's plugin", good, func(dir string) error {
 			theirs := dir + "/theirs"
 			if err := os.Mkdir(theirs, 0o755); err != nil {
 				return err
@@ -41,7 +42,7 @@ func TestCredential(t *testing.T) {
 				return err
 			}
 			return os.Chown(theirs, 65534, 0)
-		}, "/theirs, and so would"},
+		}, "/theirs, and root would"},
 		{"no plugin", good, func(dir string) error { return os.Remove(dir + "/bin/plugin") }, "no such file"},
 	} {
 		dir := t.TempDir()
@@ -66,13 +67,14 @@ func TestCredential(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if (err == nil) != (c.what == "it runs") || !strings.Contains(got, c.want) || strings.Contains(got, "secret") {
+		if (err == nil) != (c.what == "runs") || !strings.Contains(got, c.want) || strings.Contains(got, "secret") {
 			t.Errorf("%s: got %.200q, %v; want %q", c.what, got, err, c.want)
 		}
 	}
 }
 
-// TestCredentialEnds: at the end of its time a plugin ends with what it has started.
+// TestCredentialEnds: when its time is over, a plugin ends together with the processes that it has
+// started.
 func TestCredentialEnds(t *testing.T) {
 	hosttest.NeedRoot(t)
 	dir := t.TempDir()
@@ -91,7 +93,7 @@ func TestCredentialEnds(t *testing.T) {
 		cancel()
 	}()
 	_, err := host.Credential(ctx, dir+"/plugin", dir+"/plugin", nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "was stopped: context canceled") {
+	if err == nil || !strings.Contains(err.Error(), "was killed: context canceled") {
 		t.Errorf("got %v", err)
 	}
 	text, err := os.ReadFile(pid)
@@ -102,10 +104,10 @@ func TestCredentialEnds(t *testing.T) {
 	for i := 0; ; i++ {
 		state, err := os.ReadFile(stat)
 		if err != nil || strings.Contains(string(state), ") Z ") {
-			break // gone, or waiting for who adopted it
+			break // gone, or a zombie that its new parent has not reaped
 		}
 		if i == 500 {
-			t.Fatalf("what the plugin has started runs on: %s", state)
+			t.Fatalf("the plugin's child is still running: %s", state)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

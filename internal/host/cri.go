@@ -16,23 +16,25 @@ import (
 	"time"
 )
 
-// Runtimes are container runtimes, asked over CRI, the gRPC interface that kubelet
-// uses (k8s.io/cri-api).
+// Runtimes are container runtimes, queried over CRI, the gRPC interface that kubelet uses
+// (k8s.io/cri-api).
 type Runtimes interface {
-	// CRIVersion returns the name and version of the runtime behind a Unix socket, in
-	// the words of one version of CRI: "v1" or "v1alpha2". Without the socket the error
-	// is fs.ErrNotExist, with nobody behind it syscall.ECONNREFUSED, and
-	// errors.ErrUnsupported where the runtime does not implement that version.
+	// CRIVersion returns the name and version of the runtime behind a Unix socket. api is the CRI
+	// version to speak: "v1" or "v1alpha2". The error is fs.ErrNotExist if the socket is missing,
+	// syscall.ECONNREFUSED if no process listens on it, and errors.ErrUnsupported if the runtime
+	// does not implement that CRI version.
 	CRIVersion(ctx context.Context, socket, api string) (string, error)
-	// CgroupDriver returns the driver of cgroups of the runtime behind a Unix socket, as it runs. The errors are those of
-	// CRIVersion; errors.ErrUnsupported where the runtime does not say.
+	// CgroupDriver returns the cgroup driver that the runtime behind a Unix socket is using. It
+	// returns the same errors as CRIVersion, and errors.ErrUnsupported if the runtime does not
+	// report its driver.
 	CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error)
 }
 
-// CgroupDriver is the driver of cgroups that a container runtime uses.
+// CgroupDriver is the cgroup driver of a container runtime.
 type CgroupDriver struct {
 	Driver string `json:"driver"` // systemd or cgroupfs
-	// Told is whether kubelet is told too, by CRI's RuntimeConfig: from 1.31 it then uses the runtime's.
+	// Told is set if the runtime also reports its driver to kubelet, by CRI's RuntimeConfig:
+	// kubelet 1.31 and later then uses the runtime's driver.
 	Told bool `json:"told"`
 }
 
@@ -40,10 +42,11 @@ type machineRuntimes struct{}
 
 const (
 	criTime   = 2 * time.Second
-	criAnswer = 1 << 20 // the most bytes of an answer
+	criAnswer = 1 << 20 // maximum size of a response in bytes
 )
 
-// CRIVersion calls Version, whose answer has runtime_name in field 2 and runtime_version in field 3.
+// CRIVersion calls Version, whose response has runtime_name in field 2 and runtime_version in field
+// 3.
 func (machineRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
 	message, err := criCall(ctx, socket, "runtime."+api+".RuntimeService/Version", nil)
 	if err != nil {
@@ -53,9 +56,10 @@ func (machineRuntimes) CRIVersion(ctx context.Context, socket, api string) (stri
 	return strings.TrimSpace(string(fields[2]) + " " + string(fields[3])), err
 }
 
-// CgroupDriver calls RuntimeConfig (field 1 is for Linux, in it field 1 the driver: 0 systemd, 1 cgroupfs), which
-// containerd has from 2.0 on, else Status with all its information (field 2, a map): there "config" is the configuration
-// of containerd's CRI plugin in use.
+// CgroupDriver calls RuntimeConfig, which containerd has since 2.0. In its response, field 1 is the
+// Linux configuration, whose field 1 is the driver: 0 systemd, 1 cgroupfs. If RuntimeConfig is not
+// implemented, CgroupDriver calls Status with verbose information (field 2, a map), whose "config"
+// entry is the running configuration of containerd's CRI plugin.
 func (machineRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
 	message, err := criCall(ctx, socket, "runtime.v1.RuntimeService/RuntimeConfig", nil)
 	if err == nil {
@@ -97,7 +101,7 @@ func (machineRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupD
 		systemd := config.Containerd.Runtimes[config.Containerd.Default].Options.SystemdCgroup
 		return CgroupDriver{driverName(!systemd), false}, nil
 	}
-	return CgroupDriver{}, fmt.Errorf("the runtime at %s does not say its cgroup driver: %w", socket, errors.ErrUnsupported)
+	return CgroupDriver{}, fmt.Errorf("the runtime at %s does not report its cgroup driver: %w", socket, errors.ErrUnsupported)
 }
 
 func driverName(cgroupfs bool) string {
@@ -107,8 +111,8 @@ func driverName(cgroupfs bool) string {
 	return "systemd"
 }
 
-// criCall makes one gRPC call over HTTP/2 without TLS. It needs no gRPC library, whose package initialisation every start
-// of the program would pay.
+// criCall makes one gRPC call over HTTP/2 without TLS. It avoids the gRPC library, whose package
+// initialisation would slow down every start of the program.
 func criCall(ctx context.Context, socket, method string, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, criTime)
 	defer cancel()
@@ -120,7 +124,7 @@ func criCall(ctx context.Context, socket, method string, message []byte) ([]byte
 	}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
-	// Not compressed, and so many bytes.
+	// The prefix of a gRPC message: not compressed (0), then the length.
 	frame := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/"+method, bytes.NewReader(frame))
 	if err != nil {
@@ -130,15 +134,15 @@ func criCall(ctx context.Context, socket, method string, message []byte) ([]byte
 	request.Header.Set("Te", "trailers")
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return nil, fmt.Errorf("asking the runtime at %s: %w", socket, err)
+		return nil, fmt.Errorf("querying the runtime at %s: %w", socket, err)
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, criAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("asking the runtime at %s: %w", socket, err)
+		return nil, fmt.Errorf("querying the runtime at %s: %w", socket, err)
 	}
 	status := response.Trailer.Get("Grpc-Status")
-	if status == "" { // an answer without a message has it in the header
+	if status == "" { // a response without a message carries the status in its header
 		status = response.Header.Get("Grpc-Status")
 	}
 	switch status {
@@ -148,21 +152,21 @@ func criCall(ctx context.Context, socket, method string, message []byte) ([]byte
 		}
 		return answer[5:], nil
 	case "12": // UNIMPLEMENTED
-		return nil, fmt.Errorf("the runtime at %s has no %s: %w", socket, method, errors.ErrUnsupported)
+		return nil, fmt.Errorf("the runtime at %s does not implement %s: %w", socket, method, errors.ErrUnsupported)
 	}
-	return nil, fmt.Errorf("asking the runtime at %s: gRPC status %q: %s", socket, status,
+	return nil, fmt.Errorf("querying the runtime at %s: gRPC status %q: %s", socket, status,
 		response.Trailer.Get("Grpc-Message")+response.Header.Get("Grpc-Message"))
 }
 
-var errNotCRI = errors.New("the runtime's answer is no message of CRI")
+var errNotCRI = errors.New("the runtime's response is not a CRI message")
 
-// protoField is a field of a message in protobuf's encoding.
+// protoField is one field of a protobuf message.
 type protoField struct {
 	field uint64
-	value []byte // of a number: as it is encoded
+	value []byte // a number stays encoded
 }
 
-// protoEach yields the fields of a message, until one cannot be read.
+// protoEach yields the fields of a message and stops at the first one that it cannot decode.
 func protoEach(message []byte) iter.Seq2[protoField, error] {
 	return func(yield func(protoField, error) bool) {
 		for len(message) > 0 {
@@ -174,7 +178,7 @@ func protoEach(message []byte) iter.Seq2[protoField, error] {
 			message = message[n:]
 			size, n := binary.Uvarint(message)
 			end := n
-			if tag&7 == 2 { // bytes: their number comes first
+			if tag&7 == 2 { // bytes: a length precedes them
 				end = n + int(min(size, uint64(len(message))))
 			}
 			if n <= 0 || end > len(message) || tag&7 != 0 && tag&7 != 2 {

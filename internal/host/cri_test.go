@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// TestCgroupDriver: what runtimes say, in gRPC's own words: containerd 2 answers RuntimeConfig, containerd 1 only Status.
+// TestCgroupDriver compares the runtimes' responses in gRPC's encoding: containerd 2 implements
+// RuntimeConfig, containerd 1 only Status.
 func TestCgroupDriver(t *testing.T) {
 	field := func(n byte, value string) string {
 		return string([]byte{n<<3 | 2}) + string(binary.AppendUvarint(nil, uint64(len(value)))) + value

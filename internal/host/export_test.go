@@ -1,4 +1,4 @@
 package host
 
-// HopsOf is what Hops makes of one link's routes and entries.
-var HopsOf = hopsOf
+// HopsOf exports vxlanHops.
+var HopsOf = vxlanHops

@@ -13,9 +13,9 @@ import (
 	"nodegate/internal/host/file"
 )
 
-// Fact returns one of the facts that a policy's expressions can name: a string
-// or an int64. False means that it cannot be known here, or not yet: a file tree
-// has no CPUs, and a node has no CNI before one is installed.
+// Fact returns a fact, which the expressions of a policy can name, as a string or an int64. It
+// returns false if the fact is unknown here, or not known yet: a file tree lacks CPUs, and a node
+// lacks a CNI before one is installed.
 func (h *Host) Fact(ctx context.Context, name string) (any, bool) {
 	switch name {
 	case "node.cpus":
@@ -52,7 +52,7 @@ func (h *Host) Fact(ctx context.Context, name string) (any, bool) {
 	return nil, false
 }
 
-// KernelRelease returns the running kernel's release, taken apart.
+// KernelRelease returns the running kernel's release, parsed.
 func (h *Host) KernelRelease() (config.KernelRelease, error) {
 	release, err := h.Kernel.Release()
 	if err != nil {
@@ -61,11 +61,10 @@ func (h *Host) KernelRelease() (config.KernelRelease, error) {
 	return config.ParseKernelRelease(release)
 }
 
-// mostOSRelease is a hundred times what distributions have.
+// mostOSRelease is a hundred times the size of the files that distributions ship.
 const mostOSRelease = 64 << 10
 
-// OSRelease returns the variables of os-release(5). Lines that are no assignments
-// are left out.
+// OSRelease returns the variables of os-release(5). It skips lines that are not assignments.
 func (h *Host) OSRelease() (config.OSRelease, error) {
 	name := "/etc/os-release"
 	text, err := h.Files.ReadFile(name)
@@ -83,7 +82,7 @@ func (h *Host) OSRelease() (config.OSRelease, error) {
 	return release, nil
 }
 
-// countList counts the numbers of a kernel list: "0-3,5" has five.
+// countList counts the numbers in a kernel list: "0-3,5" contains five.
 func countList(list string) int64 {
 	var n int64
 	for _, part := range strings.Split(strings.TrimSpace(list), ",") {
@@ -114,7 +113,8 @@ func (h *Host) memory() (any, bool) {
 	return nil, false
 }
 
-// cloud returns the cloud provider by DMI, "" for a machine of another kind.
+// cloud returns the cloud provider according to DMI, or "" if the machine matches no known
+// provider.
 func (h *Host) cloud() (any, bool) {
 	if !h.Live() {
 		return nil, false
@@ -131,14 +131,14 @@ func (h *Host) cloud() (any, bool) {
 			return known[1], true
 		}
 	}
-	product, err := h.Text("/sys/class/dmi/id/product_name") // OpenStack Compute, of Red Hat; older recordings were not asked
+	product, err := h.Text("/sys/class/dmi/id/product_name") // Red Hat's OpenStack Compute; older snapshots lack this file
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrNotRecorded) {
 		return nil, false
 	}
 	if strings.HasPrefix(product, "OpenStack") {
 		return "openstack", true
 	}
-	if vendor == "Xen" { // of EC2's older types (t2, m4) only the firmware says whose it is: 4.11.amazon
+	if vendor == "Xen" { // on EC2's older types (t2, m4) only the firmware names Amazon: 4.11.amazon
 		bios, err := h.Text("/sys/class/dmi/id/bios_version")
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, false
@@ -150,9 +150,8 @@ func (h *Host) cloud() (any, bool) {
 	return "", true
 }
 
-// cni returns the name in the first configuration file, the one that the container
-// runtime uses. The directory is empty until a CNI is installed: then the name is
-// unknown, not empty.
+// cni returns the name in the first configuration file, which is the one that the container runtime
+// uses. The directory is empty until a CNI is installed: until then the name is unknown, not empty.
 func (h *Host) cni() (any, bool) {
 	names, err := h.Files.ReadDir("/etc/cni/net.d")
 	if err != nil {
@@ -172,7 +171,7 @@ func (h *Host) cni() (any, bool) {
 	return nil, false
 }
 
-// kubeletVersion runs the kubelet of the unit, or the one in the search path.
+// kubeletVersion runs the kubelet that the unit starts, or else the one in the search path.
 func (h *Host) kubeletVersion(ctx context.Context) (string, error) {
 	if k, _ := h.Kubelet(); k.Command != nil {
 		if said, err := h.Kernel.Version(ctx, k.Command[0]); err == nil || errors.Is(err, context.DeadlineExceeded) {
@@ -182,8 +181,8 @@ func (h *Host) kubeletVersion(ctx context.Context) (string, error) {
 	return h.Kernel.Version(ctx, "kubelet")
 }
 
-// KubeletMinor returns the 34 of kubelet 1.34.1, or 0 where there is no kubelet or none that says so. An error says that it
-// did not answer in time. It runs kubelet.
+// KubeletMinor runs kubelet and returns its minor version, 34 for kubelet 1.34.1. It returns 0 if
+// kubelet is missing or prints no version, and an error if kubelet did not finish in time.
 func (h *Host) KubeletMinor(ctx context.Context) (minor int, err error) {
 	said, err := h.kubeletVersion(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {

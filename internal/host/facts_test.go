@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestOSRelease: the second file is the fallback, as os-release(5) says.
+// TestOSRelease: the second file is the fallback, as os-release(5) specifies.
 func TestOSRelease(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{"/usr/lib/os-release": "ID=flatcar\n"}}
 	if r, err := m.Host().OSRelease(); err != nil || r["ID"] != "flatcar" {
@@ -23,12 +23,12 @@ func TestOSRelease(t *testing.T) {
 	}
 	m.Files["/etc/os-release"] = strings.Repeat("x\n", 1<<20) // an error for each line
 	if _, err := m.Host().OSRelease(); err == nil || !strings.Contains(err.Error(), "/etc/os-release is larger than 65536 bytes") {
-		t.Errorf("of 2 MiB: %v", err)
+		t.Errorf("a file of 2 MiB: %v", err)
 	}
 }
 
-// TestKubeProxy: every place and form has the same reader, for the fact as
-// for the checks.
+// TestKubeProxy reads kube-proxy's configuration from every place and in every form, for the fact
+// and for the checks alike.
 func TestKubeProxy(t *testing.T) {
 	const volumes = "/var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap"
 	const volume, eks = volumes + "/kube-proxy/config.conf", volumes + "/config/config"
@@ -36,7 +36,7 @@ func TestKubeProxy(t *testing.T) {
 		name  string
 		files map[string]string
 		want  config.KubeProxy
-		known bool // the fact is
+		known bool // whether the fact is known
 	}{
 		{"nothing", nil, config.KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second}, false},
 		{"kubeadm", map[string]string{
@@ -44,7 +44,7 @@ func TestKubeProxy(t *testing.T) {
 			config.KubeProxy{From: volume, Mode: "ipvs", Min: 131072, MinSync: 7 * time.Second}, true},
 		{"EKS", map[string]string{eks: "kind: KubeProxyConfiguration\nmode: nftables\n", "/var/log/pods/kube-system_kube-proxy-x_6b1a/x": ""},
 			config.KubeProxy{From: eks, Mode: "nftables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second}, true},
-		{"a Pod of somebody else, and one that calls its volume so", map[string]string{
+		{"another program's Pod, and a Pod that gives its volume the same name", map[string]string{
 			volume: "kind: KubeProxyConfiguration\nmode: ipvs\n", "/var/log/pods/shop_kube-proxy-x_6b1a/x": "",
 			strings.Replace(eks, "6b1a", "7c2b", 1): "mode: ipvs\n"},
 			config.KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second}, false},
@@ -66,39 +66,39 @@ func TestKubeProxy(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", c.name, got, err, c.want)
 		}
 		if mode, known := h.Fact(t.Context(), "kube_proxy.mode"); known != c.known || known && mode != c.want.Mode {
-			t.Errorf("%s: the fact is %v, %t", c.name, mode, known)
+			t.Errorf("%s: fact: %v, %t", c.name, mode, known)
 		}
 	}
 }
 
-// TestSystemdVersion: /lib/systemd is looked at too, and one directory that cannot
-// be read does not hide another.
+// TestSystemdVersion: /lib/systemd is searched too, and one unreadable directory does not hide
+// another.
 func TestSystemdVersion(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{"/lib/systemd/libsystemd-shared-241.so": ""}}
 	if v, file, err := m.Host().SystemdVersion(); v != 241 || file.Source != "/lib/systemd/libsystemd-shared-241.so" || err != nil {
 		t.Errorf("%d, %v, %v", v, file, err)
 	}
 	if v, known := m.Host().Fact(t.Context(), "systemd.version"); !known || v != int64(241) {
-		t.Errorf("the fact is %v, %t", v, known)
+		t.Errorf("fact: %v, %t", v, known)
 	}
 	if _, _, err := (&hosttest.Machine{}).Host().SystemdVersion(); err == nil {
 		t.Error("a machine without systemd has a version")
 	}
 }
 
-// TestCloudWithoutDMI: a machine without DMI is in no cloud that DMI could name; a
-// recording that did not ask does not know.
+// TestCloudWithoutDMI: a machine without DMI is in none of the clouds that DMI could name; a
+// snapshot without a record of DMI leaves the fact unknown.
 func TestCloudWithoutDMI(t *testing.T) {
 	if v, known := (&hosttest.Machine{}).Host().Fact(t.Context(), "cloud.provider"); !known || v != "" {
 		t.Errorf("%v, %t", v, known)
 	}
 	if v, known := host.Replay(&host.Snapshot{Root: "/"}).Fact(t.Context(), "cloud.provider"); known {
-		t.Errorf("not recorded, and yet %v", v)
+		t.Errorf("not recorded, but the fact is %v", v)
 	}
 }
 
-// TestCloud: EC2's older types run on Xen, and DMI names that as their vendor; another Xen is no cloud. OpenStack's vendor is who has
-// packaged it.
+// TestCloud: EC2's older types run on Xen, which is their vendor in DMI; another Xen is not a
+// cloud. OpenStack's vendor is the packager.
 func TestCloud(t *testing.T) {
 	for _, c := range []struct{ vendor, product, bios, want string }{
 		{"Amazon EC2", "m7i.large", "1.0", "aws"},

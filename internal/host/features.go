@@ -9,14 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The library asks for the names of all features before each question about them:
-// three ioctls, each of which waits for the lock that every change of any link holds
-// (rtnl_lock), and a MiB of memory. The names are the same for every link of a kernel
-// (net/ethtool/common.c, netdev_features_strings): here they are read once, and a
-// question is one ioctl.
+// The ethtool library reads the names of all features before every query: three ioctls, each of
+// which waits for the lock that every link change holds (rtnl_lock), and 1 MiB of memory. The names
+// are the same for every link of a kernel (net/ethtool/common.c, netdev_features_strings). So this
+// file reads them once, and a query is one ioctl.
 
-// featureWords is the room for 32-bit words of feature flags. The kernel uses two or
-// three.
+// featureWords is the capacity for 32-bit words of feature flags. The kernel uses two or three.
 const featureWords = 8
 
 // getFeatures is struct ethtool_gfeatures (linux/ethtool.h).
@@ -33,7 +31,7 @@ type setFeatures struct {
 
 const stringsOfFeatures = 4 // ETH_SS_FEATURES
 
-// setInfo is struct ethtool_sset_info, of one set.
+// setInfo is struct ethtool_sset_info for one set.
 type setInfo struct {
 	cmd, _ uint32
 	mask   uint64
@@ -52,7 +50,7 @@ func (m *machineLinks) Features(_ context.Context, link string) (map[string]Feat
 		return nil, err
 	}
 	get := getFeatures{cmd: unix.ETHTOOL_GFEATURES, size: uint32(len(names)+31) / 32}
-	if err := m.features(link, unsafe.Pointer(&get)); err != nil {
+	if err := m.featureIoctl(link, unsafe.Pointer(&get)); err != nil {
 		return nil, linkErr("reading features", link, err)
 	}
 	features := make(map[string]Feature, len(names))
@@ -66,9 +64,8 @@ func (m *machineLinks) Features(_ context.Context, link string) (map[string]Feat
 	return features, nil
 }
 
-// SetFeatures returns nil also for features that are fixed by the driver or blocked
-// by another feature, which ETHTOOL_SFEATURES reports only in its flags: read them
-// back.
+// SetFeatures returns nil also for features that the driver has fixed or another feature blocks:
+// ETHTOOL_SFEATURES reports these only in its flags. Read the features back.
 func (m *machineLinks) SetFeatures(_ context.Context, link string, on map[string]bool) error {
 	names, err := m.featureNames(link)
 	if err != nil {
@@ -85,23 +82,23 @@ func (m *machineLinks) SetFeatures(_ context.Context, link string, on map[string
 			set.words[i/32].requested |= 1 << (i % 32)
 		}
 	}
-	return linkErr("changing features", link, m.features(link, unsafe.Pointer(&set)))
+	return linkErr("changing features", link, m.featureIoctl(link, unsafe.Pointer(&set)))
 }
 
-// featureNames returns the kernel's names of the features, with their numbers.
+// featureNames maps the kernel's names of the features to their numbers.
 func (m *machineLinks) featureNames(link string) (map[string]uint, error) {
 	if m.names != nil {
 		return m.names, nil
 	}
 	count := setInfo{cmd: unix.ETHTOOL_GSSET_INFO, mask: 1 << stringsOfFeatures}
-	if err := m.features(link, unsafe.Pointer(&count)); err != nil {
+	if err := m.featureIoctl(link, unsafe.Pointer(&count)); err != nil {
 		return nil, linkErr("counting features", link, err)
 	}
 	text := setStrings{cmd: unix.ETHTOOL_GSTRINGS, set: stringsOfFeatures, count: count.count}
-	if int(text.count) > len(text.names) { // the kernel writes all of them, whatever the room
+	if int(text.count) > len(text.names) { // the kernel writes all names, even past the end of the buffer
 		return nil, fmt.Errorf("reading the names of features: the kernel has %d, nodegate expects at most %d", text.count, len(text.names))
 	}
-	if err := m.features(link, unsafe.Pointer(&text)); err != nil {
+	if err := m.featureIoctl(link, unsafe.Pointer(&text)); err != nil {
 		return nil, linkErr("reading the names of features", link, err)
 	}
 	names := make(map[string]uint, text.count)
@@ -116,8 +113,8 @@ func (m *machineLinks) featureNames(link string) (map[string]uint, error) {
 	return names, nil
 }
 
-// features sends SIOCETHTOOL about a link, with the command that data points to.
-func (m *machineLinks) features(link string, data unsafe.Pointer) error {
+// featureIoctl sends SIOCETHTOOL for a link, with the command that data points to.
+func (m *machineLinks) featureIoctl(link string, data unsafe.Pointer) error {
 	if m.fd == 0 {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {

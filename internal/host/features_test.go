@@ -9,7 +9,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestFeatures: every feature has the state that ethtool prints of it.
+// TestFeatures: every feature has the state that ethtool prints.
 func TestFeatures(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "ethtool")
@@ -25,14 +25,14 @@ func TestFeatures(t *testing.T) {
 		compared := 0
 		for line := range strings.Lines(string(out)) {
 			name, state, _ := strings.Cut(strings.TrimSpace(line), ": ")
-			f, known := features[name] // the rest are groups, by ethtool's own names
+			f, known := features[name] // the other lines are groups that ethtool defines itself
 			if !known {
 				continue
 			}
 			compared++
 			fixed := f.NeverChanged || !f.Available
 			if f.Active != strings.HasPrefix(state, "on") || fixed != strings.Contains(state, "[fixed]") {
-				t.Errorf("%s is %+v, ethtool says %s", name, f, state)
+				t.Errorf("%s is %+v, ethtool prints %s", name, f, state)
 			}
 		}
 		if compared < 20 {

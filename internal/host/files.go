@@ -14,25 +14,25 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// maxFile limits what is read from one file: modules.dep of a distribution kernel
-// has less than 1 MiB, a full rule dump of kube-proxy 16 MiB.
+// maxFile limits the size of one file. A distribution kernel's modules.dep is smaller than 1 MiB; a
+// full dump of kube-proxy's rules has 16 MiB.
 const maxFile = 64 << 20
 
-// maxTail is some hundred lines of a log.
+// maxTail is enough for a few hundred log lines.
 const maxTail = 32 << 10
 
 // machineFiles reads and writes the running machine's files.
 type machineFiles struct{}
 
-// ReadFile makes up /proc/net/stat/nf_conntrack where the kernel has no such file.
+// ReadFile synthesises /proc/net/stat/nf_conntrack if the kernel does not provide that file.
 func (machineFiles) ReadFile(name string) ([]byte, error) {
 	found, err := file.Read(name, maxFile)
 	if name != "/proc/net/stat/nf_conntrack" || !errors.Is(err, fs.ErrNotExist) {
 		return found, err
 	}
-	// Kernels without CONFIG_NF_CONNTRACK_PROCFS (Ubuntu's) tell their counters over netlink only. Without nf_conntrack they are
-	// not asked: the question would load it.
-	if loaded, _ := existed(os.Lstat("/proc/sys/net/netfilter/nf_conntrack_count")); !loaded {
+	// Kernels without CONFIG_NF_CONNTRACK_PROCFS (Ubuntu's) report their counters over netlink
+	// only. The query would load nf_conntrack, so it is skipped while the module is not loaded.
+	if loaded, _ := existsResult(os.Lstat("/proc/sys/net/netfilter/nf_conntrack_count")); !loaded {
 		return nil, err
 	}
 	stats, asked := netns.ConntrackStats()
@@ -52,9 +52,9 @@ func (machineFiles) Tail(name string) ([]byte, error) {
 
 func (machineFiles) ReadDir(name string) ([]string, error) { return file.ListDir(name) }
 
-func (machineFiles) Exists(name string) (bool, error) { return existed(os.Lstat(name)) }
+func (machineFiles) Exists(name string) (bool, error) { return existsResult(os.Lstat(name)) }
 
-func existed(_ fs.FileInfo, err error) (bool, error) {
+func existsResult(_ fs.FileInfo, err error) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -80,30 +80,30 @@ func (machineFiles) Space(name string) (Space, error) {
 	return Space{s.Bfree * uint64(s.Bsize), s.Ffree, s.Files}, nil
 }
 
-// treeFiles reads files below a root that is not trusted: every symbolic link is
-// resolved as if the root were /, so that none leads out of it.
+// treeFiles reads files below an untrusted root. It resolves every symbolic link as if the root
+// were /, so no link leads out of the tree.
 type treeFiles struct{ root string }
 
 func (t treeFiles) open(name string) (*os.File, error) {
 	at, err := pathrs.OpenInRoot(t.root, name)
 	if err != nil {
-		return nil, t.named(name, err)
+		return nil, t.withPath(name, err)
 	}
 	defer at.Close()
 	info, err := at.Stat()
 	if err != nil {
-		return nil, t.named(name, err)
+		return nil, t.withPath(name, err)
 	}
-	// A named pipe or a device in an image must not block nodegate, or act.
+	// A named pipe or a device in an image must not block nodegate or trigger an action.
 	if !info.Mode().IsRegular() && !info.IsDir() {
 		return nil, fmt.Errorf("%s in %s is neither a file nor a directory", name, t.root)
 	}
 	f, err := pathrs.Reopen(at, os.O_RDONLY)
-	return f, t.named(name, err)
+	return f, t.withPath(name, err)
 }
 
-// named puts the requested path into an error of a file handle.
-func (t treeFiles) named(name string, err error) error {
+// withPath puts the requested path into an error of a file handle.
+func (t treeFiles) withPath(name string, err error) error {
 	if errno, is := errors.AsType[unix.Errno](err); is {
 		return &fs.PathError{Op: "open", Path: t.root + name, Err: errno}
 	}
@@ -127,7 +127,7 @@ func (t treeFiles) Tail(name string) ([]byte, error) {
 }
 
 func (t treeFiles) Exists(name string) (bool, error) {
-	return existed(nil, t.inDir(name, func(dir int, base string) error {
+	return existsResult(nil, t.inDir(name, func(dir int, base string) error {
 		var stat unix.Stat_t
 		return unix.Fstatat(dir, base, &stat, unix.AT_SYMLINK_NOFOLLOW)
 	}))
@@ -151,16 +151,17 @@ func (t treeFiles) ReadLink(name string) (to string, err error) {
 	return to, err
 }
 
-// inDir calls do with the directory of a name, and what the name is there, which do does not follow. The links in the way there may be
-// absolute, as in /lib -> /usr/lib.
+// inDir calls do with an open directory and the base name of a file in it. do must not follow a
+// link with that base name. Links in the path of the directory may be absolute, as in /lib ->
+// /usr/lib.
 func (t treeFiles) inDir(name string, do func(dir int, base string) error) error {
 	name = path.Clean(name)
 	dir, err := pathrs.OpenInRoot(t.root, path.Dir(name))
 	if err != nil {
-		return t.named(name, err)
+		return t.withPath(name, err)
 	}
 	defer dir.Close()
-	return t.named(name, do(int(dir.Fd()), path.Base(name)))
+	return t.withPath(name, do(int(dir.Fd()), path.Base(name)))
 }
 
 func (t treeFiles) Write(name string, _ []byte) error {
@@ -169,9 +170,9 @@ func (t treeFiles) Write(name string, _ []byte) error {
 
 func (treeFiles) Space(string) (Space, error) { return Space{}, errTree }
 
-// ReadFiles reads the files of a directory whose names want accepts, in the order of
-// their names. An installer that replaces the directory meanwhile does not mix them:
-// all are of the directory before, or of the one after.
+// ReadFiles reads the files of a directory whose names want accepts, sorted by name. If an
+// installer replaces the directory during the call, the result does not mix both: all files come
+// from the old directory or all from the new one.
 func (h *Host) ReadFiles(dir string, want func(name string) bool) ([]file.Named, error) {
 	var open func() (*os.File, error)
 	switch t := h.Files.(type) {

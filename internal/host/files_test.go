@@ -16,7 +16,7 @@ import (
 
 const conntrackStat = "/proc/net/stat/nf_conntrack"
 
-// countersRead prints the counters of conntrack as checks read them; 2: there are none.
+// countersRead prints conntrack's counters as checks read them, and returns 2 if there are none.
 func countersRead() int {
 	h, err := host.Open("/")
 	if err != nil {
@@ -33,8 +33,8 @@ func countersRead() int {
 	return 0
 }
 
-// TestConntrackWithoutItsFile: a kernel without CONFIG_NF_CONNTRACK_PROCFS tells its counters all the same, and one without
-// nf_conntrack is not asked.
+// TestConntrackWithoutItsFile: the counters can be read on a kernel without
+// CONFIG_NF_CONNTRACK_PROCFS; without nf_conntrack the kernel is not queried.
 func TestConntrackWithoutItsFile(t *testing.T) {
 	hosttest.NeedRoot(t)
 	_, err := os.Stat("/proc/sys/net/netfilter/nf_conntrack_count")
@@ -51,7 +51,8 @@ func TestConntrackWithoutItsFile(t *testing.T) {
 	}
 }
 
-// TestTreeLinks: a link in the way to a name is followed below the root, absolute or not; the name itself is not.
+// TestTreeLinks: a symbolic link in the path of a name is followed below the root, absolute or not;
+// the name itself is not followed.
 func TestTreeLinks(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"/usr/lib/sysctl.d", "/etc"} {
@@ -81,7 +82,7 @@ func TestTreeLinks(t *testing.T) {
 			t.Errorf("%s: %t, %v", name, is, err)
 		}
 	}
-	for _, name := range []string{"/etc/passwd", "/etc/out/passwd", "/etc/gone/x", "/lib/x/y"} { // there is one outside the root
+	for _, name := range []string{"/etc/passwd", "/etc/out/passwd", "/etc/gone/x", "/lib/x/y"} { // these exist only outside the root
 		if is, err := h.Files.Exists(name); is || err != nil {
 			t.Errorf("%s: %t, %v", name, is, err)
 		}
@@ -90,6 +91,6 @@ func TestTreeLinks(t *testing.T) {
 		}
 	}
 	if _, err := h.Files.ReadLink("/etc"); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("of a directory: %v", err)
+		t.Errorf("a directory: %v", err)
 	}
 }

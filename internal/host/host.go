@@ -1,5 +1,5 @@
-// Package host is the only door to the kernel, to systemd and to files. What goes
-// through it can be recorded as a Snapshot and replayed.
+// Package host is the only access to the kernel, systemd and files. Everything read through it can
+// be recorded as a Snapshot and replayed.
 package host
 
 import (
@@ -14,27 +14,27 @@ import (
 	"nodegate/internal/host/config"
 )
 
-// Host is a machine, or a file tree that will be one. Each field is a kind of
-// question; the real machine, a fake or a replay can answer it.
+// Host is a machine, or a file tree that will become one. Each field answers one kind of query; the
+// real machine, a fake or a replay can implement it.
 type Host struct {
 	Root   string // "/" for the running machine
-	Moves  bool   // others change it while it is asked: not a recording, not a file tree
+	Moves  bool   // other programs may change it during a query: false for a snapshot and a file tree
 	Files  Files
 	Kernel Kernel
 	Links  Links
 	Units  Units
-	// Runtimes is nil where none can be asked: in a file tree.
+	// Runtimes is nil if no runtime can be queried: in a file tree.
 	Runtimes Runtimes
 	Rules    Rules
-	// Prove proves the data path of a same-node Service with real packets, and waits
-	// for the reply at most as long as wait says. It is nil where nothing can be
-	// sent: in a file tree, a replay, a recording.
+	// Prove tests the data path of a same-node Service with real packets, and waits for the reply
+	// at most for the given time. It is nil if no packet can be sent: in a file tree, a replay, a
+	// recording.
 	Prove func(ctx context.Context, wait time.Duration) (Proof, error)
 
-	Memory *Memory // nil but for watch
+	Memory *Memory // only set for watch
 
 	opened []interface{ Close() }
-	// Of Once.
+	// Set by Once.
 	kubelet func() (config.Kubelet, error)
 	wanted  func() (map[string]string, error)
 }
@@ -42,147 +42,152 @@ type Host struct {
 // Proof is what a probe with real packets found.
 type Proof struct {
 	Pass     bool
-	Lost     string // which packet was lost, where the probe failed: "reply-untranslated"
+	Lost     string // the packet that was lost if the probe failed: "reply-untranslated"
 	Evidence string
 	Remedy   string
 }
 
-// Files reads and writes by absolute path, inside the root. Errors wrap the
-// io/fs sentinels.
+// Files reads and writes by absolute path inside the root. Errors wrap the io/fs sentinels.
 type Files interface {
 	ReadFile(name string) ([]byte, error)
-	// Tail returns the end of a file, at most 32 KiB: of a log.
+	// Tail returns the end of a file such as a log, at most 32 KiB.
 	Tail(name string) ([]byte, error)
 	// ReadDir returns the sorted names in a directory.
 	ReadDir(name string) ([]string, error)
 	// ReadLink returns the target of a symbolic link, unresolved.
 	ReadLink(name string) (string, error)
-	// Exists reports whether anything has this name; a symbolic link is not
-	// followed. An error is not an answer.
+	// Exists reports whether the name exists, without following a symbolic link. After an error
+	// this is unknown.
 	Exists(name string) (bool, error)
-	// Write writes in place, as /proc and /sys need it; it creates no file.
+	// Write writes in place, as /proc and /sys require; it never creates a file.
 	Write(name string, data []byte) error
-	// Space returns what is left of the file system of a file.
+	// Space returns the free space of the file system that contains a file.
 	Space(name string) (Space, error)
 }
 
-// Space is what is left of a file system, for root.
+// Space is the free space of a file system, available to root.
 type Space struct {
 	Free       uint64 `json:"free"` // bytes
 	FreeInodes uint64 `json:"freeInodes"`
-	Inodes     uint64 `json:"inodes"` // 0 where the file system does not count them
+	Inodes     uint64 `json:"inodes"` // 0 if the file system does not count them
 }
 
-// Kernel is the running kernel, and the programs beside it.
+// Kernel is the running kernel and the programs on the machine.
 type Kernel interface {
 	Release() (string, error)
-	// Synchronised reports whether the kernel's clock follows another one (adjtimex(2)).
+	// Synchronised reports whether the kernel's clock is synchronised to a time source
+	// (adjtimex(2)).
 	Synchronised() (bool, error)
-	// LoadModule loads a module with what it depends on.
+	// LoadModule loads a module and its dependencies.
 	LoadModule(ctx context.Context, name string) error
-	// Version returns what a program of the system prints for --version, after other flags: kubelet parses them all first.
+	// Version returns the output of a system program for --version, which follows the other flags:
+	// kubelet parses all of them first.
 	Version(ctx context.Context, program string, flags ...string) (string, error)
-	// Complaint runs a program with flags with which it ends, and returns what it says where it fails, "" where it does not. The error is
-	// context.DeadlineExceeded where it does not end.
+	// Complaint runs a program with flags that make it exit. It returns the error output if the
+	// program fails, and "" if it succeeds. The error is context.DeadlineExceeded if the program
+	// does not exit in time.
 	Complaint(ctx context.Context, program string, flags ...string) (string, error)
 }
 
-// Links are the network interfaces. A link that has gone is fs.ErrNotExist, what a
-// driver does not implement errors.ErrUnsupported.
+// Links are the network interfaces. The error is fs.ErrNotExist for a link that no longer exists,
+// and errors.ErrUnsupported for a feature that the driver does not implement.
 type Links interface {
 	List(ctx context.Context) ([]Link, error)
-	// Get returns a link as it is now, without Master and VXLAN.
+	// Get returns the current state of a link, without Master and VXLAN.
 	Get(ctx context.Context, name string) (Link, error)
-	// Watch sends every notice about a link to events. It returns when a notice was
-	// missed, when the subscription fails, or when ctx ends: after a restart, list
-	// all links. It calls subscribed as soon as no notice can be missed any more.
+	// Watch sends every link notification to events. It returns when a notification was missed,
+	// when the subscription fails, or when ctx ends; list all links after a restart. It calls
+	// subscribed once it can no longer miss a notification.
 	Watch(ctx context.Context, subscribed func(), events chan<- LinkEvent) error
 	Driver(ctx context.Context, link string) (string, error)
 	// DefaultRoutes returns the names of the links that carry a default route.
 	DefaultRoutes(ctx context.Context) ([]string, error)
-	// RoutingRules returns the rules that look up routes outside the tables that
-	// every machine has.
+	// RoutingRules returns the rules that look up routes in a table other than those of every
+	// machine.
 	RoutingRules(ctx context.Context) ([]RoutingRule, error)
-	// Hops returns the gateways of routes over VXLAN links whose entries an agent makes.
+	// Hops returns the gateways of routes over VXLAN links whose entries an agent maintains.
 	Hops(ctx context.Context) ([]Hop, error)
-	// Foreign returns the routes, the rules and the entries of VXLAN links that other programs made: the CNI, people.
+	// Foreign returns the routes, rules and VXLAN link entries that other programs or people
+	// created, such as the CNI.
 	Foreign(ctx context.Context) ([]Foreign, error)
 	Features(ctx context.Context, link string) (map[string]Feature, error)
 	SetFeatures(ctx context.Context, link string, on map[string]bool) error
 	SetMTU(ctx context.Context, link string, mtu int) error
-	// Stats returns the counters of the driver, as ethtool -S prints them.
+	// Stats returns the driver's counters, as ethtool -S prints them.
 	Stats(ctx context.Context, link string) (map[string]uint64, error)
 }
 
 // Units are the units of systemd.
 type Units interface {
-	// State returns a unit's ActiveState and UnitFileState, as systemctl show prints
-	// them: "active", "enabled". A unit that does not exist is "inactive", "".
+	// State returns a unit's ActiveState and UnitFileState, as systemctl show prints them:
+	// "active", "enabled". A unit that does not exist is "inactive", "".
 	State(ctx context.Context, unit string) (active, file string, err error)
-	// Crashes returns how a service has been ending. A unit that does not exist is "inactive".
+	// Crashes returns how a service's runs ended. A unit that does not exist is "inactive".
 	Crashes(ctx context.Context, unit string) (Crash, error)
-	// Outdated reports whether systemd has yet to read a drop-in of a unit, or its other files as they are now. Where systemd does not
-	// run, it has not.
+	// Outdated reports whether systemd has not yet loaded a drop-in of a unit, or the current
+	// version of the unit's other files. It returns false if systemd does not run.
 	Outdated(ctx context.Context, unit, dropIn string) (bool, error)
 	// Reload makes systemd read its unit files again.
 	Reload(ctx context.Context) error
-	// Enable does what `systemctl enable` does.
+	// Enable enables units as `systemctl enable` does.
 	Enable(ctx context.Context, units ...string) error
-	// Stop does what `systemctl stop` and `systemctl reset-failed` do. A unit that systemd does not know counts
-	// as stopped.
+	// Stop stops a unit and resets its failure, as `systemctl stop` and `systemctl reset-failed`
+	// do. A unit that systemd does not know counts as stopped.
 	Stop(ctx context.Context, unit string) error
-	// Restart restarts the units, each after the one before has started.
+	// Restart restarts the units one after the other, each when the previous one has started.
 	Restart(ctx context.Context, units ...string) error
 }
 
 // Rules are the rules of the packet filter.
 type Rules interface {
-	// Dumps passes what every iptables backend saves, and kube-proxy's nftables
-	// tables as JSON, to read, one after the other; source is the command line.
+	// Dumps passes the output of every iptables backend's save program, then kube-proxy's nftables
+	// tables as JSON, to read; source is the command line.
 	Dumps(ctx context.Context, read func(source string, r io.Reader) error) error
-	// Others returns what other programs have in nf_tables that Kubernetes comes upon.
+	// Others returns the nf_tables objects of other programs that affect Kubernetes.
 	Others(ctx context.Context) (Others, error)
-	// Accepts reports whether the kernel accepts a rule of an iptables program. It
-	// tries the rule in a scratch network namespace: no rule of the machine changes.
-	// rejected is what the program prints, "" where the rule is accepted; err says
-	// why it could not be tried.
+	// Accepts reports whether the kernel accepts a rule of an iptables program. It tries the rule
+	// in a scratch network namespace, so the machine's rules do not change. rejected is the
+	// program's output, "" if the rule is accepted; err is the reason why it could not be tried.
 	Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error)
-	// Takes tries rules in one scratch network namespace: whole, and where that is rejected, which of the texts that it
-	// consists of are. program reads them: iptables-restore, ip6tables-restore or nft. It returns why each is rejected,
-	// "" where it is accepted or was not tried; err says why they could not all be tried, after 12 s context.DeadlineExceeded.
+	// Takes tries rules in one scratch network namespace. It first tries whole, the concatenation
+	// of texts; if that is rejected, it tries each of the texts alone. program reads them:
+	// iptables-restore, ip6tables-restore or nft. Takes returns the reason why each text is
+	// rejected, "" if it is accepted or was not tried. err is the reason why not all could be
+	// tried; after 12 s it is context.DeadlineExceeded.
 	Takes(ctx context.Context, program, whole string, texts []string) (rejected []string, err error)
 }
 
 // Link is a network interface.
 type Link struct {
 	Name   string `json:"name"`
-	Index  int    `json:"index,omitempty"` // differs for a link made again under the same name
+	Index  int    `json:"index,omitempty"` // differs for a link that was recreated under the same name
 	Kind   string `json:"kind,omitempty"`  // "" for a physical one
 	MTU    int    `json:"mtu"`
-	Master string `json:"master,omitempty"` // the bridge or bond it is a port of
+	Master string `json:"master,omitempty"` // the bridge or bond that it belongs to
 	Up     bool   `json:"up,omitempty"`
 	VXLAN  *VXLAN `json:"vxlan,omitempty"`
 }
 
-// VXLAN is what only links of kind vxlan have.
+// VXLAN has the properties that only links of kind vxlan have.
 type VXLAN struct {
 	UDPCSum bool   `json:"udpCSum"` // the outer packet carries a UDP checksum
 	Port    int    `json:"port"`
 	Parent  string `json:"parent,omitempty"` // the interface it sends through
-	// Each packet says where it goes (external): what makes it decides over its size, too, as Open vSwitch does.
+	// FlowBased is set if each packet's metadata selects its destination (external). The program
+	// that creates the packets then also decides their size, as Open vSwitch does.
 	FlowBased bool `json:"flowBased,omitempty"`
-	V6        bool `json:"v6,omitempty"` // its own address, or its group, is of IPv6
+	V6        bool `json:"v6,omitempty"` // its own address or its group is an IPv6 address
 }
 
 // Feature is the state of one offload, as ETHTOOL_GFEATURES reports it.
 type Feature struct {
 	Available    bool `json:"available"`    // the driver allows changes
-	Requested    bool `json:"requested"`    // somebody asked for it
+	Requested    bool `json:"requested"`    // it was requested on
 	Active       bool `json:"active"`       // it is on
 	NeverChanged bool `json:"neverChanged"` // no driver allows changes
 }
 
-// Fixed reports whether nobody can change the feature.
+// Fixed reports whether the feature cannot be changed.
 func (f Feature) Fixed() bool { return !f.Available || f.NeverChanged }
 
 // String returns the state as ethtool -k prints it.
@@ -202,7 +207,7 @@ func (f Feature) String() string {
 	return s
 }
 
-// Open opens the machine, or the tree, at root. It fails where root is no directory.
+// Open opens the machine or file tree at root. It fails if root is not a directory.
 func Open(root string) (*Host, error) {
 	info, err := os.Stat(root)
 	if err != nil {
@@ -226,8 +231,8 @@ func Open(root string) (*Host, error) {
 	}, nil
 }
 
-// Close closes the sockets that questions have opened. Ask nothing afterwards,
-// neither the host nor what Once and Record made of it.
+// Close closes the sockets that queries have opened. Do not use the host afterwards, nor the hosts
+// that Once and Record made from it.
 func (h *Host) Close() {
 	for _, o := range h.opened {
 		o.Close()

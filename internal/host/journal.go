@@ -24,7 +24,7 @@ import (
 	"nodegate/internal/plain"
 )
 
-// Level is the urgency of a line, as syslog(3) counts.
+// Level is the urgency of a line, numbered as in syslog(3).
 type Level int
 
 // The levels that nodegate uses.
@@ -35,10 +35,10 @@ const (
 	LevelInfo    = Level(journal.PriInfo)
 )
 
-// patience is how long a message may wait for its reader: a journald that hangs
-// or a console that somebody stopped must not block the boot. The message is lost
-// instead. A serial line of 9600 baud needs 0.2 s for 200 characters.
-const patience = 2 * time.Second
+// messageTimeout bounds the wait for the reader of a message: a journald that hangs or a console
+// that an operator paused must not block the boot. The message is lost instead. A serial line at
+// 9600 baud needs 0.2 s for 200 characters.
+const messageTimeout = 2 * time.Second
 
 // LogsToJournal reports whether standard error is the journal.
 func LogsToJournal() bool {
@@ -46,8 +46,8 @@ func LogsToJournal() bool {
 	return is && err == nil
 }
 
-// Log sends a line to the journal with fields for machines. It returns false where
-// the line was not accepted in time.
+// Log sends a line to the journal with structured fields. It returns false if the journal did not
+// accept the line in time.
 func Log(level Level, line string, fields map[string]string) bool {
 	var b bytes.Buffer
 	field := func(name, value string) {
@@ -55,7 +55,7 @@ func Log(level Level, line string, fields map[string]string) bool {
 			b.WriteString(name + "=" + value + "\n")
 			return
 		}
-		// systemd.io/JOURNAL_NATIVE_PROTOCOL: a length, for a value of several lines
+		// A value with several lines is sent with its length (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 		b.WriteString(name + "\n")
 		b.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(value))))
 		b.WriteString(value + "\n")
@@ -69,7 +69,7 @@ func Log(level Level, line string, fields map[string]string) bool {
 	return datagram("/run/systemd/journal/socket", b.Bytes())
 }
 
-// datagram sends one message to a socket of systemd's, if it is accepted in time.
+// datagram sends one message to a socket of systemd, and reports whether it was accepted in time.
 func datagram(socket string, message []byte) bool {
 	return InTime(func() bool {
 		c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -77,7 +77,7 @@ func datagram(socket string, message []byte) bool {
 			return false
 		}
 		defer func() { _ = c.Close() }()
-		if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		if err := c.SetWriteDeadline(time.Now().Add(messageTimeout)); err != nil {
 			return false
 		}
 		_, err = c.Write(message)
@@ -85,8 +85,8 @@ func datagram(socket string, message []byte) bool {
 	})
 }
 
-// Console writes a line to the machine's console. It returns false where the
-// console did not accept the line in time. A machine without a console is no error.
+// Console writes a line to the machine's console. It returns false if the console did not accept
+// the line in time, and true on a machine without a console.
 func Console(line string) bool {
 	return InTime(func() bool {
 		f, err := os.OpenFile("/dev/console", os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
@@ -94,49 +94,51 @@ func Console(line string) bool {
 			return true
 		}
 		defer f.Close() // may wait for a terminal to drain
-		// A console that cannot be polled has no deadline: InTime bounds it.
-		_ = f.SetWriteDeadline(time.Now().Add(patience))
+		// A console that cannot be polled does not support a deadline: InTime bounds it.
+		_ = f.SetWriteDeadline(time.Now().Add(messageTimeout))
 		_, err = f.WriteString("\r\n" + plain.Escape(line) + "\r\n")
 		return err == nil
 	})
 }
 
-// ReportPort is the name of the virtio port at which `nodegate image test` listens, and the family of the product that such a
-// machine is by its SMBIOS: kubelet may start before udev has loaded the port's driver.
+// ReportPort is the name of the virtio port on which `nodegate image test` listens. It is also the
+// SMBIOS product family of such a machine, because kubelet may start before udev has loaded the
+// port's driver.
 const ReportPort = "org.nodegate.report"
 
 const reportPort = "/dev/virtio-ports/" + ReportPort
 
-// busy is how long a writer waits before it tries a port again.
-const busy = 10 * time.Millisecond
+// portRetryInterval is the pause before a writer tries the port again.
+const portRetryInterval = 10 * time.Millisecond
 
-// HasReportPort reports whether somebody tests this machine's image.
+// HasReportPort reports whether this machine runs under `nodegate image test`.
 func HasReportPort() bool {
 	_, err := os.Lstat(reportPort)
 	return err == nil || portAnnounced()
 }
 
 func portAnnounced() bool {
-	family, err := file.Read("/sys/class/dmi/id/product_family", 1<<16) // sysfs says 4096 of each
+	family, err := file.Read("/sys/class/dmi/id/product_family", 1<<16) // sysfs reports 4096 as the size of each file
 	return err == nil && strings.TrimSpace(string(family)) == ReportPort
 }
 
-// Report writes text to whoever tests this machine's image. It returns false where that did not accept it in time. A machine
-// without such a port is no error. One program at a time has a virtio port open (EBUSY, the kernel's virtio_console.c): the gates
-// of kubelet and of the boot wait for each other.
+// Report writes text to the image test that runs this machine. It returns false if the test did not
+// accept the text in time, and true on a machine without such a port. Only one program at a time
+// can have a virtio port open (EBUSY, the kernel's virtio_console.c), so the gates of kubelet and
+// of the boot wait for each other.
 func Report(text string) bool {
 	return InTime(func() bool {
-		end := time.Now().Add(patience)
+		end := time.Now().Add(messageTimeout)
 		f, err := openPort()
 		for err != nil && time.Now().Before(end) && (errors.Is(err, unix.EBUSY) || errors.Is(err, fs.ErrNotExist) && portAnnounced()) {
-			time.Sleep(busy)
+			time.Sleep(portRetryInterval)
 			f, err = openPort()
 		}
 		if err != nil {
 			return errors.Is(err, fs.ErrNotExist) && !portAnnounced()
 		}
 		defer f.Close()
-		_ = f.SetWriteDeadline(end) // what cannot be polled does not block either
+		_ = f.SetWriteDeadline(end) // a port that cannot be polled does not block either
 		_, err = f.WriteString(plain.Escape(text))
 		return err == nil
 	})
@@ -146,8 +148,9 @@ func openPort() (*os.File, error) {
 	return os.OpenFile(reportPort, os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 }
 
-// Persist writes text to the kernel's store for programs, which survives a restart (pstore's pmsg), where there is one. It returns
-// false where that did not accept it in time.
+// Persist writes text to pstore's pmsg, the kernel's store for user space, which survives a
+// restart. It returns false if the store did not accept the text in time, and true on a machine
+// without one.
 func Persist(text string) bool {
 	return InTime(func() bool {
 		f, err := os.OpenFile("/dev/pmsg0", os.O_WRONLY|unix.O_NONBLOCK, 0)
@@ -160,8 +163,8 @@ func Persist(text string) bool {
 	})
 }
 
-// Print writes a line to a file that somebody else opened, standard error for
-// example. It returns false where the line was not accepted in time.
+// Print writes a line to an open file, for example standard error. It returns false if the line was
+// not accepted in time.
 func Print(w io.Writer, line string) bool {
 	return InTime(func() bool {
 		_, err := io.WriteString(w, plain.Escape(line)+"\n")
@@ -169,12 +172,12 @@ func Print(w io.Writer, line string) bool {
 	})
 }
 
-// InTime runs write, and returns false without waiting for its end where it takes
-// longer than a message may. A write that never returns leaks its goroutine.
+// InTime runs write. It returns false, without waiting for the end, if write takes longer than a
+// message may. A write that never returns leaks its goroutine.
 func InTime(write func() bool) bool {
 	done := make(chan bool, 1)
 	go func() { done <- write() }()
-	t := time.NewTimer(patience + time.Second)
+	t := time.NewTimer(messageTimeout + time.Second)
 	defer t.Stop()
 	select {
 	case written := <-done:
@@ -184,13 +187,13 @@ func InTime(write func() bool) bool {
 	}
 }
 
-// IsTerminal reports whether the file is a terminal, which a person reads.
+// IsTerminal reports whether the file is a terminal.
 func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
 
-// Columns returns the width of a terminal, 0 where it does not say.
+// Columns returns the width of a terminal, or 0 if the terminal does not report it.
 func Columns(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
@@ -199,23 +202,25 @@ func Columns(f *os.File) int {
 	return int(size.Col)
 }
 
-// Journal passes the last hour of a unit's journal to read, as lines that begin
-// with an ISO time.
+// Journal passes the last hour of a unit's journal to read, as lines that begin with an ISO
+// timestamp.
 func Journal(ctx context.Context, unit string, read func(io.Reader) error) error {
 	return program.Stream(ctx, func(_ string, r io.Reader) error { return read(r) },
 		"journalctl", "--no-pager", "--quiet", "--output=short-iso", "--since=-1h", "--unit="+unit)
 }
 
-// startMessages are those of systemd about how a service's starts go (sd-messages.h): that a process has ended with a failure, that the
-// unit is started, that it is stopped, and that it will be restarted. Alternatives for one field are ORed.
+// startMessages are systemd's messages about the starts of a service (sd-messages.h): the process
+// exited with a failure, the unit started, the unit stopped, a restart is scheduled. journalctl ORs
+// several matches of one field.
 var startMessages = []string{
 	"MESSAGE_ID=98e322203f7a4ed290d09fe03c09fe15", "MESSAGE_ID=39f53479d3a045ac8e11786248231fbf",
 	"MESSAGE_ID=9d1aaa27d60140bd96365438aad20286", "MESSAGE_ID=5eb03494b6584870a536b337290809b3",
 }
 
-// held returns how many of a unit's restarts came after a start in which its own process had not begun, by the messages about them:
-// NRestarts counts both kinds. A restart that they no longer reach is taken for one of these; without messages none is.
-func held(log string, restarts int) int {
+// countHeldRestarts returns how many of a unit's restarts followed a start in which the unit's own
+// process did not begin, according to the messages in log: NRestarts counts both kinds. A restart
+// older than the messages counts as held; without messages none does.
+func countHeldRestarts(log string, restarts int) int {
 	counter := regexp.MustCompile(`restart counter is at (\d+)`)
 	began, ends, at := false, 0, 0
 	for line := range strings.Lines(log) {
@@ -224,7 +229,7 @@ func held(log string, restarts int) int {
 		case m != nil:
 			n, _ := strconv.Atoi(m[1])
 			if n <= at {
-				ends = 0 // somebody has started it since, which resets the counter
+				ends = 0 // a manual start has reset the counter since
 			}
 			if began {
 				ends++
@@ -232,7 +237,8 @@ func held(log string, restarts int) int {
 			at, began = n, false
 		case strings.HasPrefix(line, "Stopped "):
 			began = false
-		// A service of Type=notify is started only when it says so, and an end without failure is not written.
+		// A service of Type=notify counts as started only after its notification, and systemd logs
+		// no successful exit.
 		case strings.HasPrefix(line, "Started "), strings.Contains(line, "Main process exited"):
 			began = true
 		}
@@ -243,8 +249,9 @@ func held(log string, restarts int) int {
 	return max(0, restarts-ends)
 }
 
-// lastExit returns what the last of these messages says of the main process, "" where none does: "kubelet.service: Main process exited,
-// code=exited, status=3/FAILURE". The gate is a control process.
+// lastExit returns how the main process last exited according to the messages, "" if none reports
+// it: "kubelet.service: Main process exited, code=exited, status=3/FAILURE". The gate is a control
+// process, which is not included.
 func lastExit(log string) string {
 	said := regexp.MustCompile(`Main process exited, code=(exited|killed|dumped), status=(\d+)`)
 	last := ""

@@ -24,12 +24,13 @@ func (machineKernel) Release() (string, error) {
 	return unix.ByteSliceToString(u.Release[:]), nil
 }
 
-// noError is the kernel's maximum error of a clock that nobody keeps, in microseconds (NTP_PHASE_LIMIT of linux/timex.h): what sets the
-// clock once leaves it so.
+// noError is the kernel's maximum error for a clock that no program disciplines, in microseconds
+// (NTP_PHASE_LIMIT of linux/timex.h). A program that sets the clock once leaves this value.
 const noError = 16_000_000
 
-// Synchronised asks the kernel: STA_UNSYNC is there until a program has set the clock and keeps it. chronyd without rtcsync leaves it
-// there, and tells the maximum error only (set_sync_status of its sys_timex.c).
+// Synchronised queries the kernel: STA_UNSYNC stays set until a program sets the clock and keeps it
+// synchronised. chronyd without rtcsync leaves the flag set and reports only the maximum error
+// (set_sync_status in its sys_timex.c).
 func (machineKernel) Synchronised() (bool, error) {
 	var t unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil {
@@ -45,7 +46,8 @@ func (machineKernel) LoadModule(ctx context.Context, name string) error {
 	return err
 }
 
-// Version waits at most ten seconds: a kubelet whose 100 MB have not been read from a slow disk yet takes some of them.
+// Version waits at most ten seconds: starting kubelet takes several seconds while its 100 MB are
+// read from a slow disk.
 func (machineKernel) Version(ctx context.Context, name string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -63,12 +65,13 @@ func (machineKernel) Complaint(ctx context.Context, name string, flags ...string
 	return err.Error(), nil
 }
 
-// bootCountPath is the variable in which systemd-boot says which entry it booted, where it counts that entry's boots: a path in
-// UTF-16 behind four bytes, like \loader\entries\node+2-1.conf (systemd.io/BOOT_LOADER_INTERFACE).
+// bootCountPath is the variable in which systemd-boot stores the entry that it booted, if it counts
+// that entry's boots: a UTF-16 path after four bytes, like \loader\entries
+// ode+2-1.conf (systemd.io/BOOT_LOADER_INTERFACE).
 const bootCountPath = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
-// BootTries returns how often the entry that was booted has been tried, this time included. counted is false where the boot loader
-// does not count, or this entry is known to be good.
+// BootTries returns how often the booted entry has been tried, including this time. counted is
+// false if the boot loader does not count, or if this entry is known to be good.
 func (h *Host) BootTries() (tried int, counted bool) {
 	text, err := h.Text(bootCountPath)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// machineLinks asks the kernel of the caller's network namespace. Its sockets are
-// opened at the first use: most policies need none.
+// machineLinks queries the kernel in the caller's network namespace. It opens its sockets at the
+// first use, because most policies need none.
 type machineLinks struct {
 	tool  *ethtool.Ethtool
 	names map[string]uint // of the features
-	fd    int             // a socket for questions about features, 0 before the first
+	fd    int             // the socket for feature queries, 0 before the first one
 }
 
 // Close closes the sockets.
@@ -63,11 +63,11 @@ func (m *machineLinks) Get(_ context.Context, name string) (Link, error) {
 	return newLink(l), nil
 }
 
-// newLink leaves out what names other links.
+// newLink leaves out the fields that name other links.
 func newLink(l netlink.Link) Link {
 	a := l.Attrs()
 	link := Link{Name: a.Name, Index: a.Index, Kind: l.Type(), MTU: a.MTU, Up: a.Flags&net.FlagUp != 0}
-	switch link.Kind { // the library's own words
+	switch link.Kind { // names that only the library uses
 	case "device":
 		link.Kind = ""
 	case "tuntap":
@@ -83,7 +83,7 @@ func (m *machineLinks) DefaultRoutes(context.Context) ([]string, error) {
 	}
 	var names []string
 	for _, r := range routes {
-		if r.Type != unix.RTN_UNICAST { // blackhole, unreachable: of IPv6 these name lo
+		if r.Type != unix.RTN_UNICAST { // blackhole, unreachable: the IPv6 ones name lo
 			continue
 		}
 		if r.Dst != nil {
@@ -96,7 +96,7 @@ func (m *machineLinks) DefaultRoutes(context.Context) ([]string, error) {
 			hops = append(hops, h.LinkIndex)
 		}
 		for _, index := range hops {
-			// Index 0 is a route without a link of its own: its hops have them.
+			// Index 0 is a multipath route: its hops have the links.
 			if l, err := netlink.LinkByIndex(index); index != 0 && err == nil && !slices.Contains(names, l.Attrs().Name) {
 				names = append(names, l.Attrs().Name)
 			}
@@ -126,7 +126,7 @@ func (m *machineLinks) Driver(_ context.Context, link string) (string, error) {
 	return name, linkErr("reading driver", link, err)
 }
 
-// SetMTU reads back what the kernel made of it.
+// SetMTU reads the value back and fails if the kernel has changed it.
 func (m *machineLinks) SetMTU(_ context.Context, link string, mtu int) error {
 	l, err := netlink.LinkByName(link)
 	if err == nil {
@@ -136,7 +136,7 @@ func (m *machineLinks) SetMTU(_ context.Context, link string, mtu int) error {
 		l, err = netlink.LinkByName(link)
 	}
 	if err == nil && l.Attrs().MTU != mtu {
-		err = fmt.Errorf("the kernel made it %d", l.Attrs().MTU)
+		err = fmt.Errorf("the kernel set %d instead", l.Attrs().MTU)
 	}
 	return linkErr(fmt.Sprintf("setting mtu %d", mtu), link, err)
 }

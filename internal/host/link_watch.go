@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LinkEvent is a notice of the kernel that a link appeared, changed or went.
-// Master and VXLAN of the link are not in it.
+// LinkEvent is a kernel notification that a link appeared, changed or disappeared. It leaves the
+// link's Master and VXLAN unset.
 type LinkEvent struct {
 	Link Link
 	Gone bool
 }
 
-// linkEventBuffer is the size of the socket's receive buffer, for a node with
-// thousands of Pods: a notice takes about 1.5 kB of it, so that some 5,000 fit.
-// The kernel doubles the size for its own accounting (socket(7), SO_RCVBUF).
+// linkEventBuffer is the size of the socket's receive buffer, for a node with thousands of Pods: a
+// notification takes about 1.5 kB of it, so about 5,000 fit. The kernel doubles the size for its
+// own accounting (socket(7), SO_RCVBUF).
 const linkEventBuffer = 8 << 20
 
-// Watch fails with ENOBUFS (netlink(7)) when the kernel's queue ran over.
+// Watch fails with ENOBUFS (netlink(7)) when the kernel's queue overflows.
 func (m *machineLinks) Watch(ctx context.Context, subscribed func(), events chan<- LinkEvent) error {
 	updates, done := make(chan netlink.LinkUpdate), make(chan struct{})
 	failed := make(chan error, 1)
@@ -37,8 +37,8 @@ func (m *machineLinks) Watch(ctx context.Context, subscribed func(), events chan
 	if err != nil {
 		return fmt.Errorf("subscribing to link events: %w", err)
 	}
-	// The library's goroutine ends when its socket is closed; until then it may
-	// still have an update to send.
+	// The library's goroutine ends when its socket is closed. Until then it may still have an
+	// update to send.
 	defer func() {
 		close(done)
 		go func() {
@@ -53,7 +53,7 @@ func (m *machineLinks) Watch(ctx context.Context, subscribed func(), events chan
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-failed:
-			// One notice that could not be read is a missed one.
+			// A notification that cannot be read counts as missed.
 			return fmt.Errorf("receiving link events: %w", err)
 		case update, more := <-updates:
 			if !more {
@@ -61,8 +61,8 @@ func (m *machineLinks) Watch(ctx context.Context, subscribed func(), events chan
 			}
 			u = update
 		}
-		// Notices of a bridge about its ports come in the same group: a port that
-		// leaves its bridge is deleted there, and continues to exist.
+		// A bridge's notifications about its ports arrive in the same group: a port that leaves its
+		// bridge is reported as deleted there, but still exists.
 		if u.Family == unix.AF_BRIDGE {
 			continue
 		}

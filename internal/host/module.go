@@ -12,13 +12,13 @@ import (
 	"nodegate/internal/host/config"
 )
 
-// ModuleState says where a kernel module is. The zero value is unknown.
+// ModuleState is the state of a kernel module. The zero value is unknown.
 type ModuleState int
 
 // The states of a module.
 const (
 	ModuleUnknown  ModuleState = iota
-	ModuleLoaded               // a loadable module, and it is live
+	ModuleLoaded               // a loadable module that is live
 	ModuleBuiltIn              // part of the kernel's own image
 	ModuleLoadable             // not loaded, but installed for this kernel
 	ModuleMissing              // not installed for this kernel
@@ -31,9 +31,9 @@ func (s ModuleState) String() string {
 // Present reports whether the module's code is running.
 func (s ModuleState) Present() bool { return s == ModuleLoaded || s == ModuleBuiltIn }
 
-// Module reports where a module is in the running kernel. A built-in one may have no
-// /sys/module directory and no line in modules.builtin (a kernel without modules has
-// neither), so that what it provides counts first.
+// Module returns the state of a module in the running kernel. A built-in module may have neither a
+// /sys/module directory nor a line in modules.builtin (a kernel without module support has
+// neither), so the files that the module provides are checked first.
 func (h *Host) Module(name string) (ModuleState, error) {
 	if !h.Live() {
 		return ModuleUnknown, fmt.Errorf("module %s: %w", name, errTree)
@@ -47,7 +47,7 @@ func (h *Host) Module(name string) (ModuleState, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return ModuleUnknown, err
 	}
-	if _, err := h.Files.ReadDir("/sys/module/" + name); err == nil || h.provided(name) {
+	if _, err := h.Files.ReadDir("/sys/module/" + name); err == nil || h.isProvided(name) {
 		return ModuleBuiltIn, nil
 	}
 	release, err := h.Kernel.Release()
@@ -61,9 +61,9 @@ func (h *Host) Module(name string) (ModuleState, error) {
 	return state, err
 }
 
-// provided looks for what a module adds to /proc, for the modules where that is
-// certain.
-func (h *Host) provided(name string) bool {
+// isProvided looks in /proc for files that only this module creates. It knows the modules for which
+// that is certain.
+func (h *Host) isProvided(name string) bool {
 	switch name {
 	case "br_netfilter":
 		_, err := h.Files.ReadFile("/proc/sys/net/bridge/bridge-nf-call-iptables")
@@ -87,9 +87,9 @@ func (h *Host) Releases() ([]string, error) {
 	return names, nil
 }
 
-// InstalledModule reports what the files of one installed kernel say about a module:
-// built in, loadable or missing. The error wraps fs.ErrNotExist where that kernel
-// has no modules.dep: it is not installed, or depmod never ran.
+// InstalledModule returns a module's state according to the files of one installed kernel: built
+// in, loadable or missing. The error wraps fs.ErrNotExist if that kernel lacks modules.dep: the
+// kernel is not installed, or depmod never ran.
 func (h *Host) InstalledModule(release, name string) (ModuleState, error) {
 	name = underscores(name)
 	dir := "/lib/modules/" + release
@@ -110,8 +110,8 @@ func (h *Host) InstalledModule(release, name string) (ModuleState, error) {
 	return ModuleMissing, nil
 }
 
-// ModuleFiles returns the files that one installed kernel loads for a module: its
-// own first, then those it needs, as modules.dep says. They may be missing.
+// ModuleFiles returns the files that one installed kernel loads for a module according to
+// modules.dep: the module's own file first, then its dependencies. The files may be missing.
 func (h *Host) ModuleFiles(release, name string) ([]string, error) {
 	dir := "/lib/modules/" + release
 	dep, err := h.Files.ReadFile(dir + "/modules.dep")
@@ -139,7 +139,7 @@ func ModuleName(file string) string {
 	return underscores(base)
 }
 
-// ModulePackage names the package that brings a kernel's modules on this distribution.
+// ModulePackage returns the name of the distribution's package that contains a kernel's modules.
 func (h *Host) ModulePackage(release string) string {
 	distribution, _ := h.OSRelease() // without one, the remedy names no package
 	switch {
@@ -153,13 +153,14 @@ func (h *Host) ModulePackage(release string) string {
 	return "the package for kernel " + release
 }
 
-// modulesExtra names it where packages are RPMs: each kernel beside the distribution's first one has packages of its own.
+// modulesExtra returns the package name on RPM distributions: every kernel other than the
+// distribution's default one has its own packages.
 func modulesExtra(release string) string {
 	base, variant, _ := strings.Cut(release, "+") // 5.14.0-503.el9.x86_64+rt
 	switch k, err := config.ParseKernelRelease(release); {
 	case variant != "":
 		return "kernel-" + variant + "-modules-extra-" + base
-	case strings.Contains(release, "uek."): // from UEK 8 on with a package for the packet filter
+	case strings.Contains(release, "uek."): // since UEK 8 with a separate package for the packet filter
 		return fmt.Sprintf("kernel-uek-modules-extra-%[1]s or kernel-uek-modules-extra-netfilter-%[1]s", release)
 	case strings.Contains(release, ".amzn2023.") && err == nil && k.AtLeast(6, 2):
 		return fmt.Sprintf("kernel%d.%d-modules-extra-%s", k.Version[0], k.Version[1], release)
@@ -169,8 +170,8 @@ func modulesExtra(release string) string {
 
 func listsModule(index []byte, name string) bool { return moduleLine(index, name) != nil }
 
-// moduleLine returns the line of a module's file in modules.dep ("path: needs") or
-// modules.builtin ("path").
+// moduleLine returns the line of a module's file in modules.dep ("path: dependencies")
+// or modules.builtin ("path").
 func moduleLine(index []byte, name string) []byte {
 	lines := bufio.NewScanner(bytes.NewReader(index))
 	lines.Buffer(nil, 1<<20)

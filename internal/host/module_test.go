@@ -6,7 +6,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestModulePackage: the package must be one that there is for that kernel.
+// TestModulePackage: the package must exist for that kernel.
 func TestModulePackage(t *testing.T) {
 	for _, c := range []struct{ osRelease, release, want string }{
 		{"ID=rhel", "5.14.0-503.el9.x86_64", "kernel-modules-extra-5.14.0-503.el9.x86_64"},

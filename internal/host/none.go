@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// errTree is the error of every question that only a running machine can answer.
-var errTree = errors.New("a file tree has no running kernel; ask at --stage image, or without --root")
+// errTree is the error of every query that only a running machine can answer.
+var errTree = errors.New("a file tree has no running kernel; use --stage image, or omit --root")
 
 type noKernel struct{}
 

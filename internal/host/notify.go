@@ -10,25 +10,25 @@ import (
 	"nodegate/internal/plain"
 )
 
-// Status sets the line that `systemctl status` shows for the calling unit.
-// Outside a unit it does nothing.
+// Status sets the status line of the calling unit in `systemctl status`. Outside a unit it does
+// nothing.
 func Status(line string) { notify("STATUS=" + strings.ReplaceAll(plain.Escape(line), "\n", "; ")) }
 
-// Ready tells systemd that the calling unit has started (sd_notify(3)).
+// Ready notifies systemd that the calling unit has started (sd_notify(3)).
 func Ready() { notify(daemon.SdNotifyReady) }
 
-// Alive tells systemd's watchdog that the calling unit does not hang.
+// Alive notifies systemd's watchdog that the calling unit does not hang.
 func Alive() { notify(daemon.SdNotifyWatchdog) }
 
-// notify loses the message where systemd does not accept it in time.
+// notify drops the message if systemd does not accept it in time.
 func notify(state string) {
 	if socket := os.Getenv("NOTIFY_SOCKET"); socket != "" {
 		datagram(socket, []byte(state))
 	}
 }
 
-// Watchdog returns the longest time between two calls of Alive, 0 where no watchdog
-// waits for them: half of WatchdogSec=, as sd_watchdog_enabled(3) advises.
+// Watchdog returns the longest allowed interval between two calls of Alive: half of WatchdogSec=,
+// as sd_watchdog_enabled(3) advises. It returns 0 for a unit without a watchdog.
 func Watchdog() time.Duration {
 	limit, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

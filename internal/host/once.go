@@ -14,10 +14,10 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Once returns a host that reads and parses the rules of the packet filter, lists
-// the links, reads kubelet's configuration and which units targets want, and asks a
-// program for its version at most once, and returns them from memory later. It is for
-// one run of the checks: several of them need the same, some beside each other.
+// Once returns a host for one run of the checks, which caches what several checks need, some of
+// them concurrently. It reads and parses the packet filter's rules, lists the links, reads
+// kubelet's configuration and the targets' wanted units, and runs a program for its version at most
+// once.
 func Once(h *Host) *Host {
 	once := *h
 	once.opened = nil // h closes them
@@ -41,7 +41,7 @@ func (l *linksOnce) List(ctx context.Context) ([]Link, error) {
 	return slices.Clone(l.links), l.err
 }
 
-// rulesOnce keeps what the rules were when Rulesets first read them, and none of their text.
+// rulesOnce caches the rules as Rulesets first read them, parsed only.
 type rulesOnce struct {
 	Rules
 	once sync.Once
@@ -54,20 +54,20 @@ func (r *rulesOnce) rulesets(ctx context.Context) ([]*ruleset.Set, error) {
 	return slices.Clone(r.sets), r.err
 }
 
-// kernelOnce keeps what programs said: to start kubelet costs more than most checks.
+// kernelOnce caches the versions of programs: starting kubelet costs more than most checks.
 type kernelOnce struct {
 	Kernel
-	said sync.Map // command line -> func() (string, error)
+	versions sync.Map // command line -> func() (string, error)
 }
 
 func (k *kernelOnce) Version(ctx context.Context, program string, flags ...string) (string, error) {
 	ask := sync.OnceValues(func() (string, error) { return k.Kernel.Version(ctx, program, flags...) })
-	first, _ := k.said.LoadOrStore(tried(program, flags), ask)
+	first, _ := k.versions.LoadOrStore(commandKey(program, flags), ask)
 	return first.(func() (string, error))()
 }
 
-// Kubelet returns what the files of the machine say about kubelet's configuration.
-// On a host of Once they are read once. Nobody may change the maps.
+// Kubelet returns kubelet's configuration according to the machine's files. A host made by Once
+// reads them only once. Callers must not change the maps.
 func (h *Host) Kubelet() (config.Kubelet, error) {
 	if h.kubelet != nil {
 		return h.kubelet()
@@ -75,56 +75,58 @@ func (h *Host) Kubelet() (config.Kubelet, error) {
 	return config.ReadKubelet(h.Files)
 }
 
-// Remember makes a host for watch, which inspects again and again: checks may keep something in Memory, and a program is asked for its
-// version again only where its file is another one. Starting kubelet for that costs more than the rest of a round.
+// Remember prepares a host for watch, which inspects repeatedly: checks may store state in Memory,
+// and a program's version is cached until its file changes. Starting kubelet for its version costs
+// more than the rest of a round.
 func (h *Host) Remember() {
 	h.Memory = &Memory{}
-	h.Kernel = &kernelRemembered{Kernel: h.Kernel, said: map[string]saying{}}
+	h.Kernel = &kernelCache{Kernel: h.Kernel, versions: map[string]cachedVersion{}}
 }
 
-// sayingTime is how long a saying counts: the file of a script that runs another program stays when that one is replaced.
-const sayingTime = 10 * time.Minute
+// versionTTL bounds the age of a cached version: a wrapper script does not change when the program
+// that it runs is replaced.
+const versionTTL = 10 * time.Minute
 
-type kernelRemembered struct {
+type kernelCache struct {
 	Kernel
-	mu   sync.Mutex
-	said map[string]saying // by command line
+	mu       sync.Mutex
+	versions map[string]cachedVersion // by command line
 }
 
-type saying struct {
+type cachedVersion struct {
 	file identity
 	at   time.Time
 	text string
 }
 
-// identity differs where a file was replaced or written to.
+// identity changes when a file is replaced or written to.
 type identity struct {
 	device, inode    uint64
 	size             int64
 	changed, written syscall.Timespec
 }
 
-// Version remembers what a program said, not why one failed.
-func (k *kernelRemembered) Version(ctx context.Context, name string, flags ...string) (string, error) {
+// Version caches the output of a program, but no error.
+func (k *kernelCache) Version(ctx context.Context, name string, flags ...string) (string, error) {
 	file, err := identify(name)
 	if err != nil {
-		return k.Kernel.Version(ctx, name, flags...) // which says better what is wrong
+		return k.Kernel.Version(ctx, name, flags...) // whose error is clearer
 	}
-	line := tried(name, flags)
+	line := commandKey(name, flags)
 	k.mu.Lock()
-	known, is := k.said[line]
+	known, is := k.versions[line]
 	k.mu.Unlock()
-	if is && known.file == file && time.Since(known.at) < sayingTime {
+	if is && known.file == file && time.Since(known.at) < versionTTL {
 		return known.text, nil
 	}
-	now := saying{file: file, at: time.Now()}
+	now := cachedVersion{file: file, at: time.Now()}
 	if now.text, err = k.Kernel.Version(ctx, name, flags...); err != nil {
 		return "", err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	maps.DeleteFunc(k.said, func(_ string, s saying) bool { return time.Since(s.at) >= sayingTime })
-	k.said[line] = now
+	maps.DeleteFunc(k.versions, func(_ string, s cachedVersion) bool { return time.Since(s.at) >= versionTTL })
+	k.versions[line] = now
 	return now.text, nil
 }
 

@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// counted counts the questions.
+// counted counts the queries.
 type counted struct {
 	host.Links
 	host.Rules
@@ -45,6 +45,6 @@ func TestOnceAsksOnce(t *testing.T) {
 		first = sets[0]
 	}
 	if c.lists != 1 || c.dumps != 1 {
-		t.Errorf("asked %d times for links, %d times for rules", c.lists, c.dumps)
+		t.Errorf("listed the links %d times, read the rules %d times", c.lists, c.dumps)
 	}
 }

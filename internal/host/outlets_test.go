@@ -17,7 +17,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// outletsVariable makes this test program the child that writes to broken outlets.
+// outletsVariable makes this test program the child process that writes to broken outlets.
 const outletsVariable = "NODEGATE_TEST_OUTLETS"
 
 func TestMain(m *testing.M) {
@@ -47,9 +47,8 @@ func said(written bool) int {
 	return 1
 }
 
-// outlet runs one write in a mount namespace of its own, where target is mounted
-// over the outlet, and returns whether it was accepted. A write that does not
-// return fails the test.
+// outlet makes one write in its own mount namespace, in which target is mounted over the outlet,
+// and returns whether the write was accepted. A write that does not return fails the test.
 func outlet(t *testing.T, what, over, target string, env ...string) bool {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `mount --bind "$1" "$2" && exec "$3"`, "sh", target, over, os.Args[0])
@@ -78,7 +77,7 @@ func outlet(t *testing.T, what, over, target string, env ...string) bool {
 	return false
 }
 
-// TestStoppedConsole: somebody pressed Ctrl-S on the console, or nobody reads it.
+// TestStoppedConsole: a console that was paused with Ctrl-S, or that no program reads.
 func TestStoppedConsole(t *testing.T) {
 	hosttest.NeedRoot(t)
 	if _, err := os.Stat("/dev/console"); err != nil {
@@ -95,7 +94,7 @@ func TestStoppedConsole(t *testing.T) {
 	}
 	defer slave.Close()
 	if !outlet(t, "console", "/dev/console", name) {
-		t.Error("a console that is read did not accept the line")
+		t.Error("a console with a reader did not accept the line")
 	}
 	if err := unix.IoctlSetInt(int(slave.Fd()), unix.TCXONC, 0); err != nil { // TCOOFF
 		t.Fatal(err)
@@ -105,7 +104,7 @@ func TestStoppedConsole(t *testing.T) {
 	}
 }
 
-// terminal makes one, and returns its other end and its name.
+// terminal opens a pseudo-terminal, and returns its other end and its name.
 func terminal(t *testing.T) (*os.File, string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -123,7 +122,8 @@ func terminal(t *testing.T) (*os.File, string) {
 	return master, filepath.Join("/dev/pts", strconv.Itoa(n))
 }
 
-// TestPersist: what survives a restart gets the text as it is; a machine without it is no error.
+// TestPersist: the kernel's store receives the text unchanged; a machine without one is not an
+// error.
 func TestPersist(t *testing.T) {
 	hosttest.NeedRoot(t)
 	const device = "/dev/pmsg0"
@@ -170,7 +170,7 @@ func TestHungJournal(t *testing.T) {
 			return outlet(t, "journal", "/run", dir)
 		}
 		if !send() {
-			t.Errorf("a %s that reads did not accept the message", c.what)
+			t.Errorf("a %s with a reader did not accept the message", c.what)
 		}
 		b := make([]byte, 4096)
 		count, err := l.Read(b)
@@ -179,7 +179,7 @@ func TestHungJournal(t *testing.T) {
 		}
 		fill(t, c.path)
 		if send() && c.what == "journal" {
-			t.Error("a journal that does not read accepted the message")
+			t.Error("a journal without a reader accepted the message")
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestReportPort: whoever tests this image is told, and neither a machine without such a port nor a tester that does not read
-// keeps the gate waiting.
+// TestReportPort: the image test receives the report. Neither a machine without such a port nor a
+// test that does not read delays the gate.
 func TestReportPort(t *testing.T) {
 	hosttest.NeedRoot(t)
 	const dir = "/dev/virtio-ports"
@@ -31,7 +31,7 @@ func TestReportPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	if outlet(t, "port", dir, ports) {
-		t.Error("a port that nobody has open accepted the text")
+		t.Error("a port without a reader accepted the text")
 	}
 	tester, err := os.OpenFile(port, os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestReportPort(t *testing.T) {
 	defer tester.Close()
 	text := make([]byte, 4096)
 	if !outlet(t, "port", dir, ports) {
-		t.Error("a port that is read did not accept the text")
+		t.Error("a port with a reader did not accept the text")
 	}
 	if n, err := tester.Read(text); err != nil || string(text[:n]) != "held\n" {
 		t.Errorf("it read %q, %v", text[:n], err)
@@ -50,12 +50,12 @@ func TestReportPort(t *testing.T) {
 		t.Fatalf("the port does not fill up: %v", err)
 	}
 	if outlet(t, "port", dir, ports) {
-		t.Error("a port that nobody reads accepted the text")
+		t.Error("a full port accepted the text")
 	}
 }
 
-// TestReportPortOfTwo: one program at a time has a virtio port open. A terminal refuses a second one, too, where it may not do
-// everything.
+// TestReportPortOfTwo: only one program at a time has a virtio port open. A terminal refuses a
+// second program too, unless it has CAP_SYS_ADMIN.
 func TestReportPortOfTwo(t *testing.T) {
 	hosttest.NeedRoot(t)
 	const dir = "/dev/virtio-ports"
@@ -81,7 +81,7 @@ func TestReportPortOfTwo(t *testing.T) {
 	timer := time.AfterFunc(500*time.Millisecond, func() { _ = unix.IoctlSetInt(int(first.Fd()), unix.TIOCNXCL, 0) })
 	defer timer.Stop()
 	if !outlet(t, "busy port", dir, ports) {
-		t.Fatal("a port that another program closed soon did not accept the text")
+		t.Fatal("a port that another program soon closed did not accept the text")
 	}
 	text := make([]byte, 100)
 	if n, err := tester.Read(text); err != nil || string(text[:n]) != "held\r\n" {
@@ -89,7 +89,7 @@ func TestReportPortOfTwo(t *testing.T) {
 	}
 }
 
-// TestReportPortComes: the machine says that its image is tested, and udev has not made the port yet.
+// TestReportPortComes: the machine announces an image test, but udev has not created the port yet.
 func TestReportPortComes(t *testing.T) {
 	hosttest.NeedRoot(t)
 	const dir = "/dev/virtio-ports"
@@ -105,20 +105,20 @@ func TestReportPortComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if outlet(t, "announced port", dir, ports, "CLASSES="+classes) {
-		t.Error("a port that does not come accepted the text")
+		t.Error("a port that never appears accepted the text")
 	}
 	port := filepath.Join(ports, host.ReportPort)
 	tester := make(chan error, 1)
 	timer := time.AfterFunc(500*time.Millisecond, func() { tester <- os.WriteFile(port, nil, 0o600) })
 	defer timer.Stop()
 	if !outlet(t, "announced port", dir, ports, "CLASSES="+classes) {
-		t.Fatal("a port that came soon did not accept the text")
+		t.Fatal("a port that appeared soon did not accept the text")
 	}
 	if err := <-tester; err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(port); err != nil || string(text) != "held\n" {
-		t.Errorf("it has %q, %v", text, err)
+		t.Errorf("it contains %q, %v", text, err)
 	}
 	if err := errors.Join(os.Remove(port), os.WriteFile(family, []byte("\n"), 0o600)); err != nil {
 		t.Fatal(err)

@@ -20,29 +20,29 @@ import (
 // Process is a running program.
 type Process struct {
 	PID     int
-	Args    []string // its command line; a kernel thread and a dead process have none
-	Name    string   // as the kernel calls it, at most 15 bytes
-	Parent  int
-	Started time.Duration // after the boot
-	Used    time.Duration // of the processors, in the kernel, too
+	Args    []string      // its command line; empty for a kernel thread and a dead process
+	Name    string        // the kernel's name for it, at most 15 bytes
+	Parent  int           // the parent's PID
+	Started time.Duration // time since the boot
+	Used    time.Duration // processor time, including time in the kernel
 	State   byte          // R running, S sleeping, D uninterruptible, T stopped, t traced, Z dead, ...
 }
 
-// ProcessorTime returns what this process has used of the processors since it began, in the kernel, too, and the programs that it
-// ran and that have ended.
+// ProcessorTime returns the processor time that this process and its exited child processes have
+// used, including time in the kernel.
 func (h *Host) ProcessorTime() time.Duration {
 	var sum time.Duration
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var used unix.Rusage
-		if unix.Getrusage(who, &used) == nil { // it has no error that could occur here
+		if unix.Getrusage(who, &used) == nil { // it cannot fail with these arguments
 			sum += time.Duration(used.Utime.Nano() + used.Stime.Nano())
 		}
 	}
 	return sum
 }
 
-// Processes returns the processes in this network namespace, and those whose namespace may not be read, in the order of
-// their ids.
+// Processes returns the processes in this network namespace, and those whose namespace cannot be
+// read, sorted by PID.
 func (h *Host) Processes() ([]Process, error) {
 	names, err := h.Files.ReadDir("/proc")
 	if err != nil {
@@ -63,7 +63,7 @@ func (h *Host) Processes() ([]Process, error) {
 		}
 		p, err := h.Process(pid)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it ended meanwhile
+			continue // it has exited since
 		}
 		if err != nil {
 			return nil, err
@@ -74,28 +74,28 @@ func (h *Host) Processes() ([]Process, error) {
 	return list, nil
 }
 
-// Process returns one process. The error is fs.ErrNotExist where it has ended.
+// Process returns one process. The error is fs.ErrNotExist if it has exited.
 func (h *Host) Process(pid int) (Process, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	stat, err := h.Files.ReadFile(dir + "/stat")
 	if err != nil {
-		return Process{}, gone(err)
+		return Process{}, asNotExist(err)
 	}
 	// "12 (name with ) and spaces) S ..."
 	open, end := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')')
 	if open < 0 || end < open || end+2 >= len(stat) {
-		return Process{}, fmt.Errorf("reading %s/stat: %.80q is no state of a process", dir, stat)
+		return Process{}, fmt.Errorf("reading %s/stat: %.80q is not a process state", dir, stat)
 	}
 	p := Process{PID: pid, Name: string(stat[open+1 : end]), State: stat[end+2]}
 	if rest := strings.Fields(string(stat[end+3:])); len(rest) > 0 {
-		p.Parent, _ = strconv.Atoi(rest[0]) // 0, no process, where it is no number
+		p.Parent, _ = strconv.Atoi(rest[0]) // 0 if it is not a number: no process
 		if len(rest) > 18 {
 			p.Started, p.Used = ticks(rest[18]), ticks(rest[10])+ticks(rest[11])
 		}
 	}
 	line, err := h.Files.ReadFile(dir + "/cmdline")
 	if err != nil {
-		return Process{}, gone(err)
+		return Process{}, asNotExist(err)
 	}
 	if text := strings.TrimRight(string(line), "\x00"); text != "" {
 		p.Args = strings.Split(text, "\x00")
@@ -103,7 +103,8 @@ func (h *Host) Process(pid int) (Process, error) {
 	return p, nil
 }
 
-// ticks returns a time that the kernel gives in USER_HZ, which is 100 everywhere (proc_pid_stat(5)); 0 where it is no number.
+// ticks parses a time in USER_HZ, which is 100 on every architecture (proc_pid_stat(5)). It returns
+// 0 if the time is not a number.
 func ticks(text string) time.Duration {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return time.Duration(n) * 10 * time.Millisecond
@@ -118,13 +119,13 @@ func (h *Host) Uptime() (time.Duration, error) {
 	first, _, _ := strings.Cut(text, " ")
 	seconds, err := strconv.ParseFloat(first, 64)
 	if err != nil {
-		return 0, fmt.Errorf("/proc/uptime begins with %.20q, no number", first)
+		return 0, fmt.Errorf("/proc/uptime begins with %.20q, which is not a number", first)
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// gone makes "no such process" of a read fs.ErrNotExist.
-func gone(err error) error {
+// asNotExist turns the "no such process" error of a read into fs.ErrNotExist.
+func asNotExist(err error) error {
 	if strings.Contains(err.Error(), "no such process") {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
@@ -134,7 +135,8 @@ func gone(err error) error {
 // initialPIDs is the inode of the first PID namespace, PROC_PID_INIT_INO of the kernel's include/linux/proc_ns.h.
 const initialPIDs = "pid:[4026531836]"
 
-// SeesAllProcesses reports whether no process of the machine is hidden from us in another PID namespace.
+// SeesAllProcesses reports whether this process sees all processes of the machine: no PID namespace
+// hides any.
 func (h *Host) SeesAllProcesses() bool {
 	ns, err := h.Files.ReadLink("/proc/self/ns/pid")
 	return err == nil && ns == initialPIDs
@@ -157,7 +159,7 @@ func (h *Host) Listening(pid int) ([]netip.AddrPort, error) {
 	return h.listening(dir, func(inode string) bool { return sockets[inode] })
 }
 
-// ListeningHere returns the TCP addresses that anybody in this network namespace listens on.
+// ListeningHere returns the TCP addresses on which any process in this network namespace listens.
 func (h *Host) ListeningHere() ([]netip.AddrPort, error) {
 	return h.listening("/proc/thread-self", func(string) bool { return true })
 }
@@ -186,7 +188,8 @@ func (h *Host) listening(dir string, wanted func(inode string) bool) ([]netip.Ad
 	return list, nil
 }
 
-// KernelAddress reads "0100007F:2811", as /proc/net/tcp has it: 32-bit words in the order of a little-endian machine.
+// KernelAddress parses an address as in /proc/net/tcp: "0100007F:2811", 32-bit words in
+// little-endian order.
 func KernelAddress(s string) (netip.AddrPort, bool) {
 	address, port, _ := strings.Cut(s, ":")
 	b, err := hex.DecodeString(address)
@@ -201,7 +204,8 @@ func KernelAddress(s string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), ok
 }
 
-// Feed runs a command of the policy's choice, which reads a text, until ctx ends. The error has what it said.
+// Feed runs a command that the policy names and writes text to its standard input, until ctx ends.
+// The error contains the command's error output.
 func Feed(ctx context.Context, text string, command []string) error {
 	return program.Feed(ctx, text, command[0], command[1:]...)
 }

@@ -12,7 +12,7 @@ import (
 	"nodegate/internal/host"
 )
 
-// TestProcesses asks the real kernel for this process, and for what it listens on.
+// TestProcesses queries the real kernel for this process and for the addresses on which it listens.
 func TestProcesses(t *testing.T) {
 	h, err := host.Open("/")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestProcessorTime: what this process computes counts, and what its programs did.
+// TestProcessorTime: the processor time of this process counts, and that of its programs.
 func TestProcessorTime(t *testing.T) {
 	h, err := host.Open("/")
 	if err != nil {
@@ -59,11 +59,11 @@ func TestProcessorTime(t *testing.T) {
 		}
 	})
 	if program <= 0 {
-		t.Errorf("a program that computes took %s", program)
+		t.Errorf("a busy program used %s", program)
 	}
 	for before, end := h.ProcessorTime(), time.Now().Add(30*time.Second); h.ProcessorTime()-before < 10*time.Millisecond; {
 		if time.Now().After(end) {
-			t.Fatal("30 s of computing are less than 10 ms of a processor")
+			t.Fatal("30 s of busy work used less than 10 ms of processor time")
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"nodegate/internal/host/config"
 )
 
-// Record returns a host that passes every question on to h, and the snapshot that
-// fills up with the answers. Changes are passed on and not recorded.
+// Record returns a host that passes every query on to h, and the snapshot that records the answers.
+// Changes are passed on but not recorded.
 func Record(h *Host) (*Host, *Snapshot) {
 	s := &Snapshot{
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
@@ -28,8 +28,8 @@ func Record(h *Host) (*Host, *Snapshot) {
 	}, s
 }
 
-// note keeps the answer to one of many questions of a kind, and returns it.
-func note[T any](s *Snapshot, answers map[string]answer[T], question string) func(T, error) (T, error) {
+// record returns a function that stores the answer to a query under its name and passes it on.
+func record[T any](s *Snapshot, answers map[string]answer[T], question string) func(T, error) (T, error) {
 	return func(v T, err error) (T, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -38,8 +38,9 @@ func note[T any](s *Snapshot, answers map[string]answer[T], question string) fun
 	}
 }
 
-// noteOne keeps the answer to the only question of a kind, and returns it.
-func noteOne[T any](s *Snapshot, to *answer[T]) func(T, error) (T, error) {
+// recordOnly returns a function that stores the answer to the only query of its kind and passes it
+// on.
+func recordOnly[T any](s *Snapshot, to *answer[T]) func(T, error) (T, error) {
 	return func(v T, err error) (T, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -53,30 +54,31 @@ type recordFiles struct {
 	s *Snapshot
 }
 
-// ReadFile returns the file as the recording has it: a recording is given to others.
+// ReadFile returns the file without its secrets, as the snapshot stores it: snapshots are shared
+// with other people.
 func (r recordFiles) ReadFile(name string) ([]byte, error) {
 	found, err := r.Files.ReadFile(name)
-	return note(r.s, r.s.Files, name)(config.WithoutSecrets(found), err)
+	return record(r.s, r.s.Files, name)(config.WithoutSecrets(found), err)
 }
 
 func (r recordFiles) ReadDir(name string) ([]string, error) {
-	return note(r.s, r.s.Dirs, name)(r.Files.ReadDir(name))
+	return record(r.s, r.s.Dirs, name)(r.Files.ReadDir(name))
 }
 
 func (r recordFiles) Exists(name string) (bool, error) {
-	return note(r.s, r.s.Present, name)(r.Files.Exists(name))
+	return record(r.s, r.s.Present, name)(r.Files.Exists(name))
 }
 
 func (r recordFiles) Tail(name string) ([]byte, error) {
-	return note(r.s, r.s.Files, name)(r.Files.Tail(name))
+	return record(r.s, r.s.Files, name)(r.Files.Tail(name))
 }
 
 func (r recordFiles) ReadLink(name string) (string, error) {
-	return note(r.s, r.s.SymLink, name)(r.Files.ReadLink(name))
+	return record(r.s, r.s.SymLink, name)(r.Files.ReadLink(name))
 }
 
 func (r recordFiles) Space(name string) (Space, error) {
-	return note(r.s, r.s.Spaces, name)(r.Files.Space(name))
+	return record(r.s, r.s.Spaces, name)(r.Files.Space(name))
 }
 
 type recordKernel struct {
@@ -85,19 +87,19 @@ type recordKernel struct {
 }
 
 func (r recordKernel) Release() (string, error) {
-	return noteOne(r.s, &r.s.Kernel)(r.Kernel.Release())
+	return recordOnly(r.s, &r.s.Kernel)(r.Kernel.Release())
 }
 
 func (r recordKernel) Synchronised() (bool, error) {
-	return noteOne(r.s, &r.s.Clock)(r.Kernel.Synchronised())
+	return recordOnly(r.s, &r.s.Clock)(r.Kernel.Synchronised())
 }
 
 func (r recordKernel) Version(ctx context.Context, program string, flags ...string) (string, error) {
-	return note(r.s, r.s.Version, tried(program, flags))(r.Kernel.Version(ctx, program, flags...))
+	return record(r.s, r.s.Version, commandKey(program, flags))(r.Kernel.Version(ctx, program, flags...))
 }
 
 func (r recordKernel) Complaint(ctx context.Context, program string, flags ...string) (string, error) {
-	return note(r.s, r.s.Said, tried(program, flags))(r.Kernel.Complaint(ctx, program, flags...))
+	return record(r.s, r.s.Said, commandKey(program, flags))(r.Kernel.Complaint(ctx, program, flags...))
 }
 
 type recordLinks struct {
@@ -106,32 +108,32 @@ type recordLinks struct {
 }
 
 func (r recordLinks) List(ctx context.Context) ([]Link, error) {
-	v, err := noteOne(r.s, &r.s.List)(r.Links.List(ctx))
+	v, err := recordOnly(r.s, &r.s.List)(r.Links.List(ctx))
 	return slices.Clone(v), err
 }
 
 func (r recordLinks) DefaultRoutes(ctx context.Context) ([]string, error) {
-	return noteOne(r.s, &r.s.Default)(r.Links.DefaultRoutes(ctx))
+	return recordOnly(r.s, &r.s.Default)(r.Links.DefaultRoutes(ctx))
 }
 
 func (r recordLinks) RoutingRules(ctx context.Context) ([]RoutingRule, error) {
-	return noteOne(r.s, &r.s.Routing)(r.Links.RoutingRules(ctx))
+	return recordOnly(r.s, &r.s.Routing)(r.Links.RoutingRules(ctx))
 }
 
 func (r recordLinks) Hops(ctx context.Context) ([]Hop, error) {
-	return noteOne(r.s, &r.s.Hops)(r.Links.Hops(ctx))
+	return recordOnly(r.s, &r.s.Hops)(r.Links.Hops(ctx))
 }
 
 func (r recordLinks) Driver(ctx context.Context, link string) (string, error) {
-	return note(r.s, r.s.Drivers, link)(r.Links.Driver(ctx, link))
+	return record(r.s, r.s.Drivers, link)(r.Links.Driver(ctx, link))
 }
 
 func (r recordLinks) Features(ctx context.Context, link string) (map[string]Feature, error) {
-	return note(r.s, r.s.Offload, link)(r.Links.Features(ctx, link))
+	return record(r.s, r.s.Offload, link)(r.Links.Features(ctx, link))
 }
 
 func (r recordLinks) Stats(ctx context.Context, link string) (map[string]uint64, error) {
-	return note(r.s, r.s.Stats, link)(r.Links.Stats(ctx, link))
+	return record(r.s, r.s.Stats, link)(r.Links.Stats(ctx, link))
 }
 
 type recordRuntimes struct {
@@ -140,11 +142,11 @@ type recordRuntimes struct {
 }
 
 func (r recordRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
-	return note(r.s, r.s.Runtime, api+" "+socket)(r.Runtimes.CRIVersion(ctx, socket, api))
+	return record(r.s, r.s.Runtime, api+" "+socket)(r.Runtimes.CRIVersion(ctx, socket, api))
 }
 
 func (r recordRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
-	return note(r.s, r.s.Cgroups, socket)(r.Runtimes.CgroupDriver(ctx, socket))
+	return record(r.s, r.s.Cgroups, socket)(r.Runtimes.CgroupDriver(ctx, socket))
 }
 
 type recordUnits struct {
@@ -154,12 +156,12 @@ type recordUnits struct {
 
 func (r recordUnits) State(ctx context.Context, unit string) (active, file string, err error) {
 	active, file, err = r.Units.State(ctx, unit)
-	u, err := note(r.s, r.s.Units, unit)(unitState{active, file}, err)
+	u, err := record(r.s, r.s.Units, unit)(unitState{active, file}, err)
 	return u.Active, u.File, err
 }
 
 func (r recordUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
-	return note(r.s, r.s.Crashes, unit)(r.Units.Crashes(ctx, unit))
+	return record(r.s, r.s.Crashes, unit)(r.Units.Crashes(ctx, unit))
 }
 
 type recordRules struct {
@@ -177,16 +179,16 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 		r.s.Rules = append(r.s.Rules, ruleDump{source, string(text)})
 		return read(source, bytes.NewReader(text))
 	})
-	_, err = noteOne(r.s, &r.s.RuleErr)(true, err)
+	_, err = recordOnly(r.s, &r.s.RuleErr)(true, err)
 	return err
 }
 
 func (r recordRules) Others(ctx context.Context) (Others, error) {
-	return noteOne(r.s, &r.s.Others)(r.Rules.Others(ctx))
+	return recordOnly(r.s, &r.s.Others)(r.Rules.Others(ctx))
 }
 
 func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (string, error) {
-	return note(r.s, r.s.Tried, tried(program, rule))(r.Rules.Accepts(ctx, program, rule...))
+	return record(r.s, r.s.Tried, commandKey(program, rule))(r.Rules.Accepts(ctx, program, rule...))
 }
 
 func (r recordRules) Takes(ctx context.Context, program, whole string, texts []string) ([]string, error) {
@@ -196,7 +198,7 @@ func (r recordRules) Takes(ctx context.Context, program, whole string, texts []s
 		if err == nil {
 			why = rejected[i]
 		}
-		_, _ = note(r.s, r.s.Tried, tried(program, []string{text}))(why, err)
+		_, _ = record(r.s, r.s.Tried, commandKey(program, []string{text}))(why, err)
 	}
 	return rejected, err
 }

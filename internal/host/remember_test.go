@@ -12,7 +12,8 @@ import (
 	"nodegate/internal/host"
 )
 
-// TestRemember: a program is started again for its version only where it is another one, is called otherwise, or failed.
+// TestRemember: a program is run again for its version only if its file or its arguments changed,
+// or if it failed.
 func TestRemember(t *testing.T) {
 	h, err := host.Open("/")
 	if err != nil {
@@ -67,7 +68,7 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-// asked is a kernel on which a program says how often it was asked.
+// asked is a kernel on which the version of a program is the number of calls.
 type asked struct {
 	host.Kernel
 	times int
@@ -78,7 +79,8 @@ func (c *asked) Version(context.Context, string, ...string) (string, error) {
 	return strings.Repeat("I", c.times), nil
 }
 
-// TestRememberTenMinutes: what a script starts may be another program meanwhile, though its file is the same.
+// TestRememberTenMinutes: a script may run a different program later although its own file is the
+// same.
 func TestRememberTenMinutes(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "kubelet")
 	if err := os.WriteFile(program, nil, 0o755); err != nil {

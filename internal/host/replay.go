@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Replay returns the host that a snapshot was taken of, as it was. It rejects every
-// change.
+// Replay returns the host that a snapshot was taken from, in its recorded state. It rejects all
+// changes.
 func Replay(s *Snapshot) *Host {
 	return &Host{
 		Root: s.Root, Files: replayFiles{s}, Kernel: replayKernel{s}, Links: replayLinks{s}, Units: replayUnits{s}, Rules: replayRules{s},
@@ -36,11 +36,11 @@ func (r replayKernel) Synchronised() (bool, error)              { return r.s.Clo
 func (r replayKernel) LoadModule(context.Context, string) error { return errReplay }
 
 func (r replayKernel) Version(_ context.Context, program string, flags ...string) (string, error) {
-	return r.s.Version[tried(program, flags)].get("version of " + program)
+	return r.s.Version[commandKey(program, flags)].get("version of " + program)
 }
 
 func (r replayKernel) Complaint(_ context.Context, program string, flags ...string) (string, error) {
-	return r.s.Said[tried(program, flags)].get("complaint of " + program)
+	return r.s.Said[commandKey(program, flags)].get("error output of " + program)
 }
 
 type replayLinks struct{ s *Snapshot }
@@ -55,9 +55,9 @@ func (r replayLinks) Get(ctx context.Context, name string) (Link, error) {
 	return Link{}, linkErr("reading the state", name, cmp.Or(err, fs.ErrNotExist))
 }
 
-// Watch fails: a recording is of one moment.
+// Watch fails: a snapshot records a single moment.
 func (r replayLinks) Watch(context.Context, func(), chan<- LinkEvent) error {
-	return fmt.Errorf("notices about links: %w", ErrNotRecorded)
+	return fmt.Errorf("link notifications: %w", ErrNotRecorded)
 }
 
 func (r replayLinks) DefaultRoutes(context.Context) ([]string, error) {
@@ -72,7 +72,7 @@ func (r replayLinks) Hops(context.Context) ([]Hop, error) {
 	return r.s.Hops.get("gateways of VXLAN links")
 }
 
-// Foreign fails: a recording remembers nothing.
+// Foreign fails: a snapshot does not record it.
 func (r replayLinks) Foreign(context.Context) ([]Foreign, error) {
 	return nil, fmt.Errorf("routes of other programs: %w", ErrNotRecorded)
 }
@@ -110,7 +110,7 @@ func (r replayUnits) State(_ context.Context, unit string) (active, file string,
 }
 
 func (r replayUnits) Crashes(_ context.Context, unit string) (Crash, error) {
-	return r.s.Crashes[unit].get("ends of " + unit)
+	return r.s.Crashes[unit].get("exits of " + unit)
 }
 
 func (r replayUnits) Outdated(context.Context, string, string) (bool, error) { return false, errReplay }
@@ -138,7 +138,7 @@ func (r replayRules) Others(context.Context) (Others, error) {
 }
 
 func (r replayRules) Accepts(_ context.Context, program string, rule ...string) (rejected string, err error) {
-	what := tried(program, rule)
+	what := commandKey(program, rule)
 	return r.s.Tried[what].get(what)
 }
 
@@ -146,14 +146,14 @@ func (r replayRules) Takes(_ context.Context, program, _ string, texts []string)
 	rejected := make([]string, len(texts))
 	for i, text := range texts {
 		var err error
-		if rejected[i], err = r.s.Tried[tried(program, []string{text})].get("rules of " + program); err != nil {
+		if rejected[i], err = r.s.Tried[commandKey(program, []string{text})].get("rules of " + program); err != nil {
 			return nil, err
 		}
 	}
 	return rejected, nil
 }
 
-// tried is the name of a rule, or of a command line, in a snapshot.
-func tried(program string, rule []string) string {
+// commandKey returns the key of a rule or a command line in a snapshot.
+func commandKey(program string, rule []string) string {
 	return strings.Join(append([]string{program}, rule...), " ")
 }

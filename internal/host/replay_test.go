@@ -9,14 +9,13 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestReplayLinks: a recording answers what one link was, and nothing about what
-// happened to it later.
+// TestReplayLinks: a replay returns a link's recorded state, and no later event.
 func TestReplayLinks(t *testing.T) {
 	m := &hosttest.Machine{Links: map[string]*hosttest.Link{"eth0": {Index: 2, MTU: 9001}}}
 	recorder, s := host.Record(m.Host())
 	replayed := host.Replay(s)
 	if _, err := replayed.Links.Get(t.Context(), "eth0"); !errors.Is(err, host.ErrNotRecorded) {
-		t.Errorf("before anybody listed the links: %v", err)
+		t.Errorf("before the links were listed: %v", err)
 	}
 	if _, err := recorder.Links.List(t.Context()); err != nil {
 		t.Fatal(err)
@@ -26,10 +25,10 @@ func TestReplayLinks(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if _, err := replayed.Links.Get(t.Context(), "eth1"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a link that was not there: %v", err)
+		t.Errorf("a missing link: %v", err)
 	}
-	err = replayed.Links.Watch(t.Context(), func() { t.Error("subscribed to a recording") }, nil)
+	err = replayed.Links.Watch(t.Context(), func() { t.Error("subscribed to a snapshot") }, nil)
 	if !errors.Is(err, host.ErrNotRecorded) {
-		t.Errorf("notices: %v", err)
+		t.Errorf("notifications: %v", err)
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// RoutingRule is a line of `ip rule`, of IPv4 or IPv6, that looks up a table other
-// than main, default and local.
+// RoutingRule is a line of `ip rule`, for IPv4 or IPv6, that looks up a table other than main,
+// default and local.
 type RoutingRule struct {
 	Priority int    `json:"priority"`
 	Table    int    `json:"table"`
-	From     string `json:"from,omitempty"` // a prefix; "" is all
-	Routes   int    `json:"routes"`         // how many the table contains
+	From     string `json:"from,omitempty"` // a prefix; "" matches all
+	Routes   int    `json:"routes"`         // number of routes in the table
 }
 
 func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
@@ -41,7 +41,7 @@ func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 		rules = append(rules, rule)
 	}
 	if rules == nil {
-		return nil, nil // most machines: no need to ask for every route
+		return nil, nil // most machines: skip listing every route
 	}
 	routes, err := netns.Dump(func() ([]netlink.Route, error) {
 		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
@@ -59,26 +59,28 @@ func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 	return rules, nil
 }
 
-// Memory is what one inspection of a running node remembers for the next one. Only watch has one.
+// Memory carries state from one inspection of a running node to the next. Only watch has one.
 type Memory struct {
-	Foreign []Foreign // routes, rules and entries that were there
-	Lost    []Foreign // those of them that are gone
-	Left    []Foreign // what stood when Lost were last found gone, at LostAt
+	Foreign []Foreign // routes, rules and entries of the previous inspection
+	Lost    []Foreign // the ones that have disappeared
+	Left    []Foreign // the ones that remained when Lost was last updated, at LostAt
 	LostAt  time.Time
-	Since   time.Time // the last start of systemd-networkd that was seen
-	// Restarted is when that was seen, zero where it is long ago or was before the first look.
+	Since   time.Time // the last observed start of systemd-networkd
+	// Restarted is when a restart was observed, zero if that was long ago or before the first
+	// inspection.
 	Restarted time.Time
 	Tunnels   map[string]Tunnel
 }
 
-// Tunnel is a VXLAN link as it was when routes over it had gateways.
+// Tunnel is a VXLAN link in its state when routes over it had gateways.
 type Tunnel struct{ Index, Gateways int }
 
-// Foreign is a route, a routing rule, or a permanent neighbour or forwarding entry of a VXLAN link, that neither the kernel, nor
-// advertisements, nor DHCP nor a static configuration made.
+// Foreign is a route, a routing rule, or a permanent neighbour or forwarding entry of a VXLAN link,
+// that was created neither by the kernel, nor by router advertisements, DHCP or a static
+// configuration.
 type Foreign struct {
 	Text string // as ip prints it
-	Link string // the link of a route or an entry, "" for none
+	Link string // the link of a route or an entry, "" for a rule
 }
 
 func (m *machineLinks) Foreign(context.Context) ([]Foreign, error) {
@@ -135,16 +137,18 @@ func (m *machineLinks) Foreign(context.Context) ([]Foreign, error) {
 	return all, nil
 }
 
-// Hop is the gateway of routes over a VXLAN link that learns nothing: its agent enters where the gateway is.
+// Hop is the gateway of routes over a VXLAN link with learning off: its agent enters the location
+// of the gateway.
 type Hop struct {
 	Link    string `json:"link"`
 	Gateway string `json:"gateway"`
-	MAC     string `json:"mac,omitempty"`    // of its permanent neighbour entry, "" for none
-	Remote  string `json:"remote,omitempty"` // the machine to which the link sends what is for MAC, "" for none
+	MAC     string `json:"mac,omitempty"`    // from its permanent neighbour entry, "" if missing
+	Remote  string `json:"remote,omitempty"` // the machine to which the link sends packets for MAC, "" if unknown
 }
 
-// Hops lists the gateways of all VXLAN links whose entries an agent makes: without learning, without a group, not told by
-// each packet's metadata (as Cilium's), and with routes that name gateways (as flannel's and Calico's).
+// Hops lists the gateways of all VXLAN links whose entries an agent maintains: links without
+// learning and without a group, which do not take the destination from each packet's metadata (as
+// Cilium's do), and which have routes with gateways (as flannel's and Calico's do).
 func (m *machineLinks) Hops(context.Context) ([]Hop, error) {
 	links, err := netns.Dump(netlink.LinkList)
 	if err != nil {
@@ -156,7 +160,7 @@ func (m *machineLinks) Hops(context.Context) ([]Hop, error) {
 		if !is || v.Learning || v.FlowBased || v.L2miss || v.L3miss || v.Group != nil || v.RawFlags&unix.IFF_NOARP != 0 {
 			continue
 		}
-		entries, err := entriesOf(l)
+		entries, err := linkEntries(l)
 		if err != nil {
 			return nil, err
 		}
@@ -164,15 +168,16 @@ func (m *machineLinks) Hops(context.Context) ([]Hop, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing routes: %w", err)
 		}
-		hops = append(hops, hopsOf(l.Attrs().Name, routes, entries)...)
+		hops = append(hops, vxlanHops(l.Attrs().Name, routes, entries)...)
 	}
 	return hops, nil
 }
 
-// hopsOf reads the entries once: a link has as many as the cluster has nodes, and as many gateways.
-func hopsOf(link string, routes []netlink.Route, entries []netlink.Neigh) (hops []Hop) {
+// vxlanHops reads the entries only once: a link has one entry and one gateway for each node of the
+// cluster.
+func vxlanHops(link string, routes []netlink.Route, entries []netlink.Neigh) (hops []Hop) {
 	macs, remotes := map[string]net.HardwareAddr{}, map[string]net.IP{}
-	others := string(make([]byte, 6)) // the address of zeros stands for all that have no entry; of several the last
+	others := string(make([]byte, 6)) // the all-zero address covers addresses without an entry; the last of several wins
 	for _, e := range entries {
 		mac := string(e.HardwareAddr)
 		switch _, known := remotes[mac]; {
@@ -205,8 +210,8 @@ func hopsOf(link string, routes []netlink.Route, entries []netlink.Neigh) (hops 
 	return hops
 }
 
-// entriesOf returns the neighbour and forwarding entries of a link.
-func entriesOf(l netlink.Link) ([]netlink.Neigh, error) {
+// linkEntries returns the neighbour and forwarding entries of a link.
+func linkEntries(l netlink.Link) ([]netlink.Neigh, error) {
 	var all []netlink.Neigh
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6, unix.AF_BRIDGE} {
 		some, err := netns.Dump(func() ([]netlink.Neigh, error) { return netlink.NeighList(l.Attrs().Index, family) })
@@ -224,9 +229,10 @@ func entriesOf(l netlink.Link) ([]netlink.Neigh, error) {
 	return all, nil
 }
 
-// foreignEntries returns what an agent has entered for a VXLAN link, as `ip neigh` and `bridge fdb` print it.
+// foreignEntries returns the entries that an agent has added to a VXLAN link, as `ip neigh` and
+// `bridge fdb` print them.
 func foreignEntries(l netlink.Link) ([]Foreign, error) {
-	entries, err := entriesOf(l)
+	entries, err := linkEntries(l)
 	var all []Foreign
 	for _, e := range entries {
 		f := Foreign{Link: l.Attrs().Name, Text: fmt.Sprintf("neighbour %s lladdr %s dev %s", e.IP, e.HardwareAddr, l.Attrs().Name)}

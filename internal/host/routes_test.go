@@ -14,7 +14,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestHops: what a link's entries say of each gateway.
+// TestHops derives the data of each gateway from a link's entries.
 func TestHops(t *testing.T) {
 	mac := func(last byte) net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 0, last} }
 	neighbour := func(ip string, state int, mac net.HardwareAddr) netlink.Neigh {
@@ -48,13 +48,13 @@ func TestHops(t *testing.T) {
 	}
 	zeros := make(net.HardwareAddr, 6)
 	entries = append(entries, forwards(zeros, "192.0.2.7"), forwards(zeros, "192.0.2.8"))
-	want[2].Remote = "192.0.2.8" // of all others
+	want[2].Remote = "192.0.2.8" // from the entry for all others
 	if d := cmp.Diff(want, host.HopsOf("vx", routes, entries)); d != "" {
 		t.Errorf("with an entry for all others, -want +got:\n%s", d)
 	}
 }
 
-// TestHopsGrow: the work grows with the nodes, not with their square.
+// TestHopsGrow: the work grows with the number of nodes, not with its square.
 func TestHopsGrow(t *testing.T) {
 	work := func(nodes int) time.Duration {
 		var routes []netlink.Route
@@ -77,8 +77,8 @@ func TestHopsGrow(t *testing.T) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if few, many := work(250), work(5000); many > 200*few { // each with each would be 400 times
-		t.Errorf("20 times the nodes take %.0f times as long: %v, %v", float64(many)/float64(few), few, many)
+	if few, many := work(250), work(5000); many > 200*few { // comparing every pair would take 400 times
+		t.Errorf("20 times as many nodes take %.0f times as long: %v, %v", float64(many)/float64(few), few, many)
 	} else {
 		t.Log(few, many)
 	}
@@ -94,7 +94,8 @@ func threadTime(t *testing.T) time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// TestDefaultRoutesKernel: a default route that refuses is none, though of IPv6 the kernel says that it goes over lo.
+// TestDefaultRoutesKernel: a default route that rejects packets does not count, although the kernel
+// reports an IPv6 one as a route over lo.
 func TestDefaultRoutesKernel(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return

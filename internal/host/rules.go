@@ -19,8 +19,9 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Rulesets reads and parses the rules of every backend of the packet filter: one set for each that has any. They are
-// shared: nobody may change them. On a host of Once they are read once.
+// Rulesets reads and parses the rules of every packet filter backend: one set for each backend with
+// rules. The sets are shared, so callers must not change them. A host made by Once reads them only
+// once.
 func (h *Host) Rulesets(ctx context.Context) ([]*ruleset.Set, error) {
 	if once, ok := h.Rules.(*rulesOnce); ok {
 		return once.rulesets(ctx)
@@ -36,10 +37,10 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 		note = ""
 		set, err := ruleset.Parse(source, r)
 		if errors.Is(err, ruleset.ErrNoRules) {
-			return nil // nobody ever used that backend: it prints nothing
+			return nil // an unused backend prints nothing
 		}
 		if err != nil {
-			return fmt.Errorf("reading what %s printed: %w", source, err)
+			return fmt.Errorf("reading the output of %s: %w", source, err)
 		}
 		set.Note = said
 		sets = append(sets, set)
@@ -56,11 +57,11 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 		return nil, err
 	}
 	noted := func(text string) { note = text }
-	if !mayAskNFTables() {
-		err := dumps(ctx, parse, noted, nil)
+	if !mayQueryNFTables() {
+		err := dumpRules(ctx, parse, noted, nil)
 		return sets, err
 	}
-	err := dumps(ctx, parse, noted, func(family string) error {
+	err := dumpRules(ctx, parse, noted, func(family string) error {
 		t, err := nftables.Read(ctx, family)
 		switch {
 		case err == nil:
@@ -71,7 +72,7 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 		case errors.Is(err, fs.ErrPermission) || ctx.Err() != nil:
 			return fmt.Errorf("reading %s over netlink: %w", tableName(family), err)
 		}
-		noted(fmt.Sprintf("%s was read by nft -j, which takes longer and more memory: over netlink, %v", tableName(family), err))
+		noted(fmt.Sprintf("%s was read by nft -j, which is slower and needs more memory; reading it over netlink failed: %v", tableName(family), err))
 		return program.Stream(ctx, parse, "nft", printTable(family)...)
 	})
 	return sets, err
@@ -83,9 +84,11 @@ func printTable(family string) []string {
 	return []string{"-j", "list", "table", family, ruleset.KubeProxyTable}
 }
 
-// RulesGeneration returns what differs whenever the rules of the packet filter do: nftables' generation (NFTA_GEN_ID of the kernel's
-// include/uapi/linux/netfilter/nf_tables.h), which iptables-nft shares. Tables of the legacy backend have none: their layout stays where a
-// rule takes the place of one of the same size, and sure is false. It is "" where IPVS is in use. It needs CAP_NET_ADMIN.
+// RulesGeneration returns a string that differs whenever the rules of the packet filter differ. It
+// uses nftables' generation (NFTA_GEN_ID in the kernel's include/uapi/linux/netfilter/nf_tables.h),
+// which iptables-nft shares. Tables of the legacy backend have no generation: their layout does not
+// change when a rule replaces another one of the same size, so sure is then false. The string is ""
+// if IPVS is in use. RulesGeneration needs CAP_NET_ADMIN.
 func (h *Host) RulesGeneration(ctx context.Context) (generation string, sure bool, err error) {
 	if used, err := ipvs.InUse(ctx); used || err != nil {
 		return "", false, err
@@ -104,7 +107,7 @@ func (h *Host) RulesGeneration(ctx context.Context) (generation string, sure boo
 			legacy += family + " " + table + " " + layout + "\n"
 		}
 	}
-	if legacy != "" && !mayAskNFTables() {
+	if legacy != "" && !mayQueryNFTables() {
 		return legacy, false, nil
 	}
 	if generation, err = nftables.Generation(ctx); err != nil {
@@ -113,33 +116,35 @@ func (h *Host) RulesGeneration(ctx context.Context) (generation string, sure boo
 	return legacy + generation, legacy == "", nil
 }
 
-// Others is what other programs have in nf_tables that Kubernetes comes upon.
+// Others has the nf_tables objects of other programs that affect Kubernetes.
 type Others = nftables.Others
 
 func (machineRules) Others(ctx context.Context) (Others, error) {
-	if !mayAskNFTables() {
+	if !mayQueryNFTables() {
 		return Others{}, nil
 	}
 	return nftables.ReadOthers(ctx)
 }
 
-// mayAskNFTables reports whether nf_tables is there, or nft, which asks it whenever it runs: a question loads the module.
-func mayAskNFTables() bool {
+// mayQueryNFTables reports whether nf_tables is loaded, or nft is installed, which queries it
+// whenever it runs: a query loads the module.
+func mayQueryNFTables() bool {
 	_, absent := program.Find("nft")
 	_, unloaded := os.Stat("/sys/module/nf_tables")
 	return absent == nil || unloaded == nil
 }
 
-// machineRules reads the machine's own rules, of all backends: an older kube-proxy may have left rules in another one.
+// machineRules reads the machine's own rules, of all backends: an older kube-proxy may have left
+// rules in another backend.
 type machineRules struct{}
 
-// Dumps has nft print kube-proxy's tables: text can be recorded.
+// Dumps prints kube-proxy's tables with nft, because a text can be recorded.
 func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Reader) error) error {
 	noted := func(string) {}
 	if _, err := program.Find("nft"); err != nil {
-		return dumps(ctx, read, noted, nil)
+		return dumpRules(ctx, read, noted, nil)
 	}
-	return dumps(ctx, read, noted, func(family string) error {
+	return dumpRules(ctx, read, noted, func(family string) error {
 		tables, err := program.Run(ctx, "nft", "list", "tables", family)
 		if err != nil || !bytes.Contains(tables, []byte(tableName(family)+"\n")) {
 			return err
@@ -148,12 +153,12 @@ func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Rea
 	})
 }
 
-// dumps never gives iptables-legacy-save the name of a table: it would create the table. It calls table, where it is
-// not nil, for both families.
-func dumps(ctx context.Context, read func(source string, r io.Reader) error, noted func(string), table func(family string) error) error {
+// dumpRules never passes a table name to iptables-legacy-save, because that would create the table.
+// It calls table for both families, unless it is nil.
+func dumpRules(ctx context.Context, read func(source string, r io.Reader) error, noted func(string), table func(family string) error) error {
 	var errs []error
 	ran := 0
-	ask := mayAskNFTables()
+	ask := mayQueryNFTables()
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		name := map[string]string{ruleset.IPv4: "iptables", ruleset.IPv6: "ip6tables"}[family]
 		legacy := xtables.SaveProgram(name)
@@ -183,29 +188,30 @@ func dumps(ctx context.Context, read func(source string, r io.Reader) error, not
 		errs = append(errs, table(ruleset.IPv4), table(ruleset.IPv6))
 	}
 	if ran == 0 {
-		errs = append(errs, errors.New("neither iptables nor nft is installed: no program could print the rules"))
+		errs = append(errs, errors.New("neither iptables nor nft is installed, so no program can print the rules"))
 	}
 	return errors.Join(errs...)
 }
 
-// iptablesNFT reads the tables of iptables-nft over netlink. Where a rule is not known there, the save program reads them all.
+// iptablesNFT reads the tables of iptables-nft over netlink. If it does not know a rule, the save
+// program reads all of them.
 func iptablesNFT(ctx context.Context, family, name string, read func(string, io.Reader) error, noted func(string)) error {
 	err := nftables.Save(ctx, family, func(r io.Reader) error { return read("netlink: "+name, r) })
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
-	err = fmt.Errorf("over netlink, %w", err)
+	err = fmt.Errorf("reading them over netlink failed: %w", err)
 	if errors.Is(err, fs.ErrPermission) || ctx.Err() != nil {
 		return fmt.Errorf("reading the rules of %s: %w", name, err)
 	}
-	noted(fmt.Sprintf("the rules of %s were read by %s-save, which takes longer and more memory: %v", name, name, err))
+	noted(fmt.Sprintf("the rules of %s were read by %s-save, which is slower and needs more memory; %v", name, name, err))
 	if failed := program.Stream(ctx, read, name+"-save"); failed != nil {
 		return fmt.Errorf("reading the rules of %s: %w; %w", name, failed, err)
 	}
 	return nil
 }
 
-// scratchChain is the chain in which a rule is tried.
+// scratchChain is the chain in which Accepts tries a rule.
 const scratchChain = "NODEGATE-PROBE"
 
 // Takes needs CAP_SYS_ADMIN.
@@ -220,7 +226,7 @@ func (machineRules) Takes(ctx context.Context, name, whole string, texts []strin
 		return nil, fmt.Errorf("trying rules of %s: %w", name, err)
 	}
 	defer n.Close()
-	arguments := []string{"-w", "1"} // the legacy backend has one lock for all namespaces
+	arguments := []string{"-w", "1"} // all namespaces share the legacy backend's lock
 	if name == "nft" {
 		arguments = []string{"-f", "-"}
 	}
@@ -239,9 +245,8 @@ func (machineRules) Takes(ctx context.Context, name, whole string, texts []strin
 	return rejected, err
 }
 
-// Accepts tries the rule in table mangle of a namespace that ends with the attempt.
-// It needs CAP_SYS_ADMIN. A kernel that does not have the rule's module yet loads
-// it, as for any rule.
+// Accepts tries the rule in table mangle of a temporary namespace. It needs CAP_SYS_ADMIN. The
+// kernel loads the rule's module if necessary, as for any rule.
 func (machineRules) Accepts(ctx context.Context, iptables string, rule ...string) (rejected string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -251,7 +256,7 @@ func (machineRules) Accepts(ctx context.Context, iptables string, rule ...string
 	}
 	defer n.Close()
 	err = n.Do(ctx, func() error {
-		// The legacy backend has one lock for all namespaces.
+		// All namespaces share the legacy backend's lock.
 		chain := func(command string, more ...string) error {
 			_, err := program.Run(ctx, iptables, append([]string{"-w", "1", "-t", "mangle", command, scratchChain}, more...)...)
 			return err
@@ -263,8 +268,8 @@ func (machineRules) Accepts(ctx context.Context, iptables string, rule ...string
 		if said == nil {
 			return nil
 		}
-		// A rule that every kernel accepts distinguishes "not this rule" from "no
-		// rule at all".
+		// A rule that every kernel accepts distinguishes a rejected rule from a kernel that accepts
+		// no rules.
 		if err := chain("-A", "-j", "RETURN"); err != nil {
 			return err
 		}

@@ -21,8 +21,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// TestAccepts asks the real kernel through both backends: it accepts MARK, rejects
-// what it does not have, and the rules of the test's own namespace stay as they are.
+// TestAccepts queries the real kernel through both backends: it accepts MARK and rejects an unknown
+// target, and the rules of the test's own namespace do not change.
 func TestAccepts(t *testing.T) {
 	hosttest.NeedRoot(t)
 	for _, program := range []string{"ip6tables-nft", "ip6tables-legacy"} {
@@ -42,7 +42,7 @@ func TestAccepts(t *testing.T) {
 			t.Errorf("%s: a target that does not exist: %q, %v", program, rejected, err)
 		}
 		if after := save(t, program); after != before {
-			t.Errorf("%s left something:\n%s\nbefore:\n%s", program, after, before)
+			t.Errorf("%s left rules behind:\n%s\nbefore:\n%s", program, after, before)
 		}
 
 		text, err := json.Marshal(snapshot)
@@ -70,8 +70,9 @@ func TestAccepts(t *testing.T) {
 	}
 }
 
-// save is the table that Accepts uses, without the times that iptables prints. Of
-// the legacy backend it is the tables that there are: to list one would make it.
+// save returns the table that Accepts uses, without the times that iptables prints. For the legacy
+// backend it returns the names of the existing tables instead, because listing a table would create
+// it.
 func save(t *testing.T, program string) string {
 	t.Helper()
 	if program == "ip6tables-legacy" {
@@ -94,7 +95,7 @@ func save(t *testing.T, program string) string {
 	return strings.Join(lines, "")
 }
 
-// inScratch calls test with this machine, in a network namespace of its own.
+// inScratch calls test with this machine in a new network namespace.
 func inScratch(t *testing.T, test func(h *host.Host) error) {
 	t.Helper()
 	h, err := host.Open("/")
@@ -112,7 +113,8 @@ func inScratch(t *testing.T, test func(h *host.Host) error) {
 	}
 }
 
-// TestRulesGeneration: it stays while nothing changes, differs after any change, and is not sure with the legacy backend.
+// TestRulesGeneration: the generation stays the same while nothing changes and differs after any
+// change; with the legacy backend it is not sure.
 func TestRulesGeneration(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "nft")
@@ -154,7 +156,8 @@ func TestRulesGeneration(t *testing.T) {
 	})
 }
 
-// TestTablesOfNFT: kube-proxy's tables are read over netlink; where they cannot be, nft prints them, and the set says so.
+// TestTablesOfNFT: kube-proxy's tables are read over netlink. If that fails, nft prints them, and
+// the set has a note about it.
 func TestTablesOfNFT(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "nft")
@@ -174,7 +177,7 @@ func TestTablesOfNFT(t *testing.T) {
 				"netlink: table ip6 kube-proxy",
 				"", "meta l4proto tcp drop"},
 			{"insert rule ip6 kube-proxy x tcp dport 443 drop", "nft -j list table ip6 kube-proxy",
-				"table ip6 kube-proxy was read by nft -j, which takes longer and more memory: over netlink, " +
+				"table ip6 kube-proxy was read by nft -j, which is slower and needs more memory; reading it over netlink failed: " +
 					"chain x, rule 3: expression \"payload\": not of a form that is known",
 				"tcp dport 443 drop"},
 		} {
@@ -190,15 +193,16 @@ func TestTablesOfNFT(t *testing.T) {
 	})
 }
 
-// TestTablesOfIptables: what iptables-nft wrote is read over netlink; where it cannot be, its save program prints it, and the set says so.
+// TestTablesOfIptables: iptables-nft's rules are read over netlink. If that fails, its save program
+// prints them, and the set has a note about it.
 func TestTablesOfIptables(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "ip6tables-nft")
 	inScratch(t, func(h *host.Host) error {
 		for _, c := range []struct{ rule, source, note, text string }{
 			{"-p tcp -m tcp --dport 443 -j DROP", "netlink: ip6tables-nft", "", "-A INPUT -p tcp -m tcp --dport 443 -j DROP"},
-			{"-m u32 --u32 0=1", "ip6tables-nft-save", "the rules of ip6tables-nft were read by ip6tables-nft-save, which takes longer and " +
-				"more memory: over netlink, table filter, chain INPUT, rule N: expression \"match\": u32.0: not known",
+			{"-m u32 --u32 0=1", "ip6tables-nft-save", "the rules of ip6tables-nft were read by ip6tables-nft-save, which is slower and " +
+				"needs more memory; reading them over netlink failed: table filter, chain INPUT, rule N: expression \"match\": u32.0: not known",
 				`-A INPUT -m u32 --u32 "0x0=0x1"`},
 		} {
 			args := append([]string{"-I", "INPUT"}, strings.Fields(c.rule)...)
@@ -216,21 +220,22 @@ func TestTablesOfIptables(t *testing.T) {
 				t.Errorf("%s: %q, %q, %q", c.rule, s.Source, s.Note, text)
 			}
 		}
-		// What iptables itself cannot print is an error that says which rule it is.
+		// A rule that iptables itself cannot print is an error that names the rule.
 		if out, err := exec.Command("nft", "add rule ip6 filter INPUT tcp dport 1 reject").CombinedOutput(); err != nil {
 			return fmt.Errorf("%w\n%s", err, out)
 		}
 		_, err := h.Rulesets(t.Context())
-		if !errors.Is(err, ruleset.ErrIncompatible) || !strings.Contains(err.Error(), "over netlink, table filter, chain INPUT, rule ") {
+		if !errors.Is(err, ruleset.ErrIncompatible) || !strings.Contains(err.Error(), "over netlink failed: table filter, chain INPUT, rule ") {
 			t.Errorf("a rule of nft's own: %v", err)
 		}
-		// On a host without iptables-nft it is an error, too, and what is known is read all the same.
+		// On a host without iptables-nft it is an error too, but the known rules are read all the
+		// same.
 		if err := hide("/usr/sbin/ip6tables-nft"); err != nil {
 			return err
 		}
 		_, err = h.Rulesets(t.Context())
 		if errors.Is(err, ruleset.ErrIncompatible) || !strings.Contains(fmt.Sprint(err), "ip6tables-nft-save is not installed") ||
-			!strings.Contains(fmt.Sprint(err), "over netlink, table filter, chain INPUT, rule ") {
+			!strings.Contains(fmt.Sprint(err), "over netlink failed: table filter, chain INPUT, rule ") {
 			t.Errorf("without the program: %v", err)
 		}
 		if out, err := exec.Command("nft", "flush chain ip6 filter INPUT; add rule ip6 filter INPUT counter drop").CombinedOutput(); err != nil {
@@ -244,8 +249,8 @@ func TestTablesOfIptables(t *testing.T) {
 	})
 }
 
-// TestLegacyUnprinted: rules of kube-proxy in a backend whose program is not there are an error; tables that are empty, or have rules of
-// others only, are none.
+// TestLegacyUnprinted: kube-proxy's rules in a backend without its save program are an error; empty
+// tables and tables with other programs' rules are not.
 func TestLegacyUnprinted(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "ip6tables-legacy")
@@ -267,7 +272,7 @@ func TestLegacyUnprinted(t *testing.T) {
 			}
 			_, err := h.Rulesets(t.Context())
 			if c.ours != (err != nil) || c.ours && !strings.Contains(err.Error(), "table filter of the legacy backend (ip6) has rules of "+
-				"kube-proxy, and ip6tables-legacy-save is not installed: install ") {
+				"kube-proxy, but ip6tables-legacy-save is not installed; install ") {
 				t.Errorf("%s: %v", c.commands, err)
 			}
 			return nil
@@ -275,7 +280,7 @@ func TestLegacyUnprinted(t *testing.T) {
 	}
 }
 
-// hide takes a program out of the sight of the calling thread, which ends with its namespace.
+// hide hides a program from the calling thread, which ends with its namespace.
 func hide(program string) error {
 	file, err := filepath.EvalSymlinks(program)
 	if err != nil {

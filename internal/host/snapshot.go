@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Snapshot is a recording of a host's answers: enough to run the same checks again,
-// anywhere. For a question that nobody asked when it was taken, a replay returns
-// ErrNotRecorded.
+// Snapshot records a host's answers: enough to run the same checks again on any machine. If a query
+// was not made when the snapshot was taken, a replay returns ErrNotRecorded.
 type Snapshot struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -46,9 +45,9 @@ type Snapshot struct {
 	Rules   []ruleDump                      `json:"rules,omitempty"`
 	Others  answer[Others]                  `json:"otherRules,omitzero"`
 	RuleErr answer[bool]                    `json:"rulesRead"`
-	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // what was tried -> why it was rejected, "" if it was not
+	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // rule or command -> reason for its rejection, "" if it was accepted
 
-	mu sync.Mutex // while it fills up: some checks run beside each other
+	mu sync.Mutex // for recording: some checks run concurrently
 }
 
 type (
@@ -66,13 +65,13 @@ type ruleDump struct {
 	Text   string `json:"text"`
 }
 
-// ErrNotRecorded is the error of a question whose answer is not in the snapshot.
-var ErrNotRecorded = errors.New("not in this snapshot: it was taken by a policy that did not ask")
+// ErrNotRecorded is the error of a query whose answer is not in the snapshot.
+var ErrNotRecorded = errors.New("not in this snapshot: the policy that it was taken with did not read this")
 
 // errReplay is the error of every attempt to change a replayed host.
 var errReplay = errors.New("a snapshot cannot be changed")
 
-// snapshotVersion and snapshotKind are what ReadSnapshot accepts.
+// ReadSnapshot accepts only snapshotVersion and snapshotKind.
 const snapshotVersion, snapshotKind = "nodegate/v1", "Snapshot"
 
 // ReadSnapshot reads a Snapshot in JSON, at most 64 MiB.
@@ -91,8 +90,8 @@ func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	return &s, nil
 }
 
-// answer is a value, or the error that came instead. The zero answer belongs to a
-// question that nobody asked.
+// answer is the result of a query: a value or an error. The zero answer belongs to a query that was
+// not made.
 type answer[T any] struct {
 	Value T      `json:"value,omitzero"`
 	Error string `json:"error,omitempty"`
@@ -123,7 +122,7 @@ func (a answer[T]) get(what string) (T, error) {
 	case a.Error == "":
 		return a.Value, nil
 	}
-	// The errors that checks distinguish; any other keeps its text.
+	// Checks distinguish these errors; any other error keeps its text.
 	for _, no := range []syscall.Errno{
 		syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV,
 	} {
@@ -134,8 +133,8 @@ func (a answer[T]) get(what string) (T, error) {
 	return zero, fmt.Errorf("reading %s: %s", what, a.Error)
 }
 
-// text is a file's content: a JSON string where it is UTF-8, as files in /proc are,
-// else an object with base64.
+// text is a file's content: a JSON string if it is UTF-8, as files in /proc are, else an object
+// with base64.
 type text []byte
 
 func (t text) MarshalJSON() ([]byte, error) {

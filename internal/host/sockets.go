@@ -12,11 +12,12 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// Flow is a connection as conntrack knows it.
+// Flow is a connection in conntrack's table.
 type Flow = netns.Flow
 
-// Translated returns the flows of this network namespace whose destination was changed (DNAT), as conntrack knows them.
-// A table that may not be read, or that the kernel does not have, is fs.ErrPermission or errors.ErrUnsupported.
+// Translated returns the flows in this network namespace's conntrack table whose destination was
+// changed (DNAT). The error is fs.ErrPermission if the table may not be read, and
+// errors.ErrUnsupported if the kernel does not have it.
 func Translated(ctx context.Context) ([]Flow, error) {
 	ns, err := netns.Current(ctx)
 	if err != nil {
@@ -42,9 +43,10 @@ func Addresses() (map[netip.Addr]bool, error) {
 	return own, nil
 }
 
-// PortIsFree reports whether nobody listens on a TCP port of this machine, on any address. It tries to bind to it, for a
-// moment and in a way that keeps nobody from listening there: /proc/net/tcp takes the kernel milliseconds, because it
-// walks every bucket of a table that is sized by the machine's memory. False means that the tables must be read.
+// PortIsFree reports whether no process of this machine listens on a TCP port, on any address. It
+// briefly binds the port, in a way that does not prevent others from listening. Reading
+// /proc/net/tcp would cost the kernel milliseconds, because it walks every bucket of a table sized
+// by the machine's memory. False means that the caller must read that table.
 func (h *Host) PortIsFree(port string) bool {
 	number, err := strconv.ParseUint(port, 10, 16)
 	if _, live := h.Files.(machineFiles); !live || err != nil || number == 0 {
@@ -55,7 +57,8 @@ func (h *Host) PortIsFree(port string) bool {
 		return false // a kernel without IPv6
 	}
 	defer func() { _ = unix.Close(fd) }()
-	// kubelet sets SO_REUSEADDR too, as every Go program: two such sockets may be bound until one listens.
+	// kubelet sets SO_REUSEADDR too, as every Go program does: two such sockets may be bound until
+	// one listens.
 	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) != nil ||
 		unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0) != nil {
 		return false

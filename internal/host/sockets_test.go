@@ -22,14 +22,14 @@ func TestPortIsFree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if h.PortIsFree(port) {
-			t.Errorf("%s: somebody listens there, and it is free", l.Addr())
+			t.Errorf("%s: reported as free while a program listens", l.Addr())
 		}
 		_ = l.Close()
 		if !h.PortIsFree(port) {
-			t.Errorf("%s: nobody listens any more, and it is not free", address)
+			t.Errorf("%s: reported as not free after the listener closed", address)
 		}
 	}
 	if h.PortIsFree("0") || h.PortIsFree("x") || h.PortIsFree("70000") {
-		t.Error("what is no port is free")
+		t.Error("an invalid port is reported as free")
 	}
 }

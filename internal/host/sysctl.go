@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// ReadSysctl reads a kernel parameter by its path below /proc/sys. Tabs and
-// runs of spaces become one space: net/ipv4/tcp_rmem is written with spaces and
-// read with tabs. A parameter that can only be written is fs.ErrPermission; what
-// is a directory, or lies below a file, is no parameter: fs.ErrNotExist.
+// ReadSysctl reads a kernel parameter by its path below /proc/sys. Tabs and runs of spaces become
+// one space: net/ipv4/tcp_rmem is written with spaces and read with tabs. The error is
+// fs.ErrPermission for a write-only parameter, and fs.ErrNotExist for a directory or a path below a
+// file, which are not parameters.
 func (h *Host) ReadSysctl(key string) (string, error) {
 	name, err := h.sysctlFile(key)
 	if err != nil {
@@ -28,7 +28,7 @@ func (h *Host) ReadSysctl(key string) (string, error) {
 	return strings.Join(strings.Fields(string(b)), " "), nil
 }
 
-// noParameter reports whether a name that could not be read is no parameter's.
+// noParameter reports whether an unreadable name is not a parameter.
 func (h *Host) noParameter(name string, err error) bool {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return true
@@ -55,7 +55,7 @@ func (h *Host) sysctlFile(key string) (string, error) {
 	if !h.Live() {
 		return "", fmt.Errorf("sysctl %s: %w", key, errTree)
 	}
-	// The name of an interface may be any bytes, so this is not fs.ValidPath.
+	// An interface name may contain any bytes, so fs.ValidPath does not fit.
 	for _, part := range strings.Split(key, "/") {
 		if part == "" || part == "." || part == ".." || strings.ContainsRune(part, 0) {
 			return "", fmt.Errorf("%q is not the path of a sysctl", key)
@@ -64,9 +64,9 @@ func (h *Host) sysctlFile(key string) (string, error) {
 	return "/proc/sys/" + key, nil
 }
 
-// GlobSysctl returns the paths that match a pattern with wildcards, sorted. No match is
-// no error. Not each is a parameter: net/*/conf/all/forwarding is also below the file
-// net/nf_conntrack_max, and reading it is fs.ErrNotExist.
+// GlobSysctl returns the paths that match a pattern with wildcards, sorted. No match is not an
+// error. A returned path may not be a parameter: net/*/conf/all/forwarding also matches below the
+// file net/nf_conntrack_max, and reading that path returns fs.ErrNotExist.
 func (h *Host) GlobSysctl(pattern string) ([]string, error) {
 	if !h.Live() {
 		return nil, fmt.Errorf("sysctl %s: %w", pattern, errTree)
@@ -102,11 +102,12 @@ func (h *Host) GlobSysctl(pattern string) ([]string, error) {
 // Parameter is a kernel parameter, by its path below /proc/sys, and its value.
 type Parameter struct{ Key, Value string }
 
-// CoupledParameters returns the parameters that the kernel would change if value were written to key, as they are now. Where key is about to be
-// changed and value is what it has, these are what writing value again would not bring back.
+// CoupledParameters returns the current values of the parameters that the kernel would change if
+// value were written to key. If value is the key's current value and key is about to be changed,
+// writing value back later would not restore these parameters.
 func (h *Host) CoupledParameters(key, value string) []Parameter {
 	var all []Parameter
-	for _, f := range followers(key, value) {
+	for _, f := range coupledWrites(key, value) {
 		keys, err := h.GlobSysctl(f.pattern)
 		if err != nil {
 			continue
@@ -120,31 +121,31 @@ func (h *Host) CoupledParameters(key, value string) []Parameter {
 	return all
 }
 
-// follower is what parameters become when another one is written.
-type follower struct{ pattern, becomes string }
+// coupledWrite is a value that the kernel gives to other parameters when one is written.
+type coupledWrite struct{ pattern, becomes string }
 
-func followers(key, value string) []follower {
+func coupledWrites(key, value string) []coupledWrite {
 	switch key {
 	case "net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding": // inet_forward_change in net/ipv4/devinet.c
 		accepts := "0"
 		if value == "0" {
 			accepts = "1"
 		}
-		return []follower{{"net/ipv4/conf/*/forwarding", value}, {"net/ipv4/conf/all/accept_redirects", accepts}}
+		return []coupledWrite{{"net/ipv4/conf/*/forwarding", value}, {"net/ipv4/conf/all/accept_redirects", accepts}}
 	case "net/ipv6/conf/all/forwarding", "net/ipv6/conf/all/disable_ipv6": // addrconf_forward_change, addrconf_disable_change
-		return []follower{{"net/ipv6/conf/*/" + path.Base(key), value}}
-	case "vm/dirty_bytes": // of these pairs (mm/page-writeback.c, mm/util.c) the kernel makes the other one 0
-		return []follower{{"vm/dirty_ratio", "0"}}
+		return []coupledWrite{{"net/ipv6/conf/*/" + path.Base(key), value}}
+	case "vm/dirty_bytes": // in these pairs (mm/page-writeback.c, mm/util.c) the kernel sets the other one to 0
+		return []coupledWrite{{"vm/dirty_ratio", "0"}}
 	case "vm/dirty_ratio":
-		return []follower{{"vm/dirty_bytes", "0"}}
+		return []coupledWrite{{"vm/dirty_bytes", "0"}}
 	case "vm/dirty_background_bytes":
-		return []follower{{"vm/dirty_background_ratio", "0"}}
+		return []coupledWrite{{"vm/dirty_background_ratio", "0"}}
 	case "vm/dirty_background_ratio":
-		return []follower{{"vm/dirty_background_bytes", "0"}}
+		return []coupledWrite{{"vm/dirty_background_bytes", "0"}}
 	case "vm/overcommit_kbytes":
-		return []follower{{"vm/overcommit_ratio", "0"}}
+		return []coupledWrite{{"vm/overcommit_ratio", "0"}}
 	case "vm/overcommit_ratio":
-		return []follower{{"vm/overcommit_kbytes", "0"}}
+		return []coupledWrite{{"vm/overcommit_kbytes", "0"}}
 	}
 	return nil
 }

@@ -7,8 +7,9 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestBeside: what writing the former value again does not bring back, and nothing else.
-func TestBeside(t *testing.T) {
+// TestCoupledParameters: exactly the parameters that writing the former value back does not
+// restore.
+func TestCoupledParameters(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{}}
 	for key, value := range map[string]string{
 		"net/ipv4/conf/all/forwarding": "0", "net/ipv4/conf/eth0/forwarding": "0", "net/ipv4/conf/eth1/forwarding": "1",

@@ -16,9 +16,8 @@ import (
 	"nodegate/internal/host/config"
 )
 
-// systemdSocket is where systemd itself listens below its root, for root only,
-// without a bus daemon. A container that has nothing but the socket of its host can
-// use it too.
+// systemdSocket is the socket on which systemd itself listens below its root, for root only and
+// without a bus daemon. A container that has only its host's socket can use it too.
 const systemdSocket = "/run/systemd/private"
 
 // SystemdRuns reports whether this machine was booted with systemd (sd_booted(3)).
@@ -27,8 +26,9 @@ func (h *Host) SystemdRuns() bool {
 	return h.Live() && err == nil
 }
 
-// machineUnits asks the systemd behind a socket over D-Bus, through one connection that the first question opens. systemd closes it when it
-// executes itself anew (systemctl daemon-reexec, which its own packages and libc's run): the next question opens another one.
+// machineUnits queries systemd through a socket over D-Bus. All queries share one connection, which
+// the first one opens. systemd closes it when it re-executes itself (systemctl daemon-reexec, which
+// the packages of systemd and libc run); the next query then opens a new one.
 type machineUnits struct {
 	socket string
 	conn   *dbus.Conn
@@ -44,7 +44,7 @@ func (m *machineUnits) connect(ctx context.Context) (*dbus.Conn, error) {
 		err  error
 	}
 	answered := make(chan answer)
-	go func() { // it knows no deadline, and systemd accepts no connection while it reads its units again
+	go func() { // dial has no deadline, and systemd accepts no connection while it reloads its units
 		conn, err := m.dial()
 		select {
 		case answered <- answer{conn, err}:
@@ -91,7 +91,7 @@ func (m *machineUnits) Close() {
 
 func (m *machineUnits) State(ctx context.Context, unit string) (active, file string, err error) {
 	if _, err := os.Lstat("/run/systemd/system"); err != nil {
-		return "inactive", "", nil // where systemd does not run, no unit does
+		return "inactive", "", nil // without systemd no unit runs
 	}
 	return m.state(ctx, unit)
 }
@@ -103,7 +103,7 @@ func (m *machineUnits) state(ctx context.Context, unit string) (active, file str
 	}
 	properties, err := conn.GetUnitPropertiesContext(ctx, unit)
 	if err != nil {
-		return "", "", fmt.Errorf("asking systemd about %s: %w", unit, err)
+		return "", "", fmt.Errorf("querying systemd about %s: %w", unit, err)
 	}
 	active, _ = properties["ActiveState"].(string)
 	file, _ = properties["UnitFileState"].(string)
@@ -120,12 +120,12 @@ func (m *machineUnits) Outdated(ctx context.Context, unit, dropIn string) (bool,
 	}
 	properties, err := conn.GetUnitPropertiesContext(ctx, unit)
 	if err != nil {
-		return false, fmt.Errorf("asking systemd about %s: %w", unit, err)
+		return false, fmt.Errorf("querying systemd about %s: %w", unit, err)
 	}
 	if state, _ := properties["LoadState"].(string); state != "loaded" {
-		return false, nil // there is no such unit, or none that could be read
+		return false, nil // the unit does not exist or could not be read
 	}
-	changed, _ := properties["NeedDaemonReload"].(bool) // it does not see a folder of drop-ins that is new
+	changed, _ := properties["NeedDaemonReload"].(bool) // it misses a new drop-in directory
 	known, _ := properties["DropInPaths"].([]string)
 	return changed || !slices.Contains(known, dropIn), nil
 }
@@ -136,7 +136,7 @@ func (m *machineUnits) Reload(ctx context.Context) error {
 		err = conn.ReloadContext(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("making systemd read its units again: %w; run: systemctl daemon-reload", err)
+		return fmt.Errorf("reloading systemd's units: %w; run `systemctl daemon-reload`", err)
 	}
 	return nil
 }
@@ -159,8 +159,8 @@ func (m *machineUnits) Stop(ctx context.Context, unit string) error {
 	if err != nil {
 		return err
 	}
-	err = await(ctx, "stopping", unit, conn.StopUnitContext)
-	if err == nil { // one that has failed is listed, though its file is gone
+	err = runJob(ctx, "stopping", unit, conn.StopUnitContext)
+	if err == nil { // a failed unit stays listed even without its file
 		err = conn.ResetFailedUnitContext(ctx, unit)
 	}
 	if answer, is := errors.AsType[godbus.Error](err); is && answer.Name == "org.freedesktop.systemd1.NoSuchUnit" {
@@ -175,15 +175,15 @@ func (m *machineUnits) Restart(ctx context.Context, units ...string) error {
 		return err
 	}
 	for _, unit := range units {
-		if err := await(ctx, "restarting", unit, conn.RestartUnitContext); err != nil {
+		if err := runJob(ctx, "restarting", unit, conn.RestartUnitContext); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// await starts a job of systemd and waits for its end.
-func await(ctx context.Context, act, unit string, start func(context.Context, string, string, chan<- string) (int, error)) error {
+// runJob starts a systemd job and waits for its end.
+func runJob(ctx context.Context, act, unit string, start func(context.Context, string, string, chan<- string) (int, error)) error {
 	done := make(chan string, 1)
 	if _, err := start(ctx, unit, "replace", done); err != nil {
 		return fmt.Errorf("%s %s: %w", act, unit, err)
@@ -191,7 +191,7 @@ func await(ctx context.Context, act, unit string, start func(context.Context, st
 	select {
 	case result := <-done:
 		if result != "done" {
-			return fmt.Errorf("%s %s: systemd reports %q; run on that machine: systemctl status %s", act, unit, result, unit)
+			return fmt.Errorf("%s %s: systemd reports %q; run `systemctl status %s` on that machine", act, unit, result, unit)
 		}
 		return nil
 	case <-ctx.Done():
@@ -201,15 +201,16 @@ func await(ctx context.Context, act, unit string, start func(context.Context, st
 
 func (treeUnits) Crashes(context.Context, string) (Crash, error) { return Crash{}, errTree }
 
-// treeUnits is the systemd that runs a file tree, as a container sees its host. It
-// can load what was installed; the state of its units is not the tree's.
+// treeUnits is the systemd whose root is the file tree, as a container sees its host. It can load
+// installed units; the state of its units is not part of the tree.
 type treeUnits struct{ *machineUnits }
 
 func (treeUnits) State(context.Context, string) (active, file string, err error) {
 	return "", "", errTree
 }
 
-// SystemdHas reports whether the systemd that runs below the root of a file tree answers, and has a file for a unit.
+// SystemdHas reports whether the systemd whose root is the file tree responds and has a file for a
+// unit.
 func (h *Host) SystemdHas(ctx context.Context, unit string) bool {
 	tree, ok := h.Units.(treeUnits)
 	if !ok {
@@ -219,8 +220,8 @@ func (h *Host) SystemdHas(ctx context.Context, unit string) bool {
 	return err == nil && file != ""
 }
 
-// SystemdVersion reads systemd's version off the name of its shared library
-// (libsystemd-shared-252.so), which exists in a file tree as on a running machine.
+// SystemdVersion reads systemd's version from the name of its shared library
+// (libsystemd-shared-252.so), which exists both in a file tree and on a running machine.
 func (h *Host) SystemdVersion() (int, Evidence, error) {
 	dirs := []string{
 		"/usr/lib/systemd", "/lib/systemd", "/usr/lib64/systemd", "/usr/lib/x86_64-linux-gnu/systemd", "/usr/lib/aarch64-linux-gnu/systemd",
@@ -242,5 +243,5 @@ func (h *Host) SystemdVersion() (int, Evidence, error) {
 	if unreadable != nil {
 		return 0, Evidence{}, unreadable
 	}
-	return 0, Evidence{}, fmt.Errorf("cannot tell systemd's version: no libsystemd-shared-* in %s", strings.Join(dirs, ", "))
+	return 0, Evidence{}, fmt.Errorf("could not determine systemd's version: no libsystemd-shared-* in %s", strings.Join(dirs, ", "))
 }

@@ -11,7 +11,7 @@ func TestLastError(t *testing.T) {
 	for _, c := range []struct{ log, want string }{
 		{"", ""},
 		{"one\ntwo\n", "two"},
-		{"I1121 a\n" + klog + "\"x\"\nI1121 the last words, no error\n", klog + "\"x\""},
+		{"I1121 a\n" + klog + "\"x\"\nI1121 the last line, not an error\n", klog + "\"x\""},
 		{klog + "<\n\tfailed to load: no kind\n >\n", klog + "< failed to load: no kind"},
 		{"Error: unknown flag\nUsage:\n", "Error: unknown flag"},
 	} {
@@ -35,7 +35,7 @@ func TestLastExit(t *testing.T) {
 	}
 }
 
-// TestHeld: the words are those of systemd 252's src/core, in the order in which it writes them.
+// TestHeld uses the messages of systemd 252's src/core, in the order in which it writes them.
 func TestHeld(t *testing.T) {
 	const started, stopped = "Started kubelet.service - kubelet: The Kubernetes Node Agent.\n",
 		"Stopped kubelet.service - kubelet: The Kubernetes Node Agent.\n"
@@ -52,23 +52,23 @@ func TestHeld(t *testing.T) {
 		what, log      string
 		restarts, want int
 	}{
-		{"a journal that cannot be read", "", 5, 0},
-		{"what the journal keeps of a unit with LogLevelMax=notice", main + main + main, 3, 0},
+		{"an unreadable journal", "", 5, 0},
+		{"a unit with LogLevelMax=notice", main + main + main, 3, 0},
 		{"held", log(control, control, control), 3, 3},
-		{"held, and it runs", log(control, control, control) + started, 3, 3},
-		{"a control process without a message, as systemd 239 has it", log("", "", ""), 3, 3},
+		{"held, then runs", log(control, control, control) + started, 3, 3},
+		{"no message about the control process (systemd 239)", log("", "", ""), 3, 3},
 		{"a crash loop", log(started+main, started+main, started+main), 3, 0},
-		{"a loop of ends without failure", log(started, started, started), 3, 0},
+		{"a loop of successful exits", log(started, started, started), 3, 0},
 		{"a loop of Type=notify", log(main, main, main), 3, 0},
 		{"both", log(control, started+main, control, started+main), 4, 2},
-		{"a loop before somebody started it, and then it is held", log(started+main, started+main, started+main) + started + stopped +
+		{"a loop before a manual start, then held", log(started+main, started+main, started+main) + started + stopped +
 			log(control, control, control), 3, 3},
-		{"held before somebody started it, and then a loop", log(control, control, control) + control + stopped +
+		{"held before a manual start, then a loop", log(control, control, control) + control + stopped +
 			log(started+main, started+main, started+main), 3, 0},
-		{"the last message is not there yet", log(control, control), 3, 3},
-		{"more than the journal was asked for", strings.SplitAfterN(log(control, started+main, started+main, started+main), "\n", 3)[2], 4, 1},
+		{"the last message is still missing", log(control, control), 3, 3},
+		{"more restarts than the requested messages cover", strings.SplitAfterN(log(control, started+main, started+main, started+main), "\n", 3)[2], 4, 1},
 	} {
-		if got := held(c.log, c.restarts); got != c.want {
+		if got := countHeldRestarts(c.log, c.restarts); got != c.want {
 			t.Errorf("%s: %d, want %d", c.what, got, c.want)
 		}
 	}

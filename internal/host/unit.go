@@ -14,8 +14,8 @@ import (
 	"nodegate/internal/host/program"
 )
 
-// LacksUnit reports whether systemd would find no file for a unit, and which services
-// there look like a kubelet.
+// LacksUnit reports whether systemd would find no file for a unit. It also returns the services
+// whose names look like a kubelet.
 func (h *Host) LacksUnit(unit string) (lacks bool, likely []string, err error) {
 	lacks = true
 	for _, dir := range []string{
@@ -30,7 +30,7 @@ func (h *Host) LacksUnit(unit string) (lacks bool, likely []string, err error) {
 			if name == unit || name == template(unit) {
 				lacks = false
 			}
-			if likeKubelet(name) && !slices.Contains(likely, name) {
+			if looksLikeKubelet(name) && !slices.Contains(likely, name) {
 				likely = append(likely, name)
 			}
 		}
@@ -38,14 +38,14 @@ func (h *Host) LacksUnit(unit string) (lacks bool, likely []string, err error) {
 	return lacks, likely, nil
 }
 
-// GateUndone returns the place where a drop-in that systemd reads after ours takes the
-// gate of a unit out again, by an empty ExecStartPre; "" where none does.
+// GateUndone returns the location of a drop-in line that removes a unit's gate again: an empty
+// ExecStartPre= that systemd reads after our drop-in. It returns "" if the gate stays in effect.
 func (h *Host) GateUndone(unit string) (string, error) {
 	files, err := config.DropIns(h.Files, config.Dirs("systemd/system"), unit)
 	if err != nil {
 		return "", err
 	}
-	entries, _ := config.ParseFiles(files) // systemd ignores a line that it cannot read, too
+	entries, _ := config.ParseFiles(files) // systemd also ignores unreadable lines
 	gated, undone := false, ""
 	for _, e := range entries {
 		switch {
@@ -59,8 +59,7 @@ func (h *Host) GateUndone(unit string) (string, error) {
 	return undone, nil
 }
 
-// template returns the template of a unit that is an instance of one: a@b.service is
-// one of a@.service.
+// template returns the template of a unit instance: a@.service for a@b.service.
 func template(unit string) string {
 	before, instance, ok := strings.Cut(unit, "@")
 	if dot := strings.LastIndexByte(instance, '.'); ok && dot >= 0 {
@@ -69,30 +68,30 @@ func template(unit string) string {
 	return unit
 }
 
-func likeKubelet(name string) bool {
+func looksLikeKubelet(name string) bool {
 	base, ok := strings.CutSuffix(name, ".service")
 	return ok && (strings.Contains(base, "kubelet") || strings.Contains(base, "kubelite") || // MicroK8s
 		strings.HasPrefix(base, "k3s") || strings.HasPrefix(base, "rke2-") || strings.HasPrefix(base, "k0s"))
 }
 
-// LikeKubelet says which services look like a kubelet.
+// LikeKubelet describes the services that look like a kubelet.
 func LikeKubelet(likely []string) string {
 	if len(likely) == 0 {
-		return "nothing there looks like a kubelet"
+		return "no unit there looks like a kubelet"
 	}
-	return "what looks like a kubelet there: " + strings.Join(likely, ", ")
+	return "units that look like a kubelet: " + strings.Join(likely, ", ")
 }
 
-// Evidence is one observation: where it was made, and what was found there.
+// Evidence is one observation: its source and the text found there.
 type Evidence struct {
 	Source string `json:"source"`
 	Text   string `json:"text"`
 }
 
-// UnitOn reports whether a unit runs, or will at the next boot: what systemd says
-// of a running machine, what is linked into the targets of a file tree, and of a
-// root where systemd does not run: a chroot in which an image is made. On a
-// machine that is still booting, enabled is as good as active.
+// UnitOn reports whether a unit runs now or will run at the next boot. On a running machine it
+// queries systemd. In a file tree, and in a root without a running systemd (a chroot in which an
+// image is built), it reads the links in the targets. On a machine that is still booting, enabled
+// counts as active.
 func (h *Host) UnitOn(ctx context.Context, unit string) (bool, Evidence, error) {
 	if h.Live() {
 		active, file, err := h.Units.State(ctx, unit)
@@ -116,7 +115,7 @@ func (h *Host) UnitOn(ctx context.Context, unit string) (bool, Evidence, error) 
 	return h.unitLinked(unit)
 }
 
-// unitLinked reports whether a unit is linked into a target, and not masked.
+// unitLinked reports whether a unit is linked into a target and not masked.
 func (h *Host) unitLinked(unit string) (bool, Evidence, error) {
 	if to, err := h.Files.ReadLink("/etc/systemd/system/" + unit); err == nil && to == "/dev/null" {
 		return false, Evidence{"/etc/systemd/system/" + unit, "masked"}, nil
@@ -132,7 +131,7 @@ func (h *Host) unitLinked(unit string) (bool, Evidence, error) {
 	return false, Evidence{unit, "not enabled"}, err
 }
 
-// wantedUnits returns the units that are linked into a target, and where.
+// wantedUnits returns the units that are linked into a target, with the paths of the links.
 func wantedUnits(f config.Files) (map[string]string, error) {
 	wanted := map[string]string{}
 	for _, dir := range []string{"/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"} {
@@ -168,25 +167,25 @@ func (h *Host) ReadIfAny(name string) (text []byte, found bool, err error) {
 	return config.ReadIfAny(h.Files, name)
 }
 
-// Restart makes systemd restart the machine, and does not wait for it.
+// Restart makes systemd restart the machine and returns at once.
 func Restart(ctx context.Context) error {
 	_, err := program.Run(ctx, "systemctl", "--no-block", "reboot")
 	return err
 }
 
-// Crash is how a service has been ending since somebody started it.
+// Crash describes how the runs of a service ended since its last manual start.
 type Crash struct {
-	Restarts int       `json:"restarts"`       // by systemd itself, since it was last started by hand
-	Held     int       `json:"held,omitempty"` // of these, after a start in which its own process had not begun: its gate had failed
+	Restarts int       `json:"restarts"`       // automatic restarts by systemd since the last manual start
+	Held     int       `json:"held,omitempty"` // restarts after a start in which its own process did not begin because its gate failed
 	Active   string    `json:"active"`         // its ActiveState
-	Since    time.Time `json:"since,omitzero"` // the beginning of that state
-	Exit     string    `json:"exit,omitempty"` // of its last process: "exit status 1", "signal 9"
-	Line     string    `json:"line,omitempty"` // the last error that it wrote, where it restarts
+	Since    time.Time `json:"since,omitzero"` // when that state began
+	Exit     string    `json:"exit,omitempty"` // how its last process ended: "exit status 1", "signal 9"
+	Line     string    `json:"line,omitempty"` // the last error that it wrote, if it restarts
 }
 
 func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
 	if _, err := os.Lstat("/run/systemd/system"); err != nil {
-		return Crash{Active: "inactive"}, nil // where systemd does not run, no unit does
+		return Crash{Active: "inactive"}, nil // without systemd no unit runs
 	}
 	conn, err := m.connect(ctx)
 	if err != nil {
@@ -194,7 +193,7 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 	}
 	properties, err := conn.GetAllPropertiesContext(ctx, unit)
 	if err != nil {
-		return Crash{}, fmt.Errorf("asking systemd about %s: %w", unit, err)
+		return Crash{}, fmt.Errorf("querying systemd about %s: %w", unit, err)
 	}
 	restarts, _ := properties["NRestarts"].(uint32) // since systemd 235
 	c := Crash{Restarts: int(restarts)}
@@ -204,7 +203,7 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 	}
 	code, _ := properties["ExecMainCode"].(int32)
 	status, _ := properties["ExecMainStatus"].(int32)
-	const exited, killed, dumped = 1, 2, 3 // CLD_EXITED and others of waitid(2)
+	const exited, killed, dumped = 1, 2, 3 // CLD_EXITED, CLD_KILLED and CLD_DUMPED of waitid(2)
 	switch code {
 	case exited:
 		c.Exit = fmt.Sprintf("exit status %d", status)
@@ -220,18 +219,21 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 				fmt.Sprintf("--lines=%d", lines), "--unit=" + unit}, matches...)...)
 			return string(said)
 		}
-		// What the service wrote itself: systemd and nodegate write to the same unit's journal, by another way.
+		// Only lines of the service itself: systemd and nodegate write to the same unit's journal
+		// over another transport.
 		c.Line = lastError(journal(30, "_TRANSPORT=stdout"))
-		// systemd forgets at each start how the main process of the one before has ended (service_start() in its src/core/service.c resets
-		// main_exec_status): while the next process runs, or its gate, the properties have neither that nor whether there was one.
+		// At each start systemd forgets how the previous main process exited (service_start() in
+		// its src/core/service.c resets main_exec_status). While the next process or its gate runs,
+		// the properties contain neither that nor whether a main process existed.
 		ends := journal(100, startMessages...) // a restart writes four of them
-		c.Held = held(ends, c.Restarts)
+		c.Held = countHeldRestarts(ends, c.Restarts)
 		c.Exit = cmp.Or(c.Exit, lastExit(ends))
 	}
 	return c, nil
 }
 
-// lastError returns the last line of a log that is an error, as klog or Go's log package write it, else the last line.
+// lastError returns the last line of a log that is an error in the format of klog or Go's log
+// package, or else the last line.
 func lastError(log string) string {
 	ofKlog, word := regexp.MustCompile(`^[IWEF]\d{4} `), regexp.MustCompile(`\b(?i:error|fatal|panic)\b`)
 	isError := func(line string) bool {
@@ -244,7 +246,7 @@ func lastError(log string) string {
 	for line := range strings.Lines(log) {
 		line = strings.TrimSpace(line)
 		switch {
-		case strings.HasSuffix(last, "err=<"): // klog's error of several lines
+		case strings.HasSuffix(last, "err=<"): // klog's multi-line error
 			last += " " + line
 		case line != "" && (isError(line) || !isError(last)):
 			last = line

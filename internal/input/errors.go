@@ -1,4 +1,4 @@
-// Package input reads text and JSON from outside within bounds, and names the line where something is wrong.
+// Package input reads text and JSON from outside within bounds, and names the line of a fault.
 package input
 
 import (
@@ -6,18 +6,19 @@ import (
 	"fmt"
 )
 
-// Two ways for reading to fail. A command exits 2 for the first and 3 for the second.
+// The two kinds of read errors. A command exits with 2 for the first and 3 for the second.
 var (
-	// ErrUnreadable: the input is not what it should be; another try with the same bytes fails the same way.
+	// ErrUnreadable: the input is invalid; another try with the same bytes fails the same way.
 	ErrUnreadable = errors.New("unreadable input")
-	// ErrUnknown: the input may be right, but it could not be judged: reading broke off, or a limit was reached.
-	ErrUnknown = errors.New("could not tell")
+	// ErrUnknown: the input may be valid but could not be judged: reading broke off, or a limit was
+	// reached.
+	ErrUnknown = errors.New("could not determine the result")
 )
 
-// Error says what is wrong with an input and where. It matches ErrUnreadable or ErrUnknown with errors.Is.
+// Error is a fault of an input and its line. It matches ErrUnreadable or ErrUnknown with errors.Is.
 type Error struct {
-	Line int    // 1 is the first line; 0 when the error belongs to no line
-	Msg  string // what is wrong
+	Line int    // 1 is the first line; 0 if the error has no line
+	Msg  string // the fault
 	Kind error  // ErrUnreadable or ErrUnknown
 	Err  error  // the reader's own error, if any
 }

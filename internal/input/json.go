@@ -12,15 +12,16 @@ import (
 type JSON struct {
 	*json.Decoder // with UseNumber
 
-	Version string // the resourceVersion of the list that Items has read
+	Version string // resourceVersion of the list that Items has read
 
 	r        io.Reader
 	read     int64
 	newlines []int64
-	err      error // of the reader, or the bound
+	err      error // from the reader, or because a limit was reached
 }
 
-// maxNewlines bounds what is remembered: an error in a later line names this one.
+// maxNewlines limits the number of line offsets in memory: an error after the last one is reported
+// for that line.
 const maxNewlines = 4 << 20
 
 // NewJSON returns a decoder of r.
@@ -31,7 +32,7 @@ func NewJSON(r io.Reader) *JSON {
 	return in
 }
 
-// counting is the reader behind a decoder.
+// counting is the reader behind a decoder; it records the line offsets.
 type counting struct{ *JSON }
 
 func (in counting) Read(p []byte) (int, error) {
@@ -74,28 +75,29 @@ func (in *JSON) Fail(err error) error {
 	case errors.Is(err, io.EOF) && in.read == 0:
 		return Unknown(0, "the input is empty")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return Unreadable(in.Line(), "cut off: the JSON has no end")
+		return Unreadable(in.Line(), "cut off: the JSON is incomplete")
 	case errors.As(err, &syntax):
 		return Unreadable(in.Line(), "not JSON: %v", syntax)
 	case errors.As(err, &kind):
-		return Unreadable(in.Line(), "%s is a %s", strings.ToLower(kind.Field), kind.Value)
+		return Unreadable(in.Line(), "%s must not be a %s", strings.ToLower(kind.Field), kind.Value)
 	}
 	return Unreadable(in.Line(), "%v", err)
 }
 
-// Open expects a delimiter; what names the input in the error.
+// Open expects a delimiter; what is the input's name in the error.
 func (in *JSON) Open(want json.Delim, what string) error {
 	t, err := in.Token()
 	if err != nil {
 		return in.Fail(err)
 	}
 	if t != want {
-		return Unreadable(in.Line(), "%s: %q is wanted, not %v", what, want.String(), t)
+		return Unreadable(in.Line(), "%s: expected %q, got %v", what, want.String(), t)
 	}
 	return nil
 }
 
-// Items streams the items of a list as the API and kubectl print it: each decodes one. It never keeps more than one item.
+// Items streams the items of a list as the API and kubectl print it; each decodes one item. Only
+// one item is in memory at a time.
 func (in *JSON) Items(what string, each func() error) error {
 	if err := in.Open('{', what); err != nil {
 		return err
@@ -114,7 +116,7 @@ func (in *JSON) Items(what string, each func() error) error {
 			}
 			continue
 		default:
-			if err := in.skip(); err != nil {
+			if err := in.skipValue(); err != nil {
 				return err
 			}
 			continue
@@ -141,7 +143,7 @@ func (in *JSON) Items(what string, each func() error) error {
 	return nil
 }
 
-// metadata keeps the version of a list; other metadata, and other forms of it, are passed over.
+// metadata stores the version of a list, and ignores all other metadata.
 func (in *JSON) metadata() error {
 	var raw json.RawMessage
 	if err := in.Decode(&raw); err != nil {
@@ -154,8 +156,8 @@ func (in *JSON) metadata() error {
 	return nil
 }
 
-// skip passes over one value without keeping it.
-func (in *JSON) skip() error {
+// skipValue skips one value without storing it.
+func (in *JSON) skipValue() error {
 	for depth := 0; ; {
 		t, err := in.Token()
 		if err != nil {

@@ -7,19 +7,21 @@ import (
 	"strings"
 )
 
-// Bounds on what is read. The largest recording known (5,000 Services, 50,000 endpoints) is 16.5 MB in 215,802 lines.
+// Limits of the input. The largest known dump (5,000 Services, 50,000 endpoints) is 16.5 MB in
+// 215,802 lines.
 const (
 	maxLine = 1 << 20   // bytes in one line
 	maxSize = 256 << 20 // bytes in one input
 )
 
-// Lines hands out the lines of a text. A line is a substring of a large block, so that one allocation serves thousands of lines.
+// Lines returns the lines of a text. A line is a substring of a large block, so one allocation
+// serves thousands of lines.
 type Lines struct {
 	N     int  // number of the line that Next returned last
-	Zeros bool // zero bytes are allowed: logs have some after a crash
+	Zeros bool // zero bytes are allowed: a log may have some after a crash
 
 	r     io.Reader
-	buf   []byte // read, not yet handed out as a block
+	buf   []byte // read, but not yet part of a block
 	block string // whole lines
 	total int
 	done  bool
@@ -30,10 +32,11 @@ func NewLines(r io.Reader) *Lines {
 	return &Lines{r: r, buf: make([]byte, 0, 64<<10)}
 }
 
-// Next returns the next line without its end; io.EOF after the last one. Any other error is an Error.
+// Next returns the next line without its line end; io.EOF after the last one. Any other error is an
+// Error.
 func (l *Lines) Next() (string, error) {
 	for l.block == "" {
-		if err := l.fill(); err != nil {
+		if err := l.fillBlock(); err != nil {
 			return "", err
 		}
 	}
@@ -47,15 +50,15 @@ func (l *Lines) Next() (string, error) {
 	return strings.TrimSuffix(line, "\r"), nil
 }
 
-func (l *Lines) fill() error {
+func (l *Lines) fillBlock() error {
 	for empty := 0; ; {
 		if l.done {
 			if len(l.buf) == 0 {
 				return io.EOF
 			}
-			return l.take(len(l.buf))
+			return l.takeBlock(len(l.buf))
 		}
-		if len(l.buf) == cap(l.buf) { // grows while a line does not fit
+		if len(l.buf) == cap(l.buf) { // grow while a line does not fit
 			l.buf = append(make([]byte, 0, min(2*cap(l.buf), maxLine+1)), l.buf...)
 		}
 		n, err := l.r.Read(l.buf[len(l.buf):cap(l.buf)])
@@ -81,18 +84,18 @@ func (l *Lines) fill() error {
 			continue
 		}
 		if i := bytes.LastIndexByte(l.buf, '\n'); i >= 0 {
-			return l.take(i + 1)
+			return l.takeBlock(i + 1)
 		} else if len(l.buf) > maxLine {
 			return Unreadable(l.N+1, "line is longer than %d MiB", maxLine>>20)
 		}
 	}
 }
 
-func (l *Lines) take(n int) error {
+func (l *Lines) takeBlock(n int) error {
 	l.block = string(l.buf[:n])
 	l.buf = l.buf[:copy(l.buf, l.buf[n:])]
 	if i := strings.IndexByte(l.block, 0); i >= 0 && !l.Zeros {
-		return Unreadable(l.N+1+strings.Count(l.block[:i], "\n"), "not text: a zero byte in the line")
+		return Unreadable(l.N+1+strings.Count(l.block[:i], "\n"), "not text: the line contains a zero byte")
 	}
 	return nil
 }

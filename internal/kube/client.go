@@ -1,5 +1,6 @@
-// Package kube reads from a Kubernetes API server what the audit compares a node's
-// rules with, and from kube-proxy what it says about itself. It writes one condition of one Node, where a policy asks for it.
+// Package kube reads the Services and EndpointSlices of a Kubernetes API server, with which the
+// audit compares a node's rules, and kube-proxy's own status pages and log. If a policy requests
+// it, the package also writes one condition of one Node.
 package kube
 
 import (
@@ -19,24 +20,25 @@ import (
 	"nodegate/internal/host/file"
 )
 
-// token returns what proves who asks, "" where a certificate does.
+// token returns the bearer token of the caller, "" if the client certificate is enough.
 type token func(context.Context) (string, error)
 
 // Client reads from one API server.
 type Client struct {
-	server  string
-	http    *http.Client
-	token   token  // nil: the certificate is enough
-	refused func() // is told that the API server does not know the credentials; may be nil
-	node    string // whose credentials these are, where they are a node's
-	blind   bool   // the server's certificate is not verified
+	server     string
+	http       *http.Client
+	token      token  // nil if the certificate is enough
+	refused    func() // called when the API server rejects the credentials; may be nil
+	node       string // the node that the credentials belong to, "" if they are not a node's
+	unverified bool   // the server's certificate is not verified
 }
 
-// do sends one request. kind is the body's type. The caller closes the answer's body.
-func (c *Client) do(ctx context.Context, method, path, kind string, body io.Reader) (*http.Response, error) {
+// sendRequest sends one request. kind is the content type of the body. The caller closes the
+// response's body.
+func (c *Client) sendRequest(ctx context.Context, method, path, kind string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.server+path, body)
 	if err != nil {
-		return nil, fmt.Errorf("asking the API server: %w", err)
+		return nil, fmt.Errorf("querying the API server: %w", err)
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "nodegate")
@@ -54,12 +56,12 @@ func (c *Client) do(ctx context.Context, method, path, kind string, body io.Read
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		err = fmt.Errorf("asking the API server: %w", err)
+		err = fmt.Errorf("querying the API server: %w", err)
 		var stranger *tls.CertificateVerificationError
 		if errors.As(err, &stranger) || errors.Is(err, errRedirects) {
 			return nil, err
 		}
-		return nil, &passing{err: err}
+		return nil, &transientError{err: err}
 	}
 	if resp.StatusCode == http.StatusUnauthorized && c.refused != nil {
 		c.refused()
@@ -67,9 +69,9 @@ func (c *Client) do(ctx context.Context, method, path, kind string, body io.Read
 	return resp, nil
 }
 
-// get passes the answer to one request to read, as it arrives.
+// get passes the response to one request to read, as it arrives.
 func (c *Client) get(ctx context.Context, path string, read func(io.Reader) error) error {
-	resp, err := c.do(ctx, http.MethodGet, path, "", nil)
+	resp, err := c.sendRequest(ctx, http.MethodGet, path, "", nil)
 	if err != nil {
 		return err
 	}
@@ -80,30 +82,32 @@ func (c *Client) get(ctx context.Context, path string, read func(io.Reader) erro
 	case http.StatusGone:
 		return errExpired
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Errorf("asking the API server: %s: %s; these credentials may not list and watch it. kube-proxy's own may",
+		return fmt.Errorf("querying the API server: %s: %s; these credentials may not list and watch it; use kube-proxy's own",
 			resp.Request.URL.Path, resp.Status)
 	}
-	err = fmt.Errorf("asking the API server: %s: %s", resp.Request.URL.Path, resp.Status)
+	err = fmt.Errorf("querying the API server: %s: %s", resp.Request.URL.Path, resp.Status)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
-		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // a date, which HTTP allows too, no API server sends
-		return &passing{err, time.Duration(seconds) * time.Second}
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // HTTP also allows a date, but no API server sends one
+		return &transientError{err, time.Duration(seconds) * time.Second}
 	}
 	return err
 }
 
-// passing is an error that may be over when the API server is asked again: it has too much to do, begins or ends, or cannot be reached.
-type passing struct {
+// transientError may not recur when the request is repeated: the API server is overloaded,
+// starting, stopping or unreachable.
+type transientError struct {
 	err   error
-	after time.Duration // it asks not to be asked before; 0: it does not say
+	after time.Duration // wait requested by the server; 0 if it requests none
 }
 
-func (p *passing) Error() string { return p.err.Error() }
-func (p *passing) Unwrap() error { return p.err }
+func (p *transientError) Error() string { return p.err.Error() }
+func (p *transientError) Unwrap() error { return p.err }
 
-var errRedirects = errors.New("the API server redirects, which an API server does not do")
+var errRedirects = errors.New("the server redirects the request, which an API server never does")
 
-// newClient returns a client of one server, by TLS, that follows no redirects. A connection on which nothing comes is asked for a sign of
-// life, as client-go does (readIdleTimeoutSeconds and pingTimeoutSeconds of apimachinery/pkg/util/net): watches are silent anyway.
+// newClient returns a client of one server over TLS that does not follow redirects. It pings an
+// idle connection, as client-go does (readIdleTimeoutSeconds and pingTimeoutSeconds of
+// apimachinery/pkg/util/net), because a watch may be idle for a long time.
 func newClient(server string, tlsConfig *tls.Config, token token) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
@@ -113,7 +117,7 @@ func newClient(server string, tlsConfig *tls.Config, token token) (*Client, erro
 	return &Client{server: strings.TrimSuffix(server, "/"), token: token, http: &http.Client{
 		Transport: &http.Transport{
 			TLSClientConfig: tlsConfig, Proxy: http.ProxyFromEnvironment,
-			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext, // TCP itself tries for two minutes
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext, // TCP's own timeout is two minutes
 			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second, ForceAttemptHTTP2: true,
 			HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 		},
@@ -123,14 +127,14 @@ func newClient(server string, tlsConfig *tls.Config, token token) (*Client, erro
 	}}, nil
 }
 
-// Page reads one small page of a program on this node, kube-proxy's healthz or
-// metrics. It returns the body, at most 16 MiB, and the status.
+// Page reads one small page of a program on this node: kube-proxy's healthz or metrics. It returns
+// the body, at most 16 MiB, and the HTTP status.
 func Page(ctx context.Context, address string) (body []byte, status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, 0, fmt.Errorf("asking %s: %w", address, err)
+		return nil, 0, fmt.Errorf("querying %s: %w", address, err)
 	}
 	client := &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
@@ -139,20 +143,20 @@ func Page(ctx context.Context, address string) (body []byte, status int, err err
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err
 		}
-		return nil, 0, fmt.Errorf("asking %s: %w", address, err)
+		return nil, 0, fmt.Errorf("querying %s: %w", address, err)
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, 16<<20))
 	return body, resp.StatusCode, err
 }
 
-// serviceAccount is where a Pod finds its credentials.
+// serviceAccount is the directory of a Pod's credentials.
 const serviceAccount = "/var/run/secrets/kubernetes.io/serviceaccount/"
 
-// InPod reports whether this process runs in a Pod that knows its API server.
+// InPod reports whether this process runs in a Pod with access to its API server.
 func InPod() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
-// InCluster returns a client of the API server as a Pod sees it.
+// InCluster returns a client of the API server from inside a Pod.
 func InCluster() (*Client, error) {
 	addr, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if addr == "" || port == "" {
@@ -172,7 +176,7 @@ func InCluster() (*Client, error) {
 	return newClient("https://"+addr+":"+port, &tls.Config{RootCAs: pool}, tokenFile(serviceAccount+"token"))
 }
 
-// tokenFile reads the token at every use: kubelet renews it.
+// tokenFile reads the token at every use, because kubelet renews it.
 func tokenFile(name string) token {
 	return func(context.Context) (string, error) {
 		b, err := file.Read(name, maxConfig)

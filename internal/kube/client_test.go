@@ -18,7 +18,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// server is an API server that knows one token and answers with paths.
+// server is an API server that accepts one token and responds with paths.
 func server(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +101,7 @@ func TestRefused(t *testing.T) {
 		}
 		_, err = api.List(ctx, false)
 		if !errors.Is(err, input.ErrUnknown) {
-			t.Errorf("%v says something of the rules", err)
+			t.Errorf("%v is not input.ErrUnknown", err)
 		}
 		if f := kube.Unanswered(err); f.Name != "kubeproxy.truth.unanswered" || f.Verdict != verdict.Unknown {
 			t.Errorf("%+v", f)
@@ -116,7 +116,7 @@ func TestRefused(t *testing.T) {
 	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data",
 		"tls-server-name: elsewhere.example\n    certificate-authority-data", 1)
 	if err := list(t.Context(), text); !strings.Contains(err.Error(), "certificate is valid for") {
-		t.Errorf("a foreign certificate: %v", err)
+		t.Errorf("another server's certificate: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -129,17 +129,17 @@ func TestBadKubeconfig(t *testing.T) {
 	s := server(t)
 	good := forServer(s, "    token: secret\n")
 	for want, text := range map[string]string{
-		"line 2":                                   "a: b\n\tc: d\n",
-		`no context "here"`:                        strings.Replace(good, "name: here", "name: there", 1),
-		`cluster "c" has no server`:                strings.Replace(good, "- name: c\n", "- name: d\n", 1),
-		`no user "u"`:                              strings.Replace(good, "- name: u\n", "- name: v\n", 1),
-		"is not https://":                          strings.Replace(good, s.URL, "http://127.0.0.1:1", 1),
-		"inline data is not base64":                strings.Replace(good, "authority-data: ", "authority-data: '?'\n#", 1),
-		"certificate-authority contains no":        strings.Replace(good, "authority-data: ", "authority-data: aGVsbG8=\n#", 1),
-		"no such file":                             strings.Replace(good, "authority-data: ", "authority: nosuch.crt\n#", 1),
-		"uses an auth-provider, which Kubernetes ": strings.Replace(good, "token: secret", "auth-provider: {name: gcp}", 1),
-		"it has no certificate and no token":       strings.Replace(good, "token: secret", "username: me", 1),
-		"client certificate: ":                     strings.Replace(good, "token: secret", "client-certificate-data: aGVsbG8=", 1),
+		"line 2": "a: b\n\tc: d\n",
+		`names context "here", which does not exist`: strings.Replace(good, "name: here", "name: there", 1),
+		`cluster "c" has no server`:                  strings.Replace(good, "- name: c\n", "- name: d\n", 1),
+		`names user "u", which does not exist`:       strings.Replace(good, "- name: u\n", "- name: v\n", 1),
+		"is not https://":                            strings.Replace(good, s.URL, "http://127.0.0.1:1", 1),
+		"inline data is not base64":                  strings.Replace(good, "authority-data: ", "authority-data: '?'\n#", 1),
+		"certificate-authority contains no":          strings.Replace(good, "authority-data: ", "authority-data: aGVsbG8=\n#", 1),
+		"no such file":                               strings.Replace(good, "authority-data: ", "authority: nosuch.crt\n#", 1),
+		"uses an auth-provider, which Kubernetes ":   strings.Replace(good, "token: secret", "auth-provider: {name: gcp}", 1),
+		"it has neither a certificate nor a token":   strings.Replace(good, "token: secret", "username: me", 1),
+		"client certificate: ":                       strings.Replace(good, "token: secret", "client-certificate-data: aGVsbG8=", 1),
 	} {
 		name := kubeconfig(t, text)
 		_, err := kube.FromKubeconfig(name, nil)
@@ -166,7 +166,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("%q, %d, %v", body, status, err)
 	}
 	s.Close()
-	if _, _, err := kube.Page(t.Context(), s.URL); err == nil || !strings.Contains(err.Error(), "asking "+s.URL) {
+	if _, _, err := kube.Page(t.Context(), s.URL); err == nil || !strings.Contains(err.Error(), "querying "+s.URL) {
 		t.Errorf("a closed port: %v", err)
 	}
 }

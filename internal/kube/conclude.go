@@ -11,8 +11,8 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Conclude adds to each difference from the API what kube-proxy says of itself, and gives it the remedy of its cause where
-// that is known: a kube-proxy that is not there, or does not run, is not restarted.
+// Conclude adds kube-proxy's own report to each difference from the API. If the cause is known, it
+// also replaces the remedy: a kube-proxy that is absent or stopped cannot simply be restarted.
 func Conclude(findings []proxyrules.Finding, asked Proxy, now time.Time) {
 	cause := slices.IndexFunc(findings, func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.process.") })
 	for i := range findings {
@@ -20,8 +20,8 @@ func Conclude(findings []proxyrules.Finding, asked Proxy, now time.Time) {
 		if !strings.HasPrefix(f.Name, "kubeproxy.truth.") {
 			continue
 		}
-		if words := asked.Metrics.words(now); words != "" {
-			f.Message += "; kube-proxy says: " + words
+		if words := asked.Metrics.describeSync(now); words != "" {
+			f.Message += "; kube-proxy reports: " + words
 		}
 		if cause >= 0 {
 			f.Remedy = findings[cause].Remedy
@@ -29,22 +29,23 @@ func Conclude(findings []proxyrules.Finding, asked Proxy, now time.Time) {
 	}
 }
 
-// Agreed doubts failures of kube-proxy's lists and watches where its rules have just been what the API has: the API may have come back
-// since the last one, and nobody may be told to restart a kube-proxy that catches up by itself.
+// Agreed turns failures of kube-proxy's lists and watches into unknown if its rules have just
+// matched the API: the API may have recovered since the last failure, and a kube-proxy that catches
+// up by itself must not be restarted.
 func Agreed(findings []proxyrules.Finding) {
 	if slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.") }) {
 		return
 	}
 	for i := range findings {
 		if f := &findings[i]; f.Name == watchFailing && f.Verdict == verdict.Fail {
-			f.Verdict, f.Remedy = verdict.Unknown, "look again after three minutes. Only if it still goes on: "+f.Remedy
-			f.Message += "; yet the rules are what the API has: nothing has changed since, or it is over"
+			f.Verdict, f.Remedy = verdict.Unknown, "check again after three minutes; only if the failures continue: "+f.Remedy
+			f.Message += "; but the rules match the API: either nothing has changed since, or the failures are over"
 		}
 	}
 }
 
-// words says when the rules were last written, and whether a change waits.
-func (m Metrics) words(now time.Time) string {
+// describeSync describes when the rules were last written, and whether a change is pending.
+func (m Metrics) describeSync(now time.Time) string {
 	var parts []string
 	for _, family := range slices.Sorted(maps.Keys(m.Families)) {
 		f := m.Families[family]
@@ -65,17 +66,19 @@ func (m Metrics) words(now time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-// Unproven gives every difference from the API that was seen once a remedy that begins with looking again.
+// Unproven makes the remedy of every difference from the API that was seen only once begin with a
+// second check.
 func Unproven(findings []proxyrules.Finding) {
 	for i := range findings {
 		if f := &findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") || strings.HasPrefix(f.Name, "kubeproxy.healthport.") {
-			f.Remedy = "look again first: one look may come before kube-proxy has written, and `nodegate audit` with the API follows " +
-				"what it sees until that is certain. Only if it stays so: " + f.Remedy
+			f.Remedy = "check again first: kube-proxy may not have written its rules yet when they were read; `nodegate audit` with " +
+				"the API keeps reading until the difference is certain. Only if it persists: " + f.Remedy
 		}
 	}
 }
 
-// Unanswered is the finding for an API server that could not be read: nothing is known of the rules.
+// Unanswered returns the finding for an API server that could not be read: the state of the rules
+// is unknown.
 func Unanswered(err error) proxyrules.Finding {
 	out := proxyrules.NewCollector()
 	out.Addf("kubeproxy.truth.unanswered", "%v", err)

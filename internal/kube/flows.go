@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// Flows returns what conntrack sends to endpoints on this node.
+// Flows returns the flows that conntrack sends to endpoints on this node.
 func Flows(ctx context.Context) ([]proxyrules.Flow, error) {
 	found, err := host.Translated(ctx)
 	if err != nil {
@@ -35,7 +35,8 @@ func flow(f host.Flow, own map[netip.Addr]bool) proxyrules.Flow {
 	}
 }
 
-// UnreadFlows is the finding for a table that could not be read, or not to the end of the audit.
+// UnreadFlows returns the finding for a conntrack table that could not be read completely in the
+// audit's time.
 func UnreadFlows(err error) proxyrules.Finding {
 	out := proxyrules.NewCollector()
 	out.Addf("kubeproxy.conntrack.unread", "%v", err)
@@ -56,7 +57,7 @@ func protocol(number uint8) string {
 
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
-// closing reports whether a TCP connection has been ended by one side.
+// closing reports whether one side has closed a TCP connection.
 func closing(f host.Flow) bool {
 	return slices.Contains([]string{"FIN_WAIT", "CLOSE_WAIT", "LAST_ACK", "TIME_WAIT", "CLOSE"}, f.TCPState)
 }

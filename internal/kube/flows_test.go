@@ -9,7 +9,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestUnreadFlows: a table that cannot be read is neither a finding nor nothing.
+// TestUnreadFlows: an unreadable conntrack table is reported as unknown.
 func TestUnreadFlows(t *testing.T) {
 	f := UnreadFlows(errors.New("permission denied"))
 	if f.Name != "kubeproxy.conntrack.unread" || f.Verdict != verdict.Unknown || f.Message != "permission denied" {
@@ -17,7 +17,8 @@ func TestUnreadFlows(t *testing.T) {
 	}
 }
 
-// TestFlow: whose address a flow goes to says whether it may be to a node port; whether it was answered is kept.
+// TestFlow: the owner of a flow's destination address decides whether the flow may go to a node
+// port; whether it had a reply is kept.
 func TestFlow(t *testing.T) {
 	own := map[netip.Addr]bool{netip.MustParseAddr("192.0.2.1"): true}
 	for to, want := range map[string]bool{"192.0.2.1:30053": true, "[::ffff:192.0.2.1]:30053": true, "127.0.0.5:30053": true,

@@ -22,7 +22,7 @@ func FuzzKubeconfig(f *testing.F) {
 	})
 }
 
-// FuzzPages: nothing that answers in kube-proxy's place makes the audit panic.
+// FuzzPages: no response in place of kube-proxy's makes the audit panic.
 func FuzzPages(f *testing.F) {
 	f.Add([]byte(`{"lastUpdated": "2026-01-02 03:04:05.6 +0000 UTC", "currentTime": "2026-01-02 03:04:05.6 +0000 UTC", "nodeEligible": `+
 		`true}`), 200)
@@ -36,7 +36,7 @@ func FuzzPages(f *testing.F) {
 		}
 		if m, err := ParseMetrics(bytes.NewReader(text)); err == nil {
 			JudgeMetrics(m, now)
-			_ = m.words(now)
+			_ = m.describeSync(now)
 		}
 		_, _ = JudgeLog(bytes.NewReader(text), Log{Now: now})
 	})

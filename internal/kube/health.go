@@ -10,15 +10,15 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// Health is the page of :10256/healthz or /livez. LastUpdated of a page with status 200 is the time of the request, not of a sync:
-// only Status (from 1.33) has the time when the rules were last written.
+// Health is the page of :10256/healthz or /livez. With status 200, LastUpdated is the time of the
+// request, not of a sync: only Status (since 1.33) has the time when the rules were last written.
 type Health struct {
 	OK           bool                    `json:"ok"`
 	LastUpdated  time.Time               `json:"lastUpdated"`
 	CurrentTime  time.Time               `json:"currentTime"`
 	NodeEligible *bool                   `json:"nodeEligible,omitempty"`
 	Status       map[string]FamilyHealth `json:"status,omitempty"` // by "IPv4", "IPv6"; nil before 1.33
-	HasStatus    bool                    `json:"hasStatus"`        // of the 1.33 form, even if no family has synced
+	HasStatus    bool                    `json:"hasStatus"`        // the page has the 1.33 form, even if no family has synced
 }
 
 // FamilyHealth is the state of one address family.
@@ -27,8 +27,8 @@ type FamilyHealth struct {
 	Healthy     bool      `json:"healthy"`
 }
 
-// ParseHealth reads the body of healthz or livez and its HTTP status (0: not known). Both forms are read: times as Go prints
-// them (until 1.32) and RFC 3339 with healthy and status (from 1.33).
+// ParseHealth reads the body of healthz or livez and its HTTP status (0 if unknown). It reads both
+// forms: until 1.32 times as Go prints them, since 1.33 RFC 3339 times with healthy and status.
 func ParseHealth(body []byte, httpStatus int) (Health, error) {
 	var raw struct {
 		LastUpdated, CurrentTime string
@@ -64,17 +64,17 @@ func healthTime(s string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, input.Unreadable(0, "reading kube-proxy's health: %.60q is no time", s)
+	return time.Time{}, input.Unreadable(0, "reading kube-proxy's health: %.60q is not a time", s)
 }
 
 // Intervals of kube-proxy.
 const (
-	syncTimeout = time.Minute             // an update waits no longer: 2 x syncPeriod
+	syncTimeout = time.Minute             // an update waits at most this long: 2 x syncPeriod
 	fullSync    = time.Hour + time.Minute // the rules are written at least this often, with slack
 )
 
-// JudgeHealth judges the page of healthz or livez. No finding proves little: a dead watch queues nothing, so that kube-proxy stays
-// healthy (kubernetes#87615).
+// JudgeHealth judges the page of healthz or livez. An empty result proves little: a dead watch
+// queues no change, so kube-proxy stays healthy (kubernetes#87615).
 func JudgeHealth(h Health, now time.Time) []proxyrules.Finding {
 	out := proxyrules.NewCollector()
 	ineligible := h.NodeEligible != nil && !*h.NodeEligible
@@ -83,7 +83,7 @@ func JudgeHealth(h Health, now time.Time) []proxyrules.Finding {
 			"kube-proxy reports that its node is not eligible: the node is being deleted or is tainted for it")
 	}
 	if h.HasStatus && len(h.Status) == 0 || !h.HasStatus && h.OK && h.LastUpdated.IsZero() {
-		out.Addf("kubeproxy.sync.never", "kube-proxy has not written its rules since it started; it answers 200 nevertheless")
+		out.Addf("kubeproxy.sync.never", "kube-proxy has not written its rules since it started; it returns status 200 nevertheless")
 		return out.List
 	}
 	sick := false
@@ -94,7 +94,7 @@ func JudgeHealth(h Health, now time.Time) []proxyrules.Finding {
 		case !f.Healthy:
 			sick = true
 			out.Addf("kubeproxy.sync.unhealthy",
-				"kube-proxy is not healthy for %s: rules last written %s ago, an update is waiting", family, age(now, f.LastUpdated))
+				"kube-proxy is not healthy for %s: rules last written %s ago, an update is pending", family, age(now, f.LastUpdated))
 		case now.Sub(f.LastUpdated) > fullSync:
 			sick = true
 			out.Addf("kubeproxy.sync.dead",
@@ -102,12 +102,13 @@ func JudgeHealth(h Health, now time.Time) []proxyrules.Finding {
 		}
 	}
 	if !h.OK && !sick && !ineligible {
-		out.Addf("kubeproxy.sync.unhealthy", "kube-proxy answers 503: an update has waited longer than %s", syncTimeout)
+		out.Addf("kubeproxy.sync.unhealthy", "kube-proxy returns status 503: an update has been pending for more than %s", syncTimeout)
 	}
 	return out.List
 }
 
-// UnreadableAnswer returns the finding for a page of kube-proxy's own endpoints that could not be fetched or read: Unknown.
+// UnreadableAnswer returns the finding for one of kube-proxy's own pages that could not be fetched
+// or read: Unknown.
 func UnreadableAnswer(endpoint string, err error) proxyrules.Finding {
 	out := proxyrules.NewCollector()
 	out.Addf("kubeproxy.sync.unreadable", "%s: %v", endpoint, err)

@@ -15,7 +15,7 @@ import (
 	"nodegate/internal/host/file"
 )
 
-// kubeconfig is the part of client-go's format that is used.
+// kubeconfig is the part of client-go's format that nodegate uses.
 type kubeconfig struct {
 	CurrentContext string `yaml:"current-context"`
 	Clusters       []struct {
@@ -58,8 +58,9 @@ type user struct {
 // maxConfig limits a kubeconfig, a certificate and a token, in bytes.
 const maxConfig = 4 << 20
 
-// FromKubeconfig returns a client of the API server in a kubeconfig's current
-// context, with certificates, tokens, or what a credential plugin says. Errors name the file.
+// FromKubeconfig returns a client of the API server in a kubeconfig's current context. The
+// credentials are a certificate, a token, or the output of a credential plugin. Errors name the
+// file.
 func FromKubeconfig(name string, plugins *Plugins) (*Client, error) {
 	text, err := file.Read(name, maxConfig)
 	if err != nil {
@@ -84,7 +85,7 @@ func (k *kubeconfig) client(name string, plugins *Plugins) (*Client, error) {
 		}
 	}
 	if clusterName == "" {
-		return nil, fmt.Errorf("there is no context %q, which current-context names", k.CurrentContext)
+		return nil, fmt.Errorf("current-context names context %q, which does not exist", k.CurrentContext)
 	}
 	var in cluster
 	for _, c := range k.Clusters {
@@ -111,9 +112,9 @@ func (k *kubeconfig) client(name string, plugins *Plugins) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		client.blind = in.Insecure
+		client.unverified = in.Insecure
 		if u.User.isPlugin() {
-			err = plugins.use(client, config, *u.User.Exec, name, in, authority)
+			err = plugins.configureClient(client, config, *u.User.Exec, name, in, authority)
 		} else {
 			client.token, err = u.User.credentials(dir, config)
 			client.node = nodeOf(config.Certificates)
@@ -123,7 +124,7 @@ func (k *kubeconfig) client(name string, plugins *Plugins) (*Client, error) {
 		}
 		return client, nil
 	}
-	return nil, fmt.Errorf("there is no user %q, which the context names", userName)
+	return nil, fmt.Errorf("the context names user %q, which does not exist", userName)
 }
 
 // credentials puts a client certificate into config, or returns a token.
@@ -145,26 +146,27 @@ func (u user) credentials(dir string, config *tls.Config) (token, error) {
 		config.Certificates = []tls.Certificate{pair}
 		return nil, nil
 	case u.TokenFile != "":
-		return tokenFile(beside(dir, u.TokenFile)), nil
+		return tokenFile(resolvePath(dir, u.TokenFile)), nil
 	case u.Token != "":
 		return func(context.Context) (string, error) { return u.Token, nil }, nil
 	case u.AuthProvider != nil:
-		return nil, errors.New("it uses an auth-provider, which Kubernetes no longer has; use exec instead, " +
-			"kube-proxy's own kubeconfig (kops: /var/lib/kube-proxy/kubeconfig), or: " +
-			"kubectl get endpointslices -A -o json > slices.json, and --endpoints slices.json")
+		return nil, errors.New("it uses an auth-provider, which Kubernetes no longer supports; use exec instead, " +
+			"kube-proxy's own kubeconfig (kops: /var/lib/kube-proxy/kubeconfig), or " +
+			"`kubectl get endpointslices -A -o json > slices.json` and --endpoints slices.json")
 	}
-	return nil, fmt.Errorf("it has no certificate and no token")
+	return nil, fmt.Errorf("it has neither a certificate nor a token")
 }
 
-// isPlugin reports whether a credential plugin says who this is: certificates and tokens come first, as with kubectl.
+// isPlugin reports whether the credentials come from a plugin. Certificates and tokens take
+// precedence, as with kubectl.
 func (u user) isPlugin() bool {
 	return u.Exec != nil && u.Certificate+u.CertificateData+u.Token+u.TokenFile == ""
 }
 
-// nodeUser is the user of a node's credentials, without the node's name.
+// nodeUser is the prefix before the node's name in the user name of a node's credentials.
 const nodeUser = "system:node:"
 
-// nodeOf returns the node that a client certificate is of, "" where it is another's.
+// nodeOf returns the node that a client certificate belongs to, "" if it is not a node's.
 func nodeOf(certificates []tls.Certificate) string {
 	if len(certificates) == 0 || certificates[0].Leaf == nil {
 		return ""
@@ -176,7 +178,7 @@ func nodeOf(certificates []tls.Certificate) string {
 	return node
 }
 
-// pem returns the content of a file or of inline base64, nil where neither is given.
+// pem returns the content of a file or of inline base64, nil if both are unset.
 func pem(dir, name, data string) ([]byte, error) {
 	if data != "" {
 		b, err := base64.StdEncoding.DecodeString(data)
@@ -188,11 +190,11 @@ func pem(dir, name, data string) ([]byte, error) {
 	if name == "" {
 		return nil, nil
 	}
-	return file.Read(beside(dir, name), maxConfig)
+	return file.Read(resolvePath(dir, name), maxConfig)
 }
 
-// beside resolves a path as client-go does: relative to the kubeconfig.
-func beside(dir, name string) string {
+// resolvePath resolves a path as client-go does: relative to the kubeconfig.
+func resolvePath(dir, name string) string {
 	if filepath.IsAbs(name) {
 		return name
 	}

@@ -15,13 +15,13 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Metrics are kube-proxy's own figures about writing rules, of :10249/metrics, by address family: "IPv4", "IPv6", or empty before
-// 1.33, which has one for both.
+// Metrics are kube-proxy's own metrics about writing rules, from :10249/metrics, by address family:
+// "IPv4", "IPv6", or "" before 1.33, which has one set for both.
 type Metrics struct {
 	Families map[string]SyncMetrics `json:"families"`
 }
 
-// SyncMetrics are the figures of one address family.
+// SyncMetrics are the metrics of one address family.
 type SyncMetrics struct {
 	LastSync                time.Time `json:"lastSync"`   // zero: never
 	LastQueued              time.Time `json:"lastQueued"` // zero: never
@@ -31,7 +31,7 @@ type SyncMetrics struct {
 	NFTablesCleanupFailures float64   `json:"nftablesCleanupFailures"`
 }
 
-// Of returns the figures of a family, "ip" or "ip6", and whether there are any.
+// Of returns the metrics of a family, "ip" or "ip6", and whether there are any.
 func (m Metrics) Of(family string) (SyncMetrics, bool) {
 	f, known := m.Families[map[string]string{ruleset.IPv4: "IPv4", ruleset.IPv6: "IPv6"}[family]]
 	if !known {
@@ -40,14 +40,16 @@ func (m Metrics) Of(family string) (SyncMetrics, bool) {
 	return f, known
 }
 
-// Wrote reports whether kube-proxy has written the rules of a family, "ip" or "ip6", since it started. It is known where the figures are
-// of that family alone and say anything: they are no others than those that it serves.
+// Wrote reports whether kube-proxy has written the rules of a family, "ip" or "ip6", since it
+// started. This is known if the metrics name that family alone and are not zero: kube-proxy exports
+// them only for the families that it serves.
 func (m Metrics) Wrote(family string) (wrote, known bool) {
 	f := m.Families[map[string]string{ruleset.IPv4: "IPv4", ruleset.IPv6: "IPv6"}[family]]
 	return !f.LastSync.IsZero(), !f.LastSync.IsZero() || !f.LastQueued.IsZero()
 }
 
-// ParseMetrics reads the Prometheus text of :10249/metrics, of which it keeps only the figures about writing rules.
+// ParseMetrics reads the Prometheus text of :10249/metrics and keeps only the metrics about writing
+// rules.
 func ParseMetrics(r io.Reader) (Metrics, error) {
 	m := Metrics{Families: map[string]SyncMetrics{}}
 	in := input.NewLines(r)
@@ -63,18 +65,19 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 		if !ok {
 			continue
 		}
-		if err := m.line(rest); err != "" {
+		if err := m.parseLine(rest); err != "" {
 			return Metrics{}, input.Unreadable(in.N, "%s: %.120q", err, line)
 		}
 	}
 	if len(m.Families) == 0 {
-		return Metrics{}, input.Unknown(0, "no metric of kube-proxy about writing rules")
+		return Metrics{}, input.Unknown(0, "none of kube-proxy's metrics about writing rules found")
 	}
 	return m, nil
 }
 
-// line reads `sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7e+09`. It returns what is wrong, or "".
-func (m *Metrics) line(s string) string {
+// parseLine reads `sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7e+09`. It returns
+// the fault, or "".
+func (m *Metrics) parseLine(s string) string {
 	var name, labels, value string
 	if i := strings.IndexByte(s, '{'); i >= 0 {
 		j := strings.IndexByte(s, '}')
@@ -136,8 +139,9 @@ func unixTime(seconds float64) time.Time {
 	return time.Unix(int64(whole), int64(part*1e9))
 }
 
-// JudgeMetrics judges the figures: an update that waits longer than a minute cannot be written; a loop that has not run for an hour is
-// dead. A dead watch shows in neither (kubernetes#87615).
+// JudgeMetrics judges the metrics: an update that is pending for more than a minute cannot be
+// written; a loop that has not run for an hour is dead. A dead watch shows in neither
+// (kubernetes#87615).
 func JudgeMetrics(m Metrics, now time.Time) []proxyrules.Finding {
 	out := proxyrules.NewCollector()
 	for _, name := range slices.Sorted(maps.Keys(m.Families)) {
@@ -155,8 +159,8 @@ func JudgeMetrics(m Metrics, now time.Time) []proxyrules.Finding {
 			continue // just started
 		case waiting > 0 && now.Sub(f.LastQueued) > syncTimeout:
 			out.Addf("kubeproxy.sync.stuck",
-				"an update%s has waited %s; the rules were last written %s ago", of, age(now, f.LastQueued), age(now, f.LastSync))
-			continue // failures are part of it
+				"an update%s has been pending for %s; the rules were last written %s ago", of, age(now, f.LastQueued), age(now, f.LastSync))
+			continue // failures are a consequence
 		case waiting > syncTimeout:
 			out.Addf("kubeproxy.sync.stuck",
 				"the last update%s was queued %s after the rules were last written", of, waiting.Round(time.Second))

@@ -17,9 +17,9 @@ import (
 // strategicMerge keeps the conditions that the patch does not name.
 const strategicMerge = "application/strategic-merge-patch+json"
 
-// condition returns what a Node says of a condition now, since when, and when it was written. All is zero where the Node has none of
-// that type.
-func (c *Client) condition(ctx context.Context, node, kind string) (now Condition, since, written time.Time, err error) {
+// readCondition returns a Node's condition of a type, the time of its last transition and the time
+// of its last write. All are zero if the Node lacks this condition.
+func (c *Client) readCondition(ctx context.Context, node, kind string) (now Condition, since, written time.Time, err error) {
 	var n struct {
 		Status struct {
 			Conditions []struct {
@@ -28,7 +28,7 @@ func (c *Client) condition(ctx context.Context, node, kind string) (now Conditio
 			}
 		}
 	}
-	err = c.send(ctx, http.MethodGet, "/api/v1/nodes/"+node, "", nil, func(r io.Reader) error {
+	err = c.sendJSON(ctx, http.MethodGet, "/api/v1/nodes/"+node, "", nil, func(r io.Reader) error {
 		return json.NewDecoder(io.LimitReader(r, maxNode)).Decode(&n)
 	})
 	for _, one := range n.Status.Conditions {
@@ -39,7 +39,7 @@ func (c *Client) condition(ctx context.Context, node, kind string) (now Conditio
 	return now, since, written, err
 }
 
-// maxNode is more than etcd stores of one object.
+// maxNode is more than etcd stores for one object.
 const maxNode = 4 << 20
 
 // setCondition writes one condition of a Node and leaves the others alone.
@@ -60,27 +60,27 @@ func (c *Client) setCondition(ctx context.Context, node string, to Condition, no
 	patch.Status.Conditions = []condition{{
 		to.Type, to.Status, to.Reason, to.Message, now.UTC().Truncate(time.Second), since.UTC().Truncate(time.Second),
 	}}
-	return c.send(ctx, http.MethodPatch, "/api/v1/nodes/"+node+"/status", strategicMerge, patch, nil)
+	return c.sendJSON(ctx, http.MethodPatch, "/api/v1/nodes/"+node+"/status", strategicMerge, patch, nil)
 }
 
-// event tells `kubectl describe node` that a condition has changed.
-func (c *Client) event(ctx context.Context, node string, to Condition, now time.Time) error {
+// createEvent creates the Event that shows a condition's change in `kubectl describe node`.
+func (c *Client) createEvent(ctx context.Context, node string, to Condition, now time.Time) error {
 	kind, at := "Normal", now.UTC().Truncate(time.Second)
 	if to.Status != "True" {
 		kind = "Warning"
 	}
-	return c.send(ctx, http.MethodPost, "/api/v1/namespaces/default/events", "application/json", map[string]any{
+	return c.sendJSON(ctx, http.MethodPost, "/api/v1/namespaces/default/events", "application/json", map[string]any{
 		"metadata":       map[string]any{"name": fmt.Sprintf("%s.%x", node, now.UnixNano()), "namespace": "default"},
-		"involvedObject": map[string]any{"kind": "Node", "apiVersion": "v1", "name": node, "uid": node}, // kubectl looks for this uid
+		"involvedObject": map[string]any{"kind": "Node", "apiVersion": "v1", "name": node, "uid": node}, // kubectl searches by this uid
 		"type":           kind, "reason": to.Reason, "message": to.Type + " is " + to.Status + ": " + to.Message,
 		"source":         map[string]any{"component": "nodegate", "host": node},
 		"firstTimestamp": at, "lastTimestamp": at, "count": 1,
 	}, nil)
 }
 
-// send sends one request with a body of JSON, or none, and passes the answer to read. The error is fs.ErrNotExist where the
-// object does not exist.
-func (c *Client) send(ctx context.Context, method, at, kind string, body any, read func(io.Reader) error) error {
+// sendJSON sends one request, with body as JSON unless it is nil, and passes the response to read.
+// The error is fs.ErrNotExist if the object does not exist.
+func (c *Client) sendJSON(ctx context.Context, method, at, kind string, body any, read func(io.Reader) error) error {
 	var sent io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
@@ -89,7 +89,7 @@ func (c *Client) send(ctx context.Context, method, at, kind string, body any, re
 		}
 		sent = bytes.NewReader(text)
 	}
-	resp, err := c.do(ctx, method, at, kind, sent)
+	resp, err := c.sendRequest(ctx, method, at, kind, sent)
 	if err != nil {
 		return err
 	}
@@ -102,39 +102,41 @@ func (c *Client) send(ctx context.Context, method, at, kind string, body any, re
 		}
 		return read(resp.Body)
 	case resp.StatusCode == http.StatusNotFound:
-		return notThere(at)
+		return missingObject(at)
 	}
-	return fmt.Errorf("%s %s: %s: %s", method, at, resp.Status, why(resp.Body))
+	return fmt.Errorf("%s %s: %s: %s", method, at, resp.Status, refusalReason(resp.Body))
 }
 
-// self returns the node that the API server takes us for (1.28 and later), where neither a certificate nor the policy says so.
-func (c *Client) self(ctx context.Context) (string, error) {
+// ownNode returns the node that the API server identifies these credentials with (1.28 and later),
+// if neither a certificate nor the policy names it.
+func (c *Client) ownNode(ctx context.Context) (string, error) {
 	const kind, at = "authentication.k8s.io/v1", "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 	var review struct {
 		Status struct{ UserInfo struct{ Username string } }
 	}
-	err := c.send(ctx, http.MethodPost, at, "application/json", map[string]any{"apiVersion": kind, "kind": "SelfSubjectReview"},
+	err := c.sendJSON(ctx, http.MethodPost, at, "application/json", map[string]any{"apiVersion": kind, "kind": "SelfSubjectReview"},
 		func(r io.Reader) error { return json.NewDecoder(io.LimitReader(r, maxNode)).Decode(&review) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	node, found := strings.CutPrefix(review.Status.UserInfo.Username, nodeUser)
 	if !found || node == "" {
-		return "", errors.New("these credentials are of no node: write node = \"NAME\" in the publish block")
+		return "", errors.New("these credentials do not belong to a node; write node = \"NAME\" in the publish block")
 	}
 	return node, nil
 }
 
-// notThere is the path of an object that the API server does not have. It is fs.ErrNotExist.
-type notThere string
+// missingObject is the path of an object that the API server does not have. It matches
+// fs.ErrNotExist.
+type missingObject string
 
-func (p notThere) Error() string {
-	return "the API server has no " + path.Base(string(p)) + " (" + string(p) + ") yet"
+func (p missingObject) Error() string {
+	return path.Base(string(p)) + " (" + string(p) + ") does not exist on the API server yet"
 }
-func (p notThere) Is(target error) bool { return target == fs.ErrNotExist }
+func (p missingObject) Is(target error) bool { return target == fs.ErrNotExist }
 
-// why returns what the API server says about a refusal.
-func why(body io.Reader) string {
+// refusalReason returns the API server's message about a refusal.
+func refusalReason(body io.Reader) string {
 	var status struct{ Message string }
 	if err := json.NewDecoder(io.LimitReader(body, 64<<10)).Decode(&status); err != nil || status.Message == "" {
 		return "no reason given"

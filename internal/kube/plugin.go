@@ -12,21 +12,22 @@ import (
 	"time"
 )
 
-// RunPlugin runs a credential plugin that a kubeconfig names, with more variables, and returns what it printed. host.Credential
-// is one, which refuses what others than root may write.
+// RunPlugin runs the credential plugin that a kubeconfig names, with additional variables, and
+// returns its output. host.Credential is one: it refuses a plugin that users other than root may
+// write.
 type RunPlugin func(ctx context.Context, kubeconfig, command string, args, env []string) ([]byte, error)
 
-// Plugins gets credentials from the plugins of kubeconfigs, and keeps them until they expire.
+// Plugins gets credentials from the plugins of kubeconfigs, and caches them until they expire.
 type Plugins struct {
-	run  RunPlugin
-	mu   sync.Mutex
-	kept map[string]credential // by what the plugin was asked
+	run   RunPlugin
+	mu    sync.Mutex
+	cache map[string]credential // by the plugin's command line and variables
 }
 
-// NewPlugins returns a Plugins that keeps nothing yet.
-func NewPlugins(run RunPlugin) *Plugins { return &Plugins{run: run, kept: map[string]credential{}} }
+// NewPlugins returns a Plugins with an empty cache.
+func NewPlugins(run RunPlugin) *Plugins { return &Plugins{run: run, cache: map[string]credential{}} }
 
-// exec is what a kubeconfig says of a plugin:
+// exec is a plugin's configuration in a kubeconfig:
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
 type exec struct {
 	APIVersion         string `yaml:"apiVersion"`
@@ -44,7 +45,7 @@ const execGroup = "client.authentication.k8s.io"
 type credential struct {
 	APIVersion, Kind string
 	Status           struct {
-		ExpirationTimestamp time.Time // zero: as long as the client exists, or until it is refused
+		ExpirationTimestamp time.Time // zero: valid while the client exists, or until the server rejects it
 		Token               string
 		Certificate         string `json:"clientCertificateData"`
 		Key                 string `json:"clientKeyData"`
@@ -52,46 +53,47 @@ type credential struct {
 }
 
 const (
-	pluginTime = 15 * time.Second // a plugin that asks its cloud takes a second or two
-	soon       = 10 * time.Second // what expires so soon is asked for again
+	pluginTime  = 15 * time.Second // a plugin that queries its cloud takes a second or two
+	renewBefore = 10 * time.Second // a credential is renewed this long before it expires
 )
 
-// use lets a client prove who it is with what a plugin says. The plugin runs at the first request.
-func (p *Plugins) use(c *Client, config *tls.Config, e exec, kubeconfig string, in cluster, authority []byte) error {
+// configureClient makes a client authenticate with the plugin's credentials. The plugin runs at the
+// first request.
+func (p *Plugins) configureClient(c *Client, config *tls.Config, e exec, kubeconfig string, in cluster, authority []byte) error {
 	switch {
 	case e.Command == "":
 		return errors.New("exec has no command")
 	case e.APIVersion != execGroup+"/v1" && e.APIVersion != execGroup+"/v1beta1":
-		return fmt.Errorf("exec has apiVersion %q; nodegate knows %s/v1 and v1beta1", e.APIVersion, execGroup)
+		return fmt.Errorf("exec has unknown apiVersion %q; known versions: %s/v1 and v1beta1", e.APIVersion, execGroup)
 	case e.InteractiveMode == "Always":
-		return fmt.Errorf("the credential plugin %s wants a terminal (interactiveMode is Always), and a node has none", e.Command)
+		return fmt.Errorf("the credential plugin %s needs a terminal (interactiveMode is Always), which a node does not have", e.Command)
 	}
 	if strings.Contains(e.Command, "/") {
-		e.Command = beside(filepath.Dir(kubeconfig), e.Command)
+		e.Command = resolvePath(filepath.Dir(kubeconfig), e.Command)
 	}
 	env, err := e.environment(in, authority)
 	if err != nil {
 		return err
 	}
 	key := fmt.Sprintf("%q", []any{kubeconfig, e.Command, e.Args, env})
-	var mine credential // what has no end is this client's only
+	var mine credential // a credential without an expiry time belongs to this client only
 	get := func(ctx context.Context) (credential, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if kept := p.kept[key]; time.Until(kept.Status.ExpirationTimestamp) > soon {
+		if kept := p.cache[key]; time.Until(kept.Status.ExpirationTimestamp) > renewBefore {
 			return kept, nil
 		}
 		if mine.Kind != "" {
 			return mine, nil
 		}
-		got, err := p.ask(ctx, e, kubeconfig, env)
+		got, err := p.runPlugin(ctx, e, kubeconfig, env)
 		switch {
 		case err != nil:
 			err = fmt.Errorf("credential plugin %s: %w", e.Command, err)
 		case got.Status.ExpirationTimestamp.IsZero():
 			mine = got
 		default:
-			p.kept[key] = got
+			p.cache[key] = got
 		}
 		return got, err
 	}
@@ -110,13 +112,13 @@ func (p *Plugins) use(c *Client, config *tls.Config, e exec, kubeconfig string, 
 	c.refused = func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		delete(p.kept, key)
+		delete(p.cache, key)
 		mine = credential{}
 	}
 	return nil
 }
 
-// environment returns the variables of a plugin.
+// environment returns the variables for a plugin.
 func (e exec) environment(in cluster, authority []byte) ([]string, error) {
 	type clusterInfo struct {
 		Server     string `json:"server"`
@@ -146,28 +148,28 @@ func (e exec) environment(in cluster, authority []byte) ([]string, error) {
 	return append(env, "KUBERNETES_EXEC_INFO="+string(text)), nil
 }
 
-// ask runs a plugin. No error contains what it printed: that may be a secret.
-func (p *Plugins) ask(ctx context.Context, e exec, kubeconfig string, env []string) (got credential, err error) {
+// runPlugin runs a plugin. No error contains its output, which may be a secret.
+func (p *Plugins) runPlugin(ctx context.Context, e exec, kubeconfig string, env []string) (got credential, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pluginTime)
 	defer cancel()
 	text, err := p.run(ctx, kubeconfig, e.Command, e.Args, env)
 	if err != nil {
 		if e.InstallHint != "" {
-			err = fmt.Errorf("%w; the kubeconfig says: %.300s", err, e.InstallHint)
+			err = fmt.Errorf("%w; hint in the kubeconfig: %.300s", err, e.InstallHint)
 		}
 		return credential{}, err
 	}
 	if json.Unmarshal(text, &got) != nil || got.Kind != "ExecCredential" {
-		return credential{}, errors.New("it printed no ExecCredential")
+		return credential{}, errors.New("its output is not an ExecCredential")
 	}
 	s := got.Status
 	switch {
 	case got.APIVersion != e.APIVersion:
-		return credential{}, fmt.Errorf("it printed apiVersion %.80q; the kubeconfig asks for %s", got.APIVersion, e.APIVersion)
+		return credential{}, fmt.Errorf("its output has apiVersion %.80q; the kubeconfig requires %s", got.APIVersion, e.APIVersion)
 	case s.Token == "" && s.Certificate == "":
-		return credential{}, errors.New("it printed no token and no certificate")
+		return credential{}, errors.New("its output has neither a token nor a certificate")
 	case !s.ExpirationTimestamp.IsZero() && time.Until(s.ExpirationTimestamp) <= 0:
-		return credential{}, fmt.Errorf("what it printed expired at %s; is the clock right?", s.ExpirationTimestamp.UTC().Format(time.RFC3339))
+		return credential{}, fmt.Errorf("its credential expired at %s; check the machine's clock", s.ExpirationTimestamp.UTC().Format(time.RFC3339))
 	}
 	return got, nil
 }

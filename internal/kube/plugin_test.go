@@ -26,11 +26,11 @@ import (
 	"nodegate/internal/kube"
 )
 
-// plugin answers as a credential plugin, and keeps what it was asked.
+// plugin acts as a credential plugin, and stores its input.
 type plugin struct {
 	says  func(run int) string
 	runs  int
-	asked []string // of the last run: command, arguments, variables
+	asked []string // input of the last run: command, arguments, variables
 }
 
 func (p *plugin) run(_ context.Context, _, command string, args, env []string) ([]byte, error) {
@@ -70,20 +70,20 @@ func listWith(t *testing.T, plugins *kube.Plugins, text string) error {
 	return err
 }
 
-// TestPluginIsKept: a token that expires is kept until then, one without an end for one client; one that the API server does not
-// know is forgotten.
-func TestPluginIsKept(t *testing.T) {
+// TestPluginCache: a token with an expiry time is cached until then, one without an expiry time is
+// cached for one client, and one that the API server rejects is dropped.
+func TestPluginCache(t *testing.T) {
 	expiring := func(in time.Duration) map[string]any {
 		return map[string]any{"token": "secret", "expirationTimestamp": time.Now().Add(in).UTC().Format(time.RFC3339)}
 	}
 	for _, c := range []struct {
 		what   string
 		status map[string]any
-		runs   int // of two clients, two requests each
+		runs   int // for two clients with two requests each
 	}{
 		{"for an hour", expiring(time.Hour), 1},
 		{"for five seconds", expiring(5 * time.Second), 4},
-		{"without an end", map[string]any{"token": "secret"}, 2},
+		{"without an expiry time", map[string]any{"token": "secret"}, 2},
 	} {
 		p := &plugin{says: func(int) string { return says("v1", c.status) }}
 		plugins, text := kube.NewPlugins(p.run), forPlugin(server(t), anExec)
@@ -102,7 +102,7 @@ func TestPluginIsKept(t *testing.T) {
 		}
 		if want := []string{"aws", "eks", "get-token", "A=b c"}; !slices.Equal(p.asked[:4], want) ||
 			!strings.HasPrefix(p.asked[4], "KUBERNETES_EXEC_INFO={") {
-			t.Errorf("asked %q", p.asked)
+			t.Errorf("input %q", p.asked)
 		}
 	}
 	p := &plugin{says: func(run int) string {
@@ -115,18 +115,18 @@ func TestPluginIsKept(t *testing.T) {
 	plugins, name := kube.NewPlugins(p.run), kubeconfig(t, forPlugin(s, anExec))
 	for range 2 {
 		if err := kube.Publish(t.Context(), p.run, kube.Publication{Condition: fits, Kubeconfig: name, Node: "n"}, nil); err == nil {
-			t.Error("refused, and written")
+			t.Error("refused, but written")
 		}
 		api, _ := kube.Source{Kubeconfig: name, Plugins: plugins}.Server()
-		_, _ = api.List(t.Context(), false) // it is refused
+		_, _ = api.List(t.Context(), false) // refused
 	}
 	if p.runs != 4 {
 		t.Errorf("%d runs of four refused requests, want 4", p.runs)
 	}
 }
 
-// TestPluginIsTold: what a plugin may want to know of the cluster, where the kubeconfig says that it does.
-func TestPluginIsTold(t *testing.T) {
+// TestPluginClusterInfo: a plugin receives the cluster's data if the kubeconfig requests it.
+func TestPluginClusterInfo(t *testing.T) {
 	p := &plugin{says: func(int) string { return says("v1beta1", map[string]any{"token": "secret"}) }}
 	s := server(t)
 	text := strings.Replace(forPlugin(s, "apiVersion: client.authentication.k8s.io/v1beta1, command: ./bin/plugin, provideClusterInfo: true"),
@@ -157,7 +157,7 @@ func TestPluginIsTold(t *testing.T) {
 	if told.APIVersion != "client.authentication.k8s.io/v1beta1" || told.Spec.Interactive == nil || *told.Spec.Interactive ||
 		in.Server != s.URL ||
 		!bytes.HasPrefix(in.Authority, []byte("-----BEGIN CERT")) || in.Config["audience"] != "mine" {
-		t.Errorf("told %q", p.asked[1])
+		t.Errorf("received %q", p.asked[1])
 	}
 	if want := filepath.Join(filepath.Dir(name), "bin/plugin"); p.asked[0] != want {
 		t.Errorf("runs %s, want %s", p.asked[0], want)
@@ -199,19 +199,19 @@ func TestPluginCertificate(t *testing.T) {
 	}
 }
 
-// TestPluginRefused: each mistake is named; no error has what may be a secret.
+// TestPluginRefused: each error names the fault, and no error contains a possible secret.
 func TestPluginRefused(t *testing.T) {
 	good := says("v1", map[string]any{"token": "secret"})
 	for _, c := range []struct{ what, block, says, want string }{
 		{"no command", "apiVersion: client.authentication.k8s.io/v1", good, "exec has no command"},
-		{"an old version", strings.Replace(anExec, "/v1", "/v1alpha1", 1), good, `client.authentication.k8s.io/v1alpha1"; nodegate knows`},
-		{"a terminal", strings.Replace(anExec, "Never", "Always", 1), good, "wants a terminal"},
-		{"it fails", anExec, "", "credential plugin aws: exit status 1: no role"},
-		{"it is absent", anExec + ", installHint: install it", "", "no role; the kubeconfig says: install it"},
-		{"no JSON", anExec, "secret", "it printed no ExecCredential"},
+		{"an old version", strings.Replace(anExec, "/v1", "/v1alpha1", 1), good, `client.authentication.k8s.io/v1alpha1"; known versions: `},
+		{"a terminal", strings.Replace(anExec, "Never", "Always", 1), good, "needs a terminal"},
+		{"fails", anExec, "", "credential plugin aws: exit status 1: no role"},
+		{"is absent", anExec + ", installHint: install it", "", "no role; hint in the kubeconfig: install it"},
+		{"no JSON", anExec, "secret", "its output is not an ExecCredential"},
 		{"another version", anExec, says("v1beta1", map[string]any{"token": "secret"}),
-			"the kubeconfig asks for client.authentication.k8s.io/v1"},
-		{"nothing", anExec, says("v1", map[string]any{}), "no token and no certificate"},
+			"the kubeconfig requires client.authentication.k8s.io/v1"},
+		{"nothing", anExec, says("v1", map[string]any{}), "neither a token nor a certificate"},
 		{"expired", anExec, says("v1", map[string]any{"token": "secret", "expirationTimestamp": "2001-02-03T04:05:06Z"}),
 			"expired at 2001-02-03T04:05:06Z"},
 	} {
@@ -221,12 +221,12 @@ func TestPluginRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", c.what, err, c.want)
 		}
 		if p.runs > 0 && !errors.Is(err, input.ErrUnknown) {
-			t.Errorf("%s says something of the rules: %v", c.what, err)
+			t.Errorf("%s: not input.ErrUnknown: %v", c.what, err)
 		}
 	}
 }
 
-// TestPublishSelf: where neither the policy nor a certificate names the node, the API server does.
+// TestPublishSelf: if neither the policy nor a certificate names the node, the API server does.
 func TestPublishSelf(t *testing.T) {
 	for user, want := range map[string]string{"system:node:n7": "PATCH /api/v1/nodes/n7/status", "me": ""} {
 		var requests []string
@@ -241,7 +241,7 @@ func TestPublishSelf(t *testing.T) {
 		name := kubeconfig(t, forServer(s, "    token: secret\n"))
 		err := kube.Publish(t.Context(), nil, kube.Publication{Condition: fits, Kubeconfig: name}, func(line string) { t.Error(line) })
 		s.Close()
-		if want == "" && (err == nil || !strings.Contains(err.Error(), "of no node")) || want != "" && !slices.Contains(requests, want) {
+		if want == "" && (err == nil || !strings.Contains(err.Error(), "do not belong to a node")) || want != "" && !slices.Contains(requests, want) {
 			t.Errorf("%s: %v, %q", user, err, requests)
 		}
 	}

@@ -24,44 +24,44 @@ import (
 // Presence finds kube-proxy's process and its pages.
 type Presence struct {
 	Host    *host.Host
-	Healthz string // where the caller says that it is; "": found
+	Healthz string // the address that the caller gives; "": to be found
 	Metrics string
 }
 
-// Look says what is wrong with the one who should write the rules: there is no process, or it does not run, or it does not
-// answer. No finding: it answers, in whatever words.
+// Look returns the problem with kube-proxy's process: it is missing, it does not run, or it does
+// not respond. No finding means that it responds, whatever the response is.
 func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
 	out := proxyrules.NewCollector()
 	processes, err := p.Host.Processes()
 	if err != nil {
-		out.Addf("kubeproxy.process.silent", "processes cannot be listed: %v", err)
+		out.Addf("kubeproxy.process.silent", "could not list processes: %v", err)
 		return out.List
 	}
 	proxy, found := findProxy(processes)
-	if found && ended(proxy) {
+	if found && isInactive(proxy) {
 		out.Addf("kubeproxy.process.stopped", "process %d (%s) is in state %s", proxy.PID, command(proxy), stateWord(proxy.State))
 		return out.List
 	}
 	_, _, state := Page(ctx, cmp.Or(p.Healthz, defaultHealthz))
 	switch {
 	case state == nil:
-	case found && !runs(proxy):
-		out.Addf("kubeproxy.process.stopped", "process %d (%s) is in state %s, and gives no answer: %v", proxy.PID, command(proxy),
+	case found && !isRunnable(proxy):
+		out.Addf("kubeproxy.process.stopped", "process %d (%s) is in state %s and does not respond: %v", proxy.PID, command(proxy),
 			stateWord(proxy.State), state)
 	case !found && !p.Host.SeesAllProcesses():
-		out.Addf("kubeproxy.process.silent", "there is no answer of kube-proxy (%v), and its process is not among those that can be "+
-			"seen from here, which are not all (another PID namespace): run audit with the host's", state)
+		out.Addf("kubeproxy.process.silent", "kube-proxy does not respond (%v), and its process is not among those visible from here; "+
+			"another PID namespace hides some: run audit in the host's PID namespace", state)
 	case !found:
-		out.Addf("kubeproxy.process.absent", "no process of this node is kube-proxy, k3s or kubelite, and there is no answer (%v): what changes "+
-			"in the cluster does not come to this node's rules", state)
+		out.Addf("kubeproxy.process.absent", "no process of this node is kube-proxy, k3s or kubelite, and kube-proxy's address does not respond (%v): changes "+
+			"in the cluster do not reach this node's rules", state)
 	default:
-		p.elsewhere(ctx, proxy, state, out)
+		p.findPages(ctx, proxy, state, out)
 	}
 	return out.List
 }
 
-// Writer returns the process with which kube-proxy writes rules at this moment, or reads them before it writes, and for how long it has
-// run; false for none.
+// Writer returns the process with which kube-proxy is currently writing rules, or reading them
+// before it writes, and how long it has run. It returns false if no such process runs.
 func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool) {
 	processes, err := p.Host.Processes()
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool
 	return host.Process{}, 0, false
 }
 
-// Began returns when kube-proxy's process began, the zero time where that is not known.
+// Began returns when kube-proxy's process started, or the zero time if that is unknown.
 func (p *Presence) Began() time.Time {
 	processes, err := p.Host.Processes()
 	proxy, found := findProxy(processes)
@@ -90,14 +90,14 @@ func (p *Presence) Began() time.Time {
 	return time.Now().Add(proxy.Started - up)
 }
 
-// Figures returns what kube-proxy says of its writings, nothing where it does not answer. It reports whether it is too slow to answer: its
-// process is there, and neither stopped nor dead.
+// Figures returns kube-proxy's metrics about its syncs, empty if it does not respond. slow reports
+// whether it is too slow to respond: its process exists and is neither stopped nor dead.
 func (p *Presence) Figures(ctx context.Context) (m Metrics, slow bool) {
 	page, _, err := Page(ctx, cmp.Or(p.Metrics, defaultMetrics))
 	if err == nil {
 		m, _ = ParseMetrics(bytes.NewReader(page))
 		if bytes.Contains(page, []byte("\nkubeproxy_")) && !bytes.Contains(page, []byte("\nkubeproxy_sync_proxy_rules_last_")) {
-			m.Families = map[string]SyncMetrics{"": {}} // from 1.33 on, there are no figures before the first writing
+			m.Families = map[string]SyncMetrics{"": {}} // since 1.33 these metrics are missing before the first sync
 		}
 		return m, false
 	}
@@ -106,19 +106,20 @@ func (p *Presence) Figures(ctx context.Context) (m Metrics, slow bool) {
 	}
 	processes, err := p.Host.Processes()
 	proxy, found := findProxy(processes)
-	return m, err == nil && found && !ended(proxy)
+	return m, err == nil && found && !isInactive(proxy)
 }
 
-// elsewhere looks for the pages of a process that does not answer where it usually does.
-func (p *Presence) elsewhere(ctx context.Context, proxy host.Process, refused error, out *proxyrules.Collector) {
+// findPages searches the addresses on which a process listens for its pages, if the usual address
+// does not respond.
+func (p *Presence) findPages(ctx context.Context, proxy host.Process, refused error, out *proxyrules.Collector) {
 	if timedOut(refused) {
-		out.Addf("kubeproxy.process.hung", "process %d (%s), in state %s, gives no answer: %v", proxy.PID, command(proxy),
+		out.Addf("kubeproxy.process.hung", "process %d (%s), in state %s, does not respond: %v", proxy.PID, command(proxy),
 			stateWord(proxy.State), refused)
 		return
 	}
 	listens, err := p.Host.Listening(proxy.PID)
 	if err != nil {
-		out.Addf("kubeproxy.process.silent", "process %d (%s) runs, and does not answer: %v; %v", proxy.PID, command(proxy), refused, err)
+		out.Addf("kubeproxy.process.silent", "process %d (%s) runs but does not respond: %v; %v", proxy.PID, command(proxy), refused, err)
 		return
 	}
 	var tried []string
@@ -135,13 +136,14 @@ func (p *Presence) elsewhere(ctx context.Context, proxy host.Process, refused er
 		}
 	}
 	if !answers {
-		out.Addf("kubeproxy.process.silent", "process %d (%s) runs, and does not answer: %v; it listens on %s", proxy.PID, command(proxy),
-			refused, cmp.Or(strings.Join(tried, ", "), "nothing"))
+		out.Addf("kubeproxy.process.silent", "process %d (%s) runs but does not respond: %v; it listens on %s", proxy.PID, command(proxy),
+			refused, cmp.Or(strings.Join(tried, ", "), "no port"))
 	}
 }
 
-// Ports returns the TCP ports that kube-proxy listens on, nil where it is not there, which Look says. Whose sockets they are may be
-// hidden from us; then it returns those that anybody listens on: where nobody does, kube-proxy does not.
+// Ports returns the TCP ports on which kube-proxy listens, nil if it is absent, which Look reports.
+// If the owners of the sockets are hidden from this process, Ports returns every port on which any
+// process listens: a port without a listener is not kube-proxy's either.
 func (p *Presence) Ports() (map[uint16]bool, error) {
 	processes, err := p.Host.Processes()
 	if err != nil {
@@ -167,17 +169,19 @@ func (p *Presence) Ports() (map[uint16]bool, error) {
 	return ports, nil
 }
 
-// NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs.
+// NoExternalIPs reports whether kube-proxy is configured not to serve externalIPs.
 func (p *Presence) NoExternalIPs() bool {
 	return slices.ContainsFunc(configurations(p.Host), func(c config.KubeProxy) bool { return c.NoExternalIPs })
 }
 
-// NodePortAddresses reports whether kube-proxy is configured to answer node ports at some addresses only.
+// NodePortAddresses reports whether kube-proxy is configured to serve node ports only on some
+// addresses.
 func (p *Presence) NodePortAddresses() bool {
 	return slices.ContainsFunc(configurations(p.Host), func(c config.KubeProxy) bool { return c.NodePortAddresses })
 }
 
-// ExcludeCIDRs returns the ranges in which kube-proxy leaves virtual servers alone: they are somebody else's.
+// ExcludeCIDRs returns the ranges in which kube-proxy leaves virtual servers alone, because they
+// belong to another program.
 func (p *Presence) ExcludeCIDRs() []netip.Prefix {
 	var all []netip.Prefix
 	for _, c := range configurations(p.Host) {
@@ -186,8 +190,9 @@ func (p *Presence) ExcludeCIDRs() []netip.Prefix {
 	return all
 }
 
-// configurations returns what is on the node of kube-proxy's configuration, and what its process has: the file that this names, as it
-// sees it itself, else its flags, or what k3s has for the one that it has built in. What cannot be read is left out.
+// configurations returns kube-proxy's configuration on the node, and the configuration of its
+// process: the file that its command line names (as the process sees it), else its flags, or the
+// k3s configuration of its built-in kube-proxy. Unreadable files are left out.
 func configurations(h *host.Host) []config.KubeProxy {
 	c, _ := config.ReadKubeProxy(h.Files)
 	all := []config.KubeProxy{c}
@@ -219,7 +224,7 @@ func isHealthz(ctx context.Context, address string) bool {
 	return err == nil && !h.CurrentTime.IsZero()
 }
 
-// reachable returns an address to dial for one that is listened on.
+// reachable returns an address to connect to, for an address that a process listens on.
 func reachable(a netip.AddrPort) string {
 	if a.Addr().IsUnspecified() {
 		if a.Addr().Is4() {
@@ -235,17 +240,19 @@ func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout() && !errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// findProxy returns the process that is kube-proxy, or has it built in. One that runs comes before one that does not.
+// findProxy returns the process that is kube-proxy or contains it. A running process takes
+// precedence over one that does not run.
 func findProxy(list []host.Process) (best host.Process, found bool) {
 	for _, p := range list {
-		if isProxy(p) && (!found || runs(p) && !runs(best)) {
+		if isProxy(p) && (!found || isRunnable(p) && !isRunnable(best)) {
 			best, found = p, true
 		}
 	}
 	return best, found
 }
 
-// isProxy knows kube-proxy by its name; hyperkube by its first argument; k3s and MicroK8s, which have it built in.
+// isProxy recognises kube-proxy by its name, hyperkube by its first argument, and k3s and MicroK8s,
+// which contain kube-proxy.
 func isProxy(p host.Process) bool {
 	name := p.Name
 	if len(p.Args) > 0 {
@@ -260,15 +267,15 @@ func isProxy(p host.Process) bool {
 	return false
 }
 
-// runs reports whether a process can do anything: it is not stopped, dead, or waiting for the kernel.
-func runs(p host.Process) bool { return !ended(p) && p.State != 'D' }
+// isRunnable reports whether a process can run: it is not stopped, dead, or blocked in the kernel.
+func isRunnable(p host.Process) bool { return !isInactive(p) && p.State != 'D' }
 
-// ended reports whether a process does nothing until somebody else does something.
-func ended(p host.Process) bool { return strings.ContainsRune("TtZXx", rune(p.State)) }
+// isInactive reports whether a process is stopped or dead, and so cannot continue by itself.
+func isInactive(p host.Process) bool { return strings.ContainsRune("TtZXx", rune(p.State)) }
 
 func stateWord(s byte) string {
 	word := map[byte]string{'R': "running", 'S': "sleeping", 'D': "waiting for the kernel", 'T': "stopped", 't': "stopped by a debugger",
-		'Z': "dead, its parent has not noticed"}[s]
+		'Z': "dead, its parent has not reaped it"}[s]
 	return strings.TrimSuffix(fmt.Sprintf("%c (%s)", s, word), " ()")
 }
 
@@ -279,16 +286,16 @@ func command(p host.Process) string {
 	return p.Name
 }
 
-// Silent reports whether it is known that kube-proxy does not answer.
+// Silent reports whether kube-proxy is known not to respond.
 func Silent(findings []proxyrules.Finding) bool {
 	return slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.process.") })
 }
 
-// UsualSettle is how long the rules of a healthy kube-proxy may differ from the API.
+// UsualSettle is the time for which the rules of a healthy kube-proxy may differ from the API.
 const UsualSettle = 15 * time.Second
 
-// SettleTime returns how long rules may differ from the API: so long, or longer where kube-proxy is configured to write its rules
-// less often.
+// SettleTime returns how long rules may differ from the API: usual, or longer if kube-proxy is
+// configured to write its rules less often.
 func SettleTime(h *host.Host, usual time.Duration) time.Duration {
 	const beside = 10 * time.Second
 	for _, c := range configurations(h) {

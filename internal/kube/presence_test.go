@@ -16,8 +16,8 @@ import (
 
 const initialPIDs = "pid:[4026531836]"
 
-// TestPresence: a kube-proxy that is not there, does not run or does not answer is told apart from one that answers
-// elsewhere, and from one that cannot be seen.
+// TestPresence distinguishes a kube-proxy that is absent, does not run or does not respond from one
+// that responds at another address, and from one that is hidden from this process.
 func TestPresence(t *testing.T) {
 	healthy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/healthz" {
@@ -27,7 +27,7 @@ func TestPresence(t *testing.T) {
 		fmt.Fprint(w, `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,"status":{}}`)
 	}))
 	t.Cleanup(healthy.Close)
-	hanging, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel accepts, and nobody answers
+	hanging, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel accepts connections, but no program responds
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,14 +61,14 @@ func TestPresence(t *testing.T) {
 		want    string
 	}{
 		{"answers", process("/usr/local/bin/kube-proxy", 'S', initialPIDs), healthy.Listener.Addr(), ""},
-		{"answers, and is seen nowhere", process("bash", 'S', "pid:[1]"), healthy.Listener.Addr(), ""},
-		{"answers, in D for a moment", process("kube-proxy", 'D', initialPIDs), healthy.Listener.Addr(), ""},
-		{"is not there", process("bash", 'S', initialPIDs), refused.Addr(), "kubeproxy.process.absent"},
+		{"answers, but is hidden", process("bash", 'S', "pid:[1]"), healthy.Listener.Addr(), ""},
+		{"answers, briefly in state D", process("kube-proxy", 'D', initialPIDs), healthy.Listener.Addr(), ""},
+		{"is absent", process("bash", 'S', initialPIDs), refused.Addr(), "kubeproxy.process.absent"},
 		{"is another node's", foreign, refused.Addr(), "kubeproxy.process.absent"},
-		{"cannot be seen", process("bash", 'S', "pid:[1]"), refused.Addr(), "kubeproxy.process.silent"},
+		{"is hidden", process("bash", 'S', "pid:[1]"), refused.Addr(), "kubeproxy.process.silent"},
 		{"is stopped", process("kube-proxy", 'T', initialPIDs), hanging.Addr(), "kubeproxy.process.stopped"},
 		{"is dead", process("kube-proxy", 'Z', initialPIDs), refused.Addr(), "kubeproxy.process.stopped"},
-		{"waits for the kernel", process("kube-proxy", 'D', initialPIDs), hanging.Addr(), "kubeproxy.process.stopped"},
+		{"is blocked in the kernel", process("kube-proxy", 'D', initialPIDs), hanging.Addr(), "kubeproxy.process.stopped"},
 		{"hangs", process("k3s-server", 'S', initialPIDs), hanging.Addr(), "kubeproxy.process.hung"},
 		{"listens on nothing", deaf, refused.Addr(), "kubeproxy.process.silent"},
 	} {
@@ -81,14 +81,14 @@ func TestPresence(t *testing.T) {
 			t.Errorf("kube-proxy %s: silent is wrong", c.what)
 		}
 	}
-	// It is not where it was expected, and the process listens elsewhere.
+	// kube-proxy does not respond at the expected address, and listens on another one.
 	p := kube.Presence{Host: process("kube-proxy", 'S', initialPIDs).Host(), Healthz: page(refused.Addr())}
 	if found := p.Look(t.Context()); len(found) != 0 || !strings.HasPrefix(p.Healthz, healthy.URL) {
 		t.Errorf("kube-proxy elsewhere: %+v, healthz %q, want %s", found, p.Healthz, healthy.URL)
 	}
 }
 
-// TestWriter: only a program that kube-proxy has started, and that writes, is one.
+// TestWriter: only a program that kube-proxy has started and that writes rules is a writer.
 func TestWriter(t *testing.T) {
 	for _, c := range []struct {
 		parent, child string
@@ -97,7 +97,7 @@ func TestWriter(t *testing.T) {
 		{"/usr/local/bin/kube-proxy", "iptables-restore", 7, 8},
 		{"kube-proxy", "/usr/sbin/ip6tables-restore", 7, 8},
 		{"k3s-server", "nft", 7, 8},
-		{"kube-proxy", "iptables-save", 7, 8}, // what it reads, it writes next
+		{"kube-proxy", "iptables-save", 7, 8}, // it reads before it writes
 		{"kube-proxy", "ipset", 7, 0},
 		{"kube-proxy", "iptables-restore", 1, 0},
 		{"bash", "iptables-restore", 7, 0},
@@ -119,8 +119,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// TestPorts: kube-proxy's ports are those of its own sockets. Where these are hidden, they are anybody's; where it is not there, nothing is
-// said.
+// TestPorts: kube-proxy's ports are the ports of its own sockets. If the sockets are hidden, every
+// listening port counts; if kube-proxy is absent, no port is returned.
 func TestPorts(t *testing.T) {
 	tcp := func(lines ...string) string { return "  sl  local_address\n" + strings.Join(lines, "\n") }
 	const (
@@ -145,17 +145,17 @@ func TestPorts(t *testing.T) {
 		{"its own", machine("kube-proxy", initialPIDs), "map[32100:true]"},
 		{"sockets hidden", hidden, "map[32100:true 32101:true]"},
 		{"processes hidden", machine("bash", "pid:[1]"), "map[32100:true 32101:true]"},
-		{"not there", machine("bash", initialPIDs), "map[]"},
+		{"absent", machine("bash", initialPIDs), "map[]"},
 	} {
 		p := kube.Presence{Host: c.m.Host()}
 		got, err := p.Ports()
-		if fmt.Sprint(got) != c.want || err != nil || (got == nil) != (c.what == "not there") {
+		if fmt.Sprint(got) != c.want || err != nil || (got == nil) != (c.what == "absent") {
 			t.Errorf("%s: %v, %v, want %s", c.what, got, err, c.want)
 		}
 	}
 }
 
-// TestConfigured: by kube-proxy's configuration, or its command line.
+// TestConfigured reads kube-proxy's configuration file or its command line.
 func TestConfigured(t *testing.T) {
 	for _, c := range []struct {
 		file, flag           string
@@ -190,7 +190,7 @@ func TestConfigured(t *testing.T) {
 	}
 }
 
-// proxy returns who takes a flag.
+// proxy returns the program that takes a flag.
 func proxy(flag string) string {
 	if strings.HasPrefix(flag, "--kube-proxy-arg") {
 		return "k3s"
@@ -198,7 +198,7 @@ func proxy(flag string) string {
 	return "kube-proxy"
 }
 
-// TestExcludeCIDRs: by kube-proxy's configuration, or its command line.
+// TestExcludeCIDRs reads kube-proxy's configuration file or its command line.
 func TestExcludeCIDRs(t *testing.T) {
 	for flag, file := range map[string]string{
 		"--ipvs-exclude-cidrs=192.0.2.0/24,2001:db8::/64":                "",
@@ -219,7 +219,7 @@ func TestExcludeCIDRs(t *testing.T) {
 	}
 }
 
-// TestSettleTime: a kube-proxy that writes less often is waited for, wherever that is configured.
+// TestSettleTime: a kube-proxy that writes less often gets more time, wherever that is configured.
 func TestSettleTime(t *testing.T) {
 	const manifest, mine = "/etc/kubernetes/manifests/kube-proxy.manifest", "/proc/7/root/etc/mine.yaml"
 	const k3s, unit = "/etc/rancher/k3s/config.yaml", "/etc/systemd/system/k3s.service"
@@ -233,22 +233,22 @@ func TestSettleTime(t *testing.T) {
 		{"no kube-proxy", "bash", nil, 15 * time.Second},
 		{"a manifest", "bash", map[string]string{manifest: "kube-proxy --iptables-min-sync-period=20s"}, 30 * time.Second},
 		{"its flags", "kube-proxy --iptables-min-sync-period=20s", nil, 30 * time.Second},
-		{"the file that it names", "kube-proxy --config=/etc/mine.yaml", map[string]string{mine: thirty}, 40 * time.Second},
-		{"in two words", "kube-proxy --config /etc/mine.yaml", map[string]string{mine: thirty}, 40 * time.Second},
-		{"a file that may not be read", "kube-proxy --config=/etc/mine.yaml", nil, 15 * time.Second},
+		{"the file that its command line names", "kube-proxy --config=/etc/mine.yaml", map[string]string{mine: thirty}, 40 * time.Second},
+		{"the same in two words", "kube-proxy --config /etc/mine.yaml", map[string]string{mine: thirty}, 40 * time.Second},
+		{"an unreadable file", "kube-proxy --config=/etc/mine.yaml", nil, 15 * time.Second},
 		{"the longer one", "kube-proxy --ipvs-min-sync-period=1s", map[string]string{
 			manifest: "kube-proxy --ipvs-min-sync-period=20s"}, 30 * time.Second},
 		{"with a fraction", "kube-proxy --iptables-min-sync-period=20.5s", nil, 30*time.Second + 500*time.Millisecond},
-		{"beside a value that is none", "kube-proxy --conntrack-min=x --iptables-min-sync-period=20s --ipvs-min-sync-period=soon", nil,
+		{"beside an invalid value", "kube-proxy --conntrack-min=x --iptables-min-sync-period=20s --ipvs-min-sync-period=soon", nil,
 			30 * time.Second},
 		{"k3s", "k3s server --kube-proxy-arg=iptables-min-sync-period=60s", nil, 70 * time.Second},
 		{"k3s, in two words", "k3s server --kube-proxy-arg --iptables-min-sync-period=60s", nil, 70 * time.Second},
 		{"k3s' configuration", "k3s server", map[string]string{k3s: "kube-proxy-arg:\n- v=2\n- iptables-min-sync-period=60s\n"},
 			70 * time.Second},
 		{"one argument", "k3s server", map[string]string{k3s: "kube-proxy-arg: ipvs-min-sync-period=60s\n"}, 70 * time.Second},
-		{"more of it", "k3s agent", map[string]string{k3s: "kube-proxy-arg: [v=2, iptables-min-sync-period=60s]\n",
+		{"appended values", "k3s agent", map[string]string{k3s: "kube-proxy-arg: [v=2, iptables-min-sync-period=60s]\n",
 			k3s + ".d/b.yml": "kube-proxy-arg+: [v=3]\n", k3s + ".d/c": "kube-proxy-arg: []\n"}, 70 * time.Second},
-		{"replaced", "k3s agent", map[string]string{k3s: "kube-proxy-arg: [iptables-min-sync-period=60s]\n",
+		{"replaced values", "k3s agent", map[string]string{k3s: "kube-proxy-arg: [iptables-min-sync-period=60s]\n",
 			k3s + ".d/b.yaml": "kube-proxy-arg: [v=3]\n"}, 15 * time.Second},
 		{"not YAML", "k3s server --kube-proxy-arg=iptables-min-sync-period=60s", map[string]string{k3s: "a: [\n"}, 70 * time.Second},
 		{"k3s' unit, as its installer writes it", "/usr/local/bin/k3s server", map[string]string{
@@ -259,7 +259,7 @@ func TestSettleTime(t *testing.T) {
 			unit:             "[Service]\nExecStart=/usr/local/bin/k3s server -c /etc/mine.yaml\n"}, 70 * time.Second},
 		{"kube-proxy's configuration by k3s", "k3s server", map[string]string{
 			k3s: "kube-proxy-arg: config=/etc/kp.yaml\n", "/etc/kp.yaml": thirty}, 40 * time.Second},
-		{"what k3s left behind", "kube-proxy --v=2", map[string]string{k3s: "kube-proxy-arg: iptables-min-sync-period=60s\n"}, 15 * time.Second},
+		{"configuration left behind by k3s", "kube-proxy --v=2", map[string]string{k3s: "kube-proxy-arg: iptables-min-sync-period=60s\n"}, 15 * time.Second},
 		{"shorter than usual", "kube-proxy --iptables-min-sync-period=2s", nil, 15 * time.Second},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{

@@ -14,31 +14,31 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// Where kube-proxy serves its pages, unless its configuration says otherwise.
+// The addresses of kube-proxy's pages, unless its configuration sets others.
 const (
 	defaultHealthz = "http://127.0.0.1:10256/healthz"
 	defaultMetrics = "http://127.0.0.1:10249/metrics"
 )
 
-// ProxyPages is where to ask kube-proxy. On the running node what is not named
-// is where it usually is.
+// ProxyPages are the addresses of kube-proxy's pages and logs. On the running node, empty fields
+// mean the usual addresses.
 type ProxyPages struct {
 	Live             bool
-	Silent           bool   // it is known that nobody answers: only the log is read
+	Silent           bool   // kube-proxy is known not to respond: only the log is read
 	Healthz, Metrics string // URLs
 	Logs             []string
-	Began            time.Time // kube-proxy's process; zero: not known
+	Began            time.Time // start of kube-proxy's process; zero if unknown
 }
 
-// Proxy is what kube-proxy says of itself.
+// Proxy is the result of reading kube-proxy's pages and log.
 type Proxy struct {
 	Findings    []proxyrules.Finding
-	Health, Log bool // what could be read
+	Health, Log bool // which of them could be read
 	Metrics     Metrics
 }
 
-// AskProxy reads healthz, metrics and the log. Each that cannot be read is left
-// out, and leftOut is called with the reason.
+// AskProxy reads healthz, metrics and the log. It leaves out a source that cannot be read and calls
+// leftOut with the reason.
 func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
 	var p Proxy
 	now := time.Now()
@@ -80,8 +80,7 @@ func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
 	return p
 }
 
-// usualLogs returns kube-proxy's logs where it runs as a static Pod of kops or as
-// a DaemonSet.
+// usualLogs returns kube-proxy's logs if it runs as a static Pod of kops or as a DaemonSet.
 func usualLogs() []string {
 	var found []string
 	for _, pattern := range []string{"/var/log/kube-proxy.log", "/var/log/containers/kube-proxy-*.log"} {
@@ -93,8 +92,8 @@ func usualLogs() []string {
 	return found
 }
 
-// logTail is how much of the end of a log is read: hours of a quiet proxy, and
-// minutes of one that fails all the time, which is what counts.
+// logTail limits how much of the end of a log is read: hours of a quiet kube-proxy, or minutes of
+// one that fails constantly. Only the second case matters.
 const logTail = 4 << 20
 
 func (p *Proxy) readLog(name string, of Log, leftOut func(error)) {

@@ -123,7 +123,7 @@ func TestJudgeLog(t *testing.T) {
 	for _, l := range []struct{ name, text, want string }{
 		{"nothing", "I1120 22:59:00.000000       1 server.go:1] \"Starting\"\n", ""},
 		{"goes on", line("22:10:00") + line("22:30:00") + line("22:58:00"), "kubeproxy.watch.failing"},
-		{"over for some minutes", line("22:10:00") + line("22:30:00") + line("22:56:00"), ""},
+		{"over a few minutes ago", line("22:10:00") + line("22:30:00") + line("22:56:00"), ""},
 		{"is over", line("20:10:00") + line("20:30:00") + line("20:58:00"), ""},
 		{"a hiccup", line("22:59:10") + line("22:59:11") + line("22:59:12"), ""},
 		{"container log", "2026-11-20T22:10:00.1Z stderr F " + line("03:10:00") + "2026-11-20T22:30:00.1Z stderr F " + line("03:30:00") +
@@ -168,7 +168,7 @@ func TestDeadWatch(t *testing.T) {
 	}
 	broken := proxyrules.Judgment{Findings: []proxyrules.Finding{{Name: "kubeproxy.endpoint.dnat", Service: "prod/np", Family: "ip"}}}
 	if f, ok := kube.DeadWatch(&broken, nil); ok {
-		t.Errorf("a dead watch is concluded from a broken chain: %+v", f)
+		t.Errorf("a broken chain is reported as a dead watch: %+v", f)
 	}
 }
 
@@ -191,7 +191,7 @@ func FuzzOwnEndpoints(f *testing.F) {
 	})
 }
 
-// want fails unless the findings have exactly these names, each with its message and remedy.
+// want fails unless the findings have exactly these names, and each has a message and a remedy.
 func want(t *testing.T, findings []proxyrules.Finding, names string) {
 	t.Helper()
 	var got []string

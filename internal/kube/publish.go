@@ -11,56 +11,58 @@ import (
 	"time"
 )
 
-// Condition is what a Node's condition says.
+// Condition is a condition of a Node.
 type Condition struct {
 	Type    string
 	Status  string // True, False, Unknown
 	Reason  string // one word, CamelCase
-	Message string // without times and numbers that change: a message that differs is a write of the Node
+	Message string // without changing times and numbers: a different message causes a write of the Node
 }
 
-// Publication is a condition, and where it is to be published.
+// Publication is a condition and the place to publish it.
 type Publication struct {
 	Condition
-	Kubeconfig string // "": the service account of a Pod
-	Node       string // "": the node whose credentials these are
+	Kubeconfig string // "": the Pod's service account
+	Node       string // "": the node that the credentials belong to
 }
 
-// Publisher keeps one condition of one Node as it was last set. It writes when that changes, and once in a while to show that
-// it is alive. An API server that does not answer is asked less and less often, and gets the latest state in the end.
+// Publisher keeps one condition of one Node up to date. It writes after a change, and regularly to
+// show that it is alive. While the API server does not respond, it retries less and less often; in
+// the end the API server receives the latest state.
 type Publisher struct {
 	plugins *Plugins
 	trouble func(string)
 	latest  chan Publication
 	write   func(context.Context, Publication) error
 
-	written Publication
-	at      time.Time // of the last write
-	since   time.Time // of the status, as the API has it
-	node    string    // whose credentials these are, where the API server said so
-	said    string
-	pause   time.Duration
-	retry   time.Time     // not before, after a failure: whatever is set meanwhile
-	spare   time.Duration // what the API has already is not written again for so long
+	written     Publication
+	at          time.Time // of the last write
+	since       time.Time // start of the current status, as in the API
+	node        string    // the node of the credentials, if the API server has reported it
+	lastTrouble string
+	pause       time.Duration
+	retry       time.Time     // after a failure no write before this time, even if the condition changes
+	minInterval time.Duration // an unchanged condition is not written again within this time
 }
 
 const (
 	heartbeat    = 5 * time.Minute
-	changePause  = 2 * time.Second  // between two writes where the status changed
-	messagePause = time.Minute      // and where only the words did
-	joinPause    = time.Second      // until the Node, and its credentials, exist
-	mostPause    = 30 * time.Second // while the API does not answer
+	changePause  = 2 * time.Second  // between two writes if the status changed
+	messagePause = time.Minute      // between two writes if only the message changed
+	joinPause    = time.Second      // between tries until the Node and its credentials exist
+	maxPause     = 30 * time.Second // between tries while the API does not respond, at most
 	writeTime    = 10*time.Second + pluginTime
 )
 
-// NewPublisher returns one that tells trouble, once for each, what keeps it from publishing.
+// NewPublisher returns a Publisher. It calls trouble, once for each reason, with the reason why it
+// cannot publish.
 func NewPublisher(run RunPlugin, trouble func(string)) *Publisher {
 	p := &Publisher{plugins: NewPlugins(run), trouble: trouble, latest: make(chan Publication, 1)}
-	p.write = p.toAPI
+	p.write = p.writeToAPI
 	return p
 }
 
-// Set sets what is to be published. It never waits. A type of "" publishes nothing more.
+// Set sets the condition to publish. It never blocks. An empty Type stops publishing.
 func (p *Publisher) Set(next Publication) {
 	for {
 		select {
@@ -68,7 +70,7 @@ func (p *Publisher) Set(next Publication) {
 			return
 		default:
 		}
-		select { // an older one, which nobody has taken
+		select { // drop an older one that is still waiting
 		case <-p.latest:
 		default:
 		}
@@ -87,43 +89,43 @@ func (p *Publisher) Run(ctx context.Context) {
 		case want = <-p.latest:
 		case <-due.C:
 		}
-		due.Reset(p.step(ctx, want))
+		due.Reset(p.writeDue(ctx, want))
 	}
 }
 
-// step writes what is due. It returns when to look again.
-func (p *Publisher) step(ctx context.Context, want Publication) time.Duration {
+// writeDue writes the condition if a write is due. It returns the time until the next call.
+func (p *Publisher) writeDue(ctx context.Context, want Publication) time.Duration {
 	if want.Type == "" {
 		return heartbeat
 	}
-	if wait := max(time.Until(p.at.Add(p.rest(want))), time.Until(p.retry)); wait > 0 {
+	if wait := max(time.Until(p.at.Add(p.pauseAfterWrite(want))), time.Until(p.retry)); wait > 0 {
 		return wait
 	}
 	bounded, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	err := p.write(bounded, want)
 	if err == nil {
-		p.written, p.at, p.said, p.pause = want, time.Now(), "", 0
+		p.written, p.at, p.lastTrouble, p.pause = want, time.Now(), "", 0
 		return heartbeat
 	}
 	if ctx.Err() != nil {
 		return heartbeat
 	}
-	if line := "publishing the condition " + want.Type + ": " + err.Error(); line != p.said {
-		p.said = line
+	if line := "publishing the condition " + want.Type + ": " + err.Error(); line != p.lastTrouble {
+		p.lastTrouble = line
 		p.trouble(line)
 	}
 	wait := joinPause
 	if !errors.Is(err, fs.ErrNotExist) {
-		p.pause = min(max(2*p.pause, joinPause), mostPause)
+		p.pause = min(max(2*p.pause, joinPause), maxPause)
 		wait = p.pause/2 + rand.N(p.pause/2+1)
 	}
 	p.retry = time.Now().Add(wait)
 	return wait
 }
 
-// rest returns how long after the last write this one may come.
-func (p *Publisher) rest(want Publication) time.Duration {
+// pauseAfterWrite returns the minimum time between the last write and this one.
+func (p *Publisher) pauseAfterWrite(want Publication) time.Duration {
 	switch {
 	case p.at.IsZero():
 		return 0
@@ -135,19 +137,19 @@ func (p *Publisher) rest(want Publication) time.Duration {
 	return changePause
 }
 
-// toAPI writes a condition, and an Event where its status changes.
-func (p *Publisher) toAPI(ctx context.Context, want Publication) error {
+// writeToAPI writes a condition, and an Event if its status changes.
+func (p *Publisher) writeToAPI(ctx context.Context, want Publication) error {
 	client, err := p.client(want)
 	if err != nil {
 		return err
 	}
-	if client.blind {
-		return errors.New("the kubeconfig has insecure-skip-tls-verify: a node's credentials are not shown to a server that anybody could be")
+	if client.unverified {
+		return errors.New("the kubeconfig has insecure-skip-tls-verify; nodegate does not send a node's credentials to an unverified server")
 	}
-	defer client.http.CloseIdleConnections() // the next write reads the credentials anew: kubelet rotates them
+	defer client.http.CloseIdleConnections() // the next write reads the credentials again, because kubelet rotates them
 	node := cmp.Or(want.Node, client.node, p.node)
 	if node == "" {
-		if node, err = client.self(ctx); err != nil {
+		if node, err = client.ownNode(ctx); err != nil {
 			return err
 		}
 		p.node = node
@@ -156,10 +158,10 @@ func (p *Publisher) toAPI(ctx context.Context, want Publication) error {
 	was := p.written.Condition
 	if first {
 		var written time.Time
-		if was, p.since, written, err = client.condition(ctx, node, want.Type); err != nil {
+		if was, p.since, written, err = client.readCondition(ctx, node, want.Type); err != nil {
 			return err
 		}
-		if was == want.Condition && time.Since(written) < p.spare {
+		if was == want.Condition && time.Since(written) < p.minInterval {
 			return nil
 		}
 	}
@@ -173,7 +175,7 @@ func (p *Publisher) toAPI(ctx context.Context, want Publication) error {
 	}
 	p.since = since
 	if was.Status != want.Status {
-		if err := client.event(ctx, node, want.Condition, now); err != nil {
+		if err := client.createEvent(ctx, node, want.Condition, now); err != nil {
 			p.trouble("writing an Event: " + err.Error()) // the condition is written
 		}
 	}
@@ -187,15 +189,17 @@ func (p *Publisher) client(want Publication) (*Client, error) {
 	return FromKubeconfig(want.Kubeconfig, p.plugins)
 }
 
-// Publish writes a condition once, unless the Node has had it for less than four minutes: whoever calls it every minute writes as
-// often as a Publisher. It tells what is left out.
+// Publish writes a condition once, unless the Node has had the same condition for less than four
+// minutes: a caller that runs every minute writes as often as a Publisher. Publish calls trouble
+// with everything that it left out.
 func Publish(ctx context.Context, run RunPlugin, want Publication, trouble func(string)) error {
 	p := NewPublisher(run, trouble)
-	p.spare = heartbeat - time.Minute
+	p.minInterval = heartbeat - time.Minute
 	return p.write(ctx, want)
 }
 
-// Reason makes a condition's reason of the name of a check: "sysctl.net.ipv4.ip_forward" is SysctlNetIpv4IpForward.
+// Reason converts the name of a check into a condition's reason: "sysctl.net.ipv4.ip_forward"
+// becomes SysctlNetIpv4IpForward.
 func Reason(check string) string {
 	var b strings.Builder
 	upper := true

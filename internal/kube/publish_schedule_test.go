@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// api is what a Publisher writes to.
+// api records a Publisher's writes.
 type api struct {
 	writes []Publication
 	tries  int
-	err    func() error // why a write fails now
+	err    func() error // the error of the next write
 }
 
 func (a *api) write(_ context.Context, p Publication) error {
@@ -48,11 +48,12 @@ func publishing(t *testing.T, a *api, do func(p *Publisher, told *[]string)) {
 	})
 }
 
-// TestPublishWrites: a node that fails for ten minutes is at most three writes, and a change is there at once.
+// TestPublishWrites: a node that fails for ten minutes causes at most three writes, and a change is
+// written at once.
 func TestPublishWrites(t *testing.T) {
 	a := &api{}
 	publishing(t, a, func(p *Publisher, _ *[]string) {
-		for range 20 { // a round each half minute
+		for range 20 { // one round every half minute
 			p.Set(publication("False", "fails: swap"))
 			time.Sleep(30 * time.Second)
 		}
@@ -67,7 +68,8 @@ func TestPublishWrites(t *testing.T) {
 	})
 }
 
-// TestPublishFlaps: what changes all the time does not flood the API, and the last state arrives.
+// TestPublishFlaps: a condition that changes constantly does not flood the API, and the last state
+// is written.
 func TestPublishFlaps(t *testing.T) {
 	a := &api{}
 	publishing(t, a, func(p *Publisher, _ *[]string) {
@@ -84,7 +86,7 @@ func TestPublishFlaps(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if n := len(a.writes) - before; n > 3 {
-			t.Errorf("%d writes in a minute in which only the words changed", n)
+			t.Errorf("%d writes in a minute in which only the message changed", n)
 		}
 		time.Sleep(2 * time.Minute)
 		if last := a.writes[len(a.writes)-1]; last != publication("False", "599") {
@@ -93,8 +95,8 @@ func TestPublishFlaps(t *testing.T) {
 	})
 }
 
-// TestPublishDown: an API server that is down for five minutes is not flooded, is complained of once, and has the right state
-// half a minute after it is back.
+// TestPublishDown: an API server that is down for five minutes is not flooded and causes one log
+// line, and it has the right state half a minute after it is back.
 func TestPublishDown(t *testing.T) {
 	down := true
 	a := &api{err: func() error {
@@ -109,18 +111,19 @@ func TestPublishDown(t *testing.T) {
 		p.Set(publication("False", "fails: swap"))
 		time.Sleep(4 * time.Minute)
 		if a.tries > 40 || len(*told) != 1 {
-			t.Errorf("%d tries in five minutes, told %q", a.tries, *told)
+			t.Errorf("%d tries in five minutes, logged %q", a.tries, *told)
 		}
 		down = false
-		time.Sleep(mostPause + time.Second)
+		time.Sleep(maxPause + time.Second)
 		if want := []Publication{publication("False", "fails: swap")}; !slices.Equal(a.writes, want) {
 			t.Errorf("writes %+v, want %+v", a.writes, want)
 		}
 	})
 }
 
-// TestPublishDownSet: what is set meanwhile, changed or not, does not hurry the next try. The tries come as seldom as of one that
-// is set once, and the latest state is there half a minute after the API server is back.
+// TestPublishDownSet: setting the condition during the outage, changed or not, does not hasten the
+// next try. The tries are as rare as for a condition that is set once, and the latest state is
+// written half a minute after the API server is back.
 func TestPublishDownSet(t *testing.T) {
 	for name, other := range map[string]string{"the same": "True", "changing": "False"} {
 		t.Run(name, func(t *testing.T) {
@@ -137,10 +140,10 @@ func TestPublishDownSet(t *testing.T) {
 					time.Sleep(2 * time.Second)
 				}
 				if a.tries > 40 || a.tries < 10 || len(*told) != 1 {
-					t.Errorf("%d tries in five minutes, told %q", a.tries, *told)
+					t.Errorf("%d tries in five minutes, logged %q", a.tries, *told)
 				}
 				down = false
-				time.Sleep(mostPause + time.Second)
+				time.Sleep(maxPause + time.Second)
 				if want := []Publication{publication(other, "x")}; !slices.Equal(a.writes, want) {
 					t.Errorf("writes %+v, want %+v", a.writes, want)
 				}
@@ -149,7 +152,7 @@ func TestPublishDownSet(t *testing.T) {
 	}
 }
 
-// TestPublishJoin: the condition is there two seconds after the Node is.
+// TestPublishJoin: the condition is written within two seconds after the Node exists.
 func TestPublishJoin(t *testing.T) {
 	joined := false
 	a := &api{err: func() error {
@@ -164,7 +167,7 @@ func TestPublishJoin(t *testing.T) {
 		joined = true
 		time.Sleep(2 * time.Second)
 		if len(a.writes) != 1 || len(*told) != 1 {
-			t.Errorf("%d writes, told %q", len(a.writes), *told)
+			t.Errorf("%d writes, logged %q", len(a.writes), *told)
 		}
 	})
 }

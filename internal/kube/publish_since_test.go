@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// TestPublishSince: a status that the API server refused was none. The next write of the status that it has says since when it has it.
+// TestPublishSince: a status that the API server refused does not count. The next write of the
+// current status keeps the time of its last transition.
 func TestPublishSince(t *testing.T) {
 	const since = "2026-01-02T03:04:05Z"
 	refused, last := 0, ""
@@ -42,8 +43,8 @@ func TestPublishSince(t *testing.T) {
 	for _, status := range []string{"True", "False", "True"} {
 		want := publication(status, "x")
 		want.Kubeconfig, want.Node = name, "n"
-		p.at, p.retry = time.Time{}, time.Time{} // whatever was last, this is due
-		p.step(t.Context(), want)
+		p.at, p.retry = time.Time{}, time.Time{} // make the write due
+		p.writeDue(t.Context(), want)
 	}
 	if refused != 1 || !strings.Contains(last, `"lastTransitionTime":"`+since+`"`) {
 		t.Errorf("%d writes refused, the last one is %s", refused, last)

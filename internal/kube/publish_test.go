@@ -14,7 +14,7 @@ import (
 	"nodegate/internal/kube"
 )
 
-// node is an API server with one Node, that keeps what it is sent.
+// node is an API server with one Node, which records the requests.
 func node(t *testing.T, conditions string) (s *httptest.Server, requests *[]string) {
 	t.Helper()
 	requests = &[]string{}
@@ -37,7 +37,7 @@ func publish(t *testing.T, text string) error {
 		func(line string) { t.Error(line) })
 }
 
-// TestPublish: a status that changes is a patch of the one condition, and an Event.
+// TestPublish: a status change is a patch of the one condition, and an Event.
 func TestPublish(t *testing.T) {
 	s, requests := node(t, `{"type": "Ready", "status": "True"}, {"type": "NodegatePassed", "status": "False",
 		"lastTransitionTime": "2026-01-02T03:04:05Z"}`)
@@ -68,8 +68,8 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// TestPublishAgain: a process that starts anew keeps the time of the last transition, and tells no Event.
-func TestPublishAgain(t *testing.T) {
+// TestPublishRestarted: a restarted process keeps the time of the last transition and creates no Event.
+func TestPublishRestarted(t *testing.T) {
 	s, requests := node(t, `{"type": "NodegatePassed", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}`)
 	if err := publish(t, forServer(s, "    token: secret\n")); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,8 @@ func TestPublishAgain(t *testing.T) {
 	}
 }
 
-// TestPublishSpare: called every minute, it writes where something differs, or where the last write is four minutes old.
+// TestPublishSpare: called every minute, Publish writes if the condition differs, or if the last
+// write is four minutes old.
 func TestPublishSpare(t *testing.T) {
 	const had = `{"type": "NodegatePassed", "status": "True", "reason": "Passed", "message": "every requirement of the policy passes",
 		"lastTransitionTime": "2026-01-02T03:04:05Z", "lastHeartbeatTime": "%s"}`
@@ -95,7 +96,8 @@ func TestPublishSpare(t *testing.T) {
 	}
 }
 
-// TestPublishBlind: a node's credentials go to no server whose certificate is not verified.
+// TestPublishBlind: a node's credentials are not sent to a server whose certificate is not
+// verified.
 func TestPublishBlind(t *testing.T) {
 	s, requests := node(t, "")
 	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data", "insecure-skip-tls-verify: true\n    x", 1)
@@ -104,6 +106,6 @@ func TestPublishBlind(t *testing.T) {
 	}
 	api, err := kube.Source{Kubeconfig: kubeconfig(t, text)}.Server()
 	if err != nil || !api.Unverified() {
-		t.Errorf("audit is not told: %v, %v", api, err)
+		t.Errorf("not reported as unverified: %v, %v", api, err)
 	}
 }

@@ -22,7 +22,8 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// answers is an API server: the text of an answer, and when the rest of it ends; nil: never.
+// answers is an API server. It returns the start of a response and a function that writes the rest;
+// nil: the response never ends.
 type answers func(r *http.Request) (text string, more func(io.Writer) error)
 
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -43,7 +44,7 @@ func noMore(io.Writer) error { return io.EOF }
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 
-// list is one of each kind.
+// list returns a list with one item of each kind.
 func list(r *http.Request) (string, func(io.Writer) error) {
 	item := `{"kind": "Service", "metadata": {"namespace": "prod", "name": "np"}, "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 80}]}}`
 	if r.URL.Path == slicesPath {
@@ -52,7 +53,7 @@ func list(r *http.Request) (string, func(io.Writer) error) {
 	return `{"metadata": {"resourceVersion": "1"}, "items": [` + item + `]}`, noMore
 }
 
-// TestListStalls: a list that begins and does not end is an error.
+// TestListStalls: a list that begins but does not end is an error.
 func TestListStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -64,8 +65,8 @@ func TestListStalls(t *testing.T) {
 	})
 }
 
-// TestSilentWatch: a watch on which nothing comes is asked for anew, from the last version that it told, without a new list. One with
-// bookmarks goes on.
+// TestSilentWatch: a watch without events is restarted from the last version that it received,
+// without a new list. One with bookmarks continues.
 func TestSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -109,12 +110,13 @@ func TestSilentWatch(t *testing.T) {
 		if err := <-failed; err != nil {
 			t.Error(err)
 		}
-		time.Sleep(time.Minute) // the next bookmark has nowhere to go
+		time.Sleep(time.Minute) // the next bookmark is not received
 	})
 }
 
-// TestExpiredAgain: an API server that has forgotten each version that it has just listed is not asked in a circle.
-func TestExpiredAgain(t *testing.T) {
+// TestExpiredRepeatedly: an API server that no longer has the version it has just listed is not queried
+// in a tight loop.
+func TestExpiredRepeatedly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		lists := 0
@@ -144,8 +146,8 @@ func TestExpiredAgain(t *testing.T) {
 	})
 }
 
-// TestSignOfLife: a connection whose other end is gone is noticed.
-func TestSignOfLife(t *testing.T) {
+// TestIdleConnectionPing: a connection whose other end has disappeared is noticed.
+func TestIdleConnectionPing(t *testing.T) {
 	version := 0
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { version = r.ProtoMajor }))
 	s.EnableHTTP2 = true
@@ -161,11 +163,12 @@ func TestSignOfLife(t *testing.T) {
 		t.Errorf("by HTTP/%d: %v", version, err)
 	}
 	if pings := c.http.Transport.(*http.Transport).HTTP2; pings == nil || pings.SendPingTimeout == 0 || pings.PingTimeout == 0 {
-		t.Errorf("nothing is asked on a silent connection: %+v", pings)
+		t.Errorf("no ping on an idle connection: %+v", pings)
 	}
 }
 
-// TestBlackHole: where an API server's address answers nothing, the wait has an end of its own.
+// TestBlackHole: if an API server's address does not respond at all, the wait ends by its own
+// timeout.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -173,7 +176,7 @@ func TestBlackHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = unix.Close(fd) }()
-	// Nobody accepts: once its queue is full, the kernel answers no SYN.
+	// No program accepts connections: once the queue is full, the kernel does not reply to a SYN.
 	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -195,6 +198,6 @@ func TestBlackHole(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := c.get(ctx, "/", func(io.Reader) error { return nil }); err == nil || ctx.Err() != nil {
-		t.Errorf("%v, after all of the time that was given: %v", err, ctx.Err())
+		t.Errorf("%v, only after the whole timeout: %v", err, ctx.Err())
 	}
 }

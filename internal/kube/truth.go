@@ -9,16 +9,16 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// Source is where the API's EndpointSlices and Services come from: files as
-// kubectl prints them, or an API server. The zero value is nowhere.
+// Source is the origin of the API's EndpointSlices and Services: files as kubectl prints them, or
+// an API server. The zero value is no source.
 type Source struct {
 	Endpoints, Services string // files
 	Kubeconfig          string
 	InCluster           bool
-	Plugins             *Plugins // that a kubeconfig may name
+	Plugins             *Plugins // for kubeconfigs with a credential plugin
 }
 
-// Server returns the API server of the source, nil where the source is files or nowhere.
+// Server returns the API server of the source, nil if the source is files or empty.
 func (s Source) Server() (*API, error) {
 	var client *Client
 	var err error
@@ -36,14 +36,14 @@ func (s Source) Server() (*API, error) {
 	return &API{client}, nil
 }
 
-// Unverified reports whether the kubeconfig asks for a server whose certificate is not verified: anybody between could invent
-// what the API says.
-func (a *API) Unverified() bool { return a.client.blind }
+// Unverified reports whether the kubeconfig turns off verification of the server's certificate: any
+// machine on the network path could then forge the API's responses.
+func (a *API) Unverified() bool { return a.client.unverified }
 
-// Close ends the connections.
+// Close closes the connections.
 func (a *API) Close() { a.client.http.CloseIdleConnections() }
 
-// Read reads what the API says into judged, once.
+// Read reads the API's Services and EndpointSlices into judged, once.
 func (s Source) Read(ctx context.Context, judged *proxyrules.Options) error {
 	if err := s.readFiles(judged); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (s Source) Read(ctx context.Context, judged *proxyrules.Options) error {
 	return nil
 }
 
-const empty = "reading %s: %sthere is none in it; it should be what `kubectl get %s -A -o json` prints"
+const empty = "reading %s: %sthe list is empty; use the output of `kubectl get %s -A -o json`"
 
 func prefix(file string) string {
 	if file == "" {
@@ -69,8 +69,8 @@ func prefix(file string) string {
 	return file + ": "
 }
 
-// readFiles reads the files. Every cluster has a Service and an EndpointSlice of its own API server: a list without any is
-// the wrong list, and would make every rule look stale.
+// readFiles reads the files. Every cluster has a Service and an EndpointSlice for its own API
+// server, so an empty list is the wrong list: it would make every rule look stale.
 func (s Source) readFiles(judged *proxyrules.Options) error {
 	endpoints := func(r io.Reader) (err error) {
 		judged.Endpoints, err = proxyrules.LoadEndpointSlices(r)
@@ -95,7 +95,7 @@ func (s Source) readFiles(judged *proxyrules.Options) error {
 	return nil
 }
 
-// readFile hands a file to parse, and names it in errors; "" is no file.
+// readFile passes a file to parse and names it in errors. It does nothing if name is "".
 func readFile(name string, parse func(io.Reader) error) error {
 	if name == "" {
 		return nil

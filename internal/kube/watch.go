@@ -24,29 +24,33 @@ const (
 // maxEvent bounds one event of a watch: an object of the API has at most 1.5 MiB.
 const maxEvent = 8 << 20
 
-// What an API server that says nothing is waited for. It begins to answer within 20 s (newClient), or a request fails.
+// The limits of the wait for an unresponsive API server. It must begin to respond within 20 s
+// (newClient), or the request fails.
 const (
-	// listTime is for both lists: those of 50,000 endpoints take seconds.
+	// listTime bounds both lists together: listing 50,000 endpoints takes seconds.
 	listTime = 2 * time.Minute
-	// watchSilence is for an event of a watch: the API server sends a bookmark about each minute (bookmarkFrequency of
-	// apiserver/pkg/storage/cacher). A watch that is silent for longer is asked for anew, from the last version: that is cheap, and an API
-	// server without bookmarks may have nothing to say.
+	// watchSilence bounds the wait for an event of a watch: the API server sends a bookmark about
+	// every minute (bookmarkFrequency of apiserver/pkg/storage/cacher). A watch that is silent for
+	// longer is restarted from the last version. That is cheap, and an API server without bookmarks
+	// may have nothing to send.
 	watchSilence = 5 * time.Minute
-	// watchTrouble is for a watch that fails: where others answer in the place of an API server that ends, they do sooner.
+	// watchTrouble bounds the time for which a watch may fail: if another API server replaces one
+	// that stops, it responds sooner.
 	watchTrouble = 30 * time.Second
 )
 
-// errSilent ends a watch.
-var errSilent = errors.New("the API server says nothing")
+// errSilent is the cause with which a silent watch is cancelled.
+var errSilent = errors.New("no event from the API server")
 
-// errExpired says that the API server no longer has the changes since a version.
-var errExpired = errors.New("the API server has forgotten this version")
+// errExpired reports that the API server no longer has the changes since a version.
+var errExpired = errors.New("the API server no longer has this version")
 
-// API is the Services and EndpointSlices of one API server: listed, and then followed.
+// API reads the Services and EndpointSlices of one API server: first as lists, then as changes.
 type API struct{ client *Client }
 
-// List reads both lists. An error says nothing of the rules: it is input.ErrUnknown. Recent ones are enough, which come
-// from the API server's cache, as kube-proxy's own do; latest ones are what etcd has. It ends within listTime.
+// List reads both lists within listTime. After an error the state of the rules is unknown, so the
+// error is input.ErrUnknown. If latest is false, the lists come from the API server's cache, as
+// kube-proxy's own lists do, which is enough; if latest is true, they come from etcd.
 func (a *API) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
@@ -61,21 +65,23 @@ func (a *API) List(ctx context.Context, latest bool) (*proxyrules.Versions, erro
 		return nil, fmt.Errorf("%w: %w", input.ErrUnknown, err)
 	}
 	if v.Endpoints.Slices == 0 || v.Services.Count == 0 {
-		// Not even the API server's own: without this, all rules would look stale.
+		// Even the API server's own entries are missing: without this error, all rules would look
+		// stale.
 		return nil, fmt.Errorf("%w: the API server lists %d Services and %d EndpointSlices", input.ErrUnknown, v.Services.Count,
 			v.Endpoints.Slices)
 	}
 	return v, nil
 }
 
-// Follow sends what changes after the lists, each kind in order, until the context ends. It returns an error where it
-// cannot go on. Where the API server has forgotten the version it lists again, after a pause, which becomes longer where that goes on: a
-// fleet is told so at once.
+// Follow sends the changes after the lists, each kind in order, until the context ends. It returns
+// an error if it cannot continue. If the API server no longer has the version, Follow lists again
+// after a pause, which grows if this recurs: all nodes of a cluster receive this error at the same
+// time.
 func (a *API) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Event)) error {
 	slices, services := from.Endpoints.Version, from.Services.Version
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 		began := time.Now()
-		err := a.both(ctx, &slices, &services, send)
+		err := a.watchBoth(ctx, &slices, &services, send)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -99,8 +105,8 @@ func (a *API) Follow(ctx context.Context, from *proxyrules.Versions, send func(p
 	}
 }
 
-// both watches both kinds until one of them cannot go on.
-func (a *API) both(ctx context.Context, slices, services *string, send func(proxyrules.Event)) error {
+// watchBoth watches both kinds until one of the watches cannot continue.
+func (a *API) watchBoth(ctx context.Context, slices, services *string, send func(proxyrules.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -112,20 +118,21 @@ func (a *API) both(ctx context.Context, slices, services *string, send func(prox
 	}{{slicesPath, slices, proxyrules.SliceChange}, {servicesPath, services, proxyrules.ServiceChange}} {
 		wg.Go(func() {
 			defer cancel()
-			errs <- a.one(ctx, w.path, w.version, w.parse, send)
+			errs <- a.watchKind(ctx, w.path, w.version, w.parse, send)
 		})
 	}
 	wg.Wait()
 	return errors.Join(<-errs, <-errs)
 }
 
-// one watches one kind. The API server ends every watch after some minutes, and when it restarts: it is watched again, from the last
-// version. So it is after an error that may pass, unless nothing but such errors came for watchTrouble.
-func (a *API) one(ctx context.Context, path string, version *string, parse func([]byte, bool) (proxyrules.Event, error),
+// watchKind watches one kind. The API server ends every watch after some minutes, and when it
+// restarts: watchKind then starts a new watch from the last version. It does the same after a
+// transient error, unless only such errors occurred for watchTrouble.
+func (a *API) watchKind(ctx context.Context, path string, version *string, parse func([]byte, bool) (proxyrules.Event, error),
 	send func(proxyrules.Event)) error {
 	const attempts = 10
 	ended, wait := 0, time.Second
-	var failing time.Time // since when; zero: it does not
+	var failing time.Time // since when it has been failing; zero if it is not
 	for ended < attempts {
 		err := a.client.watch(ctx, path, *version, func(kind string, object json.RawMessage) error {
 			var meta struct {
@@ -149,7 +156,7 @@ func (a *API) one(ctx context.Context, path string, version *string, parse func(
 			return nil
 		}
 		pause := time.Second
-		var passes *passing
+		var passes *transientError
 		switch {
 		case err == nil:
 			ended++
@@ -176,10 +183,11 @@ func (a *API) one(ctx context.Context, path string, version *string, parse func(
 		case <-time.After(pause):
 		}
 	}
-	return fmt.Errorf("watching %s: the API server has ended the watch %d times, and said nothing", path, attempts)
+	return fmt.Errorf("watching %s: the API server has ended the watch %d times without an event", path, attempts)
 }
 
-// watch passes every event since a version to each. It returns nil where the API server ends the watch, or is silent for watchSilence.
+// watch passes every event since a version to each. It returns nil if the API server ends the
+// watch, or sends nothing for watchSilence.
 func (c *Client) watch(ctx context.Context, path, version string, each func(kind string, object json.RawMessage) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -202,7 +210,7 @@ func (c *Client) watch(ctx context.Context, path, version string, each func(kind
 			case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 				return nil
 			case err != nil:
-				return unread(path, err)
+				return eventError(path, err)
 			case event.Type == "ERROR":
 				return watchError(path, event.Object)
 			}
@@ -218,18 +226,19 @@ func (c *Client) watch(ctx context.Context, path, version string, each func(kind
 	return err
 }
 
-// unread returns the error for an event that could not be read: the connection broke, unless it is no event.
-func unread(path string, err error) error {
+// eventError returns the error for an event that could not be read: it is transient if the
+// connection broke, and permanent if the data is not an event.
+func eventError(path string, err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	no := errors.As(err, &syntax) || errors.As(err, &kind)
 	if err = fmt.Errorf("watching %s: %w", path, err); no {
 		return err
 	}
-	return &passing{err: err}
+	return &transientError{err: err}
 }
 
-// watchError reads the Status in which a watch ends.
+// watchError reads the Status with which a watch ends.
 func watchError(path string, object []byte) error {
 	var status struct {
 		Code    int
@@ -243,7 +252,7 @@ func watchError(path string, object []byte) error {
 	case status.Code == http.StatusGone:
 		return errExpired
 	case status.Code == http.StatusTooManyRequests || status.Code >= 500:
-		return &passing{err, time.Duration(status.Details.RetryAfterSeconds) * time.Second}
+		return &transientError{err, time.Duration(status.Details.RetryAfterSeconds) * time.Second}
 	}
 	return err
 }

@@ -14,23 +14,25 @@ import (
 )
 
 const (
-	watchSpan = time.Minute // failures over less than this are a hiccup
-	// watchFresh: a failure older than this is over. client-go tries again after less than a minute (defaultBackoffMax and its jitter in
-	// tools/cache/reflector.go), and then waits for an answer.
+	watchSpan = time.Minute // failures within a shorter time do not count
+	// watchFresh: a failure older than this is over. client-go retries in less than a minute
+	// (defaultBackoffMax and its jitter in tools/cache/reflector.go) and then waits for a response.
 	watchFresh = 3 * time.Minute
-	clockSlack = time.Minute // a time that lies less far ahead is now
+	clockSlack = time.Minute // a time less than this in the future counts as now
 )
 
-// Log is what is known of a log besides its lines.
+// Log has the facts about a log that its lines do not contain.
 type Log struct {
 	Now     time.Time // in the host's zone
-	Written time.Time // the last time; zero: not known
-	Began   time.Time // kube-proxy's process: what was before says nothing of it; zero: not known
+	Written time.Time // the last write; zero if unknown
+	Began   time.Time // start of kube-proxy's process: earlier lines belong to another one; zero if unknown
 }
 
-// JudgeLog reads kube-proxy's log (from the journal, a container's log file or /var/log/kube-proxy.log) for lists and watches of
-// the API that fail and go on failing: `Failed to list *v1.Service` is the one trace that a dead watch leaves. Times without a
-// zone are the host's or, from a container, UTC: which, the log's end tells. Where it does not, nobody is accused by them.
+// JudgeLog searches kube-proxy's log (the journal, a container's log file or
+// /var/log/kube-proxy.log) for lists and watches of the API that keep failing: `Failed to list
+// *v1.Service` is the only trace that a dead watch leaves. Times without a zone are in the host's
+// zone or, from a container, in UTC; the end of the log shows which. If it does not, such times
+// cause no failure.
 func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 	in := input.NewLines(r)
 	in.Zeros = true
@@ -51,20 +53,20 @@ func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 			at, zoned = klogTime(line), true
 		}
 		for _, r := range readings {
-			r.line(at, zoned, of.Now)
+			r.setTime(at, zoned, of.Now)
 			if kind != "" {
-				r.failed(kind, line, in.N, of)
+				r.addFailure(kind, line, in.N, of)
 			}
 		}
 	}
 	if old := of.Now.Add(-watchFresh); !of.Written.IsZero() && (of.Written.Before(old) || of.Written.Before(of.Began)) {
-		return nil, nil // no line of it is younger
+		return nil, nil // the log has no recent line
 	}
-	readings = possible(readings, of)
+	readings = possibleReadings(readings, of)
 	on, undated := 0, 0
 	w := readings[0]
 	for _, r := range readings {
-		if r.goesOn(of.Now) {
+		if r.isFailing(of.Now) {
 			w = r
 			on++
 		}
@@ -75,46 +77,47 @@ func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 	switch {
 	case on == len(readings):
 	case on > 0:
-		doubt = ", if its times are in UTC, which is not known"
+		doubt = ", if its times are in UTC, which is unknown"
 		if w.zone != time.UTC {
-			doubt = ", if its times are in the host's zone, which is not known"
+			doubt = ", if its times are in the host's zone, which is unknown"
 		}
 	case undated >= 3:
-		count, doubt = undated, "; when is not known"
+		count, doubt = undated, "; their times are unknown"
 	default:
 		return nil, nil
 	}
 	out := proxyrules.NewCollector()
 	msg := fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", count, strings.Join(w.kinds, ", "))
 	if on > 0 {
-		msg += fmt.Sprintf(", from %s to %s ago: it still goes on, and the rules stay as they were when it began", age(of.Now, w.first),
+		msg += fmt.Sprintf(", from %s to %s ago: they continue, and the rules have not changed since they began", age(of.Now, w.first),
 			age(of.Now, w.last))
 	}
 	out.Add(proxyrules.Finding{Name: watchFailing, Line: w.number, Rule: w.text, Message: msg + doubt})
 	if doubt != "" {
 		f := &out.List[0]
 		f.Verdict = verdict.Unknown
-		f.Remedy = "look at the end of the log: where the last one is older than three minutes, it is over. Else: " + f.Remedy
+		f.Remedy = "read the end of the log: if the last failure is older than three minutes, the problem is over; otherwise: " + f.Remedy
 	}
 	return out.List, nil
 }
 
 const watchFailing = "kubeproxy.watch.failing"
 
-// reading is a log with its times in one zone.
+// reading is the log with its times interpreted in one zone.
 type reading struct {
 	zone        *time.Location
-	newest      time.Time // of the line that was read last; zero: none had a time
-	count       int       // failures with a time, of this process
-	first, last time.Time // of them
-	undated     int       // failures of which it is not known when they were
+	newest      time.Time // the time of the last line; zero if no line had a time
+	count       int       // failures of this process that have a time
+	first, last time.Time // times of these failures
+	undated     int       // failures whose times are unknown
 	kinds       []string
-	number      int    // of the last one
-	text        string // of it
+	number      int    // line number of the last failure
+	text        string // its text
 }
 
-// line takes the time of a line, which is the one of those that follow it and have none. zoned: it is a time of the reading's zone.
-func (r *reading) line(at time.Time, zoned bool, now time.Time) {
+// setTime takes the time of a line, which also applies to the following lines without a time.
+// zoned: at is in the reading's zone.
+func (r *reading) setTime(at time.Time, zoned bool, now time.Time) {
 	switch {
 	case at.IsZero():
 		return
@@ -127,7 +130,7 @@ func (r *reading) line(at time.Time, zoned bool, now time.Time) {
 	r.newest = at
 }
 
-func (r *reading) failed(kind, line string, n int, of Log) {
+func (r *reading) addFailure(kind, line string, n int, of Log) {
 	switch at := r.newest; {
 	case at.IsZero(), at.After(of.Now.Add(clockSlack)):
 		r.undated++
@@ -146,12 +149,13 @@ func (r *reading) failed(kind, line string, n int, of Log) {
 	r.number, r.text = n, strings.Clone(line[:min(len(line), 400)])
 }
 
-func (r *reading) goesOn(now time.Time) bool {
+func (r *reading) isFailing(now time.Time) bool {
 	return r.count >= 3 && now.Sub(r.last) <= watchFresh && r.last.Sub(r.first) >= watchSpan
 }
 
-// possible leaves out the readings by which a log has lines from after it was last written. Where one ends just then, it is that one.
-func possible(readings []*reading, of Log) []*reading {
+// possibleReadings removes the readings in which the log would have lines later than its last
+// write. A reading whose last line was written at just that time is preferred.
+func possibleReadings(readings []*reading, of Log) []*reading {
 	const near = 2 * time.Minute
 	written := of.Written
 	if written.IsZero() {
@@ -175,7 +179,7 @@ func possible(readings []*reading, of Log) []*reading {
 	return slices.DeleteFunc(readings, func(r *reading) bool { return slices.Contains(ahead, r) })
 }
 
-// failedKind returns what could not be listed or watched: "*v1.Service".
+// failedKind returns the kind that could not be listed or watched: "*v1.Service".
 func failedKind(line string) string {
 	for _, what := range []string{"ailed to list ", "ailed to watch "} {
 		_, rest, ok := strings.Cut(line, what)
@@ -196,8 +200,8 @@ func failedKind(line string) string {
 	return ""
 }
 
-// lineTime returns the time stamp before a line: of the container runtime, or of journalctl, which writes no colon into the zone in
-// systemd 252. Zero if there is none.
+// lineTime returns the timestamp at the start of a line: the container runtime's, or journalctl's,
+// which lacks the colon in the zone with systemd 252. It returns zero for a line without one.
 func lineTime(line string) time.Time {
 	word, _, _ := strings.Cut(line, " ")
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05-0700"} {
@@ -208,8 +212,8 @@ func lineTime(line string) time.Time {
 	return time.Time{}
 }
 
-// klogTime returns klog's own time stamp, "E1120 22:56:29.123456", which names neither year nor zone: here they are 2000, a leap year, and
-// UTC. Zero if there is none.
+// klogTime returns klog's own timestamp, "E1120 22:56:29.123456", which has neither year nor zone:
+// it is returned in the year 2000, a leap year, and in UTC. It returns zero for a line without one.
 func klogTime(line string) time.Time {
 	const layout = "0102 15:04:05"
 	for i := 0; i+1+len(layout) <= len(line) && i < 200; i++ {
@@ -223,9 +227,10 @@ func klogTime(line string) time.Time {
 	return time.Time{}
 }
 
-// DeadWatch concludes what no single source shows: the rules differ from the API, while kube-proxy's own endpoints (judged by
-// JudgeHealth and JudgeMetrics into own) report nothing wrong. Only differences that have settled may be in the report: others
-// pass, and nobody may be told to restart a healthy kube-proxy for them. It returns false when there is nothing to conclude.
+// DeadWatch draws a conclusion that no single source shows: the rules differ from the API, while
+// kube-proxy's own pages (judged by JudgeHealth and JudgeMetrics into own) report no fault. The
+// judgment must contain only settled differences: others disappear, and must not lead to the
+// restart of a healthy kube-proxy. DeadWatch returns false if there is nothing to conclude.
 func DeadWatch(rep *proxyrules.Judgment, own []proxyrules.Finding) (proxyrules.Finding, bool) {
 	services := map[string]bool{}
 	for i := range rep.Findings {
@@ -245,9 +250,9 @@ func DeadWatch(rep *proxyrules.Judgment, own []proxyrules.Finding) (proxyrules.F
 		return proxyrules.Finding{}, false
 	}
 	out := proxyrules.NewCollector()
-	out.Addf("kubeproxy.watch.dead", "this node's rules of %d Service ports are not what the API has, yet kube-proxy reports itself healthy: "+
-		"it has not heard of the changes (its watch is dead: it queues nothing then, healthz stays 200, and the hourly resync writes the "+
-		"old rules again with a fresh time stamp), or somebody else has changed its rules. Until it is restarted, other changes "+
+	out.Addf("kubeproxy.watch.dead", "this node's rules of %d Service ports do not match the API, yet kube-proxy reports itself healthy: "+
+		"either it has not received the changes (its watch is dead: it queues nothing then, healthz stays 200, and the hourly resync writes the "+
+		"old rules again with a new timestamp), or another program has changed its rules. Until it is restarted, other changes "+
 		"may be missing here too", len(services))
 	return out.List[0], true
 }

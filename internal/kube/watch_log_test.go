@@ -12,7 +12,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// failures are lines of kube-proxy's log, as klog writes them in a zone.
+// failures returns lines of kube-proxy's log, as klog writes them in a zone.
 func failures(in *time.Location, at ...time.Time) string {
 	text := ""
 	for _, t := range at {
@@ -22,7 +22,8 @@ func failures(in *time.Location, at ...time.Time) string {
 	return text
 }
 
-// TestLogTimes: nobody is accused of failures of a process that is gone, nor of times that may be others.
+// TestLogTimes: neither failures of an earlier process nor failures with ambiguous times cause a
+// fail verdict.
 func TestLogTimes(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	ago := func(minutes ...int) (at []time.Time) {
@@ -39,12 +40,12 @@ func TestLogTimes(t *testing.T) {
 		what           string
 		host           *time.Location
 		text           string
-		written, began int // minutes ago; -1: not known
+		written, began int // minutes ago; -1 if unknown
 		want           verdict.Verdict
 	}{
-		{"it goes on", time.UTC, failures(time.UTC, ago(9, 5, 1)...), 1, 30, verdict.Fail},
+		{"continues", time.UTC, failures(time.UTC, ago(9, 5, 1)...), 1, 30, verdict.Fail},
 		{"after a restart", time.UTC, failures(time.UTC, ago(9, 5, 2)...) + quiet(time.UTC, 1), 1, 1, verdict.Pass},
-		{"a restart of which the log says nothing", time.UTC, failures(time.UTC, ago(9, 5, 2)...), 2, 1, verdict.Pass},
+		{"a restart that the log does not show", time.UTC, failures(time.UTC, ago(9, 5, 2)...), 2, 1, verdict.Pass},
 		{"again after a restart", time.UTC, failures(time.UTC, ago(20, 19, 3, 2, 1)...), 1, 4, verdict.Fail},
 		{"UTC, west of it", west, failures(time.UTC, ago(9, 5, 1)...), 1, 30, verdict.Fail},
 		{"UTC, west of it, over", west, failures(time.UTC, ago(60, 50, 40)...), 40, 90, verdict.Pass},
@@ -52,8 +53,8 @@ func TestLogTimes(t *testing.T) {
 		{"UTC, east of it", east, failures(time.UTC, ago(9, 5, 1)...), 1, 30, verdict.Fail},
 		{"the host's zone, west", west, failures(west, ago(9, 5, 1)...), 1, 30, verdict.Fail},
 		{"the host's zone, east", east, failures(east, ago(9, 5, 1)...), 1, 30, verdict.Fail},
-		{"the host's zone, over for so long as it differs", east, failures(east, ago(130, 125, 121)...) + quiet(east, 1), 1, 200, verdict.Pass},
-		{"UTC, over for so long as the host's zone differs", west, failures(time.UTC, ago(310, 305, 301)...) + quiet(time.UTC, 1), 1, 400,
+		{"the host's zone, over for as long as its offset", east, failures(east, ago(130, 125, 121)...) + quiet(east, 1), 1, 200, verdict.Pass},
+		{"UTC, over for as long as the host's offset", west, failures(time.UTC, ago(310, 305, 301)...) + quiet(time.UTC, 1), 1, 400,
 			verdict.Pass},
 		{"a copy, times of either zone", west, failures(time.UTC, ago(310, 305, 301)...), -1, -1, verdict.Unknown},
 		{"a copy, times of one zone", west, failures(time.UTC, ago(9, 5, 1)...), -1, -1, verdict.Fail},
@@ -83,7 +84,7 @@ func TestLogTimes(t *testing.T) {
 	}
 }
 
-// TestLogFile: when a file was last written, and when kube-proxy began, is asked for.
+// TestLogFile reads the time of the file's last write and the start of kube-proxy.
 func TestLogFile(t *testing.T) {
 	now := time.Now()
 	name := filepath.Join(t.TempDir(), "kube-proxy.log")
@@ -96,7 +97,7 @@ func TestLogFile(t *testing.T) {
 		written, began time.Time
 		want           string
 	}{
-		{"it goes on", now.Add(-60 * time.Second), time.Time{}, "kubeproxy.watch.failing"},
+		{"continues", now.Add(-60 * time.Second), time.Time{}, "kubeproxy.watch.failing"},
 		{"restarted", now.Add(-60 * time.Second), now.Add(-30 * time.Second), ""},
 		{"written long ago", now.Add(-time.Hour), time.Time{}, ""},
 	} {
@@ -110,7 +111,7 @@ func TestLogFile(t *testing.T) {
 	}
 }
 
-// TestAgreed: a log is no proof against rules that are right.
+// TestAgreed: a log proves nothing if the rules are right.
 func TestAgreed(t *testing.T) {
 	for other, want := range map[string]verdict.Verdict{
 		"kubeproxy.sync.ineligible": verdict.Unknown, "kubeproxy.truth.endpoint-stale": verdict.Fail,

@@ -16,13 +16,13 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// troubled is an API server whose watches of Services answer one after the other; the last one again and again. Those of EndpointSlices
-// say nothing.
+// troubled is an API server whose watches of Services return the given responses in order, and then
+// repeat the last one. Its watches of EndpointSlices send no events.
 type troubled struct {
 	answers []func() (*http.Response, error)
 
 	mu    sync.Mutex
-	asked []string // "VERSION SECONDS": since the one before
+	asked []string // "VERSION SECONDS", seconds since the previous watch
 	last  time.Time
 }
 
@@ -46,7 +46,7 @@ func (s *troubled) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// status is an answer.
+// status returns a response with a status code.
 func status(code int, retryAfter string) func() (*http.Response, error) {
 	return func() (*http.Response, error) {
 		header := http.Header{"Retry-After": {retryAfter}}
@@ -54,7 +54,7 @@ func status(code int, retryAfter string) func() (*http.Response, error) {
 	}
 }
 
-// events is one that ends with an error.
+// events returns a response that ends with an error.
 func events(text string, end error) func() (*http.Response, error) {
 	return func() (*http.Response, error) {
 		body, w := io.Pipe()
@@ -72,7 +72,7 @@ func bookmark(version string) string {
 
 func refused() (*http.Response, error) { return nil, syscall.ECONNREFUSED }
 
-// follow returns what Follow does within a time, how often it asked, and after how long it ended.
+// follow returns the result of Follow within a time, the number of its requests, and when it ended.
 func (s *troubled) follow(t *testing.T, d time.Duration) (asked []string, took time.Duration, err error) {
 	t.Helper()
 	from, err := answers(list).api().List(t.Context(), false)
@@ -86,7 +86,8 @@ func (s *troubled) follow(t *testing.T, d time.Duration) (asked []string, took t
 	return s.asked, time.Since(began), err
 }
 
-// TestWatchTrouble: what passes does not end the watch. It goes on from the last version, and not before it may.
+// TestWatchTrouble: a transient error does not end the watch. It continues from the last version,
+// and not before the server permits it.
 func TestWatchTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &troubled{answers: []func() (*http.Response, error){
@@ -114,7 +115,7 @@ func TestWatchTrouble(t *testing.T) {
 	})
 }
 
-// TestWatchEnds: what goes on ends it, what does not pass does so at once.
+// TestWatchEnds: a lasting error ends the watch, a permanent one at once.
 func TestWatchEnds(t *testing.T) {
 	for _, c := range []struct {
 		what, want  string
@@ -122,15 +123,15 @@ func TestWatchEnds(t *testing.T) {
 		after       time.Duration
 		least, most int
 	}{
-		{"too much to do", "429", status(http.StatusTooManyRequests, "1"), watchTrouble, 15, 35},
-		{"asks not to be asked for an hour", "503", status(http.StatusServiceUnavailable, "3600"), watchTrouble, 1, 2},
-		{"nobody there", "connection refused", refused, watchTrouble, 3, 12},
+		{"overloaded", "429", status(http.StatusTooManyRequests, "1"), watchTrouble, 15, 35},
+		{"requests an hour's wait", "503", status(http.StatusServiceUnavailable, "3600"), watchTrouble, 1, 2},
+		{"no server", "connection refused", refused, watchTrouble, 3, 12},
 		{"breaks", "connection reset", events("", syscall.ECONNRESET), watchTrouble, 3, 12},
-		{"may not", "may not list and watch", status(http.StatusForbidden, "1"), 0, 1, 1},
-		{"not known", "may not list and watch", status(http.StatusUnauthorized, ""), 0, 1, 1},
-		{"not there", "404", status(http.StatusNotFound, ""), 0, 1, 1},
-		{"no event", "invalid character", events("<html>", io.EOF), 0, 1, 1},
-		{"ends and says nothing", "ended the watch 10 times", events("", io.EOF), 10 * time.Second, 10, 10},
+		{"forbidden", "may not list and watch", status(http.StatusForbidden, "1"), 0, 1, 1},
+		{"unauthorised", "may not list and watch", status(http.StatusUnauthorized, ""), 0, 1, 1},
+		{"not found", "404", status(http.StatusNotFound, ""), 0, 1, 1},
+		{"not an event", "invalid character", events("<html>", io.EOF), 0, 1, 1},
+		{"ends without an event", "ended the watch 10 times", events("", io.EOF), 10 * time.Second, 10, 10},
 		{"ends after each event", "", events(bookmark("5"), io.EOF), 10 * time.Minute, 500, 700},
 		{"breaks after each event", "", events(bookmark("5"), syscall.ECONNRESET), 10 * time.Minute, 300, 1200},
 	} {

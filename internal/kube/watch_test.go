@@ -16,11 +16,12 @@ import (
 	"nodegate/internal/proxyrules"
 )
 
-// motion is an API server by TLS with one Service and one EndpointSlice. Version n has the endpoint 10.0.0.n.
+// motion is a TLS API server with one Service and one EndpointSlice. Version n has the endpoint
+// 10.0.0.n.
 type motion struct {
-	latest  atomic.Int32 // the version that there is
-	expired atomic.Bool  // the first watch of slices is told that its version is gone
-	asked   atomic.Int32 // watches of slices
+	latest  atomic.Int32 // the current version
+	expired atomic.Bool  // the first watch of slices receives "version expired"
+	asked   atomic.Int32 // number of watches of slices
 }
 
 func (m *motion) slice(version int32) string {
@@ -46,7 +47,7 @@ func (m *motion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.latest.Add(1)
 		_, _ = io.WriteString(w, `{"type": "ERROR", "object": {"kind": "Status", "code": 410, "message": "too old"}}`)
 	default:
-		// Each watch has one event and a bookmark, and ends, as a server that restarts does.
+		// Each watch sends one event and a bookmark and ends, as when a server restarts.
 		var from int32
 		_, _ = fmt.Sscan(r.URL.Query().Get("resourceVersion"), &from)
 		if from >= 5 {
@@ -60,8 +61,8 @@ func (m *motion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestFollow: no version is missed between list and watch, nor between two watches; one that the server has forgotten is
-// listed again.
+// TestFollow: no version is missed between list and watch, nor between two watches. If the server
+// no longer has a version, Follow lists again.
 func TestFollow(t *testing.T) {
 	for _, expired := range []bool{false, true} {
 		m := &motion{}
@@ -99,17 +100,17 @@ func TestFollow(t *testing.T) {
 		}
 		for n := range 8 {
 			if want := n >= 2 && n <= 5; has(n) != want {
-				t.Errorf("expired %v: version %d is known: %v, want %v", expired, n, !want, want)
+				t.Errorf("expired %v: version %d known: %v, want %v", expired, n, !want, want)
 			}
 		}
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("ended by us: %v", err)
+			t.Errorf("after cancelling: %v", err)
 		}
 	}
 }
 
-// TestFollowRefused: a watch that may not be has an error.
+// TestFollowRefused: a watch that is forbidden returns an error.
 func TestFollowRefused(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {

@@ -1,5 +1,5 @@
-// Package plain makes text from outside harmless: for terminals and logs, which act
-// on control characters, and for the shell of whoever copies a remedy.
+// Package plain makes text from outside harmless: for terminals and logs, which interpret control
+// characters, and for the shell of an operator who copies a remedy.
 package plain
 
 import (
@@ -10,9 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Escape returns s with every character that a terminal could act on, or that a
-// reader could not see, written as \u001b. Bytes that are no UTF-8 become \xff. Line
-// ends and tabs stay.
+// Escape returns s with every character that a terminal could interpret, or that is invisible,
+// written as \u001b. Bytes that are not UTF-8 become \xff. Line ends and tabs stay.
 func Escape(s string) string {
 	harmless := true
 	for i := 0; i < len(s) && harmless; i++ {
@@ -36,7 +35,7 @@ func appendRune(b *strings.Builder, r rune, text string) {
 		fmt.Fprintf(b, `\x%02x`, text[0])
 	case r == '\n' || r == '\t' || unicode.IsGraphic(r):
 		b.WriteString(text)
-	case r > 0xffff: // as JSON does
+	case r > 0xffff: // a surrogate pair, as in JSON
 		high, low := utf16.EncodeRune(r)
 		fmt.Fprintf(b, `\u%04x\u%04x`, high, low)
 	default:
@@ -44,8 +43,7 @@ func appendRune(b *strings.Builder, r rune, text string) {
 	}
 }
 
-// Quote returns s as one word for a POSIX shell; a word that needs no quotes stays as
-// it is.
+// Quote returns s as one word for a POSIX shell. A word that needs no quotes is returned unchanged.
 func Quote(s string) string {
 	safe := s != ""
 	for _, r := range s {
@@ -57,5 +55,5 @@ func Quote(s string) string {
 	return Quoted(s)
 }
 
-// Quoted returns s in quotes for a POSIX shell, whether it needs them or not.
+// Quoted returns s in quotes for a POSIX shell, even if it needs none.
 func Quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

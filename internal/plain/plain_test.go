@@ -23,7 +23,7 @@ func TestEscape(t *testing.T) {
 			t.Errorf("Escape(%q) = %q, not %q", in, got, want)
 		}
 	}
-	// What is escaped in a JSON document stays the same document.
+	// Escaping a JSON document does not change its meaning.
 	before, _ := json.Marshal("a\u202eb\u009b\U000e0041")
 	var got string
 	if err := json.Unmarshal([]byte(plain.Escape(string(before))), &got); err != nil || got != "a\u202eb\u009b\U000e0041" {
@@ -31,16 +31,16 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// TestQuote: a shell reads each word back.
+// TestQuote: a shell parses each quoted word back to the original.
 func TestQuote(t *testing.T) {
 	for _, s := range []string{"eth0", "a';id;'", "", "-x", "a b", "$(id)", "`id`", "é", "a\nb", "*"} {
 		out, err := exec.Command("sh", "-c", "printf %s "+plain.Quote(s)).Output()
 		if err != nil || string(out) != s {
-			t.Errorf("Quote(%q) = %s, which a shell reads as %q (%v)", s, plain.Quote(s), out, err)
+			t.Errorf("Quote(%q) = %s, which a shell parses as %q (%v)", s, plain.Quote(s), out, err)
 		}
 	}
 	if plain.Quote("eth0.1") != "eth0.1" {
-		t.Error("a harmless name is quoted")
+		t.Error("a name that needs no quotes is quoted")
 	}
 }
 

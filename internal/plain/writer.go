@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// Writer escapes everything that is written to a file, terminal or pipe.
+// Writer escapes all text that is written to a file, terminal or pipe.
 type Writer struct {
 	to      *os.File
 	colours bool
-	rest    []byte // the beginning of a character
+	rest    []byte // the first bytes of an incomplete character
 }
 
-// NewWriter returns a Writer to a file. With colours, it lets through what sets
-// colours (ECMA-48 SGR), and no other control sequence.
+// NewWriter returns a Writer to a file. With colours, it passes colour sequences (ECMA-48 SGR)
+// unchanged, but no other control sequence.
 func NewWriter(to *os.File, colours bool) *Writer { return &Writer{to: to, colours: colours} }
 
-// File returns the file behind w, nil where there is none.
+// File returns the file behind w, or nil.
 func File(w io.Writer) *os.File {
 	switch w := w.(type) {
 	case *os.File:

@@ -73,11 +73,11 @@ func TestManyElements(t *testing.T) {
 func TestListErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "the input is empty"},
-		{"[]", `line 1: EndpointSlice: "{" is wanted, not [`},
+		{"[]", `line 1: EndpointSlice: expected "{", got [`},
 		{`{"kind": "Pod"}`, "line 1: not a list of EndpointSlices: no items"},
 		{"{\n\"items\": [{\"kind\": \"Pod\"}]}", "no EndpointSlice among 1 items"},
-		{"{\n\"items\": [{\"kind\": \"EndpointSlice\", \"endpoints\": 3}]}", "line 2: endpoints is a number"},
-		{"{\n\"items\": [\n", "line 2: cut off: the JSON has no end"},
+		{"{\n\"items\": [{\"kind\": \"EndpointSlice\", \"endpoints\": 3}]}", "line 2: endpoints must not be a number"},
+		{"{\n\"items\": [\n", "line 2: cut off: the JSON is incomplete"},
 		{`{"nftables": [{}]}`, "line 1: not a list of EndpointSlices: no items"},
 	} {
 		if _, err := LoadEndpointSlices(strings.NewReader(c.text)); err == nil || err.Error() != c.want {

@@ -1,5 +1,4 @@
-// Command floor only reads the files it is given: what any check of them must
-// at least cost.
+// Command floor only reads the given files. Its cost is the lower bound for every check of them.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command idle measures what `nodegate watch` costs a node on which nothing
-// happens, and then one on which a hundred thousand link notices come: in a
-// network namespace of its own, with 200 links and every built-in policy.
+// Command idle measures the cost of `nodegate watch` on an idle node, and then during a hundred
+// thousand link notices. It runs in its own network namespace with 200 links and the built-in policies
+// of one typical node.
 package main
 
 import (
@@ -28,7 +28,7 @@ const (
 )
 
 func main() {
-	idle := flag.Duration("for", time.Minute, "how long nothing happens")
+	idle := flag.Duration("for", time.Minute, "length of the idle phase")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "usage: idle [-for DURATION] NODEGATE-BINARY")
@@ -36,7 +36,7 @@ func main() {
 	}
 	run := func() error { return measure(flag.Arg(0), *idle) }
 	if os.Getenv(inside) == "" {
-		run = enter
+		run = enterNamespace
 	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "idle:", err)
@@ -44,8 +44,8 @@ func main() {
 	}
 }
 
-// enter runs the program again in a namespace that ends with it.
-func enter() error {
+// enterNamespace runs this program again in its own network namespace, which ends with it.
+func enterNamespace() error {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), inside+"=1")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -59,9 +59,9 @@ func measure(nodegate string, idle time.Duration) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	// repair = false: nothing of the machine that runs this is changed.
+	// repair = false: watch must not change this machine.
 	text := "gate { repair = false }\nlink \"vxlan\" {\n  match { kind = \"vxlan\" }\n  mtu = 1450\n}\n"
-	// One kube-proxy mode and one CNI, as a node has them.
+	// A node has one kube-proxy mode and one CNI plugin.
 	for _, name := range policy.Builtins() {
 		if slices.Contains([]string{"kubernetes", "kube-proxy-iptables", "flannel-vxlan", "counters"}, name) {
 			text += fmt.Sprintf("use %q {}\n", name)
@@ -83,18 +83,18 @@ func measure(nodegate string, idle time.Duration) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()) }()
-	time.Sleep(5 * time.Second) // the first round is not idleness
-	before, err := usage(cmd.Process.Pid)
+	time.Sleep(5 * time.Second) // do not measure the first round
+	before, err := readUsage(cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
 	time.Sleep(idle)
-	after, err := usage(cmd.Process.Pid)
+	after, err := readUsage(cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d links, nothing happens for %s:\n", links, idle)
-	fmt.Printf("  %.3f %% of a core (%s of its own, %s of the programs it ran), RSS %.1f MiB\n",
+	fmt.Printf("%d links, idle for %s:\n", links, idle)
+	fmt.Printf("  %.3f %% of a core (%s in watch, %s in programs it ran), RSS %.1f MiB\n",
 		100*float64(after.own+after.children-before.own-before.children)/float64(idle), after.own-before.own,
 		after.children-before.children, float64(after.rss)/(1<<20))
 
@@ -109,27 +109,27 @@ func measure(nodegate string, idle time.Duration) (err error) {
 				return err
 			}
 		}
-		now, err := usage(cmd.Process.Pid)
+		now, err := readUsage(cmd.Process.Pid)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("  after %6d: RSS %.1f MiB, %.1f µs of a core a notice\n", (part+1)*notices/4, float64(now.rss)/(1<<20),
+		fmt.Printf("  after %6d: RSS %.1f MiB, %.1f µs of processor time per notice\n", (part+1)*notices/4, float64(now.rss)/(1<<20),
 			float64((now.own-after.own).Microseconds())/float64((part+1)*notices/4))
 	}
 	return nil
 }
 
-// use is what a process has used so far.
-type use struct {
+// processUsage is the processor time and memory of a process.
+type processUsage struct {
 	own, children time.Duration
 	rss           int64 // bytes
 }
 
-// usage reads /proc/PID/stat (proc(5)): the 14th to 17th field are ticks of a
-// hundredth of a second, which is too coarse for its own time; that comes from
-// schedstat, in nanoseconds, of every thread.
-func usage(pid int) (use, error) {
-	var u use
+// readUsage reads the time of children and the memory from /proc/PID/stat (proc(5)). Its times (fields 14 to
+// 17) are ticks of a hundredth of a second, which is too coarse for the process itself. That time comes
+// from the schedstat files of all threads, in nanoseconds.
+func readUsage(pid int) (processUsage, error) {
+	var u processUsage
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return u, err

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// API talks to a control plane as its administrator.
+// API is a client of a control plane, with the rights of its user.
 type API struct {
 	server string
 	client *http.Client
@@ -22,19 +22,19 @@ type API struct {
 
 const requestTime = 30 * time.Second
 
-// encoded is a file of the authority in base64.
-func (a *authority) encoded(name string) (string, error) {
-	text, err := os.ReadFile(a.file(name))
+// encodeFile returns a file of the authority in base64.
+func (a *authority) encodeFile(name string) (string, error) {
+	text, err := os.ReadFile(a.filePath(name))
 	return base64.StdEncoding.EncodeToString(text), err
 }
 
-// api returns the API for who has the certificate NAME.crt.
-func (a *authority) api(name, server string, from *Space) (*API, error) {
-	pair, err := tls.LoadX509KeyPair(a.file(name+".crt"), a.file(name+".key"))
+// newAPI returns a client that authenticates with the certificate NAME.crt.
+func (a *authority) newAPI(name, server string, from *Space) (*API, error) {
+	pair, err := tls.LoadX509KeyPair(a.filePath(name+".crt"), a.filePath(name+".key"))
 	if err != nil {
 		return nil, err
 	}
-	ca, err := os.ReadFile(a.file("ca.crt"))
+	ca, err := os.ReadFile(a.filePath("ca.crt"))
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (a *authority) api(name, server string, from *Space) (*API, error) {
 	}}}, nil
 }
 
-// Status is an answer that is no success.
+// Status is an answer other than success.
 type Status struct {
 	Code    int
 	Message string
@@ -53,8 +53,8 @@ type Status struct {
 
 func (s *Status) Error() string { return fmt.Sprintf("%d %s", s.Code, s.Message) }
 
-// Do sends one request. body is encoded as JSON, or nil; the answer is decoded into out, where that is not nil. An error
-// may be a *Status.
+// Do sends one request. body is encoded as JSON unless it is nil. The answer is decoded into out unless that is nil. The error may be
+// a *Status.
 func (a *API) Do(ctx context.Context, method, path string, body, out any) error {
 	var sent io.Reader
 	kind := "application/json"
@@ -91,5 +91,5 @@ func (a *API) Do(ctx context.Context, method, path string, body, out any) error 
 	return json.Unmarshal(text, out)
 }
 
-// close ends the idle connections.
+// close closes idle connections.
 func (a *API) close() { a.client.CloseIdleConnections() }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Audit is what one `nodegate audit` on a node said.
+// Audit is the result of one `nodegate audit` on a node.
 type Audit struct {
 	Verdict string
 	Results []struct {
@@ -22,10 +22,10 @@ type Audit struct {
 	Took time.Duration
 }
 
-// auditTime is what one audit may take.
+// auditTime bounds one audit.
 const auditTime = 3 * time.Minute
 
-// Audit runs nodegate audit on the node, as kube-proxy's user. More arguments may follow.
+// Audit runs nodegate audit on the node as kube-proxy's user, with additional arguments.
 func (n *ProxyNode) Audit(ctx context.Context, nodegate string, args ...string) (Audit, error) {
 	ctx, cancel := context.WithTimeout(ctx, auditTime)
 	defer cancel()
@@ -45,10 +45,10 @@ func (n *ProxyNode) Audit(ctx context.Context, nodegate string, args ...string) 
 	return a, nil
 }
 
-// Findings are the names of what it found, or could not tell.
-func (a Audit) Findings() []string { return a.named("fail", "warn", "unknown") }
+// Findings returns the names of all findings, including unknown ones.
+func (a Audit) Findings() []string { return a.namesWith("fail", "warn", "unknown") }
 
-// Said is what it found, or could not tell, for people.
+// Said returns the text of all findings, including unknown ones.
 func (a Audit) Said() string {
 	text := "nodegate: " + a.Verdict
 	for _, r := range a.Results {
@@ -63,10 +63,10 @@ func (a Audit) Said() string {
 	return text
 }
 
-// Accusations are the names of what it found.
-func (a Audit) Accusations() []string { return a.named("fail", "warn") }
+// Accusations returns the names of the findings that fail or warn.
+func (a Audit) Accusations() []string { return a.namesWith("fail", "warn") }
 
-func (a Audit) named(verdicts ...string) []string {
+func (a Audit) namesWith(verdicts ...string) []string {
 	var names []string
 	for _, r := range a.Results {
 		if slices.Contains(verdicts, r.Verdict) {
@@ -77,11 +77,11 @@ func (a Audit) named(verdicts ...string) []string {
 	return slices.Compact(names)
 }
 
-// Tally counts what many audits said.
+// Tally counts the results of many audits.
 type Tally struct {
 	Verdicts map[string]int
-	Findings map[string]int    // in how many audits
-	Accused  map[string]string // of each finding that is no unknown, the first audit that had it
+	Findings map[string]int    // number of audits with this finding
+	Accused  map[string]string // the first audit with this finding; only those that fail or warn
 	Longest  time.Duration
 }
 
@@ -102,7 +102,7 @@ func (t *Tally) Add(a Audit) {
 	}
 }
 
-// Audits is how many were counted.
+// Audits returns the number of counted audits.
 func (t *Tally) Audits() int {
 	n := 0
 	for _, count := range t.Verdicts {
@@ -111,7 +111,7 @@ func (t *Tally) Audits() int {
 	return n
 }
 
-// String is one line.
+// String returns the tally on one line.
 func (t *Tally) String() string {
 	list := func(counts map[string]int) string {
 		var words []string

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	Newest = "1.37.2" // of Kubernetes: what the tests run where $KUBERNETES names no other
-	Older  = "1.31.4" // the newest minor of two years ago
+	Newest = "1.37.2" // the version of Kubernetes under test, unless $KUBERNETES names another
+	Older  = "1.31.4" // the newest minor version two years earlier
 
-	containerd = "2.4.2" // what people put on a Debian 11, whose own has no CRI v1
+	containerd = "2.4.2" // for Debian 11, whose own containerd lacks CRI v1
 )
 
 // ForRules returns the programs that a control plane and a ProxyNode need.
@@ -32,21 +32,21 @@ func ForMachines() []string {
 	return append(ForRules(), "kube-controller-manager", "kubectl", "kubelet")
 }
 
-const buildTime = time.Hour // of one program: beside three emulated machines kube-apiserver took twenty minutes
+const buildTime = time.Hour // for one program: beside three emulated machines kube-apiserver took twenty minutes
 
-// CacheDir is $XDG_CACHE_HOME/nodegate/cluster, or .cache/cluster below the repository where that variable is unset.
+// CacheDir is $XDG_CACHE_HOME/nodegate/cluster, or .cache/cluster in the repository if that variable is unset.
 func CacheDir(repository string) string {
 	return filepath.Join(filepath.Dir(vm.DefaultCache(repository).Dir), "cluster")
 }
 
-// staging is a line of kubernetes' go.mod that names a module of the same repository.
+// staging matches a line of kubernetes' go.mod that names a module in the same repository.
 var staging = regexp.MustCompile(`(?m)^\s+(k8s\.io/\S+) v0\.0\.0$`)
 
-// Build returns the folder with programs of one version of Kubernetes, such as 1.36.3. What is missing there is compiled
-// first, in a module of its own, which takes minutes. Others that ask meanwhile wait.
+// Build returns the directory with programs of one version of Kubernetes, such as 1.36.3. It first compiles missing programs in a
+// temporary module, which takes minutes. Other callers wait in the meantime.
 func Build(ctx context.Context, cache, version string, programs []string) (string, error) {
 	flags := "-s -w -X k8s.io/component-base/version.gitVersion=v" + version
-	return build(cache, version, programs, func(module, program, target string) error {
+	return buildPrograms(cache, version, programs, func(module, program, target string) error {
 		if err := writeModule(ctx, module, version); err != nil {
 			return err
 		}
@@ -55,11 +55,11 @@ func Build(ctx context.Context, cache, version string, programs []string) (strin
 	})
 }
 
-// BuildContainerd is Build of containerd's programs.
+// BuildContainerd is like Build for containerd's programs.
 func BuildContainerd(ctx context.Context, cache string) (string, error) {
 	const module = "github.com/containerd/containerd/v2"
 	programs := []string{"containerd", "containerd-shim-runc-v2", "ctr"}
-	return build(cache, "containerd-"+containerd, programs, func(dir, program, target string) error {
+	return buildPrograms(cache, "containerd-"+containerd, programs, func(dir, program, target string) error {
 		text := fmt.Sprintf("module containerd\n\ngo 1.26\n\nrequire %s v%s\n", module, containerd)
 		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644); err != nil {
 			return err
@@ -69,9 +69,8 @@ func BuildContainerd(ctx context.Context, cache string) (string, error) {
 	})
 }
 
-// build returns the folder with programs of a version, and has compile make each that is missing, in a folder for its
-// module.
-func build(cache, version string, programs []string, compile func(module, program, target string) error) (string, error) {
+// buildPrograms returns the directory with programs of a version. It calls compile for each missing one, with a directory for its module.
+func buildPrograms(cache, version string, programs []string, compile func(module, program, target string) error) (string, error) {
 	bin, module := filepath.Join(cache, "bin-"+version), filepath.Join(cache, "src-"+version)
 	for _, dir := range []string{bin, module} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -91,24 +90,24 @@ func build(cache, version string, programs []string, compile func(module, progra
 		case !errors.Is(err, fs.ErrNotExist):
 			return "", err
 		}
-		building := target + ".building" // a killed build leaves this, never target
+		building := target + ".building" // a killed build leaves this and never target
 		if err := compile(module, program, building); err != nil {
 			return "", fmt.Errorf("building %s %s: %w", program, version, err)
 		}
 		if err := os.Rename(building, target); err != nil {
-			return "", fmt.Errorf("keeping %s: %w", program, err)
+			return "", fmt.Errorf("renaming %s: %w", program, err)
 		}
 	}
 	return bin, nil
 }
 
-// writeModule writes a go.mod that requires kubernetes, and says where its staging modules are published.
+// writeModule writes a go.mod that requires kubernetes, and replaces its staging modules with the published ones.
 func writeModule(ctx context.Context, dir, version string) error {
 	target := filepath.Join(dir, "go.mod")
 	if _, err := os.Stat(target); err == nil {
 		return nil
 	}
-	found, err := download(ctx, dir, "k8s.io/kubernetes@v"+version)
+	found, err := downloadModule(ctx, dir, "k8s.io/kubernetes@v"+version)
 	if err != nil {
 		return err
 	}
@@ -123,11 +122,11 @@ func writeModule(ctx context.Context, dir, version string) error {
 	return os.WriteFile(target, []byte(text), 0o644)
 }
 
-// downloaded is where the go command keeps a module.
+// downloaded is the go command's description of a module in its cache.
 type downloaded struct{ GoMod, Dir string }
 
-// download fetches a module, MODULE@VERSION.
-func download(ctx context.Context, dir, module string) (d downloaded, err error) {
+// downloadModule fetches a module, MODULE@VERSION.
+func downloadModule(ctx context.Context, dir, module string) (d downloaded, err error) {
 	out, err := goTool(ctx, dir, "mod", "download", "-json", module)
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &d)
@@ -135,11 +134,11 @@ func download(ctx context.Context, dir, module string) (d downloaded, err error)
 	return d, err
 }
 
-// goFlags leave out what only debuggers need: the compiler takes an eighth less time.
+// goFlags leave out debug information, which saves an eighth of the compiler's time.
 const goFlags = "-mod=mod -gcflags=all=-dwarf=false"
 
-// goTool runs the go command in a module of its own. Machines that are emulated beside it come first, and leave it a quarter: with less
-// the tests that wait for it were the last to end.
+// goTool runs the go command in a directory with its own module. It has a quarter of the priority of emulated machines that run at the
+// same time; with less, the tests that wait for it finished last.
 func goTool(ctx context.Context, dir string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, buildTime)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// authority is the certificate authority of one cluster. Its files live in a folder: ca.crt, ca.key, NAME.crt, NAME.key.
+// authority is the certificate authority of one cluster. Its files are in one directory: ca.crt, ca.key, NAME.crt, NAME.key.
 type authority struct {
 	dir         string
 	key         *ecdsa.PrivateKey
@@ -33,7 +33,7 @@ func newAuthority(dir string) (*authority, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "cluster"},
-		NotBefore: time.Now().Add(-validFor), NotAfter: time.Now().Add(validFor), // an emulated clock may be late
+		NotBefore: time.Now().Add(-validFor), NotAfter: time.Now().Add(validFor), // the clock of an emulated machine may be slow
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -44,7 +44,7 @@ func newAuthority(dir string) (*authority, error) {
 	return a, a.write("ca", der, key)
 }
 
-// issue writes NAME.crt and NAME.key for a user of some groups, who is also the server at these addresses.
+// issue writes NAME.crt and NAME.key for a user and its groups. The certificate is also a server's at the given hosts.
 func (a *authority) issue(name, user string, groups []string, hosts ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -80,35 +80,35 @@ func (a *authority) write(name string, der []byte, key *ecdsa.PrivateKey) error 
 		".crt": {Type: "CERTIFICATE", Bytes: der},
 		".key": {Type: "EC PRIVATE KEY", Bytes: private},
 	} {
-		if err := os.WriteFile(a.file(name+suffix), pem.EncodeToMemory(block), 0o600); err != nil {
+		if err := os.WriteFile(a.filePath(name+suffix), pem.EncodeToMemory(block), 0o600); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+func (a *authority) filePath(name string) string { return filepath.Join(a.dir, name) }
 
-// kubeconfig writes NAME.kubeconfig, with the certificates of that name in it, so that it can be copied to a machine.
-func (a *authority) kubeconfig(name, server string) (string, error) {
-	crt, err := a.encoded(name + ".crt")
+// writeUserKubeconfig writes NAME.kubeconfig. It embeds the certificates of that name, so that it can be copied to a machine.
+func (a *authority) writeUserKubeconfig(name, server string) (string, error) {
+	crt, err := a.encodeFile(name + ".crt")
 	if err != nil {
 		return "", err
 	}
-	key, err := a.encoded(name + ".key")
+	key, err := a.encodeFile(name + ".key")
 	if err != nil {
 		return "", err
 	}
 	return a.writeKubeconfig(name, server, fmt.Sprintf("client-certificate-data: %s, client-key-data: %s", crt, key))
 }
 
-// tokenKubeconfig writes NAME.kubeconfig for who has a token.
-func (a *authority) tokenKubeconfig(name, server, token string) (string, error) {
+// writeTokenKubeconfig writes NAME.kubeconfig for the holder of a token.
+func (a *authority) writeTokenKubeconfig(name, server, token string) (string, error) {
 	return a.writeKubeconfig(name, server, "token: "+token)
 }
 
 func (a *authority) writeKubeconfig(name, server, credentials string) (string, error) {
-	ca, err := a.encoded("ca.crt")
+	ca, err := a.encodeFile("ca.crt")
 	if err != nil {
 		return "", err
 	}
@@ -119,6 +119,6 @@ users: [{name: NAME, user: {CREDENTIALS}}]
 contexts: [{name: NAME, context: {cluster: cluster, user: NAME}}]
 current-context: NAME
 `)
-	file := a.file(name + ".kubeconfig")
+	file := a.filePath(name + ".kubeconfig")
 	return file, os.WriteFile(file, []byte(text), 0o600)
 }

@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// Churn is what changes in a cluster that lives: Services whose endpoints come, go and are not ready, one that is scaled from
-// none to many and back, and what else they say, which is every third change.
+// Churn changes Services as a busy cluster does. Endpoints come, go and become not ready; one Service is scaled up from none to many and
+// down again; every third change is to other fields of a Service.
 type Churn struct {
-	Services  int           // how many; the first one is the one that is scaled
-	Endpoints int           // of each of the others, about
-	Scale     int           // of the first one, at its largest
-	Every     time.Duration // one change of an EndpointSlice in each
+	Services  int           // number of Services; the first one is scaled
+	Endpoints int           // approximate number of endpoints of each other Service
+	Scale     int           // maximum number of endpoints of the first Service
+	Every     time.Duration // interval between changes
 
 	services []*Service
 	changes  atomic.Int64
-	next     int // the address of the next new endpoint
-	scaled   int // up while positive, and as many changes ago down
+	next     int // number of the address of the next new endpoint
+	scaled   int // direction of scaling: up while positive
 }
 
-// Usual is what issue trackers call ordinary: five changes a second, and a Deployment between 0 and 50.
+// Usual returns a churn that issue trackers call ordinary: five changes a second, and a Deployment between 0 and 50 replicas.
 func Usual() *Churn {
 	return &Churn{Services: 20, Endpoints: 10, Scale: 50, Every: 200 * time.Millisecond}
 }
 
-// Prepare makes the Services and their first endpoints.
+// Prepare creates the Services and their first endpoints.
 func (c *Churn) Prepare(ctx context.Context, plane *ControlPlane) error {
 	for i := range c.Services {
 		s, err := plane.AddService(ctx, fmt.Sprintf("churn-%d", i), "TCP")
@@ -37,7 +37,7 @@ func (c *Churn) Prepare(ctx context.Context, plane *ControlPlane) error {
 		}
 		if i > 0 {
 			for range c.Endpoints {
-				s.Ready = append(s.Ready, c.address())
+				s.Ready = append(s.Ready, c.nextAddress())
 			}
 		}
 		if err := s.Update(ctx); err != nil {
@@ -48,7 +48,7 @@ func (c *Churn) Prepare(ctx context.Context, plane *ControlPlane) error {
 	return nil
 }
 
-// Run changes endpoints until the context ends. It returns nil then, or the first error.
+// Run changes endpoints until the context ends, and then returns nil. It returns the first error earlier.
 func (c *Churn) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
@@ -58,7 +58,7 @@ func (c *Churn) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := c.one(ctx, n); err != nil {
+		if err := c.makeChange(ctx, n); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -68,17 +68,17 @@ func (c *Churn) Run(ctx context.Context) error {
 	}
 }
 
-// one makes the nth change.
-func (c *Churn) one(ctx context.Context, n int) error {
+// makeChange makes the nth change.
+func (c *Churn) makeChange(ctx context.Context, n int) error {
 	s := c.services[n%len(c.services)]
 	update := s.Update
 	switch {
 	case n%3 == 2:
-		update = func(ctx context.Context) error { return s.say(ctx, n/(3*len(c.services))+n%len(c.services)) }
+		update = func(ctx context.Context) error { return s.changeFields(ctx, n/(3*len(c.services))+n%len(c.services)) }
 	case s == c.services[0]:
-		c.scale(s)
+		c.scaleService(s)
 	default:
-		c.change(s, n)
+		c.changeEndpoints(s, n)
 	}
 	if err := update(ctx); err != nil {
 		return fmt.Errorf("changing %s: %w", s.Name, err)
@@ -86,14 +86,14 @@ func (c *Churn) one(ctx context.Context, n int) error {
 	return nil
 }
 
-// say changes what a Service says beside its endpoints, to the nth of some ways. All have addresses of their own.
-func (s *Service) say(ctx context.Context, n int) error {
+// changeFields changes fields of a Service other than its endpoints, in a way chosen by n. Each Service has its own addresses.
+func (s *Service) changeFields(ctx context.Context, n int) error {
 	_, digits, _ := strings.Cut(s.Name, "-")
 	number, err := strconv.Atoi(digits)
 	if err != nil {
-		return fmt.Errorf("%s: its name has no number: %w", s.Name, err)
+		return fmt.Errorf("%s: the name must end in a number: %w", s.Name, err)
 	}
-	// Of the addresses for benchmarks (RFC 2544), 16 thousand for each use.
+	// Addresses come from the range for benchmarks (RFC 2544), 16 thousand for each use.
 	own := func(block int) string { return fmt.Sprintf("198.18.%d.%d", block+number>>8, number&255) }
 	balanced := func(policy string, affinity int, external []string, ranges ...string) object {
 		spec := object{
@@ -127,29 +127,29 @@ func (s *Service) say(ctx context.Context, n int) error {
 	return s.Patch(ctx, step.spec, step.ingress)
 }
 
-// Changes is how many changes the API has taken.
+// Changes returns the number of changes that the API has accepted.
 func (c *Churn) Changes() int64 { return c.changes.Load() }
 
-// scale goes from none to Scale in fives, and back.
-func (c *Churn) scale(s *Service) {
+// scaleService scales from none to Scale in steps of five, and back.
+func (c *Churn) scaleService(s *Service) {
 	const step = 5
 	if c.scaled++; c.scaled > 2*c.Scale/step {
 		c.scaled = 1
 	}
 	if c.scaled <= c.Scale/step {
 		for range step {
-			s.Ready = append(s.Ready, c.address())
+			s.Ready = append(s.Ready, c.nextAddress())
 		}
 		return
 	}
 	s.Ready = s.Ready[:max(0, len(s.Ready)-step)]
 }
 
-// change does in turn what Deployments do: an endpoint more, one that is not ready, one less, one that is ready again.
-func (c *Churn) change(s *Service, n int) {
+// changeEndpoints changes endpoints as Deployments do, in turn: add one, make one not ready, remove one, make one ready again.
+func (c *Churn) changeEndpoints(s *Service, n int) {
 	switch round := n / len(c.services) % 4; {
 	case round == 0:
-		s.Ready = append(s.Ready, c.address())
+		s.Ready = append(s.Ready, c.nextAddress())
 	case round == 1 && len(s.Ready) > 0:
 		s.Ready, s.NotReady = s.Ready[1:], append(s.NotReady, s.Ready[0])
 	case round == 2 && len(s.Ready) > 0:
@@ -159,8 +159,8 @@ func (c *Churn) change(s *Service, n int) {
 	}
 }
 
-// address is one that no endpoint has had for long.
-func (c *Churn) address() string {
+// nextAddress returns an address that no endpoint has used for a long time.
+func (c *Churn) nextAddress() string {
 	c.next++
 	return podAddress(c.next % 60000)
 }

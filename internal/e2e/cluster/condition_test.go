@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// conditionPolicy asks for one parameter of the node's own network namespace, and publishes.
+// conditionPolicy requires one sysctl of the node's own network namespace, and publishes.
 const conditionPolicy = `
 sysctl "net.ipv4.ip_forward" {
   value = 1
@@ -28,10 +28,10 @@ publish {
 }
 `
 
-// TestCondition runs watch with a node's own credentials against a real API server with NodeRestriction. The Node registers
-// late; the condition follows the verdict; the certificate is rotated meanwhile; another Node may not be written.
+// TestCondition runs watch with a node's own credentials against a real API server with NodeRestriction. The Node registers late, the
+// condition follows the verdict, and the certificate is rotated. Writing another Node must fail.
 func TestCondition(t *testing.T) {
-	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	space, address, err := c.addSpace(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestCondition(t *testing.T) {
 		if err := c.ca.issue("watched", "system:node:watched", []string{"system:nodes"}); err != nil {
 			t.Fatal(err)
 		}
-		file, err := c.ca.kubeconfig("watched", Server)
+		file, err := c.ca.writeUserKubeconfig("watched", Server)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,14 +60,14 @@ func TestCondition(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = watch.Signal(syscall.SIGKILL) // an error means that it is gone
-		_ = watch.Wait()                  // it was killed: that is no news
+		_ = watch.Signal(syscall.SIGKILL) // an error means that it has already ended
+		_ = watch.Wait()                  // it was killed, so an error is expected
 		if t.Failed() {
 			text, _ := os.ReadFile(log)
-			t.Logf("watch says:\n%s", text)
+			t.Logf("output of watch:\n%s", text)
 		}
 	})
-	until(t, "a watch that misses its Node", func() (bool, error) {
+	waitUntil(t, "a watch that misses its Node", func() (bool, error) {
 		text, err := os.ReadFile(log)
 		return strings.Contains(string(text), "NodegatePassed"), err
 	})
@@ -87,11 +87,11 @@ func TestCondition(t *testing.T) {
 	}
 	untilCondition(t, c, "watched", "True")
 
-	// An Event follows its condition, and is not written twice: an API server that stops between them would lose it.
+	// An Event follows its condition, but is not retried: an API server that stops between the two loses it.
 	untilEvents(t, c, "watched", "Passed SysctlNetIpv4IpForward Passed")
-	outage(t, c, space, log)
+	testOutage(t, c, space, log)
 
-	// kubelet's own conditions are left alone, and a foreign node's cannot be written.
+	// kubelet's own conditions stay unchanged, and the condition of another node cannot be written.
 	status := object{"status": object{"conditions": []object{{"type": "Ready", "status": "True"}}, "addresses": []object{
 		{"type": "InternalIP", "address": address}}}}
 	if err := c.API.Do(t.Context(), http.MethodPatch, "/api/v1/nodes/other/status", status, nil); err != nil {
@@ -112,8 +112,8 @@ func TestCondition(t *testing.T) {
 	if _, found := conditionOf(t, c, "other"); found {
 		t.Error("another node's condition was written")
 	}
-	// A credential plugin's certificate, without a name in the policy: the API server says whose it is.
-	plugged := strings.Replace(string(text), credentials(), c.plugin(t, "watched"), 1)
+	// With a credential plugin's certificate and without a name in the policy, the API server reports the certificate's user.
+	plugged := strings.Replace(string(text), credentials(), c.writePlugin(t, "watched"), 1)
 	if err := os.WriteFile(policy, []byte(plugged), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -123,8 +123,8 @@ func TestCondition(t *testing.T) {
 	untilEvents(t, c, "watched", "Passed SysctlNetIpv4IpForward Passed SysctlNetIpv4IpForward Passed")
 }
 
-// outage stops the API server. What became wrong meanwhile is published afterwards, and was complained of once.
-func outage(t *testing.T, c *ControlPlane, space *Space, log string) {
+// testOutage stops the API server. A verdict that changes during the outage is published afterwards, and one outage logs one error.
+func testOutage(t *testing.T, c *ControlPlane, space *Space, log string) {
 	t.Helper()
 	said := func() string {
 		text, err := os.ReadFile(log)
@@ -139,7 +139,7 @@ func outage(t *testing.T, c *ControlPlane, space *Space, log string) {
 		t.Fatal(err)
 	}
 	err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=0")
-	time.Sleep(length(20 * time.Second))
+	time.Sleep(churnTime(20 * time.Second))
 	if err := errors.Join(err, server.Signal(syscall.SIGCONT)); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func outage(t *testing.T, c *ControlPlane, space *Space, log string) {
 	untilCondition(t, c, "watched", "False")
 	t.Logf("condition False %.1f s after the API server was back", time.Since(began).Seconds())
 	if n := strings.Count(strings.TrimPrefix(said(), before), "NodegatePassed"); n > 2 {
-		t.Errorf("%d complaints of one outage:\n%s", n, said())
+		t.Errorf("%d errors logged for one outage:\n%s", n, said())
 	}
 	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1"); err != nil {
 		t.Fatal(err)
@@ -155,12 +155,12 @@ func outage(t *testing.T, c *ControlPlane, space *Space, log string) {
 	untilCondition(t, c, "watched", "True")
 }
 
-// plugin writes a kubeconfig whose credential plugin prints the certificate NAME.crt.
-func (c *ControlPlane) plugin(t *testing.T, name string) string {
+// writePlugin writes a kubeconfig whose credential plugin prints the certificate NAME.crt.
+func (c *ControlPlane) writePlugin(t *testing.T, name string) string {
 	t.Helper()
 	status := object{}
 	for suffix, field := range map[string]string{".crt": "clientCertificateData", ".key": "clientKeyData"} {
-		text, err := os.ReadFile(c.ca.file(name + suffix))
+		text, err := os.ReadFile(c.ca.filePath(name + suffix))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,16 +202,16 @@ func conditionOf(t *testing.T, c *ControlPlane, node string) (nodeCondition, boo
 
 func untilCondition(t *testing.T, c *ControlPlane, node, status string) {
 	t.Helper()
-	until(t, "condition "+status, func() (bool, error) {
+	waitUntil(t, "condition "+status, func() (bool, error) {
 		now, _ := conditionOf(t, c, node)
 		return now.Status == status, nil
 	})
 }
 
-// untilEvents wants these reasons of the Events of a node, in the order of their names.
+// untilEvents waits until the Events of a node have these reasons, in the order of the Events' names.
 func untilEvents(t *testing.T, c *ControlPlane, node, want string) {
 	t.Helper()
-	until(t, "the Events", func() (bool, error) {
+	waitUntil(t, "the Events", func() (bool, error) {
 		var events struct {
 			Items []struct {
 				Reason         string
@@ -221,17 +221,17 @@ func untilEvents(t *testing.T, c *ControlPlane, node, want string) {
 		if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/events", nil, &events); err != nil {
 			return false, err
 		}
-		var told []string
+		var reasons []string
 		for _, e := range events.Items {
 			if e.InvolvedObject.Name == node {
-				told = append(told, e.Reason)
+				reasons = append(reasons, e.Reason)
 			}
 		}
-		err := fmt.Errorf("Events of the node %s: %q, want %q", node, told, want)
+		err := fmt.Errorf("Events of the node %s: %q, want %q", node, reasons, want)
 		switch {
-		case strings.Join(told, " ") == want:
+		case strings.Join(reasons, " ") == want:
 			return true, nil
-		case len(told) > len(strings.Fields(want)):
+		case len(reasons) > len(strings.Fields(want)):
 			return false, Final(err)
 		}
 		return false, err

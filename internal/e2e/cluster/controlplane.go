@@ -14,7 +14,7 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// The addresses of a cluster. They are seen in its own namespaces only, so that every cluster has the same.
+// These are the addresses of a cluster. They are visible only in its namespaces, so every cluster uses the same.
 const (
 	network     = "10.77.0"
 	Address     = network + ".1"
@@ -28,27 +28,27 @@ const (
 
 const startTime = 2 * time.Minute
 
-// ControlPlane is etcd and kube-apiserver in a Space of their own, with a bridge that nodes are connected to; and
-// kube-controller-manager, once machines are to join.
+// ControlPlane consists of etcd and kube-apiserver in their own Space, with a bridge to which nodes are connected. Once machines may
+// join, it also has kube-controller-manager.
 type ControlPlane struct {
 	*Space
 	API *API
-	Bin string // the folder with Kubernetes' programs
-	Dir string // certificates, kubeconfigs, logs
+	Bin string // directory with Kubernetes' programs
+	Dir string // directory for certificates, kubeconfigs and logs
 
-	ProxyBin string // the folder with the next ProxyNode's kube-proxy; empty: Bin
+	ProxyBin string // directory with kube-proxy for the next ProxyNode; empty: Bin
 
-	Kubeconfig      string // of the administrator
-	ProxyKubeconfig string // of kube-proxy
-	BootKubeconfig  string // of a kubelet that is not known yet
+	Kubeconfig      string // the administrator's
+	ProxyKubeconfig string // kube-proxy's
+	BootKubeconfig  string // for a kubelet that has not joined yet
 
 	ca       *authority
 	programs map[string]*qemu.Process
 	mu       sync.Mutex
-	spaces   []*Space // of the nodes
+	spaces   []*Space // the Spaces of nodes
 }
 
-// Start starts a control plane with the programs in bin. Its files go to dir. The caller closes it.
+// Start starts a control plane with the programs in bin, and writes its files to dir. The caller closes it.
 func Start(ctx context.Context, bin, dir string) (*ControlPlane, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -57,7 +57,7 @@ func Start(ctx context.Context, bin, dir string) (*ControlPlane, error) {
 		return nil, err
 	}
 	c := &ControlPlane{Space: space, Bin: bin, Dir: dir, programs: map[string]*qemu.Process{}}
-	if err := c.start(ctx); err != nil {
+	if err := c.startPrograms(ctx); err != nil {
 		err = fmt.Errorf("starting a control plane: %w\n%s", err, c.Logs())
 		c.Close()
 		return nil, err
@@ -65,37 +65,37 @@ func Start(ctx context.Context, bin, dir string) (*ControlPlane, error) {
 	return c, nil
 }
 
-func (c *ControlPlane) start(ctx context.Context) error {
-	if err := c.credentials(); err != nil {
+func (c *ControlPlane) startPrograms(ctx context.Context) error {
+	if err := c.writeCredentials(); err != nil {
 		return err
 	}
 	script := `ip link add "$1" type bridge; ip address add "$2/24" dev "$1"; ip link set "$1" up`
 	if err := c.Shell(ctx, script, bridge, Address); err != nil {
 		return err
 	}
-	if err := c.run("etcd", "etcd", "--data-dir=/run/etcd", "--listen-client-urls=http://127.0.0.1:2379",
+	if err := c.startProgram("etcd", "etcd", "--data-dir=/run/etcd", "--listen-client-urls=http://127.0.0.1:2379",
 		"--advertise-client-urls=http://127.0.0.1:2379", "--listen-peer-urls=http://127.0.0.1:2380"); err != nil {
 		return err
 	}
-	if err := c.run("kube-apiserver", c.program("kube-apiserver"), c.apiserver()...); err != nil {
+	if err := c.startProgram("kube-apiserver", c.programPath("kube-apiserver"), c.apiserver()...); err != nil {
 		return err
 	}
 	return c.untilReady(ctx)
 }
 
-// LetNodesJoin starts kube-controller-manager, which signs the certificates of kubelets, and lets them ask for one. flags
-// are kube-controller-manager's, beside its own.
+// LetNodesJoin starts kube-controller-manager, which signs kubelets' certificates, and allows kubelets to request one. flags are added
+// to kube-controller-manager's.
 func (c *ControlPlane) LetNodesJoin(ctx context.Context, flags ...string) error {
-	if err := c.run("kube-controller-manager", c.program("kube-controller-manager"), append(c.controllers(), flags...)...); err != nil {
+	if err := c.startProgram("kube-controller-manager", c.programPath("kube-controller-manager"), append(c.controllers(), flags...)...); err != nil {
 		return err
 	}
 	return c.makeToken(ctx)
 }
 
-func (c *ControlPlane) program(name string) string { return filepath.Join(c.Bin, name) }
+func (c *ControlPlane) programPath(name string) string { return filepath.Join(c.Bin, name) }
 
-// credentials writes certificates and kubeconfigs.
-func (c *ControlPlane) credentials() (err error) {
+// writeCredentials writes certificates and kubeconfigs.
+func (c *ControlPlane) writeCredentials() (err error) {
 	if c.ca, err = newAuthority(c.Dir); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (c *ControlPlane) credentials() (err error) {
 		return err
 	}
 	for name, field := range map[string]*string{"admin": &c.Kubeconfig, "proxy": &c.ProxyKubeconfig, "controllers": nil} {
-		file, err := c.ca.kubeconfig(name, Server)
+		file, err := c.ca.writeUserKubeconfig(name, Server)
 		if err != nil {
 			return err
 		}
@@ -120,10 +120,10 @@ func (c *ControlPlane) credentials() (err error) {
 			*field = file
 		}
 	}
-	if c.BootKubeconfig, err = c.ca.tokenKubeconfig("bootstrap", Server, bootstrapToken); err != nil {
+	if c.BootKubeconfig, err = c.ca.writeTokenKubeconfig("bootstrap", Server, bootstrapToken); err != nil {
 		return err
 	}
-	c.API, err = c.ca.api("admin", Server, c.Space)
+	c.API, err = c.ca.newAPI("admin", Server, c.Space)
 	return err
 }
 
@@ -132,28 +132,28 @@ func (c *ControlPlane) apiserver() []string {
 		"--etcd-servers=http://127.0.0.1:2379", "--service-cluster-ip-range=" + ServiceCIDR,
 		"--bind-address=0.0.0.0", "--advertise-address=" + Address, "--secure-port=6443", "--allow-privileged=true",
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--enable-bootstrap-token-auth=true",
-		"--client-ca-file=" + c.ca.file("ca.crt"),
-		"--tls-cert-file=" + c.ca.file("apiserver.crt"), "--tls-private-key-file=" + c.ca.file("apiserver.key"),
-		"--kubelet-client-certificate=" + c.ca.file("admin.crt"), "--kubelet-client-key=" + c.ca.file("admin.key"),
-		"--service-account-key-file=" + c.ca.file("accounts.key"), "--service-account-signing-key-file=" + c.ca.file("accounts.key"),
+		"--client-ca-file=" + c.ca.filePath("ca.crt"),
+		"--tls-cert-file=" + c.ca.filePath("apiserver.crt"), "--tls-private-key-file=" + c.ca.filePath("apiserver.key"),
+		"--kubelet-client-certificate=" + c.ca.filePath("admin.crt"), "--kubelet-client-key=" + c.ca.filePath("admin.key"),
+		"--service-account-key-file=" + c.ca.filePath("accounts.key"), "--service-account-signing-key-file=" + c.ca.filePath("accounts.key"),
 		"--service-account-issuer=https://kubernetes.default.svc", "--profiling=false",
 	}
 }
 
 func (c *ControlPlane) controllers() []string {
-	kubeconfig := c.ca.file("controllers.kubeconfig")
+	kubeconfig := c.ca.filePath("controllers.kubeconfig")
 	return []string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		"--use-service-account-credentials=true", "--root-ca-file=" + c.ca.file("ca.crt"),
-		"--service-account-private-key-file=" + c.ca.file("accounts.key"),
-		"--cluster-signing-cert-file=" + c.ca.file("ca.crt"), "--cluster-signing-key-file=" + c.ca.file("ca.key"),
+		"--use-service-account-credentials=true", "--root-ca-file=" + c.ca.filePath("ca.crt"),
+		"--service-account-private-key-file=" + c.ca.filePath("accounts.key"),
+		"--cluster-signing-cert-file=" + c.ca.filePath("ca.crt"), "--cluster-signing-key-file=" + c.ca.filePath("ca.key"),
 		"--allocate-node-cidrs=false", "--service-cluster-ip-range=" + ServiceCIDR,
 		"--leader-elect=false", "--bind-address=127.0.0.1", "--profiling=false",
 	}
 }
 
-// run starts a program that stays; what it says goes to NAME.log.
-func (c *ControlPlane) run(name, program string, args ...string) error {
+// startProgram starts a program that keeps running, with its output in NAME.log.
+func (c *ControlPlane) startProgram(name, program string, args ...string) error {
 	p, err := c.Start(filepath.Join(c.Dir, name+".log"), nil, program, args...)
 	if err == nil {
 		c.programs[name] = p
@@ -175,7 +175,7 @@ func (c *ControlPlane) untilReady(ctx context.Context) error {
 	})
 }
 
-// Close ends the cluster, nodes and all. It may be called more than once.
+// Close ends the cluster and its nodes. It may be called more than once.
 func (c *ControlPlane) Close() {
 	if c.API != nil {
 		c.API.close()
@@ -186,9 +186,9 @@ func (c *ControlPlane) Close() {
 	c.Space.Close()
 }
 
-// Logs is the end of each program's log: what to look at where the control plane does not do what it should.
+// Logs returns the end of each program's log, to explain a failure of the control plane.
 func (c *ControlPlane) Logs() string {
-	logs, _ := filepath.Glob(filepath.Join(c.Dir, "*.log")) // the pattern is right
+	logs, _ := filepath.Glob(filepath.Join(c.Dir, "*.log")) // the pattern is valid
 	var all strings.Builder
 	for _, log := range logs {
 		text, err := os.ReadFile(log)

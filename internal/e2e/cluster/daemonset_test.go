@@ -18,8 +18,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// paths are where the kinds of the exported base are made.
-func paths() map[string]string {
+// apiPaths maps the kinds in the exported base to the API paths where they are created.
+func apiPaths() map[string]string {
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
 	const admission = "/apis/admissionregistration.k8s.io/v1/"
 	return map[string]string{
@@ -31,10 +31,10 @@ func paths() map[string]string {
 	}
 }
 
-// TestDaemonSet: the API server takes the exported base, fields and all. What the container that stays runs publishes, with the token
-// of its Pod and the rights of the base; every other use of the token is refused, and it has no right that is not in the base.
+// TestDaemonSet: the API server accepts the exported base with all fields. The long-running container publishes with the token of its
+// Pod and the rights of the base. Every other use of the token is refused, and it has only the rights of the base.
 func TestDaemonSet(t *testing.T) {
-	c, binary := plane(t, Newest, append(ForRules(), "kubectl")), nodegate(t)
+	c, binary := startPlane(t, Newest, append(ForRules(), "kubectl")), buildNodegate(t)
 	space, _, err := c.addSpace(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -48,19 +48,19 @@ func TestDaemonSet(t *testing.T) {
 	if err := c.Shell(t.Context(), `"$1" export daemonset --policy "$2" --image "$3" --output "$4"`, binary, policy, image, base); err != nil {
 		t.Fatal(err)
 	}
-	c.make(t, base)
+	c.createAll(t, base)
 	pod := c.daemonSet(t)
 	command := pod.Containers[0].Command
 	root := newNodeRoot(t, binary, policy, pod)
 	before := root.files(t)
 	root.run(t, pod.InitContainers[0].Command)
 	if after := root.files(t); !strings.Contains(after, "/usr/local/bin/nodegate\n") {
-		t.Errorf("the init container leaves\n%s", after)
+		t.Errorf("the init container installed\n%s", after)
 	}
-	c.undo(t)
+	c.runUndo(t)
 	root.run(t, c.daemonSet(t).InitContainers[0].Command)
 	if after := root.files(t); after != before {
-		t.Errorf("after the undo there is\n%s\nbefore there was\n%s", after, before)
+		t.Errorf("files after the undo:\n%s\nbefore:\n%s", after, before)
 	}
 	for _, name := range []string{"watched", "other"} {
 		if err := c.Create(t.Context(), "/api/v1/nodes", object{"metadata": object{"name": name}}); err != nil {
@@ -76,22 +76,22 @@ func TestDaemonSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			_ = p.Signal(syscall.SIGKILL) // an error means that it is gone
-			_ = p.Wait()                  // it was killed: that is no news
+			_ = p.Signal(syscall.SIGKILL) // an error means that it has already ended
+			_ = p.Wait()                  // it was killed, so an error is expected
 			if text, _ := os.ReadFile(log); t.Failed() {
-				t.Logf("%s says:\n%s", args[0], text)
+				t.Logf("output of %s:\n%s", args[0], text)
 			}
 		})
 	}
 	err = space.Shell(t.Context(), `sysctl -qw net.ipv4.ip_forward=1
 account=/var/run/secrets/kubernetes.io/serviceaccount; mkdir -p $account; cp "$1" $account/ca.crt; printf %s "$2" >$account/token`,
-		c.ca.file("ca.crt"), token)
+		c.ca.filePath("ca.crt"), token)
 	if err != nil {
 		t.Fatal(err)
 	}
 	host, port, _ := strings.Cut(strings.TrimPrefix(Server, "https://"), ":")
 	start([]string{"NODE_NAME=watched", "KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}, command[1:]...)
-	untilCondition(t, c, "watched", "Unknown") // there is no watch yet
+	untilCondition(t, c, "watched", "Unknown") // watch does not run yet
 	start(nil, "watch", "--policy", policy, "--interval", "2s", "--allow-writable")
 	untilCondition(t, c, "watched", "True")
 	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=0"); err != nil {
@@ -102,21 +102,21 @@ account=/var/run/secrets/kubernetes.io/serviceaccount; mkdir -p $account; cp "$1
 	for _, refused := range []struct{ what, path, kind, body, says string }{
 		{"another Node's condition", "/api/v1/nodes/other/status", "strategic-merge",
 			`{"status":{"conditions":[{"type":"NodegatePassed","status":"True"}]}}`,
-			"its own Node only"},
+			"the condition of its own Node"},
 		{"another condition", "/api/v1/nodes/watched/status", "strategic-merge", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
-			"writes the condition NodegatePassed only"},
+			"may only write the condition NodegatePassed"},
 		{"its capacity", "/api/v1/nodes/watched/status", "merge", `{"status":{"capacity":{"cpu":"99"}}}`,
-			"writes the condition NodegatePassed only"},
-		{"its labels", "/api/v1/nodes/watched/status", "merge", `{"metadata":{"labels":{"a":"b"}}}`, "writes the condition NodegatePassed only"},
+			"may only write the condition NodegatePassed"},
+		{"its labels", "/api/v1/nodes/watched/status", "merge", `{"metadata":{"labels":{"a":"b"}}}`, "may only write the condition NodegatePassed"},
 		{"its taints", "/api/v1/nodes/watched", "merge", `{"spec":{"taints":[]}}`, "cannot patch resource"},
 	} {
-		out, err := space.Output(t.Context(), "curl", "-s", "--cacert", c.ca.file("ca.crt"), "-H", "Authorization: Bearer "+token, "-X", "PATCH",
+		out, err := space.Output(t.Context(), "curl", "-s", "--cacert", c.ca.filePath("ca.crt"), "-H", "Authorization: Bearer "+token, "-X", "PATCH",
 			"-H", "Content-Type: application/"+refused.kind+"-patch+json", "-d", refused.body, Server+refused.path)
 		if err != nil || !strings.Contains(out, refused.says) {
 			t.Errorf("%s: %v\n%s", refused.what, err, out)
 		}
 	}
-	mine, others := c.rights(t, token, "default"), c.rights(t, c.token(t, "default", nil), "default")
+	mine, others := c.listRights(t, token, "default"), c.listRights(t, c.token(t, "default", nil), "default")
 	for rule := range others {
 		delete(mine, rule)
 	}
@@ -124,14 +124,14 @@ account=/var/run/secrets/kubernetes.io/serviceaccount; mkdir -p $account; cp "$1
 	if !reflect.DeepEqual(mine, want) {
 		t.Errorf("the service account has the rights %v, want %v", mine, want)
 	}
-	system := c.rights(t, token, "kube-system")
+	system := c.listRights(t, token, "kube-system")
 	if system["create events"] || !system["get nodes"] {
 		t.Errorf("in kube-system it has the rights %v", system)
 	}
 }
 
-// make makes what a folder of manifests says.
-func (c *ControlPlane) make(t *testing.T, dir string) {
+// createAll creates the objects in a directory of manifests.
+func (c *ControlPlane) createAll(t *testing.T, dir string) {
 	t.Helper()
 	for _, name := range []string{"rbac.yaml", "own-node.yaml", "daemonset.yaml"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -147,14 +147,14 @@ func (c *ControlPlane) make(t *testing.T, dir string) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			kind := fmt.Sprint(o["kind"])
-			if err := c.API.Do(t.Context(), http.MethodPost, paths()[kind]+"?fieldValidation=Strict", o, nil); err != nil {
+			if err := c.API.Do(t.Context(), http.MethodPost, apiPaths()[kind]+"?fieldValidation=Strict", o, nil); err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
 		}
 	}
 }
 
-// podSpec is the part of the DaemonSet's Pod that this test acts on.
+// podSpec is the part of the DaemonSet's Pod that this test uses.
 type podSpec struct {
 	Containers, InitContainers []struct {
 		Command      []string
@@ -167,14 +167,14 @@ func (c *ControlPlane) daemonSet(t *testing.T) podSpec {
 	var made struct {
 		Spec struct{ Template struct{ Spec podSpec } }
 	}
-	if err := c.API.Do(t.Context(), http.MethodGet, paths()["DaemonSet"]+"/nodegate", nil, &made); err != nil {
+	if err := c.API.Do(t.Context(), http.MethodGet, apiPaths()["DaemonSet"]+"/nodegate", nil, &made); err != nil {
 		t.Fatal(err)
 	}
 	return made.Spec.Template.Spec
 }
 
-// undo runs the command of the documentation that makes the DaemonSet take back what it did.
-func (c *ControlPlane) undo(t *testing.T) {
+// runUndo runs the documented command that makes the DaemonSet uninstall nodegate.
+func (c *ControlPlane) runUndo(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, "docs/export.md"))
 	if err != nil {
@@ -182,17 +182,17 @@ func (c *ControlPlane) undo(t *testing.T) {
 	}
 	for line := range strings.Lines(string(text)) {
 		if arguments, found := strings.CutPrefix(line, "kubectl -n kube-system patch "); found {
-			if err := c.Shell(t.Context(), `"$1" --kubeconfig "$2" -n kube-system patch `+arguments, c.program("kubectl"),
+			if err := c.Shell(t.Context(), `"$1" --kubeconfig "$2" -n kube-system patch `+arguments, c.programPath("kubectl"),
 				c.Kubeconfig); err != nil {
 				t.Fatal(err)
 			}
 			return
 		}
 	}
-	t.Fatal("docs/export.md has no undo")
+	t.Fatal("the undo command is missing in docs/export.md")
 }
 
-// podToken returns a token of the service account nodegate in a Pod on a node.
+// podToken returns a token of the service account nodegate, bound to a Pod on a node.
 func (c *ControlPlane) podToken(t *testing.T, node string) string {
 	t.Helper()
 	pod := object{"metadata": object{"name": "nodegate"}, "spec": object{"nodeName": node, "serviceAccountName": "nodegate",
@@ -222,8 +222,8 @@ func (c *ControlPlane) token(t *testing.T, account string, bound object) string 
 	return made.Status.Token
 }
 
-// rights returns what a token may do in a namespace, and to what is in none: "get nodes".
-func (c *ControlPlane) rights(t *testing.T, token, namespace string) map[string]bool {
+// listRights returns the rights of a token in a namespace and on cluster-wide objects, such as "get nodes".
+func (c *ControlPlane) listRights(t *testing.T, token, namespace string) map[string]bool {
 	t.Helper()
 	var review struct {
 		Status struct {
@@ -246,7 +246,7 @@ func (c *ControlPlane) rights(t *testing.T, token, namespace string) map[string]
 	return all
 }
 
-// bearer sends a token, instead of the certificate of the administrator.
+// bearer sends a token instead of the administrator's certificate.
 type bearer struct {
 	to    http.RoundTripper
 	token string

@@ -14,15 +14,15 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// field is one thing that a Service says, as it is first and as it becomes while kube-proxy is cut off.
+// field is one field of a Service, with its first value and the value it gets while kube-proxy is cut off.
 type field struct {
 	spec, later       object
 	ingress, ingress2 []object
-	elsewhere, empty  bool   // its endpoints are on another node; there are none
-	want              string // what audit says of it then; "" nothing
+	elsewhere, empty  bool   // the endpoints are on another node; or there are none
+	want              string // the failure that audit then reports; "" for none
 }
 
-// fields are those that kube-proxy reads beside ports and endpoints.
+// fields returns the fields that kube-proxy reads beside ports and endpoints.
 func fields() map[string]field {
 	const wide, narrow = "198.51.100.0/24", "203.0.112.0/21"
 	balancer := func(policy string, ranges ...string) object {
@@ -37,7 +37,7 @@ func fields() map[string]field {
 		for _, ip := range ips {
 			list = append(list, object{"ip": ip})
 		}
-		return append(list, object{"ip": strings.Replace(ips[0], "192.0.2", "198.18.0", 1), "ipMode": "Proxy"}) // kube-proxy leaves it alone
+		return append(list, object{"ip": strings.Replace(ips[0], "192.0.2", "198.18.0", 1), "ipMode": "Proxy"}) // kube-proxy ignores it
 	}
 	return map[string]field{
 		"kept": {spec: balancer("Local", wide, narrow), ingress: at("192.0.2.1"), later: object{"publishNotReadyAddresses": true}},
@@ -63,15 +63,15 @@ func fields() map[string]field {
 			want: "anybody may use the load balancer's address (192.0.2.7) in the API; this node lets in 203.0.112.0/21 only"},
 		"ranges-now": {spec: balancer("Cluster"), later: balancer("Cluster", narrow), ingress: at("192.0.2.8"),
 			want: "this node lets anybody use the load balancer's address (192.0.2.8)"},
-		// The node's own address is in it: kube-proxy lets in the load balancer's address too.
+		// The range contains the node's own address, so kube-proxy also accepts the load balancer's address.
 		"ranges-own": {spec: balancer("Cluster", network+".0/24"), ingress: at("192.0.2.9")},
 	}
 }
 
-// TestFields changes one thing of each of many Services while kube-proxy is cut off: audit says what, and of nothing else. RECORD names
-// a folder for what kube-proxy wrote before, and what the API said.
+// TestFields changes one field of each of many Services while kube-proxy is cut off. audit must report exactly those fields. RECORD
+// names a directory for kube-proxy's rules before the change, and for the API objects.
 func TestFields(t *testing.T) {
-	c, binary := plane(t, Newest, append(ForRules(), "kubectl")), nodegate(t)
+	c, binary := startPlane(t, Newest, append(ForRules(), "kubectl")), buildNodegate(t)
 	all := map[string]*Service{}
 	for name := range fields() {
 		s, err := c.AddService(t.Context(), name, "TCP")
@@ -89,7 +89,7 @@ func TestFields(t *testing.T) {
 					s.Node = "node-elsewhere"
 				}
 				if !f.empty && len(s.Ready) == 0 {
-					s.change()
+					s.replaceEndpoints()
 				}
 				if err := s.Update(t.Context()); err != nil {
 					t.Fatal(err)
@@ -99,7 +99,7 @@ func TestFields(t *testing.T) {
 				}
 			}
 			untilAudit(t, n, binary, "before any change", "pass")
-			n.record(t, os.Getenv("RECORD"))
+			n.recordNode(t, os.Getenv("RECORD"))
 			if err := n.CutProxy(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -110,9 +110,9 @@ func TestFields(t *testing.T) {
 			}
 			a := untilAudit(t, n, binary, "cut off", "fail")
 			for name, f := range fields() {
-				said := said(a, "default/"+name+" ")
+				said := failureEvidence(a, "default/"+name+" ")
 				if f.want == "" && said != "" || !strings.Contains(said, f.want) {
-					t.Errorf("%s: audit says %q, want %q", name, said, f.want)
+					t.Errorf("%s: audit reports %q, want %q", name, said, f.want)
 				}
 			}
 			t.Log(a.Said())
@@ -124,8 +124,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// said is the evidence of an audit's failures about one subject.
-func said(a Audit, subject string) string {
+// failureEvidence returns the evidence of an audit's failures about one subject.
+func failureEvidence(a Audit, subject string) string {
 	var list []string
 	for _, r := range a.Results {
 		for _, e := range r.Evidence {
@@ -137,8 +137,8 @@ func said(a Audit, subject string) string {
 	return strings.Join(list, "; ")
 }
 
-// record writes what kube-proxy wrote, and what it read, to a folder; "" is none.
-func (n *ProxyNode) record(t *testing.T, dir string) {
+// recordNode writes kube-proxy's rules and its input to a directory, unless dir is "".
+func (n *ProxyNode) recordNode(t *testing.T, dir string) {
 	t.Helper()
 	if dir == "" {
 		return
@@ -148,7 +148,7 @@ func (n *ProxyNode) record(t *testing.T, dir string) {
 		rules = strings.Fields("nft -j list table ip kube-proxy")
 	}
 	get := func(what string) []string {
-		return []string{n.plane.program("kubectl"), "--kubeconfig", n.plane.Kubeconfig, "get", what, "-o", "json"}
+		return []string{n.plane.programPath("kubectl"), "--kubeconfig", n.plane.Kubeconfig, "get", what, "-o", "json"}
 	}
 	for name, command := range map[string][]string{
 		string(n.Backend) + ".rules": rules, string(n.Backend) + "-services.json": get("services"),
@@ -164,21 +164,21 @@ func (n *ProxyNode) record(t *testing.T, dir string) {
 	}
 }
 
-// TestHealthPort: where another program has a Service's health check node port, audit says so, and no longer once kube-proxy has it.
+// TestHealthPort: audit fails while another program listens on a Service's health check node port, and passes once kube-proxy has it.
 func TestHealthPort(t *testing.T) {
-	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	s, err := c.AddService(t.Context(), "balanced", "TCP")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.change()
+	s.replaceEndpoints()
 	if err := s.Update(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range []Backend{IptablesLegacy, NFTables} {
 		t.Run(string(b), func(t *testing.T) {
 			n := addNode(t, c, b)
-			taken := n.listen(t, ":32100")
+			taken := n.listenOnNode(t, ":32100")
 			spec := object{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 32100}
 			if err := s.Patch(t.Context(), spec, nil); err != nil {
 				t.Fatal(err)
@@ -191,7 +191,7 @@ func TestHealthPort(t *testing.T) {
 			if err := taken.Close(); err != nil {
 				t.Fatal(err)
 			}
-			s.change() // kube-proxy tries again when it writes
+			s.replaceEndpoints() // kube-proxy tries again at its next sync
 			if err := s.Update(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -205,8 +205,8 @@ func TestHealthPort(t *testing.T) {
 	}
 }
 
-// listen listens in the node's network.
-func (n *ProxyNode) listen(t *testing.T, address string) net.Listener {
+// listenOnNode listens in the node's network.
+func (n *ProxyNode) listenOnNode(t *testing.T, address string) net.Listener {
 	t.Helper()
 	var l net.Listener
 	listened := make(chan error, 1)
@@ -220,6 +220,6 @@ func (n *ProxyNode) listen(t *testing.T, address string) net.Listener {
 	if err := <-listened; err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // closed already, where the test has come so far
+	t.Cleanup(func() { _ = l.Close() }) // already closed if the test succeeds
 	return l
 }

@@ -11,28 +11,28 @@ import (
 	"nodegate/internal/e2e/vm"
 )
 
-// FlannelVersion is the version of flanneld that the tests run.
+// FlannelVersion is the tested version of flanneld.
 const FlannelVersion = "0.28.10"
 
 const flannelUser = "flannel"
 
-// NodeCIDRs returns the flags by which kube-controller-manager gives each Node a range of addresses for its Pods.
+// NodeCIDRs returns the flags with which kube-controller-manager assigns each Node a range of Pod addresses.
 func NodeCIDRs() []string {
 	return []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + PodCIDR}
 }
 
-// BuildFlannel returns flanneld, compiled from the Go module proxy, without two backends: the proxy has not what
-// Tencent's needs, and UDP's needs a C compiler.
+// BuildFlannel returns flanneld, compiled from the Go module proxy without two backends: Tencent's needs a module that the proxy lacks,
+// and UDP's needs a C compiler.
 func BuildFlannel(ctx context.Context, cache string) (string, error) {
 	const module, name = "github.com/flannel-io/flannel", "flanneld"
 	version := "v" + FlannelVersion
 	flags := "-s -w -X " + module + "/pkg/version.Version=" + version
-	bin, err := build(cache, "flannel-"+FlannelVersion, []string{name}, func(dir, _, target string) error {
+	bin, err := buildPrograms(cache, "flannel-"+FlannelVersion, []string{name}, func(dir, _, target string) error {
 		text := fmt.Sprintf("module flannel\n\ngo 1.26\n\nrequire %s %s\n", module, version)
 		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644); err != nil {
 			return err
 		}
-		found, err := download(ctx, dir, module+"@"+version)
+		found, err := downloadModule(ctx, dir, module+"@"+version)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func BuildFlannel(ctx context.Context, cache string) (string, error) {
 	return filepath.Join(bin, name), err
 }
 
-// LetFlannel gives flanneld the rights that its own manifest asks for.
+// LetFlannel grants flanneld the rights from its own manifest.
 func (c *ControlPlane) LetFlannel(ctx context.Context) error {
 	const rbac, group = "/apis/rbac.authorization.k8s.io/v1/", "rbac.authorization.k8s.io"
 	core := []string{""}
@@ -73,9 +73,9 @@ func (c *ControlPlane) LetFlannel(ctx context.Context) error {
 	)
 }
 
-// flannel puts flanneld into a tree, with its credentials and a unit that starts it.
-func (m Nodes) flannel(tree string) error {
-	credentials, err := m.Plane.ca.kubeconfig("flannel", Server)
+// installFlannel adds flanneld, its credentials and its unit to a tree.
+func (m Nodes) installFlannel(tree string) error {
+	credentials, err := m.Plane.ca.writeUserKubeconfig("flannel", Server)
 	return errors.Join(
 		err,
 		vm.WriteAll(rootfs, "flannel", tree),

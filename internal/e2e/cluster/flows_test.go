@@ -12,10 +12,10 @@ import (
 
 const staleFlow = "kubeproxy.conntrack.stale-flow"
 
-// TestFlows sends datagrams to a Service all the time, and takes its endpoints away. A healthy kube-proxy makes conntrack
-// forget the flow, and audit passes. A stopped one does not: audit names the flow, and the command that it gives mends it.
+// TestFlows keeps sending datagrams to a Service, and removes its endpoints. A healthy kube-proxy deletes the conntrack entry, and audit
+// passes. A stopped one does not: audit reports the flow, and the command in its remedy repairs it.
 func TestFlows(t *testing.T) {
-	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	s, err := c.AddService(t.Context(), "datagrams", "UDP")
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestFlows(t *testing.T) {
 			set(t, "10.245.0.1")
 			n := addNode(t, c, b)
 			untilAudit(t, n, binary, "before", "pass")
-			send(t, n, s.ClusterIP)
+			sendDatagrams(t, n, s.ClusterIP)
 			untilFlow(t, n, "10.245.0.1")
 			untilAudit(t, n, binary, "in use", "pass")
 
@@ -44,9 +44,9 @@ func TestFlows(t *testing.T) {
 				t.Fatal(err)
 			}
 			set(t)
-			a := untilAudit(t, n, binary, "no endpoint, and nobody who knows", "fail")
+			a := untilAudit(t, n, binary, "no endpoint, and kube-proxy is stopped", "fail")
 			if !slices.Contains(a.Accusations(), staleFlow) {
-				t.Fatalf("the flow is not named: %s", a.Said())
+				t.Fatalf("audit does not report the flow: %s", a.Said())
 			}
 			if err := n.SignalProxy(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
@@ -60,7 +60,7 @@ func TestFlows(t *testing.T) {
 			for _, r := range a.Results {
 				if r.Name == staleFlow && r.Verdict == "fail" {
 					_, command, _ := strings.Cut(r.Remedy, ": ")
-					t.Logf("kube-proxy left the flow where it was (kubernetes#139628); running %s", command)
+					t.Logf("kube-proxy did not delete the flow (kubernetes#139628); running %s", command)
 					if err := n.Shell(t.Context(), command+" >/dev/null 2>&1"); err != nil {
 						t.Fatal(err)
 					}
@@ -71,8 +71,8 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// send sends datagrams from one socket until the test ends.
-func send(t *testing.T, n *ProxyNode, to string) {
+// sendDatagrams sends datagrams from one socket until the test ends.
+func sendDatagrams(t *testing.T, n *ProxyNode, to string) {
 	t.Helper()
 	script := `exec 3>/dev/udp/$0/80; while sleep 0.2; do echo x >&3 || :; done 2>/dev/null`
 	p, err := n.Start(n.Log()+".send", func(cmd *exec.Cmd) { cmd.Dir = "/" }, "bash", "-c", script, to)
@@ -80,24 +80,24 @@ func send(t *testing.T, n *ProxyNode, to string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = p.Signal(syscall.SIGKILL) // an error means that it is gone
-		_ = p.Wait()                  // it was killed: that is no news
+		_ = p.Signal(syscall.SIGKILL) // an error means that it has already ended
+		_ = p.Wait()                  // it was killed, so an error is expected
 	})
 }
 
-// untilFlow waits for a flow to an endpoint.
+// untilFlow waits until conntrack has a flow to an endpoint.
 func untilFlow(t *testing.T, n *ProxyNode, endpoint string) {
 	t.Helper()
-	until(t, "a flow to "+endpoint, func() (bool, error) {
+	waitUntil(t, "a flow to "+endpoint, func() (bool, error) {
 		out, err := n.Output(t.Context(), "sh", "-c", "conntrack -L -p udp --reply-src "+endpoint+" 2>/dev/null")
 		return strings.Contains(out, endpoint), err
 	})
 }
 
-// untilRejected waits for the rules to say that the Service has no endpoint.
+// untilRejected waits until the rules reject connections to the Service, which lacks endpoints.
 func untilRejected(t *testing.T, n *ProxyNode) {
 	t.Helper()
-	until(t, "rules without an endpoint", func() (bool, error) {
+	waitUntil(t, "rules without an endpoint", func() (bool, error) {
 		rules, err := n.Rules(t.Context())
 		return err == nil && !strings.Contains(rules, "10.245.0."), err
 	})

@@ -9,10 +9,10 @@ import (
 	"os"
 )
 
-// podImage and pauseImage are the names of the two images: one program, FROM scratch.
+// podImage and pauseImage are the names of the two images. Both contain one program, FROM scratch.
 const podImage, pauseImage = "localhost/pod:test", "localhost/pause:test"
 
-// writeImages writes an OCI archive of both images to file.
+// writeImages writes an OCI archive with both images.
 func writeImages(program, file string) error {
 	binary, err := os.ReadFile(program)
 	if err != nil {
@@ -20,7 +20,7 @@ func writeImages(program, file string) error {
 	}
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
-	if err := add(w, "pod", binary, 0o755); err != nil {
+	if err := addToArchive(w, "pod", binary, 0o755); err != nil {
 		return err
 	}
 	if err := w.Close(); err != nil {
@@ -72,7 +72,7 @@ func writeArchive(file string, content map[string][]byte) error {
 	defer f.Close()
 	w := tar.NewWriter(f)
 	for name, text := range content {
-		if err := add(w, name, text, 0o644); err != nil {
+		if err := addToArchive(w, name, text, 0o644); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func writeArchive(file string, content map[string][]byte) error {
 	return f.Close()
 }
 
-func add(w *tar.Writer, name string, content []byte, mode int64) error {
+func addToArchive(w *tar.Writer, name string, content []byte, mode int64) error {
 	if err := w.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(content))}); err != nil {
 		return err
 	}

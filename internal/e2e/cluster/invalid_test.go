@@ -15,11 +15,11 @@ import (
 
 const beLiberal = "net.netfilter.nf_conntrack_tcp_be_liberal"
 
-// TestInvalid sends a segment outside the window through a real Service, from an endpoint on another node to a client on this one. Where
-// nothing stops it, it arrives untranslated, the client's kernel answers RST, and the connection is reset. nodegate check says before the
-// first packet which protection is missing.
+// TestInvalid sends a segment outside the window through a real Service, from an endpoint on another node to a client on this one. If
+// nothing stops the segment, it arrives untranslated, the client's kernel answers with RST, and the connection is reset. Before the
+// first packet, nodegate check must report which protection is missing.
 func TestInvalid(t *testing.T) {
-	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	policies := t.TempDir()
 	looks, sets := filepath.Join(policies, "looks.hcl"), filepath.Join(policies, "sets.hcl")
 	for file, text := range map[string]string{
@@ -44,21 +44,21 @@ func TestInvalid(t *testing.T) {
 			f := newStrayFlow(t, c, b)
 			for _, w := range ways {
 				t.Run(w.name, func(t *testing.T) {
-					f.prepare(t, w.prepare)
-					f.judge(t, w, binary, looks)
-					f.try(t, w.arrives)
+					f.prepareState(t, w.prepare)
+					f.checkFindings(t, w, binary, looks)
+					f.tryConnection(t, w.arrives)
 				})
 			}
 		})
 	}
 }
 
-// way is a state of the node, what becomes of the stray segment then, and what nodegate finds.
+// way is a state of the node, with the fate of the stray segment and nodegate's findings in that state.
 type way struct {
 	name, prepare string
 	arrives       string
-	found         string // by conntrack.invalid
-	changed       string // by conntrack.be-liberal-changed, where it warns
+	found         string // the result of conntrack.invalid
+	changed       string // the result of conntrack.be-liberal-changed if it warns
 }
 
 const (
@@ -67,8 +67,8 @@ const (
 	untranslated = "untranslated"
 )
 
-// prepare brings the node into a state. It has kube-proxy's rules and be_liberal=0 otherwise.
-func (f strayFlow) prepare(t *testing.T, script string) {
+// prepareState brings the node into a state. Otherwise it has kube-proxy's rules and be_liberal=0.
+func (f strayFlow) prepareState(t *testing.T, script string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
 	defer cancel()
@@ -96,8 +96,8 @@ func (f strayFlow) prepare(t *testing.T, script string) {
 	})
 }
 
-// judge wants of nodegate check what the way says.
-func (f strayFlow) judge(t *testing.T, w way, binary, policy string) {
+// checkFindings compares the results of nodegate check with the expected ones.
+func (f strayFlow) checkFindings(t *testing.T, w way, binary, policy string) {
 	t.Helper()
 	out, err := f.node.Output(t.Context(), binary, "check", "--stage", "run", "--format", "json", "--policy", policy)
 	var failed *exec.ExitError
@@ -124,32 +124,32 @@ func (f strayFlow) judge(t *testing.T, w way, binary, policy string) {
 			}
 		}
 		if res.Verdict != want || got != wantGot {
-			t.Errorf("%s says %s: %q, want %s: %q", res.Name, res.Verdict, got, want, wantGot)
+			t.Errorf("%s: %s: %q, want %s: %q", res.Name, res.Verdict, got, want, wantGot)
 		}
 	}
 }
 
-// try opens a connection, sends the stray segment, and wants it to arrive so.
-func (f strayFlow) try(t *testing.T, arrives string) {
+// tryConnection opens a connection, sends the stray segment, and checks how it arrives.
+func (f strayFlow) tryConnection(t *testing.T, arrives string) {
 	t.Helper()
-	if err := errors.Join(f.node.Shell(t.Context(), count, "prerouting", f.service.Ready[0], "ct state invalid", "ct state established"),
-		f.client.Shell(t.Context(), count, "input", "10.0.0.0/8", "ip saddr "+f.service.Ready[0], "ip saddr "+f.service.ClusterIP)); err != nil {
+	if err := errors.Join(f.node.Shell(t.Context(), countSegments, "prerouting", f.service.Ready[0], "ct state invalid", "ct state established"),
+		f.client.Shell(t.Context(), countSegments, "input", "10.0.0.0/8", "ip saddr "+f.service.Ready[0], "ip saddr "+f.service.ClusterIP)); err != nil {
 		t.Fatal(err)
 	}
 	here, there := f.connect(t)
 	if err := exchange(here, there); err != nil {
 		t.Fatalf("before the stray segment: %v", err)
 	}
-	if err := f.stray(there); err != nil {
+	if err := f.sendStray(there); err != nil {
 		t.Fatal(err)
 	}
 	type seen struct{ node, client [2]int } // {bad, good}
 	want := map[string]seen{
 		stopped: {node: [2]int{1, 0}}, translated: {[2]int{0, 1}, [2]int{0, 1}}, untranslated: {[2]int{1, 0}, [2]int{1, 0}},
 	}[arrives]
-	until(t, "stray segment at the node", func() (bool, error) { return counted(t, f.node.Space) != [2]int{}, nil })
+	waitUntil(t, "stray segment at the node", func() (bool, error) { return readCounters(t, f.node.Space) != [2]int{}, nil })
 	err := exchange(here, there)
-	if got := (seen{counted(t, f.node.Space), counted(t, f.client)}); got != want {
+	if got := (seen{readCounters(t, f.node.Space), readCounters(t, f.client)}); got != want {
 		t.Errorf("the stray segment: %+v, want %+v: %s", got, want, arrives)
 	}
 	if reset := errors.Is(err, syscall.ECONNRESET); reset != (arrives == untranslated) || !reset && err != nil {

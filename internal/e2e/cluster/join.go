@@ -10,7 +10,7 @@ import (
 // object is a JSON object for the API.
 type object = map[string]any
 
-// makeToken makes the bootstrap token, and lets its holders ask for a certificate and have it approved.
+// makeToken creates the bootstrap token, and allows its holders to request a certificate, which is approved automatically.
 func (c *ControlPlane) makeToken(ctx context.Context) error {
 	id, secret, _ := strings.Cut(bootstrapToken, ".")
 	token := object{
@@ -32,7 +32,7 @@ func (c *ControlPlane) makeToken(ctx context.Context) error {
 	return errors.Join(wrong...)
 }
 
-// Create makes an object.
+// Create creates an object.
 func (c *ControlPlane) Create(ctx context.Context, path string, o object) error {
 	return c.API.Do(ctx, http.MethodPost, path, o, nil)
 }

@@ -18,7 +18,7 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// keptPolicy only audits.
+// keptPolicy contains only an audit block.
 const keptPolicy = `
 audit {
   kubeconfig = %q
@@ -27,11 +27,11 @@ audit {
 }
 `
 
-// TestKept lets watch audit nodes while endpoints change. Nobody is accused. Then kube-proxy is cut off from the API: watch says
-// so by itself, and no longer once it is back.
+// TestKept runs watch with audits while endpoints change: no finding may appear. Then kube-proxy is cut off from the API: watch must
+// report that, and stop reporting once kube-proxy is connected again.
 func TestKept(t *testing.T) {
-	c, binary := plane(t, Newest, ForRules()), nodegate(t)
-	churn, victim := motion(t, c)
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
+	churn, victim := addServices(t, c)
 	backends := []Backend{NFTables}
 	if os.Getenv("LONG") != "" {
 		backends = Backends()
@@ -39,42 +39,42 @@ func TestKept(t *testing.T) {
 	for _, b := range backends {
 		t.Run(string(b), func(t *testing.T) {
 			n := addNode(t, c, b)
-			k := keep(t, n, binary, "30s")
-			k.until("before any change", "pass")
-			inMotion(t, churn, func() {
+			k := startKept(t, n, binary, "30s")
+			k.untilVerdict("before any change", "pass")
+			duringChurn(t, churn, func() {
 				before := churn.Changes()
-				for end := time.Now().Add(length(time.Minute)); time.Now().Before(end); time.Sleep(time.Second) {
+				for end := time.Now().Add(churnTime(time.Minute)); time.Now().Before(end); time.Sleep(time.Second) {
 					if _, err := k.passes(); err != nil {
 						t.Fatal(err)
 					}
 				}
 				t.Logf("%d changes: %s; %s", churn.Changes()-before, k.counts(), k.cost())
 			})
-			k.until("after the last change", "pass")
+			k.untilVerdict("after the last change", "pass")
 			if err := n.CutProxy(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			victim.change()
+			victim.replaceEndpoints()
 			if err := victim.Update(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			k.until("cut off", "fail")
-			t.Logf("found after %.1f s", time.Since(began).Seconds())
-			if said := k.said(); !strings.Contains(said, "default/victim") || strings.Contains(said, "churn-") {
-				t.Errorf("want default/victim accused, and nobody else:\n%s", said)
+			k.untilVerdict("cut off", "fail")
+			t.Logf("reported after %.1f s", time.Since(began).Seconds())
+			if said := k.readLog(); !strings.Contains(said, "default/victim") || strings.Contains(said, "churn-") {
+				t.Errorf("want findings about default/victim only:\n%s", said)
 			}
 			if err := n.MendProxy(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			began = time.Now()
-			k.until("and back", "pass")
+			k.untilVerdict("and back", "pass")
 			t.Logf("passes again after %.1f s; %s", time.Since(began).Seconds(), k.counts())
 		})
 	}
 }
 
-// kept is a watch that audits.
+// kept is a watch with an audit.
 type kept struct {
 	t     testing.TB
 	watch *qemu.Process
@@ -83,7 +83,7 @@ type kept struct {
 	began time.Time
 }
 
-func keep(t testing.TB, n *ProxyNode, binary, every string) *kept {
+func startKept(t testing.TB, n *ProxyNode, binary, every string) *kept {
 	t.Helper()
 	policy := filepath.Join(n.plane.Dir, n.Name+".hcl")
 	if err := os.WriteFile(policy, fmt.Appendf(nil, keptPolicy, n.plane.ProxyKubeconfig, n.Name, every), 0o644); err != nil {
@@ -101,10 +101,10 @@ func keep(t testing.TB, n *ProxyNode, binary, every string) *kept {
 	}
 	t.Cleanup(func() {
 		k.http.CloseIdleConnections()
-		_ = k.watch.Signal(syscall.SIGKILL) // an error means that it is gone
-		_ = k.watch.Wait()                  // it was killed: that is no news
+		_ = k.watch.Signal(syscall.SIGKILL) // an error means that it has already ended
+		_ = k.watch.Wait()                  // it was killed, so an error is expected
 		if t.Failed() {
-			t.Logf("watch says:\n%s", k.said())
+			t.Logf("output of watch:\n%s", k.readLog())
 		}
 	})
 	return k
@@ -120,7 +120,7 @@ func (k *kept) metrics() (string, error) {
 	return string(text), err
 }
 
-// verdict returns the audit's, "" where there is none yet.
+// verdict returns the verdict of the audit, or "" before the first one.
 func (k *kept) verdict() string {
 	text, err := k.metrics()
 	if err != nil {
@@ -133,22 +133,22 @@ func (k *kept) verdict() string {
 	return found[1]
 }
 
-// passes reports whether the verdict is pass. An accusation is an error.
+// passes reports whether the verdict is pass. A finding is an error.
 func (k *kept) passes() (bool, error) {
 	v := k.verdict()
 	if v == "fail" || v == "warn" {
-		return false, Final(fmt.Errorf("a healthy kube-proxy is accused (%s):\n%s", v, k.said()))
+		return false, Final(fmt.Errorf("a false finding about a healthy kube-proxy (%s):\n%s", v, k.readLog()))
 	}
 	return v == "pass", nil
 }
 
-func (k *kept) until(when, want string) {
+func (k *kept) untilVerdict(when, want string) {
 	k.t.Helper()
-	until(k.t, "verdict "+want+", "+when, func() (bool, error) { return k.verdict() == want, nil })
+	waitUntil(k.t, "verdict "+want+", "+when, func() (bool, error) { return k.verdict() == want, nil })
 }
 
-// said is what watch has logged.
-func (k *kept) said() string {
+// readLog returns the log of watch.
+func (k *kept) readLog() string {
 	text, err := os.ReadFile(k.log)
 	if err != nil {
 		k.t.Fatal(err)
@@ -156,7 +156,7 @@ func (k *kept) said() string {
 	return string(text)
 }
 
-// counts are the audit's metrics, in one line.
+// counts returns the metrics of the audit on one line.
 func (k *kept) counts() string {
 	text, err := k.metrics()
 	if err != nil {
@@ -171,13 +171,13 @@ func (k *kept) counts() string {
 	return strings.Join(list, ", ")
 }
 
-// cost is watch's share of a processor since it started, with the programs that it ran, and its memory.
+// cost returns the processor share of watch and its child programs since the start, and its memory.
 func (k *kept) cost() string {
 	spent, resident := processorTime(k.t, k.watch), resident(k.t, k.watch)
 	return fmt.Sprintf("%.2f %% of a processor, %d MiB resident", 100*spent.Seconds()/time.Since(k.began).Seconds(), resident>>20)
 }
 
-// processorTime is what a process has used, and the children that it has waited for.
+// processorTime returns the processor time of a process and its reaped children.
 func processorTime(t testing.TB, p *qemu.Process) time.Duration {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
@@ -185,7 +185,7 @@ func processorTime(t testing.TB, p *qemu.Process) time.Duration {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ")
-	const tick = 10 * time.Millisecond // of USER_HZ
+	const tick = 10 * time.Millisecond // 1/USER_HZ
 	var spent time.Duration
 	for _, field := range strings.Fields(rest)[11:15] { // utime, stime, cutime, cstime
 		n, err := strconv.Atoi(field)
@@ -197,7 +197,7 @@ func processorTime(t testing.TB, p *qemu.Process) time.Duration {
 	return spent
 }
 
-// resident is the memory of a process, in bytes.
+// resident returns the memory of a process in bytes.
 func resident(t testing.TB, p *qemu.Process) int {
 	t.Helper()
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID()))
@@ -211,7 +211,7 @@ func resident(t testing.TB, p *qemu.Process) int {
 	return pages * os.Getpagesize()
 }
 
-// peak is the most memory that a process has had, in bytes.
+// peak returns the peak memory of a process in bytes.
 func peak(t testing.TB, p *qemu.Process) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))

@@ -16,8 +16,8 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// kubeletNode is namespaces with a real containerd and, one after the other, real kubelets in standalone mode: they make
-// no cgroups.
+// kubeletNode consists of namespaces, a real containerd and, one after the other, real kubelets in standalone mode, which create no
+// cgroups.
 type kubeletNode struct {
 	*Space
 	kubelet, nodegate string
@@ -31,11 +31,11 @@ func newKubeletNode(t *testing.T, s *Space) *kubeletNode {
 	for _, program := range []string{"containerd", "ip"} {
 		hosttest.NeedProgram(t, program)
 	}
-	bin, err := Build(t.Context(), CacheDir(root(t)), Newest, []string{"kubelet"})
+	bin, err := Build(t.Context(), CacheDir(repositoryRoot(t)), Newest, []string{"kubelet"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &kubeletNode{Space: s, kubelet: filepath.Join(bin, "kubelet"), nodegate: nodegate(t), dir: t.TempDir()}
+	n := &kubeletNode{Space: s, kubelet: filepath.Join(bin, "kubelet"), nodegate: buildNodegate(t), dir: t.TempDir()}
 	valid, expired := n.certificates(t)
 	err = s.Shell(t.Context(), `
 mount -t tmpfs tmpfs /var/lib; mount -t tmpfs tmpfs /var/log; mount -t tmpfs tmpfs /etc
@@ -67,7 +67,7 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 	return n
 }
 
-// certificates returns a kubeconfig with a client certificate that is valid, and one with an expired one.
+// certificates returns a kubeconfig with a valid client certificate, and one with an expired certificate.
 func (n *kubeletNode) certificates(t *testing.T) (valid, expired string) {
 	t.Helper()
 	a, err := newAuthority(t.TempDir())
@@ -82,15 +82,15 @@ func (n *kubeletNode) certificates(t *testing.T) (valid, expired string) {
 		if err := a.issue(name, "system:node:n1", []string{"system:nodes"}); err != nil {
 			t.Fatal(err)
 		}
-		if files[i], err = a.kubeconfig(name, "https://127.0.0.1:6443"); err != nil {
+		if files[i], err = a.writeUserKubeconfig(name, "https://127.0.0.1:6443"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return files[0], files[1]
 }
 
-// write writes kubelet's unit and configuration, and empties its folder.
-func (n *kubeletNode) write(t *testing.T, flags string) {
+// writeConfig writes kubelet's unit and configuration, and empties its directory.
+func (n *kubeletNode) writeConfig(t *testing.T, flags string) {
 	t.Helper()
 	n.flags = strings.Fields("--hostname-override=n1 --config=/var/lib/kubelet/config.yaml " + flags)
 	config := `apiVersion: kubelet.config.k8s.io/v1beta1
@@ -113,8 +113,8 @@ cp /etc/kubernetes/valid.conf /etc/kubernetes/kubelet.conf`, config, unit)
 	}
 }
 
-// apply runs a script in the node. "LISTEN ADDRESS" is a program that listens there until stop is called.
-func (n *kubeletNode) apply(t *testing.T, script string) (stop func()) {
+// runScript runs a script in the node. "LISTEN ADDRESS" instead starts a program that listens there until stop is called.
+func (n *kubeletNode) runScript(t *testing.T, script string) (stop func()) {
 	t.Helper()
 	address, listens := strings.CutPrefix(script, "LISTEN ")
 	if !listens {
@@ -131,21 +131,21 @@ func (n *kubeletNode) apply(t *testing.T, script string) (stop func()) {
 	wait := `i=0; until grep -q "$1 00000000:0000 0A" /proc/net/tcp; do i=$((i+1)); [ $i -lt 300 ]; sleep 0.1; done`
 	number := 0
 	if _, err := fmt.Sscan(port, &number); err != nil || host == "" {
-		t.Fatalf("%s is no address", address)
+		t.Fatalf("%s is not an address", address)
 	}
 	if err := n.Shell(t.Context(), wait, fmt.Sprintf(":%04X", number)); err != nil {
 		t.Fatal(err)
 	}
-	return func() { end(p) }
+	return func() { killProcess(p) }
 }
 
-func end(p *qemu.Process) {
+func killProcess(p *qemu.Process) {
 	_ = p.Signal(syscall.SIGKILL)
-	_ = p.Wait() // it was killed: that is no news
+	_ = p.Wait() // it was killed, so an error is expected
 }
 
-// judge returns the check by which nodegate would hold kubelet, "" for none.
-func (n *kubeletNode) judge(t *testing.T) string {
+// findHoldingCheck returns the check with which nodegate would hold kubelet, or "".
+func (n *kubeletNode) findHoldingCheck(t *testing.T) string {
 	t.Helper()
 	out, err := n.Output(t.Context(), n.nodegate, "check", "--stage", "boot", "--format", "json", "--policy", "/etc/policy.hcl")
 	var r struct {
@@ -163,8 +163,8 @@ func (n *kubeletNode) judge(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// start starts a kubelet, and returns whether it runs and is healthy, and what it says. It is ended either way.
-func (n *kubeletNode) start(t *testing.T) (runs bool, said string) {
+// startKubelet starts a kubelet, and returns whether it runs and is healthy, and its log. It ends the kubelet in any case.
+func (n *kubeletNode) startKubelet(t *testing.T) (runs bool, said string) {
 	t.Helper()
 	n.starts++
 	log := filepath.Join(n.dir, fmt.Sprintf("kubelet%d.log", n.starts))
@@ -172,11 +172,11 @@ func (n *kubeletNode) start(t *testing.T) (runs bool, said string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer end(p)
-	const quiet = 3 * time.Second // after its last words of starting, a kubelet that will exit has done so
+	defer killProcess(p)
+	const quiet = 3 * time.Second // a kubelet that fails does so within this time after the last line of its start
 	var served time.Time
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		text, _ := os.ReadFile(log) // it is there: Start made it
+		text, _ := os.ReadFile(log) // Start has created it
 		select {
 		case <-p.Ended():
 			return false, string(text)

@@ -9,15 +9,15 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// cause is a way to break a node so that a real kubelet exits at its start. Shell scripts break and mend it; kubelet's
-// files are written anew before each start.
+// cause is a way to break a node so that a real kubelet exits at its start. Shell scripts break and mend it. kubelet's files are rewritten
+// before each start.
 type cause struct {
 	what   string
-	flags  string // more flags for kubelet
+	flags  string // additional flags of kubelet
 	breaks string
 	mends  string
-	check  string // that names the cause; "" where kubelet starts all the same, and nodegate must not hold it
-	says   string // what kubelet says
+	check  string // check that must report the cause; "" if kubelet starts and nodegate must not hold it
+	says   string // text in kubelet's log
 }
 
 func causes() []cause {
@@ -37,7 +37,7 @@ func causes() []cause {
 		{what: "no kind", breaks: "sed -i /^kind/d " + c, check: "kubelet.config", says: "Object 'Kind' is missing"},
 		{what: "no certificate authority", breaks: "echo 'tlsCertFile: /etc/no.crt\ntlsPrivateKeyFile: /etc/no.key' >>" + c,
 			check: "kubelet.config", says: "open /etc/no.crt"},
-		{what: "no folder of drop-ins", flags: "--config-dir=/etc/none", check: "kubelet.config", says: "lstat /etc/none"},
+		{what: "no drop-in directory", flags: "--config-dir=/etc/none", check: "kubelet.config", says: "lstat /etc/none"},
 		{what: "a drop-in without a kind", flags: "--config-dir=/etc/dropins",
 			breaks: "mkdir /etc/dropins; echo 'maxPods: 9' >/etc/dropins/1.conf",
 			mends:  "rm -r /etc/dropins", check: "kubelet.config", says: "Object 'Kind' is missing"},
@@ -47,53 +47,53 @@ func causes() []cause {
 		{what: "--container-runtime", flags: "--container-runtime=remote", check: "kubelet.flags", says: "unknown flag"},
 		{what: "a role as a label", flags: "--node-labels=node-role.kubernetes.io/worker=", check: "kubelet.flags",
 			says: "node-role.kubernetes.io"},
-		{what: "a cloud of kubelet's own", flags: "--cloud-provider=aws", check: "kubelet.flags", says: "built-in cloud providers are disabled"},
+		{what: "an in-tree cloud provider", flags: "--cloud-provider=aws", check: "kubelet.flags", says: "built-in cloud providers are disabled"},
 
-		{what: "a certificate authority that is emptied", breaks: ": >/etc/ca.crt; " +
+		{what: "an empty certificate authority file", breaks: ": >/etc/ca.crt; " +
 			"echo 'authentication: {x509: {clientCAFile: /etc/ca.crt}, webhook: {enabled: false}}' >>" + c,
 			check: "kubelet.config", says: "missing content for CA bundle"},
-		{what: "a certificate authority that is none", breaks: "echo x >/etc/ca.crt; " +
+		{what: "an invalid certificate authority", breaks: "echo x >/etc/ca.crt; " +
 			"echo 'authentication: {x509: {clientCAFile: /etc/ca.crt}, webhook: {enabled: false}}' >>" + c,
 			check: "kubelet.config", says: "ca.crt"},
-		{what: "its own certificate, emptied", breaks: "mkdir /var/lib/kubelet/pki; : >/var/lib/kubelet/pki/kubelet.crt; " +
+		{what: "an empty certificate of kubelet", breaks: "mkdir /var/lib/kubelet/pki; : >/var/lib/kubelet/pki/kubelet.crt; " +
 			": >/var/lib/kubelet/pki/kubelet.key", check: "kubelet.config", says: "missing content for serving cert"},
-		{what: "its own certificate without a key", breaks: "mkdir /var/lib/kubelet/pki; : >/var/lib/kubelet/pki/kubelet.crt",
+		{what: "a certificate of kubelet without a key", breaks: "mkdir /var/lib/kubelet/pki; : >/var/lib/kubelet/pki/kubelet.crt",
 			check: "kubelet.config", says: "must be supplied as a pair"},
-		{what: "an emptied certificate of rotation, to serve with", flags: "--kubeconfig=/etc/kubernetes/kubelet.conf --rotate-server-certificates",
+		{what: "an empty rotated serving certificate", flags: "--kubeconfig=/etc/kubernetes/kubelet.conf --rotate-server-certificates",
 			breaks: "mkdir /var/lib/kubelet/pki; : >/var/lib/kubelet/pki/kubelet-server-current.pem", check: "kubelet.config",
 			says: "failed to initialize server certificate manager"},
 
-		{what: "no folder of providers", flags: provides, breaks: provider, check: "kubelet.config", says: "plugin binary directory /etc/bin did not exist"},
+		{what: "no provider directory", flags: provides, breaks: provider, check: "kubelet.config", says: "plugin binary directory /etc/bin did not exist"},
 		{what: "no provider", flags: provides, breaks: "mkdir /etc/bin; " + provider, mends: "rm -r /etc/bin", check: "kubelet.config",
 			says: "plugin binary executable"},
-		{what: "no configuration of providers", flags: provides, breaks: "mkdir /etc/bin; rm -f /etc/providers.yaml", mends: "rm -r /etc/bin",
+		{what: "no provider configuration", flags: provides, breaks: "mkdir /etc/bin; rm -f /etc/providers.yaml", mends: "rm -r /etc/bin",
 			check: "kubelet.config", says: "/etc/providers.yaml"},
-		{what: "an emptied configuration of providers", flags: provides, breaks: "mkdir /etc/bin; : >/etc/providers.yaml",
+		{what: "an empty provider configuration", flags: provides, breaks: "mkdir /etc/bin; : >/etc/providers.yaml",
 			mends: "rm -r /etc/bin", check: "kubelet.config", says: "Failed to register CRI auth plugins"},
-		{what: "a folder of providers alone", flags: "--image-credential-provider-bin-dir=/etc", check: "kubelet.config",
+		{what: "only a provider directory", flags: "--image-credential-provider-bin-dir=/etc", check: "kubelet.config",
 			says: "Failed to register CRI auth plugins"},
 		{what: "a provider", flags: provides, breaks: "mkdir -p /etc/bin; ln -s /bin/true /etc/bin/ecr; " + provider},
 
-		{what: "a feature gate that is gone", breaks: "echo 'featureGates: {DynamicKubeletConfig: true}' >>" + c, check: "kubelet.values",
+		{what: "a removed feature gate", breaks: "echo 'featureGates: {DynamicKubeletConfig: true}' >>" + c, check: "kubelet.values",
 			says: "unrecognized feature gate"},
-		{what: "a feature gate that is gone, as a flag", flags: "--feature-gates=FooBar=true", check: "kubelet.values",
+		{what: "a removed feature gate, as a flag", flags: "--feature-gates=FooBar=true", check: "kubelet.values",
 			says: "unrecognized feature gate"},
-		{what: "a feature gate that is gone, in a drop-in", flags: "--config-dir=/etc/dropins", breaks: "mkdir /etc/dropins; " +
+		{what: "a removed feature gate, in a drop-in", flags: "--config-dir=/etc/dropins", breaks: "mkdir /etc/dropins; " +
 			"printf 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: {FooBar: true}\n' >/etc/dropins/1.conf",
 			mends: "rm -r /etc/dropins", check: "kubelet.values", says: "unrecognized feature gate"},
-		{what: "a value of another type", breaks: "echo 'maxPods: \"110\"' >>" + c, check: "kubelet.values", says: "cannot unmarshal string"},
-		{what: "a value out of bounds, and JSON for a log", breaks: "printf 'imageGCLowThresholdPercent: 90\nlogging: {format: json}\n' >>" + c,
+		{what: "a value of the wrong type", breaks: "echo 'maxPods: \"110\"' >>" + c, check: "kubelet.values", says: "cannot unmarshal string"},
+		{what: "a value out of bounds, with a JSON log", breaks: "printf 'imageGCLowThresholdPercent: 90\nlogging: {format: json}\n' >>" + c,
 			check: "kubelet.values", says: "must be less than imageGCHighThresholdPercent"},
-		{what: "no such cipher", breaks: "echo 'tlsCipherSuites: [TLS_NONE]' >>" + c, check: "kubelet.values", says: "Cipher suite TLS_NONE"},
-		{what: "a flag with a value of another type", flags: "--max-pods=many", check: "kubelet.values", says: "invalid argument"},
-		{what: "a label's value that is none", flags: "--node-labels=a=b@c", check: "kubelet.values", says: "invalid node labels"},
-		{what: "a log of no size", breaks: "echo 'containerLogMaxSize: 10X' >>" + c, check: "kubelet.values", says: "quantities must match"},
-		{what: "a log of a fraction", breaks: "echo 'containerLogMaxSize: 1.5Mi' >>" + c, check: "kubelet.values", says: "invalid max log size"},
-		{what: "a sysctl of the whole machine for Pods", breaks: "echo 'allowedUnsafeSysctls: [\"net.core.*\", vm.max_map_count]' >>" + c,
+		{what: "an unknown cipher", breaks: "echo 'tlsCipherSuites: [TLS_NONE]' >>" + c, check: "kubelet.values", says: "Cipher suite TLS_NONE"},
+		{what: "a flag with a value of the wrong type", flags: "--max-pods=many", check: "kubelet.values", says: "invalid argument"},
+		{what: "an invalid label value", flags: "--node-labels=a=b@c", check: "kubelet.values", says: "invalid node labels"},
+		{what: "a log size that is not a quantity", breaks: "echo 'containerLogMaxSize: 10X' >>" + c, check: "kubelet.values", says: "quantities must match"},
+		{what: "a fractional log size", breaks: "echo 'containerLogMaxSize: 1.5Mi' >>" + c, check: "kubelet.values", says: "invalid max log size"},
+		{what: "a machine-wide sysctl for Pods", breaks: "echo 'allowedUnsafeSysctls: [\"net.core.*\", vm.max_map_count]' >>" + c,
 			check: "kubelet.values", says: "not known to be namespaced"},
 		{what: "two addresses of one family", flags: "--node-ip=10.0.0.1,10.0.0.2", check: "kubelet.values", says: "dual-stack pair of IPs"},
-		{what: "an address that is none, of two", flags: "--node-ip=::,10.0.0.1", check: "kubelet.values", says: "cannot include"},
-		{what: "sysctls, sizes and addresses that it takes", flags: "--node-ip=127.0.0.1,x", breaks: "printf 'containerLogMaxSize: 1.5M\\n" +
+		{what: "one invalid address of two", flags: "--node-ip=::,10.0.0.1", check: "kubelet.values", says: "cannot include"},
+		{what: "valid sysctls, sizes and addresses", flags: "--node-ip=127.0.0.1,x", breaks: "printf 'containerLogMaxSize: 1.5M\\n" +
 			"allowedUnsafeSysctls: [\"net.core.*\", kernel/msgmax, kernel.shm*, fs.mqueue.msg_max]\\n' >>" + c},
 		{what: "a feature gate that kubelet has", breaks: "echo 'featureGates: {KubeletTracing: true}' >>" + c},
 
@@ -111,56 +111,56 @@ func causes() []cause {
 		{what: "no /dev/kmsg", breaks: "mount -t tmpfs tmpfs /dev; mknod -m 666 /dev/null c 1 3", mends: "umount -l /dev", check: "kubelet.kmsg",
 			says: "open /dev/kmsg"},
 
-		{what: "a folder that is read-only", breaks: "cp " + c +
+		{what: "a read-only directory", breaks: "cp " + c +
 			" /etc/; mount -t tmpfs -o ro tmpfs /var/lib/kubelet; mount --bind /etc/config.yaml /etc/config.yaml",
 			flags: "--config=/etc/config.yaml", mends: "umount /etc/config.yaml /var/lib/kubelet", check: "kubelet.root-dir",
 			says: "read-only file system"},
-		{what: "a full folder", flags: "--config=/etc/config.yaml", breaks: "cp " + c +
+		{what: "a full directory", flags: "--config=/etc/config.yaml", breaks: "cp " + c +
 			" /etc/; mount -t tmpfs -o size=8k tmpfs /var/lib/kubelet; " +
 			"dd if=/dev/zero of=/var/lib/kubelet/filler || true", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir",
 			says: "no space left on device"},
-		{what: "a folder without inodes", flags: "--config=/etc/config.yaml", breaks: "cp " + c + " /etc/; mount -t tmpfs -o nr_inodes=2 tmpfs " +
+		{what: "a directory without inodes", flags: "--config=/etc/config.yaml", breaks: "cp " + c + " /etc/; mount -t tmpfs -o nr_inodes=2 tmpfs " +
 			"/var/lib/kubelet; touch /var/lib/kubelet/filler", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir",
 			says: "no space left on device"},
 
-		{what: "a CPU manager whose policy was changed", breaks: "printf 'cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n' >>" + c +
+		{what: "a CPU manager with a changed policy", breaks: "printf 'cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n' >>" + c +
 			"; " + cpuState(`{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`), check: "kubelet.state",
 			says: "differs from state checkpoint policy"},
 		{what: "the same, as a flag", flags: "--cpu-manager-policy=static --reserved-cpus=0",
 			breaks: cpuState(`{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`), check: "kubelet.state",
 			says: "differs from state checkpoint policy"},
-		{what: "a machine that had more CPUs", breaks: "printf 'cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n' >>" + c +
+		{what: "a state from a machine with more CPUs", breaks: "printf 'cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\n' >>" + c +
 			"; " + cpuState(`{"policyName":"static","defaultCpuSet":"0-511","checksum":2077242100}`), check: "kubelet.state",
 			says: "doesn't match with CPUs in state"},
-		{what: "an emptied state", breaks: ": >/var/lib/kubelet/cpu_manager_state", check: "kubelet.state", says: "unexpected end of JSON input"},
-		{what: "an emptied state of the memory manager", breaks: ": >/var/lib/kubelet/memory_manager_state", check: "kubelet.state",
+		{what: "an empty CPU manager state", breaks: ": >/var/lib/kubelet/cpu_manager_state", check: "kubelet.state", says: "unexpected end of JSON input"},
+		{what: "an empty memory manager state", breaks: ": >/var/lib/kubelet/memory_manager_state", check: "kubelet.state",
 			says: "unexpected end of JSON input"},
-		{what: "an emptied state of Pods", breaks: ": >/var/lib/kubelet/allocated_pods_state", check: "kubelet.state",
+		{what: "an empty Pod state", breaks: ": >/var/lib/kubelet/allocated_pods_state", check: "kubelet.state",
 			says: "unexpected end of JSON input"},
-		{what: "an emptied state of devices", breaks: ": >/var/lib/kubelet/dra_manager_state", check: "kubelet.state",
+		{what: "an empty device state", breaks: ": >/var/lib/kubelet/dra_manager_state", check: "kubelet.state",
 			says: "unexpected end of JSON input"},
 		{what: "the state of a kubelet that ran", breaks: cpuState(`{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`)},
 
-		{what: "a reservation that is no quantity", breaks: "echo 'kubeReserved: {memory: 500MB}' >>" + c, check: "kubelet.resources",
+		{what: "a reservation that is not a quantity", breaks: "echo 'kubeReserved: {memory: 500MB}' >>" + c, check: "kubelet.resources",
 			says: "failed to parse quantity"},
-		{what: "a reservation of what cannot be reserved", flags: "--system-reserved=hugepages-2Mi=1Gi", check: "kubelet.resources",
+		{what: "a reservation of an unsupported resource", flags: "--system-reserved=hugepages-2Mi=1Gi", check: "kubelet.resources",
 			says: "cannot reserve"},
-		{what: "a reservation of more memory than there is", breaks: "echo 'kubeReserved: {memory: 100Ti}' >>" + c, check: "kubelet.resources",
+		{what: "a reservation of more memory than the machine has", breaks: "echo 'kubeReserved: {memory: 100Ti}' >>" + c, check: "kubelet.resources",
 			says: "Expected capacity >= reservation"},
 		{what: "the same, by eviction", flags: "--eviction-hard=memory.available<100Ti", check: "kubelet.resources",
 			says: "Expected capacity >= reservation"},
-		{what: "a reservation of more CPUs than there are", breaks: "echo 'kubeReserved: {cpu: \"512\"}' >>" + c, check: "kubelet.resources",
+		{what: "a reservation of more CPUs than the machine has", breaks: "echo 'kubeReserved: {cpu: \"512\"}' >>" + c, check: "kubelet.resources",
 			says: "Expected capacity >= reservation"},
-		{what: "an eviction at what is no quantity", breaks: "echo 'evictionHard: {memory.available: 1GB}' >>" + c, check: "kubelet.resources",
+		{what: "an eviction threshold that is not a quantity", breaks: "echo 'evictionHard: {memory.available: 1GB}' >>" + c, check: "kubelet.resources",
 			says: "quantities must match"},
-		{what: "an eviction at nothing", breaks: "echo 'evictionHard: {nodefs.available: \"0\"}' >>" + c, check: "kubelet.resources",
+		{what: "an eviction threshold of zero", breaks: "echo 'evictionHard: {nodefs.available: \"0\"}' >>" + c, check: "kubelet.resources",
 			says: "must be positive"},
 		{what: "a soft eviction without a period", breaks: "echo 'evictionSoft: {memory.available: 5%}' >>" + c, check: "kubelet.resources",
 			says: "grace period must be specified"},
-		{what: "reserved CPUs that are not there", flags: "--reserved-cpus=0-511", check: "kubelet.resources", says: "is not a subset of online-cpus"},
+		{what: "reserved CPUs that do not exist", flags: "--reserved-cpus=0-511", check: "kubelet.resources", says: "is not a subset of online-cpus"},
 		{what: "a static CPU manager without a reserved CPU", breaks: "echo 'cpuManagerPolicy: static' >>" + c, check: "kubelet.resources",
 			says: "unable to determine reserved CPU resources"},
-		{what: "a CPU manager that is none", breaks: "echo 'cpuManagerPolicy: dynamic' >>" + c, check: "kubelet.resources", says: "unknown policy"},
+		{what: "an unknown CPU manager", breaks: "echo 'cpuManagerPolicy: dynamic' >>" + c, check: "kubelet.resources", says: "unknown policy"},
 		{what: "quantities of every kind", flags: "--kube-reserved=cpu=.5,memory=1e6,pid=1k --eviction-soft=memory.available<1.5Mi " +
 			"--eviction-soft-grace-period=memory.available=1m30s", breaks: "printf 'systemReserved: {memory: 1.Mi, ephemeral-storage: 1Ki, cpu: 100m}\n" +
 			"evictionHard: {memory.available: 0%%, nodefs.available: 1k, imagefs.available: 0.5%%}\ncpuManagerPolicy: static\n' >>" + c},
@@ -196,11 +196,11 @@ func causes() []cause {
 	}
 }
 
-// cpuState is a script that writes kubelet's state of its CPU manager.
+// cpuState returns a script that writes the state of kubelet's CPU manager.
 func cpuState(text string) string { return "echo '" + text + "' >/var/lib/kubelet/cpu_manager_state" }
 
-// TestKubeletCauses breaks a node in every way of the table: nodegate names the cause, then a real kubelet exits with it.
-// With the cause removed, both are content. Where a real kubelet starts, nodegate does not hold it.
+// TestKubeletCauses breaks a node in every way of the table. nodegate must report the cause, and then a real kubelet must exit because of
+// it. With the cause removed, both must succeed. If a real kubelet starts, nodegate must not hold it.
 func TestKubeletCauses(t *testing.T) {
 	hosttest.NeedRoot(t)
 	s, err := NewSpace()
@@ -211,27 +211,27 @@ func TestKubeletCauses(t *testing.T) {
 	n := newKubeletNode(t, s)
 	for _, c := range causes() {
 		t.Run(c.what, func(t *testing.T) {
-			n.write(t, c.flags)
-			stop := n.apply(t, c.breaks)
-			named := n.judge(t)
-			ran, said := n.start(t)
+			n.writeConfig(t, c.flags)
+			stop := n.runScript(t, c.breaks)
+			named := n.findHoldingCheck(t)
+			ran, said := n.startKubelet(t)
 			stop()
 			switch {
 			case c.check == "" && (named != "" || !ran):
-				t.Errorf("nodegate holds it by %q, and kubelet runs: %v; it says\n%s", named, ran, said)
+				t.Errorf("nodegate holds kubelet because of %q; kubelet runs: %v; its log:\n%s", named, ran, said)
 			case c.check != "" && (named != c.check || ran || !strings.Contains(said, c.says)):
-				t.Errorf("nodegate names %q, want %s; kubelet runs: %v; it says\n%s\nwant %q", named, c.check, ran, said, c.says)
+				t.Errorf("nodegate reports %q, want %s; kubelet runs: %v; its log:\n%s\nwant %q", named, c.check, ran, said, c.says)
 			}
-			n.apply(t, c.mends)()
+			n.runScript(t, c.mends)()
 			if c.check == "" {
 				return
 			}
-			n.write(t, "")
-			if named := n.judge(t); named != "" {
-				t.Errorf("mended, nodegate names %s", named)
+			n.writeConfig(t, "")
+			if named := n.findHoldingCheck(t); named != "" {
+				t.Errorf("after mending, nodegate reports %s", named)
 			}
-			if ran, said := n.start(t); !ran {
-				t.Errorf("mended, kubelet exits:\n%s", said)
+			if ran, said := n.startKubelet(t); !ran {
+				t.Errorf("after mending, kubelet exits:\n%s", said)
 			}
 		})
 	}

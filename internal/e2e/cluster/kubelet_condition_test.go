@@ -26,12 +26,12 @@ link "d0" {
 publish {}
 `
 
-// TestKubeletCondition: a real kubelet registers its Node, with the taint of `export readiness`; watch, with kubelet's credentials and
-// its usual round of half a minute, publishes beside kubelet's own updates. A real kube-scheduler keeps a Pod off until the condition is
-// True. The Node Readiness Controller is not run: a stand-in here removes the taint where the condition is True, as the exported rule
-// asks of the controller.
+// TestKubeletCondition: a real kubelet registers its Node with the taint of `export readiness`. watch publishes beside kubelet's own
+// updates, with kubelet's credentials and the usual rounds of half a minute. A real kube-scheduler must not place a Pod until the
+// condition is True. Instead of the Node Readiness Controller, the test removes the taint when the condition is True, as the exported
+// rule demands.
 func TestKubeletCondition(t *testing.T) {
-	c := plane(t, Newest, append(ForMachines(), "kube-scheduler"))
+	c := startPlane(t, Newest, append(ForMachines(), "kube-scheduler"))
 	space, address, err := c.addSpace(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -46,40 +46,40 @@ func TestKubeletCondition(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			end(p)
+			killProcess(p)
 			if text, _ := os.ReadFile(log); t.Failed() {
-				t.Logf("%s says:\n%s", filepath.Base(log), text[max(0, len(text)-4000):])
+				t.Logf("end of %s:\n%s", filepath.Base(log), text[max(0, len(text)-4000):])
 			}
 		})
 	}
 	begin(watchLog, n.nodegate, "watch", "--policy", "/etc/watched.hcl")
-	until(t, "a watch that misses its Node", func() (bool, error) {
+	waitUntil(t, "a watch that misses its Node", func() (bool, error) {
 		text, err := os.ReadFile(watchLog)
 		return strings.Contains(string(text), "NodegatePassed"), err
 	})
 	begin(filepath.Join(c.Dir, "kubelet.log"), n.kubelet, n.flags...)
-	until(t, "a Node", func() (bool, error) {
+	waitUntil(t, "a Node", func() (bool, error) {
 		return c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, nil) == nil, nil
 	})
 	began := time.Now()
 	untilCondition(t, c, "n1", "False")
-	t.Logf("the condition is there %.1f s after the Node", time.Since(began).Seconds())
+	t.Logf("the condition appeared %.1f s after the Node", time.Since(began).Seconds())
 
-	if err := c.LetNodesJoin(t.Context()); err != nil { // its controller removes the taint of a Node that is not Ready
+	if err := c.LetNodesJoin(t.Context()); err != nil { // its controller removes the not-ready taint
 		t.Fatal(err)
 	}
-	if err := c.run("kube-scheduler", c.program("kube-scheduler"), "--kubeconfig="+c.Kubeconfig, "--leader-elect=false"); err != nil {
+	if err := c.startProgram("kube-scheduler", c.programPath("kube-scheduler"), "--kubeconfig="+c.Kubeconfig, "--leader-elect=false"); err != nil {
 		t.Fatal(err)
 	}
 	pod := object{"metadata": object{"name": "p"}, "spec": object{
 		"containers":                   []object{{"name": "a", "image": podImage, "imagePullPolicy": "Never"}},
 		"automountServiceAccountToken": false, "enableServiceLinks": false, "hostNetwork": true,
 	}}
-	until(t, "a service account", func() (bool, error) {
+	waitUntil(t, "a service account", func() (bool, error) {
 		return c.Create(t.Context(), "/api/v1/namespaces/default/pods", pod) == nil, nil
 	})
-	until(t, "a Pod that waits for our taint only", func() (bool, error) {
-		return strings.Contains(c.pod(t).why, "had untolerated taint(s)") && len(c.taints(t)) == 1, nil
+	waitUntil(t, "a Pod that waits for our taint only", func() (bool, error) {
+		return strings.Contains(c.pod(t).why, "had untolerated taint(s)") && len(c.readTaints(t)) == 1, nil
 	})
 	c.watchKubelet(t)
 	if p := c.pod(t); p.node != "" {
@@ -95,8 +95,8 @@ func TestKubeletCondition(t *testing.T) {
 		t.Logf("%s: the condition is %s after %.1f s", what, status, time.Since(began).Seconds())
 	}
 	change("the parameter is right", "sysctl -qw net.ipv4.ip_forward=1", "True")
-	c.untaint(t)
-	until(t, "a Pod that runs", func() (bool, error) {
+	c.removeTaint(t)
+	waitUntil(t, "a Pod that runs", func() (bool, error) {
 		p := c.pod(t)
 		return p.phase == "Running" && p.node == "n1", nil
 	})
@@ -105,18 +105,18 @@ func TestKubeletCondition(t *testing.T) {
 	change("the parameter is wrong", "sysctl -qw net.ipv4.ip_forward=0", "False")
 }
 
-// prepareKubelet writes the configuration of a kubelet that registers its Node, with the taint that `export readiness` says, and a
-// policy that fails.
+// prepareKubelet writes a policy that fails, and the configuration of a kubelet that registers its Node with the taint of `export
+// readiness`.
 func (c *ControlPlane) prepareKubelet(t *testing.T, n *kubeletNode, address string) {
 	t.Helper()
 	if err := c.ca.issue("n1", "system:node:n1", []string{"system:nodes"}); err != nil {
 		t.Fatal(err)
 	}
-	credentials, err := c.ca.kubeconfig("n1", Server)
+	credentials, err := c.ca.writeUserKubeconfig("n1", Server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.write(t, "--config-dir=/etc/dropins --kubeconfig=/etc/kubernetes/api.conf --node-ip="+address)
+	n.writeConfig(t, "--config-dir=/etc/dropins --kubeconfig=/etc/kubernetes/api.conf --node-ip="+address)
 	images := filepath.Join(c.Dir, "images.tar")
 	if err := writeImages(podProgram(t), images); err != nil {
 		t.Fatal(err)
@@ -144,12 +144,12 @@ sysctl -qw net.ipv4.ip_forward=0`, credentials, kubeletPolicy, n.nodegate, image
 	}
 }
 
-// watchKubelet looks at the Node for a while: the condition stays as it is while kubelet writes its own, and is written at most three
-// times in ten minutes.
+// watchKubelet observes the Node for a while. The condition must not change while kubelet writes its own conditions, and must be written
+// at most three times in ten minutes.
 func (c *ControlPlane) watchKubelet(t *testing.T) {
 	t.Helper()
 	writes, kubelets := map[string]bool{}, map[string]bool{}
-	for deadline := time.Now().Add(length(time.Minute)); time.Now().Before(deadline); time.Sleep(500 * time.Millisecond) {
+	for deadline := time.Now().Add(churnTime(time.Minute)); time.Now().Before(deadline); time.Sleep(500 * time.Millisecond) {
 		var node struct {
 			Status struct {
 				Conditions []struct{ Type, Status, LastHeartbeatTime string }
@@ -169,7 +169,7 @@ func (c *ControlPlane) watchKubelet(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Fatalf("the condition is gone, or another: %+v", node.Status.Conditions)
+			t.Fatalf("the condition is missing or changed: %+v", node.Status.Conditions)
 		}
 	}
 	t.Logf("%d writes of the condition, %d of kubelet's own", len(writes), len(kubelets))
@@ -180,7 +180,7 @@ func (c *ControlPlane) watchKubelet(t *testing.T) {
 
 type scheduled struct{ node, why, phase string }
 
-// pod returns where the Pod p is, or why it is nowhere.
+// pod returns the node of the Pod p, or the reason why it is not scheduled.
 func (c *ControlPlane) pod(t *testing.T) scheduled {
 	t.Helper()
 	var p struct {
@@ -202,27 +202,27 @@ func (c *ControlPlane) pod(t *testing.T) scheduled {
 	return s
 }
 
-// untaint stands in for the Node Readiness Controller: it removes the exported taint, and no other, if the condition is True.
-func (c *ControlPlane) untaint(t *testing.T) {
+// removeTaint stands in for the Node Readiness Controller: it removes only the exported taint, and only if the condition is True.
+func (c *ControlPlane) removeTaint(t *testing.T) {
 	t.Helper()
 	if now, _ := conditionOf(t, c, "n1"); now.Status != "True" {
 		t.Fatalf("the condition is %+v", now)
 	}
-	all, others := c.taints(t), []object{}
+	all, others := c.readTaints(t), []object{}
 	for _, taint := range all {
 		if taint["key"] != "readiness.k8s.io/nodegate" {
 			others = append(others, taint)
 		}
 	}
 	if len(others) == len(all) {
-		t.Errorf("the Node has no taint of ours: %v", all)
+		t.Errorf("the exported taint is missing on the Node: %v", all)
 	}
 	if err := c.API.Do(t.Context(), http.MethodPatch, "/api/v1/nodes/n1", object{"spec": object{"taints": others}}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (c *ControlPlane) taints(t *testing.T) []object {
+func (c *ControlPlane) readTaints(t *testing.T) []object {
 	t.Helper()
 	var node struct{ Spec struct{ Taints []object } }
 	if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, &node); err != nil {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// TestLargeCluster: above 1000 endpoints kube-proxy in iptables mode lets chains stay that are out of use, until it writes again 30 s after
-// it last looked for such. Services that lose their endpoints meanwhile, or those of this node, or are deleted, accuse nobody.
+// TestLargeCluster: above 1000 endpoints, kube-proxy in iptables mode keeps unused chains until a sync that comes at least 30 s after its
+// last cleanup. Services that lose all or only their local endpoints in the meantime, or are deleted, must not cause findings.
 func TestLargeCluster(t *testing.T) {
-	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	if err := (&Churn{Services: 12, Endpoints: 100}).Prepare(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -19,17 +19,17 @@ func TestLargeCluster(t *testing.T) {
 	for _, b := range []Backend{IptablesNFT, IptablesLegacy} {
 		t.Run(string(b), func(t *testing.T) {
 			n := addNode(t, c, b)
-			looks := n.serve(t, "looks", object{}, "")
-			emptied := []*Service{n.serve(t, "emptied", object{}, ""), n.serve(t, "emptied-ranged", ranged, "192.0.2.7")}
-			deleted := n.serve(t, "deleted", object{}, "")
+			looks := n.addLocalService(t, "looks", object{}, "")
+			emptied := []*Service{n.addLocalService(t, "emptied", object{}, ""), n.addLocalService(t, "emptied-ranged", ranged, "192.0.2.7")}
+			deleted := n.addLocalService(t, "deleted", object{}, "")
 			moved := []*Service{
-				n.serve(t, "moved", object{"type": "NodePort", "externalTrafficPolicy": "Local"}, ""),
-				n.serve(t, "moved-internal", object{"internalTrafficPolicy": "Local"}, ""), n.serve(t, "moved-ranged", ranged, "192.0.2.8"),
+				n.addLocalService(t, "moved", object{"type": "NodePort", "externalTrafficPolicy": "Local"}, ""),
+				n.addLocalService(t, "moved-internal", object{"internalTrafficPolicy": "Local"}, ""), n.addLocalService(t, "moved-ranged", ranged, "192.0.2.8"),
 			}
 			untilAudit(t, n, binary, "before any change", "pass")
 			const syncPeriod, minSyncPeriod = 30 * time.Second, time.Second
 			time.Sleep(syncPeriod)
-			looks.change()
+			looks.replaceEndpoints()
 			if err := looks.Update(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -61,8 +61,8 @@ func TestLargeCluster(t *testing.T) {
 	}
 }
 
-// serve makes a Service with endpoints on the node, and an address of a load balancer where one is named.
-func (n *ProxyNode) serve(t *testing.T, name string, spec object, balancer string) *Service {
+// addLocalService makes a Service with endpoints on the node, and with a load balancer's address if balancer is not empty.
+func (n *ProxyNode) addLocalService(t *testing.T, name string, spec object, balancer string) *Service {
 	t.Helper()
 	s, err := n.plane.AddService(t.Context(), name, "TCP")
 	if err != nil {
@@ -76,14 +76,14 @@ func (n *ProxyNode) serve(t *testing.T, name string, spec object, balancer strin
 		t.Fatal(err)
 	}
 	s.Node = n.Name
-	s.change()
+	s.replaceEndpoints()
 	if err := s.Update(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// delete takes the Service and its EndpointSlice away.
+// delete deletes the Service and its EndpointSlice.
 func (s *Service) delete(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{"/api/v1/namespaces/default/services/" + s.Name, slicesPath + "/" + s.Name + "-1"} {

@@ -19,33 +19,33 @@ var rootfs embed.FS
 //go:embed guest-packages
 var guestPackages string
 
-// nodeMemory is what a machine with kubelet, containerd and a few Pods needs, in MiB.
+// nodeMemory is the memory of a machine with kubelet, containerd and a few Pods, in MiB.
 const nodeMemory = 2048
 
 // MachineNode is a node in QEMU with a real kubelet, containerd and kube-proxy.
 type MachineNode struct {
 	Name    string
 	Address string
-	PodCIDR string // empty with flannel: kube-controller-manager decides
+	PodCIDR string // empty with flannel, because kube-controller-manager assigns it
 	Machine vm.Machine
-	Guest   *vm.Guest // the boot that runs, or nil
+	Guest   *vm.Guest // the current boot, or nil
 
 	number int
-	on     time.Time // when the boot began
+	on     time.Time // start of the boot
 }
 
 // Nodes makes machines for one control plane.
 type Nodes struct {
 	Base    *vm.Base
 	Plane   *ControlPlane
-	Pod     string // the program that runs in Pods
-	Flannel string // flanneld, which makes an overlay; empty for routes between the nodes
-	Scratch string // trees and disks; the caller removes it
+	Pod     string // the program for Pods
+	Flannel string // flanneld for an overlay; empty for routes between the nodes
+	Scratch string // directory for trees and disks; the caller removes it
 
-	Bake *vm.Bake // nil, or what Packer bakes of the trees; Dir and Base are set here
+	Bake *vm.Bake // if not nil, Packer bakes the trees; Make sets Dir and Base
 }
 
-// NodeBase returns the tree of a Debian release that nodes are made of, and builds it first where the cache has none.
+// NodeBase returns the tree of a Debian release for nodes, and builds it if the cache lacks it.
 func NodeBase(ctx context.Context, cache vm.Cache, suite string) (*vm.Base, error) {
 	packages := vm.Words(guestPackages)
 	if suite != vm.Suite {
@@ -54,8 +54,8 @@ func NodeBase(ctx context.Context, cache vm.Cache, suite string) (*vm.Base, erro
 	return cache.Tree(ctx, "cluster", packages...)
 }
 
-// Make makes the disk of a node that has not joined yet; number is 1 or above. prepare may change its tree. The caller
-// boots the machine.
+// Make makes the disk of a node that has not joined yet; number is 1 or above. prepare may change its tree. The caller boots the
+// machine.
 func (m Nodes) Make(ctx context.Context, number int, prepare func(tree string) error) (*MachineNode, error) {
 	n := &MachineNode{
 		Name: fmt.Sprintf("node%d", number), Address: fmt.Sprintf("%s.%d", network, 100+number),
@@ -72,14 +72,14 @@ func (m Nodes) Make(ctx context.Context, number int, prepare func(tree string) e
 	if err := m.Base.Clone(ctx, tree); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(m.programs(tree), m.files(tree, n)); err != nil {
+	if err := errors.Join(m.copyPrograms(tree), m.writeConfig(tree, n)); err != nil {
 		return nil, fmt.Errorf("making %s: %w", n.Name, err)
 	}
 	if err := prepare(tree); err != nil {
 		return nil, fmt.Errorf("preparing %s: %w", n.Name, err)
 	}
 	var err error
-	if n.Machine, err = m.machine(ctx, tree, dir); err != nil {
+	if n.Machine, err = m.makeMachine(ctx, tree, dir); err != nil {
 		return nil, err
 	}
 	tap := "tap-" + n.Name
@@ -91,22 +91,22 @@ func (m Nodes) Make(ctx context.Context, number int, prepare func(tree string) e
 	return n, os.RemoveAll(tree)
 }
 
-func (m Nodes) machine(ctx context.Context, tree, dir string) (vm.Machine, error) {
+func (m Nodes) makeMachine(ctx context.Context, tree, dir string) (vm.Machine, error) {
 	if m.Bake == nil {
 		return m.Base.MakeMachine(ctx, tree, dir)
 	}
 	b := *m.Bake
 	b.Base, b.Dir, b.Memory = m.Base, dir, nodeMemory
-	// The machine that builds is no node: what kubelet keeps there, no two nodes may share.
+	// The build machine must not run as a node: kubelet would write files there that each node must have for itself.
 	b.Words = "systemd.mask=kubelet.service systemd.mask=kube-proxy.service"
 	_, err := b.Run(ctx, tree)
 	return vm.Machine{Base: m.Base, Disk: b.Image(), Format: "qcow2"}, err
 }
 
-// programs copies what was compiled here, and the images.
-func (m Nodes) programs(tree string) error {
+// copyPrograms copies the compiled programs and the images.
+func (m Nodes) copyPrograms(tree string) error {
 	for _, name := range []string{"kubelet", "kube-proxy"} {
-		if err := copyFile(m.Plane.program(name), filepath.Join(tree, "usr/local/bin", name), 0o755); err != nil {
+		if err := copyFile(m.Plane.programPath(name), filepath.Join(tree, "usr/local/bin", name), 0o755); err != nil {
 			return err
 		}
 	}
@@ -116,8 +116,8 @@ func (m Nodes) programs(tree string) error {
 	return writeImages(m.Pod, filepath.Join(tree, "opt/cluster/images.tar"))
 }
 
-// files writes the node's configuration.
-func (m Nodes) files(tree string, n *MachineNode) error {
+// writeConfig writes the node's configuration.
+func (m Nodes) writeConfig(tree string, n *MachineNode) error {
 	if err := os.RemoveAll(filepath.Join(tree, "lib/systemd/system/kubelet.service")); err != nil { // the stand-in's
 		return err
 	}
@@ -125,10 +125,10 @@ func (m Nodes) files(tree string, n *MachineNode) error {
 	files := map[string]string{
 		"etc/hostname":                        n.Name + "\n",
 		"etc/kubernetes/node.env":             fmt.Sprintf("NODE=%s\nNODE_NAME=%s\nADDRESS=%s\n", n.Name, n.Name, n.Address),
-		"etc/systemd/network/50-eth0.network": m.network(n),
+		"etc/systemd/network/50-eth0.network": m.networkConfig(n),
 	}
 	if m.Flannel != "" {
-		wrong = append(wrong, m.flannel(tree))
+		wrong = append(wrong, m.installFlannel(tree))
 	} else {
 		files["etc/cni/net.d/10-bridge.conflist"] = fmt.Sprintf(`{"cniVersion": "0.4.0", "name": "pods", "plugins": [
  {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
@@ -139,7 +139,7 @@ func (m Nodes) files(tree string, n *MachineNode) error {
 		wrong = append(wrong, vm.Write(filepath.Join(tree, name), []byte(text), 0o644))
 	}
 	for from, to := range map[string]string{
-		m.Plane.ca.file("ca.crt"): "ca.crt", m.Plane.BootKubeconfig: "bootstrap.kubeconfig", m.Plane.ProxyKubeconfig: "proxy.kubeconfig",
+		m.Plane.ca.filePath("ca.crt"): "ca.crt", m.Plane.BootKubeconfig: "bootstrap.kubeconfig", m.Plane.ProxyKubeconfig: "proxy.kubeconfig",
 	} {
 		wrong = append(wrong, copyFile(from, filepath.Join(tree, "etc/kubernetes", to), 0o600))
 	}
@@ -152,8 +152,8 @@ func (m Nodes) files(tree string, n *MachineNode) error {
 	return errors.Join(wrong...)
 }
 
-// network is the node's card, with a route to the Pods of each other node where flannel makes none.
-func (m Nodes) network(n *MachineNode) string {
+// networkConfig returns the configuration of the node's network card, with a route to the Pods of each other node unless flannel adds them.
+func (m Nodes) networkConfig(n *MachineNode) string {
 	text := fmt.Sprintf("[Match]\nName=eth0\n\n[Network]\nAddress=%s/24\nGateway=%s\n", n.Address, Address)
 	for other := 1; other <= 2 && m.Flannel == ""; other++ {
 		if other != n.number {

@@ -21,10 +21,10 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-const wholeTime = 45 * time.Minute // one scenario: ipvs takes 25 beside another one
+const wholeTime = 45 * time.Minute // one scenario: ipvs takes 25 minutes beside another one
 
-// TestScenarios runs every folder of scenarios/ as a subtest, and each of its suites, with a control plane and machines of its own; go
-// test's -parallel is how many at a time, those that take long first. KUBERNETES names another version than the newest.
+// TestScenarios runs every directory in scenarios as a subtest, once per suite, each with a new control plane and new machines. The
+// -parallel flag of go test limits how many run at a time; the longest start first. KUBERNETES selects a version other than the newest.
 func TestScenarios(t *testing.T) {
 	scenarios, err := Load("scenarios")
 	if err != nil {
@@ -34,7 +34,7 @@ func TestScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	minutes := map[string]int{ // on two processors, two at a time; what is not here begins last
+	minutes := map[string]int{ // with two processors, two at a time; scenarios without an entry start last
 		"ipvs": 14, "lifecycle": 12, "stale": 9, "overlay": 7, "power-on": 6, "causes": 5, "same-node": 4, "distributions": 4,
 	}
 	slices.SortStableFunc(scenarios, func(a, b Scenario) int { return cmp.Compare(minutes[b.Name], minutes[a.Name]) })
@@ -68,13 +68,13 @@ func TestScenarios(t *testing.T) {
 	close(jobs)
 	workers.Wait()
 	if ran.Load() == 0 {
-		t.Error("no scenario of that name: see the folders of scenarios/")
+		t.Error("unknown scenario; scenarios are the directories in scenarios/")
 	}
 }
 
 func runScenario(t *testing.T, s Scenario, suite string) {
 	t.Helper()
-	r := runner(t, cmp.Or(os.Getenv("KUBERNETES"), Newest), s, suite)
+	r := newRunner(t, cmp.Or(os.Getenv("KUBERNETES"), Newest), s, suite)
 	ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
 	defer cancel()
 	if err := r.Run(ctx, s); err != nil {
@@ -82,12 +82,12 @@ func runScenario(t *testing.T, s Scenario, suite string) {
 	}
 }
 
-// runner has what a scenario needs, from the control plane to the image of the Pods.
-func runner(t *testing.T, version string, s Scenario, suite string) Runner {
+// newRunner builds everything that a scenario needs, from the control plane to the image for Pods.
+func newRunner(t *testing.T, version string, s Scenario, suite string) Runner {
 	t.Helper()
 	missing := vm.Missing()
 	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
-	cache := vm.DefaultCache(root(t))
+	cache := vm.DefaultCache(repositoryRoot(t))
 	scratch, err := cache.Scratch()
 	if err != nil {
 		t.Fatal(err)
@@ -102,11 +102,11 @@ func runner(t *testing.T, version string, s Scenario, suite string) Runner {
 		t.Fatal(err)
 	}
 	pod := podProgram(t)
-	binary, c := nodegate(t), plane(t, version, ForMachines())
+	binary, c := buildNodegate(t), startPlane(t, version, ForMachines())
 	r := Runner{Nodes: Nodes{Base: base, Plane: c, Pod: pod, Scratch: scratch.Dir}, Nodegate: binary, Log: t.Logf}
 	var flags []string
 	if len(s.Suites) > 0 {
-		if r.Containerd, err = BuildContainerd(t.Context(), CacheDir(root(t))); err != nil {
+		if r.Containerd, err = BuildContainerd(t.Context(), CacheDir(repositoryRoot(t))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,11 +115,11 @@ func runner(t *testing.T, version string, s Scenario, suite string) Runner {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Releases = releases(t)
-		r.Bake = &vm.Bake{Repository: root(t), Nodegate: r.Releases + "/v1.0.0/nodegate-linux-amd64", Policy: string(policy)}
+		r.Releases = buildReleases(t)
+		r.Bake = &vm.Bake{Repository: repositoryRoot(t), Nodegate: r.Releases + "/v1.0.0/nodegate-linux-amd64", Policy: string(policy)}
 	}
 	if s.Flannel {
-		if r.Flannel, err = BuildFlannel(t.Context(), CacheDir(root(t))); err != nil {
+		if r.Flannel, err = BuildFlannel(t.Context(), CacheDir(repositoryRoot(t))); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.LetFlannel(t.Context()); err != nil {
@@ -133,20 +133,20 @@ func runner(t *testing.T, version string, s Scenario, suite string) Runner {
 	return r
 }
 
-// podProgram builds the program that runs in Pods.
+// podProgram builds the program for Pods.
 func podProgram(t *testing.T) string {
 	t.Helper()
 	pod := filepath.Join(t.TempDir(), "pod")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", pod, "./internal/e2e/cluster/pod")
-	cmd.Dir, cmd.Env = root(t), append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Dir, cmd.Env = repositoryRoot(t), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building the Pods' program: %v\n%s", err, out)
 	}
 	return pod
 }
 
-// releases makes two, as `make dist` does, as far as this machine needs them.
-func releases(t *testing.T) string {
+// buildReleases builds two releases as `make dist` does, as far as this machine needs them.
+func buildReleases(t *testing.T) string {
 	t.Helper()
 	for _, program := range []string{cmp.Or(os.Getenv("PACKER"), "packer"), "qemu-img", "ssh-keygen"} {
 		hosttest.NeedProgram(t, program)
@@ -154,7 +154,7 @@ func releases(t *testing.T) string {
 	dir := t.TempDir()
 	for _, version := range []string{"v1.0.0", "v1.0.1"} {
 		cmd := exec.CommandContext(t.Context(), "go", "run", "./images/release", "deb", filepath.Join(dir, version))
-		cmd.Dir, cmd.Env = root(t), append(os.Environ(), "VERSION="+version, "SOURCE_DATE_EPOCH=1700000000")
+		cmd.Dir, cmd.Env = repositoryRoot(t), append(os.Environ(), "VERSION="+version, "SOURCE_DATE_EPOCH=1700000000")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("making %s: %v\n%s", version, err, out)
 		}

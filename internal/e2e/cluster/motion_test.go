@@ -12,17 +12,15 @@ import (
 	"time"
 )
 
-// settleTime is what kube-proxy and audit may need, together, to agree again after a change. Emulated or busy machines
-// need most of it.
+// settleTime bounds the time that kube-proxy and audit together need to agree after a change. Emulated or busy machines need most of it.
 const settleTime = 3 * time.Minute
 
-// TestChurn changes endpoints all the time, as every cluster does, beside a healthy kube-proxy. Every accusation of audit's
-// meanwhile is false by construction. Then, still in motion, an endpoint in the rules of one Service is replaced: the next
-// audit names that Service, and no other.
+// TestChurn changes endpoints all the time, as every cluster does, with a healthy kube-proxy: any finding of audit is false. Then, while
+// changes continue, one endpoint in the rules of a Service is replaced: the next audit must report that Service and no other.
 func TestChurn(t *testing.T) {
-	c, binary := plane(t, Newest, ForRules()), nodegate(t)
-	churn, victim := motion(t, c)
-	older, err := Build(t.Context(), CacheDir(root(t)), Older, []string{"kube-proxy"})
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
+	churn, victim := addServices(t, c)
+	older, err := Build(t.Context(), CacheDir(repositoryRoot(t)), Older, []string{"kube-proxy"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,10 +35,10 @@ func TestChurn(t *testing.T) {
 			c.ProxyBin = of.bin
 			n := addNode(t, c, of.backend)
 			untilAudit(t, n, binary, "before any change", "pass")
-			inMotion(t, churn, func() { auditHealthy(t, n, binary, churn, length(30*time.Second)) })
+			duringChurn(t, churn, func() { auditHealthy(t, n, binary, churn, churnTime(30*time.Second)) })
 			untilAudit(t, n, binary, "after the last change", "pass")
-			inMotion(t, churn, func() {
-				for range rounds(20) {
+			duringChurn(t, churn, func() {
+				for range repetitions(20) {
 					auditStale(t, n, binary, victim)
 				}
 			})
@@ -48,8 +46,8 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// motion makes the Services that change, and one that stays.
-func motion(t *testing.T, c *ControlPlane) (churn *Churn, victim *Service) {
+// addServices makes the Services that change, and one that does not.
+func addServices(t *testing.T, c *ControlPlane) (churn *Churn, victim *Service) {
 	t.Helper()
 	churn = Usual()
 	if err := churn.Prepare(t.Context(), c); err != nil {
@@ -59,15 +57,15 @@ func motion(t *testing.T, c *ControlPlane) (churn *Churn, victim *Service) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	victim.change()
+	victim.replaceEndpoints()
 	if err := victim.Update(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return churn, victim
 }
 
-// inMotion does something while endpoints change.
-func inMotion(t testing.TB, churn *Churn, do func()) {
+// duringChurn calls do while endpoints change.
+func duringChurn(t testing.TB, churn *Churn, do func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -81,7 +79,7 @@ func inMotion(t testing.TB, churn *Churn, do func()) {
 	do()
 }
 
-// auditHealthy audits again and again for so long. Nothing is wrong.
+// auditHealthy runs audits for the duration d. There must be no findings.
 func auditHealthy(t *testing.T, n *ProxyNode, binary string, churn *Churn, d time.Duration) {
 	t.Helper()
 	var tally Tally
@@ -96,14 +94,14 @@ func auditHealthy(t *testing.T, n *ProxyNode, binary string, churn *Churn, d tim
 	changes := churn.Changes() - before
 	t.Logf("%d audits during %d changes: %s", tally.Audits(), changes, &tally)
 	if tally.Audits() == 0 || changes == 0 || tally.Verdicts["pass"] == 0 {
-		t.Error("nothing was tested")
+		t.Error("no audit or no change happened, so nothing was tested")
 	}
 	for name, text := range tally.Accused {
 		t.Errorf("the first false %s:\n%s", name, text)
 	}
 }
 
-// auditStale replaces one endpoint in a Service's rules behind kube-proxy's back. One audit finds it, and accuses no other
+// auditStale replaces one endpoint in a Service's rules without kube-proxy's knowledge. One audit must find it, and report no other
 // Service.
 func auditStale(t *testing.T, n *ProxyNode, binary string, victim *Service) {
 	t.Helper()
@@ -129,7 +127,7 @@ func auditStale(t *testing.T, n *ProxyNode, binary string, victim *Service) {
 			seen := e.Source + " " + e.Text
 			named = named || r.Verdict == "fail" && strings.Contains(seen, victim.Name)
 			if r.Verdict == "fail" && strings.Contains(seen, "churn-") {
-				t.Errorf("%s accuses a healthy Service: %s", r.Name, seen)
+				t.Errorf("%s reports a healthy Service: %s", r.Name, seen)
 			}
 		}
 	}
@@ -143,20 +141,20 @@ func auditStale(t *testing.T, n *ProxyNode, binary string, victim *Service) {
 	untilAudit(t, n, binary, "put right again", "pass")
 }
 
-// TestStale cuts kube-proxy off from the API in three ways while endpoints change. Its rules are wrong then, audit says
-// so, and no longer once kube-proxy is back.
+// TestStale cuts kube-proxy off from the API in three ways while endpoints change. Its rules become stale: audit must report that, and
+// pass again once kube-proxy is connected.
 func TestStale(t *testing.T) {
-	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	for _, b := range Backends() {
 		t.Run(string(b), func(t *testing.T) {
-			t.Parallel() // most of it is waiting
+			t.Parallel() // the test mostly waits
 			s, err := c.AddService(t.Context(), "web-"+strings.ToLower(string(b)), "TCP")
 			if err != nil {
 				t.Fatal(err)
 			}
 			replace := func(t *testing.T) {
 				t.Helper()
-				s.change()
+				s.replaceEndpoints()
 				if err := s.Update(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -167,13 +165,13 @@ func TestStale(t *testing.T) {
 			ways := []struct {
 				name      string
 				cut, mend func() error
-				answers   bool // kube-proxy's healthz, while it is cut off
+				answers   bool // whether kube-proxy's healthz answers while it is cut off
 			}{
 				{"cut off", func() error { return n.CutProxy(t.Context()) }, func() error { return n.MendProxy(t.Context()) }, true},
 				{"stopped", func() error { return n.SignalProxy(syscall.SIGSTOP) }, func() error { return n.SignalProxy(syscall.SIGCONT) }, false},
 				{"killed", func() error { return n.SignalProxy(syscall.SIGKILL) }, func() error { return n.StartProxy(t.Context()) }, false},
 			}
-			for _, way := range slices.Repeat(ways, rounds(7)) {
+			for _, way := range slices.Repeat(ways, repetitions(7)) {
 				t.Logf("--- %s", way.name)
 				if err := way.cut(); err != nil {
 					t.Fatal(err)
@@ -213,20 +211,20 @@ func addNode(t testing.TB, c *ControlPlane, b Backend) *ProxyNode {
 	return n
 }
 
-// until waits for something that is said by what.
-func until(t testing.TB, what string, is func() (bool, error)) {
+// waitUntil waits until is returns true; what names the condition for the error message.
+func waitUntil(t testing.TB, what string, is func() (bool, error)) {
 	t.Helper()
-	within(t, settleTime, what, is)
+	waitWithin(t, settleTime, what, is)
 }
 
-func within(t testing.TB, limit time.Duration, what string, is func() (bool, error)) {
+func waitWithin(t testing.TB, limit time.Duration, what string, is func() (bool, error)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	err := Until(ctx, func() error {
 		ok, err := is()
 		if err == nil && !ok {
-			err = fmt.Errorf("there is not yet %s", what)
+			err = fmt.Errorf("still waiting for %s", what)
 		}
 		return err
 	})
@@ -235,26 +233,26 @@ func within(t testing.TB, limit time.Duration, what string, is func() (bool, err
 	}
 }
 
-// untilAudit wants a verdict soon. It returns the audit that had it.
+// untilAudit waits for a verdict and returns the audit that had it.
 func untilAudit(t *testing.T, n *ProxyNode, binary, when, want string) (a Audit) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
 	defer cancel()
 	err := Until(ctx, func() (err error) {
 		if a, err = n.Audit(t.Context(), binary); err == nil && a.Verdict != want {
-			err = fmt.Errorf("audit says %s, want %s", a.Verdict, want)
+			err = fmt.Errorf("the verdict of audit is %s, want %s", a.Verdict, want)
 		}
 		return err
 	})
 	if err != nil {
 		rules, _ := n.Rules(t.Context())
-		t.Fatalf("%s: %v\n%s\nthe rules:\n%s", when, err, a.Said(), head(rules, 60))
+		t.Fatalf("%s: %v\n%s\nthe rules:\n%s", when, err, a.Said(), firstLines(rules, 60))
 	}
 	return a
 }
 
-// head is the first n lines of text.
-func head(text string, n int) string {
+// firstLines returns the first n lines of text.
+func firstLines(text string, n int) string {
 	lines := strings.SplitAfterN(text, "\n", n+1)
 	return strings.Join(lines[:min(n, len(lines))], "")
 }

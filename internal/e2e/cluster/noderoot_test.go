@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// nodeRoot is a machine's folders, and a container that sees of them what the DaemonSet mounts, in a root that is read-only.
+// nodeRoot is a directory tree of a machine, and a container with a read-only root that sees the mounts of the DaemonSet.
 type nodeRoot struct{ *Space }
 
 func newNodeRoot(t *testing.T, binary, policy string, pod podSpec) nodeRoot {
@@ -23,7 +23,7 @@ func newNodeRoot(t *testing.T, binary, policy string, pod podSpec) nodeRoot {
 printf '[Service]\nExecStart=/bin/true\n' >/run/machine/etc/systemd/system/kubelet.service; : >/run/machine/run/systemd/private
 cp "$2" /run/policy; mount -t tmpfs -o mode=755 tmpfs /run/pod; cp "$1" /run/pod/nodegate; mkdir /run/pod/proc; mount --bind /proc /run/pod/proc
 `
-	for _, m := range pod.InitContainers[0].VolumeMounts { // in the order in which a runtime mounts them: parents first
+	for _, m := range pod.InitContainers[0].VolumeMounts { // in the order of a container runtime: parents first
 		on := "/run/pod" + m.MountPath
 		switch from := "/run/machine" + strings.TrimPrefix(m.MountPath, "/host"); m.Name {
 		case "policy":
@@ -42,19 +42,19 @@ cp "$2" /run/policy; mount -t tmpfs -o mode=755 tmpfs /run/pod; cp "$1" /run/pod
 	return nodeRoot{s}
 }
 
-// run runs a container's command; there is no systemd to speak to.
+// run runs a container's command. There is no systemd.
 func (r nodeRoot) run(t *testing.T, command []string) {
 	t.Helper()
 	line := slices.DeleteFunc(slices.Clone(command), func(a string) bool { return a == "--start" || a == "--stop" })
 	if len(line) != len(command)-1 {
-		t.Errorf("%q does not speak to systemd", command)
+		t.Errorf("%q does not try to reach systemd", command)
 	}
 	if err := r.Shell(t.Context(), `chroot /run/pod "$@"`, line...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// files lists what is on the machine.
+// files lists the files on the machine.
 func (r nodeRoot) files(t *testing.T) string {
 	t.Helper()
 	out, err := r.Output(t.Context(), "sh", "-c", "cd /run/machine && find . | sort")

@@ -15,23 +15,23 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// A Backend is what kube-proxy writes its rules with.
+// A Backend is the packet filter for which kube-proxy writes its rules.
 type Backend string
 
-// The backends.
+// These are the backends.
 const (
 	IptablesNFT    Backend = "iptables-nft"
 	IptablesLegacy Backend = "iptables-legacy"
 	NFTables       Backend = "nftables"
 )
 
-// proxyGroup is the group that kube-proxy runs as, by which a rule tells its packets from others'.
+// proxyGroup is the group of kube-proxy's process. A rule recognises its packets by it.
 const proxyGroup = 10256
 
-// Backends are all of them.
+// Backends returns all backends.
 func Backends() []Backend { return []Backend{IptablesNFT, IptablesLegacy, NFTables} }
 
-// ProxyNode is a node that consists of namespaces and a kube-proxy. It has no kubelet and no Pods.
+// ProxyNode is a node that consists of namespaces and a kube-proxy, without kubelet and Pods.
 type ProxyNode struct {
 	*Space
 	Name    string
@@ -43,7 +43,7 @@ type ProxyNode struct {
 	proxy   *qemu.Process
 }
 
-// AddProxyNode makes a node, connects it to the control plane, and starts kube-proxy there. It ends with the control plane.
+// AddProxyNode makes a node, connects it to the control plane, and starts its kube-proxy. The node ends with the control plane.
 func (c *ControlPlane) AddProxyNode(ctx context.Context, name string, b Backend) (*ProxyNode, error) {
 	space, address, err := c.addSpace(ctx)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *ControlPlane) AddProxyNode(ctx context.Context, name string, b Backend)
 	return n, nil
 }
 
-// addSpace makes a Space that is connected to the bridge, and returns its address.
+// addSpace makes a Space connected to the bridge, and returns its address.
 func (c *ControlPlane) addSpace(ctx context.Context) (*Space, string, error) {
 	space, err := NewSpace()
 	if err != nil {
@@ -83,16 +83,16 @@ func (c *ControlPlane) addSpace(ctx context.Context) (*Space, string, error) {
 	return space, address, space.Shell(ctx, far, address, Address)
 }
 
-// StartProxy starts kube-proxy, and returns once it says that its rules are written.
+// StartProxy starts kube-proxy, and returns when its log reports that the rules are written.
 func (n *ProxyNode) StartProxy(ctx context.Context) error {
-	mode, path, err := n.mode()
+	mode, path, err := n.proxyMode()
 	if err != nil {
 		return err
 	}
 	args := []string{
 		"--kubeconfig=" + n.plane.ProxyKubeconfig, "--hostname-override=" + n.Name, "--proxy-mode=" + mode, "--cluster-cidr=" + PodCIDR,
 		"--healthz-bind-address=127.0.0.1:10256", "--metrics-bind-address=127.0.0.1:10249",
-		// The limits of conntrack are the whole machine's: a namespace may not write them.
+		// A namespace must not write the limits of conntrack, which belong to the whole machine.
 		"--conntrack-max-per-core=0", "--conntrack-min=0", "--conntrack-tcp-timeout-established=0s", "--conntrack-tcp-timeout-close-wait=0s",
 	}
 	configure := func(cmd *exec.Cmd) {
@@ -114,9 +114,9 @@ func (n *ProxyNode) StartProxy(ctx context.Context) error {
 	})
 }
 
-// mode is kube-proxy's word for the backend, and a path on which iptables is the program of the backend, whatever Debian's
-// alternative is.
-func (n *ProxyNode) mode() (mode, path string, err error) {
+// proxyMode returns kube-proxy's mode for the backend, and a PATH on which iptables is the backend's program, regardless of Debian's
+// alternatives.
+func (n *ProxyNode) proxyMode() (mode, path string, err error) {
 	path = os.Getenv("PATH")
 	program := "/usr/sbin/xtables-nft-multi"
 	switch n.Backend {
@@ -137,10 +137,10 @@ func (n *ProxyNode) mode() (mode, path string, err error) {
 	return "iptables", dir + ":" + path, nil
 }
 
-// Log is the file with what kube-proxy says.
+// Log is the file with kube-proxy's log.
 func (n *ProxyNode) Log() string { return filepath.Join(n.plane.Dir, "kube-proxy-"+n.Name+".log") }
 
-// Healthz is what kube-proxy's health endpoint answers; an error where it does not answer, or is not well.
+// Healthz queries kube-proxy's health endpoint. It returns an error if kube-proxy does not answer or is unhealthy.
 func (n *ProxyNode) Healthz(ctx context.Context) (string, error) {
 	return n.Output(ctx, "curl", "-fsS", "--max-time", "5", "http://127.0.0.1:10256/healthz")
 }
@@ -148,9 +148,8 @@ func (n *ProxyNode) Healthz(ctx context.Context) (string, error) {
 // SignalProxy sends a signal to kube-proxy: SIGSTOP, SIGCONT, SIGKILL.
 func (n *ProxyNode) SignalProxy(s syscall.Signal) error { return n.proxy.Signal(s) }
 
-// CutProxy drops what kube-proxy and the API server send each other, and nobody else's packets, without a word. What
-// arrives is let through only on connections that others opened: dropping kube-proxy's packets alone would let one more
-// change reach it.
+// CutProxy silently drops the packets between kube-proxy and the API server, and no others. It lets incoming packets pass only on
+// connections that other programs opened. If it dropped only kube-proxy's own packets, one more change would reach kube-proxy.
 func (n *ProxyNode) CutProxy(ctx context.Context) error {
 	return n.Shell(ctx, `nft "add table inet cut
 add chain inet cut out { type filter hook output priority 0; }
@@ -160,12 +159,12 @@ add chain inet cut in { type filter hook input priority 0; }
 add rule inet cut in ip saddr $2 tcp sport 6443 ct mark != $1 counter drop"`, strconv.Itoa(proxyGroup), Address)
 }
 
-// MendProxy takes CutProxy back.
+// MendProxy reverts CutProxy.
 func (n *ProxyNode) MendProxy(ctx context.Context) error {
 	return n.Shell(ctx, "nft delete table inet cut")
 }
 
-// Rules is what kube-proxy wrote, as text.
+// Rules returns the rules that kube-proxy wrote, as text.
 func (n *ProxyNode) Rules(ctx context.Context) (string, error) {
 	switch n.Backend {
 	case NFTables:
@@ -176,7 +175,7 @@ func (n *ProxyNode) Rules(ctx context.Context) (string, error) {
 	return n.Output(ctx, "iptables-nft-save")
 }
 
-// saveChains prints the chains of one Service, $1, as the program of the backend, $2, reads them back.
+// saveChains prints the chains of one Service, $1, in a format that the backend's program, $2, can restore.
 const saveChains = `
 case $2 in
 nftables)
@@ -194,12 +193,12 @@ nftables)
 esac
 `
 
-// SaveChains returns the chains that kube-proxy wrote for one Service, for PutBack.
+// SaveChains returns kube-proxy's chains for one Service, for PutBack.
 func (n *ProxyNode) SaveChains(ctx context.Context, service string) (string, error) {
 	return n.Output(ctx, "sh", "-euc", saveChains, "sh", service, string(n.Backend))
 }
 
-// PutBack writes chains into the rules, behind kube-proxy's back.
+// PutBack restores chains without kube-proxy's knowledge.
 func (n *ProxyNode) PutBack(ctx context.Context, chains string) error {
 	return n.Shell(ctx, `case $2 in nftables) echo "$1" | nft -f -;; *) echo "$1" | "$2-restore" --noflush;; esac`, chains, string(n.Backend))
 }

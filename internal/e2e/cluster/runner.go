@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	stepTime   = 20 * time.Minute // one step, its waits included, on emulated machines that share two processors
+	stepTime   = 20 * time.Minute // one step including its waits, on emulated machines that share two processors
 	library    = ". /opt/cluster/lib.sh\n"
 	afterwards = time.Minute
 )
 
-// nodeEvidence is what a person would look at first on a node where a step failed.
+// nodeEvidence is the script that collects logs on each node after a failed step.
 const nodeEvidence = `
 systemctl --no-pager --failed || :
 systemctl --no-pager --full -n 4 status kubelet.service containerd.service kube-proxy.service 'nodegate*' | grep -v '^ *$' | head -90
@@ -32,29 +32,29 @@ sysctl net.bridge.bridge-nf-call-iptables net.ipv4.ip_forward || :
 ip -brief address || :
 `
 
-// planeEvidence is the same beside the control plane.
+// planeEvidence is the script that does the same beside the control plane.
 const planeEvidence = `
 kubectl get nodes,pods,services,endpointslices -A -o wide || :
 kubectl get csr || :
 kubectl get events -A --sort-by=.lastTimestamp | tail -25 || :
 `
 
-// Runner runs scenarios, each on machines of its own.
+// Runner runs scenarios, each on new machines.
 type Runner struct {
 	Nodes
-	Nodegate   string // the binary, static
-	Containerd string // the folder that $CONTAINERD names
-	Releases   string // the folder that $RELEASES names
+	Nodegate   string // the static binary
+	Containerd string // the value of $CONTAINERD, a directory
+	Releases   string // the value of $RELEASES, a directory
 	Log        func(format string, args ...any)
 }
 
-// Run runs one scenario to its end or to its first failure, which the error describes with what is needed to understand
-// it. No machine is left behind either way.
+// Run runs a scenario to its end or to its first failure. The error describes the failure and includes logs. No machine is left behind
+// in any case.
 func (r Runner) Run(ctx context.Context, s Scenario) error {
 	var nodes []*MachineNode
 	for number := 1; number <= s.Machines; number++ {
 		began := time.Now()
-		n, err := r.Make(ctx, number, func(tree string) error { return r.prepare(ctx, s, tree, number) })
+		n, err := r.Make(ctx, number, func(tree string) error { return r.prepareTree(ctx, s, tree, number) })
 		if err != nil {
 			return err
 		}
@@ -67,22 +67,22 @@ func (r Runner) Run(ctx context.Context, s Scenario) error {
 		}
 	}()
 	for _, n := range nodes {
-		if err := r.boot(ctx, n, ""); err != nil {
+		if err := r.bootNode(ctx, n, ""); err != nil {
 			return err
 		}
 	}
 	for i, step := range s.Steps {
 		began := time.Now()
-		if err := r.step(ctx, nodes, step); err != nil {
-			return fmt.Errorf("step %d of %d, %s: %w\n%s", i+1, len(s.Steps), step.Where(), err, r.evidence(ctx, nodes))
+		if err := r.runStep(ctx, nodes, step); err != nil {
+			return fmt.Errorf("step %d of %d, %s: %w\n%s", i+1, len(s.Steps), step.Where(), err, r.collectEvidence(ctx, nodes))
 		}
 		r.Log("step %d of %d, %s, took %.0f s", i+1, len(s.Steps), step.Where(), time.Since(began).Seconds())
 	}
 	return nil
 }
 
-// prepare puts the binary into a tree and runs the scenario's own script.
-func (r Runner) prepare(ctx context.Context, s Scenario, tree string, number int) error {
+// prepareTree puts the binary into a tree and runs the scenario's prepare.sh.
+func (r Runner) prepareTree(ctx context.Context, s Scenario, tree string, number int) error {
 	if err := copyFile(r.Nodegate, filepath.Join(tree, "opt/nodegate"), 0o755); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (r Runner) prepare(ctx context.Context, s Scenario, tree string, number int
 	return nil
 }
 
-func (r Runner) boot(ctx context.Context, n *MachineNode, cmdline string) (err error) {
+func (r Runner) bootNode(ctx context.Context, n *MachineNode, cmdline string) (err error) {
 	n.on = time.Now()
 	n.Guest, err = n.Machine.Boot(ctx, cmdline)
 	if err != nil {
@@ -108,7 +108,7 @@ func (r Runner) boot(ctx context.Context, n *MachineNode, cmdline string) (err e
 	return nil
 }
 
-func (r Runner) step(ctx context.Context, nodes []*MachineNode, s Step) error {
+func (r Runner) runStep(ctx context.Context, nodes []*MachineNode, s Step) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	if s.Node == 0 {
@@ -117,7 +117,7 @@ func (r Runner) step(ctx context.Context, nodes []*MachineNode, s Step) error {
 			times += fmt.Sprintf("%s_on=%d\n", n.Name, n.on.UnixMilli())
 		}
 		out, err := r.Plane.Kubectl(ctx, times+s.Script)
-		r.say(s, out)
+		r.logStep(s, out)
 		return err
 	}
 	n := nodes[s.Node-1]
@@ -125,27 +125,27 @@ func (r Runner) step(ctx context.Context, nodes []*MachineNode, s Step) error {
 		if err := n.Guest.Reboot(ctx); err != nil {
 			return err
 		}
-		return r.boot(ctx, n, s.Script)
+		return r.bootNode(ctx, n, s.Script)
 	}
 	out, err := n.Guest.Run(ctx, library+s.Script)
 	if err != nil {
 		return fmt.Errorf("%w\nconsole:\n%s", err, qemu.Tail(n.Guest.Console(), 40))
 	}
-	r.say(s, out.Stdout)
+	r.logStep(s, out.Stdout)
 	if out.Code != 0 {
-		return fmt.Errorf("the script left with %d:\n%s", out.Code, out.Stderr)
+		return fmt.Errorf("the script exited with %d:\n%s", out.Code, out.Stderr)
 	}
 	return nil
 }
 
-func (r Runner) say(s Step, out string) {
+func (r Runner) logStep(s Step, out string) {
 	if out = strings.TrimSpace(out); out != "" {
 		r.Log("%s:\n%s", s.Where(), out)
 	}
 }
 
-// evidence asks everybody.
-func (r Runner) evidence(ctx context.Context, nodes []*MachineNode) string {
+// collectEvidence returns the state of the API, the control plane and all nodes.
+func (r Runner) collectEvidence(ctx context.Context, nodes []*MachineNode) string {
 	ctx, cancel := context.WithTimeout(ctx, afterwards)
 	defer cancel()
 	out, err := r.Plane.Kubectl(ctx, planeEvidence)
@@ -160,15 +160,14 @@ func (r Runner) evidence(ctx context.Context, nodes []*MachineNode) string {
 	return all
 }
 
-// Kill ends the machine, where it runs.
+// Kill ends the machine if it runs.
 func (n *MachineNode) Kill() {
 	if n.Guest != nil {
 		n.Guest.Kill()
 	}
 }
 
-// Kubectl runs a script (sh -eu, with rootfs/opt/cluster/lib.sh) beside the control plane, in which kubectl is the
-// administrator's.
+// Kubectl runs a script (sh -eu, with rootfs/opt/cluster/lib.sh) beside the control plane. kubectl has the administrator's rights.
 func (c *ControlPlane) Kubectl(ctx context.Context, script string) (string, error) {
 	text, err := rootfs.ReadFile("rootfs/opt/cluster/lib.sh")
 	if err != nil {
@@ -177,16 +176,16 @@ func (c *ControlPlane) Kubectl(ctx context.Context, script string) (string, erro
 	begin := fmt.Sprintf("export KUBECONFIG=%s PATH=%s:$PATH HOME=%s\n", c.Kubeconfig, c.Bin, c.Dir)
 	out, err := c.Output(ctx, "sh", "-euc", begin+string(text)+script)
 	if err != nil {
-		// The script itself would be most of the message.
+		// Do not repeat the script, which would be most of the message.
 		var exit *exec.ExitError
 		if _, complaints, found := strings.Cut(err.Error(), script); found && errors.As(err, &exit) {
-			err = fmt.Errorf("the script left with %d%s", exit.ExitCode(), complaints)
+			err = fmt.Errorf("the script exited with %d%s", exit.ExitCode(), complaints)
 		}
 	}
 	return out, err
 }
 
-// EnterCommand is what a person types to be beside the control plane, with kubectl for the administrator.
+// EnterCommand returns a shell command that enters the control plane's namespaces, with the administrator's kubectl.
 func (c *ControlPlane) EnterCommand() string {
 	return fmt.Sprintf("nsenter --target %d --net --pid --mount env KUBECONFIG=%s PATH=%s:$PATH bash", c.pid, c.Kubeconfig, c.Bin)
 }

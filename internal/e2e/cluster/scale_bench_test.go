@@ -14,33 +14,33 @@ import (
 	"time"
 )
 
-// BenchmarkScale measures what watch's audit costs a node and the API server: SERVICES (5000) Services of ten endpoints, first still,
-// then with one change a second, and WATCHERS (100) more watches of each kind.
+// BenchmarkScale measures the cost of watch's audit for a node and the API server. It has SERVICES (5000) Services with ten endpoints,
+// first without changes, then with one change a second, and WATCHERS (100) additional watches of each kind.
 func BenchmarkScale(b *testing.B) {
-	c, binary := plane(b, Newest, ForRules()), nodegate(b)
-	churn := &Churn{Services: number(b, "SERVICES", 5000), Endpoints: 10, Scale: 50, Every: time.Second}
+	c, binary := startPlane(b, Newest, ForRules()), buildNodegate(b)
+	churn := &Churn{Services: envNumber(b, "SERVICES", 5000), Endpoints: 10, Scale: 50, Every: time.Second}
 	if err := churn.Prepare(b.Context(), c); err != nil {
 		b.Fatal(err)
 	}
 	server := c.programs["kube-apiserver"]
-	for _, backend := range []Backend{IptablesLegacy, NFTables} { // iptables-restore of the nft variant needs over ten minutes for so many
+	for _, backend := range []Backend{IptablesLegacy, NFTables} { // iptables-restore of the nft variant takes over ten minutes for so many
 		b.Run(string(backend), func(b *testing.B) {
 			n := addNode(b, c, backend)
 			began := time.Now()
-			k := keep(b, n, binary, "5m")
-			within(b, 15*time.Minute, "verdict pass, at first", func() (bool, error) { return k.passes() })
+			k := startKept(b, n, binary, "5m")
+			waitWithin(b, 15*time.Minute, "verdict pass, at first", func() (bool, error) { return k.passes() })
 			b.ReportMetric(time.Since(began).Seconds(), "first-s")
-			const saved = 5 * time.Minute // what was not used while all was still, and what the first round after that owes
+			const saved = 5 * time.Minute // time that watch saved while nothing changed, and that the first round afterwards uses
 			measure := func(what string, during func()) {
 				before, at := processorTime(b, k.watch), time.Now()
 				during()
 				b.ReportMetric(100*(processorTime(b, k.watch)-before).Seconds()/time.Since(at).Seconds(), what+"-cpu-%")
 				b.ReportMetric(float64(resident(b, k.watch)>>20), what+"-MiB")
-				b.ReportMetric(float64(peak(b, k.watch)>>20), what+"-peak-MiB") // since it began
+				b.ReportMetric(float64(peak(b, k.watch)>>20), what+"-peak-MiB") // since the start
 			}
-			measure("settling", func() { time.Sleep(2 * time.Minute) }) // what the first round owes
+			measure("settling", func() { time.Sleep(2 * time.Minute) }) // the rest of the work of the first round
 			measure("still", func() { time.Sleep(saved) })
-			inMotion(b, churn, func() {
+			duringChurn(b, churn, func() {
 				measure("beginning", func() { time.Sleep(saved) })
 				measure("moving", func() { time.Sleep(2 * saved) })
 			})
@@ -52,18 +52,18 @@ func BenchmarkScale(b *testing.B) {
 		bytes := 0
 		before := processorTime(b, server)
 		for range lists {
-			bytes = list(b, c, slicesOfAll) + list(b, c, servicesOfAll)
+			bytes = listBytes(b, c, slicesOfAll) + listBytes(b, c, servicesOfAll)
 		}
 		b.ReportMetric(float64((processorTime(b, server)-before).Milliseconds())/lists, "ms/list")
 		b.ReportMetric(float64(bytes)/1e6, "MB/list")
 		spent := func() float64 {
 			before := processorTime(b, server)
 			changes := churn.Changes()
-			inMotion(b, churn, func() { time.Sleep(time.Minute) })
+			duringChurn(b, churn, func() { time.Sleep(time.Minute) })
 			return (processorTime(b, server) - before).Seconds() * 1e6 / float64(churn.Changes()-changes)
 		}
 		alone := spent()
-		watchers := number(b, "WATCHERS", 100)
+		watchers := envNumber(b, "WATCHERS", 100)
 		end := watchAll(b, c, watchers)
 		crowd := spent()
 		end()
@@ -76,7 +76,7 @@ const (
 	servicesOfAll = "/api/v1/services?resourceVersion=0"
 )
 
-func number(b *testing.B, variable string, otherwise int) int {
+func envNumber(b *testing.B, variable string, otherwise int) int {
 	b.Helper()
 	text := os.Getenv(variable)
 	if text == "" {
@@ -89,8 +89,8 @@ func number(b *testing.B, variable string, otherwise int) int {
 	return n
 }
 
-// list reads a list as nodegate does, and returns how many bytes went over the wire.
-func list(b *testing.B, c *ControlPlane, path string) int {
+// listBytes requests a list as nodegate does, and returns the number of bytes sent over the wire.
+func listBytes(b *testing.B, c *ControlPlane, path string) int {
 	b.Helper()
 	answer, err := c.API.get(b.Context(), path)
 	if err != nil {
@@ -104,7 +104,7 @@ func list(b *testing.B, c *ControlPlane, path string) int {
 	return int(n)
 }
 
-// watchAll opens so many watches of EndpointSlices and Services, until end.
+// watchAll opens many watches of EndpointSlices and Services until end is called.
 func watchAll(b *testing.B, c *ControlPlane, watchers int) (end func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
@@ -122,14 +122,14 @@ func watchAll(b *testing.B, c *ControlPlane, watchers int) (end func()) {
 			})
 		}
 	}
-	time.Sleep(30 * time.Second) // a watch from 0 begins with all there is
+	time.Sleep(30 * time.Second) // a watch from version 0 first sends all existing objects
 	return func() {
 		cancel()
 		all.Wait()
 	}
 }
 
-// get sends one request without the end that Do's have. The body is as it came: compressed.
+// get sends one request without a time limit. The body is the raw, compressed answer.
 func (a *API) get(ctx context.Context, path string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.server+path, nil)
 	if err != nil {

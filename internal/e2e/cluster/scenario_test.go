@@ -23,22 +23,22 @@ func TestLoad(t *testing.T) {
 	for _, test := range []struct {
 		what  string
 		files map[string]string
-		want  string // in the error; empty for none
+		want  string // text in the error; empty for success
 	}{
 		{"right", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": "ro\n", "suites": "trixie"}, ""},
 		{"with flannel", map[string]string{"scenario.md": "x", "flannel": "", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": ""}, ""},
 		{"baked", map[string]string{
 			"scenario.md": "x", "bake": "", "policy.hcl": "", "1-plane.sh": "a", "2-node2.sh": "b", "3-node1.reboot": "",
 		}, ""},
-		{"baked without a policy", map[string]string{"scenario.md": "x", "bake": "", "1-plane.sh": "a"}, "no policy.hcl"},
-		{"what is no flag", map[string]string{"scenario.md": "x", "flannel": "vxlan", "1-plane.sh": "a"}, "flannel"},
+		{"baked without a policy", map[string]string{"scenario.md": "x", "bake": "", "1-plane.sh": "a"}, "policy.hcl is missing"},
+		{"a flag with content", map[string]string{"scenario.md": "x", "flannel": "vxlan", "1-plane.sh": "a"}, "flannel"},
 		{"no description", map[string]string{"1-plane.sh": "a"}, "scenario.md"},
-		{"no steps", map[string]string{"scenario.md": "x"}, "no step 1"},
-		{"a gap", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "3-plane.sh": "b"}, "no step 2"},
-		{"two", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "1-node1.sh": "b"}, "another step 1"},
+		{"no steps", map[string]string{"scenario.md": "x"}, "step 1 is missing"},
+		{"a gap", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "3-plane.sh": "b"}, "step 2 is missing"},
+		{"two", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "1-node1.sh": "b"}, "already is step 1"},
 		{"another name", map[string]string{"scenario.md": "x", "1-plane.sh": "a", "1-node3.sh": "b"}, "1-node3.sh"},
-		{"an empty script", map[string]string{"scenario.md": "x", "1-plane.sh": ""}, "says something"},
-		{"a reboot of the control plane", map[string]string{"scenario.md": "x", "1-plane.reboot": ""}, "does not reboot"},
+		{"an empty script", map[string]string{"scenario.md": "x", "1-plane.sh": ""}, "script is empty"},
+		{"a reboot of the control plane", map[string]string{"scenario.md": "x", "1-plane.reboot": ""}, "cannot reboot"},
 	} {
 		dir := filepath.Join(t.TempDir(), "s")
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -49,12 +49,12 @@ func TestLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s, err := load(dir)
+		s, err := loadScenario(dir)
 		switch {
 		case test.want == "" && err != nil:
 			t.Errorf("%s: %v", test.what, err)
 		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
-			t.Errorf("%s: got %v, want %q in it", test.what, err, test.want)
+			t.Errorf("%s: got %v, want an error with %q", test.what, err, test.want)
 		}
 		_, flannel := test.files["flannel"]
 		_, bake := test.files["bake"]

@@ -6,22 +6,22 @@ import (
 	"net/http"
 )
 
-// Service is a Service of one port without a selector, and its one EndpointSlice, which nobody else writes.
+// Service is a Service with one port and without a selector, and its only EndpointSlice. No controller writes either of them.
 type Service struct {
 	Name      string // in the namespace default
 	Protocol  string // TCP or UDP
 	ClusterIP string
-	Ready     []string // the addresses that are ready
+	Ready     []string // addresses of ready endpoints
 	NotReady  []string
-	Node      string // that all of them are on; "": not said
+	Node      string // node of all endpoints; "": unspecified
 
 	plane *ControlPlane
-	given int // addresses that it has had by change
+	given int // number of addresses assigned so far
 }
 
 const servicePort, endpointPort = 80, 8080
 
-// AddService makes a Service with an empty EndpointSlice.
+// AddService creates a Service with an empty EndpointSlice.
 func (c *ControlPlane) AddService(ctx context.Context, name, protocol string) (*Service, error) {
 	var made struct{ Spec struct{ ClusterIP string } }
 	wanted := object{
@@ -32,17 +32,17 @@ func (c *ControlPlane) AddService(ctx context.Context, name, protocol string) (*
 		return nil, err
 	}
 	s := &Service{Name: name, Protocol: protocol, ClusterIP: made.Spec.ClusterIP, plane: c}
-	return s, c.Create(ctx, slicesPath, s.slice())
+	return s, c.Create(ctx, slicesPath, s.sliceObject())
 }
 
 const slicesPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 
 // Update writes Ready and NotReady to the API.
 func (s *Service) Update(ctx context.Context) error {
-	return s.plane.API.Do(ctx, http.MethodPut, slicesPath+"/"+s.Name+"-1", s.slice(), nil)
+	return s.plane.API.Do(ctx, http.MethodPut, slicesPath+"/"+s.Name+"-1", s.sliceObject(), nil)
 }
 
-// Patch changes what the Service says of itself, and its load balancer's addresses; nil leaves either alone.
+// Patch changes the Service's spec and its load balancer's addresses; nil leaves either unchanged.
 func (s *Service) Patch(ctx context.Context, spec object, ingress []object) error {
 	const path = "/api/v1/namespaces/default/services/"
 	if spec != nil {
@@ -57,8 +57,8 @@ func (s *Service) Patch(ctx context.Context, spec object, ingress []object) erro
 	return s.plane.API.Do(ctx, http.MethodPatch, path+s.Name+"/status", status, nil)
 }
 
-// change gives the Service four endpoints that it has never had.
-func (s *Service) change() {
+// replaceEndpoints gives the Service four new endpoints.
+func (s *Service) replaceEndpoints() {
 	s.Ready = nil
 	for range 4 {
 		s.given++
@@ -66,7 +66,7 @@ func (s *Service) change() {
 	}
 }
 
-func (s *Service) slice() object {
+func (s *Service) sliceObject() object {
 	endpoints := []object{}
 	for ready, addresses := range map[bool][]string{true: s.Ready, false: s.NotReady} {
 		for _, a := range addresses {
@@ -86,5 +86,5 @@ func (s *Service) slice() object {
 	}
 }
 
-// podAddress is the nth address of the Pods' network.
+// podAddress returns the nth address of the Pod network.
 func podAddress(n int) string { return fmt.Sprintf("10.244.%d.%d", n/250, n%250+1) }

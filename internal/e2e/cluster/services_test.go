@@ -19,10 +19,10 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// TestServices: Services of every kind are found right in all backends. What a live kube-proxy wrote of them in nftables and iptables-nft
-// is the same over netlink as nft -j and iptables-nft-save say, element for element.
+// TestServices: audit passes for Services of every kind in all backends. For nftables and iptables-nft, kube-proxy's rules read over
+// netlink equal those from nft -j and iptables-nft-save element by element.
 func TestServices(t *testing.T) {
-	c, binary := plane(t, Newest, ForRules()), nodegate(t)
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	kinds := map[string]object{
 		"plain":  {},
 		"sticky": {"sessionAffinity": "ClientIP", "sessionAffinityConfig": object{"clientIP": object{"timeoutSeconds": 77}}},
@@ -45,7 +45,7 @@ func TestServices(t *testing.T) {
 			t.Fatal(err)
 		}
 		if name != "empty" {
-			s.change()
+			s.replaceEndpoints()
 			if err := s.Update(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -65,13 +65,13 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// sameTable reads a table of Services in both ways until kube-proxy has written them.
+// sameTable reads a table of Services in both ways until they agree on the complete rules.
 func sameTable(t *testing.T, n *ProxyNode) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := Until(ctx, func() error {
-		wire, text, err := n.table(ctx, ruleset.IPv4)
+		wire, text, err := n.readTables(ctx, ruleset.IPv4)
 		if err != nil {
 			return err
 		}
@@ -80,24 +80,24 @@ func sameTable(t *testing.T, n *ProxyNode) {
 		}
 		for _, part := range []string{"/plain/", "affinity-", "/balanced/", "firewall-", "external-"} {
 			if !strings.Contains(strings.Join(names(wire), "\n"), part) {
-				return fmt.Errorf("no %s among what kube-proxy wrote:\n%s", part, strings.Join(names(wire), "\n"))
+				return fmt.Errorf("%s is missing in kube-proxy's rules:\n%s", part, strings.Join(names(wire), "\n"))
 			}
 		}
-		t.Logf("%d chains and %d sets are the same", len(wire.Chains), len(wire.Sets))
+		t.Logf("%d chains and %d sets are equal", len(wire.Chains), len(wire.Sets))
 		return nil
 	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// sameSave reads the tables of iptables-nft in both ways until kube-proxy lets them be.
+// sameSave reads the tables of iptables-nft in both ways until kube-proxy does not change them in between.
 func sameSave(t *testing.T, n *ProxyNode) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := Until(ctx, func() error {
 		var wire *ruleset.Set
-		err := n.inside(func() error {
+		err := n.inNetwork(func() error {
 			return nftables.Save(ctx, ruleset.IPv4, func(r io.Reader) (err error) {
 				wire, err = ruleset.Parse("", r)
 				return err
@@ -119,10 +119,10 @@ func sameSave(t *testing.T, n *ProxyNode) {
 		}
 		for _, part := range []string{"-m recent", "-m statistic", "-j DNAT", "KUBE-FW-", "-j REJECT", "-m addrtype"} {
 			if !strings.Contains(listing, part) {
-				return fmt.Errorf("no %s among what kube-proxy wrote:\n%s", part, listing)
+				return fmt.Errorf("%s is missing in kube-proxy's rules:\n%s", part, listing)
 			}
 		}
-		t.Logf("%d lines are the same", wire.Lines)
+		t.Logf("%d lines are equal", wire.Lines)
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -140,12 +140,12 @@ func names(t *ruleset.NFTTable) []string {
 	return all
 }
 
-// inside calls do in the node's network namespace.
-func (n *ProxyNode) inside(do func() error) error {
+// inNetwork calls do in the node's network namespace.
+func (n *ProxyNode) inNetwork(do func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends in the node's namespace
-		err := errors.New("the node has no network namespace of its own")
+		runtime.LockOSThread() // never unlocked: the thread ends in the node's namespace
+		err := errors.New("the node's network namespace is missing")
 		for i, kind := range n.kinds {
 			if kind == unix.CLONE_NEWNET {
 				err = unix.Setns(int(n.namespaces[i].Fd()), kind)
@@ -159,9 +159,9 @@ func (n *ProxyNode) inside(do func() error) error {
 	return <-done
 }
 
-// table reads kube-proxy's table in both ways.
-func (n *ProxyNode) table(ctx context.Context, family string) (wire, text *ruleset.NFTTable, err error) {
-	if err := n.inside(func() (err error) {
+// readTables reads kube-proxy's table in both ways.
+func (n *ProxyNode) readTables(ctx context.Context, family string) (wire, text *ruleset.NFTTable, err error) {
+	if err := n.inNetwork(func() (err error) {
 		wire, err = nftables.Read(ctx, family)
 		return err
 	}); err != nil {

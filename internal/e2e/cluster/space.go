@@ -19,17 +19,17 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// Space is a set of namespaces: network, processes and mounts. /proc, /sys and /run are its own; the other files are the
-// host's. All that runs in it ends with it.
+// Space is a set of namespaces: network, processes and mounts. It has its own /proc, /sys and /run, and shares all other files with the
+// host. All its processes end with it.
 type Space struct {
 	first      *qemu.Process
 	pid        int
-	namespaces []*os.File // in the order in which they are joined
+	namespaces []*os.File // in the order of joining
 	kinds      []int
 }
 
-// begin is the first process of a Space. It says ready once the Space can be used.
-const begin = `
+// firstProcess is the script of a Space's first process. It prints "ready" when the Space can be used.
+const firstProcess = `
 mount --make-rprivate /
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -39,9 +39,9 @@ echo ready
 exec sleep infinity
 `
 
-// NewSpace makes a Space. The caller closes it.
+// NewSpace creates a Space. The caller closes it.
 func NewSpace() (*Space, error) {
-	cmd := exec.Command("sh", "-euc", begin)
+	cmd := exec.Command("sh", "-euc", firstProcess)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig:  syscall.SIGKILL,
 		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
@@ -81,7 +81,7 @@ func NewSpace() (*Space, error) {
 	return s, nil
 }
 
-// Enter joins the namespaces; the thread that calls it must end afterwards. What it starts is inside.
+// Enter joins the namespaces. Programs started afterwards run inside. The calling thread must end afterwards.
 func (s *Space) Enter() error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil { // threads that share their root cannot change mounts
 		return fmt.Errorf("entering namespaces: %w", err)
@@ -94,12 +94,12 @@ func (s *Space) Enter() error {
 	return nil
 }
 
-// EnterNetwork joins the network only, as Enter does. What it starts does not end with the Space.
+// EnterNetwork joins only the network namespace, like Enter. Programs started afterwards do not end with the Space.
 func (s *Space) EnterNetwork() error {
 	return unix.Setns(int(s.namespaces[0].Fd()), unix.CLONE_NEWNET)
 }
 
-// Connect makes a pair of links: one in this Space, with a bridge for its master, the other one eth0 in another Space.
+// Connect creates a pair of links: one in this Space, attached to the bridge master, and eth0 in the other Space.
 func (s *Space) Connect(other *Space, link, master string) error {
 	script := `ip link add "$1" type veth peer name eth0 netns "$2"; ip link set "$1" master "$3" up`
 	cmd := exec.Command("sh", "-euc", script, "sh", link, strconv.Itoa(other.pid), master)
@@ -115,16 +115,16 @@ func (s *Space) Connect(other *Space, link, master string) error {
 	return nil
 }
 
-// Start starts a program in the Space. Its output goes to the file log, which is made where it is missing.
+// Start starts a program in the Space and appends its output to the file log.
 func (s *Space) Start(log string, configure func(*exec.Cmd), name string, args ...string) (*qemu.Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close() // the child has its own
+	defer out.Close() // the child has its own descriptor
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{} // no Pdeathsig: it dies with the first process, and the parent is in no namespace of its
+	cmd.SysProcAttr = &syscall.SysProcAttr{} // no Pdeathsig: the Space's first process ends it; the parent is outside its namespaces
 	if configure != nil {
 		configure(cmd)
 	}
@@ -135,8 +135,7 @@ func (s *Space) Start(log string, configure func(*exec.Cmd), name string, args .
 	return p, nil
 }
 
-// Output runs a program in the Space and returns what it wrote to standard output. Where it fails, the error has what it
-// wrote to the other.
+// Output runs a program in the Space and returns its standard output. If the program fails, the error contains its standard error.
 func (s *Space) Output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var out, complaints strings.Builder
@@ -152,7 +151,7 @@ func (s *Space) Output(ctx context.Context, name string, args ...string) (string
 	return out.String(), nil
 }
 
-// Shell runs a script, sh -euc, in the Space; args are $1 and so on.
+// Shell runs a script with sh -euc in the Space; args are $1 and so on.
 func (s *Space) Shell(ctx context.Context, script string, args ...string) error {
 	out, err := s.Output(ctx, "sh", append([]string{"-euc", script, "sh"}, args...)...)
 	if err != nil && out != "" {
@@ -179,10 +178,10 @@ func (s *Space) DialContext(ctx context.Context, network, address string) (net.C
 	return a.conn, a.err
 }
 
-// Close ends all that runs in the Space. It may be called more than once.
+// Close ends all processes in the Space. It may be called more than once.
 func (s *Space) Close() {
-	_ = s.first.Signal(syscall.SIGKILL) // an error means that it is gone
-	_ = s.first.Wait()                  // it was killed: that is no news
+	_ = s.first.Signal(syscall.SIGKILL) // an error means that it has already ended
+	_ = s.first.Wait()                  // it was killed, so an error is expected
 	for _, f := range s.namespaces {
 		f.Close()
 	}

@@ -24,13 +24,13 @@ func TestSpace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The output of the program, processes and links of the Space and of nobody else.
+	// A program sees only the processes and links of the Space.
 	out, err := s.Output(t.Context(), "sh", "-euc", "ls /sys/class/net; ls -d /proc/[0-9]* | wc -l; ls /run")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if fields := strings.Fields(out); len(fields) != 2 || fields[0] != "lo" || len(fields[1]) != 1 {
-		t.Errorf("it sees %q, want its loopback, few processes and an empty /run", out)
+		t.Errorf("the program sees %q, want its own loopback, few processes and an empty /run", out)
 	}
 	if text, err := os.ReadFile(log); err != nil || !strings.HasPrefix(string(text), "I am ") {
 		t.Errorf("the log: %q, %v", text, err)

@@ -19,7 +19,7 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// strayFlow is a node between a Pod of its own and an endpoint of a Service on another node.
+// strayFlow is a node with a Pod, and another node with an endpoint of a Service.
 type strayFlow struct {
 	node             *ProxyNode
 	service          *Service
@@ -64,21 +64,21 @@ func newStrayFlow(t *testing.T, c *ControlPlane, b Backend) strayFlow {
 	})
 	must(<-listen)
 	t.Cleanup(func() { _ = f.listener.Close() })
-	f.connect(t) // now the rules are there
+	f.connect(t) // the rules are written now
 	return f
 }
 
-// count counts the stray segment, which bears a mark that only its answer has too, in a hook, $1, by where it comes from, $2, and apart
-// by $3 and $4. In the node that is before anything can drop it.
-const count = `nft "add table ip seen; delete table ip seen; add table ip seen
+// countSegments counts the stray segment in a hook ($1) by its source ($2), and separately by $3 and $4. It recognises the segment by a
+// mark that only its answer shares. On the node this happens before any rule can drop it.
+const countSegments = `nft "add table ip seen; delete table ip seen; add table ip seen
 add chain ip seen c { type filter hook $1 priority -140; }
 add rule ip seen c ip saddr $2 ip dscp 42 $3 counter
 add rule ip seen c ip saddr $2 ip dscp 42 $4 counter"`
 
 const mark = 42 << 2
 
-// counted are the counters of count.
-func counted(t *testing.T, s *Space) (counts [2]int) {
+// readCounters returns the counters of countSegments.
+func readCounters(t *testing.T, s *Space) (counts [2]int) {
 	t.Helper()
 	out, err := s.Output(t.Context(), "nft", "list", "chain", "ip", "seen", "c")
 	if err != nil {
@@ -117,7 +117,7 @@ func (f strayFlow) connect(t *testing.T) (here, there net.Conn) {
 	return here, there
 }
 
-// exchange sends five bytes there and back.
+// exchange sends five bytes in both directions.
 func exchange(here, there net.Conn) error {
 	end := time.Now().Add(5 * time.Second)
 	if err := errors.Join(here.SetDeadline(end), there.SetDeadline(end)); err != nil {
@@ -134,13 +134,13 @@ func exchange(here, there net.Conn) error {
 	return nil
 }
 
-// stray sends a segment far beyond the window from the endpoint's address. The kernel says what the connection has sent and received.
-func (f strayFlow) stray(there net.Conn) error {
+// sendStray sends a segment far outside the window from the endpoint's address. The kernel provides the connection's sequence numbers.
+func (f strayFlow) sendStray(there net.Conn) error {
 	raw, err := there.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		return err
 	}
-	var numbers [2]int // of the next byte to send, and to receive
+	var numbers [2]int // of the next byte to send and to receive
 	var wrong error
 	err = raw.Control(func(fd uintptr) {
 		set := func(option, value int) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// final is an error that trying again will not mend.
+// final is an error that more tries cannot repair.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
@@ -15,7 +15,7 @@ func (f final) Unwrap() error { return f.error }
 // Final makes Until give up at once.
 func Final(err error) error { return final{err} }
 
-// Until tries again and again until try succeeds or the context ends. The error is try's last one.
+// Until calls try until it succeeds or the context ends, and returns the last error of try.
 func Until(ctx context.Context, try func() error) error {
 	for {
 		err := try()
@@ -27,7 +27,7 @@ func Until(ctx context.Context, try func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w; at last: %w", ctx.Err(), err)
+			return fmt.Errorf("%w; last error: %w", ctx.Err(), err)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}

@@ -22,7 +22,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// fileSystems are made with what mkfs makes by default, and leave no writing for later.
+// fileSystems are created with mkfs' defaults, but without lazy initialisation, which would write later.
 var fileSystems = map[string]struct {
 	mkfs  []string
 	mount string
@@ -32,15 +32,15 @@ var fileSystems = map[string]struct {
 	"btrfs": {[]string{"mkfs.btrfs", "-q"}, "loop"},
 }
 
-const diskSize = 320 << 20 // mkfs.xfs makes nothing below 300 MiB
+const diskSize = 320 << 20 // mkfs.xfs refuses less than 300 MiB
 
-// TestPowerCut replays what install, upgrade and uninstall write to a disk: after each flush the machine loses power,
-// and what was written since the last flush is there, or not, at random.
+// TestPowerCut replays the disk writes of install, upgrade and uninstall. The machine loses power after each
+// flush; later writes survive or are lost at random.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "qemu-storage-daemon")
-	dir := scratch(t)
+	dir := scratchDir(t)
 	b := newBench(t, dir)
 	var wg sync.WaitGroup
 	for name := range fileSystems {
@@ -56,7 +56,7 @@ func TestPowerCut(t *testing.T) {
 	wg.Wait()
 }
 
-// inOwnMounts calls do in a mount namespace of its own, which ends with it.
+// inOwnMounts calls do in a separate mount namespace, which ends with the call.
 func inOwnMounts(do func() error) error {
 	result := make(chan error)
 	go func() {
@@ -79,7 +79,7 @@ func (b *bench) powerCuts(t *testing.T, name string, p phase) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	log, err := b.record(dir, name, p)
+	log, err := b.recordWrites(dir, name, p)
 	if err != nil {
 		return err
 	}
@@ -90,10 +90,10 @@ func (b *bench) powerCuts(t *testing.T, name string, p phase) error {
 		}
 	}
 	if len(flushes) < 10 {
-		return fmt.Errorf("only %d flushes: the log does not see them", len(flushes))
+		return fmt.Errorf("only %d flushes: the log is incomplete", len(flushes))
 	}
 	chosen := map[int]bool{}
-	for _, f := range sample(t, len(flushes), 5) {
+	for _, f := range samplePoints(t, len(flushes), 5) {
 		chosen[flushes[f]] = true
 	}
 	whole, part := survey{}, survey{}
@@ -105,10 +105,10 @@ func (b *bench) powerCuts(t *testing.T, name string, p phase) error {
 		if !chosen[i] {
 			continue
 		}
-		whole.point(t, fmt.Sprintf("%s, %s: power cut after flush at write %d", name, p.name, i), func() error {
-			return b.boot(dir, name, p, nil, i%2 == 1)
+		whole.runPoint(t, fmt.Sprintf("%s, %s: power cut after flush at write %d", name, p.name, i), func() error {
+			return b.bootAfterCut(dir, name, p, nil, i%2 == 1)
 		})
-		var some []logged
+		var some []loggedWrite
 		for _, later := range log[i+1:] {
 			if later.flush {
 				break
@@ -117,16 +117,17 @@ func (b *bench) powerCuts(t *testing.T, name string, p phase) error {
 				some = append(some, later)
 			}
 		}
-		part.point(t, fmt.Sprintf("%s, %s: power cut after flush at write %d, and %d of the later writes", name, p.name, i, len(some)),
-			func() error { return b.boot(dir, name, p, some, i%2 == 1) })
+		part.runPoint(t, fmt.Sprintf("%s, %s: power cut after flush at write %d, and %d of the later writes", name, p.name, i, len(some)),
+			func() error { return b.bootAfterCut(dir, name, p, some, i%2 == 1) })
 	}
-	whole.close(t, p.name+": "+name+", power cut at a flush")
-	part.close(t, p.name+": "+name+", and some later writes")
+	whole.printCounts(t, p.name+": "+name+", power cut at a flush")
+	part.printCounts(t, p.name+": "+name+", and some later writes")
 	return nil
 }
 
-// record makes a file system with the tree that the phase begins with, and returns what the run writes to its disk.
-func (b *bench) record(dir, name string, p phase) (log []logged, err error) {
+// recordWrites creates a file system with the tree at the start of the phase, and returns all writes of the
+// run to its disk.
+func (b *bench) recordWrites(dir, name string, p phase) (log []loggedWrite, err error) {
 	base, exported := dir+"/base", dir+"/exported"
 	for _, f := range []string{base, exported, dir + "/log"} {
 		if err := os.WriteFile(f, nil, 0o600); err != nil {
@@ -134,14 +135,14 @@ func (b *bench) record(dir, name string, p phase) (log []logged, err error) {
 		}
 	}
 	fs := fileSystems[name]
-	if err := errors.Join(os.Truncate(base, diskSize), command(append(fs.mkfs, base)...)); err != nil {
+	if err := errors.Join(os.Truncate(base, diskSize), runCommand(append(fs.mkfs, base)...)); err != nil {
 		return nil, err
 	}
-	if err := command("mount", "-o", fs.mount, base, dir+"/mnt"); err != nil {
+	if err := runCommand("mount", "-o", fs.mount, base, dir+"/mnt"); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(command("cp", "-a", b.dir+"/"+p.start+"/.", dir+"/mnt"), unmount(dir+"/mnt"),
-		command("cp", "--sparse=always", base, dir+"/recorded")); err != nil {
+	if err := errors.Join(runCommand("cp", "-a", b.dir+"/"+p.start+"/.", dir+"/mnt"), unmount(dir+"/mnt"),
+		runCommand("cp", "--sparse=always", base, dir+"/recorded")); err != nil {
 		return nil, err
 	}
 	disk := exec.Command("qemu-storage-daemon", "--blockdev", "driver=file,node-name=disk,filename="+dir+"/recorded",
@@ -158,9 +159,9 @@ func (b *bench) record(dir, name string, p phase) (log []logged, err error) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	err = command("mount", "-o", fs.mount, exported, dir+"/mnt")
+	err = runCommand("mount", "-o", fs.mount, exported, dir+"/mnt")
 	if err == nil {
-		err = errors.Join(command(b.args(dir+"/mnt", p.verb, p.which)...), unmount(dir+"/mnt"))
+		err = errors.Join(runCommand(b.runArgs(dir+"/mnt", p.verb, p.which)...), unmount(dir+"/mnt"))
 	}
 	err = errors.Join(err, disk.Process.Signal(syscall.SIGTERM), disk.Wait())
 	if err != nil {
@@ -169,11 +170,11 @@ func (b *bench) record(dir, name string, p phase) (log []logged, err error) {
 	return readLog(dir + "/log")
 }
 
-// boot mounts the disk as the power cut left it, and some writes more, and judges what is on it.
-func (b *bench) boot(dir, name string, p phase, more []logged, byUninstall bool) error {
+// bootAfterCut mounts the disk as the power cut left it, with some later writes, and judges the tree on it.
+func (b *bench) bootAfterCut(dir, name string, p phase, more []loggedWrite, byUninstall bool) error {
 	try := dir + "/try"
 	defer os.RemoveAll(try)
-	if err := command("cp", "--sparse=always", dir+"/base", try); err != nil {
+	if err := runCommand("cp", "--sparse=always", dir+"/base", try); err != nil {
 		return err
 	}
 	for _, w := range more {
@@ -181,14 +182,15 @@ func (b *bench) boot(dir, name string, p phase, more []logged, byUninstall bool)
 			return err
 		}
 	}
-	if err := command("mount", "-o", fileSystems[name].mount, try, dir+"/mnt"); err != nil {
+	if err := runCommand("mount", "-o", fileSystems[name].mount, try, dir+"/mnt"); err != nil {
 		return err
 	}
-	return errors.Join(b.judge(p, dir+"/mnt", byUninstall), unmount(dir+"/mnt"))
+	return errors.Join(b.judgeTree(p, dir+"/mnt", byUninstall), unmount(dir+"/mnt"))
 }
 
-// unmount waits for another test's child that was forked while this process read a file there: it holds a copy of the
-// descriptor until it runs its program, and with a network namespace of its own that takes a while.
+// unmount waits while another test's child keeps the file system busy. A child that was forked while this
+// process read a file there holds a copy of the descriptor until it executes its program. With a new network
+// namespace that takes a while.
 func unmount(dir string) error {
 	err := unix.Unmount(dir, 0)
 	for deadline := time.Now().Add(time.Minute); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); err = unix.Unmount(dir, 0) {
@@ -200,22 +202,22 @@ func unmount(dir string) error {
 	return nil
 }
 
-func command(args ...string) error {
+func runCommand(args ...string) error {
 	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, last(string(out)))
+		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, lastLines(string(out)))
 	}
 	return nil
 }
 
-// logged is a write to the disk, or a flush of what was written.
-type logged struct {
+// loggedWrite is a write to the disk, or a flush.
+type loggedWrite struct {
 	at    int64
 	bytes []byte
 	flush bool
 }
 
-func (w logged) replay(disk string) error {
+func (w loggedWrite) replay(disk string) error {
 	f, err := os.OpenFile(disk, os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -225,7 +227,7 @@ func (w logged) replay(disk string) error {
 }
 
 // readLog reads the format of dm-log-writes (Documentation/admin-guide/device-mapper/log-writes.rst).
-func readLog(name string) ([]logged, error) {
+func readLog(name string) ([]loggedWrite, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -244,14 +246,14 @@ func readLog(name string) ([]logged, error) {
 	}
 	size := int64(super.Sector)
 	at := size
-	var log []logged
+	var log []loggedWrite
 	for range super.Entries {
 		var e struct{ Sector, Sectors, Flags, Data uint64 }
 		if err := binary.Read(io.NewSectionReader(f, at, size), binary.LittleEndian, &e); err != nil {
 			return nil, err
 		}
 		at += size
-		w := logged{at: int64(e.Sector) * size, bytes: make([]byte, int64(e.Sectors)*size), flush: e.Flags&flush != 0}
+		w := loggedWrite{at: int64(e.Sector) * size, bytes: make([]byte, int64(e.Sectors)*size), flush: e.Flags&flush != 0}
 		if e.Flags&discard == 0 {
 			if _, err := f.ReadAt(w.bytes, at); err != nil && len(w.bytes) > 0 {
 				return nil, err

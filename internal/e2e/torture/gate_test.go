@@ -13,17 +13,17 @@ import (
 	"nodegate/internal/e2e/torture/inject"
 )
 
-// TestGate puts every file and every program of a gate's run into other hands.
+// TestGate replaces or breaks every file that a gate reads and every program that it runs, one at a time.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
-	opened, looked, ran := w.seen(gate)
+	opened, looked, ran := w.listAccesses(gate)
 	const workers = 6
 	sub := gate
 	area := func(name string, n int, points []string, matches func(p string) func(inject.Call) bool, do inject.Action) {
 		var s survey
 		missed := 0
-		each(sample(t, len(points), n), workers, func(i int) {
+		forEachPoint(samplePoints(t, len(points), n), workers, func(i int) {
 			var err error
 			if err = w.attack(sub, matches(points[i]), do); err == errNotReached {
 				s.mu.Lock()
@@ -31,11 +31,11 @@ func TestGate(t *testing.T) {
 				s.mu.Unlock()
 				return
 			}
-			s.point(t, sub[0]+", "+points[i]+" "+name, func() error { return err })
+			s.runPoint(t, sub[0]+", "+points[i]+" "+name, func() error { return err })
 		})
-		s.close(t, sub[0]+": a file or program "+name)
+		s.printCounts(t, sub[0]+": a file or program "+name)
 		if missed > 0 {
-			t.Logf("%d were not met in this run: names of processes, and what is read once only", missed)
+			t.Logf("%d were not used in this run: files of other processes, and files that are read only once", missed)
 		}
 	}
 	opens := func(p string) func(inject.Call) bool {
@@ -46,7 +46,7 @@ func TestGate(t *testing.T) {
 	}
 	for _, errno := range []unix.Errno{unix.EACCES, unix.EIO} {
 		area("gives "+unix.ErrnoName(errno), 6, opened, opens, inject.Action{Fail: errno})
-		area("cannot be looked at: "+unix.ErrnoName(errno), 6, looked, func(p string) func(inject.Call) bool {
+		area("cannot be inspected: "+unix.ErrnoName(errno), 6, looked, func(p string) func(inject.Call) bool {
 			return func(c inject.Call) bool {
 				return c.Own() && !c.Writes() && c.Number != unix.SYS_EXECVE && c.Path() == p
 			}
@@ -57,7 +57,7 @@ func TestGate(t *testing.T) {
 	}
 	for _, sub = range []subject{gate, check} {
 		if &sub[0] == &check[0] {
-			_, _, ran = w.seen(check)
+			_, _, ran = w.listAccesses(check)
 		}
 		for name, p := range programs {
 			area(p.what, 3, ran, runs, inject.Action{Path: name})
@@ -65,27 +65,27 @@ func TestGate(t *testing.T) {
 		area("cannot be run: EACCES", 3, ran, runs, inject.Action{Fail: unix.EACCES})
 		area("cannot be run: ENOMEM", 3, ran, runs, inject.Action{Fail: unix.ENOMEM})
 	}
-	t.Logf("none used more than %d MiB", w.most>>20)
-	if w.most > 256<<20 { // it counts from the fork on, with what this process has
-		t.Errorf("one used %d MiB", w.most>>20)
+	t.Logf("the largest run used %d MiB", w.maxMemory>>20)
+	if w.maxMemory > 256<<20 { // counted from the fork on, so it includes the memory of this process
+		t.Errorf("a run used %d MiB", w.maxMemory>>20)
 	}
 }
 
-// TestBreakGlass: only a file that certainly exists switches the gate off.
+// TestBreakGlass: the break-glass file works only if it certainly exists; an error does not switch the gate off.
 func TestBreakGlass(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
 	var s survey
 	for _, errno := range []unix.Errno{unix.EIO, unix.EACCES, unix.ENOMEM, unix.EMFILE, unix.ESTALE, unix.ETIMEDOUT, unix.ELOOP, unix.ENOTDIR,
 		unix.EPERM, unix.ENAMETOOLONG, unix.EOVERFLOW} {
-		s.point(t, "break glass: "+unix.ErrnoName(errno), func() error {
+		s.runPoint(t, "break glass: "+unix.ErrnoName(errno), func() error {
 			return w.attack(gate, func(c inject.Call) bool { return !c.Opens() && c.Path() == "/etc/nodegate/disabled" }, inject.Action{Fail: errno})
 		})
 	}
-	s.close(t, "gate: break glass cannot be looked at")
+	s.printCounts(t, "gate: break glass cannot be inspected")
 }
 
-// TestOutlets: console, journal and /run stopped, full and read-only.
+// TestOutlets runs a gate whose console, journal or /run is stopped, hangs, is full or read-only.
 func TestOutlets(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
@@ -121,7 +121,7 @@ func TestOutlets(t *testing.T) {
 		{"/run full", false, func(c inject.Call) bool { return below(c) && c.Needs() }, inject.Action{Fail: unix.ENOSPC}},
 		{"/run read-only", false, below, inject.Action{Fail: unix.EROFS}},
 	} {
-		s.point(t, "gate, "+a.what, func() error {
+		s.runPoint(t, "gate, "+a.what, func() error {
 			var socket *net.UnixConn
 			prepare := func(run string) {
 				socket, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: run + "/systemd/journal/socket", Net: "unixgram"})
@@ -140,7 +140,7 @@ func TestOutlets(t *testing.T) {
 				case a.matches(c):
 					reached = true
 					return a.do
-				case console(c): // somebody reads it
+				case console(c): // this console works
 					return inject.Action{Path: "c"}
 				}
 				return inject.Action{}
@@ -150,9 +150,9 @@ func TestOutlets(t *testing.T) {
 				return errNotReached
 			}
 			text := make([]byte, 1<<16)
-			n, _ := unix.Read(int(written.Fd()), text) // nothing, where the console is what is attacked
-			return gate.judge(out+string(text[:max(n, 0)]), status, err)
+			n, _ := unix.Read(int(written.Fd()), text) // reads nothing if the attack is on the console
+			return gate.judgeRun(out+string(text[:max(n, 0)]), status, err)
 		})
 	}
-	s.close(t, "gate: console, journal and /run stopped, full, ...")
+	s.printCounts(t, "gate: console, journal, /run stopped, full")
 }

@@ -20,7 +20,7 @@ import (
 	"nodegate/internal/e2e/torture/inject"
 )
 
-// policies are two policies of several files: one file stays, one changes, one goes, one comes.
+// policies are two policies of three files each: one file is unchanged, one changed, one removed, one added.
 var policies = map[string]map[string]string{
 	"old": {
 		"a.hcl":    "sysctl \"net.ipv4.ip_forward\" { value = 1 }\n",
@@ -34,15 +34,15 @@ var policies = map[string]map[string]string{
 	},
 }
 
-// bench is what the attacks on installations share: programs, policies and trees, none of which an attack changes.
+// bench holds the programs, policies and trees that all attacks on installations share. No attack changes them.
 type bench struct {
 	dir        string
-	nodegate   map[string]string // old, new: two binaries
-	bare       string            // a machine that nodegate was never on
-	old        string            // the same with the old installation
-	manifest   map[string]string // bare, old, new
-	reads      map[string]string // what a reader of the policy gets: bare, old, new
-	installing string            // the answer where the policy of the first installation is not there yet
+	nodegate   map[string]string // binaries: old, new
+	bare       string            // the tree of a machine without nodegate
+	old        string            // the same tree with the old installation
+	manifest   map[string]string // descriptions of the trees: bare, old, new
+	reads      map[string]string // the policy as a reader sees it: bare, old, new
+	installing string            // the error before the first installation has written its policy
 }
 
 func newBench(t *testing.T, dir string) *bench {
@@ -50,37 +50,37 @@ func newBench(t *testing.T, dir string) *bench {
 		nodegate: map[string]string{"new": nodegate(t), "old": dir + "/nodegate-old"}, installing: "has no policy"}
 	program, err := os.ReadFile(b.nodegate["new"])
 	must(t, err)
-	must(t, os.WriteFile(b.nodegate["old"], append(program, "older"...), 0o755)) // another sum, the same behaviour
+	must(t, os.WriteFile(b.nodegate["old"], append(program, "older"...), 0o755)) // another checksum, the same behaviour
 	for policy, files := range policies {
 		for name, text := range files {
-			write(t, dir+"/policy-"+policy+"/"+name, text)
+			writeFile(t, dir+"/policy-"+policy+"/"+name, text)
 		}
 	}
-	// Something is in the way of several files: another tool's, with odd modes.
-	write(t, b.bare+"/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n")
-	write(t, b.bare+"/etc/sysctl.d/99-zz-nodegate.conf", "# somebody else's\n")
-	write(t, b.bare+"/etc/systemd/system/kubelet.service.d/10-nodegate.conf", "# an earlier gate\n")
+	// Files of other tools, with odd modes, already exist at several paths.
+	writeFile(t, b.bare+"/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n")
+	writeFile(t, b.bare+"/etc/sysctl.d/99-zz-nodegate.conf", "# another tool's file\n")
+	writeFile(t, b.bare+"/etc/systemd/system/kubelet.service.d/10-nodegate.conf", "# an earlier gate\n")
 	must(t, os.Chmod(b.bare+"/etc/systemd/system/kubelet.service.d/10-nodegate.conf", 0o640))
 	must(t, os.MkdirAll(b.bare+"/var/lib", 0o755))
 	must(t, os.MkdirAll(b.bare+"/usr/local/bin", 0o755))
 
 	copyTree(t, b.bare, b.old)
-	must(t, b.finish(b.old, "install", "old"))
+	must(t, b.finishRun(b.old, "install", "old"))
 	upgraded := dir + "/upgraded"
 	copyTree(t, b.old, upgraded)
-	must(t, b.finish(upgraded, "install", "new"))
+	must(t, b.finishRun(upgraded, "install", "new"))
 	for state, root := range map[string]string{"bare": b.bare, "old": b.old, "new": upgraded} {
-		b.manifest[state], err = look(root)
+		b.manifest[state], err = describeTree(root)
 		must(t, err)
-		if b.reads[state], err = b.read(root); err != nil {
+		if b.reads[state], err = b.readPolicy(root); err != nil {
 			t.Fatalf("%s: %v", state, err)
 		}
 	}
 	return b
 }
 
-// args is a run that is attacked, or that finishes one.
-func (b *bench) args(root, verb, which string) []string {
+// runArgs returns the command line of a run that is attacked, or that finishes an attacked one.
+func (b *bench) runArgs(root, verb, which string) []string {
 	args := []string{b.nodegate[which], verb, "--root", root}
 	if verb == "install" {
 		args = append(args, "--policy", b.dir+"/policy-"+which)
@@ -88,30 +88,30 @@ func (b *bench) args(root, verb, which string) []string {
 	return args
 }
 
-func (b *bench) finish(root, verb, which string) error {
-	args := b.args(root, verb, which)
+func (b *bench) finishRun(root, verb, which string) error {
+	args := b.runArgs(root, verb, which)
 	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s again: %w: %s", verb, err, last(string(out)))
+		return fmt.Errorf("running %s again: %w: %s", verb, err, lastLines(string(out)))
 	}
 	return nil
 }
 
-// read returns the policy as the gate would read it.
-func (b *bench) read(root string) (string, error) {
+// readPolicy returns the policy as the gate would read it.
+func (b *bench) readPolicy(root string) (string, error) {
 	out, err := exec.Command(b.nodegate["new"], "policy", "show", "--effective", "--root", root).CombinedOutput()
 	if err != nil && !strings.Contains(string(out), b.installing) {
-		return "", fmt.Errorf("reading the policy: %w: %s", err, last(string(out)))
+		return "", fmt.Errorf("reading the policy: %w: %s", err, lastLines(string(out)))
 	}
 	if err != nil {
 		return b.installing, nil
 	}
-	// Where the files are is no part of the policy; columns are as wide as the longest of them.
+	// Ignore the root and the width of columns, which depend on the place of the files.
 	return strings.Join(strings.Fields(strings.ReplaceAll(string(out), root, "")), " "), nil
 }
 
-// look returns everything about a tree but times and what the journal remembers.
-func look(root string) (string, error) {
+// describeTree returns paths, modes, links and checksums of a tree, without its times and nodegate's journal.
+func describeTree(root string) (string, error) {
 	var all strings.Builder
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		name := strings.TrimPrefix(p, root)
@@ -141,9 +141,9 @@ func look(root string) (string, error) {
 
 // phase is one of the runs that are attacked.
 type phase struct {
-	name, start string // the tree that it begins with: bare, old
+	name, start string // start is the initial tree: bare or old
 	verb, which string
-	reads       []string // the policies that a reader may find after it was ended anywhere
+	reads       []string // the policies that a reader may find after the run was interrupted
 }
 
 var phases = []phase{
@@ -152,9 +152,10 @@ var phases = []phase{
 	{"uninstall", "old", "uninstall", "old", []string{"old", "bare", "installing"}},
 }
 
-// judge says what is wrong with a tree that an attack has left. It uses the tree up.
-func (b *bench) judge(p phase, root string, byUninstall bool) error {
-	got, err := b.read(root)
+// judgeTree checks a tree after an attack, and consumes it: the policy must be complete, and another run
+// must reach a known state.
+func (b *bench) judgeTree(p phase, root string, byUninstall bool) error {
+	got, err := b.readPolicy(root)
 	if err != nil {
 		return err
 	}
@@ -163,37 +164,37 @@ func (b *bench) judge(p phase, root string, byUninstall bool) error {
 		whole = whole || got == b.reads[state] || state == "installing" && got == b.installing
 	}
 	if !whole {
-		return fmt.Errorf("the policy is neither the old one nor the new one but\n%s", got)
+		return fmt.Errorf("the policy is neither the old nor the new one:\n%s", got)
 	}
 	if !byUninstall {
-		if err := b.finish(root, "install", "new"); err != nil {
+		if err := b.finishRun(root, "install", "new"); err != nil {
 			return err
 		}
-		if err := b.is("new", root); err != nil {
+		if err := b.compareState("new", root); err != nil {
 			return err
 		}
 	}
-	if err := b.finish(root, "uninstall", p.which); err != nil {
+	if err := b.finishRun(root, "uninstall", p.which); err != nil {
 		return err
 	}
-	return b.is("bare", root)
+	return b.compareState("bare", root)
 }
 
-// is says what differs between a tree and one of the known states.
-func (b *bench) is(state, root string) error {
-	now, err := look(root)
+// compareState returns an error if a tree differs from a known state.
+func (b *bench) compareState(state, root string) error {
+	now, err := describeTree(root)
 	if d := cmp.Diff(b.manifest[state], now); err == nil && d != "" {
-		err = fmt.Errorf("finished, it is not %s:\n%s", state, d)
+		err = fmt.Errorf("the finished tree differs from %s:\n%s", state, d)
 	}
 	return err
 }
 
-// TestInstallation attacks every writing system call of install, upgrade and uninstall.
+// TestInstallation attacks the writing system calls of install, upgrade and uninstall.
 func TestInstallation(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, scratch(t))
+	b := newBench(t, scratchDir(t))
 	for _, p := range phases {
-		// All of them are counted first.
+		// Count the calls first.
 		root := b.dir + "/" + p.name
 		copyTree(t, b.dir+"/"+p.start, root)
 		var calls []inject.Call
@@ -203,12 +204,12 @@ func TestInstallation(t *testing.T) {
 			}
 			return inject.Action{}
 		}
-		out, status, err := run(b.dir, b.args(root, p.verb, p.which), count)
+		out, status, err := runProgram(b.dir, b.runArgs(root, p.verb, p.which), count)
 		if err != nil || status != 0 {
 			t.Fatalf("%s: exit %d, %v: %s", p.name, status, err, out)
 		}
 		if len(calls) < 30 {
-			t.Fatalf("%s writes only %d times: the test does not see its system calls", p.name, len(calls))
+			t.Fatalf("%s makes only %d writing calls: the test does not see all of them", p.name, len(calls))
 		}
 		t.Logf("%s makes %d writing system calls", p.name, len(calls))
 		for _, attack := range []struct {
@@ -235,14 +236,14 @@ func TestInstallation(t *testing.T) {
 					points = append(points, point)
 				}
 			}
-			each(sample(t, len(points), 10), 2, func(chosen int) {
+			forEachPoint(samplePoints(t, len(points), 10), 2, func(chosen int) {
 				point := points[chosen]
 				root := fmt.Sprintf("%s/%s-%d", b.dir, p.name, number.Add(1))
 				copyTree(t, b.dir+"/"+p.start, root)
 				defer os.RemoveAll(root)
-				s.point(t, fmt.Sprintf("%s, %s at writing call %d", p.name, attack.name, point), func() error {
+				s.runPoint(t, fmt.Sprintf("%s, %s at writing call %d", p.name, attack.name, point), func() error {
 					seen := 0
-					_, status, err := run(b.dir, b.args(root, p.verb, p.which), func(c inject.Call) inject.Action {
+					_, status, err := runProgram(b.dir, b.runArgs(root, p.verb, p.which), func(c inject.Call) inject.Action {
 						if !c.Writes() || !strings.HasPrefix(c.Path(), root+"/") {
 							return inject.Action{}
 						}
@@ -256,15 +257,15 @@ func TestInstallation(t *testing.T) {
 						return err
 					}
 					if seen <= point {
-						return fmt.Errorf("only %d writing calls were made: it was not attacked", seen)
+						return fmt.Errorf("only %d writing calls were made: the attack never happened", seen)
 					}
 					if strings.HasPrefix(attack.name, "killed") != (status == -1) {
 						return fmt.Errorf("exit status %d", status)
 					}
-					return b.judge(p, root, point%2 == 1)
+					return b.judgeTree(p, root, point%2 == 1)
 				})
 			})
-			s.close(t, p.name+": "+attack.name)
+			s.printCounts(t, p.name+": "+attack.name)
 		}
 	}
 }

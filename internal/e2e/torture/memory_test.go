@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// TestMemory gives every reader the input that costs it most, and wants at most ten times the input and 64 MiB of memory.
+// TestMemory gives every reader its most expensive input. It may use at most ten times the size of the input
+// plus 64 MiB of memory.
 func TestMemory(t *testing.T) {
 	dir := t.TempDir()
 	var s survey
@@ -23,37 +24,36 @@ func TestMemory(t *testing.T) {
 		var size int64
 		must(t, filepath.Walk(input, func(_ string, info os.FileInfo, err error) error {
 			if err == nil && info.Mode().IsRegular() {
-				size += min(info.Size(), 64<<20) // the ceiling of one file, and of one directory
+				size += min(info.Size(), 64<<20) // nodegate's limit for one file, and for one directory
 			}
 			return err
 		}))
 		size = min(size, 64<<20)
-		s.point(t, what, func() error {
+		s.runPoint(t, what, func() error {
 			cmd := exec.Command(nodegate(t), args...)
-			said := filepath.Join(dir, "said")
-			output, err := os.Create(said)
+			output, err := os.Create(filepath.Join(dir, "output"))
 			if err != nil {
 				return err
 			}
 			defer output.Close()
 			cmd.Stdout, cmd.Stderr = output, output
-			_ = cmd.Run() // most are refused
+			_ = cmd.Run() // most inputs are refused
 			if cmd.ProcessState == nil {
-				return errors.New("it did not start")
+				return errors.New("the program did not start")
 			}
 			head := make([]byte, 400)
 			n, err := output.ReadAt(head, 0)
 			if n == 0 {
-				return fmt.Errorf("it said nothing: %w", err)
+				return fmt.Errorf("the output is empty: %w", err)
 			}
 			out := string(head[:n])
 			used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
-			t.Logf("%s: %d MiB of input, %d MiB of memory; it begins with %.150q", what, size>>20, used>>20, out)
+			t.Logf("%s: %d MiB of input, %d MiB of memory; the output begins with %.150q", what, size>>20, used>>20, out)
 			if used > 10*size+free {
 				return fmt.Errorf("%d MiB of memory for %d MiB of input", used>>20, size>>20)
 			}
 			if cmd.ProcessState.ExitCode() < 0 || strings.Contains(out, "goroutine ") {
-				return fmt.Errorf("it crashed: %s", out)
+				return fmt.Errorf("the program crashed: %s", out)
 			}
 			return nil
 		})
@@ -65,7 +65,7 @@ func TestMemory(t *testing.T) {
 		f := filepath.Join(dir, fmt.Sprintf("reports-%d-%d-%v.json", of.reports, of.results, of.same))
 		file, err := os.Create(f)
 		must(t, err)
-		text := bufio.NewWriter(file) // this process must stay small: a child's memory counts from its fork on
+		text := bufio.NewWriter(file) // keep this process small: a child's memory counts from the fork on
 		for n := range of.reports {
 			fmt.Fprintf(text, `{"apiVersion":"nodegate/v1","kind":"Report","node":{"name":"n%d"},"stage":"boot","verdict":"pass","results":[`, n)
 			for i := range of.results {
@@ -86,7 +86,7 @@ func TestMemory(t *testing.T) {
 			formats = []string{"text", "json", "html"}
 		}
 		for _, format := range formats {
-			try(fmt.Sprintf("report --format %s: %d reports of %d checks, the same everywhere: %v", format, of.reports, of.results, of.same), f,
+			try(fmt.Sprintf("report --format %s: %d reports of %d checks, all alike: %v", format, of.reports, of.results, of.same), f,
 				"report", "--format", format, f)
 		}
 	}
@@ -94,7 +94,7 @@ func TestMemory(t *testing.T) {
 		root := filepath.Join(dir, filepath.Base(filepath.Dir(where)))
 		for n := range 60 {
 			f := filepath.Join(root, fmt.Sprintf(where, n))
-			write(t, f, "")
+			writeFile(t, f, "")
 			must(t, os.Truncate(f, 60<<20))
 		}
 		try("60 files of 60 MiB in "+filepath.Dir(where), root, "check", "--root", root, "--stage", "image")
@@ -104,13 +104,13 @@ func TestMemory(t *testing.T) {
 		"for in for": "sysctl \"a.b\" { value = [for a in range(1000) : [for b in range(1000) : [for c in range(1000) : a]]] }\n",
 		"doubling": "variable \"v\" { default = \"" + strings.Repeat("x", 1000) + "\" }\nsysctl \"a.b\" { value = \"" +
 			strings.Repeat("${var.v}", 16_000) + "\" }\n",
-		"for over a text": "variable \"v\" { default = \"" + strings.Repeat("x", 60_000) + "\" }\nsysctl \"a.b\" { one_of = [for a in [" +
+		"for over a string": "variable \"v\" { default = \"" + strings.Repeat("x", 60_000) + "\" }\nsysctl \"a.b\" { one_of = [for a in [" +
 			strings.Repeat("1,", 30_000) + "1] : \"${a}${var.v}\"] }\n",
 		"format":    "sysctl \"a.b\" { value = format(\"" + strings.Repeat("%[1]s", 12_000) + "\", \"" + strings.Repeat("x", 60_000) + "\") }\n",
 		"a pattern": "sysctl \"a.b\" { value = regex(\"" + strings.Repeat("((a{1,100}){1,10})", 1_000) + "\", \"a\") }\n",
 	} {
 		f := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".hcl")
-		write(t, f, text)
+		writeFile(t, f, text)
 		try("a policy with "+name, f, "check", "--stage", "image", "--root", dir, "--policy", f)
 		try("a policy with "+name+", lint", f, "lint", f)
 	}
@@ -122,11 +122,11 @@ func TestMemory(t *testing.T) {
 		ports[i] = fmt.Sprintf(`{"name":"p%d","port":%d,"protocol":"TCP"}`, i, i+1)
 	}
 	slices := filepath.Join(dir, "slices.json")
-	write(t, slices, `{"items":[{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"a","namespace":"b","labels":`+
+	writeFile(t, slices, `{"items":[{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"a","namespace":"b","labels":`+
 		`{"kubernetes.io/service-name":"s"}},"addressType":"IPv4","endpoints":[`+strings.Join(endpoints, ",")+`],"ports":[`+
 		strings.Join(ports, ",")+`]}]}`)
 	rules := filepath.Join(dir, "rules")
-	write(t, rules, "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n")
+	writeFile(t, rules, "*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n")
 	try("an EndpointSlice of 20,000 ports and 1,000 endpoints", slices, "audit", "--rules", rules, "--endpoints", slices)
-	s.close(t, "memory: ten times the input and 64 MiB")
+	s.printCounts(t, "memory: ten times the input and 64 MiB")
 }

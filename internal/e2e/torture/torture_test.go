@@ -18,21 +18,22 @@ import (
 )
 
 var (
-	long = flag.Bool("long", os.Getenv("LONG") != "", "take every point, not a sample")
-	seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the samples")
+	long = flag.Bool("long", os.Getenv("LONG") != "", "try every point, not a sample")
+	seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the random samples")
 )
 
-// limit is what systemd gives a gate beyond its budget (units, dropInSlack): what takes longer is ended by systemd.
-const limit = 30 * time.Second
+// runLimit is the time that systemd gives a gate beyond its budget (units, dropInSlack). systemd ends a gate
+// that takes longer.
+const runLimit = 30 * time.Second
 
-// survey counts what was tried in one area, and what did not survive.
+// survey counts the attacks in one area, and those that nodegate did not survive.
 type survey struct {
 	mu            sync.Mutex
 	tried, failed int
 }
 
-// point runs one attack. It says what is wrong, or returns "".
-func (s *survey) point(t *testing.T, what string, attack func() error) {
+// runPoint runs one attack and reports its error.
+func (s *survey) runPoint(t *testing.T, what string, attack func() error) {
 	err := attack()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,26 +44,26 @@ func (s *survey) point(t *testing.T, what string, attack func() error) {
 	}
 }
 
-// close prints the counts. Nothing tried is no success.
-func (s *survey) close(t *testing.T, area string) {
+// printCounts prints the counts. It fails if nothing was tried.
+func (s *survey) printCounts(t *testing.T, area string) {
 	t.Logf("TORTURE %-44s tried %5d, survived %5d", area, s.tried, s.tried-s.failed)
 	if s.tried == 0 {
 		t.Error("nothing was tried")
 	}
 }
 
-// sample returns n of all numbers below total, or all of them with LONG=1.
-func sample(t *testing.T, total, n int) []int {
+// samplePoints returns n random numbers below total, or all of them with LONG=1.
+func samplePoints(t *testing.T, total, n int) []int {
 	all := rand.New(rand.NewPCG(*seed, uint64(total))).Perm(total)
 	if !*long && n < total {
 		all = all[:n]
 	}
-	t.Logf("%d of %d points (seed %d; go test -args -seed %d tries the same)", len(all), total, *seed, *seed)
+	t.Logf("%d of %d points (seed %d; `go test -args -seed %d` repeats them)", len(all), total, *seed, *seed)
 	return all
 }
 
-// each calls try for every point, some at a time.
-func each(points []int, workers int, try func(point int)) {
+// forEachPoint calls try for every point, with several workers at a time.
+func forEachPoint(points []int, workers int, try func(point int)) {
 	var wg sync.WaitGroup
 	next := make(chan int)
 	for range workers {
@@ -79,15 +80,15 @@ func each(points []int, workers int, try func(point int)) {
 	wg.Wait()
 }
 
-// run runs a program to its end, and returns what it said.
-func run(dir string, args []string, decide func(inject.Call) inject.Action) (out string, status int, err error) {
+// runProgram runs a program to its end, and returns its output and exit status.
+func runProgram(dir string, args []string, decide func(inject.Call) inject.Action) (out string, status int, err error) {
 	r := inject.Run{Args: args, Dir: dir, Decide: decide}
-	out, status, err = start(&r)
+	out, status, err = startRun(&r)
 	return out, status, err
 }
 
-// start fills in what all runs have in common.
-func start(r *inject.Run) (out string, status int, err error) {
+// startRun sets the fields that all runs share, and runs the program.
+func startRun(r *inject.Run) (out string, status int, err error) {
 	r.Output, err = os.CreateTemp(r.Dir, "output")
 	if err != nil {
 		return "", 0, err
@@ -95,13 +96,13 @@ func start(r *inject.Run) (out string, status int, err error) {
 	defer r.Output.Close()
 	defer os.RemoveAll(r.Output.Name())
 	r.Env = append(r.Env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
-	r.Limit = limit
+	r.Limit = runLimit
 	status, err = r.Start()
 	text, readErr := os.ReadFile(r.Output.Name())
 	return string(text), status, errors.Join(err, readErr)
 }
 
-// nodegate returns the binary under test: NODEGATE, else bin/nodegate.
+// nodegate returns the path of the binary under test: NODEGATE, or bin/nodegate.
 func nodegate(t *testing.T) string {
 	name := os.Getenv("NODEGATE")
 	if name == "" {
@@ -112,13 +113,13 @@ func nodegate(t *testing.T) string {
 		_, err = os.Stat(abs)
 	}
 	if err != nil {
-		t.Fatalf("%v; run: make build", err)
+		t.Fatalf("%v; run `make build`", err)
 	}
 	return abs
 }
 
-// scratch returns an empty directory in memory.
-func scratch(t *testing.T) string {
+// scratchDir returns an empty directory in memory.
+func scratchDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "nodegate-torture")
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +128,7 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-func write(t *testing.T, name, text string) {
+func writeFile(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		t.Fatal(err)
@@ -137,7 +138,7 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-func last(out string) string {
+func lastLines(out string) string {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	return fmt.Sprintf("%q", lines[max(0, len(lines)-3):])
 }

@@ -18,31 +18,31 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// ward is where gates run: namespaces of their own, with a copy of this machine's /etc and a policy that can never pass,
-// so that a gate which lets the unit start is wrong.
+// ward runs gates in separate namespaces, with a copy of this machine's /etc and a policy that can never
+// pass. So a gate that lets the unit start is wrong.
 type ward struct {
-	t        *testing.T
-	dir      string // working directory: what takes the place of files and programs has names of one letter
-	nodegate string
-	runs     atomic.Int64
-	mu       sync.Mutex
-	most     int64 // memory of a run
+	t         *testing.T
+	dir       string // working directory: replacements of files and programs have names of one letter
+	nodegate  string
+	runs      atomic.Int64
+	mu        sync.Mutex
+	maxMemory int64 // peak memory of all runs
 }
 
-// fixtures are what takes the place of a file, by name.
+// fixtures are the replacements of a file, by name.
 var fixtures = map[string]string{"f": "a named pipe", "d": "a directory", "z": "a device", "h": "a file of 300 GB"}
 
-// programs are what takes the place of a program, by name.
+// programs are the replacements of a program, by name.
 var programs = map[string]struct{ what, text string }{
 	"H": {"hangs", "trap : TERM INT HUP; while :; do sleep 1; done"},
 	"D": {"dies", "kill -SEGV $$"},
-	"E": {"fails without a word", "exit 1"},
+	"E": {"fails silently", "exit 1"},
 	"O": {"floods standard output", "exec yes"},
 	"R": {"floods standard error", "exec yes >&2"},
 	"B": {"leaves a child that holds its output", "sleep 60 & exit 0"},
 }
 
-// problemNames returns the names that a check block can have, from the list that a test of the command keeps.
+// problemNames returns all names of check blocks, from the golden file of the command's contract test.
 func problemNames(t *testing.T) []string {
 	text, err := os.ReadFile("../../../cmd/nodegate/testdata/contract.golden")
 	must(t, err)
@@ -57,12 +57,12 @@ func problemNames(t *testing.T) []string {
 
 func newWard(t *testing.T) *ward {
 	hosttest.NeedRoot(t)
-	w := &ward{t: t, dir: scratch(t), nodegate: nodegate(t)}
-	must(t, command("cp", "-a", "/etc", w.dir+"/etc"))
+	w := &ward{t: t, dir: scratchDir(t), nodegate: nodegate(t)}
+	must(t, runCommand("cp", "-a", "/etc", w.dir+"/etc"))
 	var kernel unix.Utsname
 	must(t, unix.Uname(&kernel))
 	must(t, os.MkdirAll("/lib/modules", 0o755))
-	write(t, w.dir+"/modules/"+unix.ByteSliceToString(kernel.Release[:])+"/modules.dep", "kernel/nodegate_no_such.ko:\n")
+	writeFile(t, w.dir+"/modules/"+unix.ByteSliceToString(kernel.Release[:])+"/modules.dep", "kernel/nodegate_no_such.ko:\n")
 	policy := "module \"nodegate_no_such\" {}\nsysctl \"net.ipv4.ip_forward\" { value = 1 }\n" +
 		"link \"all\" {\n  mtu = 65535\n  match { name = \"*\" }\n}\n" +
 		"gate {\n  budget = \"4s\"\n  interval = \"5s\"\n}\n"
@@ -70,25 +70,25 @@ func newWard(t *testing.T) *ward {
 		policy += fmt.Sprintf("check %q {}\n", name)
 	}
 	must(t, os.RemoveAll(w.dir+"/etc/nodegate"))
-	write(t, w.dir+"/etc/nodegate/policy.d/a.hcl", policy)
+	writeFile(t, w.dir+"/etc/nodegate/policy.d/a.hcl", policy)
 	must(t, unix.Mkfifo(w.dir+"/f", 0o600))
 	must(t, os.Mkdir(w.dir+"/d", 0o755))
 	must(t, unix.Mknod(w.dir+"/z", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))))
 	must(t, unix.Mknod(w.dir+"/F", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 7)))) // /dev/full
-	write(t, w.dir+"/h", "")
+	writeFile(t, w.dir+"/h", "")
 	must(t, os.Truncate(w.dir+"/h", 300<<30))
 	for name, p := range programs {
-		write(t, w.dir+"/"+name, "#!/bin/sh\n"+p.text+"\n")
+		writeFile(t, w.dir+"/"+name, "#!/bin/sh\n"+p.text+"\n")
 		must(t, os.Chmod(w.dir+"/"+name, 0o755))
 	}
 	return w
 }
 
-const inside = `mount --make-rprivate / && mount --bind "$1/etc" /etc && mount --bind "$2" /run && mount -t tmpfs tmpfs /var/lib &&
+const enterWard = `mount --make-rprivate / && mount --bind "$1/etc" /etc && mount --bind "$2" /run && mount -t tmpfs tmpfs /var/lib &&
 mount --bind "$1/modules" /lib/modules && ip link set lo up &&
 if [ "$3" = true ]; then export JOURNAL_STREAM="$(stat -L -c %d:%i /proc/$$/fd/2)"; fi && shift 3 && exec "$@"`
 
-// subject is what is attacked: the gate, or a check of every stage, which runs more programs.
+// subject is the command under attack: the gate, or a check of all stages, which runs more programs.
 type subject []string
 
 var (
@@ -96,7 +96,7 @@ var (
 	check = subject{"check", "--stage", "all", "--timeout", "5s"}
 )
 
-// run runs a subject, whose calls decide sees from its first one on, with a /run of its own that prepare has seen.
+// run runs a subject with its own /run, which prepare sets up. decide sees all system calls of the subject.
 func (w *ward) run(sub subject, prepare func(run string), journal bool, decide func(inject.Call) inject.Action) (out string,
 	status int, err error) {
 	dir := fmt.Sprintf("%s/run%d", w.dir, w.runs.Add(1))
@@ -106,7 +106,7 @@ func (w *ward) run(sub subject, prepare func(run string), journal bool, decide f
 		prepare(dir)
 	}
 	begun := false
-	r := inject.Run{Args: []string{"/bin/sh", "-c", inside, "sh", w.dir, dir, strconv.FormatBool(journal)}, Dir: w.dir,
+	r := inject.Run{Args: []string{"/bin/sh", "-c", enterWard, "sh", w.dir, dir, strconv.FormatBool(journal)}, Dir: w.dir,
 		Clone: unix.CLONE_NEWNS | unix.CLONE_NEWNET, Decide: func(c inject.Call) inject.Action {
 			if !begun {
 				begun = c.Number == unix.SYS_EXECVE && c.Path() == w.nodegate
@@ -115,33 +115,33 @@ func (w *ward) run(sub subject, prepare func(run string), journal bool, decide f
 			return decide(c)
 		}}
 	r.Args = append(append(r.Args, w.nodegate), sub...)
-	out, status, err = start(&r)
+	out, status, err = startRun(&r)
 	w.mu.Lock()
-	w.most = max(w.most, r.Memory)
+	w.maxMemory = max(w.maxMemory, r.Memory)
 	w.mu.Unlock()
 	return out, status, err
 }
 
-// judge says what is wrong with the end of a run that had to find the node broken, and to say so.
-func (sub subject) judge(out string, status int, err error) error {
+// judgeRun checks the end of a run: it must have found the node broken, and reported the reason.
+func (sub subject) judgeRun(out string, status int, err error) error {
 	switch {
 	case err != nil:
 		return err
 	case status == 0:
-		return fmt.Errorf("it let the unit start: %s", last(out))
+		return fmt.Errorf("the gate let the unit start: %s", lastLines(out))
 	case status < 0 || strings.Contains(out, "goroutine "):
-		return fmt.Errorf("it crashed: %s", last(out))
+		return fmt.Errorf("nodegate crashed: %s", lastLines(out))
 	case !strings.Contains(out, "held") && !strings.Contains(out, "nodegate_no_such") && !strings.Contains(out, "opening root") &&
 		(sub[0] != "check" || !strings.Contains(out, "gave up after")): // at its --timeout, on a busy machine
-		return fmt.Errorf("it did not say why: %s", last(out))
+		return fmt.Errorf("the output does not contain the reason: %s", lastLines(out))
 	}
 	return nil
 }
 
-// seen lists what an untouched gate opens, looks at and runs.
-func (w *ward) seen(sub subject) (opened, looked, ran []string) {
+// listAccesses returns the files that an unattacked run opens and inspects, and the programs that it runs.
+func (w *ward) listAccesses(sub subject) (opened, looked, ran []string) {
 	add := func(list *[]string, p string) {
-		// The Go runtime reads these of the kernel before the program begins, and would wait for a pipe there.
+		// The Go runtime reads these files before the program begins, and a pipe would block it.
 		runtimes := strings.HasPrefix(p, "/sys/kernel/mm/") || strings.HasPrefix(p, "/sys/fs/cgroup/") || strings.HasPrefix(p, "/proc/self/")
 		if p != "" && !slices.Contains(*list, p) && !runtimes && p != "/dev/console" {
 			*list = append(*list, p)
@@ -158,17 +158,17 @@ func (w *ward) seen(sub subject) (opened, looked, ran []string) {
 		}
 		return inject.Action{}
 	})
-	if err := sub.judge(out, status, err); err != nil || !strings.Contains(out, "module.nodegate_no_such") {
-		w.t.Fatalf("untouched: %v\n%s", err, out)
+	if err := sub.judgeRun(out, status, err); err != nil || !strings.Contains(out, "module.nodegate_no_such") {
+		w.t.Fatalf("without an attack: %v\n%s", err, out)
 	}
-	w.t.Logf("a %s opens %d files, looks at %d and runs %d programs", sub[0], len(opened), len(looked), len(ran))
+	w.t.Logf("%s opens %d files, inspects %d and runs %d programs", sub[0], len(opened), len(looked), len(ran))
 	if len(opened) < 20 || len(ran) == 0 {
-		w.t.Fatal("the test does not see what the gate does")
+		w.t.Fatal("the test does not see the system calls of nodegate")
 	}
 	return opened, looked, ran
 }
 
-// attack lets one call of a run go wrong, and says what the gate made of it.
+// attack applies do to the matching calls of a run, and judges the result.
 func (w *ward) attack(sub subject, matches func(inject.Call) bool, do inject.Action) error {
 	reached := false
 	out, status, err := w.run(sub, nil, false, func(c inject.Call) inject.Action {
@@ -181,7 +181,7 @@ func (w *ward) attack(sub subject, matches func(inject.Call) bool, do inject.Act
 	if err == nil && !reached {
 		return errNotReached
 	}
-	return sub.judge(out, status, err)
+	return sub.judgeRun(out, status, err)
 }
 
-var errNotReached = fmt.Errorf("the run did not come there")
+var errNotReached = fmt.Errorf("the run did not make this call")

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Output is what a script in the guest wrote and returned. Code is 124 when it was stopped for its time.
+// Output is the output and the exit code of a script in the guest. Code is 124 if the script ran into its time limit.
 type Output struct {
 	Stdout, Stderr string
 	Code           int
@@ -21,10 +21,10 @@ type Output struct {
 
 const (
 	scriptTime = time.Minute      // for a context without a deadline
-	answerTime = 15 * time.Second // what an answer may take beyond the script's own time
+	answerTime = 15 * time.Second // time for the answer, beyond the script's own time
 )
 
-// agent is the host's end of the port to rootfs/opt/vm/agent, which describes the protocol. One call at a time.
+// agent is the host's end of the port to rootfs/opt/vm/agent, which describes the protocol. It makes one call at a time.
 type agent struct {
 	conn net.Conn
 	in   *bufio.Reader
@@ -33,32 +33,32 @@ type agent struct {
 
 func newAgent(conn net.Conn) *agent { return &agent{conn: conn, in: bufio.NewReader(conn)} }
 
-// hello waits for the agent's first word.
-func (a *agent) hello(ctx context.Context) error {
+// waitHello waits for the agent's greeting.
+func (a *agent) waitHello(ctx context.Context) error {
 	line, err := a.readLine(ctx)
 	if err != nil {
 		return fmt.Errorf("waiting for the agent: %w", err)
 	}
 	if line != "HELLO" {
-		return fmt.Errorf("waiting for the agent: it said %q", line)
+		return fmt.Errorf("waiting for the agent: unexpected greeting %q", line)
 	}
 	return nil
 }
 
 func (a *agent) run(ctx context.Context, script string) (Output, error) {
-	ctx, cancel := bounded(ctx, scriptTime)
+	ctx, cancel := withDeadline(ctx, scriptTime)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	// The guest stops the script a little before the host stops waiting, so that the answer still comes.
+	// The guest stops the script a little before the host stops waiting, so the answer still arrives.
 	seconds := max(1, int((time.Until(deadline) - answerTime).Seconds()))
 	a.last++
 	id := strconv.Itoa(a.last)
 	if err := a.conn.SetWriteDeadline(deadline); err != nil {
-		return Output{}, fmt.Errorf("asking the agent: %w", err)
+		return Output{}, fmt.Errorf("sending to the agent: %w", err)
 	}
 	request := fmt.Sprintf("%s %d %s\n", id, seconds, base64.StdEncoding.EncodeToString([]byte(script)))
 	if _, err := io.WriteString(a.conn, request); err != nil {
-		return Output{}, fmt.Errorf("asking the agent: %w", err)
+		return Output{}, fmt.Errorf("sending to the agent: %w", err)
 	}
 	line, err := a.readLine(ctx)
 	if err != nil {
@@ -67,9 +67,9 @@ func (a *agent) run(ctx context.Context, script string) (Output, error) {
 	return parseAnswer(id, line)
 }
 
-// readLine reads up to the context's deadline; the end of the context ends it too.
+// readLine reads a line until the context ends or reaches its deadline.
 func (a *agent) readLine(ctx context.Context) (string, error) {
-	deadline, _ := ctx.Deadline() // none: the zero time, which means no deadline here as well
+	deadline, _ := ctx.Deadline() // without one, the zero time also means no deadline
 	if err := a.conn.SetReadDeadline(deadline); err != nil {
 		return "", err
 	}
@@ -77,7 +77,7 @@ func (a *agent) readLine(ctx context.Context) (string, error) {
 	defer stop()
 	line, err := a.in.ReadString('\n')
 	if errors.Is(err, io.EOF) {
-		err = errors.New("the machine is gone")
+		err = errors.New("the machine has ended")
 	}
 	return strings.TrimSuffix(line, "\n"), err
 }
@@ -107,8 +107,8 @@ func parseAnswer(id, line string) (Output, error) {
 	return Output{Stdout: text[0], Stderr: text[1], Code: code}, nil
 }
 
-// bounded gives a context a deadline where it has none.
-func bounded(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+// withDeadline adds a deadline to a context that lacks one.
+func withDeadline(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)
 	}

@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// startAgent runs the guest's agent on this host, on the other end of a socket as in the machine.
+// startAgent runs the guest's agent on this host, at the other end of a socket, as in the machine.
 func startAgent(t *testing.T) *agent {
 	t.Helper()
 	port, theirs, err := qemu.SocketPair()
@@ -32,7 +32,7 @@ func startAgent(t *testing.T) *agent {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := a.hello(ctx); err != nil {
+	if err := a.waitHello(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -70,9 +70,9 @@ func TestAgentStopsALongScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Code != 124 || got.Stdout != "before\n" {
-		t.Errorf("got %+v, want 124 and what was said before", got)
+		t.Errorf("got %+v, want code 124 and the output so far", got)
 	}
-	// It can still be asked.
+	// The agent must still answer.
 	if got, err := a.run(t.Context(), "echo after"); err != nil || got.Stdout != "after\n" {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -85,7 +85,7 @@ func TestAgentThatIsGone(t *testing.T) {
 	}
 	defer func() { _ = port.Close() }()
 	theirs.Close()
-	if err := newAgent(port).hello(t.Context()); err == nil || !strings.Contains(err.Error(), "gone") {
+	if err := newAgent(port).waitHello(t.Context()); err == nil || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -99,8 +99,8 @@ func TestAgentThatIsSilent(t *testing.T) {
 	defer theirs.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := newAgent(port).hello(ctx); err == nil {
-		t.Error("a silent agent said hello")
+	if err := newAgent(port).waitHello(ctx); err == nil {
+		t.Error("a silent agent passed for a greeting")
 	}
 }
 

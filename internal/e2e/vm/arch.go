@@ -4,26 +4,26 @@ import (
 	"syscall"
 )
 
-// Arch is what differs between the processors that machines can have.
+// Arch describes the differences between the processors of machines.
 type Arch struct {
-	Name    string   // as Debian and Go call it
+	Name    string   // the name in Debian and Go
 	program string   // the QEMU that emulates machines; "" is the host's usual one
-	options []string // its own
-	words   string   // the kernel's own
-	user    []string // what runs a program on this host, before the program's name
+	options []string // more options of QEMU
+	words   string   // more words of the kernel command line
+	user    []string // command prefix that runs a program on this host
 }
 
-// emulated is what the kernel of an emulated machine is told. On a busy host its timer is late, and the kernel would take it for a broken
-// one and panic. And QEMU 7.2 translates code anew for each address at which it runs: where every process has its libraries at addresses of
-// its own, a boot takes half as much again.
+// emulated is the kernel command line of emulated machines. On a busy host the emulated timer is late; without no_timer_check the
+// kernel would call it broken and panic. Without norandmaps QEMU 7.2 translates code again for every address at which it runs, and
+// a boot takes half as long again, because each process has its libraries at other addresses.
 const emulated = "no_timer_check norandmaps"
 
-// amd64 has QEMU's usual processor, without the feature for which udev loads KVM, half a second of each boot.
+// amd64 has QEMU's usual processor without the feature for which udev loads KVM. That saves half a second per boot.
 func amd64() Arch {
 	return Arch{Name: "amd64", options: []string{"-cpu", "qemu64,-svm"}, words: emulated + " console=ttyS0"}
 }
 
-// ARM64 is run by emulation too, wherever it runs.
+// ARM64 is always emulated.
 func ARM64() Arch {
 	return Arch{
 		Name: "arm64", program: "qemu-system-aarch64", options: []string{"-machine", "virt", "-cpu", "cortex-a57"}, words: "console=ttyAMA0",
@@ -31,9 +31,9 @@ func ARM64() Arch {
 	}
 }
 
-// foreign runs a command where the kernel runs arm64 programs by QEMU: as its administrator has it, or by a binfmt_misc that belongs to
-// the command's own user namespace (Linux 6.7) and ends with it.
-const foreign = `
+// foreignCommand runs a command on a host whose kernel runs arm64 programs with QEMU. Either the administrator has configured that, or a
+// binfmt_misc in the command's own user namespace does it (Linux 6.7), and ends with the command.
+const foreignCommand = `
 formats=/proc/sys/fs/binfmt_misc
 if ! [ -e $formats/qemu-aarch64 ]; then
 	mount -t binfmt_misc binfmt_misc $formats ||
@@ -43,15 +43,15 @@ fi
 exec "$@"
 `
 
-// builder returns the command that makes a tree, and what it runs as.
+// builder returns the command that builds a tree, and its process attributes.
 func (a Arch) builder(options []string) ([]string, *syscall.SysProcAttr) {
-	command, attr := append([]string{"mmdebstrap"}, options...), apart()
+	command, attr := append([]string{"mmdebstrap"}, options...), ownNamespaces()
 	if len(a.user) == 0 {
 		return command, attr
 	}
-	// Root in a user namespace that has every user there is: the files' owners are as they are outside.
+	// The user namespace maps every user, so that the owners of the files are the same as outside.
 	everybody := []syscall.SysProcIDMap{{Size: 1<<32 - 1}}
 	attr.Cloneflags |= syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS
 	attr.Unshareflags, attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = 0, everybody, everybody, true
-	return append([]string{"sh", "-euc", foreign, "foreign"}, command...), attr
+	return append([]string{"sh", "-euc", foreignCommand, "foreign"}, command...), attr
 }

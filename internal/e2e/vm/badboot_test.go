@@ -16,8 +16,8 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// TestBadBoot: systemd-boot tries a new entry once, whose kernel may not load br_netfilter. The node restarts by itself, boots the
-// entry before it, and has the report of the boot that was not good. That entry is new, too: it passes, and is not counted any more.
+// TestBadBoot: systemd-boot tries a new entry once, but its kernel cannot load br_netfilter. The node restarts by itself, boots the
+// previous entry, and still has the report of the bad boot. The previous entry is new as well; it passes, and systemd-boot marks it good.
 func TestBadBoot(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
@@ -37,15 +37,15 @@ func TestBadBoot(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"node.hcl":    "use \"kubernetes\" {}\ngate {\n  budget = \"10s\"\n}\n",
-		"good+3.conf": entry(1, ""),
-		"bad+1.conf":  entry(2, "module_blacklist=br_netfilter"),
+		"good+3.conf": bootEntry(1, ""),
+		"bad+1.conf":  bootEntry(2, "module_blacklist=br_netfilter"),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	mustRun(t, r.Nodegate, "install", "--root", tree, "--policy", dir+"/node.hcl", "--assess-boot")
-	mustRun(t, "mkdir", tree+"/efi") // where systemd mounts the loader's partition, to rename a good entry
+	mustRun(t, "mkdir", tree+"/efi") // systemd mounts the loader's partition here, to rename a good entry
 	if err := base.MakeBootable(t.Context(), tree, disk, words); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestBadBoot(t *testing.T) {
 	}
 	for began := time.Now(); !passes() || !blessed(); time.Sleep(time.Second) {
 		if time.Since(began) > bootTime {
-			t.Fatalf("%s\nthe entry before passes: %t (%d bytes at the port), and is called good: %t", qemu.Tail(good.Console(), 60), passes(),
+			t.Fatalf("%s\nthe previous entry passes: %t (%d bytes at the port), and is marked good: %t", qemu.Tail(good.Console(), 60), passes(),
 				len(port.Text()), blessed())
 		}
 	}
@@ -107,11 +107,11 @@ func TestBadBoot(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("the report of the bad boot does not say what was wrong:\n%s", text)
+	t.Errorf("the report of the bad boot lacks the cause:\n%s", text)
 }
 
-// entry is one of systemd-boot's; the highest version is tried first.
-func entry(version int, more string) string {
+// bootEntry returns an entry of systemd-boot, which tries the highest version first.
+func bootEntry(version int, more string) string {
 	return fmt.Sprintf("title node\nsort-key node\nversion %d\nlinux /vmlinuz\ninitrd /initrd.img\noptions root=/dev/vda2 rw %s %s\n", version,
 		words, more)
 }

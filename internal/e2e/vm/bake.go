@@ -16,26 +16,26 @@ const (
 	direct   = emulated + " root=/dev/vda rw console=ttyS0" // the node image has no boot loader
 )
 
-// Bake is one image that Packer makes with the repository's packer.pkr.hcl, as docs/guides/bake-an-ami.md says: with the Packer
-// that PACKER names, else Debian's.
+// Bake describes an image that Packer bakes with the repository's packer.pkr.hcl, as in docs/guides/bake-an-ami.md. It uses the
+// Packer that PACKER names, or Debian's.
 type Bake struct {
 	Base       *Base
-	Repository string // its root
+	Repository string // the root of the repository
 	Nodegate   string // the binary
 	Policy     string // the text of node.hcl
-	Dir        string // a folder for all of it; the caller removes it
-	Memory     int    // of the machine that builds, MiB; 0 is 1024
-	Words      string // for the kernel's command line of the machine that builds
+	Dir        string // a directory for all files; the caller removes it
+	Memory     int    // memory of the build machine in MiB; 0 is 1024
+	Words      string // more words for the build machine's kernel command line
 }
 
-// Out is the folder with the report and the manifest.
+// Out is the directory with the report and the manifest.
 func (b Bake) Out() string { return filepath.Join(b.Dir, "baked") }
 
-// Image is the disk that was baked, a qcow2.
+// Image is the baked disk, a qcow2.
 func (b Bake) Image() string { return b.Out() + "/disk/node.qcow2" }
 
-// openTree lets the build into the tree: SSH, and a network while the build's word is on the command line, which asks QEMU's own
-// DHCP server. Where the tree has SSH host keys nothing makes others at boot.
+// openTree lets the build into the tree. It enables SSH, and a network that asks QEMU's DHCP server, but only while the build's word
+// is on the command line. If the tree already has SSH host keys, nothing creates new ones at boot.
 const openTree = `
 mkdir "$DIR/dist" "$DIR/bin"
 ln -s "$NODEGATE" "$DIR/dist/nodegate-linux-amd64"
@@ -53,13 +53,13 @@ rm "$TREE/etc/systemd/system/ssh.service"
 systemctl --root="$TREE" enable ssh.service systemd-networkd.service
 `
 
-// Run bakes a prepared tree, boots what came out once, and returns what the build said. The tree may go afterwards.
+// Run bakes a prepared tree, boots the result once, and returns the output of the build. The caller may remove the tree afterwards.
 func (b Bake) Run(ctx context.Context, tree string) (string, error) {
 	keygen, err := GuideBlock(b.Repository, "ini keygen.conf")
 	if err != nil {
 		return "", err
 	}
-	block := "sh debian" // the guide's words for Debian's Packer, or for a current one
+	block := "sh debian" // the guide's block for Debian's Packer, or for a current one
 	if os.Getenv("PACKER") != "" {
 		block = "sh qemu"
 	}
@@ -70,14 +70,14 @@ func (b Bake) Run(ctx context.Context, tree string) (string, error) {
 	env := []string{
 		"DIR=" + b.Dir, "TREE=" + tree, "REPOSITORY=" + b.Repository, "NODEGATE=" + b.Nodegate, "POLICY=" + b.Policy, "KEYGEN=" + keygen,
 	}
-	if _, err := run(ctx, copyTime, env, "sh", "-euc", openTree); err != nil {
+	if _, err := runProgram(ctx, copyTime, env, "sh", "-euc", openTree); err != nil {
 		return "", fmt.Errorf("letting Packer into the tree: %w", err)
 	}
 	raw := filepath.Join(b.Dir, "base.img")
 	if err := MakeDisk(ctx, tree, raw); err != nil {
 		return "", err
 	}
-	if _, err := run(ctx, copyTime, nil, "sh", "-euc", `qemu-img convert -O qcow2 "$1" "${1%img}qcow2"; rm "$1"`, "sh", raw); err != nil {
+	if _, err := runProgram(ctx, copyTime, nil, "sh", "-euc", `qemu-img convert -O qcow2 "$1" "${1%img}qcow2"; rm "$1"`, "sh", raw); err != nil {
 		return "", err
 	}
 	builder, err := json.Marshal([][]string{
@@ -96,11 +96,11 @@ func (b Bake) Run(ctx context.Context, tree string) (string, error) {
 		"PACKER_CACHE_DIR=" + b.Dir + "/cache", "PACKER_CONFIG_DIR=" + b.Dir, "CHECKPOINT_DISABLE=1", "PACKER_NO_COLOR=1",
 		"PKR_VAR_accelerator=tcg", "PKR_VAR_qemu_args=" + string(builder), "PKR_VAR_boot=true", "PKR_VAR_boot_args=" + string(tester),
 	}
-	// In a network namespace of its own nothing is there to be reached but loopback.
-	return run(ctx, bakeTime, env, "unshare", "--net", "sh", "-euc", `ip link set lo up; cd "$1"; eval "$2"`, "sh", b.Dir, build)
+	// Its own network namespace has nothing but loopback.
+	return runProgram(ctx, bakeTime, env, "unshare", "--net", "sh", "-euc", `ip link set lo up; cd "$1"; eval "$2"`, "sh", b.Dir, build)
 }
 
-// GuideBlock is the text of the guide's only block with these words.
+// GuideBlock returns the text of the guide's only block with these words.
 func GuideBlock(repository, words string) (string, error) {
 	text, err := os.ReadFile(repository + "/docs/guides/bake-an-ami.md")
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// shared fails where the baked disk has files of one machine. The bake must not only remove them: the shutdown must not write them again.
-func (b bake) shared(t *testing.T) {
+// checkNoIdentity fails if the baked disk contains files that must be unique per machine. The shutdown must not write them again either.
+func (b bake) checkNoIdentity(t *testing.T) {
 	t.Helper()
-	disk, tree := b.machine(t).Disk, filepath.Join(b.Dir, "baked-tree")
+	disk, tree := b.copyMachine(t).Disk, filepath.Join(b.Dir, "baked-tree")
 	mustRun(t, "mkdir", tree)
 	mustRun(t, "debugfs", "-R", "rdump /etc "+tree, disk)
 	mustRun(t, "debugfs", "-R", "rdump /var "+tree, disk)
@@ -24,7 +24,7 @@ func (b bake) shared(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), b.Nodegate, "check", "--root", tree, "--policy",
 		identityPolicy(t, b.Dir)).CombinedOutput()
 	if err != nil {
-		t.Errorf("the disk that was baked: %v\n%s", err, out)
+		t.Errorf("the baked disk: %v\n%s", err, out)
 	}
 	mustRun(t, "rm", "-r", tree)
 }
@@ -38,10 +38,10 @@ func identityPolicy(t *testing.T, dir string) string {
 	return name
 }
 
-// identity boots a copy of what was baked until its node is proven, and returns what must be each machine's own.
-func (b bake) identity(t *testing.T) map[string]string {
+// readIdentity boots a copy of the baked disk until its node is proven, and returns everything that must be unique per machine.
+func (b bake) readIdentity(t *testing.T) map[string]string {
 	t.Helper()
-	g, err := b.machine(t).Boot(t.Context(), "")
+	g, err := b.copyMachine(t).Boot(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,17 +65,17 @@ func (b bake) identity(t *testing.T) map[string]string {
 
 type bakeReport struct{ Verdict, Stage string }
 
-func (b bake) report(t *testing.T) bakeReport {
+func (b bake) readReport(t *testing.T) bakeReport {
 	t.Helper()
 	var rep bakeReport
 	readJSON(t, b.Out()+"/qemu-report.json", &rep)
 	if rep.Stage != "image" {
-		t.Errorf("the report is of stage %q", rep.Stage)
+		t.Errorf("the report has the stage %q", rep.Stage)
 	}
 	return rep
 }
 
-func (b bake) manifest(t *testing.T) {
+func (b bake) checkManifest(t *testing.T) {
 	t.Helper()
 	var m struct {
 		Builds []struct {

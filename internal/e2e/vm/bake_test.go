@@ -12,8 +12,8 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestBake bakes the node image as docs/guides/bake-an-ami.md says, and boots what came out as two machines, of which one goes
-// through a scenario. An image that does not hold fails the build, and leaves its report.
+// TestBake bakes the node image as docs/guides/bake-an-ami.md describes, and boots two machines from the result, one of them for a
+// scenario. An image that does not pass fails the build, and leaves its report.
 func TestBake(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
@@ -22,22 +22,22 @@ func TestBake(t *testing.T) {
 	}
 	t.Run("good", func(t *testing.T) {
 		b := newBake(t, r)
-		out, err := b.Run(t.Context(), b.tree(t))
+		out, err := b.Run(t.Context(), b.prepareTree(t))
 		if err != nil {
 			t.Fatalf("packer build: %v\n%s", err, out)
 		}
 		if !strings.Contains(out, "nodegate: pass  (stage boot,") {
 			t.Errorf("the image was not booted before it ships:\n%s", out)
 		}
-		if verdict := b.report(t).Verdict; verdict != "pass" {
-			t.Errorf("the report beside the image says %q", verdict)
+		if verdict := b.readReport(t).Verdict; verdict != "pass" {
+			t.Errorf("the verdict of the report beside the image is %q", verdict)
 		}
-		b.manifest(t)
-		b.shared(t)
-		if err := b.boot(t, r, "installed-into-the-image", 2); err != nil {
+		b.checkManifest(t)
+		b.checkNoIdentity(t)
+		if err := b.bootCopy(t, r, "installed-into-the-image", 2); err != nil {
 			t.Errorf("the baked image: %v", err)
 		}
-		one, two := b.identity(t), b.identity(t)
+		one, two := b.readIdentity(t), b.readIdentity(t)
 		for what, of := range one {
 			if of == "" || of == two[what] {
 				t.Errorf("two machines of one image have the same %s: %q", what, of)
@@ -46,20 +46,20 @@ func TestBake(t *testing.T) {
 	})
 	t.Run("broken", func(t *testing.T) {
 		b := newBake(t, r)
-		tree := b.tree(t)
-		put(t, tree+"/etc/modprobe.d/rival.conf", "install br_netfilter /bin/false\n")
-		mustRun(t, "ssh-keygen", "-A", "-f", tree) // keys that nothing makes anew at boot: the bake leaves them, and the check finds them
+		tree := b.prepareTree(t)
+		putFile(t, tree+"/etc/modprobe.d/rival.conf", "install br_netfilter /bin/false\n")
+		mustRun(t, "ssh-keygen", "-A", "-f", tree) // nothing creates these keys at boot: the bake keeps them, and the check finds them
 		out, err := b.Run(t.Context(), tree)
 		if err == nil {
-			t.Fatalf("the build of a broken image went through:\n%s", out)
+			t.Fatalf("the build of a broken image passed:\n%s", out)
 		}
 		for _, why := range []string{"image.module.br_netfilter", "image.identity", "rm -rf /etc/ssh/ssh_host_"} {
 			if !strings.Contains(out, why) {
-				t.Errorf("the build does not say why it failed, %s:\n%s", why, out)
+				t.Errorf("the output of the build lacks the reason %s:\n%s", why, out)
 			}
 		}
-		if verdict := b.report(t).Verdict; verdict != "fail" {
-			t.Errorf("the report of the failed build says %q", verdict)
+		if verdict := b.readReport(t).Verdict; verdict != "fail" {
+			t.Errorf("the verdict of the report of the failed build is %q", verdict)
 		}
 		if left, _ := filepath.Glob(b.Out() + "/disk/*"); len(left) > 0 {
 			t.Errorf("the failed build left %v", left)
@@ -67,7 +67,7 @@ func TestBake(t *testing.T) {
 	})
 }
 
-// bake is one build, and what is asked of its image.
+// bake is a build with methods that test its image.
 type bake struct{ Bake }
 
 func newBake(t *testing.T, r Runner) bake {
@@ -81,18 +81,18 @@ func newBake(t *testing.T, r Runner) bake {
 	}}
 }
 
-// tree is the node image, whose networkd leaves the CNI's routes alone.
-func (b bake) tree(t *testing.T) string {
+// prepareTree returns the node image, with a networkd that leaves the CNI plugin's routes alone.
+func (b bake) prepareTree(t *testing.T) string {
 	t.Helper()
 	tree := filepath.Join(b.Dir, "tree")
 	if err := b.Base.Clone(t.Context(), tree); err != nil {
 		t.Fatal(err)
 	}
-	put(t, tree+"/etc/systemd/networkd.conf.d/cni.conf", "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n")
+	putFile(t, tree+"/etc/systemd/networkd.conf.d/cni.conf", "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n")
 	return tree
 }
 
-func put(t *testing.T, name, text string) {
+func putFile(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		t.Fatal(err)
@@ -111,22 +111,22 @@ func guideBlock(t *testing.T, words string) string {
 	return text
 }
 
-// boot boots a copy of what was baked, and puts it through the first boots of a scenario.
-func (b bake) boot(t *testing.T, r Runner, scenario string, boots int) error {
+// bootCopy boots a copy of the baked disk, and runs the first boots of a scenario on it.
+func (b bake) bootCopy(t *testing.T, r Runner, scenario string, boots int) error {
 	t.Helper()
-	s, err := load(filepath.Join("scenarios", scenario))
+	s, err := loadScenario(filepath.Join("scenarios", scenario))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.Prepare != "" || s.Policy != "" || len(s.Boots) < boots {
-		t.Fatalf("%s needs another image than the baked one", scenario)
+		t.Fatalf("%s needs an image other than the baked one", scenario)
 	}
 	r.Log = t.Logf
-	return r.boots(t.Context(), b.machine(t), s.Boots[:boots])
+	return r.bootAll(t.Context(), b.copyMachine(t), s.Boots[:boots])
 }
 
-// machine has a copy of what was baked.
-func (b bake) machine(t *testing.T) Machine {
+// copyMachine returns a machine with a copy of the baked disk.
+func (b bake) copyMachine(t *testing.T) Machine {
 	t.Helper()
 	m := Machine{Base: b.Base, Disk: filepath.Join(b.Dir, "disk.img")}
 	mustRun(t, "qemu-img", "convert", "-O", "raw", b.Image(), m.Disk)

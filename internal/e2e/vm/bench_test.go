@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// costScript prints what nodegate adds to a boot, as systemd's own clock has it.
+// costScript prints the time that nodegate adds to a boot, by systemd's own clock.
 const costScript = `
 first_start
 within 120 settled
@@ -28,7 +28,7 @@ echo "what takes longest, and nodegate:"
 systemd-analyze blame --no-pager | awk 'NR <= 5 || /nodegate/'
 `
 
-// TestBootCost prints, and asserts nothing of, the time that nodegate adds to a boot.
+// TestBootCost prints the time that nodegate adds to a boot, and asserts nothing about it.
 func TestBootCost(t *testing.T) {
 	r := newRunner(t)
 	ctx, cancel := context.WithTimeout(t.Context(), wholeTime)

@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// A bootable disk has a partition that both kinds of firmware begin with, and one with the tree.
+// A bootable disk has one partition for both kinds of firmware, and one with the tree.
 const (
 	firstStart, firstSize = 2048, 65536 // sectors of 512 bytes
 	treeStart             = firstStart + firstSize
 	treeSize              = 1 << 30 // bytes; the tree takes about 350 MB of it
 )
 
-// layout makes the first partition: SYSLINUX for BIOS, systemd-boot for UEFI, kernel and initial RAM disk for both.
+// layout creates the first partition: SYSLINUX for BIOS, systemd-boot for UEFI, and the kernel and initrd for both.
 const layout = `
 mount -t proc proc /proc # of this script's own process namespace: syslinux looks there
 cd "$DIR"
@@ -40,7 +40,7 @@ mkfs.ext4 -q -F -E "offset=$((TREE_START * 512)),lazy_itable_init=1,lazy_journal
 rm first
 `
 
-// MakeBootable makes a disk of the tree that boots by itself, under BIOS and UEFI. words are the kernel's command line beside its root.
+// MakeBootable makes a disk of the tree that boots by itself under BIOS and UEFI. words are added to the kernel's command line.
 func (b *Base) MakeBootable(ctx context.Context, tree, disk, words string) error {
 	f, err := os.OpenFile(disk, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err == nil {
@@ -49,7 +49,7 @@ func (b *Base) MakeBootable(ctx context.Context, tree, disk, words string) error
 	if err != nil {
 		return fmt.Errorf("making a disk: %w", err)
 	}
-	_, err = run(ctx, copyTime, []string{
+	_, err = runProgram(ctx, copyTime, []string{
 		"DIR=" + filepath.Dir(disk), "DISK=" + disk, "TREE=" + tree, "KERNEL=" + b.Kernel, "INITRD=" + b.Initrd,
 		"WORDS=root=/dev/vda2 rw " + words, "MTOOLS_SKIP_CHECK=1",
 		fmt.Sprintf("FIRST_START=%d", firstStart), fmt.Sprintf("FIRST_SIZE=%d", firstSize), fmt.Sprintf("TREE_START=%d", treeStart),
@@ -58,11 +58,11 @@ func (b *Base) MakeBootable(ctx context.Context, tree, disk, words string) error
 	return err
 }
 
-// Change runs debugfs's commands on the tree of a bootable disk.
+// Change runs commands of debugfs on the tree of a bootable disk.
 func Change(ctx context.Context, disk, commands string) error {
 	script := `printf '%s' "$COMMANDS" | debugfs -w -f - "$DISK?offset=$OFFSET" 2>&1 | tee /dev/stderr |
 		{ ! grep -iE 'not found|denied|invalid|usage'; }`
 	env := []string{"DISK=" + disk, "COMMANDS=" + commands, fmt.Sprintf("OFFSET=%d", treeStart*512)}
-	_, err := run(ctx, copyTime, env, "sh", "-euc", script)
+	_, err := runProgram(ctx, copyTime, env, "sh", "-euc", script)
 	return err
 }

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// Cache is the folder that keeps base images between runs and holds the scratch folders of running ones.
-// Several processes may use one Cache at a time.
+// Cache is the directory that keeps base images between runs, and the scratch directories of current runs. Several processes may use
+// a Cache at the same time.
 type Cache struct{ Dir string }
 
-// DefaultCache is $XDG_CACHE_HOME/nodegate/vm, or .cache/vm below the repository where that variable is unset.
+// DefaultCache is $XDG_CACHE_HOME/nodegate/vm, or .cache/vm in the repository if that variable is unset.
 func DefaultCache(repository string) Cache {
 	if dir := os.Getenv("XDG_CACHE_HOME"); filepath.IsAbs(dir) {
 		return Cache{filepath.Join(dir, "nodegate", "vm")}
@@ -21,19 +21,19 @@ func DefaultCache(repository string) Cache {
 	return Cache{filepath.Join(repository, ".cache", "vm")}
 }
 
-// Scratch is a folder for disks and sockets that Close removes. One whose process was killed is removed by the next
-// Cache.Scratch of anybody: a lock on the folder says whether its owner lives.
+// Scratch is a directory for disks and sockets that Close removes. If its process was killed, the next call of Cache.Scratch by any
+// process removes it: a lock on the directory shows whether its owner is alive.
 type Scratch struct {
 	Dir  string
 	lock *os.File
 }
 
-// Scratch makes a new scratch folder, and removes those left by the dead.
+// Scratch makes a new scratch directory, and removes those of dead processes.
 func (c Cache) Scratch() (*Scratch, error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the cache: %w", err)
 	}
-	// Making and locking a folder are two steps; nobody may sweep between them.
+	// Creating and locking a directory are two steps; no other process may clean up in between.
 	guard, err := Lock(filepath.Join(c.Dir, "scratch.lock"), syscall.LOCK_EX)
 	if err != nil {
 		return nil, err
@@ -51,12 +51,12 @@ func (c Cache) Scratch() (*Scratch, error) {
 		err = removeTree(dir)
 		owner.Close()
 		if err != nil {
-			return nil, fmt.Errorf("removing a dead run's folder: %w", err)
+			return nil, fmt.Errorf("removing the directory of a dead run: %w", err)
 		}
 	}
 	dir, err := os.MkdirTemp(c.Dir, "run-")
 	if err != nil {
-		return nil, fmt.Errorf("making a scratch folder: %w", err)
+		return nil, fmt.Errorf("making a scratch directory: %w", err)
 	}
 	held, err := Lock(dir, syscall.LOCK_EX)
 	if err != nil {
@@ -65,13 +65,13 @@ func (c Cache) Scratch() (*Scratch, error) {
 	return &Scratch{Dir: dir, lock: held}, nil
 }
 
-// Close removes the folder and what is in it.
+// Close removes the directory and its content.
 func (s *Scratch) Close() error {
 	return errors.Join(os.RemoveAll(s.Dir), s.lock.Close())
 }
 
-// removeTree is os.RemoveAll for trees that look like a machine's: it refuses where something is mounted below, because
-// it would remove the mounted files.
+// removeTree is os.RemoveAll for trees of machines. It refuses if a file system is mounted below the tree, because it would remove
+// the mounted files.
 func removeTree(dir string) error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -79,14 +79,14 @@ func removeTree(dir string) error {
 	}
 	for line := range strings.Lines(string(mounts)) {
 		if fields := strings.Fields(line); len(fields) > 1 && strings.HasPrefix(fields[1], dir+"/") {
-			return fmt.Errorf("%s is mounted: umount it", fields[1])
+			return fmt.Errorf("%s is a mount point: run umount on it first", fields[1])
 		}
 	}
 	return os.RemoveAll(dir)
 }
 
-// Lock takes an flock on a file (made when missing) or an existing folder; closing the returned file releases it,
-// and so does the death of the process. Children do not inherit it.
+// Lock takes an flock on a file, which it creates if necessary, or on an existing directory. Closing the returned file releases the
+// lock, and so does the end of the process. Children do not inherit it.
 func Lock(path string, how int) (*os.File, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -33,17 +33,17 @@ func TestScratchSweepsTheDeadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dead); !os.IsNotExist(err) {
-		t.Errorf("the dead run's folder: %v", err)
+		t.Errorf("the directory of the dead run: %v", err)
 	}
 	for _, s := range []*Scratch{first, second} {
 		if _, err := os.Stat(s.Dir); err != nil {
-			t.Errorf("a living run's folder: %v", err)
+			t.Errorf("the directory of a living run: %v", err)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 		if _, err := os.Stat(s.Dir); !os.IsNotExist(err) {
-			t.Errorf("a closed run's folder: %v", err)
+			t.Errorf("the directory of a closed run: %v", err)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestDefaultCache(t *testing.T) {
 	if got := DefaultCache("/repo").Dir; got != "/elsewhere/nodegate/vm" {
 		t.Errorf("got %s", got)
 	}
-	t.Setenv("XDG_CACHE_HOME", "relative") // the specification says: ignore
+	t.Setenv("XDG_CACHE_HOME", "relative") // the specification demands an absolute path, and to ignore others
 	if got := DefaultCache("/repo").Dir; got != "/repo/.cache/vm" {
 		t.Errorf("got %s", got)
 	}
@@ -75,13 +75,13 @@ func TestOpenWantsOneKernelAndItsInitrd(t *testing.T) {
 		ok   bool
 	}{{"config-1", false}, {"vmlinuz-1", false}, {"initrd.img-1", true}, {"vmlinuz-2", false}} {
 		add(step.file)
-		if _, err := open(dir, amd64()); (err == nil) != step.ok {
+		if _, err := openBase(dir, amd64()); (err == nil) != step.ok {
 			t.Errorf("with %s: %v", step.file, err)
 		}
 	}
 }
 
-// TestTreeInUse: two runs with different inputs share a cache, as those of two branches do.
+// TestTreeInUse: two runs with different inputs, such as two branches, share a cache.
 func TestTreeInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "base-1")
 	if err := os.MkdirAll(filepath.Join(dir, "boot"), 0o755); err != nil {
@@ -92,7 +92,7 @@ func TestTreeInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b, err := open(dir, amd64())
+	b, err := openBase(dir, amd64())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,11 +107,11 @@ func TestTreeInUse(t *testing.T) {
 	}
 }
 
-// needNamespaces is for tests of run, which makes namespaces.
+// needNamespaces skips tests that need namespaces if they cannot be created.
 func needNamespaces(t *testing.T) {
 	t.Helper()
-	_, err := run(t.Context(), time.Minute, nil, "true")
-	hosttest.Need(t, !errors.Is(err, syscall.EPERM), "root, and the right to make namespaces")
+	_, err := runProgram(t.Context(), time.Minute, nil, "true")
+	hosttest.Need(t, !errors.Is(err, syscall.EPERM), "root, and the right to create namespaces")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func needNamespaces(t *testing.T) {
 
 func TestRunSaysWhatFailed(t *testing.T) {
 	needNamespaces(t)
-	out, err := run(t.Context(), time.Minute, []string{"WORD=hello"}, "sh", "-c", "echo $WORD; exit 3")
+	out, err := runProgram(t.Context(), time.Minute, []string{"WORD=hello"}, "sh", "-c", "echo $WORD; exit 3")
 	if err == nil || out != "hello\n" || !strings.Contains(err.Error(), "hello") || !strings.Contains(err.Error(), "3") {
 		t.Errorf("got %q, %v", out, err)
 	}
@@ -128,7 +128,7 @@ func TestRunSaysWhatFailed(t *testing.T) {
 func TestRunEndsAtItsLimit(t *testing.T) {
 	needNamespaces(t)
 	began := time.Now()
-	_, err := run(t.Context(), 100*time.Millisecond, nil, "sleep", "60")
+	_, err := runProgram(t.Context(), 100*time.Millisecond, nil, "sleep", "60")
 	if err == nil || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
 		t.Errorf("got %v", err)
 	}
@@ -137,7 +137,7 @@ func TestRunEndsAtItsLimit(t *testing.T) {
 	}
 }
 
-// TestChildrenDieWithTheTest kills a process that has started a child as QEMU is started, and looks for the child.
+// TestChildrenDieWithTheTest kills a process that has started a child in the way of QEMU, and checks that the child is gone.
 func TestChildrenDieWithTheTest(t *testing.T) {
 	if os.Getenv("VM_TEST_PARENT") != "" {
 		cmd := exec.Command("sleep", "600")
@@ -205,7 +205,7 @@ func TestRemoveTreeSparesWhatIsMounted(t *testing.T) {
 func TestRunLeavesNoMounts(t *testing.T) {
 	needNamespaces(t)
 	dir := t.TempDir()
-	if _, err := run(t.Context(), time.Minute, nil, "mount", "-t", "tmpfs", "none", dir); err != nil {
+	if _, err := runProgram(t.Context(), time.Minute, nil, "mount", "-t", "tmpfs", "none", dir); err != nil {
 		t.Fatal(err)
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")

@@ -1,4 +1,4 @@
-# What every carrier is asked to bring about (TestCarriers).
+# The policy that every carrier must apply (TestCarriers).
 use "kubernetes" {}
 
 sysctl "net.core.somaxconn" {

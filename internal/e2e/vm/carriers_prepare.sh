@@ -1,4 +1,4 @@
-# What every carrier's machine has: the binary, for the test to look with, and the policy. Sourced by their prepare.sh.
+# Common part of all carriers' prepare.sh: the binary, with which the test inspects the machine, and the policy.
 policy=$SCENARIO/../../carriers.hcl
 install -m 0755 "$NODEGATE" "$ROOT/opt/nodegate"
 cp "$policy" "$ROOT/opt/"

@@ -19,9 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCarriers brings one policy onto a machine by every carrier, each as its own tool does it (or, where Debian has no
-// such tool, a stand-in in this folder), and compares what the machine then is with what `nodegate apply` makes of it:
-// the same, or else different where the export had said so.
+// TestCarriers delivers one policy to a machine with every carrier. The carrier's own tool does the work, or a stand-in in this
+// directory if Debian lacks the tool. The result must equal the result of `nodegate apply`, except where the export announced a lack.
 func TestCarriers(t *testing.T) {
 	t.Parallel()
 	scenarios, err := Load("carriers")
@@ -51,7 +50,7 @@ func TestCarriers(t *testing.T) {
 				if err := r.Run(ctx, s); err != nil {
 					t.Fatal(err)
 				}
-				found := requirements(t, r.Nodegate, snapshot)
+				found := replaySnapshot(t, r.Nodegate, snapshot)
 				mu.Lock()
 				machines[s.Name] = found
 				mu.Unlock()
@@ -60,10 +59,10 @@ func TestCarriers(t *testing.T) {
 	})
 	want := machines["apply"]
 	if len(want) < 15 {
-		t.Fatalf("nodegate apply's machine has only %d requirements: nothing can be compared", len(want))
+		t.Fatalf("the machine with nodegate apply has only %d requirements: too few to compare", len(want))
 	}
 	for _, s := range scenarios {
-		lacks := announced(t, r.Nodegate, s.Name)
+		lacks := announcedLacks(t, r.Nodegate, s.Name)
 		for _, name := range slices.Sorted(maps.Keys(want)) {
 			got, there := machines[s.Name][name]
 			switch {
@@ -71,21 +70,21 @@ func TestCarriers(t *testing.T) {
 			case slices.Contains(lacks, name):
 				t.Logf("%s: %s is %q, by apply %q: announced", s.Name, name, got, want[name])
 			default:
-				t.Errorf("%s: %s is %q, by apply %q, and the export did not say so", s.Name, name, got, want[name])
+				t.Errorf("%s: %s is %q, by apply %q, and the export did not announce it", s.Name, name, got, want[name])
 			}
 		}
 		if d := cmp.Diff(len(want), len(machines[s.Name])); d != "" {
-			t.Errorf("%s: another number of requirements: %s", s.Name, d)
+			t.Errorf("%s: the requirements differ: %s", s.Name, d)
 		}
 	}
 }
 
-// requirements replays a snapshot: what each requirement of the policy found, and whether it holds.
-func requirements(t *testing.T, nodegate, snapshot string) map[string]string {
+// replaySnapshot replays a snapshot and returns the result and the verdict of each requirement.
+func replaySnapshot(t *testing.T, nodegate, snapshot string) map[string]string {
 	t.Helper()
 	text, err := base64.StdEncoding.DecodeString(snapshot)
 	if err != nil || len(text) == 0 {
-		t.Fatalf("no snapshot: %v", err)
+		t.Fatalf("reading the snapshot: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "snapshot.json")
 	if err := os.WriteFile(file, text, 0o644); err != nil {
@@ -108,8 +107,8 @@ func requirements(t *testing.T, nodegate, snapshot string) map[string]string {
 	return all
 }
 
-// announced is the names of what the format's export says that it cannot express.
-func announced(t *testing.T, nodegate, format string) []string {
+// announcedLacks returns the names that an export reports as impossible to express.
+func announcedLacks(t *testing.T, nodegate, format string) []string {
 	t.Helper()
 	if format == "apply" {
 		return nil

@@ -21,10 +21,10 @@ const (
 	diskSize = 2 << 30 // sparse; the tree takes about 350 MB of it
 )
 
-// enabled are the symbolic links of the node image: the units that start at boot, and Debian's housekeeping, which
-// would change files and spend time behind the scenarios' back, switched off; so is SSH, which only a bake needs, and what nobody
-// here uses: without it a boot costs a sixth less.
-func enabled() map[string]string {
+// enabledUnits lists the symbolic links of the node image. It enables the units that start at boot. It masks Debian's housekeeping,
+// which would change files and take time during the scenarios, SSH, which only a bake needs, and unused units. Without them a boot
+// takes a sixth less.
+func enabledUnits() map[string]string {
 	links := map[string]string{
 		"etc/systemd/system/sysinit.target.wants/vm-agent.service":   "/etc/systemd/system/vm-agent.service",
 		"etc/systemd/system/multi-user.target.wants/kubelet.service": "/lib/systemd/system/kubelet.service",
@@ -40,15 +40,15 @@ func enabled() map[string]string {
 	return links
 }
 
-// Clone copies the tree to dir, which must not exist, and makes a node of it: the agent, the kubelet stand-in, their units.
+// Clone copies the tree to dir, which must not exist, and turns it into a node: it adds the agent, the kubelet stand-in and their units.
 func (b *Base) Clone(ctx context.Context, dir string) error {
-	if _, err := run(ctx, copyTime, nil, "cp", "-a", "--reflink=auto", b.Tree, dir); err != nil {
+	if _, err := runProgram(ctx, copyTime, nil, "cp", "-a", "--reflink=auto", b.Tree, dir); err != nil {
 		return fmt.Errorf("copying the base image: %w", err)
 	}
 	if err := WriteAll(rootfs, "rootfs", dir); err != nil {
 		return fmt.Errorf("adding the agent and the stand-in: %w", err)
 	}
-	for link, to := range enabled() {
+	for link, to := range enabledUnits() {
 		if err := Link(to, filepath.Join(dir, link)); err != nil {
 			return fmt.Errorf("enabling units: %w", err)
 		}
@@ -56,7 +56,7 @@ func (b *Base) Clone(ctx context.Context, dir string) error {
 	return nil
 }
 
-// WriteAll writes the files of a folder into a tree; those that name their interpreter can be run.
+// WriteAll writes the files of a directory into a tree. Files that begin with #! become executable.
 func WriteAll(files fs.FS, folder, tree string) error {
 	return fs.WalkDir(files, folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -74,7 +74,7 @@ func WriteAll(files fs.FS, folder, tree string) error {
 	})
 }
 
-// Write writes a file of a tree anew, so that neither an old mode nor a symbolic link lives on.
+// Write replaces a file of a tree, so that neither its old mode nor a symbolic link survives.
 func Write(file string, content []byte, mode fs.FileMode) error {
 	if err := makeRoom(file); err != nil {
 		return err
@@ -85,7 +85,7 @@ func Write(file string, content []byte, mode fs.FileMode) error {
 	return os.Chmod(file, mode)
 }
 
-// Link makes a symbolic link in a tree, in place of what was there.
+// Link makes a symbolic link in a tree and replaces an existing file.
 func Link(to, file string) error {
 	if err := makeRoom(file); err != nil {
 		return err
@@ -100,7 +100,7 @@ func makeRoom(file string) error {
 	return os.RemoveAll(file)
 }
 
-// MakeDisk makes an ext4 disk of the tree, owners and modes included. The disk must not exist; the tree may go afterwards.
+// MakeDisk makes an ext4 disk of the tree, including owners and modes. The disk must not exist; the caller may remove the tree afterwards.
 func MakeDisk(ctx context.Context, tree, disk string) error {
 	f, err := os.OpenFile(disk, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -109,6 +109,6 @@ func MakeDisk(ctx context.Context, tree, disk string) error {
 	if err := errors.Join(f.Truncate(diskSize), f.Close()); err != nil {
 		return fmt.Errorf("making a disk: %w", err)
 	}
-	_, err = run(ctx, copyTime, nil, "mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1", "-d", tree, disk)
+	_, err = runProgram(ctx, copyTime, nil, "mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1", "-d", tree, disk)
 	return err
 }

@@ -18,22 +18,22 @@ import (
 	"time"
 )
 
-// words are the kernel command line of the image that is tested.
+// words is the kernel command line of the tested image.
 const words = emulated + " console=ttyS0 loglevel=4 net.ifnames=0 systemd.show_status=true"
 
-// imageCase is an image, whole or broken in one way, and what `nodegate image test` must say of it.
+// imageCase is an image, intact or broken in one way, and the output that `nodegate image test` must print for it.
 type imageCase struct {
 	name   string
 	change string // commands of debugfs
 	raw    func(t *testing.T, disk string)
 	args   string
 	code   int
-	says   []string // on standard output or error
+	says   []string // must be in standard output or error
 	long   bool     // not in CI
-	auto   bool     // by KVM, where this host has one that works
+	auto   bool     // may use KVM if it works on this host
 }
 
-// TestImage boots one image, whole and broken, as people do before they ship it.
+// TestImage boots one image, intact and broken in several ways, as people should before they ship it.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
@@ -81,12 +81,12 @@ func TestImage(t *testing.T) {
 		{name: "an init that ends",
 			change: "rm /usr/lib/systemd/systemd\nwrite init /usr/lib/systemd/systemd\nsif /usr/lib/systemd/systemd mode 0100755",
 			code:   1, says: []string{"kernel panic: Kernel panic - not syncing: Attempted to kill init"}},
-		{name: "no kernel, BIOS", code: 1, says: []string{"no boot: Loading /vmlinuz... failed"}, raw: noKernel},
-		{name: "no kernel, UEFI", code: 1, says: []string{"restarted or switched itself off"}, raw: noKernel, args: "--firmware uefi",
+		{name: "no kernel, BIOS", code: 1, says: []string{"no boot: Loading /vmlinuz... failed"}, raw: removeKernel},
+		{name: "no kernel, UEFI", code: 1, says: []string{"restarted or switched itself off"}, raw: removeKernel, args: "--firmware uefi",
 			long: true},
 		{name: "no root file system", code: 1, long: true, args: "--kernel vmlinuz --initrd initrd.img --cmdline root=/dev/nosuch,console=ttyS0",
 			says: []string{"the initial RAM disk's shell"}},
-		{name: "nobody starts kubelet", code: 3, long: true, change: "rm /etc/systemd/system/multi-user.target.wants/kubelet.service",
+		{name: "kubelet is not enabled", code: 3, long: true, change: "rm /etc/systemd/system/multi-user.target.wants/kubelet.service",
 			args: "--timeout 90s", says: []string{"silence: the gate said nothing in 1m30s", "login:"}},
 		{name: "no serial console", code: 3, long: true, args: "--timeout 40s --kernel vmlinuz --cmdline quiet",
 			says: []string{"silence: the gate said nothing in 40s", "lacks console=ttyS0"}},
@@ -102,11 +102,11 @@ func TestImage(t *testing.T) {
 		}
 	}
 	if len(wrong) > 0 {
-		t.Log(strings.Join(wrong, "\n")) // beside the names of what failed
+		t.Log(strings.Join(wrong, "\n")) // printed beside the names of the failed cases
 	}
 }
 
-// testImage returns what the program said.
+// testImage runs `nodegate image test` and returns its output.
 func testImage(t *testing.T, r Runner, whole, call string, c imageCase) string {
 	disk := filepath.Join(r.Scratch, "disk.img")
 	mustRun(t, "cp", "--sparse=always", whole, disk)
@@ -129,11 +129,11 @@ func testImage(t *testing.T, r Runner, whole, call string, c imageCase) string {
 	}
 	hold := "15s"
 	if c.code == 0 {
-		hold = "2m" // where the host takes the processors away, a first round may not come to its end
+		hold = "2m" // on a busy host even the first round may take long
 	}
 	args = append(append(args, "--hold", hold), strings.Split(c.args, " ")...)
 	for i := range args {
-		args[i] = strings.ReplaceAll(args[i], ",console", " console") // a space in one word
+		args[i] = strings.ReplaceAll(args[i], ",console", " console") // "console" becomes a separate argument: a space in one word
 	}
 	args = slices.DeleteFunc(args, func(word string) bool { return word == "" })
 	cmd := exec.CommandContext(t.Context(), r.Nodegate, args...)
@@ -153,25 +153,25 @@ func testImage(t *testing.T, r Runner, whole, call string, c imageCase) string {
 	}
 	for _, says := range c.says {
 		if !strings.Contains(all, says) {
-			t.Errorf("it does not say %q", says)
+			t.Errorf("the output lacks %q", says)
 		}
 	}
 	if strings.Contains(c.args, "json") {
 		var report struct{ Kind string }
 		if err := json.Unmarshal(stdout.Bytes(), &report); err != nil || report.Kind != "Report" {
-			t.Errorf("no report: kind %q, %v", report.Kind, err)
+			t.Errorf("not a report: kind %q, %v", report.Kind, err)
 		}
 	}
 	if strings.Contains(all, "\x1b") {
-		t.Error("a control sequence of the console's came through")
+		t.Error("the output contains a control sequence of the console")
 	}
 	if after := sumOf(t, disk); after != sum {
-		t.Error("the image was written to")
+		t.Error("the image was changed")
 	}
 	return all
 }
 
-func noKernel(t *testing.T, disk string) {
+func removeKernel(t *testing.T, disk string) {
 	mustRun(t, "mdel", "-i", fmt.Sprintf("%s@@%d", disk, firstStart*512), "::/vmlinuz")
 }
 

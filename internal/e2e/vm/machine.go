@@ -12,21 +12,21 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// The package's own deadlines. They are wide: two emulated machines share two cores with whatever else runs there.
+// These are the package's own deadlines. They are generous: two emulated machines share two cores with other programs.
 const (
 	bootTime = 8 * time.Minute
 	haltTime = 6 * time.Minute
 )
 
-// Machine is what stays the same between boots.
+// Machine holds everything that does not change between boots.
 type Machine struct {
 	Base *Base
-	Disk string // written to by the guest: what one boot leaves, the next one finds
+	Disk string // the guest writes to it, so each boot finds the changes of the boot before
 
-	Format string       // of the disk, as QEMU names it; "" is raw
+	Format string       // format of the disk in QEMU's terms; "" is raw
 	Memory int          // MiB; 0 is 1024
-	Taps   []string     // network cards: one a tap device, which must exist where Enter leads
-	Enter  func() error // nil, or joins the namespaces that QEMU is to run in; see qemu.Start
+	Taps   []string     // network cards, one per tap device; the devices must exist in the namespace that Enter joins
+	Enter  func() error // joins the namespaces for QEMU, or nil; see qemu.Start
 }
 
 // Guest is one boot of a Machine.
@@ -35,9 +35,9 @@ type Guest struct {
 	agent *agent
 }
 
-// Boot starts the machine and returns once its agent answers, which is early: units may still be starting. The words of
-// cmdline are added to the kernel command line. Boot fails with the end of the console's log when the agent does not
-// come in time or QEMU ends. The caller must end the Guest by Reboot, PowerOff or Kill.
+// Boot starts the machine and returns when its agent answers, which is early: units may still be starting. cmdline is added to the
+// kernel command line. If the agent does not answer in time or QEMU ends, the error contains the end of the console's log. The
+// caller must end the Guest with Reboot, PowerOff or Kill.
 func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
@@ -46,23 +46,23 @@ func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 		Program: m.Base.Arch.program, Accelerator: qemu.TCG, Memory: m.Memory, Processors: 1, // two cost a quarter more of the host's
 		Disk:   qemu.Disk{File: m.Disk, Format: cmp.Or(m.Format, "raw")},
 		Direct: qemu.Direct{Kernel: m.Base.Kernel, Initrd: m.Base.Initrd, Cmdline: strings.TrimSpace(words + " " + cmdline)},
-		Ports:  []string{"vm.agent"}, More: append(m.cards(), m.Base.Arch.options...), Enter: m.Enter,
+		Ports:  []string{"vm.agent"}, More: append(m.networkCards(), m.Base.Arch.options...), Enter: m.Enter,
 	}.Start()
 	if err != nil {
 		return nil, err
 	}
 	g := &Guest{Running: running, agent: newAgent(running.Ports[0])}
-	if err := g.agent.hello(ctx); err != nil {
+	if err := g.agent.waitHello(ctx); err != nil {
 		g.Kill()
 		return nil, fmt.Errorf("booting: %w\n%s%s", err, g.Complaints(), qemu.Tail(g.Console(), 80))
 	}
 	return g, nil
 }
 
-func (m Machine) cards() []string {
+func (m Machine) networkCards() []string {
 	var args []string
 	for i, tap := range m.Taps {
-		sum := sha256.Sum256([]byte(tap)) // of one bridge, no two cards may have the same address
+		sum := sha256.Sum256([]byte(tap)) // two cards on a bridge must not have the same address
 		mac := fmt.Sprintf("52:54:00:%02x:%02x:%02x", sum[0], sum[1], sum[2])
 		args = append(args, "-netdev", fmt.Sprintf("tap,id=net%d,ifname=%s,script=no,downscript=no", i, tap),
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=net%d,mac=%s", i, mac))
@@ -70,24 +70,24 @@ func (m Machine) cards() []string {
 	return args
 }
 
-// Run executes a shell script (sh -eu) as root in the guest. A script that fails is an Output with a Code, not an error;
-// an error says that the guest could not be asked, and then it cannot be asked again. The script itself is stopped at
-// the context's deadline, or after a minute where it has none.
+// Run executes a shell script (sh -eu) as root in the guest. A failed script is an Output with a Code, not an error. An error means
+// that the agent did not answer; then the Guest cannot be used any more. The script is stopped at the context's deadline, or after
+// a minute if the context has none.
 func (g *Guest) Run(ctx context.Context, script string) (Output, error) {
 	return g.agent.run(ctx, script)
 }
 
-// Reboot asks the guest's systemd for a reboot and returns when the machine is down. Boot the Machine again to go on.
+// Reboot makes the guest's systemd reboot, and returns when the machine is down. Boot the Machine again to continue.
 func (g *Guest) Reboot(ctx context.Context) error { return g.shutdown(ctx, "reboot") }
 
-// PowerOff asks the guest's systemd to power off and returns when the machine is down.
+// PowerOff makes the guest's systemd power off, and returns when the machine is down.
 func (g *Guest) PowerOff(ctx context.Context) error { return g.shutdown(ctx, "poweroff") }
 
 func (g *Guest) shutdown(ctx context.Context, verb string) error {
 	ctx, cancel := context.WithTimeout(ctx, haltTime)
 	defer cancel()
 	defer g.Kill()
-	// The agent may be stopped before it has answered; only QEMU's end counts.
+	// The agent may be stopped before it answers; only the end of QEMU counts.
 	asked := make(chan error, 1)
 	go func() {
 		out, err := g.Run(ctx, "sync; systemctl --no-block "+verb)

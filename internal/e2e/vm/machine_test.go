@@ -11,8 +11,8 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// TestMachine tests what the scenarios stand on: that a machine which cannot boot is an error with its console in it, that
-// what one boot writes the next one finds, and that no QEMU is left by Kill, Reboot or PowerOff.
+// TestMachine tests the foundation of the scenarios: if a machine cannot boot, the error contains its console; a boot finds the files
+// that the previous boot wrote; no QEMU is left after Kill, Reboot or PowerOff.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)

@@ -16,8 +16,8 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// container boots the tree $1 with systemd as its first process, on this machine's kernel, in namespaces and a control group, $2, of
-// its own. /proc/sys is read-only but for the network's.
+// container boots the tree $1 with systemd as its first process, on this machine's kernel, in its own namespaces and the control group
+// $2. Only the network's part of /proc/sys is writable.
 const container = `
 mount -t proc proc /proc
 mount -t tmpfs tmpfs /run
@@ -32,7 +32,7 @@ SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 unshare --cgroup sh -euc '
 		--capability=CAP_SYS_MODULE,CAP_NET_ADMIN --system-call-filter=~@module' sh "$1" "$2" </dev/null
 `
 
-// figures is a unit that writes down, once kubelet runs, what systemd's clock says, and ends the boot.
+// figures is a unit that records systemd's timestamps as soon as kubelet runs, and ends the boot.
 const figures = `[Unit]
 After=kubelet.service
 [Service]
@@ -43,7 +43,7 @@ ExecStart=/bin/sh -c 'systemctl show -p Id,InactiveExitTimestampMonotonic,Active
  systemctl poweroff --no-block 2>/dev/null'
 `
 
-// nodeParameters are those of the built-in policy that all namespaces share. The container asks for this machine's values, and
+// nodeParameters are the sysctls of the built-in policy that all namespaces share. The container requires this machine's values, and
 // writes none.
 var nodeParameters = map[string]string{
 	"vm.overcommit_memory": "value", "vm.panic_on_oom": "value", "kernel.panic": "value", "kernel.panic_on_oops": "value",
@@ -51,8 +51,8 @@ var nodeParameters = map[string]string{
 	"fs.inotify.max_user_watches": "min", "fs.inotify.max_user_instances": "min",
 }
 
-// BenchmarkNativeBoot boots the Debian tree in a container, and reports medians of what nodegate and, beside it, systemd's own first
-// services take. All are of the same boots, so that the ratio holds whatever else the machine does.
+// BenchmarkNativeBoot boots the Debian tree in a container. It reports the median times of nodegate and, for comparison, of systemd's
+// first services. All come from the same boots, so that other load on the machine does not distort the ratio.
 func BenchmarkNativeBoot(b *testing.B) {
 	hosttest.NeedBridgeNetfilter(b)
 	hosttest.NeedProgram(b, "systemd-nspawn")
@@ -106,18 +106,18 @@ func nativeTree(b *testing.B, r Runner) string {
 		{"depmod", "--basedir", tree, filepath.Base(modules)},
 		{r.Nodegate, "install", "--root", tree, "--policy", filepath.Join(tree, "etc/policy.hcl")},
 	} {
-		_, err := run(b.Context(), prepareTime, nil, command[0], command[1:]...)
+		_, err := runProgram(b.Context(), prepareTime, nil, command[0], command[1:]...)
 		must(err)
 	}
 	return tree
 }
 
-// nativeBoot is one boot, in milliseconds.
+// nativeBoot boots once and returns the times in milliseconds.
 func nativeBoot(b *testing.B, r Runner, tree string) map[string]float64 {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
-	said, err := run(ctx, time.Minute, nil, "sh", "-euc", container, "sh", tree, filepath.Base(r.Scratch))
+	said, err := runProgram(ctx, time.Minute, nil, "sh", "-euc", container, "sh", tree, filepath.Base(r.Scratch))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 
 const booted = "first_start\naccepted 1\n"
 
-// upgrades goes on and on between two policies that this node can prove, until the power is cut.
+// upgrades installs two policies alternately until the power is cut. The node can prove both.
 const upgrades = `
 mkdir -p /root/a /root/b
 echo 'use "kubernetes" {}' >/root/a/10.hcl
@@ -37,7 +37,7 @@ for try in $(seq 240); do
 done
 `
 
-// afterCut wants a node that proves itself, and has one of the policies whole.
+// afterCut checks that the node is proven and has one of the policies completely.
 const afterCut = booted + `
 installed() { nodegate policy show --effective "$@" | sed 's,/[^ ]*/,,g' | tr -s ' '; }
 installed >/run/now
@@ -46,20 +46,20 @@ installed --policy /root/b >/run/b
 cmp -s /run/now /run/a || cmp -s /run/now /run/b || die "the policy is neither the old one nor the new one: $(cat /run/now)"
 `
 
-// TestPowerCutUpgrade kills QEMU in the middle of upgrades: the node boots and proves itself, and the next upgrade begins. What is lost is
-// the guest's memory, and what its disk's cache held. LONG=1: 30 times.
+// TestPowerCutUpgrade kills QEMU in the middle of upgrades. The node must boot and be proven, and the next upgrade begins. The guest's
+// memory and the cache of its disk are lost. LONG=1 repeats it 30 times.
 func TestPowerCutUpgrade(t *testing.T) {
 	t.Parallel()
-	r, m := powered(t)
-	script := booted // then what an upgrade was cut in is looked at first
-	cuts := often(3)
+	r, m := newMachineForCuts(t)
+	script := booted // later the state after the cut is checked first
+	cuts := cutCount(3)
 	for cut := range cuts + 1 {
 		after := time.Duration(rand.Int64N(int64(2 * time.Second)))
 		if cut < cuts {
 			script += upgrades
 		}
-		m = over(t, m)
-		if err := r.boots(t.Context(), m, []Boot{{Script: script + fmt.Sprintf("sleep %.3f\n", after.Seconds())}}); err != nil {
+		m = overlayDisk(t, m)
+		if err := r.bootAll(t.Context(), m, []Boot{{Script: script + fmt.Sprintf("sleep %.3f\n", after.Seconds())}}); err != nil {
 			t.Fatalf("after %d power cuts in an upgrade: %v", cut, err)
 		}
 		script = afterCut
@@ -67,23 +67,23 @@ func TestPowerCutUpgrade(t *testing.T) {
 	t.Logf("TORTURE power cut in the middle of an upgrade: tried %d, survived %d", cuts, cuts)
 }
 
-// TestPowerCutFirstBoot does the same all over a first boot. LONG=1: 30 times.
+// TestPowerCutFirstBoot cuts the power at random times of a first boot. LONG=1 repeats it 30 times.
 func TestPowerCutFirstBoot(t *testing.T) {
 	t.Parallel()
-	r, fresh := powered(t)
+	r, fresh := newMachineForCuts(t)
 	began := time.Now()
-	if err := r.boots(t.Context(), over(t, fresh), []Boot{{Script: booted}}); err != nil {
+	if err := r.bootAll(t.Context(), overlayDisk(t, fresh), []Boot{{Script: booted}}); err != nil {
 		t.Fatal(err)
 	}
 	whole := time.Since(began)
-	survived, cuts := 0, often(1)
-	for _, part := range rand.Perm(cuts) { // all over the boot
-		m := over(t, fresh)
+	survived, cuts := 0, cutCount(1)
+	for _, part := range rand.Perm(cuts) { // times spread over the whole boot
+		m := overlayDisk(t, fresh)
 		after := time.Duration((float64(part) + rand.Float64()) / float64(cuts) * float64(whole))
 		if err := cutBoot(t.Context(), m, after); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.boots(t.Context(), m, []Boot{{Script: booted}}); err != nil {
+		if err := r.bootAll(t.Context(), m, []Boot{{Script: booted}}); err != nil {
 			t.Errorf("power cut %s after the first start: %v", after, err)
 			continue
 		}
@@ -93,26 +93,26 @@ func TestPowerCutFirstBoot(t *testing.T) {
 	t.Logf("TORTURE power cut in the middle of a first boot: tried %d, survived %d", cuts, survived)
 }
 
-func powered(t *testing.T) (Runner, Machine) {
+func newMachineForCuts(t *testing.T) (Runner, Machine) {
 	t.Helper()
 	r := newRunner(t)
-	m, err := r.machine(t.Context(), Scenario{Folder: Folder{Name: "power-cut"}}, r.Scratch)
+	m, err := r.makeMachine(t.Context(), Scenario{Folder: Folder{Name: "power-cut"}}, r.Scratch)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r, m
 }
 
-func often(few int) int {
+func cutCount(few int) int {
 	if os.Getenv("LONG") != "" {
 		return 30
 	}
 	return few
 }
 
-// over returns the machine with another disk over its own, which stays as it is. QEMU keeps in its memory where on that disk new blocks
-// are until the guest flushes: when it is killed, what the guest wrote after its last flush is lost, as from the cache of a disk.
-func over(t *testing.T, m Machine) Machine {
+// overlayDisk returns the machine with an overlay over its disk, which stays unchanged. QEMU keeps the positions of new blocks in memory
+// until the guest flushes. So killing QEMU loses everything that the guest wrote after its last flush, like the cache of a real disk.
+func overlayDisk(t *testing.T, m Machine) Machine {
 	t.Helper()
 	f, err := os.CreateTemp(filepath.Dir(m.Disk), "over-*.qcow2")
 	if err != nil {
@@ -120,7 +120,7 @@ func over(t *testing.T, m Machine) Machine {
 	}
 	f.Close()
 	below := cmp.Or(m.Format, "raw")
-	if _, err := run(t.Context(), copyTime, nil, "qemu-img", "create", "-q", "-f", "qcow2", "-o", "cluster_size=4k",
+	if _, err := runProgram(t.Context(), copyTime, nil, "qemu-img", "create", "-q", "-f", "qcow2", "-o", "cluster_size=4k",
 		"-b", m.Disk, "-F", below, f.Name()); err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func over(t *testing.T, m Machine) Machine {
 	return m
 }
 
-// TestUnflushedIsLost: what the power cuts take for a disk with a cache is one.
+// TestUnflushedIsLost: the disk of the power cuts behaves like a disk with a cache.
 func TestUnflushedIsLost(t *testing.T) {
 	missing := Missing()
 	hosttest.Need(t, len(missing) == 0, strings.Join(missing, "\n"))
@@ -136,7 +136,7 @@ func TestUnflushedIsLost(t *testing.T) {
 	if err := os.WriteFile(m.Disk, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m = over(t, m)
+	m = overlayDisk(t, m)
 	qemuIO := func(commands ...string) string {
 		args := []string{"-t", "unsafe", "-f", m.Format}
 		for _, c := range commands {
@@ -147,17 +147,17 @@ func TestUnflushedIsLost(t *testing.T) {
 	}
 	qemuIO("write -P 1 0 4k", "flush", "write -P 2 4k 4k", "sigraise 9")
 	if out := qemuIO("read -P 1 0 4k", "read -P 0 4k 4k"); strings.Count(out, "read 4096/4096") != 2 || strings.Contains(out, "Pattern") {
-		t.Errorf("want the flushed block kept and the other lost:\n%s", out)
+		t.Errorf("the flushed block must survive and the other be lost:\n%s", out)
 	}
 }
 
-// cutBoot starts the machine, and kills it after a time.
+// cutBoot starts the machine, and kills it after the given time.
 func cutBoot(ctx context.Context, m Machine, after time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, after)
 	defer cancel()
 	g, err := m.Boot(ctx, "")
 	if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil && g == nil {
-		return nil // it was killed before its agent answered
+		return nil // killed before its agent answered
 	}
 	if err != nil {
 		return err

@@ -18,14 +18,14 @@ import (
 
 const (
 	prepareTime = 5 * time.Minute
-	bootScript  = 20 * time.Minute // one boot script, its deliberate waits included
+	bootScript  = 20 * time.Minute // one boot script, including its deliberate waits
 	afterwards  = time.Minute
 )
 
 // library is put before every boot script.
 const library = ". /opt/vm/lib.sh\n"
 
-// evidence is asked for where a boot script failed.
+// evidence is the script that runs in the guest after a boot script failed.
 const evidence = `
 systemctl --no-pager --full status kubelet.service 'nodegate*' | head -60
 journalctl -b --no-pager -o short-monotonic | grep -Ev ' kernel: ' | tail -80
@@ -37,30 +37,30 @@ systemctl list-jobs
 // Runner runs scenarios on one base image with one binary.
 type Runner struct {
 	Base     *Base
-	Nodegate string // the binary, static
-	Scratch  string // a folder for trees, disks and logs; the caller removes it
+	Nodegate string // the static binary
+	Scratch  string // a directory for trees, disks and logs; the caller removes it
 	Log      func(format string, args ...any)
 }
 
-// Run runs one scenario to its end or to its first failure, which the error describes with what is needed to understand
-// it. No QEMU is left behind either way.
+// Run runs a scenario to its end or to its first failure. The error describes the failure and includes logs of the guest. No QEMU is
+// left behind in any case.
 func (r Runner) Run(ctx context.Context, s Scenario) (err error) {
 	dir, err := os.MkdirTemp(r.Scratch, s.Name+"-")
 	if err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return fmt.Errorf("making a directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	m, err := r.machine(ctx, s, dir)
+	m, err := r.makeMachine(ctx, s, dir)
 	if err != nil {
 		return err
 	}
-	return r.boots(ctx, m, s.Boots)
+	return r.bootAll(ctx, m, s.Boots)
 }
 
-func (r Runner) boots(ctx context.Context, m Machine, boots []Boot) error {
+func (r Runner) bootAll(ctx context.Context, m Machine, boots []Boot) error {
 	for i, boot := range boots {
 		began := time.Now()
-		if err := r.boot(ctx, m, boot, i+1 < len(boots)); err != nil {
+		if err := r.bootOnce(ctx, m, boot, i+1 < len(boots)); err != nil {
 			return fmt.Errorf("boot %d of %d: %w", i+1, len(boots), err)
 		}
 		r.Log("boot %d of %d took %.0f s", i+1, len(boots), time.Since(began).Seconds())
@@ -68,8 +68,8 @@ func (r Runner) boots(ctx context.Context, m Machine, boots []Boot) error {
 	return nil
 }
 
-// machine prepares a tree and makes the disk.
-func (r Runner) machine(ctx context.Context, s Scenario, dir string) (Machine, error) {
+// makeMachine prepares a tree and makes the disk.
+func (r Runner) makeMachine(ctx context.Context, s Scenario, dir string) (Machine, error) {
 	tree := filepath.Join(dir, "tree")
 	if err := r.Base.Clone(ctx, tree); err != nil {
 		return Machine{}, err
@@ -82,7 +82,7 @@ func (r Runner) machine(ctx context.Context, s Scenario, dir string) (Machine, e
 		command = []string{"sh", "-eu", s.Prepare}
 	}
 	env := []string{"ROOT=" + tree, "NODEGATE=" + r.Nodegate, "SCENARIO=" + s.Dir}
-	out, err := run(ctx, prepareTime, env, command[0], command[1:]...)
+	out, err := runProgram(ctx, prepareTime, env, command[0], command[1:]...)
 	if err != nil {
 		return Machine{}, fmt.Errorf("preparing the tree: %w", err)
 	}
@@ -96,20 +96,20 @@ func (r Runner) machine(ctx context.Context, s Scenario, dir string) (Machine, e
 	return m, os.RemoveAll(tree)
 }
 
-// checkLastWords fails if the gate holds the node and its console has no whole report of it.
-func (r Runner) checkLastWords(ctx context.Context, console string) error {
+// checkConsoleReport fails if the gate holds the node and the console lacks a complete report of it.
+func (r Runner) checkConsoleReport(ctx context.Context, console string) error {
 	if !strings.Contains(console, "nodegate: held by ") {
 		return nil
 	}
 	verdicts, err := r.consoleVerdicts(ctx, console)
 	if slices.ContainsFunc(verdicts, func(v string) bool { return v != "pass" }) {
-		return nil // the kernel's own lines may have torn those of another attempt
+		return nil // kernel messages may have split the report of another attempt
 	}
-	return errors.Join(errors.New("the console has no whole report of the gate that holds the node"), err)
+	return errors.Join(errors.New("the console lacks a complete report of the gate that holds the node"), err)
 }
 
 // consoleVerdicts returns the verdicts of the reports in a console's log, as `nodegate report --console` prints them. The error
-// describes the reports that are not whole.
+// describes incomplete reports.
 func (r Runner) consoleVerdicts(ctx context.Context, console string) ([]string, error) {
 	command := append(slices.Clone(r.Base.Arch.user), r.Nodegate, "report", "--console", "-", "--format", "json")
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
@@ -132,9 +132,9 @@ func (r Runner) consoleVerdicts(ctx context.Context, console string) ([]string, 
 	return verdicts, nil
 }
 
-// boot boots once, runs the script, and compares the console. With more to come it ends with a clean reboot, otherwise
-// the machine is killed: what is on the disk then is of no more interest.
-func (r Runner) boot(ctx context.Context, m Machine, b Boot, more bool) error {
+// bootOnce boots once, runs the script, and checks the console. If more boots follow, it reboots cleanly. Otherwise it kills the
+// machine, because its disk is not needed any more.
+func (r Runner) bootOnce(ctx context.Context, m Machine, b Boot, more bool) error {
 	g, err := m.Boot(ctx, b.Cmdline)
 	if err != nil {
 		return err
@@ -152,12 +152,12 @@ func (r Runner) boot(ctx context.Context, m Machine, b Boot, more bool) error {
 	console := g.Console()
 	var wrong []error
 	if out.Code != 0 {
-		wrong = append(wrong, fmt.Errorf("the script left with %d:\n%s", out.Code, out.Stderr))
+		wrong = append(wrong, fmt.Errorf("the script exited with %d:\n%s", out.Code, out.Stderr))
 	}
 	for _, e := range b.Console {
 		wrong = append(wrong, e.Check(console))
 	}
-	wrong = append(wrong, r.checkLastWords(ctx, console))
+	wrong = append(wrong, r.checkConsoleReport(ctx, console))
 	if err := errors.Join(wrong...); err != nil {
 		lookCtx, cancel := context.WithTimeout(ctx, afterwards)
 		defer cancel()

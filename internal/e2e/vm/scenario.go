@@ -12,24 +12,24 @@ import (
 	"strings"
 )
 
-// Scenario is one end-to-end case: what is done to a node's file tree before it boots, and what must hold after each boot.
-// It is read from a folder that holds these files and no others:
+// Scenario is one end-to-end case: the changes to a node's file tree before it boots, and the conditions after each boot. It is read
+// from a directory with these files and no others:
 //
-//	scenario.md     one sentence: what the scenario proves
+//	scenario.md     one sentence: the behaviour that the scenario proves
 //	policy.hcl      optional: installed instead of the built-in policy
-//	prepare.sh      optional: run on the host, sh -eu, with $ROOT the tree, $NODEGATE the binary and $SCENARIO this
-//	                folder; without it: nodegate install --root $ROOT [--policy policy.hcl]
-//	bootN.sh        run in the guest after boot N, sh -eu with rootfs/opt/vm/lib.sh, and must exit 0; bootN-M.sh is run
+//	prepare.sh      optional: run on the host, sh -eu, with $ROOT (the tree), $NODEGATE (the binary) and $SCENARIO (this
+//	                directory); without it: nodegate install --root $ROOT [--policy policy.hcl]
+//	bootN.sh        run in the guest after boot N, sh -eu with rootfs/opt/vm/lib.sh, and must exit 0; bootN-M.sh runs
 //	                after each of these boots; between two boots the machine reboots
 //	bootN.cmdline   optional: words added to the kernel command line
-//	console         optional: lines "bootN REGEXP" and "bootN ! REGEXP": what some line of the serial console must, or
-//	                no line may, match by the end of boot N's script; bootN-M as above; # starts a comment line
+//	console         optional: lines "bootN REGEXP" and "bootN ! REGEXP": some line of the serial console must match, or no
+//	                line may match, until the end of boot N's script; bootN-M as above; # starts a comment
 type Scenario struct {
 	Folder
 	Boots []Boot
 }
 
-// Folder is what the folder of every kind of scenario has.
+// Folder is the common part of scenarios of every kind.
 type Folder struct {
 	Name        string
 	Description string
@@ -45,7 +45,7 @@ type Boot struct {
 	Console []Expectation
 }
 
-// Expectation is a regular expression that some line of the console matches; or none, where Never is set.
+// Expectation is a regular expression that some line of the console must match, or that no line may match if Never is set.
 type Expectation struct {
 	Pattern *regexp.Regexp
 	Never   bool
@@ -53,13 +53,13 @@ type Expectation struct {
 
 var bootName = regexp.MustCompile(`^boot([1-9][0-9]?)(?:-([1-9][0-9]?))?(\.sh|\.cmdline)?$`)
 
-// maxBoots bounds a mistyped range.
+// maxBoots catches a mistyped range.
 const maxBoots = 20
 
-// Load reads every scenario of a folder.
-func Load(dir string) ([]Scenario, error) { return LoadAll(dir, load) }
+// Load reads every scenario of a directory.
+func Load(dir string) ([]Scenario, error) { return LoadAll(dir, loadScenario) }
 
-// LoadAll reads every scenario of a folder, in the order of their names, and reports all that is wrong with them.
+// LoadAll reads every scenario of a directory in the order of their names, and reports all errors.
 func LoadAll[S any](dir string, load func(dir string) (S, error)) ([]S, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -77,8 +77,7 @@ func LoadAll[S any](dir string, load func(dir string) (S, error)) ([]S, error) {
 	return all, errors.Join(wrong...)
 }
 
-// ReadFolder reads a scenario's folder, and gives every file that is of one kind of scenario only to other. The error
-// joins all that is wrong.
+// ReadFolder reads a scenario's directory. It passes files that only one kind of scenario has to other. The error joins all errors.
 func ReadFolder(dir string, other func(name, text string) error) (Folder, error) {
 	f := Folder{Name: filepath.Base(dir), Dir: dir}
 	entries, err := os.ReadDir(dir)
@@ -105,12 +104,12 @@ func ReadFolder(dir string, other func(name, text string) error) (Folder, error)
 		}
 	}
 	if f.Description == "" {
-		wrong = append(wrong, errors.New("scenario.md does not say what it proves"))
+		wrong = append(wrong, errors.New("scenario.md is empty: describe what the scenario proves"))
 	}
 	return f, errors.Join(wrong...)
 }
 
-func load(dir string) (Scenario, error) {
+func loadScenario(dir string) (Scenario, error) {
 	boots := map[int]*Boot{}
 	at := func(n int) *Boot {
 		if boots[n] == nil {
@@ -120,14 +119,14 @@ func load(dir string) (Scenario, error) {
 	}
 	folder, err := ReadFolder(dir, func(name, text string) error {
 		if name == "console" {
-			return expectations(text, at)
+			return parseExpectations(text, at)
 		}
-		return bootFile(name, text, at)
+		return readBootFile(name, text, at)
 	})
 	s, wrong := Scenario{Folder: folder}, []error{err}
 	for n := 1; n <= len(boots); n++ {
 		if boots[n] == nil || boots[n].Script == "" {
-			wrong = append(wrong, fmt.Errorf("no boot%d.sh", n))
+			wrong = append(wrong, fmt.Errorf("boot%d.sh is missing", n))
 			continue
 		}
 		s.Boots = append(s.Boots, *boots[n])
@@ -138,11 +137,11 @@ func load(dir string) (Scenario, error) {
 	return s, errors.Join(wrong...)
 }
 
-// bootFile stores bootN.sh, bootN-M.sh or bootN.cmdline.
-func bootFile(name, text string, at func(int) *Boot) error {
-	first, last, suffix, err := bootRange(name)
+// readBootFile stores bootN.sh, bootN-M.sh or bootN.cmdline.
+func readBootFile(name, text string, at func(int) *Boot) error {
+	first, last, suffix, err := parseBootRange(name)
 	if err != nil || suffix == "" {
-		return fmt.Errorf("%s: not a file of a scenario", name)
+		return fmt.Errorf("%s: unknown file", name)
 	}
 	for n := first; n <= last; n++ {
 		field := &at(n).Script
@@ -151,15 +150,15 @@ func bootFile(name, text string, at func(int) *Boot) error {
 			text = strings.Join(strings.Fields(text), " ")
 		}
 		if *field != "" {
-			return fmt.Errorf("%s: boot %d has another", name, n)
+			return fmt.Errorf("%s: boot %d already has such a file", name, n)
 		}
 		*field = text
 	}
 	return nil
 }
 
-// bootRange reads "bootN" and "bootN-M", with or without a file's suffix.
-func bootRange(name string) (first, last int, suffix string, err error) {
+// parseBootRange reads "bootN" and "bootN-M", with or without a file's suffix.
+func parseBootRange(name string) (first, last int, suffix string, err error) {
 	m := bootName.FindStringSubmatch(name)
 	if m == nil {
 		return 0, 0, "", fmt.Errorf("%q: want bootN or bootN-M", name)
@@ -170,13 +169,13 @@ func bootRange(name string) (first, last int, suffix string, err error) {
 		last, err = strconv.Atoi(m[2])
 	}
 	if err != nil || last < first || last > maxBoots {
-		return 0, 0, "", fmt.Errorf("%q: not a range of boots up to %d", name, maxBoots)
+		return 0, 0, "", fmt.Errorf("%q: must be a range of boots from 1 to %d", name, maxBoots)
 	}
 	return first, last, m[3], nil
 }
 
-// expectations reads a console file.
-func expectations(text string, at func(int) *Boot) error {
+// parseExpectations reads a console file.
+func parseExpectations(text string, at func(int) *Boot) error {
 	var wrong []error
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for number := 1; lines.Scan(); number++ {
@@ -186,7 +185,7 @@ func expectations(text string, at func(int) *Boot) error {
 		}
 		boot, expression, _ := strings.Cut(line, " ")
 		expression, never := strings.CutPrefix(strings.TrimSpace(expression), "! ")
-		first, last, suffix, err := bootRange(boot)
+		first, last, suffix, err := parseBootRange(boot)
 		if err == nil && (suffix != "" || expression == "") {
 			err = fmt.Errorf("want: bootN [!] REGEXP")
 		}
@@ -202,7 +201,7 @@ func expectations(text string, at func(int) *Boot) error {
 	return errors.Join(append(wrong, lines.Err())...)
 }
 
-// Check compares a console's text with the expectation.
+// Check compares the text of a console with the expectation.
 func (e Expectation) Check(console string) error {
 	for line := range strings.Lines(console) {
 		line = strings.TrimRight(line, "\n")
@@ -210,7 +209,7 @@ func (e Expectation) Check(console string) error {
 			continue
 		}
 		if e.Never {
-			return fmt.Errorf("the console says what it must not, /%s/: %s", e.Pattern, line)
+			return fmt.Errorf("a line of the console matches /%s/ and must not: %s", e.Pattern, line)
 		}
 		return nil
 	}

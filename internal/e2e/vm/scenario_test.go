@@ -25,8 +25,8 @@ func TestOurScenariosLoad(t *testing.T) {
 	}
 }
 
-// write makes a scenario's folder.
-func write(t *testing.T, files map[string]string) string {
+// writeScenario writes the directory of a scenario.
+func writeScenario(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "scenarios")
 	for name, content := range files {
@@ -42,7 +42,7 @@ func write(t *testing.T, files map[string]string) string {
 }
 
 func TestLoad(t *testing.T) {
-	scenarios, err := Load(write(t, map[string]string{
+	scenarios, err := Load(writeScenario(t, map[string]string{
 		"scenario.md":   "It works.\n",
 		"policy.hcl":    "",
 		"boot1-2.sh":    "true",
@@ -69,7 +69,7 @@ func TestLoad(t *testing.T) {
 }
 
 func TestLoadNamesEveryMistake(t *testing.T) {
-	_, err := Load(write(t, map[string]string{
+	_, err := Load(writeScenario(t, map[string]string{
 		"boot2.sh":   "true",
 		"boot2-3.sh": "true",
 		"boot9-4.sh": "true",
@@ -80,11 +80,11 @@ func TestLoadNamesEveryMistake(t *testing.T) {
 		t.Fatal("loaded")
 	}
 	for _, want := range []string{
-		"scenario.md does not say", "no boot1.sh", "boot 2 has another", "boot9-4.sh: not a file", "notes.txt: not a file",
+		"scenario.md is empty", "boot1.sh is missing", "boot 2 already has", "boot9-4.sh: unknown file", "notes.txt: unknown file",
 		"console:1:", "console:2:", "console:3:",
 	} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("no word of %q in:\n%v", want, err)
+			t.Errorf("%q is missing in:\n%v", want, err)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func TestExpectation(t *testing.T) {
 	}
 }
 
-// TestShellSyntax reads every script with the shell that will run it, long before a machine boots.
+// TestShellSyntax checks the syntax of every script with the shell that runs it, long before a machine boots.
 func TestShellSyntax(t *testing.T) {
 	var scripts []string
 	for _, pattern := range []string{"scenarios/*/*.sh", "carriers/*/*.sh", "carriers_prepare.sh", "rootfs/opt/vm/*.sh", "rootfs/opt/vm/agent",
@@ -126,8 +126,8 @@ func TestShellSyntax(t *testing.T) {
 	}
 }
 
-// TestStandInReadsThePolicysSysctls fails when the built-in policy names a sysctl with a value that the stand-in does not
-// look at: the two lists are kept apart so that neither can hide the other's mistake.
+// TestStandInReadsThePolicysSysctls fails if the built-in policy sets a sysctl that the stand-in does not record. The two lists are
+// separate, so that an error in one is not repeated in the other.
 func TestStandInReadsThePolicysSysctls(t *testing.T) {
 	policy, err := os.ReadFile("../../../policy/builtin/kubernetes.hcl")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// withoutModules takes the modules of kube-proxy's rules out of the tree's kernel, one at a time, where kube-proxy's
-// manifest names its mode.
+// withoutModules returns breakages that remove one module of kube-proxy's rules from the tree's kernel, while the manifest of
+// kube-proxy names its mode.
 func withoutModules(t *testing.T, tree string) []breakage {
 	t.Helper()
 	var all []breakage
@@ -28,16 +28,16 @@ func withoutModules(t *testing.T, tree string) []breakage {
 			"ip_set_hash_ipportnet",
 		},
 	} {
-		all = append(all, breakage{mode + " mode, whole", "", taken(t, tree, mode, "")})
+		all = append(all, breakage{mode + " mode, whole", "", removeModule(t, tree, mode, "")})
 		for _, module := range modules {
-			all = append(all, breakage{mode + " mode without " + module, "packetfilter.kernel-can", taken(t, tree, mode, module)})
+			all = append(all, breakage{mode + " mode without " + module, "packetfilter.kernel-can", removeModule(t, tree, mode, module)})
 		}
 	}
 	return all
 }
 
-// taken writes kube-proxy's manifest, and takes a module out of modules.dep.
-func taken(t *testing.T, tree, mode, module string) func() func() {
+// removeModule writes kube-proxy's manifest, and removes a module from modules.dep.
+func removeModule(t *testing.T, tree, mode, module string) func() func() {
 	return func() func() {
 		manifest := filepath.Join(tree, "etc/kubernetes/manifests/kube-proxy.yaml")
 		found, err := filepath.Glob(filepath.Join(tree, "lib/modules/*/modules.dep"))

@@ -13,11 +13,10 @@ import (
 	"time"
 )
 
-// release is a Debian release as mmdebstrap wants it named.
+// release is a Debian release and its mmdebstrap arguments.
 type release struct{ name, source string }
 
-// TestTrees checks real Debian trees at stage image: as they come from the archive with nodegate installed, and broken
-// by hand, one thing at a time.
+// TestTrees checks real Debian trees at the stage image: with nodegate installed and otherwise unchanged, and broken in one way at a time.
 func TestTrees(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
@@ -32,24 +31,24 @@ func TestTrees(t *testing.T) {
 				tree = buildTree(t, r.Scratch, rel)
 			} else {
 				copied := filepath.Join(r.Scratch, "tree-bookworm")
-				if _, err := run(t.Context(), 5*time.Minute, nil, "cp", "-a", tree, copied); err != nil {
+				if _, err := runProgram(t.Context(), 5*time.Minute, nil, "cp", "-a", tree, copied); err != nil {
 					t.Fatal(err)
 				}
 				tree = copied
 			}
-			kubelet := filepath.Join(tree, "etc/systemd/system/kubelet.service") // not Debian's
+			kubelet := filepath.Join(tree, "etc/systemd/system/kubelet.service") // Debian has none
 			if err := os.WriteFile(kubelet, []byte("[Service]\nExecStart=/bin/true\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			if out, err := exec.CommandContext(t.Context(), r.Nodegate, "install", "--root", tree).CombinedOutput(); err != nil {
 				t.Fatalf("install: %v\n%s", err, out)
 			}
-			if failed := failing(t, r.Nodegate, tree); len(failed) > 0 {
-				t.Errorf("a good tree fails %v", failed)
+			if failed := failingChecks(t, r.Nodegate, tree); len(failed) > 0 {
+				t.Errorf("checks fail on an intact tree: %v", failed)
 			}
 			for _, b := range append(breakages(t, tree), withoutModules(t, tree)...) {
 				undo := b.do()
-				if failed := failing(t, r.Nodegate, tree); strings.Join(failed, " ") != b.want {
+				if failed := failingChecks(t, r.Nodegate, tree); strings.Join(failed, " ") != b.want {
 					t.Errorf("%s: fails %v, want %s", b.name, failed, b.want)
 				}
 				undo()
@@ -61,7 +60,7 @@ func TestTrees(t *testing.T) {
 func buildTree(t *testing.T, dir string, rel release) string {
 	t.Helper()
 	tree := filepath.Join(dir, "tree-"+rel.name)
-	_, err := run(t.Context(), buildTime, nil, "mmdebstrap", "--mode=root", "--variant=minbase", "--quiet",
+	_, err := runProgram(t.Context(), buildTime, nil, "mmdebstrap", "--mode=root", "--variant=minbase", "--quiet",
 		"--include=systemd,systemd-sysv,udev,kmod,procps,linux-image-cloud-amd64",
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*", rel.name, tree, rel.source)
 	if err != nil {
@@ -70,8 +69,8 @@ func buildTree(t *testing.T, dir string, rel release) string {
 	return tree
 }
 
-// failing is the names of the checks that fail or warn in the tree, sorted as reported. What cannot be told is an error.
-func failing(t *testing.T, nodegate, tree string) []string {
+// failingChecks returns the names of the checks that fail or warn in the tree, in the order of the report. An unknown verdict is an error.
+func failingChecks(t *testing.T, nodegate, tree string) []string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -97,7 +96,7 @@ func failing(t *testing.T, nodegate, tree string) []string {
 	return names
 }
 
-// breakage is one thing that is wrong with an image, and the check that must say so, alone.
+// breakage is a fault of an image, and the only check that must report it.
 type breakage struct {
 	name, want string
 	do         func() (undo func())
@@ -137,7 +136,7 @@ func breakages(t *testing.T, tree string) []breakage {
 		}
 	}
 	return []breakage{
-		{"a module that modprobe is told not to load", "image.module.br_netfilter",
+		{"a module that modprobe.d forbids", "image.module.br_netfilter",
 			write("etc/modprobe.d/no.conf", "install br_netfilter /bin/false\n")},
 		{"a module whose file is gone", "image.module.br_netfilter", move("lib/modules/*/kernel/net/bridge/br_netfilter.ko*")},
 		{"a later sysctl.d file that says otherwise", "sysctl.who-wins", write("etc/sysctl.d/zz-rival.conf", "net.ipv4.ip_forward = 0\n")},

@@ -1,24 +1,23 @@
-// Package vm boots real Debian 12 nodes in QEMU, so that the tests can ask the real kernel, the real
-// module loader and the real systemd what nodegate did to them.
+// Package vm boots real Debian 12 nodes in QEMU, so that tests can check the effects of nodegate on the real kernel, module loader and
+// systemd.
 //
-// Three steps, each usable alone:
+// It works in three steps, each usable alone:
 //
 //	Cache.Base       builds (once) a Debian tree with mmdebstrap and keeps it
 //	Base.Clone       copies the tree for one scenario; the caller prepares it from the host; MakeDisk turns it into a disk
 //	Machine.Boot     starts QEMU on the disk and returns a Guest: Run, Reboot, PowerOff, Kill, Console
 //
-// Contracts that hold everywhere in the package:
+// These contracts hold for the whole package:
 //
-//   - Every wait has a deadline: the context's, or the package's own where the context has none.
-//   - A killed build leaves no half image that a later run would take for a whole one.
-//   - The guest is driven through a virtio port and an agent of its own (rootfs/opt/vm/agent), which depends neither
-//     on nodegate nor on kubelet. The serial console is only listened to.
-//   - Machines have no network card, but for Machine.Taps. What the scenarios connect lives in network namespaces of the guest.
+//   - Every wait has a deadline: the context's, or else the package's own.
+//   - A killed build never leaves a partial image that a later run would use.
+//   - The guest is driven by an agent on a virtio port (rootfs/opt/vm/agent), which depends neither on nodegate nor on kubelet. The
+//     serial console is only read.
+//   - Machines have no network cards except those in Machine.Taps. Networks of the scenarios live in network namespaces of the guest.
 //
-// Emulation is TCG, always: it is slow and it works everywhere. A /dev/kvm that exists proves nothing, there are
-// machines on which it hangs a stock kernel.
+// Emulation is always TCG: slow, but it works everywhere. An existing /dev/kvm proves nothing; on some machines it hangs a stock kernel.
 //
-// Root is needed, because the tree holds files of several owners and device nodes.
+// The package needs root, because a tree contains device nodes and files of several owners.
 package vm
 
 import (
@@ -33,7 +32,7 @@ import (
 	"nodegate/internal/host/qemu"
 )
 
-// tools are the host programs the package runs, with the Debian package that brings each.
+// tools are the host programs that the package runs, each with its Debian package.
 var tools = [...]struct{ program, debian string }{
 	{"mmdebstrap", "mmdebstrap"},
 	{"qemu-system-x86_64", "qemu-system-x86"},
@@ -44,7 +43,7 @@ var tools = [...]struct{ program, debian string }{
 	{"cp", "coreutils"},
 }
 
-// Missing says what keeps this host from running virtual machines, one reason a line, or nothing when it can.
+// Missing returns the reasons why this host cannot run virtual machines, one per line, or nil.
 func Missing() []string {
 	var reasons []string
 	if os.Geteuid() != 0 {
@@ -58,18 +57,18 @@ func Missing() []string {
 	return reasons
 }
 
-// run executes a host program that must succeed within the limit. What it starts and what it mounts ends with it, also
-// when it, or this process, is killed: it has process and mount namespaces of its own. (mmdebstrap mounts /proc and /sys
-// in its tree; left behind, they would be in the way of whoever removes the tree.)
-func run(ctx context.Context, limit time.Duration, env []string, name string, args ...string) (string, error) {
-	return runAs(ctx, apart(), limit, env, name, args...)
+// runProgram executes a host program that must succeed within the limit. It has its own process and mount namespaces, so all its
+// processes and mounts end with it, even if it or this process is killed. mmdebstrap mounts /proc and /sys in its tree; if those
+// mounts were left behind, the tree could not be removed.
+func runProgram(ctx context.Context, limit time.Duration, env []string, name string, args ...string) (string, error) {
+	return runProgramAs(ctx, ownNamespaces(), limit, env, name, args...)
 }
 
-func apart() *syscall.SysProcAttr {
+func ownNamespaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
 }
 
-func runAs(ctx context.Context, as *syscall.SysProcAttr, limit time.Duration, env []string, name string, args ...string) (string, error) {
+func runProgramAs(ctx context.Context, as *syscall.SysProcAttr, limit time.Duration, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)

@@ -20,14 +20,14 @@ const (
 	wholeTime  = 15 * time.Minute // one scenario
 )
 
-// TestScenarios runs every folder of scenarios/ as a subtest. How many machines run at a time is go test's -parallel.
+// TestScenarios runs every directory in scenarios as a subtest. The -parallel flag of go test limits the machines that run at a time.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	scenarios, err := Load("scenarios")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The longest first, or two cores wait for one machine at the end.
+	// Start with the longest, so that no core is idle at the end.
 	slices.SortStableFunc(scenarios, func(a, b Scenario) int { return len(b.Boots) - len(a.Boots) })
 	r := newRunner(t)
 	for _, s := range scenarios {
@@ -45,7 +45,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestOldestSystemd puts the oldest systemd that nodegate is tried with through what depends on systemd most.
+// TestOldestSystemd runs the scenarios that depend most on systemd with the oldest version that nodegate is tested with.
 func TestOldestSystemd(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
@@ -56,7 +56,7 @@ func TestOldestSystemd(t *testing.T) {
 	for _, name := range []string{"installed-into-the-image", "flipped-and-held", "kops-fetched"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := load(filepath.Join("scenarios", name))
+			s, err := loadScenario(filepath.Join("scenarios", name))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,8 +70,7 @@ func TestOldestSystemd(t *testing.T) {
 	}
 }
 
-// TestARM64 puts another processor's node through the main scenario: its own binary installs, applies and gates, and does so again
-// after a reboot.
+// TestARM64 runs the main scenario on an arm64 node, with an arm64 binary and a second boot.
 func TestARM64(t *testing.T) {
 	r := newRunner(t)
 	arch, root, began := ARM64(), mustAbs(t, repository), time.Now()
@@ -82,7 +81,7 @@ func TestARM64(t *testing.T) {
 	t.Logf("base image of %s ready after %.0f s", arch.Name, time.Since(began).Seconds())
 	r.Nodegate = filepath.Join(r.Scratch, "nodegate-"+arch.Name)
 	compile(t, root, r.Nodegate, "GOARCH="+arch.Name)
-	s, err := load(filepath.Join("scenarios", "installed-into-the-image"))
+	s, err := loadScenario(filepath.Join("scenarios", "installed-into-the-image"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +101,7 @@ func mustAbs(t testing.TB, name string) string {
 	return full
 }
 
-// newRunner builds the binary and the base image, or says why this host cannot. Where CI is set, "cannot" is a failure.
+// newRunner builds the binary and the base image. If this host cannot run machines it skips the test, or fails if CI is set.
 func newRunner(t testing.TB) Runner {
 	t.Helper()
 	missing := Missing()
@@ -124,11 +123,11 @@ func newRunner(t testing.TB) Runner {
 		t.Fatal(err)
 	}
 	t.Logf("base image ready after %.0f s", time.Since(began).Seconds())
-	return Runner{Base: base, Nodegate: build(t, root, scratch.Dir), Scratch: scratch.Dir, Log: t.Logf}
+	return Runner{Base: base, Nodegate: buildBinary(t, root, scratch.Dir), Scratch: scratch.Dir, Log: t.Logf}
 }
 
-// build builds the static binary. NODEGATE names one to take instead.
-func build(t testing.TB, root, dir string) string {
+// buildBinary builds the static binary, or returns the one that NODEGATE names.
+func buildBinary(t testing.TB, root, dir string) string {
 	t.Helper()
 	if binary := os.Getenv("NODEGATE"); binary != "" {
 		return binary

@@ -1,5 +1,5 @@
-// Package activity knows what a run is doing, so that one that does not return can
-// be explained.
+// Package activity records what a run is doing, so that a run that does not return can be
+// explained.
 package activity
 
 import (
@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Step is something that has begun and not ended. The zero value is none.
+// Step is an action that has begun but not ended. The zero value means no action.
 type Step struct {
 	What  string
 	Since time.Time
 }
 
-// String says "modprobe -- x has not returned for 20s", or "" for no step.
+// String returns "modprobe -- x has not returned for 20s", or "" for the zero Step.
 func (s Step) String() string {
 	if s.What == "" {
 		return ""
@@ -24,9 +24,8 @@ func (s Step) String() string {
 	return fmt.Sprintf("%s has not returned for %s", s.What, time.Since(s.Since).Round(time.Second))
 }
 
-// Activity is what a run is doing at the moment. It explains a run that does not
-// return: a program that is stuck in the kernel cannot be stopped, only named.
-// Steps may begin and end beside each other.
+// Activity is the current action of a run. It explains a run that does not return: a program that
+// is stuck in the kernel cannot be stopped, only named. Steps may overlap.
 type Activity struct {
 	mu    sync.Mutex
 	steps []*Step // in the order in which they began
@@ -34,14 +33,13 @@ type Activity struct {
 
 type key struct{}
 
-// With returns a context whose users report what they do, and the Activity that
-// knows it.
+// With returns a context whose users report their actions, and the Activity that records them.
 func With(ctx context.Context) (context.Context, *Activity) {
 	a := &Activity{}
 	return context.WithValue(ctx, key{}, a), a
 }
 
-// Doing reports that something begins. The caller calls end when it is over.
+// Doing reports that an action begins. The caller must call end when it is over.
 func Doing(ctx context.Context, what string) (end func()) {
 	a, is := ctx.Value(key{}).(*Activity)
 	if !is {
@@ -58,7 +56,7 @@ func Doing(ctx context.Context, what string) (end func()) {
 	}
 }
 
-// Now returns the step that began last: the innermost one.
+// Now returns the step that began last, which is the innermost one.
 func (a *Activity) Now() Step {
 	a.mu.Lock()
 	defer a.mu.Unlock()

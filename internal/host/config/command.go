@@ -9,13 +9,14 @@ import (
 	"nodegate/internal/host/file"
 )
 
-// argument is one word of a command line, and the file that it comes from.
+// argument is one word of a command line, and the file from which it comes.
 type argument struct{ text, file string }
 
-// unitCommand returns the command line that systemd makes of a unit and its drop-ins: ExecStart with its variables, as
-// systemd.exec(5) and systemd.service(5) say. unknown is why it cannot be known, "" where it is.
+// unitCommand returns the command line that systemd builds from a unit and its drop-ins: ExecStart
+// with its variables, as systemd.exec(5) and systemd.service(5) specify. unknown is the reason why
+// it cannot be determined, or "".
 func unitCommand(files Files, unit []File) (command []argument, unknown string, err error) {
-	entries, _ := ParseFiles(unit) // systemd ignores a line that it cannot read, too
+	entries, _ := ParseFiles(unit) // systemd also ignores unreadable lines
 	var starts []Entry
 	var environmentFiles []string
 	environment := map[string]argument{}
@@ -52,7 +53,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		case err != nil:
 			return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
 		case !known:
-			return nil, "kubelet.service reads its variables from " + pattern + ", which nodegate does not look up", nil
+			return nil, "kubelet.service reads its variables from " + pattern + ", whose directory part has wildcards; nodegate does not expand these", nil
 		}
 		missing := true
 		for _, name := range names {
@@ -74,7 +75,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		}
 	}
 	for _, w := range splitWords(starts[0].Value) {
-		command = append(command, expand(argument{specifiers.Replace(w), starts[0].File}, environment)...)
+		command = append(command, expandVariables(argument{specifiers.Replace(w), starts[0].File}, environment)...)
 	}
 	if len(command) == 0 {
 		return nil, "kubelet.service has an empty command", nil
@@ -90,8 +91,8 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	return command, "", nil
 }
 
-// matching returns the files that a name with wildcards stands for, sorted as systemd reads them. known is false where a directory has
-// the wildcards.
+// matching returns the files that match a name with wildcards, sorted as systemd reads them. known
+// is false if the directory part has wildcards.
 func matching(files Files, pattern string) (names []string, known bool, err error) {
 	const wild = "*?["
 	dir, base := path.Dir(pattern), path.Base(pattern)
@@ -110,8 +111,9 @@ func matching(files Files, pattern string) (names []string, known bool, err erro
 	return names, true, err
 }
 
-// expand replaces variables: $NAME that is a whole word becomes any number of words, ${NAME} a part of its word.
-func expand(w argument, environment map[string]argument) []argument {
+// expandVariables replaces variables: $NAME as a whole word becomes any number of words, ${NAME} becomes
+// part of its word.
+func expandVariables(w argument, environment map[string]argument) []argument {
 	if name, is := strings.CutPrefix(w.text, "$"); is && regexp.MustCompile(`^\w+$`).MatchString(name) {
 		var all []argument
 		for _, part := range splitWords(environment[name].text) {
@@ -128,7 +130,7 @@ func expand(w argument, environment map[string]argument) []argument {
 	return []argument{w}
 }
 
-// splitWords splits at white space, except in quotes, which it removes.
+// splitWords splits at white space outside quotes, and removes the quotes.
 func splitWords(s string) []string {
 	var words []string
 	var w strings.Builder

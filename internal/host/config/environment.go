@@ -2,8 +2,10 @@ package config
 
 import "strings"
 
-// environmentFile returns the variables of a file as systemd reads it (src/basic/env-file.c, systemd.exec(5)). It is no unit: a value in
-// quotes goes over several lines, with what looks like a comment there. A line that assigns nothing is left out.
+// environmentFile returns the variables in a file as systemd reads it (src/basic/env-file.c,
+// systemd.exec(5)). The syntax differs from a unit's: a quoted value may span several lines, and a
+// line in it that looks like a comment is part of the value. Lines without an assignment are
+// skipped.
 func environmentFile(text string) map[string]string {
 	variables := map[string]string{}
 	for {
@@ -19,12 +21,13 @@ func environmentFile(text string) map[string]string {
 	}
 }
 
-// environmentValue returns the value that a text begins with, and what comes after its line. In double quotes a backslash is one unless
-// it is before a character that it takes the meaning of, in single quotes always.
+// environmentValue returns the value at the start of text, and the rest of the text after its line.
+// In double quotes a backslash is literal unless it precedes a character that it escapes; in single
+// quotes it is always literal.
 func environmentValue(text string) (value, rest string) {
 	var b strings.Builder
 	var quote byte
-	begun, end := false, 0 // outside quotes white space at both ends is none of the value's
+	begun, end := false, 0 // unquoted white space at both ends does not belong to the value
 	for i := 0; i < len(text); i++ {
 		c := text[i]
 		switch {

@@ -7,25 +7,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The values are what the states of src/basic/env-file.c in systemd make of these texts.
+// The expected values follow from the states of src/basic/env-file.c in systemd.
 func TestEnvironmentFile(t *testing.T) {
 	for _, c := range []struct{ what, text, value string }{
 		{"plain", "A=--x  --y \t\n", "--x  --y"},
 		{"a comment before", "# A=1\n;A=2\n  A=3", "3"},
 		{"the last of several", "A=1\nA=2\n", "2"},
-		{"a line that assigns nothing", "export\nA=1\nB\n", "1"},
-		{"in quotes, over lines", "A=\"\n  --fail-swap-on=false\n  --v=2\n\"\nB=1\n", "\n  --fail-swap-on=false\n  --v=2\n"},
-		{"what looks like a comment or a variable in quotes", "A='--a\n# --b\nB=--c'\n", "--a\n# --b\nB=--c"},
+		{"a line without an assignment", "export\nA=1\nB\n", "1"},
+		{"in quotes, several lines", "A=\"\n  --fail-swap-on=false\n  --v=2\n\"\nB=1\n", "\n  --fail-swap-on=false\n  --v=2\n"},
+		{"text like a comment or a variable in quotes", "A='--a\n# --b\nB=--c'\n", "--a\n# --b\nB=--c"},
 		{"joined", "A=--a \\\n--b\n", "--a --b"},
 		{"joined in quotes", "A=\"--a \\\n--b\" \n", "--a --b"},
-		{"quotes inside a value are its own", "A=--labels=\"a=b\"\n", "--labels=\"a=b\""},
+		{"quotes inside a value belong to it", "A=--labels=\"a=b\"\n", "--labels=\"a=b\""},
 		{"several quotes", "A=\"a \"'b' \"c\"\n", "a bc"},
 		{"escaped", `A="\"\$\n\\"` + "\n", `"$\n\`},
-		{"escaped outside", `A=\"a\ ` + "\n", `"a `},
+		{"escaped outside quotes", `A=\"a\ ` + "\n", `"a `},
 		{"not escaped", `A='\n'` + "\n", `\n`},
-		{"lines of Windows", "A=a\r\n", "a"},
+		{"Windows line ends", "A=a\r\n", "a"},
 		{"empty", "A=\nB=1", ""},
-		{"quotes that do not end", "A=\"a\n", "a\n"},
+		{"unterminated quotes", "A=\"a\n", "a\n"},
 	} {
 		if d := cmp.Diff(c.value, environmentFile(c.text)["A"]); d != "" {
 			t.Errorf("%s (-want +got):\n%s", c.what, d)

@@ -1,8 +1,7 @@
-// Package config reads the configuration files of a Linux machine that concern its
-// network and its Kubernetes programs: sysctl.d, modprobe.d, systemd's .ini style,
-// os-release, kubelet's and kube-proxy's. It parses as the programs that own the
-// formats do. Every parser returns what it could read, with an error for each line
-// that it could not.
+// Package config reads the configuration files of a Linux machine that concern its network and its
+// Kubernetes programs: sysctl.d, modprobe.d, systemd's .ini style, os-release, and the files of
+// kubelet and kube-proxy. Its parsers follow the programs that own the formats. Every parser
+// returns everything that it could read, and an error for each line that it could not.
 package config
 
 import (
@@ -17,7 +16,7 @@ import (
 	"nodegate/internal/host/file"
 )
 
-// Files is where configuration is read from. Errors wrap the io/fs sentinels.
+// Files is the source of configuration files. Errors wrap the io/fs sentinels.
 type Files interface {
 	ReadFile(name string) ([]byte, error)
 	ReadDir(name string) ([]string, error)
@@ -30,20 +29,21 @@ type File struct {
 	Text []byte
 }
 
-// mostText bounds a file of configuration, and those of one kind together, in bytes: what parsers make of one, an error for each line
-// among it, takes a hundred times as much memory. All rules of udev on a desktop have a tenth of it.
+// mostText bounds one configuration file, and also all files of one kind together, in bytes: the
+// result of a parser, with an error for each line, takes a hundred times as much memory. All udev
+// rules of a desktop have a tenth of this size.
 const mostText = 4 << 20
 
-// Dirs returns where systemd looks for configuration of a kind ("sysctl.d",
-// "systemd/network"), the strongest first. /lib is a directory of its own only
-// before the merge of /usr.
+// Dirs returns the directories in which systemd looks for configuration of a kind ("sysctl.d",
+// "systemd/network"), highest precedence first. /lib is a directory of its own only before the
+// merge of /usr.
 func Dirs(kind string) []string {
 	return []string{"/etc/" + kind, "/run/" + kind, "/usr/local/lib/" + kind, "/usr/lib/" + kind, "/lib/" + kind}
 }
 
-// Collect returns the files of several directories whose names end in suffix, in the
-// order of their names. The same name in an earlier directory masks the later ones;
-// a link to /dev/null masks, and is left out itself.
+// Collect returns the files in several directories whose names end in suffix, sorted by name. A
+// name in an earlier directory masks the same name in later ones; a link to /dev/null masks too,
+// but is not returned.
 func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 	found := map[string]File{}
 	masked := map[string]bool{}
@@ -63,7 +63,7 @@ func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 			case err != nil:
 				if _, noDir := files.ReadDir(dir + "/" + name); noDir != nil {
 					return nil, err
-				} // a directory of such a name is no file to systemd, kmod and procps either
+				} // systemd, kmod and procps also ignore a directory with such a name
 			case null:
 				masked[name] = true
 			default:
@@ -82,8 +82,8 @@ func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 	return all, nil
 }
 
-// WithDropIns returns a file, from the first directory that has it, and after it the
-// .conf files that extend it: DIR/NAME.d/*.conf. None of them need exist.
+// WithDropIns returns a file, from the first directory that contains it, and then the .conf files
+// that extend it: DIR/NAME.d/*.conf. None of them need exist.
 func WithDropIns(files Files, dirs []string, name string) ([]File, error) {
 	var all []File
 	for _, dir := range dirs {
@@ -112,8 +112,7 @@ func DropIns(files Files, dirs []string, name string) ([]File, error) {
 	return Collect(files, below, ".conf")
 }
 
-// read recognizes a link to /dev/null without following it: in an image there may be
-// no such device.
+// read recognizes a link to /dev/null without following it: an image may lack that device.
 func read(files Files, name string) (f File, null bool, err error) {
 	if to, err := files.ReadLink(name); err == nil {
 		if !path.IsAbs(to) {
@@ -151,14 +150,14 @@ func ReadDirIfAny(files Files, dir string) ([]string, error) {
 	return names, err
 }
 
-// At returns a place as people write it: file:line.
+// At returns a position in the form file:line.
 func At(file string, line int) string { return fmt.Sprintf("%s:%d", file, line) }
 
-// space is what systemd and kmod strip.
+// space is the white space that systemd and kmod strip.
 const space = " \t\r\n"
 
-// match is fnmatch(3): path.Match, which spells negation ^ where fnmatch accepts !
-// too. A malformed pattern matches nothing.
+// match is fnmatch(3): path.Match with both spellings of negation, ^ and !. A malformed pattern
+// matches nothing.
 func match(pattern, name string) bool {
 	ok, err := path.Match(strings.ReplaceAll(pattern, "[!", "[^"), name)
 	return ok && err == nil

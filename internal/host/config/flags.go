@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// Flags yields the --flag=value, --flag value and --flag of a unit or of a file
-// of variables.
+// Flags yields the flags in the text of a unit or of a file of variables: --flag=value, --flag
+// value and --flag.
 func Flags(text string) func(yield func(flag, value string) bool) {
 	return func(yield func(flag, value string) bool) {
 		for line := range strings.Lines(text) {

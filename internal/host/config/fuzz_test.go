@@ -7,7 +7,7 @@ import (
 	"nodegate/internal/host/config"
 )
 
-// within fails where a parser names a line that the text does not have.
+// within fails if a parser names a line that the text does not have.
 func within(t *testing.T, text []byte, line int) {
 	t.Helper()
 	if n := strings.Count(string(text), "\n") + 1; line < 1 || line > n {
@@ -34,7 +34,7 @@ func FuzzParseSysctl(f *testing.F) {
 			}
 			boot.Winner(s.Key)
 			if !s.Exclude && len(later.Setters(s.Key)) == 0 {
-				t.Fatalf("nobody sets %q in %q", s.Key, text)
+				t.Fatalf("nothing sets %q in %q", s.Key, text)
 			}
 		}
 	})

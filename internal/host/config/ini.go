@@ -17,8 +17,8 @@ type Entry struct {
 // At returns file:line.
 func (e Entry) At() string { return At(e.File, e.Line) }
 
-// ParseINI reads a file as systemd reads its own: comments are whole lines that
-// begin with # or ;, a backslash at the end joins the next line with a space.
+// ParseINI reads a file as systemd reads its own files: comments are whole lines that begin with #
+// or ;, and a backslash at the end of a line joins the next line with a space.
 func ParseINI(name string, text []byte) ([]Entry, error) {
 	var all []Entry
 	var errs []error
@@ -27,12 +27,12 @@ func ParseINI(name string, text []byte) ([]Entry, error) {
 	for line := range strings.SplitSeq(string(text), "\n") {
 		n++
 		if start := strings.TrimLeft(line, space); start != "" && (start[0] == '#' || start[0] == ';') {
-			continue // between joined lines too
+			continue // also between joined lines
 		}
 		if begun.Len() == 0 {
 			first = n
 		}
-		// Of an even number of backslashes, each pair is a backslash.
+		// In an even number of backslashes, each pair is a literal backslash.
 		if (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1 {
 			begun.WriteString(line[:len(line)-1] + " ")
 			continue
@@ -52,7 +52,7 @@ func ParseINI(name string, text []byte) ([]Entry, error) {
 		key, value, ok := strings.Cut(line, "=")
 		key = strings.Trim(key, space)
 		if !ok || key == "" || section == "" {
-			errs = append(errs, fmt.Errorf("%s: %q is no assignment in a section", At(name, first), line))
+			errs = append(errs, fmt.Errorf("%s: %q is not an assignment in a section", At(name, first), line))
 			continue
 		}
 		all = append(all, Entry{section, key, strings.Trim(value, space), name, first})
@@ -60,7 +60,7 @@ func ParseINI(name string, text []byte) ([]Entry, error) {
 	return all, errors.Join(errs...)
 }
 
-// ParseFiles reads several files as one.
+// ParseFiles reads several files as if they were one.
 func ParseFiles(files []File) ([]Entry, error) {
 	var all []Entry
 	var errs []error
@@ -71,8 +71,8 @@ func ParseFiles(files []File) ([]Entry, error) {
 	return all, errors.Join(errs...)
 }
 
-// Last returns the effective assignment of a setting that has one value. An empty
-// value restores the default: then there is none.
+// Last returns the effective assignment of an option that has a single value. It returns false if
+// the last value is empty, which restores the default.
 func Last(entries []Entry, section, key string) (Entry, bool) {
 	for _, e := range slices.Backward(entries) {
 		if e.Section == section && e.Key == key {

@@ -9,9 +9,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// K3sKubeProxy returns what k3s is told to start its kube-proxy with: by its configuration files, its unit, and the arguments of its
-// process, which it mostly hides (SetProcTitle in pkg/cli/server/server.go). RKE2 starts a kube-proxy of its own, whose arguments say it
-// all. What cannot be read is left out.
+// K3sKubeProxy returns the options with which k3s starts its kube-proxy, according to its
+// configuration files, its unit, and the arguments of its process, most of which it hides
+// (SetProcTitle in pkg/cli/server/server.go). RKE2 starts a separate kube-proxy, whose arguments
+// are complete. Unreadable sources are left out.
 func K3sKubeProxy(files Files, args []string) []KubeProxy {
 	var command []string
 	for _, unit := range []string{"k3s.service", "k3s-agent.service"} {
@@ -28,11 +29,12 @@ func K3sKubeProxy(files Files, args []string) []KubeProxy {
 		said = append(said, k3sArguments(files, name)...)
 	}
 	said = append(said, flagValues(command, "--kube-proxy-arg", "-kube-proxy-arg")...) // "override, or append to, the config file values"
-	// k3s' own, before what it is told (kubeProxyArgs in pkg/daemons/agent)
+	// k3s' own defaults, before the configured options (kubeProxyArgs in pkg/daemons/agent).
 	text := "--conntrack-max-per-core=0\n"
 	var all []KubeProxy
 	for _, flag := range said {
-		// GetArgs of k3s' pkg/util/args.go: the hyphens may be there, and a name that ends in + or - extends the default.
+		// GetArgs in k3s' pkg/util/args.go: the hyphens are optional, and a name that ends in + or
+		// - extends the default.
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
 		name = strings.TrimRight(name, "+-")
 		if file, found, err := ReadIfAny(files, value); name == "config" && found && err == nil {
@@ -45,7 +47,8 @@ func K3sKubeProxy(files Files, args []string) []KubeProxy {
 	return append(all, c)
 }
 
-// flagValues returns the values of a flag of which there may be several: --flag=value or --flag value.
+// flagValues returns all values of a flag that may occur several times: --flag=value or --flag
+// value.
 func flagValues(words []string, names ...string) []string {
 	var values []string
 	for i, w := range words {
@@ -60,8 +63,8 @@ func flagValues(words []string, names ...string) []string {
 	return values
 }
 
-// k3sArguments reads kube-proxy-arg as readConfigFile of k3s' pkg/configfilearg/parser.go does: a later file replaces what an earlier one
-// says, and extends it where the key ends in +.
+// k3sArguments reads kube-proxy-arg as readConfigFile in k3s' pkg/configfilearg/parser.go does: a
+// later file replaces the values of an earlier one, or extends them if the key ends in +.
 func k3sArguments(files Files, name string) []string {
 	names := []string{name}
 	below, _ := ReadDirIfAny(files, name+".d")

@@ -12,8 +12,8 @@ type KernelRelease struct {
 	Text    string // 5.4.0-32-generic
 	Numbers string // 5.4.0
 	Version [3]int // 5, 4, 0; a missing third number is 0
-	ABI     int    // 32; 0 where there is none
-	Rest    string // what follows the version: "-32-generic"
+	ABI     int    // 32; 0 if missing
+	Rest    string // the text after the version: "-32-generic"
 }
 
 // ParseKernelRelease splits a release.
@@ -22,12 +22,12 @@ func ParseKernelRelease(release string) (KernelRelease, error) {
 	k.Rest = strings.TrimLeft(release[len(k.Numbers):], ".")
 	parts := strings.Split(k.Numbers, ".")
 	if len(parts) < 2 {
-		return k, fmt.Errorf("%q is no kernel release", release)
+		return k, fmt.Errorf("%q is not a kernel release", release)
 	}
 	for i, p := range parts[:min(3, len(parts))] {
 		n, err := strconv.Atoi(p)
 		if err != nil {
-			return k, fmt.Errorf("%q is no kernel release: %w", release, err)
+			return k, fmt.Errorf("%q is not a kernel release: %w", release, err)
 		}
 		k.Version[i] = n
 	}
@@ -36,21 +36,20 @@ func ParseKernelRelease(release string) (KernelRelease, error) {
 	return k, nil
 }
 
-// LeadingNumbers returns the numbers that a version begins with: 6.1.0 of
-// 6.1.0-28-amd64.
+// LeadingNumbers returns the numbers at the start of a version: 6.1.0 for 6.1.0-28-amd64.
 func LeadingNumbers(version string) string {
 	rest := strings.TrimLeft(version, "0123456789.")
 	return strings.TrimRight(version[:len(version)-len(rest)], ".")
 }
 
-// AtLeast reports whether the kernel is of this version or a later one. A
-// distribution may have carried a fix back to an older one.
+// AtLeast reports whether the kernel has this version or a later one. A distribution may have
+// backported a fix to an older one.
 func (k KernelRelease) AtLeast(major, minor int) bool {
 	return slices.Compare(k.Version[:2], []int{major, minor}) >= 0
 }
 
-// UbuntuMain reports whether a release of Ubuntu counts as its main kernel does;
-// those for clouds (5.4.0-1015-aws) have numbers of their own.
+// UbuntuMain reports whether a release has the ABI numbers of Ubuntu's main kernel. Kernels for
+// clouds (5.4.0-1015-aws) have their own numbers.
 func (k KernelRelease) UbuntuMain() bool {
 	return k.ABI > 0 && (strings.HasSuffix(k.Rest, "-generic") || strings.HasSuffix(k.Rest, "-lowlatency"))
 }

@@ -21,7 +21,7 @@ func TestKernelRelease(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "linux", "6", "6..1", "99999999999999999999.1"} {
-		if got, err := config.ParseKernelRelease(text); err == nil || !strings.Contains(err.Error(), "no kernel release") {
+		if got, err := config.ParseKernelRelease(text); err == nil || !strings.Contains(err.Error(), "is not a kernel release") {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}

@@ -10,37 +10,38 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Kubelet is what the files of a machine say about kubelet's configuration.
+// Kubelet is kubelet's configuration according to the machine's files.
 type Kubelet struct {
-	Values map[string]KubeletValue // scalars by their name in KubeletConfiguration: authentication.x509.clientCAFile
-	Flags  map[string]KubeletValue // by name without --, the last of each
-	Found  bool                    // some configuration or arguments exist
-	// Command is kubelet's command line, the program first. Where it is nil, Unknown says why it cannot be known: then
-	// the places where kubeadm, kops, EKS and the packages put arguments and configuration are read.
+	Values map[string]KubeletValue // scalars, by name in KubeletConfiguration: authentication.x509.clientCAFile
+	Flags  map[string]KubeletValue // by name without --, the last value of each
+	Found  bool                    // there is any configuration or argument
+	// Command is kubelet's command line, beginning with the program. If it is nil, Unknown is the
+	// reason why it cannot be determined; the configuration then comes from the places where
+	// kubeadm, kops, EKS and the packages put arguments and configuration.
 	Command []string
 	Unknown string
-	Configs []string // the files of configuration that Command names, in the order in which kubelet reads them
+	Configs []string // the configuration files that Command names, in the order in which kubelet reads them
 	DropIns string   // the --config-dir of Command
 }
 
-// KubeletValue is one setting and the place that sets it.
+// KubeletValue is the value of one option and the place that sets it.
 type KubeletValue struct {
 	Value string
 	From  Source
 }
 
-// Source is the place of a setting, and the text there.
+// Source is the place of an option, and its text there.
 type Source struct{ Source, Text string }
 
-// boolean returns the value of a flag that needs none: the word after such a flag is
-// not its value.
-func (v KubeletValue) boolean() KubeletValue {
+// asBoolean returns the value of a flag that needs no value: the word after such a flag is not its
+// value.
+func (v KubeletValue) asBoolean() KubeletValue {
 	on, valid := ParseBool(v.Value)
 	v.Value = strconv.FormatBool(on || !valid)
 	return v
 }
 
-// configName returns the name in KubeletConfiguration of a flag that overrides it.
+// configName returns the field of KubeletConfiguration that a flag overrides.
 func configName(flag string) string {
 	return map[string]string{
 		"address": "address", "allowed-unsafe-sysctls": "allowedUnsafeSysctls", "container-log-max-size": "containerLogMaxSize",
@@ -54,9 +55,9 @@ func configName(flag string) string {
 	}[flag]
 }
 
-// ReadKubelet reads kubelet's unit with its drop-ins and variables, and the configuration that its command line names.
-// Files of a configuration directory override the configuration, flags override both. Where a file cannot be parsed, what
-// was read of the command line is returned beside the error.
+// ReadKubelet reads kubelet's unit with its drop-ins and variables, and the configuration that its
+// command line names. Files in a configuration directory override the configuration, and flags
+// override both. If a file cannot be parsed, the error comes together with the command line.
 func ReadKubelet(files Files) (Kubelet, error) {
 	k := Kubelet{Values: map[string]KubeletValue{}, Flags: map[string]KubeletValue{}}
 	unit, err := WithDropIns(files, Dirs("systemd/system"), "kubelet.service")
@@ -74,7 +75,7 @@ func ReadKubelet(files Files) (Kubelet, error) {
 			k.Command = append(k.Command, w.text)
 		}
 		k.commandFlags(command[1:])
-	} else if configs, dirs, err = k.guess(files, unit); err != nil {
+	} else if configs, dirs, err = k.readUsualPlaces(files, unit); err != nil {
 		return k, err
 	}
 	for _, named := range []struct {
@@ -103,7 +104,7 @@ func ReadKubelet(files Files) (Kubelet, error) {
 	for flag, said := range k.Flags {
 		if name := configName(flag); name != "" {
 			if _, is := ParseBool(said.Value); is || strings.HasPrefix(flag, "fail-") || strings.HasPrefix(flag, "protect-") {
-				said = said.boolean()
+				said = said.asBoolean()
 			}
 			k.Values[name] = said
 		}
@@ -111,11 +112,12 @@ func ReadKubelet(files Files) (Kubelet, error) {
 	return k, nil
 }
 
-// mostDirs bounds how many directories of drop-ins may be in one another.
+// mostDirs bounds the nesting of drop-in directories.
 const mostDirs = 8
 
-// kubeletDropIns returns the .conf files of a directory and of those in it, in the order in which kubelet merges them
-// (mergeKubeletConfigurations in cmd/kubelet/app/server.go): by their paths. It follows no symbolic link to a directory.
+// kubeletDropIns returns the .conf files of a directory and its subdirectories, in the order in
+// which kubelet merges them (mergeKubeletConfigurations in cmd/kubelet/app/server.go): sorted by
+// path. It follows no symbolic link to a directory.
 func kubeletDropIns(files Files, dir string, most int) (all []string, err error) {
 	names, err := ReadDirIfAny(files, dir)
 	for _, name := range names {
@@ -137,7 +139,7 @@ func kubeletDropIns(files Files, dir string, most int) (all []string, err error)
 	return all, err
 }
 
-// commandFlags reads the flags of a command line.
+// commandFlags reads the flags on a command line.
 func (k *Kubelet) commandFlags(words []argument) {
 	for i, w := range words {
 		flag, is := strings.CutPrefix(w.text, "--")
@@ -157,14 +159,14 @@ func (k *Kubelet) commandFlags(words []argument) {
 	}
 }
 
-// Given returns the values of a flag on kubelet's command line, of which there may be several.
+// Given returns all values of a flag on kubelet's command line; a flag may occur several times.
 func (k Kubelet) Given(flag string) []string {
 	return flagValues(k.Command, "--"+flag, "--"+strings.ReplaceAll(flag, "-", "_"))
 }
 
-// guess reads the flags of the unit and of the files of variables that the units of distributions read, and returns the
-// places where they put the configuration.
-func (k *Kubelet) guess(files Files, found []File) (configs, dirs []string, err error) {
+// readUsualPlaces reads the flags in the unit and in the files of variables that the units of distributions
+// read. It returns the usual places of the configuration.
+func (k *Kubelet) readUsualPlaces(files Files, found []File) (configs, dirs []string, err error) {
 	for _, name := range []string{"/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet"} {
 		text, exists, err := ReadIfAny(files, name)
 		if err != nil {
@@ -210,10 +212,10 @@ func (k *Kubelet) addSettings(file, prefix string, settings map[string]any) {
 			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}
 		case map[string]any:
 			k.addSettings(file, prefix+key+".", v)
-		case []any: // as its flag has it
+		case []any: // in the form of the flag
 			value := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(v), "[]")), ",")
 			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}
-		case nil: // kubelet's default again: drop-ins are merged as RFC 7386 has it
+		case nil: // back to kubelet's default: drop-ins are merged according to RFC 7386
 			maps.DeleteFunc(k.Values, func(have string, _ KubeletValue) bool {
 				return have == prefix+key || strings.HasPrefix(have, prefix+key+".")
 			})
@@ -221,8 +223,8 @@ func (k *Kubelet) addSettings(file, prefix string, settings map[string]any) {
 	}
 }
 
-// KernelDefaults are the values that kubelet's protectKernelDefaults demands, in
-// the order in which kubelet names them.
+// KernelDefaults are the values that kubelet's protectKernelDefaults requires, in the order in
+// which kubelet names them.
 func KernelDefaults() [][2]string {
 	return [][2]string{
 		{"vm/overcommit_memory", "1"}, {"vm/panic_on_oom", "0"}, {"kernel/panic", "10"},
@@ -230,8 +232,9 @@ func KernelDefaults() [][2]string {
 	}
 }
 
-// KubeletFileMistake returns why kubelet exits over a file of configuration, in words that complete "FILE is", or "". A key that is there
-// twice is a mistake in a drop-in only, which kubelet reads strictly (DecodeKubeletConfigurationIntoJSON).
+// KubeletFileMistake returns the reason why kubelet exits because of a configuration file, as the
+// end of a sentence that begins with "FILE is", or "". A duplicate key is a mistake only in a
+// drop-in, which kubelet decodes strictly (DecodeKubeletConfigurationIntoJSON).
 func KubeletFileMistake(text []byte, dropIn bool) string {
 	if len(text) == 0 {
 		return "empty"

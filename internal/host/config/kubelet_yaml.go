@@ -11,11 +11,11 @@ import (
 	"nodegate/internal/host/file"
 )
 
-// mostYAML bounds a file that is taken apart as YAML, which makes a hundred times as much of it. Such files come out of ConfigMaps, and
-// these have at most 1 MiB.
+// mostYAML bounds a file that is decoded as YAML, which takes a hundred times as much memory. Such
+// files come from ConfigMaps, which have at most 1 MiB.
 const mostYAML = 1 << 20
 
-// ReadYAML reads a file of YAML that may be absent.
+// ReadYAML reads a YAML file that may be absent.
 func ReadYAML(files Files, name string) (text []byte, found bool, err error) {
 	text, found, err = ReadIfAny(files, name)
 	if len(text) > mostYAML {
@@ -24,11 +24,12 @@ func ReadYAML(files Files, name string) (text []byte, found bool, err error) {
 	return text, found, err
 }
 
-// mostNodes bounds what a file's aliases may make of it.
+// mostNodes bounds the number of nodes to which aliases may expand a file.
 const mostNodes = 100_000
 
-// settingsOf reads a file as kubelet does, whose YAML is of version 1.1: of a key that is there twice the last one counts, and yes, no, on
-// and off are booleans (k8s.io/apimachinery's decoder logs duplicates and goes on, sigs.k8s.io/yaml). JSON is YAML too.
+// settingsOf reads a file as kubelet does, with YAML 1.1: the last of several duplicate keys
+// counts, and yes, no, on and off are booleans (k8s.io/apimachinery's decoder only logs duplicates,
+// sigs.k8s.io/yaml). JSON is YAML too.
 func settingsOf(text []byte) (map[string]any, error) {
 	var file yaml.Node
 	if err := yaml.Unmarshal(text, &file); err != nil {
@@ -40,17 +41,17 @@ func settingsOf(text []byte) (map[string]any, error) {
 		return nil, r.mistake
 	}
 	if !is && file.Kind != 0 {
-		return nil, yaml.Unmarshal(text, &settings) // says what it is instead
+		return nil, yaml.Unmarshal(text, &settings) // its error names the actual type
 	}
 	return settings, nil
 }
 
 type plainReader struct {
-	left    int   // how many nodes are still read
-	mistake error // one over which kubelet exits
+	left    int   // number of nodes that may still be read
+	mistake error // a mistake that makes kubelet exit
 }
 
-// value returns a node's value; nil for one that cannot be told, and beyond the bound.
+// value returns a node's value, nil if it cannot be decoded or if the bound is reached.
 func (r *plainReader) value(n *yaml.Node) any {
 	if r.left--; r.left < 0 {
 		return nil
@@ -87,8 +88,9 @@ func (r *plainReader) value(n *yaml.Node) any {
 	return value
 }
 
-// merge follows a merge key (<<) as kubelet's reader does, go.yaml.in/yaml/v2: where it stands. It replaces what is above it in the
-// map, which other readers keep, and what is below replaces it. Of a list of maps the earlier ones win.
+// merge applies a merge key (<<) at its position, as go.yaml.in/yaml/v2 does, which kubelet uses.
+// The merged values replace values above the key, which other libraries keep, and values below
+// replace the merged ones. In a list of maps, earlier maps take precedence.
 func (r *plainReader) merge(values map[string]any, from *yaml.Node) {
 	sources := []*yaml.Node{from}
 	if from.Kind == yaml.SequenceNode {
@@ -99,7 +101,7 @@ func (r *plainReader) merge(values map[string]any, from *yaml.Node) {
 			r.mistake = errors.New("yaml: map merge requires map or sequence of maps as the value")
 			return
 		}
-		merged, _ := r.value(n).(map[string]any) // nil beyond the bound
+		merged, _ := r.value(n).(map[string]any) // nil if the bound is reached
 		maps.Copy(values, merged)
 	}
 }

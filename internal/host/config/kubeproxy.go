@@ -14,30 +14,31 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// KubeProxy is what the files of a machine say about kube-proxy's configuration,
-// with kube-proxy's defaults for the rest.
+// KubeProxy is kube-proxy's configuration according to the machine's files, with kube-proxy's
+// defaults for the rest.
 type KubeProxy struct {
-	From       string // the file, "" where no configuration is on the node
+	From       string // the file, "" if the node has no configuration
 	Mode       string // iptables, nftables or ipvs
-	MaxPerCore int64  // conntrack entries for each CPU; 0 leaves the limit alone
-	Min        int64  // the least conntrack entries
+	MaxPerCore int64  // conntrack entries per CPU; 0 leaves the limit unchanged
+	Min        int64  // minimum number of conntrack entries
 
-	MinSync time.Duration // the least time between two writings of its rules
+	MinSync time.Duration // minimum time between two syncs
 
 	NoExternalIPs bool // externalIPs of Services are not served
 
-	ExcludeCIDRs []netip.Prefix // virtual servers in them are somebody else's (ipvs.excludeCIDRs)
+	ExcludeCIDRs []netip.Prefix // kube-proxy ignores virtual servers in these ranges (ipvs.excludeCIDRs)
 
-	NodePortAddresses bool // node ports are answered at some addresses only, of which a node may have none
+	NodePortAddresses bool // node ports are served on some addresses only; a node may have none of them
 }
 
-// noExternalIPs reports whether a configuration or command line switches off the feature gate AllowServiceExternalIPs, from 1.36.
+// noExternalIPs reports whether a configuration or command line disables the feature gate
+// AllowServiceExternalIPs, which exists since 1.36.
 func noExternalIPs(text string) bool {
 	return regexp.MustCompile(`\bAllowServiceExternalIPs["']?\s*[:=]\s*["']?false`).MatchString(text)
 }
 
-// ReadKubeProxy looks where kops, RKE2, kubeadm and hand-made units leave kube-proxy's
-// configuration, and in the volumes of its Pod.
+// ReadKubeProxy looks for kube-proxy's configuration in the places that kops, RKE2, kubeadm and
+// custom units use, and in the volumes of its Pod.
 func ReadKubeProxy(files Files) (KubeProxy, error) {
 	names := []string{
 		"/etc/kubernetes/manifests/kube-proxy.manifest", "/etc/kubernetes/manifests/kube-proxy.yaml",
@@ -66,8 +67,9 @@ func ReadKubeProxy(files Files) (KubeProxy, error) {
 	return ParseKubeProxy("")
 }
 
-// proxyVolumes returns the files of ConfigMaps in which the Pods of kube-proxy have its configuration: kubeadm's, the add-on's of EKS,
-// and Gardener's. What a Pod of another namespace calls so, by the folder of its logs, is not kube-proxy's.
+// proxyVolumes returns the ConfigMap files from which kube-proxy's Pods read its configuration:
+// those of kubeadm, of the EKS add-on and of Gardener. It ignores a volume with such a name if the
+// directory of the Pod's logs shows another namespace.
 func proxyVolumes(files Files) ([]string, error) {
 	pods, err := ReadDirIfAny(files, "/var/lib/kubelet/pods")
 	if err != nil {
@@ -99,14 +101,14 @@ func proxyVolumes(files Files) ([]string, error) {
 	return found, nil
 }
 
-// ParseKubeProxy reads a KubeProxyConfiguration, or the flags of a manifest or command line. What it returns with an error is what could be
-// read, with the defaults for the rest.
+// ParseKubeProxy reads a KubeProxyConfiguration, or the flags in a manifest or on a command line.
+// Together with an error it returns the values that it could read, and the defaults for the rest.
 func ParseKubeProxy(text string) (KubeProxy, error) {
 	c := KubeProxy{Mode: "iptables", MaxPerCore: 32768, Min: 131072, MinSync: time.Second, NoExternalIPs: noExternalIPs(text)}
 	if !strings.Contains(text, "KubeProxyConfiguration") {
 		c.NodePortAddresses = regexp.MustCompile(`--nodeport-addresses[= ]"?\w`).MatchString(text)
 		if m := regexp.MustCompile(`--ipvs-exclude-cidrs[= ]"?([0-9a-fA-F.:/,]+)`).FindStringSubmatch(text); m != nil {
-			c.exclude(strings.Split(m[1], ","))
+			c.addExcluded(strings.Split(m[1], ","))
 		}
 		flag := regexp.MustCompile(`--(?:proxy-(mode)|conntrack-(max-per-core|min)|(?:iptables|ipvs)-(min-sync-period))[= ]"?([\w.]+)`)
 		var errs []error
@@ -158,7 +160,7 @@ func ParseKubeProxy(text string) (KubeProxy, error) {
 		}
 	}
 	c.NodePortAddresses = len(file.NodePortAddresses) > 0
-	c.exclude(file.IPVS.ExcludeCIDRs)
+	c.addExcluded(file.IPVS.ExcludeCIDRs)
 	if v := file.Conntrack.MaxPerCore; v != nil {
 		c.MaxPerCore = int64(*v)
 	}
@@ -168,8 +170,8 @@ func ParseKubeProxy(text string) (KubeProxy, error) {
 	return c, nil
 }
 
-// Writes returns what kube-proxy writes to nf_conntrack_max, 0 where it leaves it
-// alone. Before 1.36 there is no cap.
+// Writes returns the value that kube-proxy writes to nf_conntrack_max, or 0 if it writes none.
+// capped must be false before 1.36, which has introduced the cap.
 func (c KubeProxy) Writes(cpus int64, capped bool) int64 {
 	if c.MaxPerCore <= 0 {
 		return 0
@@ -181,8 +183,8 @@ func (c KubeProxy) Writes(cpus int64, capped bool) int64 {
 	return n
 }
 
-// exclude notes ranges. kube-proxy does not start with one that is none.
-func (c *KubeProxy) exclude(ranges []string) {
+// addExcluded adds ranges. It skips invalid ones, with which kube-proxy does not start.
+func (c *KubeProxy) addExcluded(ranges []string) {
 	for _, text := range ranges {
 		if p, err := netip.ParsePrefix(text); err == nil {
 			c.ExcludeCIDRs = append(c.ExcludeCIDRs, p)

@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/host/config"
 )
 
-// TestLarge: a file of a foreign tree takes neither minutes nor gigabytes, whatever is in it.
+// TestLarge: a file in an untrusted tree takes neither minutes nor gigabytes, whatever its content.
 func TestLarge(t *testing.T) {
 	var keys strings.Builder
 	for i := range 100_000 {
@@ -22,7 +22,7 @@ func TestLarge(t *testing.T) {
 		"/etc/udev/rules.d/a.rules":  strings.Repeat("x\n", 1<<20), "/etc/udev/rules.d/b.rules": strings.Repeat("x\n", 1<<20+1),
 	}
 	kubelet := tree{"/var/lib/kubelet/config.yaml": "a: [" + strings.Repeat("[],", 4<<20) + "]"}
-	const refused = "are larger than 4194304 bytes together"
+	const refused = "have more than 4194304 bytes in total"
 	for _, c := range []struct {
 		what, refused string
 		read          func() error
@@ -35,7 +35,7 @@ func TestLarge(t *testing.T) {
 			_, err := config.SystemdSysctls(tree{"/etc/sysctl.d/a.conf": keys.String()})
 			return err
 		}},
-		{"8 MiB of no parameters", "/etc/sysctl.d/a.conf is larger than 4194304 bytes", func() error {
+		{"8 MiB without parameters", "/etc/sysctl.d/a.conf is larger than 4194304 bytes", func() error {
 			_, err := config.SystemdSysctls(huge)
 			return err
 		}},
@@ -43,7 +43,7 @@ func TestLarge(t *testing.T) {
 			_, err := config.WithDropIns(huge, []string{"/etc/systemd"}, "networkd.conf")
 			return err
 		}},
-		{"files that are large together", refused, func() error {
+		{"files with a large total size", refused, func() error {
 			_, _, _, err := config.UdevUnmanaged(huge, config.Device{})
 			return err
 		}},

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Device is a network interface as a [Match] section sees it.
+// Device is a network interface in terms of a [Match] section.
 type Device struct {
 	Name string
-	Kind string // "" for a physical one: no file shows its driver, path and address
+	Kind string // "" for a physical one, whose driver, path and address no file shows
 }
 
 // LinkConfig is a .link file with its drop-ins.
@@ -18,8 +18,8 @@ type LinkConfig struct {
 	Entries []Entry
 }
 
-// LinkFiles returns the .link files in the order in which udev reads them. Lines
-// that cannot be read are left out, as udev does with a warning.
+// LinkFiles returns the .link files in the order in which udev reads them. Like udev, it skips
+// unreadable lines.
 func LinkFiles(files Files) ([]LinkConfig, error) { return linkConfigs(files, ".link") }
 
 // NetworkFiles returns the .network files, in networkd's order.
@@ -43,15 +43,15 @@ func linkConfigs(files Files, suffix string) ([]LinkConfig, error) {
 	return all, nil
 }
 
-// Candidate is a .link file that a device may get.
+// Candidate is a .link file that may apply to a device.
 type Candidate struct {
 	LinkConfig
-	If []Entry // conditions that no file decides: on host, kernel, ...
+	If []Entry // conditions that files cannot decide: host, kernel, ...
 }
 
-// LinkFor returns the .link file that a device gets: the first that matches. Files
-// before it that match only on some machines come first; the last one has no If,
-// unless no file is certain to match.
+// LinkFor returns the .link file that applies to a device: the first one that matches. Earlier
+// files that match only on certain machines precede it in the result. The last file has an empty
+// If, unless no file is certain to match.
 func LinkFor(all []LinkConfig, d Device) []Candidate {
 	var found []Candidate
 	for _, c := range all {
@@ -66,9 +66,8 @@ func LinkFor(all []LinkConfig, d Device) []Candidate {
 	return found
 }
 
-// matches evaluates a [Match] section. doubt lists the conditions that depend on the
-// machine (Host, KernelVersion, ...), if all others are true. systemd skips a file
-// without any condition.
+// matches evaluates a [Match] section. doubt lists the conditions that depend on the machine (Host,
+// KernelVersion, ...), if all others are true. systemd skips a file without any condition.
 func (d Device) matches(entries []Entry) (matches bool, doubt []Entry) {
 	asked := map[string]patterns{}
 	where := map[string]Entry{}
@@ -79,7 +78,7 @@ func (d Device) matches(entries []Entry) (matches bool, doubt []Entry) {
 			delete(asked, e.Key)
 		default:
 			value := e.Value
-			if e.Key != "OriginalName" && e.Key != "Name" { // there a quote is part of the name
+			if e.Key != "OriginalName" && e.Key != "Name" { // in these, a quote is part of the name
 				value = strings.ReplaceAll(value, `"`, "")
 			}
 			asked[e.Key] = append(asked[e.Key], parsePatterns(value)...)
@@ -93,13 +92,13 @@ func (d Device) matches(entries []Entry) (matches bool, doubt []Entry) {
 		}
 		have := ""
 		switch key {
-		case "OriginalName", "Name": // of a .link file, of a .network file
+		case "OriginalName", "Name": // in a .link file and in a .network file
 			have = d.Name
-		case "Kind", "Driver": // ethtool names the driver of these as ip names their kind
+		case "Kind", "Driver": // for these, ethtool's driver is ip's kind
 			have = d.Kind
 		case "Type":
 			have = d.netType()
-		case "Path", "PermanentMACAddress", "MACAddress": // no virtual interface has a known one
+		case "Path", "PermanentMACAddress", "MACAddress": // unknown for a virtual interface
 		default:
 			doubt = append(doubt, where[key])
 			continue
@@ -111,8 +110,8 @@ func (d Device) matches(entries []Entry) (matches bool, doubt []Entry) {
 	return len(asked) > 0, doubt
 }
 
-// netType returns what networkctl calls TYPE: the kernel's DEVTYPE, else the kind of
-// hardware.
+// netType returns the value that networkctl prints as TYPE: the kernel's DEVTYPE, or else the kind
+// of hardware.
 func (d Device) netType() string {
 	if t := d.devType(); t != "" {
 		return t
@@ -130,7 +129,7 @@ func (d Device) netType() string {
 	return "ether"
 }
 
-// devType returns DEVTYPE of the kernel's uevent: not every kind of link has one.
+// devType returns DEVTYPE from the kernel's uevent. Not every kind of link has one.
 func (d Device) devType() string {
 	if slices.Contains([]string{"vxlan", "bridge", "bond", "vlan", "wireguard", "geneve"}, d.Kind) {
 		return d.Kind
@@ -138,11 +137,11 @@ func (d Device) devType() string {
 	return ""
 }
 
-// patterns is systemd's list of globs: those with a ! must not match, and if there
-// are others, one of them must.
+// patterns is systemd's list of globs: patterns with a ! must not match, and if there are others,
+// one of these must match.
 type patterns []string
 
-// parsePatterns reads one line: a ! before the first inverts the whole line.
+// parsePatterns reads one line. A ! before the first pattern inverts the whole line.
 func parsePatterns(value string) patterns {
 	rest, inverted := strings.CutPrefix(value, "!")
 	list := strings.Fields(rest)
@@ -154,7 +153,7 @@ func parsePatterns(value string) patterns {
 	return list
 }
 
-// match treats a property that the device does not have as "".
+// match treats a missing property as "".
 func (all patterns) match(have string) bool {
 	asks, matches := false, false
 	for _, p := range all {

@@ -11,12 +11,12 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// linkSets are .link files from which udev has to choose.
+// linkSets are sets of .link files from which udev selects one.
 var linkSets = []struct {
 	what  string
 	files tree
 }{
-	{"the distribution's alone", tree{"/usr/lib/systemd/network/99-default.link": defaultLinkFile}},
+	{"only the distribution's file", tree{"/usr/lib/systemd/network/99-default.link": defaultLinkFile}},
 	{"names", tree{
 		"/etc/systemd/network/10-a.link": "[Match]\nOriginalName=v0 br*\n[Link]\nMTUBytes=1400\n",
 		"/etc/systemd/network/20-b.link": "[Match]\nOriginalName=v[0-9]\n", "/usr/lib/systemd/network/99-default.link": defaultLinkFile,
@@ -29,7 +29,7 @@ var linkSets = []struct {
 		"/etc/systemd/network/10-a.link":           "[Match]\nOriginalName=!v0\nOriginalName=v* vx0\n",
 		"/usr/lib/systemd/network/99-default.link": defaultLinkFile,
 	}},
-	{"an empty line takes back", tree{"/etc/systemd/network/10-a.link": "[Match]\nOriginalName=v0\nOriginalName=\nKind=vxlan\n"}},
+	{"an empty value resets", tree{"/etc/systemd/network/10-a.link": "[Match]\nOriginalName=v0\nOriginalName=\nKind=vxlan\n"}},
 	{"types", tree{
 		"/etc/systemd/network/10-a.link": "[Match]\nType=vxlan\n", "/etc/systemd/network/11-a.link": "[Match]\nType=ether\n",
 		"/etc/systemd/network/12-a.link": "[Match]\nType=bridge\n",
@@ -47,7 +47,7 @@ var linkSets = []struct {
 	}},
 	{"no condition", tree{"/etc/systemd/network/10-a.link": "[Link]\nMTUBytes=1400\n",
 		"/etc/systemd/network/11-a.link": "[Match]\n[Link]\nMTUBytes=1400\n", "/usr/lib/systemd/network/99-default.link": defaultLinkFile}},
-	{"masked, and in a stronger directory", tree{
+	{"masked, and in a directory of higher precedence", tree{
 		"/etc/systemd/network/10-a.link": "-> /dev/null", "/usr/lib/systemd/network/10-a.link": "[Match]\nOriginalName=*\n",
 		"/run/systemd/network/20-b.link": "[Match]\nOriginalName=v0\n", "/usr/lib/systemd/network/20-b.link": "[Match]\nOriginalName=*\n",
 		"/usr/lib/systemd/network/99-default.link": defaultLinkFile,
@@ -71,9 +71,9 @@ var linkSets = []struct {
 
 const defaultLinkFile = "[Match]\nOriginalName=*\n[Link]\nNamePolicy=keep kernel\nMACAddressPolicy=none\n"
 
-// TestLinkForAgainstUdev asks the real udev which .link file each of several real
-// links gets. Where LinkFor returns several files, as the choice depends on the
-// machine, udev's must be one of them.
+// TestLinkForAgainstUdev checks which .link file the real udev selects for each of several real
+// links. If LinkFor returns several files, because the choice depends on the machine, udev's must
+// be one of them.
 func TestLinkForAgainstUdev(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "udevadm")
@@ -109,12 +109,12 @@ func TestLinkForAgainstUdev(t *testing.T) {
 		}
 	}
 	if len(winners) < 6 {
-		t.Errorf("udev chose only between %v", winners)
+		t.Errorf("udev selected only %v", winners)
 	}
 }
 
-// askUdev returns the .link file that udev gives each link, "" for none. Links and
-// mounts are in namespaces of their own.
+// askUdev returns the .link file that udev selects for each link, "" for none. Links and mounts are
+// in separate namespaces.
 func askUdev(t *testing.T, root string) map[string]string {
 	t.Helper()
 	const script = `set -e
@@ -134,7 +134,7 @@ done`
 	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "sh", "-c", script, root)
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("asking udev: %v: %s", err, out)
+		t.Fatalf("querying udev: %v: %s", err, out)
 	}
 	said := map[string]string{}
 	for line := range strings.Lines(string(out)) {

@@ -13,22 +13,21 @@ type Modprobe struct {
 	Module  string // with underscores; a pattern in alias and install
 	Rest    string // the command of install, the module of alias
 	File    string
-	Line    int // the first one, where a backslash joins several
+	Line    int // the first line if a backslash joins several
 }
 
 // At returns file:line.
 func (m Modprobe) At() string { return At(m.File, m.Line) }
 
-// Disables reports whether an install line loads nothing: its whole command is true
-// or false.
+// Disables reports whether an install line loads nothing: its whole command is true or false.
 func (m Modprobe) Disables() bool {
 	words := strings.Fields(m.Rest)
 	return m.Command == "install" && len(words) > 0 && (len(words) == 1 || words[1][0] == '#') &&
 		slices.Contains([]string{"/bin/false", "/bin/true", "/usr/bin/false", "/usr/bin/true", "false", "true", ":"}, words[0])
 }
 
-// ParseModprobe reads a file of modprobe.d(5). A backslash at the end of a line
-// joins the next one, in a comment too.
+// ParseModprobe reads a file of modprobe.d(5). A backslash at the end of a line joins the next one,
+// even in a comment.
 func ParseModprobe(name string, text []byte) ([]Modprobe, error) {
 	var all []Modprobe
 	var errs []error
@@ -36,12 +35,12 @@ func ParseModprobe(name string, text []byte) ([]Modprobe, error) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		command, rest := word(line)
+		command, rest := splitWord(line)
 		if command == "" {
 			continue
 		}
-		module, rest := word(rest)
-		if !whole(command, module, rest) {
+		module, rest := splitWord(rest)
+		if !isComplete(command, module, rest) {
 			errs = append(errs, fmt.Errorf("%s: modprobe ignores %q", At(name, n), line))
 			continue
 		}
@@ -50,8 +49,8 @@ func ParseModprobe(name string, text []byte) ([]Modprobe, error) {
 	return all, errors.Join(errs...)
 }
 
-// whole reports whether a command is one of modprobe's and has the words it needs.
-func whole(command, module, rest string) bool {
+// isComplete reports whether a command belongs to modprobe and has the words that it needs.
+func isComplete(command, module, rest string) bool {
 	switch command {
 	case "blacklist":
 		return module != ""
@@ -61,7 +60,7 @@ func whole(command, module, rest string) bool {
 	return false
 }
 
-// joined yields logical lines with the number of their first.
+// joined yields logical lines with the number of their first physical line.
 func joined(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		n, first := 0, 1
@@ -85,7 +84,7 @@ func joined(text string) func(yield func(int, string) bool) {
 	}
 }
 
-func word(s string) (first, rest string) {
+func splitWord(s string) (first, rest string) {
 	s = strings.TrimLeft(s, " \t")
 	i := strings.IndexAny(s, " \t")
 	if i < 0 {
@@ -94,8 +93,8 @@ func word(s string) (first, rest string) {
 	return s[:i], strings.TrimLeft(s[i:], " \t")
 }
 
-// ModprobeConfig returns every line of modprobe.d, in the order in which modprobe
-// reads them, without those that it ignores.
+// ModprobeConfig returns every line of modprobe.d in the order in which modprobe reads them,
+// without the lines that it ignores.
 func ModprobeConfig(files Files) ([]Modprobe, error) {
 	found, err := Collect(files, Dirs("modprobe.d"), ".conf")
 	var all []Modprobe
@@ -106,19 +105,19 @@ func ModprobeConfig(files Files) ([]Modprobe, error) {
 	return all, err
 }
 
-// Install returns the install line that modprobe runs in place of loading a module:
-// the first that matches.
+// Install returns the install line that modprobe runs instead of loading a module: the first one
+// that matches.
 func Install(lines []Modprobe, module string) (Modprobe, bool) {
-	return first(lines, "install", module)
+	return firstLine(lines, "install", module)
 }
 
-// Blacklisted returns the line that keeps a module from being loaded by an alias or
-// by systemd-modules-load; modprobe with the module's own name still loads it.
+// Blacklisted returns the line that prevents the loading of a module through an alias or by
+// systemd-modules-load. modprobe with the module's own name still loads it.
 func Blacklisted(lines []Modprobe, module string) (Modprobe, bool) {
-	return first(lines, "blacklist", module)
+	return firstLine(lines, "blacklist", module)
 }
 
-func first(lines []Modprobe, command, module string) (Modprobe, bool) {
+func firstLine(lines []Modprobe, command, module string) (Modprobe, bool) {
 	module = strings.ReplaceAll(module, "-", "_")
 	i := slices.IndexFunc(lines, func(m Modprobe) bool {
 		return m.Command == command && (m.Module == module || command == "install" && match(m.Module, module))

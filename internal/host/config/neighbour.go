@@ -8,16 +8,15 @@ import (
 	"strings"
 )
 
-// ParseNeighbourStat reads /proc/net/stat/arp_cache: hexadecimal columns by the
-// names in the first line. The line of every processor repeats the number of the
-// table's entries, and counts for itself how often the table was full; old kernels
-// do not count that.
+// ParseNeighbourStat reads /proc/net/stat/arp_cache: hexadecimal columns, named in the first line.
+// Every CPU has a line, which repeats the number of entries in the table and has its own count of
+// how often the table was full. Old kernels lack that count.
 func ParseNeighbourStat(text string) (entries, full uint64, err error) {
 	lines := strings.Split(text, "\n")
 	names := strings.Fields(lines[0])
 	entriesAt, fullAt := slices.Index(names, "entries"), slices.Index(names, "table_fulls")
 	if entriesAt < 0 || len(lines) < 2 {
-		return 0, 0, errors.New("it has no column entries")
+		return 0, 0, errors.New("the column entries is missing")
 	}
 	for _, line := range lines[1:] {
 		columns := strings.Fields(line)

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// OSRelease is the variables of os-release(5).
+// OSRelease has the variables of os-release(5).
 type OSRelease map[string]string
 
-// ParseOSRelease reads a file of os-release(5): shell assignments without
-// expansion.
+// ParseOSRelease reads a file of os-release(5): shell assignments without expansion.
 func ParseOSRelease(name string, text []byte) (OSRelease, error) {
 	all := OSRelease{}
 	var errs []error
@@ -24,7 +23,7 @@ func ParseOSRelease(name string, text []byte) (OSRelease, error) {
 		}
 		key, value, ok := strings.Cut(line, "=")
 		if !ok || key == "" || strings.ContainsAny(key, space) {
-			errs = append(errs, fmt.Errorf("%s: %q is no assignment", At(name, n), line))
+			errs = append(errs, fmt.Errorf("%s: %q is not an assignment", At(name, n), line))
 			continue
 		}
 		all[key] = unquote(value)
@@ -50,7 +49,7 @@ func unquote(s string) string {
 	return b.String()
 }
 
-// Like reports whether the distribution is one of these, or derived from one.
+// Like reports whether the distribution is one of these, or derives from one.
 func (o OSRelease) Like(ids ...string) bool {
 	if slices.Contains(ids, o["ID"]) {
 		return true

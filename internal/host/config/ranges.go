@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// FirstUnlisted returns the first number from first on that is not in a list as the
-// kernel prints it (sorted, "1,5-7"), or last+1 if there is none.
+// FirstUnlisted returns the first number, starting at first, that is not in a list as the kernel
+// prints it (sorted, "1,5-7"), or last+1 if all are listed.
 func FirstUnlisted(list string, first, last int) (int, error) {
 	for part := range strings.SplitSeq(list, ",") {
 		if part == "" {

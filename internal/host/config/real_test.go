@@ -13,7 +13,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// onDisk writes the files below a new root.
+// onDisk writes the files below a new root directory.
 func (t tree) onDisk(tb testing.TB) string {
 	tb.Helper()
 	root := tb.TempDir()
@@ -35,9 +35,9 @@ func (t tree) onDisk(tb testing.TB) string {
 	return root
 }
 
-// contested is a tree in which every rule of precedence decides about something. No
-// glob names conf/default: the kernel hands that on to every interface that nobody
-// wrote to, which is not a matter of precedence.
+// contested is a tree in which every rule of precedence decides a value. No glob matches
+// conf/default: the kernel copies that value to every interface whose own value was never written,
+// which is not a matter of precedence.
 var contested = tree{
 	"/usr/lib/sysctl.d/50-default.conf": "net.ipv4.conf.[nl]*.rp_filter = 2\nnet.ipv4.tcp_retries1 = 4\n",
 	"/etc/sysctl.d/10-a.conf":           "net.ipv4.conf.n*.rp_filter = 1\nnet.ipv4.conf.ng0.rp_filter = 0\n",
@@ -61,13 +61,13 @@ var contestedKeys = []string{
 	"net/ipv4/tcp_keepalive_time", "net/ipv4/tcp_orphan_retries", "net/ipv4/ip_forward",
 }
 
-// TestSysctlPrecedence asks the real programs, in namespaces of their own, which
-// line wins; this package must agree, key by key.
+// TestSysctlPrecedence runs the real programs in separate namespaces to find the line that wins.
+// This package must agree for every key.
 func TestSysctlPrecedence(t *testing.T) {
 	for _, program := range []struct {
 		name, command string
 		load          func(config.Files) (config.Sysctls, error)
-		want          map[string]string // where it does not follow from the others
+		want          map[string]string // values that do not follow from the others
 	}{
 		{"systemd-sysctl", "/usr/lib/systemd/systemd-sysctl", config.SystemdSysctls, map[string]string{"net/ipv4/ip_forward": "1"}},
 		{"procps", "sysctl --system", config.ProcpsSysctls, map[string]string{"net/ipv4/ip_forward": "0",
@@ -99,7 +99,7 @@ func TestSysctlPrecedence(t *testing.T) {
 	}
 }
 
-// applied runs a program with the tree's directories in place of the machine's.
+// applied runs a program with the tree's directories mounted over the machine's.
 func applied(t *testing.T, root, command string) (before, after map[string]string) {
 	t.Helper()
 	hosttest.NeedRoot(t)

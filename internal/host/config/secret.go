@@ -12,28 +12,32 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// leftOut stands in the place of a secret.
+// leftOut replaces a secret.
 const leftOut = "(left out)"
 
-// Compiled by the first recording: at start-up they took a hundredth of a check, which needs none.
+// These are compiled by the first snapshot: compiling them at start-up took a hundredth of the time
+// of a check, which does not need them.
 var (
 	privateKey = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
 	})
-	// A file whose keys are looked at has both: as keys, in YAML or JSON. HCL has no such keys.
+	// Only a file that matches both as keys, in YAML or JSON, is decoded. HCL does not use such
+	// keys.
 	usersKey  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|[\s{,"'])users["']?\s*:`) })
 	secretKey = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(client-key-data|token|password|auth-provider|exec|secret)["']?\s*:`)
 	})
 )
 
-// secretKeys are the keys of a kubeconfig whose values let somebody in (client-go's AuthInfo; for exec, its arguments and environment).
+// secretKeys are the keys of a kubeconfig whose values grant access (client-go's AuthInfo; for
+// exec, its arguments and environment).
 var secretKeys = map[string]bool{
 	"client-key-data": true, "token": true, "password": true, "auth-provider": true, "exec": true, "secret": true,
 }
 
-// WithoutSecrets returns a file as a recording may have it: without private keys, and a kubeconfig without what lets somebody in. A
-// file that is like a kubeconfig and cannot be taken apart is left out whole.
+// WithoutSecrets returns a file as a snapshot may store it: without private keys, and a kubeconfig
+// without the values that grant access. A file that looks like a kubeconfig but cannot be decoded
+// is left out completely.
 func WithoutSecrets(text []byte) []byte {
 	text = privateKey().ReplaceAll(text, []byte(leftOut))
 	if !usersKey().Match(text) || !secretKey().Match(text) {
@@ -49,7 +53,7 @@ func WithoutSecrets(text []byte) []byte {
 			break
 		}
 		if err == nil {
-			found = blank(&one) || found
+			found = blankSecrets(&one) || found
 			err = out.Encode(&one)
 		}
 		if err != nil {
@@ -65,7 +69,8 @@ func WithoutSecrets(text []byte) []byte {
 	return without.Bytes()
 }
 
-// HasPrivateKey reports whether a file has a private key in PEM, or had one before WithoutSecrets left it out.
+// HasPrivateKey reports whether a file contains a PEM private key, or contained one before
+// WithoutSecrets removed it.
 func HasPrivateKey(text []byte) bool {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
@@ -75,8 +80,8 @@ func HasPrivateKey(text []byte) bool {
 	return bytes.Contains(text, []byte(leftOut))
 }
 
-// blank takes the values of secretKeys away, and reports whether there was one.
-func blank(n *yaml.Node) bool {
+// blankSecrets replaces the values of secretKeys, and reports whether there were any.
+func blankSecrets(n *yaml.Node) bool {
 	found := false
 	for i, child := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 1 && secretKeys[n.Content[i-1].Value] {
@@ -84,7 +89,7 @@ func blank(n *yaml.Node) bool {
 			found = true
 			continue
 		}
-		found = blank(child) || found
+		found = blankSecrets(child) || found
 	}
 	return found
 }

@@ -10,22 +10,21 @@ import (
 
 // Setting is one line of sysctl.d.
 type Setting struct {
-	Key     string // the path below /proc/sys, or a glob of such
+	Key     string // the path below /proc/sys, or a glob of such paths
 	Value   string
 	Exclude bool // "-key" without a value: globs leave the key alone
 	File    string
 	Line    int
 }
 
-// Glob reports whether the key is a pattern, which may match any number of
-// parameters.
+// Glob reports whether the key is a pattern, which may match any number of parameters.
 func (s Setting) Glob() bool { return strings.ContainsAny(s.Key, "*?[") }
 
 // At returns file:line.
 func (s Setting) At() string { return At(s.File, s.Line) }
 
-// ParseSysctl reads a file of sysctl.d(5). A # or ; begins a comment only at the
-// start of a line: after a value it belongs to the value.
+// ParseSysctl reads a file of sysctl.d(5). A # or ; begins a comment only at the start of a line:
+// after a value it is part of the value.
 func ParseSysctl(name string, text []byte) ([]Setting, error) {
 	var all []Setting
 	var errs []error
@@ -43,7 +42,7 @@ func ParseSysctl(name string, text []byte) ([]Setting, error) {
 		}
 		key = SysctlPath(strings.Trim(strings.TrimPrefix(key, "-"), space))
 		if key == "" {
-			errs = append(errs, fmt.Errorf("%s: %q has no key", At(name, n), line))
+			errs = append(errs, fmt.Errorf("%s: %q lacks a key", At(name, n), line))
 			continue
 		}
 		all = append(all, Setting{Key: key, Value: strings.Trim(value, space), Exclude: !assigns, File: name, Line: n})
@@ -51,8 +50,8 @@ func ParseSysctl(name string, text []byte) ([]Setting, error) {
 	return all, errors.Join(errs...)
 }
 
-// SysctlPath returns a key as a path below /proc/sys: where the first separator is a
-// dot, dots separate and a slash stands for a dot.
+// SysctlPath returns a key as a path below /proc/sys. If the first separator is a dot, dots
+// separate and a slash stands for a dot.
 func SysctlPath(key string) string {
 	if i := strings.IndexAny(key, "./"); i >= 0 && key[i] == '.' {
 		key = strings.Map(func(r rune) rune {
@@ -71,19 +70,18 @@ func SysctlPath(key string) string {
 	return strings.TrimPrefix(path.Clean("/"+key), "/")
 }
 
-// Sysctls knows which line decides about a parameter.
+// Sysctls finds the line that decides a parameter's value.
 type Sysctls struct {
 	settings []Setting // in the order in which they are applied
 }
 
-// SystemdSysctls returns what systemd-sysctl applies at boot: sysctl.d alone.
-// Distributions that want /etc/sysctl.conf read link it as sysctl.d/99-sysctl.conf.
-// A later line for the same key replaces an earlier one, an exclusion too. Lines
-// that cannot be read are left out, as the programs leave them out; the error is
-// about a file that cannot be read.
+// SystemdSysctls returns the settings that systemd-sysctl applies at boot: only those in sysctl.d.
+// Distributions that want /etc/sysctl.conf to be applied link it as sysctl.d/99-sysctl.conf. A
+// later line for the same key replaces an earlier one, and so does an exclusion. Unreadable lines
+// are skipped, as the programs skip them; an error means that a file cannot be read.
 func SystemdSysctls(files Files) (Sysctls, error) {
 	all, err := sysctlFiles(files, func(name string) bool { return !strings.HasPrefix(path.Base(name), ".") })
-	counts := map[string]int{} // by key, the place of its line
+	counts := map[string]int{} // key -> index of its line
 	for i, line := range all {
 		before, is := counts[line.Key]
 		if !is || all[before].Value != line.Value || all[before].Exclude != line.Exclude {
@@ -99,9 +97,9 @@ func SystemdSysctls(files Files) (Sysctls, error) {
 	return s, err
 }
 
-// ProcpsSysctls returns what `sysctl --system` of procps 4 applies: the same files,
-// hidden ones too, and /etc/sysctl.conf last. An exclusion does not take back an
-// assignment. (procps 3 lets /run mask /etc.)
+// ProcpsSysctls returns the settings that `sysctl --system` of procps 4 applies: the same files,
+// including hidden ones, and /etc/sysctl.conf last. An exclusion does not undo an assignment. (In
+// procps 3, /run masks /etc.)
 func ProcpsSysctls(files Files) (Sysctls, error) {
 	all, err := sysctlFiles(files, func(string) bool { return true })
 	s := Sysctls{settings: all}
@@ -129,10 +127,9 @@ func sysctlFiles(files Files, counts func(name string) bool) ([]Setting, error) 
 	return all, err
 }
 
-// Winner returns the line that decides about a parameter, given by its path below
-// /proc/sys. A line for the exact key beats every glob, wherever it is; of several
-// globs the last decides. Other names of the same parameter count as in the kernel:
-// the last write wins.
+// Winner returns the line that decides the value of a parameter, given by its path below /proc/sys.
+// A line for the exact key beats every glob, wherever it is; among globs the last one decides.
+// Other names of the same parameter count as in the kernel: the last write wins.
 func (s Sysctls) Winner(key string, otherNames ...string) (Setting, bool) {
 	last := s.winner(key)
 	for _, name := range otherNames {

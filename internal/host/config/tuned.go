@@ -13,14 +13,14 @@ import (
 
 // TunedSetting is a kernel parameter that TuneD writes when it applies a profile.
 type TunedSetting struct {
-	Setting        // Value begins with > or < where TuneD only raises or lowers it
-	If      string // a condition that no file decides, "" where there is none
+	Setting        // Value begins with > or < if TuneD only raises or lowers it
+	If      string // a condition that files cannot decide, or ""
 }
 
-// TunedSysctls returns what the active TuneD profile writes and nothing overwrites
-// later: with reapply_sysctl, its default, TuneD itself then applies /run/sysctl.d,
-// /etc/sysctl.d and /etc/sysctl.conf. An error means a profile that cannot be read,
-// which TuneD does not apply either.
+// TunedSysctls returns the settings that the active TuneD profile writes and that nothing
+// overwrites later: with reapply_sysctl, its default, TuneD itself then applies /run/sysctl.d,
+// /etc/sysctl.d and /etc/sysctl.conf. An error means a profile that cannot be read, which TuneD
+// does not apply either.
 func TunedSysctls(files Files) ([]TunedSetting, error) {
 	p := tunedProfile{files: files, units: map[string]*tunedUnit{}}
 	for _, name := range []string{"/etc/tuned/active_profile", "/etc/tuned/post_loaded_profile"} {
@@ -28,7 +28,7 @@ func TunedSysctls(files Files) ([]TunedSetting, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := p.load(strings.Fields(string(text))); err != nil {
+		if err := p.loadProfiles(strings.Fields(string(text))); err != nil {
 			return nil, err
 		}
 	}
@@ -56,11 +56,11 @@ func TunedSysctls(files Files) ([]TunedSetting, error) {
 	return all, nil
 }
 
-// mostProfile bounds a profile, in bytes: each option is compared with those before it.
+// mostProfile bounds a profile, in bytes, because each option is compared with all earlier ones.
 const mostProfile = 64 << 10
 
-// tunedProfile is profiles merged as TuneD merges them: a section of a later one
-// adds to the same section of an earlier one, or replaces it.
+// tunedProfile is the result of merging profiles as TuneD does: a section of a later profile adds
+// to the same section of an earlier one, or replaces it.
 type tunedProfile struct {
 	files  Files
 	units  map[string]*tunedUnit
@@ -74,16 +74,16 @@ type tunedUnit struct {
 	options         []Entry
 }
 
-// tunedDirs are the directories of profiles, the strongest first; from 2.23 on
-// profiles have a folder of their own.
+// tunedDirs are the directories of profiles, highest precedence first. Since 2.23, profiles have a
+// directory of their own.
 func tunedDirs() []string {
 	return []string{"/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned"}
 }
 
-func (p *tunedProfile) load(names []string) error {
+func (p *tunedProfile) loadProfiles(names []string) error {
 	for _, name := range names {
 		name, optional := strings.CutPrefix(name, "-")
-		f, err := p.find(name)
+		f, err := p.findProfile(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && optional, err == nil && slices.Contains(p.loaded, f.Path):
 			continue
@@ -97,18 +97,18 @@ func (p *tunedProfile) load(names []string) error {
 		}
 		if e, ok := Last(entries, "main", "include"); ok {
 			if strings.Contains(e.Value, "${") {
-				return fmt.Errorf("%s: which profile include=%s names cannot be known from files", e.At(), e.Value)
+				return fmt.Errorf("%s: files alone do not show which profile include=%s names", e.At(), e.Value)
 			}
-			if err := p.load(strings.FieldsFunc(e.Value, func(r rune) bool { return strings.ContainsRune(",; \t", r) })); err != nil {
+			if err := p.loadProfiles(strings.FieldsFunc(e.Value, func(r rune) bool { return strings.ContainsRune(",; \t", r) })); err != nil {
 				return err
 			}
 		}
-		p.merge(entries)
+		p.mergeEntries(entries)
 	}
 	return nil
 }
 
-func (p *tunedProfile) find(name string) (File, error) {
+func (p *tunedProfile) findProfile(name string) (File, error) {
 	for _, dir := range tunedDirs() {
 		f, null, err := read(p.files, dir+"/"+path.Base(name)+"/tuned.conf")
 		if errors.Is(err, fs.ErrNotExist) || null {
@@ -122,7 +122,7 @@ func (p *tunedProfile) find(name string) (File, error) {
 	return File{}, fmt.Errorf("TuneD profile %q: %w in %s", name, fs.ErrNotExist, strings.Join(tunedDirs(), ", "))
 }
 
-func (p *tunedProfile) merge(entries []Entry) {
+func (p *tunedProfile) mergeEntries(entries []Entry) {
 	var seen []string
 	for _, e := range entries {
 		unit := p.units[e.Section]
@@ -139,11 +139,11 @@ func (p *tunedProfile) merge(entries []Entry) {
 			unit = &tunedUnit{kind: e.Section}
 			p.units[e.Section] = unit
 		}
-		unit.set(e)
+		unit.setOption(e)
 	}
 }
 
-func (u *tunedUnit) set(e Entry) {
+func (u *tunedUnit) setOption(e Entry) {
 	switch e.Key {
 	case "type":
 		u.kind = e.Value
@@ -162,9 +162,8 @@ func (u *tunedUnit) set(e Entry) {
 	}
 }
 
-// ParseTuned reads a profile as Python's ConfigParser does for TuneD: a line that is
-// indented deeper than its key continues the value, and a # after white space begins
-// a comment.
+// ParseTuned reads a profile as Python's ConfigParser does for TuneD: a line that is indented
+// deeper than its key continues the value, and a # after white space begins a comment.
 func ParseTuned(name string, text []byte) ([]Entry, error) {
 	var all []Entry
 	var errs []error
@@ -192,7 +191,7 @@ func ParseTuned(name string, text []byte) ([]Entry, error) {
 		case line[0] == '[' && strings.HasSuffix(line, "]"):
 			section, indent, open = line[1:len(line)-1], depth, false
 		case !assigns || key == "" || section == "":
-			errs = append(errs, fmt.Errorf("%s: %q is no assignment in a section", At(name, n), line))
+			errs = append(errs, fmt.Errorf("%s: %q is not an assignment in a section", At(name, n), line))
 		default:
 			all = append(all, Entry{section, key, strings.Trim(value, space+`"'`), name, n})
 			indent, open = depth, true
@@ -201,13 +200,13 @@ func ParseTuned(name string, text []byte) ([]Entry, error) {
 	return all, errors.Join(errs...)
 }
 
-// tunedReapplies returns the parameters that TuneD sets back after its profile.
+// tunedReapplies returns the parameters that TuneD resets after applying its profile.
 func tunedReapplies(files Files) (keys []string, err error) {
 	main, _, err := ReadIfAny(files, "/etc/tuned/tuned-main.conf")
 	if err != nil {
 		return nil, err
 	}
-	// The file has no sections. TuneD warns about a line that it cannot read.
+	// The file lacks sections. TuneD warns about unreadable lines.
 	settings, _ := ParseTuned("/etc/tuned/tuned-main.conf", append([]byte("[main]\n"), main...))
 	if e, set := Last(settings, "main", "reapply_sysctl"); set {
 		if on, valid := ParseBool(e.Value); valid && !on {

@@ -17,8 +17,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// tunedTree has profiles with everything that a profile can use to write a
-// parameter.
+// tunedTree has profiles with every construct by which a profile can write a parameter.
 func tunedTree() tree {
 	return tree{
 		"/etc/tuned/active_profile":      "node\n",
@@ -61,9 +60,9 @@ func TestTunedSysctls(t *testing.T) {
 
 	for _, c := range []struct{ profile, text, want string }{
 		{"none", "", `TuneD profile "none": file does not exist in /etc/tuned/profiles, `},
-		{"bad", "[sysctl]\nnet.ipv4.ip_forward\n", `/etc/tuned/bad/tuned.conf:2: "net.ipv4.ip_forward" is no assignment in a section`},
-		{"by-function", "[main]\ninclude=${f:virt_check:a:b}\n", "/etc/tuned/by-function/tuned.conf:2: which profile " +
-			"include=${f:virt_check:a:b} names cannot be known from files"},
+		{"bad", "[sysctl]\nnet.ipv4.ip_forward\n", `/etc/tuned/bad/tuned.conf:2: "net.ipv4.ip_forward" is not an assignment in a section`},
+		{"by-function", "[main]\ninclude=${f:virt_check:a:b}\n", "/etc/tuned/by-function/tuned.conf:2: files alone do not show " +
+			"which profile include=${f:virt_check:a:b} names"},
 	} {
 		files := tree{"/etc/tuned/active_profile": c.profile}
 		if c.text != "" {
@@ -78,8 +77,8 @@ func TestTunedSysctls(t *testing.T) {
 	}
 }
 
-// TestTunedAgainstTuneD lets the real TuneD load and merge the profiles: ours, and
-// each of TuneD's own.
+// TestTunedAgainstTuneD makes the real TuneD load and merge the profiles: ours, and every profile
+// that TuneD ships.
 func TestTunedAgainstTuneD(t *testing.T) {
 	_, err := os.Stat("/usr/lib/python3/dist-packages/tuned/profiles/loader.py")
 	hosttest.Need(t, err == nil, "TuneD (Debian's package tuned)")
@@ -102,12 +101,12 @@ func TestTunedAgainstTuneD(t *testing.T) {
 	for _, file := range shipped {
 		name := filepath.Base(filepath.Dir(file))
 		files["/etc/tuned/active_profile"] = name
-		if _, err := config.TunedSysctls(files); err == nil || !strings.Contains(err.Error(), "cannot be known from files") {
+		if _, err := config.TunedSysctls(files); err == nil || !strings.Contains(err.Error(), "files alone do not show") {
 			names = append(names, name)
 		}
 	}
 	if len(names) < 10 {
-		t.Errorf("of TuneD's %d profiles only %v are compared", len(shipped), names)
+		t.Errorf("compared only %[2]v of TuneD's %[1]d profiles", len(shipped), names)
 	}
 	compareWithTuned(t, "/", files, names...)
 }

@@ -20,7 +20,7 @@ func (r UdevRule) At() string { return At(r.File, r.Line) }
 // UdevToken is KEY{Attr}Op"Value".
 type UdevToken struct{ Key, Attr, Op, Value string }
 
-// ParseUdev reads a file of rules. A backslash joins the next line.
+// ParseUdev reads a file of udev rules. A backslash joins the next line.
 func ParseUdev(name string, text []byte) ([]UdevRule, error) {
 	var all []UdevRule
 	var errs []error
@@ -33,7 +33,7 @@ func ParseUdev(name string, text []byte) ([]UdevRule, error) {
 		for rest := line; rest != ""; {
 			token, after, ok := udevToken(rest)
 			if !ok {
-				errs = append(errs, fmt.Errorf("%s: no rule from %q on", At(name, n), rest))
+				errs = append(errs, fmt.Errorf("%s: not a rule from %q onwards", At(name, n), rest))
 				break
 			}
 			rule.Tokens = append(rule.Tokens, token)
@@ -74,21 +74,20 @@ func udevToken(s string) (t UdevToken, rest string, ok bool) {
 	return t, "", false
 }
 
-// UdevUnmanaged returns what the rules decide about NetworkManager's property
-// NM_UNMANAGED for a virtual interface that appears: the deciding rule, and whether
-// it says unmanaged. doubt lists the rules that would decide otherwise under a
-// condition that no file decides.
+// UdevUnmanaged returns the rule that decides NetworkManager's property NM_UNMANAGED for a new
+// virtual interface, and whether it sets the property. doubt lists the rules that would decide
+// otherwise under a condition that files cannot decide.
 func UdevUnmanaged(files Files, d Device) (by UdevRule, unmanaged bool, doubt []UdevRule, err error) {
 	found, err := Collect(files, Dirs("udev/rules.d"), ".rules")
 	for _, f := range found {
 		rules, _ := ParseUdev(f.Path, f.Text)
-		label := "" // skip up to it
+		label := "" // skip the rules up to this label
 		for _, r := range rules {
 			if label != "" && !slices.Contains(r.Tokens, UdevToken{"LABEL", "", "=", label}) {
 				continue
 			}
 			label = ""
-			matches, certain := d.rule(r)
+			matches, certain := d.matchesRule(r)
 			if !matches {
 				continue
 			}
@@ -108,8 +107,8 @@ func UdevUnmanaged(files Files, d Device) (by UdevRule, unmanaged bool, doubt []
 	return by, unmanaged, doubt, err
 }
 
-// rule reports whether every condition is true, and whether that is certain.
-func (d Device) rule(r UdevRule) (matches, certain bool) {
+// matchesRule reports whether every condition is true, and whether that is certain.
+func (d Device) matchesRule(r UdevRule) (matches, certain bool) {
 	known := map[string]string{
 		"ACTION": "add", "SUBSYSTEM": "net", "KERNEL": d.Name, "ENV{INTERFACE}": d.Name, "ENV{ID_NET_DRIVER}": d.Kind,
 		"DRIVER": "", "DRIVERS": "", "ENV{ID_BUS}": "", // a virtual interface has no device

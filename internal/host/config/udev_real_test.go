@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// udevSets is rules that give NM_UNMANAGED in the ways that people write it.
+// udevSets are rules that set NM_UNMANAGED in the forms that are in use.
 var udevSets = []string{
 	// NetworkManager's own.
 	"SUBSYSTEM!=\"net\", GOTO=\"end\"\nACTION!=\"add|change|move\", GOTO=\"end\"\n" +
@@ -25,8 +25,8 @@ var udevSets = []string{
 	"# nothing\nKERNEL==\"v0\", TAG+=\"NM_UNMANAGED\"\n",
 }
 
-// TestUdevUnmanagedAgainstUdev asks the real udev what the rules decide about real
-// links that appear.
+// TestUdevUnmanagedAgainstUdev compares with the decision of the real udev about newly created
+// links.
 func TestUdevUnmanagedAgainstUdev(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "udevadm")
@@ -52,7 +52,7 @@ done`
 		}.onDisk(t)
 		out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "sh", "-c", script, root).Output()
 		if err != nil {
-			t.Fatalf("asking udev: %v: %s", err, out)
+			t.Fatalf("querying udev: %v: %s", err, out)
 		}
 		said := map[string]string{}
 		for line := range strings.Lines(string(out)) {
@@ -66,7 +66,7 @@ done`
 		for _, d := range devices {
 			_, is, doubt, err := config.UdevUnmanaged(h.Files, d)
 			if err != nil || doubt != nil || is != (said[d.Name] == "1") {
-				t.Errorf("%s with\n%sunmanaged: %t, %v, %v; udev says %q", d.Name, rules, is, doubt, err, said[d.Name])
+				t.Errorf("%s with\n%sunmanaged: %t, %v, %v; udev reports %q", d.Name, rules, is, doubt, err, said[d.Name])
 			}
 			if is {
 				unmanaged++

@@ -21,7 +21,7 @@ func TestParseUdev(t *testing.T) {
 	if d := cmp.Diff(want, rules); d != "" {
 		t.Error(d)
 	}
-	const wrong = `f:5: no rule from "nonsense" on` + "\n" + `f:6: no rule from "KERNEL=\"open" on`
+	const wrong = `f:5: not a rule from "nonsense" onwards` + "\n" + `f:6: not a rule from "KERNEL=\"open" onwards`
 	if err == nil || err.Error() != wrong {
 		t.Errorf("%v, want %s", err, wrong)
 	}
@@ -37,15 +37,15 @@ func TestUdevUnmanaged(t *testing.T) {
 	}{
 		{"nothing", "", "", false, 0},
 		{"by driver", `ENV{ID_NET_DRIVER}=="veth", ENV{NM_UNMANAGED}="1"`, "/etc/udev/rules.d/a.rules:1", true, 0},
-		{"taken back", "ENV{NM_UNMANAGED}=\"1\"\nKERNEL==\"cali*\", ENV{NM_UNMANAGED}=\"0\"", "/etc/udev/rules.d/a.rules:2", false, 0},
+		{"reverted", "ENV{NM_UNMANAGED}=\"1\"\nKERNEL==\"cali*\", ENV{NM_UNMANAGED}=\"0\"", "/etc/udev/rules.d/a.rules:2", false, 0},
 		{"another kind", `ENV{DEVTYPE}=="vxlan", ENV{NM_UNMANAGED}="1"`, "", false, 0},
-		{"passed over", "KERNEL==\"cali*\", GOTO=\"e\"\nENV{NM_UNMANAGED}=\"1\"\nLABEL=\"e\"", "", false, 0},
-		{"perhaps", `ATTR{address}=="02:*", ENV{NM_UNMANAGED}="1"`, "", false, 1},
-		{"perhaps, then surely", "ATTR{address}==\"02:*\", ENV{NM_UNMANAGED}=\"1\"\nENV{NM_UNMANAGED}=\"1\"",
+		{"skipped by a label", "KERNEL==\"cali*\", GOTO=\"e\"\nENV{NM_UNMANAGED}=\"1\"\nLABEL=\"e\"", "", false, 0},
+		{"uncertain", `ATTR{address}=="02:*", ENV{NM_UNMANAGED}="1"`, "", false, 1},
+		{"uncertain, then certain", "ATTR{address}==\"02:*\", ENV{NM_UNMANAGED}=\"1\"\nENV{NM_UNMANAGED}=\"1\"",
 			"/etc/udev/rules.d/a.rules:2", true, 0},
-		{"perhaps the same", "ENV{NM_UNMANAGED}=\"1\"\nATTR{address}==\"02:*\", ENV{NM_UNMANAGED}=\"1\"", "/etc/udev/rules.d/a.rules:1",
+		{"uncertain, same result", "ENV{NM_UNMANAGED}=\"1\"\nATTR{address}==\"02:*\", ENV{NM_UNMANAGED}=\"1\"", "/etc/udev/rules.d/a.rules:1",
 			true, 0},
-		{"only when it is removed", `ACTION=="remove", ENV{NM_UNMANAGED}="1"`, "", false, 0},
+		{"only on removal", `ACTION=="remove", ENV{NM_UNMANAGED}="1"`, "", false, 0},
 	} {
 		by, unmanaged, doubt, err := config.UdevUnmanaged(tree{"/etc/udev/rules.d/a.rules": c.rules + "\n"}, veth)
 		at := ""

@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// Unmanaged reports whether NetworkManager's list of devices names an interface. Of
-// the properties that identify a device, only its name is known here; except: wins.
+// Unmanaged reports whether NetworkManager's list of devices names an interface. Of the properties
+// that identify a device, only its name is known here. An except: entry takes precedence.
 func Unmanaged(specs []string, name string) bool {
 	found := false
 	for _, spec := range specs {

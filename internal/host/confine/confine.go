@@ -1,4 +1,4 @@
-// Package confine takes rights away from this process.
+// Package confine drops rights of this process.
 package confine
 
 import (
@@ -10,16 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// changesFiles are Landlock's rights to change files.
+// changesFiles are the Landlock rights that permit changes of files.
 const changesFiles = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 	unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
 	unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK |
 	unix.LANDLOCK_ACCESS_FS_MAKE_SYM
 
-// Writes leaves this process, and what it starts, the right to change files below these folders and nowhere else, for good. Where
-// the kernel has no Landlock (before 5.13, or switched off) it does nothing. It takes microseconds; a mount namespace, as systemd's
-// ProtectSystem= makes one, tens of milliseconds of a boot. It needs no_new_privs or CAP_SYS_ADMIN.
-func Writes(folders ...string) error {
+// Writes permanently restricts this process, and its future child processes, to changing files
+// below these directories. It does nothing if the kernel lacks Landlock (before 5.13, or disabled).
+// It takes microseconds; a mount namespace, as systemd's ProtectSystem= creates, would take tens of
+// milliseconds of a boot. It needs no_new_privs or CAP_SYS_ADMIN.
+func Writes(dirs ...string) error {
 	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno == unix.ENOSYS || errno == unix.EOPNOTSUPP {
 		return nil
@@ -33,9 +34,9 @@ func Writes(folders ...string) error {
 		return fmt.Errorf("confining writes: %w", errno)
 	}
 	defer func() { _ = unix.Close(int(rules)) }()
-	for _, folder := range folders {
-		if err := allow(rules, rights, folder); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("confining writes to %s: %w", folder, err)
+	for _, dir := range dirs {
+		if err := allow(rules, rights, dir); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("confining writes to %s: %w", dir, err)
 		}
 	}
 	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, rules, 0, 0); errno != 0 {
@@ -44,8 +45,8 @@ func Writes(folders ...string) error {
 	return nil
 }
 
-func allow(rules uintptr, rights uint64, folder string) error {
-	fd, err := unix.Open(folder, unix.O_PATH|unix.O_CLOEXEC, 0)
+func allow(rules uintptr, rights uint64, dir string) error {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}

@@ -6,30 +6,30 @@ import (
 	"os"
 )
 
-// Named is one file of a directory.
+// Named is one file in a directory.
 type Named struct {
-	Name string // with its directory
+	Name string // including its directory
 	Text []byte
 }
 
-// maxTogether is what the files of one directory may have together, in bytes.
+// maxTogether bounds the total size of one directory's files, in bytes.
 const maxTogether = 64 << 20
 
-// TooMuch returns an error where files have more bytes together than the most.
+// TooMuch returns an error if files have a total size of more than most bytes.
 func TooMuch(where string, total, most int) error {
 	if total <= most {
 		return nil
 	}
-	return fmt.Errorf("the files of %s are larger than %d bytes together", where, most)
+	return fmt.Errorf("the files of %s have more than %d bytes in total", where, most)
 }
 
 // wholeTries bounds how often a directory may be replaced while it is read.
 const wholeTries = 100
 
-// ReadDir reads the files of a directory whose names want accepts, in the order that
-// names returns. Installations replace directories as a whole: if another directory
-// takes this one's place meanwhile, ReadDir begins again, so that all files are of
-// one directory. open may be nil for a directory that nobody replaces.
+// ReadDir reads the files in a directory whose names want accepts, in the order that names returns.
+// Installers replace whole directories: if the directory is replaced during the call, ReadDir
+// starts again, so that all files come from the same directory. open may be nil if the directory is
+// never replaced.
 func ReadDir(dir string, open func() (*os.File, error), names func(dir string) ([]string, error), want func(name string) bool,
 	read func(name string) ([]byte, error)) ([]Named, error) {
 	once := func() ([]Named, error) {
@@ -58,17 +58,17 @@ func ReadDir(dir string, open func() (*os.File, error), names func(dir string) (
 			return nil, err
 		}
 		files, readErr := once()
-		same, err := isStill(before, open)
-		before.Close() // not earlier: its inode number must not be used again
+		same, err := isSame(before, open)
+		before.Close() // not earlier: its inode number must not be reused
 		if same || err != nil {
 			return files, errors.Join(readErr, err)
 		}
 	}
-	return nil, fmt.Errorf("%s is replaced again and again while it is read", dir)
+	return nil, fmt.Errorf("%s keeps being replaced while it is read", dir)
 }
 
-// isStill reports whether open opens the directory that before is.
-func isStill(before *os.File, open func() (*os.File, error)) (bool, error) {
+// isSame reports whether open still opens the directory before.
+func isSame(before *os.File, open func() (*os.File, error)) (bool, error) {
 	now, err := open()
 	if err != nil {
 		return false, err

@@ -1,5 +1,5 @@
-// Package file reads and writes files that are named from outside. Nothing that
-// stands in the place of a file can block the caller or use up its memory.
+// Package file reads and writes files whose names come from outside. An object in place of a file
+// can neither block the caller nor exhaust its memory.
 package file
 
 import (
@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a regular file for reading, and refuses everything else.
+// Open opens a regular file for reading, and refuses all other types.
 func Open(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -26,8 +26,8 @@ func Open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// OpenInput opens what a person names on the command line: a regular file, or a pipe
-// that the shell has opened already, as it does for <(program).
+// OpenInput opens a file that is named on the command line: a regular file, or a pipe that the
+// shell has already opened, as it does for <(program).
 func OpenInput(name string) (*os.File, error) {
 	if strings.HasPrefix(name, "/dev/fd/") || name == "/dev/stdin" {
 		return os.Open(name)
@@ -35,7 +35,7 @@ func OpenInput(name string) (*os.File, error) {
 	return Open(name)
 }
 
-// ReadInput reads at most limit bytes of what OpenInput opens.
+// ReadInput reads at most limit bytes of a file that OpenInput opens.
 func ReadInput(name string, limit int64) ([]byte, error) {
 	f, err := OpenInput(name)
 	if err != nil {
@@ -44,7 +44,7 @@ func ReadInput(name string, limit int64) ([]byte, error) {
 	return Drain(f, limit)
 }
 
-// Regular returns an error where f, which is called name, is no regular file.
+// Regular returns an error if f, which has the given name, is not a regular file.
 func Regular(f *os.File, name string) error {
 	info, err := f.Stat()
 	if err == nil {
@@ -57,7 +57,7 @@ func regular(mode fs.FileMode, name string) error {
 	if mode.IsRegular() {
 		return nil
 	}
-	return fmt.Errorf("%s is not a regular file but %s", name, kind(mode))
+	return fmt.Errorf("%s is %s, not a regular file", name, kind(mode))
 }
 
 func kind(mode fs.FileMode) string {
@@ -72,11 +72,11 @@ func kind(mode fs.FileMode) string {
 	return "a device"
 }
 
-// Drain reads at most limit bytes, and closes the file.
+// Drain reads at most limit bytes and closes the file.
 func Drain(f *os.File, limit int64) ([]byte, error) {
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Size() > limit {
-		return nil, TooLarge(f.Name(), limit) // a sparse file of 300 GB is refused unread
+		return nil, TooLarge(f.Name(), limit) // refuse a sparse file of 300 GB without reading it
 	}
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(b)) > limit {
@@ -85,7 +85,7 @@ func Drain(f *os.File, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// Tail reads the last bytes, at most most, and closes the file.
+// Tail reads the last most bytes and closes the file.
 func Tail(f *os.File, most int64) ([]byte, error) {
 	defer f.Close()
 	info, err := f.Stat()
@@ -106,7 +106,7 @@ func OpenDir(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 }
 
-// Names returns the sorted names in a directory, and closes it.
+// Names returns the sorted names in a directory and closes it.
 func Names(dir *os.File) ([]string, error) {
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)

@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Read reads a regular file of at most limit bytes. It refuses everything else without waiting for it: a named pipe, a device or a
-// terminal in the place of a file must not block the caller. There is no os.File in it: to the runtime's poller every file of
-// /proc/sys is one that may block, which costs two more calls of the kernel and a thread that wakes.
+// Read reads a regular file of at most limit bytes. It refuses all other types without blocking: a
+// named pipe, a device or a terminal in place of a file must not block the caller. It does not use
+// os.File, because the runtime's poller treats every file below /proc/sys as one that may block,
+// which costs two more system calls and the wake-up of a thread.
 func Read(name string, limit int64) ([]byte, error) {
 	var fd int
 	err := uninterrupted(func() (err error) {
@@ -26,10 +27,10 @@ func Read(name string, limit int64) ([]byte, error) {
 	if err := regular(modeOf(stat.Mode), name); err != nil {
 		return nil, err
 	}
-	if stat.Size > limit { // a sparse file of 300 GB is refused unread
+	if stat.Size > limit { // refuse a sparse file of 300 GB without reading it
 		return nil, TooLarge(name, limit)
 	}
-	b := make([]byte, 0, max(512, stat.Size+1)) // the kernel says 0 of files that it makes up
+	b := make([]byte, 0, max(512, stat.Size+1)) // the kernel reports size 0 for files that it generates
 	for {
 		var n int
 		err := uninterrupted(func() (err error) { n, err = unix.Read(fd, b[len(b):cap(b)]); return err })
@@ -48,7 +49,7 @@ func Read(name string, limit int64) ([]byte, error) {
 	}
 }
 
-// uninterrupted repeats a call that a signal interrupts.
+// uninterrupted repeats a system call that a signal interrupts.
 func uninterrupted(call func() error) error {
 	for {
 		if err := call(); err != unix.EINTR {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestRead: what is read is the whole of it, and what is no regular file is refused at once.
+// TestRead: regular files are read completely, and other types are refused at once.
 func TestRead(t *testing.T) {
 	dir := t.TempDir() + "/"
 	long := bytes.Repeat([]byte("0123456789\n"), 5000)
@@ -31,8 +31,8 @@ func TestRead(t *testing.T) {
 	const limit = 1 << 20
 	for name, wrong := range map[string]string{
 		"long": "", "empty": "",
-		"sparse": "is larger than 1048576 bytes", "pipe": "is not a regular file but a named pipe", "": "is not a regular file but a directory",
-		"socket": "no such device or address", "/dev/null": "is not a regular file but a device", "none": "no such file or directory",
+		"sparse": "is larger than 1048576 bytes", "pipe": "is a named pipe, not a regular file", "": "is a directory, not a regular file",
+		"socket": "no such device or address", "/dev/null": "is a device, not a regular file", "none": "no such file or directory",
 		"a\x00": "invalid argument",
 	} {
 		if !strings.HasPrefix(name, "/") {
@@ -60,9 +60,10 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadProc: the kernel does not say how long the files are that it makes up; the limit holds all the same.
+// TestReadProc: the kernel does not report the size of the files that it generates; the limit still
+// applies.
 func TestReadProc(t *testing.T) {
-	const name = "/proc/self/limits" // some 1,300 bytes
+	const name = "/proc/self/limits" // about 1,300 bytes
 	want, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)

@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 )
 
-// Replace writes a file of this machine as a whole, or not at all.
+// Replace writes a file of this machine completely or not at all.
 func Replace(name string, content []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".nodegate-new-")
 	if wrong := (*os.PathError)(nil); errors.As(err, &wrong) {
-		wrong.Path = name // which the caller knows
+		wrong.Path = name // the name that the caller knows
 	}
 	if err != nil {
 		return err

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MayOthersWrite returns the command that takes from others than root, and than the
-// caller, the right to write a file or directory; "" where they have none. A read-only
-// file system gives none: kubelet mounts the directories of ConfigMaps so, with mode 0777.
+// MayOthersWrite returns the command that revokes the right of users other than root and the caller
+// to write a file or directory, or "" if they do not have it. They never have it on a read-only
+// file system: kubelet mounts the directories of ConfigMaps that way, with mode 0777.
 func MayOthersWrite(name string) (mend string, err error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -29,8 +29,9 @@ func MayOthersWrite(name string) (mend string, err error) {
 	return "", nil
 }
 
-// MayOthersReplace is MayOthersWrite for a file, the file that a symbolic link leads to, and every directory above them, of which
-// it returns the first. In a directory with the sticky bit nobody may replace what root owns.
+// MayOthersReplace applies MayOthersWrite to a file, to the target of a symbolic link, and to every
+// directory above them, and returns the first match. In a directory with the sticky bit, only root
+// may replace root's files.
 func MayOthersReplace(name string) (place, mend string, err error) {
 	if name, err = filepath.Abs(name); err != nil {
 		return "", "", err

@@ -38,7 +38,7 @@ func (m links) Get(_ context.Context, name string) (host.Link, error) {
 	return host.Link{Name: name, Index: l.Index, Kind: l.Kind, MTU: l.MTU, Up: true}, nil
 }
 
-// Watch passes Notices on.
+// Watch passes on Notices.
 func (m links) Watch(ctx context.Context, subscribed func(), events chan<- host.LinkEvent) error {
 	subscribed()
 	for {
@@ -80,8 +80,8 @@ func (m links) Features(_ context.Context, link string) (map[string]host.Feature
 	return maps.Clone(l.Features), nil
 }
 
-// SetFeatures does what a driver does: what is fixed stays, without an error, and
-// segmentation goes off with the last checksum, still requested.
+// SetFeatures behaves like a driver: a fixed feature keeps its state without an error, and
+// segmentation is turned off with the last checksum but stays requested.
 func (m links) SetFeatures(_ context.Context, link string, on map[string]bool) error {
 	l, err := m.find(link)
 	if err != nil {

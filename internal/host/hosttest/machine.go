@@ -1,5 +1,5 @@
-// Package hosttest is a fake machine: it keeps state, changes it as a kernel would,
-// and rejects what a kernel rejects.
+// Package hosttest is a fake machine: it keeps state, changes it as a kernel would, and rejects
+// what a kernel rejects.
 package hosttest
 
 import (
@@ -17,36 +17,37 @@ import (
 	"nodegate/internal/host"
 )
 
-// Machine is the state. Fill it in before use.
+// Machine is the state of the fake. Fill it in before use.
 type Machine struct {
-	Kernel   string                       // uname -r; "" is 6.1.0
-	Files    map[string]string            // path -> content, or "-> TARGET" of a link; directories follow
-	Refuse   map[string]error             // path -> the error of a read ("r "+path), of statfs ("s "+path), of a run ("x "+path), of a write
-	Clamp    map[string]string            // path -> what the kernel makes of every write
-	Modules  map[string]map[string]string // installed, not loaded -> the parameters it brings
+	Kernel   string                       // uname -r; "" means 6.1.0
+	Files    map[string]string            // path -> content, or "-> TARGET" for a link; directories are implied
+	Refuse   map[string]error             // path -> the error of a write; of a read with "r "+path, of statfs with "s "+path, of a run with "x "+path
+	Clamp    map[string]string            // path -> the value that the kernel stores at every write
+	Modules  map[string]map[string]string // installed module, not loaded -> the parameters that it adds
 	Links    map[string]*Link
 	Notices  chan host.LinkEvent          // about links
 	Routes   []string                     // links with a default route
-	Routing  []host.RoutingRule           // rules that not every machine has
-	Version  map[string]string            // program -> what it prints for --version; "... hangs": it does not end
-	Rejected map[string]string            // program -> what it says where it is given flags beside --version
-	Said     map[string]string            // program -> what it complains of
+	Routing  []host.RoutingRule           // rules other than those of every machine
+	Version  map[string]string            // program -> output for --version; "... hangs": it does not exit
+	Rejected map[string]string            // program -> its error if it is given flags besides --version
+	Said     map[string]string            // program -> its error output
 	Units    map[string][2]string         // unit -> ActiveState, UnitFileState
 	Rules    map[string]string            // command line -> its output
-	Runtime  map[string]string            // "v1 SOCKET" -> what the runtime says of itself; nobody behind a socket that is in no key
-	Spaces   map[string]host.Space        // path -> what is left there; much, elsewhere
-	Crashes  map[string]host.Crash        // unit -> how it ends
-	Outdated string                       // the unit whose files have changed since systemd read them
-	Others   host.Others                  // of nf_tables
+	Runtime  map[string]string            // "v1 SOCKET" -> name and version of the runtime; other sockets have no listener
+	Spaces   map[string]host.Space        // path -> free space; plenty for other paths
+	Crashes  map[string]host.Crash        // unit -> how its runs ended
+	Outdated string                       // the unit whose files have changed since systemd loaded them
+	Others   host.Others                  // objects of other programs in nf_tables
 	Hops     []host.Hop                   // gateways over VXLAN links
-	Unsynced bool                         // nothing keeps the clock right
+	Unsynced bool                         // the clock is not synchronised
 	Foreign  []host.Foreign               // routes and rules of other programs
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
-	// Lacks is program -> words of the texts that the kernel rejects, "program WORD" where that program does, "cache WORD" where it
-	// finds no nf_tables; a program that is no key is not installed.
+	// Lacks is program -> words in the texts that the kernel rejects. With "program WORD" the
+	// program itself rejects them; with "cache WORD" it finds no nf_tables. A program without a key
+	// is not installed.
 	Lacks   map[string][]string
-	Rejects map[string]string // program and rule -> why it is rejected, "" if it is accepted
-	Log     []string          // every change that was requested
+	Rejects map[string]string // program and rule -> the reason of the rejection, "" if accepted
+	Log     []string          // every requested change
 }
 
 // Link is a network interface of a Machine.
@@ -60,7 +61,7 @@ type Link struct {
 	Stats        map[string]uint64
 }
 
-// Host returns the machine as checks see it.
+// Host returns the machine in the form that checks use.
 func (m *Machine) Host() *host.Host {
 	if m.Kernel == "" {
 		m.Kernel = "6.1.0"
@@ -71,7 +72,7 @@ func (m *Machine) Host() *host.Host {
 // Sysctl sets a parameter by its path below /proc/sys.
 func (m *Machine) Sysctl(key, value string) { m.Files["/proc/sys/"+key] = value + "\n" }
 
-// String returns the state that can change, sorted: parameters, modules, links.
+// String returns the changeable state, sorted: parameters, modules, links.
 func (m *Machine) String() string {
 	var lines []string
 	for name, content := range m.Files {

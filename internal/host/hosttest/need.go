@@ -6,34 +6,34 @@ import (
 	"testing"
 )
 
-// Need skips a test that this machine cannot run, and says why. Where CI is set
-// nothing may be skipped: there the test fails.
+// Need skips a test that this machine cannot run and logs the reason. If CI is set, the test fails
+// instead, because CI must not skip tests.
 func Need(t testing.TB, have bool, what string) {
 	t.Helper()
 	switch {
 	case have:
 	case os.Getenv("CI") != "":
-		t.Fatalf("needs %s, and CI skips nothing", what)
+		t.Fatalf("needs %s; CI must not skip it", what)
 	default:
 		t.Skip("needs " + what)
 	}
 }
 
-// NeedRoot is for tests that make network namespaces or mounts.
+// NeedRoot is for tests that create network namespaces or mounts.
 func NeedRoot(t testing.TB) {
 	t.Helper()
-	Need(t, os.Geteuid() == 0, "root, for namespaces and mounts of its own")
+	Need(t, os.Geteuid() == 0, "root, to create namespaces and mounts")
 }
 
-// NeedBridgeNetfilter is for tests of the kernel's br_netfilter. They do not load
-// it: a test leaves the machine as it was.
+// NeedBridgeNetfilter is for tests of the kernel's br_netfilter. They do not load it, because a
+// test leaves the machine unchanged.
 func NeedBridgeNetfilter(t testing.TB) {
 	t.Helper()
 	_, err := os.Stat("/proc/sys/net/bridge/bridge-nf-call-iptables")
 	Need(t, err == nil, "br_netfilter in the kernel: modprobe br_netfilter")
 }
 
-// NeedProgram is for tests that compare with a program of the system.
+// NeedProgram is for tests that compare with a system program.
 func NeedProgram(t testing.TB, name string) {
 	t.Helper()
 	_, err := exec.LookPath(name)

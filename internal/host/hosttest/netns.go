@@ -10,9 +10,9 @@ import (
 // inNetns is set in the process that runs a test inside its own namespace.
 const inNetns = "NODEGATE_TEST_IN_NETNS"
 
-// OwnNetns runs the calling test a second time, in a process with a network
-// namespace of its own that ends with it, and returns true there: then all of the
-// test's goroutines are in that namespace. Where it returns false the test is over.
+// OwnNetns runs the calling test a second time, in a child process with a new network namespace,
+// and returns true there: all goroutines of the test are then in that namespace. The namespace ends
+// with the process. If OwnNetns returns false, the test is over.
 func OwnNetns(t *testing.T) bool {
 	t.Helper()
 	NeedRoot(t)
@@ -23,9 +23,9 @@ func OwnNetns(t *testing.T) bool {
 	cmd.Env = append(os.Environ(), inNetns+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
-	t.Logf("in a network namespace of its own:\n%s", out)
+	t.Logf("in a new network namespace:\n%s", out)
 	if err != nil {
-		t.Errorf("in a network namespace of its own: %v", err)
+		t.Errorf("in a new network namespace: %v", err)
 	}
 	return false
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Segment returns an IPv4 packet with an empty TCP segment that acknowledges.
+// Segment returns an IPv4 packet with an empty TCP segment that has only the ACK flag.
 func Segment(from, to netip.AddrPort, seq, ack uint32) []byte {
 	b := make([]byte, 40)
 	b[0], b[8], b[9] = 0x45, 64, unix.IPPROTO_TCP // the kernel fills in the rest
@@ -31,7 +31,8 @@ func Segment(from, to netip.AddrPort, seq, ack uint32) []byte {
 	return b
 }
 
-// SendPacket sends an IPv4 packet, header and all, from the network of the calling thread.
+// SendPacket sends an IPv4 packet, including its header, from the calling thread's network
+// namespace.
 func SendPacket(packet []byte) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {

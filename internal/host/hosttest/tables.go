@@ -11,8 +11,9 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// DiffTables returns how a table that was read over netlink differs from what nft -j said of it, "" where it does not. Lines are
-// nft's alone; the elements of a set have no order.
+// DiffTables returns the difference between a table that was read over netlink and the output of
+// nft -j, or "". It ignores line numbers, which only nft's output has, and the order of a set's
+// elements.
 func DiffTables(text, wire *ruleset.NFTTable) string {
 	for _, t := range []*ruleset.NFTTable{text, wire} {
 		for _, s := range t.Sets {
@@ -23,7 +24,8 @@ func DiffTables(text, wire *ruleset.NFTTable) string {
 		cmpopts.IgnoreFields(ruleset.NFTRule{}, "Line"), cmpopts.IgnoreFields(ruleset.NFTSet{}, "Line"), cmpopts.EquateEmpty())
 }
 
-// DiffSets returns how what was read over netlink of iptables-nft differs from what iptables-nft-save printed: "" where in no line.
+// DiffSets returns the difference between the rules of iptables-nft that were read over netlink and
+// the output of iptables-nft-save, or "".
 func DiffSets(text, wire *ruleset.Set) string {
 	if reflect.DeepEqual(text, wire) {
 		return "" // go-cmp takes 15 s for 200,000 rules

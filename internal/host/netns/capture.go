@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Capture is a packet socket that sees every TCP segment over IPv4 of one namespace
-// from the moment it is opened. Only one goroutine at a time may use it.
+// Capture is a packet socket that sees every TCP segment over IPv4 of one namespace once it is
+// open. Only one goroutine at a time may use it.
 type Capture struct {
 	fd   int
 	seen []Segment
@@ -23,7 +23,7 @@ type Segment struct {
 	From, To netip.AddrPort
 	Flags    uint8 // as in the header: FIN 1, SYN 2, RST 4, PSH 8, ACK 16
 	Seq, Ack uint32
-	Out      bool // sent by the namespace, not received
+	Out      bool // sent, not received, by the namespace
 }
 
 // The TCP flags that Segment.Flags holds.
@@ -33,12 +33,12 @@ const (
 	ACK uint8 = 16
 )
 
-// Capture starts to record the segments that the namespace sends and receives, on
-// every link. It needs CAP_NET_RAW.
+// Capture starts recording the segments that the namespace sends and receives, on every link. It
+// needs CAP_NET_RAW.
 func (n *Namespace) Capture(ctx context.Context) (*Capture, error) {
 	c := &Capture{}
 	err := n.Do(ctx, func() (err error) {
-		// ETH_P_ALL: a socket for one protocol does not see what is sent.
+		// ETH_P_ALL, because a socket for one protocol does not see sent packets.
 		c.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(bigEndian(unix.ETH_P_ALL)))
 		if errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("opening a packet socket needs CAP_NET_RAW: %w", err)
@@ -53,7 +53,7 @@ func (n *Namespace) Capture(ctx context.Context) (*Capture, error) {
 	return c, nil
 }
 
-// Segments returns all that was seen up to now, in order.
+// Segments returns all segments recorded up to now, in order.
 func (c *Capture) Segments() ([]Segment, error) {
 	buf := make([]byte, 256) // only the headers matter
 	for {
@@ -80,7 +80,7 @@ func (c *Capture) Segments() ([]Segment, error) {
 // Close ends the recording.
 func (c *Capture) Close() error { return unix.Close(c.fd) }
 
-// parseSegment reads an IPv4 packet; ok is false for anything but TCP.
+// parseSegment parses an IPv4 packet; ok is false for any protocol other than TCP.
 func parseSegment(b []byte) (s Segment, ok bool) {
 	if len(b) < 20 || b[0]>>4 != 4 || b[9] != unix.IPPROTO_TCP {
 		return s, false

@@ -17,10 +17,9 @@ import (
 	"nodegate/internal/host/program"
 )
 
-// RunInUserNamespace runs this program again, with other arguments, as root of a new
-// user and network namespace, as an ordinary user may. The child gets input as its
-// standard input; its standard output is returned. It is killed when ctx ends or the
-// caller dies.
+// RunInUserNamespace runs this program again, with other arguments, as root of a new user and
+// network namespace, which an ordinary user may create. It passes input to the child's standard
+// input and returns its standard output. The child is killed when ctx ends or the caller dies.
 func RunInUserNamespace(ctx context.Context, args []string, input []byte) ([]byte, error) {
 	runtime.LockOSThread() // Pdeathsig refers to the thread that started the child
 	defer runtime.UnlockOSThread()
@@ -36,7 +35,7 @@ func RunInUserNamespace(ctx context.Context, args []string, input []byte) ([]byt
 	var out, complaint bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &complaint
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("making a user namespace%s: %w", whyNoUserNamespace(err), err)
+		return nil, fmt.Errorf("creating a user namespace%s: %w", whyNoUserNamespace(err), err)
 	}
 	if err := cmd.Wait(); err != nil {
 		if ctx.Err() != nil {

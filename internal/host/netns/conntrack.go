@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conntrack looks up single flows in the kernel's connection table, by netlink: a
-// lookup costs the same however many flows there are. It is safe for concurrent use.
+// Conntrack looks up single flows in the kernel's connection table over netlink: the cost of a
+// lookup does not depend on the number of flows. It is safe for concurrent use.
 type Conntrack struct{ conn *netlink.Conn }
 
 // Tuple is one direction of a flow.
@@ -23,20 +23,19 @@ type Tuple struct {
 	Proto uint8          `json:"proto"` // 6 TCP, 17 UDP
 }
 
-// Flow is a tracked connection. Reply has the addresses of a reply on the wire:
-// Reply.From is the endpoint to which the request was sent.
+// Flow is a tracked connection. Reply has the addresses of a reply on the wire: Reply.From is the
+// endpoint to which the request was sent.
 type Flow struct {
 	Orig, Reply Tuple
 	SeenReply   bool
 	SourceNAT   bool
 	DestNAT     bool
 	TCPState    string        // "SYN_SENT"; "" for other protocols
-	Timeout     time.Duration // without another packet the flow is forgotten then
+	Timeout     time.Duration // time until the flow expires without another packet
 	Began       time.Time     // zero unless net.netfilter.nf_conntrack_timestamp is 1
 }
 
-// Conntrack opens the namespace's table. Missing permission surfaces on the first
-// Lookup.
+// Conntrack opens the namespace's table. A missing permission shows only at the first Lookup.
 func (n *Namespace) Conntrack(ctx context.Context) (*Conntrack, error) {
 	c := &Conntrack{}
 	err := n.Do(ctx, func() (err error) {
@@ -51,17 +50,17 @@ func (n *Namespace) Conntrack(ctx context.Context) (*Conntrack, error) {
 // Close closes the socket.
 func (c *Conntrack) Close() { _ = c.conn.Close() }
 
-// The messages of ctnetlink, linux/netfilter/nfnetlink_conntrack.h.
+// The ctnetlink messages of linux/netfilter/nfnetlink_conntrack.h.
 const (
 	ctGet    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
 	ctDelete = unix.NFNL_SUBSYS_CTNETLINK<<8 | 2
 )
 
-// Lookup finds a flow of zone 0 by its original direction. A flow that is not
-// tracked is fs.ErrNotExist; a table that may not be read, or that the kernel does
-// not have, is fs.ErrPermission or errors.ErrUnsupported.
+// Lookup finds a flow in zone 0 by its original direction. The error is fs.ErrNotExist for an
+// untracked flow, fs.ErrPermission if the table may not be read, and errors.ErrUnsupported if the
+// kernel does not have it.
 func (c *Conntrack) Lookup(t Tuple) (Flow, error) {
-	// The kernel marks its single answer as part of many, and sends no end: the
+	// The kernel marks its single response as one of many and sends no end message: the
 	// acknowledgement is the end.
 	answers, err := c.ask(ctGet, t)
 	if err != nil {
@@ -75,13 +74,13 @@ func (c *Conntrack) Lookup(t Tuple) (Flow, error) {
 	return Flow{}, conntrackErr("looking up", t, fs.ErrNotExist)
 }
 
-// Delete removes a flow; one that does not exist is fs.ErrNotExist.
+// Delete removes a flow. The error is fs.ErrNotExist if the flow does not exist.
 func (c *Conntrack) Delete(t Tuple) error {
 	_, err := c.ask(ctDelete, t)
 	return conntrackErr("deleting", t, err)
 }
 
-// answerTime is far more than the kernel needs, which answers in the same call.
+// answerTime is far more than the kernel needs, because it responds within the same system call.
 const answerTime = time.Second
 
 func (c *Conntrack) ask(message netlink.HeaderType, t Tuple) ([]netlink.Message, error) {

@@ -10,8 +10,9 @@ import (
 	"nodegate/internal/nlattr"
 )
 
-// Translated returns the flows of conntrack whose destination was changed (DNAT), of every zone, protocol and address family.
-// A table that may not be read, or that the kernel does not have, is fs.ErrPermission or errors.ErrUnsupported.
+// Translated returns the flows in conntrack's table whose destination was changed (DNAT), for every
+// zone, protocol and address family. The error is fs.ErrPermission if the table may not be read,
+// and errors.ErrUnsupported if the kernel does not have it.
 func (n *Namespace) Translated(ctx context.Context) ([]Flow, error) {
 	var flows []Flow
 	var unreadable error
@@ -38,8 +39,8 @@ func (n *Namespace) Translated(ctx context.Context) ([]Flow, error) {
 	return flows, conntrackErr("listing", Tuple{}, err)
 }
 
-// destNAT reports whether a flow's destination was changed. It reads no other attribute: most of a table's flows are
-// not translated.
+// destNAT reports whether a flow's destination was changed. It reads no other attribute, because
+// most flows of a table are not translated.
 func destNAT(b []byte) bool {
 	for b = b[min(nfGenMsg, len(b)):]; len(b) > 0; {
 		kind, value, rest, err := nlattr.Next(b)

@@ -14,8 +14,9 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// translating makes a namespace in which UDP to 198.51.100.10:53 goes to 198.51.100.2:5353, and sends one datagram from each
-// of so many sockets there, 20,000 of an address, and one to an address that is not translated.
+// translating creates a namespace in which UDP to 198.51.100.10:53 goes to 198.51.100.2:5353. It
+// sends one datagram from each of the given number of sockets, 20,000 per address, and one to an
+// address that is not translated.
 func translating(t testing.TB, n *netns.Namespace, ctx context.Context, sockets int) {
 	t.Helper()
 	hosttest.NeedProgram(t, "nft")
@@ -42,7 +43,7 @@ add rule ip test out ip daddr 198.51.100.10 udp dport 53 dnat to 198.51.100.2:53
 			if err != nil {
 				return err
 			}
-			_, _ = c.Write([]byte("x")) // nobody listens: an error says so
+			_, _ = c.Write([]byte("x")) // fails, because no program listens
 			_ = c.Close()
 		}
 		return nil
@@ -52,7 +53,7 @@ add rule ip test out ip daddr 198.51.100.10 udp dport 53 dnat to 198.51.100.2:53
 	}
 }
 
-// TestTranslated: the kernel's table, and of it what was translated only.
+// TestTranslated reads the kernel's table and expects only the translated flows.
 func TestTranslated(t *testing.T) {
 	n, ctx := scratch(t)
 	translating(t, n, ctx, 3)
@@ -70,7 +71,8 @@ func TestTranslated(t *testing.T) {
 	}
 }
 
-// BenchmarkTranslated lists a table of 100,000 translated flows: wanted is less than a second.
+// BenchmarkTranslated lists a table of 100,000 translated flows: the target is less than one
+// second.
 func BenchmarkTranslated(b *testing.B) {
 	hosttest.NeedRoot(b)
 	n, err := netns.New(b.Context())

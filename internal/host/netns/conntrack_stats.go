@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ctGetStatsCPU is IPCTNL_MSG_CT_GET_STATS_CPU: one message a CPU.
+// ctGetStatsCPU is IPCTNL_MSG_CT_GET_STATS_CPU: one message per CPU.
 const ctGetStatsCPU = unix.NFNL_SUBSYS_CTNETLINK<<8 | 4
 
 type ctStat struct {
@@ -16,8 +16,8 @@ type ctStat struct {
 	name      string
 }
 
-// ctStats are the attributes CTA_STATS_* of linux/netfilter/nfnetlink_conntrack.h that kernels still fill, by the names that
-// /proc/net/stat/nf_conntrack has for them.
+// ctStats are the attributes CTA_STATS_* of linux/netfilter/nfnetlink_conntrack.h that kernels
+// still fill in, with their names in /proc/net/stat/nf_conntrack.
 func ctStats() []ctStat {
 	return []ctStat{
 		{14, "clashres"}, {2, "found"}, {4, "invalid"}, {15, "chainlength"}, {8, "insert"}, {9, "insert_failed"}, {10, "drop"},
@@ -25,10 +25,11 @@ func ctStats() []ctStat {
 	}
 }
 
-// ConntrackStats returns the counters of conntrack as /proc/net/stat/nf_conntrack has them, for kernels that were built without
-// that file: a line of names, and a line of hexadecimal numbers for every CPU. It is about the namespace of the calling thread.
-// To ask loads nf_conntrack_netlink, and with it nf_conntrack. What may not be read, or what the kernel does not have, is
-// fs.ErrPermission or errors.ErrUnsupported.
+// ConntrackStats returns conntrack's counters in the form of /proc/net/stat/nf_conntrack, for
+// kernels built without that file: a line of names, and a line of hexadecimal numbers for every
+// CPU. It reads the calling thread's namespace. The query loads nf_conntrack_netlink, and with it
+// nf_conntrack. The error is fs.ErrPermission if the counters may not be read, and
+// errors.ErrUnsupported if the kernel does not have them.
 func ConntrackStats() ([]byte, error) {
 	request := nl.NewNetlinkRequest(ctGetStatsCPU, unix.NLM_F_DUMP)
 	request.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
@@ -50,10 +51,10 @@ func ConntrackStats() ([]byte, error) {
 	return []byte(text.String() + "\n"), nil
 }
 
-// decodeStats returns the numbers of one CPU; an attribute that this kernel does not have is 0.
+// decodeStats returns the numbers of one CPU. An attribute that this kernel lacks is 0.
 func decodeStats(b []byte) (line string, err error) {
 	if len(b) < nfGenMsg {
-		return "", fmt.Errorf("reading conntrack's counters: %d bytes are no message", len(b))
+		return "", fmt.Errorf("reading conntrack's counters: %d bytes are too short for a message", len(b))
 	}
 	r := flowReader{}
 	a := r.split(b[nfGenMsg:])

@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// sumColumns returns the sum of each column of /proc/net/stat/nf_conntrack, and how many CPUs it has.
+// sumColumns returns the sum of each column of /proc/net/stat/nf_conntrack, and the number of CPUs.
 func sumColumns(t *testing.T, text string) (map[string]uint64, int) {
 	t.Helper()
 	header, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
@@ -30,13 +30,13 @@ func sumColumns(t *testing.T, text string) (map[string]uint64, int) {
 	return sums, cpus
 }
 
-// TestConntrackStats: netlink and the file of the same kernel agree, on counters that are not 0.
+// TestConntrackStats: netlink and the file agree on the same kernel, for counters that are not 0.
 func TestConntrackStats(t *testing.T) {
 	n, ctx := scratch(t)
 	translating(t, n, ctx, 3)
 	var file, asked string
 	err := n.Do(ctx, func() error {
-		// A TCP header with no flag that makes sense, and an ICMP error about nothing.
+		// A TCP header with invalid flags, and an ICMP error without a matching packet.
 		broken := map[string][]byte{"ip4:tcp": append(make([]byte, 12), 0x50, 0x3f, 0, 0, 0, 0, 0, 0), "ip4:icmp": {3, 3, 0, 0, 0, 0, 0, 0}}
 		for network, packet := range broken {
 			c, err := net.Dial(network, "198.51.100.1")
@@ -66,7 +66,7 @@ func TestConntrackStats(t *testing.T) {
 		t.Errorf("%d CPUs, want %d", gotCPUs, cpus)
 	}
 	if got["invalid"] == 0 || got["icmp_error"] == 0 {
-		t.Errorf("the packets left no trace: %v", got)
+		t.Errorf("the packets were not counted: %v", got)
 	}
 	for _, name := range []string{"invalid", "insert_failed", "drop", "early_drop", "icmp_error"} {
 		if _, has := want[name]; !has {
@@ -74,7 +74,7 @@ func TestConntrackStats(t *testing.T) {
 		}
 	}
 	for name, sum := range got {
-		if in, has := want[name]; has && in != sum { // which other columns there are differs with the kernel
+		if in, has := want[name]; has && in != sum { // the other columns depend on the kernel
 			t.Errorf("%s: %d over netlink, %d in the file", name, sum, in)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// someFlow has the form of an answer about a translated TCP connection, written by
-// hand; the datapath tests read real ones.
+// someFlow is a handwritten message about a translated TCP connection; the datapath tests read real
+// ones.
 var someFlow = []byte{
 	2, 0, 0, 0,
 	0x34, 0, 1, 0x80, // CTA_TUPLE_ORIG
@@ -39,11 +39,11 @@ func TestDecodeFlow(t *testing.T) {
 		t.Error(diff)
 	}
 	for cut := range someFlow {
-		_, _ = decodeFlow(someFlow[:cut]) // an error or less, no panic
+		_, _ = decodeFlow(someFlow[:cut]) // may fail, must not panic
 	}
 }
 
-// A question has the form of its answer.
+// TestEncodeTuple: a request has the same form as its response.
 func TestEncodeTuple(t *testing.T) {
 	for _, tuple := range []Tuple{
 		flowForTest().Orig,

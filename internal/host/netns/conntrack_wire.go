@@ -13,8 +13,8 @@ import (
 	"nodegate/internal/nlattr"
 )
 
-// The attributes of a flow, linux/netfilter/nfnetlink_conntrack.h, and the bits of
-// its status, nf_conntrack_common.h.
+// The attributes of a flow (linux/netfilter/nfnetlink_conntrack.h) and the bits of its status
+// (nf_conntrack_common.h).
 const (
 	ctNew netlink.HeaderType = unix.NFNL_SUBSYS_CTNETLINK << 8
 
@@ -62,7 +62,7 @@ const nfGenMsg = 4
 func encodeTuple(t Tuple) ([]byte, error) {
 	from, to := t.From.Addr().Unmap(), t.To.Addr().Unmap()
 	if !from.IsValid() || !to.IsValid() || from.Is4() != to.Is4() {
-		return nil, fmt.Errorf("%s to %s is no flow", t.From, t.To)
+		return nil, fmt.Errorf("%s to %s is not a flow", t.From, t.To)
 	}
 	family, src, dst := byte(unix.AF_INET), uint16(ctaIPv4Src), uint16(ctaIPv4Dst)
 	if from.Is6() {
@@ -88,7 +88,7 @@ func encodeTuple(t Tuple) ([]byte, error) {
 	return append([]byte{family, unix.NFNETLINK_V0, 0, 0}, attrs...), err
 }
 
-var errShortFlow = errors.New("reading a conntrack flow: it is cut short")
+var errShortFlow = errors.New("reading a conntrack flow: the message is cut short")
 
 func decodeFlow(b []byte) (f Flow, err error) {
 	if len(b) < nfGenMsg {

@@ -14,16 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attempt is a socket of a namespace with a source port of the caller's choice, by
-// which conntrack distinguishes flows.
+// Attempt is a socket in a namespace. The caller chooses its source port, by which conntrack
+// distinguishes flows.
 type Attempt struct {
 	conn *socket.Conn
 	to   unix.Sockaddr
 }
 
-// Attempt opens a socket bound to from, for one connection to the address to; proto
-// is 6 (TCP) or 17 (UDP). It sends nothing. The error wraps EADDRINUSE where the
-// port is in use.
+// Attempt opens a socket bound to from, for one connection to the address to; proto is 6 (TCP) or
+// 17 (UDP). It sends nothing. The error wraps EADDRINUSE if the port is in use.
 func (n *Namespace) Attempt(ctx context.Context, proto uint8, from, to netip.AddrPort) (*Attempt, error) {
 	family, kind := unix.AF_INET, unix.SOCK_STREAM
 	if to.Addr().Is6() {
@@ -47,16 +46,16 @@ func (n *Namespace) Attempt(ctx context.Context, proto uint8, from, to netip.Add
 	return a, nil
 }
 
-// Connect returns when TCP is connected, or when ctx ends: immediately even if ctx
-// is cancelled before its deadline.
+// Connect returns when TCP is connected, or when ctx ends: immediately, even if ctx is cancelled
+// before its deadline.
 func (a *Attempt) Connect(ctx context.Context) error {
 	defer a.interrupt(ctx)()
 	_, err := a.conn.Connect(ctx, a.to)
 	return err
 }
 
-// Ask sends a datagram and passes each reply to accept, until accept returns true or
-// ctx ends. The socket must be connected.
+// Ask sends a datagram and passes each reply to accept, until accept returns true or ctx ends. The
+// socket must be connected.
 func (a *Attempt) Ask(ctx context.Context, query []byte, accept func(answer []byte) bool) error {
 	defer a.interrupt(ctx)()
 	if _, err := a.conn.WriteContext(ctx, query); err != nil {
@@ -71,11 +70,11 @@ func (a *Attempt) Ask(ctx context.Context, query []byte, accept func(answer []by
 	}
 }
 
-// interrupt wakes whatever waits on the socket when ctx ends: the library observes
-// only the deadline of ctx.
+// interrupt wakes every waiter on the socket when ctx ends, because the library observes only ctx's
+// deadline.
 func (a *Attempt) interrupt(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		// On a closed socket nothing waits.
+		// Nothing waits on a closed socket.
 		_ = a.conn.SetDeadline(time.Unix(0, 1))
 	})
 }
@@ -83,8 +82,7 @@ func (a *Attempt) interrupt(ctx context.Context) (stop func() bool) {
 // Close closes the socket.
 func (a *Attempt) Close() { _ = a.conn.Close() }
 
-// SourceAddr returns the address that the namespace would send from. It sends
-// nothing.
+// SourceAddr returns the source address that the namespace would use. It sends nothing.
 func (n *Namespace) SourceAddr(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
 	any := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
 	if to.Addr().Is6() {
@@ -118,8 +116,8 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
-// LocalPorts returns the ports that the namespace uses for outgoing connections,
-// without the reserved ones.
+// LocalPorts returns the ports that the namespace uses for outgoing connections, without the
+// reserved ones.
 func (n *Namespace) LocalPorts(ctx context.Context) ([]uint16, error) {
 	text, err := n.Sysctl(ctx, "net/ipv4/ip_local_port_range")
 	if err != nil {
@@ -150,7 +148,7 @@ func (n *Namespace) LocalPorts(ctx context.Context) ([]uint16, error) {
 	return ports, nil
 }
 
-// parsePorts reads "1,5-7" as 1, 5, 6, 7.
+// parsePorts parses "1,5-7" into 1, 5, 6, 7.
 func parsePorts(text string) ([]uint16, error) {
 	var ports []uint16
 	for _, item := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {

@@ -1,6 +1,6 @@
 package netns
 
-// What the tests with a kernel use beside the exported API.
+// The functions that tests with a kernel use besides the exported API.
 var (
 	NFTTables    = nftTables
 	LegacyTables = legacyTables

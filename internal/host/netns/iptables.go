@@ -15,8 +15,8 @@ import (
 	"nodegate/internal/host/program"
 )
 
-// iptablesRedirect consists of five chains of its own and a jump to each, for
-// kernels without nf_tables.
+// iptablesRedirect consists of five separate chains and a jump to each, for kernels without
+// nf_tables.
 type iptablesRedirect struct {
 	n      *Namespace
 	tool   *iptables.IPTables
@@ -44,8 +44,8 @@ func iptablesChains(spec RedirectSpec) []iptablesChain {
 	}
 }
 
-// addIptablesRedirect uses the machine's iptables, or iptables-legacy where the
-// former needs an nf_tables that the kernel does not have.
+// addIptablesRedirect uses the machine's iptables, or iptables-legacy if iptables needs nf_tables
+// and the kernel does not have it.
 func (n *Namespace) addIptablesRedirect(ctx context.Context, spec RedirectSpec) (Redirect, error) {
 	r, err := n.addRedirectWith(ctx, "iptables", spec)
 	if err == nil {
@@ -58,7 +58,7 @@ func (n *Namespace) addIptablesRedirect(ctx context.Context, spec RedirectSpec) 
 	return r, nil
 }
 
-// addRedirectWith treats existing chains of that name as leftovers.
+// addRedirectWith replaces existing chains of that name, because they are leftovers.
 func (n *Namespace) addRedirectWith(ctx context.Context, program string, spec RedirectSpec) (Redirect, error) {
 	r := &iptablesRedirect{n: n, chains: iptablesChains(spec)}
 	err := n.Do(ctx, func() (err error) {
@@ -79,12 +79,12 @@ func (n *Namespace) addRedirectWith(ctx context.Context, program string, spec Re
 		err = errors.Join(err, r.Remove(context.WithoutCancel(ctx)))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making %s chains %s: %w", program, spec.Name, err)
+		return nil, fmt.Errorf("creating %s chains %s: %w", program, spec.Name, err)
 	}
 	return r, nil
 }
 
-// openIptables waits at most a second for the lock of each call.
+// openIptables waits at most one second for the lock in each call.
 func openIptables(name string) (*iptables.IPTables, error) {
 	path, err := program.Find(name)
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *iptablesRedirect) Hits(ctx context.Context) (h Hits, err error) {
 	return h, err
 }
 
-// packetCounts reads the counters ("-c PACKETS BYTES") of the lines that have them.
+// packetCounts reads the counters ("-c PACKETS BYTES") in the lines that have them.
 func packetCounts(rules []string) []uint64 {
 	var counts []uint64
 	for _, rule := range rules {
@@ -161,8 +161,8 @@ func (r *iptablesRedirect) Remove(ctx context.Context) error {
 	})
 }
 
-// eachIptables calls f for the nat and mangle table of both backends, where they
-// exist: to list a table with iptables creates it.
+// eachIptables calls f for the nat and mangle table of both backends, if they exist: listing a
+// table with iptables would create it.
 func eachIptables(f func(tool *iptables.IPTables, table string) error) error {
 	nft, err := nftTables()
 	if err != nil {
@@ -170,7 +170,7 @@ func eachIptables(f func(tool *iptables.IPTables, table string) error) error {
 	}
 	legacy := "iptables-legacy"
 	if _, err := program.Find(legacy); err != nil {
-		legacy = "iptables" // before 1.8 it is the only one
+		legacy = "iptables" // before 1.8 there is only this one
 	}
 	for _, backend := range []struct {
 		program string
@@ -197,8 +197,7 @@ func eachIptables(f func(tool *iptables.IPTables, table string) error) error {
 	return nil
 }
 
-// legacyTables returns the tables of the kernel's old iptables, none where it is
-// absent.
+// legacyTables returns the tables of the kernel's legacy iptables, none if the kernel lacks it.
 func legacyTables() []string {
 	b, err := os.ReadFile("/proc/thread-self/net/ip_tables_names")
 	if err != nil {

@@ -31,8 +31,8 @@ func scratch(t *testing.T) (*netns.Namespace, context.Context) {
 	return n, ctx
 }
 
-// What a thread has entered concerns only that thread: the process, and every
-// other thread, is where it was.
+// TestNetnsStaysApart: entering a namespace affects only one thread: the process and every other
+// thread stay in their namespace.
 func TestNetnsStaysApart(t *testing.T) {
 	before, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
@@ -120,8 +120,8 @@ func TestNetnsErrors(t *testing.T) {
 	}
 }
 
-// The leftover of a redirection is replaced, found by name, and removed, with
-// either backend; looking for it makes no table.
+// TestIptablesLeftovers: the leftover of a redirection is replaced, found by name and removed, with
+// either backend; searching for it creates no table.
 func TestIptablesLeftovers(t *testing.T) {
 	for _, name := range []string{"iptables-nft", "iptables-legacy"} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestIptablesLeftovers(t *testing.T) {
 			if err := n.Do(ctx, func() error {
 				nft, err := netns.NFTTables()
 				if len(nft)+len(netns.LegacyTables()) > 0 {
-					t.Errorf("looking made tables: %v %v", nft, netns.LegacyTables())
+					t.Errorf("the search created tables: %v %v", nft, netns.LegacyTables())
 				}
 				return err
 			}); err != nil {

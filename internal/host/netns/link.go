@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddBridge makes a bridge and sets it up. It has the given hardware address so that
-// systemd's MACAddressPolicy does not change it; group is for DeleteGroup. The error
-// wraps fs.ErrExist where the name is in use.
+// AddBridge creates a bridge and sets it up. The given hardware address prevents systemd's
+// MACAddressPolicy from changing it; group is for DeleteGroup. The error wraps fs.ErrExist if the
+// name is in use.
 func (n *Namespace) AddBridge(ctx context.Context, name string, mac net.HardwareAddr, group uint32) error {
 	return n.Do(ctx, func() error {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name, attrs.HardwareAddr, attrs.Group, attrs.Flags = name, mac, group, net.FlagUp
-		return wrap("making bridge", name, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
+		return wrap("creating bridge", name, netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}))
 	})
 }
 
 // SetBridgeCall sets the bridge's own nf_call_iptables, which the kernel ORs with
-// net.bridge.bridge-nf-call-iptables. It uses netlink, because /sys shows the links
-// of the namespace that mounted it.
+// net.bridge.bridge-nf-call-iptables. It uses netlink, because /sys shows the links of the
+// namespace that mounted it.
 func (n *Namespace) SetBridgeCall(ctx context.Context, bridge string, on bool) error {
 	return n.Do(ctx, func() error {
 		link, err := netlink.LinkByName(bridge)
@@ -52,18 +52,18 @@ func (n *Namespace) SetBridgeCall(ctx context.Context, bridge string, on bool) e
 	})
 }
 
-// Veth is a pair of links: one end here, as a port of the bridge Master if that is
-// given, the other end in the namespace Peer.
+// Veth is a pair of links. One end is here, and is a port of the bridge Master unless that is "";
+// the other end is in the namespace Peer.
 type Veth struct {
 	Name, Master string
 	MAC          net.HardwareAddr
-	Group        uint32 // of this end, for DeleteGroup
+	Group        uint32 // the group of this end, for DeleteGroup
 	Peer         *Namespace
 	PeerName     string
 	PeerMAC      net.HardwareAddr
 }
 
-// AddVeth makes the pair and sets both ends up.
+// AddVeth creates the pair and sets both ends up.
 func (n *Namespace) AddVeth(ctx context.Context, v Veth) error {
 	err := n.Do(ctx, func() error {
 		attrs := netlink.NewLinkAttrs()
@@ -79,7 +79,7 @@ func (n *Namespace) AddVeth(ctx context.Context, v Veth) error {
 		link.PeerName, link.PeerHardwareAddr = v.PeerName, v.PeerMAC
 		link.PeerNamespace = netlink.NsFd(v.Peer.file.Fd())
 		if err := netlink.LinkAdd(link); err != nil {
-			return wrap("making veth pair", v.Name, err)
+			return wrap("creating veth pair", v.Name, err)
 		}
 		return setUp(v.Name)
 	})
@@ -102,9 +102,8 @@ func setUp(link string) error {
 	return wrap("setting up", link, err)
 }
 
-// AwaitUp waits until links are operational: a link that is only set up drops
-// packets until the kernel has noticed its carrier, and a lost ARP request costs a
-// second.
+// AwaitUp waits until links are operational. A link that is only set up drops packets until the
+// kernel has noticed its carrier, and a lost ARP request costs a second.
 func (n *Namespace) AwaitUp(ctx context.Context, links ...string) error {
 	tick := time.NewTicker(500 * time.Microsecond)
 	defer tick.Stop()
@@ -133,7 +132,7 @@ func (n *Namespace) AwaitUp(ctx context.Context, links ...string) error {
 	}
 }
 
-// AddAddr gives a link an address with its prefix.
+// AddAddr adds an address with its prefix to a link.
 func (n *Namespace) AddAddr(ctx context.Context, link string, p netip.Prefix) error {
 	return n.Do(ctx, func() error {
 		l, err := netlink.LinkByName(link)
@@ -152,8 +151,8 @@ func (n *Namespace) AddRoute(ctx context.Context, to netip.Prefix, via netip.Add
 	})
 }
 
-// RouteTo returns the most specific route that the namespace has for an address; ok
-// is false where it has none or only a default route.
+// RouteTo returns the namespace's most specific route to an address; ok is false if no route or
+// only a default route matches.
 func (n *Namespace) RouteTo(ctx context.Context, a netip.Addr) (route string, ok bool, err error) {
 	err = n.Do(ctx, func() error {
 		routes, err := netlink.RouteGetWithOptions(a.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
@@ -176,7 +175,7 @@ func (n *Namespace) RouteTo(ctx context.Context, a netip.Addr) (route string, ok
 	return route, ok, err
 }
 
-// Dump repeats a netlink dump that a change interrupted.
+// Dump repeats a netlink dump that a change has interrupted.
 func Dump[T any](ask func() ([]T, error)) ([]T, error) {
 	var all []T
 	var err error
@@ -188,7 +187,7 @@ func Dump[T any](ask func() ([]T, error)) ([]T, error) {
 	return all, err
 }
 
-// LinksNamed returns the names of the links that begin with a prefix.
+// LinksNamed returns the names of the links whose names begin with prefix.
 func (n *Namespace) LinksNamed(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
 	err := n.Do(ctx, func() error {
@@ -206,7 +205,7 @@ func (n *Namespace) LinksNamed(ctx context.Context, prefix string) ([]string, er
 	return names, err
 }
 
-// DeleteLinks removes links; one that does not exist is no error.
+// DeleteLinks removes links. A link that does not exist is not an error.
 func (n *Namespace) DeleteLinks(ctx context.Context, names ...string) error {
 	return n.Do(ctx, func() error {
 		var errs []error
@@ -223,8 +222,8 @@ func (n *Namespace) DeleteLinks(ctx context.Context, names ...string) error {
 	})
 }
 
-// DeleteGroup removes every link of a group at once: the kernel waits for its
-// readers once, not once for each link. An empty group is no error.
+// DeleteGroup removes all links of a group at once: the kernel then waits for its readers only
+// once, not once per link. An empty group is not an error.
 func (n *Namespace) DeleteGroup(ctx context.Context, group uint32) error {
 	return n.Do(ctx, func() error {
 		req := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
@@ -242,8 +241,8 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// wrap names the act, the thing and, where privilege is missing, the capability. A
-// link that has gone is fs.ErrNotExist.
+// wrap adds the action and its object to an error and, if a privilege is missing, the capability. A
+// link that no longer exists is fs.ErrNotExist.
 func wrap(act, thing string, err error) error {
 	var gone netlink.LinkNotFoundError
 	switch {

@@ -7,9 +7,9 @@ import (
 	"net"
 )
 
-// Lock claims a name in the namespace, until it is closed or the process ends for
-// any reason. It is an abstract socket: exactly as wide as the namespace, and
-// without a file. The error wraps EADDRINUSE where another process has the name.
+// Lock claims a name in the namespace until it is closed or the process ends for any reason. It is
+// an abstract socket: its scope is exactly the namespace, and it needs no file. The error wraps
+// EADDRINUSE if another process has the name.
 func (n *Namespace) Lock(ctx context.Context, name string) (io.Closer, error) {
 	var lock io.Closer
 	err := n.Do(ctx, func() (err error) {

@@ -13,10 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is a network namespace and the one operating system thread that is in
-// it. The thread never goes back to Go's pool: it ends with Close. A namespace that
-// New made ends with its thread, unless a link or a socket keeps it. No file names
-// it, so that kill -9 leaves nothing.
+// Namespace is a network namespace and the one operating system thread that is in it. The thread
+// never returns to Go's pool: Close ends it. A namespace that New created ends with its thread,
+// unless a link or a socket keeps it alive. It has no file name, so kill -9 leaves nothing behind.
 type Namespace struct {
 	calls  chan func()
 	closed chan struct{}
@@ -24,23 +23,23 @@ type Namespace struct {
 	file   *os.File // the namespace, for setns and netlink
 }
 
-// New makes a namespace with its loopback up. It needs CAP_SYS_ADMIN in the caller's
-// user namespace; otherwise the error wraps fs.ErrPermission and names it.
+// New creates a namespace and sets its loopback link up. It needs CAP_SYS_ADMIN in the caller's
+// user namespace; otherwise the error wraps fs.ErrPermission and names the capability.
 func New(ctx context.Context) (*Namespace, error) {
 	return start(ctx, func() error {
 		switch err := unix.Unshare(unix.CLONE_NEWNET); {
 		case errors.Is(err, unix.EPERM):
-			return fmt.Errorf("making a network namespace needs CAP_SYS_ADMIN: %w", err)
+			return fmt.Errorf("creating a network namespace needs CAP_SYS_ADMIN: %w", err)
 		case errors.Is(err, unix.ENOSPC):
-			return fmt.Errorf("making a network namespace: user.max_net_namespaces is reached: %w", err)
+			return fmt.Errorf("creating a network namespace: the limit user.max_net_namespaces is reached: %w", err)
 		case err != nil:
-			return fmt.Errorf("making a network namespace: %w", err)
+			return fmt.Errorf("creating a network namespace: %w", err)
 		}
 		return setUp("lo")
 	})
 }
 
-// Current returns the namespace of the process, on a thread of its own.
+// Current returns the process's namespace, on a separate thread.
 func Current(ctx context.Context) (*Namespace, error) {
 	return start(ctx, func() error { return nil })
 }
@@ -67,8 +66,8 @@ func start(ctx context.Context, enter func() error) (*Namespace, error) {
 	return n, nil
 }
 
-// onSpareThread runs f on a thread that ends with it. It is never the main thread of
-// the process: that one cannot end, and /proc/self shows its namespaces.
+// onSpareThread runs f on a thread that ends with f. This is never the main thread of the process,
+// because that one cannot end, and /proc/self shows its namespaces.
 func onSpareThread(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
@@ -97,10 +96,9 @@ func (n *Namespace) serve() {
 	}
 }
 
-// Do runs f on the thread that is in the namespace: sockets that f opens and
-// programs that it starts are inside, and /proc/sys/net is the namespace's. It waits
-// for f, which must end by itself; one call at a time. If ctx is done already, f
-// does not run.
+// Do runs f on the thread that is in the namespace: sockets that f opens and programs that it
+// starts are inside, and /proc/sys/net is the namespace's. It waits for f, which must end by
+// itself; calls run one at a time. If ctx has ended, f does not run.
 func (n *Namespace) Do(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -114,7 +112,7 @@ func (n *Namespace) Do(ctx context.Context, f func() error) error {
 	}
 }
 
-// Close ends the thread. It may be called again.
+// Close ends the thread. It may be called more than once.
 func (n *Namespace) Close() {
 	n.once.Do(func() {
 		close(n.closed)
@@ -122,8 +120,8 @@ func (n *Namespace) Close() {
 	})
 }
 
-// Sysctl reads a key of the namespace, in the form net/ipv4/ip_forward. An absent
-// key is fs.ErrNotExist.
+// Sysctl reads a key in the namespace, in the form net/ipv4/ip_forward. The error is fs.ErrNotExist
+// if the key does not exist.
 func (n *Namespace) Sysctl(ctx context.Context, key string) (string, error) {
 	var value string
 	err := n.Do(ctx, func() error {
@@ -134,7 +132,7 @@ func (n *Namespace) Sysctl(ctx context.Context, key string) (string, error) {
 	return value, err
 }
 
-// SetSysctl writes a key of the namespace, in the form net/ipv4/ip_forward.
+// SetSysctl writes a key in the namespace, in the form net/ipv4/ip_forward.
 func (n *Namespace) SetSysctl(ctx context.Context, key, value string) error {
 	err := n.Do(ctx, func() error {
 		f, err := os.OpenFile("/proc/sys/"+key, os.O_WRONLY, 0)

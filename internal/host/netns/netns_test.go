@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where nf_tables does not exist iptables is tried; where permission is missing it is not.
+// TestFirstRedirect: iptables is tried if nf_tables does not exist, but not if a permission is
+// missing.
 func TestFirstRedirect(t *testing.T) {
 	spec := RedirectSpec{Name: "test"}
 	second := func(_ context.Context, s RedirectSpec) (Redirect, error) { return &iptablesRedirect{}, nil }

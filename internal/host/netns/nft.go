@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftRedirect is a table of its own: one delete removes it.
+// nftRedirect is a separate table, so that one delete removes it.
 type nftRedirect struct {
 	n     *Namespace
 	table *nftables.Table
@@ -54,9 +54,9 @@ func (n *Namespace) addNftRedirect(ctx context.Context, spec RedirectSpec) (Redi
 			&expr.Immediate{Register: 1, Data: spec.Endpoint.Addr().AsSlice()},
 			&expr.Immediate{Register: 2, Data: port(spec.Endpoint)},
 			&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 1, RegProtoMin: 2})})
-		// A translation to the same address counts as a translation: the kernel asks
-		// no later chain. And before Linux 4.18 a reply is translated back only
-		// where POSTROUTING has a nat chain too.
+		// A translation to the same address counts as a translation: the kernel consults no later
+		// chain. Also, before Linux 4.18 a reply is translated back only if POSTROUTING has a nat
+		// chain too.
 		early := *nftables.ChainPriorityNATSource - 1
 		keep := conn.AddChain(&nftables.Chain{Name: "snat", Table: r.table, Type: nftables.ChainTypeNAT,
 			Hooknum: nftables.ChainHookPostrouting, Priority: &early})
@@ -68,7 +68,7 @@ func (n *Namespace) addNftRedirect(ctx context.Context, spec RedirectSpec) (Redi
 		return conn.Flush()
 	})
 	if err != nil {
-		return nil, wrap("making nftables table", spec.Name, err)
+		return nil, wrap("creating nftables table", spec.Name, err)
 	}
 	return r, nil
 }
@@ -119,11 +119,11 @@ func (r *nftRedirect) Hits(ctx context.Context) (h Hits, err error) {
 	return h, wrap("reading the counters of nftables table", r.table.Name, err)
 }
 
-// newHits expects the counters in the order in which they were made: request and
-// reply in each of three hooks, then the translation.
+// newHits expects the counters in the order of their creation: request and reply in each of three
+// hooks, then the translation.
 func newHits(c []uint64) (Hits, error) {
 	if len(c) != 7 {
-		return Hits{}, fmt.Errorf("found %d counters of 7: somebody changed the rules", len(c))
+		return Hits{}, fmt.Errorf("found %d of 7 counters: another program has changed the rules", len(c))
 	}
 	return Hits{
 		Request:    Way{Prerouting: c[0], Forward: c[2], Postrouting: c[4]},
@@ -132,8 +132,8 @@ func newHits(c []uint64) (Hits, error) {
 	}, nil
 }
 
-// Remove does not use the namespace's thread, so that other things can be removed at
-// the same time: a commit waits for the kernel's readers.
+// Remove does not use the namespace's thread, so that other objects can be removed at the same
+// time: a commit waits for the kernel's readers.
 func (r *nftRedirect) Remove(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (r *nftRedirect) Remove(ctx context.Context) error {
 	return wrap("removing nftables table", r.table.Name, err)
 }
 
-// nftRedirects returns nothing where there is no nf_tables.
+// nftRedirects returns nothing if the kernel lacks nf_tables.
 func (n *Namespace) nftRedirects(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
 	err := n.Do(ctx, func() error {
@@ -164,8 +164,7 @@ func (n *Namespace) nftRedirects(ctx context.Context, prefix string) ([]string, 
 	return names, err
 }
 
-// nftTables returns the names of the tables of the ip family, none where the kernel
-// has no nf_tables.
+// nftTables returns the names of the tables of family ip, none if the kernel lacks nf_tables.
 func nftTables() ([]string, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -182,8 +181,7 @@ func nftTables() ([]string, error) {
 	return names, wrap("listing", "nftables tables", err)
 }
 
-// noNftables reports whether err is nfnetlink's answer for a subsystem that does not
-// exist.
+// noNftables reports whether err is nfnetlink's response for a missing subsystem.
 func noNftables(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL)
 }

@@ -13,49 +13,49 @@ import (
 	"github.com/google/nftables"
 )
 
-// RedirectSpec is a DNAT of one TCP Service address to one endpoint, as kube-proxy
-// makes it, for every packet that passes PREROUTING. Packets of Client keep their
-// source: a node's rule that masquerades what goes to no Pod would send the reply to
-// the node, whatever the bridge does.
+// RedirectSpec is a DNAT of one TCP Service address to one endpoint, in kube-proxy's form, for
+// every packet that passes PREROUTING. Packets of Client keep their source: a rule of the node that
+// masquerades packets to non-Pod addresses would send the reply to the node, regardless of the
+// bridge.
 type RedirectSpec struct {
-	Name              string // of the table or the chains: unique, at most 15 characters
+	Name              string // name of the table or the chains: unique, at most 15 characters
 	Service, Endpoint netip.AddrPort
 	Client            netip.Addr
 }
 
-// Hits counts packets in the IP hooks of a redirection's namespace. Frames that a
-// bridge forwards without br_netfilter pass no hook and are not counted.
+// Hits counts packets in the IP hooks of a redirection's namespace. Frames that a bridge forwards
+// without br_netfilter pass no hook and are not counted.
 type Hits struct {
 	Request    Way    `json:"request"`    // towards the Service, or the endpoint after translation
 	Translated uint64 `json:"translated"` // matches of the DNAT rule: one for each connection
 	Reply      Way    `json:"reply"`      // from the endpoint's own address
 }
 
-// Way counts the packets of one direction in three hooks. Postrouting is counted
-// before source translation: a reply still has the endpoint's address there.
+// Way counts the packets of one direction in three hooks. Postrouting is counted before source
+// translation: a reply still has the endpoint's address there.
 type Way struct {
 	Prerouting  uint64 `json:"prerouting"`
 	Forward     uint64 `json:"forward"`
 	Postrouting uint64 `json:"postrouting"`
 }
 
-// Redirect is a redirection in force.
+// Redirect is an active redirection.
 type Redirect interface {
 	// Backend returns BackendNftables or BackendIptables.
 	Backend() string
 	Hits(context.Context) (Hits, error)
-	// Remove deletes it. What has gone already is no error.
+	// Remove deletes it. Parts that no longer exist are not an error.
 	Remove(context.Context) error
 }
 
-// The two ways to redirect.
+// The backends of a redirection.
 const (
 	BackendNftables = "nftables"
 	BackendIptables = "iptables"
 )
 
-// AddRedirect makes the redirection with the given backend; with "", nftables, or
-// iptables where the kernel has no nf_tables. It needs CAP_NET_ADMIN.
+// AddRedirect creates the redirection with the given backend. With "" it uses nftables, or iptables
+// if the kernel lacks nf_tables. It needs CAP_NET_ADMIN.
 func (n *Namespace) AddRedirect(ctx context.Context, backend string, spec RedirectSpec) (Redirect, error) {
 	switch backend {
 	case BackendNftables:
@@ -65,13 +65,13 @@ func (n *Namespace) AddRedirect(ctx context.Context, backend string, spec Redire
 	case "":
 		return firstRedirect(ctx, spec, n.addNftRedirect, n.addIptablesRedirect)
 	}
-	return nil, fmt.Errorf("unknown backend %q: want %s, %s or none", backend, BackendNftables, BackendIptables)
+	return nil, fmt.Errorf("unknown backend %q; known backends: %s, %s", backend, BackendNftables, BackendIptables)
 }
 
 type redirector func(context.Context, RedirectSpec) (Redirect, error)
 
-// firstRedirect tries the second only where the first does not exist: a lack of
-// permission would be the same.
+// firstRedirect tries the second backend only if the first one does not exist: a missing permission
+// would affect both.
 func firstRedirect(ctx context.Context, spec RedirectSpec, first, second redirector) (Redirect, error) {
 	r, err := first(ctx, spec)
 	if err == nil || errors.Is(err, fs.ErrPermission) || ctx.Err() != nil {
@@ -84,9 +84,9 @@ func firstRedirect(ctx context.Context, spec RedirectSpec, first, second redirec
 	return r, nil
 }
 
-// Redirects returns the names of the redirections that begin with prefix. With all
-// it looks for those of iptables too, which starts a program and, with the legacy
-// backend, copies the whole table.
+// Redirects returns the names of the redirections that begin with prefix. If all is set, it also
+// looks for redirections of iptables. That starts a program and, with the legacy backend, copies
+// the whole table.
 func (n *Namespace) Redirects(ctx context.Context, prefix string, all bool) ([]string, error) {
 	names, err := n.nftRedirects(ctx, prefix)
 	if err != nil || !all {
@@ -107,8 +107,8 @@ func (n *Namespace) Redirects(ctx context.Context, prefix string, all bool) ([]s
 	return names, err
 }
 
-// RemoveRedirect removes a redirection that an earlier process made, if there is
-// one. all means the same as for Redirects.
+// RemoveRedirect removes a redirection that an earlier process created, if there is one. all has
+// the same meaning as for Redirects.
 func (n *Namespace) RemoveRedirect(ctx context.Context, name string, all bool) error {
 	err := (&nftRedirect{n: n, table: &nftables.Table{Name: name, Family: nftables.TableFamilyIPv4}}).Remove(ctx)
 	if !all {

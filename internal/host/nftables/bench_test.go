@@ -20,7 +20,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// large returns the rules of 5,000 Services of 10 endpoints: until 1.35 each endpoint has a chain, from 1.36 a place in a map.
+// large returns the rules of 5,000 Services with 10 endpoints each: until 1.35 each endpoint has a
+// chain, since 1.36 a map element.
 func large(endpointChains bool) string {
 	var b, elements strings.Builder
 	b.WriteString("table ip kube-proxy {\n\tchain mark-for-masquerade { mark set mark or 0x4000; }\n" +
@@ -55,8 +56,9 @@ func large(endpointChains bool) string {
 		strings.TrimSuffix(elements.String(), ", ") + " }; }\n}\n"
 }
 
-// readOnce is the variable that makes this program one that reads the table, as nodegate does, or one that runs another and says what it
-// took: what is started from here begins with the most memory that this process ever had.
+// readOnce is the variable that turns this program into one that reads the table, as nodegate does,
+// or one that runs another program and reports its cost. A child of this process would start with
+// this process's peak memory.
 const readOnce = "NODEGATE_READ_ONCE"
 
 func TestMain(m *testing.M) {
@@ -66,7 +68,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(readOnce) == "run" {
 		os.Exit(runOne(os.Args[1:]))
 	}
-	debug.SetGCPercent(50) // as audit and watch do
+	debug.SetGCPercent(50) // like audit and watch
 	ctx, lines, chains := context.Background(), 200_000, 5000
 	parse := func(r io.Reader) error {
 		set, err := ruleset.Parse("", r)
@@ -76,7 +78,7 @@ func TestMain(m *testing.M) {
 		return err
 	}
 	status := func() []byte {
-		b, _ := os.ReadFile("/proc/self/status") // ru_maxrss would be the parent's
+		b, _ := os.ReadFile("/proc/self/status") // ru_maxrss would be the parent's value
 		return b
 	}
 	var err error
@@ -85,7 +87,7 @@ func TestMain(m *testing.M) {
 		err = nftables.Save(ctx, ruleset.IPv4, parse)
 	case "iptables-nft-save":
 		cmd := exec.Command("iptables-nft-save")
-		out, _ := cmd.StdoutPipe() // its first use
+		out, _ := cmd.StdoutPipe() // the only error is a second call
 		if err = cmd.Start(); err == nil {
 			err = errors.Join(parse(out), cmd.Wait())
 		}
@@ -104,7 +106,8 @@ func TestMain(m *testing.M) {
 	_, _ = os.Stdout.Write(status())
 }
 
-// BenchmarkRead reads over netlink and by nft -j, in turns: wanted are 0.25 of the time and less than 100 MiB.
+// BenchmarkRead reads alternately over netlink and by nft -j. The targets are 0.25 of the time and
+// less than 100 MiB.
 func BenchmarkRead(b *testing.B) {
 	for name, chains := range map[string]bool{"1.36": false, "1.35": true} {
 		b.Run(name, func(b *testing.B) {
@@ -147,15 +150,16 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// peakOf returns the MiB that a process says in its status it had at most.
+// peakOf returns the peak memory of a process in MiB, according to its status.
 func peakOf(status []byte) float64 {
 	_, after, _ := bytes.Cut(status, []byte("VmHWM:"))
 	kb, _ := strconv.Atoi(strings.Fields(string(after))[0])
 	return float64(kb) / 1024
 }
 
-// BenchmarkSave reads iptables-nft's tables over netlink, and has iptables-nft-save print them, both into the model, in turns. The time
-// of iptables-nft-save depends on the order in which chains were made: it sorts them.
+// BenchmarkSave reads iptables-nft's tables over netlink and makes iptables-nft-save print them,
+// alternately, both into the model. The time of iptables-nft-save depends on the order in which the
+// chains were created, because it sorts them.
 func BenchmarkSave(b *testing.B) {
 	save := recordedSaves(b, testdata+"iptables-save-5000x10.txt.gz")[ruleset.IPv4]
 	for name, text := range map[string]string{"in-order": save, "shuffled": shuffled(save)} {
@@ -193,8 +197,8 @@ func BenchmarkSave(b *testing.B) {
 	}
 }
 
-// BenchmarkAudit runs whole programs, in turns, on the rules of 5,000 Services of 10 endpoints: those that BINARIES lists, the first
-// one beside each other.
+// BenchmarkAudit runs the programs in BINARIES alternately on the rules of 5,000 Services with 10
+// endpoints each.
 func BenchmarkAudit(b *testing.B) {
 	binaries := strings.Fields(os.Getenv("BINARIES"))
 	hosttest.Need(b, len(binaries) > 0, "BINARIES, as make bench sets it")
@@ -213,7 +217,8 @@ func BenchmarkAudit(b *testing.B) {
 				all := make([]cost, len(binaries))
 				for i, binary := range binaries {
 					all[i].argv = []string{binary, "audit", "--timeout", "5m"}
-					// Without kube-proxy an audit looks again until it is sure. What knows no such flag never does.
+					// Without kube-proxy, audit repeats its checks until it is sure. A program
+					// without this flag never does.
 					if help, _ := exec.Command(binary, "audit", "--help").Output(); bytes.Contains(help, []byte("--once")) {
 						all[i].argv = append(all[i].argv, "--once")
 					}
@@ -239,7 +244,8 @@ func BenchmarkAudit(b *testing.B) {
 	}
 }
 
-// cost is what the audits of one program took, with the programs that it ran.
+// cost is the time and memory that the audits of one program took, including the programs that it
+// ran.
 type cost struct {
 	argv            []string
 	took, processor time.Duration
@@ -261,13 +267,14 @@ func (c *cost) audit(ctx context.Context) error {
 	return nil
 }
 
-// runOne runs a program and prints what it took.
+// runOne runs a program and prints its time and memory.
 func runOne(argv []string) (status int) {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	took := time.Since(began)
-	// No kube-proxy wrote these rules: the verdict fail is no error here. Usage and what could not be read are.
+	// These rules were not written by a running kube-proxy, so the verdict fail is not an error
+	// here. Usage errors and unreadable input are.
 	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 {
 		fmt.Printf("%v\n%s", err, out)
 		return 1

@@ -1,4 +1,5 @@
-// Package nftables reads nf_tables over netlink: its generation, kube-proxy's tables, and those of iptables-nft.
+// Package nftables reads nf_tables over netlink: its generation, kube-proxy's tables, and
+// iptables-nft's tables.
 package nftables
 
 import (
@@ -16,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrTorn is the error of a reading that the rules changed under.
+// ErrTorn is the error of a read during which the rules changed.
 var ErrTorn = errors.New("the rules changed while they were read")
 
 const (
@@ -24,22 +25,23 @@ const (
 	patience = 5 * time.Second
 )
 
-// conn asks nf_tables of the network namespace that the calling thread was in. It reads each answer into the same buffer: the
-// library would keep all messages of a dump, and copy each.
+// conn queries nf_tables in the network namespace of the thread that called dial. It reads every
+// response into the same buffer, because the library would keep all messages of a dump and copy
+// each of them.
 type conn struct {
 	*netlink.Conn
 	ctx    context.Context
 	raw    syscall.RawConn
 	family uint8
-	number uint32 // of the last request
+	number uint32 // sequence number of the last request
 	out    []byte
 	in     []byte
 	end    func() bool
 
-	fixed uint32 // the generation that all answers must be of, 0 for any
+	fixed uint32 // the generation that all responses must have, 0 for any
 }
 
-// attribute is a part of a request.
+// attribute is one attribute of a request.
 type attribute struct {
 	kind  uint16
 	value string
@@ -55,23 +57,24 @@ func dial(ctx context.Context, family uint8) (*conn, error) {
 	}
 	raw, err := nl.SyscallConn()
 	if err == nil {
-		err = nl.SetReadBuffer(singly * largest) // whatever net.core.rmem_default is
+		err = nl.SetReadBuffer(singly * largest) // independently of net.core.rmem_default
 	}
 	if err != nil {
-		_ = nl.Close() // it was not used
+		_ = nl.Close() // unused, so its error does not matter
 		return nil, err
 	}
-	c := &conn{Conn: nl, ctx: ctx, raw: raw, family: family, in: make([]byte, 64<<10)} // a message of a dump has at most 32 KiB
+	c := &conn{Conn: nl, ctx: ctx, raw: raw, family: family, in: make([]byte, 64<<10)} // a dump message has at most 32 KiB
 	c.end = context.AfterFunc(ctx, func() { _ = nl.SetDeadline(time.Unix(1, 0)) })
 	return c, nil
 }
 
 func (c *conn) close() {
 	c.end()
-	_ = c.Close() // it was only asked
+	_ = c.Close() // it was only read from
 }
 
-// generation returns the number that every change of the rules raises: NFTA_GEN_ID of include/uapi/linux/netfilter/nf_tables.h.
+// generation returns the number that every change of the rules increments: NFTA_GEN_ID of
+// include/uapi/linux/netfilter/nf_tables.h.
 func (c *conn) generation() (uint32, error) {
 	var id []byte
 	err := c.ask(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, nil, func(_ int, b []byte) error {
@@ -80,15 +83,16 @@ func (c *conn) generation() (uint32, error) {
 		return err
 	})
 	if err == nil && len(id) != 4 {
-		err = errors.New("the kernel does not say it")
+		err = errors.New("the response does not contain it")
 	}
 	if err != nil {
-		return 0, fmt.Errorf("asking for the generation of the rules: %w", err)
+		return 0, fmt.Errorf("reading the generation of the rules: %w", err)
 	}
 	return binary.BigEndian.Uint32(id), nil
 }
 
-// ask sends a request and passes each answer to read, which may not keep it. What read fails with is returned when all are read.
+// ask sends a request and passes each response to read, which must not keep it. If read fails, the
+// remaining responses are discarded before the error is returned.
 func (c *conn) ask(request, flags uint16, about []attribute, read func(message int, b []byte) error) error {
 	if err := c.send(request, flags, about); err != nil {
 		return err
@@ -110,7 +114,7 @@ func (c *conn) ask(request, flags uint16, about []attribute, read func(message i
 			one := b[:size]
 			b = b[min(len(b), int(size+unix.NLMSG_ALIGNTO-1)&^(unix.NLMSG_ALIGNTO-1)):]
 			if binary.NativeEndian.Uint32(one[8:]) != c.number {
-				continue // of an earlier request
+				continue // a response to an earlier request
 			}
 			if binary.NativeEndian.Uint16(one[6:])&unix.NLM_F_DUMP_INTR != 0 {
 				failed = ErrTorn
@@ -125,7 +129,7 @@ func (c *conn) ask(request, flags uint16, about []attribute, read func(message i
 				}
 				return failed
 			case failed != nil || len(data) < nfGenMsg:
-			case c.fixed != 0 && binary.BigEndian.Uint16(data[2:]) != uint16(c.fixed): // nfgenmsg has the lower half of it
+			case c.fixed != 0 && binary.BigEndian.Uint16(data[2:]) != uint16(c.fixed): // nfgenmsg has the lower half of the generation
 				failed = ErrTorn
 			default:
 				failed = read(int(kind&0xff), data)
@@ -136,7 +140,7 @@ func (c *conn) ask(request, flags uint16, about []attribute, read func(message i
 
 func (c *conn) send(request, flags uint16, about []attribute) error {
 	c.number++
-	b := binary.NativeEndian.AppendUint32(c.out[:0], 0) // its size
+	b := binary.NativeEndian.AppendUint32(c.out[:0], 0) // size, filled in below
 	b = binary.NativeEndian.AppendUint16(b, unix.NFNL_SUBSYS_NFTABLES<<8|request)
 	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|flags)
 	b = binary.NativeEndian.AppendUint32(b, c.number)
@@ -159,13 +163,13 @@ func (c *conn) send(request, flags uint16, about []attribute) error {
 	return cmp.Or(err, failed)
 }
 
-// receive returns what one call of the kernel gives, in a buffer.
+// receive returns the data of one system call, in c.in.
 func (c *conn) receive() (b []byte, err error) {
 	for {
 		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 			return nil, err
 		}
-		if c.ctx.Err() != nil { // it may have ended before that deadline was set
+		if c.ctx.Err() != nil { // ctx may have ended before the deadline was set
 			return nil, c.ctx.Err()
 		}
 		var n int

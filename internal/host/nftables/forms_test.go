@@ -8,8 +8,9 @@ import (
 	"nodegate/internal/host/nftables"
 )
 
-// forms are rules as kube-proxy 1.29 to 1.36 writes them, for a family: %[1]s is ip or ip6, %[2]s the type of its addresses, %[3]s to
-// %[8]s addresses, %[9]s and %[10]s networks that end at a byte and within one.
+// forms are rules in the form of kube-proxy 1.29 to 1.36, for one family: %[1]s is ip or ip6, %[2]s
+// the type of its addresses, %[3]s to %[8]s are addresses, %[9]s and %[10]s are networks whose
+// prefix ends at a byte boundary and inside a byte.
 const forms = `
 table %[1]s kube-proxy {
 	comment "rules for kube-proxy"
@@ -98,7 +99,7 @@ table %[1]s kube-proxy {
 }
 `
 
-// written returns the forms in a family, without those that name any of leave.
+// written returns the forms for a family, without the ones that mention any of leave.
 func written(family string, leave ...string) string {
 	var dispatch, many []string
 	a := []any{"ip", "ipv4_addr", "10.96.0.1", "10.96.0.10", "203.0.113.7", "10.244.1.2", "10.244.1.9", "255.255.255.255", "10.244.0.0/16",
@@ -129,12 +130,13 @@ func written(family string, leave ...string) string {
 	return strings.Join(kept, "")
 }
 
-// TestForms: rules written by hand, as kube-proxy writes them, are the same over netlink as nft -j says, in both families.
+// TestForms: handwritten rules in kube-proxy's form are equal over netlink and in the output of nft
+// -j, for both families.
 func TestForms(t *testing.T) {
 	same(t, written("ip", "tcp dport 443 ip saddr")+written("ip6", "tcp dport 443 ip6 saddr"), []string{"ip", "ip6"})
 }
 
-// TestUnknown: what is not known is an error that says what and where, never a guess.
+// TestUnknown: an unknown construct is an error that names it and its position, never a guess.
 func TestUnknown(t *testing.T) {
 	for rule, want := range map[string]string{
 		"tcp dport 443 drop":                        `chain x, rule 2: expression "payload": not of a form that is known`,

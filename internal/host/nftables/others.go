@@ -14,16 +14,18 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Others is what other programs have in nf_tables that Kubernetes comes upon.
+// Others has the nf_tables objects of other programs that affect Kubernetes.
 type Others struct {
-	// Drops are base chains of hook forward that drop every new packet, as `nft list ruleset` names them: "inet filter forward:
-	// policy drop". Chains with rules that would have to be followed, and those of iptables-nft, are not among them.
+	// Drops are the base chains of hook forward that drop every new packet, named as in `nft list
+	// ruleset`: "inet filter forward: policy drop". Chains with rules that nodegate would have to
+	// follow are left out, and so are iptables-nft's chains.
 	Drops []string `json:"drops,omitempty"`
-	// Unlistable are sets and maps whose user data nft before 1.1.2 crashes on: "inet filter allowed".
+	// Unlistable are sets and maps whose user data crashes nft before 1.1.2: "inet filter allowed".
 	Unlistable []string `json:"unlistable,omitempty"`
 }
 
-// ReadOthers reads them; where they change too often for that it fails with ErrTorn. It needs CAP_NET_ADMIN.
+// ReadOthers reads these objects. It fails with ErrTorn if they change too often to be read. It
+// needs CAP_NET_ADMIN.
 func ReadOthers(ctx context.Context) (o Others, err error) {
 	c, err := dial(ctx, unix.NFPROTO_UNSPEC)
 	if err != nil {
@@ -70,7 +72,7 @@ func (c *conn) others() (Others, error) {
 	}
 	for _, f := range chains {
 		how, err := c.dropsNew(f)
-		if err != nil && !errors.Is(err, unix.ENOENT) { // gone meanwhile
+		if err != nil && !errors.Is(err, unix.ENOENT) { // deleted since
 			return o, fmt.Errorf("reading chain %s of nf_tables: %w", f.name, err)
 		}
 		if how != "" {
@@ -94,8 +96,8 @@ const (
 	stateNew = 8 // NF_CT_STATE_BIT(IP_CT_NEW)
 )
 
-// dropsNew returns how a chain drops every new packet: by its policy, or by a rule without a condition. It is "" where a rule may
-// accept one, or leads elsewhere.
+// dropsNew returns how a chain drops every new packet: by its policy, or by a rule without a
+// condition. It returns "" if a rule may accept a packet or leads elsewhere.
 func (c *conn) dropsNew(f forwardChain) (how string, err error) {
 	c.family = f.family
 	ended := false
@@ -122,14 +124,14 @@ func (c *conn) dropsNew(f forwardChain) (how string, err error) {
 	return how, err
 }
 
-// rule is what a rule does with a new packet.
+// rule is the effect of a rule on a new packet.
 type rule struct {
-	always    bool   // it has no condition
+	always    bool   // without a condition
 	onlyOld   bool   // its condition excludes new connections
 	accepts   bool   // its verdict
-	returns   bool   // to the policy
+	returns   bool   // returns to the policy
 	drops     string // drop, reject
-	elsewhere bool   // it jumps, or another part of it may have a verdict
+	elsewhere bool   // jumps, or has another verdict elsewhere in the rule
 }
 
 func readRule(expressions []byte) (rule, error) {
@@ -192,9 +194,10 @@ func readRule(expressions []byte) (rule, error) {
 	return r, nil
 }
 
-// typedByValue reports whether the user data of a set say its type by a bare value: a nested typeof (3 of the key, 4 of the data)
-// whose expression (0) is EXPR_VALUE (4). nft 1.1.2 and later write that for `type`; before, reading it is a null pointer
-// (kubernetes#136786; the enumerations are those of nftables' rule.h and expression.h).
+// typedByValue reports whether a set's user data gives its type by a bare value: a nested typeof (3
+// for the key, 4 for the data) whose expression (0) is EXPR_VALUE (4). nft 1.1.2 and later write
+// that for `type`; older versions dereference a null pointer when they read it (kubernetes#136786;
+// the enumerations are in nftables' rule.h and expression.h).
 func typedByValue(userData []byte) bool {
 	const keyTypeof, dataTypeof, expression, value = 3, 4, 0, 4
 	for kind, nested := range tlv(userData) {
@@ -210,7 +213,7 @@ func typedByValue(userData []byte) bool {
 	return false
 }
 
-// tlv goes through libnftnl's user data: a byte that says what it is, one with the length, the content.
+// tlv iterates over libnftnl's user data: a type byte, a length byte, the content.
 func tlv(b []byte) func(yield func(byte, []byte) bool) {
 	return func(yield func(byte, []byte) bool) {
 		for len(b) >= 2 && len(b) >= 2+int(b[1]) {

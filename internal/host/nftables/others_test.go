@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestTypedByValue: user data of sets as two releases of nft write them, and how `nft list sets` of nft 1.0.6 ends then.
+// TestTypedByValue: user data of sets as two releases of nft write them. The last column shows
+// whether `nft list sets` of nft 1.0.6 crashes.
 func TestTypedByValue(t *testing.T) {
 	for _, c := range []struct {
 		set, written, data string
@@ -45,6 +46,6 @@ func FuzzOthers(f *testing.F) {
 	}
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		typedByValue(b)
-		_, _ = readRule(b) // an error is an answer
+		_, _ = readRule(b) // an error is fine
 	})
 }

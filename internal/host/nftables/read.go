@@ -18,14 +18,15 @@ import (
 	"nodegate/internal/ruleset/nftwire"
 )
 
-// tries is how often a table is read that changes meanwhile.
+// tries bounds how often a table is read if it changes during the read.
 const tries = 5
 
-// Generation returns what differs whenever the rules of nf_tables do. It needs CAP_NET_ADMIN.
+// Generation returns a string that differs whenever the rules of nf_tables differ. It needs
+// CAP_NET_ADMIN.
 func Generation(ctx context.Context) (string, error) {
 	c, err := dial(ctx, unix.NFPROTO_UNSPEC)
 	if err != nil {
-		return "", fmt.Errorf("asking for the generation of the rules: %w", err)
+		return "", fmt.Errorf("reading the generation of the rules: %w", err)
 	}
 	defer c.close()
 	id, err := c.generation()
@@ -35,8 +36,9 @@ func Generation(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%08x", id), nil
 }
 
-// Read returns kube-proxy's table of a family: fs.ErrNotExist where there is none. All of it is of one generation; where the rules
-// change too often for that it fails with ErrTorn. It needs CAP_NET_ADMIN.
+// Read returns kube-proxy's table of a family, or fs.ErrNotExist if it does not exist. The whole
+// result belongs to one generation; if the rules change too often, Read fails with ErrTorn. It
+// needs CAP_NET_ADMIN.
 func Read(ctx context.Context, family string) (*ruleset.NFTTable, error) {
 	defer activity.Doing(ctx, "netlink: table "+family+" "+ruleset.KubeProxyTable)()
 	conns := make(team, 0, readers)
@@ -46,7 +48,7 @@ func Read(ctx context.Context, family string) (*ruleset.NFTTable, error) {
 		}
 	}()
 	for range min(readers, runtime.GOMAXPROCS(0)) {
-		c, err := dial(ctx, protocolOf(family)) // here: another thread could be in another namespace
+		c, err := dial(ctx, protocolOf(family)) // here, because another thread could be in another namespace
 		if err != nil {
 			return nil, err
 		}
@@ -62,12 +64,13 @@ func Read(ctx context.Context, family string) (*ruleset.NFTTable, error) {
 	return t, err
 }
 
-// readers is how many sockets ask at the same time. To find one of many sets takes the kernel longer than to send its elements.
+// readers is the number of sockets that query concurrently. Finding one of many sets takes the
+// kernel longer than sending its elements.
 const readers = 4
 
 type team []*conn
 
-// each calls do for every number below n, by all sockets at the same time, until one fails.
+// each calls do for every number below n, on all sockets concurrently, until one call fails.
 func (t team) each(n int, do func(member, i int) error) error {
 	var next atomic.Int64
 	errs := make([]error, len(t))
@@ -85,13 +88,14 @@ func (t team) each(n int, do func(member, i int) error) error {
 	return errors.Join(errs...)
 }
 
-// steady calls read, and fails with ErrTorn unless all that it read is of one generation.
+// steady calls read, and fails with ErrTorn unless everything that it read belongs to one
+// generation.
 func (t team) steady(read func() error) error {
 	c := t[0]
 	c.fixed = 0
 	generation, err := c.generation()
 	if errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("the kernel has no nf_tables: %w", errors.ErrUnsupported)
+		return fmt.Errorf("the kernel does not have nf_tables: %w", errors.ErrUnsupported)
 	}
 	if err != nil {
 		return err
@@ -108,7 +112,7 @@ func (t team) steady(read func() error) error {
 	return cmp.Or(err, failed)
 }
 
-// whole calls read again where it was torn.
+// whole repeats read while it fails with ErrTorn.
 func whole(ctx context.Context, read func() error) error {
 	err := ErrTorn
 	for i := 0; i < tries && errors.Is(err, ErrTorn); i++ {
@@ -123,7 +127,7 @@ func protocolOf(family string) uint8 {
 
 // table reads the table once.
 func (t team) table(family string) (*ruleset.NFTTable, error) {
-	of := []attribute{called(unix.NFTA_RULE_TABLE, ruleset.KubeProxyTable)} // the number is the same of sets and the rest
+	of := []attribute{called(unix.NFTA_RULE_TABLE, ruleset.KubeProxyTable)} // sets and the other objects use the same number
 	c := t[0]
 	if err := c.ask(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, of, func(int, []byte) error { return nil }); errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("no table %s %s: %w", family, ruleset.KubeProxyTable, fs.ErrNotExist)
@@ -142,7 +146,7 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A dump of all rules begins to count at the first one again for each 32 KiB.
+	// A dump of all rules would count from the first rule again for each 32 KiB.
 	chains, rules := d.Chains(), make([]*nftwire.Rules, len(t))
 	for i := range rules {
 		rules[i] = d.Rules()
@@ -158,8 +162,9 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 	return d.Table()
 }
 
-// elements reads those of a set. The kernel goes through a list of all sets to find one: once for elements that are asked for by their
-// keys, thrice for a dump (nft_set_dump_ctx_init, and nf_tables_dump_set for each part and for the end).
+// elements reads the elements of a set. The kernel searches a list of all sets for it: once if
+// elements are requested by their keys, three times for a dump (nft_set_dump_ctx_init, and
+// nf_tables_dump_set for each part and for the end).
 func (c *conn) elements(d *nftwire.Decoder, s nftwire.Set) error {
 	set := []attribute{called(unix.NFTA_SET_ELEM_LIST_TABLE, ruleset.KubeProxyTable), called(unix.NFTA_SET_ELEM_LIST_SET, s.Name)}
 	if 0 < s.Numbers && s.Numbers <= singly {
@@ -171,17 +176,18 @@ func (c *conn) elements(d *nftwire.Decoder, s nftwire.Set) error {
 	}
 	err := c.ask(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, set, d.Add)
 	if errors.Is(err, unix.ENOENT) {
-		return ErrTorn // it was there
+		return ErrTorn // it existed before
 	}
 	return err
 }
 
 const (
-	singly  = 64      // elements are asked for by their keys, at most: each is a message, and all have to fit into the socket's buffer
-	largest = 4 << 10 // bytes that such a message takes there, at most
+	singly  = 64      // maximum number of elements requested by key: each is a message, and all must fit into the socket's buffer
+	largest = 4 << 10 // maximum size of such a message in that buffer
 )
 
-// numbers returns the part of a request that names the elements with the keys 0 to n-1, as numgen makes them.
+// numbers returns the attribute that requests the elements with the keys 0 to n-1, the values of
+// numgen.
 func numbers(n int) attribute {
 	var b []byte
 	for i := range n {

@@ -28,7 +28,7 @@ func readFile(t testing.TB, name string) string {
 	return string(text)
 }
 
-// scratch is a network namespace of the test's own.
+// scratch is a separate network namespace for the test.
 func scratch(t testing.TB) *netns.Namespace {
 	t.Helper()
 	hosttest.NeedRoot(t)
@@ -41,7 +41,7 @@ func scratch(t testing.TB) *netns.Namespace {
 	return n
 }
 
-// nft runs nft, in the namespace of the thread.
+// nft runs nft in the thread's namespace.
 func nft(stdin string, args ...string) (string, error) {
 	cmd := exec.Command("nft", args...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -53,8 +53,8 @@ func nft(stdin string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// recorded returns a recorded listing of nft as it can be loaded: nft lists maps before the chains to which they lead, and
-// takes a handle for a place.
+// recorded returns a recorded listing of nft in a loadable form: nft lists maps before the chains
+// to which they lead, and reads a handle as a position.
 func recorded(t testing.TB, name string) string {
 	t.Helper()
 	var listing struct {
@@ -81,7 +81,7 @@ func recorded(t testing.TB, name string) string {
 	return string(text)
 }
 
-// both reads a table of the thread's namespace over netlink and by nft -j.
+// both reads a table in the thread's namespace over netlink and by nft -j.
 func both(t testing.TB, family string) (wire, text *ruleset.NFTTable, err error) {
 	wire, err = nftables.Read(t.Context(), family)
 	if err != nil {
@@ -101,7 +101,7 @@ func both(t testing.TB, family string) (wire, text *ruleset.NFTTable, err error)
 	return wire, set.NFT[0], nil
 }
 
-// same fails unless both readings of what was loaded agree, element for element.
+// same fails unless both readings of the loaded rules agree, element for element.
 func same(t *testing.T, load string, families []string, flags ...string) {
 	t.Helper()
 	err := scratch(t).Do(t.Context(), func() error {
@@ -132,17 +132,17 @@ func same(t *testing.T, load string, families []string, flags ...string) {
 	}
 }
 
-// TestRecorded: what kube-proxy wrote and was recorded is the same over netlink as nft -j says.
+// TestRecorded: recorded rules of kube-proxy are equal over netlink and in the output of nft -j.
 func TestRecorded(t *testing.T) {
 	same(t, recorded(t, testdata+"nft-list-ruleset.json"), []string{"ip", "ip6"}, "-j")
 	same(t, recorded(t, testdata+"nft-1.36-form.json"), []string{"ip"}, "-j")
 	same(t, recorded(t, testdata+"fields-nft.json"), []string{"ip"}, "-j")
 }
 
-// TestNone: a table that is not there is no error of the kernel.
+// TestNone: a missing table is reported as fs.ErrNotExist.
 func TestNone(t *testing.T) {
 	err := scratch(t).Do(t.Context(), func() error {
-		for range 2 { // the second time with a table of another family and another name
+		for range 2 { // the second time with another table in another family
 			if _, err := nftables.Read(t.Context(), "ip"); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("no table: %v", err)
 			}
@@ -152,7 +152,7 @@ func TestNone(t *testing.T) {
 		}
 		table, err := nftables.Read(t.Context(), "ip6")
 		if err == nil && len(table.Chains)+len(table.Sets) > 0 {
-			t.Errorf("of an empty table: %v", table)
+			t.Errorf("empty table: %v", table)
 		}
 		return err
 	})

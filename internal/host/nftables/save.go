@@ -11,9 +11,10 @@ import (
 	"nodegate/internal/ruleset/nftwire"
 )
 
-// Save passes to read what iptables-nft-save would print of a family, line for line; where there is no table that is nothing. A text
-// that ends without an error is of one generation; where the rules changed meanwhile it ends with one, and read is called again. Save
-// fails where a rule is not known. It needs CAP_NET_ADMIN.
+// Save passes the text that iptables-nft-save would print for a family to read, line for line;
+// without a table that is nothing. A text that ends without an error belongs to one generation. If
+// the rules change during the read, the text ends with an error and read is called again. Save
+// fails if it does not know a rule. It needs CAP_NET_ADMIN.
 func Save(ctx context.Context, family string, read func(io.Reader) error) error {
 	defer activity.Doing(ctx, "netlink: iptables-nft, family "+family)()
 	c, err := dial(ctx, protocolOf(family))
@@ -26,7 +27,7 @@ func Save(ctx context.Context, family string, read func(io.Reader) error) error 
 		wrote := make(chan error, 1)
 		go func() {
 			err := team{c}.steady(func() error { return c.save(nftwire.NewSave(family, w)) })
-			_ = w.CloseWithError(err) // it never fails
+			_ = w.CloseWithError(err) // never fails
 			wrote <- err
 		}()
 		failed := read(r)

@@ -7,8 +7,9 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// saved are rules as kube-proxy, kubelet, flannel, the CNI plugins and Docker write them, and others of each form. A line that begins
-// with 4 or 6 is of that family alone; %[1]s to %[4]s are addresses, %[5]s a mask.
+// saved are rules in the forms of kube-proxy, kubelet, flannel, the CNI plugins and Docker, and
+// other rules of each form. A line that begins with 4 or 6 is for that family only; %[1]s to %[4]s
+// are addresses, %[5]s is a mask.
 const saved = `
 *raw
 -A PREROUTING -p udp -m udp --dport 53 -j ACCEPT
@@ -88,7 +89,7 @@ COMMIT
 COMMIT
 `
 
-// savedForms returns saved in a family.
+// savedForms returns saved for a family.
 func savedForms(family string) string {
 	a, other := []any{"10.96.0.1", "10.244.1.2", "127.0.0.0/8", "100.64.0.0/11", "255.255.255.255", "10.244.1.2:8080"}, "6"
 	if family == ruleset.IPv6 {

@@ -17,7 +17,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// program returns the name of a program of iptables-nft for a family, and skips where it is not installed.
+// program returns the name of an iptables-nft program for a family, and skips the test if it is not
+// installed.
 func program(t testing.TB, family, what string) string {
 	t.Helper()
 	name := map[string]string{ruleset.IPv4: "iptables-nft", ruleset.IPv6: "ip6tables-nft"}[family] + what
@@ -36,7 +37,7 @@ func run(stdin, name string, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// overNetlink reads a family of the thread's namespace.
+// overNetlink reads a family in the thread's namespace.
 func overNetlink(t testing.TB, family string) (set *ruleset.Set, err error) {
 	err = nftables.Save(t.Context(), family, func(r io.Reader) (err error) {
 		set, err = ruleset.Parse("", r)
@@ -45,7 +46,7 @@ func overNetlink(t testing.TB, family string) (set *ruleset.Set, err error) {
 	return set, err
 }
 
-// sameSave fails unless both readings of a family of the thread's namespace agree, line for line.
+// sameSave fails unless both readings of a family in the thread's namespace agree, line for line.
 func sameSave(t *testing.T, family string) error {
 	t.Helper()
 	text, err := run("", program(t, family, "-save"))
@@ -63,7 +64,7 @@ func sameSave(t *testing.T, family string) error {
 	return nil
 }
 
-// shuffled returns a save whose chains are made in another order than they are printed in.
+// shuffled returns a save whose chains are created in another order than they are printed.
 func shuffled(save string) string {
 	return regexp.MustCompile(`(?m)(^:.*\n)+`).ReplaceAllStringFunc(save, func(chains string) string {
 		lines := strings.SplitAfter(chains, "\n")
@@ -72,7 +73,8 @@ func shuffled(save string) string {
 	})
 }
 
-// restored has the real iptables-nft-restore write a save into a namespace, and compares both readings of it.
+// restored makes the real iptables-nft-restore write a save into a namespace, and compares both
+// readings of it.
 func restored(t *testing.T, family, save string) {
 	t.Helper()
 	err := scratch(t).Do(t.Context(), func() error {
@@ -86,7 +88,8 @@ func restored(t *testing.T, family, save string) {
 	}
 }
 
-// recordedSaves returns what a file has of each family. A kernel without xt_nfacct has none of its rules.
+// recordedSaves returns a file's saves of each family. On a kernel without xt_nfacct it leaves out
+// the rules that need it.
 func recordedSaves(t testing.TB, name string) map[string]string {
 	t.Helper()
 	f, err := os.Open(name)
@@ -117,14 +120,14 @@ func recordedSaves(t testing.TB, name string) map[string]string {
 	return map[string]string{ruleset.IPv4: four.String(), ruleset.IPv6: six.String()}
 }
 
-// TestSaveForms: every form of a rule is the same over netlink as iptables-nft-save says.
+// TestSaveForms: every form of a rule is equal over netlink and in the output of iptables-nft-save.
 func TestSaveForms(t *testing.T) {
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		restored(t, family, savedForms(family))
 	}
 }
 
-// TestSaveRecorded: what kube-proxy wrote and was recorded is, too.
+// TestSaveRecorded: recorded rules of kube-proxy are equal too.
 func TestSaveRecorded(t *testing.T) {
 	for _, name := range []string{testdata + "iptables-save.txt", testdata + "fields-iptables.txt", testdata + "iptables-save-5000x10.txt.gz",
 		"../../../checks/checkstest/kube-proxy.iptables-save"} {
@@ -136,7 +139,7 @@ func TestSaveRecorded(t *testing.T) {
 	}
 }
 
-// refused fails unless reading fails so. Handles of rules differ.
+// refused fails unless reading fails with this error. Handles of rules may differ.
 func refused(t *testing.T, what, want string) {
 	t.Helper()
 	set, err := overNetlink(t, ruleset.IPv4)
@@ -145,7 +148,8 @@ func refused(t *testing.T, what, want string) {
 	}
 }
 
-// TestSaveUnknown: what is not known is an error that says where, never a poorer rule.
+// TestSaveUnknown: an unknown construct is an error that names its position, never a rule with
+// parts missing.
 func TestSaveUnknown(t *testing.T) {
 	const in = "table filter, chain FORWARD, rule N: expression "
 	for _, c := range []struct{ rule, want string }{
@@ -173,7 +177,7 @@ func TestSaveUnknown(t *testing.T) {
 	}
 }
 
-// TestSaveForeign: what nft itself has put into a table of iptables' name.
+// TestSaveForeign: objects that nft itself has put into a table with an iptables name.
 func TestSaveForeign(t *testing.T) {
 	for _, c := range []struct{ commands, want string }{
 		{"add table ip filter", ""},
@@ -214,7 +218,8 @@ func TestSaveForeign(t *testing.T) {
 	}
 }
 
-// TestSaveTorn: where the rules change while they are read, the text ends with an error, and another one is of one generation.
+// TestSaveTorn: if the rules change during the read, the text ends with an error, and the next text
+// belongs to one generation.
 func TestSaveTorn(t *testing.T) {
 	err := scratch(t).Do(t.Context(), func() error {
 		if _, err := run("*filter\n-A INPUT -j ACCEPT\nCOMMIT\n", program(t, ruleset.IPv4, "-restore")); err != nil {
@@ -224,7 +229,7 @@ func TestSaveTorn(t *testing.T) {
 			texts := 0
 			var set *ruleset.Set
 			err := nftables.Save(t.Context(), ruleset.IPv4, func(r io.Reader) (err error) {
-				var first [1]byte // once it is there, the generation has been asked for
+				var first [1]byte // at the first byte, the generation has been read
 				if _, err := io.ReadFull(r, first[:]); err != nil {
 					return err
 				}

@@ -12,7 +12,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// TestTorn: while the rules change again and again, all of a table that is read is of one generation, or the reading says that it is not.
+// TestTorn: while the rules change constantly, every table that is read belongs to one generation,
+// or the read fails with ErrTorn.
 func TestTorn(t *testing.T) {
 	const chains = 300
 	n := scratch(t)
@@ -92,7 +93,7 @@ func TestTorn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if whole == 0 || len(values) < 2 {
-		t.Errorf("%d readings were whole, of %d generations", whole, len(values))
+		t.Errorf("%d complete reads of %d generations", whole, len(values))
 	}
 }
 

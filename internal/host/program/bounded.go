@@ -5,16 +5,16 @@ import (
 	"errors"
 )
 
-// A program that floods its outputs must not use up the memory of the machine.
+// Limits, so that a program that floods its outputs does not exhaust the machine's memory.
 const (
-	maxOutput = 16 << 20 // what may be larger is streamed
-	maxStderr = 64 << 10 // enough to say what is wrong
+	maxOutput = 16 << 20 // larger outputs are streamed
+	maxStderr = 64 << 10 // enough for an error message
 )
 
-// bounded keeps the first bytes that are written to it. Beyond them it returns an
-// error, which ends the program, or drops them.
+// bounded keeps the first bytes that are written to it. It drops further bytes, or returns an
+// error, which ends the program.
 type bounded struct {
-	kept  bytes.Buffer // not embedded: io.Copy would find its ReadFrom, which has no bound
+	kept  bytes.Buffer // not embedded: io.Copy would use its ReadFrom, which is unbounded
 	limit int
 	drop  bool
 	flood bool // more was written

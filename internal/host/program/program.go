@@ -14,8 +14,8 @@ import (
 	"nodegate/internal/host/activity"
 )
 
-// SearchPath is where programs are looked for. The caller's PATH is ignored:
-// what runs as root in the boot path is the system's own.
+// SearchPath is the search path for programs. The caller's PATH is ignored: programs that run as
+// root during boot must belong to the system.
 const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Find returns the path of a program.
@@ -34,8 +34,8 @@ func Find(name string) (string, error) {
 // Environment returns the environment of every program that nodegate runs.
 func Environment() []string { return []string{"PATH=" + SearchPath, "LC_ALL=C"} }
 
-// Run runs a program and returns its standard output. The error contains what
-// the program printed on standard error.
+// Run runs a program and returns its standard output. The error contains the program's standard
+// error.
 func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd, stderr, err := command(ctx, name, args)
 	if err != nil {
@@ -48,10 +48,10 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	began := time.Now()
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%s did not end in %s and was stopped: %w", line, time.Since(began).Round(100*time.Millisecond), ctx.Err())
+			return nil, fmt.Errorf("%s did not finish in %s and was killed: %w", line, time.Since(began).Round(100*time.Millisecond), ctx.Err())
 		}
 		if out.flood {
-			return nil, fmt.Errorf("%s: it printed more than %d bytes, and was stopped", line, maxOutput)
+			return nil, fmt.Errorf("%s: it printed more than %d bytes and was killed", line, maxOutput)
 		}
 		said := strings.Join(strings.Split(strings.TrimSpace(stderr.kept.String()), "\n"), "; ")
 		if said == "" {
@@ -62,7 +62,7 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	return out.kept.Bytes(), nil
 }
 
-// Feed runs a program that reads a text, as Run does.
+// Feed runs a program like Run and writes text to its standard input.
 func Feed(ctx context.Context, text, name string, args ...string) error {
 	cmd, stderr, err := command(ctx, name, args)
 	if err != nil {
@@ -92,14 +92,14 @@ func Stream(ctx context.Context, read func(source string, r io.Reader) error, na
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	// A child that the program leaves may hold its output open for ever.
+	// A child process that outlives the program may hold its output open for ever.
 	defer context.AfterFunc(ctx, func() { out.Close() })()
 	readErr := read(line, out)
-	// Drain what read left, or the program never ends.
+	// Drain the rest of the output, or the program never exits.
 	_, _ = io.Copy(io.Discard, out)
 	err = cmd.Wait()
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s did not end and was stopped: %w", line, ctx.Err())
+		return fmt.Errorf("%s was killed before it finished: %w", line, ctx.Err())
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(stderr.kept.String()))
@@ -114,7 +114,7 @@ func command(ctx context.Context, name string, args []string) (*exec.Cmd, *bound
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = Environment()
-	cmd.WaitDelay = 500 * time.Millisecond // shorter than what a verb has after its --timeout
+	cmd.WaitDelay = 500 * time.Millisecond // shorter than the time that a verb has after its --timeout
 	stderr := &bounded{limit: maxStderr, drop: true}
 	cmd.Stderr = stderr
 	return cmd, stderr, nil
@@ -125,8 +125,8 @@ const (
 	complaintLimit = 1 << 10
 )
 
-// Secret runs a program with more variables and returns its standard output, at most 1 MiB, which no error contains. With ctx end
-// the processes that it has started too.
+// Secret runs a program with additional variables and returns its standard output, at most 1 MiB,
+// which never appears in an error. When ctx ends, the program's child processes are killed too.
 func Secret(ctx context.Context, env []string, name string, args ...string) ([]byte, error) {
 	cmd, _, err := command(ctx, name, args)
 	if err != nil {
@@ -143,7 +143,7 @@ func Secret(ctx context.Context, env []string, name string, args ...string) ([]b
 	case out.flood:
 		return nil, fmt.Errorf("it printed more than %d bytes", out.limit)
 	case err != nil && ctx.Err() != nil:
-		return nil, fmt.Errorf("it did not end in %s and was stopped: %w", time.Since(began).Round(100*time.Millisecond), ctx.Err())
+		return nil, fmt.Errorf("it did not finish in %s and was killed: %w", time.Since(began).Round(100*time.Millisecond), ctx.Err())
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(complaints.kept.String()), " "))
 	}

@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// TestFlood: a program that prints without end is stopped before it has used up the memory, whichever output it floods.
+// TestFlood: a program that prints endlessly is killed before it exhausts the memory, on either
+// output.
 func TestFlood(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	_, err := Run(ctx, "sh", "-c", "exec yes")
-	if err == nil || !strings.Contains(err.Error(), "it printed more than 16777216 bytes, and was stopped") {
+	if err == nil || !strings.Contains(err.Error(), "it printed more than 16777216 bytes and was killed") {
 		t.Errorf("standard output: %v", err)
 	}
 	_, err = Run(ctx, "sh", "-c", "yes | head -c 20000000 >&2; exit 1")
@@ -22,7 +23,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestChildHoldsOutput: a program that leaves a child with its output holds nobody beyond the end of the context.
+// TestChildHoldsOutput: a child process that keeps its parent's output open does not delay the
+// caller beyond the end of the context.
 func TestChildHoldsOutput(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -31,10 +33,10 @@ func TestChildHoldsOutput(t *testing.T) {
 	go func() { done <- Stream(ctx, child, "sh", "-c", "sleep 20 & exit 0") }()
 	select {
 	case err := <-done:
-		if err == nil || !strings.Contains(err.Error(), "did not end and was stopped") {
+		if err == nil || !strings.Contains(err.Error(), "was killed before it finished") {
 			t.Errorf("Stream: %v", err)
 		}
 	case <-time.After(15 * time.Second):
-		t.Error("it waits for the child")
+		t.Error("the call waits for the child")
 	}
 }

@@ -7,23 +7,24 @@ import (
 	"sync"
 )
 
-// mostConsole is what is kept of a console, the newest: a machine may write for ever.
+// mostConsole bounds the console output that is kept, the latest part: a machine may write for
+// ever.
 const mostConsole = 16 << 20
 
-// Recording is what came from a reader, up to now.
+// Recording is the data received from a reader up to now.
 type Recording struct {
 	mu    sync.Mutex
 	kept  []byte
-	ended chan struct{} // closed at the reader's end
+	ended chan struct{} // closed when the reader ends
 }
 
-// Record reads to the end, and closes what it read.
+// Record reads from the reader until it ends, and then closes it.
 func Record(from io.ReadCloser) *Recording {
 	r := &Recording{ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
 		defer from.Close()
-		_, _ = io.Copy(r, from) // its end is the machine's, whatever it is called
+		_, _ = io.Copy(r, from) // any error means that the machine has ended
 	}()
 	return r
 }
@@ -38,15 +39,16 @@ func (r *Recording) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Text returns what was kept.
+// Text returns the data that was kept.
 func (r *Recording) Text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return string(r.kept)
 }
 
-// Plain returns console text without the terminal's control sequences and carriage returns; where the cursor
-// was placed at the left, a line begins. (SeaBIOS places it within words too.)
+// Plain returns console text without carriage returns and the terminal's control sequences. A
+// cursor position in the leftmost column becomes a line break. (SeaBIOS also moves the cursor
+// within words.)
 func Plain(text string) string {
 	text = regexp.MustCompile(`\x1b\[[0-9]+;0*1H`).ReplaceAllString(text, "\n")
 	return regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]|\r`).ReplaceAllString(text, "")

@@ -12,7 +12,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestRecording: a machine that writes for ever costs no more than a bound, and its newest words are kept.
+// TestRecording: the memory for an endlessly writing machine is bounded, and its latest output is
+// kept.
 func TestRecording(t *testing.T) {
 	r := &Recording{}
 	for range 3*mostConsole/1024 + 1 {
@@ -22,6 +23,6 @@ func TestRecording(t *testing.T) {
 	}
 	_, _ = r.Write([]byte("the end\n"))
 	if got := r.Text(); len(got) > 2*mostConsole || Tail(got, 1) != "the end" {
-		t.Errorf("%d bytes are kept, and the last line is %.20q", len(got), Tail(got, 1))
+		t.Errorf("kept %d bytes; the last line is %.20q", len(got), Tail(got, 1))
 	}
 }

@@ -7,14 +7,15 @@ import (
 	"os/exec"
 )
 
-// The accelerators. Auto is KVM where this process may use it, else TCG, which is slow and works everywhere.
+// The accelerators. Auto means KVM if this process may use it, else TCG, which is slow but works
+// everywhere.
 const (
 	Auto = "auto"
 	KVM  = "kvm"
 	TCG  = "tcg"
 )
 
-// Accelerator returns the accelerator that is meant.
+// Accelerator resolves Auto, and returns an error for an unknown accelerator.
 func Accelerator(asked string) (string, error) {
 	switch asked {
 	case KVM, TCG:
@@ -26,7 +27,7 @@ func Accelerator(asked string) (string, error) {
 		}
 		return KVM, f.Close()
 	}
-	return "", fmt.Errorf("the accelerator is auto, kvm or tcg; %q is none of them", asked)
+	return "", fmt.Errorf("unknown accelerator %q; known accelerators: auto, kvm, tcg", asked)
 }
 
 // The kinds of firmware.
@@ -35,7 +36,8 @@ const (
 	UEFI = "uefi"
 )
 
-// Firmware returns the arguments for a kind of firmware. What the guest writes into UEFI's variables is gone with QEMU.
+// Firmware returns QEMU's arguments for a kind of firmware. Changes of UEFI's variables by the
+// guest are lost when QEMU ends.
 func Firmware(kind string) ([]string, error) {
 	switch kind {
 	case BIOS:
@@ -43,7 +45,7 @@ func Firmware(kind string) ([]string, error) {
 	case UEFI:
 		for _, files := range [][2]string{
 			{"/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd"},         // Debian, Ubuntu
-			{"/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"},               // their older ones
+			{"/usr/share/OVMF/OVMF_CODE.fd", "/usr/share/OVMF/OVMF_VARS.fd"},               // older releases of both
 			{"/usr/share/edk2/ovmf/OVMF_CODE.fd", "/usr/share/edk2/ovmf/OVMF_VARS.fd"},     // Fedora
 			{"/usr/share/edk2/x64/OVMF_CODE.4m.fd", "/usr/share/edk2/x64/OVMF_VARS.4m.fd"}, // Arch
 		} {
@@ -54,20 +56,20 @@ func Firmware(kind string) ([]string, error) {
 				}, nil
 			}
 		}
-		return nil, errors.New("no UEFI firmware for QEMU: apt-get install ovmf, or dnf install edk2-ovmf")
+		return nil, errors.New("no UEFI firmware for QEMU; run `apt-get install ovmf` or `dnf install edk2-ovmf`")
 	}
-	return nil, fmt.Errorf("the firmware is bios or uefi; %q is neither", kind)
+	return nil, fmt.Errorf("unknown firmware %q; known kinds: bios, uefi", kind)
 }
 
 // findProgram returns QEMU's path.
 func findProgram(asked string) (string, error) {
 	if asked != "" {
-		return asked, nil // exec finds it, or says that it cannot
+		return asked, nil // exec finds it or returns an error
 	}
 	for _, name := range []string{"qemu-system-x86_64", "/usr/libexec/qemu-kvm"} {
 		if found, err := exec.LookPath(name); err == nil {
 			return found, nil
 		}
 	}
-	return "", errors.New("no qemu-system-x86_64: apt-get install qemu-system-x86, or dnf install qemu-kvm")
+	return "", errors.New("qemu-system-x86_64 is not installed; run `apt-get install qemu-system-x86` or `dnf install qemu-kvm`")
 }

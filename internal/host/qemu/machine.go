@@ -1,5 +1,6 @@
-// Package qemu runs virtual machines: for `nodegate image test`, and for the tests of internal/e2e/vm and internal/e2e/cluster.
-// QEMU dies with the process that started it, however that process dies, and nothing of it is left.
+// Package qemu runs virtual machines: for `nodegate image test`, and for the tests in
+// internal/e2e/vm and internal/e2e/cluster. QEMU ends with the process that started it, however
+// that process ends, and leaves nothing behind.
 package qemu
 
 import (
@@ -14,41 +15,42 @@ import (
 	"time"
 )
 
-// Machine is what QEMU is to emulate: processors, a disk, a serial console, virtio ports, no network card.
+// Machine describes the machine that QEMU emulates: processors, a disk, a serial console, virtio
+// ports, no network card.
 type Machine struct {
-	Program     string // "" is the one that emulates this host's kind of machine
+	Program     string // "" means the QEMU for this host's architecture
 	Accelerator string // KVM or TCG
-	Memory      int    // MiB; 0 is 1024
-	Processors  int    // 0 is 2
+	Memory      int    // MiB; 0 means 1024
+	Processors  int    // 0 means 2
 	Disk        Disk
 	Direct      Direct
-	Ports       []string     // names of the guest's virtio ports; SMBIOS has the first as the product's family
-	More        []string     // arguments of QEMU's own
-	Enter       func() error // nil, or joins the namespaces that QEMU is to run in; see Start
+	Ports       []string     // names of the guest's virtio ports; the first is also SMBIOS' product family
+	More        []string     // additional arguments of QEMU
+	Enter       func() error // if not nil, it joins the namespaces in which QEMU will run; see Start
 }
 
-// Disk is the only disk.
+// Disk is the machine's only disk.
 type Disk struct {
 	File, Format string
-	Throwaway    bool // the file is only read: what the guest writes is gone with QEMU
+	Throwaway    bool // the file is only read; the guest's writes are lost when QEMU ends
 }
 
-// Direct boots a kernel without a boot loader; the zero value leaves the boot to the disk.
+// Direct boots a kernel without a boot loader. The zero value boots from the disk.
 type Direct struct{ Kernel, Initrd, Cmdline string }
 
-// Running is one boot of a Machine. The caller must end it by Kill.
+// Running is one boot of a Machine. The caller must end it with Kill.
 type Running struct {
 	*Process
-	Ports []net.Conn // this end of each of the Machine's
+	Ports []net.Conn // the host's end of each of the Machine's ports
 
 	console    *Recording
 	complaints Recording
 }
 
-// killTime is how long a killed QEMU may take to be gone.
+// killTime bounds the wait for a killed QEMU.
 const killTime = 10 * time.Second
 
-// Start starts QEMU, and the boot.
+// Start starts QEMU and so the boot.
 func (m Machine) Start() (*Running, error) {
 	program, err := findProgram(m.Program)
 	if err != nil {
@@ -60,7 +62,7 @@ func (m Machine) Start() (*Running, error) {
 	r := &Running{}
 	cmd.Stdout, cmd.Stderr = &r.complaints, &r.complaints
 	defer func() {
-		for _, theirs := range cmd.ExtraFiles { // open here as well, they would hide QEMU's death
+		for _, theirs := range cmd.ExtraFiles { // if they stayed open here, QEMU's end would go unnoticed
 			theirs.Close()
 		}
 	}()
@@ -70,7 +72,7 @@ func (m Machine) Start() (*Running, error) {
 			r.close()
 			return nil, fmt.Errorf("making a port: %w", err)
 		}
-		r.Ports, cmd.ExtraFiles = append(r.Ports, ours), append(cmd.ExtraFiles, theirs) // from descriptor 3 on
+		r.Ports, cmd.ExtraFiles = append(r.Ports, ours), append(cmd.ExtraFiles, theirs) // starting at descriptor 3
 	}
 	if r.Process, err = Start(cmd, m.Enter); err != nil {
 		r.close()
@@ -81,8 +83,9 @@ func (m Machine) Start() (*Running, error) {
 	return r, nil
 }
 
-// arguments are QEMU's. -no-reboot makes the guest's reboot end QEMU. Of emulated processors one runs at a time
-// (thread=single): in a boot whose two ran at once, under QEMU 7.2, both hung in the kernel until the time was up.
+// arguments returns QEMU's arguments. -no-reboot makes a reboot of the guest end QEMU. Of several
+// emulated processors only one runs at a time (thread=single): in a boot with two concurrent ones
+// under QEMU 7.2, both hung in the kernel until the time was up.
 func (m Machine) arguments() []string {
 	accelerator := m.Accelerator
 	if accelerator == TCG {
@@ -90,7 +93,7 @@ func (m Machine) arguments() []string {
 	}
 	drive := "if=virtio,cache=unsafe,format=" + m.Disk.Format + ",file=" + value(m.Disk.File)
 	if m.Disk.Throwaway {
-		drive += ",snapshot=on" // QEMU removes the name of its overlay before it uses it
+		drive += ",snapshot=on" // QEMU unlinks its overlay file before it uses it
 	}
 	args := []string{
 		"-accel", accelerator, "-m", strconv.Itoa(cmp.Or(m.Memory, 1024)),
@@ -116,15 +119,15 @@ func (m Machine) arguments() []string {
 	return append(args, m.More...)
 }
 
-// value returns a value in one of QEMU's lists of options.
+// value escapes a value for one of QEMU's option lists.
 func value(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
-// Kill ends the machine as a power cut would. It may be called at any time and more than once.
+// Kill ends the machine like a power failure. It may be called at any time and more than once.
 func (r *Running) Kill() {
 	_ = r.Signal(syscall.SIGKILL)
 	select {
 	case <-r.Ended():
-	case <-time.After(killTime): // stuck in the kernel: nothing more can be done from here
+	case <-time.After(killTime): // stuck in the kernel: nothing else can be done
 	}
 	r.close()
 }
@@ -135,25 +138,27 @@ func (r *Running) close() {
 	}
 }
 
-// Console returns what the machine wrote to its serial console so far, without colours and carriage returns.
+// Console returns the machine's output to its serial console so far, without colours and carriage
+// returns.
 func (r *Running) Console() string {
 	select {
 	case <-r.Ended():
-		<-r.console.ended // the rest
+		<-r.console.ended // wait for the rest
 	default:
 	}
 	return Plain(r.console.Text())
 }
 
-// Complaints returns what QEMU itself printed, once it is gone.
+// Complaints waits for QEMU's end and returns its own output.
 func (r *Running) Complaints() string {
 	<-r.Ended()
 	return r.complaints.Text()
 }
 
-// NoKVM returns QEMU's words where KVM cannot run the machine, "" where it can as far as is known. There are hosts, most of them
-// virtual machines, whose KVM stops at an instruction that it does not know: QEMU says so, and waits for ever. Of others QEMU fails with
-// words about KVM, as where it lacks a register of the processor (target/i386/kvm/kvm.c).
+// NoKVM returns QEMU's error message if KVM cannot run the machine, or "" if no such error is
+// known. On some hosts, most of them virtual machines, KVM stops at an instruction that it does not
+// know; QEMU prints that and waits for ever. On others QEMU fails with a message about KVM, for
+// example if a processor register is missing (target/i386/kvm/kvm.c).
 func (r *Running) NoKVM() string {
 	signs := []string{"KVM internal error", "kvm run failed", "failed to initialize kvm"}
 	select {
@@ -173,7 +178,7 @@ func (r *Running) NoKVM() string {
 	return ""
 }
 
-// SocketPair returns one end for this process and the other for a child.
+// SocketPair returns one end for this process and the other end for a child process.
 func SocketPair() (net.Conn, *os.File, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestDisk: a throwaway disk is only read, its format is never guessed, and a name with a comma is one name.
+// TestDisk: a throwaway disk is only read, its format is never guessed, and a name with a comma
+// stays one name.
 func TestDisk(t *testing.T) {
 	for want, disk := range map[string]Disk{
 		"if=virtio,cache=unsafe,format=raw,file=/a,,b,snapshot=on": {File: "/a,b", Format: "raw", Throwaway: true},
@@ -17,7 +18,8 @@ func TestDisk(t *testing.T) {
 	}
 }
 
-// TestPorts: the guest can know of its first port before udev has made it; a machine without ports says nothing.
+// TestPorts: the guest can recognise its first port before udev has created it; a machine without
+// ports announces none.
 func TestPorts(t *testing.T) {
 	with := Machine{Accelerator: TCG, Ports: []string{"a", "b"}}.arguments()
 	if !slices.Contains(with, "type=1,family=a") {

@@ -10,14 +10,15 @@ import (
 type Process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
-	err   error // Wait's answer; may be read once ended is closed
+	err   error // result of Wait; may be read once ended is closed
 }
 
-// Start starts a command whose SysProcAttr.Pdeathsig is meant. Where enter is given, it runs first, on the thread that
-// forks: the namespaces that it joins are the child's, and no other thread's.
+// Start starts a command whose SysProcAttr.Pdeathsig is set. If enter is not nil, it runs first, on
+// the thread that forks: the child inherits the namespaces that it joins, and no other thread does.
 //
-// The kernel sends the parent-death signal when the *thread* that forked ends, and Go ends threads as it likes. So the
-// forking goroutine keeps its thread until the child is gone; the thread ends with it.
+// The kernel sends the parent-death signal when the *thread* that forked ends, and Go may end
+// threads at any time. So the forking goroutine keeps its thread until the child has ended; the
+// thread ends with it.
 func Start(cmd *exec.Cmd, enter func() error) (*Process, error) {
 	p := &Process{cmd: cmd, ended: make(chan struct{})}
 	started := make(chan error, 1)
@@ -41,22 +42,22 @@ func Start(cmd *exec.Cmd, enter func() error) (*Process, error) {
 	return p, nil
 }
 
-// Ended is closed when the process is gone.
+// Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Wait returns what became of the process, once it is gone.
+// Wait waits for the end of the process and returns its result.
 func (p *Process) Wait() error {
 	<-p.ended
 	return p.err
 }
 
-// PID is the process's number.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal. An error means that the process is gone.
+// Signal sends a signal. An error means that the process has ended.
 func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Run is cmd.Run with Start's guarantee.
+// Run is like cmd.Run, with Start's guarantee.
 func Run(cmd *exec.Cmd) error {
 	p, err := Start(cmd, nil)
 	if err != nil {
@@ -65,8 +66,8 @@ func Run(cmd *exec.Cmd) error {
 	return p.Wait()
 }
 
-// OnSpareThread runs f on a thread that ends with it. It is never the main thread of the process: that one cannot end,
-// and /proc/self shows its namespaces.
+// OnSpareThread runs f on a thread that ends with f. This is never the main thread of the process,
+// because that one cannot end, and /proc/self shows its namespaces.
 func OnSpareThread(f func()) {
 	runtime.LockOSThread()
 	if syscall.Gettid() != syscall.Getpid() {

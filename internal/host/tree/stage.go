@@ -10,30 +10,29 @@ import (
 	"strings"
 )
 
-// stagedSuffix ends the name of what waits for its rename. No program that reads a
-// directory of configuration takes such a name: procps reads hidden files too, but
-// only *.conf.
+// stagedSuffix ends the name of a file that waits for its rename. No program that reads a
+// configuration directory reads such a name: procps also reads hidden files, but only *.conf.
 const stagedSuffix = ".nodegate-new"
 
-// staged is where a file waits for its rename: in the same directory, which is the
-// same file system, and the same for every attempt, so that the leftover of a killed
+// staged returns the path at which a file waits for its rename. It is in the same directory, and so
+// on the same file system, and it is the same for every attempt, so that the leftover of a killed
 // run is found.
 func staged(p string) string { return path.Join(path.Dir(p), "."+path.Base(p)+stagedSuffix) }
 
-// IsStaged reports whether a name is that of something staged.
+// IsStaged reports whether a name belongs to a staged file or directory.
 func IsStaged(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, stagedSuffix)
 }
 
-// StageFile writes and flushes a file beside its final place.
+// StageFile writes and flushes a file next to its final path.
 func (t *Tree) StageFile(p string, content []byte, mode fs.FileMode) error {
 	s := rel(staged(p))
 	if err := t.root.Remove(s); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return t.at(p, err)
+		return t.withPath(p, err)
 	}
 	f, err := t.root.OpenFile(s, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return t.at(p, err)
+		return t.withPath(p, err)
 	}
 	_, err = io.Copy(f, bytes.NewReader(content))
 	if err == nil {
@@ -42,19 +41,19 @@ func (t *Tree) StageFile(p string, content []byte, mode fs.FileMode) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	return t.at(p, errors.Join(err, f.Close()))
+	return t.withPath(p, errors.Join(err, f.Close()))
 }
 
-// StageLink makes a symbolic link beside its final place.
+// StageLink creates a symbolic link next to its final path.
 func (t *Tree) StageLink(p, target string) error {
 	s := rel(staged(p))
 	if err := t.root.Remove(s); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return t.at(p, err)
+		return t.withPath(p, err)
 	}
-	return t.at(p, t.root.Symlink(target, s))
+	return t.withPath(p, t.root.Symlink(target, s))
 }
 
-// Own sets the owner and the modification time of what is staged for p.
+// Own sets the owner and the modification time of the staged file for p.
 func (t *Tree) Own(p string, n Entry) error {
 	s := rel(staged(p))
 	err := t.root.Lchown(s, n.UID, n.GID)
@@ -62,16 +61,16 @@ func (t *Tree) Own(p string, n Entry) error {
 		// A change of owner clears the setuid bits.
 		err = errors.Join(t.root.Chmod(s, n.Mode), t.root.Chtimes(s, n.ModTime, n.ModTime))
 	}
-	return t.at(p, err)
+	return t.withPath(p, err)
 }
 
-// Commit moves what was staged into its place, and flushes the directory.
+// Commit renames the staged file to its final path, and flushes the directory.
 func (t *Tree) Commit(p string) error {
 	if err := t.root.Rename(rel(staged(p)), rel(p)); err != nil {
-		return t.at(p, err)
+		return t.withPath(p, err)
 	}
 	return t.flushDir(path.Dir(p))
 }
 
-// Unstage removes what is staged for p, if anything is.
+// Unstage removes the staged file for p, if it exists.
 func (t *Tree) Unstage(p string) error { return t.remove(staged(p)) }

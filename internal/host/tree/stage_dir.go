@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StageDir makes a copy of a directory beside it, for CommitDir to put into its
-// place, and returns the copy's path. What is in the directory is in the copy too,
-// by hard links. It returns "" where such a copy cannot be made: then files can
-// only be replaced one by one.
+// StageDir makes a copy of a directory next to it, with which CommitDir replaces the directory, and
+// returns the copy's path. The copy contains the directory's files as hard links. StageDir returns
+// "" if it cannot make such a copy: files can then only be replaced one by one.
 func (t *Tree) StageDir(p string) (string, error) {
 	if err := t.UnstageDir(p); err != nil {
 		return "", err
@@ -44,10 +43,10 @@ func (t *Tree) StageDir(p string) (string, error) {
 	return s, t.flushDir(s)
 }
 
-// CommitDir puts the copy into the directory's place, and removes what was there.
-// Who reads the directory finds the old one or the new one. names are the files that
-// differ: where the file system cannot exchange directories, or the directory is a
-// mount point, they are moved one by one.
+// CommitDir replaces the directory by the copy, and removes the old directory. A reader of the
+// directory finds either the old one or the new one. names are the files that differ: if the file
+// system cannot exchange directories, or if the directory is a mount point, these files are moved
+// one by one.
 func (t *Tree) CommitDir(p string, names []string) error {
 	known, err := t.Names(staged(p))
 	if err != nil {
@@ -55,7 +54,7 @@ func (t *Tree) CommitDir(p string, names []string) error {
 	}
 	dir, err := t.open(path.Dir(p), unix.O_DIRECTORY)
 	if err != nil {
-		return t.at(p, err)
+		return t.withPath(p, err)
 	}
 	defer dir.Close()
 	err = unix.Renameat2(int(dir.Fd()), path.Base(staged(p)), int(dir.Fd()), path.Base(p), unix.RENAME_EXCHANGE)
@@ -66,7 +65,7 @@ func (t *Tree) CommitDir(p string, names []string) error {
 			return err
 		}
 	case err != nil:
-		return t.at(p, err)
+		return t.withPath(p, err)
 	default:
 		if err := t.flushDir(path.Dir(p)); err != nil {
 			return err
@@ -88,13 +87,13 @@ func (t *Tree) commitEach(p string, names []string) error {
 			continue
 		}
 		if err := t.root.Rename(from, rel(p+"/"+name)); err != nil {
-			return t.at(p+"/"+name, err)
+			return t.withPath(p+"/"+name, err)
 		}
 	}
 	return t.flushDir(p)
 }
 
-// saveNew moves back what somebody put into the directory after it was copied.
+// saveNew moves back the files that another program put into the directory after it was copied.
 func (t *Tree) saveNew(p string, known []string) error {
 	old, err := t.Names(staged(p))
 	if err != nil {
@@ -105,14 +104,14 @@ func (t *Tree) saveNew(p string, known []string) error {
 			continue
 		}
 		if err := t.root.Rename(rel(staged(p)+"/"+name), rel(p+"/"+name)); err != nil {
-			return t.at(p+"/"+name, err)
+			return t.withPath(p+"/"+name, err)
 		}
 	}
 	return nil
 }
 
-// UnstageDir removes the copy that StageDir made, if there is one, or what it
-// replaced. It removes no directory in it.
+// UnstageDir removes the copy that StageDir made, or the old directory that it replaced, if there
+// is one. It does not remove subdirectories.
 func (t *Tree) UnstageDir(p string) error {
 	s := staged(p)
 	n, err := t.Stat(s)
@@ -128,7 +127,7 @@ func (t *Tree) UnstageDir(p string) error {
 	}
 	for _, name := range names {
 		if err := t.remove(s + "/" + name); err != nil {
-			return fmt.Errorf("removing what an earlier run left: %w", err)
+			return fmt.Errorf("removing the leftovers of an earlier run: %w", err)
 		}
 	}
 	return t.Remove(s)

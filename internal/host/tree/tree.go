@@ -1,5 +1,4 @@
-// Package tree writes files below a root that is not trusted: a machine's, or an
-// image's.
+// Package tree writes files below an untrusted root: a machine's or an image's.
 package tree
 
 import (
@@ -19,31 +18,30 @@ import (
 	"nodegate/internal/host/file"
 )
 
-// Tree writes files below a root. Paths are absolute inside the root; no ".." and no
-// symbolic link leads out of it (os.Root rejects them). A file appears at once and
-// whole: it is staged in the same directory under a name that no program reads,
-// flushed, then renamed.
+// Tree writes files below a root. Paths are absolute inside the root; neither ".." nor a symbolic
+// link leads out of it (os.Root rejects them). A file appears atomically: it is staged in the same
+// directory under a name that no program reads, flushed, then renamed.
 type Tree struct {
 	root *os.Root
 	name string
 }
 
-// Entry is what exists at a path. The zero value is nothing.
+// Entry describes the object at a path. The zero value means that nothing exists.
 type Entry struct {
 	Type    EntryType   `json:"type,omitempty"`
 	Mode    fs.FileMode `json:"mode,omitempty"`
 	UID     int         `json:"uid,omitempty"`
 	GID     int         `json:"gid,omitempty"`
 	ModTime time.Time   `json:"modTime,omitzero"`
-	Sum     string      `json:"sha256,omitempty"` // of a file's content
-	Target  string      `json:"target,omitempty"` // of a symbolic link
+	Sum     string      `json:"sha256,omitempty"` // hash of a file's content
+	Target  string      `json:"target,omitempty"` // target of a symbolic link
 }
 
-// EntryType is the type of a Node.
+// EntryType is the type of an Entry.
 type EntryType string
 
-// The node types. Other is what nodegate neither writes nor replaces: a device, a
-// pipe, a socket.
+// The entry types. Other is a type that nodegate neither writes nor replaces: a device, a pipe, a
+// socket.
 const (
 	Absent  EntryType = ""
 	File    EntryType = "file"
@@ -52,8 +50,7 @@ const (
 	Other   EntryType = "other"
 )
 
-// Open opens the root. The error names a root that does not exist or is no
-// directory.
+// Open opens the root. The error names a root that does not exist or is not a directory.
 func Open(root string) (*Tree, error) {
 	r, err := os.OpenRoot(root)
 	if err != nil {
@@ -65,14 +62,14 @@ func Open(root string) (*Tree, error) {
 // Close releases the root.
 func (t *Tree) Close() { t.root.Close() }
 
-// Full returns a path as the caller's shell knows it.
+// Full returns a path in the form that the caller's shell uses.
 func (t *Tree) Full(p string) string { return t.name + p }
 
-// rel returns the path as os.Root expects it.
+// rel returns the path in the form that os.Root expects.
 func rel(p string) string { return strings.TrimPrefix(path.Clean(p), "/") }
 
-// at puts the whole path into an error, and explains "escapes".
-func (t *Tree) at(p string, err error) error {
+// withPath puts the whole path into an error, and explains "escapes".
+func (t *Tree) withPath(p string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -85,20 +82,20 @@ func (t *Tree) at(p string, err error) error {
 		err = le.Err
 	}
 	if strings.Contains(err.Error(), "escapes") {
-		const why = "a symbolic link on the way leads out of the root, or is absolute; replace it by a directory or a relative link"
+		const why = "a symbolic link in the path leads out of the root or is absolute; replace it by a directory or a relative link"
 		return fmt.Errorf("%s: %s", t.Full(p), why)
 	}
 	return fmt.Errorf("%s: %w", t.Full(p), err)
 }
 
-// Stat returns what exists at p, without following symbolic links.
+// Stat returns the object at p, without following symbolic links.
 func (t *Tree) Stat(p string) (Entry, error) {
 	info, err := t.root.Lstat(rel(p))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Entry{}, nil
 	}
 	if err != nil {
-		return Entry{}, t.at(p, err)
+		return Entry{}, t.withPath(p, err)
 	}
 	n := Entry{Type: Other, Mode: info.Mode() &^ fs.ModeType, ModTime: info.ModTime()}
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -112,20 +109,20 @@ func (t *Tree) Stat(p string) (Entry, error) {
 		n.Target, err = t.root.Readlink(rel(p))
 	case info.Mode().IsRegular():
 		n.Type = File
-		n.Sum, err = t.sum(p)
+		n.Sum, err = t.hashFile(p)
 	}
-	return n, t.at(p, err)
+	return n, t.withPath(p, err)
 }
 
-// maxFile limits what is read: the largest file is nodegate itself.
+// maxFile limits the size of a file: the largest one is nodegate itself.
 const maxFile = 256 << 20
 
-// open opens a file or a directory without waiting for it.
+// open opens a file or a directory without blocking.
 func (t *Tree) open(p string, flags int) (*os.File, error) {
 	return t.root.OpenFile(orDot(rel(p)), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|flags, 0)
 }
 
-func (t *Tree) sum(p string) (string, error) {
+func (t *Tree) hashFile(p string) (string, error) {
 	b, err := t.read(p)
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:]), err
@@ -134,7 +131,7 @@ func (t *Tree) sum(p string) (string, error) {
 // Read returns a file's content.
 func (t *Tree) Read(p string) ([]byte, error) {
 	b, err := t.read(p)
-	return b, t.at(p, err)
+	return b, t.withPath(p, err)
 }
 
 func (t *Tree) read(p string) ([]byte, error) {
@@ -157,19 +154,19 @@ func (t *Tree) read(p string) ([]byte, error) {
 func (t *Tree) Names(p string) ([]string, error) {
 	f, err := t.open(p, unix.O_DIRECTORY)
 	if err != nil {
-		return nil, t.at(p, err)
+		return nil, t.withPath(p, err)
 	}
 	names, err := file.Names(f)
-	return names, t.at(p, err)
+	return names, t.withPath(p, err)
 }
 
 // Mkdir makes one directory.
 func (t *Tree) Mkdir(p string, mode fs.FileMode) error {
 	err := t.root.Mkdir(rel(p), mode)
 	if err == nil {
-		err = t.root.Chmod(rel(p), mode) // whatever the umask
+		err = t.root.Chmod(rel(p), mode) // independently of the umask
 	}
-	return t.at(p, err)
+	return t.withPath(p, err)
 }
 
 // Remove removes a file, a link or an empty directory, if it exists.
@@ -182,7 +179,7 @@ func (t *Tree) Remove(p string) error {
 
 func (t *Tree) remove(p string) error {
 	if err := t.root.Remove(rel(p)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return t.at(p, err)
+		return t.withPath(p, err)
 	}
 	return nil
 }
@@ -193,11 +190,11 @@ func (t *Tree) flushDir(p string) error {
 		return nil
 	}
 	if err != nil {
-		return t.at(p, err)
+		return t.withPath(p, err)
 	}
 	defer d.Close()
 	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) {
-		return t.at(p, err)
+		return t.withPath(p, err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Names returns the file in which the kernel lists the tables of the legacy backend.
+// Names returns the file in which the kernel lists the legacy backend's tables.
 func Names(family string) string {
 	if family == ruleset.IPv6 {
 		return "/proc/thread-self/net/ip6_tables_names"
@@ -21,20 +21,21 @@ func Names(family string) string {
 	return "/proc/thread-self/net/ip_tables_names"
 }
 
-// Used is false where the save program would read the same file, print nothing and end.
+// Used returns false if the save program would read the same file, print nothing and exit.
 func Used(family string) bool {
 	names, err := os.ReadFile(Names(family))
 	return len(names) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// SaveProgram returns the program that prints the rules of the legacy backend, of iptables or ip6tables. It need not be there.
+// SaveProgram returns the name of the program that prints the legacy backend's rules, for iptables
+// or ip6tables. The program may be missing.
 func SaveProgram(name string) string {
 	plain, err := program.Find(name + "-save")
 	if err != nil {
 		return name + "-legacy-save"
 	}
 	if _, err := program.Find(name + "-nft-save"); err != nil {
-		return name + "-save" // before 1.8 there is one
+		return name + "-save" // before 1.8 there is only one
 	}
 	file, err := filepath.EvalSymlinks(plain)
 	if _, absent := program.Find(name + "-legacy-save"); absent != nil && err == nil && filepath.Base(file) == "xtables-legacy-multi" {
@@ -43,8 +44,9 @@ func SaveProgram(name string) string {
 	return name + "-legacy-save"
 }
 
-// Unprinted is why the rules are not known where tables of the legacy backend have some of kube-proxy, and the program that would print
-// them is not there. Tables without its chains, which the iptables of some container may have made, say nothing of it.
+// Unprinted returns an error if tables of the legacy backend contain rules of kube-proxy, but the
+// program that would print them is missing. Tables without kube-proxy's chains, which the iptables
+// of a container may have created, do not matter.
 func Unprinted(family, save string) error {
 	if !Used(family) {
 		return nil
@@ -53,13 +55,13 @@ func Unprinted(family, save string) error {
 	for _, table := range strings.Fields(string(names)) {
 		entries, unread := Entries(family == ruleset.IPv6, table)
 		err = errors.Join(err, unread)
-		if bytes.Contains(entries, []byte("KUBE-S")) { // KUBE-SERVICES, and what it leads to
-			return fmt.Errorf("table %s of the legacy backend (%s) has rules of kube-proxy, and %s is not installed: install the package "+
-				"that has it, iptables, or iptables-legacy on Fedora and its relatives", table, family, save)
+		if bytes.Contains(entries, []byte("KUBE-S")) { // KUBE-SERVICES and the chains to which it leads
+			return fmt.Errorf("table %s of the legacy backend (%s) has rules of kube-proxy, but %s is not installed; install the package "+
+				"iptables, or iptables-legacy on Fedora and its derivatives", table, family, save)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("the legacy backend (%s) may have rules of kube-proxy, and %s is not installed: %w", family, save, err)
+		return fmt.Errorf("the legacy backend (%s) may have rules of kube-proxy, but %s is not installed: %w", family, save, err)
 	}
 	return nil
 }

@@ -253,8 +253,8 @@ func TestNoQEMU(t *testing.T) {
 	}
 	for _, wrong := range []Test{{Firmware: "efi", Accelerator: qemu.TCG}, {Firmware: qemu.BIOS, Accelerator: "xen"}} {
 		wrong.Image, wrong.Boots = image, 1
-		if _, err := wrong.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "none of them") &&
-			!strings.Contains(err.Error(), "neither") {
+		if _, err := wrong.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "unknown firmware") &&
+			!strings.Contains(err.Error(), "unknown accelerator") {
 			t.Errorf("%+v: %v", wrong, err)
 		}
 	}

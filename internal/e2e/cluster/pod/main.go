@@ -1,9 +1,9 @@
-// Command pod is all that runs in the Pods of the cluster tests. It listens on port 8080:
+// Command pod is the only program in the Pods of the cluster tests. It listens on port 8080:
 //
-//	/            its host name
-//	/get?to=A:P  what A:P answers to /, or 502 and why not, within five seconds
+//	/            returns its host name
+//	/get?to=A:P  returns the answer of A:P to /, or 502 and the error, within five seconds
 //
-// "pod pause" does nothing, as the container that holds the namespaces of a Pod does.
+// "pod pause" does nothing, like the container that holds the namespaces of a Pod.
 package main
 
 import (
@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// get asks on a connection of its own, so that each question is translated anew.
+// get uses a new connection for every request, so that each one is translated again.
 func get(ctx context.Context, url string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

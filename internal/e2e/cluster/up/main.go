@@ -1,9 +1,9 @@
-// Command up starts the cluster of the tests and keeps it until its standard input ends: a control plane, and two machines
-// on which nodegate is installed. `make cluster` runs it.
+// Command up starts the tests' cluster and keeps it until its standard input ends: a control plane, and two machines with nodegate
+// installed. `make cluster` runs it.
 //
 //	up NODEGATE POD [VERSION]
 //
-// NODEGATE is the binary, POD the program that runs in Pods.
+// NODEGATE is the binary, POD the program for Pods.
 package main
 
 import (
@@ -55,8 +55,8 @@ func run(ctx context.Context, nodegate, pod, version string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = scratch.Close() }() // the next run removes what is left
-	say("building Kubernetes %s, once; this takes minutes", version)
+	defer func() { _ = scratch.Close() }() // the next run removes leftovers
+	printLine("building Kubernetes %s, once; this takes minutes", version)
 	bin, err := cluster.Build(ctx, cluster.CacheDir(here), version, cluster.ForMachines())
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func run(ctx context.Context, nodegate, pod, version string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	say("starting the control plane")
+	printLine("starting the control plane")
 	plane, err := cluster.Start(ctx, bin, dir)
 	if err != nil {
 		return err
@@ -101,23 +101,23 @@ func run(ctx context.Context, nodegate, pod, version string) error {
 	if err := boot(ctx, nodes); err != nil {
 		return err
 	}
-	say("waiting for the nodes")
+	printLine("waiting for the nodes")
 	out, err := plane.Kubectl(ctx, "within 400 ready node1; within 400 ready node2; kubectl get nodes -o wide")
 	if err != nil {
 		return err
 	}
 	fmt.Print(out)
-	say(`ready. Type a command after the place where it is to run, and end with ctrl-D:
+	printLine(`ready. Type a command after the place where it is to run, and end with ctrl-D:
   plane kubectl get pods -A -o wide
   plane run web node1; service web
   node1 nodegate status
   node1 rmmod br_netfilter; sleep 31; lsmod | grep br_netfilter
 Or, from another terminal: %s`, plane.EnterCommand())
-	return commands(ctx, plane, nodes)
+	return runCommands(ctx, plane, nodes)
 }
 
 func boot(ctx context.Context, nodes map[string]*cluster.MachineNode) error {
-	say("booting two machines")
+	printLine("booting two machines")
 	var all sync.WaitGroup
 	failed := make(chan error, len(nodes))
 	for _, n := range nodes {
@@ -133,8 +133,8 @@ func boot(ctx context.Context, nodes map[string]*cluster.MachineNode) error {
 	return <-failed
 }
 
-// commands runs what standard input asks for, line by line.
-func commands(ctx context.Context, plane *cluster.ControlPlane, nodes map[string]*cluster.MachineNode) error {
+// runCommands executes the commands on standard input, line by line.
+func runCommands(ctx context.Context, plane *cluster.ControlPlane, nodes map[string]*cluster.MachineNode) error {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
@@ -151,12 +151,12 @@ func commands(ctx context.Context, plane *cluster.ControlPlane, nodes map[string
 			if !more {
 				return nil
 			}
-			answer(ctx, plane, nodes, line)
+			runCommand(ctx, plane, nodes, line)
 		}
 	}
 }
 
-func answer(ctx context.Context, plane *cluster.ControlPlane, nodes map[string]*cluster.MachineNode, line string) {
+func runCommand(ctx context.Context, plane *cluster.ControlPlane, nodes map[string]*cluster.MachineNode, line string) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
 	where, command, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -183,4 +183,4 @@ func answer(ctx context.Context, plane *cluster.ControlPlane, nodes map[string]*
 	}
 }
 
-func say(format string, args ...any) { fmt.Printf("--- "+format+"\n", args...) }
+func printLine(format string, args ...any) { fmt.Printf("--- "+format+"\n", args...) }

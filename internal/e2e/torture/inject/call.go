@@ -12,34 +12,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Call is one system call that is about to be made.
+// Call is a system call that a thread is about to make.
 type Call struct {
 	Number uint64
-	Root   int // the process that was started
+	Root   int // pid of the program
 	tid    int
 	args   [6]uint64
 }
 
-// paths says in which argument a call has its directory (-1 for none) and its path.
-var paths = map[uint64][2]int{
+// pathCalls maps calls to the argument numbers of their directory (-1 for none) and their path.
+var pathCalls = map[uint64][2]int{
 	unix.SYS_OPENAT: {0, 1}, unix.SYS_OPEN: {-1, 0}, unix.SYS_NEWFSTATAT: {0, 1}, unix.SYS_STATX: {0, 1}, unix.SYS_READLINKAT: {0, 1},
 	unix.SYS_FACCESSAT: {0, 1}, unix.SYS_FACCESSAT2: {0, 1}, unix.SYS_EXECVE: {-1, 0},
 	unix.SYS_MKDIRAT: {0, 1}, unix.SYS_UNLINKAT: {0, 1}, unix.SYS_RENAMEAT: {0, 1}, unix.SYS_RENAMEAT2: {0, 1}, unix.SYS_LINKAT: {2, 3},
 	unix.SYS_SYMLINKAT: {1, 2}, unix.SYS_FCHMODAT: {0, 1}, unix.SYS_FCHMODAT2: {0, 1}, unix.SYS_FCHOWNAT: {0, 1}, unix.SYS_UTIMENSAT: {0, 1},
 }
 
-// files are the calls that change the file that their first argument is open as.
-var files = map[uint64]bool{unix.SYS_WRITE: true, unix.SYS_PWRITE64: true, unix.SYS_WRITEV: true, unix.SYS_FTRUNCATE: true,
+// fileCalls are the calls that change an open file, whose descriptor is their first argument.
+var fileCalls = map[uint64]bool{unix.SYS_WRITE: true, unix.SYS_PWRITE64: true, unix.SYS_WRITEV: true, unix.SYS_FTRUNCATE: true,
 	unix.SYS_FALLOCATE: true, unix.SYS_FSYNC: true, unix.SYS_FDATASYNC: true, unix.SYS_FCHMOD: true, unix.SYS_FCHOWN: true,
 	unix.SYS_COPY_FILE_RANGE: true, unix.SYS_SENDFILE: true}
 
-// reads are the calls of paths that change nothing.
-var reads = map[uint64]bool{unix.SYS_NEWFSTATAT: true, unix.SYS_STATX: true, unix.SYS_READLINKAT: true, unix.SYS_FACCESSAT: true,
+// readCalls are the calls with a path that change nothing.
+var readCalls = map[uint64]bool{unix.SYS_NEWFSTATAT: true, unix.SYS_STATX: true, unix.SYS_READLINKAT: true, unix.SYS_FACCESSAT: true,
 	unix.SYS_FACCESSAT2: true, unix.SYS_EXECVE: true}
 
-// Path returns the absolute path that the call names or writes to, "" where it has none.
+// Path returns the absolute path that the call names or writes to, or "".
 func (c Call) Path() string {
-	if files[c.Number] {
+	if fileCalls[c.Number] {
 		fd := c.args[0]
 		if c.Number == unix.SYS_COPY_FILE_RANGE {
 			fd = c.args[2]
@@ -47,11 +47,11 @@ func (c Call) Path() string {
 		name, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", c.tid, fd))
 		return name
 	}
-	at, ok := paths[c.Number]
+	at, ok := pathCalls[c.Number]
 	if !ok {
 		return ""
 	}
-	name := c.text(c.args[at[1]])
+	name := c.readString(c.args[at[1]])
 	if strings.HasPrefix(name, "/") {
 		return path.Clean(name)
 	}
@@ -71,11 +71,11 @@ func (c Call) Writes() bool {
 		return c.args[2]&changes != 0
 	case c.Number == unix.SYS_OPEN:
 		return c.args[1]&changes != 0
-	case files[c.Number]:
+	case fileCalls[c.Number]:
 		return true
 	}
-	_, ok := paths[c.Number]
-	return ok && !reads[c.Number]
+	_, ok := pathCalls[c.Number]
+	return ok && !readCalls[c.Number]
 }
 
 // Opens reports whether the call opens a file only to read it.
@@ -83,17 +83,17 @@ func (c Call) Opens() bool {
 	return (c.Number == unix.SYS_OPENAT || c.Number == unix.SYS_OPEN) && !c.Writes() && c.args[2]&unix.O_DIRECTORY == 0
 }
 
-// IsWrite reports whether the call writes bytes, and so can be torn.
+// IsWrite reports whether the call writes more than one byte, and so can be torn.
 func (c Call) IsWrite() bool { return c.Number == unix.SYS_WRITE && c.args[2] > 1 }
 
-// Own reports whether the program itself makes the call, not a child of it.
+// Own reports whether the program itself makes the call, not one of its children.
 func (c Call) Own() bool {
 	_, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", c.Root, c.tid))
 	return err == nil
 }
 
-// text reads a string of the program's memory.
-func (c Call) text(at uint64) string {
+// readString reads a string from the program's memory.
+func (c Call) readString(at uint64) string {
 	var b [4096]byte
 	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", c.tid))
 	if err != nil {
@@ -107,9 +107,9 @@ func (c Call) text(at uint64) string {
 	return ""
 }
 
-// setPath writes another path over the one that the call names.
+// setPath overwrites the path that the call names.
 func (c Call) setPath(p string) {
-	at := c.args[paths[c.Number][1]]
+	at := c.args[pathCalls[c.Number][1]]
 	mem, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", c.tid), os.O_WRONLY, 0)
 	if err != nil {
 		return
@@ -118,7 +118,7 @@ func (c Call) setPath(p string) {
 	_, _ = mem.WriteAt(append([]byte(p), 0), int64(at))
 }
 
-// Needs reports whether the call needs room on the disk.
+// Needs reports whether the call needs space on the disk.
 func (c Call) Needs() bool {
 	switch c.Number {
 	case unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_WRITEV, unix.SYS_FALLOCATE, unix.SYS_MKDIRAT, unix.SYS_LINKAT, unix.SYS_SYMLINKAT:

@@ -1,7 +1,8 @@
 //go:build torture
 
-// Package inject runs a program and decides what becomes of its system calls: it sees each of them before the kernel
-// does, over all threads and children, and can kill, fail, shorten or redirect it. It knows x86-64 only.
+// Package inject runs a program and intercepts its system calls. It sees each call of all threads and children
+// before the kernel executes it. It can kill the program, and fail, shorten or redirect the call. It supports
+// only x86-64.
 package inject
 
 import (
@@ -16,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Action is what becomes of a system call. The zero value lets it through.
+// Action is the fate of a system call. The zero value lets it through.
 type Action struct {
 	Kill bool          // the program dies before the call, as in a power cut
-	Torn bool          // a write writes half of its bytes, and then the program dies
-	Fail syscall.Errno // the call is not made, and returns this
+	Torn bool          // a write writes half of its bytes, then the program dies
+	Fail syscall.Errno // the call is not executed and returns this error
 	Hang bool          // the call never returns
-	Path string        // a call that names a path gets this one instead; it must not be longer
+	Path string        // replaces the path that the call names; it must not be longer
 }
 
 // Run is one run of a program.
@@ -32,20 +33,20 @@ type Run struct {
 	Dir    string
 	Output *os.File // standard output and standard error
 	Limit  time.Duration
-	Clone  uintptr           // namespaces of its own, as in SysProcAttr
-	Decide func(Call) Action // called for every system call, in the order of the kernel
-	Memory int64             // the most that the program had, in bytes; set by Start
+	Clone  uintptr           // new namespaces, as in SysProcAttr
+	Decide func(Call) Action // called for every system call, in the kernel's order
+	Memory int64             // peak memory of the program in bytes; set by Start
 }
 
-// ErrHung is returned where the program was killed at the limit.
-var ErrHung = errors.New("it did not end")
+// ErrHung is returned if the program was killed at the limit.
+var ErrHung = errors.New("the program did not end")
 
-// Start runs the program to its end, and returns its exit status: -1 where a signal ended it.
+// Start runs the program to its end, and returns its exit status, or -1 if a signal ended it.
 func (r *Run) Start() (status int, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The thread is never unlocked: it ends with the goroutine, and PTRACE_O_EXITKILL ends what still runs.
+		// The thread is never unlocked: it ends with the goroutine, and PTRACE_O_EXITKILL kills all processes left.
 		runtime.LockOSThread()
 		status, err = r.trace()
 	}()
@@ -70,7 +71,7 @@ func (r *Run) trace() (int, error) {
 	hung := make(chan struct{})
 	timer := time.AfterFunc(r.Limit, func() { close(hung); _ = syscall.Kill(pid, syscall.SIGKILL) })
 	defer timer.Stop()
-	status, err := t.loop()
+	status, err := t.handleStops()
 	select {
 	case <-hung:
 		return status, fmt.Errorf("%w within %s", ErrHung, r.Limit)
@@ -82,21 +83,21 @@ func (r *Run) trace() (int, error) {
 type tracer struct {
 	*Run
 	root  int
-	exit  map[int]Action // what is to be done at the end of the call that a thread is in
+	exit  map[int]Action // by thread: the action at the end of its current call
 	hang  map[int]bool   // threads in a call that never returns
-	known map[int]bool   // threads whose first stop was seen
+	known map[int]bool   // threads whose first stop was handled
 	armed bool
 }
 
 const options = unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK |
 	unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
 
-// loop handles every stop until the program itself has ended.
-func (t *tracer) loop() (int, error) {
+// handleStops handles every stop until the program itself has ended.
+func (t *tracer) handleStops() (int, error) {
 	for {
 		var ws syscall.WaitStatus
 		var used syscall.Rusage
-		// Its process group: other goroutines may have had children on this thread.
+		// Wait only for its process group: other goroutines may have started children on this thread.
 		tid, err := syscall.Wait4(-t.root, &ws, unix.WALL|unix.WNOTHREAD, &used)
 		switch {
 		case errors.Is(err, syscall.EINTR):
@@ -113,25 +114,25 @@ func (t *tracer) loop() (int, error) {
 			}
 			continue
 		}
-		signal := t.stopped(tid, ws)
+		signal := t.handleStop(tid, ws)
 		if t.hang[tid] {
 			continue
 		}
-		// A thread that was killed meanwhile is gone (ESRCH); its end is reported as well.
+		// ESRCH means that the thread was killed; Wait4 reports its end as well.
 		if err := syscall.PtraceSyscall(tid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return 0, fmt.Errorf("going on: %w", err)
+			return 0, fmt.Errorf("resuming the thread: %w", err)
 		}
 	}
 }
 
-// stopped handles one stop and returns the signal to be delivered.
-func (t *tracer) stopped(tid int, ws syscall.WaitStatus) int {
+// handleStop handles one stop and returns the signal to deliver.
+func (t *tracer) handleStop(tid int, ws syscall.WaitStatus) int {
 	switch s := ws.StopSignal(); {
 	case !t.armed:
 		t.armed = true // the first stop is after the program's own exec
 		_ = syscall.PtraceSetOptions(tid, options)
 	case s == syscall.SIGTRAP|0x80:
-		t.call(tid)
+		t.handleCall(tid)
 	case s == syscall.SIGTRAP && ws>>16 != 0: // a new thread, a new child, an exec
 	case s == syscall.SIGSTOP && !t.known[tid]:
 		t.known[tid] = true // a new thread begins with it
@@ -154,8 +155,8 @@ type syscallInfo struct {
 
 const opEntry, opExit = 1, 2
 
-// call handles the beginning or the end of a system call.
-func (t *tracer) call(tid int) {
+// handleCall handles the beginning or the end of a system call.
+func (t *tracer) handleCall(tid int) {
 	var info syscallInfo
 	if _, _, e := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), unsafe.Sizeof(info),
 		uintptr(unsafe.Pointer(&info)), 0, 0); e != 0 {
@@ -168,7 +169,7 @@ func (t *tracer) call(tid int) {
 		c := Call{Number: info.Number, Root: t.root, tid: tid, args: info.Args}
 		if do := t.Decide(c); do != (Action{}) {
 			t.exit[tid] = do
-			t.begin(c, do)
+			t.applyAction(c, do)
 		}
 	case info.Op != opExit || !changed:
 	case do.Torn:
@@ -178,7 +179,7 @@ func (t *tracer) call(tid int) {
 	}
 }
 
-func (t *tracer) begin(c Call, do Action) {
+func (t *tracer) applyAction(c Call, do Action) {
 	switch {
 	case do.Kill:
 		_ = syscall.Kill(t.root, syscall.SIGKILL)

@@ -1,5 +1,4 @@
-// Command bootstrap prints the script that a KubeadmConfig's files and
-// preKubeadmCommands come to, for the machine tests:
+// Command bootstrap prints a script that does the work of a KubeadmConfig's files and preKubeadmCommands. The machine tests use it:
 //
 //	bootstrap KUBEADMCONFIG.yaml
 package main

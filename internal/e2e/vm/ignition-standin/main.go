@@ -1,5 +1,5 @@
-// Command ignite writes an Ignition configuration's files and units below a root,
-// as Ignition does before a first boot, for the machine tests:
+// Command ignite writes the files and units of an Ignition configuration below a root, as Ignition does before the first boot. The
+// machine tests use it:
 //
 //	ignite CONFIG.ign ROOT
 package main
@@ -53,7 +53,7 @@ func run(file, root string) error {
 		data, ok := strings.CutPrefix(f.Contents.Source, "data:;base64,")
 		content, err := base64.StdEncoding.DecodeString(data)
 		if !ok || err != nil {
-			return fmt.Errorf("%s: a source that this stand-in does not know: %v", f.Path, err)
+			return fmt.Errorf("%s: this stand-in does not support the source: %v", f.Path, err)
 		}
 		if err := write(filepath.Join(root, f.Path), content, os.FileMode(f.Mode)); err != nil {
 			return err

@@ -1,9 +1,9 @@
-// Command nodeup takes apart what `nodegate export kops` printed, as kops' own
-// types would, for the machine tests' stand-in of nodeup, which is a shell script:
+// Command nodeup splits the output of `nodegate export kops`, with types like kops' own. The machine tests use it with a shell
+// script that stands in for nodeup:
 //
 //	nodeup EXPORT.yaml DIR
 //
-// makes in DIR: hooks/N/{name,manifest}, assets/N/{path,mode,content} and sysctls.
+// It writes to DIR: hooks/N/{name,manifest}, assets/N/{path,mode,content} and sysctls.
 package main
 
 import (
@@ -57,7 +57,7 @@ func run(file, dir string) error {
 	files := map[string]string{"sysctls": strings.Join(m.Spec.SysctlParameters, "\n") + "\n"}
 	for i, h := range m.Spec.Hooks {
 		if !h.UseRawManifest || len(h.Roles) == 0 {
-			return fmt.Errorf("hook %s is not one that this stand-in knows: %+v", h.Name, h)
+			return fmt.Errorf("this stand-in does not support the hook %s: %+v", h.Name, h)
 		}
 		at := fmt.Sprintf("hooks/%02d/", i)
 		files[at+"name"], files[at+"manifest"] = h.Name+"\n", h.Manifest

@@ -1,11 +1,10 @@
-// Command pod turns the init container of an exported DaemonSet into a script
-// that runs it with the same mounts and rights as a unit, for the machine tests,
-// which have no Kubernetes:
+// Command pod converts the init container of an exported DaemonSet into a script that runs it as a unit, with the same mounts and
+// privileges. The machine tests, which have no Kubernetes, use it:
 //
 //	pod BASE ROOTFS CONFIGMAP
 //
-// BASE is the exported folder; ROOTFS, in the machine, the image's files; CONFIGMAP
-// the folder in the machine with the files of the generated config map.
+// BASE is the exported directory. ROOTFS is the directory in the machine with the image's files, CONFIGMAP the one with the files of the
+// generated ConfigMap.
 package main
 
 import (
@@ -75,14 +74,14 @@ func run(base, rootfs, configMap string) error {
 	}
 	pod := d.Spec.Template.Spec
 	if len(pod.InitContainers) != 1 || pod.HostPID || pod.HostNetwork {
-		return fmt.Errorf("not the pod that this stand-in knows: %+v", pod)
+		return fmt.Errorf("this stand-in does not support the Pod: %+v", pod)
 	}
 	c := pod.InitContainers[0]
 	s := c.SecurityContext
 	if s.Privileged == nil || *s.Privileged || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation ||
 		!s.ReadOnlyRootFilesystem ||
 		s.RunAsUser == nil || *s.RunAsUser != 0 || len(s.Capabilities.Add) > 0 || strings.Join(s.Capabilities.Drop, "") != "ALL" {
-		return fmt.Errorf("rights that this stand-in does not know: %+v", s)
+		return fmt.Errorf("this stand-in does not support the security context: %+v", s)
 	}
 	sources := map[string]string{}
 	for _, v := range pod.Volumes {
@@ -104,7 +103,7 @@ func run(base, rootfs, configMap string) error {
 	for _, m := range c.VolumeMounts {
 		switch source := sources[m.Name]; {
 		case source == "":
-			return fmt.Errorf("no volume %s", m.Name)
+			return fmt.Errorf("volume %s is missing", m.Name)
 		case source == emptyDir:
 			unit = append(unit, "TemporaryFileSystem="+m.MountPath+":mode=0755")
 		case m.ReadOnly:

@@ -1,5 +1,6 @@
-# What TuneD itself makes of profiles: python3 tuned.py ROOT "NAME..."... prints,
-# for each argument, the parameters of the merged profile's sysctl sections before variables are expanded.
+# The result of TuneD itself for profiles. Usage: python3 tuned.py ROOT "NAME..."... It prints, for
+# each argument, the parameters in the merged profile's sysctl sections before variables are
+# expanded.
 import json, os, sys
 sys.path.insert(0, "/usr/lib/python3/dist-packages")
 from tuned.profiles.factory import Factory

@@ -10,42 +10,42 @@ for check in swap kubelet.runtime kubelet.certificate kubelet.ports kubelet.conf
 done >/run/policy.hcl
 echo 'check "kubelet.protect-kernel-defaults" { severity = "block" }' >>/run/policy.hcl
 
-# named: the checks that would hold kubelet.
+# named: print the checks that would hold kubelet.
 named() { /opt/nodegate check --stage boot --policy /run/policy.hcl | awk '$1 == "fail" || $1 == "unknown" { print $2 }'; }
 
 log() { journalctl --no-pager -o cat "_SYSTEMD_INVOCATION_ID=$(systemctl show -P InvocationID kubelet.service)"; }
 exited() { [ "$(systemctl show -P ActiveState kubelet.service)" = failed ]; }
 started() { log | grep -q 'Started kubelet' || exited; }
 
-# flags FLAGS: kubelet has these beside its own, and is started once.
+# flags FLAGS: add flags to kubelet, and start it once.
 flags() {
 	mkdir -p $drop
 	printf '[Service]\nExecStart=\n%s %s\nRestart=no\n' "$command" "$1" >$drop/cause.conf
 	systemctl daemon-reload
 }
 
-# cause CHECK WORDS BREAK MEND [FLAGS]: broken by BREAK, and by FLAGS, the node has a kubelet that exits with WORDS, and
-# nodegate says so by CHECK before.
+# cause CHECK WORDS BREAK MEND [FLAGS]: break the node with BREAK and FLAGS. First CHECK must fail, then kubelet must exit with
+# WORDS in its log.
 cause() {
 	eval "$3"
 	rm -rf $drop
 	flags "${5:-}"
 	names=$(named)
-	[ "$names" = "$1" ] || die "$3 ${5:-}: nodegate names '$names', want $1"
+	[ "$names" = "$1" ] || die "$3 ${5:-}: nodegate reports '$names', want $1"
 	systemctl start kubelet.service
 	within 120 exited
-	log | grep -q -e "$2" || die "$3 ${5:-}: kubelet does not say '$2': $(log | tail -n 5)"
+	log | grep -q -e "$2" || die "$3 ${5:-}: kubelet's log does not contain '$2': $(log | tail -n 5)"
 	eval "$4"
 	cp /run/whole.yaml $config
 	rm -rf $drop
 	flags ""
 	systemctl reset-failed kubelet.service
 	names=$(named)
-	[ -z "$names" ] || die "$4: mended, nodegate names '$names'"
+	[ -z "$names" ] || die "$4: after mending, nodegate reports '$names'"
 	systemctl start kubelet.service
 	within 120 started
-	sleep 3 # what kubelet does after these words
-	kubelet_runs || die "$4: mended, kubelet exits: $(log | tail -n 5)"
+	sleep 3 # kubelet may still exit after this line
+	kubelet_runs || die "$4: after mending, kubelet exits: $(log | tail -n 5)"
 	systemctl stop kubelet.service
 	echo "named and mended: $1: $3 ${5:-}"
 }

@@ -4,7 +4,7 @@ if [ "$VERSION_ID" = 11 ]; then
 	within 240 held
 	sleep 15
 	held || die "kubelet is no longer held"
-	named_only kubelet.runtime || die "nodegate names '$(named)'"
+	named_only kubelet.runtime || die "nodegate reports '$(named)'"
 	exits 'validate CRI v1 runtime API'
 	echo "containerd without CRI v1: named, and kubelet exits with it"
 	systemctl stop containerd.service

@@ -8,7 +8,7 @@ systemctl start --no-block kubelet.service
 within 120 held
 touch /etc/nodegate/disabled
 within 120 kubelet_runs
-not loaded br_netfilter || die "br_netfilter is loaded: nothing was broken"
+not loaded br_netfilter || die "br_netfilter is loaded, so the test broke nothing"
 echo "break glass: kubelet runs"
 
 systemctl stop kubelet.service nodegate-watch.service
@@ -17,5 +17,5 @@ rm /etc/nodegate/disabled
 break_it
 systemctl start --no-block kubelet.service
 within 180 kubelet_runs
-not loaded br_netfilter || die "br_netfilter is loaded: nothing was broken"
-journalctl -b --no-pager | grep -q 'nodegate: RELEASED' || die "the release was not loud"
+not loaded br_netfilter || die "br_netfilter is loaded, so the test broke nothing"
+journalctl -b --no-pager | grep -q 'nodegate: RELEASED' || die "the release is not in the journal"

@@ -1,4 +1,4 @@
-# By hand, beside a kube-proxy that is stopped: it would mend it.
+# Make these changes while kube-proxy is stopped, because it would revert them.
 systemctl kill -s STOP kube-proxy.service
 real=$(ipvsadm -Ln -t 10.96.0.77:80 | sed -n 's/.*-> \([0-9.]*:8080\) .*/\1/p' | head -n 1)
 ipvsadm -d -t 10.96.0.77:80 -r "$real"

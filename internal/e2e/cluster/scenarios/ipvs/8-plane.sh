@@ -1,4 +1,4 @@
-# Endpoints of one Service that change all the time, and another Service that comes and goes, until the end.
+# Until the end, keep changing the endpoints of one Service, and keep creating and deleting another Service.
 move() {
 	i=0
 	while [ $i -lt 2000 ]; do

@@ -1,4 +1,4 @@
-# Many audits while endpoints change.
+# Run many audits while endpoints change.
 audits=0 wrong=0 unknown=0 followed=0
 end=$(($(cut -d. -f1 /proc/uptime) + 270))
 while [ "$(cut -d. -f1 /proc/uptime)" -lt $end ]; do
@@ -12,6 +12,6 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt $end ]; do
 	*) wrong=$((wrong + 1)); cat /run/audit.txt /run/audit.err ;;
 	esac
 done
-echo "$audits audits while endpoints change: $wrong accuse, $unknown cannot tell, $followed followed a difference that passed"
-[ $wrong = 0 ] && [ $audits -ge 3 ] && [ $followed -gt 0 ] || die "a healthy node is accused, or nothing changed"
-not audit_says fail || die "watch accuses: $(/opt/nodegate status)"
+echo "$audits audits while endpoints change: $wrong with false findings, $unknown unknown, $followed waited for a difference that passed"
+[ $wrong = 0 ] && [ $audits -ge 3 ] && [ $followed -gt 0 ] || die "an audit reports a healthy node, or nothing changed"
+not audit_says fail || die "watch reports a false finding: $(/opt/nodegate status)"

@@ -1,4 +1,4 @@
 [ -z "$(systemctl show -P ExecStartPre kubelet.service)" ] || die "kubelet has a gate"
-not loaded br_netfilter || die "br_netfilter is loaded: something of nodegate is left"
+not loaded br_netfilter || die "br_netfilter is loaded, so uninstall left something"
 [ ! -e /run/nodegate ] || die "nodegate has run"
 kubelet_began

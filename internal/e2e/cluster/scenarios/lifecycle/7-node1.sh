@@ -1,5 +1,5 @@
 value() { [ "$(sysctl -n net.core.somaxconn)" = 16384 ]; }
-not value || die "it is so without the policy: this step proves nothing"
+not value || die "the sysctl has this value without the policy, so this step proves nothing"
 keep kubelet kubelet_process
 keep watch systemctl show -P MainPID nodegate-watch.service
 
@@ -13,8 +13,8 @@ within 60 value
 unchanged watch systemctl show -P MainPID nodegate-watch.service || die "watch was restarted"
 unchanged kubelet kubelet_process || die "kubelet was restarted"
 
-# kubelet's next start has the new binary's gate, and the new policy.
+# kubelet's next start runs the gate of the new binary with the new policy.
 systemctl restart kubelet.service
 within 240 proven /usr/bin/nodegate
 tr -d ' \n' </run/nodegate/report.json | grep -q '"name":"sysctl.net.core.somaxconn","verdict":"pass"' ||
-	die "the gate did not ask for the new value"
+	die "the gate did not require the new value"

@@ -1,7 +1,7 @@
 cp "$SCENARIO/policy.hcl" "$ROOT/opt/overlay.hcl"
-[ "$NODE" = node1 ] || "$NODEGATE" install --root "$ROOT" --policy "$SCENARIO/policy.hcl" # node1 is stock at first
+[ "$NODE" = node1 ] || "$NODEGATE" install --root "$ROOT" --policy "$SCENARIO/policy.hcl" # node1 starts without nodegate
 
-# From boot on the kernel writes a line for each packet that leaves by flannel.1, once there is one.
+# From boot on the kernel traces each packet that leaves through flannel.1.
 cat >"$ROOT/opt/packets.sh" <<'E'
 cd /sys/kernel/tracing
 echo mono >trace_clock

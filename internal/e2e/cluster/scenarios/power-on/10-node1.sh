@@ -1,2 +1,2 @@
-proven /usr/local/bin/nodegate || die "kubelet was not let in by the gate"
+proven /usr/local/bin/nodegate || die "the gate did not let kubelet start"
 kubelet_began

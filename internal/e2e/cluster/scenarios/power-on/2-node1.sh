@@ -1,2 +1,2 @@
-# It joins once more, without nodegate, and then with it, in boots that are otherwise alike.
+# The node joins again, first without nodegate and then with it, in otherwise equal boots.
 forget_cluster

@@ -1,2 +1,2 @@
-not loaded br_netfilter || die "br_netfilter is loaded on a stock node: this scenario proves nothing"
+not loaded br_netfilter || die "br_netfilter is loaded on a stock node, so this scenario proves nothing"
 /opt/nodegate install

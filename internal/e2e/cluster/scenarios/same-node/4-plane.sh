@@ -1,4 +1,4 @@
-# The Pods are started anew, and have other addresses then. The first answer to a Pod's address is the first moment that counts.
+# The Pods restart with other addresses. Measurements start when a Pod's address first answers.
 direct() { asks client "$(address server):8080" server; }
 within 400 direct
 through() { asks client "$(cluster_ip server):80" server; }

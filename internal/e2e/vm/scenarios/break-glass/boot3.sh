@@ -1,3 +1,3 @@
 first_start
 accepted 1
-not loaded br_netfilter || die "br_netfilter is loaded: nothing was broken"
+not loaded br_netfilter || die "br_netfilter is loaded, so the test broke nothing"

@@ -2,15 +2,15 @@ first_start
 saw 1
 within 120 settled
 
-# Nothing is to mend what this breaks.
+# Nothing may repair the faults below.
 systemctl stop nodegate-watch.service
 
-# nf_conntrack_max was raised without it, and that is one of the failures, as is the distribution's own .link file.
+# Set what would otherwise fail: the policy raises nf_conntrack_max but not the hash size, and the distribution's own .link file is a fault.
 echo 65536 >/sys/module/nf_conntrack/parameters/hashsize
 mkdir -p /etc/systemd/network
 printf '[Match]\nOriginalName=*\n[Link]\nMACAddressPolicy=none\n' >/etc/systemd/network/10-cni.link
 
-# kubelet is told to demand its parameters. systemd has read the unit before: only nodegate sees this.
+# Make kubelet demand its sysctls. systemd has already read the unit, so only nodegate sees this drop-in.
 mkdir -p /etc/systemd/system/kubelet.service.d
 printf '[Service]\nExecStart=\nExecStart=/opt/vm/kubelet --protect-kernel-defaults=true\n' >/etc/systemd/system/kubelet.service.d/50-protect.conf
 
@@ -20,8 +20,8 @@ for stage in boot run; do
 	tail -n 1 /root/report.txt
 done
 passed=$(nodegate check --stage run --format tap | grep '^ok ' | grep -vc '# SKIP')
-echo "$passed checks hold at stage run"
-[ "$passed" -ge 40 ] || die "only $passed checks hold"
+echo "$passed checks pass at stage run"
+[ "$passed" -ge 40 ] || die "only $passed checks pass"
 
 flipped net.bridge.bridge-nf-call-iptables 0 1 ''
 flipped net.bridge.bridge-nf-call-ip6tables 0 1 ''
@@ -63,7 +63,7 @@ broken run 'conntrack.hashsize' '' 'echo 1024 >/sys/module/nf_conntrack/paramete
 broken run 'swap' '' 'mkdir -p /var/lib/kubelet; echo "kind: KubeletConfiguration" >/var/lib/kubelet/config.yaml
 	dd if=/dev/zero of=/swap bs=1M count=8 status=none; chmod 600 /swap; mkswap -q /swap; swapon /swap' 'swapoff /swap; rm /swap /var/lib/kubelet/config.yaml'
 
-# A bridge with a Pod, and a tunnel on a NIC.
+# A bridge with a Pod, and a tunnel on a network card.
 pod='ip link add cni0 type bridge; ip link add vethpod type veth peer name ethpod; ip link set vethpod master cni0 up; ip link set cni0 up'
 unpod='ip link del cni0; ip link del vethpod'
 broken run 'rp-filter.effective' '' "$pod; sysctl -qw net.ipv4.conf.cni0.rp_filter=1" "$unpod"
@@ -75,13 +75,13 @@ broken run 'neighbour.table' '' 'ip link add nic0 type veth peer name nic1; ip l
 	for i in 1 2 3 4; do ip neigh add 10.9.9.$i lladdr 02:00:00:00:00:01 nud stale dev nic0; done; sysctl -qw net.ipv4.neigh.default.gc_thresh3=4' \
 	'sysctl -qw net.ipv4.neigh.default.gc_thresh3=1024; ip link del nic0'
 
-# The packet filter, last: its modules stay.
+# The packet filter comes last, because its modules stay loaded.
 broken run 'docker.forward-drop' '' 'iptables-nft -N DOCKER; iptables-nft -P FORWARD DROP' 'iptables-nft -P FORWARD ACCEPT; iptables-nft -X DOCKER'
 broken run 'iptables.version' '' 'printf "#!/bin/sh\necho iptables v1.4.7\n" >/usr/local/sbin/iptables; chmod +x /usr/local/sbin/iptables' 'rm /usr/local/sbin/iptables'
 broken run 'iptables.mark-regression kubeproxy.postrouting? packetfilter.kernel-can' '' 'echo install xt_mark /bin/false >/etc/modprobe.d/no.conf; rmmod xt_mark 2>/dev/null || :; iptables-nft -t nat -N KUBE-SERVICES' \
 	'rm /etc/modprobe.d/no.conf; iptables-nft -t nat -X KUBE-SERVICES'
 
-# What kube-proxy 1.30 writes for one Service.
+# The rules that kube-proxy 1.30 writes for one Service.
 cat >/root/proxy.rules <<'RULES'
 *mangle
 :KUBE-PROXY-CANARY - [0:0]

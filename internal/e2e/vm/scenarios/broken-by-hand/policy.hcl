@@ -1,4 +1,4 @@
-# As many checks as one node can pass.
+# All checks that one node can pass.
 use "kubernetes" {}
 use "kube-proxy-iptables" {}
 use "kube-proxy-ipvs" {}

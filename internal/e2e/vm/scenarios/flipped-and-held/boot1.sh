@@ -5,7 +5,7 @@ sysctl -qw net.ipv4.ip_forward=0
 systemctl --no-block restart kubelet
 within 60 held 2
 throughout 30 held 2
-told net.ipv4.ip_forward
+reported net.ipv4.ip_forward
 is net.ipv4.ip_forward 0 || die "it was repaired"
 sysctl -qw net.ipv4.ip_forward=1
 within 10 started 2

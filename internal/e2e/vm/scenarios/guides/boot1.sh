@@ -1,7 +1,7 @@
 within 120 settled
-loaded br_netfilter || die "fix-bridge.service did not run: there is nothing to move from"
+loaded br_netfilter || die "fix-bridge.service did not run, so there is nothing to migrate"
 
-# follow GUIDE: its commands, in its folder.
+# follow GUIDE: run its commands in its directory.
 follow() {
 	echo "== $1"
 	cd "/opt/guides/$1"
@@ -10,9 +10,9 @@ follow() {
 }
 
 follow fix-bridge
-not test -e /etc/systemd/system/fix-bridge.service || die "the old unit is still there"
+not test -e /etc/systemd/system/fix-bridge.service || die "the old unit still exists"
 gate=/etc/systemd/system/kubelet.service.d/10-nodegate.conf
-[ -e $gate ] || die "no gate"
+[ -e $gate ] || die "the gate is missing"
 nodegate uninstall
 
 follow kubeadm

@@ -1,5 +1,5 @@
 install -m 0755 "$NODEGATE" "$ROOT/usr/local/sbin/nodegate"
-# blocks GUIDE WORDS: the text of a guide's blocks that begin so.
+# blocks GUIDE WORDS: print a guide's blocks that begin with these words.
 blocks() { awk -v want="$2" '/^```/ { on = !on && substr($0, 4) == want; next } on' "../../../docs/guides/$1.md"; }
 for guide in fix-bridge kubeadm k3s-rke2; do
 	mkdir -p "$ROOT/opt/guides/$guide"

@@ -1,12 +1,12 @@
 . /opt/vm/service.sh
 within 120 started 2
-if (saw 1) 2>/dev/null; then die "a stock machine looks fit: nothing is proven by what follows"; fi
+if (saw 1) 2>/dev/null; then die "a stock machine already passes, so the rest would prove nothing"; fi
 printf 'use "kubernetes" {}\npublish { by = "timer" }\n' >/root/policy.hcl
 /opt/nodegate install --policy /root/policy.hcl
 timer=nodegate-publish.timer
-systemctl start $timer # install starts nothing by itself
+systemctl start $timer # install alone does not start it
 
-# stays: the newest start of the stand-in found what kubelet demands.
+# stays: at its latest start the stand-in found everything that kubelet demands.
 stays() {
 	newest=$(ls /run/vm/kubelet | sort -n | tail -n 1)
 	judged "$newest" && [ "$(cat "/run/vm/kubelet/$newest/verdict")" = runs ]
@@ -16,21 +16,21 @@ saw "$newest"
 make_service
 asks $service_address || die "the Service does not answer"
 
-# There is no API server here: the publisher says so, and that is no failure of its unit.
+# Without an API server the publisher logs an error, but its unit must not fail.
 tried() { journalctl -b -u nodegate-publish.service --no-pager -o cat | grep -q 'publishing the condition NodegatePassed'; }
 within 120 tried
 [ "$(systemctl show --value -p Result nodegate-publish.service)" = success ] || die "the publisher's unit failed"
 
-# An install that ends before it has told systemd is finished by the next one, and an uninstall, too.
+# If an install or uninstall ends before it has notified systemd, the next one must complete it.
 deaf() { unshare -m sh -c 'mount --bind /dev/null /run/systemd/private; exec "$@"' deaf "$@"; }
 gated() { systemctl show -P ExecStartPre kubelet.service | grep -q 'nodegate gate'; }
 not deaf /opt/nodegate uninstall
-gated || die "systemd knows of the uninstall: the test is none"
+gated || die "systemd knows of the uninstall, so the test proves nothing"
 /opt/nodegate uninstall
 not gated || die "the second uninstall left the gate in force"
 not systemctl is-active --quiet nodegate-watch.service || die "watch still runs"
 not deaf /opt/nodegate install --policy /root/policy.hcl
-not gated || die "systemd knows of the install: the test is none"
+not gated || die "systemd knows of the install, so the test proves nothing"
 /opt/nodegate install --policy /root/policy.hcl
 gated || die "the second install left kubelet without its gate"
 systemctl start $timer

@@ -1,4 +1,4 @@
-# Nobody serves the binary now.
+# The server does not run now.
 first_start
 saw 1
 within 120 settled

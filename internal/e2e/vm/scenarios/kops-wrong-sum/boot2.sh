@@ -4,7 +4,7 @@ serve
 within 60 started 1
 saw 1
 not test -e /root/wrong-one-ran || die "the changed binary was run"
-# Break the glass: without the binary too.
+# Break-glass works without the binary as well.
 rm /usr/local/bin/nodegate
 touch /etc/nodegate/disabled
 systemctl restart --no-block kubelet

@@ -1,4 +1,4 @@
-# A node of a kops cluster before its first boot: no kubelet unit yet, nodegate only on the server.
+# A kops node before its first boot: without kubelet's unit, and with nodegate only on the server.
 mkdir -p "$ROOT/opt/nodeup" "$ROOT/srv/www"
 mv "$ROOT/lib/systemd/system/kubelet.service" "$ROOT/opt/nodeup/"
 rm "$ROOT/etc/systemd/system/multi-user.target.wants/kubelet.service"

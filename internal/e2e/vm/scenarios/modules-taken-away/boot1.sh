@@ -1,6 +1,6 @@
 first_start
-systemctl stop nodegate-watch.service # it would load them again
-# unload takes out of the kernel what nobody uses: a namespace goes a moment after its last program.
+systemctl stop nodegate-watch.service # watch would load them again
+# unload: remove unused modules. Try repeatedly, because a namespace ends a moment after its last program.
 ours='^(xt_|ipt_|ip6t_|ip6?table_|nft_|nf_nat|nf_reject|nf_tables)'
 unload() {
 	for _ in $(seq 30); do
@@ -11,7 +11,7 @@ unload() {
 	die "still loaded: $(cat /root/loaded)"
 }
 can() {
-	for _ in 1 2 3 4; do # on a busy machine the attempt may take too long, which is unknown
+	for _ in 1 2 3 4; do # on a busy machine the check may time out with unknown
 		nodegate check --stage run packetfilter.kernel-can >/root/can.txt || :
 		grep -q '^unknown' /root/can.txt || break
 	done
@@ -23,7 +23,7 @@ for mode in iptables nftables; do
 	can '^nodegate: pass' "$mode mode, whole"
 	case $mode in
 	iptables)
-		# iptables-nft writes some of these forms without the module of their name.
+		# iptables-nft writes some of these matches and targets without the module of that name.
 		update-alternatives --set iptables /usr/sbin/iptables-legacy
 		update-alternatives --set ip6tables /usr/sbin/ip6tables-legacy
 		modules='xt_comment xt_conntrack xt_statistic xt_recent xt_mark xt_MASQUERADE xt_nat xt_tcpudp xt_addrtype ipt_REJECT ip6t_REJECT'

@@ -1,7 +1,7 @@
 watch=nodegate-watch.service
 rounds() { nodegate status --format json | sed -n 's/^ *"rounds": \([0-9]*\).*/\1/p'; }
 more() { [ "$(rounds)" -gt "$1" ]; }
-round() { # a whole round that begins now, not in half a minute: the first may have begun before
+round() { # wait for a whole round that begins now; the first one may already have begun
 	for _ in 1 2; do
 		before=$(rounds)
 		systemctl kill -s HUP --kill-who=main $watch
@@ -23,7 +23,7 @@ within 60 sh -c 'ip address show dev overlay0 | grep -q 10.9.0.1'
 made
 round
 round
-verdict pass || die "it is not content before: $(nodegate status)"
+verdict pass || die "it does not pass at first: $(nodegate status)"
 systemctl restart systemd-networkd
 within 60 not sh -c 'ip route show dev overlay0 | grep -q 10.9.1.0'
 round
@@ -31,4 +31,4 @@ verdict 'fail".*10.9.1.0/24 dev overlay0' || die "it does not name the routes: $
 ip rule del priority 512 2>/dev/null || :
 made
 round
-verdict pass || die "it is not content afterwards: $(nodegate status)"
+verdict pass || die "it does not pass at the end: $(nodegate status)"

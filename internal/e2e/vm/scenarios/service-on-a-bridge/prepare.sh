@@ -1,2 +1,2 @@
-# The first boot is a machine without nodegate: only the binary lies ready.
+# The first boot runs without nodegate; only the binary is in place.
 install -D -m 0755 "$NODEGATE" "$ROOT/opt/nodegate"

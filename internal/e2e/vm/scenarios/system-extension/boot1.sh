@@ -1,6 +1,6 @@
 first_start
 saw 1
-[ ! -e /usr/local/bin/nodegate ] || die "this is not the extension's binary"
+[ ! -e /usr/local/bin/nodegate ] || die "a binary outside the extension exists"
 nodegate version
 systemd-sysext unmerge
 [ ! -e /usr/bin/nodegate ] || die "the extension is still merged"

@@ -1,4 +1,4 @@
-# As docs/packages.md says, with Ignition's files written by the stand-in.
+# As in docs/packages.md; the stand-in writes Ignition's files.
 mkdir -p "$ROOT/var/lib/extensions"
 go run ../../../images/release extension "$NODEGATE" "$ROOT/var/lib/extensions/nodegate.raw"
 systemctl --root="$ROOT" enable systemd-sysext.service

@@ -1,4 +1,4 @@
-# In the image: install and uninstall leave the tree as it was. The machine then boots without nodegate.
+# In the image, install and uninstall must leave the tree unchanged. The machine then boots without nodegate.
 manifest() {
 	cd "$ROOT"
 	find . -mindepth 1 -printf '%p %y %m %U:%G %l\n' | sort

@@ -1,9 +1,9 @@
 watch=nodegate-watch.service
 main() { systemctl show --value -p MainPID $watch; }
-look() { systemctl kill -s HUP --kill-who=main $watch; } # a round now, not in half a minute
+look() { systemctl kill -s HUP --kill-who=main $watch; } # start a round now
 says() { journalctl -b -u $watch --no-pager -o cat | grep -F "$1" >/dev/null; }
 vxlan() { ip link add "$1" type vxlan id "$2" dstport 8472; }
-# checksum_off LINK: asked of the kernel by nodegate itself; the image has no ethtool.
+# checksum_off LINK: queried with nodegate itself.
 checksum_off() { nodegate check --policy /opt/vm/one.hcl --var "link=$1" --stage run >/dev/null; }
 cat >/opt/vm/one.hcl <<'HCL'
 variable "link" { type = string }
@@ -34,8 +34,8 @@ look
 within 20 is net.ipv4.ip_forward 1
 within 20 says "corrected sysctl.net.ipv4.ip_forward: was 0, is 1"
 within 20 says "sysctl.kernel.panic_on_warn: want 0, got 1"
-is kernel.panic_on_warn 1 || die "what is only to be told was corrected"
-is kernel.printk_ratelimit 7 || die "what is to be ignored was corrected"
+is kernel.panic_on_warn 1 || die "a sysctl with drift = report was corrected"
+is kernel.printk_ratelimit 7 || die "a sysctl with drift = ignore was corrected"
 rmmod br_netfilter
 look
 within 20 loaded br_netfilter
@@ -46,24 +46,24 @@ status=0
 nodegate status >/run/vm/status || status=$?
 cat /run/vm/status
 [ $status = 1 ] || die "status exits $status where a blocking requirement fails, want 1"
-grep -q '^fixed .*sysctl.net.ipv4.ip_forward .*0 -> 1' /run/vm/status || die "status is silent about the correction"
+grep -q '^fixed .*sysctl.net.ipv4.ip_forward .*0 -> 1' /run/vm/status || die "status does not report the correction"
 sysctl -qw kernel.panic_on_warn=0
 look
 within 20 nodegate status
-systemctl status $watch | grep -F 'Status: "pass; ' || die "systemctl status is silent"
+systemctl status $watch | grep -F 'Status: "pass; ' || die "systemctl status does not show the verdict"
 
-echo "--- systemd executes itself anew, as its own update has it do, and closes its connections"
+echo "--- systemd re-executes itself, as in its own update, and closes its connections"
 systemctl daemon-reexec
 within 30 systemctl is-active --quiet $watch
 sysctl -qw net.ipv4.ip_forward=0
 look
-within 20 is net.ipv4.ip_forward 1 # one round at least since then
+within 20 is net.ipv4.ip_forward 1 # at least one round since then
 look
 within 20 nodegate status
-! says "asking systemd" || die "watch could not ask systemd: $(journalctl -b -u $watch --no-pager -o cat | grep -F 'asking systemd')"
+! says "querying systemd" || die "watch could not query systemd: $(journalctl -b -u $watch --no-pager -o cat | grep -F 'querying systemd')"
 
 echo "--- a fight"
-# used: processor time in the next 20 seconds.
+# used: print the processor time of the next 20 seconds.
 used() {
 	before=$(systemctl show --value -p CPUUsageNSec $watch)
 	sleep 20
@@ -73,14 +73,14 @@ mkdir -p /etc/systemd/system/$watch.d
 printf '[Service]\nExecStart=\nExecStart=/usr/local/bin/nodegate watch --interval 3s --listen 127.0.0.1:9758\nCPUAccounting=yes\nWatchdogSec=8s\nTimeoutAbortSec=2s\n' >/etc/systemd/system/$watch.d/50-test.conf
 systemctl daemon-reload
 systemctl restart $watch
-used "in peace, with a round every 3 s"
+used "without a fight, with a round every 3 s"
 systemd-run -q --unit=rival sh -c 'while sleep 1; do sysctl -qw net.ipv4.ip_forward=0; done'
 within 60 says "fight over sysctl.net.ipv4.ip_forward"
 nodegate status || :
-used "of a fight"
+used "during a fight"
 [ "$(journalctl -b -u $watch --no-pager -o cat NODEGATE_EVENT=fight | grep -cF 'fight over')" = 1 ] || die "the fight was reported more than once"
 corrected=$(nodegate status --format json | grep -o '"sysctl.net.ipv4.ip_forward": [0-9]*' | tail -n 1)
-[ "$corrected" = '"sysctl.net.ipv4.ip_forward": 5' ] || die "in the pause of the fight: corrected $corrected"
+[ "$corrected" = '"sysctl.net.ipv4.ip_forward": 5' ] || die "while corrections pause: corrected $corrected"
 systemctl stop rival
 
 echo "--- the listener"
@@ -93,10 +93,10 @@ kill -9 "$pid"
 vxlan flannel.2 2
 within 60 checksum_off flannel.2
 [ "$(main)" != "$pid" ] || die "systemd did not restart $watch"
-says "Main process exited, code=killed, status=9/KILL" || die "it did not die of kill -9"
+says "Main process exited, code=killed, status=9/KILL" || die "kill -9 did not end it"
 
 echo "--- a hang"
-within 60 systemctl is-active --quiet $watch # systemd's watchdog looks at what has started
+within 60 systemctl is-active --quiet $watch # systemd's watchdog works only after the start
 kill -STOP "$(main)"
 vxlan flannel.3 3
 within 60 checksum_off flannel.3
@@ -107,17 +107,17 @@ within 60 systemctl is-active --quiet $watch
 touch /etc/nodegate/disabled
 sysctl -qw kernel.panic=0
 within 60 sh -c "nodegate status | grep -q 'switched off by /etc/nodegate/disabled'"
-is kernel.panic 0 || die "it corrects although it is switched off"
+is kernel.panic 0 || die "watch corrects although break-glass is on"
 rm /etc/nodegate/disabled
 within 60 is kernel.panic 10
 
 echo "--- the clock steps"
-# A round is due every ten minutes: only the step makes it look.
+# Rounds run every ten minutes, so only the step can trigger one.
 sed -i 's/--interval 3s/--interval 10m/' /etc/systemd/system/$watch.d/50-test.conf
 systemctl daemon-reload
 systemctl restart $watch
 within 60 nodegate status
-# step HOURS KEY BAD GOOD: the same process looks at once, what it knows is not too old, and nothing happened in the future or an hour ago.
+# step HOURS KEY BAD GOOD: the same process starts a round at once, its report is not stale, and no age is negative or an hour off.
 step() {
 	pid=$(main) restarts=$(systemctl show --value -p NRestarts $watch)
 	sysctl -qw "$2=$3"
@@ -125,9 +125,9 @@ step() {
 	within 60 is "$2" "$4"
 	within 60 nodegate status
 	nodegate status >/run/vm/status
-	not grep -E ' -[0-9]| [0-9]+h' /run/vm/status || die "the ages are wrong after a step of $1 hour"
-	sleep 10 # longer than systemd's watchdog waits
-	[ "$(main) $(systemctl show --value -p NRestarts $watch)" = "$pid $restarts" ] || die "$watch did not outlive a step of $1 hour"
+	not grep -E ' -[0-9]| [0-9]+h' /run/vm/status || die "wrong ages after a step of $1 hour"
+	sleep 10 # longer than the time of systemd's watchdog
+	[ "$(main) $(systemctl show --value -p NRestarts $watch)" = "$pid $restarts" ] || die "$watch did not survive a step of $1 hour"
 }
 step +1 vm.overcommit_memory 0 1
 step -1 kernel.panic_on_oops 0 1

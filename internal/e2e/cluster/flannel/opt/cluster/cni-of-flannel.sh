@@ -1,4 +1,4 @@
-# What flannel's CNI plugin would make of /run/flannel/subnet.env: a bridge for the Pods, with the overlay's MTU.
+# Writes the configuration that flannel's CNI plugin would derive from /run/flannel/subnet.env: a bridge for the Pods with the overlay's MTU.
 . /run/flannel/subnet.env
 mkdir -p /etc/cni/net.d
 cat >/etc/cni/net.d/.flannel <<-J

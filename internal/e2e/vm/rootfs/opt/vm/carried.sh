@@ -1,6 +1,6 @@
-# What the tests of the carriers do once a carrier has done its work. Sourced after lib.sh.
+# The common end of the carriers' tests. Sourced after lib.sh.
 
-# overlay: a link as flannel makes it, after everything else.
+# overlay: make a link as flannel does, after everything else.
 overlay() {
 	ip link add flannel.1 type vxlan id 1 dev lo dstport 8472
 	ip link set flannel.1 up
@@ -8,7 +8,7 @@ overlay() {
 
 overlay_done() { ethtool -k flannel.1 | grep -q 'tx-checksum-ip-generic: off' && [ "$(cat /sys/class/net/flannel.1/mtu)" = 1400 ]; }
 
-# carried: the machine as it is now, for the test to compare.
+# carried: print a snapshot of the machine for the test.
 carried() {
 	udevadm settle
 	/opt/nodegate snapshot --policy /opt/carriers.hcl --stage boot -o /run/vm/snapshot.json

@@ -1,15 +1,15 @@
-# A picture of the machine that can be compared with another boot's. Sourced after lib.sh.
+# Records the state of the machine, to compare it with another boot. Sourced after lib.sh.
 
 pictures=/var/lib/vm/pictures
 
-# volatile: what changes by itself from boot to boot, as a pattern for grep -E on "PATH ...".
+# volatile: files that change from boot to boot anyway, as a pattern of grep -E for "PATH ...".
 volatile='^/(tmp|var/tmp|var/log|var/lib/vm|var/cache/ldconfig|var/lib/systemd/random-seed|var/lib/systemd/timers|var/lib/systemd/catalog)(/[^ ]*)? '
 
-# counters: sysctls that count, are random, or that the kernel works out from the memory that happens to be free as it
-# boots, one pattern for awk. Mostly two boots show them; sometimes they are the same by accident.
+# counters: sysctls that count, are random, or that the kernel computes from the memory that is free at boot, as a pattern of awk. Two
+# boots usually reveal them, but sometimes they are equal by accident.
 counters='^(fs[.](dentry-state|file-nr|file-max|inode-nr|inode-state)|kernel[.](ns_last_pid|pty[.]nr|random[.].*)|vm[.](user|admin)_reserve_kbytes|vm[.]min_free_kbytes|net[.]ipv4[.](tcp|udp)_mem)$'
 
-# picture N: writes modules and sysctls of this moment.
+# picture N: record the modules and sysctls.
 picture() {
 	within 120 settled
 	udevadm settle
@@ -19,7 +19,7 @@ picture() {
 	echo "$(uptime_s): picture $1: $(wc -l <"$pictures/$1/modules") modules, $(wc -l <"$pictures/$1/sysctls") sysctls"
 }
 
-# picture_tree N: writes the tree of this moment: paths, types, modes, owners, targets of links, sums of contents.
+# picture_tree N: record the file tree: paths, types, modes, owners, targets of links, checksums.
 picture_tree() {
 	{
 		find / -xdev -mindepth 1 -printf '%p %y %m %U:%G %l\n'
@@ -34,7 +34,7 @@ same_tree() { diff -u "$pictures/$1/tree" "$pictures/$2/tree" >&2 || die "the tr
 
 same_modules() { diff -u "$pictures/$1/modules" "$pictures/$2/modules" >&2 || die "other modules are loaded"; }
 
-# same_sysctls A B C: C has the keys and values of B, but for counters and those that were not the same in A and B either.
+# same_sysctls A B C: C has the keys and values of B, except for counters and for sysctls that already differed between A and B.
 same_sysctls() {
 	diff "$pictures/$1/sysctls" "$pictures/$2/sysctls" | sed -n 's/^[<>] \([^ ]*\) = .*/\1/p' | sort -u >"$pictures/own"
 	[ -s "$pictures/own" ] || die "no sysctl differs between two boots, not even kernel.random.boot_id"

@@ -1,7 +1,7 @@
-# What kops' nodeup does on a node's first boot with what `nodegate export kops` printed. Sourced after lib.sh.
-# /opt/nodeup is what internal/e2e/vm/nodeup made of it, /opt/nodeup/kubelet.service kubelet's unit.
+# Does the work of kops' nodeup at a node's first boot, for the output of `nodegate export kops`. Sourced after lib.sh.
+# internal/e2e/vm/nodeup has split that output into /opt/nodeup; kubelet's unit is /opt/nodeup/kubelet.service.
 
-# nodeup kubelet|hooks: writes the files, applies the sysctls, and restarts all units, kubelet first or last, waiting for none.
+# nodeup kubelet|hooks: write the files, apply the sysctls, and restart all units without waiting, with kubelet first or last.
 nodeup() {
 	for asset in /opt/nodeup/assets/*; do
 		path=$(cat "$asset/path")
@@ -10,7 +10,7 @@ nodeup() {
 	done
 	cp /opt/nodeup/sysctls /etc/sysctl.d/99-k8s-general.conf
 	mkdir -p /run/vm
-	sysctl --system >/run/vm/sysctl-system 2>&1 || { cat /run/vm/sysctl-system >&2; die "sysctl --system fails: nodeup would"; }
+	sysctl --system >/run/vm/sysctl-system 2>&1 || { cat /run/vm/sysctl-system >&2; die "sysctl --system fails, so nodeup would fail"; }
 	for hook in /opt/nodeup/hooks/*; do
 		cp "$hook/manifest" "/lib/systemd/system/$(cat "$hook/name")"
 	done
@@ -24,7 +24,7 @@ nodeup() {
 	systemctl enable $(cat /opt/nodeup/hooks/*/name) kubelet.service
 }
 
-# serve: a server on the loopback for what lies in /srv/www.
+# serve: serve /srv/www on the loopback.
 serve() {
 	busybox httpd -p 127.0.0.1:8080 -h /srv/www
 }
