@@ -17,18 +17,20 @@ import (
 
 const checksHeader = `# Checks
 
-Every check by its name. "nodegate explain NAME" says more: symptom, detection, trade-off. At stage boot, the gate's, a problem of severity
-warn is left out: it cannot hold kubelet. A check that judges the packet filter's rules, which kube-proxy or a CNI may just be writing, looks again a
-second later where it does not pass, until it passes or says the same twice. "UPDATE=1 go test ./cmd/nodegate" writes all columns but the last.
+Every check, with its name. "nodegate explain NAME" prints more: symptom, detection, trade-off. Stage boot is the gate's; there a problem
+of severity warn is left out, because it cannot hold the node. A check that judges the packet filter's rules may read them while
+kube-proxy or a CNI writes them: if it does not pass, it is repeated a second later, until it passes or gives the same result twice.
+"UPDATE=1 go test ./cmd/nodegate" writes all columns except the last.
 
-The last column is written by hand: the tests that show each check failing. "VM" is a booted Debian in QEMU that is broken in that way
-(internal/e2e/vm/scenarios), TestTrees real Debian 11, 12 and 13 trees, a test whose name ends in Kernel the kernel in network namespaces,
-others recorded nodes. Findings of the audit (kubeproxy.*) are recordings of a real kube-proxy, broken one line at a time. probe.bridge
-is not in the table, because a policy names its probes; real packets show it failing (checks/datapath).
+The last column is edited manually: it names the tests that show the check failing. "VM" is a Debian machine in QEMU that is broken in
+that way (internal/e2e/vm/scenarios); TestTrees uses real file trees of Debian 11, 12 and 13; a test whose name ends in Kernel uses the
+kernel in network namespaces; the others use recorded nodes. The findings of the audit (kubeproxy.*) are tested with recordings of a real
+kube-proxy, broken one line at a time. probe.bridge is not in the table, because a policy names its probes; a test with real packets shows
+it failing (checks/datapath).
 `
 
-// TestChecksTable: docs/checks.md lists every check, as `nodegate explain` does, and
-// names tests that exist.
+// TestChecksTable requires that docs/checks.md lists every check with the texts of `nodegate explain`,
+// and that each row names existing tests that show the check failing.
 func TestChecksTable(t *testing.T) {
 	const file = "../../docs/checks.md"
 	all, err := catalog.Explain()
@@ -50,52 +52,52 @@ func TestChecksTable(t *testing.T) {
 	inVM := 0
 	for _, e := range all {
 		if seen[e.Name] {
-			t.Errorf("duplicate check %s", e.Name)
+			t.Errorf("two checks have the name %s", e.Name)
 		}
 		seen[e.Name] = true
 		if e.Breaks == "" || e.Remedy == "" || e.How == "" || e.Stages == "" || e.Severity == "" {
-			t.Errorf("%s has an incomplete explanation: %+v", e.Name, e)
-		}
-		if shown[e.Name] == "" {
-			t.Errorf("no test shows that %s fails; name one in the last column of %s", e.Name, file)
+			t.Errorf("%s lacks a text that checks.Problem requires: %+v", e.Name, e)
 		}
 		if strings.Contains(shown[e.Name], "VM ") {
 			inVM++
 		}
 		for name := range strings.SplitSeq(shown[e.Name], ", ") {
-			if scenario, is := strings.CutPrefix(name, "VM "); is {
+			if name == "" {
+				t.Errorf("no test shows %s failing: edit docs/checks.md, name a test in the last column of its row "+
+					"(UPDATE=1 go test ./cmd/nodegate adds a missing row)", e.Name)
+			} else if scenario, is := strings.CutPrefix(name, "VM "); is {
 				breaks(t, scenario, e.Name)
 			} else if !slices.Contains(tests, name) {
-				t.Errorf("%s names the test %s, which does not exist", e.Name, name)
+				t.Errorf("docs/checks.md: the row of %s names the test %s, which does not exist: correct its last column", e.Name, name)
 			}
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n",
 			e.Name, e.Stages, e.Severity, cell(e.Breaks), cell(e.Remedy), cell(e.Source), shown[e.Name])
 	}
-	// The text after the table is not generated. The checks that it names must exist.
+	// The text below the first table is not generated. The checks that it names must exist.
 	if _, byHand, is := strings.Cut(string(have), "\n## "); is {
 		b.WriteString("\n## " + byHand)
 		for _, m := range regexp.MustCompile("(?m)^\\| [^`|]* \\| ((?:`[^`]+`(?:, )?)+)").FindAllStringSubmatch(byHand, -1) {
 			for name := range strings.SplitSeq(m[1], ", ") {
 				if !seen[strings.Trim(name, "`")] {
-					t.Errorf("%s names the check %s, which does not exist", file, name)
+					t.Errorf("docs/checks.md names the unknown check %s below its first table: correct that row", name)
 				}
 			}
 		}
 	}
 	if inVM < 40 {
-		t.Errorf("only %d checks have a failing test in a virtual machine", inVM)
+		t.Errorf("only %d checks are shown failing in a virtual machine, want at least 40", inVM)
 	}
 	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if d := cmp.Diff(strings.Split(b.String(), "\n"), strings.Split(string(have), "\n")); d != "" {
-		t.Errorf("docs/checks.md is outdated; run UPDATE=1 go test ./cmd/nodegate\n%s", d)
+		t.Errorf("docs/checks.md differs from the checks' texts; run `UPDATE=1 go test ./cmd/nodegate` (-new, +docs/checks.md)\n%s", d)
 	}
 }
 
-// breaks fails the test unless a virtual machine scenario names the check.
+// breaks fails the test unless a boot script of the scenario mentions the check.
 func breaks(t *testing.T, scenario, check string) {
 	t.Helper()
 	scripts, err := filepath.Glob("../../internal/e2e/vm/scenarios/" + scenario + "/boot*.sh")
@@ -111,7 +113,8 @@ func breaks(t *testing.T, scenario, check string) {
 			return
 		}
 	}
-	t.Errorf("the scenario %s does not break %s", scenario, check)
+	t.Errorf("docs/checks.md: the row of %s names the scenario %s, whose boot scripts in internal/e2e/vm/scenarios do not mention the check",
+		check, scenario)
 }
 
 // testNames returns the names of the tests of the checks and of the images.
