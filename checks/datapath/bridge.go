@@ -37,21 +37,21 @@ type BridgeOptions struct {
 
 // BridgeResult is the result of a bridge probe.
 type BridgeResult struct {
-	Pass     bool           `json:"pass"`           // the reply came back translated
-	Lost     Loss           `json:"lost,omitempty"` // the lost packet, if not Pass
-	Summary  string         `json:"summary"`
-	Remedy   string         `json:"remedy,omitempty"`
-	Where    string         `json:"where"` // "host", "scratch" or "user namespace"
-	Backend  string         `json:"backend"`
-	Service  netip.AddrPort `json:"service"`
-	Endpoint netip.AddrPort `json:"endpoint"`
-	Client   netip.AddrPort `json:"client"`
-	Observed Observed       `json:"observed"`
+	Pass     bool           `json:"pass"`             // the reply came back translated
+	Lost     Loss           `json:"lost,omitempty"`   // the lost packet, if not Pass
+	Summary  string         `json:"summary"`          // the result in one sentence
+	Remedy   string         `json:"remedy,omitempty"` // what to do about a failure
+	Where    string         `json:"where"`            // "host", "scratch" or "user namespace"
+	Backend  string         `json:"backend"`          // the backend of the DNAT rule: nftables, iptables-nft or iptables-legacy
+	Service  netip.AddrPort `json:"service"`          // the Service address, ip:port
+	Endpoint netip.AddrPort `json:"endpoint"`         // the endpoint's address
+	Client   netip.AddrPort `json:"client"`           // the client's address
+	Observed Observed       `json:"observed"`         // counters and settings
 	// Removed lists the removed leftovers of an earlier, killed probe. Warnings lists errors of reading or
 	// removing that do not affect the verdict.
 	Removed  []string `json:"removed,omitempty"`
-	Warnings []string `json:"warnings,omitempty"`
-	Duration Millis   `json:"durationMs"`
+	Warnings []string `json:"warnings,omitempty"` // what may explain a difference from the node itself
+	Duration Millis   `json:"durationMs"`         // of the whole probe
 }
 
 // The values of BridgeResult.Where.

@@ -45,14 +45,14 @@ type Observed struct {
 	// Masqueraded means that the server saw another source address than the client's, so its reply goes to
 	// the host whatever the bridge does.
 	Masqueraded bool        `json:"masqueraded"`
-	Settings    Settings    `json:"settings"`
+	Settings    Settings    `json:"settings"`            // of the network namespace that was probed
 	Conntrack   *netns.Flow `json:"conntrack,omitempty"` // the client's connection, in the host's table
 }
 
 // Settings holds the kernel's own values; Absent for a setting that it lacks.
 type Settings struct {
-	Forward      string `json:"net.ipv4.ip_forward"`
-	CallIPTables string `json:"net.bridge.bridge-nf-call-iptables"`
+	Forward      string `json:"net.ipv4.ip_forward"`                // the value, "" if there is none
+	CallIPTables string `json:"net.bridge.bridge-nf-call-iptables"` // the value, "" without br_netfilter
 }
 
 // Absent is the value of a setting that the kernel lacks.

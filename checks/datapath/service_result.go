@@ -10,62 +10,62 @@ import (
 
 // ServiceResult is the result of a Service probe.
 type ServiceResult struct {
-	Address  string         `json:"address"` // as given
-	Target   netip.AddrPort `json:"target"`
-	Source   netip.Addr     `json:"source"`
-	Proto    Proto          `json:"proto"`
-	N        int            `json:"n"`        // requested attempts
-	Attempts int            `json:"attempts"` // attempts made
-	Failed   int            `json:"failed"`
-	Rate     Rate           `json:"rate"`
+	Address  string         `json:"address"`           // as given
+	Target   netip.AddrPort `json:"target"`            // the resolved address, ip:port
+	Source   netip.Addr     `json:"source"`            // the local address of the attempts
+	Proto    Proto          `json:"proto"`             // tcp, udp or dns
+	N        int            `json:"n"`                 // requested attempts
+	Attempts int            `json:"attempts"`          // attempts made
+	Failed   int            `json:"failed"`            // attempts that failed
+	Rate     Rate           `json:"rate"`              // of failures
 	Reasons  map[string]int `json:"reasons,omitempty"` // failures: timeout, refused, ...
 	Answers  map[string]int `json:"answers,omitempty"` // DNS answers by code
-	Latency  Latency        `json:"latency"`
+	Latency  Latency        `json:"latency"`           // of successful attempts
 	// Endpoints lists the endpoints of the attempts, the failing ones first. An endpoint equal to Target means
 	// that conntrack has no translation: the address is not translated, or IPVS translates it without
 	// net.ipv4.vs.conntrack.
 	Endpoints []Endpoint `json:"endpoints"`
-	Unknown   Unknown    `json:"unknown"`
-	Duration  Millis     `json:"durationMs"`
+	Unknown   Unknown    `json:"unknown"`    // attempts without an entry in conntrack
+	Duration  Millis     `json:"durationMs"` // of the whole probe
 }
 
 // Rate is the failing fraction of the attempts, and Wilson's 95 % interval for the true failure rate. All
 // values are from 0 to 1.
 type Rate struct {
-	Fraction float64 `json:"fraction"`
-	Low      float64 `json:"low"`
-	High     float64 `json:"high"`
+	Fraction float64 `json:"fraction"` // of attempts that failed, 0 to 1
+	Low      float64 `json:"low"`      // lower end of the 95 % interval
+	High     float64 `json:"high"`     // upper end
 }
 
 // Latency is the distribution over the successful attempts: for TCP until connected, for DNS until
 // answered. A latency of one second means that the first packet was lost and repeated.
 type Latency struct {
-	Min     Millis   `json:"minMs"`
-	P50     Millis   `json:"p50Ms"`
-	P90     Millis   `json:"p90Ms"`
-	P99     Millis   `json:"p99Ms"`
-	Max     Millis   `json:"maxMs"`
-	Buckets []Bucket `json:"buckets,omitempty"`
+	Min     Millis   `json:"minMs"`             // of the successful attempts
+	P50     Millis   `json:"p50Ms"`             // median
+	P90     Millis   `json:"p90Ms"`             // 90th percentile
+	P99     Millis   `json:"p99Ms"`             // 99th percentile
+	Max     Millis   `json:"maxMs"`             // slowest
+	Buckets []Bucket `json:"buckets,omitempty"` // histogram
 }
 
 // Bucket counts the attempts that took at most UpTo and longer than the previous bucket.
 type Bucket struct {
-	UpTo  Millis `json:"upToMs"`
-	Count int    `json:"count"`
+	UpTo  Millis `json:"upToMs"` // upper bound
+	Count int    `json:"count"`  // attempts
 }
 
 // Endpoint is an address to which attempts were sent.
 type Endpoint struct {
-	Address  netip.AddrPort `json:"address"`
-	Attempts int            `json:"attempts"`
-	Failed   int            `json:"failed"`
+	Address  netip.AddrPort `json:"address"`  // as conntrack has it, ip:port
+	Attempts int            `json:"attempts"` // attempts that were sent here
+	Failed   int            `json:"failed"`   // attempts that failed
 }
 
 // Unknown counts the attempts with an unknown endpoint, and gives the reason.
 type Unknown struct {
-	Attempts int    `json:"attempts"`
-	Failed   int    `json:"failed"`
-	Why      string `json:"why,omitempty"`
+	Attempts int    `json:"attempts"`      // attempts whose endpoint is unknown
+	Failed   int    `json:"failed"`        // of these, failures
+	Why      string `json:"why,omitempty"` // the reason
 }
 
 // Failing returns the endpoints of failed attempts, to compare them with the expected endpoints.

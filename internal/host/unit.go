@@ -84,8 +84,8 @@ func LikeKubelet(likely []string) string {
 
 // Evidence is one observation: its source and the text found there.
 type Evidence struct {
-	Source string `json:"source"`
-	Text   string `json:"text"`
+	Source string `json:"source"` // file, command or object
+	Text   string `json:"text"`   // what was found there
 }
 
 // UnitOn reports whether a unit runs now or will run at the next boot. On a running machine it

@@ -18,21 +18,22 @@ type Conntrack struct{ conn *netlink.Conn }
 
 // Tuple is one direction of a flow.
 type Tuple struct {
-	From  netip.AddrPort `json:"from"`
-	To    netip.AddrPort `json:"to"`
+	From  netip.AddrPort `json:"from"`  // source, ip:port
+	To    netip.AddrPort `json:"to"`    // destination, ip:port
 	Proto uint8          `json:"proto"` // 6 TCP, 17 UDP
 }
 
 // Flow is a tracked connection. Reply has the addresses of a reply on the wire: Reply.From is the
 // endpoint to which the request was sent.
 type Flow struct {
-	Orig, Reply Tuple
-	SeenReply   bool
-	SourceNAT   bool
-	DestNAT     bool
-	TCPState    string        // "SYN_SENT"; "" for other protocols
-	Timeout     time.Duration // time until the flow expires without another packet
-	Began       time.Time     // zero unless net.netfilter.nf_conntrack_timestamp is 1
+	Orig      Tuple         `json:"orig"`      // the first packet's addresses
+	Reply     Tuple         `json:"reply"`     // the addresses that conntrack expects in replies
+	SeenReply bool          `json:"seenReply"` // a reply arrived
+	SourceNAT bool          `json:"sourceNAT"` // the source is translated
+	DestNAT   bool          `json:"destNAT"`   // the destination is translated
+	TCPState  string        `json:"tcpState"`  // "SYN_SENT"; "" for other protocols
+	Timeout   time.Duration `json:"timeoutNs"` // until the flow expires without another packet
+	Began     time.Time     `json:"began"`     // zero unless net.netfilter.nf_conntrack_timestamp is 1
 }
 
 // Conntrack opens the namespace's table. A missing permission shows only at the first Lookup.

@@ -34,9 +34,9 @@ type Hits struct {
 // Way counts the packets of one direction in three hooks. Postrouting is counted before source
 // translation: a reply still has the endpoint's address there.
 type Way struct {
-	Prerouting  uint64 `json:"prerouting"`
-	Forward     uint64 `json:"forward"`
-	Postrouting uint64 `json:"postrouting"`
+	Prerouting  uint64 `json:"prerouting"`  // packets in PREROUTING
+	Forward     uint64 `json:"forward"`     // packets in FORWARD
+	Postrouting uint64 `json:"postrouting"` // packets in POSTROUTING
 }
 
 // Redirect is an active redirection.

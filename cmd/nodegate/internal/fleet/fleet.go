@@ -21,11 +21,11 @@ type Fleet struct {
 
 // Member is one report.
 type Member struct {
-	Name    string          `json:"name"`
-	Stage   string          `json:"stage"`
-	Verdict verdict.Verdict `json:"verdict"`
-	Time    string          `json:"time,omitempty"`
-	File    string          `json:"file"`
+	Name    string          `json:"name"`              // the node's name
+	Stage   string          `json:"stage"`             // of the report
+	Verdict verdict.Verdict `json:"verdict"`           // of the node
+	Time    string          `json:"time,omitempty"`    // when its checks began
+	File    string          `json:"file"`              // that the report came from
 	Enforce string          `json:"enforce,omitempty"` // "warn" if the gate holds nothing
 }
 

@@ -36,32 +36,32 @@ func JSON(w io.Writer, f Fleet) error {
 }
 
 type jsonFleet struct {
-	APIVersion string          `json:"apiVersion"`
-	Kind       string          `json:"kind"`
-	Verdict    verdict.Verdict `json:"verdict"`
-	Nodes      []Member        `json:"nodes"`
-	Checks     []jsonCheck     `json:"checks"`
-	Groups     []jsonGroup     `json:"groups"` // groups of identical nodes
+	APIVersion string          `json:"apiVersion"` // nodegate/v1
+	Kind       string          `json:"kind"`       // FleetReport
+	Verdict    verdict.Verdict `json:"verdict"`    // the worst of the nodes
+	Nodes      []Member        `json:"nodes"`      // one entry for each report
+	Checks     []jsonCheck     `json:"checks"`     // outliers first
+	Groups     []jsonGroup     `json:"groups"`     // groups of identical nodes
 }
 
 type jsonCheck struct {
-	Name       string      `json:"name"`
-	Severity   string      `json:"severity,omitempty"`
-	Difference string      `json:"difference"` // verdict, value, wrong, follows, varies, alike
-	Because    string      `json:"because,omitempty"`
-	Remedy     string      `json:"remedy,omitempty"`
-	States     []jsonState `json:"states"` // the most common first
+	Name       string      `json:"name"`               // of the check
+	Severity   string      `json:"severity,omitempty"` // block or warn
+	Difference string      `json:"difference"`         // verdict, value, wrong, follows, varies, alike
+	Because    string      `json:"because,omitempty"`  // the check that explains the failures
+	Remedy     string      `json:"remedy,omitempty"`   // of the first node that fails
+	States     []jsonState `json:"states"`             // the most common first
 }
 
 type jsonState struct {
-	Verdict string   `json:"verdict"` // "" for nodes that were not checked
-	Got     string   `json:"got"`
-	Count   int      `json:"count"`
+	Verdict string   `json:"verdict"`         // "" for nodes that were not checked
+	Got     string   `json:"got"`             // the value found
+	Count   int      `json:"count"`           // nodes with it
 	Nodes   []string `json:"nodes,omitempty"` // empty for the majority
 }
 
 type jsonGroup struct {
-	Nodes   []string `json:"nodes"`
+	Nodes   []string `json:"nodes"`   // names
 	Differs []string `json:"differs"` // the checks in which they differ from the majority
 }
 

@@ -33,18 +33,18 @@ func Outcomes() []Outcome { return []Outcome{Held, Unknown, Changed, Pass} }
 
 // Forecast is the predicted effect of the policy on one node.
 type Forecast struct {
-	Name    string      `json:"name"`
-	File    string      `json:"file"`
-	Outcome Outcome     `json:"outcome"`
+	Name    string      `json:"name"`              // the node's name
+	File    string      `json:"file"`              // of the recording
+	Outcome Outcome     `json:"outcome"`           // held, unknown, changed or pass
 	Reasons []Reason    `json:"reasons,omitempty"` // the reasons for the outcome, and other changes
 	Report  report.Read `json:"-"`                 // settings that apply would change are warnings
 }
 
 // Reason is one requirement and its effect on the node.
 type Reason struct {
-	Outcome Outcome `json:"outcome"`
-	Name    string  `json:"name"`
-	Text    string  `json:"text"`
+	Outcome Outcome `json:"outcome"` // of this requirement
+	Name    string  `json:"name"`    // of the requirement
+	Text    string  `json:"text"`    // what would happen
 }
 
 // Policy is the new policy.

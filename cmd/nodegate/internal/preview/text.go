@@ -14,10 +14,10 @@ import (
 
 // document is the document that JSON writes.
 type document struct {
-	APIVersion string          `json:"apiVersion"`
-	Kind       string          `json:"kind"`
-	Count      map[Outcome]int `json:"count"`
-	Nodes      []Forecast      `json:"nodes"`
+	APIVersion string          `json:"apiVersion"` // nodegate/v1
+	Kind       string          `json:"kind"`       // Preview
+	Count      map[Outcome]int `json:"count"`      // nodes by outcome
+	Nodes      []Forecast      `json:"nodes"`      // in the order of the recordings
 }
 
 // JSON writes the nodes as a document for other tools.

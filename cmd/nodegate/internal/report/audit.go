@@ -15,9 +15,9 @@ import (
 
 // Audit holds the part of an audit report that its results do not contain.
 type Audit struct {
-	Mode      string               `json:"mode"`
-	Version   string               `json:"version"`
-	Services  []proxyrules.Service `json:"services"`
+	Mode      string               `json:"mode"`                // iptables, nftables or ipvs
+	Version   string               `json:"version"`             // of kube-proxy, inferred from the rules
+	Services  []proxyrules.Service `json:"services"`            // ports of Services in the rules
 	Converged []settle.Converged   `json:"converged,omitempty"` // differed from the API, then matched
 	Notes     []string             `json:"notes,omitempty"`     // about reading the rules
 }

@@ -15,15 +15,15 @@ type Auditing struct {
 	Changes  int       `json:"changes"`  // Services that changed in the API, each counted once a round
 	Services int       `json:"services"` // Service ports in the rules
 	Findings int       `json:"findings"` // findings of the last round
-	Delay    Delay     `json:"delay"`
+	Delay    Delay     `json:"delay"`    // from a change of the API to this node's rules
 }
 
 // Delay is a histogram of the time from a change in the API to the first read of the rules that shows it. It is an upper bound of the
 // real delay.
 type Delay struct {
-	Buckets map[string]int `json:"buckets"` // cumulative, by upper bound in seconds
-	Sum     float64        `json:"sumSeconds"`
-	Count   int            `json:"count"`
+	Buckets map[string]int `json:"buckets"`    // cumulative, by upper bound in seconds
+	Sum     float64        `json:"sumSeconds"` // of all delays
+	Count   int            `json:"count"`      // changes that were measured
 }
 
 // NewAuditing returns the document for the progress of an audit.

@@ -18,16 +18,16 @@ import (
 // Report is one node's report as other tools read it. Fields are added, never
 // renamed.
 type Report struct {
-	APIVersion string          `json:"apiVersion"`
-	Kind       string          `json:"kind"`
-	Node       Node            `json:"node"`
-	Policy     Policy          `json:"policy"`
-	Stage      string          `json:"stage"`
-	Verdict    verdict.Verdict `json:"verdict"` // pass, fail or unknown
-	Time       string          `json:"time"`    // when the checks began, RFC 3339
-	DurationMs float64         `json:"durationMs"`
-	Results    []Result        `json:"results"`
-	Audit      *Audit          `json:"audit,omitempty"`
+	APIVersion string          `json:"apiVersion"`      // nodegate/v1
+	Kind       string          `json:"kind"`            // Report
+	Node       Node            `json:"node"`            // the machine
+	Policy     Policy          `json:"policy"`          // the source of the requirements
+	Stage      string          `json:"stage"`           // image, boot, run or all
+	Verdict    verdict.Verdict `json:"verdict"`         // pass, fail or unknown
+	Time       string          `json:"time"`            // when the checks began, RFC 3339
+	DurationMs float64         `json:"durationMs"`      // of the whole run
+	Results    []Result        `json:"results"`         // in the order of the checks
+	Audit      *Audit          `json:"audit,omitempty"` // only of `audit`
 
 	Next string `json:"-"` // the recommended next step, for the text format
 }
@@ -41,32 +41,32 @@ const (
 
 // Node describes the machine of a report.
 type Node struct {
-	Name   string `json:"name"`
-	Kernel string `json:"kernel,omitempty"`
-	OS     string `json:"os,omitempty"`
-	Root   string `json:"root,omitempty"` // set for a file tree
+	Name   string `json:"name"`             // host name
+	Kernel string `json:"kernel,omitempty"` // release
+	OS     string `json:"os,omitempty"`     // os-release's PRETTY_NAME
+	Root   string `json:"root,omitempty"`   // set for a file tree
 }
 
 // Policy describes the policy of a report.
 type Policy struct {
-	Files   []string `json:"files"`
+	Files   []string `json:"files"`             // paths, or builtin:NAME.hcl
 	Enforce string   `json:"enforce,omitempty"` // "warn" if the gate holds nothing
 }
 
 // Result is the outcome of one check.
 type Result struct {
-	Name     string            `json:"name"`
-	Verdict  verdict.Verdict   `json:"verdict"`
-	Severity policy.Severity   `json:"severity"`
-	Want     string            `json:"want"`
-	Got      string            `json:"got"`
-	Fixed    bool              `json:"fixed"`
-	Was      string            `json:"was,omitempty"`
-	Source   string            `json:"source"`
-	Reason   string            `json:"reason,omitempty"`
-	Evidence []checks.Evidence `json:"evidence"`
-	Remedy   string            `json:"remedy,omitempty"`
-	Ref      string            `json:"ref,omitempty"`
+	Name     string            `json:"name"`              // of the check
+	Verdict  verdict.Verdict   `json:"verdict"`           // pass, warn, fail, unknown or skipped
+	Severity policy.Severity   `json:"severity"`          // block or warn
+	Want     string            `json:"want"`              // the required state
+	Got      string            `json:"got"`               // the state found
+	Fixed    bool              `json:"fixed"`             // apply corrected it in this run
+	Was      string            `json:"was,omitempty"`     // the state before the correction
+	Source   string            `json:"source"`            // file and line of the requirement
+	Reason   string            `json:"reason,omitempty"`  // why it is required
+	Evidence []checks.Evidence `json:"evidence"`          // observations behind the verdict
+	Remedy   string            `json:"remedy,omitempty"`  // what to do
+	Ref      string            `json:"ref,omitempty"`     // where the reason is documented
 	Because  string            `json:"because,omitempty"` // the check whose failure causes this one
 	Skipped  string            `json:"skipped,omitempty"` // the reason
 	Error    string            `json:"error,omitempty"`   // why the verdict is unknown, or why a fix did not work

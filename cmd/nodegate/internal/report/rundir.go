@@ -38,20 +38,20 @@ func Leave(name string, document any) error {
 
 // AppliedChange is one line of ChangesFile. It has enough detail to undo the change manually.
 type AppliedChange struct {
-	Time time.Time `json:"time"`
-	Name string    `json:"name"`
-	Was  string    `json:"was"`
-	Now  string    `json:"now"`
+	Time time.Time `json:"time"` // when it was made
+	Name string    `json:"name"` // of the requirement
+	Was  string    `json:"was"`  // the state before
+	Now  string    `json:"now"`  // the state after
 	// Writes lists the writes of the change, for `nodegate revert`. Settings that the kernel changes along with a write precede it.
 	Writes []Write `json:"writes,omitempty"`
 }
 
 // Write is one written value.
 type Write struct {
-	Kind   checks.ChangeKind `json:"kind"`
-	Target string            `json:"target"`
-	From   string            `json:"from"`
-	To     string            `json:"to"`
+	Kind   checks.ChangeKind `json:"kind"`   // module, sysctl, mtu or offload
+	Target string            `json:"target"` // the module, parameter path or link
+	From   string            `json:"from"`   // the value before
+	To     string            `json:"to"`     // the value written
 }
 
 // NewAppliedChange returns the line for the changes made for a requirement.

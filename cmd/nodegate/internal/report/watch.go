@@ -16,38 +16,38 @@ import (
 // Watch is the document that watch writes for other tools. Fields are added,
 // never renamed.
 type Watch struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	APIVersion string `json:"apiVersion"` // nodegate/v1
+	Kind       string `json:"kind"`       // Watch
 	Watching
-	Written time.Time `json:"written"`
-	Report  Report    `json:"report"` // of the last round, updated by later corrections
+	Written time.Time `json:"written"` // when this document was written
+	Report  Report    `json:"report"`  // of the last round, updated by later corrections
 }
 
 // Watching describes watch's work since its start.
 type Watching struct {
-	Since       time.Time      `json:"since"`
-	Interval    time.Duration  `json:"intervalNs"`
-	Rounds      int            `json:"rounds"`
-	LastRound   time.Time      `json:"lastRound"`
+	Since       time.Time      `json:"since"`                 // start of watch
+	Interval    time.Duration  `json:"intervalNs"`            // between two rounds
+	Rounds      int            `json:"rounds"`                // rounds so far
+	LastRound   time.Time      `json:"lastRound"`             // end of the last round
 	BreakGlass  string         `json:"breakGlass,omitempty"`  // the break-glass in force: nothing is corrected
 	PolicyError string         `json:"policyError,omitempty"` // why the current policy files are not in use
-	LinkEvents  int            `json:"linkEvents"`
-	Resyncs     int            `json:"resyncs"` // full inspections of all links after missed notifications
-	Links       int            `json:"links"`   // links configured when they appeared
-	Corrected   map[string]int `json:"corrected"`
-	Last        []Correction   `json:"last"` // the last corrections, newest first
-	Fights      []Fight        `json:"fights"`
-	Audit       *Auditing      `json:"audit,omitempty"` // set if the policy has an audit block
+	LinkEvents  int            `json:"linkEvents"`            // notices about links
+	Resyncs     int            `json:"resyncs"`               // full inspections of all links after missed notifications
+	Links       int            `json:"links"`                 // links configured when they appeared
+	Corrected   map[string]int `json:"corrected"`             // corrections so far
+	Last        []Correction   `json:"last"`                  // the last corrections, newest first
+	Fights      []Fight        `json:"fights"`                // requirements that another program keeps changing back
+	Audit       *Auditing      `json:"audit,omitempty"`       // set if the policy has an audit block
 }
 
 // Correction is one corrected setting.
 type Correction struct {
-	Time time.Time `json:"time"`
-	Name string    `json:"name"` // the requirement
-	Link string    `json:"link,omitempty"`
-	New  bool      `json:"new,omitempty"` // the link had just appeared; this is not drift
-	Was  string    `json:"was"`
-	Now  string    `json:"now"`
+	Time time.Time `json:"time"`           // when it was made
+	Name string    `json:"name"`           // the requirement
+	Link string    `json:"link,omitempty"` // "" if it is not about a link
+	New  bool      `json:"new,omitempty"`  // the link had just appeared; this is not drift
+	Was  string    `json:"was"`            // the state before
+	Now  string    `json:"now"`            // the state after
 }
 
 // Subject returns the corrected requirement, with the link.
@@ -60,10 +60,10 @@ func (c Correction) Subject() string {
 
 // Fight is a requirement that another program keeps changing back.
 type Fight struct {
-	Name   string    `json:"name"`
-	Since  time.Time `json:"since"`
-	Next   time.Time `json:"next"` // the earliest time of the next correction
-	Writer string    `json:"writer"`
+	Name   string    `json:"name"`   // of the requirement
+	Since  time.Time `json:"since"`  // the first of the corrections
+	Next   time.Time `json:"next"`   // the earliest time of the next correction
+	Writer string    `json:"writer"` // the likely program, as the machine's files show it
 }
 
 // NewWatch returns the document of a watch on h with progress w, policy p and results r. All times follow the current clock, even

@@ -21,9 +21,9 @@ type suspect struct {
 
 // Converged is a Service port that differed from the API, but agrees now.
 type Converged struct {
-	Service string  `json:"service"`
-	Family  string  `json:"family"`
-	After   float64 `json:"afterSeconds"`
+	Service string  `json:"service"`      // namespace/name:port
+	Family  string  `json:"family"`       // ip or ip6
+	After   float64 `json:"afterSeconds"` // until rules and API agreed
 }
 
 // compare adds suspects for the differences from the API and for the findings of the rules alone.
