@@ -158,7 +158,8 @@ func checkSystemd(h *host.Host, assess bool, stderr io.Writer) error {
 		return fmt.Errorf("nodegate needs systemd %d or later; this is systemd %d: kubelet could start without its gate, and watch would not run",
 			units.OldestSystemd, version)
 	case err == nil && assess && !exists("system/boot-complete.target"):
-		return fmt.Errorf("--assess-boot needs boot-complete.target, which systemd %d lacks: nothing would check whether the boot is good", version)
+		return fmt.Errorf("--assess-boot needs boot-complete.target, which systemd %d lacks: nothing would check whether the boot is good",
+			version)
 	}
 	return nil
 }

@@ -68,7 +68,8 @@ other files are still shown), 3 some nodes are unknown.`,
 			return fleetCode(f, errs)
 		},
 	}
-	c.Flags().StringArrayVar(&consoles, "console", nil, "read the console reports of held nodes from the console log in `FILE` (- is standard input)")
+	c.Flags().StringArrayVar(&consoles, "console", nil, "read the console reports of held nodes from the console log in `FILE` (- is "+
+		"standard input)")
 	o.formatFlags(c, "text", "json", "html")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "list every node by name, and the checks with the same result on all nodes")
 	return c

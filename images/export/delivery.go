@@ -58,7 +58,8 @@ func parseOrigin(binary, sum, image string) (Delivery, error) {
 			binary)
 	}
 	if u.User != nil {
-		return Delivery{}, fmt.Errorf("--binary: the URL would copy its password to every node; serve the binary without a password, its checksum " +
+		return Delivery{}, fmt.Errorf("--binary: the URL would copy its password to every node; serve the binary without a password, its " +
+			"checksum " +
 			"protects it")
 	}
 	if strings.ContainsFunc(binary, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("'\"\\`", r) }) {
@@ -89,7 +90,7 @@ func checkImage(image string) error {
 	if strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("._-/:", r)
 	}) {
-		return fmt.Errorf("--image %q: before the digest use only lower-case letters, digits and ._-/:", image)
+		return fmt.Errorf("--image %q: before the digest only lower-case letters, digits and the characters ._-/: are allowed", image)
 	}
 	return nil
 }

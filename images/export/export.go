@@ -74,7 +74,8 @@ func Formats() []Format {
 		{"ignition", "Ignition configuration, spec 3.3.0", Anyhow, false, ignition},
 		{"kubeadm", "KubeadmConfig of Cluster API", Anyhow, false, clusterAPI},
 		{"daemonset", "kustomize base of a DaemonSet, for nodes that already run", AnImage, true, daemonSet},
-		{"readiness", "manifests that keep Pods away until the node passes: readiness rules, taint, MachineHealthCheck, RBAC", Settings, true, readiness},
+		{"readiness", "manifests that keep Pods away until the node passes: readiness rules, taint, MachineHealthCheck, RBAC", Settings,
+			true, readiness},
 		{"files", "sysctl.d, modules-load.d and udev rules: the settings, without nodegate", Settings, true, plainFiles},
 		{"talos", "Talos machine configuration patch: the settings", Settings, false, talos},
 		{"bottlerocket", "Bottlerocket user data: the settings", Settings, false, bottlerocket},
@@ -92,10 +93,12 @@ func (f Format) TooLarge(r Result) string {
 	}
 	switch f.Name {
 	case "cloud-init":
-		return fmt.Sprintf("%d bytes: EC2 accepts at most %d bytes of user data; compress it with gzip, which cloud-init can read, or bake nodegate into the image",
+		return fmt.Sprintf("%d bytes: EC2 accepts at most %d bytes of user data; compress it with gzip, which cloud-init can read, or "+
+			"bake nodegate into the image",
 			n, maxUserData)
 	case "ignition":
-		return fmt.Sprintf("%d bytes: EC2 accepts at most %d bytes of user data; host it and fetch it with ignition.config.replace", n, maxUserData)
+		return fmt.Sprintf("%d bytes: EC2 accepts at most %d bytes of user data; host it and fetch it with ignition.config.replace", n,
+			maxUserData)
 	}
 	return ""
 }
@@ -129,7 +132,8 @@ func (f Format) Write(in Input) (Result, error) {
 	case f.Needs == AnImage && in.Delivery.Path != "":
 		return Result{}, fmt.Errorf("%s runs install, which chooses the path itself: remove --path", f.Name)
 	case in.Delivery.isExtension() && f.Name != "butane" && f.Name != "ignition":
-		return Result{}, fmt.Errorf("%s is a system extension, which only butane and ignition can deliver; %s needs the URL of the binary", in.Delivery.URL,
+		return Result{}, fmt.Errorf("%s is a system extension, which only butane and ignition can deliver; %s needs the URL of the binary",
+			in.Delivery.URL,
 			f.Name)
 	case in.APIVersion != "" && f.Name != "kubeadm":
 		return Result{}, fmt.Errorf("--api-version works only with kubeadm, not with %s", f.Name)

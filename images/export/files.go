@@ -92,7 +92,8 @@ func (s *settings) udevRule(l policy.Link) (rule string, byName []sysctl) {
 			byName = append(byName, sysctl{policy.Key(strings.Replace(string(c.Pattern), "/*/", "/"+m.Name+"/", 1)), c.Value})
 			continue
 		}
-		actions = append(actions, fmt.Sprintf(`RUN+="/sbin/sysctl -qw '%s=%s'"`, strings.Replace(string(c.Pattern), "/*/", "/$name/", 1), c.Value))
+		actions = append(actions, fmt.Sprintf(`RUN+="/sbin/sysctl -qw '%s=%s'"`, strings.Replace(string(c.Pattern), "/*/", "/$name/", 1),
+			c.Value))
 	}
 	if actions == nil {
 		return "", byName

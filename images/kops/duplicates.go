@@ -77,7 +77,8 @@ func (l *linter) checkPath(a *yaml.Node, before map[string][]*yaml.Node) {
 	}
 	for _, other := range others {
 		if shareNode(a, other) {
-			l.addFindingAt(at, "duplicate-file", "the fileAsset on line "+lineText(other)+" has the same path: kops ignores this one without a message",
+			l.addFindingAt(at, "duplicate-file", "the fileAsset on line "+lineText(other)+" has the same path: kops ignores this one "+
+				"without a message",
 				"remove one of them")
 			return
 		}
@@ -110,7 +111,8 @@ func (l *linter) checkMissingRole(m *yaml.Node, what string) {
 	roles := rolesOf(m)
 	names := func(role string) bool { return slices.Contains(roles, role) }
 	if l.apiServers && names("ControlPlane") && names("Node") && !names("APIServer") {
-		l.addFindingAt(field(m, "roles"), "no-apiserver", "an InstanceGroup in this manifest has the role APIServer, and its nodes do not get this "+what,
+		l.addFindingAt(field(m, "roles"), "no-apiserver", "an InstanceGroup in this manifest has the role APIServer, and its nodes do "+
+			"not get this "+what,
 			"write `roles: [ControlPlane, Node, APIServer]`")
 	}
 }

@@ -109,7 +109,8 @@ func (l *linter) checkManifest(h, manifest *yaml.Node, raw, gated bool) {
 	case !raw && !has:
 		l.addFindingAt(manifest, "no-install", "kops turns this into [Unit] and [Service] without [Install]: "+startsLate, rawForm)
 	case !raw && field(h, "execContainer") == nil:
-		l.addFindingAt(manifest, "sections-below-service", "kops writes this manifest below [Service]: its own sections work only by accident", rawForm)
+		l.addFindingAt(manifest, "sections-below-service", "kops writes this manifest below [Service]: its own sections work only by "+
+			"accident", rawForm)
 	}
 	for _, s := range all {
 		line, column := positionOf(manifest, s.line)
@@ -121,7 +122,8 @@ func (l *linter) checkManifest(h, manifest *yaml.Node, raw, gated bool) {
 			l.addFinding(line, column, "required-by-kubelet", "if this unit fails once, systemd does not start kubelet and never tries "+
 				"again (systemd#1312)", gateForm)
 		case s.section == "Install" && s.name == "WantedBy" && len(strings.Fields(s.values)) > 1:
-			l.addFinding(line, column, "two-targets", "kops understands only one target in WantedBy=: it treats this unit as disabled, logs a warning, "+
+			l.addFinding(line, column, "two-targets", "kops understands only one target in WantedBy=: it treats this unit as disabled, logs "+
+				"a warning, "+
 				"and enables it at each boot", "write `WantedBy=multi-user.target`")
 		case strings.HasPrefix(s.name, "Exec") && runsProgram(s.values, "ethtool"):
 			l.addFinding(line, column, "ethtool", "kops does not install ethtool since 1.34",

@@ -72,7 +72,8 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 		case errors.Is(err, fs.ErrPermission) || ctx.Err() != nil:
 			return fmt.Errorf("reading %s over netlink: %w", tableName(family), err)
 		}
-		noted(fmt.Sprintf("%s was read by nft -j, which is slower and needs more memory; reading it over netlink failed: %v", tableName(family), err))
+		noted(fmt.Sprintf("%s was read by nft -j, which is slower and needs more memory; reading it over netlink failed: %v",
+			tableName(family), err))
 		return program.Stream(ctx, parse, "nft", printTable(family)...)
 	})
 	return sets, err
@@ -155,7 +156,8 @@ func (machineRules) Dumps(ctx context.Context, read func(source string, r io.Rea
 
 // dumpRules never passes a table name to iptables-legacy-save, because that would create the table.
 // It calls table for both families, unless it is nil.
-func dumpRules(ctx context.Context, read func(source string, r io.Reader) error, noted func(string), table func(family string) error) error {
+func dumpRules(ctx context.Context, read func(source string, r io.Reader) error, noted func(string),
+	table func(family string) error) error {
 	var errs []error
 	ran := 0
 	ask := mayQueryNFTables()

@@ -169,7 +169,8 @@ func (p *Plugins) runPlugin(ctx context.Context, e exec, kubeconfig string, env 
 	case s.Token == "" && s.Certificate == "":
 		return credential{}, errors.New("its output has neither a token nor a certificate")
 	case !s.ExpirationTimestamp.IsZero() && time.Until(s.ExpirationTimestamp) <= 0:
-		return credential{}, fmt.Errorf("its credential expired at %s; check the machine's clock", s.ExpirationTimestamp.UTC().Format(time.RFC3339))
+		return credential{}, fmt.Errorf("its credential expired at %s; check the machine's clock",
+			s.ExpirationTimestamp.UTC().Format(time.RFC3339))
 	}
 	return got, nil
 }

@@ -52,7 +52,8 @@ func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
 		out.Addf("kubeproxy.process.silent", "kube-proxy does not respond (%v), and its process is not among those visible from here; "+
 			"another PID namespace hides some: run audit in the host's PID namespace", state)
 	case !found:
-		out.Addf("kubeproxy.process.absent", "no process of this node is kube-proxy, k3s or kubelite, and kube-proxy's address does not respond (%v): changes "+
+		out.Addf("kubeproxy.process.absent", "no process of this node is kube-proxy, k3s or kubelite, and kube-proxy's address does not "+
+			"respond (%v): changes "+
 			"in the cluster do not reach this node's rules", state)
 	default:
 		p.findPages(ctx, proxy, state, out)

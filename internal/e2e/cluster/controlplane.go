@@ -86,7 +86,8 @@ func (c *ControlPlane) startPrograms(ctx context.Context) error {
 // LetNodesJoin starts kube-controller-manager, which signs kubelets' certificates, and allows kubelets to request one. flags are added
 // to kube-controller-manager's.
 func (c *ControlPlane) LetNodesJoin(ctx context.Context, flags ...string) error {
-	if err := c.startProgram("kube-controller-manager", c.programPath("kube-controller-manager"), append(c.controllers(), flags...)...); err != nil {
+	if err := c.startProgram("kube-controller-manager", c.programPath("kube-controller-manager"), append(c.controllers(),
+		flags...)...); err != nil {
 		return err
 	}
 	return c.makeToken(ctx)

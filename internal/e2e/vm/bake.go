@@ -77,7 +77,8 @@ func (b Bake) Run(ctx context.Context, tree string) (string, error) {
 	if err := MakeDisk(ctx, tree, raw); err != nil {
 		return "", err
 	}
-	if _, err := runProgram(ctx, copyTime, nil, "sh", "-euc", `qemu-img convert -O qcow2 "$1" "${1%img}qcow2"; rm "$1"`, "sh", raw); err != nil {
+	if _, err := runProgram(ctx, copyTime, nil, "sh", "-euc", `qemu-img convert -O qcow2 "$1" "${1%img}qcow2"; rm "$1"`, "sh",
+		raw); err != nil {
 		return "", err
 	}
 	builder, err := json.Marshal([][]string{

@@ -68,7 +68,8 @@ func ownNamespaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS}
 }
 
-func runProgramAs(ctx context.Context, as *syscall.SysProcAttr, limit time.Duration, env []string, name string, args ...string) (string, error) {
+func runProgramAs(ctx context.Context, as *syscall.SysProcAttr, limit time.Duration, env []string, name string,
+	args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)

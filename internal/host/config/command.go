@@ -53,7 +53,8 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		case err != nil:
 			return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
 		case !known:
-			return nil, "kubelet.service reads its variables from " + pattern + ", whose directory part has wildcards; nodegate does not expand these", nil
+			return nil, "kubelet.service reads its variables from " + pattern + ", whose directory part has wildcards; nodegate does not " +
+				"expand these", nil
 		}
 		missing := true
 		for _, name := range names {

@@ -21,7 +21,7 @@ import (
 type Machine struct {
 	Kernel   string                       // uname -r; "" means 6.1.0
 	Files    map[string]string            // path -> content, or "-> TARGET" for a link; directories are implied
-	Refuse   map[string]error             // path -> the error of a write; of a read with "r "+path, of statfs with "s "+path, of a run with "x "+path
+	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "s "+path of statfs, "x "+path of a run
 	Clamp    map[string]string            // path -> the value that the kernel stores at every write
 	Modules  map[string]map[string]string // installed module, not loaded -> the parameters that it adds
 	Links    map[string]*Link

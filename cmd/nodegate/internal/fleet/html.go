@@ -125,7 +125,8 @@ func (p *page) writeHeatMap() {
 	if len(columns) == 0 {
 		return
 	}
-	p.writeParts("<section id=map>\n<h2>Nodes that differ</h2>\n<p class=quiet>Each row is a group of identical nodes, each column one of the checks below. ",
+	p.writeParts("<section id=map>\n<h2>Nodes that differ</h2>\n<p class=quiet>Each row is a group of identical nodes, each column "+
+		"one of the checks below. ",
 		"<b class=fail>", p.failSign(), "</b> ", p.word(Answer{Verdict: verdict.Fail}), ", <b class=unknown>?</b> unknown, <b class=warn>!</b> ",
 		p.word(Answer{Verdict: verdict.Warn}), ", ",
 		"<b class=value>≠</b> pass with a value that differs from the majority, ",

@@ -196,7 +196,8 @@ func (t Test) judge(s observation, late, over bool) boot {
 	b := boot{observation: s, verdict: verdict.Fail}
 	switch {
 	case s.report != nil && t.Policy != nil && !usesTestPolicy(*s.report):
-		b.verdict, b.why = verdict.Unknown, fmt.Sprintf("the policy was %s: the image's systemd did not accept another one (systemd 252 or later does)",
+		b.verdict, b.why = verdict.Unknown, fmt.Sprintf("the policy was %s: the image's systemd did not accept another one (systemd 252 "+
+			"or later does)",
 			strings.Join(s.report.Policy.Files, ", "))
 	case s.report != nil:
 		b.verdict = s.report.Verdict

@@ -45,7 +45,7 @@ func (l *loop) compare(now time.Time) {
 }
 
 // updateAlone updates the findings of the rules alone after another reading. If a Service port has lost
-// its finding, its rules were repaired and its time starts anew. If a finding without a Service
+// its finding, its rules were repaired and its time starts again. If a finding without a Service
 // (such as one about a table) is gone, more Services may become comparable.
 func (l *loop) updateAlone(now time.Time) {
 	before, shown, more := l.alone, l.shown, false
