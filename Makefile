@@ -61,6 +61,7 @@ fmt: ## format the Go files and group their imports
 dist: ## binaries, packages, image, SBOMs and their sums in dist/; signed where NODEGATE_SIGNING_KEY names a key
 	@rm -rf dist
 	@VERSION='$(VERSION)' $(GO) run ./images/release dist
+	@case '$(VERSION)' in 0.0.0~*) echo "This commit has no tag, so its version is $(VERSION). To release: git tag -a v0.1.0 -m v0.1.0 && make dist" ;; esac
 
 test-cluster: ## test with a real control plane, kube-proxy and kubelet (needs {images,internal/e2e}/*/apt-packages); LONG=1 changes Services for ten minutes per backend
 	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v -skip TestScenarios ./internal/e2e/cluster/
