@@ -46,7 +46,7 @@ func newSlot(i int) slot {
 	return s
 }
 
-// links returns the names of the host's links of the slot; the bridge is last.
+// links returns the names of the slot's links on the host, the bridge last.
 func (s slot) links() []string { return []string{s.name + "c", s.name + "s", s.name} }
 
 func (s slot) owns(link string) bool { return slices.Contains(s.links(), link) }

@@ -22,7 +22,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Options holds the facts that are known beside the rules. All fields are optional: unknown facts
+// Options holds the facts that are known in addition to the rules. All fields are optional: unknown facts
 // are judged leniently.
 type Options struct {
 	BeLiberal *bool      // net.netfilter.nf_conntrack_tcp_be_liberal is not 0; nil if unknown

@@ -131,7 +131,7 @@ func structureKinds() []Kind {
 
 func serviceKinds() []Kind {
 	return []Kind{
-		{"kubeproxy.service.hash", verdict.Fail, "rules of another Service handle connections to a Service", restart, refIptables},
+		{"kubeproxy.service.hash", verdict.Fail, "connections to a Service are handled by the rules of another Service", restart, refIptables},
 		{"kubeproxy.service.address", verdict.Fail,
 			"a Service's rules use different addresses or ports: connections to one of them fail",
 			restart, refIptables},
@@ -177,7 +177,7 @@ func serviceKinds() []Kind {
 			restart, refIptables},
 		{"kubeproxy.dispatch.empty", verdict.Fail, "every connection to a Service fails: no rule leads to an endpoint",
 			restart, refIptables},
-		{"kubeproxy.dispatch.shadowed", verdict.Fail, "some endpoints of a Service get no connections: an earlier rule takes all",
+		{"kubeproxy.dispatch.shadowed", verdict.Fail, "some endpoints of a Service get no connections: an earlier rule takes them all",
 			restart, refIptables},
 		{"kubeproxy.dispatch.last", verdict.Fail, "some connections to a Service fail: no rule matches them", restart, refIptables},
 		{"kubeproxy.dispatch.duplicate", verdict.Fail, "one endpoint of a Service gets twice its share of connections",
@@ -195,7 +195,7 @@ func serviceKinds() []Kind {
 		{"kubeproxy.dispatch.count", verdict.Fail,
 			"some connections to a Service fail, or an endpoint gets none: the rule assumes another number of endpoints",
 			restart, refNFT},
-		{"kubeproxy.dispatch.keys", verdict.Fail, "some connections to a Service fail: their number has no endpoint", restart, refNFT},
+		{"kubeproxy.dispatch.keys", verdict.Fail, "some connections to a Service fail: no endpoint has the number that the rules pick for them", restart, refNFT},
 		{"kubeproxy.affinity.set", verdict.Fail,
 			"session affinity does not cover exactly the endpoints of a Service: some clients change endpoint",
 			restart, refIptables},

@@ -16,7 +16,7 @@ link "flannel" {
   offload  = { tx-checksum-ip-generic = false }
   severity = "warn"
   when     = !version_at_least(kernel.version, "5.7")
-  reason   = "On kernels before 5.7 (and its backports), a packet that is masqueraded twice leaves with a wrong checksum and is dropped."
+  reason   = "On kernels without the fix (5.7 and backports), a packet that is masqueraded twice leaves with a wrong checksum and is dropped."
   symptom  = "From the host, a Service with its endpoint on another node answers only after 1, 3 or 63 seconds."
   tradeoff = "Checksums are computed on the CPU, which costs some throughput. Not needed on a fixed kernel or with kube-proxy 1.19 or later."
   ref      = "https://github.com/flannel-io/flannel/issues/1279"

@@ -79,7 +79,7 @@ type conn struct {
 	end    func() bool
 }
 
-// dial asks nothing where the module is not loaded.
+// dial sends no query if the module is not loaded.
 func dial(ctx context.Context) (*conn, error) {
 	if _, err := os.Stat("/proc/thread-self/net/ip_vs"); err != nil {
 		return nil, fmt.Errorf("looking for IPVS: %w", err)

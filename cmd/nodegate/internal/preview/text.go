@@ -47,7 +47,7 @@ func Worst(nodes []Forecast) Outcome {
 	return Pass
 }
 
-// fewNames bounds the nodes that are named for a reason, unless all are requested.
+// fewNames limits how many nodes are listed under each reason, unless all are requested.
 const fewNames = 4
 
 // Text writes one line for each reason, worst first, and the nodes that have this
