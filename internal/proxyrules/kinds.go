@@ -195,7 +195,7 @@ func serviceKinds() []Kind {
 		{"kubeproxy.dispatch.count", verdict.Fail,
 			"some connections to a Service fail, or an endpoint gets none: the rule assumes another number of endpoints",
 			restart, refNFT},
-		{"kubeproxy.dispatch.keys", verdict.Fail, "some connections to a Service fail: no endpoint has the number that the rules pick for them", restart, refNFT},
+		{"kubeproxy.dispatch.keys", verdict.Fail, "some connections to a Service fail: the rules pick a number that no endpoint has", restart, refNFT},
 		{"kubeproxy.affinity.set", verdict.Fail,
 			"session affinity does not cover exactly the endpoints of a Service: some clients change endpoint",
 			restart, refIptables},
