@@ -108,6 +108,16 @@ evidence: /var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap/kube-proxy/
 		{What: "CPUs unknown", Problem: name, Policy: asks, Node: noCPUs, Want: `
 unknown
 error: cannot determine the number of CPUs, which kube-proxy multiplies by 32768`},
+		{What: "another parameter in the policy", Problem: name, Policy: `sysctl "kernel.panic" { value = 10 }`,
+			Node: node("0-3", "", "", ""), Want: `
+skipped
+skipped: the policy leaves nf_conntrack_max to kube-proxy`},
+		{What: "in the policy, for other nodes", Problem: name, Policy: `sysctl "net.netfilter.nf_conntrack_max" {
+			when  = os.id == "other"
+			value = 262144
+		}`, Node: node("0-3", "", "", ""), Want: `
+skipped
+skipped: the policy leaves nf_conntrack_max to kube-proxy`},
 		{What: "not in the policy", Problem: name, Node: node("0-3", "", "", ""), Want: `
 skipped
 skipped: the policy leaves nf_conntrack_max to kube-proxy`},

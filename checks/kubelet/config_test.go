@@ -73,6 +73,13 @@ ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELE
 			Want: right},
 		{What: "a repeated field: the last one counts", Node: withUnit(flag, map[string]string{
 			kubeadmConfig: header + "rotateCertificates: true\nrotateCertificates: false\n"}), Want: right},
+		{What: "the directory of drop-ins is missing",
+			Node: withUnit(flag+" --config-dir=/etc/kubelet.d", map[string]string{kubeadmConfig: header}),
+			Want: `
+fail
+want: files that kubelet can read
+got: /etc/kubelet.d is missing
+remedy: correct the file; the KubeletConfiguration reference lists all fields`},
 		broken("missing type", "failSwapOn: false\n", "without apiVersion or kind"),
 		broken("another version", "apiVersion: kubelet.config.k8s.io/v1\nkind: KubeletConfiguration\n",
 			"of apiVersion kubelet.config.k8s.io/v1, not kubelet.config.k8s.io/v1beta1"),

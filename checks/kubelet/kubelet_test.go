@@ -2,6 +2,7 @@ package kubelet_test
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,6 +99,9 @@ func TestEarly(t *testing.T) {
 	early := checks.Early(all)
 	if len(early) == len(all) || len(early) < 10 {
 		t.Errorf("%d of %d requirements", len(early), len(all))
+	}
+	if !slices.ContainsFunc(early, func(c checks.Check) bool { return c.Name() == "bridge.netfilter" }) {
+		t.Error("a check that does not depend on kubelet is left for later")
 	}
 	for _, c := range early {
 		if strings.HasPrefix(c.Name(), "kubelet.") || strings.HasPrefix(c.Name(), "probe.") || c.Name() == "swap" {

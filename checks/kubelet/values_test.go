@@ -2,6 +2,7 @@ package kubelet_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"nodegate/checks"
@@ -31,6 +32,8 @@ func TestValues(t *testing.T) {
 	const cut = "failed to load kubelet config file, path: /c, error: failed to decode: json: cannot unmarshal string into Go struct field "
 	slow := node("", "v1.37.2", "")
 	slow.Refuse = map[string]error{"x /usr/bin/kubelet": context.DeadlineExceeded}
+	old := node("", "v1.30.9", failed("initialize logging: x"))
+	old.Refuse = map[string]error{"x /usr/bin/kubelet": errors.New("an old kubelet was run")}
 	unread := node("", "v1.37.2", failed("failed to load kubelet config file"))
 	delete(unread.Files, kubeadmConfig)
 	checkstest.RunOne(t, "kubelet.values", checks.Boot, []checkstest.Case{
@@ -59,7 +62,7 @@ func TestValues(t *testing.T) {
 		{What: "a flag's value that kubelet.flags reports", Node: node(" --foo=many", "v1.37.2",
 			failed(`failed to parse kubelet flag: invalid argument \"many\"`)), Want: "\nskipped\nskipped: reported by kubelet.flags"},
 		{What: "kubelet does not exit", Node: slow, Want: "skipped\nskipped: the trial run of kubelet did not exit"},
-		{What: "an old kubelet is not run", Node: node("", "v1.30.9", failed("initialize logging: x")),
+		{What: "an old kubelet is not run", Node: old,
 			Want: "skipped\nskipped: kubelet is older than 1.31, not installed, or does not report its version"},
 		{What: "values that kubelet validates later, in every version", Node: withUnit("--config="+kubeadmConfig+" --node-ip=10.0.0.1,10.0.0.2",
 			map[string]string{kubeadmConfig: header + "containerLogMaxSize: 500m\nallowedUnsafeSysctls: [vm.swappiness, net.core.somaxconn]\n"}),
@@ -77,6 +80,13 @@ want: values that kubelet accepts
 got: --node-ip=::,10.0.0.1 must not contain an unspecified address
 evidence: /usr/lib/systemd/system/kubelet.service: --node-ip=::,10.0.0.1
 remedy: correct the value; if a feature gate was removed, remove it from featureGates: its feature is always on or gone`},
+		{What: "two IPv6 addresses", Node: node(" --node-ip=fd00::1,fd00::2", "v1.30.9", ""), Want: `
+fail
+want: values that kubelet accepts
+got: --node-ip=fd00::1,fd00::2 must be one address, or one of each family
+evidence: /usr/lib/systemd/system/kubelet.service: --node-ip=fd00::1,fd00::2
+remedy: correct the value; if a feature gate was removed, remove it from featureGates: its feature is always on or gone`},
+		{What: "an address of each family", Node: node(" --node-ip=10.0.0.1,fd00::1", "v1.37.2", ended), Want: right},
 		{What: "no file", Node: unread, Want: "skipped\nskipped: kubelet cannot read its configuration, see kubelet.config"},
 	})
 }

@@ -34,6 +34,11 @@ want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 got: flannel.1=1
 evidence: /proc/sys/net/ipv4/conf/all/rp_filter: 0
 evidence: /proc/sys/net/ipv4/conf/flannel.1/rp_filter: 1, effective 1, needs not 1` + "\nremedy: run `sysctl -w net.ipv4.conf.flannel/1.rp_filter=2` and add a link block with that sysctl to the policy"},
+		{What: "strict everywhere, on a tunnel only by its effect", Node: links("1", map[string]string{"flannel.1": "0"}, kinds), Want: `warn
+want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
+got: flannel.1=1
+evidence: /proc/sys/net/ipv4/conf/all/rp_filter: 1
+evidence: /proc/sys/net/ipv4/conf/flannel.1/rp_filter: 0, effective 1, needs not 1` + "\nremedy: run `sysctl -w net.ipv4.conf.flannel/1.rp_filter=2` and add a link block with that sysctl to the policy"},
 		{What: "a strict ENI", Node: eni, Want: `warn
 want: 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs
 got: ens5=1

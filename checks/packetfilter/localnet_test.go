@@ -21,6 +21,8 @@ func TestRouteLocalnetMartian(t *testing.T) {
 	}
 	apart := rules("1", "-A INPUT -j KUBE-FIREWALL\n")
 	apart.Rules["iptables-legacy-save"] = "*filter\n" + drop + "COMMIT\n"
+	ipv6 := rules("1", "")
+	ipv6.Rules["ip6tables-nft-save"] = "*filter\n-A INPUT -j KUBE-FIREWALL\n-A KUBE-FIREWALL ! -s ::1/128 -d ::1/128 -j DROP\nCOMMIT\n"
 	checkstest.RunOne(t, "route-localnet.martian", checks.Run, []checkstest.Case{
 		{What: "the jump is in another backend", Node: apart, Want: `warn
 want: martian packets dropped
@@ -33,6 +35,11 @@ want: martian packets dropped
 got: route_localnet=1 without the KUBE-FIREWALL rule
 evidence: /proc/sys/net/ipv4/conf/all/route_localnet: 1
 evidence: iptables-nft-save: -A INPUT -j KUBE-FIREWALL
+remedy: let kubelet create its rules (makeIPTablesUtilChains: true), or run kube-proxy with --iptables-localhost-nodeports=false and set route_localnet=0`},
+		{What: "only IPv6 has the rules", Node: ipv6, Want: `warn
+want: martian packets dropped
+got: route_localnet=1 without the KUBE-FIREWALL rule
+evidence: /proc/sys/net/ipv4/conf/all/route_localnet: 1
 remedy: let kubelet create its rules (makeIPTablesUtilChains: true), or run kube-proxy with --iptables-localhost-nodeports=false and set route_localnet=0`},
 		{What: "the jump is missing", Node: rules("1", drop), Want: `warn
 want: martian packets dropped

@@ -102,6 +102,9 @@ evidence: /proc/sys/net/ipv4/ip_forward: 1
 evidence: /etc/systemd/network/10-uplink.network:4: IPv4Forwarding=no
 remedy: remove "IPv4Forwarding=no" from /etc/systemd/network/10-uplink.network:4`},
 		{What: "networkd 256, IPv6, which this policy does not require", Node: with6("no"), Want: allowed},
+		{What: "networkd 256, IPv6, which this policy turns off", Node: with6("no"),
+			Policy: "sysctl \"net.ipv6.conf.default.forwarding\" { value = 0 }",
+			Want:   allowed},
 		{What: "networkd 256, IPv6", Node: with6("no"), Policy: "sysctl \"net.ipv6.conf.default.forwarding\" { value = 1 }", Want: `warn
 want: 1, and no file sets it to 0
 got: set to 0 by /etc/systemd/networkd.conf:2

@@ -23,6 +23,19 @@ evidence: /etc/sysctl.d/99-sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wa
 evidence: /etc/sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-k8s-general.conf:1
 evidence: /etc/sysctl.d/99-k8s-general.conf: kops' nodeup writes it and runs sysctl --system
 remedy: remove "net.ipv4.ip_forward = 0" from /etc/sysctl.d/99-sysctl.conf:2; remove "net.ipv4.ip_forward = 0" from /etc/sysctl.conf:2`},
+		{What: "the size of conntrack's table by its other name", Policy: "sysctl \"net.netfilter.nf_conntrack_max\" { value = 131072 }",
+			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "net.nf_conntrack_max = 65536\n"}, Want: `warn
+want: the policy's values win
+got: net.netfilter.nf_conntrack_max=65536 at boot and at sysctl --system
+evidence: /etc/sysctl.d/50-a.conf:1: net.nf_conntrack_max = 65536; the policy wants 131072
+evidence: kube-proxy: writes net.netfilter.nf_conntrack_max at startup unless its conntrack settings are 0
+remedy: remove "net.nf_conntrack_max = 65536" from /etc/sysctl.d/50-a.conf:1`},
+		{What: "the reverse", Policy: "sysctl \"net.nf_conntrack_max\" { value = 131072 }",
+			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "net.netfilter.nf_conntrack_max = 65536\n"}, Want: `warn
+want: the policy's values win
+got: net.nf_conntrack_max=65536 at boot and at sysctl --system
+evidence: /etc/sysctl.d/50-a.conf:1: net.netfilter.nf_conntrack_max = 65536; the policy wants 131072
+remedy: remove "net.netfilter.nf_conntrack_max = 65536" from /etc/sysctl.d/50-a.conf:1`},
 		{What: "/etc/sysctl.conf without a link wins only later", Policy: checkstest.ForwardPolicy, Tree: map[string]string{
 			"/etc/sysctl.d/99-zz-nodegate.conf": own,
 			"/etc/sysctl.conf":                  "net.ipv4.ip_forward=0",
