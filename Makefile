@@ -1,19 +1,29 @@
 # Run `make help` for a list of the targets.
 GO      ?= go
+# Without safe.directory, git refuses to read another user's clone, and then go build and go list fail: `sudo make test`.
+GIT      = git -c safe.directory='$(CURDIR)'
+ifndef GIT_CONFIG_COUNT
+export GIT_CONFIG_COUNT   = 1
+export GIT_CONFIG_KEY_0   = safe.directory
+export GIT_CONFIG_VALUE_0 = $(CURDIR)
+endif
 # The version comes from the tag. Without a tag it is built from the commit's time, and sorts before every release.
-VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
-	TZ=UTC git show --no-patch --date=format-local:%Y%m%d%H%M%S --format=0.0.0~%cd.%h 2>/dev/null || echo 0.0.0~dev)
+VERSION ?= $(shell $(GIT) describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
+	TZ=UTC $(GIT) show --no-patch --date=format-local:%Y%m%d%H%M%S --format=0.0.0~%cd.%h 2>/dev/null || echo 0.0.0~dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo cluster test torture test-vm test-arm64 test-cluster test-machines test-release bench lint fmt dist clean
+.PHONY: help need-go build demo cluster test torture test-vm test-arm64 test-cluster test-machines test-release bench lint fmt dist clean
 
 help: ## list all targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/nodegate, one static binary
+need-go:
+	@command -v $(GO) >/dev/null || { echo "$(GO) is not installed, or not in PATH: install Go 1.26 from https://go.dev/dl"; exit 1; }
+
+build: need-go ## build bin/nodegate, one static binary
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/nodegate ./cmd/nodegate
 
 demo: build ## install into a temporary root; plan, apply and check in a scratch namespace
@@ -24,8 +34,8 @@ cluster: build ## start a Kubernetes cluster on this machine, two nodes behind n
 	$(GO) run ./internal/e2e/cluster/up bin/nodegate bin/pod
 
 # Test twice as many packages at once as there are processors: the tests wait more than they compute.
-test: ## run every test that works without a virtual machine (as root also tests the real kernel, in namespaces)
-	$(GO) test -p $$((2 * $$(nproc))) ./...
+test: need-go ## run every test that works without a virtual machine; as root install the programs for it, and also test the real kernel, in namespaces
+	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) ./...
 
 torture: build ## kill the real binary, starve it of memory and disk, make its system calls fail; two minutes, with LONG=1 an hour (needs root and internal/e2e/torture/apt-packages)
 	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./internal/e2e/torture/

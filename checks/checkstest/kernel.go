@@ -116,6 +116,7 @@ func Is(t *testing.T, h *host.Host, what, name, want string) {
 // with one Pod.
 func PodNetwork(t *testing.T) {
 	t.Helper()
+	hosttest.NeedProgram(t, "ip")
 	nic := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "nic0", MTU: 1500}, PeerName: "nic1"}
 	AddLink(t, nic)
 	if err := netlink.LinkSetUp(nic); err != nil {

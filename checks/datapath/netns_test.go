@@ -19,6 +19,7 @@ func needRoot(t testing.TB) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedBridgeNetfilter(t)
 	hosttest.NeedProgram(t, "iptables")
+	hosttest.NeedProgram(t, "ip")
 }
 
 func deadline(t testing.TB) context.Context {

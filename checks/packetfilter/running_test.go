@@ -114,6 +114,7 @@ evidence: iptables-nft-save: -A PREROUTING -j DROP` + remedy},
 // TestNFTForwardDrop tests base chains of nft on this kernel.
 func TestNFTForwardDrop(t *testing.T) {
 	h := checkstest.Scratch(t)
+	hosttest.NeedProgram(t, "nft")
 	nft := func(text string) {
 		t.Helper()
 		cmd := exec.Command("nft", "-f", "-")
@@ -164,6 +165,8 @@ func TestNFTForwardDrop(t *testing.T) {
 // TestIncompatible adds a rule that only nft can express to a table of this kernel's iptables-nft.
 func TestIncompatible(t *testing.T) {
 	h := checkstest.Scratch(t)
+	hosttest.NeedProgram(t, "nft")
+	hosttest.NeedProgram(t, "iptables-nft")
 	run := func(command string) {
 		t.Helper()
 		if out, err := exec.Command("sh", "-ec", command).CombinedOutput(); err != nil {

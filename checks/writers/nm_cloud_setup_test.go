@@ -11,6 +11,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
 )
 
@@ -18,6 +19,7 @@ import (
 // recording.
 func TestNMCloudSetupRulesInARealKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
+	hosttest.NeedProgram(t, "ip")
 	list := catalog.For(checkstest.Load(t, `check "nm-cloud-setup" {}`), checks.Run)
 	judged := func(h *host.Host, want verdict.Verdict, got string) {
 		t.Helper()

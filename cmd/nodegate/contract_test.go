@@ -86,6 +86,7 @@ func TestContract(t *testing.T) {
 func TestContractAsRoot(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")
+	hosttest.NeedProgram(t, "ip")
 	c := newContractor(t, asRoot)
 	c.inputs()
 	scratch := func(script string) (stdout []byte, code int) {

@@ -128,6 +128,7 @@ func TestGuides(t *testing.T) {
 			}
 			if scratch != "" {
 				hosttest.NeedRoot(t)
+				hosttest.NeedProgram(t, "ip")
 				run(onNode, scratch, 0)
 			}
 		})

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"nodegate/internal/host/hosttest"
 )
 
 func TestMain(m *testing.M) {
@@ -38,7 +40,7 @@ func TestScripts(t *testing.T) {
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "root":
-				return os.Getuid() == 0, nil
+				return os.Getuid() == 0 && hosttest.Namespaces() == nil, nil
 			case "br_netfilter":
 				_, err := os.Stat("/proc/sys/net/bridge")
 				return err == nil, nil

@@ -90,6 +90,7 @@ func hexSum(text string) string {
 const rightBinary = "#!/bin/sh\necho \"gate ran: $*\"\n"
 
 func TestFetch(t *testing.T) {
+	hosttest.NeedProgram(t, "curl")
 	served := ""
 	b := newStand(t, serve(t, &served))
 	expect := func(verb string, ok bool, words string) {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -48,8 +49,16 @@ func main() {
 
 // printLeftOut prints the reason why the rest of the demo is skipped.
 func printLeftOut(why error) {
-	fmt.Printf("\n# Skipped: this machine does not let you create a network namespace (%v). Run the demo as root, or allow "+
-		"unprivileged user namespaces.\n", why)
+	remedy := "Run `make demo` outside of this container or chroot, or allow it to create user namespaces."
+	switch mounts, err := os.ReadFile("/proc/self/mountinfo"); {
+	case err == nil && !regexp.MustCompile(`(?m)^\d+ \d+ \S+ \S+ / `).Match(mounts):
+		remedy = "This is a chroot, in which the kernel creates no user namespaces: run `make demo` outside of it."
+	case errors.Is(why, syscall.ENOSPC):
+		remedy = "The number of user namespaces is used up, or 0: see `sysctl user.max_user_namespaces`."
+	case os.Geteuid() != 0 && os.Getenv(inside) == "":
+		remedy = "Run `make demo` as root, or allow unprivileged user namespaces."
+	}
+	fmt.Printf("\n# Parts 2 and 3 are skipped: this machine does not let you create namespaces and mounts (%v). %s\n", why, remedy)
 }
 
 func runDemo(ctx context.Context, binary string) error {

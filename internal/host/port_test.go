@@ -58,6 +58,7 @@ func TestReportPort(t *testing.T) {
 // second program too, unless it has CAP_SYS_ADMIN.
 func TestReportPortOfTwo(t *testing.T) {
 	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "setpriv")
 	const dir = "/dev/virtio-ports"
 	if err := os.Mkdir(dir, 0o755); err == nil {
 		defer func() { _ = os.Remove(dir) }()

@@ -14,6 +14,7 @@ import (
 
 func TestSpace(t *testing.T) {
 	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "ip")
 	s, err := NewSpace()
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +52,7 @@ func TestSpace(t *testing.T) {
 
 func TestSpacesAreConnected(t *testing.T) {
 	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "ip")
 	var spaces [2]*Space
 	for i := range spaces {
 		s, err := NewSpace()

@@ -77,6 +77,7 @@ const defaultLinkFile = "[Match]\nOriginalName=*\n[Link]\nNamePolicy=keep kernel
 func TestLinkForAgainstUdev(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "udevadm")
+	hosttest.NeedProgram(t, "ip")
 	devices := []config.Device{{Name: "v0", Kind: "veth"}, {Name: "v1", Kind: "veth"}, {Name: "vx0", Kind: "vxlan"}, {Name: "br0",
 		Kind: "bridge"}}
 	winners := map[string]int{}

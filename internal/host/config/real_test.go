@@ -104,6 +104,7 @@ func applied(t *testing.T, root, command string) (before, after map[string]strin
 	t.Helper()
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, strings.Fields(command)[0])
+	hosttest.NeedProgram(t, "ip")
 	script := `set -e
 mount --make-rprivate /
 ip link add ng0 type veth peer name ng1

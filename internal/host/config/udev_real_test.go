@@ -30,6 +30,7 @@ var udevSets = []string{
 func TestUdevUnmanagedAgainstUdev(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "udevadm")
+	hosttest.NeedProgram(t, "ip")
 	const script = `set -e
 mount --make-rprivate /
 mount -t sysfs sysfs /sys

@@ -1,0 +1,89 @@
+// Command testrun runs `go test` with its arguments for `make test`. First it looks for the programs
+// that the tests run, and as root installs the missing ones. It prints the lines of `go test`, and at
+// the end a table of the tests that were skipped. If CI is set, a skipped test is a failure.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+//go:embed programs
+var list string
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	programs := parsePrograms(list)
+	inCI := os.Getenv("CI") != ""
+	// An ordinary user's path often lacks these directories, and with them ip and nft.
+	path := os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin"
+	if err := os.Setenv("PATH", path); err != nil {
+		fmt.Fprintln(os.Stderr, "testrun:", err)
+		os.Exit(1)
+	}
+	if missing := missingPrograms(programs); len(missing) > 0 {
+		prepare(ctx, missing, os.Geteuid() == 0, inCI)
+	}
+	fmt.Println("Running go test; the first run compiles for a minute or two before its first line.")
+	r := results{out: os.Stdout}
+	err := runTests(ctx, &r, os.Args[1:])
+	r.writeSkipped(programs)
+	switch {
+	case errors.As(err, new(*exec.ExitError)): // go test has printed why
+		os.Exit(1)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "testrun:", err)
+		os.Exit(1)
+	case inCI && len(r.skipped) > 0:
+		fmt.Fprintln(os.Stderr, "CI is set, and tests were skipped")
+		os.Exit(1)
+	}
+}
+
+// prepare installs the missing programs as root, or prints them.
+func prepare(ctx context.Context, missing []program, root, inCI bool) {
+	if !root {
+		fmt.Printf("Missing programs: %s. The tests that run them are skipped; `make test` as root installs them.\n",
+			strings.Join(names(missing), " "))
+		return
+	}
+	m, ok := findManager()
+	if !ok {
+		fmt.Printf("Missing programs: %s. The tests that run them are skipped: neither apt-get nor dnf is installed.\n",
+			strings.Join(names(missing), " "))
+		return
+	}
+	packages := m.packages(missing, inCI)
+	if len(packages) == 0 {
+		return
+	}
+	fmt.Printf("Installing the programs that the tests run, with %s: %s\n", m.name, strings.Join(packages, " "))
+	m.install(ctx, packages)
+}
+
+// runTests runs go test and reads its events.
+func runTests(ctx context.Context, r *results, args []string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	read := r.read(out)
+	if err := cmd.Wait(); err != nil {
+		return err
+	}
+	return read
+}
