@@ -44,6 +44,7 @@ type options struct {
 	warned  bool     // lint printed warnings
 	names   []string // check only these
 	some    bool     // report unknown if nothing was checked
+	acts    bool     // the exit status is that of the node, even if standard output does not take the report
 	noFacts bool     // read the policy without the facts of a machine
 }
 
@@ -142,9 +143,8 @@ func (o *options) evaluateSource(h *host.Host, read policy.Source, files []polic
 // printDiagnostics prints the mistakes in a policy, and returns exit status 2
 // if one of them is an error.
 func printDiagnostics(w io.Writer, files []policy.File, diags hcl.Diagnostics) error {
-	if err := report.Fold(w, func(to io.Writer) error { policy.WriteDiagnostics(to, files, diags); return nil }); err != nil {
-		return err
-	}
+	// A reader that is gone does not make a policy wrong.
+	_ = report.Fold(w, func(to io.Writer) error { policy.WriteDiagnostics(to, files, diags); return nil })
 	if !diags.HasErrors() {
 		return nil
 	}
