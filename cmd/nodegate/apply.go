@@ -28,6 +28,7 @@ with the old and the new value, in ` + report.ChangesFile + `.`,
   nodegate apply --policy my.hcl`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			o.acts = true
 			o.guarded = len(o.policies) == 0 // a policy named in the call has been reviewed; one that runs at boot has not
 			h, err := o.machine()
 			if err != nil {

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,15 +59,19 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 		if g.BreakGlass() {
 			return nil
 		}
-		var mistakes bytes.Buffer
-		p, texts, err := o.load(h, &mistakes)
-		if err != nil {
-			g.Unreadable(firstLine(mistakes.String(), err), mistakes.String())
+		o.late = func(fact string) {
+			g.Voice.Say(host.LevelWarning, fmt.Sprintf("nodegate: the fact %s has not been read in %s", fact, factTime))
+		}
+		read := o.loadInTime(h)
+		o.late = nil // the checks name a fact that stays unknown
+		if read.err != nil {
+			g.Unreadable(firstLine(read.mistakes, read.err), read.mistakes)
 			if *assess {
-				giveUpBoot(c.Context(), h, g.Voice)
+				giveUpBoot(c.Context(), h, &g.Voice)
 			}
 			return exit(exitUsage)
 		}
+		p := read.policy
 		if c.Flags().Changed("budget") {
 			p.Gate.Budget = *budget
 		}
@@ -74,7 +81,7 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 			g.Next = "this boot has failed"
 		}
 		g.Again = func() *policy.Policy {
-			now, err := o.evaluate(h, texts, io.Discard)
+			now, err := o.evaluate(h, read.texts, io.Discard)
 			if err != nil {
 				return nil
 			}
@@ -86,7 +93,7 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 			return nil
 		}
 		if *assess && c.Context().Err() == nil {
-			giveUpBoot(c.Context(), h, g.Voice)
+			giveUpBoot(c.Context(), h, &g.Voice)
 		}
 		if outcome == gate.Unknown {
 			return exit(exitUnknown)
@@ -94,6 +101,34 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 		return exit(exitFail)
 	}
 	return c
+}
+
+const (
+	policyTime = 10 * time.Second // bounds reading the policy, which has the budget: kubelet's version alone may take 5 s
+	saveTime   = 5 * time.Second  // bounds saving the report of a failed boot
+)
+
+// loaded is a policy that was read, or the reason why it could not be.
+type loaded struct {
+	policy   *policy.Policy
+	texts    []policy.File
+	mistakes string
+	err      error
+}
+
+// loadInTime loads the policy beside the clock: its file system may hang.
+func (o *options) loadInTime(h *host.Host) loaded {
+	var q gate.Question[loaded]
+	read, answered := q.Ask(policyTime, func() loaded {
+		var mistakes bytes.Buffer
+		p, texts, err := o.load(h, &mistakes)
+		return loaded{p, texts, mistakes.String(), err}
+	})
+	if !answered {
+		where := strings.Join(o.policies, ", ")
+		read.err = fmt.Errorf("reading %s has not returned for %s", cmp.Or(where, units.PolicyDir), policyTime)
+	}
+	return read
 }
 
 func firstLine(text string, err error) string {
@@ -108,10 +143,17 @@ const mostTries = 10
 
 // giveUpBoot saves the report for the next boot, and restarts the machine if its boot loader counts boots: when the tries of this
 // entry are used up, the boot loader picks another entry.
-func giveUpBoot(ctx context.Context, h *host.Host, v gate.Voice) {
-	text, err := file.Read(report.File, report.MaxFile)
-	if err == nil {
-		err = file.Replace(units.FailedBoot, text, 0o644)
+func giveUpBoot(ctx context.Context, h *host.Host, v *gate.Voice) {
+	var saved gate.Question[error]
+	err, answered := saved.Ask(saveTime, func() error {
+		text, err := file.Read(report.File, report.MaxFile)
+		if err != nil {
+			return err
+		}
+		return file.Replace(units.FailedBoot, text, 0o644)
+	})
+	if !answered {
+		err = fmt.Errorf("writing %s has not returned for %s", units.FailedBoot, saveTime)
 	}
 	if err != nil {
 		v.Say(host.LevelWarning, "nodegate: saving the report of this boot: "+err.Error())

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/plain"
@@ -34,7 +35,21 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 func main() {
 	growStack()
+	if len(os.Args) > 1 && slices.Contains([]string{"gate", "apply", "watch"}, os.Args[1]) {
+		os.Stdout, os.Stderr = outlet(os.Stdout), outlet(os.Stderr)
+	}
 	os.Exit(run(untilSignal(os.Args[1:]), os.Args[1:]))
+}
+
+// outlet returns standard output or error under another descriptor. Go ends a process whose write to descriptor 1 or 2 finds no
+// reader, even if its parent ignores SIGPIPE (os/signal); a write to any other descriptor returns an error. A handler of the signal
+// would do as well, and takes a tenth of a check.
+func outlet(f *os.File) *os.File {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return f // it is closed
+	}
+	return os.NewFile(uintptr(fd), f.Name())
 }
 
 // growStack grows the stack to the size of a check at once: doubling it four times, with its content, costs a tenth of a check.

@@ -40,11 +40,13 @@ type options struct {
 	stays         bool // users other than root may write the policy that is, or will be, installed
 	copied        bool // the files of --policy are copied, not used in place
 
-	lint    bool     // refuse a policy that would be invalid on some node
-	warned  bool     // lint printed warnings
-	names   []string // check only these
-	some    bool     // report unknown if nothing was checked
-	noFacts bool     // read the policy without the facts of a machine
+	lint    bool              // refuse a policy that would be invalid on some node
+	warned  bool              // lint printed warnings
+	names   []string          // check only these
+	some    bool              // report unknown if nothing was checked
+	acts    bool              // the exit status is that of the node, even if standard output does not take the report
+	noFacts bool              // read the policy without the facts of a machine
+	late    func(fact string) // called for a fact that was not read in time; may be nil
 }
 
 func (o *options) policyFlags(c *cobra.Command) {
@@ -126,11 +128,11 @@ func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) 
 
 // evaluateSource evaluates files that were read already.
 func (o *options) evaluateSource(h *host.Host, read policy.Source, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), factTime)
 	defer cancel()
 	var fact func(name string) (any, bool)
 	if !o.noFacts {
-		fact = func(name string) (any, bool) { return h.Fact(ctx, name) }
+		fact = func(name string) (any, bool) { return o.factInTime(ctx, h, name) }
 	}
 	p, diags := read.For(fact)
 	if err := printDiagnostics(stderr, files, diags); err != nil {
@@ -139,12 +141,43 @@ func (o *options) evaluateSource(h *host.Host, read policy.Source, files []polic
 	return p, nil
 }
 
+// factInTime returns a fact, or false if its file system has not answered when ctx ends.
+func (o *options) factInTime(ctx context.Context, h *host.Host, name string) (any, bool) {
+	type fact struct {
+		value any
+		known bool
+	}
+	answer := make(chan fact, 1)
+	go func() {
+		value, known := h.Fact(ctx, name)
+		answer <- fact{value, known}
+	}()
+	select {
+	case f := <-answer:
+		return f.value, f.known
+	case <-ctx.Done():
+		select { // a fact that notices the end of ctx itself
+		case f := <-answer:
+			return f.value, f.known
+		case <-time.After(factGrace):
+			if o.late != nil {
+				o.late(name)
+			}
+			return nil, false
+		}
+	}
+}
+
+const (
+	factTime  = 5 * time.Second // bounds the facts of a policy
+	factGrace = time.Second     // the time in which a program that was killed then returns
+)
+
 // printDiagnostics prints the mistakes in a policy, and returns exit status 2
 // if one of them is an error.
 func printDiagnostics(w io.Writer, files []policy.File, diags hcl.Diagnostics) error {
-	if err := report.Fold(w, func(to io.Writer) error { policy.WriteDiagnostics(to, files, diags); return nil }); err != nil {
-		return err
-	}
+	// A reader that is gone does not make a policy wrong.
+	_ = report.Fold(w, func(to io.Writer) error { policy.WriteDiagnostics(to, files, diags); return nil })
 	if !diags.HasErrors() {
 		return nil
 	}

@@ -136,7 +136,10 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 			r.Next = "on " + cmp.Or(r.Node.Name, "that node") + ": " + r.Next
 		}
 	}
-	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, r) }); err != nil {
+	switch err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, r) }); {
+	case err != nil && o.acts && o.output == "":
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: the report is lost: %v\n", err)
+	case err != nil:
 		return err
 	}
 	if nothing {

@@ -90,13 +90,13 @@ func readPolicies(paths []string) ([]policy.File, error) {
 
 func readPolicy(p string) ([]policy.File, error) {
 	if info, err := os.Stat(p); err != nil || !info.IsDir() {
-		text, err := file.ReadInput(p, policy.MaxFileSize)
+		text, err := file.ReadShown(p, policy.MaxFileSize)
 		if err != nil {
 			return nil, err
 		}
 		return []policy.File{{Name: p, Text: text}}, nil
 	}
-	read := func(name string) ([]byte, error) { return file.Read(name, policy.MaxFileSize) }
+	read := func(name string) ([]byte, error) { return file.ReadShown(name, policy.MaxFileSize) }
 	open := func() (*os.File, error) { return file.OpenDir(p) }
 	found, err := file.ReadDir(filepath.Clean(p), open, file.ListDir, policy.IsPolicyFile, read)
 	if err == nil && found == nil {

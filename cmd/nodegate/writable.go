@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,36 +24,38 @@ func (o *options) guardFlag(c *cobra.Command) {
 	c.Flags().BoolVar(&o.allowWritable, "allow-writable", false, "use the policy even if users other than root may write it")
 }
 
-// checkWritable returns an error for each file and directory of the policy that users other than
-// root may write. A file that install copies may belong to the caller.
+// checkWritable returns an error for each place by which users other than root may write or replace
+// the policy: its files and directories, every directory above them, and the same for the targets of
+// symbolic links. A file that install copies may belong to the caller.
 func (o *options) checkWritable(h *host.Host, files []policy.File) error {
 	if !o.guarded {
 		return nil
 	}
 	below := filepath.Join(h.Root, units.PolicyDir)
-	paths := []string{filepath.Dir(below), below}
-	paths = append(paths, o.policies...)
+	paths := slices.Concat([]string{below}, o.policies, o.varFiles)
 	for _, f := range files {
 		if !strings.HasPrefix(f.Name, "builtin:") {
 			paths = append(paths, f.Name)
 		}
 	}
 	var errs []error
-	seen := map[string]bool{}
+	seen := map[file.Opening]bool{}
 	for _, p := range paths {
-		if seen[p] {
-			continue
+		root, installed := "/", p == below || strings.HasPrefix(p, below+"/")
+		if installed { // the directories above an image do not exist on its nodes
+			root = h.Root
 		}
-		seen[p] = true
-		mend, err := file.MayOthersWrite(p)
-		installed := p == filepath.Dir(below) || strings.HasPrefix(p, below)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && installed:
-		case err != nil:
+		found, err := file.WhoMayReplace(root, p)
+		if err != nil && (!installed || !errors.Is(err, fs.ErrNotExist)) {
 			errs = append(errs, err)
-		case mend != "" && (installed || !o.copied || mend != "chown root"):
+		}
+		for _, open := range found {
+			if seen[open] || !installed && o.copied && open.Mend != "chmod go-w" {
+				continue
+			}
+			seen[open] = true
 			errs = append(errs, fmt.Errorf("%s is writable by users other than root, who could then decide what root does; run `%s %s`, "+
-				"or use --allow-writable", p, mend, plain.Quote(p)))
+				"or use --allow-writable", open.Place, open.Mend, plain.Quote(open.Place)))
 			o.stays = o.stays || installed
 		}
 	}

@@ -41,9 +41,10 @@ check)
 	exit 1
 	;;
 gate)
-	case " $(cat /proc/cmdline) " in
-	*" nodegate=off "*) off="nodegate=off on the kernel command line" ;;
-	esac
+	# xargs removes quotes as systemd does: the units' ConditionKernelCommandLine= must agree.
+	if xargs printf '%s\n' </proc/cmdline 2>/dev/null | grep -qxF nodegate=off; then
+		off="nodegate=off on the kernel command line"
+	fi
 	[ ! -e @DISABLED@ ] || off=@DISABLED@
 	if [ -n "${off:-}" ] && ! right "$bin"; then
 		say "break-glass in force ($off): this node is NOT proven"

@@ -143,9 +143,11 @@ func TestFetchBreakGlass(t *testing.T) {
 	if err := os.Remove(b.dir + "/disabled"); err != nil {
 		t.Fatal(err)
 	}
-	b.file("cmdline", "root=/dev/vda xnodegate=off\n", 0o644)
-	if out, ok := b.run("gate"); ok {
-		t.Errorf("another word opened it: %s", out)
+	for _, line := range []string{"root=/dev/vda xnodegate=off", `foo="a nodegate=off b"`, `foo='a nodegate=off b'`, "nodegate=off,"} {
+		b.file("cmdline", line+"\n", 0o644)
+		if out, ok := b.run("gate"); ok {
+			t.Errorf("%s opened it: %s", line, out)
+		}
 	}
 	b.file("cmdline", "root=/dev/vda nodegate=off\n", 0o644)
 	if out, ok := b.run("gate"); !ok {

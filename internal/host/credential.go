@@ -19,13 +19,13 @@ func Credential(ctx context.Context, kubeconfig, command string, args, env []str
 		return nil, err
 	}
 	for _, name := range []string{kubeconfig, path} {
-		place, mend, err := file.MayOthersReplace(name)
+		open, err := file.WhoMayReplace("/", name)
 		if err != nil {
 			return nil, err
 		}
-		if mend != "" {
+		if len(open) > 0 {
 			return nil, fmt.Errorf("refusing to run it: users other than root may write %s, and root would run their program; run `%s %s`",
-				place, mend, plain.Quote(place))
+				open[0].Place, open[0].Mend, plain.Quote(open[0].Place))
 		}
 	}
 	return program.Secret(ctx, env, path, args...)

@@ -118,6 +118,19 @@ func (t treeFiles) ReadFile(name string) ([]byte, error) {
 	return file.Drain(f, maxFile)
 }
 
+func (t treeFiles) readShown(name string) ([]byte, error) {
+	f, err := t.open(name)
+	if err != nil {
+		return nil, err
+	}
+	_, notLink := t.ReadLink(name)
+	if err := file.Shown(f, t.root+name, notLink == nil); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return file.Drain(f, maxFile)
+}
+
 func (t treeFiles) Tail(name string) ([]byte, error) {
 	f, err := t.open(name)
 	if err != nil {
@@ -170,16 +183,19 @@ func (t treeFiles) Write(name string, _ []byte) error {
 
 func (treeFiles) Space(string) (Space, error) { return Space{}, errTree }
 
-// ReadFiles reads the files of a directory whose names want accepts, sorted by name. If an
-// installer replaces the directory during the call, the result does not mix both: all files come
+// ReadFiles reads the files of a directory whose names want accepts, sorted by name, and refuses
+// links to files that only some users may read. If an installer replaces the directory during the call, the result does not mix both: all files come
 // from the old directory or all from the new one.
 func (h *Host) ReadFiles(dir string, want func(name string) bool) ([]file.Named, error) {
 	var open func() (*os.File, error)
+	read := h.Files.ReadFile
 	switch t := h.Files.(type) {
 	case machineFiles:
 		open = func() (*os.File, error) { return file.OpenDir(dir) }
+		read = func(name string) ([]byte, error) { return file.ReadShown(name, maxFile) }
 	case treeFiles:
 		open = func() (*os.File, error) { return t.open(dir) }
+		read = t.readShown
 	}
-	return file.ReadDir(dir, open, h.Files.ReadDir, want, h.Files.ReadFile)
+	return file.ReadDir(dir, open, h.Files.ReadDir, want, read)
 }

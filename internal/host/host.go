@@ -209,14 +209,14 @@ func (f Feature) String() string {
 
 // Open opens the machine or file tree at root. It fails if root is not a directory.
 func Open(root string) (*Host, error) {
-	info, err := os.Stat(root)
-	if err != nil {
-		return nil, fmt.Errorf("opening root: %w", err)
-	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("opening root: %s is not a directory", root)
-	}
 	if root != "/" {
+		info, err := os.Stat(root)
+		if err != nil {
+			return nil, fmt.Errorf("opening root: %w", err)
+		}
+		if !info.IsDir() {
+			return nil, fmt.Errorf("opening root: %s is not a directory", root)
+		}
 		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}}
 		return &Host{
 			Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: units, Rules: noRules{},

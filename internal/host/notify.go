@@ -10,9 +10,11 @@ import (
 	"nodegate/internal/plain"
 )
 
-// Status sets the status line of the calling unit in `systemctl status`. Outside a unit it does
-// nothing.
-func Status(line string) { notify("STATUS=" + strings.ReplaceAll(plain.Escape(line), "\n", "; ")) }
+// Status sets the status line of the calling unit in `systemctl status`, and returns false if systemd
+// did not accept it in time. Outside a unit it does nothing.
+func Status(line string) bool {
+	return notify("STATUS=" + strings.ReplaceAll(plain.Escape(line), "\n", "; "))
+}
 
 // Ready notifies systemd that the calling unit has started (sd_notify(3)).
 func Ready() { notify(daemon.SdNotifyReady) }
@@ -21,10 +23,9 @@ func Ready() { notify(daemon.SdNotifyReady) }
 func Alive() { notify(daemon.SdNotifyWatchdog) }
 
 // notify drops the message if systemd does not accept it in time.
-func notify(state string) {
-	if socket := os.Getenv("NOTIFY_SOCKET"); socket != "" {
-		datagram(socket, []byte(state))
-	}
+func notify(state string) bool {
+	socket := os.Getenv("NOTIFY_SOCKET")
+	return socket == "" || datagram(socket, []byte(state))
 }
 
 // Watchdog returns the longest allowed interval between two calls of Alive: half of WatchdogSec=,

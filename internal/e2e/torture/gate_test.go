@@ -52,6 +52,12 @@ func TestGate(t *testing.T) {
 			}
 		}, inject.Action{Fail: errno})
 	}
+	area("never answers", 6, opened, opens, inject.Action{Hang: true})
+	area("cannot be inspected: never answers", 6, looked, func(p string) func(inject.Call) bool {
+		return func(c inject.Call) bool {
+			return c.Own() && !c.Opens() && !c.Writes() && c.Number != unix.SYS_EXECVE && c.Path() == p
+		}
+	}, inject.Action{Hang: true})
 	runs := func(p string) func(inject.Call) bool {
 		return func(c inject.Call) bool { return c.Number == unix.SYS_EXECVE && !c.Own() && c.Path() == p }
 	}

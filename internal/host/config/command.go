@@ -32,7 +32,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		case e.Key == "Environment" && e.Value == "":
 			clear(environment)
 		case e.Key == "Environment":
-			for _, assignment := range splitWords(e.Value) {
+			for _, assignment := range SplitWords(e.Value) {
 				name, value, _ := strings.Cut(assignment, "=")
 				environment[name] = argument{specifiers.Replace(value), e.File}
 			}
@@ -75,7 +75,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 			return nil, pattern + ", which kubelet.service reads, is missing", nil
 		}
 	}
-	for _, w := range splitWords(starts[0].Value) {
+	for _, w := range SplitWords(starts[0].Value) {
 		command = append(command, expandVariables(argument{specifiers.Replace(w), starts[0].File}, environment)...)
 	}
 	if len(command) == 0 {
@@ -117,7 +117,7 @@ func matching(files Files, pattern string) (names []string, known bool, err erro
 func expandVariables(w argument, environment map[string]argument) []argument {
 	if name, is := strings.CutPrefix(w.text, "$"); is && regexp.MustCompile(`^\w+$`).MatchString(name) {
 		var all []argument
-		for _, part := range splitWords(environment[name].text) {
+		for _, part := range SplitWords(environment[name].text) {
 			all = append(all, argument{part, environment[name].file})
 		}
 		return all
@@ -131,8 +131,9 @@ func expandVariables(w argument, environment map[string]argument) []argument {
 	return []argument{w}
 }
 
-// splitWords splits at white space outside quotes, and removes the quotes.
-func splitWords(s string) []string {
+// SplitWords splits at white space outside quotes, and removes the quotes, as systemd's
+// extract_first_word does: a backslash escapes in both kinds of quotes.
+func SplitWords(s string) []string {
 	var words []string
 	var w strings.Builder
 	var quote rune
@@ -142,7 +143,7 @@ func splitWords(s string) []string {
 		case escaped:
 			w.WriteRune(r)
 			escaped = false
-		case r == '\\' && quote != '\'':
+		case r == '\\':
 			escaped, begun = true, true
 		case r == quote:
 			quote = 0

@@ -19,7 +19,7 @@ func K3sKubeProxy(files Files, args []string) []KubeProxy {
 		texts, _ := WithDropIns(files, Dirs("systemd/system"), unit)
 		entries, _ := ParseFiles(texts)
 		if start, ok := Last(entries, "Service", "ExecStart"); ok {
-			command = append(command, splitWords(start.Value)...)
+			command = append(command, SplitWords(start.Value)...)
 		}
 	}
 	command = append(command, args...)

@@ -3,14 +3,18 @@
 package file
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/plain"
 )
 
 // Open opens a regular file for reading, and refuses all other types.
@@ -42,6 +46,50 @@ func ReadInput(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	return Drain(f, limit)
+}
+
+// ReadShown is ReadInput for a file whose text may be printed to people and logs, as the mistakes of
+// a policy are. It refuses a symbolic link to a file that only some users may read: whoever made the
+// link would see the text of that file.
+func ReadShown(name string, limit int64) ([]byte, error) {
+	f, err := OpenInput(name)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(name, "/dev/") {
+		return Drain(f, limit)
+	}
+	info, err := os.Lstat(name)
+	if err == nil {
+		linked := info.Mode()&fs.ModeSymlink != 0
+		if open, err := WhoMayReplace("/", name); err != nil || len(open) > 0 { // the link may be gone again
+			linked = true
+		}
+		err = Shown(f, name, linked)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return Drain(f, limit)
+}
+
+// Shown returns an error if f was opened by a name that may be a symbolic link, and only some users
+// may read it.
+func Shown(f *os.File, name string, linked bool) error {
+	info, err := f.Stat()
+	if err != nil || !linked || info.Mode()&0o004 != 0 {
+		return err
+	}
+	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		real, err = filepath.EvalSymlinks(name)
+	}
+	if abs, absErr := filepath.Abs(name); err == nil && absErr == nil && strings.TrimSuffix(real, " (deleted)") == abs {
+		return nil
+	}
+	return errors.Join(err, fmt.Errorf("%s leads to %s, which not every user may read, and mistakes would print its text; "+
+		"replace the link by a copy, or run `chmod o+r %s`", name, real, plain.Quote(real)))
 }
 
 // Regular returns an error if f, which has the given name, is not a regular file.

@@ -1,60 +1,106 @@
 package file
 
 import (
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// MayOthersWrite returns the command that revokes the right of users other than root and the caller
+// Opening is a place that users other than root and the caller may change, with the command that
+// revokes their right.
+type Opening struct{ Place, Mend string }
+
+// mayOthersWrite returns the command that revokes the right of users other than root and the caller
 // to write a file or directory, or "" if they do not have it. They never have it on a read-only
 // file system: kubelet mounts the directories of ConfigMaps that way, with mode 0777.
-func MayOthersWrite(name string) (mend string, err error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return "", err
-	}
+func mayOthersWrite(name string, info fs.FileInfo) string {
 	var fs unix.Statfs_t
-	if err := unix.Statfs(name, &fs); err == nil && fs.Flags&unix.ST_RDONLY != 0 {
-		return "", nil
+	switch {
+	case info.Mode()&0o022 == 0 && ours(info):
+		return ""
+	case unix.Statfs(name, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0:
+		return ""
+	case info.Mode()&0o022 != 0:
+		return "chmod go-w"
 	}
-	if info.Mode()&0o022 != 0 {
-		return "chmod go-w", nil
-	}
-	if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Uid != 0 && int(s.Uid) != os.Geteuid() {
-		return "chown root", nil
-	}
-	return "", nil
+	return "chown root"
 }
 
-// MayOthersReplace applies MayOthersWrite to a file, to the target of a symbolic link, and to every
-// directory above them, and returns the first match. In a directory with the sticky bit, only root
-// may replace root's files.
-func MayOthersReplace(name string) (place, mend string, err error) {
-	if name, err = filepath.Abs(name); err != nil {
-		return "", "", err
+// ours reports whether a file belongs to root or to the caller.
+func ours(info fs.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || s.Uid == 0 || int(s.Uid) == os.Geteuid()
+}
+
+// mostLinks bounds the symbolic links of a path, as the kernel does.
+const mostLinks = 40
+
+// WhoMayReplace returns each place by which users other than root and the caller may change the
+// file or directory name, or replace it: itself, every directory above it, and the same for each
+// symbolic link on the way. Links are resolved as if root were /, and places above root do not
+// count. In a directory with the sticky bit only the owner of an entry may replace it, so that
+// directory counts only if it is name itself, and the entry counts if it is another user's.
+func WhoMayReplace(root, name string) ([]Opening, error) {
+	if !path.IsAbs(name) {
+		dir, err := os.Getwd()
+		if err != nil {
+			return nil, err
+		}
+		name = dir + "/" + name // not cleaned: in LINK/.., the link is followed first
 	}
-	real, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		return "", "", err
+	at, links, shared := path.Clean(root), 0, false
+	rest, below := strings.CutPrefix(name, at)
+	if !below {
+		return nil, &fs.PathError{Op: "resolve", Path: name, Err: fs.ErrInvalid}
 	}
-	for _, place := range []string{name, real} {
-		for ; ; place = filepath.Dir(place) {
-			info, err := os.Stat(place)
-			if err != nil {
-				return "", "", err
+	root = at
+	var all []Opening
+	for {
+		info, err := os.Lstat(at)
+		if err != nil {
+			return all, err
+		}
+		rest = strings.TrimLeft(rest, "/")
+		if info.Mode()&fs.ModeSymlink != 0 && at != root {
+			if shared && !ours(info) {
+				all = append(all, Opening{at, "chown -h root"})
 			}
-			mend, err := MayOthersWrite(place)
-			sticky := info.IsDir() && info.Mode()&os.ModeSticky != 0 && mend == "chmod go-w"
-			if err != nil || mend != "" && !sticky {
-				return place, mend, err
+			to, err := os.Readlink(at)
+			if links++; err != nil || links > mostLinks {
+				return all, &fs.PathError{Op: "resolve", Path: name, Err: unix.ELOOP}
 			}
-			if place == "/" {
-				break
+			at, rest, shared = filepath.Dir(at), to+"/"+rest, false
+			if path.IsAbs(to) {
+				at = root
+			}
+			continue
+		}
+		if at == root {
+			if info, err = os.Stat(at); err != nil {
+				return all, err
 			}
 		}
+		mend := mayOthersWrite(at, info)
+		shared = info.IsDir() && info.Mode()&fs.ModeSticky != 0 && mend == "chmod go-w" && rest != ""
+		if mend != "" && !shared {
+			all = append(all, Opening{at, mend})
+		}
+		if rest == "" {
+			return all, nil
+		}
+		var next string
+		next, rest, _ = strings.Cut(rest, "/")
+		switch {
+		case next == ".":
+		case next != "..":
+			at = strings.TrimSuffix(at, "/") + "/" + next
+		case at != root:
+			at = filepath.Dir(at)
+		}
 	}
-	return "", "", nil
 }

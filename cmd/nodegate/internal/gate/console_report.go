@@ -9,8 +9,8 @@ import (
 
 // leaveWords writes the console report, once for each change. It also writes it to pstore if the kernel allows that. Both outlive the
 // machine.
-func (g *Gate) leaveWords(document func() report.Report) {
-	lines, err := report.ConsoleReport(document())
+func (g *Gate) leaveWords(document report.Report) {
+	lines, err := report.ConsoleReport(document)
 	if err != nil {
 		g.Voice.log(host.LevelWarning, "nodegate: console report: "+err.Error(), nil)
 		return
@@ -25,15 +25,19 @@ func (g *Gate) leaveWords(document func() report.Report) {
 }
 
 // tellTester writes the whole report to the image tester's port, once for each change.
-func (g *Gate) tellTester(document func() report.Report) {
-	if !host.HasReportPort() {
+func (g *Gate) tellTester(document report.Report) {
+	has, known := g.port.Ask(answerTime, host.HasReportPort)
+	if !known {
+		g.Voice.write("report port", func() bool { return false })
+	}
+	if !has {
 		return
 	}
-	short, err := report.ConsoleReport(document()) // without times
+	short, err := report.ConsoleReport(document) // without times
 	if err != nil || strings.Join(short, "\n") == g.tested {
 		return
 	}
-	if lines, err := report.FullConsoleReport(document()); err == nil {
+	if lines, err := report.FullConsoleReport(document); err == nil {
 		if g.untold = strings.Join(lines, "\n"); g.Voice.toTester(g.untold) {
 			g.tested, g.untold = strings.Join(short, "\n"), ""
 		}
@@ -43,6 +47,9 @@ func (g *Gate) tellTester(document func() report.Report) {
 // insist retries to write the last report if the tester has not accepted it, because no other report follows. On a busy machine udev
 // creates the port seconds after kubelet's start.
 func (g *Gate) insist() {
+	if g.untold != "" {
+		g.deadline.Reset(finishTime + testerTime)
+	}
 	for tries := 6; g.untold != "" && tries > 0; tries-- {
 		if host.Report(g.untold + "\n") {
 			g.untold = ""

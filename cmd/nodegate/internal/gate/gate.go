@@ -9,8 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"nodegate/checks"
@@ -37,6 +37,19 @@ type Gate struct {
 	tested         string       // the report that the image tester has received
 	untold         string       // a newer report that the image tester has not accepted
 	shipped        <-chan error // the result of the on_held program; nil before it has run
+
+	glass    Question[glass]
+	machine  Question[report.Node]
+	port     Question[bool]
+	node     report.Node // describes the machine, once it is known
+	silent   bool        // the machine could not be described in time, which is reported once
+	decided  chan Outcome
+	deadline *time.Timer // ends the start, whatever hangs
+}
+
+type glass struct {
+	why string
+	err error
 }
 
 // Outcome is the result of one start.
@@ -55,7 +68,14 @@ const (
 // BreakGlass reports whether break-glass is in force, and logs it. The gate calls it before
 // it reads the policy, and while the unit is held.
 func (g *Gate) BreakGlass() bool {
-	why, err := g.Host.BreakGlass(g.BreakGlassFile)
+	found, answered := g.glass.Ask(answerTime, func() glass {
+		why, err := g.Host.BreakGlass(g.BreakGlassFile)
+		return glass{why, err}
+	})
+	why, err := found.why, found.err
+	if !answered {
+		err = fmt.Errorf("the search for %s has not returned for %s", g.BreakGlassFile, answerTime)
+	}
 	if err != nil && err.Error() != g.doubt {
 		g.doubt = err.Error()
 		g.Voice.say(host.LevelWarning, "nodegate: "+g.doubt+"; break-glass is not in force", nil)
@@ -64,7 +84,7 @@ func (g *Gate) BreakGlass() bool {
 		return false
 	}
 	line := "nodegate: break-glass in force (" + why + "): this node is NOT proven"
-	host.Status(line)
+	g.Voice.status(line)
 	g.Voice.say(host.LevelWarning, line, nil)
 	return true
 }
@@ -73,15 +93,65 @@ func (g *Gate) BreakGlass() bool {
 // a policy the gate cannot know whether to release the unit.
 func (g *Gate) Unreadable(mistake, all string) {
 	line := "nodegate: held: the policy cannot be read: " + report.OneLine(mistake)
-	host.Status(line)
+	g.Voice.status(line)
 	g.Voice.say(host.LevelError, line+"; correct the policy, or run `touch "+g.BreakGlassFile+"`", nil)
 	if all != "" {
 		g.Voice.log(host.LevelError, all, nil)
 	}
 }
 
-// Run checks until the node passes, and repairs it if the policy sets repair.
+// Run checks until the node passes, and repairs it if the policy sets repair. It returns soon after the end of the budget,
+// whatever hangs; the process must end then.
 func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
+	done := make(chan Outcome, 1)
+	g.decided = make(chan Outcome, 1)
+	g.deadline = time.NewTimer(max(p.Gate.Budget, time.Second) + finishTime)
+	began := time.Now()
+	go func() { done <- g.run(ctx, p) }()
+	outcome, decided := Unknown, false
+	for {
+		select {
+		case outcome := <-done:
+			return outcome
+		case outcome = <-g.decided:
+			decided = true
+		case <-g.deadline.C:
+			if !decided {
+				outcome = undecided(p.Gate)
+			}
+			g.abandon(p.Gate, outcome, decided, time.Since(began).Round(time.Second))
+			return outcome
+		}
+	}
+}
+
+// undecided returns the outcome at the end of the budget if no attempt has returned.
+func undecided(g policy.Gate) Outcome {
+	switch {
+	case g.Enforce == policy.Warn:
+		return Tolerated
+	case g.OnTimeout == policy.Release:
+		return Released
+	}
+	return Unknown
+}
+
+// abandon reports a start that ends although one of its steps has not returned.
+func (g *Gate) abandon(p policy.Gate, outcome Outcome, decided bool, waited time.Duration) {
+	step := cmp.Or(g.Voice.waiting(), "a step of the gate has not returned")
+	g.Voice.end()
+	fresh := Voice{Stderr: g.Voice.Stderr}
+	switch {
+	case decided:
+		fresh.say(host.LevelWarning, "nodegate: "+step+"; not waiting for it", nil)
+	case outcome == Unknown:
+		fresh.say(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s: %s", p.Unit, waited, step), nil)
+	default:
+		fresh.say(host.LevelError, fmt.Sprintf("nodegate: %s starts after %s although the node is NOT proven: %s", p.Unit, waited, step), nil)
+	}
+}
+
+func (g *Gate) run(ctx context.Context, p *policy.Policy) Outcome {
 	began := time.Now()
 	off, tolerated, kept := false, false, false
 	made := recorder{write: report.RecordChange}
@@ -90,8 +160,9 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 	}
 	r, err := checks.Until(ctx, g.Host, p.Gate, g.list(p), made.record, func(r checks.Outcome, waiting activity.Step) bool {
 		whole := waiting.What == ""
-		document := g.document(p, r)
+		var document report.Report
 		if whole {
+			document = g.document(p, r)
 			g.writeReport(document, r)
 			kept = true
 		}
@@ -106,47 +177,65 @@ func (g *Gate) Run(ctx context.Context, p *policy.Policy) Outcome {
 		}
 		return !off && !tolerated
 	})
+	outcome := decide(p.Gate, r, err, off, tolerated)
+	g.decided <- outcome
+	g.deadline.Reset(finishTime) // what follows only reports the outcome
 	if errors.Is(err, checks.ErrBudget) && !kept {
 		g.writeReport(g.document(p, r), r)
 	}
 	defer g.told()
 	g.insist()
-	waited := time.Since(began).Round(time.Millisecond)
+	g.announce(p.Gate, r, err, outcome, time.Since(began).Round(time.Millisecond))
+	return outcome
+}
+
+// decide returns the outcome of the attempts.
+func decide(g policy.Gate, r checks.Outcome, err error, off, tolerated bool) Outcome {
+	budget := errors.Is(err, checks.ErrBudget)
 	switch {
 	case off:
 		return GlassBroken
 	case err == nil && r.Verdict() == verdict.Pass:
-		g.proven(p.Gate.Unit, len(r.Results), waited)
 		return Proven
-	case tolerated, errors.Is(err, checks.ErrBudget) && p.Gate.Enforce == policy.Warn:
-		g.explain(r, waitingFor(err))
-		host.Status("nodegate: NOT proven, nothing is held (enforce is warn)" + g.because())
-		g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: %s starts after %s although the node is NOT proven (enforce = \"warn\")%s%s",
-			p.Gate.Unit, waited, g.because(), g.Voice.losses()), nil)
+	case tolerated:
 		return Tolerated
-	case !errors.Is(err, checks.ErrBudget):
-		// A signal does not decide about the node: systemd is stopping the start.
-		g.Voice.log(host.LevelNotice, fmt.Sprintf("nodegate: stopped after %s; %s was held%s", waited, p.Gate.Unit, g.because()), nil)
-	case p.Gate.OnTimeout == policy.Release:
+	case budget && undecided(g) != Unknown:
+		return undecided(g)
+	case r.Verdict() == verdict.Fail:
+		return Held
+	}
+	return Unknown
+}
+
+// announce reports the outcome.
+func (g *Gate) announce(p policy.Gate, r checks.Outcome, err error, outcome Outcome, waited time.Duration) {
+	switch {
+	case outcome == GlassBroken:
+	case outcome == Proven:
+		g.proven(p.Unit, len(r.Results), waited)
+	case outcome == Tolerated:
 		g.explain(r, waitingFor(err))
-		host.Status("nodegate: released, NOT proven" + g.because())
+		g.Voice.status("nodegate: NOT proven, nothing is held (enforce is warn)" + g.because())
+		g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: %s starts after %s although the node is NOT proven (enforce = \"warn\")%s%s",
+			p.Unit, waited, g.because(), g.Voice.losses()), nil)
+	case outcome == Released:
+		g.explain(r, waitingFor(err))
+		g.Voice.status("nodegate: released, NOT proven" + g.because())
 		g.Voice.say(host.LevelError, fmt.Sprintf("nodegate: RELEASED %s after %s although the node is NOT proven (on_timeout = "+
 			"\"release\")%s%s",
-			p.Gate.Unit, waited, g.because(), g.Voice.losses()), nil)
-		return Released
+			p.Unit, waited, g.because(), g.Voice.losses()), nil)
+	case !errors.Is(err, checks.ErrBudget):
+		// A signal does not decide about the node: systemd is stopping the start.
+		g.Voice.log(host.LevelNotice, fmt.Sprintf("nodegate: stopped after %s; %s was held%s", waited, p.Unit, g.because()), nil)
 	default:
 		g.explain(r, waitingFor(err))
 		stuck := waitingFor(err).String()
 		if stuck != "" {
 			stuck = ": " + stuck
 		}
-		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; %s%s", p.Gate.Unit, waited,
+		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; %s%s", p.Unit, waited,
 			stuck, cmp.Or(g.Next, "systemd retries"), g.Voice.losses()), nil)
 	}
-	if r.Verdict() == verdict.Fail {
-		return Held
-	}
-	return Unknown
 }
 
 // list returns the requirements of each attempt. While the policy depends on an unknown fact, such as the version of a kubelet that
@@ -179,7 +268,7 @@ func (g *Gate) because() string {
 
 func (g *Gate) proven(unit string, requirements int, waited time.Duration) {
 	line := fmt.Sprintf("nodegate: node proven, %s after %s%s", report.Count(requirements, "requirement"), waited, g.Voice.losses())
-	host.Status(line)
+	g.Voice.status(line)
 	if g.last != "" {
 		g.Voice.say(host.LevelNotice, line, nil)
 	} else {
@@ -203,19 +292,33 @@ const (
 	often       = 2 * time.Minute
 )
 
-// document returns the report of one attempt. It is converted at the first call, because that reads the machine's files and
-// can hang; leave bounds it if nothing else needs the report.
-func (g *Gate) document(p *policy.Policy, r checks.Outcome) func() report.Report {
-	return sync.OnceValue(func() report.Report { return report.New(g.Host, p, r) })
+// document returns the report of one attempt. A machine whose files do not answer in time is described by its name only.
+func (g *Gate) document(p *policy.Policy, r checks.Outcome) report.Report {
+	if g.node.Name == "" {
+		node, known := g.machine.Ask(answerTime, func() report.Node { return report.Describe(g.Host) })
+		if known {
+			g.node = node
+		}
+		if !known && !g.silent {
+			g.silent = true
+			g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: reading os-release has not returned for %s; the report does not describe "+
+				"the machine", answerTime), nil)
+		}
+	}
+	document := report.NewFor(g.node, p, r)
+	if document.Node.Name == "" {
+		document.Node.Name, _ = os.Hostname()
+	}
+	return document
 }
 
 // writeReport writes the report and the changes to /run for other tools. A failed write does not hold
 // the unit: an unprivileged user may be trying the gate.
-func (g *Gate) writeReport(document func() report.Report, r checks.Outcome) {
+func (g *Gate) writeReport(document report.Report, r checks.Outcome) {
 	g.tellTester(document)
 	kept := make(chan error, 1)
 	g.Voice.leave(func() {
-		kept <- report.Leave(report.File, document())
+		kept <- report.Leave(report.File, document)
 		report.RecordFixed(r)
 	})
 	report.LogFixed(r, func(line string, fields map[string]string) { g.Voice.log(host.LevelNotice, line, fields) })
@@ -238,7 +341,7 @@ func (g *Gate) writeReport(document func() report.Report, r checks.Outcome) {
 func (g *Gate) explain(r checks.Outcome, waiting activity.Step) {
 	if waiting.What != "" {
 		line := "nodegate: " + cmp.Or(g.held, "held") + ": " + waiting.String()
-		host.Status(line)
+		g.Voice.status(line)
 		if waiting != g.stuck {
 			g.Voice.say(host.LevelError, line, nil)
 		}
@@ -258,7 +361,7 @@ func (g *Gate) explain(r checks.Outcome, waiting activity.Step) {
 		more = fmt.Sprintf(" (and %d more)", len(causes)-1)
 	}
 	by := "nodegate: " + cmp.Or(g.held, "held") + " by "
-	host.Status(by + g.last + more)
+	g.Voice.status(by + g.last + more)
 	for _, cause := range causes {
 		g.Voice.say(host.LevelError, by+cause.Text, cause.Fields)
 	}

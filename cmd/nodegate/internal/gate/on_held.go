@@ -16,12 +16,12 @@ const (
 
 // tell passes the report to program, the policy's on_held, once for each start and in the background. The program's result neither
 // holds nor releases the unit.
-func (g *Gate) tell(program []string, document func() report.Report) {
+func (g *Gate) tell(program []string, document report.Report) {
 	if len(program) == 0 || g.shipped != nil {
 		return
 	}
 	var text bytes.Buffer
-	if err := report.JSON(&text, document()); err != nil {
+	if err := report.JSON(&text, document); err != nil {
 		g.Voice.log(host.LevelWarning, "nodegate: on_held: "+err.Error(), nil)
 		return
 	}

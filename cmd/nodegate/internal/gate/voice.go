@@ -3,7 +3,9 @@ package gate
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"nodegate/internal/host"
@@ -14,8 +16,12 @@ import (
 // dropped and counted.
 type Voice struct {
 	Stderr io.Writer // used if standard error is not connected to the journal
+
+	mu     sync.Mutex
 	lost   map[string]int
 	lostAt map[string]time.Time
+	now    []string // the outlets that have not accepted a message yet
+	ended  bool     // nothing is written any more
 }
 
 // Say writes to the console, and to the journal or standard error.
@@ -23,9 +29,17 @@ func (v *Voice) Say(level host.Level, line string) { v.say(level, line, nil) }
 
 // say writes to the console, and to the journal or standard error.
 func (v *Voice) say(level host.Level, line string, fields map[string]string) {
-	v.onConsole(line)
-	v.toTester(line)
-	v.log(level, line, fields)
+	// Beside each other: outlets that hang together cost the time of one.
+	var all sync.WaitGroup
+	all.Go(func() { v.onConsole(line) })
+	all.Go(func() { v.toTester(line) })
+	all.Go(func() { v.log(level, line, fields) })
+	all.Wait()
+}
+
+// status sets the status line of the unit.
+func (v *Voice) status(line string) {
+	v.write("unit status", func() bool { return host.Status(line) })
 }
 
 // toTester writes to the image tester's port, and returns whether the tester accepted the text.
@@ -58,8 +72,16 @@ func (v *Voice) leave(write func()) {
 const retry = 5 * time.Second
 
 func (v *Voice) write(outlet string, write func() bool) bool {
-	again := time.Since(v.lostAt[outlet]) > retry
-	if again && write() {
+	v.mu.Lock()
+	again := time.Since(v.lostAt[outlet]) > retry && !v.ended
+	v.now = append(v.now, outlet)
+	v.mu.Unlock()
+	accepted := again && write()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	at := slices.Index(v.now, outlet)
+	v.now = slices.Delete(v.now, at, at+1)
+	if accepted {
 		return true
 	}
 	if v.lost == nil {
@@ -72,10 +94,29 @@ func (v *Voice) write(outlet string, write func() bool) bool {
 	return false
 }
 
+// end drops every later message: another decision than the reported one must not follow.
+func (v *Voice) end() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.ended = true
+}
+
+// waiting names the outlets that have not accepted a message, or "".
+func (v *Voice) waiting() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.now) == 0 {
+		return ""
+	}
+	return "writing to " + strings.Join(v.now, ", ") + " has not returned"
+}
+
 // losses returns a note on the lost messages, or "" if none was lost.
 func (v *Voice) losses() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	var all []string
-	for _, outlet := range []string{"console", "report port", "pstore", "journal", "standard error", "/run"} {
+	for _, outlet := range []string{"console", "report port", "pstore", "journal", "standard error", "unit status", "/run"} {
 		if n := v.lost[outlet]; n > 0 {
 			all = append(all, fmt.Sprintf("%s %d", outlet, n))
 		}

@@ -73,9 +73,12 @@ type Result struct {
 }
 
 // New returns the report of a run of p's checks on h.
-func New(h *host.Host, p *policy.Policy, r checks.Outcome) Report {
+func New(h *host.Host, p *policy.Policy, r checks.Outcome) Report { return NewFor(Describe(h), p, r) }
+
+// NewFor is New for a machine that is described already. It reads no file.
+func NewFor(n Node, p *policy.Policy, r checks.Outcome) Report {
 	out := Report{
-		APIVersion: APIVersion, Kind: KindReport, Node: describe(h), Policy: NewPolicy(p),
+		APIVersion: APIVersion, Kind: KindReport, Node: n, Policy: NewPolicy(p),
 		Stage: string(r.Stage), Verdict: r.Verdict(), Time: r.Started.UTC().Format("2006-01-02T15:04:05.000Z"),
 		DurationMs: float64(r.Duration.Microseconds()) / 1000, Results: []Result{},
 	}
@@ -121,7 +124,8 @@ func NewResult(res checks.Result) Result {
 }
 
 // describe returns the node's names. Unreadable ones stay empty.
-func describe(h *host.Host) Node {
+// Describe reads the name and the versions of a machine.
+func Describe(h *host.Host) Node {
 	var n Node
 	if h.Live() {
 		n.Name, _ = h.Text("/proc/sys/kernel/hostname")
