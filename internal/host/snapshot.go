@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/config"
 )
 
 // Snapshot records a host's answers: enough to run the same checks again on any machine. If a query
@@ -29,6 +31,7 @@ type Snapshot struct {
 	Dirs    map[string]answer[[]string]     `json:"dirs,omitempty"`
 	SymLink map[string]answer[string]       `json:"symlinks,omitempty"`
 	Present map[string]answer[bool]         `json:"present,omitempty"`
+	Filled  map[string]answer[bool]         `json:"filled,omitempty"` // file -> whether it has content
 	Spaces  map[string]answer[Space]        `json:"spaces,omitempty"`
 	List    answer[[]Link]                  `json:"links"`
 	Default answer[[]string]                `json:"defaultRoutes"`
@@ -46,6 +49,8 @@ type Snapshot struct {
 	Others  answer[Others]                  `json:"otherRules,omitzero"`
 	RuleErr answer[bool]                    `json:"rulesRead"`
 	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // rule or command -> reason for its rejection, "" if it was accepted
+
+	hidden config.Discloser // knows what the recorded files leave out
 
 	mu sync.Mutex // for recording: some checks run concurrently
 }
