@@ -68,7 +68,7 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		{"dra_manager_state", "DynamicResourceAllocation", "", "", 34},
 	} {
 		name := path.Join(cmp.Or(k.Flags["root-dir"].Value, "/var/lib/kubelet"), f.name)
-		text, found, err := h.ReadIfAny(name)
+		text, found, err := config.ReadIfAny(config.As(h.Files, config.Checkpoint), name)
 		if err != nil {
 			return s, err
 		}

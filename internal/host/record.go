@@ -130,11 +130,22 @@ func (r recordKernel) Synchronised() (bool, error) {
 }
 
 func (r recordKernel) Version(ctx context.Context, program string, flags ...string) (string, error) {
-	return record(r.s, r.s.Version, commandKey(program, flags))(r.Kernel.Version(ctx, program, flags...))
+	said, err := r.Kernel.Version(ctx, r.s.hidden.Reveal(program), r.revealed(flags)...)
+	return record(r.s, r.s.Version, commandKey(program, flags))(said, err)
 }
 
 func (r recordKernel) Complaint(ctx context.Context, program string, flags ...string) (string, error) {
-	return record(r.s, r.s.Said, commandKey(program, flags))(r.Kernel.Complaint(ctx, program, flags...))
+	said, err := r.Kernel.Complaint(ctx, r.s.hidden.Reveal(program), r.revealed(flags)...)
+	return record(r.s, r.s.Said, commandKey(program, flags))(said, err)
+}
+
+// revealed returns the flags with which the machine's program runs.
+func (r recordKernel) revealed(flags []string) []string {
+	all := make([]string, len(flags))
+	for i, flag := range flags {
+		all[i] = r.s.hidden.Reveal(flag)
+	}
+	return all
 }
 
 type recordLinks struct {
@@ -177,11 +188,11 @@ type recordRuntimes struct {
 }
 
 func (r recordRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
-	return record(r.s, r.s.Runtime, api+" "+socket)(r.Runtimes.CRIVersion(ctx, socket, api))
+	return record(r.s, r.s.Runtime, api+" "+socket)(r.Runtimes.CRIVersion(ctx, r.s.hidden.Reveal(socket), api))
 }
 
 func (r recordRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
-	return record(r.s, r.s.Cgroups, socket)(r.Runtimes.CgroupDriver(ctx, socket))
+	return record(r.s, r.s.Cgroups, socket)(r.Runtimes.CgroupDriver(ctx, r.s.hidden.Reveal(socket)))
 }
 
 type recordUnits struct {

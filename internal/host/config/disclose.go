@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"strings"
@@ -112,32 +111,128 @@ func (d *Discloser) Disclose(kind Kind, name string, text []byte) ([]byte, bool)
 	if len(text) == 0 {
 		return text, true
 	}
-	switch kind {
-	case Withheld:
-		return nil, false
-	case Whole:
-		return text, true
-	case ProcessArguments:
-		return discloseProcess(text), true
-	}
-	return WithoutSecrets(text), true
+	shown := d.disclose(kind, string(text))
+	return []byte(shown), kind != Withheld
 }
 
-// KindOf returns the kind of a file with a fixed path.
-func KindOf(name string) Kind {
-	switch {
-	case regexp.MustCompile(`^/proc/[^/]+/cmdline$`).MatchString(name):
-		return ProcessArguments
-	case regexp.MustCompile(`^/proc/[^/]+/(environ|root/.*|cwd/.*)$`).MatchString(name):
-		return Withheld
+func (d *Discloser) disclose(kind Kind, text string) string {
+	switch kind {
+	case Whole:
+		return text
+	case ProcessArguments:
+		return discloseProcess(text)
+	case KernelArguments:
+		return kernelArguments(text)
+	case SystemdUnit:
+		return discloseINI(text, d.Hide, d.unitValue)
+	case Variables:
+		return d.variables(text)
+	case NetworkConfig:
+		return discloseINI(text, d.Hide, d.networkValue)
+	case NetworkManagerConfig:
+		return discloseINI(text, d.Hide, d.networkManagerValue)
+	case TunedProfile:
+		return d.tunedText(text)
+	case TunedProfiles:
+		return d.profileNames(text)
+	case ModprobeLines:
+		return joinedLines(text, d.modprobeLine)
+	case SysctlLines:
+		return d.sysctlText(text)
+	case MountTable:
+		return eachLine(text, d.mountLine)
+	case UdevRules:
+		return joinedLines(text, d.udevLine)
+	case UdevDatabase:
+		return udevProperties(text)
+	case ResolvConf:
+		return resolvers(text)
+	case ContainerLog:
+		return containerLog(text)
+	case PolicyFile:
+		return string(WithoutSecrets([]byte(text)))
 	}
-	return PolicyFile
+	return string(d.discloseTree(kind, []byte(text)))
+}
+
+func (d *Discloser) discloseTree(kind Kind, text []byte) []byte {
+	switch kind {
+	case KubeletConfig:
+		return discloseYAML(text, kubeletFields(), d.plain)
+	case KubeProxyConfig:
+		return d.kubeProxy(text)
+	case K3sConfig:
+		return discloseYAML(text, []string{"kube-proxy-arg", "kube-proxy-arg.[]", "kube-proxy-arg+", "kube-proxy-arg+.[]"}, d.k3sArgument)
+	case Kubeconfig:
+		return discloseYAML(text, []string{"users.[].user.client-certificate", "users.[].user.client-certificate-data"}, d.kubeconfigField)
+	case CredentialProviders:
+		return discloseYAML(text, []string{"apiVersion", "kind", "providers.[].name"}, d.plain)
+	case CNIConfig:
+		return discloseJSON(text, []string{"name", "type", "plugins.[].type"}, d.networkName)
+	case Checkpoint:
+		return discloseJSON(text, checkpointFields(), d.checkpoint)
+	case Certificate:
+		return certificates(text)
+	}
+	return nil
+}
+
+// pathKind is a pattern of paths, and what is there.
+type pathKind struct {
+	pattern string
+	kind    Kind
+}
+
+// pathKinds returns the kinds of the files with fixed paths; the first pattern that matches
+// decides.
+func pathKinds() []pathKind {
+	return []pathKind{
+		{`^/proc/cmdline$`, KernelArguments},
+		{`^/proc/[^/]+/cmdline$`, ProcessArguments},
+		{`^/proc/([^/]+/)?mounts$`, MountTable},
+		{`^/proc/[^/]+/(stat|limits|comm|uid_map|net/.*)$`, Whole},
+		{`^/proc/(sys|net)/`, Whole},
+		{`^/proc/(devices|filesystems|meminfo|modules|swaps|uptime|version|version_signature)$`, Whole},
+		{`^/sys/`, Whole},
+		{`^(/etc|/usr/lib)/os-release$`, Whole},
+		{`^/etc/hostname$`, Whole},
+		{`^(/usr)?/lib/modules/`, Whole},
+		{`/sysctl\.d/[^/]+$|^/etc/sysctl\.conf$`, SysctlLines},
+		{`/modprobe\.d/[^/]+$`, ModprobeLines},
+		{`/systemd/system/`, SystemdUnit},
+		{`/systemd/(network/|networkd\.conf)`, NetworkConfig},
+		{`/NetworkManager/(conf\.d/|NetworkManager\.conf)`, NetworkManagerConfig},
+		{`/udev/rules\.d/[^/]+$`, UdevRules},
+		{`^/run/udev/data/n[0-9]+$`, UdevDatabase},
+		{`^/etc/tuned/(active|post_loaded)_profile$`, TunedProfiles},
+		{`/tuned/`, TunedProfile},
+		{`^/etc/fstab$`, MountTable},
+		{`^/etc/resolv\.conf$`, ResolvConf},
+		{`^/var/lib/kubelet/kubeadm-flags\.env$|^/etc/(default|sysconfig)/kubelet$`, Variables},
+		{`^/var/lib/kubelet/pods/[^/]+/volumes/kubernetes\.io~configmap/`, KubeProxyConfig},
+		{`^/etc/kubernetes/manifests/kube-proxy\.|^/var/lib/rancher/rke2/agent/pod-manifests/kube-proxy\.|^/var/lib/kube-proxy/config\.`,
+			KubeProxyConfig},
+		{`^/etc/cni/net\.d/`, CNIConfig},
+		{`^/var/log/pods/`, ContainerLog},
+		{`^/etc/nodegate/`, PolicyFile},
+	}
+}
+
+// KindOf returns the kind of a file with a fixed path, Withheld if it has none.
+func KindOf(name string) Kind {
+	for _, p := range pathKinds() {
+		if regexp.MustCompile(p.pattern).MatchString(name) {
+			return p.kind
+		}
+	}
+	return Withheld
 }
 
 // discloseProcess returns a command line with the name of the program, and of the programs that
 // checks know the flags that checks read. The number of arguments remains.
-func discloseProcess(text []byte) []byte {
-	args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
+func discloseProcess(text string) string {
+	args := strings.Split(strings.TrimRight(text, "\x00"), "\x00")
+	end := text[len(strings.TrimRight(text, "\x00")):]
 	known := regexp.MustCompile(`(^|/)(kube-proxy|hyperkube|kubelite|k3s(-\w+)?|rke2)( (server|agent))?$`).MatchString(args[0])
 	if !regexp.MustCompile(`^[\w./@+-]+( (server|agent))?$`).MatchString(args[0]) {
 		args[0] = placeholder
@@ -150,5 +245,5 @@ func discloseProcess(text []byte) []byte {
 			args[1+i] = placeholder
 		}
 	}
-	return []byte(strings.Join(args, "\x00") + string(text[len(bytes.TrimRight(text, "\x00")):]))
+	return strings.Join(args, "\x00") + end
 }

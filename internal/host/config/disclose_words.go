@@ -124,7 +124,7 @@ func disclosedWords(words []string, hide func(string) string) {
 // plainWord keeps the words that change the meaning of a command line: the path of a program or a
 // file, a sub-command, a variable.
 func plainWord(word string, hide func(string) string) string {
-	if isPath(strings.TrimLeft(word, "+-:!")) || slices.Contains([]string{"kube-proxy", "proxy", "kubelet", "server", "agent"}, word) ||
+	if isPath(strings.TrimLeft(word, "+-:!")) || slices.Contains([]string{"kube-proxy", "proxy", "kubelet", "server", "agent", "apply", "gate"}, word) ||
 		regexp.MustCompile(`^\$(\w+|\{\w+\})$`).MatchString(word) {
 		return word
 	}
