@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,6 +108,9 @@ func recordAnswer[T any](v T, err error) answer[T] {
 	if err == nil {
 		return answer[T]{Value: v, Asked: true}
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return answer[T]{Error: timeoutError, Asked: true}
+	}
 	if no, is := errors.AsType[syscall.Errno](err); is {
 		return answer[T]{Error: unix.ErrnoName(no), Asked: true}
 	}
@@ -119,6 +123,9 @@ func recordAnswer[T any](v T, err error) answer[T] {
 	return answer[T]{Error: err.Error(), Asked: true}
 }
 
+// timeoutError is recorded for a program that did not end in time.
+const timeoutError = "timeout"
+
 func (a answer[T]) get(what string) (T, error) {
 	var zero T
 	switch {
@@ -126,10 +133,14 @@ func (a answer[T]) get(what string) (T, error) {
 		return zero, fmt.Errorf("%s: %w", what, ErrNotRecorded)
 	case a.Error == "":
 		return a.Value, nil
+	case a.Error == "EOPNOTSUPP": // unix.ErrnoName returns the number's other name, ENOTSUP
+		return zero, &fs.PathError{Op: "reading", Path: what, Err: errors.ErrUnsupported}
+	case a.Error == timeoutError:
+		return zero, fmt.Errorf("%s did not end: %w", what, context.DeadlineExceeded)
 	}
 	// Checks distinguish these errors; any other error keeps its text.
 	for _, no := range []syscall.Errno{
-		syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV,
+		syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV, syscall.ECONNREFUSED,
 	} {
 		if a.Error == unix.ErrnoName(no) {
 			return zero, &fs.PathError{Op: "reading", Path: what, Err: no}

@@ -190,7 +190,7 @@ func pathKinds() []pathKind {
 		{`^/proc/cmdline$`, KernelArguments},
 		{`^/proc/[^/]+/cmdline$`, ProcessArguments},
 		{`^/proc/([^/]+/)?mounts$`, MountTable},
-		{`^/proc/[^/]+/(stat|limits|comm|uid_map|net/.*)$`, Whole},
+		{`^/proc/[^/]+/(stat|limits|comm|uid_map|net/.*|sys/.*)$`, Whole},
 		{`^/proc/(sys|net)/`, Whole},
 		{`^/proc/(devices|filesystems|meminfo|modules|swaps|uptime|version|version_signature)$`, Whole},
 		{`^/sys/`, Whole},

@@ -61,12 +61,16 @@ func (d *Discloser) unitValue(section, key, value string) string {
 	case "Environment":
 		words := splitWords(value)
 		for i, w := range words {
-			name, said, _ := strings.Cut(w, "=")
+			name, said, assigns := strings.Cut(w, "=")
+			if !assigns || !regexp.MustCompile(`^[A-Za-z_]\w*$`).MatchString(name) { // such as the rest of a value without quotes
+				words[i] = d.Hide(w)
+				continue
+			}
 			words[i] = quoteWord(name + "=" + d.variable(said))
 		}
 		return strings.Join(words, " ")
 	case "EnvironmentFile":
-		if isPath(strings.TrimPrefix(value, "-")) {
+		if isPlainPath(strings.NewReplacer("*", "", "?", "", "[", "", "]", "").Replace(strings.TrimPrefix(value, "-"))) {
 			return value
 		}
 		return d.Hide(value)
@@ -120,12 +124,13 @@ func quoteInner(word string) string {
 	return `'` + strings.NewReplacer(`\`, "", `'`, "", `"`, "").Replace(word) + `'`
 }
 
-// variables discloses a file of variables.
+// variables discloses a file of variables. A line of base64 may look like a variable with a name in
+// mixed case.
 func (d *Discloser) variables(text string) string {
 	var out strings.Builder
 	all := environmentFile(text)
 	for _, name := range sortedKeys(all) {
-		if regexp.MustCompile(`^\w+$`).MatchString(name) {
+		if regexp.MustCompile(`^([A-Z_][A-Z0-9_]*|[a-z_][a-z0-9_]*)$`).MatchString(name) {
 			out.WriteString(name + `="` + d.variable(all[name]) + "\"\n")
 		}
 	}

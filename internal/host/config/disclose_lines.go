@@ -65,7 +65,7 @@ func (d *Discloser) modprobeLine(line string) string {
 	case "blacklist", "options", "alias", "remove", "softdep", "weakdep":
 		rest = d.Hide(rest)
 	default:
-		command, rest = d.Hide(command), d.Hide(rest)
+		command, module, rest = d.Hide(command), d.Hide(module), d.Hide(rest)
 	}
 	return strings.TrimRight(command+" "+module+" "+rest, " ")
 }
@@ -149,7 +149,7 @@ func (d *Discloser) udevLine(line string) string {
 		}, name) {
 			t.Value = d.Hide(t.Value)
 		}
-		if !regexp.MustCompile(`^[\w.{}$:/*-]+$`).MatchString(name) {
+		if !regexp.MustCompile(`^[A-Z]+(\{([A-Z0-9_]+|[a-z0-9_/*$:.-]+)\})?$`).MatchString(name) {
 			name = d.Hide(name)
 		}
 		out = append(out, name+t.Op+`"`+strings.ReplaceAll(t.Value, `"`, `\"`)+`"`)
@@ -205,6 +205,9 @@ func (d *Discloser) tunedText(text string) string {
 		shown = isSysctl(name) || slices.Contains([]string{
 			"include", "type", "enabled", "replace", "drop", "uname_regex", "cpuinfo_regex", "devices_udev_regex", "reapply_sysctl", "priority",
 		}, name)
+		if !regexp.MustCompile(`^[a-z][a-z0-9_./-]*$`).MatchString(name) {
+			key = d.Hide(name)
+		}
 		if !shown {
 			value = " " + d.Hide(strings.Trim(value, space))
 		}

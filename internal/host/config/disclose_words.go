@@ -77,21 +77,26 @@ func isPlain(part string) bool {
 	if _, err := netip.ParsePrefix(part); err == nil {
 		return true
 	}
-	return isPath(part) || plainPattern().MatchString(part)
+	return isPlainPath(part) || plainPattern().MatchString(part)
 }
 
 // plainPattern matches numbers with a unit, ranges, durations, sysctls, API versions and the labels
 // that Kubernetes reserves.
 func plainPattern() *regexp.Regexp {
-	return regexp.MustCompile(`^([+-]?[0-9.]+([numkMGTPE]|[KMGTPE]i|%)?|[0-9]+-[0-9]+|-?([0-9.]+(ns|us|µs|ms|s|m|h))+` +
+	return regexp.MustCompile(`^([+-]?[0-9.]+([numkMGTPE]|[KMGTPE]i|%%?|[eE][+-]?[0-9]+)?|[0-9]+-[0-9]+|-?([0-9.]+(ns|us|µs|ms|s|m|h))+` +
 		`|(net|fs|kernel|user|vm)[./][a-z0-9_./*-]+|([a-z0-9.-]+\.)?k8s\.io/v[0-9][a-z0-9]*|v1` +
 		`|([a-z0-9.-]+\.)?(kubernetes|k8s)\.io/[A-Za-z0-9._-]+)$`)
+}
+
+// isPlainPath reports whether the value of an option that names a file is an absolute path.
+func isPlainPath(value string) bool {
+	return regexp.MustCompile(`^(unix:(//)?)?(%[A-Za-z])?/[\w./@:+%-]*$`).MatchString(value)
 }
 
 // isPath reports whether a word is the path of a file in a directory of the system. A path in
 // another directory may be the path of a URL, which may be a secret.
 func isPath(word string) bool {
-	return regexp.MustCompile(`^(unix://)?/((bin|boot|dev|etc|home|lib|lib64|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var)(/[\w.@:+-]*)*)?$`).
+	return regexp.MustCompile(`^(unix://)?(%[A-Z])?/((bin|boot|data|dev|etc|home|lib|lib64|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var)(/[\w.@:+%-]*)*)?$`).
 		MatchString(word)
 }
 

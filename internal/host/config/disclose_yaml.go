@@ -84,7 +84,7 @@ func discloseNode(n *yaml.Node, at string, keys []string, show fieldFilter, done
 			}
 		}
 	case yaml.ScalarNode:
-		if shown := show(at, n.Value); shown != n.Value {
+		if shown := show(at, n.Value); shown != n.Value && n.ShortTag() != "!!null" {
 			n.Value, n.Tag, n.Style = shown, "!!str", 0
 		}
 	}
@@ -228,7 +228,7 @@ func discloseJSON(text []byte, keys []string, show fieldFilter) []byte {
 	if err != nil {
 		return []byte("{")
 	}
-	return append(out, '\n')
+	return out
 }
 
 func discloseValue(value any, at string, keys []string, show fieldFilter) any {
