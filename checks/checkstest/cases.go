@@ -53,6 +53,7 @@ func (c Case) runCase(t *testing.T) {
 		h := Tree(t, c.Tree)
 		got := Text(On(t.Context(), t, h, c.Stage, c.Problem, c.Policy))
 		Equal(t, c.What, c.Want, strings.ReplaceAll(got, h.Root, "ROOT"))
+		c.replay(t, h, got)
 		return
 	}
 	if c.Node.Files == nil {
@@ -72,6 +73,29 @@ func (c Case) runCase(t *testing.T) {
 	if after := c.Node.String(); after != before || c.Node.Log != nil {
 		t.Errorf("the check changed the node: %q", c.Node.Log)
 	}
+	if c.Host == nil { // else the answers may change with each query
+		c.replay(t, c.Node.Host(), c.Want)
+	}
+}
+
+// replay records the host, and compares the result on the recording, on its replay, and on the host
+// itself. The recording passes on less of the host's files, which must not change the result.
+func (c Case) replay(t *testing.T, h *host.Host, want string) {
+	t.Helper()
+	recording, snapshot := host.Record(h)
+	got := Text(On(t.Context(), t, recording, c.Stage, c.Problem, c.Policy))
+	replayed := Text(On(t.Context(), t, host.Replay(snapshot), c.Stage, c.Problem, c.Policy))
+	Equal(t, c.What+", replayed", verdictAndGot(got), verdictAndGot(replayed)) // the texts of errors differ
+	if strings.Contains(got, "left-out") {
+		got, _, _ = strings.Cut(got, "\n") // the texts differ in what the recording leaves out
+		want, _, _ = strings.Cut(strings.TrimSpace(want), "\n")
+	}
+	Equal(t, c.What+", recorded", want, got)
+}
+
+func verdictAndGot(text string) string {
+	lines := strings.Split(text, "\n")
+	return strings.Join(slices.DeleteFunc(lines[1:], func(line string) bool { return !strings.HasPrefix(line, "got:") }), "\n") + lines[0]
 }
 
 // recordingRules records whether the rules were read.

@@ -3,7 +3,6 @@ package image
 import (
 	"context"
 	"errors"
-	"os"
 	"path"
 	"strings"
 	"syscall"
@@ -116,7 +115,7 @@ func (l leftover) findFiles(h *host.Host) ([]string, error) {
 			} else if !matches {
 				continue
 			}
-			if filled, err := hasContent(h, at); err != nil {
+			if filled, err := h.Files.Filled(at); err != nil {
 				return nil, err
 			} else if filled {
 				files = append(files, at)
@@ -124,16 +123,4 @@ func (l leftover) findFiles(h *host.Host) ([]string, error) {
 		}
 	}
 	return files, nil
-}
-
-func hasContent(h *host.Host, name string) (bool, error) {
-	if to, err := h.Files.ReadLink(name); err == nil && to == os.DevNull {
-		return false, nil
-	}
-	if names, err := h.Files.ReadDir(name); err == nil { // an empty directory may belong to a package, such as systemd-journal-remote
-		return len(names) > 0, nil
-	}
-	text, _, err := h.ReadIfAny(name)
-	content := strings.TrimSpace(string(text))
-	return content != "" && content != "uninitialized", err
 }

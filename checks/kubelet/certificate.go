@@ -161,7 +161,7 @@ func rotatedCertificate(h *host.Host, k config.Kubelet) (c clientAuth, broken, e
 		return c, nil, nil
 	}
 	file := path.Join(cmp.Or(k.Flags["cert-dir"].Value, "/var/lib/kubelet/pki"), "kubelet-client-current.pem")
-	text, err := h.Files.ReadFile(file)
+	text, err := config.As(h.Files, config.Certificate).ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil, nil
 	}
@@ -178,7 +178,7 @@ func rotatedCertificate(h *host.Host, k config.Kubelet) (c clientAuth, broken, e
 // clientCertificate returns the certificate of a kubeconfig's first user, or an empty one if that
 // user authenticates in another way.
 func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err error) {
-	text, err := h.Files.ReadFile(kubeconfig)
+	text, err := config.As(h.Files, config.Kubeconfig).ReadFile(kubeconfig)
 	if err != nil {
 		return none, err
 	}
@@ -208,7 +208,7 @@ func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err er
 		if !path.IsAbs(from) {
 			from = path.Join(path.Dir(kubeconfig), from)
 		}
-		if encoded, err = h.Files.ReadFile(from); err != nil {
+		if encoded, err = config.As(h.Files, config.Certificate).ReadFile(from); err != nil {
 			return none, err
 		}
 	default:

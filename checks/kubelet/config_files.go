@@ -29,7 +29,7 @@ func checkNamedFiles(h *host.Host, k config.Kubelet, s *checks.State) (wrong []s
 		if !path.IsAbs(name) {
 			continue
 		}
-		text, found, err := h.ReadIfAny(name)
+		text, found, err := config.ReadIfAny(config.As(h.Files, config.Certificate), name)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s of kubelet: %w", key, err)
 		}
@@ -64,7 +64,7 @@ func checkOwnCertificate(h *host.Host, k config.Kubelet) (wrong []string, remedy
 	}
 	var missing []string
 	for _, p := range parts {
-		text, found, err := h.ReadIfAny(p.name)
+		text, found, err := config.ReadIfAny(config.As(h.Files, config.Certificate), p.name)
 		if err != nil {
 			return nil, "", err
 		}
@@ -139,7 +139,7 @@ func checkProviderFiles(h *host.Host, file, dir string) (wrong []string, err err
 	if _, noDir := h.Files.ReadDir(file); noDir == nil {
 		return wrong, nil
 	}
-	text, found, err := config.ReadYAML(h.Files, file)
+	text, found, err := config.ReadYAML(config.As(h.Files, config.CredentialProviders), file)
 	if err != nil {
 		return nil, err
 	}

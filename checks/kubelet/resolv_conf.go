@@ -7,6 +7,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -44,7 +45,7 @@ func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (check
 		s.Skip = "kubelet's resolvConf is empty: Pods do not use the node's resolvers"
 		return s, nil
 	}
-	text, found, err := h.ReadIfAny(name)
+	text, found, err := config.ReadIfAny(config.As(h.Files, config.ResolvConf), name)
 	if err != nil {
 		return s, err
 	}

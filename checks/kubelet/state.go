@@ -68,7 +68,7 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		{"dra_manager_state", "DynamicResourceAllocation", "", "", 34},
 	} {
 		name := path.Join(cmp.Or(k.Flags["root-dir"].Value, "/var/lib/kubelet"), f.name)
-		text, found, err := h.ReadIfAny(name)
+		text, found, err := config.ReadIfAny(config.As(h.Files, config.Checkpoint), name)
 		if err != nil {
 			return s, err
 		}
@@ -81,7 +81,7 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		}
 		if mistake != "" {
 			wrong = append(wrong, name+" "+mistake)
-			s.Evidence = append(s.Evidence, checks.Seen(name, excerpt(text)))
+			s.Evidence = append(s.Evidence, checks.Seen(name, describeState(text)))
 			if said := k.Values[f.setting]; said.Value != "" {
 				s.Evidence = append(s.Evidence, checks.Seen(said.From.Source, said.From.Text))
 			}
@@ -159,16 +159,17 @@ func parseCPUList(list string) (all []int) {
 	return slices.Compact(all)
 }
 
-// excerpt returns the beginning of a file as evidence.
-func excerpt(text []byte) string {
-	const few = 120
-	if len(text) == 0 {
+// describeState returns the policy in a file of state. The rest of the file concerns Pods.
+func describeState(text []byte) string {
+	var c checkpoint
+	switch {
+	case len(text) == 0:
 		return "empty"
+	case !json.Valid(text):
+		return "not JSON"
 	}
-	return strings.ToValidUTF8(strings.Map(func(r rune) rune {
-		if r < ' ' {
-			return ' '
-		}
-		return r
-	}, string(text[:min(len(text), few)])), "")
+	if json.Unmarshal(text, &c) == nil && c.Data != "" {
+		_ = json.Unmarshal([]byte(c.Data), &c) // it was read before
+	}
+	return strings.TrimSuffix("policyName "+c.Policy+", defaultCpuSet "+c.CPUs, ", defaultCpuSet ")
 }

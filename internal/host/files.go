@@ -10,6 +10,7 @@ import (
 	"github.com/cyphar/filepath-securejoin/pathrs-lite"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/netns"
 )
@@ -60,6 +61,8 @@ func existsResult(_ fs.FileInfo, err error) (bool, error) {
 	}
 	return err == nil, err
 }
+
+func (f machineFiles) Filled(name string) (bool, error) { return config.Filled(f, name) }
 
 func (machineFiles) ReadLink(name string) (string, error) { return os.Readlink(name) }
 
@@ -145,6 +148,8 @@ func (t treeFiles) Exists(name string) (bool, error) {
 		return unix.Fstatat(dir, base, &stat, unix.AT_SYMLINK_NOFOLLOW)
 	}))
 }
+
+func (t treeFiles) Filled(name string) (bool, error) { return config.Filled(t, name) }
 
 func (t treeFiles) ReadDir(name string) ([]string, error) {
 	f, err := t.open(name)

@@ -59,6 +59,9 @@ type Files interface {
 	// Exists reports whether the name exists, without following a symbolic link. After an error
 	// this is unknown.
 	Exists(name string) (bool, error)
+	// Filled reports whether a file has content other than white space and "uninitialized", or a
+	// directory has entries. A missing file and a link to /dev/null are empty.
+	Filled(name string) (bool, error)
 	// Write writes in place, as /proc and /sys require; it never creates a file.
 	Write(name string, data []byte) error
 	// Space returns the free space of the file system that contains a file.

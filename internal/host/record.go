@@ -3,8 +3,11 @@ package host
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"nodegate/internal/host/config"
@@ -16,14 +19,14 @@ func Record(h *Host) (*Host, *Snapshot) {
 	s := &Snapshot{
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
-		Present: map[string]answer[bool]{}, Runtime: map[string]answer[string]{},
+		Present: map[string]answer[bool]{}, Filled: map[string]answer[bool]{}, Runtime: map[string]answer[string]{},
 		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{}, Crashes: map[string]answer[Crash]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
 		Tried: map[string]answer[string]{}, Said: map[string]answer[string]{},
 	}
 	return &Host{
-		Root: h.Root, Files: recordFiles{h.Files, s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
+		Root: h.Root, Files: recordFiles{Files: h.Files, s: s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
 		Units: recordUnits{h.Units, s}, Rules: recordRules{h.Rules, s}, Runtimes: recordRuntimes{h.Runtimes, s},
 	}, s
 }
@@ -49,36 +52,68 @@ func recordOnly[T any](s *Snapshot, to *answer[T]) func(T, error) (T, error) {
 	}
 }
 
+// recordFiles passes on what a snapshot holds of each file, not the file: the checks on the
+// recording and on its replay then have the same results.
 type recordFiles struct {
 	Files
-	s *Snapshot
+	s    *Snapshot
+	kind config.Kind // Withheld: the kind follows from the path
 }
 
-// ReadFile returns the file without its secrets, as the snapshot stores it: snapshots are shared
-// with other people.
+// As returns files whose content is of a kind.
+func (r recordFiles) As(kind config.Kind) config.Files {
+	r.kind = kind
+	return r
+}
+
 func (r recordFiles) ReadFile(name string) ([]byte, error) {
-	found, err := r.Files.ReadFile(name)
-	return record(r.s, r.s.Files, name)(config.WithoutSecrets(found), err)
-}
-
-func (r recordFiles) ReadDir(name string) ([]string, error) {
-	return record(r.s, r.s.Dirs, name)(r.Files.ReadDir(name))
-}
-
-func (r recordFiles) Exists(name string) (bool, error) {
-	return record(r.s, r.s.Present, name)(r.Files.Exists(name))
+	found, err := r.Files.ReadFile(r.s.hidden.Reveal(name))
+	return r.disclose(name, found, err)
 }
 
 func (r recordFiles) Tail(name string) ([]byte, error) {
-	return record(r.s, r.s.Files, name)(r.Files.Tail(name))
+	found, err := r.Files.Tail(r.s.hidden.Reveal(name))
+	return r.disclose(name, found, err)
 }
 
-func (r recordFiles) ReadLink(name string) (string, error) {
-	return record(r.s, r.s.SymLink, name)(r.Files.ReadLink(name))
+// disclose records what the snapshot holds of a file and returns it.
+func (r recordFiles) disclose(name string, found []byte, err error) ([]byte, error) {
+	if err != nil {
+		return record(r.s, r.s.Files, name)(nil, err)
+	}
+	shown, covered := r.s.hidden.Disclose(r.kind, name, found)
+	if !covered {
+		_, err := record(r.s, r.s.Files, name)(nil, fmt.Errorf("a snapshot does not hold its %d bytes", len(found)))
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return record(r.s, r.s.Files, name)(shown, nil)
 }
+
+func (r recordFiles) ReadDir(name string) ([]string, error) {
+	return record(r.s, r.s.Dirs, name)(r.Files.ReadDir(r.s.hidden.Reveal(name)))
+}
+
+func (r recordFiles) Exists(name string) (bool, error) {
+	return record(r.s, r.s.Present, name)(r.Files.Exists(r.s.hidden.Reveal(name)))
+}
+
+func (r recordFiles) Filled(name string) (bool, error) {
+	return record(r.s, r.s.Filled, name)(r.Files.Filled(name))
+}
+
+// ReadLink records only those open files of a process that are sockets.
+func (r recordFiles) ReadLink(name string) (string, error) {
+	to, err := r.Files.ReadLink(r.s.hidden.Reveal(name))
+	if openFile().MatchString(name) && !strings.HasPrefix(to, "socket:[") {
+		to = ""
+	}
+	return record(r.s, r.s.SymLink, name)(to, err)
+}
+
+func openFile() *regexp.Regexp { return regexp.MustCompile(`^/proc/[^/]+/fd/`) }
 
 func (r recordFiles) Space(name string) (Space, error) {
-	return record(r.s, r.s.Spaces, name)(r.Files.Space(name))
+	return record(r.s, r.s.Spaces, name)(r.Files.Space(r.s.hidden.Reveal(name)))
 }
 
 type recordKernel struct {
@@ -95,11 +130,22 @@ func (r recordKernel) Synchronised() (bool, error) {
 }
 
 func (r recordKernel) Version(ctx context.Context, program string, flags ...string) (string, error) {
-	return record(r.s, r.s.Version, commandKey(program, flags))(r.Kernel.Version(ctx, program, flags...))
+	said, err := r.Kernel.Version(ctx, r.s.hidden.Reveal(program), r.revealed(flags)...)
+	return record(r.s, r.s.Version, commandKey(program, flags))(said, err)
 }
 
 func (r recordKernel) Complaint(ctx context.Context, program string, flags ...string) (string, error) {
-	return record(r.s, r.s.Said, commandKey(program, flags))(r.Kernel.Complaint(ctx, program, flags...))
+	said, err := r.Kernel.Complaint(ctx, r.s.hidden.Reveal(program), r.revealed(flags)...)
+	return record(r.s, r.s.Said, commandKey(program, flags))(said, err)
+}
+
+// revealed returns the flags with which the machine's program runs.
+func (r recordKernel) revealed(flags []string) []string {
+	all := make([]string, len(flags))
+	for i, flag := range flags {
+		all[i] = r.s.hidden.Reveal(flag)
+	}
+	return all
 }
 
 type recordLinks struct {
@@ -142,11 +188,11 @@ type recordRuntimes struct {
 }
 
 func (r recordRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
-	return record(r.s, r.s.Runtime, api+" "+socket)(r.Runtimes.CRIVersion(ctx, socket, api))
+	return record(r.s, r.s.Runtime, api+" "+socket)(r.Runtimes.CRIVersion(ctx, r.s.hidden.Reveal(socket), api))
 }
 
 func (r recordRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
-	return record(r.s, r.s.Cgroups, socket)(r.Runtimes.CgroupDriver(ctx, socket))
+	return record(r.s, r.s.Cgroups, socket)(r.Runtimes.CgroupDriver(ctx, r.s.hidden.Reveal(socket)))
 }
 
 type recordUnits struct {

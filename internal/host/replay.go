@@ -26,6 +26,7 @@ func (r replayFiles) ReadDir(name string) ([]string, error) { return r.s.Dirs[na
 func (r replayFiles) Tail(name string) ([]byte, error)      { return r.ReadFile(name) }
 func (r replayFiles) ReadLink(name string) (string, error)  { return r.s.SymLink[name].get(name) }
 func (r replayFiles) Exists(name string) (bool, error)      { return r.s.Present[name].get(name) }
+func (r replayFiles) Filled(name string) (bool, error)      { return r.s.Filled[name].get(name) }
 func (r replayFiles) Space(name string) (Space, error)      { return r.s.Spaces[name].get(name) }
 func (r replayFiles) Write(string, []byte) error            { return errReplay }
 

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/config"
 )
 
 // Snapshot records a host's answers: enough to run the same checks again on any machine. If a query
@@ -29,6 +32,7 @@ type Snapshot struct {
 	Dirs    map[string]answer[[]string]     `json:"dirs,omitempty"`
 	SymLink map[string]answer[string]       `json:"symlinks,omitempty"`
 	Present map[string]answer[bool]         `json:"present,omitempty"`
+	Filled  map[string]answer[bool]         `json:"filled,omitempty"` // file -> whether it has content
 	Spaces  map[string]answer[Space]        `json:"spaces,omitempty"`
 	List    answer[[]Link]                  `json:"links"`
 	Default answer[[]string]                `json:"defaultRoutes"`
@@ -46,6 +50,8 @@ type Snapshot struct {
 	Others  answer[Others]                  `json:"otherRules,omitzero"`
 	RuleErr answer[bool]                    `json:"rulesRead"`
 	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // rule or command -> reason for its rejection, "" if it was accepted
+
+	hidden config.Discloser // knows what the recorded files leave out
 
 	mu sync.Mutex // for recording: some checks run concurrently
 }
@@ -102,6 +108,9 @@ func recordAnswer[T any](v T, err error) answer[T] {
 	if err == nil {
 		return answer[T]{Value: v, Asked: true}
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return answer[T]{Error: timeoutError, Asked: true}
+	}
 	if no, is := errors.AsType[syscall.Errno](err); is {
 		return answer[T]{Error: unix.ErrnoName(no), Asked: true}
 	}
@@ -114,6 +123,9 @@ func recordAnswer[T any](v T, err error) answer[T] {
 	return answer[T]{Error: err.Error(), Asked: true}
 }
 
+// timeoutError is recorded for a program that did not end in time.
+const timeoutError = "timeout"
+
 func (a answer[T]) get(what string) (T, error) {
 	var zero T
 	switch {
@@ -121,10 +133,14 @@ func (a answer[T]) get(what string) (T, error) {
 		return zero, fmt.Errorf("%s: %w", what, ErrNotRecorded)
 	case a.Error == "":
 		return a.Value, nil
+	case a.Error == "EOPNOTSUPP": // unix.ErrnoName returns the number's other name, ENOTSUP
+		return zero, &fs.PathError{Op: "reading", Path: what, Err: errors.ErrUnsupported}
+	case a.Error == timeoutError:
+		return zero, fmt.Errorf("%s did not end: %w", what, context.DeadlineExceeded)
 	}
 	// Checks distinguish these errors; any other error keeps its text.
 	for _, no := range []syscall.Errno{
-		syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV,
+		syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV, syscall.ECONNREFUSED,
 	} {
 		if a.Error == unix.ErrnoName(no) {
 			return zero, &fs.PathError{Op: "reading", Path: what, Err: no}

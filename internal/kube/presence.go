@@ -207,7 +207,7 @@ func configurations(h *host.Host) []config.KubeProxy {
 	}
 	text := strings.Join(proxy.Args, " ")
 	if m := regexp.MustCompile(`--config[= ](/\S+)`).FindStringSubmatch(text); m != nil {
-		if file, err := h.Files.ReadFile(fmt.Sprintf("/proc/%d/root%s", proxy.PID, m[1])); err == nil {
+		if file, err := config.As(h.Files, config.KubeProxyConfig).ReadFile(fmt.Sprintf("/proc/%d/root%s", proxy.PID, m[1])); err == nil {
 			text = string(file)
 		}
 	}

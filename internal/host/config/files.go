@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -148,6 +149,20 @@ func ReadDirIfAny(files Files, dir string) ([]string, error) {
 		return nil, nil
 	}
 	return names, err
+}
+
+// Filled reports whether a file has content other than white space and "uninitialized", which
+// systemd writes into machine-id, or a directory has entries.
+func Filled(files Files, name string) (bool, error) {
+	if to, err := files.ReadLink(name); err == nil && to == os.DevNull {
+		return false, nil
+	}
+	if names, err := files.ReadDir(name); err == nil { // an empty directory may belong to a package, such as systemd-journal-remote
+		return len(names) > 0, nil
+	}
+	text, _, err := ReadIfAny(files, name)
+	content := strings.TrimSpace(string(text))
+	return content != "" && content != "uninitialized", err
 }
 
 // At returns a position in the form file:line.

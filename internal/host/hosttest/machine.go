@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 )
 
 // Machine is the state of the fake. Fill it in before use.
@@ -128,6 +129,8 @@ func (m files) Exists(name string) (bool, error) {
 	_, ok := m.Files[name]
 	return ok, nil
 }
+
+func (m files) Filled(name string) (bool, error) { return config.Filled(m, name) }
 
 func (m files) ReadLink(name string) (string, error) {
 	if to, is := strings.CutPrefix(m.Files[name], "-> "); is {

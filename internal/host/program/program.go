@@ -37,13 +37,21 @@ func Environment() []string { return []string{"PATH=" + SearchPath, "LC_ALL=C"} 
 // Run runs a program and returns its standard output. The error contains the program's standard
 // error.
 func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
+	return run(ctx, strings.Join(append([]string{name}, args...), " "), name, args)
+}
+
+// Private is Run for arguments that may contain a secret: no error and no progress names them.
+func Private(ctx context.Context, name string, args ...string) ([]byte, error) {
+	return run(ctx, name, name, args)
+}
+
+func run(ctx context.Context, line, name string, args []string) ([]byte, error) {
 	cmd, stderr, err := command(ctx, name, args)
 	if err != nil {
 		return nil, err
 	}
 	out := bounded{limit: maxOutput}
 	cmd.Stdout = &out
-	line := strings.Join(append([]string{name}, args...), " ")
 	defer activity.Doing(ctx, line)()
 	began := time.Now()
 	if err := cmd.Run(); err != nil {
@@ -120,20 +128,17 @@ func command(ctx context.Context, name string, args []string) (*exec.Cmd, *bound
 	return cmd, stderr, nil
 }
 
-const (
-	secretLimit    = 1 << 20
-	complaintLimit = 1 << 10
-)
+const secretLimit = 1 << 20
 
 // Secret runs a program with additional variables and returns its standard output, at most 1 MiB,
-// which never appears in an error. When ctx ends, the program's child processes are killed too.
+// which never appears in an error, as little as its standard error. When ctx ends, the program's child processes are killed too.
 func Secret(ctx context.Context, env []string, name string, args ...string) ([]byte, error) {
 	cmd, _, err := command(ctx, name, args)
 	if err != nil {
 		return nil, err
 	}
-	out, complaints := &bounded{limit: secretLimit}, &bounded{limit: complaintLimit, drop: true}
-	cmd.Stdout, cmd.Stderr = out, complaints
+	out := &bounded{limit: secretLimit}
+	cmd.Stdout, cmd.Stderr = out, nil
 	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -145,7 +150,7 @@ func Secret(ctx context.Context, env []string, name string, args ...string) ([]b
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("it did not finish in %s and was killed: %w", time.Since(began).Round(100*time.Millisecond), ctx.Err())
 	case err != nil:
-		return nil, fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(complaints.kept.String()), " "))
+		return nil, fmt.Errorf("%w; its error output is not shown, because it may contain credentials", err)
 	}
 	return out.kept.Bytes(), nil
 }

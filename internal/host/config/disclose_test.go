@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDiscloseCanaries plants a canary at each position of a file of every kind that can hold a
+// secret, among them keys that no list names, and finds none in what a snapshot holds. The
+// positions are marked with @.
+func TestDiscloseCanaries(t *testing.T) {
+	keys := append(readFlags(), "token", "api-token", "manifest-url-header", "unknown")
+	var flags, fields strings.Builder
+	for _, k := range keys {
+		fmt.Fprintf(&flags, "--%s=@ --%s @ --%s @=@,@ -x @ -p@ @ ", k, k, k)
+	}
+	words := flags.String()
+	for _, f := range append(kubeletFields(), append(kubeProxyFields(), "unknown", "staticPodURLHeader.Authorization.[]", "users.[].user.token",
+		"users.[].user.client-key-data", "users.[].user.client-certificate-data", "users.[].user.client-certificate", "datastore-endpoint",
+		"token", "kube-proxy-arg.[]", "providers.[].name", "providers.[].env.[].value", "spec.containers.[].args.[]")...) {
+		parts := strings.Split(f, ".")
+		line := ""
+		for _, p := range parts {
+			p = strings.NewReplacer("**", "memory.available", "*", "cpu").Replace(p)
+			if p == "[]" {
+				line += "- "
+				continue
+			}
+			fields.WriteString(line + p + ":\n")
+			line = strings.Repeat(" ", len(line)+1)
+		}
+		fields.WriteString(line + "\"@\"\n---\n")
+	}
+	ini := func(keys ...string) string {
+		text := "# @\n@ @\n[@\n"
+		for _, section := range []string{"Service", "Unit", "Network", "Link", "connection", "device", "main", "keyfile", "WireGuard", "X"} {
+			text += "[" + section + "]\n; @\n@\n"
+			for _, k := range append(keys, "Description", "PrivateKey", "password", "IPForward", "ManageForeignRoutes", "managed", "psk") {
+				text += k + "=@\n" + k + " = \"@\" @ \\\n @\n"
+			}
+		}
+		return text
+	}
+	const broken = "\n  x: [@\n @: {@"
+	planted := 0
+	for _, c := range []struct {
+		kind  Kind
+		texts []string
+	}{
+		{ProcessArguments, []string{strings.ReplaceAll("/usr/bin/kube-proxy "+words, " ", "\x00"), "mysql\x00-p@\x00@", "nginx: @", "k3s\x00" + "--token=@"}},
+		{KernelArguments, []string{"root=@ rd.iscsi.password=@ @ nodegate=off"}},
+		{SystemdUnit, []string{ini("ExecStartPre", "Environment", "EnvironmentFile", "LoadCredential"), "[Service]\nExecStart=/usr/bin/kubelet " + words +
+			"\nEnvironment=\"A=" + words + "\" B=@ 'C=@ @'\nExecStartPre=/bin/sh -c 'echo @'\n"}},
+		{Variables, []string{"A=@\nB=\"@ @\"\nC='" + words + "'\nD=--token=@\n# @\n@ @\n@=x\nexport E=@\n"}},
+		{NetworkConfig, []string{ini()}},
+		{NetworkManagerConfig, []string{ini()}},
+		{TunedProfile, []string{"# @\n[main]\nsummary=@\n@\n[variables]\nx=@\n  @\n[script]\nscript=${i:PROFILE_DIR}/@\n[sysctl]\ntoken=@\n@=@\n"}},
+		{TunedProfiles, []string{"@ @\n"}},
+		{ModprobeLines, []string{"# @\noptions m key=@ @ \\\n @\ninstall m /bin/sh -c @\ninstall m /bin/true # @\nremove m @\n@ @ @\nalias a @\nblacklist a @\n"}},
+		{SysctlLines, []string{"# @\n; @\n@\npassword = @\nx.y = @\n"}},
+		{MountTable, []string{"//host/share /mnt cifs username=@,password=@,@,credentials=@ 0 0\nhttps://u:@@host /m davfs @\nUUID=@ / ext4 data=@,mode=@ @ @\n" +
+			"@\n# @\ntmpfs /t tmpfs size=@ 0 0\n"}},
+		{UdevRules, []string{"# @\nACTION==\"add\", RUN+=\"@\", ENV{@}=\"@\", ATTR{x}==\"@\"\n@\nIMPORT{program}=\"@ \\\n@\"\n"}},
+		{UdevDatabase, []string{"E:ID=@\nS:@\n@\nE:NM_UNMANAGED=@\n"}},
+		{ResolvConf, []string{"# @\nsearch @\nnameserver @\noptions @\n@"}},
+		{ContainerLog, []string{"2026-01-02T03:04:05.6Z stderr F @ incompatible: settype hash:net with revision 7 not supported by userspace @\n@\n" +
+			"2026-01-02T03:04:05.6Z incompatible: settype @ with revision 7 not supported by userspace\n"}},
+		{KubeletConfig, append(strings.Split(fields.String(), "---\n"), "a: &a @\nb: *a\n# @\n? {c: @}\n: @\n<<: {token: @}\n!x d: !y @\n", broken, "@", "- @", "failSwapOn: |\n  @\n")},
+		{KubeProxyConfig, append(strings.Split(fields.String(), "---\n"), "kind: KubeProxyConfiguration\n"+broken, "kind: KubeProxyConfiguration\nmode: @\n",
+			"kind: Pod\nspec: {containers: [{args: ["+words+"], env: [{value: @}]}]}\n")},
+		{K3sConfig, append(strings.Split(fields.String(), "---\n"), broken, "kube-proxy-arg: [proxy-mode=@, @, x=@]\ntoken: @\n", "kube-proxy-arg+: @\n")},
+		{Kubeconfig, append(strings.Split(fields.String(), "---\n"), broken, `{"users": [{"user": {"token": "@", "exec": {"env": [{"value": "@"}]}}}]}`)},
+		{CredentialProviders, append(strings.Split(fields.String(), "---\n"), broken)},
+		{CNIConfig, []string{`{"name": "@", "type": "@", "kubernetes": {"k8s_auth_token": "@"}, "plugins": [{"type": "@", "x": "@"}, "@"], "X": ["@"]}`, `{"name": @`}},
+		{Checkpoint, []string{`{"policyName": "@", "defaultCpuSet": "@", "entries": {"u": {"c": "@"}}, "data": "{\"x\": \"@\"}", "x": "@"}`, `@`, `{"data": "@"}`}},
+		{Certificate, []string{"@\n-----BEGIN PRIVATE KEY-----\n@\n-----END PRIVATE KEY-----\n-----BEGIN CERTIFICATE-----\nX: @\n\nAAAA\n-----END CERTIFICATE-----\n@"}},
+		{Withheld, []string{"@"}},
+	} {
+		for _, text := range c.texts {
+			n := 0
+			text = regexp.MustCompile("@").ReplaceAllStringFunc(text, func(string) string {
+				n++
+				return fmt.Sprintf("CaNaRy%dx", n)
+			})
+			planted += n
+			d := &Discloser{}
+			shown, _ := d.Disclose(c.kind, "/unknown", []byte(text))
+			if found := regexp.MustCompile("(?i)[^\n]*canary[0-9]+x[^\n]*").FindAll(shown, -1); found != nil {
+				t.Errorf("kind %d: %q of\n%.300s", c.kind, found, text)
+			}
+		}
+	}
+	if planted < 1000 {
+		t.Errorf("only %d canaries", planted)
+	}
+	t.Logf("%d canaries", planted)
+}
+
+// TestReveal: a program gets the values that a recording hides from the checks.
+func TestReveal(t *testing.T) {
+	d := &Discloser{}
+	for _, value := range []string{"S3cret", "-pS3cret", "a b", "", "S3cret"} {
+		if hidden := d.Hide(value); d.Reveal("--x="+hidden) != "--x="+value || strings.Contains(hidden, "S3cret") {
+			t.Errorf("%q is hidden as %q", value, hidden)
+		}
+	}
+	if d.Hide("S3cret") != "left-out-1" || d.Reveal("left-out-99") != "left-out-99" {
+		t.Error("placeholders are not stable")
+	}
+}

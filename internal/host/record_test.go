@@ -1,0 +1,73 @@
+package host_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+// TestRecordProcesses: a snapshot holds the names of programs and the flags that checks read.
+func TestRecordProcesses(t *testing.T) {
+	const stat = " S 1 1 1 0 -1 4194560 1 0 0 0 10 20 0 0 20 0 1 0 300 0 0\n"
+	files := map[string]string{
+		"/proc/7/stat": "7 (kube-proxy)" + stat, "/proc/7/fd/3": "-> socket:[9]", "/proc/7/fd/4": "-> /srv/S3cret",
+		"/proc/7/cmdline": "/usr/bin/kube-proxy\x00--proxy-mode=ipvs\x00--config\x00/etc/p.conf\x00--hostname-override=S3cret\x00--x\x00S3cret\x00",
+		"/proc/8/stat":    "8 (mysql)" + stat,
+		"/proc/8/cmdline": "mysql\x00-pS3cret\x00--proxy-mode=S3cret\x00S3cret\x00",
+		"/proc/9/stat":    "9 (k3s)" + stat, "/proc/9/cmdline": "/usr/local/bin/k3s agent\x00--token\x00S3cret\x00--kube-proxy-arg=proxy-mode=ipvs\x00",
+		"/proc/10/stat": "10 (postgres)" + stat, "/proc/10/cmdline": "postgres: user S3cret\x00",
+	}
+	recorder, s := host.Record((&hosttest.Machine{Files: files}).Host())
+	list, err := recorder.Processes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range []string{"3", "4"} {
+		if _, err := recorder.Files.ReadLink("/proc/7/fd/" + fd); err != nil {
+			t.Error(err)
+		}
+	}
+	want := map[int]string{
+		7:  "/usr/bin/kube-proxy --proxy-mode=ipvs --config /etc/p.conf --hostname-override=left-out --x left-out",
+		8:  "mysql left-out left-out left-out",
+		9:  "/usr/local/bin/k3s agent --token left-out --kube-proxy-arg=proxy-mode=ipvs",
+		10: "left-out",
+	}
+	for _, p := range list {
+		if got := strings.Join(p.Args, " "); got != want[p.PID] {
+			t.Errorf("%d: %s", p.PID, got)
+		}
+	}
+	again, err := host.Replay(s).Processes()
+	if err != nil || !slices.EqualFunc(list, again, func(a, b host.Process) bool { return slices.Equal(a.Args, b.Args) }) {
+		t.Errorf("the replay has %v, %v", again, err)
+	}
+	text, err := json.Marshal(s)
+	if err != nil || strings.Contains(string(text), "S3cret") || !strings.Contains(string(text), "socket:[9]") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// TestRecordFilled: a snapshot holds whether a file has content, and not the content.
+func TestRecordFilled(t *testing.T) {
+	recorder, s := host.Record((&hosttest.Machine{Files: map[string]string{
+		"/root/.netrc": "password S3cret", "/etc/machine-id": "uninitialized\n", "/root/.bash_history": "-> /dev/null", "/var/log/journal/a/b": "",
+	}}).Host())
+	for name, want := range map[string]bool{
+		"/root/.netrc": true, "/etc/machine-id": false, "/root/.bash_history": false, "/var/log/journal": true, "/root/.ssh": false,
+	} {
+		now, err := recorder.Files.Filled(name)
+		then, replayErr := host.Replay(s).Files.Filled(name)
+		if now != want || err != nil || then != want || replayErr != nil {
+			t.Errorf("%s: %v, %v; replayed %v, %v", name, now, err, then, replayErr)
+		}
+	}
+	text, err := json.Marshal(s)
+	if err != nil || strings.Contains(string(text), "S3cret") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
