@@ -63,6 +63,14 @@ func existsResult(_ fs.FileInfo, err error) (bool, error) {
 
 func (machineFiles) ReadLink(name string) (string, error) { return os.Readlink(name) }
 
+func (machineFiles) Head(name string) (file.Head, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return file.Head{}, err
+	}
+	return file.ReadHead(f)
+}
+
 func (machineFiles) Write(name string, data []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -131,6 +139,14 @@ func (t treeFiles) Exists(name string) (bool, error) {
 		var stat unix.Stat_t
 		return unix.Fstatat(dir, base, &stat, unix.AT_SYMLINK_NOFOLLOW)
 	}))
+}
+
+func (t treeFiles) Head(name string) (file.Head, error) {
+	f, err := t.open(name)
+	if err != nil {
+		return file.Head{}, err
+	}
+	return file.ReadHead(f)
 }
 
 func (t treeFiles) ReadDir(name string) ([]string, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/config"
+	"nodegate/internal/host/file"
 )
 
 // Record returns a host that passes every query on to h, and the snapshot that records the answers.
@@ -16,11 +17,12 @@ func Record(h *Host) (*Host, *Snapshot) {
 	s := &Snapshot{
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
-		Present: map[string]answer[bool]{}, Runtime: map[string]answer[string]{},
+		Present: map[string]answer[bool]{}, Heads: map[string]answer[file.Head]{}, Runtime: map[string]answer[string]{},
 		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{}, Crashes: map[string]answer[Crash]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
-		Tried: map[string]answer[string]{}, Said: map[string]answer[string]{},
+		Loaded: map[string]answer[Loaded]{},
+		Tried:  map[string]answer[string]{}, Said: map[string]answer[string]{},
 	}
 	return &Host{
 		Root: h.Root, Files: recordFiles{h.Files, s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
@@ -75,6 +77,12 @@ func (r recordFiles) Tail(name string) ([]byte, error) {
 
 func (r recordFiles) ReadLink(name string) (string, error) {
 	return record(r.s, r.s.SymLink, name)(r.Files.ReadLink(name))
+}
+
+func (r recordFiles) Head(name string) (file.Head, error) {
+	found, err := r.Files.Head(name)
+	found.Start = config.WithoutSecrets(found.Start)
+	return record(r.s, r.s.Heads, name)(found, err)
 }
 
 func (r recordFiles) Space(name string) (Space, error) {
@@ -162,6 +170,10 @@ func (r recordUnits) State(ctx context.Context, unit string) (active, file strin
 
 func (r recordUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
 	return record(r.s, r.s.Crashes, unit)(r.Units.Crashes(ctx, unit))
+}
+
+func (r recordUnits) Loaded(ctx context.Context, unit string) (Loaded, error) {
+	return record(r.s, r.s.Loaded, unit)(r.Units.Loaded(ctx, unit))
 }
 
 type recordRules struct {

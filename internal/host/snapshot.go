@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/file"
 )
 
 // Snapshot records a host's answers: enough to run the same checks again on any machine. If a query
@@ -29,6 +31,7 @@ type Snapshot struct {
 	Dirs    map[string]answer[[]string]     `json:"dirs,omitempty"`
 	SymLink map[string]answer[string]       `json:"symlinks,omitempty"`
 	Present map[string]answer[bool]         `json:"present,omitempty"`
+	Heads   map[string]answer[file.Head]    `json:"heads,omitempty"`
 	Spaces  map[string]answer[Space]        `json:"spaces,omitempty"`
 	List    answer[[]Link]                  `json:"links"`
 	Default answer[[]string]                `json:"defaultRoutes"`
@@ -40,6 +43,7 @@ type Snapshot struct {
 	Stats   map[string]answer[statsOf]      `json:"stats,omitempty"`
 	Runtime map[string]answer[string]       `json:"runtimes,omitempty"`
 	Crashes map[string]answer[Crash]        `json:"crashes,omitempty"`
+	Loaded  map[string]answer[Loaded]       `json:"loaded,omitempty"`
 	Cgroups map[string]answer[CgroupDriver] `json:"cgroupDrivers,omitempty"`
 	Units   map[string]answer[unitState]    `json:"units,omitempty"`
 	Rules   []ruleDump                      `json:"rules,omitempty"`
