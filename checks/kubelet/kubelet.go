@@ -13,6 +13,7 @@ import (
 func Problems() []checks.Problem {
 	return []checks.Problem{
 		imageUnits(),
+		unit(),
 		protectKernelDefaults(),
 		swap(),
 		cgroupVersion(),

@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/service"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -15,6 +17,25 @@ func plannedHost(h *host.Host, files []units.File) *host.Host {
 		planned[f.Path] = host.PlannedFile{Content: f.Content, Target: f.Target, Mode: f.Mode}
 	}
 	return h.With(planned)
+}
+
+// warnOfUnit prints why systemd would not run the gate's unit, and with it the gate. A unit that cannot be read is not judged: the
+// check kubelet.unit reports it as unknown.
+func warnOfUnit(planned *host.Host, g policy.Gate, stderr io.Writer) error {
+	u, err := service.Read(planned.Files, g.Unit)
+	if err != nil || u.Path == "" {
+		return nil
+	}
+	faults, err := u.Judge(planned.Files)
+	if err != nil {
+		return nil
+	}
+	for _, f := range faults {
+		if _, err := fmt.Fprintf(stderr, "nodegate: warning: %s: %s; %s\n", f.At, f.What, f.Remedy); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkGateFirst returns an error if a command of the gate's unit leaves something running before the gate decides. The gate cannot

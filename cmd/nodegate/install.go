@@ -110,6 +110,9 @@ that binary and the package's units.`,
 			if err == nil {
 				err = checkGateFirst(plannedHost(h, files), p.Gate)
 			}
+			if err == nil {
+				err = warnOfUnit(plannedHost(h, files), p.Gate, c.ErrOrStderr())
+			}
 			if err != nil {
 				return err
 			}
