@@ -168,7 +168,7 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 		r.Verdict = verdict.Skipped
 	case r.State.Pass:
 		r.Verdict = verdict.Pass
-	case r.Metadata.Severity == policy.Warn:
+	case r.State.Minor, r.Metadata.Severity == policy.Warn:
 		r.Verdict = verdict.Warn
 	default:
 		r.Verdict = verdict.Fail

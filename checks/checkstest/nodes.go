@@ -16,7 +16,7 @@ const NeighbourHeader = "entries  allocs   destroys hash_grows lookups  hits    
 	"periodic_gc_runs forced_gc_runs unresolved_discards table_fulls\n"
 
 // Tree returns a file tree on disk, opened as an image. "-> TARGET" is a symbolic link; a name that
-// ends in / is an empty directory.
+// ends in / is an empty directory; a script or an ELF file is executable.
 func Tree(t *testing.T, files map[string]string) *host.Host {
 	t.Helper()
 	root := t.TempDir()
@@ -33,7 +33,11 @@ func Tree(t *testing.T, files map[string]string) *host.Host {
 		case link:
 			err = os.Symlink(to, at)
 		default:
-			err = os.WriteFile(at, []byte(content), 0o644)
+			mode := os.FileMode(0o644)
+			if strings.HasPrefix(content, "#!") || strings.HasPrefix(content, "\x7fELF") {
+				mode = 0o755
+			}
+			err = os.WriteFile(at, []byte(content), mode)
 		}
 		if err != nil {
 			t.Fatal(err)

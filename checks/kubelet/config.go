@@ -47,9 +47,22 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 		s.Skip = notJoined
 		return s, err
 	}
+	mends, err := mendsOf(h)
+	if err != nil {
+		return s, err
+	}
+	// later reports whether a command of the unit writes a file before kubelet starts.
+	later := func(name string) bool {
+		at := mends.Writes(name)
+		if at != "" {
+			s.Evidence = append(s.Evidence, checks.Seen(at, "writes "+name+" before kubelet starts"))
+		}
+		return at != ""
+	}
 	var wrong []string
 	if k.DropIns != "" {
 		switch _, err := h.Files.ReadDir(k.DropIns); {
+		case errors.Is(err, fs.ErrNotExist) && later(k.DropIns):
 		case errors.Is(err, fs.ErrNotExist):
 			wrong = append(wrong, k.DropIns+" is missing")
 		case err != nil:
@@ -65,11 +78,11 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 		if found {
 			mistake = config.KubeletFileMistake(text, k.DropIns != "" && strings.HasPrefix(name, k.DropIns+"/"))
 		}
-		if mistake != "" {
+		if mistake != "" && !later(name) {
 			wrong = append(wrong, name+" is "+mistake)
 		}
 	}
-	named, err := checkNamedFiles(h, k, &s)
+	named, err := checkNamedFiles(h, k, &s, later)
 	if err != nil {
 		return s, err
 	}

@@ -17,9 +17,9 @@ import (
 )
 
 // checkNamedFiles returns the faults of the certificate files that kubelet's configuration names.
-// Each must exist and be valid, or kubelet exits. It adds the settings that name faulty files to
-// the evidence in s.
-func checkNamedFiles(h *host.Host, k config.Kubelet, s *checks.State) (wrong []string, err error) {
+// Each must exist and be valid, or kubelet exits. It ignores files that are written later, and adds
+// the settings that name faulty files to the evidence in s.
+func checkNamedFiles(h *host.Host, k config.Kubelet, s *checks.State, later func(name string) bool) (wrong []string, err error) {
 	for _, key := range []string{"authentication.x509.clientCAFile", "tlsCertFile", "tlsPrivateKeyFile"} {
 		name, from := k.Values[key].Value, k.Values[key].From.Source
 		dropIn := k.DropIns != "" && strings.HasPrefix(from, k.DropIns+"/") // in a drop-in, a relative path starts at kubelet's working directory
@@ -37,7 +37,7 @@ func checkNamedFiles(h *host.Host, k config.Kubelet, s *checks.State) (wrong []s
 		if found {
 			mistake = pemMistake(name, text, key != "tlsPrivateKeyFile", key == "tlsPrivateKeyFile")
 		}
-		if mistake != "" {
+		if mistake != "" && !later(name) {
 			s.Evidence = append(s.Evidence, checks.Seen(k.Values[key].From.Source, k.Values[key].From.Text))
 			wrong = append(wrong, mistake)
 		}

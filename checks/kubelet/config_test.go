@@ -157,6 +157,10 @@ remedy: correct the file; the KubeletConfiguration reference lists all fields`},
 		{What: "specifiers in its variables", Node: checkstest.Node(map[string]string{kubeadmConfig: header, "/etc/kubelet.env": "B=%E",
 			unitFile: "[Service]\nEnvironment=A=--config=%S/kubelet/config.yaml\nEnvironmentFile=%E/kubelet.env\n" +
 				"ExecStart=/usr/bin/kubelet $A --root-dir=${B}\n"}, nil), Want: right},
+		{What: "the unit copies its configuration and the certificate authority",
+			Node: withUnit(flag, map[string]string{"/etc/systemd/system/kubelet.service.d/20-copy.conf": "[Service]\n" +
+				"ExecStartPre=/usr/bin/install -D /etc/k/config.yaml /var/lib/kubelet/config.yaml\n"}),
+			Want: right + "\nevidence: /etc/systemd/system/kubelet.service.d/20-copy.conf:2: writes /var/lib/kubelet/config.yaml before kubelet starts"},
 		{What: "a script starts kubelet",
 			Node: checkstest.Node(map[string]string{unitFile: "[Service]\nExecStart=/opt/start --config /none\n"}, nil),
 			Want: "skipped\nskipped: kubelet's command line is unknown: kubelet.service runs /opt/start, not kubelet itself"},

@@ -89,6 +89,10 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	if err != nil {
 		return s, err
 	}
+	early, gated, err := h.BeforeGate(p.Gate.Unit)
+	if err != nil {
+		return s, err
+	}
 	lack, likely, err := h.LacksUnit(p.Gate.Unit)
 	if err != nil {
 		return s, err
@@ -100,6 +104,14 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 			remedy = "remove the line from " + undone + ", or rename the file so that it sorts before 10-nodegate.conf"
 		}
 		missing = append(missing, undone+" removes the gate from "+p.Gate.Unit)
+	}
+	if gated && early != nil {
+		at := early[0].Entry.At()
+		s.Evidence = append(s.Evidence, checks.Seen(at, early[0].Entry.Key+"="+early[0].Entry.Value))
+		if missing == nil {
+			remedy = host.GateFirst(p.Gate.Unit, early[0])
+		}
+		missing = append(missing, at+" "+early[0].What+" before the gate decides")
 	}
 	if lack && !p.Gate.MayLack {
 		s.Evidence = append(s.Evidence, checks.Seen(p.Gate.Unit, "no such unit; "+host.LikeKubelet(likely)))

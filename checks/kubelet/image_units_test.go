@@ -25,6 +25,8 @@ func TestImageUnits(t *testing.T) {
 	undone := maps.Clone(good)
 	undone["/etc/systemd/system/k3s.service.d/09-before.conf"] = "[Service]\nExecStartPre=\n"
 	undone["/usr/lib/systemd/system/k3s.service.d/20-vendor.conf"] = "[Service]\nExecStartPre=\nExecStartPre=/sbin/modprobe overlay\n"
+	early := maps.Clone(good)
+	early["/usr/local/lib/systemd/system/k3s.service"] = "[Service]\nExecStartPre=/usr/bin/docker run -d --name k3s image\nExecStart=/usr/bin/docker logs -f k3s\n"
 	packaged := map[string]string{
 		"/usr/lib/systemd/system/kubelet.service":                            "",
 		"/usr/bin/nodegate":                                                  "ELF",
@@ -72,6 +74,15 @@ evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: en
 evidence: /etc/systemd/system/k3s.service.d/10-nodegate.conf: present
 evidence: /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2: ExecStartPre=
 remedy: remove the line from /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2, or rename the file so that it sorts before 10-nodegate.conf`},
+		{What: "the unit starts a container before the gate", Tree: early, Policy: `gate { unit = "k3s.service" }`, Want: `
+fail
+want: installed and enabled
+got: /usr/local/lib/systemd/system/k3s.service:2 starts a container in the background before the gate decides
+evidence: /etc/systemd/system/nodegate-apply.service: present
+evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
+evidence: /etc/systemd/system/k3s.service.d/10-nodegate.conf: present
+evidence: /usr/local/lib/systemd/system/k3s.service:2: ExecStartPre=/usr/bin/docker run -d --name k3s image
+remedy: move the command of /usr/local/lib/systemd/system/k3s.service:2 into ExecStart=, or write /etc/systemd/system/k3s.service.d/20-gate-first.conf: [Service], an empty ExecStartPre=, then ExecStartPre=+/usr/local/bin/nodegate gate, then the unit's own ExecStartPre= lines`},
 		{What: "a typo in the unit's name", Tree: typo, Policy: `gate { unit = "kublet.service" }`, Want: `
 fail
 want: installed and enabled

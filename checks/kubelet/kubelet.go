@@ -6,12 +6,14 @@ import (
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
+	"nodegate/internal/host/service"
 )
 
 // Problems lists the problems of kubelet, in the order in which they run.
 func Problems() []checks.Problem {
 	return []checks.Problem{
 		imageUnits(),
+		unit(),
 		protectKernelDefaults(),
 		swap(),
 		cgroupVersion(),
@@ -50,6 +52,15 @@ func readConfig(h *host.Host, s *checks.State) (k config.Kubelet, found bool, er
 		s.Skip = "no kubelet configuration found"
 	}
 	return k, k.Found, nil
+}
+
+// mendsOf returns what the ExecStartPre= commands of kubelet's unit do to files before kubelet starts.
+func mendsOf(h *host.Host) (service.Mend, error) {
+	u, err := service.Read(h.Files, "kubelet.service")
+	if err != nil {
+		return service.Mend{}, err
+	}
+	return u.Mends(h.Files), nil
 }
 
 // readConfigAndCommand is readConfig for checks that also need the command line of kubelet's unit.

@@ -60,6 +60,10 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	if !known {
 		return s, err
 	}
+	mends, err := mendsOf(h)
+	if err != nil {
+		return s, err
+	}
 	var wrong []string
 	for _, f := range []stateFile{
 		{"cpu_manager_state", "CPUManager", "cpuManagerPolicy", "none", 0},
@@ -79,7 +83,11 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		if err != nil {
 			return s, err
 		}
-		if mistake != "" {
+		at := cmp.Or(mends.Removes(name), mends.Writes(name))
+		switch {
+		case mistake != "" && at != "":
+			s.Evidence = append(s.Evidence, checks.Seen(at, "replaces "+name+" before kubelet starts"))
+		case mistake != "":
 			wrong = append(wrong, name+" "+mistake)
 			s.Evidence = append(s.Evidence, checks.Seen(name, describeState(text)))
 			if said := k.Values[f.setting]; said.Value != "" {

@@ -34,7 +34,16 @@ func TestState(t *testing.T) {
 	old.Version["/usr/bin/kubelet"] = "Kubernetes v1.32.0"
 	noDevices := node("", map[string]string{devices: ""})
 	noDevices.Version["/usr/bin/kubelet"] = "Kubernetes v1.33.9"
+	cleaned := func(dropIn, line string) *hosttest.Machine {
+		return node(fixed, map[string]string{cpu: none, "/etc/systemd/system/kubelet.service.d/" + dropIn: "[Service]\nExecStartPre=" + line + "\n"})
+	}
 	checkstest.RunOne(t, "kubelet.state", checks.Boot, []checkstest.Case{
+		{What: "removed by a drop-in after the gate", Node: cleaned("20-cpu.conf", "/bin/rm -f "+cpu),
+			Want: right + "\nevidence: /etc/systemd/system/kubelet.service.d/20-cpu.conf:2: replaces " + cpu + " before kubelet starts"},
+		{What: "removed by a script before the gate", Node: cleaned("05-cpu.conf", "/bin/sh -c 'rm -f /data/*_manager_state || true'"),
+			Want: right + "\nevidence: /etc/systemd/system/kubelet.service.d/05-cpu.conf:2: replaces " + cpu + " before kubelet starts"},
+		{What: "another file is removed", Node: cleaned("20-cpu.conf", "/bin/rm -f "+memory),
+			Want: wrong(cpu+" was saved with policy none, but kubelet has static", cpu+": "+none+said)},
 		{What: "none yet", Node: node("", nil), Want: right},
 		{What: "defaults", Node: node("", map[string]string{cpu: none, memory: `{"policyName":"None","machineState":{},"checksum":1}`,
 			pods: `{"data":"{}","checksum":1}`}), Want: right},

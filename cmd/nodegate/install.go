@@ -107,6 +107,12 @@ that binary and the package's units.`,
 			if err == nil {
 				err = units.Alone(t, files)
 			}
+			if err == nil {
+				err = checkGateFirst(plannedHost(h, files), p.Gate)
+			}
+			if err == nil {
+				err = warnOfUnit(plannedHost(h, files), p.Gate, c.ErrOrStderr())
+			}
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/policy"
 	"nodegate/units"
@@ -49,7 +50,7 @@ func TestTellSystemd(t *testing.T) {
 // TestUntold: an install without changes still reloads systemd if systemd has not loaded the gate, and so does an uninstall if one of our
 // units runs without its file. Units whose files exist are not touched.
 func TestUntold(t *testing.T) {
-	m := &hosttest.Machine{Files: map[string]string{"/run/systemd/system/x": ""}, Outdated: "kubelet.service",
+	m := &hosttest.Machine{Files: map[string]string{"/run/systemd/system/x": ""}, Loaded: map[string]host.Loaded{"kubelet.service": {State: "loaded"}},
 		Units: map[string][2]string{units.WatchUnit: {"active", ""}}}
 	if !reloadPending(t.Context(), m.Host(), "kubelet.service", io.Discard) || reloadPending(t.Context(), m.Host(), "k3s.service", io.Discard) {
 		t.Error("systemd has not loaded the gate: want a reload")

@@ -16,8 +16,8 @@ func reloadPending(ctx context.Context, h *host.Host, gated string, stderr io.Wr
 	if !h.SystemdRuns() {
 		return false
 	}
-	outdated, err := h.Units.Outdated(ctx, gated, units.GateFile(gated))
-	return err == nil && outdated && printFinishing(stderr)
+	loaded, err := h.Units.Loaded(ctx, gated)
+	return err == nil && loaded.Lacks(units.GateFile(gated)) && printFinishing(stderr)
 }
 
 // printFinishing prints why systemd is reloaded although no file has changed, and returns true.

@@ -66,6 +66,14 @@ func (f machineFiles) Filled(name string) (bool, error) { return config.Filled(f
 
 func (machineFiles) ReadLink(name string) (string, error) { return os.Readlink(name) }
 
+func (machineFiles) Head(name string) (file.Head, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return file.Head{}, err
+	}
+	return file.ReadHead(f)
+}
+
 func (machineFiles) Write(name string, data []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
@@ -150,6 +158,14 @@ func (t treeFiles) Exists(name string) (bool, error) {
 }
 
 func (t treeFiles) Filled(name string) (bool, error) { return config.Filled(t, name) }
+
+func (t treeFiles) Head(name string) (file.Head, error) {
+	f, err := t.open(name)
+	if err != nil {
+		return file.Head{}, err
+	}
+	return file.ReadHead(f)
+}
 
 func (t treeFiles) ReadDir(name string) ([]string, error) {
 	f, err := t.open(name)

@@ -8,10 +8,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"nodegate/internal/host/config"
+	"nodegate/internal/host/file"
 )
 
 // Host is a machine, or a file tree that will become one. Each field answers one kind of query; the
@@ -62,6 +64,8 @@ type Files interface {
 	// Filled reports whether a file has content other than white space and "uninitialized", or a
 	// directory has entries. A missing file and a link to /dev/null are empty.
 	Filled(name string) (bool, error)
+	// Head returns the type and the beginning of the file to which a name leads.
+	Head(name string) (file.Head, error)
 	// Write writes in place, as /proc and /sys require; it never creates a file.
 	Write(name string, data []byte) error
 	// Space returns the free space of the file system that contains a file.
@@ -127,9 +131,9 @@ type Units interface {
 	State(ctx context.Context, unit string) (active, file string, err error)
 	// Crashes returns how a service's runs ended. A unit that does not exist is "inactive".
 	Crashes(ctx context.Context, unit string) (Crash, error)
-	// Outdated reports whether systemd has not yet loaded a drop-in of a unit, or the current
-	// version of the unit's other files. It returns false if systemd does not run.
-	Outdated(ctx context.Context, unit, dropIn string) (bool, error)
+	// Loaded returns how systemd has loaded a unit. It returns the zero value if systemd does not
+	// run.
+	Loaded(ctx context.Context, unit string) (Loaded, error)
 	// Reload makes systemd read its unit files again.
 	Reload(ctx context.Context) error
 	// Enable enables units as `systemctl enable` does.
@@ -139,6 +143,21 @@ type Units interface {
 	Stop(ctx context.Context, unit string) error
 	// Restart restarts the units one after the other, each when the previous one has started.
 	Restart(ctx context.Context, units ...string) error
+}
+
+// Loaded is what systemd made of a unit's files.
+type Loaded struct {
+	State   string   `json:"state,omitempty"`   // its LoadState: loaded, not-found, bad-setting, error, masked
+	Error   string   `json:"error,omitempty"`   // why it could not be loaded
+	Changed bool     `json:"changed,omitempty"` // its files have changed since: NeedDaemonReload
+	DropIns []string `json:"dropIns,omitempty"`
+}
+
+// Lacks reports whether systemd has not yet loaded a drop-in of the unit, or the current version of
+// the unit's other files.
+func (l Loaded) Lacks(dropIn string) bool {
+	// Changed misses a new drop-in directory.
+	return l.State == "loaded" && (l.Changed || !slices.Contains(l.DropIns, dropIn))
 }
 
 // Rules are the rules of the packet filter.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/config"
+	"nodegate/internal/host/file"
 )
 
 // Record returns a host that passes every query on to h, and the snapshot that records the answers.
@@ -20,10 +21,12 @@ func Record(h *Host) (*Host, *Snapshot) {
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
 		Present: map[string]answer[bool]{}, Filled: map[string]answer[bool]{}, Runtime: map[string]answer[string]{},
+		Heads:  map[string]answer[file.Head]{},
 		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{}, Crashes: map[string]answer[Crash]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
-		Tried: map[string]answer[string]{}, Said: map[string]answer[string]{},
+		Loaded: map[string]answer[Loaded]{},
+		Tried:  map[string]answer[string]{}, Said: map[string]answer[string]{},
 	}
 	return &Host{
 		Root: h.Root, Files: recordFiles{Files: h.Files, s: s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
@@ -111,6 +114,29 @@ func (r recordFiles) ReadLink(name string) (string, error) {
 }
 
 func openFile() *regexp.Regexp { return regexp.MustCompile(`^/proc/[^/]+/fd/`) }
+
+// Head records of a file's beginning only the header of an ELF program or the interpreter of a script.
+func (r recordFiles) Head(name string) (file.Head, error) {
+	found, err := r.Files.Head(r.s.hidden.Reveal(name))
+	found.Start = executableHeader(found.Start)
+	return record(r.s, r.s.Heads, name)(found, err)
+}
+
+// executableHeader returns the part of a file's beginning that names what can execute it. Any other content is replaced by a space,
+// which still differs from an empty file.
+func executableHeader(start []byte) []byte {
+	const elfIdentity = 20 // through e_machine
+	switch {
+	case bytes.HasPrefix(start, []byte("\x7fELF")):
+		return start[:min(len(start), elfIdentity)]
+	case bytes.HasPrefix(start, []byte("#!")):
+		interpreter, _, _ := bytes.Cut(start[len("#!"):], []byte("\n"))
+		if words := bytes.Fields(interpreter); len(words) > 0 {
+			return append([]byte("#!"), words[0]...)
+		}
+	}
+	return []byte(" ")[:min(len(start), 1)]
+}
 
 func (r recordFiles) Space(name string) (Space, error) {
 	return record(r.s, r.s.Spaces, name)(r.Files.Space(r.s.hidden.Reveal(name)))
@@ -208,6 +234,10 @@ func (r recordUnits) State(ctx context.Context, unit string) (active, file strin
 
 func (r recordUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
 	return record(r.s, r.s.Crashes, unit)(r.Units.Crashes(ctx, unit))
+}
+
+func (r recordUnits) Loaded(ctx context.Context, unit string) (Loaded, error) {
+	return record(r.s, r.s.Loaded, unit)(r.Units.Loaded(ctx, unit))
 }
 
 type recordRules struct {

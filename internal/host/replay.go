@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+
+	"nodegate/internal/host/file"
 )
 
 // Replay returns the host that a snapshot was taken from, in its recorded state. It rejects all
@@ -27,6 +29,7 @@ func (r replayFiles) Tail(name string) ([]byte, error)      { return r.ReadFile(
 func (r replayFiles) ReadLink(name string) (string, error)  { return r.s.SymLink[name].get(name) }
 func (r replayFiles) Exists(name string) (bool, error)      { return r.s.Present[name].get(name) }
 func (r replayFiles) Filled(name string) (bool, error)      { return r.s.Filled[name].get(name) }
+func (r replayFiles) Head(name string) (file.Head, error)   { return r.s.Heads[name].get(name) }
 func (r replayFiles) Space(name string) (Space, error)      { return r.s.Spaces[name].get(name) }
 func (r replayFiles) Write(string, []byte) error            { return errReplay }
 
@@ -114,11 +117,14 @@ func (r replayUnits) Crashes(_ context.Context, unit string) (Crash, error) {
 	return r.s.Crashes[unit].get("exits of " + unit)
 }
 
-func (r replayUnits) Outdated(context.Context, string, string) (bool, error) { return false, errReplay }
-func (r replayUnits) Reload(context.Context) error                           { return errReplay }
-func (r replayUnits) Enable(context.Context, ...string) error                { return errReplay }
-func (r replayUnits) Stop(context.Context, string) error                     { return errReplay }
-func (r replayUnits) Restart(context.Context, ...string) error               { return errReplay }
+func (r replayUnits) Loaded(_ context.Context, unit string) (Loaded, error) {
+	return r.s.Loaded[unit].get("load state of " + unit)
+}
+
+func (r replayUnits) Reload(context.Context) error             { return errReplay }
+func (r replayUnits) Enable(context.Context, ...string) error  { return errReplay }
+func (r replayUnits) Stop(context.Context, string) error       { return errReplay }
+func (r replayUnits) Restart(context.Context, ...string) error { return errReplay }
 
 type replayRules struct{ s *Snapshot }
 

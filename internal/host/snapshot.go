@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/config"
+	"nodegate/internal/host/file"
 )
 
 // Snapshot records a host's answers: enough to run the same checks again on any machine. If a query
@@ -33,6 +34,7 @@ type Snapshot struct {
 	SymLink map[string]answer[string]       `json:"symlinks,omitempty"`
 	Present map[string]answer[bool]         `json:"present,omitempty"`
 	Filled  map[string]answer[bool]         `json:"filled,omitempty"` // file -> whether it has content
+	Heads   map[string]answer[file.Head]    `json:"heads,omitempty"`
 	Spaces  map[string]answer[Space]        `json:"spaces,omitempty"`
 	List    answer[[]Link]                  `json:"links"`
 	Default answer[[]string]                `json:"defaultRoutes"`
@@ -44,6 +46,7 @@ type Snapshot struct {
 	Stats   map[string]answer[statsOf]      `json:"stats,omitempty"`
 	Runtime map[string]answer[string]       `json:"runtimes,omitempty"`
 	Crashes map[string]answer[Crash]        `json:"crashes,omitempty"`
+	Loaded  map[string]answer[Loaded]       `json:"loaded,omitempty"`
 	Cgroups map[string]answer[CgroupDriver] `json:"cgroupDrivers,omitempty"`
 	Units   map[string]answer[unitState]    `json:"units,omitempty"`
 	Rules   []ruleDump                      `json:"rules,omitempty"`

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -110,24 +109,26 @@ func (m *machineUnits) state(ctx context.Context, unit string) (active, file str
 	return active, file, nil
 }
 
-func (m *machineUnits) Outdated(ctx context.Context, unit, dropIn string) (bool, error) {
+func (m *machineUnits) Loaded(ctx context.Context, unit string) (Loaded, error) {
 	if _, err := os.Lstat("/run/systemd/system"); err != nil {
-		return false, nil
+		return Loaded{}, nil
 	}
 	conn, err := m.connect(ctx)
 	if err != nil {
-		return false, err
+		return Loaded{}, err
 	}
 	properties, err := conn.GetUnitPropertiesContext(ctx, unit)
 	if err != nil {
-		return false, fmt.Errorf("querying systemd about %s: %w", unit, err)
+		return Loaded{}, fmt.Errorf("querying systemd about %s: %w", unit, err)
 	}
-	if state, _ := properties["LoadState"].(string); state != "loaded" {
-		return false, nil // the unit does not exist or could not be read
+	var l Loaded
+	l.State, _ = properties["LoadState"].(string)
+	l.Changed, _ = properties["NeedDaemonReload"].(bool)
+	l.DropIns, _ = properties["DropInPaths"].([]string)
+	if why, _ := properties["LoadError"].([]any); len(why) == 2 { // an error's name and its text
+		l.Error, _ = why[1].(string)
 	}
-	changed, _ := properties["NeedDaemonReload"].(bool) // it misses a new drop-in directory
-	known, _ := properties["DropInPaths"].([]string)
-	return changed || !slices.Contains(known, dropIn), nil
+	return l, nil
 }
 
 func (m *machineUnits) Reload(ctx context.Context) error {
@@ -208,6 +209,9 @@ type treeUnits struct{ *machineUnits }
 func (treeUnits) State(context.Context, string) (active, file string, err error) {
 	return "", "", errTree
 }
+
+// Loaded returns the zero value: a file tree's systemd may run another version of the tree's units.
+func (treeUnits) Loaded(context.Context, string) (Loaded, error) { return Loaded{}, nil }
 
 // SystemdHas reports whether the systemd whose root is the file tree responds and has a file for a
 // unit.

@@ -12,22 +12,20 @@ import (
 
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/program"
+	"nodegate/internal/host/service"
 )
 
 // LacksUnit reports whether systemd would find no file for a unit. It also returns the services
 // whose names look like a kubelet.
 func (h *Host) LacksUnit(unit string) (lacks bool, likely []string, err error) {
 	lacks = true
-	for _, dir := range []string{
-		"/etc/systemd/system", "/run/systemd/system", "/run/systemd/generator", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
-		"/lib/systemd/system", "/run/systemd/generator.late",
-	} {
+	for _, dir := range service.Dirs() {
 		names, err := h.ReadDirIfAny(dir)
 		if err != nil {
 			return false, nil, err
 		}
 		for _, name := range names {
-			if name == unit || name == template(unit) {
+			if name == unit || name == service.Template(unit) {
 				lacks = false
 			}
 			if looksLikeKubelet(name) && !slices.Contains(likely, name) {
@@ -59,13 +57,21 @@ func (h *Host) GateUndone(unit string) (string, error) {
 	return undone, nil
 }
 
-// template returns the template of a unit instance: a@.service for a@b.service.
-func template(unit string) string {
-	before, instance, ok := strings.Cut(unit, "@")
-	if dot := strings.LastIndexByte(instance, '.'); ok && dot >= 0 {
-		return before + "@" + instance[dot:]
+// BeforeGate returns the commands of a unit that leave something running before its gate decides. gated is false if the unit has no
+// gate.
+func (h *Host) BeforeGate(unit string) (early []service.Early, gated bool, err error) {
+	u, err := service.Read(h.Files, unit)
+	if err != nil {
+		return nil, false, err
 	}
-	return unit
+	early, gated = u.BeforeGate(h.Files)
+	return early, gated, nil
+}
+
+// GateFirst returns what to do about a command that runs before the gate of a unit.
+func GateFirst(unit string, early service.Early) string {
+	return "move the command of " + early.Entry.At() + " into ExecStart=, or write /etc/systemd/system/" + unit + ".d/20-gate-first.conf: [Service], " +
+		"an empty ExecStartPre=, then ExecStartPre=+/usr/local/bin/nodegate gate, then the unit's own ExecStartPre= lines"
 }
 
 func looksLikeKubelet(name string) bool {

@@ -114,6 +114,7 @@ sysctl "fs.inotify.max_user_instances" {
 # Other known problems. These checks change nothing; `nodegate explain NAME` describes each of them.
 
 check "image.units" {}
+check "kubelet.unit" {}
 check "image.identity" {}
 check "sysctl.who-wins" {}
 check "ip-forward.writers" {}

@@ -20,6 +20,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	var starts []Entry
 	var environmentFiles []string
 	environment := map[string]argument{}
+	specifiers := Specifiers("kubelet.service")
 	for _, e := range entries {
 		if e.Section != "Service" {
 			continue
@@ -32,7 +33,11 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		case e.Key == "Environment" && e.Value == "":
 			clear(environment)
 		case e.Key == "Environment":
-			for _, assignment := range SplitWords(e.Value) {
+			assignments, whole := Words(e.Value)
+			if !whole { // systemd ignores a word whose quote does not end on its line
+				assignments = assignments[:len(assignments)-1]
+			}
+			for _, assignment := range assignments {
 				name, value, _ := strings.Cut(assignment, "=")
 				environment[name] = argument{specifiers.Replace(value), e.File}
 			}
@@ -48,7 +53,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	total := 0
 	for _, pattern := range environmentFiles {
 		pattern, optional := strings.CutPrefix(specifiers.Replace(pattern), "-")
-		names, known, err := matching(files, pattern)
+		names, known, err := Matching(files, pattern)
 		switch {
 		case err != nil:
 			return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
@@ -92,9 +97,10 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	return command, "", nil
 }
 
-// matching returns the files that match a name with wildcards, sorted as systemd reads them. known
-// is false if the directory part has wildcards.
-func matching(files Files, pattern string) (names []string, known bool, err error) {
+// Matching returns the files that match a name with wildcards, sorted as systemd reads them. A name
+// without wildcards matches itself, whether it exists or not. known is false if the directory part
+// has wildcards.
+func Matching(files Files, pattern string) (names []string, known bool, err error) {
 	const wild = "*?["
 	dir, base := path.Dir(pattern), path.Base(pattern)
 	switch {
@@ -131,10 +137,15 @@ func expandVariables(w argument, environment map[string]argument) []argument {
 	return []argument{w}
 }
 
-// SplitWords splits at white space outside quotes, and removes the quotes, as systemd's
-// extract_first_word does: a backslash escapes in both kinds of quotes.
+// SplitWords returns the words of a value, including one whose quote does not end.
 func SplitWords(s string) []string {
-	var words []string
+	words, _ := Words(s)
+	return words
+}
+
+// Words splits a value of a unit at white space outside quotes, and removes the quotes. whole is
+// false if the quote of the last word does not end.
+func Words(s string) (words []string, whole bool) {
 	var w strings.Builder
 	var quote rune
 	begun, escaped := false, false
@@ -163,5 +174,5 @@ func SplitWords(s string) []string {
 	if begun {
 		words = append(words, w.String())
 	}
-	return words
+	return words, quote == 0
 }

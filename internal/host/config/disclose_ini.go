@@ -59,7 +59,7 @@ func (d *Discloser) unitValue(section, key, value string) string {
 			return strings.Join(words[:2], " ")
 		}
 	case "Environment":
-		words := splitWords(value)
+		words := SplitWords(value)
 		for i, w := range words {
 			name, said, assigns := strings.Cut(w, "=")
 			if !assigns || !regexp.MustCompile(`^[A-Za-z_]\w*$`).MatchString(name) { // such as the rest of a value without quotes
@@ -80,7 +80,7 @@ func (d *Discloser) unitValue(section, key, value string) string {
 
 // command discloses a command line of a unit.
 func (d *Discloser) command(line string) string {
-	words := splitWords(line)
+	words := SplitWords(line)
 	disclosedWords(words, d.hideWord)
 	for i, w := range words {
 		words[i] = quoteWord(w)
@@ -90,7 +90,7 @@ func (d *Discloser) command(line string) string {
 
 // variable discloses the value of a variable, which may be a part of a command line.
 func (d *Discloser) variable(value string) string {
-	words := splitWords(value)
+	words := SplitWords(value)
 	disclosedWords(words, d.hideWord)
 	for i, w := range words {
 		words[i] = quoteInner(w)
@@ -102,7 +102,7 @@ func (d *Discloser) variable(value string) string {
 // command with a specifier that they cannot resolve.
 func (d *Discloser) hideWord(word string) string {
 	hidden := d.Hide(word)
-	if hasSpecifier := regexp.MustCompile(`%[a-zA-Z]`).FindString(specifiers.Replace(word)); hasSpecifier != "" {
+	if hasSpecifier := regexp.MustCompile(`%[a-zA-Z]`).FindString(Specifiers("kubelet.service").Replace(word)); hasSpecifier != "" {
 		return hidden + hasSpecifier
 	}
 	return hidden

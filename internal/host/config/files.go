@@ -87,21 +87,31 @@ func Collect(files Files, dirs []string, suffix string) ([]File, error) {
 // that extend it: DIR/NAME.d/*.conf. None of them need exist.
 func WithDropIns(files Files, dirs []string, name string) ([]File, error) {
 	var all []File
-	for _, dir := range dirs {
-		f, null, err := read(files, dir+"/"+name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !null {
-			all = append(all, f)
-		}
-		break
+	f, masked, err := First(files, dirs, name)
+	if err != nil {
+		return nil, err
+	}
+	if f.Path != "" && !masked {
+		all = append(all, f)
 	}
 	dropIns, err := DropIns(files, dirs, name)
 	return append(all, dropIns...), err
+}
+
+// First returns a file from the first directory that contains it, without a path if none does.
+// masked is true if that directory has a link to /dev/null instead.
+func First(files Files, dirs []string, name string) (f File, masked bool, err error) {
+	for _, dir := range dirs {
+		f, masked, err := read(files, dir+"/"+name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if masked {
+			f.Path = dir + "/" + name
+		}
+		return f, masked, err
+	}
+	return File{}, false, nil
 }
 
 // DropIns returns the .conf files that extend a file.

@@ -16,6 +16,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
+	"nodegate/internal/host/file"
 )
 
 // Machine is the state of the fake. Fill it in before use.
@@ -37,7 +38,7 @@ type Machine struct {
 	Runtime  map[string]string            // "v1 SOCKET" -> name and version of the runtime; other sockets have no listener
 	Spaces   map[string]host.Space        // path -> free space; plenty for other paths
 	Crashes  map[string]host.Crash        // unit -> how its runs ended
-	Outdated string                       // the unit whose files have changed since systemd loaded them
+	Loaded   map[string]host.Loaded       // unit -> how systemd has loaded it; the zero value for other units
 	Others   host.Others                  // objects of other programs in nf_tables
 	Hops     []host.Hop                   // gateways over VXLAN links
 	Unsynced bool                         // the clock is not synchronised
@@ -139,6 +140,15 @@ func (m files) ReadLink(name string) (string, error) {
 	return "", &fs.PathError{Op: "readlink", Path: name, Err: syscall.ENOENT}
 }
 
+// Head returns a file that root may execute.
+func (m files) Head(name string) (file.Head, error) {
+	if _, err := m.ReadDir(name); err == nil {
+		return file.Head{Dir: true, Mode: 0o755}, nil
+	}
+	text, err := m.ReadFile(name)
+	return file.Head{Mode: 0o755, Start: text}, err
+}
+
 func (m files) Write(name string, data []byte) error {
 	m.Log = append(m.Log, "write "+name+" "+strings.TrimSpace(string(data)))
 	if err := m.Refuse[name]; err != nil {
@@ -238,8 +248,8 @@ func (m units) Crashes(_ context.Context, unit string) (host.Crash, error) {
 	return host.Crash{Active: "inactive"}, nil
 }
 
-func (m units) Outdated(_ context.Context, unit, _ string) (bool, error) {
-	return unit == m.Machine.Outdated, nil
+func (m units) Loaded(_ context.Context, unit string) (host.Loaded, error) {
+	return m.Machine.Loaded[unit], nil
 }
 
 func (m units) systemctl(verb string, units ...string) error {

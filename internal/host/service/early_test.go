@@ -1,0 +1,149 @@
+package service_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/service"
+)
+
+const gateLine = "ExecStartPre=+/usr/local/bin/nodegate gate\n"
+
+func readUnit(t *testing.T, files map[string]string) (service.Unit, service.Files) {
+	t.Helper()
+	h := (&hosttest.Machine{Files: files}).Host()
+	u, err := service.Read(h.Files, "kubelet.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u, h.Files
+}
+
+// TestBeforeGate: a command before the gate that leaves a container or a service running is found, in the forms of real units. A command
+// that ends before the gate is not.
+func TestBeforeGate(t *testing.T) {
+	const container, daemon = "starts a container in the background", "starts a service in the background"
+	scripts := map[string]string{
+		"/opt/up.sh":     "#!/bin/bash\n# docker run -d a\ncat <<EOF\ndocker run -d b\nEOF\nif true; then\n  podman run --name k -d image\nfi\n",
+		"/opt/fine.sh":   "#!/bin/sh\necho 'a & b' && docker pull x\ncurl x & curl y & wait\n",
+		"/opt/binary":    "\x7fELF",
+		"/opt/python.py": "#!/usr/bin/python3\nrun(a & b)\n",
+	}
+	for line, want := range map[string]string{
+		"/usr/bin/docker run -d --name kubelet image kubelet":                           container,
+		"-/usr/bin/docker run --name kubelet -dit image":                                container,
+		"/usr/bin/env A=b timeout 10 docker run --rm --detach image":                    container,
+		"/usr/bin/podman --log-level info run --replace -v /a:/b --detach=true image x": container,
+		"/usr/bin/nerdctl -n k8s.io run -d image":                                       container,
+		"/usr/bin/ctr -n k8s.io run -d docker.io/x kubelet":                             container,
+		"/usr/bin/docker start kubelet":                                                 container,
+		"/usr/bin/docker compose -f /x.yaml up -d":                                      container,
+		"/usr/bin/podman kube play /x.yaml":                                             container,
+		"/usr/bin/systemd-run --unit=k /usr/bin/kubelet":                                daemon,
+		"/usr/bin/systemctl start kubelet-container.service":                            daemon,
+		"/usr/bin/systemctl enable --now proxy":                                         daemon,
+		"/bin/sh -c '/usr/bin/kubelet --config=/x & sleep 1'":                           "runs kubelet in the background",
+		`/bin/bash -ec "nohup /usr/bin/kubelet >/dev/null 2>&1 &"`:                      "runs kubelet in the background",
+		"/opt/up.sh":         container,
+		"/bin/sh /opt/up.sh": container,
+
+		"/usr/bin/docker run --rm -v /opt/bin:/opt/bin:rw hyperkube cp /hyperkube /opt/bin/": "",
+		"/usr/bin/docker run --rm image ls -d /x":                                            "",
+		"-/usr/bin/docker rm -f kubelet":                                                     "",
+		"/usr/bin/docker pull image":                                                         "",
+		"/usr/bin/docker start --attach init":                                                "",
+		"/usr/bin/systemctl start docker.service":                                            "",
+		"/usr/bin/systemctl restart systemd-sysctl":                                          "",
+		"/usr/bin/systemctl is-active crio":                                                  "",
+		"/usr/bin/systemctl stop other":                                                      "",
+		"/usr/bin/systemd-run --scope /bin/true":                                             "",
+		"/bin/sh -c 'mkdir -p /a && cp /b /a/ 2>&1'":                                         "",
+		"/bin/sh -c 'command -v x &>/dev/null || true'":                                      "",
+		"/bin/mount --make-shared /var/lib/kubelet":                                          "",
+		"/sbin/iptables -P FORWARD ACCEPT -w 5":                                              "",
+		"/opt/fine.sh":                                                                       "",
+		"/opt/binary":                                                                        "",
+		"/opt/python.py":                                                                     "",
+		"/opt/missing":                                                                       "",
+	} {
+		files := map[string]string{
+			"/etc/systemd/system/kubelet.service":                      "[Service]\nExecStartPre=" + line + "\nExecStart=/usr/bin/kubelet\n",
+			"/etc/systemd/system/kubelet.service.d/10-nodegate.conf":   "[Service]\n" + gateLine,
+			"/etc/systemd/system/kubelet.service.d/20-after-gate.conf": "[Service]\nExecStartPre=/usr/bin/docker run -d after\n",
+		}
+		for name, text := range scripts {
+			files[name] = text
+		}
+		u, f := readUnit(t, files)
+		early, gated := u.BeforeGate(f)
+		got := ""
+		for _, e := range early {
+			got += e.What
+			if e.Entry.At() != "/etc/systemd/system/kubelet.service:2" {
+				t.Errorf("%s: at %s", line, e.Entry.At())
+			}
+		}
+		if got != want || !gated {
+			t.Errorf("%s: %q, %t; want %q", line, got, gated, want)
+		}
+	}
+}
+
+// TestGateFirst: the unit's own line does not precede a gate that a drop-in puts first.
+func TestGateFirst(t *testing.T) {
+	const own = "ExecStartPre=/usr/bin/docker run -d --name kubelet image\n"
+	u, f := readUnit(t, map[string]string{
+		"/etc/systemd/system/kubelet.service":                    "[Service]\n" + own + "ExecCondition=/bin/true\n",
+		"/etc/systemd/system/kubelet.service.d/10-nodegate.conf": "[Service]\n" + gateLine,
+		"/etc/systemd/system/kubelet.service.d/20-first.conf":    "[Service]\nExecStartPre=\n" + gateLine + own,
+	})
+	if early, gated := u.BeforeGate(f); early != nil || !gated {
+		t.Errorf("%v, %t", early, gated)
+	}
+}
+
+// TestMends: a file that a command before the start removes or writes is known.
+func TestMends(t *testing.T) {
+	const name = "/var/lib/kubelet/cpu_manager_state"
+	for line, want := range map[string]string{
+		"/bin/rm -f /var/lib/kubelet/cpu_manager_state":                          "removed",
+		"-/usr/bin/rm -f /var/lib/kubelet/*_manager_state":                       "removed",
+		"/bin/rm -rf /var/lib/kubelet/":                                          "removed",
+		"/bin/sh -c 'rm -f /var/lib/kubelet/{cpu,memory}_manager_state || true'": "removed",
+		"/bin/bash -c '[ -e /x ] && rm -f /var/lib/kubelet/cpu_manager_state'":   "removed",
+		"/usr/bin/find /var/lib/kubelet -name '*_state' -delete":                 "removed",
+		"/opt/clean.sh": "removed",
+		"/bin/sh -c 'sed s/a/b/ /tpl > /var/lib/kubelet/cpu_manager_state'":         "written",
+		"/bin/cp /etc/cpu_manager_state /var/lib/kubelet/":                          "written",
+		"/usr/bin/install -m 600 /etc/state /var/lib/kubelet/cpu_manager_state":     "written",
+		"/opt/render --out=/var/lib/kubelet/cpu_manager_state":                      "written",
+		"/bin/rm -f /var/lib/kubelet":                                               "",
+		"/bin/rm -f /var/lib/kubelet/memory_manager_state":                          "",
+		"/usr/bin/test -e /var/lib/kubelet/cpu_manager_state":                       "",
+		"/bin/cat /var/lib/kubelet/cpu_manager_state":                               "",
+		"/bin/cp /var/lib/kubelet/other /etc/":                                      "",
+		"+/usr/local/bin/nodegate gate --policy /var/lib/kubelet/cpu_manager_state": "",
+	} {
+		u, f := readUnit(t, map[string]string{
+			"/lib/systemd/system/kubelet.service":             "[Service]\nExecStart=/usr/bin/kubelet\n",
+			"/lib/systemd/system/kubelet.service.d/20-x.conf": "[Service]\nExecStartPre=" + line + "\n",
+			"/opt/clean.sh": "#!/bin/sh\nset -e\nrm -f /var/lib/kubelet/cpu_manager_state\n",
+		})
+		m := u.Mends(f)
+		got := ""
+		for what, at := range map[string]string{"removed": m.Removes(name), "written": m.Writes(name)} {
+			if at != "" {
+				got += what
+				if !strings.HasSuffix(at, "20-x.conf:2") {
+					t.Errorf("%s: at %s", line, at)
+				}
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", line, d)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+// Package service reads a service of systemd from the unit files of a machine or of a file tree, and
+// judges what systemd will do with it.
+package service
+
+import (
+	"path"
+	"strings"
+
+	"nodegate/internal/host/config"
+	"nodegate/internal/host/file"
+)
+
+// Files is the source of units, and of the files that they name.
+type Files interface {
+	config.Files
+	Exists(name string) (bool, error)
+	Head(name string) (file.Head, error)
+}
+
+// Dirs returns the directories in which systemd looks for units, highest precedence first.
+func Dirs() []string {
+	return []string{
+		"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient", "/run/systemd/generator.early",
+		"/etc/systemd/system", "/run/systemd/system", "/run/systemd/generator", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
+		"/lib/systemd/system", "/run/systemd/generator.late",
+	}
+}
+
+// Unit is a service as its files describe it.
+type Unit struct {
+	Name    string
+	Path    string // of its own file, "" if it has none
+	Masked  bool
+	Entries []config.Entry // of its file and its drop-ins, in the order in which systemd reads them
+	Stray   error          // one error for each line that systemd cannot read
+}
+
+// Read reads a unit.
+func Read(files config.Files, name string) (Unit, error) {
+	u := Unit{Name: name}
+	names := []string{name}
+	if template := Template(name); template != name {
+		names = append(names, template)
+	}
+	var texts []config.File
+	for _, n := range names {
+		f, masked, err := config.First(files, Dirs(), n)
+		if err != nil {
+			return u, err
+		}
+		if f.Path == "" {
+			continue
+		}
+		u.Path = f.Path
+		if u.Masked = masked || len(f.Text) == 0; !u.Masked {
+			texts = append(texts, f)
+		}
+		break
+	}
+	var below []string
+	for _, n := range append(names, name[strings.LastIndexByte(name, '.')+1:]) { // service.d holds drop-ins of all services
+		for _, dir := range Dirs() {
+			below = append(below, dir+"/"+n+".d")
+		}
+	}
+	dropIns, err := config.Collect(files, below, ".conf")
+	if err != nil {
+		return u, err
+	}
+	u.Entries, u.Stray = config.ParseFiles(append(texts, dropIns...))
+	return u, nil
+}
+
+// Template returns the template of an instance: a@.service for a@b.service.
+func Template(unit string) string {
+	before, instance, ok := strings.Cut(unit, "@")
+	if dot := strings.LastIndexByte(instance, '.'); ok && dot >= 0 {
+		return before + "@" + instance[dot:]
+	}
+	return unit
+}
+
+// list returns the values of an option that may occur several times; an empty one resets the list.
+func (u Unit) list(section string, keys ...string) (all []config.Entry) {
+	for _, e := range u.Entries {
+		for _, key := range keys {
+			switch {
+			case e.Section != section || e.Key != key:
+			case e.Value == "":
+				all = nil
+			default:
+				all = append(all, e)
+			}
+		}
+	}
+	return all
+}
+
+// last returns the effective value of an option, "" if it is unset.
+func (u Unit) last(section, key string) config.Entry {
+	e, _ := config.Last(u.Entries, section, key)
+	return e
+}
+
+// command is one program that systemd runs for a unit.
+type command struct {
+	entry config.Entry
+	words []string // without the prefix of the first one
+}
+
+// commands returns the commands of one option, as ExecStartPre.
+func (u Unit) commands(key string) (all []command) {
+	specifiers := config.Specifiers(u.Name)
+	for _, e := range u.list("Service", key) {
+		words, _ := config.Words(e.Value)
+		c := command{entry: e}
+		for _, w := range append(words, ";") {
+			switch {
+			case w != ";":
+				c.words = append(c.words, strings.ReplaceAll(specifiers.Replace(w), "$$", "$"))
+			case c.words != nil:
+				c.words[0] = strings.TrimLeft(c.words[0], "-:+!@")
+				all, c.words = append(all, c), nil
+			}
+		}
+	}
+	return all
+}
+
+// isGate reports whether a command is nodegate's gate.
+func (c command) isGate() bool {
+	return path.Base(c.words[0]) == "nodegate" && len(c.words) > 1 && c.words[1] == "gate" || strings.Contains(c.entry.Value, "/nodegate gate")
+}
