@@ -49,6 +49,14 @@ verdict is unknown.`,
 }
 
 func replay(name string) (*host.Host, error) {
+	s, err := readSnapshot(name)
+	if err != nil {
+		return nil, err
+	}
+	return host.Replay(s), nil
+}
+
+func readSnapshot(name string) (*host.Snapshot, error) {
 	f, err := file.OpenInput(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading snapshot: %w", err)
@@ -58,7 +66,7 @@ func replay(name string) (*host.Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return host.Replay(s), nil
+	return s, nil
 }
 
 // selectChecks returns the named checks, or all checks if the call names none.

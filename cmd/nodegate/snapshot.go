@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -12,22 +13,29 @@ import (
 
 func newSnapshot() *cobra.Command {
 	var o options
+	var show bool
 	c := &cobra.Command{
-		Use:   "snapshot",
+		Use:   "snapshot [FILE]",
 		Short: "Record a node, to run the checks on another machine",
-		Long: `Snapshot runs the checks and records everything that they read: the files below
-/proc and /sys that the policy names, and links with their features. It leaves
-out private keys and the credentials in a kubeconfig.
+		Long: `Snapshot runs the checks and records the answers that they got: parameters,
+links with their features, rules, and of configuration files and command lines
+the options that checks read. A placeholder (left-out-1) replaces every other
+value. --show prints what a snapshot holds, by source and size: of FILE, or of
+what would be recorded.
 
 "nodegate check --snapshot FILE" runs the checks on the recording, on any
 machine. It uses the installed policy, which is recorded too. If you give
 --policy, --var or --stage here, give them there as well.`,
 		Example: `  nodegate snapshot -o node17.json
   nodegate check --snapshot node17.json
+  nodegate snapshot --show node17.json
   nodegate snapshot --policy new.hcl -o node17.json
   nodegate check --policy new.hcl --snapshot node17.json`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return o.showSnapshot(c, args[0], show)
+			}
 			h, err := o.machine()
 			if err != nil {
 				return err
@@ -40,12 +48,27 @@ machine. It uses the installed policy, which is recorded too. If you give
 			}
 			report.New(recording, p, r) // also record the data that a report reads from the node
 			o.private = true
+			if show {
+				return o.write(c.OutOrStdout(), s.Contents)
+			}
 			return o.write(c.OutOrStdout(), func(w io.Writer) error { return report.JSON(w, s) })
 		},
 	}
 	o.policyFlags(c)
 	o.stageFlag(c)
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write to `FILE` instead of standard output")
+	c.Flags().BoolVar(&show, "show", false, "print what the snapshot holds, by source and size, instead of the snapshot")
 	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "stop after this long")
 	return c
+}
+
+func (o *options) showSnapshot(c *cobra.Command, name string, show bool) error {
+	if !show {
+		return errors.New("a FILE is only read with --show; to write to it, use -o " + name)
+	}
+	s, err := readSnapshot(name)
+	if err != nil {
+		return err
+	}
+	return o.write(c.OutOrStdout(), s.Contents)
 }

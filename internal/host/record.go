@@ -86,7 +86,7 @@ func (r recordFiles) disclose(name string, found []byte, err error) ([]byte, err
 	}
 	shown, covered := r.s.hidden.Disclose(r.kind, name, found)
 	if !covered {
-		_, err := record(r.s, r.s.Files, name)(nil, fmt.Errorf("a snapshot does not hold its %d bytes", len(found)))
+		_, err := record(r.s, r.s.Files, name)(nil, fmt.Errorf("%s %d bytes", withheldError, len(found)))
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	return record(r.s, r.s.Files, name)(shown, nil)
@@ -112,6 +112,9 @@ func (r recordFiles) ReadLink(name string) (string, error) {
 	}
 	return record(r.s, r.s.SymLink, name)(to, err)
 }
+
+// withheldError begins the recorded error of a file that no filter covers.
+const withheldError = "a snapshot does not hold its"
 
 func openFile() *regexp.Regexp { return regexp.MustCompile(`^/proc/[^/]+/fd/`) }
 
