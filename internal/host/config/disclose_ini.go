@@ -48,16 +48,17 @@ func discloseINI(text string, hide func(string) string, value func(section, key,
 
 // unitValue is for the unit of a kubelet or k3s and its drop-ins.
 func (d *Discloser) unitValue(section, key, value string) string {
+	if isUnitKey(section, key) && regexp.MustCompile(`^[\w@%.:/~!|+*=, -]*$`).MatchString(value) {
+		return value
+	}
 	if section != "Service" || value == "" {
 		return d.Hide(value)
 	}
 	switch key {
 	case "ExecStart":
 		return d.command(value)
-	case "ExecStartPre": // nodegate's gate, or any other program
-		if words := strings.Fields(value); len(words) > 1 && strings.HasSuffix(words[0], "/nodegate") && words[1] == "gate" && isPath(strings.TrimLeft(words[0], "+")) {
-			return strings.Join(words[:2], " ")
-		}
+	case "ExecStartPre", "ExecCondition":
+		return d.preparation(value)
 	case "Environment":
 		words := SplitWords(value)
 		for i, w := range words {
@@ -76,6 +77,64 @@ func (d *Discloser) unitValue(section, key, value string) string {
 		return d.Hide(value)
 	}
 	return d.Hide(value)
+}
+
+// isUnitKey reports whether the value of a unit's key is the name of a unit, account, file or kind, which kubelet.unit judges.
+func isUnitKey(section, key string) bool {
+	switch section {
+	case "Unit":
+		return strings.HasPrefix(key, "Condition") || strings.HasPrefix(key, "Assert") || strings.HasPrefix(key, "StartLimit") ||
+			slices.Contains([]string{
+				"After", "Before", "BindsTo", "Conflicts", "DefaultDependencies", "OnFailure", "OnSuccess", "PartOf", "Requires", "Requisite",
+				"RequiresMountsFor", "Upholds", "Wants", "RefuseManualStart",
+			}, key)
+	case "Service":
+		return slices.Contains([]string{
+			"BusName", "DynamicUser", "Group", "RemainAfterExit", "Restart", "RestartSec", "RootDirectory", "RootImage", "StartLimitBurst",
+			"StartLimitInterval", "SupplementaryGroups", "TimeoutSec", "TimeoutStartSec", "Type", "User", "WorkingDirectory",
+			"RuntimeDirectory", "StateDirectory", "CacheDirectory", "LogsDirectory", "ConfigurationDirectory", "NotifyAccess",
+		}, key)
+	case "Install":
+		return slices.Contains([]string{"Alias", "Also", "DefaultInstance", "RequiredBy", "WantedBy"}, key)
+	case "Timer", "Path", "Socket":
+		return key == "Unit" || key == "Service"
+	}
+	return false
+}
+
+// preparation discloses a command that runs before the service: its programs, paths and the words that decide whether it starts or
+// changes something. Text between quotes is code of a shell.
+func (d *Discloser) preparation(line string) string {
+	words := SplitWords(line)
+	show := func(word string) string {
+		if slices.Contains(preparationWords(), strings.TrimLeft(word, "+-:!@")) || slices.Contains(preparationWords(), word) {
+			return word
+		}
+		return plainWord(word, d.hideWord)
+	}
+	for i, w := range words {
+		if strings.ContainsAny(w, space) {
+			w = regexp.MustCompile(`[^\s;&|()<>"'`+"`"+`]+`).ReplaceAllStringFunc(w, show)
+		} else {
+			w = show(w)
+		}
+		words[i] = quoteWord(w)
+	}
+	return strings.Join(words, " ")
+}
+
+// preparationWords are the programs, sub-commands and flags that decide what a command before the service does.
+func preparationWords() []string {
+	return []string{
+		"-c", "-d", "-f", "-p", "-r", "-rf", "-fr", "-R", "-s", "-i", "-t", "-it", "-dit", "-m", "-q", "-e", "--detach", "--rm", "--wait", "--scope",
+		"--pipe", "--recursive", "--force", "--now", "--no-block", "--name", "-delete", "--",
+		"sh", "bash", "dash", "env", "timeout", "nice", "sudo", "exec", "if", "then", "else", "fi", "do", "done", "for", "while", "wait", "test", "[", "[[",
+		"]", "]]", "docker", "podman", "nerdctl", "ctr", "runc", "crun", "crictl", "machinectl", "systemd-run", "systemctl", "service", "daemonize",
+		"setsid", "start-stop-daemon", "run", "start", "restart", "stop", "rmi", "pull", "kill", "create", "compose", "up", "down", "true", "false",
+		"rm", "unlink", "shred", "find", "cp", "mv", "install", "ln", "rsync", "tar", "mkdir", "unzip", "touch", "tee", "sed", "dd", "ls", "cat", "grep",
+		"stat", "echo", "printf", "head", "tail", "wc", "mount", "umount", "mountpoint", "chmod", "chown", "sleep", "modprobe", "sysctl", "iptables",
+		"logger", "swapoff", "chcon", "restorecon", "cd", "set",
+	}
 }
 
 // command discloses a command line of a unit.
