@@ -32,3 +32,16 @@ func TestLines(t *testing.T) {
 		}
 	}
 }
+
+// TestPlace: positions are right on long lines and across line ends.
+func TestPlace(t *testing.T) {
+	p := place{file: "f", text: []byte("ab\ncdef\n\ng")}
+	for _, c := range []struct {
+		offset int64
+		want   string
+	}{{0, "f:1:1"}, {1, "f:1:2"}, {3, "f:2:1"}, {5, "f:2:3"}, {6, "f:2:4"}, {9, "f:4:1"}} {
+		if got := p.positionAt(c.offset); got != c.want {
+			t.Errorf("offset %d: %s, want %s", c.offset, got, c.want)
+		}
+	}
+}
