@@ -56,6 +56,9 @@ SIGHUP makes watch reload the policy. ` + units.WatchUnit + ` runs watch, and
 		if every < time.Second || every > time.Hour {
 			return fmt.Errorf("--interval must be between 1s and 1h; got %s", every)
 		}
+		if listen == "" && c.Flags().Changed("listen") {
+			return errors.New("--listen is empty; is a variable in your script unset? give HOST:PORT, or leave out --listen")
+		}
 		w, err := newWatcher(&o, c.ErrOrStderr())
 		if err != nil {
 			return err

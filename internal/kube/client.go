@@ -136,7 +136,11 @@ func Page(ctx context.Context, address string) (body []byte, status int, err err
 	if err != nil {
 		return nil, 0, fmt.Errorf("querying %s: %w", address, err)
 	}
-	client := &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
+	client := &http.Client{
+		Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true},
+		// kube-proxy never redirects: another program on its port would send the query elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		var wrapped *url.Error

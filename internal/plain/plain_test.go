@@ -44,13 +44,13 @@ func TestQuote(t *testing.T) {
 	}
 }
 
+// TestWriter: only the colours of the Writer itself pass; a colour in text from outside is escaped.
 func TestWriter(t *testing.T) {
-	const text = "ü\x1b[31mred\x1b[0m\x1b[2J節\xc3"
 	for colours, want := range map[bool]string{
-		false: `ü\u001b[31mred\u001b[0m\u001b[2J節`,
-		true:  "ü\x1b[31mred\x1b[0m" + `\u001b[2J節`,
+		false: `ü\u001b[31mtheirs\u001b[0mours\u001b[2J節`,
+		true:  `ü\u001b[31mtheirs\u001b[0m` + "\x1b[32mours\x1b[0m" + `\u001b[2J節`,
 	} {
-		for _, chunk := range []int{1, len(text)} {
+		for _, chunk := range []int{1, 1000} {
 			if chunk == 1 && colours {
 				continue // a sequence is written at once
 			}
@@ -59,6 +59,7 @@ func TestWriter(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := plain.NewWriter(f, colours)
+			text := "ü\x1b[31mtheirs\x1b[0m" + w.Paint("32", "ours") + "\x1b[2J節\xc3"
 			for rest := text; rest != ""; rest = rest[min(chunk, len(rest)):] {
 				if n, err := io.WriteString(w, rest[:min(chunk, len(rest))]); err != nil || n != min(chunk, len(rest)) {
 					t.Fatal(n, err)

@@ -103,12 +103,17 @@ type place struct {
 	text []byte
 	line int   // lines before done
 	done int64 // bytes counted so far
+	from int64 // where the last line begins
 }
 
 func (p *place) positionAt(offset int64) string {
-	p.line += bytes.Count(p.text[p.done:offset], []byte("\n"))
+	passed := p.text[p.done:offset]
+	p.line += bytes.Count(passed, []byte("\n"))
+	if last := bytes.LastIndexByte(passed, '\n'); last >= 0 {
+		p.from = p.done + int64(last) + 1
+	}
 	p.done = offset
-	return fmt.Sprintf("%s:%d:%d", p.file, p.line+1, offset-int64(bytes.LastIndexByte(p.text[:offset], '\n')))
+	return fmt.Sprintf("%s:%d:%d", p.file, p.line+1, offset-p.from+1)
 }
 
 // document is a Report, or the report inside a Watch.

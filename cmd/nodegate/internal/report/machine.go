@@ -102,13 +102,13 @@ func writeTAP(w io.Writer, r Report) error {
 		if res.Verdict == verdict.Fail || res.Verdict == verdict.Unknown {
 			ok = "not ok"
 		}
-		fmt.Fprintf(&b, "%s %d - %s", ok, i+1, res.Name)
+		fmt.Fprintf(&b, "%s %d - %s", ok, i+1, OneLine(res.Name))
 		switch res.Verdict {
 		case verdict.Pass:
 		case verdict.Skipped:
-			fmt.Fprintf(&b, " # SKIP %s", res.Skipped)
+			fmt.Fprintf(&b, " # SKIP %s", OneLine(res.Skipped))
 		default:
-			fmt.Fprintf(&b, "\n# %s: %s", res.Verdict, res.summary())
+			fmt.Fprintf(&b, "\n# %s: %s", res.Verdict, OneLine(res.summary()))
 		}
 		b.WriteByte('\n')
 	}
@@ -139,6 +139,7 @@ func NotChecked(w io.Writer, why string) error {
 }
 
 func writeNPDLine(w io.Writer, line string) error {
+	line = OneLine(line)
 	if len(line) > 80 {
 		line = strings.ToValidUTF8(line[:77], "") + "..."
 	}

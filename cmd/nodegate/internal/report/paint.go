@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 
+	"nodegate/internal/plain"
 	"nodegate/internal/verdict"
 )
 
@@ -24,10 +25,10 @@ func Plain(_, word string) string { return word }
 
 // Painter returns a Paint for w. It colours only on a terminal, and only if NO_COLOR is not set.
 func Painter(w io.Writer) Paint {
-	if !Colours(w) {
-		return Plain
+	if p, is := w.(*plain.Writer); is && Colours(w) {
+		return p.Paint
 	}
-	return func(colour, word string) string { return "\x1b[" + colour + "m" + word + "\x1b[0m" }
+	return Plain
 }
 
 // Colours reports whether w shows colours.

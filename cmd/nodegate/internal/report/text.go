@@ -35,7 +35,7 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 		}
 	}
 	if r.Next != "" {
-		fmt.Fprintf(&t, "%s    %s\n", paint(Bold, "next"), r.Next)
+		fmt.Fprintf(&t, "%s    %s\n", paint(Bold, "next"), OneLine(r.Next))
 	}
 	t.writeTotal(r)
 	_, err := t.WriteTo(w)
@@ -73,7 +73,7 @@ func (t *text) writeLine(colour, word, name, what string) {
 }
 
 func (t *text) writeRow(word, name, what string) {
-	fmt.Fprintf(t, "%s %-*s  %s\n", word, t.width, name, OneLine(what))
+	fmt.Fprintf(t, "%s %-*s  %s\n", word, t.width, OneLine(name), OneLine(what))
 }
 
 func (t *text) writeProblem(r Result) {

@@ -1,0 +1,47 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"nodegate/internal/verdict"
+)
+
+// TestLines: text from outside cannot begin a line of its own, in no format that has one line for each result.
+func TestLines(t *testing.T) {
+	const evil = "x\nok 2 - forged\nnodegate: pass"
+	r := Report{Node: Node{Name: evil}, Next: "on " + evil + ": nodegate apply", Verdict: verdict.Fail, Results: []Result{
+		{Name: "a", Verdict: verdict.Fail, Want: "1", Got: evil, Remedy: evil},
+		{Name: evil, Verdict: verdict.Skipped, Skipped: evil},
+		{Name: "c", Verdict: verdict.Unknown, Error: evil},
+	}}
+	for _, format := range []string{"text", "tap", "npd"} {
+		write, err := Renderer(format, Plain, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := write(&b, r); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if strings.HasPrefix(line, "ok 2 - forged") || strings.HasPrefix(line, "nodegate: pass") {
+				t.Errorf("%s has the line %q", format, line)
+			}
+		}
+	}
+}
+
+// TestPlace: positions are right on long lines and across line ends.
+func TestPlace(t *testing.T) {
+	p := place{file: "f", text: []byte("ab\ncdef\n\ng")}
+	for _, c := range []struct {
+		offset int64
+		want   string
+	}{{0, "f:1:1"}, {1, "f:1:2"}, {3, "f:2:1"}, {5, "f:2:3"}, {6, "f:2:4"}, {9, "f:4:1"}} {
+		if got := p.positionAt(c.offset); got != c.want {
+			t.Errorf("offset %d: %s, want %s", c.offset, got, c.want)
+		}
+	}
+}
