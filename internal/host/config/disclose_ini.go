@@ -110,6 +110,9 @@ func (d *Discloser) preparation(line string) string {
 		if slices.Contains(preparationWords(), strings.TrimLeft(word, "+-:!@")) || slices.Contains(preparationWords(), word) {
 			return word
 		}
+		if isPath(strings.NewReplacer("*", "", "?", "").Replace(word)) {
+			return word
+		}
 		return plainWord(word, d.hideWord)
 	}
 	for i, w := range words {
