@@ -14,6 +14,7 @@ func Problems() []checks.Problem {
 	return []checks.Problem{
 		imageUnits(),
 		unit(),
+		facts(),
 		protectKernelDefaults(),
 		swap(),
 		cgroupVersion(),

@@ -103,7 +103,8 @@ func addSystemd(ctx context.Context, h *host.Host, name string, faults []service
 	switch {
 	case !load && slices.Contains([]string{"bad-setting", "error", "masked"}, loaded.State):
 		faults = append(faults, service.Fault{At: "systemctl show " + name, Text: "LoadState=" + loaded.State + " " + loaded.Error,
-			What: "systemd cannot load " + name + ": " + loaded.State, Remedy: "run `systemd-analyze verify " + name + "`, and correct the line that it names"})
+			What:   "systemd cannot load " + name + ": " + loaded.State,
+			Remedy: "run `systemd-analyze verify " + name + "`, and correct the line that it names"})
 	case loaded.State == "loaded" && loaded.Changed:
 		faults = append(faults, service.Fault{At: "systemctl show " + name, Text: "NeedDaemonReload=yes", Doubt: true,
 			What: "systemd has not loaded the changed files of " + name, Remedy: "run `systemctl daemon-reload`"})

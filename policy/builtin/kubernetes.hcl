@@ -115,6 +115,7 @@ sysctl "fs.inotify.max_user_instances" {
 
 check "image.units" {}
 check "kubelet.unit" {}
+check "kubelet.facts" {}
 check "image.identity" {}
 check "sysctl.who-wins" {}
 check "ip-forward.writers" {}

@@ -31,7 +31,9 @@ func (j *judge) initializer() (name string, certain bool) {
 			return s, true
 		}
 	}
-	for _, s := range []string{"/usr/bin/cloud-init", "/usr/bin/coreos-cloudinit", "/usr/lib/dracut/modules.d/30ignition", "/usr/bin/ignition"} {
+	for _, s := range []string{
+		"/usr/bin/cloud-init", "/usr/bin/coreos-cloudinit", "/usr/lib/dracut/modules.d/30ignition", "/usr/bin/ignition",
+	} {
 		if has(s) {
 			return s, false
 		}
@@ -41,7 +43,8 @@ func (j *judge) initializer() (name string, certain bool) {
 
 // mayAppear reports whether another program may create a file before the unit starts; certain means that one does.
 func (j *judge) mayAppear(name string) (certain, may bool) {
-	for _, dir := range []string{"/run", "/var/run", "/tmp", "/dev", "/proc", "/sys", "/etc/kubernetes", "/var/lib/kubelet"} { // kubeadm join writes the last two
+	// kubeadm join writes the last two.
+	for _, dir := range []string{"/run", "/var/run", "/tmp", "/dev", "/proc", "/sys", "/etc/kubernetes", "/var/lib/kubelet"} {
 		if name == dir || strings.HasPrefix(name, dir+"/") {
 			return true, true
 		}
@@ -49,7 +52,8 @@ func (j *judge) mayAppear(name string) (certain, may bool) {
 	fstab, _, err := config.ReadIfAny(j.files, "/etc/fstab")
 	j.err = errors.Join(j.err, err)
 	for line := range strings.Lines(string(fstab)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0][0] != '#' && f[1] != "/" && strings.HasPrefix(name+"/", strings.TrimRight(f[1], "/")+"/") {
+		f := strings.Fields(line)
+		if len(f) > 1 && f[0][0] != '#' && f[1] != "/" && strings.HasPrefix(name+"/", strings.TrimRight(f[1], "/")+"/") {
 			return true, true
 		}
 	}
@@ -79,7 +83,8 @@ func (j *judge) starter() string {
 	names := regexp.MustCompile(`(^|[\s/])` + regexp.QuoteMeta(base) + `(\.service)?(\s|$)`)
 	return j.findUnit(func(_ string, other Unit) bool {
 		return slices.ContainsFunc(other.Entries, func(e config.Entry) bool {
-			return slices.Contains([]string{"Wants", "Requires", "BindsTo", "Upholds", "OnSuccess", "OnFailure", "Unit", "Service", "Also"}, e.Key) &&
+			starts := []string{"Wants", "Requires", "BindsTo", "Upholds", "OnSuccess", "OnFailure", "Unit", "Service", "Also"}
+			return slices.Contains(starts, e.Key) &&
 				slices.Contains(strings.Fields(e.Value), j.Name)
 		})
 	}, func(words string) bool {
@@ -203,14 +208,15 @@ func (j *judge) checkConditions() {
 		if trigger {
 			triggers++
 		}
-		if !slices.Contains([]string{"PathExists", "PathIsDirectory", "FileNotEmpty", "FileIsExecutable", "DirectoryNotEmpty"}, kind) || !path.IsAbs(name) ||
-			strings.Contains(name, "%") {
+		known := []string{"PathExists", "PathIsDirectory", "FileNotEmpty", "FileIsExecutable", "DirectoryNotEmpty"}
+		if !slices.Contains(known, kind) || !path.IsAbs(name) || strings.Contains(name, "%") {
 			continue
 		}
 		_, exists := j.exists(name)
 		_, later := j.mayAppear(name)
 		switch {
-		case exists != negated, !exists && later, negated && !strings.HasPrefix(name, "/usr/") && j.mentioned(name) != "", j.mends.Writes(name) != "":
+		case exists != negated, !exists && later, j.mends.Writes(name) != "":
+		case negated && !strings.HasPrefix(name, "/usr/") && j.mentioned(name) != "":
 		case trigger:
 			failed = append(failed, e)
 		default:
@@ -232,11 +238,12 @@ func (j *judge) checkRetries() {
 		}
 	}
 	restart := j.last("Service", "Restart")
+	const remedy = "remove the line, or rename its file so that it sorts before 10-nodegate.conf"
 	switch {
 	case !gated:
 	case limit.Value != "" && strings.Trim(limit.Value, "0smhd ") != "":
-		j.add(limit, "a held "+j.Name+" is not started again after its start limit", "remove the line, or rename its file so that it sorts before 10-nodegate.conf")
+		j.add(limit, "a held "+j.Name+" is not started again after its start limit", remedy)
 	case slices.Contains([]string{"no", "on-success", "on-abort", "on-watchdog", "on-abnormal"}, restart.Value):
-		j.add(restart, "a held "+j.Name+" is not started again", "remove the line, or rename its file so that it sorts before 10-nodegate.conf")
+		j.add(restart, "a held "+j.Name+" is not started again", remedy)
 	}
 }

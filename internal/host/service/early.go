@@ -97,7 +97,8 @@ func detaches(args []string, compose bool) bool {
 		case a == "run":
 			return detached(rest)
 		case a == "start", a == "restart":
-			return a == "restart" || !slices.ContainsFunc(rest, func(o string) bool { return regexp.MustCompile(`^-[ai]+$|^--attach|^--interactive`).MatchString(o) })
+			attached := regexp.MustCompile(`^-[ai]+$|^--attach|^--interactive`)
+			return a == "restart" || !slices.ContainsFunc(rest, attached.MatchString)
 		case a == "up" && (compose || slices.Contains(args[:i], "compose")):
 			return slices.Contains(rest, "-d") || slices.Contains(rest, "--detach")
 		case a == "play" || a == "kube":
@@ -139,7 +140,8 @@ func startsUnit(args []string) bool {
 	}
 	return starts && slices.ContainsFunc(units, func(unit string) bool {
 		name, suffix, _ := strings.Cut(unit, ".")
-		return !slices.Contains([]string{"enable", "disable", "stop", "mask", "unmask", "reenable"}, unit) && !strings.HasPrefix(name, "systemd-") &&
+		verb := slices.Contains([]string{"enable", "disable", "stop", "mask", "unmask", "reenable"}, unit)
+		return !verb && !strings.HasPrefix(name, "systemd-") &&
 			!isRuntime(name) && (suffix == "" || suffix == "service" || suffix == "target")
 	})
 }

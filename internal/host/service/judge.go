@@ -104,7 +104,8 @@ func (j *judge) checkStarts() {
 		}
 		for _, e := range j.list("Service", key) {
 			if words, whole := config.Words(e.Value); !whole && len(words) > 1 {
-				load(e, "a quote of "+key+"= does not end: systemd refuses to load "+j.Name, "end the quote on the same line, or end the line with a backslash")
+				load(e, "a quote of "+key+"= does not end: systemd refuses to load "+j.Name,
+					"end the quote on the same line, or end the line with a backslash")
 			}
 		}
 	}
@@ -205,7 +206,9 @@ func (j *judge) checkUser() {
 
 // checkProgram judges whether the kernel can execute the program of ExecStart.
 func (j *judge) checkProgram() {
-	for _, key := range []string{"RootDirectory", "RootImage", "BindPaths", "BindReadOnlyPaths", "ExtensionImages", "MountImages", "ExecSearchPath"} {
+	for _, key := range []string{
+		"RootDirectory", "RootImage", "BindPaths", "BindReadOnlyPaths", "ExtensionImages", "MountImages", "ExecSearchPath",
+	} {
 		if len(j.list("Service", key)) > 0 {
 			return // the unit has its own file tree
 		}
@@ -239,7 +242,8 @@ func (j *judge) checkProgram() {
 			j.add(c.entry, name+" is empty", remedy)
 		case isScript && len(words) > 0 && path.IsAbs(words[0]):
 			if _, exists := j.exists(words[0]); !exists {
-				j.add(c.entry, words[0]+", which runs the script "+name+", is missing", "install the interpreter, or correct the first line of the script")
+				j.add(c.entry, words[0]+", which runs the script "+name+", is missing",
+					"install the interpreter, or correct the first line of the script")
 			}
 		case isELF:
 			for _, own := range []string{"/usr/lib/systemd/systemd", "/lib/systemd/systemd", "/bin/sh", "/usr/bin/sh"} {
@@ -265,6 +269,8 @@ func machineOf(start []byte) (string, bool) {
 		order = binary.BigEndian
 	}
 	number := order.Uint16(start[18:])
-	name := map[uint16]string{3: "x86", 62: "x86", 40: "ARM", 183: "ARM", 243: "RISC-V", 22: "s390", 20: "PowerPC", 21: "PowerPC", 258: "LoongArch"}[number]
+	name := map[uint16]string{ // e_machine
+		3: "x86", 62: "x86", 40: "ARM", 183: "ARM", 243: "RISC-V", 22: "s390", 20: "PowerPC", 21: "PowerPC", 258: "LoongArch",
+	}[number]
 	return name, name != "" // 32-bit programs run on most 64-bit kernels of their family
 }
