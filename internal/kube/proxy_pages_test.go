@@ -166,9 +166,29 @@ func TestDeadWatch(t *testing.T) {
 	if _, ok := kube.DeadWatch(&rep, []proxyrules.Finding{{Name: "kubeproxy.sync.stuck"}}); ok {
 		t.Error("a stuck sync is the cause, not a dead watch")
 	}
-	broken := proxyrules.Judgment{Findings: []proxyrules.Finding{{Name: "kubeproxy.endpoint.dnat", Service: "prod/np", Family: "ip"}}}
+	broken := proxyrules.Judgment{Findings: []proxyrules.Finding{{Name: "kubeproxy.endpoint.dnat", Verdict: verdict.Fail, Service: "prod/np",
+		Family: "ip"}}}
 	if f, ok := kube.DeadWatch(&broken, nil); ok {
 		t.Errorf("a broken chain is reported as a dead watch: %+v", f)
+	}
+	rep.Findings[0].Verdict = verdict.Unknown
+	if f, ok := kube.DeadWatch(&rep, nil); ok {
+		t.Errorf("a difference that is not certain is reported as a dead watch: %+v", f)
+	}
+}
+
+// TestUnproven: only a difference from the API can be one that kube-proxy has yet to write.
+func TestUnproven(t *testing.T) {
+	found := []proxyrules.Finding{{Name: "kubeproxy.truth.endpoint-stale"}, {Name: "kubeproxy.healthport.missing"},
+		{Name: "kubeproxy.endpoint.dnat"}}
+	for i := range found {
+		found[i].Remedy = "restart kube-proxy"
+	}
+	kube.Unproven(found)
+	for i, f := range found {
+		if again := strings.HasPrefix(f.Remedy, "check again first: "); again != (i < 2) || !strings.HasSuffix(f.Remedy, "restart kube-proxy") {
+			t.Errorf("%s: %s", f.Name, f.Remedy)
+		}
 	}
 }
 

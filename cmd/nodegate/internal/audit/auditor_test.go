@@ -58,6 +58,9 @@ func TestVerdict(t *testing.T) {
 		if !strings.HasPrefix(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+		if want := len(c.kept.Findings); len(s.Evidence) != want {
+			t.Errorf("%s: %d lines of evidence, want %d", name, len(s.Evidence), want)
+		}
 		if severity := v.Metadata().Severity; severity != c.severity {
 			t.Errorf("%s: severity %s, want %s", name, severity, c.severity)
 		}

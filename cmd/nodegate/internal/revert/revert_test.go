@@ -125,3 +125,22 @@ flannel.1 tx-checksum-ip-generic on, <nil>
 net.ipv4.conf.flannel/1.rp_filter 2, <nil>
 flannel.1 mtu 1500, <nil>`, strings.Join(got, "\n"))
 }
+
+// TestGone: a setting whose link or module is gone needs no undo, and an unknown kind of change is an error.
+func TestGone(t *testing.T) {
+	h := (&hosttest.Machine{Files: map[string]string{}, Links: map[string]*hosttest.Link{}}).Host()
+	for _, w := range []report.Write{
+		{Kind: checks.SetSysctl, Target: "net/ipv4/conf/eth9/rp_filter", From: "2", To: "0"},
+		{Kind: checks.SetMTU, Target: "eth9", From: "1500", To: "1450"},
+		{Kind: checks.SetFeatures, Target: "eth9", From: "rx-gro=on", To: "rx-gro=off"},
+	} {
+		steps, err := revert.Steps(t.Context(), h, []report.AppliedChange{{Writes: []report.Write{w}}})
+		if err != nil || len(steps) != 1 || steps[0].State != revert.Back {
+			t.Errorf("%s %s: %+v, %v", w.Kind, w.Target, steps, err)
+		}
+	}
+	_, err := revert.Steps(t.Context(), h, []report.AppliedChange{{Writes: []report.Write{{Kind: "later", Target: "x"}}}})
+	if err == nil || !strings.Contains(err.Error(), "another version of nodegate wrote it") {
+		t.Errorf("an unknown kind of change: %v", err)
+	}
+}
