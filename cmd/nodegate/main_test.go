@@ -12,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -41,6 +42,13 @@ func TestScripts(t *testing.T) {
 			switch cond {
 			case "root":
 				return os.Getuid() == 0 && hosttest.Namespaces() == nil, nil
+			case "pid-namespace":
+				h, err := host.Open("/")
+				if err != nil {
+					return false, err
+				}
+				defer h.Close()
+				return !h.SeesAllProcesses(), nil
 			case "br_netfilter":
 				_, err := os.Stat("/proc/sys/net/bridge")
 				return err == nil, nil
