@@ -205,8 +205,8 @@ func (t treeFiles) Write(name string, _ []byte) error {
 func (treeFiles) Space(string) (Space, error) { return Space{}, errTree }
 
 // ReadFiles reads the files of a directory whose names want accepts, sorted by name, and refuses
-// links to files that only some users may read. If an installer replaces the directory during the call, the result does not mix both: all files come
-// from the old directory or all from the new one.
+// links to files that only some users may read. If an installer replaces the directory during the call, the result does not
+// mix both: all files come from the old directory or all from the new one.
 func (h *Host) ReadFiles(dir string, want func(name string) bool) ([]file.Named, error) {
 	var open func() (*os.File, error)
 	read := h.Files.ReadFile

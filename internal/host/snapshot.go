@@ -143,7 +143,8 @@ func (a answer[T]) get(what string) (T, error) {
 	}
 	// Checks distinguish these errors; any other error keeps its text.
 	for _, no := range []syscall.Errno{
-		syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV, syscall.ECONNREFUSED,
+		syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV,
+		syscall.ECONNREFUSED,
 	} {
 		if a.Error == unix.ErrnoName(no) {
 			return zero, &fs.PathError{Op: "reading", Path: what, Err: no}

@@ -70,7 +70,8 @@ func (h *Host) BeforeGate(unit string) (early []service.Early, gated bool, err e
 
 // GateFirst returns what to do about a command that runs before the gate of a unit.
 func GateFirst(unit string, early service.Early) string {
-	return "move the command of " + early.Entry.At() + " into ExecStart=, or write /etc/systemd/system/" + unit + ".d/20-gate-first.conf: [Service], " +
+	return "move the command of " + early.Entry.At() + " into ExecStart=, or write " +
+		"/etc/systemd/system/" + unit + ".d/20-gate-first.conf: [Service], " +
 		"an empty ExecStartPre=, then ExecStartPre=+/usr/local/bin/nodegate gate, then the unit's own ExecStartPre= lines"
 }
 

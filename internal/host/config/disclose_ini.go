@@ -129,13 +129,19 @@ func (d *Discloser) preparation(line string) string {
 // preparationWords are the programs, sub-commands and flags that decide what a command before the service does.
 func preparationWords() []string {
 	return []string{
-		"-c", "-d", "-f", "-p", "-r", "-rf", "-fr", "-R", "-s", "-i", "-t", "-it", "-dit", "-m", "-q", "-e", "--detach", "--rm", "--wait", "--scope",
+		"-c", "-d", "-f", "-p", "-r", "-rf", "-fr", "-R", "-s", "-i", "-t", "-it", "-dit", "-m", "-q", "-e", "--detach", "--rm", "--wait",
+		"--scope",
 		"--pipe", "--recursive", "--force", "--now", "--no-block", "--name", "-delete", "--",
-		"sh", "bash", "dash", "env", "timeout", "nice", "sudo", "exec", "if", "then", "else", "fi", "do", "done", "for", "while", "wait", "test", "[", "[[",
-		"]", "]]", "docker", "podman", "nerdctl", "ctr", "runc", "crun", "crictl", "machinectl", "systemd-run", "systemctl", "service", "daemonize",
-		"setsid", "start-stop-daemon", "run", "start", "restart", "stop", "rmi", "pull", "kill", "create", "compose", "up", "down", "true", "false",
-		"rm", "unlink", "shred", "find", "cp", "mv", "install", "ln", "rsync", "tar", "mkdir", "unzip", "touch", "tee", "sed", "dd", "ls", "cat", "grep",
-		"stat", "echo", "printf", "head", "tail", "wc", "mount", "umount", "mountpoint", "chmod", "chown", "sleep", "modprobe", "sysctl", "iptables",
+		"sh", "bash", "dash", "env", "timeout", "nice", "sudo", "exec", "if", "then", "else", "fi", "do", "done", "for", "while", "wait",
+		"test", "[", "[[",
+		"]", "]]", "docker", "podman", "nerdctl", "ctr", "runc", "crun", "crictl", "machinectl", "systemd-run", "systemctl", "service",
+		"daemonize",
+		"setsid", "start-stop-daemon", "run", "start", "restart", "stop", "rmi", "pull", "kill", "create", "compose", "up", "down", "true",
+		"false",
+		"rm", "unlink", "shred", "find", "cp", "mv", "install", "ln", "rsync", "tar", "mkdir", "unzip", "touch", "tee", "sed", "dd", "ls",
+		"cat", "grep",
+		"stat", "echo", "printf", "head", "tail", "wc", "mount", "umount", "mountpoint", "chmod", "chown", "sleep", "modprobe", "sysctl",
+		"iptables",
 		"logger", "swapoff", "chcon", "restorecon", "cd", "set",
 	}
 }

@@ -81,7 +81,8 @@ func (d *Discloser) sysctlText(text string) string {
 			continue
 		}
 		lines[i] = eachLine(line, func(line string) string {
-			if key, _, assigns := strings.Cut(line, "="); assigns && isSysctl(strings.Trim(key, space+"-")) || strings.HasPrefix(line, "-") && !assigns {
+			if key, _, assigns := strings.Cut(line, "="); assigns && isSysctl(strings.Trim(key, space+"-")) || strings.HasPrefix(line,
+				"-") && !assigns {
 				return line
 			}
 			if key, value, assigns := strings.Cut(line, "="); assigns {

@@ -96,8 +96,8 @@ func isPlainPath(value string) bool {
 // isPath reports whether a word is the path of a file in a directory of the system. A path in
 // another directory may be the path of a URL, which may be a secret.
 func isPath(word string) bool {
-	return regexp.MustCompile(`^(unix://)?(%[A-Z])?/((bin|boot|data|dev|etc|home|lib|lib64|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var)(/[\w.@:+%-]*)*)?$`).
-		MatchString(word)
+	const top = `bin|boot|data|dev|etc|home|lib|lib64|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var`
+	return regexp.MustCompile(`^(unix://)?(%[A-Z])?/((` + top + `)(/[\w.@:+%-]*)*)?$`).MatchString(word)
 }
 
 // disclosedWords replaces, in the arguments of a command line, everything but the names of long
@@ -129,7 +129,8 @@ func disclosedWords(words []string, hide func(string) string) {
 // plainWord keeps the words that change the meaning of a command line: the path of a program or a
 // file, a sub-command, a variable.
 func plainWord(word string, hide func(string) string) string {
-	if isPath(strings.TrimLeft(word, "+-:!")) || slices.Contains([]string{"kube-proxy", "proxy", "kubelet", "server", "agent", "apply", "gate"}, word) ||
+	if isPath(strings.TrimLeft(word, "+-:!")) || slices.Contains([]string{"kube-proxy", "proxy", "kubelet", "server", "agent", "apply",
+		"gate"}, word) ||
 		regexp.MustCompile(`^\$(\w+|\{\w+\})$`).MatchString(word) {
 		return word
 	}

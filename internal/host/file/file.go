@@ -49,7 +49,7 @@ func ReadInput(name string, limit int64) ([]byte, error) {
 }
 
 // ReadShown is ReadInput for a file whose text may be printed to people and logs, as the mistakes of
-// a policy are. It refuses a symbolic link to a file that only some users may read: whoever made the
+// a policy are. It refuses a symbolic link to a file that only some users may read: the user who made the
 // link would see the text of that file.
 func ReadShown(name string, limit int64) ([]byte, error) {
 	f, err := OpenInput(name)

@@ -123,7 +123,7 @@ func NewResult(res checks.Result) Result {
 	return out
 }
 
-// describe returns the node's names. Unreadable ones stay empty.
+// Describe returns the names of the node. Unreadable ones stay empty.
 // Describe reads the name and the versions of a machine.
 func Describe(h *host.Host) Node {
 	var n Node

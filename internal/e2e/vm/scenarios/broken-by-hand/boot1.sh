@@ -10,9 +10,10 @@ echo 65536 >/sys/module/nf_conntrack/parameters/hashsize
 mkdir -p /etc/systemd/network
 printf '[Match]\nOriginalName=*\n[Link]\nMACAddressPolicy=none\n' >/etc/systemd/network/10-cni.link
 
-# Make kubelet demand its sysctls. systemd has already read the unit, so only nodegate sees this drop-in.
+# Make kubelet demand its sysctls from its next start on.
 mkdir -p /etc/systemd/system/kubelet.service.d
 printf '[Service]\nExecStart=\nExecStart=/opt/vm/kubelet --protect-kernel-defaults=true\n' >/etc/systemd/system/kubelet.service.d/50-protect.conf
+systemctl daemon-reload # or kubelet.unit warns
 
 for stage in boot run; do
 	expect "healthy, stage $stage" "" "$(complain $stage)"
