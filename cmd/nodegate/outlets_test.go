@@ -106,6 +106,8 @@ func outlives(t *testing.T, c *exec.Cmd, writes string) error {
 		}
 	}
 	_ = c.Process.Signal(syscall.SIGKILL)
-	_ = <-ended // killed: its exit status says nothing
+	if err := <-ended; err != nil && !strings.Contains(err.Error(), "killed") {
+		return err
+	}
 	return nil
 }
