@@ -49,6 +49,9 @@ func TestScripts(t *testing.T) {
 				}
 				defer h.Close()
 				return !h.SeesAllProcesses(), nil
+			case "fuse":
+				_, err := os.Stat("/dev/fuse")
+				return err == nil, nil
 			case "br_netfilter":
 				_, err := os.Stat("/proc/sys/net/bridge")
 				return err == nil, nil
