@@ -41,7 +41,7 @@ func TestScripts(t *testing.T) {
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "root":
-				return os.Getuid() == 0 && hosttest.Namespaces() == nil, nil
+				return hosttest.Namespaces() == nil && os.Getuid() == 0, nil
 			case "pid-namespace":
 				h, err := host.Open("/")
 				if err != nil {
