@@ -41,7 +41,7 @@ func TestScripts(t *testing.T) {
 		Condition: func(cond string) (bool, error) {
 			switch cond {
 			case "root":
-				return os.Getuid() == 0 && hosttest.Namespaces() == nil, nil
+				return hosttest.Namespaces() == nil && os.Getuid() == 0, nil
 			case "pid-namespace":
 				h, err := host.Open("/")
 				if err != nil {
@@ -49,6 +49,9 @@ func TestScripts(t *testing.T) {
 				}
 				defer h.Close()
 				return !h.SeesAllProcesses(), nil
+			case "fuse":
+				_, err := os.Stat("/dev/fuse")
+				return err == nil, nil
 			case "br_netfilter":
 				_, err := os.Stat("/proc/sys/net/bridge")
 				return err == nil, nil

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -24,14 +25,11 @@ func main() {
 	programs := parsePrograms(list)
 	inCI := os.Getenv("CI") != ""
 	// An ordinary user's path often lacks these directories, and with them ip and nft.
-	path := os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin"
-	if err := os.Setenv("PATH", path); err != nil {
-		fmt.Fprintln(os.Stderr, "testrun:", err)
-		os.Exit(1)
-	}
+	setVariable("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin")
 	if missing := missingPrograms(programs); len(missing) > 0 {
 		prepare(ctx, missing, os.Geteuid() == 0, inCI)
 	}
+	setVariable("NODEGATE_TEST_MACHINE", describeMachine(programs))
 	fmt.Println("Running go test; the first run compiles for a minute or two before its first line.")
 	r := results{out: os.Stdout}
 	err := runTests(ctx, &r, os.Args[1:])
@@ -46,6 +44,34 @@ func main() {
 		fmt.Fprintln(os.Stderr, "CI is set, and tests were skipped")
 		os.Exit(1)
 	}
+}
+
+func setVariable(name, value string) {
+	if err := os.Setenv(name, value); err != nil {
+		fmt.Fprintln(os.Stderr, "testrun:", err)
+		os.Exit(1)
+	}
+}
+
+// describeMachine returns what decides whether a test is skipped: the missing programs, the user, the capabilities, the
+// namespaces and the devices. hosttest reads it, so that go test caches no result of another machine.
+func describeMachine(programs []program) string {
+	words := append(names(missingPrograms(programs)), strconv.Itoa(os.Geteuid()))
+	status, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(status)) {
+		if strings.HasPrefix(line, "CapEff:") {
+			words = append(words, strings.Fields(line)...)
+		}
+	}
+	for _, name := range []string{"user", "pid"} {
+		space, _ := os.Readlink("/proc/self/ns/" + name)
+		words = append(words, space)
+	}
+	for _, file := range []string{"/dev/fuse", "/dev/net/tun", "/proc/sys/net/bridge"} {
+		_, err := os.Stat(file)
+		words = append(words, fmt.Sprint(err == nil))
+	}
+	return strings.Join(words, " ")
 }
 
 // prepare installs the missing programs as root, or prints them.

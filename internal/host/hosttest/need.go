@@ -12,6 +12,7 @@ import (
 // instead, because CI must not skip tests. `make test` prints the reasons at its end.
 func Need(t testing.TB, have bool, what string) {
 	t.Helper()
+	dependOnMachine()
 	switch {
 	case have:
 	case os.Getenv("CI") != "":
@@ -20,6 +21,11 @@ func Need(t testing.TB, have bool, what string) {
 		t.Skip("needs " + what)
 	}
 }
+
+// dependOnMachine makes go test run a package again, and not take its result from the cache, if the
+// machine's programs or the process's rights have changed: the cache's key has the variables that a
+// test read. internal/testrun sets it.
+func dependOnMachine() { _ = os.Getenv("NODEGATE_TEST_MACHINE") }
 
 // NeedRoot is for tests that create network namespaces or mounts. Root in a container may be unable
 // to do so.
@@ -33,6 +39,7 @@ func NeedRoot(t testing.TB) {
 // Namespaces reports why a process cannot have its own network and mount namespaces and write a
 // sysctl there. It tries in a process, because this one could not leave them again.
 func Namespaces() error {
+	dependOnMachine()
 	cmd := exec.Command("sh", "-c", ": >>/proc/sys/net/ipv4/ip_forward")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
 	if out, err := cmd.CombinedOutput(); err != nil {
