@@ -41,12 +41,20 @@ func inspectUnit(ctx context.Context, h *host.Host, p *policy.Policy) (checks.St
 		s.Skip = name + " does not exist here"
 		return s, nil
 	}
-	faults, err := u.Judge(h.Files)
+	var active, file string
+	if h.Live() {
+		if active, file, err = h.Units.State(ctx, name); err != nil {
+			return s, err
+		}
+	}
+	enabled := file != "" && file != "disabled" && file != "indirect" || active == "activating"
+	faults, err := u.Judge(h.Files, enabled)
 	if err != nil {
 		return s, err
 	}
 	if h.Live() {
-		if faults, err = addSystemd(ctx, h, name, faults); err != nil {
+		running := active == "active" || active == "reloading"
+		if faults, err = addSystemd(ctx, h, name, faults, running); err != nil {
 			return s, err
 		}
 	}
@@ -77,24 +85,13 @@ func inspectUnit(ctx context.Context, h *host.Host, p *policy.Policy) (checks.St
 }
 
 // addSystemd compares the faults with what the running systemd reports.
-func addSystemd(ctx context.Context, h *host.Host, name string, faults []service.Fault) ([]service.Fault, error) {
+func addSystemd(ctx context.Context, h *host.Host, name string, faults []service.Fault, running bool) ([]service.Fault, error) {
 	loaded, err := h.Units.Loaded(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	active, file, err := h.Units.State(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	running := active == "active" || active == "activating" || active == "reloading"
-	faults = slices.DeleteFunc(faults, func(f service.Fault) bool {
-		switch {
-		case f.Load: // systemd itself has judged these
-			return loaded.State == "loaded" && !loaded.Changed
-		case f.Enable:
-			return file != "" && file != "disabled" && file != "indirect" || active == "activating"
-		}
-		return false
+	faults = slices.DeleteFunc(faults, func(f service.Fault) bool { // systemd itself has judged these
+		return f.Load && loaded.State == "loaded" && !loaded.Changed
 	})
 	for i := range faults { // a unit that runs was started by some program, and its conditions were met
 		faults[i].Doubt = faults[i].Doubt || running && faults[i].Enable

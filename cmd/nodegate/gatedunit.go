@@ -26,7 +26,7 @@ func warnOfUnit(planned *host.Host, g policy.Gate, stderr io.Writer) error {
 	if err != nil || u.Path == "" {
 		return nil
 	}
-	faults, err := u.Judge(planned.Files)
+	faults, err := u.Judge(planned.Files, false)
 	if err != nil {
 		return nil
 	}

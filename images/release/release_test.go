@@ -168,7 +168,8 @@ func tree(t *testing.T) string {
 	}
 	copied := filepath.Join(t.TempDir(), "tree")
 	say(t, "cp", "-a", base.Tree, copied)
-	write(t, copied+"/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n")
+	write(t, copied+"/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
+	say(t, "systemctl", "--root", copied, "enable", "kubelet.service")
 	return copied
 }
 

@@ -37,9 +37,11 @@ func TestTrees(t *testing.T) {
 				tree = copied
 			}
 			kubelet := filepath.Join(tree, "etc/systemd/system/kubelet.service") // Debian has none
-			if err := os.WriteFile(kubelet, []byte("[Service]\nExecStart=/bin/true\n"), 0o644); err != nil {
+			unit := "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
+			if err := os.WriteFile(kubelet, []byte(unit), 0o644); err != nil {
 				t.Fatal(err)
 			}
+			mustRun(t, "systemctl", "--root", tree, "enable", "kubelet.service")
 			if out, err := exec.CommandContext(t.Context(), r.Nodegate, "install", "--root", tree).CombinedOutput(); err != nil {
 				t.Fatalf("install: %v\n%s", err, out)
 			}
@@ -136,6 +138,7 @@ func breakages(t *testing.T, tree string) []breakage {
 		}
 	}
 	return []breakage{
+		{"kubelet is not enabled", "kubelet.unit", move("etc/systemd/system/multi-user.target.wants/kubelet.service")},
 		{"a module that modprobe.d forbids", "image.module.br_netfilter",
 			write("etc/modprobe.d/no.conf", "install br_netfilter /bin/false\n")},
 		{"a module whose file is gone", "image.module.br_netfilter", move("lib/modules/*/kernel/net/bridge/br_netfilter.ko*")},

@@ -94,14 +94,17 @@ func (j *judge) starter() string {
 
 // findUnit returns the file of another unit whose text, or one of whose commands, a function accepts.
 func (j *judge) findUnit(accepts func(content string, other Unit) bool, runs func(words string) bool) string {
+	kinds := []string{".service", ".path", ".timer", ".socket", ".target", ".mount"}
+	seen := map[string]bool{j.Name: true}
 	for _, dir := range Dirs() {
 		names, err := config.ReadDirIfAny(j.files, dir)
 		j.err = errors.Join(j.err, err)
 		for _, name := range names {
 			at := dir + "/" + name
-			if name == j.Name || !regexp.MustCompile(`\.(service|path|timer|socket|target|mount)$`).MatchString(name) {
+			if seen[name] || !slices.Contains(kinds, path.Ext(name)) {
 				continue
 			}
+			seen[name] = true
 			content, found, err := config.ReadIfAny(j.files, at)
 			if err != nil || !found {
 				continue // a directory, or a dangling link
@@ -130,6 +133,7 @@ func (j *judge) checkEnabled() {
 		return
 	}
 	base := strings.TrimSuffix(j.Name, ".service")
+	seen := map[string]bool{j.Name: true}
 	for _, dir := range Dirs() {
 		names, err := config.ReadDirIfAny(j.files, dir)
 		j.err = errors.Join(j.err, err)
@@ -146,7 +150,11 @@ func (j *judge) checkEnabled() {
 					return
 				}
 			}
-			if to, err := j.files.ReadLink(dir + "/" + name); err == nil && name != j.Name && path.Base(to) == j.Name {
+			if seen[name] || path.Ext(name) != ".service" {
+				continue
+			}
+			seen[name] = true
+			if to, err := j.files.ReadLink(dir + "/" + name); err == nil && path.Base(to) == j.Name {
 				return // an alias
 			}
 		}
