@@ -177,7 +177,7 @@ func TestDebRefuses(t *testing.T) {
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
 	gate := readFile(t, root+dropIn)
 	write(t, root+dropIn, strings.ReplaceAll(gate, "/usr/local/bin/nodegate", "/usr/bin/nodegate"))
-	if code, out := in(t, root, "dpkg", "-r", "nodegate"); code == 0 || !strings.Contains(out, "remove it first") {
+	if code, out := in(t, root, "dpkg", "-r", "nodegate"); code == 0 || !strings.Contains(out, "remove that file first") {
 		t.Errorf("exit status %d:\n%s", code, out)
 	}
 	held(t, root, "one")

@@ -275,7 +275,7 @@ func TestGuide(t *testing.T) {
 			}
 		}
 	}
-	if ran != 6 {
+	if ran != 5 {
 		t.Errorf("ran %d blocks of the documents", ran)
 	}
 }
