@@ -95,9 +95,27 @@ func prepare(ctx context.Context, missing []program, root, inCI bool) {
 	m.install(ctx, packages)
 }
 
+// goTest returns the command. In a PID namespace that was made without a /proc of its own (`unshare --pid`), it mounts
+// one for the tests: /proc/self/task of another namespace does not have their threads.
+func goTest(ctx context.Context, args []string) *exec.Cmd {
+	command := append([]string{"go", "test", "-json"}, args...)
+	own, err := os.Readlink("/proc/self")
+	foreign := err == nil && own != strconv.Itoa(os.Getpid())
+	if foreign && os.Geteuid() != 0 {
+		fmt.Println("/proc belongs to another PID namespace, and tests fail: use `unshare --pid --fork --mount-proc`.")
+	}
+	if !foreign || os.Geteuid() != 0 {
+		return exec.CommandContext(ctx, command[0], command[1:]...)
+	}
+	command = append([]string{"-c", `mount -t proc proc /proc && exec "$@"`, "sh"}, command...)
+	cmd := exec.CommandContext(ctx, "sh", command...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	return cmd
+}
+
 // runTests runs go test and reads its events.
 func runTests(ctx context.Context, r *results, args []string) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
+	cmd := goTest(ctx, args)
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	out, err := cmd.StdoutPipe()
