@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/service"
 	"nodegate/policy"
 	"nodegate/units"
@@ -49,4 +52,23 @@ func checkGateFirst(planned *host.Host, g policy.Gate) error {
 	first := early[0]
 	return fmt.Errorf("%s: %s=%s %s before the gate of %s decides, so a node that fails would still run it; %s",
 		first.Entry.At(), first.Entry.Key, first.Entry.Value, first.What, g.Unit, host.GateFirst(g.Unit, first))
+}
+
+// checkNoCycle returns an error if a unit of nodegate would be in an ordering cycle. It prints the image's other cycles.
+func checkNoCycle(ctx context.Context, planned *host.Host, stderr io.Writer) error {
+	cycles, err := bootorder.Find(ctx, planned.Files)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		_, err = fmt.Fprintf(stderr, "nodegate: warning: ordering cycles are unknown: %v\n", err)
+		return err
+	}
+	for _, c := range cycles {
+		if c.Has("nodegate-") {
+			return fmt.Errorf("systemd would drop a unit from each boot, to break an ordering cycle: %s; "+
+				"remove an ordering from one of the other units, then install again", c)
+		}
+		if _, err := fmt.Fprintf(stderr, "nodegate: warning: systemd drops a unit from each boot, to break an ordering cycle: %s\n", c); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -113,6 +113,9 @@ that binary and the package's units.`,
 			if err == nil {
 				err = warnOfUnit(plannedHost(h, files), p.Gate, c.ErrOrStderr())
 			}
+			if err == nil {
+				err = checkNoCycle(c.Context(), plannedHost(h, files), c.ErrOrStderr())
+			}
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 )
@@ -134,6 +135,9 @@ type Units interface {
 	// Loaded returns how systemd has loaded a unit. It returns the zero value if systemd does not
 	// run.
 	Loaded(ctx context.Context, unit string) (Loaded, error)
+	// Cycles lets systemd compute the boot and returns its ordering cycles. The error is
+	// errors.ErrUnsupported if systemd is not installed here or has no units there.
+	Cycles(ctx context.Context) ([]bootorder.Cycle, error)
 	// Reload makes systemd read its unit files again.
 	Reload(ctx context.Context) error
 	// Enable enables units as `systemctl enable` does.
@@ -239,7 +243,7 @@ func Open(root string) (*Host, error) {
 		if !info.IsDir() {
 			return nil, fmt.Errorf("opening root: %s is not a directory", root)
 		}
-		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}}
+		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}, treeFiles{root}}
 		return &Host{
 			Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: units, Rules: noRules{},
 			opened: []interface{ Close() }{units},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 )
@@ -241,6 +242,10 @@ func (r recordUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
 
 func (r recordUnits) Loaded(ctx context.Context, unit string) (Loaded, error) {
 	return record(r.s, r.s.Loaded, unit)(r.Units.Loaded(ctx, unit))
+}
+
+func (r recordUnits) Cycles(ctx context.Context) ([]bootorder.Cycle, error) {
+	return recordOnly(r.s, &r.s.Cycles)(r.Units.Cycles(ctx))
 }
 
 type recordRules struct {

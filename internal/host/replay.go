@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/file"
 )
 
@@ -119,6 +120,10 @@ func (r replayUnits) Crashes(_ context.Context, unit string) (Crash, error) {
 
 func (r replayUnits) Loaded(_ context.Context, unit string) (Loaded, error) {
 	return r.s.Loaded[unit].get("load state of " + unit)
+}
+
+func (r replayUnits) Cycles(context.Context) ([]bootorder.Cycle, error) {
+	return r.s.Cycles.get("ordering cycles of the boot")
 }
 
 func (r replayUnits) Reload(context.Context) error             { return errReplay }

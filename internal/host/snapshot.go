@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 )
@@ -47,6 +48,7 @@ type Snapshot struct {
 	Runtime map[string]answer[string]       `json:"runtimes,omitempty"`
 	Crashes map[string]answer[Crash]        `json:"crashes,omitempty"`
 	Loaded  map[string]answer[Loaded]       `json:"loaded,omitempty"`
+	Cycles  answer[[]bootorder.Cycle]       `json:"orderingCycles,omitzero"`
 	Cgroups map[string]answer[CgroupDriver] `json:"cgroupDrivers,omitempty"`
 	Units   map[string]answer[unitState]    `json:"units,omitempty"`
 	Rules   []ruleDump                      `json:"rules,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
 
+	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/config"
 )
 
@@ -131,6 +132,10 @@ func (m *machineUnits) Loaded(ctx context.Context, unit string) (Loaded, error) 
 	return l, nil
 }
 
+func (m *machineUnits) Cycles(ctx context.Context) ([]bootorder.Cycle, error) {
+	return bootorder.Find(ctx, machineFiles{})
+}
+
 func (m *machineUnits) Reload(ctx context.Context) error {
 	conn, err := m.connect(ctx)
 	if err == nil {
@@ -204,7 +209,10 @@ func (treeUnits) Crashes(context.Context, string) (Crash, error) { return Crash{
 
 // treeUnits is the systemd whose root is the file tree, as a container sees its host. It can load
 // installed units; the state of its units is not part of the tree.
-type treeUnits struct{ *machineUnits }
+type treeUnits struct {
+	*machineUnits
+	files treeFiles
+}
 
 func (treeUnits) State(context.Context, string) (active, file string, err error) {
 	return "", "", errTree
@@ -212,6 +220,11 @@ func (treeUnits) State(context.Context, string) (active, file string, err error)
 
 // Loaded returns the zero value: a file tree's systemd may run another version of the tree's units.
 func (treeUnits) Loaded(context.Context, string) (Loaded, error) { return Loaded{}, nil }
+
+// Cycles computes the boot of the tree with the systemd of this machine.
+func (t treeUnits) Cycles(ctx context.Context) ([]bootorder.Cycle, error) {
+	return bootorder.Find(ctx, t.files)
+}
 
 // SystemdHas reports whether the systemd whose root is the file tree responds and has a file for a
 // unit.

@@ -114,6 +114,7 @@ sysctl "fs.inotify.max_user_instances" {
 # Other known problems. These checks change nothing; `nodegate explain NAME` describes each of them.
 
 check "image.units" {}
+check "image.boot-order" {}
 check "kubelet.unit" {}
 check "kubelet.facts" {}
 check "image.identity" {}

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 )
@@ -39,6 +40,7 @@ type Machine struct {
 	Spaces   map[string]host.Space        // path -> free space; plenty for other paths
 	Crashes  map[string]host.Crash        // unit -> how its runs ended
 	Loaded   map[string]host.Loaded       // unit -> how systemd has loaded it; the zero value for other units
+	Cycles   []bootorder.Cycle            // of the boot; nil: systemd cannot compute it
 	Others   host.Others                  // objects of other programs in nf_tables
 	Hops     []host.Hop                   // gateways over VXLAN links
 	Unsynced bool                         // the clock is not synchronised
@@ -250,6 +252,13 @@ func (m units) Crashes(_ context.Context, unit string) (host.Crash, error) {
 
 func (m units) Loaded(_ context.Context, unit string) (host.Loaded, error) {
 	return m.Machine.Loaded[unit], nil
+}
+
+func (m units) Cycles(context.Context) ([]bootorder.Cycle, error) {
+	if m.Machine.Cycles == nil {
+		return nil, bootorder.ErrNoSystemd
+	}
+	return m.Machine.Cycles, nil
 }
 
 func (m units) systemctl(verb string, units ...string) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -153,4 +154,36 @@ func Secret(ctx context.Context, env []string, name string, args ...string) ([]b
 		return nil, fmt.Errorf("%w; its error output is not shown, because it may contain credentials", err)
 	}
 	return out.kept.Bytes(), nil
+}
+
+// nobody is the user of programs that need no privileges.
+const nobody = 65534
+
+// GiveAway makes a file belong to the user as whom Unprivileged runs programs.
+func GiveAway(name string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return os.Chown(name, nobody, nobody)
+}
+
+// Unprivileged runs a program with additional variables, as an ordinary user if nodegate runs as root, and returns its standard
+// error, at most 64 KiB. Its standard output is dropped.
+func Unprivileged(ctx context.Context, env []string, name string, args ...string) (printed string, err error) {
+	cmd, stderr, err := command(ctx, name, args)
+	if err != nil {
+		return "", err
+	}
+	cmd.Env = append(cmd.Env, env...)
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	}
+	defer activity.Doing(ctx, name)()
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return stderr.kept.String(), nil
 }

@@ -1,0 +1,44 @@
+package image_test
+
+import (
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/bootorder"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestBootOrder(t *testing.T) {
+	image := func(cycles ...bootorder.Cycle) *hosttest.Machine {
+		m := checkstest.Node(nil, nil)
+		m.Cycles = append([]bootorder.Cycle{}, cycles...)
+		return m
+	}
+	checkstest.RunOne(t, "image.boot-order", checks.Image, []checkstest.Case{
+		{What: "no cycle", Node: image(), Want: `
+pass
+want: no ordering cycle
+got: no ordering cycle`},
+		{What: "no systemd here", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: this machine has no systemd, or the image no multi-user.target, so the boot was not computed"},
+		{What: "the image's own", Node: image(bootorder.Cycle{"a.service", "b.service"}), Want: `
+warn
+want: no ordering cycle
+got: an ordering cycle: a.service after b.service after a.service
+evidence: systemd --test: a.service after b.service after a.service
+remedy: remove After= or Before= from one of the named units with a drop-in`},
+		{What: "kubelet in one", Node: image(bootorder.Cycle{"a.service", "b.service"}, bootorder.Cycle{"kubelet.service", "var-lib-kubelet.mount"}), Want: `
+fail
+want: no ordering cycle
+got: 2 ordering cycles, the first: kubelet.service after var-lib-kubelet.mount after kubelet.service
+evidence: systemd --test: kubelet.service after var-lib-kubelet.mount after kubelet.service
+evidence: systemd --test: a.service after b.service after a.service
+remedy: remove x-systemd.requires=, x-systemd.after= or _netdev from the line of var-lib-kubelet.mount in /etc/fstab, or remove After= or Before= from another named unit with a drop-in`},
+		{What: "nodegate after a mount", Node: image(bootorder.Cycle{"nodegate-apply.service", "local-fs.target", "data.mount"}), Want: `
+fail
+want: no ordering cycle
+got: an ordering cycle: nodegate-apply.service after local-fs.target after data.mount after nodegate-apply.service
+evidence: systemd --test: nodegate-apply.service after local-fs.target after data.mount after nodegate-apply.service
+remedy: remove x-systemd.requires=, x-systemd.after= or _netdev from the line of data.mount in /etc/fstab, or remove After= or Before= from another named unit with a drop-in`},
+	})
+}
