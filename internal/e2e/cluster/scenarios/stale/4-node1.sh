@@ -1,6 +1,6 @@
 within 300 audit_says fail
 /opt/nodegate status || :
-said=$(/opt/nodegate status | sed -n 's|.*default/server: .* they take \([0-9.]*\) % of new connections.*|\1|p')
+said=$(/opt/nodegate status | sed -n 's|.*default/server: .* they get \([0-9.]*\) % of new connections.*|\1|p')
 [ -n "$said" ] || die "watch does not report the Service and the fraction"
 health=$(wget -S -O /dev/null http://127.0.0.1:10256/healthz 2>&1 || :)
 echo "$health" | grep -q ' 200 OK' || die "kube-proxy's healthz does not return 200: $health"
