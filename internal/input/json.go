@@ -24,6 +24,10 @@ type JSON struct {
 // for that line.
 const maxNewlines = 4 << 20
 
+// maxValue limits one value, which the decoder keeps whole, with up to three times its size. An API server's object
+// has at most 1.5 MiB, the limit of etcd; nft prints kube-proxy's map of 100,000 ports as one value of 20 MiB.
+const maxValue = 32 << 20
+
 // NewJSON returns a decoder of r.
 func NewJSON(r io.Reader) *JSON {
 	in := &JSON{r: r}
@@ -37,6 +41,10 @@ type counting struct{ *JSON }
 
 func (in counting) Read(p []byte) (int, error) {
 	if in.err != nil {
+		return 0, in.err
+	}
+	if in.read-in.InputOffset() > maxValue { // the decoder reads on only while its value is incomplete
+		in.err = Unknown(in.Line(), "one value is larger than %d MiB", maxValue>>20)
 		return 0, in.err
 	}
 	n, err := in.r.Read(p)
