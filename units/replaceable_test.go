@@ -76,7 +76,8 @@ func TestUnreplaceable(t *testing.T) {
 				if c.target == "/etc" && stage == "upgrade" {
 					continue // writes only in directories below it
 				}
-				root := node(t)
+				root := t.TempDir() // a file system in memory has no attributes before Linux 6.6
+				fillNode(t, root)
 				p := root + c.target
 				if c.file {
 					must(t, os.MkdirAll(filepath.Dir(p), 0o755))
@@ -124,7 +125,8 @@ func TestUnreplaceable(t *testing.T) {
 // TestUnreplaceableTogether: one run reports every target that cannot be replaced.
 func TestUnreplaceableTogether(t *testing.T) {
 	hosttest.NeedRoot(t)
-	root := node(t)
+	root := t.TempDir()
+	fillNode(t, root)
 	chattr(t, "+i", root+"/usr/local/bin/nodegate")
 	chattr(t, "+i", root+"/etc/sysctl.d")
 	defer chattr(t, "-i", root+"/usr/local/bin/nodegate")
