@@ -47,7 +47,17 @@ func (in counting) Read(p []byte) (int, error) {
 		in.err = Unknown(in.Line(), "one value is larger than %d MiB", maxValue>>20)
 		return 0, in.err
 	}
-	n, err := in.r.Read(p)
+	// The decoder scans the spaces before a value again after every read, so a reader that returns little at a time, as TLS does,
+	// would make that quadratic.
+	n, err := 0, error(nil)
+	for tries := 0; n < len(p) && err == nil; tries++ {
+		var more int
+		if more, err = in.r.Read(p[n:]); more > 0 {
+			n, tries = n+more, 0
+		} else if tries > 100 {
+			err = io.ErrNoProgress
+		}
+	}
 	for i, b := range p[:n] {
 		if b == '\n' && len(in.newlines) < maxNewlines {
 			in.newlines = append(in.newlines, in.read+int64(i))

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"nodegate/internal/input"
 )
@@ -53,6 +54,39 @@ func TestEndlessValue(t *testing.T) {
 		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 256 {
 			t.Errorf("%s: allocated %d MiB", what, used)
 		}
+	}
+}
+
+// slowly returns little at a time, as TLS does.
+type slowly struct{ io.Reader }
+
+func (s slowly) Read(p []byte) (int, error) { return s.Reader.Read(p[:min(len(p), 4096)]) }
+
+// TestManySpaces: the time for spaces is linear. A scan after every read would take minutes.
+func TestManySpaces(t *testing.T) {
+	in := input.NewJSON(slowly{endless("{\"items\": [", " ")})
+	err := in.Items("thing", func() error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "one value is larger than 32 MiB") {
+		t.Errorf("got %v", err)
+	}
+	in = input.NewJSON(io.MultiReader(strings.NewReader("{\"items\": ["), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	if err := in.Items("thing", func() error { return nil }); !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, input.ErrUnknown) {
+		t.Errorf("a broken connection: %v", err)
+	}
+}
+
+// TestEndlessLines: lines without an end are refused.
+func TestEndlessLines(t *testing.T) {
+	l := input.NewLines(endless("a\nb", "\n"))
+	for {
+		_, err := l.Next()
+		if err == nil {
+			continue
+		}
+		if want := "line 500001: input has more than 500000 lines"; err.Error() != want || !errors.Is(err, input.ErrUnknown) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		return
 	}
 }
 

@@ -31,7 +31,8 @@ func TestTargets(t *testing.T) {
 	for _, p := range phases {
 		var points [][2]string
 		for _, target := range b.targets(t, p) {
-			for _, how := range []string{"immutable", "append-only", "a mount point", "read-only", "in an immutable directory", "in an append-only directory"} {
+			for _, how := range []string{"immutable", "append-only", "a mount point", "read-only", "in an immutable directory",
+				"in an append-only directory"} {
 				points = append(points, [2]string{target, how})
 			}
 		}

@@ -42,10 +42,12 @@ ip link add name "$h" type bridge
 printf %s "$h" >/proc/sys/kernel/hostname
 printf 'ID=debian\nPRETTY_NAME="%s"\n' "$h" >/srv/os; cat /srv/os >/etc/os-release
 cp "$(command -v python3 || command -v sleep)" "/srv/$h"
-("/srv/$h" -c 'import socket,time;s=socket.socket();s.bind(("0.0.0.0",10250));s.listen();time.sleep(60)' "$h" || "/srv/$h" 60) >/dev/null 2>&1 </dev/null &
+listen='import socket,time;s=socket.socket();s.bind(("0.0.0.0",10250));s.listen();time.sleep(60)'
+("/srv/$h" -c "$listen" "$h" || "/srv/$h" 60) >/dev/null 2>&1 </dev/null &
 printf 'modul "x" {}\n' >"/srv/$h.hcl"
 printf 'apiVersion: kops.k8s.io/v1alpha2\nkind: Cluster\nspec:\n  hooks:\n  - {"a\\e[2J": 1, name: "\\e[2J"}\n' >/srv/kops.yaml
-printf '{"apiVersion":"nodegate/v1","kind":"Report","node":{"name":"e\\u001b[2J"},"stage":"boot","verdict":"fail","results":[{"name":"a\\u001b[2J",` +
+printf '{"apiVersion":"nodegate/v1","kind":"Report","node":{"name":"e\\u001b[2J"},"stage":"boot","verdict":"fail",` +
+	`"results":[{"name":"a\\u001b[2J",` +
 	`"verdict":"fail","want":"\\u001b[2J","got":"\\u202e","remedy":"\\u0007"}]}\n' >/srv/report.json
 printf '*nat\n:KUBE-SERVICES - [0:0]\n:\033[2J - [0:0]\n-A KUBE-SERVICES -m comment --comment "\033[2J" -j \033[2J\nCOMMIT\n' >/srv/rules
 `
@@ -58,8 +60,10 @@ func TestTerminal(t *testing.T) {
 		{"gate"}, {"apply", "--timeout", "5s"}, {"plan"}, {"plan", "--format", "json"}, {"status"}, {"revert", "--dry-run"}, {"snapshot"},
 		{"snapshot", "--show"}, {"policy", "show"}, {"policy", "show", "--effective"}, {"lint", "/srv"}, {"lint", "/srv/" + hostile + ".hcl"},
 		{"lint", "/srv/no-such" + hostile}, {"fmt", "/srv/no-such" + hostile}, {"lint", "--kops", "/srv/kops.yaml"}, {"explain", hostile},
-		{"explain"}, {"check", hostile}, {hostile}, {"install", "--dry-run"}, {"install", "--root", "/srv/" + hostile}, {"audit", "--rules", "/srv/rules"},
-		{"audit", "--rules", "/srv/rules", "--format", "json"}, {"check", "--snapshot", "/srv/report.json"}, {"export", "sysctl.d"}, {"export", hostile},
+		{"explain"}, {"check", hostile}, {hostile}, {"install", "--dry-run"}, {"install", "--root", "/srv/" + hostile},
+		{"audit", "--rules", "/srv/rules"},
+		{"audit", "--rules", "/srv/rules", "--format", "json"}, {"check", "--snapshot", "/srv/report.json"},
+		{"export", "sysctl.d"}, {"export", hostile},
 		{"probe", "service", hostile + ":80"}, {"preview", "/srv/report.json"}, {"check", "--var", hostile + "=1"},
 	}
 	for _, format := range []string{"text", "json", "junit", "tap", "prometheus", "npd"} {
