@@ -13,7 +13,7 @@ func (r *reader) decodeLink(b block) (Link, bool) {
 	l := Link{Metadata: r.decodeMetadata(b), Name: b.Name}
 	if !isName(b.Name, 63, "._-") || strings.ToLower(b.Name) != b.Name {
 		r.errorf(b.Range, "Not a name", "Name a link in lower-case letters, digits, dots, - and _, "+
-			"for example \"vxlan\"; %q is not such a name.", b.Name)
+			"for example \"vxlan\"; %q is not such a name.%s", b.Name, oddCharacter(b.Name))
 	}
 	l.Match = r.decodeMatch(b.Blocks, b.Range)
 	l.Selects = l.Match.String()

@@ -34,11 +34,14 @@ func (r *reader) checkKind(kind string, at hcl.Range) {
 	}
 }
 
-// checkMatch reports a name or a driver that no link can have.
+// checkMatch reports a name, kind or driver that no link can have.
 func (r *reader) checkMatch(m Match, b block) {
-	if r.catalogue != nil && (strings.ContainsAny(m.Name, " \t/") || len(m.Name) > 15 && !strings.ContainsAny(m.Name, "*?[\\")) {
-		r.errorf(b.at("name"), "Not a name of a link",
-			"%q matches no link: a name has at most 15 bytes, without white space or slashes.", m.Name)
+	if !r.checkCharacters(m, b) {
+		return
+	}
+	r.checkKind(m.Kind, b.at("kind"))
+	if r.catalogue != nil && len(m.Name) > 15 && !strings.ContainsAny(m.Name, "*?[\\") {
+		r.errorf(b.at("name"), "Not a name of a link", "%q matches no link: a name has at most 15 bytes.", m.Name)
 	}
 	if r.names && strings.ContainsAny(m.Name, "|^${}()+") {
 		r.warnf(b.at("name"), "Regular expression",

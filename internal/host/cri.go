@@ -137,7 +137,10 @@ func criCall(ctx context.Context, socket, method string, message []byte) ([]byte
 		return nil, fmt.Errorf("querying the runtime at %s: %w", socket, err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, criAnswer))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, criAnswer+1))
+	if err == nil && len(answer) > criAnswer {
+		err = fmt.Errorf("its response is larger than %d MiB", criAnswer>>20)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("querying the runtime at %s: %w", socket, err)
 	}

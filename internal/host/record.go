@@ -256,7 +256,10 @@ type recordRules struct {
 func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) error) error {
 	r.s.Rules = nil
 	err := r.Rules.Dumps(ctx, func(source string, dump io.Reader) error {
-		text, err := io.ReadAll(dump)
+		text, err := io.ReadAll(io.LimitReader(dump, maxFile+1))
+		if err == nil && len(text) > maxFile {
+			err = fmt.Errorf("%s prints more than %d MiB of rules, the limit of a snapshot", source, maxFile>>20)
+		}
 		if err != nil {
 			return err
 		}

@@ -88,7 +88,10 @@ const snapshotVersion, snapshotKind = "nodegate/v1", "Snapshot"
 // ReadSnapshot reads a Snapshot in JSON, at most 64 MiB.
 func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	var s Snapshot
-	b, err := io.ReadAll(io.LimitReader(r, maxFile))
+	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading snapshot: %w", err)
 	}

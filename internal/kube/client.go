@@ -127,8 +127,34 @@ func newClient(server string, tlsConfig *tls.Config, token token) (*Client, erro
 	}}, nil
 }
 
+// maxPage limits one of kube-proxy's pages, and maxAnswer a response that holds one object or none: more than
+// etcd stores for one object.
+const (
+	maxPage   = 16 << 20
+	maxAnswer = 4 << 20
+)
+
+// bounded returns a reader that fails after limit bytes, and names the limit. io.LimitReader would end there,
+// and a cut response would look like a broken one.
+func bounded(r io.Reader, limit int64) io.Reader {
+	return &boundedReader{io.LimitedReader{R: r, N: limit + 1}, limit}
+}
+
+type boundedReader struct {
+	io.LimitedReader
+	limit int64
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	n, err := b.LimitedReader.Read(p)
+	if b.N == 0 {
+		return 0, fmt.Errorf("the response is larger than %d MiB", b.limit>>20)
+	}
+	return n, err
+}
+
 // Page reads one small page of a program on this node: kube-proxy's healthz or metrics. It returns
-// the body, at most 16 MiB, and the HTTP status.
+// the body, at most maxPage, and the HTTP status.
 func Page(ctx context.Context, address string) (body []byte, status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -150,7 +176,10 @@ func Page(ctx context.Context, address string) (body []byte, status int, err err
 		return nil, 0, fmt.Errorf("querying %s: %w", address, err)
 	}
 	defer resp.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	body, err = io.ReadAll(bounded(resp.Body, maxPage))
+	if err != nil {
+		err = fmt.Errorf("querying %s: %w", address, err)
+	}
 	return body, resp.StatusCode, err
 }
 

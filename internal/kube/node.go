@@ -29,7 +29,7 @@ func (c *Client) readCondition(ctx context.Context, node, kind string) (now Cond
 		}
 	}
 	err = c.sendJSON(ctx, http.MethodGet, "/api/v1/nodes/"+node, "", nil, func(r io.Reader) error {
-		return json.NewDecoder(io.LimitReader(r, maxNode)).Decode(&n)
+		return json.NewDecoder(r).Decode(&n)
 	})
 	for _, one := range n.Status.Conditions {
 		if one.Type == kind {
@@ -38,9 +38,6 @@ func (c *Client) readCondition(ctx context.Context, node, kind string) (now Cond
 	}
 	return now, since, written, err
 }
-
-// maxNode is more than etcd stores for one object.
-const maxNode = 4 << 20
 
 // setCondition writes one condition of a Node and leaves the others alone.
 func (c *Client) setCondition(ctx context.Context, node string, to Condition, now, since time.Time) error {
@@ -96,11 +93,16 @@ func (c *Client) sendJSON(ctx context.Context, method, at, kind string, body any
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
-		if read == nil {
-			_, err := io.Copy(io.Discard, resp.Body)
-			return err
+		if read == nil { // the rest of the body is read for the next request on this connection
+			read = func(r io.Reader) error {
+				_, err := io.Copy(io.Discard, r)
+				return err
+			}
 		}
-		return read(resp.Body)
+		if err := read(bounded(resp.Body, maxAnswer)); err != nil {
+			return fmt.Errorf("%s %s: %w", method, at, err)
+		}
+		return nil
 	case resp.StatusCode == http.StatusNotFound:
 		return missingObject(at)
 	}
@@ -115,7 +117,7 @@ func (c *Client) ownNode(ctx context.Context) (string, error) {
 		Status struct{ UserInfo struct{ Username string } }
 	}
 	err := c.sendJSON(ctx, http.MethodPost, at, "application/json", map[string]any{"apiVersion": kind, "kind": "SelfSubjectReview"},
-		func(r io.Reader) error { return json.NewDecoder(io.LimitReader(r, maxNode)).Decode(&review) })
+		func(r io.Reader) error { return json.NewDecoder(r).Decode(&review) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}

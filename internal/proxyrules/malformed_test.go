@@ -24,10 +24,10 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// TestManyChains judges hostile but well-formed input: a million chains, a million jumps, a loop
-// through all.
+// TestManyChains judges hostile but well-formed input of almost as many lines as are read: chains, and jumps in a loop through
+// all.
 func TestManyChains(t *testing.T) {
-	const n = 1_000_000
+	const n = 490_000
 	var b bytes.Buffer
 	b.WriteString("*nat\n")
 	for i := range n {
