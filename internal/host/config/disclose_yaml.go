@@ -135,11 +135,16 @@ func leadsTo(patterns []string, key string) bool {
 // kubeletFields are the fields of KubeletConfiguration that checks read.
 func kubeletFields() []string {
 	return []string{
-		"apiVersion", "kind", "address", "allowedUnsafeSysctls.[]", "authentication.x509.clientCAFile", "cgroupDriver", "containerLogMaxSize",
-		"containerRuntimeEndpoint", "cpuManagerPolicy", "cpuManagerPolicyOptions.*", "evictionHard.**", "evictionSoft.**",
-		"evictionSoftGracePeriod.**", "failCgroupV1", "failSwapOn", "featureGates.*", "healthzBindAddress", "healthzPort", "kubeReserved.*",
-		"memoryManagerPolicy", "memorySwap.swapBehavior", "port", "protectKernelDefaults", "reservedSystemCPUs", "resolvConf",
-		"rotateCertificates", "serverTLSBootstrap", "systemReserved.*", "tlsCertFile", "tlsPrivateKeyFile",
+		"apiVersion", "kind", "address", "allowedUnsafeSysctls.[]", "authentication.webhook.enabled", "authentication.x509.clientCAFile",
+		"authorization.mode", "cgroupDriver", "cgroupRoot", "cgroupsPerQOS", "containerLogMaxSize", "containerRuntimeEndpoint",
+		"cpuManagerPolicy", "cpuManagerPolicyOptions.*", "enforceNodeAllocatable.[]", "evictionHard.**", "evictionMinimumReclaim.**",
+		"evictionSoft.**", "evictionSoftGracePeriod.**", "failCgroupV1", "failSwapOn", "featureGates.*", "healthzBindAddress", "healthzPort",
+		"imageServiceEndpoint", "kubeReserved.*", "kubeReservedCgroup", "localStorageCapacityIsolation", "memoryManagerPolicy",
+		"memorySwap.swapBehavior", "mergeDefaultEvictionSettings", "port", "protectKernelDefaults", "reservedMemory.[].limits.*",
+		"reservedMemory.[].numaNode", "reservedSystemCPUs", "resolvConf", "rotateCertificates", "serverTLSBootstrap",
+		"shutdownGracePeriod", "shutdownGracePeriodByPodPriority.[].shutdownGracePeriodSeconds", "syncFrequency", "systemCgroups",
+		"systemReserved.*", "systemReservedCgroup", "tlsCertFile", "tlsPrivateKeyFile", "topologyManagerPolicy",
+		"topologyManagerPolicyOptions.*",
 	}
 }
 
