@@ -35,15 +35,13 @@ func kubeconfig() checks.Problem {
 			"authentication.webhook.enabled must be false and authorization.mode AlwaysAllow, which a configuration file must set. Skipped if " +
 			"the command line of kubelet's unit is unknown, and before kubeadm join. Whether a private key belongs to its certificate is not " +
 			"judged.",
-		Remedy: "correct the kubeconfig, or join the node again",
-		Ref:    "https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/",
-		Inspect: func(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-			return inspectKubeconfig(h)
-		},
+		Remedy:  "correct the kubeconfig, or join the node again",
+		Ref:     "https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/",
+		Inspect: inspectKubeconfig,
 	}
 }
 
-func inspectKubeconfig(h *host.Host) (checks.State, error) {
+func inspectKubeconfig(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.Passing("a kubeconfig with which kubelet starts")
 	k, known, err := readConfigAndCommand(h, &s)
 	if !known {
@@ -55,6 +53,14 @@ func inspectKubeconfig(h *host.Host) (checks.State, error) {
 	}
 	name, bootstrap := k.Flags["kubeconfig"].Value, k.Flags["bootstrap-kubeconfig"].Value
 	if name == "" {
+		switch files, err := inspectConfiguration(ctx, h, p); {
+		case err != nil:
+			s.Cause = "kubelet.config"
+			return s, err
+		case !files.Pass || files.Evidence != nil:
+			s.Skip = "kubelet's configuration is not readable yet, see kubelet.config"
+			return s, nil
+		}
 		judgeDelegation(k, &s)
 		return s, nil
 	}

@@ -43,6 +43,7 @@ func Problems() []checks.Problem {
 		nodeIP(),
 		nodeName(),
 		shutdownGrace(),
+		api(),
 		crashLoop(),
 		hostUsers(),
 		clockUnsynchronised(),
