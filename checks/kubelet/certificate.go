@@ -106,7 +106,7 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 	}
 	var unusable unusableError
 	switch {
-	case errors.Is(err, errNoContext):
+	case errors.Is(err, errNoContext), errors.Is(err, errNotParsed) && bootstrap == "":
 		s.Skip = kubeconfig + " has no usable context, see kubelet.kubeconfig"
 		return s, nil
 	case errors.Is(err, fs.ErrNotExist), errors.As(err, &unusable) && bootstrap != "":
@@ -155,8 +155,12 @@ func (c clientAuth) isPresent() bool { return !c.until.IsZero() }
 // errNoContext reports that the current context of a kubeconfig does not exist.
 var errNoContext = errors.New("the kubeconfig has no usable context")
 
+var errNotParsed = errors.New("not a kubeconfig")
+
 // unusableError reports that a kubeconfig, or a file that it names, contains no usable certificate.
 type unusableError struct{ error }
+
+func (e unusableError) Unwrap() error { return e.error }
 
 // rotatedCertificate returns the certificate that kubelet rotates. broken is the reason why kubelet
 // cannot load it and exits (getCurrentCertificateOrBootstrap in client-go/util/certificate). The
@@ -189,10 +193,10 @@ func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err er
 	}
 	file, err := config.ParseKubeClient(text)
 	if err != nil {
-		return none, unusableError{fmt.Errorf("reading %s: %w", kubeconfig, err)}
+		return none, unusableError{fmt.Errorf("reading %s: %w: %w", kubeconfig, errNotParsed, err)}
 	}
 	chosen, err := file.Choose()
-	if err != nil || file.CurrentContext == "" && len(bytes.TrimSpace(text)) > 0 {
+	if err != nil && !errors.Is(err, config.ErrNoUser) || file.CurrentContext == "" && len(bytes.TrimSpace(text)) > 0 {
 		return none, errNoContext
 	}
 	user, from := chosen.User, kubeconfig

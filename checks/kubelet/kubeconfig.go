@@ -27,10 +27,10 @@ func kubeconfig() checks.Problem {
 			"its configuration delegates authentication or authorisation to the API server.",
 		Symptom: "kubelet restarts forever: \"invalid kubeconfig: invalid configuration\", \"unable to read certificate-authority\", \"context " +
 			"... does not exist\" or \"no client provided, cannot use webhook authentication\".",
-		How: "Reads the file of --kubeconfig as client-go does: the context of current-context must exist, with its cluster and user; the " +
+		How: "Reads the file of --kubeconfig as client-go does: the context of current-context must exist, with its cluster; the " +
 			"cluster needs a server; certificate-authority, client-certificate, client-key and tokenFile must exist, and the authority must " +
-			"contain a certificate; an exec plugin needs a command and a known apiVersion. The check only warns if the plugin's program does not " +
-			"exist: kubelet starts, and never joins. While the file is missing or invalid and that of --bootstrap-kubeconfig exists, the latter " +
+			"contain a certificate; an exec plugin needs a command and a known apiVersion. The check only warns if the user or the plugin's program does " +
+			"not exist: kubelet starts, and never joins. While the file is missing or invalid and that of --bootstrap-kubeconfig exists, the latter " +
 			"is judged. A missing file and an expired certificate are reported by kubelet.certificate. Without --kubeconfig, " +
 			"authentication.webhook.enabled must be false and authorization.mode AlwaysAllow, which a configuration file must set. Skipped if " +
 			"the command line of kubelet's unit is unknown, and before kubeadm join. Whether a private key belongs to its certificate is not " +
@@ -149,8 +149,9 @@ func judgeKubeconfig(h *host.Host, k config.Kubelet, name string) (fault kubeFau
 		return kubeFault{why: strings.Join(strings.Fields(name+" is not a kubeconfig: "+bad.Error()), " "), empty: true}, false, nil
 	}
 	chosen, bad := file.Choose()
+	noUser := errors.Is(bad, config.ErrNoUser)
 	switch {
-	case bad != nil:
+	case bad != nil && !noUser:
 		return kubeFault{why: bad.Error()}, false, nil
 	case len(bytes.TrimSpace(text)) == 0:
 		return kubeFault{why: name + " is empty", empty: true}, false, nil
@@ -162,6 +163,9 @@ func judgeKubeconfig(h *host.Host, k config.Kubelet, name string) (fault kubeFau
 	}
 	if err != nil || why != "" {
 		return kubeFault{why: why}, false, err
+	}
+	if noUser {
+		return kubeFault{why: bad.Error(), minor: true}, false, nil
 	}
 	why, err = j.findPlugin(chosen)
 	return kubeFault{why: why, minor: true}, false, err

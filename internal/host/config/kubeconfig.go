@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
@@ -75,8 +76,18 @@ type KubeChoice struct {
 	User                  KubeUser
 }
 
+// ErrNoUser reports that the current context names a user that does not exist. client-go then sends no credential.
+var ErrNoUser = errors.New("no such user")
+
+type noUserError string
+
+func (e noUserError) Error() string {
+	return fmt.Sprintf("the context names user %q, which does not exist", string(e))
+}
+func (e noUserError) Is(target error) bool { return target == ErrNoUser }
+
 // Choose returns the cluster and the user of the current context. As with client-go, both are empty if no current context is set
-// (DirectClientConfig in tools/clientcmd/client_config.go).
+// (DirectClientConfig in tools/clientcmd/client_config.go). With ErrNoUser, the cluster is set.
 func (k KubeClient) Choose() (c KubeChoice, err error) {
 	found := k.CurrentContext == ""
 	for _, named := range k.Contexts {
@@ -87,15 +98,6 @@ func (k KubeClient) Choose() (c KubeChoice, err error) {
 	if !found {
 		return c, fmt.Errorf("current-context names context %q, which does not exist", k.CurrentContext)
 	}
-	found = c.UserName == ""
-	for _, named := range k.Users {
-		if !found && named.Name == c.UserName {
-			found, c.User = true, named.User
-		}
-	}
-	if !found {
-		return c, fmt.Errorf("the context names user %q, which does not exist", c.UserName)
-	}
 	found = c.ClusterName == ""
 	for _, named := range k.Clusters {
 		if !found && named.Name == c.ClusterName {
@@ -104,6 +106,15 @@ func (k KubeClient) Choose() (c KubeChoice, err error) {
 	}
 	if !found {
 		return c, fmt.Errorf("the context names cluster %q, which does not exist", c.ClusterName)
+	}
+	found = c.UserName == ""
+	for _, named := range k.Users {
+		if !found && named.Name == c.UserName {
+			found, c.User = true, named.User
+		}
+	}
+	if !found {
+		return c, noUserError(c.UserName)
 	}
 	return c, nil
 }
