@@ -40,7 +40,8 @@ remedy: correct the file; the KubeletConfiguration reference lists all fields`}
 		return "\nfail\nwant: files that kubelet can read\ngot: " + got + "\nremedy: remove " + remedy + "; kubelet then gets a new " +
 			"certificate"
 	}
-	const provider = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders: [{name: ecr}]\n"
+	const provider = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders: [{name: ecr, " +
+		"apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [\"*\"], defaultCacheDuration: 12h}]\n"
 	withProvider := func(files map[string]string) *hosttest.Machine {
 		return withUnit("--image-credential-provider-config=/eks/config.json --image-credential-provider-bin-dir /eks/bin", files)
 	}

@@ -73,7 +73,7 @@ want: CRI v1
 got: the runtime does not serve CRI
 evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 evidence: /run/containerd/containerd.sock: neither runtime.v1 nor runtime.v1alpha2
-remedy: remove "cri" from disabled_plugins in /etc/containerd/config.toml, then run ` + "`systemctl restart containerd`" + `; ` + "`containerd config dump`" + ` shows why a plugin is off`},
+remedy: run ` + "`ctr plugins ls -d id==cri`" + `, which shows why containerd's CRI plugin is off: usually "cri" is in disabled_plugins of /etc/containerd/config.toml, or registry mirrors are set beside config_path, of which one must go; then run ` + "`systemctl restart containerd`"},
 		{What: "Docker's containerd, and a kubelet that uses Docker", Node: docker("Kubernetes v1.23.17"), Want: `
 skipped
 skipped: without a configured runtime, kubelet before 1.24 uses Docker`},
@@ -82,7 +82,7 @@ fail
 want: CRI v1
 got: the runtime does not serve CRI
 evidence: /run/containerd/containerd.sock: neither runtime.v1 nor runtime.v1alpha2
-remedy: remove "cri" from disabled_plugins in /etc/containerd/config.toml, then run ` + "`systemctl restart containerd`" + `; ` + "`containerd config dump`" + ` shows why a plugin is off`},
+remedy: run ` + "`ctr plugins ls -d id==cri`" + `, which shows why containerd's CRI plugin is off: usually "cri" is in disabled_plugins of /etc/containerd/config.toml, or registry mirrors are set beside config_path, of which one must go; then run ` + "`systemctl restart containerd`"},
 		{What: "not started", Node: node(nil, ""), Want: `
 fail
 want: CRI v1

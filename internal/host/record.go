@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -190,6 +191,10 @@ func (r recordLinks) List(ctx context.Context) ([]Link, error) {
 
 func (r recordLinks) DefaultRoutes(ctx context.Context) ([]string, error) {
 	return recordOnly(r.s, &r.s.Default)(r.Links.DefaultRoutes(ctx))
+}
+
+func (r recordLinks) Addresses(ctx context.Context) ([]netip.Addr, error) {
+	return recordOnly(r.s, &r.s.IPs)(r.Links.Addresses(ctx))
 }
 
 func (r recordLinks) RoutingRules(ctx context.Context) ([]RoutingRule, error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -39,6 +40,7 @@ type Snapshot struct {
 	Spaces  map[string]answer[Space]        `json:"spaces,omitempty"`
 	List    answer[[]Link]                  `json:"links"`
 	Default answer[[]string]                `json:"defaultRoutes"`
+	IPs     answer[[]netip.Addr]            `json:"addresses,omitzero"`
 	Routing answer[[]RoutingRule]           `json:"routingRules"`
 	Hops    answer[[]Hop]                   `json:"hops,omitzero"`
 	Clock   answer[bool]                    `json:"clockSynchronised,omitzero"`

@@ -112,20 +112,36 @@ func (c *Client) sendJSON(ctx context.Context, method, at, kind string, body any
 // ownNode returns the node that the API server identifies these credentials with (1.28 and later),
 // if neither a certificate nor the policy names it.
 func (c *Client) ownNode(ctx context.Context) (string, error) {
-	const kind, at = "authentication.k8s.io/v1", "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-	var review struct {
-		Status struct{ UserInfo struct{ Username string } }
-	}
-	err := c.sendJSON(ctx, http.MethodPost, at, "application/json", map[string]any{"apiVersion": kind, "kind": "SelfSubjectReview"},
-		func(r io.Reader) error { return json.NewDecoder(r).Decode(&review) })
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	user, status, err := c.whoAmI(ctx)
+	if err != nil {
 		return "", err
 	}
-	node, found := strings.CutPrefix(review.Status.UserInfo.Username, nodeUser)
+	if status >= 300 && status != http.StatusNotFound {
+		return "", fmt.Errorf("asking the API server for its name of these credentials: %d %s", status, http.StatusText(status))
+	}
+	node, found := strings.CutPrefix(user, nodeUser)
 	if !found || node == "" {
 		return "", errors.New("these credentials do not belong to a node; write node = \"NAME\" in the publish block")
 	}
 	return node, nil
+}
+
+// whoAmI returns the user name of these credentials according to the API server, and the status of its answer: 404 before 1.28.
+func (c *Client) whoAmI(ctx context.Context) (user string, status int, err error) {
+	const kind, at = "authentication.k8s.io/v1", "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	resp, err := c.sendRequest(ctx, http.MethodPost, at, "application/json",
+		strings.NewReader(`{"apiVersion": "`+kind+`", "kind": "SelfSubjectReview"}`))
+	if err != nil {
+		return "", 0, err
+	}
+	defer resp.Body.Close()
+	var review struct {
+		Status struct{ UserInfo struct{ Username string } }
+	}
+	if resp.StatusCode < 300 {
+		err = json.NewDecoder(bounded(resp.Body, maxAnswer)).Decode(&review)
+	}
+	return review.Status.UserInfo.Username, resp.StatusCode, err
 }
 
 // missingObject is the path of an object that the API server does not have. It matches
@@ -144,4 +160,29 @@ func refusalReason(body io.Reader) string {
 		return "no reason given"
 	}
 	return status.Message
+}
+
+// ErrRefused reports that the API server does not accept the credentials.
+var ErrRefused = errors.New("the API server does not accept these credentials")
+
+// ErrUnverified reports that a kubeconfig does not verify its server, so that no credential was sent.
+var ErrUnverified = errors.New("the kubeconfig does not verify the server")
+
+// Authenticate sends the credentials to the API server, and returns the user name with which it identifies them, "" if the server is
+// older than 1.28. It sends nothing to a server that is not verified. The error is ErrRefused, ErrUnverified, a
+// *tls.CertificateVerificationError, or another one if the server gave no answer.
+func (c *Client) Authenticate(ctx context.Context) (user string, err error) {
+	if c.unverified {
+		return "", ErrUnverified
+	}
+	user, status, err := c.whoAmI(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case status == http.StatusUnauthorized, user == "system:anonymous":
+		return "", ErrRefused
+	case status >= 500 || status == http.StatusTooManyRequests:
+		return "", fmt.Errorf("querying the API server: %d %s", status, http.StatusText(status))
+	}
+	return user, nil
 }

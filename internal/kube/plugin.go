@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"nodegate/internal/host/config"
 )
 
 // RunPlugin runs the credential plugin that a kubeconfig names, with additional variables, and
@@ -27,17 +29,8 @@ type Plugins struct {
 // NewPlugins returns a Plugins with an empty cache.
 func NewPlugins(run RunPlugin) *Plugins { return &Plugins{run: run, cache: map[string]credential{}} }
 
-// exec is a plugin's configuration in a kubeconfig:
-// https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
-type exec struct {
-	APIVersion         string `yaml:"apiVersion"`
-	Command            string
-	Args               []string
-	Env                []struct{ Name, Value string }
-	InstallHint        string `yaml:"installHint"`
-	InteractiveMode    string `yaml:"interactiveMode"`
-	ProvideClusterInfo bool   `yaml:"provideClusterInfo"`
-}
+// exec is a plugin's configuration in a kubeconfig.
+type exec config.KubePlugin
 
 const execGroup = "client.authentication.k8s.io"
 

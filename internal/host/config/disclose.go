@@ -62,6 +62,9 @@ type Discloser struct {
 
 const placeholder = "left-out"
 
+// IsLeftOut reports whether a value is what a recording shows in place of another one.
+func IsLeftOut(value string) bool { return strings.HasPrefix(value, placeholder) }
+
 // Hide returns the placeholder of a value, and the value itself if it is empty. A leading hyphen
 // remains, because it decides how the words of a command line are read.
 func (d *Discloser) Hide(value string) string {
@@ -164,9 +167,11 @@ func (d *Discloser) discloseTree(kind Kind, text []byte) []byte {
 	case K3sConfig:
 		return discloseYAML(text, []string{"kube-proxy-arg", "kube-proxy-arg.[]", "kube-proxy-arg+", "kube-proxy-arg+.[]"}, d.k3sArgument)
 	case Kubeconfig:
-		return discloseYAML(text, []string{"users.[].user.client-certificate", "users.[].user.client-certificate-data"}, d.kubeconfigField)
+		return discloseYAML(text, kubeconfigFields(), d.kubeconfigField)
 	case CredentialProviders:
-		return discloseYAML(text, []string{"apiVersion", "kind", "providers.[].name"}, d.plain)
+		return discloseYAML(text, []string{
+			"apiVersion", "kind", "providers.[].name", "providers.[].apiVersion", "providers.[].defaultCacheDuration",
+		}, d.plain)
 	case CNIConfig:
 		return discloseJSON(text, []string{"name", "type", "plugins.[].type"}, d.networkName)
 	case Checkpoint:

@@ -17,7 +17,7 @@ func TestDiscloseCanaries(t *testing.T) {
 		fmt.Fprintf(&flags, "--%s=@ --%s @ --%s @=@,@ -x @ -p@ @ ", k, k, k)
 	}
 	words := flags.String()
-	for _, f := range append(kubeletFields(), append(kubeProxyFields(), "unknown", "staticPodURLHeader.Authorization.[]", "users.[].user.token",
+	for _, f := range append(append(kubeletFields(), kubeconfigFields()...), append(kubeProxyFields(), "unknown", "staticPodURLHeader.Authorization.[]", "users.[].user.token",
 		"users.[].user.client-key-data", "users.[].user.client-certificate-data", "users.[].user.client-certificate", "datastore-endpoint",
 		"token", "kube-proxy-arg.[]", "providers.[].name", "providers.[].env.[].value", "spec.containers.[].args.[]")...) {
 		parts := strings.Split(f, ".")

@@ -11,13 +11,17 @@ import (
 func readFlags() []string {
 	return []string{
 		// kubelet
-		"address", "allowed-unsafe-sysctls", "bootstrap-kubeconfig", "cert-dir", "cgroup-driver", "client-ca-file", "cloud-provider", "config",
-		"config-dir", "container-log-max-size", "container-runtime-endpoint", "cpu-manager-policy", "cpu-manager-policy-options",
-		"eviction-hard", "eviction-soft", "eviction-soft-grace-period", "experimental-allocatable-ignore-eviction", "fail-cgroupv1",
-		"fail-swap-on", "healthz-bind-address", "healthz-port", "image-credential-provider-bin-dir", "image-credential-provider-config",
-		"kube-reserved", "kubeconfig", "memory-manager-policy", "node-ip", "node-labels", "port", "protect-kernel-defaults",
-		"reserved-cpus", "resolv-conf", "root-dir", "rotate-certificates", "rotate-server-certificates", "system-reserved", "tls-cert-file",
-		"tls-private-key-file", "feature-gates",
+		"address", "allowed-unsafe-sysctls", "authentication-token-webhook", "authorization-mode", "bootstrap-kubeconfig", "cert-dir",
+		"cgroup-driver", "cgroup-root", "cgroups-per-qos", "client-ca-file", "cloud-provider", "config", "config-dir",
+		"container-log-max-size", "container-runtime-endpoint", "cpu-manager-policy", "cpu-manager-policy-options",
+		"enforce-node-allocatable", "eviction-hard", "eviction-minimum-reclaim", "eviction-soft", "eviction-soft-grace-period",
+		"exit-on-lock-contention", "experimental-allocatable-ignore-eviction", "fail-cgroupv1", "fail-swap-on", "feature-gates",
+		"healthz-bind-address", "healthz-port", "image-credential-provider-bin-dir", "image-credential-provider-config",
+		"image-service-endpoint", "kube-reserved", "kube-reserved-cgroup", "kubeconfig", "local-storage-capacity-isolation", "lock-file",
+		"memory-manager-policy", "node-ip", "node-labels", "port", "protect-kernel-defaults", "register-node", "reserved-cpus",
+		"reserved-memory", "resolv-conf", "root-dir", "rotate-certificates", "rotate-server-certificates", "sync-frequency",
+		"system-cgroups", "system-reserved", "system-reserved-cgroup", "tls-cert-file", "tls-private-key-file",
+		"topology-manager-policy", "topology-manager-policy-options",
 		// kube-proxy
 		"conntrack-max-per-core", "conntrack-min", "ipvs-exclude-cidrs", "iptables-min-sync-period", "ipvs-min-sync-period",
 		"nodeport-addresses", "proxy-mode",
@@ -35,6 +39,10 @@ func knownWords() []string {
 		"LimitedSwap", "NoSwap", "UnlimitedSwap", "cpu", "memory", "ephemeral-storage", "pid", "memory.available", "nodefs.available",
 		"nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "pid.available",
 		"allocatableMemory.available", "strict-cpu-reservation", "full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket",
+		"distribute-cpus-across-cores", "prefer-align-cpus-by-uncorecache", "prefer-closest-numa-nodes", "max-allowable-numa-nodes",
+		"best-effort", "restricted", "single-numa-node", "pods", "kube-reserved", "system-reserved", "kube-reserved-compressible",
+		"system-reserved-compressible", "Webhook", "AlwaysAllow", "CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions",
+		"TopologyManagerPolicyAlphaOptions", "TopologyManagerPolicyBetaOptions", "AllAlpha", "AllBeta", "GracefulNodeShutdown",
 		"AllowServiceExternalIPs", "NodeSwap", "CPUManager", "MemoryManager", "InPlacePodVerticalScaling", "DynamicResourceAllocation",
 		"KubeletConfiguration", "KubeProxyConfiguration", "CredentialProviderConfig", "Config", "primary", "ipv4", "ipv6", "persistent",
 	}, readFlags()...)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ type Machine struct {
 	Links    map[string]*Link
 	Notices  chan host.LinkEvent          // about links
 	Routes   []string                     // links with a default route
+	IPs      []netip.Addr                 // addresses of the links
 	Routing  []host.RoutingRule           // rules other than those of every machine
 	Version  map[string]string            // program -> output for --version; "... hangs": it does not exit
 	Rejected map[string]string            // program -> its error if it is given flags besides --version
