@@ -40,6 +40,7 @@ const (
 	Certificate
 	ContainerLog
 	PolicyFile
+	TraitsOnly
 )
 
 // As returns files that a recording treats as being of a kind. Callers need it for a file whose
@@ -151,6 +152,8 @@ func (d *Discloser) disclose(kind Kind, text string) string {
 		return containerLog(text)
 	case PolicyFile:
 		return string(WithoutSecrets([]byte(text)))
+	case TraitsOnly:
+		return traitsOnly(text)
 	}
 	return string(d.discloseTree(kind, []byte(text)))
 }
