@@ -4,4 +4,4 @@ package image
 import "nodegate/checks"
 
 // Problems lists the problems of an image.
-func Problems() []checks.Problem { return []checks.Problem{identity()} }
+func Problems() []checks.Problem { return []checks.Problem{identity(), swap(), mounts(), fapolicyd()} }

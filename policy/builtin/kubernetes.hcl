@@ -117,6 +117,9 @@ check "image.units" {}
 check "kubelet.unit" {}
 check "kubelet.facts" {}
 check "image.identity" {}
+check "image.swap" {}
+check "image.mounts" {}
+check "image.fapolicyd" {}
 check "sysctl.who-wins" {}
 check "ip-forward.writers" {}
 check "networkd.foreign-routes" {}

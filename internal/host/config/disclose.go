@@ -41,6 +41,7 @@ const (
 	ContainerLog
 	PolicyFile
 	TraitsOnly
+	ZramConfig
 )
 
 // As returns files that a recording treats as being of a kind. Callers need it for a file whose
@@ -128,6 +129,8 @@ func (d *Discloser) disclose(kind Kind, text string) string {
 		return discloseINI(text, d.Hide, d.unitValue)
 	case Variables:
 		return d.variables(text)
+	case ZramConfig:
+		return discloseINI(text, d.Hide, func(_, _, value string) string { return plainValue(value, d.Hide) })
 	case NetworkConfig:
 		return discloseINI(text, d.Hide, d.networkValue)
 	case NetworkManagerConfig:
@@ -205,6 +208,7 @@ func pathKinds() []pathKind {
 		{`/systemd/system/`, SystemdUnit},
 		{`/systemd/(network/|networkd\.conf)`, NetworkConfig},
 		{`/NetworkManager/(conf\.d/|NetworkManager\.conf)`, NetworkManagerConfig},
+		{`/systemd/zram-generator\.conf`, ZramConfig},
 		{`/udev/rules\.d/[^/]+$`, UdevRules},
 		{`^/run/udev/data/n[0-9]+$`, UdevDatabase},
 		{`^/etc/tuned/(active|post_loaded)_profile$`, TunedProfiles},

@@ -68,6 +68,7 @@ var traitPatterns = sync.OnceValue(func() (all []traitPattern) {
 		{KeepsHostname, `(?m)^[ \t]*preserve_hostname:[ \t]*["']?(?i:true|yes|on)\b`},
 		{Permissive, `(?m)^[ \t]*permissive[ \t]*=[ \t]*1\b`},
 		{AllowsNodeDirs, `(?m)^[ \t]*allow\b[^\n]*\bdir=/(?:var/lib/(?:rancher|containerd|containers|kubelet|docker)|opt/cni)\b`},
+		{EnablesSwap, `(?m)^swap:[ \t]*(?:\{|\n[ \t]+\w+:)`},
 		{EnablesSwap, `(?m)^[ \t]*ResourceDisk\.EnableSwap[ \t]*=[ \t]*y`},
 	} {
 		all = append(all, traitPattern{p.trait, regexp.MustCompile(p.pattern)})
