@@ -19,8 +19,8 @@ func traceLeftovers() []leftover {
 		{kind: "journal", patterns: []string{"/var/log/journal/*"}},
 		{kind: "logs", minor: true, patterns: []string{
 			"/var/log/syslog", "/var/log/messages", "/var/log/auth.log", "/var/log/secure", "/var/log/kern.log", "/var/log/daemon.log",
-			"/var/log/user.log", "/var/log/audit/audit.log", "/var/log/cloud-init.log", "/var/log/cloud-init-output.log", "/var/log/pods/*",
-			"/var/log/containers/*", "/var/log/amazon/ssm/*.log", "/var/log/waagent.log",
+			"/var/log/user.log", "/var/log/cloud-init.log", "/var/log/cloud-init-output.log", "/var/log/pods/*",
+			"/var/log/containers/*",
 		}},
 		{kind: "core dumps", minor: true, patterns: []string{"/var/lib/systemd/coredump/*", "/var/crash/*.crash", "/var/spool/abrt/*"}},
 		{kind: "shell history", patterns: homes(".*_history", ".history", ".lesshst", ".viminfo")},
