@@ -118,6 +118,9 @@ check "image.boot-order" {}
 check "kubelet.unit" {}
 check "kubelet.facts" {}
 check "image.identity" {}
+check "image.swap" {}
+check "image.mounts" {}
+check "image.fapolicyd" {}
 check "sysctl.who-wins" {}
 check "ip-forward.writers" {}
 check "networkd.foreign-routes" {}

@@ -40,6 +40,8 @@ const (
 	Certificate
 	ContainerLog
 	PolicyFile
+	TraitsOnly
+	ZramConfig
 )
 
 // As returns files that a recording treats as being of a kind. Callers need it for a file whose
@@ -130,6 +132,8 @@ func (d *Discloser) disclose(kind Kind, text string) string {
 		return discloseINI(text, d.Hide, d.unitValue)
 	case Variables:
 		return d.variables(text)
+	case ZramConfig:
+		return discloseINI(text, d.Hide, func(_, _, value string) string { return plainValue(value, d.Hide) })
 	case NetworkConfig:
 		return discloseINI(text, d.Hide, d.networkValue)
 	case NetworkManagerConfig:
@@ -154,6 +158,8 @@ func (d *Discloser) disclose(kind Kind, text string) string {
 		return containerLog(text)
 	case PolicyFile:
 		return string(WithoutSecrets([]byte(text)))
+	case TraitsOnly:
+		return traitsOnly(text)
 	}
 	return string(d.discloseTree(kind, []byte(text)))
 }
@@ -207,6 +213,7 @@ func pathKinds() []pathKind {
 		{`/systemd/system/`, SystemdUnit},
 		{`/systemd/(network/|networkd\.conf)`, NetworkConfig},
 		{`/NetworkManager/(conf\.d/|NetworkManager\.conf)`, NetworkManagerConfig},
+		{`/systemd/zram-generator\.conf`, ZramConfig},
 		{`/udev/rules\.d/[^/]+$`, UdevRules},
 		{`^/run/udev/data/n[0-9]+$`, UdevDatabase},
 		{`^/etc/tuned/(active|post_loaded)_profile$`, TunedProfiles},

@@ -51,6 +51,9 @@ func (d *Discloser) unitValue(section, key, value string) string {
 	if isUnitKey(section, key) && regexp.MustCompile(`^[\w@%.:/~!|+*=, -]*$`).MatchString(value) {
 		return value
 	}
+	if section == "Mount" && key == "Options" {
+		return d.mountOptions(value)
+	}
 	if section != "Service" || value == "" {
 		return d.Hide(value)
 	}
@@ -96,6 +99,8 @@ func isUnitKey(section, key string) bool {
 		}, key)
 	case "Install":
 		return slices.Contains([]string{"Alias", "Also", "DefaultInstance", "RequiredBy", "WantedBy"}, key)
+	case "Mount":
+		return key == "Where" || key == "Type"
 	case "Timer", "Path", "Socket":
 		return key == "Unit" || key == "Service"
 	}
