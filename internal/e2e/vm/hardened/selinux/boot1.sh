@@ -29,9 +29,9 @@ works() {
 	rmmod br_netfilter
 	sysctl -qw net.ipv4.ip_forward=0
 	systemctl kill -s HUP --kill-who=main $watch
-	within 30 loaded br_netfilter
-	within 30 is net.ipv4.ip_forward 1
-	within 30 is net.bridge.bridge-nf-call-iptables 1
+	within 60 loaded br_netfilter
+	within 60 is net.ipv4.ip_forward 1
+	within 60 is net.bridge.bridge-nf-call-iptables 1
 	echo "watch runs as $(cat /proc/"$(systemctl show --value -p MainPID $watch)"/attr/current)"
 	[ "$2" != publish ] || systemctl start nodegate-publish.service # without an API server it logs an error and succeeds
 	within 120 passes
