@@ -97,6 +97,9 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, record 
 					r.State.Remedy = c.Failed // the remedy was just tried
 				}
 			}
+			if refusal, is := errors.AsType[*host.Refusal](r.Err); is {
+				r.State.Remedy = refusal.Remedy
+			}
 		}
 	}
 	return after
