@@ -12,8 +12,6 @@ import (
 	"path"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
@@ -190,7 +188,7 @@ func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err er
 			} `yaml:"user"`
 		} `yaml:"users"`
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
+	if err := config.UnmarshalYAML(text, &file); err != nil {
 		return none, unusableError{fmt.Errorf("reading %s: %w", kubeconfig, err)}
 	}
 	if len(file.Users) == 0 {

@@ -10,8 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
+	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 )
 
@@ -67,7 +66,7 @@ func FromKubeconfig(name string, plugins *Plugins) (*Client, error) {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
 	var k kubeconfig
-	if err := yaml.Unmarshal(text, &k); err != nil {
+	if err := config.UnmarshalYAML(text, &k); err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %s: %w", name, err)
 	}
 	c, err := k.client(name, plugins)
