@@ -43,7 +43,7 @@ func TestValues(t *testing.T) {
 	delete(unread.Files, kubeadmConfig)
 	checkstest.RunOne(t, "kubelet.values", checks.Boot, []checkstest.Case{
 		{What: "as it should be", Node: node("", "v1.37.2", ended), Want: right},
-		{What: "a removed feature gate", Node: gate("panic: failed to merge global and in-flight KubeletConfiguration while "+
+		{What: "a removed feature gate", Node: gate("panic: failed to merge global and in-flight KubeletConfiguration while " +
 			"setting defaults, error: unrecognized feature gate: Foo; ; goroutine 1 [running]:; k8s.io/kubernetes/pkg"),
 			Want: wrong("failed to merge global and in-flight KubeletConfiguration while setting defaults, error: unrecognized feature gate: Foo")},
 		{What: "out of bounds", Node: node("", "v1.37.2", failed("failed to validate kubelet configuration, error: invalid configuration: maxPods "+
