@@ -87,6 +87,8 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		switch {
 		case mistake != "" && at != "":
 			s.Evidence = append(s.Evidence, checks.Seen(at, "replaces "+name+" before kubelet starts"))
+		case mistake != "" && mends.Unread != nil:
+			return s, fmt.Errorf("%s %s, unless a command before kubelet's start replaces it: %w", name, mistake, mends.Unread)
 		case mistake != "":
 			wrong = append(wrong, name+" "+mistake)
 			s.Evidence = append(s.Evidence, checks.Seen(name, describeState(text)))

@@ -63,7 +63,7 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 			continue
 		}
 		if profile, there, err := h.ReadIfAny("/etc/tuned/active_profile"); unit.key == "" && there && err == nil {
-			unit.writes += " (" + strings.TrimSpace(string(profile)) + ")"
+			unit.writes += " (" + strings.Join(strings.Fields(string(profile)), " ") + ")"
 		}
 		found = append(found, checks.Seen(unit.name, unit.writes))
 	}

@@ -3,8 +3,10 @@ package host
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -84,6 +86,9 @@ func (r recordFiles) Tail(name string) ([]byte, error) {
 // disclose records what the snapshot holds of a file and returns it.
 func (r recordFiles) disclose(name string, found []byte, err error) ([]byte, error) {
 	if err != nil {
+		if wrapped, is := errors.AsType[*fs.PathError](err); is { // its path may be a value that the recording hides
+			err = &fs.PathError{Op: wrapped.Op, Path: name, Err: wrapped.Err}
+		}
 		return record(r.s, r.s.Files, name)(nil, err)
 	}
 	shown, covered := r.s.hidden.Disclose(r.kind, name, found)
@@ -268,8 +273,9 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 		if err != nil {
 			return err
 		}
-		r.s.Rules = append(r.s.Rules, ruleDump{source, string(text)})
-		return read(source, bytes.NewReader(text))
+		plain := config.PlainRules(string(text))
+		r.s.Rules = append(r.s.Rules, ruleDump{source, plain})
+		return read(source, strings.NewReader(plain))
 	})
 	_, err = recordOnly(r.s, &r.s.RuleErr)(true, err)
 	return err

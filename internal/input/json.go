@@ -109,7 +109,7 @@ func (in *JSON) Open(want json.Delim, what string) error {
 		return in.Fail(err)
 	}
 	if t != want {
-		return Unreadable(in.Line(), "%s: expected %q, got %v", what, want.String(), t)
+		return Unreadable(in.Line(), "%s: expected %q", what, want.String())
 	}
 	return nil
 }

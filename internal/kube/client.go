@@ -83,14 +83,19 @@ func (c *Client) get(ctx context.Context, path string, read func(io.Reader) erro
 		return errExpired
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("querying the API server: %s: %s; these credentials may not list and watch it; use kube-proxy's own",
-			resp.Request.URL.Path, resp.Status)
+			resp.Request.URL.Path, plainStatus(resp))
 	}
-	err = fmt.Errorf("querying the API server: %s: %s", resp.Request.URL.Path, resp.Status)
+	err = fmt.Errorf("querying the API server: %s: %s", resp.Request.URL.Path, plainStatus(resp))
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // HTTP also allows a date, but no API server sends one
 		return &transientError{err, time.Duration(seconds) * time.Second}
 	}
 	return err
+}
+
+// plainStatus returns the status of a response in the words of HTTP: the server may write any other.
+func plainStatus(resp *http.Response) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
 }
 
 // transientError may not recur when the request is repeated: the API server is overloaded,
@@ -111,7 +116,7 @@ var errRedirects = errors.New("the server redirects the request, which an API se
 func newClient(server string, tlsConfig *tls.Config, token token) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("the API server's address %q is not https://HOST[:PORT]", server)
+		return nil, errors.New("the API server's address is not https://HOST[:PORT]")
 	}
 	tlsConfig.MinVersion = tls.VersionTLS12
 	return &Client{server: strings.TrimSuffix(server, "/"), token: token, http: &http.Client{

@@ -12,6 +12,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"nodegate/internal/host/config"
 )
 
 // strategicMerge keeps the conditions that the patch does not name.
@@ -106,7 +108,7 @@ func (c *Client) sendJSON(ctx context.Context, method, at, kind string, body any
 	case resp.StatusCode == http.StatusNotFound:
 		return missingObject(at)
 	}
-	return fmt.Errorf("%s %s: %s: %s", method, at, resp.Status, refusalReason(resp.Body))
+	return fmt.Errorf("%s %s: %s: %s", method, at, plainStatus(resp), refusalReason(resp.Body))
 }
 
 // ownNode returns the node that the API server identifies these credentials with (1.28 and later),
@@ -159,7 +161,7 @@ func refusalReason(body io.Reader) string {
 	if err := json.NewDecoder(io.LimitReader(body, 64<<10)).Decode(&status); err != nil || status.Message == "" {
 		return "no reason given"
 	}
-	return status.Message
+	return config.PlainMessage(status.Message)
 }
 
 // ErrRefused reports that the API server does not accept the credentials.

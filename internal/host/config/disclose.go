@@ -190,14 +190,18 @@ func (d *Discloser) discloseTree(kind Kind, text []byte) []byte {
 
 // pathKind is a pattern of paths, and what is there.
 type pathKind struct {
-	pattern string
+	pattern *regexp.Regexp
 	kind    Kind
 }
 
 // pathKinds returns the kinds of the files with fixed paths; the first pattern that matches
 // decides.
-func pathKinds() []pathKind {
-	return []pathKind{
+var pathKinds = sync.OnceValue(func() []pathKind {
+	var all []pathKind
+	for _, k := range []struct {
+		pattern string
+		kind    Kind
+	}{
 		{`^/proc/cmdline$`, KernelArguments},
 		{`^/proc/[^/]+/cmdline$`, ProcessArguments},
 		{`^/proc/([^/]+/)?mounts$`, MountTable},
@@ -227,13 +231,16 @@ func pathKinds() []pathKind {
 		{`^/etc/cni/net\.d/`, CNIConfig},
 		{`^/var/log/pods/`, ContainerLog},
 		{`^/etc/nodegate/`, PolicyFile},
+	} {
+		all = append(all, pathKind{regexp.MustCompile(k.pattern), k.kind})
 	}
-}
+	return all
+})
 
 // KindOf returns the kind of a file with a fixed path, Withheld if it has none.
 func KindOf(name string) Kind {
 	for _, p := range pathKinds() {
-		if regexp.MustCompile(p.pattern).MatchString(name) {
+		if p.pattern.MatchString(name) {
 			return p.kind
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // readFlags are the flags whose values checks read.
@@ -32,7 +33,7 @@ func readFlags() []string {
 
 // knownWords are the words that a disclosed value may consist of, beside numbers, addresses and
 // paths.
-func knownWords() []string {
+var knownWords = sync.OnceValue(func() []string {
 	return append([]string{
 		"true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "none", "None", "static", "Static", "systemd", "cgroupfs", "external",
 		"aws", "azure", "gce", "openstack", "vsphere", "iptables", "ipvs", "nftables", "kernelspace", "userspace", "kube-proxy", "proxy",
@@ -46,7 +47,7 @@ func knownWords() []string {
 		"AllowServiceExternalIPs", "NodeSwap", "CPUManager", "MemoryManager", "InPlacePodVerticalScaling", "DynamicResourceAllocation",
 		"KubeletConfiguration", "KubeProxyConfiguration", "CredentialProviderConfig", "Config", "primary", "ipv4", "ipv6", "persistent",
 	}, readFlags()...)
-}
+})
 
 // plainValue returns a value with a placeholder for each part that is neither a number, a quantity,
 // an address, the path of a file, the name of a sysctl, a Kubernetes API or label, nor a known
@@ -90,23 +91,29 @@ func isPlain(part string) bool {
 
 // plainPattern matches numbers with a unit, ranges, durations, sysctls, API versions and the labels
 // that Kubernetes reserves.
-func plainPattern() *regexp.Regexp {
+var plainPattern = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([+-]?[0-9.]+([numkMGTPE]|[KMGTPE]i|%%?|[eE][+-]?[0-9]+)?|[0-9]+-[0-9]+|-?([0-9.]+(ns|us|µs|ms|s|m|h))+` +
 		`|(net|fs|kernel|user|vm)[./][a-z0-9_./*-]+|([a-z0-9.-]+\.)?k8s\.io/v[0-9][a-z0-9]*|v1` +
 		`|([a-z0-9.-]+\.)?(kubernetes|k8s)\.io/[A-Za-z0-9._-]+)$`)
-}
+})
 
 // isPlainPath reports whether the value of an option that names a file is an absolute path.
 func isPlainPath(value string) bool {
-	return regexp.MustCompile(`^(unix:(//)?)?(%[A-Za-z])?/[\w./@:+%-]*$`).MatchString(value)
+	return plainPath().MatchString(value)
 }
+
+var plainPath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(unix:(//)?)?(%[A-Za-z])?/[\w./@:+%-]*$`) })
 
 // isPath reports whether a word is the path of a file in a directory of the system. A path in
 // another directory may be the path of a URL, which may be a secret.
 func isPath(word string) bool {
-	const top = `bin|boot|data|dev|etc|home|lib|lib64|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var`
-	return regexp.MustCompile(`^(unix://)?(%[A-Z])?/((` + top + `)(/[\w.@:+%-]*)*)?$`).MatchString(word)
+	return systemPath().MatchString(word)
 }
+
+var systemPath = sync.OnceValue(func() *regexp.Regexp {
+	const top = `bin|boot|data|dev|etc|home|lib|lib64|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var`
+	return regexp.MustCompile(`^(unix://)?(%[A-Z])?/((` + top + `)(/[\w.@:+%-]*)*)?$`)
+})
 
 // disclosedWords replaces, in the arguments of a command line, everything but the names of long
 // flags and the values that checks read.

@@ -66,7 +66,7 @@ type KubePlugin struct {
 
 // ParseKubeClient parses a kubeconfig.
 func ParseKubeClient(text []byte) (k KubeClient, err error) {
-	return k, yaml.Unmarshal(text, &k)
+	return k, UnmarshalYAML(text, &k)
 }
 
 // KubeChoice is what the current context of a kubeconfig selects.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // Kubelet is kubelet's configuration according to the machine's files.
@@ -271,7 +269,7 @@ func KubeletFileMistake(text []byte, dropIn bool) string {
 	settings, err := settingsOf(text)
 	if dropIn && err == nil {
 		var strict map[string]any
-		err = yaml.Unmarshal(text, &strict)
+		err = UnmarshalYAML(text, &strict)
 	}
 	switch {
 	case err != nil:

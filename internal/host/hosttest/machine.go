@@ -184,19 +184,19 @@ func (m kernel) Release() (string, error) { return m.Kernel, nil }
 
 func (m kernel) Version(_ context.Context, program string, flags ...string) (string, error) {
 	if why := m.Rejected[program]; why != "" && flags != nil {
-		return "", errors.New(why)
+		return "", errors.New(config.PlainMessage(why, append(config.MessageKeys(files(m), flags), program)...))
 	}
 	switch v, ok := m.Machine.Version[program]; {
 	case strings.HasSuffix(v, "hangs"):
 		return "", fmt.Errorf("%s --version did not end: %w", program, context.DeadlineExceeded)
 	case ok:
-		return v, nil
+		return host.PlainVersion(v), nil
 	}
 	return "", fmt.Errorf("%s is not installed", program)
 }
 
-func (m kernel) Complaint(_ context.Context, program string, _ ...string) (string, error) {
-	return m.Said[program], m.Refuse["x "+program]
+func (m kernel) Complaint(_ context.Context, program string, flags ...string) (string, error) {
+	return config.PlainMessage(m.Said[program], append(config.MessageKeys(files(m), flags), program)...), m.Refuse["x "+program]
 }
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
@@ -250,13 +250,16 @@ func (m units) State(_ context.Context, unit string) (active, file string, err e
 
 func (m units) Crashes(_ context.Context, unit string) (host.Crash, error) {
 	if c, ok := m.Machine.Crashes[unit]; ok {
+		c.Line = config.PlainMessage(c.Line)
 		return c, nil
 	}
 	return host.Crash{Active: "inactive"}, nil
 }
 
 func (m units) Loaded(_ context.Context, unit string) (host.Loaded, error) {
-	return m.Machine.Loaded[unit], nil
+	l := m.Machine.Loaded[unit]
+	l.Error = config.PlainMessage(l.Error, unit)
+	return l, nil
 }
 
 func (m units) Cycles(context.Context) ([]bootorder.Cycle, error) {
