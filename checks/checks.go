@@ -31,6 +31,7 @@ type State struct {
 	Remedy    string     // what the operator should do if it does not pass
 	Cause     string     // name of the check whose failure explains this one, or ""
 	Evidence  []Evidence // the observations behind the verdict
+	Stuck     string     // the part of Got that Changes do not correct, or ""
 	Changes   []Change   // the changes that apply makes, in this order; none if apply cannot fix it
 }
 

@@ -188,6 +188,12 @@ func (s Sysctl) intersect(o Sysctl) (Sysctl, bool) {
 	}
 }
 
+// Contradicts reports whether no value satisfies both requirements. They need not be for the same parameter.
+func (s Sysctl) Contradicts(o Sysctl) bool {
+	_, ok := s.intersect(o)
+	return !ok
+}
+
 // The forms of a sysctl requirement, from the widest to the narrowest.
 const (
 	bounds = iota

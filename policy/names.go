@@ -213,12 +213,26 @@ func (r *reader) checkWriteOnly(b block, key Key) {
 	}
 }
 
-// checkAliases reports two values for one parameter that has two names.
-func (p *Policy) checkAliases(r *reader) {
-	for _, names := range [][2]Key{
+// aliases returns the pairs of names of one parameter.
+func aliases() [][2]Key {
+	return [][2]Key{
 		{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"},
 		{"net/netfilter/nf_conntrack_max", "net/nf_conntrack_max"},
-	} {
+	}
+}
+
+// exclusive returns the pairs of parameters of which the kernel sets one to 0 when the other is written.
+func exclusive() [][2]Key {
+	return [][2]Key{
+		{"vm/dirty_bytes", "vm/dirty_ratio"},
+		{"vm/dirty_background_bytes", "vm/dirty_background_ratio"},
+		{"vm/overcommit_kbytes", "vm/overcommit_ratio"},
+	}
+}
+
+// checkAliases reports two values for one parameter that has two names.
+func (p *Policy) checkAliases(r *reader) {
+	for _, names := range aliases() {
 		one := p.findSysctl(names[0])
 		for _, s := range p.Sysctls {
 			other, _ := path.Match(string(s.Key), string(names[1]))
@@ -237,11 +251,7 @@ func (p *Policy) checkAliases(r *reader) {
 // checkExclusive reports values for both parameters of a pair in which the kernel sets one to 0 when the other is written.
 // The gate would write the two in turn until its budget is used up.
 func (p *Policy) checkExclusive(r *reader) {
-	for _, names := range [][2]Key{
-		{"vm/dirty_bytes", "vm/dirty_ratio"},
-		{"vm/dirty_background_bytes", "vm/dirty_background_ratio"},
-		{"vm/overcommit_kbytes", "vm/overcommit_ratio"},
-	} {
+	for _, names := range exclusive() {
 		one, other := p.findSysctl(names[0]), p.findSysctl(names[1])
 		if one != nil && other != nil && !one.Allows("0") && !other.Allows("0") && r.catalogue != nil {
 			r.errorf(other.Range, "Contradiction", "%s must be %s here and %s must be %s at %s, but the kernel sets one to 0 when the other "+
