@@ -3,8 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // KubeClient is a kubeconfig: the part of client-go's format that nodegate uses.
