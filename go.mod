@@ -11,8 +11,8 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/google/nftables v0.3.0
 	github.com/hashicorp/hcl/v2 v2.25.0
-	github.com/mdlayher/netlink v1.11.2
-	github.com/mdlayher/socket v0.8.0
+	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42 // with v1.11.2 and socket v0.8.0 probe bridge reads no conntrack entry: TestContractAsRoot
+	github.com/mdlayher/socket v0.5.0 // see mdlayher/netlink
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/safchain/ethtool v0.7.0
 	github.com/spf13/cobra v1.10.2
