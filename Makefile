@@ -38,7 +38,7 @@ cluster: build ## start a Kubernetes cluster on this machine, two nodes behind n
 test: need-go ## run every test that works without a virtual machine; as root install the programs for it, and also test the real kernel, in namespaces
 	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) ./...
 
-torture: build ## kill the real binary, starve it of memory and disk, make its system calls fail; two minutes, with LONG=1 an hour (needs root and internal/e2e/torture/apt-packages)
+torture: build ## kill the real binary, starve it of memory and disk, make its system calls fail; three minutes, with LONG=1 an hour (needs root and internal/e2e/torture/apt-packages)
 	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./internal/e2e/torture/
 
 # Run three machines for every two processors: with two machines, a fifth of the processors' time was idle.

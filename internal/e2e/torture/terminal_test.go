@@ -103,7 +103,7 @@ func TestTerminal(t *testing.T) {
 			return nil
 		})
 	})
-	s.printCounts(t, "hostile names on a terminal, each verb, format")
+	s.printCounts(t, "hostile names on a terminal")
 	t.Logf("%d of %d outputs have the hostile text, escaped", len(shown), len(runs))
 	if len(shown) < len(runs)/3 {
 		t.Error("the attacks do not reach the output")
