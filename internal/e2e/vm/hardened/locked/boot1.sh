@@ -10,6 +10,7 @@ findmnt /proc | grep -q hidepid || die "/proc is $(findmnt /proc)"
 # says UNIT TEXT: this boot's journal of the unit contains the text.
 says() { journalctl -b -u "$1" --no-pager -o cat | grep -qF "$2"; }
 
+mkdir -p /run/vm
 echo "--- a module without a signature"
 within 120 held 1
 quiet() { "$@" 2>/dev/null; }
