@@ -82,4 +82,6 @@ nodeup hooks
 within 120 started 5
 works 5 no
 [ "$(systemctl is-active nodegate-fetch.service)" = active ] || die "nodegate-fetch.service is not active"
-clean "fetched"
+not denied >&2 || die "fetched: denied"
+wrong=$(restorecon -nv /usr/local/bin/nodegate) # the stand-in for nodeup has made the other files
+[ -z "$wrong" ] || die "fetched: $wrong"
