@@ -12,7 +12,7 @@ import (
 )
 
 // judgeHostKeys finds SSH host keys. Without them sshd starts only if something makes new ones at boot: a remedy that removes the keys
-// must not end in an image that nobody can log in to.
+// must not end in an image without a login.
 func judgeHostKeys(ctx context.Context, h finder, r *report) error {
 	keys := leftover{kind: "SSH host keys", patterns: []string{"/etc/ssh/ssh_host_*_key"}}
 	files, err := keys.find(h)
@@ -100,7 +100,8 @@ func hostKeyMaker(ctx context.Context, h finder) (maker, problem string, err err
 		return "cloud-init", "", err
 	}
 	for _, unit := range []string{
-		"google-guest-agent.service", "google-guest-agent-manager.service", "google-instance-setup.service", "walinuxagent.service", "waagent.service",
+		"google-guest-agent.service", "google-guest-agent-manager.service", "google-instance-setup.service", "walinuxagent.service",
+		"waagent.service",
 	} {
 		if on, _, err := h.UnitOn(ctx, unit); err != nil || on {
 			return unit, "", err
