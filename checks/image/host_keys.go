@@ -19,7 +19,8 @@ func judgeHostKeys(ctx context.Context, h finder, r *report) error {
 	if err != nil {
 		return err
 	}
-	other := leftover{kind: keys.kind, patterns: []string{"/etc/ssh/*", "/etc/ssh/*/*"}, holds: []config.Trait{config.PrivateKey}}
+	other := leftover{kind: keys.kind, patterns: []string{"/etc/ssh/*", "/etc/ssh/*/*"}, holds: []config.Trait{config.PrivateKey},
+		except: []string{"/etc/ssh/moduli"}}
 	more, err := other.find(h)
 	if err != nil {
 		return err
@@ -118,7 +119,9 @@ func hostKeyMaker(ctx context.Context, h finder) (maker, problem string, err err
 				return "", "", err
 			}
 			for _, link := range links {
-				m.add(path.Base(link), 0)
+				if m.mayMake(link) {
+					m.add(path.Base(link), 0)
+				}
 			}
 		}
 	}
@@ -156,6 +159,19 @@ func (m *makers) addOwn(name string) {
 			return // it fails without keys, and the later commands never run
 		}
 	}
+}
+
+// mayMake reports whether the file of a unit could make SSH host keys: to read all drop-ins of every unit would take most of the time of
+// the check.
+func (m *makers) mayMake(file string) bool {
+	text, _, err := m.h.ReadIfAny(file)
+	if err != nil {
+		return true
+	}
+	entries, _ := config.ParseINI(file, text)
+	return slices.ContainsFunc(entries, func(e config.Entry) bool {
+		return e.Section == "Service" && strings.HasPrefix(e.Key, "ExecStart") && m.makes(e)
+	})
 }
 
 // add judges a unit that is started at boot, and, for a target, the units that it wants.
