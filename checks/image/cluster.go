@@ -2,7 +2,8 @@ package image
 
 // kubeletDirs are the directories in which kubelet keeps its state: its own default, and those of distributions.
 func kubeletDirs() []string {
-	return []string{"/var/lib/kubelet", "/var/lib/rancher/k3s/agent/kubelet", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet"}
+	return []string{"/var/lib/kubelet", "/var/lib/rancher/k3s/agent/kubelet", "/var/lib/k0s/kubelet",
+		"/var/snap/microk8s/common/var/lib/kubelet"}
 }
 
 // clusterLeftovers are what a node of a cluster has.
@@ -20,7 +21,8 @@ func clusterLeftovers() []leftover {
 		}, except: []string{"/etc/rancher/*/config.yaml", "/etc/rancher/*/registries.yaml"}},
 		{kind: "the cluster's key", holds: secrets(), patterns: []string{
 			"/etc/kubernetes/pki/*", "/etc/kubernetes/pki/*/*", "/etc/kubernetes/ssl/*", "/etc/kubernetes/tls/*", "/etc/kubernetes/certs/*",
-			"/etc/kubernetes/*.key", "/etc/kubernetes/*.pem", "/srv/kubernetes/*", "/srv/kubernetes/*/*", "/var/lib/k0s/pki/*", "/var/lib/k0s/pki/*/*",
+			"/etc/kubernetes/*.key", "/etc/kubernetes/*.pem", "/srv/kubernetes/*", "/srv/kubernetes/*/*", "/var/lib/k0s/pki/*",
+			"/var/lib/k0s/pki/*/*",
 			"/var/snap/microk8s/*/certs/*",
 		}},
 		{kind: "token to join a cluster", holds: secrets(), patterns: []string{
@@ -33,7 +35,8 @@ func clusterLeftovers() []leftover {
 		{kind: "password of a registry", holds: secrets(), patterns: []string{"/etc/rancher/*/registries.yaml"},
 			remedy: deleteLines(`^[[:space:]]*"?(password|auth|identity_token|token)"?[[:space:]]*:[[:space:]]*[^[:space:]]`)},
 		{kind: "token to join a cluster", holds: secrets(), patterns: []string{
-			"/etc/systemd/system/k3s*.service.env", "/etc/systemd/system/rke2*.env", "/etc/default/k3s*", "/etc/default/rke2*", "/etc/sysconfig/k3s*",
+			"/etc/systemd/system/k3s*.service.env", "/etc/systemd/system/rke2*.env", "/etc/default/k3s*", "/etc/default/rke2*",
+			"/etc/sysconfig/k3s*",
 			"/etc/sysconfig/rke2*",
 		}, remedy: deleteLines(`(K3S|RKE2)_(TOKEN|AGENT_TOKEN|CLUSTER_SECRET)=`)},
 		{kind: "password of a registry", holds: secrets(), patterns: []string{"/var/lib/kubelet/config.json", "/var/lib/kubelet/.dockercfg",
@@ -45,7 +48,8 @@ func clusterLeftovers() []leftover {
 		}},
 		{kind: "etcd's data", patterns: []string{"/var/lib/etcd/member", "/var/lib/etcd/*/member", "/var/lib/k0s/etcd/*"}},
 		{kind: "state of the CNI", patterns: []string{
-			"/var/lib/cni/networks/*/*", "/var/lib/cni/results/*", "/var/lib/cni/cache/results/*", "/var/lib/calico/nodename", "/var/lib/cni/flannel/*",
+			"/var/lib/cni/networks/*/*", "/var/lib/cni/results/*", "/var/lib/cni/cache/results/*", "/var/lib/calico/nodename",
+			"/var/lib/cni/flannel/*",
 			"/var/lib/weave/weave-netdata.db",
 		}},
 	}

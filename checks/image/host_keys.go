@@ -12,14 +12,15 @@ import (
 )
 
 // judgeHostKeys finds SSH host keys. Without them sshd starts only if something makes new ones at boot: a remedy that removes the keys
-// must not end in an image that nobody can log in to.
+// must not end in an image without a login.
 func judgeHostKeys(ctx context.Context, h finder, r *report) error {
 	keys := leftover{kind: "SSH host keys", patterns: []string{"/etc/ssh/ssh_host_*_key"}}
 	files, err := keys.find(h)
 	if err != nil {
 		return err
 	}
-	other := leftover{kind: keys.kind, patterns: []string{"/etc/ssh/*", "/etc/ssh/*/*"}, holds: []config.Trait{config.PrivateKey}}
+	other := leftover{kind: keys.kind, patterns: []string{"/etc/ssh/*", "/etc/ssh/*/*"}, holds: []config.Trait{config.PrivateKey},
+		except: []string{"/etc/ssh/moduli"}}
 	more, err := other.find(h)
 	if err != nil {
 		return err
@@ -100,7 +101,8 @@ func hostKeyMaker(ctx context.Context, h finder) (maker, problem string, err err
 		return "cloud-init", "", err
 	}
 	for _, unit := range []string{
-		"google-guest-agent.service", "google-guest-agent-manager.service", "google-instance-setup.service", "walinuxagent.service", "waagent.service",
+		"google-guest-agent.service", "google-guest-agent-manager.service", "google-instance-setup.service", "walinuxagent.service",
+		"waagent.service",
 	} {
 		if on, _, err := h.UnitOn(ctx, unit); err != nil || on {
 			return unit, "", err
@@ -117,7 +119,9 @@ func hostKeyMaker(ctx context.Context, h finder) (maker, problem string, err err
 				return "", "", err
 			}
 			for _, link := range links {
-				m.add(path.Base(link), 0)
+				if m.mayMake(link) {
+					m.add(path.Base(link), 0)
+				}
 			}
 		}
 	}
@@ -155,6 +159,19 @@ func (m *makers) addOwn(name string) {
 			return // it fails without keys, and the later commands never run
 		}
 	}
+}
+
+// mayMake reports whether the file of a unit could make SSH host keys: to read all drop-ins of every unit would take most of the time of
+// the check.
+func (m *makers) mayMake(file string) bool {
+	text, _, err := m.h.ReadIfAny(file)
+	if err != nil {
+		return true
+	}
+	entries, _ := config.ParseINI(file, text)
+	return slices.ContainsFunc(entries, func(e config.Entry) bool {
+		return e.Section == "Service" && strings.HasPrefix(e.Key, "ExecStart") && m.makes(e)
+	})
 }
 
 // add judges a unit that is started at boot, and, for a target, the units that it wants.

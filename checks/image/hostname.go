@@ -11,8 +11,8 @@ import (
 )
 
 // judgeHostname finds the name of the machine on which the image was made. kubelet registers its node under the hostname, so that all
-// machines of the image would be one node. A name that only says what the image is, as cloud images have, is fine: whoever uses it sets
-// another one.
+// machines of the image would be one node. A name that only states what the image is, as cloud images have, is fine: it is a default
+// that the operator replaces.
 func judgeHostname(ctx context.Context, h finder, r *report) error {
 	const file = "/etc/hostname"
 	text, _, err := h.ReadIfAny(file)
@@ -68,7 +68,8 @@ func setsHostname(ctx context.Context, h finder) (string, error) {
 		}
 	}
 	for _, unit := range []string{
-		"google-guest-agent.service", "google-guest-agent-manager.service", "walinuxagent.service", "waagent.service", "afterburn-hostname.service",
+		"google-guest-agent.service", "google-guest-agent-manager.service", "walinuxagent.service", "waagent.service",
+		"afterburn-hostname.service",
 		"coreos-metadata.service", "coreos-metadata-sshkeys@core.service", "vmtoolsd.service", "open-vm-tools.service", "nodeadm-config.service",
 	} {
 		on, _, err := h.UnitOn(ctx, unit)

@@ -12,7 +12,8 @@ func machineLeftovers() []leftover {
 		}},
 		{kind: "NVMe host identity", patterns: []string{"/etc/nvme/hostnqn", "/etc/nvme/hostid"}}, // libnvme falls back to the product's UUID
 		{kind: "DHCP leases", patterns: []string{
-			"/var/lib/dhcp/*.lease*", "/var/lib/dhclient/*.lease*", "/var/lib/dhcpcd/*", "/var/db/dhcpcd/*", "/etc/dhcpcd.duid", "/etc/dhcpcd.secret",
+			"/var/lib/dhcp/*.lease*", "/var/lib/dhclient/*.lease*", "/var/lib/dhcpcd/*", "/var/db/dhcpcd/*", "/etc/dhcpcd.duid",
+			"/etc/dhcpcd.secret",
 			"/var/lib/NetworkManager/*.lease", "/var/lib/NetworkManager/secret_key", "/var/lib/wicked/*.xml", "/var/lib/dhcpv6/*",
 			"/var/lib/systemd/network/*.lease",
 		}},

@@ -18,8 +18,8 @@ func mounts() checks.Problem {
 		Name: "image.mounts", Stages: []checks.Stage{checks.Image}, NotAll: true, Severity: policy.Block,
 		Detects: "The image mounts a directory of kubelet or the container runtime so that they or Pods cannot use it: noexec, read-only, " +
 			"or on a file system without what they need.",
-		Symptom: "Containers fail: \"exec ...: permission denied\" for a program in an emptyDir or another volume; k3s exits: \"FATA permission " +
-			"denied\"; or the runtime cannot create containers.",
+		Symptom: "Containers fail: \"exec ...: permission denied\" for a program in an emptyDir or another volume; k3s exits: " +
+			"\"FATA permission denied\"; or the runtime cannot create containers.",
 		How: "Reads /etc/fstab, and the mount units of the image. The nearest mount point at or above each of /var/lib/kubelet, " +
 			"/var/lib/containerd, /var/lib/containers, /var/lib/docker and /var/lib/rancher must be without noexec (which user and users imply), " +
 			"without ro, and not a network file system, FAT or FUSE. A runtime's directory with noexec only warns: overlayfs does not inherit " +
@@ -170,7 +170,9 @@ func (m mount) judge() (fault, remedy string) {
 	}
 	base, _, _ := strings.Cut(m.kind, ".")
 	switch {
-	case slices.Contains([]string{"nfs", "nfs4", "cifs", "smb3", "vfat", "msdos", "exfat", "ntfs", "ntfs3", "fuse", "9p", "iso9660", "squashfs"}, base):
+	case slices.Contains([]string{
+		"nfs", "nfs4", "cifs", "smb3", "vfat", "msdos", "exfat", "ntfs", "ntfs3", "fuse", "9p", "iso9660", "squashfs",
+	}, base):
 		return "on " + m.kind, useDisk
 	case readOnly:
 		return "read-only", replace("ro", "rw")

@@ -45,8 +45,9 @@ func TestState(t *testing.T) {
 		said  = "\nevidence: /var/lib/kubelet/config.yaml: cpuManagerPolicy: static"
 	)
 	wrong := func(got, seen string) string {
+		file, _, _ := strings.Cut(got, " ")
 		return "\nfail\nwant: state that kubelet accepts\ngot: " + got + "\nevidence: " + seen +
-			"\nremedy: drain the node, stop kubelet and remove the named file; kubelet creates a new one"
+			"\nremedy: drain the node, then run `systemctl stop kubelet.service; rm " + file + "; systemctl start kubelet.service`; kubelet creates a new file"
 	}
 	static := func(cpus string) string { return `{"policyName":"static","defaultCpuSet":"` + cpus + `","checksum":1}` }
 	shared := `{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"a":"1-2"}},"checksum":1}`

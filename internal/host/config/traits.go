@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +42,7 @@ func NamesHostKeyProgram(text string) bool {
 // placeholder.
 type traitPattern struct {
 	trait Trait
+	words []string // the text has one of them if it matches: a pattern takes a thousand times as long
 	*regexp.Regexp
 }
 
@@ -50,28 +52,30 @@ var traitPatterns = sync.OnceValue(func() (all []traitPattern) {
 		return `(?m)(?:^|[\s{,;])(?:export[ \t]+)?["']?(?:` + names + `)["']?[ \t]*[:=][ \t]*["']?([^\s"',}]+)`
 	}
 	for _, p := range []struct {
-		trait   Trait
-		pattern string
+		trait          Trait
+		words, pattern string
 	}{
-		{PrivateKey, `-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----|AGE-SECRET-KEY-1[0-9A-Z]`},
-		{PrivateKey, assigned(`client-key-data|PrivateKey`)},
-		{Token, assigned(`token|id-token|refresh-token|agent-token|auth_token|tlsBootstrapToken|certificateKey|` +
-			`K3S_TOKEN|K3S_AGENT_TOKEN|K3S_CLUSTER_SECRET|RKE2_TOKEN|TS_AUTHKEY`)},
-		{Token, `--token[= ]["']?[a-z0-9]{6}\.[a-z0-9]{16}\b|\bK10[0-9a-f]{64}::\S|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]|\btskey-\w+-\w`},
-		{Password, assigned(`password|auth|identitytoken|registrytoken|aws_secret_access_key|aws_session_token|secret|secret_key`)},
-		{PublicKey, `(?m)^[^#\n]*\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\S+|sk-(?:ssh|ecdsa)\S+)[ \t]+\S`},
-		{InitiatorName, `(?m)^[ \t]*InitiatorName[ \t]*=[ \t]*\S`},
-		{EngineID, `(?m)^[ \t]*oldEngineID[ \t]+\S`},
-		{HardwareAddress, `(?im)^[^#\n]*\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b`},
-		{MakesHostKeys, `(?m)^[^#\n]*(?:` + hostKeyProgram + `|dpkg-reconfigure[^\n]*openssh-server)`},
-		{Uninitialized, `\A\s*uninitialized\s*\z`},
-		{KeepsHostname, `(?m)^[ \t]*preserve_hostname:[ \t]*["']?(?i:true|yes|on)\b`},
-		{Permissive, `(?m)^[ \t]*permissive[ \t]*=[ \t]*1\b`},
-		{AllowsNodeDirs, `(?m)^[ \t]*allow\b[^\n]*\bdir=/(?:var/lib/(?:rancher|containerd|containers|kubelet|docker)|opt/cni)\b`},
-		{EnablesSwap, `(?m)^swap:[ \t]*(?:\{|\n[ \t]+\w+:)`},
-		{EnablesSwap, `(?m)^[ \t]*ResourceDisk\.EnableSwap[ \t]*=[ \t]*y`},
+		{PrivateKey, "PRIVATE KEY|AGE-SECRET-KEY", `-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----|AGE-SECRET-KEY-1[0-9A-Z]`},
+		{PrivateKey, "client-key-data|PrivateKey", assigned(`client-key-data|PrivateKey`)},
+		{Token, "token|Token|certificateKey|K3S_|RKE2_|TS_AUTHKEY", assigned(`token|id-token|refresh-token|agent-token|auth_token|` +
+			`tlsBootstrapToken|certificateKey|K3S_TOKEN|K3S_AGENT_TOKEN|K3S_CLUSTER_SECRET|RKE2_TOKEN|TS_AUTHKEY`)},
+		{Token, "--token|K10|eyJ|tskey-", `--token[= ]["']?[a-z0-9]{6}\.[a-z0-9]{16}\b|` +
+			`\bK10[0-9a-f]{64}::\S|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]|\btskey-\w+-\w`},
+		{Password, "password|auth|token|secret", assigned(
+			`password|auth|identitytoken|registrytoken|aws_secret_access_key|aws_session_token|secret|secret_key`)},
+		{PublicKey, "ssh-|ecdsa-|sk-", `(?m)^[^#\n]*\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-\S+|sk-(?:ssh|ecdsa)\S+)[ \t]+\S`},
+		{InitiatorName, "InitiatorName", `(?m)^[ \t]*InitiatorName[ \t]*=[ \t]*\S`},
+		{EngineID, "oldEngineID", `(?m)^[ \t]*oldEngineID[ \t]+\S`},
+		{HardwareAddress, ":", `(?im)^[^#\n]*\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b`},
+		{MakesHostKeys, "key|openssh-server", `(?m)^[^#\n]*(?:` + hostKeyProgram + `|dpkg-reconfigure[^\n]*openssh-server)`},
+		{Uninitialized, "uninitialized", `\A\s*uninitialized\s*\z`},
+		{KeepsHostname, "preserve_hostname", `(?m)^[ \t]*preserve_hostname:[ \t]*["']?(?i:true|yes|on)\b`},
+		{Permissive, "permissive", `(?m)^[ \t]*permissive[ \t]*=[ \t]*1\b`},
+		{AllowsNodeDirs, "dir=", `(?m)^[ \t]*allow\b[^\n]*\bdir=/(?:var/lib/(?:rancher|containerd|containers|kubelet|docker)|opt/cni)\b`},
+		{EnablesSwap, "swap:", `(?m)^swap:[ \t]*(?:\{|\n[ \t]+\w+:)`},
+		{EnablesSwap, "EnableSwap", `(?m)^[ \t]*ResourceDisk\.EnableSwap[ \t]*=[ \t]*y`},
 	} {
-		all = append(all, traitPattern{p.trait, regexp.MustCompile(p.pattern)})
+		all = append(all, traitPattern{p.trait, strings.Split(p.words, "|"), regexp.MustCompile(p.pattern)})
 	}
 	return all
 })
@@ -80,7 +84,7 @@ var traitPatterns = sync.OnceValue(func() (all []traitPattern) {
 func Traits(text []byte) (all []Trait) {
 	text = regexp.MustCompile(`(?m)^[ \t]*[#;].*$`).ReplaceAll(text, nil)
 	for _, p := range traitPatterns() {
-		if !slices.Contains(all, p.trait) && (strings.Contains(string(text), p.trait.recorded()) || p.matches(text)) {
+		if !slices.Contains(all, p.trait) && (bytes.Contains(text, []byte(p.trait.recorded())) || p.matches(text)) {
 			all = append(all, p.trait)
 		}
 	}
@@ -88,6 +92,9 @@ func Traits(text []byte) (all []Trait) {
 }
 
 func (p traitPattern) matches(text []byte) bool {
+	if !slices.ContainsFunc(p.words, func(word string) bool { return bytes.Contains(text, []byte(word)) }) {
+		return false
+	}
 	for _, found := range p.FindAllSubmatch(text, -1) {
 		if value := string(found[len(found)-1]); len(found) < 2 || value == "" || !isPlaceholder(value) {
 			return true
