@@ -2,6 +2,8 @@
 
 package cluster
 
+import "strings"
+
 // lateCauses make kubelet exit after its lock file, or keep its Node from working. A comment names the function that returns the error;
 // the paths are those of kubernetes 1.37.
 func lateCauses() []cause {
@@ -10,7 +12,7 @@ func lateCauses() []cause {
 	const joined = "--kubeconfig=" + k
 	const webhook = "sed -i 's/webhook: {enabled: false}/webhook: {enabled: true}/' " + c + "; "
 	// subtree makes an empty cgroup the root, so that kubelet's own cgroups are below it.
-	const subtree = "mkdir -p /run/cgroup2/nodegate-causes; mount --bind /run/cgroup2/nodegate-causes /sys/fs/cgroup; " +
+	const subtree = "echo +hugetlb >/run/cgroup2/cgroup.subtree_control; mkdir -p /run/cgroup2/nodegate-causes; mount --bind /run/cgroup2/nodegate-causes /sys/fs/cgroup; " +
 		"sed -i '/cgroupsPerQOS/d; /enforceNodeAllocatable/d' " + c + "; "
 	const noSubtree = "umount /sys/fs/cgroup; find /run/cgroup2/nodegate-causes -depth -type d -exec rmdir {} +"
 	const reserve = subtree + "printf 'kubeReserved: {cpu: 10m}\nenforceNodeAllocatable: [pods, kube-reserved]\n' >>" + c + "; "
@@ -86,8 +88,10 @@ func lateCauses() []cause {
 		// NewContainerManager in pkg/kubelet/cm/container_manager_linux.go
 		{what: "no root cgroup", breaks: subtree + "echo 'cgroupRoot: /nosuchroot' >>" + c, mends: noSubtree, check: "kubelet.cgroups",
 			says: "could not read controllers for cgroup"},
-		{what: "a root cgroup", breaks: subtree + "mkdir /sys/fs/cgroup/root; echo 'cgroupRoot: /root' >>" + c, mends: noSubtree,
-			check: "kubelet.cgroups", limps: true},
+		{what: "a root cgroup without a controller that the machine has", breaks: subtree + "mkdir /sys/fs/cgroup/root; echo 'cgroupRoot: " +
+			"/root' >>" + c, mends: noSubtree, check: "kubelet.cgroups", says: "has some missing controllers"},
+		{what: "a root cgroup", breaks: subtree + "echo +hugetlb >/sys/fs/cgroup/cgroup.subtree_control; mkdir /sys/fs/cgroup/root; echo " +
+			"'cgroupRoot: /root' >>" + c, mends: noSubtree, check: "kubelet.cgroups", limps: true},
 		{what: "cgroup v1 without memory", breaks: v1, mends: "umount /sys/fs/cgroup/* /sys/fs/cgroup", check: "kubelet.cgroups",
 			says: "memory"},
 		{what: "cgroup v1 without any controller", breaks: "mount -t tmpfs tmpfs /sys/fs/cgroup; echo 'failCgroupV1: false' >>" + c,
@@ -99,7 +103,9 @@ func lateCauses() []cause {
 		// enforceNodeAllocatableCgroups in pkg/kubelet/cm/node_container_manager_linux.go
 		{what: "no cgroup for kube-reserved", breaks: reserve + "echo 'kubeReservedCgroup: /kube.slice' >>" + c, mends: noSubtree,
 			check: "kubelet.cgroups", says: "Failed to enforce Kube Reserved Cgroup Limits"},
-		{what: "a cgroup for kube-reserved", breaks: reserve + "mkdir /sys/fs/cgroup/kube.slice; echo 'kubeReservedCgroup: /kube.slice' >>" + c,
+		{what: "a reservation that cannot be enforced", breaks: reserve + "mkdir /sys/fs/cgroup/kube.slice; echo 'kubeReservedCgroup: " +
+			"/kube.slice' >>" + c, mends: noSubtree, check: "kubelet.cgroups", says: "Failed to enforce Kube Reserved Cgroup Limits"},
+		{what: "a cgroup for kube-reserved", breaks: strings.Replace(reserve, "cpu: 10m", "ephemeral-storage: 1Mi", 1) + "mkdir /sys/fs/cgroup/kube.slice; echo 'kubeReservedCgroup: /kube.slice' >>" + c,
 			mends: noSubtree, check: "kubelet.cgroups", limps: true},
 
 		// NewManager in pkg/kubelet/cm/topologymanager

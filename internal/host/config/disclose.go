@@ -205,7 +205,7 @@ func pathKinds() []pathKind {
 		{`/sysctl\.d/[^/]+$|^/etc/sysctl\.conf$`, SysctlLines},
 		{`/modprobe\.d/[^/]+$`, ModprobeLines},
 		{`/systemd/system/`, SystemdUnit},
-		{`/systemd/(network/|networkd\.conf)`, NetworkConfig},
+		{`/systemd/(network/|networkd\.conf|logind\.conf)`, NetworkConfig},
 		{`/NetworkManager/(conf\.d/|NetworkManager\.conf)`, NetworkManagerConfig},
 		{`/udev/rules\.d/[^/]+$`, UdevRules},
 		{`^/run/udev/data/n[0-9]+$`, UdevDatabase},
