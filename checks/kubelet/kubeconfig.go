@@ -225,7 +225,7 @@ func (j *kubeJudge) judgeCluster(c config.KubeChoice) (string, error) {
 	}
 	if u, err := url.Parse(in.Server); err != nil || u.Scheme == "" || u.Host == "" {
 		if u, err = url.Parse("https://" + in.Server); err != nil || u.Path != "" && u.Path != "/" {
-			return fmt.Sprintf("server %q of cluster %q is neither a URL nor host:port", in.Server, c.ClusterName), nil
+			return fmt.Sprintf("the server of cluster %q is neither a URL nor host:port", c.ClusterName), nil
 		}
 	}
 	if in.Proxy != "" {

@@ -124,8 +124,6 @@ func lateCauses() []cause {
 			says: "Alpha-level Options not enabled"},
 		{what: "an alpha CPU option with its gate", breaks: options("align-by-socket: \"true\"") +
 			"; echo 'featureGates: {CPUManagerPolicyAlphaOptions: true}' >>" + c},
-		{what: "an alpha CPU option with every gate", flags: "--feature-gates=AllAlpha=true,CPUManagerPolicyAlphaOptions=false",
-			breaks: options("distribute-cpus-across-cores: \"true\""), check: "kubelet.policy-options", says: "Alpha-level Options not enabled"},
 		{what: "a beta CPU option without its gate", breaks: options("distribute-cpus-across-numa: \"true\"") +
 			"; echo 'featureGates: {CPUManagerPolicyBetaOptions: false}' >>" + c, check: "kubelet.policy-options",
 			says: "Beta-level Options not enabled"},
@@ -151,13 +149,13 @@ func lateCauses() []cause {
 		{what: "a memory manager with the default eviction", breaks: static + "echo 'reservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]' >>" + c},
 		{what: "a memory manager with every reservation", flags: "--reserved-memory=0:memory=1536Mi", breaks: static +
 			"printf 'kubeReserved: {memory: 512Mi}\nsystemReserved: {memory: 0.5Gi}\nevictionHard: {memory.available: 512Mi}\n' >>" + c},
-		{what: "a memory manager with a percentage", breaks: static + "m=$(awk '/^MemTotal/ {print $2 * 1024}' /proc/meminfo); printf " +
-			"'evictionHard: {memory.available: 25%%}\nreservedMemory: [{numaNode: 0, limits: {memory: \"%d\"}}]\n' $((m / 4)) >>" + c},
+		{what: "a memory manager with a percentage", breaks: static + "m=$(sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo); printf " +
+			"'evictionHard: {memory.available: 25%%}\nreservedMemory: [{numaNode: 0, limits: {memory: \"%d\"}}]\n' $((m * 256)) >>" + c},
 
 		// RunKubelet and NewMainKubelet
 		{what: "a negative period", breaks: "echo 'syncFrequency: -1s' >>" + c, check: "kubelet.values", says: "invalid sync frequency"},
 		{what: "an invalid minimum reclaim", breaks: "echo 'evictionMinimumReclaim: {memory.available: -1Mi}' >>" + c, check: "kubelet.resources",
-			says: "must be"},
+			says: "negative eviction minimum reclaim"},
 		{what: "a static Pod path that does not exist", breaks: "echo 'staticPodPath: /etc/none' >>" + c},
 		{what: "an address that no link has", flags: joined + " --node-ip=203.0.113.9", check: "kubelet.node-ip", limps: true},
 		{what: "the unspecified address", flags: "--node-ip=0.0.0.0"},
