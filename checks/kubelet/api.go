@@ -15,7 +15,7 @@ import (
 // api: the API server of kubelet's kubeconfig answers, and accepts its credential.
 func api() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.api", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true, Concurrent: true,
+		Name: "kubelet.api", Stages: []checks.Stage{checks.Boot}, Severity: policy.Block, Later: true, Concurrent: true,
 		Detects: "The API server of kubelet's kubeconfig presents a certificate of another authority, or does not accept kubelet's credential.",
 		Symptom: "kubelet runs and logs \"Unauthorized\" or \"x509: certificate signed by unknown authority\"; the Node never appears, or stays " +
 			"NotReady.",
