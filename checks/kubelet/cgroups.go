@@ -49,6 +49,7 @@ type cgroupJudge struct {
 
 	v2          bool
 	controllers []string // of the root, on cgroup v2
+	minor       int      // of kubelet, if a name is judged
 }
 
 func inspectCgroups(ctx context.Context, h *host.Host) (checks.State, error) {
@@ -195,12 +196,21 @@ func (j *cgroupJudge) judgeControllers(setting string) error {
 		return err
 	}
 	reserved := strings.TrimSuffix(setting, "Cgroup")
-	amounts := mapEntries(j.k, reserved, strings.Replace(reserved, "Reserved", "-reserved", 1), "=")
-	for _, c := range []string{"cpu", "memory"} {
-		compressed := c == "memory" && !slices.Contains(strings.Split(j.k.Values["enforceNodeAllocatable"].Value, ","),
-			strings.Replace(reserved, "Reserved", "-reserved", 1))
-		if _, set := amounts[c]; set && !compressed && !slices.Contains(j.controllers, c) {
-			j.addWrong(fmt.Sprintf("%s.%s cannot be enforced without the controller", reserved, c), setting, "enforceNodeAllocatable")
+	key := strings.Replace(reserved, "Reserved", "-reserved", 1)
+	amounts := mapEntries(j.k, reserved, key, "=")
+	whole := slices.Contains(strings.Split(j.k.Values["enforceNodeAllocatable"].Value, ","), key) // not only what can be compressed
+	needed := slices.DeleteFunc([]string{"cpu", "cpuset", "memory"}, func(c string) bool {
+		switch c {
+		case "cpuset": // getCgroupConfig writes the set of all CPUs; 1.31 does not
+			return len(amounts) == 0 || j.k.Values["cpuManagerPolicy"].Value == "static" || j.minor < 35
+		case "memory":
+			return !whole || amounts[c].Value == ""
+		}
+		return amounts[c].Value == ""
+	})
+	for _, c := range needed {
+		if !slices.Contains(j.controllers, c) {
+			j.addWrong(fmt.Sprintf("%s cannot be enforced without the controller %s", reserved, c), setting, "enforceNodeAllocatable")
 		}
 	}
 	return nil
@@ -209,10 +219,7 @@ func (j *cgroupJudge) judgeControllers(setting string) error {
 func (j *cgroupJudge) addWrong(why string, settings ...string) {
 	j.wrong = append(j.wrong, why)
 	for _, name := range settings {
-		v := j.k.Values[name]
-		if seen := checks.Seen(v.From.Source, v.From.Text); v.Value != "" && !slices.Contains(j.s.Evidence, seen) {
-			j.s.Evidence = append(j.s.Evidence, seen)
-		}
+		addSeen(j.s, j.k.Values[name])
 	}
 }
 
@@ -220,8 +227,8 @@ func (j *cgroupJudge) addWrong(why string, settings ...string) {
 // cmd/kubelet/app/server.go).
 func (j *cgroupJudge) findDrivers(ctx context.Context) error {
 	j.drivers = []string{cmp.Or(j.k.Values["cgroupDriver"].Value, "cgroupfs")}
-	minor, err := j.h.KubeletMinor(ctx)
-	if err != nil || minor > 0 && minor < 31 || j.h.Runtimes == nil {
+	var err error
+	if j.minor, err = j.h.KubeletMinor(ctx); err != nil || j.minor > 0 && j.minor < 31 || j.h.Runtimes == nil {
 		return err
 	}
 	runtime, err := j.h.Runtimes.CgroupDriver(ctx, socketPath(cmp.Or(j.k.Values["containerRuntimeEndpoint"].Value, containerdSocket)))

@@ -64,6 +64,14 @@ want: the cgroups and controllers that kubelet needs
 got: cgroup v2 without cpu, memory
 evidence: /sys/fs/cgroup/cgroup.controllers: empty
 remedy: remove cgroup_disable= and cgroup_no_v1= from the kernel command line; if cgroup v1 has mounted the controller elsewhere, boot with systemd.unified_cgroup_hierarchy=1`},
+		{What: "a reservation that cannot be enforced", Node: node("cpu io\n", enforce+"kubeReserved: {cpu: 10m, memory: 1Gi}\n",
+			map[string]string{"/sys/fs/cgroup/kube.slice": ""}),
+			Want: wrong("kubeReserved cannot be enforced without the controller cpuset; kubeReserved cannot be enforced without the controller "+
+				"memory; cgroup v2 without memory", "\nevidence: /sys/fs/cgroup/cgroup.controllers: cpu io"+inConfig+
+				"kubeReservedCgroup: /kube.slice"+inConfig+"enforceNodeAllocatable: pods,kube-reserved")},
+		{What: "a root without a controller", Node: node(all, "cgroupRoot: /pods\n", map[string]string{"/sys/fs/cgroup/pods": "",
+			"/sys/fs/cgroup/pods/cgroup.controllers": "cpu memory pids\n"}),
+			Want: wrong("cgroupRoot /pods lacks the controllers cpuset, hugetlb", inConfig+"cgroupRoot: /pods")},
 		{What: "v1 without memory", Node: late("", "failCgroupV1: false\n", map[string]string{"/proc/mounts": v1}), Want: `
 fail
 want: the cgroups and controllers that kubelet needs

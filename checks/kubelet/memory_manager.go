@@ -43,11 +43,6 @@ func inspectMemoryManager(ctx context.Context, h *host.Host) (checks.State, erro
 		return s, err
 	}
 	manager := k.Values["memoryManagerPolicy"]
-	seen := func(v config.KubeletValue) {
-		if e := checks.Seen(v.From.Source, v.From.Text); v.From.Source != "" && !slices.Contains(s.Evidence, e) {
-			s.Evidence = append(s.Evidence, e)
-		}
-	}
 	if on, set := k.Gate("MemoryManager"); set && !on {
 		return s, nil
 	}
@@ -56,7 +51,7 @@ func inspectMemoryManager(ctx context.Context, h *host.Host) (checks.State, erro
 		return s, nil
 	case "Static":
 	default: // NewManager in pkg/kubelet/cm/memorymanager/memory_manager.go
-		seen(manager)
+		addSeen(&s, manager)
 		s.Differs(fmt.Sprintf("memoryManagerPolicy is %q; it must be None or Static", manager.Value), "set memoryManagerPolicy to None or Static")
 		return s, nil
 	}
@@ -78,7 +73,7 @@ func inspectMemoryManager(ctx context.Context, h *host.Host) (checks.State, erro
 	for _, r := range order {
 		if !slices.Contains(nodes, r.node) {
 			wrong = append(wrong, fmt.Sprintf("reservedMemory names NUMA node %s, and the machine has %s", r.node, strings.Join(nodes, ", ")))
-			seen(r.from)
+			addSeen(&s, r.from)
 		}
 		sums[r.resource] += r.amount
 	}
@@ -95,9 +90,7 @@ func inspectMemoryManager(ctx context.Context, h *host.Host) (checks.State, erro
 		default:
 			continue
 		}
-		for _, v := range append([]config.KubeletValue{manager}, append(all[resource], parts...)...) {
-			seen(v)
-		}
+		addSeen(&s, append([]config.KubeletValue{manager}, append(all[resource], parts...)...)...)
 	}
 	if wrong != nil {
 		s.Differs(strings.Join(wrong, "; "), "set reservedMemory to "+quantity(want)+" of memory in total: kubeReserved + systemReserved + "+

@@ -105,9 +105,7 @@ func inspectPolicyOptions(ctx context.Context, h *host.Host) (checks.State, erro
 
 func (j *optionJudge) addWrong(v config.KubeletValue, why string) {
 	j.wrong = append(j.wrong, why)
-	if seen := checks.Seen(v.From.Source, v.From.Text); v.From.Source != "" && !slices.Contains(j.s.Evidence, seen) {
-		j.s.Evidence = append(j.s.Evidence, seen)
-	}
+	addSeen(j.s, v)
 }
 
 func (j *optionJudge) judgeCPU(options map[string]config.KubeletValue, aligns string) {
@@ -131,7 +129,7 @@ func (j *optionJudge) judgeCPU(options map[string]config.KubeletValue, aligns st
 	for _, pair := range exclusiveOptions() {
 		if isOn(pair[0]) && isOn(pair[1]) {
 			j.addWrong(options[pair[0]], "cpuManagerPolicyOptions "+pair[0]+" and "+pair[1]+" exclude each other")
-			j.s.Evidence = append(j.s.Evidence, checks.Seen(options[pair[1]].From.Source, options[pair[1]].From.Text))
+			addSeen(j.s, options[pair[1]])
 		}
 	}
 	if isOn("align-by-socket") && aligns == "single-numa-node" { // ValidateStaticPolicyOptions

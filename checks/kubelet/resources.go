@@ -71,11 +71,7 @@ type resourceJudge struct {
 
 func (j *resourceJudge) addWrong(why string, settings ...config.KubeletValue) {
 	j.wrong = append(j.wrong, why)
-	for _, v := range settings {
-		if seen := checks.Seen(v.From.Source, v.From.Text); v.Value != "" && !slices.Contains(j.s.Evidence, seen) {
-			j.s.Evidence = append(j.s.Evidence, seen)
-		}
-	}
+	addSeen(j.s, settings...)
 }
 
 // judgeReservations parses reservations as parseResourceList in cmd/kubelet/app/server.go does.

@@ -105,8 +105,9 @@ func lateCauses() []cause {
 			check: "kubelet.cgroups", says: "Failed to enforce Kube Reserved Cgroup Limits"},
 		{what: "a reservation that cannot be enforced", breaks: reserve + "mkdir /sys/fs/cgroup/kube.slice; echo 'kubeReservedCgroup: " +
 			"/kube.slice' >>" + c, mends: noSubtree, check: "kubelet.cgroups", says: "Failed to enforce Kube Reserved Cgroup Limits"},
-		{what: "a cgroup for kube-reserved", breaks: strings.Replace(reserve, "cpu: 10m", "ephemeral-storage: 1Mi", 1) + "mkdir /sys/fs/cgroup/kube.slice; echo 'kubeReservedCgroup: /kube.slice' >>" + c,
-			mends: noSubtree, check: "kubelet.cgroups", limps: true},
+		{what: "a reservation without a cpuset", breaks: strings.Replace(reserve, "cpu: 10m", "ephemeral-storage: 1Mi", 1) +
+			"mkdir /sys/fs/cgroup/kube.slice; echo 'kubeReservedCgroup: /kube.slice' >>" + c, mends: noSubtree, check: "kubelet.cgroups",
+			says: "cpuset.cpus"},
 
 		// NewManager in pkg/kubelet/cm/topologymanager
 		{what: "an unknown topology option", breaks: topology("fast: \"true\""), check: "kubelet.policy-options",
