@@ -22,8 +22,8 @@ func memoryManager() checks.Problem {
 		Name: "kubelet.memory-manager", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "kubelet's memory manager has the policy Static, and reservedMemory does not equal what kubelet reserves otherwise, or " +
 			"names a NUMA node that the machine does not have; or the policy is unknown.",
-		Symptom: "kubelet restarts forever: \"the total amount \\\"0\\\" of type \\\"memory\\\" is not equal to the value \\\"100Mi\\\" determined by " +
-			"Node Allocatable feature\".",
+		Symptom: "kubelet restarts forever: \"the total amount \\\"0\\\" of type \\\"memory\\\" is not equal to the value \\\"100Mi\\\" " +
+			"determined by Node Allocatable feature\".",
 		How: "With memoryManagerPolicy Static, the memory in reservedMemory (or --reserved-memory) must equal kubeReserved plus " +
 			"systemReserved plus evictionHard's memory.available, which is 100Mi if evictionHard is unset; a percentage is of MemTotal in " +
 			"/proc/meminfo. reservedMemory must not contain huge pages, because the other settings cannot reserve them. The NUMA nodes are " +
@@ -114,7 +114,9 @@ func quantity(bytes float64) string {
 
 // memoryReservation returns the memory in bytes that kubelet keeps from Pods, and the settings that determine it
 // (GetNodeAllocatableReservation in pkg/kubelet/cm/node_container_manager_linux.go).
-func memoryReservation(ctx context.Context, h *host.Host, k config.Kubelet) (parts []config.KubeletValue, sum float64, valid bool, err error) {
+func memoryReservation(ctx context.Context, h *host.Host, k config.Kubelet) (
+	parts []config.KubeletValue, sum float64, valid bool, err error,
+) {
 	for _, m := range [][2]string{{"kubeReserved", "kube-reserved"}, {"systemReserved", "system-reserved"}} {
 		if v, set := mapEntries(k, m[0], m[1], "=")["memory"]; set {
 			amount, isQuantity := parseQuantity(v.Value)

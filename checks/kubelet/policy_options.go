@@ -25,8 +25,8 @@ func policyOptions() checks.Problem {
 			"\"None policy: received unsupported options\".",
 		How: "Compares the options of the configuration and of the flags with those of kubelet's version, as `kubelet --version` prints it, " +
 			"and their stages with the feature gates. kubelet ignores the topology manager's options if topologyManagerPolicy is none. Options " +
-			"that a kubelet later than 1." + strconv.Itoa(newestMinor) + " may have added are not judged. Skipped if the command line of kubelet's " +
-			"unit is unknown.",
+			"that a kubelet later than 1." + strconv.Itoa(newestMinor) + " may have added are not judged. Skipped if the command line of " +
+			"kubelet's unit is unknown.",
 		Remedy: "remove the option, or enable the feature gate that it needs",
 		Ref:    "https://kubernetes.io/docs/concepts/policy/node-resource-managers/",
 		Inspect: func(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {

@@ -85,8 +85,8 @@ func isPlain(part string) bool {
 	if _, err := netip.ParsePrefix(part); err == nil {
 		return true
 	}
-	if node, resource, is := strings.Cut(part, ":"); is && (resource == "memory" || regexp.MustCompile(`^hugepages-[0-9]+[KMG]i$`).MatchString(resource)) {
-		return plainPattern().MatchString(node) // of --reserved-memory
+	if regexp.MustCompile(`^[0-9]+:(memory|hugepages-[0-9]+[KMG]i)$`).MatchString(part) { // of --reserved-memory
+		return true
 	}
 	return isPlainPath(part) || plainPattern().MatchString(part)
 }
