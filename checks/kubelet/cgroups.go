@@ -84,6 +84,9 @@ func inspectCgroups(ctx context.Context, h *host.Host) (checks.State, error) {
 		s.Differs(strings.Join(j.wrong, "; "), "")
 	case lacks != "":
 		s.Differs(lacks, remedy)
+		if mounted != "cgroup2" {
+			s.Cause = "kubelet.cgroup-v1" // if that kubelet refuses cgroup v1 at all
+		}
 		s.Minor = mounted == "cgroup2" // kubelet starts, unless it must enforce a reservation: see judgeNames
 	}
 	return s, nil

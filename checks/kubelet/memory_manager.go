@@ -132,6 +132,7 @@ func memoryReservation(ctx context.Context, h *host.Host, k config.Kubelet) (
 	eviction := mapEntries(k, "evictionHard", "eviction-hard", "<")
 	v, set := eviction["memory.available"]
 	_, empty := k.Values["evictionHard"] // set to an empty map
+	empty = empty || k.Given("eviction-hard") != nil
 	if !set && (len(eviction) == 0 && !empty || k.Values["mergeDefaultEvictionSettings"].Value == "true") {
 		v, set = config.KubeletValue{Value: "100Mi"}, true // DefaultEvictionHard
 	}

@@ -31,8 +31,8 @@ func resources() checks.Problem {
 			"online-cpus: 0-3\" or \"unable to determine reserved CPU resources for static policy\".",
 		How: "Parses kubeReserved, systemReserved, evictionHard, evictionSoft with evictionSoftGracePeriod, " +
 			"evictionMinimumReclaim, reservedSystemCPUs and cpuManagerPolicy from kubelet's configuration and flags as kubelet does. Compares " +
-			"reserved memory plus evictionHard's memory.available with MemTotal in /proc/meminfo, and reserved CPUs with /sys/devices/system/cpu/online. " +
-			"Skipped if the command line of kubelet's unit is unknown.",
+			"reserved memory plus evictionHard's memory.available with MemTotal in /proc/meminfo, and reserved CPUs with " +
+			"/sys/devices/system/cpu/online. Skipped if the command line of kubelet's unit is unknown.",
 		Remedy:   "correct the named setting; quantities look like 500Mi, 2Gi or 250m",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/",
