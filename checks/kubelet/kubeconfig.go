@@ -33,8 +33,8 @@ func kubeconfig() checks.Problem {
 			"program does not exist: kubelet starts, and never joins. While the file is missing or invalid and that of " +
 			"--bootstrap-kubeconfig exists, the latter is judged. A missing file and an expired certificate are reported by " +
 			"kubelet.certificate. Without --kubeconfig, authentication.webhook.enabled must be false and authorization.mode " +
-			"AlwaysAllow, which a configuration file must set. Skipped if the command line of kubelet's unit is unknown, and before kubeadm join. Whether a private key belongs to its certificate is not " +
-			"judged.",
+			"AlwaysAllow, which a configuration file must set. Skipped if the command line of kubelet's unit is unknown, and before kubeadm join. " +
+			"Whether a private key belongs to its certificate is not judged.",
 		Remedy:  "correct the kubeconfig, or join the node again",
 		Ref:     "https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/",
 		Inspect: inspectKubeconfig,
