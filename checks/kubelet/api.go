@@ -15,10 +15,10 @@ import (
 // api: the API server of kubelet's kubeconfig answers, and accepts its credential.
 func api() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.api", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true, Concurrent: true,
+		Name: "kubelet.api", Stages: []checks.Stage{checks.Boot}, Severity: policy.Block, Later: true, Concurrent: true,
 		Detects: "The API server of kubelet's kubeconfig presents a certificate of another authority, or does not accept kubelet's credential.",
-		Symptom: "kubelet runs and logs \"Unauthorized\" or \"x509: certificate signed by unknown authority\"; the Node never appears, or stays " +
-			"NotReady.",
+		Symptom: "kubelet runs and logs \"Unauthorized\" or \"x509: certificate signed by unknown authority\"; the Node never appears, or " +
+			"stays NotReady.",
 		How: "Reads the kubeconfig of --kubeconfig, or that of --bootstrap-kubeconfig while the former does not exist, and sends one " +
 			"SelfSubjectReview over TLS, within 10 s. The result is unknown if no server answers: with the gate's default, kubelet then waits " +
 			"for the API server. Skipped with insecure-skip-tls-verify: no credential is sent to a server that is not verified. Skipped in an " +

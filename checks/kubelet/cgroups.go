@@ -3,6 +3,7 @@ package kubelet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -45,6 +46,10 @@ type cgroupJudge struct {
 	mends   service.Mend
 	slice   string // the slice of kubelet's unit
 	wrong   []string
+
+	v2          bool
+	controllers []string // of the root, on cgroup v2
+	minor       int      // of kubelet, if a name is judged
 }
 
 func inspectCgroups(ctx context.Context, h *host.Host) (checks.State, error) {
@@ -79,7 +84,10 @@ func inspectCgroups(ctx context.Context, h *host.Host) (checks.State, error) {
 		s.Differs(strings.Join(j.wrong, "; "), "")
 	case lacks != "":
 		s.Differs(lacks, remedy)
-		s.Minor = mounted == "cgroup2"
+		if mounted != "cgroup2" {
+			s.Cause = "kubelet.cgroup-v1" // if that kubelet refuses cgroup v1 at all
+		}
+		s.Minor = mounted == "cgroup2" // kubelet starts, unless it must enforce a reservation: see judgeNames
 	}
 	return s, nil
 }
@@ -87,13 +95,14 @@ func inspectCgroups(ctx context.Context, h *host.Host) (checks.State, error) {
 // findControllers sets the hierarchies, and returns the controllers that are missing (validateSystemRequirements in
 // pkg/kubelet/cm/container_manager_linux.go).
 func (j *cgroupJudge) findControllers(v2 bool) (lacks, remedy string, err error) {
-	if v2 {
+	if j.v2 = v2; v2 {
 		j.mounts = []string{"/sys/fs/cgroup"}
 		text, err := j.h.Text("/sys/fs/cgroup/cgroup.controllers")
+		j.controllers = strings.Fields(text)
 		if err != nil || j.k.Values["cgroupsPerQOS"].Value == "false" {
 			return "", "", err
 		}
-		missing := slices.DeleteFunc([]string{"cpu", "memory"}, func(c string) bool { return slices.Contains(strings.Fields(text), c) })
+		missing := slices.DeleteFunc([]string{"cpu", "memory"}, func(c string) bool { return slices.Contains(j.controllers, c) })
 		if len(missing) == 0 {
 			return "", "", nil
 		}
@@ -109,6 +118,9 @@ func (j *cgroupJudge) findControllers(v2 bool) (lacks, remedy string, err error)
 	}
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
+		if len(f) > 1 && f[1] == "/sys/fs/cgroup" { // it hides what was mounted below before
+			j.mounts, needed = nil, []string{"cpu", "cpuacct", "cpuset", "memory"}
+		}
 		if len(f) < 4 || f[2] != "cgroup" {
 			continue
 		}
@@ -157,6 +169,51 @@ func (j *cgroupJudge) judgeNames(ctx context.Context) error {
 		}
 		if dir != "" {
 			j.addWrong(fmt.Sprintf("%s is %s, but %s does not exist", setting, j.k.Values[setting].Value, dir), setting, "enforceNodeAllocatable")
+		} else if err := j.judgeControllers(setting); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judgeControllers judges a cgroup that exists on cgroup v2. cgroupRoot needs every controller that kubelet uses and the root has
+// (Validate in cgroup_v2_manager_linux.go). A reservation is written to its cgroup, whose controllers kubelet enables before, but
+// cannot if the root lacks them.
+func (j *cgroupJudge) judgeControllers(setting string) error {
+	if !j.v2 {
+		return nil
+	}
+	if setting == "cgroupRoot" {
+		name := cgroupName(j.k.Values[setting].Value, true, j.drivers[0])
+		text, err := j.h.Text(path.Join("/sys/fs/cgroup", name, "cgroup.controllers"))
+		if len(j.drivers) > 1 || err != nil && j.mends.Writes(path.Join("/sys/fs/cgroup", name)) != "" {
+			return nil
+		}
+		used := []string{"cpu", "cpuset", "memory", "hugetlb", "pids"}
+		lacks := slices.DeleteFunc(used, func(c string) bool {
+			return !slices.Contains(j.controllers, c) || slices.Contains(strings.Fields(text), c)
+		})
+		if err == nil && len(lacks) > 0 {
+			j.addWrong(fmt.Sprintf("cgroupRoot %s lacks the controllers %s", j.k.Values[setting].Value, strings.Join(lacks, ", ")), setting)
+		}
+		return err
+	}
+	reserved := strings.TrimSuffix(setting, "Cgroup")
+	key := strings.Replace(reserved, "Reserved", "-reserved", 1)
+	amounts := mapEntries(j.k, reserved, key, "=")
+	whole := slices.Contains(strings.Split(j.k.Values["enforceNodeAllocatable"].Value, ","), key) // not only what can be compressed
+	needed := slices.DeleteFunc([]string{"cpu", "cpuset", "memory"}, func(c string) bool {
+		switch c {
+		case "cpuset": // getCgroupConfig writes the set of all CPUs; 1.31 does not
+			return len(amounts) == 0 || j.k.Values["cpuManagerPolicy"].Value == "static" || j.minor < 35
+		case "memory":
+			return !whole || amounts[c].Value == ""
+		}
+		return amounts[c].Value == ""
+	})
+	for _, c := range needed {
+		if !slices.Contains(j.controllers, c) {
+			j.addWrong(fmt.Sprintf("%s cannot be enforced without the controller %s", reserved, c), setting, "enforceNodeAllocatable")
 		}
 	}
 	return nil
@@ -165,10 +222,7 @@ func (j *cgroupJudge) judgeNames(ctx context.Context) error {
 func (j *cgroupJudge) addWrong(why string, settings ...string) {
 	j.wrong = append(j.wrong, why)
 	for _, name := range settings {
-		v := j.k.Values[name]
-		if seen := checks.Seen(v.From.Source, v.From.Text); v.Value != "" && !slices.Contains(j.s.Evidence, seen) {
-			j.s.Evidence = append(j.s.Evidence, seen)
-		}
+		addSeen(j.s, j.k.Values[name])
 	}
 }
 
@@ -176,12 +230,13 @@ func (j *cgroupJudge) addWrong(why string, settings ...string) {
 // cmd/kubelet/app/server.go).
 func (j *cgroupJudge) findDrivers(ctx context.Context) error {
 	j.drivers = []string{cmp.Or(j.k.Values["cgroupDriver"].Value, "cgroupfs")}
-	minor, err := j.h.KubeletMinor(ctx)
-	if err != nil || minor > 0 && minor < 31 || j.h.Runtimes == nil {
+	var err error
+	if j.minor, err = j.h.KubeletMinor(ctx); err != nil || j.minor > 0 && j.minor < 31 || j.h.Runtimes == nil {
 		return err
 	}
 	runtime, err := j.h.Runtimes.CgroupDriver(ctx, socketPath(cmp.Or(j.k.Values["containerRuntimeEndpoint"].Value, containerdSocket)))
 	switch {
+	case errors.Is(err, errors.ErrUnsupported): // then kubelet uses its own
 	case err != nil: // kubelet.runtime reports it
 		j.drivers = []string{"systemd", "cgroupfs"}
 	case runtime.Told:

@@ -29,12 +29,12 @@ func kubeconfig() checks.Problem {
 			"... does not exist\" or \"no client provided, cannot use webhook authentication\".",
 		How: "Reads the file of --kubeconfig as client-go does: the context of current-context must exist, with its cluster; the " +
 			"cluster needs a server; certificate-authority, client-certificate, client-key and tokenFile must exist, and the authority must " +
-			"contain a certificate; an exec plugin needs a command and a known apiVersion. The check only warns if the user or the plugin's program does " +
-			"not exist: kubelet starts, and never joins. While the file is missing or invalid and that of --bootstrap-kubeconfig exists, the latter " +
-			"is judged. A missing file and an expired certificate are reported by kubelet.certificate. Without --kubeconfig, " +
-			"authentication.webhook.enabled must be false and authorization.mode AlwaysAllow, which a configuration file must set. Skipped if " +
-			"the command line of kubelet's unit is unknown, and before kubeadm join. Whether a private key belongs to its certificate is not " +
-			"judged.",
+			"contain a certificate; an exec plugin needs a command and a known apiVersion. The check only warns if the user or the plugin's " +
+			"program does not exist: kubelet starts, and never joins. While the file is missing or invalid and that of " +
+			"--bootstrap-kubeconfig exists, the latter is judged. A missing file and an expired certificate are reported by " +
+			"kubelet.certificate. Without --kubeconfig, authentication.webhook.enabled must be false and authorization.mode " +
+			"AlwaysAllow, which a configuration file must set. Skipped if the command line of kubelet's unit is unknown, and before kubeadm join. " +
+			"Whether a private key belongs to its certificate is not judged.",
 		Remedy:  "correct the kubeconfig, or join the node again",
 		Ref:     "https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/",
 		Inspect: inspectKubeconfig,
@@ -68,7 +68,7 @@ func inspectKubeconfig(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	if err != nil {
 		return s, err
 	}
-	fault, missing, err := judgeKubeconfig(h, k, name)
+	fault, missing, err := judgeKubeconfig(h, mends, name)
 	if err != nil {
 		return s, err
 	}
@@ -79,7 +79,7 @@ func inspectKubeconfig(ctx context.Context, h *host.Host, p *policy.Policy) (che
 			return s, err
 		case exists: // isClientConfigStillValid: kubelet then writes a new kubeconfig
 			name = bootstrap
-			if fault, missing, err = judgeKubeconfig(h, k, name); err != nil {
+			if fault, missing, err = judgeKubeconfig(h, mends, name); err != nil {
 				return s, err
 			}
 		}
@@ -136,7 +136,7 @@ type kubeFault struct {
 }
 
 // judgeKubeconfig judges one file as clientcmd's ClientConfig and rest.HTTPClientFor do.
-func judgeKubeconfig(h *host.Host, k config.Kubelet, name string) (fault kubeFault, missing bool, err error) {
+func judgeKubeconfig(h *host.Host, mends service.Mend, name string) (fault kubeFault, missing bool, err error) {
 	text, missing, err := readNamed(h, config.Kubeconfig, name)
 	if err != nil || missing {
 		return fault, missing, err
@@ -156,7 +156,7 @@ func judgeKubeconfig(h *host.Host, k config.Kubelet, name string) (fault kubeFau
 	case len(bytes.TrimSpace(text)) == 0:
 		return kubeFault{why: name + " is empty", empty: true}, false, nil
 	}
-	j := kubeJudge{h: h, k: k, dir: path.Dir(name)}
+	j := kubeJudge{h: h, mends: mends, dir: path.Dir(name)}
 	why, err := j.judgeCluster(chosen)
 	if err == nil && why == "" {
 		why, err = j.judgeUser(chosen)
@@ -181,9 +181,9 @@ func readNamed(h *host.Host, kind config.Kind, name string) (text []byte, missin
 }
 
 type kubeJudge struct {
-	h   *host.Host
-	k   config.Kubelet
-	dir string // of the kubeconfig: relative paths start there
+	h     *host.Host
+	mends service.Mend
+	dir   string // of the kubeconfig: relative paths start there
 }
 
 func (j *kubeJudge) resolve(name string) string {
@@ -203,7 +203,7 @@ func (j *kubeJudge) findMissing(files [][2]string) (why string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if missing {
+		if missing && j.mends.Writes(j.resolve(f[1])) == "" {
 			return fmt.Sprintf("%s %s does not exist", f[0], j.resolve(f[1])), nil
 		}
 	}
@@ -225,7 +225,7 @@ func (j *kubeJudge) judgeCluster(c config.KubeChoice) (string, error) {
 	}
 	if u, err := url.Parse(in.Server); err != nil || u.Scheme == "" || u.Host == "" {
 		if u, err = url.Parse("https://" + in.Server); err != nil || u.Path != "" && u.Path != "/" {
-			return fmt.Sprintf("server %q of cluster %q is neither a URL nor host:port", in.Server, c.ClusterName), nil
+			return fmt.Sprintf("the server of cluster %q is neither a URL nor host:port", c.ClusterName), nil
 		}
 	}
 	if in.Proxy != "" {

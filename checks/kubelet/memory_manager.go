@@ -22,8 +22,8 @@ func memoryManager() checks.Problem {
 		Name: "kubelet.memory-manager", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "kubelet's memory manager has the policy Static, and reservedMemory does not equal what kubelet reserves otherwise, or " +
 			"names a NUMA node that the machine does not have; or the policy is unknown.",
-		Symptom: "kubelet restarts forever: \"the total amount \\\"0\\\" of type \\\"memory\\\" is not equal to the value \\\"100Mi\\\" determined by " +
-			"Node Allocatable feature\".",
+		Symptom: "kubelet restarts forever: \"the total amount \\\"0\\\" of type \\\"memory\\\" is not equal to the value \\\"100Mi\\\" " +
+			"determined by Node Allocatable feature\".",
 		How: "With memoryManagerPolicy Static, the memory in reservedMemory (or --reserved-memory) must equal kubeReserved plus " +
 			"systemReserved plus evictionHard's memory.available, which is 100Mi if evictionHard is unset; a percentage is of MemTotal in " +
 			"/proc/meminfo. reservedMemory must not contain huge pages, because the other settings cannot reserve them. The NUMA nodes are " +
@@ -43,11 +43,6 @@ func inspectMemoryManager(ctx context.Context, h *host.Host) (checks.State, erro
 		return s, err
 	}
 	manager := k.Values["memoryManagerPolicy"]
-	seen := func(v config.KubeletValue) {
-		if e := checks.Seen(v.From.Source, v.From.Text); v.From.Source != "" && !slices.Contains(s.Evidence, e) {
-			s.Evidence = append(s.Evidence, e)
-		}
-	}
 	if on, set := k.Gate("MemoryManager"); set && !on {
 		return s, nil
 	}
@@ -56,7 +51,7 @@ func inspectMemoryManager(ctx context.Context, h *host.Host) (checks.State, erro
 		return s, nil
 	case "Static":
 	default: // NewManager in pkg/kubelet/cm/memorymanager/memory_manager.go
-		seen(manager)
+		addSeen(&s, manager)
 		s.Differs(fmt.Sprintf("memoryManagerPolicy is %q; it must be None or Static", manager.Value), "set memoryManagerPolicy to None or Static")
 		return s, nil
 	}
@@ -78,7 +73,7 @@ func inspectMemoryManager(ctx context.Context, h *host.Host) (checks.State, erro
 	for _, r := range order {
 		if !slices.Contains(nodes, r.node) {
 			wrong = append(wrong, fmt.Sprintf("reservedMemory names NUMA node %s, and the machine has %s", r.node, strings.Join(nodes, ", ")))
-			seen(r.from)
+			addSeen(&s, r.from)
 		}
 		sums[r.resource] += r.amount
 	}
@@ -95,9 +90,7 @@ func inspectMemoryManager(ctx context.Context, h *host.Host) (checks.State, erro
 		default:
 			continue
 		}
-		for _, v := range append([]config.KubeletValue{manager}, append(all[resource], parts...)...) {
-			seen(v)
-		}
+		addSeen(&s, append([]config.KubeletValue{manager}, append(all[resource], parts...)...)...)
 	}
 	if wrong != nil {
 		s.Differs(strings.Join(wrong, "; "), "set reservedMemory to "+quantity(want)+" of memory in total: kubeReserved + systemReserved + "+
@@ -121,7 +114,9 @@ func quantity(bytes float64) string {
 
 // memoryReservation returns the memory in bytes that kubelet keeps from Pods, and the settings that determine it
 // (GetNodeAllocatableReservation in pkg/kubelet/cm/node_container_manager_linux.go).
-func memoryReservation(ctx context.Context, h *host.Host, k config.Kubelet) (parts []config.KubeletValue, sum float64, valid bool, err error) {
+func memoryReservation(ctx context.Context, h *host.Host, k config.Kubelet) (
+	parts []config.KubeletValue, sum float64, valid bool, err error,
+) {
 	for _, m := range [][2]string{{"kubeReserved", "kube-reserved"}, {"systemReserved", "system-reserved"}} {
 		if v, set := mapEntries(k, m[0], m[1], "=")["memory"]; set {
 			amount, isQuantity := parseQuantity(v.Value)
@@ -137,6 +132,7 @@ func memoryReservation(ctx context.Context, h *host.Host, k config.Kubelet) (par
 	eviction := mapEntries(k, "evictionHard", "eviction-hard", "<")
 	v, set := eviction["memory.available"]
 	_, empty := k.Values["evictionHard"] // set to an empty map
+	empty = empty || k.Given("eviction-hard") != nil
 	if !set && (len(eviction) == 0 && !empty || k.Values["mergeDefaultEvictionSettings"].Value == "true") {
 		v, set = config.KubeletValue{Value: "100Mi"}, true // DefaultEvictionHard
 	}

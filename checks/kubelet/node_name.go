@@ -21,8 +21,8 @@ func nodeName() checks.Problem {
 			"not localhost or a name below localhost.localdomain. Skipped if kubelet has no kubeconfig, does not register itself, or gets its " +
 			"name from an in-tree cloud provider. Warns only, because a cluster of one machine works with such a name; set severity = \"block\" " +
 			"to hold kubelet until cloud-init or DHCP has set the host name.",
-		Remedy: "run `hostnamectl set-hostname NAME`, or set --hostname-override; find out why cloud-init or DHCP did not set it before kubelet " +
-			"started",
+		Remedy: "run `hostnamectl set-hostname NAME`, or set --hostname-override; find out why cloud-init or DHCP did not set it before " +
+			"kubelet started",
 		Ref: "https://kubernetes.io/docs/concepts/architecture/nodes/#node-name-uniqueness",
 		Inspect: func(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 			return inspectNodeName(h)

@@ -25,8 +25,8 @@ func policyOptions() checks.Problem {
 			"\"None policy: received unsupported options\".",
 		How: "Compares the options of the configuration and of the flags with those of kubelet's version, as `kubelet --version` prints it, " +
 			"and their stages with the feature gates. kubelet ignores the topology manager's options if topologyManagerPolicy is none. Options " +
-			"that a kubelet later than 1." + strconv.Itoa(newestMinor) + " may have added are not judged. Skipped if the command line of kubelet's " +
-			"unit is unknown.",
+			"that a kubelet later than 1." + strconv.Itoa(newestMinor) + " may have added are not judged. Skipped if the command line of " +
+			"kubelet's unit is unknown.",
 		Remedy: "remove the option, or enable the feature gate that it needs",
 		Ref:    "https://kubernetes.io/docs/concepts/policy/node-resource-managers/",
 		Inspect: func(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
@@ -105,9 +105,7 @@ func inspectPolicyOptions(ctx context.Context, h *host.Host) (checks.State, erro
 
 func (j *optionJudge) addWrong(v config.KubeletValue, why string) {
 	j.wrong = append(j.wrong, why)
-	if seen := checks.Seen(v.From.Source, v.From.Text); v.From.Source != "" && !slices.Contains(j.s.Evidence, seen) {
-		j.s.Evidence = append(j.s.Evidence, seen)
-	}
+	addSeen(j.s, v)
 }
 
 func (j *optionJudge) judgeCPU(options map[string]config.KubeletValue, aligns string) {
@@ -131,7 +129,7 @@ func (j *optionJudge) judgeCPU(options map[string]config.KubeletValue, aligns st
 	for _, pair := range exclusiveOptions() {
 		if isOn(pair[0]) && isOn(pair[1]) {
 			j.addWrong(options[pair[0]], "cpuManagerPolicyOptions "+pair[0]+" and "+pair[1]+" exclude each other")
-			j.s.Evidence = append(j.s.Evidence, checks.Seen(options[pair[1]].From.Source, options[pair[1]].From.Text))
+			addSeen(j.s, options[pair[1]])
 		}
 	}
 	if isOn("align-by-socket") && aligns == "single-numa-node" { // ValidateStaticPolicyOptions

@@ -30,9 +30,9 @@ func resources() checks.Problem {
 			"Allocatable configuration. Resource \\\"memory\\\" has a reservation of ...\", \"reserved-cpus: 0-7 is not a subset of " +
 			"online-cpus: 0-3\" or \"unable to determine reserved CPU resources for static policy\".",
 		How: "Parses kubeReserved, systemReserved, evictionHard, evictionSoft with evictionSoftGracePeriod, " +
-			"evictionMinimumReclaim, reservedSystemCPUs and cpuManagerPolicy from kubelet's configuration and flags as kubelet does. Compares reserved memory " +
-			"plus evictionHard's memory.available with MemTotal in /proc/meminfo, and reserved CPUs with /sys/devices/system/cpu/online. " +
-			"Skipped if the command line of kubelet's unit is unknown.",
+			"evictionMinimumReclaim, reservedSystemCPUs and cpuManagerPolicy from kubelet's configuration and flags as kubelet does. Compares " +
+			"reserved memory plus evictionHard's memory.available with MemTotal in /proc/meminfo, and reserved CPUs with " +
+			"/sys/devices/system/cpu/online. Skipped if the command line of kubelet's unit is unknown.",
 		Remedy:   "correct the named setting; quantities look like 500Mi, 2Gi or 250m",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/",
@@ -71,11 +71,7 @@ type resourceJudge struct {
 
 func (j *resourceJudge) addWrong(why string, settings ...config.KubeletValue) {
 	j.wrong = append(j.wrong, why)
-	for _, v := range settings {
-		if seen := checks.Seen(v.From.Source, v.From.Text); v.Value != "" && !slices.Contains(j.s.Evidence, seen) {
-			j.s.Evidence = append(j.s.Evidence, seen)
-		}
-	}
+	addSeen(j.s, settings...)
 }
 
 // judgeReservations parses reservations as parseResourceList in cmd/kubelet/app/server.go does.

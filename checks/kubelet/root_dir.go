@@ -67,7 +67,9 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		s.Evidence = append(s.Evidence, checks.Seen("/proc/1/mounts", strings.Join(mounted[:4], " ")))
 		s.Differs("read-only", "")
 		return s, nil
-	case len(mounted) > 3 && k.Values["localStorageCapacityIsolation"].Value != "false" && !isMeasurable(mounted[2]):
+	case len(mounted) > 3 && !isMeasurable(mounted[2]) && k.Values["localStorageCapacityIsolation"].Value == "false":
+		// Such a file system may report no space at all.
+	case len(mounted) > 3 && !isMeasurable(mounted[2]):
 		s.Evidence = append(s.Evidence, checks.Seen("/proc/1/mounts", strings.Join(mounted[:4], " ")))
 		s.Differs("a file system of type "+mounted[2]+", which kubelet cannot measure", "put "+dir+" on ext4, xfs, btrfs or another file "+
 			"system with a disk, or set localStorageCapacityIsolation: false in kubelet's configuration")

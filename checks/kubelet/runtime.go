@@ -104,14 +104,17 @@ func otherScheme(endpoint string) string {
 }
 
 // judgeImageService judges the image service if it has a socket of its own (PreInitRuntimeService in pkg/kubelet/kubelet.go).
-func judgeImageService(ctx context.Context, h *host.Host, s checks.State, setting config.KubeletValue, runtime string) (checks.State, error) {
+func judgeImageService(
+	ctx context.Context, h *host.Host, s checks.State, setting config.KubeletValue, runtime string,
+) (checks.State, error) {
 	socket := socketPath(setting.Value)
 	if socket == "" || socket == runtime {
 		return s, nil
 	}
 	s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
 	if scheme := otherScheme(setting.Value); scheme != "" {
-		s.Differs("imageServiceEndpoint has the scheme "+scheme, "set imageServiceEndpoint to unix:///PATH: kubelet connects to Unix sockets only")
+		s.Differs("imageServiceEndpoint has the scheme "+scheme, "set imageServiceEndpoint to unix:///PATH: kubelet connects to Unix "+
+			"sockets only")
 		return s, nil
 	}
 	_, err := h.Runtimes.CRIVersion(ctx, socket, host.ImageService)

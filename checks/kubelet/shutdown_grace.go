@@ -21,8 +21,8 @@ func shutdownGrace() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.shutdown-grace", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true,
 		Detects: "kubelet has a shutdownGracePeriod, and a file of logind limits the delay of a shutdown to less than that.",
-		Symptom: "Pods are killed at a shutdown without their grace period; kubelet logs \"Failed to start node shutdown manager ... waiting for " +
-			"logind InhibitDelayMaxSec to update\".",
+		Symptom: "Pods are killed at a shutdown without their grace period; kubelet logs \"Failed to start node shutdown manager ... waiting " +
+			"for logind InhibitDelayMaxSec to update\".",
 		How: "kubelet writes InhibitDelayMaxSec to /etc/systemd/logind.conf.d/99-kubelet.conf if logind's delay is too short. The check merges " +
 			"that file with logind.conf and the logind.conf.d directories in /etc, /run and /usr/lib, as systemd does, by file name: the last " +
 			"InhibitDelayMaxSec must be at least shutdownGracePeriod, or the sum of shutdownGracePeriodByPodPriority. Debian's " +
@@ -86,12 +86,14 @@ func inspectShutdownGrace(h *host.Host) (checks.State, error) {
 	}
 	s.Evidence = append(s.Evidence, checks.Seen(at.At(), "InhibitDelayMaxSec="+at.Value))
 	if own > 0 {
-		s.Evidence = append(s.Evidence, checks.Seen("/etc/systemd/logind.conf.d/"+kubeletLogind, "InhibitDelayMaxSec="+own.String()+", overridden"))
+		s.Evidence = append(s.Evidence, checks.Seen("/etc/systemd/logind.conf.d/"+kubeletLogind,
+			"InhibitDelayMaxSec="+own.String()+", overridden"))
 	}
 	s.Differs(fmt.Sprintf("%s, shutdownGracePeriod %s", last, want), fmt.Sprintf("create /etc/systemd/logind.conf.d/%s with `[Login]` and "+
 		"`InhibitDelayMaxSec=%d`, which replaces %s; then run `systemctl restart systemd-logind kubelet`", name, int(want.Seconds()), at.File))
 	if strings.HasPrefix(at.File, "/etc/") {
-		s.Remedy = fmt.Sprintf("set InhibitDelayMaxSec=%d in %s; then run `systemctl restart systemd-logind kubelet`", int(want.Seconds()), at.File)
+		s.Remedy = fmt.Sprintf("set InhibitDelayMaxSec=%d in %s; then run `systemctl restart systemd-logind kubelet`", int(want.Seconds()),
+			at.File)
 	}
 	return s, nil
 }

@@ -41,7 +41,17 @@ func TestValues(t *testing.T) {
 	old.Refuse = map[string]error{"x /usr/bin/kubelet": errors.New("an old kubelet was run")}
 	unread := node("", "v1.37.2", failed("failed to load kubelet config file"))
 	delete(unread.Files, kubeadmConfig)
+	late := func(got, seen string) string {
+		return "\nfail\nwant: values that kubelet accepts\ngot: " + got + "\nevidence: /usr/lib/systemd/system/kubelet.service: " + seen +
+			"\nremedy: correct the value; if a feature gate was removed, remove it from featureGates: its feature is always on or gone"
+	}
 	checkstest.RunOne(t, "kubelet.values", checks.Boot, []checkstest.Case{
+		{What: "a lock file in no directory", Node: node(" --lock-file=/none/lock", "v1.37.2", ended),
+			Want: late("the directory of --lock-file=/none/lock does not exist", "--lock-file=/none/lock")},
+		{What: "lock contention without a file", Node: node(" --exit-on-lock-contention=true", "v1.37.2", ended),
+			Want: late("--exit-on-lock-contention needs --lock-file", "--exit-on-lock-contention=true")},
+		{What: "a negative period", Node: node(" --sync-frequency=-1s", "v1.37.2", ended),
+			Want: late("syncFrequency is -1s; it must be positive", "--sync-frequency=-1s")},
 		{What: "as it should be", Node: node("", "v1.37.2", ended), Want: right},
 		{What: "a removed feature gate", Node: gate("panic: failed to merge global and in-flight KubeletConfiguration while " +
 			"setting defaults, error: unrecognized feature gate: Foo; ; goroutine 1 [running]:; k8s.io/kubernetes/pkg"),

@@ -35,7 +35,9 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 		}
 	}
 	for _, s := range p.Sysctls {
-		if key := string(s.Key); slices.Contains([]string{"net/netfilter/nf_conntrack_max", "net/nf_conntrack_max"}, key) || strings.HasPrefix(key, "net/netfilter/nf_conntrack_tcp_timeout_") {
+		key := string(s.Key)
+		if slices.Contains([]string{"net/netfilter/nf_conntrack_max", "net/nf_conntrack_max"}, key) ||
+			strings.HasPrefix(key, "net/netfilter/nf_conntrack_tcp_timeout_") {
 			found = append(found, checks.Seen("kube-proxy", "writes "+s.Key.String()+" at startup unless its conntrack settings are 0"))
 		}
 	}

@@ -39,6 +39,7 @@ func newKubeletNode(t *testing.T, s *Space) *kubeletNode {
 	n := &kubeletNode{Space: s, kubelet: filepath.Join(bin, "kubelet"), nodegate: buildNodegate(t), dir: t.TempDir()}
 	valid, expired := n.certificates(t)
 	err = s.Shell(t.Context(), `
+umount /sys; umount -l -R /sys/fs/cgroup || true; mount -t sysfs sysfs /sys # a hidden mount is still in the mount table
 mount -t tmpfs tmpfs /var/lib; mount -t tmpfs tmpfs /var/log; mount -t tmpfs tmpfs /etc
 mkdir -p /etc/systemd/system /etc/kubernetes /etc/containerd /var/lib/kubelet
 echo root:x:0:0::/root:/bin/sh >/etc/passwd; echo root:x:0: >/etc/group; echo nameserver 192.0.2.1 >/etc/resolv.conf

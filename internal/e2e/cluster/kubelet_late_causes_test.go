@@ -2,6 +2,8 @@
 
 package cluster
 
+import "strings"
+
 // lateCauses make kubelet exit after its lock file, or keep its Node from working. A comment names the function that returns the error;
 // the paths are those of kubernetes 1.37.
 func lateCauses() []cause {
@@ -10,7 +12,7 @@ func lateCauses() []cause {
 	const joined = "--kubeconfig=" + k
 	const webhook = "sed -i 's/webhook: {enabled: false}/webhook: {enabled: true}/' " + c + "; "
 	// subtree makes an empty cgroup the root, so that kubelet's own cgroups are below it.
-	const subtree = "mkdir -p /run/cgroup2/nodegate-causes; mount --bind /run/cgroup2/nodegate-causes /sys/fs/cgroup; " +
+	const subtree = "echo +hugetlb >/run/cgroup2/cgroup.subtree_control; mkdir -p /run/cgroup2/nodegate-causes; mount --bind /run/cgroup2/nodegate-causes /sys/fs/cgroup; " +
 		"sed -i '/cgroupsPerQOS/d; /enforceNodeAllocatable/d' " + c + "; "
 	const noSubtree = "umount /sys/fs/cgroup; find /run/cgroup2/nodegate-causes -depth -type d -exec rmdir {} +"
 	const reserve = subtree + "printf 'kubeReserved: {cpu: 10m}\nenforceNodeAllocatable: [pods, kube-reserved]\n' >>" + c + "; "
@@ -86,8 +88,10 @@ func lateCauses() []cause {
 		// NewContainerManager in pkg/kubelet/cm/container_manager_linux.go
 		{what: "no root cgroup", breaks: subtree + "echo 'cgroupRoot: /nosuchroot' >>" + c, mends: noSubtree, check: "kubelet.cgroups",
 			says: "could not read controllers for cgroup"},
-		{what: "a root cgroup", breaks: subtree + "mkdir /sys/fs/cgroup/root; echo 'cgroupRoot: /root' >>" + c, mends: noSubtree,
-			check: "kubelet.cgroups", limps: true},
+		{what: "a root cgroup without a controller that the machine has", breaks: subtree + "mkdir /sys/fs/cgroup/root; echo 'cgroupRoot: " +
+			"/root' >>" + c, mends: noSubtree, check: "kubelet.cgroups", says: "has some missing controllers"},
+		{what: "a root cgroup", breaks: subtree + "echo +hugetlb >/sys/fs/cgroup/cgroup.subtree_control; mkdir /sys/fs/cgroup/root; echo " +
+			"'cgroupRoot: /root' >>" + c, mends: noSubtree, check: "kubelet.cgroups", limps: true},
 		{what: "cgroup v1 without memory", breaks: v1, mends: "umount /sys/fs/cgroup/* /sys/fs/cgroup", check: "kubelet.cgroups",
 			says: "memory"},
 		{what: "cgroup v1 without any controller", breaks: "mount -t tmpfs tmpfs /sys/fs/cgroup; echo 'failCgroupV1: false' >>" + c,
@@ -99,8 +103,11 @@ func lateCauses() []cause {
 		// enforceNodeAllocatableCgroups in pkg/kubelet/cm/node_container_manager_linux.go
 		{what: "no cgroup for kube-reserved", breaks: reserve + "echo 'kubeReservedCgroup: /kube.slice' >>" + c, mends: noSubtree,
 			check: "kubelet.cgroups", says: "Failed to enforce Kube Reserved Cgroup Limits"},
-		{what: "a cgroup for kube-reserved", breaks: reserve + "mkdir /sys/fs/cgroup/kube.slice; echo 'kubeReservedCgroup: /kube.slice' >>" + c,
-			mends: noSubtree, check: "kubelet.cgroups", limps: true},
+		{what: "a reservation that cannot be enforced", breaks: reserve + "mkdir /sys/fs/cgroup/kube.slice; echo 'kubeReservedCgroup: " +
+			"/kube.slice' >>" + c, mends: noSubtree, check: "kubelet.cgroups", says: "Failed to enforce Kube Reserved Cgroup Limits"},
+		{what: "a reservation without a cpuset", breaks: strings.Replace(reserve, "cpu: 10m", "ephemeral-storage: 1Mi", 1) +
+			"mkdir /sys/fs/cgroup/kube.slice; echo 'kubeReservedCgroup: /kube.slice' >>" + c, mends: noSubtree, check: "kubelet.cgroups",
+			says: "cpuset.cpus"},
 
 		// NewManager in pkg/kubelet/cm/topologymanager
 		{what: "an unknown topology option", breaks: topology("fast: \"true\""), check: "kubelet.policy-options",
@@ -118,8 +125,6 @@ func lateCauses() []cause {
 			says: "Alpha-level Options not enabled"},
 		{what: "an alpha CPU option with its gate", breaks: options("align-by-socket: \"true\"") +
 			"; echo 'featureGates: {CPUManagerPolicyAlphaOptions: true}' >>" + c},
-		{what: "an alpha CPU option with every gate", flags: "--feature-gates=AllAlpha=true,CPUManagerPolicyAlphaOptions=false",
-			breaks: options("distribute-cpus-across-cores: \"true\""), check: "kubelet.policy-options", says: "Alpha-level Options not enabled"},
 		{what: "a beta CPU option without its gate", breaks: options("distribute-cpus-across-numa: \"true\"") +
 			"; echo 'featureGates: {CPUManagerPolicyBetaOptions: false}' >>" + c, check: "kubelet.policy-options",
 			says: "Beta-level Options not enabled"},
@@ -145,13 +150,13 @@ func lateCauses() []cause {
 		{what: "a memory manager with the default eviction", breaks: static + "echo 'reservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]' >>" + c},
 		{what: "a memory manager with every reservation", flags: "--reserved-memory=0:memory=1536Mi", breaks: static +
 			"printf 'kubeReserved: {memory: 512Mi}\nsystemReserved: {memory: 0.5Gi}\nevictionHard: {memory.available: 512Mi}\n' >>" + c},
-		{what: "a memory manager with a percentage", breaks: static + "m=$(awk '/^MemTotal/ {print $2 * 1024}' /proc/meminfo); printf " +
-			"'evictionHard: {memory.available: 25%%}\nreservedMemory: [{numaNode: 0, limits: {memory: \"%d\"}}]\n' $((m / 4)) >>" + c},
+		{what: "a memory manager with a percentage", breaks: static + "m=$(sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo); printf " +
+			"'evictionHard: {memory.available: 25%%}\nreservedMemory: [{numaNode: 0, limits: {memory: \"%d\"}}]\n' $((m * 256)) >>" + c},
 
 		// RunKubelet and NewMainKubelet
 		{what: "a negative period", breaks: "echo 'syncFrequency: -1s' >>" + c, check: "kubelet.values", says: "invalid sync frequency"},
 		{what: "an invalid minimum reclaim", breaks: "echo 'evictionMinimumReclaim: {memory.available: -1Mi}' >>" + c, check: "kubelet.resources",
-			says: "must be"},
+			says: "negative eviction minimum reclaim"},
 		{what: "a static Pod path that does not exist", breaks: "echo 'staticPodPath: /etc/none' >>" + c},
 		{what: "an address that no link has", flags: joined + " --node-ip=203.0.113.9", check: "kubelet.node-ip", limps: true},
 		{what: "the unspecified address", flags: "--node-ip=0.0.0.0"},

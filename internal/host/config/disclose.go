@@ -215,7 +215,7 @@ var pathKinds = sync.OnceValue(func() []pathKind {
 		{`/sysctl\.d/[^/]+$|^/etc/sysctl\.conf$`, SysctlLines},
 		{`/modprobe\.d/[^/]+$`, ModprobeLines},
 		{`/systemd/system/`, SystemdUnit},
-		{`/systemd/(network/|networkd\.conf)`, NetworkConfig},
+		{`/systemd/(network/|networkd\.conf|logind\.conf)`, NetworkConfig},
 		{`/NetworkManager/(conf\.d/|NetworkManager\.conf)`, NetworkManagerConfig},
 		{`/systemd/zram-generator\.conf`, ZramConfig},
 		{`/udev/rules\.d/[^/]+$`, UdevRules},

@@ -86,6 +86,9 @@ func isPlain(part string) bool {
 	if _, err := netip.ParsePrefix(part); err == nil {
 		return true
 	}
+	if regexp.MustCompile(`^[0-9]+:(memory|hugepages-[0-9]+[KMG]i)$`).MatchString(part) { // of --reserved-memory
+		return true
+	}
 	return isPlainPath(part) || plainPattern().MatchString(part)
 }
 

@@ -208,7 +208,7 @@ func (d *Discloser) kubeconfigField(key, value string) string {
 		if scheme, rest, is := strings.Cut(value, "://"); is && (scheme == "https" || scheme == "http") && rest != "" {
 			return scheme + "://" + placeholder
 		}
-		return plainValue(value, d.Hide)
+		return regexp.MustCompile(`[^/]+`).ReplaceAllLiteralString(value, placeholder)
 	case ".apiVersion", ".interactiveMode":
 		if slices.Contains([]string{
 			"client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1", "Never",
