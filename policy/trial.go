@@ -24,7 +24,7 @@ func (l *loader) mistakesOnNodes() hcl.Diagnostics {
 	var diags hcl.Diagnostics
 	reported := map[string]bool{}
 	for _, t := range l.trials() {
-		for _, facts := range imagine(l.distinct(t.expressions)) {
+		for _, facts := range imagine(l.distinct(t.expressions, l.candidates(t.expressions))) {
 			found := l.mistakesOn(t, facts)
 			for _, key := range slices.Sorted(maps.Keys(found)) {
 				if reported[key] {
@@ -189,9 +189,8 @@ func (l *loader) namingFacts(t trial, facts map[string]any, key string) string {
 	return " This happens on a node where " + strings.Join(all, " and ") + "."
 }
 
-// distinct returns the candidates of the expressions, of which it keeps one of all values that no expression can tell apart:
-// a comparison with 8 divides the numbers in two.
-func (l *loader) distinct(expressions []hcl.Expression) map[string][]any {
+// distinct keeps one of all candidates that no expression can tell apart: a comparison with 8 divides the numbers in two.
+func (l *loader) distinct(expressions []hcl.Expression, candidates map[string][]any) map[string][]any {
 	w := &factWalker{loader: l, parts: map[string][]hclsyntax.Expression{}, bare: map[string]bool{}}
 	for _, e := range expressions {
 		if syntax, ok := e.(hclsyntax.Node); ok {
@@ -202,7 +201,6 @@ func (l *loader) distinct(expressions []hcl.Expression) map[string][]any {
 			w.bare[name] = true
 		}
 	}
-	candidates := l.candidates(expressions)
 	for name, values := range candidates {
 		if w.bare[name] {
 			continue
