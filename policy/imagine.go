@@ -34,7 +34,7 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	if diags.HasErrors() {
 		return diags
 	}
-	diags = append(diags, l.mistakesOnNodes()...)
+	diags = append(diags, l.mistakesOnNodes(diags)...)
 	return append(diags, l.checkConditions(diags)...)
 }
 
