@@ -117,6 +117,17 @@ func (r Outcome) Verdict() verdict.Verdict {
 	return node
 }
 
+// Applying returns the number of results that are not skipped.
+func (r Outcome) Applying() int {
+	n := 0
+	for _, res := range r.Results {
+		if res.Verdict != verdict.Skipped {
+			n++
+		}
+	}
+	return n
+}
+
 // Stage is the point in a node's life that a check is for.
 type Stage string
 

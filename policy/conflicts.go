@@ -76,6 +76,7 @@ func (p *Policy) mergeDuplicates(r *reader) {
 	p.Probes = probes
 
 	p.checkLinks(r)
+	p.checkOrders(r)
 }
 
 // EachModule returns one module of each name: a report has one result for each name.

@@ -34,7 +34,8 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	if diags.HasErrors() {
 		return diags
 	}
-	return append(diags, l.mistakesOnNodes()...)
+	diags = append(diags, l.mistakesOnNodes(diags)...)
+	return append(diags, l.checkConditions(diags)...)
 }
 
 // Limits on the imagined nodes, and on the numbers that are combined.
@@ -89,19 +90,19 @@ func typicalValues(name string) []any {
 	case "node.memory": // a whole number of KiB
 		return []any{int64(1 << 20), int64(1015131 << 10), int64(16333835 << 10), int64(1 << 45)}
 	case "systemd.version":
-		return []any{int64(219), int64(252), int64(257)}
+		return []any{int64(219), int64(252), int64(257), int64(200), int64(999)}
 	case "kernel.release":
-		return []any{"4.18.0-553.el8_10.x86_64", "6.1.0-28-cloud-amd64", "6.12.9"}
+		return []any{"4.18.0-553.el8_10.x86_64", "6.1.0-28-cloud-amd64", "6.12.9", "3.2.0-4-amd64", "19.0"}
 	case "kernel.version":
-		return []any{"3.10.0", "5.4.41", "6.1.0", "10.0.1"}
+		return []any{"3.10.0", "5.4.41", "6.1.0", "10.0.1", "3.2.0", "19.0"}
 	case "os.id":
 		return []any{"debian", "amzn", "", "12", "-"}
 	case "os.version":
 		return []any{"12", "24.04", "2023", "", "rolling", "-"}
 	case "kubelet.version":
-		return []any{"1.9.11", "1.34.1"}
+		return []any{"1.9.11", "1.34.1", "1.0.0", "2.99.0"}
 	case "cloud.provider":
-		return []any{"", "aws", "12", "-"}
+		return []any{"", "aws", "gcp", "12", "-"}
 	case "kube_proxy.mode":
 		return []any{"iptables", "", "12", "-"}
 	}
@@ -124,13 +125,12 @@ func (l *loader) candidates(of []hcl.Expression) map[string][]any {
 			continue
 		}
 		_ = hclsyntax.VisitAll(syntax, func(n hclsyntax.Node) hcl.Diagnostics {
-			if lit, is := n.(*hclsyntax.LiteralValueExpr); is && !lit.Val.IsNull() && lit.Val.IsKnown() {
-				switch lit.Val.Type() {
-				case cty.String:
-					texts = append(texts, lit.Val.AsString())
-				case cty.Number:
-					numbers = append(numbers, neighbours(lit.Val.AsBigFloat())...)
-				}
+			switch v := l.constant(n); {
+			case v == cty.NilVal:
+			case v.Type() == cty.String:
+				texts = append(texts, v.AsString())
+			case v.Type() == cty.Number:
+				numbers = append(numbers, neighbours(v.AsBigFloat())...)
 			}
 			return nil
 		})
@@ -160,6 +160,24 @@ func (l *loader) candidates(of []hcl.Expression) map[string][]any {
 		named[name] = slices.Compact(values)
 	}
 	return named
+}
+
+// constant returns the value of a literal, of a variable, and of an operation on these, such as 16 * 1024, or cty.NilVal.
+func (l *loader) constant(n hclsyntax.Node) cty.Value {
+	switch n.(type) {
+	case *hclsyntax.LiteralValueExpr, *hclsyntax.BinaryOpExpr, *hclsyntax.ScopeTraversalExpr:
+	default:
+		return cty.NilVal
+	}
+	e := n.(hclsyntax.Expression)
+	if slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool { return t.RootName() != "var" }) {
+		return cty.NilVal
+	}
+	v, diags := e.Value(&hcl.EvalContext{Variables: map[string]cty.Value{"var": cty.ObjectVal(l.vars)}})
+	if diags.HasErrors() || !v.IsKnown() || v.IsNull() {
+		return cty.NilVal
+	}
+	return v
 }
 
 // neighbours returns a number and the numbers next to it that a fact can have.

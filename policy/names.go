@@ -90,6 +90,9 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 		}
 		r.warnf(name, "Unknown parameter", "%s: %s%s", key, noKernel, Nearest(key.String(), all))
 	}
+	if key == "net/core/flow_limit_cpu_bitmap" || key == "net/core/rps_default_mask" {
+		return // a mask of CPUs, in groups of hexadecimal digits: a machine with few CPUs prints what looks like a number
+	}
 	for _, v := range values {
 		fields := strings.Fields(v)
 		switch i := slices.IndexFunc(fields, notNumber); {

@@ -19,12 +19,15 @@ type trial struct {
 	evaluate    func(node *loader)
 }
 
-// mistakesOnNodes returns the mistakes that only some nodes show.
-func (l *loader) mistakesOnNodes() hcl.Diagnostics {
+// mistakesOnNodes returns the mistakes that only some nodes show, without those on all nodes.
+func (l *loader) mistakesOnNodes(onAll hcl.Diagnostics) hcl.Diagnostics {
 	var diags hcl.Diagnostics
 	reported := map[string]bool{}
+	for _, d := range onAll {
+		reported[d.Subject.String()+d.Summary] = true
+	}
 	for _, t := range l.trials() {
-		for _, facts := range imagine(l.distinct(t.expressions)) {
+		for _, facts := range imagine(l.distinct(t.expressions, l.candidates(t.expressions))) {
 			found := l.mistakesOn(t, facts)
 			for _, key := range slices.Sorted(maps.Keys(found)) {
 				if reported[key] {
@@ -77,15 +80,12 @@ func (l *loader) readsFact(e hcl.Expression) bool {
 
 // groupBlocks returns the blocks in groups. Blocks that can contradict each other are in one group.
 func groupBlocks(blocks []block) [][]block {
-	keys := make([]Key, len(blocks))
+	subjects, related := make([]subject, len(blocks)), relatedKeys()
 	group := make([]int, len(blocks))
 	for i, b := range blocks {
-		group[i] = i
-		if b.Type == "sysctl" {
-			keys[i], _ = ParseKey(b.Name) // evaluation reports the mistake
-		}
-		for j, o := range blocks[:i] {
-			if group[j] == group[i] || !meet(b, o, keys[i], keys[j]) {
+		group[i], subjects[i] = i, subjectOf(b, related)
+		for j := range i {
+			if group[j] == group[i] || !subjects[i].meets(subjects[j]) {
 				continue
 			}
 			from, to := group[i], group[j]
@@ -113,37 +113,59 @@ func groupBlocks(blocks []block) [][]block {
 	return all
 }
 
-// meet reports whether two blocks, with these keys if they are sysctls, can contradict each other.
-func meet(b, o block, key, other Key) bool {
-	switch {
-	case key != "" && other != "":
-		return keysMeet(key, other)
-	case b.Type == "link" && o.Type == "sysctl":
-		return strings.HasPrefix(string(other), "net/")
-	case b.Type == "sysctl" && o.Type == "link":
-		return strings.HasPrefix(string(key), "net/")
-	case b.Type == "link" || b.Type == "gate" || b.Type == "publish" || b.Type == "audit":
-		return b.Type == o.Type
-	}
-	return b.checkName() != "" && b.checkName() == o.checkName()
+// subject is what a block is about. rows lists the rows of relatedKeys that have its key.
+type subject struct {
+	block
+	name string // of its check
+	key  Key    // of a sysctl
+	rows []int
 }
 
-// keysMeet reports whether requirements for two parameters can contradict each other.
-func keysMeet(a, b Key) bool {
-	same := func(a, b Key) bool {
-		one, _ := path.Match(string(a), string(b))
-		other, _ := path.Match(string(b), string(a))
-		return a == b || one || other
+func subjectOf(b block, related [][2]Key) subject {
+	s := subject{block: b, name: b.checkName()}
+	if b.Type == "sysctl" {
+		s.key, _ = ParseKey(b.Name) // evaluation reports the mistake
 	}
-	if same(a, b) {
-		return true
-	}
-	for _, names := range slices.Concat(aliases(), exclusive()) {
-		if same(a, names[0]) && same(b, names[1]) || same(a, names[1]) && same(b, names[0]) {
-			return true
+	for i, row := range related {
+		if s.key != "" && (sameKey(s.key, row[0]) || sameKey(s.key, row[1])) {
+			s.rows = append(s.rows, i)
 		}
 	}
-	return false
+	return s
+}
+
+// relatedKeys returns the pairs of parameters whose values can contradict each other.
+func relatedKeys() [][2]Key {
+	all := slices.Concat(aliases(), exclusive(), [][2]Key{{"net/ipv4/ip_local_port_range", "net/ipv4/ip_local_reserved_ports"}})
+	for _, o := range orders() {
+		all = append(all, [2]Key{o.low, o.high})
+	}
+	return all
+}
+
+// sameKey reports whether one parameter can have both names, which may be globs.
+func sameKey(a, b Key) bool {
+	if a == b || !a.IsGlob() && !b.IsGlob() {
+		return a == b
+	}
+	one, _ := path.Match(string(a), string(b))
+	other, _ := path.Match(string(b), string(a))
+	return one || other
+}
+
+// meets reports whether two blocks can contradict each other.
+func (s subject) meets(o subject) bool {
+	switch {
+	case s.key != "" && o.key != "":
+		return sameKey(s.key, o.key) || slices.ContainsFunc(s.rows, func(row int) bool { return slices.Contains(o.rows, row) })
+	case s.Type == "link" && o.Type == "sysctl":
+		return strings.HasPrefix(string(o.key), "net/")
+	case s.Type == "sysctl" && o.Type == "link":
+		return strings.HasPrefix(string(s.key), "net/")
+	case s.Type == "link" || s.Type == "gate" || s.Type == "publish" || s.Type == "audit":
+		return s.Type == o.Type
+	}
+	return s.name != "" && s.name == o.name
 }
 
 // mistakesOn returns the mistakes of t on a node with these facts, by position and summary.
@@ -151,7 +173,7 @@ func (l *loader) mistakesOn(t trial, facts map[string]any) map[string]*hcl.Diagn
 	node := l.imagined(facts)
 	t.evaluate(node)
 	found := map[string]*hcl.Diagnostic{}
-	for _, d := range node.diags {
+	for _, d := range slices.Concat(node.diags, node.warnings) {
 		found[d.Subject.String()+d.Summary] = d
 	}
 	return found
@@ -189,9 +211,8 @@ func (l *loader) namingFacts(t trial, facts map[string]any, key string) string {
 	return " This happens on a node where " + strings.Join(all, " and ") + "."
 }
 
-// distinct returns the candidates of the expressions, of which it keeps one of all values that no expression can tell apart:
-// a comparison with 8 divides the numbers in two.
-func (l *loader) distinct(expressions []hcl.Expression) map[string][]any {
+// distinct keeps one of all candidates that no expression can tell apart: a comparison with 8 divides the numbers in two.
+func (l *loader) distinct(expressions []hcl.Expression, candidates map[string][]any) map[string][]any {
 	w := &factWalker{loader: l, parts: map[string][]hclsyntax.Expression{}, bare: map[string]bool{}}
 	for _, e := range expressions {
 		if syntax, ok := e.(hclsyntax.Node); ok {
@@ -202,7 +223,6 @@ func (l *loader) distinct(expressions []hcl.Expression) map[string][]any {
 			w.bare[name] = true
 		}
 	}
-	candidates := l.candidates(expressions)
 	for name, values := range candidates {
 		if w.bare[name] {
 			continue

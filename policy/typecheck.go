@@ -179,10 +179,7 @@ func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 		return
 	}
 	text := v.AsString()
-	words := map[string][]string{
-		"cloud.provider":  {"aws", "gcp", "azure", "openstack", "hetzner", "digitalocean", "alibaba", ""},
-		"kube_proxy.mode": {"iptables", "nftables", "ipvs", "userspace", "kernelspace", ""},
-	}[fact]
+	words := closedWords(fact)
 	switch {
 	case words != nil && !slices.Contains(words, text):
 		c.errorf(e.Range(), "Wrong value", "%s is never %q; it is one of %s.%s",

@@ -11,7 +11,7 @@ import (
 
 // Plan lists the changes that apply would make.
 type Plan struct {
-	checked                 int
+	checked, applying       int
 	change, manual, unknown []checks.Result
 	writes                  int             // of change
 	follow                  []checks.Result // will pass as a consequence of another requirement's change
@@ -20,7 +20,7 @@ type Plan struct {
 // NewPlan sorts the results of an inspection by the action that apply would take. Apply cannot
 // fix a symptom if it cannot fix the cause.
 func NewPlan(r checks.Outcome) Plan {
-	p := Plan{checked: len(r.Results)}
+	p := Plan{checked: len(r.Results), applying: r.Applying()}
 	stuck, changed := map[string]bool{}, map[string]bool{}
 	for _, res := range r.Results {
 		switch {
@@ -146,6 +146,8 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 		parts = append(parts, call.repeat("1 change"+writes+"; run `nodegate apply` to make it"))
 	case n > 1:
 		parts = append(parts, call.repeat(fmt.Sprintf("%d changes%s; run `nodegate apply` to make them", n, writes)))
+	case p.applying == 0 && p.checked > 0:
+		parts = append(parts, "no change: "+NoneApplies(p.checked))
 	default:
 		parts = append(parts, fmt.Sprintf("no change: %s checked", Count(p.checked, "requirement")))
 	}
