@@ -157,10 +157,10 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 
 // restrictions returns the restrictions of the units that run before kubelet. They need no mount namespace, which would take time
 // and would hide the machine's own mounts from the checks. The list of forbidden system calls is a list of exceptions: systemd
-// before 250 does not know Landlock's system calls, and would forbid them in a list of permitted ones. NoNewPrivileges= is left out for
-// the reason that sandbox gives.
+// before 250 does not know Landlock's system calls, and would forbid them in a list of permitted ones.
 func restrictions(alsoForbidden string) []string {
 	return []string{
+		"NoNewPrivileges", "yes", // Landlock needs it
 		"RestrictRealtime", "yes",
 		"RestrictSUIDSGID", "yes",
 		"LockPersonality", "yes",

@@ -28,6 +28,17 @@ type Fault struct {
 // Judge returns the faults of a unit, as far as its files show them. If the running systemd has already answered whether the unit starts at
 // boot, enabled is true: the search for what starts it reads every unit of the machine.
 func (u Unit) Judge(files Files, enabled bool) ([]Fault, error) {
+	if u.Masked && strings.HasPrefix(u.Path, "/run/") {
+		lasting := slices.DeleteFunc(Dirs(), func(dir string) bool { return strings.HasPrefix(dir, "/run/") })
+		u, err := readFrom(files, u.Name, lasting)
+		if err != nil {
+			return nil, err
+		}
+		faults, err := u.Judge(files, enabled)
+		return append(faults, Fault{At: "/run/systemd", Text: u.Name + " is masked", Load: true, Doubt: true,
+			What:   u.Name + " is masked until the next boot",
+			Remedy: "to start it before that, run `systemctl unmask --runtime " + u.Name + "`"}), err
+	}
 	if u.Masked {
 		return []Fault{{At: u.Path, Text: "masked", Load: true, What: u.Name + " is masked: systemd never starts it",
 			Remedy: "run `systemctl unmask " + u.Name + "`, and restore its file if it is empty"}}, nil
