@@ -1,6 +1,7 @@
 package image_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -107,6 +108,17 @@ func TestLeftovers(t *testing.T) {
 				t.Errorf("the evidence does not name the file: %v", r.State.Evidence)
 			}
 			recorded, snapshot := host.Record(h)
+			defer func() {
+				text, err := json.Marshal(snapshot)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, secret := range []string{"abcdef.0123456789abcdef", "MHcC", "b3Bl", "dTpw", "aGVsbG8=", "LS0t", "iqn.1993-08", "K10abc", "token: abc"} {
+					if strings.Contains(string(text), secret) {
+						t.Errorf("the snapshot holds %s", secret)
+					}
+				}
+			}()
 			got := checkstest.On(t.Context(), t, recorded, checks.Image, "image.identity", "")
 			replayed := checkstest.On(t.Context(), t, host.Replay(snapshot), checks.Image, "image.identity", "")
 			if want := checkstest.Text(r); checkstest.Text(got) != want || checkstest.Text(replayed) != want {
