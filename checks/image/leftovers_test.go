@@ -133,7 +133,7 @@ func TestNotLeftovers(t *testing.T) {
 	tree := healthyTree()
 	maps.Copy(tree, map[string]string{
 		"/etc/iscsi/initiatorname.iscsi": "GenerateName=yes\n", "/etc/nvme/hostnqn": "", "/etc/hostname": "localhost.localdomain\n",
-		"/etc/ssh/ssh_host_ed25519_key.pub": "ssh-ed25519 AAAA\n", "/root/.ssh/id_ed25519.pub": "ssh-ed25519 AAAA\n",
+		"/etc/ssh/ssh_host_ed25519_key.pub": "ssh-ed25519 AAAA\n", "/root/.ssh/id_ed25519.pub": "ssh-ed25519 AAAA\n", "/root/.npmrc": "registry=https://mirror.example\n",
 		"/root/.ssh/authorized_keys": "# keys come from the metadata service\n", "/root/.kube/config": kubePlugin,
 		"/root/.docker/config.json":  `{"auths":{},"credHelpers":{"x.ecr.amazonaws.com":"ecr-login"}}`,
 		"/etc/kubernetes/pki/ca.crt": pemCert, "/etc/kubernetes/kubelet.conf": kubeFiles, "/var/lib/kubelet/kubeconfig": kubePlugin,
