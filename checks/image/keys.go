@@ -10,9 +10,9 @@ func keyLeftovers() []leftover {
 			"/etc/ssh/authorized_keys/*", "/etc/ssh/authorized_keys.d/*")},
 		{kind: "credentials", patterns: homes(".netrc", ".aws/credentials", ".git-credentials", ".vault-token", ".config/gcloud/credentials.db",
 			".config/gcloud/access_tokens.db", ".config/gcloud/application_default_credentials.json", ".azure/accessTokens.json",
-			".azure/msal_token_cache.json", ".config/gh/hosts.yml", ".npmrc", ".pypirc", ".pgpass")},
+			".azure/msal_token_cache.json", ".config/gh/hosts.yml", ".pgpass")},
 		{kind: "credentials", holds: secrets(), patterns: append(
-			homes(".aws/config", ".docker/config.json", ".config/containers/auth.json", ".kube/config", ".kube/*.conf",
+			homes(".aws/config", ".npmrc", ".pypirc", ".docker/config.json", ".config/containers/auth.json", ".kube/config", ".kube/*.conf",
 				".ssh/id_*", ".ssh/*.pem", ".ssh/*.key", "*.pem", "*.key", "*.kubeconfig", "kubeconfig", "kubeadm*", "*join*.sh"),
 			"/run/containers/0/auth.json", "/etc/containers/auth.json", "/etc/cni/net.d/*kubeconfig*", "/etc/cni/net.d/*/*kubeconfig*")},
 		{kind: "private key", holds: []config.Trait{config.PrivateKey}, patterns: []string{

@@ -1,6 +1,7 @@
 package image_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -107,6 +108,17 @@ func TestLeftovers(t *testing.T) {
 				t.Errorf("the evidence does not name the file: %v", r.State.Evidence)
 			}
 			recorded, snapshot := host.Record(h)
+			defer func() {
+				text, err := json.Marshal(snapshot)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, secret := range []string{"abcdef.0123456789abcdef", "MHcC", "b3Bl", "dTpw", "aGVsbG8=", "LS0t", "iqn.1993-08", "K10abc", "token: abc"} {
+					if strings.Contains(string(text), secret) {
+						t.Errorf("the snapshot holds %s", secret)
+					}
+				}
+			}()
 			got := checkstest.On(t.Context(), t, recorded, checks.Image, "image.identity", "")
 			replayed := checkstest.On(t.Context(), t, host.Replay(snapshot), checks.Image, "image.identity", "")
 			if want := checkstest.Text(r); checkstest.Text(got) != want || checkstest.Text(replayed) != want {
@@ -121,7 +133,7 @@ func TestNotLeftovers(t *testing.T) {
 	tree := healthyTree()
 	maps.Copy(tree, map[string]string{
 		"/etc/iscsi/initiatorname.iscsi": "GenerateName=yes\n", "/etc/nvme/hostnqn": "", "/etc/hostname": "localhost.localdomain\n",
-		"/etc/ssh/ssh_host_ed25519_key.pub": "ssh-ed25519 AAAA\n", "/root/.ssh/id_ed25519.pub": "ssh-ed25519 AAAA\n",
+		"/etc/ssh/ssh_host_ed25519_key.pub": "ssh-ed25519 AAAA\n", "/root/.ssh/id_ed25519.pub": "ssh-ed25519 AAAA\n", "/root/.npmrc": "registry=https://mirror.example\n",
 		"/root/.ssh/authorized_keys": "# keys come from the metadata service\n", "/root/.kube/config": kubePlugin,
 		"/root/.docker/config.json":  `{"auths":{},"credHelpers":{"x.ecr.amazonaws.com":"ecr-login"}}`,
 		"/etc/kubernetes/pki/ca.crt": pemCert, "/etc/kubernetes/kubelet.conf": kubeFiles, "/var/lib/kubelet/kubeconfig": kubePlugin,

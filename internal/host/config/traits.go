@@ -59,7 +59,7 @@ var traitPatterns = sync.OnceValue(func() (all []traitPattern) {
 		{PrivateKey, "client-key-data|PrivateKey", assigned(`client-key-data|PrivateKey`)},
 		{Token, "token|Token|certificateKey|K3S_|RKE2_|TS_AUTHKEY", assigned(`token|id-token|refresh-token|agent-token|auth_token|` +
 			`tlsBootstrapToken|certificateKey|K3S_TOKEN|K3S_AGENT_TOKEN|K3S_CLUSTER_SECRET|RKE2_TOKEN|TS_AUTHKEY`)},
-		{Token, "--token|K10|eyJ|tskey-", `--token[= ]["']?[a-z0-9]{6}\.[a-z0-9]{16}\b|` +
+		{Token, "--token|K10|eyJ|tskey-|_authToken", `_authToken=[^\s$]|--token[= ]["']?[a-z0-9]{6}\.[a-z0-9]{16}\b|` +
 			`\bK10[0-9a-f]{64}::\S|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]|\btskey-\w+-\w`},
 		{Password, "password|auth|token|secret", assigned(
 			`password|auth|identitytoken|registrytoken|aws_secret_access_key|aws_session_token|secret|secret_key`)},

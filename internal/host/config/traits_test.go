@@ -23,6 +23,8 @@ func TestTraits(t *testing.T) {
 		{"users:\n- user:\n    exec:\n      command: aws\n      args: [eks, get-token]\n", nil},
 		{`{"users":[{"user":{"token":"abcdef.0123456789abcdef"}}]}`, []Trait{Token}},
 		{"token: ''\n", nil},
+		{"//registry.npmjs.org/:_authToken=abc\n", []Trait{Token}},
+		{"//registry.npmjs.org/:_authToken=${NPM_TOKEN}\nregistry=https://x\n", nil},
 		{"token: \"\"\nagent-token: {{ token }}\n", nil},
 		{"K3S_TOKEN=${TOKEN}\n", nil},
 		{"export K3S_TOKEN='abc'\n", []Trait{Token}},
