@@ -42,8 +42,8 @@ func limits(key Key) (least, most int64, known bool) {
 	return 0, 0, false
 }
 
-// Nodes for which a value is judged: kubelet needs more memory than the least one has, and few machines have more CPUs. A value that does not depend on node.memory is too
-// large for a usual node, or for a very large one.
+// Nodes for which a value is judged: kubelet needs more memory than the least one has, and few machines have more CPUs. A value
+// that does not depend on node.memory must not be too large for a usual node (a warning) or for a very large one (an error).
 const (
 	mostCPUs  = 1024
 	leastNode = 512 << 20
