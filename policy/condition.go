@@ -29,8 +29,8 @@ func (l *loader) checkConditions(reported hcl.Diagnostics) hcl.Diagnostics {
 		}
 		switch always, never := l.truth(when, l.distinct([]hcl.Expression{when}, candidates)); {
 		case never:
-			r.warnf(when.Range(), "Never true", "No node meets this condition, so nodegate never checks %s. Correct the condition, or write when = false.",
-				b.checkName())
+			r.warnf(when.Range(), "Never true",
+				"No node meets this condition, so nodegate never checks %s. Correct the condition, or write when = false.", b.checkName())
 		case always:
 			r.warnf(when.Range(), "Always true", "Every node meets this condition. Correct it, or remove it.")
 		}

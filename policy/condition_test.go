@@ -39,7 +39,8 @@ func TestConditions(t *testing.T) {
 		`false`:                                                                                        "",
 		`var.on`:                                                                                       "",
 	} {
-		text := fmt.Sprintf("variable \"on\" { default = true }\nvariable \"memory\" { default = 17179869184 }\nmodule \"ip_vs\" { when = %s }\n", when)
+		text := "variable \"on\" { default = true }\nvariable \"memory\" { default = 17179869184 }\n" +
+			fmt.Sprintf("module \"ip_vs\" { when = %s }\n", when)
 		diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
 		got := ""
 		for _, d := range diags {

@@ -35,6 +35,7 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 		return diags
 	}
 	diags = append(diags, l.mistakesOnNodes(diags)...)
+	diags = append(diags, l.checkMemory()...)
 	return append(diags, l.checkConditions(diags)...)
 }
 

@@ -22,6 +22,10 @@ func orders() []order {
 		{"net/ipv4/conf/all/rp_filter", "net/ipv4/conf/*/rp_filter",
 			"The kernel uses the larger one for each interface, so the smaller value has no effect"},
 	}
+	for _, kind := range []Key{"ratio", "bytes"} { // domain_dirty_limits in mm/page-writeback.c
+		all = append(all, order{"vm/dirty_background_" + kind, "vm/dirty_" + kind,
+			"Writers wait for the disk before the kernel begins to write, so it uses half of the smaller one instead"})
+	}
 	for _, family := range []string{"ipv4", "ipv6"} {
 		at := Key("net/" + family + "/neigh/default/gc_thresh")
 		all = append(all,
@@ -48,7 +52,7 @@ func (p *Policy) checkOrders(r *reader) {
 			continue
 		}
 		report := func(key string, most int64, want string, at Metadata) {
-			if at.Builtin && low.Builtin || least <= most {
+			if at.Builtin && low.Builtin || least <= most || most == 0 && strings.HasPrefix(key, "vm.") { // 0: the kernel uses the other unit
 				return
 			}
 			r.warnf(at.Range, "Wrong order", "%s must be %s here, which is less than %s (%s at %s). %s. Correct one of the two.",
@@ -174,7 +178,8 @@ func (p *Policy) checkLocalPorts(r *reader) {
 			return
 		}
 	}
-	r.warnf(ports.Range, "NodePorts", "The kernel assigns the local ports %d-%d to outgoing connections; they are NodePorts of Services by default. "+
-		"Add: sysctl \"net.ipv4.ip_local_reserved_ports\" { value = \"%d-%d\" }, or end the range below %d.",
+	r.warnf(ports.Range, "NodePorts",
+		"The kernel assigns the local ports %d-%d to outgoing connections; they are NodePorts of Services by default. "+
+			"Add: sysctl \"net.ipv4.ip_local_reserved_ports\" { value = \"%d-%d\" }, or end the range below %d.",
 		from, to, firstNodePort, lastNodePort, firstNodePort)
 }

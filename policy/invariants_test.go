@@ -16,7 +16,8 @@ func TestInvariants(t *testing.T) {
 	}
 	link := "link \"a\" {\n  match { kind = \"veth\" }\n  sysctl = { \"net.ipv4.conf.*.rp_filter\" = 0 }\n}\n"
 	for _, c := range [][2]string{
-		{thresh("ipv4", 1, "value = 90000") + thresh("ipv4", 3, "value = 4096"), "p.hcl:4,8-43: Wrong order; net.ipv4.neigh.default.gc_thresh3 must be 4096"},
+		{thresh("ipv4", 1, "value = 90000") + thresh("ipv4", 3, "value = 4096"),
+			"p.hcl:4,8-43: Wrong order; net.ipv4.neigh.default.gc_thresh3 must be 4096"},
 		{thresh("ipv6", 2, "min = 8192") + thresh("ipv6", 3, "one_of = [1024, 4096]"), "Wrong order"},
 		{thresh("ipv6", 2, "min = 8192") + thresh("ipv4", 3, "value = 4096"), ""},
 		{thresh("ipv4", 1, "min = 80000") + thresh("ipv4", 2, "min = 90000") + thresh("ipv4", 3, "min = 100000"), ""},

@@ -157,7 +157,8 @@ func (m Match) isVirtual() bool {
 }
 
 func (m Match) isUplink() bool {
-	return m.DefaultRoute || m.Driver != "" && !slices.Contains([]string{"bridge", "dummy", "geneve", "ipip", "tun", "veth", "vxlan"}, m.Driver)
+	software := []string{"bridge", "dummy", "geneve", "ipip", "tun", "veth", "vxlan"}
+	return m.DefaultRoute || m.Driver != "" && !slices.Contains(software, m.Driver)
 }
 
 // globsMeet reports whether a name can match both globs. A class in brackets counts as any character, so it may err to true.
