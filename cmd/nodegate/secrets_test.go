@@ -25,9 +25,9 @@ func judged() map[string]*regexp.Regexp {
 		"the units and kinds that kubelet's unit names":              `(After|WantedBy|Restart)=@`,
 		"the name of a process, which ps shows to every user":        `"/proc/\d+/cmdline": \{\s*"value": "@`,
 		"a file or program that kubelet's unit names":                `(unknown|skipped): @, which kubelet.service reads|kubelet.service runs @, not`,
-		"a missing program of kubelet's credential providers":        `/opt/credentials/@ is missing`,
+		"the names in a kubeconfig, of which one is missing":         `current-context names context \\*"@`,
 		"a missing certificate that kubelet's configuration names":   `(: "|got |; )@ is missing|open /etc/kubernetes/@: no such`,
-		"a wrong value of kubelet's configuration":                   `of (apiVersion|kind) @,|kubelet has @|memory\.available \\*"@\\*" is invalid|\w+: @`,
+		"a wrong value of kubelet's configuration":                   `of (apiVersion|kind) @,|kubelet has @|memory\.available \\*"@\\*" is invalid|\w+: @|memoryManagerPolicy is \\*"@|apiVersion \\*"\\*" for @`,
 		"the mode of kube-proxy":                                     `mode @`,
 		"the names of TuneD's profiles":                              `TuneD profile [^\n]*@|at every start \([^\n]*@.*`,
 	} {
