@@ -31,6 +31,7 @@ func TestConditions(t *testing.T) {
 		`node.memory / node.cpus > 4 * 1024 * 1024 * 1024`:                                             "",
 		`contains(["debian", "ubuntu"], os.id) && !(os.id == "debian" && os.version == "11")`:          "",
 		`cni.name == "my-own" && kube_proxy.mode != "ipvs"`:                                            "",
+		`node.memory >= 33 * 1024 * 1024 * 1024 && node.memory < 48 * 1024 * 1024 * 1024`:              "",
 		`cloud.provider == ""`:                                                                         "",
 		`version_at_least(os.version, "1")`:                                                            "",
 		`version_at_least(kubelet.version, "1.40")`:                                                    "",

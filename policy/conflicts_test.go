@@ -61,6 +61,7 @@ func TestLinkContradiction(t *testing.T) {
 		{link("a", `name = "en*p*"`, "mtu = 9001") + link("b", `name = "e*s0"`, "mtu = 1500"), "mtu; link \"a\" (name=en*p*)"},
 		{link("a", `driver = "ena"`, "mtu = 9001") + link("b", `driver = "virtio_net"; default_route = true`, "mtu = 1500"), ""},
 		{link("a", `name = "flannel*"`, "mtu = 1450") + link("b", `default_route = true`, "mtu = 9001"), ""},
+		{link("a", `default_route = true`, "mtu = 9001") + link("b", `name = "cali*"`, "mtu = 1450"), ""},
 		{link("a", `kind = "veth"`, "mtu = 1450") + link("b", `driver = "ena"`, "mtu = 9001"), ""},
 		{link("a", `name = "eth*"; kind = "veth"`, "mtu = 1450") + link("b", `name = "eth*"; kind = "vxlan"`, "mtu = 9001"), ""},
 		{link("a", `name = "eth0"`, "mtu = 1500") + link("b", `name = "eth1"`, "mtu = 9001"), ""},

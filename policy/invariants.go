@@ -52,7 +52,7 @@ func (p *Policy) checkOrders(r *reader) {
 			continue
 		}
 		report := func(key string, most int64, want string, at Metadata) {
-			if at.Builtin && low.Builtin || least <= most || most == 0 && strings.HasPrefix(key, "vm.") { // 0: the kernel uses the other unit
+			if least <= most || most == 0 && strings.HasPrefix(key, "vm.") { // 0: the kernel uses the other unit
 				return
 			}
 			r.warnf(at.Range, "Wrong order", "%s must be %s here, which is less than %s (%s at %s). %s. Correct one of the two.",
@@ -153,7 +153,7 @@ const firstNodePort, lastNodePort = 30000, 32767
 // the port of a Service (https://github.com/kubernetes/kubernetes/issues/111682).
 func (p *Policy) checkLocalPorts(r *reader) {
 	ports := p.findSysctl("net/ipv4/ip_local_port_range")
-	if ports == nil || ports.Builtin {
+	if ports == nil {
 		return
 	}
 	first, last, ok := strings.Cut(ports.Value, " ")
