@@ -60,7 +60,7 @@ func (l *loader) truth(when hclsyntax.Expression, candidates map[string][]any) (
 	for _, node := range nodes {
 		v, known := l.imagined(node).value(when)
 		always = always && known && v.Type() == cty.Bool && v.True()
-		never = never && !(known && v.Type() == cty.Bool && v.True())
+		never = never && (!known || v.Type() != cty.Bool || !v.True())
 	}
 	return always, never
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// order is a pair of parameters of which the first should not exceed the second.
+// order is a pair of parameters; the first should not exceed the second.
 type order struct {
 	low, high Key
 	effect    string // of the wrong order

@@ -42,7 +42,7 @@ func TestInvariants(t *testing.T) {
 		diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(c[0])}}, known())
 		got := diags.Error()
 		if len(diags) > 1 {
-			got = fmt.Sprint([]error(diags.Errs()), diags)
+			got = fmt.Sprint(diags.Errs(), diags)
 		}
 		if len(diags) > 1 || (len(diags) > 0) != (c[1] != "") || !strings.Contains(got, c[1]) {
 			t.Errorf("%s\n%s", c[0], got)

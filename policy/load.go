@@ -53,7 +53,7 @@ func (s Source) For(fact func(name string) (any, bool)) (*Policy, hcl.Diagnostic
 
 // forNode returns a loader of the same blocks for a node with these facts.
 func (l *loader) forNode(fact func(name string) (any, bool)) *loader {
-	node := &loader{reader: l.reader.fresh(), blocks: l.blocks, policy: &Policy{}}
+	node := &loader{reader: l.fresh(), blocks: l.blocks, policy: &Policy{}}
 	node.catalogue, node.Fact = l.catalogue, fact
 	return node
 }

@@ -113,7 +113,7 @@ func groupBlocks(blocks []block) [][]block {
 	return all
 }
 
-// subject is what a block is about. rows lists the rows of relatedKeys that have its key.
+// subject is the setting that a block is about. rows lists the rows of relatedKeys that have its key.
 type subject struct {
 	block
 	name string // of its check

@@ -15,7 +15,7 @@ import (
 // facts and on every branch of every expression. HCL converts strings only when a node evaluates
 // the expression, and would fail there.
 func (l *loader) checkTypes() hcl.Diagnostics {
-	c := &typeChecker{reader: l.reader.fresh()}
+	c := &typeChecker{reader: l.fresh()}
 	for _, e := range l.expressions() {
 		syntax, ok := e.(hclsyntax.Node)
 		if !ok || len(e.Variables()) == 0 {

@@ -1,6 +1,6 @@
 package image
 
-// kubeletDirs are the directories in which kubelet keeps its state: its own default, and those of distributions.
+// kubeletDirs are the directories in which kubelet keeps its state: its own default, and the directories of distributions.
 func kubeletDirs() []string {
 	return []string{"/var/lib/kubelet", "/var/lib/rancher/k3s/agent/kubelet", "/var/lib/k0s/kubelet",
 		"/var/snap/microk8s/common/var/lib/kubelet"}

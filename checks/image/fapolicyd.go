@@ -9,7 +9,7 @@ import (
 	"nodegate/policy"
 )
 
-// fapolicyd: it lets only programs of packages run, and those of containers are in none.
+// fapolicyd: it lets only programs of packages run, and the programs of containers are in none.
 func fapolicyd() checks.Problem {
 	return checks.Problem{
 		Name: "image.fapolicyd", Stages: []checks.Stage{checks.Image}, NotAll: true, Severity: policy.Warn,

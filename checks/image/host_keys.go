@@ -181,7 +181,7 @@ func (m *makers) add(name string, depth int) {
 	}
 	m.seen = append(m.seen, name)
 	isTarget := strings.HasSuffix(name, ".target")
-	if !strings.HasSuffix(name, ".service") && !(isTarget && config.NamesHostKeyProgram(name)) {
+	if !strings.HasSuffix(name, ".service") && (!isTarget || !config.NamesHostKeyProgram(name)) {
 		return
 	}
 	u, ok := m.read(name)

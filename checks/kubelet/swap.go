@@ -72,8 +72,8 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 	if strings.Contains(s.Got, "/dev/zram") { // an empty configuration of zram-generator overrides the distribution's
 		off += "; : >/etc/systemd/zram-generator.conf"
 	}
-	s.Remedy = "run `" + off + `; sed -i -E '/^\s*[^#[:space:]]\S*\s+\S+\s+swap\s/d' /etc/fstab` + "`, or set failSwapOn: false in kubelet's " +
-		"configuration"
+	s.Remedy = "run `" + off + `; sed -i -E '/^\s*[^#[:space:]]\S*\s+\S+\s+swap\s/d' /etc/fstab` + "`, or set failSwapOn: false in " +
+		"kubelet's configuration"
 	return s, nil
 }
 

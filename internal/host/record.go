@@ -132,8 +132,8 @@ func (r recordFiles) Head(name string) (file.Head, error) {
 	return record(r.s, r.s.Heads, name)(found, err)
 }
 
-// executableHeader returns the part of a file's beginning that names what can execute it. Any other content is replaced by a space,
-// which still differs from an empty file.
+// executableHeader returns the part of a file's beginning that names the program or processor that can execute it. Any
+// other content is replaced by a space, which still differs from an empty file.
 func executableHeader(start []byte) []byte {
 	const elfIdentity = 20 // through e_machine
 	switch {

@@ -101,10 +101,11 @@ func staysAlive(start, wait func() error, stop func()) error {
 	if err := start(); err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- wait() }()
+	var err error
+	ended := make(chan struct{})
+	go func() { err = wait(); close(ended) }()
 	select {
-	case err := <-ended:
+	case <-ended:
 		return fmt.Errorf("watch ended: %w", err)
 	case <-time.After(2 * time.Second):
 		stop()

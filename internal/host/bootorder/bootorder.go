@@ -95,8 +95,8 @@ func ignoreExist(err error) error {
 	return err
 }
 
-// unitCopy is a copy of the units in one directory. A unit of a directory that systemd searches earlier hides those of the same
-// name in later ones.
+// unitCopy is a copy of the units in one directory. A unit hides units of the same name in directories that systemd
+// searches later.
 type unitCopy struct {
 	files service.Files
 	dir   string
@@ -142,7 +142,9 @@ func (c unitCopy) copyBelow(from, dir string, copyOne func(from, name string) er
 
 // copyUnit copies a unit or a drop-in: its content, its other name, or that it is masked.
 func (c unitCopy) copyUnit(from, name string) error {
-	kinds := []string{".service", ".target", ".mount", ".automount", ".swap", ".socket", ".timer", ".path", ".slice", ".device", ".scope", ".conf"}
+	kinds := []string{
+		".service", ".target", ".mount", ".automount", ".swap", ".socket", ".timer", ".path", ".slice", ".device", ".scope", ".conf",
+	}
 	if c.made[name] || !slices.Contains(kinds, filepath.Ext(name)) {
 		return nil
 	}

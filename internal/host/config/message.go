@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// messageWords are the words of which the messages of kubelet, iptables, nft, modprobe, systemd,
+// messageWords are the words that make up the messages of kubelet, iptables, nft, modprobe, systemd,
 // the API server and the parsers of YAML and JSON consist.
 //
 //go:embed message_words.txt
@@ -29,7 +29,8 @@ var (
 	messageToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^\s"'` + "`" + `,;()\[\]{}=<>|!\\]+`) })
 	// Flags, places in a source, klog's header, exit codes and the placeholders of a recording.
 	messagePattern = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^(--?[a-z0-9-]+|[a-z0-9_]+\.go:[0-9]+|[IWEF][0-9]{4}|v?[0-9][0-9:.]*|0x[0-9a-f]{1,8}|` + placeholder + `-[0-9]+|!!\w+|nf_tables)$`)
+		return regexp.MustCompile(`^(--?[a-z0-9-]+|[a-z0-9_]+\.go:[0-9]+|[IWEF][0-9]{4}|v?[0-9][0-9:.]*|0x[0-9a-f]{1,8}|` +
+			placeholder + `-[0-9]+|!!\w+|nf_tables)$`)
 	})
 	camelWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+|[0-9]+`) })
 )

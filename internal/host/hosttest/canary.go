@@ -199,7 +199,8 @@ func additions(kind config.Kind) string {
 		return " rd.iscsi.password=@ @"
 	case config.SystemdUnit:
 		return "\n# @\n[Unit]\nDescription=@\nX-A=@\n[Service]\nEnvironment=\"PLANTED=@\" B=@\nLoadCredential=@:/etc/@\nSetCredential=a:@\n" +
-			"ExecStartPre=-/bin/sh -c 'curl -H \"Token: @\" https://a:@@@/ | grep @ > /dev/null'\nExecStopPost=/bin/echo @\nEnvironmentFile=-/etc/planted.env\n"
+			"ExecStartPre=-/bin/sh -c 'curl -H \"Token: @\" https://a:@@@/ | grep @ > /dev/null'\n" +
+			"ExecStopPost=/bin/echo @\nEnvironmentFile=-/etc/planted.env\n"
 	case config.Variables:
 		return "\n# @\nPLANTED=@\nHTTPS_PROXY=\"http://u:@@@:3128\"\nKUBELET_EXTRA_ARGS=--token=@ --cluster-domain=@\nexport A=@\n"
 	case config.NetworkConfig, config.NetworkManagerConfig:
@@ -215,7 +216,8 @@ func additions(kind config.Kind) string {
 	case config.TunedProfile:
 		return "\n# @\n[planted]\nx=@\n[script]\nscript=@\n"
 	case config.KubeletConfig, config.KubeProxyConfig, config.K3sConfig:
-		return "\n# @\nplanted: @\nstaticPodURLHeader:\n  Authorization: [\"@\"] # @\nclientConnection:\n  kubeconfig: \"@\"\ntoken: @\nplanted-list: [@]\n"
+		return "\n# @\nplanted: @\nstaticPodURLHeader:\n  Authorization: [\"@\"] # @\n" +
+			"clientConnection:\n  kubeconfig: \"@\"\ntoken: @\nplanted-list: [@]\n"
 	case config.Kubeconfig, config.CredentialProviders:
 		return "\n# @\nplanted:\n- name: \"@\"\n  token: @\n  user:\n    client-key-data: @\n    exec: {env: [{value: @}], args: [@]}\n"
 	case config.ResolvConf:

@@ -43,7 +43,7 @@ func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
 }
 
 // Private is Run for arguments that may contain a secret: no error and no progress names them. known
-// are the words that an error may contain beside those of messages.
+// are the words that an error may contain beside the words of messages.
 func Private(ctx context.Context, name string, known []string, args ...string) ([]byte, error) {
 	return run(ctx, name, known, name, args)
 }
@@ -74,7 +74,7 @@ func run(ctx context.Context, line string, known []string, name string, args []s
 }
 
 // Feed runs a program like Run and writes text to its standard input. No error and no progress names
-// the arguments: those of the policy's own program may contain a secret.
+// the arguments: arguments of the policy's own program may contain a secret.
 func Feed(ctx context.Context, text, name string, args ...string) error {
 	cmd, stderr, err := command(ctx, name, args)
 	if err != nil {
@@ -159,15 +159,15 @@ func Secret(ctx context.Context, env []string, name string, args ...string) ([]b
 	return out.kept.Bytes(), nil
 }
 
-// nobody is the user of programs that need no privileges.
-const nobody = 65534
+// unprivileged is the user and group of programs that need no privileges.
+const unprivileged = 65534
 
 // GiveAway makes a file belong to the user as whom Unprivileged runs programs.
 func GiveAway(name string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	return os.Chown(name, nobody, nobody)
+	return os.Chown(name, unprivileged, unprivileged)
 }
 
 // Unprivileged runs a program with additional variables, as an ordinary user if nodegate runs as root, and returns its standard
@@ -179,7 +179,7 @@ func Unprivileged(ctx context.Context, env []string, name string, args ...string
 	}
 	cmd.Env = append(cmd.Env, env...)
 	if os.Geteuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	}
 	defer activity.Doing(ctx, name)()
 	if err := cmd.Run(); err != nil {

@@ -48,7 +48,7 @@ func (t *Tree) Replaceable(p string) error {
 	if err != nil {
 		return t.withPath(p, err)
 	}
-	// Linux before 5.8 does not report mount points: it shows only those of another file system.
+	// Linux before 5.8 does not report mount points: it shows only mount points of another file system.
 	other := there.Dev_major != holder.Dev_major || there.Dev_minor != holder.Dev_minor
 	if there.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 || there.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 && other {
 		return fmt.Errorf("%s is a mount point and cannot be replaced; run `umount %s`", t.Full(p), plain.Quote(t.Full(p)))
