@@ -141,9 +141,11 @@ func (c *Client) whoAmI(ctx context.Context) (user string, status int, err error
 		Status struct{ UserInfo struct{ Username string } }
 	}
 	if resp.StatusCode < 300 {
-		err = json.NewDecoder(bounded(resp.Body, maxAnswer)).Decode(&review)
+		if err := json.NewDecoder(bounded(resp.Body, maxAnswer)).Decode(&review); err != nil {
+			return "", resp.StatusCode, fmt.Errorf("%s %s: %w", http.MethodPost, at, err)
+		}
 	}
-	return review.Status.UserInfo.Username, resp.StatusCode, err
+	return review.Status.UserInfo.Username, resp.StatusCode, nil
 }
 
 // missingObject is the path of an object that the API server does not have. It matches

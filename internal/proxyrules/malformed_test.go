@@ -75,7 +75,7 @@ func TestManyElements(t *testing.T) {
 func TestListErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "the input is empty"},
-		{"[]", `line 1: EndpointSlice: expected "{", got [`},
+		{"[]", `line 1: EndpointSlice: expected "{"`},
 		{`{"kind": "Pod"}`, "line 1: not a list of EndpointSlices: no items"},
 		{"{\n\"items\": [{\"kind\": \"Pod\"}]}", "none of 1 items is an EndpointSlice"},
 		{"{\n\"items\": [{\"kind\": \"EndpointSlice\", \"endpoints\": 3}]}", "line 2: endpoints must not be a number"},
