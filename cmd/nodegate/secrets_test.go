@@ -49,7 +49,7 @@ type secretsTest struct {
 func (t *secretsTest) search(where, output, text string) {
 	t.Helper()
 	t.outputs[output] = true
-	if !hosttest.Canary().MatchString(text) {
+	if !strings.Contains(strings.ToLower(text), "cnry7f") { // much faster than the pattern
 		return
 	}
 	for reason, pattern := range t.judged {
