@@ -43,6 +43,7 @@ type report struct {
 	state           checks.State
 	kinds, remedies []string
 	remove          []string // quoted paths
+	access          []string // the same for keys that let people in
 	fault           bool     // something must be removed, not only should be
 }
 
@@ -61,11 +62,16 @@ func inspectIdentity(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 			return r.state, err
 		}
 	}
+	unless := ""
+	if !r.fault && r.access != nil {
+		r.remove = append(r.remove, r.access...)
+		unless = ", unless one of the keys in authorized_keys is your only way into the machine"
+	}
 	if r.remove != nil {
 		r.remedies = append(r.remedies, "rm -rf "+strings.Join(r.remove, " "))
 	}
 	if r.kinds != nil {
-		r.state.Differs(strings.Join(r.kinds, ", "), "run `"+strings.Join(r.remedies, "; ")+"`")
+		r.state.Differs(strings.Join(r.kinds, ", "), "run `"+strings.Join(r.remedies, "; ")+"`"+unless)
 		r.state.Minor = !r.fault
 	}
 	return r.state, nil
@@ -88,10 +94,13 @@ func (r *report) add(h finder, l leftover, files []found) {
 	if !slices.Contains(r.kinds, l.kind) {
 		r.kinds = append(r.kinds, l.kind)
 	}
-	if l.remedy == nil {
-		r.remove = append(r.remove, at...)
-	} else {
+	switch {
+	case l.remedy != nil:
 		r.remedies = append(r.remedies, l.remedy(at...))
+	case l.kind == authorizedKeys: // they may be the only way in, so their removal is no part of a fault's remedy
+		r.access = append(r.access, at...)
+	default:
+		r.remove = append(r.remove, at...)
 	}
 	r.fault = r.fault || !l.minor
 }

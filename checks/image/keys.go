@@ -2,10 +2,12 @@ package image
 
 import "nodegate/internal/host/config"
 
+const authorizedKeys = "authorized_keys"
+
 // keyLeftovers are keys, tokens and passwords that belong to no single program.
 func keyLeftovers() []leftover {
 	return []leftover{
-		{kind: "authorized_keys", minor: true, holds: []config.Trait{config.PublicKey}, patterns: append(
+		{kind: authorizedKeys, minor: true, holds: []config.Trait{config.PublicKey}, patterns: append(
 			homes(".ssh/authorized_keys", ".ssh/authorized_keys2", ".ssh/authorized_keys.d/*"),
 			"/etc/ssh/authorized_keys/*", "/etc/ssh/authorized_keys.d/*")},
 		{kind: "credentials", patterns: homes(".netrc", ".aws/credentials", ".git-credentials", ".vault-token", ".config/gcloud/credentials.db",
