@@ -20,7 +20,7 @@ func TestBootOrder(t *testing.T) {
 pass
 want: no ordering cycle
 got: no ordering cycle`},
-		{What: "no systemd here", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: this machine has no systemd, or the image no multi-user.target, so the boot was not computed"},
+		{What: "no systemd here", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: systemd cannot compute the boot here: it is not installed, cannot run in this environment, or the image has no multi-user.target"},
 		{What: "the image's own", Node: image(bootorder.Cycle{"a.service", "b.service"}), Want: `
 warn
 want: no ordering cycle

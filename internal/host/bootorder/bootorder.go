@@ -35,7 +35,7 @@ var (
 	ErrNoTarget  = fmt.Errorf("no unit multi-user.target: %w", errors.ErrUnsupported)
 )
 
-const timeout = 10 * time.Second
+const timeout = 30 * time.Second
 
 // Find lets the systemd of this machine compute the boot of the units in files, in its test mode and without privileges. It
 // reads a copy of the units, so nothing of an image runs. The units of fstab are made by systemd's generator.
@@ -74,9 +74,14 @@ func Find(ctx context.Context, files service.Files) ([]Cycle, error) {
 		"SYSTEMD_LOG_COLOR=0", "SYSTEMD_GENERATOR_PATH=" + dir + "/none"}
 	printed, err := program.Unprivileged(ctx, env, systemd, "--test", "--system", "--unit="+target)
 	if err != nil {
-		return nil, fmt.Errorf("testing the boot: %w", err)
+		return nil, cannot("testing the boot", err)
 	}
 	return parse(printed), nil
+}
+
+// cannot returns the error that systemd's programs cannot run here, for example in a chroot without /proc.
+func cannot(what string, err error) error {
+	return fmt.Errorf("%s: %s: %w", what, err.Error(), errors.ErrUnsupported)
 }
 
 func findSystemd() (string, error) {
@@ -198,7 +203,7 @@ func (c unitCopy) generateMounts(ctx context.Context, systemdDir, dir string) er
 	env := []string{"SYSTEMD_FSTAB=" + fstab, "SYSTEMD_SYSROOT_FSTAB=/dev/null", "SYSTEMD_PROC_CMDLINE=", "SYSTEMD_LOG_TARGET=console"}
 	if _, err := program.Unprivileged(ctx, env, systemdDir+"/system-generators/systemd-fstab-generator",
 		dir+"/generator", dir+"/generator.early", dir+"/generator.late"); err != nil {
-		return fmt.Errorf("making the units of /etc/fstab: %w", err)
+		return cannot("making the units of /etc/fstab", err)
 	}
 	mounts, err := filepath.Glob(dir + "/generator/*.mount")
 	for _, m := range mounts {
@@ -207,7 +212,7 @@ func (c unitCopy) generateMounts(ctx context.Context, systemdDir, dir string) er
 			return err
 		}
 		if !strings.Contains(string(made), "SourcePath="+fstab) {
-			return errors.New("making the units of /etc/fstab: this machine's systemd always reads its own fstab")
+			return cannot("making the units of /etc/fstab", errors.New("this machine's systemd always reads its own fstab"))
 		}
 	}
 	return err
