@@ -8,6 +8,8 @@ UNIT
 cat >"$ROOT/var/lib/kubelet/config.yaml" <<'CONFIG'
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
+authentication: {webhook: {enabled: false}} # a kubelet without --kubeconfig cannot use the API server
+authorization: {mode: AlwaysAllow}
 CONFIG
 cat >"$ROOT/opt/crash/kubelet" <<'PROGRAM'
 #!/bin/sh
