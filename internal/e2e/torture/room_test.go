@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,8 @@ func (r room) run(setup string, args ...string) (out string, status int, err err
 
 // finish runs a command to its end.
 func finish(ctx context.Context, cmd *exec.Cmd) (status int, err error) {
+	runtime.LockOSThread() // Pdeathsig refers to the thread that starts the program
+	defer runtime.UnlockOSThread()
 	err = cmd.Run()
 	var failed *exec.ExitError
 	switch {
