@@ -13,7 +13,7 @@ authorization: {mode: AlwaysAllow}
 CONFIG
 cat >"$ROOT/opt/crash/kubelet" <<'PROGRAM'
 #!/bin/sh
-echo 'E1121 12:00:00.000000       1 run.go:72] "command failed" err="failed to run Kubelet: a reason that no check knows"' >&2
+echo 'E1121 12:00:00.000000       1 run.go:72] "command failed" err="failed to run Kubelet: an unknown reason"' >&2
 echo 'I1121 12:00:00.000001       1 last words that are no error' >&2
 exit 3
 PROGRAM
