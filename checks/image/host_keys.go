@@ -95,7 +95,7 @@ func addKeygen(h finder) string {
 		`; printf '[Service]\nExecStartPre=\nExecStartPre=/usr/bin/ssh-keygen -A\n' >` + dir + "/keygen.conf; done"
 }
 
-// hostKeyMaker returns the program or unit that makes SSH host keys at boot. If there is none, it returns the reason.
+// hostKeyMaker returns the program or unit that makes SSH host keys at boot. If the image lacks one, it returns the reason.
 func hostKeyMaker(ctx context.Context, h finder) (maker, problem string, err error) {
 	if runs, err := cloudInitRuns(h); err != nil || runs {
 		return "cloud-init", "", err
@@ -136,7 +136,7 @@ type makers struct {
 	err            error
 }
 
-// addOwn judges a service of sshd itself: what it runs first, and the units that it asks for.
+// addOwn judges a service of sshd itself: its first commands, and the units that it requires.
 func (m *makers) addOwn(name string) {
 	u, ok := m.read(name)
 	if !ok {

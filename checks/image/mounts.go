@@ -132,7 +132,7 @@ func inspectMounts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 	return s, nil
 }
 
-// nearest returns the mount that a directory is on. The root is none: what mounts it decides its options.
+// nearest returns the mount that a directory is on. The root does not count: its options come from the kernel command line or the initrd.
 func nearest(all []mount, dir string) (m mount, found bool) {
 	for _, next := range all {
 		at := strings.TrimRight(next.at, "/")

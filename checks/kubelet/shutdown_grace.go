@@ -98,7 +98,7 @@ func inspectShutdownGrace(h *host.Host) (checks.State, error) {
 	return s, nil
 }
 
-// gracePeriod returns how long kubelet delays a shutdown, and the setting that says so.
+// gracePeriod returns how long kubelet delays a shutdown, and the setting with that time.
 func gracePeriod(k config.Kubelet) (sum time.Duration, from config.Source) {
 	setting := k.Values["shutdownGracePeriod"]
 	if period, err := time.ParseDuration(setting.Value); err == nil {

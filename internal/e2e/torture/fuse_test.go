@@ -11,7 +11,7 @@ import (
 )
 
 // hangOn mounts a FUSE file system whose server never reads over each path, as cmd/nodegate/testdata/gate_hangs.txtar does. It
-// creates what is missing, if possible.
+// creates missing paths, if possible.
 const hangOn = `fd=4
 for at in $paths; do
 	[ -e "$at" ] || case $at in
