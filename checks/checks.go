@@ -26,7 +26,7 @@ type Check interface {
 type State struct {
 	Want, Got string // canonical text, comparable between nodes
 	Pass      bool
-	Minor     bool       // if it does not pass, it warns, whatever its severity: another program may mend it
+	Minor     bool       // it blocks nothing, whatever its severity: another program may mend it, or the fault is elsewhere
 	Skip      string     // why the requirement does not apply here, or ""
 	Remedy    string     // what the operator should do if it does not pass
 	Cause     string     // name of the check whose failure explains this one, or ""

@@ -167,6 +167,9 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	switch {
 	case r.Err != nil:
 		r.Verdict = verdict.Unknown
+		if r.State.Minor {
+			r.Metadata.Severity = policy.Warn
+		}
 	case r.State.Skip != "":
 		r.Verdict = verdict.Skipped
 	case r.State.Pass:

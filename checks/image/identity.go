@@ -47,7 +47,7 @@ type report struct {
 	fault           bool     // something must be removed, not only should be
 }
 
-func inspectIdentity(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+func inspectIdentity(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	r := &report{state: checks.Passing("no data that must be unique to a machine")}
 	in := newFinder(h)
 	for _, l := range leftovers() {
@@ -71,7 +71,13 @@ func inspectIdentity(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		r.remedies = append(r.remedies, "rm -rf "+strings.Join(r.remove, " "))
 	}
 	if r.kinds != nil {
-		r.state.Differs(strings.Join(r.kinds, ", "), "run `"+strings.Join(r.remedies, "; ")+"`"+unless)
+		remedy := "run `" + strings.Join(r.remedies, "; ") + "`" + unless
+		if h.Live() {
+			if active, _, err := h.Units.State(ctx, p.Gate.Unit); err == nil && active == "active" {
+				remedy = p.Gate.Unit + " runs here: never do this on a node; only if this machine becomes an image, stop it and " + remedy
+			}
+		}
+		r.state.Differs(strings.Join(r.kinds, ", "), remedy)
 		r.state.Minor = !r.fault
 	}
 	return r.state, nil

@@ -1,6 +1,7 @@
 package image_test
 
 import (
+	"strings"
 	"testing"
 
 	"nodegate/checks"
@@ -56,5 +57,31 @@ func TestStageAll(t *testing.T) {
 		if got := len(catalog.For(p, stage)); got != want {
 			t.Errorf("stage %s asks for %d checks, want %d", stage, got, want)
 		}
+	}
+}
+
+// TestIdentityOfANode: the remedy does not invite anyone to remove a running node's keys and state.
+func TestIdentityOfANode(t *testing.T) {
+	for active, warns := range map[string]bool{"active": true, "inactive": false} {
+		m := checkstest.WithUnit(checkstest.Node(map[string]string{"/etc/krb5.keytab": "KEY"}, nil), "kubelet.service", active, "enabled")
+		r := checkstest.On(t.Context(), t, m.Host(), checks.Image, "image.identity", "")
+		if got := strings.HasPrefix(r.State.Remedy, "kubelet.service runs here: never do this on a node"); got != warns || r.State.Pass {
+			t.Errorf("%s: %s %v", active, checkstest.Text(r), r.Err)
+		}
+	}
+}
+
+// TestAuthorizedKeysStay: they may be the only way in, so a fault's remedy leaves them, and their own says what to consider.
+func TestAuthorizedKeysStay(t *testing.T) {
+	const keys = "/root/.ssh/authorized_keys"
+	tree := map[string]string{keys: "ssh-ed25519 AAAA builder\n"}
+	r := checkstest.On(t.Context(), t, checkstest.Tree(t, tree), checks.Image, "image.identity", "")
+	if !strings.Contains(r.State.Remedy, keys) || !strings.HasSuffix(r.State.Remedy, "is your only way into the machine") {
+		t.Error(r.State.Remedy)
+	}
+	tree["/root/.netrc"] = "machine a login b password c\n"
+	r = checkstest.On(t.Context(), t, checkstest.Tree(t, tree), checks.Image, "image.identity", "")
+	if !strings.Contains(r.State.Remedy, "/root/.netrc") || strings.Contains(r.State.Remedy, keys) {
+		t.Error(r.State.Remedy)
 	}
 }

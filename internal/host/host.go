@@ -139,7 +139,7 @@ type Units interface {
 	// run.
 	Loaded(ctx context.Context, unit string) (Loaded, error)
 	// Cycles lets systemd compute the boot and returns its ordering cycles. The error is
-	// errors.ErrUnsupported if systemd is not installed, cannot run here, or has no units there.
+	// errors.ErrUnsupported if systemd is not installed here, or has no multi-user.target there.
 	Cycles(ctx context.Context) ([]bootorder.Cycle, error)
 	// Reload makes systemd read its unit files again.
 	Reload(ctx context.Context) error

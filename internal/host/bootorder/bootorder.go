@@ -74,14 +74,9 @@ func Find(ctx context.Context, files service.Files) ([]Cycle, error) {
 		"SYSTEMD_LOG_COLOR=0", "SYSTEMD_GENERATOR_PATH=" + dir + "/none"}
 	printed, err := program.Unprivileged(ctx, env, systemd, "--test", "--system", "--unit="+target)
 	if err != nil {
-		return nil, cannot("testing the boot", err)
+		return nil, fmt.Errorf("testing the boot: %w; in a chroot, mount /dev, /proc and /sys/fs/cgroup first", err)
 	}
 	return parse(printed), nil
-}
-
-// cannot returns the error that systemd's programs cannot run here, for example in a chroot without /proc.
-func cannot(what string, err error) error {
-	return fmt.Errorf("%s: %s: %w", what, err.Error(), errors.ErrUnsupported)
 }
 
 func findSystemd() (string, error) {
@@ -203,7 +198,7 @@ func (c unitCopy) generateMounts(ctx context.Context, systemdDir, dir string) er
 	env := []string{"SYSTEMD_FSTAB=" + fstab, "SYSTEMD_SYSROOT_FSTAB=/dev/null", "SYSTEMD_PROC_CMDLINE=", "SYSTEMD_LOG_TARGET=console"}
 	if _, err := program.Unprivileged(ctx, env, systemdDir+"/system-generators/systemd-fstab-generator",
 		dir+"/generator", dir+"/generator.early", dir+"/generator.late"); err != nil {
-		return cannot("making the units of /etc/fstab", err)
+		return fmt.Errorf("making the units of /etc/fstab: %w", err)
 	}
 	mounts, err := filepath.Glob(dir + "/generator/*.mount")
 	for _, m := range mounts {
@@ -212,7 +207,7 @@ func (c unitCopy) generateMounts(ctx context.Context, systemdDir, dir string) er
 			return err
 		}
 		if !strings.Contains(string(made), "SourcePath="+fstab) {
-			return cannot("making the units of /etc/fstab", errors.New("this machine's systemd always reads its own fstab"))
+			return errors.New("making the units of /etc/fstab: this machine's systemd always reads its own fstab")
 		}
 	}
 	return err

@@ -139,8 +139,8 @@ func (f canaryFiles) ReadDir(name string) ([]string, error) {
 	return names, err
 }
 
-// Values is the first variant in which a canary replaces a value; before come additions, only a
-// canary, and a line that is none.
+// Values is the first variant in which a canary replaces a value; before it come additions, only a
+// canary, and a broken line.
 const Values = 3
 
 // fileVariants returns the number of variants: additions, only a canary, a broken line, and each line with a canary in place of its value.

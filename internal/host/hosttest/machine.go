@@ -3,6 +3,7 @@
 package hosttest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ import (
 type Machine struct {
 	Kernel   string                       // uname -r; "" means 6.1.0
 	Files    map[string]string            // path -> content, or "-> TARGET" for a link; directories are implied
-	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "s " statfs, "x " run, "modprobe " load
+	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "s " statfs, "x " run, "modprobe " load, "cycles"
 	Clamp    map[string]string            // path -> the value that the kernel stores at every write
 	Modules  map[string]map[string]string // installed module, not loaded -> the parameters that it adds
 	Links    map[string]*Link
@@ -116,7 +117,7 @@ func (m files) Tail(name string) ([]byte, error) { return m.ReadFile(name) }
 func (m files) ReadDir(name string) ([]string, error) {
 	found := map[string]bool{}
 	for f := range m.Files {
-		if rest, ok := strings.CutPrefix(f, name+"/"); ok {
+		if rest, ok := strings.CutPrefix(f, strings.TrimSuffix(name, "/")+"/"); ok {
 			first, _, _ := strings.Cut(rest, "/")
 			found[first] = true
 		}
@@ -264,7 +265,7 @@ func (m units) Loaded(_ context.Context, unit string) (host.Loaded, error) {
 
 func (m units) Cycles(context.Context) ([]bootorder.Cycle, error) {
 	if m.Machine.Cycles == nil {
-		return nil, bootorder.ErrNoSystemd
+		return nil, cmp.Or(m.Refuse["cycles"], bootorder.ErrNoSystemd)
 	}
 	return m.Machine.Cycles, nil
 }
