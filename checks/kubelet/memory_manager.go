@@ -20,7 +20,7 @@ import (
 func memoryManager() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.memory-manager", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "kubelet's memory manager has the policy Static, and reservedMemory does not equal what kubelet reserves otherwise, or " +
+		Detects: "kubelet's memory manager has the policy Static, and reservedMemory differs from the sum of the other reservations, or " +
 			"names a NUMA node that the machine does not have; or the policy is unknown.",
 		Symptom: "kubelet restarts forever: \"the total amount \\\"0\\\" of type \\\"memory\\\" is not equal to the value \\\"100Mi\\\" " +
 			"determined by Node Allocatable feature\".",
