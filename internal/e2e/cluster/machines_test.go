@@ -48,12 +48,17 @@ func TestScenarios(t *testing.T) {
 		})
 	}
 	var ran atomic.Int64
+	failures := make(chan string, 100)
 	run := func(name string, s Scenario, suite string) {
 		jobs <- func() {
 			t.Run(name, func(t *testing.T) {
 				ran.Add(1)
 				t.Log(s.Description)
-				runScenario(t, s, suite)
+				if err := runScenario(t, s, suite); err != nil {
+					t.Error(err)
+					cause, _, _ := strings.Cut(err.Error(), "=== ")
+					failures <- name + ": " + cause
+				}
 			})
 		}
 	}
@@ -67,19 +72,21 @@ func TestScenarios(t *testing.T) {
 	}
 	close(jobs)
 	workers.Wait()
+	close(failures)
+	for failure := range failures { // again at the end: the evidence of one failure has hundreds of lines
+		t.Error(failure)
+	}
 	if ran.Load() == 0 {
 		t.Error("unknown scenario; scenarios are the directories in scenarios/")
 	}
 }
 
-func runScenario(t *testing.T, s Scenario, suite string) {
+func runScenario(t *testing.T, s Scenario, suite string) error {
 	t.Helper()
 	r := newRunner(t, cmp.Or(os.Getenv("KUBERNETES"), Newest), s, suite)
 	ctx, cancel := context.WithTimeout(t.Context(), wholeTime)
 	defer cancel()
-	if err := r.Run(ctx, s); err != nil {
-		t.Error(err)
-	}
+	return r.Run(ctx, s)
 }
 
 // newRunner builds everything that a scenario needs, from the control plane to the image for Pods.
