@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -32,7 +33,7 @@ func newKubeletNode(t *testing.T, s *Space) *kubeletNode {
 	for _, program := range []string{"containerd", "ip"} {
 		hosttest.NeedProgram(t, program)
 	}
-	bin, err := Build(t.Context(), CacheDir(repositoryRoot(t)), Newest, []string{"kubelet"})
+	bin, err := Build(t.Context(), CacheDir(repositoryRoot(t)), cmp.Or(os.Getenv("KUBERNETES"), Newest), []string{"kubelet"})
 	if err != nil {
 		t.Fatal(err)
 	}

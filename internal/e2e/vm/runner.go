@@ -89,11 +89,31 @@ func (r Runner) makeMachine(ctx context.Context, s Scenario, dir string) (Machin
 	if out != "" {
 		r.Log("prepared:\n%s", out)
 	}
+	if err := r.checkBootOrder(ctx, tree); err != nil {
+		return Machine{}, err
+	}
 	m, err := r.Base.MakeMachine(ctx, tree, dir)
 	if err != nil {
 		return Machine{}, err
 	}
 	return m, os.RemoveAll(tree)
+}
+
+// checkBootOrder fails if this machine's systemd finds an ordering cycle in the tree.
+func (r Runner) checkBootOrder(ctx context.Context, tree string) error {
+	policy := filepath.Join(filepath.Dir(tree), "boot-order.hcl")
+	if err := os.WriteFile(policy, []byte("check \"image.boot-order\" {}\n"), 0o644); err != nil {
+		return err
+	}
+	command := append(slices.Clone(r.Base.Arch.user), r.Nodegate, "check", "--root", tree, "--policy", policy)
+	out, err := runProgram(ctx, prepareTime, nil, command[0], command[1:]...)
+	if err != nil {
+		return fmt.Errorf("the boot order of the tree: %w", err)
+	}
+	if strings.Contains(out, "skipped") {
+		return fmt.Errorf("the boot order of the tree was not checked:\n%s", out)
+	}
+	return nil
 }
 
 // checkConsoleReport fails if the gate holds the node and the console lacks a complete report of it.

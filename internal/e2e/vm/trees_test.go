@@ -52,6 +52,7 @@ func TestTrees(t *testing.T) {
 			if failed := failingChecks(t, r.Nodegate, tree); len(failed) > 0 {
 				t.Errorf("checks fail on an intact tree: %v", failed)
 			}
+			checkBootOrders(t, tree)
 			for _, b := range append(breakages(t, tree), withoutModules(t, tree)...) {
 				undo := b.do()
 				if failed := failingChecks(t, r.Nodegate, tree); strings.Join(failed, " ") != b.want {

@@ -74,7 +74,7 @@ func Find(ctx context.Context, files service.Files) ([]Cycle, error) {
 		"SYSTEMD_LOG_COLOR=0", "SYSTEMD_GENERATOR_PATH=" + dir + "/none"}
 	printed, err := program.Unprivileged(ctx, env, systemd, "--test", "--system", "--unit="+target)
 	if err != nil {
-		return nil, fmt.Errorf("testing the boot: %w; in a chroot, mount /dev, /proc and /sys/fs/cgroup first", err)
+		return nil, fmt.Errorf("testing the boot: %w; in a chroot, mount /dev, /proc and /sys/fs/cgroup, and make /run/systemd first", err)
 	}
 	return parse(printed), nil
 }
