@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -19,7 +20,11 @@ type cause struct {
 	check  string // check that must report the cause; "" if kubelet starts and nodegate must not hold it
 	says   string // text in kubelet's log
 	limps  bool   // kubelet starts all the same: nodegate must warn, and not hold it
+	older  *outcome
 }
+
+// outcome is the check and the text for kubelet Older, where they differ.
+type outcome struct{ check, says string }
 
 // earlyCauses make kubelet exit before its lock file.
 func earlyCauses() []cause {
@@ -45,15 +50,17 @@ func earlyCauses() []cause {
 			mends:  "rm -r /etc/dropins", check: "kubelet.config", says: "Object 'Kind' is missing"},
 		{what: "a field that kubelet does not know", breaks: "echo 'fooBar: 1' >>" + c},
 
-		{what: "--pod-infra-container-image", flags: "--pod-infra-container-image=pause", check: "kubelet.flags", says: "unknown flag"},
+		{what: "--pod-infra-container-image", flags: "--pod-infra-container-image=pause", check: "kubelet.flags",
+			says: "unknown flag", older: &outcome{}},
 		{what: "--container-runtime", flags: "--container-runtime=remote", check: "kubelet.flags", says: "unknown flag"},
 		{what: "a role as a label", flags: "--node-labels=node-role.kubernetes.io/worker=", check: "kubelet.flags",
 			says: "node-role.kubernetes.io"},
-		{what: "an in-tree cloud provider", flags: "--cloud-provider=aws", check: "kubelet.flags", says: "built-in cloud providers are disabled"},
+		{what: "an in-tree cloud provider", flags: "--cloud-provider=aws", check: "kubelet.flags",
+			says: "built-in cloud providers are disabled", older: &outcome{"kubelet.flags", "unknown cloud provider"}},
 
 		{what: "an empty certificate authority file", breaks: ": >/etc/ca.crt; " +
 			"echo 'authentication: {x509: {clientCAFile: /etc/ca.crt}, webhook: {enabled: false}}' >>" + c,
-			check: "kubelet.config", says: "missing content for CA bundle"},
+			check: "kubelet.config", says: "missing content for CA bundle", older: &outcome{"kubelet.config", "does not contain any valid RSA"}},
 		{what: "an invalid certificate authority", breaks: "echo x >/etc/ca.crt; " +
 			"echo 'authentication: {x509: {clientCAFile: /etc/ca.crt}, webhook: {enabled: false}}' >>" + c,
 			check: "kubelet.config", says: "ca.crt"},
@@ -100,7 +107,7 @@ func earlyCauses() []cause {
 		{what: "a feature gate that kubelet has", breaks: "echo 'featureGates: {KubeletTracing: true}' >>" + c},
 
 		{what: "cgroup v1", breaks: "mount -t tmpfs tmpfs /sys/fs/cgroup", mends: "umount /sys/fs/cgroup", check: "kubelet.cgroup-v1",
-			says: "configured to not run on a host using cgroup v1"},
+			says: "configured to not run on a host using cgroup v1", older: &outcome{"kubelet.cgroups", "failed to find cgroup mounts"}},
 		{what: "LimitedSwap on cgroup v1", breaks: "mount -t tmpfs tmpfs /sys/fs/cgroup; printf 'failCgroupV1: false\\nfailSwapOn: false\\n" +
 			"memorySwap: {swapBehavior: LimitedSwap}\\n' >>" + c, mends: "umount /sys/fs/cgroup", check: "kubelet.cgroup-v1",
 			says: "only supported with cgroupv2"},
@@ -138,9 +145,9 @@ func earlyCauses() []cause {
 		{what: "an empty memory manager state", breaks: ": >/var/lib/kubelet/memory_manager_state", check: "kubelet.state",
 			says: "unexpected end of JSON input"},
 		{what: "an empty Pod state", breaks: ": >/var/lib/kubelet/allocated_pods_state", check: "kubelet.state",
-			says: "unexpected end of JSON input"},
+			says: "unexpected end of JSON input", older: &outcome{}},
 		{what: "an empty device state", breaks: ": >/var/lib/kubelet/dra_manager_state", check: "kubelet.state",
-			says: "unexpected end of JSON input"},
+			says: "unexpected end of JSON input", older: &outcome{}},
 		{what: "the state of a kubelet that ran", breaks: cpuState(`{"policyName":"none","defaultCpuSet":"","checksum":1353318690}`)},
 
 		{what: "a reservation that is not a quantity", breaks: "echo 'kubeReserved: {memory: 500MB}' >>" + c, check: "kubelet.resources",
@@ -202,7 +209,7 @@ func earlyCauses() []cause {
 func cpuState(text string) string { return "echo '" + text + "' >/var/lib/kubelet/cpu_manager_state" }
 
 // TestKubeletCauses breaks a node in every way of the table. nodegate must report the cause, and then a real kubelet must exit because of
-// it. With the cause removed, both must succeed. If a real kubelet starts, nodegate must not hold it.
+// it. With the cause removed, both must succeed. If a real kubelet starts, nodegate must not hold it. KUBERNETES=1.31.4 tests kubelet Older.
 func TestKubeletCauses(t *testing.T) {
 	hosttest.NeedRoot(t)
 	s, err := NewSpace()
@@ -226,6 +233,9 @@ func TestKubeletCauses(t *testing.T) {
 // try breaks the node, and mends it.
 func (n *kubeletNode) try(t *testing.T, c cause) {
 	t.Helper()
+	if c.older != nil && os.Getenv("KUBERNETES") == Older {
+		c.check, c.says = c.older.check, c.older.says
+	}
 	n.writeConfig(t, c.flags)
 	stop := n.runScript(t, c.breaks)
 	named := n.findHoldingCheck(t)

@@ -107,7 +107,7 @@ func lateCauses() []cause {
 			"/kube.slice' >>" + c, mends: noSubtree, check: "kubelet.cgroups", says: "Failed to enforce Kube Reserved Cgroup Limits"},
 		{what: "a reservation without a cpuset", breaks: strings.Replace(reserve, "cpu: 10m", "ephemeral-storage: 1Mi", 1) +
 			"mkdir /sys/fs/cgroup/kube.slice; echo 'kubeReservedCgroup: /kube.slice' >>" + c, mends: noSubtree, check: "kubelet.cgroups",
-			says: "cpuset.cpus"},
+			says: "cpuset.cpus", older: &outcome{}},
 
 		// NewManager in pkg/kubelet/cm/topologymanager
 		{what: "an unknown topology option", breaks: topology("fast: \"true\""), check: "kubelet.policy-options",
@@ -127,10 +127,11 @@ func lateCauses() []cause {
 			"; echo 'featureGates: {CPUManagerPolicyAlphaOptions: true}' >>" + c},
 		{what: "a beta CPU option without its gate", breaks: options("distribute-cpus-across-numa: \"true\"") +
 			"; echo 'featureGates: {CPUManagerPolicyBetaOptions: false}' >>" + c, check: "kubelet.policy-options",
-			says: "Beta-level Options not enabled"},
+			says: "Beta-level Options not enabled", older: &outcome{"kubelet.policy-options", "Alpha-level Options not enabled"}},
 		{what: "an invalid CPU option", breaks: options("full-pcpus-only: many"), check: "kubelet.policy-options", says: "bad value for option"},
 		{what: "CPU options that exclude each other", breaks: options("distribute-cpus-across-numa: \"true\", " +
-			"prefer-align-cpus-by-uncorecache: \"true\""), check: "kubelet.policy-options", says: "can not be used at the same time"},
+			"prefer-align-cpus-by-uncorecache: \"true\""), check: "kubelet.policy-options", says: "can not be used at the same time",
+			older: &outcome{"kubelet.policy-options", "Alpha-level Options not enabled"}},
 		{what: "CPU options without a policy", breaks: "echo 'cpuManagerPolicyOptions: {full-pcpus-only: \"true\"}' >>" + c,
 			check: "kubelet.policy-options", says: "None policy: received unsupported options"},
 		{what: "CPU options, as a flag", flags: "--cpu-manager-policy=static --reserved-cpus=0 --cpu-manager-policy-options=full-pcpus-only=true"},

@@ -44,8 +44,8 @@ flipped net.ipv4.conf.all.arp_ignore 0 1 'ipvs.settings'
 flipped net.ipv4.conf.all.arp_announce 0 2 'ipvs.settings'
 
 apply='nodegate apply >/dev/null'
-broken both 'module.overlay' '' 'rmmod overlay' "$apply"
-broken both 'module.vxlan' '' 'rmmod vxlan' "$apply"
+broken both 'module.overlay' '' 'rmmod overlay' remedy
+broken both 'module.vxlan' '' 'rmmod vxlan' remedy
 broken both 'module.ip_vs_rr' '' 'rmmod ip_vs_rr' "$apply"
 broken both 'module.ip_vs module.ip_vs_rr' 'sysctl.net.ipv4.vs.conntrack sysctl.net.ipv4.vs.expire_nodest_conn sysctl.net.ipv4.vs.expire_quiescent_template' \
 	'rmmod ip_vs_rr ip_vs' "$apply"
@@ -56,13 +56,15 @@ broken run 'ip-forward.writers sysctl.who-wins' '' 'echo "net.ipv4.conf.all.forw
 broken run 'link.mac-address-policy' '' 'mv /etc/systemd/network/10-cni.link /root' 'mv /root/10-cni.link /etc/systemd/network'
 broken run 'networkd.foreign-routes' '' 'systemctl start systemd-networkd.service' 'systemctl stop systemd-networkd.service systemd-networkd.socket'
 broken run 'networkmanager.cni-links' '' 'systemd-run -q --unit=NetworkManager.service sleep infinity' 'systemctl stop NetworkManager.service'
-broken run 'firewalld' '' 'systemd-run -q --unit=firewalld.service sleep infinity' 'systemctl stop firewalld.service'
+broken run 'firewalld' '' 'printf "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n" >/etc/systemd/system/firewalld.service
+	systemctl enable -q --now firewalld.service' remedy
 broken run 'nm-cloud-setup' '' 'ip rule add priority 30200 from 10.9.9.9 table 30200' 'ip rule del priority 30200'
 broken run 'nodeport.overlap' '' 'sysctl -qw net.ipv4.ip_local_port_range="20000 60999"' 'sysctl -qw net.ipv4.ip_local_port_range="32768 60999"'
 broken run 'route-localnet.martian' '' 'sysctl -qw net.ipv4.conf.all.route_localnet=1' 'sysctl -qw net.ipv4.conf.all.route_localnet=0'
 broken run 'conntrack.hashsize' '' 'echo 1024 >/sys/module/nf_conntrack/parameters/hashsize' 'echo 65536 >/sys/module/nf_conntrack/parameters/hashsize'
 broken run 'swap' '' 'mkdir -p /var/lib/kubelet; echo "kind: KubeletConfiguration" >/var/lib/kubelet/config.yaml
-	dd if=/dev/zero of=/swap bs=1M count=8 status=none; chmod 600 /swap; mkswap -q /swap; swapon /swap' 'swapoff /swap; rm /swap /var/lib/kubelet/config.yaml'
+	dd if=/dev/zero of=/swap bs=1M count=8 status=none; chmod 600 /swap; mkswap -q /swap; swapon /swap' remedy
+rm /swap /var/lib/kubelet/config.yaml
 
 # A bridge with a Pod, and a tunnel on a network card.
 pod='ip link add cni0 type bridge; ip link add vethpod type veth peer name ethpod; ip link set vethpod master cni0 up; ip link set cni0 up'
@@ -77,7 +79,8 @@ broken run 'neighbour.table' '' 'ip link add nic0 type veth peer name nic1; ip l
 	'sysctl -qw net.ipv4.neigh.default.gc_thresh3=1024; ip link del nic0'
 
 # The packet filter comes last, because its modules stay loaded.
-broken run 'docker.forward-drop' '' 'iptables-nft -N DOCKER; iptables-nft -P FORWARD DROP' 'iptables-nft -P FORWARD ACCEPT; iptables-nft -X DOCKER'
+broken run 'docker.forward-drop' '' 'iptables-nft -N DOCKER; iptables-nft -P FORWARD DROP' remedy
+iptables-nft -X DOCKER
 broken run 'iptables.version' '' 'printf "#!/bin/sh\necho iptables v1.4.7\n" >/usr/local/sbin/iptables; chmod +x /usr/local/sbin/iptables' 'rm /usr/local/sbin/iptables'
 broken run 'iptables.mark-regression kubeproxy.postrouting? packetfilter.kernel-can' '' 'echo install xt_mark /bin/false >/etc/modprobe.d/no.conf; rmmod xt_mark 2>/dev/null || :; iptables-nft -t nat -N KUBE-SERVICES' \
 	'rm /etc/modprobe.d/no.conf; iptables-nft -t nat -X KUBE-SERVICES'
@@ -140,7 +143,7 @@ expect "kube-proxy's rules, stage run" "" "$(complain run)"
 tail -n 1 /root/report.txt
 broken run 'kubeproxy.postrouting' '' 'sed -e "/KUBE-POSTROUTING -m mark ! /d" -e "/KUBE-POSTROUTING -j MARK/d" \
 	-e "s/requiring SNAT\" -j/requiring SNAT\" -m mark --mark 0x4000\/0x4000 -j/" /root/proxy.rules | iptables-nft-restore' "$proxy"
-broken run 'iptables.bare-drop' '' 'iptables-nft -A KUBE-FIREWALL -j DROP' "$proxy"
+broken run 'iptables.bare-drop' '' 'iptables-nft -A KUBE-FIREWALL -j DROP' remedy
 broken run 'iptables.backends kubeproxy.postrouting?' '' 'iptables-legacy -t nat -N KUBE-SVC-TCOU7JCQXEZGVUNU' 'iptables-legacy -t nat -X KUBE-SVC-TCOU7JCQXEZGVUNU'
 liberal='sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal'
 broken both 'sysctl.net.netfilter.nf_conntrack_tcp_be_liberal' 'conntrack.be-liberal-changed conntrack.invalid' "sed '/INVALID/d' /root/proxy.rules | iptables-nft-restore; $liberal=0" "$proxy; $liberal=1"

@@ -113,8 +113,9 @@ expect() {
 	{ echo "WRONG: $1: want '$2', got '$3'" && cat /root/report.txt; } >&2
 }
 
-# broken STAGES CHECKS FOLLOWERS BREAK MEND: after BREAK exactly these checks must fail, and exactly the followers because of them.
-# STAGES is run, or both for boot and run. Stage boot leaves out checks that only warn and cannot apply, so it has no followers.
+# broken STAGES CHECKS FOLLOWERS BREAK MEND: after BREAK exactly these checks must fail, and exactly the followers because of them. MEND is a
+# script, or "remedy" for the commands in the first check's remedy. STAGES is run, or both for boot and run. Stage boot leaves out checks
+# that only warn and cannot apply, so it has no followers.
 broken() {
 	sh -euc "$4" >&2 || die "cannot break it: $4"
 	if [ "$1" = both ]; then
@@ -123,7 +124,16 @@ broken() {
 	expect "stage run: $4" "$2" "$(complain run)"
 	expect "because: $4" "$3" "$(follow)"
 	echo "$(uptime_s): $2: $(grep -E "^(fail|warn) +${2%% *} " /root/report.txt || :)"
-	sh -euc "$5" >&2 || die "cannot mend it: $5"
+	mend=$5
+	[ "$mend" != remedy ] || mend=$(remedy "${2%% *}")
+	sh -euc "$mend" >&2 || die "cannot mend it: $mend"
+}
+
+# remedy CHECK: print the commands of the check's remedy in the report, other than nodegate's own. The next call of broken shows that they
+# mended the fault and broke nothing else.
+remedy() {
+	grep -A9 -E "^(fail|warn) +$1 " /root/report.txt | sed -n 's/^ *do  *//p' | head -n 1 | grep -o '`[^`]*`' | tr -d '`' | grep -v '^nodegate ' ||
+		die "$1: no command in the remedy"
 }
 
 # flipped KEY BAD GOOD FOLLOWERS
