@@ -123,8 +123,7 @@ func NewResult(res checks.Result) Result {
 	return out
 }
 
-// Describe returns the names of the node. Unreadable ones stay empty.
-// Describe reads the name and the versions of a machine.
+// Describe reads the name and the versions of a machine. Unreadable ones stay empty.
 func Describe(h *host.Host) Node {
 	var n Node
 	if h.Live() {
