@@ -6,5 +6,11 @@ echo "cgroup v1: named, and kubelet exits with it"
 
 cp /etc/kubernetes/kubelet.yaml /run/kubelet.yaml
 echo 'failCgroupV1: false' >>/etc/kubernetes/kubelet.yaml
-within 240 kubelet_runs
+if grep -q ' - cgroup .*\<memory\>' /proc/self/mountinfo; then
+	within 240 kubelet_runs
+else # since 6.12.117, Debian 13's kernel mounts no controller for cgroup v1 that it was built without
+	within 120 named_only kubelet.cgroups
+	exits 'Cgroup subsystem not mounted'
+	echo "no memory controller for cgroup v1: named, and kubelet exits with it"
+fi
 cp /run/kubelet.yaml /etc/kubernetes/kubelet.yaml
