@@ -134,8 +134,9 @@ func (j *cgroupJudge) findControllers(v2 bool) (lacks, remedy string, err error)
 		return "", "", nil
 	}
 	j.s.Evidence = append(j.s.Evidence, checks.Seen("/proc/mounts", "no cgroup v1 mount with "+strings.Join(needed, ", ")))
-	return "cgroup v1 without " + strings.Join(needed, ", "), "boot with cgroup_enable=memory and without cgroup_disable= on the kernel " +
-		"command line, or change to cgroup v2: systemd.unified_cgroup_hierarchy=1", nil
+	return "cgroup v1 without " + strings.Join(needed, ", "), "change to cgroup v2: boot with systemd.unified_cgroup_hierarchy=1 on the " +
+		"kernel command line. Many kernels since 6.12 are built without these controllers for v1 (CONFIG_MEMCG_V1); older ones may need " +
+		"cgroup_enable=memory", nil
 }
 
 // judgeNames looks for the cgroups that the configuration names (NewContainerManager and enforceNodeAllocatableCgroups in

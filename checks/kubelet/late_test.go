@@ -77,7 +77,7 @@ fail
 want: the cgroups and controllers that kubelet needs
 got: cgroup v1 without memory
 evidence: /proc/mounts: no cgroup v1 mount with memory
-remedy: boot with cgroup_enable=memory and without cgroup_disable= on the kernel command line, or change to cgroup v2: systemd.unified_cgroup_hierarchy=1`},
+remedy: change to cgroup v2: boot with systemd.unified_cgroup_hierarchy=1 on the kernel command line. Many kernels since 6.12 are built without these controllers for v1 (CONFIG_MEMCG_V1); older ones may need cgroup_enable=memory`},
 		{What: "v1", Node: late("", "failCgroupV1: false\n", map[string]string{"/proc/mounts": v1 + "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"}),
 			Want: right},
 	})
