@@ -110,6 +110,23 @@ func (p *Presence) Figures(ctx context.Context) (m Metrics, slow bool) {
 	return m, err == nil && found && !isInactive(proxy)
 }
 
+// LastSync returns when kube-proxy's metrics show that it last wrote rules, or the zero time if its process does not run or
+// has not written any.
+func (p *Presence) LastSync(ctx context.Context) (last time.Time) {
+	processes, err := p.Host.Processes()
+	proxy, found := findProxy(processes)
+	if err != nil || !found && p.Host.SeesAllProcesses() || found && isInactive(proxy) {
+		return time.Time{}
+	}
+	figures, _ := p.Figures(ctx)
+	for _, f := range figures.Families {
+		if f.LastSync.After(last) {
+			last = f.LastSync
+		}
+	}
+	return last
+}
+
 // findPages searches the addresses on which a process listens for its pages, if the usual address
 // does not respond.
 func (p *Presence) findPages(ctx context.Context, proxy host.Process, refused error, out *proxyrules.Collector) {

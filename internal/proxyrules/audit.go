@@ -34,7 +34,8 @@ type audit struct {
 	mark         uint64                       // the bit that KUBE-MARK-MASQ sets
 	dangling     []dangling                   // rules that jump to a missing chain of kube-proxy
 	kinds        map[string]map[string]*chain // Service chains by kind and hash
-	drops        map[string]bool              // comments of the rules with which KUBE-PROXY-FIREWALL drops packets
+	healthPorts  map[string]int               // health check node ports that table filter accepts, by Service port
+	drops        map[portalKey]string         // comments of the rules with which KUBE-PROXY-FIREWALL drops packets
 	rivals       []claim                      // additional claims to an endpoint that already has one
 	strangers    []claim                      // claims to endpoints that seem to belong to another Service
 	unreadable   int
@@ -79,11 +80,15 @@ type node struct {
 	loopback *ruleset.Rule // rule for 127.0.0.0/8 alone in nat KUBE-NODEPORTS, from 1.31
 	reached  bool          // a rule outside of its own chains leads to it
 	out      Service
+
+	outside     []*ruleset.Rule // rules of nat KUBE-SERVICES for its external addresses
+	blocked     []*ruleset.Rule // rules of filter KUBE-EXTERNAL-SERVICES for its external addresses
+	blockedPort *ruleset.Rule   // rule of filter KUBE-EXTERNAL-SERVICES for its node port
 }
 
 func newAudit(s *ruleset.Save, opts *Options, out *Collector) *audit {
 	a := &audit{opts: opts, out: out, save: s, nat: s.Table("nat"), filter: s.Table("filter"), mangle: s.Table("mangle"),
-		chains: make([]chain, s.Chains+1), byName: map[nodeKey]*node{}, broken: map[string]bool{}}
+		chains: make([]chain, s.Chains+1), byName: map[nodeKey]*node{}, broken: map[string]bool{}, healthPorts: map[string]int{}}
 	for _, t := range s.Tables {
 		for _, c := range t.Chains {
 			a.chains[c.Index].Chain = c
@@ -241,6 +246,7 @@ func (a *audit) services() []Service {
 				n.out.Chains = append(n.out.Chains, c.Name)
 			}
 		}
+		n.out.health = a.healthPorts[n.name]
 		list = append(list, n.out)
 	}
 	return list

@@ -83,14 +83,32 @@ var nftBreakages = []struct {
 		[]edit{before(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`,
 			`{"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-CFIEJ2HK-prod/np/tcp/", "handle": 900, "expr": [{"return": `+
 				`null}]}}`)}},
-	{"a portal missing", "kubeproxy.chain.unreferenced",
+	{"a portal missing", "kubeproxy.service.portal",
 		[]edit{sub(`{"map": {"family": "ip", "name": "service-ips"`,
 			`[{"concat": ["10.104.21.207", "tcp", 80]}, {"goto": {"target": "service-QJDDRABM-prod/export/tcp/"}}], `, ``),
 			sub(`{"set": {"family": "ip", "name": "cluster-ips"`, `"10.104.21.207", `, ``)}},
+	{"another program's drop in services", "kubeproxy.chain.unexpected-rule", []edit{foreign("services", `"10.104.34.55"`, "drop")}},
+	{"another program's drop in cluster-ips-check", "kubeproxy.chain.unexpected-rule",
+		[]edit{foreign("cluster-ips-check", `"10.104.34.55"`, "drop")}},
+	{"another program's return in masquerading", "kubeproxy.chain.unexpected-rule",
+		[]edit{foreign("masquerading", `{"prefix": {"addr": "10.0.0.0", "len": 8}}`, "return")}},
+	{"another program's accept in a base chain", "kubeproxy.chain.unexpected-rule",
+		[]edit{foreign("filter-forward", `"10.104.34.55"`, "accept")}},
+	{"a base chain that drops", "kubeproxy.nft.base-chain",
+		[]edit{sub(`"ip", "table": "kube-proxy", "name": "filter-forward"`, `"policy": "accept"`, `"policy": "drop"`)}},
+	{"unused ports not rejected", "kubeproxy.nft.cluster-ips",
+		[]edit{del(`"ip", "table": "kube-proxy", "chain": "cluster-ips-check".*@cluster-ips`)}},
 	{"map flushed", "kubeproxy.service.portals",
 		[]edit{{op: "cut", line: `{"map": {"family": "ip", "name": "service-ips"`, old: `, "elem": `}}},
 	{"iptables rules left", "kubeproxy.backend.mixed", []edit{after(`{"table": {"family": "ip", "name": "nat"`,
 		`{"chain": {"family": "ip", "table": "nat", "name": "KUBE-SVC-7FSGN2D7XFJNQ2EL", "handle": 3}}`)}},
+}
+
+// foreign puts a rule for one destination in front of the first rule of a chain.
+func foreign(chain, destination, verdict string) edit {
+	return after(`{"chain": {"family": "ip", "table": "kube-proxy", "name": "`+chain+`"`, `{"rule": {"family": "ip", "table": "kube-proxy", `+
+		`"chain": "`+chain+`", "handle": 900, "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "daddr"}}, `+
+		`"right": `+destination+`}}, {"`+verdict+`": null}]}}`)
 }
 
 func TestNFTBreakages(t *testing.T) {

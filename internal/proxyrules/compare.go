@@ -44,9 +44,11 @@ func Compare(rep *Judgment, opts Options) []Finding {
 
 func newComparison(rep *Judgment, opts *Options, known []Finding, out *Collector) comparison {
 	c := comparison{rep: rep, opts: opts, out: out, inRules: map[apiServiceKey]*Service{}, broken: map[string]bool{},
-		stale: map[apiServiceKey]bool{}}
+		stale: map[apiServiceKey]bool{}, hairpins: map[string]bool{}}
 	for i := range known {
-		c.broken[known[i].Service+" "+known[i].Family] = true
+		if known[i].Explains() {
+			c.broken[known[i].Service+" "+known[i].Family] = true
+		}
 	}
 	for i := range rep.Services {
 		s := &rep.Services[i]
@@ -62,6 +64,8 @@ type comparison struct {
 	inRules map[apiServiceKey]*Service
 	broken  map[string]bool
 	stale   map[apiServiceKey]bool
+
+	hairpins map[string]bool // connections that set hairpin-connections lacks and that one Service already reports
 }
 
 type apiServiceKey struct{ name, proto, family string }
@@ -98,6 +102,10 @@ func (c *comparison) compareServices() {
 		case s.ClusterIP != "" && (s.ClusterIP != p.clusterIP || s.Port != p.number):
 			c.addFinding("kubeproxy.truth.service-address", s, "this node serves %s:%d, the API has %s:%d",
 				s.ClusterIP, s.Port, p.clusterIP, p.number)
+			c.stale[key] = true
+		case s.ClusterIP == "" && c.knowsForm() && c.rep.all().filtered[key.family] && len(key.name) < longestComment:
+			c.addFinding("kubeproxy.truth.service-address", s,
+				"the API has ClusterIP %s, port %d; the rules neither send it to endpoints nor reject it", p.clusterIP, p.number)
 			c.stale[key] = true
 		case s.NodePort != 0 && s.NodePort != p.nodePort:
 			c.addFinding("kubeproxy.truth.service-address", s, "this node serves node port %d, the API has %s",
@@ -288,6 +296,7 @@ func (c *comparison) compareEndpoints(s *Service) {
 	}
 	external := s.NodePort != 0 || len(s.ExternalIPs)+len(s.LoadBalancerIPs) > 0
 	d := newDifference(&e)
+	d.findHairpins(c, s, eps)
 	if !s.InternalLocal || external {
 		d.compareCluster(s, c.rep.Version)
 	}

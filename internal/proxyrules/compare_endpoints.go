@@ -127,13 +127,33 @@ func distinctEndpoints(endpoints []apiEndpoint) []apiEndpoint {
 type difference struct {
 	*expectation
 	stale, missing map[string]bool
-	chance         float64 // probability that a connection goes to a stale endpoint
+	hairpins       map[string]bool // endpoints of this node whose connections to themselves are not masqueraded
+	chance         float64         // probability that a connection goes to a stale endpoint
 	total          int
 	at             string // in IPVS mode the address, if it is not the ClusterIP: "at 192.0.2.1:80, "
 }
 
 func newDifference(e *expectation) difference {
-	return difference{expectation: e, stale: map[string]bool{}, missing: map[string]bool{}}
+	return difference{expectation: e, stale: map[string]bool{}, missing: map[string]bool{}, hairpins: map[string]bool{}}
+}
+
+// findHairpins records the endpoints of this node that the set hairpin-connections lacks (from 1.36, syncProxyRules of
+// pkg/proxy/nftables).
+func (d *difference) findHairpins(c *comparison, s *Service, api []apiEndpoint) {
+	set := c.rep.all().hairpins[s.Family]
+	if set == nil || c.opts.NodeName == "" {
+		return
+	}
+	local := map[string]bool{}
+	for _, ep := range api {
+		local[ep.address] = ep.node == c.opts.NodeName && !d.unsure[ep.address]
+	}
+	for _, ep := range slices.Concat(s.Endpoints, s.LocalEndpoints) {
+		connection := s.Protocol + " " + ep.Address
+		if local[ep.Address] && !set[connection] && !c.hairpins[s.Family+connection] {
+			d.hairpins[ep.Address], c.hairpins[s.Family+connection] = true, true
+		}
+	}
 }
 
 func (d *difference) compareCluster(s *Service, v VersionRange) {
@@ -214,5 +234,9 @@ func (d *difference) report(c *comparison, s *Service) {
 	case len(d.missing) > 0:
 		c.addFinding("kubeproxy.truth.endpoint-missing", s,
 			"%sendpoints in the API but not in the rules: %s; the rules have %d endpoints", d.at, formatSet(d.missing), d.total)
+	case len(d.hairpins) > 0:
+		c.stale[keyOf(s)] = true
+		c.addFinding("kubeproxy.nft.hairpin-set", s, "endpoints of this node that set hairpin-connections lacks: %s; "+
+			"they cannot connect to themselves through the Service", formatSet(d.hairpins))
 	}
 }

@@ -13,11 +13,11 @@ import (
 // the form in which kube-proxy writes policies and addresses from 1.25, in nftables mode from 1.30.
 func (c *comparison) compareService(s *Service, p *apiServicePort) {
 	differences := []func(*Service, *apiServicePort) (name, words string){
-		c.compareAddresses, c.compareSourceRanges, externalPolicy, internalPolicy, affinity,
+		c.compareAddresses, c.compareSourceRanges, externalPolicy, internalPolicy, affinity, c.compareHealthRule,
 	}
 	if c.rep.ipvs != nil {
 		differences = []func(*Service, *apiServicePort) (name, words string){c.compareAddresses, c.comparePlaces, c.compareSetRanges, affinity}
-	} else if c.rep.Version.Min < 25 || c.rep.Mode == "nftables" && c.rep.Version.Min < 30 || s.ClusterIP == "" {
+	} else if !c.knowsForm() || s.ClusterIP == "" {
 		return
 	}
 	for _, differs := range differences {
@@ -29,6 +29,11 @@ func (c *comparison) compareService(s *Service, p *apiServicePort) {
 	}
 }
 
+// knowsForm reports whether the rules have the form from which the comparison reads addresses and policies.
+func (c *comparison) knowsForm() bool {
+	return c.rep.ipvs == nil && c.rep.Version.Min >= 25 && (c.rep.Mode != "nftables" || c.rep.Version.Min >= 30)
+}
+
 // dispatches reports whether the rules have endpoints for external traffic. Without endpoints, the
 // rules contain little else of a Service.
 func dispatches(s *Service) bool { return s.Blocked == "" && len(s.Endpoints) > 0 }
@@ -37,7 +42,8 @@ func dispatches(s *Service) bool { return s.Blocked == "" && len(s.Endpoints) > 
 // endpoints.
 func (c *comparison) compareAddresses(s *Service, p *apiServicePort) (name, words string) {
 	const wrong = "kubeproxy.truth.service-address"
-	if dispatches(s) && s.NodePort == 0 && p.nodePort != 0 && (c.rep.ipvs == nil || c.rep.all().NodePorts[s.Family]) {
+	served := dispatches(s) || s.Blocked == "reject" && c.rep.ipvs == nil && c.rep.all().filtered[s.Family] && len(s.Name) < longestComment
+	if served && s.NodePort == 0 && p.nodePort != 0 && (c.rep.ipvs == nil || c.rep.all().NodePorts[s.Family]) {
 		return wrong, fmt.Sprintf("the API has node port %d, the rules have none: this node does not serve it", p.nodePort)
 	}
 	have := slices.Concat(s.ExternalIPs, s.LoadBalancerIPs)
@@ -58,6 +64,21 @@ func (c *comparison) compareAddresses(s *Service, p *apiServicePort) (name, word
 		}
 	}
 	return "", ""
+}
+
+// compareHealthRule compares the port at which table filter accepts the load balancer's health checks.
+func (c *comparison) compareHealthRule(s *Service, p *apiServicePort) (name, words string) {
+	all := c.rep.all()
+	if p.health == 0 || s.health == p.health || c.rep.Mode != "iptables" || !all.filtered[s.Family] {
+		return "", ""
+	}
+	if s.health != 0 && all.Listening != nil {
+		if open, err := all.Listening(); err != nil || !open[uint16(p.health)] {
+			return "", "" // healthPorts judges a port that has changed
+		}
+	}
+	return "kubeproxy.truth.service-address", fmt.Sprintf("table filter does not accept connections to health check node port %d: "+
+		"if the policy of chain INPUT is DROP, the load balancer sends this node no traffic", p.health)
 }
 
 // comparePlaces compares the addresses of a Service port's virtual servers with the addresses in the API.

@@ -99,7 +99,9 @@ func TestFieldsIPv6(t *testing.T) {
 	own := []edit{before(`^-A FW\(prod/web:http tcp\) -s`,
 		`-A FW(prod/web:http tcp) -s 2001:db8::6/128 -m comment --comment "prod/web:http loadbalancer IP" -j EXT(prod/web:http tcp)`),
 		before(`^-A KUBE-SERVICES -d 2001:db8::7`, `-A KUBE-SERVICES -d 2001:db8::6/128 -p tcp -m comment --comment `+
-			`"prod/web:http loadbalancer IP" -m tcp --dport 80 -j FW(prod/web:http tcp)`)}
+			`"prod/web:http loadbalancer IP" -m tcp --dport 80 -j FW(prod/web:http tcp)`),
+		before(`^-A KUBE-PROXY-FIREWALL -d 2001:db8::7`, `-A KUBE-PROXY-FIREWALL -d 2001:db8::6/128 -p tcp -m comment --comment `+
+			`"prod/web:http traffic not accepted by FW(prod/web:http tcp)" -m tcp --dport 80 -j DROP`)}
 	everybody := []edit{sub(`^-A FW\(prod/web:http tcp\) -s`, "-s 2001:db8:1::/48 ", "")}
 	for _, c := range []struct {
 		what  string

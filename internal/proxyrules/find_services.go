@@ -129,8 +129,10 @@ func (a *audit) judgePortal(c *chain, r *ruleset.Rule, seen map[portalKey]*rules
 		n.out.InternalLocal = a.target(r) != nil && a.target(r) == n.svl
 	case "external IP":
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, ip)
+		n.outside = append(n.outside, r)
 	case "loadbalancer IP":
 		n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, ip)
+		n.outside = append(n.outside, r)
 	}
 	a.judgeTarget(c, r, n)
 	a.judgeTwice(c, r, n, seen, portalKey{r.Destination, r.Protocol, r.Port})
@@ -251,10 +253,11 @@ func (a *audit) judgeBlocked(c *chain, r *ruleset.Rule) {
 	}
 	switch {
 	case c.Name == "KUBE-EXTERNAL-SERVICES" && r.Destination == "":
-		n.out.NodePort = atoi(r.Port)
+		n.out.NodePort, n.blockedPort = atoi(r.Port), r
 		n.out.ExternalLocal = n.out.ExternalLocal || want == "DROP"
 	case c.Name == "KUBE-EXTERNAL-SERVICES":
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, trimCIDR(r.Destination))
+		n.blocked = append(n.blocked, r)
 		n.out.ExternalLocal = n.out.ExternalLocal || want == "DROP"
 	case n.cluster != nil && n.cluster.Destination == r.Destination && n.cluster.Port == r.Port:
 		a.addFinding("kubeproxy.service.conflict", "filter", c, r, n, "%s is blocked here, but sent to %s in line %d",

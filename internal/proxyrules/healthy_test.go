@@ -102,6 +102,7 @@ func TestLeftInLargeCluster(t *testing.T) {
 		del("^-A KUBE-PROXY-FIREWALL .*"+own),
 		before("^-A KUBE-FORWARD .*INVALID", "-A KUBE-SERVICES -d 10.96.72.145/32"+reject),
 		before("^-A KUBE-FORWARD .*INVALID", "-A KUBE-EXTERNAL-SERVICES -d 192.0.2.9/32"+reject),
+		before("^-A KUBE-FORWARD .*INVALID", "-A KUBE-EXTERNAL-SERVICES -m addrtype --dst-type LOCAL"+strings.Replace(reject, "80", "30150", 1)),
 		delAll("^-A KUBE-(SERVICES|NODEPORTS) .*-j KUBE-(SVC|EXT)-"+vip)) // it was deleted
 	svcs = editedSave(t, svcs, del(`"name": "vip",`))
 	eps = editedSave(t, eps, del(`"name": "vip-1"`), del(`"name": "ranges-own-1"`),

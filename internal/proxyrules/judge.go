@@ -61,7 +61,7 @@ func (o *Options) unled() bool { return o.NoExternalIPs != nil && o.NoExternalIP
 func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	out := NewCollector()
 	rep := Judgment{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{},
-		NoExternalIPs: opts.NoExternalIPs}
+		filtered: map[string]bool{}, hairpins: map[string]map[string]bool{}, NoExternalIPs: opts.NoExternalIPs}
 	var seen backends
 	nft := map[string]bool{} // families with a table of nftables mode
 	for _, set := range sets {
@@ -96,6 +96,8 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 			if !opts.WithoutServices {
 				a.judgeServices()
 				rep.Services = append(rep.Services, a.services()...)
+				rep.filtered[t.Family] = true
+				rep.hairpins[t.Family] = a.hairpins
 				to := t.Sets["nodeport-ips"] // nil: every address of the node
 				rep.NodePorts[t.Family] = to == nil || len(to.Elements) > 0
 			}
@@ -132,14 +134,24 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 			a.judgeServices()
 			r.Services = append(r.Services, a.services()...)
 			r.NodePorts[s.Family] = a.nodePorts
+			r.filtered[s.Family] = a.filter != nil
 		}
 	}
 }
 
-// finish sorts the Services and derives the verdict of each from its findings.
+// finish sorts the Services and derives the verdict of each from its findings. It drops unused chains of a Service that
+// has a failure: they are a symptom.
 func (r *Judgment) finish() {
 	type key struct{ name, family string }
-	about := map[key][]int{}
+	about, failed := map[key][]int{}, map[key]bool{}
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Service != "" && f.Verdict == verdict.Fail {
+			failed[key{f.Service, f.Family}] = true
+		}
+	}
+	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool {
+		return f.Name == "kubeproxy.chain.unreferenced" && failed[key{f.Service, f.Family}]
+	})
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Service != "" {
 			k := key{f.Service, f.Family}

@@ -146,6 +146,7 @@ func (a *audit) judgeExternal(n *node) {
 		}
 	}
 	if name == "" {
+		a.judgeNoLocal(n, at)
 		return
 	}
 	var r *ruleset.Rule

@@ -100,6 +100,7 @@ func (a *audit) judgeHealthPorts() {
 				"kube-proxy does not write this rule into KUBE-NODEPORTS of table filter")
 			return
 		}
+		a.healthPorts[strings.TrimSuffix(r.Comment, " health check node port")] = atoi(r.Port)
 	}
 }
 
@@ -130,19 +131,24 @@ func (a *audit) judgeSourceRanges(n *node) {
 		}
 	}
 	if a.drops == nil {
-		a.drops = map[string]bool{}
+		a.drops = map[portalKey]string{}
 		if c := a.chain(a.filter, "KUBE-PROXY-FIREWALL"); c != nil {
 			for i := range c.Rules {
 				r := &c.Rules[i]
-				a.drops[r.Comment] = a.drops[r.Comment] || r.Target == "DROP"
+				if r.Target == "DROP" {
+					a.drops[portalKey{r.Destination, r.Protocol, r.Port}] = r.Comment
+				}
 			}
 		}
 	}
-	if a.drops[n.name+" traffic not accepted by "+n.fw.Name] {
-		return
+	for _, r := range n.outside {
+		comment := n.name + " traffic not accepted by " + n.fw.Name
+		if a.target(r) == n.fw && a.drops[portalKey{r.Destination, r.Protocol, r.Port}] != comment {
+			a.addFinding("kubeproxy.firewall.unpaired", "nat", n.fw, nil, n, "KUBE-PROXY-FIREWALL does not drop the packets to %s, port %s, "+
+				"that %s does not accept: loadBalancerSourceRanges is not enforced", trimCIDR(r.Destination), r.Port, n.fw.Name)
+			return
+		}
 	}
-	a.addFinding("kubeproxy.firewall.unpaired", "nat", n.fw, nil, n,
-		"KUBE-PROXY-FIREWALL does not drop the packets that %s does not accept: loadBalancerSourceRanges is not enforced", n.fw.Name)
 }
 
 // judgeProxyFirewall checks the other half of invariant 9: a drop without its KUBE-FW chain blocks

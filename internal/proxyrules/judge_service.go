@@ -103,6 +103,7 @@ func (a *audit) detectorOf(r *ruleset.Rule) string {
 // judgeService judges the chains of one Service.
 func (a *audit) judgeService(n *node) {
 	a.judgePortals(n)
+	a.judgeExternalPorts(n)
 	a.judgeServiceMasquerade(n)
 	if n.svc != nil {
 		n.out.Endpoints = a.judgeDispatch(n, n.svc)

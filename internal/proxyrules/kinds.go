@@ -42,6 +42,9 @@ func structureKinds() []Kind {
 		{"kubeproxy.rules.absent", verdict.Unknown, "no kube-proxy rules found",
 			"run the audit on a node with kube-proxy, or read all backends: `iptables-nft-save`, `iptables-legacy-save`, `nft -j " +
 				"list ruleset`", ""},
+		{"kubeproxy.rules.deleted", verdict.Fail,
+			"another program deleted all of kube-proxy's rules: no Service works on this node, although kube-proxy reports that it is healthy",
+			whoElse, refIptables},
 		{"kubeproxy.mode.ipvs", verdict.Unknown,
 			"kube-proxy uses IPVS mode; its rules cannot be judged without the node's kernel and the API",
 			"run the audit on the node with API access: --kubeconfig, --in-cluster, or --services and --endpoints", ""},

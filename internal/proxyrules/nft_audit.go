@@ -26,7 +26,8 @@ type nftAudit struct {
 	mark       uint32
 	clusterIPs map[string]bool // the elements of set cluster-ips, read on first use
 
-	mapDamaged bool // a map lost elements: its targets are not reported too
+	mapDamaged bool            // a map lost elements: its targets are not reported too
+	hairpins   map[string]bool // the set hairpin-connections: "tcp 10.0.0.1:80"; nil until 1.35
 }
 
 // nftChain is the audit's state of a chain.
@@ -44,6 +45,10 @@ type nftNode struct {
 	service, local, external, fire *nftChain
 	broken, reached                bool
 	out                            Service
+
+	short                   bool                 // its external chain sends Pods past externalTrafficPolicy Local
+	servedPort, blockedPort int                  // its node port in service-nodeports, in no-endpoint-nodeports
+	outside                 []ruleset.NFTElement // elements for its external addresses
 }
 
 func newNFTAudit(t *ruleset.NFTTable, opts *Options, out *Collector) *nftAudit {
@@ -85,6 +90,7 @@ func (a *nftAudit) judge() {
 	a.judgeTargets()
 	a.judgeBaseChains()
 	a.judgeLookups()
+	a.judgeOwnChains()
 	a.judgeMasquerade()
 }
 
@@ -95,6 +101,8 @@ func (a *nftAudit) judgeServices() {
 	for _, n := range a.nodes {
 		a.judgeService(n)
 	}
+	a.judgePortals()
+	a.judgeDetector()
 	a.judgeClusterIPs()
 	a.judgeHairpinSet()
 	a.judgeUnreferenced()

@@ -1,6 +1,7 @@
 package proxyrules
 
 import (
+	"slices"
 	"strings"
 
 	"nodegate/internal/ruleset"
@@ -65,6 +66,11 @@ func (a *nftAudit) judgeBaseChains() {
 			a.blame(want.jumps)
 			continue
 		}
+		if c.Policy == "drop" {
+			a.addFinding("kubeproxy.nft.base-chain", c, nil, nil,
+				"%s has policy drop, kube-proxy's base chains accept: every packet of hook %s is dropped", c.Name, c.Hook)
+			continue
+		}
 		if c.Hook != want.hook || c.Priority != want.prio {
 			a.addFinding("kubeproxy.nft.base-chain", c, nil, nil,
 				"%s is on hook %s with priority %d; it must be on hook %s with priority %d", c.Name, c.Hook, c.Priority, want.hook, want.prio)
@@ -110,18 +116,8 @@ func (a *nftAudit) judgeLookups() {
 		if c == nil {
 			continue // reported at the jump
 		}
-		first, at := true, -1
-		for i, r := range c.Rules {
-			if r.Lookup == want.set {
-				at = i
-			}
-			first = first && at < 0
-			if r.Verdict != "" && r.Always() {
-				a.addFinding("kubeproxy.chain.unexpected-rule", c, r, nil, "kube-proxy does not write this rule into %s", c.Name)
-				return
-			}
-		}
-		if at < 0 && !c.blamed {
+		found := slices.ContainsFunc(c.Rules, func(r *ruleset.NFTRule) bool { return r.Lookup == want.set })
+		if !found && !c.blamed {
 			a.addFinding(want.finding, c, nil, nil, "%s has no lookup in @%s", c.Name, want.set)
 		}
 	}
@@ -281,12 +277,14 @@ func (a *nftAudit) judgeExternal(n *nftNode) {
 		}
 		at[what] = i + 1
 	}
-	n.out.ExternalLocal = at.local()
+	n.out.ExternalLocal, n.short = at.local(), at["pod"] > 0
 	local := ""
 	if n.local != nil && len(n.local.Rules) > 0 {
 		local = n.local.Name
 	}
 	if name, _, why := at.judge(a.detector != "" && a.detector != "all", local); name != "" {
 		a.addFinding("kubeproxy.external."+name, c, nil, n, "%s: %s", c.Name, why)
+	} else {
+		a.judgeNoLocal(n, at)
 	}
 }

@@ -27,8 +27,8 @@ func (a *nftAudit) judgeMaps() {
 				a.addSetFinding("kubeproxy.chain.unexpected-rule", s.Name, e.String(), nil, "the target of element %s is not a chain of a Service", e)
 				continue
 			}
-			n.reached = true
-			n.out.NodePort = atoi(e.Key[1])
+			n.reached, n.servedPort = true, atoi(e.Key[1])
+			n.out.NodePort = n.servedPort
 			if kind, _, _ := nftKind(e.Target); kind != "external" || e.Key[0] != n.proto {
 				a.addSetFinding("kubeproxy.service.hash", s.Name, e.String(), n, "node port %s leads to %s", e, e.Target)
 			}
@@ -42,11 +42,12 @@ func (a *nftAudit) judgeMaps() {
 	if s := a.t.Sets["no-endpoint-nodeports"]; s != nil {
 		for _, e := range s.Elements {
 			if n := a.commented(e); n != nil && len(e.Key) == 2 {
-				n.out.NodePort = atoi(e.Key[1])
+				n.blockedPort = atoi(e.Key[1])
+				n.out.NodePort = n.blockedPort
 			}
 		}
 	}
-	a.judgeFirewallIPs()
+	a.judgeFirewallIPs(dispatched)
 }
 
 // judgeNoPortals reports an empty map although Services have rules: it was flushed, or the listing
@@ -95,6 +96,7 @@ func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]st
 		n.out.InternalLocal = kind == "local"
 	case kind == "external":
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
+		n.outside = append(n.outside, e)
 	default:
 		a.addSetFinding("kubeproxy.service.hash", set, e.String(), n, "the target %s is not a chain for Service addresses", e.Target)
 	}
@@ -142,6 +144,7 @@ func (a *nftAudit) judgeBlocked(s *ruleset.NFTSet, e ruleset.NFTElement, dispatc
 		}
 	default:
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
+		n.outside = append(n.outside, e)
 	}
 }
 
@@ -163,16 +166,24 @@ func (a *nftAudit) isClusterIP(ip string) bool {
 
 // judgeFirewallIPs judges loadBalancerSourceRanges: a map element, and a chain that drops other
 // sources.
-func (a *nftAudit) judgeFirewallIPs() {
+//
+// Each of these addresses is also in service-ips or, without endpoints, in no-endpoint-services (syncProxyRules of
+// pkg/proxy/nftables).
+func (a *nftAudit) judgeFirewallIPs(dispatched map[string]string) {
 	const name = "kubeproxy.firewall.unpaired"
+	blocked := a.blocked()
 	if s := a.t.Sets["firewall-ips"]; s != nil {
 		for _, e := range s.Elements {
 			n := a.node(e.Target)
 			kind, _, _ := nftKind(e.Target)
 			if n == nil || kind != "firewall" {
 				a.addSetFinding(name, s.Name, e.String(), n, "the target of element %s is %s, which is not a chain of source ranges", e, e.Target)
-			} else if len(e.Key) == 3 {
+			} else if len(e.Key) == 3 && (dispatched[e.String()] != "" || blocked[e.String()]) {
 				n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, e.Key[0])
+			} else if !n.broken && !a.mapDamaged {
+				a.addSetFinding("kubeproxy.service.address", "service-ips", "", n,
+					"%s is in @firewall-ips, but neither in @service-ips nor in @no-endpoint-services: connections to this address "+
+						"of the load balancer reach no endpoint", e)
 			}
 		}
 	}
@@ -243,6 +254,12 @@ func (a *nftAudit) judgeHairpinSet() {
 	s := a.t.Sets[set]
 	if s == nil || a.version.Min < 36 {
 		return
+	}
+	a.hairpins = make(map[string]bool, len(s.Elements))
+	for _, e := range s.Elements {
+		if len(e.Key) == 4 {
+			a.hairpins[e.Key[2]+" "+net.JoinHostPort(e.Key[0], e.Key[3])] = true
+		}
 	}
 	known := map[string]bool{}
 	for _, n := range a.nodes {

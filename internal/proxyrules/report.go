@@ -22,6 +22,9 @@ type Judgment struct {
 	Families  map[string]bool `json:"-"` // families that were judged
 	NodePorts map[string]bool `json:"-"` // families in which the rules serve node ports at some address
 
+	filtered map[string]bool            // families whose table filter was judged
+	hairpins map[string]map[string]bool // the set hairpin-connections of each family that uses it: "tcp 10.0.0.1:80"
+
 	// Queries to a live kube-proxy about facts that the rules do not show; nil without a live
 	// kube-proxy.
 	Listening     func() (map[uint16]bool, error) `json:"-"` // TCP ports on which it listens; nil if it does not run
@@ -59,6 +62,10 @@ type Finding struct {
 	Ref     string          `json:"ref,omitempty"`
 }
 
+// Explains reports whether a finding explains why its Service differs from the API. A warning does not: a chain that no
+// rule leads to may be the symptom of a lost rule.
+func (f *Finding) Explains() bool { return f.Verdict != verdict.Warn }
+
 // Describe returns the meaning of the finding and the observation behind it.
 func (f *Finding) Describe() string {
 	if f.Means == "" {
@@ -90,6 +97,7 @@ type Service struct {
 	Findings        []string        `json:"findings,omitempty"`        // names of its findings
 
 	servers []virtualServer // IPVS mode: the server of the ClusterIP first
+	health  int             // iptables mode: the health check node port that table filter accepts
 }
 
 // Endpoint is one destination of a Service's connections.
@@ -151,11 +159,13 @@ func (r *Judgment) CloneStrings() {
 	})
 }
 
-// Broken returns the Service ports with findings in the report.
+// Broken returns the Service ports that findings in the report exclude from the comparison with the API.
 func (r *Judgment) Broken() map[ServicePort]bool {
 	ports := map[ServicePort]bool{}
 	for i := range r.Findings {
-		ports[PortOf(&r.Findings[i])] = true
+		if f := &r.Findings[i]; f.Explains() {
+			ports[PortOf(f)] = true
+		}
 	}
 	return ports
 }

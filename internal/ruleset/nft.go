@@ -33,6 +33,7 @@ func (t *NFTTable) Chain(name string) *NFTChain { return t.byName[name] }
 type NFTChain struct {
 	Name     string
 	Hook     string // for a base chain; otherwise empty
+	Policy   string // of a base chain: accept or drop
 	Priority int
 	Handle   int
 	Line     int
@@ -70,7 +71,7 @@ type nftObject struct {
 
 type nftBody struct {
 	Family, Table, Name, Chain string
-	Hook                       string
+	Hook, Policy               string
 	Handle                     int
 	Prio                       json.RawMessage
 	Timeout                    int
@@ -129,7 +130,7 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 	case o.Chain != nil:
 		if t := p.proxyTable(o.Chain.Family, o.Chain.Table); t != nil {
 			c := t.AddChain(o.Chain.Name)
-			c.Hook, c.Handle, c.Line = o.Chain.Hook, o.Chain.Handle, line
+			c.Hook, c.Policy, c.Handle, c.Line = o.Chain.Hook, o.Chain.Policy, o.Chain.Handle, line
 			c.Priority, _ = strconv.Atoi(string(o.Chain.Prio)) // 0 if not set
 		} else {
 			p.set.addServiceChain(o.Chain.Family, o.Chain.Name)

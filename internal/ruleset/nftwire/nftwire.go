@@ -164,6 +164,10 @@ func (d *Decoder) addChain(a *attributes) error {
 		return fmt.Errorf("chain %s: unknown hook %d", name, n)
 	}
 	c.Hook, c.Priority = hooks[n], int(int32(hook.number(unix.NFTA_HOOK_PRIORITY)))
+	c.Policy = "accept"
+	if a[unix.NFTA_CHAIN_POLICY] != nil && a.number(unix.NFTA_CHAIN_POLICY) == 0 { // NF_DROP
+		c.Policy = "drop"
+	}
 	return nil
 }
 

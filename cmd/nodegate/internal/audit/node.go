@@ -49,6 +49,7 @@ func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	})
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.markUnwritten(ctx, &rep)
+	n.markDeleted(ctx, &rep)
 	rep.Listening = sync.OnceValues(n.Presence.Ports)
 	rep.Wrote = func(family string) (wrote, known bool) {
 		figures, _ := n.Presence.Figures(ctx)
@@ -70,6 +71,26 @@ func (n *Machine) markUnwritten(ctx context.Context, rep *proxyrules.Judgment) {
 			out := proxyrules.NewCollector()
 			out.Add(proxyrules.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family, Table: f.Table, Line: f.Line,
 				Message: fmt.Sprintf("table %s has no kube-proxy rules; its metrics show that it has written none since it started", f.Table)})
+			rep.Findings[i] = out.List[0]
+		}
+	}
+}
+
+// markDeleted distinguishes a node without kube-proxy from one on which another program has deleted all of its rules:
+// its process runs, and its metrics show that it has written rules since it started.
+func (n *Machine) markDeleted(ctx context.Context, rep *proxyrules.Judgment) {
+	if rep.Mode != "" {
+		return
+	}
+	wrote := n.Presence.LastSync(ctx)
+	if wrote.IsZero() {
+		return
+	}
+	for i, f := range rep.Findings {
+		if f.Name == "kubeproxy.rules.absent" {
+			out := proxyrules.NewCollector()
+			out.Addf("kubeproxy.rules.deleted", "kube-proxy runs, and its metrics show that it last wrote its rules at %s, but no backend has "+
+				"any of them: another program deleted all of them", wrote.UTC().Format(time.RFC3339))
 			rep.Findings[i] = out.List[0]
 		}
 	}

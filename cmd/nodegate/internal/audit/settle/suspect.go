@@ -37,7 +37,7 @@ func (l *loop) compare(now time.Time) {
 		Endpoints: l.versions.Endpoints, Services: l.versions.Services, NodeName: l.opts.Node, Zone: l.opts.Zone,
 	})
 	for _, f := range slices.Concat(differ, l.latest.Findings) {
-		if p := proxyrules.PortOf(&f); f.Service != "" && !suspected[p] {
+		if p := proxyrules.PortOf(&f); f.Service != "" && f.Explains() && !suspected[p] {
 			suspected[p] = true
 			l.suspects = append(l.suspects, &suspect{port: p, first: f, since: now, state: l.latest.State(p)})
 		}
@@ -168,11 +168,13 @@ type candidate struct {
 	looks int
 }
 
-// candidatePorts returns the Service ports of findings.
+// candidatePorts returns the Service ports whose difference from the API the findings explain.
 func candidatePorts(list []*candidate) map[proxyrules.ServicePort]bool {
 	about := map[proxyrules.ServicePort]bool{}
 	for _, h := range list {
-		about[proxyrules.PortOf(&h.last)] = true
+		if h.last.Explains() {
+			about[proxyrules.PortOf(&h.last)] = true
+		}
 	}
 	return about
 }

@@ -37,6 +37,7 @@ type still struct {
 	lists       int           // number of lists
 	slow        time.Duration // duration of each sync in kube-proxy's metrics, with continuous changes
 	mends       bool          // the second of these syncs contains the change
+	unused      bool          // the Service has a chain that no rule leads to
 	other       time.Duration // for this time only the rules of another family exist
 }
 
@@ -90,6 +91,9 @@ func (s *still) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 		out.Add(proxyrules.Finding{Name: half, Service: s.names[0], Family: "ip", Chain: "another", Message: "a part of it has changed"})
 	case !s.torn && took < s.broken:
 		out.Add(proxyrules.Finding{Name: half, Service: s.names[0], Family: "ip", Message: "half of it is there"})
+	}
+	if s.unused {
+		out.Add(proxyrules.Finding{Name: "kubeproxy.chain.unreferenced", Service: s.names[0], Family: "ip", Message: "no rule jumps to it"})
 	}
 	if took < s.other {
 		rep.Families, rep.Services = map[string]bool{"ip6": true}, nil
@@ -176,6 +180,8 @@ func TestUnsettled(t *testing.T) {
 		{"a missing family, too little time", still{other: time.Hour}, false, 2 * time.Second, "kubeproxy.truth.family-missing", verdict.Unknown},
 		{"a family missing for a moment", still{other: 2 * time.Second}, false, time.Minute, "", verdict.Pass},
 		{"a missing family, then a stale Service", still{other: 2 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"an unused chain of a stale Service", still{unused: true}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"an unused chain", still{unused: true}, false, time.Minute, "kubeproxy.chain.unreferenced", verdict.Warn},
 		{"nothing", still{}, false, time.Minute, "", verdict.Pass},
 		{"too little time", still{}, true, 10 * time.Second, unsettled, verdict.Unknown},
 		{"no watch", still{watch: errors.New("403 Forbidden")}, true, time.Minute, unsettled, verdict.Unknown},

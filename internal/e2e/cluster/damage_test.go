@@ -1,0 +1,240 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// damage is one change that another program makes to the rules of a live kube-proxy.
+type damage struct {
+	what    string
+	command []string
+	service string // the Service that audit must name; "" if the fault concerns all Services
+}
+
+// TestDamage changes the rules of a live kube-proxy in one place after another: a rule or element lost, a mark, probability, protocol or
+// address wrong. audit must fail each time and name the Service, and pass once the rules are back.
+func TestDamage(t *testing.T) {
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
+	all := map[string]*Service{}
+	for name, protocol := range map[string]string{"web": "TCP", "media": "SCTP", "near": "TCP", "balanced": "TCP", "empty": "UDP", "sticky": "TCP"} {
+		s, err := c.AddService(t.Context(), name, protocol)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = s
+	}
+	for name, spec := range map[string]object{
+		"web": {"type": "NodePort", "externalIPs": []string{"203.0.113.1"}}, "near": {"type": "NodePort", "externalTrafficPolicy": "Local"},
+		"balanced": {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "loadBalancerSourceRanges": []string{"198.51.100.0/24"}},
+		"empty":    {"type": "NodePort", "externalIPs": []string{"203.0.113.2"}},
+		"sticky":   {"sessionAffinity": "ClientIP"},
+	} {
+		var ingress []object
+		if name == "balanced" {
+			ingress = []object{{"ip": "192.0.2.7"}}
+		}
+		if err := all[name].Patch(t.Context(), spec, ingress); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, b := range Backends() {
+		t.Run(string(b), func(t *testing.T) {
+			n := addNode(t, c, b)
+			for name, s := range all {
+				if s.Node = n.Name; name == "near" {
+					s.Node = "node-elsewhere"
+				}
+				if name != "empty" && len(s.Ready) == 0 {
+					s.replaceEndpoints()
+				}
+				if err := s.Update(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			untilAudit(t, n, binary, "before any damage", "pass")
+			rules := n.healthyRules(t)
+			n.restore(t, rules) // from then on nft's handles are always the same
+			list := n.damages(t, rules)
+			for _, d := range list {
+				n.damage(t, d)
+				a, err := n.Audit(t.Context(), binary, "--once")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a.Verdict != "fail" || d.service != "" && failureEvidence(a, d.service+" ") == "" {
+					t.Errorf("%s: want a failure of %q, got %s", d.what, d.service, a.Said())
+				}
+				n.restore(t, rules)
+			}
+			t.Logf("%d damages", len(list))
+			if len(list) < 40 {
+				t.Errorf("only %d damages: this tests too little", len(list))
+			}
+			untilAudit(t, n, binary, "and back", "pass")
+			last := list[slices.IndexFunc(list, func(d damage) bool { return d.service == "default/web" })]
+			n.damage(t, last)
+			a := untilAudit(t, n, binary, last.what, "fail") // followed until it has settled
+			if failureEvidence(a, last.service+" ") == "" {
+				t.Errorf("%s: want a failure of %q, got %s", last.what, last.service, a.Said())
+			}
+			n.restore(t, rules)
+			untilAudit(t, n, binary, "at the end", "pass")
+			if b != NFTables {
+				return // kube-proxy notices within 30 s that its canaries are gone
+			}
+			n.damage(t, damage{what: "everything lost", command: strings.Fields("nft flush ruleset")})
+			a = untilAudit(t, n, binary, "everything lost", "fail")
+			if !slices.Contains(a.Accusations(), "kubeproxy.rules.deleted") {
+				t.Errorf("everything lost: %s", a.Said())
+			}
+		})
+	}
+}
+
+// healthyRules returns kube-proxy's rules in the form that restore reads.
+func (n *ProxyNode) healthyRules(t *testing.T) string {
+	t.Helper()
+	command := []string{string(n.Backend) + "-save"}
+	if n.Backend == NFTables {
+		command = strings.Fields("nft list table ip kube-proxy")
+	}
+	text, err := n.Output(t.Context(), command[0], command[1:]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func (n *ProxyNode) restore(t *testing.T, rules string) {
+	t.Helper()
+	script := `printf %s "$1" | "$2-restore"`
+	if n.Backend == NFTables {
+		script = `{ echo "delete table ip kube-proxy"; printf %s "$1"; } | nft -f -`
+	}
+	if err := n.Shell(t.Context(), script, rules, string(n.Backend)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (n *ProxyNode) damage(t *testing.T, d damage) {
+	t.Helper()
+	if _, err := n.Output(t.Context(), d.command[0], d.command[1:]...); err != nil {
+		t.Fatalf("%s: %v", d.what, err)
+	}
+}
+
+// namedPort matches the Service port that a rule or an element names.
+var namedPort = regexp.MustCompile(`default/([a-z]+)(?:/(?:tcp|udp|sctp)/([a-z]*)|:([a-z]+))?`)
+
+func namedService(text string) string {
+	m := namedPort.FindStringSubmatch(text)
+	if m == nil {
+		return ""
+	}
+	if m[2]+m[3] != "" {
+		return "default/" + m[1] + ":" + m[2] + m[3]
+	}
+	return "default/" + m[1]
+}
+
+func (n *ProxyNode) damages(t *testing.T, rules string) []damage {
+	t.Helper()
+	if n.Backend != NFTables {
+		return damagedRules(rules, strings.TrimSuffix(string(n.Backend), "-save"))
+	}
+	listing, err := n.Output(t.Context(), "nft", "-j", "-a", "list", "table", "ip", "kube-proxy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return damagedElements(t, listing)
+}
+
+// damagedRules returns the loss of each rule that names a Service, and wrong values in the rules of web and media.
+func damagedRules(rules, program string) []damage {
+	var list []damage
+	table := ""
+	rule := regexp.MustCompile(`"[^"]*"|\S+`)
+	lines := map[string]int{} // rules of each chain of a table so far
+	wrong := map[string]string{"--probability": "0.12345", "-p": "udp", "--to-destination": "10.9.9.9:99", "-d": "10.96.9.9/32", "--set-xmark": "0x8000/0x8000"}
+	for _, l := range strings.Split(rules, "\n") {
+		if name, ok := strings.CutPrefix(l, "*"); ok {
+			table = name
+		}
+		words := rule.FindAllString(l, -1)
+		if len(words) == 0 || words[0] != "-A" {
+			continue
+		}
+		for i := range words {
+			words[i] = strings.Trim(words[i], `"`)
+		}
+		lines[table+words[1]]++
+		number := fmt.Sprint(lines[table+words[1]])
+		service := namedService(l)
+		if service == "" && words[1] != "KUBE-MARK-MASQ" && words[1] != "KUBE-POSTROUTING" ||
+			strings.Contains(l, "nfacct") || strings.Contains(l, "will be dropped by") {
+			continue // nothing but a counter or a comment is lost
+		}
+		if !strings.Contains(l, "kubernetes:https") {
+			list = append(list, damage{"lost: " + l, []string{program, "-w", "-t", table, "-D", words[1], number}, service})
+		}
+		for i, w := range words {
+			value := wrong[w]
+			if value == "" || w == "-p" && strings.Contains(l, "DNAT") || service != "" && service != "default/web" && service != "default/media" ||
+				w == "-p" && table == "nat" && slices.Contains(words, "--dport") {
+				continue // iptables refuses a match of another protocol
+			}
+			changed := slices.Clone(words[2:])
+			changed[i-1] = value
+			list = append(list, damage{"wrong " + w + ": " + l,
+				append([]string{program, "-w", "-t", table, "-R", words[1], number}, changed...), service})
+		}
+	}
+	return list
+}
+
+// damagedElements returns the loss of each rule and element that names a Service, and of shared rules.
+func damagedElements(t *testing.T, listing string) []damage {
+	t.Helper()
+	var doc struct{ Nftables []json.RawMessage }
+	if err := json.Unmarshal([]byte(listing), &doc); err != nil {
+		t.Fatal(err)
+	}
+	const table = "ip kube-proxy "
+	var list []damage
+	for _, o := range doc.Nftables {
+		var kinds map[string]struct {
+			Name, Chain string
+			Handle      int
+			Elem        []any
+		}
+		if err := json.Unmarshal(o, &kinds); err != nil {
+			t.Fatal(err)
+		}
+		if r, ok := kinds["rule"]; ok && !strings.Contains(string(o), "unallocated ClusterIPs") {
+			list = append(list, damage{"lost: " + string(o),
+				strings.Fields("nft delete rule " + table + r.Chain + " handle " + fmt.Sprint(r.Handle)), namedService(r.Chain)})
+		}
+		m := kinds["map"]
+		for _, e := range m.Elem {
+			text, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := regexp.MustCompile(`"concat":\[([^]]*)\]`).FindStringSubmatch(string(text))
+			if key == nil || strings.Contains(m.Name, "localhost") {
+				continue
+			}
+			words := strings.ReplaceAll(strings.ReplaceAll(key[1], `"`, ""), ",", " . ")
+			list = append(list, damage{fmt.Sprintf("lost: %s of %s", text, m.Name),
+				[]string{"nft", "delete element ip kube-proxy " + m.Name + " { " + words + " }"}, namedService(string(text))})
+		}
+	}
+	return list
+}
