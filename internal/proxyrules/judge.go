@@ -20,6 +20,7 @@ import (
 
 	"nodegate/internal/ruleset"
 	"nodegate/internal/verdict"
+	"nodegate/internal/way"
 )
 
 // Options holds the facts that are known in addition to the rules. All fields are optional: unknown facts
@@ -33,6 +34,9 @@ type Options struct {
 
 	// WithoutServices skips the Services. The other findings do not depend on them.
 	WithoutServices bool
+
+	// Own answers whether an address belongs to this node; nil means that only the rules are known.
+	Own func(netip.Addr) way.Answer
 
 	// RouteLocalnet reports whether the kernel may accept packets to 127.0.0.0/8 from the network;
 	// nil means that it may.
@@ -114,6 +118,7 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	seen.judge(out)
 	rep.settleIPVS(out)
 	compare(&rep, &opts, out.List, out)
+	judgeReach(&rep, sets, &opts, out)
 	rep.Findings = append(rep.Findings, out.List...)
 	rep.finish()
 	return rep

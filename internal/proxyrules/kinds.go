@@ -24,6 +24,9 @@ const (
 		deletePod + "`; after an audit passes, run `kubectl uncordon NODE`"
 )
 
+// removeRule is the remedy for a rule of another program.
+const removeRule = "remove the rule that the finding names, and change the program that adds it, or it comes back"
+
 const (
 	refIptables = "kubernetes pkg/proxy/iptables/proxier.go"
 	refNFT      = "kubernetes pkg/proxy/nftables/proxier.go"
@@ -70,6 +73,11 @@ func structureKinds() []Kind {
 		{"kubeproxy.jump.missing", verdict.Fail,
 			"packets do not reach kube-proxy's rules: connections to Services fail or are not accepted",
 			whoElse, refIptables},
+		{"kubeproxy.way.service", verdict.Fail,
+			"connections to Services fail: another program's rule takes their packets before kube-proxy's rules",
+			removeRule, ""},
+		{"kubeproxy.way.forward", verdict.Fail,
+			"Pods cannot reach other machines: a rule drops their packets", removeRule, ""},
 		{"kubeproxy.jump.loop", verdict.Fail, "rules form a loop: connections that reach it fail", restart, ""},
 		{"kubeproxy.chain.undeclared", verdict.Fail, "a rule jumps to a missing chain: its connections fail", restart, refIptables},
 		{"kubeproxy.chain.unreferenced", verdict.Warn,

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/way"
 )
 
 // Machine is the node that is audited repeatedly.
@@ -46,6 +48,7 @@ func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
 		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
 		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
+		Own: ownAddresses(ctx, n.Host),
 	})
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.markUnwritten(ctx, &rep)
@@ -56,6 +59,21 @@ func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 		return figures.Wrote(family)
 	}
 	return rep, nil
+}
+
+// ownAddresses answers whether an address is one of the node's links. It returns nil if they cannot be
+// listed.
+func ownAddresses(ctx context.Context, h *host.Host) func(netip.Addr) way.Answer {
+	list, err := h.Links.Addresses(ctx)
+	if err != nil {
+		return nil
+	}
+	return func(a netip.Addr) way.Answer {
+		if slices.Contains(list, a) {
+			return way.Yes
+		}
+		return way.No
+	}
 }
 
 // markUnwritten distinguishes tables that kube-proxy has not written since its start, as its metrics

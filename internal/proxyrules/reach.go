@@ -1,0 +1,394 @@
+package proxyrules
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"nodegate/internal/ruleset"
+	"nodegate/internal/way"
+)
+
+// reach judges whether packets reach kube-proxy's rules. The other judges compare these rules with
+// kube-proxy's own; a rule of another program can take the packets before them.
+type reach struct {
+	rep    *Judgment
+	out    *Collector
+	family string
+	rules  *way.Rules
+	pods   netip.Prefix // their range, as far as kube-proxy's rules show it
+	link   string       // their link, if kube-proxy's rules name one
+	links  []string     // links of Pods that rules of other programs name
+	found  map[string]*taken
+	order  []string
+}
+
+// taken collects the packets that one rule takes.
+type taken struct {
+	step     way.Step
+	way      way.Way
+	who      []string // the senders
+	services []string
+	all      bool
+}
+
+// judgeReach judges every family with Services in use.
+func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collector) {
+	if rep.Mode != "iptables" && rep.Mode != "nftables" {
+		return
+	}
+	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
+		explained := slices.ContainsFunc(out.List, func(f Finding) bool {
+			return f.Family == family && (f.Name == "kubeproxy.jump.missing" || strings.HasPrefix(f.Name, "kubeproxy.table."))
+		})
+		used := slices.ContainsFunc(rep.Services, func(s Service) bool { return s.Family == family && len(s.Endpoints) > 0 })
+		if explained || !used {
+			continue
+		}
+		r := &reach{rep: rep, out: out, family: family, found: map[string]*taken{}}
+		r.findPods(sets)
+		own := opts.Own
+		if own == nil {
+			own = r.ownByRules(sets)
+		}
+		r.rules = way.New(sets, family, way.Node{Own: own, Elsewhere: elsewhere})
+		r.judgeServices()
+		r.judgeForwarding()
+		r.report()
+	}
+}
+
+// elsewhere reports whether Pods certainly do not use a link.
+func elsewhere(pattern string) bool {
+	name := strings.TrimRight(pattern, "+*")
+	for _, other := range []string{"lo", "docker", "br-", "virbr", "lxcbr", "podman", "tailscale", "wg"} {
+		if name == other || other != "lo" && strings.HasPrefix(name, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPodLink reports whether a link is one of Pods by the name that a CNI plugin gives it.
+func isPodLink(name string) bool {
+	for _, known := range []string{"cni", "cbr", "cali", "veth", "lxc", "eni", "kube-bridge", "weave", "azv", "gke", "nerdctl", "ovn-k8s",
+		"antrea", "vnet"} {
+		if strings.HasPrefix(name, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// enforcesPolicies reports whether a program enforces NetworkPolicies, which drop packets of Pods
+// as they should.
+func enforcesPolicies(owner string) bool {
+	return slices.Contains([]string{"Calico", "Cilium", "kube-router", "Weave Net", "Antrea", "OVN-Kubernetes"}, owner)
+}
+
+// findPods finds the addresses and links of Pods in the rules.
+func (r *reach) findPods(sets []*ruleset.Set) {
+	for i := range r.rep.Services {
+		s := &r.rep.Services[i]
+		pods := podRange(s.Masquerade)
+		if s.Family != r.family || pods == "" {
+			continue
+		}
+		if p, err := netip.ParsePrefix(pods); err == nil {
+			r.pods = p
+		} else {
+			r.link = pods
+		}
+		break
+	}
+	for _, set := range sets {
+		for _, save := range set.Saves {
+			if save.Family == r.family {
+				r.addLinks(save)
+			}
+		}
+	}
+}
+
+func (r *reach) addLinks(save *ruleset.Save) {
+	for _, t := range save.Tables {
+		for _, c := range t.Chains {
+			if owner := way.Owner(c.Name); strings.HasPrefix(c.Name, "KUBE-") || enforcesPolicies(owner) {
+				continue
+			}
+			for i := range c.Rules {
+				if in := c.Rules[i].Extra().In; in != "" && isPodLink(in) && !slices.Contains(r.links, in) && len(r.links) < 16 {
+					r.links = append(r.links, in)
+				}
+			}
+		}
+	}
+}
+
+// ownByRules answers whether an address belongs to the node, if only the rules are known. A Service
+// address does not, except NodeLocal DNSCache's: it excludes the address from conntrack.
+func (r *reach) ownByRules(sets []*ruleset.Set) func(netip.Addr) way.Answer {
+	perhaps := map[string]bool{}
+	for _, t := range ruleset.Tables(sets, "raw") {
+		for _, hook := range []string{"PREROUTING", "OUTPUT"} {
+			for rule := range t.Rules(hook) {
+				if address, single := strings.CutSuffix(rule.Destination, "/32"); single {
+					perhaps[address] = true
+				} else if address, single := strings.CutSuffix(rule.Destination, "/128"); single {
+					perhaps[address] = true
+				}
+			}
+		}
+	}
+	services := map[string]bool{}
+	for i := range r.rep.Services {
+		services[r.rep.Services[i].ClusterIP] = true
+	}
+	return func(a netip.Addr) way.Answer {
+		if text := a.String(); services[text] && !perhaps[text] {
+			return way.No
+		}
+		return way.Unknown
+	}
+}
+
+// toProxy stops a walk at kube-proxy's first chain for Services.
+func toProxy(table, chain string) way.Visit {
+	if table == "nat" && chain == "KUBE-SERVICES" || table == ruleset.KubeProxyTable && strings.HasPrefix(chain, "nat-") {
+		return way.Stop
+	}
+	return way.Follow
+}
+
+// past skips kube-proxy's chains that only concern addresses of Services.
+func past(table, chain string) way.Visit {
+	switch chain {
+	case "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL", "KUBE-HOSTPORTS":
+		return way.Skip
+	}
+	if table == ruleset.KubeProxyTable {
+		return way.Skip
+	}
+	return way.Follow
+}
+
+// sender is a class of packets by their origin.
+type sender struct {
+	who    string
+	packet way.Packet
+}
+
+// senders returns the classes that the rules may treat differently.
+func (r *reach) senders() []sender {
+	list := []sender{{"from Pods", way.Packet{Source: r.pods, In: r.link, State: way.StateNew}}}
+	for _, in := range r.links {
+		list = append(list, sender{"that come in by " + in, way.Packet{Source: r.pods, In: in, State: way.StateNew}})
+	}
+	return append(list, sender{"from the node", way.Packet{Own: true, State: way.StateNew}})
+}
+
+// judgeServices judges the packets to Service addresses. If no rule before kube-proxy's chain looks
+// at the destination, one walk covers all Services.
+func (r *reach) judgeServices() {
+	for _, from := range r.senders() {
+		hook := way.Prerouting
+		if from.packet.Own {
+			hook = way.Output
+		}
+		every := from.packet
+		every.ToNode = way.No
+		if ways := r.rules.Walk(every, hook, toProxy); reachesSurely(ways) {
+			continue
+		}
+		for i := range r.rep.Services {
+			s := &r.rep.Services[i]
+			ip, err := netip.ParseAddr(s.ClusterIP)
+			if s.Family != r.family || err != nil || len(s.Endpoints) == 0 {
+				continue
+			}
+			p := from.packet
+			p.Destination, p.Protocol, p.Port = way.Addr(ip), s.Protocol, uint16(s.Port)
+			r.judge(from.who, s, r.rules.Walk(p, hook, toProxy))
+		}
+	}
+	r.judgeNodePorts()
+}
+
+// judgeNodePorts judges the packets from other machines to node ports.
+func (r *reach) judgeNodePorts() {
+	outside := way.Packet{State: way.StateNew, ToNode: way.Yes}
+	if reachesSurely(r.rules.Walk(outside, way.Prerouting, toProxy)) {
+		return
+	}
+	for i := range r.rep.Services {
+		s := &r.rep.Services[i]
+		if s.Family != r.family || s.NodePort == 0 || len(s.Endpoints)+len(s.LocalEndpoints) == 0 {
+			continue
+		}
+		p := outside
+		p.Protocol, p.Port = s.Protocol, uint16(s.NodePort)
+		r.judge("from other machines to node ports", s, r.rules.Walk(p, way.Prerouting, toProxy))
+	}
+}
+
+// reachesSurely reports whether every way reaches kube-proxy's chain.
+func reachesSurely(ways []way.Way) bool {
+	return !slices.ContainsFunc(ways, func(w way.Way) bool { return w.End != way.Reached })
+}
+
+// judge records a rule that takes packets to a Service: if no way reaches kube-proxy's chain, or
+// one that no unknown match leads to ends elsewhere.
+func (r *reach) judge(who string, s *Service, ways []way.Way) {
+	reached := slices.ContainsFunc(ways, func(w way.Way) bool { return w.End == way.Reached })
+	for _, w := range ways {
+		if w.End == way.Reached || w.End == way.Lost || reached && !w.Sure {
+			continue
+		}
+		if w.Packet.State == way.StateUntracked && w.Packet.ToNode != way.No && s.NodePort != int(w.Packet.Port) {
+			continue // NodeLocal DNSCache answers at the address of the Service
+		}
+		step, ok := decider(w)
+		if !ok {
+			continue // kube-proxy's own jump is missing: judgeRootJumps
+		}
+		t := r.add(step, w, who)
+		if name := s.Name; !slices.Contains(t.services, name) {
+			t.services = append(t.services, name)
+		}
+		return
+	}
+}
+
+func (r *reach) add(step way.Step, w way.Way, who string) *taken {
+	key := fmt.Sprint(step.Source, step.Table, step.Chain, step.Line, step.Handle, step.Rule)
+	t := r.found[key]
+	if t == nil {
+		t = &taken{step: step, way: w}
+		r.found[key] = t
+		r.order = append(r.order, key)
+	}
+	if !slices.Contains(t.who, who) {
+		t.who = append(t.who, who)
+	}
+	return t
+}
+
+// decider returns the step that keeps a packet from kube-proxy's chain.
+func decider(w way.Way) (way.Step, bool) {
+	for i := len(w.Steps) - 1; i >= 0; i-- {
+		s := w.Steps[i]
+		switch {
+		case s.Effect == way.Drops:
+			return s, true
+		case w.End == way.Dropped || w.End == way.Rejected:
+			continue
+		case s.Effect == way.Untracks, s.Effect == way.Changes:
+			return s, true
+		case w.Packet.State == way.StateUntracked || w.Packet.Translated():
+			continue
+		case s.Table == "nat" && (s.Effect == way.Accepts || s.Effect == way.Returns):
+			return s, true
+		}
+	}
+	return way.Step{}, false
+}
+
+// judgeForwarding judges the packets of Pods to other machines.
+func (r *reach) judgeForwarding() {
+	for _, from := range r.senders() {
+		if from.packet.Own {
+			continue
+		}
+		p := from.packet
+		p.ToNode = way.No
+		ways := r.rules.Walk(p, "", past)
+		if lost, ok := lostWay(ways); ok {
+			step, found := decider(lost)
+			if !found || step.Rule == "" || strings.HasPrefix(step.Chain, "KUBE-") || enforcesPolicies(way.Owner(step.Chain)) {
+				continue // a policy may drop if eBPF forwards the packets; kube-proxy's own chains are judged elsewhere
+			}
+			t := r.add(step, lost, from.who)
+			t.all = true
+		}
+	}
+}
+
+// lostWay returns a way on which packets certainly end, if there is one: because all ways end in a
+// drop, or because no unknown match leads to this one.
+func lostWay(ways []way.Way) (way.Way, bool) {
+	through := slices.ContainsFunc(ways, func(w way.Way) bool { return w.End != way.Dropped && w.End != way.Rejected })
+	for _, w := range ways {
+		if (w.End == way.Dropped || w.End == way.Rejected) && (!through || w.Sure) {
+			return w, true
+		}
+	}
+	return way.Way{}, false
+}
+
+// report makes one finding of each rule.
+func (r *reach) report() {
+	for _, key := range r.order {
+		t := r.found[key]
+		f := Finding{Name: "kubeproxy.way.service", Family: r.family, Table: t.step.Table, Chain: t.step.Chain, Line: t.step.Line,
+			Handle: t.step.Handle, Rule: t.step.Rule, Remedy: t.remedy()}
+		which := Count(len(t.services), "Service port")
+		switch {
+		case len(t.services) == 1:
+			f.Service, which = t.services[0], "this Service"
+		case len(t.services) > 1:
+			which += " (" + strings.Join(t.services[:min(len(t.services), 3)], ", ")
+			if len(t.services) > 3 {
+				which += ", ..."
+			}
+			which += ")"
+		}
+		if t.all {
+			f.Name, f.Service = "kubeproxy.way.forward", ""
+			which = "other machines"
+		}
+		f.Message = fmt.Sprintf("packets %s to %s: %s", strings.Join(t.who, ", "), which, t.describe())
+		r.out.Add(f)
+	}
+}
+
+// Count returns "1 thing" or "2 things".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// describe returns what the rule does to the packets.
+func (t *taken) describe() string {
+	where := fmt.Sprintf("chain %s of table %s", t.step.Chain, t.step.Table)
+	if owner := way.Owner(t.step.Chain); owner != "" {
+		where += " (" + owner + ")"
+	}
+	if t.step.Line > 0 {
+		where += fmt.Sprintf(", line %d", t.step.Line)
+	}
+	does := "ends the way of the packets before kube-proxy's rules (" + t.step.Does + ")"
+	switch t.step.Effect {
+	case way.Drops:
+		does = "loses them (" + t.step.Does + ")"
+	case way.Changes:
+		does = "sends them elsewhere (" + t.step.Does + ")"
+	case way.Untracks:
+		does = "excludes them from conntrack, so that kube-proxy's rules do not translate them (" + t.step.Does + ")"
+	}
+	return where + " " + does
+}
+
+// remedy returns the command that removes the rule.
+func (t *taken) remedy() string {
+	find := "find the program that adds it"
+	if owner := way.Owner(t.step.Chain); owner != "" {
+		find = "change the configuration of " + owner + ", or it adds the rule again"
+	}
+	if rest, is := strings.CutPrefix(t.step.Rule, "-A "); is {
+		return fmt.Sprintf("remove the rule: `%s -t %s -D %s`; %s", t.step.Program, t.step.Table, rest, find)
+	}
+	return fmt.Sprintf("remove the rule: `nft delete rule %s %s handle %d`; %s", t.step.Table, t.step.Chain, t.step.Handle, find)
+}

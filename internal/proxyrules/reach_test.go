@@ -1,0 +1,117 @@
+package proxyrules
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"nodegate/internal/way"
+)
+
+const (
+	beforePrerouting = "^-A PREROUTING .*-j KUBE-SERVICES"
+	beforeOutput     = "^-A OUTPUT -m comment --comment .kubernetes service portals"
+	beforeForward    = "^-A FORWARD .*load balancer firewall"
+)
+
+// rawTable is a table raw with the given rules.
+func rawTable(rules string) edit {
+	return before("^\\*mangle", "*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"+rules+"\nCOMMIT")
+}
+
+// mangleTable replaces the end of table mangle, which comes first.
+func mangleTable(rules string) edit { return after("^:POSTROUTING ACCEPT .217958", rules) }
+
+// TestReach adds rules of other programs before kube-proxy's jumps to the rules of a node with
+// flannel and Docker. The cases of reach.sh, which sends packets, are among them.
+func TestReach(t *testing.T) {
+	const (
+		allFour = "4 Service ports (default/kubernetes:https, default/service1:downloader, kube-system/kube-dns:dns, ...)"
+		service = "kubeproxy.way.service "
+		forward = "kubeproxy.way.forward "
+		early   = " ends the way of the packets before kube-proxy's rules "
+	)
+	for _, c := range []struct {
+		what string
+		edit edit
+		want string // the name of the finding and its message
+	}{
+		{"nat ACCEPT", before(beforePrerouting, "-A PREROUTING -j ACCEPT"), service + "packets from Pods to " + allFour +
+			": chain PREROUTING of table nat, line 88" + early + "(ACCEPT)"},
+		{"RETURN of the Pods' link", before(beforePrerouting, "-A PREROUTING -i cni0 -j RETURN"), service +
+			"packets that come in by cni0 to " + allFour + ": chain PREROUTING of table nat, line 88" + early + "(RETURN)"},
+		{"RETURN in Docker's chain", before(beforePrerouting, "-A PREROUTING -j DOCKER\n-A DOCKER -s 10.244.0.0/16 -j ACCEPT"), service +
+			"packets from Pods to " + allFour + ": chain DOCKER of table nat (Docker), line 89" + early + "(ACCEPT)"},
+		{"NOTRACK", rawTable("-A PREROUTING -d 10.96.0.0/12 -j NOTRACK"), service +
+			"packets from Pods to " + allFour + ": chain PREROUTING of table raw, line 5 excludes them from conntrack, so that kube-proxy's rules do not translate them (NOTRACK)"},
+		{"mangle DROP", mangleTable("-A PREROUTING -i cni0 -j DROP"), forward +
+			"packets that come in by cni0 to other machines: chain PREROUTING of table mangle, line 8 loses them (DROP)"},
+		{"DNAT elsewhere", before(beforePrerouting, "-A PREROUTING -d 10.96.0.10/32 -p tcp -m tcp --dport 53 -j DNAT --to-destination 10.9.9.9:53"),
+			service + "packets from Pods to this Service: chain PREROUTING of table nat, line 88 sends them elsewhere (DNAT)"},
+		{"FORWARD DROP", before(beforeForward, "-A FORWARD -j DROP"), forward +
+			"packets from Pods to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"FORWARD REJECT", before(beforeForward, "-A FORWARD -j REJECT --reject-with icmp-host-prohibited"), forward +
+			"packets from Pods to other machines: chain FORWARD of table filter, line 35 loses them (REJECT)"},
+		{"FORWARD DROP in a user's chain", before("^-A DOCKER-USER", "-A DOCKER-USER -i cni0 ! -o cni0 -j DROP"), ""},
+		{"mangle FORWARD DROP", mangleTable("-A FORWARD -s 10.244.0.0/16 -j DROP"), forward +
+			"packets from Pods to other machines: chain FORWARD of table mangle, line 8 loses them (DROP)"},
+		{"nat OUTPUT ACCEPT", before(beforeOutput, "-A OUTPUT -j ACCEPT"), service + "packets from the node to " + allFour +
+			": chain OUTPUT of table nat, line 90" + early + "(ACCEPT)"},
+		{"raw OUTPUT NOTRACK", rawTable("-A OUTPUT -p udp -m udp --dport 53 -j CT --notrack"), service +
+			"packets from the node to this Service: chain OUTPUT of table raw, line 5 excludes them from conntrack, " +
+			"so that kube-proxy's rules do not translate them (CT)"},
+		{"half of the packets", before(beforePrerouting, "-A PREROUTING -m statistic --mode random --probability 0.5 -j ACCEPT"), service +
+			"packets from Pods to " + allFour + ": chain PREROUTING of table nat, line 88" + early + "(ACCEPT)"},
+
+		{"healthy", edit{op: "delete", line: "^:INPUT ACCEPT .217805"}, ""},
+		{"kind", before(beforePrerouting, "-A PREROUTING -d 172.18.0.1/32 -j DOCKER_OUTPUT\n-A OUTPUT -d 172.18.0.1/32 -j DOCKER_OUTPUT\n"+
+			"-A DOCKER_OUTPUT -d 172.18.0.1/32 -p tcp -m tcp --dport 53 -j DNAT --to-destination 127.0.0.11:41203\n"+
+			"-A DOCKER_OUTPUT -d 172.18.0.1/32 -p udp -m udp --dport 53 -j DNAT --to-destination 127.0.0.11:38427"), ""},
+		{"Istio's ztunnel", before(beforePrerouting, "-A PREROUTING -j ztunnel-PREROUTING\n"+
+			"-A ztunnel-PREROUTING -m mark --mark 0x100/0x100 -j ACCEPT\n-A ztunnel-PREROUTING -m set --match-set ztunnel src -j ACCEPT"), ""},
+		{"NodeLocal DNSCache", rawTable("-A PREROUTING -d 10.96.0.10/32 -p udp -m udp --dport 53 -m comment --comment " +
+			"\"NodeLocal DNS Cache: skip conntrack\" -j NOTRACK\n-A OUTPUT -d 10.96.0.10/32 -p tcp -m tcp --dport 53 -j NOTRACK"), ""},
+		{"port of a host", before(beforePrerouting, "-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT\n"+
+			"-A CNI-HOSTPORT-DNAT -p tcp -m multiport --dports 53,443 -j DNAT --to-destination 10.244.0.7:80"), ""},
+		{"another program's set", before(beforePrerouting, "-A PREROUTING -m set --match-set blocked src -j ACCEPT"), ""},
+		{"a rate limit", before(beforeForward, "-A FORWARD -m limit --limit 5/min -j DROP"), ""},
+		{"Docker's containers", before(beforePrerouting, "-A PREROUTING -i docker0 -j RETURN"), ""},
+		{"an uplink", before(beforeForward, "-A FORWARD -i eth0 -p tcp -m tcp --dport 22 -j DROP"), ""},
+		{"Calico", rawTable("-A PREROUTING -j cali-PREROUTING\n-A cali-PREROUTING -j MARK --set-xmark 0x0/0xf0000\n" +
+			"-A cali-PREROUTING -i cali+ -j MARK --set-xmark 0x40000/0x40000\n" +
+			"-A cali-PREROUTING -m mark --mark 0x40000/0x40000 -m rpfilter --validmark --invert -j DROP\n" +
+			"-A cali-PREROUTING -m mark --mark 0x0/0x40000 -j cali-from-host-endpoint\n" +
+			"-A cali-PREROUTING -m mark --mark 0x10000/0x10000 -j ACCEPT\n-A cali-from-host-endpoint -m comment --comment x -j RETURN"), ""},
+		{"Calico's default deny", before(beforeForward, "-A FORWARD -j cali-FORWARD\n-A cali-FORWARD -i cali123 -j DROP"), ""},
+		{"ufw", before(beforeForward, "-A FORWARD -j ufw-before-forward\n-A ufw-before-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"+
+			"-A ufw-before-forward -p icmp -m icmp --icmp-type 3 -j ACCEPT\n-A ufw-before-forward -m conntrack --ctstate INVALID -j DROP"), ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			text := editedSave(t, readFile(t, "flannel-docker.txt"), c.edit)
+			got := ""
+			for _, f := range Judge(mustParse(t, text), Options{}).Findings {
+				if !strings.HasPrefix(f.Name, "kubeproxy.chain.undeclared") {
+					got += f.Name + " " + f.Message
+				}
+			}
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestReachKnownAddresses checks that a NOTRACK of NodeLocal DNSCache is a fault once its address is
+// gone, which only a live node shows.
+func TestReachKnownAddresses(t *testing.T) {
+	text := editedSave(t, readFile(t, "flannel-docker.txt"), rawTable("-A PREROUTING -d 10.96.0.10/32 -p udp -m udp --dport 53 -j NOTRACK"))
+	for own, want := range map[way.Answer]string{way.Yes: "", way.Unknown: "", way.No: "kubeproxy.way.service"} {
+		rep := Judge(mustParse(t, text), Options{Own: func(a netip.Addr) way.Answer {
+			if a.String() == "10.96.0.10" {
+				return own
+			}
+			return way.No
+		}})
+		wantOne(t, rep, want)
+	}
+}

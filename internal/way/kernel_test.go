@@ -1,0 +1,396 @@
+package way_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
+	"nodegate/internal/ruleset"
+	"nodegate/internal/way"
+)
+
+var (
+	ruleSets = flag.Int("rule-sets", 60, "number of random rule sets of TestKernel, over all backends")
+	seed     = flag.Uint64("seed", 1, "seed of TestKernel")
+)
+
+// packetsEach is the number of packets through each rule set.
+const packetsEach = 50
+
+// wire is a node in a namespace, with a Pod behind a veth and an uplink on which packets vanish.
+type wire struct {
+	node, pod *netns.Namespace
+}
+
+func newWire(t *testing.T) wire {
+	hosttest.NeedRoot(t)
+	for _, program := range []string{"ip", "nft", "iptables-nft-restore", "iptables-legacy-restore", "sysctl"} {
+		hosttest.NeedProgram(t, program)
+	}
+	var w wire
+	for _, n := range []**netns.Namespace{&w.node, &w.pod} {
+		one, err := netns.New(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(one.Close)
+		*n = one
+	}
+	podFile := ""
+	err := w.pod.Do(t.Context(), func() error {
+		podFile = fmt.Sprintf("/proc/%d/task/%d/ns/net", unix.Getpid(), unix.Gettid())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.run(t, w.node, "", "sh", "-ec", `ip link add pod0 type veth peer name eth0 netns `+podFile+`
+ip link add up0 type veth peer name up1 netns `+podFile+`; ip link set up0 arp off; ip link set up0 up; ip address add 192.0.2.1/24 dev up0; ip route add default dev up0
+ip link set pod0 up; ip address add 10.1.0.1/24 dev pod0
+echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter; echo 0 > /proc/sys/net/ipv4/conf/pod0/rp_filter`)
+	w.run(t, w.pod, "", "sh", "-ec", `ip link set up1 up; ip link set eth0 up; ip address add 10.1.0.2/24 dev eth0; ip address add 10.1.0.3/24 dev eth0
+ip route add default via 10.1.0.1`)
+	return w
+}
+
+func (w wire) run(t *testing.T, in *netns.Namespace, stdin string, args ...string) string {
+	t.Helper()
+	out := ""
+	err := in.Do(t.Context(), func() error {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Stdin = strings.NewReader(stdin)
+		b, err := cmd.CombinedOutput()
+		if out = string(b); err != nil {
+			return fmt.Errorf("%v: %w: %s\n%s", args, err, b, stdin)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// observer records each packet behind all other rules, by its source port. Its ct match turns conntrack
+// on: without any rule that needs conntrack, the kernel skips the nat chains.
+const observer = `table ip observer {
+	set in { type inet_service . ipv4_addr . inet_service . mark; flags dynamic; size 4096; }
+	set out { type inet_service . ipv4_addr . inet_service . mark; flags dynamic; size 4096; }
+	chain in { type filter hook input priority 2000; ct state new counter; add @in { udp sport . ip daddr . udp dport . meta mark }; }
+	chain out { type filter hook postrouting priority 2000; oifname != "lo" add @out { udp sport . ip daddr . udp dport . meta mark }; }
+}
+`
+
+// seen is the end of each packet, by its source port: "in 10.1.0.1:53 mark 0".
+func (w wire) seen(t *testing.T) map[uint16]string {
+	found := map[uint16]string{}
+	for _, set := range []string{"in", "out"} {
+		var listing struct {
+			Nftables []struct {
+				Set *struct {
+					Elem []struct{ Concat []any }
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(w.run(t, w.node, "", "nft", "-j", "list", "set", "ip", "observer", set)), &listing); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range listing.Nftables {
+			if o.Set == nil {
+				continue
+			}
+			for _, e := range o.Set.Elem {
+				from := uint16(e.Concat[0].(float64))
+				found[from] += fmt.Sprintf("%s %v:%v mark %v", set, e.Concat[1], e.Concat[2], e.Concat[3])
+			}
+		}
+	}
+	return found
+}
+
+// packet is one packet of the test.
+type packet struct {
+	own      bool
+	from, to netip.AddrPort
+}
+
+func (w wire) send(t *testing.T, packets []packet) {
+	for _, own := range []bool{false, true} {
+		in := w.pod
+		if own {
+			in = w.node
+		}
+		err := in.Do(t.Context(), func() error {
+			for _, p := range packets {
+				if p.own != own {
+					continue
+				}
+				conn, err := net.DialUDP("udp4", net.UDPAddrFromAddrPort(p.from), net.UDPAddrFromAddrPort(p.to))
+				if err != nil {
+					return err
+				}
+				_, _ = conn.Write([]byte("x")) // a DROP in OUTPUT is an error here
+				_ = conn.Close()
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// random makes rules and packets.
+type random struct{ *rand.Rand }
+
+func (r random) of(list ...string) string { return list[r.IntN(len(list))] }
+
+func (r random) not() string { return r.of("", "", "", "! ") }
+
+// packets returns n packets with source ports of their own, because conntrack remembers the packets
+// of other rule sets.
+func (r random) packets(first, n int) (list []packet) {
+	for i := range n {
+		p := packet{own: r.IntN(4) == 0}
+		from := r.of("10.1.0.2", "10.1.0.3")
+		to := r.of("10.1.0.1", "192.0.2.1", "192.0.2.9", "10.96.0.1", "10.96.0.2", "10.96.0.10")
+		if p.own {
+			from, to = r.of("10.1.0.1", "192.0.2.1"), r.of("192.0.2.9", "10.96.0.1", "10.96.0.2", "10.96.0.10")
+		}
+		p.from = netip.AddrPortFrom(netip.MustParseAddr(from), uint16(10000+(first+i)%50000))
+		p.to = netip.AddrPortFrom(netip.MustParseAddr(to), []uint16{53, 80, 8472}[r.IntN(3)])
+		list = append(list, p)
+	}
+	return list
+}
+
+// walked formats the ends of a walk as seen does; known is false if the walk does not know the end.
+func walked(ways []way.Way) (all map[string]bool, known bool) {
+	all, known = map[string]bool{}, true
+	for _, w := range ways {
+		end := ""
+		to := "?"
+		if w.Packet.Destination.IsValid() && w.Packet.Destination.IsSingleIP() {
+			to = w.Packet.Destination.Addr().String()
+		}
+		known = known && w.Packet.Mark.Unknown == 0
+		switch w.End {
+		case way.Delivered:
+			end = fmt.Sprintf("in %s:%d mark %d", to, w.Packet.Port, w.Packet.Mark.Value)
+		case way.Forwarded:
+			end = fmt.Sprintf("out %s:%d mark %d", to, w.Packet.Port, w.Packet.Mark.Value)
+		case way.Lost:
+			known = false
+		}
+		known = known && w.Sure
+		all[end] = true
+	}
+	return all, known
+}
+
+// TestKernel sends random packets through random rules, and compares their ends with the walk's.
+func TestKernel(t *testing.T) {
+	w := newWire(t)
+	r := random{rand.New(rand.NewPCG(*seed, 0))}
+	var agreed, unknown, total int
+	for i := range *ruleSets {
+		backend := backends()[i%len(backends())]
+		text := backend.rules(r)
+		w.run(t, w.node, "flush ruleset", "nft", "-f", "-")
+		w.run(t, w.node, backend.clean, "sh", "-e")
+		w.run(t, w.node, text, backend.load...)
+		saved := w.run(t, w.node, "", backend.save...)
+		w.run(t, w.node, observer, "nft", "-f", "-")
+		set, err := ruleset.Parse(backend.save[0], strings.NewReader(saved))
+		if err != nil {
+			t.Fatal(err)
+		}
+		packets := r.packets(i*packetsEach, packetsEach)
+		w.send(t, packets)
+		seen := w.seen(t)
+		rules := way.New([]*ruleset.Set{set}, ruleset.IPv4, way.Node{Own: func(a netip.Addr) way.Answer {
+			switch a.String() {
+			case "10.1.0.1", "192.0.2.1", "127.0.0.1":
+				return way.Yes
+			}
+			return way.No
+		}, Route: func(a netip.Addr) string {
+			if netip.MustParsePrefix("10.1.0.0/24").Contains(a) {
+				return "pod0"
+			}
+			return "up0"
+		}})
+		for _, p := range packets {
+			total++
+			at := way.Packet{Source: way.Addr(p.from.Addr()), Destination: way.Addr(p.to.Addr()), Protocol: "udp", SourcePort: p.from.Port(),
+				Port: p.to.Port(), In: "pod0", State: way.StateNew, Own: p.own}
+			ways := rules.Walk(at, "", nil)
+			ends, known := walked(ways)
+			got := seen[p.from.Port()]
+			switch {
+			case known && len(ends) == 1 && ends[got]:
+				agreed++
+			case known && ends[got]: // by chance
+				agreed++
+			case !known && (ends[got] || len(ends) > 1):
+				unknown++
+			case !known:
+				unknown++
+			default:
+				t.Errorf("rule set %d, %s: %+v: the kernel: %q, the walk: %v\n%s\n%+v", i, backend.name, p, got, ends, saved, ways)
+				if t.Failed() && agreed >= 0 {
+					return
+				}
+			}
+		}
+	}
+	t.Logf("%d packets through %d rule sets: %d agree, %d unknown", total, *ruleSets, agreed, unknown)
+	if unknown*20 > total {
+		t.Errorf("%d of %d ends unknown, more than 5 %%", unknown, total)
+	}
+}
+
+// backend is a program that keeps rules.
+type backend struct {
+	name       string
+	clean      string
+	load, save []string
+	rules      func(random) string
+}
+
+func backends() []backend {
+	const flush = "for t in raw mangle nat filter; do iptables-legacy -t $t -F; iptables-legacy -t $t -X; " +
+		"for c in PREROUTING INPUT FORWARD OUTPUT POSTROUTING; do iptables-legacy -t $t -P $c ACCEPT 2>/dev/null || true; done; done"
+	return []backend{
+		{"iptables-nft", flush, []string{"iptables-nft-restore"}, []string{"iptables-nft-save"}, random.save},
+		{"iptables-legacy", flush, []string{"iptables-legacy-restore"}, []string{"iptables-legacy-save"}, random.save},
+	}
+}
+
+// save returns random rules as iptables-save prints them.
+func (r random) save() string {
+	var b strings.Builder
+	for _, t := range []struct {
+		table string
+		hooks []string
+	}{
+		{"raw", []string{"PREROUTING", "OUTPUT"}}, {"mangle", []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}},
+		{"nat", []string{"PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"}}, {"filter", []string{"INPUT", "FORWARD", "OUTPUT"}},
+	} {
+		table, hooks := t.table, t.hooks
+		fmt.Fprintf(&b, "*%s\n", table)
+		for _, hook := range hooks {
+			policy := "ACCEPT"
+			if table == "filter" && r.IntN(6) == 0 {
+				policy = "DROP"
+			}
+			fmt.Fprintf(&b, ":%s %s [0:0]\n", hook, policy)
+		}
+		fmt.Fprintf(&b, ":A - [0:0]\n:B - [0:0]\n")
+		for _, hook := range hooks {
+			for range r.IntN(4) {
+				b.WriteString(saveRule(hook, r.matches(hook), r.target(table, hook, "A", "B")))
+			}
+		}
+		for range r.IntN(4) {
+			b.WriteString(saveRule("A", r.matches(""), r.target(table, "", "B")))
+		}
+		for range r.IntN(3) {
+			b.WriteString(saveRule("B", r.matches(""), r.target(table, "")))
+		}
+		b.WriteString("COMMIT\n")
+	}
+	return b.String()
+}
+
+func saveRule(chain, matches, target string) string {
+	if strings.Contains(matches, "-p udp") {
+		target = strings.TrimPrefix(target, " -p udp")
+	}
+	return "-A " + chain + matches + target + "\n"
+}
+
+func (r random) matches(hook string) string {
+	text := ""
+	for range r.IntN(3) {
+		one := ""
+		switch r.IntN(9) {
+		case 0:
+			one = " " + r.not() + "-s " + r.of("10.1.0.2/32", "10.1.0.0/24", "192.0.2.1/32", "10.0.0.0/8", "10.1.0.2/31")
+		case 1:
+			one = " " + r.not() + "-d " + r.of("10.96.0.1/32", "10.96.0.0/12", "192.0.2.0/24", "10.1.0.1/32", "10.96.0.2/31")
+		case 2:
+			one = " -p udp -m udp " + r.not() + "--dport " + r.of("53", "80", "60:100", "8472")
+		case 3:
+			one = " -p udp -m multiport " + r.not() + "--dports " + r.of("53,80", "80,8000:9000")
+		case 4:
+			one = " -m mark " + r.not() + "--mark " + r.of("0x0/0x1", "0x1/0x1", "0x4000/0x4000", "0x0", "0x3/0xff")
+		case 5:
+			one = " -m conntrack " + r.not() + "--ctstate " + r.of("NEW", "RELATED,ESTABLISHED", "INVALID", "NEW,UNTRACKED", "DNAT")
+		case 6:
+			one = " -m addrtype " + r.not() + "--" + r.of("src", "dst") + "-type LOCAL"
+		case 7:
+			switch hook {
+			case "PREROUTING", "INPUT", "FORWARD":
+				one = " " + r.not() + "-i " + r.of("pod0", "pod+", "up0", "lo")
+			case "OUTPUT", "POSTROUTING":
+				one = " " + r.not() + "-o " + r.of("pod0", "up+", "up0", "lo")
+			}
+		case 8:
+			one = " -m iprange " + r.not() + "--" + r.of("src", "dst") + "-range " + r.of("10.1.0.2-10.96.0.1", "10.96.0.2-10.96.0.200")
+		}
+		if f := strings.Fields(one); len(f) < 2 || !strings.Contains(text, " "+f[0]+" ") && !(strings.Contains(text, "-p udp") &&
+			strings.Contains(one, "-p udp")) && !strings.Contains(text, one) && !sameOption(text, one) {
+			text += one
+		}
+	}
+	return text
+}
+
+// sameOption reports whether both texts have an option that iptables takes once.
+func sameOption(text, one string) bool {
+	for _, option := range []string{" -s ", " -d ", " -i ", " -o ", "--mark", "--ctstate", "-type", "-range"} {
+		if strings.Contains(text, option) && strings.Contains(one, option) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r random) target(table, hook string, chains ...string) string {
+	list := []string{" -j ACCEPT", " -j RETURN", " -j MARK --set-xmark " + r.of("0x1/0x1", "0x4000/0x4000", "0x3/0xff", "0x0/0x4000", "0x1/0x0")}
+	for _, c := range chains {
+		list = append(list, " -j "+c, " -j "+c, " -g "+c)
+	}
+	switch table {
+	case "raw":
+		list = append(list, " -j CT --notrack", " -j DROP")
+	case "mangle":
+		list = append(list, " -j DROP", " -j CONNMARK --save-mark --nfmask 0xffffffff --ctmask 0xffffffff",
+			" -j CONNMARK --restore-mark --nfmask 0xff --ctmask 0xff")
+	case "filter":
+		list = append(list, " -j DROP", " -j REJECT --reject-with icmp-port-unreachable")
+	case "nat":
+		switch hook {
+		case "PREROUTING", "OUTPUT":
+			to := " -p udp -j DNAT --to-destination " + r.of("192.0.2.9:80", "10.96.0.10:8053", "192.0.2.77")
+			list = append(list, to, to)
+		case "POSTROUTING":
+			list = append(list, " -j MASQUERADE")
+		}
+	}
+	if table != "mangle" && table != "filter" && table != "raw" {
+		list[2] = " -j MARK --set-xmark 0x8/0x8"
+	}
+	return list[r.IntN(len(list))]
+}

@@ -1,0 +1,253 @@
+package way
+
+import (
+	"math"
+	"slices"
+)
+
+// Step is a rule that decided something on a packet's way.
+type Step struct {
+	Hook, Table, Chain string
+	Source             string // of the rules
+	Program            string // that changes the rule: iptables-nft
+	Rule               string // in the syntax of its program; empty for a policy
+	Line, Handle       int
+	Does               string // ACCEPT, drop, "jump DOCKER"
+	Unsure             string // the match that is not known, if the rule may match
+	Effect             Effect
+
+	before *Step
+}
+
+// Effect is what a step does to the packet.
+type Effect int8
+
+// The effects of a step.
+const (
+	Passes   Effect = iota // leads on, for example to another chain
+	Accepts                // ends the base chain
+	Returns                // returns from a base chain, whose policy accepts
+	Drops                  // or rejects
+	Changes                // the destination
+	Sources                // changes the source
+	Marks                  // changes a mark
+	Untracks               // excludes the packet from conntrack
+)
+
+// End is how a way ends.
+type End int8
+
+// The ends of a way.
+const (
+	Lost      End = iota // not known
+	Delivered            // to this node
+	Forwarded            // to another machine or a Pod
+	Dropped
+	Rejected
+	Reached // the chain that the caller looked for
+	Passed  // the hook at which the walk should end
+)
+
+func (e End) String() string {
+	return [...]string{"unknown", "delivered", "forwarded", "dropped", "rejected", "reached", "passed"}[e]
+}
+
+// Way is one way of a packet through the rules.
+type Way struct {
+	End    End
+	Packet Packet // at the end
+	Chance float64
+	Sure   bool // false if the way depends on a match that is not known: Chance is then only a share
+	Steps  []Step
+}
+
+// state is a packet on its way.
+type state struct {
+	p      Packet
+	weight float64
+	doubt  int
+	last   *Step
+}
+
+// Bounds of a walk. Rules in the kernel nest at most 16 deep (NFT_JUMP_STACK_SIZE); iptables has no
+// bound below the number of chains.
+const (
+	maxDepth  = 64
+	maxStates = 64
+	maxEnds   = 1000 // the last one also stands for all others
+)
+
+// walk is one walk of one packet.
+type walk struct {
+	node  *Node
+	visit func(table, chain string) Visit
+	hook  string
+	ends  []ended
+}
+
+type ended struct {
+	state
+	end End
+}
+
+func (w *walk) finish(s state, e End) {
+	for i := range w.ends {
+		if o := &w.ends[i]; o.end == e && o.p == s.p && sameStep(o.last, s.last) {
+			o.weight += s.weight
+			o.doubt = max(o.doubt, s.doubt)
+			return
+		}
+	}
+	if len(w.ends) >= maxEnds {
+		w.ends[len(w.ends)-1].weight += s.weight
+		return
+	}
+	w.ends = append(w.ends, ended{s, e})
+}
+
+func sameStep(a, b *Step) bool {
+	return a == b || a != nil && b != nil && a.Line == b.Line && a.Rule == b.Rule && a.Chain == b.Chain && a.Table == b.Table &&
+		a.Source == b.Source && a.Hook == b.Hook && a.Handle == b.Handle
+}
+
+func (s state) step(w *walk, c *chain, r *rule, does string, e Effect) state {
+	step := &Step{Hook: w.hook, Source: c.table.source, Program: c.table.program, Table: c.table.name, Chain: c.name, Does: does, Effect: e, before: s.last}
+	if r != nil {
+		step.Rule, step.Line, step.Handle = r.text, r.line, r.handle
+	} else {
+		step.Line = c.line
+	}
+	s.last = step
+	return s
+}
+
+func (s *Step) list() []Step {
+	var all []Step
+	for ; s != nil; s = s.before {
+		all = append(all, *s)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// out collects the states that leave a chain.
+type out struct {
+	through  []state // fell through, or returned
+	accepted []state
+}
+
+// merge adds a state, and joins it with one that differs only in its history.
+func merge(list []state, s state) []state {
+	for i := range list {
+		if list[i].p == s.p {
+			list[i].weight += s.weight
+			list[i].doubt = max(list[i].doubt, s.doubt)
+			return list
+		}
+	}
+	return append(list, s)
+}
+
+// rejoin removes the doubt of a state that left s and came back whole.
+func rejoin(after []state, s state) {
+	if len(after) == 1 && math.Abs(after[0].weight-s.weight) < 1e-12 {
+		after[0].doubt = s.doubt
+	}
+}
+
+// chain walks a chain with all states that enter it.
+func (w *walk) chain(c *chain, in []state, depth int) (o out) {
+	if w.visit != nil {
+		switch w.visit(c.table.name, c.name) {
+		case Stop:
+			for _, s := range in {
+				w.finish(s, Reached)
+			}
+			return o
+		case Skip:
+			o.through = in
+			return o
+		}
+	}
+	if depth > maxDepth || len(in) > maxStates {
+		for _, s := range in {
+			s.doubt++
+			w.finish(s, Lost)
+		}
+		return o
+	}
+	live := in
+	for i := 0; i < len(c.rules) && len(live) > 0; i++ {
+		r := c.rule(i)
+		var after []state
+		for _, s := range live {
+			took, unsure := r.answer(w.node, &s.p)
+			if took == No {
+				if len(live) == 1 { // most rules: nothing to copy
+					after = live
+					break
+				}
+				after = merge(after, s)
+				continue
+			}
+			for _, s := range w.rule(c, r, s, took, unsure, &o, depth) {
+				after = merge(after, s)
+			}
+		}
+		live = after
+	}
+	for _, s := range live {
+		o.through = merge(o.through, s)
+	}
+	return o
+}
+
+// answer returns whether a rule takes a packet, and the condition that is not known.
+func (r *rule) answer(n *Node, p *Packet) (a Answer, unsure string) {
+	a = Yes
+	for i := range r.matches {
+		m := &r.matches[i]
+		one := Unknown
+		if m.test != nil {
+			one = m.test(n, p)
+		}
+		switch one {
+		case No:
+			return No, ""
+		case Unknown:
+			a = Unknown
+			if unsure == "" {
+				unsure = m.text
+			}
+		}
+	}
+	if r.chance == 0 {
+		return No, ""
+	}
+	return a, unsure
+}
+
+// rule applies a rule that takes s, or may take it, and returns the states that go on behind it.
+func (w *walk) rule(c *chain, r *rule, s state, took Answer, unsure string, o *out, depth int) []state {
+	var after []state
+	taken := s
+	switch {
+	case took == Unknown:
+		rest := s
+		rest.weight, rest.doubt = s.weight/2, s.doubt+1
+		taken.weight, taken.doubt = s.weight/2, s.doubt+1
+		after = append(after, rest)
+	case r.chance < 1:
+		rest := s
+		rest.weight = s.weight * (1 - r.chance)
+		taken.weight = s.weight * r.chance
+		after = append(after, rest)
+	}
+	for _, t := range w.act(c, r, r.actions, taken, unsure, o, depth) {
+		after = merge(after, t)
+	}
+	if took == Unknown {
+		rejoin(after, s)
+	}
+	return after
+}
