@@ -69,6 +69,7 @@ type ChangeKind string
 const (
 	LoadModule  ChangeKind = "module"
 	SetSysctl   ChangeKind = "sysctl"
+	SetSysfs    ChangeKind = "sysfs"
 	SetMTU      ChangeKind = "mtu"
 	SetFeatures ChangeKind = "offload" // From and To are lists: "gro=on, gso=off"
 )

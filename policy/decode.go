@@ -35,6 +35,11 @@ func (l *loader) decode() {
 				s.Unknown = l.unknowns()
 				p.Sysctls = append(p.Sysctls, s)
 			}
+		case "sysfs":
+			if s, ok := l.decodeSysfs(b); ok {
+				s.Unknown = l.unknowns()
+				p.Sysfs = append(p.Sysfs, s)
+			}
 		case "link":
 			if k, ok := l.decodeLink(b); ok {
 				k.Unknown = l.unknowns()
@@ -125,7 +130,7 @@ func (r *reader) decodeProbe(b block) (Probe, bool) {
 func (r *reader) decodeSysctl(b block) (Sysctl, bool) {
 	s := Sysctl{Metadata: r.decodeMetadata(b)}
 	before := len(r.diags)
-	key, err := ParseKey(b.Name)
+	key, err := b.parameterKey()
 	if err != nil {
 		r.errorf(b.Range, "Not a kernel parameter", "%s.", err)
 	}

@@ -19,6 +19,7 @@ type Policy struct {
 	Files    []string // names of the files that it was read from, including built-in ones
 	Modules  []Module
 	Sysctls  []Sysctl
+	Sysfs    []Sysctl // attributes below /sys: each Key is an absolute path
 	Links    []Link
 	Problems []Problem
 	Probes   []Probe
@@ -27,11 +28,12 @@ type Policy struct {
 	Audit    Audit
 }
 
-// Applying returns the policy with only the modules, sysctls and links that apply on this node.
+// Applying returns the policy with only the modules, sysctls, attributes of /sys and links that apply on this node.
 func (p *Policy) Applying() *Policy {
 	a := *p
 	a.Modules = applying(p.Modules, func(m Module) bool { return m.Applies() })
 	a.Sysctls = applying(p.Sysctls, func(s Sysctl) bool { return s.Applies() })
+	a.Sysfs = applying(p.Sysfs, func(s Sysctl) bool { return s.Applies() })
 	a.Links = applying(p.Links, func(l Link) bool { return l.Applies() })
 	return &a
 }

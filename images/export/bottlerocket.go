@@ -15,6 +15,7 @@ func bottlerocket(in Input) (Result, error) {
 			s.addLack("link."+l.Name, "Bottlerocket does not support link settings", l.Metadata)
 		}
 	}
+	s.lackSysfs(in.Policy, "Bottlerocket")
 	s.addNodeOnlyLacks(in.Policy)
 	var b strings.Builder
 	b.WriteString(headComment("bottlerocket", in, s.lacks, "Needs Bottlerocket 1.16.0 or later for autoload."))

@@ -27,6 +27,9 @@ func plainFiles(in Input) (Result, error) {
 		{Path: "etc/modules-load.d/nodegate.conf", Mode: 0o644, Content: []byte(comment + strings.Join(append(s.modules, ""), "\n"))},
 		{Path: "etc/sysctl.d/99-zz-nodegate.conf", Mode: 0o644, Content: sysctlFile(comment, append(s.sysctls, linkSysctls...))},
 	}
+	if len(s.sysfs) > 0 {
+		tree = append(tree, units.File{Path: "etc/tmpfiles.d/99-zz-nodegate.conf", Mode: 0o644, Content: tmpfiles(comment, s.sysfs)})
+	}
 	if rules.Len() > 0 {
 		tree = append(tree, units.File{Path: "etc/udev/rules.d/99-zz-nodegate.rules", Mode: 0o644,
 			Content: []byte(comment + "# Offloads need ethtool(8) on the node.\n" + rules.String())})
@@ -39,6 +42,16 @@ func sysctlFile(comment string, all []sysctl) []byte {
 	b.WriteString(comment)
 	for _, c := range all {
 		fmt.Fprintf(&b, "%s = %s\n", c.key, c.value)
+	}
+	return []byte(b.String())
+}
+
+// tmpfiles returns lines of tmpfiles.d(5) that write to existing files. The path may be a glob.
+func tmpfiles(comment string, all []sysctl) []byte {
+	var b strings.Builder
+	b.WriteString(comment)
+	for _, c := range all {
+		fmt.Fprintf(&b, "w %s - - - - %s\n", c.key, strings.NewReplacer("%", "%%", `\`, `\\`).Replace(c.value))
 	}
 	return []byte(b.String())
 }

@@ -11,6 +11,7 @@ import (
 type settings struct {
 	modules []string
 	sysctls []sysctl
+	sysfs   []sysctl
 	lacks   []Lack
 }
 
@@ -35,8 +36,16 @@ func (in Input) collectSettings(refuse func(policy.Key) string) settings {
 			s.modules = append(s.modules, m.Name)
 		}
 	}
-	for _, c := range in.Policy.Sysctls {
-		name := "sysctl." + c.Key.String()
+	s.sysctls = s.collectParameters(in.Policy.Sysctls, refuse)
+	s.sysfs = s.collectParameters(in.Policy.Sysfs, func(policy.Key) string { return "" })
+	return s
+}
+
+// collectParameters returns the parameters that have one value on every node and that the target accepts.
+func (s *settings) collectParameters(required []policy.Sysctl, refuse func(policy.Key) string) []sysctl {
+	var all []sysctl
+	for _, c := range required {
+		name := c.Key.CheckName()
 		switch {
 		case c.Off:
 		case c.Unknown != "":
@@ -46,10 +55,19 @@ func (in Input) collectSettings(refuse func(policy.Key) string) settings {
 		case refuse(c.Key) != "":
 			s.addLack(name, refuse(c.Key), c.Metadata)
 		default:
-			s.sysctls = append(s.sysctls, sysctl{c.Key, c.Value})
+			all = append(all, sysctl{c.Key, c.Value})
 		}
 	}
-	return s
+	return all
+}
+
+// lackSysfs adds the attributes of /sys, which the target cannot set.
+func (s *settings) lackSysfs(p *policy.Policy, target string) {
+	for _, c := range p.Sysfs {
+		if !c.Off && c.Unknown == "" && c.Value != "" { // the others are reported already
+			s.addLack(c.Key.CheckName(), target+" does not set attributes of /sys", c.Metadata)
+		}
+	}
 }
 
 // addNodeOnlyLacks adds the parts of a policy that need nodegate on the node.

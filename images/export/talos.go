@@ -1,6 +1,7 @@
 package export
 
 import (
+	"slices"
 	"strings"
 
 	"nodegate/policy"
@@ -12,6 +13,7 @@ type talosMachine struct {
 			Modules []talosModule `yaml:",omitempty"`
 		} `yaml:",omitempty"`
 		Sysctls map[string]string `yaml:",omitempty"`
+		Sysfs   map[string]string `yaml:",omitempty"`
 	}
 }
 
@@ -36,6 +38,7 @@ func talos(in Input) (Result, error) {
 	for _, c := range s.sysctls {
 		m.Machine.Sysctls[c.key.String()] = c.value
 	}
+	m.Machine.Sysfs = s.talosAttributes(in.Policy)
 	documents := []any{m}
 	for _, l := range in.Policy.Links {
 		if e, ok := s.ethernetConfig(l); ok {
@@ -86,4 +89,19 @@ func (s *settings) ethernetConfig(l policy.Link) (talosEthernet, bool) {
 		s.addLack(name, "Talos cannot set parameters of a link that appears later", l.Metadata)
 	}
 	return e, len(e.Features) > 0
+}
+
+// talosAttributes returns the attributes of /sys whose paths Talos can express: it separates components by dots, and has no globs.
+func (s *settings) talosAttributes(p *policy.Policy) map[string]string {
+	all := map[string]string{}
+	for _, c := range s.sysfs {
+		below := strings.TrimPrefix(string(c.key), "/sys/")
+		if why := refusePlainKey(c.key); why != "" {
+			i := slices.IndexFunc(p.Sysfs, func(a policy.Sysctl) bool { return a.Key == c.key && a.Value == c.value })
+			s.addLack(c.key.CheckName(), why, p.Sysfs[i].Metadata)
+			continue
+		}
+		all[strings.ReplaceAll(below, "/", ".")] = c.value
+	}
+	return all
 }

@@ -27,6 +27,7 @@ type Machine struct {
 	Kernel   string                       // uname -r; "" means 6.1.0
 	Files    map[string]string            // path -> content, or "-> TARGET" for a link; directories are implied
 	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "s " statfs, "x " run, "modprobe " load, "cycles"
+	Modes    map[string]uint32            // path -> permissions; 0755 for other paths
 	Clamp    map[string]string            // path -> the value that the kernel stores at every write
 	Modules  map[string]map[string]string // installed module, not loaded -> the parameters that it adds
 	Links    map[string]*Link
@@ -145,13 +146,13 @@ func (m files) ReadLink(name string) (string, error) {
 	return "", &fs.PathError{Op: "readlink", Path: name, Err: syscall.ENOENT}
 }
 
-// Head returns a file that root may execute.
+// Head returns a file that root may execute, unless Modes has other permissions.
 func (m files) Head(name string) (file.Head, error) {
 	if _, err := m.ReadDir(name); err == nil {
 		return file.Head{Dir: true, Mode: 0o755}, nil
 	}
 	text, err := m.ReadFile(name)
-	return file.Head{Mode: 0o755, Start: text}, err
+	return file.Head{Mode: fs.FileMode(cmp.Or(m.Modes[name], 0o755)), Start: text}, err
 }
 
 func (m files) Write(name string, data []byte) error {

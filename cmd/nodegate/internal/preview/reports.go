@@ -76,7 +76,8 @@ func facts(n report.Node) func(string) (any, bool) {
 func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	r.State = checks.State{Want: was.Want, Got: was.Got, Remedy: was.Remedy, Cause: was.Because}
 	changeable := false
-	switch i := findSysctl(p, r.Name); {
+	all := slices.Concat(p.Sysctls, p.Sysfs)
+	switch i := slices.IndexFunc(all, func(s policy.Sysctl) bool { return s.Key.CheckName() == r.Name }); {
 	case was.Verdict == verdict.Unknown:
 		r.Err = errors.New(was.Error)
 		return
@@ -89,14 +90,14 @@ func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	case was.Verdict == verdict.Skipped:
 		r.Verdict, r.State.Skip = verdict.Skipped, was.Skipped
 		return
-	case i >= 0 && !p.Sysctls[i].Key.IsGlob():
-		s := p.Sysctls[i]
+	case i >= 0 && !all[i].Key.IsGlob():
+		s := all[i]
 		r.State.Want, r.State.Pass = s.Want(), s.Allows(was.Got)
 		changeable = was.Got != "no such parameter" || policy.ModuleOf(s.Key) != ""
 	case strings.HasPrefix(r.Name, "module."):
 		r.State.Pass = was.Got == "loaded" || was.Got == "built in"
 		changeable = was.Got == "not loaded"
-	case i >= 0 && p.Sysctls[i].Want() != was.Want, strings.HasPrefix(r.Name, "link.") && wantOfLink(p, r.Name) != was.Want:
+	case i >= 0 && all[i].Want() != was.Want, strings.HasPrefix(r.Name, "link.") && wantOfLink(p, r.Name) != was.Want:
 		r.Err = fmt.Errorf("the report is about another value, %q; take a snapshot with the new policy", was.Want)
 		return
 	default:
@@ -114,10 +115,6 @@ func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	if changeable && !r.State.Pass {
 		r.State.Changes = []checks.Change{{What: r.Name, From: r.State.Got, To: r.State.Want}}
 	}
-}
-
-func findSysctl(p *policy.Policy, name string) int {
-	return slices.IndexFunc(p.Sysctls, func(s policy.Sysctl) bool { return "sysctl."+s.Key.String() == name })
 }
 
 func wantOfLink(p *policy.Policy, name string) string {

@@ -95,6 +95,8 @@ func targetExists(w Write) bool {
 	switch w.Kind {
 	case checks.LoadModule:
 		return true
+	case checks.SetSysfs:
+		name = w.Target
 	case checks.SetSysctl:
 		name = "/proc/sys/" + w.Target
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -169,7 +170,7 @@ type difference struct{ what, from, to string }
 // interface or parameter.
 func differences(res checks.Result) []difference {
 	all := res.State.Changes
-	if len(all) == 1 && (all[0].Kind == checks.SetSysctl || all[0].Kind == checks.LoadModule) && res.State.Stuck == "" {
+	if len(all) == 1 && slices.Contains([]checks.ChangeKind{checks.SetSysctl, checks.SetSysfs, checks.LoadModule}, all[0].Kind) && res.State.Stuck == "" {
 		return []difference{{from: res.State.Got, to: res.State.Want}}
 	}
 	var list []difference

@@ -40,7 +40,7 @@ const (
 // String returns the setting's name: "net.ipv4.ip_forward", "eth0 mtu", "eth0 gro".
 func (s Step) String() string {
 	switch s.Kind {
-	case checks.SetSysctl:
+	case checks.SetSysctl, checks.SetSysfs:
 		return policy.Key(s.Target).String()
 	case checks.SetFeatures:
 		return s.Target + " " + s.Feature
@@ -100,7 +100,7 @@ func (s *Step) readState(ctx context.Context, h *host.Host) error {
 	case checks.LoadModule:
 		s.State = Stays
 		return nil
-	case checks.SetSysctl:
+	case checks.SetSysctl, checks.SetSysfs:
 		s.Now, err = h.ReadSysctl(s.Target)
 	case checks.SetMTU:
 		var l host.Link
@@ -117,17 +117,22 @@ func (s *Step) readState(ctx context.Context, h *host.Host) error {
 	case errors.Is(err, fs.ErrNotExist):
 		s.State = Back
 		return nil
-	case sameValue(s.Was, s.Now):
+	case s.same(s.Was):
 		s.State = Back
-	case !sameValue(s.Set, s.Now):
+	case !s.same(s.Set):
 		s.State = Foreign
 	}
 	return err
 }
 
-// sameValue compares values as requirements do: 0x10 equals 16. A sysctl may be empty, as net.ipv4.ip_local_reserved_ports usually is.
-func sameValue(want, got string) bool {
-	return want == got || want != "" && policy.Sysctl{Value: want}.Allows(got)
+// same compares the current value as requirements do: 0x10 equals 16. A sysctl may be empty, as net.ipv4.ip_local_reserved_ports
+// usually is.
+func (s *Step) same(want string) bool {
+	required := policy.Sysctl{Value: want}
+	if s.Kind == checks.SetSysfs {
+		required.Key = policy.Key(s.Target)
+	}
+	return want == s.Now || want != "" && required.Allows(s.Now)
 }
 
 func onOff(on bool) string {
@@ -155,7 +160,7 @@ func (s *Step) Do(ctx context.Context, h *host.Host) error {
 
 func (s *Step) writeValue(ctx context.Context, h *host.Host) error {
 	switch s.Kind {
-	case checks.SetSysctl:
+	case checks.SetSysctl, checks.SetSysfs:
 		return h.WriteSysctl(s.Target, s.Was)
 	case checks.SetMTU:
 		mtu, err := strconv.Atoi(s.Was)
