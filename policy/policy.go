@@ -121,6 +121,7 @@ type Link struct {
 	Match    Match
 	Offloads []Offload
 	MTU      int          // bytes; 0 if not required
+	Tunings  []Tuning     // by kind, in the order of TuningKinds
 	Sysctls  []LinkSysctl // in the order of their keys
 }
 
@@ -137,6 +138,9 @@ func (l Link) Want() string {
 	}
 	if l.MTU != 0 {
 		w = append(w, "mtu="+strconv.Itoa(l.MTU))
+	}
+	for _, t := range l.Tunings {
+		w = append(w, t.Setting()+"="+t.Want())
 	}
 	for _, s := range l.Sysctls {
 		w = append(w, s.Pattern.String()+"="+s.Value)

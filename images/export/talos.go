@@ -23,7 +23,9 @@ type talosEthernet struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
 	Name       string
-	Features   map[string]bool
+	Features   map[string]bool   `yaml:",omitempty"`
+	Rings      map[string]uint32 `yaml:",omitempty"`
+	Channels   map[string]uint32 `yaml:",omitempty"`
 }
 
 // talos writes a machine configuration patch with the settings, and an EthernetConfig for each link
@@ -74,7 +76,7 @@ func (s *settings) ethernetConfig(l policy.Link) (talosEthernet, bool) {
 		s.addLack(name, "Talos selects a link only by its exact name", l.Metadata)
 		return talosEthernet{}, false
 	}
-	e := talosEthernet{"v1alpha1", "EthernetConfig", l.Match.Name, map[string]bool{}}
+	e := talosEthernet{"v1alpha1", "EthernetConfig", l.Match.Name, map[string]bool{}, map[string]uint32{}, map[string]uint32{}}
 	for _, o := range l.Offloads {
 		if o.Group {
 			s.addLack(name, "offload "+o.Name+" is a group; Talos needs the kernel's feature names, which depend on the device", l.Metadata)
@@ -82,13 +84,25 @@ func (s *settings) ethernetConfig(l policy.Link) (talosEthernet, bool) {
 		}
 		e.Features[o.Name] = o.On
 	}
+	for _, t := range l.Tunings {
+		switch {
+		case t.Max:
+			s.addLack(name, t.Setting()+" is the driver's maximum, and Talos needs a number", l.Metadata)
+		case t.Kind == "ring":
+			e.Rings[t.Name] = t.Value
+		case t.Kind == "channels":
+			e.Channels[t.Name] = t.Value
+		default:
+			s.addLack(name, "Talos does not set "+t.Setting(), l.Metadata)
+		}
+	}
 	if l.MTU != 0 {
 		s.addLack(name, "set the mtu in Talos' own network configuration of the link", l.Metadata)
 	}
 	if len(l.Sysctls) > 0 {
 		s.addLack(name, "Talos cannot set parameters of a link that appears later", l.Metadata)
 	}
-	return e, len(e.Features) > 0
+	return e, len(e.Features)+len(e.Rings)+len(e.Channels) > 0
 }
 
 // talosAttributes returns the attributes of /sys whose paths Talos can express: it separates components by dots, and has no globs.

@@ -67,6 +67,7 @@ type Link struct {
 	Master       string
 	VXLAN        *host.VXLAN
 	Stats        map[string]uint64
+	Tuning       map[string]map[string]host.Amount // by kind; a kind without a key is not supported
 }
 
 // Host returns the machine in the form that checks use.

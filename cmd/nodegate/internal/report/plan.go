@@ -114,7 +114,7 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 	}
 	for _, res := range p.change {
 		for _, d := range differences(res) {
-			t.writeRow("  "+paint(Yellow, "~"), res.Name, d.what+paint(Red, d.from)+" -> "+paint(Green, d.to))
+			t.writeRow("  "+paint(Yellow, "~"), res.Name, d.what+paint(Red, d.from)+" -> "+paint(Green, d.to)+d.note)
 		}
 	}
 	for _, res := range p.follow {
@@ -164,7 +164,7 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 }
 
 // difference is one attribute that apply would change.
-type difference struct{ what, from, to string }
+type difference struct{ what, from, to, note string }
 
 // differences returns the attributes that the changes of a result write. The result of a link or of a glob names each
 // interface or parameter.
@@ -175,15 +175,23 @@ func differences(res checks.Result) []difference {
 	}
 	var list []difference
 	for _, c := range all {
-		if c.Kind != checks.SetFeatures {
-			list = append(list, difference{c.What + ": ", c.From, c.To})
+		note := ""
+		if c.Note != "" {
+			note = " (" + c.Note + ")"
+		}
+		if !c.Kind.IsList() {
+			list = append(list, difference{c.What + ": ", c.From, c.To, note})
 			continue
+		}
+		of := c.Target + " "
+		if c.Kind != checks.SetFeatures {
+			of += string(c.Kind) + " "
 		}
 		to := strings.Split(c.To, ", ")
 		for i, from := range strings.Split(c.From, ", ") {
 			name, was, _ := strings.Cut(from, "=")
 			_, now, _ := strings.Cut(to[i], "=")
-			list = append(list, difference{c.Target + " " + name + ": ", was, now})
+			list = append(list, difference{of + name + ": ", was, now, note})
 		}
 	}
 	return list

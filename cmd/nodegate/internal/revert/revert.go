@@ -19,7 +19,7 @@ import (
 type Step struct {
 	Kind    checks.ChangeKind
 	Target  string // the module, the path of the sysctl, or the link
-	Feature string // the feature, for an offload
+	Feature string // the feature of an offload, or the member of another list
 	Was     string // the value before nodegate's first change
 	Set     string // the value of nodegate's last change
 	Now     string
@@ -44,6 +44,8 @@ func (s Step) String() string {
 		return policy.Key(s.Target).String()
 	case checks.SetFeatures:
 		return s.Target + " " + s.Feature
+	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
+		return s.Target + " " + string(s.Kind) + " " + s.Feature
 	}
 	return s.Target + " " + string(s.Kind)
 }
@@ -73,9 +75,9 @@ func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([
 	return steps, nil
 }
 
-// splitWrite returns one step for a write, or one for each feature of an offload.
+// splitWrite returns one step for a write, or one for each member of a list.
 func splitWrite(w report.Write) []Step {
-	if w.Kind != checks.SetFeatures {
+	if !w.Kind.IsList() {
 		return []Step{{Kind: w.Kind, Target: w.Target, Was: w.From, Set: w.To}}
 	}
 	to := map[string]string{}
@@ -110,6 +112,10 @@ func (s *Step) readState(ctx context.Context, h *host.Host) error {
 		var features map[string]host.Feature
 		features, err = h.Links.Features(ctx, s.Target)
 		s.Now = onOff(features[s.Feature].Active)
+	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
+		var numbers map[string]host.Amount
+		numbers, err = h.Links.Tuning(ctx, s.Target, string(s.Kind))
+		s.Now = s.tuning().Text(numbers[s.Feature].Now)
 	default:
 		return fmt.Errorf("unknown kind of change %q; another version of nodegate wrote it", s.Kind)
 	}
@@ -142,6 +148,8 @@ func onOff(on bool) string {
 	return "off"
 }
 
+func (s *Step) tuning() policy.Tuning { return policy.Tuning{Kind: string(s.Kind), Name: s.Feature} }
+
 // Do writes the previous value and reads it back. A failed write is not an error if the value is right anyway, because the kernel has
 // restored it along with another setting: 0 cannot be written to vm.dirty_bytes, which is 0 while vm.dirty_ratio is in use.
 func (s *Step) Do(ctx context.Context, h *host.Host) error {
@@ -170,6 +178,12 @@ func (s *Step) writeValue(ctx context.Context, h *host.Host) error {
 		return h.Links.SetMTU(ctx, s.Target, mtu)
 	case checks.SetFeatures:
 		return h.Links.SetFeatures(ctx, s.Target, map[string]bool{s.Feature: s.Was == "on"})
+	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
+		n, err := s.tuning().Number(s.Was)
+		if err != nil {
+			return err
+		}
+		return h.Links.SetTuning(ctx, s.Target, string(s.Kind), map[string]uint32{s.Feature: n})
 	}
 	return nil
 }
