@@ -12,23 +12,13 @@ import (
 // mergeDuplicates merges requirements of one name into the first of them, with the stricter
 // severity, and reports requirements that contradict each other.
 func (p *Policy) mergeDuplicates(r *reader) {
-	modules := p.Modules[:0]
-	for _, m := range p.Modules {
-		i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name && o.Applies() })
-		if i >= 0 && m.Applies() {
-			mergeSeverity(&modules[i].Metadata, m.Metadata)
-			r.mergeDrift("module "+m.Name, &modules[i].Metadata, m.Metadata)
-			continue
-		}
-		modules = append(modules, m)
-	}
-	p.Modules = modules
-
+	p.Modules = r.mergeModules(p.Modules)
 	p.Sysctls, p.Sysfs = r.mergeSysctls(p.Sysctls), r.mergeSysctls(p.Sysfs)
 	p.checkAliases(r)
 	p.checkExclusive(r)
 	p.checkGlobs(r, p.Sysctls)
 	p.checkGlobs(r, p.Sysfs)
+	p.checkAbsent(r)
 
 	problems := p.Problems[:0]
 	for _, j := range p.Problems {

@@ -93,17 +93,6 @@ func (r *reader) unknowns() string {
 	return strings.Join(slices.Compact(r.unknown), ", ")
 }
 
-func (r *reader) decodeModule(b block) (Module, bool) {
-	about := r.decodeMetadata(b)
-	if !isName(b.Name, 55, "-_") || b.Name[0] == '-' {
-		r.errorf(b.Range, "Not a module name", "Write the name of a kernel module as `lsmod` prints it, in letters, digits, - and _; "+
-			"%q is not such a name.%s", b.Name, oddCharacter(b.Name))
-		return Module{}, false
-	}
-	r.checkModule(b)
-	return Module{about, strings.ReplaceAll(b.Name, "-", "_")}, true
-}
-
 func (r *reader) decodeProblem(b block) (Problem, bool) {
 	about := r.decodeMetadata(b)
 	if b.get("severity") == nil {

@@ -27,7 +27,7 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 		lines = append(lines, line{name, want + severity, a.Source()})
 	}
 	for _, m := range p.Modules {
-		add("module."+m.Name, "loaded", m.Metadata)
+		add("module."+m.Name, m.Want(), m.Metadata)
 	}
 	for _, s := range slices.Concat(p.Sysctls, p.Sysfs) {
 		add(s.Key.CheckName(), s.Want(), s.Metadata)

@@ -98,12 +98,6 @@ const (
 	Ignore  Drift = "ignore"
 )
 
-// Module requires a kernel module to be loaded or built into the kernel.
-type Module struct {
-	Metadata
-	Name string // as the kernel spells it: underscores
-}
-
 // Sysctl requires a value of a kernel parameter. Either Value, or OneOf, or a bound is set.
 type Sysctl struct {
 	Metadata

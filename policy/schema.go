@@ -58,7 +58,9 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	switch blockType {
 	case "variable":
 		return attributes("type", "default", "description")
-	case "module", "check":
+	case "module":
+		return attributes(append(requirement, "drift", "options", "absent")...)
+	case "check":
 		return attributes(append(requirement, "drift")...)
 	case "sysctl", "sysfs":
 		return attributes(append(requirement, "drift", "value", "min", "max", "one_of")...)

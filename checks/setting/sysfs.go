@@ -23,7 +23,7 @@ func kindOf(key policy.Key) checks.ChangeKind {
 // attributeModule returns the module that brings an attribute, if the policy requires that module.
 func attributeModule(p *policy.Policy, key policy.Key) string {
 	name := policy.ModuleOf(key)
-	if !slices.ContainsFunc(p.Modules, func(m policy.Module) bool { return m.Name == name && m.Applies() }) {
+	if !slices.ContainsFunc(p.Modules, func(m policy.Module) bool { return m.Name == name && m.Applies() && !m.Absent }) {
 		return ""
 	}
 	return name

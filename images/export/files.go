@@ -23,9 +23,17 @@ func plainFiles(in Input) (Result, error) {
 	}
 	s.addNodeOnlyLacks(in.Policy)
 	comment := headComment("files", in, s.lacks)
+	load := comment
+	for _, m := range s.modules {
+		load += m.Name + "\n"
+	}
 	tree := []units.File{
-		{Path: "etc/modules-load.d/nodegate.conf", Mode: 0o644, Content: []byte(comment + strings.Join(append(s.modules, ""), "\n"))},
+		{Path: "etc/modules-load.d/nodegate.conf", Mode: 0o644, Content: []byte(load)},
 		{Path: "etc/sysctl.d/99-zz-nodegate.conf", Mode: 0o644, Content: sysctlFile(comment, append(s.sysctls, linkSysctls...))},
+	}
+	if lines := s.modprobeLines(); lines != nil {
+		tree = append(tree, units.File{Path: "etc/modprobe.d/99-zz-nodegate.conf", Mode: 0o644,
+			Content: []byte(comment + strings.Join(lines, "\n") + "\n")})
 	}
 	if len(s.sysfs) > 0 {
 		tree = append(tree, units.File{Path: "etc/tmpfiles.d/99-zz-nodegate.conf", Mode: 0o644, Content: tmpfiles(comment, s.sysfs)})

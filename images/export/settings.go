@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"nodegate/policy"
@@ -9,7 +10,8 @@ import (
 
 // settings splits a policy into the settings that a target without nodegate accepts, and the lacks.
 type settings struct {
-	modules []string
+	modules []policy.Module // to load
+	absent  []policy.Module
 	sysctls []sysctl
 	sysfs   []sysctl
 	lacks   []Lack
@@ -32,13 +34,25 @@ func (in Input) collectSettings(refuse func(policy.Key) string) settings {
 		switch {
 		case m.Unknown != "":
 			s.addLack("module."+m.Name, "depends on "+m.Unknown+", which is known only on the node", m.Metadata)
-		case !m.Off:
-			s.modules = append(s.modules, m.Name)
+		case m.Off:
+		case m.Absent:
+			s.absent = append(s.absent, m)
+		default:
+			s.modules = append(s.modules, m)
 		}
 	}
 	s.sysctls = s.collectParameters(in.Policy.Sysctls, refuse)
 	s.sysfs = s.collectParameters(in.Policy.Sysfs, func(policy.Key) string { return "" })
 	return s
+}
+
+// modprobeLines returns the lines of modprobe.d(5) for the modules.
+func (s settings) modprobeLines() []string {
+	var all []string
+	for _, m := range slices.Concat(s.modules, s.absent) {
+		all = append(all, m.ModprobeLines()...)
+	}
+	return all
 }
 
 // collectParameters returns the parameters that have one value on every node and that the target accepts.

@@ -17,7 +17,10 @@ type talosMachine struct {
 	}
 }
 
-type talosModule struct{ Name string }
+type talosModule struct {
+	Name       string
+	Parameters []string `yaml:",omitempty"`
+}
 
 type talosEthernet struct {
 	APIVersion string `yaml:"apiVersion"`
@@ -33,8 +36,11 @@ type talosEthernet struct {
 func talos(in Input) (Result, error) {
 	s := in.collectSettings(refusePlainKey)
 	var m talosMachine
-	for _, name := range s.modules {
-		m.Machine.Kernel.Modules = append(m.Machine.Kernel.Modules, talosModule{name})
+	for _, module := range s.modules {
+		m.Machine.Kernel.Modules = append(m.Machine.Kernel.Modules, talosModule{module.Name, module.Arguments()})
+	}
+	for _, module := range s.absent {
+		s.addLack("module."+module.Name, "Talos does not keep a module from loading", module.Metadata)
 	}
 	m.Machine.Sysctls = map[string]string{}
 	for _, c := range s.sysctls {

@@ -87,8 +87,8 @@ type Kernel interface {
 	// Synchronised reports whether the kernel's clock is synchronised to a time source
 	// (adjtimex(2)).
 	Synchronised() (bool, error)
-	// LoadModule loads a module and its dependencies.
-	LoadModule(ctx context.Context, name string) error
+	// LoadModule loads a module with options such as "hashsize=65536", and its dependencies.
+	LoadModule(ctx context.Context, name string, options ...string) error
 	// Version returns the output of a system program for --version, which follows the other flags:
 	// kubelet parses all of them first.
 	Version(ctx context.Context, program string, flags ...string) (string, error)

@@ -12,9 +12,9 @@ var errTree = errors.New("a file tree has no running kernel; use --stage image, 
 
 type noKernel struct{}
 
-func (noKernel) Release() (string, error)                 { return "", errTree }
-func (noKernel) Synchronised() (bool, error)              { return false, errTree }
-func (noKernel) LoadModule(context.Context, string) error { return errTree }
+func (noKernel) Release() (string, error)                            { return "", errTree }
+func (noKernel) Synchronised() (bool, error)                         { return false, errTree }
+func (noKernel) LoadModule(context.Context, string, ...string) error { return errTree }
 
 func (noKernel) Version(context.Context, string, ...string) (string, error) { return "", errTree }
 

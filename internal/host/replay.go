@@ -37,9 +37,9 @@ func (r replayFiles) Write(string, []byte) error            { return errReplay }
 
 type replayKernel struct{ s *Snapshot }
 
-func (r replayKernel) Release() (string, error)                 { return r.s.Kernel.get("kernel release") }
-func (r replayKernel) Synchronised() (bool, error)              { return r.s.Clock.get("state of the clock") }
-func (r replayKernel) LoadModule(context.Context, string) error { return errReplay }
+func (r replayKernel) Release() (string, error)                            { return r.s.Kernel.get("kernel release") }
+func (r replayKernel) Synchronised() (bool, error)                         { return r.s.Clock.get("state of the clock") }
+func (r replayKernel) LoadModule(context.Context, string, ...string) error { return errReplay }
 
 func (r replayKernel) Version(_ context.Context, program string, flags ...string) (string, error) {
 	return r.s.Version[commandKey(program, flags)].get("version of " + program)

@@ -204,8 +204,8 @@ func (m kernel) Complaint(_ context.Context, program string, flags ...string) (s
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
 
-func (m kernel) LoadModule(_ context.Context, name string) error {
-	m.Log = append(m.Log, "modprobe "+name)
+func (m kernel) LoadModule(_ context.Context, name string, options ...string) error {
+	m.Log = append(m.Log, strings.Join(append([]string{"modprobe", name}, options...), " "))
 	if err := m.Refuse["modprobe "+name]; err != nil {
 		return err
 	}
@@ -215,6 +215,10 @@ func (m kernel) LoadModule(_ context.Context, name string) error {
 	}
 	delete(m.Modules, name)
 	m.Files["/sys/module/"+name+"/initstate"] = "live\n"
+	for _, o := range options {
+		key, value, _ := strings.Cut(o, "=")
+		m.Files["/sys/module/"+name+"/parameters/"+key] = value + "\n"
+	}
 	for key, value := range brings {
 		m.Sysctl(key, value)
 	}

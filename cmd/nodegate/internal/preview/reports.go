@@ -76,6 +76,7 @@ func facts(n report.Node) func(string) (any, bool) {
 func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	r.State = checks.State{Want: was.Want, Got: was.Got, Remedy: was.Remedy, Cause: was.Because}
 	changeable := false
+	module := wantOfModule(p, r.Name)
 	all := slices.Concat(p.Sysctls, p.Sysfs)
 	switch i := slices.IndexFunc(all, func(s policy.Sysctl) bool { return s.Key.CheckName() == r.Name }); {
 	case was.Verdict == verdict.Unknown:
@@ -94,7 +95,10 @@ func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 		s := all[i]
 		r.State.Want, r.State.Pass = s.Want(), s.Allows(was.Got)
 		changeable = was.Got != "no such parameter" || policy.ModuleOf(s.Key) != ""
-	case strings.HasPrefix(r.Name, "module."):
+	case module != "" && module != was.Want && (module != "loaded" || was.Want != "built in"):
+		r.Err = fmt.Errorf("the report is about another value, %q; take a snapshot with the new policy", was.Want)
+		return
+	case module == "loaded":
 		r.State.Pass = was.Got == "loaded" || was.Got == "built in"
 		changeable = was.Got == "not loaded"
 	case i >= 0 && all[i].Want() != was.Want, strings.HasPrefix(r.Name, "link.") && wantOfLink(p, r.Name) != was.Want:
@@ -102,7 +106,7 @@ func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 		return
 	default:
 		r.State.Pass = was.Verdict == verdict.Pass
-		changeable = i >= 0
+		changeable = i >= 0 || module != "" && was.Got == "not loaded"
 	}
 	switch {
 	case r.State.Pass:
@@ -115,6 +119,16 @@ func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	if changeable && !r.State.Pass {
 		r.State.Changes = []checks.Change{{What: r.Name, From: r.State.Got, To: r.State.Want}}
 	}
+}
+
+// wantOfModule returns "" if the name is not a module's.
+func wantOfModule(p *policy.Policy, name string) string {
+	for _, m := range p.Modules {
+		if "module."+m.Name == name {
+			return m.Want()
+		}
+	}
+	return ""
 }
 
 func wantOfLink(p *policy.Policy, name string) string {
