@@ -58,6 +58,7 @@ type Change struct {
 	Kind        ChangeKind
 	Target      string          // the module, the parameter's path, the link; "" if the writes are known only after Make
 	AlsoWritten func() []Change // set after Make: other writes, and values that the kernel changes along with this one
+	Note        string          // what else plan prints about it, or ""
 	Failed      string          // the remedy if the change was made and did not help; "" means the state's remedy
 	Make        func(context.Context, *host.Host) error
 }
@@ -69,9 +70,18 @@ type ChangeKind string
 const (
 	LoadModule  ChangeKind = "module"
 	SetSysctl   ChangeKind = "sysctl"
+	SetSysfs    ChangeKind = "sysfs"
 	SetMTU      ChangeKind = "mtu"
+	SetRing     ChangeKind = "ring" // as SetFeatures: "rx=512, tx=512"
+	SetChannels ChangeKind = "channels"
+	SetCoalesce ChangeKind = "coalesce"
 	SetFeatures ChangeKind = "offload" // From and To are lists: "gro=on, gso=off"
 )
+
+// IsList reports whether From and To of a change are lists of names with values.
+func (k ChangeKind) IsList() bool {
+	return k == SetFeatures || k == SetRing || k == SetChannels || k == SetCoalesce
+}
 
 // Result is a check's name, its verdict and the facts behind the verdict.
 type Result struct {

@@ -12,39 +12,13 @@ import (
 // mergeDuplicates merges requirements of one name into the first of them, with the stricter
 // severity, and reports requirements that contradict each other.
 func (p *Policy) mergeDuplicates(r *reader) {
-	modules := p.Modules[:0]
-	for _, m := range p.Modules {
-		i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name && o.Applies() })
-		if i >= 0 && m.Applies() {
-			mergeSeverity(&modules[i].Metadata, m.Metadata)
-			r.mergeDrift("module "+m.Name, &modules[i].Metadata, m.Metadata)
-			continue
-		}
-		modules = append(modules, m)
-	}
-	p.Modules = modules
-
-	sysctls := p.Sysctls[:0]
-	for _, s := range p.Sysctls {
-		i := slices.IndexFunc(sysctls, func(o Sysctl) bool { return o.Key == s.Key && o.Applies() })
-		if i < 0 || !s.Applies() {
-			sysctls = append(sysctls, s)
-			continue
-		}
-		merged, ok := sysctls[i].intersect(s)
-		if !ok {
-			r.errorf(s.Range, "Contradiction", "%s must be %s here, but %s at %s. Remove one of the two.",
-				s.Key, s.Want(), sysctls[i].Want(), place(sysctls[i].Range))
-			continue
-		}
-		mergeSeverity(&merged.Metadata, s.Metadata)
-		r.mergeDrift(s.Key.String(), &merged.Metadata, s.Metadata)
-		sysctls[i] = merged
-	}
-	p.Sysctls = sysctls
+	p.Modules = r.mergeModules(p.Modules)
+	p.Sysctls, p.Sysfs = r.mergeSysctls(p.Sysctls), r.mergeSysctls(p.Sysfs)
 	p.checkAliases(r)
 	p.checkExclusive(r)
-	p.checkGlobs(r)
+	p.checkGlobs(r, p.Sysctls)
+	p.checkGlobs(r, p.Sysfs)
+	p.checkAbsent(r)
 
 	problems := p.Problems[:0]
 	for _, j := range p.Problems {
@@ -79,14 +53,37 @@ func (p *Policy) mergeDuplicates(r *reader) {
 	p.checkOrders(r)
 }
 
+// mergeSysctls merges parameters of one name into the first of them.
+func (r *reader) mergeSysctls(all []Sysctl) []Sysctl {
+	sysctls := all[:0]
+	for _, s := range all {
+		i := slices.IndexFunc(sysctls, func(o Sysctl) bool { return o.Key == s.Key && o.Applies() })
+		if i < 0 || !s.Applies() {
+			sysctls = append(sysctls, s)
+			continue
+		}
+		merged, ok := sysctls[i].intersect(s)
+		if !ok {
+			r.errorf(s.Range, "Contradiction", "%s must be %s here, but %s at %s. Remove one of the two.",
+				s.Key, s.Want(), sysctls[i].Want(), place(sysctls[i].Range))
+			continue
+		}
+		mergeSeverity(&merged.Metadata, s.Metadata)
+		r.mergeDrift(s.Key.String(), &merged.Metadata, s.Metadata)
+		sysctls[i] = merged
+	}
+	return sysctls
+}
+
 // EachModule returns one module of each name: a report has one result for each name.
 func (p *Policy) EachModule() []Module {
 	return oneOfEach(p.Modules, func(m Module) string { return m.Name }, func(m *Module) *Metadata { return &m.Metadata })
 }
 
-// EachSysctl returns one parameter of each name.
+// EachSysctl returns one parameter of each name, and after the sysctls the attributes of /sys.
 func (p *Policy) EachSysctl() []Sysctl {
-	return oneOfEach(p.Sysctls, func(s Sysctl) string { return string(s.Key) }, func(s *Sysctl) *Metadata { return &s.Metadata })
+	all := slices.Concat(p.Sysctls, p.Sysfs)
+	return oneOfEach(all, func(s Sysctl) string { return string(s.Key) }, func(s *Sysctl) *Metadata { return &s.Metadata })
 }
 
 // EachProbe returns one probe of each name.
@@ -133,12 +130,12 @@ func (m *Metadata) noteUndecided(unknown Metadata) {
 
 // checkGlobs reports a value that contradicts a glob which matches the same parameter. In sysctl.d(5) the exact name would
 // take precedence; the gate would write the two values in turn until its budget is used up.
-func (p *Policy) checkGlobs(r *reader) {
+func (p *Policy) checkGlobs(r *reader, all []Sysctl) {
 	if r.catalogue == nil {
 		return
 	}
-	for _, g := range applying(p.Sysctls, func(s Sysctl) bool { return s.Key.IsGlob() && s.Applies() }) {
-		for _, s := range p.Sysctls {
+	for _, g := range applying(all, func(s Sysctl) bool { return s.Key.IsGlob() && s.Applies() }) {
+		for _, s := range all {
 			// A glob that matches the text of another glob covers all its parameters: * matches eth*.
 			matches, _ := path.Match(string(g.Key), string(s.Key))
 			if !matches || s.Key == g.Key || !s.Applies() {
@@ -216,13 +213,21 @@ func (s Sysctl) narrowness() int {
 // numbers, they are compared as numbers.
 func (s Sysctl) Allows(got string) bool {
 	if s.Value != "" {
-		return sameValue(s.Value, canonical(s.Key, got))
+		return s.same(s.Value, got)
 	}
 	if s.OneOf != nil {
-		return slices.ContainsFunc(s.OneOf, func(v string) bool { return sameValue(v, canonical(s.Key, got)) })
+		return slices.ContainsFunc(s.OneOf, func(v string) bool { return s.same(v, got) })
 	}
 	n, is := parseNumber(got)
 	return is && (s.Min == nil || n >= *s.Min) && (s.Max == nil || n <= *s.Max)
+}
+
+// same reports whether the kernel, which returns got, has the value want.
+func (s Sysctl) same(want, got string) bool {
+	if s.Key.InSysfs() {
+		return sameValue(canonicalAttribute(s.Key, want), canonicalAttribute(s.Key, got))
+	}
+	return sameValue(want, canonical(s.Key, got))
 }
 
 // parseNumber returns a parameter's value as a number. An unsigned 64-bit value that does not fit becomes the nearest int64:

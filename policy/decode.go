@@ -35,6 +35,11 @@ func (l *loader) decode() {
 				s.Unknown = l.unknowns()
 				p.Sysctls = append(p.Sysctls, s)
 			}
+		case "sysfs":
+			if s, ok := l.decodeSysfs(b); ok {
+				s.Unknown = l.unknowns()
+				p.Sysfs = append(p.Sysfs, s)
+			}
 		case "link":
 			if k, ok := l.decodeLink(b); ok {
 				k.Unknown = l.unknowns()
@@ -88,17 +93,6 @@ func (r *reader) unknowns() string {
 	return strings.Join(slices.Compact(r.unknown), ", ")
 }
 
-func (r *reader) decodeModule(b block) (Module, bool) {
-	about := r.decodeMetadata(b)
-	if !isName(b.Name, 55, "-_") || b.Name[0] == '-' {
-		r.errorf(b.Range, "Not a module name", "Write the name of a kernel module as `lsmod` prints it, in letters, digits, - and _; "+
-			"%q is not such a name.%s", b.Name, oddCharacter(b.Name))
-		return Module{}, false
-	}
-	r.checkModule(b)
-	return Module{about, strings.ReplaceAll(b.Name, "-", "_")}, true
-}
-
 func (r *reader) decodeProblem(b block) (Problem, bool) {
 	about := r.decodeMetadata(b)
 	if b.get("severity") == nil {
@@ -125,7 +119,7 @@ func (r *reader) decodeProbe(b block) (Probe, bool) {
 func (r *reader) decodeSysctl(b block) (Sysctl, bool) {
 	s := Sysctl{Metadata: r.decodeMetadata(b)}
 	before := len(r.diags)
-	key, err := ParseKey(b.Name)
+	key, err := b.parameterKey()
 	if err != nil {
 		r.errorf(b.Range, "Not a kernel parameter", "%s.", err)
 	}

@@ -27,10 +27,10 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 		lines = append(lines, line{name, want + severity, a.Source()})
 	}
 	for _, m := range p.Modules {
-		add("module."+m.Name, "loaded", m.Metadata)
+		add("module."+m.Name, m.Want(), m.Metadata)
 	}
-	for _, s := range p.Sysctls {
-		add("sysctl."+s.Key.String(), s.Want(), s.Metadata)
+	for _, s := range slices.Concat(p.Sysctls, p.Sysfs) {
+		add(s.Key.CheckName(), s.Want(), s.Metadata)
 	}
 	for _, l := range p.Links {
 		add("link."+l.Name, l.Want(), l.Metadata)
@@ -66,13 +66,14 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 func (p *Policy) Advice() []string {
 	const noReason = " blocks kubelet's start without a reason; write one for the operator who finds the node held"
 	var all []string
+	parameters := slices.Concat(p.Sysctls, p.Sysfs)
 	add := func(a Metadata, what string) {
 		if !a.Builtin {
 			all = append(all, fmt.Sprintf("%s:%d:%d: Warning: %s", a.Range.Filename, a.Range.Start.Line, a.Range.Start.Column, what))
 		}
 	}
 	for _, m := range p.Modules {
-		i := slices.IndexFunc(p.Sysctls, func(s Sysctl) bool { return ModuleOf(s.Key) == m.Name && !s.Off })
+		i := slices.IndexFunc(parameters, func(s Sysctl) bool { return ModuleOf(s.Key) == m.Name && !s.Off })
 		asked := slices.ContainsFunc(p.Modules, func(o Module) bool { return o.Name == m.Name && !o.Off })
 		if i >= 0 && !asked {
 			at := m.Range
@@ -81,7 +82,7 @@ func (p *Policy) Advice() []string {
 			}
 			add(
 				Metadata{Range: at},
-				"module "+m.Name+" is switched off, but "+p.Sysctls[i].Key.String()+" exists only with it: a node without the module is held. "+
+				"module "+m.Name+" is switched off, but "+parameters[i].Key.String()+" exists only with it: a node without the module is held. "+
 					"Switch off both",
 			)
 		}
@@ -94,18 +95,18 @@ func (p *Policy) Advice() []string {
 			}
 		}
 	}
-	for _, s := range p.Sysctls {
+	for _, s := range parameters {
 		late(s.Metadata, s.Key.String())
 	}
 	for _, m := range p.Modules {
-		if !slices.ContainsFunc(p.Sysctls, func(s Sysctl) bool { return s.Range == m.Range }) { // otherwise reported above
+		if !slices.ContainsFunc(parameters, func(s Sysctl) bool { return s.Range == m.Range }) { // otherwise reported above
 			late(m.Metadata, "module "+m.Name)
 		}
 	}
 	for _, l := range p.Links {
 		late(l.Metadata, "link "+l.Name)
 	}
-	for _, s := range p.Sysctls {
+	for _, s := range parameters {
 		if s.Reason == "" && s.Severity == Block && !s.Off {
 			add(s.Metadata, s.Key.String()+noReason)
 		}
@@ -118,7 +119,7 @@ func (p *Policy) Advice() []string {
 			add(l.Metadata, "link "+l.Name+noReason)
 		}
 	}
-	if len(p.Modules)+len(p.Sysctls)+len(p.Links)+len(p.Problems)+len(p.Probes) == 0 && !p.Audit.On && len(p.Files) > 0 {
+	if len(p.Modules)+len(parameters)+len(p.Links)+len(p.Problems)+len(p.Probes) == 0 && !p.Audit.On && len(p.Files) > 0 {
 		add(
 			Metadata{Range: hcl.Range{Filename: p.Files[0], Start: hcl.InitialPos}},
 			"the policy requires nothing, so every node passes. Start with: use \"kubernetes\" {}",

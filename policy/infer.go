@@ -6,7 +6,7 @@ import (
 )
 
 // ModuleOf returns the kernel module that creates a parameter, or "" for a parameter that always
-// exists.
+// exists. A parameter of a module below /sys may also belong to code that is part of the kernel.
 func ModuleOf(key Key) string {
 	for _, m := range [][2]string{
 		{"net/bridge/", "br_netfilter"},
@@ -16,6 +16,11 @@ func ModuleOf(key Key) string {
 	} {
 		if strings.HasPrefix(string(key), m[0]) {
 			return m[1]
+		}
+	}
+	if below, is := strings.CutPrefix(string(key), sysfsRoot+"module/"); is {
+		if name, _, _ := strings.Cut(below, "/"); !Key(name).IsGlob() {
+			return name
 		}
 	}
 	return ""
@@ -60,6 +65,9 @@ func (p *Policy) setDefaultDrift() {
 	}
 	for i := range p.Sysctls {
 		unless(&p.Sysctls[i].Metadata, usual)
+	}
+	for i := range p.Sysfs {
+		unless(&p.Sysfs[i].Metadata, usual)
 	}
 	for i := range p.Links {
 		unless(&p.Links[i].Metadata, usual)

@@ -14,7 +14,7 @@ import (
 
 // Key is the path of a kernel parameter below /proc/sys, for example net/ipv4/ip_forward. A
 // component may contain dots (net/ipv4/conf/eth0.100/forwarding). If globs are allowed, it may
-// also contain the wildcards of path.Match.
+// also contain the wildcards of path.Match. A key that begins with /sys/ is the path of an attribute there.
 type Key string
 
 // ParseKey accepts both spellings of sysctl(8) and sysctl.d(5). If the first separator is a dot,
@@ -59,7 +59,12 @@ func neverInParameter(c rune) bool { return unicode.IsSpace(c) || !unicode.IsGra
 
 // String returns the key as sysctl(8) prints it, with dots between components and a slash for a
 // dot inside a component.
-func (k Key) String() string { return swapSeparators(string(k)) }
+func (k Key) String() string {
+	if k.InSysfs() {
+		return string(k)
+	}
+	return swapSeparators(string(k))
+}
 
 // swapSeparators replaces dots by slashes and slashes by dots.
 func swapSeparators(s string) string {

@@ -25,8 +25,9 @@ func (r *reader) decodeLink(b block) (Link, bool) {
 		l.MTU = int(n)
 	}
 	l.Sysctls = r.decodeLinkSysctls(b)
-	if len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 && len(l.Offloads) == 0 && l.MTU == 0 && len(l.Sysctls) == 0 {
-		r.errorf(b.Range, "Empty link", "Give link %q at least one of offload, mtu or sysctl.", b.Name)
+	l.Tunings = r.decodeTunings(b)
+	if len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 && l.Want() == "" {
+		r.errorf(b.Range, "Empty link", "Give link %q at least one of offload, mtu, sysctl, ring, channels or coalesce.", b.Name)
 	}
 	return l, len(r.diags) == before
 }
@@ -213,6 +214,9 @@ func (m Match) covers(o Match) bool {
 func (l Link) Contradicts(o Link) string {
 	if l.MTU != 0 && o.MTU != 0 && l.MTU != o.MTU {
 		return "mtu"
+	}
+	if name := contradictingTuning(l.Tunings, o.Tunings); name != "" {
+		return name
 	}
 	for _, a := range l.Offloads {
 		for _, b := range o.Offloads {

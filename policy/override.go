@@ -91,7 +91,7 @@ func (l *loader) findIneffective() hcl.Diagnostics {
 		v, known := r.value(when)
 		off := known && v.Type() == cty.Bool && v.False()
 		for _, of := range l.blocks {
-			adds := b.Type == "sysctl" && !off // it adds its own value when it applies
+			adds := (b.Type == "sysctl" || b.Type == "sysfs") && !off // it adds its own value when it applies
 			if of.Builtin && of.checkName() == b.checkName() && of.get("when") == nil && !adds {
 				diags = append(diags, &hcl.Diagnostic{
 					Severity: hcl.DiagWarning, Summary: "No effect", Subject: b.at("when").Ptr(),
@@ -107,7 +107,7 @@ func (l *loader) findIneffective() hcl.Diagnostics {
 // checkName returns the name of the check that the block creates, or "" if it creates no check.
 func (b block) checkName() string {
 	switch b.Type {
-	case "module", "sysctl", "link", "probe":
+	case "module", "sysctl", "sysfs", "link", "probe":
 		return canonicalName(b.Type + "." + b.Name)
 	case "check":
 		return b.Name
@@ -124,6 +124,9 @@ func canonicalName(name string) string {
 		if k, err := ParseKey(s); err == nil {
 			return "sysctl." + k.String()
 		}
+	}
+	if s, ok := strings.CutPrefix(name, "sysfs."); ok {
+		return "sysfs." + strings.TrimPrefix(s, sysfsRoot)
 	}
 	return name
 }

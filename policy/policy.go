@@ -19,6 +19,7 @@ type Policy struct {
 	Files    []string // names of the files that it was read from, including built-in ones
 	Modules  []Module
 	Sysctls  []Sysctl
+	Sysfs    []Sysctl // attributes below /sys: each Key is an absolute path
 	Links    []Link
 	Problems []Problem
 	Probes   []Probe
@@ -27,11 +28,12 @@ type Policy struct {
 	Audit    Audit
 }
 
-// Applying returns the policy with only the modules, sysctls and links that apply on this node.
+// Applying returns the policy with only the modules, sysctls, attributes of /sys and links that apply on this node.
 func (p *Policy) Applying() *Policy {
 	a := *p
 	a.Modules = applying(p.Modules, func(m Module) bool { return m.Applies() })
 	a.Sysctls = applying(p.Sysctls, func(s Sysctl) bool { return s.Applies() })
+	a.Sysfs = applying(p.Sysfs, func(s Sysctl) bool { return s.Applies() })
 	a.Links = applying(p.Links, func(l Link) bool { return l.Applies() })
 	return &a
 }
@@ -96,12 +98,6 @@ const (
 	Ignore  Drift = "ignore"
 )
 
-// Module requires a kernel module to be loaded or built into the kernel.
-type Module struct {
-	Metadata
-	Name string // as the kernel spells it: underscores
-}
-
 // Sysctl requires a value of a kernel parameter. Either Value, or OneOf, or a bound is set.
 type Sysctl struct {
 	Metadata
@@ -119,6 +115,7 @@ type Link struct {
 	Match    Match
 	Offloads []Offload
 	MTU      int          // bytes; 0 if not required
+	Tunings  []Tuning     // by kind, in the order of TuningKinds
 	Sysctls  []LinkSysctl // in the order of their keys
 }
 
@@ -135,6 +132,9 @@ func (l Link) Want() string {
 	}
 	if l.MTU != 0 {
 		w = append(w, "mtu="+strconv.Itoa(l.MTU))
+	}
+	for _, t := range l.Tunings {
+		w = append(w, t.Setting()+"="+t.Want())
 	}
 	for _, s := range l.Sysctls {
 		w = append(w, s.Pattern.String()+"="+s.Value)

@@ -40,6 +40,7 @@ func fileSchema() *hcl.BodySchema {
 		{Type: "use", LabelNames: []string{"name"}},
 		{Type: "module", LabelNames: []string{"name"}},
 		{Type: "sysctl", LabelNames: []string{"key"}},
+		{Type: "sysfs", LabelNames: []string{"path"}},
 		{Type: "link", LabelNames: []string{"name"}},
 		{Type: "check", LabelNames: []string{"name"}},
 		{Type: "probe", LabelNames: []string{"name"}},
@@ -57,12 +58,14 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	switch blockType {
 	case "variable":
 		return attributes("type", "default", "description")
-	case "module", "check":
+	case "module":
+		return attributes(append(requirement, "drift", "options", "absent")...)
+	case "check":
 		return attributes(append(requirement, "drift")...)
-	case "sysctl":
+	case "sysctl", "sysfs":
 		return attributes(append(requirement, "drift", "value", "min", "max", "one_of")...)
 	case "link":
-		s := attributes(append(requirement, "drift", "offload", "mtu", "sysctl")...)
+		s := attributes(append(requirement, "drift", "offload", "mtu", "sysctl", "ring", "channels", "coalesce")...)
 		s.Blocks = []hcl.BlockHeaderSchema{{Type: "match"}}
 		return s
 	case "probe":

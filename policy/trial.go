@@ -123,8 +123,8 @@ type subject struct {
 
 func subjectOf(b block, related [][2]Key) subject {
 	s := subject{block: b, name: b.checkName()}
-	if b.Type == "sysctl" {
-		s.key, _ = ParseKey(b.Name) // evaluation reports the mistake
+	if b.Type == "sysctl" || b.Type == "sysfs" {
+		s.key, _ = b.parameterKey() // evaluation reports the mistake
 	}
 	for i, row := range related {
 		if s.key != "" && (sameKey(s.key, row[0]) || sameKey(s.key, row[1])) {

@@ -26,7 +26,8 @@ const (
 	ApplyUnit      = "nodegate-apply.service"
 	unitDir        = "/etc/systemd/system"
 	modulesFile    = "/etc/modules-load.d/nodegate.conf"
-	sysctlFile     = "/etc/sysctl.d/99-zz-nodegate.conf" // after 99-sysctl.conf and kops' 99-k8s-general.conf
+	sysctlFile     = "/etc/sysctl.d/99-zz-nodegate.conf"   // after 99-sysctl.conf and kops' 99-k8s-general.conf
+	modprobeFile   = "/etc/modprobe.d/99-zz-nodegate.conf" // the last value of an option counts
 	stateDir       = "/var/lib/nodegate"
 	JournalFile    = stateDir + "/journal.json" // exists while nodegate is installed
 	backupDir      = stateDir + "/backup"
@@ -83,6 +84,9 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 		File{Path: modulesFile, Mode: 0o644, Content: modulesLoad(p, prog)},
 		File{Path: sysctlFile, Mode: 0o644, Content: sysctlConf(p, prog)},
 	)
+	if text := modprobeConf(p, prog); text != nil {
+		files = append(files, File{Path: modprobeFile, Mode: 0o644, Content: text})
+	}
 	if prog.bringsUnits() {
 		files = append(files, unitFiles(p.Gate, prog)...)
 	}
@@ -235,11 +239,25 @@ func modulesLoad(p *policy.Policy, prog Program) []byte {
 	var b strings.Builder
 	b.WriteString(prog.fileHeader())
 	for _, m := range p.Modules {
-		if m.Applies() {
+		if m.Applies() && !m.Absent {
 			fmt.Fprintln(&b, m.Name)
 		}
 	}
 	return []byte(b.String())
+}
+
+// modprobeConf returns the lines of modprobe.d for the options of modules, and for modules that must not load, or nil without any.
+func modprobeConf(p *policy.Policy, prog Program) []byte {
+	var lines []string
+	for _, m := range p.Modules {
+		if m.Applies() {
+			lines = append(lines, m.ModprobeLines()...)
+		}
+	}
+	if lines == nil {
+		return nil
+	}
+	return []byte(prog.fileHeader() + strings.Join(lines, "\n") + "\n")
 }
 
 // sysctlConf returns the exact values of the policy in the format of sysctl.d, which cannot express a bound or a choice: a

@@ -125,6 +125,9 @@ func explainRequirements(p *policy.Policy, add func(Explanation)) {
 		explain("sysctl."+s.Key.String(), s.Metadata, "/proc/sys/"+string(s.Key)+" must be "+s.Want()+".",
 			"run `nodegate apply`, or set it in /etc/sysctl.d and run `sysctl --system`")
 	}
+	for _, s := range p.Sysfs {
+		explain(s.Key.CheckName(), s.Metadata, s.Key.File()+" must be "+s.Want()+".", "run `nodegate apply`")
+	}
 	for _, l := range p.Links {
 		explain("link."+l.Name, l.Metadata, "Reads netlink and ethtool; every matching link must have "+l.Want()+".",
 			"run `nodegate apply`, or `ethtool -K` for offloads")

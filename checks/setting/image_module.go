@@ -33,6 +33,9 @@ func (m installedModule) Inspect(_ context.Context, h *host.Host) (checks.State,
 		return checks.State{}, err
 	}
 	s := checks.Passing("in every kernel")
+	if m.Absent {
+		s = checks.Passing("not loadable in any kernel")
+	}
 	var wrong, remedies []string
 	for _, release := range releases {
 		found, err := m.inspectKernel(h, release, modprobe)
@@ -49,6 +52,7 @@ func (m installedModule) Inspect(_ context.Context, h *host.Host) (checks.State,
 		}
 	}
 	switch {
+	case len(releases) == 0 && m.Absent:
 	case len(releases) == 0:
 		s.Differs("no kernel in the image", "install a kernel with its modules below /lib/modules")
 	case wrong != nil:
@@ -84,6 +88,9 @@ func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []
 	if err != nil {
 		return kernelFinding{}, err
 	}
+	if m.Absent {
+		return absentIn(h, m.Module, release, state, modprobe), nil
+	}
 	if state != host.ModuleLoadable {
 		found := kernelFinding{seen: []checks.Evidence{checks.Seen(dir, state.String())}}
 		if state == host.ModuleMissing {
@@ -118,6 +125,9 @@ func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []
 		}
 	}
 	found := kernelFinding{seen: []checks.Evidence{checks.Seen(dir, "loadable")}}
+	if wrong := lackingOptions(m.Module, modprobe); wrong != "" {
+		found.wrong, found.remedy = wrong, "run `nodegate install --root "+plain.Quote(h.Root)+"`, which writes modprobe.d"
+	}
 	if l, is := config.Blacklisted(modprobe, m.Module.Name); is {
 		found.seen = append(found.seen, checks.Seen(l.At(), "blacklisted: systemd-modules-load skips it, nodegate-apply still loads it by name"))
 	}

@@ -108,6 +108,7 @@ func (l link) planChanges(found host.Link, settings []setting) []checks.Change {
 	for _, s := range settings {
 		switch {
 		case s.ok || s.stuck:
+		case s.tuning.Kind != "": // below
 		case s.key != "":
 			all = append(all, writeSysctl(s.key, s.got, s.want))
 		case s.name == "mtu":
@@ -120,6 +121,7 @@ func (l link) planChanges(found host.Link, settings []setting) []checks.Change {
 			from, to = append(from, s.name+"="+s.got), append(to, s.name+"="+s.want)
 		}
 	}
+	all = append(all, changeTunings(found.Name, settings)...)
 	if len(features) > 0 {
 		all = append(all, checks.Change{
 			What: found.Name + " offload", From: strings.Join(from, ", "), To: strings.Join(to, ", "),

@@ -23,6 +23,7 @@ type setting struct {
 	ok        bool
 	stuck     bool // nodegate cannot change it
 	remedy    string
+	tuning    policy.Tuning // set for a number of the rings, channels or coalescing
 	// absent is the missing directory of a parameter whose address family the interface lacks: the
 	// setting is skipped.
 	absent string
@@ -86,6 +87,11 @@ func (l link) readOwnSettings(ctx context.Context, h *host.Host, found host.Link
 			remedy: fmt.Sprintf("run `ip link set dev %s mtu %d`", plain.Quote(found.Name), l.MTU),
 		})
 	}
+	tunings, err := l.readTunings(ctx, h, found.Name)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, tunings...)
 	for _, s := range l.Sysctls {
 		key := policy.Key(strings.Replace(string(s.Pattern), "*", found.Name, 1))
 		got, err := h.ReadSysctl(string(key))

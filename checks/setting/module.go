@@ -17,10 +17,21 @@ func (m loadedModule) Metadata() policy.Metadata { return m.Module.Metadata }
 
 func (m loadedModule) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
 	state, err := h.Module(m.Module.Name)
+	if m.Absent && err == nil {
+		return inspectAbsent(h, m.Module, state)
+	}
 	s := checks.State{Want: host.ModuleLoaded.String(), Got: state.String(), Pass: state.Present()}
-	switch state {
-	case host.ModuleBuiltIn:
+	if state == host.ModuleBuiltIn {
 		s.Want = s.Got
+	}
+	switch {
+	case err != nil:
+	case m.Options != nil && state.Present():
+		return inspectOptions(h, m.Module, state)
+	case m.Options != nil:
+		s.Want = m.Want()
+	}
+	switch state {
 	case host.ModuleLoadable:
 		if h.ModulesDisabled() {
 			s.Remedy = host.ModulesDisabledRemedy
@@ -29,7 +40,9 @@ func (m loadedModule) Inspect(_ context.Context, h *host.Host) (checks.State, er
 		s.Remedy = "run `modprobe " + m.Module.Name + "`"
 		s.Changes = []checks.Change{{
 			What: m.Module.Name, From: s.Got, To: s.Want, Kind: checks.LoadModule, Target: m.Module.Name,
-			Make: func(ctx context.Context, h *host.Host) error { return h.LoadModule(ctx, m.Module.Name) },
+			Make: func(ctx context.Context, h *host.Host) error {
+				return h.LoadModule(ctx, m.Module.Name, m.Arguments()...)
+			},
 		}}
 	case host.ModuleMissing:
 		s.Remedy = missingRemedy(h, m.Module.Name)

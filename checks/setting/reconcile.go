@@ -55,13 +55,20 @@ type Reconciled struct {
 //
 // found is the link of a notice, which may be late: if a setting differs, the link is read again.
 // Only the first change of a new link skips this, unless its MTU matters: a link recreated under
-// the same name needs the same change.
-func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared bool, may func() bool) (Reconciled, error) {
-	settings, err := r.readSettings(ctx, h, found)
+// the same name needs the same change. Settings for which the driver may reset the link are changed only if resets is true.
+func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared, resets bool, may func() bool) (Reconciled, error) {
+	read := func(found host.Link) ([]setting, error) {
+		settings, err := r.readSettings(ctx, h, found)
+		if !resets {
+			keepResetting(settings)
+		}
+		return settings, err
+	}
+	settings, err := read(found)
 	if err == nil && describeDifferences(settings) != "" && (!appeared || r.MTU != 0) {
 		var now host.Link
 		if now, err = reloadLink(ctx, h, found); err == nil && now.MTU != found.MTU {
-			settings, err = r.readSettings(ctx, h, now)
+			settings, err = read(now)
 		}
 	}
 	var s Reconciled
@@ -81,7 +88,7 @@ func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host
 			if r.MTU != 0 {
 				found.MTU = r.MTU // SetMTU read it back
 			}
-			settings, err = r.readSettings(ctx, h, found)
+			settings, err = read(found)
 			s.Still = describeDifferences(settings)
 		}
 		if err == nil && s.Still != "" {

@@ -24,7 +24,11 @@ func Running(p *policy.Policy) []checks.Check {
 		list = append(list, loadedModule{m})
 	}
 	for _, s := range p.EachSysctl() {
-		list = append(list, sysctl{s, policy.ModuleOf(s.Key), contradictingSysctls(p, s)})
+		module := policy.ModuleOf(s.Key)
+		if s.Key.InSysfs() {
+			module = attributeModule(p, s.Key)
+		}
+		list = append(list, sysctl{s, module, contradictingSysctls(p, s)})
 	}
 	for _, l := range newLinks(p) {
 		list = append(list, l)

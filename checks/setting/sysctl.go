@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -23,17 +24,20 @@ type sysctl struct {
 
 // contradictingSysctls returns the requirements that take precedence over a glob: an exact name, or a glob before it.
 func contradictingSysctls(p *policy.Policy, s policy.Sysctl) []policy.Sysctl {
+	if !s.Key.IsGlob() {
+		return nil
+	}
 	var all []policy.Sysctl
 	before := true
 	for _, o := range p.EachSysctl() {
-		if before = before && o.Key != s.Key; s.Key.IsGlob() && o.Applies() && (!o.Key.IsGlob() || before) && s.Contradicts(o) {
+		if before = before && o.Key != s.Key; o.Applies() && o.Key.InSysfs() == s.Key.InSysfs() && (!o.Key.IsGlob() || before) && s.Contradicts(o) {
 			all = append(all, o)
 		}
 	}
 	return all
 }
 
-func (s sysctl) Name() string              { return "sysctl." + s.Key.String() }
+func (s sysctl) Name() string              { return s.Key.CheckName() }
 func (s sysctl) Metadata() policy.Metadata { return s.Sysctl.Metadata }
 
 func (s sysctl) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
@@ -53,8 +57,14 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
 	}
 	st.Got, st.Pass = got, s.Allows(got)
 	if !st.Pass {
+		st.Remedy = s.refused(h, s.Key, s.Target(got))
+	}
+	if !st.Pass && st.Remedy == "" {
 		st.Changes = []checks.Change{writeSysctl(s.Key, got, s.Target(got))}
 		st.Remedy = applyRemedy
+		if s.Key.InSysfs() {
+			st.Remedy = attributeRemedy
+		}
 	}
 	return st, nil
 }
@@ -64,14 +74,14 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
 // was loaded.
 func (s sysctl) describeMissing(st *checks.State) {
 	st.Got = "no such parameter"
-	st.Remedy = fmt.Sprintf("check the spelling; this kernel has no /proc/sys/%s", string(s.Key))
+	st.Remedy = fmt.Sprintf("check the spelling; this kernel has no %s", s.Key.File())
 	if s.module == "" {
 		return
 	}
 	st.Cause, st.Remedy = "module."+s.module, "run `modprobe "+s.module+"`"
 	var written []checks.Change
 	st.Changes = []checks.Change{{
-		What: s.Key.String(), From: st.Got, To: st.Want, Kind: checks.SetSysctl,
+		What: s.Key.String(), From: st.Got, To: st.Want, Kind: kindOf(s.Key),
 		AlsoWritten: func() []checks.Change { return written },
 		Make: func(ctx context.Context, h *host.Host) error {
 			keys := []string{string(s.Key)}
@@ -106,7 +116,7 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 	if err != nil {
 		return st, err
 	}
-	var wrong, stuck []string
+	var wrong, stuck, refused, remedies []string
 	for _, k := range keys {
 		key := policy.Key(k)
 		got, err := h.ReadSysctl(k)
@@ -116,15 +126,21 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 		if err != nil {
 			return st, err
 		}
-		st.Evidence = append(st.Evidence, checks.Evidence{Source: "/proc/sys/" + k, Text: got})
+		st.Evidence = append(st.Evidence, checks.Evidence{Source: key.File(), Text: got})
 		if o, is := s.contradiction(key); is {
 			wrong = append(wrong, fmt.Sprintf("%s is %s (%s at %s requires %s, but %s at %s requires %s)",
-				key, got, s.Name(), s.Source(), s.Want(), "sysctl."+o.Key.String(), o.Source(), o.Want()))
+				key, got, s.Name(), s.Source(), s.Want(), o.Key.CheckName(), o.Source(), o.Want()))
 			stuck = append(stuck, wrong[len(wrong)-1])
 			continue
 		}
-		if !s.Allows(got) {
-			wrong = append(wrong, key.String()+" is "+got)
+		if s.Allows(got) || hasNoScheduler(key, got) {
+			continue
+		}
+		wrong = append(wrong, key.String()+" is "+got)
+		if no := s.refused(h, key, s.Target(got)); no != "" {
+			refused = append(refused, key.String()+" is "+got)
+			remedies = append(remedies, no)
+		} else {
 			st.Changes = append(st.Changes, writeSysctl(key, got, s.Target(got)))
 		}
 	}
@@ -133,7 +149,11 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 		st.Differs(strings.Join(wrong, ", "), "the policy contradicts itself: remove one of the two")
 		st.Stuck = strings.Join(stuck, ", ")
 	case wrong != nil:
-		st.Differs(strings.Join(wrong, ", "), applyRemedy)
+		if len(wrong) > len(refused) {
+			remedies = append(remedies, applyRemedy)
+		}
+		st.Differs(strings.Join(wrong, ", "), strings.Join(slices.Compact(remedies), "; "))
+		st.Stuck = strings.Join(refused, ", ")
 	}
 	if st.Evidence == nil && s.module != "" {
 		if module, err := h.Module(s.module); err == nil && module == host.ModuleLoadable {
@@ -169,7 +189,7 @@ func writeSysctl(key policy.Key, from, to string) checks.Change {
 		What:        key.String(),
 		From:        from,
 		To:          to,
-		Kind:        checks.SetSysctl,
+		Kind:        kindOf(key),
 		Target:      string(key),
 		AlsoWritten: func() []checks.Change { return coupled },
 		Failed:      "run nodegate as root and outside containers, or correct the policy",

@@ -292,7 +292,7 @@ func (o options) onAnyMachine(h *host.Host, p *policy.Policy, texts []policy.Fil
 		return nil, errors.Join(err, printed)
 	}
 	lasting := *p
-	lasting.Modules, lasting.Sysctls = blind.Modules, blind.Sysctls
+	lasting.Modules, lasting.Sysctls, lasting.Sysfs = blind.Modules, blind.Sysctls, blind.Sysfs
 	return &lasting, nil
 }
 

@@ -15,6 +15,12 @@ func bottlerocket(in Input) (Result, error) {
 			s.addLack("link."+l.Name, "Bottlerocket does not support link settings", l.Metadata)
 		}
 	}
+	for _, m := range s.modules {
+		if m.Options != nil {
+			s.addLack("module."+m.Name, "Bottlerocket does not support options of a module", m.Metadata)
+		}
+	}
+	s.lackSysfs(in.Policy, "Bottlerocket")
 	s.addNodeOnlyLacks(in.Policy)
 	var b strings.Builder
 	b.WriteString(headComment("bottlerocket", in, s.lacks, "Needs Bottlerocket 1.16.0 or later for autoload."))
@@ -25,7 +31,10 @@ func bottlerocket(in Input) (Result, error) {
 		fmt.Fprintf(&b, "%s = %s\n", tomlString(c.key.String()), tomlString(c.value))
 	}
 	for _, m := range s.modules {
-		fmt.Fprintf(&b, "\n[settings.kernel.modules.%s]\nallowed = true\nautoload = true\n", m)
+		fmt.Fprintf(&b, "\n[settings.kernel.modules.%s]\nallowed = true\nautoload = true\n", m.Name)
+	}
+	for _, m := range s.absent {
+		fmt.Fprintf(&b, "\n[settings.kernel.modules.%s]\nallowed = false\n", m.Name)
 	}
 	return Result{Text: []byte(b.String()), Lacks: s.lacks}, nil
 }

@@ -23,13 +23,24 @@ func plainFiles(in Input) (Result, error) {
 	}
 	s.addNodeOnlyLacks(in.Policy)
 	comment := headComment("files", in, s.lacks)
+	load := comment
+	for _, m := range s.modules {
+		load += m.Name + "\n"
+	}
 	tree := []units.File{
-		{Path: "etc/modules-load.d/nodegate.conf", Mode: 0o644, Content: []byte(comment + strings.Join(append(s.modules, ""), "\n"))},
+		{Path: "etc/modules-load.d/nodegate.conf", Mode: 0o644, Content: []byte(load)},
 		{Path: "etc/sysctl.d/99-zz-nodegate.conf", Mode: 0o644, Content: sysctlFile(comment, append(s.sysctls, linkSysctls...))},
+	}
+	if lines := s.modprobeLines(); lines != nil {
+		tree = append(tree, units.File{Path: "etc/modprobe.d/99-zz-nodegate.conf", Mode: 0o644,
+			Content: []byte(comment + strings.Join(lines, "\n") + "\n")})
+	}
+	if len(s.sysfs) > 0 {
+		tree = append(tree, units.File{Path: "etc/tmpfiles.d/99-zz-nodegate.conf", Mode: 0o644, Content: tmpfiles(comment, s.sysfs)})
 	}
 	if rules.Len() > 0 {
 		tree = append(tree, units.File{Path: "etc/udev/rules.d/99-zz-nodegate.rules", Mode: 0o644,
-			Content: []byte(comment + "# Offloads need ethtool(8) on the node.\n" + rules.String())})
+			Content: []byte(comment + "# Offloads, rings, channels and coalescing need ethtool(8) on the node.\n" + rules.String())})
 	}
 	return Result{Tree: tree, Lacks: s.lacks}, nil
 }
@@ -39,6 +50,16 @@ func sysctlFile(comment string, all []sysctl) []byte {
 	b.WriteString(comment)
 	for _, c := range all {
 		fmt.Fprintf(&b, "%s = %s\n", c.key, c.value)
+	}
+	return []byte(b.String())
+}
+
+// tmpfiles returns lines of tmpfiles.d(5) that write to existing files. The path may be a glob.
+func tmpfiles(comment string, all []sysctl) []byte {
+	var b strings.Builder
+	b.WriteString(comment)
+	for _, c := range all {
+		fmt.Fprintf(&b, "w %s - - - - %s\n", c.key, strings.NewReplacer("%", "%%", `\`, `\\`).Replace(c.value))
 	}
 	return []byte(b.String())
 }
@@ -87,6 +108,7 @@ func (s *settings) udevRule(l policy.Link) (rule string, byName []sysctl) {
 	if len(l.Offloads) > 0 {
 		actions = append(actions, `RUN+="/sbin/ethtool -K $name`+offloadWords(l.Offloads)+`"`)
 	}
+	actions = append(actions, s.ethtoolActions(l)...)
 	for _, c := range l.Sysctls {
 		if m == (policy.Match{Name: m.Name}) {
 			byName = append(byName, sysctl{policy.Key(strings.Replace(string(c.Pattern), "/*/", "/"+m.Name+"/", 1)), c.Value})
@@ -99,6 +121,28 @@ func (s *settings) udevRule(l policy.Link) (rule string, byName []sysctl) {
 		return "", byName
 	}
 	return strings.Join(append(conditions, actions...), ", ") + "\n", byName
+}
+
+// ethtoolActions returns the actions that set rings, channels and coalescing. ethtool(8) does not know "max".
+func (s *settings) ethtoolActions(l policy.Link) []string {
+	var actions []string
+	for _, kind := range policy.TuningKinds() {
+		words := ""
+		for _, t := range l.Tunings {
+			switch {
+			case t.Kind != kind:
+			case t.Max:
+				s.addLack("link."+l.Name, t.Setting()+" is the driver's maximum, which is known only on the node", l.Metadata)
+			default:
+				words += " " + t.Name + " " + t.Want()
+			}
+		}
+		if words != "" {
+			flag := map[string]string{"ring": "-G", "channels": "-L", "coalesce": "-C"}[kind]
+			actions = append(actions, fmt.Sprintf(`RUN+="/sbin/ethtool %s $name%s"`, flag, words))
+		}
+	}
+	return actions
 }
 
 func offloadWords(all []policy.Offload) string {

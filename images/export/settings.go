@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"nodegate/policy"
@@ -9,8 +10,10 @@ import (
 
 // settings splits a policy into the settings that a target without nodegate accepts, and the lacks.
 type settings struct {
-	modules []string
+	modules []policy.Module // to load
+	absent  []policy.Module
 	sysctls []sysctl
+	sysfs   []sysctl
 	lacks   []Lack
 }
 
@@ -31,12 +34,32 @@ func (in Input) collectSettings(refuse func(policy.Key) string) settings {
 		switch {
 		case m.Unknown != "":
 			s.addLack("module."+m.Name, "depends on "+m.Unknown+", which is known only on the node", m.Metadata)
-		case !m.Off:
-			s.modules = append(s.modules, m.Name)
+		case m.Off:
+		case m.Absent:
+			s.absent = append(s.absent, m)
+		default:
+			s.modules = append(s.modules, m)
 		}
 	}
-	for _, c := range in.Policy.Sysctls {
-		name := "sysctl." + c.Key.String()
+	s.sysctls = s.collectParameters(in.Policy.Sysctls, refuse)
+	s.sysfs = s.collectParameters(in.Policy.Sysfs, func(policy.Key) string { return "" })
+	return s
+}
+
+// modprobeLines returns the lines of modprobe.d(5) for the modules.
+func (s settings) modprobeLines() []string {
+	var all []string
+	for _, m := range slices.Concat(s.modules, s.absent) {
+		all = append(all, m.ModprobeLines()...)
+	}
+	return all
+}
+
+// collectParameters returns the parameters that have one value on every node and that the target accepts.
+func (s *settings) collectParameters(required []policy.Sysctl, refuse func(policy.Key) string) []sysctl {
+	var all []sysctl
+	for _, c := range required {
+		name := c.Key.CheckName()
 		switch {
 		case c.Off:
 		case c.Unknown != "":
@@ -46,10 +69,19 @@ func (in Input) collectSettings(refuse func(policy.Key) string) settings {
 		case refuse(c.Key) != "":
 			s.addLack(name, refuse(c.Key), c.Metadata)
 		default:
-			s.sysctls = append(s.sysctls, sysctl{c.Key, c.Value})
+			all = append(all, sysctl{c.Key, c.Value})
 		}
 	}
-	return s
+	return all
+}
+
+// lackSysfs adds the attributes of /sys, which the target cannot set.
+func (s *settings) lackSysfs(p *policy.Policy, target string) {
+	for _, c := range p.Sysfs {
+		if !c.Off && c.Unknown == "" && c.Value != "" { // the others are reported already
+			s.addLack(c.Key.CheckName(), target+" does not set attributes of /sys", c.Metadata)
+		}
+	}
 }
 
 // addNodeOnlyLacks adds the parts of a policy that need nodegate on the node.

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"slices"
 	"strings"
 
 	"nodegate/policy"
@@ -12,16 +13,22 @@ type talosMachine struct {
 			Modules []talosModule `yaml:",omitempty"`
 		} `yaml:",omitempty"`
 		Sysctls map[string]string `yaml:",omitempty"`
+		Sysfs   map[string]string `yaml:",omitempty"`
 	}
 }
 
-type talosModule struct{ Name string }
+type talosModule struct {
+	Name       string
+	Parameters []string `yaml:",omitempty"`
+}
 
 type talosEthernet struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
 	Name       string
-	Features   map[string]bool
+	Features   map[string]bool   `yaml:",omitempty"`
+	Rings      map[string]uint32 `yaml:",omitempty"`
+	Channels   map[string]uint32 `yaml:",omitempty"`
 }
 
 // talos writes a machine configuration patch with the settings, and an EthernetConfig for each link
@@ -29,13 +36,17 @@ type talosEthernet struct {
 func talos(in Input) (Result, error) {
 	s := in.collectSettings(refusePlainKey)
 	var m talosMachine
-	for _, name := range s.modules {
-		m.Machine.Kernel.Modules = append(m.Machine.Kernel.Modules, talosModule{name})
+	for _, module := range s.modules {
+		m.Machine.Kernel.Modules = append(m.Machine.Kernel.Modules, talosModule{module.Name, module.Arguments()})
+	}
+	for _, module := range s.absent {
+		s.addLack("module."+module.Name, "Talos does not keep a module from loading", module.Metadata)
 	}
 	m.Machine.Sysctls = map[string]string{}
 	for _, c := range s.sysctls {
 		m.Machine.Sysctls[c.key.String()] = c.value
 	}
+	m.Machine.Sysfs = s.talosAttributes(in.Policy)
 	documents := []any{m}
 	for _, l := range in.Policy.Links {
 		if e, ok := s.ethernetConfig(l); ok {
@@ -71,7 +82,7 @@ func (s *settings) ethernetConfig(l policy.Link) (talosEthernet, bool) {
 		s.addLack(name, "Talos selects a link only by its exact name", l.Metadata)
 		return talosEthernet{}, false
 	}
-	e := talosEthernet{"v1alpha1", "EthernetConfig", l.Match.Name, map[string]bool{}}
+	e := talosEthernet{"v1alpha1", "EthernetConfig", l.Match.Name, map[string]bool{}, map[string]uint32{}, map[string]uint32{}}
 	for _, o := range l.Offloads {
 		if o.Group {
 			s.addLack(name, "offload "+o.Name+" is a group; Talos needs the kernel's feature names, which depend on the device", l.Metadata)
@@ -79,11 +90,38 @@ func (s *settings) ethernetConfig(l policy.Link) (talosEthernet, bool) {
 		}
 		e.Features[o.Name] = o.On
 	}
+	for _, t := range l.Tunings {
+		switch {
+		case t.Max:
+			s.addLack(name, t.Setting()+" is the driver's maximum, and Talos needs a number", l.Metadata)
+		case t.Kind == "ring":
+			e.Rings[t.Name] = t.Value
+		case t.Kind == "channels":
+			e.Channels[t.Name] = t.Value
+		default:
+			s.addLack(name, "Talos does not set "+t.Setting(), l.Metadata)
+		}
+	}
 	if l.MTU != 0 {
 		s.addLack(name, "set the mtu in Talos' own network configuration of the link", l.Metadata)
 	}
 	if len(l.Sysctls) > 0 {
 		s.addLack(name, "Talos cannot set parameters of a link that appears later", l.Metadata)
 	}
-	return e, len(e.Features) > 0
+	return e, len(e.Features)+len(e.Rings)+len(e.Channels) > 0
+}
+
+// talosAttributes returns the attributes of /sys whose paths Talos can express: it separates components by dots, and has no globs.
+func (s *settings) talosAttributes(p *policy.Policy) map[string]string {
+	all := map[string]string{}
+	for _, c := range s.sysfs {
+		below := strings.TrimPrefix(string(c.key), "/sys/")
+		if why := refusePlainKey(c.key); why != "" {
+			i := slices.IndexFunc(p.Sysfs, func(a policy.Sysctl) bool { return a.Key == c.key && a.Value == c.value })
+			s.addLack(c.key.CheckName(), why, p.Sysfs[i].Metadata)
+			continue
+		}
+		all[strings.ReplaceAll(below, "/", ".")] = c.value
+	}
+	return all
 }

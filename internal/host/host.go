@@ -87,8 +87,8 @@ type Kernel interface {
 	// Synchronised reports whether the kernel's clock is synchronised to a time source
 	// (adjtimex(2)).
 	Synchronised() (bool, error)
-	// LoadModule loads a module and its dependencies.
-	LoadModule(ctx context.Context, name string) error
+	// LoadModule loads a module with options such as "hashsize=65536", and its dependencies.
+	LoadModule(ctx context.Context, name string, options ...string) error
 	// Version returns the output of a system program for --version, which follows the other flags:
 	// kubelet parses all of them first.
 	Version(ctx context.Context, program string, flags ...string) (string, error)
@@ -124,6 +124,10 @@ type Links interface {
 	Features(ctx context.Context, link string) (map[string]Feature, error)
 	SetFeatures(ctx context.Context, link string, on map[string]bool) error
 	SetMTU(ctx context.Context, link string, mtu int) error
+	// Tuning returns the numbers of a link's "ring", "channels" or "coalesce", by the names of ethtool(8).
+	Tuning(ctx context.Context, link, kind string) (map[string]Amount, error)
+	// SetTuning changes some of them. The driver may reset the link for ring and channels, and may round: read them back.
+	SetTuning(ctx context.Context, link, kind string, to map[string]uint32) error
 	// Stats returns the driver's counters, as ethtool -S prints them.
 	Stats(ctx context.Context, link string) (map[string]uint64, error)
 }

@@ -48,8 +48,8 @@ func (machineKernel) Synchronised() (bool, error) {
 
 func synchronised(t unix.Timex) bool { return t.Status&unix.STA_UNSYNC == 0 || t.Maxerror < noError }
 
-func (machineKernel) LoadModule(ctx context.Context, name string) error {
-	_, err := program.Run(ctx, "modprobe", "--", name)
+func (machineKernel) LoadModule(ctx context.Context, name string, options ...string) error {
+	_, err := program.Run(ctx, "modprobe", append([]string{"--", name}, options...)...)
 	return err
 }
 

@@ -12,9 +12,9 @@ var errTree = errors.New("a file tree has no running kernel; use --stage image, 
 
 type noKernel struct{}
 
-func (noKernel) Release() (string, error)                 { return "", errTree }
-func (noKernel) Synchronised() (bool, error)              { return false, errTree }
-func (noKernel) LoadModule(context.Context, string) error { return errTree }
+func (noKernel) Release() (string, error)                            { return "", errTree }
+func (noKernel) Synchronised() (bool, error)                         { return false, errTree }
+func (noKernel) LoadModule(context.Context, string, ...string) error { return errTree }
 
 func (noKernel) Version(context.Context, string, ...string) (string, error) { return "", errTree }
 
@@ -34,7 +34,11 @@ func (noLinks) Foreign(context.Context) ([]Foreign, error)                   { r
 func (noLinks) Features(context.Context, string) (map[string]Feature, error) { return nil, errTree }
 func (noLinks) SetFeatures(context.Context, string, map[string]bool) error   { return errTree }
 func (noLinks) SetMTU(context.Context, string, int) error                    { return errTree }
-func (noLinks) Stats(context.Context, string) (map[string]uint64, error)     { return nil, errTree }
+func (noLinks) Tuning(context.Context, string, string) (map[string]Amount, error) {
+	return nil, errTree
+}
+func (noLinks) SetTuning(context.Context, string, string, map[string]uint32) error { return errTree }
+func (noLinks) Stats(context.Context, string) (map[string]uint64, error)           { return nil, errTree }
 
 type noRules struct{}
 

@@ -28,6 +28,7 @@ func Record(h *Host) (*Host, *Snapshot) {
 		Heads:  map[string]answer[file.Head]{},
 		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{}, Crashes: map[string]answer[Crash]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
+		Tuning:  map[string]answer[tuningOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
 		Loaded: map[string]answer[Loaded]{},
 		Tried:  map[string]answer[string]{}, Said: map[string]answer[string]{},
@@ -216,6 +217,10 @@ func (r recordLinks) Driver(ctx context.Context, link string) (string, error) {
 
 func (r recordLinks) Features(ctx context.Context, link string) (map[string]Feature, error) {
 	return record(r.s, r.s.Offload, link)(r.Links.Features(ctx, link))
+}
+
+func (r recordLinks) Tuning(ctx context.Context, link, kind string) (map[string]Amount, error) {
+	return record(r.s, r.s.Tuning, kind+" "+link)(r.Links.Tuning(ctx, link, kind))
 }
 
 func (r recordLinks) Stats(ctx context.Context, link string) (map[string]uint64, error) {

@@ -19,9 +19,9 @@ func (r *Refusal) Error() string { return r.Err.Error() + "; " + r.By }
 
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// LoadModule loads a module and its dependencies. The error is a Refusal if a security setting is the cause.
-func (h *Host) LoadModule(ctx context.Context, name string) error {
-	err := h.Kernel.LoadModule(ctx, name)
+// LoadModule loads a module with options, and its dependencies. The error is a Refusal if a security setting is the cause.
+func (h *Host) LoadModule(ctx context.Context, name string, options ...string) error {
+	err := h.Kernel.LoadModule(ctx, name, options...)
 	if err == nil {
 		return nil
 	}

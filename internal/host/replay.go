@@ -37,9 +37,9 @@ func (r replayFiles) Write(string, []byte) error            { return errReplay }
 
 type replayKernel struct{ s *Snapshot }
 
-func (r replayKernel) Release() (string, error)                 { return r.s.Kernel.get("kernel release") }
-func (r replayKernel) Synchronised() (bool, error)              { return r.s.Clock.get("state of the clock") }
-func (r replayKernel) LoadModule(context.Context, string) error { return errReplay }
+func (r replayKernel) Release() (string, error)                            { return r.s.Kernel.get("kernel release") }
+func (r replayKernel) Synchronised() (bool, error)                         { return r.s.Clock.get("state of the clock") }
+func (r replayKernel) LoadModule(context.Context, string, ...string) error { return errReplay }
 
 func (r replayKernel) Version(_ context.Context, program string, flags ...string) (string, error) {
 	return r.s.Version[commandKey(program, flags)].get("version of " + program)
@@ -97,6 +97,14 @@ func (r replayLinks) Features(_ context.Context, link string) (map[string]Featur
 
 func (r replayLinks) SetFeatures(context.Context, string, map[string]bool) error { return errReplay }
 func (r replayLinks) SetMTU(context.Context, string, int) error                  { return errReplay }
+
+func (r replayLinks) SetTuning(context.Context, string, string, map[string]uint32) error {
+	return errReplay
+}
+
+func (r replayLinks) Tuning(_ context.Context, link, kind string) (map[string]Amount, error) {
+	return r.s.Tuning[kind+" "+link].get(kind + " of " + link)
+}
 
 func (r replayLinks) Stats(_ context.Context, link string) (map[string]uint64, error) {
 	return r.s.Stats[link].get("statistics of " + link)

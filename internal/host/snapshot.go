@@ -46,6 +46,7 @@ type Snapshot struct {
 	Clock   answer[bool]                    `json:"clockSynchronised,omitzero"`
 	Drivers map[string]answer[string]       `json:"drivers,omitempty"`
 	Offload map[string]answer[featureOf]    `json:"features,omitempty"`
+	Tuning  map[string]answer[tuningOf]     `json:"tuning,omitempty"` // "ring eth0"
 	Stats   map[string]answer[statsOf]      `json:"stats,omitempty"`
 	Runtime map[string]answer[string]       `json:"runtimes,omitempty"`
 	Crashes map[string]answer[Crash]        `json:"crashes,omitempty"`
@@ -66,6 +67,7 @@ type Snapshot struct {
 type (
 	featureOf = map[string]Feature
 	statsOf   = map[string]uint64
+	tuningOf  = map[string]Amount
 )
 
 type unitState struct {

@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// ReadSysctl reads a kernel parameter by its path below /proc/sys. Tabs and runs of spaces become
+// ReadSysctl reads a kernel parameter by its path below /proc/sys, or an attribute by its path, which begins with /sys/. Of a list of
+// choices the value is the word in brackets. Tabs and runs of spaces become
 // one space: net/ipv4/tcp_rmem is written with spaces and read with tabs. The error is
 // fs.ErrPermission for a write-only parameter, and fs.ErrNotExist for a directory or a path below a
 // file, which are not parameters.
@@ -25,7 +26,52 @@ func (h *Host) ReadSysctl(key string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading sysctl: %w", err)
 	}
-	return strings.Join(strings.Fields(string(b)), " "), nil
+	value := strings.Join(strings.Fields(string(b)), " ")
+	if strings.HasPrefix(name, sysfsRoot) {
+		value, _ = selected(value)
+	}
+	return value, nil
+}
+
+// sysfsRoot begins the key of an attribute below /sys.
+const sysfsRoot = "/sys/"
+
+// selected returns the word in brackets of a list of choices, and all choices: madvise of "always [madvise] never". A text without
+// brackets is its own value, and has no choices.
+func selected(text string) (value string, choices []string) {
+	value = text
+	for word := range strings.FieldsSeq(text) {
+		if in, is := strings.CutPrefix(word, "["); is {
+			if in, is = strings.CutSuffix(in, "]"); is {
+				word, value = in, in
+			}
+		}
+		choices = append(choices, word)
+	}
+	if value == text {
+		return text, nil
+	}
+	return value, choices
+}
+
+// Choices returns the words that the kernel offers for an attribute below /sys, or nil if it lists none.
+func (h *Host) Choices(key string) []string {
+	text, err := h.Text(key)
+	if err != nil || !strings.HasPrefix(key, sysfsRoot) {
+		return nil
+	}
+	_, choices := selected(text)
+	return choices
+}
+
+// ReadOnly reports whether a parameter is certainly not writable for any user.
+func (h *Host) ReadOnly(key string) bool {
+	name, err := h.sysctlFile(key)
+	if err != nil {
+		return false
+	}
+	head, err := h.Files.Head(name)
+	return err == nil && head.Mode&0o222 == 0
 }
 
 // noParameter reports whether an unreadable name is not a parameter.
@@ -55,11 +101,15 @@ func (h *Host) sysctlFile(key string) (string, error) {
 	if !h.Live() {
 		return "", fmt.Errorf("sysctl %s: %w", key, errTree)
 	}
+	below, attribute := strings.CutPrefix(key, sysfsRoot)
 	// An interface name may contain any bytes, so fs.ValidPath does not fit.
-	for _, part := range strings.Split(key, "/") {
+	for _, part := range strings.Split(below, "/") {
 		if part == "" || part == "." || part == ".." || strings.ContainsRune(part, 0) {
 			return "", fmt.Errorf("%q is not the path of a sysctl", key)
 		}
+	}
+	if attribute {
+		return key, nil
 	}
 	return "/proc/sys/" + key, nil
 }
@@ -71,7 +121,10 @@ func (h *Host) GlobSysctl(pattern string) ([]string, error) {
 	if !h.Live() {
 		return nil, fmt.Errorf("sysctl %s: %w", pattern, errTree)
 	}
-	keys := []string{""}
+	keys, root := []string{""}, "/proc/sys"
+	if below, attribute := strings.CutPrefix(pattern, sysfsRoot); attribute {
+		keys, root, pattern = []string{sysfsRoot}, "/", below
+	}
 	for _, part := range strings.Split(pattern, "/") {
 		var next []string
 		for _, dir := range keys {
@@ -79,7 +132,7 @@ func (h *Host) GlobSysctl(pattern string) ([]string, error) {
 				next = append(next, path.Join(dir, part))
 				continue
 			}
-			names, err := h.Files.ReadDir(path.Join("/proc/sys", dir))
+			names, err := h.Files.ReadDir(path.Join(root, dir))
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 				continue
 			}

@@ -2,12 +2,14 @@ package hosttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 
 	"nodegate/internal/host"
 )
@@ -118,6 +120,35 @@ func (m links) SetMTU(_ context.Context, link string, mtu int) error {
 	}
 	m.Log = append(m.Log, fmt.Sprintf("ip link set %s mtu %d", link, mtu))
 	l.MTU = mtu
+	return nil
+}
+
+func (m links) Tuning(_ context.Context, link, kind string) (map[string]host.Amount, error) {
+	l, err := m.find(link)
+	if err == nil && l.Tuning[kind] == nil {
+		err = fmt.Errorf("reading %s of %s: %w", kind, link, errors.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return maps.Clone(l.Tuning[kind]), nil
+}
+
+// SetTuning refuses a number over the driver's limit.
+func (m links) SetTuning(_ context.Context, link, kind string, to map[string]uint32) error {
+	l, err := m.find(link)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(to)) {
+		m.Log = append(m.Log, fmt.Sprintf("ethtool %s %s %s %d", kind, link, name, to[name]))
+		a := l.Tuning[kind][name]
+		if a.Max > 0 && to[name] > a.Max {
+			return fmt.Errorf("changing %s of %s: %w", kind, link, syscall.EINVAL)
+		}
+		a.Now = to[name]
+		l.Tuning[kind][name] = a
+	}
 	return nil
 }
 

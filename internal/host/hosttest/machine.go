@@ -27,6 +27,7 @@ type Machine struct {
 	Kernel   string                       // uname -r; "" means 6.1.0
 	Files    map[string]string            // path -> content, or "-> TARGET" for a link; directories are implied
 	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "s " statfs, "x " run, "modprobe " load, "cycles"
+	Modes    map[string]uint32            // path -> permissions; 0755 for other paths
 	Clamp    map[string]string            // path -> the value that the kernel stores at every write
 	Modules  map[string]map[string]string // installed module, not loaded -> the parameters that it adds
 	Links    map[string]*Link
@@ -66,6 +67,7 @@ type Link struct {
 	Master       string
 	VXLAN        *host.VXLAN
 	Stats        map[string]uint64
+	Tuning       map[string]map[string]host.Amount // by kind; a kind without a key is not supported
 }
 
 // Host returns the machine in the form that checks use.
@@ -145,13 +147,13 @@ func (m files) ReadLink(name string) (string, error) {
 	return "", &fs.PathError{Op: "readlink", Path: name, Err: syscall.ENOENT}
 }
 
-// Head returns a file that root may execute.
+// Head returns a file that root may execute, unless Modes has other permissions.
 func (m files) Head(name string) (file.Head, error) {
 	if _, err := m.ReadDir(name); err == nil {
 		return file.Head{Dir: true, Mode: 0o755}, nil
 	}
 	text, err := m.ReadFile(name)
-	return file.Head{Mode: 0o755, Start: text}, err
+	return file.Head{Mode: fs.FileMode(cmp.Or(m.Modes[name], 0o755)), Start: text}, err
 }
 
 func (m files) Write(name string, data []byte) error {
@@ -202,8 +204,8 @@ func (m kernel) Complaint(_ context.Context, program string, flags ...string) (s
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
 
-func (m kernel) LoadModule(_ context.Context, name string) error {
-	m.Log = append(m.Log, "modprobe "+name)
+func (m kernel) LoadModule(_ context.Context, name string, options ...string) error {
+	m.Log = append(m.Log, strings.Join(append([]string{"modprobe", name}, options...), " "))
 	if err := m.Refuse["modprobe "+name]; err != nil {
 		return err
 	}
@@ -213,6 +215,10 @@ func (m kernel) LoadModule(_ context.Context, name string) error {
 	}
 	delete(m.Modules, name)
 	m.Files["/sys/module/"+name+"/initstate"] = "live\n"
+	for _, o := range options {
+		key, value, _ := strings.Cut(o, "=")
+		m.Files["/sys/module/"+name+"/parameters/"+key] = value + "\n"
+	}
 	for key, value := range brings {
 		m.Sysctl(key, value)
 	}

@@ -76,7 +76,9 @@ func facts(n report.Node) func(string) (any, bool) {
 func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	r.State = checks.State{Want: was.Want, Got: was.Got, Remedy: was.Remedy, Cause: was.Because}
 	changeable := false
-	switch i := findSysctl(p, r.Name); {
+	module := wantOfModule(p, r.Name)
+	all := slices.Concat(p.Sysctls, p.Sysfs)
+	switch i := slices.IndexFunc(all, func(s policy.Sysctl) bool { return s.Key.CheckName() == r.Name }); {
 	case was.Verdict == verdict.Unknown:
 		r.Err = errors.New(was.Error)
 		return
@@ -89,19 +91,22 @@ func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	case was.Verdict == verdict.Skipped:
 		r.Verdict, r.State.Skip = verdict.Skipped, was.Skipped
 		return
-	case i >= 0 && !p.Sysctls[i].Key.IsGlob():
-		s := p.Sysctls[i]
+	case i >= 0 && !all[i].Key.IsGlob():
+		s := all[i]
 		r.State.Want, r.State.Pass = s.Want(), s.Allows(was.Got)
 		changeable = was.Got != "no such parameter" || policy.ModuleOf(s.Key) != ""
-	case strings.HasPrefix(r.Name, "module."):
+	case module != "" && module != was.Want && (module != "loaded" || was.Want != "built in"):
+		r.Err = fmt.Errorf("the report is about another value, %q; take a snapshot with the new policy", was.Want)
+		return
+	case module == "loaded":
 		r.State.Pass = was.Got == "loaded" || was.Got == "built in"
 		changeable = was.Got == "not loaded"
-	case i >= 0 && p.Sysctls[i].Want() != was.Want, strings.HasPrefix(r.Name, "link.") && wantOfLink(p, r.Name) != was.Want:
+	case i >= 0 && all[i].Want() != was.Want, strings.HasPrefix(r.Name, "link.") && wantOfLink(p, r.Name) != was.Want:
 		r.Err = fmt.Errorf("the report is about another value, %q; take a snapshot with the new policy", was.Want)
 		return
 	default:
 		r.State.Pass = was.Verdict == verdict.Pass
-		changeable = i >= 0
+		changeable = i >= 0 || module != "" && was.Got == "not loaded"
 	}
 	switch {
 	case r.State.Pass:
@@ -116,8 +121,14 @@ func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	}
 }
 
-func findSysctl(p *policy.Policy, name string) int {
-	return slices.IndexFunc(p.Sysctls, func(s policy.Sysctl) bool { return "sysctl."+s.Key.String() == name })
+// wantOfModule returns "" if the name is not a module's.
+func wantOfModule(p *policy.Policy, name string) string {
+	for _, m := range p.Modules {
+		if "module."+m.Name == name {
+			return m.Want()
+		}
+	}
+	return ""
 }
 
 func wantOfLink(p *policy.Policy, name string) string {

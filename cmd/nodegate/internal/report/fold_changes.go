@@ -78,10 +78,10 @@ func mergeChanges(changes []AppliedChange, there func(Write) bool) []AppliedChan
 	return all
 }
 
-// setting returns a name for the written setting; the name of an offload includes its features.
+// setting returns a name for the written setting; the name of a list includes its members.
 func (w Write) setting() string {
 	name := string(w.Kind) + " " + w.Target
-	if w.Kind == checks.SetFeatures {
+	if w.Kind.IsList() {
 		for entry := range strings.SplitSeq(w.To, ", ") {
 			feature, _, _ := strings.Cut(entry, "=")
 			name += " " + feature
@@ -95,6 +95,8 @@ func targetExists(w Write) bool {
 	switch w.Kind {
 	case checks.LoadModule:
 		return true
+	case checks.SetSysfs:
+		name = w.Target
 	case checks.SetSysctl:
 		name = "/proc/sys/" + w.Target
 	}

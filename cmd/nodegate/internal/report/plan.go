@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -113,7 +114,7 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 	}
 	for _, res := range p.change {
 		for _, d := range differences(res) {
-			t.writeRow("  "+paint(Yellow, "~"), res.Name, d.what+paint(Red, d.from)+" -> "+paint(Green, d.to))
+			t.writeRow("  "+paint(Yellow, "~"), res.Name, d.what+paint(Red, d.from)+" -> "+paint(Green, d.to)+d.note)
 		}
 	}
 	for _, res := range p.follow {
@@ -163,26 +164,34 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 }
 
 // difference is one attribute that apply would change.
-type difference struct{ what, from, to string }
+type difference struct{ what, from, to, note string }
 
 // differences returns the attributes that the changes of a result write. The result of a link or of a glob names each
 // interface or parameter.
 func differences(res checks.Result) []difference {
 	all := res.State.Changes
-	if len(all) == 1 && (all[0].Kind == checks.SetSysctl || all[0].Kind == checks.LoadModule) && res.State.Stuck == "" {
+	if len(all) == 1 && slices.Contains([]checks.ChangeKind{checks.SetSysctl, checks.SetSysfs, checks.LoadModule}, all[0].Kind) && res.State.Stuck == "" {
 		return []difference{{from: res.State.Got, to: res.State.Want}}
 	}
 	var list []difference
 	for _, c := range all {
-		if c.Kind != checks.SetFeatures {
-			list = append(list, difference{c.What + ": ", c.From, c.To})
+		note := ""
+		if c.Note != "" {
+			note = " (" + c.Note + ")"
+		}
+		if !c.Kind.IsList() {
+			list = append(list, difference{c.What + ": ", c.From, c.To, note})
 			continue
+		}
+		of := c.Target + " "
+		if c.Kind != checks.SetFeatures {
+			of += string(c.Kind) + " "
 		}
 		to := strings.Split(c.To, ", ")
 		for i, from := range strings.Split(c.From, ", ") {
 			name, was, _ := strings.Cut(from, "=")
 			_, now, _ := strings.Cut(to[i], "=")
-			list = append(list, difference{c.Target + " " + name + ": ", was, now})
+			list = append(list, difference{of + name + ": ", was, now, note})
 		}
 	}
 	return list

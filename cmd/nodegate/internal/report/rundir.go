@@ -57,7 +57,7 @@ type AppliedChange struct {
 
 // Write is one written value.
 type Write struct {
-	Kind   checks.ChangeKind `json:"kind"`   // module, sysctl, mtu or offload
+	Kind   checks.ChangeKind `json:"kind"`   // module, sysctl, sysfs, mtu, offload, ring, channels or coalesce
 	Target string            `json:"target"` // the module, parameter path or link
 	From   string            `json:"from"`   // the value before
 	To     string            `json:"to"`     // the value written

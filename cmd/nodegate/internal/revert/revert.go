@@ -19,7 +19,7 @@ import (
 type Step struct {
 	Kind    checks.ChangeKind
 	Target  string // the module, the path of the sysctl, or the link
-	Feature string // the feature, for an offload
+	Feature string // the feature of an offload, or the member of another list
 	Was     string // the value before nodegate's first change
 	Set     string // the value of nodegate's last change
 	Now     string
@@ -40,10 +40,12 @@ const (
 // String returns the setting's name: "net.ipv4.ip_forward", "eth0 mtu", "eth0 gro".
 func (s Step) String() string {
 	switch s.Kind {
-	case checks.SetSysctl:
+	case checks.SetSysctl, checks.SetSysfs:
 		return policy.Key(s.Target).String()
 	case checks.SetFeatures:
 		return s.Target + " " + s.Feature
+	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
+		return s.Target + " " + string(s.Kind) + " " + s.Feature
 	}
 	return s.Target + " " + string(s.Kind)
 }
@@ -73,9 +75,9 @@ func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([
 	return steps, nil
 }
 
-// splitWrite returns one step for a write, or one for each feature of an offload.
+// splitWrite returns one step for a write, or one for each member of a list.
 func splitWrite(w report.Write) []Step {
-	if w.Kind != checks.SetFeatures {
+	if !w.Kind.IsList() {
 		return []Step{{Kind: w.Kind, Target: w.Target, Was: w.From, Set: w.To}}
 	}
 	to := map[string]string{}
@@ -100,7 +102,7 @@ func (s *Step) readState(ctx context.Context, h *host.Host) error {
 	case checks.LoadModule:
 		s.State = Stays
 		return nil
-	case checks.SetSysctl:
+	case checks.SetSysctl, checks.SetSysfs:
 		s.Now, err = h.ReadSysctl(s.Target)
 	case checks.SetMTU:
 		var l host.Link
@@ -110,6 +112,10 @@ func (s *Step) readState(ctx context.Context, h *host.Host) error {
 		var features map[string]host.Feature
 		features, err = h.Links.Features(ctx, s.Target)
 		s.Now = onOff(features[s.Feature].Active)
+	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
+		var numbers map[string]host.Amount
+		numbers, err = h.Links.Tuning(ctx, s.Target, string(s.Kind))
+		s.Now = s.tuning().Text(numbers[s.Feature].Now)
 	default:
 		return fmt.Errorf("unknown kind of change %q; another version of nodegate wrote it", s.Kind)
 	}
@@ -117,17 +123,22 @@ func (s *Step) readState(ctx context.Context, h *host.Host) error {
 	case errors.Is(err, fs.ErrNotExist):
 		s.State = Back
 		return nil
-	case sameValue(s.Was, s.Now):
+	case s.same(s.Was):
 		s.State = Back
-	case !sameValue(s.Set, s.Now):
+	case !s.same(s.Set):
 		s.State = Foreign
 	}
 	return err
 }
 
-// sameValue compares values as requirements do: 0x10 equals 16. A sysctl may be empty, as net.ipv4.ip_local_reserved_ports usually is.
-func sameValue(want, got string) bool {
-	return want == got || want != "" && policy.Sysctl{Value: want}.Allows(got)
+// same compares the current value as requirements do: 0x10 equals 16. A sysctl may be empty, as net.ipv4.ip_local_reserved_ports
+// usually is.
+func (s *Step) same(want string) bool {
+	required := policy.Sysctl{Value: want}
+	if s.Kind == checks.SetSysfs {
+		required.Key = policy.Key(s.Target)
+	}
+	return want == s.Now || want != "" && required.Allows(s.Now)
 }
 
 func onOff(on bool) string {
@@ -136,6 +147,8 @@ func onOff(on bool) string {
 	}
 	return "off"
 }
+
+func (s *Step) tuning() policy.Tuning { return policy.Tuning{Kind: string(s.Kind), Name: s.Feature} }
 
 // Do writes the previous value and reads it back. A failed write is not an error if the value is right anyway, because the kernel has
 // restored it along with another setting: 0 cannot be written to vm.dirty_bytes, which is 0 while vm.dirty_ratio is in use.
@@ -155,7 +168,7 @@ func (s *Step) Do(ctx context.Context, h *host.Host) error {
 
 func (s *Step) writeValue(ctx context.Context, h *host.Host) error {
 	switch s.Kind {
-	case checks.SetSysctl:
+	case checks.SetSysctl, checks.SetSysfs:
 		return h.WriteSysctl(s.Target, s.Was)
 	case checks.SetMTU:
 		mtu, err := strconv.Atoi(s.Was)
@@ -165,6 +178,12 @@ func (s *Step) writeValue(ctx context.Context, h *host.Host) error {
 		return h.Links.SetMTU(ctx, s.Target, mtu)
 	case checks.SetFeatures:
 		return h.Links.SetFeatures(ctx, s.Target, map[string]bool{s.Feature: s.Was == "on"})
+	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
+		n, err := s.tuning().Number(s.Was)
+		if err != nil {
+			return err
+		}
+		return h.Links.SetTuning(ctx, s.Target, string(s.Kind), map[string]uint32{s.Feature: n})
 	}
 	return nil
 }

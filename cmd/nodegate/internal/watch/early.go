@@ -37,7 +37,7 @@ func (w *Watcher) clockOffset() time.Duration {
 // readSysctls reads the sysctls of the policy if the policy publishes a condition.
 func (w *Watcher) readSysctls() map[string]string {
 	now := map[string]string{}
-	for _, s := range w.policy.Sysctls {
+	for _, s := range slices.Concat(w.policy.Sysctls, w.policy.Sysfs) {
 		if !w.publishesCondition() || s.Off || s.Drift == policy.Ignore {
 			continue
 		}

@@ -168,7 +168,8 @@ func (w *Watcher) reconcile(ctx context.Context, r setting.LinkRequirement, l ho
 	}
 	appeared := !k.passed[r.Name()]
 	key, now := r.Name()+" of "+l.Name, time.Now()
-	s, err := r.Reconcile(ctx, w.Host, l, appeared, func() bool {
+	resets := appeared && w.present != nil && !w.present[l.Index]
+	s, err := r.Reconcile(ctx, w.Host, l, appeared, resets, func() bool {
 		return (appeared || r.Metadata().Drift == policy.Correct) && w.BreakGlass() == "" && w.fights.mayCorrect(key, now)
 	})
 	if len(s.Made) > 0 && (w.present == nil || w.present[l.Index]) {

@@ -1,0 +1,38 @@
+package export
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestModprobe: options and modules that must not load, in the form of each target that has one.
+func TestModprobe(t *testing.T) {
+	in := loadInput(t, `
+module "nf_conntrack" { options = { hashsize = 65536 } }
+module "sctp" { absent = true }`, Delivery{})
+	files := writeFormat(t, "files", in)
+	text := map[string]string{}
+	for _, f := range files.Tree {
+		text[f.Path] = string(f.Content)
+	}
+	if !strings.HasSuffix(text["etc/modprobe.d/99-zz-nodegate.conf"], "\noptions nf_conntrack hashsize=65536\nblacklist sctp\ninstall sctp /bin/false\n") ||
+		strings.Contains(text["etc/modules-load.d/nodegate.conf"], "sctp") {
+		t.Errorf("files: %q", text)
+	}
+	for format, want := range map[string][]string{
+		"talos":        {"- name: nf_conntrack\n        parameters:\n          - hashsize=65536\n", "NOT HERE: module.sctp: Talos does not keep"},
+		"bottlerocket": {"[settings.kernel.modules.sctp]\nallowed = false\n", "NOT HERE: module.nf_conntrack: Bottlerocket does not support options"},
+		"cloud-init":   {"/etc/modprobe.d/99-zz-nodegate.conf"},
+	} {
+		if format == "cloud-init" {
+			in.Delivery = Delivery{Path: "/usr/bin/nodegate"}
+		}
+		got := string(writeFormat(t, format, in).Text)
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("%s lacks %q:\n%s", format, w, got)
+			}
+		}
+		in.Delivery = Delivery{}
+	}
+}

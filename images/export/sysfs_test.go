@@ -1,0 +1,70 @@
+package export
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/internal/host/hosttest"
+)
+
+const sysfsPolicy = `
+sysfs "kernel/mm/transparent_hugepage/enabled" { value = "madvise" }
+sysfs "block/*/queue/scheduler" { value = "none" }
+sysfs "block/sda/queue/nr_requests" { min = 64 }
+`
+
+// TestSysfs: tmpfiles.d carries values and globs; Talos has no globs; Bottlerocket has no attributes.
+func TestSysfs(t *testing.T) {
+	files := writeFormat(t, "files", loadInput(t, sysfsPolicy, Delivery{}))
+	var conf string
+	for _, f := range files.Tree {
+		if f.Path == "etc/tmpfiles.d/99-zz-nodegate.conf" {
+			conf = string(f.Content)
+		}
+	}
+	lines := "w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise\nw /sys/block/*/queue/scheduler - - - - none\n"
+	if !strings.HasSuffix(conf, lines) || !strings.Contains(conf, "NOT HERE: sysfs.block/sda/queue/nr_requests: at least 64") {
+		t.Errorf("tmpfiles.d:\n%s", conf)
+	}
+	for format, want := range map[string]string{
+		"talos":        "sysfs:\n    kernel.mm.transparent_hugepage.enabled: madvise\n",
+		"bottlerocket": "# NOT HERE: sysfs.kernel/mm/transparent_hugepage/enabled: Bottlerocket does not set attributes of /sys",
+	} {
+		r := writeFormat(t, format, loadInput(t, sysfsPolicy, Delivery{}))
+		if !strings.Contains(string(r.Text), want) || !strings.Contains(string(r.Text), "NOT HERE: sysfs.block/*/queue/scheduler: ") {
+			t.Errorf("%s:\n%s", format, r.Text)
+		}
+	}
+}
+
+// TestTmpfiles: systemd-tmpfiles writes the values as they are.
+func TestTmpfiles(t *testing.T) {
+	hosttest.NeedProgram(t, "systemd-tmpfiles")
+	root := t.TempDir()
+	name := filepath.Join(root, "value")
+	for _, value := range []string{"madvise", "100%", `a\tb "c"`} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		conf := filepath.Join(root, "x.conf")
+		text := strings.ReplaceAll(string(tmpfiles("", []sysctl{{"/sys/value", value}})), "/sys/value", root+"/val*")
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("systemd-tmpfiles", "--create", conf).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		got, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(value, string(got)); d != "" {
+			t.Error(d)
+		}
+	}
+}

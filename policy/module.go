@@ -1,0 +1,153 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Module requires a kernel module to be loaded or built into the kernel, or not to be loaded at all.
+type Module struct {
+	Metadata
+	Name    string         // as the kernel spells it: underscores
+	Options []ModuleOption // parameters, in the order of their names
+	Absent  bool           // it must not load
+}
+
+// ModuleOption is one parameter of a module.
+type ModuleOption struct{ Name, Value string }
+
+// Parameter returns the requirement on the attribute that shows the parameter of a loaded module.
+func (m Module) Parameter(o ModuleOption) Sysctl {
+	return Sysctl{Metadata: m.Metadata, Key: sysfsRoot + Key("module/"+m.Name+"/parameters/"+o.Name), Value: o.Value}
+}
+
+// Arguments returns the options as modprobe takes them: "hashsize=65536".
+func (m Module) Arguments() []string {
+	var all []string
+	for _, o := range m.Options {
+		all = append(all, o.Name+"="+o.Value)
+	}
+	return all
+}
+
+// Want returns the requirement as a phrase: "loaded", "loaded with hashsize=65536", "not loadable".
+func (m Module) Want() string {
+	switch {
+	case m.Absent:
+		return "not loadable"
+	case m.Options != nil:
+		return "loaded with " + strings.Join(m.Arguments(), " ")
+	}
+	return "loaded"
+}
+
+// ModprobeLines returns the lines of modprobe.d(5) that make modprobe and the kernel's own requests obey the module's block. A blacklist
+// alone stops only requests by an alias.
+func (m Module) ModprobeLines() []string {
+	switch {
+	case m.Absent:
+		return []string{"blacklist " + m.Name, "install " + m.Name + " /bin/false"}
+	case m.Options != nil:
+		return []string{"options " + m.Name + " " + strings.Join(m.Arguments(), " ")}
+	}
+	return nil
+}
+
+func (r *reader) decodeModule(b block) (Module, bool) {
+	about := r.decodeMetadata(b)
+	if !isName(b.Name, 55, "-_") || b.Name[0] == '-' {
+		r.errorf(b.Range, "Not a module name", "Write the name of a kernel module as `lsmod` prints it, in letters, digits, - and _; "+
+			"%q is not such a name.%s", b.Name, oddCharacter(b.Name))
+		return Module{}, false
+	}
+	r.checkModule(b)
+	before := len(r.diags)
+	m := Module{Metadata: about, Name: strings.ReplaceAll(b.Name, "-", "_"), Absent: r.flag(b.get("absent"), "absent", false)}
+	m.Options = r.decodeModuleOptions(b)
+	switch {
+	case m.Absent && m.Options != nil:
+		r.errorf(b.at("options"), "Contradiction", "A module that must not load takes no options. Remove options or absent.")
+	case m.Absent && r.catalogue != nil && r.Fact == nil && len(r.unknown) > 0:
+		r.errorf(b.Range, "Depends on the node", "install writes modprobe.d, and the disk may become another machine's: a block with absent must "+
+			"not depend on %s. A module that a machine does not have satisfies it.", r.unknowns())
+	}
+	return m, len(r.diags) == before
+}
+
+func (r *reader) decodeModuleOptions(b block) []ModuleOption {
+	v, ok := r.value(b.get("options"))
+	if !ok {
+		return nil
+	}
+	if !v.Type().IsObjectType() && !v.Type().IsMapType() || v.LengthInt() == 0 {
+		r.errorf(b.at("options"), "Wrong type", "options must be a map from a parameter of the module to its value: options = { hashsize = 65536 }.")
+		return nil
+	}
+	var all []ModuleOption
+	for name, value := range v.AsValueMap() {
+		if !isName(name, 63, "-_") {
+			r.errorf(b.at("options"), "Not a parameter", "Write the parameters of the module as `modinfo -p` prints them; %q is not one.%s", name,
+				oddCharacter(name))
+			continue
+		}
+		if !value.IsNull() && value.Type() == cty.Bool { // param_set_bool of kernel/params.c
+			value = cty.StringVal(map[bool]string{true: "Y", false: "N"}[value.True()])
+		}
+		text, ok := r.parameter(value, b.at("options"), name)
+		if ok && strings.ContainsAny(text, " \"'\\#") {
+			r.errorf(b.at("options"), "Wrong value", "The value of %s must not contain spaces, quotes, # or backslashes: modprobe.d would split it.", name)
+			continue
+		}
+		all = append(all, ModuleOption{strings.ReplaceAll(name, "-", "_"), text})
+	}
+	slices.SortFunc(all, func(a, b ModuleOption) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// mergeModules merges modules of one name into the first of them.
+func (r *reader) mergeModules(all []Module) []Module {
+	modules := all[:0]
+	for _, m := range all {
+		i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name && o.Applies() })
+		if i < 0 || !m.Applies() {
+			modules = append(modules, m)
+			continue
+		}
+		first := &modules[i]
+		if first.Absent != m.Absent {
+			r.errorf(m.Range, "Contradiction", "Module %s must be %s here, but %s at %s. Remove one of the two.",
+				m.Name, m.Want(), first.Want(), place(first.Range))
+			continue
+		}
+		options := slices.Clone(first.Options)
+		for _, o := range m.Options {
+			k := slices.IndexFunc(options, func(other ModuleOption) bool { return other.Name == o.Name })
+			switch {
+			case k < 0:
+				options = append(options, o)
+			case options[k] != o:
+				r.errorf(m.Range, "Contradiction", "Option %s of module %s is %s here, but %s at %s. Remove one of the two.",
+					o.Name, m.Name, o.Value, options[k].Value, place(first.Range))
+			}
+		}
+		slices.SortFunc(options, func(a, b ModuleOption) int { return strings.Compare(a.Name, b.Name) })
+		first.Options = options
+		mergeSeverity(&first.Metadata, m.Metadata)
+		r.mergeDrift("module "+m.Name, &first.Metadata, m.Metadata)
+	}
+	return modules
+}
+
+// checkAbsent reports parameters of a module that must not load.
+func (p *Policy) checkAbsent(r *reader) {
+	for _, m := range p.Modules {
+		for _, s := range slices.Concat(p.Sysctls, p.Sysfs) {
+			if m.Absent && m.Applies() && s.Applies() && ModuleOf(s.Key) == m.Name {
+				r.errorf(s.Range, "Contradiction", "%s exists only with module %s, which must not load at %s. Remove one of the two.",
+					s.Key, m.Name, place(m.Range))
+			}
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"nodegate/policy"
+)
+
+func TestSysfs(t *testing.T) {
+	p := load(t, `
+		sysfs "kernel/mm/transparent_hugepage/enabled" { value = "madvise" }
+		sysfs "/sys/kernel/mm/transparent_hugepage/enabled" { one_of = ["never", "madvise"] }
+		sysfs "block/*/queue/read_ahead_kb" { min = 128 }
+		sysfs "class/net/eth0.100/queues/rx-0/rps_cpus" { value = "f" }
+		override "sysctl.kernel.panic" { value = 5 }
+		use "kubernetes" {}`)
+	var all []string
+	for _, s := range p.Sysfs {
+		all = append(all, s.Key.CheckName()+" "+s.Want()+" "+s.Key.File())
+	}
+	want := `sysfs.kernel/mm/transparent_hugepage/enabled madvise /sys/kernel/mm/transparent_hugepage/enabled
+sysfs.block/*/queue/read_ahead_kb at least 128 /sys/block/*/queue/read_ahead_kb
+sysfs.class/net/eth0.100/queues/rx-0/rps_cpus f /sys/class/net/eth0.100/queues/rx-0/rps_cpus`
+	if got := strings.Join(all, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestSysfsMistakes: lint refuses paths that a policy may not write, words that the kernel does not know, and huge pages that take the
+// machine.
+func TestSysfsMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		`sysfs "block/sda/device/delete" { value = 1 }`:                                                                   "a policy may not write",
+		`sysfs "kernel/debug/x" { value = 1 }`:                                                                            "a policy may not write",
+		`sysfs "kernel/mm/../debug" { value = 1 }`:                                                                        "would leave /sys",
+		`sysfs "//kernel/mm" { value = 1 }`:                                                                               "is not below /sys",
+		`sysfs "kernel/mm/transparent_hugepage/enabled" { value = "madvised" }`:                                           `takes "always", "madvise" or "never", not "madvised"`,
+		`sysfs "kernel/mm/transparent_hugepage/enabled" { one_of = ["never", "of"] }`:                                     `not "of"`,
+		`sysfs "kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages" { value = 2048 }`:                                   "Takes the memory",
+		`sysfs "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages" { value = max(1, floor(node.memory / 1048576)) }`:      "Takes the memory",
+		"sysfs \"block/*/queue/scheduler\" { value = \"none\" }\nsysfs \"block/sda/queue/scheduler\" { value = \"bfq\" }": "Contradiction",
+		`sysfs "kernel/mm/ksm/run" {}`:                                                                                    "Missing value",
+	} {
+		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		if !strings.Contains(diags.Error(), want) {
+			t.Errorf("%s\n%v\nwant %s", text, diags, want)
+		}
+	}
+	for _, text := range []string{
+		`sysfs "kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages" {
+		   value = 4
+		   when  = node.memory > 64 * 1024 * 1024 * 1024
+		 }`,
+		`sysfs "block/nvme*/queue/scheduler" { value = "none" }`,
+		`sysfs "devices/system/clocksource/clocksource0/current_clocksource" { value = "tsc" }`,
+		`sysfs "module/nvme_core/parameters/io_timeout" { min = 4294967295 }`,
+	} {
+		if diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known()); len(diags) > 0 {
+			t.Errorf("%s\n%v", text, diags)
+		}
+	}
+}
+
+// TestSysfsValues: values that mean the same to the kernel are equal.
+func TestSysfsValues(t *testing.T) {
+	for _, c := range []struct {
+		path, want, got string
+		same            bool
+	}{
+		{"module/kvm/parameters/halt_poll_ns", "1", "1", true},
+		{"module/kvm/parameters/nx_huge_pages", "1", "Y", true},
+		{"module/kvm/parameters/nx_huge_pages", "0", "Y", false},
+		{"class/net/eth0/queues/rx-0/rps_cpus", "f", "00000000,0000000f", true},
+		{"class/net/eth0/queues/rx-0/rps_cpus", "10", "16", false},
+		{"class/net/eth0/queues/rx-0/rps_cpus", "0", "00000000", true},
+		{"kernel/mm/lru_gen/enabled", "7", "0x0007", true},
+		{"kernel/mm/lru_gen/enabled", "5", "0x0007", false},
+		{"kernel/mm/transparent_hugepage/enabled", "never", "never", true},
+	} {
+		s := policy.Sysctl{Key: policy.Key("/sys/" + c.path), Value: c.want}
+		if s.Allows(c.got) != c.same {
+			t.Errorf("%s: %s and %s: same is %t", c.path, c.want, c.got, !c.same)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"nodegate/policy"
+)
+
+func TestTuning(t *testing.T) {
+	p := load(t, `
+		link "card" {
+		  match { name = "eth0" }
+		  ring     = { tx = 512, rx = "max" }
+		  channels = { combined = 2 }
+		  coalesce = { rx-usecs = 50, adaptive-rx = false }
+		}`)
+	want := "channels.combined=2 ring.rx=max ring.tx=512 coalesce.adaptive-rx=off coalesce.rx-usecs=50"
+	if got := p.Links[0].Want(); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	for text, want := range map[string]string{
+		`ring = { rx = "most" }`:          `ring.rx must be a whole number of at most 32 bits, or "max"`,
+		`ring = { rx = -1 }`:              "ring.rx must be a whole number",
+		`ring = { rx = 4294967296 }`:      "ring.rx must be a whole number",
+		`ring = { rx = 1.5 }`:             "ring.rx must be a whole number",
+		`ring = { rxx = 512 }`:            `"rxx" is not a name that ethtool uses for ring`,
+		`ring = 512`:                      "ring must be a map",
+		`channels = { combined = null }`:  "channels.combined must be a whole number",
+		`coalesce = { rx-usecs = "max" }`: "coalesce.rx-usecs must be a whole number of at most 32 bits.",
+		`coalesce = { adaptive-rx = 1 }`:  "coalesce.adaptive-rx must be true or false",
+		"ring = { rx = 512 }\n}\nlink \"b\" {\n  match { name = \"e*\" }\n  ring = { rx = 256 }": "This link (name=e*) sets ring.rx",
+		"": "Give link \"a\" at least one of offload, mtu, sysctl, ring, channels or coalesce.",
+	} {
+		text = "link \"a\" {\n  match { name = \"eth0\" }\n  " + text + "\n}"
+		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		if !strings.Contains(diags.Error(), want) {
+			t.Errorf("%s\n%v\nwant %s", text, diags, want)
+		}
+	}
+}
