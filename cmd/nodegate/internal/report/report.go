@@ -30,6 +30,7 @@ type Report struct {
 	Audit      *Audit          `json:"audit,omitempty"` // only of `audit`
 
 	Next string `json:"-"` // the recommended next step, for the text format
+	Left string `json:"-"` // the checks that were left out, for the last line of the text format
 }
 
 // APIVersion and the kinds of documents that this package writes and reads.
@@ -123,7 +124,6 @@ func NewResult(res checks.Result) Result {
 	return out
 }
 
-// Describe returns the names of the node. Unreadable ones stay empty.
 // Describe reads the name and the versions of a machine.
 func Describe(h *host.Host) Node {
 	var n Node
