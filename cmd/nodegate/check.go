@@ -1,20 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"path"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
-	"nodegate/policy"
 )
 
 func newCheck() *cobra.Command {
-	o := options{some: true}
+	o := options{some: true, asIs: true}
 	var snapshot string
 	c := &cobra.Command{
 		Use:   "check [NAME]...",
@@ -26,13 +24,18 @@ func newCheck() *cobra.Command {
   nodegate check --snapshot node17.json     find out what was wrong on node17`,
 		Long: `Check runs the requirements of a policy. If you give names, it runs only those
 requirements; a name may contain shell wildcards. If nothing was checked, the
-verdict is unknown.`,
+verdict is unknown.
+
+Without --stage, check uses stage run if kubelet's unit is active, otherwise
+boot; a name may then be from either stage. A snapshot is checked at the stage
+at which it was recorded. The last line counts the checks that were left out.`,
 		ValidArgsFunction: completeChecks,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.names = args
+			o.repeated = repeatFlags(c.Flags(), "policy", "var", "var-file", "snapshot")
 			h, err := o.machine()
 			if snapshot != "" {
-				h, err = replay(snapshot)
+				h, o.recorded, err = replay(snapshot)
 			}
 			if err != nil {
 				return err
@@ -43,17 +46,19 @@ verdict is unknown.`,
 	}
 	o.policyFlags(c)
 	o.reportFlags(c)
+	o.skipFlag(c)
 	c.Flags().StringVar(&snapshot, "snapshot", "", "check the snapshot in `FILE` instead of this machine")
 	c.MarkFlagsMutuallyExclusive("snapshot", "root")
 	return c
 }
 
-func replay(name string) (*host.Host, error) {
+// replay returns the host of a snapshot, and the stage at which it was recorded.
+func replay(name string) (*host.Host, checks.Stage, error) {
 	s, err := readSnapshot(name)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return host.Replay(s), nil
+	return host.Replay(s), cmp.Or(checks.Stage(s.Stage), checks.Boot), nil
 }
 
 func readSnapshot(name string) (*host.Snapshot, error) {
@@ -67,32 +72,4 @@ func readSnapshot(name string) (*host.Snapshot, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return s, nil
-}
-
-// selectChecks returns the named checks, or all checks if the call names none.
-func (o *options) selectChecks(all []checks.Check, stage checks.Stage) ([]checks.Check, error) {
-	if len(o.names) == 0 {
-		return all, nil
-	}
-	known := make([]string, len(all))
-	for i, c := range all {
-		known[i] = c.Name()
-	}
-	wanted := map[string]bool{}
-	for _, pattern := range o.names {
-		found := false
-		for _, name := range known {
-			match, err := path.Match(pattern, name)
-			if err != nil {
-				return nil, fmt.Errorf("%q is not a valid pattern: close the bracket", pattern)
-			}
-			found = found || match
-			wanted[name] = wanted[name] || match
-		}
-		if !found {
-			return nil, fmt.Errorf("the policy has no requirement %q at stage %s; list them with `nodegate policy show --effective`.%s",
-				pattern, stage, policy.Nearest(pattern, known))
-		}
-	}
-	return slices.DeleteFunc(all, func(c checks.Check) bool { return !wanted[c.Name()] }), nil
 }

@@ -40,13 +40,19 @@ type options struct {
 	stays         bool // users other than root may write the policy that is, or will be, installed
 	copied        bool // the files of --policy are copied, not used in place
 
-	lint    bool              // refuse a policy that would be invalid on some node
-	warned  bool              // lint printed warnings
-	names   []string          // check only these
-	some    bool              // report unknown if nothing was checked
-	acts    bool              // the exit status is that of the node, even if standard output does not take the report
-	noFacts bool              // read the policy without the facts of a machine
-	late    func(fact string) // called for a fact that was not read in time; may be nil
+	lint     bool              // refuse a policy that would be invalid on some node
+	warned   bool              // lint printed warnings
+	names    []string          // check only these
+	skip     []string          // leave these out
+	asIs     bool              // without --stage, the machine's state decides: run if kubelet runs
+	both     bool              // without --stage, also run the checks of the other stage
+	recorded checks.Stage      // the stage of the snapshot that is replayed
+	repeated string            // the flags that another call needs for the same policy and machine
+	left     string            // the checks that were left out
+	some     bool              // report unknown if nothing was checked
+	acts     bool              // the exit status is that of the node, even if standard output does not take the report
+	noFacts  bool              // read the policy without the facts of a machine
+	late     func(fact string) // called for a fact that was not read in time; may be nil
 }
 
 func (o *options) policyFlags(c *cobra.Command) {
@@ -66,8 +72,17 @@ func (o *options) reportFlags(c *cobra.Command) {
 }
 
 func (o *options) stageFlag(c *cobra.Command) {
-	c.Flags().StringVar(&o.stage, "stage", "", "image, boot, run or all (default boot, or image with --root)")
+	usage := "image, boot, run or all (default boot, or image with --root)"
+	if o.asIs {
+		usage = "image, boot, run or all (default run if kubelet's unit is active, otherwise boot; image with --root)"
+	}
+	c.Flags().StringVar(&o.stage, "stage", "", usage)
 	completeWith(c, "stage", "image", "boot", "run", "all")
+}
+
+func (o *options) skipFlag(c *cobra.Command) {
+	c.Flags().StringArrayVar(&o.skip, "skip", nil, "leave out the check `NAME`, which may contain shell wildcards; may be repeated")
+	_ = c.RegisterFlagCompletionFunc("skip", completeChecks) // fails only if the flag does not exist
 }
 
 // machine opens the machine at --root.
@@ -221,27 +236,12 @@ func (o *options) policyOptions(stderr io.Writer) (policy.Options, error) {
 	return known, nil
 }
 
-// stageFor returns the stage of --stage, or the one that fits the host.
-func (o *options) stageFor(h *host.Host) (checks.Stage, error) {
-	switch s := checks.Stage(o.stage); s {
-	case "":
-		if h.Live() {
-			return checks.Boot, nil
-		}
-		return checks.Image, nil
-	case checks.Image, checks.Boot, checks.Run, checks.All:
-		return s, nil
-	}
-	return "", fmt.Errorf("unknown stage %q; known stages: image, boot, run, all", o.stage)
-}
-
 // runner runs the checks: checks.Inspect or checks.Apply.
 type runner func(context.Context, *host.Host, checks.Stage, []checks.Check) checks.Outcome
 
 // examine reads the policy and runs its checks on h.
 func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.Policy, checks.Outcome, error) {
-	stage, err := o.stageFor(h)
-	if err != nil {
+	if _, err := o.givenStage(); err != nil {
 		return nil, checks.Outcome{}, err
 	}
 	p, _, err := o.load(h, c.ErrOrStderr())
@@ -250,9 +250,10 @@ func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.P
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
-	list, err := o.selectChecks(catalog.For(p, stage), stage)
+	s, err := o.selectChecks(ctx, h, p)
 	if err != nil {
 		return nil, checks.Outcome{}, err
 	}
-	return p, run(ctx, h, stage, list), nil
+	o.left = s.left
+	return p, run(ctx, h, s.stage, s.list), nil
 }

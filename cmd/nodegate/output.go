@@ -130,6 +130,7 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 		r.Verdict = verdict.Unknown
 	}
 	r.Repeat(repeatedCall(c.Flags()))
+	r.Left = o.left
 	if o.some && h.Live() {
 		r.Next = report.NewPlan(found).Next(repeatedCall(c.Flags()))
 		if r.Next != "" && !h.Moves {

@@ -12,7 +12,7 @@ import (
 )
 
 func newSnapshot() *cobra.Command {
-	var o options
+	o := options{asIs: true, both: true}
 	var show bool
 	c := &cobra.Command{
 		Use:   "snapshot [FILE]",
@@ -25,7 +25,8 @@ what would be recorded.
 
 "nodegate check --snapshot FILE" runs the checks on the recording, on any
 machine. It uses the installed policy, which is recorded too. If you give
---policy, --var or --stage here, give them there as well.`,
+--policy or --var here, give them there as well. Without --stage, a snapshot of
+a running machine holds the answers for stages boot and run.`,
 		Example: `  nodegate snapshot -o node17.json
   nodegate check --snapshot node17.json
   nodegate snapshot --show node17.json
@@ -46,6 +47,7 @@ machine. It uses the installed policy, which is recorded too. If you give
 			if err != nil {
 				return err
 			}
+			s.Stage = string(r.Stage)
 			report.New(recording, p, r) // also record the data that a report reads from the node
 			o.private = true
 			if show {

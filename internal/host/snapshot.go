@@ -27,6 +27,7 @@ type Snapshot struct {
 	Kind       string    `json:"kind"`
 	Taken      time.Time `json:"taken"`
 	Root       string    `json:"root"`
+	Stage      string    `json:"stage,omitempty"` // the stage that fitted the machine
 
 	Kernel  answer[string]                  `json:"kernelRelease"`
 	Version map[string]answer[string]       `json:"versions,omitempty"`

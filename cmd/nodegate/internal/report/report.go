@@ -30,6 +30,7 @@ type Report struct {
 	Audit      *Audit          `json:"audit,omitempty"` // only of `audit`
 
 	Next string `json:"-"` // the recommended next step, for the text format
+	Left string `json:"-"` // the checks that were left out, for the last line of the text format
 }
 
 // APIVersion and the kinds of documents that this package writes and reads.

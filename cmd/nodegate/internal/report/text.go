@@ -143,4 +143,8 @@ func (t *text) writeTotal(r Report) {
 		parts = append(parts, "enforce "+r.Policy.Enforce+": nothing is held")
 	}
 	_ = Total(t, t.paint, r.Verdict, strings.Join(append(parts, r.duration().String()), ", "))
+	if r.Left != "" {
+		t.Truncate(t.Len() - 1) // the line's end
+		fmt.Fprintf(t, "; %s\n", OneLine(r.Left))
+	}
 }
