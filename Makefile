@@ -12,10 +12,11 @@ VERSION ?= $(shell $(GIT) describe --tags --match 'v[0-9]*' --dirty 2>/dev/null 
 	TZ=UTC $(GIT) show --no-patch --date=format-local:%Y%m%d%H%M%S --format=0.0.0~%cd.%h 2>/dev/null || echo 0.0.0~dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+VULN     = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help need-go build demo cluster test torture test-vm test-arm64 test-cluster test-machines test-release bench lint fmt dist clean
+.PHONY: help need-go build demo cluster test torture test-vm test-arm64 test-cluster test-machines test-release bench lint vuln fmt dist clean
 
 help: ## list all targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +38,7 @@ cluster: build ## start a Kubernetes cluster on this machine, two nodes behind n
 test: need-go ## run every test that works without a virtual machine; as root install the programs for it, and also test the real kernel, in namespaces
 	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) ./...
 
-torture: build ## kill the real binary, starve it of memory and disk, make its system calls fail; two minutes, with LONG=1 an hour (needs root and internal/e2e/torture/apt-packages)
+torture: build ## kill the real binary, starve it of memory and disk, make its system calls fail; three minutes, with LONG=1 an hour (needs root and internal/e2e/torture/apt-packages)
 	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./internal/e2e/torture/
 
 # Run three machines for every two processors: with two machines, a fifth of the processors' time was idle.
@@ -63,6 +64,13 @@ lint: ## run gofmt, go vet, golangci-lint and the list of words; every finding f
 	@$(GO) run ./internal/words $$(git ls-files '*.go' | grep -vE 'testdata/|_test\.go') README.md docs/*.md docs/guides/*.md
 	$(GO) run $(LINT) run --build-tags vm,release,cluster,torture ./...
 	@if command -v packer >/dev/null; then packer fmt -check packer.pkr.hcl; else echo "packer is not installed: packer.pkr.hcl is not checked"; fi
+
+vuln: ## report known vulnerabilities in the code that nodegate calls; needs https://vuln.go.dev, and passes without it
+	@out=$$($(GO) run $(VULN) ./... 2>&1); status=$$?; case "$$status $$out" in \
+		0\ *) echo "govulncheck: no known vulnerability" ;; \
+		*'Vulnerability #'*) echo "$$out"; exit 1 ;; \
+		*'fetching vulnerabilities'*|*'dial tcp'*) echo "govulncheck has not run: https://vuln.go.dev cannot be reached" ;; \
+		*) echo "$$out"; exit 1 ;; esac
 
 fmt: ## format the Go files and group their imports
 	gofmt -w $$(git ls-files '*.go')

@@ -307,7 +307,10 @@ build {
   provisioner "shell" {
     execute_command = local.as_root
     inline = [
+      # cloud-init writes the hostname and the keys of the users again, from the metadata of each machine.
       "! command -v cloud-init || cloud-init clean --logs",
+      "! command -v cloud-init || truncate -s 0 /etc/hostname",
+      "! command -v cloud-init || for keys in /root/.ssh/authorized_keys /home/*/.ssh/authorized_keys; do [ ! -f $keys ] || truncate -s 0 $keys; done",
       "keys=$(systemctl cat ssh.service sshd.service sshd-keygen.target 2>/dev/null | grep keygen || command -v cloud-init || true)",
       "[ -z \"$keys\" ] || rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub",
       "! systemctl --quiet is-active systemd-random-seed.service || systemctl stop systemd-random-seed.service",
@@ -315,7 +318,13 @@ build {
       "journalctl --relinquish-var",
       "rm -rf /var/log/journal/*",
       "rm -f /var/lib/dhcp/*.lease* /var/lib/dhclient/*.lease* /var/lib/dhcpcd/* /var/lib/NetworkManager/*.lease /var/lib/NetworkManager/secret_key",
-      "rm -f /root/.*_history /home/*/.*_history",
+      "rm -f /root/.*_history /home/*/.*_history /etc/nvme/hostnqn /etc/nvme/hostid",
+      "rm -rf /var/lib/amazon/ssm/Vault /var/lib/amazon/ssm/registration",
+      # Debian makes a new iSCSI name if the file asks for it, RHEL if the file is missing.
+      "[ ! -e /etc/iscsi/initiatorname.iscsi ] || echo GenerateName=yes >/etc/iscsi/initiatorname.iscsi",
+      "[ ! -e /usr/lib/systemd/system/iscsi-init.service ] || rm -f /etc/iscsi/initiatorname.iscsi",
+      "! systemctl --quiet is-active rsyslog.service || systemctl stop syslog.socket rsyslog.service || true",
+      "rm -f /var/log/syslog /var/log/messages /var/log/auth.log /var/log/secure /var/log/kern.log /var/log/daemon.log /var/log/user.log",
       "truncate -s 0 /etc/machine-id", # not removed: systemd would treat the boot as the first one, and reset the enabled and disabled units
       "[ -L /var/lib/dbus/machine-id ] || rm -f /var/lib/dbus/machine-id",
     ]

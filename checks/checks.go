@@ -26,11 +26,12 @@ type Check interface {
 type State struct {
 	Want, Got string // canonical text, comparable between nodes
 	Pass      bool
-	Minor     bool       // if it does not pass, it warns, whatever its severity: another program may mend it
+	Minor     bool       // it blocks nothing, whatever its severity: another program may mend it, or the fault is elsewhere
 	Skip      string     // why the requirement does not apply here, or ""
 	Remedy    string     // what the operator should do if it does not pass
 	Cause     string     // name of the check whose failure explains this one, or ""
 	Evidence  []Evidence // the observations behind the verdict
+	Stuck     string     // the part of Got that Changes do not correct, or ""
 	Changes   []Change   // the changes that apply makes, in this order; none if apply cannot fix it
 }
 
@@ -114,6 +115,17 @@ func (r Outcome) Verdict() verdict.Verdict {
 		}
 	}
 	return node
+}
+
+// Applying returns the number of results that are not skipped.
+func (r Outcome) Applying() int {
+	n := 0
+	for _, res := range r.Results {
+		if res.Verdict != verdict.Skipped {
+			n++
+		}
+	}
+	return n
 }
 
 // Stage is the point in a node's life that a check is for.

@@ -3,9 +3,12 @@ package checks
 import (
 	"cmp"
 	"context"
+	"regexp"
 	"slices"
+	"strings"
 
 	"nodegate/internal/host"
+	"nodegate/internal/plain"
 	"nodegate/policy"
 )
 
@@ -104,7 +107,32 @@ func (a requestedProblem) Inspect(ctx context.Context, h *host.Host) (State, err
 	if s.Remedy == "" && !s.Pass && s.Skip == "" {
 		s.Remedy = a.Remedy
 	}
+	if !h.Live() {
+		s.Remedy = inTree(h.Root, s.Remedy)
+	}
 	return s, err
+}
+
+// inTree returns a remedy whose commands change the file tree at root instead of the machine. A tree has no running services.
+func inTree(root, remedy string) string {
+	quoted := plain.Quote(root)
+	remedy = regexp.MustCompile(",? then run `systemctl (daemon-reload|reload|restart)[^`]*`").ReplaceAllString(remedy, "")
+	return regexp.MustCompile("`[^`]+`").ReplaceAllStringFunc(remedy, func(command string) string {
+		program, rest, _ := strings.Cut(strings.Trim(command, "`"), " ")
+		switch {
+		case strings.Contains(command, quoted):
+			return command
+		case program == "systemctl":
+			return "`systemctl --root=" + quoted + " " + strings.ReplaceAll(rest, "--now ", "") + "`"
+		case program == "nodegate" && rest == "install":
+			return "`nodegate install --root " + quoted + "`"
+		case program == "useradd" || program == "groupadd":
+			return "`" + program + " --root " + quoted + " " + rest + "`"
+		case slices.Contains([]string{"chmod", "mkdir", "rm", "sed", "touch"}, program):
+			return "`" + program + " " + regexp.MustCompile(`(^| )('?)/`).ReplaceAllString(rest, "${1}${2}"+root+"/") + "`"
+		}
+		return command
+	})
 }
 
 // Causes collects the causes of the faults in one inspection.

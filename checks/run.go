@@ -97,6 +97,9 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, record 
 					r.State.Remedy = c.Failed // the remedy was just tried
 				}
 			}
+			if refusal, is := errors.AsType[*host.Refusal](r.Err); is {
+				r.State.Remedy = refusal.Remedy
+			}
 		}
 	}
 	return after
@@ -164,6 +167,9 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	switch {
 	case r.Err != nil:
 		r.Verdict = verdict.Unknown
+		if r.State.Minor {
+			r.Metadata.Severity = policy.Warn
+		}
 	case r.State.Skip != "":
 		r.Verdict = verdict.Skipped
 	case r.State.Pass:

@@ -76,6 +76,7 @@ func (p *Policy) mergeDuplicates(r *reader) {
 	p.Probes = probes
 
 	p.checkLinks(r)
+	p.checkOrders(r)
 }
 
 // EachModule returns one module of each name: a report has one result for each name.
@@ -186,6 +187,12 @@ func (s Sysctl) intersect(o Sysctl) (Sysctl, bool) {
 		tight.Min, tight.Max = larger(s.Min, o.Min), smaller(s.Max, o.Max)
 		return tight, tight.Min == nil || tight.Max == nil || *tight.Min <= *tight.Max
 	}
+}
+
+// Contradicts reports whether no value satisfies both requirements. They need not be for the same parameter.
+func (s Sysctl) Contradicts(o Sysctl) bool {
+	_, ok := s.intersect(o)
+	return !ok
 }
 
 // The forms of a sysctl requirement, from the widest to the narrowest.

@@ -23,6 +23,9 @@ const (
 // affordable reports whether an expression may be evaluated. The first expression over the limit
 // is reported, and is the last mistake reported: nothing after it is evaluated.
 func (r *reader) affordable(e hcl.Expression) bool {
+	if r.paid {
+		return true
+	}
 	if r.spent += r.cost(e); r.spent > maxCost && !r.stopped {
 		r.errorf(e.Range(), "Too complex", "With this expression, evaluating the policy would produce more than %d MiB of values, "+
 			"because a long string or list is repeated. Write the values out.", maxCost>>20)
@@ -74,7 +77,7 @@ func (r *reader) costOf(t hcl.Traversal) int {
 	if variable, is := strings.CutPrefix(name, "var."); is {
 		return sizeOf(r.vars[variable])
 	}
-	if factTypes()[name] != cty.NilType {
+	if r.words.facts[name] != cty.NilType {
 		return factCost
 	}
 	return 0

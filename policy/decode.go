@@ -92,7 +92,7 @@ func (r *reader) decodeModule(b block) (Module, bool) {
 	about := r.decodeMetadata(b)
 	if !isName(b.Name, 55, "-_") || b.Name[0] == '-' {
 		r.errorf(b.Range, "Not a module name", "Write the name of a kernel module as `lsmod` prints it, in letters, digits, - and _; "+
-			"%q is not such a name.", b.Name)
+			"%q is not such a name.%s", b.Name, oddCharacter(b.Name))
 		return Module{}, false
 	}
 	r.checkModule(b)
@@ -188,7 +188,7 @@ func (r *reader) decodeGate(b block) Gate {
 			g.Unit = u
 		} else {
 			r.errorf(b.at("unit"), "Not a service unit", "unit must name the service that waits, "+
-				"for example \"kubelet.service\" or \"k3s.service\"; %q is not the name of a service.", u)
+				"for example \"kubelet.service\" or \"k3s.service\"; %q is not the name of a service.%s", u, oddCharacter(u))
 		}
 	}
 	g.UnitAt = b.at("unit")
@@ -221,7 +221,6 @@ func (r *reader) decodeMatch(blocks hcl.Blocks, link hcl.Range) Match {
 		Name: r.text(b.get("name"), "name"), Kind: r.text(b.get("kind"), "kind"), Driver: r.text(b.get("driver"), "driver"),
 		DefaultRoute: r.flag(b.get("default_route"), "default_route", false),
 	}
-	r.checkKind(m.Kind, b.at("kind"))
 	r.checkMatch(m, b)
 	if _, err := path.Match(m.Name, ""); err != nil {
 		r.errorf(b.at("name"), "Not a glob", "%q is not a valid pattern: close the bracket, or write \\[ for a bracket.", m.Name)

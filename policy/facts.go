@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
 )
 
 // factTypes returns the facts about the node that an expression can use, with their types.
@@ -30,6 +31,15 @@ func factTypes() map[string]cty.Type {
 // FactNames returns every fact, sorted.
 func FactNames() []string { return slices.Sorted(maps.Keys(factTypes())) }
 
+// vocabulary holds the functions and facts that an expression can name. Building it costs more than evaluating an expression,
+// so all nodes of one policy share it.
+type vocabulary struct {
+	plain, withFacts map[string]function.Function // for expressions without and with facts
+	facts            map[string]cty.Type
+}
+
+func newVocabulary() *vocabulary { return &vocabulary{functions(false), functions(true), factTypes()} }
+
 // scopeFor returns the functions, variables and facts for one expression. It contains only the
 // facts that the expression names, because reading each costs time. unknown explains why the
 // expression may lack a value: its unknown facts, or else its invalid variables, or else all
@@ -38,7 +48,7 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 	if isLiteral(e) {
 		return nil, nil, true
 	}
-	scope = &hcl.EvalContext{Functions: functions(false)}
+	scope = &hcl.EvalContext{Functions: r.words.plain}
 	if !r.affordable(e) {
 		return scope, nil, false
 	}
@@ -46,7 +56,6 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 	if len(named) == 0 {
 		return scope, nil, true
 	}
-	types := factTypes()
 	facts := map[string]map[string]cty.Value{}
 	var wrong, all []string
 	ok = true
@@ -65,7 +74,7 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 			}
 			continue
 		}
-		typ, known := types[name]
+		typ, known := r.words.facts[name]
 		if !known && attr == "" {
 			r.errorf(t.SourceRange(), "Unknown fact",
 				"There is no fact %[1]s. If it is a string, put it in quotes: %[1]q. Known facts: %[2]s.", root, strings.Join(FactNames(), ", "))
@@ -89,7 +98,7 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 		facts[root][attr] = v
 	}
 	if len(all) > 0 {
-		scope.Functions = functions(true)
+		scope.Functions = r.words.withFacts
 	}
 	scope.Variables = map[string]cty.Value{"var": cty.ObjectVal(r.vars)}
 	for root, attrs := range facts {

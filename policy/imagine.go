@@ -34,51 +34,9 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	if diags.HasErrors() {
 		return diags
 	}
-	reported := map[string]bool{}
-	for _, facts := range imagine(l.candidates()) {
-		for key, d := range l.mistakesOn(facts) {
-			if !reported[key] {
-				reported[key] = true
-				d.Detail += l.namingFacts(facts, key)
-				diags = append(diags, d)
-			}
-		}
-	}
-	return diags
-}
-
-// mistakesOn returns the mistakes on a node with these facts, by position and summary.
-func (l *loader) mistakesOn(facts map[string]any) map[string]*hcl.Diagnostic {
-	node := l.forNode(func(name string) (any, bool) { v := facts[name]; return v, v != nil })
-	node.evaluate()
-	found := map[string]*hcl.Diagnostic{}
-	for _, d := range node.diags {
-		found[d.Subject.String()+d.Summary] = d
-	}
-	return found
-}
-
-// namingFacts returns a sentence with the facts that the mistake depends on.
-func (l *loader) namingFacts(facts map[string]any, key string) string {
-	facts = maps.Clone(facts)
-	for _, name := range slices.Sorted(maps.Keys(facts)) {
-		was := facts[name]
-		facts[name] = nil
-		if l.mistakesOn(facts)[key] == nil {
-			facts[name] = was
-		}
-	}
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(facts)) {
-		switch v := facts[name].(type) {
-		case nil:
-		case string:
-			all = append(all, fmt.Sprintf("%s is %q", name, v))
-		default:
-			all = append(all, fmt.Sprintf("%s is %d", name, v))
-		}
-	}
-	return " This happens on a node where " + strings.Join(all, " and ") + "."
+	diags = append(diags, l.mistakesOnNodes(diags)...)
+	diags = append(diags, l.checkMemory()...)
+	return append(diags, l.checkConditions(diags)...)
 }
 
 // Limits on the imagined nodes, and on the numbers that are combined.
@@ -101,19 +59,26 @@ func imagine(candidates map[string][]any) []map[string]any {
 		maps.Copy(node, fixed)
 		nodes = append(nodes, node)
 	}
+	pairs := 0
+	for i, a := range names {
+		for _, b := range names[i+1:] {
+			pairs += len(candidates[a]) * len(candidates[b])
+		}
+	}
+	if len(names) == 0 {
+		return []map[string]any{{}}
+	}
 	for i, a := range names {
 		for _, va := range candidates[a] {
 			with(map[string]any{a: va})
 			for _, b := range names[i+1:] {
 				for _, vb := range candidates[b] {
-					with(map[string]any{a: va, b: vb})
+					if pairs <= mostNodes || random.IntN(pairs) < mostNodes {
+						with(map[string]any{a: va, b: vb})
+					}
 				}
 			}
 		}
-	}
-	if len(nodes) > mostNodes {
-		random.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
-		nodes = nodes[:mostNodes]
 	}
 	return nodes
 }
@@ -126,33 +91,33 @@ func typicalValues(name string) []any {
 	case "node.memory": // a whole number of KiB
 		return []any{int64(1 << 20), int64(1015131 << 10), int64(16333835 << 10), int64(1 << 45)}
 	case "systemd.version":
-		return []any{int64(219), int64(252), int64(257)}
+		return []any{int64(219), int64(252), int64(257), int64(200), int64(999)}
 	case "kernel.release":
-		return []any{"4.18.0-553.el8_10.x86_64", "6.1.0-28-cloud-amd64", "6.12.9"}
+		return []any{"4.18.0-553.el8_10.x86_64", "6.1.0-28-cloud-amd64", "6.12.9", "3.2.0-4-amd64", "19.0"}
 	case "kernel.version":
-		return []any{"3.10.0", "5.4.41", "6.1.0", "10.0.1"}
+		return []any{"3.10.0", "5.4.41", "6.1.0", "10.0.1", "3.2.0", "19.0"}
 	case "os.id":
 		return []any{"debian", "amzn", "", "12", "-"}
 	case "os.version":
 		return []any{"12", "24.04", "2023", "", "rolling", "-"}
 	case "kubelet.version":
-		return []any{"1.9.11", "1.34.1"}
+		return []any{"1.9.11", "1.34.1", "1.0.0", "2.99.0"}
 	case "cloud.provider":
-		return []any{"", "aws", "12", "-"}
+		return []any{"", "aws", "gcp", "12", "-"}
 	case "kube_proxy.mode":
 		return []any{"iptables", "", "12", "-"}
 	}
 	return []any{"cbr0", "", "12", "-"}
 }
 
-// candidates returns, for each fact that the policy names, the values to imagine: unknown (nil),
-// the typical ones, and the policy's own literals with their neighbours.
-func (l *loader) candidates() map[string][]any {
+// candidates returns, for each fact that the expressions name, the values to imagine: unknown (nil),
+// the typical ones, and the literals of the expressions with their neighbours.
+func (l *loader) candidates(of []hcl.Expression) map[string][]any {
 	var texts, numbers []any
 	named := map[string][]any{}
-	for _, e := range l.expressions() {
+	for _, e := range of {
 		for _, t := range e.Variables() {
-			if name := factName(t); factTypes()[name] != cty.NilType {
+			if name := factName(t); l.words.facts[name] != cty.NilType && named[name] == nil {
 				named[name] = append([]any{nil}, typicalValues(name)...)
 			}
 		}
@@ -161,13 +126,12 @@ func (l *loader) candidates() map[string][]any {
 			continue
 		}
 		_ = hclsyntax.VisitAll(syntax, func(n hclsyntax.Node) hcl.Diagnostics {
-			if lit, is := n.(*hclsyntax.LiteralValueExpr); is && !lit.Val.IsNull() && lit.Val.IsKnown() {
-				switch lit.Val.Type() {
-				case cty.String:
-					texts = append(texts, lit.Val.AsString())
-				case cty.Number:
-					numbers = append(numbers, neighbours(lit.Val.AsBigFloat())...)
-				}
+			switch v := l.constant(n); {
+			case v == cty.NilVal:
+			case v.Type() == cty.String:
+				texts = append(texts, v.AsString())
+			case v.Type() == cty.Number:
+				numbers = append(numbers, neighbours(v.AsBigFloat())...)
 			}
 			return nil
 		})
@@ -178,7 +142,7 @@ func (l *loader) candidates() map[string][]any {
 		}
 	}
 	for name, values := range named {
-		if factTypes()[name] == cty.Number {
+		if l.words.facts[name] == cty.Number {
 			named[name] = append(values, numbers...)
 			continue
 		}
@@ -197,6 +161,24 @@ func (l *loader) candidates() map[string][]any {
 		named[name] = slices.Compact(values)
 	}
 	return named
+}
+
+// constant returns the value of a literal, of a variable, and of an operation on these, such as 16 * 1024, or cty.NilVal.
+func (l *loader) constant(n hclsyntax.Node) cty.Value {
+	switch n.(type) {
+	case *hclsyntax.LiteralValueExpr, *hclsyntax.BinaryOpExpr, *hclsyntax.ScopeTraversalExpr:
+	default:
+		return cty.NilVal
+	}
+	e := n.(hclsyntax.Expression)
+	if slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool { return t.RootName() != "var" }) {
+		return cty.NilVal
+	}
+	v, diags := e.Value(&hcl.EvalContext{Variables: map[string]cty.Value{"var": cty.ObjectVal(l.vars)}})
+	if diags.HasErrors() || !v.IsKnown() || v.IsNull() {
+		return cty.NilVal
+	}
+	return v
 }
 
 // neighbours returns a number and the numbers next to it that a fact can have.
@@ -223,20 +205,26 @@ func factName(t hcl.Traversal) string {
 // expressions returns every expression that depends on the node.
 func (l *loader) expressions() []hcl.Expression {
 	var all []hcl.Expression
+	for _, b := range l.blocks {
+		if b.Type != "variable" {
+			all = append(all, b.expressions()...)
+		}
+	}
+	return all
+}
+
+// expressions returns the expressions of a block and of the blocks in it.
+func (b block) expressions() []hcl.Expression {
+	var all []hcl.Expression
 	add := func(attrs hcl.Attributes) {
 		for _, name := range slices.Sorted(maps.Keys(attrs)) {
 			all = append(all, attrs[name].Expr)
 		}
 	}
-	for _, b := range l.blocks {
-		if b.Type == "variable" {
-			continue
-		}
-		add(b.Attrs)
-		for _, inner := range b.Blocks {
-			content, _ := inner.Body.Content(blockSchema(inner.Type)) // evaluation reports its mistakes
-			add(content.Attributes)
-		}
+	add(b.Attrs)
+	for _, inner := range b.Blocks {
+		content, _ := inner.Body.Content(blockSchema(inner.Type)) // evaluation reports its mistakes
+		add(content.Attributes)
 	}
 	return all
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Key is the path of a kernel parameter below /proc/sys, for example net/ipv4/ip_forward. A
@@ -36,8 +38,10 @@ func ParseKey(s string) (Key, error) {
 			return "", fmt.Errorf("%q has an empty component; write for example net.ipv4.ip_forward", s)
 		case c == "." || c == "..":
 			return "", fmt.Errorf("%q has the component %q, which would leave /proc/sys", s, c)
-		case strings.ContainsFunc(c, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-			return "", fmt.Errorf("%q contains white space or a control character; remove it", s)
+		case strings.ContainsFunc(c, neverInParameter):
+			i := strings.IndexFunc(s, neverInParameter)
+			r, _ := utf8.DecodeRuneInString(s[i:])
+			return "", fmt.Errorf("%q contains %U, %s; remove it", s, r, characterKind(r))
 		}
 	}
 	if len(parts) < 2 {
@@ -48,6 +52,10 @@ func ParseKey(s string) (Key, error) {
 	}
 	return Key(p), nil
 }
+
+// neverInParameter reports whether no parameter's name can have the character. A name may contain a link's name, which may
+// have letters beyond ASCII.
+func neverInParameter(c rune) bool { return unicode.IsSpace(c) || !unicode.IsGraphic(c) }
 
 // String returns the key as sysctl(8) prints it, with dots between components and a slash for a
 // dot inside a component.

@@ -13,7 +13,7 @@ func (r *reader) decodeLink(b block) (Link, bool) {
 	l := Link{Metadata: r.decodeMetadata(b), Name: b.Name}
 	if !isName(b.Name, 63, "._-") || strings.ToLower(b.Name) != b.Name {
 		r.errorf(b.Range, "Not a name", "Name a link in lower-case letters, digits, dots, - and _, "+
-			"for example \"vxlan\"; %q is not such a name.", b.Name)
+			"for example \"vxlan\"; %q is not such a name.%s", b.Name, oddCharacter(b.Name))
 	}
 	l.Match = r.decodeMatch(b.Blocks, b.Range)
 	l.Selects = l.Match.String()
@@ -104,7 +104,7 @@ func (r *reader) decodeLinkSysctls(b block) []LinkSysctl {
 func (p *Policy) checkLinks(r *reader) {
 	for i, l := range p.Links {
 		for _, o := range p.Links[:i] {
-			what := l.contradicts(o)
+			what := l.Contradicts(o)
 			switch {
 			case o.Name == l.Name:
 				r.errorf(l.Range, "Same name twice", "Link %q is already defined at %s. Rename one of the two.", l.Name, place(o.Range))
@@ -112,7 +112,7 @@ func (p *Policy) checkLinks(r *reader) {
 			case o.Match == l.Match:
 				r.errorf(l.Range, "Contradiction", "This link sets %s; link %q at %s matches the same interfaces "+
 					"and sets it differently. Remove one of the two.", what, o.Name, place(o.Range))
-			case r.catalogue != nil && (l.Match.covers(o.Match) || o.Match.covers(l.Match)):
+			case r.catalogue != nil && !l.Match.disjoint(o.Match):
 				r.errorf(l.Range, "Contradiction", "This link (%s) sets %s; link %q (%s) at %s sets it differently, and an interface may match "+
 					"both. Remove one of the two, or match other interfaces.", l.Match, what, o.Name, o.Match, place(o.Range))
 			}
@@ -142,6 +142,65 @@ func (p *Policy) checkLinkSysctls(r *reader, l Link) {
 	}
 }
 
+// disjoint reports whether no interface can match both.
+func (m Match) disjoint(o Match) bool {
+	return m.Name != "" && o.Name != "" && !globsMeet(m.Name, o.Name) || m.Kind != "" && o.Kind != "" && m.Kind != o.Kind ||
+		m.Driver != "" && o.Driver != "" && m.Driver != o.Driver || m.isVirtual() && o.isUplink() || m.isUplink() && o.isVirtual()
+}
+
+// isVirtual reports whether m selects links that a CNI or kube-proxy makes. Such a link carries no default route of a node, and has
+// no hardware driver.
+func (m Match) isVirtual() bool {
+	names := []string{"cali", "cilium_", "cni", "docker", "flannel", "genev", "kube-", "lxc", "nodelocaldns", "tunl", "veth", "vxlan"}
+	return slices.Contains([]string{"dummy", "geneve", "ipip", "veth", "vxlan"}, m.Kind) ||
+		slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(m.Name, n) })
+}
+
+func (m Match) isUplink() bool {
+	software := []string{"bridge", "dummy", "geneve", "ipip", "tun", "veth", "vxlan"}
+	return m.DefaultRoute || m.Driver != "" && !slices.Contains(software, m.Driver)
+}
+
+// globsMeet reports whether a name can match both globs. A class in brackets counts as any character, so it may err to true.
+func globsMeet(a, b string) bool {
+	one, other := globCharacters(a), globCharacters(b)
+	rest := make([]bool, len(other)+1) // by the start of other: whether the rest of both can meet
+	for i := len(one); i >= 0; i-- {
+		next := make([]bool, len(other)+1)
+		for j := len(other); j >= 0; j-- {
+			star := i < len(one) && one[i] == "*"
+			switch {
+			case i == len(one) && j == len(other):
+				next[j] = true
+			case star || j < len(other) && other[j] == "*":
+				next[j] = i < len(one) && rest[j] && (star || j < len(other)) || j < len(other) && next[j+1]
+			case i < len(one) && j < len(other):
+				next[j] = rest[j+1] && (one[i] == other[j] || one[i] == "?" || other[j] == "?")
+			}
+		}
+		rest = next
+	}
+	return rest[0]
+}
+
+// globCharacters splits a glob. It replaces each class in brackets by ?.
+func globCharacters(glob string) []string {
+	var all []string
+	for glob != "" {
+		size := 1
+		switch end := strings.IndexByte(glob, ']'); {
+		case glob[0] == '[' && end > 0:
+			all, size = append(all, "?"), end+1
+		case glob[0] == '\\' && len(glob) > 1:
+			all, size = append(all, glob[:2]), 2
+		default:
+			all = append(all, glob[:1])
+		}
+		glob = glob[size:]
+	}
+	return all
+}
+
 // covers reports whether every condition of m is also a condition of o. A glob that matches the text of another glob counts
 // as the same condition: the two have names in common.
 func (m Match) covers(o Match) bool {
@@ -150,8 +209,8 @@ func (m Match) covers(o Match) bool {
 		(m.Driver == "" || m.Driver == o.Driver) && (!m.DefaultRoute || o.DefaultRoute)
 }
 
-// contradicts returns a setting that two links set differently, or "".
-func (l Link) contradicts(o Link) string {
+// Contradicts returns a setting that two links set differently, or "".
+func (l Link) Contradicts(o Link) string {
 	if l.MTU != 0 && o.MTU != 0 && l.MTU != o.MTU {
 		return "mtu"
 	}

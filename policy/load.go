@@ -53,14 +53,14 @@ func (s Source) For(fact func(name string) (any, bool)) (*Policy, hcl.Diagnostic
 
 // forNode returns a loader of the same blocks for a node with these facts.
 func (l *loader) forNode(fact func(name string) (any, bool)) *loader {
-	node := &loader{reader: &reader{Options: l.Options, vars: l.vars, catalogue: l.catalogue}, blocks: l.blocks, policy: &Policy{}}
-	node.Fact = fact
+	node := &loader{reader: l.fresh(), blocks: l.blocks, policy: &Policy{}}
+	node.catalogue, node.Fact = l.catalogue, fact
 	return node
 }
 
 // read gathers the blocks of all files, with their overrides, and the variables.
 func read(files []File, o Options) *loader {
-	l := &loader{reader: &reader{Options: o}, used: map[string]bool{}, policy: &Policy{}}
+	l := &loader{reader: &reader{Options: o, words: newVocabulary()}, used: map[string]bool{}, policy: &Policy{}}
 	for _, f := range files {
 		l.parse(f, false)
 	}

@@ -34,11 +34,14 @@ func (r *reader) checkKind(kind string, at hcl.Range) {
 	}
 }
 
-// checkMatch reports a name or a driver that no link can have.
+// checkMatch reports a name, kind or driver that no link can have.
 func (r *reader) checkMatch(m Match, b block) {
-	if r.catalogue != nil && (strings.ContainsAny(m.Name, " \t/") || len(m.Name) > 15 && !strings.ContainsAny(m.Name, "*?[\\")) {
-		r.errorf(b.at("name"), "Not a name of a link",
-			"%q matches no link: a name has at most 15 bytes, without white space or slashes.", m.Name)
+	if !r.checkCharacters(m, b) {
+		return
+	}
+	r.checkKind(m.Kind, b.at("kind"))
+	if r.catalogue != nil && len(m.Name) > 15 && !strings.ContainsAny(m.Name, "*?[\\") {
+		r.errorf(b.at("name"), "Not a name of a link", "%q matches no link: a name has at most 15 bytes.", m.Name)
 	}
 	if r.names && strings.ContainsAny(m.Name, "|^${}()+") {
 		r.warnf(b.at("name"), "Regular expression",
@@ -86,6 +89,9 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 			all = append(all, Key(p).String())
 		}
 		r.warnf(name, "Unknown parameter", "%s: %s%s", key, noKernel, Nearest(key.String(), all))
+	}
+	if key == "net/core/flow_limit_cpu_bitmap" || key == "net/core/rps_default_mask" {
+		return // a mask of CPUs, in groups of hexadecimal digits: a machine with few CPUs prints what looks like a number
 	}
 	for _, v := range values {
 		fields := strings.Fields(v)
@@ -210,12 +216,26 @@ func (r *reader) checkWriteOnly(b block, key Key) {
 	}
 }
 
-// checkAliases reports two values for one parameter that has two names.
-func (p *Policy) checkAliases(r *reader) {
-	for _, names := range [][2]Key{
+// aliases returns the pairs of names of one parameter.
+func aliases() [][2]Key {
+	return [][2]Key{
 		{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"},
 		{"net/netfilter/nf_conntrack_max", "net/nf_conntrack_max"},
-	} {
+	}
+}
+
+// exclusive returns the pairs of parameters of which the kernel sets one to 0 when the other is written.
+func exclusive() [][2]Key {
+	return [][2]Key{
+		{"vm/dirty_bytes", "vm/dirty_ratio"},
+		{"vm/dirty_background_bytes", "vm/dirty_background_ratio"},
+		{"vm/overcommit_kbytes", "vm/overcommit_ratio"},
+	}
+}
+
+// checkAliases reports two values for one parameter that has two names.
+func (p *Policy) checkAliases(r *reader) {
+	for _, names := range aliases() {
 		one := p.findSysctl(names[0])
 		for _, s := range p.Sysctls {
 			other, _ := path.Match(string(s.Key), string(names[1]))
@@ -234,11 +254,7 @@ func (p *Policy) checkAliases(r *reader) {
 // checkExclusive reports values for both parameters of a pair in which the kernel sets one to 0 when the other is written.
 // The gate would write the two in turn until its budget is used up.
 func (p *Policy) checkExclusive(r *reader) {
-	for _, names := range [][2]Key{
-		{"vm/dirty_bytes", "vm/dirty_ratio"},
-		{"vm/dirty_background_bytes", "vm/dirty_background_ratio"},
-		{"vm/overcommit_kbytes", "vm/overcommit_ratio"},
-	} {
+	for _, names := range exclusive() {
 		one, other := p.findSysctl(names[0]), p.findSysctl(names[1])
 		if one != nil && other != nil && !one.Allows("0") && !other.Allows("0") && r.catalogue != nil {
 			r.errorf(other.Range, "Contradiction", "%s must be %s here and %s must be %s at %s, but the kernel sets one to 0 when the other "+

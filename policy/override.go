@@ -81,7 +81,7 @@ func (l *loader) override(b *block, o block, report bool) {
 
 // findIneffective reports blocks that seem meant to switch off a built-in requirement but do not.
 func (l *loader) findIneffective() hcl.Diagnostics {
-	r := &reader{Options: l.Options, vars: l.vars}
+	r := l.fresh()
 	var diags hcl.Diagnostics
 	for _, b := range l.blocks {
 		when := b.get("when")

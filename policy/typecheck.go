@@ -15,7 +15,7 @@ import (
 // facts and on every branch of every expression. HCL converts strings only when a node evaluates
 // the expression, and would fail there.
 func (l *loader) checkTypes() hcl.Diagnostics {
-	c := &typeChecker{reader: &reader{Options: l.Options, vars: l.vars}}
+	c := &typeChecker{reader: l.fresh()}
 	for _, e := range l.expressions() {
 		syntax, ok := e.(hclsyntax.Node)
 		if !ok || len(e.Variables()) == 0 {
@@ -179,10 +179,7 @@ func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 		return
 	}
 	text := v.AsString()
-	words := map[string][]string{
-		"cloud.provider":  {"aws", "gcp", "azure", "openstack", "hetzner", "digitalocean", "alibaba", ""},
-		"kube_proxy.mode": {"iptables", "nftables", "ipvs", "userspace", "kernelspace", ""},
-	}[fact]
+	words := closedWords(fact)
 	switch {
 	case words != nil && !slices.Contains(words, text):
 		c.errorf(e.Range(), "Wrong value", "%s is never %q; it is one of %s.%s",

@@ -22,14 +22,19 @@ import (
 type reader struct {
 	Options
 	diags     hcl.Diagnostics
+	words     *vocabulary
 	vars      map[string]cty.Value // values of the variable blocks
 	catalogue *kernels.Catalogue   // nil except in Lint
 	names     bool                 // compare names with the catalogue
 	warnings  hcl.Diagnostics
 	spent     int      // cost of the expressions so far, at most maxCost
 	stopped   bool     // the cost exceeds maxCost
+	paid      bool     // the cost of each expression is known to be affordable: it does not depend on the node
 	unknown   []string // unknown facts that the current block needs
 }
+
+// fresh returns a reader of the same policy that has read nothing yet.
+func (r *reader) fresh() *reader { return &reader{Options: r.Options, words: r.words, vars: r.vars} }
 
 func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
 	if r.stopped {

@@ -2,6 +2,7 @@ package units
 
 import (
 	"path"
+	"slices"
 
 	"nodegate/policy"
 )
@@ -45,12 +46,19 @@ func bootUnit(g policy.Gate, prog Program) []byte {
 			"RequiresMountsFor", path.Dir(prog.path)+" /etc/nodegate "+stateDir,
 			"After", ApplyUnit,
 			"Before", "boot-complete.target",
-		), section("Service",
+		), section("Service", slices.Concat([]string{
 			"Type", "oneshot",
 			"RemainAfterExit", "yes",
-			"ExecStart", prog.path+" gate --assess-boot"+prog.allow,
+			"ExecStart", prog.path + " gate --assess-boot" + prog.allow,
 			"TimeoutStartSec", startTimeout(policy.Gate{Unit: "kubelet.service", Budget: g.Budget}),
-		), section("Install",
+			// The unit changes nothing, but its checks must see what the gate of kubelet sees, or a good boot would be given
+			// up: files and sockets of any user, the processes that hold a port, the machine's mounts. CAP_SYS_ADMIN, a low port, the
+			// network namespace and AF_PACKET are for a probe block; CAP_SYS_BOOT is for the restart, which systemd carries out.
+			"CapabilityBoundingSet", "CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_NET_ADMIN CAP_NET_BIND_SERVICE " +
+				"CAP_NET_RAW CAP_SYS_ADMIN CAP_SYS_BOOT CAP_SYS_PTRACE",
+			"RestrictAddressFamilies", "AF_UNIX AF_NETLINK AF_INET AF_INET6 AF_PACKET",
+			"RestrictNamespaces", "net",
+		}, restrictions(" @module"))...), section("Install",
 			"RequiredBy", "boot-complete.target",
 		))
 }

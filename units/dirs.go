@@ -42,12 +42,19 @@ func makeDirs(t Tree, dirs []string, mode fs.FileMode) error {
 }
 
 // removeDirs removes directories, children first. It keeps directories that are not empty or are
-// mount points, as in a container.
+// mount points, as in a container. After an error some may still be there.
 func removeDirs(t Tree, dirs []string) error {
 	var errs []error
 	for _, d := range slices.Backward(dirs) {
-		names, err := t.Names(d)
-		if err != nil || len(names) > 0 {
+		n, err := t.Stat(d)
+		var names []string
+		if err == nil && n.Type == tree.Dir {
+			names, err = t.Names(d)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		if err != nil || n.Type != tree.Dir || len(names) > 0 {
 			continue
 		}
 		// Another program may create a file in it at the same time.

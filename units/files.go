@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,10 +135,10 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 			"After", applyAfter(prog),
 			"Before", "network-pre.target "+g.Unit+" shutdown.target",
 			"Conflicts", "shutdown.target",
-		), section("Service",
+		), section("Service", slices.Concat([]string{
 			"Type", "oneshot",
 			"RemainAfterExit", "yes",
-			"ExecStart", prog.path+applyCommand,
+			"ExecStart", prog.path + applyCommand,
 			"TimeoutStartSec", applyTimeout,
 			// The unit loads modules and writes network parameters. nodegate itself
 			// writes only below /run/nodegate, /proc, /sys and /dev, so the unit needs no
@@ -147,17 +148,30 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 			"RuntimeDirectory", "nodegate",
 			"RuntimeDirectoryPreserve", "yes",
 			"CapabilityBoundingSet", "CAP_SYS_MODULE CAP_NET_ADMIN",
-			"NoNewPrivileges", "yes",
 			"RestrictAddressFamilies", "AF_UNIX AF_NETLINK AF_INET",
 			"RestrictNamespaces", "yes",
-			"RestrictRealtime", "yes",
-			"RestrictSUIDSGID", "yes",
-			"LockPersonality", "yes",
-			"MemoryDenyWriteExecute", "yes",
-			"SystemCallArchitectures", "native",
-		), section("Install",
+		}, restrictions(""))...), section("Install",
 			"WantedBy", "multi-user.target",
 		))
+}
+
+// restrictions returns the restrictions of the units that run before kubelet. They need no mount namespace, which would take time
+// and would hide the machine's own mounts from the checks. The list of forbidden system calls is a list of exceptions: systemd
+// before 250 does not know Landlock's system calls, and would forbid them in a list of permitted ones.
+func restrictions(alsoForbidden string) []string {
+	return []string{
+		"NoNewPrivileges", "yes", // Landlock needs it
+		"RestrictRealtime", "yes",
+		"RestrictSUIDSGID", "yes",
+		"LockPersonality", "yes",
+		"MemoryDenyWriteExecute", "yes",
+		"RemoveIPC", "yes",
+		"KeyringMode", "private",
+		"SystemCallArchitectures", "native",
+		"SystemCallErrorNumber", "EPERM",
+		"SystemCallFilter", "~@clock @cpu-emulation @debug @mount @obsolete @raw-io @reboot @resources @swap" + alsoForbidden,
+		"SystemCallFilter", "adjtimex", // reads the state of the clock
+	}
 }
 
 // applyAfter returns the units that precede the apply unit. local-fs.target is not among them: a mount
@@ -229,7 +243,8 @@ func modulesLoad(p *policy.Policy, prog Program) []byte {
 }
 
 // sysctlConf returns the exact values of the policy in the format of sysctl.d, which cannot express a bound or a choice: a
-// fixed value could lower a value that is higher for a good reason. The check sysctl.who-wins reads the comments about the
+// fixed value could lower a value that is higher for a good reason. A parameter that can take the machine's memory is left out too:
+// the break-glass does not reach systemd-sysctl. The check sysctl.who-wins reads the comments about the
 // parameters that are left out.
 func sysctlConf(p *policy.Policy, prog Program) []byte {
 	var b strings.Builder
@@ -237,7 +252,7 @@ func sysctlConf(p *policy.Policy, prog Program) []byte {
 	for _, s := range p.Sysctls {
 		switch {
 		case s.Off:
-		case s.Value != "" && s.Unknown == "":
+		case s.Value != "" && s.Unknown == "" && !policy.TakesMemory(s.Key):
 			fmt.Fprintf(&b, "%s = %s\n", s.Key, s.Value)
 		default:
 			fmt.Fprintf(&b, "# %s: %s; only `nodegate apply` sets it\n", s.Key, s.Want())

@@ -80,6 +80,8 @@ func install(t Tree, l *lock, files []File, force bool) ([]PathChange, error) {
 	case s != nil && s.committed:
 		err = fmt.Errorf("%w; the installation is incomplete: run `nodegate install` again to finish it, or `nodegate uninstall` to "+
 			"remove it", err)
+	case s != nil && s.unfinished:
+		err = fmt.Errorf("%w; run `nodegate uninstall` to remove what is left", err)
 	case len(j.Entries) == 0:
 		err = errors.Join(err, removeState(t, j, l))
 	}
@@ -108,8 +110,9 @@ type step struct {
 	copied  string   // the copy of PolicyDir in which they change together, or ""
 	swapped bool     // the copy has replaced PolicyDir
 
-	lost      bool // a gate of nodegate exists that is not in the journal
-	committed bool // at least one file may have been renamed into place
+	lost       bool // a gate of nodegate exists that is not in the journal
+	committed  bool // at least one file may have been renamed into place
+	unfinished bool // directories of a failed run remain, and only the journal lists them
 }
 
 func planStep(t Tree, j *journal, files []File, force bool) (*step, error) {
@@ -136,7 +139,28 @@ func planStep(t Tree, j *journal, files []File, force bool) (*step, error) {
 		s.dropped = append(s.dropped, e)
 		s.changes = append(s.changes, undoOf(&e))
 	}
-	return s, errors.Join(errs...)
+	if len(s.changes) > 0 {
+		errs = append(errs, t.Replaceable(JournalFile))
+	}
+	for _, f := range s.files {
+		errs = append(errs, t.Replaceable(f.Path))
+	}
+	for _, e := range s.dropped {
+		errs = append(errs, t.Replaceable(e.Path))
+	}
+	return s, joinOnce(errs)
+}
+
+// joinOnce joins errors and leaves out repetitions: one immutable directory may hold several files.
+func joinOnce(errs []error) error {
+	seen := map[string]bool{}
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
+		if err == nil || seen[err.Error()] {
+			return true
+		}
+		seen[err.Error()] = true
+		return false
+	})...)
 }
 
 func (s *step) addFile(t Tree, f File, force bool) error {
@@ -217,11 +241,12 @@ func (s *step) run(t Tree) error {
 		for _, f := range s.files {
 			err = errors.Join(err, t.Unstage(f.Path))
 		}
-		err = errors.Join(err, t.UnstageDir(PolicyDir), removeDirs(t, s.newDirs()))
-		if len(s.old.Entries) > 0 {
-			err = errors.Join(err, s.old.write(t))
+		// The journal lists the new directories until they are gone.
+		undone := errors.Join(t.UnstageDir(PolicyDir), removeDirs(t, s.newDirs()))
+		if s.unfinished = undone != nil; !s.unfinished && len(s.old.Entries) > 0 {
+			undone = s.old.write(t)
 		}
-		return err
+		return errors.Join(err, undone)
 	}
 	s.committed = true
 	for _, f := range s.files {

@@ -72,6 +72,12 @@ func inMemory(t *testing.T) string {
 func node(t *testing.T) string {
 	t.Helper()
 	root := inMemory(t)
+	fillNode(t, root)
+	return root
+}
+
+func fillNode(t *testing.T, root string) {
+	t.Helper()
 	for _, d := range []string{"etc/sysctl.d", "etc/systemd/system", "var/lib", "usr/local/bin"} {
 		must(t, os.MkdirAll(filepath.Join(root, d), 0o755))
 	}
@@ -82,7 +88,6 @@ func node(t *testing.T) string {
 		must(t, os.Chmod(root+"/usr/local/bin/nodegate", 0o750|fs.ModeSetgid))
 	}
 	must(t, os.Symlink("../elsewhere.conf", root+"/etc/sysctl.d/99-zz-nodegate.conf"))
-	return root
 }
 
 func must(t *testing.T, err error) {

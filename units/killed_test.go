@@ -35,18 +35,18 @@ func TestKilledAnywhere(t *testing.T) {
 			steps := 0
 			for kill := 0; ; kill++ {
 				finished := false
-				for _, finish := range []string{"install", "uninstall", "install after one failure"} {
+				for _, finish := range []string{"install", "uninstall", "install after one failure", "uninstall after one failure"} {
 					root := node(t)
 					tree := open(t, root)
 					before := manifest(t, root)
 					must(t, c.setup(tree))
-					k := &killer{Tree: tree, left: kill, once: finish == "install after one failure"}
+					k := &killer{Tree: tree, left: kill, once: strings.HasSuffix(finish, "after one failure")}
 					was := policyIn(t, root)
 					finished = c.killed(k) == nil && k.left >= 0
 					if now := policyIn(t, root); now != was && now != c.becomes {
 						t.Fatalf("killed at write %d: the policy is neither the old one nor the new one, but\n%s", kill, now)
 					}
-					if finish != "uninstall" {
+					if !strings.HasPrefix(finish, "uninstall") {
 						if err := reinstall(tree, two); err != nil {
 							t.Fatalf("killed at write %d, then install: %v", kill, err)
 						}
@@ -74,6 +74,60 @@ func TestKilledAnywhere(t *testing.T) {
 func reinstall(tree units.Tree, f []units.File) error {
 	_, err := units.Install(tree, f, false)
 	return err
+}
+
+// TestDirectoryStays: a directory that cannot be removed stays in the journal, and the next run removes it.
+func TestDirectoryStays(t *testing.T) {
+	one, two := files(t, policyOne, "binary one"), files(t, policyTwo, "binary two")
+	for _, failing := range []string{"install", "upgrade", "uninstall"} {
+		root := node(t)
+		tree := open(t, root)
+		before := manifest(t, root)
+		if failing != "install" {
+			must(t, reinstall(tree, one))
+		}
+		var err error
+		stuck := &keeper{Tree: tree}
+		switch failing {
+		case "install": // the last file cannot be written, and the directories of the others cannot be removed again
+			stuck.dir, stuck.unwritten = "/etc/nodegate", units.GateFile("kubelet.service")
+			_, err = units.Install(stuck, one, false)
+		case "upgrade":
+			stuck.dir, stuck.unwritten = "/etc/systemd/system/k3s.service.d", units.GateFile("k3s.service")
+			_, err = units.Install(stuck, two, false)
+		default:
+			stuck.dir = "/etc/nodegate"
+			_, err = units.Uninstall(stuck, false)
+		}
+		if !errors.Is(err, errDead) {
+			t.Errorf("%s: %v", failing, err)
+		}
+		_, err = units.Uninstall(tree, false)
+		must(t, err)
+		if d := cmp.Diff(before, manifest(t, root)); d != "" {
+			t.Errorf("%s failed; the next uninstall left a difference:\n%s", failing, d)
+		}
+	}
+}
+
+// keeper is a tree in which one directory cannot be removed, and one file cannot be written.
+type keeper struct {
+	units.Tree
+	dir, unwritten string
+}
+
+func (k *keeper) Remove(p string) error {
+	if p == k.dir {
+		return errDead
+	}
+	return k.Tree.Remove(p)
+}
+
+func (k *keeper) StageFile(p string, content []byte, mode fs.FileMode) error {
+	if p == k.unwritten {
+		return errDead
+	}
+	return k.Tree.StageFile(p, content, mode)
 }
 
 // TestKilledAtTheLock: if install dies after it has created only the lock, the next uninstall leaves nothing.

@@ -12,6 +12,7 @@ type Tree interface {
 	Stat(p string) (tree.Entry, error)
 	Read(p string) ([]byte, error)
 	Names(p string) ([]string, error)
+	Replaceable(p string) error
 	Lock(p string) (release func() error, err error)
 	Mkdir(p string, mode fs.FileMode) error
 	StageFile(p string, content []byte, mode fs.FileMode) error

@@ -3,6 +3,7 @@ package units
 import (
 	"errors"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -48,10 +49,6 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, removeStaged(t, j))
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
 	// Remove the drop-in first and the binary that it calls last, and the policy as a whole.
 	var s step
 	for _, e := range slices.Backward(j.Entries) {
@@ -60,6 +57,16 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 			continue
 		}
 		s.dropped = append(s.dropped, e)
+		errs = append(errs, t.Replaceable(e.Path))
+	}
+	for _, d := range j.Dirs { // a mount point may stay, but nothing can be removed from a locked directory
+		errs = append(errs, t.Replaceable(path.Join(path.Dir(d), ".nodegate")))
+	}
+	if err := joinOnce(errs); err != nil {
+		return nil, err
+	}
+	if err := removeStaged(t, j); err != nil {
+		return nil, err
 	}
 	if err := s.stageDir(t); err != nil { // no space for a copy: remove the files one by one
 		s.copied = ""
@@ -80,16 +87,19 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 	return changes, removeState(t, j, l)
 }
 
-// removeState removes the created directories, the journal and the backups. It removes the journal
-// before the backups, which are useless without it, and keeps the backups if the journal cannot be
-// removed. The directories above the lock are removed when the lock is released.
+// removeState removes the created directories, the journal and the backups. It keeps the journal if a directory cannot be
+// removed: only the journal lists it. It removes the journal before the backups, which are useless without it, and keeps
+// the backups if the journal cannot be removed. The directories above the lock are removed when the lock is released.
 func removeState(t Tree, j *journal, l *lock) error {
 	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
 	l.dirs = append(l.dirs, j.Dirs...)
 	if err := t.Remove(FailedBoot); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	err := errors.Join(removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState)), t.Remove(JournalFile))
+	err := removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState))
+	if err == nil {
+		err = t.Remove(JournalFile)
+	}
 	if err != nil {
 		return err
 	}

@@ -12,11 +12,13 @@ import (
 	"nodegate/policy"
 )
 
-// TestExposure checks the exposure level that systemd-analyze computes for watch and the publisher.
+// TestExposure checks the exposure level that systemd-analyze computes for each unit.
 func TestExposure(t *testing.T) {
 	hosttest.NeedProgram(t, "systemd-analyze")
 	prog := Program{path: Binary}
 	exposure(t, WatchUnit, watchUnit(prog), 3.5)
+	exposure(t, ApplyUnit, applyUnit(policy.Gate{Unit: "kubelet.service"}, prog), 4.7)
+	exposure(t, BootUnit, bootUnit(policy.Gate{Unit: "kubelet.service"}, prog), 5.5)
 	exposure(t, publishService, publishUnit(policy.Gate{Unit: "kubelet.service"}, prog), 3.5)
 }
 

@@ -55,7 +55,7 @@ fail swap: want no swap, or failSwapOn false, got swap on /dev/sda2
 pass cgroup.version
 warn inotify.limits: want max_user_watches>=524288 max_user_instances>=512, got max_user_watches=1 max_user_instances=1
 warn rp-filter.effective: want 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs, got flannel.1=1
-warn link.mac-address-policy: want no persistent MAC address on CNI links, got persistent for flannel.1 vxlan.calico veth* cali*
+warn link.mac-address-policy: want no persistent MAC address on CNI links, got persistent for flannel.1 vxlan.calico veth* cali* eni*
 pass neighbour.table
 warn route-localnet.martian: want martian packets dropped, got route_localnet=1 without the KUBE-FIREWALL rule
 warn nodeport.overlap: want 30000-32767 not used for outgoing connections, got local ports 1024-65535, port 30000 not reserved

@@ -21,7 +21,7 @@ func bootOrder() checks.Problem {
 		Symptom: "At some boots a unit or a mount is missing: \"Job ... deleted to break ordering cycle\" in the journal.",
 		How: "This machine's systemd computes the image's boot in its test mode, without privileges, from a copy of the units and of the " +
 			"mounts in /etc/fstab. Nothing of the image runs. A cycle without units of nodegate and without the gate's unit is a warning. " +
-			"Skipped if this machine has no systemd.",
+			"Skipped if systemd is not installed here; unknown, as a warning, if it cannot run here, for example in a chroot without /proc.",
 		Remedy:   "remove After= or Before= from one of the named units with a drop-in",
 		TradeOff: "",
 		Ref:      "https://github.com/awslabs/amazon-eks-ami/issues/2703",
@@ -34,9 +34,10 @@ func inspectBootOrder(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	cycles, err := h.Units.Cycles(ctx)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		s.Skip = "this machine has no systemd, or the image no multi-user.target, so the boot was not computed"
+		s.Skip = "systemd is not installed here, or the image has no multi-user.target"
 		return s, nil
-	case err != nil:
+	case err != nil: // the fault is this environment's, not the image's
+		s.Minor = true
 		return s, err
 	case len(cycles) == 0:
 		return s, nil

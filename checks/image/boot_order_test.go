@@ -1,12 +1,15 @@
 package image_test
 
 import (
+	"errors"
 	"testing"
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
+	"nodegate/policy"
 )
 
 func TestBootOrder(t *testing.T) {
@@ -20,7 +23,7 @@ func TestBootOrder(t *testing.T) {
 pass
 want: no ordering cycle
 got: no ordering cycle`},
-		{What: "no systemd here", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: this machine has no systemd, or the image no multi-user.target, so the boot was not computed"},
+		{What: "no systemd here", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: systemd is not installed here, or the image has no multi-user.target"},
 		{What: "the image's own", Node: image(bootorder.Cycle{"a.service", "b.service"}), Want: `
 warn
 want: no ordering cycle
@@ -41,4 +44,14 @@ got: an ordering cycle: nodegate-apply.service after local-fs.target after data.
 evidence: systemd --test: nodegate-apply.service after local-fs.target after data.mount after nodegate-apply.service
 remedy: remove x-systemd.requires=, x-systemd.after= or _netdev from the line of data.mount in /etc/fstab, or remove After= or Before= from another named unit with a drop-in`},
 	})
+}
+
+// TestBootOrderUnknown: an environment in which systemd cannot run is no pass, and no fault of the image.
+func TestBootOrderUnknown(t *testing.T) {
+	m := checkstest.Node(nil, nil)
+	m.Refuse = map[string]error{"cycles": errors.New("exit status 1")}
+	r := checkstest.On(t.Context(), t, m.Host(), checks.Image, "image.boot-order", "")
+	if r.Verdict != verdict.Unknown || r.Metadata.Severity != policy.Warn || r.Err == nil {
+		t.Errorf("%s, severity %s: %v", r.Verdict, r.Metadata.Severity, r.Err)
+	}
 }

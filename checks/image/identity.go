@@ -2,10 +2,9 @@ package image
 
 import (
 	"context"
-	"errors"
 	"path"
+	"slices"
 	"strings"
-	"syscall"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -13,114 +12,104 @@ import (
 	"nodegate/policy"
 )
 
-// identity: machines made from one image must have different identities.
+// identity: machines made from one image must have different identities, and the image must not give access to anything.
 func identity() checks.Problem {
 	return checks.Problem{
 		Name: "image.identity", Stages: []checks.Stage{checks.Image}, NotAll: true, Severity: policy.Block,
-		Detects: "The image contains data that must be unique to each machine: a machine-id, SSH host keys, DHCP " +
-			"leases, state or credentials.",
+		Detects: "The image contains data that must be unique to each machine or must stay secret: a machine-id, host keys, iSCSI and " +
+			"NVMe names, DHCP leases, a hostname, keys, tokens, registrations of agents, or state of kubelet or cloud-init. " +
+			"Or its sshd has no host keys and nothing makes them.",
 		Symptom: "Nodes compete for one address, because networkd derives its DHCP identity from the machine-id. Their " +
-			"journals and Nodes are confused with each other. Anyone who has the image has the SSH host keys of every node.",
-		How: "/etc/machine-id is neither empty nor \"uninitialized\"; or the image has SSH host keys, DHCP leases, " +
-			"cloud-init state, random seeds, journals, shell histories, or credentials of kubelet or a user.",
+			"journals and Nodes are confused with each other; two iSCSI initiators of one name damage a volume. Anyone who has the image " +
+			"has the keys in it.",
+		How: "Looks for files with content at the paths where programs keep such data, and, in directories for keys and configuration, " +
+			"for files that hold a private key, a token or a password. A public key alone, an empty file, a link to /dev/null, " +
+			"\"GenerateName=yes\" and a kubeconfig that names other files or a plugin are fine. Logs, authorized_keys, and a hostname that " +
+			"cloud-init or a cloud's agent replaces only warn.",
 		Remedy: "remove them in the last step that writes to the image, as packer.pkr.hcl does",
-		TradeOff: "SSH host keys must be generated at boot: by cloud-init, RHEL's sshd-keygen, or a drop-in for " +
-			"ssh.service with ExecStartPre=/usr/bin/ssh-keygen -A.",
+		TradeOff: "SSH host keys must be generated at boot: by cloud-init, RHEL's sshd-keygen, a cloud's agent, or a drop-in for " +
+			"ssh.service with ExecStartPre=/usr/bin/ssh-keygen -A. Without any of them the remedy adds the drop-in.",
 		Ref:     "https://systemd.io/BUILDING_IMAGES/",
 		Inspect: inspectIdentity,
 	}
 }
 
-// leftover is a kind of file with patterns for its paths; * matches within the last element only.
-type leftover struct {
-	kind     string
-	patterns []string
+func leftovers() []leftover {
+	return slices.Concat(machineLeftovers(), traceLeftovers(), keyLeftovers(), clusterLeftovers(), agentLeftovers())
 }
 
-func leftovers(homes []string) []leftover {
-	return []leftover{
-		{"machine-id", []string{"/etc/machine-id", "/var/lib/dbus/machine-id"}},
-		{"SSH host keys", []string{"/etc/ssh/ssh_host_*_key"}},
-		{"DHCP leases", []string{"/var/lib/dhcp/*.lease*", "/var/lib/dhclient/*.lease*", "/var/lib/dhcpcd/*", "/var/lib/NetworkManager/*.lease",
-			"/var/lib/NetworkManager/secret_key"}},
-		{"cloud-init's state", []string{"/var/lib/cloud/instances/*"}},
-		{"random seed", []string{
-			"/var/lib/systemd/random-seed", "/boot/loader/random-seed", "/boot/efi/loader/random-seed", "/efi/loader/random-seed",
-		}},
-		{"systemd's credential secret", []string{"/var/lib/systemd/credential.secret"}},
-		{"journal", []string{"/var/log/journal/*"}},
-		{"shell history", joinPaths(homes, ".*_history")},
-		{"credentials", joinPaths(homes, ".netrc", ".aws/credentials", ".docker/config.json", ".kube/config", ".ssh/id_*")},
-		{"kubelet's certificate", []string{"/var/lib/kubelet/pki/*"}},
-	}
+// report collects what an image carries.
+type report struct {
+	state           checks.State
+	kinds, remedies []string
+	remove          []string // quoted paths
+	access          []string // the same for keys that let people in
+	fault           bool     // something must be removed, not only should be
 }
 
-func joinPaths(dirs []string, names ...string) []string {
-	var all []string
-	for _, dir := range dirs {
-		for _, name := range names {
-			all = append(all, dir+"/"+name)
-		}
-	}
-	return all
-}
-
-func inspectIdentity(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("no data that must be unique to a machine")
-	users, err := h.ReadDirIfAny("/home")
-	if err != nil {
-		return s, err
-	}
-	var found, remove, remedies []string
-	for _, l := range leftovers(append([]string{"/root"}, joinPaths([]string{"/home"}, users...)...)) {
-		files, err := l.findFiles(h)
+func inspectIdentity(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
+	r := &report{state: checks.Passing("no data that must be unique to a machine")}
+	in := newFinder(h)
+	for _, l := range leftovers() {
+		files, err := l.find(in)
 		if err != nil {
-			return s, err
+			return r.state, err
 		}
-		if len(files) > 0 {
-			found = append(found, l.kind)
+		r.add(in, l, files)
+	}
+	for _, inspect := range []func(context.Context, finder, *report) error{judgeHostname, judgeHostKeys, judgeInitiator} {
+		if err := inspect(ctx, in, r); err != nil {
+			return r.state, err
 		}
-		for _, name := range files {
-			s.Evidence = append(s.Evidence, checks.Seen(name, l.kind))
-			at := plain.Quote(path.Join(h.Root, name))
-			if name == "/etc/machine-id" { // without the file, systemd treats the boot as the first one and resets the enabled units
-				remedies = append(remedies, "truncate -s 0 "+at)
-			} else {
-				remove = append(remove, at)
+	}
+	unless := ""
+	if !r.fault && r.access != nil {
+		r.remove = append(r.remove, r.access...)
+		unless = ", unless one of the keys in authorized_keys is your only way into the machine"
+	}
+	if r.remove != nil {
+		r.remedies = append(r.remedies, "rm -rf "+strings.Join(r.remove, " "))
+	}
+	if r.kinds != nil {
+		remedy := "run `" + strings.Join(r.remedies, "; ") + "`" + unless
+		if h.Live() {
+			if active, _, err := h.Units.State(ctx, p.Gate.Unit); err == nil && active == "active" {
+				remedy = p.Gate.Unit + " runs here: never do this on a node; only if this machine becomes an image, stop it and " + remedy
 			}
 		}
+		r.state.Differs(strings.Join(r.kinds, ", "), remedy)
+		r.state.Minor = !r.fault
 	}
-	if remove != nil {
-		remedies = append(remedies, "rm -rf "+strings.Join(remove, " "))
-	}
-	if found != nil {
-		s.Differs(strings.Join(found, ", "), "run `"+strings.Join(remedies, "; ")+"`")
-	}
-	return s, nil
+	return r.state, nil
 }
 
-// findFiles returns the files of this kind that have content; a directory with files counts.
-func (l leftover) findFiles(h *host.Host) ([]string, error) {
-	var files []string
-	for _, pattern := range l.patterns {
-		dir := path.Dir(pattern)
-		names, err := h.ReadDirIfAny(dir)
-		if err != nil && !errors.Is(err, syscall.ENOTDIR) { // for example /home/aquota.user
-			return nil, err
+// add adds the leftovers of one kind, whose files are reported once.
+func (r *report) add(h finder, l leftover, files []found) {
+	var at []string
+	for _, f := range files {
+		source := f.name
+		if slices.ContainsFunc(r.state.Evidence, func(e checks.Evidence) bool { return e.Source == source }) {
+			continue
 		}
-		for _, name := range names {
-			at := dir + "/" + name
-			if matches, err := path.Match(pattern, at); err != nil {
-				return nil, err
-			} else if !matches {
-				continue
-			}
-			if filled, err := h.Files.Filled(at); err != nil {
-				return nil, err
-			} else if filled {
-				files = append(files, at)
-			}
-		}
+		r.state.Evidence = append(r.state.Evidence, checks.Seen(f.name, f.text))
+		at = append(at, inRoot(h, f.name))
 	}
-	return files, nil
+	if at == nil {
+		return
+	}
+	if !slices.Contains(r.kinds, l.kind) {
+		r.kinds = append(r.kinds, l.kind)
+	}
+	switch {
+	case l.remedy != nil:
+		r.remedies = append(r.remedies, l.remedy(at...))
+	case l.kind == authorizedKeys: // they may be the only way in, so their removal is no part of a fault's remedy
+		r.access = append(r.access, at...)
+	default:
+		r.remove = append(r.remove, at...)
+	}
+	r.fault = r.fault || !l.minor
 }
+
+// inRoot returns the path of a file of the image, for a shell outside of it.
+func inRoot(h finder, name string) string { return plain.Quote(path.Join(h.Root, name)) }

@@ -1,6 +1,7 @@
 package image_test
 
 import (
+	"strings"
 	"testing"
 
 	"nodegate/checks"
@@ -12,7 +13,7 @@ func TestIdentity(t *testing.T) {
 	checkstest.RunOne(t, "image.identity", checks.Image, []checkstest.Case{
 		{What: "clean", Tree: map[string]string{
 			"/etc/machine-id": "uninitialized\n", "/var/lib/dbus/machine-id": "-> /etc/machine-id", "/etc/ssh/ssh_config": "Host *\n",
-			"/root/.bash_history": "-> /dev/null", "/home/admin/.ssh/authorized_keys": "ssh-ed25519 AAAA", "/home/aquota.user": "q",
+			"/root/.bash_history": "-> /dev/null", "/home/admin/.ssh/authorized_keys": "# none\n", "/home/aquota.user": "q",
 			"/home/admin/.zsh_history":      "",
 			"/var/log/journal/remote/":      "", // belongs to the package systemd-journal-remote
 			"/var/lib/dhcp/dhclient.leases": "", "/var/lib/systemd/catalog": "c",
@@ -32,20 +33,20 @@ got: no data that must be unique to a machine`},
 		}, Want: `
 fail
 want: no data that must be unique to a machine
-got: machine-id, SSH host keys, DHCP leases, cloud-init's state, random seed, systemd's credential secret, journal, shell history, credentials, kubelet's certificate
+got: machine-id, DHCP leases, random seed, systemd's credential secret, cloud-init's state, journal, shell history, credentials, kubelet's certificate, SSH host keys
 evidence: /etc/machine-id: machine-id
 evidence: /var/lib/dbus/machine-id: machine-id
-evidence: /etc/ssh/ssh_host_rsa_key: SSH host keys
 evidence: /var/lib/dhcp/dhclient.eth0.leases: DHCP leases
 evidence: /var/lib/NetworkManager/secret_key: DHCP leases
-evidence: /var/lib/cloud/instances/i-1: cloud-init's state
 evidence: /var/lib/systemd/random-seed: random seed
 evidence: /var/lib/systemd/credential.secret: systemd's credential secret
+evidence: /var/lib/cloud/instances/i-1: cloud-init's state
 evidence: /var/log/journal/6e6f64656761746500000000006e6f64: journal
 evidence: /home/a b/.bash_history: shell history
 evidence: /root/.aws/credentials: credentials
 evidence: /var/lib/kubelet/pki/kubelet-client-current.pem: kubelet's certificate
-remedy: run ` + "`truncate -s 0 ROOT/etc/machine-id; rm -rf ROOT/var/lib/dbus/machine-id ROOT/etc/ssh/ssh_host_rsa_key ROOT/var/lib/dhcp/dhclient.eth0.leases ROOT/var/lib/NetworkManager/secret_key ROOT/var/lib/cloud/instances/i-1 ROOT/var/lib/systemd/random-seed ROOT/var/lib/systemd/credential.secret ROOT/var/log/journal/6e6f64656761746500000000006e6f64 'ROOT/home/a b/.bash_history' ROOT/root/.aws/credentials ROOT/var/lib/kubelet/pki/kubelet-client-current.pem`"},
+evidence: /etc/ssh/ssh_host_rsa_key: SSH host keys
+remedy: run ` + "`truncate -s 0 ROOT/etc/machine-id; rm -rf ROOT/var/lib/dbus/machine-id ROOT/var/lib/dhcp/dhclient.eth0.leases ROOT/var/lib/NetworkManager/secret_key ROOT/var/lib/systemd/random-seed ROOT/var/lib/systemd/credential.secret ROOT/var/lib/cloud/instances/i-1 ROOT/var/log/journal/6e6f64656761746500000000006e6f64 'ROOT/home/a b/.bash_history' ROOT/root/.aws/credentials ROOT/var/lib/kubelet/pki/kubelet-client-current.pem ROOT/etc/ssh/ssh_host_rsa_key`"},
 	})
 }
 
@@ -56,5 +57,31 @@ func TestStageAll(t *testing.T) {
 		if got := len(catalog.For(p, stage)); got != want {
 			t.Errorf("stage %s asks for %d checks, want %d", stage, got, want)
 		}
+	}
+}
+
+// TestIdentityOfANode: the remedy does not invite anyone to remove a running node's keys and state.
+func TestIdentityOfANode(t *testing.T) {
+	for active, warns := range map[string]bool{"active": true, "inactive": false} {
+		m := checkstest.WithUnit(checkstest.Node(map[string]string{"/etc/krb5.keytab": "KEY"}, nil), "kubelet.service", active, "enabled")
+		r := checkstest.On(t.Context(), t, m.Host(), checks.Image, "image.identity", "")
+		if got := strings.HasPrefix(r.State.Remedy, "kubelet.service runs here: never do this on a node"); got != warns || r.State.Pass {
+			t.Errorf("%s: %s %v", active, checkstest.Text(r), r.Err)
+		}
+	}
+}
+
+// TestAuthorizedKeysStay: they may be the only way in, so a fault's remedy leaves them, and their own says what to consider.
+func TestAuthorizedKeysStay(t *testing.T) {
+	const keys = "/root/.ssh/authorized_keys"
+	tree := map[string]string{keys: "ssh-ed25519 AAAA builder\n"}
+	r := checkstest.On(t.Context(), t, checkstest.Tree(t, tree), checks.Image, "image.identity", "")
+	if !strings.Contains(r.State.Remedy, keys) || !strings.HasSuffix(r.State.Remedy, "is your only way into the machine") {
+		t.Error(r.State.Remedy)
+	}
+	tree["/root/.netrc"] = "machine a login b password c\n"
+	r = checkstest.On(t.Context(), t, checkstest.Tree(t, tree), checks.Image, "image.identity", "")
+	if !strings.Contains(r.State.Remedy, "/root/.netrc") || strings.Contains(r.State.Remedy, keys) {
+		t.Error(r.State.Remedy)
 	}
 }

@@ -4,4 +4,6 @@ package image
 import "nodegate/checks"
 
 // Problems lists the problems of an image.
-func Problems() []checks.Problem { return []checks.Problem{identity(), bootOrder()} }
+func Problems() []checks.Problem {
+	return []checks.Problem{identity(), bootOrder(), swap(), mounts(), fapolicyd()}
+}

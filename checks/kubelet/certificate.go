@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/x509"
@@ -11,8 +12,6 @@ import (
 	"io/fs"
 	"path"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -107,6 +106,9 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 	}
 	var unusable unusableError
 	switch {
+	case errors.Is(err, errNoContext), errors.Is(err, errNotParsed) && bootstrap == "":
+		s.Skip = kubeconfig + " has no usable context, see kubelet.kubeconfig"
+		return s, nil
 	case errors.Is(err, fs.ErrNotExist), errors.As(err, &unusable) && bootstrap != "":
 		s.Evidence = []checks.Evidence{checks.Seen(kubeconfig, err.Error())}
 		if !exits {
@@ -150,8 +152,15 @@ type clientAuth struct {
 // isPresent reports whether there is a certificate, valid or not.
 func (c clientAuth) isPresent() bool { return !c.until.IsZero() }
 
+// errNoContext reports that the current context of a kubeconfig does not exist.
+var errNoContext = errors.New("the kubeconfig has no usable context")
+
+var errNotParsed = errors.New("not a kubeconfig")
+
 // unusableError reports that a kubeconfig, or a file that it names, contains no usable certificate.
 type unusableError struct{ error }
+
+func (e unusableError) Unwrap() error { return e.error }
 
 // rotatedCertificate returns the certificate that kubelet rotates. broken is the reason why kubelet
 // cannot load it and exits (getCurrentCertificateOrBootstrap in client-go/util/certificate). The
@@ -175,36 +184,30 @@ func rotatedCertificate(h *host.Host, k config.Kubelet) (c clientAuth, broken, e
 	return c, broken, nil
 }
 
-// clientCertificate returns the certificate of a kubeconfig's first user, or an empty one if that
-// user authenticates in another way.
+// clientCertificate returns the certificate of the user in a kubeconfig's current context, or an
+// empty one if that user authenticates in another way.
 func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err error) {
 	text, err := config.As(h.Files, config.Kubeconfig).ReadFile(kubeconfig)
 	if err != nil {
 		return none, err
 	}
-	var file struct {
-		Users []struct {
-			User struct {
-				File string `yaml:"client-certificate"`
-				Data string `yaml:"client-certificate-data"`
-			} `yaml:"user"`
-		} `yaml:"users"`
+	file, err := config.ParseKubeClient(text)
+	if err != nil {
+		return none, unusableError{fmt.Errorf("reading %s: %w: %w", kubeconfig, errNotParsed, err)}
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		return none, unusableError{fmt.Errorf("reading %s: %w", kubeconfig, err)}
+	chosen, err := file.Choose()
+	if err != nil && !errors.Is(err, config.ErrNoUser) || file.CurrentContext == "" && len(bytes.TrimSpace(text)) > 0 {
+		return none, errNoContext
 	}
-	if len(file.Users) == 0 {
-		return none, nil
-	}
-	user, from := file.Users[0].User, kubeconfig
+	user, from := chosen.User, kubeconfig
 	var encoded []byte
 	switch {
-	case user.Data != "":
-		if encoded, err = base64.StdEncoding.DecodeString(user.Data); err != nil {
+	case user.CertificateData != "":
+		if encoded, err = base64.StdEncoding.DecodeString(user.CertificateData); err != nil {
 			return none, unusableError{fmt.Errorf("reading client-certificate-data of %s: %w", kubeconfig, err)}
 		}
-	case user.File != "":
-		from = user.File
+	case user.Certificate != "":
+		from = user.Certificate
 		if !path.IsAbs(from) {
 			from = path.Join(path.Dir(kubeconfig), from)
 		}

@@ -27,6 +27,8 @@ func TestCertificate(t *testing.T) {
 		current = "/var/lib/pki/kubelet-client-current.pem"
 		rotates = "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf --rotate-certificates " +
 			"--cert-dir=/var/lib/pki\n"
+		inContext = "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n" +
+			"clusters: [{name: c, cluster: {server: \"https://10.0.0.1:6443\"}}]\n"
 	)
 	for _, c := range []struct {
 		what, want, dates string
@@ -68,19 +70,21 @@ func TestCertificate(t *testing.T) {
 			files: map[string]string{"/var/lib/kubelet/pki/kubelet-client-current.pem": certificate(t, now.Add(-time.Hour), now.Add(time.Hour))},
 			want:  "fail: expired since ", dates: "warn: expired since "},
 		{what: "a token, but kubelet requires a certificate",
-			files: map[string]string{"/etc/kubernetes/kubelet.conf": "users: [{user: {token: x}}]"},
+			files: map[string]string{"/etc/kubernetes/kubelet.conf": inContext + "users: [{name: u, user: {token: x}}]"},
 			want:  "fail: no certificate in /etc/kubernetes/kubelet.conf, and no bootstrap kubeconfig"},
 		{what: "a kubeconfig that a power cut emptied", files: map[string]string{"/etc/kubernetes/kubelet.conf": ""},
 			want: "fail: no certificate in /etc/kubernetes/kubelet.conf, and no bootstrap kubeconfig"},
+		{what: "a context that does not exist", want: "skipped",
+			files: map[string]string{"/etc/kubernetes/kubelet.conf": "current-context: y\n" + inContext[len("current-context: x\n"):]}},
 		{what: "a token, and no bootstrap", want: "skipped", files: map[string]string{
 			drop:                           "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf\n",
-			"/etc/kubernetes/kubelet.conf": "users: [{user: {token: x}}]"}},
+			"/etc/kubernetes/kubelet.conf": inContext + "users: [{name: u, user: {token: x}}]"}},
 	} {
 		files := map[string]string{
 			drop: "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf " +
 				"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf\n",
 			"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet\n",
-			"/etc/kubernetes/kubelet.conf":            "users: [{name: u, user: {client-certificate: ../../var/lib/kubelet/pki/kubelet.pem}}]\n",
+			"/etc/kubernetes/kubelet.conf":            inContext + "users: [{name: u, user: {client-certificate: ../../var/lib/kubelet/pki/kubelet.pem}}]\n",
 			"/var/lib/kubelet/pki/kubelet.pem":        certificate(t, now.Add(c.from), now.Add(c.until)),
 		}
 		maps.Copy(files, c.files)

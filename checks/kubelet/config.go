@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 
@@ -52,8 +53,12 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 		return s, err
 	}
 	// later reports whether a command of the unit writes a file before kubelet starts.
+	var unsure error
 	later := func(name string) bool {
 		at := mends.Writes(name)
+		if at == "" && mends.Unread != nil {
+			unsure = fmt.Errorf("%s is missing or wrong, unless a command before kubelet's start writes it: %w", name, mends.Unread)
+		}
 		if at != "" {
 			s.Evidence = append(s.Evidence, checks.Seen(at, "writes "+name+" before kubelet starts"))
 		}
@@ -93,6 +98,9 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 	providers, err := checkCredentialProviders(h, k, &s)
 	if err != nil {
 		return s, err
+	}
+	if unsure != nil {
+		return s, unsure
 	}
 	if wrong = append(append(wrong, named...), providers...); wrong != nil {
 		remedy = ""

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -146,20 +147,79 @@ func checkProviderFiles(h *host.Host, file, dir string) (wrong []string, err err
 	if !found {
 		return append(wrong, file+" is missing"), nil
 	}
-	var providers struct {
-		Providers []struct{ Name string }
+	for _, why := range providerMistakes(text) {
+		wrong = append(wrong, file+" "+why)
 	}
-	if err := yaml.Unmarshal(text, &providers); err != nil || len(providers.Providers) == 0 {
-		return append(wrong, file+" lists no provider"), nil
+	if wrong != nil {
+		return wrong, nil
 	}
-	for _, p := range providers.Providers {
-		exists, err := h.Files.Exists(path.Join(dir, p.Name))
-		if err != nil {
-			return nil, err
+	for _, p := range parseProviders(text) {
+		program := path.Join(dir, p.Name)
+		head, err := h.Files.Head(program)
+		if errors.Is(err, host.ErrNotRecorded) { // an older snapshot
+			head.Mode = 0o111
+			if exists, unknown := h.Files.Exists(program); unknown != nil || exists {
+				err = unknown
+			} else {
+				err = fs.ErrNotExist
+			}
 		}
-		if !exists && !missing {
-			wrong = append(wrong, path.Join(dir, p.Name)+" is missing")
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			wrong = append(wrong, program+" is missing")
+		case err != nil:
+			return nil, err
+		case !head.MayExecute(): // exec.LookPath
+			wrong = append(wrong, program+" is not executable")
 		}
 	}
 	return wrong, nil
+}
+
+// provider is an entry in a CredentialProviderConfig.
+type provider struct {
+	Name     string
+	Version  string   `yaml:"apiVersion"`
+	Images   []string `yaml:"matchImages"`
+	Duration string   `yaml:"defaultCacheDuration"`
+}
+
+func parseProviders(text []byte) []provider {
+	var file struct{ Providers []provider }
+	if yaml.Unmarshal(text, &file) != nil {
+		return nil
+	}
+	return file.Providers
+}
+
+// providerMistakes returns the mistakes in a CredentialProviderConfig over which kubelet exits, as ends of a sentence that begins with
+// the file's name (validateCredentialProviderConfig in pkg/credentialprovider/plugin/config.go).
+func providerMistakes(text []byte) (wrong []string) {
+	const versions = "credentialprovider.kubelet.k8s.io/"
+	all := parseProviders(text)
+	if len(all) == 0 {
+		return []string{"lists no provider"}
+	}
+	seen := map[string]bool{}
+	for _, p := range all {
+		if config.IsLeftOut(p.Version) { // an older snapshot
+			continue
+		}
+		version, known := strings.CutPrefix(p.Version, versions)
+		duration, err := time.ParseDuration(p.Duration)
+		switch {
+		case p.Name == "" || p.Name == "." || p.Name == ".." || strings.ContainsAny(p.Name, "/ "):
+			wrong = append(wrong, fmt.Sprintf("has a provider named %q", p.Name))
+		case seen[p.Name]:
+			wrong = append(wrong, "lists "+p.Name+" twice")
+		case !known || !slices.Contains([]string{"v1", "v1beta1", "v1alpha1"}, version):
+			wrong = append(wrong, fmt.Sprintf("has apiVersion %q for %s; it must be %sv1", p.Version, p.Name, versions))
+		case len(p.Images) == 0:
+			wrong = append(wrong, "has no matchImages for "+p.Name)
+		case err != nil || duration < 0:
+			wrong = append(wrong, fmt.Sprintf("has defaultCacheDuration %q for %s", p.Duration, p.Name))
+		}
+		seen[p.Name] = true
+	}
+	return wrong
 }

@@ -2,6 +2,7 @@ package kubelet_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,7 +41,8 @@ remedy: correct the file; the KubeletConfiguration reference lists all fields`}
 		return "\nfail\nwant: files that kubelet can read\ngot: " + got + "\nremedy: remove " + remedy + "; kubelet then gets a new " +
 			"certificate"
 	}
-	const provider = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders: [{name: ecr}]\n"
+	const provider = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders: [{name: ecr, " +
+		"apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [\"*\"], defaultCacheDuration: 12h}]\n"
 	withProvider := func(files map[string]string) *hosttest.Machine {
 		return withUnit("--image-credential-provider-config=/eks/config.json --image-credential-provider-bin-dir /eks/bin", files)
 	}
@@ -144,6 +146,11 @@ remedy: correct the file; the KubeletConfiguration reference lists all fields`},
 			Want: lacksProvider("/eks/bin/ecr is missing")},
 		{What: "no provider directory and no configuration", Node: withProvider(nil),
 			Want: lacksProvider("/eks/bin is missing; /eks/config.json is missing")},
+		{What: "a provider for no image", Node: withProvider(map[string]string{"/eks/bin/ecr": "",
+			"/eks/config.json": strings.Replace(provider, "[\"*\"]", "[]", 1)}), Want: lacksProvider("/eks/config.json has no matchImages for ecr")},
+		{What: "a provider of an unknown version", Node: withProvider(map[string]string{"/eks/bin/ecr": "",
+			"/eks/config.json": strings.Replace(provider, "credentialprovider.kubelet.k8s.io/v1", "v1", 1)}),
+			Want: lacksProvider("/eks/config.json has apiVersion \"v1\" for ecr; it must be credentialprovider.kubelet.k8s.io/v1")},
 		{What: "an empty provider configuration", Node: withProvider(map[string]string{"/eks/config.json": "", "/eks/bin/ecr": ""}),
 			Want: lacksProvider("/eks/config.json lists no provider")},
 		{What: "only the provider directory", Node: withUnit("--image-credential-provider-bin-dir=/eks/bin", nil), Want: `
@@ -190,7 +197,20 @@ func TestFlags(t *testing.T) {
 	old := node("$KUBELET_EXTRA_ARGS", "v1.36.3",
 		`kubelet: E1121 run.go:72] "command failed" err="failed to parse kubelet flag: unknown flag: --pod-infra-container-image"`)
 	old.Files[unitFile] = "[Service]\nEnvironmentFile=/etc/default/kubelet\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n"
+	openshift := node("", "v1.31.3+aa3e8d1", "")
+	openshift.Files[unitFile] = "[Service]\nExecStart=/usr/local/bin/kubenswrapper /usr/bin/kubelet " +
+		"--node-labels=node-role.kubernetes.io/worker,node.openshift.io/os_id=rhcos\n"
+	hyperkube := node("", "", "")
+	hyperkube.Version = map[string]string{"/usr/bin/hyperkube": "Kubernetes v1.19.0+9f84db3"}
+	hyperkube.Files[unitFile] = "[Service]\nExecStart=/usr/bin/hyperkube kubelet --node-labels=node-role.kubernetes.io/worker\n"
 	checkstest.RunOne(t, "kubelet.flags", checks.Boot, []checkstest.Case{
+		{What: "a role, and OpenShift's kubelet", Node: openshift, Want: right},
+		{What: "a role, and OpenShift's hyperkube", Node: hyperkube, Want: right},
+		{What: "a role, and the kubelet of another distribution", Node: node("--node-labels=node-role.kubernetes.io/worker", "v1.31.3+k3s1", ""), Want: `
+fail
+want: flags that this kubelet accepts
+got: --node-labels must not set node-role.kubernetes.io/worker
+evidence: /usr/lib/systemd/system/kubelet.service: --node-labels=node-role.kubernetes.io/worker` + remedy},
 		{What: "ordinary flags: kubelet is not run", Node: node("--v=2 --node-labels=a=b --cloud-provider=external", "v1.36.3", "broken"),
 			Want: right},
 		{What: "a removed flag", Node: old, Want: `

@@ -21,7 +21,8 @@ func flags() checks.Problem {
 			"--container-runtime\" (removed in 1.27), --pod-infra-container-image (1.35), --network-plugin (1.24).",
 		How: "If the unit passes a flag that is not on a list of stable ones, runs kubelet with its flags and " +
 			"--version: it parses the flags, prints its version and exits. Labels below node-role.kubernetes.io/ are reserved for the API " +
-			"server; kubelet 1.31 and later exits if --cloud-provider is set to anything but external.",
+			"server; only OpenShift's kubelet, whose version ends in a commit, sets them. kubelet 1.31 and later exits if --cloud-provider is set " +
+			"to anything but external.",
 		Remedy: "remove the flag from kubelet's unit, its drop-ins, /var/lib/kubelet/kubeadm-flags.env or " +
 			"/etc/default/kubelet",
 		TradeOff: "",
@@ -59,7 +60,17 @@ func inspectFlags(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 			said = checks.Seen(last.From.Source, last.From.Text)
 		}
 		for label := range strings.SplitSeq(labels, ",") {
-			if label = strings.TrimSpace(label); isRefusedLabel(label) {
+			label = strings.TrimSpace(label)
+			if !isRefusedLabel(label) {
+				continue
+			}
+			allowed := false
+			if strings.HasPrefix(label, "node-role.kubernetes.io/") {
+				if allowed, err = h.OpenShiftKubelet(ctx); err != nil {
+					return s, err
+				}
+			}
+			if !allowed {
 				wrong = append(wrong, "--node-labels must not set "+label)
 				s.Evidence = append(s.Evidence, said)
 			}

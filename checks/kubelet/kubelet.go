@@ -3,6 +3,8 @@
 package kubelet
 
 import (
+	"slices"
+
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
@@ -29,6 +31,10 @@ func Problems() []checks.Problem {
 		rootDir(),
 		state(),
 		resources(),
+		cgroups(),
+		memoryManager(),
+		policyOptions(),
+		kubeconfig(),
 		kmsg(),
 		cgroupDriver(),
 		resolvConf(),
@@ -36,6 +42,10 @@ func Problems() []checks.Problem {
 		mounts(),
 		healthzPort(),
 		certificateDates(),
+		nodeIP(),
+		nodeName(),
+		shutdownGrace(),
+		api(),
 		crashLoop(),
 		hostUsers(),
 		clockUnsynchronised(),
@@ -71,4 +81,13 @@ func readConfigAndCommand(h *host.Host, s *checks.State) (k config.Kubelet, know
 		s.Skip = "kubelet's command line is unknown: " + k.Unknown
 	}
 	return k, found && k.Command != nil, err
+}
+
+// addSeen adds settings to the evidence, each once, and none that is unset.
+func addSeen(s *checks.State, settings ...config.KubeletValue) {
+	for _, v := range settings {
+		if seen := checks.Seen(v.From.Source, v.From.Text); v.From.Source != "" && !slices.Contains(s.Evidence, seen) {
+			s.Evidence = append(s.Evidence, seen)
+		}
+	}
 }

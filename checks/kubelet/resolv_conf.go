@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 
@@ -50,8 +51,9 @@ func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (check
 		return s, err
 	}
 	if !found {
-		s.Differs(name+" is missing", "")
-		return s, nil
+		remedy, err := otherResolvConf(h, name)
+		s.Differs(name+" is missing", remedy)
+		return s, err
 	}
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
@@ -60,8 +62,32 @@ func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (check
 		}
 		if a, err := netip.ParseAddr(f[1]); err == nil && a.IsLoopback() {
 			s.Evidence = append(s.Evidence, checks.Seen(name, strings.TrimSpace(line)))
-			s.Differs("loopback resolver "+f[1], "")
+			remedy, err := otherResolvConf(h, name)
+			if err != nil {
+				return s, err
+			}
+			s.Differs("loopback resolver "+f[1], remedy)
 		}
 	}
 	return s, nil
+}
+
+const resolvedConf = "/run/systemd/resolve/resolv.conf"
+
+// otherResolvConf returns the remedy for a resolv.conf that is missing or of no use to Pods: a file that exists on this machine.
+func otherResolvConf(h *host.Host, name string) (string, error) {
+	resolved, err := h.Files.Exists(resolvedConf)
+	if errors.Is(err, host.ErrNotRecorded) { // an older snapshot
+		resolved, err = name != resolvedConf, nil
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case resolved && name != resolvedConf:
+		return "", nil // the general remedy
+	case name == resolvedConf && !resolved:
+		return "start systemd-resolved, which writes " + resolvedConf + " (`systemctl enable --now systemd-resolved`); or, without it, set " +
+			"resolvConf: /etc/resolv.conf in kubelet's configuration", nil
+	}
+	return "create a file with the network's resolvers (`nameserver ADDRESS`), and set resolvConf to it in kubelet's configuration", nil
 }

@@ -30,9 +30,9 @@ func resources() checks.Problem {
 			"Allocatable configuration. Resource \\\"memory\\\" has a reservation of ...\", \"reserved-cpus: 0-7 is not a subset of " +
 			"online-cpus: 0-3\" or \"unable to determine reserved CPU resources for static policy\".",
 		How: "Parses kubeReserved, systemReserved, evictionHard, evictionSoft with evictionSoftGracePeriod, " +
-			"reservedSystemCPUs and cpuManagerPolicy from kubelet's configuration and flags as kubelet does. Compares reserved memory " +
-			"plus evictionHard's memory.available with MemTotal in /proc/meminfo, and reserved CPUs with /sys/devices/system/cpu/online. " +
-			"Skipped if the command line of kubelet's unit is unknown.",
+			"evictionMinimumReclaim, reservedSystemCPUs and cpuManagerPolicy from kubelet's configuration and flags as kubelet does. Compares " +
+			"reserved memory plus evictionHard's memory.available with MemTotal in /proc/meminfo, and reserved CPUs with " +
+			"/sys/devices/system/cpu/online. Skipped if the command line of kubelet's unit is unknown.",
 		Remedy:   "correct the named setting; quantities look like 500Mi, 2Gi or 250m",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/",
@@ -71,11 +71,7 @@ type resourceJudge struct {
 
 func (j *resourceJudge) addWrong(why string, settings ...config.KubeletValue) {
 	j.wrong = append(j.wrong, why)
-	for _, v := range settings {
-		if seen := checks.Seen(v.From.Source, v.From.Text); v.Value != "" && !slices.Contains(j.s.Evidence, seen) {
-			j.s.Evidence = append(j.s.Evidence, seen)
-		}
-	}
+	addSeen(j.s, settings...)
 }
 
 // judgeReservations parses reservations as parseResourceList in cmd/kubelet/app/server.go does.
@@ -104,6 +100,19 @@ func (j *resourceJudge) judgeReservations() {
 // judgeEvictions parses thresholds as ParseThresholdConfig in pkg/kubelet/eviction/helpers.go does.
 // It accepts any signal name, because later versions have more.
 func (j *resourceJudge) judgeEvictions() {
+	reclaim := mapEntries(j.k, "evictionMinimumReclaim", "eviction-minimum-reclaim", "=")
+	for _, signal := range slices.Sorted(maps.Keys(reclaim)) { // parseMinimumReclaims
+		v := reclaim[signal]
+		amount, valid := parseQuantity(v.Value)
+		if share, is := strings.CutSuffix(v.Value, "%"); is {
+			var err error
+			amount, err = strconv.ParseFloat(share, 32)
+			valid = err == nil
+		}
+		if !valid || amount < 0 {
+			j.addWrong(fmt.Sprintf("evictionMinimumReclaim %s %q is invalid", signal, v.Value), v)
+		}
+	}
 	grace := mapEntries(j.k, "evictionSoftGracePeriod", "eviction-soft-grace-period", "=")
 	for _, m := range [][2]string{{"evictionHard", "eviction-hard"}, {"evictionSoft", "eviction-soft"}} {
 		all := mapEntries(j.k, m[0], m[1], "<")

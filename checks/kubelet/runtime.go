@@ -10,6 +10,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -22,7 +23,8 @@ func runtime() checks.Problem {
 		Symptom: "kubelet restarts forever: \"validate CRI v1 runtime API for endpoint ...: rpc error: code = " +
 			"Unimplemented\", or \"no such file or directory\" for the socket; the Node never appears.",
 		How: "Calls CRI's Version on the Unix socket of containerRuntimeEndpoint, by default containerd's: runtime.v1, " +
-			"then runtime.v1alpha2, which kubelet dropped in 1.26. Skipped without a kubelet configuration, and for a kubelet before 1.24 " +
+			"then runtime.v1alpha2, which kubelet dropped in 1.26; and the image service on the socket of imageServiceEndpoint, if that is " +
+			"another one. Skipped without a kubelet configuration, and for a kubelet before 1.24 " +
 			"that uses Docker. If no endpoint is configured, a missing containerd socket is not a failure while kubelet's command line or " +
 			"version is unknown, nor before kubeadm join.",
 		Remedy:   "install containerd 1.6 or CRI-O 1.20 or later, and enable its CRI plugin",
@@ -47,8 +49,16 @@ func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 		socket = socketPath(setting.Value)
 		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
 	}
+	if scheme := otherScheme(setting.Value); scheme != "" {
+		s.Differs("containerRuntimeEndpoint has the scheme "+scheme, "set containerRuntimeEndpoint to unix:///PATH: kubelet connects to Unix "+
+			"sockets only")
+		return s, nil
+	}
 	s, err = judgeRuntime(ctx, h, s, socket)
-	if err != nil || s.Pass || setting.Value != "" {
+	if err == nil && s.Pass {
+		return judgeImageService(ctx, h, s, k.Values["imageServiceEndpoint"], socket)
+	}
+	if err != nil || setting.Value != "" {
 		return s, err
 	}
 	minor, err := h.KubeletMinor(ctx)
@@ -83,6 +93,44 @@ func socketPath(endpoint string) string {
 	return endpoint
 }
 
+// otherScheme returns the scheme of an endpoint that is not a Unix socket, which kubelet refuses (GetAddressAndDialer of
+// k8s.io/cri-client).
+func otherScheme(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme == "unix" {
+		return ""
+	}
+	return u.Scheme
+}
+
+// judgeImageService judges the image service if it has a socket of its own (PreInitRuntimeService in pkg/kubelet/kubelet.go).
+func judgeImageService(
+	ctx context.Context, h *host.Host, s checks.State, setting config.KubeletValue, runtime string,
+) (checks.State, error) {
+	socket := socketPath(setting.Value)
+	if socket == "" || socket == runtime {
+		return s, nil
+	}
+	s.Evidence = append(s.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
+	if scheme := otherScheme(setting.Value); scheme != "" {
+		s.Differs("imageServiceEndpoint has the scheme "+scheme, "set imageServiceEndpoint to unix:///PATH: kubelet connects to Unix "+
+			"sockets only")
+		return s, nil
+	}
+	_, err := h.Runtimes.CRIVersion(ctx, socket, host.ImageService)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		s.Evidence = append(s.Evidence, checks.Seen(socket, err.Error()))
+		s.Differs("no image service at "+socket, "start the service that listens on "+socket+", or remove imageServiceEndpoint")
+	case errors.Is(err, errors.ErrUnsupported):
+		s.Evidence = append(s.Evidence, checks.Seen(socket, "no runtime.v1.ImageService"))
+		s.Differs(socket+" does not serve CRI v1 images", "correct imageServiceEndpoint, or remove it")
+	case err != nil:
+		return s, err
+	}
+	return s, nil
+}
+
 func judgeRuntime(ctx context.Context, h *host.Host, s checks.State, socket string) (checks.State, error) {
 	said, err := h.Runtimes.CRIVersion(ctx, socket, "v1")
 	switch {
@@ -109,8 +157,9 @@ func judgeRuntime(ctx context.Context, h *host.Host, s checks.State, socket stri
 		s.Differs("CRI v1alpha2 only: "+old, "install containerd 1.6 or CRI-O 1.20 or later")
 	case errors.Is(err, errors.ErrUnsupported):
 		s.Evidence = append(s.Evidence, checks.Seen(socket, "neither runtime.v1 nor runtime.v1alpha2"))
-		s.Differs("the runtime does not serve CRI", "remove \"cri\" from disabled_plugins in /etc/containerd/config.toml, then run `systemctl "+
-			"restart containerd`; `containerd config dump` shows why a plugin is off")
+		s.Differs("the runtime does not serve CRI", "run `ctr plugins ls -d id==cri`, which shows why containerd's CRI plugin is off: usually "+
+			"\"cri\" is in disabled_plugins of /etc/containerd/config.toml, or registry mirrors are set beside config_path, of which one must "+
+			"go; then run `systemctl restart containerd`")
 	default:
 		return s, err
 	}

@@ -37,7 +37,27 @@ func TestRuntime(t *testing.T) {
 	const noSocket = "\nskipped\nskipped: kubelet's configuration names no runtime, and " + socket + " does not exist"
 	short := node(map[string]string{"v1 " + socket: "containerd 1.6.20"}, "")
 	short.Files["/var/lib/kubelet/config.yaml"] = "containerRuntimeEndpoint: unix:" + socket + "\n"
+	images := func(endpoint, serves string) *hosttest.Machine {
+		m := node(map[string]string{"v1 " + socket: "containerd 1.6.20", serves + " /run/images.sock": ""}, "")
+		m.Files["/var/lib/kubelet/config.yaml"] += "imageServiceEndpoint: " + endpoint + "\n"
+		return m
+	}
+	tcp := node(nil, "")
+	tcp.Files["/var/lib/kubelet/config.yaml"] = "containerRuntimeEndpoint: tcp://127.0.0.1:1\n"
+	const both = "\nevidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock" +
+		"\nevidence: /run/containerd/containerd.sock: containerd 1.6.20\nevidence: /var/lib/kubelet/config.yaml: imageServiceEndpoint: "
 	checkstest.RunOne(t, "kubelet.runtime", checks.Boot, []checkstest.Case{
+		{What: "an image service", Node: images("unix:///run/images.sock", host.ImageService),
+			Want: "\npass\nwant: CRI v1\ngot: CRI v1, containerd 1.6.20" + both + "unix:///run/images.sock"},
+		{What: "no image service", Node: images("unix:///run/none.sock", host.ImageService), Want: "\nfail\nwant: CRI v1\ngot: no image service at " +
+			"/run/none.sock" + both + "unix:///run/none.sock\nevidence: /run/none.sock: connect /run/none.sock: no such file or directory" +
+			"\nremedy: start the service that listens on /run/none.sock, or remove imageServiceEndpoint"},
+		{What: "a socket without images", Node: images("unix:///run/images.sock", "v1"), Want: "\nfail\nwant: CRI v1\ngot: /run/images.sock does not " +
+			"serve CRI v1 images" + both + "unix:///run/images.sock\nevidence: /run/images.sock: no runtime.v1.ImageService" +
+			"\nremedy: correct imageServiceEndpoint, or remove it"},
+		{What: "TCP", Node: tcp, Want: "\nfail\nwant: CRI v1\ngot: containerRuntimeEndpoint has the scheme tcp" +
+			"\nevidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: tcp://127.0.0.1:1" +
+			"\nremedy: set containerRuntimeEndpoint to unix:///PATH: kubelet connects to Unix sockets only"},
 		{What: "a current containerd, by a URL without a host", Node: short, Want: `
 pass
 want: CRI v1
@@ -73,7 +93,7 @@ want: CRI v1
 got: the runtime does not serve CRI
 evidence: /var/lib/kubelet/config.yaml: containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 evidence: /run/containerd/containerd.sock: neither runtime.v1 nor runtime.v1alpha2
-remedy: remove "cri" from disabled_plugins in /etc/containerd/config.toml, then run ` + "`systemctl restart containerd`" + `; ` + "`containerd config dump`" + ` shows why a plugin is off`},
+remedy: run ` + "`ctr plugins ls -d id==cri`" + `, which shows why containerd's CRI plugin is off: usually "cri" is in disabled_plugins of /etc/containerd/config.toml, or registry mirrors are set beside config_path, of which one must go; then run ` + "`systemctl restart containerd`"},
 		{What: "Docker's containerd, and a kubelet that uses Docker", Node: docker("Kubernetes v1.23.17"), Want: `
 skipped
 skipped: without a configured runtime, kubelet before 1.24 uses Docker`},
@@ -82,7 +102,7 @@ fail
 want: CRI v1
 got: the runtime does not serve CRI
 evidence: /run/containerd/containerd.sock: neither runtime.v1 nor runtime.v1alpha2
-remedy: remove "cri" from disabled_plugins in /etc/containerd/config.toml, then run ` + "`systemctl restart containerd`" + `; ` + "`containerd config dump`" + ` shows why a plugin is off`},
+remedy: run ` + "`ctr plugins ls -d id==cri`" + `, which shows why containerd's CRI plugin is off: usually "cri" is in disabled_plugins of /etc/containerd/config.toml, or registry mirrors are set beside config_path, of which one must go; then run ` + "`systemctl restart containerd`"},
 		{What: "not started", Node: node(nil, ""), Want: `
 fail
 want: CRI v1

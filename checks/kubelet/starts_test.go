@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 
@@ -50,7 +51,15 @@ remedy: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command lin
 
 func TestRootDir(t *testing.T) {
 	node := func(options string, space host.Space, files map[string]string) *hosttest.Machine {
-		m := withUnit("--root-dir=/data/kubelet", with(files, "/proc/1/mounts", "/dev/vda / ext4 ro 0 0\n/dev/sdb /data ext4 "+options+" 0 0\n"))
+		kind := "ext4"
+		if other, rest, is := strings.Cut(options, ":"); is {
+			kind, options = other, rest
+		}
+		m := withUnit("--root-dir=/data/kubelet", with(files, "/proc/1/mounts", "/dev/vda / ext4 rw 0 0\n/dev/sdb /data "+kind+" "+options+
+			" 0 0\ntmpfs /var/log tmpfs ro 0 0\n"))
+		if _, set := files["/var/log/pods"]; !set {
+			m.Files["/var/log/pods"], m.Files["/var/log/containers"] = "", ""
+		}
 		m.Spaces = map[string]host.Space{"/data/kubelet": space}
 		return m
 	}
@@ -72,6 +81,15 @@ func TestRootDir(t *testing.T) {
 			Want: want("fail", "4096 bytes left", "evidence: /data/kubelet: 4096 bytes left"+remedy)},
 		{What: "no inodes", Node: node("rw", host.Space{Free: 1 << 30, Inodes: 10}, nil),
 			Want: want("fail", "no inode left", "evidence: /data/kubelet: no inode left"+remedy)},
+		{What: "a file system that kubelet cannot measure", Node: node("virtiofs:rw", host.Space{Free: 1 << 30}, nil), Want: `
+fail
+want: a writable file system with space
+got: a file system of type virtiofs, which kubelet cannot measure
+evidence: /proc/1/mounts: /dev/sdb /data virtiofs rw
+remedy: put /data/kubelet on ext4, xfs, btrfs or another file system with a disk, or set localStorageCapacityIsolation: false in kubelet's configuration`},
+		{What: "no directory for logs on a read-only file system",
+			Node: node("rw", host.Space{Free: 1 << 30}, map[string]string{"/var/log/pods": ""}),
+			Want: want("fail", "kubelet cannot create its log directory: read-only", "evidence: /proc/1/mounts: tmpfs /var/log tmpfs ro"+remedy)},
 		{What: "full, and kubelet has run before", Node: node("rw", host.Space{}, map[string]string{"/data/kubelet/cpu_manager_state": "{}"}),
 			Want: want("pass", "a writable file system with space", "evidence: /data/kubelet: 0 bytes left")},
 	})
@@ -131,21 +149,35 @@ func TestResolvConf(t *testing.T) {
 	config := header + "resolvConf: /run/systemd/resolve/resolv.conf\n"
 	const remedy = "\nremedy: set resolvConf: /run/systemd/resolve/resolv.conf in kubelet's configuration, as kubeadm does if " +
 		"systemd-resolved runs"
-	node := func(files map[string]string) *hosttest.Machine { return withUnit("--config="+kubeadmConfig, files) }
+	nodeWithout := func(files map[string]string) *hosttest.Machine { return withUnit("--config="+kubeadmConfig, files) }
+	node := func(files map[string]string) *hosttest.Machine {
+		return nodeWithout(with(files, "/run/systemd/resolve/resolv.conf", "nameserver 10.0.0.2\n"))
+	}
 	checkstest.RunOne(t, "kubelet.resolv-conf", checks.Run, []checkstest.Case{
 		{What: "the stub", Node: node(map[string]string{"/etc/resolv.conf": stub}), Want: `
 warn
 want: resolvers that a Pod can reach
 got: loopback resolver 127.0.0.53
 evidence: /etc/resolv.conf: nameserver 127.0.0.53` + remedy},
+		{What: "a local resolver, and no systemd-resolved", Node: nodeWithout(map[string]string{"/etc/resolv.conf": "nameserver 127.0.0.1\n"}), Want: `
+warn
+want: resolvers that a Pod can reach
+got: loopback resolver 127.0.0.1
+evidence: /etc/resolv.conf: nameserver 127.0.0.1
+remedy: create a file with the network's resolvers (` + "`nameserver ADDRESS`" + `), and set resolvConf to it in kubelet's configuration`},
 		{What: "as kubeadm does", Node: node(map[string]string{kubeadmConfig: config, "/etc/resolv.conf": stub,
 			"/run/systemd/resolve/resolv.conf": "nameserver 10.0.0.2\n"}),
 			Want: right + "evidence: /var/lib/kubelet/config.yaml: resolvConf: /run/systemd/resolve/resolv.conf"},
-		{What: "missing", Node: node(map[string]string{kubeadmConfig: config}), Want: `
+		{What: "missing", Node: nodeWithout(map[string]string{kubeadmConfig: config}), Want: `
 warn
 want: resolvers that a Pod can reach
 got: /run/systemd/resolve/resolv.conf is missing
-evidence: /var/lib/kubelet/config.yaml: resolvConf: /run/systemd/resolve/resolv.conf` + remedy},
+evidence: /var/lib/kubelet/config.yaml: resolvConf: /run/systemd/resolve/resolv.conf
+remedy: start systemd-resolved, which writes /run/systemd/resolve/resolv.conf (` + "`systemctl enable --now systemd-resolved`" + `); or, without it, set resolvConf: /etc/resolv.conf in kubelet's configuration`},
+		{What: "missing, and systemd-resolved runs", Node: node(nil), Want: `
+warn
+want: resolvers that a Pod can reach
+got: /etc/resolv.conf is missing` + remedy},
 		{What: "resolvConf is empty", Node: node(map[string]string{kubeadmConfig: header + "resolvConf: \"\"\n"}),
 			Want: "skipped\nskipped: kubelet's resolvConf is empty: Pods do not use the node's resolvers"},
 	})

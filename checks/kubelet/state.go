@@ -13,6 +13,7 @@ import (
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
+	"nodegate/internal/plain"
 	"nodegate/policy"
 )
 
@@ -54,7 +55,7 @@ type stateFile struct {
 	since                          int
 }
 
-func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+func inspectState(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.Passing("state that kubelet accepts")
 	k, known, err := readConfigAndCommand(h, &s)
 	if !known {
@@ -64,7 +65,7 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	if err != nil {
 		return s, err
 	}
-	var wrong []string
+	var wrong, remove []string
 	for _, f := range []stateFile{
 		{"cpu_manager_state", "CPUManager", "cpuManagerPolicy", "none", 0},
 		{"memory_manager_state", "MemoryManager", "memoryManagerPolicy", "None", 0},
@@ -87,8 +88,10 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		switch {
 		case mistake != "" && at != "":
 			s.Evidence = append(s.Evidence, checks.Seen(at, "replaces "+name+" before kubelet starts"))
+		case mistake != "" && mends.Unread != nil:
+			return s, fmt.Errorf("%s %s, unless a command before kubelet's start replaces it: %w", name, mistake, mends.Unread)
 		case mistake != "":
-			wrong = append(wrong, name+" "+mistake)
+			wrong, remove = append(wrong, name+" "+mistake), append(remove, plain.Quote(name))
 			s.Evidence = append(s.Evidence, checks.Seen(name, describeState(text)))
 			if said := k.Values[f.setting]; said.Value != "" {
 				s.Evidence = append(s.Evidence, checks.Seen(said.From.Source, said.From.Text))
@@ -96,7 +99,8 @@ func inspectState(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		}
 	}
 	if wrong != nil {
-		s.Differs(strings.Join(wrong, "; "), "")
+		s.Differs(strings.Join(wrong, "; "), "drain the node, then run `systemctl stop "+p.Gate.Unit+"; rm "+strings.Join(remove, " ")+
+			"; systemctl start "+p.Gate.Unit+"`; kubelet creates a new file")
 	}
 	return s, nil
 }

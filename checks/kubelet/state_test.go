@@ -1,12 +1,32 @@
 package kubelet_test
 
 import (
+	"strings"
 	"testing"
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
+
+// TestStateScript: a recording holds no script, so whether one replaces the state is unknown there.
+func TestStateScript(t *testing.T) {
+	const cpu, script = "/var/lib/kubelet/cpu_manager_state", "/usr/local/bin/prepare"
+	m := withUnit("--config="+kubeadmConfig, map[string]string{
+		kubeadmConfig: header + "cpuManagerPolicy: static\n", cpu: `{"policyName":"none"}`, script: "#!/bin/sh\nrm -f " + cpu + " # S3cret\n",
+		"/etc/systemd/system/kubelet.service.d/05.conf": "[Service]\nExecStartPre=" + script + "\n",
+	})
+	recording, snapshot := host.Record(m.Host())
+	for _, c := range []struct {
+		what, want string
+		host       *host.Host
+	}{{"live", "pass", m.Host()}, {"recording", "unknown", recording}, {"replay", "unknown", host.Replay(snapshot)}} {
+		if got := checkstest.Text(checkstest.On(t.Context(), t, c.host, checks.Boot, "kubelet.state", "")); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %s", c.what, got)
+		}
+	}
+}
 
 func TestState(t *testing.T) {
 	const cpu, memory, pods = "/data/cpu_manager_state", "/data/memory_manager_state", "/data/allocated_pods_state"
@@ -25,8 +45,9 @@ func TestState(t *testing.T) {
 		said  = "\nevidence: /var/lib/kubelet/config.yaml: cpuManagerPolicy: static"
 	)
 	wrong := func(got, seen string) string {
+		file, _, _ := strings.Cut(got, " ")
 		return "\nfail\nwant: state that kubelet accepts\ngot: " + got + "\nevidence: " + seen +
-			"\nremedy: drain the node, stop kubelet and remove the named file; kubelet creates a new one"
+			"\nremedy: drain the node, then run `systemctl stop kubelet.service; rm " + file + "; systemctl start kubelet.service`; kubelet creates a new file"
 	}
 	static := func(cpus string) string { return `{"policyName":"static","defaultCpuSet":"` + cpus + `","checksum":1}` }
 	shared := `{"policyName":"static","defaultCpuSet":"0,3","entries":{"uid":{"a":"1-2"}},"checksum":1}`

@@ -68,12 +68,12 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 	}
 	s.Want = "no swap, or failSwapOn false"
 	s.Got, s.Pass = "swap on "+strings.Join(devices, ", "), false
-	s.Remedy = "run `swapoff " + strings.Join(devices, " ") + "` and remove it from /etc/fstab, or set failSwapOn: false in kubelet's " +
-		"configuration"
-	if strings.Contains(s.Got, "/dev/zram") {
-		s.Remedy += "; to keep zram off after a reboot, give zram-generator an empty configuration: run `touch " +
-			"/etc/systemd/zram-generator.conf`"
+	off := "swapoff " + strings.Join(devices, " ")
+	if strings.Contains(s.Got, "/dev/zram") { // an empty configuration of zram-generator overrides the distribution's
+		off += "; : >/etc/systemd/zram-generator.conf"
 	}
+	s.Remedy = "run `" + off + `; sed -i -E '/^\s*[^#[:space:]]\S*\s+\S+\s+swap\s/d' /etc/fstab` + "`, or set failSwapOn: false in " +
+		"kubelet's configuration"
 	return s, nil
 }
 

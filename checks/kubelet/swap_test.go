@@ -18,7 +18,7 @@ want: no swap, or failSwapOn false
 got: swap on /dev/sda2, /swapfile
 evidence: /proc/swaps: /dev/sda2 partition 2097148 0 -2
 evidence: /proc/swaps: /swapfile file 1048572 0 -3
-remedy: run ` + "`swapoff /dev/sda2 /swapfile`" + ` and remove it from /etc/fstab, or set failSwapOn: false in kubelet's configuration`},
+remedy: run ` + "`swapoff /dev/sda2 /swapfile; sed -i -E '/^\\s*[^#[:space:]]\\S*\\s+\\S+\\s+swap\\s/d' /etc/fstab`" + `, or set failSwapOn: false in kubelet's configuration`},
 		{What: "off", Node: checkstest.Node(map[string]string{"/proc/swaps": header, kubeadmConfig: unset}, nil),
 			Want: "pass\nwant: no swap\ngot: no swap"},
 		{What: "tolerated, in JSON", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
@@ -81,7 +81,7 @@ evidence: /etc/kubelet.d/20-more/10-swap.conf: failSwapOn: false`},
 want: no swap, or failSwapOn false
 got: swap on /dev/zram0
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
-remedy: run ` + "`swapoff /dev/zram0`" + ` and remove it from /etc/fstab, or set failSwapOn: false in kubelet's configuration; to keep zram off after a reboot, give zram-generator an empty configuration: run ` + "`touch /etc/systemd/zram-generator.conf`"},
+remedy: run ` + "`swapoff /dev/zram0; : >/etc/systemd/zram-generator.conf; sed -i -E '/^\\s*[^#[:space:]]\\S*\\s+\\S+\\s+swap\\s/d' /etc/fstab`" + `, or set failSwapOn: false in kubelet's configuration`},
 		{What: "k3s", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil), Policy: `gate { unit = "k3s-agent.service" }`,
 			Want: `
 skipped

@@ -53,8 +53,7 @@ func inspectUnit(ctx context.Context, h *host.Host, p *policy.Policy) (checks.St
 		return s, err
 	}
 	if h.Live() {
-		running := active == "active" || active == "reloading"
-		if faults, err = addSystemd(ctx, h, name, faults, running); err != nil {
+		if faults, err = addSystemd(ctx, h, name, faults, active, file); err != nil {
 			return s, err
 		}
 	}
@@ -85,7 +84,7 @@ func inspectUnit(ctx context.Context, h *host.Host, p *policy.Policy) (checks.St
 }
 
 // addSystemd compares the faults with what the running systemd reports.
-func addSystemd(ctx context.Context, h *host.Host, name string, faults []service.Fault, running bool) ([]service.Fault, error) {
+func addSystemd(ctx context.Context, h *host.Host, name string, faults []service.Fault, active, file string) ([]service.Fault, error) {
 	loaded, err := h.Units.Loaded(ctx, name)
 	if err != nil {
 		return nil, err
@@ -93,6 +92,7 @@ func addSystemd(ctx context.Context, h *host.Host, name string, faults []service
 	faults = slices.DeleteFunc(faults, func(f service.Fault) bool { // systemd itself has judged these
 		return f.Load && loaded.State == "loaded" && !loaded.Changed
 	})
+	running := active == "active" || active == "reloading"
 	for i := range faults { // a unit that runs was started by some program, and its conditions were met
 		faults[i].Doubt = faults[i].Doubt || running && faults[i].Enable
 	}
@@ -100,7 +100,7 @@ func addSystemd(ctx context.Context, h *host.Host, name string, faults []service
 	switch {
 	case !load && slices.Contains([]string{"bad-setting", "error", "masked"}, loaded.State):
 		faults = append(faults, service.Fault{At: "systemctl show " + name, Text: "LoadState=" + loaded.State + " " + loaded.Error,
-			What:   "systemd cannot load " + name + ": " + loaded.State,
+			What: "systemd cannot load " + name + ": " + loaded.State, Doubt: file == "masked-runtime",
 			Remedy: "run `systemd-analyze verify " + name + "`, and correct the line that it names"})
 	case loaded.State == "loaded" && loaded.Changed:
 		faults = append(faults, service.Fault{At: "systemctl show " + name, Text: "NeedDaemonReload=yes", Doubt: true,

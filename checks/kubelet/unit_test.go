@@ -196,6 +196,18 @@ func TestUnitDoubts(t *testing.T) {
 	}
 }
 
+// TestUnitMaskedUntilReboot: a mask in /run, such as by systemd.mask= in the machine that bakes an image, hides no lasting fault.
+func TestUnitMaskedUntilReboot(t *testing.T) {
+	mask := map[string]string{"/run/systemd/generator.early/kubelet.service": "-> /dev/null"}
+	if r := unitResult(t, kubeadmTree(mask)); r.Verdict != verdict.Warn || !strings.Contains(r.State.Got, "is masked until the next boot") {
+		t.Error(checkstest.Text(r))
+	}
+	mask["/usr/bin/kubelet"] = ""
+	if r := unitResult(t, kubeadmTree(mask)); r.Verdict != verdict.Fail || !strings.Contains(r.State.Got, "/usr/bin/kubelet is missing") {
+		t.Error(checkstest.Text(r))
+	}
+}
+
 // TestUnitLoaded: what the running systemd reports overrides the files, and a unit that is being started is not held for the next boot.
 func TestUnitLoaded(t *testing.T) {
 	node := func(changes map[string]string, active, file string, loaded host.Loaded) *hosttest.Machine {
@@ -215,7 +227,7 @@ got: kubelet.service is enabled nowhere: it does not start at boot
 evidence: /usr/lib/systemd/system/kubelet.service: in no .wants directory, and no unit starts it
 remedy: run ` + "`systemctl enable kubelet.service`"},
 		{What: "masked at run time", Node: node(nil, "inactive", "masked-runtime", host.Loaded{State: "masked"}), Want: `
-fail
+warn
 want: a unit that systemd starts
 got: systemd cannot load kubelet.service: masked
 evidence: systemctl show kubelet.service: LoadState=masked 

@@ -31,8 +31,8 @@ func values() checks.Problem {
 			"its configuration and then exit: its lock file is the directory /. In this trial it has neither kubeconfig nor runtime, and " +
 			"writes no certificate. The output is matched against the known validation errors; any other exit, or none within 10 s, skips " +
 			"the check. kubelet is not run if kubelet.config fails, or if its command line has a systemd specifier that cannot be " +
-			"resolved, such as %i. containerLogMaxSize, allowedUnsafeSysctls and --node-ip, which kubelet validates later, are parsed by " +
-			"the same rules.",
+			"resolved, such as %i. containerLogMaxSize, allowedUnsafeSysctls, syncFrequency, --node-ip, --lock-file and " +
+			"--exit-on-lock-contention, which kubelet validates later, are parsed by the same rules.",
 		Remedy: "correct the value; if a feature gate was removed, remove it from featureGates: its feature is always " +
 			"on or gone",
 		TradeOff: "",
@@ -75,9 +75,20 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 		s.Skip = "the unit writes kubelet's configuration when it starts: " + files.Evidence[0].Source
 		return s, nil
 	}
-	if why, seen := checkLateValues(k); why != nil {
+	wrong, seen := checkLateValues(k)
+	if lock := k.Flags["lock-file"]; path.IsAbs(lock.Value) {
+		exists, err := h.Files.Exists(path.Dir(lock.Value))
+		if err != nil {
+			return s, err
+		}
+		if !exists {
+			wrong = append(wrong, "the directory of --lock-file="+lock.Value+" does not exist")
+			seen = append(seen, checks.Seen(lock.From.Source, lock.From.Text))
+		}
+	}
+	if wrong != nil {
 		s.Evidence = seen
-		s.Differs(strings.Join(why, "; "), "")
+		s.Differs(strings.Join(wrong, "; "), "")
 		return s, nil
 	}
 	switch {
@@ -122,6 +133,12 @@ func checkLateValues(k config.Kubelet) (why []string, seen []checks.Evidence) {
 		if _, valid := parseQuantity(size.Value); !valid || fraction.MatchString(size.Value) {
 			addWrong(size, fmt.Sprintf("containerLogMaxSize is %q; it must be a whole quantity such as 10Mi", size.Value))
 		}
+	}
+	if lock := k.Flags["exit-on-lock-contention"]; lock.Value == "true" && k.Flags["lock-file"].Value == "" { // run in server.go
+		addWrong(lock, "--exit-on-lock-contention needs --lock-file")
+	}
+	if sync := k.Values["syncFrequency"]; strings.HasPrefix(sync.Value, "-") { // NewMainKubelet
+		addWrong(sync, "syncFrequency is "+sync.Value+"; it must be positive")
 	}
 	unsafe := k.Values["allowedUnsafeSysctls"]
 	// GetNamespace in k8s.io/component-helpers/node/util/sysctl; older versions know fewer.

@@ -29,16 +29,31 @@ func TestValues(t *testing.T) {
 		return "\nfail\nwant: values that kubelet accepts\ngot: " + why + "\nevidence: /usr/bin/kubelet: " + why +
 			"\nremedy: correct the value; if a feature gate was removed, remove it from featureGates: its feature is always on or gone"
 	}
-	const cut = "failed to load kubelet config file, path: /c, error: failed to decode: json: cannot unmarshal string into Go struct field "
+	const cut = "failed to load kubelet config file, path: /etc/c, error: failed to decode: json: cannot unmarshal string into Go struct field "
+	gate := func(said string) *hosttest.Machine { // the names of gates come from the configuration
+		m := node("", "v1.37.2", said)
+		m.Files[kubeadmConfig] += "featureGates:\n  Foo: true\n"
+		return m
+	}
 	slow := node("", "v1.37.2", "")
 	slow.Refuse = map[string]error{"x /usr/bin/kubelet": context.DeadlineExceeded}
 	old := node("", "v1.30.9", failed("initialize logging: x"))
 	old.Refuse = map[string]error{"x /usr/bin/kubelet": errors.New("an old kubelet was run")}
 	unread := node("", "v1.37.2", failed("failed to load kubelet config file"))
 	delete(unread.Files, kubeadmConfig)
+	late := func(got, seen string) string {
+		return "\nfail\nwant: values that kubelet accepts\ngot: " + got + "\nevidence: /usr/lib/systemd/system/kubelet.service: " + seen +
+			"\nremedy: correct the value; if a feature gate was removed, remove it from featureGates: its feature is always on or gone"
+	}
 	checkstest.RunOne(t, "kubelet.values", checks.Boot, []checkstest.Case{
+		{What: "a lock file in no directory", Node: node(" --lock-file=/none/lock", "v1.37.2", ended),
+			Want: late("the directory of --lock-file=/none/lock does not exist", "--lock-file=/none/lock")},
+		{What: "lock contention without a file", Node: node(" --exit-on-lock-contention=true", "v1.37.2", ended),
+			Want: late("--exit-on-lock-contention needs --lock-file", "--exit-on-lock-contention=true")},
+		{What: "a negative period", Node: node(" --sync-frequency=-1s", "v1.37.2", ended),
+			Want: late("syncFrequency is -1s; it must be positive", "--sync-frequency=-1s")},
 		{What: "as it should be", Node: node("", "v1.37.2", ended), Want: right},
-		{What: "a removed feature gate", Node: node("", "v1.37.2", "panic: failed to merge global and in-flight KubeletConfiguration while "+
+		{What: "a removed feature gate", Node: gate("panic: failed to merge global and in-flight KubeletConfiguration while " +
 			"setting defaults, error: unrecognized feature gate: Foo; ; goroutine 1 [running]:; k8s.io/kubernetes/pkg"),
 			Want: wrong("failed to merge global and in-flight KubeletConfiguration while setting defaults, error: unrecognized feature gate: Foo")},
 		{What: "out of bounds", Node: node("", "v1.37.2", failed("failed to validate kubelet configuration, error: invalid configuration: maxPods "+

@@ -19,8 +19,8 @@ func macAddressPolicy() checks.Problem {
 		Name: "link.mac-address-policy", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "udev sets a persistent MAC address on the CNI's interfaces right after they appear (systemd 242 and later).",
 		Symptom: "Traffic between nodes stops after flannel or the node restarts: the other nodes still have " +
-			"the previous MAC address in their tables.",
-		How: "The first .link file that matches flannel.1, vxlan.calico, a veth or a cali* interface, " +
+			"the previous MAC address in their tables. With the Amazon VPC CNI, Pods have no network.",
+		How: "The first .link file that matches flannel.1, vxlan.calico, a veth, a cali* or an eni* interface (the Amazon VPC CNI's), " +
 			"including its drop-ins, has MACAddressPolicy=persistent, as systemd's 99-default.link does.",
 		Remedy: "create a .link file that sorts before 99-default.link, with MACAddressPolicy=none",
 		TradeOff: "The MAC address changes each time an interface is created; tunnels and veths do not rely on " +
@@ -30,7 +30,7 @@ func macAddressPolicy() checks.Problem {
 	}
 }
 
-func inspectMACAddressPolicy(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+func inspectMACAddressPolicy(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.Passing("no persistent MAC address on CNI links")
 	links, err := config.LinkFiles(h.Files)
 	if err != nil {
@@ -47,12 +47,13 @@ func inspectMACAddressPolicy(_ context.Context, h *host.Host, _ *policy.Policy) 
 	}{
 		{"flannel.1", config.Device{Name: "flannel.1", Kind: "vxlan"}}, {"vxlan.calico", config.Device{Name: "vxlan.calico", Kind: "vxlan"}},
 		{"veth*", config.Device{Name: "veth0a1b2c3d", Kind: "veth"}}, {"cali*", config.Device{Name: "cali0a1b2c3d4e5", Kind: "veth"}},
+		{"eni*", config.Device{Name: "eni0a1b2c3d4e5", Kind: "veth"}},
 	} {
 		entry, is, err := persistentMAC(config.LinkFor(links, d.device))
 		if err != nil {
 			return s, fmt.Errorf("checking MACAddressPolicy of %s: %w", d.shown, err)
 		}
-		if !is {
+		if !is || d.shown == "eni*" && persistent == nil && !usesAmazonCNI(ctx, h, p) {
 			continue
 		}
 		if persistent == nil {
@@ -74,6 +75,15 @@ func inspectMACAddressPolicy(_ context.Context, h *host.Host, _ *policy.Policy) 
 	s.Differs("persistent for "+strings.Join(persistent, " "),
 		"create /etc/systemd/network/10-cni.link with [Match] OriginalName="+strings.Join(persistent, " ")+" and [Link] MACAddressPolicy=none")
 	return s, nil
+}
+
+// usesAmazonCNI reports whether the node's CNI makes eni* links, or the policy is for such a node. Elsewhere a .link file need not
+// name them.
+func usesAmazonCNI(ctx context.Context, h *host.Host, p *policy.Policy) bool {
+	if name, known := h.Fact(ctx, "cni.name"); known && name == "aws-cni" {
+		return true
+	}
+	return slices.ContainsFunc(p.Links, func(l policy.Link) bool { return l.Match.Driver == "ena" })
 }
 
 // persistentMAC reports whether the .link file of a device makes its MAC address persistent. If the choice of the

@@ -2,6 +2,7 @@ package packetfilter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -65,7 +66,7 @@ func parseIptablesVersion(output string) ([3]int, error) {
 	var version [3]int
 	m := regexp.MustCompile(`\bv(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?`).FindStringSubmatch(output)
 	if m == nil {
-		return version, fmt.Errorf("cannot determine the iptables version from %q", output)
+		return version, errors.New("iptables --version prints no version")
 	}
 	for i, digits := range m[1:] {
 		if digits == "" {
@@ -73,7 +74,7 @@ func parseIptablesVersion(output string) ([3]int, error) {
 		}
 		n, err := strconv.Atoi(digits)
 		if err != nil {
-			return version, fmt.Errorf("cannot determine the iptables version from %q: %w", output, err)
+			return version, fmt.Errorf("iptables --version: %w", err)
 		}
 		version[i] = n
 	}

@@ -38,7 +38,7 @@ got: 1.8.0
 evidence: iptables --version: iptables v1.8 (legacy)`},
 		{What: "not a version", Problem: "iptables.version", Node: node("BusyBox"), Want: `
 unknown
-error: cannot determine the iptables version from "BusyBox"`},
+error: iptables --version prints no version`},
 		{What: "not installed", Problem: "iptables.version", Node: &hosttest.Machine{}, Want: `
 skipped
 skipped: iptables is not installed: kube-proxy uses its own`},

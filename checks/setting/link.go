@@ -15,7 +15,26 @@ import (
 )
 
 // link requires settings of every network interface that matches.
-type link struct{ policy.Link }
+type link struct {
+	policy.Link
+	earlier []link          // links of the policy that come first and contradict this one
+	sysctls []policy.Sysctl // sysctl blocks of the policy that apply
+}
+
+// newLinks returns the links of a policy, in its order.
+func newLinks(p *policy.Policy) []link {
+	var all []link
+	for _, l := range p.Links {
+		one := link{Link: l, sysctls: p.Applying().Sysctls}
+		for _, o := range all {
+			if l.Contradicts(o.Link) != "" && l.Applies() && o.Applies() {
+				one.earlier = append(one.earlier, o)
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
 
 func (l link) Name() string              { return "link." + l.Link.Name }
 func (l link) Metadata() policy.Metadata { return l.Link.Metadata }
@@ -30,7 +49,7 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 		s.Skip = "no link matches yet"
 		return s, nil
 	}
-	var wrong, changeable, remedies []string
+	var wrong, stuck, changeable, remedies []string
 	required, skipped := 0, 0
 	for _, found := range links {
 		settings, err := l.readSettings(ctx, h, found)
@@ -48,6 +67,9 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 			}
 			required++
 			s.Evidence = append(s.Evidence, checks.Evidence{Source: found.Name, Text: set.name + "=" + set.got})
+			if set.stuck {
+				stuck = append(stuck, fmt.Sprintf("%s: %s=%s", found.Name, set.name, set.got))
+			}
 			switch {
 			case set.ok:
 				continue
@@ -73,6 +95,7 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	if wrong != nil {
 		s.Differs(strings.Join(wrong, ", "), strings.Join(remedies, "; "))
 	}
+	s.Stuck = strings.Join(stuck, ", ")
 	return s, nil
 }
 
@@ -147,11 +170,28 @@ func (l link) matchingLinks(ctx context.Context, h *host.Host) ([]host.Link, err
 // mayMatch reports whether name and kind match. It makes no system call.
 func (l link) mayMatch(found host.Link) bool {
 	if l.Match.Name != "" {
+		if found.Name == "lo" && l.Match.Name != "lo" { // a glob means the interfaces that carry packets of others
+			return false
+		}
 		if ok, err := path.Match(l.Match.Name, found.Name); err != nil || !ok {
 			return false
 		}
 	}
 	return l.Match.Kind == "" || l.Match.Kind == found.Kind
+}
+
+// matches reports whether the link satisfies every condition.
+func (l link) matches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
+	if !l.mayMatch(found) {
+		return false, nil
+	}
+	if l.Match.DefaultRoute {
+		routes, err := h.Links.DefaultRoutes(ctx)
+		if err != nil || !slices.Contains(routes, found.Name) {
+			return false, err
+		}
+	}
+	return l.driverMatches(ctx, h, found)
 }
 
 func (l link) driverMatches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {

@@ -28,9 +28,54 @@ type setting struct {
 	absent string
 }
 
-// readSettings reads every setting that the requirement demands of one interface. It returns
-// fs.ErrNotExist if the interface is gone.
+// readSettings reads every setting that the requirement demands of one interface. A setting for which another requirement
+// of the policy demands another value is stuck: to write it would undo the other one. It returns fs.ErrNotExist if the
+// interface is gone.
 func (l link) readSettings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
+	all, err := l.readOwnSettings(ctx, h, found)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range l.earlier {
+		matches, err := o.matches(ctx, h, found)
+		if err != nil {
+			return nil, err
+		}
+		if !matches {
+			continue
+		}
+		others, err := o.readOwnSettings(ctx, h, found)
+		if err != nil {
+			return nil, err
+		}
+		for i := range all {
+			for _, other := range others {
+				if other.name == all[i].name && !(policy.Sysctl{Value: all[i].want}).Allows(other.want) {
+					l.contradict(&all[i], o.Name(), other.want, o.Metadata())
+				}
+			}
+		}
+	}
+	for i := range all {
+		for _, s := range l.sysctls {
+			if about, _ := path.Match(string(s.Key), string(all[i].key)); about && all[i].absent == "" && !s.Allows(all[i].want) {
+				l.contradict(&all[i], "sysctl."+s.Key.String(), s.Want(), s.Metadata)
+			}
+		}
+	}
+	return all, nil
+}
+
+// contradict marks a setting for which another requirement demands another value.
+func (l link) contradict(s *setting, other, want string, at policy.Metadata) {
+	s.ok, s.stuck = false, true
+	s.got += fmt.Sprintf(" (%s at %s requires %s, but %s at %s requires %s)",
+		l.Name(), l.Metadata().Source(), s.want, other, at.Source(), want)
+	s.remedy = "the policy contradicts itself: remove one of the two, or let their match blocks select different interfaces"
+}
+
+// readOwnSettings does the same without a look at the other requirements.
+func (l link) readOwnSettings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
 	all, err := l.readFeatures(ctx, h, found.Name)
 	if err != nil {
 		return nil, err

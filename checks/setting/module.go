@@ -22,10 +22,14 @@ func (m loadedModule) Inspect(_ context.Context, h *host.Host) (checks.State, er
 	case host.ModuleBuiltIn:
 		s.Want = s.Got
 	case host.ModuleLoadable:
+		if h.ModulesDisabled() {
+			s.Remedy = host.ModulesDisabledRemedy
+			break
+		}
 		s.Remedy = "run `modprobe " + m.Module.Name + "`"
 		s.Changes = []checks.Change{{
 			What: m.Module.Name, From: s.Got, To: s.Want, Kind: checks.LoadModule, Target: m.Module.Name,
-			Make: func(ctx context.Context, h *host.Host) error { return h.Kernel.LoadModule(ctx, m.Module.Name) },
+			Make: func(ctx context.Context, h *host.Host) error { return h.LoadModule(ctx, m.Module.Name) },
 		}}
 	case host.ModuleMissing:
 		s.Remedy = missingRemedy(h, m.Module.Name)

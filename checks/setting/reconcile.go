@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -18,9 +17,9 @@ type LinkRequirement struct{ link }
 // LinkRequirements returns the link requirements of a policy that apply on this node.
 func LinkRequirements(p *policy.Policy) []LinkRequirement {
 	var all []LinkRequirement
-	for _, l := range p.Links {
+	for _, l := range newLinks(p) {
 		if l.Applies() {
-			all = append(all, LinkRequirement{link{l}})
+			all = append(all, LinkRequirement{l})
 		}
 	}
 	return all
@@ -35,16 +34,7 @@ func (r LinkRequirement) MayMatch(found host.Link) bool { return r.mayMatch(foun
 
 // Matches reports whether the link satisfies every condition.
 func (r LinkRequirement) Matches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
-	if !r.mayMatch(found) {
-		return false, nil
-	}
-	if r.Match.DefaultRoute {
-		routes, err := h.Links.DefaultRoutes(ctx)
-		if err != nil || !slices.Contains(routes, found.Name) {
-			return false, err
-		}
-	}
-	return r.driverMatches(ctx, h, found)
+	return r.matches(ctx, h, found)
 }
 
 // Matching returns every link that satisfies the conditions now.

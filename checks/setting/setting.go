@@ -24,10 +24,10 @@ func Running(p *policy.Policy) []checks.Check {
 		list = append(list, loadedModule{m})
 	}
 	for _, s := range p.EachSysctl() {
-		list = append(list, sysctl{s, policy.ModuleOf(s.Key)})
+		list = append(list, sysctl{s, policy.ModuleOf(s.Key), contradictingSysctls(p, s)})
 	}
-	for _, l := range p.Links {
-		list = append(list, link{l})
+	for _, l := range newLinks(p) {
+		list = append(list, l)
 	}
 	return list
 }

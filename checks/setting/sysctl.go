@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"strings"
 	"syscall"
 
@@ -16,7 +17,20 @@ import (
 // sysctl requires the value of one kernel parameter, or of all parameters that a glob matches.
 type sysctl struct {
 	policy.Sysctl
-	module string // the module that provides it, or ""
+	module string          // the module that provides it, or ""
+	others []policy.Sysctl // requirements that contradict a glob for some parameters
+}
+
+// contradictingSysctls returns the requirements that take precedence over a glob: an exact name, or a glob before it.
+func contradictingSysctls(p *policy.Policy, s policy.Sysctl) []policy.Sysctl {
+	var all []policy.Sysctl
+	before := true
+	for _, o := range p.EachSysctl() {
+		if before = before && o.Key != s.Key; s.Key.IsGlob() && o.Applies() && (!o.Key.IsGlob() || before) && s.Contradicts(o) {
+			all = append(all, o)
+		}
+	}
+	return all
 }
 
 func (s sysctl) Name() string              { return "sysctl." + s.Key.String() }
@@ -92,7 +106,7 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 	if err != nil {
 		return st, err
 	}
-	var wrong []string
+	var wrong, stuck []string
 	for _, k := range keys {
 		key := policy.Key(k)
 		got, err := h.ReadSysctl(k)
@@ -103,11 +117,23 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 			return st, err
 		}
 		st.Evidence = append(st.Evidence, checks.Evidence{Source: "/proc/sys/" + k, Text: got})
+		if o, is := s.contradiction(key); is {
+			wrong = append(wrong, fmt.Sprintf("%s is %s (%s at %s requires %s, but %s at %s requires %s)",
+				key, got, s.Name(), s.Source(), s.Want(), "sysctl."+o.Key.String(), o.Source(), o.Want()))
+			stuck = append(stuck, wrong[len(wrong)-1])
+			continue
+		}
 		if !s.Allows(got) {
 			wrong = append(wrong, key.String()+" is "+got)
 			st.Changes = append(st.Changes, writeSysctl(key, got, s.Target(got)))
-			st.Differs(strings.Join(wrong, ", "), applyRemedy)
 		}
+	}
+	switch {
+	case stuck != nil:
+		st.Differs(strings.Join(wrong, ", "), "the policy contradicts itself: remove one of the two")
+		st.Stuck = strings.Join(stuck, ", ")
+	case wrong != nil:
+		st.Differs(strings.Join(wrong, ", "), applyRemedy)
 	}
 	if st.Evidence == nil && s.module != "" {
 		if module, err := h.Module(s.module); err == nil && module == host.ModuleLoadable {
@@ -120,6 +146,16 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 		st.Skip = "no parameter matches " + s.Key.String() + " yet"
 	}
 	return st, nil
+}
+
+// contradiction returns the requirement that takes precedence for one parameter of a glob.
+func (s sysctl) contradiction(key policy.Key) (policy.Sysctl, bool) {
+	for _, o := range s.others {
+		if matches, _ := path.Match(string(o.Key), string(key)); matches {
+			return o, true
+		}
+	}
+	return policy.Sysctl{}, false
 }
 
 // applyRemedy is the remedy for a value that differs from the policy.
@@ -140,7 +176,8 @@ func writeSysctl(key policy.Key, from, to string) checks.Change {
 		Make: func(_ context.Context, h *host.Host) error {
 			before := h.CoupledParameters(string(key), from)
 			err := h.WriteSysctl(string(key), to)
-			if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+			_, refused := errors.AsType[*host.Refusal](err)
+			if !refused && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)) {
 				return fmt.Errorf("%s is read-only here: outside the initial network namespace, or without privilege: %w", key, err)
 			}
 			for _, was := range before {

@@ -25,7 +25,7 @@ want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no
 got: ManageForeignRoutes=yes ManageForeignRoutingPolicyRules=yes
 evidence: /etc/systemd/system/multi-user.target.wants/systemd-networkd.service: enabled
 evidence: /usr/lib/systemd/libsystemd-shared-252.so: systemd 252
-remedy: create /etc/systemd/networkd.conf.d/99-cni.conf with section [Network] and ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no, then run ` + "`systemctl restart systemd-networkd`"},
+remedy: create /etc/systemd/networkd.conf.d/99-cni.conf with section [Network] and ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no` + ""},
 		{What: "disabled in a drop-in", Tree: files("252", both), Want: `
 pass
 want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no
@@ -39,7 +39,7 @@ want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no
 got: ManageForeignRoutes=yes ManageForeignRoutingPolicyRules=yes
 evidence: /etc/systemd/system/multi-user.target.wants/systemd-networkd.service: enabled
 evidence: /usr/lib/systemd/libsystemd-shared-252.so: systemd 252
-remedy: create /etc/systemd/networkd.conf.d/99-cni.conf with section [Network] and ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no, then run ` + "`systemctl restart systemd-networkd`"},
+remedy: create /etc/systemd/networkd.conf.d/99-cni.conf with section [Network] and ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no` + ""},
 		{What: "256 has next hops too", Tree: files("256", both), Want: `
 warn
 want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no ManageForeignNextHops=no
@@ -48,7 +48,7 @@ evidence: /etc/systemd/system/multi-user.target.wants/systemd-networkd.service: 
 evidence: /usr/lib/systemd/libsystemd-shared-256.so: systemd 256
 evidence: /usr/lib/systemd/networkd.conf.d/50-cni.conf:2: ManageForeignRoutes=no
 evidence: /usr/lib/systemd/networkd.conf.d/50-cni.conf:3: ManageForeignRoutingPolicyRules=no
-remedy: create /etc/systemd/networkd.conf.d/99-cni.conf with section [Network] and ManageForeignNextHops=no, then run ` + "`systemctl restart systemd-networkd`"},
+remedy: create /etc/systemd/networkd.conf.d/99-cni.conf with section [Network] and ManageForeignNextHops=no` + ""},
 		{What: "247 removes rules and may lack the setting", Tree: files("247", "[Network]\nManageForeignRoutes=no\n"), Want: `
 warn
 want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no
@@ -56,7 +56,7 @@ got: ManageForeignRoutingPolicyRules=yes
 evidence: /etc/systemd/system/multi-user.target.wants/systemd-networkd.service: enabled
 evidence: /usr/lib/systemd/libsystemd-shared-247.so: systemd 247
 evidence: /usr/lib/systemd/networkd.conf.d/50-cni.conf:2: ManageForeignRoutes=no
-remedy: create /etc/systemd/networkd.conf.d/99-cni.conf with section [Network] and ManageForeignRoutingPolicyRules=no, then run ` + "`systemctl restart systemd-networkd`" + `; systemd 247 supports ManageForeignRoutingPolicyRules only if the distribution backported it from 249`},
+remedy: create /etc/systemd/networkd.conf.d/99-cni.conf with section [Network] and ManageForeignRoutingPolicyRules=no; systemd 247 supports ManageForeignRoutingPolicyRules only if the distribution backported it from 249`},
 		{What: "245 is unknown", Tree: files("245", both),
 			Want: "unknown\nerror: systemd 245 has no ManageForeignRoutes: could not determine which routes networkd removes"},
 		{What: "off", Tree: map[string]string{"/etc/hostname": "n"}, Want: `
@@ -70,6 +70,6 @@ want: ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no
 got: ManageForeignRoutes=yes ManageForeignRoutingPolicyRules=yes
 evidence: systemd-networkd.service: active, enabled
 evidence: /usr/lib/systemd/libsystemd-shared-252.so: systemd 252
-remedy: create /etc/systemd/networkd.conf.d/99-cni.conf with section [Network] and ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no, then run ` + "`systemctl restart systemd-networkd`"},
+remedy: create /etc/systemd/networkd.conf.d/99-cni.conf with section [Network] and ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no, then run ` + "`systemctl restart systemd-networkd`" + ""},
 	})
 }

@@ -74,7 +74,7 @@ want: off
 got: nm-cloud-setup.timer is enabled
 evidence: nm-cloud-setup.service: not enabled
 evidence: /etc/systemd/system/timers.target.wants/nm-cloud-setup.timer: enabled
-remedy: run ` + "`systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer`" + `, then reboot the node to remove the rules`},
+remedy: run ` + "`systemctl --root=ROOT disable nm-cloud-setup.service nm-cloud-setup.timer`" + `, then reboot the node to remove the rules`},
 		{What: "absent", Tree: map[string]string{"/etc/hostname": "n"}, Want: `pass
 want: off
 got: off

@@ -20,12 +20,13 @@ const ownFile = "/etc/sysctl.d/99-zz-nodegate.conf"
 func whoWins() checks.Problem {
 	return checks.Problem{
 		Name: "sysctl.who-wins", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "A file in sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to another " +
-			"value, and takes precedence.",
+		Detects: "A file in sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to a " +
+			"value that the policy does not allow, and takes precedence.",
 		Symptom: "The node is right after nodegate ran, and wrong after the next boot or after a package ran `sysctl " +
 			"--system`.",
 		How: "Reads all sysctl.d directories as systemd-sysctl does at boot and as `sysctl --system` does later (where " +
-			"/etc/sysctl.conf comes last), and compares the winning line with the policy. If TuneD runs, also reads the values of its " +
+			"/etc/sysctl.conf comes last), and compares the winning line with the policy's value, bounds or choices. net.nf_conntrack_max is " +
+			"net.netfilter.nf_conntrack_max. If TuneD runs, also reads the values of its " +
 			"active profile (with include=), unless reapply_sysctl makes /run/sysctl.d, /etc/sysctl.d or /etc/sysctl.conf override them.",
 		Remedy:   "remove the line, or run `nodegate install`, which writes " + ownFile,
 		TradeOff: "",
@@ -47,10 +48,11 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 	tuned, tunedErr := tunedSettings(ctx, h)
 	var keys, got, remedies []string
 	for _, want := range p.Sysctls {
-		if want.Value == "" || want.Key.IsGlob() {
+		if want.Key.IsGlob() {
 			continue
 		}
 		key := string(want.Key)
+		late := late[want.Key] && want.Value != "" // install leaves every bound and choice to apply; `sysctl --system` undoes it
 		keys = append(keys, key)
 		atBoot, _ := boot.Winner(key, otherNames(key)...)
 		later, _ := reload.Winner(key, otherNames(key)...)
@@ -60,27 +62,27 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 		} else {
 			lost = append(lost, describeLoss(want, later, "at sysctl --system")...)
 		}
-		if !late[want.Key] {
+		if !late {
 			got = append(got, lost...)
 		}
 		for _, w := range uniqueWinners(atBoot, later) {
 			said := checks.Seen(w.At(), policy.Key(w.Key).String()+" = "+w.Value)
-			if hasPolicyValue(want, w) {
+			if want.Allows(w.Value) {
 				s.Evidence = append(s.Evidence, said)
 				continue
 			}
-			if late[want.Key] {
-				said.Text += "; the policy wants " + want.Value + " depending on a fact of this node; `nodegate apply` sets it later"
+			if late {
+				said.Text += "; the policy wants " + want.Want() + " depending on a fact of this node; `nodegate apply` sets it later"
 				s.Evidence = append(s.Evidence, said)
 				continue
 			}
 			// Overridden values come first, because a reader looks for them.
-			said.Text += "; the policy wants " + want.Value + describeOverruled(boot, reload, key, want)
+			said.Text += "; the policy wants " + want.Want() + describeOverruled(boot, reload, key, want)
 			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
 			remedies = append(remedies, "remove \""+policy.Key(w.Key).String()+" = "+w.Value+"\" from "+w.At())
 		}
 		w, loses := findTunedLoss(want, tuned)
-		said := checks.Seen(w.At(), "TuneD writes "+policy.Key(w.Key).String()+" = "+w.Value+"; the policy wants "+want.Value)
+		said := checks.Seen(w.At(), "TuneD writes "+policy.Key(w.Key).String()+" = "+w.Value+"; the policy wants "+want.Want())
 		switch {
 		case loses && w.If != "":
 			said.Text += "; this depends on " + w.If
@@ -88,12 +90,12 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 		case loses:
 			got = append(got, want.Key.String()+"="+w.Value+" by TuneD")
 			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
-			remedies = append(remedies, "remove it from "+w.At()+", or add \""+want.Key.String()+" = "+want.Value+"\" to a file in "+
+			remedies = append(remedies, "remove it from "+w.At()+", or add \""+want.Key.String()+" = "+want.Target(w.Value)+"\" to a file in "+
 				"/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0")
 		}
 	}
 	if keys == nil {
-		s.Skip = "the policy has no sysctl with a single value"
+		s.Skip = "the policy has no sysctl"
 		return s, nil
 	}
 	writers, err := runtimeWriters(ctx, h, p)
@@ -129,14 +131,10 @@ func parametersLeftToApply(h *host.Host) (map[policy.Key]bool, error) {
 // describeLoss names the parameter if a line overrides the policy. A parameter that no file sets is
 // not lost: nodegate-apply sets it.
 func describeLoss(want policy.Sysctl, w config.Setting, when string) []string {
-	if w.File == "" || hasPolicyValue(want, w) {
+	if w.File == "" || want.Allows(w.Value) {
 		return nil
 	}
 	return []string{want.Key.String() + "=" + w.Value + " " + when}
-}
-
-func hasPolicyValue(want policy.Sysctl, w config.Setting) bool {
-	return strings.Join(strings.Fields(w.Value), " ") == strings.Join(strings.Fields(want.Value), " ")
 }
 
 // uniqueWinners returns the winning lines without duplicates.
@@ -148,7 +146,7 @@ func uniqueWinners(boot, later config.Setting) []config.Setting {
 // describeOverruled names the last line that agrees with the policy and was overridden.
 func describeOverruled(boot, reload config.Sysctls, key string, want policy.Sysctl) string {
 	for _, w := range slices.Backward(slices.Concat(boot.Setters(key), reload.Setters(key))) {
-		if hasPolicyValue(want, w) {
+		if want.Allows(w.Value) {
 			return ", as in " + w.At()
 		}
 	}

@@ -35,7 +35,9 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 		}
 	}
 	for _, s := range p.Sysctls {
-		if key := string(s.Key); key == "net/netfilter/nf_conntrack_max" || strings.HasPrefix(key, "net/netfilter/nf_conntrack_tcp_timeout_") {
+		key := string(s.Key)
+		if slices.Contains([]string{"net/netfilter/nf_conntrack_max", "net/nf_conntrack_max"}, key) ||
+			strings.HasPrefix(key, "net/netfilter/nf_conntrack_tcp_timeout_") {
 			found = append(found, checks.Seen("kube-proxy", "writes "+s.Key.String()+" at startup unless its conntrack settings are 0"))
 		}
 	}
@@ -63,7 +65,7 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 			continue
 		}
 		if profile, there, err := h.ReadIfAny("/etc/tuned/active_profile"); unit.key == "" && there && err == nil {
-			unit.writes += " (" + strings.TrimSpace(string(profile)) + ")"
+			unit.writes += " (" + strings.Join(strings.Fields(string(profile)), " ") + ")"
 		}
 		found = append(found, checks.Seen(unit.name, unit.writes))
 	}

@@ -35,7 +35,39 @@ remedy: remove "net.nf_conntrack_max = 65536" from /etc/sysctl.d/50-a.conf:1`},
 want: the policy's values win
 got: net.nf_conntrack_max=65536 at boot and at sysctl --system
 evidence: /etc/sysctl.d/50-a.conf:1: net.netfilter.nf_conntrack_max = 65536; the policy wants 131072
+evidence: kube-proxy: writes net.nf_conntrack_max at startup unless its conntrack settings are 0
 remedy: remove "net.netfilter.nf_conntrack_max = 65536" from /etc/sysctl.d/50-a.conf:1`},
+		{What: "a value below a bound, in a file after ours", Policy: "sysctl \"fs.inotify.max_user_watches\" { min = 524288 }",
+			Tree: map[string]string{
+				"/etc/sysctl.d/99-zz-nodegate.conf": "# fs.inotify.max_user_watches: at least 524288; only `nodegate apply` sets it\n",
+				"/etc/sysctl.d/99-zzz-tracker.conf": "fs.inotify.max_user_watches=16184\n",
+			}, Want: `
+warn
+want: the policy's values win
+got: fs.inotify.max_user_watches=16184 at boot and at sysctl --system
+evidence: /etc/sysctl.d/99-zzz-tracker.conf:1: fs.inotify.max_user_watches = 16184; the policy wants at least 524288
+remedy: remove "fs.inotify.max_user_watches = 16184" from /etc/sysctl.d/99-zzz-tracker.conf:1`},
+		{What: "a value within the bounds", Policy: "sysctl \"fs.inotify.max_user_watches\" { min = 524288 }",
+			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "fs.inotify.max_user_watches = 1048576\n"}, Want: `
+pass
+want: the policy's values win
+got: the policy's values win
+evidence: /etc/sysctl.d/50-a.conf:1: fs.inotify.max_user_watches = 1048576`},
+		{What: "a value above a bound", Policy: "sysctl \"net.netfilter.nf_conntrack_max\" { max = 1000000 }",
+			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "net.nf_conntrack_max = 2000000\n"}, Want: `
+warn
+want: the policy's values win
+got: net.netfilter.nf_conntrack_max=2000000 at boot and at sysctl --system
+evidence: /etc/sysctl.d/50-a.conf:1: net.nf_conntrack_max = 2000000; the policy wants at most 1000000
+evidence: kube-proxy: writes net.netfilter.nf_conntrack_max at startup unless its conntrack settings are 0
+remedy: remove "net.nf_conntrack_max = 2000000" from /etc/sysctl.d/50-a.conf:1`},
+		{What: "a value that is no choice", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { one_of = [0, 2] }",
+			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "net.ipv4.conf.all.rp_filter = 1\n"}, Want: `
+warn
+want: the policy's values win
+got: net.ipv4.conf.all.rp_filter=1 at boot and at sysctl --system
+evidence: /etc/sysctl.d/50-a.conf:1: net.ipv4.conf.all.rp_filter = 1; the policy wants one of 0, 2
+remedy: remove "net.ipv4.conf.all.rp_filter = 1" from /etc/sysctl.d/50-a.conf:1`},
 		{What: "/etc/sysctl.conf without a link wins only later", Policy: checkstest.ForwardPolicy, Tree: map[string]string{
 			"/etc/sysctl.d/99-zz-nodegate.conf": own,
 			"/etc/sysctl.conf":                  "net.ipv4.ip_forward=0",
@@ -72,11 +104,11 @@ remedy: remove "net.ipv4.conf.*.rp_filter = 2" from /usr/lib/sysctl.d/50-default
 want: the policy's values win
 got: the policy's values win
 evidence: /usr/lib/sysctl.d/50-default.conf:1: net.ipv4.ip_forward = 0; the policy wants 1 depending on a fact of this node; ` + "`nodegate apply`" + ` sets it later`},
-		{What: "bounds have no single value", Policy: "sysctl \"fs.inotify.max_user_watches\" { min = 1 }\n",
+		{What: "a policy of modules", Policy: "module \"br_netfilter\" {}\n",
 			Tree: map[string]string{"/etc/hostname": "n"},
 			Want: `
 skipped
-skipped: the policy has no sysctl with a single value`},
+skipped: the policy has no sysctl`},
 	})
 }
 

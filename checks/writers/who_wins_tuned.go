@@ -34,15 +34,19 @@ func findTunedLoss(want policy.Sysctl, writes []config.TunedSetting) (config.Tun
 }
 
 // tunedAllows reports whether a TuneD value agrees with the policy; >N means at least N and <N at
-// most N.
+// most N: it leaves a value that the policy allows alone.
 func tunedAllows(want policy.Sysctl, value string) bool {
 	bound, err := strconv.ParseInt(strings.TrimSpace(strings.TrimLeft(value, "<>")), 10, 64)
-	wanted, wantErr := strconv.ParseInt(want.Value, 10, 64)
-	switch {
-	case err == nil && wantErr == nil && strings.HasPrefix(value, ">"):
-		return wanted >= bound
-	case err == nil && wantErr == nil && strings.HasPrefix(value, "<"):
-		return wanted <= bound
+	exact, wantErr := strconv.ParseInt(want.Value, 10, 64)
+	least, most := want.Min, want.Max
+	if wantErr == nil {
+		least, most = &exact, &exact
 	}
-	return strings.Join(strings.Fields(value), " ") == strings.Join(strings.Fields(want.Value), " ")
+	switch {
+	case err == nil && strings.HasPrefix(value, ">"): // it raises a lower value only
+		return most == nil || *most >= bound
+	case err == nil && strings.HasPrefix(value, "<"):
+		return least == nil || *least <= bound
+	}
+	return want.Allows(strings.Join(strings.Fields(value), " "))
 }

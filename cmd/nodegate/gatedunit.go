@@ -66,7 +66,8 @@ func checkNoCycle(ctx context.Context, planned *host.Host, stderr io.Writer) err
 			return fmt.Errorf("systemd would drop a unit from each boot, to break an ordering cycle: %s; "+
 				"remove an ordering from one of the other units, then install again", c)
 		}
-		if _, err := fmt.Fprintf(stderr, "nodegate: warning: systemd drops a unit from each boot, to break an ordering cycle: %s\n", c); err != nil {
+		const warning = "nodegate: warning: systemd drops a unit from each boot, to break an ordering cycle: %s\n"
+		if _, err := fmt.Fprintf(stderr, warning, c); err != nil {
 			return err
 		}
 	}

@@ -125,6 +125,9 @@ that binary and the package's units.`,
 			}
 			started := units.Started(p)
 			changes, err := units.Install(t, files, force)
+			if err == nil {
+				relabel(c.Context(), h, changes, c.ErrOrStderr())
+			}
 			if err == nil && (len(changes) > 0 || reloadPending(c.Context(), h, p.Gate.Unit, c.ErrOrStderr())) {
 				err = tellSystemd(c.Context(), h, started, c.ErrOrStderr())
 			}
@@ -149,6 +152,21 @@ that binary and the package's units.`,
 		"overwrite files that were changed after nodegate wrote them; install even if the node downloads its binary (export)")
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show the files that would be written, and write nothing")
 	return c
+}
+
+// relabel labels the created files; replaced files keep their labels. A failure is only reported, because the files are complete.
+func relabel(ctx context.Context, h *host.Host, changes []units.PathChange, stderr io.Writer) {
+	var created []string
+	for _, ch := range changes {
+		if ch.Action == units.Create {
+			created = append(created, ch.Path)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := h.Relabel(ctx, created); err != nil {
+		fmt.Fprintf(stderr, "nodegate: setting SELinux labels: %v\n", err)
+	}
 }
 
 // checkSystemd returns an error if systemd is too old for the units. A tree without systemd

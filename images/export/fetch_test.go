@@ -3,12 +3,17 @@ package export
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"nodegate/internal/host/hosttest"
@@ -198,6 +203,60 @@ func TestFetchDirectory(t *testing.T) {
 	}
 	if names, _ := os.ReadDir(b.dir + "/bin/nodegate"); len(names) != 1 {
 		t.Errorf("something was put into the directory: %v", names)
+	}
+}
+
+// TestFetchBound: a download without an end, and one that announces more than the bound, are given up; and an address with
+// brackets and braces is one address.
+func TestFetchBound(t *testing.T) {
+	const bound = 4 << 20
+	for _, tool := range []string{"curl", "wget"} {
+		hosttest.NeedProgram(t, tool)
+		for path, wanted := range map[string]string{"/endless": "could not fetch", "/announced": "could not fetch", "/nodegate[x]{a,b}[1-3]": "fetched"} {
+			var sent atomic.Int64
+			var asked []string
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked = append(asked, r.URL.Path)
+				switch r.URL.Path {
+				case "/endless", "/announced":
+					if r.URL.Path == "/announced" {
+						w.Header().Set("Content-Length", strconv.Itoa(1<<30))
+					}
+					part := make([]byte, 64<<10)
+					for n, err := w.Write(part); err == nil && sent.Load() < 64*bound; n, err = w.Write(part) {
+						sent.Add(int64(n))
+					}
+				case path:
+					_, _ = io.WriteString(w, rightBinary)
+				}
+			}))
+			t.Cleanup(s.Close)
+			b := newStand(t, Delivery{URL: s.URL + path, SHA256: hexSum(rightBinary)})
+			script := b.read("fetch")
+			if !strings.Contains(script, "most=268435456 ") {
+				t.Fatal("the script has another bound than 256 MiB")
+			}
+			b.file("fetch", strings.Replace(script, "most=268435456 ", fmt.Sprintf("most=%d ", bound), 1), 0o644)
+			b.path = []string{b.dir + "/tools"}
+			for n := range strings.FieldsSeq("sh cut sha256sum cat mktemp mkdir rm mv chmod df tail " + tool) {
+				if err := os.Symlink(lookPath(t, n), b.dir+"/tools/"+n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, ok := b.run("fetch")
+			if ok != (wanted == "fetched") || !strings.Contains(out, wanted) || strings.Contains(out, "is the disk full?") {
+				t.Errorf("%s, %s: %t\n%s", tool, path, ok, out)
+			}
+			if slices.ContainsFunc(asked, func(p string) bool { return p != path }) {
+				t.Errorf("%s, %s: the server was asked for %q", tool, path, asked)
+			}
+			if sent.Load() > 4*bound*int64(max(1, len(asked))) { // most of it waits in the sockets' buffers
+				t.Errorf("%s, %s: %d requests took %d bytes", tool, path, len(asked), sent.Load())
+			}
+			if left, err := filepath.Glob(b.dir + "/bin/nodegate.*"); err != nil || len(left) > 0 {
+				t.Errorf("%s, %s: left over: %v, %v", tool, path, left, err)
+			}
+		}
 	}
 }
 

@@ -6,14 +6,17 @@ settle() { :; }
 
 most=268435456 # bytes of a download, as of a file that install replaces
 
+# bounded COMMAND: the limit of a file's size, in blocks of 512 bytes, ends a download whose length was not announced.
+# curl before 8.4 ignores --max-filesize there.
+bounded() { (ulimit -c 0; ulimit -f $((most / 512)) && "$@"); }
+
 download() {
 	if command -v curl >/dev/null; then
 		unwritten=23
-		curl -fsSL --retry 3 --connect-timeout 10 --max-time 240 --globoff --max-filesize $most -o "$1" "$url"
+		bounded curl -fsSL --retry 3 --connect-timeout 10 --max-time 240 --globoff --max-filesize $most -o "$1" "$url"
 	elif command -v wget >/dev/null; then
 		unwritten=3
-		# The limit of a file's size, in blocks of 512 bytes, ends a download without a bound.
-		(ulimit -f $((most / 512)) && wget -q -T 30 -O "$1" "$url")
+		bounded wget -q -T 30 -O "$1" "$url"
 	else
 		say "held: neither curl nor wget is here to fetch $url; put one into the image, or bake nodegate"
 		return 1

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -165,6 +166,35 @@ func TestLarge(t *testing.T) {
 	t.Logf("%d bytes in %s", len(text), time.Since(began))
 	if _, err := Lint(make([]byte, MaxSize+1)); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("too large: %v", err)
+	}
+}
+
+// TestMemory: a manifest of many entries, lines or repeated traps is refused before it takes the machine's memory.
+func TestMemory(t *testing.T) {
+	const head = "apiVersion: kops.k8s.io/v1alpha2\nkind: Cluster\nspec:\n"
+	unit := "    manifest: |\n" + strings.Repeat("      ExecStart=/sbin/ethtool\n", 50_000)
+	for what, c := range map[string]struct{ text, want string }{
+		"entries on one line": {head + "  sysctlParameters: [" + strings.Repeat("a,", 14<<20) + "a]\n",
+			"4:1: more than 250000 lines and entries; is this a cluster's manifest?"},
+		"entries of a list": {head + "  sysctlParameters:\n" + strings.Repeat("  - a=1\n", 3<<20),
+			"125001:1: more than 250000 lines and entries; is this a cluster's manifest?"},
+		"mappings": {head + "  a: [" + strings.Repeat("{a: b}, ", 3<<20) + "a]\n", "4:1: more than 250000 lines"},
+		"lines of a unit": {head + "  hooks:\n  - name: a\n    manifest: |\n" + strings.Repeat("      a=\n", 3<<20),
+			"249995:1: more than 250000 lines"},
+		"traps by aliases": {head + "  hooks:\n  - &a\n    name: a\n" + unit + strings.Repeat("  - *a\n", 20),
+			": more than 250000 traps; remove the aliases"},
+		"traps, just enough": {head + "  hooks:\n  - &a\n    name: a\n" + unit + strings.Repeat("  - *a\n", 3), ""},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Lint([]byte(c.text))
+		runtime.ReadMemStats(&after)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
+		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 512 {
+			t.Errorf("%s: allocated %d MiB", what, used)
+		}
 	}
 }
 

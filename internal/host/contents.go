@@ -7,7 +7,17 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"nodegate/internal/host/config"
 )
+
+// note marks the policy: a replay evaluates its text.
+func note(name string) string {
+	if config.KindOf(name) == config.PolicyFile {
+		return " (whole, with any secret in it)"
+	}
+	return ""
+}
 
 // Contents prints what a snapshot holds, for a reader who wants to send it: each file with its size
 // in the snapshot, the largest first, and the size of every other kind of answer.
@@ -32,7 +42,7 @@ func (s *Snapshot) Contents(w io.Writer) error {
 	}
 	for name, a := range s.Files {
 		if a.Error == "" {
-			lines = append(lines, entry{name, len(a.Value)})
+			lines = append(lines, entry{name + note(name), len(a.Value)})
 		} else if strings.HasPrefix(a.Error, withheldError) {
 			lines = append(lines, entry{name + " (only its size)", 0})
 		}

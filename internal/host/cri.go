@@ -20,7 +20,8 @@ import (
 // (k8s.io/cri-api).
 type Runtimes interface {
 	// CRIVersion returns the name and version of the runtime behind a Unix socket. api is the CRI
-	// version to speak: "v1" or "v1alpha2". The error is fs.ErrNotExist if the socket is missing,
+	// version to speak: "v1" or "v1alpha2"; with ImageService, the socket need only serve images, and
+	// the name is "". The error is fs.ErrNotExist if the socket is missing,
 	// syscall.ECONNREFUSED if no process listens on it, and errors.ErrUnsupported if the runtime
 	// does not implement that CRI version.
 	CRIVersion(ctx context.Context, socket, api string) (string, error)
@@ -38,6 +39,9 @@ type CgroupDriver struct {
 	Told bool `json:"told"`
 }
 
+// ImageService asks CRIVersion for CRI v1's image service, which may have a socket of its own.
+const ImageService = "images"
+
 type machineRuntimes struct{}
 
 const (
@@ -46,8 +50,13 @@ const (
 )
 
 // CRIVersion calls Version, whose response has runtime_name in field 2 and runtime_version in field
-// 3.
+// 3. To the image service it makes the call with which kubelet validates it (validateServiceConnection in
+// k8s.io/cri-client/pkg/remote_image.go).
 func (machineRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
+	if api == ImageService {
+		_, err := criCall(ctx, socket, "runtime.v1.ImageService/ImageFsInfo", nil)
+		return "", err
+	}
 	message, err := criCall(ctx, socket, "runtime."+api+".RuntimeService/Version", nil)
 	if err != nil {
 		return "", err
@@ -137,7 +146,10 @@ func criCall(ctx context.Context, socket, method string, message []byte) ([]byte
 		return nil, fmt.Errorf("querying the runtime at %s: %w", socket, err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, criAnswer))
+	answer, err := io.ReadAll(io.LimitReader(response.Body, criAnswer+1))
+	if err == nil && len(answer) > criAnswer {
+		err = fmt.Errorf("its response is larger than %d MiB", criAnswer>>20)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("querying the runtime at %s: %w", socket, err)
 	}

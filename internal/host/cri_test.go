@@ -27,6 +27,7 @@ func TestCgroupDriver(t *testing.T) {
 		{"containerd 1", "Status", field(2, field(1, "config")+field(2, containerd)), "systemd"},
 		{"another runtime", "Status", field(2, field(1, "version")+field(2, "x")), "unsupported"},
 		{"nonsense", "Status", "\xff", "error"},
+		{"too large", "Status", strings.Repeat("a", criAnswer), "larger than 1 MiB"},
 		{"neither", "", "", "unsupported"},
 	} {
 		socket := filepath.Join(t.TempDir(), "s")
@@ -53,6 +54,8 @@ func TestCgroupDriver(t *testing.T) {
 		switch {
 		case errors.Is(err, errors.ErrUnsupported):
 			got = "unsupported"
+		case err != nil && strings.HasSuffix(err.Error(), c.want):
+			got = c.want
 		case err != nil:
 			got = "error"
 		case d.Told:

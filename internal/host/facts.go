@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -174,11 +175,24 @@ func (h *Host) cni() (any, bool) {
 // kubeletVersion runs the kubelet that the unit starts, or else the one in the search path.
 func (h *Host) kubeletVersion(ctx context.Context) (string, error) {
 	if k, _ := h.Kubelet(); k.Command != nil {
-		if said, err := h.Kernel.Version(ctx, k.Command[0]); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		var command []string
+		if len(k.Command) > 1 && k.Command[1] == "kubelet" { // hyperkube kubelet
+			command = k.Command[1:2]
+		}
+		if said, err := h.Kernel.Version(ctx, k.Command[0], command...); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			return said, err
 		}
 	}
 	return h.Kernel.Version(ctx, "kubelet")
+}
+
+// OpenShiftKubelet reports whether the unit's kubelet is OpenShift's: its version ends in a commit, v1.31.3+aa3e8d1.
+func (h *Host) OpenShiftKubelet(ctx context.Context) (bool, error) {
+	said, err := h.kubeletVersion(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return false, err
+	}
+	return regexp.MustCompile(`^Kubernetes v1\.\d+\.\d+[^+]*\+[0-9a-f]{7,40}\b`).MatchString(said), nil
 }
 
 // KubeletMinor runs kubelet and returns its minor version, 34 for kubelet 1.34.1. It returns 0 if

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,6 +109,8 @@ type Links interface {
 	// subscribed once it can no longer miss a notification.
 	Watch(ctx context.Context, subscribed func(), events chan<- LinkEvent) error
 	Driver(ctx context.Context, link string) (string, error)
+	// Addresses returns the addresses of all links.
+	Addresses(ctx context.Context) ([]netip.Addr, error)
 	// DefaultRoutes returns the names of the links that carry a default route.
 	DefaultRoutes(ctx context.Context) ([]string, error)
 	// RoutingRules returns the rules that look up routes in a table other than those of every
@@ -136,7 +139,7 @@ type Units interface {
 	// run.
 	Loaded(ctx context.Context, unit string) (Loaded, error)
 	// Cycles lets systemd compute the boot and returns its ordering cycles. The error is
-	// errors.ErrUnsupported if systemd is not installed here or has no units there.
+	// errors.ErrUnsupported if systemd is not installed here, or has no multi-user.target there.
 	Cycles(ctx context.Context) ([]bootorder.Cycle, error)
 	// Reload makes systemd read its unit files again.
 	Reload(ctx context.Context) error

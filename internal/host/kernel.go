@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/config"
 	"nodegate/internal/host/program"
 )
 
@@ -23,6 +23,12 @@ func (machineKernel) Release() (string, error) {
 		return "", fmt.Errorf("uname: %w", err)
 	}
 	return unix.ByteSliceToString(u.Release[:]), nil
+}
+
+// PlainVersion returns the name and the version in the output of a program, and the backend of
+// iptables.
+func PlainVersion(output string) string {
+	return regexp.MustCompile(`([A-Za-z]+ )?v?[0-9]+(\.[\w.+~-]*)?( \((nf_tables|legacy)\))?`).FindString(output)
 }
 
 // noError is the kernel's maximum error for a clock that no program disciplines, in microseconds
@@ -52,42 +58,18 @@ func (machineKernel) LoadModule(ctx context.Context, name string) error {
 func (machineKernel) Version(ctx context.Context, name string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := program.Private(ctx, name, append(flags, "--version")...)
-	if err != nil && ctx.Err() == nil {
-		err = errors.New(withoutQuoted(err.Error()))
-	}
-	return strings.TrimSpace(string(out)), err
+	out, err := program.Private(ctx, name, config.MessageKeys(machineFiles{}, flags), append(flags, "--version")...)
+	return PlainVersion(string(out)), err
 }
 
 func (machineKernel) Complaint(ctx context.Context, name string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, err := program.Private(ctx, name, flags...)
+	_, err := program.Private(ctx, name, config.MessageKeys(machineFiles{}, flags), flags...)
 	if err == nil || ctx.Err() != nil {
 		return "", err
 	}
-	return withoutQuoted(err.Error()), nil
-}
-
-// withoutQuoted returns a program's message without the values that it quotes, which come from the
-// program's flags and files. The names of flags remain.
-func withoutQuoted(message string) string {
-	quoted := regexp.MustCompile(`"([^"]*)"`)
-	if strings.Contains(message, `\"`) { // klog quotes the whole message
-		quoted = regexp.MustCompile(`\\"(.*?)\\"`)
-	}
-	flag := regexp.MustCompile(`^(-[a-z], )?--[a-z0-9-]+$`)
-	return quoted.ReplaceAllStringFunc(message, func(all string) string {
-		if m := quoted.FindStringSubmatch(all); flag.MatchString(m[1]) || quotedMessage().MatchString(m[1]) {
-			return all
-		}
-		return "(value left out)"
-	})
-}
-
-// quotedMessage matches the words of klog, which quotes each message and error.
-func quotedMessage() *regexp.Regexp {
-	return regexp.MustCompile(`^(command failed|failed to [a-z]+ .*|.*unable to acquire file lock.*)$`)
+	return err.Error(), nil
 }
 
 // bootCountPath is the variable in which systemd-boot stores the entry that it booted, if it counts

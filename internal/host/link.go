@@ -34,7 +34,7 @@ func (m *machineLinks) Close() {
 }
 
 func (m *machineLinks) List(context.Context) ([]Link, error) {
-	found, err := netns.Dump(netlink.LinkList)
+	found, err := netns.Links()
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
 	}

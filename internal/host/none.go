@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 )
 
 // errTree is the error of every query that only a running machine can answer.
@@ -26,6 +27,7 @@ func (noLinks) Get(context.Context, string) (Link, error)                    { r
 func (noLinks) Watch(context.Context, func(), chan<- LinkEvent) error        { return errTree }
 func (noLinks) Driver(context.Context, string) (string, error)               { return "", errTree }
 func (noLinks) DefaultRoutes(context.Context) ([]string, error)              { return nil, errTree }
+func (noLinks) Addresses(context.Context) ([]netip.Addr, error)              { return nil, errTree }
 func (noLinks) RoutingRules(context.Context) ([]RoutingRule, error)          { return nil, errTree }
 func (noLinks) Hops(context.Context) ([]Hop, error)                          { return nil, errTree }
 func (noLinks) Foreign(context.Context) ([]Foreign, error)                   { return nil, errTree }

@@ -48,6 +48,9 @@ func (h *Host) Processes() ([]Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing processes: %w", err)
 	}
+	if !slices.Contains(names, "1") && h.hidesProcesses() {
+		return nil, errHidden
+	}
 	own, err := h.Files.ReadLink("/proc/self/ns/net")
 	if err != nil {
 		own = ""
@@ -72,6 +75,23 @@ func (h *Host) Processes() ([]Process, error) {
 	}
 	slices.SortFunc(list, func(a, b Process) int { return a.PID - b.PID })
 	return list, nil
+}
+
+var errHidden = errors.New("/proc is mounted with hidepid and hides processes from this one: mount it without hidepid, or with the " +
+	"gid= of a group, and add that group to nodegate's unit with SupplementaryGroups=")
+
+// hidesProcesses reports whether /proc hides processes of other users. They are visible to its gid and with CAP_SYS_PTRACE.
+func (h *Host) hidesProcesses() bool {
+	mounts, err := h.Files.ReadFile("/proc/mounts")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 3 && f[1] == "/proc" && strings.Contains(f[3], "hidepid=") {
+			return true
+		}
+	}
+	return false
 }
 
 // Process returns one process. The error is fs.ErrNotExist if it has exited.

@@ -3,8 +3,11 @@ package host
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -83,6 +86,9 @@ func (r recordFiles) Tail(name string) ([]byte, error) {
 // disclose records what the snapshot holds of a file and returns it.
 func (r recordFiles) disclose(name string, found []byte, err error) ([]byte, error) {
 	if err != nil {
+		if wrapped, is := errors.AsType[*fs.PathError](err); is { // its path may be a value that the recording hides
+			err = &fs.PathError{Op: wrapped.Op, Path: name, Err: wrapped.Err}
+		}
 		return record(r.s, r.s.Files, name)(nil, err)
 	}
 	shown, covered := r.s.hidden.Disclose(r.kind, name, found)
@@ -126,8 +132,8 @@ func (r recordFiles) Head(name string) (file.Head, error) {
 	return record(r.s, r.s.Heads, name)(found, err)
 }
 
-// executableHeader returns the part of a file's beginning that names what can execute it. Any other content is replaced by a space,
-// which still differs from an empty file.
+// executableHeader returns the part of a file's beginning that names the program or processor that can execute it. Any
+// other content is replaced by a space, which still differs from an empty file.
 func executableHeader(start []byte) []byte {
 	const elfIdentity = 20 // through e_machine
 	switch {
@@ -190,6 +196,10 @@ func (r recordLinks) List(ctx context.Context) ([]Link, error) {
 
 func (r recordLinks) DefaultRoutes(ctx context.Context) ([]string, error) {
 	return recordOnly(r.s, &r.s.Default)(r.Links.DefaultRoutes(ctx))
+}
+
+func (r recordLinks) Addresses(ctx context.Context) ([]netip.Addr, error) {
+	return recordOnly(r.s, &r.s.IPs)(r.Links.Addresses(ctx))
 }
 
 func (r recordLinks) RoutingRules(ctx context.Context) ([]RoutingRule, error) {
@@ -256,12 +266,16 @@ type recordRules struct {
 func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) error) error {
 	r.s.Rules = nil
 	err := r.Rules.Dumps(ctx, func(source string, dump io.Reader) error {
-		text, err := io.ReadAll(dump)
+		text, err := io.ReadAll(io.LimitReader(dump, maxFile+1))
+		if err == nil && len(text) > maxFile {
+			err = fmt.Errorf("%s prints more than %d MiB of rules, the limit of a snapshot", source, maxFile>>20)
+		}
 		if err != nil {
 			return err
 		}
-		r.s.Rules = append(r.s.Rules, ruleDump{source, string(text)})
-		return read(source, bytes.NewReader(text))
+		plain := config.PlainRules(string(text))
+		r.s.Rules = append(r.s.Rules, ruleDump{source, plain})
+		return read(source, strings.NewReader(plain))
 	})
 	_, err = recordOnly(r.s, &r.s.RuleErr)(true, err)
 	return err

@@ -1,7 +1,9 @@
 package host_test
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -69,5 +71,31 @@ func TestRecordFilled(t *testing.T) {
 	text, err := json.Marshal(s)
 	if err != nil || strings.Contains(string(text), "S3cret") {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// endless is a reader without an end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// endlessRules prints rules without an end.
+type endlessRules struct{ host.Rules }
+
+func (endlessRules) Dumps(_ context.Context, read func(string, io.Reader) error) error {
+	return read("iptables-nft-save", endless{})
+}
+
+// TestSnapshotLimit: neither the rules of a recording nor a snapshot that is read can fill the memory.
+func TestSnapshotLimit(t *testing.T) {
+	h := (&hosttest.Machine{}).Host()
+	h.Rules = endlessRules{}
+	recorder, _ := host.Record(h)
+	err := recorder.Rules.Dumps(t.Context(), func(string, io.Reader) error { return nil })
+	if want := "iptables-nft-save prints more than 64 MiB of rules, the limit of a snapshot"; err == nil || err.Error() != want {
+		t.Errorf("recording: %v", err)
+	}
+	if _, err := host.ReadSnapshot(endless{}); err == nil || err.Error() != "reading snapshot: it is larger than 64 MiB" {
+		t.Errorf("reading: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -67,6 +68,10 @@ func (r replayLinks) Watch(context.Context, func(), chan<- LinkEvent) error {
 
 func (r replayLinks) DefaultRoutes(context.Context) ([]string, error) {
 	return r.s.Default.get("default routes")
+}
+
+func (r replayLinks) Addresses(context.Context) ([]netip.Addr, error) {
+	return r.s.IPs.get("addresses of the links")
 }
 
 func (r replayLinks) RoutingRules(context.Context) ([]RoutingRule, error) {

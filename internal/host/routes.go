@@ -90,7 +90,7 @@ func (m *machineLinks) Foreign(context.Context) ([]Foreign, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
-	links, err := netns.Dump(netlink.LinkList)
+	links, err := netns.Links()
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
 	}
@@ -150,7 +150,7 @@ type Hop struct {
 // learning and without a group, which do not take the destination from each packet's metadata (as
 // Cilium's do), and which have routes with gateways (as flannel's and Calico's do).
 func (m *machineLinks) Hops(context.Context) ([]Hop, error) {
-	links, err := netns.Dump(netlink.LinkList)
+	links, err := netns.Links()
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -39,6 +40,7 @@ type Snapshot struct {
 	Spaces  map[string]answer[Space]        `json:"spaces,omitempty"`
 	List    answer[[]Link]                  `json:"links"`
 	Default answer[[]string]                `json:"defaultRoutes"`
+	IPs     answer[[]netip.Addr]            `json:"addresses,omitzero"`
 	Routing answer[[]RoutingRule]           `json:"routingRules"`
 	Hops    answer[[]Hop]                   `json:"hops,omitzero"`
 	Clock   answer[bool]                    `json:"clockSynchronised,omitzero"`
@@ -88,7 +90,10 @@ const snapshotVersion, snapshotKind = "nodegate/v1", "Snapshot"
 // ReadSnapshot reads a Snapshot in JSON, at most 64 MiB.
 func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	var s Snapshot
-	b, err := io.ReadAll(io.LimitReader(r, maxFile))
+	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err == nil && len(b) > maxFile {
+		err = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading snapshot: %w", err)
 	}

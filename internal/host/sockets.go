@@ -3,8 +3,10 @@ package host
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,12 @@ func Translated(ctx context.Context) ([]Flow, error) {
 	}
 	defer ns.Close()
 	return ns.Translated(ctx)
+}
+
+// Addresses returns the addresses of all links.
+func (*machineLinks) Addresses(context.Context) ([]netip.Addr, error) {
+	own, err := Addresses()
+	return slices.SortedFunc(maps.Keys(own), netip.Addr.Compare), err
 }
 
 // Addresses returns this network namespace's own addresses.

@@ -46,7 +46,7 @@ func (h *Host) WriteSysctl(key, value string) error {
 		return err
 	}
 	if err := h.Files.Write(name, []byte(value+"\n")); err != nil {
-		return fmt.Errorf("writing %q to sysctl: %w", value, err)
+		return fmt.Errorf("writing %q to sysctl: %w", value, h.confined(err))
 	}
 	return nil
 }

@@ -127,7 +127,8 @@ func (m *machineUnits) Loaded(ctx context.Context, unit string) (Loaded, error) 
 	l.Changed, _ = properties["NeedDaemonReload"].(bool)
 	l.DropIns, _ = properties["DropInPaths"].([]string)
 	if why, _ := properties["LoadError"].([]any); len(why) == 2 { // an error's name and its text
-		l.Error, _ = why[1].(string)
+		said, _ := why[1].(string)
+		l.Error = config.PlainMessage(said, unit)
 	}
 	return l, nil
 }

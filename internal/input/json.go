@@ -24,6 +24,10 @@ type JSON struct {
 // for that line.
 const maxNewlines = 4 << 20
 
+// maxValue limits one value, which the decoder keeps whole, with up to three times its size. An API server's object
+// has at most 1.5 MiB, the limit of etcd; nft prints kube-proxy's map of 100,000 ports as one value of 20 MiB.
+const maxValue = 32 << 20
+
 // NewJSON returns a decoder of r.
 func NewJSON(r io.Reader) *JSON {
 	in := &JSON{r: r}
@@ -39,7 +43,21 @@ func (in counting) Read(p []byte) (int, error) {
 	if in.err != nil {
 		return 0, in.err
 	}
-	n, err := in.r.Read(p)
+	if in.read-in.InputOffset() > maxValue { // the decoder reads on only while its value is incomplete
+		in.err = Unknown(in.Line(), "one value is larger than %d MiB", maxValue>>20)
+		return 0, in.err
+	}
+	// The decoder scans the spaces before a value again after every read, so a reader that returns little at a time, as TLS does,
+	// would make that quadratic.
+	n, err := 0, error(nil)
+	for tries := 0; n < len(p) && err == nil; tries++ {
+		var more int
+		if more, err = in.r.Read(p[n:]); more > 0 {
+			n, tries = n+more, 0
+		} else if tries > 100 {
+			err = io.ErrNoProgress
+		}
+	}
 	for i, b := range p[:n] {
 		if b == '\n' && len(in.newlines) < maxNewlines {
 			in.newlines = append(in.newlines, in.read+int64(i))
@@ -91,7 +109,7 @@ func (in *JSON) Open(want json.Delim, what string) error {
 		return in.Fail(err)
 	}
 	if t != want {
-		return Unreadable(in.Line(), "%s: expected %q, got %v", what, want.String(), t)
+		return Unreadable(in.Line(), "%s: expected %q", what, want.String())
 	}
 	return nil
 }

@@ -8,10 +8,11 @@ import (
 )
 
 // Limits of the input. The largest known dump (5,000 Services, 50,000 endpoints) is 16.5 MB in
-// 215,802 lines.
+// 215,802 lines. A rule takes up to 2 KiB of memory.
 const (
-	maxLine = 1 << 20   // bytes in one line
-	maxSize = 256 << 20 // bytes in one input
+	maxLine  = 1 << 20   // bytes in one line
+	maxSize  = 256 << 20 // bytes in one input
+	maxLines = 500_000
 )
 
 // Lines returns the lines of a text. A line is a substring of a large block, so one allocation
@@ -39,6 +40,9 @@ func (l *Lines) Next() (string, error) {
 		if err := l.fillBlock(); err != nil {
 			return "", err
 		}
+	}
+	if l.N == maxLines {
+		return "", Unknown(l.N+1, "input has more than %d lines", maxLines)
 	}
 	l.N++
 	line := l.block

@@ -83,14 +83,19 @@ func (c *Client) get(ctx context.Context, path string, read func(io.Reader) erro
 		return errExpired
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("querying the API server: %s: %s; these credentials may not list and watch it; use kube-proxy's own",
-			resp.Request.URL.Path, resp.Status)
+			resp.Request.URL.Path, plainStatus(resp))
 	}
-	err = fmt.Errorf("querying the API server: %s: %s", resp.Request.URL.Path, resp.Status)
+	err = fmt.Errorf("querying the API server: %s: %s", resp.Request.URL.Path, plainStatus(resp))
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500 {
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // HTTP also allows a date, but no API server sends one
 		return &transientError{err, time.Duration(seconds) * time.Second}
 	}
 	return err
+}
+
+// plainStatus returns the status of a response in the words of HTTP: the server may write any other.
+func plainStatus(resp *http.Response) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
 }
 
 // transientError may not recur when the request is repeated: the API server is overloaded,
@@ -111,7 +116,7 @@ var errRedirects = errors.New("the server redirects the request, which an API se
 func newClient(server string, tlsConfig *tls.Config, token token) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("the API server's address %q is not https://HOST[:PORT]", server)
+		return nil, errors.New("the API server's address is not https://HOST[:PORT]")
 	}
 	tlsConfig.MinVersion = tls.VersionTLS12
 	return &Client{server: strings.TrimSuffix(server, "/"), token: token, http: &http.Client{
@@ -127,8 +132,34 @@ func newClient(server string, tlsConfig *tls.Config, token token) (*Client, erro
 	}}, nil
 }
 
+// maxPage limits one of kube-proxy's pages, and maxAnswer a response that holds one object or none: more than
+// etcd stores for one object.
+const (
+	maxPage   = 16 << 20
+	maxAnswer = 4 << 20
+)
+
+// bounded returns a reader that fails after limit bytes, and names the limit. io.LimitReader would end there,
+// and a cut response would look like a broken one.
+func bounded(r io.Reader, limit int64) io.Reader {
+	return &boundedReader{io.LimitedReader{R: r, N: limit + 1}, limit}
+}
+
+type boundedReader struct {
+	io.LimitedReader
+	limit int64
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	n, err := b.LimitedReader.Read(p)
+	if b.N == 0 {
+		return 0, fmt.Errorf("the response is larger than %d MiB", b.limit>>20)
+	}
+	return n, err
+}
+
 // Page reads one small page of a program on this node: kube-proxy's healthz or metrics. It returns
-// the body, at most 16 MiB, and the HTTP status.
+// the body, at most maxPage, and the HTTP status.
 func Page(ctx context.Context, address string) (body []byte, status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -150,7 +181,10 @@ func Page(ctx context.Context, address string) (body []byte, status int, err err
 		return nil, 0, fmt.Errorf("querying %s: %w", address, err)
 	}
 	defer resp.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	body, err = io.ReadAll(bounded(resp.Body, maxPage))
+	if err != nil {
+		err = fmt.Errorf("querying %s: %w", address, err)
+	}
 	return body, resp.StatusCode, err
 }
 

@@ -131,7 +131,8 @@ func TestBadKubeconfig(t *testing.T) {
 	for want, text := range map[string]string{
 		"line 2": "a: b\n\tc: d\n",
 		`names context "here", which does not exist`: strings.Replace(good, "name: here", "name: there", 1),
-		`cluster "c" has no server`:                  strings.Replace(good, "- name: c\n", "- name: d\n", 1),
+		`names cluster "c", which does not exist`:    strings.Replace(good, "- name: c\n", "- name: d\n", 1),
+		`cluster "c" has no server`:                  strings.Replace(good, "server: "+s.URL, "server: \"\"", 1),
 		`names user "u", which does not exist`:       strings.Replace(good, "- name: u\n", "- name: v\n", 1),
 		"is not https://":                            strings.Replace(good, s.URL, "http://127.0.0.1:1", 1),
 		"inline data is not base64":                  strings.Replace(good, "authority-data: ", "authority-data: '?'\n#", 1),

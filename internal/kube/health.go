@@ -64,7 +64,7 @@ func healthTime(s string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, input.Unreadable(0, "reading kube-proxy's health: %.60q is not a time", s)
+	return time.Time{}, input.Unreadable(0, "reading kube-proxy's health: a time of another format")
 }
 
 // Intervals of kube-proxy.

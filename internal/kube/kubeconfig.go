@@ -10,50 +10,15 @@ import (
 	"path/filepath"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
-
+	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 )
 
-// kubeconfig is the part of client-go's format that nodegate uses.
-type kubeconfig struct {
-	CurrentContext string `yaml:"current-context"`
-	Clusters       []struct {
-		Name    string
-		Cluster cluster
-	}
-	Users []struct {
-		Name string
-		User user
-	}
-	Contexts []struct {
-		Name    string
-		Context struct{ Cluster, User string }
-	}
-}
-
-type cluster struct {
-	Server        string
-	Authority     string `yaml:"certificate-authority"`
-	AuthorityData string `yaml:"certificate-authority-data"`
-	ServerName    string `yaml:"tls-server-name"`
-	Insecure      bool   `yaml:"insecure-skip-tls-verify"`
-	Extensions    []struct {
-		Name      string
-		Extension any
-	}
-}
-
-type user struct {
-	Certificate     string `yaml:"client-certificate"`
-	CertificateData string `yaml:"client-certificate-data"`
-	Key             string `yaml:"client-key"`
-	KeyData         string `yaml:"client-key-data"`
-	Token           string
-	TokenFile       string `yaml:"tokenFile"`
-	Exec            *exec
-	AuthProvider    any `yaml:"auth-provider"`
-}
+type (
+	kubeconfig config.KubeClient
+	cluster    = config.KubeCluster
+	user       config.KubeUser
+)
 
 // maxConfig limits a kubeconfig, a certificate and a token, in bytes.
 const maxConfig = 4 << 20
@@ -66,10 +31,11 @@ func FromKubeconfig(name string, plugins *Plugins) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
-	var k kubeconfig
-	if err := yaml.Unmarshal(text, &k); err != nil {
+	parsed, err := config.ParseKubeClient(text)
+	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %s: %w", name, err)
 	}
+	k := kubeconfig(parsed)
 	c, err := k.client(name, plugins)
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %s: %w", name, err)
@@ -78,24 +44,19 @@ func FromKubeconfig(name string, plugins *Plugins) (*Client, error) {
 }
 
 func (k *kubeconfig) client(name string, plugins *Plugins) (*Client, error) {
-	dir, clusterName, userName := filepath.Dir(name), "", ""
-	for _, c := range k.Contexts {
-		if c.Name == k.CurrentContext {
-			clusterName, userName = c.Context.Cluster, c.Context.User
-		}
-	}
-	if clusterName == "" {
+	dir := filepath.Dir(name)
+	chosen, err := config.KubeClient(*k).Choose()
+	switch {
+	case err != nil:
+		return nil, err
+	case chosen.ClusterName == "":
 		return nil, fmt.Errorf("current-context names context %q, which does not exist", k.CurrentContext)
+	case chosen.UserName == "":
+		return nil, fmt.Errorf("context %q names no user", k.CurrentContext)
+	case chosen.Cluster.Server == "":
+		return nil, fmt.Errorf("cluster %q has no server", chosen.ClusterName)
 	}
-	var in cluster
-	for _, c := range k.Clusters {
-		if c.Name == clusterName {
-			in = c.Cluster
-		}
-	}
-	if in.Server == "" {
-		return nil, fmt.Errorf("cluster %q has no server", clusterName)
-	}
+	in, own := chosen.Cluster, user(chosen.User)
 	config := &tls.Config{ServerName: in.ServerName, InsecureSkipVerify: in.Insecure}
 	authority, err := pem(dir, in.Authority, in.AuthorityData)
 	if err == nil && authority != nil {
@@ -104,27 +65,21 @@ func (k *kubeconfig) client(name string, plugins *Plugins) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, u := range k.Users {
-		if u.Name != userName {
-			continue
-		}
-		client, err := newClient(in.Server, config, nil)
-		if err != nil {
-			return nil, err
-		}
-		client.unverified = in.Insecure
-		if u.User.isPlugin() {
-			err = plugins.configureClient(client, config, *u.User.Exec, name, in, authority)
-		} else {
-			client.token, err = u.User.credentials(dir, config)
-			client.node = nodeOf(config.Certificates)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("user %q: %w", userName, err)
-		}
-		return client, nil
+	client, err := newClient(in.Server, config, nil)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("the context names user %q, which does not exist", userName)
+	client.unverified = in.Insecure
+	if own.isPlugin() {
+		err = plugins.configureClient(client, config, exec(*own.Exec), name, in, authority)
+	} else {
+		client.token, err = own.credentials(dir, config)
+		client.node = nodeOf(config.Certificates)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("user %q: %w", chosen.UserName, err)
+	}
+	return client, nil
 }
 
 // credentials puts a client certificate into config, or returns a token.

@@ -66,7 +66,7 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 			continue
 		}
 		if err := m.parseLine(rest); err != "" {
-			return Metrics{}, input.Unreadable(in.N, "%s: %.120q", err, line)
+			return Metrics{}, input.Unreadable(in.N, "%s", err)
 		}
 	}
 	if len(m.Families) == 0 {
@@ -108,7 +108,9 @@ func (m *Metrics) parseLine(s string) string {
 	}
 	family := ""
 	if _, after, ok := strings.Cut(labels, `ip_family="`); ok {
-		family, _, _ = strings.Cut(after, `"`)
+		if family, _, _ = strings.Cut(after, `"`); family != "IPv4" && family != "IPv6" {
+			return "" // another program's
+		}
 	}
 	f := m.Families[family]
 	switch name {

@@ -12,6 +12,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"nodegate/internal/host/config"
 )
 
 // strategicMerge keeps the conditions that the patch does not name.
@@ -29,7 +31,7 @@ func (c *Client) readCondition(ctx context.Context, node, kind string) (now Cond
 		}
 	}
 	err = c.sendJSON(ctx, http.MethodGet, "/api/v1/nodes/"+node, "", nil, func(r io.Reader) error {
-		return json.NewDecoder(io.LimitReader(r, maxNode)).Decode(&n)
+		return json.NewDecoder(r).Decode(&n)
 	})
 	for _, one := range n.Status.Conditions {
 		if one.Type == kind {
@@ -38,9 +40,6 @@ func (c *Client) readCondition(ctx context.Context, node, kind string) (now Cond
 	}
 	return now, since, written, err
 }
-
-// maxNode is more than etcd stores for one object.
-const maxNode = 4 << 20
 
 // setCondition writes one condition of a Node and leaves the others alone.
 func (c *Client) setCondition(ctx context.Context, node string, to Condition, now, since time.Time) error {
@@ -96,34 +95,57 @@ func (c *Client) sendJSON(ctx context.Context, method, at, kind string, body any
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
-		if read == nil {
-			_, err := io.Copy(io.Discard, resp.Body)
-			return err
+		if read == nil { // the rest of the body is read for the next request on this connection
+			read = func(r io.Reader) error {
+				_, err := io.Copy(io.Discard, r)
+				return err
+			}
 		}
-		return read(resp.Body)
+		if err := read(bounded(resp.Body, maxAnswer)); err != nil {
+			return fmt.Errorf("%s %s: %w", method, at, err)
+		}
+		return nil
 	case resp.StatusCode == http.StatusNotFound:
 		return missingObject(at)
 	}
-	return fmt.Errorf("%s %s: %s: %s", method, at, resp.Status, refusalReason(resp.Body))
+	return fmt.Errorf("%s %s: %s: %s", method, at, plainStatus(resp), refusalReason(resp.Body))
 }
 
 // ownNode returns the node that the API server identifies these credentials with (1.28 and later),
 // if neither a certificate nor the policy names it.
 func (c *Client) ownNode(ctx context.Context) (string, error) {
-	const kind, at = "authentication.k8s.io/v1", "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-	var review struct {
-		Status struct{ UserInfo struct{ Username string } }
-	}
-	err := c.sendJSON(ctx, http.MethodPost, at, "application/json", map[string]any{"apiVersion": kind, "kind": "SelfSubjectReview"},
-		func(r io.Reader) error { return json.NewDecoder(io.LimitReader(r, maxNode)).Decode(&review) })
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	user, status, err := c.whoAmI(ctx)
+	if err != nil {
 		return "", err
 	}
-	node, found := strings.CutPrefix(review.Status.UserInfo.Username, nodeUser)
+	if status >= 300 && status != http.StatusNotFound {
+		return "", fmt.Errorf("asking the API server for its name of these credentials: %d %s", status, http.StatusText(status))
+	}
+	node, found := strings.CutPrefix(user, nodeUser)
 	if !found || node == "" {
 		return "", errors.New("these credentials do not belong to a node; write node = \"NAME\" in the publish block")
 	}
 	return node, nil
+}
+
+// whoAmI returns the user name of these credentials according to the API server, and the status of its answer: 404 before 1.28.
+func (c *Client) whoAmI(ctx context.Context) (user string, status int, err error) {
+	const kind, at = "authentication.k8s.io/v1", "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	resp, err := c.sendRequest(ctx, http.MethodPost, at, "application/json",
+		strings.NewReader(`{"apiVersion": "`+kind+`", "kind": "SelfSubjectReview"}`))
+	if err != nil {
+		return "", 0, err
+	}
+	defer resp.Body.Close()
+	var review struct {
+		Status struct{ UserInfo struct{ Username string } }
+	}
+	if resp.StatusCode < 300 {
+		if err := json.NewDecoder(bounded(resp.Body, maxAnswer)).Decode(&review); err != nil {
+			return "", resp.StatusCode, fmt.Errorf("%s %s: %w", http.MethodPost, at, err)
+		}
+	}
+	return review.Status.UserInfo.Username, resp.StatusCode, nil
 }
 
 // missingObject is the path of an object that the API server does not have. It matches
@@ -141,5 +163,30 @@ func refusalReason(body io.Reader) string {
 	if err := json.NewDecoder(io.LimitReader(body, 64<<10)).Decode(&status); err != nil || status.Message == "" {
 		return "no reason given"
 	}
-	return status.Message
+	return config.PlainMessage(status.Message)
+}
+
+// ErrRefused reports that the API server does not accept the credentials.
+var ErrRefused = errors.New("the API server does not accept these credentials")
+
+// ErrUnverified reports that a kubeconfig does not verify its server, so that no credential was sent.
+var ErrUnverified = errors.New("the kubeconfig does not verify the server")
+
+// Authenticate sends the credentials to the API server, and returns the user name with which it identifies them, "" if the server is
+// older than 1.28. It sends nothing to a server that is not verified. The error is ErrRefused, ErrUnverified, a
+// *tls.CertificateVerificationError, or another one if the server gave no answer.
+func (c *Client) Authenticate(ctx context.Context) (user string, err error) {
+	if c.unverified {
+		return "", ErrUnverified
+	}
+	user, status, err := c.whoAmI(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case status == http.StatusUnauthorized, user == "system:anonymous":
+		return "", ErrRefused
+	case status >= 500 || status == http.StatusTooManyRequests:
+		return "", fmt.Errorf("querying the API server: %d %s", status, http.StatusText(status))
+	}
+	return user, nil
 }

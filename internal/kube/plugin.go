@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"nodegate/internal/host/config"
 )
 
 // RunPlugin runs the credential plugin that a kubeconfig names, with additional variables, and
@@ -27,17 +29,8 @@ type Plugins struct {
 // NewPlugins returns a Plugins with an empty cache.
 func NewPlugins(run RunPlugin) *Plugins { return &Plugins{run: run, cache: map[string]credential{}} }
 
-// exec is a plugin's configuration in a kubeconfig:
-// https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
-type exec struct {
-	APIVersion         string `yaml:"apiVersion"`
-	Command            string
-	Args               []string
-	Env                []struct{ Name, Value string }
-	InstallHint        string `yaml:"installHint"`
-	InteractiveMode    string `yaml:"interactiveMode"`
-	ProvideClusterInfo bool   `yaml:"provideClusterInfo"`
-}
+// exec is a plugin's configuration in a kubeconfig.
+type exec config.KubePlugin
 
 const execGroup = "client.authentication.k8s.io"
 
@@ -64,7 +57,7 @@ func (p *Plugins) configureClient(c *Client, config *tls.Config, e exec, kubecon
 	case e.Command == "":
 		return errors.New("exec has no command")
 	case e.APIVersion != execGroup+"/v1" && e.APIVersion != execGroup+"/v1beta1":
-		return fmt.Errorf("exec has unknown apiVersion %q; known versions: %s/v1 and v1beta1", e.APIVersion, execGroup)
+		return fmt.Errorf("exec has an unknown apiVersion; known versions: %s/v1 and v1beta1", execGroup)
 	case e.InteractiveMode == "Always":
 		return fmt.Errorf("the credential plugin %s needs a terminal (interactiveMode is Always), which a node does not have", e.Command)
 	}
@@ -165,7 +158,7 @@ func (p *Plugins) runPlugin(ctx context.Context, e exec, kubeconfig string, env 
 	s := got.Status
 	switch {
 	case got.APIVersion != e.APIVersion:
-		return credential{}, fmt.Errorf("its output has apiVersion %.80q; the kubeconfig requires %s", got.APIVersion, e.APIVersion)
+		return credential{}, fmt.Errorf("its output has another apiVersion than %s, which the kubeconfig requires", e.APIVersion)
 	case s.Token == "" && s.Certificate == "":
 		return credential{}, errors.New("its output has neither a token nor a certificate")
 	case !s.ExpirationTimestamp.IsZero() && time.Until(s.ExpirationTimestamp) <= 0:

@@ -204,13 +204,13 @@ func TestPluginRefused(t *testing.T) {
 	good := says("v1", map[string]any{"token": "secret"})
 	for _, c := range []struct{ what, block, says, want string }{
 		{"no command", "apiVersion: client.authentication.k8s.io/v1", good, "exec has no command"},
-		{"an old version", strings.Replace(anExec, "/v1", "/v1alpha1", 1), good, `client.authentication.k8s.io/v1alpha1"; known versions: `},
+		{"an old version", strings.Replace(anExec, "/v1", "/v1alpha1", 1), good, "exec has an unknown apiVersion; known versions: "},
 		{"a terminal", strings.Replace(anExec, "Never", "Always", 1), good, "needs a terminal"},
 		{"fails", anExec, "", "credential plugin aws: exit status 1: no role"},
 		{"is absent", anExec + ", installHint: install it", "", "no role; hint in the kubeconfig: install it"},
 		{"no JSON", anExec, "secret", "its output is not an ExecCredential"},
 		{"another version", anExec, says("v1beta1", map[string]any{"token": "secret"}),
-			"the kubeconfig requires client.authentication.k8s.io/v1"},
+			"another apiVersion than client.authentication.k8s.io/v1, which the kubeconfig requires"},
 		{"nothing", anExec, says("v1", map[string]any{}), "neither a token nor a certificate"},
 		{"expired", anExec, says("v1", map[string]any{"token": "secret", "expirationTimestamp": "2001-02-03T04:05:06Z"}),
 			"expired at 2001-02-03T04:05:06Z"},

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"nodegate/internal/host/config"
 	"nodegate/internal/input"
 	"nodegate/internal/proxyrules"
 )
@@ -245,8 +246,9 @@ func watchError(path string, object []byte) error {
 		Message string
 		Details struct{ RetryAfterSeconds int }
 	}
-	err := fmt.Errorf("watching %s: %.200s", path, object)
-	switch unreadable := json.Unmarshal(object, &status); {
+	unreadable := json.Unmarshal(object, &status)
+	err := fmt.Errorf("watching %s: status %d: %.200s", path, status.Code, config.PlainMessage(status.Message))
+	switch {
 	case unreadable != nil:
 		return err
 	case status.Code == http.StatusGone:

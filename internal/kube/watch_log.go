@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"nodegate/internal/host/config"
 	"nodegate/internal/input"
 	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
@@ -92,7 +93,7 @@ func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 		msg += fmt.Sprintf(", from %s to %s ago: they continue, and the rules have not changed since they began", age(of.Now, w.first),
 			age(of.Now, w.last))
 	}
-	out.Add(proxyrules.Finding{Name: watchFailing, Line: w.number, Rule: w.text, Message: msg + doubt})
+	out.Add(proxyrules.Finding{Name: watchFailing, Line: w.number, Rule: config.PlainMessage(w.text), Message: msg + doubt})
 	if doubt != "" {
 		f := &out.List[0]
 		f.Verdict = verdict.Unknown

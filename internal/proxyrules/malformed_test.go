@@ -24,10 +24,10 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// TestManyChains judges hostile but well-formed input: a million chains, a million jumps, a loop
-// through all.
+// TestManyChains judges hostile but well-formed input of almost as many lines as are read: chains, and jumps in a loop through
+// all.
 func TestManyChains(t *testing.T) {
-	const n = 1_000_000
+	const n = 490_000
 	var b bytes.Buffer
 	b.WriteString("*nat\n")
 	for i := range n {
@@ -75,7 +75,7 @@ func TestManyElements(t *testing.T) {
 func TestListErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "the input is empty"},
-		{"[]", `line 1: EndpointSlice: expected "{", got [`},
+		{"[]", `line 1: EndpointSlice: expected "{"`},
 		{`{"kind": "Pod"}`, "line 1: not a list of EndpointSlices: no items"},
 		{"{\n\"items\": [{\"kind\": \"Pod\"}]}", "none of 1 items is an EndpointSlice"},
 		{"{\n\"items\": [{\"kind\": \"EndpointSlice\", \"endpoints\": 3}]}", "line 2: endpoints must not be a number"},

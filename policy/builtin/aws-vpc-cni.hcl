@@ -12,3 +12,6 @@ link "primary-eni" {
   symptom = "NodePorts time out for Pods on secondary interfaces."
   ref     = "https://github.com/aws/amazon-vpc-cni-k8s/blob/master/docs/troubleshooting.md"
 }
+
+# udev must not change the MAC address of the CNI's eni* interfaces.
+check "link.mac-address-policy" {}

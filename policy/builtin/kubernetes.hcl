@@ -118,6 +118,9 @@ check "image.boot-order" {}
 check "kubelet.unit" {}
 check "kubelet.facts" {}
 check "image.identity" {}
+check "image.swap" {}
+check "image.mounts" {}
+check "image.fapolicyd" {}
 check "sysctl.who-wins" {}
 check "ip-forward.writers" {}
 check "networkd.foreign-routes" {}
@@ -138,6 +141,10 @@ check "kubelet.cgroup-v1" {}
 check "kubelet.root-dir" {}
 check "kubelet.state" {}
 check "kubelet.resources" {}
+check "kubelet.cgroups" {}
+check "kubelet.memory-manager" {}
+check "kubelet.policy-options" {}
+check "kubelet.kubeconfig" {}
 check "kubelet.kmsg" {}
 check "kubelet.cgroup-driver" {}
 check "kubelet.resolv-conf" {}
@@ -145,6 +152,9 @@ check "kubelet.runtime-nofile" {}
 check "kubelet.mounts" {}
 check "kubelet.healthz-port" {}
 check "kubelet.certificate-dates" {}
+check "kubelet.node-ip" {}
+check "kubelet.node-name" {}
+check "kubelet.shutdown-grace" {}
 check "kubelet.crash-loop" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}

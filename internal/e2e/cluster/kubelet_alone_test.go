@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,17 +39,20 @@ func newKubeletNode(t *testing.T, s *Space) *kubeletNode {
 	n := &kubeletNode{Space: s, kubelet: filepath.Join(bin, "kubelet"), nodegate: buildNodegate(t), dir: t.TempDir()}
 	valid, expired := n.certificates(t)
 	err = s.Shell(t.Context(), `
+umount /sys; umount -l -R /sys/fs/cgroup || true; mount -t sysfs sysfs /sys # a hidden mount is still in the mount table
 mount -t tmpfs tmpfs /var/lib; mount -t tmpfs tmpfs /var/log; mount -t tmpfs tmpfs /etc
 mkdir -p /etc/systemd/system /etc/kubernetes /etc/containerd /var/lib/kubelet
 echo root:x:0:0::/root:/bin/sh >/etc/passwd; echo root:x:0: >/etc/group; echo nameserver 192.0.2.1 >/etc/resolv.conf
 cp "$1" /etc/kubernetes/valid.conf; cp "$2" /etc/kubernetes/expired.conf
 printf 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nsandbox_image = "%s"\nrestrict_oom_score_adj = true\ndisable_cgroup = true\n' "$3" >/etc/containerd/config.toml
 printf 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n' >/etc/containerd/bare.toml
-for c in swap kubelet.runtime kubelet.certificate kubelet.ports kubelet.config kubelet.flags kubelet.values kubelet.cgroup-v1 kubelet.root-dir kubelet.state kubelet.resources kubelet.kmsg; do
+for c in swap kubelet.runtime kubelet.certificate kubelet.ports kubelet.config kubelet.flags kubelet.values kubelet.cgroup-v1 kubelet.root-dir kubelet.state kubelet.resources kubelet.kmsg \
+  kubelet.cgroups kubelet.memory-manager kubelet.policy-options kubelet.kubeconfig kubelet.node-ip kubelet.node-name; do
   echo "check \"$c\" {}"
 done >/etc/policy.hcl
 echo 'check "kubelet.protect-kernel-defaults" { severity = "block" }' >>/etc/policy.hcl
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mkdir /run/cgroup2; mount -t cgroup2 cgroup2 /run/cgroup2
+mount --bind /run/cgroup2 /sys/fs/cgroup
 `, valid, expired, pauseImage)
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +151,13 @@ func killProcess(p *qemu.Process) {
 // findHoldingCheck returns the check with which nodegate would hold kubelet, or "".
 func (n *kubeletNode) findHoldingCheck(t *testing.T) string {
 	t.Helper()
-	out, err := n.Output(t.Context(), n.nodegate, "check", "--stage", "boot", "--format", "json", "--policy", "/etc/policy.hcl")
+	return n.findChecks(t, "boot", "fail", "unknown")
+}
+
+// findChecks returns the checks of a stage that have one of the verdicts.
+func (n *kubeletNode) findChecks(t *testing.T, stage string, verdicts ...string) string {
+	t.Helper()
+	out, err := n.Output(t.Context(), n.nodegate, "check", "--stage", stage, "--format", "json", "--policy", "/etc/policy.hcl")
 	var r struct {
 		Results []struct{ Name, Verdict, Because string }
 	}
@@ -156,7 +166,7 @@ func (n *kubeletNode) findHoldingCheck(t *testing.T) string {
 	}
 	var names []string
 	for _, res := range r.Results {
-		if res.Because == "" && (res.Verdict == "fail" || res.Verdict == "unknown") {
+		if res.Because == "" && slices.Contains(verdicts, res.Verdict) {
 			names = append(names, res.Name)
 		}
 	}

@@ -18,9 +18,11 @@ type cause struct {
 	mends  string
 	check  string // check that must report the cause; "" if kubelet starts and nodegate must not hold it
 	says   string // text in kubelet's log
+	limps  bool   // kubelet starts all the same: nodegate must warn, and not hold it
 }
 
-func causes() []cause {
+// earlyCauses make kubelet exit before its lock file.
+func earlyCauses() []cause {
 	const c = "/var/lib/kubelet/config.yaml"
 	const rotates = "--rotate-certificates --cert-dir=/var/lib/kubelet/pki"
 	const certificates = "--kubeconfig=/etc/kubernetes/kubelet.conf --bootstrap-kubeconfig=/etc/kubernetes/bootstrap.conf"
@@ -209,30 +211,50 @@ func TestKubeletCauses(t *testing.T) {
 	}
 	t.Cleanup(s.Close)
 	n := newKubeletNode(t, s)
-	for _, c := range causes() {
-		t.Run(c.what, func(t *testing.T) {
-			n.writeConfig(t, c.flags)
-			stop := n.runScript(t, c.breaks)
-			named := n.findHoldingCheck(t)
-			ran, said := n.startKubelet(t)
-			stop()
-			switch {
-			case c.check == "" && (named != "" || !ran):
-				t.Errorf("nodegate holds kubelet because of %q; kubelet runs: %v; its log:\n%s", named, ran, said)
-			case c.check != "" && (named != c.check || ran || !strings.Contains(said, c.says)):
-				t.Errorf("nodegate reports %q, want %s; kubelet runs: %v; its log:\n%s\nwant %q", named, c.check, ran, said, c.says)
-			}
-			n.runScript(t, c.mends)()
-			if c.check == "" {
-				return
-			}
-			n.writeConfig(t, "")
-			if named := n.findHoldingCheck(t); named != "" {
-				t.Errorf("after mending, nodegate reports %s", named)
-			}
-			if ran, said := n.startKubelet(t); !ran {
-				t.Errorf("after mending, kubelet exits:\n%s", said)
+	for _, group := range []struct {
+		name   string
+		causes []cause
+	}{{"before the lock file", earlyCauses()}, {"after the lock file", lateCauses()}} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, c := range group.causes {
+				t.Run(c.what, func(t *testing.T) { n.try(t, c) })
 			}
 		})
+	}
+}
+
+// try breaks the node, and mends it.
+func (n *kubeletNode) try(t *testing.T, c cause) {
+	t.Helper()
+	n.writeConfig(t, c.flags)
+	stop := n.runScript(t, c.breaks)
+	named := n.findHoldingCheck(t)
+	warned := ""
+	if c.limps {
+		warned = n.findChecks(t, "run", "warn")
+	}
+	ran, said := n.startKubelet(t)
+	stop()
+	switch {
+	case c.limps:
+		if named != "" || warned != c.check || !ran || !strings.Contains(said, c.says) {
+			t.Errorf("nodegate holds because of %q and warns %q, want only a warning of %s; kubelet runs: %v; its log:\n%s\nwant %q",
+				named, warned, c.check, ran, said, c.says)
+		}
+	case c.check == "" && (named != "" || !ran):
+		t.Errorf("nodegate holds kubelet because of %q; kubelet runs: %v; its log:\n%s", named, ran, said)
+	case c.check != "" && (named != c.check || ran || !strings.Contains(said, c.says)):
+		t.Errorf("nodegate reports %q, want %s; kubelet runs: %v; its log:\n%s\nwant %q", named, c.check, ran, said, c.says)
+	}
+	n.runScript(t, c.mends)()
+	if c.check == "" {
+		return
+	}
+	n.writeConfig(t, "")
+	if named := n.findHoldingCheck(t); named != "" {
+		t.Errorf("after mending, nodegate reports %s", named)
+	}
+	if ran, said := n.startKubelet(t); !ran {
+		t.Errorf("after mending, kubelet exits:\n%s", said)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -68,6 +69,8 @@ func forEachPoint(points []int, workers int, try func(point int)) {
 	next := make(chan int)
 	for range workers {
 		wg.Go(func() {
+			runtime.LockOSThread() // Pdeathsig refers to the thread that starts a program, and other tests end threads
+			defer runtime.UnlockOSThread()
 			for p := range next {
 				try(p)
 			}

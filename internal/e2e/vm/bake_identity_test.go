@@ -21,9 +21,11 @@ func (b bake) checkNoIdentity(t *testing.T) {
 	mustRun(t, "debugfs", "-R", "rdump /etc "+tree, disk)
 	mustRun(t, "debugfs", "-R", "rdump /var "+tree, disk)
 	mustRun(t, "debugfs", "-R", "rdump /root "+tree, disk)
+	mustRun(t, "mkdir", "-p", tree+"/usr/lib")
+	mustRun(t, "debugfs", "-R", "rdump /usr/lib/systemd "+tree+"/usr/lib", disk)
 	out, err := exec.CommandContext(t.Context(), b.Nodegate, "check", "--root", tree, "--policy",
 		identityPolicy(t, b.Dir)).CombinedOutput()
-	if err != nil {
+	if err != nil || strings.Contains(string(out), "sshd will not start") {
 		t.Errorf("the baked disk: %v\n%s", err, out)
 	}
 	mustRun(t, "rm", "-r", tree)
@@ -56,6 +58,7 @@ func (b bake) readIdentity(t *testing.T) map[string]string {
 		return strings.TrimSpace(out.Stdout)
 	}
 	ask("first_start; saw 1; within 120 settled; within 60 test -s /etc/ssh/ssh_host_ed25519_key.pub")
+	ask(`within 60 bash -c 'exec 3<>/dev/tcp/127.0.0.1/22; read -r -t 5 -u 3 banner; [[ $banner == SSH-2.0* ]]'`) // sshd answers
 	return map[string]string{
 		"machine-id":  ask("cat /etc/machine-id"),
 		"host key":    ask("cut -d' ' -f2 /etc/ssh/ssh_host_ed25519_key.pub"),

@@ -18,6 +18,9 @@ import (
 //go:embed guest-packages
 var guestPackages string
 
+//go:embed hardened-packages
+var hardenedPackages string
+
 const (
 	Suite     = "bookworm"       // the release of all trees unless stated otherwise
 	oldest    = "bullseye"       // systemd 247, the oldest that nodegate is tested with
@@ -80,6 +83,11 @@ func (c Cache) Other(ctx context.Context, suite, name string, packages ...string
 
 // Oldest returns the cached tree of guest-packages with the oldest systemd that nodegate is tested with.
 func (c Cache) Oldest(ctx context.Context) (*Base, error) { return c.Other(ctx, oldest, "oldest") }
+
+// Hardened returns the cached tree of guest-packages and hardened-packages.
+func (c Cache) Hardened(ctx context.Context) (*Base, error) {
+	return c.Tree(ctx, "hardened", Words(hardenedPackages)...)
+}
 
 // Foreign returns the cached tree of guest-packages for another processor.
 func (c Cache) Foreign(ctx context.Context, a Arch) (*Base, error) {

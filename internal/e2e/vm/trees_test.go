@@ -42,6 +42,10 @@ func TestTrees(t *testing.T) {
 				t.Fatal(err)
 			}
 			mustRun(t, "systemctl", "--root", tree, "enable", "kubelet.service")
+			putFile(t, tree+"/etc/hostname", "localhost\n") // mmdebstrap copies the name of the machine that it runs on
+			if keygen := filepath.Join(tree, "etc/systemd/system/ssh.service.d/keygen.conf"); hasUnit(tree, "ssh.service") {
+				putFile(t, keygen, guideBlock(t, "ini keygen.conf"))
+			}
 			if out, err := exec.CommandContext(t.Context(), r.Nodegate, "install", "--root", tree).CombinedOutput(); err != nil {
 				t.Fatalf("install: %v\n%s", err, out)
 			}
@@ -69,6 +73,11 @@ func buildTree(t *testing.T, dir string, rel release) string {
 		t.Fatal(err)
 	}
 	return tree
+}
+
+func hasUnit(tree, unit string) bool {
+	found, _ := filepath.Glob(tree + "/*/systemd/system/" + unit)
+	return len(found) > 0
 }
 
 // failingChecks returns the names of the checks that fail or warn in the tree, in the order of the report. An unknown verdict is an error.
@@ -137,7 +146,24 @@ func breakages(t *testing.T, tree string) []breakage {
 			}
 		}
 	}
+	replace := func(name, text string) func() func() {
+		return func() func() {
+			file := filepath.Join(tree, name)
+			before, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			putFile(t, file, text)
+			return func() { putFile(t, file, string(before)) }
+		}
+	}
 	return []breakage{
+		{"swap", "image.swap", replace("etc/fstab", "/swapfile none swap sw 0 0\n")},
+		{"kubelet's directory is mounted noexec", "image.mounts", replace("etc/fstab", "UUID=1 /var/lib/kubelet ext4 noexec 0 2\n")},
+		{"fapolicyd is enabled", "image.fapolicyd", write("etc/systemd/system/multi-user.target.wants/fapolicyd.service", "")},
+		{"the name of the build machine", "image.identity", replace("etc/hostname", "builder-7\n")},
+		{"an iSCSI name", "image.identity", write("etc/iscsi/initiatorname.iscsi", "InitiatorName=iqn.1993-08.org.debian:01:1\n")},
+		{"a kubeconfig with a token", "image.identity", write("etc/kubernetes/bootstrap-kubelet.conf", "users: [{user: {token: a}}]\n")},
 		{"kubelet is not enabled", "kubelet.unit", move("etc/systemd/system/multi-user.target.wants/kubelet.service")},
 		{"a module that modprobe.d forbids", "image.module.br_netfilter",
 			write("etc/modprobe.d/no.conf", "install br_netfilter /bin/false\n")},

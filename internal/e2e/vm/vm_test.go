@@ -23,13 +23,27 @@ const (
 // TestScenarios runs every directory in scenarios as a subtest. The -parallel flag of go test limits the machines that run at a time.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
-	scenarios, err := Load("scenarios")
+	runAll(t, newRunner(t), "scenarios")
+}
+
+// TestHardened runs every directory in hardened as a subtest, on an image with SELinux, AppArmor and their policies.
+func TestHardened(t *testing.T) {
+	t.Parallel()
+	r := newRunner(t)
+	var err error
+	if r.Base, err = DefaultCache(mustAbs(t, repository)).Hardened(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	runAll(t, r, "hardened")
+}
+
+func runAll(t *testing.T, r Runner, dir string) {
+	scenarios, err := Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Start with the longest, so that no core is idle at the end.
 	slices.SortStableFunc(scenarios, func(a, b Scenario) int { return len(b.Boots) - len(a.Boots) })
-	r := newRunner(t)
 	for _, s := range scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()

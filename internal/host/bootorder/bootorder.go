@@ -35,7 +35,7 @@ var (
 	ErrNoTarget  = fmt.Errorf("no unit multi-user.target: %w", errors.ErrUnsupported)
 )
 
-const timeout = 10 * time.Second
+const timeout = 30 * time.Second
 
 // Find lets the systemd of this machine compute the boot of the units in files, in its test mode and without privileges. It
 // reads a copy of the units, so nothing of an image runs. The units of fstab are made by systemd's generator.
@@ -74,7 +74,7 @@ func Find(ctx context.Context, files service.Files) ([]Cycle, error) {
 		"SYSTEMD_LOG_COLOR=0", "SYSTEMD_GENERATOR_PATH=" + dir + "/none"}
 	printed, err := program.Unprivileged(ctx, env, systemd, "--test", "--system", "--unit="+target)
 	if err != nil {
-		return nil, fmt.Errorf("testing the boot: %w", err)
+		return nil, fmt.Errorf("testing the boot: %w; in a chroot, mount /dev, /proc and /sys/fs/cgroup first", err)
 	}
 	return parse(printed), nil
 }
@@ -95,8 +95,8 @@ func ignoreExist(err error) error {
 	return err
 }
 
-// unitCopy is a copy of the units in one directory. A unit of a directory that systemd searches earlier hides those of the same
-// name in later ones.
+// unitCopy is a copy of the units in one directory. A unit hides units of the same name in directories that systemd
+// searches later.
 type unitCopy struct {
 	files service.Files
 	dir   string
@@ -142,7 +142,9 @@ func (c unitCopy) copyBelow(from, dir string, copyOne func(from, name string) er
 
 // copyUnit copies a unit or a drop-in: its content, its other name, or that it is masked.
 func (c unitCopy) copyUnit(from, name string) error {
-	kinds := []string{".service", ".target", ".mount", ".automount", ".swap", ".socket", ".timer", ".path", ".slice", ".device", ".scope", ".conf"}
+	kinds := []string{
+		".service", ".target", ".mount", ".automount", ".swap", ".socket", ".timer", ".path", ".slice", ".device", ".scope", ".conf",
+	}
 	if c.made[name] || !slices.Contains(kinds, filepath.Ext(name)) {
 		return nil
 	}

@@ -88,6 +88,10 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	}
 	program := strings.TrimLeft(command[0].text, "-:+!")
 	command[0].text = program
+	if path.Base(program) == "kubenswrapper" && len(command) > 1 { // OpenShift: runs its arguments in a mount namespace
+		command = command[1:]
+		program = command[0].text
+	}
 	if path.Base(program) == "hyperkube" && len(command) > 1 && command[1].text == "kubelet" {
 		return command, "", nil
 	}

@@ -98,7 +98,7 @@ func TestParseSysctl(t *testing.T) {
 		{Key: "net/ipv4/conf/eth0", Exclude: true, File: "a.conf", Line: 6},
 		{Key: "net/ipv4/conf/eth0.100/rp_filter", File: "a.conf", Line: 9},
 	}, got)
-	equal(t, "error", "a.conf:7: \"nonsense\" is not an assignment; write key = value\na.conf:8: \"= 1\" lacks a key", fmt.Sprint(err))
+	equal(t, "error", "a.conf:7: not an assignment; write key = value\na.conf:8: the assignment lacks a key", fmt.Sprint(err))
 }
 
 func TestParseModprobe(t *testing.T) {
@@ -111,7 +111,7 @@ func TestParseModprobe(t *testing.T) {
 		{Command: "options", Module: "nf_conntrack", Rest: "hashsize=1", File: "a.conf", Line: 6},
 		{Command: "install", Module: "x", Rest: "/sbin/modprobe --ignore-install x", File: "a.conf", Line: 7},
 	}, got)
-	equal(t, "error", "a.conf:8: modprobe ignores \" # indented\"\na.conf:9: modprobe ignores \"install half\"", fmt.Sprint(err))
+	equal(t, "error", "a.conf:8: modprobe ignores this line\na.conf:9: modprobe ignores this line", fmt.Sprint(err))
 	m, ok := config.Install(got, "ip-vs")
 	equal(t, "disabled", true, ok && m.Disables())
 	m, ok = config.Install(got, "x")
@@ -129,8 +129,8 @@ func TestParseINI(t *testing.T) {
 		{Section: "Link", Key: "MACAddressPolicy", Value: "none", File: "a.link", Line: 9},
 		{Section: "Link", Key: "X", Value: `a\\`, File: "a.link", Line: 11},
 	}, got)
-	equal(t, "error", "a.link:1: \"early=1\" is not an assignment in a section\na.link:6: the section header \"[Link\" does not end in ]\n"+
-		"a.link:10: \"word\" is not an assignment in a section", fmt.Sprint(err))
+	equal(t, "error", "a.link:1: not an assignment in a section\na.link:6: the section header does not end in ]\n"+
+		"a.link:10: not an assignment in a section", fmt.Sprint(err))
 	last, ok := config.Last(got, "Link", "MACAddressPolicy")
 	equal(t, "last", "a.link:9 none true", fmt.Sprint(last.At(), " ", last.Value, " ", ok))
 	_, ok = config.Last(got[:2], "Link", "MACAddressPolicy")
@@ -170,7 +170,7 @@ func TestParseOSRelease(t *testing.T) {
 	got, err := config.ParseOSRelease("os-release", []byte("# c\nID=rocky\nID_LIKE=\"rhel centos fedora\"\nNAME='Rocky \"L\"'\n"+
 		"X=\"a\\\"b\"\nbad\n"))
 	equal(t, "variables", config.OSRelease{"ID": "rocky", "ID_LIKE": "rhel centos fedora", "NAME": `Rocky "L"`, "X": `a"b`}, got)
-	equal(t, "error", `os-release:6: "bad" is not an assignment`, fmt.Sprint(err))
+	equal(t, "error", "os-release:6: not an assignment", fmt.Sprint(err))
 	equal(t, "like", []bool{true, true, false}, []bool{got.Like("rocky"), got.Like("debian", "fedora"), got.Like("debian")})
 }
 

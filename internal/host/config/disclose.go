@@ -40,6 +40,8 @@ const (
 	Certificate
 	ContainerLog
 	PolicyFile
+	TraitsOnly
+	ZramConfig
 )
 
 // As returns files that a recording treats as being of a kind. Callers need it for a file whose
@@ -61,6 +63,9 @@ type Discloser struct {
 }
 
 const placeholder = "left-out"
+
+// IsLeftOut reports whether a value is what a recording shows in place of another one.
+func IsLeftOut(value string) bool { return strings.HasPrefix(value, placeholder) }
 
 // Hide returns the placeholder of a value, and the value itself if it is empty. A leading hyphen
 // remains, because it decides how the words of a command line are read.
@@ -127,6 +132,8 @@ func (d *Discloser) disclose(kind Kind, text string) string {
 		return discloseINI(text, d.Hide, d.unitValue)
 	case Variables:
 		return d.variables(text)
+	case ZramConfig:
+		return discloseINI(text, d.Hide, func(_, _, value string) string { return plainValue(value, d.Hide) })
 	case NetworkConfig:
 		return discloseINI(text, d.Hide, d.networkValue)
 	case NetworkManagerConfig:
@@ -151,6 +158,8 @@ func (d *Discloser) disclose(kind Kind, text string) string {
 		return containerLog(text)
 	case PolicyFile:
 		return string(WithoutSecrets([]byte(text)))
+	case TraitsOnly:
+		return traitsOnly(text)
 	}
 	return string(d.discloseTree(kind, []byte(text)))
 }
@@ -164,9 +173,11 @@ func (d *Discloser) discloseTree(kind Kind, text []byte) []byte {
 	case K3sConfig:
 		return discloseYAML(text, []string{"kube-proxy-arg", "kube-proxy-arg.[]", "kube-proxy-arg+", "kube-proxy-arg+.[]"}, d.k3sArgument)
 	case Kubeconfig:
-		return discloseYAML(text, []string{"users.[].user.client-certificate", "users.[].user.client-certificate-data"}, d.kubeconfigField)
+		return discloseYAML(text, kubeconfigFields(), d.kubeconfigField)
 	case CredentialProviders:
-		return discloseYAML(text, []string{"apiVersion", "kind", "providers.[].name"}, d.plain)
+		return discloseYAML(text, []string{
+			"apiVersion", "kind", "providers.[].name", "providers.[].apiVersion", "providers.[].defaultCacheDuration",
+		}, d.plain)
 	case CNIConfig:
 		return discloseJSON(text, []string{"name", "type", "plugins.[].type"}, d.networkName)
 	case Checkpoint:
@@ -179,14 +190,18 @@ func (d *Discloser) discloseTree(kind Kind, text []byte) []byte {
 
 // pathKind is a pattern of paths, and what is there.
 type pathKind struct {
-	pattern string
+	pattern *regexp.Regexp
 	kind    Kind
 }
 
 // pathKinds returns the kinds of the files with fixed paths; the first pattern that matches
 // decides.
-func pathKinds() []pathKind {
-	return []pathKind{
+var pathKinds = sync.OnceValue(func() []pathKind {
+	var all []pathKind
+	for _, k := range []struct {
+		pattern string
+		kind    Kind
+	}{
 		{`^/proc/cmdline$`, KernelArguments},
 		{`^/proc/[^/]+/cmdline$`, ProcessArguments},
 		{`^/proc/([^/]+/)?mounts$`, MountTable},
@@ -200,8 +215,9 @@ func pathKinds() []pathKind {
 		{`/sysctl\.d/[^/]+$|^/etc/sysctl\.conf$`, SysctlLines},
 		{`/modprobe\.d/[^/]+$`, ModprobeLines},
 		{`/systemd/system/`, SystemdUnit},
-		{`/systemd/(network/|networkd\.conf)`, NetworkConfig},
+		{`/systemd/(network/|networkd\.conf|logind\.conf)`, NetworkConfig},
 		{`/NetworkManager/(conf\.d/|NetworkManager\.conf)`, NetworkManagerConfig},
+		{`/systemd/zram-generator\.conf`, ZramConfig},
 		{`/udev/rules\.d/[^/]+$`, UdevRules},
 		{`^/run/udev/data/n[0-9]+$`, UdevDatabase},
 		{`^/etc/tuned/(active|post_loaded)_profile$`, TunedProfiles},
@@ -215,13 +231,16 @@ func pathKinds() []pathKind {
 		{`^/etc/cni/net\.d/`, CNIConfig},
 		{`^/var/log/pods/`, ContainerLog},
 		{`^/etc/nodegate/`, PolicyFile},
+	} {
+		all = append(all, pathKind{regexp.MustCompile(k.pattern), k.kind})
 	}
-}
+	return all
+})
 
 // KindOf returns the kind of a file with a fixed path, Withheld if it has none.
 func KindOf(name string) Kind {
 	for _, p := range pathKinds() {
-		if regexp.MustCompile(p.pattern).MatchString(name) {
+		if p.pattern.MatchString(name) {
 			return p.kind
 		}
 	}

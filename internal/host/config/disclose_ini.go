@@ -51,6 +51,9 @@ func (d *Discloser) unitValue(section, key, value string) string {
 	if isUnitKey(section, key) && regexp.MustCompile(`^[\w@%.:/~!|+*=, -]*$`).MatchString(value) {
 		return value
 	}
+	if section == "Mount" && key == "Options" {
+		return d.mountOptions(value)
+	}
 	if section != "Service" || value == "" {
 		return d.Hide(value)
 	}
@@ -92,10 +95,12 @@ func isUnitKey(section, key string) bool {
 		return slices.Contains([]string{
 			"BusName", "DynamicUser", "Group", "RemainAfterExit", "Restart", "RestartSec", "RootDirectory", "RootImage", "StartLimitBurst",
 			"StartLimitInterval", "SupplementaryGroups", "TimeoutSec", "TimeoutStartSec", "Type", "User", "WorkingDirectory",
-			"RuntimeDirectory", "StateDirectory", "CacheDirectory", "LogsDirectory", "ConfigurationDirectory", "NotifyAccess",
+			"RuntimeDirectory", "Slice", "StateDirectory", "CacheDirectory", "LogsDirectory", "ConfigurationDirectory", "NotifyAccess",
 		}, key)
 	case "Install":
 		return slices.Contains([]string{"Alias", "Also", "DefaultInstance", "RequiredBy", "WantedBy"}, key)
+	case "Mount":
+		return key == "Where" || key == "Type"
 	case "Timer", "Path", "Socket":
 		return key == "Unit" || key == "Service"
 	}
@@ -205,11 +210,13 @@ func (d *Discloser) variables(text string) string {
 	return out.String()
 }
 
-// networkValue is for .link, .network and networkd.conf.
+// networkValue is for .link, .network, networkd.conf and logind.conf.
 func (d *Discloser) networkValue(section, key, value string) string {
 	switch {
 	case section == "Match", section == "Link" && key == "MACAddressPolicy":
 		return value
+	case section == "Login" && key == "InhibitDelayMaxSec":
+		return plainValue(value, d.Hide)
 	case section == "Network" && slices.Contains([]string{
 		"IPForward", "IPv4Forwarding", "IPv6Forwarding", "ManageForeignRoutes", "ManageForeignRoutingPolicyRules", "ManageForeignNextHops",
 	}, key):

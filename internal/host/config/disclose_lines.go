@@ -111,7 +111,16 @@ func (d *Discloser) mountLine(line string) string {
 	} else if f[0] != f[2] && !isPath(f[0]) {
 		f[0] = d.Hide(f[0])
 	}
-	options := strings.Split(f[3], ",")
+	f[3] = d.mountOptions(f[3])
+	for i := 4; i < len(f); i++ {
+		f[i] = plainValue(f[i], d.Hide)
+	}
+	return strings.Join(f, " ")
+}
+
+// mountOptions discloses the names of mount options.
+func (d *Discloser) mountOptions(text string) string {
+	options := strings.Split(text, ",")
 	for i, o := range options {
 		name, value, assigns := strings.Cut(o, "=")
 		switch {
@@ -123,11 +132,7 @@ func (d *Discloser) mountLine(line string) string {
 			options[i] = name + "=" + d.Hide(value)
 		}
 	}
-	f[3] = strings.Join(options, ",")
-	for i := 4; i < len(f); i++ {
-		f[i] = plainValue(f[i], d.Hide)
-	}
-	return strings.Join(f, " ")
+	return strings.Join(options, ",")
 }
 
 // udevLine discloses the conditions that checks evaluate, and what decides NM_UNMANAGED.

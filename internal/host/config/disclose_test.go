@@ -17,7 +17,7 @@ func TestDiscloseCanaries(t *testing.T) {
 		fmt.Fprintf(&flags, "--%s=@ --%s @ --%s @=@,@ -x @ -p@ @ ", k, k, k)
 	}
 	words := flags.String()
-	for _, f := range append(kubeletFields(), append(kubeProxyFields(), "unknown", "staticPodURLHeader.Authorization.[]", "users.[].user.token",
+	for _, f := range append(append(kubeletFields(), kubeconfigFields()...), append(kubeProxyFields(), "unknown", "staticPodURLHeader.Authorization.[]", "users.[].user.token",
 		"users.[].user.client-key-data", "users.[].user.client-certificate-data", "users.[].user.client-certificate", "datastore-endpoint",
 		"token", "kube-proxy-arg.[]", "providers.[].name", "providers.[].env.[].value", "spec.containers.[].args.[]")...) {
 		parts := strings.Split(f, ".")
@@ -76,6 +76,10 @@ func TestDiscloseCanaries(t *testing.T) {
 		{CNIConfig, []string{`{"name": "@", "type": "@", "kubernetes": {"k8s_auth_token": "@"}, "plugins": [{"type": "@", "x": "@"}, "@"], "X": ["@"]}`, `{"name": @`}},
 		{Checkpoint, []string{`{"policyName": "@", "defaultCpuSet": "@", "entries": {"u": {"c": "@"}}, "data": "{\"x\": \"@\"}", "x": "@"}`, `@`, `{"data": "@"}`}},
 		{Certificate, []string{"@\n-----BEGIN PRIVATE KEY-----\n@\n-----END PRIVATE KEY-----\n-----BEGIN CERTIFICATE-----\nX: @\n\nAAAA\n-----END CERTIFICATE-----\n@"}},
+		{ZramConfig, []string{"# @\n[@\n[zram0]\nzram-size = @\nfs-type=@\nwriteback-device=@\n@\n"}},
+		{SystemdUnit, []string{"[Mount]\nWhat=//host/@\nWhere=/mnt\nType=cifs\nOptions=username=@,password=@,@,noexec\n"}},
+		{TraitsOnly, []string{"@\ntoken: @\npassword=@\n-----BEGIN PRIVATE KEY-----\n@\n-----END PRIVATE KEY-----\nssh-rsa @ @\nInitiatorName=@\n" +
+			"(holds: token) @\nssh-keygen @\nK3S_TOKEN='@'\nkubeadm join --token abcdef.0123456789abcdef @\n"}},
 		{Withheld, []string{"@"}},
 	} {
 		for _, text := range c.texts {

@@ -5,19 +5,24 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // readFlags are the flags whose values checks read.
 func readFlags() []string {
 	return []string{
 		// kubelet
-		"address", "allowed-unsafe-sysctls", "bootstrap-kubeconfig", "cert-dir", "cgroup-driver", "client-ca-file", "cloud-provider", "config",
-		"config-dir", "container-log-max-size", "container-runtime-endpoint", "cpu-manager-policy", "cpu-manager-policy-options",
-		"eviction-hard", "eviction-soft", "eviction-soft-grace-period", "experimental-allocatable-ignore-eviction", "fail-cgroupv1",
-		"fail-swap-on", "healthz-bind-address", "healthz-port", "image-credential-provider-bin-dir", "image-credential-provider-config",
-		"kube-reserved", "kubeconfig", "memory-manager-policy", "node-ip", "node-labels", "port", "protect-kernel-defaults",
-		"reserved-cpus", "resolv-conf", "root-dir", "rotate-certificates", "rotate-server-certificates", "system-reserved", "tls-cert-file",
-		"tls-private-key-file", "feature-gates",
+		"address", "allowed-unsafe-sysctls", "authentication-token-webhook", "authorization-mode", "bootstrap-kubeconfig", "cert-dir",
+		"cgroup-driver", "cgroup-root", "cgroups-per-qos", "client-ca-file", "cloud-provider", "config", "config-dir",
+		"container-log-max-size", "container-runtime-endpoint", "cpu-manager-policy", "cpu-manager-policy-options",
+		"enforce-node-allocatable", "eviction-hard", "eviction-minimum-reclaim", "eviction-soft", "eviction-soft-grace-period",
+		"exit-on-lock-contention", "experimental-allocatable-ignore-eviction", "fail-cgroupv1", "fail-swap-on", "feature-gates",
+		"healthz-bind-address", "healthz-port", "image-credential-provider-bin-dir", "image-credential-provider-config",
+		"image-service-endpoint", "kube-reserved", "kube-reserved-cgroup", "kubeconfig", "local-storage-capacity-isolation", "lock-file",
+		"memory-manager-policy", "node-ip", "node-labels", "port", "protect-kernel-defaults", "register-node", "reserved-cpus",
+		"reserved-memory", "resolv-conf", "root-dir", "rotate-certificates", "rotate-server-certificates", "sync-frequency",
+		"system-cgroups", "system-reserved", "system-reserved-cgroup", "tls-cert-file", "tls-private-key-file",
+		"topology-manager-policy", "topology-manager-policy-options",
 		// kube-proxy
 		"conntrack-max-per-core", "conntrack-min", "ipvs-exclude-cidrs", "iptables-min-sync-period", "ipvs-min-sync-period",
 		"nodeport-addresses", "proxy-mode",
@@ -28,17 +33,21 @@ func readFlags() []string {
 
 // knownWords are the words that a disclosed value may consist of, beside numbers, addresses and
 // paths.
-func knownWords() []string {
+var knownWords = sync.OnceValue(func() []string {
 	return append([]string{
 		"true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "none", "None", "static", "Static", "systemd", "cgroupfs", "external",
 		"aws", "azure", "gce", "openstack", "vsphere", "iptables", "ipvs", "nftables", "kernelspace", "userspace", "kube-proxy", "proxy",
 		"LimitedSwap", "NoSwap", "UnlimitedSwap", "cpu", "memory", "ephemeral-storage", "pid", "memory.available", "nodefs.available",
 		"nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "pid.available",
 		"allocatableMemory.available", "strict-cpu-reservation", "full-pcpus-only", "distribute-cpus-across-numa", "align-by-socket",
+		"distribute-cpus-across-cores", "prefer-align-cpus-by-uncorecache", "prefer-closest-numa-nodes", "max-allowable-numa-nodes",
+		"best-effort", "restricted", "single-numa-node", "pods", "kube-reserved", "system-reserved", "kube-reserved-compressible",
+		"system-reserved-compressible", "Webhook", "AlwaysAllow", "CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions",
+		"TopologyManagerPolicyAlphaOptions", "TopologyManagerPolicyBetaOptions", "AllAlpha", "AllBeta", "GracefulNodeShutdown",
 		"AllowServiceExternalIPs", "NodeSwap", "CPUManager", "MemoryManager", "InPlacePodVerticalScaling", "DynamicResourceAllocation",
 		"KubeletConfiguration", "KubeProxyConfiguration", "CredentialProviderConfig", "Config", "primary", "ipv4", "ipv6", "persistent",
 	}, readFlags()...)
-}
+})
 
 // plainValue returns a value with a placeholder for each part that is neither a number, a quantity,
 // an address, the path of a file, the name of a sysctl, a Kubernetes API or label, nor a known
@@ -77,28 +86,37 @@ func isPlain(part string) bool {
 	if _, err := netip.ParsePrefix(part); err == nil {
 		return true
 	}
+	if regexp.MustCompile(`^[0-9]+:(memory|hugepages-[0-9]+[KMG]i)$`).MatchString(part) { // of --reserved-memory
+		return true
+	}
 	return isPlainPath(part) || plainPattern().MatchString(part)
 }
 
 // plainPattern matches numbers with a unit, ranges, durations, sysctls, API versions and the labels
 // that Kubernetes reserves.
-func plainPattern() *regexp.Regexp {
+var plainPattern = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^([+-]?[0-9.]+([numkMGTPE]|[KMGTPE]i|%%?|[eE][+-]?[0-9]+)?|[0-9]+-[0-9]+|-?([0-9.]+(ns|us|µs|ms|s|m|h))+` +
 		`|(net|fs|kernel|user|vm)[./][a-z0-9_./*-]+|([a-z0-9.-]+\.)?k8s\.io/v[0-9][a-z0-9]*|v1` +
 		`|([a-z0-9.-]+\.)?(kubernetes|k8s)\.io/[A-Za-z0-9._-]+)$`)
-}
+})
 
 // isPlainPath reports whether the value of an option that names a file is an absolute path.
 func isPlainPath(value string) bool {
-	return regexp.MustCompile(`^(unix:(//)?)?(%[A-Za-z])?/[\w./@:+%-]*$`).MatchString(value)
+	return plainPath().MatchString(value)
 }
+
+var plainPath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(unix:(//)?)?(%[A-Za-z])?/[\w./@:+%-]*$`) })
 
 // isPath reports whether a word is the path of a file in a directory of the system. A path in
 // another directory may be the path of a URL, which may be a secret.
 func isPath(word string) bool {
-	const top = `bin|boot|data|dev|etc|home|lib|lib64|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var`
-	return regexp.MustCompile(`^(unix://)?(%[A-Z])?/((` + top + `)(/[\w.@:+%-]*)*)?$`).MatchString(word)
+	return systemPath().MatchString(word)
 }
+
+var systemPath = sync.OnceValue(func() *regexp.Regexp {
+	const top = `bin|boot|data|dev|etc|home|lib|lib64|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var`
+	return regexp.MustCompile(`^(unix://)?(%[A-Z])?/((` + top + `)(/[\w.@:+%-]*)*)?$`)
+})
 
 // disclosedWords replaces, in the arguments of a command line, everything but the names of long
 // flags and the values that checks read.

@@ -135,11 +135,17 @@ func leadsTo(patterns []string, key string) bool {
 // kubeletFields are the fields of KubeletConfiguration that checks read.
 func kubeletFields() []string {
 	return []string{
-		"apiVersion", "kind", "address", "allowedUnsafeSysctls.[]", "authentication.x509.clientCAFile", "cgroupDriver", "containerLogMaxSize",
-		"containerRuntimeEndpoint", "cpuManagerPolicy", "cpuManagerPolicyOptions.*", "evictionHard.**", "evictionSoft.**",
-		"evictionSoftGracePeriod.**", "failCgroupV1", "failSwapOn", "featureGates.*", "healthzBindAddress", "healthzPort", "kubeReserved.*",
-		"memoryManagerPolicy", "memorySwap.swapBehavior", "port", "protectKernelDefaults", "reservedSystemCPUs", "resolvConf",
-		"rotateCertificates", "serverTLSBootstrap", "systemReserved.*", "tlsCertFile", "tlsPrivateKeyFile",
+		"apiVersion", "kind", "address", "allowedUnsafeSysctls.[]", "authentication.webhook.enabled", "authentication.x509.clientCAFile",
+		"authorization.mode", "cgroupDriver", "cgroupRoot", "cgroupsPerQOS", "containerLogMaxSize", "containerRuntimeEndpoint",
+		"cpuManagerPolicy", "cpuManagerPolicyOptions.*", "enforceNodeAllocatable.[]", "evictionHard.**", "evictionMinimumReclaim.**",
+		"evictionSoft.**", "evictionSoftGracePeriod.**", "failCgroupV1", "failSwapOn", "featureGates.*", "healthzBindAddress", "healthzPort",
+		"imageServiceEndpoint", "kubeReserved.*", "kubeReservedCgroup", "localStorageCapacityIsolation", "memoryManagerPolicy",
+		"memorySwap.swapBehavior", "mergeDefaultEvictionSettings", "podLogsDir", "port", "protectKernelDefaults", "registerNode",
+		"reservedMemory.[].limits.*",
+		"reservedMemory.[].numaNode", "reservedSystemCPUs", "resolvConf", "rotateCertificates", "serverTLSBootstrap",
+		"shutdownGracePeriod", "shutdownGracePeriodByPodPriority.[].shutdownGracePeriodSeconds", "syncFrequency", "systemCgroups",
+		"systemReserved.*", "systemReservedCgroup", "tlsCertFile", "tlsPrivateKeyFile", "topologyManagerPolicy",
+		"topologyManagerPolicyOptions.*",
 	}
 }
 
@@ -184,9 +190,35 @@ func (d *Discloser) k3sArgument(_, value string) string {
 	return d.Hide(value)
 }
 
-// kubeconfigField discloses the client certificate of a kubeconfig, which is public.
+// kubeconfigFields are the fields of a kubeconfig that checks read. Every other one only shows that it is set.
+func kubeconfigFields() []string {
+	return []string{
+		"current-context", "contexts.[].name", "contexts.[].context.cluster", "contexts.[].context.user", "clusters.[].name",
+		"clusters.[].cluster.certificate-authority", "clusters.[].cluster.certificate-authority-data",
+		"clusters.[].cluster.insecure-skip-tls-verify", "clusters.[].cluster.server", "users.[].name", "users.[].user.client-certificate",
+		"users.[].user.client-certificate-data", "users.[].user.client-key", "users.[].user.tokenFile", "users.[].user.exec.apiVersion",
+		"users.[].user.exec.command", "users.[].user.exec.interactiveMode", "users.[].user.exec.provideClusterInfo",
+	}
+}
+
+// kubeconfigField discloses the certificates of a kubeconfig, which are public. Of a server's address only the scheme remains.
 func (d *Discloser) kubeconfigField(key, value string) string {
-	if path.Ext(key) != ".client-certificate-data" {
+	switch path.Ext(key) {
+	case ".server":
+		if scheme, rest, is := strings.Cut(value, "://"); is && (scheme == "https" || scheme == "http") && rest != "" {
+			return scheme + "://" + placeholder
+		}
+		return regexp.MustCompile(`[^/]+`).ReplaceAllLiteralString(value, placeholder)
+	case ".apiVersion", ".interactiveMode":
+		if slices.Contains([]string{
+			"client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1", "Never",
+			"IfAvailable", "Always",
+		}, value) {
+			return value
+		}
+		return plainValue(value, d.Hide)
+	case ".client-certificate-data", ".certificate-authority-data":
+	default:
 		return plainValue(value, d.Hide)
 	}
 	der, err := base64.StdEncoding.DecodeString(value)

@@ -44,7 +44,7 @@ func ParseINI(name string, text []byte) ([]Entry, error) {
 		}
 		if line[0] == '[' {
 			if !strings.HasSuffix(line, "]") {
-				errs = append(errs, fmt.Errorf("%s: the section header %q does not end in ]", At(name, first), line))
+				errs = append(errs, fmt.Errorf("%s: the section header does not end in ]", At(name, first)))
 			}
 			section = strings.Trim(line, "[]")
 			continue
@@ -52,7 +52,7 @@ func ParseINI(name string, text []byte) ([]Entry, error) {
 		key, value, ok := strings.Cut(line, "=")
 		key = strings.Trim(key, space)
 		if !ok || key == "" || section == "" {
-			errs = append(errs, fmt.Errorf("%s: %q is not an assignment in a section", At(name, first), line))
+			errs = append(errs, fmt.Errorf("%s: not an assignment in a section", At(name, first)))
 			continue
 		}
 		all = append(all, Entry{section, key, strings.Trim(value, space), name, first})

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // Kubelet is kubelet's configuration according to the machine's files.
@@ -44,14 +42,18 @@ func (v KubeletValue) asBoolean() KubeletValue {
 // configName returns the field of KubeletConfiguration that a flag overrides.
 func configName(flag string) string {
 	return map[string]string{
-		"address": "address", "allowed-unsafe-sysctls": "allowedUnsafeSysctls", "container-log-max-size": "containerLogMaxSize",
-		"healthz-bind-address": "healthzBindAddress",
-		"cgroup-driver":        "cgroupDriver", "cpu-manager-policy": "cpuManagerPolicy", "memory-manager-policy": "memoryManagerPolicy",
-		"client-ca-file": "authentication.x509.clientCAFile", "fail-cgroupv1": "failCgroupV1",
-		"container-runtime-endpoint": "containerRuntimeEndpoint", "fail-swap-on": "failSwapOn", "healthz-port": "healthzPort",
-		"port": "port", "protect-kernel-defaults": "protectKernelDefaults", "resolv-conf": "resolvConf",
-		"rotate-certificates": "rotateCertificates", "rotate-server-certificates": "serverTLSBootstrap",
-		"tls-cert-file": "tlsCertFile", "tls-private-key-file": "tlsPrivateKeyFile",
+		"address": "address", "allowed-unsafe-sysctls": "allowedUnsafeSysctls",
+		"authentication-token-webhook": "authentication.webhook.enabled", "authorization-mode": "authorization.mode",
+		"cgroup-driver": "cgroupDriver", "cgroup-root": "cgroupRoot", "cgroups-per-qos": "cgroupsPerQOS",
+		"client-ca-file": "authentication.x509.clientCAFile", "container-log-max-size": "containerLogMaxSize",
+		"container-runtime-endpoint": "containerRuntimeEndpoint", "cpu-manager-policy": "cpuManagerPolicy",
+		"enforce-node-allocatable": "enforceNodeAllocatable", "fail-cgroupv1": "failCgroupV1", "fail-swap-on": "failSwapOn",
+		"healthz-bind-address": "healthzBindAddress", "healthz-port": "healthzPort", "image-service-endpoint": "imageServiceEndpoint",
+		"kube-reserved-cgroup": "kubeReservedCgroup", "local-storage-capacity-isolation": "localStorageCapacityIsolation",
+		"memory-manager-policy": "memoryManagerPolicy", "port": "port", "protect-kernel-defaults": "protectKernelDefaults",
+		"resolv-conf": "resolvConf", "rotate-certificates": "rotateCertificates", "rotate-server-certificates": "serverTLSBootstrap",
+		"sync-frequency": "syncFrequency", "system-cgroups": "systemCgroups", "system-reserved-cgroup": "systemReservedCgroup",
+		"tls-cert-file": "tlsCertFile", "tls-private-key-file": "tlsPrivateKeyFile", "topology-manager-policy": "topologyManagerPolicy",
 	}[flag]
 }
 
@@ -211,16 +213,40 @@ func (k *Kubelet) addSettings(file, prefix string, settings map[string]any) {
 			value := fmt.Sprint(v)
 			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}
 		case map[string]any:
+			if len(v) == 0 { // not the same as unset: it replaces a default
+				k.Values[prefix+key] = KubeletValue{"", Source{file, prefix + key + ": {}"}}
+			}
 			k.addSettings(file, prefix+key+".", v)
-		case []any: // in the form of the flag
+		case []any: // in the form of the flag; maps in a list also by their index
+			k.removeSettings(prefix + key)
 			value := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(v), "[]")), ",")
 			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}
+			for i, element := range v {
+				if settings, is := element.(map[string]any); is {
+					k.addSettings(file, fmt.Sprintf("%s%s.%d.", prefix, key, i), settings)
+				}
+			}
 		case nil: // back to kubelet's default: drop-ins are merged according to RFC 7386
-			maps.DeleteFunc(k.Values, func(have string, _ KubeletValue) bool {
-				return have == prefix+key || strings.HasPrefix(have, prefix+key+".")
-			})
+			k.removeSettings(prefix + key)
 		}
 	}
+}
+
+func (k *Kubelet) removeSettings(key string) {
+	maps.DeleteFunc(k.Values, func(have string, _ KubeletValue) bool { return have == key || strings.HasPrefix(have, key+".") })
+}
+
+// Gate reports the value of a feature gate, as the flag or the configuration sets it. AllAlpha and AllBeta are gates too.
+func (k Kubelet) Gate(name string) (on, set bool) {
+	value := k.Values["featureGates."+name].Value
+	for _, list := range k.Given("feature-gates") { // the flag changes single gates
+		for pair := range strings.SplitSeq(list, ",") {
+			if gate, said, is := strings.Cut(strings.TrimSpace(pair), "="); is && gate == name {
+				value = said
+			}
+		}
+	}
+	return ParseBool(value)
 }
 
 // KernelDefaults are the values that kubelet's protectKernelDefaults requires, in the order in
@@ -243,7 +269,7 @@ func KubeletFileMistake(text []byte, dropIn bool) string {
 	settings, err := settingsOf(text)
 	if dropIn && err == nil {
 		var strict map[string]any
-		err = yaml.Unmarshal(text, &strict)
+		err = UnmarshalYAML(text, &strict)
 	}
 	switch {
 	case err != nil:

@@ -24,6 +24,14 @@ func ReadYAML(files Files, name string) (text []byte, found bool, err error) {
 	return text, found, err
 }
 
+// UnmarshalYAML decodes a YAML file. The error quotes no value of the file.
+func UnmarshalYAML(text []byte, to any) error {
+	if err := yaml.Unmarshal(text, to); err != nil {
+		return errors.New(PlainMessage(err.Error()))
+	}
+	return nil
+}
+
 // mostNodes bounds the number of nodes to which aliases may expand a file.
 const mostNodes = 100_000
 
@@ -32,7 +40,7 @@ const mostNodes = 100_000
 // sigs.k8s.io/yaml). JSON is YAML too.
 func settingsOf(text []byte) (map[string]any, error) {
 	var file yaml.Node
-	if err := yaml.Unmarshal(text, &file); err != nil {
+	if err := UnmarshalYAML(text, &file); err != nil {
 		return nil, err
 	}
 	r := plainReader{left: mostNodes}
@@ -41,7 +49,7 @@ func settingsOf(text []byte) (map[string]any, error) {
 		return nil, r.mistake
 	}
 	if !is && file.Kind != 0 {
-		return nil, yaml.Unmarshal(text, &settings) // its error names the actual type
+		return nil, UnmarshalYAML(text, &settings) // its error names the actual type
 	}
 	return settings, nil
 }

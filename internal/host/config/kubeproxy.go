@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // KubeProxy is kube-proxy's configuration according to the machine's files, with kube-proxy's
@@ -147,7 +145,7 @@ func ParseKubeProxy(text string) (KubeProxy, error) {
 			ExcludeCIDRs  []string `yaml:"excludeCIDRs"`
 		}
 	}
-	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
+	if err := UnmarshalYAML([]byte(text), &file); err != nil {
 		return c, err
 	}
 	if file.Mode != "" {

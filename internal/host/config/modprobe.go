@@ -41,7 +41,7 @@ func ParseModprobe(name string, text []byte) ([]Modprobe, error) {
 		}
 		module, rest := splitWord(rest)
 		if !isComplete(command, module, rest) {
-			errs = append(errs, fmt.Errorf("%s: modprobe ignores %q", At(name, n), line))
+			errs = append(errs, fmt.Errorf("%s: modprobe ignores this line", At(name, n)))
 			continue
 		}
 		all = append(all, Modprobe{command, strings.ReplaceAll(module, "-", "_"), rest, name, n})

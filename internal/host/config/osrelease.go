@@ -23,7 +23,7 @@ func ParseOSRelease(name string, text []byte) (OSRelease, error) {
 		}
 		key, value, ok := strings.Cut(line, "=")
 		if !ok || key == "" || strings.ContainsAny(key, space) {
-			errs = append(errs, fmt.Errorf("%s: %q is not an assignment", At(name, n), line))
+			errs = append(errs, fmt.Errorf("%s: not an assignment", At(name, n)))
 			continue
 		}
 		all[key] = unquote(value)

@@ -37,12 +37,12 @@ func ParseSysctl(name string, text []byte) ([]Setting, error) {
 		}
 		key, value, assigns := strings.Cut(line, "=")
 		if !assigns && key[0] != '-' {
-			errs = append(errs, fmt.Errorf("%s: %q is not an assignment; write key = value", At(name, n), line))
+			errs = append(errs, fmt.Errorf("%s: not an assignment; write key = value", At(name, n)))
 			continue
 		}
 		key = SysctlPath(strings.Trim(strings.TrimPrefix(key, "-"), space))
 		if key == "" {
-			errs = append(errs, fmt.Errorf("%s: %q lacks a key", At(name, n), line))
+			errs = append(errs, fmt.Errorf("%s: the assignment lacks a key", At(name, n)))
 			continue
 		}
 		all = append(all, Setting{Key: key, Value: strings.Trim(value, space), Exclude: !assigns, File: name, Line: n})

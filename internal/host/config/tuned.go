@@ -191,7 +191,7 @@ func ParseTuned(name string, text []byte) ([]Entry, error) {
 		case line[0] == '[' && strings.HasSuffix(line, "]"):
 			section, indent, open = line[1:len(line)-1], depth, false
 		case !assigns || key == "" || section == "":
-			errs = append(errs, fmt.Errorf("%s: %q is not an assignment in a section", At(name, n), line))
+			errs = append(errs, fmt.Errorf("%s: not an assignment in a section", At(name, n)))
 		default:
 			all = append(all, Entry{section, key, strings.Trim(value, space+`"'`), name, n})
 			indent, open = depth, true

@@ -60,7 +60,7 @@ func TestTunedSysctls(t *testing.T) {
 
 	for _, c := range []struct{ profile, text, want string }{
 		{"none", "", `TuneD profile "none": file does not exist in /etc/tuned/profiles, `},
-		{"bad", "[sysctl]\nnet.ipv4.ip_forward\n", `/etc/tuned/bad/tuned.conf:2: "net.ipv4.ip_forward" is not an assignment in a section`},
+		{"bad", "[sysctl]\nnet.ipv4.ip_forward\n", `/etc/tuned/bad/tuned.conf:2: not an assignment in a section`},
 		{"by-function", "[main]\ninclude=${f:virt_check:a:b}\n", "/etc/tuned/by-function/tuned.conf:2: files alone do not show " +
 			"which profile include=${f:virt_check:a:b} names"},
 	} {

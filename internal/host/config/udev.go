@@ -33,7 +33,7 @@ func ParseUdev(name string, text []byte) ([]UdevRule, error) {
 		for rest := line; rest != ""; {
 			token, after, ok := udevToken(rest)
 			if !ok {
-				errs = append(errs, fmt.Errorf("%s: not a rule from %q onwards", At(name, n), rest))
+				errs = append(errs, fmt.Errorf("%s: not a rule", At(name, n)))
 				break
 			}
 			rule.Tokens = append(rule.Tokens, token)

@@ -21,7 +21,7 @@ func TestParseUdev(t *testing.T) {
 	if d := cmp.Diff(want, rules); d != "" {
 		t.Error(d)
 	}
-	const wrong = `f:5: not a rule from "nonsense" onwards` + "\n" + `f:6: not a rule from "KERNEL=\"open" onwards`
+	const wrong = "f:5: not a rule\nf:6: not a rule"
 	if err == nil || err.Error() != wrong {
 		t.Errorf("%v, want %s", err, wrong)
 	}

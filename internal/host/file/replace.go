@@ -4,9 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
-// Replace writes a file of this machine completely or not at all.
+// Replace writes a file of this machine completely or not at all. The new file keeps the labels, ACL and extended attributes of the
+// file that it replaces.
 func Replace(name string, content []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".nodegate-new-")
 	if wrong := (*os.PathError)(nil); errors.As(err, &wrong) {
@@ -16,7 +19,7 @@ func Replace(name string, content []byte, mode os.FileMode) error {
 		return err
 	}
 	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	err = errors.Join(err, copyFrom(name, f), f.Chmod(mode), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), name)
 	}
@@ -24,4 +27,17 @@ func Replace(name string, content []byte, mode os.FileMode) error {
 		_ = os.Remove(f.Name())
 	}
 	return err
+}
+
+// copyFrom copies the attributes of the regular file with this name, if it can be read.
+func copyFrom(name string, to *os.File) error {
+	old, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil
+	}
+	defer old.Close()
+	if Regular(old, name) != nil {
+		return nil
+	}
+	return CopyAttributes(int(old.Fd()), int(to.Fd()))
 }

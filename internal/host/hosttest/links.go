@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -64,6 +65,7 @@ func (m links) Driver(_ context.Context, link string) (string, error) {
 
 func (m links) DefaultRoutes(context.Context) ([]string, error) { return m.Routes, nil }
 
+func (m links) Addresses(context.Context) ([]netip.Addr, error)          { return m.IPs, m.Refuse["addresses"] }
 func (m links) RoutingRules(context.Context) ([]host.RoutingRule, error) { return m.Routing, nil }
 
 func (m links) Hops(context.Context) ([]host.Hop, error) { return slices.Clone(m.Machine.Hops), nil }

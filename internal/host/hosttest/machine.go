@@ -3,12 +3,14 @@
 package hosttest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -24,12 +26,13 @@ import (
 type Machine struct {
 	Kernel   string                       // uname -r; "" means 6.1.0
 	Files    map[string]string            // path -> content, or "-> TARGET" for a link; directories are implied
-	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "s "+path of statfs, "x "+path of a run
+	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "s " statfs, "x " run, "modprobe " load, "cycles"
 	Clamp    map[string]string            // path -> the value that the kernel stores at every write
 	Modules  map[string]map[string]string // installed module, not loaded -> the parameters that it adds
 	Links    map[string]*Link
 	Notices  chan host.LinkEvent          // about links
 	Routes   []string                     // links with a default route
+	IPs      []netip.Addr                 // addresses of the links
 	Routing  []host.RoutingRule           // rules other than those of every machine
 	Version  map[string]string            // program -> output for --version; "... hangs": it does not exit
 	Rejected map[string]string            // program -> its error if it is given flags besides --version
@@ -114,7 +117,7 @@ func (m files) Tail(name string) ([]byte, error) { return m.ReadFile(name) }
 func (m files) ReadDir(name string) ([]string, error) {
 	found := map[string]bool{}
 	for f := range m.Files {
-		if rest, ok := strings.CutPrefix(f, name+"/"); ok {
+		if rest, ok := strings.CutPrefix(f, strings.TrimSuffix(name, "/")+"/"); ok {
 			first, _, _ := strings.Cut(rest, "/")
 			found[first] = true
 		}
@@ -182,25 +185,28 @@ func (m kernel) Release() (string, error) { return m.Kernel, nil }
 
 func (m kernel) Version(_ context.Context, program string, flags ...string) (string, error) {
 	if why := m.Rejected[program]; why != "" && flags != nil {
-		return "", errors.New(why)
+		return "", errors.New(config.PlainMessage(why, append(config.MessageKeys(files(m), flags), program)...))
 	}
 	switch v, ok := m.Machine.Version[program]; {
 	case strings.HasSuffix(v, "hangs"):
 		return "", fmt.Errorf("%s --version did not end: %w", program, context.DeadlineExceeded)
 	case ok:
-		return v, nil
+		return host.PlainVersion(v), nil
 	}
 	return "", fmt.Errorf("%s is not installed", program)
 }
 
-func (m kernel) Complaint(_ context.Context, program string, _ ...string) (string, error) {
-	return m.Said[program], m.Refuse["x "+program]
+func (m kernel) Complaint(_ context.Context, program string, flags ...string) (string, error) {
+	return config.PlainMessage(m.Said[program], append(config.MessageKeys(files(m), flags), program)...), m.Refuse["x "+program]
 }
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
 
 func (m kernel) LoadModule(_ context.Context, name string) error {
 	m.Log = append(m.Log, "modprobe "+name)
+	if err := m.Refuse["modprobe "+name]; err != nil {
+		return err
+	}
 	brings, ok := m.Modules[name]
 	if !ok {
 		return fmt.Errorf("modprobe: FATAL: Module %s not found", name)
@@ -245,18 +251,21 @@ func (m units) State(_ context.Context, unit string) (active, file string, err e
 
 func (m units) Crashes(_ context.Context, unit string) (host.Crash, error) {
 	if c, ok := m.Machine.Crashes[unit]; ok {
+		c.Line = config.PlainMessage(c.Line)
 		return c, nil
 	}
 	return host.Crash{Active: "inactive"}, nil
 }
 
 func (m units) Loaded(_ context.Context, unit string) (host.Loaded, error) {
-	return m.Machine.Loaded[unit], nil
+	l := m.Machine.Loaded[unit]
+	l.Error = config.PlainMessage(l.Error, unit)
+	return l, nil
 }
 
 func (m units) Cycles(context.Context) ([]bootorder.Cycle, error) {
 	if m.Machine.Cycles == nil {
-		return nil, bootorder.ErrNoSystemd
+		return nil, cmp.Or(m.Refuse["cycles"], bootorder.ErrNoSystemd)
 	}
 	return m.Machine.Cycles, nil
 }

@@ -5,4 +5,5 @@ var (
 	NFTTables    = nftTables
 	LegacyTables = legacyTables
 	AddWith      = (*Namespace).addRedirectWith
+	LinksUpTo    = linksUpTo
 )

@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,11 +188,40 @@ func Dump[T any](ask func() ([]T, error)) ([]T, error) {
 	return all, err
 }
 
+// maxLinks limits the links of a machine. A link takes up to 900 bytes; a node with 110 Pods has some 120.
+const maxLinks = 100_000
+
+// Links lists the links of the caller's namespace. It fails if the machine has more than maxLinks.
+func Links() ([]netlink.Link, error) { return linksUpTo(maxLinks) }
+
+// linksUpTo decodes each message as it arrives: netlink.LinkList keeps all of them first.
+func linksUpTo(most int) ([]netlink.Link, error) {
+	return Dump(func() ([]netlink.Link, error) {
+		query := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+		query.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+		query.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(nl.RTEXT_FILTER_VF)))
+		var all []netlink.Link
+		var failed error
+		err := query.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWLINK, func(message []byte) bool {
+			link, err := netlink.LinkDeserialize(nil, message)
+			switch {
+			case err != nil:
+				failed = err
+			case len(all) == most:
+				failed = fmt.Errorf("the machine has more than %d links", most)
+			}
+			all = append(all, link)
+			return failed == nil
+		})
+		return all, cmp.Or(failed, err)
+	})
+}
+
 // LinksNamed returns the names of the links whose names begin with prefix.
 func (n *Namespace) LinksNamed(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
 	err := n.Do(ctx, func() error {
-		links, err := Dump(netlink.LinkList)
+		links, err := Links()
 		if err != nil {
 			return fmt.Errorf("listing links: %w", err)
 		}

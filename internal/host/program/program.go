@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/activity"
+	"nodegate/internal/host/config"
 )
 
 // SearchPath is the search path for programs. The caller's PATH is ignored: programs that run as
@@ -38,15 +39,16 @@ func Environment() []string { return []string{"PATH=" + SearchPath, "LC_ALL=C"} 
 // Run runs a program and returns its standard output. The error contains the program's standard
 // error.
 func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
-	return run(ctx, strings.Join(append([]string{name}, args...), " "), name, args)
+	return run(ctx, strings.Join(append([]string{name}, args...), " "), nil, name, args)
 }
 
-// Private is Run for arguments that may contain a secret: no error and no progress names them.
-func Private(ctx context.Context, name string, args ...string) ([]byte, error) {
-	return run(ctx, name, name, args)
+// Private is Run for arguments that may contain a secret: no error and no progress names them. known
+// are the words that an error may contain beside the words of messages.
+func Private(ctx context.Context, name string, known []string, args ...string) ([]byte, error) {
+	return run(ctx, name, known, name, args)
 }
 
-func run(ctx context.Context, line, name string, args []string) ([]byte, error) {
+func run(ctx context.Context, line string, known []string, name string, args []string) ([]byte, error) {
 	cmd, stderr, err := command(ctx, name, args)
 	if err != nil {
 		return nil, err
@@ -62,7 +64,7 @@ func run(ctx context.Context, line, name string, args []string) ([]byte, error) 
 		if out.flood {
 			return nil, fmt.Errorf("%s: it printed more than %d bytes and was killed", line, maxOutput)
 		}
-		said := strings.Join(strings.Split(strings.TrimSpace(stderr.kept.String()), "\n"), "; ")
+		said := config.PlainMessage(strings.Join(strings.Split(strings.TrimSpace(stderr.kept.String()), "\n"), "; "), append(known, line)...)
 		if said == "" {
 			return nil, fmt.Errorf("%s: %w", line, err)
 		}
@@ -71,16 +73,17 @@ func run(ctx context.Context, line, name string, args []string) ([]byte, error) 
 	return out.kept.Bytes(), nil
 }
 
-// Feed runs a program like Run and writes text to its standard input.
+// Feed runs a program like Run and writes text to its standard input. No error and no progress names
+// the arguments: arguments of the policy's own program may contain a secret.
 func Feed(ctx context.Context, text, name string, args ...string) error {
 	cmd, stderr, err := command(ctx, name, args)
 	if err != nil {
 		return err
 	}
 	cmd.Stdin = strings.NewReader(text)
-	defer activity.Doing(ctx, strings.Join(append([]string{name}, args...), " "))()
+	defer activity.Doing(ctx, name)()
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, strings.Join(strings.Fields(stderr.kept.String()), " "))
+		return fmt.Errorf("%s: %w: %s", name, err, config.PlainMessage(strings.Join(strings.Fields(stderr.kept.String()), " "), name, text))
 	}
 	return nil
 }
@@ -111,7 +114,7 @@ func Stream(ctx context.Context, read func(source string, r io.Reader) error, na
 		return fmt.Errorf("%s was killed before it finished: %w", line, ctx.Err())
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(stderr.kept.String()))
+		return fmt.Errorf("%s: %w: %s", name, err, config.PlainMessage(strings.TrimSpace(stderr.kept.String()), line))
 	}
 	return readErr
 }
@@ -156,15 +159,15 @@ func Secret(ctx context.Context, env []string, name string, args ...string) ([]b
 	return out.kept.Bytes(), nil
 }
 
-// nobody is the user of programs that need no privileges.
-const nobody = 65534
+// unprivileged is the user and group of programs that need no privileges.
+const unprivileged = 65534
 
 // GiveAway makes a file belong to the user as whom Unprivileged runs programs.
 func GiveAway(name string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	return os.Chown(name, nobody, nobody)
+	return os.Chown(name, unprivileged, unprivileged)
 }
 
 // Unprivileged runs a program with additional variables, as an ordinary user if nodegate runs as root, and returns its standard
@@ -176,7 +179,7 @@ func Unprivileged(ctx context.Context, env []string, name string, args ...string
 	}
 	cmd.Env = append(cmd.Env, env...)
 	if os.Geteuid() == 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	}
 	defer activity.Doing(ctx, name)()
 	if err := cmd.Run(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"nodegate/internal/host/config"
+	"nodegate/internal/plain"
 )
 
 // Fault is a reason why systemd does not start a service, or starts it without a part of its settings.
@@ -27,6 +28,17 @@ type Fault struct {
 // Judge returns the faults of a unit, as far as its files show them. If the running systemd has already answered whether the unit starts at
 // boot, enabled is true: the search for what starts it reads every unit of the machine.
 func (u Unit) Judge(files Files, enabled bool) ([]Fault, error) {
+	if u.Masked && strings.HasPrefix(u.Path, "/run/") {
+		lasting := slices.DeleteFunc(Dirs(), func(dir string) bool { return strings.HasPrefix(dir, "/run/") })
+		u, err := readFrom(files, u.Name, lasting)
+		if err != nil {
+			return nil, err
+		}
+		faults, err := u.Judge(files, enabled)
+		return append(faults, Fault{At: "/run/systemd", Text: u.Name + " is masked", Load: true, Doubt: true,
+			What:   u.Name + " is masked until the next boot",
+			Remedy: "to start it before that, run `systemctl unmask --runtime " + u.Name + "`"}), err
+	}
 	if u.Masked {
 		return []Fault{{At: u.Path, Text: "masked", Load: true, What: u.Name + " is masked: systemd never starts it",
 			Remedy: "run `systemctl unmask " + u.Name + "`, and restore its file if it is empty"}}, nil
@@ -58,6 +70,11 @@ type judge struct {
 func (j *judge) add(e config.Entry, what, remedy string) *Fault {
 	j.faults = append(j.faults, Fault{At: e.At(), Text: e.Key + "=" + e.Value, What: what, Remedy: remedy})
 	return &j.faults[len(j.faults)-1]
+}
+
+// editLine returns the command that edits the line of an assignment.
+func editLine(e config.Entry, edit string) string {
+	return fmt.Sprintf("sed -i '%d%s' %s", e.Line, edit, plain.Quote(e.File))
 }
 
 // addMissing adds a fault over a file that does not exist, unless another program creates it before the start.
@@ -94,7 +111,7 @@ func (j *judge) checkStarts() {
 		load(own, j.Name+" has no ExecStart=: systemd refuses to load it", "write ExecStart= in "+j.Path+" or a drop-in")
 	case len(starts) > 1 && !oneshot:
 		load(starts[1], fmt.Sprintf("%s has %d ExecStart= lines: systemd refuses to load it", j.Name, len(starts)),
-			"write an empty ExecStart= before the one in "+starts[len(starts)-1].File+", or remove the other lines")
+			"run `"+editLine(starts[len(starts)-1], "i ExecStart=")+"`, which resets the earlier lines, or remove those")
 	case oneshot && (restart.Value == "always" || restart.Value == "on-success"):
 		load(restart, j.Name+" has Type=oneshot and Restart="+restart.Value+": systemd refuses to load it",
 			"run kubelet in a service of Type=simple or Type=notify; nodegate's drop-in needs Restart=always")
@@ -158,7 +175,7 @@ func (j *judge) checkEnvironmentFiles() {
 			continue
 		}
 		j.addMissing(e, name, name+" is missing: systemd runs no command of "+j.Name+", not even the gate",
-			"create the file, or write EnvironmentFile=-"+name+" if it may be missing")
+			"create the file, or run `"+editLine(e, "s/EnvironmentFile=/&-/")+"` if it may be missing")
 	}
 }
 
@@ -180,7 +197,7 @@ func (j *judge) checkDirectory() {
 		j.add(e, name+" is not a directory: no command of "+j.Name+" starts, not even the gate", "correct WorkingDirectory=")
 	} else if !exists {
 		j.addMissing(e, name, name+" is missing: no command of "+j.Name+" starts, not even the gate",
-			"create the directory, or write WorkingDirectory=-"+name+" if it may be missing")
+			"run `mkdir -p "+plain.Quote(name)+"`, or correct WorkingDirectory=")
 	}
 }
 
@@ -202,7 +219,8 @@ func (j *judge) checkUser() {
 		j.err = errors.Join(j.err, err)
 		line := regexp.MustCompile(`(?m)^\s*[` + where.letter + `]!?\s+"?` + regexp.QuoteMeta(e.Value) + `"?\s`)
 		if !slices.ContainsFunc(makes, func(f config.File) bool { return line.Match(append(f.Text, '\n')) }) {
-			j.add(e, where.file+" has no "+e.Value+": "+j.Name+" does not start", "create it, or correct "+where.key+"=")
+			j.add(e, where.file+" has no "+e.Value+": "+j.Name+" does not start",
+				"run `"+strings.ToLower(where.key)+"add --system "+plain.Quote(e.Value)+"`, or correct "+where.key+"=")
 		}
 	}
 }
@@ -240,7 +258,7 @@ func (j *judge) checkProgram() {
 		case head.Dir:
 			j.add(c.entry, name+" is a directory", "correct ExecStart=")
 		case !head.MayExecute():
-			j.add(c.entry, name+" is not executable", "run `chmod 755 "+name+"`")
+			j.add(c.entry, name+" is not executable", "run `chmod 755 "+plain.Quote(name)+"`")
 		case len(head.Start) == 0:
 			j.add(c.entry, name+" is empty", remedy)
 		case isScript && len(words) > 0 && path.IsAbs(words[0]):

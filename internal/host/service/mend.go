@@ -12,6 +12,8 @@ import (
 // Mend is what the commands before a service's start do to files.
 type Mend struct {
 	removes, writes []mended
+	// Unread is why a script could not be read that may change any file: a snapshot holds none.
+	Unread error
 }
 
 type mended struct {
@@ -35,6 +37,9 @@ func (u Unit) Mends(files Files) (m Mend) {
 }
 
 func (m *Mend) add(s simple, entry config.Entry) {
+	if s.unread != nil {
+		m.Unread = s.unread
+	}
 	for _, name := range s.writes {
 		m.writes = append(m.writes, mended{name, false, entry})
 	}

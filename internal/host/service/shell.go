@@ -14,6 +14,7 @@ type simple struct {
 	words      []string
 	background bool     // the shell does not wait for it
 	writes     []string // files that its output replaces
+	unread     error    // why its script could not be read
 }
 
 // mostScript bounds a script that is read, and mostNested how deep commands are nested in commands.
@@ -26,7 +27,7 @@ func flatten(files Files, words []string, depth int) []simple {
 	if len(words) == 0 || depth > mostNested {
 		return nil
 	}
-	self := []simple{{words: words}}
+	self := simple{words: words}
 	shell := regexp.MustCompile(`^(ba|da|a|z|k)?sh$`)
 	rest := words[1:]
 	if path.Base(words[0]) == "busybox" && len(rest) > 0 {
@@ -39,30 +40,31 @@ func flatten(files Files, words []string, depth int) []simple {
 		fields := strings.Fields(interpreter)
 		if err != nil || !isScript || len(fields) == 0 || !shell.MatchString(path.Base(fields[len(fields)-1])) &&
 			!shell.MatchString(path.Base(fields[0])) {
-			return self
+			return []simple{self}
 		}
-		return append(self, flattenScript(files, words[0], depth)...)
+		return withScript(files, self, words[0], depth)
 	}
 	for i, w := range rest {
 		switch {
 		case !strings.HasPrefix(w, "-"):
-			return append(self, flattenScript(files, w, depth)...)
+			return withScript(files, self, w, depth)
 		case !strings.HasPrefix(w, "--") && strings.Contains(w, "c") && i+1 < len(rest):
 			return flattenCode(files, rest[i+1], depth)
 		}
 	}
-	return self
+	return []simple{self}
 }
 
-func flattenScript(files Files, name string, depth int) []simple {
+// withScript returns a shell and the commands of its script.
+func withScript(files Files, self simple, name string, depth int) []simple {
 	if head, err := files.Head(name); err != nil || head.Dir {
-		return nil
+		return []simple{self}
 	}
 	text, found, err := config.ReadIfAny(files, name)
-	if err != nil || !found || len(text) > mostScript {
-		return nil
+	if self.unread = err; err != nil || !found || len(text) > mostScript {
+		return []simple{self}
 	}
-	return flattenCode(files, string(text), depth)
+	return append([]simple{self}, flattenCode(files, string(text), depth)...)
 }
 
 func flattenCode(files Files, code string, depth int) (all []simple) {

@@ -36,7 +36,9 @@ type Unit struct {
 }
 
 // Read reads a unit.
-func Read(files config.Files, name string) (Unit, error) {
+func Read(files config.Files, name string) (Unit, error) { return readFrom(files, name, Dirs()) }
+
+func readFrom(files config.Files, name string, dirs []string) (Unit, error) {
 	u := Unit{Name: name}
 	names := []string{name}
 	if template := Template(name); template != name {
@@ -44,7 +46,7 @@ func Read(files config.Files, name string) (Unit, error) {
 	}
 	var texts []config.File
 	for _, n := range names {
-		f, masked, err := config.First(files, Dirs(), n)
+		f, masked, err := config.First(files, dirs, n)
 		if err != nil {
 			return u, err
 		}
@@ -59,7 +61,7 @@ func Read(files config.Files, name string) (Unit, error) {
 	}
 	var below []string
 	for _, n := range append(names, name[strings.LastIndexByte(name, '.')+1:]) { // service.d holds drop-ins of all services
-		for _, dir := range Dirs() {
+		for _, dir := range dirs {
 			below = append(below, dir+"/"+n+".d")
 		}
 	}
@@ -95,6 +97,9 @@ func (u Unit) list(section string, keys ...string) (all []config.Entry) {
 	}
 	return all
 }
+
+// CommandLines returns the effective assignments of an option that names commands, as ExecStartPre.
+func (u Unit) CommandLines(key string) []config.Entry { return u.list("Service", key) }
 
 // last returns the effective value of an option, "" if it is unset.
 func (u Unit) last(section, key string) config.Entry {

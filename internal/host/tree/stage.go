@@ -8,6 +8,10 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/file"
 )
 
 // stagedSuffix ends the name of a file that waits for its rename. No program that reads a
@@ -24,7 +28,8 @@ func IsStaged(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, stagedSuffix)
 }
 
-// StageFile writes and flushes a file next to its final path.
+// StageFile writes and flushes a file next to its final path. The file gets the labels, ACL and
+// extended attributes of the file that it will replace.
 func (t *Tree) StageFile(p string, content []byte, mode fs.FileMode) error {
 	s := rel(staged(p))
 	if err := t.root.Remove(s); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -35,6 +40,9 @@ func (t *Tree) StageFile(p string, content []byte, mode fs.FileMode) error {
 		return t.withPath(p, err)
 	}
 	_, err = io.Copy(f, bytes.NewReader(content))
+	if err == nil {
+		err = t.copyAttributes(p, staged(p))
+	}
 	if err == nil {
 		err = f.Chmod(mode)
 	}
@@ -50,7 +58,11 @@ func (t *Tree) StageLink(p, target string) error {
 	if err := t.root.Remove(s); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return t.withPath(p, err)
 	}
-	return t.withPath(p, t.root.Symlink(target, s))
+	err := t.root.Symlink(target, s)
+	if err == nil {
+		err = t.inDirOf(p, func(dir int) error { return file.LabelLink(dir, path.Base(s)) })
+	}
+	return t.withPath(p, err)
 }
 
 // Own sets the owner and the modification time of the staged file for p.
@@ -74,3 +86,40 @@ func (t *Tree) Commit(p string) error {
 
 // Unstage removes the staged file for p, if it exists.
 func (t *Tree) Unstage(p string) error { return t.remove(staged(p)) }
+
+// copyAttributes gives the new file or directory at to the attributes of the one at from, if it
+// exists and has the same type, and otherwise its directory's label.
+func (t *Tree) copyAttributes(from, to string) error {
+	made, err := t.open(to, unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	if old, err := t.open(from, unix.O_NOFOLLOW); err == nil {
+		defer old.Close()
+		if typeOf(old) == typeOf(made) {
+			if err := file.CopyAttributes(int(old.Fd()), int(made.Fd())); err != nil {
+				return err
+			}
+		}
+	}
+	return t.inDirOf(to, func(dir int) error { return file.Label(dir, int(made.Fd())) })
+}
+
+func typeOf(f *os.File) fs.FileMode {
+	info, err := f.Stat()
+	if err != nil {
+		return fs.ModeIrregular
+	}
+	return info.Mode().Type()
+}
+
+// inDirOf opens the directory of p.
+func (t *Tree) inDirOf(p string, do func(dir int) error) error {
+	dir, err := t.open(path.Dir(p), unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return do(int(dir.Fd()))
+}

@@ -29,7 +29,7 @@ func (t *Tree) StageDir(p string) (string, error) {
 	if err := t.Mkdir(s, n.Mode); err != nil {
 		return "", err
 	}
-	if err := t.root.Lchown(rel(s), n.UID, n.GID); err != nil {
+	if err := errors.Join(t.copyAttributes(p, s), t.root.Lchown(rel(s), n.UID, n.GID), t.root.Chmod(rel(s), n.Mode)); err != nil {
 		return "", t.UnstageDir(p)
 	}
 	for _, name := range names {

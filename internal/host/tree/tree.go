@@ -85,6 +85,9 @@ func (t *Tree) withPath(p string, err error) error {
 		const why = "a symbolic link in the path leads out of the root or is absolute; replace it by a directory or a relative link"
 		return fmt.Errorf("%s: %s", t.Full(p), why)
 	}
+	if errors.Is(err, unix.EROFS) {
+		return fmt.Errorf("%s: %w; change the image that it comes from, or mount it writable (`mount -o remount,rw`)", t.Full(p), err)
+	}
 	return fmt.Errorf("%s: %w", t.Full(p), err)
 }
 
@@ -163,6 +166,9 @@ func (t *Tree) Names(p string) ([]string, error) {
 // Mkdir makes one directory.
 func (t *Tree) Mkdir(p string, mode fs.FileMode) error {
 	err := t.root.Mkdir(rel(p), mode)
+	if err == nil {
+		err = t.copyAttributes(p, p)
+	}
 	if err == nil {
 		err = t.root.Chmod(rel(p), mode) // independently of the umask
 	}

@@ -212,7 +212,7 @@ func (g *Gate) announce(p policy.Gate, r checks.Outcome, err error, outcome Outc
 	switch {
 	case outcome == GlassBroken:
 	case outcome == Proven:
-		g.proven(p.Unit, len(r.Results), waited)
+		g.proven(p.Unit, r, waited)
 	case outcome == Tolerated:
 		g.explain(r, waitingFor(err))
 		g.Voice.status("nodegate: NOT proven, nothing is held (enforce is warn)" + g.because())
@@ -266,10 +266,18 @@ func (g *Gate) because() string {
 	return ": " + g.last
 }
 
-func (g *Gate) proven(unit string, requirements int, waited time.Duration) {
+func (g *Gate) proven(unit string, r checks.Outcome, waited time.Duration) {
+	requirements := len(r.Results)
 	line := fmt.Sprintf("nodegate: node proven, %s after %s%s", report.Count(requirements, "requirement"), waited, g.Voice.losses())
+	nothing := requirements > 0 && r.Applying() == 0
+	if nothing {
+		line = fmt.Sprintf("nodegate: nothing checked: %s; %s starts after %s%s", report.NoneApplies(requirements), unit, waited,
+			g.Voice.losses())
+	}
 	g.Voice.status(line)
-	if g.last != "" {
+	if nothing {
+		g.Voice.say(host.LevelWarning, line, nil)
+	} else if g.last != "" {
 		g.Voice.say(host.LevelNotice, line, nil)
 	} else {
 		g.Voice.log(host.LevelNotice, line, nil)

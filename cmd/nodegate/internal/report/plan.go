@@ -11,15 +11,16 @@ import (
 
 // Plan lists the changes that apply would make.
 type Plan struct {
-	checked                 int
+	checked, applying       int
 	change, manual, unknown []checks.Result
+	writes                  int             // of change
 	follow                  []checks.Result // will pass as a consequence of another requirement's change
 }
 
 // NewPlan sorts the results of an inspection by the action that apply would take. Apply cannot
 // fix a symptom if it cannot fix the cause.
 func NewPlan(r checks.Outcome) Plan {
-	p := Plan{checked: len(r.Results)}
+	p := Plan{checked: len(r.Results), applying: r.Applying()}
 	stuck, changed := map[string]bool{}, map[string]bool{}
 	for _, res := range r.Results {
 		switch {
@@ -29,8 +30,13 @@ func NewPlan(r checks.Outcome) Plan {
 			continue
 		case len(res.State.Changes) > 0 && !stuck[res.Follows]:
 			p.change = append(p.change, res)
+			p.writes += len(res.State.Changes)
 			changed[res.Name] = true
-			continue
+			if res.State.Stuck == "" {
+				continue
+			}
+			res.State.Got = res.State.Stuck
+			p.manual = append(p.manual, res)
 		case len(res.State.Changes) == 0 && changed[res.Follows]:
 			p.follow = append(p.follow, res)
 			changed[res.Name] = true
@@ -106,7 +112,9 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 		}
 	}
 	for _, res := range p.change {
-		t.writeRow("  "+paint(Yellow, "~"), res.Name, paint(Red, res.State.Got)+" -> "+paint(Green, res.State.Want))
+		for _, d := range differences(res) {
+			t.writeRow("  "+paint(Yellow, "~"), res.Name, d.what+paint(Red, d.from)+" -> "+paint(Green, d.to))
+		}
 	}
 	for _, res := range p.follow {
 		t.writeRow("  "+paint(Yellow, "~"), res.Name,
@@ -129,11 +137,17 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 		t.writeRow("  "+paint(Yellow, "?"), res.Name, verdict.Unknown.String()+": "+OneLine(res.Err.Error()))
 	}
 	var parts []string
+	writes := ""
+	if p.writes > len(p.change) {
+		writes = fmt.Sprintf(" in %d writes", p.writes)
+	}
 	switch n := len(p.change); {
 	case n == 1:
-		parts = append(parts, call.repeat("1 change; run `nodegate apply` to make it"))
+		parts = append(parts, call.repeat("1 change"+writes+"; run `nodegate apply` to make it"))
 	case n > 1:
-		parts = append(parts, call.repeat(fmt.Sprintf("%d changes; run `nodegate apply` to make them", n)))
+		parts = append(parts, call.repeat(fmt.Sprintf("%d changes%s; run `nodegate apply` to make them", n, writes)))
+	case p.applying == 0 && p.checked > 0:
+		parts = append(parts, "no change: "+NoneApplies(p.checked))
 	default:
 		parts = append(parts, fmt.Sprintf("no change: %s checked", Count(p.checked, "requirement")))
 	}
@@ -146,4 +160,30 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 	fmt.Fprintln(&t, strings.Join(parts, "; "))
 	_, err := t.WriteTo(w)
 	return err
+}
+
+// difference is one attribute that apply would change.
+type difference struct{ what, from, to string }
+
+// differences returns the attributes that the changes of a result write. The result of a link or of a glob names each
+// interface or parameter.
+func differences(res checks.Result) []difference {
+	all := res.State.Changes
+	if len(all) == 1 && (all[0].Kind == checks.SetSysctl || all[0].Kind == checks.LoadModule) && res.State.Stuck == "" {
+		return []difference{{from: res.State.Got, to: res.State.Want}}
+	}
+	var list []difference
+	for _, c := range all {
+		if c.Kind != checks.SetFeatures {
+			list = append(list, difference{c.What + ": ", c.From, c.To})
+			continue
+		}
+		to := strings.Split(c.To, ", ")
+		for i, from := range strings.Split(c.From, ", ") {
+			name, was, _ := strings.Cut(from, "=")
+			_, now, _ := strings.Cut(to[i], "=")
+			list = append(list, difference{c.Target + " " + name + ": ", was, now})
+		}
+	}
+	return list
 }

@@ -11,6 +11,8 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 )
 
 // TestPlan: a plan separates the requirements that apply can fix from those that it cannot: a sysctl that the
@@ -99,5 +101,37 @@ apply cannot fix:
 		if why := report.Blocking(found); len(why) == 0 || !strings.Contains(why[len(why)-1].Text, "inotify.limits") {
 			t.Errorf("a warning hides a blocking result: %v", why)
 		}
+	}
+}
+
+// TestPlanOfLinks: the plan has a line for each attribute of each link, counts the writes, and lists apart what apply cannot fix.
+func TestPlanOfLinks(t *testing.T) {
+	on := host.Feature{Available: true, Requested: true, Active: true}
+	node := &hosttest.Machine{Links: map[string]*hosttest.Link{
+		"ens5": {MTU: 1500, Features: map[string]host.Feature{"rx-gro": on, "rx-lro": on}},
+		"ens6": {MTU: 9001, Features: map[string]host.Feature{"rx-gro": on, "rx-lro": {Active: true}}},
+	}}
+	p := checkstest.Load(t, `
+		link "uplink" {
+		  match { name = "ens*" }
+		  mtu     = 9001
+		  offload = { rx-gro = false, rx-lro = false }
+		}`)
+	var b strings.Builder
+	plan := report.NewPlan(checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot)))
+	if err := plan.Text(&b, report.Plain, report.Call{}); err != nil {
+		t.Fatal(err)
+	}
+	want := `  ~ link.uplink  ens5 mtu: 1500 -> 9001
+  ~ link.uplink  ens5 rx-gro: on -> off
+  ~ link.uplink  ens5 rx-lro: on -> off
+  ~ link.uplink  ens6 rx-gro: on -> off
+apply cannot fix:
+  ! link.uplink  ens6: rx-lro=on [fixed], wants rx-gro=off rx-lro=off mtu=9001; the driver fixes it: remove rx-lro from the policy for this kind of link; run ` +
+		"`nodegate apply` now; `nodegate install` keeps it across reboots" + `
+1 change in 3 writes; run ` + "`nodegate apply`" + ` to make it; 1 to fix manually
+`
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
 	}
 }

@@ -203,5 +203,8 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
+// NoneApplies reports that all n requirements are skipped, so that nothing was checked.
+func NoneApplies(n int) string { return fmt.Sprintf("0 of %d requirements apply here", n) }
+
 // OneLine joins the lines of s with "; ".
 func OneLine(s string) string { return strings.ReplaceAll(s, "\n", "; ") }

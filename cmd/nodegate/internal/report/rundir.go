@@ -30,10 +30,19 @@ func Leave(name string, document any) error {
 	if err := JSON(&b, document); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(runDir, 0o755); err != nil {
+	if err := makeRunDir(); err != nil {
 		return err
 	}
 	return file.Replace(name, b.Bytes(), 0o644)
+}
+
+// makeRunDir makes the directory with this mode, whatever the umask: programs without privileges read the report.
+func makeRunDir() error {
+	err := os.Mkdir(runDir, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return errors.Join(err, os.Chmod(runDir, 0o755))
 }
 
 // AppliedChange is one line of ChangesFile. It has enough detail to undo the change manually.
@@ -165,7 +174,7 @@ const maxChanges = 1 << 20
 // unprivileged user in a namespace), only the report has the change.
 func RecordChange(c AppliedChange) {
 	line, err := json.Marshal(c)
-	if err != nil || os.MkdirAll(runDir, 0o755) != nil {
+	if err != nil || makeRunDir() != nil {
 		return
 	}
 	if info, err := os.Stat(ChangesFile); err == nil && info.Size() > maxChanges {
@@ -176,6 +185,7 @@ func RecordChange(c AppliedChange) {
 		return
 	}
 	defer f.Close()
+	_ = f.Chmod(0o644) // whatever the umask
 	_, _ = f.Write(append(line, '\n'))
 }
 
@@ -190,7 +200,7 @@ func CountPass(now time.Time, within time.Duration) int {
 			times = append(times, line)
 		}
 	}
-	err := os.MkdirAll(runDir, 0o755)
+	err := makeRunDir()
 	if err == nil {
 		err = file.Replace(passesFile, []byte(strings.Join(times, "\n")+"\n"), 0o644)
 	}

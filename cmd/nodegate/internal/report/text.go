@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"nodegate/internal/verdict"
@@ -134,6 +135,9 @@ func (t *text) writeTotal(r Report) {
 		if v == verdict.Fail && symptoms > 0 {
 			parts = append(parts, fmt.Sprintf("%d because of these", symptoms))
 		}
+	}
+	if n := len(r.Results); n > 0 && !slices.ContainsFunc(r.Results, func(res Result) bool { return res.Verdict != verdict.Skipped }) {
+		parts = append(parts, NoneApplies(n))
 	}
 	if r.Policy.Enforce != "" {
 		parts = append(parts, "enforce "+r.Policy.Enforce+": nothing is held")

@@ -8,6 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -56,9 +60,15 @@ const (
 	headerBytes     = 8 << 10
 )
 
+// Listener is an open --listen address.
+type Listener struct {
+	net.Listener
+	name string // the host in --listen
+}
+
 // Listen opens host:port. The host is required: to listen on all addresses, the operator
 // must ask for it with 0.0.0.0 or [::].
-func Listen(address string) (net.Listener, error) {
+func Listen(address string) (*Listener, error) {
 	name, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("--listen must be HOST:PORT, for example 127.0.0.1:9758: %w", err)
@@ -71,13 +81,13 @@ func Listen(address string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", address, err)
 	}
-	return netutil.LimitListener(l, mostConnections), nil
+	return &Listener{netutil.LimitListener(l, mostConnections), name}, nil
 }
 
 // Serve serves the pages until ctx ends.
-func Serve(ctx context.Context, l net.Listener, p Pages) error {
+func Serve(ctx context.Context, l *Listener, p Pages) error {
 	s := &http.Server{
-		Handler: p.handler(), ReadHeaderTimeout: headerTime, ReadTimeout: answerTime, WriteTimeout: answerTime,
+		Handler: l.checkHost(p.handler()), ReadHeaderTimeout: headerTime, ReadTimeout: answerTime, WriteTimeout: answerTime,
 		IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
@@ -86,6 +96,42 @@ func Serve(ctx context.Context, l net.Listener, p Pages) error {
 		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
 	}
 	return nil
+}
+
+// checkHost refuses a request for another host than a loopback listener's. A page in a browser on this machine can make its own
+// name resolve to 127.0.0.1, and then read what the listener serves (DNS rebinding). Its requests carry that name. An address
+// in the Host header is not a name that such a page could have.
+//
+// A listener on any other address does not check: the operator has opened it to the network without a password, so its pages
+// are no secret from a browser there, and Prometheus may use any name of the node, which nodegate cannot list.
+func (l *Listener) checkHost(next http.Handler) http.Handler {
+	address, is := l.Addr().(*net.TCPAddr)
+	if !is || !address.IP.IsLoopback() {
+		return next
+	}
+	machine, _ := os.Hostname() // Debian's /etc/hosts has it as 127.0.1.1
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isOwnHost(r.Host, l.name, machine) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, fmt.Sprintf("This listener is for this machine only. Query it as http://%s, not as %.100q.", address, r.Host),
+			http.StatusMisdirectedRequest)
+	})
+}
+
+// isOwnHost reports whether a Host header is an address, localhost, or one of names. It ignores the port, which a tunnel changes.
+// HTTP/1.0 has no such header, and no browser sends HTTP/1.0.
+func isOwnHost(header string, names ...string) bool {
+	host := header
+	if name, _, err := net.SplitHostPort(header); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if _, err := netip.ParseAddr(host); err == nil || host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(host, strings.TrimSuffix(name, ".")) })
 }
 
 func (p Pages) handler() http.Handler {

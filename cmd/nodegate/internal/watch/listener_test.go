@@ -3,12 +3,14 @@ package watch
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -20,8 +22,13 @@ import (
 // serving starts a listener; the returned value sets whether its node passes.
 func serving(t *testing.T) (address string, passes *atomic.Bool) {
 	t.Helper()
+	return servingOn(t, "127.0.0.1:0")
+}
+
+func servingOn(t *testing.T, listen string) (address string, passes *atomic.Bool) {
+	t.Helper()
 	passes = &atomic.Bool{}
-	l, err := Listen("127.0.0.1:0")
+	l, err := Listen(listen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,18 +77,18 @@ func ask(t *testing.T, address, request string) string {
 
 func TestStatusCodes(t *testing.T) {
 	address, passes := serving(t)
-	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: x\r\n\r\n" }
+	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n" }
 	passes.Store(true)
 	for _, c := range []struct{ name, request, want string }{
 		{"metrics", get("/metrics"), "200 OK"},
 		{"check", get("/check"), "200 OK"},
 		{"health", get("/healthz"), "200 OK"},
-		{"head", "HEAD /check HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK"},
+		{"head", "HEAD /check HTTP/1.1\r\nHost: localhost\r\n\r\n", "200 OK"},
 		{"another page", get("/"), "404 Not Found"},
 		{"a path outside the pages", get("/metrics/../../etc/passwd"), "307 Temporary Redirect"},
-		{"a method that writes", "POST /check HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", "405 Method Not Allowed"},
-		{"an unknown method", "BREW /check HTTP/1.1\r\nHost: x\r\n\r\n", "405 Method Not Allowed"},
-		{"an oversized header", "GET /check HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 1<<20) + "\r\n\r\n",
+		{"a method that writes", "POST /check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", "405 Method Not Allowed"},
+		{"an unknown method", "BREW /check HTTP/1.1\r\nHost: localhost\r\n\r\n", "405 Method Not Allowed"},
+		{"an oversized header", "GET /check HTTP/1.1\r\nHost: localhost\r\nA: " + strings.Repeat("a", 1<<20) + "\r\n\r\n",
 			"431 Request Header Fields Too Large"},
 		{"not HTTP", "hello\r\n\r\n", "400 Bad Request"},
 	} {
@@ -112,7 +119,7 @@ func TestCrowd(t *testing.T) {
 		}
 		crowd = append(crowd, c)
 		if i%2 == 0 {
-			_, _ = io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+			_, _ = io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		}
 		if i%100 == 0 {
 			most = max(most, heap())
@@ -175,5 +182,72 @@ func TestListenAddress(t *testing.T) {
 		if _, err := Listen(c.address); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.address, err, c.want)
 		}
+	}
+}
+
+// TestRebinding: a listener on loopback answers only requests for this machine's names and addresses; one on another address
+// answers every request, as Prometheus may send it.
+func TestRebinding(t *testing.T) {
+	machine, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const refused = "421 Misdirected Request"
+	for _, c := range []struct{ host, loopback string }{
+		{"127.0.0.1:9758", "200 OK"},
+		{"127.0.0.1", "200 OK"},
+		{"[::1]:9758", "200 OK"},
+		{"[::1]", "200 OK"},
+		{"localhost:9758", "200 OK"},
+		{"LOCALHOST.", "200 OK"},
+		{"localhost:18080", "200 OK"}, // through a tunnel
+		{"nodegate.localhost", "200 OK"},
+		{machine + ":9758", "200 OK"},
+		{"10.1.2.3:9758", "200 OK"}, // no page is named by an address that it does not have
+		{"", "200 OK"},
+		{"evil.example:9758", refused},
+		{"evil.example", refused},
+		{"127.0.0.1.evil.example", refused},
+		{"localhost.evil.example:9758", refused},
+		{"evillocalhost", refused},
+		{"node17.example:9758", refused},
+	} {
+		for listen, want := range map[string]string{"127.0.0.1:0": c.loopback, "127.0.0.2:0": c.loopback, "0.0.0.0:0": "200 OK"} {
+			address, passes := servingOn(t, listen)
+			passes.Store(true)
+			_, port, _ := net.SplitHostPort(address)
+			to := map[string]string{"0.0.0.0:0": "127.0.0.1:" + port}[listen]
+			for _, page := range []string{"/metrics", "/check?full", "/healthz"} {
+				got := ask(t, cmp.Or(to, address), "GET "+page+" HTTP/1.1\r\nHost: "+c.host+"\r\n\r\n")
+				if got != want {
+					t.Errorf("%s of %s for Host %q: %q, want %q", page, listen, c.host, got, want)
+				}
+			}
+		}
+	}
+	if !isOwnHost("Node17.example:9758", "node17.example") {
+		t.Error("the name in --listen is refused")
+	}
+	address, _ := serving(t)
+	if got := ask(t, address, "GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"); got != refused {
+		t.Errorf("a request line with another host: %q", got)
+	}
+	if got := ask(t, address, "GET /metrics HTTP/1.0\r\n\r\n"); got != "HTTP/1.0 200 OK" {
+		t.Errorf("HTTP/1.0: %q", got)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Host = "evil.example"
+	resp, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	want := "This listener is for this machine only. Query it as http://" + address + ", not as \"evil.example\".\n"
+	if err != nil || string(text) != want {
+		t.Errorf("%v, %s", err, text)
 	}
 }

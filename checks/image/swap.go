@@ -1,0 +1,209 @@
+package image
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/internal/host"
+	"nodegate/internal/host/config"
+	"nodegate/internal/plain"
+	"nodegate/policy"
+)
+
+// swap: kubelet does not start on a node with swap unless configured to, and the check "swap" then holds every node of the image.
+func swap() checks.Problem {
+	return checks.Problem{
+		Name: "image.swap", Stages: []checks.Stage{checks.Image}, NotAll: true, Severity: policy.Block,
+		Detects: "The image turns swap on at boot, and its kubelet is not configured to tolerate it.",
+		Symptom: "kubelet exits on every node of the image: \"running with swap on is not supported, please disable swap\".",
+		How: "Looks for swap in /etc/fstab without noauto, enabled .swap units, a configuration of zram-generator, the services " +
+			"zramswap, zram-config, dphys-swapfile, swapspace and systemd-swap, and swap in the configuration of cloud-init and of Azure's " +
+			"agent. Passes if kubelet's configuration in the image sets failSwapOn to false.",
+		Remedy: "remove the swap from the image, or set failSwapOn: false in kubelet's configuration",
+		TradeOff: "If kubelet's configuration is written at boot and sets failSwapOn: false, set severity = \"warn\" in the policy's check " +
+			"block, or remove the block.",
+		Ref:     "https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
+		Inspect: inspectSwap,
+	}
+}
+
+// swaps collects what turns swap on, and the commands that remove it.
+type swaps struct {
+	finder
+	state           *checks.State
+	kinds, remedies []string
+}
+
+func (s *swaps) add(kind, source, text, remedy string) {
+	s.state.Evidence = append(s.state.Evidence, checks.Seen(source, text))
+	if !slices.Contains(s.kinds, kind) {
+		s.kinds = append(s.kinds, kind)
+	}
+	if !slices.Contains(s.remedies, remedy) {
+		s.remedies = append(s.remedies, remedy)
+	}
+}
+
+func inspectSwap(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
+	state := checks.Passing("no swap")
+	if strings.HasPrefix(p.Gate.Unit, "k3s") || strings.HasPrefix(p.Gate.Unit, "rke2") {
+		state.Skip = "k3s and RKE2 start kubelet with --fail-swap-on=false"
+		return state, nil
+	}
+	s := &swaps{finder: newFinder(h), state: &state}
+	for _, add := range []func(context.Context) error{s.addFstab, s.addUnits, s.addServices, s.addZram, s.addAgents} {
+		if err := add(ctx); err != nil {
+			return state, err
+		}
+	}
+	if s.kinds == nil {
+		return state, nil
+	}
+	k, err := h.Kubelet()
+	if err != nil {
+		return state, err
+	}
+	state.Want = "no swap, or failSwapOn false"
+	if setting := k.Values["failSwapOn"]; setting.Value == "false" {
+		state.Got = "swap, and failSwapOn false"
+		state.Evidence = append(state.Evidence, checks.Seen(setting.From.Source, setting.From.Text))
+		return state, nil
+	}
+	state.Differs("swap by "+strings.Join(s.kinds, ", "), "run `"+strings.Join(s.remedies, "; ")+
+		"`, or set failSwapOn: false in kubelet's configuration")
+	return state, nil
+}
+
+func (s *swaps) addFstab(context.Context) error {
+	entries, err := readFstab(s.Host)
+	for _, e := range entries {
+		if e.kind == "swap" {
+			s.add("/etc/fstab", "/etc/fstab", e.text, `sed -i -E '/^\s*[^#[:space:]]\S*\s+\S+\s+swap\s/d' `+inRoot(s.finder, "/etc/fstab"))
+		}
+	}
+	return err
+}
+
+// off returns the command that keeps a unit from being started by a link.
+func (s *swaps) off(link, unit string) string {
+	if strings.HasPrefix(link, "/etc/") {
+		return "rm " + inRoot(s.finder, link)
+	}
+	return "ln -sf /dev/null " + inRoot(s.finder, "/etc/systemd/system/"+unit)
+}
+
+func (s *swaps) addUnits(context.Context) error {
+	for _, dir := range []string{"/etc", "/usr/lib", "/lib"} {
+		for _, kind := range []string{"wants", "requires"} {
+			links, err := s.glob(dir + "/systemd/system/*." + kind + "/*.swap")
+			if err != nil {
+				return err
+			}
+			for _, link := range links {
+				unit := path.Base(link)
+				if to, err := s.Files.ReadLink("/etc/systemd/system/" + unit); err == nil && to == "/dev/null" {
+					continue
+				}
+				s.add(unit, link, "enabled", s.off(link, unit))
+			}
+		}
+	}
+	return nil
+}
+
+func (s *swaps) addServices(ctx context.Context) error {
+	for _, unit := range []string{
+		"zramswap.service", "zram-config.service", "zram-swap.service", "zram.service", "systemd-swap.service", "dphys-swapfile.service",
+		"swapspace.service",
+	} {
+		on, said, err := s.UnitOn(ctx, unit)
+		if err != nil {
+			return err
+		}
+		if !on {
+			continue
+		}
+		remedy := "systemctl disable --now " + unit
+		if path.IsAbs(said.Source) {
+			remedy = s.off(said.Source, unit)
+		}
+		s.add(unit, said.Source, said.Text, remedy)
+	}
+	return nil
+}
+
+// addZram reads the configuration of zram-generator: each section [zramN] is a swap device, unless it has a mount point, another file
+// system or the size 0.
+func (s *swaps) addZram(context.Context) error {
+	const name, own = "zram-generator.conf", "/etc/systemd/zram-generator.conf"
+	installed := false
+	for _, dir := range []string{"/usr/lib/systemd", "/lib/systemd", "/usr/local/lib/systemd", "/etc/systemd"} {
+		exists, err := s.Files.Exists(dir + "/system-generators/zram-generator")
+		if err != nil {
+			return err
+		}
+		installed = installed || exists
+	}
+	if !installed {
+		return nil
+	}
+	files, err := config.WithDropIns(s.Files, config.Dirs("systemd"), name)
+	if err != nil {
+		return err
+	}
+	entries, _ := config.ParseFiles(files) // zram-generator also ignores unreadable lines
+	for _, f := range files {
+		for line := range strings.Lines(string(f.Text)) {
+			section := strings.Trim(strings.TrimSpace(line), "[]")
+			if !strings.HasPrefix(strings.TrimSpace(line), "[zram") || !swapsOn(entries, section) {
+				continue
+			}
+			remedy := "mkdir -p " + inRoot(s.finder, "/etc/systemd") + "; : >" + inRoot(s.finder, own)
+			switch base := path.Base(f.Path); {
+			case base != name && strings.HasPrefix(f.Path, "/etc/"):
+				remedy = "rm " + inRoot(s.finder, f.Path)
+			case base != name:
+				remedy = "mkdir -p " + inRoot(s.finder, own+".d") + "; ln -sf /dev/null " + inRoot(s.finder, own+".d/"+base)
+			}
+			s.add("zram-generator", f.Path, strings.TrimSpace(line), remedy)
+		}
+	}
+	return nil
+}
+
+func swapsOn(entries []config.Entry, section string) bool {
+	_, mounted := config.Last(entries, section, "mount-point")
+	kind, other := config.Last(entries, section, "fs-type")
+	size, sized := config.Last(entries, section, "zram-size")
+	return !mounted && (!other || kind.Value == "swap") && (!sized || size.Value != "0")
+}
+
+func (s *swaps) addAgents(context.Context) error {
+	for _, a := range []struct{ pattern, kind, expression string }{
+		{"/etc/waagent.conf", "Azure's agent", `s/^(\s*ResourceDisk\.EnableSwap\s*=\s*)y.*/\1n/`},
+		{"/etc/cloud/cloud.cfg", "cloud-init", ""}, {"/etc/cloud/cloud.cfg.d/*.cfg", "cloud-init", ""},
+	} {
+		names, err := s.glob(a.pattern)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			traits, err := s.traits(name)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(traits, config.EnablesSwap) {
+				continue
+			}
+			remedy := `sed -i -E '/^swap:/,/^\S/{/^swap:/d; /^\s/d}' `
+			if a.expression != "" {
+				remedy = "sed -i -E " + plain.Quoted(a.expression) + " "
+			}
+			s.add(a.kind, name, string(config.EnablesSwap), remedy+inRoot(s.finder, name))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+// judged are the places of canaries that an output may show, because a check judges the value there.
+func judged() map[string]*regexp.Regexp {
+	all := map[string]*regexp.Regexp{}
+	for reason, pattern := range map[string]string{
+		"the value of a sysctl, which every user reads in /proc/sys": `(net|vm|fs|kernel)\.[\w.-]+ ?= ?@|ip_forward=0\\n\\n\\t\{\[\\"@: @`,
+		"the interfaces that NetworkManager leaves alone":            `unmanaged-devices=@`,
+		"the interfaces that a .link or .network file matches":       `\[Match\]\\n(Original)?Name=@`,
+		"the policy for MAC addresses of a .link file":               `MACAddressPolicy=@`,
+		"networkd's option about the routes of other programs":       `ManageForeignRoutes=@`,
+		"the units and kinds that kubelet's unit names":              `(After|WantedBy|Restart)=@`,
+		"the name of a process, which ps shows to every user":        `"/proc/\d+/cmdline": \{\s*"value": "@`,
+		"a file or program that kubelet's unit names":                `(unknown|skipped): @, which kubelet.service reads|kubelet.service runs @, not`,
+		"the names in a kubeconfig, of which one is missing":         `current-context names context \\*"@`,
+		"a missing certificate that kubelet's configuration names":   `(: "|got |; )@ is missing|open /etc/kubernetes/@: no such`,
+		"a wrong value of kubelet's configuration":                   `of (apiVersion|kind) @,|kubelet has @|memory\.available \\*"@\\*" is invalid|\w+: @|memoryManagerPolicy is \\*"@|apiVersion \\*"\\*" for @`,
+		"the mode of kube-proxy":                                     `mode @`,
+		"the names of TuneD's profiles":                              `TuneD profile [^\n]*@|at every start \([^\n]*@.*`,
+	} {
+		all[reason] = regexp.MustCompile(strings.ReplaceAll(pattern, "@", `Cnry7f\w*`))
+	}
+	return all
+}
+
+// secretsTest counts the canaries and the outputs in which it looks for them.
+type secretsTest struct {
+	*testing.T
+	judged  map[string]*regexp.Regexp
+	shown   map[string]bool // the reasons for which an output showed a canary
+	planted int
+	outputs map[string]bool
+}
+
+// search reports each canary in an output.
+func (t *secretsTest) search(where, output, text string) {
+	t.Helper()
+	t.outputs[output] = true
+	if !strings.Contains(strings.ToLower(text), "cnry7f") { // much faster than the pattern
+		return
+	}
+	for reason, pattern := range t.judged {
+		if without := pattern.ReplaceAllString(text, "(judged)"); without != text {
+			text, t.shown[reason] = without, true
+		}
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if hosttest.Canary().MatchString(line) {
+			t.Errorf("%s: %s has a canary: %.400s", where, output, line)
+			return
+		}
+	}
+}
+
+// TestSecrets plants canaries in every answer that any check reads, in what programs and servers
+// print, and looks for them in every output. The answers are those that the checks were seen to
+// read, so that the files of a new check are planted too.
+func TestSecrets(t *testing.T) {
+	s := &secretsTest{T: t, judged: judged(), shown: map[string]bool{}, outputs: map[string]bool{}}
+	places, runs := s.plantAnswers()
+	s.plantMessages()
+	s.plantServers()
+	s.plantMachine(places)
+	for reason := range s.judged {
+		if !s.shown[reason] {
+			t.Errorf("no output shows %s: remove it from the list", reason)
+		}
+	}
+	const fewest = 1200
+	if s.planted < fewest {
+		t.Errorf("only %d canaries", s.planted)
+	}
+	t.Logf("%d canaries in %d answers, %d runs; none of them in %d outputs: %s", s.planted, len(places), runs, len(s.outputs),
+		strings.Join(slices.Sorted(maps.Keys(s.outputs)), ", "))
+}
+
+// plantAnswers plants one answer of the fake node at a time.
+func (t *secretsTest) plantAnswers() (places []hosttest.Place, runs int) {
+	t.Helper()
+	p := secretsLoad(t.T)
+	list := catalog.For(p, checks.All)
+	readers := map[hosttest.Place]map[int]bool{} // the checks that read an answer
+	variants := map[hosttest.Place]int{}
+	add := func(read map[hosttest.Place]int, concerned map[int]bool) {
+		for place, n := range read {
+			if hosttest.Canary().MatchString(place.Name) || strings.Count(place.Name, "zz-planted") > 1 {
+				continue
+			}
+			if _, known := variants[place]; !known {
+				places, readers[place] = append(places, place), map[int]bool{}
+			}
+			variants[place] = max(variants[place], n)
+			maps.Copy(readers[place], concerned)
+		}
+	}
+	for i, c := range list {
+		var none hosttest.Canaries
+		checks.Inspect(t.Context(), none.Host(secretsNode(t.T).Host()), checks.All, []checks.Check{c})
+		add(none.Read(), map[int]bool{i: true})
+	}
+	for i := 0; i < len(places); i++ { // planted answers make checks read more of them
+		place := places[i]
+		var concerned []checks.Check
+		for _, n := range slices.Sorted(maps.Keys(readers[place])) {
+			concerned = append(concerned, list[n])
+		}
+		for variant := range variants[place] {
+			runs++
+			c := hosttest.Canaries{Place: place, Variant: variant}
+			run := secretsRun{t: t, where: place.String(), policy: p, list: concerned, host: c.Host(secretsNode(t.T).Host()), brief: variant >= hosttest.Values}
+			if run.outputs(); place.What == "rules" {
+				run.audit()
+			}
+			t.planted += c.Planted()
+			add(c.Read(), readers[place])
+		}
+	}
+	return places, runs
+}
+
+// plantMessages plants what programs print.
+func (t *secretsTest) plantMessages() {
+	t.Helper()
+	p := secretsLoad(t.T)
+	const refused = `invalid argument \"@\" for \"--x\" flag: strconv.ParseBool: parsing "@": cannot unmarshal !!str ` + "`@`" +
+		`, unrecognized feature gate: @, https://u:@/ token=@ @`
+	const plugin = "/usr/bin/kubelet"
+	for where, plant := range map[string]func(m *hosttest.Machine, text string){
+		"kubelet --version": func(m *hosttest.Machine, text string) {
+			m.Version[plugin] = "Kubernetes v1.35.0 (" + text + ")\n" + text
+		},
+		"iptables --version": func(m *hosttest.Machine, text string) { m.Version["iptables"] = "iptables v1.8.2 (nf_tables) " + text },
+		"kubelet's refusal of its flags": func(m *hosttest.Machine, text string) {
+			m.Rejected = map[string]string{plugin: "failed to parse kubelet flag: " + text}
+		},
+		"kubelet's trial start": func(m *hosttest.Machine, text string) {
+			m.Said = map[string]string{plugin: `E1 run.go:72] "command failed" err="failed to load kubelet config file, path: /x, error: ` + text + `"`}
+		},
+		"kubelet's last line": func(m *hosttest.Machine, text string) {
+			m.Crashes["kubelet.service"] = host.Crash{Restarts: 9, Active: "failed", Exit: "exit status 1", Line: "E1 run.go:72] " + text}
+		},
+		"systemd's error about the unit": func(m *hosttest.Machine, text string) {
+			m.Loaded["kubelet.service"] = host.Loaded{State: "bad-setting", Error: text}
+		},
+	} {
+		text, n := hosttest.WithCanaries(refused)
+		t.planted += n
+		m := secretsNode(t.T)
+		plant(m, text)
+		run := secretsRun{t: t, where: where, policy: p, list: catalog.For(p, checks.All), host: m.Host()}
+		run.outputs()
+	}
+}

@@ -1,0 +1,45 @@
+package netns_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"nodegate/internal/host/netns"
+)
+
+// TestLinks: the list of links equals the library's, and ends with an error at the limit.
+func TestLinks(t *testing.T) {
+	n, ctx := scratch(t)
+	err := n.Do(ctx, func() error {
+		for _, name := range []string{"one", "two", "three"} {
+			if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}); err != nil {
+				return err
+			}
+		}
+		want, err := netlink.LinkList()
+		if err != nil {
+			return err
+		}
+		got, err := netns.Links()
+		if err != nil {
+			return err
+		}
+		same := func(a, b netlink.Link) bool { return a.Type() == b.Type() && a.Attrs().Name == b.Attrs().Name }
+		if len(got) < 4 || !slices.EqualFunc(got, want, same) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if all, err := netns.LinksUpTo(len(want)); err != nil || len(all) != len(want) {
+			t.Errorf("at the limit: %d links, %v", len(all), err)
+		}
+		if _, err := netns.LinksUpTo(2); err == nil || !strings.Contains(err.Error(), "the machine has more than 2 links") {
+			t.Errorf("above the limit: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

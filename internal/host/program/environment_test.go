@@ -1,0 +1,18 @@
+package program
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestEnvironment: programs whose output is parsed print English, whatever the locale of nodegate's caller.
+func TestEnvironment(t *testing.T) {
+	for _, name := range []string{"LANG", "LC_MESSAGES", "LC_NUMERIC"} {
+		t.Setenv(name, "de_DE.UTF-8")
+	}
+	t.Setenv("LANGUAGE", "de")
+	out, err := Run(t.Context(), "sh", "-c", `echo "$LC_ALL$LANG$LANGUAGE$LC_MESSAGES$LC_NUMERIC"`)
+	if err != nil || strings.TrimSpace(string(out)) != "C" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
