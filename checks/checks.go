@@ -59,8 +59,17 @@ type Change struct {
 	Target      string          // the module, the parameter's path, the link; "" if the writes are known only after Make
 	AlsoWritten func() []Change // set after Make: other writes, and values that the kernel changes along with this one
 	Note        string          // what else plan prints about it, or ""
+	Kept        func() string   // set after Make: the value that the kernel stored, "" if unknown; nil means To
 	Failed      string          // the remedy if the change was made and did not help; "" means the state's remedy
 	Make        func(context.Context, *host.Host) error
+}
+
+// Stored returns the value that the kernel stored when the change was made.
+func (c Change) Stored() string {
+	if c.Kept != nil && c.Kept() != "" {
+		return c.Kept()
+	}
+	return c.To
 }
 
 // ChangeKind is the kind of setting that a change writes.

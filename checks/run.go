@@ -67,7 +67,7 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, record 
 			err := c.Make(ctx, h)
 			if hasWritten(c, err) {
 				made[i] = append(made[i], c)
-				if record != nil {
+				if record != nil && c.Stored() != c.From { // the kernel may ignore a value, at each attempt
 					record(res, []Change{c})
 				}
 			}
@@ -93,7 +93,11 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, record 
 		if r.Verdict != verdict.Pass && r.Err == nil {
 			r.Err = firstError(failures[i], ineffectiveChanges(made[i], r.State.Changes))
 			for _, c := range was.State.Changes {
-				if r.Err != nil && c.Failed != "" {
+				switch {
+				case r.Err == nil:
+				case c.Stored() != c.To && c.Stored() == r.State.Got:
+					r.State.Remedy = "write " + c.Stored() + " in the policy, or another value that the kernel stores unchanged"
+				case c.Failed != "":
 					r.State.Remedy = c.Failed // the remedy was just tried
 				}
 			}
@@ -136,7 +140,10 @@ func ineffectiveChanges(made, needed []Change) error {
 				continue
 			}
 			did := "changed it to " + n.From
-			if n.From == m.From {
+			switch {
+			case m.Stored() != m.To && m.Stored() == n.From:
+				did = "stores " + n.From + " instead"
+			case n.From == m.From:
 				did = "accepted it and kept " + n.From
 			}
 			errs = append(errs, fmt.Errorf("wrote %s=%s; the kernel %s", m.What, m.To, did))

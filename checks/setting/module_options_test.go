@@ -1,6 +1,7 @@
 package setting_test
 
 import (
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestModuleOptions(t *testing.T) {
 			"/sys/module/kvm/parameters/x":                 "1\n",
 			"/etc/modprobe.d/a.conf":                       "blacklist rds\ninstall sctp /bin/false\n",
 		},
-		Modes: map[string]uint32{"/sys/module/nvme_core/parameters/multipath": 0o444, "/sys/module/zswap/parameters/enabled": 0o444},
+		Modes: map[string]fs.FileMode{"/sys/module/nvme_core/parameters/multipath": 0o444, "/sys/module/zswap/parameters/enabled": 0o444},
 	}
 	p := checkstest.Load(t, moduleOptions)
 	list := catalog.For(p, checks.Boot)

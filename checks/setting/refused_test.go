@@ -2,6 +2,7 @@ package setting_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -70,5 +71,51 @@ func TestModulesDisabled(t *testing.T) {
 	r := checks.Apply(t.Context(), m.Host(), checks.Boot, list, nil).Results[0]
 	if r.Verdict != verdict.Fail || m.Log != nil || !strings.Contains(r.State.Remedy, "kernel.modules_disabled is 1") {
 		t.Errorf("%v, %q, remedy %s", r.Verdict, m.Log, r.State.Remedy)
+	}
+}
+
+// TestRefusedValue: the remedy for a value that the kernel refuses or stores as another one is about the value, never about privilege.
+func TestRefusedValue(t *testing.T) {
+	const key, written = "net/netfilter/nf_conntrack_buckets", "/proc/sys/net/netfilter/nf_conntrack_buckets"
+	for _, c := range []struct {
+		name      string
+		machine   *hosttest.Machine
+		modes     map[string]fs.FileMode
+		err, want string // contained in the error and in the remedy
+	}{
+		{"refused", &hosttest.Machine{Refuse: map[string]error{written: syscall.EINVAL}}, nil,
+			"the kernel does not accept 100000", "correct the value in the policy"},
+		{"gone", &hosttest.Machine{Refuse: map[string]error{written: syscall.ENOENT}}, nil, "it has disappeared", "check the spelling"},
+		{"rounded", &hosttest.Machine{Clamp: map[string]string{written: "100352"}}, nil,
+			"wrote net.netfilter.nf_conntrack_buckets=100000; the kernel stores 100352 instead", "write 100352 in the policy"},
+		{"mode 0444", &hosttest.Machine{Refuse: map[string]error{written: syscall.EACCES}}, map[string]fs.FileMode{written: 0o444},
+			"it is read-only here", "remove it from the policy"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := c.machine
+			m.Files, m.Modes = map[string]string{"/sys/module/nf_conntrack/initstate": "live\n"}, c.modes
+			m.Sysctl(key, "65536")
+			list := catalog.For(checkstest.Load(t, `sysctl "net.netfilter.nf_conntrack_buckets" { value = 100000 }`), checks.Boot)
+			var recorded []string
+			record := func(_ checks.Result, made []checks.Change) {
+				for _, change := range made {
+					recorded = append(recorded, change.From+" -> "+change.Stored())
+				}
+			}
+			for range 2 { // the second attempt changes nothing, and records nothing
+				r := checks.Apply(t.Context(), m.Host(), checks.Boot, list, record).Results[1]
+				if r.Err == nil || !strings.Contains(r.Err.Error(), c.err) || !strings.Contains(r.State.Remedy, c.want) ||
+					strings.Contains(r.State.Remedy, "root") {
+					t.Errorf("error %v, remedy %s", r.Err, r.State.Remedy)
+				}
+			}
+			want := ""
+			if c.name == "rounded" {
+				want = "65536 -> 100352"
+			}
+			if got := strings.Join(recorded, ", "); got != want {
+				t.Errorf("recorded %q, want %q", got, want)
+			}
+		})
 	}
 }

@@ -185,6 +185,7 @@ const applyRemedy = "run `nodegate apply` now; `nodegate install` keeps it acros
 // kernel may clamp a value, or accept it and do nothing.
 func writeSysctl(key policy.Key, from, to string) checks.Change {
 	var coupled []checks.Change
+	kept := ""
 	return checks.Change{
 		What:        key.String(),
 		From:        from,
@@ -192,20 +193,40 @@ func writeSysctl(key policy.Key, from, to string) checks.Change {
 		Kind:        kindOf(key),
 		Target:      string(key),
 		AlsoWritten: func() []checks.Change { return coupled },
-		Failed:      "run nodegate as root and outside containers, or correct the policy",
+		Kept:        func() string { return kept },
+		Failed:      "correct the value in the policy, or find the program that sets it: `nodegate watch` names it",
 		Make: func(_ context.Context, h *host.Host) error {
 			before := h.CoupledParameters(string(key), from)
-			err := h.WriteSysctl(string(key), to)
-			_, refused := errors.AsType[*host.Refusal](err)
-			if !refused && (errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)) {
-				return fmt.Errorf("%s is read-only here: outside the initial network namespace, or without privilege: %w", key, err)
-			}
+			err := explainRefusal(key, to, h.WriteSysctl(string(key), to))
 			for _, was := range before {
 				if now, gone := h.ReadSysctl(was.Key); gone == nil {
 					coupled = append(coupled, checks.Change{Kind: checks.SetSysctl, Target: was.Key, From: was.Value, To: now})
 				}
 			}
+			if now, unreadable := h.ReadSysctl(string(key)); err == nil && unreadable == nil && !(policy.Sysctl{Value: to}).Allows(now) {
+				kept = now
+			}
 			return err
 		},
 	}
+}
+
+// explainRefusal adds the cause and the remedy to an error of a write.
+func explainRefusal(key policy.Key, value string, err error) error {
+	if _, known := errors.AsType[*host.Refusal](err); known || err == nil {
+		return err
+	}
+	remedy := "run nodegate as root and outside containers, or correct the policy"
+	switch {
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+		return &host.Refusal{
+			Err: fmt.Errorf("%s is read-only here: outside the initial network namespace, or without privilege: %w", key, err), Remedy: remedy,
+		}
+	case errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ERANGE):
+		return &host.Refusal{Err: err, By: "the kernel does not accept " + value, Remedy: "correct the value in the policy; `nodegate lint` names " +
+			"the values that recorded kernels accept"}
+	case errors.Is(err, fs.ErrNotExist):
+		return &host.Refusal{Err: err, By: "it has disappeared", Remedy: "check the spelling; this kernel has no /proc/sys/" + string(key)}
+	}
+	return err
 }

@@ -45,8 +45,8 @@ func TestSysctlAnswers(t *testing.T) {
 pass module.nf_conntrack
 unknown sysctl.net.ipv4.route.flush [net.ipv4.route.flush can be written but not read back: reading sysctl: open /proc/sys/net/ipv4/route/flush: permission denied]
 fail sysctl.net.netfilter.nf_conntrack_max: want 131072, got 1024 [net.netfilter.nf_conntrack_max is read-only here: outside the initial network namespace, or without privilege: writing "131072" to sysctl: write /proc/sys/net/netfilter/nf_conntrack_max: operation not permitted]
-fail sysctl.net.core.rmem_max: want 1, got 2304 [wrote net.core.rmem_max=1; the kernel accepted it and kept 2304]
-fail sysctl.kernel.panic: want 10, got 7 [wrote kernel.panic=10; the kernel changed it to 7]
+fail sysctl.net.core.rmem_max: want 1, got 2304 [wrote net.core.rmem_max=1; the kernel stores 2304 instead]
+fail sysctl.kernel.panic: want 10, got 7 [wrote kernel.panic=10; the kernel stores 7 instead]
 fail sysctl.vm.swappiness: want 10, got 60 [vm.swappiness is read-only here: outside the initial network namespace, or without privilege: writing "10" to sysctl: write /proc/sys/vm/swappiness: read-only file system]
 pass sysctl.net.ipv4.conf.*.rp_filter: net.ipv4.conf.eth0.rp_filter is 1 -> 0
 skipped sysctl.net.ipv4.conf.cni*.rp_filter: no parameter matches net.ipv4.conf.cni*.rp_filter yet

@@ -1,6 +1,7 @@
 package setting_test
 
 import (
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestSysfsAnswers(t *testing.T) {
 		"/sys/devices/system/cpu/smt/control":                              "notsupported\n",
 		"/sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc\n",
 		"/sys/module/zswap/parameters/enabled":                             "N\n",
-	}, Modes: map[string]uint32{"/sys/module/zswap/parameters/enabled": 0o444},
+	}, Modes: map[string]fs.FileMode{"/sys/module/zswap/parameters/enabled": 0o444},
 		Clamp: map[string]string{
 			"/sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
 			"/sys/block/vda/queue/scheduler":              "mq-deadline [none]",

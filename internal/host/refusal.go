@@ -8,14 +8,20 @@ import (
 	"strings"
 )
 
-// Refusal is an error that a security setting of the machine causes or may cause.
+// Refusal is an error with its cause and a remedy of its own: a security setting of the machine that causes it or may cause it, or the
+// kernel's rules for a parameter.
 type Refusal struct {
 	Err    error
-	By     string // the setting
+	By     string // the cause, if Err does not name it
 	Remedy string
 }
 
-func (r *Refusal) Error() string { return r.Err.Error() + "; " + r.By }
+func (r *Refusal) Error() string {
+	if r.By == "" {
+		return r.Err.Error()
+	}
+	return r.Err.Error() + "; " + r.By
+}
 
 func (r *Refusal) Unwrap() error { return r.Err }
 

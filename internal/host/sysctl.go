@@ -92,9 +92,23 @@ func (h *Host) WriteSysctl(key, value string) error {
 		return err
 	}
 	if err := h.Files.Write(name, []byte(value+"\n")); err != nil {
+		head, unreadable := h.Files.Head(name)
+		if errors.Is(err, fs.ErrPermission) && unreadable == nil && head.Mode != 0 && head.Mode&0o222 == 0 {
+			return readOnly(key, fmt.Errorf("writing %q to sysctl: %w", value, err))
+		}
 		return fmt.Errorf("writing %q to sysctl: %w", value, h.confined(err))
 	}
 	return nil
+}
+
+// readOnly explains that a parameter has mode 0444. Outside the initial network namespace that is the mode of parameters that the
+// namespace does not own.
+func readOnly(key string, err error) error {
+	if strings.HasPrefix(key, "net/") {
+		return &Refusal{err, "it is read-only here: on this kernel, or outside the initial network namespace",
+			"run nodegate in the initial network namespace; if it is read-only there too, remove it from the policy"}
+	}
+	return &Refusal{err, "it is read-only on this kernel", "remove it from the policy: no program can write it"}
 }
 
 func (h *Host) sysctlFile(key string) (string, error) {

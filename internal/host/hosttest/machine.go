@@ -27,8 +27,8 @@ type Machine struct {
 	Kernel   string                       // uname -r; "" means 6.1.0
 	Files    map[string]string            // path -> content, or "-> TARGET" for a link; directories are implied
 	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "s " statfs, "x " run, "modprobe " load, "cycles"
-	Modes    map[string]uint32            // path -> permissions; 0755 for other paths
 	Clamp    map[string]string            // path -> the value that the kernel stores at every write
+	Modes    map[string]fs.FileMode       // path -> permissions; 0755 for other paths
 	Modules  map[string]map[string]string // installed module, not loaded -> the parameters that it adds
 	Links    map[string]*Link
 	Notices  chan host.LinkEvent          // about links
@@ -153,7 +153,7 @@ func (m files) Head(name string) (file.Head, error) {
 		return file.Head{Dir: true, Mode: 0o755}, nil
 	}
 	text, err := m.ReadFile(name)
-	return file.Head{Mode: fs.FileMode(cmp.Or(m.Modes[name], 0o755)), Start: text}, err
+	return file.Head{Mode: cmp.Or(m.Modes[name], 0o755), Start: text}, err
 }
 
 func (m files) Write(name string, data []byte) error {

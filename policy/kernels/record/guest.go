@@ -32,13 +32,25 @@ func guest() {
 	if err != nil {
 		report("! %v", err)
 	}
+	probing, _ := os.ReadFile("/after")
+	known := parameters()
 	for name := range strings.FieldsSeq(string(list)) {
 		if err := loadModule("/modules/" + name); err != nil {
 			report("! %s: %v", name, err)
 		}
+		for key := range parameters() {
+			if !known[key] {
+				known[key] = true
+				report("b %s %s", key, moduleName(name))
+			}
+		}
 	}
-	reportParameters()
-	reportFeatures()
+	if len(probing) == 0 {
+		reportParameters()
+		reportFeatures()
+	}
+	probeAll(string(probing))
+	reportNamespaced()
 	report("end")
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
@@ -55,14 +67,12 @@ func loadModule(file string) error {
 // reportParameters reports each parameter once, with * in place of an interface's name, and the
 // number of numbers in its value: "-" for a string and for a value that cannot be read.
 func reportParameters() {
-	link := regexp.MustCompile(`^(net/(?:ipv4|ipv6|mpls|decnet)/(?:conf|neigh))/[^/]+/`)
 	reported := map[string]bool{}
 	err := filepath.WalkDir("/proc/sys", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		key := link.ReplaceAllString(strings.TrimPrefix(path, "/proc/sys/"), "$1/*/")
-		line := "s " + key + " " + typeOf(path)
+		line := "s " + keyOf(path) + " " + typeOf(path)
 		if !reported[line] {
 			reported[line] = true
 			report("%s", line)
@@ -72,6 +82,24 @@ func reportParameters() {
 	if err != nil {
 		report("! %v", err)
 	}
+}
+
+// keyOf returns a parameter's path below /proc/sys, with * in place of an interface's name.
+func keyOf(path string) string {
+	link := regexp.MustCompile(`^(net/(?:ipv4|ipv6|mpls|decnet)/(?:conf|neigh))/[^/]+/`)
+	return link.ReplaceAllString(strings.TrimPrefix(path, "/proc/sys/"), "$1/*/")
+}
+
+// parameters returns the keys of all parameters.
+func parameters() map[string]bool {
+	all := map[string]bool{}
+	_ = filepath.WalkDir("/proc/sys", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			all[keyOf(path)] = true
+		}
+		return nil
+	})
+	return all
 }
 
 // typeOf distinguishes numbers from strings that only look like numbers, by writing values that

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -46,7 +47,7 @@ func (c catalogue) add(line, typ string) {
 }
 
 func record(to string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Hour)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "kernels-")
 	if err != nil {
@@ -54,7 +55,7 @@ func record(to string) error {
 	}
 	defer os.RemoveAll(dir)
 	c := catalogue{}
-	for _, suite := range []string{"bullseye", "bookworm", "trixie"} {
+	for _, suite := range suites() {
 		tree := filepath.Join(dir, suite)
 		if _, err := run(ctx, "mmdebstrap", "--mode=root", "--variant=extract", "--quiet", "--include=linux-image-amd64,linux-image-cloud-amd64",
 			suite, tree, "deb http://deb.debian.org/debian "+suite+" main"); err != nil {
@@ -108,9 +109,25 @@ func (c catalogue) addKernel(ctx context.Context, tree, release, scratch string)
 			c.add("k "+string(m[1]), "")
 		}
 	}
-	lines, err := boot(ctx, modules, filepath.Join(tree, "boot/vmlinuz-"+release), scratch)
-	if err != nil {
-		return err
+	var lines []string
+	for after := ""; ; {
+		more, last, err := boot(ctx, modules, filepath.Join(tree, "boot/vmlinuz-"+release), scratch, after, c.deadly())
+		if err != nil {
+			return err
+		}
+		lines = append(lines, more...)
+		if last == "" {
+			break
+		}
+		fmt.Printf("%s: %s takes the machine down\n", release, last)
+		lines = append(lines, "v "+last+" x")
+		c.add("x "+last, "")
+		after = last
+	}
+	for _, key := range c.deadly() {
+		if line := "v " + key + " x"; !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
 	}
 	for _, line := range lines {
 		switch kind, rest, _ := strings.Cut(line, " "); kind {
@@ -119,6 +136,15 @@ func (c catalogue) addKernel(ctx context.Context, tree, release, scratch string)
 			c.add("s "+key, typ)
 		case "o":
 			c.add(line, "")
+		case "v":
+			key, domain, _ := strings.Cut(rest, " ")
+			c.addDomain(key, domain, release)
+		case "b":
+			key, module, _ := strings.Cut(rest, " ")
+			c.add("b "+key, module)
+		case "n":
+			c.add(line, "")
+		case "t":
 		default:
 			fmt.Printf("%s: %s\n", release, line)
 		}
@@ -132,47 +158,65 @@ func moduleName(file string) string {
 	return strings.ReplaceAll(name, "-", "_")
 }
 
-// boot runs the kernel with the modules that register parameters, and returns the lines that the
-// guest reports.
-func boot(ctx context.Context, modules, kernel, dir string) ([]string, error) {
+// deadly returns the parameters for which a value has taken a machine down.
+func (c catalogue) deadly() (keys []string) {
+	for _, line := range slices.Sorted(maps.Keys(c)) {
+		if key, is := strings.CutPrefix(line, "x "); is {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// boot runs the kernel with the modules that register parameters, and returns the lines that the guest reports. It tries values only of
+// parameters after the given one, and not of the deadly ones. If the machine goes down while it tries a parameter, that one is last.
+func boot(ctx context.Context, modules, kernel, dir, after string, deadly []string) (lines []string, last string, err error) {
 	defer os.RemoveAll(dir)
 	if err := os.MkdirAll(dir+"/modules", 0o755); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if _, err := run(ctx, "cp", self, dir+"/init"); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	names, err := copyModules(ctx, modules, dir+"/modules")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if err := os.WriteFile(dir+"/list", []byte(strings.Join(names, "\n")), 0o644); err != nil {
-		return nil, err
+	for file, text := range map[string]string{"list": strings.Join(names, "\n"), "after": after, "deadly": strings.Join(deadly, "\n")} {
+		if err := os.WriteFile(dir+"/"+file, []byte(text), 0o644); err != nil {
+			return nil, "", err
+		}
 	}
 	if _, err := run(ctx, "sh", "-euc", `cd "$1"; find . ! -name initrd | cpio --quiet -o -H newc >"$1/initrd"`, "sh", dir); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
 	out, err := run(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-m", "1024", "-nographic", "-no-reboot", "-nic", "none",
 		"-kernel", kernel, "-initrd", dir+"/initrd", "-append", "console=ttyS0 quiet loglevel=0 panic=-1 edd=off rdinit=/init")
 	if err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, out)
+		return nil, "", fmt.Errorf("%w\n%s", err, out)
 	}
-	var lines []string
 	for line := range strings.Lines(out) {
 		if _, rest, ok := strings.Cut(line, mark); ok {
-			lines = append(lines, strings.TrimSpace(rest))
+			rest = strings.TrimSpace(rest)
+			switch key, tries := strings.CutPrefix(rest, "t "); {
+			case tries:
+				last = key
+			case strings.HasPrefix(rest, "v "+last+" "):
+				last = ""
+			}
+			lines = append(lines, rest)
 		}
 	}
-	if len(lines) == 0 || lines[len(lines)-1] != "end" {
-		return nil, fmt.Errorf("the guest did not finish:\n%s", out)
+	if last == "" && (len(lines) == 0 || lines[len(lines)-1] != "end") {
+		return nil, "", fmt.Errorf("the guest did not finish:\n%s", out)
 	}
-	return lines[:len(lines)-1], nil
+	return slices.DeleteFunc(lines, func(l string) bool { return l == "end" }), last, nil
 }
 
 // copyModules copies the modules that register parameters and their dependencies. It returns the
@@ -240,6 +284,11 @@ func readModule(ctx context.Context, file string) ([]byte, error) {
 	return []byte(out), err
 }
 
+// addDomain adds what one kernel does with the values of a parameter.
+func (c catalogue) addDomain(key, domain, release string) {
+	c.add("v "+key+" "+strings.ReplaceAll(domain, " ", ";"), release)
+}
+
 // write writes the catalogue in sorted order, so that two recordings can be compared.
 func (c catalogue) write(to string) error {
 	var b bytes.Buffer
@@ -247,8 +296,24 @@ func (c catalogue) write(to string) error {
 	if err != nil {
 		return err
 	}
+	var releases []string
+	for line := range c {
+		if release, is := strings.CutPrefix(line, "r "); is {
+			releases = append(releases, release)
+		}
+	}
+	slices.Sort(releases)
 	for _, line := range slices.Sorted(maps.Keys(c)) {
 		types := slices.Sorted(maps.Keys(c[line]))
+		if strings.HasPrefix(line, "v ") { // the kernels by their numbers
+			var mask strings.Builder
+			for i, release := range releases {
+				if c[line][release] {
+					mask.WriteString(strconv.Itoa(i))
+				}
+			}
+			types = []string{mask.String()}
+		}
 		if slices.Contains(types, "-") {
 			types = []string{"-"}
 		}
@@ -269,4 +334,11 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 		err = fmt.Errorf("%s: %w\n%s", name, err, stderr.Bytes())
 	}
 	return string(out), err
+}
+
+func suites() []string {
+	if s := os.Getenv("SUITE"); s != "" {
+		return []string{s}
+	}
+	return []string{"bullseye", "bookworm", "trixie"}
 }

@@ -75,7 +75,7 @@ func writes(made []checks.Change) []Write {
 			all = append(all, writes(c.AlsoWritten())...)
 		}
 		if c.Target != "" {
-			all = append(all, Write{c.Kind, c.Target, c.From, c.To})
+			all = append(all, Write{c.Kind, c.Target, c.From, c.Stored()})
 		}
 	}
 	return all

@@ -126,6 +126,26 @@ net.ipv4.conf.flannel/1.rp_filter 2, <nil>
 flannel.1 mtu 1500, <nil>`, strings.Join(got, "\n"))
 }
 
+// TestRounded: the record has the value that the kernel stored, so revert does not attribute it to another program.
+func TestRounded(t *testing.T) {
+	const key = "net/core/rmem_max"
+	m := &hosttest.Machine{Files: map[string]string{}, Clamp: map[string]string{"/proc/sys/" + key: "2304"}}
+	m.Sysctl(key, "212992")
+	var changes []report.AppliedChange
+	list := catalog.For(checkstest.Load(t, `sysctl "net.core.rmem_max" { value = 1 }`), checks.Boot)
+	checks.Apply(t.Context(), m.Host(), checks.Boot, list, func(was checks.Result, made []checks.Change) {
+		changes = append(changes, report.Made(was, made))
+	})
+	m.Clamp = nil
+	steps, err := revert.Steps(t.Context(), m.Host(), changes)
+	if err != nil || len(steps) != 1 || steps[0].State != revert.AsSet || changes[0].Now != "2304" {
+		t.Fatalf("%+v, %v, record %+v", steps, err, changes)
+	}
+	if err := steps[0].Do(t.Context(), m.Host()); err != nil || !strings.Contains(m.String(), key+" = 212992") {
+		t.Errorf("%v\n%s", err, m)
+	}
+}
+
 // TestGone: a setting whose link or module is gone needs no undo, and an unknown kind of change is an error.
 func TestGone(t *testing.T) {
 	h := (&hosttest.Machine{Files: map[string]string{}, Links: map[string]*hosttest.Link{}}).Host()

@@ -100,7 +100,7 @@ func TestFailureIsNoFight(t *testing.T) {
 		want         []string
 	}{
 		{"refused", panicPolicy, refuse, nil, false, []string{fails + why}},
-		{"made another", panicPolicy, clamp, nil, false, []string{fails + "wrote kernel.panic=10; the kernel changed it to 5"}},
+		{"made another", panicPolicy, clamp, nil, false, []string{fails + "wrote kernel.panic=10; the kernel stores 5 instead"}},
 		{"refused once it is on", panicPolicy, refuse, nil, true, []string{fails + "<nil>", fails + why}},
 		{"a link refuses", vxlanPolicy, nil, refused, false, []string{"trouble link.vxlan: not permitted", known}},
 		{"a link stays", vxlanPolicy, nil, nil, false,
