@@ -10,5 +10,6 @@ func Problems() []checks.Problem {
 		nodePortOverlap(),
 		ipvsSettings(),
 		nftUserData(),
+		packetsReach(),
 	}
 }

@@ -3,11 +3,11 @@ package packetfilter
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/way"
 	"nodegate/policy"
 )
 
@@ -18,9 +18,9 @@ func dockerForwardDrop() checks.Problem {
 		Detects: "Docker set the policy of FORWARD to DROP, and no rule accepts the traffic of Pods.",
 		Symptom: "Pods cannot reach anything outside their node and cannot be reached from there, although " +
 			"every Pod runs and the node is Ready.",
-		How: "Table filter of an IPv4 iptables backend has :FORWARD DROP and a chain DOCKER, and FORWARD " +
-			"leads to no ACCEPT for new connections other than on docker0 and br-*. kube-proxy's own chains are " +
-			"ignored: they accept only marked and established packets.",
+		How: "Table filter of an IPv4 iptables backend has a chain DOCKER, and every way of a new packet from a Pod to " +
+			"another machine ends at the policy DROP of FORWARD. Rules for docker0 and br-* do not match it. If the " +
+			"rules do not decide a condition, the packet takes both ways. packetfilter.forward-drop judges rules that drop.",
 		Remedy: "set net.ipv4.ip_forward=1 before Docker starts, so that it does not change the policy of " +
 			"FORWARD, and run `iptables -P FORWARD ACCEPT`",
 		TradeOff: "With policy ACCEPT, the node also forwards for its neighbours, as any Kubernetes node does.",
@@ -35,68 +35,42 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 	if err != nil {
 		return s, err
 	}
-	var got, commands []string
-	docker := false
-	for _, t := range ruleset.Tables(sets, "filter") {
-		if t.Family == ruleset.IPv6 || t.Chain("DOCKER") == nil {
-			continue
-		}
-		docker = true
-		if forward := t.Chain("FORWARD"); forward == nil || forward.Policy != "DROP" {
-			s.Evidence = append(s.Evidence, checks.Seen(t.Source, ":FORWARD ACCEPT"))
-			continue
-		}
-		if r := findAccept(t, "FORWARD", map[string]bool{}); r != nil {
-			s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
-			continue
-		}
-		s.Evidence = append(s.Evidence, checks.Seen(t.Source, ":FORWARD DROP"))
-		got = append(got, "FORWARD drops in "+ruleset.Program(t.Source))
-		commands = append(commands, ruleset.Program(t.Source)+" -P FORWARD ACCEPT")
-	}
-	switch {
-	case !docker:
+	docker := slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
+		return t.Family != ruleset.IPv6 && t.Chain("DOCKER") != nil
+	})
+	if !docker {
 		s.Skip = "no Docker rules found"
-	case got != nil:
-		s.Differs(strings.Join(got, ", "), "run `"+strings.Join(commands, "; ")+"` and set net.ipv4.ip_forward=1 before Docker starts, or it "+
-			"sets FORWARD to DROP again")
+		return s, nil
+	}
+	step, ways, lost := podsLost(sets, ruleset.IPv4)
+	if lost && isDockersPolicy(sets, step) {
+		program := ruleset.Program(step.Source)
+		s.Evidence = append(s.Evidence, checks.Seen(step.Source, stepText(step)))
+		s.Differs("FORWARD drops in "+program, "run `"+program+" -P FORWARD ACCEPT` and set net.ipv4.ip_forward=1 before Docker starts, "+
+			"or it sets FORWARD to DROP again")
+		return s, nil
+	}
+	if lost {
+		s.Skip = "a rule drops the packets before the policy does: packetfilter.forward-drop judges it"
+		return s, nil
+	}
+	for _, t := range ruleset.Tables(sets, "filter") {
+		if forward := t.Chain("FORWARD"); forward != nil && t.Family != ruleset.IPv6 && t.Chain("DOCKER") != nil {
+			s.Evidence = append(s.Evidence, checks.Seen(t.Source, acceptedBy(ways, t.Source, forward.Policy)))
+		}
 	}
 	return s, nil
 }
 
-// findAccept returns the first rule reachable from a chain that accepts new connections on links other than Docker's,
-// or nil.
-func findAccept(t *ruleset.Table, chain string, seen map[string]bool) *ruleset.Rule {
-	seen[chain] = true
-	for r := range t.Rules(chain) {
-		if extra := r.Extra(); matchesOnlyDocker(r, extra) || excludesNew(extra.States) {
-			continue
-		}
-		if r.Target == "ACCEPT" {
-			return r
-		}
-		if r.Jump != 0 && !seen[r.Target] && !isKubernetesChain(r.Target) {
-			if found := findAccept(t, r.Target, seen); found != nil {
-				return found
+// acceptedBy returns the rule of FORWARD that accepts, or may accept, the packets of Pods, or the policy.
+func acceptedBy(ways []way.Way, source, forwardPolicy string) string {
+	for _, w := range ways {
+		for _, step := range w.Steps {
+			if w.End == way.Forwarded && step.Hook == way.Forward && step.Table == "filter" && step.Source == source &&
+				step.Effect == way.Accepts {
+				return step.Rule
 			}
 		}
 	}
-	return nil
-}
-
-// isKubernetesChain reports whether a chain belongs to kube-proxy or kubelet. Their chains accept only marked and
-// established packets.
-func isKubernetesChain(chain string) bool {
-	return strings.HasPrefix(chain, "KUBE-") && !strings.HasPrefix(chain, "KUBE-ROUTER")
-}
-
-// matchesOnlyDocker reports whether a rule matches only packets of Docker's own bridges.
-func matchesOnlyDocker(r *ruleset.Rule, extra ruleset.Extra) bool {
-	of := func(link string) bool { return strings.HasPrefix(link, "docker") || strings.HasPrefix(link, "br-") }
-	return of(extra.Out) || of(extra.In) && !r.Has(ruleset.NotInterface)
-}
-
-// excludesNew reports whether the conntrack states match only connections that another rule has already accepted.
-func excludesNew(states string) bool {
-	return states != "" && !slices.Contains(strings.Split(states, ","), "NEW")
+	return ":FORWARD " + forwardPolicy
 }

@@ -3,12 +3,14 @@ package packetfilter
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/way"
 	"nodegate/policy"
 )
 
@@ -20,12 +22,12 @@ func forwardDrop() checks.Problem {
 		Symptom: "Pods cannot reach anything outside their node, for example with ufw, with the REJECT that " +
 			"Enterprise Linux has at the end of FORWARD, or with an /etc/nftables.conf whose chain forward has " +
 			"policy drop.",
-		How: "The check follows raw PREROUTING, mangle PREROUTING, mangle FORWARD and filter FORWARD in the " +
-			"order of their hooks, including jumps. It looks for a DROP or REJECT without a condition, or " +
-			"FORWARD's policy DROP, before an ACCEPT of new connections; it ignores rules with conditions. In " +
-			"addition, every base chain of nft at hook forward must let a packet pass, independently of the " +
+		How: "The check follows a new packet from a Pod to another machine through raw, mangle, nat and filter of all " +
+			"backends, in the kernel's order. It fails if every way of the packet ends in a DROP, a REJECT or a " +
+			"policy DROP. If the rules do not decide a condition (the Pod's address, a set, a rate limit), the packet " +
+			"takes both ways. It also follows packets that come in by a Pods' link which a rule names. In addition, every base chain of nft at hook forward must let a packet pass, independently of the " +
 			"others: a chain drops everything if no rule accepts new connections or jumps elsewhere before its " +
-			"drop, reject or policy drop. If Docker is present, docker.forward-drop judges FORWARD.",
+			"drop, reject or policy drop. If Docker is present, docker.forward-drop judges FORWARD's policy.",
 		Remedy: "put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw, run `ufw default " +
 			"allow routed`; in a table of nft, let the Pods' links pass or give the chain policy accept",
 		TradeOff: "The node also forwards for its neighbours, as any Kubernetes node does.",
@@ -40,32 +42,18 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	if err != nil {
 		return s, err
 	}
-	kubernetes := false
+	kubernetes := slices.ContainsFunc(sets, func(set *ruleset.Set) bool { return set.NFT != nil })
+	for _, t := range ruleset.Tables(sets, "filter") {
+		kubernetes = kubernetes || t.Declares("KUBE-FORWARD")
+	}
 	var got []string
-	for _, set := range sets {
-		kubernetes = kubernetes || set.NFT != nil
-		for _, save := range set.Saves {
-			if filter := save.Table("filter"); filter != nil {
-				kubernetes = kubernetes || filter.Declares("KUBE-FORWARD")
-			}
-			for _, step := range [][2]string{{"raw", "PREROUTING"}, {"mangle", "PREROUTING"}, {"mangle", "FORWARD"}, {"filter", "FORWARD"}} {
-				t := save.Table(step[0])
-				if t == nil || step[0] == "filter" && t.Chain("DOCKER") != nil {
-					continue
-				}
-				drop, decided := firstVerdict(t, step[1], map[string]bool{})
-				chain := t.Chain(step[1])
-				switch {
-				case drop != nil:
-					s.Evidence = append(s.Evidence, checks.Seen(t.Source, drop.Text))
-				case !decided && chain != nil && chain.Policy == "DROP":
-					s.Evidence = append(s.Evidence, checks.Seen(t.Source, ":"+step[1]+" DROP"))
-				default:
-					continue
-				}
-				got = append(got, step[0]+" "+step[1]+" drops in "+ruleset.Program(t.Source))
-			}
+	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
+		step, _, lost := podsLost(sets, family)
+		if !lost || isDockersPolicy(sets, step) || way.EnforcesPolicies(way.Owner(step.Chain)) {
+			continue
 		}
+		s.Evidence = append(s.Evidence, checks.Seen(step.Source, stepText(step)))
+		got = append(got, step.Table+" "+step.Hook+" drops in "+ruleset.Program(step.Source))
 	}
 	others, err := h.Rules.Others(ctx)
 	if errors.Is(err, host.ErrNotRecorded) {
@@ -87,22 +75,34 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	return s, nil
 }
 
-// firstVerdict follows a chain as a new packet of a Pod does, up to the rule that decides. It returns that rule if it
-// drops everything, and only decided if it accepts new packets.
-func firstVerdict(t *ruleset.Table, chain string, seen map[string]bool) (drop *ruleset.Rule, decided bool) {
-	seen[chain] = true
-	for r := range t.Rules(chain) {
-		switch {
-		case r.Always() && (r.Target == "DROP" || r.Target == "REJECT"):
-			return r, true
-		case excludesNew(r.Extra().States):
-		case r.Target == "ACCEPT" && !isKubernetesChain(chain):
-			return nil, true
-		case r.Jump != 0 && !seen[r.Target]:
-			if inner, is := firstVerdict(t, r.Target, seen); is && (inner == nil || r.Always()) {
-				return inner, true
-			}
+// podsLost walks new packets from Pods to other machines. It returns the step that drops them, if they
+// are certainly lost, and the ways of a packet whose link is not known.
+func podsLost(sets []*ruleset.Set, family string) (step way.Step, ways []way.Way, lost bool) {
+	rules := way.New(sets, family, way.Node{Elsewhere: way.NotOfPods})
+	ways = rules.Forwarded(way.Packet{State: way.StateNew})
+	if step, _, lost = way.DropsSurely(ways); lost {
+		return step, ways, true
+	}
+	for _, link := range way.PodLinks(sets, family) {
+		if step, _, lost = way.DropsSurely(rules.Forwarded(way.Packet{State: way.StateNew, In: link})); lost {
+			return step, ways, true
 		}
 	}
-	return nil, false
+	return way.Step{}, ways, false
+}
+
+// isDockersPolicy reports whether a packet is dropped by the policy of a table with Docker's chains, which
+// docker.forward-drop judges.
+func isDockersPolicy(sets []*ruleset.Set, step way.Step) bool {
+	return step.Rule == "" && slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
+		return t.Source == step.Source && t.Chain("DOCKER") != nil
+	})
+}
+
+// stepText returns a rule, or the policy of a chain as iptables-save prints it.
+func stepText(step way.Step) string {
+	if step.Rule == "" {
+		return ":" + step.Chain + " DROP"
+	}
+	return step.Rule
 }

@@ -107,6 +107,17 @@ warn
 want: Pod traffic passes
 got: raw PREROUTING drops in iptables-nft
 evidence: iptables-nft-save: -A PREROUTING -j DROP` + remedy},
+		{What: "a REJECT before Docker's chains", Node: saved(filter("DROP", kube+reject+flannel+"-A FORWARD -j DOCKER\n-A DOCKER -i docker0 -j ACCEPT\n")), Want: `
+warn
+want: Pod traffic passes
+got: filter FORWARD drops in iptables-nft
+evidence: iptables-nft-save: -A FORWARD -j REJECT --reject-with icmp-host-prohibited` + remedy},
+		{What: "a DROP of the Pods' link in mangle", Node: saved("*mangle\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -i cni0 -j DROP\nCOMMIT\n" +
+			filter("ACCEPT", kube)), Want: `
+warn
+want: Pod traffic passes
+got: mangle PREROUTING drops in iptables-nft
+evidence: iptables-nft-save: -A PREROUTING -i cni0 -j DROP` + remedy},
 		{What: "no kube-proxy", Node: saved("*filter\n:FORWARD DROP [0:0]\n"), Want: "skipped\nskipped: no kube-proxy rules found"},
 	})
 }

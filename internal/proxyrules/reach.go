@@ -26,11 +26,11 @@ type reach struct {
 
 // taken collects the packets that one rule takes.
 type taken struct {
-	step     way.Step
-	way      way.Way
-	who      []string // the senders
-	services []string
-	all      bool
+	step       way.Step
+	way        way.Way
+	who        []string // the senders
+	services   []string
+	forwarding bool // to other machines
 }
 
 // judgeReach judges every family with Services in use.
@@ -40,51 +40,84 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 	}
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		explained := slices.ContainsFunc(out.List, func(f Finding) bool {
-			return f.Family == family && (f.Name == "kubeproxy.jump.missing" || strings.HasPrefix(f.Name, "kubeproxy.table."))
+			return f.Family == family && (f.Name == "kubeproxy.jump.missing" || f.Name == "kubeproxy.nft.base-chain" ||
+				strings.HasPrefix(f.Name, "kubeproxy.table."))
 		})
 		used := slices.ContainsFunc(rep.Services, func(s Service) bool { return s.Family == family && len(s.Endpoints) > 0 })
 		if explained || !used {
 			continue
 		}
-		r := &reach{rep: rep, out: out, family: family, found: map[string]*taken{}}
-		r.findPods(sets)
-		own := opts.Own
-		if own == nil {
-			own = r.ownByRules(sets)
-		}
-		r.rules = way.New(sets, family, way.Node{Own: own, Elsewhere: elsewhere})
+		r := newReach(rep, sets, opts, family)
+		r.out = out
 		r.judgeServices()
 		r.judgeForwarding()
 		r.report()
 	}
 }
 
-// elsewhere reports whether Pods certainly do not use a link.
-func elsewhere(pattern string) bool {
-	name := strings.TrimRight(pattern, "+*")
-	for _, other := range []string{"lo", "docker", "br-", "virbr", "lxcbr", "podman", "tailscale", "wg"} {
-		if name == other || other != "lo" && strings.HasPrefix(name, other) {
+func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) *reach {
+	r := &reach{rep: rep, family: family, found: map[string]*taken{}}
+	r.findPods(sets)
+	own := opts.Own
+	if own == nil {
+		own = r.ownByRules(sets)
+	}
+	r.rules = way.New(sets, family, way.Node{Own: own, Elsewhere: way.NotOfPods})
+	return r
+}
+
+// Reach returns the findings about packets that do not reach kube-proxy's rules, and the mode of
+// these rules, "" without any. The Services are judged only if some rule may take their packets.
+func Reach(sets []*ruleset.Set, opts Options) (mode string, found []Finding) {
+	sure := true
+	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
+		if !writes(sets, family) {
+			continue
+		}
+		mode = "iptables or nftables"
+		r := newReach(&Judgment{}, sets, &opts, family)
+		sure = sure && r.reachesSurely()
+	}
+	if mode == "" || sure {
+		return mode, nil
+	}
+	rep := Judge(sets, opts)
+	for _, f := range rep.Findings {
+		if strings.HasPrefix(f.Name, "kubeproxy.way.") {
+			found = append(found, f)
+		}
+	}
+	return rep.Mode, found
+}
+
+// writes reports whether kube-proxy writes rules of a family.
+func writes(sets []*ruleset.Set, family string) bool {
+	for _, t := range ruleset.Tables(sets, "nat") {
+		if t.Family == family && t.Declares("KUBE-SERVICES") && t.Chain("KUBE-NODE-PORT") == nil { // not IPVS mode
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(sets, func(set *ruleset.Set) bool {
+		return slices.ContainsFunc(set.NFT, func(t *ruleset.NFTTable) bool { return t.Family == family })
+	})
 }
 
-// isPodLink reports whether a link is one of Pods by the name that a CNI plugin gives it.
-func isPodLink(name string) bool {
-	for _, known := range []string{"cni", "cbr", "cali", "veth", "lxc", "eni", "kube-bridge", "weave", "azv", "gke", "nerdctl", "ovn-k8s",
-		"antrea", "vnet"} {
-		if strings.HasPrefix(name, known) {
-			return true
+// reachesSurely reports whether no rule can take packets before kube-proxy's rules, whatever their
+// destination.
+func (r *reach) reachesSurely() bool {
+	for _, from := range r.senders() {
+		p, hook := from.packet, way.Prerouting
+		if p.Own {
+			hook = way.Output
+		} else if _, _, lost := way.DropsSurely(r.rules.Forwarded(p)); lost {
+			return false
+		}
+		p.ToNode = way.No
+		if !reachesSurely(r.rules.Walk(p, hook, toProxy)) {
+			return false
 		}
 	}
-	return false
-}
-
-// enforcesPolicies reports whether a program enforces NetworkPolicies, which drop packets of Pods
-// as they should.
-func enforcesPolicies(owner string) bool {
-	return slices.Contains([]string{"Calico", "Cilium", "kube-router", "Weave Net", "Antrea", "OVN-Kubernetes"}, owner)
+	return reachesSurely(r.rules.Walk(way.Packet{State: way.StateNew, ToNode: way.Yes}, way.Prerouting, toProxy))
 }
 
 // findPods finds the addresses and links of Pods in the rules.
@@ -102,28 +135,7 @@ func (r *reach) findPods(sets []*ruleset.Set) {
 		}
 		break
 	}
-	for _, set := range sets {
-		for _, save := range set.Saves {
-			if save.Family == r.family {
-				r.addLinks(save)
-			}
-		}
-	}
-}
-
-func (r *reach) addLinks(save *ruleset.Save) {
-	for _, t := range save.Tables {
-		for _, c := range t.Chains {
-			if owner := way.Owner(c.Name); strings.HasPrefix(c.Name, "KUBE-") || enforcesPolicies(owner) {
-				continue
-			}
-			for i := range c.Rules {
-				if in := c.Rules[i].Extra().In; in != "" && isPodLink(in) && !slices.Contains(r.links, in) && len(r.links) < 16 {
-					r.links = append(r.links, in)
-				}
-			}
-		}
-	}
+	r.links = way.PodLinks(sets, r.family)
 }
 
 // ownByRules answers whether an address belongs to the node, if only the rules are known. A Service
@@ -157,18 +169,6 @@ func (r *reach) ownByRules(sets []*ruleset.Set) func(netip.Addr) way.Answer {
 func toProxy(table, chain string) way.Visit {
 	if table == "nat" && chain == "KUBE-SERVICES" || table == ruleset.KubeProxyTable && strings.HasPrefix(chain, "nat-") {
 		return way.Stop
-	}
-	return way.Follow
-}
-
-// past skips kube-proxy's chains that only concern addresses of Services.
-func past(table, chain string) way.Visit {
-	switch chain {
-	case "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL", "KUBE-HOSTPORTS":
-		return way.Skip
-	}
-	if table == ruleset.KubeProxyTable {
-		return way.Skip
 	}
 	return way.Follow
 }
@@ -287,7 +287,7 @@ func decider(w way.Way) (way.Step, bool) {
 			return s, true
 		case w.Packet.State == way.StateUntracked || w.Packet.Translated():
 			continue
-		case s.Table == "nat" && (s.Effect == way.Accepts || s.Effect == way.Returns):
+		case (s.Table == "nat" || s.Program == "nft") && (s.Effect == way.Accepts || s.Effect == way.Returns):
 			return s, true
 		}
 	}
@@ -300,36 +300,19 @@ func (r *reach) judgeForwarding() {
 		if from.packet.Own {
 			continue
 		}
-		p := from.packet
-		p.ToNode = way.No
-		ways := r.rules.Walk(p, "", past)
-		if lost, ok := lostWay(ways); ok {
-			step, found := decider(lost)
-			if !found || step.Rule == "" || strings.HasPrefix(step.Chain, "KUBE-") || enforcesPolicies(way.Owner(step.Chain)) {
-				continue // a policy may drop if eBPF forwards the packets; kube-proxy's own chains are judged elsewhere
-			}
-			t := r.add(step, lost, from.who)
-			t.all = true
+		step, lost, ok := way.DropsSurely(r.rules.Forwarded(from.packet))
+		if !ok || step.Rule == "" || strings.HasPrefix(step.Chain, "KUBE-") || way.EnforcesPolicies(way.Owner(step.Chain)) {
+			continue // a policy may drop if eBPF forwards the packets; kube-proxy's own chains are judged elsewhere
 		}
+		r.add(step, lost, from.who).forwarding = true
 	}
-}
-
-// lostWay returns a way on which packets certainly end, if there is one: because all ways end in a
-// drop, or because no unknown match leads to this one.
-func lostWay(ways []way.Way) (way.Way, bool) {
-	through := slices.ContainsFunc(ways, func(w way.Way) bool { return w.End != way.Dropped && w.End != way.Rejected })
-	for _, w := range ways {
-		if (w.End == way.Dropped || w.End == way.Rejected) && (!through || w.Sure) {
-			return w, true
-		}
-	}
-	return way.Way{}, false
 }
 
 // report makes one finding of each rule.
 func (r *reach) report() {
 	for _, key := range r.order {
 		t := r.found[key]
+		slices.Sort(t.services)
 		f := Finding{Name: "kubeproxy.way.service", Family: r.family, Table: t.step.Table, Chain: t.step.Chain, Line: t.step.Line,
 			Handle: t.step.Handle, Rule: t.step.Rule, Remedy: t.remedy()}
 		which := Count(len(t.services), "Service port")
@@ -343,7 +326,7 @@ func (r *reach) report() {
 			}
 			which += ")"
 		}
-		if t.all {
+		if t.forwarding {
 			f.Name, f.Service = "kubeproxy.way.forward", ""
 			which = "other machines"
 		}
@@ -366,7 +349,9 @@ func (t *taken) describe() string {
 	if owner := way.Owner(t.step.Chain); owner != "" {
 		where += " (" + owner + ")"
 	}
-	if t.step.Line > 0 {
+	if t.step.Handle > 0 {
+		where += fmt.Sprintf(", handle %d", t.step.Handle)
+	} else if t.step.Line > 0 {
 		where += fmt.Sprintf(", line %d", t.step.Line)
 	}
 	does := "ends the way of the packets before kube-proxy's rules (" + t.step.Does + ")"

@@ -1,6 +1,7 @@
 package proxyrules
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -113,5 +114,45 @@ func TestReachKnownAddresses(t *testing.T) {
 			return way.No
 		}})
 		wantOne(t, rep, want)
+	}
+}
+
+// TestReachNFT puts tables of other programs beside kube-proxy's tables of nftables mode.
+func TestReachNFT(t *testing.T) {
+	chain := func(hook, kind string, priority int, rule string) string {
+		return fmt.Sprintf(`{"nftables": [{"table": {"family": "inet", "name": "mine"}},
+{"chain": {"family": "inet", "table": "mine", "name": "c", "handle": 1, "type": %q, "hook": %q, "prio": %d, "policy": "accept"}},
+{"rule": {"family": "inet", "table": "mine", "chain": "c", "handle": 7, "expr": [%s]}}]}`, kind, hook, priority, rule)
+	}
+	const (
+		toRange = `{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "daddr"}}, "right": {"prefix": {"addr": "10.96.0.0", "len": 12}}}}`
+		toDNS   = `{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "daddr"}}, "right": "10.96.0.10"}}`
+		byCNI   = `{"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "cni0"}}`
+		seven   = "7 Service ports (default/kubernetes:https, kube-system/kube-dns:dns, kube-system/kube-dns:dns-tcp, ...)"
+	)
+	for _, c := range []struct{ what, table, want string }{
+		{"notrack", chain("prerouting", "filter", -300, toRange+`, {"notrack": null}`), "kubeproxy.way.service packets from Pods to " + seven +
+			": chain c of table inet mine, handle 7 excludes them from conntrack, so that kube-proxy's rules do not translate them (notrack)"},
+		{"notrack after conntrack", chain("prerouting", "filter", -150, toRange+`, {"notrack": null}`), ""},
+		{"accept of a chain before", chain("prerouting", "nat", -110, toRange+`, {"accept": null}`), ""},
+		{"dnat of a chain before", chain("prerouting", "nat", -110, toDNS+`, {"dnat": {"family": "ip", "addr": "10.9.9.9"}}`),
+			"kubeproxy.way.service packets from Pods to 2 Service ports (kube-system/kube-dns:dns, kube-system/kube-dns:dns-tcp): " +
+				"chain c of table inet mine, handle 7 sends them elsewhere (dnat)"},
+		{"dnat of a chain behind", chain("prerouting", "nat", -90, toDNS+`, {"dnat": {"family": "ip", "addr": "10.9.9.9"}}`), ""},
+		{"drop of the Pods' link", chain("prerouting", "filter", 5, byCNI+`, {"drop": null}`), "kubeproxy.way.forward packets that come in " +
+			"by cni0 to other machines: chain c of table inet mine, handle 7 loses them (drop)"},
+		{"reject", chain("forward", "filter", -5, `{"counter": null}, {"reject": {"type": "icmpx", "expr": "admin-prohibited"}}`),
+			"kubeproxy.way.forward packets from Pods to other machines: chain c of table inet mine, handle 7 loses them (reject)"},
+		{"a rate limit", chain("forward", "filter", -5, `{"limit": {"rate": 5}}, {"drop": null}`), ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			got := ""
+			for _, f := range Judge(mustParse(t, readFile(t, "nft-list-ruleset.json"), c.table), Options{}).Findings {
+				got += f.Name + " " + f.Message
+			}
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package ruleset
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,15 +16,16 @@ const KubeProxyTable = "kube-proxy"
 // NFTTable is a table of nftables.
 type NFTTable struct {
 	Family string
+	Name   string
 	Chains []*NFTChain        // in the order of the listing
 	Sets   map[string]*NFTSet // includes maps
 
 	byName map[string]*NFTChain
 }
 
-// NewNFTTable returns an empty table.
+// NewNFTTable returns an empty table of kube-proxy.
 func NewNFTTable(family string) *NFTTable {
-	return &NFTTable{Family: family, byName: map[string]*NFTChain{}, Sets: map[string]*NFTSet{}}
+	return &NFTTable{Family: family, Name: KubeProxyTable, byName: map[string]*NFTChain{}, Sets: map[string]*NFTSet{}}
 }
 
 // Chain returns the chain of that name, or nil if the table lacks it.
@@ -33,7 +35,8 @@ func (t *NFTTable) Chain(name string) *NFTChain { return t.byName[name] }
 type NFTChain struct {
 	Name     string
 	Hook     string // for a base chain; otherwise empty
-	Policy   string // of a base chain: accept or drop
+	Type     string // of a base chain: filter, nat, route; empty if not read
+	Policy   string // of a base chain: accept, drop; empty if not read
 	Priority int
 	Handle   int
 	Line     int
@@ -72,6 +75,7 @@ type nftObject struct {
 type nftBody struct {
 	Family, Table, Name, Chain string
 	Hook, Policy               string
+	Type                       json.RawMessage // of a chain a name, of a map a list
 	Handle                     int
 	Prio                       json.RawMessage
 	Timeout                    int
@@ -79,12 +83,13 @@ type nftBody struct {
 	Elem                       []any
 }
 
-// nftParser reads the output of `nft -j list ruleset` into set. From tables other than kube-proxy's
-// it only counts the Service chains that iptables mode has left behind.
+// nftParser reads the output of `nft -j list ruleset` into set. Of iptables-nft's tables it only
+// counts the Service chains that iptables mode has left behind.
 type nftParser struct {
-	in    *input.JSON
-	set   *Set
-	items int
+	in       *input.JSON
+	set      *Set
+	items    int
+	iptables []string // the tables of iptables-nft, "ip nat"
 }
 
 func (p *nftParser) parse() error {
@@ -128,15 +133,17 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 	case o.Table != nil:
 		p.proxyTable(o.Table.Family, o.Table.Name)
 	case o.Chain != nil:
-		if t := p.proxyTable(o.Chain.Family, o.Chain.Table); t != nil {
-			c := t.AddChain(o.Chain.Name)
-			c.Hook, c.Policy, c.Handle, c.Line = o.Chain.Hook, o.Chain.Policy, o.Chain.Handle, line
-			c.Priority, _ = strconv.Atoi(string(o.Chain.Prio)) // 0 if not set
-		} else {
+		if o.Chain.Table != KubeProxyTable {
 			p.set.addServiceChain(o.Chain.Family, o.Chain.Name)
 		}
+		if t := p.table(o.Chain); t != nil {
+			c := t.AddChain(o.Chain.Name)
+			c.Hook, c.Policy, c.Handle, c.Line = o.Chain.Hook, o.Chain.Policy, o.Chain.Handle, line
+			c.Type = strings.Trim(string(o.Chain.Type), "\"")
+			c.Priority, _ = strconv.Atoi(string(o.Chain.Prio)) // 0 if not set
+		}
 	case o.Rule != nil:
-		if t := p.proxyTable(o.Rule.Family, o.Rule.Table); t != nil {
+		if t := p.table(o.Rule); t != nil {
 			r := &NFTRule{Handle: o.Rule.Handle, Line: line}
 			r.decode(o.Rule.Expr)
 			c := t.byName[o.Rule.Chain]
@@ -151,6 +158,28 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 		p.addSet(o.Map, line)
 	}
 	return nil
+}
+
+// table returns the table of a chain, rule or set, or nil for a table that is not kept.
+func (p *nftParser) table(b *nftBody) *NFTTable {
+	if t := p.proxyTable(b.Family, b.Table); t != nil {
+		return t
+	}
+	own := func(t *NFTTable) bool { return t.Family == b.Family && t.Name == b.Table }
+	if slices.Contains([]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}, b.Name) && b.Hook != "" {
+		p.iptables = append(p.iptables, b.Family+" "+b.Table)
+		p.set.Foreign = slices.DeleteFunc(p.set.Foreign, own)
+	}
+	if slices.Contains(p.iptables, b.Family+" "+b.Table) || !slices.Contains([]string{IPv4, IPv6, "inet"}, b.Family) {
+		return nil
+	}
+	if i := slices.IndexFunc(p.set.Foreign, own); i >= 0 {
+		return p.set.Foreign[i]
+	}
+	t := NewNFTTable(b.Family)
+	t.Name = b.Table
+	p.set.Foreign = append(p.set.Foreign, t)
+	return t
 }
 
 // proxyTable returns kube-proxy's table of a family, or nil for any other table.
@@ -180,7 +209,7 @@ func (t *NFTTable) AddChain(name string) *NFTChain {
 }
 
 func (p *nftParser) addSet(b *nftBody, line int) {
-	t := p.proxyTable(b.Family, b.Table)
+	t := p.table(b)
 	if t == nil {
 		return
 	}

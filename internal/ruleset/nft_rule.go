@@ -120,6 +120,9 @@ func (r *NFTRule) addStatement(name string, arg any) string {
 		return "update " + nftText(set) + " { " + nftText(elem) + " }"
 	}
 	r.Other = true
+	if port, is := member(arg, "port"); is && name == "redirect" {
+		return "redirect to :" + nftText(port)
+	}
 	return name
 }
 

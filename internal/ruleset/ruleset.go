@@ -24,7 +24,9 @@ type Set struct {
 	Lines  int    // of iptables-save text
 	Saves  []*Save
 	NFT    []*NFTTable // kube-proxy's own tables
-	IPVS   *IPVS       // nil if not read, or if the kernel has none
+
+	Foreign []*NFTTable // tables of other programs, except iptables-nft's
+	IPVS    *IPVS       // nil if not read, or if the kernel has none
 
 	// ServiceChains counts the chains of kube-proxy's iptables mode by family in an nft listing.
 	// nft cannot print their matches, so only the number is kept.

@@ -133,31 +133,34 @@ func (w *walk) enter(c *chain, a *action, s state, o *out, depth int) []state {
 
 // spread sends a packet to several chains by their chance.
 func (w *walk) spread(c *chain, r *rule, a *action, s state, unsure string, o *out, depth int) (after []state) {
-	apply := func(one choice, t state) {
-		for _, t := range w.act(c, r, []action{one.action}, t, unsure, o, depth) {
+	apply := func(one action, t state) {
+		for _, t := range w.act(c, r, []action{one}, t, unsure, o, depth) {
 			after = merge(after, t)
 		}
 	}
 	if a.choose != nil {
-		switch one, found := a.choose(w.node, &s.p); found {
-		case No:
-			return []state{s}
-		case Yes:
-			apply(one, s)
+		list, found := a.choose(w.node, &s.p)
+		if found == Yes {
+			apply(list[0], s)
 			return after
 		}
-		s.doubt++
-		rest, lost := s, s
-		rest.weight, lost.weight = s.weight/2, s.weight/2
-		w.finish(lost, Lost)
-		return []state{rest}
+		share := s
+		if share.weight /= float64(len(list) + 1); found == Unknown {
+			share.doubt++
+		}
+		for _, one := range list {
+			apply(one, share)
+		}
+		after = merge(after, share)
+		rejoin(after, s)
+		return after
 	}
 	left := 1.0
 	for _, one := range a.choices {
 		t := s
 		t.weight = s.weight * one.chance
 		left -= one.chance
-		apply(one, t)
+		apply(one.action, t)
 	}
 	if left > 1e-9 {
 		s.weight *= left

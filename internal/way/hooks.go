@@ -22,6 +22,7 @@ type table struct {
 	source  string
 	program string // that changes it: iptables-nft
 	name    string
+	shown   string // with its family, for nftables
 	find    func(name string) *chain
 	chains  map[string]*chain
 }
@@ -56,6 +57,7 @@ type base struct {
 	*chain
 	hook     string
 	priority int
+	within   int // order among chains of type nat, which share one priority
 	nat      bool
 	drops    bool // its policy
 }
@@ -89,6 +91,18 @@ func iptablesPriority(table, hook string) int {
 	return 0
 }
 
+func iptablesHooks(table string) []string {
+	switch table {
+	case "raw":
+		return []string{Prerouting, Output}
+	case "nat":
+		return []string{Prerouting, Input, Output, Postrouting}
+	case "filter", "security":
+		return []string{Input, Forward, Output}
+	}
+	return []string{Prerouting, Input, Forward, Output, Postrouting}
+}
+
 func natPriority(hook string) int {
 	if hook == Prerouting || hook == Output {
 		return natDestination
@@ -105,9 +119,16 @@ func New(sets []*ruleset.Set, family string, node Node) *Rules {
 				all.addSave(save)
 			}
 		}
+		for _, t := range slices.Backward(append(slices.Clip(set.NFT), set.Foreign...)) {
+			if t.Family == family || t.Family == "inet" {
+				all.addNFT(set.Source, t, family)
+			}
+		}
 	}
 	for hook := range all.hooks {
-		slices.SortStableFunc(all.hooks[hook], func(a, b base) int { return cmp.Compare(a.priority, b.priority) })
+		slices.SortStableFunc(all.hooks[hook], func(a, b base) int {
+			return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.within, b.within))
+		})
 	}
 	return all
 }
@@ -115,7 +136,7 @@ func New(sets []*ruleset.Set, family string, node Node) *Rules {
 func (all *Rules) addSave(save *ruleset.Save) {
 	for _, t := range save.Tables {
 		own := t
-		ready := &table{source: t.Source, program: program(save), name: t.Name, chains: map[string]*chain{}}
+		ready := &table{source: t.Source, program: program(save), name: t.Name, shown: t.Name, chains: map[string]*chain{}}
 		ready.find = func(name string) *chain {
 			c := own.Chain(name)
 			if c == nil {
@@ -123,10 +144,10 @@ func (all *Rules) addSave(save *ruleset.Save) {
 			}
 			return &chain{ready, name, int(c.Line), make([]*rule, len(c.Rules)), func(i int) *rule { return readRule(&c.Rules[i]) }}
 		}
-		for _, hook := range []string{Prerouting, Input, Forward, Output, Postrouting} {
+		for _, hook := range iptablesHooks(t.Name) {
 			if c := t.Chain(hook); c != nil && c.Policy != "-" {
-				all.hooks[hook] = append(all.hooks[hook], base{ready.chain(hook), hook, iptablesPriority(t.Name, hook), t.Name == "nat",
-					c.Policy == "DROP"})
+				all.hooks[hook] = append(all.hooks[hook], base{ready.chain(hook), hook, iptablesPriority(t.Name, hook),
+					iptablesPriority(t.Name, hook), t.Name == "nat", c.Policy == "DROP"})
 			}
 		}
 	}

@@ -41,7 +41,7 @@ type action struct {
 	own         bool   // REDIRECT: the new destination is this node
 	value, mask uint32
 	choices     []choice
-	choose      func(*Node, *Packet) (choice, Answer) // a map of verdicts
+	choose      func(*Node, *Packet) ([]action, Answer) // a map of verdicts: the entry, or those that may match
 }
 
 // choice is one way of a rule with several.

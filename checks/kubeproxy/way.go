@@ -1,0 +1,64 @@
+package kubeproxy
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"nodegate/checks"
+	"nodegate/checks/noderules"
+	"nodegate/internal/host"
+	"nodegate/internal/proxyrules"
+	"nodegate/internal/way"
+	"nodegate/policy"
+)
+
+// packetsReach detects rules of other programs that take packets before kube-proxy's rules.
+func packetsReach() checks.Problem {
+	return checks.Problem{
+		Name: "kubeproxy.way", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
+		Detects: "A rule of another program takes the packets of Services before kube-proxy's rules, or drops the packets " +
+			"of Pods to other machines.",
+		Symptom: "Connections to every Service, or to one, time out or are refused, although kube-proxy's rules are correct. Or Pods reach " +
+			"no other machine.",
+		How: "The check follows new packets from Pods, from the node and from other machines through raw, mangle, nat and " +
+			"filter of all backends, in the kernel's order. It fails if every way of a packet ends before kube-proxy's " +
+			"chain: in a DROP or REJECT, an ACCEPT or RETURN of table nat, a NOTRACK, or a DNAT to elsewhere. If the rules " +
+			"do not decide a condition (a set, a rate limit), the packet takes both ways. Addresses of the node's links tell " +
+			"NodeLocal DNSCache from its remains.",
+		Remedy:   "remove the rule that the evidence names, and change the program that adds it, or it comes back",
+		TradeOff: "The program that added the rule may need it for its own traffic: give it a condition instead.",
+		Ref:      "https://github.com/kubernetes/dns/issues/690",
+		Inspect:  inspectWay,
+	}
+}
+
+func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("packets reach kube-proxy's rules")
+	sets, err := h.Rulesets(ctx)
+	if err != nil {
+		return s, err
+	}
+	opts := proxyrules.Options{}
+	if list, err := h.Links.Addresses(ctx); err == nil {
+		opts.Own = func(a netip.Addr) way.Answer {
+			if slices.Contains(list, a) {
+				return way.Yes
+			}
+			return way.No
+		}
+	}
+	mode, findings := proxyrules.Reach(sets, opts)
+	switch {
+	case mode == "":
+		s.Skip = noderules.None
+	case len(findings) > 0:
+		rules := noderules.Rules{}
+		if findings[0].Handle > 0 {
+			rules.Mode = "nftables"
+		}
+		rules.Fail(&s, findings)
+		s.Got = "taken by a rule in " + findings[0].Table + " " + findings[0].Chain
+	}
+	return s, nil
+}

@@ -1,0 +1,40 @@
+package kubeproxy_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestWay(t *testing.T) {
+	const jump = "-A PREROUTING -m comment --comment \"kubernetes service portals\" -j KUBE-SERVICES\n"
+	const right = "\npass\nwant: packets reach kube-proxy's rules\ngot: packets reach kube-proxy's rules"
+	raw := func(rule string, own ...netip.Addr) *hosttest.Machine {
+		m := checkstest.ProxyNode("*raw\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"+rule+"\nCOMMIT\n"+checkstest.ProxySave, "")
+		m.IPs = own
+		return m
+	}
+	dns := netip.MustParseAddr("10.96.0.1")
+	const notrack = "-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j NOTRACK"
+	checkstest.RunOne(t, "kubeproxy.way", checks.Run, []checkstest.Case{
+		{What: "healthy", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: right},
+		{What: "an address of its own, as NodeLocal DNSCache has", Node: raw(notrack, dns), Want: right},
+		{What: "the address is gone", Node: raw(notrack, netip.MustParseAddr("192.0.2.10")), Want: `
+fail
+want: packets reach kube-proxy's rules
+got: taken by a rule in raw PREROUTING
+evidence: iptables raw PREROUTING: -A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j NOTRACK: packets from Pods to this Service: chain PREROUTING of table raw, line 4 excludes them from conntrack, so that kube-proxy's rules do not translate them (NOTRACK)` +
+			"\nremedy: remove the rule: `iptables -t raw -D PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j NOTRACK`; find the program that adds it"},
+		{What: "the Pods' link", Node: checkstest.ProxyNode(checkstest.Changed(t, jump, "-A PREROUTING -i cni0 -j RETURN\n"+jump), ""), Want: `
+fail
+want: packets reach kube-proxy's rules
+got: taken by a rule in nat PREROUTING
+evidence: iptables nat PREROUTING: -A PREROUTING -i cni0 -j RETURN: packets that come in by cni0 to this Service: chain PREROUTING of table nat, line 44 ends the way of the packets before kube-proxy's rules (RETURN)` +
+			"\nremedy: remove the rule: `iptables-nft -t nat -D PREROUTING -i cni0 -j RETURN`; find the program that adds it"},
+		{What: "a set", Node: checkstest.ProxyNode(checkstest.Changed(t, jump, "-A PREROUTING -m set --match-set x src -j RETURN\n"+jump), ""), Want: right},
+		{What: "no kube-proxy", Node: checkstest.ProxyNode("", ""), Want: "skipped\nskipped: no kube-proxy rules found"},
+	})
+}

@@ -1,0 +1,103 @@
+package way
+
+import (
+	"slices"
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
+
+// NotOfPods reports whether Pods certainly do not use a link, given as in a rule: Node.Elsewhere.
+func NotOfPods(pattern string) bool {
+	name := strings.TrimRight(pattern, "+*")
+	for _, other := range []string{"docker", "br-", "virbr", "lxcbr", "podman", "tailscale", "wg"} {
+		if strings.HasPrefix(name, other) {
+			return true
+		}
+	}
+	return name == "lo"
+}
+
+// isOfPods reports whether a link is one of Pods by the name that a CNI plugin gives it.
+func isOfPods(name string) bool {
+	for _, known := range []string{"cni", "cbr", "cali", "veth", "lxc", "eni", "kube-bridge", "weave", "azv", "gke", "nerdctl", "ovn-k8s",
+		"antrea", "vnet"} {
+		if strings.HasPrefix(name, known) && !strings.HasPrefix(name, "lxcbr") {
+			return true
+		}
+	}
+	return false
+}
+
+// PodLinks returns the links of Pods that rules name, other than those of programs that enforce
+// NetworkPolicies: a packet that comes in by such a link certainly matches.
+func PodLinks(sets []*ruleset.Set, family string) (links []string) {
+	const most = 16
+	add := func(chain, in string) {
+		if in != "" && isOfPods(in) && !strings.HasPrefix(chain, "KUBE-") && !EnforcesPolicies(Owner(chain)) &&
+			!slices.Contains(links, in) && len(links) < most {
+			links = append(links, in)
+		}
+	}
+	for _, set := range sets {
+		for _, save := range set.Saves {
+			for _, t := range save.Tables {
+				for _, c := range t.Chains {
+					for i := 0; save.Family == family && i < len(c.Rules); i++ {
+						add(c.Name, c.Rules[i].Extra().In)
+					}
+				}
+			}
+		}
+		for _, t := range set.Foreign {
+			for _, c := range t.Chains {
+				for _, r := range c.Rules {
+					add(c.Name, r.In)
+				}
+			}
+		}
+	}
+	return links
+}
+
+// EnforcesPolicies reports whether a program enforces NetworkPolicies, which drop packets of Pods
+// as they should.
+func EnforcesPolicies(owner string) bool {
+	return slices.Contains([]string{"Calico", "Cilium", "kube-router", "Weave Net", "Antrea", "OVN-Kubernetes"}, owner)
+}
+
+// outsideServices skips kube-proxy's chains that only concern addresses of Services.
+func outsideServices(table, chain string) Visit {
+	switch chain {
+	case "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL", "KUBE-HOSTPORTS":
+		return Skip
+	}
+	if table == ruleset.KubeProxyTable {
+		return Skip
+	}
+	return Follow
+}
+
+// Forwarded returns the ways of a packet to another machine that is not an address of a Service.
+func (all *Rules) Forwarded(p Packet) []Way {
+	p.ToNode = No
+	return all.Walk(p, "", outsideServices)
+}
+
+// DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all
+// ways end in a drop, or because no unknown match leads to this one. Of several steps it prefers one
+// without an unknown match.
+func DropsSurely(ways []Way) (step Step, of Way, lost bool) {
+	through := slices.ContainsFunc(ways, func(w Way) bool { return !w.dropped() })
+	for _, w := range ways {
+		if !w.dropped() || through && !w.Sure || len(w.Steps) == 0 {
+			continue
+		}
+		if last := w.Steps[len(w.Steps)-1]; !lost || step.Unsure != "" && last.Unsure == "" {
+			step, of, lost = last, w, true
+		}
+	}
+	return step, of, lost
+}
+
+func (w *Way) dropped() bool { return w.End == Dropped || w.End == Rejected }
