@@ -6,6 +6,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/noderules"
 	"nodegate/internal/host"
+	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
@@ -57,7 +58,7 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 		s.Cause = beLiberalSysctl
 		s.Evidence = append(s.Evidence, rep.Evidence(f))
 		s.Differs("be_liberal=0 now, not 0 when kube-proxy started", "run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1`, or keep 0 "+
-			"and restart kube-proxy: `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`")
+			"and restart kube-proxy: `"+kube.RestartOn(h, proxyrules.DeletePod)+"`")
 	}
 	return s, nil
 }

@@ -9,6 +9,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/noderules"
 	"nodegate/internal/host"
+	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
@@ -48,9 +49,9 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	case len(findings) > 0:
 		rep.Fail(&s, findings)
 		if rep.Mode == "nftables" { // iptables is not involved
-			s.Remedy = "restart kube-proxy, which rewrites its table: `kubectl -n kube-system delete pod -l k8s-app=kube-proxy " +
-				"--field-selector spec.nodeName=NODE`"
+			s.Remedy = "restart kube-proxy, which rewrites its table: `" + proxyrules.DeletePod + "`"
 		}
+		s.Remedy = kube.RestartOn(h, s.Remedy)
 	case isLost:
 		return s, fmt.Errorf("cannot read KUBE-POSTROUTING: %s", lost.Message)
 	default:

@@ -24,7 +24,8 @@ func TestProxyModes(t *testing.T) {
 	}
 	ipvs := func() *hosttest.Machine {
 		return checkstest.ProxyNode(checkstest.Changed(t, ":KUBE-MARK-MASQ - [0:0]\n",
-			":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n"), "0")
+			":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n", "-A KUBE-MARK-MASQ -j",
+			"-A KUBE-LOAD-BALANCER -j KUBE-MARK-MASQ\n-A KUBE-MARK-MASQ -j"), "0")
 	}
 	leftover := nftables("0")
 	leftover.Rules["iptables-nft-save"] = checkstest.ProxySave
