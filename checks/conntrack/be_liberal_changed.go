@@ -14,7 +14,7 @@ import (
 // beLiberalChanged detects a change of be_liberal after kube-proxy started. kube-proxy reads it only once.
 func beLiberalChanged() checks.Problem {
 	return checks.Problem{
-		Name: "conntrack.be-liberal-changed", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
+		Name: "conntrack.be-liberal-changed", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
 		Detects: "nf_conntrack_tcp_be_liberal is 0 now but was set when kube-proxy started, so kube-proxy left " +
 			"out its DROP of INVALID packets.",
 		Symptom: "Connections through Services that lasted for weeks break with \"connection reset by peer\" " +
