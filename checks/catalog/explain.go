@@ -17,6 +17,7 @@ type Explanation struct {
 	In                                                   []string // the built-in policies that contain it
 	Stages                                               string
 	Severity                                             string
+	Same                                                 []string // names of the same fault elsewhere
 }
 
 // Write prints the explanation.
@@ -24,7 +25,7 @@ func (e Explanation) Write(w io.Writer) error {
 	fmt.Fprintln(w, e.Name)
 	for _, part := range []struct{ label, text string }{
 		{"breaks", e.Breaks}, {"symptom", e.Symptom}, {"detected", e.How}, {"remedy", e.Remedy}, {"trade-off", e.TradeOff},
-		{"severity", e.Severity}, {"stages", e.Stages}, {"policies", strings.Join(e.In, ", ")}, {"source", e.Source},
+		{"same as", strings.Join(e.Same, ", ")}, {"severity", e.Severity}, {"stages", e.Stages}, {"policies", strings.Join(e.In, ", ")}, {"source", e.Source},
 	} {
 		if part.text != "" {
 			if _, err := fmt.Fprintf(w, "  %-10s %s\n", part.label, part.text); err != nil {
@@ -63,6 +64,12 @@ func Explain() ([]Explanation, error) {
 	for i := range all {
 		all[i].In = uses[all[i].Name]
 	}
+	same := map[string][]string{} // findings of the audit by check
+	for _, k := range proxyrules.Kinds() {
+		if check := proxyrules.CheckOf(k.Name); check != "" {
+			same[check] = append(same[check], k.Name)
+		}
+	}
 	for _, j := range Problems() {
 		var stages []string
 		for _, s := range j.Stages {
@@ -71,6 +78,7 @@ func Explain() ([]Explanation, error) {
 		all = append(all, Explanation{
 			Name: j.Name, Breaks: j.Detects, Symptom: j.Symptom, How: j.How, Remedy: j.Remedy, TradeOff: j.TradeOff, Source: j.Ref,
 			In: uses[j.Name], Stages: strings.Join(stages, ", "), Severity: string(j.Severity),
+			Same: same[j.Name],
 		})
 	}
 	all = append(all, Explanation{
@@ -90,6 +98,9 @@ func Explain() ([]Explanation, error) {
 			Name: k.Name, Breaks: k.Summary, How: "`nodegate audit` reads kube-proxy's rules.", Remedy: k.Remedy, Source: k.Ref,
 			Stages: "run", Severity: severity,
 		})
+		if check := proxyrules.CheckOf(k.Name); check != "" {
+			all[len(all)-1].Same = []string{check}
+		}
 	}
 	return all, nil
 }

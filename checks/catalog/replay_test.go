@@ -105,8 +105,8 @@ warn mtu.chain: want tunnel <= NIC - 50, Pods <= tunnel, got flannel.1 1500 > 14
 warn ena.allowance: want 0, got eth0 pps_allowance_exceeded=3
 fail vxlan.checksum: want not all four conditions met, got all four conditions met on flannel.1
 pass udp.checksum-errors
-warn conntrack.be-liberal-changed: want be_liberal unchanged since kube-proxy started, got be_liberal=0 now, not 0 when kube-proxy started
-warn conntrack.invalid: want be_liberal=1, or INVALID dropped, got be_liberal=0, no DROP of INVALID (because conntrack.be-liberal-changed)
+fail conntrack.be-liberal-changed: want be_liberal unchanged since kube-proxy started, got be_liberal=0 now, not 0 when kube-proxy started
+fail conntrack.invalid: want be_liberal=1, or INVALID dropped, got be_liberal=0, no DROP of INVALID (because conntrack.be-liberal-changed)
 fail conntrack.full: want at most 95 % of the table, got 99 % of the table
 warn conntrack.headroom: want at most 80 % of the table, got 99 % of the table (because conntrack.full)
 warn conntrack.hashsize: want at least a quarter of nf_conntrack_max, got 10 buckets for 100 entries

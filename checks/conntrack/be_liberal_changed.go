@@ -6,6 +6,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/noderules"
 	"nodegate/internal/host"
+	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
@@ -13,7 +14,7 @@ import (
 // beLiberalChanged detects a change of be_liberal after kube-proxy started. kube-proxy reads it only once.
 func beLiberalChanged() checks.Problem {
 	return checks.Problem{
-		Name: "conntrack.be-liberal-changed", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
+		Name: "conntrack.be-liberal-changed", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
 		Detects: "nf_conntrack_tcp_be_liberal is 0 now but was set when kube-proxy started, so kube-proxy left " +
 			"out its DROP of INVALID packets.",
 		Symptom: "Connections through Services that lasted for weeks break with \"connection reset by peer\" " +
@@ -57,7 +58,7 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 		s.Cause = beLiberalSysctl
 		s.Evidence = append(s.Evidence, rep.Evidence(f))
 		s.Differs("be_liberal=0 now, not 0 when kube-proxy started", "run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1`, or keep 0 "+
-			"and restart kube-proxy: `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`")
+			"and restart kube-proxy: `"+kube.RestartOn(h, proxyrules.DeletePod)+"`")
 	}
 	return s, nil
 }

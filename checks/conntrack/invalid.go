@@ -16,7 +16,7 @@ import (
 // conntrackInvalid detects that INVALID packets pass: they are not translated back and reset the connection.
 func conntrackInvalid() checks.Problem {
 	return checks.Problem{
-		Name: "conntrack.invalid", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
+		Name: "conntrack.invalid", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
 		Detects: "Nothing stops packets that conntrack classifies as INVALID: neither kube-proxy's rule nor " +
 			"nf_conntrack_tcp_be_liberal.",
 		Symptom: "Long or busy connections through a Service break with \"connection reset by peer\": a late " +
@@ -52,7 +52,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 	case rep.Mode == "":
 		s.Skip = noderules.None
 	case rep.Mode != "iptables":
-		s.Got, s.Cause = "be_liberal=0, "+rep.Mode+" mode drops none", beLiberalSysctl
+		s.Got, s.Cause, s.Minor = "be_liberal=0, "+rep.Mode+" mode drops none", beLiberalSysctl, true
 	case isLost:
 		return s, fmt.Errorf("cannot read KUBE-FORWARD: %s", lost.Message)
 	default:

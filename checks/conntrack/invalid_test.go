@@ -30,14 +30,14 @@ func TestInvalidPackets(t *testing.T) {
 	checkstest.Run(t, []checkstest.Case{
 		{What: "DROP left out", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(withoutDrop, "0"),
 			Policy: `check "conntrack.be-liberal-changed" {}`, Want: `
-warn
+fail
 want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, no DROP of INVALID
 because: conntrack.be-liberal-changed
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
 evidence: iptables filter KUBE-FORWARD: KUBE-FORWARD does not drop INVALID packets, and nf_conntrack_tcp_be_liberal is 0` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1` and add the sysctl to the policy"},
 		{What: "DROP too late", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(late, "0"), Want: `
-warn
+fail
 want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, DROP of INVALID after an ACCEPT
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
@@ -60,13 +60,13 @@ error: cannot judge KUBE-FORWARD: kube-proxy does not write this rule into KUBE-
 unknown
 error: cannot read KUBE-FORWARD: table filter has no kube-proxy rules, but other tables do; kube-proxy repairs a flush that keeps the canary chain only at its next full sync (1 h)`},
 		{What: "KUBE-FORWARD not reached", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(notReached, "0"), Want: `
-warn
+fail
 want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, KUBE-FORWARD not reached
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
 evidence: iptables filter FORWARD: FORWARD has no jump to KUBE-FORWARD that matches every packet` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1` and add the sysctl to the policy"},
 		{What: "KUBE-FORWARD bypassed", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(bypassed, "0"), Want: `
-warn
+fail
 want: be_liberal=1, or INVALID dropped
 got: be_liberal=0, KUBE-FORWARD not reached
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
@@ -78,7 +78,7 @@ skipped: no kube-proxy rules found`},
 skipped
 skipped: nf_conntrack is not loaded: nothing is tracked`},
 		{What: "changed", Problem: changedName, Node: checkstest.ProxyNode(withoutDrop, "0"), Want: `
-warn
+fail
 want: be_liberal unchanged since kube-proxy started
 got: be_liberal=0 now, not 0 when kube-proxy started
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0

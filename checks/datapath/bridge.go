@@ -92,7 +92,7 @@ func probeBridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 			return BridgeResult{}, err
 		}
 		defer router.Close()
-		return probeIn(ctx, router, o)
+		return probeOn(ctx, router, o)
 	}
 	router, err := netns.New(ctx)
 	if errors.Is(err, fs.ErrPermission) && len(o.Child) > 0 {

@@ -285,3 +285,46 @@ func benchmark(b *testing.B, probe func() (BridgeResult, error)) {
 	}
 	b.ReportMetric(float64(slowest.Milliseconds()), "ms-slowest")
 }
+
+// TestBridgeForwardPolicy checks that a policy of DROP, with which a CNI accepts the Pods' range only, is not taken for a
+// fault of the bridge, and hides none.
+func TestBridgeForwardPolicy(t *testing.T) {
+	accepting := func(t *testing.T, n *netns.Namespace, program string) {
+		t.Helper()
+		runIn(t, n, program, "-P", "FORWARD", "DROP")
+		for _, side := range []string{"-s", "-d"} {
+			runIn(t, n, program, "-A", "FORWARD", side, "10.244.0.0/16", "-j", "ACCEPT")
+		}
+	}
+	for name, drop := range map[string]func(*testing.T, *netns.Namespace){
+		"iptables-nft":    func(t *testing.T, n *netns.Namespace) { accepting(t, n, "iptables-nft") },
+		"iptables-legacy": func(t *testing.T, n *netns.Namespace) { accepting(t, n, "iptables-legacy") },
+		"nft": func(t *testing.T, n *netns.Namespace) {
+			runIn(t, n, "nft", "add table inet f; add chain inet f c { type filter hook forward priority 0; policy drop; }; "+
+				"add rule inet f c ip saddr 10.244.0.0/16 accept")
+		},
+	} {
+		for call, want := range map[string]Loss{"1": "", "0": ReplyUntranslated} {
+			t.Run(name+" "+call, func(t *testing.T) {
+				n := newNetns(t)
+				sysctl(t, n, forwardKey, "1")
+				sysctl(t, n, callKey, call)
+				drop(t, n)
+				r, err := probeOn(deadline(t), n, BridgeOptions{Timeout: 200 * time.Millisecond})
+				must(t, err)
+				if r.Lost != want || r.Where != InScratch || len(r.Warnings) > 0 || !strings.Contains(r.Summary, "the CNI must accept") {
+					t.Errorf("%s, want %q: %s\n%+v", r.Lost, want, r.Summary, r)
+				}
+				checkEmpty(t, n)
+			})
+		}
+	}
+	n := newNetns(t) // a rule that drops is not a policy
+	sysctl(t, n, forwardKey, "1")
+	runIn(t, n, "iptables", "-A", "FORWARD", "-p", "tcp", "--dport", "80", "-j", "DROP")
+	r, err := probeOn(deadline(t), n, BridgeOptions{Timeout: 200 * time.Millisecond})
+	must(t, err)
+	if r.Lost != RequestDropped || r.Where != OnHost {
+		t.Errorf("%s: %s", r.Lost, r.Summary)
+	}
+}

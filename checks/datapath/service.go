@@ -28,6 +28,7 @@ type ServiceOptions struct {
 	Concurrency int           // concurrent attempts, at most 1000; 0 means 50
 	Timeout     time.Duration // of one attempt; 0 means two seconds
 	Proto       Proto         // "" means TCP
+	Netns       string        // file of the network namespace to connect from; "" means the caller's
 	Query       string        // the name that DNSUDP queries; "" means kubernetes.default.svc.cluster.local.
 	// Progress is called after every attempt, by one goroutine; it should not block.
 	Progress func(done, failed, total int)
@@ -54,14 +55,25 @@ func Service(ctx context.Context, addr string, o ServiceOptions) (ServiceResult,
 	return serviceIn(ctx, n, addr, o)
 }
 
+// serviceIn connects from the namespace in the options, else from the node n, and reads conntrack in n.
 func serviceIn(ctx context.Context, n *netns.Namespace, addr string, o ServiceOptions) (ServiceResult, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return ServiceResult{}, fmt.Errorf("probing %s: %w", addr, err)
 	}
 	start := time.Now()
-	r := ServiceResult{Address: addr, Proto: o.Proto, N: o.N}
-	attempts, err := r.probe(ctx, n, o)
+	r := ServiceResult{Address: addr, Proto: o.Proto, N: o.N, OfNode: true}
+	from := n
+	if o.Netns != "" {
+		if from, err = netns.Open(ctx, o.Netns); err != nil {
+			return r, fmt.Errorf("probing %s: %w", addr, err)
+		}
+		defer from.Close()
+		if r.OfNode, err = from.Same(n); err != nil {
+			return r, fmt.Errorf("probing %s: %w", addr, err)
+		}
+	}
+	attempts, err := r.probe(ctx, n, from, o)
 	r.countAttempts(attempts)
 	r.Duration = Millis(time.Since(start))
 	if err != nil {
@@ -98,22 +110,22 @@ func (o ServiceOptions) withDefaults() (ServiceOptions, error) {
 }
 
 // probe makes the attempts.
-func (r *ServiceResult) probe(ctx context.Context, n *netns.Namespace, o ServiceOptions) ([]attempt, error) {
+func (r *ServiceResult) probe(ctx context.Context, node, from *netns.Namespace, o ServiceOptions) ([]attempt, error) {
 	var err error
 	if r.Target, err = resolve(ctx, r.Address); err != nil {
 		return nil, err
 	}
-	if r.Source, err = n.SourceAddr(ctx, r.Target); err != nil {
+	if r.Source, err = from.SourceAddr(ctx, r.Target); err != nil {
 		return nil, err
 	}
-	p := &prober{n: n, o: o, source: r.Source, target: r.Target, proto: protoTCP}
+	p := &prober{n: from, o: o, source: r.Source, target: r.Target, proto: protoTCP}
 	if o.Proto == DNSUDP {
 		p.proto = protoUDP
 		if p.query, err = newQuery(o.Query); err != nil {
 			return nil, err
 		}
 	}
-	ports, err := n.LocalPorts(ctx)
+	ports, err := from.LocalPorts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +137,7 @@ func (r *ServiceResult) probe(ctx context.Context, n *netns.Namespace, o Service
 	for _, port := range ports {
 		p.ports <- port
 	}
-	if p.table, err = n.Conntrack(ctx); err != nil {
+	if p.table, err = node.Conntrack(ctx); err != nil {
 		return nil, err
 	}
 	defer p.table.Close()

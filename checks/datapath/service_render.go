@@ -67,6 +67,9 @@ func (r ServiceResult) summarizeEndpoints() string {
 // whether it is stale; it may be nil.
 func (r ServiceResult) Render(w io.Writer, note func(netip.AddrPort) string) error {
 	var b bytes.Buffer
+	if r.OfNode {
+		fmt.Fprintln(&b, "From the node itself, which cannot show faults between Pods of one node; --from NAMESPACE/POD connects from a Pod.")
+	}
 	fmt.Fprintf(&b, "%s\n", r.Summary())
 	fmt.Fprintf(&b, "  %s (%s, %s) from %s, %d of %d attempts in %s\n", r.Address, r.Target, r.Proto, r.Source, r.Attempts, r.N, r.Duration)
 	writeCounts(&b, "failures", r.Reasons)

@@ -13,6 +13,7 @@ type ServiceResult struct {
 	Address  string         `json:"address"`           // as given
 	Target   netip.AddrPort `json:"target"`            // the resolved address, ip:port
 	Source   netip.Addr     `json:"source"`            // the local address of the attempts
+	OfNode   bool           `json:"ofNode"`            // the attempts were made in the node's network namespace, not in a Pod's
 	Proto    Proto          `json:"proto"`             // tcp, udp or dns
 	N        int            `json:"n"`                 // requested attempts
 	Attempts int            `json:"attempts"`          // attempts made

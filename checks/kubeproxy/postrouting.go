@@ -4,19 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
 	"nodegate/internal/host"
+	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
 // proxyPostrouting detects wrong masquerading. Packets that kube-proxy marks must be masqueraded once, from random ports.
 func proxyPostrouting() checks.Problem {
 	return checks.Problem{
-		Name: "kubeproxy.postrouting", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
+		Name: "kubeproxy.postrouting", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
 		Detects: "kube-proxy's masquerading has the old form, uses no random ports, or its rules disagree about " +
 			"the mark bit.",
 		Symptom: "Connections to Services stall for 1, 3 or 63 seconds, or answers never arrive because traffic " +
@@ -47,10 +50,11 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		return s, errors.New("cannot judge the rules of kube-proxy's IPVS mode; run `iptables-save -t nat | grep KUBE-POSTROUTING`")
 	case len(findings) > 0:
 		rep.Fail(&s, findings)
+		s.Minor = !slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return f.Verdict == verdict.Fail })
 		if rep.Mode == "nftables" { // iptables is not involved
-			s.Remedy = "restart kube-proxy, which rewrites its table: `kubectl -n kube-system delete pod -l k8s-app=kube-proxy " +
-				"--field-selector spec.nodeName=NODE`"
+			s.Remedy = "restart kube-proxy, which rewrites its table: `" + proxyrules.DeletePod + "`"
 		}
+		s.Remedy = kube.RestartOn(h, s.Remedy)
 	case isLost:
 		return s, fmt.Errorf("cannot read KUBE-POSTROUTING: %s", lost.Message)
 	default:

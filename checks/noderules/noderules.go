@@ -52,10 +52,11 @@ func (l Rules) About(subjects ...string) []proxyrules.Finding {
 	return found
 }
 
-// Lost returns the finding that prevents judging a table: the table is missing from the save or contains no kube-proxy rules.
+// Lost returns the finding that prevents judging a table: the table is missing from the save, contains no kube-proxy rules,
+// or none of the rules were judged.
 func (l Rules) Lost(table string) (proxyrules.Finding, bool) {
-	for _, f := range l.About("kubeproxy.table.") {
-		if f.Table == table {
+	for _, f := range l.About("kubeproxy.table.", "kubeproxy.rules.partial", "kubeproxy.version.older") {
+		if f.Table == table || f.Table == "" {
 			return f, true
 		}
 	}

@@ -24,7 +24,8 @@ func TestProxyModes(t *testing.T) {
 	}
 	ipvs := func() *hosttest.Machine {
 		return checkstest.ProxyNode(checkstest.Changed(t, ":KUBE-MARK-MASQ - [0:0]\n",
-			":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n"), "0")
+			":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n", "-A KUBE-MARK-MASQ -j",
+			"-A KUBE-LOAD-BALANCER -j KUBE-MARK-MASQ\n-A KUBE-MARK-MASQ -j"), "0")
 	}
 	leftover := nftables("0")
 	leftover.Rules["iptables-nft-save"] = checkstest.ProxySave
@@ -70,7 +71,7 @@ got: random-fully (IPv6)
 evidence: ip6tables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE: MASQUERADE without --random-fully: two connections may get the same source port, and one of them waits a second or more
 remedy: use a kube-proxy image with iptables 1.6.2 or later`},
 		{What: "nftables and iptables", Problem: "iptables.backends", Node: leftover, Want: `
-warn
+fail
 want: one backend
 got: mixed
 evidence: nft: Service chains in two backends: nft and nftables; each packet passes both
@@ -110,7 +111,7 @@ got: double-snat
 evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m comment --comment "kubernetes service traffic requiring SNAT" -m mark --mark 0x4000/0x4000 -j MASQUERADE --random-fully: the mark stays on the packet: after VXLAN encapsulation it is masqueraded again with a random port, which breaks the checksum on kernels without the fix (delays of 1, 3 and 63 s)
 remedy: upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; or use a kernel with the fix (5.7, 5.4.41, 4.19.123, 4.14.181); or turn off tx-checksum-ip-generic on the VXLAN link`},
 		{What: "other bit", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(otherBit, ""), Want: `
-warn
+fail
 want: masqueraded once, from random ports
 got: mismatch
 evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN: KUBE-MARK-MASQ sets 0x8000, this rule uses 0x4000/0x4000
@@ -133,7 +134,7 @@ skipped: no kube-proxy rules found`},
 unknown
 error: reading the output of iptables-nft-save: line 35: the input is truncated: table nat has no COMMIT`},
 		{What: "mixed", Problem: "iptables.backends", Node: mixed, Want: `
-warn
+fail
 want: one backend
 got: mixed
 evidence: iptables: Service chains in two backends: legacy and nft; each packet passes both

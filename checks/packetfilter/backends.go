@@ -13,7 +13,7 @@ import (
 // iptablesBackends detects Service chains in two backends: the kernel runs the rules of every backend, one after the other.
 func iptablesBackends() checks.Problem {
 	return checks.Problem{
-		Name: "iptables.backends", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
+		Name: "iptables.backends", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
 		Detects: "Two packet filter backends (iptables-legacy, iptables-nft, nftables) both contain " +
 			"kube-proxy's Service chains.",
 		Symptom: "Some connections to a Service go to Pods that no longer exist: stale rules in the backend " +

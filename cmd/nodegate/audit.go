@@ -57,7 +57,8 @@ and metrics, and reads its log. It changes nothing. It prints remedies, and does
 not run them.
 
 Exit status: 0 no finding or only warnings, 1 findings that break traffic,
-2 unreadable input, 3 unknown.`,
+2 unreadable input, 3 unknown. With --service, findings about other Services
+do not count.`,
 		Example: `  nodegate audit --kubeconfig /var/lib/kube-proxy/kubeconfig
   iptables-save | nodegate audit --rules -
   kubectl get endpointslices -A -o json > slices.json
@@ -122,6 +123,9 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	}
 	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return render(w, &a.rep, r) }); err != nil {
 		return err
+	}
+	if one, err := report.OneService(&a.rep, o.service); o.service != "" && err == nil {
+		return exitCode(report.Verdict(one)) // the verdict that was printed
 	}
 	return exitCode(r.Verdict)
 }

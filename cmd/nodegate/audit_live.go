@@ -99,6 +99,9 @@ func (a *auditRun) auditLive(ctx context.Context) error {
 	if versions != nil && a.rep.Mode != "" {
 		kube.Agreed(a.rep.Findings)
 	}
+	for i := range a.rep.Findings {
+		a.rep.Findings[i].Remedy = kube.RestartOn(a.host, a.rep.Findings[i].Remedy)
+	}
 	return nil
 }
 

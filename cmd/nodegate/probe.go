@@ -84,7 +84,7 @@ Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
 func newProbeService() *cobra.Command {
 	var o datapath.ServiceOptions
 	var audit auditOptions
-	var proto string
+	var proto, pod string
 	c := &cobra.Command{
 		Use:   "service HOST:PORT",
 		Short: "Connect to a Service many times and list the endpoints that fail",
@@ -93,9 +93,15 @@ failing fraction with its 95 % confidence interval. Conntrack shows which
 endpoint each failed attempt was sent to. With --endpoints or --kubeconfig, the
 report also shows whether the API still has that endpoint.
 
+By default it connects from the node itself. A packet of the node never crosses
+the bridge between two Pods, so that cannot show a lost reply of a same-node
+Service. --from and --netns connect from a Pod's network namespace, and read
+conntrack in the node's; run them as root on the node.
+
 Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 		Example: `  nodegate probe service 10.96.0.1:443 -n 1000
-  nodegate probe service 10.96.0.10:53 --proto dns --endpoints slices.json`,
+  nodegate probe service 10.96.0.10:53 --proto dns --endpoints slices.json
+  nodegate probe service 10.96.0.10:53 --proto dns --from prod/web-7d4b9`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch proto {
@@ -108,6 +114,17 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 			}
 			if o.N < 1 {
 				return fmt.Errorf("--count must be at least 1; got %d", o.N)
+			}
+			if pod != "" {
+				h, err := host.Open("/")
+				if err != nil {
+					return err
+				}
+				o.Netns, err = h.PodNetwork(pod)
+				h.Close()
+				if err != nil {
+					return unknown(c, err)
+				}
 			}
 			o.Progress = report.Progress(c.ErrOrStderr())
 			ctx, cancel := context.WithTimeout(c.Context(), audit.timeout)
@@ -142,12 +159,15 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 	f.DurationVar(&o.Timeout, "attempt-timeout", 2*time.Second, "fail an attempt after this long")
 	timeoutFlag(f, &audit.timeout, 5*time.Minute, "stop after this long")
 	f.StringVar(&proto, "proto", "tcp", "tcp (connect) or dns (a query over UDP)")
+	f.StringVar(&pod, "from", "", "connect from the Pod `NAMESPACE/NAME` of this node (default: from the node itself)")
+	f.StringVar(&o.Netns, "netns", "", "connect from the network namespace in `FILE`, such as /proc/PID/ns/net")
 	f.StringVar(&o.Query, "query", "", "the `NAME` in the DNS query (default kubernetes.default.svc.cluster.local.)")
 	f.StringVar(&audit.truth.Endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
 	f.StringVar(&audit.truth.Kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server of the kubeconfig in `FILE`")
 	audit.formatFlags(c, "text", "json")
 	completeWith(c, "proto", "tcp", "dns")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig")
+	c.MarkFlagsMutuallyExclusive("from", "netns")
 	return c
 }
 
@@ -209,10 +229,14 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 	}
 	rep := proxyrules.Judge(rules, judged)
 	return func(endpoint netip.AddrPort) string {
-		if service := rep.StaleIn(endpoint, judged.Endpoints); service != "" {
+		service := rep.StaleIn(endpoint, judged.Endpoints)
+		switch {
+		case service != "":
 			return "stale: in the rules of " + service + ", not in the API"
+		case judged.Endpoints.Has(endpoint.String()):
+			return "in the API"
 		}
-		return "in the API"
+		return "not in the API, or not ready there"
 	}, nil
 }
 

@@ -84,4 +84,15 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 		t.Errorf("exit status %d\n%s", code, out)
 	}
 	t.Logf("%s", out)
+
+	// An API without any endpoint proves nothing about them.
+	check(os.WriteFile(api, []byte(`{"kind": "EndpointSliceList", "apiVersion": "discovery.k8s.io/v1", "items": []}`), 0o644))
+	check(n.Do(ctx, func() error {
+		out, _ = exec.CommandContext(ctx, binary, "probe", "service", "10.104.34.55:80", "-n", "60", "--attempt-timeout", "300ms",
+			"--endpoints", api).CombinedOutput()
+		return nil
+	}))
+	if text := string(out); !strings.Contains(text, "100.96.1.1:80") || strings.Contains(text, "   in the API") {
+		t.Errorf("with an empty API:\n%s", out)
+	}
 }

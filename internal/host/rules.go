@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/ipvs"
 	"nodegate/internal/host/netns"
@@ -111,7 +112,11 @@ func (h *Host) RulesGeneration(ctx context.Context) (generation string, sure boo
 	if legacy != "" && !mayQueryNFTables() {
 		return legacy, false, nil
 	}
-	if generation, err = nftables.Generation(ctx); err != nil {
+	generation, err = nftables.Generation(ctx)
+	switch {
+	case errors.Is(err, unix.EINVAL) && legacy != "": // the kernel lacks nf_tables
+		return legacy, false, nil
+	case err != nil:
 		return "", false, err
 	}
 	return legacy + generation, legacy == "", nil
@@ -125,14 +130,6 @@ func (machineRules) Others(ctx context.Context) (Others, error) {
 		return Others{}, nil
 	}
 	return nftables.ReadOthers(ctx)
-}
-
-// mayQueryNFTables reports whether nf_tables is loaded, or nft is installed, which queries it
-// whenever it runs: a query loads the module.
-func mayQueryNFTables() bool {
-	_, absent := program.Find("nft")
-	_, unloaded := os.Stat("/sys/module/nf_tables")
-	return absent == nil || unloaded == nil
 }
 
 // machineRules reads the machine's own rules, of all backends: an older kube-proxy may have left

@@ -32,7 +32,6 @@ type audit struct {
 	portsDamaged bool                         // a rule of KUBE-NODEPORTS was changed
 	large        bool                         // large-cluster mode: dispatch rules have no comments, unused chains stay for a time
 	mark         uint64                       // the bit that KUBE-MARK-MASQ sets
-	dangling     []dangling                   // rules that jump to a missing chain of kube-proxy
 	kinds        map[string]map[string]*chain // Service chains by kind and hash
 	healthPorts  map[string]int               // health check node ports that table filter accepts, by Service port
 	drops        map[portalKey]string         // comments of the rules with which KUBE-PROXY-FIREWALL drops packets
@@ -60,12 +59,6 @@ type chain struct {
 	claim     claim         // the first dispatch that leads to it
 	translate *ruleset.Rule // its DNAT rule
 	address   string        // destination of the DNAT rule
-}
-
-// dangling is a rule that jumps to a missing chain of kube-proxy.
-type dangling struct {
-	t *ruleset.Table
-	r *ruleset.Rule
 }
 
 type nodeKey struct{ name, proto string }
@@ -97,11 +90,6 @@ func newAudit(s *ruleset.Save, opts *Options, out *Collector) *audit {
 	for _, t := range s.Tables {
 		for c := range a.chainsOf(t) {
 			c.deep = a.isDeep(c)
-			for i := 0; c.Lost > 0 && i < len(c.Rules); i++ {
-				if r := &c.Rules[i]; r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-") {
-					a.dangling = append(a.dangling, dangling{t, r})
-				}
-			}
 		}
 	}
 	return a
@@ -156,7 +144,6 @@ func (a *audit) judge() bool {
 	if !a.judgeTables() {
 		return false
 	}
-	a.judgeDeclarations()
 	a.judgeLoops()
 	a.judgeCanary()
 	a.judgeRootJumps()

@@ -22,10 +22,10 @@ var iptablesBreakages = []struct {
 	name, want string
 	edits      []edit
 }{
-	{"endpoint chain missing", "kubeproxy.chain.undeclared", []edit{del("^:" + sepNP1), delAll("^-A " + sepNP1)}},
-	{"endpoint chain not declared", "kubeproxy.chain.undeclared", []edit{del("^:" + sepNP1)}},
-	{"service chain missing", "kubeproxy.chain.undeclared", []edit{del("^:" + svcEX), delAll("^-A " + svcEX)}},
-	{"KUBE-MARK-MASQ missing", "kubeproxy.chain.undeclared", []edit{del("^:KUBE-MARK-MASQ"), del("^-A KUBE-MARK-MASQ")}},
+	{"endpoint chain missing", "kubeproxy.rules.partial", []edit{del("^:" + sepNP1), delAll("^-A " + sepNP1)}},
+	{"endpoint chain not declared", "kubeproxy.rules.partial", []edit{del("^:" + sepNP1)}},
+	{"service chain missing", "kubeproxy.rules.partial", []edit{del("^:" + svcEX), delAll("^-A " + svcEX)}},
+	{"KUBE-MARK-MASQ missing", "kubeproxy.rules.partial", []edit{del("^:KUBE-MARK-MASQ"), del("^-A KUBE-MARK-MASQ")}},
 	{"loop", "kubeproxy.jump.loop", []edit{after("^-A "+svcNP+" .*100.96.1.3", "-A "+svcNP+" -j "+extNP)}},
 	{"service portal deleted", "kubeproxy.chain.unreferenced", []edit{del("^-A KUBE-SERVICES .*prod/export cluster IP")}},
 	{"stale endpoint chain", "kubeproxy.chain.unreferenced", []edit{before("^:KUBE-SVC-7FSG", ":KUBE-SEP-AAAAAAAAAAAAAAAA - [0:0]")}},
@@ -105,7 +105,7 @@ var iptablesBreakages = []struct {
 	{"ClusterIP of a node port service deleted", "kubeproxy.service.portal", []edit{del("^-A KUBE-SERVICES .*prod/np cluster IP")}},
 	{"POSTROUTING mark toggled twice", "kubeproxy.chain.unexpected-rule",
 		[]edit{after("^-A KUBE-POSTROUTING .*MARK --set", "-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0")}},
-	{"no jump to node ports", "kubeproxy.nodeports.missing", []edit{del("^-A KUBE-SERVICES .*nodeports")}},
+	{"no jump to node ports", "kubeproxy.nodeports.nowhere", []edit{del("^-A KUBE-SERVICES .*nodeports")}},
 
 	{"external not masqueraded", "kubeproxy.external.masquerade", []edit{del("^-A " + extNP + " .*MARK-MASQ")}},
 	{"external chain leads nowhere", "kubeproxy.external.dispatch", []edit{del("^-A " + extNP + " -j KUBE-SVC")}},

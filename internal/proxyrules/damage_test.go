@@ -139,7 +139,8 @@ func TestEveryDamageIsNamed(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, IPv6 %v, SCTP %v", mode, as.ipv6, as.sctp), func(t *testing.T) {
 			rules, svcs, eps := recordedAs(t, mode, as.ipv6, as.sctp)
 			opts := Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), BeLiberal: new(bool),
-				NodeName: map[string]string{"iptables": "node-iptables-legacy", "nft": "node-nftables"}[mode]}
+				NodePortAddresses: func() bool { return false },
+				NodeName:          map[string]string{"iptables": "node-iptables-legacy", "nft": "node-nftables"}[mode]}
 			wantOne(t, Judge(mustParse(t, rules), opts), "")
 			list := damagedLines(rules)
 			if mode == "nft" {

@@ -141,11 +141,7 @@ func (a *audit) judgePortal(c *chain, r *ruleset.Rule, seen map[portalKey]*rules
 // judgeTarget checks that the target is a chain with the Service's hash.
 func (a *audit) judgeTarget(c *chain, r *ruleset.Rule, n *node) {
 	to := a.target(r)
-	if to == nil { // reported as undeclared
-		a.broken[n.name] = true
-		return
-	}
-	if to.owner == n {
+	if to == nil || to.owner == n { // isPartial has reported a missing chain
 		return
 	}
 	a.addFinding("kubeproxy.service.hash", "nat", c, r, n, "the hash of %s (%s) is %s, but the rule jumps to %s",
@@ -197,9 +193,6 @@ func (a *audit) judgeNodePortRule(c *chain, r *ruleset.Rule) {
 	ports := a.chain(a.nat, "KUBE-NODEPORTS")
 	switch kinds := r.Conditions(); {
 	case a.target(r) != ports || ports == nil || ports.blamed: // no rule leads there, which is reported below
-		if r.Jump == 0 && ports != nil && strings.HasPrefix(r.Target, "KUBE-") {
-			ports.blamed = true // misspelt name: reported as undeclared
-		}
 	case kinds == ruleset.ByDestination && !r.Has(ruleset.NotDestination), kinds&^ruleset.ByDestination == ruleset.ToLocal:
 		a.nodePorts = true
 	default:
@@ -224,7 +217,11 @@ func (a *audit) judgeNodePortJump(c *chain) {
 	if a.opts.NodePortAddresses != nil && a.opts.NodePortAddresses() {
 		return // this node may have none of the configured addresses
 	}
-	a.addFinding("kubeproxy.nodeports.missing", "nat", c, nil, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is served")
+	name := "kubeproxy.nodeports.missing"
+	if a.opts.NodePortAddresses == nil {
+		name = "kubeproxy.nodeports.nowhere"
+	}
+	a.addFinding(name, "nat", c, nil, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is served")
 	c.blamed = false
 }
 

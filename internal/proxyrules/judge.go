@@ -43,7 +43,7 @@ type Options struct {
 	RouteLocalnet func() bool
 
 	// NodePortAddresses reports whether kube-proxy is configured to serve node ports only at some
-	// addresses; nil means that it is not.
+	// addresses; nil means that this is unknown.
 	NodePortAddresses func() bool
 
 	// ExcludeCIDRs returns the ranges in which kube-proxy does not touch IPVS virtual servers
@@ -129,6 +129,14 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 	case isIPVS(s):
 		r.Mode = "ipvs"
 		r.judgeIPVS(s, opts, out)
+	case hasProxyChains(s) && isPartial(s) != nil:
+		r.Mode = "iptables"
+		at := isPartial(s)
+		out.Add(Finding{Name: "kubeproxy.rules.partial", Family: s.Family, Line: int(at.Line), Rule: at.Text,
+			Message: "a rule belongs to a chain, or jumps to one, that the save does not declare: it is only a part of the rules, and was not judged"})
+	case isOlder(s):
+		r.Mode = "iptables"
+		out.Add(Finding{Name: "kubeproxy.version.older", Family: s.Family})
 	case hasProxyChains(s):
 		r.Mode = "iptables"
 		r.Families[s.Family] = true
@@ -210,8 +218,44 @@ func hasServices(s *ruleset.Save) bool {
 
 // isIPVS reports whether the save has one of the few chains that only IPVS mode creates.
 func isIPVS(s *ruleset.Save) bool {
-	t := s.Table("nat")
-	return t.Chain("KUBE-NODE-PORT") != nil || t.Chain("KUBE-LOAD-BALANCER") != nil || s.Table("filter").Chain("KUBE-IPVS-FILTER") != nil
+	t, sets := s.Table("nat"), false
+	for r := range t.Rules("KUBE-SERVICES") {
+		sets = sets || r.Has(ruleset.BySet) // only IPVS mode dispatches by ipsets
+	}
+	for _, c := range []*ruleset.Chain{t.Chain("KUBE-NODE-PORT"), t.Chain("KUBE-LOAD-BALANCER"), s.Table("filter").Chain("KUBE-IPVS-FILTER")} {
+		if c != nil && (len(c.Rules) > 0 || c.Refs > 0 || sets || !hasServices(s)) { // an empty one beside Services is left over
+			return true
+		}
+	}
+	return false
+}
+
+// isPartial returns a rule whose chain, or whose target chain of kube-proxy, the save does not declare. No kernel can hold
+// such a rule.
+func isPartial(s *ruleset.Save) *ruleset.Rule {
+	for _, t := range s.Tables {
+		for _, c := range t.Chains {
+			for i := 0; i < len(c.Rules) && (!c.Declared() || c.Lost > 0); i++ {
+				if r := &c.Rules[i]; !c.Declared() || r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-") {
+					return r
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// isOlder reports whether rules have the form of Kubernetes 1.14 or older: no canary, which 1.17 added, and nothing in
+// KUBE-FORWARD that drops INVALID packets, which 1.15 added (kubernetes#74840).
+func isOlder(s *ruleset.Save) bool {
+	filter := s.Table("filter")
+	drop, accept := InvalidDrop(filter)
+	canary := s.Table("nat").Declares("KUBE-PROXY-CANARY") || filter.Declares("KUBE-PROXY-CANARY") || s.Table("mangle").Declares("KUBE-PROXY-CANARY")
+	newer := filter.Declares("KUBE-NODEPORTS") || filter.Declares("KUBE-PROXY-FIREWALL")
+	for r := range s.Table("nat").Rules("KUBE-POSTROUTING") {
+		newer = newer || r.Target == "RETURN" || r.Has(ruleset.RandomFully) // from 1.16
+	}
+	return drop == nil && accept != nil && !canary && !newer
 }
 
 // backends records, by address family, which programs write into which backend.

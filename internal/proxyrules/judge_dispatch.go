@@ -125,7 +125,6 @@ func (a *audit) judgeExternal(n *node) {
 			continue
 		}
 		switch kind, _ := serviceChain(r.Target); {
-		case r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-"): // reported as undeclared
 		case kind != "":
 			a.addFinding("kubeproxy.external.dispatch", "nat", c, r, n, "%s jumps to %s, a chain of another Service", c.Name, r.Target)
 		default:

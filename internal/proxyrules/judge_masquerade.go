@@ -15,7 +15,7 @@ func (a *audit) judgeMasquerade() {
 		return
 	}
 	if c := a.chain(a.nat, "KUBE-MARK-MASQ"); c == nil {
-		if a.nat.Declares("KUBE-POSTROUTING") && !a.referenced("KUBE-MARK-MASQ") {
+		if a.nat.Declares("KUBE-POSTROUTING") {
 			a.out.Add(Finding{Name: "kubeproxy.masquerade.mark", Family: a.save.Family, Table: "nat", Chain: "KUBE-MARK-MASQ",
 				Message: "table nat has no chain KUBE-MARK-MASQ"})
 		}
@@ -24,21 +24,10 @@ func (a *audit) judgeMasquerade() {
 	}
 	if c := a.chain(a.nat, "KUBE-POSTROUTING"); c != nil && !c.blamed {
 		a.judgePostrouting(c)
-	} else if c == nil && !a.referenced("KUBE-POSTROUTING") {
+	} else if c == nil {
 		a.out.Add(Finding{Name: "kubeproxy.masquerade.postrouting", Family: a.save.Family, Table: "nat", Chain: "KUBE-POSTROUTING",
 			Message: "table nat has no chain KUBE-POSTROUTING"})
 	}
-}
-
-// referenced reports whether a rule of nat jumps to a missing chain of that name, which is reported
-// as undeclared.
-func (a *audit) referenced(name string) bool {
-	for c := range a.chainsOf(a.nat) {
-		if a.jumps(a.nat, c.Name, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // judgeMark returns the bit that KUBE-MARK-MASQ sets, or 0.

@@ -80,33 +80,6 @@ func hasProxyRules(t *ruleset.Table) bool {
 	return false
 }
 
-// judgeDeclarations checks invariant 1. A missing chain gives one finding, however many rules jump
-// to it.
-func (a *audit) judgeDeclarations() {
-	reported := map[string]bool{}
-	for _, t := range a.save.Tables {
-		for c := range a.chainsOf(t) {
-			if !c.Declared() && strings.HasPrefix(c.Name, "KUBE-") {
-				reported[t.Name+" "+c.Name] = true
-				a.addFinding("kubeproxy.chain.undeclared", t.Name, c, &c.Rules[0], nil, "chain %s has rules, but table %s does not declare it",
-					c.Name, t.Name)
-			}
-		}
-	}
-	for _, d := range a.dangling {
-		t, r := d.t, d.r
-		if reported[t.Name+" "+r.Target] {
-			continue
-		}
-		reported[t.Name+" "+r.Target] = true
-		c := &a.chains[r.Chain]
-		a.out.Add(Finding{Name: "kubeproxy.chain.undeclared", Family: a.save.Family, Table: t.Name, Chain: r.Target,
-			Line: int(r.Line), Rule: r.Text,
-			Message: fmt.Sprintf("%s jumps to %s, which is missing from table %s", c.Name, r.Target, t.Name)})
-		c.blamed = true
-	}
-}
-
 // judgeLoops reports chains that form a loop. The kernel rejects loops, but a file may have one.
 func (a *audit) judgeLoops() {
 	const (
@@ -223,10 +196,6 @@ func (a *audit) judgeRootJump(t *ruleset.Table, from, to string) {
 		r := &base.Rules[i]
 		states := r.Extra().States
 		if r.Target == to && r.Conditions()&^jumpCondition(t.Name, to) == 0 && (states == "" || states == "NEW") {
-			return
-		}
-		if r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-") {
-			c.blamed = true // misspelt name: reported as undeclared
 			return
 		}
 		if r.Always() && first == nil && (r.Target == "ACCEPT" || r.Target == "DROP" || r.Target == "REJECT") {

@@ -76,7 +76,7 @@ func TestKernelIptables(t *testing.T) {
 				if got := rs[0].Saves[0].Backend; got != backend {
 					t.Errorf("backend %s", got)
 				}
-				return Judge(rs, Options{})
+				return Judge(rs, Options{NodePortAddresses: func() bool { return false }})
 			}
 			wantOne(t, audit(), "")
 			for _, b := range []struct {

@@ -14,14 +14,16 @@ type Kind struct {
 // Remedies that many findings share. They are commands for the operator to paste; nodegate never runs
 // them. NODE stands for the name of the node.
 const (
-	deletePod = "kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE"
-	restart   = "restart kube-proxy (rules stay in place): `" + deletePod + "`"
+	// DeletePod restarts kube-proxy in the DaemonSet of kubeadm. On a node where it runs differently, the remedy has another
+	// command.
+	DeletePod = "kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE"
+	restart   = "restart kube-proxy (rules stay in place): `" + DeletePod + "`"
 	whoElse   = "find the other program that changes iptables rules on this node (firewalld, another kube-proxy, a cleanup script), then " +
 		restart
 	resync = "restart kube-proxy so that it lists the API again (rules stay in place): " +
 		"`kubectl cordon NODE; " +
 		"kubectl annotate node NODE cluster-autoscaler.kubernetes.io/scale-down-disabled=true; " +
-		deletePod + "`; after an audit passes, run `kubectl uncordon NODE`"
+		DeletePod + "`; after an audit passes, run `kubectl uncordon NODE`"
 )
 
 // removeRule is the remedy for a rule of another program.
@@ -48,6 +50,11 @@ func structureKinds() []Kind {
 		{"kubeproxy.rules.deleted", verdict.Fail,
 			"another program deleted all of kube-proxy's rules: no Service works on this node, although kube-proxy reports that it is healthy",
 			whoElse, refIptables},
+		{"kubeproxy.rules.partial", verdict.Unknown, "the input is only a part of the rules: no kernel can hold it",
+			"save all rules: run `iptables-save > rules.txt`, and ip6tables-save for IPv6", ""},
+		{"kubeproxy.version.older", verdict.Unknown,
+			"the rules have the form of Kubernetes 1.14 or older, which is not known: they were not judged",
+			"upgrade kube-proxy: 1.14 has had no fixes since 2019", ""},
 		{"kubeproxy.mode.ipvs", verdict.Unknown,
 			"kube-proxy uses IPVS mode; its rules cannot be judged without the node's kernel and the API",
 			"run the audit on the node with API access: --kubeconfig, --in-cluster, or --services and --endpoints", ""},
@@ -171,6 +178,9 @@ func serviceKinds() []Kind {
 		{"kubeproxy.nodeports.condition", verdict.Fail, "node ports are not served at exactly the addresses of this node",
 			restart, refIptables},
 		{"kubeproxy.nodeports.missing", verdict.Fail, "node ports are not served on this node", restart, refIptables},
+		{"kubeproxy.nodeports.nowhere", verdict.Unknown,
+			"node ports are served at no address of this node; whether nodePortAddresses asks for that is unknown",
+			"compare `nodePortAddresses` in kube-proxy's configuration with the node's addresses, or run the audit on the node", refIptables},
 		{"kubeproxy.external.empty", verdict.Fail,
 			"connections from outside to a Service (node port, external or load balancer address) get no answer",
 			restart, refIptables},

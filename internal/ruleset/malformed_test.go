@@ -26,26 +26,47 @@ func readFile(t testing.TB, name string) string {
 
 // TestMalformed checks that malformed input yields an error of the right kind that names the line.
 func TestMalformed(t *testing.T) {
-	save := readFile(t, testdata+"iptables-save.txt")
+	text := readFile(t, testdata+"iptables-save.txt")
 	listing := readFile(t, testdata+"nft-list-ruleset.json")
+	const save = "run `iptables-save > rules.txt`, and ip6tables-save for IPv6"
 	for _, u := range []struct {
 		name, text, want string
 		kind             error
 	}{
 		{"empty", "", "the input is empty: no tables, no rules", input.ErrUnknown},
 		{"blank", " \n\n", "the input is empty: no tables, no rules", input.ErrUnknown},
-		{"truncated", save[:len(save)/2], "line 524: the input is truncated: table nat has no COMMIT", input.ErrUnreadable},
+		{"truncated", text[:len(text)/2], "line 524: the input is truncated: table nat has no COMMIT", input.ErrUnreadable},
 		{"long line", "*nat\n-A X " + strings.Repeat("x", 10<<20), "line 2: line is longer than 1 MiB", input.ErrUnreadable},
 		{"long line with a newline", "*nat\n:X - [0:0]\n-A X " + strings.Repeat("x", 10<<20) + "\nCOMMIT\n",
 			"line 3: line is longer than 1 MiB", input.ErrUnreadable},
 		{"binary", "*nat\n:X - [0:0]\n\x00\x01\x02\n", "line 3: not text: the line contains a zero byte", input.ErrUnreadable},
-		{"gzip", "\x1f\x8b\x08\x01abc", "line 1: the input is compressed; decompress it first", input.ErrUnreadable},
+		{"gzip", "\x1f\x8b\x08\x01abc", "line 1: the input is compressed; run `gzip -dc FILE | nodegate audit --rules -`", input.ErrUnreadable},
+		{"xz", "\xfd7zXZ\x00", "line 1: the input is compressed; run `xz -dc FILE | nodegate audit --rules -`", input.ErrUnreadable},
+		{"UTF-16", "\xff\xfe*\x00n\x00", "line 1: the input is UTF-16, as PowerShell writes it; " +
+			"run `iconv -f UTF-16 -t UTF-8 FILE | nodegate audit --rules -`", input.ErrUnreadable},
 		{"prose", "hello\n", `line 1: not a line of iptables-save: "hello"`, input.ErrUnreadable},
 		{"an iptables -L listing", "Chain INPUT (policy ACCEPT)\n",
-			`line 1: not a line of iptables-save: "Chain INPUT (policy ACCEPT)"`, input.ErrUnreadable},
+			"line 1: this is the output of `iptables -L`; " + save, input.ErrUnreadable},
+		{"iptables -S", "-P INPUT ACCEPT\n-N X\n", "line 1: this is the output of `iptables -S`; " + save, input.ErrUnreadable},
+		{"ipvsadm -Ln", "IP Virtual Server version 1.2.1 (size=4096)\n", "line 1: this is the output of `ipvsadm`; " +
+			"run `nodegate audit --kubeconfig FILE` on the node: it reads IPVS from the kernel", input.ErrUnreadable},
+		{"ipvsadm -Sn", "-A -t 10.96.0.1:443 -s rr\n", "line 1: this is the output of `ipvsadm`; " +
+			"run `nodegate audit --kubeconfig FILE` on the node: it reads IPVS from the kernel", input.ErrUnreadable},
+		{"a prompt", "root@node17:~# iptables-save\n*nat\nCOMMIT\n", "line 1: this is a command line, not its output; " + save, input.ErrUnreadable},
+		{"another prompt", "[root@node17 ~]$ sudo iptables-save\n", "line 1: this is a command line, not its output; " + save, input.ErrUnreadable},
+		{"a code fence", "```\n*nat\nCOMMIT\n```\n", "line 1: this is a code fence; remove it, or " + save, input.ErrUnreadable},
+		{"colours", "*nat\n\x1b[32m:X - [0:0]\x1b[0m\n", "line 2: the line contains terminal colours; " + save, input.ErrUnreadable},
+		{"typographic quotes", "*nat\n:X - [0:0]\n-A X -m comment --comment \u201ca b\u201d -j ACCEPT\n",
+			"line 3: the line contains typographic quotes, which an editor or chat put there; " + save +
+				": \"-A X -m comment --comment \u201ca b\u201d -j ACCEPT\"", input.ErrUnreadable},
+		{"no-break spaces", "*nat\n:X - [0:0]\n-A\u00a0X -j ACCEPT\n",
+			"line 3: the line contains no-break spaces, which an editor or browser put there; " + save, input.ErrUnreadable},
+		{"no-break spaces in the middle", "*nat\n:X - [0:0]\n-A X\u00a0-j ACCEPT\nCOMMIT\n",
+			"line 3: the line contains no-break spaces, which an editor or browser put there; " + save, input.ErrUnreadable},
 		{"text format of nft", "table ip kube-proxy {\n", "line 1: this is the text format of nft; use the output of `nft -j list ruleset`",
 			input.ErrUnreadable},
-		{"rule outside of a table", "-A INPUT -j ACCEPT\n", `line 1: rule outside of a table: "-A INPUT -j ACCEPT"`, input.ErrUnreadable},
+		{"rule outside of a table", "-A INPUT -j ACCEPT\n", `line 1: rule outside of a table: "-A INPUT -j ACCEPT"; ` + save,
+			input.ErrUnreadable},
 		{"chain outside of a table", ":X - [0:0]\n", `line 1: chain outside of a table: "X - [0:0]"`, input.ErrUnreadable},
 		{"chain without policy", "*nat\n:X\n", `line 2: chain without a policy: "X"`, input.ErrUnreadable},
 		{"chain twice", "*nat\n:X - [0:0]\n:X - [0:0]\nCOMMIT\n", "line 3: chain X is declared twice in table nat", input.ErrUnreadable},
@@ -69,7 +90,7 @@ func TestMalformed(t *testing.T) {
 		{"JSON of another shape", `{"nftables": [{"rule": 3}]}`, "line 1: rule must not be a number", input.ErrUnreadable},
 		{"rule of a missing chain", `{"nftables": [{"rule": {"family": "ip", "table": "kube-proxy", "chain": "x", "expr": []}}]}`,
 			`line 1: the rule's chain "x" is missing from the listing`, input.ErrUnreadable},
-		{"not an object", `["nftables"]`, `line 1: not a line of iptables-save: ""`, input.ErrUnreadable},
+		{"not an object", `["nftables"]`, `line 1: not a line of iptables-save: "[\"nftables\"]"`, input.ErrUnreadable},
 	} {
 		t.Run(u.name, func(t *testing.T) {
 			_, err := ruleset.Parse("", strings.NewReader(u.text))
@@ -125,4 +146,19 @@ type repeat struct{ line string }
 
 func (r *repeat) Read(p []byte) (int, error) {
 	return copy(p, strings.Repeat(r.line, len(p)/len(r.line))), nil
+}
+
+// TestByteOrderMark checks that a byte order mark, which editors put in front, is ignored.
+func TestByteOrderMark(t *testing.T) {
+	for _, file := range []string{"iptables-save.txt", "nft-list-ruleset.json"} {
+		text := readFile(t, testdata+file)
+		plain, err := ruleset.Parse(file, strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		marked, err := ruleset.Parse(file, strings.NewReader("\ufeff"+text))
+		if err != nil || !reflect.DeepEqual(plain, marked) {
+			t.Errorf("%s: %v, or another model", file, err)
+		}
+	}
 }

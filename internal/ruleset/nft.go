@@ -79,6 +79,7 @@ type nftBody struct {
 	Handle                     int
 	Prio                       json.RawMessage
 	Timeout                    int
+	Type                       any // of a set's key: a name, or a list of names
 	Expr                       []any
 	Elem                       []any
 }
@@ -214,8 +215,18 @@ func (p *nftParser) addSet(b *nftBody, line int) {
 		return
 	}
 	s := &NFTSet{Name: b.Name, Handle: b.Handle, Line: line, Timeout: b.Timeout}
+	types, _ := b.Type.([]any)
 	for _, e := range b.Elem {
-		s.Elements = append(s.Elements, decodeElement(e))
+		el := decodeElement(e)
+		for i := range min(len(types), len(el.Key)) {
+			switch types[i] {
+			case "inet_proto":
+				el.Key[i] = protocolName(el.Key[i])
+			case "inet_service":
+				el.Key[i] = portNumber(el.Key[i])
+			}
+		}
+		s.Elements = append(s.Elements, el)
 	}
 	t.Sets[b.Name] = s
 }

@@ -140,10 +140,10 @@ func (r *NFTRule) Match(l, o, rt string) string {
 		r.Destination = rt
 		r.Other = r.Other || not
 	case "meta l4proto":
-		r.Protocol = rt
+		r.Protocol = protocolName(rt)
 		r.Other = r.Other || not
 	case "fib saddr type":
-		r.FromLocal = rt == "local" && !not
+		r.FromLocal = (rt == "local" || rt == "2") && !not // RTN_LOCAL
 		r.Other = r.Other || !r.FromLocal
 	case "ct state":
 		r.State = true
@@ -197,7 +197,7 @@ func (r *NFTRule) parseDNAT(arg any) string {
 		return "dnat to " + nftText(key) + " map " + nftText(data)
 	}
 	port, _ := member(arg, "port")
-	r.To = net.JoinHostPort(nftText(addr), nftText(port))
+	r.To = net.JoinHostPort(nftText(addr), portNumber(nftText(port)))
 	return "dnat to " + r.To
 }
 
@@ -221,7 +221,7 @@ func (r *NFTRule) parseDispatch(key, data any) {
 		entry := NFTEntry{Key: number(pair[0])}
 		if parts, ok := member(pair[1], "concat"); ok {
 			if p, _ := parts.([]any); len(p) == 2 {
-				entry.Target = net.JoinHostPort(nftText(p[0]), nftText(p[1]))
+				entry.Target = net.JoinHostPort(nftText(p[0]), portNumber(nftText(p[1])))
 			}
 		} else {
 			entry.Target, _ = decodeVerdict(pair[1])

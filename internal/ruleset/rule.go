@@ -141,10 +141,10 @@ func (r *Rule) parseOption(sc *scanner, w string, not bool) {
 		r.Destination = sc.nextWord()
 		r.addCondition(ByDestination, not, NotDestination)
 	case "-p", "--protocol":
-		r.Protocol = sc.nextWord()
+		r.Protocol = protocolName(sc.nextWord())
 		r.addCondition(ByProtocol, not, ByOther)
 	case "--dport", "--dports", "--destination-port":
-		r.Port = sc.nextWord()
+		r.Port = portNumber(sc.nextWord())
 		r.addCondition(ByPort, not, ByOther)
 	case "-i", "--in-interface", "--physdev-in":
 		r.extraForWriting().In = sc.nextWord()
@@ -239,7 +239,7 @@ func (r *Rule) parseExtension(sc *scanner, w string) {
 // detectUnprintable sets Unprintable if value is a placeholder that an old iptables prints for an unknown
 // match or target.
 func (r *Rule) detectUnprintable(value string) {
-	if value == ":0" || value == "" {
+	if value == ":0" || value == "0.0.0.0:0" || value == "" || strings.HasPrefix(value, "--") {
 		r.Flags |= Unprintable
 	}
 }

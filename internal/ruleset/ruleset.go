@@ -9,6 +9,7 @@ package ruleset
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"iter"
@@ -145,6 +146,15 @@ var ErrNoRules error = &input.Error{Msg: "the input is empty: no tables, no rule
 func Parse(source string, r io.Reader) (*Set, error) {
 	br := bufio.NewReader(r)
 	set := &Set{Source: source}
+	head, err := br.Peek(6)
+	if what := describeBinary(head); what != "" && (err == nil || errors.Is(err, io.EOF)) {
+		return nil, input.Unreadable(1, "%s", what)
+	}
+	if bytes.HasPrefix(head, []byte("\ufeff")) { // a byte order mark
+		if _, err := br.Discard(len("\ufeff")); err != nil {
+			return nil, &input.Error{Msg: "reading rules", Kind: input.ErrUnknown, Err: err}
+		}
+	}
 	for n := 1; n <= 4096; n++ {
 		head, err := br.Peek(n)
 		if err != nil {

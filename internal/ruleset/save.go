@@ -75,13 +75,15 @@ func (p *saveParser) parseLine(s string) error {
 	case ':':
 		return p.declareChain(s[1:])
 	case '-', '[':
-		return p.parseRule(s)
+		if s[0] == '-' || s[1:] != "" && (s[1] >= '0' && s[1] <= '9') {
+			return p.parseRule(s)
+		}
 	}
 	if s == "COMMIT" {
 		return p.commit()
 	}
-	if s[0] == 0x1f || s[0] == 0xfd {
-		return p.unreadable("the input is compressed; decompress it first")
+	if what := describePaste(s); what != "" {
+		return p.unreadable("%s", what)
 	}
 	if p.table == nil && strings.HasPrefix(s, "table ") && strings.HasSuffix(s, "{") {
 		return p.unreadable("this is the text format of nft; use the output of `nft -j list ruleset`")

@@ -29,6 +29,11 @@ func (s *scanner) nextWord() string {
 	} else {
 		s.rest = ""
 	}
+	if w[0] >= 0x80 || strings.IndexByte(w, 0xc2) >= 0 { // a quote, or a no-break space
+		if what := describeWord(w); what != "" && s.msg == "" {
+			s.msg = what
+		}
+	}
 	return w
 }
 

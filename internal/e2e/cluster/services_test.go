@@ -51,8 +51,17 @@ func TestServices(t *testing.T) {
 			}
 		}
 	}
-	for _, b := range Backends() {
-		t.Run(string(b), func(t *testing.T) {
+	older, err := Build(t.Context(), CacheDir(repositoryRoot(t)), Older, []string{"kube-proxy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []struct {
+		bin     string
+		backend Backend
+	}{{"", IptablesNFT}, {"", IptablesLegacy}, {"", NFTables}, {older, IptablesNFT}, {older, NFTables}} {
+		b := of.backend
+		t.Run(string(b)+map[bool]string{true: "-older"}[of.bin != ""], func(t *testing.T) {
+			c.ProxyBin = of.bin
 			n := addNode(t, c, b)
 			untilAudit(t, n, binary, "with Services of every kind", "pass")
 			switch b {

@@ -205,7 +205,7 @@ var pathKinds = sync.OnceValue(func() []pathKind {
 		{`^/proc/cmdline$`, KernelArguments},
 		{`^/proc/[^/]+/cmdline$`, ProcessArguments},
 		{`^/proc/([^/]+/)?mounts$`, MountTable},
-		{`^/proc/[^/]+/(stat|limits|comm|uid_map|net/.*|sys/.*)$`, Whole},
+		{`^/proc/[^/]+/(stat|limits|comm|uid_map|cgroup|net/.*|sys/.*)$`, Whole},
 		{`^/proc/(sys|net)/`, Whole},
 		{`^/proc/(devices|filesystems|meminfo|modules|swaps|uptime|version|version_signature)$`, Whole},
 		{`^/sys/`, Whole},

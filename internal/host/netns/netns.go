@@ -44,6 +44,34 @@ func Current(ctx context.Context) (*Namespace, error) {
 	return start(ctx, func() error { return nil })
 }
 
+// Open returns the namespace of a file such as /run/netns/NAME or /proc/PID/ns/net. It needs CAP_SYS_ADMIN.
+func Open(ctx context.Context, path string) (*Namespace, error) {
+	return start(ctx, func() error {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("entering the network namespace %s: %w", path, err)
+		}
+		return nil
+	})
+}
+
+// Same reports whether two namespaces are the same one.
+func (n *Namespace) Same(other *Namespace) (bool, error) {
+	mine, err := n.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	others, err := other.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	return os.SameFile(mine, others), nil
+}
+
 func start(ctx context.Context, enter func() error) (*Namespace, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -82,6 +82,28 @@ func (c *conn) others() (Others, error) {
 	return o, nil
 }
 
+// ForwardPolicies returns the chains of hook forward for IPv4 whose policy is drop, iptables-nft's FORWARD among them:
+// "ip filter FORWARD". It needs CAP_NET_ADMIN.
+func ForwardPolicies(ctx context.Context) (chains []string, err error) {
+	c, err := dial(ctx, unix.NFPROTO_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	err = c.ask(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
+		a, err := split(b[nfGenMsg:])
+		if err != nil || a[unix.NFTA_CHAIN_HOOK] == nil || a[unix.NFTA_CHAIN_POLICY] == nil || b[0] == unix.NFPROTO_IPV6 {
+			return err
+		}
+		hook, err := split(a[unix.NFTA_CHAIN_HOOK])
+		if number(hook[unix.NFTA_HOOK_HOOKNUM]) == unix.NF_INET_FORWARD && number(a[unix.NFTA_CHAIN_POLICY]) == nfDrop {
+			chains = append(chains, named(b[0], a[unix.NFTA_CHAIN_TABLE], a[unix.NFTA_CHAIN_NAME]))
+		}
+		return err
+	})
+	return chains, err
+}
+
 type forwardChain struct {
 	family      byte
 	table, name string

@@ -53,10 +53,15 @@ func (r *rule) readLoad(name string, b []byte) error {
 			if f.base != a.number(unix.NFTA_PAYLOAD_BASE) || f.offset != a.number(unix.NFTA_PAYLOAD_OFFSET) || size > f.kind.size() {
 				continue
 			}
-			if f.kind == service && (r.protocol || size != f.kind.size()) {
-				break // nft prints this form with other words
+			words := f.words
+			switch {
+			case f.kind == service && size != f.kind.size(), f.kind == service && r.protocol && r.depends == "":
+				return errForm // nft prints this form with other words
+			case f.kind == service && r.protocol:
+				words = r.dropDependency() + strings.TrimPrefix(words, "th")
 			}
-			return r.setRegister(a.number(unix.NFTA_PAYLOAD_DREG), term{words: f.words, kind: f.kind, size: size, whole: f.kind.size()})
+			r.depends = ""
+			return r.setRegister(a.number(unix.NFTA_PAYLOAD_DREG), term{words: words, kind: f.kind, size: size, whole: f.kind.size()})
 		}
 	case "meta":
 		return r.readMeta(&a)
@@ -81,6 +86,14 @@ func (r *rule) readLoad(name string, b []byte) error {
 		}
 	}
 	return errForm
+}
+
+// dropDependency removes the comparison of a protocol that nft adds before a port: it prints "tcp dport 80" for
+// "meta l4proto tcp th dport 80" (until 1.33, kube-proxy writes that form). It returns the protocol.
+func (r *rule) dropDependency() string {
+	protocol := r.depends
+	r.words, r.out.Protocol, r.protocol, r.depends = r.words[:r.before], "", false, ""
+	return protocol
 }
 
 func (r *rule) readMeta(a *attributes) error {

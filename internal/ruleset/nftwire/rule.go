@@ -17,6 +17,8 @@ type rule struct {
 	out       *ruleset.NFTRule
 	registers [16]term // registers of four bytes
 	protocol  bool     // the rule matches a protocol: nft prints ports as ports of that protocol
+	depends   string   // the protocol that the last expression compared
+	before    int      // length of words before that comparison
 	words     []byte
 	to, end   int // position of the dnat destination in words
 }
@@ -68,6 +70,9 @@ func (r *rule) addWords(words ...string) {
 var errForm = errors.New("unsupported form")
 
 func (r *rule) readExpression(name string, b []byte) error {
+	if name != "payload" && name != "cmp" {
+		r.depends = ""
+	}
 	switch name {
 	case "counter":
 		return nil
@@ -195,8 +200,14 @@ func (r *rule) readComparison(b []byte) error {
 	if err != nil {
 		return err
 	}
-	r.protocol = r.protocol || t.kind == proto
+	before := len(r.words)
 	r.addWords(r.out.Match(left, op, right))
+	if t.kind == proto {
+		r.protocol = true
+		if op == "==" {
+			r.depends, r.before = right, before
+		}
+	}
 	return nil
 }
 

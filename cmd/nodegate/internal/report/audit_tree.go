@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -20,11 +21,16 @@ func ServiceTree(w io.Writer, rep *proxyrules.Judgment) error {
 		}
 		service{&rep.Services[i]}.writeTree(&b)
 	}
+	for i := range rep.Findings {
+		if f := &rep.Findings[i]; f.Service == "" {
+			fmt.Fprintf(&b, "\n%s: %s, which concerns every Service\n  %s\n", f.Verdict, f.Name, f.Describe())
+		}
+	}
 	_, err := io.WriteString(w, printableLines(b.String()))
 	return err
 }
 
-// OneService returns the report with only one Service. The name is ns/name for all its ports, or ns/name:port for one port. OneService
+// OneService returns the report with only one Service, its findings and those that concern every Service. The name is ns/name for all its ports, or ns/name:port for one port. OneService
 // returns an error if the rules do not contain the Service.
 func OneService(rep *proxyrules.Judgment, name string) (*proxyrules.Judgment, error) {
 	one := *rep
@@ -44,7 +50,24 @@ func OneService(rep *proxyrules.Judgment, name string) (*proxyrules.Judgment, er
 		slices.Sort(names)
 		return nil, fmt.Errorf("the rules have no Service %q.%s", name, policy.Nearest(name, slices.Compact(names)))
 	}
+	one.Findings = slices.DeleteFunc(slices.Clone(rep.Findings), func(f proxyrules.Finding) bool {
+		return !slices.ContainsFunc(one.Services, func(s proxyrules.Service) bool {
+			return (f.Service == "" || f.Service == s.Name) && (f.Family == "" || f.Family == s.Family)
+		})
+	})
 	return &one, nil
+}
+
+// Verdict returns the worst verdict of a report's Services and findings.
+func Verdict(rep *proxyrules.Judgment) verdict.Verdict {
+	worst := verdict.Pass
+	for _, s := range rep.Services {
+		worst = verdict.Worse(worst, s.Verdict)
+	}
+	for _, f := range rep.Findings {
+		worst = verdict.Worse(worst, f.Verdict)
+	}
+	return worst
 }
 
 // branch is a line of a tree with the branches below it.

@@ -1,0 +1,64 @@
+package kube
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"nodegate/internal/host"
+	"nodegate/internal/proxyrules"
+)
+
+// RestartOn returns a remedy with the command that restarts kube-proxy as it runs on this node, instead of the command for
+// a DaemonSet of kubeadm.
+func RestartOn(h *host.Host, remedy string) string {
+	if !strings.Contains(remedy, proxyrules.DeletePod) {
+		return remedy
+	}
+	return strings.ReplaceAll(remedy, proxyrules.DeletePod, restartCommand(h))
+}
+
+// restartCommand returns the command that restarts kube-proxy on this node: of its systemd unit, which is the whole of k3s
+// or MicroK8s, or of its container, which kubelet then starts again. It is DeletePod if kube-proxy runs in a DaemonSet, and
+// if that is unknown.
+func restartCommand(h *host.Host) string {
+	processes, err := h.Processes()
+	proxy, found := findProxy(processes)
+	if err != nil || !found {
+		if isStaticPod(h) {
+			return restartContainer
+		}
+		return proxyrules.DeletePod
+	}
+	cgroups, err := h.Files.ReadFile(fmt.Sprintf("/proc/%d/cgroup", proxy.PID))
+	inPod := regexp.MustCompile(`kubepods|/crio-|/docker/|cri-containerd`).Match(cgroups)
+	unit := regexp.MustCompile(`(?m)/([^/\n]+\.service)$`).FindSubmatch(cgroups)
+	switch {
+	case err == nil && !inPod && unit != nil:
+		return "systemctl restart " + strings.TrimSuffix(string(unit[1]), ".service")
+	case isStaticPod(h):
+		return restartContainer
+	}
+	switch name := command(proxy); {
+	case name == "kubelite":
+		return "snap restart microk8s.daemon-kubelite"
+	case name == "k3s", strings.HasPrefix(name, "k3s-"):
+		return "systemctl restart " + map[bool]string{true: "k3s-agent", false: "k3s"}[strings.Contains(strings.Join(proxy.Args, " "), "agent")]
+	}
+	return proxyrules.DeletePod
+}
+
+const restartContainer = "crictl stop $(crictl ps -q --name kube-proxy)"
+
+// isStaticPod reports whether a directory of static Pods has kube-proxy's manifest, as with kops, GKE and RKE2.
+func isStaticPod(h *host.Host) bool {
+	for _, dir := range []string{"/etc/kubernetes/manifests", "/var/lib/rancher/rke2/agent/pod-manifests"} {
+		for _, name := range []string{"kube-proxy.manifest", "kube-proxy.yaml"} {
+			if there, err := h.Files.Exists(path.Join(dir, name)); err == nil && there {
+				return true
+			}
+		}
+	}
+	return false
+}
