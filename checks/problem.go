@@ -75,7 +75,7 @@ func findBlock(blocks []policy.Problem, name string) int {
 // files that kubeadm or cloud-init write later in the boot. It omits probes, which send packets.
 func Early(list []Check) []Check {
 	return slices.DeleteFunc(slices.Clone(list), func(c Check) bool {
-		if _, is := c.(Sender); is {
+		if _, is := c.(Sender); is || runsProgram(c) {
 			return true
 		}
 		a, is := c.(requestedProblem)
@@ -87,9 +87,22 @@ func Early(list []Check) []Check {
 // nodegate-apply.service may not do. It guards kubelet's start, not the machine's.
 type Sender interface{ SendsPackets() }
 
+// Runner is a check that runs a program of the policy, which may have effects of its own: plan omits it.
+type Runner interface{ RunsProgram() }
+
+func runsProgram(c Check) bool {
+	_, is := c.(Runner)
+	return is
+}
+
+// WithoutPrograms returns the checks that run no program of the policy.
+func WithoutPrograms(list []Check) []Check {
+	return slices.DeleteFunc(slices.Clone(list), runsProgram)
+}
+
 func isConcurrent(c Check) bool {
 	a, is := c.(requestedProblem)
-	return is && a.Concurrent
+	return is && a.Concurrent || runsProgram(c)
 }
 
 // requestedProblem is a problem that a policy requests.

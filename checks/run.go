@@ -29,7 +29,7 @@ func Inspect(ctx context.Context, live *host.Host, stage Stage, list []Check) Ou
 		}
 	})
 	for i, c := range list {
-		if _, is := c.(requestedProblem); is {
+		if _, is := c.(requestedProblem); is || runsProgram(c) {
 			start()
 		}
 		if !isConcurrent(c) {

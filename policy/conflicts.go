@@ -49,6 +49,7 @@ func (p *Policy) mergeDuplicates(r *reader) {
 	}
 	p.Probes = probes
 
+	r.mergeExecs(p.Execs)
 	p.checkLinks(r)
 	p.checkOrders(r)
 }

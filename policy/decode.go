@@ -46,6 +46,13 @@ func (l *loader) decode() {
 				p.Links = append(p.Links, k)
 			}
 		case "check":
+			if b.isExec() {
+				if e, ok := l.decodeExec(b); ok {
+					e.Unknown = l.unknowns()
+					p.Execs = append(p.Execs, e)
+				}
+				continue
+			}
 			if j, ok := l.decodeProblem(b); ok {
 				j.Unknown = l.unknowns()
 				p.Problems = append(p.Problems, j)
@@ -97,6 +104,11 @@ func (r *reader) decodeProblem(b block) (Problem, bool) {
 	about := r.decodeMetadata(b)
 	if b.get("severity") == nil {
 		about.Severity = ""
+	}
+	for _, name := range []string{"command", "timeout", "stages"} {
+		if b.get(name) != nil {
+			r.errorf(b.at(name), "Not a program", "Only check \"exec\" and \"exec.NAME\" have %s. Remove it, or rename the check.", name)
+		}
 	}
 	if !slices.Contains(r.Checks, b.Name) {
 		r.errorf(b.Range, "Unknown check", "There is no check %q; `nodegate explain` lists all checks.%s", b.Name, didYouMean(b.Name, r.Checks))

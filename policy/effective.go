@@ -38,6 +38,9 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 	for _, j := range p.Problems {
 		add(j.Name, "inspected", j.Metadata)
 	}
+	for _, e := range p.Execs {
+		add(e.Name, e.Program()+" exits with status 0 within "+e.Timeout.String(), e.Metadata)
+	}
 	for _, pr := range p.Probes {
 		add("probe."+pr.Name, "reply translated within "+pr.Timeout.String(), pr.Metadata)
 	}
@@ -119,7 +122,7 @@ func (p *Policy) Advice() []string {
 			add(l.Metadata, "link "+l.Name+noReason)
 		}
 	}
-	if len(p.Modules)+len(parameters)+len(p.Links)+len(p.Problems)+len(p.Probes) == 0 && !p.Audit.On && len(p.Files) > 0 {
+	if len(p.Modules)+len(parameters)+len(p.Links)+len(p.Problems)+len(p.Execs)+len(p.Probes) == 0 && !p.Audit.On && len(p.Files) > 0 {
 		add(
 			Metadata{Range: hcl.Range{Filename: p.Files[0], Start: hcl.InitialPos}},
 			"the policy requires nothing, so every node passes. Start with: use \"kubernetes\" {}",

@@ -75,6 +75,9 @@ func (p *Policy) setDefaultDrift() {
 	for i := range p.Problems {
 		unless(&p.Problems[i].Metadata, Report)
 	}
+	for i := range p.Execs {
+		unless(&p.Execs[i].Metadata, Report)
+	}
 	for i := range p.Probes {
 		p.Probes[i].Drift = Ignore // watch sends no packets
 	}

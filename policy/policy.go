@@ -22,6 +22,7 @@ type Policy struct {
 	Sysfs    []Sysctl // attributes below /sys: each Key is an absolute path
 	Links    []Link
 	Problems []Problem
+	Execs    []Exec
 	Probes   []Probe
 	Gate     Gate
 	Publish  Publish

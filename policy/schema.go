@@ -61,7 +61,7 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	case "module":
 		return attributes(append(requirement, "drift", "options", "absent")...)
 	case "check":
-		return attributes(append(requirement, "drift")...)
+		return attributes(append(requirement, "drift", "command", "timeout", "stages")...)
 	case "sysctl", "sysfs":
 		return attributes(append(requirement, "drift", "value", "min", "max", "one_of")...)
 	case "link":

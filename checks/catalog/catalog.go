@@ -17,7 +17,7 @@ import (
 )
 
 // For returns the checks of a policy at a stage, in the order in which they depend on each other:
-// modules, the sysctls that some modules provide, links, then the problems, which only read, and
+// modules, the sysctls that some modules provide, links, then the problems, which only read, the programs of the policy, and
 // last the probes, which need all of them.
 func For(p *policy.Policy, stage checks.Stage) []checks.Check {
 	problems := checks.Asked(Problems(), p, stage)
@@ -25,9 +25,9 @@ func For(p *policy.Policy, stage checks.Stage) []checks.Check {
 	case checks.Image:
 		return slices.Concat(setting.Installed(p), problems)
 	case checks.All:
-		return slices.Concat(setting.Installed(p), setting.Running(p), problems, setting.Probes(p))
+		return slices.Concat(setting.Installed(p), setting.Running(p), problems, setting.Programs(p, stage), setting.Probes(p))
 	}
-	return slices.Concat(setting.Running(p), problems, setting.Probes(p))
+	return slices.Concat(setting.Running(p), problems, setting.Programs(p, stage), setting.Probes(p))
 }
 
 // Problems returns every problem, by subject, in the order in which they run.

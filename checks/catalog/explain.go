@@ -139,6 +139,10 @@ func explainRequirements(p *policy.Policy, add func(Explanation)) {
 	for _, s := range p.Sysfs {
 		explain(s.Key.CheckName(), s.Metadata, s.Key.File()+" must be "+s.Want()+".", "run `nodegate apply`")
 	}
+	for _, e := range p.Execs {
+		explain(e.Name, e.Metadata, "Runs "+e.Program()+": exit status 0 passes, 1 fails, any other is unknown.",
+			"correct what the program reports")
+	}
 	for _, l := range p.Links {
 		explain("link."+l.Name, l.Metadata, "Reads netlink and ethtool; every matching link must have "+l.Want()+".",
 			"run `nodegate apply`, or `ethtool -K` for offloads")

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/host"
 )
 
 func newPlan() *cobra.Command {
@@ -28,7 +30,7 @@ Exit status: 0 nothing to change, 1 changes to make, 2 usage or policy error,
 				return err
 			}
 			defer h.Close()
-			_, r, err := o.examine(c, h, checks.Inspect)
+			_, r, err := o.examine(c, h, inspectForPlan)
 			if err != nil {
 				return err
 			}
@@ -44,4 +46,9 @@ Exit status: 0 nothing to change, 1 changes to make, 2 usage or policy error,
 	o.stageFlag(c)
 	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "stop after this long")
 	return c
+}
+
+// inspectForPlan runs no program of the policy: plan shows changes, and a program makes none that it could show.
+func inspectForPlan(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Outcome {
+	return checks.Inspect(ctx, h, stage, checks.WithoutPrograms(list))
 }

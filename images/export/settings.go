@@ -86,7 +86,7 @@ func (s *settings) lackSysfs(p *policy.Policy, target string) {
 
 // addNodeOnlyLacks adds the parts of a policy that need nodegate on the node.
 func (s *settings) addNodeOnlyLacks(p *policy.Policy) {
-	if n := len(p.Problems) + len(p.Probes); n > 0 {
+	if n := len(p.Problems) + len(p.Execs) + len(p.Probes); n > 0 {
 		s.lacks = append(s.lacks, Lack{Name: fmt.Sprintf("checks and probes (%d)", n), Why: "they need nodegate on the node"})
 	}
 	if p.Gate.Range.Filename != "" {

@@ -35,6 +35,9 @@ type Host struct {
 	// recording.
 	Prove func(ctx context.Context, wait time.Duration) (Proof, error)
 
+	// Exec runs a program of the policy, and is nil if none may run: in a file tree, a replay, a recording.
+	Exec func(ctx context.Context, command []string) (Ran, error)
+
 	Memory *Memory // only set for watch
 
 	opened []interface{ Close() }
@@ -259,8 +262,8 @@ func Open(root string) (*Host, error) {
 	links, units := &machineLinks{}, &machineUnits{socket: systemdSocket}
 	return &Host{
 		Root: root, Moves: true, Files: machineFiles{}, Kernel: machineKernel{}, Links: links, Units: units, Rules: machineRules{},
-		Runtimes: machineRuntimes{},
-		opened:   []interface{ Close() }{links, units},
+		Runtimes: machineRuntimes{}, Exec: runChecked,
+		opened: []interface{ Close() }{links, units},
 	}, nil
 }
 

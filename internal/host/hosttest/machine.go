@@ -54,8 +54,9 @@ type Machine struct {
 	// program itself rejects them; with "cache WORD" it finds no nf_tables. A program without a key
 	// is not installed.
 	Lacks   map[string][]string
-	Rejects map[string]string // program and rule -> the reason of the rejection, "" if accepted
-	Log     []string          // every requested change
+	Rejects map[string]string   // program and rule -> the reason of the rejection, "" if accepted
+	Ran     map[string]host.Ran // command line of the policy's program -> how it ends; others are not installed
+	Log     []string            // every requested change
 }
 
 // Link is a network interface of a Machine.
@@ -75,7 +76,15 @@ func (m *Machine) Host() *host.Host {
 	if m.Kernel == "" {
 		m.Kernel = "6.1.0"
 	}
-	return &host.Host{Root: "/", Files: files{m}, Kernel: kernel{m}, Links: links{m}, Units: units{m}, Rules: rules{m}, Runtimes: runtimes{m}}
+	return &host.Host{Root: "/", Files: files{m}, Kernel: kernel{m}, Links: links{m}, Units: units{m}, Rules: rules{m}, Runtimes: runtimes{m},
+		Exec: m.exec}
+}
+
+func (m *Machine) exec(_ context.Context, command []string) (host.Ran, error) {
+	if ran, ok := m.Ran[strings.Join(command, " ")]; ok {
+		return ran, nil
+	}
+	return host.Ran{}, fmt.Errorf("%s was not run: %w", command[0], fs.ErrNotExist)
 }
 
 // Sysctl sets a parameter by its path below /proc/sys.

@@ -190,3 +190,29 @@ func Unprivileged(ctx context.Context, env []string, name string, args ...string
 	}
 	return stderr.kept.String(), nil
 }
+
+// statusLimit bounds the kept output of Status.
+const statusLimit = 4 << 10
+
+// Status runs a program and returns its exit status and the beginning of its standard output. When ctx ends, the program's child
+// processes are killed too. An error means that the program did not exit by itself; it does not name the arguments.
+func Status(ctx context.Context, name string, args ...string) (status int, output string, err error) {
+	cmd, _, err := command(ctx, name, args)
+	if err != nil {
+		return 0, "", err
+	}
+	out := &bounded{limit: statusLimit, drop: true}
+	cmd.Stdout, cmd.Stderr = out, nil
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	defer activity.Doing(ctx, name)()
+	began := time.Now()
+	err = cmd.Run()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return 0, "", fmt.Errorf("%s did not finish in %s and was killed: %w", name, time.Since(began).Round(100*time.Millisecond), ctx.Err())
+	case cmd.ProcessState != nil && cmd.ProcessState.Exited():
+		return cmd.ProcessState.ExitCode(), out.kept.String(), nil
+	}
+	return 0, "", fmt.Errorf("%s: %w", name, err)
+}

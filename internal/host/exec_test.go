@@ -1,0 +1,111 @@
+package host_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+// TestRunChecked runs real programs: their status, their first line, and the reasons not to run one.
+func TestRunChecked(t *testing.T) {
+	hosttest.NeedRoot(t)
+	dir := filepath.Join(t.TempDir(), "bin")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, script string) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	says := write("says", "echo \"$1\"; echo more; echo wrong >&2; exit $2")
+	h, err := host.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for _, c := range []struct {
+		line, status string
+		want         host.Ran
+	}{
+		{"fine", "0", host.Ran{0, "fine"}},
+		{"gpu 3 is gone", "1", host.Ran{1, "gpu 3 is gone"}},
+		{"\x1b]0;owned\a\xff\u202e", "7", host.Ran{7, `\u001b]0;owned\u0007?\u202e`}},
+		{"", "0", host.Ran{0, "more"}},
+		{strings.Repeat("x", 5000), "1", host.Ran{1, strings.Repeat("x", 300) + "..."}},
+	} {
+		got, err := h.Exec(t.Context(), []string{says, c.line, c.status})
+		if err != nil || got != c.want {
+			t.Errorf("%q: %+v, %v", c.line, got, err)
+		}
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := h.Exec(ctx, []string{write("hangs", "sleep 100 & sleep 100"), "secret"}); err == nil ||
+		!strings.Contains(err.Error(), "did not finish") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a program that hangs: %v", err)
+	}
+	if _, err := h.Exec(t.Context(), []string{write("killed", "kill -9 $$")}); err == nil {
+		t.Error("a killed program passes")
+	}
+	if _, err := h.Exec(t.Context(), []string{dir + "/none"}); err == nil {
+		t.Error("a missing program passes")
+	}
+
+	for what, open := range map[string]func(file string) error{
+		"the file is writable":       func(file string) error { return os.Chmod(file, 0o775) },
+		"the file is another user's": func(file string) error { return os.Chown(file, 65534, 0) },
+		"the directory is writable":  func(string) error { return os.Chmod(dir, 0o777) },
+		"the directory is another's": func(string) error { return os.Chown(dir, 65534, 0) },
+		"a link leads to a writable one": func(file string) error {
+			return os.Rename(file, file+"2") // replaced below
+		},
+	} {
+		mark := filepath.Join(dir, "ran")
+		file := write("open", "touch "+mark)
+		if err := open(file); err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(what, "a link") {
+			if err := os.Chmod(file+"2", 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(file+"2", file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := h.Exec(t.Context(), []string{file})
+		if err == nil || !strings.Contains(err.Error(), "was not run, because users other than root may write or replace it: run `ch") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := os.Stat(mark); err == nil {
+			t.Errorf("%s: it ran", what)
+		}
+		_ = os.Remove(file)
+		if err := os.Chown(dir, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	recorded, _ := host.Record(h)
+	tree, err := host.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	if recorded.Exec != nil || host.Replay(&host.Snapshot{Root: "/"}).Exec != nil || tree.Exec != nil {
+		t.Error("a program of the policy can run from a recording, a replay or a tree")
+	}
+}
