@@ -33,7 +33,7 @@ container image. A node that downloads the binary verifies it before every use.
 Kubelet is held until the binary is there and the gate passes.`,
 		Example: `  nodegate export kops --binary https://example.com/nodegate --sha256 SUM
   nodegate export cloud-init --policy my.hcl --output user-data
-  nodegate export daemonset --image NAME@sha256:DIGEST --output base/
+  nodegate export daemonset --image ghcr.io/me/gate@sha256:DIGEST --output base/
   nodegate export talos --strict`,
 		ValidArgsFunction: cobra.FixedCompletions(export.Names(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(c *cobra.Command, args []string) error {

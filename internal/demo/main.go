@@ -127,7 +127,7 @@ func runInScratch(ctx context.Context, binary string) error {
 		code int
 		args []string
 	}{
-		{1, []string{"plan", "--policy", policy}},
+		{0, []string{"plan", "--policy", policy}},
 		{0, []string{"apply", "--policy", policy}},
 		{0, []string{"plan", "--policy", policy}},
 		{0, []string{"check", "--policy", policy, "-v"}},

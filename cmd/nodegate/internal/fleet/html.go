@@ -26,6 +26,8 @@ var pageStyle string
 
 // Words holds the words of a page for its subject.
 type Words struct {
+	Page        string                     // the title begins with "nodegate Page"
+	Of          string                     // what the page is about, before the counts; "" for the fleet itself
 	Wrong, Fine string                     // "3 nodes Wrong", "3 nodes, Fine"
 	Verdicts    map[verdict.Verdict]string // the page's own names of verdicts
 }
@@ -33,7 +35,7 @@ type Words struct {
 // HTML writes the table as one page, without scripts or requests. The heat map has a row for each group of identical nodes and a
 // column for each check in which nodes differ. The checks follow in the order of the columns.
 func HTML(w io.Writer, f Fleet) error {
-	return Page(w, f, Words{Wrong: "not passing", Fine: "all pass"})
+	return Page(w, f, Words{Page: "fleet", Wrong: "not passing", Fine: "all pass"})
 }
 
 // Page writes the page of HTML with other words.
@@ -43,6 +45,10 @@ func Page(w io.Writer, f Fleet, words Words) error {
 	if f.Verdict() == verdict.Pass {
 		title = report.Count(len(f.Nodes), "node") + ", " + words.Fine
 	}
+	headline := title
+	if words.Of != "" {
+		headline = words.Of + ": " + title
+	}
 	domain := p.escape(strings.TrimPrefix(f.domain, "."), 80)
 	p.writeParts(`<!doctype html>
 <html lang="en">
@@ -50,8 +56,8 @@ func Page(w io.Writer, f Fleet, words Words) error {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>nodegate fleet: `, p.escape(title, 0), "</title>\n<style>\n", pageStyle,
-		"</style>\n<header>\n<h1>", p.escape(title, 0), "</h1>\n<p>",
+<title>nodegate `, words.Page, ": ", p.escape(headline, 300), "</title>\n<style>\n", pageStyle,
+		"</style>\n<header>\n<h1>", p.escape(headline, 300), "</h1>\n<p>",
 		strings.Replace(p.escape(f.summary(p.word), 0), domain, "<q>"+domain+"</q>", 1), "</p>\n")
 	if when := f.checkedPeriod(); when != "" {
 		p.writeParts("<p class=quiet>", p.escape(when, 0), "</p>\n")
@@ -283,13 +289,17 @@ func (c Check) describe() string {
 
 func (p *page) writeAlike() {
 	var names []string
+	counted := report.Count(p.f.OfKind(Alike)-p.f.countFacts(Alike), "check")
+	if facts := p.f.countFacts(Alike); facts > 0 {
+		counted += fmt.Sprintf(", %d facts of the node", facts)
+	}
 	for _, c := range p.f.Checks {
 		if c.Kind == Alike {
 			names = append(names, "<li>"+p.escape(c.Name, 200)+" <code>"+p.escape(c.States[0].Got, 200)+"</code></li>")
 		}
 	}
 	if names != nil {
-		p.writeParts("<section id=alike>\n<details><summary>Identical on all nodes: ", report.Count(len(names), "check"),
+		p.writeParts("<section id=alike>\n<details><summary>Identical on all nodes: ", counted,
 			"</summary>\n<ul>\n", strings.Join(names, "\n"), "\n</ul>\n</details>\n</section>\n")
 	}
 }

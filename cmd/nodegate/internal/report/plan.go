@@ -113,7 +113,11 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 	}
 	for _, res := range p.change {
 		for _, d := range differences(res) {
-			t.writeRow("  "+paint(Yellow, "~"), res.Name, d.what+paint(Red, d.from)+" -> "+paint(Green, d.to))
+			what := ""
+			if d.what != "" {
+				what = d.what + ": "
+			}
+			t.writeRow("  "+paint(Yellow, "~"), res.Name, what+paint(Red, d.from)+" -> "+paint(Green, d.to))
 		}
 	}
 	for _, res := range p.follow {
@@ -175,14 +179,14 @@ func differences(res checks.Result) []difference {
 	var list []difference
 	for _, c := range all {
 		if c.Kind != checks.SetFeatures {
-			list = append(list, difference{c.What + ": ", c.From, c.To})
+			list = append(list, difference{c.What, c.From, c.To})
 			continue
 		}
 		to := strings.Split(c.To, ", ")
 		for i, from := range strings.Split(c.From, ", ") {
 			name, was, _ := strings.Cut(from, "=")
 			_, now, _ := strings.Cut(to[i], "=")
-			list = append(list, difference{c.Target + " " + name + ": ", was, now})
+			list = append(list, difference{c.Target + " " + name, was, now})
 		}
 	}
 	return list
