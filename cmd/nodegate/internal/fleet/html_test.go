@@ -21,7 +21,7 @@ func TestPageInChromium(t *testing.T) {
 	url := written(t, f)
 	b := startChromium(t)
 	backgrounds := map[string]bool{}
-	for _, width := range []int{360, 1280} {
+	for _, width := range []int{375, 1400} {
 		for _, scheme := range []string{"light", "dark"} {
 			what := fmt.Sprintf("%d pixels, %s", width, scheme)
 			b.open(url, width, scheme)
