@@ -15,7 +15,7 @@ import (
 
 // TestPageInChromium renders the page of 1,000 nodes in the width of a phone and of a
 // desktop, in light and dark mode, without a network. If SCREENSHOTS names a directory,
-// the test writes screenshots to it for a review by eye.
+// the test writes screenshots to it for a review by eye. UPDATE=1 writes the picture of README.
 func TestPageInChromium(t *testing.T) {
 	f := merged(t, farm(t, 1000, 100)...)
 	url := written(t, f)
@@ -60,6 +60,12 @@ func TestPageInChromium(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+		}
+	}
+	if os.Getenv("UPDATE") != "" {
+		b.open(url, 1000, "light")
+		if err := os.WriteFile("../../../../docs/pictures/report.png", b.screenshot(1000, 640), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if len(backgrounds) != 2 {
