@@ -111,6 +111,8 @@ for at in /etc /var/lib /usr/local/bin /run /mnt; do
 	mount -t tmpfs tmpfs $at; cp -a scratch/. $at
 done
 ip link set lo up
+rm -rf /etc/sysctl.d /etc/modules-load.d; mkdir /etc/sysctl.d /etc/modules-load.d
+echo net.ipv4.ip_forward=1 >/etc/sysctl.d/k8s.conf; echo overlay >/etc/modules-load.d/k8s.conf
 mkdir -p /mnt/image/usr/lib/systemd/system /var/lib/prometheus/node-exporter /etc/nodegate/policy.d policy.d snapshots reports
 echo '[Service]' >/mnt/image/usr/lib/systemd/system/kubelet.service
 printf 'sysctl "net.ipv4.ip_forward" {\n  value  = 1\n  reason = "r"\n}\ncheck "swap" {}\ngate {\n  unit_absent = "allow"\n}\n' >net.hcl

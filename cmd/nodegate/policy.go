@@ -27,9 +27,10 @@ func newPolicyDocument(p *policy.Policy) policyDocument {
 func newPolicy() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
-		Short: "Show the built-in policies or the policy in force",
+		Short: "Show policies, or write one from sysctl.d and modules-load.d",
 		Example: `  nodegate policy list
   nodegate policy show flannel-vxlan
+  nodegate policy import /etc/sysctl.d /etc/modules-load.d -o my.hcl
   nodegate policy show --effective --policy my.hcl`,
 	}
 	c.AddCommand(&cobra.Command{
@@ -44,7 +45,7 @@ func newPolicy() *cobra.Command {
 			}
 			return nil
 		},
-	}, newPolicyShow())
+	}, newPolicyShow(), newPolicyImport())
 	return c
 }
 
