@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -9,10 +10,19 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// WriteEffective lists every requirement of the merged policy with its source.
-func (p *Policy) WriteEffective(w io.Writer) error {
-	type line struct{ name, want, source string }
-	var lines []line
+// Requirement is one demand of a merged policy.
+type Requirement struct {
+	Name     string   `json:"name"`             // of the check, or gate, publish, audit
+	Want     string   `json:"want"`             // the required state
+	Severity Severity `json:"severity"`         // block or warn
+	Source   string   `json:"source"`           // file and line
+	Reason   string   `json:"reason,omitempty"` // why it is required
+	Ref      string   `json:"ref,omitempty"`    // where the reason is documented
+}
+
+// Effective returns every requirement of the merged policy.
+func (p *Policy) Effective() []Requirement {
+	all := []Requirement{}
 	add := func(name, want string, a Metadata) {
 		switch {
 		case a.Off:
@@ -20,11 +30,7 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 		case a.Unknown != "":
 			want = "depends on " + a.Unknown + ", which is unknown here"
 		}
-		severity := ""
-		if a.Severity == Warn {
-			severity = "  [warn]"
-		}
-		lines = append(lines, line{name, want + severity, a.Source()})
+		all = append(all, Requirement{name, want, cmp.Or(a.Severity, Block), a.Source(), a.Reason, a.Ref})
 	}
 	for _, m := range p.Modules {
 		add("module."+m.Name, m.Want(), m.Metadata)
@@ -45,20 +51,40 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 		add("probe."+pr.Name, "reply translated within "+pr.Timeout.String(), pr.Metadata)
 	}
 	g := p.Gate
-	add("gate", fmt.Sprintf("%s waits up to %s, checked every %s, then %s; repair %t", g.Unit, g.Budget, g.Interval, g.OnTimeout, g.Repair),
-		Metadata{Range: g.Range})
+	waits := fmt.Sprintf("waits up to %s, checked every %s, then %s; repair %t", g.Budget, g.Interval, g.OnTimeout, g.Repair)
+	if g.Enforce == Warn {
+		waits = g.Waits()
+	}
+	add("gate", g.Unit+" "+waits, Metadata{Range: g.Range})
 	if p.Publish.Condition != "" {
 		add("publish", p.Publish.describe(), Metadata{Range: p.Publish.Range})
 	}
 	if p.Audit.On {
 		add("audit", p.Audit.describe(), Metadata{Range: p.Audit.Range, Severity: p.Audit.Severity})
 	}
+	return all
+}
+
+// Waits describes how long the gate holds its unit: "waits 2m0s, then hold".
+func (g Gate) Waits() string {
+	if g.Enforce == Warn {
+		return `is never held (enforce = "warn"): the gate only reports`
+	}
+	return fmt.Sprintf("waits %s, then %s", g.Budget, g.OnTimeout)
+}
+
+// WriteEffective lists every requirement of the merged policy with its source.
+func (p *Policy) WriteEffective(w io.Writer) error {
+	lines := p.Effective()
 	name, want := 0, 0
-	for _, l := range lines {
-		name, want = max(name, len(l.name)), max(want, min(len(l.want), 60))
+	for i, l := range lines {
+		if l.Severity == Warn {
+			lines[i].Want += "  [warn]"
+		}
+		name, want = max(name, len(l.Name)), max(want, min(len(lines[i].Want), 60))
 	}
 	for _, l := range lines {
-		if _, err := fmt.Fprintf(w, "%-*s  %-*s  %s\n", name, l.name, want, l.want, l.source); err != nil {
+		if _, err := fmt.Fprintf(w, "%-*s  %-*s  %s\n", name, l.Name, want, l.Want, l.Source); err != nil {
 			return err
 		}
 	}

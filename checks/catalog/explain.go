@@ -13,11 +13,17 @@ import (
 
 // Explanation describes a check: a requirement, a problem or a finding of the audit.
 type Explanation struct {
-	Name, Breaks, Symptom, How, Remedy, TradeOff, Source string
-	In                                                   []string // the built-in policies that contain it
-	Stages                                               string
-	Severity                                             string
-	Same                                                 []string // names of the same fault elsewhere
+	Name     string   `json:"name"`               // of the check
+	Breaks   string   `json:"breaks,omitempty"`   // the fault, or why it is required
+	Symptom  string   `json:"symptom,omitempty"`  // what users see
+	How      string   `json:"detected,omitempty"` // how it is detected
+	Remedy   string   `json:"remedy,omitempty"`   // what to do
+	TradeOff string   `json:"tradeOff,omitempty"` // the cost of the remedy
+	Source   string   `json:"source,omitempty"`   // where this is documented
+	In       []string `json:"policies,omitempty"` // the built-in policies that contain it
+	Stages   string   `json:"stages"`             // when it can be checked, separated by commas
+	Severity string   `json:"severity"`           // block or warn
+	Same     []string `json:"same,omitempty"`     // names of the same fault elsewhere
 }
 
 // Write prints the explanation.
@@ -134,7 +140,7 @@ func explainRequirements(p *policy.Policy, add func(Explanation)) {
 	}
 	for _, s := range p.Sysctls {
 		explain("sysctl."+s.Key.String(), s.Metadata, "/proc/sys/"+string(s.Key)+" must be "+s.Want()+".",
-			"run `nodegate apply`, or set it in /etc/sysctl.d and run `sysctl --system`")
+			sysctlRemedy(s))
 	}
 	for _, s := range p.Sysfs {
 		explain(s.Key.CheckName(), s.Metadata, s.Key.File()+" must be "+s.Want()+".", "run `nodegate apply`")
@@ -145,6 +151,42 @@ func explainRequirements(p *policy.Policy, add func(Explanation)) {
 	}
 	for _, l := range p.Links {
 		explain("link."+l.Name, l.Metadata, "Reads netlink and ethtool; every matching link must have "+l.Want()+".",
-			"run `nodegate apply`, or `ethtool -K` for offloads")
+			linkRemedy(l))
 	}
+}
+
+// sysctlRemedy returns what to do about a parameter, with the line for sysctl.d. A glob stands for several parameters, which need apply.
+func sysctlRemedy(s policy.Sysctl) string {
+	const apply = "run `nodegate apply`"
+	value := s.Value
+	switch {
+	case value == "" && s.Min != nil:
+		value = fmt.Sprint(*s.Min)
+	case value == "" && s.Max != nil:
+		value = fmt.Sprint(*s.Max)
+	}
+	if value == "" || s.Key.IsGlob() {
+		return apply
+	}
+	return apply + ", or write `" + s.Key.String() + " = " + value + "` to a file in /etc/sysctl.d and run `sysctl --system`"
+}
+
+// linkRemedy names ethtool only for offloads, and ip only for an MTU.
+func linkRemedy(l policy.Link) string {
+	remedy := "run `nodegate apply`"
+	var sets []string
+	for _, o := range l.Offloads {
+		state := "off"
+		if o.On {
+			state = "on"
+		}
+		sets = append(sets, o.Name+" "+state)
+	}
+	if sets != nil {
+		remedy += ", or `ethtool -K LINK " + strings.Join(sets, " ") + "`"
+	}
+	if l.MTU != 0 {
+		remedy += fmt.Sprintf(", or `ip link set dev LINK mtu %d`", l.MTU)
+	}
+	return remedy
 }

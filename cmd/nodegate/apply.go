@@ -12,12 +12,14 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/confine"
+	"nodegate/internal/verdict"
 )
 
 func newApply() *cobra.Command {
 	var o options
+	var dryRun bool
 	c := &cobra.Command{
-		Use:   "apply",
+		Use:   "apply [POLICY]",
 		Short: "Check, fix what fails, check again",
 		Long: `Apply fixes the requirements that it can: it loads modules, writes sysctls and
 sets link features, then reads everything back. It does not write settings that
@@ -25,16 +27,24 @@ already pass. Requirements that only kubelet's start needs (its runtime and
 configuration) are left to the gate and to check. Apply records every change,
 with the old and the new value, in ` + report.ChangesFile + `.`,
 		Example: `  nodegate plan && nodegate apply
-  nodegate apply --policy my.hcl`,
-		Args: cobra.NoArgs,
+  nodegate apply --dry-run
+  nodegate apply my.hcl`,
+		Args: policyArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.acts = true
+			o.acts = !dryRun
 			o.guarded = len(o.policies) == 0 // a policy named in the call has been reviewed; one that runs at boot has not
 			h, err := o.machine()
 			if err != nil {
 				return err
 			}
 			defer h.Close()
+			if dryRun {
+				v, err := o.plan(c, h)
+				if err == nil && v == verdict.Unknown {
+					return exit(exitUnknown)
+				}
+				return err
+			}
 			if err := needRoot("apply", ", or preview its changes with `nodegate plan`"); err != nil && h.Live() {
 				return err
 			}
@@ -53,6 +63,7 @@ with the old and the new value, in ` + report.ChangesFile + `.`,
 	o.policyFlags(c)
 	o.guardFlag(c)
 	o.reportFlags(c)
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes, as plan does, and make none")
 	return c
 }
 

@@ -114,6 +114,9 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	} else {
 		err = a.auditLive(ctx)
 	}
+	if err := interrupted(c, ": no verdict"); err != nil {
+		return err
+	}
 	if err != nil {
 		return inputError(err)
 	}

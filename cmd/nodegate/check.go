@@ -15,10 +15,10 @@ func newCheck() *cobra.Command {
 	o := options{some: true, asIs: true}
 	var snapshot string
 	c := &cobra.Command{
-		Use:   "check [NAME]...",
+		Use:   "check [POLICY] [NAME]...",
 		Short: "Run the requirements and change nothing",
 		Example: `  nodegate check
-  nodegate check --policy my.hcl -o json
+  nodegate check my.hcl -o json
   nodegate check swap 'sysctl.net.*'        run only these
   nodegate check --root /mnt/image --stage image
   nodegate check --snapshot node17.json     find out what was wrong on node17`,
@@ -30,8 +30,10 @@ Without --stage, check uses stage run if kubelet's unit is active, otherwise
 boot; a name may then be from either stage. A snapshot is checked at the stage
 at which it was recorded. The last line counts the checks that were left out.`,
 		ValidArgsFunction: completeChecks,
-		RunE: func(c *cobra.Command, args []string) error {
-			o.names = args
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if o.names, err = takePolicies(c, args); err != nil {
+				return err
+			}
 			o.repeated = repeatFlags(c.Flags(), "policy", "var", "var-file", "snapshot")
 			h, err := o.machine()
 			if snapshot != "" {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -54,6 +55,16 @@ func untilSignal(args []string) context.Context {
 	return ctx
 }
 
+// interrupted returns the exit status of a call that a signal has ended, or nil. The operator ended it, so it has no verdict.
+func interrupted(c *cobra.Command, done string) error {
+	code, is := errors.AsType[exit](context.Cause(c.Context()))
+	if !is {
+		return nil
+	}
+	fmt.Fprintln(c.ErrOrStderr(), "nodegate: interrupted"+done)
+	return code
+}
+
 // boundAll marks a flag that bounds the whole verb.
 const boundAll = "bounds the verb"
 
@@ -81,6 +92,9 @@ func checkFlags(c *cobra.Command, _ []string) error {
 	})
 	if empty != nil {
 		return empty
+	}
+	if err := checkFormat(c); err != nil {
+		return err
 	}
 	return limitVerb(c)
 }

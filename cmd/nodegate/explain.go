@@ -23,7 +23,7 @@ With --policy it also explains the requirements of that policy, with the
 symptom and tradeoff that the policy gives.`,
 		Example: `  nodegate explain                              list every check, by subject
   nodegate explain sysctl.net.ipv4.ip_forward
-  nodegate explain vxlan
+  nodegate explain vxlan -o json
   nodegate explain --policy my.hcl link.overlay
   nodegate explain kubeproxy.dispatch.probability`,
 		Args:              cobra.MaximumNArgs(1),
@@ -45,7 +45,7 @@ symptom and tradeoff that the policy gives.`,
 					return err
 				}
 			}
-			return report.Fold(c.OutOrStdout(), func(w io.Writer) error {
+			return o.writeDocument(c.OutOrStdout(), explanations{report.APIVersion, "Explanations", all}, func(w io.Writer) error {
 				if len(all) == 1 {
 					return all[0].Write(w)
 				}
@@ -56,7 +56,15 @@ symptom and tradeoff that the policy gives.`,
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "also explain the requirements of the policy in `FILE|DIR`")
 	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
+	o.formatFlags(c, "text", "json")
 	return c
+}
+
+// explanations is the JSON document of explain.
+type explanations struct {
+	APIVersion string                `json:"apiVersion"` // nodegate/v1
+	Kind       string                `json:"kind"`       // Explanations
+	Checks     []catalog.Explanation `json:"checks"`     // in the order of the text
 }
 
 // listExplanations writes one line for each check, grouped by subject: the first part

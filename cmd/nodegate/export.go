@@ -17,7 +17,7 @@ import (
 func newExport() *cobra.Command {
 	o := options{root: "/", noFacts: true}
 	var binary, sum, image, at, apiVersion string
-	var strict bool
+	var strict, multipart bool
 	c := &cobra.Command{
 		Use:   "export FORMAT",
 		Short: "Convert the policy for kops, cloud-init, Talos and other targets",
@@ -33,7 +33,8 @@ container image. A node that downloads the binary verifies it before every use.
 Kubelet is held until the binary is there and the gate passes.`,
 		Example: `  nodegate export kops --binary https://example.com/nodegate --sha256 SUM
   nodegate export cloud-init --policy my.hcl --output user-data
-  nodegate export daemonset --image NAME@sha256:DIGEST --output base/
+  nodegate export daemonset --image ghcr.io/me/gate@sha256:DIGEST --output base/
+  nodegate export cloud-init --mime > user-data.mime
   nodegate export talos --strict`,
 		ValidArgsFunction: cobra.FixedCompletions(export.Names(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -63,6 +64,14 @@ Kubelet is held until the binary is there and the gate passes.`,
 			r, err := format.Write(export.Input{Policy: p, Texts: texts, Delivery: delivery, APIVersion: apiVersion})
 			if err != nil {
 				return err
+			}
+			if multipart {
+				if format.Name != "cloud-init" {
+					return fmt.Errorf("--mime is for the format cloud-init, not for %s", format.Name)
+				}
+				if r.Text, err = export.MIME(r.Text); err != nil {
+					return err
+				}
 			}
 			for _, l := range r.Lacks {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s cannot express %s\n", format.Name, l)
@@ -94,6 +103,7 @@ Kubelet is held until the binary is there and the gate passes.`,
 	c.Flags().StringVar(&sum, "sha256", "", "the checksum `SUM` of the binary at the URL; the node runs no other binary")
 	c.Flags().StringVar(&image, "image", "", "the container image that contains /nodegate: `REF@sha256:DIGEST`")
 	c.Flags().StringVar(&at, "path", "", "the binary's path on the node, `FILE` (default "+units.Binary+")")
+	c.Flags().BoolVar(&multipart, "mime", false, "cloud-init only: write MIME multipart user data, as nodeadm and Karpenter read it")
 	c.Flags().StringVar(&apiVersion, "api-version", "", "kubeadm only: Cluster API's `VERSION`, v1beta2 (the default) or v1beta1")
 	return c
 }

@@ -57,12 +57,18 @@ func writeUsage(c *cobra.Command) error {
 			}
 		}
 	}
-	b.WriteString("\n\nFlags:\n" + strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n"))
+	flags := strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n")
+	b.WriteString("\n\nFlags:\n" + flagTypes().Replace(flags))
 	if c.HasAvailableSubCommands() {
 		b.WriteString("\n\nUse \"" + c.CommandPath() + " [command] --help\" for more information about a command.")
 	}
 	_, err := fmt.Fprintln(c.OutOrStderr(), b.String())
 	return err
+}
+
+// flagTypes replaces Go's names of types by words of the same width.
+func flagTypes() *strings.Replacer {
+	return strings.NewReplacer(" string ", " WORD   ", " duration ", " DURATION ", " int ", " N   ")
 }
 
 // unknownVerb returns an error that suggests the nearest verbs, or nil without args.
@@ -71,6 +77,9 @@ func unknownVerb(c *cobra.Command, args []string) error {
 		return nil
 	}
 	nearest := policy.Nearest(args[0], available(c))
+	if use := foreignVerb(args[0]); use != "" && !c.HasParent() {
+		nearest = " " + upper(use) + "."
+	}
 	return fmt.Errorf("unknown command %q for %q.%s List the commands with `%s`", args[0], c.CommandPath(), nearest,
 		strings.Replace(c.CommandPath(), "nodegate", "nodegate help", 1))
 }

@@ -138,7 +138,10 @@ that binary and the package's units.`,
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s removes the gate from %s with an empty ExecStartPre=, so the unit starts unproven; "+
 					"delete that line, or rename the file so that it sorts before nodegate's\n", undone, p.Gate.Unit)
 			}
-			return printChanges(c.OutOrStdout(), t, changes, "installed", err)
+			if err := printChanges(c.OutOrStdout(), t, changes, "installed", err); err != nil || len(changes) == 0 {
+				return err
+			}
+			return printNext(c.OutOrStdout(), h, p, start)
 		},
 	}
 	o.policyFlags(c)

@@ -23,6 +23,10 @@ var documents = []struct{ title, about, dir, root string }{
 	{"Change log", "each line of `/run/nodegate/changes.jsonl`", "cmd/nodegate/internal/report", "AppliedChange"},
 	{"FleetReport", "`report --format json`", "cmd/nodegate/internal/fleet", "jsonFleet"},
 	{"Preview", "`preview --format json`", "cmd/nodegate/internal/preview", "document"},
+	{"Plan", "`plan --format json`, `apply --dry-run --format json`", "cmd/nodegate/internal/report", "PlanDocument"},
+	{"Policy", "`policy show --format json`", "cmd/nodegate", "policyDocument"},
+	{"Explanations", "`explain --format json`", "cmd/nodegate", "explanations"},
+	{"Version", "`version --format json`", "cmd/nodegate", "build"},
 	{"Bridge probe", "`probe bridge --format json`", "checks/datapath", "BridgeResult"},
 	{"Service probe", "`probe service --format json`", "checks/datapath", "ServiceResult"},
 }
@@ -154,6 +158,7 @@ func (j jsonTypes) kind(dir string, e ast.Expr) (kind, inDir, inName string) {
 			return map[string]string{"Time": "time", "Duration": "nanoseconds"}[e.Sel.Name], "", ""
 		}
 		for _, known := range []string{"internal/verdict", "checks", "internal/host", "policy", "internal/proxyrules", "internal/kube",
+			"checks/catalog",
 			"cmd/nodegate/internal/report", "cmd/nodegate/internal/audit/settle", "internal/host/netns"} {
 			if filepath.Base(known) == pkg {
 				return j.kind(known, e.Sel)

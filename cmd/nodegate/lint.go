@@ -20,25 +20,31 @@ func newLint() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lint [FILE|DIR]...",
 		Short: "Find the mistakes in a policy, or the traps in a kops manifest",
-		Long: `Lint reads policies and prints all their mistakes.
+		Long: `Lint reads policies and prints all their mistakes. - is standard input. Without
+arguments it reads what a pipe brings, or else the installed policy.
 
-With --kops it reads a kops manifest instead (Cluster, InstanceGroups, or both)
-and reports traps in its hooks, fileAssets and sysctlParameters. An image
-without a digest is reported too, as a matter of style.
+With --kops, or if the argument is a YAML file, it reads a kops manifest
+instead (Cluster, InstanceGroups, or both) and reports traps in its hooks,
+fileAssets and sysctlParameters. An image without a digest is reported too, as a
+matter of style.
 
 Exit status: 0 no mistake or trap, 1 the kops manifest has traps, 2 the policy
 has mistakes, or the file is not a kops manifest.`,
 		Example: `  nodegate lint my.hcl
   nodegate lint /etc/nodegate/policy.d
+  nodegate lint cluster.yaml
   kops get --name NAME -o yaml | nodegate lint --kops -`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if manifest == "" && len(args) == 1 && isManifest(args[0]) {
+				return lintKops(c, args[0])
+			}
 			if c.Flags().Changed("kops") {
 				if len(args) > 0 {
 					return errors.New("--kops reads a manifest; lint policies in a separate call")
 				}
 				return lintKops(c, manifest)
 			}
-			o.policies = args
+			o.lintInput(args)
 			p, _, err := o.policyAlone(c)
 			if err != nil {
 				return err
@@ -55,6 +61,7 @@ has mistakes, or the file is not a kops manifest.`,
 			return err
 		},
 	}
+	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "lint `FILE|DIR`, as an argument does")
 	c.Flags().StringVar(&manifest, "kops", "", "read the kops manifest in `FILE` (- is standard input)")
 	c.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
 	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`")
@@ -63,8 +70,8 @@ has mistakes, or the file is not a kops manifest.`,
 }
 
 func summary(p *policy.Policy) string {
-	return fmt.Sprintf("%s, %s, %s; %s waits %s, then %s", report.Count(len(p.Modules), "module"), report.Count(len(p.Sysctls), "sysctl"),
-		report.Count(len(p.Links), "link"), p.Gate.Unit, p.Gate.Budget, p.Gate.OnTimeout)
+	return fmt.Sprintf("%s, %s, %s; %s %s", report.Count(len(p.Modules), "module"), report.Count(len(p.Sysctls), "sysctl"),
+		report.Count(len(p.Links), "link"), p.Gate.Unit, p.Gate.Waits())
 }
 
 func lintKops(c *cobra.Command, name string) error {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -74,12 +73,7 @@ func run(ctx context.Context, args []string) int {
 	case errors.As(err, &code):
 		return int(code)
 	}
-	call := ""
-	if message := err.Error(); strings.HasPrefix(message, "accepts ") || strings.HasPrefix(message, "requires ") ||
-		strings.HasPrefix(message, "unknown ") && c.HasParent() && c.Runnable() {
-		call = "; usage: " + c.UseLine()
-	}
-	fmt.Fprintf(root.ErrOrStderr(), "nodegate: %v%s\n", err, call)
+	fmt.Fprintf(root.ErrOrStderr(), "nodegate: %s\n", wrongCall(c, err))
 	return exitUsage
 }
 
@@ -125,7 +119,7 @@ Exit status: 0 pass, 1 fail, 2 usage or policy error, 3 unknown.`,
 	// Escape control characters from outside before they reach a terminal or a log.
 	root.SetOut(plain.NewWriter(os.Stdout, report.Colours(os.Stdout)))
 	root.SetErr(plain.NewWriter(os.Stderr, false))
-	root.Flags().Bool("version", false, "print the version")
+	root.Flags().BoolP("version", "V", false, "print the version")
 	root.RunE = func(c *cobra.Command, _ []string) error {
 		if asked, _ := c.Flags().GetBool("version"); asked {
 			_, err := fmt.Fprintln(c.OutOrStdout(), fullVersion())
@@ -136,6 +130,7 @@ Exit status: 0 pass, 1 fail, 2 usage or policy error, 3 unknown.`,
 	root.Args = unknownVerb
 	root.SetHelpCommand(newHelp(root))
 	root.SetUsageFunc(writeUsage)
+	root.SetFlagErrorFunc(wrongFlag)
 	all := verbs()
 	if called := slices.IndexFunc(all, func(v verb) bool { return len(args) > 0 && v.name == args[0] }); called >= 0 {
 		all = all[called : called+1]

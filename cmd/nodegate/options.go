@@ -29,6 +29,9 @@ type options struct {
 	stage    string
 	format   string
 	output   string
+	named    string // the format that --output names
+	colour   string // auto, always or never
+	quiet    bool
 	private  bool // only the owner may read the output
 	timeout  time.Duration
 	verbose  bool
@@ -66,7 +69,8 @@ func (o *options) policyFlags(c *cobra.Command) {
 
 func (o *options) reportFlags(c *cobra.Command) {
 	o.stageFlag(c)
-	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd")
+	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd", "html")
+	o.quietFlag(c)
 	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "stop after this long; requirements not checked by then are unknown")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list the checks that pass, with evidence")
 }

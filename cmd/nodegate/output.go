@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
@@ -28,7 +29,48 @@ func (o *options) formatFlags(c *cobra.Command, formats ...string) {
 	c.Flags().StringVarP(&o.format, "format", "f", "text", joinOr(formats))
 	c.Flags().VarP(outputValue{o, formats, c.Flags()}, "output", "o",
 		"write to `FILE`; the format follows its extension. -o json prints JSON to standard output")
+	c.Flags().StringVar(&o.colour, "color", "auto", "auto (colours on a terminal), always or never")
 	completeWith(c, "format", formats...)
+	completeWith(c, "color", "auto", "always", "never")
+}
+
+func (o *options) quietFlag(c *cobra.Command) {
+	c.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print nothing; the exit status is the answer, and --output still writes")
+}
+
+// checkFormat rejects contradictions between --format, --output and --color, and sets the colours.
+func checkFormat(c *cobra.Command) error {
+	output := c.Flags().Lookup("output")
+	if output == nil {
+		return nil
+	}
+	v, is := output.Value.(outputValue)
+	if !is {
+		return nil
+	}
+	if strings.HasSuffix(v.format, ".hcl") {
+		return fmt.Errorf("-f is --format; name the policy with --policy %s", plain.Quote(v.format))
+	}
+	switch extension := strings.TrimPrefix(filepath.Ext(v.output), "."); {
+	case v.named != "" && v.named != v.format:
+		return fmt.Errorf("-o %s and --format %s contradict each other; leave out one", v.named, v.format)
+	case slices.Contains(foreignExtensions(), extension) && !v.given.Changed("format") && !slices.Contains(v.formats, extension):
+		return fmt.Errorf("%s cannot write a .%s file; known formats: %s; to write one of these to that file, add --format",
+			c.CommandPath(), extension, strings.Join(v.formats, ", "))
+	}
+	switch v.colour {
+	case "", "auto":
+	case "always", "never":
+		c.Root().SetOut(plain.NewWriter(os.Stdout, v.colour == "always"))
+	default:
+		return fmt.Errorf("unknown value %q for --color; known values: auto, always, never", v.colour)
+	}
+	return nil
+}
+
+// foreignExtensions returns the extensions of files that are never text.
+func foreignExtensions() []string {
+	return []string{"html", "htm", "svg", "json", "yaml", "yml", "xml", "csv", "md", "pdf", "sarif"}
 }
 
 // joinOr returns "text, json or html".
@@ -59,7 +101,14 @@ func (v outputValue) Set(s string) error {
 	case s == "":
 		return errors.New("empty value; is a variable in your script unset? give a FILE, or leave out --output")
 	case slices.Contains(v.formats, s):
+		if v.given.Changed("format") && v.named == "" && v.format != s {
+			return fmt.Errorf("-o %s and --format %s contradict each other; leave out one", s, v.format)
+		}
+		v.named = s
 		return v.given.Set("format", s)
+	case strings.HasPrefix(s, "ut=") || strings.HasPrefix(s, "utput="): // -out=FILE is -o ut=FILE
+		_, name, _ := strings.Cut(s, "=")
+		return fmt.Errorf("long flags have two dashes: --output %s", name)
 	case slices.Contains([]string{"yaml", "wide", "json", "html", "text"}, s):
 		return fmt.Errorf("unknown format %q; known formats: %s (to write a file of that name, use ./%s)", s, strings.Join(v.formats, ", "), s)
 	default:
@@ -107,9 +156,24 @@ func (o *options) paint(stdout io.Writer) report.Paint {
 	return report.Painter(stdout)
 }
 
+// renderer returns the writer of the requested format.
+func (o *options) renderer(stdout io.Writer) (func(io.Writer, report.Report) error, error) {
+	if o.format == "html" {
+		return func(w io.Writer, r report.Report) error {
+			f, errs := fleet.Merge([]report.Read{{Report: r, File: r.Stage}})
+			return errors.Join(append(errs, fleet.HTML(w, f))...)
+		}, nil
+	}
+	write, err := report.Renderer(o.format, o.paint(stdout), o.verbose)
+	if err != nil {
+		return nil, fmt.Errorf("%w, html", err)
+	}
+	return write, nil
+}
+
 // report runs the checks on h, writes the report and returns the exit code.
 func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
-	write, err := report.Renderer(o.format, o.paint(c.OutOrStdout()), o.verbose)
+	write, err := o.renderer(c.OutOrStdout())
 	if err != nil {
 		return err
 	}
@@ -131,6 +195,10 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	}
 	r.Repeat(repeatedCall(c.Flags()))
 	r.Left = o.left
+	if o.acts && h.Live() && slices.ContainsFunc(r.Results, func(res report.Result) bool { return res.Fixed }) && !installed() {
+		r.Next = "these settings last until the next boot; `nodegate install" + repeatedCall(c.Flags()).Policy + "` keeps them, " +
+			"`nodegate revert` takes them back"
+	}
 	if o.some && h.Live() {
 		r.Next = report.NewPlan(found).Next(repeatedCall(c.Flags()))
 		if r.Next != "" && !h.Moves {
@@ -158,6 +226,8 @@ const npdUnknown = 2
 
 func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 	switch {
+	case o.output == "" && o.quiet:
+		return nil
 	case o.output == "" && o.format == "text":
 		return report.Fold(stdout, render)
 	case o.output == "":
@@ -187,6 +257,17 @@ func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
+}
+
+// writeDocument writes a document as JSON if that is the format, or else its text.
+func (o *options) writeDocument(stdout io.Writer, document any, text func(io.Writer) error) error {
+	switch o.format {
+	case "text":
+		return o.write(stdout, text)
+	case "json":
+		return o.write(stdout, func(w io.Writer) error { return report.JSON(w, document) })
+	}
+	return fmt.Errorf("unknown format %q; known formats: text, json", o.format)
 }
 
 // exactWriter returns the writer for a document that must not change, for example a policy.

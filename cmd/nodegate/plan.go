@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -9,41 +11,50 @@ import (
 	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
+	"nodegate/internal/verdict"
 )
 
 func newPlan() *cobra.Command {
 	var o options
+	var detailed bool
 	c := &cobra.Command{
-		Use:   "plan",
+		Use:   "plan [POLICY]",
 		Short: "Show the changes that apply would make",
 		Example: `  nodegate plan
-  nodegate plan --policy my.hcl`,
+  nodegate plan my.hcl
+  nodegate plan && nodegate apply`,
 		Long: `Plan shows the changes that apply would make, with old and new values. It
 changes nothing.
 
-Exit status: 0 nothing to change, 1 changes to make, 2 usage or policy error,
-3 unknown.`,
-		Args: cobra.NoArgs,
+Exit status: 0 the plan is complete, 2 usage or policy error, 3 unknown. With
+--detailed-exitcode, as with Terraform: 0 nothing to change, 1 error or unknown,
+2 the node differs.`,
+		Args: policyArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := o.machine()
 			if err != nil {
-				return err
+				return detailedError(c, detailed, err)
 			}
 			defer h.Close()
-			_, r, err := o.examine(c, h, inspectForPlan)
-			if err != nil {
-				return err
+			v, err := o.plan(c, h)
+			switch {
+			case err != nil:
+				return detailedError(c, detailed, err)
+			case detailed && v == verdict.Unknown:
+				return exit(exitFail)
+			case detailed && v == verdict.Fail:
+				return exit(exitDiffers)
+			case v == verdict.Unknown:
+				return exit(exitUnknown)
 			}
-			plan := report.NewPlan(r)
-			text := func(w io.Writer) error { return plan.Text(w, report.Painter(c.OutOrStdout()), repeatedCall(c.Flags())) }
-			if err := report.Fold(c.OutOrStdout(), text); err != nil {
-				return err
-			}
-			return exitCode(plan.Verdict())
+			return nil
 		},
 	}
 	o.policyFlags(c)
 	o.stageFlag(c)
+	o.formatFlags(c, "text", "json")
+	o.quietFlag(c)
+	c.Flags().BoolVar(&detailed, "detailed-exitcode", false, "exit with 0 if nothing would change, 1 on an error, 2 if the node differs")
 	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "stop after this long")
 	return c
 }
@@ -51,4 +62,36 @@ Exit status: 0 nothing to change, 1 changes to make, 2 usage or policy error,
 // inspectForPlan runs no program of the policy: plan shows changes, and a program makes none that it could show.
 func inspectForPlan(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Outcome {
 	return checks.Inspect(ctx, h, stage, checks.WithoutPrograms(list))
+}
+
+// exitDiffers is the exit status of plan --detailed-exitcode for a node that differs from the policy.
+const exitDiffers = 2
+
+// detailedError prints an error and returns exit status 1 if --detailed-exitcode is set, because 2 has another meaning then.
+func detailedError(c *cobra.Command, detailed bool, err error) error {
+	if !detailed {
+		return err
+	}
+	if !errors.As(err, new(exit)) {
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
+	}
+	return exit(exitFail)
+}
+
+// plan inspects h and writes the changes that apply would make.
+func (o *options) plan(c *cobra.Command, h *host.Host) (verdict.Verdict, error) {
+	if o.format != "text" && o.format != "json" {
+		return verdict.Unknown, fmt.Errorf("a plan cannot be written in format %q; known formats: text, json", o.format)
+	}
+	p, found, err := o.examine(c, h, inspectForPlan)
+	if err != nil {
+		return verdict.Unknown, err
+	}
+	plan := report.NewPlan(found)
+	call := repeatedCall(c.Flags())
+	render := func(w io.Writer) error { return plan.Text(w, o.paint(c.OutOrStdout()), call) }
+	if o.format == "json" {
+		render = func(w io.Writer) error { return report.JSON(w, plan.Document(report.New(h, p, found), call)) }
+	}
+	return plan.Verdict(), o.write(c.OutOrStdout(), render)
 }

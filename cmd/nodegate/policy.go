@@ -2,19 +2,35 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"nodegate/checks/catalog"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/policy"
 )
+
+// policyDocument is the JSON document of policy show.
+type policyDocument struct {
+	APIVersion   string               `json:"apiVersion"`   // nodegate/v1
+	Kind         string               `json:"kind"`         // Policy
+	Files        []string             `json:"files"`        // paths, or builtin:NAME.hcl
+	Requirements []policy.Requirement `json:"requirements"` // of the merged policy
+}
+
+func newPolicyDocument(p *policy.Policy) policyDocument {
+	return policyDocument{report.APIVersion, "Policy", p.Files, p.Effective()}
+}
 
 func newPolicy() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "policy",
-		Short: "Show the built-in policies or the policy in force",
+		Short: "Show policies, or write one from sysctl.d and modules-load.d",
 		Example: `  nodegate policy list
   nodegate policy show flannel-vxlan
+  nodegate policy import /etc/sysctl.d /etc/modules-load.d -o my.hcl
   nodegate policy show --effective --policy my.hcl`,
 	}
 	c.AddCommand(&cobra.Command{
@@ -29,7 +45,7 @@ func newPolicy() *cobra.Command {
 			}
 			return nil
 		},
-	}, newPolicyShow())
+	}, newPolicyShow(), newPolicyImport())
 	return c
 }
 
@@ -56,19 +72,30 @@ func newPolicyShow() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return p.WriteEffective(c.OutOrStdout())
+				return o.writeDocument(c.OutOrStdout(), newPolicyDocument(p), p.WriteEffective)
 			case !effective && len(args) == 1:
 				f, err := policy.Builtin(args[0])
 				if err != nil {
 					return err
 				}
-				_, err = exactWriter(c.OutOrStdout()).Write(f.Text)
-				return err
+				if o.format == "json" {
+					p, diags := policy.Load([]policy.File{f}, policy.Options{Checks: catalog.Names()})
+					if diags.HasErrors() {
+						return diags
+					}
+					return o.writeDocument(c.OutOrStdout(), newPolicyDocument(p), nil)
+				}
+				if o.output == "" {
+					_, err = exactWriter(c.OutOrStdout()).Write(f.Text)
+					return err
+				}
+				return o.writeDocument(c.OutOrStdout(), nil, func(w io.Writer) error { _, err := w.Write(f.Text); return err })
 			}
 			return fmt.Errorf("name a built-in policy, or use --effective; built-in policies: %s", strings.Join(policy.Builtins(), ", "))
 		},
 	}
 	o.policyFlags(c)
+	o.formatFlags(c, "text", "json")
 	c.Flags().BoolVar(&effective, "effective", false, "print the merged policy, each line with its source")
 	return c
 }

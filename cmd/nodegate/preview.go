@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +66,7 @@ Exit status: 0 no node would be held, 1 some nodes would be held,
 			if len(nodes) == 0 {
 				return exit(exitUsage)
 			}
-			if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, nodes) }); err != nil {
+			if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, files, nodes) }); err != nil {
 				return err
 			}
 			switch worst := preview.Worst(nodes); {
@@ -87,28 +89,37 @@ Exit status: 0 no node would be held, 1 some nodes would be held,
 	return c
 }
 
-func (o *options) previewRenderer(stdout io.Writer) (func(io.Writer, []preview.Forecast) error, error) {
+func (o *options) previewRenderer(stdout io.Writer) (func(io.Writer, []policy.File, []preview.Forecast) error, error) {
 	switch o.format {
 	case "text":
 		paint := o.paint(stdout)
-		return func(w io.Writer, nodes []preview.Forecast) error { return preview.Text(w, nodes, o.verbose, paint) }, nil
+		return func(w io.Writer, _ []policy.File, nodes []preview.Forecast) error {
+			return preview.Text(w, nodes, o.verbose, paint)
+		}, nil
 	case "json":
-		return preview.JSON, nil
+		return func(w io.Writer, _ []policy.File, nodes []preview.Forecast) error { return preview.JSON(w, nodes) }, nil
 	case "html":
-		return func(w io.Writer, nodes []preview.Forecast) error {
+		return func(w io.Writer, files []policy.File, nodes []preview.Forecast) error {
 			var reports []report.Read
 			for _, n := range nodes {
+				if n.Outcome == preview.Changed {
+					n.Report.Verdict = verdict.Warn // the page counts it apart from those that pass as they are
+				}
 				reports = append(reports, n.Report)
 			}
 			f, errs := fleet.Merge(reports)
-			return errors.Join(append(errs, fleet.Page(w, f, previewWords()))...)
+			return errors.Join(append(errs, fleet.Page(w, f, previewWords(files)))...)
 		}, nil
 	}
 	return nil, fmt.Errorf("unknown format %q; known formats: text, json, html", o.format)
 }
 
-// previewWords returns the words in which the page of a fleet shows a preview.
-func previewWords() fleet.Words {
-	return fleet.Words{Wrong: "held or unknown", Fine: "none would be held",
+// previewWords returns the words in which the page of a fleet shows a preview of a policy.
+func previewWords(files []policy.File) fleet.Words {
+	var names []string
+	for _, f := range files {
+		names = append(names, filepath.Base(f.Name))
+	}
+	return fleet.Words{Page: "preview", Of: "Preview of " + strings.Join(names, ", "), Wrong: "held or unknown", Fine: "none would be held",
 		Verdicts: map[verdict.Verdict]string{verdict.Fail: "held", verdict.Warn: "changed"}}
 }

@@ -65,6 +65,9 @@ Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
 			}
 			o.Timeout, o.Child = timeout, []string{childCommand}
 			r, err := datapath.Bridge(ctx, o)
+			if err := interrupted(c, ": no verdict"); err != nil {
+				return err
+			}
 			if err != nil {
 				return unknown(c, err)
 			}
@@ -130,6 +133,9 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 			ctx, cancel := context.WithTimeout(c.Context(), audit.timeout)
 			defer cancel()
 			r, err := datapath.Service(ctx, args[0], o)
+			if err := interrupted(c, fmt.Sprintf(": %d of %d attempts failed", r.Failed, r.Attempts)); err != nil {
+				return err
+			}
 			if _, is := errors.AsType[datapath.CallError](err); is {
 				return fmt.Errorf("%w; for example: nodegate probe service 10.96.0.10:53 --proto dns -n 1000", err)
 			}

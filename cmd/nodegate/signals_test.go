@@ -4,10 +4,13 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"nodegate/internal/host/hosttest"
 )
 
 // TestSignals ends verbs that read a silent pipe, with each of the signals and with
@@ -70,5 +73,33 @@ func ended(t *testing.T, c *exec.Cmd, s os.Signal, code int) {
 			_ = c.Process.Kill()
 			t.Fatal("the command did not end")
 		}
+	}
+}
+
+// TestInterrupted: a live audit and a probe that the operator ends have no verdict.
+func TestInterrupted(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedProgram(t, "unshare")
+	for _, verb := range []string{"probe service 192.0.2.1:80 -n 2000 --attempt-timeout 30s", "audit --kubeconfig config --timeout 10m"} {
+		t.Run(verb, func(t *testing.T) {
+			c := exec.Command("unshare", append([]string{"--net", "sh", "-c", `ip link set lo up; ip route add 192.0.2.0/24 dev lo
+				ip addr add 192.0.2.9/32 dev lo; exec nodegate "$@"`, "sh"}, strings.Fields(verb)...)...)
+			c.Dir = t.TempDir()
+			silent := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
+				"clusters: [{name: c, cluster: {server: \"https://192.0.2.1:80\", insecure-skip-tls-verify: true}}]\n" +
+				"users: [{name: u, user: {token: t}}]\n"
+			if err := os.WriteFile(filepath.Join(c.Dir, "config"), []byte(silent), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			c.Stdout, c.Stderr = &out, &out
+			ended(t, c, os.Interrupt, 128+int(syscall.SIGINT))
+			if out.Len() == 0 {
+				return // the signal arrived before the program started
+			}
+			if strings.Contains(out.String(), "unknown") || !strings.Contains(out.String(), "nodegate: interrupted: ") {
+				t.Errorf("printed:\n%s", out.String())
+			}
+		})
 	}
 }

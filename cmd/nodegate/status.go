@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,8 +36,11 @@ Exit status: as check; also 3 if watch does not run or is late.`,
 			}
 			text, err := file.ReadInput(name, report.MaxFile)
 			if errors.Is(err, fs.ErrNotExist) {
-				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s does not exist: watch has not run since this machine started; run `systemctl start %s`\n",
-					name, units.WatchUnit)
+				do := "run `systemctl start " + units.WatchUnit + "`"
+				if !installed() {
+					do = "nodegate is not installed here: run `nodegate install --start`, or `nodegate check`, which needs no installation"
+				}
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s does not exist: watch has not run since this machine started; %s\n", name, do)
 				return exit(exitUnknown)
 			}
 			if err != nil {
@@ -62,4 +67,12 @@ Exit status: as check; also 3 if watch does not run or is late.`,
 	o.formatFlags(c, "text", "json")
 	c.Flags().StringVar(&name, "file", name, "read `FILE`, for example from another machine")
 	return c
+}
+
+// installed reports whether a file of an installation, or of an export, is on this machine.
+func installed() bool {
+	return slices.ContainsFunc(units.InForce(), func(name string) bool {
+		_, err := os.Lstat(name)
+		return err == nil
+	})
 }

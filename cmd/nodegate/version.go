@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -9,31 +10,58 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/file"
 )
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, the commit and the platform",
-		Args:  cobra.NoArgs,
+	var o options
+	c := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version, the commit and the platform",
+		Example: "  nodegate version -o json",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(c.OutOrStdout(), fullVersion())
-			return err
+			return o.writeDocument(c.OutOrStdout(), thisBuild(), func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, fullVersion())
+				return err
+			})
 		},
 	}
+	o.formatFlags(c, "text", "json")
+	return c
 }
 
-func fullVersion() string {
-	revision := ""
+// build is the JSON document of version.
+type build struct {
+	APIVersion string `json:"apiVersion"`       // nodegate/v1
+	Kind       string `json:"kind"`             // Version
+	Version    string `json:"version"`          // of nodegate
+	Commit     string `json:"commit,omitempty"` // the first 12 digits
+	OS         string `json:"os"`               // linux
+	Arch       string `json:"arch"`             // of the binary, in Go's words
+	Go         string `json:"go"`               // the compiler's version
+}
+
+func thisBuild() build {
+	b := build{APIVersion: report.APIVersion, Kind: "Version", Version: version, OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
-				revision = " " + s.Value[:min(12, len(s.Value))]
+				b.Commit = s.Value[:min(12, len(s.Value))]
 			}
 		}
 	}
-	return fmt.Sprintf("nodegate %s%s %s/%s %s", version, revision, runtime.GOOS, runtime.GOARCH, runtime.Version())
+	return b
+}
+
+func fullVersion() string {
+	b := thisBuild()
+	commit := b.Commit
+	if commit != "" {
+		commit = " " + commit
+	}
+	return fmt.Sprintf("nodegate %s%s %s/%s %s", b.Version, commit, b.OS, b.Arch, b.Go)
 }
 
 // maxBinary bounds the size of the binary; it is far above the size of any build.

@@ -59,6 +59,9 @@ SIGHUP makes watch reload the policy. ` + units.WatchUnit + ` runs watch, and
 		if listen == "" && c.Flags().Changed("listen") {
 			return errors.New("--listen is empty; is a variable in your script unset? give HOST:PORT, or leave out --listen")
 		}
+		if info, err := os.Stat(textfile); textfile != "" && (err != nil || !info.IsDir()) {
+			return fmt.Errorf("--textfile %s is not a directory; create it, or name the directory that node_exporter reads", textfile)
+		}
 		w, err := newWatcher(&o, c.ErrOrStderr())
 		if err != nil {
 			return err

@@ -75,11 +75,10 @@ type nftObject struct {
 type nftBody struct {
 	Family, Table, Name, Chain string
 	Hook, Policy               string
-	Type                       json.RawMessage // of a chain a name, of a map a list
 	Handle                     int
 	Prio                       json.RawMessage
 	Timeout                    int
-	Type                       any // of a set's key: a name, or a list of names
+	Type                       any // of a chain or of a set's key: a name, or a list of names
 	Expr                       []any
 	Elem                       []any
 }
@@ -140,7 +139,7 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 		if t := p.table(o.Chain); t != nil {
 			c := t.AddChain(o.Chain.Name)
 			c.Hook, c.Policy, c.Handle, c.Line = o.Chain.Hook, o.Chain.Policy, o.Chain.Handle, line
-			c.Type = strings.Trim(string(o.Chain.Type), "\"")
+			c.Type, _ = o.Chain.Type.(string)
 			c.Priority, _ = strconv.Atoi(string(o.Chain.Prio)) // 0 if not set
 		}
 	case o.Rule != nil:

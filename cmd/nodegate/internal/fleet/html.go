@@ -26,6 +26,8 @@ var pageStyle string
 
 // Words holds the words of a page for its subject.
 type Words struct {
+	Page        string                     // the title begins with "nodegate Page"
+	Of          string                     // what the page is about, before the counts; "" for the fleet itself
 	Wrong, Fine string                     // "3 nodes Wrong", "3 nodes, Fine"
 	Verdicts    map[verdict.Verdict]string // the page's own names of verdicts
 }
@@ -33,7 +35,11 @@ type Words struct {
 // HTML writes the table as one page, without scripts or requests. The heat map has a row for each group of identical nodes and a
 // column for each check in which nodes differ. The checks follow in the order of the columns.
 func HTML(w io.Writer, f Fleet) error {
-	return Page(w, f, Words{Wrong: "not passing", Fine: "all pass"})
+	words := Words{Page: "fleet", Wrong: "not passing", Fine: "all pass"}
+	if f.single() {
+		words.Page = "report"
+	}
+	return Page(w, f, words)
 }
 
 // Page writes the page of HTML with other words.
@@ -43,16 +49,27 @@ func Page(w io.Writer, f Fleet, words Words) error {
 	if f.Verdict() == verdict.Pass {
 		title = report.Count(len(f.Nodes), "node") + ", " + words.Fine
 	}
-	domain := p.escape(strings.TrimPrefix(f.domain, "."), 80)
+	if f.single() && words.Of == "" {
+		title = clean(f.Nodes[0].Name, 80) + ": " + f.Nodes[0].Verdict.String()
+	}
+	headline := title
+	if words.Of != "" {
+		headline = words.Of + ": " + title
+	}
+	summary := p.escape(f.summary(p.word), 0)
+	if f.domain != "" { // it stays on one line
+		domain := p.escape(strings.TrimPrefix(f.domain, "."), 80) + ","
+		summary = strings.Replace(summary, domain, "<q>"+domain+"</q>", 1)
+	}
 	p.writeParts(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>nodegate fleet: `, p.escape(title, 0), "</title>\n<style>\n", pageStyle,
-		"</style>\n<header>\n<h1>", p.escape(title, 0), "</h1>\n<p>",
-		strings.Replace(p.escape(f.summary(p.word), 0), domain, "<q>"+domain+"</q>", 1), "</p>\n")
+<title>nodegate `, words.Page, ": ", p.escape(headline, 300), "</title>\n<style>\n", pageStyle,
+		"</style>\n<header>\n<h1>", p.escape(headline, 300), "</h1>\n<p>",
+		summary, "</p>\n")
 	if when := f.checkedPeriod(); when != "" {
 		p.writeParts("<p class=quiet>", p.escape(when, 0), "</p>\n")
 	}
@@ -122,7 +139,7 @@ func (f Fleet) columns() []Check { return f.Checks[:len(f.Checks)-f.OfKind(Alike
 
 func (p *page) writeHeatMap() {
 	columns := p.f.columns()
-	if len(columns) == 0 {
+	if len(columns) == 0 || p.f.single() {
 		return
 	}
 	p.writeParts("<section id=map>\n<h2>Nodes that differ</h2>\n<p class=quiet>Each row is a group of identical nodes, each column "+
@@ -204,10 +221,18 @@ func (p *page) writeChecks() {
 	if len(columns) == 0 {
 		return
 	}
-	p.writeParts("<section id=checks>\n<h2>Checks with differences</h2>\n")
+	heading := "Checks with differences"
+	if p.f.single() {
+		heading = "Checks that do not pass"
+	}
+	p.writeParts("<section id=checks>\n<h2>", heading, "</h2>\n")
 	for i, c := range columns {
-		fmt.Fprintf(p, "<article id=c%d>\n<h3><a href=#map>%d</a> %s</h3>\n<p class=quiet>%s</p>\n",
-			i+1, i+1, p.escape(c.Name, 200), p.escape(c.describe(), 0))
+		if p.f.single() {
+			fmt.Fprintf(p, "<article id=c%d>\n<h3>%s</h3>\n", i+1, p.escape(c.Name, 200))
+		} else {
+			fmt.Fprintf(p, "<article id=c%d>\n<h3><a href=#map>%d</a> %s</h3>\n<p class=quiet>%s</p>\n",
+				i+1, i+1, p.escape(c.Name, 200), p.escape(c.describe(), 0))
+		}
 		p.writeParts("<div class=bar>")
 		for j, s := range c.States {
 			if j < pageValues {
@@ -220,8 +245,11 @@ func (p *page) writeChecks() {
 				fmt.Fprintf(p, "<li>and %d other values</li>\n", len(c.States)-j)
 				break
 			}
-			fmt.Fprintf(p, "<li><b class=%s>%s</b> <span>%s</span> <code>%s</code> ",
-				c.colour(j), p.word(s), report.Count(len(s.Nodes), "node"), p.escape(s.Got, pageValue))
+			count := report.Count(len(s.Nodes), "node")
+			if p.f.single() {
+				count = "found"
+			}
+			fmt.Fprintf(p, "<li><b class=%s>%s</b> <span>%s</span> <code>%s</code> ", c.colour(j), p.word(s), count, p.escape(s.Got, pageValue))
 			if j > 0 || c.Kind == Wrong && len(c.States) > 1 {
 				p.writeNames(s.Nodes, pageNames)
 			}
@@ -238,6 +266,9 @@ func (p *page) writeChecks() {
 	}
 	p.writeParts("</section>\n")
 }
+
+// single reports whether the page is about one node, which has no other to differ from.
+func (f Fleet) single() bool { return len(f.Nodes) == 1 }
 
 // failSign returns the sign of a failure: the first letter of the page's word for it.
 func (p *page) failSign() string { return strings.ToUpper(p.word(Answer{Verdict: verdict.Fail})[:1]) }
@@ -283,13 +314,21 @@ func (c Check) describe() string {
 
 func (p *page) writeAlike() {
 	var names []string
+	counted := report.Count(p.f.OfKind(Alike)-p.f.countFacts(Alike), "check")
+	if facts := p.f.countFacts(Alike); facts > 0 {
+		counted += fmt.Sprintf(", %d facts of the node", facts)
+	}
 	for _, c := range p.f.Checks {
 		if c.Kind == Alike {
 			names = append(names, "<li>"+p.escape(c.Name, 200)+" <code>"+p.escape(c.States[0].Got, 200)+"</code></li>")
 		}
 	}
 	if names != nil {
-		p.writeParts("<section id=alike>\n<details><summary>Identical on all nodes: ", report.Count(len(names), "check"),
+		all := "Identical on all nodes: "
+		if p.f.single() {
+			all = "Passed or skipped: "
+		}
+		p.writeParts("<section id=alike>\n<details><summary>", all, counted,
 			"</summary>\n<ul>\n", strings.Join(names, "\n"), "\n</ul>\n</details>\n</section>\n")
 	}
 }

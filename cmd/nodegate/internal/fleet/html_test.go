@@ -15,13 +15,13 @@ import (
 
 // TestPageInChromium renders the page of 1,000 nodes in the width of a phone and of a
 // desktop, in light and dark mode, without a network. If SCREENSHOTS names a directory,
-// the test writes screenshots to it for a review by eye.
+// the test writes screenshots to it for a review by eye. UPDATE=1 writes the picture of README.
 func TestPageInChromium(t *testing.T) {
 	f := merged(t, farm(t, 1000, 100)...)
 	url := written(t, f)
 	b := startChromium(t)
 	backgrounds := map[string]bool{}
-	for _, width := range []int{360, 1280} {
+	for _, width := range []int{375, 1400} {
 		for _, scheme := range []string{"light", "dark"} {
 			what := fmt.Sprintf("%d pixels, %s", width, scheme)
 			b.open(url, width, scheme)
@@ -60,6 +60,12 @@ func TestPageInChromium(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+		}
+	}
+	if os.Getenv("UPDATE") != "" {
+		b.open(url, 1000, "light")
+		if err := os.WriteFile("../../../../docs/pictures/report.png", b.screenshot(1000, 640), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if len(backgrounds) != 2 {

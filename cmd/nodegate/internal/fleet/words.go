@@ -94,7 +94,7 @@ func domain(nodes []Member) string {
 // summary returns the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 fail, 997 pass".
 func (f Fleet) summary(word func(Answer) string) string {
 	var parts []string
-	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Pass} {
+	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Warn, verdict.Pass} {
 		if n := f.Count(v); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, word(Answer{Verdict: v})))
 		}
@@ -107,15 +107,15 @@ func (f Fleet) summary(word func(Answer) string) string {
 	if f.domain != "" {
 		nodes += " of " + clean(strings.TrimPrefix(f.domain, "."), 80)
 	}
-	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(len(f.Checks)-f.countFacts(), "check"),
+	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(len(f.Checks)-f.countFacts(Verdicted, Valued, Wrong, Caused, Varies, Alike), "check"),
 		strings.Join(stages, " and "), strings.Join(parts, ", "))
 }
 
-// countFacts returns the number of checks that are properties of the node, not requirements.
-func (f Fleet) countFacts() int {
+// countFacts returns the number of checks of these kinds that are properties of the node, not requirements.
+func (f Fleet) countFacts(kinds ...Kind) int {
 	n := 0
 	for _, c := range f.Checks {
-		if strings.HasPrefix(c.Name, factPrefix) {
+		if slices.Contains(kinds, c.Kind) && strings.HasPrefix(c.Name, factPrefix) {
 			n++
 		}
 	}

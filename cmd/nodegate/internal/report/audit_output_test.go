@@ -8,6 +8,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
 
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/proxyrules"
@@ -73,7 +76,51 @@ func tree(w io.Writer, rep *proxyrules.Judgment, name string) error {
 	return report.ServiceTree(w, one)
 }
 
-// TestServiceSVG: the drawing is XML, contains every line of the tree, and every box lies inside it.
+// svgBoxes decodes a drawing, and checks that it fits the screen of a phone and that each box and text lies inside.
+func svgBoxes(t *testing.T, drawn string) (texts, bad []string) {
+	t.Helper()
+	var svg struct {
+		ViewBox string `xml:"viewBox,attr"`
+		Width   int    `xml:"width,attr"`
+		Height  int    `xml:"height,attr"`
+		Boxes   []struct {
+			Class string `xml:"class,attr"`
+			Rect  struct {
+				X int `xml:"x,attr"`
+				Y int `xml:"y,attr"`
+				W int `xml:"width,attr"`
+				H int `xml:"height,attr"`
+			} `xml:"rect"`
+			Text []string `xml:"text"`
+		} `xml:"g"`
+	}
+	if err := xml.Unmarshal([]byte(drawn), &svg); err != nil {
+		t.Fatalf("%v\n%s", err, drawn)
+	}
+	if svg.ViewBox != fmt.Sprintf("0 0 %d %d", svg.Width, svg.Height) || svg.Width > 375 {
+		t.Errorf("viewBox %q, width %d, height %d", svg.ViewBox, svg.Width, svg.Height)
+	}
+	bottom := 0
+	for _, box := range svg.Boxes {
+		text := strings.Join(box.Text, " ")
+		if box.Rect.X < 0 || box.Rect.X+box.Rect.W > svg.Width || box.Rect.Y+box.Rect.H > svg.Height || box.Rect.Y < bottom {
+			t.Errorf("%q: lies outside, or over another box: %+v in %d x %d", text, box.Rect, svg.Width, svg.Height)
+		}
+		bottom = box.Rect.Y + box.Rect.H
+		for _, line := range box.Text {
+			if utf8.RuneCountInString(line)*8 > box.Rect.W {
+				t.Errorf("%q is wider than its box", line)
+			}
+		}
+		texts = append(texts, text)
+		if box.Class == "bad" {
+			bad = append(bad, text)
+		}
+	}
+	return texts, bad
+}
+
+// TestServiceSVG: the drawing contains every line of the tree, folded, and fits a phone.
 func TestServiceSVG(t *testing.T) {
 	rep := judged(t, "", "")
 	one, err := report.OneService(&rep, "prod/lb-local")
@@ -85,33 +132,46 @@ func TestServiceSVG(t *testing.T) {
 	if err := errors.Join(report.ServiceSVG(&drawn, one), report.ServiceTree(&text, one)); err != nil {
 		t.Fatal(err)
 	}
-	var svg struct {
-		Width  int `xml:"width,attr"`
-		Height int `xml:"height,attr"`
-		Boxes  []struct {
-			Rect struct {
-				X int `xml:"x,attr"`
-				Y int `xml:"y,attr"`
-				W int `xml:"width,attr"`
-				H int `xml:"height,attr"`
-			} `xml:"rect"`
-			Text string `xml:"text"`
-		} `xml:"g"`
+	boxes, bad := svgBoxes(t, drawn.String())
+	if len(bad) > 0 {
+		t.Errorf("marked on a healthy Service: %q", bad)
 	}
-	if err := xml.Unmarshal([]byte(drawn.String()), &svg); err != nil {
-		t.Fatalf("%v\n%s", err, drawn.String())
-	}
-	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
-	if len(svg.Boxes) != len(lines) {
-		t.Fatalf("%d boxes for %d lines", len(svg.Boxes), len(lines))
-	}
-	for i, box := range svg.Boxes {
-		if !strings.HasSuffix(lines[i], strings.TrimSpace(box.Text)) {
-			t.Errorf("box %d is %q, the line %q", i, box.Text, lines[i])
+	squeeze := func(s string) string { return strings.Join(strings.Fields(s), "") }
+	all := squeeze(text.String())
+	for _, box := range boxes {
+		if before, _, again := strings.Cut(box, ": the endpoints above"); !strings.Contains(all, squeeze(box)) &&
+			(!again || !strings.Contains(all, squeeze(before))) {
+			t.Errorf("the box %q is not in the tree:\n%s", box, text.String())
 		}
-		if box.Rect.X < 0 || box.Rect.X+box.Rect.W > svg.Width || box.Rect.Y+box.Rect.H > svg.Height {
-			t.Errorf("box %d lies outside: %+v in %d x %d", i, box.Rect, svg.Width, svg.Height)
-		}
+	}
+	if !strings.Contains(strings.Join(boxes, "\n"), `external IP <script>"&`) {
+		t.Errorf("%q", boxes)
+	}
+}
+
+// TestServiceSVGFolds: many equal endpoints are one box, except the one that a finding is about, which is marked.
+func TestServiceSVGFolds(t *testing.T) {
+	s := proxyrules.Service{Name: "prod/web:http", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.9", Port: 80, NodePort: 30080,
+		Chains: []string{"KUBE-SVC-AAAAAAAAAAAAAAAA"}, Verdict: verdict.Fail, Findings: []string{"kubeproxy.endpoint.stale"}}
+	for i := range 40 {
+		s.Endpoints = append(s.Endpoints, proxyrules.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i), Chance: 1.0 / 40, Line: 100 + i})
+	}
+	rep := proxyrules.Judgment{Services: []proxyrules.Service{s}, Findings: []proxyrules.Finding{
+		{Name: "kubeproxy.endpoint.stale", Service: s.Name, Family: "ip", Message: "endpoint 10.0.0.17:80, which the API lacks"}}}
+	var drawn strings.Builder
+	if err := report.ServiceSVG(&drawn, &rep); err != nil {
+		t.Fatal(err)
+	}
+	boxes, bad := svgBoxes(t, drawn.String())
+	want := []string{"prod/web:http (tcp, ip) fail: kubeproxy.endpoint.stale", "✗ kubeproxy.endpoint.stale: endpoint 10.0.0.17:80, which the API lacks",
+		"ClusterIP 10.96.0.9:80/tcp", "KUBE-SVC-AAAAAAAAAAAAAAAA", "17 endpoints, 2.50 % each: 10.0.0.0:80 to 10.0.0.16:80",
+		"2.50 % 10.0.0.17:80 (line 117)", "22 endpoints, 2.50 % each: 10.0.0.18:80 to 10.0.0.39:80",
+		"node port 30080/tcp (masqueraded: all)", "KUBE-SVC-AAAAAAAAAAAAAAAA: the endpoints above"}
+	if d := cmp.Diff(want, boxes); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{want[0], want[1], want[5]}, bad); d != "" {
+		t.Error(d)
 	}
 }
 

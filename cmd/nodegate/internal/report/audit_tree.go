@@ -72,8 +72,17 @@ func Verdict(rep *proxyrules.Judgment) verdict.Verdict {
 
 // branch is a line of a tree with the branches below it.
 type branch struct {
-	text string
-	sub  []branch
+	text     string
+	sub      []branch
+	endpoint *proxyrules.Endpoint // of a line about one endpoint
+}
+
+// chance returns the probability of an endpoint in per cent.
+func (n branch) chance() string {
+	if n.endpoint == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", 100*n.endpoint.Chance)
 }
 
 func (s service) writeTree(b *strings.Builder) {
@@ -146,7 +155,7 @@ func chainBranch(chain string, endpoints []proxyrules.Endpoint, none string) []b
 		return []branch{{text: none}}
 	}
 	node := branch{text: chain}
-	for _, e := range endpoints {
+	for i, e := range endpoints {
 		text := fmt.Sprintf("%6.2f %%  %s", 100*e.Chance, e.Address)
 		if e.Chain != "" {
 			text += "  " + e.Chain
@@ -154,7 +163,7 @@ func chainBranch(chain string, endpoints []proxyrules.Endpoint, none string) []b
 		if e.Line > 1 {
 			text += fmt.Sprintf("  (line %d)", e.Line)
 		}
-		node.sub = append(node.sub, branch{text: text})
+		node.sub = append(node.sub, branch{text: text, endpoint: &endpoints[i]})
 	}
 	return []branch{node}
 }

@@ -23,9 +23,9 @@ const (
 // Plain returns every word unchanged.
 func Plain(_, word string) string { return word }
 
-// Painter returns a Paint for w. It colours only on a terminal, and only if NO_COLOR is not set.
+// Painter returns a Paint for w, which colours if w was made with colours.
 func Painter(w io.Writer) Paint {
-	if p, is := w.(*plain.Writer); is && Colours(w) {
+	if p, is := w.(*plain.Writer); is {
 		return p.Paint
 	}
 	return Plain

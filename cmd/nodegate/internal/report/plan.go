@@ -114,7 +114,11 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 	}
 	for _, res := range p.change {
 		for _, d := range differences(res) {
-			t.writeRow("  "+paint(Yellow, "~"), res.Name, d.what+paint(Red, d.from)+" -> "+paint(Green, d.to)+d.note)
+			what := ""
+			if d.what != "" {
+				what = d.what + ": "
+			}
+			t.writeRow("  "+paint(Yellow, "~"), res.Name, what+paint(Red, d.from)+" -> "+paint(Green, d.to)+d.note)
 		}
 	}
 	for _, res := range p.follow {
@@ -180,7 +184,7 @@ func differences(res checks.Result) []difference {
 			note = " (" + c.Note + ")"
 		}
 		if !c.Kind.IsList() {
-			list = append(list, difference{c.What + ": ", c.From, c.To, note})
+			list = append(list, difference{c.What, c.From, c.To, note})
 			continue
 		}
 		of := c.Target + " "
@@ -191,7 +195,7 @@ func differences(res checks.Result) []difference {
 		for i, from := range strings.Split(c.From, ", ") {
 			name, was, _ := strings.Cut(from, "=")
 			_, now, _ := strings.Cut(to[i], "=")
-			list = append(list, difference{of + name + ": ", was, now, note})
+			list = append(list, difference{of + name, was, now, note})
 		}
 	}
 	return list

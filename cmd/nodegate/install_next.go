@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/host"
+	"nodegate/internal/plain"
+	"nodegate/policy"
+)
+
+// printNext prints what an installation does at the next boot, how to see that, and how to undo it.
+func printNext(w io.Writer, h *host.Host, p *policy.Policy, started bool) error {
+	settings := report.Count(len(p.Modules)+len(p.Sysctls)+len(p.Links), "setting")
+	gate := p.Gate.Unit + " " + p.Gate.Waits()
+	when, see, undo := "at the next boot", "`systemctl status "+p.Gate.Unit+"` and `nodegate check`", "`nodegate uninstall --revert`"
+	if !h.Live() {
+		root := " --root " + plain.Quote(h.Root)
+		when, see, undo = "when this image boots", "`nodegate check"+root+"` now, `nodegate check` on the node", "`nodegate uninstall"+root+"`"
+	}
+	_, err := fmt.Fprintf(w, "next    %s nodegate applies %s, then %s\n", when, settings, gate)
+	if err == nil && h.Live() && !started {
+		_, err = fmt.Fprintf(w, "now     `nodegate apply` sets them without a boot; the gate begins with the next start of %s\n", p.Gate.Unit)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(w, "see     %s\nundo    %s\n", see, undo)
+	}
+	return err
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/spf13/cobra"
+	"github.com/zclconf/go-cty/cty"
+
+	"nodegate/checks/catalog"
+	"nodegate/internal/host/config"
+	"nodegate/internal/host/file"
+	"nodegate/policy"
+)
+
+func newPolicyImport() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "import FILE|DIR...",
+		Short: "Write a policy from sysctl.d and modules-load.d files",
+		Long: `Import reads files of sysctl.d and modules-load.d, and writes a policy with the
+same settings. As at boot, files count in the order of their names, and the last
+line for a parameter decides. A comment names every line that was left out.
+
+Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
+		Example: `  nodegate policy import /etc/sysctl.d /etc/modules-load.d -o my.hcl
+  nodegate policy import /etc/sysctl.d/*.conf /etc/modules-load.d/*.conf`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			var in imported
+			if err := in.read(args); err != nil {
+				return err
+			}
+			text := in.policy()
+			if len(in.modules)+len(in.sysctls) == 0 {
+				return fmt.Errorf("no setting found in %s", strings.Join(args, ", "))
+			}
+			var err error
+			if output == "" {
+				_, err = exactWriter(c.OutOrStdout()).Write(text)
+			} else {
+				err = writeOut(output, text, 0o644)
+			}
+			if err != nil {
+				return err
+			}
+			for _, l := range in.left {
+				fmt.Fprintln(c.ErrOrStderr(), "nodegate: left out:", l)
+			}
+			files := []policy.File{{Name: cmp.Or(output, "the imported policy"), Text: text}}
+			return printDiagnostics(c.ErrOrStderr(), files, policy.Lint(files, policy.Options{Checks: catalog.Names()}))
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "", "write to `FILE` instead of standard output")
+	return c
+}
+
+// imported is the settings of sysctl.d and modules-load.d files.
+type imported struct {
+	modules []string          // in the order of the files
+	at      map[string]string // module -> its place
+	sysctls []config.Setting  // the line that decides, for each key
+	left    []string          // lines that the policy does not have
+}
+
+// read reads files, and the *.conf files of directories, in the order of their names.
+func (in *imported) read(args []string) error {
+	in.at = map[string]string{}
+	var names []string
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		if err != nil {
+			return err
+		}
+		found := []string{arg}
+		if info.IsDir() {
+			if found, err = filepath.Glob(filepath.Join(arg, "*.conf")); err != nil {
+				return err
+			}
+		}
+		names = append(names, found...)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(filepath.Base(a), filepath.Base(b)) })
+	for _, name := range names {
+		text, err := file.ReadInput(name, policy.MaxFileSize)
+		if err != nil {
+			return err
+		}
+		if isModulesList(text) {
+			in.readModules(name, text)
+		} else {
+			in.readSysctls(name, text)
+		}
+	}
+	return nil
+}
+
+// isModulesList reports whether no line of a file assigns a value.
+func isModulesList(text []byte) bool {
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line != "" && line[0] != '#' && line[0] != ';' && (strings.Contains(line, "=") || line[0] == '-') {
+			return false
+		}
+	}
+	return true
+}
+
+func (in *imported) readModules(name string, text []byte) {
+	for i, line := range strings.Split(string(text), "\n") {
+		line = strings.TrimSpace(line)
+		words := strings.Fields(line)
+		switch {
+		case line == "" || line[0] == '#' || line[0] == ';':
+		case len(words) > 1: // /etc/modules may have options, which modprobe.d replaces
+			in.left = append(in.left, fmt.Sprintf("%s: %s: more than a module's name", config.At(name, i+1), line))
+		case in.at[line] == "":
+			in.at[line] = config.At(name, i+1)
+			in.modules = append(in.modules, line)
+		}
+	}
+}
+
+func (in *imported) readSysctls(name string, text []byte) {
+	settings, err := config.ParseSysctl(name, text)
+	if err != nil {
+		in.left = append(in.left, strings.Split(err.Error(), "\n")...)
+	}
+	for _, s := range settings {
+		if s.Exclude {
+			in.left = append(in.left, fmt.Sprintf("%s: -%s: a policy has no exclusions; check its globs", s.At(), policy.Key(s.Key)))
+			continue
+		}
+		if i := slices.IndexFunc(in.sysctls, func(o config.Setting) bool { return o.Key == s.Key }); i >= 0 {
+			before := in.sysctls[i]
+			in.left = append(in.left, fmt.Sprintf("%s: %s = %s: %s replaces it", before.At(), policy.Key(before.Key), before.Value, s.At()))
+			in.sysctls = slices.Delete(in.sysctls, i, i+1)
+		}
+		in.sysctls = append(in.sysctls, s)
+	}
+}
+
+// policy returns the settings as a formatted policy.
+func (in *imported) policy() []byte {
+	var b bytes.Buffer
+	b.WriteString("# From `nodegate policy import`. Replace each reason by what the setting is for: the operator of a held node reads it.\n")
+	for _, l := range in.left {
+		fmt.Fprintf(&b, "# Left out: %s\n", strings.Map(printableRune, l))
+	}
+	f := hclwrite.NewEmptyFile()
+	for _, m := range in.modules {
+		f.Body().AppendNewline()
+		f.Body().AppendNewBlock("module", []string{m}).Body().SetAttributeValue("reason", cty.StringVal("Imported from "+in.at[m]+"."))
+	}
+	for _, s := range in.sysctls {
+		f.Body().AppendNewline()
+		block := f.Body().AppendNewBlock("sysctl", []string{policy.Key(s.Key).String()}).Body()
+		value := cty.StringVal(strings.Join(strings.Fields(s.Value), " "))
+		if n, err := strconv.ParseInt(s.Value, 10, 64); err == nil && strconv.FormatInt(n, 10) == s.Value {
+			value = cty.NumberIntVal(n)
+		}
+		block.SetAttributeValue("value", value)
+		block.SetAttributeValue("reason", cty.StringVal("Imported from "+s.At()+"."))
+	}
+	b.Write(hclwrite.Format(f.Bytes()))
+	return b.Bytes()
+}
+
+// printableRune replaces what would end a comment.
+func printableRune(r rune) rune {
+	if strconv.IsPrint(r) {
+		return r
+	}
+	return '?'
+}
