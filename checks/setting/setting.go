@@ -23,8 +23,9 @@ func Running(p *policy.Policy) []checks.Check {
 	for _, m := range p.EachModule() {
 		list = append(list, loadedModule{m})
 	}
+	modules := p.ModuleNames()
 	for _, s := range p.EachSysctl() {
-		list = append(list, sysctl{s, policy.ModuleOf(s.Key), contradictingSysctls(p, s)})
+		list = append(list, sysctl{s, modules, contradictingSysctls(p, s)})
 	}
 	for _, l := range newLinks(p) {
 		list = append(list, l)

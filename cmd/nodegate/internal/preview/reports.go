@@ -92,7 +92,7 @@ func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	case i >= 0 && !p.Sysctls[i].Key.IsGlob():
 		s := p.Sysctls[i]
 		r.State.Want, r.State.Pass = s.Want(), s.Allows(was.Got)
-		changeable = was.Got != "no such parameter" || policy.ModuleOf(s.Key) != ""
+		changeable = was.Got != "no such parameter" || policy.ModuleFor(s.Key, p.ModuleNames()) != ""
 	case strings.HasPrefix(r.Name, "module."):
 		r.State.Pass = was.Got == "loaded" || was.Got == "built in"
 		changeable = was.Got == "not loaded"
