@@ -28,6 +28,7 @@ Exit status: 0 nothing to change, 1 changes to make, 2 usage or policy error,
 				return err
 			}
 			defer h.Close()
+			o.lint, o.advise = true, true
 			_, r, err := o.examine(c, h, checks.Inspect)
 			if err != nil {
 				return err

@@ -181,7 +181,7 @@ func limits(word string) (low, high *big.Int) {
 
 func (r numberRange) store(v *big.Int) (Answer, *big.Int) {
 	switch {
-	case r.low == nil || r.high == nil:
+	case r.low == nil || r.high == nil || v.BitLen() > 64 || v.Sign() < 0 && !v.IsInt64(): // tried are 64 bits
 		return Unknown, nil
 	case slices.Contains(r.refused, "p") && parseRounding("p")(v).Cmp(v) != 0:
 		return Refused, nil

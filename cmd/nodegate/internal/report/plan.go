@@ -112,8 +112,12 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 		}
 	}
 	for _, res := range p.change {
+		after := ""
+		if res.State.Cause != "" {
+			after = paint(Dim, " after "+res.State.Cause)
+		}
 		for _, d := range differences(res) {
-			t.writeRow("  "+paint(Yellow, "~"), res.Name, d.what+paint(Red, d.from)+" -> "+paint(Green, d.to))
+			t.writeRow("  "+paint(Yellow, "~"), res.Name, d.what+paint(Red, d.from)+" -> "+paint(Green, d.to)+after)
 		}
 	}
 	for _, res := range p.follow {
