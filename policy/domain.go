@@ -133,7 +133,7 @@ func (l *loader) asked(b block) []asked {
 	return all
 }
 
-// judge reports what the kernels do with one value.
+// judge reports a value that some of the kernels refuse, or store as another one.
 func (l *loader) judge(r *reader, b block, a asked) {
 	if b.get("value") != nil || b.get("one_of") != nil {
 		l.judgeWord(r, a)
@@ -187,7 +187,7 @@ func (l *loader) judge(r *reader, b block, a asked) {
 	}
 }
 
-// answer returns what a kernel does with the value that a block asks for.
+// answer returns a kernel's answer to the value that a block asks for.
 func (l *loader) answer(d kernels.Domain, a asked) (kernels.Answer, string) {
 	answer, stored := d.Stores(a.target)
 	if answer != kernels.Refused {
@@ -319,6 +319,6 @@ func (l *loader) judgeWord(r *reader, a asked) {
 	if slices.Contains(known, a.target) || slices.ContainsFunc(l.blocks, own) {
 		return
 	}
-	r.errorf(a.at, "Refused by the kernel", "%q is not a %s: no recorded kernel has a module %s%s.%s If yours has it, add: module \"%s%s\" {}",
-		a.target, what, prefix, a.target, didYouMean(a.target, known), prefix, a.target)
+	r.errorf(a.at, "Refused by the kernel", "%q is not a %s: no recorded kernel has a module %s%s.%s If yours has it, add: "+
+		"module \"%s%s\" {}", a.target, what, prefix, a.target, didYouMean(a.target, known), prefix, a.target)
 }

@@ -28,7 +28,7 @@ func demands() []demand {
 	}
 }
 
-// need is a parameter that limits what the whole node can have.
+// need is a parameter that limits the processes, files or mappings of the whole node.
 type need struct {
 	key         Key
 	least, few  int64 // fewer is an error, or a warning
@@ -125,7 +125,7 @@ func (d demand) judge(s Sysctl, facts map[string]any) *hcl.Diagnostic {
 	return found
 }
 
-// judge compares the largest value that satisfies s with what a node needs.
+// judge compares the largest value that satisfies s with the needs of a node.
 func (n need) judge(s Sysctl) *hcl.Diagnostic {
 	most, bounded := s.most()
 	if !bounded || most >= n.few {
@@ -149,7 +149,7 @@ func (s Sysctl) CanStopMachine() bool {
 
 func inGiB(bytes float64) string { return fmt.Sprintf("%.4g GiB", bytes/(1<<30)) }
 
-// checkOvercommit reports a limit of the memory that programs may reserve which is lower than what a node needs: they reserve more than
+// checkOvercommit reports a limit of the memory that programs may reserve which is too low for a node: they reserve more than
 // they use. Source: the kernel's Documentation/mm/overcommit-accounting.rst.
 func (p *Policy) checkOvercommit(r *reader) {
 	mode := p.findSysctl("vm/overcommit_memory")

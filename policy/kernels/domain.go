@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Answer is what a kernel does with a value.
+// Answer is a kernel's answer to a value that is written.
 type Answer int
 
 // The answers. Unknown is not recorded.
@@ -18,7 +18,7 @@ const (
 	ReadOnly
 )
 
-// Domain is what one kernel does with the values of one parameter. The recorder writes it as words, separated by semicolons:
+// Domain holds the answers of one kernel to the values of one parameter. The recorder writes it as words, separated by semicolons:
 //
 //	r             read-only
 //	w             write-only
@@ -44,7 +44,7 @@ func TriedWords() []string {
 	}
 }
 
-// Domains returns what the kernels do with a parameter, one element for each kernel that has it.
+// Domains returns the domains of a parameter, one for each kernel that has it.
 func (c *Catalogue) Domains(key string) []Domain { return c.domains[perInterface(key)] }
 
 // Versions returns the versions of the kernels for which domains are recorded, oldest first: "5.10".
@@ -70,7 +70,7 @@ func (d Domain) OneWay(value string) bool {
 	return slices.Contains(d.words, "^"+value)
 }
 
-// Stores returns what the kernel does with a value, and the value that it stores if that is known.
+// Stores returns the kernel's answer to a value, and the value that it stores if that is known.
 func (d Domain) Stores(value string) (Answer, string) {
 	fields := strings.Fields(value)
 	var kept []string

@@ -1,5 +1,5 @@
 // Command record writes the catalogue of the kernels of Debian 11, 12 and 13: modules, kinds of
-// links, offloads, and of every parameter below /proc/sys the type, the module that registers it, and what the kernel does with values;
+// links, offloads, and of every parameter below /proc/sys the type, the module that registers it, and the kernel's answers to values;
 // see kernels.Domain. It unpacks the packages of each kernel and boots the kernel in QEMU, with itself as the only program. It needs
 // mmdebstrap, cpio and QEMU, and takes some ten minutes.
 //
@@ -62,7 +62,8 @@ func record(to string) error {
 	for _, suite := range []string{"bullseye", "bookworm", "trixie"} {
 		tree := filepath.Join(dir, suite)
 		if _, err := run(ctx, "mmdebstrap", "--mode=root", "--variant=extract", "--quiet", "--include=linux-image-amd64,linux-image-cloud-amd64",
-			suite, tree, "deb http://deb.debian.org/debian "+suite+" main"); err != nil {
+			suite, tree, "deb http://deb.debian.org/debian "+suite+" main",
+			"deb http://deb.debian.org/debian-security "+suite+"-security main"); err != nil {
 			return err
 		}
 		kernels, err := filepath.Glob(tree + "/boot/vmlinuz-*")
@@ -309,7 +310,7 @@ func readModule(ctx context.Context, file string) ([]byte, error) {
 	return []byte(out), err
 }
 
-// addDomain adds what one kernel does with the values of a parameter.
+// addDomain adds the domain of a parameter on one kernel.
 func (c catalogue) addDomain(key, domain, release string) {
 	c.add("v "+key+" "+strings.ReplaceAll(domain, " ", ";"), release)
 }

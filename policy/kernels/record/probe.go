@@ -20,7 +20,7 @@ import (
 	"nodegate/policy/kernels"
 )
 
-// probeAll reports for each parameter what the kernel does with values: "t KEY" before it tries them, then "v KEY DOMAIN". A
+// probeAll reports the domain of each parameter: "t KEY" before it tries them, then "v KEY DOMAIN". A
 // parameter that takes the machine down leaves only the first line; the next boot begins after it.
 func probeAll(after string) {
 	deadly, _ := os.ReadFile("/deadly")
@@ -196,7 +196,7 @@ func (p *parameter) try(fields []string, i int, v *big.Int, restore bool) *big.I
 	return kept
 }
 
-// numbers returns the domain of one of a parameter's numbers: the smallest and the largest accepted one, what the kernel makes of those
+// numbers returns the domain of one of a parameter's numbers: the smallest and the largest accepted one, how the kernel rounds those
 // between them, and small refused ones.
 func (p *parameter) numbers(fields []string, i int, restore bool) string {
 	was, _ := new(big.Int).SetString(fields[i], 10)
