@@ -36,6 +36,7 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	}
 	diags = append(diags, l.mistakesOnNodes(diags)...)
 	diags = append(diags, l.checkMemory()...)
+	diags = append(diags, l.checkDomains()...)
 	return append(diags, l.checkConditions(diags)...)
 }
 

@@ -3,6 +3,8 @@ package policy
 import (
 	"slices"
 	"strings"
+
+	"nodegate/policy/kernels"
 )
 
 // ModuleOf returns the kernel module that creates a parameter, or "" for a parameter that always
@@ -24,6 +26,30 @@ func ModuleOf(key Key) string {
 		}
 	}
 	return ""
+}
+
+// ModuleFor returns the module of a policy that creates a missing parameter: itself, or by a module that it needs. It reads the record of
+// kernels, so it is only for parameters that do not exist yet.
+func ModuleFor(key Key, modules []string) string {
+	if name := ModuleOf(key); name != "" || len(modules) == 0 {
+		return name
+	}
+	catalogue, err := kernels.Read()
+	if err != nil { // it is part of the program, and its test reads it
+		return ""
+	}
+	return catalogue.Brings(string(key), modules)
+}
+
+// ModuleNames returns the modules that the policy loads on this node.
+func (p *Policy) ModuleNames() []string {
+	var names []string
+	for _, m := range p.EachModule() {
+		if m.Applies() && !m.Absent {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 // inferModules adds the modules that create the policy's sysctls. A module that a blocking

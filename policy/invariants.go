@@ -76,6 +76,7 @@ func (p *Policy) checkOrders(r *reader) {
 		r.checkIncreasing(s)
 	}
 	p.checkLocalPorts(r)
+	p.checkOvercommit(r)
 }
 
 // least returns the smallest number that satisfies the requirement, or false if there is none.

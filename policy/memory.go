@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 )
@@ -27,19 +28,26 @@ func demands() []demand {
 	}
 }
 
-// limits returns the numbers that the kernel accepts for a parameter, or false. Sources: include/linux/threads.h (PID_MAX_LIMIT),
-// kernel/pid.c (pid_max_min), kernel/fork.c (MIN_THREADS, MAX_THREADS), fs/file.c (sysctl_nr_open_min, sysctl_nr_open_max); all of a
-// 64-bit kernel.
-func limits(key Key) (least, most int64, known bool) {
-	switch key {
-	case "kernel/pid_max":
-		return 301, 4 << 20, true
-	case "kernel/threads-max":
-		return 1, 1<<30 - 1, true
-	case "fs/nr_open":
-		return 64, 1<<31 - 64, true
+// need is a parameter that limits the processes, files or mappings of the whole node.
+type need struct {
+	key         Key
+	least, few  int64 // fewer is an error, or a warning
+	consequence string
+}
+
+// needs returns the parameters whose small values stop a node. A node of 110 Pods has some 2,000 threads and 30,000 open files.
+func needs() []need {
+	all := []need{
+		{"kernel/pid_max", 4096, 32768, "the kernel starts no process beyond it, and kubelet and systemd need thousands"},
+		{"kernel/threads-max", 2048, 16384, "the kernel starts no thread beyond it, and kubelet and the runtime need thousands"},
+		{"fs/file-max", 4096, 65536, "no program but root's opens a file beyond it"},
+		{"fs/nr_open", 4096, 65536, "systemd cannot start a service with a higher LimitNOFILE=, as the runtime's usually is"},
+		{"vm/max_map_count", 4096, 65530, "programs with many memory mappings, such as Elasticsearch and Go's runtime, crash"},
 	}
-	return 0, 0, false
+	for _, kind := range []Key{"mnt", "net", "pid", "ipc", "uts"} {
+		all = append(all, need{"user/max_" + kind + "_namespaces", 16, 256, "each Pod needs one, so the runtime starts no more Pods"})
+	}
+	return all
 }
 
 // Nodes for which a value is judged: kubelet needs more memory than the least one has, and few machines have more CPUs. A value
@@ -51,13 +59,14 @@ const (
 	hugeNode  = 1 << 40
 )
 
-// checkMemory reports values that take too much of a node's memory, and numbers that the kernel refuses.
+// checkMemory reports values that take too much of a node's memory, and values that leave it too little of something.
 func (l *loader) checkMemory() hcl.Diagnostics {
 	r := &reader{}
 	for _, b := range l.blocks {
 		key, err := ParseKey(b.Name)
 		i := slices.IndexFunc(demands(), func(d demand) bool { return d.key == key })
-		if _, _, limited := limits(key); b.Type != "sysctl" || err != nil || i < 0 && !limited {
+		n := slices.IndexFunc(needs(), func(n need) bool { return n.key == key })
+		if b.Type != "sysctl" || err != nil || i < 0 && n < 0 {
 			continue
 		}
 		var worst *hcl.Diagnostic
@@ -69,9 +78,11 @@ func (l *loader) checkMemory() hcl.Diagnostics {
 			node.blocks = []block{b}
 			node.decode()
 			for _, s := range applying(node.policy.Sysctls, func(s Sysctl) bool { return s.Applies() }) {
-				found := s.exceedsLimits()
+				var found *hcl.Diagnostic
 				if i >= 0 {
 					found = demands()[i].judge(s, facts)
+				} else {
+					found = needs()[n].judge(s)
 				}
 				if worst == nil || found != nil && found.Severity == hcl.DiagError && worst.Severity != hcl.DiagError {
 					worst = found
@@ -114,26 +125,51 @@ func (d demand) judge(s Sysctl, facts map[string]any) *hcl.Diagnostic {
 	return found
 }
 
-// TakesMemory reports whether a wrong value of a parameter can leave a machine without memory.
-func TakesMemory(key Key) bool {
-	return slices.ContainsFunc(demands(), func(d demand) bool { return d.key == key && d.most > 0 })
+// judge compares the largest value that satisfies s with the needs of a node.
+func (n need) judge(s Sysctl) *hcl.Diagnostic {
+	most, bounded := s.most()
+	if !bounded || most >= n.few {
+		return nil
+	}
+	found := &hcl.Diagnostic{Severity: hcl.DiagWarning, Summary: "Too few", Detail: fmt.Sprintf(
+		"%s must be %s here: %s. A node needs at least %d.", s.Key, s.Want(), n.consequence, n.few)}
+	if most < n.least {
+		found.Severity = hcl.DiagError
+	}
+	return found
+}
+
+// CanStopMachine reports whether a wrong number for the parameter can stop a machine: it takes all memory, or leaves too little of
+// something. vm.overcommit_memory does only with 2.
+func (s Sysctl) CanStopMachine() bool {
+	return slices.ContainsFunc(demands(), func(d demand) bool { return d.key == s.Key }) ||
+		slices.ContainsFunc(needs(), func(n need) bool { return n.key == s.Key }) ||
+		strings.HasPrefix(string(s.Key), "vm/overcommit_") && (s.Key != "vm/overcommit_memory" || s.Value == "2")
 }
 
 func inGiB(bytes float64) string { return fmt.Sprintf("%.4g GiB", bytes/(1<<30)) }
 
-// exceedsLimits reports a number that the kernel refuses.
-func (s Sysctl) exceedsLimits() *hcl.Diagnostic {
-	least, most, known := limits(s.Key)
-	low, hasLow := s.least()
-	high, hasHigh := s.most()
-	if s.OneOf != nil && hasLow {
-		low, high = s.numbers()[0], s.numbers()[0] // apply writes the first one
+// checkOvercommit reports a limit of the memory that programs may reserve which is too low for a node: they reserve more than
+// they use. Source: the kernel's Documentation/mm/overcommit-accounting.rst.
+func (p *Policy) checkOvercommit(r *reader) {
+	mode := p.findSysctl("vm/overcommit_memory")
+	if r.catalogue == nil || mode == nil || mode.Value != "2" {
+		return
 	}
-	if !known || (!hasLow || low <= most) && (!hasHigh || high >= least) {
-		return nil
+	percent, at, is := int64(50), mode, "the kernel's default"
+	if ratio := p.findSysctl("vm/overcommit_ratio"); ratio != nil {
+		if most, bounded := ratio.most(); bounded {
+			percent, at, is = most, ratio, place(ratio.Range)
+		}
 	}
-	return &hcl.Diagnostic{
-		Severity: hcl.DiagError, Summary: "Out of range",
-		Detail: fmt.Sprintf("%s must be %s here; the kernel accepts %d to %d.", s.Key, s.Want(), least, most),
+	if kbytes := p.findSysctl("vm/overcommit_kbytes"); kbytes != nil || percent >= 80 {
+		return
 	}
+	report := r.warnf
+	if percent < 25 {
+		report = r.errorf
+	}
+	report(at.Range, "Takes the memory", "With vm.overcommit_memory = 2 (%s) programs can reserve only %d %% of the memory (%s), and most "+
+		"reserve far more than they use: allocations fail on a node with free memory. Set vm.overcommit_ratio to 80 or more, or "+
+		"vm.overcommit_memory to 1, as kubelet does.", place(mode.Range), percent, is)
 }

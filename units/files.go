@@ -261,7 +261,7 @@ func modprobeConf(p *policy.Policy, prog Program) []byte {
 }
 
 // sysctlConf returns the exact values of the policy in the format of sysctl.d, which cannot express a bound or a choice: a
-// fixed value could lower a value that is higher for a good reason. A parameter that can take the machine's memory is left out too:
+// fixed value could lower a value that is higher for a good reason. A parameter that can stop the machine is left out too:
 // the break-glass does not reach systemd-sysctl. The check sysctl.who-wins reads the comments about the
 // parameters that are left out.
 func sysctlConf(p *policy.Policy, prog Program) []byte {
@@ -270,7 +270,7 @@ func sysctlConf(p *policy.Policy, prog Program) []byte {
 	for _, s := range p.Sysctls {
 		switch {
 		case s.Off:
-		case s.Value != "" && s.Unknown == "" && !policy.TakesMemory(s.Key):
+		case s.Value != "" && s.Unknown == "" && !s.CanStopMachine():
 			fmt.Fprintf(&b, "%s = %s\n", s.Key, s.Value)
 		default:
 			fmt.Fprintf(&b, "# %s: %s; only `nodegate apply` sets it\n", s.Key, s.Want())

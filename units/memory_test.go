@@ -8,10 +8,10 @@ import (
 	"nodegate/units"
 )
 
-// TestMemoryNotInSysctlD: a parameter that can take the machine's memory is not in sysctl.d, where the break-glass does not reach.
+// TestMemoryNotInSysctlD: a parameter with which a wrong number stops the machine is not in sysctl.d, where the break-glass does not reach.
 func TestMemoryNotInSysctlD(t *testing.T) {
 	p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte("sysctl \"vm.min_free_kbytes\" { value = 262144 }\n" +
-		"sysctl \"vm.swappiness\" { value = 10 }\n")}}, policy.Options{})
+		"sysctl \"vm.swappiness\" { value = 10 }\nsysctl \"kernel.pid_max\" { value = 65536 }\n")}}, policy.Options{})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
@@ -19,7 +19,8 @@ func TestMemoryNotInSysctlD(t *testing.T) {
 	must(t, err)
 	for _, f := range files {
 		if strings.HasPrefix(f.Path, "/etc/sysctl.d/") && (!strings.Contains(string(f.Content), "\nvm.swappiness = 10\n") ||
-			!strings.Contains(string(f.Content), "# vm.min_free_kbytes: 262144; only `nodegate apply` sets it\n")) {
+			!strings.Contains(string(f.Content), "# vm.min_free_kbytes: 262144; only `nodegate apply` sets it\n") ||
+			strings.Contains(string(f.Content), "pid_max = ")) {
 			t.Errorf("%s:\n%s", f.Path, f.Content)
 		}
 	}

@@ -1,6 +1,7 @@
 package setting_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
 )
 
 func TestModuleAnswers(t *testing.T) {
@@ -45,5 +47,30 @@ fail`, checkstest.Print(r))
 	r = checks.Inspect(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot))
 	if got := r.Results[6].State.Remedy; !strings.Contains(got, "running kernel's modules are not installed") {
 		t.Errorf("remedy without a module directory: %q", got)
+	}
+}
+
+// TestParameterOfModule: a parameter belongs to the module of the policy that brings it, itself or by a module that it needs: the plan
+// names the module, and one apply does both.
+func TestParameterOfModule(t *testing.T) {
+	for _, c := range []struct{ module, key, path string }{
+		{"sunrpc", "sunrpc.tcp_slot_table_entries", "sunrpc/tcp_slot_table_entries"},
+		{"mpls_router", "net.mpls.platform_labels", "net/mpls/platform_labels"},
+		{"sctp", "net.sctp.auth_enable", "net/sctp/auth_enable"},
+		{"raid456", "dev.raid.speed_limit_max", "dev/raid/speed_limit_max"},
+		{"lockd", "fs.nfs.nlm_tcpport", "fs/nfs/nlm_tcpport"},
+		{"nfs", "fs.nfs.nlm_*port", "fs/nfs/nlm_tcpport"},
+		{"br_netfilter", "net.bridge.bridge-nf-call-iptables", "net/bridge/bridge-nf-call-iptables"},
+	} {
+		m := &hosttest.Machine{Files: map[string]string{}, Modules: map[string]map[string]string{c.module: {c.path: "0"}}}
+		h := checkstest.WithModuleIndex(m)
+		list := catalog.For(checkstest.Load(t, fmt.Sprintf("module %q {}\nsysctl %q { value = 16 }", c.module, c.key)), checks.Boot)
+		before := checks.Inspect(t.Context(), h, checks.Boot, list)
+		if cause := before.Results[1].State.Cause; cause != "module."+c.module {
+			t.Errorf("%s: after %q, want module.%s", c.key, cause, c.module)
+		}
+		if r := checks.Apply(t.Context(), h, checks.Boot, list, nil); r.Verdict() != verdict.Pass {
+			t.Errorf("%s: %s", c.key, checkstest.Print(r))
+		}
 	}
 }

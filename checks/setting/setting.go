@@ -23,12 +23,9 @@ func Running(p *policy.Policy) []checks.Check {
 	for _, m := range p.EachModule() {
 		list = append(list, loadedModule{m})
 	}
+	modules := p.ModuleNames()
 	for _, s := range p.EachSysctl() {
-		module := policy.ModuleOf(s.Key)
-		if s.Key.InSysfs() {
-			module = attributeModule(p, s.Key)
-		}
-		list = append(list, sysctl{s, module, contradictingSysctls(p, s)})
+		list = append(list, sysctl{s, modules, contradictingSysctls(p, s)})
 	}
 	for _, l := range newLinks(p) {
 		list = append(list, l)

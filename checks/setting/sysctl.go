@@ -18,8 +18,8 @@ import (
 // sysctl requires the value of one kernel parameter, or of all parameters that a glob matches.
 type sysctl struct {
 	policy.Sysctl
-	module string          // the module that provides it, or ""
-	others []policy.Sysctl // requirements that contradict a glob for some parameters
+	modules []string        // that the policy loads
+	others  []policy.Sysctl // requirements that contradict a glob for some parameters
 }
 
 // contradictingSysctls returns the requirements that take precedence over a glob: an exact name, or a glob before it.
@@ -48,7 +48,7 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
 	got, err := h.ReadSysctl(string(s.Key))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.describeMissing(&st)
+		s.describeMissing(&st, s.moduleOf(h))
 		return st, nil
 	case errors.Is(err, fs.ErrPermission):
 		return st, fmt.Errorf("%s can be written but not read back: %w", s.Key, err)
@@ -69,16 +69,32 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
 	return st, nil
 }
 
+// moduleOf returns the module that creates a missing parameter, or "". It reads the record of kernels only if a module of the policy is
+// not loaded.
+func (s sysctl) moduleOf(h *host.Host) string {
+	if s.Key.InSysfs() { // such a module may be part of the kernel
+		if name := policy.ModuleOf(s.Key); slices.Contains(s.modules, name) {
+			return name
+		}
+		return ""
+	}
+	missing := slices.DeleteFunc(slices.Clone(s.modules), func(name string) bool {
+		state, err := h.Module(name)
+		return err == nil && state.Present()
+	})
+	return policy.ModuleFor(s.Key, missing)
+}
+
 // describeMissing describes parameters that the kernel does not have. If a module provides them,
 // the module is the cause, and the change writes those that do not have the required value after it
 // was loaded.
-func (s sysctl) describeMissing(st *checks.State) {
+func (s sysctl) describeMissing(st *checks.State, module string) {
 	st.Got = "no such parameter"
 	st.Remedy = fmt.Sprintf("check the spelling; this kernel has no %s", s.Key.File())
-	if s.module == "" {
+	if module == "" {
 		return
 	}
-	st.Cause, st.Remedy = "module."+s.module, "run `modprobe "+s.module+"`"
+	st.Cause, st.Remedy = "module."+module, "run `modprobe "+module+"`"
 	var written []checks.Change
 	st.Changes = []checks.Change{{
 		What: s.Key.String(), From: st.Got, To: st.Want, Kind: kindOf(s.Key),
@@ -155,10 +171,11 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 		st.Differs(strings.Join(wrong, ", "), strings.Join(slices.Compact(remedies), "; "))
 		st.Stuck = strings.Join(refused, ", ")
 	}
-	if st.Evidence == nil && s.module != "" {
-		if module, err := h.Module(s.module); err == nil && module == host.ModuleLoadable {
+	if st.Evidence == nil {
+		module := s.moduleOf(h)
+		if state, err := h.Module(module); module != "" && err == nil && state == host.ModuleLoadable {
 			st.Pass = false
-			s.describeMissing(&st)
+			s.describeMissing(&st, module)
 			return st, nil
 		}
 	}
@@ -220,13 +237,18 @@ func explainRefusal(key policy.Key, value string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
 		return &host.Refusal{
-			Err: fmt.Errorf("%s is read-only here: outside the initial network namespace, or without privilege: %w", key, err), Remedy: remedy,
+			Err:    fmt.Errorf("%s is read-only here: outside the initial network namespace, or without privilege: %w", key, err),
+			Remedy: remedy,
 		}
 	case errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ERANGE):
-		return &host.Refusal{Err: err, By: "the kernel does not accept " + value, Remedy: "correct the value in the policy; `nodegate lint` names " +
-			"the values that recorded kernels accept"}
+		return &host.Refusal{
+			Err: err, By: "the kernel does not accept " + value,
+			Remedy: "correct the value in the policy; `nodegate lint` names the values that recorded kernels accept",
+		}
 	case errors.Is(err, fs.ErrNotExist):
-		return &host.Refusal{Err: err, By: "it has disappeared", Remedy: "check the spelling; this kernel has no /proc/sys/" + string(key)}
+		return &host.Refusal{
+			Err: err, By: "it has disappeared", Remedy: "check the spelling; this kernel has no /proc/sys/" + string(key),
+		}
 	}
 	return err
 }

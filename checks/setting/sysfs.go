@@ -20,15 +20,6 @@ func kindOf(key policy.Key) checks.ChangeKind {
 	return checks.SetSysctl
 }
 
-// attributeModule returns the module that brings an attribute, if the policy requires that module.
-func attributeModule(p *policy.Policy, key policy.Key) string {
-	name := policy.ModuleOf(key)
-	if !slices.ContainsFunc(p.Modules, func(m policy.Module) bool { return m.Name == name && m.Applies() && !m.Absent }) {
-		return ""
-	}
-	return name
-}
-
 // hasNoScheduler reports whether a device passes its requests on, as device mapper does, and has no I/O scheduler to select
 // (elv_iosched_show in block/elevator.c). A glob over devices is not about it.
 func hasNoScheduler(key policy.Key, got string) bool {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,7 @@ type options struct {
 	copied        bool // the files of --policy are copied, not used in place
 
 	lint     bool              // refuse a policy that would be invalid on some node
+	advise   bool              // print the mistakes that lint finds, and continue
 	warned   bool              // lint printed warnings
 	names    []string          // check only these
 	skip     []string          // leave these out
@@ -114,6 +116,12 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 			return nil, nil, err
 		}
 		diags := policy.Lint(files, known)
+		if o.advise {
+			diags = slices.DeleteFunc(diags, func(d *hcl.Diagnostic) bool { return d.Severity == hcl.DiagWarning })
+			for _, d := range diags {
+				d.Severity = hcl.DiagWarning
+			}
+		}
 		o.warned = len(diags) > 0
 		if err := printDiagnostics(stderr, files, diags); err != nil {
 			return nil, nil, err

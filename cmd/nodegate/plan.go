@@ -36,6 +36,7 @@ Exit status: 0 the plan is complete, 2 usage or policy error, 3 unknown. With
 				return detailedError(c, detailed, err)
 			}
 			defer h.Close()
+			o.lint, o.advise = true, true
 			v, err := o.plan(c, h)
 			switch {
 			case err != nil:

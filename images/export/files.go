@@ -14,6 +14,14 @@ import (
 // naming of the link.
 func plainFiles(in Input) (Result, error) {
 	s := in.collectSettings(func(policy.Key) string { return "" })
+	s.sysctls = slices.DeleteFunc(s.sysctls, func(c sysctl) bool {
+		i := slices.IndexFunc(in.Policy.Sysctls, func(p policy.Sysctl) bool { return p.Key == c.key && p.CanStopMachine() })
+		if i >= 0 {
+			s.addLack("sysctl."+c.key.String(), "a wrong value stops the machine at boot, where no break-glass reaches; only nodegate sets it",
+				in.Policy.Sysctls[i].Metadata)
+		}
+		return i >= 0
+	})
 	var rules strings.Builder
 	var linkSysctls []sysctl
 	for _, l := range in.Policy.Links {

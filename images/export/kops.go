@@ -50,7 +50,7 @@ func writeKops(in Input) (Result, error) {
 	}
 	for _, f := range n.files {
 		if path.Dir(f.Path) == "/etc/sysctl.d" {
-			f.Content, k.Spec.SysctlParameters = kopsSysctls(f.Content)
+			f.Content, k.Spec.SysctlParameters = kopsSysctls(f.Content, in.Policy.ModuleNames())
 		}
 		k.Spec.FileAssets = append(k.Spec.FileAssets, kopsFile{assetName(f), f.Path, roles, fmt.Sprintf("%04o", f.Mode), string(f.Content)})
 	}
@@ -66,15 +66,15 @@ func writeKops(in Input) (Result, error) {
 // kopsSysctls splits a sysctl.d file into a fileAsset and sysctlParameters. nodeup runs
 // `sysctl --system` before nodegate has loaded a module, and procps exits with 1 at a missing key,
 // even with a leading "-". So keys that may be missing are left to nodegate.
-func kopsSysctls(content []byte) (file []byte, parameters []string) {
+func kopsSysctls(content []byte, modules []string) (file []byte, parameters []string) {
 	var b bytes.Buffer
 	for _, line := range splitLines(content) {
 		name, value, assigned := strings.Cut(line, " = ")
 		key, err := policy.ParseKey(name)
 		switch {
 		case !assigned || err != nil || strings.HasPrefix(line, "#"):
-		case policy.ModuleOf(key) != "":
-			line = "# " + line + " is left to nodegate: without module " + policy.ModuleOf(key) + ", nodeup's `sysctl --system` would fail"
+		case policy.ModuleFor(key, modules) != "":
+			line = "# " + line + " is left to nodegate: without module " + policy.ModuleFor(key, modules) + ", nodeup's `sysctl --system` would fail"
 		case belongsToLink(key):
 			line = "# " + line + " is left to nodegate: without that link, nodeup's `sysctl --system` would fail"
 		case !key.IsGlob():

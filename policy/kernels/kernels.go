@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"io"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,7 +21,11 @@ var recorded []byte
 type Catalogue struct {
 	Releases, Modules, Kinds, Offloads []string
 	Parameters                         []string // below /proc/sys; * stands for an interface
+	Probed                             []string // the releases whose parameters were tried with values
 	types                              map[string]string
+	domains                            map[string][]Domain
+	owners                             map[string][]string // parameter -> modules that bring it
+	needs                              map[string][]string // module -> modules that bring parameters and are loaded with it
 }
 
 // Read decodes the catalogue.
@@ -34,7 +39,8 @@ func Read() (*Catalogue, error) {
 		return nil, err
 	}
 	// These kinds have no module alias, so the recorder does not find them.
-	c := &Catalogue{types: map[string]string{}, Kinds: []string{"tun", "openvswitch", "amt", "bareudp", "dsa", "netdevsim", "ovpn"}}
+	c := &Catalogue{types: map[string]string{}, domains: map[string][]Domain{}, owners: map[string][]string{}, needs: map[string][]string{},
+		Kinds: []string{"tun", "openvswitch", "amt", "bareudp", "dsa", "netdevsim", "ovpn"}}
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
 		switch words[0] {
@@ -49,6 +55,17 @@ func Read() (*Catalogue, error) {
 		case "s":
 			c.Parameters = append(c.Parameters, words[1])
 			c.types[words[1]] = words[2]
+		case "p":
+			c.Probed = append(c.Probed, words[1])
+		case "v":
+			for _, digit := range words[3] { // the numbers of the releases
+				domain := Domain{versionOf(c.Probed[digit-'0']), strings.Split(words[2], ";")}
+				c.domains[words[1]] = append(c.domains[words[1]], domain)
+			}
+		case "b":
+			c.owners[words[1]] = strings.Split(words[2], ",")
+		case "d":
+			c.needs[words[1]] = strings.Split(words[2], ",")
 		}
 	}
 	return c, nil
@@ -86,4 +103,20 @@ func perInterface(key string) string {
 		parts[3] = "*"
 	}
 	return strings.Join(parts, "/")
+}
+
+// Brings returns the one of the modules that registers a parameter when it is loaded, itself or by a module that it needs, or "".
+func (c *Catalogue) Brings(key string, modules []string) string {
+	for name, owners := range c.owners {
+		if matches, _ := path.Match(perInterface(key), name); !matches && name != perInterface(key) {
+			continue
+		}
+		for _, m := range modules {
+			needed := func(owner string) bool { return owner == m || slices.Contains(c.needs[m], owner) }
+			if slices.ContainsFunc(owners, needed) {
+				return m
+			}
+		}
+	}
+	return ""
 }

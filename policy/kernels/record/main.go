@@ -1,6 +1,7 @@
 // Command record writes the catalogue of the kernels of Debian 11, 12 and 13: modules, kinds of
-// links, offloads, and the type of every parameter below /proc/sys. It unpacks the packages of each
-// kernel and boots the kernel in QEMU, with itself as the only program.
+// links, offloads, and of every parameter below /proc/sys the type, the module that registers it, and the kernel's answers to values;
+// see kernels.Domain. It unpacks the packages of each kernel and boots the kernel in QEMU, with itself as the only program. It needs
+// mmdebstrap, cpio and QEMU, and takes some ten minutes.
 //
 //	go run ./policy/kernels/record policy/kernels/catalogue.gz
 package main
@@ -55,10 +56,14 @@ func record(to string) error {
 	}
 	defer os.RemoveAll(dir)
 	c := catalogue{}
-	for _, suite := range suites() {
+	for _, key := range slow() {
+		c.add("x "+key, "")
+	}
+	for _, suite := range []string{"bullseye", "bookworm", "trixie"} {
 		tree := filepath.Join(dir, suite)
 		if _, err := run(ctx, "mmdebstrap", "--mode=root", "--variant=extract", "--quiet", "--include=linux-image-amd64,linux-image-cloud-amd64",
-			suite, tree, "deb http://deb.debian.org/debian "+suite+" main"); err != nil {
+			suite, tree, "deb http://deb.debian.org/debian "+suite+" main",
+			"deb http://deb.debian.org/debian-security "+suite+"-security main"); err != nil {
 			return err
 		}
 		kernels, err := filepath.Glob(tree + "/boot/vmlinuz-*")
@@ -89,6 +94,9 @@ func (c catalogue) addKernel(ctx context.Context, tree, release, scratch string)
 		return err
 	}
 	c.add("r "+release, "")
+	if tried(release) {
+		c.add("p "+release, "")
+	}
 	for _, index := range []string{"modules.dep", "modules.builtin"} {
 		text, err := os.ReadFile(filepath.Join(modules, index))
 		if err != nil {
@@ -109,6 +117,10 @@ func (c catalogue) addKernel(ctx context.Context, tree, release, scratch string)
 			c.add("k "+string(m[1]), "")
 		}
 	}
+	needed, err := os.ReadFile(filepath.Join(modules, "modules.dep"))
+	if err != nil {
+		return err
+	}
 	var lines []string
 	for after := ""; ; {
 		more, last, err := boot(ctx, modules, filepath.Join(tree, "boot/vmlinuz-"+release), scratch, after, c.deadly())
@@ -125,7 +137,8 @@ func (c catalogue) addKernel(ctx context.Context, tree, release, scratch string)
 		after = last
 	}
 	for _, key := range c.deadly() {
-		if line := "v " + key + " x"; !slices.Contains(lines, line) {
+		has := func(l string) bool { return strings.HasPrefix(l, "s "+key+" ") }
+		if line := "v " + key + " x"; !slices.Contains(lines, line) && slices.ContainsFunc(lines, has) {
 			lines = append(lines, line)
 		}
 	}
@@ -147,6 +160,15 @@ func (c catalogue) addKernel(ctx context.Context, tree, release, scratch string)
 		case "t":
 		default:
 			fmt.Printf("%s: %s\n", release, line)
+		}
+	}
+	for line := range strings.Lines(string(needed)) {
+		file, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		for n := range strings.FieldsSeq(rest) {
+			if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "b ") && strings.HasSuffix(l, " "+moduleName(n)) }) {
+				lines = append(lines, "d "+moduleName(file)+" "+moduleName(n))
+				c.add("d "+moduleName(file), moduleName(n))
+			}
 		}
 	}
 	fmt.Printf("%s: %d lines recorded\n", release, len(lines))
@@ -186,7 +208,11 @@ func boot(ctx context.Context, modules, kernel, dir, after string, deadly []stri
 	if err != nil {
 		return nil, "", err
 	}
-	for file, text := range map[string]string{"list": strings.Join(names, "\n"), "after": after, "deadly": strings.Join(deadly, "\n")} {
+	files := map[string]string{"list": strings.Join(names, "\n"), "after": after, "deadly": strings.Join(deadly, "\n")}
+	if tried(filepath.Base(kernel)) {
+		files["try"] = ""
+	}
+	for file, text := range files {
 		if err := os.WriteFile(dir+"/"+file, []byte(text), 0o644); err != nil {
 			return nil, "", err
 		}
@@ -284,7 +310,7 @@ func readModule(ctx context.Context, file string) ([]byte, error) {
 	return []byte(out), err
 }
 
-// addDomain adds what one kernel does with the values of a parameter.
+// addDomain adds the domain of a parameter on one kernel.
 func (c catalogue) addDomain(key, domain, release string) {
 	c.add("v "+key+" "+strings.ReplaceAll(domain, " ", ";"), release)
 }
@@ -298,7 +324,7 @@ func (c catalogue) write(to string) error {
 	}
 	var releases []string
 	for line := range c {
-		if release, is := strings.CutPrefix(line, "r "); is {
+		if release, is := strings.CutPrefix(line, "p "); is {
 			releases = append(releases, release)
 		}
 	}
@@ -336,9 +362,13 @@ func run(ctx context.Context, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-func suites() []string {
-	if s := os.Getenv("SUITE"); s != "" {
-		return []string{s}
+// tried reports whether values are tried on this kernel. Those for clouds have the same sources.
+func tried(release string) bool { return !strings.Contains(release, "cloud") }
+
+// slow returns the parameters that are never tried: a large value takes all memory, or minutes in an emulated machine.
+func slow() []string {
+	return []string{
+		"kernel/stack_tracer_enabled", "kernel/ftrace_enabled", "net/core/rps_sock_flow_entries", "vm/min_free_kbytes", "vm/nr_hugepages",
+		"vm/nr_hugepages_mempolicy",
 	}
-	return []string{"bullseye", "bookworm", "trixie"}
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,9 +16,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/policy/kernels"
 )
 
-// probeAll reports for each parameter what the kernel does with values: "t KEY" before it tries them, then "v KEY DOMAIN". A
+// probeAll reports the domain of each parameter: "t KEY" before it tries them, then "v KEY DOMAIN". A
 // parameter that takes the machine down leaves only the first line; the next boot begins after it.
 func probeAll(after string) {
 	deadly, _ := os.ReadFile("/deadly")
@@ -56,82 +61,96 @@ func powerOffIfStuck(started <-chan string) {
 	for running := true; running; {
 		select {
 		case _, running = <-started:
-		case <-time.After(time.Minute):
+		case <-time.After(3 * time.Minute):
 			report("! stuck")
 			_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 		}
 	}
 }
 
-// parameter is a file below /proc/sys.
-type parameter string
+// parameter is a file below /proc/sys. stuck is the value after which it could not be set back. Nothing is tried after until: large
+// values of some parameters take seconds each.
+type parameter struct {
+	path, stuck string
+	until       time.Time
+}
 
-func (p parameter) read() (string, bool) {
-	b, err := os.ReadFile(string(p))
+func (p *parameter) read() (string, bool) {
+	b, err := os.ReadFile(p.path)
 	return strings.Join(strings.Fields(string(b)), " "), err == nil
 }
 
-func (p parameter) write(text string) bool {
-	f, err := os.OpenFile(string(p), os.O_WRONLY, 0)
+func (p *parameter) write(text string) bool { return p.writeValue(text) == nil }
+
+func (p *parameter) writeValue(text string) error {
+	f, err := os.OpenFile(p.path, os.O_WRONLY, 0)
 	if err != nil {
-		return false
+		return err
 	}
 	defer f.Close()
 	_, err = f.WriteString(text)
-	return err == nil
+	return err
 }
 
 // probe returns a parameter's domain, as package kernels describes it.
 func probe(path string) string {
-	p := parameter(path)
+	p := &parameter{path: path, until: time.Now().Add(time.Minute)}
 	info, err := os.Stat(path)
-	if err != nil {
+	if err != nil || slices.Contains(ofThisMachine(), keyOf(path)) {
 		return "?"
 	}
-	if info.Mode().Perm()&0o222 == 0 {
+	switch mode := info.Mode().Perm(); {
+	case mode&0o222 == 0:
 		return "r"
-	}
-	was, readable := p.read()
-	if !readable || info.Mode().Perm()&0o444 == 0 {
+	case mode&0o444 == 0:
 		return "w"
 	}
-	if !p.write(was) && was != "" {
+	was, readable := p.read()
+	if !readable {
 		return "?"
 	}
 	fields := strings.Fields(was)
+	restorable := p.write(was)
 	var domain string
-	if len(fields) == 0 || slices.ContainsFunc(fields, notNumber) || typeOf(path) == "-" {
+	if len(fields) == 0 || slices.ContainsFunc(fields, notNumber) || restorable && typeOf(path) == "-" {
 		domain = p.words(was)
 	} else {
 		for i := range fields {
-			domain += " " + p.numbers(fields, i)
+			domain += " " + p.numbers(fields, i, restorable)
 		}
 		if len(fields) > 1 && p.refusesReverse(fields) {
 			domain += " <"
 		}
 	}
-	if now, _ := p.read(); now != was {
-		p.write(was)
-		if now, _ = p.read(); now != was {
-			domain += " 1"
+	switch {
+	case !restorable:
+		domain += " -"
+	case p.stuck != "":
+		domain += " ^" + p.stuck
+	case p.write(was):
+		if now, _ := p.read(); now != was { // its values depend on earlier ones
+			return "?"
 		}
 	}
 	return strings.TrimSpace(domain)
 }
 
+// ofThisMachine lists the parameters whose values are processes or CPUs.
+func ofThisMachine() []string {
+	return []string{
+		"kernel/cad_pid", "kernel/ns_last_pid", "kernel/watchdog_cpumask", "net/ipv4/vs/est_cpulist", "net/core/flow_limit_cpu_bitmap",
+		"net/core/rps_default_mask",
+	}
+}
+
 // words returns "*" if the kernel stores any word, else the accepted ones of those that parameters of this kind know.
-func (p parameter) words(was string) string {
+func (p *parameter) words(was string) string {
 	defer p.write(was)
 	if p.write("nonsense") {
 		return "*"
 	}
-	candidates := []string{
-		"0", "1", "2", "3", "4", "-1", "fq", "fq_codel", "pfifo_fast", "sfq", "pfifo", "bfifo", "noqueue", "cake", "pie", "fq_pie", "codel", "mq",
-		"reno", "cubic", "bbr", "vegas", "htcp", "dctcp", "westwood", "hybla", "bic", "highspeed", "illinois", "scalable", "yeah", "lp", "nv", "cdg",
-		"veno", "node", "zone", "default", "on", "off", "disabled", "enabled", "none", "ffff", "0-0",
-	}
 	var taken []string
-	for _, c := range candidates {
+	for _, c := range kernels.TriedWords() {
 		if p.write(c) {
 			if now, _ := p.read(); now == c {
 				taken = append(taken, c)
@@ -144,50 +163,101 @@ func (p parameter) words(was string) string {
 	return "=" + strings.Join(taken, ",")
 }
 
-// outcome of a write: refused, or the value that the kernel keeps.
-func (p parameter) try(fields []string, i int, v *big.Int) (kept *big.Int, accepted bool) {
+// try writes v in one of the numbers, or in all if i is -1, and sets the parameter back. It returns the value that the kernel keeps,
+// or nil if the kernel refuses v.
+func (p *parameter) try(fields []string, i int, v *big.Int, restore bool) *big.Int {
+	if p.stuck != "" || time.Now().After(p.until) {
+		return nil
+	}
 	with := slices.Clone(fields)
-	with[i] = v.String()
-	if !p.write(strings.Join(with, "\t")) {
-		return nil, false
+	for j := range with {
+		if i == -1 || i == j {
+			with[j] = v.String()
+		}
+	}
+	switch err := p.writeValue(strings.Join(with, "\t")); {
+	case errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EBUSY):
+		return v // a larger machine takes it
+	case err != nil:
+		return nil
 	}
 	now, ok := p.read()
-	p.write(strings.Join(fields, "\t"))
+	if restore && !p.write(strings.Join(fields, "\t")) {
+		p.stuck = v.String()
+	}
 	got := strings.Fields(now)
 	if !ok || len(got) != len(fields) {
-		return nil, false
+		return nil
 	}
-	kept, ok = new(big.Int).SetString(got[i], 10)
-	return kept, ok
+	kept, ok := new(big.Int).SetString(got[max(i, 0)], 10)
+	if !ok {
+		return nil
+	}
+	return kept
 }
 
-// numbers returns the domain of one of a parameter's numbers: the smallest and the largest accepted one, accepted ones that the kernel
-// stores as another value ("~WRITTEN:KEPT"), and small refused ones between the bounds ("!2").
-func (p parameter) numbers(fields []string, i int) string {
+// numbers returns the domain of one of a parameter's numbers: the smallest and the largest accepted one, how the kernel rounds those
+// between them, and small refused ones.
+func (p *parameter) numbers(fields []string, i int, restore bool) string {
 	was, _ := new(big.Int).SetString(fields[i], 10)
-	accepts := func(v *big.Int) bool { _, ok := p.try(fields, i, v); return ok }
-	low, high := bound(was, big.NewInt(math.MinInt64), accepts), bound(was, new(big.Int).SetUint64(math.MaxUint64), accepts)
+	keep := func(v *big.Int) *big.Int {
+		kept := p.try(fields, i, v, restore)
+		if kept == nil && len(fields) > 1 { // the number may have to exceed another one
+			kept = p.try(fields, -1, v, restore)
+		}
+		return kept
+	}
+	accepts := func(v *big.Int) bool { return keep(v) != nil }
+	from := was
+	if !restore { // the initial value is outside
+		candidates := []*big.Int{big.NewInt(1), big.NewInt(0), big.NewInt(1 << 16), big.NewInt(1 << 20)}
+		n := slices.IndexFunc(candidates, accepts)
+		if n < 0 {
+			return "?"
+		}
+		from = candidates[n]
+	}
+	low, high := bound(from, big.NewInt(math.MinInt64), accepts), bound(from, new(big.Int).SetUint64(math.MaxUint64), accepts)
+	if time.Now().After(p.until) {
+		return "?"
+	}
 	domain := low.String() + ".." + high.String()
 	inside := func(v *big.Int) bool { return v.Cmp(low) >= 0 && v.Cmp(high) <= 0 }
+	samples := []*big.Int{low, high}
+	refused := ""
 	for n := int64(-1); n <= 10; n++ {
-		if v := big.NewInt(n); inside(v) && !accepts(v) {
-			domain += fmt.Sprintf("!%d", n)
+		v := big.NewInt(n)
+		if inside(v) && !accepts(v) && p.stuck == "" {
+			refused += fmt.Sprintf("!%d", n)
 		}
+		samples = append(samples, v)
 	}
-	exact := func(v *big.Int) bool { kept, ok := p.try(fields, i, v); return ok && kept.Cmp(v) == 0 }
-	elow, ehigh := bound(was, low, exact), bound(was, high, exact)
-	samples := []*big.Int{low, high, new(big.Int).Sub(elow, big.NewInt(1)), new(big.Int).Add(ehigh, big.NewInt(1))}
-	for _, n := range []int64{-1, 0, 1, 2, 3, 5, 7, 10, 63, 99, 100, 1000, 1001, 4097, 12345, 99999, 100000, 1000003, 50000001, 4294967297} {
-		samples = append(samples, big.NewInt(n))
+	if refused == "!3!5!6!7!9!10" {
+		refused = "!p"
 	}
-	seen := map[string]bool{}
+	domain += refused
+	for _, n := range []int64{63, 99, 100, 1000, 1001, 4097, 12345, 99999, 100000, 1000003, 50000001, 1<<31 - 1, 1 << 31,
+		1<<32 - 1, 1 << 32, 1<<32 + 1} {
+		samples = append(samples, big.NewInt(n), big.NewInt(-n))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 24 { // of all magnitudes
+		v := new(big.Int).SetUint64(random.Uint64() >> random.IntN(64))
+		samples = append(samples, v, new(big.Int).Add(low, v), new(big.Int).Sub(high, v))
+	}
+	kept := map[string][2]*big.Int{}
 	for _, v := range samples {
-		if kept, ok := p.try(fields, i, v); inside(v) && ok && kept.Cmp(v) != 0 && !seen[v.String()] {
-			seen[v.String()] = true
-			domain += "~" + v.String() + ":" + kept.String()
+		if inside(v) && kept[v.String()][0] == nil {
+			if k := keep(v); k != nil {
+				kept[v.String()] = [2]*big.Int{v, k}
+			}
 		}
 	}
-	return domain
+	how := kernels.FitRounding(slices.Collect(maps.Values(kept)))
+	if len(fields) > 1 && how != "" {
+		how = "~?" // it depends on the other numbers
+	}
+	return domain + how
 }
 
 // bound returns the last value on the way from one that is accepted to a far one that is accepted too, if all between are.
@@ -210,8 +280,8 @@ func bound(from, far *big.Int, accepts func(*big.Int) bool) *big.Int {
 	}
 }
 
-// refusesReverse reports whether the kernel refuses the numbers in reverse order, where it takes them in rising order.
-func (p parameter) refusesReverse(fields []string) bool {
+// refusesReverse reports whether the kernel refuses the numbers in reverse order, although it takes them in rising order.
+func (p *parameter) refusesReverse(fields []string) bool {
 	rising, falling := make([]string, len(fields)), make([]string, len(fields))
 	for i := range fields {
 		rising[i], falling[i] = fmt.Sprint(20000+1000*i), fmt.Sprint(20000+1000*(len(fields)-i))

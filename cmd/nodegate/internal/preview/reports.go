@@ -94,7 +94,7 @@ func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	case i >= 0 && !all[i].Key.IsGlob():
 		s := all[i]
 		r.State.Want, r.State.Pass = s.Want(), s.Allows(was.Got)
-		changeable = was.Got != "no such parameter" || policy.ModuleOf(s.Key) != ""
+		changeable = was.Got != "no such parameter" || policy.ModuleFor(s.Key, p.ModuleNames()) != ""
 	case module != "" && module != was.Want && (module != "loaded" || was.Want != "built in"):
 		r.Err = fmt.Errorf("the report is about another value, %q; take a snapshot with the new policy", was.Want)
 		return

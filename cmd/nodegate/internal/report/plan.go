@@ -113,12 +113,16 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 		}
 	}
 	for _, res := range p.change {
+		after := ""
+		if res.State.Cause != "" {
+			after = paint(Dim, " after "+res.State.Cause)
+		}
 		for _, d := range differences(res) {
 			what := ""
 			if d.what != "" {
 				what = d.what + ": "
 			}
-			t.writeRow("  "+paint(Yellow, "~"), res.Name, what+paint(Red, d.from)+" -> "+paint(Green, d.to)+d.note)
+			t.writeRow("  "+paint(Yellow, "~"), res.Name, what+paint(Red, d.from)+" -> "+paint(Green, d.to)+d.note+after)
 		}
 	}
 	for _, res := range p.follow {

@@ -34,7 +34,7 @@ func TestPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `  ~ module.ip_vs                               not loaded -> loaded
-  ~ sysctl.net.ipv4.vs.conntrack               no such parameter -> 1
+  ~ sysctl.net.ipv4.vs.conntrack               no such parameter -> 1 after module.ip_vs
   ~ sysctl.net.ipv4.ip_forward                 0 -> 1
 apply cannot fix:
   ! module.br_netfilter                        not installed, wants loaded; kernel 6.1.0 has no br_netfilter: install the package that contains it (Red Hat: kernel-modules-extra; Debian, Ubuntu: linux-modules or linux-image without -unsigned or -virtual reductions)
