@@ -36,6 +36,11 @@ func ServiceSVG(w io.Writer, rep *proxyrules.Judgment) error {
 		d.drawBranches(s.branches(), 1)
 		d.rows++
 	}
+	return d.write(w)
+}
+
+// write writes the drawing as a document.
+func (d *drawing) write(w io.Writer) error {
 	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="monospace" font-size="13">
 <style>
 rect { fill: #f5f6f8; stroke: #8a93a2; } .head rect { fill: #dcefe1; } .bad rect { fill: #ffd9d6; stroke: #c62828; }
