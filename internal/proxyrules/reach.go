@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"nodegate/internal/ruleset"
+	"nodegate/internal/verdict"
 	"nodegate/internal/way"
 )
 
@@ -220,6 +221,8 @@ func (r *reach) judgeServices() {
 	r.judgeNodePorts()
 }
 
+const toNodePorts = "from other machines to node ports"
+
 // judgeNodePorts judges the packets from other machines to node ports.
 func (r *reach) judgeNodePorts() {
 	outside := way.Packet{State: way.StateNew, ToNode: way.Yes}
@@ -233,7 +236,7 @@ func (r *reach) judgeNodePorts() {
 		}
 		p := outside
 		p.Protocol, p.Port = s.Protocol, uint16(s.NodePort)
-		r.judge("from other machines to node ports", s, r.rules.Walk(p, way.Prerouting, toProxy))
+		r.judge(toNodePorts, s, r.rules.Walk(p, way.Prerouting, toProxy))
 	}
 }
 
@@ -327,6 +330,9 @@ func (r *reach) report() {
 				which += ", ..."
 			}
 			which += ")"
+		}
+		if t.step.Effect == way.Drops && slices.Equal(t.who, []string{toNodePorts}) {
+			f.Verdict = verdict.Warn // an operator may have closed them
 		}
 		if t.forwarding {
 			f.Name, f.Service = "kubeproxy.way.forward", ""

@@ -126,6 +126,22 @@ func TestReachKnownAddresses(t *testing.T) {
 	}
 }
 
+// TestReachNodePort checks that a closed node port is only a warning, and a taken one a failure.
+func TestReachNodePort(t *testing.T) {
+	for target, want := range map[string]string{"DROP": "warn", "DNAT --to-destination 192.0.2.7:80": "fail"} {
+		rule := "-A PREROUTING -p tcp -m addrtype --dst-type LOCAL -m tcp --dport 31137 -j " + target
+		one := before(beforePrerouting, rule)
+		if target == "DROP" {
+			one = before("^\\*mangle", "*raw\n:PREROUTING ACCEPT [0:0]\n"+rule+"\nCOMMIT")
+		}
+		rep := Judge(mustParse(t, editedSave(t, readFile(t, "iptables-save.txt"), one)), Options{})
+		wantOne(t, rep, "kubeproxy.way.service")
+		if f := rep.Findings[0]; f.Verdict.String() != want || f.Service != "prod/np" || !strings.HasPrefix(f.Message, "packets "+toNodePorts+" to this Service: ") {
+			t.Errorf("%s: %+v", target, f)
+		}
+	}
+}
+
 // TestReachNFT puts tables of other programs beside kube-proxy's tables of nftables mode.
 func TestReachNFT(t *testing.T) {
 	chain := func(hook, kind string, priority int, rule string) string {

@@ -209,7 +209,8 @@ func commonSteps(ways []way.Way) int {
 }
 
 func traceStep(s way.Step) TraceStep {
-	return TraceStep{Hook: s.Hook, Table: s.Table, Chain: s.Chain, Line: s.Line, Handle: s.Handle, Does: s.Does, Rule: s.Rule, Unsure: s.Unsure}
+	return TraceStep{Hook: s.Hook, Table: s.Table, Chain: s.Chain, Line: s.Line, Handle: s.Handle, Does: s.Does, Rule: s.Rule,
+		Unsure: s.Unsure}
 }
 
 func traceWay(w way.Way) TraceWay {

@@ -111,7 +111,7 @@ func sameStep(a, b *Step) bool {
 }
 
 func (s state) step(w *walk, c *chain, r *rule, does string, e Effect) state {
-	step := &Step{Hook: w.hook, Source: c.table.source, Program: c.table.program, Table: c.table.shown, Chain: c.name, Does: does, Effect: e, before: s.last}
+	step := &Step{Hook: w.hook, Source: c.source, Program: c.program, Table: c.shown, Chain: c.name, Does: does, Effect: e, before: s.last}
 	if r != nil {
 		step.Rule, step.Line, step.Handle = r.text, r.line, r.handle
 	} else {
