@@ -75,6 +75,7 @@ const (
 	maxDepth  = 64
 	maxStates = 64
 	maxEnds   = 1000 // the last one also stands for all others
+	maxRules  = 1_000_000
 )
 
 // walk is one walk of one packet.
@@ -83,6 +84,7 @@ type walk struct {
 	visit func(table, chain string) Visit
 	hook  string
 	ends  []ended
+	rules int // that were compared: chains in a file may call each other without end
 }
 
 type ended struct {
@@ -169,7 +171,8 @@ func (w *walk) chain(c *chain, in []state, depth int) (o out) {
 			return o
 		}
 	}
-	if depth > maxDepth || len(in) > maxStates {
+	w.rules += len(c.rules) + 1
+	if depth > maxDepth || len(in) > maxStates || w.rules > maxRules {
 		for _, s := range in {
 			s.doubt++
 			w.finish(s, Lost)
