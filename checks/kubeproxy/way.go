@@ -51,7 +51,7 @@ func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 	mode, findings := proxyrules.Reach(sets, opts)
 	switch {
 	case mode == "":
-		s.Skip = noderules.None
+		s.Skip = "no rules of kube-proxy's iptables or nftables mode found"
 	case len(findings) > 0:
 		rules := noderules.Rules{}
 		if findings[0].Handle > 0 {

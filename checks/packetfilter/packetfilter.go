@@ -18,6 +18,7 @@ func Problems() []checks.Problem {
 		markBits(),
 		hostPort(),
 		forwardDrop(),
+		inputDrop(),
 		incompatible(),
 		ipsetRevision(),
 	}

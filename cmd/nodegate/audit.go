@@ -29,6 +29,7 @@ type auditOptions struct {
 	once       bool
 	settle     time.Duration
 	service    string
+	from       string
 	proxy      kube.ProxyPages
 }
 
@@ -64,7 +65,8 @@ do not count.`,
   kubectl get endpointslices -A -o json > slices.json
   nodegate audit --endpoints slices.json
   nodegate audit --service default/web    show its path and endpoints' shares
-  nodegate audit --service default/web --output web.svg`,
+  nodegate audit --service default/web --output web.svg
+  nodegate audit --service default/web --from 10.244.1.7`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
@@ -81,6 +83,7 @@ do not count.`,
 	f.DurationVar(&o.settle, "settle", 0, "report a difference after it has persisted for `DURATION` "+
 		"(default 15s, or longer if kube-proxy's minSyncPeriod is)")
 	f.StringVar(&o.service, "service", "", "show the path of one Service, `NAMESPACE/NAME[:PORT]`")
+	f.StringVar(&o.from, "from", "", "with --service, follow a packet from `SENDER` (an address, pod, node or outside) through all rules")
 	f.StringVar(&o.proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (on the node, default http://127.0.0.1:10256/healthz)")
 	f.StringVar(&o.proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (on the node, default http://127.0.0.1:10249/metrics)")
 	f.StringArrayVar(&o.proxy.Logs, "log", nil, "read kube-proxy's log from `FILE` (on the node, default the usual places)")
@@ -95,10 +98,6 @@ do not count.`,
 const auditGC = 50
 
 func (o *auditOptions) run(c *cobra.Command) error {
-	render, err := o.renderer(c.OutOrStdout())
-	if err != nil {
-		return err
-	}
 	debug.SetGCPercent(auditGC)
 	h, err := host.Open("/")
 	if err != nil {
@@ -107,6 +106,13 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	defer h.Close()
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
+	if c.Flags().Changed("from") {
+		return inputError(o.writeWays(ctx, h, c.InOrStdin(), c.OutOrStdout()))
+	}
+	render, err := o.renderer(c.OutOrStdout())
+	if err != nil {
+		return err
+	}
 	o.truth.Plugins = kube.NewPlugins(host.Credential)
 	a := &auditRun{auditOptions: o, host: h, stderr: c.ErrOrStderr(), began: time.Now()}
 	if len(o.rules) > 0 {

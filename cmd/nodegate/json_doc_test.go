@@ -20,6 +20,7 @@ var documents = []struct{ title, about, dir, root string }{
 	{"Report", "`check`, `apply`, `audit` and `image test` with `--format json`; `/run/nodegate/report.json` of the gate; the input of `on_held`",
 		"cmd/nodegate/internal/report", "Report"},
 	{"Watch", "`/run/nodegate/watch.json`; `status --format json`", "cmd/nodegate/internal/report", "Watch"},
+	{"Ways", "`audit --service --from` with `--format json`", "cmd/nodegate/internal/report", "Ways"},
 	{"Change log", "each line of `/run/nodegate/changes.jsonl`", "cmd/nodegate/internal/report", "AppliedChange"},
 	{"FleetReport", "`report --format json`", "cmd/nodegate/internal/fleet", "jsonFleet"},
 	{"Preview", "`preview --format json`", "cmd/nodegate/internal/preview", "document"},

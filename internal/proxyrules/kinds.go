@@ -84,7 +84,11 @@ func structureKinds() []Kind {
 			"connections to Services fail: another program's rule takes their packets before kube-proxy's rules",
 			removeRule, ""},
 		{"kubeproxy.way.forward", verdict.Fail,
-			"Pods cannot reach other machines: a rule drops their packets", removeRule, ""},
+			"Pods, or the node itself, cannot reach other machines: a rule drops their packets", removeRule, ""},
+		{"kubeproxy.way.masquerade", verdict.Fail,
+			"connections to Services from outside the Pod network get no answer: another program's rule takes their packets before they are " +
+				"masqueraded",
+			removeRule, ""},
 		{"kubeproxy.jump.loop", verdict.Fail, "rules form a loop: connections that reach it fail", restart, ""},
 		{"kubeproxy.chain.undeclared", verdict.Fail, "a rule jumps to a missing chain: its connections fail", restart, refIptables},
 		{"kubeproxy.chain.unreferenced", verdict.Warn,

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"nodegate/internal/ruleset"
+	"nodegate/internal/verdict"
 	"nodegate/internal/way"
 )
 
@@ -20,6 +21,8 @@ type reach struct {
 	pods   netip.Prefix // their range, as far as kube-proxy's rules show it
 	link   string       // their link, if kube-proxy's rules name one
 	links  []string     // links of Pods that rules of other programs name
+	own    func(netip.Addr) way.Answer
+	served string // an address of node ports, if only some addresses have them
 	found  map[string]*taken
 	order  []string
 }
@@ -31,6 +34,7 @@ type taken struct {
 	who        []string // the senders
 	services   []string
 	forwarding bool // to other machines
+	masquerade bool // to kube-proxy's chain that masquerades
 }
 
 // judgeReach judges every family with Services in use.
@@ -51,6 +55,7 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		r.out = out
 		r.judgeServices()
 		r.judgeForwarding()
+		r.judgeMarked(sets)
 		r.report()
 	}
 }
@@ -58,11 +63,10 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) *reach {
 	r := &reach{rep: rep, family: family, found: map[string]*taken{}}
 	r.findPods(sets)
-	own := opts.Own
-	if own == nil {
-		own = r.ownByRules(sets)
+	if r.own = opts.Own; r.own == nil {
+		r.own = r.ownByRules(sets)
 	}
-	r.rules = way.New(sets, family, way.Node{Own: own, Elsewhere: way.NotOfPods})
+	r.rules = way.New(sets, family, way.Node{Own: r.own, Elsewhere: way.NotOfPods})
 	return r
 }
 
@@ -76,7 +80,8 @@ func Reach(sets []*ruleset.Set, opts Options) (mode string, found []Finding) {
 		}
 		mode = "iptables or nftables"
 		r := newReach(&Judgment{}, sets, &opts, family)
-		sure = sure && r.reachesSurely()
+		r.judgeMarked(sets)
+		sure = sure && r.reachesSurely() && len(r.found) == 0
 	}
 	if mode == "" || sure {
 		return mode, nil
@@ -109,7 +114,8 @@ func (r *reach) reachesSurely() bool {
 		p, hook := from.packet, way.Prerouting
 		if p.Own {
 			hook = way.Output
-		} else if _, _, lost := way.DropsSurely(r.rules.Forwarded(p)); lost {
+		}
+		if _, _, lost := way.DropsSurely(r.rules.Forwarded(p)); lost {
 			return false
 		}
 		p.ToNode = way.No
@@ -215,6 +221,8 @@ func (r *reach) judgeServices() {
 	r.judgeNodePorts()
 }
 
+const toNodePorts = "from other machines to node ports"
+
 // judgeNodePorts judges the packets from other machines to node ports.
 func (r *reach) judgeNodePorts() {
 	outside := way.Packet{State: way.StateNew, ToNode: way.Yes}
@@ -228,7 +236,7 @@ func (r *reach) judgeNodePorts() {
 		}
 		p := outside
 		p.Protocol, p.Port = s.Protocol, uint16(s.NodePort)
-		r.judge("from other machines to node ports", s, r.rules.Walk(p, way.Prerouting, toProxy))
+		r.judge(toNodePorts, s, r.rules.Walk(p, way.Prerouting, toProxy))
 	}
 }
 
@@ -294,12 +302,9 @@ func decider(w way.Way) (way.Step, bool) {
 	return way.Step{}, false
 }
 
-// judgeForwarding judges the packets of Pods to other machines.
+// judgeForwarding judges the packets of Pods and of the node to other machines.
 func (r *reach) judgeForwarding() {
 	for _, from := range r.senders() {
-		if from.packet.Own {
-			continue
-		}
 		step, lost, ok := way.DropsSurely(r.rules.Forwarded(from.packet))
 		if !ok || step.Rule == "" || strings.HasPrefix(step.Chain, "KUBE-") || way.EnforcesPolicies(way.Owner(step.Chain)) {
 			continue // a policy may drop if eBPF forwards the packets; kube-proxy's own chains are judged elsewhere
@@ -326,9 +331,15 @@ func (r *reach) report() {
 			}
 			which += ")"
 		}
+		if t.step.Effect == way.Drops && slices.Equal(t.who, []string{toNodePorts}) {
+			f.Verdict = verdict.Warn // an operator may have closed them
+		}
 		if t.forwarding {
 			f.Name, f.Service = "kubeproxy.way.forward", ""
 			which = "other machines"
+		}
+		if t.masquerade {
+			f.Name, which = "kubeproxy.way.masquerade", "other machines"
 		}
 		f.Message = fmt.Sprintf("packets %s to %s: %s", strings.Join(t.who, ", "), which, t.describe())
 		r.out.Add(f)

@@ -61,6 +61,15 @@ func TestReach(t *testing.T) {
 		{"raw OUTPUT NOTRACK", rawTable("-A OUTPUT -p udp -m udp --dport 53 -j CT --notrack"), service +
 			"packets from the node to this Service: chain OUTPUT of table raw, line 5 excludes them from conntrack, " +
 			"so that kube-proxy's rules do not translate them (CT)"},
+		{"nat POSTROUTING ACCEPT", before("^-A POSTROUTING .*-j KUBE-POSTROUTING", "-A POSTROUTING -j ACCEPT"), "kubeproxy.way.masquerade " +
+			"packets that kube-proxy marks to other machines: chain POSTROUTING of table nat, line 92" + early + "(ACCEPT)"},
+		{"nat POSTROUTING RETURN of the mark", before("^-A POSTROUTING .*-j KUBE-POSTROUTING", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j RETURN"),
+			"kubeproxy.way.masquerade packets that kube-proxy marks to other machines: chain POSTROUTING of table nat, line 92" + early + "(RETURN)"},
+		{"nat POSTROUTING MASQUERADE of another program", before("^-A POSTROUTING .*-j KUBE-POSTROUTING", "-A POSTROUTING ! -d 10.0.0.0/8 -j MASQUERADE"), ""},
+		{"mangle POSTROUTING DROP", mangleTable("-A POSTROUTING -j DROP"), forward +
+			"packets from Pods, from the node to other machines: chain POSTROUTING of table mangle, line 8 loses them (DROP)"},
+		{"filter OUTPUT DROP", before("^-A OUTPUT .*load balancer firewall", "-A OUTPUT -j DROP"), forward +
+			"packets from the node to other machines: chain OUTPUT of table filter, line 46 loses them (DROP)"},
 		{"half of the packets", before(beforePrerouting, "-A PREROUTING -m statistic --mode random --probability 0.5 -j ACCEPT"), service +
 			"packets from Pods to " + allFour + ": chain PREROUTING of table nat, line 88" + early + "(ACCEPT)"},
 
@@ -114,6 +123,22 @@ func TestReachKnownAddresses(t *testing.T) {
 			return way.No
 		}})
 		wantOne(t, rep, want)
+	}
+}
+
+// TestReachNodePort checks that a closed node port is only a warning, and a taken one a failure.
+func TestReachNodePort(t *testing.T) {
+	for target, want := range map[string]string{"DROP": "warn", "DNAT --to-destination 192.0.2.7:80": "fail"} {
+		rule := "-A PREROUTING -p tcp -m addrtype --dst-type LOCAL -m tcp --dport 31137 -j " + target
+		one := before(beforePrerouting, rule)
+		if target == "DROP" {
+			one = before("^\\*mangle", "*raw\n:PREROUTING ACCEPT [0:0]\n"+rule+"\nCOMMIT")
+		}
+		rep := Judge(mustParse(t, editedSave(t, readFile(t, "iptables-save.txt"), one)), Options{})
+		wantOne(t, rep, "kubeproxy.way.service")
+		if f := rep.Findings[0]; f.Verdict.String() != want || f.Service != "prod/np" || !strings.HasPrefix(f.Message, "packets "+toNodePorts+" to this Service: ") {
+			t.Errorf("%s: %+v", target, f)
+		}
 	}
 }
 

@@ -107,7 +107,7 @@ func (w *walk) end(a *action, s state, did func(Effect) state, o *out) []state {
 
 // enter walks the chain of a jump or goto.
 func (w *walk) enter(c *chain, a *action, s state, o *out, depth int) []state {
-	to := c.table.chain(a.chain)
+	to := c.chain(a.chain)
 	if to == nil { // no kernel holds such a rule
 		s.doubt++
 		return []state{s}

@@ -201,6 +201,15 @@ func (all *Rules) Walk(p Packet, last string, visit func(table, chain string) Vi
 	return w.ways()
 }
 
+// Postrouting follows a packet of another machine or a Pod through the last hook alone.
+func (all *Rules) Postrouting(p Packet, visit func(table, chain string) Visit) []Way {
+	w := &walk{node: &all.node, visit: visit}
+	for _, s := range w.pass(all, Postrouting, []state{{p: p, weight: 1}}) {
+		w.finish(s, Forwarded)
+	}
+	return w.ways()
+}
+
 // route finds the link by which a packet leaves.
 func (p *Packet) route(n *Node) {
 	if p.Out = ""; n.Route != nil && p.Destination.IsValid() && p.Destination.IsSingleIP() {

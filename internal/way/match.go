@@ -34,9 +34,9 @@ func (o *options) next() string {
 func readMatch(w string, o *options) (test func(*Node, *Packet) Answer, known bool) {
 	switch w {
 	case "-s", "--source":
-		return readAddress(o.next(), func(p *Packet) netip.Prefix { return p.Source }), true
+		return readAddress(o.next(), (*Packet).from), true
 	case "-d", "--destination":
-		return readAddress(o.next(), func(p *Packet) netip.Prefix { return p.Destination }), true
+		return readAddress(o.next(), func(p *Packet, r netip.Prefix) Answer { return within(p.Destination, r) }), true
 	case "-p", "--protocol":
 		return readProtocol(o.next()), true
 	case "-i", "--in-interface":
@@ -69,12 +69,12 @@ func readMatch(w string, o *options) (test func(*Node, *Packet) Answer, known bo
 	return nil, false
 }
 
-func readAddress(text string, of func(*Packet) netip.Prefix) func(*Node, *Packet) Answer {
+func readAddress(text string, in func(*Packet, netip.Prefix) Answer) func(*Node, *Packet) Answer {
 	r, ok := parsePrefix(text)
 	if !ok {
 		return nil
 	}
-	return func(_ *Node, p *Packet) Answer { return within(of(p), r) }
+	return func(_ *Node, p *Packet) Answer { return in(p, r) }
 }
 
 // parsePrefix reads 10.0.0.0/8, 10.0.0.0/255.0.0.0 and 10.0.0.1.
@@ -299,8 +299,8 @@ func readType(text string, destination bool) func(*Node, *Packet) Answer {
 			}
 			return answer(a.Addr().IsMulticast())
 		}
-		if !destination && p.Own && !a.IsValid() {
-			return Yes
+		if !destination && !a.IsSingleIP() { // the kernel drops packets that come in with an address of the node
+			return answer(p.Own)
 		}
 		return n.own(a)
 	}

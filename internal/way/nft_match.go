@@ -105,6 +105,9 @@ func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
 		return func(_ *Node, p *Packet) Answer {
 			result := No
 			for _, span := range spans {
+				if from := p.NotFrom; strings.HasSuffix(s.words, "saddr") && from.IsValid() && from.Contains(span.First) && from.Contains(span.Last) {
+					continue
+				}
 				if a := inSpan(of(p), span.First, span.Last); a != No {
 					result = a
 				}

@@ -55,6 +55,7 @@ const (
 // Packet is a packet, or a class of packets: an empty field is not known. It is comparable.
 type Packet struct {
 	Source, Destination netip.Prefix // the address is somewhere in the range
+	NotFrom             netip.Prefix // the source is certainly not in this range
 	Protocol            string       // tcp, udp, sctp, icmp, or a number
 	SourcePort          uint16
 	Port                uint16 // destination port
@@ -102,6 +103,14 @@ func (m Mark) String() string {
 
 // Addr returns the range that contains only an address.
 func Addr(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// from answers whether the source is in r.
+func (p *Packet) from(r netip.Prefix) Answer {
+	if p.NotFrom.IsValid() && p.NotFrom.Overlaps(r) && p.NotFrom.Bits() <= r.Bits() {
+		return No
+	}
+	return within(p.Source, r)
+}
 
 // within answers whether an address somewhere in p is in r.
 func within(p, r netip.Prefix) Answer {

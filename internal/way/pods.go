@@ -84,6 +84,16 @@ func (all *Rules) Forwarded(p Packet) []Way {
 	return all.Walk(p, "", outsideServices)
 }
 
+// Delivered returns the ways of a packet to a port of this node that is not a node port.
+func (all *Rules) Delivered(p Packet) []Way {
+	p.ToNode = Yes
+	return all.Walk(p, "", outsideServices)
+}
+
+// NotOfUplink reports whether packets of other machines certainly do not come in by a link:
+// Node.Elsewhere.
+func NotOfUplink(pattern string) bool { return NotOfPods(pattern) || isOfPods(pattern) }
+
 // DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all
 // ways end in a drop, or because no unknown match leads to this one. Of several steps it prefers one
 // without an unknown match.

@@ -95,8 +95,7 @@ func (r random) matches(hook string) string {
 		case 8:
 			one = " -m iprange " + r.not() + "--" + r.of("src", "dst") + "-range " + r.of("10.1.0.2-10.96.0.1", "10.96.0.2-10.96.0.200")
 		}
-		if f := strings.Fields(one); len(f) < 2 || !strings.Contains(text, " "+f[0]+" ") && !(strings.Contains(text, "-p udp") &&
-			strings.Contains(one, "-p udp")) && !strings.Contains(text, one) && !sameOption(text, one) {
+		if !sameOption(text, one) {
 			text += one
 		}
 	}
@@ -105,7 +104,7 @@ func (r random) matches(hook string) string {
 
 // sameOption reports whether both texts have an option that iptables takes once.
 func sameOption(text, one string) bool {
-	for _, option := range []string{" -s ", " -d ", " -i ", " -o ", "--mark", "--ctstate", "-type", "-range"} {
+	for _, option := range []string{" -s ", " -d ", " -i ", " -o ", "-p udp", "--mark", "--ctstate", "-type", "-range"} {
 		if strings.Contains(text, option) && strings.Contains(one, option) {
 			return true
 		}

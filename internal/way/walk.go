@@ -75,6 +75,7 @@ const (
 	maxDepth  = 64
 	maxStates = 64
 	maxEnds   = 1000 // the last one also stands for all others
+	maxRules  = 1_000_000
 )
 
 // walk is one walk of one packet.
@@ -83,6 +84,7 @@ type walk struct {
 	visit func(table, chain string) Visit
 	hook  string
 	ends  []ended
+	rules int // that were compared: chains in a file may call each other without end
 }
 
 type ended struct {
@@ -111,7 +113,7 @@ func sameStep(a, b *Step) bool {
 }
 
 func (s state) step(w *walk, c *chain, r *rule, does string, e Effect) state {
-	step := &Step{Hook: w.hook, Source: c.table.source, Program: c.table.program, Table: c.table.shown, Chain: c.name, Does: does, Effect: e, before: s.last}
+	step := &Step{Hook: w.hook, Source: c.source, Program: c.program, Table: c.shown, Chain: c.name, Does: does, Effect: e, before: s.last}
 	if r != nil {
 		step.Rule, step.Line, step.Handle = r.text, r.line, r.handle
 	} else {
@@ -169,7 +171,8 @@ func (w *walk) chain(c *chain, in []state, depth int) (o out) {
 			return o
 		}
 	}
-	if depth > maxDepth || len(in) > maxStates {
+	w.rules += len(c.rules) + 1
+	if depth > maxDepth || len(in) > maxStates || w.rules > maxRules {
 		for _, s := range in {
 			s.doubt++
 			w.finish(s, Lost)

@@ -182,6 +182,7 @@ check "packetfilter.kernel-can-cni" {}
 check "packetfilter.mark-bits" {}
 check "packetfilter.host-port" {}
 check "packetfilter.forward-drop" {}
+check "packetfilter.input-drop" {}
 check "kubeproxy.way" {}
 check "accept-ra.forwarding" {}
 check "src-valid-mark.cilium" {}

@@ -48,7 +48,7 @@ func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
 		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
 		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
-		Own: ownAddresses(ctx, n.Host),
+		Own: OwnAddresses(ctx, n.Host),
 	})
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.markUnwritten(ctx, &rep)
@@ -61,9 +61,9 @@ func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	return rep, nil
 }
 
-// ownAddresses answers whether an address is one of the node's links. It returns nil if they cannot be
+// OwnAddresses answers whether an address is one of the node's links. It returns nil if they cannot be
 // listed.
-func ownAddresses(ctx context.Context, h *host.Host) func(netip.Addr) way.Answer {
+func OwnAddresses(ctx context.Context, h *host.Host) func(netip.Addr) way.Answer {
 	list, err := h.Links.Addresses(ctx)
 	if err != nil {
 		return nil

@@ -1,0 +1,77 @@
+package packetfilter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"nodegate/checks"
+	"nodegate/checks/noderules"
+	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
+	"nodegate/internal/way"
+	"nodegate/policy"
+)
+
+// inputDrop detects a firewall on the node that drops the packets which the cluster sends to the node itself.
+func inputDrop() checks.Problem {
+	return checks.Problem{
+		Name: "packetfilter.input-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
+		Detects: "A DROP or REJECT for all packets in INPUT comes before the rule that accepts the overlay network or connections to kubelet.",
+		Symptom: "Pods of this node reach no Pod of another node, because VXLAN packets are lost. `kubectl logs` and `kubectl exec` time " +
+			"out. The images of some clouds have such a REJECT at the end of INPUT.",
+		How: "The check follows a new packet from another machine to the port of each VXLAN link, and to kubelet's port 10250, through " +
+			"raw, mangle, nat and filter of all iptables backends, in the kernel's order. It fails if every way of the packet ends in a " +
+			"DROP, a REJECT or a policy DROP. If the rules do not decide a condition (the sender's address, a set), the packet " +
+			"takes both ways.",
+		Remedy: "insert a rule that accepts the cluster's packets before the one that drops them, for example `iptables -I INPUT -p udp " +
+			"--dport 8472 -j ACCEPT`, and save it in the firewall's configuration",
+		TradeOff: "The port is then open to every machine that the rule does not exclude: limit the rule to the addresses of the nodes.",
+		Ref:      "https://github.com/k3s-io/k3s/issues/4847",
+		Inspect:  inspectInputDrop,
+	}
+}
+
+func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+	s := checks.Passing("the cluster's packets reach this node")
+	sets, err := h.Rulesets(ctx)
+	if err != nil {
+		return s, err
+	}
+	kubernetes := slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
+		return t.Declares("KUBE-FORWARD") || t.Declares("KUBE-FIREWALL")
+	}) || slices.ContainsFunc(sets, func(set *ruleset.Set) bool { return set.NFT != nil })
+	if !kubernetes {
+		s.Skip = noderules.None
+		return s, nil
+	}
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return s, err
+	}
+	var got []string
+	judge := func(family, what string, p way.Packet) {
+		p.State = way.StateNew
+		rules := way.New(sets, family, way.Node{Elsewhere: way.NotOfUplink})
+		step, _, lost := way.DropsSurely(rules.Delivered(p))
+		if !lost {
+			return
+		}
+		got = append(got, what)
+		if seen := checks.Seen(step.Source, stepText(step)); !slices.Contains(s.Evidence, seen) {
+			s.Evidence = append(s.Evidence, seen)
+		}
+	}
+	for _, l := range links {
+		if l.VXLAN != nil && l.VXLAN.Port > 0 && l.VXLAN.Port < 1<<16 {
+			family := map[bool]string{false: ruleset.IPv4, true: ruleset.IPv6}[l.VXLAN.V6]
+			judge(family, fmt.Sprintf("port %d/udp of %s is closed", l.VXLAN.Port, l.Name), way.Packet{Protocol: "udp", Port: uint16(l.VXLAN.Port)})
+		}
+	}
+	judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed", way.Packet{Protocol: "tcp", Port: 10250})
+	if got != nil {
+		s.Differs(strings.Join(got, ", "), "")
+	}
+	return s, nil
+}

@@ -1,0 +1,43 @@
+package packetfilter_test
+
+import (
+	"strings"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/checks/checkstest"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
+)
+
+func TestInputDrop(t *testing.T) {
+	const jumps = "-A INPUT -j KUBE-FIREWALL\n"
+	node := func(rules string) *hosttest.Machine {
+		m := checkstest.ProxyNode(checkstest.Changed(t, jumps, rules+jumps), "")
+		m.Links = map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan", MTU: 1450, VXLAN: &host.VXLAN{Port: 8472}}}
+		return m
+	}
+	const right = "\npass\nwant: the cluster's packets reach this node\ngot: the cluster's packets reach this node"
+	const remedy = "\nremedy: insert a rule that accepts the cluster's packets before the one that drops them, for example `iptables -I INPUT -p " +
+		"udp --dport 8472 -j ACCEPT`, and save it in the firewall's configuration"
+	const wrong = "\nwarn\nwant: the cluster's packets reach this node\ngot: port 8472/udp of flannel.1 is closed, port 10250/tcp of kubelet is closed"
+	const cloud = "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -p icmp -j ACCEPT\n-A INPUT -i lo -j ACCEPT\n" +
+		"-A INPUT -p tcp -m conntrack --ctstate NEW -m tcp --dport 22 -j ACCEPT\n"
+	const reject = "-A INPUT -j REJECT --reject-with icmp-host-prohibited\n"
+	const accept = "-A INPUT -s 10.0.0.0/24 -p udp -m udp --dport 8472 -j ACCEPT\n-A INPUT -p tcp -m multiport --dports 10250,6443 -j ACCEPT\n"
+	policyDrop := node(cloud)
+	policyDrop.Rules["iptables-nft-save"] = strings.Replace(policyDrop.Rules["iptables-nft-save"], ":INPUT ACCEPT", ":INPUT DROP", 1)
+	checkstest.RunOne(t, "packetfilter.input-drop", checks.Run, []checkstest.Case{
+		{What: "no firewall", Node: node(""), Want: right},
+		{What: "Oracle's images", Node: node(cloud + reject), Want: wrong +
+			"\nevidence: iptables-nft-save: -A INPUT -j REJECT --reject-with icmp-host-prohibited" + remedy},
+		{What: "a policy", Node: policyDrop, Want: wrong + "\nevidence: iptables-nft-save: :INPUT DROP" + remedy},
+		{What: "accepted for the nodes", Node: node(cloud + accept + reject), Want: right},
+		{What: "accepted too late", Node: node(cloud + reject + accept), Want: wrong +
+			"\nevidence: iptables-nft-save: -A INPUT -j REJECT --reject-with icmp-host-prohibited" + remedy},
+		{What: "a set of the nodes", Node: node("-A INPUT -m set --match-set nodes src -j ACCEPT\n" + reject), Want: right},
+		{What: "from Pods only", Node: node("-A INPUT -i cni0 -j ACCEPT\n" + reject), Want: wrong +
+			"\nevidence: iptables-nft-save: -A INPUT -j REJECT --reject-with icmp-host-prohibited" + remedy},
+		{What: "no kube-proxy", Node: checkstest.ProxyNode("", ""), Want: "skipped\nskipped: no kube-proxy rules found"},
+	})
+}
