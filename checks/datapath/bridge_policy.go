@@ -37,8 +37,8 @@ func probeOn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (Bri
 		return r, nil
 	}
 	again.Removed, again.Warnings = r.Removed, slices.Concat(r.Warnings, again.Warnings)
-	again.Summary = fmt.Sprintf("%s, in a scratch namespace with this host's settings: on the host the policy of %s drops the probe's addresses, "+
-		"so the CNI must accept the Pods' addresses there", again.Summary, strings.Join(chains, ", "))
+	again.Summary = fmt.Sprintf("%s, in a scratch namespace with this host's settings: on the host the policy of %s drops the probe's "+
+		"addresses, so the CNI must accept the Pods' addresses there", again.Summary, strings.Join(chains, ", "))
 	return again, nil
 }
 

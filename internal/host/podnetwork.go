@@ -45,6 +45,6 @@ func (h *Host) PodNetwork(pod string) (path string, err error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("no process of Pod %s/%s runs on this node; run the probe in the host's PID namespace, or name the file with --netns",
-		namespace, name)
+	return "", fmt.Errorf("no process of Pod %s/%s runs on this node; run the probe in the host's PID namespace, "+
+		"or name the file with --netns", namespace, name)
 }

@@ -176,10 +176,10 @@ func TestTablesOfNFT(t *testing.T) {
 			{"add table ip6 kube-proxy; add chain ip6 kube-proxy x; add rule ip6 kube-proxy x meta l4proto tcp drop",
 				"netlink: table ip6 kube-proxy",
 				"", "meta l4proto tcp drop"},
-			{"insert rule ip6 kube-proxy x tcp dport 443 drop", "nft -j list table ip6 kube-proxy",
+			{"insert rule ip6 kube-proxy x ip6 hoplimit 1 drop", "nft -j list table ip6 kube-proxy",
 				"table ip6 kube-proxy was read by nft -j, which is slower and needs more memory; reading it over netlink failed: " +
 					"chain x, rule 3: expression \"payload\": unsupported form",
-				"tcp dport 443 drop"},
+				"ip6 hoplimit 1 drop"},
 		} {
 			if out, err := exec.Command("nft", c.command).CombinedOutput(); err != nil {
 				return fmt.Errorf("%s: %w\n%s", c.command, err, out)

@@ -64,6 +64,7 @@ func (r *Judgment) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
 		f.Message = "found rules of IPVS mode without its virtual servers, which only the node's kernel has"
 	default:
 		r.ipvs.families[s.Family] = true
+		r.judgeLeftRejects(s, out)
 		if opts.Services != nil {
 			return
 		}

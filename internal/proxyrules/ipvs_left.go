@@ -23,6 +23,32 @@ func (v *ipvs) nameless(at *ruleset.VirtualServer) (s Service, certain bool) {
 	return s, v.leftNodePort(at)
 }
 
+// judgeLeftRejects reports rules of iptables mode that still reject connections to a Service, although IPVS has endpoints of
+// it. IPVS mode writes no such rules, and does not delete them (kubernetes#102314).
+func (r *Judgment) judgeLeftRejects(s *ruleset.Save, out *Collector) {
+	filter := s.Table("filter")
+	for _, name := range []string{"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"} {
+		c := filter.Chain(name)
+		if c == nil || c.Refs == 0 {
+			continue
+		}
+		for rule := range filter.Rules(name) {
+			service, what := splitPortal(rule.Comment)
+			ip, err := netip.ParseAddr(trimCIDR(rule.Destination))
+			if err != nil || !strings.HasPrefix(what, "has no") || rule.Target != "REJECT" && rule.Target != "DROP" {
+				continue
+			}
+			at := r.ipvs.at[formatPlace(ip, atoi(rule.Port), rule.Protocol)]
+			if at == nil || !slices.ContainsFunc(at.Servers, func(s ruleset.RealServer) bool { return s.Weight > 0 }) {
+				continue // it has none now either
+			}
+			out.Add(Finding{Name: "kubeproxy.ipvs.left-reject", Service: strings.TrimSuffix(service, ":"), Family: s.Family, Table: "filter",
+				Chain: name, Line: int(rule.Line), Rule: rule.Text,
+				Message: fmt.Sprintf("%s still rejects %s, for which IPVS has %d endpoints", name, at.Address, len(at.Servers))})
+		}
+	}
+}
+
 // leftNodePort reports whether a virtual server must be a node port: a port of the usual range that
 // is served at each node address that serves node ports. The server at the first address represents
 // all of them.

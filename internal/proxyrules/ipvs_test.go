@@ -292,3 +292,28 @@ func TestIPVSUnjudged(t *testing.T) {
 		})
 	}
 }
+
+// TestIPVSLeftRejects checks that REJECT rules of iptables mode are reported if IPVS has endpoints of the Service.
+func TestIPVSLeftRejects(t *testing.T) {
+	const filter = "*filter\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n" +
+		"-A OUTPUT -m conntrack --ctstate NEW -j KUBE-SERVICES\n" +
+		"-A KUBE-SERVICES -d %s/32 -p tcp -m comment --comment \"default/web has no endpoints\" -m tcp --dport 80 -j REJECT\nCOMMIT\n"
+	for _, c := range []struct{ what, rules, want string }{
+		{"with endpoints", fmt.Sprintf(filter, "10.96.0.10"), "kubeproxy.ipvs.left-reject"},
+		{"without endpoints", fmt.Sprintf(filter, "10.96.0.12"), ""},
+		{"without a virtual server", fmt.Sprintf(filter, "10.96.0.99"), ""},
+		{"not reached", strings.Replace(fmt.Sprintf(filter, "10.96.0.10"), "-A OUTPUT", "-A OUTPUT -j ACCEPT\n#", 1), ""},
+	} {
+		rep := Judge(append(mustParse(t, ipvsSave+c.rules), &ruleset.Set{IPVS: virtualServers(t, ipvsNode)}), Options{
+			Services: services(t, ipvsServices), Endpoints: endpoints(t, ipvsSlices), NodeName: "a"})
+		var found []Finding
+		for _, f := range rep.Findings {
+			if strings.HasPrefix(f.Name, "kubeproxy.ipvs.") {
+				found = append(found, f)
+			}
+		}
+		if got := names(found); got != c.want {
+			t.Errorf("%s: %q, want %q: %+v", c.what, got, c.want, rep.Findings)
+		}
+	}
+}

@@ -133,7 +133,8 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 		r.Mode = "iptables"
 		at := isPartial(s)
 		out.Add(Finding{Name: "kubeproxy.rules.partial", Family: s.Family, Line: int(at.Line), Rule: at.Text,
-			Message: "a rule belongs to a chain, or jumps to one, that the save does not declare: it is only a part of the rules, and was not judged"})
+			Message: "a rule belongs to a chain, or jumps to one, that the save does not declare: it is only a part of the rules, " +
+				"and was not judged"})
 	case isOlder(s):
 		r.Mode = "iptables"
 		out.Add(Finding{Name: "kubeproxy.version.older", Family: s.Family})
@@ -250,7 +251,7 @@ func isPartial(s *ruleset.Save) *ruleset.Rule {
 func isOlder(s *ruleset.Save) bool {
 	filter := s.Table("filter")
 	drop, accept := InvalidDrop(filter)
-	canary := s.Table("nat").Declares("KUBE-PROXY-CANARY") || filter.Declares("KUBE-PROXY-CANARY") || s.Table("mangle").Declares("KUBE-PROXY-CANARY")
+	canary := slices.ContainsFunc(s.Tables, func(t *ruleset.Table) bool { return t.Declares("KUBE-PROXY-CANARY") })
 	newer := filter.Declares("KUBE-NODEPORTS") || filter.Declares("KUBE-PROXY-FIREWALL")
 	for r := range s.Table("nat").Rules("KUBE-POSTROUTING") {
 		newer = newer || r.Target == "RETURN" || r.Has(ruleset.RandomFully) // from 1.16

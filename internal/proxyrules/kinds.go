@@ -58,6 +58,10 @@ func structureKinds() []Kind {
 		{"kubeproxy.mode.ipvs", verdict.Unknown,
 			"kube-proxy uses IPVS mode; its rules cannot be judged without the node's kernel and the API",
 			"run the audit on the node with API access: --kubeconfig, --in-cluster, or --services and --endpoints", ""},
+		{"kubeproxy.ipvs.left-reject", verdict.Fail,
+			"rules that iptables mode left reject connections to a Service that has endpoints in IPVS mode",
+			"delete the rules that iptables mode left: `iptables -F KUBE-SERVICES; iptables -F KUBE-EXTERNAL-SERVICES` (for IPv6 ip6tables; " +
+				"table filter only)", "kubernetes#102314"},
 		{"kubeproxy.backend.mixed", verdict.Fail,
 			"a second backend still contains kube-proxy rules: connections to Services may follow stale rules to endpoints that no " +
 				"longer exist",

@@ -14,7 +14,7 @@ func (a *nftAudit) judgeOwnChains() {
 	if a.version.Min < 30 {
 		return
 	}
-	jumps := map[string]bool{}
+	jumps := map[string]bool{"endpoints-check": true} // of 1.29
 	for minor := 30; minor <= newestMinor; minor++ {
 		for _, base := range baseChains(minor) {
 			for _, to := range base.jumps {
@@ -73,8 +73,9 @@ func (a *nftAudit) judgeClusterIPsCheck() {
 		"%s does not reject packets to @cluster-ips: connections to unused ports of ClusterIPs hang", c.Name)
 }
 
-// judgePortals reports Services that have another port at an external address, and Services whose ClusterIP is in no map. From 1.30 each Service has it in service-ips or, without
-// endpoints, in no-endpoint-services, whose comment may be too short for the name.
+// judgePortals reports Services that have another port at an external address, and Services whose ClusterIP is in no map.
+// From 1.30 each Service has it in service-ips or, without endpoints, in no-endpoint-services, whose comment may be too
+// short for the name.
 func (a *nftAudit) judgePortals() {
 	if a.version.Min < 30 || a.mapDamaged {
 		return

@@ -32,7 +32,8 @@ func describePaste(s string) string {
 		return "this is the output of `iptables -S`; " + save
 	case strings.HasPrefix(s, "Chain "):
 		return "this is the output of `iptables -L`; " + save
-	case strings.HasPrefix(s, "IP Virtual Server "), strings.HasPrefix(s, "-A -t "), strings.HasPrefix(s, "-A -u "), strings.HasPrefix(s, "-a -"):
+	case strings.HasPrefix(s, "IP Virtual Server "), strings.HasPrefix(s, "-A -t "), strings.HasPrefix(s, "-A -u "),
+		strings.HasPrefix(s, "-a -"):
 		return "this is the output of `ipvsadm`; run `nodegate audit --kubeconfig FILE` on the node: it reads IPVS from the kernel"
 	case strings.HasPrefix(s, "```"):
 		return "this is a code fence; remove it, or " + save

@@ -30,8 +30,8 @@ func ServiceTree(w io.Writer, rep *proxyrules.Judgment) error {
 	return err
 }
 
-// OneService returns the report with only one Service, its findings and those that concern every Service. The name is ns/name for all its ports, or ns/name:port for one port. OneService
-// returns an error if the rules do not contain the Service.
+// OneService returns the report with only one Service, its findings and those that concern every Service. The name is ns/name for all
+// its ports, or ns/name:port for one port. OneService returns an error if the rules do not contain the Service.
 func OneService(rep *proxyrules.Judgment, name string) (*proxyrules.Judgment, error) {
 	one := *rep
 	one.Services = nil
