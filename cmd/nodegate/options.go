@@ -41,7 +41,6 @@ type options struct {
 	copied        bool // the files of --policy are copied, not used in place
 
 	lint    bool              // refuse a policy that would be invalid on some node
-	warned  bool              // lint printed warnings
 	names   []string          // check only these
 	some    bool              // report unknown if nothing was checked
 	acts    bool              // the exit status is that of the node, even if standard output does not take the report
@@ -95,7 +94,6 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 			return nil, nil, err
 		}
 		diags := policy.Lint(files, known)
-		o.warned = len(diags) > 0
 		if err := printDiagnostics(stderr, files, diags); err != nil {
 			return nil, nil, err
 		}
