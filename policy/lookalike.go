@@ -15,9 +15,9 @@ import (
 // prose lists the attributes in which any language is welcome.
 func prose() []string { return []string{"reason", "symptom", "tradeoff", "description"} }
 
-// checkLookAlikes reports each word of a file with an invisible character, or with a letter that looks like an ASCII one: what such a
-// word names does not exist, and nobody can see why. A comment and prose may have any letters, but nothing that changes the order or is
-// invisible. A word in reported is left out.
+// checkLookAlikes reports each word of a file with an invisible character, or with a letter that looks like an ASCII one: such a name does
+// not exist, and no reader can see the reason. A comment and prose may have any letters, but no invisible character. A word in reported
+// is left out.
 func checkLookAlikes(files []File, reported hcl.Diagnostics) hcl.Diagnostics {
 	r := &reader{}
 	for _, f := range files {
@@ -64,7 +64,7 @@ func lookAlike(text string, free bool) string {
 		case free:
 			continue
 		case unicode.IsSpace(c):
-			return fmt.Sprintf("This text contains %U, which looks like a space and is none. Write a space, or remove it.", c)
+			return fmt.Sprintf("This text contains %U, which looks like a space. Write a space, or remove it.", c)
 		case twin != 0:
 			return fmt.Sprintf("This text contains %U, which looks like %q and is another character. Write %[2]q.", c, twin)
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// native returns attributes whose expressions have a syntax to walk: those of a file in JSON become what the same text in HCL would be. So
-// every rule about expressions is about both.
+// native returns attributes whose expressions have a syntax to walk: JSON becomes what the same text in HCL would be, so that every rule
+// about expressions covers both.
 func native(attrs hcl.Attributes) hcl.Attributes {
 	all := make(hcl.Attributes, len(attrs))
 	for name, a := range attrs {
@@ -21,7 +21,8 @@ func native(attrs hcl.Attributes) hcl.Attributes {
 	return all
 }
 
-// nativeExpression converts an expression in JSON. An expression with a syntax error is returned as it is: its evaluation reports the error.
+// nativeExpression converts an expression in JSON. An expression with a syntax error is returned unchanged: its evaluation reports the
+// error.
 func nativeExpression(e hcl.Expression) hcl.Expression {
 	if list, diags := hcl.ExprList(e); !diags.HasErrors() {
 		tuple := &hclsyntax.TupleConsExpr{SrcRange: e.Range(), OpenRange: e.StartRange()}

@@ -21,9 +21,9 @@ func vmxnet3Offload() checks.Problem {
 		Name: "vmxnet3.tunnel-offload", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "A VXLAN tunnel uses a vmxnet3 interface with tunnel offloads, whose packets ESXi may drop.",
 		Symptom: "Between nodes only ICMP works: TCP and UDP of Pods time out. tcpdump on the other node shows no packet, or a bad checksum.",
-		How: "`ethtool -i` of a VXLAN tunnel's parent, or of any interface if the tunnel names none, reports vmxnet3, and tx-udp_tnl-segmentation " +
-			"or tx-udp_tnl-csum-segmentation is on. Whether packets are lost depends on ESXi, NSX and the port of the tunnel (8472 without NSX, " +
-			"4789 with it), which the node cannot know.",
+		How: "`ethtool -i` of a VXLAN tunnel's parent, or of any interface if the tunnel names none, reports vmxnet3, and " +
+			"tx-udp_tnl-segmentation or tx-udp_tnl-csum-segmentation is on. Whether packets are lost depends on ESXi, NSX " +
+			"and the port of the tunnel (8472 without NSX, 4789 with it), which the node cannot know.",
 		Remedy:   "turn off tx-udp_tnl-segmentation and tx-udp_tnl-csum-segmentation of the interface: `use \"vmware\" {}` does it at every boot",
 		TradeOff: "The CPU segments and checksums tunnelled packets.",
 		Ref:      "https://github.com/projectcalico/calico/issues/4727",
@@ -80,7 +80,8 @@ func inspectVMXNET3(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 	case !found:
 		s.Skip = "no VXLAN tunnel over a vmxnet3 interface"
 	case wrong != nil:
-		s.Differs(strings.Join(wrong, ", "), "run `"+strings.Join(commands, "; ")+"` now; `use \"vmware\" {}` in the policy does it at every boot")
+		s.Differs(strings.Join(wrong, ", "),
+			"run `"+strings.Join(commands, "; ")+"` now; `use \"vmware\" {}` in the policy does it at every boot")
 	}
 	return s, nil
 }
