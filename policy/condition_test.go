@@ -2,7 +2,6 @@ package policy_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"nodegate/policy"
@@ -136,7 +135,7 @@ func TestUnusual(t *testing.T) {
 			continue
 		}
 		if diags, advice := policy.Lint(files, known()), p.Advice(); len(diags) > 0 || len(advice) > 0 {
-			t.Errorf("%s\n%v %s", text, diags, strings.Join(advice, "\n"))
+			t.Errorf("%s\n%v %s", text, diags, advice)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func TestAdviceLateFacts(t *testing.T) {
 			t.Fatal(diags)
 		}
 		advice := p.Advice()
-		late := len(advice) == 1 && strings.Contains(advice[0], "which is unknown on a new node until kubelet has run")
+		late := len(advice) == 1 && strings.Contains(advice[0].Detail, "which is unknown on a new node until kubelet has run")
 		if c.want != late || !c.want && len(advice) > 0 {
 			t.Errorf("%s\n%q", c.text, advice)
 		}

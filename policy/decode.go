@@ -22,8 +22,10 @@ func isName(s string, most int, marks string) bool {
 func (l *loader) decode() {
 	p := l.policy
 	var gate *block
+	names := l.names
 	for _, b := range l.blocks {
 		l.unknown = nil
+		l.names = names && !l.isForOthers(b)
 		switch b.Type {
 		case "module":
 			if m, ok := l.decodeModule(b); ok {
@@ -83,6 +85,7 @@ func (l *loader) decode() {
 			p.Audit = l.decodeAudit(b)
 		}
 	}
+	l.names = names
 	p.Gate = defaultGate()
 	if gate != nil {
 		l.unknown = nil

@@ -29,6 +29,10 @@ func writeDiagnostic(w io.Writer, files []File, d *hcl.Diagnostic) {
 		return
 	}
 	at, summary := d.Subject.Start, strings.TrimSuffix(d.Summary, ".")
+	if summary == "" { // advice about the whole block: no excerpt
+		fmt.Fprintf(w, "%s:%d:%d: Warning: %s\n", d.Subject.Filename, at.Line, at.Column, d.Detail)
+		return
+	}
 	if d.Severity == hcl.DiagWarning {
 		summary = "Warning: " + summary
 	}

@@ -92,13 +92,13 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 }
 
 // Advice returns warnings about parts of a policy that are valid but probably not intended.
-func (p *Policy) Advice() []string {
+func (p *Policy) Advice() hcl.Diagnostics {
 	const noReason = " blocks kubelet's start without a reason; write one for the operator who finds the node held"
-	var all []string
+	var all hcl.Diagnostics
 	parameters := slices.Concat(p.Sysctls, p.Sysfs)
 	add := func(a Metadata, what string) {
 		if !a.Builtin {
-			all = append(all, fmt.Sprintf("%s:%d:%d: Warning: %s", a.Range.Filename, a.Range.Start.Line, a.Range.Start.Column, what))
+			all = append(all, &hcl.Diagnostic{Severity: hcl.DiagWarning, Detail: what, Subject: &a.Range})
 		}
 	}
 	for _, m := range p.Modules {

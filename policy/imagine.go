@@ -31,6 +31,7 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	l.catalogue, l.names = catalogue, true
 	l.evaluate()
 	diags := slices.Concat(l.diags, l.checkTypes(), l.warnings, l.findIneffective())
+	diags = append(diags, checkLookAlikes(files, diags)...)
 	if diags.HasErrors() {
 		return diags
 	}
@@ -225,7 +226,7 @@ func (b block) expressions() []hcl.Expression {
 	add(b.Attrs)
 	for _, inner := range b.Blocks {
 		content, _ := inner.Body.Content(blockSchema(inner.Type)) // evaluation reports its mistakes
-		add(content.Attributes)
+		add(native(content.Attributes))
 	}
 	return all
 }

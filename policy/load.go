@@ -65,6 +65,7 @@ func read(files []File, o Options) *loader {
 		l.parse(f, false)
 	}
 	l.readVariables()
+	l.readLint()
 	l.applyOverrides()
 	return l
 }

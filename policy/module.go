@@ -70,8 +70,8 @@ func (r *reader) decodeModule(b block) (Module, bool) {
 	case m.Absent && m.Options != nil:
 		r.errorf(b.at("options"), "Contradiction", "A module that must not load takes no options. Remove options or absent.")
 	case m.Absent && r.catalogue != nil && r.Fact == nil && len(r.unknown) > 0:
-		r.errorf(b.Range, "Depends on the node", "install writes modprobe.d, and the disk may become another machine's: a block with absent must "+
-			"not depend on %s. A module that a machine does not have satisfies it.", r.unknowns())
+		r.errorf(b.Range, "Depends on the node", "install writes modprobe.d, and the disk may become another machine's: a block with absent "+
+			"must not depend on %s. A module that a machine does not have satisfies it.", r.unknowns())
 	}
 	return m, len(r.diags) == before
 }
@@ -82,7 +82,8 @@ func (r *reader) decodeModuleOptions(b block) []ModuleOption {
 		return nil
 	}
 	if !v.Type().IsObjectType() && !v.Type().IsMapType() || v.LengthInt() == 0 {
-		r.errorf(b.at("options"), "Wrong type", "options must be a map from a parameter of the module to its value: options = { hashsize = 65536 }.")
+		r.errorf(b.at("options"), "Wrong type",
+			"options must be a map from a parameter of the module to its value: options = { hashsize = 65536 }.")
 		return nil
 	}
 	var all []ModuleOption
@@ -97,7 +98,8 @@ func (r *reader) decodeModuleOptions(b block) []ModuleOption {
 		}
 		text, ok := r.parameter(value, b.at("options"), name)
 		if ok && strings.ContainsAny(text, " \"'\\#") {
-			r.errorf(b.at("options"), "Wrong value", "The value of %s must not contain spaces, quotes, # or backslashes: modprobe.d would split it.", name)
+			r.errorf(b.at("options"), "Wrong value",
+				"The value of %s must not contain spaces, quotes, # or backslashes: modprobe.d would split it.", name)
 			continue
 		}
 		all = append(all, ModuleOption{strings.ReplaceAll(name, "-", "_"), text})

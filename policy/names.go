@@ -23,13 +23,13 @@ func (r *reader) warnf(at hcl.Range, summary, detail string, args ...any) {
 const noKernel = "no kernel of Debian 11, 12 or 13 has it."
 
 func (r *reader) checkModule(b block) {
-	if name := strings.ReplaceAll(b.Name, "-", "_"); r.names && !slices.Contains(r.catalogue.Modules, name) {
+	if name := strings.ReplaceAll(b.Name, "-", "_"); r.names && !r.isAllowed(name) && !slices.Contains(r.catalogue.Modules, name) {
 		r.warnf(b.Range, "Unknown module", "%s: %s%s", b.Name, noKernel, Nearest(name, r.catalogue.Modules))
 	}
 }
 
 func (r *reader) checkKind(kind string, at hcl.Range) {
-	if r.names && kind != "" && !slices.Contains(r.catalogue.Kinds, kind) {
+	if r.names && kind != "" && !r.isAllowed(kind) && !slices.Contains(r.catalogue.Kinds, kind) {
 		r.warnf(at, "Unknown kind", "%q is not a kind of link: %s%s", kind, noKernel, Nearest(kind, r.catalogue.Kinds))
 	}
 }
@@ -48,7 +48,7 @@ func (r *reader) checkMatch(m Match, b block) {
 			"name is a glob: * matches any string, ? one character, [01] one of these characters. %q matches no link.", m.Name)
 	}
 	module := strings.ReplaceAll(m.Driver, "-", "_")
-	if r.names && module != "" && !strings.Contains(module, " ") && !slices.Contains(r.catalogue.Modules, module) {
+	if r.names && module != "" && !r.isAllowed(module) && !strings.Contains(module, " ") && !slices.Contains(r.catalogue.Modules, module) {
 		r.warnf(b.at("driver"), "Unknown driver",
 			"%q: %s `ethtool -i LINK` prints the driver of a link.%s", m.Driver, noKernel, Nearest(module, r.catalogue.Modules))
 	}
@@ -83,7 +83,7 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 		return
 	}
 	numbers, known := r.catalogue.Parameter(string(key))
-	if !known && r.names {
+	if !known && r.names && !r.isAllowed(string(key)) {
 		var all []string
 		for _, p := range r.catalogue.Parameters {
 			all = append(all, Key(p).String())

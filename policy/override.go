@@ -72,7 +72,7 @@ func (l *loader) override(b *block, o block, report bool) {
 			attrs[name] = a
 		}
 	}
-	maps.Copy(attrs, content.Attributes)
+	maps.Copy(attrs, native(content.Attributes))
 	b.Attrs, b.Override = attrs, o.Range
 	if len(content.Blocks) > 0 {
 		b.Blocks = content.Blocks

@@ -44,6 +44,7 @@ func fileSchema() *hcl.BodySchema {
 		{Type: "link", LabelNames: []string{"name"}},
 		{Type: "check", LabelNames: []string{"name"}},
 		{Type: "probe", LabelNames: []string{"name"}},
+		{Type: "lint"},
 		{Type: "gate"},
 		{Type: "publish"},
 		{Type: "audit"},
@@ -74,6 +75,8 @@ func blockSchema(blockType string) *hcl.BodySchema {
 		return attributes("name", "kind", "driver", "default_route")
 	case "gate":
 		return attributes("unit", "unit_absent", "budget", "interval", "on_timeout", "repair", "enforce", "on_held")
+	case "lint":
+		return attributes("allow_names")
 	case "publish":
 		return attributes("condition", "kubeconfig", "node", "by")
 	case "audit":
@@ -100,6 +103,9 @@ func (r *reader) openBlock(b *hcl.Block) block {
 		r.diags = append(r.diags, diags...)
 	}
 	opened := block{Type: b.Type, Range: b.DefRange, Body: b.Body, Attrs: content.Attributes, Blocks: content.Blocks}
+	if b.Type != "variable" { // its type is a keyword
+		opened.Attrs = native(content.Attributes)
+	}
 	if len(b.Labels) > 0 {
 		opened.Name, opened.Range = b.Labels[0], b.LabelRanges[0]
 	}

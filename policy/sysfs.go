@@ -117,7 +117,7 @@ func inPattern(pattern, name string) bool {
 	return len(want) == len(have)
 }
 
-// decodeSysfs reads a block like that of a sysctl. The catalogue of kernels has no attributes of /sys.
+// decodeSysfs reads a block with the attributes of a sysctl. The catalogue of kernels has no attributes of /sys.
 func (r *reader) decodeSysfs(b block) (Sysctl, bool) {
 	catalogue, names := r.catalogue, r.names
 	r.catalogue, r.names = nil, false

@@ -20,7 +20,7 @@ type Tuning struct {
 // TuningKinds returns the kinds in the order in which they are set. A change of the channels can change the rings.
 func TuningKinds() []string { return []string{"channels", "ring", "coalesce"} }
 
-// tuningNames returns the names of a kind: those of ethtool(8) that its ioctl has (struct ethtool_ringparam, ethtool_channels and
+// tuningNames returns the names of a kind: the words of ethtool(8) that its ioctl has (struct ethtool_ringparam, ethtool_channels and
 // ethtool_coalesce of linux/ethtool.h).
 func tuningNames(kind string) []string {
 	switch kind {

@@ -25,6 +25,7 @@ type reader struct {
 	words     *vocabulary
 	vars      map[string]cty.Value // values of the variable blocks
 	catalogue *kernels.Catalogue   // nil except in Lint
+	allowed   []string             // allow_names, as comparableName spells them
 	names     bool                 // compare names with the catalogue
 	warnings  hcl.Diagnostics
 	spent     int      // cost of the expressions so far, at most maxCost
@@ -34,7 +35,9 @@ type reader struct {
 }
 
 // fresh returns a reader of the same policy that has read nothing yet.
-func (r *reader) fresh() *reader { return &reader{Options: r.Options, words: r.words, vars: r.vars} }
+func (r *reader) fresh() *reader {
+	return &reader{Options: r.Options, words: r.words, vars: r.vars, allowed: r.allowed}
+}
 
 func (r *reader) errorf(rng hcl.Range, summary, detail string, args ...any) {
 	if r.stopped {

@@ -20,6 +20,9 @@ func (l *loader) readVariables() {
 		if b.Type != "variable" {
 			continue
 		}
+		if b.Builtin && slices.ContainsFunc(l.blocks, func(o block) bool { return o.Type == "variable" && o.Name == b.Name && !o.Builtin }) {
+			continue // the author's own block replaces it
+		}
 		if first, ok := declared[b.Name]; ok {
 			l.errorf(b.Range, "Same name twice", "Variable %q is already defined at %s. Rename one of the two.", b.Name, place(first))
 			continue

@@ -38,3 +38,23 @@ func TestStringVariables(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnVariableReplacesBuiltin: a variable block of the author replaces the block of a built-in policy, wherever it stands.
+func TestOwnVariableReplacesBuiltin(t *testing.T) {
+	const use, own = "use \"flannel-vxlan\" {}\n", "variable \"flannel_checksum_fixed\" { default = \"6.9\" }\n"
+	for text, applies := range map[string]bool{use: false, use + own: true, own + use: true} {
+		p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{
+			Checks: problemNames(), Fact: func(name string) (any, bool) { return "6.8.0", name == "kernel.version" },
+		})
+		if diags.HasErrors() {
+			t.Fatalf("%s: %v", text, diags)
+		}
+		if p.Links[0].Applies() != applies {
+			t.Errorf("%q: the link applies: %t", text, p.Links[0].Applies())
+		}
+	}
+	twice := own + own
+	if _, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(twice)}}, known()); !diags.HasErrors() {
+		t.Error("two variables of one name are accepted")
+	}
+}

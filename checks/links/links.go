@@ -11,6 +11,7 @@ func Problems() []checks.Problem {
 		mtuChain(),
 		enaAllowance(),
 		vxlanChecksum(),
+		vmxnet3Offload(),
 		udpChecksumErrors(),
 		rpFilter(),
 		macAddressPolicy(),

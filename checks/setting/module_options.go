@@ -37,10 +37,12 @@ func inspectOptions(h *host.Host, m policy.Module, state host.ModuleState) (chec
 			remedies = append(remedies, applyRemedy)
 		case state == host.ModuleBuiltIn:
 			stuck = append(stuck, o.Name+"="+value)
-			remedies = append(remedies, "it is built into the kernel: add "+m.Name+"."+o.Name+"="+o.Value+" to the kernel's command line, and reboot")
+			remedies = append(remedies,
+				"it is built into the kernel: add "+m.Name+"."+o.Name+"="+o.Value+" to the kernel's command line, and reboot")
 		default:
 			stuck = append(stuck, o.Name+"="+value)
-			remedies = append(remedies, "the module takes "+o.Name+" only when it loads: run `nodegate install`, which writes modprobe.d, and reboot")
+			remedies = append(remedies,
+				"the module takes "+o.Name+" only when it loads: run `nodegate install`, which writes modprobe.d, and reboot")
 		}
 	}
 	if remedies != nil {

@@ -56,7 +56,9 @@ type Reconciled struct {
 // found is the link of a notice, which may be late: if a setting differs, the link is read again.
 // Only the first change of a new link skips this, unless its MTU matters: a link recreated under
 // the same name needs the same change. Settings for which the driver may reset the link are changed only if resets is true.
-func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared, resets bool, may func() bool) (Reconciled, error) {
+func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared, resets bool, may func() bool) (
+	Reconciled, error,
+) {
 	read := func(found host.Link) ([]setting, error) {
 		settings, err := r.readSettings(ctx, h, found)
 		if !resets {

@@ -30,7 +30,8 @@ func contradictingSysctls(p *policy.Policy, s policy.Sysctl) []policy.Sysctl {
 	var all []policy.Sysctl
 	before := true
 	for _, o := range p.EachSysctl() {
-		if before = before && o.Key != s.Key; o.Applies() && o.Key.InSysfs() == s.Key.InSysfs() && (!o.Key.IsGlob() || before) && s.Contradicts(o) {
+		before = before && o.Key != s.Key
+		if o.Applies() && o.Key.InSysfs() == s.Key.InSysfs() && (!o.Key.IsGlob() || before) && s.Contradicts(o) {
 			all = append(all, o)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func newLint() *cobra.Command {
-	o := options{root: "/", noFacts: true, lint: true}
+	o := options{root: "/", noFacts: true}
 	var strict bool
 	var manifest string
 	c := &cobra.Command{
@@ -27,6 +27,13 @@ With --kops, or if the argument is a YAML file, it reads a kops manifest
 instead (Cluster, InstanceGroups, or both) and reports traps in its hooks,
 fileAssets and sysctlParameters. An image without a digest is reported too, as a
 matter of style.
+
+With --format json, sarif or github the mistakes and warnings of a policy are
+written to standard output in a form that other tools read: code scanning, and
+annotations of GitHub Actions.
+
+A lint block in the policy (lint { allow_names = ["my_module"] }) lists names that
+no recorded kernel has and that are right.
 
 Exit status: 0 no mistake or trap, 1 the kops manifest has traps, 2 the policy
 has mistakes, or the file is not a kops manifest.`,
@@ -45,22 +52,11 @@ has mistakes, or the file is not a kops manifest.`,
 				return lintKops(c, manifest)
 			}
 			o.lintInput(args)
-			p, _, err := o.policyAlone(c)
-			if err != nil {
-				return err
-			}
-			warnings := p.Advice()
-			for _, w := range warnings {
-				fmt.Fprintln(c.ErrOrStderr(), w)
-			}
-			if strict && (o.warned || len(warnings) > 0) {
-				fmt.Fprintln(c.ErrOrStderr(), "nodegate: the policy has warnings, which are errors with --strict")
-				return exit(exitUsage)
-			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "ok: %s\n", summary(p))
-			return err
+			return o.lintPolicy(c, strict)
 		},
 	}
+	c.Flags().StringVarP(&o.format, "format", "f", "text", joinOr(lintFormats()))
+	completeWith(c, "format", lintFormats()...)
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "lint `FILE|DIR`, as an argument does")
 	c.Flags().StringVar(&manifest, "kops", "", "read the kops manifest in `FILE` (- is standard input)")
 	c.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")

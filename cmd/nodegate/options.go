@@ -46,7 +46,6 @@ type options struct {
 
 	lint     bool              // refuse a policy that would be invalid on some node
 	advise   bool              // print the mistakes that lint finds, and continue
-	warned   bool              // lint printed warnings
 	names    []string          // check only these
 	skip     []string          // leave these out
 	asIs     bool              // without --stage, the machine's state decides: run if kubelet runs
@@ -122,7 +121,6 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 				d.Severity = hcl.DiagWarning
 			}
 		}
-		o.warned = len(diags) > 0
 		if err := printDiagnostics(stderr, files, diags); err != nil {
 			return nil, nil, err
 		}

@@ -178,7 +178,8 @@ type difference struct{ what, from, to, note string }
 // interface or parameter.
 func differences(res checks.Result) []difference {
 	all := res.State.Changes
-	if len(all) == 1 && slices.Contains([]checks.ChangeKind{checks.SetSysctl, checks.SetSysfs, checks.LoadModule}, all[0].Kind) && res.State.Stuck == "" {
+	single := []checks.ChangeKind{checks.SetSysctl, checks.SetSysfs, checks.LoadModule}
+	if len(all) == 1 && slices.Contains(single, all[0].Kind) && res.State.Stuck == "" {
 		return []difference{{from: res.State.Got, to: res.State.Want}}
 	}
 	var list []difference

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/spf13/cobra"
+
+	"nodegate/policy"
+	"nodegate/units"
+)
+
+// lintFormats returns the formats of lint for a policy.
+func lintFormats() []string { return []string{"text", "json", "sarif", "github"} }
+
+// lintPolicy judges a policy and writes what it found, in the chosen format.
+func (o *options) lintPolicy(c *cobra.Command, strict bool) error {
+	if !slices.Contains(lintFormats(), o.format) {
+		return fmt.Errorf("unknown format %q; known formats: %s", o.format, strings.Join(lintFormats(), ", "))
+	}
+	h, err := o.machine()
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	files, err := o.policyFiles(h)
+	if err != nil {
+		return err
+	}
+	known, err := o.policyOptions(c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	directories := o.policies
+	if len(directories) == 0 {
+		directories = []string{units.PolicyDir}
+	}
+	diags := append(policy.Lint(files, known), unreadFiles(directories)...)
+	p, loaded := policy.Load(files, known)
+	if !diags.HasErrors() {
+		diags = append(diags, loaded...)
+	}
+	if !diags.HasErrors() {
+		diags = append(diags, p.Advice()...)
+	}
+	failed := diags.HasErrors() || strict && len(diags) > 0
+	if o.format != "text" {
+		text, err := lintDocument(o.format, p, diags, failed)
+		if err == nil {
+			_, err = exactWriter(c.OutOrStdout()).Write(text)
+		}
+		if err == nil && failed {
+			err = exit(exitUsage)
+		}
+		return err
+	}
+	if err := printDiagnostics(c.ErrOrStderr(), files, diags); err != nil {
+		return err
+	}
+	if failed {
+		fmt.Fprintln(c.ErrOrStderr(), "nodegate: the policy has warnings, which are errors with --strict")
+		return exit(exitUsage)
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "ok: %s; read %s\n", summary(p), strings.Join(p.Files, ", "))
+	return err
+}
+
+// unreadFiles returns a warning for each file of a policy directory that no verb reads because of its name.
+func unreadFiles(paths []string) hcl.Diagnostics {
+	var all hcl.Diagnostics
+	for _, dir := range paths {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // not a directory
+		}
+		for _, e := range entries {
+			upper := strings.ToUpper(e.Name())
+			text := strings.HasPrefix(upper, "README") || strings.HasPrefix(upper, "LICENSE") || strings.HasSuffix(upper, ".MD")
+			if policy.IsPolicyFile(e.Name()) || text || strings.HasPrefix(e.Name(), ".") {
+				continue
+			}
+			name := filepath.Join(dir, e.Name())
+			all = append(all, &hcl.Diagnostic{
+				Severity: hcl.DiagWarning, Summary: "Not read", Subject: &hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos},
+				Detail: "A policy file in a directory must be a file that ends in .hcl or .hcl.json. Rename it, or move it elsewhere.",
+			})
+		}
+	}
+	return all
+}
+
+// lintFinding is one mistake or warning of lint --format json.
+type lintFinding struct {
+	File      string `json:"file"`
+	Line      int    `json:"line"`
+	Column    int    `json:"column"` // in characters
+	EndLine   int    `json:"endLine"`
+	EndColumn int    `json:"endColumn"`
+	Severity  string `json:"severity"` // error or warning
+	Summary   string `json:"summary"`  // stable for one kind of finding
+	Detail    string `json:"detail"`
+}
+
+func newLintFinding(d *hcl.Diagnostic) lintFinding {
+	f := lintFinding{Severity: "error", Summary: strings.TrimSuffix(d.Summary, "."), Detail: d.Detail}
+	if d.Severity == hcl.DiagWarning {
+		f.Severity = "warning"
+	}
+	if f.Summary == "" {
+		f.Summary = "Advice"
+	}
+	if d.Subject != nil {
+		f.File, f.Line, f.Column = d.Subject.Filename, d.Subject.Start.Line, d.Subject.Start.Column
+		f.EndLine, f.EndColumn = d.Subject.End.Line, d.Subject.End.Column
+	}
+	return f
+}
+
+// lintDocument returns the findings in a format that other tools read.
+func lintDocument(format string, p *policy.Policy, diags hcl.Diagnostics, failed bool) ([]byte, error) {
+	findings := make([]lintFinding, 0, len(diags))
+	for _, d := range diags {
+		findings = append(findings, newLintFinding(d))
+	}
+	if format == "github" {
+		var b bytes.Buffer
+		for _, f := range findings {
+			writeAnnotation(&b, f)
+		}
+		return b.Bytes(), nil
+	}
+	var document any
+	switch verdict := "pass"; format {
+	case "sarif":
+		document = newSARIF(findings)
+	default:
+		if failed {
+			verdict = "fail"
+		}
+		document = struct {
+			APIVersion string        `json:"apiVersion"`
+			Kind       string        `json:"kind"`
+			Verdict    string        `json:"verdict"` // pass or fail
+			Files      []string      `json:"files"`   // the files that were read
+			Findings   []lintFinding `json:"findings"`
+		}{"nodegate/v1", "Lint", verdict, append([]string{}, p.Files...), findings}
+	}
+	text, err := json.MarshalIndent(document, "", "  ")
+	return append(text, '\n'), err
+}
+
+// writeAnnotation writes a workflow command of GitHub Actions (docs.github.com, "Workflow commands"), with the escapes of
+// @actions/core's command.ts.
+func writeAnnotation(w io.Writer, f lintFinding) {
+	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	fmt.Fprintf(w, "::%s file=%s,line=%d,endLine=%d,col=%d,endColumn=%d,title=%s::%s\n", f.Severity, property.Replace(f.File),
+		f.Line, f.EndLine, f.Column, f.EndColumn, property.Replace(f.Summary), data.Replace(f.Detail))
+}
