@@ -27,7 +27,8 @@ func forwardDrop() checks.Problem {
 			"policy DROP. If the rules do not decide a condition (the Pod's address, a set, a rate limit), the packet " +
 			"takes both ways. It also follows packets that come in by a Pods' link which a rule names. In addition, " +
 			"every base chain of nft at hook forward must let a packet pass, independently of the others: a chain drops everything if no " +
-			"rule accepts new connections or jumps elsewhere before its drop, reject or policy drop. If Docker is present, docker.forward-drop judges FORWARD's policy.",
+			"rule accepts new connections or jumps elsewhere before its drop, reject or policy drop. If Docker is " +
+			"present, docker.forward-drop judges FORWARD's policy.",
 		Remedy: "put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw, run `ufw default " +
 			"allow routed`; in a table of nft, let the Pods' links pass or give the chain policy accept",
 		TradeOff: "The node also forwards for its neighbours, as any Kubernetes node does.",
