@@ -107,8 +107,8 @@ func (f Fleet) summary(word func(Answer) string) string {
 	if f.domain != "" {
 		nodes += " of " + clean(strings.TrimPrefix(f.domain, "."), 80)
 	}
-	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(len(f.Checks)-f.countFacts(Verdicted, Valued, Wrong, Caused, Varies, Alike), "check"),
-		strings.Join(stages, " and "), strings.Join(parts, ", "))
+	checks := len(f.Checks) - f.countFacts(Verdicted, Valued, Wrong, Caused, Varies, Alike)
+	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(checks, "check"), strings.Join(stages, " and "), strings.Join(parts, ", "))
 }
 
 // countFacts returns the number of checks of these kinds that are properties of the node, not requirements.

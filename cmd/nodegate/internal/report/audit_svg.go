@@ -52,7 +52,8 @@ func ServiceSVG(w io.Writer, rep *proxyrules.Judgment) error {
 
 // write writes the drawing as a document.
 func (d *drawing) write(w io.Writer) error {
-	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d" font-family="monospace" font-size="13">
+	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d"
+font-family="monospace" font-size="13">
 <style>
 rect { fill: #f5f6f8; stroke: #8a93a2; } .head rect { fill: #dcefe1; } .bad rect { fill: #ffd9d6; stroke: #c62828; stroke-width: 2; }
 path { fill: none; stroke: #8a93a2; }

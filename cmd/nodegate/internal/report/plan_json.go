@@ -62,5 +62,6 @@ func (p Plan) Document(r Report, call Call) PlanDocument {
 }
 
 func unplanned(res checks.Result, call Call) Unplanned {
-	return Unplanned{Name: res.Name, Want: res.State.Want, Got: res.State.Got, Remedy: call.repeat(res.State.Remedy), Source: res.Metadata.Source()}
+	s := res.State
+	return Unplanned{Name: res.Name, Want: s.Want, Got: s.Got, Remedy: call.repeat(s.Remedy), Source: res.Metadata.Source()}
 }
