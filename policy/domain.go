@@ -281,7 +281,8 @@ func inWords(words []string) string {
 // checkInterface reports a blocking parameter of one interface, which a node without it does not have.
 func (l *loader) checkInterface(r *reader, b block, key Key) {
 	parts := strings.Split(string(key), "/")
-	if len(parts) < 5 || parts[2] != "conf" && parts[2] != "neigh" || slices.Contains([]string{"all", "default", "lo"}, parts[3]) || key.IsGlob() {
+	everywhere := []string{"all", "default", "lo"}
+	if len(parts) < 5 || parts[2] != "conf" && parts[2] != "neigh" || slices.Contains(everywhere, parts[3]) || key.IsGlob() {
 		return
 	}
 	for _, s := range l.policy.Sysctls {
