@@ -205,7 +205,7 @@ func (l *loader) answer(d kernels.Domain, a asked) (kernels.Answer, string) {
 }
 
 // dependent returns pairs of parameters whose limits depend on each other. Sources: net/ipv4/sysctl_net_ipv4.c (ipv4_privileged_ports),
-// kernel/sched/rt.c (sched_rt_global_validate), kernel/sched/deadline.c, net/sctp/sysctl.c, net/rds/sysctl.c, net/ipv4/ip_fragment.c.
+// kernel/sched/rt.c (sched_rt_global_validate), kernel/sched/deadline.c, net/sctp/sysctl.c, net/rds/sysctl.c.
 func dependent() [][2]Key {
 	return [][2]Key{
 		{"net/ipv4/ip_local_port_range", "net/ipv4/ip_unprivileged_port_start"},
@@ -214,9 +214,6 @@ func dependent() [][2]Key {
 		{"net/sctp/rto_min", "net/sctp/rto_max"},
 		{"net/sctp/pf_retrans", "net/sctp/ps_retrans"},
 		{"net/rds/reconnect_min_delay_ms", "net/rds/reconnect_max_delay_ms"},
-		{"net/ipv4/ipfrag_low_thresh", "net/ipv4/ipfrag_high_thresh"},
-		{"net/ipv6/ip6frag_low_thresh", "net/ipv6/ip6frag_high_thresh"},
-		{"net/netfilter/nf_conntrack_frag6_low_thresh", "net/netfilter/nf_conntrack_frag6_high_thresh"},
 	}
 }
 
@@ -281,7 +278,8 @@ func inWords(words []string) string {
 // checkInterface reports a blocking parameter of one interface, which a node without it does not have.
 func (l *loader) checkInterface(r *reader, b block, key Key) {
 	parts := strings.Split(string(key), "/")
-	if len(parts) < 5 || parts[2] != "conf" && parts[2] != "neigh" || slices.Contains([]string{"all", "default", "lo"}, parts[3]) || key.IsGlob() {
+	everywhere := []string{"all", "default", "lo"}
+	if len(parts) < 5 || parts[2] != "conf" && parts[2] != "neigh" || slices.Contains(everywhere, parts[3]) || key.IsGlob() {
 		return
 	}
 	for _, s := range l.policy.Sysctls {

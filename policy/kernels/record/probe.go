@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -96,7 +97,8 @@ func (p *parameter) writeValue(text string) error {
 func probe(path string) string {
 	p := &parameter{path: path, until: time.Now().Add(time.Minute)}
 	info, err := os.Stat(path)
-	if err != nil || slices.Contains(ofThisMachine(), keyOf(path)) {
+	fragments := regexp.MustCompile(`frag\w*_(low|high)_thresh$`) // each limits the other
+	if err != nil || slices.Contains(ofThisMachine(), keyOf(path)) || fragments.MatchString(path) {
 		return "?"
 	}
 	switch mode := info.Mode().Perm(); {
