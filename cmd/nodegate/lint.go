@@ -32,8 +32,8 @@ With --format json, sarif or github the mistakes and warnings of a policy are
 written to standard output in a form that other tools read: code scanning, and
 annotations of GitHub Actions.
 
-A lint block in the policy (lint { allow_names = ["my_module"] }) lists names that
-no recorded kernel has and that are right.
+A lint block in the policy (lint { allow_names = ["my_module"] }) lists names
+that no recorded kernel has and that are right.
 
 Exit status: 0 no mistake or trap, 1 the kops manifest has traps, 2 the policy
 has mistakes, or the file is not a kops manifest.`,
