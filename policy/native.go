@@ -7,7 +7,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// native returns attributes whose expressions have a syntax to walk: JSON becomes what the same text in HCL would be, so that every rule
+// native returns attributes whose expressions have a syntax to walk: JSON becomes the same text in HCL, so that every rule
 // about expressions covers both.
 func native(attrs hcl.Attributes) hcl.Attributes {
 	all := make(hcl.Attributes, len(attrs))

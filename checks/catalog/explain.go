@@ -31,7 +31,8 @@ func (e Explanation) Write(w io.Writer) error {
 	fmt.Fprintln(w, e.Name)
 	for _, part := range []struct{ label, text string }{
 		{"breaks", e.Breaks}, {"symptom", e.Symptom}, {"detected", e.How}, {"remedy", e.Remedy}, {"trade-off", e.TradeOff},
-		{"same as", strings.Join(e.Same, ", ")}, {"severity", e.Severity}, {"stages", e.Stages}, {"policies", strings.Join(e.In, ", ")}, {"source", e.Source},
+		{"same as", strings.Join(e.Same, ", ")}, {"severity", e.Severity}, {"stages", e.Stages}, {"policies", strings.Join(e.In, ", ")},
+		{"source", e.Source},
 	} {
 		if part.text != "" {
 			if _, err := fmt.Fprintf(w, "  %-10s %s\n", part.label, part.text); err != nil {

@@ -20,8 +20,8 @@ func cgroupV1() checks.Problem {
 			"configuration does not set failCgroupV1: false; failCgroupV1 is true; or memorySwap.swapBehavior is LimitedSwap, which " +
 			"kubelet 1.30 and later refuses on cgroup v1. On cgroup v1 the check runs `kubelet --version`. cgroup.version warns about " +
 			"older kubelets.",
-		Remedy: "boot with systemd.unified_cgroup_hierarchy=1 on the kernel command line, or, if the kernel has memory and cpuset for cgroup v1, " +
-			"set failCgroupV1: false",
+		Remedy: "boot with systemd.unified_cgroup_hierarchy=1 on the kernel command line, or, if the kernel has memory and cpuset " +
+			"for cgroup v1, set failCgroupV1: false",
 		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2. failCgroupV1: false only " +
 			"postpones the migration.",
 		Ref:     "https://github.com/kubernetes/kubernetes/pull/134298",

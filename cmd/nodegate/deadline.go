@@ -55,7 +55,7 @@ func untilSignal(args []string) context.Context {
 	return ctx
 }
 
-// interrupted returns the exit status of a call that a signal has ended, or nil. The operator ended it, so it has no verdict.
+// interrupted returns the exit status of a call that a signal has ended, or nil. The operator ended it, so it gives no verdict.
 func interrupted(c *cobra.Command, done string) error {
 	code, is := errors.AsType[exit](context.Cause(c.Context()))
 	if !is {

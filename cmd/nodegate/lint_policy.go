@@ -20,7 +20,7 @@ import (
 // lintFormats returns the formats of lint for a policy.
 func lintFormats() []string { return []string{"text", "json", "sarif", "github"} }
 
-// lintPolicy judges a policy and writes what it found, in the chosen format.
+// lintPolicy judges a policy and writes its findings in the chosen format.
 func (o *options) lintPolicy(c *cobra.Command, strict bool) error {
 	if !slices.Contains(lintFormats(), o.format) {
 		return fmt.Errorf("unknown format %q; known formats: %s", o.format, strings.Join(lintFormats(), ", "))

@@ -56,7 +56,7 @@ func runs(ctx context.Context, h *host.Host, unit string) bool {
 	return err == nil && (active == "active" || active == "reloading")
 }
 
-// selectChecks returns the checks of a call: those that it names, or all of its stage, without those of --skip.
+// selectChecks returns the checks of a call: the named ones, or all of its stage, without the ones of --skip.
 func (o *options) selectChecks(ctx context.Context, h *host.Host, p *policy.Policy) (selection, error) {
 	stage, err := o.givenStage()
 	if err != nil {

@@ -354,7 +354,7 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// describe returns what the rule does to the packets.
+// describe returns the rule's effect on the packets.
 func (t *taken) describe() string {
 	where := fmt.Sprintf("chain %s of table %s", t.step.Chain, t.step.Table)
 	if owner := way.Owner(t.step.Chain); owner != "" {

@@ -6,7 +6,7 @@
 // records its doubt: nothing is guessed. A random match splits the packet by its probability.
 //
 // The package knows rules as ruleset reads them; it opens no files and runs no programs. The
-// semantics are those of net/ipv4/netfilter/ip_tables.c, net/netfilter/nf_nat_core.c and
+// semantics follow net/ipv4/netfilter/ip_tables.c, net/netfilter/nf_nat_core.c and
 // net/netfilter/nf_tables_core.c of Linux 6.12.
 package way
 

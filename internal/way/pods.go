@@ -29,7 +29,7 @@ func isOfPods(name string) bool {
 	return false
 }
 
-// PodLinks returns the links of Pods that rules name, other than those of programs that enforce
+// PodLinks returns the links of Pods that rules name, without the links of programs that enforce
 // NetworkPolicies: a packet that comes in by such a link certainly matches.
 func PodLinks(sets []*ruleset.Set, family string) (links []string) {
 	const most = 16

@@ -19,7 +19,7 @@ type Step struct {
 	before *Step
 }
 
-// Effect is what a step does to the packet.
+// Effect is the effect of a step on the packet.
 type Effect int8
 
 // The effects of a step.

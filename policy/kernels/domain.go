@@ -101,10 +101,10 @@ func (d Domain) Stores(value string) (Answer, string) {
 			if n++; !number {
 				return Unknown, ""
 			}
-			switch is, stored := parseRange(w).store(v); {
-			case is == Refused:
+			switch is, stored := parseRange(w).store(v); is {
+			case Refused:
 				return Refused, ""
-			case is == Unknown:
+			case Unknown:
 				answer = Unknown
 			default:
 				kept = append(kept, stored.String())
