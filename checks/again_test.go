@@ -47,9 +47,9 @@ func TestRecheckFailing(t *testing.T) {
 		{"no change", true, []string{whole}, verdict.Pass, 1, 0},
 		{"the first rules are written", true, []string{empty, whole}, verdict.Pass, 2, time.Second},
 		{"table by table", true, []string{flushed, empty, whole}, verdict.Pass, 3, 2 * time.Second},
-		{"a lasting fault", true, []string{empty}, verdict.Warn, 2, time.Second},
+		{"a lasting fault", true, []string{empty}, verdict.Fail, 2, time.Second},
 		{"different each time", true, []string{empty, flushed, empty, flushed, whole}, verdict.Unknown, 4, 3 * time.Second},
-		{"a recording", false, []string{empty, whole}, verdict.Warn, 1, 0},
+		{"a recording", false, []string{empty, whole}, verdict.Fail, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

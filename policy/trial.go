@@ -42,34 +42,43 @@ func (l *loader) mistakesOnNodes(onAll hcl.Diagnostics) hcl.Diagnostics {
 	return diags
 }
 
-// trials splits the policy. Blocks that read no fact are left out: they have the same mistakes on every node.
+// trials splits the policy into its blocks, and into the pairs of blocks that can contradict each other. Blocks that read no fact are left
+// out: they have the same mistakes on every node.
 func (l *loader) trials() []trial {
 	var all []trial
-	add := func(expressions []hcl.Expression, evaluate func(node *loader)) {
-		all = append(all, trial{expressions, evaluate})
-	}
-	for _, group := range groupBlocks(l.blocks) {
+	whole := func(blocks ...block) {
 		var expressions []hcl.Expression
-		for _, b := range group {
+		for _, b := range blocks {
 			expressions = append(expressions, b.expressions()...)
 		}
-		if !slices.ContainsFunc(expressions, l.readsFact) {
-			continue
-		}
-		whole := func(node *loader) {
-			node.blocks = group
+		all = append(all, trial{expressions, func(node *loader) {
+			node.blocks = blocks
 			node.evaluate()
-		}
-		if len(group) > 1 {
-			add(expressions, whole)
+		}})
+	}
+	related := relatedKeys()
+	var before []subject
+	for _, b := range l.blocks {
+		if b.Type == "variable" {
 			continue
 		}
-		if when := group[0].get("when"); when != nil {
-			add([]hcl.Expression{when}, func(node *loader) { node.flag(when, "when", true) })
-			group[0].Attrs = maps.Clone(group[0].Attrs)
-			delete(group[0].Attrs, "when")
+		s := subjectOf(b, related)
+		s.reads = slices.ContainsFunc(b.expressions(), l.readsFact)
+		for _, o := range before {
+			if (s.reads || o.reads) && s.meets(o) {
+				whole(o.block, b)
+			}
 		}
-		add(group[0].expressions(), whole)
+		before = append(before, s)
+		if !s.reads {
+			continue
+		}
+		if when := b.get("when"); when != nil {
+			all = append(all, trial{[]hcl.Expression{when}, func(node *loader) { node.flag(when, "when", true) }})
+			b.Attrs = maps.Clone(b.Attrs)
+			delete(b.Attrs, "when")
+		}
+		whole(b)
 	}
 	return all
 }
@@ -78,47 +87,13 @@ func (l *loader) readsFact(e hcl.Expression) bool {
 	return slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool { return l.words.facts[factName(t)] != cty.NilType })
 }
 
-// groupBlocks returns the blocks in groups. Blocks that can contradict each other are in one group.
-func groupBlocks(blocks []block) [][]block {
-	subjects, related := make([]subject, len(blocks)), relatedKeys()
-	group := make([]int, len(blocks))
-	for i, b := range blocks {
-		group[i], subjects[i] = i, subjectOf(b, related)
-		for j := range i {
-			if group[j] == group[i] || !subjects[i].meets(subjects[j]) {
-				continue
-			}
-			from, to := group[i], group[j]
-			for k := range i + 1 {
-				if group[k] == from {
-					group[k] = to
-				}
-			}
-		}
-	}
-	at := map[int]int{}
-	var all [][]block
-	for i, b := range blocks {
-		if b.Type == "variable" {
-			continue
-		}
-		n, seen := at[group[i]]
-		if !seen {
-			n = len(all)
-			at[group[i]] = n
-			all = append(all, nil)
-		}
-		all[n] = append(all[n], b)
-	}
-	return all
-}
-
-// subject is the setting that a block is about. rows lists the rows of relatedKeys that have its key.
+// subject is the setting that a block is about. first and second list the rows of relatedKeys that have its key at this position.
 type subject struct {
 	block
-	name string // of its check
-	key  Key    // of a sysctl
-	rows []int
+	name          string // of its check
+	key           Key    // of a sysctl
+	first, second []int
+	reads         bool // a fact
 }
 
 func subjectOf(b block, related [][2]Key) subject {
@@ -127,8 +102,11 @@ func subjectOf(b block, related [][2]Key) subject {
 		s.key, _ = b.parameterKey() // evaluation reports the mistake
 	}
 	for i, row := range related {
-		if s.key != "" && (sameKey(s.key, row[0]) || sameKey(s.key, row[1])) {
-			s.rows = append(s.rows, i)
+		if s.key != "" && sameKey(s.key, row[0]) {
+			s.first = append(s.first, i)
+		}
+		if s.key != "" && sameKey(s.key, row[1]) {
+			s.second = append(s.second, i)
 		}
 	}
 	return s
@@ -157,7 +135,7 @@ func sameKey(a, b Key) bool {
 func (s subject) meets(o subject) bool {
 	switch {
 	case s.key != "" && o.key != "":
-		return sameKey(s.key, o.key) || slices.ContainsFunc(s.rows, func(row int) bool { return slices.Contains(o.rows, row) })
+		return sameKey(s.key, o.key) || shareRow(s.first, o.second) || shareRow(s.second, o.first)
 	case s.Type == "link" && o.Type == "sysctl":
 		return strings.HasPrefix(string(o.key), "net/")
 	case s.Type == "sysctl" && o.Type == "link":
@@ -166,6 +144,10 @@ func (s subject) meets(o subject) bool {
 		return s.Type == o.Type
 	}
 	return s.name != "" && s.name == o.name
+}
+
+func shareRow(rows, others []int) bool {
+	return slices.ContainsFunc(rows, func(row int) bool { return slices.Contains(others, row) })
 }
 
 // mistakesOn returns the mistakes of t on a node with these facts, by position and summary.

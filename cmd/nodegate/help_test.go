@@ -51,7 +51,7 @@ func TestHelpExamples(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")
 	hosttest.NeedProgram(t, "ip")
-	hosttest.NeedProgram(t, "iptables-save")
+	hosttest.NeedProgram(t, "iptables-nft") // its package has iptables-save
 	// These need a virtual machine, a cluster or a cloud; the last one refuses a policy with checks.
 	elsewhere := regexp.MustCompile(`^(nodegate (image test|publish|audit --(kubeconfig|service))|aws|ExecStartPre=)|export talos --strict`)
 	dir := t.TempDir()
