@@ -42,3 +42,48 @@ for mode in iptables nftables; do
 	done
 	can '^nodegate: pass' "$mode mode, whole again"
 done
+
+# Settings that need a real kernel: options of a module, a module that must not load, a parameter that its module brings, a number
+# that the kernel rounds, and an attribute of /sys.
+cat >/root/settings.hcl <<'P'
+module "sunrpc" {
+  options = { auth_max_cred_cachesize = 5000 }
+}
+module "mpls_router" {
+  absent = true
+}
+sysctl "sunrpc.tcp_max_slot_table_entries" {
+  value  = 128
+  reason = "A test."
+}
+sysctl "net.netfilter.nf_conntrack_buckets" {
+  min    = 100000
+  reason = "The kernel stores 100352."
+}
+sysfs "kernel/mm/transparent_hugepage/enabled" {
+  value  = "madvise"
+  reason = "A test."
+}
+P
+settings() { cat /proc/sys/net/netfilter/nf_conntrack_buckets /sys/kernel/mm/transparent_hugepage/enabled; }
+echo always >/sys/kernel/mm/transparent_hugepage/enabled
+settings >/root/before
+nodegate lint --strict -p /root/settings.hcl || die "lint"
+modprobe mpls_router
+! nodegate check -p /root/settings.hcl module.mpls_router >/root/checked || die "a module that must not load is loaded"
+rmmod mpls_router
+nodegate install -p /root/settings.hcl
+! modprobe mpls_router 2>/dev/null || die "modprobe loads a module that must not load"
+nodegate plan -p /root/settings.hcl >/root/plan || die "plan: $(cat /root/plan)"
+grep -q 'sysctl.sunrpc.tcp_max_slot_table_entries .*after module.sunrpc' /root/plan || die "plan: $(cat /root/plan)"
+nodegate apply -p /root/settings.hcl >/root/applied || die "apply: $(cat /root/applied)"
+[ "$(cat /sys/module/sunrpc/parameters/auth_max_cred_cachesize)" = 5000 ] || die "the module has no option"
+[ "$(value sunrpc.tcp_max_slot_table_entries)" = 128 ] || die "the module's parameter is not set"
+[ "$(value net.netfilter.nf_conntrack_buckets)" = 100352 ] || die "buckets: $(value net.netfilter.nf_conntrack_buckets)"
+nodegate check -p /root/settings.hcl >/root/checked || die "check: $(cat /root/checked)"
+nodegate plan -p /root/settings.hcl --detailed-exitcode || die "a second apply would change something"
+nodegate revert >/root/reverted || die "revert: $(cat /root/reverted)"
+settings | diff /root/before - >&2 || die "revert did not restore the old values: $(cat /root/reverted)"
+nodegate uninstall
+modprobe mpls_router || die "uninstall left the rule of modprobe"
+[ ! -e /etc/modprobe.d/99-zz-nodegate.conf ] || die "uninstall left the file of modprobe.d"
