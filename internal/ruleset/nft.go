@@ -35,7 +35,7 @@ func (t *NFTTable) Chain(name string) *NFTChain { return t.byName[name] }
 type NFTChain struct {
 	Name     string
 	Hook     string // for a base chain; otherwise empty
-	Type     string // of a base chain: filter, nat, route; empty if not read
+	Type     string // of a base chain: filter, nat, route
 	Policy   string // of a base chain: accept, drop; empty if not read
 	Priority int
 	Handle   int

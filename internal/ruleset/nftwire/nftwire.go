@@ -164,7 +164,7 @@ func (d *Decoder) addChain(a *attributes) error {
 		return fmt.Errorf("chain %s: unknown hook %d", name, n)
 	}
 	c.Hook, c.Priority = hooks[n], int(int32(hook.number(unix.NFTA_HOOK_PRIORITY)))
-	c.Policy = "accept"
+	c.Type, c.Policy = string(a.text(unix.NFTA_CHAIN_TYPE)), "accept"
 	if a[unix.NFTA_CHAIN_POLICY] != nil && a.number(unix.NFTA_CHAIN_POLICY) == 0 { // NF_DROP
 		c.Policy = "drop"
 	}
