@@ -42,11 +42,11 @@ func (l *loader) mistakesOnNodes(onAll hcl.Diagnostics) hcl.Diagnostics {
 	return diags
 }
 
-// trials splits the policy into its blocks, and into the pairs of blocks that can contradict each other. Blocks that read no fact are left
-// out: they have the same mistakes on every node.
+// trials splits the policy into its blocks, and into the pairs of blocks that can contradict each other; where nearly all blocks of a
+// group can, the group is one trial. Blocks that read no fact are left out: they have the same mistakes on every node.
 func (l *loader) trials() []trial {
 	var all []trial
-	whole := func(blocks ...block) {
+	add := func(blocks ...block) {
 		var expressions []hcl.Expression
 		for _, b := range blocks {
 			expressions = append(expressions, b.expressions()...)
@@ -56,29 +56,68 @@ func (l *loader) trials() []trial {
 			node.evaluate()
 		}})
 	}
+	groups := l.groupBlocks()
+	for _, g := range groups {
+		if len(g.pairs) > 2*len(g.blocks) {
+			add(g.blocks...)
+			continue
+		}
+		for _, pair := range g.pairs {
+			add(pair[0], pair[1])
+		}
+		for _, b := range g.blocks {
+			if !slices.ContainsFunc(b.expressions(), l.readsFact) {
+				continue
+			}
+			if when := b.get("when"); when != nil {
+				all = append(all, trial{[]hcl.Expression{when}, func(node *loader) { node.flag(when, "when", true) }})
+				b.Attrs = maps.Clone(b.Attrs)
+				delete(b.Attrs, "when")
+			}
+			add(b)
+		}
+	}
+	return all
+}
+
+// group is a set of blocks, and the pairs in it that can contradict each other on some nodes only.
+type group struct {
+	blocks []block
+	pairs  [][2]block
+}
+
+// groupBlocks returns the blocks in groups. No block can contradict one of another group.
+func (l *loader) groupBlocks() []*group {
+	var subjects []subject
+	var groups []*group // by the subject
 	related := relatedKeys()
-	var before []subject
 	for _, b := range l.blocks {
 		if b.Type == "variable" {
 			continue
 		}
-		s := subjectOf(b, related)
-		s.reads = slices.ContainsFunc(b.expressions(), l.readsFact)
-		for _, o := range before {
-			if (s.reads || o.reads) && s.meets(o) {
-				whole(o.block, b)
+		s, own := l.subjectOf(b, related), &group{blocks: []block{b}}
+		for i, o := range subjects {
+			if !s.reads && !o.reads || !s.meets(o) {
+				continue
 			}
+			if other := groups[i]; other != own {
+				other.blocks, other.pairs = append(other.blocks, own.blocks...), append(other.pairs, own.pairs...)
+				for k := range groups {
+					if groups[k] == own {
+						groups[k] = other
+					}
+				}
+				own = other
+			}
+			own.pairs = append(own.pairs, [2]block{o.block, b})
 		}
-		before = append(before, s)
-		if !s.reads {
-			continue
+		subjects, groups = append(subjects, s), append(groups, own)
+	}
+	var all []*group
+	for _, g := range groups {
+		if !slices.Contains(all, g) {
+			all = append(all, g)
 		}
-		if when := b.get("when"); when != nil {
-			all = append(all, trial{[]hcl.Expression{when}, func(node *loader) { node.flag(when, "when", true) }})
-			b.Attrs = maps.Clone(b.Attrs)
-			delete(b.Attrs, "when")
-		}
-		whole(b)
 	}
 	return all
 }
@@ -93,11 +132,16 @@ type subject struct {
 	name          string // of its check
 	key           Key    // of a sysctl
 	first, second []int
-	reads         bool // a fact
+	match         *Match // of a link, if it is the same on every node
+	reads         bool   // a fact
 }
 
-func subjectOf(b block, related [][2]Key) subject {
-	s := subject{block: b, name: b.checkName()}
+func (l *loader) subjectOf(b block, related [][2]Key) subject {
+	s := subject{block: b, name: b.checkName(), reads: slices.ContainsFunc(b.expressions(), l.readsFact)}
+	at := slices.IndexFunc(l.policy.Links, func(link Link) bool { return b.Type == "link" && link.Range == b.Range })
+	if at >= 0 && !slices.ContainsFunc(block{Blocks: b.Blocks}.expressions(), l.readsFact) {
+		s.match = &l.policy.Links[at].Match
+	}
 	if b.Type == "sysctl" || b.Type == "sysfs" {
 		s.key, _ = b.parameterKey() // evaluation reports the mistake
 	}
@@ -137,9 +181,11 @@ func (s subject) meets(o subject) bool {
 	case s.key != "" && o.key != "":
 		return sameKey(s.key, o.key) || shareRow(s.first, o.second) || shareRow(s.second, o.first)
 	case s.Type == "link" && o.Type == "sysctl":
-		return strings.HasPrefix(string(o.key), "net/")
+		return strings.HasPrefix(string(o.key), "net/") && s.get("sysctl") != nil
 	case s.Type == "sysctl" && o.Type == "link":
-		return strings.HasPrefix(string(s.key), "net/")
+		return o.meets(s)
+	case s.match != nil && o.match != nil && s.match.disjoint(*o.match):
+		return false
 	case s.Type == "link" || s.Type == "gate" || s.Type == "publish" || s.Type == "audit":
 		return s.Type == o.Type
 	}
