@@ -30,7 +30,16 @@ func (l *loader) checkDomains() hcl.Diagnostics {
 		}
 		if b.Type == "sysctl" {
 			key, err := ParseKey(b.Name)
-			if err != nil || l.catalogue.Domains(string(key)) == nil {
+			switch {
+			case err != nil:
+				continue
+			case l.catalogue.Domains(string(key)) != nil:
+			case key.IsGlob():
+				if found := l.checkGlob(b, key); found != nil {
+					r.warnings = append(r.warnings, found)
+				}
+				continue
+			default:
 				continue
 			}
 			l.checkInterface(r, b, key)
@@ -176,12 +185,15 @@ func (l *loader) judge(r *reader, b block, a asked) {
 		if when := b.get("when"); fine == nil || when != nil && readsKernel(when) {
 			severity = hcl.DiagError
 		}
+		if key, _ := ParseKey(b.Name); summary == "Read-only" && key != a.key && b.Type == "sysctl" {
+			severity = hcl.DiagWarning // a glob: the value can be right without a write
+		}
 		r.warnings = append(r.warnings, &hcl.Diagnostic{
 			Severity: severity, Summary: summary, Subject: a.at.Ptr(),
 			Detail: fmt.Sprintf("%s = %s: %s Linux %s%s", a.key, a.target, why, inWords(bad), advice),
 		})
 	}
-	if lack != nil && !a.key.IsGlob() && b.Type == "sysctl" {
+	if lack != nil && b.Type == "sysctl" && !strings.ContainsAny(b.Name, "*?[") {
 		r.warnf(b.Range, "Not on every kernel", "%s: of the recorded kernels, only in Linux %s. A node with another one is held. Write "+
 			"when = %s.", a.key, inWords(versionsOf(domains)), l.whenFor(versionsOf(domains)))
 	}

@@ -55,6 +55,18 @@ func TestDomains(t *testing.T) {
 		{"net.ipv4.tcp_pingpong_thresh", "value = 1", "Write when = version_at_least(kernel.version, \"6.12\")."},
 		{"net.ipv4.conf.eth0.rp_filter", "value = 2", "warning 1:8: Only with this interface; "},
 		{"net.ipv4.conf.eth0.rp_filter", "value = 2\n  severity = \"warn\"", ""},
+		// globs
+		{"vm.swap*", "value = 500", "error 2:11: Refused by the kernel; vm.swap* matches 1 recorded parameter, and this value is wrong for " +
+			"vm.swappiness. vm.swappiness = 500: refused by"},
+		{"vm.min_free_*", "value = 1073741824", "error 2:11: Takes the memory; vm.min_free_* matches 1 recorded parameter, and"},
+		{"vm.nr_hugepages*", "min = 1073741824", "error 1:8: Takes the memory; "},
+		{"user.max_*_namespaces", "value = 0", "error 2:11: Too few; user.max_*_namespaces matches 8 recorded parameters, and this value is wrong " +
+			"for user.max_ipc_namespaces, user.max_mnt_namespaces, user.max_net_namespaces and 2 more."},
+		{"kernel.*", "value = 1", "error 2:11: "},
+		{"kernel.osrel*", `value = "6.1.0"`, "warning 2:11: Read-only; kernel.osrel* matches"},
+		{"kernel.yama.*", "value = 3", "warning 2:11: Cannot be undone; "},
+		{"net.ipv4.tcp_*mem", `value = "4096 131072 6291456"`, ""},
+		{"net.ipv4.conf.*.*_redirects", "value = 0", ""},
 		// numbers that stop the machine
 		{"kernel.pid_max", "value = 400", "error 2:11: Too few; "},
 		{"kernel.threads-max", "value = 5000", "warning 2:11: Too few; "},

@@ -2,8 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"path"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 )
@@ -64,40 +64,51 @@ func (l *loader) checkMemory() hcl.Diagnostics {
 	r := &reader{}
 	for _, b := range l.blocks {
 		key, err := ParseKey(b.Name)
-		i := slices.IndexFunc(demands(), func(d demand) bool { return d.key == key })
-		n := slices.IndexFunc(needs(), func(n need) bool { return n.key == key })
-		if b.Type != "sysctl" || err != nil || i < 0 && n < 0 {
+		if b.Type != "sysctl" || err != nil || key.IsGlob() { // see checkGlob
 			continue
 		}
-		var worst *hcl.Diagnostic
-		for _, facts := range imagine(l.candidates(b.expressions())) {
-			if cpus, _ := facts["node.cpus"].(int64); cpus > mostCPUs {
-				continue
-			}
-			node := l.imagined(facts)
-			node.blocks = []block{b}
-			node.decode()
-			for _, s := range applying(node.policy.Sysctls, func(s Sysctl) bool { return s.Applies() }) {
-				var found *hcl.Diagnostic
-				if i >= 0 {
-					found = demands()[i].judge(s, facts)
-				} else {
-					found = needs()[n].judge(s)
-				}
-				if worst == nil || found != nil && found.Severity == hcl.DiagError && worst.Severity != hcl.DiagError {
-					worst = found
-				}
-			}
-		}
-		if worst != nil {
-			worst.Subject = b.Range.Ptr()
-			if b.get("value") != nil {
-				worst.Subject = b.at("value").Ptr()
-			}
-			r.warnings = append(r.warnings, worst)
+		if found := l.memoryOf(b, key); found != nil {
+			r.warnings = append(r.warnings, found)
 		}
 	}
 	return r.warnings
+}
+
+// memoryOf judges the value that a block requires for a parameter, which is the block's own or matches its glob.
+func (l *loader) memoryOf(b block, key Key) *hcl.Diagnostic {
+	i := slices.IndexFunc(demands(), func(d demand) bool { return d.key == key })
+	n := slices.IndexFunc(needs(), func(n need) bool { return n.key == key })
+	if i < 0 && n < 0 {
+		return nil
+	}
+	var worst *hcl.Diagnostic
+	for _, facts := range imagine(l.candidates(b.expressions())) {
+		if cpus, _ := facts["node.cpus"].(int64); cpus > mostCPUs {
+			continue
+		}
+		node := l.imagined(facts)
+		node.blocks = []block{b}
+		node.decode()
+		for _, s := range applying(node.policy.Sysctls, func(s Sysctl) bool { return s.Applies() }) {
+			var found *hcl.Diagnostic
+			s.Key = key
+			if i >= 0 {
+				found = demands()[i].judge(s, facts)
+			} else {
+				found = needs()[n].judge(s)
+			}
+			if worst == nil || found != nil && found.Severity == hcl.DiagError && worst.Severity != hcl.DiagError {
+				worst = found
+			}
+		}
+	}
+	if worst != nil {
+		worst.Subject = b.Range.Ptr()
+		if b.get("value") != nil {
+			worst.Subject = b.at("value").Ptr()
+		}
+	}
+	return worst
 }
 
 // judge compares the least value that satisfies s with the memory of a node.
@@ -139,12 +150,16 @@ func (n need) judge(s Sysctl) *hcl.Diagnostic {
 	return found
 }
 
-// CanStopMachine reports whether a wrong number for the parameter can stop a machine: it takes all memory, or leaves too little of
+// CanStopMachine reports whether a wrong number for the parameter, or for one that its glob matches, can stop a machine: it takes all memory, or leaves too little of
 // something. vm.overcommit_memory does only with 2.
 func (s Sysctl) CanStopMachine() bool {
-	return slices.ContainsFunc(demands(), func(d demand) bool { return d.key == s.Key }) ||
-		slices.ContainsFunc(needs(), func(n need) bool { return n.key == s.Key }) ||
-		strings.HasPrefix(string(s.Key), "vm/overcommit_") && (s.Key != "vm/overcommit_memory" || s.Value == "2")
+	covers := func(key Key) bool {
+		matches, _ := path.Match(string(s.Key), string(key))
+		return matches
+	}
+	return slices.ContainsFunc(demands(), func(d demand) bool { return covers(d.key) }) ||
+		slices.ContainsFunc(needs(), func(n need) bool { return covers(n.key) }) ||
+		covers("vm/overcommit_ratio") || covers("vm/overcommit_kbytes") || covers("vm/overcommit_memory") && s.Value == "2"
 }
 
 func inGiB(bytes float64) string { return fmt.Sprintf("%.4g GiB", bytes/(1<<30)) }

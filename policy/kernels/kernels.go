@@ -96,6 +96,17 @@ func (c *Catalogue) Parameter(key string) (numbers []int, known bool) {
 	return numbers, known
 }
 
+// Matching returns the recorded parameters that a glob matches.
+func (c *Catalogue) Matching(glob string) []string {
+	var all []string
+	for _, p := range c.Parameters {
+		if matches, _ := path.Match(perInterface(glob), p); matches {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // perInterface replaces the name of an interface by "*".
 func perInterface(key string) string {
 	parts := strings.Split(key, "/")
