@@ -185,6 +185,9 @@ func (l *loader) judge(r *reader, b block, a asked) {
 		if when := b.get("when"); fine == nil || when != nil && readsKernel(when) {
 			severity = hcl.DiagError
 		}
+		if summary == "Read-only" && len(bad) < len(domains) {
+			severity = hcl.DiagWarning // one recorded kernel can write it, and another build of the others may
+		}
 		if key, _ := ParseKey(b.Name); summary == "Read-only" && key != a.key && b.Type == "sysctl" {
 			severity = hcl.DiagWarning // a glob: the value can be right without a write
 		}

@@ -48,6 +48,9 @@ func TestDomains(t *testing.T) {
 		{"kernel.unprivileged_bpf_disabled", "value = 1", "warning 2:11: Cannot be undone; "},
 		{"kernel.unprivileged_bpf_disabled", "value = 2", ""},
 		{"kernel.yama.ptrace_scope", "value = 1", ""},
+		{"kernel.nmi_watchdog", "value = 0", ""},
+		{"kernel.nmi_watchdog", "value = 0\n  when = version_at_least(kernel.version, \"6.12\")", ""},
+		{"kernel.msg_next_id", "value = 5\n  when = version_at_least(kernel.version, \"6.1\")", "warning 2:11: Read-only; "},
 		// names of some kernels or machines
 		{"kernel.sched_min_granularity_ns", "value = 10000000", "warning 1:8: Not on every kernel; kernel.sched_min_granularity_ns: of the recorded " +
 			"kernels, only in Linux 5.10. A node with another one is held. Write when = !version_at_least(kernel.version, \"6.1\")."},
