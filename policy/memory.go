@@ -23,6 +23,8 @@ func demands() []demand {
 		{"vm/min_free_kbytes", "kB", 1 << 10, 10, 50, "the kernel keeps it free and kills processes for it"},
 		{"vm/nr_hugepages", "pages of at least 2 MiB", 2 << 20, 80, 100,
 			"nothing else can use it, and the kernel reserves fewer pages if it is not free"},
+		{"vm/nr_hugepages_mempolicy", "pages of at least 2 MiB", 2 << 20, 80, 100,
+			"it is vm.nr_hugepages for the memory policy of the writer, and nothing else can use them"},
 		{"vm/dirty_bytes", "bytes", 1, 50, 0, "writers never wait for the disk before memory is full"},
 		{"vm/dirty_background_bytes", "bytes", 1, 50, 0, "the kernel never begins to write before memory is full"},
 	}
@@ -111,9 +113,17 @@ func (l *loader) memoryOf(b block, key Key) *hcl.Diagnostic {
 	return worst
 }
 
-// judge compares the least value that satisfies s with the memory of a node.
+// written returns the number that is written if another one is found: the first of one_of, or the given bound.
+func (s Sysctl) written(bound func() (int64, bool)) (int64, bool) {
+	if numbers := s.numbers(); numbers != nil {
+		return numbers[0], true
+	}
+	return bound()
+}
+
+// judge compares the number that s writes with the memory of a node.
 func (d demand) judge(s Sysctl, facts map[string]any) *hcl.Diagnostic {
-	n, bounded := s.least()
+	n, bounded := s.written(s.least)
 	memory, known := facts["node.memory"].(int64)
 	if !bounded || known && memory < leastNode {
 		return nil
@@ -136,9 +146,9 @@ func (d demand) judge(s Sysctl, facts map[string]any) *hcl.Diagnostic {
 	return found
 }
 
-// judge compares the largest value that satisfies s with the needs of a node.
+// judge compares the number that s writes with the needs of a node.
 func (n need) judge(s Sysctl) *hcl.Diagnostic {
-	most, bounded := s.most()
+	most, bounded := s.written(s.most)
 	if !bounded || most >= n.few {
 		return nil
 	}
@@ -159,7 +169,13 @@ func (s Sysctl) CanStopMachine() bool {
 	}
 	return slices.ContainsFunc(demands(), func(d demand) bool { return covers(d.key) }) ||
 		slices.ContainsFunc(needs(), func(n need) bool { return covers(n.key) }) ||
-		covers("vm/overcommit_ratio") || covers("vm/overcommit_kbytes") || covers("vm/overcommit_memory") && s.Value == "2"
+		covers("vm/overcommit_ratio") || covers("vm/overcommit_kbytes") || covers("vm/overcommit_memory") && s.strictOvercommit()
+}
+
+// strictOvercommit reports whether vm.overcommit_memory makes the kernel limit the memory that programs reserve.
+func (s Sysctl) strictOvercommit() bool {
+	mode, _ := s.written(s.least)
+	return mode == 2
 }
 
 func inGiB(bytes float64) string { return fmt.Sprintf("%.4g GiB", bytes/(1<<30)) }
@@ -168,8 +184,17 @@ func inGiB(bytes float64) string { return fmt.Sprintf("%.4g GiB", bytes/(1<<30))
 // they use. Source: the kernel's Documentation/mm/overcommit-accounting.rst.
 func (p *Policy) checkOvercommit(r *reader) {
 	mode := p.findSysctl("vm/overcommit_memory")
-	if r.catalogue == nil || mode == nil || mode.Value != "2" {
+	if r.catalogue == nil || mode == nil || !mode.strictOvercommit() {
 		return
+	}
+	if kbytes := p.findSysctl("vm/overcommit_kbytes"); kbytes != nil {
+		if most, bounded := kbytes.written(kbytes.most); !bounded || most != 0 { // 0: the ratio counts
+			if bounded && most < leastNode>>10 {
+				r.errorf(kbytes.Range, "Takes the memory", "With vm.overcommit_memory = 2 (%s) all programs together can reserve only the %d kB of "+
+					"vm.overcommit_kbytes: no node starts with so little. Set vm.overcommit_ratio to 80 or more instead.", place(mode.Range), most)
+			}
+			return
+		}
 	}
 	percent, at, is := int64(50), mode, "the kernel's default"
 	if ratio := p.findSysctl("vm/overcommit_ratio"); ratio != nil {
@@ -177,7 +202,7 @@ func (p *Policy) checkOvercommit(r *reader) {
 			percent, at, is = most, ratio, place(ratio.Range)
 		}
 	}
-	if kbytes := p.findSysctl("vm/overcommit_kbytes"); kbytes != nil || percent >= 80 {
+	if percent >= 80 {
 		return
 	}
 	report := r.warnf

@@ -221,6 +221,7 @@ func aliases() [][2]Key {
 	return [][2]Key{
 		{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"},
 		{"net/netfilter/nf_conntrack_max", "net/nf_conntrack_max"},
+		{"vm/nr_hugepages", "vm/nr_hugepages_mempolicy"},
 	}
 }
 
