@@ -171,6 +171,9 @@ func (l *loader) judge(r *reader, b block, a asked) {
 			summary, why, advice = "Refused by the kernel", "refused by", acceptedBy(d)
 		case answer == kernels.Rounded && !a.allows(stored):
 			summary, why, advice = "Rounded by the kernel", "stored as "+stored+" by", ", so this would never pass. Write "+stored+"."
+			if len(stored) >= 64 { // the beginning of a long string
+				advice = fmt.Sprintf(", so this would never pass. Write at most %d bytes.", len(stored))
+			}
 		case answer == kernels.ReadOnly && !slices.Contains([]Key{"crypto/fips_enabled", "kernel/ostype"}, a.key): // true without a write
 			summary, why, advice = "Read-only", "read-only on", ": no program can write it. Remove it."
 		default:
@@ -183,6 +186,9 @@ func (l *loader) judge(r *reader, b block, a asked) {
 			continue
 		}
 		bad = append(bad, version)
+	}
+	if bad != nil && a.others {
+		advice = " of Debian. Another distribution's kernel may differ."
 	}
 	if bad != nil {
 		severity := hcl.DiagWarning
@@ -205,7 +211,7 @@ func (l *loader) judge(r *reader, b block, a asked) {
 		if a.key == "kernel/modules_disabled" {
 			loads = " No module loads any more, so load all that the node needs before."
 		}
-		r.warnf(a.at, "Cannot be undone", "%s = %s: after it Linux %s refuses the old value until the next boot, so `nodegate revert` cannot "+
+		r.warnf(a.at, "Cannot be undone", "%s = %s: the old value is refused by Linux %s until the next boot, so `nodegate revert` cannot "+
 			"restore it.%s If you want that, add: lint { allow_names = [%q] }", a.key, a.target, inWords(oneWay), loads, a.key.String())
 	}
 	if lack != nil && !a.others && b.Type == "sysctl" && !strings.ContainsAny(b.Name, "*?[") {

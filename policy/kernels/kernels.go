@@ -66,7 +66,7 @@ func Read() (*Catalogue, error) {
 				continue
 			}
 			for _, digit := range words[3] { // the numbers of the releases
-				domain := Domain{versionOf(c.Probed[digit-'0']), strings.Split(words[2], ";")}
+				domain := Domain{versionOf(c.Probed[digit-'0']), strings.Split(words[2], ";"), words[1]}
 				c.domains[words[1]] = append(c.domains[words[1]], domain)
 			}
 		case "b":
