@@ -59,8 +59,8 @@ func (r *reader) isAllowed(name string) bool {
 	})
 }
 
-// isForOthers reports whether the block's when is false on Debian, whose kernels the catalogue knows, because of os.id. Its names and values
-// belong to another distribution.
+// isForOthers reports whether the block's when is false on Debian, whose kernels the catalogue knows, because of os.id. Its names
+// and values belong to another distribution.
 func (l *loader) isForOthers(b block) bool {
 	when := b.get("when")
 	if when == nil || !slices.ContainsFunc(when.Variables(), func(t hcl.Traversal) bool { return factName(t) == "os.id" }) {

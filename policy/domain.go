@@ -172,6 +172,7 @@ func (l *loader) judge(r *reader, b block, a asked) {
 		case answer == kernels.Rounded && !a.allows(stored):
 			summary, why, advice = "Rounded by the kernel", "stored as "+stored+" by", ", so this would never pass. Write "+stored+"."
 			if len(stored) >= 64 { // the beginning of a long string
+				why = fmt.Sprintf("cut to %d bytes by", len(stored))
 				advice = fmt.Sprintf(", so this would never pass. Write at most %d bytes.", len(stored))
 			}
 		case answer == kernels.ReadOnly && !slices.Contains([]Key{"crypto/fips_enabled", "kernel/ostype"}, a.key): // true without a write

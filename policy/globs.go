@@ -45,7 +45,8 @@ func (l *loader) checkGlob(b block, glob Key) *hcl.Diagnostic {
 	if len(names) > 4 {
 		of = append(slices.Clone(names[:3]), fmt.Sprintf("%d more", len(names)-3))
 	}
-	worst.Detail = fmt.Sprintf("%s matches %s, and this value is wrong for %s. %s", glob, countParameters(len(matches)), inWords(of), worst.Detail)
+	worst.Detail = fmt.Sprintf("%s matches %s, and this value is wrong for %s. %s",
+		glob, countParameters(len(matches)), inWords(of), worst.Detail)
 	return worst
 }
 

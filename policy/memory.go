@@ -160,8 +160,8 @@ func (n need) judge(s Sysctl) *hcl.Diagnostic {
 	return found
 }
 
-// CanStopMachine reports whether a wrong number for the parameter, or for one that its glob matches, can stop a machine: it takes all memory, or leaves too little of
-// something. vm.overcommit_memory does only with 2.
+// CanStopMachine reports whether a wrong number for the parameter, or for one that its glob matches, can stop a machine: it takes
+// all memory, or leaves too little of something. vm.overcommit_memory does only with 2.
 func (s Sysctl) CanStopMachine() bool {
 	covers := func(key Key) bool {
 		matches, _ := path.Match(string(s.Key), string(key))
