@@ -18,6 +18,7 @@ type asked struct {
 	allows  func(string) bool // whether a stored value satisfies the block
 	at      hcl.Range
 	kernels []string // versions
+	others  bool     // the block is for other distributions
 }
 
 // checkDomains reports values that recorded kernels refuse, store as others, or never give back, and parameters that only some of them
@@ -30,7 +31,16 @@ func (l *loader) checkDomains() hcl.Diagnostics {
 		}
 		if b.Type == "sysctl" {
 			key, err := ParseKey(b.Name)
-			if err != nil || l.catalogue.Domains(string(key)) == nil {
+			switch {
+			case err != nil:
+				continue
+			case l.catalogue.Domains(string(key)) != nil:
+			case key.IsGlob():
+				if found := l.checkGlob(b, key); found != nil {
+					r.warnings = append(r.warnings, found)
+				}
+				continue
+			default:
 				continue
 			}
 			l.checkInterface(r, b, key)
@@ -56,7 +66,8 @@ func (l *loader) askedOn(b block) []asked {
 	nodes := imagine(l.distinct(expressions, l.candidates(expressions)))
 	var all []asked
 	versions := l.catalogue.Versions()
-	onEach := !slices.ContainsFunc(expressions, readsKernel)
+	others := b.get("when") != nil && l.isForOthers(b)
+	onEach := !slices.ContainsFunc(expressions, readsKernel) && !slices.ContainsFunc(expressions, readsRelease)
 	for i, version := range versions {
 		if onEach && i > 0 {
 			break // the values are the same
@@ -67,6 +78,9 @@ func (l *loader) askedOn(b block) []asked {
 				continue
 			}
 			facts = maps.Clone(facts)
+			if _, reads := facts["os.version"]; reads && facts["os.id"] == "debian" {
+				facts["os.version"] = debianOf(version)
+			}
 			for _, name := range []string{"kernel.release", "kernel.version"} {
 				if _, reads := facts[name]; reads {
 					release := l.catalogue.Probed[i]
@@ -84,7 +98,7 @@ func (l *loader) askedOn(b block) []asked {
 				same := slices.IndexFunc(all, func(o asked) bool { return o.key == a.key && o.target == a.target })
 				switch {
 				case same < 0:
-					a.kernels = []string{version}
+					a.kernels, a.others = []string{version}, others
 					all = append(all, a)
 				case !slices.Contains(all[same].kernels, version):
 					all[same].kernels = append(all[same].kernels, version)
@@ -139,10 +153,10 @@ func (l *loader) judge(r *reader, b block, a asked) {
 		l.judgeWord(r, a)
 	}
 	domains := l.catalogue.Domains(string(a.key))
-	if domains == nil {
+	if domains == nil || slices.Contains(zeroAfterBoot(), a.key) && a.allows("0") {
 		return
 	}
-	var bad, fine, lack []string
+	var bad, fine, lack, oneWay []string
 	var summary, why, advice string
 	for _, version := range a.kernels {
 		i := slices.IndexFunc(domains, func(d kernels.Domain) bool { return d.Version == version })
@@ -157,6 +171,10 @@ func (l *loader) judge(r *reader, b block, a asked) {
 			summary, why, advice = "Refused by the kernel", "refused by", acceptedBy(d)
 		case answer == kernels.Rounded && !a.allows(stored):
 			summary, why, advice = "Rounded by the kernel", "stored as "+stored+" by", ", so this would never pass. Write "+stored+"."
+			if len(stored) >= 64 { // the beginning of a long string
+				why = fmt.Sprintf("cut to %d bytes by", len(stored))
+				advice = fmt.Sprintf(", so this would never pass. Write at most %d bytes.", len(stored))
+			}
 		case answer == kernels.ReadOnly && !slices.Contains([]Key{"crypto/fips_enabled", "kernel/ostype"}, a.key): // true without a write
 			summary, why, advice = "Read-only", "read-only on", ": no program can write it. Remove it."
 		default:
@@ -164,24 +182,40 @@ func (l *loader) judge(r *reader, b block, a asked) {
 				fine = append(fine, version)
 			}
 			if d.OneWay(a.target) && !coupled(a.key) {
-				r.warnf(a.at, "Cannot be undone", "%s = %s: Linux %s does not accept the old value again until the next boot, so `nodegate revert` "+
-					"cannot restore it.", a.key, a.target, version)
+				oneWay = append(oneWay, version)
 			}
 			continue
 		}
 		bad = append(bad, version)
+	}
+	if bad != nil && a.others {
+		advice = " of Debian. Another distribution's kernel may differ."
 	}
 	if bad != nil {
 		severity := hcl.DiagWarning
 		if when := b.get("when"); fine == nil || when != nil && readsKernel(when) {
 			severity = hcl.DiagError
 		}
+		if a.others || summary == "Read-only" && len(bad) < len(domains) {
+			severity = hcl.DiagWarning // the kernel of another distribution, or another build, may accept it
+		}
+		if key, _ := ParseKey(b.Name); summary == "Read-only" && key != a.key && b.Type == "sysctl" {
+			severity = hcl.DiagWarning // a glob: the value can be right without a write
+		}
 		r.warnings = append(r.warnings, &hcl.Diagnostic{
 			Severity: severity, Summary: summary, Subject: a.at.Ptr(),
 			Detail: fmt.Sprintf("%s = %s: %s Linux %s%s", a.key, a.target, why, inWords(bad), advice),
 		})
 	}
-	if lack != nil && !a.key.IsGlob() && b.Type == "sysctl" {
+	if oneWay != nil && !l.isAllowed(string(a.key)) {
+		loads := ""
+		if a.key == "kernel/modules_disabled" {
+			loads = " No module loads any more, so load all that the node needs before."
+		}
+		r.warnf(a.at, "Cannot be undone", "%s = %s: the old value is refused by Linux %s until the next boot, so `nodegate revert` cannot "+
+			"restore it.%s If you want that, add: lint { allow_names = [%q] }", a.key, a.target, inWords(oneWay), loads, a.key.String())
+	}
+	if lack != nil && !a.others && b.Type == "sysctl" && !strings.ContainsAny(b.Name, "*?[") {
 		r.warnf(b.Range, "Not on every kernel", "%s: of the recorded kernels, only in Linux %s. A node with another one is held. Write "+
 			"when = %s.", a.key, inWords(versionsOf(domains)), l.whenFor(versionsOf(domains)))
 	}
@@ -231,6 +265,15 @@ func coupled(key Key) bool {
 	return slices.ContainsFunc(exclusive(), func(pair [2]Key) bool { return key == pair[0] || key == pair[1] })
 }
 
+// zeroAfterBoot returns the parameters that are 0 after boot, although 0 cannot be written. Sources: mm/page-writeback.c, kernel/module,
+// kernel/kexec_core.c, kernel/rcu/tree_stall.h, net/rds/tcp.c.
+func zeroAfterBoot() []Key {
+	return []Key{
+		"vm/dirty_bytes", "vm/dirty_background_bytes", "kernel/modules_disabled", "kernel/kexec_load_disabled",
+		"kernel/max_rcu_stall_to_panic", "net/rds/tcp/rds_tcp_rcvbuf", "net/rds/tcp/rds_tcp_sndbuf",
+	}
+}
+
 // acceptedBy returns the end of a sentence with the numbers that a kernel accepts.
 func acceptedBy(d kernels.Domain) string {
 	low, high, known := d.Limits()
@@ -243,6 +286,16 @@ func acceptedBy(d kernels.Domain) string {
 // readsKernel reports whether an expression depends on the kernel.
 func readsKernel(e hcl.Expression) bool {
 	return slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool { return t.RootName() == "kernel" })
+}
+
+// readsRelease reports whether an expression depends on the release of the distribution, which has a kernel.
+func readsRelease(e hcl.Expression) bool {
+	return slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool { return factName(t) == "os.version" })
+}
+
+// debianOf returns the release of Debian that has the recorded kernel.
+func debianOf(version string) string {
+	return map[string]string{"5.10": "11", "6.1": "12", "6.12": "13"}[version]
 }
 
 func versionsOf(domains []kernels.Domain) []string {

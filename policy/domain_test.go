@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -40,14 +41,47 @@ func TestDomains(t *testing.T) {
 		{"fs.pipe-max-size", "value = 100000", "Write 131072."},
 		{"net.netfilter.nf_conntrack_buckets", "min = 100000", ""},
 		{"net.netfilter.nf_conntrack_buckets", "value = 65536", ""},
+		{"net.core.rps_sock_flow_entries", "value = 30000", "error 2:11: Rounded by the kernel; net.core.rps_sock_flow_entries = 30000: stored as 32768"},
+		{"net.core.rps_sock_flow_entries", "value = 32768", ""},
+		{"net.core.rps_sock_flow_entries", "value = 0", ""},
+		{"net.core.rps_sock_flow_entries", "value = 1073741824", "error 2:11: Refused by the kernel; "},
+		{"net.ipv4.ping_group_range", `value = "100 0"`, "error 2:11: Rounded by the kernel; net.ipv4.ping_group_range = 100 0: stored as 1 0"},
+		{"net.ipv4.ping_group_range", `value = "1 0"`, ""},
+		{"net.ipv4.ip_local_reserved_ports", `value = "8080,32767-30000"`, "error 2:11: Refused by the kernel; "},
+		{"net.ipv4.ip_local_reserved_ports", `value = "8080,30000-32767"`, ""},
+		{"kernel.core_pattern", `value = "|/bin/` + strings.Repeat("x", 122) + `"`, "cut to 127 bytes by Linux 5.10, 6.1 and 6.12, so this would never pass. Write at most 127 bytes."},
+		{"kernel.core_pattern", `value = "|/bin/` + strings.Repeat("x", 121) + `"`, ""},
+		{"kernel.hostname", `value = "` + strings.Repeat("x", 65) + `"`, "Write at most 64 bytes."},
+		{"kernel.domainname", `value = "` + strings.Repeat("x", 64) + `"`, ""},
+		{"vm.swappiness", `value = "+5"`, `error 2:11: Wrong type; vm.swappiness takes numbers; "+5" is not a number. Write 5.`},
+		{"vm.swappiness", `value = "1_0"`, "error 2:11: Wrong type; "},
 		// read-only, one-way
 		{"kernel.osrelease", `value = "6.1.0"`, "error 2:11: Read-only; kernel.osrelease = 6.1.0: read-only on Linux 5.10, 6.1 and 6.12"},
 		{"net.netfilter.nf_conntrack_count", "max = 100000", "error 2:9: Read-only; "},
-		{"kernel.modules_disabled", "value = 1", "warning 2:11: Cannot be undone; kernel.modules_disabled = 1: Linux"},
+		{"kernel.modules_disabled", "value = 1", "warning 2:11: Cannot be undone; kernel.modules_disabled = 1: the old value is refused by " +
+			"Linux 5.10, 6.1 and 6.12 until the next boot, so `nodegate revert` cannot restore it. No module loads any more"},
+		{"kernel.kexec_load_disabled", "value = 1", "kernel.kexec_load_disabled = 1: the old value is refused by Linux 5.10, 6.1 and 6.12"},
+		{"kernel.kexec_load_disabled", "value = 1\n}\nlint {\n  allow_names = [\"kernel.kexec_load_disabled\"]", ""},
+		{"kernel.unprivileged_bpf_disabled", "one_of = [1, 2]\n}\nlint {\n  allow_names = [\"kernel.unprivileged_bpf_disabled\"]", ""},
+		{"kernel.modules_disabled", "one_of = [0]", ""},
+		{"kernel.modules_disabled", "value = 0", ""},
+		{"vm.dirty_bytes", "value = 0", ""},
+		{"vm.dirty_bytes", "value = 1", "error 2:11: Refused by the kernel; "},
+		// other distributions
+		{"net.core.netdev_budget_usecs", "value = 1000\n  when = os.id == \"ubuntu\"", "warning 2:11: Refused by the kernel; "},
+		{"net.ipv4.neigh.default.base_reachable_time_ms", "value = 30001\n  when = os.id == \"fedora\"", "warning 2:11: Rounded by the kernel; "},
+		{"net.ipv4.neigh.default.base_reachable_time_ms", "value = 30001\n  when = os.id != \"fedora\"", "error 2:11: Rounded by the kernel; "},
+		{"kernel.sched_latency_ns", "value = 10000000\n  when = os.id == \"ubuntu\"", ""},
+		{"kernel.sched_latency_ns", "value = 10000000\n  when = os.id == \"ubuntu\" && os.version == \"20.04\"", ""},
+		{"kernel.sched_latency_ns", "value = 10000000\n  when = os.id == \"debian\" && os.version == \"11\"", ""},
+		{"kernel.sched_latency_ns", "value = 10000000\n  when = os.id == \"debian\" && os.version == \"12\"", "warning 1:8: Not on every kernel; "},
 		{"kernel.yama.ptrace_scope", "value = 3", "warning 2:11: Cannot be undone; "},
 		{"kernel.unprivileged_bpf_disabled", "value = 1", "warning 2:11: Cannot be undone; "},
 		{"kernel.unprivileged_bpf_disabled", "value = 2", ""},
 		{"kernel.yama.ptrace_scope", "value = 1", ""},
+		{"kernel.nmi_watchdog", "value = 0", ""},
+		{"kernel.nmi_watchdog", "value = 0\n  when = version_at_least(kernel.version, \"6.12\")", ""},
+		{"kernel.msg_next_id", "value = 5\n  when = version_at_least(kernel.version, \"6.1\")", "warning 2:11: Read-only; "},
 		// names of some kernels or machines
 		{"kernel.sched_min_granularity_ns", "value = 10000000", "warning 1:8: Not on every kernel; kernel.sched_min_granularity_ns: of the recorded " +
 			"kernels, only in Linux 5.10. A node with another one is held. Write when = !version_at_least(kernel.version, \"6.1\")."},
@@ -55,6 +89,18 @@ func TestDomains(t *testing.T) {
 		{"net.ipv4.tcp_pingpong_thresh", "value = 1", "Write when = version_at_least(kernel.version, \"6.12\")."},
 		{"net.ipv4.conf.eth0.rp_filter", "value = 2", "warning 1:8: Only with this interface; "},
 		{"net.ipv4.conf.eth0.rp_filter", "value = 2\n  severity = \"warn\"", ""},
+		// globs
+		{"vm.swap*", "value = 500", "error 2:11: Refused by the kernel; vm.swap* matches 1 recorded parameter, and this value is wrong for " +
+			"vm.swappiness. vm.swappiness = 500: refused by"},
+		{"vm.min_free_*", "value = 1073741824", "error 2:11: Takes the memory; vm.min_free_* matches 1 recorded parameter, and"},
+		{"vm.nr_hugepages*", "min = 1073741824", "error 1:8: Takes the memory; "},
+		{"user.max_*_namespaces", "value = 0", "error 2:11: Too few; user.max_*_namespaces matches 8 recorded parameters, and this value is wrong " +
+			"for user.max_ipc_namespaces, user.max_mnt_namespaces, user.max_net_namespaces and 2 more."},
+		{"kernel.*", "value = 1", "error 2:11: "},
+		{"kernel.osrel*", `value = "6.1.0"`, "warning 2:11: Read-only; kernel.osrel* matches"},
+		{"kernel.yama.*", "value = 3", "warning 2:11: Cannot be undone; "},
+		{"net.ipv4.tcp_*mem", `value = "4096 131072 6291456"`, ""},
+		{"net.ipv4.conf.*.*_redirects", "value = 0", ""},
 		// numbers that stop the machine
 		{"kernel.pid_max", "value = 400", "error 2:11: Too few; "},
 		{"kernel.threads-max", "value = 5000", "warning 2:11: Too few; "},
@@ -77,6 +123,32 @@ func TestDomains(t *testing.T) {
 		}
 		if len(got) > 1 && c.key != "kernel.unprivileged_bpf_disabled" || (len(got) > 0) != (c.want != "") || len(got) > 0 && !strings.Contains(got[0], c.want) {
 			t.Errorf("%s%s", text, strings.Join(got, "\n"))
+		}
+	}
+}
+
+// TestMistakesElsewhere: a mistake in one block hides none of another block.
+func TestMistakesElsewhere(t *testing.T) {
+	for name, text := range map[string]string{
+		"p.hcl": "sysctl \"net.ipv4.ip_forward\" { value = \"yes\" }\nsysctl \"vm.swappiness\" { value = 500 }\n" +
+			"sysctl \"vm.min_free_kbytes\" { value = 1073741824 }\nsysctl \"kernel.panic\" { value = node.cpus * 1.5 }\n" +
+			"sysctl \"vm.panic_on_oom\" {\n  value = 7\n  severity = \"high\"\n}\n",
+		"p.json": `{"sysctl": {"net.ipv4.ip_forward": {"value": "yes"}, "vm.swappiness": {"value": 500}, "vm.min_free_kbytes": {"value": 1073741824},
+			"kernel.panic": {"value": "${node.cpus * 1.5}"}, "vm.panic_on_oom": {"value": 7, "severity": "high"}}}`,
+	} {
+		got := map[string]int{}
+		for _, d := range policy.Lint([]policy.File{{Name: name, Text: []byte(text)}}, known()) {
+			got[d.Summary]++
+		}
+		// The wrong severity and kernel.panic are wrong values.
+		if want := map[string]int{"Wrong type": 1, "Refused by the kernel": 1, "Takes the memory": 1, "Wrong value": 2}; !maps.Equal(got, want) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for _, d := range policy.Lint([]policy.File{{Name: "a.hcl", Text: []byte("sysctl {")},
+		{Name: "p.hcl", Text: []byte(`sysctl "vm.swappiness" { value = 500 }`)}}, known()) {
+		if d.Subject.Filename != "a.hcl" {
+			t.Errorf("judged without a.hcl: %v", d)
 		}
 	}
 }

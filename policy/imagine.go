@@ -33,12 +33,35 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	diags := slices.Concat(l.diags, l.checkTypes(), l.warnings, l.findIneffective())
 	diags = append(diags, checkLookAlikes(files, diags)...)
 	if diags.HasErrors() {
-		return diags
+		if l.stopped || !l.hasRead(files) { // the other blocks would lack what these files have
+			return diags
+		}
+		l.blocks = slices.DeleteFunc(slices.Clone(l.blocks), func(b block) bool { return slices.ContainsFunc(diags, b.hasError) })
 	}
 	diags = append(diags, l.mistakesOnNodes(diags)...)
 	diags = append(diags, l.checkMemory()...)
 	diags = append(diags, l.checkDomains()...)
 	return append(diags, l.checkConditions(diags)...)
+}
+
+// hasRead reports whether all files were parsed.
+func (l *loader) hasRead(files []File) bool {
+	return !slices.ContainsFunc(files, func(f File) bool { return !slices.Contains(l.policy.Files, f.Name) })
+}
+
+// hasError reports whether d is an error inside the block.
+func (b block) hasError(d *hcl.Diagnostic) bool {
+	if d.Severity != hcl.DiagError || d.Subject == nil {
+		return false
+	}
+	ranges := []hcl.Range{b.Range}
+	if body, native := b.Body.(*hclsyntax.Body); native {
+		ranges = append(ranges, body.SrcRange)
+	}
+	for _, e := range b.expressions() {
+		ranges = append(ranges, e.Range()) // an override may be in another file
+	}
+	return slices.ContainsFunc(ranges, func(r hcl.Range) bool { return r.Filename == d.Subject.Filename && r.Overlaps(*d.Subject) })
 }
 
 // Limits on the imagined nodes, and on the numbers that are combined.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"path"
 	"slices"
 	"strconv"
@@ -109,7 +110,8 @@ func (s Sysctl) numbers() []int64 {
 	}
 	var all []int64
 	for _, v := range values {
-		n, is := parseNumber(v)
+		n, err := strconv.ParseInt(v, 0, 64) // the kernel reads 0x10 and 010 too; a larger number becomes the largest int64
+		is := err == nil || errors.Is(err, strconv.ErrRange)
 		if !is {
 			return nil
 		}

@@ -2,8 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"path"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 )
@@ -23,6 +23,8 @@ func demands() []demand {
 		{"vm/min_free_kbytes", "kB", 1 << 10, 10, 50, "the kernel keeps it free and kills processes for it"},
 		{"vm/nr_hugepages", "pages of at least 2 MiB", 2 << 20, 80, 100,
 			"nothing else can use it, and the kernel reserves fewer pages if it is not free"},
+		{"vm/nr_hugepages_mempolicy", "pages of at least 2 MiB", 2 << 20, 80, 100,
+			"it is vm.nr_hugepages for the memory policy of the writer, and nothing else can use them"},
 		{"vm/dirty_bytes", "bytes", 1, 50, 0, "writers never wait for the disk before memory is full"},
 		{"vm/dirty_background_bytes", "bytes", 1, 50, 0, "the kernel never begins to write before memory is full"},
 	}
@@ -64,45 +66,64 @@ func (l *loader) checkMemory() hcl.Diagnostics {
 	r := &reader{}
 	for _, b := range l.blocks {
 		key, err := ParseKey(b.Name)
-		i := slices.IndexFunc(demands(), func(d demand) bool { return d.key == key })
-		n := slices.IndexFunc(needs(), func(n need) bool { return n.key == key })
-		if b.Type != "sysctl" || err != nil || i < 0 && n < 0 {
+		if b.Type != "sysctl" || err != nil || key.IsGlob() { // see checkGlob
 			continue
 		}
-		var worst *hcl.Diagnostic
-		for _, facts := range imagine(l.candidates(b.expressions())) {
-			if cpus, _ := facts["node.cpus"].(int64); cpus > mostCPUs {
-				continue
-			}
-			node := l.imagined(facts)
-			node.blocks = []block{b}
-			node.decode()
-			for _, s := range applying(node.policy.Sysctls, func(s Sysctl) bool { return s.Applies() }) {
-				var found *hcl.Diagnostic
-				if i >= 0 {
-					found = demands()[i].judge(s, facts)
-				} else {
-					found = needs()[n].judge(s)
-				}
-				if worst == nil || found != nil && found.Severity == hcl.DiagError && worst.Severity != hcl.DiagError {
-					worst = found
-				}
-			}
-		}
-		if worst != nil {
-			worst.Subject = b.Range.Ptr()
-			if b.get("value") != nil {
-				worst.Subject = b.at("value").Ptr()
-			}
-			r.warnings = append(r.warnings, worst)
+		if found := l.memoryOf(b, key); found != nil {
+			r.warnings = append(r.warnings, found)
 		}
 	}
 	return r.warnings
 }
 
-// judge compares the least value that satisfies s with the memory of a node.
+// memoryOf judges the value that a block requires for a parameter, which is the block's own or matches its glob.
+func (l *loader) memoryOf(b block, key Key) *hcl.Diagnostic {
+	i := slices.IndexFunc(demands(), func(d demand) bool { return d.key == key })
+	n := slices.IndexFunc(needs(), func(n need) bool { return n.key == key })
+	if i < 0 && n < 0 {
+		return nil
+	}
+	var worst *hcl.Diagnostic
+	for _, facts := range imagine(l.candidates(b.expressions())) {
+		if cpus, _ := facts["node.cpus"].(int64); cpus > mostCPUs {
+			continue
+		}
+		node := l.imagined(facts)
+		node.blocks = []block{b}
+		node.decode()
+		for _, s := range applying(node.policy.Sysctls, func(s Sysctl) bool { return s.Applies() }) {
+			var found *hcl.Diagnostic
+			s.Key = key
+			if i >= 0 {
+				found = demands()[i].judge(s, facts)
+			} else {
+				found = needs()[n].judge(s)
+			}
+			if worst == nil || found != nil && found.Severity == hcl.DiagError && worst.Severity != hcl.DiagError {
+				worst = found
+			}
+		}
+	}
+	if worst != nil {
+		worst.Subject = b.Range.Ptr()
+		if b.get("value") != nil {
+			worst.Subject = b.at("value").Ptr()
+		}
+	}
+	return worst
+}
+
+// written returns the number that is written if another one is found: the first of one_of, or the given bound.
+func (s Sysctl) written(bound func() (int64, bool)) (int64, bool) {
+	if numbers := s.numbers(); numbers != nil {
+		return numbers[0], true
+	}
+	return bound()
+}
+
+// judge compares the number that s writes with the memory of a node.
 func (d demand) judge(s Sysctl, facts map[string]any) *hcl.Diagnostic {
-	n, bounded := s.least()
+	n, bounded := s.written(s.least)
 	memory, known := facts["node.memory"].(int64)
 	if !bounded || known && memory < leastNode {
 		return nil
@@ -125,9 +146,9 @@ func (d demand) judge(s Sysctl, facts map[string]any) *hcl.Diagnostic {
 	return found
 }
 
-// judge compares the largest value that satisfies s with the needs of a node.
+// judge compares the number that s writes with the needs of a node.
 func (n need) judge(s Sysctl) *hcl.Diagnostic {
-	most, bounded := s.most()
+	most, bounded := s.written(s.most)
 	if !bounded || most >= n.few {
 		return nil
 	}
@@ -139,12 +160,22 @@ func (n need) judge(s Sysctl) *hcl.Diagnostic {
 	return found
 }
 
-// CanStopMachine reports whether a wrong number for the parameter can stop a machine: it takes all memory, or leaves too little of
-// something. vm.overcommit_memory does only with 2.
+// CanStopMachine reports whether a wrong number for the parameter, or for one that its glob matches, can stop a machine: it takes
+// all memory, or leaves too little of something. vm.overcommit_memory does only with 2.
 func (s Sysctl) CanStopMachine() bool {
-	return slices.ContainsFunc(demands(), func(d demand) bool { return d.key == s.Key }) ||
-		slices.ContainsFunc(needs(), func(n need) bool { return n.key == s.Key }) ||
-		strings.HasPrefix(string(s.Key), "vm/overcommit_") && (s.Key != "vm/overcommit_memory" || s.Value == "2")
+	covers := func(key Key) bool {
+		matches, _ := path.Match(string(s.Key), string(key))
+		return matches
+	}
+	return slices.ContainsFunc(demands(), func(d demand) bool { return covers(d.key) }) ||
+		slices.ContainsFunc(needs(), func(n need) bool { return covers(n.key) }) ||
+		covers("vm/overcommit_ratio") || covers("vm/overcommit_kbytes") || covers("vm/overcommit_memory") && s.strictOvercommit()
+}
+
+// strictOvercommit reports whether vm.overcommit_memory makes the kernel limit the memory that programs reserve.
+func (s Sysctl) strictOvercommit() bool {
+	mode, _ := s.written(s.least)
+	return mode == 2
 }
 
 func inGiB(bytes float64) string { return fmt.Sprintf("%.4g GiB", bytes/(1<<30)) }
@@ -153,8 +184,17 @@ func inGiB(bytes float64) string { return fmt.Sprintf("%.4g GiB", bytes/(1<<30))
 // they use. Source: the kernel's Documentation/mm/overcommit-accounting.rst.
 func (p *Policy) checkOvercommit(r *reader) {
 	mode := p.findSysctl("vm/overcommit_memory")
-	if r.catalogue == nil || mode == nil || mode.Value != "2" {
+	if r.catalogue == nil || mode == nil || !mode.strictOvercommit() {
 		return
+	}
+	if kbytes := p.findSysctl("vm/overcommit_kbytes"); kbytes != nil {
+		if most, bounded := kbytes.written(kbytes.most); !bounded || most != 0 { // 0: the ratio counts
+			if bounded && most < leastNode>>10 {
+				r.errorf(kbytes.Range, "Takes the memory", "With vm.overcommit_memory = 2 (%s) all programs together can reserve only the %d kB of "+
+					"vm.overcommit_kbytes: no node starts with so little. Set vm.overcommit_ratio to 80 or more instead.", place(mode.Range), most)
+			}
+			return
+		}
 	}
 	percent, at, is := int64(50), mode, "the kernel's default"
 	if ratio := p.findSysctl("vm/overcommit_ratio"); ratio != nil {
@@ -162,7 +202,7 @@ func (p *Policy) checkOvercommit(r *reader) {
 			percent, at, is = most, ratio, place(ratio.Range)
 		}
 	}
-	if kbytes := p.findSysctl("vm/overcommit_kbytes"); kbytes != nil || percent >= 80 {
+	if percent >= 80 {
 		return
 	}
 	report := r.warnf

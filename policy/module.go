@@ -62,10 +62,12 @@ func (r *reader) decodeModule(b block) (Module, bool) {
 			"%q is not such a name.%s", b.Name, oddCharacter(b.Name))
 		return Module{}, false
 	}
-	r.checkModule(b)
 	before := len(r.diags)
 	m := Module{Metadata: about, Name: strings.ReplaceAll(b.Name, "-", "_"), Absent: r.flag(b.get("absent"), "absent", false)}
 	m.Options = r.decodeModuleOptions(b)
+	if !m.Absent { // a module that no kernel has does not load
+		r.checkModule(b)
+	}
 	switch {
 	case m.Absent && m.Options != nil:
 		r.errorf(b.at("options"), "Contradiction", "A module that must not load takes no options. Remove options or absent.")

@@ -9,6 +9,8 @@ import (
 
 	"github.com/agext/levenshtein"
 	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy/kernels"
 )
 
 // Only Lint sets the catalogue: the boot path does not read it.
@@ -133,10 +135,13 @@ func countOf(numbers []int) string {
 func notNumber(s string) bool {
 	_, err := strconv.ParseInt(s, 0, 64)
 	_, unsigned := strconv.ParseUint(s, 0, 64)
-	return err != nil && unsigned != nil
+	return err != nil && unsigned != nil || !kernels.IsNumber(s)
 }
 
 func suggestNumber(word string) string {
+	if number := strings.ReplaceAll(strings.TrimPrefix(word, "+"), "_", ""); number != word && !notNumber(number) {
+		return " Write " + number + "."
+	}
 	switch strings.ToLower(word) {
 	case "yes", "true", "on", "enabled":
 		return " Write 1."
@@ -221,6 +226,7 @@ func aliases() [][2]Key {
 	return [][2]Key{
 		{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"},
 		{"net/netfilter/nf_conntrack_max", "net/nf_conntrack_max"},
+		{"vm/nr_hugepages", "vm/nr_hugepages_mempolicy"},
 	}
 }
 

@@ -37,6 +37,8 @@ func TestSysfsMistakes(t *testing.T) {
 		`sysfs "//kernel/mm" { value = 1 }`:                                                                               "is not below /sys",
 		`sysfs "kernel/mm/transparent_hugepage/enabled" { value = "madvised" }`:                                           `takes "always", "madvise" or "never", not "madvised"`,
 		`sysfs "kernel/mm/transparent_hugepage/enabled" { one_of = ["never", "of"] }`:                                     `not "of"`,
+		`sysfs "devices/system/cpu/smt/control" { one_of = ["notsupported", "off"] }`:                                     `not "notsupported"`,
+		`sysfs "devices/system/cpu/smt/control" { one_of = ["off", "no", "notsupported"] }`:                               `not "no"`,
 		`sysfs "kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages" { value = 2048 }`:                                   "Takes the memory",
 		`sysfs "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages" { value = max(1, floor(node.memory / 1048576)) }`:      "Takes the memory",
 		"sysfs \"block/*/queue/scheduler\" { value = \"none\" }\nsysfs \"block/sda/queue/scheduler\" { value = \"bfq\" }": "Contradiction",
@@ -52,6 +54,7 @@ func TestSysfsMistakes(t *testing.T) {
 		   value = 4
 		   when  = node.memory > 64 * 1024 * 1024 * 1024
 		 }`,
+		`sysfs "devices/system/cpu/smt/control" { one_of = ["off", "forceoff", "notsupported", "notimplemented"] }`,
 		`sysfs "block/nvme*/queue/scheduler" { value = "none" }`,
 		`sysfs "devices/system/clocksource/clocksource0/current_clocksource" { value = "tsc" }`,
 		`sysfs "module/nvme_core/parameters/io_timeout" { min = 4294967295 }`,

@@ -34,6 +34,7 @@ const (
 type Domain struct {
 	Version string // of the kernel: "6.1"
 	words   []string
+	key     string // of the parameter
 }
 
 // TriedWords lists the words that the recorder writes to a parameter that is not a number.
@@ -72,6 +73,9 @@ func (d Domain) OneWay(value string) bool {
 
 // Stores returns the kernel's answer to a value, and the value that it stores if that is known.
 func (d Domain) Stores(value string) (Answer, string) {
+	if answer, stored, known := notRecorded(d.key, value); known {
+		return answer, stored
+	}
 	fields := strings.Fields(value)
 	var kept []string
 	answer, n := Stored, 0
@@ -97,7 +101,7 @@ func (d Domain) Stores(value string) (Answer, string) {
 			if n == len(fields) {
 				return Unknown, ""
 			}
-			v, number := new(big.Int).SetString(fields[n], 0)
+			v, number := parseNumber(fields[n])
 			if n++; !number {
 				return Unknown, ""
 			}

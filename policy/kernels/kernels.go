@@ -28,6 +28,10 @@ type Catalogue struct {
 	needs                              map[string][]string // module -> modules that bring parameters and are loaded with it
 }
 
+// perfWatchdog is read-only on a machine without a performance monitoring unit, such as the recorder's, and takes 0 and 1 on others
+// (kernel/watchdog.c). Its record describes the machine, not the kernel.
+const perfWatchdog = "kernel/nmi_watchdog"
+
 // Read decodes the catalogue.
 func Read() (*Catalogue, error) {
 	z, err := gzip.NewReader(bytes.NewReader(recorded))
@@ -58,8 +62,11 @@ func Read() (*Catalogue, error) {
 		case "p":
 			c.Probed = append(c.Probed, words[1])
 		case "v":
+			if words[1] == perfWatchdog {
+				continue
+			}
 			for _, digit := range words[3] { // the numbers of the releases
-				domain := Domain{versionOf(c.Probed[digit-'0']), strings.Split(words[2], ";")}
+				domain := Domain{versionOf(c.Probed[digit-'0']), strings.Split(words[2], ";"), words[1]}
 				c.domains[words[1]] = append(c.domains[words[1]], domain)
 			}
 		case "b":
@@ -94,6 +101,17 @@ func (c *Catalogue) Parameter(key string) (numbers []int, known bool) {
 		}
 	}
 	return numbers, known
+}
+
+// Matching returns the recorded parameters that a glob matches.
+func (c *Catalogue) Matching(glob string) []string {
+	var all []string
+	for _, p := range c.Parameters {
+		if matches, _ := path.Match(perInterface(glob), p); matches {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // perInterface replaces the name of an interface by "*".

@@ -137,11 +137,11 @@ func probe(path string) string {
 	return strings.TrimSpace(domain)
 }
 
-// ofThisMachine lists the parameters whose values are processes or CPUs.
+// ofThisMachine lists the parameters whose values or modes belong to the machine.
 func ofThisMachine() []string {
 	return []string{
 		"kernel/cad_pid", "kernel/ns_last_pid", "kernel/watchdog_cpumask", "net/ipv4/vs/est_cpulist", "net/core/flow_limit_cpu_bitmap",
-		"net/core/rps_default_mask",
+		"net/core/rps_default_mask", "kernel/nmi_watchdog", // needs a performance monitoring unit
 	}
 }
 
