@@ -65,9 +65,17 @@ has mistakes, or the file is not a kops manifest.`,
 	return c
 }
 
+// summary counts the settings of a policy, and describes its gate.
 func summary(p *policy.Policy) string {
-	return fmt.Sprintf("%s, %s, %s; %s %s", report.Count(len(p.Modules), "module"), report.Count(len(p.Sysctls), "sysctl"),
-		report.Count(len(p.Links), "link"), p.Gate.Unit, p.Gate.Waits())
+	all := []string{report.Count(len(p.Modules), "module"), report.Count(len(p.Sysctls), "sysctl")}
+	if len(p.Sysfs) > 0 {
+		all = append(all, fmt.Sprintf("%d sysfs", len(p.Sysfs)))
+	}
+	all = append(all, report.Count(len(p.Links), "link"))
+	if len(p.Execs) > 0 {
+		all = append(all, report.Count(len(p.Execs), "program"))
+	}
+	return fmt.Sprintf("%s; %s %s", strings.Join(all, ", "), p.Gate.Unit, p.Gate.Waits())
 }
 
 func lintKops(c *cobra.Command, name string) error {
