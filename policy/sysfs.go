@@ -126,6 +126,7 @@ func (r *reader) decodeSysfs(b block) (Sysctl, bool) {
 	if ok && r.catalogue != nil {
 		r.checkWords(s, b)
 		r.checkHugePages(s, b)
+		r.checkAttribute(s, b)
 	}
 	return s, ok
 }
@@ -136,7 +137,10 @@ func (r *reader) checkWords(s Sysctl, b block) {
 	if s.OneOf != nil {
 		at, values = b.at("one_of"), s.OneOf
 	}
-	for _, v := range values {
+	for i, v := range values {
+		if i > 0 && s.Key == sysfsRoot+"devices/system/cpu/smt/control" && slices.Contains([]string{"notsupported", "notimplemented"}, v) {
+			continue // read, never written
+		}
 		if words != nil && !slices.Contains(words, v) && len(r.unknown) == 0 {
 			r.errorf(at, "Wrong value", "%s takes %s, not %q.%s", s.Key, alternatives(words), v, didYouMean(v, words))
 		}
