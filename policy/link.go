@@ -146,7 +146,25 @@ func (p *Policy) checkLinkSysctls(r *reader, l Link) {
 // disjoint reports whether no interface can match both.
 func (m Match) disjoint(o Match) bool {
 	return m.Name != "" && o.Name != "" && !globsMeet(m.Name, o.Name) || m.Kind != "" && o.Kind != "" && m.Kind != o.Kind ||
-		m.Driver != "" && o.Driver != "" && m.Driver != o.Driver || m.isVirtual() && o.isUplink() || m.isUplink() && o.isVirtual()
+		m.Driver != "" && o.Driver != "" && m.Driver != o.Driver || m.isVirtual() && o.isUplink() || m.isUplink() && o.isVirtual() ||
+		m.isSoftware() && o.isHardware() || m.isHardware() && o.isSoftware()
+}
+
+// isSoftware reports whether m selects links that the kernel makes without a device.
+func (m Match) isSoftware() bool {
+	return slices.Contains([]string{
+		"bond", "bridge", "dummy", "erspan", "geneve", "gre", "gretap", "ifb", "ip6gre", "ip6tnl", "ipip", "ipvlan", "macvlan", "macvtap", "sit",
+		"team", "tun", "veth", "vlan", "vrf", "vxlan", "wireguard",
+	}, m.Kind)
+}
+
+// isHardware reports whether m selects links of a device's driver. The others are the names that ethtool prints for links without a device.
+func (m Match) isHardware() bool {
+	software := []string{
+		"802.1Q VLAN Support", "bonding", "bridge", "dummy", "geneve", "gre", "ifb", "ipip", "ipvlan", "macvlan", "macvtap", "openvswitch",
+		"team", "tun", "veth", "vrf", "vxlan", "wireguard",
+	}
+	return m.Driver != "" && !slices.Contains(software, m.Driver)
 }
 
 // isVirtual reports whether m selects links that a CNI or kube-proxy makes. Such a link carries no default route of a node, and has
@@ -157,12 +175,9 @@ func (m Match) isVirtual() bool {
 		slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(m.Name, n) })
 }
 
-func (m Match) isUplink() bool {
-	software := []string{"bridge", "dummy", "geneve", "ipip", "tun", "veth", "vxlan"}
-	return m.DefaultRoute || m.Driver != "" && !slices.Contains(software, m.Driver)
-}
+func (m Match) isUplink() bool { return m.DefaultRoute || m.isHardware() }
 
-// globsMeet reports whether a name can match both globs. A class in brackets counts as any character, so it may err to true.
+// globsMeet reports whether a name can match both globs.
 func globsMeet(a, b string) bool {
 	one, other := globCharacters(a), globCharacters(b)
 	rest := make([]bool, len(other)+1) // by the start of other: whether the rest of both can meet
@@ -176,7 +191,7 @@ func globsMeet(a, b string) bool {
 			case star || j < len(other) && other[j] == "*":
 				next[j] = i < len(one) && rest[j] && (star || j < len(other)) || j < len(other) && next[j+1]
 			case i < len(one) && j < len(other):
-				next[j] = rest[j+1] && (one[i] == other[j] || one[i] == "?" || other[j] == "?")
+				next[j] = rest[j+1] && charactersMeet(one[i], other[j])
 			}
 		}
 		rest = next
@@ -184,14 +199,29 @@ func globsMeet(a, b string) bool {
 	return rest[0]
 }
 
-// globCharacters splits a glob. It replaces each class in brackets by ?.
+// charactersMeet reports whether a character can match two parts of globs. It errs to true for a class that is not valid.
+func charactersMeet(a, b string) bool {
+	if a == b || a == "?" || b == "?" {
+		return true
+	}
+	for c := ' '; c <= '~'; c++ {
+		one, err1 := path.Match(a, string(c))
+		other, err2 := path.Match(b, string(c))
+		if err1 != nil || err2 != nil || one && other {
+			return true
+		}
+	}
+	return false
+}
+
+// globCharacters splits a glob into characters, classes and stars.
 func globCharacters(glob string) []string {
 	var all []string
 	for glob != "" {
 		size := 1
 		switch end := strings.IndexByte(glob, ']'); {
 		case glob[0] == '[' && end > 0:
-			all, size = append(all, "?"), end+1
+			all, size = append(all, glob[:end+1]), end+1
 		case glob[0] == '\\' && len(glob) > 1:
 			all, size = append(all, glob[:2]), 2
 		default:

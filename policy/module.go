@@ -104,7 +104,9 @@ func (r *reader) decodeModuleOptions(b block) []ModuleOption {
 				"The value of %s must not contain spaces, quotes, # or backslashes: modprobe.d would split it.", name)
 			continue
 		}
-		all = append(all, ModuleOption{strings.ReplaceAll(name, "-", "_"), text})
+		option := ModuleOption{strings.ReplaceAll(name, "-", "_"), text}
+		r.checkModuleOption(strings.ReplaceAll(b.Name, "-", "_"), option, b.at("options"))
+		all = append(all, option)
 	}
 	slices.SortFunc(all, func(a, b ModuleOption) int { return strings.Compare(a.Name, b.Name) })
 	return all
@@ -142,16 +144,4 @@ func (r *reader) mergeModules(all []Module) []Module {
 		r.mergeDrift("module "+m.Name, &first.Metadata, m.Metadata)
 	}
 	return modules
-}
-
-// checkAbsent reports parameters of a module that must not load.
-func (p *Policy) checkAbsent(r *reader) {
-	for _, m := range p.Modules {
-		for _, s := range slices.Concat(p.Sysctls, p.Sysfs) {
-			if m.Absent && m.Applies() && s.Applies() && ModuleOf(s.Key) == m.Name {
-				r.errorf(s.Range, "Contradiction", "%s exists only with module %s, which must not load at %s. Remove one of the two.",
-					s.Key, m.Name, place(m.Range))
-			}
-		}
-	}
 }

@@ -126,6 +126,7 @@ func (r *reader) decodeSysfs(b block) (Sysctl, bool) {
 	if ok && r.catalogue != nil {
 		r.checkWords(s, b)
 		r.checkHugePages(s, b)
+		r.checkAttribute(s, b)
 	}
 	return s, ok
 }
@@ -137,8 +138,8 @@ func (r *reader) checkWords(s Sysctl, b block) {
 		at, values = b.at("one_of"), s.OneOf
 	}
 	for i, v := range values {
-		if i > 0 && s.Key == sysfsRoot+"devices/system/cpu/smt/control" && (v == "notsupported" || v == "notimplemented") {
-			continue // the kernel prints it and takes none; kernel/cpu.c
+		if i > 0 && s.Key == sysfsRoot+"devices/system/cpu/smt/control" && slices.Contains([]string{"notsupported", "notimplemented"}, v) {
+			continue // read, never written
 		}
 		if words != nil && !slices.Contains(words, v) && len(r.unknown) == 0 {
 			r.errorf(at, "Wrong value", "%s takes %s, not %q.%s", s.Key, alternatives(words), v, didYouMean(v, words))

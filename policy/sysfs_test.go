@@ -65,6 +65,52 @@ func TestSysfsMistakes(t *testing.T) {
 	}
 }
 
+// TestSysfsRefused lints values that the kernel refuses or that stop the node, and their neighbours.
+func TestSysfsRefused(t *testing.T) {
+	for _, c := range []struct{ path, body, want string }{
+		{"devices/system/cpu/cpu*/online", "value = 0", "Stops the node"},
+		{"devices/system/cpu/cpu*/online", "value = 1", ""},
+		{"devices/system/cpu/cpu1/online", "value = 0", ""},
+		{"devices/system/cpu/online", "value = 0", "Read-only"},
+		{"devices/system/cpu/smt/control", `value = "forceoff"`, "Cannot be undone"},
+		{"devices/system/cpu/smt/control", `one_of = ["off", "forceoff", "notsupported"]`, ""},
+		{"devices/system/cpu/smt/control", `value = "notsupported"`, "Wrong value"},
+		{"block/*/queue/scheduler", `value = "noop"`, `Linux 5.0 removed the I/O scheduler noop. Write "none"`},
+		{"block/*/queue/scheduler", "value = \"noop\"\n  when = !version_at_least(kernel.version, \"5.0\")", ""},
+		{"block/*/queue/scheduler", `one_of = ["none", "noop"]`, ""},
+		{"block/*/queue/scheduler", `value = "mq-deadlin"`, "Unknown I/O scheduler"},
+		{"block/nvme*/queue/scheduler", `value = "kyber"`, ""},
+		{"block/*/queue/logical_block_size", "value = 4096", "Read-only"},
+		{"block/*/queue/hw_sector_size", "min = 512", "Read-only"},
+		{"block/*/queue/rotational", "value = 0", ""},
+		{"block/sda/queue/rotational", "value = 0", `write "block/*/queue/rotational"`},
+		{"block/sda/queue/rotational", "value = 0\n  when = os.id == \"debian\"", ""},
+		{"class/net/eth0/threaded", "value = 1", `write "class/net/*/threaded"`},
+		{"class/net/*/threaded", "value = 2", "from 0 to 1"},
+		{"class/net/*/gro_flush_timeout", "value = -1", "at least 0"},
+		{"class/net/*/gro_flush_timeout", "max = 20000", ""},
+		{"class/net/*/napi_defer_hard_irqs", "min = 2", ""},
+		{"kernel/mm/ksm/run", "value = 5", "from 0 to 2"},
+		{"kernel/mm/ksm/run", "min = 3", "from 0 to 2"},
+		{"kernel/mm/ksm/run", "one_of = [2, 0]", ""},
+		{"class/net/*/queues/rx-*/rps_cpus", `value = "xyz"`, "a mask in hexadecimal"},
+		{"class/net/*/queues/rx-*/rps_cpus", `value = "0x3"`, "a mask in hexadecimal"},
+		{"class/net/*/queues/tx-*/xps_cpus", `value = "00000000,000000FF"`, ""},
+		{"devices/virtual/workqueue/cpumask", `value = "0-3"`, "a mask in hexadecimal"},
+		{"devices/virtual/workqueue/cpumask", "value = 10", ""},
+	} {
+		text := "sysfs \"" + c.path + "\" {\n  " + c.body + "\n  reason = \"r\"\n}"
+		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		got := ""
+		for _, d := range diags {
+			got += d.Summary + "; " + d.Detail + "\n"
+		}
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s\n%s\nwant %s", text, got, c.want)
+		}
+	}
+}
+
 // TestSysfsValues: values that mean the same to the kernel are equal.
 func TestSysfsValues(t *testing.T) {
 	for _, c := range []struct {

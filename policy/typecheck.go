@@ -125,7 +125,7 @@ func (c *typeChecker) checkOperand(e, other hclsyntax.Expression, want cty.Type,
 		if value, diags := other.Value(c.EvalContext); !diags.HasErrors() && value.IsWhollyKnown() && value.Type() == cty.String {
 			least = value.AsString()
 		} else if !diags.HasErrors() && value.IsWhollyKnown() && value.Type() == cty.Number {
-			least = value.AsBigFloat().Text('f', -1)
+			least = versionText(value)
 		}
 		not := ""
 		if less {
@@ -198,6 +198,16 @@ func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 	}
 }
 
+// versionText returns a number as the version that its author meant. HCL drops a final zero, and no component has had a version 1.1 to 1.4
+// for years: 1.3 is 1.30.
+func versionText(v cty.Value) string {
+	text := v.AsBigFloat().Text('f', -1)
+	if len(text) == 3 && strings.HasPrefix(text, "1.") {
+		text += "0"
+	}
+	return text
+}
+
 // suggestLiteral suggests how to write a number that is compared with a string.
 func suggestLiteral(of hclsyntax.Expression, other cty.Type, e hclsyntax.Expression) string {
 	v, diags := e.Value(nil)
@@ -205,7 +215,7 @@ func suggestLiteral(of hclsyntax.Expression, other cty.Type, e hclsyntax.Express
 		return ""
 	}
 	if fact := nameOf(of); fact == "kernel.version" || fact == "kubelet.version" {
-		return fmt.Sprintf(" Write version_at_least(%s, %q).", fact, v.AsBigFloat().Text('f', -1))
+		return fmt.Sprintf(" Write version_at_least(%s, %q).", fact, versionText(v))
 	}
 	return fmt.Sprintf(" Write %q.", v.AsBigFloat().Text('f', -1))
 }

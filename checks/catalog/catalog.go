@@ -23,7 +23,7 @@ func For(p *policy.Policy, stage checks.Stage) []checks.Check {
 	problems := checks.Asked(Problems(), p, stage)
 	switch stage {
 	case checks.Image:
-		return slices.Concat(setting.Installed(p), problems)
+		return slices.Concat(setting.Installed(p), problems, setting.InstalledPrograms(p))
 	case checks.All:
 		return slices.Concat(setting.Installed(p), setting.Running(p), problems, setting.Programs(p, stage), setting.Probes(p))
 	}

@@ -23,6 +23,39 @@ func Programs(p *policy.Policy, stage checks.Stage) []checks.Check {
 	return list
 }
 
+// InstalledPrograms returns the programs of a policy as requirements of a file tree: on the node, a missing program of check "exec" is
+// unknown, which holds kubelet.
+func InstalledPrograms(p *policy.Policy) []checks.Check {
+	var list []checks.Check
+	for _, e := range p.EachExec() {
+		list = append(list, installedProgram{e})
+	}
+	if len(p.Gate.OnHeld) > 0 {
+		list = append(list, installedProgram{policy.Exec{
+			Metadata: policy.Metadata{Severity: policy.Block, Range: p.Gate.Range}, Name: "on_held", Command: p.Gate.OnHeld,
+		}})
+	}
+	return list
+}
+
+// installedProgram requires a program that nodegate would run.
+type installedProgram struct{ policy.Exec }
+
+func (p installedProgram) Name() string              { return "image." + p.Exec.Name }
+func (p installedProgram) Metadata() policy.Metadata { return p.Exec.Metadata }
+
+func (p installedProgram) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
+	s := checks.Passing(p.Program() + ", which only root can write")
+	wrong, remedy, err := h.UnfitProgram(p.Program())
+	if err != nil {
+		return checks.State{Want: s.Want}, err
+	}
+	if wrong != "" {
+		s.Differs(wrong, remedy)
+	}
+	return s, nil
+}
+
 // program requires a program of the operator to exit with status 0.
 type program struct{ policy.Exec }
 

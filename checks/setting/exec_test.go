@@ -1,6 +1,7 @@
 package setting_test
 
 import (
+	"io/fs"
 	"testing"
 
 	"nodegate/checks"
@@ -46,9 +47,6 @@ unknown exec.odd [/bin/odd exited with status 77, which means unknown: no nvidia
 unknown exec [/bin/none was not run: file does not exist]
 skipped exec.off: its when condition is false here (test.hcl:15:15)
 fail`, checkstest.Print(checks.Inspect(t.Context(), m.Host(), checks.Run, catalog.For(p, checks.Run))))
-	if n := len(catalog.For(p, checks.Image)); n > 0 {
-		t.Errorf("%d checks of an image", n)
-	}
 	if early := checks.Early(boot); len(early) > 0 {
 		t.Errorf("nodegate-apply runs %d programs", len(early))
 	}
@@ -58,6 +56,36 @@ fail`, checkstest.Print(checks.Inspect(t.Context(), m.Host(), checks.Run, catalo
 			if res.Err == nil || res.Err.Error() != host.ErrNoPrograms.Error() {
 				t.Errorf("%s: %+v", what, res)
 			}
+		}
+	}
+}
+
+// TestExecInImage judges the files of programs that do not run there.
+func TestExecInImage(t *testing.T) {
+	m := &hosttest.Machine{
+		Files: map[string]string{"/bin/fine": "x", "/bin/data": "x", "/bin/open": "x", "/bin/dir/file": "x"},
+		Modes: map[string]fs.FileMode{"/bin/data": 0o644, "/bin/open": 0o777},
+	}
+	p := checkstest.Load(t, `
+		check "exec.fine" { command = ["/bin/fine", "-a"] }
+		check "exec.none" { command = ["/bin/none"] }
+		check "exec.data" { command = ["/bin/data"] }
+		check "exec.open" {
+		  command  = ["/bin/open"]
+		  severity = "warn"
+		}
+		gate { on_held = ["/bin/pager", "x"] }`)
+	image := catalog.For(p, checks.Image)
+	checkstest.Equal(t, "image", `
+pass image.exec.fine
+fail image.exec.none: want /bin/none, which only root can write, got /bin/none does not exist
+fail image.exec.data: want /bin/data, which only root can write, got /bin/data is not executable
+warn image.exec.open: want /bin/open, which only root can write, got /bin/open may be written or replaced by users other than root
+fail image.on_held: want /bin/pager, which only root can write, got /bin/pager does not exist
+fail`, checkstest.Print(checks.Inspect(t.Context(), m.Host(), checks.Image, image)))
+	for _, res := range checks.Inspect(t.Context(), host.Replay(&host.Snapshot{Root: "/"}), checks.Image, image).Results {
+		if res.Verdict.Fine() {
+			t.Errorf("a replay: %+v", res)
 		}
 	}
 }

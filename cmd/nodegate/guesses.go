@@ -74,6 +74,16 @@ func wrongFlag(c *cobra.Command, err error) error {
 // foreignFlag returns what to use instead of a flag that kubectl, terraform, goss or trivy has.
 func foreignFlag(verb, name string) string {
 	switch name {
+	case "only", "include":
+		return "name the checks as arguments: nodegate check NAME..."
+	case "exclude", "ignore":
+		return "use --skip NAME of `nodegate check`"
+	case "check", "dry-run":
+		return "use `nodegate plan` to see the changes"
+	case "o", "output":
+		if verb == "lint" {
+			return "use --format json; lint writes to standard output"
+		}
 	case "auto-approve", "y", "yes":
 		return verb + " does not ask; leave it out"
 	case "exit-code":

@@ -75,6 +75,7 @@ that binary and the package's units.`,
 			if err := checkUnit(c.Context(), h, p.Gate, start, texts, c.ErrOrStderr()); err != nil {
 				return err
 			}
+			warnOfPrograms(ctx, h, p, c.ErrOrStderr())
 			binary, err := ownBinary()
 			if err != nil {
 				return err

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
+	"nodegate/checks"
+	"nodegate/checks/setting"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/plain"
@@ -27,4 +30,13 @@ func printNext(w io.Writer, h *host.Host, p *policy.Policy, started bool) error 
 		_, err = fmt.Fprintf(w, "see     %s\nundo    %s\n", see, undo)
 	}
 	return err
+}
+
+// warnOfPrograms prints each program of the policy that nodegate would not run: on the node, one of check "exec" would hold kubelet.
+func warnOfPrograms(ctx context.Context, h *host.Host, p *policy.Policy, stderr io.Writer) {
+	for _, res := range checks.Inspect(ctx, h, checks.Image, setting.InstalledPrograms(p)).Results {
+		if res.Differs() {
+			fmt.Fprintf(stderr, "nodegate: %s: %s; %s\n", res.Name, res.State.Got, res.State.Remedy)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,13 +44,16 @@ has mistakes, or the file is not a kops manifest.`,
   kops get --name NAME -o yaml | nodegate lint --kops -`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if manifest == "" && len(args) == 1 && isManifest(args[0]) {
-				return lintKops(c, args[0])
+				return lintKops(c, args[0], o.format)
+			}
+			if i := slices.IndexFunc(args, isManifest); i >= 0 && manifest == "" {
+				return fmt.Errorf("%s is YAML, not a policy (*.hcl); lint a kops manifest in a separate call: nodegate lint %[1]s", args[i])
 			}
 			if c.Flags().Changed("kops") {
 				if len(args) > 0 {
 					return errors.New("--kops reads a manifest; lint policies in a separate call")
 				}
-				return lintKops(c, manifest)
+				return lintKops(c, manifest, o.format)
 			}
 			o.lintInput(args)
 			return o.lintPolicy(c, strict)
@@ -78,7 +82,10 @@ func summary(p *policy.Policy) string {
 	return fmt.Sprintf("%s; %s %s", strings.Join(all, ", "), p.Gate.Unit, p.Gate.Waits())
 }
 
-func lintKops(c *cobra.Command, name string) error {
+func lintKops(c *cobra.Command, name, format string) error {
+	if format != "text" {
+		return fmt.Errorf("--format %s is for policies; a kops manifest is reported as text only", format)
+	}
 	text, name, err := readManifest(c, name)
 	if err != nil {
 		return fmt.Errorf("reading the manifest: %w", err)

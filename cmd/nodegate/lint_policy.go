@@ -22,6 +22,9 @@ func lintFormats() []string { return []string{"text", "json", "sarif", "github"}
 
 // lintPolicy judges a policy and writes its findings in the chosen format.
 func (o *options) lintPolicy(c *cobra.Command, strict bool) error {
+	if policy.IsPolicyFile(filepath.Base(o.format)) {
+		return fmt.Errorf("-f is --format; name the policy as an argument: nodegate lint %s", o.format)
+	}
 	if !slices.Contains(lintFormats(), o.format) {
 		return fmt.Errorf("unknown format %q; known formats: %s", o.format, strings.Join(lintFormats(), ", "))
 	}

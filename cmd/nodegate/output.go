@@ -109,7 +109,7 @@ func (v outputValue) Set(s string) error {
 	case strings.HasPrefix(s, "ut=") || strings.HasPrefix(s, "utput="): // -out=FILE is -o ut=FILE
 		_, name, _ := strings.Cut(s, "=")
 		return fmt.Errorf("long flags have two dashes: --output %s", name)
-	case slices.Contains([]string{"yaml", "wide", "json", "html", "text"}, s):
+	case slices.Contains([]string{"yaml", "yml", "wide", "json", "html", "text", "xml", "csv", "md", "pdf", "sarif"}, s):
 		return fmt.Errorf("unknown format %q; known formats: %s (to write a file of that name, use ./%s)", s, strings.Join(v.formats, ", "), s)
 	default:
 		v.output = s
@@ -211,7 +211,10 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	case err != nil:
 		return err
 	}
-	if nothing {
+	switch {
+	case nothing && len(o.skip) > 0:
+		fmt.Fprintln(c.ErrOrStderr(), "nodegate: nothing was checked: --skip leaves out every requirement")
+	case nothing:
 		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy has no requirement at stage %s\n", r.Stage)
 	}
 	if o.format == "npd" && r.Verdict == verdict.Unknown {

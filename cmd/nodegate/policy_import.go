@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"nodegate/checks/catalog"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 	"nodegate/policy"
@@ -39,6 +41,9 @@ Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
 				return err
 			}
 			text := in.policy()
+			if len(in.modules)+len(in.sysctls) == 0 && len(in.left) > 0 {
+				return fmt.Errorf("no setting found; left out: %s", strings.Join(in.left, "; "))
+			}
 			if len(in.modules)+len(in.sysctls) == 0 {
 				return fmt.Errorf("no setting found in %s", strings.Join(args, ", "))
 			}
@@ -50,6 +55,10 @@ Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
 			}
 			if err != nil {
 				return err
+			}
+			if output != "" {
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: wrote %s: %s, %s\n", output, report.Count(len(in.modules), "module"),
+					report.Count(len(in.sysctls), "sysctl"))
 			}
 			for _, l := range in.left {
 				fmt.Fprintln(c.ErrOrStderr(), "nodegate: left out:", l)
@@ -75,6 +84,9 @@ func (in *imported) read(args []string) error {
 	in.at = map[string]string{}
 	var names []string
 	for _, arg := range args {
+		if arg == "-" {
+			arg = stdinName
+		}
 		info, err := os.Stat(arg)
 		if err != nil {
 			return err
@@ -93,13 +105,21 @@ func (in *imported) read(args []string) error {
 		if err != nil {
 			return err
 		}
-		if isModulesList(text) {
+		switch {
+		case isModprobe(text):
+			in.left = append(in.left, name+": a file of modprobe.d; write its options in a module block, and absent = true for install or blacklist")
+		case isModulesList(text):
 			in.readModules(name, text)
-		} else {
+		default:
 			in.readSysctls(name, text)
 		}
 	}
 	return nil
+}
+
+// isModprobe reports whether a file has a line of modprobe.d(5).
+func isModprobe(text []byte) bool {
+	return regexp.MustCompile(`(?m)^\s*(options|install|blacklist|alias|remove|softdep)\s+[\w-]+`).Match(text)
 }
 
 // isModulesList reports whether no line of a file assigns a value.
@@ -167,6 +187,9 @@ func (in *imported) policy() []byte {
 			value = cty.NumberIntVal(n)
 		}
 		block.SetAttributeValue("value", value)
+		if s.Lenient {
+			block.SetAttributeValue("severity", cty.StringVal(string(policy.Warn)))
+		}
 		block.SetAttributeValue("reason", cty.StringVal("Imported from "+s.At()+"."))
 	}
 	b.Write(hclwrite.Format(f.Bytes()))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -111,6 +112,9 @@ func notFound(p *policy.Policy, shown, name string, stage checks.Stage, all []ch
 		if found, _, _ := matching(catalog.For(p, s), []string{name}); len(found) > 0 {
 			return fmt.Errorf("%s is a check of stage %s, not of stage %s; use --stage %[2]s", shown, s, stage)
 		}
+	}
+	if name == "all" {
+		return errors.New("\"all\" is not a check; leave it out, or use --stage all for the checks of every stage")
 	}
 	known := make([]string, len(all))
 	for i, c := range all {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path"
 	"strings"
 
 	"nodegate/internal/host/file"
@@ -28,12 +30,8 @@ func runChecked(ctx context.Context, command []string) (Ran, error) {
 	if err != nil {
 		return Ran{}, fmt.Errorf("%s was not run: %w", name, err)
 	}
-	var wrong []string
-	for _, o := range open {
-		wrong = append(wrong, "run `"+o.Mend+" "+plain.Quote(o.Place)+"`")
-	}
-	if wrong != nil {
-		return Ran{}, fmt.Errorf("%s was not run, because users other than root may write or replace it: %s", name, strings.Join(wrong, "; "))
+	if len(open) > 0 {
+		return Ran{}, fmt.Errorf("%s was not run, because users other than root may write or replace it: %s", name, mend(open))
 	}
 	status, output, err := program.Status(ctx, name, command[1:]...)
 	line, _, _ := strings.Cut(strings.TrimLeft(output, "\r\n\t "), "\n")
@@ -42,6 +40,37 @@ func runChecked(ctx context.Context, command []string) (Ran, error) {
 		line = strings.ToValidUTF8(line[:maxLine], "") + "..."
 	}
 	return Ran{status, plain.Escape(line)}, err
+}
+
+// mend returns the commands that revoke the rights of other users.
+func mend(open []file.Opening) string {
+	var all []string
+	for _, o := range open {
+		all = append(all, "run `"+o.Mend+" "+plain.Quote(o.Place)+"`")
+	}
+	return strings.Join(all, "; ")
+}
+
+// UnfitProgram returns why nodegate would not run a program that the files contain, and the remedy, or "" if it would.
+func (h *Host) UnfitProgram(name string) (wrong, remedy string, err error) {
+	head, err := h.Files.Head(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return name + " does not exist", "install " + name + ", or remove it from the policy", nil
+	case err != nil:
+		return "", "", err
+	case head.Dir:
+		return name + " is a directory", "name a program in the policy", nil
+	case !head.MayExecute():
+		return name + " is not executable", "run `chmod +x " + plain.Quote(path.Join(h.Root, name)) + "`", nil
+	case h.Openings == nil:
+		return "", "", ErrNoPrograms
+	}
+	open, err := h.Openings(name)
+	if err != nil || len(open) == 0 {
+		return "", "", err
+	}
+	return name + " may be written or replaced by users other than root", mend(open), nil
 }
 
 // ErrNoPrograms is the error of a program of the policy that cannot run here: in a file tree, a recording or a replay.

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,5 +108,46 @@ func TestRunChecked(t *testing.T) {
 	defer tree.Close()
 	if recorded.Exec != nil || host.Replay(&host.Snapshot{Root: "/"}).Exec != nil || tree.Exec != nil {
 		t.Error("a program of the policy can run from a recording, a replay or a tree")
+	}
+}
+
+// TestUnfitProgram judges real files of a tree.
+func TestUnfitProgram(t *testing.T) {
+	hosttest.NeedRoot(t)
+	root := t.TempDir()
+	h, err := host.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	for name, mode := range map[string]os.FileMode{"bin": 0o755, "tmp": 0o777, "sticky": os.ModeSticky | 0o777} {
+		if err := errors.Join(os.Mkdir(filepath.Join(root, name), 0o755), os.Chmod(filepath.Join(root, name), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, mode := range map[string]os.FileMode{
+		"bin/fine": 0o755, "bin/data": 0o644, "bin/open": 0o757, "tmp/x": 0o755, "sticky/x": 0o755, "bin/other": 0o755,
+	} {
+		file := filepath.Join(root, name)
+		if err := errors.Join(os.WriteFile(file, nil, mode), os.Chmod(file, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chown(filepath.Join(root, "bin/other"), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][2]string{
+		"/bin/fine": {}, "/sticky/x": {},
+		"/bin/none":  {"/bin/none does not exist", "install /bin/none, or remove it from the policy"},
+		"/bin":       {"/bin is a directory", "name a program in the policy"},
+		"/bin/data":  {"/bin/data is not executable", "run `chmod +x " + root + "/bin/data`"},
+		"/bin/open":  {"/bin/open may be written or replaced by users other than root", "run `chmod go-w " + root + "/bin/open`"},
+		"/bin/other": {"/bin/other may be written or replaced by users other than root", "run `chown root " + root + "/bin/other`"},
+		"/tmp/x":     {"/tmp/x may be written or replaced by users other than root", "run `chmod go-w " + root + "/tmp`"},
+	} {
+		wrong, remedy, err := h.UnfitProgram(name)
+		if err != nil || wrong != want[0] || remedy != want[1] {
+			t.Errorf("%s: %q, %q, %v", name, wrong, remedy, err)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,6 +38,9 @@ type Host struct {
 
 	// Exec runs a program of the policy, and is nil if none may run: in a file tree, a replay, a recording.
 	Exec func(ctx context.Context, command []string) (Ran, error)
+	// Openings returns the places by which users other than root may replace a file, and is nil if owners are not known: in a replay
+	// and a recording.
+	Openings func(name string) ([]file.Opening, error)
 
 	Memory *Memory // only set for watch
 
@@ -256,14 +260,16 @@ func Open(root string) (*Host, error) {
 		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}, treeFiles{root}}
 		return &Host{
 			Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: units, Rules: noRules{},
-			opened: []interface{ Close() }{units},
+			Openings: func(name string) ([]file.Opening, error) { return file.WhoMayReplace(root, path.Join(root, name)) },
+			opened:   []interface{ Close() }{units},
 		}, nil
 	}
 	links, units := &machineLinks{}, &machineUnits{socket: systemdSocket}
 	return &Host{
 		Root: root, Moves: true, Files: machineFiles{}, Kernel: machineKernel{}, Links: links, Units: units, Rules: machineRules{},
 		Runtimes: machineRuntimes{}, Exec: runChecked,
-		opened: []interface{ Close() }{links, units},
+		Openings: func(name string) ([]file.Opening, error) { return file.WhoMayReplace("/", name) },
+		opened:   []interface{ Close() }{links, units},
 	}, nil
 }
 

@@ -123,6 +123,9 @@ func perInterface(key string) string {
 	return strings.Join(parts, "/")
 }
 
+// Needs reports whether a module is loaded with another one that brings parameters.
+func (c *Catalogue) Needs(module, other string) bool { return slices.Contains(c.needs[module], other) }
+
 // Brings returns the one of the modules that registers a parameter when it is loaded, itself or by a module that it needs, or "".
 func (c *Catalogue) Brings(key string, modules []string) string {
 	for name, owners := range c.owners {
@@ -130,7 +133,7 @@ func (c *Catalogue) Brings(key string, modules []string) string {
 			continue
 		}
 		for _, m := range modules {
-			needed := func(owner string) bool { return owner == m || slices.Contains(c.needs[m], owner) }
+			needed := func(owner string) bool { return owner == m || c.Needs(m, owner) }
 			if slices.ContainsFunc(owners, needed) {
 				return m
 			}

@@ -94,7 +94,7 @@ func TestParseSysctl(t *testing.T) {
 		"-net/ipv4/conf/eth0.100/rp_filter=0\r\n-net.ipv4.conf.eth0\nnonsense\n= 1\nnet.ipv4.conf.eth0/100.rp_filter ="))
 	equal(t, "settings", []config.Setting{
 		{Key: "net/ipv4/ip_forward", Value: "1 # not a comment", File: "a.conf", Line: 4},
-		{Key: "net/ipv4/conf/eth0.100/rp_filter", Value: "0", File: "a.conf", Line: 5},
+		{Key: "net/ipv4/conf/eth0.100/rp_filter", Value: "0", Lenient: true, File: "a.conf", Line: 5},
 		{Key: "net/ipv4/conf/eth0", Exclude: true, File: "a.conf", Line: 6},
 		{Key: "net/ipv4/conf/eth0.100/rp_filter", File: "a.conf", Line: 9},
 	}, got)

@@ -13,6 +13,7 @@ type Setting struct {
 	Key     string // the path below /proc/sys, or a glob of such paths
 	Value   string
 	Exclude bool // "-key" without a value: globs leave the key alone
+	Lenient bool // "-key = value": systemd-sysctl ignores a failure
 	File    string
 	Line    int
 }
@@ -40,12 +41,13 @@ func ParseSysctl(name string, text []byte) ([]Setting, error) {
 			errs = append(errs, fmt.Errorf("%s: not an assignment; write key = value", At(name, n)))
 			continue
 		}
+		lenient := assigns && strings.HasPrefix(key, "-")
 		key = SysctlPath(strings.Trim(strings.TrimPrefix(key, "-"), space))
 		if key == "" {
 			errs = append(errs, fmt.Errorf("%s: the assignment lacks a key", At(name, n)))
 			continue
 		}
-		all = append(all, Setting{Key: key, Value: strings.Trim(value, space), Exclude: !assigns, File: name, Line: n})
+		all = append(all, Setting{Key: key, Value: strings.Trim(value, space), Exclude: !assigns, Lenient: lenient, File: name, Line: n})
 	}
 	return all, errors.Join(errs...)
 }

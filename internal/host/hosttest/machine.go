@@ -77,7 +77,14 @@ func (m *Machine) Host() *host.Host {
 		m.Kernel = "6.1.0"
 	}
 	return &host.Host{Root: "/", Files: files{m}, Kernel: kernel{m}, Links: links{m}, Units: units{m}, Rules: rules{m}, Runtimes: runtimes{m},
-		Exec: m.exec}
+		Exec: m.exec, Openings: m.openings}
+}
+
+func (m *Machine) openings(name string) ([]file.Opening, error) {
+	if m.Modes[name]&0o022 != 0 {
+		return []file.Opening{{Place: name, Mend: "chmod go-w"}}, nil
+	}
+	return nil, nil
 }
 
 func (m *Machine) exec(_ context.Context, command []string) (host.Ran, error) {

@@ -1,0 +1,103 @@
+package policy
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// checkAttribute reports a value that no kernel accepts for an attribute of /sys, and one that stops the node.
+func (r *reader) checkAttribute(s Sysctl, b block) {
+	below := strings.TrimPrefix(string(s.Key), sysfsRoot)
+	r.checkOneDevice(s, below, b)
+	if readOnlyAttribute(below) {
+		r.errorf(b.valueAt(), "Read-only", "%s is read-only: no program can write it. Remove it.", s.Key)
+		return
+	}
+	written := s.Target("") // the value that apply writes
+	if len(r.unknown) > 0 || written == "" {
+		return
+	}
+	switch last := path.Base(below); {
+	case inPattern("devices/system/cpu/*/online", below):
+		cpus := path.Base(path.Dir(below))
+		first, _ := path.Match(cpus, "cpu0")
+		second, _ := path.Match(cpus, "cpu1")
+		if first && second && written == "0" {
+			r.errorf(b.valueAt(), "Stops the node", "%s = 0 takes every CPU offline that the kernel can. Name the CPUs: "+
+				"devices/system/cpu/cpu1/online.", s.Key)
+		}
+	case below == "devices/system/cpu/smt/control" && written == "forceoff":
+		r.warnf(b.valueAt(), "Cannot be undone", "forceoff lasts until the next boot, so `nodegate revert` cannot restore the old value. "+
+			"Write \"off\".")
+	case inPattern("block/*/queue/scheduler", below):
+		r.checkScheduler(written, b)
+	case strings.HasSuffix(last, "_cpus") || strings.HasSuffix(last, "_rxqs") || last == "cpumask":
+		if !regexp.MustCompile(`^[0-9a-fA-F]+(,[0-9a-fA-F]+)*$`).MatchString(written) {
+			r.errorf(b.valueAt(), "Wrong value", "%s takes a mask in hexadecimal digits, such as \"f\" for CPUs 0 to 3 or "+
+				"\"00000001,00000000\" for CPU 32, not %q.", s.Key, written)
+		}
+	default:
+		r.checkLimits(s, b)
+	}
+}
+
+// checkScheduler reports an I/O scheduler that no supported kernel has (block/elevator.c; the first three went with Linux 5.0).
+func (r *reader) checkScheduler(name string, b block) {
+	old := map[string]string{"noop": "none", "deadline": "mq-deadline", "cfq": "bfq"}
+	known := []string{"none", "mq-deadline", "kyber", "bfq"}
+	switch {
+	case old[name] != "" && r.Fact == nil && b.get("when") == nil: // with facts, the condition was evaluated apart
+		r.errorf(b.valueAt(), "Wrong value", "Linux 5.0 removed the I/O scheduler %s. Write %q, or when = !version_at_least(kernel.version, "+
+			"\"5.0\").", name, old[name])
+	case old[name] == "" && r.names && !r.isAllowed(name) && !slices.Contains(known, name):
+		r.warnf(b.valueAt(), "Unknown I/O scheduler", "Linux has %s, not %q.%s", alternatives(known), name, didYouMean(name, known))
+	}
+}
+
+// checkLimits reports a number that the kernel refuses. Sources: mm/ksm.c, net/core/net-sysfs.c.
+func (r *reader) checkLimits(s Sysctl, b block) {
+	const most = 1<<63 - 1
+	for pattern, high := range map[string]int64{
+		"kernel/mm/ksm/run": 2, "class/net/*/threaded": 1, "class/net/*/gro_flush_timeout": most, "class/net/*/napi_defer_hard_irqs": 1<<31 - 1,
+	} {
+		written := s.Target("")
+		n, is := parseNumber(written)
+		if !inPattern(pattern, strings.TrimPrefix(string(s.Key), sysfsRoot)) || is && 0 <= n && n <= high {
+			continue
+		}
+		if high == most {
+			r.errorf(b.valueAt(), "Refused by the kernel", "%s takes a number of at least 0, not %q.", s.Key, written)
+			continue
+		}
+		r.errorf(b.valueAt(), "Refused by the kernel", "%s takes a number from 0 to %d, not %q.", s.Key, high, written)
+	}
+}
+
+// readOnlyAttribute reports whether no kernel lets a program write an attribute. Sources: QUEUE_RO_ENTRY of block/blk-sysfs.c,
+// drivers/base/cpu.c, mm/huge_memory.c.
+func readOnlyAttribute(below string) bool {
+	queue := []string{
+		"chunk_sectors", "dax", "discard_granularity", "discard_max_hw_bytes", "discard_zeroes_data", "dma_alignment", "fua", "hw_sector_size",
+		"logical_block_size", "max_active_zones", "max_hw_sectors_kb", "max_integrity_segments", "max_open_zones", "max_segment_size",
+		"max_segments", "minimum_io_size", "nr_zones", "optimal_io_size", "physical_block_size", "virt_boundary_mask", "write_same_max_bytes",
+		"zone_write_granularity", "zoned",
+	}
+	cpu := []string{"online", "offline", "present", "possible", "isolated", "nohz_full", "kernel_max"}
+	dir, last := path.Split(below)
+	return inPattern("block/*/queue/*", below) && slices.Contains(queue, last) ||
+		dir == "devices/system/cpu/" && slices.Contains(cpu, last) || below == "kernel/mm/transparent_hugepage/hpage_pmd_size"
+}
+
+// checkOneDevice warns about an attribute of one device, which other nodes may not have.
+func (r *reader) checkOneDevice(s Sysctl, below string, b block) {
+	parts := strings.Split(below, "/")
+	at := slices.IndexFunc([]string{"block/*/**", "class/net/*/**"}, func(p string) bool { return inPattern(p, below) })
+	if at < 0 || s.Severity != Block || r.Fact != nil || b.get("when") != nil || Key(parts[at+1]).IsGlob() || parts[at+1] == "lo" {
+		return
+	}
+	parts[at+1] = "*"
+	r.warnf(b.Range, "Only with this device", "%s exists only while the node has that device: a node without it is held. For all devices "+
+		"write %q, or add a condition with when.", s.Key, strings.Join(parts, "/"))
+}
