@@ -246,9 +246,9 @@ func reachesSurely(ways []way.Way) bool {
 }
 
 // judge records a rule that takes packets to a Service: if no way reaches kube-proxy's chain, or
-// one that no unknown match leads to ends elsewhere.
+// one that no unknown match leads to ends elsewhere. A way whose end is not known may reach it.
 func (r *reach) judge(who string, s *Service, ways []way.Way) {
-	reached := slices.ContainsFunc(ways, func(w way.Way) bool { return w.End == way.Reached })
+	reached := slices.ContainsFunc(ways, func(w way.Way) bool { return w.End == way.Reached || w.End == way.Lost })
 	for _, w := range ways {
 		if w.End == way.Reached || w.End == way.Lost || reached && !w.Sure {
 			continue
@@ -257,7 +257,7 @@ func (r *reach) judge(who string, s *Service, ways []way.Way) {
 			continue // NodeLocal DNSCache answers at the address of the Service
 		}
 		step, ok := decider(w)
-		if !ok {
+		if !ok || step.Unsure != "" {
 			continue // kube-proxy's own jump is missing: judgeRootJumps
 		}
 		t := r.add(step, w, who)

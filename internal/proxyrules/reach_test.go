@@ -92,6 +92,13 @@ func TestReach(t *testing.T) {
 			"-A cali-PREROUTING -m mark --mark 0x40000/0x40000 -m rpfilter --validmark --invert -j DROP\n" +
 			"-A cali-PREROUTING -m mark --mark 0x0/0x40000 -j cali-from-host-endpoint\n" +
 			"-A cali-PREROUTING -m mark --mark 0x10000/0x10000 -j ACCEPT\n-A cali-from-host-endpoint -m comment --comment x -j RETURN"), ""},
+		{"a blocklist of 1,100 addresses", before(beforeForward, blocklist("-A FORWARD -d 198.18.%d.%d/32 -j DROP", 1100)), ""},
+		{"a blocklist of 1,100 addresses in raw", rawTable(blocklist("-A PREROUTING -d 198.18.%d.%d/32 -j DROP", 1100)), ""},
+		{"1,100 unknown sets", before(beforePrerouting, blocklist("-A PREROUTING -m set --match-set s%d-%d dst -j ACCEPT", 1100)), ""},
+		{"more marks than a walk follows", mangleTable("-A PREROUTING -m length --length 1400:1499 -j DROP\n" +
+			"-A POSTROUTING -m length --length 1400:1499 -j DROP\n" + dscpMarks("PREROUTING") + dscpMarks("POSTROUTING")), ""},
+		{"two sets that drop everything or nothing", before(beforeForward, "-A FORWARD -m set --match-set x src -j DROP\n"+
+			"-A FORWARD -m set ! --match-set x src -j DROP"), ""},
 		{"Calico's default deny", before(beforeForward, "-A FORWARD -j cali-FORWARD\n-A cali-FORWARD -i cali123 -j DROP"), ""},
 		{"ufw", before(beforeForward, "-A FORWARD -j ufw-before-forward\n-A ufw-before-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"+
 			"-A ufw-before-forward -p icmp -m icmp --icmp-type 3 -j ACCEPT\n-A ufw-before-forward -m conntrack --ctstate INVALID -j DROP"), ""},
@@ -109,6 +116,24 @@ func TestReach(t *testing.T) {
 			}
 		})
 	}
+}
+
+// blocklist returns n rules, each for another address.
+func blocklist(rule string, n int) string {
+	var lines []string
+	for i := range n {
+		lines = append(lines, fmt.Sprintf(rule, i/250, i%250+1))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// dscpMarks returns rules that give a packet one of 128 marks.
+func dscpMarks(chain string) string {
+	var b strings.Builder
+	for bit := 1; bit < 128; bit *= 2 {
+		fmt.Fprintf(&b, "-A %s -m dscp --dscp %#x -j MARK --set-xmark %#x/%#x\n", chain, bit, bit, bit)
+	}
+	return b.String()
 }
 
 // TestReachKnownAddresses checks that a NOTRACK of NodeLocal DNSCache is a fault once its address is

@@ -95,19 +95,19 @@ func (all *Rules) Delivered(p Packet) []Way {
 func NotOfUplink(pattern string) bool { return NotOfPods(pattern) || isOfPods(pattern) }
 
 // DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all
-// ways end in a drop, or because no unknown match leads to this one. Of several steps it prefers one
-// without an unknown match.
+// ways end in a drop, or because no unknown match leads to this one. A step whose own match is not
+// known is never the answer.
 func DropsSurely(ways []Way) (step Step, of Way, lost bool) {
 	through := slices.ContainsFunc(ways, func(w Way) bool { return !w.dropped() })
 	for _, w := range ways {
 		if !w.dropped() || through && !w.Sure || len(w.Steps) == 0 {
 			continue
 		}
-		if last := w.Steps[len(w.Steps)-1]; !lost || step.Unsure != "" && last.Unsure == "" {
-			step, of, lost = last, w, true
+		if last := w.Steps[len(w.Steps)-1]; last.Unsure == "" {
+			return last, w, true
 		}
 	}
-	return step, of, lost
+	return Step{}, Way{}, false
 }
 
 func (w *Way) dropped() bool { return w.End == Dropped || w.End == Rejected }
