@@ -48,6 +48,7 @@ func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 			return way.No
 		}
 	}
+	opts.Links = noderules.LinkNames(ctx, h)
 	mode, findings := proxyrules.Reach(sets, opts)
 	switch {
 	case mode == "":

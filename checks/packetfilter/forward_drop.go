@@ -48,8 +48,9 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		kubernetes = kubernetes || t.Declares("KUBE-FORWARD")
 	}
 	var got []string
+	links := noderules.LinkNames(ctx, h)
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
-		step, _, lost := podsLost(sets, family)
+		step, _, lost := podsLost(sets, family, links)
 		if !lost || isDockersPolicy(sets, step) || way.EnforcesPolicies(way.Owner(step.Chain)) {
 			continue
 		}
@@ -78,13 +79,13 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 
 // podsLost walks new packets from Pods to other machines. It returns the step that drops them, if they
 // are certainly lost, and the ways of a packet whose link is not known.
-func podsLost(sets []*ruleset.Set, family string) (step way.Step, ways []way.Way, lost bool) {
+func podsLost(sets []*ruleset.Set, family string, links []string) (step way.Step, ways []way.Way, lost bool) {
 	rules := way.New(sets, family, way.Node{Elsewhere: way.NotOfPods})
 	ways = rules.Forwarded(way.Packet{State: way.StateNew})
 	if step, _, lost = way.DropsSurely(ways); lost {
 		return step, ways, true
 	}
-	for _, link := range way.PodLinks(sets, family) {
+	for _, link := range way.PodLinks(sets, family, links) {
 		if step, _, lost = way.DropsSurely(rules.Forwarded(way.Packet{State: way.StateNew, In: link})); lost {
 			return step, ways, true
 		}

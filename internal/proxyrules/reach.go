@@ -62,7 +62,7 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 
 func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) *reach {
 	r := &reach{rep: rep, family: family, found: map[string]*taken{}}
-	r.findPods(sets)
+	r.findPods(sets, opts.Links)
 	if r.own = opts.Own; r.own == nil {
 		r.own = r.ownByRules(sets)
 	}
@@ -127,7 +127,7 @@ func (r *reach) reachesSurely() bool {
 }
 
 // findPods finds the addresses and links of Pods in the rules.
-func (r *reach) findPods(sets []*ruleset.Set) {
+func (r *reach) findPods(sets []*ruleset.Set, present []string) {
 	for i := range r.rep.Services {
 		s := &r.rep.Services[i]
 		pods := podRange(s.Masquerade)
@@ -141,7 +141,7 @@ func (r *reach) findPods(sets []*ruleset.Set) {
 		}
 		break
 	}
-	r.links = way.PodLinks(sets, r.family)
+	r.links = way.PodLinks(sets, r.family, present)
 }
 
 // ownByRules answers whether an address belongs to the node, if only the rules are known. A Service
@@ -189,7 +189,11 @@ type sender struct {
 func (r *reach) senders() []sender {
 	list := []sender{{"from Pods", way.Packet{Source: r.pods, In: r.link, State: way.StateNew}}}
 	for _, in := range r.links {
-		list = append(list, sender{"that come in by " + in, way.Packet{Source: r.pods, In: in, State: way.StateNew}})
+		p := way.Packet{In: in, State: way.StateNew}
+		if len(r.links) == 1 { // of several, one may be a leftover: only the other has Pods in this range
+			p.Source = r.pods
+		}
+		list = append(list, sender{"that come in by " + in, p})
 	}
 	return append(list, sender{"from the node", way.Packet{Own: true, State: way.StateNew}})
 }

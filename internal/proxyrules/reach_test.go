@@ -92,6 +92,17 @@ func TestReach(t *testing.T) {
 			"-A cali-PREROUTING -m mark --mark 0x40000/0x40000 -m rpfilter --validmark --invert -j DROP\n" +
 			"-A cali-PREROUTING -m mark --mark 0x0/0x40000 -j cali-from-host-endpoint\n" +
 			"-A cali-PREROUTING -m mark --mark 0x10000/0x10000 -j ACCEPT\n-A cali-from-host-endpoint -m comment --comment x -j RETURN"), ""},
+		{"one Pod in quarantine", before(beforeForward, "-A FORWARD -i veth77 -j DROP\n-A FORWARD -i cali123 -j DROP"), ""},
+		{"containers of another runtime", before(beforeForward, "-A FORWARD -i nerdctl0 -j DROP\n-A FORWARD -i cni-podman0 -j DROP\n-A FORWARD -i vnet3 -j DROP"), ""},
+		{"all Pods of Calico but one", before(beforeForward, "-A FORWARD -i cali+ -m set --match-set x src -j ACCEPT\n-A FORWARD ! -i cali7 -j DROP"), ""},
+		{"links of all Pods", before(beforeForward, "-A FORWARD -i cali+ -j DROP"), forward +
+			"packets that come in by cali+ to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"a leftover of Calico and a rule against spoofing", rawTable("-A PREROUTING -s 10.244.0.0/16 ! -i cni0 -j DROP\n" +
+			"-A PREROUTING -i cali+ -j ACCEPT"), ""},
+		{"an uplink of WireGuard", before(beforeForward, "-A FORWARD -o wg0 -j ACCEPT\n-A FORWARD -i wg0 -j ACCEPT\n-A FORWARD -j REJECT"), ""},
+		{"an uplink of Open vSwitch", before(beforeForward, "-A FORWARD -o br-ex -j ACCEPT\n-A FORWARD -i br-ex -j ACCEPT\n-A FORWARD -j REJECT"), ""},
+		{"wg-quick's kill switch", before("^-A OUTPUT .*load balancer firewall",
+			"-A OUTPUT ! -o wg0 -m mark ! --mark 0xca6c -m addrtype ! --dst-type LOCAL -j REJECT"), ""},
 		{"a blocklist of 1,100 addresses", before(beforeForward, blocklist("-A FORWARD -d 198.18.%d.%d/32 -j DROP", 1100)), ""},
 		{"a blocklist of 1,100 addresses in raw", rawTable(blocklist("-A PREROUTING -d 198.18.%d.%d/32 -j DROP", 1100)), ""},
 		{"1,100 unknown sets", before(beforePrerouting, blocklist("-A PREROUTING -m set --match-set s%d-%d dst -j ACCEPT", 1100)), ""},

@@ -178,8 +178,8 @@ func readLink(pattern string, in bool) func(*Node, *Packet) Answer {
 		case pattern == "+" || pattern == "*":
 			return Yes
 		case link != "" && link != none:
-			return answer(matchLink(link, pattern))
-		case link == none || n.Elsewhere != nil && n.Elsewhere(pattern):
+			return matchLink(link, pattern)
+		case link == none || n.Elsewhere != nil && n.Elsewhere(pattern, in):
 			return No
 		}
 		return Unknown

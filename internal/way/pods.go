@@ -7,34 +7,62 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// NotOfPods reports whether Pods certainly do not use a link, given as in a rule: Node.Elsewhere.
-func NotOfPods(pattern string) bool {
+// NotOfPods reports whether the packets of Pods certainly do not use a link, given as in a rule:
+// Node.Elsewhere. They may leave by any uplink.
+func NotOfPods(pattern string, in bool) bool {
+	if in {
+		for _, other := range []string{"br-", "tailscale", "wg"} {
+			if strings.HasPrefix(pattern, other) {
+				return true
+			}
+		}
+	}
+	return isOfContainers(pattern)
+}
+
+// isOfContainers reports whether a link belongs to containers or virtual machines outside the
+// cluster. A bridge of Docker is br- and twelve digits; br-ex is an uplink.
+func isOfContainers(pattern string) bool {
 	name := strings.TrimRight(pattern, "+*")
-	for _, other := range []string{"docker", "br-", "virbr", "lxcbr", "podman", "tailscale", "wg"} {
+	for _, other := range []string{"docker", "virbr", "lxcbr", "podman", "cni-podman", "nerdctl", "vnet"} {
 		if strings.HasPrefix(name, other) {
 			return true
 		}
 	}
-	return name == "lo"
+	digits, is := strings.CutPrefix(name, "br-")
+	return name == "lo" || is && len(digits) == 12 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 // isOfPods reports whether a link is one of Pods by the name that a CNI plugin gives it.
 func isOfPods(name string) bool {
-	for _, known := range []string{"cni", "cbr", "cali", "veth", "lxc", "eni", "kube-bridge", "weave", "azv", "gke", "nerdctl", "ovn-k8s",
-		"antrea", "vnet"} {
-		if strings.HasPrefix(name, known) && !strings.HasPrefix(name, "lxcbr") {
+	for _, known := range []string{"cni", "cbr", "cali", "veth", "lxc", "eni", "kube-bridge", "weave", "azv", "gke", "ovn-k8s",
+		"antrea"} {
+		if strings.HasPrefix(name, known) && !isOfContainers(name) {
 			return true
 		}
 	}
 	return false
 }
 
-// PodLinks returns the links of Pods that rules name, without the links of programs that enforce
-// NetworkPolicies: a packet that comes in by such a link certainly matches.
-func PodLinks(sets []*ruleset.Set, family string) (links []string) {
+// isOfAllPods reports whether a link, given as in a rule, is one of all Pods of the node: a bridge
+// or a pattern. A rule for the link of one Pod concerns nobody else.
+func isOfAllPods(pattern string) bool {
+	if strings.HasSuffix(pattern, "+") || strings.HasSuffix(pattern, "*") {
+		return isOfPods(pattern)
+	}
+	return slices.Contains([]string{"cni0", "cbr0", "kube-bridge", "weave", "antrea-gw0", "ovn-k8s-mp0"}, pattern)
+}
+
+// PodLinks returns the links of all Pods that rules name, without the links of programs that
+// enforce NetworkPolicies: a packet that comes in by such a link certainly matches. It leaves out
+// links that no link of the node matches, unless there is no list of them.
+func PodLinks(sets []*ruleset.Set, family string, present []string) (links []string) {
 	const most = 16
+	exists := func(pattern string) bool {
+		return len(present) == 0 || slices.ContainsFunc(present, func(name string) bool { return matchLink(name, pattern) == Yes })
+	}
 	add := func(chain, in string) {
-		if in != "" && isOfPods(in) && !strings.HasPrefix(chain, "KUBE-") && !EnforcesPolicies(Owner(chain)) &&
+		if isOfAllPods(in) && exists(in) && !strings.HasPrefix(chain, "KUBE-") && !EnforcesPolicies(Owner(chain)) &&
 			!slices.Contains(links, in) && len(links) < most {
 			links = append(links, in)
 		}
@@ -92,7 +120,9 @@ func (all *Rules) Delivered(p Packet) []Way {
 
 // NotOfUplink reports whether packets of other machines certainly do not come in by a link:
 // Node.Elsewhere.
-func NotOfUplink(pattern string) bool { return NotOfPods(pattern) || isOfPods(pattern) }
+func NotOfUplink(pattern string, in bool) bool {
+	return in && (isOfContainers(pattern) || isOfPods(pattern))
+}
 
 // DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all
 // ways end in a drop, or because no unknown match leads to this one. A step whose own match is not
