@@ -3,6 +3,7 @@ package proxyrules
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -115,7 +116,7 @@ func (r *reach) reachesSurely() bool {
 		if p.Own {
 			hook = way.Output
 		}
-		if _, _, lost := way.DropsSurely(r.rules.Forwarded(p)); lost {
+		if len(r.rules.Losses(p)) > 0 {
 			return false
 		}
 		p.ToNode = way.No
@@ -264,6 +265,9 @@ func (r *reach) judge(who string, s *Service, ways []way.Way) {
 		if !ok || step.Unsure != "" {
 			continue // kube-proxy's own jump is missing: judgeRootJumps
 		}
+		if !reached {
+			w.Chance = 1
+		}
 		t := r.add(step, w, who)
 		if name := s.Name; !slices.Contains(t.services, name) {
 			t.services = append(t.services, name)
@@ -279,6 +283,9 @@ func (r *reach) add(step way.Step, w way.Way, who string) *taken {
 		t = &taken{step: step, way: w}
 		r.found[key] = t
 		r.order = append(r.order, key)
+	}
+	if t.way.Chance < w.Chance {
+		t.way = w
 	}
 	if !slices.Contains(t.who, who) {
 		t.who = append(t.who, who)
@@ -309,11 +316,17 @@ func decider(w way.Way) (way.Step, bool) {
 // judgeForwarding judges the packets of Pods and of the node to other machines.
 func (r *reach) judgeForwarding() {
 	for _, from := range r.senders() {
-		step, lost, ok := way.DropsSurely(r.rules.Forwarded(from.packet))
-		if !ok || step.Rule == "" || strings.HasPrefix(step.Chain, "KUBE-") || way.EnforcesPolicies(way.Owner(step.Chain)) {
-			continue // a policy may drop if eBPF forwards the packets; kube-proxy's own chains are judged elsewhere
+		for _, loss := range r.rules.Losses(from.packet) {
+			step := loss.Step
+			if step.Rule == "" || strings.HasPrefix(step.Chain, "KUBE-") || way.EnforcesPolicies(way.Owner(step.Chain)) {
+				continue // a policy may drop if eBPF forwards the packets; kube-proxy's own chains are judged elsewhere
+			}
+			who := from.who
+			if loss.Protocol != "" {
+				who += " with " + loss.Protocol
+			}
+			r.add(step, loss.Way, who).forwarding = true
 		}
-		r.add(step, lost, from.who).forwarding = true
 	}
 }
 
@@ -338,6 +351,13 @@ func (r *reach) report() {
 		if t.step.Effect == way.Drops && slices.Equal(t.who, []string{toNodePorts}) {
 			f.Verdict = verdict.Warn // an operator may have closed them
 		}
+		share := ""
+		if c := t.way.Chance; c < 0.999 {
+			share = way.Percent(c) + " of "
+			if c < 0.5 {
+				f.Verdict = verdict.Warn // a test of lost packets, or a rule that thins them out
+			}
+		}
 		if t.forwarding {
 			f.Name, f.Service = "kubeproxy.way.forward", ""
 			which = "other machines"
@@ -345,7 +365,7 @@ func (r *reach) report() {
 		if t.masquerade {
 			f.Name, which = "kubeproxy.way.masquerade", "other machines"
 		}
-		f.Message = fmt.Sprintf("packets %s to %s: %s", strings.Join(t.who, ", "), which, t.describe())
+		f.Message = fmt.Sprintf("%spackets %s to %s: %s", share, strings.Join(t.who, ", "), which, t.describe())
 		r.out.Add(f)
 	}
 }
@@ -387,8 +407,15 @@ func (t *taken) remedy() string {
 	if owner := way.Owner(t.step.Chain); owner != "" {
 		find = "change the configuration of " + owner + ", or it adds the rule again"
 	}
-	if rest, is := strings.CutPrefix(t.step.Rule, "-A "); is {
+	if rest, is := strings.CutPrefix(t.step.Rule, "-A "); is && !canPaste(rest) {
+		return fmt.Sprintf("remove the rule by its number, which `%s -t %s -L --line-numbers` prints; %s", t.step.Program, t.step.Table, find)
+	} else if is {
 		return fmt.Sprintf("remove the rule: `%s -t %s -D %s`; %s", t.step.Program, t.step.Table, rest, find)
 	}
 	return fmt.Sprintf("remove the rule: `nft delete rule %s %s handle %d`; %s", t.step.Table, t.step.Chain, t.step.Handle, find)
+}
+
+// canPaste reports whether a shell takes a rule literally: another program chose its comment.
+func canPaste(rule string) bool {
+	return regexp.MustCompile("^(?:[A-Za-z0-9_./:,+=@% -]|! |\"[^\"$`\\\\!]*\")*$").MatchString(rule)
 }

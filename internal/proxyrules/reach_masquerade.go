@@ -41,6 +41,9 @@ func (r *reach) judgeMasquerade(ways []way.Way) {
 		if right(w) || w.End != way.Forwarded || reached && !w.Sure {
 			continue
 		}
+		if !reached {
+			w.Chance = 1
+		}
 		if step, ok := decider(w); ok && step.Unsure == "" {
 			r.add(step, w, "that kube-proxy marks").masquerade = true
 			return

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/verdict"
 	"nodegate/internal/way"
 )
 
@@ -71,7 +72,17 @@ func TestReach(t *testing.T) {
 		{"filter OUTPUT DROP", before("^-A OUTPUT .*load balancer firewall", "-A OUTPUT -j DROP"), forward +
 			"packets from the node to other machines: chain OUTPUT of table filter, line 46 loses them (DROP)"},
 		{"half of the packets", before(beforePrerouting, "-A PREROUTING -m statistic --mode random --probability 0.5 -j ACCEPT"), service +
-			"packets from Pods to " + allFour + ": chain PREROUTING of table nat, line 88" + early + "(ACCEPT)"},
+			"50 % of packets from Pods to " + allFour + ": chain PREROUTING of table nat, line 88" + early + "(ACCEPT)"},
+		{"a test that loses a few packets", before(beforeForward, "-A FORWARD -m statistic --mode random --probability 0.01 -j DROP"), "warn " + forward +
+			"1 % of packets from Pods to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"an ACCEPT of ICMP before a REJECT", before(beforeForward, "-A FORWARD -p icmp -j ACCEPT\n-A FORWARD -j REJECT"), forward +
+			"packets from Pods to other machines: chain FORWARD of table filter, line 36 loses them (REJECT)"},
+		{"an ACCEPT of one address before a REJECT", before(beforeForward, "-A FORWARD -d 192.0.2.1/32 -j ACCEPT\n-A FORWARD -j REJECT"), forward +
+			"packets from Pods to other machines: chain FORWARD of table filter, line 36 loses them (REJECT)"},
+		{"a DROP of TCP", before(beforeForward, "-A FORWARD -p tcp -j DROP"), forward +
+			"packets from Pods with TCP to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"ports and ranges that Pods may use", before(beforeForward, "-A FORWARD -p icmp -j ACCEPT\n-A FORWARD -d 10.0.0.0/8 -j ACCEPT\n"+
+			"-A FORWARD -p tcp -m tcp --dport 443 -j ACCEPT\n-A FORWARD -j REJECT"), ""},
 
 		{"healthy", edit{op: "delete", line: "^:INPUT ACCEPT .217805"}, ""},
 		{"kind", before(beforePrerouting, "-A PREROUTING -d 172.18.0.1/32 -j DOCKER_OUTPUT\n-A OUTPUT -d 172.18.0.1/32 -j DOCKER_OUTPUT\n"+
@@ -119,6 +130,9 @@ func TestReach(t *testing.T) {
 			got := ""
 			for _, f := range Judge(mustParse(t, text), Options{}).Findings {
 				if !strings.HasPrefix(f.Name, "kubeproxy.chain.undeclared") {
+					if f.Verdict == verdict.Warn {
+						got += "warn "
+					}
 					got += f.Name + " " + f.Message
 				}
 			}
@@ -241,4 +255,21 @@ func declareChains(save string) string {
 		out.WriteString(line)
 	}
 	return out.String()
+}
+
+// TestReachRemedy checks that a remedy does not repeat a comment which a shell would run.
+func TestReachRemedy(t *testing.T) {
+	for comment, want := range map[string]string{
+		"x":               `remove the rule: ` + "`iptables-nft -t filter -D FORWARD -m comment --comment x -j DROP`",
+		`"two words"`:     `remove the rule: ` + "`iptables-nft -t filter -D FORWARD -m comment --comment \"two words\" -j DROP`",
+		`"$(id)"`:         "remove the rule by its number, which `iptables-nft -t filter -L --line-numbers` prints",
+		"\"`id`\"":        "remove the rule by its number, which `iptables-nft -t filter -L --line-numbers` prints",
+		`"a\\" ; id \\""`: "remove the rule by its number, which `iptables-nft -t filter -L --line-numbers` prints",
+	} {
+		text := editedSave(t, readFile(t, "flannel-docker.txt"), before(beforeForward, "-A FORWARD -m comment --comment "+comment+" -j DROP"))
+		found := Judge(mustParse(t, text), Options{}).Findings
+		if len(found) != 1 || found[0].Remedy != want+"; find the program that adds it" {
+			t.Errorf("%s: %+v", comment, found)
+		}
+	}
 }

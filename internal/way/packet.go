@@ -56,6 +56,7 @@ const (
 type Packet struct {
 	Source, Destination netip.Prefix // the address is somewhere in the range
 	NotFrom             netip.Prefix // the source is certainly not in this range
+	Unnamed             bool         // the destination is not a single address that a rule names
 	Protocol            string       // tcp, udp, sctp, icmp, or a number
 	SourcePort          uint16
 	Port                uint16 // destination port
@@ -110,6 +111,14 @@ func (p *Packet) from(r netip.Prefix) Answer {
 		return No
 	}
 	return within(p.Source, r)
+}
+
+// toward answers whether the destination is in r.
+func (p *Packet) toward(r netip.Prefix) Answer {
+	if p.Unnamed && !p.Destination.IsValid() && r.IsSingleIP() {
+		return No
+	}
+	return within(p.Destination, r)
 }
 
 // within answers whether an address somewhere in p is in r.

@@ -2,6 +2,7 @@ package way
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"nodegate/internal/ruleset"
@@ -124,6 +125,31 @@ func NotOfUplink(pattern string, in bool) bool {
 	return in && (isOfContainers(pattern) || isOfPods(pattern))
 }
 
+// Loss is a rule that certainly drops new packets to other machines.
+type Loss struct {
+	Step     Step
+	Way      Way
+	Protocol string // TCP or UDP, or "" if the rule drops both
+}
+
+// Losses returns the rules that drop packets to other machines. A rule often accepts ICMP, or one
+// address, before another drops everything else: so the packets are of TCP and of UDP, and their
+// destination is not an address that a rule names.
+func (all *Rules) Losses(p Packet) (list []Loss) {
+	for _, protocol := range []string{"tcp", "udp"} {
+		p.Protocol, p.Unnamed = protocol, true
+		step, w, lost := DropsSurely(all.Forwarded(p))
+		switch {
+		case !lost:
+		case len(list) > 0 && sameStep(&list[0].Step, &step):
+			list[0].Protocol = ""
+		default:
+			list = append(list, Loss{step, w, strings.ToUpper(protocol)})
+		}
+	}
+	return list
+}
+
 // DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all
 // ways end in a drop, or because no unknown match leads to this one. A step whose own match is not
 // known is never the answer.
@@ -134,6 +160,9 @@ func DropsSurely(ways []Way) (step Step, of Way, lost bool) {
 			continue
 		}
 		if last := w.Steps[len(w.Steps)-1]; last.Unsure == "" {
+			if !through {
+				w.Chance = 1
+			}
 			return last, w, true
 		}
 	}
@@ -141,3 +170,6 @@ func DropsSurely(ways []Way) (step Step, of Way, lost bool) {
 }
 
 func (w *Way) dropped() bool { return w.End == Dropped || w.End == Rejected }
+
+// Percent formats a share: "1 %", "0.1 %".
+func Percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 2, 64) + " %" }
