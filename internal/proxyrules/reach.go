@@ -33,6 +33,7 @@ type taken struct {
 	who        []string // the senders
 	services   []string
 	forwarding bool // to other machines
+	endpoints  bool // to the endpoints of Services
 	masquerade bool // to kube-proxy's chain that masquerades
 }
 
@@ -114,7 +115,7 @@ func (r *reach) reachesSurely() bool {
 		if p.Own {
 			hook = way.Output
 		}
-		if len(r.rules.Losses(p)) > 0 {
+		if len(r.rules.Losses(p)) > 0 || !p.Own && r.rules.MayLoseTranslated(p) {
 			return false
 		}
 		p.ToNode = way.No
@@ -275,7 +276,7 @@ func (r *reach) judge(who string, s *Service, ways []way.Way) {
 }
 
 func (r *reach) add(step way.Step, w way.Way, who string) *taken {
-	key := fmt.Sprint(step.Source, step.Table, step.Chain, step.Line, step.Handle, step.Rule)
+	key := stepKey(step)
 	t := r.found[key]
 	if t == nil {
 		t = &taken{step: step, way: w}
@@ -289,6 +290,10 @@ func (r *reach) add(step way.Step, w way.Way, who string) *taken {
 		t.who = append(t.who, who)
 	}
 	return t
+}
+
+func stepKey(step way.Step) string {
+	return fmt.Sprint(step.Source, step.Table, step.Chain, step.Line, step.Handle, step.Rule)
 }
 
 // decider returns the step that keeps a packet from kube-proxy's chain.
@@ -311,19 +316,37 @@ func decider(w way.Way) (way.Step, bool) {
 	return way.Step{}, false
 }
 
-// judgeForwarding judges the packets of Pods and of the node to other machines.
+// judgeForwarding judges the packets of Pods and of the node to other machines, and those of Pods to
+// the endpoints that kube-proxy's rules choose.
 func (r *reach) judgeForwarding() {
 	for _, from := range r.senders() {
 		for _, loss := range r.rules.Losses(from.packet) {
-			step := loss.Step
-			if step.Rule == "" || strings.HasPrefix(step.Chain, "KUBE-") || way.EnforcesPolicies(way.Owner(step.Chain)) {
-				continue // a policy may drop if eBPF forwards the packets; kube-proxy's own chains are judged elsewhere
+			if who, is := from.loses(&loss); is {
+				r.add(loss.Step, loss.Way, who).forwarding = true
 			}
-			who := from.who
-			if loss.Protocol != "" {
-				who += " with " + loss.Protocol
-			}
-			r.add(step, loss.Way, who).forwarding = true
 		}
 	}
+	for _, from := range r.senders() {
+		if from.packet.Own || !r.pods.IsValid() {
+			continue
+		}
+		for _, loss := range r.rules.ToEndpoints(from.packet, r.pods) {
+			if who, is := from.loses(&loss); is && r.found[stepKey(loss.Step)] == nil {
+				r.add(loss.Step, loss.Way, who).endpoints = true
+			}
+		}
+	}
+}
+
+// loses reports whether a loss is a fault, and describes the packets. A policy may drop if eBPF
+// forwards the packets; kube-proxy's own chains are judged elsewhere.
+func (s *sender) loses(loss *way.Loss) (who string, is bool) {
+	chain := loss.Step.Chain
+	if loss.Step.Rule == "" || strings.HasPrefix(chain, "KUBE-") || way.EnforcesPolicies(way.Owner(chain)) {
+		return "", false
+	}
+	if who = s.who; loss.Protocol != "" {
+		who += " with " + loss.Protocol
+	}
+	return who, true
 }

@@ -42,6 +42,9 @@ func (r *reach) report() {
 			f.Name, f.Service = "kubeproxy.way.forward", ""
 			which = "other machines"
 		}
+		if t.endpoints {
+			f.Name, f.Service, which = "kubeproxy.way.forward", "", "endpoints of Services"
+		}
 		if t.masquerade {
 			f.Name, which = "kubeproxy.way.masquerade", "other machines"
 		}

@@ -54,7 +54,12 @@ func TestReach(t *testing.T) {
 			"packets from Pods to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
 		{"FORWARD REJECT", before(beforeForward, "-A FORWARD -j REJECT --reject-with icmp-host-prohibited"), forward +
 			"packets from Pods to other machines: chain FORWARD of table filter, line 35 loses them (REJECT)"},
-		{"FORWARD DROP in a user's chain", before("^-A DOCKER-USER", "-A DOCKER-USER -i cni0 ! -o cni0 -j DROP"), ""},
+		{"FORWARD DROP in a user's chain", before("^-A DOCKER-USER", "-A DOCKER-USER -i cni0 ! -o cni0 -j DROP"), forward +
+			"packets that come in by cni0 to other machines: chain DOCKER-USER of table filter (Docker), line 53 loses them (DROP)"},
+		{"FORWARD DROP of the Pods' range", before(beforeForward, "-A FORWARD -d 10.244.0.0/16 -j DROP"), forward +
+			"packets from Pods to endpoints of Services: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"FORWARD DROP of the Pods' range from elsewhere", before(beforeForward, "-A FORWARD ! -s 10.244.0.0/16 -d 10.244.0.0/16 -j DROP"), ""},
+		{"FORWARD DROP of one Pod", before(beforeForward, "-A FORWARD -d 10.244.0.7/32 -j DROP"), ""},
 		{"mangle FORWARD DROP", mangleTable("-A FORWARD -s 10.244.0.0/16 -j DROP"), forward +
 			"packets from Pods to other machines: chain FORWARD of table mangle, line 8 loses them (DROP)"},
 		{"nat OUTPUT ACCEPT", before(beforeOutput, "-A OUTPUT -j ACCEPT"), service + "packets from the node to " + allFour +

@@ -179,7 +179,7 @@ func readLink(pattern string, in bool) func(*Node, *Packet) Answer {
 			return Yes
 		case link != "" && link != none:
 			return matchLink(link, pattern)
-		case link == none || n.Elsewhere != nil && n.Elsewhere(pattern, in):
+		case link == none || !in && p.Unnamed && isOnlyOfPods(pattern) || n.Elsewhere != nil && n.Elsewhere(pattern, in):
 			return No
 		}
 		return Unknown

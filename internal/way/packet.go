@@ -56,7 +56,7 @@ const (
 type Packet struct {
 	Source, Destination netip.Prefix // the address is somewhere in the range
 	NotFrom             netip.Prefix // the source is certainly not in this range
-	Unnamed             bool         // the destination is not a single address that a rule names
+	Unnamed             bool         // the destination is another machine, whose address no rule names
 	Protocol            string       // tcp, udp, sctp, icmp, or a number
 	SourcePort          uint16
 	Port                uint16 // destination port

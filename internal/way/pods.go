@@ -1,6 +1,7 @@
 package way
 
 import (
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,12 @@ func isOfPods(name string) bool {
 		}
 	}
 	return false
+}
+
+// isOnlyOfPods reports whether packets to other machines do not leave by a link. Those of some CNI
+// plugins also carry the overlay network.
+func isOnlyOfPods(pattern string) bool {
+	return pattern == "cni0" || pattern == "cbr0" || pattern == "cali+"
 }
 
 // isOfAllPods reports whether a link, given as in a rule, is one of all Pods of the node: a bridge
@@ -135,9 +142,20 @@ type Loss struct {
 // Losses returns the rules that drop packets to other machines. A rule often accepts ICMP, or one
 // address, before another drops everything else: so the packets are of TCP and of UDP, and their
 // destination is not an address that a rule names.
-func (all *Rules) Losses(p Packet) (list []Loss) {
+func (all *Rules) Losses(p Packet) []Loss {
+	p.Unnamed = true
+	return all.losses(p)
+}
+
+// MayLoseTranslated reports whether a rule may drop packets that kube-proxy's rules have translated.
+func (all *Rules) MayLoseTranslated(p Packet) bool {
+	p.dnat = true
+	return slices.ContainsFunc(all.Forwarded(p), func(w Way) bool { return w.dropped() })
+}
+
+func (all *Rules) losses(p Packet) (list []Loss) {
 	for _, protocol := range []string{"tcp", "udp"} {
-		p.Protocol, p.Unnamed = protocol, true
+		p.Protocol = protocol
 		step, w, lost := DropsSurely(all.Forwarded(p))
 		switch {
 		case !lost:
@@ -148,6 +166,13 @@ func (all *Rules) Losses(p Packet) (list []Loss) {
 		}
 	}
 	return list
+}
+
+// ToEndpoints returns the rules that drop packets which kube-proxy's rules have translated, to Pods
+// in a range. Their protocol is known, their port is not.
+func (all *Rules) ToEndpoints(p Packet, pods netip.Prefix) []Loss {
+	p.dnat, p.ToNode, p.Destination = true, No, pods
+	return all.losses(p)
 }
 
 // DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all
