@@ -9,6 +9,7 @@ import (
 	"nodegate/checks/noderules"
 	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
+	"nodegate/internal/verdict"
 	"nodegate/internal/way"
 	"nodegate/policy"
 )
@@ -48,6 +49,7 @@ func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 			return way.No
 		}
 	}
+	opts.Links = noderules.LinkNames(ctx, h)
 	mode, findings := proxyrules.Reach(sets, opts)
 	switch {
 	case mode == "":
@@ -58,6 +60,7 @@ func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 			rules.Mode = "nftables"
 		}
 		rules.Fail(&s, findings)
+		s.Minor = !slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return f.Verdict != verdict.Warn })
 		s.Got = "taken by a rule in " + findings[0].Table + " " + findings[0].Chain
 	}
 	return s, nil

@@ -34,6 +34,18 @@ want: packets reach kube-proxy's rules
 got: taken by a rule in nat PREROUTING
 evidence: iptables nat PREROUTING: -A PREROUTING -i cni0 -j RETURN: packets that come in by cni0 to this Service: chain PREROUTING of table nat, line 44 ends the way of the packets before kube-proxy's rules (RETURN)` +
 			"\nremedy: remove the rule: `iptables-nft -t nat -D PREROUTING -i cni0 -j RETURN`; find the program that adds it"},
+		{What: "a few packets", Node: raw("-A PREROUTING -m statistic --mode random --probability 0.01 -j DROP"), Want: `
+warn
+want: packets reach kube-proxy's rules
+got: taken by a rule in raw PREROUTING
+evidence: iptables raw PREROUTING: -A PREROUTING -m statistic --mode random --probability 0.01 -j DROP: 1 % of packets from Pods to other machines: chain PREROUTING of table raw, line 4 loses them (DROP)` +
+			"\nremedy: remove the rule: `iptables -t raw -D PREROUTING -m statistic --mode random --probability 0.01 -j DROP`; find the program that adds it"},
+		{What: "endpoints", Node: checkstest.ProxyNode(checkstest.Changed(t, "*filter\n", "*filter\n-A FORWARD -d 10.244.0.0/16 -j DROP\n"), ""), Want: `
+fail
+want: packets reach kube-proxy's rules
+got: taken by a rule in filter FORWARD
+evidence: iptables filter FORWARD: -A FORWARD -d 10.244.0.0/16 -j DROP: packets from Pods to endpoints of Services: chain FORWARD of table filter, line 6 loses them (DROP)` +
+			"\nremedy: remove the rule: `iptables-nft -t filter -D FORWARD -d 10.244.0.0/16 -j DROP`; find the program that adds it"},
 		{What: "a set", Node: checkstest.ProxyNode(checkstest.Changed(t, jump, "-A PREROUTING -m set --match-set x src -j RETURN\n"+jump), ""), Want: right},
 		{What: "IPVS", Node: checkstest.ProxyNode(checkstest.Changed(t, ":KUBE-MARK-MASQ - [0:0]\n", ":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODE-PORT - [0:0]\n",
 			jump, "-A PREROUTING -j ACCEPT\n"+jump), ""), Want: "skipped\nskipped: no rules of kube-proxy's iptables or nftables mode found"},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"nodegate/checks"
+	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 )
@@ -96,4 +97,16 @@ func (l Rules) Fail(s *checks.State, findings []proxyrules.Finding) {
 		s.Evidence = append(s.Evidence, checks.Seen("note", note))
 	}
 	s.Differs(strings.Join(got, ", "), findings[0].Remedy)
+}
+
+// LinkNames returns the names of the node's links, or nil if they cannot be read.
+func LinkNames(ctx context.Context, h *host.Host) (names []string) {
+	list, err := h.Links.List(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, l := range list {
+		names = append(names, l.Name)
+	}
+	return names
 }

@@ -1,6 +1,7 @@
 package packetfilter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -48,13 +49,17 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		kubernetes = kubernetes || t.Declares("KUBE-FORWARD")
 	}
 	var got []string
+	links := noderules.LinkNames(ctx, h)
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
-		step, _, lost := podsLost(sets, family)
+		if family == ruleset.IPv6 && !servesIPv6(sets) {
+			continue // the cluster has only IPv4
+		}
+		step, share, _, lost := podsLost(sets, family, links)
 		if !lost || isDockersPolicy(sets, step) || way.EnforcesPolicies(way.Owner(step.Chain)) {
 			continue
 		}
 		s.Evidence = append(s.Evidence, checks.Seen(step.Source, stepText(step)))
-		got = append(got, step.Table+" "+step.Hook+" drops in "+ruleset.Program(step.Source))
+		got = append(got, step.Table+" "+step.Hook+" drops "+share+"in "+ruleset.Program(step.Source))
 	}
 	others, err := h.Rules.Others(ctx)
 	if errors.Is(err, host.ErrNotRecorded) {
@@ -76,20 +81,44 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	return s, nil
 }
 
-// podsLost walks new packets from Pods to other machines. It returns the step that drops them, if they
-// are certainly lost, and the ways of a packet whose link is not known.
-func podsLost(sets []*ruleset.Set, family string) (step way.Step, ways []way.Way, lost bool) {
-	rules := way.New(sets, family, way.Node{Elsewhere: way.NotOfPods})
-	ways = rules.Forwarded(way.Packet{State: way.StateNew})
-	if step, _, lost = way.DropsSurely(ways); lost {
-		return step, ways, true
-	}
-	for _, link := range way.PodLinks(sets, family) {
-		if step, _, lost = way.DropsSurely(rules.Forwarded(way.Packet{State: way.StateNew, In: link})); lost {
-			return step, ways, true
+// servesIPv6 reports whether kube-proxy's rules may have Services for IPv6. Those of IPVS mode do not show it.
+func servesIPv6(sets []*ruleset.Set) bool {
+	for _, t := range ruleset.Tables(sets, "nat") {
+		if t.Family == ruleset.IPv6 && slices.ContainsFunc(t.Chains, func(c *ruleset.Chain) bool {
+			return strings.HasPrefix(c.Name, "KUBE-SVC-") || strings.HasPrefix(c.Name, "KUBE-SEP-") || c.Name == "KUBE-NODE-PORT"
+		}) {
+			return true
 		}
 	}
-	return way.Step{}, ways, false
+	return slices.ContainsFunc(sets, func(set *ruleset.Set) bool {
+		return slices.ContainsFunc(set.NFT, func(t *ruleset.NFTTable) bool {
+			ips := t.Sets["service-ips"]
+			return t.Family == ruleset.IPv6 && ips != nil && len(ips.Elements) > 0
+		})
+	})
+}
+
+// podsLost walks new packets from Pods to other machines. It returns the step that drops them, if they
+// are certainly lost, with their share if it drops only some: "TCP ", "1 % of TCP ". ways are those of a
+// packet whose link and protocol are not known.
+func podsLost(sets []*ruleset.Set, family string, links []string) (step way.Step, share string, ways []way.Way, lost bool) {
+	rules := way.New(sets, family, way.Node{Elsewhere: way.NotOfPods})
+	p := way.Packet{State: way.StateNew}
+	ways = rules.Forwarded(p)
+	for _, link := range append([]string{""}, way.PodLinks(sets, family, links)...) {
+		p.In = link
+		for _, loss := range rules.Losses(p) {
+			what := loss.Protocol
+			if loss.Way.Chance < 0.999 {
+				what = way.Percent(loss.Way.Chance) + " of " + cmp.Or(what, "the packets")
+			}
+			if what != "" {
+				what += " "
+			}
+			return loss.Step, what, ways, true
+		}
+	}
+	return way.Step{}, "", ways, false
 }
 
 // isDockersPolicy reports whether a packet is dropped by the policy of a table with Docker's chains, which

@@ -38,6 +38,8 @@ func TestInputDrop(t *testing.T) {
 		{What: "a set of the nodes", Node: node("-A INPUT -m set --match-set nodes src -j ACCEPT\n" + reject), Want: right},
 		{What: "from Pods only", Node: node("-A INPUT -i cni0 -j ACCEPT\n" + reject), Want: wrong +
 			"\nevidence: iptables-nft-save: -A INPUT -j REJECT --reject-with icmp-host-prohibited" + remedy},
+		{What: "an uplink of WireGuard", Node: node("-A INPUT -i wg0 -j ACCEPT\n" + reject), Want: right},
+		{What: "an uplink of Open vSwitch", Node: node("-A INPUT -i br-ex -j ACCEPT\n" + reject), Want: right},
 		{What: "no kube-proxy", Node: checkstest.ProxyNode("", ""), Want: "skipped\nskipped: no kube-proxy rules found"},
 	})
 }

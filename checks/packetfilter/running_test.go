@@ -88,6 +88,11 @@ func TestForwardDrop(t *testing.T) {
 	const right = "pass\nwant: Pod traffic passes\ngot: Pod traffic passes"
 	const kube, flannel, reject = "-A FORWARD -j KUBE-FORWARD\n", "-A FORWARD -j FLANNEL-FWD\n",
 		"-A FORWARD -j REJECT --reject-with icmp-host-prohibited\n"
+	closedIPv6 := func(nat string) *hosttest.Machine {
+		m := saved(filter("ACCEPT", kube))
+		m.Rules["ip6tables-nft-save"] = nat + "*filter\n:FORWARD DROP [0:0]\n:KUBE-FORWARD - [0:0]\nCOMMIT\n"
+		return m
+	}
 	checkstest.RunOne(t, "packetfilter.forward-drop", checks.Run, []checkstest.Case{
 		{What: "healthy", Node: saved(filter("ACCEPT", kube)), Want: right},
 		{What: "flannel before the REJECT of Enterprise Linux", Node: saved(filter("DROP", kube+flannel+reject)), Want: right},
@@ -101,6 +106,22 @@ warn
 want: Pod traffic passes
 got: filter FORWARD drops in iptables-nft
 evidence: iptables-nft-save: :FORWARD DROP` + remedy},
+		{What: "ufw with ICMP accepted", Node: saved(filter("DROP", kube+"-A FORWARD -p icmp -j ACCEPT\n-A FORWARD -j ufw-forward\n")), Want: `
+warn
+want: Pod traffic passes
+got: filter FORWARD drops in iptables-nft
+evidence: iptables-nft-save: :FORWARD DROP` + remedy},
+		{What: "a few packets of TCP", Node: saved(filter("ACCEPT", kube+"-A FORWARD -p tcp -m statistic --mode random --probability 0.01 -j DROP\n")), Want: `
+warn
+want: Pod traffic passes
+got: filter FORWARD drops 1 % of TCP in iptables-nft
+evidence: iptables-nft-save: -A FORWARD -p tcp -m statistic --mode random --probability 0.01 -j DROP` + remedy},
+		{What: "IPv6 without Services", Node: closedIPv6(""), Want: right},
+		{What: "IPv6 with Services", Node: closedIPv6("*nat\n:KUBE-SVC-X - [0:0]\nCOMMIT\n"), Want: `
+warn
+want: Pod traffic passes
+got: filter FORWARD drops in ip6tables-nft
+evidence: ip6tables-nft-save: :FORWARD DROP` + remedy},
 		{What: "a DROP in raw", Node: saved("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -j DROP\nCOMMIT\n" +
 			filter("ACCEPT", kube)[len("*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP\nCOMMIT\n"):]), Want: `
 warn

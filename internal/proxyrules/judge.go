@@ -38,6 +38,9 @@ type Options struct {
 	// Own answers whether an address belongs to this node; nil means that only the rules are known.
 	Own func(netip.Addr) way.Answer
 
+	// Links are the names of this node's links; empty means that only the rules are known.
+	Links []string
+
 	// RouteLocalnet reports whether the kernel may accept packets to 127.0.0.0/8 from the network;
 	// nil means that it may.
 	RouteLocalnet func() bool

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"nodegate/internal/ruleset"
-	"nodegate/internal/verdict"
 	"nodegate/internal/way"
 )
 
@@ -34,6 +33,7 @@ type taken struct {
 	who        []string // the senders
 	services   []string
 	forwarding bool // to other machines
+	endpoints  bool // to the endpoints of Services
 	masquerade bool // to kube-proxy's chain that masquerades
 }
 
@@ -62,7 +62,7 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 
 func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) *reach {
 	r := &reach{rep: rep, family: family, found: map[string]*taken{}}
-	r.findPods(sets)
+	r.findPods(sets, opts.Links)
 	if r.own = opts.Own; r.own == nil {
 		r.own = r.ownByRules(sets)
 	}
@@ -115,7 +115,7 @@ func (r *reach) reachesSurely() bool {
 		if p.Own {
 			hook = way.Output
 		}
-		if _, _, lost := way.DropsSurely(r.rules.Forwarded(p)); lost {
+		if len(r.rules.Losses(p)) > 0 || !p.Own && r.rules.MayLoseTranslated(p) {
 			return false
 		}
 		p.ToNode = way.No
@@ -127,7 +127,7 @@ func (r *reach) reachesSurely() bool {
 }
 
 // findPods finds the addresses and links of Pods in the rules.
-func (r *reach) findPods(sets []*ruleset.Set) {
+func (r *reach) findPods(sets []*ruleset.Set, present []string) {
 	for i := range r.rep.Services {
 		s := &r.rep.Services[i]
 		pods := podRange(s.Masquerade)
@@ -141,7 +141,7 @@ func (r *reach) findPods(sets []*ruleset.Set) {
 		}
 		break
 	}
-	r.links = way.PodLinks(sets, r.family)
+	r.links = way.PodLinks(sets, r.family, present)
 }
 
 // ownByRules answers whether an address belongs to the node, if only the rules are known. A Service
@@ -189,7 +189,11 @@ type sender struct {
 func (r *reach) senders() []sender {
 	list := []sender{{"from Pods", way.Packet{Source: r.pods, In: r.link, State: way.StateNew}}}
 	for _, in := range r.links {
-		list = append(list, sender{"that come in by " + in, way.Packet{Source: r.pods, In: in, State: way.StateNew}})
+		p := way.Packet{In: in, State: way.StateNew}
+		if len(r.links) == 1 { // of several, one may be a leftover: only the other has Pods in this range
+			p.Source = r.pods
+		}
+		list = append(list, sender{"that come in by " + in, p})
 	}
 	return append(list, sender{"from the node", way.Packet{Own: true, State: way.StateNew}})
 }
@@ -246,9 +250,9 @@ func reachesSurely(ways []way.Way) bool {
 }
 
 // judge records a rule that takes packets to a Service: if no way reaches kube-proxy's chain, or
-// one that no unknown match leads to ends elsewhere.
+// one that no unknown match leads to ends elsewhere. A way whose end is not known may reach it.
 func (r *reach) judge(who string, s *Service, ways []way.Way) {
-	reached := slices.ContainsFunc(ways, func(w way.Way) bool { return w.End == way.Reached })
+	reached := slices.ContainsFunc(ways, func(w way.Way) bool { return w.End == way.Reached || w.End == way.Lost })
 	for _, w := range ways {
 		if w.End == way.Reached || w.End == way.Lost || reached && !w.Sure {
 			continue
@@ -257,8 +261,11 @@ func (r *reach) judge(who string, s *Service, ways []way.Way) {
 			continue // NodeLocal DNSCache answers at the address of the Service
 		}
 		step, ok := decider(w)
-		if !ok {
+		if !ok || step.Unsure != "" {
 			continue // kube-proxy's own jump is missing: judgeRootJumps
+		}
+		if !reached {
+			w.Chance = 1
 		}
 		t := r.add(step, w, who)
 		if name := s.Name; !slices.Contains(t.services, name) {
@@ -269,17 +276,24 @@ func (r *reach) judge(who string, s *Service, ways []way.Way) {
 }
 
 func (r *reach) add(step way.Step, w way.Way, who string) *taken {
-	key := fmt.Sprint(step.Source, step.Table, step.Chain, step.Line, step.Handle, step.Rule)
+	key := stepKey(step)
 	t := r.found[key]
 	if t == nil {
 		t = &taken{step: step, way: w}
 		r.found[key] = t
 		r.order = append(r.order, key)
 	}
+	if t.way.Chance < w.Chance {
+		t.way = w
+	}
 	if !slices.Contains(t.who, who) {
 		t.who = append(t.who, who)
 	}
 	return t
+}
+
+func stepKey(step way.Step) string {
+	return fmt.Sprint(step.Source, step.Table, step.Chain, step.Line, step.Handle, step.Rule)
 }
 
 // decider returns the step that keeps a packet from kube-proxy's chain.
@@ -302,89 +316,37 @@ func decider(w way.Way) (way.Step, bool) {
 	return way.Step{}, false
 }
 
-// judgeForwarding judges the packets of Pods and of the node to other machines.
+// judgeForwarding judges the packets of Pods and of the node to other machines, and those of Pods to
+// the endpoints that kube-proxy's rules choose.
 func (r *reach) judgeForwarding() {
 	for _, from := range r.senders() {
-		step, lost, ok := way.DropsSurely(r.rules.Forwarded(from.packet))
-		if !ok || step.Rule == "" || strings.HasPrefix(step.Chain, "KUBE-") || way.EnforcesPolicies(way.Owner(step.Chain)) {
-			continue // a policy may drop if eBPF forwards the packets; kube-proxy's own chains are judged elsewhere
-		}
-		r.add(step, lost, from.who).forwarding = true
-	}
-}
-
-// report makes one finding of each rule.
-func (r *reach) report() {
-	for _, key := range r.order {
-		t := r.found[key]
-		slices.Sort(t.services)
-		f := Finding{Name: "kubeproxy.way.service", Family: r.family, Table: t.step.Table, Chain: t.step.Chain, Line: t.step.Line,
-			Handle: t.step.Handle, Rule: t.step.Rule, Remedy: t.remedy()}
-		which := Count(len(t.services), "Service port")
-		switch {
-		case len(t.services) == 1:
-			f.Service, which = t.services[0], "this Service"
-		case len(t.services) > 1:
-			which += " (" + strings.Join(t.services[:min(len(t.services), 3)], ", ")
-			if len(t.services) > 3 {
-				which += ", ..."
+		for _, loss := range r.rules.Losses(from.packet) {
+			if who, is := from.loses(&loss); is {
+				r.add(loss.Step, loss.Way, who).forwarding = true
 			}
-			which += ")"
 		}
-		if t.step.Effect == way.Drops && slices.Equal(t.who, []string{toNodePorts}) {
-			f.Verdict = verdict.Warn // an operator may have closed them
+	}
+	for _, from := range r.senders() {
+		if from.packet.Own || !r.pods.IsValid() {
+			continue
 		}
-		if t.forwarding {
-			f.Name, f.Service = "kubeproxy.way.forward", ""
-			which = "other machines"
+		for _, loss := range r.rules.ToEndpoints(from.packet, r.pods) {
+			if who, is := from.loses(&loss); is && r.found[stepKey(loss.Step)] == nil {
+				r.add(loss.Step, loss.Way, who).endpoints = true
+			}
 		}
-		if t.masquerade {
-			f.Name, which = "kubeproxy.way.masquerade", "other machines"
-		}
-		f.Message = fmt.Sprintf("packets %s to %s: %s", strings.Join(t.who, ", "), which, t.describe())
-		r.out.Add(f)
 	}
 }
 
-// Count returns "1 thing" or "2 things".
-func Count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
+// loses reports whether a loss is a fault, and describes the packets. A policy may drop if eBPF
+// forwards the packets; kube-proxy's own chains are judged elsewhere.
+func (s *sender) loses(loss *way.Loss) (who string, is bool) {
+	chain := loss.Step.Chain
+	if loss.Step.Rule == "" || strings.HasPrefix(chain, "KUBE-") || way.EnforcesPolicies(way.Owner(chain)) {
+		return "", false
 	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// describe returns the rule's effect on the packets.
-func (t *taken) describe() string {
-	where := fmt.Sprintf("chain %s of table %s", t.step.Chain, t.step.Table)
-	if owner := way.Owner(t.step.Chain); owner != "" {
-		where += " (" + owner + ")"
+	if who = s.who; loss.Protocol != "" {
+		who += " with " + loss.Protocol
 	}
-	if t.step.Handle > 0 {
-		where += fmt.Sprintf(", handle %d", t.step.Handle)
-	} else if t.step.Line > 0 {
-		where += fmt.Sprintf(", line %d", t.step.Line)
-	}
-	does := "ends the way of the packets before kube-proxy's rules (" + t.step.Does + ")"
-	switch t.step.Effect {
-	case way.Drops:
-		does = "loses them (" + t.step.Does + ")"
-	case way.Changes:
-		does = "sends them elsewhere (" + t.step.Does + ")"
-	case way.Untracks:
-		does = "excludes them from conntrack, so that kube-proxy's rules do not translate them (" + t.step.Does + ")"
-	}
-	return where + " " + does
-}
-
-// remedy returns the command that removes the rule.
-func (t *taken) remedy() string {
-	find := "find the program that adds it"
-	if owner := way.Owner(t.step.Chain); owner != "" {
-		find = "change the configuration of " + owner + ", or it adds the rule again"
-	}
-	if rest, is := strings.CutPrefix(t.step.Rule, "-A "); is {
-		return fmt.Sprintf("remove the rule: `%s -t %s -D %s`; %s", t.step.Program, t.step.Table, rest, find)
-	}
-	return fmt.Sprintf("remove the rule: `nft delete rule %s %s handle %d`; %s", t.step.Table, t.step.Chain, t.step.Handle, find)
+	return who, true
 }

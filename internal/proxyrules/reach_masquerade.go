@@ -36,12 +36,15 @@ func toPostrouting(table, chain string) way.Visit {
 
 func (r *reach) judgeMasquerade(ways []way.Way) {
 	right := func(w way.Way) bool { return w.End == way.Reached || w.Packet.Masqueraded() }
-	reached := slices.ContainsFunc(ways, right)
+	reached := slices.ContainsFunc(ways, func(w way.Way) bool { return right(w) || w.End == way.Lost })
 	for _, w := range ways {
 		if right(w) || w.End != way.Forwarded || reached && !w.Sure {
 			continue
 		}
-		if step, ok := decider(w); ok {
+		if !reached {
+			w.Chance = 1
+		}
+		if step, ok := decider(w); ok && step.Unsure == "" {
 			r.add(step, w, "that kube-proxy marks").masquerade = true
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/verdict"
 	"nodegate/internal/way"
 )
 
@@ -53,7 +54,12 @@ func TestReach(t *testing.T) {
 			"packets from Pods to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
 		{"FORWARD REJECT", before(beforeForward, "-A FORWARD -j REJECT --reject-with icmp-host-prohibited"), forward +
 			"packets from Pods to other machines: chain FORWARD of table filter, line 35 loses them (REJECT)"},
-		{"FORWARD DROP in a user's chain", before("^-A DOCKER-USER", "-A DOCKER-USER -i cni0 ! -o cni0 -j DROP"), ""},
+		{"FORWARD DROP in a user's chain", before("^-A DOCKER-USER", "-A DOCKER-USER -i cni0 ! -o cni0 -j DROP"), forward +
+			"packets that come in by cni0 to other machines: chain DOCKER-USER of table filter (Docker), line 53 loses them (DROP)"},
+		{"FORWARD DROP of the Pods' range", before(beforeForward, "-A FORWARD -d 10.244.0.0/16 -j DROP"), forward +
+			"packets from Pods to endpoints of Services: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"FORWARD DROP of the Pods' range from elsewhere", before(beforeForward, "-A FORWARD ! -s 10.244.0.0/16 -d 10.244.0.0/16 -j DROP"), ""},
+		{"FORWARD DROP of one Pod", before(beforeForward, "-A FORWARD -d 10.244.0.7/32 -j DROP"), ""},
 		{"mangle FORWARD DROP", mangleTable("-A FORWARD -s 10.244.0.0/16 -j DROP"), forward +
 			"packets from Pods to other machines: chain FORWARD of table mangle, line 8 loses them (DROP)"},
 		{"nat OUTPUT ACCEPT", before(beforeOutput, "-A OUTPUT -j ACCEPT"), service + "packets from the node to " + allFour +
@@ -71,7 +77,17 @@ func TestReach(t *testing.T) {
 		{"filter OUTPUT DROP", before("^-A OUTPUT .*load balancer firewall", "-A OUTPUT -j DROP"), forward +
 			"packets from the node to other machines: chain OUTPUT of table filter, line 46 loses them (DROP)"},
 		{"half of the packets", before(beforePrerouting, "-A PREROUTING -m statistic --mode random --probability 0.5 -j ACCEPT"), service +
-			"packets from Pods to " + allFour + ": chain PREROUTING of table nat, line 88" + early + "(ACCEPT)"},
+			"50 % of packets from Pods to " + allFour + ": chain PREROUTING of table nat, line 88" + early + "(ACCEPT)"},
+		{"a test that loses a few packets", before(beforeForward, "-A FORWARD -m statistic --mode random --probability 0.01 -j DROP"), "warn " + forward +
+			"1 % of packets from Pods to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"an ACCEPT of ICMP before a REJECT", before(beforeForward, "-A FORWARD -p icmp -j ACCEPT\n-A FORWARD -j REJECT"), forward +
+			"packets from Pods to other machines: chain FORWARD of table filter, line 36 loses them (REJECT)"},
+		{"an ACCEPT of one address before a REJECT", before(beforeForward, "-A FORWARD -d 192.0.2.1/32 -j ACCEPT\n-A FORWARD -j REJECT"), forward +
+			"packets from Pods to other machines: chain FORWARD of table filter, line 36 loses them (REJECT)"},
+		{"a DROP of TCP", before(beforeForward, "-A FORWARD -p tcp -j DROP"), forward +
+			"packets from Pods with TCP to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"ports and ranges that Pods may use", before(beforeForward, "-A FORWARD -p icmp -j ACCEPT\n-A FORWARD -d 10.0.0.0/8 -j ACCEPT\n"+
+			"-A FORWARD -p tcp -m tcp --dport 443 -j ACCEPT\n-A FORWARD -j REJECT"), ""},
 
 		{"healthy", edit{op: "delete", line: "^:INPUT ACCEPT .217805"}, ""},
 		{"kind", before(beforePrerouting, "-A PREROUTING -d 172.18.0.1/32 -j DOCKER_OUTPUT\n-A OUTPUT -d 172.18.0.1/32 -j DOCKER_OUTPUT\n"+
@@ -92,6 +108,24 @@ func TestReach(t *testing.T) {
 			"-A cali-PREROUTING -m mark --mark 0x40000/0x40000 -m rpfilter --validmark --invert -j DROP\n" +
 			"-A cali-PREROUTING -m mark --mark 0x0/0x40000 -j cali-from-host-endpoint\n" +
 			"-A cali-PREROUTING -m mark --mark 0x10000/0x10000 -j ACCEPT\n-A cali-from-host-endpoint -m comment --comment x -j RETURN"), ""},
+		{"one Pod in quarantine", before(beforeForward, "-A FORWARD -i veth77 -j DROP\n-A FORWARD -i cali123 -j DROP"), ""},
+		{"containers of another runtime", before(beforeForward, "-A FORWARD -i nerdctl0 -j DROP\n-A FORWARD -i cni-podman0 -j DROP\n-A FORWARD -i vnet3 -j DROP"), ""},
+		{"all Pods of Calico but one", before(beforeForward, "-A FORWARD -i cali+ -m set --match-set x src -j ACCEPT\n-A FORWARD ! -i cali7 -j DROP"), ""},
+		{"links of all Pods", before(beforeForward, "-A FORWARD -i cali+ -j DROP"), forward +
+			"packets that come in by cali+ to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"a leftover of Calico and a rule against spoofing", rawTable("-A PREROUTING -s 10.244.0.0/16 ! -i cni0 -j DROP\n" +
+			"-A PREROUTING -i cali+ -j ACCEPT"), ""},
+		{"an uplink of WireGuard", before(beforeForward, "-A FORWARD -o wg0 -j ACCEPT\n-A FORWARD -i wg0 -j ACCEPT\n-A FORWARD -j REJECT"), ""},
+		{"an uplink of Open vSwitch", before(beforeForward, "-A FORWARD -o br-ex -j ACCEPT\n-A FORWARD -i br-ex -j ACCEPT\n-A FORWARD -j REJECT"), ""},
+		{"wg-quick's kill switch", before("^-A OUTPUT .*load balancer firewall",
+			"-A OUTPUT ! -o wg0 -m mark ! --mark 0xca6c -m addrtype ! --dst-type LOCAL -j REJECT"), ""},
+		{"a blocklist of 1,100 addresses", before(beforeForward, blocklist("-A FORWARD -d 198.18.%d.%d/32 -j DROP", 1100)), ""},
+		{"a blocklist of 1,100 addresses in raw", rawTable(blocklist("-A PREROUTING -d 198.18.%d.%d/32 -j DROP", 1100)), ""},
+		{"1,100 unknown sets", before(beforePrerouting, blocklist("-A PREROUTING -m set --match-set s%d-%d dst -j ACCEPT", 1100)), ""},
+		{"more marks than a walk follows", mangleTable("-A PREROUTING -m length --length 1400:1499 -j DROP\n" +
+			"-A POSTROUTING -m length --length 1400:1499 -j DROP\n" + dscpMarks("PREROUTING") + dscpMarks("POSTROUTING")), ""},
+		{"two sets that drop everything or nothing", before(beforeForward, "-A FORWARD -m set --match-set x src -j DROP\n"+
+			"-A FORWARD -m set ! --match-set x src -j DROP"), ""},
 		{"Calico's default deny", before(beforeForward, "-A FORWARD -j cali-FORWARD\n-A cali-FORWARD -i cali123 -j DROP"), ""},
 		{"ufw", before(beforeForward, "-A FORWARD -j ufw-before-forward\n-A ufw-before-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"+
 			"-A ufw-before-forward -p icmp -m icmp --icmp-type 3 -j ACCEPT\n-A ufw-before-forward -m conntrack --ctstate INVALID -j DROP"), ""},
@@ -101,6 +135,9 @@ func TestReach(t *testing.T) {
 			got := ""
 			for _, f := range Judge(mustParse(t, text), Options{}).Findings {
 				if !strings.HasPrefix(f.Name, "kubeproxy.chain.undeclared") {
+					if f.Verdict == verdict.Warn {
+						got += "warn "
+					}
 					got += f.Name + " " + f.Message
 				}
 			}
@@ -109,6 +146,24 @@ func TestReach(t *testing.T) {
 			}
 		})
 	}
+}
+
+// blocklist returns n rules, each for another address.
+func blocklist(rule string, n int) string {
+	var lines []string
+	for i := range n {
+		lines = append(lines, fmt.Sprintf(rule, i/250, i%250+1))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// dscpMarks returns rules that give a packet one of 128 marks.
+func dscpMarks(chain string) string {
+	var b strings.Builder
+	for bit := 1; bit < 128; bit *= 2 {
+		fmt.Fprintf(&b, "-A %s -m dscp --dscp %#x -j MARK --set-xmark %#x/%#x\n", chain, bit, bit, bit)
+	}
+	return b.String()
 }
 
 // TestReachKnownAddresses checks that a NOTRACK of NodeLocal DNSCache is a fault once its address is
@@ -205,4 +260,21 @@ func declareChains(save string) string {
 		out.WriteString(line)
 	}
 	return out.String()
+}
+
+// TestReachRemedy checks that a remedy does not repeat a comment which a shell would run.
+func TestReachRemedy(t *testing.T) {
+	for comment, want := range map[string]string{
+		"x":               `remove the rule: ` + "`iptables-nft -t filter -D FORWARD -m comment --comment x -j DROP`",
+		`"two words"`:     `remove the rule: ` + "`iptables-nft -t filter -D FORWARD -m comment --comment \"two words\" -j DROP`",
+		`"$(id)"`:         "remove the rule by its number, which `iptables-nft -t filter -L --line-numbers` prints",
+		"\"`id`\"":        "remove the rule by its number, which `iptables-nft -t filter -L --line-numbers` prints",
+		`"a\\" ; id \\""`: "remove the rule by its number, which `iptables-nft -t filter -L --line-numbers` prints",
+	} {
+		text := editedSave(t, readFile(t, "flannel-docker.txt"), before(beforeForward, "-A FORWARD -m comment --comment "+comment+" -j DROP"))
+		found := Judge(mustParse(t, text), Options{}).Findings
+		if len(found) != 1 || found[0].Remedy != want+"; find the program that adds it" {
+			t.Errorf("%s: %+v", comment, found)
+		}
+	}
 }

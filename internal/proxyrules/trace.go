@@ -221,7 +221,7 @@ func traceWay(w way.Way) TraceWay {
 	} else if p.ToNode == way.Yes {
 		to = fmt.Sprintf("this node:%d", p.Port)
 	}
-	one := TraceWay{End: w.End.String(), To: []string{to}, Chance: w.Chance, Sure: w.Sure, Translated: p.Translated(),
+	one := TraceWay{End: w.End.String(), To: []string{to}, Chance: w.Chance, Sure: w.Sure, Translated: p.Translated() && byProxy(w.Steps),
 		Masquerade: p.Masqueraded(), Untracked: p.State == way.StateUntracked, Steps: []TraceStep{}}
 	if one.Translated && (w.End == way.Forwarded || w.End == way.Delivered) {
 		one.Reply = "comes back to this node, where conntrack restores both addresses"
@@ -231,6 +231,16 @@ func traceWay(w way.Way) TraceWay {
 		}
 	}
 	return one
+}
+
+// byProxy reports whether kube-proxy's rules made the last change of the destination.
+func byProxy(steps []way.Step) bool {
+	for _, s := range slices.Backward(steps) {
+		if s.Effect == way.Changes {
+			return strings.HasPrefix(s.Chain, "KUBE-SEP-") || strings.HasSuffix(s.Table, " "+ruleset.KubeProxyTable)
+		}
+	}
+	return false
 }
 
 // isLike reports whether two ways differ only in their endpoint.

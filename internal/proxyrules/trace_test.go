@@ -82,3 +82,16 @@ func TestTraceDoubt(t *testing.T) {
 		}
 	}
 }
+
+// TestTraceElsewhere checks that a translation of another program is not one of kube-proxy.
+func TestTraceElsewhere(t *testing.T) {
+	for _, target := range []string{"DNAT --to-destination 10.9.9.9:53", "REDIRECT --to-ports 15001"} {
+		text := editedSave(t, readFile(t, "flannel-docker.txt"), before(beforePrerouting, "-A PREROUTING -p tcp -j "+target))
+		sets := mustParse(t, text)
+		rep := Judge(sets, Options{})
+		list, err := Traces(&rep, sets, &Options{}, "default/service1", FromPod)
+		if err != nil || len(list) != 1 || list[0].Verdict.String() != "fail" || list[0].Ways[0].Translated {
+			t.Errorf("%s: %+v, %v", target, list, err)
+		}
+	}
+}

@@ -117,13 +117,30 @@ func (r *NFTRule) addStatement(name string, arg any) string {
 		set, _ := member(arg, "set")
 		elem, _ := member(arg, "elem")
 		r.Update = strings.TrimPrefix(nftText(set), "@")
-		return "update " + nftText(set) + " { " + nftText(elem) + " }"
+		text := nftText(elem)
+		for _, name := range statementNames(arg) {
+			text += " " + name
+		}
+		return "update " + nftText(set) + " { " + text + " }"
 	}
 	r.Other = true
 	if port, is := member(arg, "port"); is && name == "redirect" {
 		return "redirect to :" + nftText(port)
 	}
 	return name
+}
+
+// statementNames returns the names of the statements that a rule attaches to an element: "limit".
+func statementNames(update any) (names []string) {
+	attached, _ := member(update, "stmt")
+	list, _ := attached.([]any)
+	for _, one := range list {
+		m, _ := one.(map[string]any)
+		for name := range m {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Match adds a match in nft's syntax, for example {"ip saddr", "!=", "10.0.0.0/8"}, and returns its

@@ -185,6 +185,9 @@ func (all *Rules) Walk(p Packet, last string, visit func(table, chain string) Vi
 		p.ToNode = all.node.own(p.Destination)
 	}
 	first := Prerouting
+	if p.dnat { // the hook that translated it is behind it
+		return w.translated(all, p)
+	}
 	if p.Own {
 		first, p.In = Output, none
 		p.route(&all.node)
@@ -196,6 +199,18 @@ func (all *Rules) Walk(p Packet, last string, visit func(table, chain string) Vi
 		states = w.afterRouting(all, states, last)
 	}
 	for _, s := range states {
+		w.finish(s, Passed)
+	}
+	return w.ways()
+}
+
+// translated follows a packet from the hook that changed its destination. The filter of OUTPUT
+// comes after the translation.
+func (w *walk) translated(all *Rules, p Packet) []Way {
+	if p.Own {
+		p.In = none
+	}
+	for _, s := range w.afterRouting(all, []state{{p: p, weight: 1}}, "") {
 		w.finish(s, Passed)
 	}
 	return w.ways()

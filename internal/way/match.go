@@ -36,7 +36,7 @@ func readMatch(w string, o *options) (test func(*Node, *Packet) Answer, known bo
 	case "-s", "--source":
 		return readAddress(o.next(), (*Packet).from), true
 	case "-d", "--destination":
-		return readAddress(o.next(), func(p *Packet, r netip.Prefix) Answer { return within(p.Destination, r) }), true
+		return readAddress(o.next(), (*Packet).toward), true
 	case "-p", "--protocol":
 		return readProtocol(o.next()), true
 	case "-i", "--in-interface":
@@ -178,8 +178,8 @@ func readLink(pattern string, in bool) func(*Node, *Packet) Answer {
 		case pattern == "+" || pattern == "*":
 			return Yes
 		case link != "" && link != none:
-			return answer(matchLink(link, pattern))
-		case link == none || n.Elsewhere != nil && n.Elsewhere(pattern):
+			return matchLink(link, pattern)
+		case link == none || !in && p.Unnamed && isOnlyOfPods(pattern) || n.Elsewhere != nil && n.Elsewhere(pattern, in):
 			return No
 		}
 		return Unknown

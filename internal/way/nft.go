@@ -111,10 +111,14 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 		r.words = nil
 	case "dnat":
 		r.dnat(from)
-	case "counter", "log", "continue", "quota", "flow", "fully-random", "random":
+	case "counter", "log", "continue", "flow", "fully-random", "random":
 	case "update", "add":
-		for len(r.words) > 0 && r.next() != "}" {
+		for len(r.words) > 0 && r.peek() != "}" {
+			if one := r.next(); one == "limit" || one == "quota" || one == "ct" || one == "connlimit" {
+				r.unknown(w + " with " + one)
+			}
 		}
+		r.next()
 	case "ip", "ip6", "meta", "ct", "tcp", "udp", "sctp", "th", "fib", "numgen", "icmp", "icmpv6", "ether", "vlan", "dccp", "udplite", "ah",
 		"esp", "arp", "rt", "exthdr", "jhash", "symhash", "ipsec":
 		if w == "ct" && slices.Contains([]string{"count", "helper", "timeout", "expectation"}, r.peek()) {
@@ -122,7 +126,7 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 			return
 		}
 		r.match(w, from)
-	default: // a rate limit, a match of iptables
+	default: // a rate limit, a quota, a match of iptables
 		r.unknown(w)
 	}
 }

@@ -56,6 +56,7 @@ const (
 type Packet struct {
 	Source, Destination netip.Prefix // the address is somewhere in the range
 	NotFrom             netip.Prefix // the source is certainly not in this range
+	Unnamed             bool         // the destination is another machine, whose address no rule names
 	Protocol            string       // tcp, udp, sctp, icmp, or a number
 	SourcePort          uint16
 	Port                uint16 // destination port
@@ -112,6 +113,14 @@ func (p *Packet) from(r netip.Prefix) Answer {
 	return within(p.Source, r)
 }
 
+// toward answers whether the destination is in r.
+func (p *Packet) toward(r netip.Prefix) Answer {
+	if p.Unnamed && !p.Destination.IsValid() && r.IsSingleIP() {
+		return No
+	}
+	return within(p.Destination, r)
+}
+
 // within answers whether an address somewhere in p is in r.
 func within(p, r netip.Prefix) Answer {
 	switch {
@@ -127,15 +136,23 @@ func within(p, r netip.Prefix) Answer {
 	return Unknown
 }
 
-// matchLink answers -i and -o: a "+" or "*" at the end stands for any rest.
-func matchLink(link, pattern string) bool {
-	if rest, ok := strings.CutSuffix(pattern, "+"); ok {
-		return strings.HasPrefix(link, rest)
+// matchLink answers -i and -o: a "+" or "*" at the end stands for any rest. The packet's link may be
+// such a pattern too: it is then one of these links.
+func matchLink(link, pattern string) Answer {
+	stem, some := cutWildcard(link)
+	want, any := cutWildcard(pattern)
+	switch {
+	case any && strings.HasPrefix(stem, want), !any && !some && link == pattern:
+		return Yes
+	case some && strings.HasPrefix(want, stem):
+		return Unknown
 	}
-	if rest, ok := strings.CutSuffix(pattern, "*"); ok {
-		return strings.HasPrefix(link, rest)
-	}
-	return link == pattern
+	return No
+}
+
+func cutWildcard(pattern string) (stem string, is bool) {
+	stem = strings.TrimSuffix(strings.TrimSuffix(pattern, "+"), "*")
+	return stem, stem != pattern
 }
 
 // Node holds the facts about a node that rules ask for. Every field is optional.
@@ -144,9 +161,9 @@ type Node struct {
 	Own func(netip.Addr) Answer
 	// Route returns the link by which the node reaches an address, or "" if that is not known.
 	Route func(netip.Addr) string
-	// Elsewhere reports whether a packet whose link is not known certainly does not use this link,
-	// given as in a rule: "docker0", "br-+".
-	Elsewhere func(pattern string) bool
+	// Elsewhere reports whether a packet whose link is not known certainly does not come in or leave
+	// by this link, given as in a rule: "docker0", "br-+".
+	Elsewhere func(pattern string, in bool) bool
 }
 
 func (n *Node) own(a netip.Prefix) Answer {

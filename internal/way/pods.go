@@ -1,40 +1,76 @@
 package way
 
 import (
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"nodegate/internal/ruleset"
 )
 
-// NotOfPods reports whether Pods certainly do not use a link, given as in a rule: Node.Elsewhere.
-func NotOfPods(pattern string) bool {
+// NotOfPods reports whether the packets of Pods certainly do not use a link, given as in a rule:
+// Node.Elsewhere. They may leave by any uplink.
+func NotOfPods(pattern string, in bool) bool {
+	if in {
+		for _, other := range []string{"br-", "tailscale", "wg"} {
+			if strings.HasPrefix(pattern, other) {
+				return true
+			}
+		}
+	}
+	return isOfContainers(pattern)
+}
+
+// isOfContainers reports whether a link belongs to containers or virtual machines outside the
+// cluster. A bridge of Docker is br- and twelve digits; br-ex is an uplink.
+func isOfContainers(pattern string) bool {
 	name := strings.TrimRight(pattern, "+*")
-	for _, other := range []string{"docker", "br-", "virbr", "lxcbr", "podman", "tailscale", "wg"} {
+	for _, other := range []string{"docker", "virbr", "lxcbr", "podman", "cni-podman", "nerdctl", "vnet"} {
 		if strings.HasPrefix(name, other) {
 			return true
 		}
 	}
-	return name == "lo"
+	digits, is := strings.CutPrefix(name, "br-")
+	return name == "lo" || is && len(digits) == 12 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 // isOfPods reports whether a link is one of Pods by the name that a CNI plugin gives it.
 func isOfPods(name string) bool {
-	for _, known := range []string{"cni", "cbr", "cali", "veth", "lxc", "eni", "kube-bridge", "weave", "azv", "gke", "nerdctl", "ovn-k8s",
-		"antrea", "vnet"} {
-		if strings.HasPrefix(name, known) && !strings.HasPrefix(name, "lxcbr") {
+	for _, known := range []string{"cni", "cbr", "cali", "veth", "lxc", "eni", "kube-bridge", "weave", "azv", "gke", "ovn-k8s",
+		"antrea"} {
+		if strings.HasPrefix(name, known) && !isOfContainers(name) {
 			return true
 		}
 	}
 	return false
 }
 
-// PodLinks returns the links of Pods that rules name, without the links of programs that enforce
-// NetworkPolicies: a packet that comes in by such a link certainly matches.
-func PodLinks(sets []*ruleset.Set, family string) (links []string) {
+// isOnlyOfPods reports whether packets to other machines do not leave by a link. Those of some CNI
+// plugins also carry the overlay network.
+func isOnlyOfPods(pattern string) bool {
+	return pattern == "cni0" || pattern == "cbr0" || pattern == "cali+"
+}
+
+// isOfAllPods reports whether a link, given as in a rule, is one of all Pods of the node: a bridge
+// or a pattern. A rule for the link of one Pod concerns nobody else.
+func isOfAllPods(pattern string) bool {
+	if strings.HasSuffix(pattern, "+") || strings.HasSuffix(pattern, "*") {
+		return isOfPods(pattern)
+	}
+	return slices.Contains([]string{"cni0", "cbr0", "kube-bridge", "weave", "antrea-gw0", "ovn-k8s-mp0"}, pattern)
+}
+
+// PodLinks returns the links of all Pods that rules name, without the links of programs that
+// enforce NetworkPolicies: a packet that comes in by such a link certainly matches. It leaves out
+// links that no link of the node matches, unless there is no list of them.
+func PodLinks(sets []*ruleset.Set, family string, present []string) (links []string) {
 	const most = 16
+	exists := func(pattern string) bool {
+		return len(present) == 0 || slices.ContainsFunc(present, func(name string) bool { return matchLink(name, pattern) == Yes })
+	}
 	add := func(chain, in string) {
-		if in != "" && isOfPods(in) && !strings.HasPrefix(chain, "KUBE-") && !EnforcesPolicies(Owner(chain)) &&
+		if isOfAllPods(in) && exists(in) && !strings.HasPrefix(chain, "KUBE-") && !EnforcesPolicies(Owner(chain)) &&
 			!slices.Contains(links, in) && len(links) < most {
 			links = append(links, in)
 		}
@@ -92,22 +128,73 @@ func (all *Rules) Delivered(p Packet) []Way {
 
 // NotOfUplink reports whether packets of other machines certainly do not come in by a link:
 // Node.Elsewhere.
-func NotOfUplink(pattern string) bool { return NotOfPods(pattern) || isOfPods(pattern) }
+func NotOfUplink(pattern string, in bool) bool {
+	return in && (isOfContainers(pattern) || isOfPods(pattern))
+}
+
+// Loss is a rule that certainly drops new packets to other machines.
+type Loss struct {
+	Step     Step
+	Way      Way
+	Protocol string // TCP or UDP, or "" if the rule drops both
+}
+
+// Losses returns the rules that drop packets to other machines. A rule often accepts ICMP, or one
+// address, before another drops everything else: so the packets are of TCP and of UDP, and their
+// destination is not an address that a rule names.
+func (all *Rules) Losses(p Packet) []Loss {
+	p.Unnamed = true
+	return all.losses(p)
+}
+
+// MayLoseTranslated reports whether a rule may drop packets that kube-proxy's rules have translated.
+func (all *Rules) MayLoseTranslated(p Packet) bool {
+	p.dnat = true
+	return slices.ContainsFunc(all.Forwarded(p), func(w Way) bool { return w.dropped() })
+}
+
+func (all *Rules) losses(p Packet) (list []Loss) {
+	for _, protocol := range []string{"tcp", "udp"} {
+		p.Protocol = protocol
+		step, w, lost := DropsSurely(all.Forwarded(p))
+		switch {
+		case !lost:
+		case len(list) > 0 && sameStep(&list[0].Step, &step):
+			list[0].Protocol = ""
+		default:
+			list = append(list, Loss{step, w, strings.ToUpper(protocol)})
+		}
+	}
+	return list
+}
+
+// ToEndpoints returns the rules that drop packets which kube-proxy's rules have translated, to Pods
+// in a range. Their protocol is known, their port is not.
+func (all *Rules) ToEndpoints(p Packet, pods netip.Prefix) []Loss {
+	p.dnat, p.ToNode, p.Destination = true, No, pods
+	return all.losses(p)
+}
 
 // DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all
-// ways end in a drop, or because no unknown match leads to this one. Of several steps it prefers one
-// without an unknown match.
+// ways end in a drop, or because no unknown match leads to this one. A step whose own match is not
+// known is never the answer.
 func DropsSurely(ways []Way) (step Step, of Way, lost bool) {
 	through := slices.ContainsFunc(ways, func(w Way) bool { return !w.dropped() })
 	for _, w := range ways {
 		if !w.dropped() || through && !w.Sure || len(w.Steps) == 0 {
 			continue
 		}
-		if last := w.Steps[len(w.Steps)-1]; !lost || step.Unsure != "" && last.Unsure == "" {
-			step, of, lost = last, w, true
+		if last := w.Steps[len(w.Steps)-1]; last.Unsure == "" {
+			if !through {
+				w.Chance = 1
+			}
+			return last, w, true
 		}
 	}
-	return step, of, lost
+	return Step{}, Way{}, false
 }
 
 func (w *Way) dropped() bool { return w.End == Dropped || w.End == Rejected }
+
+// Percent formats a share: "1 %", "0.1 %".
+func Percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 2, 64) + " %" }

@@ -74,7 +74,7 @@ type state struct {
 const (
 	maxDepth  = 64
 	maxStates = 64
-	maxEnds   = 1000 // the last one also stands for all others
+	maxEnds   = 1000 // from then on, an end also stands for others like it
 	maxRules  = 1_000_000
 )
 
@@ -100,11 +100,20 @@ func (w *walk) finish(s state, e End) {
 			return
 		}
 	}
-	if len(w.ends) >= maxEnds {
-		w.ends[len(w.ends)-1].weight += s.weight
-		return
+	if len(w.ends) >= maxEnds { // a blocklist has a thousand rules, and each may drop the packet
+		for i := range w.ends {
+			if o := &w.ends[i]; o.end == e && (o.doubt == 0) == (s.doubt == 0) && o.p.isLike(&s.p) {
+				o.weight += s.weight
+				return
+			}
+		}
 	}
 	w.ends = append(w.ends, ended{s, e})
+}
+
+// isLike reports whether two packets had the same fate, whatever their addresses and marks.
+func (p *Packet) isLike(o *Packet) bool {
+	return p.dnat == o.dnat && p.snat == o.snat && p.State == o.State && p.ToNode == o.ToNode
 }
 
 func sameStep(a, b *Step) bool {
@@ -152,7 +161,7 @@ func merge(list []state, s state) []state {
 
 // rejoin removes the doubt of a state that left s and came back whole.
 func rejoin(after []state, s state) {
-	if len(after) == 1 && math.Abs(after[0].weight-s.weight) < 1e-12 {
+	if len(after) == 1 && math.Abs(after[0].weight-s.weight) <= 1e-9*s.weight {
 		after[0].doubt = s.doubt
 	}
 }

@@ -1,0 +1,104 @@
+package proxyrules
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"nodegate/internal/verdict"
+	"nodegate/internal/way"
+)
+
+// report makes one finding of each rule.
+func (r *reach) report() {
+	for _, key := range r.order {
+		t := r.found[key]
+		slices.Sort(t.services)
+		f := Finding{Name: "kubeproxy.way.service", Family: r.family, Table: t.step.Table, Chain: t.step.Chain, Line: t.step.Line,
+			Handle: t.step.Handle, Rule: t.step.Rule, Remedy: t.remedy()}
+		which := Count(len(t.services), "Service port")
+		switch {
+		case len(t.services) == 1:
+			f.Service, which = t.services[0], "this Service"
+		case len(t.services) > 1:
+			which += " (" + strings.Join(t.services[:min(len(t.services), 3)], ", ")
+			if len(t.services) > 3 {
+				which += ", ..."
+			}
+			which += ")"
+		}
+		if t.step.Effect == way.Drops && slices.Equal(t.who, []string{toNodePorts}) {
+			f.Verdict = verdict.Warn // an operator may have closed them
+		}
+		share := ""
+		if c := t.way.Chance; c < 0.999 {
+			share = way.Percent(c) + " of "
+			if c < 0.5 {
+				f.Verdict = verdict.Warn // a test of lost packets, or a rule that thins them out
+			}
+		}
+		if t.forwarding {
+			f.Name, f.Service = "kubeproxy.way.forward", ""
+			which = "other machines"
+		}
+		if t.endpoints {
+			f.Name, f.Service, which = "kubeproxy.way.forward", "", "endpoints of Services"
+		}
+		if t.masquerade {
+			f.Name, which = "kubeproxy.way.masquerade", "other machines"
+		}
+		f.Message = fmt.Sprintf("%spackets %s to %s: %s", share, strings.Join(t.who, ", "), which, t.describe())
+		r.out.Add(f)
+	}
+}
+
+// Count returns "1 thing" or "2 things".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// describe returns the rule's effect on the packets.
+func (t *taken) describe() string {
+	where := fmt.Sprintf("chain %s of table %s", t.step.Chain, t.step.Table)
+	if owner := way.Owner(t.step.Chain); owner != "" {
+		where += " (" + owner + ")"
+	}
+	if t.step.Handle > 0 {
+		where += fmt.Sprintf(", handle %d", t.step.Handle)
+	} else if t.step.Line > 0 {
+		where += fmt.Sprintf(", line %d", t.step.Line)
+	}
+	does := "ends the way of the packets before kube-proxy's rules (" + t.step.Does + ")"
+	switch t.step.Effect {
+	case way.Drops:
+		does = "loses them (" + t.step.Does + ")"
+	case way.Changes:
+		does = "sends them elsewhere (" + t.step.Does + ")"
+	case way.Untracks:
+		does = "excludes them from conntrack, so that kube-proxy's rules do not translate them (" + t.step.Does + ")"
+	}
+	return where + " " + does
+}
+
+// remedy returns the command that removes the rule.
+func (t *taken) remedy() string {
+	find := "find the program that adds it"
+	if owner := way.Owner(t.step.Chain); owner != "" {
+		find = "change the configuration of " + owner + ", or it adds the rule again"
+	}
+	if rest, is := strings.CutPrefix(t.step.Rule, "-A "); is && !canPaste(rest) {
+		return fmt.Sprintf("remove the rule by its number, which `%s -t %s -L --line-numbers` prints; %s", t.step.Program, t.step.Table, find)
+	} else if is {
+		return fmt.Sprintf("remove the rule: `%s -t %s -D %s`; %s", t.step.Program, t.step.Table, rest, find)
+	}
+	return fmt.Sprintf("remove the rule: `nft delete rule %s %s handle %d`; %s", t.step.Table, t.step.Chain, t.step.Handle, find)
+}
+
+// canPaste reports whether a shell takes a rule literally: another program chose its comment.
+func canPaste(rule string) bool {
+	return regexp.MustCompile("^(?:[A-Za-z0-9_./:,+=@% -]|! |\"[^\"$`\\\\!]*\")*$").MatchString(rule)
+}
