@@ -99,7 +99,7 @@ func servesIPv6(sets []*ruleset.Set) bool {
 }
 
 // podsLost walks new packets from Pods to other machines. It returns the step that drops them, if they
-// are certainly lost, with their share if it drops only some: "TCP ", "1 % of TCP ". ways are those of a
+// are certainly lost, with their share if it drops only some: "TCP ", "1 % of TCP ". ways are the ways of a
 // packet whose link and protocol are not known.
 func podsLost(sets []*ruleset.Set, family string, links []string) (step way.Step, share string, ways []way.Way, lost bool) {
 	rules := way.New(sets, family, way.Node{Elsewhere: way.NotOfPods})

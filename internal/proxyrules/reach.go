@@ -316,7 +316,7 @@ func decider(w way.Way) (way.Step, bool) {
 	return way.Step{}, false
 }
 
-// judgeForwarding judges the packets of Pods and of the node to other machines, and those of Pods to
+// judgeForwarding judges the packets of Pods and of the node to other machines, and of Pods to
 // the endpoints that kube-proxy's rules choose.
 func (r *reach) judgeForwarding() {
 	for _, from := range r.senders() {

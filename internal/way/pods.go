@@ -53,7 +53,7 @@ func isOnlyOfPods(pattern string) bool {
 }
 
 // isOfAllPods reports whether a link, given as in a rule, is one of all Pods of the node: a bridge
-// or a pattern. A rule for the link of one Pod concerns nobody else.
+// or a pattern. A rule for the link of one Pod concerns only that Pod.
 func isOfAllPods(pattern string) bool {
 	if strings.HasSuffix(pattern, "+") || strings.HasSuffix(pattern, "*") {
 		return isOfPods(pattern)
@@ -63,7 +63,7 @@ func isOfAllPods(pattern string) bool {
 
 // PodLinks returns the links of all Pods that rules name, without the links of programs that
 // enforce NetworkPolicies: a packet that comes in by such a link certainly matches. It leaves out
-// links that no link of the node matches, unless there is no list of them.
+// links that no link of the node matches, if a list of the node's links is given.
 func PodLinks(sets []*ruleset.Set, family string, present []string) (links []string) {
 	const most = 16
 	exists := func(pattern string) bool {
