@@ -143,7 +143,7 @@ expect "kube-proxy's rules, stage run" "" "$(complain run)"
 tail -n 1 /root/report.txt
 broken run 'kubeproxy.postrouting' '' 'sed -e "/KUBE-POSTROUTING -m mark ! /d" -e "/KUBE-POSTROUTING -j MARK/d" \
 	-e "s/requiring SNAT\" -j/requiring SNAT\" -m mark --mark 0x4000\/0x4000 -j/" /root/proxy.rules | iptables-nft-restore' "$proxy"
-broken run 'iptables.bare-drop' '' 'iptables-nft -A KUBE-FIREWALL -j DROP' remedy
+broken run 'iptables.bare-drop packetfilter.input-drop' '' 'iptables-nft -A KUBE-FIREWALL -j DROP' remedy
 broken run 'iptables.backends kubeproxy.postrouting?' '' 'iptables-legacy -t nat -N KUBE-SVC-TCOU7JCQXEZGVUNU' 'iptables-legacy -t nat -X KUBE-SVC-TCOU7JCQXEZGVUNU'
 liberal='sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal'
 broken both 'sysctl.net.netfilter.nf_conntrack_tcp_be_liberal' 'conntrack.be-liberal-changed conntrack.invalid' "sed '/INVALID/d' /root/proxy.rules | iptables-nft-restore; $liberal=0" "$proxy; $liberal=1"
