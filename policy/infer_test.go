@@ -1,6 +1,9 @@
 package policy_test
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestInferredModuleUnknown: a module that is needed only by a sysctl with an unknown when depends on the same facts as the sysctl.
 func TestInferredModuleUnknown(t *testing.T) {
@@ -20,5 +23,16 @@ func TestInferredModuleUnknown(t *testing.T) {
 		sysctl "net.ipv4.vs.conn_reuse_mode" { value = 0 }`)
 	if len(both.Modules) != 1 || !both.Modules[0].Applies() {
 		t.Errorf("needed by another sysctl too: %+v", both.Modules)
+	}
+}
+
+// TestModuleNames: the modules that the policy loads on this node: no module that must not load, or that another node needs.
+func TestModuleNames(t *testing.T) {
+	p := load(t, `
+		module "overlay" {}
+		module "sctp" { absent = true }
+		module "vxlan" { when = false }`)
+	if got := p.ModuleNames(); !slices.Equal(got, []string{"overlay"}) {
+		t.Errorf("%v", got)
 	}
 }

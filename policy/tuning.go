@@ -82,8 +82,8 @@ func (r *reader) decodeTunings(b block) []Tuning {
 			continue
 		}
 		if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-			r.errorf(b.at(kind), "Wrong type", "%s must be a map from a name of ethtool(8) to a number: %[1]s = { %s = 512 }.", kind,
-				tuningNames(kind)[0])
+			r.errorf(b.at(kind), "Wrong type", "%s must be a map from a name of ethtool(8) to a number: %[1]s = { %s }.", kind,
+				map[string]string{"channels": "combined = 4", "ring": "rx = 512", "coalesce": "rx-usecs = 50"}[kind])
 			continue
 		}
 		var some []Tuning

@@ -64,12 +64,21 @@ Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
 				fmt.Fprintln(c.ErrOrStderr(), "nodegate: left out:", l)
 			}
 			files := []policy.File{{Name: cmp.Or(output, "the imported policy"), Text: text}}
-			return printDiagnostics(c.ErrOrStderr(), files, policy.Lint(files, policy.Options{Checks: catalog.Names()}))
+			diags := policy.Lint(files, policy.Options{Checks: catalog.Names()})
+			policy.WriteDiagnostics(c.ErrOrStderr(), files, diags)
+			if diags.HasErrors() {
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s in the written policy; correct it there\n", report.Count(len(diags.Errs()), "mistake"))
+				return exit(exitUsage)
+			}
+			return nil
 		},
 	}
 	c.Flags().StringVarP(&output, "output", "o", "", "write to `FILE` instead of standard output")
 	return c
 }
+
+// moduleLetters are the characters of a module's name.
+const moduleLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 // imported is the settings of sysctl.d and modules-load.d files.
 type imported struct {
@@ -141,6 +150,8 @@ func (in *imported) readModules(name string, text []byte) {
 		case line == "" || line[0] == '#' || line[0] == ';':
 		case len(words) > 1: // /etc/modules may have options, which modprobe.d replaces
 			in.left = append(in.left, fmt.Sprintf("%s: %s: more than a module's name", config.At(name, i+1), line))
+		case strings.Trim(line, moduleLetters) != "":
+			in.left = append(in.left, fmt.Sprintf("%s: %q: not a module's name", config.At(name, i+1), line))
 		case in.at[line] == "":
 			in.at[line] = config.At(name, i+1)
 			in.modules = append(in.modules, line)

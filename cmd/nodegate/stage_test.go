@@ -10,8 +10,8 @@ import (
 	"nodegate/policy"
 )
 
-// TestFittingStage: without --stage, check uses stage run if kubelet's unit is active, and counts what it leaves out. Another verb, an
-// explicit stage and a name decide otherwise.
+// TestFittingStage: without --stage, check uses stage run if kubelet's unit is active, and counts the checks that it leaves
+// out. Another verb, an explicit stage and a name decide otherwise.
 func TestFittingStage(t *testing.T) {
 	builtin, err := policy.Builtin("kubernetes")
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 const mimeBoundary = "nodegate-user-data"
 
 // MIME returns a cloud-config as multipart user data, beside whose part other tools put their own: EKS' nodeadm and Karpenter. The part
-// has no transfer encoding, because Karpenter copies parts without that header.
+// has no transfer encoding, because Karpenter copies only the Content-Type of a part
+// (aws/karpenter-provider-aws, pkg/providers/amifamily/bootstrap/mime/mime.go).
 func MIME(cloudConfig []byte) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"%s\"\n\n", mimeBoundary)

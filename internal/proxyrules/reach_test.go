@@ -124,6 +124,9 @@ func TestReach(t *testing.T) {
 		{"1,100 unknown sets", before(beforePrerouting, blocklist("-A PREROUTING -m set --match-set s%d-%d dst -j ACCEPT", 1100)), ""},
 		{"more marks than a walk follows", mangleTable("-A PREROUTING -m length --length 1400:1499 -j DROP\n" +
 			"-A POSTROUTING -m length --length 1400:1499 -j DROP\n" + dscpMarks("PREROUTING") + dscpMarks("POSTROUTING")), ""},
+		{"a chain behind a set", before(beforePrerouting, "-A PREROUTING -m set --match-set x src -j custom\n-A custom -j ACCEPT"), ""},
+		{"a chain behind a set, before more marks than a walk follows", mangleTable("-A PREROUTING -m set --match-set x src -j custom\n" +
+			"-A custom -j DROP\n" + dscpMarks("PREROUTING")), ""},
 		{"two sets that drop everything or nothing", before(beforeForward, "-A FORWARD -m set --match-set x src -j DROP\n"+
 			"-A FORWARD -m set ! --match-set x src -j DROP"), ""},
 		{"Calico's default deny", before(beforeForward, "-A FORWARD -j cali-FORWARD\n-A cali-FORWARD -i cali123 -j DROP"), ""},

@@ -3,6 +3,7 @@ package way_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -173,5 +174,32 @@ func TestEstablished(t *testing.T) {
 	got := show(rules.Walk(way.Packet{State: way.StateEstablished, ToNode: way.No}, "", nil))
 	if want := "1.00 forwarded | FORWARD filter FORWARD ACCEPT\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestManyEnds: a packet that 3,000 rules may drop has at most a thousand ends, and the one that passes them all is among them.
+func TestManyEnds(t *testing.T) {
+	var rules strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&rules, "-A FORWARD -d 198.18.%d.%d/32 -j DROP\n", i/250, i%250+1)
+	}
+	ways := way.New(parse(t, save("filter", rules.String())), ruleset.IPv4, way.Node{}).Walk(way.Packet{State: way.StateNew, ToNode: way.No}, "", nil)
+	forwarded := slices.ContainsFunc(ways, func(w way.Way) bool { return w.End == way.Forwarded })
+	if len(ways) > 1001 || !forwarded {
+		t.Errorf("%d ways, forwarded: %v", len(ways), forwarded)
+	}
+}
+
+// TestPodLinks: the links of all Pods that rules name, as far as the node has them.
+func TestPodLinks(t *testing.T) {
+	sets := parse(t, save("filter", "-A FORWARD -i cali+ -j ACCEPT\n-A FORWARD -i cni0 -j ACCEPT\n-A FORWARD -i eth0 -j ACCEPT\n-A FORWARD -i veth77 -j DROP"))
+	for _, c := range []struct{ present, want []string }{
+		{nil, []string{"cali+", "cni0"}},
+		{[]string{"eth0", "cni0"}, []string{"cni0"}},
+		{[]string{"eth0", "cali12ab"}, []string{"cali+"}},
+	} {
+		if got := way.PodLinks(sets, ruleset.IPv4, c.present); !slices.Equal(got, c.want) {
+			t.Errorf("with %v: %v, want %v", c.present, got, c.want)
+		}
 	}
 }
