@@ -35,6 +35,9 @@ func checkLookAlikes(files []File, reported hcl.Diagnostics) hcl.Diagnostics {
 			eachJSONString(f, check)
 			continue
 		}
+		if isASCII(f.Text) {
+			continue // without the tokens of a large file in memory a second time
+		}
 		tokens, _ := hclsyntax.LexConfig(f.Text, f.Name, hcl.InitialPos)
 		attribute := ""
 		for i, t := range tokens {
@@ -49,6 +52,10 @@ func checkLookAlikes(files []File, reported hcl.Diagnostics) hcl.Diagnostics {
 		}
 	}
 	return r.warnings
+}
+
+func isASCII(text []byte) bool {
+	return !slices.ContainsFunc(text, func(c byte) bool { return c >= utf8.RuneSelf })
 }
 
 // lookAlike describes the first odd character of a text, or returns "". In a free text only invisible characters are odd; white space other
