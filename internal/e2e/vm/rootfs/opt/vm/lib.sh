@@ -97,6 +97,9 @@ reported() {
 # settled: systemd's job queue is empty.
 settled() { [ "$(systemctl list-jobs --no-legend | wc -l)" = 0 ]; }
 
+# all_active UNIT...: every unit is active.
+all_active() { for unit; do systemctl is-active --quiet "$unit" || return 1; done; }
+
 # complain STAGE: print the checks that fail or warn for a reason of their own. Unknown ones get a question mark.
 complain() {
 	nodegate check --stage "$1" >/root/report.txt || :
