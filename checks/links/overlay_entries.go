@@ -17,15 +17,16 @@ const maxRechecks = 20
 func overlayEntries() checks.Problem {
 	return checks.Problem{
 		Name: "overlay.entries", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "A VXLAN link of the CNI has a route to a node but no entry for its gateway, or was recreated " +
-			"without its routes.",
+		Detects: "A VXLAN link of the CNI has a route to a node but no entry for its gateway, was recreated " +
+			"without its routes, or is missing.",
 		Symptom: "Pods on this node cannot reach the Pods of one node, which all other nodes can reach. Without " +
 			"routes, they cannot reach Pods on any other node.",
 		How: "For each gateway of the routes over a VXLAN link with learning off (flannel's, Calico's), the " +
 			"check reads the permanent neighbour entry and the forwarding entry for its MAC address. It reports " +
 			"an entry that is missing for 2 seconds. Cilium's links use neither. `nodegate watch` remembers the " +
 			"links that had such routes: a link that was deleted and recreated without routes (as flanneld 0.28 " +
-			"does by itself) is reported until it has one.",
+			"does by itself) is reported until it has one. flannel's link is missing if /run/flannel/subnet.env " +
+			"has a tunnel's MTU, a CNI configuration calls flannel, and no link is named flannel*.",
 		Remedy: "restart the CNI's agent on this node to restore the entries and routes",
 		TradeOff: "None for running Pods: the routes stay while the agent restarts. Entries added manually (`ip " +
 			"neigh`, `bridge fdb`) do not follow the next change of that node.",
@@ -38,13 +39,13 @@ func inspectOverlayEntries(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	for recheck := 0; ; recheck++ {
 		hops, err := h.Links.Hops(ctx)
 		s := judgeHops(hops)
-		var bare []string
+		var lost []string
 		if err == nil {
-			bare, err = recreatedWithoutRoutes(ctx, h, hops)
+			lost, err = lostLinks(ctx, h, hops)
 		}
-		if bare != nil {
+		if lost != nil {
 			s.Skip = ""
-			s.Differs(strings.Join(bare, ", "), "")
+			s.Differs(strings.Join(lost, ", "), "")
 		}
 		if err != nil || s.Pass || s.Skip != "" || recheck == maxRechecks {
 			return s, err
@@ -55,15 +56,25 @@ func inspectOverlayEntries(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	}
 }
 
-// recreatedWithoutRoutes returns the VXLAN links that were deleted and recreated without the routes that they had, as
-// far as watch remembers these.
-func recreatedWithoutRoutes(ctx context.Context, h *host.Host, hops []host.Hop) (bare []string, err error) {
-	if h.Memory == nil {
-		return nil, nil
-	}
+// lostLinks describes the tunnels that are missing or lack their routes.
+func lostLinks(ctx context.Context, h *host.Host, hops []host.Hop) ([]string, error) {
 	links, err := h.Links.List(ctx)
 	if err != nil {
 		return nil, err
+	}
+	bare := recreatedWithoutRoutes(h, links, hops)
+	missing, err := lostFlannelLink(h, links)
+	if missing != "" {
+		bare = append(bare, missing)
+	}
+	return bare, err
+}
+
+// recreatedWithoutRoutes returns the VXLAN links that were deleted and recreated without the routes that they had, as
+// far as watch remembers these.
+func recreatedWithoutRoutes(h *host.Host, links []host.Link, hops []host.Hop) (bare []string) {
+	if h.Memory == nil {
+		return nil
 	}
 	gateways := map[string]int{}
 	for _, hop := range hops {
@@ -83,7 +94,7 @@ func recreatedWithoutRoutes(ctx context.Context, h *host.Host, hops []host.Hop) 
 			delete(h.Memory.Tunnels, l.Name)
 		}
 	}
-	return bare, nil
+	return bare
 }
 
 func judgeHops(hops []host.Hop) checks.State {

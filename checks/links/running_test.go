@@ -147,7 +147,33 @@ func TestOverlayEntries(t *testing.T) {
 	noForwarding.Gateway, noForwarding.MAC, noForwarding.Remote = "10.244.3.0", "0e:00:00:00:00:03", ""
 	recreated := node()
 	recreated.Links = map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan", VXLAN: &host.VXLAN{}}}
+	flannel := func(cni, mtu string, links ...string) *hosttest.Machine {
+		m := checkstest.Node(map[string]string{
+			"/run/flannel/subnet.env":                                      "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.1.1/24\nFLANNEL_MTU=" + mtu + "\nFLANNEL_IPMASQ=true\n",
+			"/var/lib/rancher/k3s/agent/etc/cni/net.d/10-flannel.conflist": `{"name": "cbr0", "plugins": [{"type": "` + cni + `"}]}`,
+		}, nil)
+		m.Links = map[string]*hosttest.Link{"eth0": {MTU: 1500}, "cni0": {Kind: "bridge", MTU: 1450}, "other0": {Kind: "vxlan", MTU: 1500}}
+		for _, name := range links {
+			m.Links[name] = &hosttest.Link{MTU: 1420}
+		}
+		return m
+	}
+	const skipped = "skipped\nskipped: no gateway routes over a VXLAN link with learning off"
 	checkstest.RunOne(t, "overlay.entries", checks.Run, []checkstest.Case{
+		{What: "flannel.1 is missing", Node: flannel("flannel", "1450"), Want: `
+warn
+want: a neighbour and a forwarding entry for each gateway
+got: flannel's VXLAN link is missing: /run/flannel/subnet.env has its MTU 1450, for eth0, and no link is named flannel*
+remedy: restart the CNI's agent on this node to restore the entries and routes`},
+		{What: "flannel's WireGuard link is missing", Node: flannel("flannel", "1420"), Want: `
+warn
+want: a neighbour and a forwarding entry for each gateway
+got: flannel's WireGuard link is missing: /run/flannel/subnet.env has its MTU 1420, for eth0, and no link is named flannel*
+remedy: restart the CNI's agent on this node to restore the entries and routes`},
+		{What: "flannel with WireGuard", Node: flannel("flannel", "1420", "flannel-wg"), Want: skipped},
+		{What: "flannel with host-gw", Node: flannel("flannel", "1500"), Want: skipped},
+		{What: "flannel with IPsec", Node: flannel("flannel", "1423"), Want: skipped},
+		{What: "another CNI after flannel", Node: flannel("calico", "1450"), Want: skipped},
 		{What: "one of each is missing", Node: node(whole, noNeighbour, noForwarding), Want: `
 warn
 want: a neighbour and a forwarding entry for each gateway

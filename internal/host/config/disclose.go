@@ -42,6 +42,7 @@ const (
 	PolicyFile
 	TraitsOnly
 	ZramConfig
+	FlannelSubnet
 )
 
 // As returns files that a recording treats as being of a kind. Callers need it for a file whose
@@ -146,6 +147,8 @@ func (d *Discloser) disclose(kind Kind, text string) string {
 		return joinedLines(text, d.modprobeLine)
 	case SysctlLines:
 		return d.sysctlText(text)
+	case FlannelSubnet:
+		return eachLine(text, flannelLine)
 	case MountTable:
 		return eachLine(text, d.mountLine)
 	case UdevRules:
@@ -228,7 +231,8 @@ var pathKinds = sync.OnceValue(func() []pathKind {
 		{`^/var/lib/kubelet/pods/[^/]+/volumes/kubernetes\.io~configmap/`, KubeProxyConfig},
 		{`^/etc/kubernetes/manifests/kube-proxy\.|^/var/lib/rancher/rke2/agent/pod-manifests/kube-proxy\.|^/var/lib/kube-proxy/config\.`,
 			KubeProxyConfig},
-		{`^/etc/cni/net\.d/`, CNIConfig},
+		{`^(/var/lib/rancher/k3s/agent)?/etc/cni/net\.d/`, CNIConfig},
+		{`^/run/flannel/subnet\.env$`, FlannelSubnet},
 		{`^/var/log/pods/`, ContainerLog},
 		{`^/etc/nodegate/`, PolicyFile},
 	} {

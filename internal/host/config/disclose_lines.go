@@ -238,3 +238,11 @@ func containerLog(text string) string {
 	message := regexp.MustCompile(`incompatible: settype [a-z]+:[a-z,]+ with revision \d+ not supported by userspace`)
 	return eachLine(text, func(line string) string { return stamp.FindString(line) + message.FindString(line) })
 }
+
+// flannelLine discloses the MTU of flannel's tunnel.
+func flannelLine(line string) string {
+	if regexp.MustCompile(`^FLANNEL_MTU=[0-9]{1,5}$`).MatchString(line) {
+		return line
+	}
+	return placeholder
+}

@@ -77,6 +77,7 @@ func TestDiscloseCanaries(t *testing.T) {
 		{Checkpoint, []string{`{"policyName": "@", "defaultCpuSet": "@", "entries": {"u": {"c": "@"}}, "data": "{\"x\": \"@\"}", "x": "@"}`, `@`, `{"data": "@"}`}},
 		{Certificate, []string{"@\n-----BEGIN PRIVATE KEY-----\n@\n-----END PRIVATE KEY-----\n-----BEGIN CERTIFICATE-----\nX: @\n\nAAAA\n-----END CERTIFICATE-----\n@"}},
 		{ZramConfig, []string{"# @\n[@\n[zram0]\nzram-size = @\nfs-type=@\nwriteback-device=@\n@\n"}},
+		{FlannelSubnet, []string{"FLANNEL_MTU=@\nFLANNEL_NETWORK=@\n# @\n@\nFLANNEL_MTU=1450 @\n"}},
 		{SystemdUnit, []string{"[Mount]\nWhat=//host/@\nWhere=/mnt\nType=cifs\nOptions=username=@,password=@,@,noexec\n"}},
 		{TraitsOnly, []string{"@\ntoken: @\npassword=@\n-----BEGIN PRIVATE KEY-----\n@\n-----END PRIVATE KEY-----\nssh-rsa @ @\nInitiatorName=@\n" +
 			"(holds: token) @\nssh-keygen @\nK3S_TOKEN='@'\nkubeadm join --token abcdef.0123456789abcdef @\n"}},
