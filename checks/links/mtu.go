@@ -2,6 +2,7 @@ package links
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,7 +26,8 @@ func mtuChain() checks.Problem {
 			"pulls, `kubectl logs`), or every large packet is fragmented.",
 		How: "A VXLAN link's MTU is larger than its parent's (without a parent: that of the default route's " +
 			"link) minus 50, or minus 70 over IPv6; or a bridge of Pods, one of its veths or a routed cali* veth " +
-			"has a larger MTU than every VXLAN link. The check ignores links whose MTU is set by routes " +
+			"has a larger MTU than every VXLAN link; or a Pod's link has a larger MTU than the other end of its veth, " +
+			"which drops its large packets without an answer. The check ignores links whose MTU is set by routes " +
 			"(cilium_*, vxlan_sys_*), bridges with a physical port, and bridges of Docker, Podman, nerdctl, " +
 			"libvirt, LXC and Incus.",
 		Remedy: "lower the MTU in the CNI's configuration (flannel: MTU in net-conf.json's Backend; Calico: " +
@@ -52,7 +54,7 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		return s, err
 	}
 	largest := 0
-	var wrong, lower []string
+	var wrong, lower, raise []string
 	for _, l := range links {
 		if l.VXLAN == nil || l.VXLAN.FlowBased || strings.HasPrefix(l.Name, "cilium_") || strings.HasPrefix(l.Name, "vxlan_sys_") {
 			continue
@@ -80,24 +82,48 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 			}
 		}
 	}
-	if s.Evidence == nil {
-		s.Skip = "no VXLAN tunnel"
-		return s, nil
+	tunnelled := s.Evidence != nil
+	pods, err := h.Links.PodMTUs(ctx)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		s.Evidence = append(s.Evidence, checks.Seen("links in Pods", "not compared: "+err.Error()))
+	case err != nil:
+		return s, err
 	}
 	bridges := podBridges(links, routes)
 	for _, l := range links {
 		ofPod := bridges[l.Name] || bridges[l.Master] || l.Kind == "veth" && strings.HasPrefix(l.Name, "cali")
-		if ofPod && l.MTU > largest {
+		if tunnelled && ofPod && l.MTU > largest {
 			s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d", l.MTU)))
 			wrong = append(wrong, fmt.Sprintf("%s %d > %d", l.Name, l.MTU, largest))
-			lower = append(lower, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), largest))
+			if l.Kind == "bridge" { // with a smaller MTU than the Pod's own, a veth drops packets and tells nobody
+				lower = append(lower, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), largest))
+			}
+		}
+		if pods[l.Name] > l.MTU {
+			s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d, its Pod's end %d", l.MTU, pods[l.Name])))
+			wrong = append(wrong, fmt.Sprintf("the Pod of %s %d > %d", l.Name, pods[l.Name], l.MTU))
+			if !tunnelled || pods[l.Name] <= largest {
+				raise = append(raise, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), pods[l.Name]))
+			}
 		}
 	}
-	if wrong != nil {
-		s.Differs(strings.Join(wrong, ", "), "run `"+strings.Join(lower, "; ")+"` and set that MTU in the CNI's configuration; existing Pods "+
-			"keep theirs until they are recreated")
+	switch {
+	case wrong != nil:
+		s.Differs(strings.Join(wrong, ", "), mtuRemedy(append(lower, raise...)))
+	case !tunnelled:
+		s.Skip = "no VXLAN tunnel"
 	}
 	return s, nil
+}
+
+// mtuRemedy returns a remedy with the commands that change this node's links. The link in a Pod keeps its MTU as long as the Pod exists.
+func mtuRemedy(commands []string) string {
+	const recreate = "set the smaller MTU in the CNI's configuration and recreate the Pods"
+	if commands == nil {
+		return recreate
+	}
+	return "run `" + strings.Join(commands, "; ") + "` now; " + recreate
 }
 
 // podBridges returns the bridges whose ports are all veths. It leaves out the node's uplink, nodegate's probe and

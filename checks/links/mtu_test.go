@@ -1,14 +1,20 @@
 package links_test
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"net"
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
+	"nodegate/checks"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
 )
 
 func TestMTUChain(t *testing.T) {
@@ -38,6 +44,15 @@ func TestMTUChain(t *testing.T) {
 		others.Links[name] = &hosttest.Link{Kind: "bridge", MTU: 1500}
 		others.Links["veth-"+name] = &hosttest.Link{Kind: "veth", MTU: 1500, Master: name}
 	}
+	untunnelled := &hosttest.Machine{Routes: []string{"eth0"}, Links: map[string]*hosttest.Link{
+		"eth0": {MTU: 1500}, "cni0": {Kind: "bridge", MTU: 1500},
+		"veth1": {Kind: "veth", MTU: 1230, PodMTU: 1500, Master: "cni0"},
+		"veth2": {Kind: "veth", MTU: 1500, PodMTU: 1500, Master: "cni0"}, "veth3": {Kind: "veth", MTU: 1500, PodMTU: 1400, Master: "cni0"},
+	}}
+	behindTunnel := node(1450, 1450)
+	behindTunnel.Links["veth1"].PodMTU = 1500
+	oldKernel := node(1450, 1450)
+	oldKernel.Refuse = map[string]error{"MTU of Pods": errors.ErrUnsupported}
 	v6 := &hosttest.Machine{Routes: []string{"eth0"}, Links: map[string]*hosttest.Link{
 		"eth0":            {MTU: 1500},
 		"flannel-v6.1":    {Kind: "vxlan", MTU: 1450, VXLAN: &host.VXLAN{Port: 8472}},
@@ -50,20 +65,37 @@ func TestMTUChain(t *testing.T) {
 warn
 want: tunnel <= NIC - 50, Pods <= tunnel
 got: flannel.1 1500 > 1450
-evidence: flannel.1: mtu 1500 through eth0 mtu 1500` + "\nremedy: run `ip link set dev flannel.1 mtu 1450` and set that MTU in the CNI's configuration; existing Pods keep theirs until they are recreated"},
+evidence: flannel.1: mtu 1500 through eth0 mtu 1500` + "\nremedy: run `ip link set dev flannel.1 mtu 1450` now; set the smaller MTU in the CNI's configuration and recreate the Pods"},
 		{What: "bridge and Pod too large", Problem: "mtu.chain", Node: node(1450, 1500), Want: `
 warn
 want: tunnel <= NIC - 50, Pods <= tunnel
 got: cni0 1500 > 1450, veth1 1500 > 1450
 evidence: flannel.1: mtu 1450 through eth0 mtu 1500
 evidence: cni0: mtu 1500
-evidence: veth1: mtu 1500` + "\nremedy: run `ip link set dev cni0 mtu 1450; ip link set dev veth1 mtu 1450` and set that MTU in the CNI's configuration; existing Pods keep theirs until they are recreated"},
+evidence: veth1: mtu 1500` + "\nremedy: run `ip link set dev cni0 mtu 1450` now; set the smaller MTU in the CNI's configuration and recreate the Pods"},
+		{What: "a Pod with a larger MTU than its veth", Problem: "mtu.chain", Node: untunnelled, Want: `
+warn
+want: tunnel <= NIC - 50, Pods <= tunnel
+got: the Pod of veth1 1500 > 1230
+evidence: veth1: mtu 1230, its Pod's end 1500` + "\nremedy: run `ip link set dev veth1 mtu 1500` now; set the smaller MTU in the CNI's configuration and recreate the Pods"},
 		{What: "routed Pod too large", Problem: "mtu.chain", Node: calico, Want: `
 warn
 want: tunnel <= NIC - 50, Pods <= tunnel
 got: cali1234 9001 > 8951
 evidence: vxlan.calico: mtu 8951 through ens5 mtu 9001
-evidence: cali1234: mtu 9001` + "\nremedy: run `ip link set dev cali1234 mtu 8951` and set that MTU in the CNI's configuration; existing Pods keep theirs until they are recreated"},
+evidence: cali1234: mtu 9001` + "\nremedy: set the smaller MTU in the CNI's configuration and recreate the Pods"},
+		{What: "a Pod with a larger MTU than its veth and the tunnel", Problem: "mtu.chain", Node: behindTunnel, Want: `
+warn
+want: tunnel <= NIC - 50, Pods <= tunnel
+got: the Pod of veth1 1500 > 1450
+evidence: flannel.1: mtu 1450 through eth0 mtu 1500
+evidence: veth1: mtu 1450, its Pod's end 1500` + "\nremedy: set the smaller MTU in the CNI's configuration and recreate the Pods"},
+		{What: "an old kernel", Problem: "mtu.chain", Node: oldKernel, Want: `
+pass
+want: tunnel <= NIC - 50, Pods <= tunnel
+got: tunnel <= NIC - 50, Pods <= tunnel
+evidence: flannel.1: mtu 1450 through eth0 mtu 1500
+evidence: links in Pods: not compared: unsupported operation`},
 		{What: "bridges of other programs", Problem: "mtu.chain", Node: others, Want: `
 pass
 want: tunnel <= NIC - 50, Pods <= tunnel
@@ -75,7 +107,7 @@ want: tunnel <= NIC - 50 (over IPv6 70), Pods <= tunnel
 got: flannel-v6.1 1450 > 1430, overlay 1440 > 1430
 evidence: flannel-v6.1: mtu 1450 through eth0 mtu 1500
 evidence: overlay: mtu 1440 through eth0 mtu 1500
-evidence: vxlan-v6.calico: mtu 1430 through eth0 mtu 1500` + "\nremedy: run `ip link set dev flannel-v6.1 mtu 1430; ip link set dev overlay mtu 1430` and set that MTU in the CNI's configuration; existing Pods keep theirs until they are recreated"},
+evidence: vxlan-v6.calico: mtu 1430 through eth0 mtu 1500` + "\nremedy: run `ip link set dev flannel-v6.1 mtu 1430; ip link set dev overlay mtu 1430` now; set the smaller MTU in the CNI's configuration and recreate the Pods"},
 		{What: "correct", Problem: "mtu.chain", Node: node(1450, 1450), Want: `
 pass
 want: tunnel <= NIC - 50, Pods <= tunnel
@@ -105,5 +137,35 @@ func TestMTUChainKernelIPv6(t *testing.T) {
 	}
 	if len(links) != 3 {
 		t.Errorf("links: %+v", links)
+	}
+}
+
+// TestPodMTUsKernel checks that the MTU in another namespace is read from here, and that an end in the same namespace is left out.
+func TestPodMTUsKernel(t *testing.T) {
+	h := checkstest.Scratch(t)
+	node, err := netns.Open(t.Context(), fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer node.Close()
+	pod, err := netns.New(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pod.Close()
+	if err := node.AddVeth(t.Context(), netns.Veth{Name: "veth1", Peer: pod, PeerName: "eth0"}); err != nil {
+		t.Fatal(err)
+	}
+	checkstest.AddLink(t, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "veth2"}, PeerName: "veth3"})
+	for _, mtu := range []int{1500, 1230} {
+		checkstest.SetMTU(t, h, "veth1", mtu)
+		got, err := h.Links.PodMTUs(t.Context())
+		if want := map[string]int{"veth1": 1500}; err != nil || !maps.Equal(got, want) {
+			t.Errorf("Pods' MTU: %v, %v; want %v", got, err, want)
+		}
+	}
+	r := checkstest.On(t.Context(), t, h, checks.Run, "mtu.chain", "")
+	if r.Verdict.String() != "warn" || r.State.Got != "the Pod of veth1 1500 > 1230" {
+		t.Errorf("%v: %s (%v)", r.Verdict, r.State.Got, r.Err)
 	}
 }

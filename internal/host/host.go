@@ -118,6 +118,9 @@ type Links interface {
 	Driver(ctx context.Context, link string) (string, error)
 	// Addresses returns the addresses of all links.
 	Addresses(ctx context.Context) ([]netip.Addr, error)
+	// PodMTUs returns the MTU of the other end of each veth whose other end is in another network namespace, by the name of
+	// the end that is here. It leaves out ends that do not exist any more.
+	PodMTUs(ctx context.Context) (map[string]int, error)
 	// DefaultRoutes returns the names of the links that carry a default route.
 	DefaultRoutes(ctx context.Context) ([]string, error)
 	// RoutingRules returns the rules that look up routes in a table other than those of every

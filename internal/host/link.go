@@ -76,6 +76,27 @@ func newLink(l netlink.Link) Link {
 	return link
 }
 
+func (m *machineLinks) PodMTUs(context.Context) (map[string]int, error) {
+	found, err := netns.Links()
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
+	}
+	mtus := map[string]int{}
+	for _, l := range found {
+		if l.Type() != "veth" || l.Attrs().NetNsID < 0 {
+			continue
+		}
+		mtu, err := netns.PeerMTU(l)
+		switch {
+		case err == nil:
+			mtus[l.Attrs().Name] = mtu
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	return mtus, nil
+}
+
 func (m *machineLinks) DefaultRoutes(context.Context) ([]string, error) {
 	routes, err := netns.Dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {

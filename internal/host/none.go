@@ -26,6 +26,7 @@ func (noLinks) List(context.Context) ([]Link, error)                         { r
 func (noLinks) Get(context.Context, string) (Link, error)                    { return Link{}, errTree }
 func (noLinks) Watch(context.Context, func(), chan<- LinkEvent) error        { return errTree }
 func (noLinks) Driver(context.Context, string) (string, error)               { return "", errTree }
+func (noLinks) PodMTUs(context.Context) (map[string]int, error)              { return nil, errTree }
 func (noLinks) DefaultRoutes(context.Context) ([]string, error)              { return nil, errTree }
 func (noLinks) Addresses(context.Context) ([]netip.Addr, error)              { return nil, errTree }
 func (noLinks) RoutingRules(context.Context) ([]RoutingRule, error)          { return nil, errTree }

@@ -195,6 +195,10 @@ func (r recordLinks) List(ctx context.Context) ([]Link, error) {
 	return slices.Clone(v), err
 }
 
+func (r recordLinks) PodMTUs(ctx context.Context) (map[string]int, error) {
+	return recordOnly(r.s, &r.s.PodMTUs)(r.Links.PodMTUs(ctx))
+}
+
 func (r recordLinks) DefaultRoutes(ctx context.Context) ([]string, error) {
 	return recordOnly(r.s, &r.s.Default)(r.Links.DefaultRoutes(ctx))
 }

@@ -66,6 +66,10 @@ func (r replayLinks) Watch(context.Context, func(), chan<- LinkEvent) error {
 	return fmt.Errorf("link notifications: %w", ErrNotRecorded)
 }
 
+func (r replayLinks) PodMTUs(context.Context) (map[string]int, error) {
+	return r.s.PodMTUs.get("MTU of Pods")
+}
+
 func (r replayLinks) DefaultRoutes(context.Context) ([]string, error) {
 	return r.s.Default.get("default routes")
 }

@@ -40,6 +40,7 @@ type Snapshot struct {
 	Heads   map[string]answer[file.Head]    `json:"heads,omitempty"`
 	Spaces  map[string]answer[Space]        `json:"spaces,omitempty"`
 	List    answer[[]Link]                  `json:"links"`
+	PodMTUs answer[map[string]int]          `json:"podMTUs"`
 	Default answer[[]string]                `json:"defaultRoutes"`
 	IPs     answer[[]netip.Addr]            `json:"addresses,omitzero"`
 	Routing answer[[]RoutingRule]           `json:"routingRules"`

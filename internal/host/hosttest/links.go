@@ -65,6 +65,16 @@ func (m links) Driver(_ context.Context, link string) (string, error) {
 	return l.Driver, nil
 }
 
+func (m links) PodMTUs(context.Context) (map[string]int, error) {
+	mtus := map[string]int{}
+	for name, l := range m.Links {
+		if l.PodMTU != 0 {
+			mtus[name] = l.PodMTU
+		}
+	}
+	return mtus, m.Refuse["MTU of Pods"]
+}
+
 func (m links) DefaultRoutes(context.Context) ([]string, error) { return m.Routes, nil }
 
 func (m links) Addresses(context.Context) ([]netip.Addr, error)          { return m.IPs, m.Refuse["addresses"] }

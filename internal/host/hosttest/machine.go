@@ -64,6 +64,7 @@ type Link struct {
 	Index        int
 	Kind, Driver string
 	MTU          int
+	PodMTU       int // of the other end of a veth, 0 if that is in the same namespace
 	Features     map[string]host.Feature
 	Master       string
 	VXLAN        *host.VXLAN

@@ -217,6 +217,41 @@ func linksUpTo(most int) ([]netlink.Link, error) {
 	})
 }
 
+// PeerMTU returns the MTU of the other end of a veth, in another network namespace. The kernel looks the link up there (IFLA_TARGET_NETNSID),
+// so the caller stays in its own namespace. A link that no longer exists is fs.ErrNotExist.
+func PeerMTU(veth netlink.Link) (int, error) {
+	name := veth.Attrs().Name
+	query := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	peer := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	peer.Index = int32(veth.Attrs().ParentIndex)
+	query.AddData(peer)
+	query.AddData(nl.NewRtAttr(unix.IFLA_TARGET_NETNSID, nl.Uint32Attr(uint32(veth.Attrs().NetNsID))))
+	messages, err := query.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	if errors.Is(err, unix.EINVAL) || err == nil && len(messages) == 0 {
+		err = fs.ErrNotExist // the namespace was deleted
+	}
+	if err != nil {
+		return 0, wrap("reading the other end of", name, err)
+	}
+	attributes, err := nl.ParseRouteAttr(messages[0][unix.SizeofIfInfomsg:])
+	if err != nil {
+		return 0, wrap("reading the other end of", name, err)
+	}
+	mtu, there := 0, false
+	for _, a := range attributes {
+		switch {
+		case a.Attr.Type == unix.IFLA_TARGET_NETNSID:
+			there = true
+		case a.Attr.Type == unix.IFLA_MTU && len(a.Value) >= 4:
+			mtu = int(nl.NativeEndian().Uint32(a.Value))
+		}
+	}
+	if !there { // before 4.15 the kernel ignores the namespace, and answers about a link of its own
+		return 0, wrap("reading the other end of", name, fmt.Errorf("this kernel reads no other namespace: %w", errors.ErrUnsupported))
+	}
+	return mtu, nil
+}
+
 // LinksNamed returns the names of the links whose names begin with prefix.
 func (n *Namespace) LinksNamed(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
