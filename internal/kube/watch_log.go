@@ -29,6 +29,11 @@ type Log struct {
 	Began   time.Time // start of kube-proxy's process: earlier lines belong to another one; zero if unknown
 }
 
+// isOld reports whether the log certainly lacks a recent line of this process.
+func (of Log) isOld() bool {
+	return !of.Written.IsZero() && (of.Written.Before(of.Now.Add(-watchFresh)) || of.Written.Before(of.Began))
+}
+
 // JudgeLog searches kube-proxy's log (the journal, a container's log file or
 // /var/log/kube-proxy.log) for lists and watches of the API that keep failing: `Failed to list
 // *v1.Service` is the only trace that a dead watch leaves. Times without a zone are in the host's
@@ -60,8 +65,8 @@ func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 			}
 		}
 	}
-	if old := of.Now.Add(-watchFresh); !of.Written.IsZero() && (of.Written.Before(old) || of.Written.Before(of.Began)) {
-		return nil, nil // the log has no recent line
+	if of.isOld() {
+		return nil, nil
 	}
 	readings = possibleReadings(readings, of)
 	on, undated := 0, 0

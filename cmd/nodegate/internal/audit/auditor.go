@@ -67,35 +67,29 @@ func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 }
 
 func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
-	settle.Follow(ctx, NewMachine(a.host), &server{host: a.host, asks: asks, warn: a.warn, plugins: a.plugins}, settle.FollowOptions{
-		Node: asks.Node, Zone: asks.Zone, Every: asks.Every,
-		Settle: func() time.Duration { return kube.SettleTime(a.host, asks.Settle) },
-		Looked: func() {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			if ctx.Err() == nil {
-				a.seen = time.Now()
-			}
-		},
-		Done: func(k settle.Progress) {
-			a.mu.Lock()
-			if ctx.Err() != nil { // another policy is in use
-				a.mu.Unlock()
-				return
-			}
-			for i := range k.Findings {
-				k.Findings[i].Remedy = kube.RestartOn(a.host, k.Findings[i].Remedy)
-			}
-			before := auditCheck{asks: asks, kept: a.kept}.summarise()
-			a.kept, a.seen = k, time.Now()
+	api := &server{host: a.host, asks: asks, warn: a.warn, plugins: a.plugins}
+	looked := func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if ctx.Err() == nil {
+			a.seen = time.Now()
+		}
+	}
+	Follow(ctx, NewMachine(a.host), api, asks, looked, func(k settle.Progress) {
+		a.mu.Lock()
+		if ctx.Err() != nil { // another policy is in use
 			a.mu.Unlock()
-			if now := (auditCheck{asks: asks, kept: k}).summarise(); now != before {
-				a.changed()
-			}
-			if k.Services > manyPorts {
-				debug.FreeOSMemory() // most of the rules in memory are garbage now, ten times the remainder
-			}
-		},
+			return
+		}
+		before := auditCheck{asks: asks, kept: a.kept}.summarise()
+		a.kept, a.seen = k, time.Now()
+		a.mu.Unlock()
+		if now := (auditCheck{asks: asks, kept: k}).summarise(); now != before {
+			a.changed()
+		}
+		if k.Services > manyPorts {
+			debug.FreeOSMemory() // most of the rules in memory are garbage now, ten times the remainder
+		}
 	})
 }
 

@@ -20,10 +20,17 @@ import (
 	"nodegate/internal/way"
 )
 
-// Machine is the node that is audited repeatedly.
+// Machine is the node that is audited.
 type Machine struct {
 	Host     *host.Host
 	Presence kube.Presence
+	Logs     []string // kube-proxy's log; nil means the usual places
+
+	generation func(context.Context) (generation string, sure bool, err error)
+	skipped    func(error)                                      // called with the reason why a page or log was not read; nil: a note
+	flows      func(context.Context) ([]proxyrules.Flow, error) // reads conntrack
+	unanswered error                                            // why the API was not listed; nil if it was, and in Follow
+	asked      kube.Proxy                                       // what kube-proxy last reported about itself
 
 	// State of kube-proxy at the last reading.
 	mode     string
@@ -33,7 +40,7 @@ type Machine struct {
 
 // NewMachine returns the node of h.
 func NewMachine(h *host.Host) *Machine {
-	return &Machine{Host: h, Presence: kube.Presence{Host: h}}
+	return &Machine{Host: h, Presence: kube.Presence{Host: h}, flows: kube.Flows, generation: h.RulesGeneration}
 }
 
 // Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time,
@@ -117,6 +124,11 @@ func (n *Machine) markDeleted(ctx context.Context, rep *proxyrules.Judgment) {
 // Proxy checks whether kube-proxy runs and answers.
 func (n *Machine) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presence.Look(ctx) }
 
+// Trouble looks at kube-proxy cheaply.
+func (n *Machine) Trouble(ctx context.Context) []proxyrules.Finding {
+	return n.Presence.Trouble(ctx, n.Logs)
+}
+
 // Writer returns the process with which kube-proxy is writing rules.
 func (n *Machine) Writer() settle.Writer {
 	p, runs, found := n.Presence.Writer()
@@ -158,7 +170,7 @@ func (n *Machine) Written() map[string]settle.Written {
 
 // Generation returns the generation of the rules.
 func (n *Machine) Generation(ctx context.Context) (generation string, sure bool, err error) {
-	return n.Host.RulesGeneration(ctx)
+	return n.generation(ctx)
 }
 
 // Spent returns the processor time of this process.
@@ -167,7 +179,7 @@ func (n *Machine) Spent() time.Duration { return n.Host.ProcessorTime() }
 // Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about
 // that.
 func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxyrules.Versions, d time.Duration) []proxyrules.Finding {
-	found, err := settle.Flows(ctx, kube.Flows, api, now, d)
+	found, err := settle.Flows(ctx, n.flows, api, now, d)
 	if err != nil {
 		return []proxyrules.Finding{kube.UnreadFlows(err)}
 	}

@@ -26,6 +26,16 @@ type RuleReader interface {
 	Written() map[string]Written
 }
 
+// Node is the audited node.
+type Node interface {
+	RuleReader
+	// Flows returns findings about stale flows of conntrack. It runs in parallel to the other readings.
+	Flows(ctx context.Context, api API, listed *proxyrules.Versions, settle time.Duration) []proxyrules.Finding
+	// Conclude queries kube-proxy itself, and adds the findings about that and about both to the
+	// report. compared reports whether the rules were compared with the API.
+	Conclude(ctx context.Context, out *Outcome, compared bool)
+}
+
 // API is the reference for the rules.
 type API interface {
 	// Follow sends the changes since the lists until the context ends or following fails.
@@ -89,10 +99,28 @@ type loop struct {
 	found    []proxyrules.Finding
 }
 
-// Run reads the node's rules until nothing is uncertain or the context ends. Uncertain findings
-// become unknown. versions is a list of the API that was made before. It and api are nil if the
-// rules are not to be compared with the API.
-func Run(ctx context.Context, node RuleReader, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
+// Run reads the node's rules and flows until nothing is uncertain or the context ends. Uncertain
+// findings become unknown. Then the node concludes. versions is a list of the API that was made
+// before. It and api are nil if the rules are not to be compared with the API. If the rules cannot
+// be read, the outcome has only the stale flows.
+func Run(ctx context.Context, node Node, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
+	flows := make(chan []proxyrules.Finding, 1)
+	go func() {
+		if versions == nil {
+			flows <- nil
+			return
+		}
+		flows <- node.Flows(ctx, api, versions, opts.Settle)
+	}()
+	out, err := settleRules(ctx, node, api, versions, opts)
+	out.Report.Conclude(append(out.Report.Findings, <-flows...))
+	if err == nil {
+		node.Conclude(ctx, &out, versions != nil)
+	}
+	return out, err
+}
+
+func settleRules(ctx context.Context, node RuleReader, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
 	l := &loop{node: node, api: api, versions: versions, opts: opts, began: time.Now(), changes: map[string]int{},
 		writings: map[string]*writings{}, end: func() {}}
 	looking := ctx
