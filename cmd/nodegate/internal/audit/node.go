@@ -33,6 +33,7 @@ type Machine struct {
 	asked      kube.Proxy                                       // what kube-proxy last reported about itself
 
 	// State of kube-proxy at the last reading.
+	live     proxyrules.Live
 	mode     string
 	families int
 	silent   time.Time // when it last failed to report its syncs
@@ -51,22 +52,27 @@ func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	if err != nil {
 		return proxyrules.Judgment{}, err
 	}
+	n.live = proxyrules.Live{
+		NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs), Listening: sync.OnceValues(n.Presence.Ports),
+		Wrote: func(family string) (wrote, known bool) {
+			figures, _ := n.Presence.Figures(ctx)
+			return figures.Wrote(family)
+		},
+	}
 	rep := proxyrules.Judge(sets, proxyrules.Options{
 		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
 		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
-		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
+		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, Live: n.live,
 		Own: OwnAddresses(ctx, n.Host),
 	})
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.markUnwritten(ctx, &rep)
 	n.markDeleted(ctx, &rep)
-	rep.Listening = sync.OnceValues(n.Presence.Ports)
-	rep.Wrote = func(family string) (wrote, known bool) {
-		figures, _ := n.Presence.Figures(ctx)
-		return figures.Wrote(family)
-	}
 	return rep, nil
 }
+
+// Live returns queries to kube-proxy. One reading of the rules asks each at most once.
+func (n *Machine) Live() proxyrules.Live { return n.live }
 
 // OwnAddresses answers whether an address is one of the node's links. It returns nil if they cannot be
 // listed.

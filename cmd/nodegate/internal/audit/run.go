@@ -95,6 +95,7 @@ func (n *Machine) compareOnce(ctx context.Context, opts proxyrules.Options, comp
 	if out.Report, err = n.Rules(ctx); err != nil {
 		return out, err
 	}
+	opts.Live = n.live
 	found := proxyrules.Compare(&out.Report, opts)
 	kube.Unproven(found)
 	if out.Report.Mode != "" {

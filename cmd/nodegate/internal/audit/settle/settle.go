@@ -18,6 +18,8 @@ import (
 type RuleReader interface {
 	// Rules reads the rules and judges them without the API.
 	Rules(ctx context.Context) (proxyrules.Judgment, error)
+	// Live returns queries to kube-proxy about facts that the rules of the last reading do not show.
+	Live() proxyrules.Live
 	// Proxy checks whether kube-proxy runs and answers. It returns nil if both are true.
 	Proxy(ctx context.Context) []proxyrules.Finding
 	// Writer returns the process with which kube-proxy is writing rules now.
@@ -152,7 +154,7 @@ func (l *loop) firstLook(ctx context.Context) (err error) {
 	l.looks = 1
 	if l.versions != nil {
 		l.versions.NameServices(&l.latest)
-		l.versions.Unserved(&l.latest)
+		l.versions.Unserved(&l.latest, l.node.Live())
 	}
 	now := time.Now()
 	l.looked = now
@@ -165,6 +167,11 @@ func (l *loop) firstLook(ctx context.Context) (err error) {
 		l.compare(now)
 	}
 	return nil
+}
+
+// facts returns the options of a comparison of the latest rules.
+func (l *loop) facts() proxyrules.Options {
+	return proxyrules.Options{NodeName: l.opts.Node, Zone: l.opts.Zone, Live: l.node.Live()}
 }
 
 // readRules reads and judges the rules. If two reports exist for a long time, neither keeps the text of
@@ -188,7 +195,7 @@ func (l *loop) recheckRules(ctx context.Context) error {
 	}
 	if l.latest = rep; l.versions != nil {
 		l.versions.NameServices(&l.latest)
-		l.versions.Unserved(&l.latest)
+		l.versions.Unserved(&l.latest, l.node.Live())
 	}
 	l.looks++
 	now := time.Now()
