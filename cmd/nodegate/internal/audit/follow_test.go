@@ -71,7 +71,7 @@ func (f *followed) follow() {
 	asks := policy.Audit{On: true, Every: 5 * time.Minute, Settle: 15 * time.Second}
 	go Follow(ctx, n, f, asks, func() { f.looked++ }, func(k settle.Progress) {
 		f.kept = k
-		f.seen = append(f.seen, auditCheck{asks: asks, kept: k}.worstVerdict().String())
+		f.seen = append(f.seen, worstOf(k).String())
 	})
 }
 
@@ -146,6 +146,11 @@ func (f *followed) Follow(ctx context.Context, _ *proxyrules.Versions, send func
 	}
 }
 
+func worstOf(k settle.Progress) verdict.Verdict {
+	_, worst, _ := auditCheck{kept: k}.conclude()
+	return worst
+}
+
 // want checks the verdict of the last round and the names of its findings other than truth.
 func (f *followed) want(when string, v verdict.Verdict, names ...string) {
 	f.t.Helper()
@@ -159,7 +164,7 @@ func (f *followed) want(when string, v verdict.Verdict, names ...string) {
 		}
 	}
 	slices.Sort(got)
-	if is := (auditCheck{kept: f.kept}).worstVerdict(); is != v || !slices.Equal(slices.Compact(got), names) {
+	if is := worstOf(f.kept); is != v || !slices.Equal(slices.Compact(got), names) {
 		f.t.Errorf("%s: %s %v, want %s %v%s", when, is, got, v, names, said)
 	}
 }
