@@ -19,6 +19,7 @@ import (
 // "IPv4", "IPv6", or "" before 1.33, which has one set for both.
 type Metrics struct {
 	Families map[string]SyncMetrics `json:"families"`
+	Requests Requests               `json:"requests"`
 }
 
 // SyncMetrics are the metrics of one address family.
@@ -61,6 +62,7 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 		if err != nil {
 			return Metrics{}, err
 		}
+		m.Requests.add(line)
 		rest, ok := strings.CutPrefix(line, "kubeproxy_")
 		if !ok {
 			continue

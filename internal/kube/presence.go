@@ -32,6 +32,7 @@ type Presence struct {
 	health    []proxyrules.Finding // about the page that Look has read
 	journal   []proxyrules.Finding // about the journal, when it was last read
 	journaled time.Time            // when that was
+	requests  requestsSeen
 }
 
 // Look returns the problem with kube-proxy's process: it is missing, it does not run, or it does

@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	troubleTail  = 64 << 10        // hours of the log of a quiet kube-proxy, and ten minutes if four watches fail
-	journalEvery = 5 * time.Minute // journalctl costs more than all else of a look
+	// requestsEvery is the interval of reading the metrics, about 150 kB, unless requests have begun to fail.
+	requestsEvery = 5 * time.Minute
+	troubleTail   = 64 << 10        // hours of the log of a quiet kube-proxy, and ten minutes if four watches fail
+	journalEvery  = 5 * time.Minute // journalctl costs more than all else of a look
 )
 
 // Trouble looks at kube-proxy at so little cost that it can be repeated every half minute: at its
@@ -35,7 +37,16 @@ func (p *Presence) Trouble(ctx context.Context, logs []string) []proxyrules.Find
 		}
 		asked.Findings = append(asked.Findings, p.journal...)
 	}
+	if p.process.PID != 0 && (of.Now.Sub(p.requests.read) >= requestsEvery || !p.requests.since.IsZero()) {
+		m, _ := p.Figures(ctx)
+		found = append(found, p.JudgeRequests(m)...)
+	}
 	return append(found, asked.Findings...)
+}
+
+// JudgeRequests compares kube-proxy's requests to the API with those of earlier readings of its metrics.
+func (p *Presence) JudgeRequests(m Metrics) []proxyrules.Finding {
+	return p.requests.judge(m.Requests, time.Now())
 }
 
 // NoJournal reports whether kube-proxy certainly does not log to the journal of kube-proxy.service,

@@ -109,6 +109,9 @@ func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 
 const watchFailing = "kubeproxy.watch.failing"
 
+// IsFailingWatch reports whether a finding is about lists or watches of the API that keep failing.
+func IsFailingWatch(f proxyrules.Finding) bool { return f.Name == watchFailing }
+
 // reading is the log with its times interpreted in one zone.
 type reading struct {
 	zone        *time.Location

@@ -30,6 +30,8 @@ type followed struct {
 	written  time.Time // when kube-proxy last wrote rules; zero: never
 	queued   time.Time // when it last received a change
 	failures int       // of writing rules
+	answered int       // requests of kube-proxy to the API
+	refused  int       // requests without an answer
 	refuses  bool      // healthz has status 503
 	moved    bool      // an endpoint has another address in the API
 	events   chan proxyrules.Event
@@ -81,8 +83,9 @@ func (f *followed) page(_ context.Context, address string) (body []byte, status 
 	switch {
 	case strings.HasSuffix(address, "/metrics"):
 		const last = "kubeproxy_sync_proxy_rules_last_%stimestamp_seconds %d\n"
-		return fmt.Appendf(nil, last+last+"kubeproxy_sync_proxy_rules_iptables_restore_failures_total %d\n",
-			"", max(0, f.written.Unix()), "queued_", max(0, f.queued.Unix()), f.failures), http.StatusOK, nil
+		return fmt.Appendf(nil, last+last+"kubeproxy_sync_proxy_rules_iptables_restore_failures_total %d\n"+
+			"rest_client_requests_total{code=\"200\",method=\"GET\"} %d\nrest_client_requests_total{code=\"<error>\",method=\"GET\"} %d\n",
+			"", max(0, f.written.Unix()), "queued_", max(0, f.queued.Unix()), f.failures, f.answered, f.refused), http.StatusOK, nil
 	case f.refuses:
 		status = http.StatusServiceUnavailable
 	default:
@@ -207,6 +210,43 @@ func TestFollow(t *testing.T) {
 				f.t.Errorf("the verdict flaps: %v", f.seen)
 			}
 		},
+		"refused, stale rules": func(f *followed) {
+			f.move(true)
+			for range 12 {
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				f.refused++
+			}
+			f.want("nothing in the log", verdict.Fail, "watch.failing")
+			f.answered++
+			f.move(false)
+			time.Sleep(time.Minute)
+			f.want("answered again", verdict.Pass)
+		},
+		"refused, nothing changes": func(f *followed) {
+			for range 60 {
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				f.refused++
+			}
+			f.want("rules that match", verdict.Unknown, "watch.failing")
+			f.answered++
+			time.Sleep(time.Minute)
+			f.want("answered again", verdict.Pass)
+		},
+		"few requests fail": func(f *followed) {
+			for i := range 60 {
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if f.refused++; i%6 == 0 {
+					f.answered++
+				}
+			}
+			f.want("some are answered", verdict.Pass)
+			if len(f.seen) != 1 {
+				f.t.Errorf("rounds: %v", f.seen)
+			}
+		},
 		"sync hangs": func(f *followed) {
 			f.queued = time.Now()
 			time.Sleep(90 * time.Second)
@@ -216,6 +256,14 @@ func TestFollow(t *testing.T) {
 			f.written, f.refuses = time.Now(), false
 			time.Sleep(time.Minute)
 			f.want("and back", verdict.Pass)
+		},
+		"sync hangs, stale rules": func(f *followed) { // the update is an excuse for a minute, and part of the round after it
+			f.queued = time.Now().Add(time.Second)
+			f.move(true)
+			time.Sleep(70 * time.Second)
+			f.refuses = true
+			time.Sleep(time.Minute)
+			f.want("an update waits", verdict.Fail, "sync.stuck", "sync.unhealthy")
 		},
 		"a sync ends just in time": func(f *followed) {
 			f.queued = time.Now()

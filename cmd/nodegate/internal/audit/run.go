@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"nodegate/cmd/nodegate/internal/audit/settle"
@@ -134,6 +135,9 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 		skipped = func(err error) { rep.Notes = append(rep.Notes, fmt.Sprintf("not read: %v", err)) }
 	}
 	n.asked = n.Ask(ctx, from, skipped)
+	if failing := n.Presence.JudgeRequests(n.asked.Metrics); !slices.ContainsFunc(n.asked.Findings, kube.IsFailingWatch) {
+		n.asked.Findings = append(n.asked.Findings, failing...)
+	}
 	rep.Findings = append(rep.Findings, n.asked.Findings...)
 	if rep.Mode != "" && !n.asked.Health && !from.Silent {
 		rep.Findings = append(rep.Findings, kube.UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered")))

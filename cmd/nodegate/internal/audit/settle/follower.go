@@ -54,7 +54,7 @@ const (
 	// After a round with open findings, the rest is at most this multiple of its processor time. Each
 	// further such round doubles it.
 	sooner    = 10
-	roundTime = time.Minute // limit of a round, in addition to the settle time
+	roundTime = failedWrite + 30*time.Second // limit of a round, in addition to the settle time
 )
 
 // follower is the state of one Follow.

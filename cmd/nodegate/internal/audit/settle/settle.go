@@ -68,10 +68,11 @@ const (
 	pause = 300 * time.Millisecond // minimum time between two looks
 	// A reading is torn if kube-proxy wrote rules during it. A finding of the rules alone must
 	// occur in this many looks over this time, within which a sync counts as long.
-	tornLooks  = 3
-	tornTime   = longWrite + time.Second
-	reserve    = time.Second     // part of the deadline for the conclusion
-	stuckWrite = 2 * time.Minute // a longer sync is no longer an excuse, unless its process shows progress
+	tornLooks = 3
+	tornTime  = longWrite + time.Second
+	// The conclusion queries kube-proxy four times in mostReserve if an update waits.
+	reserve, mostReserve = time.Second, 8 * time.Second
+	stuckWrite           = 2 * time.Minute // a longer sync is no longer an excuse, unless its process shows progress
 )
 
 // loop is the state of one audit.
@@ -128,7 +129,9 @@ func settleRules(ctx context.Context, node RuleReader, api API, versions *proxyr
 	looking := ctx
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		looking, cancel = context.WithDeadline(ctx, deadline.Add(-min(reserve, time.Until(deadline)/4)))
+		left := time.Until(deadline)
+		kept := min(max(reserve, (left-2*opts.Settle)/4), mostReserve, left/4)
+		looking, cancel = context.WithDeadline(ctx, deadline.Add(-kept))
 		defer cancel()
 	}
 	if err := l.firstLook(looking); err != nil {
