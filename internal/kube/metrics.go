@@ -49,6 +49,14 @@ func (m Metrics) Wrote(family string) (wrote, known bool) {
 	return !f.LastSync.IsZero(), !f.LastSync.IsZero() || !f.LastQueued.IsZero()
 }
 
+// Failures counts the failed writes of rules since kube-proxy's start.
+func (m Metrics) Failures() (n float64) {
+	for _, f := range m.Families {
+		n += f.RestoreFailures + f.PartialRestoreFailures + f.NFTablesSyncFailures
+	}
+	return n
+}
+
 // ParseMetrics reads the Prometheus text of :10249/metrics and keeps only the metrics about writing
 // rules.
 func ParseMetrics(r io.Reader) (Metrics, error) {

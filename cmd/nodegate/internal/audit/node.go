@@ -30,6 +30,8 @@ type Machine struct {
 	skipped    func(error)                                      // called with the reason why a page or log was not read; nil: a note
 	flows      func(context.Context) ([]proxyrules.Flow, error) // reads conntrack
 	unanswered error                                            // why the API was not listed; nil if it was, and in Follow
+	follows    bool                                             // audited by Follow
+	failures   float64                                          // of writing rules, at the last round of Follow; -1: not known
 	asked      kube.Proxy                                       // what kube-proxy last reported about itself
 
 	// State of kube-proxy at the last reading.
@@ -41,7 +43,7 @@ type Machine struct {
 
 // NewMachine returns the node of h.
 func NewMachine(h *host.Host) *Machine {
-	return &Machine{Host: h, Presence: kube.Presence{Host: h}, flows: kube.Flows, generation: h.RulesGeneration}
+	return &Machine{Host: h, Presence: kube.Presence{Host: h}, flows: kube.Flows, generation: h.RulesGeneration, failures: -1}
 }
 
 // Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time,

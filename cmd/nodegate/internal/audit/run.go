@@ -87,6 +87,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 // Follow audits a node like Run, for as long as the context lasts. It calls looked after each look,
 // and done after each round.
 func Follow(ctx context.Context, n *Machine, api settle.API, asks policy.Audit, looked func(), done func(settle.Progress)) {
+	n.follows = true
 	settle.Follow(ctx, n, api, settle.FollowOptions{Node: asks.Node, Zone: asks.Zone, Every: asks.Every, Done: done, Looked: looked,
 		Settle: func() time.Duration { return kube.SettleTime(n.Host, asks.Settle) }})
 }
@@ -138,6 +139,9 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	if failing := n.Presence.JudgeRequests(n.asked.Metrics); !slices.ContainsFunc(n.asked.Findings, kube.IsFailingWatch) {
 		n.asked.Findings = append(n.asked.Findings, failing...)
 	}
+	if n.follows {
+		n.forgetFailures()
+	}
 	rep.Findings = append(rep.Findings, n.asked.Findings...)
 	if rep.Mode != "" && !n.asked.Health && !from.Silent {
 		rep.Findings = append(rep.Findings, kube.UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered")))
@@ -152,4 +156,19 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	for i := range rep.Findings {
 		rep.Findings[i].Remedy = kube.RestartOn(n.Host, rep.Findings[i].Remedy)
 	}
+}
+
+// forgetFailures drops the warning about failed writes of rules unless more have failed since the
+// last round: the metrics count them until kube-proxy restarts.
+func (n *Machine) forgetFailures() {
+	before := n.failures
+	if len(n.asked.Metrics.Families) > 0 {
+		n.failures = n.asked.Metrics.Failures()
+	}
+	if before >= 0 && n.failures > before {
+		return
+	}
+	n.asked.Findings = slices.DeleteFunc(n.asked.Findings, func(f proxyrules.Finding) bool {
+		return f.Name == "kubeproxy.sync.restore-failures"
+	})
 }

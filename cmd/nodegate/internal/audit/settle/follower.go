@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"nodegate/internal/proxyrules"
-	"nodegate/internal/verdict"
 )
 
 // FollowedNode is a node that nodegate watch audits continuously.
@@ -63,7 +62,7 @@ type follower struct {
 	feed        *feed
 	opts        FollowOptions
 	kept        Progress
-	doubts      int           // number of latest rounds in a row that had failures, unknown findings or errors
+	doubts      int           // number of latest rounds in a row that had findings or errors
 	generation  string        // generation of the rules that were read last
 	trouble     string        // names of the findings of the last cheap look
 	looked      time.Time     // time of the last look
@@ -169,9 +168,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	k.rereadAfter = min(2*k.rereadAfter, k.opts.Every)
 	used := k.node.Spent() - spent
 	rest := k.budget.recordUse(used, k.looked)
-	// A warning stays until the rules or kube-proxy's own state change, which the looks detect.
-	doubtful := func(f proxyrules.Finding) bool { return f.Verdict != verdict.Warn }
-	if slices.ContainsFunc(found, doubtful) || err != nil || unanswered != nil {
+	if len(found) > 0 || err != nil || unanswered != nil {
 		rest = min(rest, used*sooner<<min(k.doubts, 4))
 		k.doubts++
 	} else {
