@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -62,8 +63,6 @@ func (s *requestsSeen) judge(r Requests, now time.Time) []proxyrules.Finding {
 	if s.since.IsZero() || now.Sub(s.since) < watchSpan || more < 3 {
 		return nil
 	}
-	out := proxyrules.NewCollector()
-	out.Addf(watchFailing, "kube-proxy's metrics count %.0f failed requests to the API in %s, and none that was answered", more,
-		age(now, s.since))
-	return out.List
+	return []proxyrules.Finding{proxyrules.NewFinding(proxyrules.Finding{Name: watchFailing, Message: fmt.Sprintf("kube-proxy's metrics "+
+		"count %.0f failed requests to the API in %s, and none that was answered", more, age(now, s.since))})}
 }

@@ -92,19 +92,17 @@ func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 	default:
 		return nil, nil
 	}
-	out := proxyrules.NewCollector()
 	msg := fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", count, strings.Join(w.kinds, ", "))
 	if on > 0 {
 		msg += fmt.Sprintf(", from %s to %s ago: they continue, and the rules have not changed since they began", age(of.Now, w.first),
 			age(of.Now, w.last))
 	}
-	out.Add(proxyrules.Finding{Name: watchFailing, Line: w.number, Rule: config.PlainMessage(w.text), Message: msg + doubt})
+	f := proxyrules.NewFinding(proxyrules.Finding{Name: watchFailing, Line: w.number, Rule: config.PlainMessage(w.text), Message: msg + doubt})
 	if doubt != "" {
-		f := &out.List[0]
 		f.Verdict = verdict.Unknown
 		f.Remedy = "read the end of the log: if the last failure is older than three minutes, the problem is over; otherwise: " + f.Remedy
 	}
-	return out.List, nil
+	return []proxyrules.Finding{f}, nil
 }
 
 const watchFailing = "kubeproxy.watch.failing"
@@ -258,10 +256,8 @@ func DeadWatch(rep *proxyrules.Judgment, own []proxyrules.Finding) (proxyrules.F
 	if len(services) == 0 {
 		return proxyrules.Finding{}, false
 	}
-	out := proxyrules.NewCollector()
-	out.Addf("kubeproxy.watch.dead", "this node's rules of %d Service ports do not match the API, yet kube-proxy reports itself healthy: "+
-		"either it has not received the changes (its watch is dead: it queues nothing then, healthz stays 200, and the hourly resync writes the "+
+	return proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.watch.dead", Message: fmt.Sprintf("this node's rules of %d Service "+
+		"ports do not match the API, yet kube-proxy reports itself healthy: either it has not received the changes (its watch is dead: it queues nothing then, healthz stays 200, and the hourly resync writes the "+
 		"old rules again with a new timestamp), or another program has changed its rules. Until it is restarted, other changes "+
-		"may be missing here too", len(services))
-	return out.List[0], true
+		"may be missing here too", len(services))}), true
 }

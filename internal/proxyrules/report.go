@@ -260,6 +260,13 @@ const maxPerKind = 1000
 // NewCollector returns an empty Collector.
 func NewCollector() *Collector { return &Collector{count: map[string]int{}} }
 
+// NewFinding returns a finding completed from its Kind.
+func NewFinding(f Finding) Finding {
+	c := NewCollector()
+	c.Add(f)
+	return c.List[0]
+}
+
 // Addf adds a finding that is not about a rule.
 func (c *Collector) Addf(name, format string, args ...any) {
 	c.Add(Finding{Name: name, Message: fmt.Sprintf(format, args...)})

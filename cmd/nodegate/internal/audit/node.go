@@ -101,10 +101,9 @@ func (n *Machine) markUnwritten(ctx context.Context, rep *proxyrules.Judgment) {
 	figures, _ := n.Presence.Figures(ctx)
 	for i, f := range rep.Findings {
 		if said, known := figures.Of(f.Family); flushed(f) && known && said.LastSync.IsZero() {
-			out := proxyrules.NewCollector()
-			out.Add(proxyrules.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family, Table: f.Table, Line: f.Line,
+			rep.Findings[i] = proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family,
+				Table: f.Table, Line: f.Line,
 				Message: fmt.Sprintf("table %s has no kube-proxy rules; its metrics show that it has written none since it started", f.Table)})
-			rep.Findings[i] = out.List[0]
 		}
 	}
 }
@@ -121,10 +120,9 @@ func (n *Machine) markDeleted(ctx context.Context, rep *proxyrules.Judgment) {
 	}
 	for i, f := range rep.Findings {
 		if f.Name == "kubeproxy.rules.absent" {
-			out := proxyrules.NewCollector()
-			out.Addf("kubeproxy.rules.deleted", "kube-proxy runs, and its metrics show that it last wrote its rules at %s, but no backend has "+
-				"any of them: another program deleted all of them", wrote.UTC().Format(time.RFC3339))
-			rep.Findings[i] = out.List[0]
+			rep.Findings[i] = proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.rules.deleted",
+				Message: fmt.Sprintf("kube-proxy runs, and its metrics show that it last wrote its rules at %s, but no backend has "+
+					"any of them: another program deleted all of them", wrote.UTC().Format(time.RFC3339))})
 		}
 	}
 }

@@ -155,10 +155,8 @@ func (l *loop) addUnsettled(s *suspect, now time.Time, why string) {
 	if differ := l.versions.Differences(&l.latest, s.port, l.facts()); len(differ) > 0 {
 		seen = differ[0].Message
 	}
-	out := proxyrules.NewCollector()
-	out.Add(proxyrules.Finding{Name: "kubeproxy.truth.unsettled", Service: s.port.Name, Family: s.port.Family,
-		Message: fmt.Sprintf("%s; unchanged for %s, but %s", seen, seconds(now.Sub(s.since)), why)})
-	l.found = append(l.found, out.List...)
+	l.found = append(l.found, proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.truth.unsettled", Service: s.port.Name,
+		Family: s.port.Family, Message: fmt.Sprintf("%s; unchanged for %s, but %s", seen, seconds(now.Sub(s.since)), why)}))
 }
 
 // candidate is a finding that must persist before it is reported.
