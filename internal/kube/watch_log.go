@@ -257,7 +257,8 @@ func DeadWatch(rep *proxyrules.Judgment, own []proxyrules.Finding) (proxyrules.F
 		return proxyrules.Finding{}, false
 	}
 	return proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.watch.dead", Message: fmt.Sprintf("this node's rules of %d Service "+
-		"ports do not match the API, yet kube-proxy reports itself healthy: either it has not received the changes (its watch is dead: it queues nothing then, healthz stays 200, and the hourly resync writes the "+
+		"ports do not match the API, yet kube-proxy reports itself healthy: "+
+		"either it has not received the changes (its watch is dead: it queues nothing then, healthz stays 200, and the hourly resync writes the "+
 		"old rules again with a new timestamp), or another program has changed its rules. Until it is restarted, other changes "+
 		"may be missing here too", len(services))}), true
 }
