@@ -44,7 +44,7 @@ func (p *Presence) Trouble(ctx context.Context, logs []string) []proxyrules.Find
 	return append(found, asked.Findings...)
 }
 
-// JudgeRequests compares kube-proxy's requests to the API with those of earlier readings of its metrics.
+// JudgeRequests compares the counts of requests with earlier readings.
 func (p *Presence) JudgeRequests(m Metrics) []proxyrules.Finding {
 	return p.requests.judge(m.Requests, time.Now())
 }
