@@ -265,6 +265,15 @@ func TestFollow(t *testing.T) {
 			time.Sleep(time.Minute)
 			f.want("an update waits", verdict.Fail, "sync.stuck", "sync.unhealthy")
 		},
+		"sync hangs, unreadable rules": func(f *followed) {
+			f.machine.Rules["iptables-nft-save"] = "*nat\ntruncated"
+			f.queued, f.refuses = time.Now(), true
+			time.Sleep(3 * time.Minute)
+			f.want("an update waits", verdict.Fail, "sync.stuck", "sync.unhealthy")
+			if f.kept.Unread == nil {
+				f.t.Error("the rules were read")
+			}
+		},
 		"a sync ends just in time": func(f *followed) {
 			f.queued = time.Now()
 			time.Sleep(90 * time.Second)
