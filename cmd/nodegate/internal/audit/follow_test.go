@@ -58,13 +58,18 @@ func newFollowed(t *testing.T) *followed {
 		}}
 }
 
-// follow audits the node until the test ends.
-func (f *followed) follow() {
+func (f *followed) node() *Machine {
 	n := NewMachine(f.machine.Host())
 	n.Logs, n.Presence.Get = []string{f.log}, f.page
 	n.generation = func(context.Context) (string, bool, error) { return "7", true, nil }
 	n.flows = func(context.Context) ([]proxyrules.Flow, error) { return nil, nil }
 	f.writeLog("started")
+	return n
+}
+
+// follow audits the node until the test ends.
+func (f *followed) follow() {
+	n := f.node()
 	ctx, cancel := context.WithCancel(f.t.Context())
 	f.t.Cleanup(func() {
 		cancel()
@@ -326,5 +331,26 @@ func TestFollowStart(t *testing.T) {
 		f.written, f.queued = time.Now(), time.Now()
 		time.Sleep(6 * time.Minute)
 		f.want("it has written", verdict.Pass)
+	})
+}
+
+// TestRun checks that one audit of a minute has the time to query a kube-proxy whose sync hangs, although
+// its rules are still excused then.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(t)
+		time.Sleep(2 * time.Minute)
+		f.queued, f.refuses, f.moved = time.Now().Add(-90*time.Second), true, true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		got, err := f.node().run(ctx, f, Request{Skipped: func(err error) { t.Error(err) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.kept.Findings = got.Report.Findings
+		f.want("one audit", verdict.Fail, "sync.stuck", "sync.unhealthy")
+		if !got.Covered.Health || !got.Covered.Log || !got.Covered.Endpoints {
+			t.Errorf("covered: %+v", got.Covered)
+		}
 	})
 }
