@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nodegate/cmd/nodegate/internal/audit"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/input"
@@ -23,14 +24,10 @@ import (
 // auditOptions holds the flags of `nodegate audit`.
 type auditOptions struct {
 	options
-	rules      []string
-	truth      kube.Source
-	node, zone string
-	once       bool
-	settle     time.Duration
-	service    string
-	from       string
-	proxy      kube.ProxyPages
+	rules   []string
+	audited audit.Request
+	service string
+	from    string
 }
 
 // auditTimeout leaves time to follow the differences from the API.
@@ -73,20 +70,20 @@ do not count.`,
 	f := c.Flags()
 	f.StringArrayVar(&o.rules, "rules", nil, "read the rules from `FILE` (iptables-save text or nft -j JSON; - is standard input) "+
 		"instead of from this node; may be repeated")
-	f.StringVar(&o.truth.Endpoints, "endpoints", "", "compare with the EndpointSlices in `FILE` (the output of kubectl get -o json)")
-	f.StringVar(&o.truth.Services, "services", "", "also compare with the Services in `FILE`")
-	f.StringVar(&o.truth.Kubeconfig, "kubeconfig", "", "compare with the API server of the kubeconfig in `FILE`")
-	f.BoolVar(&o.truth.InCluster, "in-cluster", false, "compare with the API server, using the Pod's service account")
-	f.StringVar(&o.node, "node", "", "the node's `NAME` in the API, to know which endpoints are local")
-	f.StringVar(&o.zone, "zone", "", "the node's `ZONE`, to follow topology hints")
-	f.BoolVar(&o.once, "once", false, "compare once; a difference may then be a change that kube-proxy has not synced yet")
-	f.DurationVar(&o.settle, "settle", 0, "report a difference after it has persisted for `DURATION` "+
+	f.StringVar(&o.audited.Truth.Endpoints, "endpoints", "", "compare with the EndpointSlices in `FILE` (the output of kubectl get -o json)")
+	f.StringVar(&o.audited.Truth.Services, "services", "", "also compare with the Services in `FILE`")
+	f.StringVar(&o.audited.Truth.Kubeconfig, "kubeconfig", "", "compare with the API server of the kubeconfig in `FILE`")
+	f.BoolVar(&o.audited.Truth.InCluster, "in-cluster", false, "compare with the API server, using the Pod's service account")
+	f.StringVar(&o.audited.Node, "node", "", "the node's `NAME` in the API, to know which endpoints are local")
+	f.StringVar(&o.audited.Zone, "zone", "", "the node's `ZONE`, to follow topology hints")
+	f.BoolVar(&o.audited.Once, "once", false, "compare once; a difference may then be a change that kube-proxy has not synced yet")
+	f.DurationVar(&o.audited.Settle, "settle", 0, "report a difference after it has persisted for `DURATION` "+
 		"(default 15s, or longer if kube-proxy's minSyncPeriod is)")
 	f.StringVar(&o.service, "service", "", "show the path of one Service, `NAMESPACE/NAME[:PORT]`")
 	f.StringVar(&o.from, "from", "", "with --service, follow a packet from `SENDER` (an address, pod, node or outside) through all rules")
-	f.StringVar(&o.proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (on the node, default http://127.0.0.1:10256/healthz)")
-	f.StringVar(&o.proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (on the node, default http://127.0.0.1:10249/metrics)")
-	f.StringArrayVar(&o.proxy.Logs, "log", nil, "read kube-proxy's log from `FILE` (on the node, default the usual places)")
+	f.StringVar(&o.audited.Proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (on the node, default http://127.0.0.1:10256/healthz)")
+	f.StringVar(&o.audited.Proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (on the node, default http://127.0.0.1:10249/metrics)")
+	f.StringArrayVar(&o.audited.Proxy.Logs, "log", nil, "read kube-proxy's log from `FILE` (on the node, default the usual places)")
 	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd", "svg")
 	timeoutFlag(f, &o.timeout, auditTimeout, "stop after this long; anything still undecided is then unknown")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, even in a large cluster")
@@ -113,30 +110,40 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	o.truth.Plugins = kube.NewPlugins(host.Credential)
-	a := &auditRun{auditOptions: o, host: h, stderr: c.ErrOrStderr(), began: time.Now()}
-	if len(o.rules) > 0 {
-		err = a.auditFiles(ctx, c.InOrStdin())
-	} else {
-		err = a.auditLive(ctx)
-	}
+	began := time.Now()
+	got, err := o.audit(ctx, h, c.InOrStdin(), c.ErrOrStderr())
 	if err := interrupted(c, ": no verdict"); err != nil {
 		return err
 	}
 	if err != nil {
 		return inputError(err)
 	}
-	r := report.NewAudit(h, &a.rep, a.covered, a.began)
-	if len(a.converged) > 0 {
-		r.Audit.Converged = a.converged
-	}
-	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return render(w, &a.rep, r) }); err != nil {
+	r := report.NewAudit(h, &got.Report, got.Covered, began)
+	r.Audit.Converged = got.Converged
+	if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return render(w, &got.Report, r) }); err != nil {
 		return err
 	}
-	if one, err := report.OneService(&a.rep, o.service); o.service != "" && err == nil {
+	if one, err := report.OneService(&got.Report, o.service); o.service != "" && err == nil {
 		return exitCode(report.Verdict(one)) // the verdict that was printed
 	}
 	return exitCode(r.Verdict)
+}
+
+// audit audits the recorded rules, or this node.
+func (o *auditOptions) audit(ctx context.Context, h *host.Host, stdin io.Reader, stderr io.Writer) (audit.Result, error) {
+	r := o.audited
+	r.Truth.Plugins = kube.NewPlugins(host.Credential)
+	r.Skipped = func(err error) { fmt.Fprintf(stderr, "nodegate: skipped: %v\n", err) }
+	r.Warn = func(text string) { fmt.Fprintf(stderr, "nodegate: warning: %s\n", text) }
+	r.Progress = report.Following(stderr)
+	if len(o.rules) == 0 {
+		return audit.Run(ctx, h, r)
+	}
+	sets, err := o.parseRules(stdin)
+	if err != nil {
+		return audit.Result{}, err
+	}
+	return audit.RunRecorded(ctx, sets, r)
 }
 
 // renderer returns the writer of the requested format.
@@ -182,6 +189,17 @@ func inputError(err error) error {
 		return exit(exitUnknown)
 	}
 	return err
+}
+
+func (o *auditOptions) parseRules(stdin io.Reader) (sets []*ruleset.Set, err error) {
+	for _, name := range o.rules {
+		set, err := parseRules(name, stdin)
+		if err != nil {
+			return nil, fmt.Errorf("reading rules: %w", err)
+		}
+		sets = append(sets, set)
+	}
+	return sets, nil
 }
 
 // parseRules parses a file, or standard input for "-". Errors name the input.

@@ -10,7 +10,6 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
-	"nodegate/internal/ruleset"
 	"nodegate/internal/verdict"
 )
 
@@ -22,17 +21,12 @@ func (o *auditOptions) writeWays(ctx context.Context, h *host.Host, stdin io.Rea
 	if o.format != "text" && o.format != "json" && o.format != "svg" {
 		return fmt.Errorf("--from cannot be written in format %q; known formats: text, json, svg", o.format)
 	}
-	var sets []*ruleset.Set
 	opts := proxyrules.Options{}
-	for _, name := range o.rules {
-		set, err := parseRules(name, stdin)
-		if err != nil {
-			return fmt.Errorf("reading rules: %w", err)
-		}
-		sets = append(sets, set)
+	sets, err := o.parseRules(stdin)
+	if err != nil {
+		return err
 	}
 	if len(o.rules) == 0 {
-		var err error
 		if sets, err = h.Rulesets(ctx); err != nil {
 			return err
 		}

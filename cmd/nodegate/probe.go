@@ -168,8 +168,8 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 	f.StringVar(&pod, "from", "", "connect from the Pod `NAMESPACE/NAME` of this node (default: from the node itself)")
 	f.StringVar(&o.Netns, "netns", "", "connect from the network namespace in `FILE`, such as /proc/PID/ns/net")
 	f.StringVar(&o.Query, "query", "", "the `NAME` in the DNS query (default kubernetes.default.svc.cluster.local.)")
-	f.StringVar(&audit.truth.Endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
-	f.StringVar(&audit.truth.Kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server of the kubeconfig in `FILE`")
+	f.StringVar(&audit.audited.Truth.Endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
+	f.StringVar(&audit.audited.Truth.Kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server of the kubeconfig in `FILE`")
 	audit.formatFlags(c, "text", "json")
 	completeWith(c, "proto", "tcp", "dns")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig")
@@ -216,12 +216,12 @@ func (o *options) writeProbe(stdout io.Writer, result any, text func(io.Writer) 
 // staleness returns a function that notes whether an endpoint is stale: in the rules but not in
 // the API. It returns nil if there is nothing to compare.
 func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoint) (func(netip.AddrPort) string, error) {
-	if len(failing) == 0 || o.truth == (kube.Source{}) {
+	if len(failing) == 0 || o.audited.Truth == (kube.Source{}) {
 		return nil, nil
 	}
 	var judged proxyrules.Options
-	o.truth.Plugins = kube.NewPlugins(host.Credential)
-	if err := o.truth.Read(ctx, &judged); err != nil {
+	o.audited.Truth.Plugins = kube.NewPlugins(host.Credential)
+	if err := o.audited.Truth.Read(ctx, &judged); err != nil {
 		return nil, err
 	}
 	h, err := host.Open("/")

@@ -80,7 +80,5 @@ func Unproven(findings []proxyrules.Finding) {
 // Unanswered returns the finding for an API server that could not be read: the state of the rules
 // is unknown.
 func Unanswered(err error) proxyrules.Finding {
-	out := proxyrules.NewCollector()
-	out.Addf("kubeproxy.truth.unanswered", "%v", err)
-	return out.List[0]
+	return proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.truth.unanswered", Message: err.Error()})
 }

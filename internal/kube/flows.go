@@ -38,9 +38,7 @@ func flow(f host.Flow, own map[netip.Addr]bool) proxyrules.Flow {
 // UnreadFlows returns the finding for a conntrack table that could not be read completely in the
 // audit's time.
 func UnreadFlows(err error) proxyrules.Finding {
-	out := proxyrules.NewCollector()
-	out.Addf("kubeproxy.conntrack.unread", "%v", err)
-	return out.List[0]
+	return proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.conntrack.unread", Message: err.Error()})
 }
 
 func protocol(number uint8) string {

@@ -3,6 +3,7 @@ package kube
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -110,9 +111,7 @@ func JudgeHealth(h Health, now time.Time) []proxyrules.Finding {
 // UnreadableAnswer returns the finding for one of kube-proxy's own pages that could not be fetched
 // or read: Unknown.
 func UnreadableAnswer(endpoint string, err error) proxyrules.Finding {
-	out := proxyrules.NewCollector()
-	out.Addf("kubeproxy.sync.unreadable", "%s: %v", endpoint, err)
-	return out.List[0]
+	return proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.sync.unreadable", Message: fmt.Sprintf("%s: %v", endpoint, err)})
 }
 
 func age(now, then time.Time) string {

@@ -19,6 +19,7 @@ import (
 // "IPv4", "IPv6", or "" before 1.33, which has one set for both.
 type Metrics struct {
 	Families map[string]SyncMetrics `json:"families"`
+	Requests Requests               `json:"requests"`
 }
 
 // SyncMetrics are the metrics of one address family.
@@ -48,6 +49,14 @@ func (m Metrics) Wrote(family string) (wrote, known bool) {
 	return !f.LastSync.IsZero(), !f.LastSync.IsZero() || !f.LastQueued.IsZero()
 }
 
+// Failures counts the failed writes of rules since kube-proxy's start.
+func (m Metrics) Failures() (n float64) {
+	for _, f := range m.Families {
+		n += f.RestoreFailures + f.PartialRestoreFailures + f.NFTablesSyncFailures
+	}
+	return n
+}
+
 // ParseMetrics reads the Prometheus text of :10249/metrics and keeps only the metrics about writing
 // rules.
 func ParseMetrics(r io.Reader) (Metrics, error) {
@@ -61,6 +70,7 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 		if err != nil {
 			return Metrics{}, err
 		}
+		m.Requests.add(line)
 		rest, ok := strings.CutPrefix(line, "kubeproxy_")
 		if !ok {
 			continue

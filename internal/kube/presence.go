@@ -26,23 +26,35 @@ type Presence struct {
 	Host    *host.Host
 	Healthz string // the address that the caller gives; "": to be found
 	Metrics string
+	Get     Get // nil means Page
+
+	process   host.Process         // kube-proxy's, as Look has found it; its PID is 0 without one
+	health    []proxyrules.Finding // about the page that Look has read
+	journal   []proxyrules.Finding // about the journal, when it was last read
+	journaled time.Time            // when that was
+	requests  requestsSeen
 }
 
 // Look returns the problem with kube-proxy's process: it is missing, it does not run, or it does
 // not respond. No finding means that it responds, whatever the response is.
 func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
 	out := proxyrules.NewCollector()
+	p.health, p.process = nil, host.Process{}
 	processes, err := p.Host.Processes()
 	if err != nil {
 		out.Addf("kubeproxy.process.silent", "could not list processes: %v", err)
 		return out.List
 	}
 	proxy, found := findProxy(processes)
+	p.process = proxy
 	if found && isInactive(proxy) {
 		out.Addf("kubeproxy.process.stopped", "process %d (%s) is in state %s", proxy.PID, command(proxy), stateWord(proxy.State))
 		return out.List
 	}
-	_, _, state := Page(ctx, cmp.Or(p.Healthz, defaultHealthz))
+	page, status, state := p.Get.read(ctx, cmp.Or(p.Healthz, defaultHealthz))
+	if h, err := ParseHealth(page, status); state == nil && err == nil {
+		p.health = JudgeHealth(h, time.Now())
+	}
 	switch {
 	case state == nil:
 	case found && !isRunnable(proxy):
@@ -84,8 +96,15 @@ func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool
 func (p *Presence) Began() time.Time {
 	processes, err := p.Host.Processes()
 	proxy, found := findProxy(processes)
-	up, unknown := p.Host.Uptime()
-	if err != nil || unknown != nil || !found || proxy.Started == 0 {
+	if err != nil || !found {
+		return time.Time{}
+	}
+	return p.began(proxy)
+}
+
+func (p *Presence) began(proxy host.Process) time.Time {
+	up, err := p.Host.Uptime()
+	if err != nil || proxy.Started == 0 {
 		return time.Time{}
 	}
 	return time.Now().Add(proxy.Started - up)
@@ -94,7 +113,7 @@ func (p *Presence) Began() time.Time {
 // Figures returns kube-proxy's metrics about its syncs, empty if it does not respond. slow reports
 // whether it is too slow to respond: its process exists and is neither stopped nor dead.
 func (p *Presence) Figures(ctx context.Context) (m Metrics, slow bool) {
-	page, _, err := Page(ctx, cmp.Or(p.Metrics, defaultMetrics))
+	page, _, err := p.Get.read(ctx, cmp.Or(p.Metrics, defaultMetrics))
 	if err == nil {
 		m, _ = ParseMetrics(bytes.NewReader(page))
 		if bytes.Contains(page, []byte("\nkubeproxy_")) && !bytes.Contains(page, []byte("\nkubeproxy_sync_proxy_rules_last_")) {
@@ -145,10 +164,10 @@ func (p *Presence) findPages(ctx context.Context, proxy host.Process, refused er
 	for _, a := range listens {
 		tried = append(tried, a.String())
 		base := "http://" + reachable(a)
-		if isHealthz(ctx, base+"/healthz") {
+		if p.isHealthz(ctx, base+"/healthz") {
 			p.Healthz, answers = base+"/healthz", true
 		}
-		if body, status, err := Page(ctx, base+"/metrics"); err == nil && status == http.StatusOK &&
+		if body, status, err := p.Get.read(ctx, base+"/metrics"); err == nil && status == http.StatusOK &&
 			strings.Contains(string(body), "kubeproxy_") {
 			p.Metrics, answers = base+"/metrics", true
 		}
@@ -233,8 +252,8 @@ func configurations(h *host.Host) []config.KubeProxy {
 }
 
 // isHealthz reports whether a page is kube-proxy's healthz.
-func isHealthz(ctx context.Context, address string) bool {
-	body, status, err := Page(ctx, address)
+func (p *Presence) isHealthz(ctx context.Context, address string) bool {
+	body, status, err := p.Get.read(ctx, address)
 	if err != nil {
 		return false
 	}

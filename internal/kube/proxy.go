@@ -25,9 +25,21 @@ const (
 type ProxyPages struct {
 	Live             bool
 	Silent           bool   // kube-proxy is known not to respond: only the log is read
+	NoJournal        bool   // its process does not log to the journal of kube-proxy.service
 	Healthz, Metrics string // URLs
 	Logs             []string
 	Began            time.Time // start of kube-proxy's process; zero if unknown
+	Get              Get       // nil means Page
+}
+
+// Get reads a page: Page, or its stand-in in tests.
+type Get func(ctx context.Context, address string) (body []byte, status int, err error)
+
+func (g Get) read(ctx context.Context, address string) (body []byte, status int, err error) {
+	if g == nil {
+		g = Page
+	}
+	return g(ctx, address)
 }
 
 // Proxy is the result of reading kube-proxy's pages and log.
@@ -49,7 +61,7 @@ func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
 		from.Healthz, from.Metrics = cmp.Or(from.Healthz, defaultHealthz), cmp.Or(from.Metrics, defaultMetrics)
 	}
 	if from.Healthz != "" {
-		if body, status, err := Page(ctx, from.Healthz); err != nil {
+		if body, status, err := from.Get.read(ctx, from.Healthz); err != nil {
 			leftOut(err)
 		} else if h, err := ParseHealth(body, status); err != nil {
 			p.Findings = append(p.Findings, UnreadableAnswer(from.Healthz, err))
@@ -59,7 +71,7 @@ func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
 		}
 	}
 	if from.Metrics != "" {
-		if body, _, err := Page(ctx, from.Metrics); err != nil {
+		if body, _, err := from.Get.read(ctx, from.Metrics); err != nil {
 			leftOut(err)
 		} else if m, err := ParseMetrics(bytes.NewReader(body)); err != nil {
 			p.Findings = append(p.Findings, UnreadableAnswer(from.Metrics, err))
@@ -70,12 +82,12 @@ func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
 	}
 	if from.Live && len(from.Logs) == 0 {
 		from.Logs = usualLogs()
-		if len(from.Logs) == 0 {
+		if len(from.Logs) == 0 && !from.NoJournal {
 			p.readJournal(ctx, Log{Now: now, Began: from.Began}, leftOut)
 		}
 	}
 	for _, name := range from.Logs {
-		p.readLog(name, Log{Now: now, Began: from.Began}, leftOut)
+		p.readLog(name, logTail, Log{Now: now, Began: from.Began}, leftOut)
 	}
 	return p
 }
@@ -92,11 +104,15 @@ func usualLogs() []string {
 	return found
 }
 
+// proxyUnit is the systemd service of a kube-proxy that runs in no container.
+const proxyUnit = "kube-proxy.service"
+
 // logTail limits how much of the end of a log is read: hours of a quiet kube-proxy, or minutes of
 // one that fails constantly. Only the second case matters.
 const logTail = 4 << 20
 
-func (p *Proxy) readLog(name string, of Log, leftOut func(error)) {
+// readLog reads the end of a log. It does not read a log without a recent line, which proves nothing.
+func (p *Proxy) readLog(name string, tail int64, of Log, leftOut func(error)) {
 	f, err := file.OpenInput(name)
 	if err != nil {
 		leftOut(err)
@@ -104,20 +120,23 @@ func (p *Proxy) readLog(name string, of Log, leftOut func(error)) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-		of.Written = info.ModTime()
-		if info.Size() > logTail {
-			if _, err := f.Seek(-logTail, io.SeekEnd); err != nil {
+		if of.Written = info.ModTime(); of.isOld() {
+			p.Log = true
+			return
+		}
+		if info.Size() > tail {
+			if _, err := f.Seek(-tail, io.SeekEnd); err != nil {
 				leftOut(err)
 				return
 			}
 		}
 	}
-	p.judgeLog(name, io.LimitReader(f, logTail), of, leftOut)
+	p.judgeLog(name, io.LimitReader(f, tail), of, leftOut)
 }
 
 func (p *Proxy) readJournal(ctx context.Context, of Log, leftOut func(error)) {
-	err := host.Journal(ctx, "kube-proxy.service", func(r io.Reader) error {
-		p.judgeLog("the journal of kube-proxy.service", io.LimitReader(r, logTail), of, leftOut)
+	err := host.Journal(ctx, proxyUnit, func(r io.Reader) error {
+		p.judgeLog("the journal of "+proxyUnit, io.LimitReader(r, logTail), of, leftOut)
 		return nil
 	})
 	if err != nil {

@@ -31,12 +31,10 @@ func restartCommand(h *host.Host) string {
 		}
 		return proxyrules.DeletePod
 	}
-	cgroups, err := h.Files.ReadFile(fmt.Sprintf("/proc/%d/cgroup", proxy.PID))
-	inPod := regexp.MustCompile(`kubepods|/crio-|/docker/|cri-containerd`).Match(cgroups)
-	unit := regexp.MustCompile(`(?m)/([^/\n]+\.service)$`).FindSubmatch(cgroups)
+	unit, _ := unitOf(h, proxy)
 	switch {
-	case err == nil && !inPod && unit != nil:
-		return "systemctl restart " + strings.TrimSuffix(string(unit[1]), ".service")
+	case unit != "":
+		return "systemctl restart " + strings.TrimSuffix(unit, ".service")
 	case isStaticPod(h):
 		return restartContainer
 	}
@@ -47,6 +45,17 @@ func restartCommand(h *host.Host) string {
 		return "systemctl restart " + map[bool]string{true: "k3s-agent", false: "k3s"}[strings.Contains(strings.Join(proxy.Args, " "), "agent")]
 	}
 	return proxyrules.DeletePod
+}
+
+// unitOf returns the systemd service in whose cgroup a process runs, or "" if it runs in a container or elsewhere.
+func unitOf(h *host.Host, p host.Process) (string, error) {
+	cgroups, err := h.Files.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
+	inPod := regexp.MustCompile(`kubepods|/crio-|/docker/|cri-containerd`).Match(cgroups)
+	unit := regexp.MustCompile(`(?m)/([^/\n]+\.service)$`).FindSubmatch(cgroups)
+	if err != nil || inPod || unit == nil {
+		return "", err
+	}
+	return string(unit[1]), nil
 }
 
 const restartContainer = "crictl stop $(crictl ps -q --name kube-proxy)"

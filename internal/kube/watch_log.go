@@ -29,6 +29,11 @@ type Log struct {
 	Began   time.Time // start of kube-proxy's process: earlier lines belong to another one; zero if unknown
 }
 
+// isOld reports whether the log certainly lacks a recent line of this process.
+func (of Log) isOld() bool {
+	return !of.Written.IsZero() && (of.Written.Before(of.Now.Add(-watchFresh)) || of.Written.Before(of.Began))
+}
+
 // JudgeLog searches kube-proxy's log (the journal, a container's log file or
 // /var/log/kube-proxy.log) for lists and watches of the API that keep failing: `Failed to list
 // *v1.Service` is the only trace that a dead watch leaves. Times without a zone are in the host's
@@ -60,8 +65,8 @@ func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 			}
 		}
 	}
-	if old := of.Now.Add(-watchFresh); !of.Written.IsZero() && (of.Written.Before(old) || of.Written.Before(of.Began)) {
-		return nil, nil // the log has no recent line
+	if of.isOld() {
+		return nil, nil
 	}
 	readings = possibleReadings(readings, of)
 	on, undated := 0, 0
@@ -87,22 +92,23 @@ func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 	default:
 		return nil, nil
 	}
-	out := proxyrules.NewCollector()
 	msg := fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", count, strings.Join(w.kinds, ", "))
 	if on > 0 {
 		msg += fmt.Sprintf(", from %s to %s ago: they continue, and the rules have not changed since they began", age(of.Now, w.first),
 			age(of.Now, w.last))
 	}
-	out.Add(proxyrules.Finding{Name: watchFailing, Line: w.number, Rule: config.PlainMessage(w.text), Message: msg + doubt})
+	f := proxyrules.NewFinding(proxyrules.Finding{Name: watchFailing, Line: w.number, Rule: config.PlainMessage(w.text), Message: msg + doubt})
 	if doubt != "" {
-		f := &out.List[0]
 		f.Verdict = verdict.Unknown
 		f.Remedy = "read the end of the log: if the last failure is older than three minutes, the problem is over; otherwise: " + f.Remedy
 	}
-	return out.List, nil
+	return []proxyrules.Finding{f}, nil
 }
 
 const watchFailing = "kubeproxy.watch.failing"
+
+// IsFailingWatch reports whether a finding is about lists or watches of the API that keep failing.
+func IsFailingWatch(f proxyrules.Finding) bool { return f.Name == watchFailing }
 
 // reading is the log with its times interpreted in one zone.
 type reading struct {
@@ -250,10 +256,9 @@ func DeadWatch(rep *proxyrules.Judgment, own []proxyrules.Finding) (proxyrules.F
 	if len(services) == 0 {
 		return proxyrules.Finding{}, false
 	}
-	out := proxyrules.NewCollector()
-	out.Addf("kubeproxy.watch.dead", "this node's rules of %d Service ports do not match the API, yet kube-proxy reports itself healthy: "+
+	return proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.watch.dead", Message: fmt.Sprintf("this node's rules of %d Service "+
+		"ports do not match the API, yet kube-proxy reports itself healthy: "+
 		"either it has not received the changes (its watch is dead: it queues nothing then, healthz stays 200, and the hourly resync writes the "+
 		"old rules again with a new timestamp), or another program has changed its rules. Until it is restarted, other changes "+
-		"may be missing here too", len(services))
-	return out.List[0], true
+		"may be missing here too", len(services))}), true
 }

@@ -85,7 +85,7 @@ func TestFollow(t *testing.T) {
 			rep := proxyrules.Judgment{Mode: "iptables", Families: map[string]bool{"ip": true}, Services: []proxyrules.Service{{
 				Name: "prod/np", Family: "ip", Protocol: "tcp", ClusterIP: "10.96.0.7", Port: 80,
 				Endpoints: []proxyrules.Endpoint{{Address: fmt.Sprintf("10.0.0.%d:80", n)}}}}}
-			return v.Explain(&rep, port, "", "")
+			return v.Explain(&rep, port, proxyrules.Options{})
 		}
 		changes := make(chan proxyrules.Event)
 		ended := make(chan error, 1)

@@ -140,7 +140,7 @@ func (c *comparison) compareServices() {
 // writes rules for it (platformCheckSupported of server_linux.go). Only its metrics, from 1.33, show whether it serves a
 // family.
 func (r *Judgment) findUnserved(opts *Options, out *Collector) {
-	if r.Wrote == nil || len(r.Families) == 0 {
+	if opts.Wrote == nil || len(r.Families) == 0 {
 		return
 	}
 	ports, primary := opts.families(r.Version)
@@ -148,7 +148,7 @@ func (r *Judgment) findUnserved(opts *Options, out *Collector) {
 		if r.Families[family] || slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Family == family && f.Service == "" }) {
 			continue
 		}
-		wrote, known := r.Wrote(family)
+		wrote, known := opts.Wrote(family)
 		text := fmt.Sprintf("no kube-proxy rules for %s, although the API has Services in this family (%d ports)",
 			map[string]string{ruleset.IPv4: "IPv4", ruleset.IPv6: "IPv6"}[family], ports[family])
 		switch note := text + ": not compared; this is correct only if the node lacks the family"; {
@@ -193,7 +193,7 @@ func (o *Options) families(v VersionRange) (ports map[string]int, primary string
 }
 
 // Unserved adds findings about the address families in which the report has no rules and the API now has Services.
-func (v *Versions) Unserved(rep *Judgment) {
+func (v *Versions) Unserved(rep *Judgment, live Live) {
 	if len(rep.Families) > 1 {
 		return // avoids one lookup for each Service
 	}
@@ -202,7 +202,7 @@ func (v *Versions) Unserved(rep *Judgment) {
 		all.add(s)
 	}
 	out := NewCollector()
-	rep.findUnserved(&Options{Services: all}, out)
+	rep.findUnserved(&Options{Services: all, Live: live}, out)
 	rep.Findings = append(rep.Findings, out.List...)
 }
 
@@ -249,7 +249,7 @@ func (c *comparison) servicesBySlices() {
 // externalTrafficPolicy Local, load balancers query each node for local endpoints. If node ports are served at no address
 // of this node, kube-proxy does not listen on these ports.
 func (c *comparison) healthPorts() {
-	listening := c.rep.all().Listening
+	listening := c.opts.Listening
 	if c.opts.Services == nil || listening == nil {
 		return
 	}

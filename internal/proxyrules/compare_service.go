@@ -57,7 +57,7 @@ func (c *comparison) compareAddresses(s *Service, p *apiServicePort) (name, word
 	}
 	for _, ip := range slices.Sorted(maps.Keys(p.outside)) {
 		what := p.outside[ip]
-		ignored := what == proxiedAddress || what == externalAddress && c.rep.all().NoExternalIPs != nil && c.rep.all().NoExternalIPs()
+		ignored := what == proxiedAddress || what == externalAddress && c.opts.unled()
 		if !slices.Contains(have, ip) && !c.rep.isTaken(ip, s) && !ignored {
 			return wrong, fmt.Sprintf("this node does not serve %s, port %d: in the API it is %s, but the rules lack it",
 				ip, p.number, what)
@@ -72,8 +72,8 @@ func (c *comparison) compareHealthRule(s *Service, p *apiServicePort) (name, wor
 	if p.health == 0 || s.health == p.health || c.rep.Mode != "iptables" || !all.filtered[s.Family] {
 		return "", ""
 	}
-	if s.health != 0 && all.Listening != nil {
-		if open, err := all.Listening(); err != nil || !open[uint16(p.health)] {
+	if s.health != 0 && c.opts.Listening != nil {
+		if open, err := c.opts.Listening(); err != nil || !open[uint16(p.health)] {
 			return "", "" // healthPorts judges a port that has changed
 		}
 	}
@@ -228,14 +228,14 @@ func affinity(s *Service, p *apiServicePort) (name, words string) {
 
 // compared is one Service port of the rules, for comparison with versions of the API.
 type compared struct {
-	rep        *Judgment
-	port       ServicePort
-	node, zone string
-	left       []Service // IPVS mode: its rules if the API lacks the Service
+	rep  *Judgment
+	port ServicePort
+	opts Options
+	left []Service // IPVS mode: its rules if the API lacks the Service
 }
 
-func newCompared(rep *Judgment, p ServicePort, node, zone string) compared {
-	c := compared{rep: rep.onlyService(p), port: p, node: node, zone: zone}
+func newCompared(rep *Judgment, p ServicePort, opts Options) compared {
+	c := compared{rep: rep.onlyService(p), port: p, opts: opts}
 	c.left = c.leftOver()
 	return c
 }
@@ -262,7 +262,9 @@ func (c compared) health(ports []apiServicePort) []Finding {
 // compareWith compares the ports of a version with the function how.
 func (c compared) compareWith(ports []apiServicePort, how func(comparison)) []Finding {
 	out := NewCollector()
-	how(newComparison(c.namedReport(ports), &Options{Services: &Services{list: c.ownPorts(ports)}}, nil, out))
+	opts := c.opts
+	opts.Services, opts.Endpoints = &Services{list: c.ownPorts(ports)}, nil
+	how(newComparison(c.namedReport(ports), &opts, nil, out))
 	return out.List
 }
 
@@ -280,7 +282,9 @@ func (c compared) endpoints(rep *Judgment, e *apiEndpoints) []Finding {
 		all.services[c.port.Service()] = e
 	}
 	out := NewCollector()
-	with := newComparison(rep, &Options{Endpoints: all, NodeName: c.node, Zone: c.zone}, nil, out)
+	opts := c.opts
+	opts.Endpoints, opts.Services = all, nil
+	with := newComparison(rep, &opts, nil, out)
 	for i := range rep.Services {
 		with.compareEndpoints(&rep.Services[i])
 	}

@@ -175,8 +175,8 @@ func TestNoExternalIPs(t *testing.T) {
 	svcs = inService(svcs, "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.2"`)
 	for off, want := range map[bool]string{true: "", false: "kubeproxy.truth.service-address"} {
 		rep := Judge(mustParse(t, rules), Options{})
-		rep.NoExternalIPs = func() bool { return off }
-		wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs)})}, want)
+		live := Live{NoExternalIPs: func() bool { return off }}
+		wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs), Live: live})}, want)
 	}
 }
 
@@ -192,15 +192,17 @@ func TestNoWayToExternal(t *testing.T) {
 			rules = regexp.MustCompile(`\[\{"concat": \["203\.0\.113\.\d+", "tcp", 80\]\}, \{"goto": [^]]*\], `).ReplaceAllString(rules, "")
 		}
 		for off, want := range map[bool]string{true: "", false: left + " " + left} {
-			rep := Judge(mustParse(t, rules), Options{NoExternalIPs: func() bool { return off }})
+			live := Live{NoExternalIPs: func() bool { return off }}
+			rep := Judge(mustParse(t, rules), Options{Live: live})
 			wantOne(t, rep, want)
 			if off {
-				wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), NodeName: node})}, "")
+				wantOne(t, Judgment{Findings: Compare(&rep,
+					Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), NodeName: node, Live: live})}, "")
 			}
 		}
 	}
 	stray := editedSave(t, readFile(t, "fields-iptables.txt"), after(`^\*nat`, ":KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]"))
-	wantOne(t, Judge(mustParse(t, stray), Options{NoExternalIPs: func() bool { return true }}), left)
+	wantOne(t, Judge(mustParse(t, stray), Options{Live: Live{NoExternalIPs: func() bool { return true }}}), left)
 }
 
 // TestHealthPorts checks that a port is reported if kube-proxy does not listen on it. It is not
@@ -242,12 +244,13 @@ func TestHealthPorts(t *testing.T) {
 		} {
 			t.Run(c.what+" "+mode, func(t *testing.T) {
 				rep := Judge(mustParse(t, c.rules), Options{})
-				rep.Listening, rep.Findings = c.listening, nil
+				rep.Findings = nil
 				eps := eps
 				if c.what == "endpoints too" {
 					eps = editedSave(t, eps, sub(`"kept-1"`, "10.245.0.2", "10.245.9.9"))
 				}
-				wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, c.svcs), Endpoints: endpoints(t, eps)})}, c.want)
+				wantOne(t, Judgment{Findings: Compare(&rep,
+					Options{Services: services(t, c.svcs), Endpoints: endpoints(t, eps), Live: Live{Listening: c.listening}})}, c.want)
 			})
 		}
 	}
@@ -262,11 +265,11 @@ func TestHealthPortVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	rep, kept := Judge(mustParse(t, rules), Options{}), ServicePort{"default/kept", "ip"}
-	rep.Listening = ports()
-	if found := v.Differences(&rep, kept, "node-nftables", ""); names(found) != "kubeproxy.healthport.closed" {
+	opts := Options{NodeName: "node-nftables", Live: Live{Listening: ports()}}
+	if found := v.Differences(&rep, kept, opts); names(found) != "kubeproxy.healthport.closed" {
 		t.Errorf("differences: %q", names(found))
 	}
-	if v.Explain(&rep, kept, "node-nftables", "") {
+	if v.Explain(&rep, kept, opts) {
 		t.Error("explained by a version with the port")
 	}
 	object, after, _ := strings.Cut(svcs[strings.Index(svcs, `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kept"`):], "},\n")
@@ -275,7 +278,7 @@ func TestHealthPortVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.Apply(none)
-	if !v.Explain(&rep, kept, "node-nftables", "") {
+	if !v.Explain(&rep, kept, opts) {
 		t.Error("not explained by a version without the port")
 	}
 }

@@ -53,22 +53,35 @@ type Options struct {
 	// (ipvs.excludeCIDRs); nil means none. It is called only if there are IPVS rules.
 	ExcludeCIDRs func() []netip.Prefix
 
+	Live
+}
+
+// Live queries a live kube-proxy about facts that its rules do not show. All fields are nil if only
+// the rules are known.
+type Live struct {
 	// NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs
 	// (AllowServiceExternalIPs=false, 1.36); nil means that it is not.
 	NoExternalIPs func() bool
+
+	// Listening returns the TCP ports on which kube-proxy listens; nil ports if it does not run.
+	Listening func() (map[uint16]bool, error)
+
+	// Wrote reports whether kube-proxy's metrics show that it has written the rules of a family
+	// since it started. known is false if the metrics do not show it.
+	Wrote func(family string) (wrote, known bool)
 }
 
 // unled reports whether kube-proxy may write chains for external traffic to which no rule leads. It
 // writes the chains if a Service has externalIPs, but the jumps to them only if it serves
 // externalIPs (ExternallyAccessible and ExternalIPs of pkg/proxy/serviceport.go).
-func (o *Options) unled() bool { return o.NoExternalIPs != nil && o.NoExternalIPs() }
+func (l *Live) unled() bool { return l.NoExternalIPs != nil && l.NoExternalIPs() }
 
 // Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API.
 // Several sets are several readings of one node: one report covers both iptables backends and nft.
 func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	out := NewCollector()
 	rep := Judgment{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{},
-		filtered: map[string]bool{}, hairpins: map[string]map[string]bool{}, NoExternalIPs: opts.NoExternalIPs}
+		filtered: map[string]bool{}, hairpins: map[string]map[string]bool{}}
 	var seen backends
 	nft := map[string]bool{} // families with a table of nftables mode
 	for _, set := range sets {

@@ -25,14 +25,6 @@ type Judgment struct {
 	filtered map[string]bool            // families whose table filter was judged
 	hairpins map[string]map[string]bool // the set hairpin-connections of each family that uses it: "tcp 10.0.0.1:80"
 
-	// Queries to a live kube-proxy about facts that the rules do not show; nil without a live
-	// kube-proxy.
-	Listening     func() (map[uint16]bool, error) `json:"-"` // TCP ports on which it listens; nil if it does not run
-	NoExternalIPs func() bool                     `json:"-"` // reports whether it is configured to serve no externalIPs (1.36)
-	// Wrote reports whether kube-proxy's metrics show that it has written the rules of a family
-	// since it started. known is false if the metrics do not show it.
-	Wrote func(family string) (wrote, known bool) `json:"-"`
-
 	whole *Judgment // the full report, if this is a report of one Service
 	ipvs  *ipvs     // nil if not in IPVS mode or not read
 }
@@ -267,6 +259,13 @@ const maxPerKind = 1000
 
 // NewCollector returns an empty Collector.
 func NewCollector() *Collector { return &Collector{count: map[string]int{}} }
+
+// NewFinding returns a finding completed from its Kind.
+func NewFinding(f Finding) Finding {
+	c := NewCollector()
+	c.Add(f)
+	return c.List[0]
+}
 
 // Addf adds a finding that is not about a rule.
 func (c *Collector) Addf(name, format string, args ...any) {

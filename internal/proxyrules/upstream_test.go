@@ -139,8 +139,8 @@ func TestUnserved(t *testing.T) {
 		{"no rules", list(ip, ip), in(), known(true, true), "", 0},
 		{"EndpointSlices alone", "", in("ip6"), known(false, false), missing, 0},
 	} {
-		rep := Judgment{Mode: "nftables", Version: VersionRange{36, 36}, Families: c.families, Wrote: c.wrote}
-		opts := Options{Endpoints: endpoints(t, slice)}
+		rep := Judgment{Mode: "nftables", Version: VersionRange{36, 36}, Families: c.families}
+		opts := Options{Endpoints: endpoints(t, slice), Live: Live{Wrote: c.wrote}}
 		if c.list != "" {
 			opts.Services = services(t, c.list)
 		}

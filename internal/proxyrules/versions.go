@@ -183,10 +183,11 @@ func PortOf(f *Finding) ServicePort { return ServicePort{f.Service, f.Family} }
 
 // Explain reports whether a Service port of the rules agrees with some version of the API: a
 // version of the Service and a version of its endpoints. The API defines no order between the two.
-func (v *Versions) Explain(rep *Judgment, p ServicePort, node, zone string) bool {
+// The options name the node and its facts.
+func (v *Versions) Explain(rep *Judgment, p ServicePort, opts Options) bool {
 	p = v.claimant(rep, p, true)
 	name := p.Service()
-	c := newCompared(rep, p, node, zone)
+	c := newCompared(rep, p, opts)
 	ports, endpoints := v.portVersions(name), append(slices.Clone(v.pastEps[name]), v.endpoints(name))
 	served := func(with []apiServicePort) bool { return len(c.service(with)) == 0 && len(c.health(with)) == 0 }
 	reached := func(with []apiServicePort) bool {
@@ -207,17 +208,12 @@ func (v *Versions) Explain(rep *Judgment, p ServicePort, node, zone string) bool
 	})
 }
 
-// Agrees reports whether a Service port of the rules agrees with the API's current state.
-func (v *Versions) Agrees(rep *Judgment, p ServicePort, node, zone string) bool {
-	return len(v.Differences(rep, p, node, zone)) == 0
-}
-
 // Differences returns the differences between a Service port of the rules and the API's current
 // state.
-func (v *Versions) Differences(rep *Judgment, p ServicePort, node, zone string) []Finding {
+func (v *Versions) Differences(rep *Judgment, p ServicePort, opts Options) []Finding {
 	p = v.claimant(rep, p, false)
 	name := p.Service()
-	c := newCompared(rep, p, node, zone)
+	c := newCompared(rep, p, opts)
 	ports := v.ports(name)
 	return slices.Concat(c.service(ports), c.endpoints(c.namedReport(ports), v.endpoints(name)), c.health(ports))
 }

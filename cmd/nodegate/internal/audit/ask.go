@@ -13,13 +13,16 @@ import (
 const (
 	askLooks = 4
 	askAgain = 2 * time.Second
+	// firstSync is the time until a kube-proxy without any sync counts as stuck, like a waiting update.
+	firstSync = time.Minute
 )
 
 // Ask queries kube-proxy itself. A report of a waiting update is uncertain during a long sync,
 // because that sync or the next one may include the update. If no sync runs, Ask queries again: a
-// sync may just have ended and the sync of the other family may be about to begin.
+// sync may just have ended and the sync of the other family may be about to begin. A kube-proxy
+// that has just started may still list the API before its first sync.
 func (n *Machine) Ask(ctx context.Context, from kube.ProxyPages, leftOut func(error)) kube.Proxy {
-	from.Began = n.Presence.Began()
+	from.Began, from.NoJournal = n.Presence.Began(), n.Presence.NoJournal()
 	for look := 1; ; look++ {
 		var left []error
 		writer := n.Writer()
@@ -36,6 +39,8 @@ func (n *Machine) Ask(ctx context.Context, from kube.ProxyPages, leftOut func(er
 				markUncertain(asked.Findings, writer.Describe())
 			case look < askLooks: // nothing is uncertain, or no time is left
 				markUncertain(asked.Findings, "; the audit timed out")
+			case time.Since(from.Began) < firstSync:
+				markUncertain(asked.Findings, "; kube-proxy started less than a minute ago")
 			}
 			return asked
 		}

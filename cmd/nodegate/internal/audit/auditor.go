@@ -67,35 +67,29 @@ func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 }
 
 func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
-	settle.Follow(ctx, NewMachine(a.host), &server{host: a.host, asks: asks, warn: a.warn, plugins: a.plugins}, settle.FollowOptions{
-		Node: asks.Node, Zone: asks.Zone, Every: asks.Every,
-		Settle: func() time.Duration { return kube.SettleTime(a.host, asks.Settle) },
-		Looked: func() {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			if ctx.Err() == nil {
-				a.seen = time.Now()
-			}
-		},
-		Done: func(k settle.Progress) {
-			a.mu.Lock()
-			if ctx.Err() != nil { // another policy is in use
-				a.mu.Unlock()
-				return
-			}
-			for i := range k.Findings {
-				k.Findings[i].Remedy = kube.RestartOn(a.host, k.Findings[i].Remedy)
-			}
-			before := auditCheck{asks: asks, kept: a.kept}.summarise()
-			a.kept, a.seen = k, time.Now()
+	api := &server{host: a.host, asks: asks, warn: a.warn, plugins: a.plugins}
+	looked := func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if ctx.Err() == nil {
+			a.seen = time.Now()
+		}
+	}
+	Follow(ctx, NewMachine(a.host), api, asks, looked, func(k settle.Progress) {
+		a.mu.Lock()
+		if ctx.Err() != nil { // another policy is in use
 			a.mu.Unlock()
-			if now := (auditCheck{asks: asks, kept: k}).summarise(); now != before {
-				a.changed()
-			}
-			if k.Services > manyPorts {
-				debug.FreeOSMemory() // most of the rules in memory are garbage now, ten times the remainder
-			}
-		},
+			return
+		}
+		before := auditCheck{asks: asks, kept: a.kept}.summarise()
+		a.kept, a.seen = k, time.Now()
+		a.mu.Unlock()
+		if now := (auditCheck{asks: asks, kept: k}).summarise(); now != before {
+			a.changed()
+		}
+		if k.Services > manyPorts {
+			debug.FreeOSMemory() // most of the rules in memory are garbage now, ten times the remainder
+		}
 	})
 }
 
@@ -135,34 +129,32 @@ func (v auditCheck) Metadata() policy.Metadata {
 		Reason: "kube-proxy's rules on this node agree with the API, and kube-proxy runs",
 		Ref:    "https://github.com/kubernetes/kubernetes/issues/87615",
 	}
-	if v.worstVerdict() == verdict.Warn {
+	if _, worst, _ := v.conclude(); worst == verdict.Warn {
 		m.Severity = policy.Warn
 	}
 	return m
 }
 
-// worstVerdict returns the worst verdict of the findings: fail, then unknown, then warn.
-func (v auditCheck) worstVerdict() verdict.Verdict {
-	worst := verdict.Pass
-	for _, f := range v.kept.Findings {
-		switch {
-		case f.Verdict == verdict.Fail:
-			return verdict.Fail
-		case f.Verdict == verdict.Unknown:
-			worst = verdict.Unknown
-		case f.Verdict == verdict.Warn && worst == verdict.Pass:
-			worst = verdict.Warn
-		}
+// conclude returns the state of the check with its evidence, its verdict, and the reason for that.
+func (v auditCheck) conclude() (checks.State, verdict.Verdict, proxyrules.Finding) {
+	k := v.kept
+	s := checks.Passing(fmt.Sprintf("the rules of %s agree with the API", report.Count(k.Services, "Service port")))
+	worst, reason := report.Conclude(&s, k.Findings, func(f proxyrules.Finding) checks.Evidence {
+		return checks.Seen(f.Name, servicePrefix(f)+f.Describe())
+	})
+	for _, note := range k.Notes {
+		s.Evidence = append(s.Evidence, checks.Seen("note", note))
 	}
-	if worst != verdict.Fail && (v.kept.Unread != nil || v.kept.Unanswered != nil) {
-		return verdict.Unknown
+	if worst != verdict.Fail && (k.Unread != nil || k.Unanswered != nil) {
+		worst = verdict.Unknown
 	}
-	return worst
+	return s, worst, reason
 }
 
 // summarise summarises the findings without the details that differ between rounds.
 func (v auditCheck) summarise() string {
-	s := v.worstVerdict().String()
+	_, worst, _ := v.conclude()
+	s := worst.String()
 	for _, f := range v.kept.Findings {
 		s += fmt.Sprint("\n", f.Name, f.Service, f.Family)
 	}
@@ -171,16 +163,7 @@ func (v auditCheck) summarise() string {
 
 func (v auditCheck) Inspect(context.Context, *host.Host) (checks.State, error) {
 	k := v.kept
-	s := checks.Passing(fmt.Sprintf("the rules of %s agree with the API", report.Count(k.Services, "Service port")))
-	for i, f := range k.Findings {
-		if i < 20 {
-			s.Evidence = append(s.Evidence, checks.Seen(f.Name, servicePrefix(f)+f.Describe()))
-		}
-	}
-	for _, note := range k.Notes {
-		s.Evidence = append(s.Evidence, checks.Seen("note", note))
-	}
-	worst := v.worstVerdict()
+	s, worst, reason := v.conclude()
 	switch {
 	case k.Rounds == 0 && time.Since(v.began) < firstRound:
 		s.Skip = "the first audit is still running"
@@ -197,20 +180,14 @@ func (v auditCheck) Inspect(context.Context, *host.Host) (checks.State, error) {
 	case worst == verdict.Unknown && k.Unanswered != nil:
 		return s, fmt.Errorf("the rules were not compared with the API: %w", k.Unanswered)
 	}
-	for _, f := range k.Findings {
-		if f.Verdict != worst {
-			continue
-		}
-		got := servicePrefix(f) + f.Describe()
-		if more := len(k.Findings) - 1; more > 0 {
-			got += fmt.Sprintf(" (and %s)", report.Count(more, "other finding"))
-		}
-		if worst == verdict.Unknown {
-			return s, errors.New(got)
-		}
-		s.Differs(got, f.Remedy)
-		break
+	got := servicePrefix(reason) + reason.Describe()
+	if more := len(k.Findings) - 1; more > 0 {
+		got += fmt.Sprintf(" (and %s)", report.Count(more, "other finding"))
 	}
+	if worst == verdict.Unknown {
+		return s, errors.New(got)
+	}
+	s.Differs(got, reason.Remedy)
 	return s, nil
 }
 

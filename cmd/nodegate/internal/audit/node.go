@@ -20,12 +20,22 @@ import (
 	"nodegate/internal/way"
 )
 
-// Machine is the node that is audited repeatedly.
+// Machine is the node that is audited.
 type Machine struct {
 	Host     *host.Host
 	Presence kube.Presence
+	Logs     []string // kube-proxy's log; nil means the usual places
+
+	generation func(context.Context) (generation string, sure bool, err error)
+	skipped    func(error)                                      // called with the reason why a page or log was not read; nil: a note
+	flows      func(context.Context) ([]proxyrules.Flow, error) // reads conntrack
+	unanswered error                                            // why the API was not listed; nil if it was, and in Follow
+	follows    bool                                             // audited by Follow
+	failures   float64                                          // of writing rules, at the last round of Follow; -1: not known
+	asked      kube.Proxy                                       // what kube-proxy last reported about itself
 
 	// State of kube-proxy at the last reading.
+	live     proxyrules.Live
 	mode     string
 	families int
 	silent   time.Time // when it last failed to report its syncs
@@ -33,7 +43,7 @@ type Machine struct {
 
 // NewMachine returns the node of h.
 func NewMachine(h *host.Host) *Machine {
-	return &Machine{Host: h, Presence: kube.Presence{Host: h}}
+	return &Machine{Host: h, Presence: kube.Presence{Host: h}, flows: kube.Flows, generation: h.RulesGeneration, failures: -1}
 }
 
 // Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time,
@@ -44,22 +54,27 @@ func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	if err != nil {
 		return proxyrules.Judgment{}, err
 	}
+	n.live = proxyrules.Live{
+		NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs), Listening: sync.OnceValues(n.Presence.Ports),
+		Wrote: func(family string) (wrote, known bool) {
+			figures, _ := n.Presence.Figures(ctx)
+			return figures.Wrote(family)
+		},
+	}
 	rep := proxyrules.Judge(sets, proxyrules.Options{
 		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
 		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
-		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
+		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, Live: n.live,
 		Own: OwnAddresses(ctx, n.Host),
 	})
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.markUnwritten(ctx, &rep)
 	n.markDeleted(ctx, &rep)
-	rep.Listening = sync.OnceValues(n.Presence.Ports)
-	rep.Wrote = func(family string) (wrote, known bool) {
-		figures, _ := n.Presence.Figures(ctx)
-		return figures.Wrote(family)
-	}
 	return rep, nil
 }
+
+// Live returns queries to kube-proxy. One reading of the rules asks each at most once.
+func (n *Machine) Live() proxyrules.Live { return n.live }
 
 // OwnAddresses answers whether an address is one of the node's links. It returns nil if they cannot be
 // listed.
@@ -86,10 +101,9 @@ func (n *Machine) markUnwritten(ctx context.Context, rep *proxyrules.Judgment) {
 	figures, _ := n.Presence.Figures(ctx)
 	for i, f := range rep.Findings {
 		if said, known := figures.Of(f.Family); flushed(f) && known && said.LastSync.IsZero() {
-			out := proxyrules.NewCollector()
-			out.Add(proxyrules.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family, Table: f.Table, Line: f.Line,
+			rep.Findings[i] = proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family,
+				Table: f.Table, Line: f.Line,
 				Message: fmt.Sprintf("table %s has no kube-proxy rules; its metrics show that it has written none since it started", f.Table)})
-			rep.Findings[i] = out.List[0]
 		}
 	}
 }
@@ -106,16 +120,20 @@ func (n *Machine) markDeleted(ctx context.Context, rep *proxyrules.Judgment) {
 	}
 	for i, f := range rep.Findings {
 		if f.Name == "kubeproxy.rules.absent" {
-			out := proxyrules.NewCollector()
-			out.Addf("kubeproxy.rules.deleted", "kube-proxy runs, and its metrics show that it last wrote its rules at %s, but no backend has "+
-				"any of them: another program deleted all of them", wrote.UTC().Format(time.RFC3339))
-			rep.Findings[i] = out.List[0]
+			rep.Findings[i] = proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.rules.deleted",
+				Message: fmt.Sprintf("kube-proxy runs, and its metrics show that it last wrote its rules at %s, but no backend has "+
+					"any of them: another program deleted all of them", wrote.UTC().Format(time.RFC3339))})
 		}
 	}
 }
 
 // Proxy checks whether kube-proxy runs and answers.
 func (n *Machine) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presence.Look(ctx) }
+
+// Trouble looks at kube-proxy cheaply.
+func (n *Machine) Trouble(ctx context.Context) []proxyrules.Finding {
+	return n.Presence.Trouble(ctx, n.Logs)
+}
 
 // Writer returns the process with which kube-proxy is writing rules.
 func (n *Machine) Writer() settle.Writer {
@@ -158,7 +176,7 @@ func (n *Machine) Written() map[string]settle.Written {
 
 // Generation returns the generation of the rules.
 func (n *Machine) Generation(ctx context.Context) (generation string, sure bool, err error) {
-	return n.Host.RulesGeneration(ctx)
+	return n.generation(ctx)
 }
 
 // Spent returns the processor time of this process.
@@ -167,7 +185,7 @@ func (n *Machine) Spent() time.Duration { return n.Host.ProcessorTime() }
 // Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about
 // that.
 func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxyrules.Versions, d time.Duration) []proxyrules.Finding {
-	found, err := settle.Flows(ctx, kube.Flows, api, now, d)
+	found, err := settle.Flows(ctx, n.flows, api, now, d)
 	if err != nil {
 		return []proxyrules.Finding{kube.UnreadFlows(err)}
 	}

@@ -111,8 +111,8 @@ func TestNoWayToExternal(t *testing.T) {
 		if len(rep.Findings) != c.found {
 			t.Errorf("with the gate %s: %+v", c.gate, rep.Findings)
 		}
-		if off := c.gate == "false"; rep.NoExternalIPs() != off {
-			t.Errorf("with the gate %s the report says %v", c.gate, !off)
+		if off := c.gate == "false"; n.Live().NoExternalIPs() != off {
+			t.Errorf("with the gate %s the facts are %v", c.gate, !off)
 		}
 	}
 }
@@ -194,11 +194,10 @@ func TestWrote(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }))
 		n := NewMachine((&hosttest.Machine{Files: map[string]string{}}).Host())
 		n.Presence.Metrics = server.URL
-		rep, err := n.Rules(t.Context())
-		if err != nil {
+		if _, err := n.Rules(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(rep.Wrote("ip6")); got != want {
+		if got := fmt.Sprint(n.Live().Wrote("ip6")); got != want {
 			t.Errorf("%q: %s, want %s", page, got, want)
 		}
 		server.Close()

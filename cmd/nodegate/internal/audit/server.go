@@ -50,11 +50,15 @@ func (s *server) openClient() (*kube.API, error) {
 	}
 	if api.Unverified() && !s.warned {
 		s.warned = true
-		s.warn(fmt.Sprintf("audit: %s has insecure-skip-tls-verify: the API server's certificate is not verified, and its answers can be forged",
-			cmp.Or(source.Kubeconfig, "the service account")))
+		s.warn("audit: " + unverified(source.Kubeconfig))
 	}
 	s.api = api
 	return api, nil
+}
+
+func unverified(kubeconfig string) string {
+	return cmp.Or(kubeconfig, "the service account") +
+		" has insecure-skip-tls-verify: the API server's certificate is not verified, and its answers can be forged"
 }
 
 // proxyKubeconfig returns the path where kops and custom units store kube-proxy's credentials.

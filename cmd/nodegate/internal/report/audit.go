@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,33 +41,48 @@ func NewAudit(h *host.Host, rep *proxyrules.Judgment, c Covered, began time.Time
 }
 
 func auditResult(k proxyrules.Kind, rep *proxyrules.Judgment, c Covered) checks.Result {
-	res := checks.Result{Name: k.Name, Verdict: verdict.Pass, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
+	res := checks.Result{Name: k.Name, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
 	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
 	if k.Verdict == verdict.Warn {
 		res.Metadata.Severity = policy.Warn
 	}
-	found := 0
-	for _, f := range rep.Findings {
-		if f.Name != k.Name {
-			continue
-		}
-		found++
-		if found <= 20 {
-			res.State.Evidence = append(res.State.Evidence, checks.Evidence{Source: findingPlace(f), Text: f.Message})
-		}
-		res.State.Remedy = f.Remedy
-		res.Verdict = max(res.Verdict, f.Verdict)
-		if f.Verdict == verdict.Unknown && res.Verdict == verdict.Pass {
-			res.Verdict = verdict.Unknown
-		}
-	}
+	found := slices.DeleteFunc(slices.Clone(rep.Findings), func(f proxyrules.Finding) bool { return f.Name != k.Name })
+	var worst proxyrules.Finding
+	res.Verdict, worst = Conclude(&res.State, found, func(f proxyrules.Finding) checks.Evidence {
+		return checks.Evidence{Source: findingPlace(f), Text: f.Message}
+	})
 	switch {
-	case found > 0:
-		res.State.Got, res.State.Skip = Count(found, "finding"), ""
+	case len(found) > 0:
+		res.State.Got, res.State.Skip, res.State.Remedy = Count(len(found), "finding"), "", worst.Remedy
 	case res.State.Skip != "":
 		res.Verdict = verdict.Skipped
 	}
 	return res
+}
+
+// Conclude adds findings to the state of the result that they belong to, each as a line of evidence. It
+// returns the result's verdict, which is pass without findings, and the first finding with it.
+func Conclude(s *checks.State, found []proxyrules.Finding, line func(proxyrules.Finding) checks.Evidence) (v verdict.Verdict,
+	worst proxyrules.Finding,
+) {
+	const most = 20
+	for _, f := range found[:min(len(found), most)] {
+		s.Evidence = append(s.Evidence, line(f))
+	}
+	v = worstOf(found)
+	if i := slices.IndexFunc(found, func(f proxyrules.Finding) bool { return f.Verdict == v }); i >= 0 {
+		worst = found[i]
+	}
+	return v, worst
+}
+
+// worstOf returns the worst verdict of findings, and pass without any.
+func worstOf(found []proxyrules.Finding) verdict.Verdict {
+	worst := verdict.Pass
+	for i := range found {
+		worst = verdict.Worse(worst, found[i].Verdict)
+	}
+	return worst
 }
 
 // findingPlace returns the location of a finding in the rules.

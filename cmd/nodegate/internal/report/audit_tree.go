@@ -60,12 +60,9 @@ func OneService(rep *proxyrules.Judgment, name string) (*proxyrules.Judgment, er
 
 // Verdict returns the worst verdict of a report's Services and findings.
 func Verdict(rep *proxyrules.Judgment) verdict.Verdict {
-	worst := verdict.Pass
+	worst := worstOf(rep.Findings)
 	for _, s := range rep.Services {
 		worst = verdict.Worse(worst, s.Verdict)
-	}
-	for _, f := range rep.Findings {
-		worst = verdict.Worse(worst, f.Verdict)
 	}
 	return worst
 }

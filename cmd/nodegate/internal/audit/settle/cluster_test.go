@@ -33,7 +33,8 @@ type cluster struct {
 	lagged  time.Duration     // maximum delay of kube-proxy's syncs and of the watch
 	shadow  map[string]string // current state of the API
 	ipvs    bool              // IPVS mode
-	spent   time.Duration     // time spent on reading the rules
+	live    proxyrules.Live
+	spent   time.Duration // time spent on reading the rules
 }
 
 // event is a version of one Service: its endpoints and a kind, as in "1,5 3", or "gone".
@@ -182,7 +183,8 @@ func (c *cluster) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	defer func() { c.spent += time.Since(began) }()
 	open := map[uint16]bool{}
 	rep := proxyrules.Judgment{Mode: "iptables", Version: proxyrules.VersionRange{Min: 31, Max: 36}, Families: map[string]bool{"ip": true},
-		NodePorts: map[string]bool{"ip": true}, Listening: func() (map[uint16]bool, error) { return open, nil }}
+		NodePorts: map[string]bool{"ip": true}}
+	c.live = proxyrules.Live{Listening: func() (map[uint16]bool, error) { return open, nil }}
 	virtual := &ruleset.IPVS{}
 	for i, name := range c.names {
 		sleep(ctx, time.Duration(c.IntN(100))*time.Millisecond)
@@ -221,9 +223,7 @@ func (c *cluster) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 		}
 	}
 	if c.ipvs {
-		listening := rep.Listening
 		rep = judgeIPVS(virtual)
-		rep.Listening = listening
 	}
 	return rep, nil
 }
@@ -232,6 +232,8 @@ func address(endpoint string) string {
 	n, _ := strconv.Atoi(endpoint)
 	return netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}).String()
 }
+
+func (c *cluster) Live() proxyrules.Live { return c.live }
 
 // Writer returns one of many short syncs.
 func (c *cluster) Writer() settle.Writer {

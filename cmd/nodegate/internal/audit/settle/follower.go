@@ -12,14 +12,15 @@ import (
 
 // FollowedNode is a node that nodegate watch audits continuously.
 type FollowedNode interface {
-	RuleReader
+	Node
 	// Generation returns a value that changes whenever the rules change, or "" if only reading the
 	// rules shows changes. If sure is false, some changes of the rules do not change the value.
 	Generation(ctx context.Context) (generation string, sure bool, err error)
 	// Spent returns the processor time of this process and its child processes since its start.
 	Spent() time.Duration
-	// Flows returns findings about stale flows of conntrack. It runs in parallel to a round.
-	Flows(ctx context.Context, api API, now *proxyrules.Versions, settle time.Duration) []proxyrules.Finding
+	// Trouble returns what a cheap look at kube-proxy shows: whether it runs, and the state that it
+	// reports. A round follows if the names of its findings have changed.
+	Trouble(ctx context.Context) []proxyrules.Finding
 }
 
 // FollowOptions are the options of Follow.
@@ -47,12 +48,12 @@ type Progress struct {
 
 const (
 	quiet     = time.Second      // kube-proxy writes most changes within this time
-	lookEvery = 30 * time.Second // interval of the cheap looks: the generation, and whether kube-proxy runs
+	lookEvery = 30 * time.Second // interval of the cheap looks: the generation, and kube-proxy's state
 	rarely    = 4                // multiple of Every
 	// After a round with open findings, the rest is at most this multiple of its processor time. Each
 	// further such round doubles it.
 	sooner    = 10
-	roundTime = time.Minute // limit of a round, in addition to the settle time
+	roundTime = failedWrite + 30*time.Second // limit of a round, in addition to the settle time
 )
 
 // follower is the state of one Follow.
@@ -63,8 +64,10 @@ type follower struct {
 	kept        Progress
 	doubts      int           // number of latest rounds in a row that had findings or errors
 	generation  string        // generation of the rules that were read last
+	trouble     string        // names of the findings of the last cheap look
 	looked      time.Time     // time of the last look
 	rereadAfter time.Duration // interval for rereading rules with findings
+	reread      time.Time     // when to reread rules with findings, although nothing has changed
 	full        time.Time     // when to read the rules if the generation is unknown
 	rare        time.Time     // when to read the rules although the generation is the same
 	rest        time.Time     // no round before this time
@@ -102,9 +105,6 @@ func Follow(ctx context.Context, node FollowedNode, api API, opts FollowOptions)
 // nextLook returns the time of the next look, as far as it is known now.
 func (k *follower) nextLook() time.Time {
 	at := k.looked.Add(lookEvery)
-	if k.doubts > 0 {
-		at = k.looked.Add(k.rereadAfter)
-	}
 	first, known, unanswered := k.feed.pending()
 	switch {
 	case !known && unanswered == nil:
@@ -127,7 +127,13 @@ func (k *follower) lookOrAudit(ctx context.Context) {
 	generation, sure, err := k.node.Generation(ctx)
 	same := err == nil && generation != "" && generation == k.generation && (sure || k.looked.Before(k.rare)) ||
 		generation == "" && k.looked.Before(k.full)
-	if same && k.doubts == 0 && first.IsZero() && unanswered == nil && len(k.node.Proxy(ctx)) == 0 {
+	before := k.trouble
+	k.trouble = ""
+	for _, f := range k.node.Trouble(ctx) {
+		k.trouble += f.Name + " "
+	}
+	due := k.doubts > 0 && !k.looked.Before(k.reread) || (unanswered == nil) != (k.kept.Unanswered == nil)
+	if same && !due && first.IsZero() && k.trouble == before {
 		return
 	}
 	k.runRound(ctx, generation, unanswered)
@@ -137,23 +143,21 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	settle := k.opts.Settle()
 	bounded, cancel := context.WithTimeout(ctx, settle+roundTime)
 	defer cancel()
-	began, read, spent := time.Now(), &counted{RuleReader: k.node}, k.node.Spent()
+	began, read, spent := time.Now(), &counted{Node: k.node}, k.node.Spent()
 	now, changed := k.feed.beginRound()
 	defer k.feed.endRound()
 	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many
 	// rules.
 	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone}
-	flows := make(chan []proxyrules.Finding, 1)
-	var out Outcome
-	var err error
+	var api API = k.feed
 	if unanswered != nil || now == nil {
-		flows <- nil
-		out, err = Run(bounded, read, nil, nil, opts)
-	} else {
-		go func() { flows <- k.node.Flows(bounded, k.feed, now, settle) }()
-		out, err = Run(bounded, read, k.feed, now, opts)
+		api, now = nil, nil
 	}
-	found := append(out.Report.Findings, <-flows...)
+	out, err := Run(bounded, read, api, now, opts)
+	if err != nil {
+		k.node.Conclude(bounded, &out, false) // a kube-proxy that hangs may be the cause
+	}
+	found := out.Report.Findings
 	if ctx.Err() != nil {
 		return
 	}
@@ -174,6 +178,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	if k.doubts == 0 || !sameFindings(found, k.kept.Findings) {
 		k.rereadAfter = lookEvery
 	}
+	k.reread = k.looked.Add(k.rereadAfter)
 	k.kept.Findings, k.kept.Audited, k.kept.Unanswered, k.kept.Unread = found, k.looked, unanswered, err
 	k.kept.Notes = out.Report.Notes
 	k.kept.Services = len(out.Report.Services)
@@ -195,13 +200,13 @@ func sameFindings(a, b []proxyrules.Finding) bool {
 
 // counted counts the readings of the rules.
 type counted struct {
-	RuleReader
+	Node
 	times int
 	first time.Time // end of the first reading
 }
 
 func (c *counted) Rules(ctx context.Context) (proxyrules.Judgment, error) {
-	rep, err := c.RuleReader.Rules(ctx)
+	rep, err := c.Node.Rules(ctx)
 	c.times++
 	if c.first.IsZero() {
 		c.first = time.Now()

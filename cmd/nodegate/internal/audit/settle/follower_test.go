@@ -23,6 +23,10 @@ func (c *cluster) Flows(context.Context, settle.API, *proxyrules.Versions, time.
 	return nil
 }
 
+func (c *cluster) Conclude(context.Context, *settle.Outcome, bool) {}
+
+func (c *cluster) Trouble(ctx context.Context) []proxyrules.Finding { return c.Proxy(ctx) }
+
 // TestKeep audits simulated clusters for ten minutes while their endpoints change. A healthy
 // Service never gets a finding. A Service with manually restored stale rules gets one until the
 // rules are repaired.

@@ -18,12 +18,24 @@ import (
 type RuleReader interface {
 	// Rules reads the rules and judges them without the API.
 	Rules(ctx context.Context) (proxyrules.Judgment, error)
+	// Live returns queries to kube-proxy about facts that the rules of the last reading do not show.
+	Live() proxyrules.Live
 	// Proxy checks whether kube-proxy runs and answers. It returns nil if both are true.
 	Proxy(ctx context.Context) []proxyrules.Finding
 	// Writer returns the process with which kube-proxy is writing rules now.
 	Writer() Writer
 	// Written returns kube-proxy's own data about its syncs, by family; empty if unavailable.
 	Written() map[string]Written
+}
+
+// Node is the audited node.
+type Node interface {
+	RuleReader
+	// Flows returns findings about stale flows of conntrack. It runs in parallel to the other readings.
+	Flows(ctx context.Context, api API, listed *proxyrules.Versions, settle time.Duration) []proxyrules.Finding
+	// Conclude queries kube-proxy itself, and adds the findings about that and about both to the
+	// report. compared reports whether the rules were compared with the API.
+	Conclude(ctx context.Context, out *Outcome, compared bool)
 }
 
 // API is the reference for the rules.
@@ -56,10 +68,11 @@ const (
 	pause = 300 * time.Millisecond // minimum time between two looks
 	// A reading is torn if kube-proxy wrote rules during it. A finding of the rules alone must
 	// occur in this many looks over this time, within which a sync counts as long.
-	tornLooks  = 3
-	tornTime   = longWrite + time.Second
-	reserve    = time.Second     // part of the deadline for the conclusion
-	stuckWrite = 2 * time.Minute // a longer sync is no longer an excuse, unless its process shows progress
+	tornLooks = 3
+	tornTime  = longWrite + time.Second
+	// The conclusion queries kube-proxy four times in mostReserve if an update waits.
+	reserve, mostReserve = time.Second, 8 * time.Second
+	stuckWrite           = 2 * time.Minute // a longer sync is no longer an excuse, unless its process shows progress
 )
 
 // loop is the state of one audit.
@@ -89,16 +102,36 @@ type loop struct {
 	found    []proxyrules.Finding
 }
 
-// Run reads the node's rules until nothing is uncertain or the context ends. Uncertain findings
-// become unknown. versions is a list of the API that was made before. It and api are nil if the
-// rules are not to be compared with the API.
-func Run(ctx context.Context, node RuleReader, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
+// Run reads the node's rules and flows until nothing is uncertain or the context ends. Uncertain
+// findings become unknown. Then the node concludes. versions is a list of the API that was made
+// before. It and api are nil if the rules are not to be compared with the API. If the rules cannot
+// be read, the outcome has only the stale flows.
+func Run(ctx context.Context, node Node, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
+	flows := make(chan []proxyrules.Finding, 1)
+	go func() {
+		if versions == nil {
+			flows <- nil
+			return
+		}
+		flows <- node.Flows(ctx, api, versions, opts.Settle)
+	}()
+	out, err := settleRules(ctx, node, api, versions, opts)
+	out.Report.Conclude(append(out.Report.Findings, <-flows...))
+	if err == nil {
+		node.Conclude(ctx, &out, versions != nil)
+	}
+	return out, err
+}
+
+func settleRules(ctx context.Context, node RuleReader, api API, versions *proxyrules.Versions, opts Options) (Outcome, error) {
 	l := &loop{node: node, api: api, versions: versions, opts: opts, began: time.Now(), changes: map[string]int{},
 		writings: map[string]*writings{}, end: func() {}}
 	looking := ctx
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		looking, cancel = context.WithDeadline(ctx, deadline.Add(-min(reserve, time.Until(deadline)/4)))
+		left := time.Until(deadline)
+		kept := min(max(reserve, (left-2*opts.Settle)/4), mostReserve, left/4)
+		looking, cancel = context.WithDeadline(ctx, deadline.Add(-kept))
 		defer cancel()
 	}
 	if err := l.firstLook(looking); err != nil {
@@ -124,7 +157,7 @@ func (l *loop) firstLook(ctx context.Context) (err error) {
 	l.looks = 1
 	if l.versions != nil {
 		l.versions.NameServices(&l.latest)
-		l.versions.Unserved(&l.latest)
+		l.versions.Unserved(&l.latest, l.node.Live())
 	}
 	now := time.Now()
 	l.looked = now
@@ -137,6 +170,11 @@ func (l *loop) firstLook(ctx context.Context) (err error) {
 		l.compare(now)
 	}
 	return nil
+}
+
+// facts returns the options of a comparison of the latest rules.
+func (l *loop) facts() proxyrules.Options {
+	return proxyrules.Options{NodeName: l.opts.Node, Zone: l.opts.Zone, Live: l.node.Live()}
 }
 
 // readRules reads and judges the rules. If two reports exist for a long time, neither keeps the text of
@@ -160,7 +198,7 @@ func (l *loop) recheckRules(ctx context.Context) error {
 	}
 	if l.latest = rep; l.versions != nil {
 		l.versions.NameServices(&l.latest)
-		l.versions.Unserved(&l.latest)
+		l.versions.Unserved(&l.latest, l.node.Live())
 	}
 	l.looks++
 	now := time.Now()

@@ -33,9 +33,9 @@ func (l *loop) compare(now time.Time) {
 	for _, s := range l.suspects {
 		suspected[s.port] = true
 	}
-	differ := proxyrules.Compare(&l.latest, proxyrules.Options{
-		Endpoints: l.versions.Endpoints, Services: l.versions.Services, NodeName: l.opts.Node, Zone: l.opts.Zone,
-	})
+	with := l.facts()
+	with.Endpoints, with.Services = l.versions.Endpoints, l.versions.Services
+	differ := proxyrules.Compare(&l.latest, with)
 	for _, f := range slices.Concat(differ, l.latest.Findings) {
 		if p := proxyrules.PortOf(&f); f.Service != "" && f.Explains() && !suspected[p] {
 			suspected[p] = true
@@ -69,7 +69,7 @@ func (l *loop) isExplained(s *suspect, now time.Time) bool {
 	if l.damaged[s.port] {
 		return false
 	}
-	if l.versions.Explain(&l.latest, s.port, l.opts.Node, l.opts.Zone) {
+	if l.versions.Explain(&l.latest, s.port, l.facts()) {
 		l.out.Converged = append(l.out.Converged, Converged{s.port.Name, s.port.Family, now.Sub(l.began).Seconds()})
 		return true
 	}
@@ -115,7 +115,7 @@ func (l *loop) judgeSuspects(ctx context.Context, now time.Time) {
 			l.addUnsettled(s, now, fmt.Sprintf("listing the API again failed: %v", err))
 			continue
 		}
-		knew, differ := l.versions.HadVersion(latest, s.port), latest.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone)
+		knew, differ := l.versions.HadVersion(latest, s.port), latest.Differences(&l.latest, s.port, l.facts())
 		l.out.Behind = l.out.Behind || !knew
 		switch {
 		case len(differ) == 0 && l.damaged[s.port]:
@@ -152,13 +152,11 @@ func (l *loop) hasEmptyTable(family string) bool {
 
 func (l *loop) addUnsettled(s *suspect, now time.Time, why string) {
 	seen := s.first.Message
-	if differ := l.versions.Differences(&l.latest, s.port, l.opts.Node, l.opts.Zone); len(differ) > 0 {
+	if differ := l.versions.Differences(&l.latest, s.port, l.facts()); len(differ) > 0 {
 		seen = differ[0].Message
 	}
-	out := proxyrules.NewCollector()
-	out.Add(proxyrules.Finding{Name: "kubeproxy.truth.unsettled", Service: s.port.Name, Family: s.port.Family,
-		Message: fmt.Sprintf("%s; unchanged for %s, but %s", seen, seconds(now.Sub(s.since)), why)})
-	l.found = append(l.found, out.List...)
+	l.found = append(l.found, proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.truth.unsettled", Service: s.port.Name,
+		Family: s.port.Family, Message: fmt.Sprintf("%s; unchanged for %s, but %s", seen, seconds(now.Sub(s.since)), why)}))
 }
 
 // candidate is a finding that must persist before it is reported.

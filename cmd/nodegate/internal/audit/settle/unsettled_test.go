@@ -97,7 +97,7 @@ func (s *still) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	}
 	if took < s.other {
 		rep.Families, rep.Services = map[string]bool{"ip6": true}, nil
-		rep.Wrote = func(string) (wrote, known bool) { return true, true }
+		s.live.Wrote = func(string) (wrote, known bool) { return true, true }
 	}
 	rep.Findings = append(rep.Findings, out.List...)
 	return rep, err

@@ -1,0 +1,174 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/host"
+	"nodegate/internal/input"
+	"nodegate/internal/kube"
+	"nodegate/internal/proxyrules"
+	"nodegate/internal/ruleset"
+	"nodegate/policy"
+)
+
+// Request describes one audit.
+type Request struct {
+	Truth      kube.Source
+	Proxy      kube.ProxyPages
+	Node, Zone string
+	Once       bool                            // compare once, without waiting for differences to settle
+	Settle     time.Duration                   // 0: as long as kube-proxy needs
+	Progress   func(open int, d time.Duration) // called after each reading of the rules; may be nil
+	Skipped    func(error)                     // called with the reason why a page or log of kube-proxy was not read
+	Warn       func(string)                    // prints a warning for the operator
+}
+
+// Result is the result of one audit.
+type Result struct {
+	Report    proxyrules.Judgment
+	Covered   report.Covered
+	Converged []settle.Converged
+}
+
+// Run audits the node of h once: it reads the rules, follows their differences from the API until
+// they have settled, queries kube-proxy, and concludes from all.
+func Run(ctx context.Context, h *host.Host, r Request) (Result, error) {
+	api, err := r.Truth.Server()
+	if err != nil {
+		return Result{}, err
+	}
+	if api != nil && api.Unverified() {
+		r.Warn(unverified(r.Truth.Kubeconfig))
+	}
+	n := NewMachine(h)
+	n.Presence.Healthz, n.Presence.Metrics, n.Logs, n.skipped = r.Proxy.Healthz, r.Proxy.Metrics, r.Proxy.Logs, r.Skipped
+	if api == nil {
+		return n.run(ctx, nil, r)
+	}
+	return n.run(ctx, api, r)
+}
+
+func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, error) {
+	opts := proxyrules.Options{NodeName: r.Node, Zone: r.Zone}
+	var versions *proxyrules.Versions
+	var err error
+	if api == nil {
+		err = r.Truth.Read(ctx, &opts)
+	} else if versions, n.unanswered = api.List(ctx, false); n.unanswered == nil {
+		opts.Endpoints, opts.Services = versions.Endpoints, versions.Services
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	res := Result{Covered: report.Covered{Live: true, Endpoints: opts.Endpoints != nil, Services: opts.Services != nil}}
+	var out settle.Outcome
+	if r.Once || api == nil && opts.Endpoints != nil {
+		out, err = n.compareOnce(ctx, opts, versions != nil)
+	} else {
+		if r.Settle == 0 {
+			r.Settle = kube.SettleTime(n.Host, kube.UsualSettle)
+		}
+		out, err = settle.Run(ctx, n, api, versions, settle.Options{Settle: r.Settle, Node: r.Node, Zone: r.Zone, Progress: r.Progress})
+	}
+	if err != nil {
+		return Result{}, errors.Join(input.ErrUnknown, err)
+	}
+	res.Report, res.Converged = out.Report, out.Converged
+	res.Covered.Health, res.Covered.Log = n.asked.Health, n.asked.Log
+	return res, nil
+}
+
+// Follow audits a node like Run, for as long as the context lasts. It calls looked after each look,
+// and done after each round.
+func Follow(ctx context.Context, n *Machine, api settle.API, asks policy.Audit, looked func(), done func(settle.Progress)) {
+	n.follows = true
+	settle.Follow(ctx, n, api, settle.FollowOptions{Node: asks.Node, Zone: asks.Zone, Every: asks.Every, Done: done, Looked: looked,
+		Settle: func() time.Duration { return kube.SettleTime(n.Host, asks.Settle) }})
+}
+
+// compareOnce reads the rules and compares them with the API once.
+func (n *Machine) compareOnce(ctx context.Context, opts proxyrules.Options, compared bool) (out settle.Outcome, err error) {
+	if out.Report, err = n.Rules(ctx); err != nil {
+		return out, err
+	}
+	opts.Live = n.live
+	found := proxyrules.Compare(&out.Report, opts)
+	kube.Unproven(found)
+	if out.Report.Mode != "" {
+		found = append(found, n.Proxy(ctx)...)
+	}
+	out.Report.Conclude(append(out.Report.Findings, found...))
+	n.Conclude(ctx, &out, compared)
+	return out, nil
+}
+
+// RunRecorded audits recorded rules. Of kube-proxy it reads only the pages and logs that the request names.
+func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, error) {
+	opts := proxyrules.Options{NodeName: r.Node, Zone: r.Zone}
+	if err := r.Truth.Read(ctx, &opts); err != nil {
+		return Result{}, err
+	}
+	res := Result{Report: proxyrules.Judge(sets, opts)}
+	kube.Unproven(res.Report.Findings)
+	asked := kube.AskProxy(ctx, r.Proxy, r.Skipped)
+	res.Report.Findings = append(res.Report.Findings, asked.Findings...)
+	res.Covered = report.Covered{Endpoints: opts.Endpoints != nil, Services: opts.Services != nil, Health: asked.Health, Log: asked.Log}
+	return res, nil
+}
+
+// Conclude queries kube-proxy itself, unless its process is known not to respond, and concludes from
+// its answers and the report what neither shows alone.
+func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bool) {
+	rep := &out.Report
+	if n.unanswered != nil {
+		rep.Findings = append(rep.Findings, kube.Unanswered(n.unanswered))
+	}
+	from := kube.ProxyPages{Live: true, Silent: kube.Silent(rep.Findings), Healthz: n.Presence.Healthz, Metrics: n.Presence.Metrics,
+		Logs: n.Logs, Get: n.Presence.Get}
+	skipped := n.skipped
+	if skipped == nil {
+		skipped = func(err error) { rep.Notes = append(rep.Notes, fmt.Sprintf("not read: %v", err)) }
+	}
+	n.asked = n.Ask(ctx, from, skipped)
+	if failing := n.Presence.JudgeRequests(n.asked.Metrics); !slices.ContainsFunc(n.asked.Findings, kube.IsFailingWatch) {
+		n.asked.Findings = append(n.asked.Findings, failing...)
+	}
+	if n.follows {
+		n.forgetFailures()
+	}
+	rep.Findings = append(rep.Findings, n.asked.Findings...)
+	if rep.Mode != "" && !n.asked.Health && !from.Silent {
+		rep.Findings = append(rep.Findings, kube.UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered")))
+	}
+	if f, ok := kube.DeadWatch(rep, n.asked.Findings); ok && n.asked.Health && out.Stale {
+		rep.Findings = append(rep.Findings, f)
+	}
+	kube.Conclude(rep.Findings, n.asked, time.Now())
+	if compared && rep.Mode != "" {
+		kube.Agreed(rep.Findings)
+	}
+	for i := range rep.Findings {
+		rep.Findings[i].Remedy = kube.RestartOn(n.Host, rep.Findings[i].Remedy)
+	}
+}
+
+// forgetFailures drops the warning about failed writes of rules unless more have failed since the
+// last round: the metrics count them until kube-proxy restarts.
+func (n *Machine) forgetFailures() {
+	before := n.failures
+	if len(n.asked.Metrics.Families) > 0 {
+		n.failures = n.asked.Metrics.Failures()
+	}
+	if before >= 0 && n.failures > before {
+		return
+	}
+	n.asked.Findings = slices.DeleteFunc(n.asked.Findings, func(f proxyrules.Finding) bool {
+		return f.Name == "kubeproxy.sync.restore-failures"
+	})
+}

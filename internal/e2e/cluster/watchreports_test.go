@@ -1,0 +1,150 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// proxyFault is a fault of a live kube-proxy that its rules show only after a change.
+type proxyFault struct {
+	backend Backend
+	finding string                 // what watch must report
+	answers bool                   // whether healthz has status 200 meanwhile
+	cause   func(*ProxyNode) error // before the change
+	mend    func(*ProxyNode) error
+}
+
+// TestWatchReports causes three faults of a live kube-proxy, each on a node with another backend: its watch is dead, its watch fails,
+// its sync hangs. An endpoint changes, watch with an audit block names the fault, and passes once it is repaired.
+func TestWatchReports(t *testing.T) {
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
+	faults := map[string]proxyFault{
+		"dead watch": {NFTables, "kubeproxy.watch.dead", true,
+			func(n *ProxyNode) error { return n.CutProxy(t.Context()) },
+			func(n *ProxyNode) error { return n.MendProxy(t.Context()) }},
+		"failing watch": {IptablesNFT, "kubeproxy.watch.failing", true,
+			func(n *ProxyNode) error { return n.refuseProxy(t) },
+			func(n *ProxyNode) error { return n.MendProxy(t.Context()) }},
+		"hanging sync": {IptablesLegacy, "kubeproxy.sync.stuck", false,
+			func(n *ProxyNode) error { return n.blockRestore() },
+			func(n *ProxyNode) error { return n.unblockRestore(t) }},
+	}
+	for what, f := range faults {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel() // the test mostly waits
+			s, err := c.AddService(t.Context(), "web-"+strings.ToLower(string(f.backend)), "TCP")
+			if err != nil {
+				t.Fatal(err)
+			}
+			replace := func() {
+				t.Helper()
+				s.replaceEndpoints()
+				if err := s.Update(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			replace()
+			n := addNode(t, c, f.backend)
+			if err := n.showLog(t); err != nil {
+				t.Fatal(err)
+			}
+			k := startKept(t, n, binary, "1m")
+			k.untilVerdict("before", "pass")
+			if err := f.cause(n); err != nil {
+				t.Fatal(err)
+			}
+			replace()
+			time.Sleep(2 * time.Second) // a connection that ends by its own packets lets one change pass
+			replace()
+			began := time.Now()
+			var seen []string
+			waitUntil(t, f.finding, func() (bool, error) {
+				found, err := k.findings()
+				if now := strings.Join(found, " "); err == nil && (len(seen) == 0 || seen[len(seen)-1] != now) {
+					seen = append(seen, now)
+				}
+				return slices.Contains(found, f.finding) && k.verdict() == "fail", err
+			})
+			t.Logf("reported after %.1f s; one after the other: %q", time.Since(began).Seconds(), seen)
+			if _, err := n.Healthz(t.Context()); (err == nil) != f.answers {
+				t.Errorf("kube-proxy's healthz: %v", err)
+			}
+			if err := f.mend(n); err != nil {
+				t.Fatal(err)
+			}
+			replace()
+			began = time.Now()
+			k.untilVerdict("and back", "pass")
+			t.Logf("passes again after %.1f s; %s", time.Since(began).Seconds(), k.cost())
+		})
+	}
+}
+
+// findings returns the names in the evidence of the audit's failure.
+func (k *kept) findings() ([]string, error) {
+	answer, err := k.http.Get("http://127.0.0.1:9758/check?full")
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	var a Audit
+	if err := json.NewDecoder(answer.Body).Decode(&a); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, r := range a.Results {
+		for _, e := range r.Evidence {
+			if r.Name == "kubeproxy.audit" {
+				names = append(names, e.Source)
+			}
+		}
+	}
+	return names, nil
+}
+
+// showLog makes kube-proxy's log visible on the node in the place where kops writes it.
+func (n *ProxyNode) showLog(t *testing.T) error {
+	const script = `mount -t tmpfs tmpfs /var/log; touch /var/log/kube-proxy.log; mount --bind "$1" /var/log/kube-proxy.log`
+	return n.Shell(t.Context(), script, n.Log())
+}
+
+// refuseProxy refuses the connections of kube-proxy to the API server, and ends those that are open. MendProxy reverts it.
+func (n *ProxyNode) refuseProxy(t *testing.T) error {
+	return n.Shell(t.Context(), `nft "add table inet cut
+add chain inet cut out { type filter hook output priority 0; }
+add rule inet cut out ip daddr $2 tcp dport 6443 meta skgid $1 reject with tcp reset"`, fmt.Sprint(proxyGroup), Address)
+}
+
+// blockRestore replaces the program with which kube-proxy writes its rules by one that does not end.
+func (n *ProxyNode) blockRestore() error {
+	program := n.restoreProgram()
+	if err := os.Remove(program); err != nil {
+		return err
+	}
+	return os.WriteFile(program, []byte("#!/bin/sh\necho $$ >\"$0.pid\"\nexec sleep 600\n"), 0o755)
+}
+
+// unblockRestore puts the program back, and ends the one that blocks.
+func (n *ProxyNode) unblockRestore(t *testing.T) error {
+	program := n.restoreProgram()
+	if err := os.Remove(program); err != nil {
+		return err
+	}
+	if err := os.Symlink("/usr/sbin/xtables-legacy-multi", program); err != nil {
+		return err
+	}
+	return n.Shell(t.Context(), `kill -9 "$(cat "$1.pid")"`, program)
+}
+
+// restoreProgram is the path of iptables-restore for kube-proxy alone.
+func (n *ProxyNode) restoreProgram() string {
+	return filepath.Join(n.plane.Dir, string(n.Backend), "iptables-restore")
+}
