@@ -342,7 +342,7 @@ func (r *reach) judgeForwarding() {
 // forwards the packets; kube-proxy's own chains are judged elsewhere.
 func (s *sender) loses(loss *way.Loss) (who string, is bool) {
 	chain := loss.Step.Chain
-	if loss.Step.Rule == "" || strings.HasPrefix(chain, "KUBE-") || way.EnforcesPolicies(way.Owner(chain)) {
+	if loss.Step.Rule == "" || strings.HasPrefix(chain, "KUBE-") || way.EnforcesPolicies(loss.Step.Owner()) {
 		return "", false
 	}
 	if who = s.who; loss.Protocol != "" {

@@ -257,16 +257,17 @@ func decodeElement(e any) NFTElement {
 	return el
 }
 
-// decodeVerdict reads {"goto": {"target": X}} and {"drop": null}.
+// decodeVerdict reads {"goto": {"target": X}}, {"jump": {"target": X}} and {"drop": null}.
 func decodeVerdict(v any) (target, verdict string) {
 	m, _ := v.(map[string]any)
 	for name, arg := range m {
-		if t, ok := member(arg, "target"); ok {
-			return nftText(t), ""
+		if verdict = name; name == "goto" {
+			verdict = "" // kube-proxy's form
 		}
-		verdict = name
+		t, _ := member(arg, "target")
+		target = nftText(t)
 	}
-	return "", verdict
+	return target, verdict
 }
 
 // member returns a member of a JSON object.

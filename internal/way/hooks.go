@@ -3,7 +3,6 @@ package way
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"nodegate/internal/ruleset"
 )
@@ -355,22 +354,4 @@ func (w *walk) ways() []Way {
 	}
 	slices.SortStableFunc(list, func(a, b Way) int { return cmp.Compare(b.Chance, a.Chance) })
 	return list
-}
-
-// Owner returns the program to which a chain belongs, as far as its name shows it.
-func Owner(chain string) string {
-	for _, known := range [][2]string{
-		{"DOCKER", "Docker"}, {"ufw-", "ufw"}, {"ufw6-", "ufw"}, {"KUBE-ROUTER", "kube-router"}, {"KUBE-NWPLCY", "kube-router"},
-		{"KUBE-POD-FW", "kube-router"}, {"KUBE-", "kube-proxy or kubelet"}, {"cali-", "Calico"}, {"CILIUM", "Cilium"},
-		{"OLD_CILIUM", "Cilium"}, {"FLANNEL", "flannel"}, {"WEAVE", "Weave Net"}, {"CNI-", "a CNI plugin"}, {"ts-", "Tailscale"},
-		{"ISTIO", "Istio"}, {"LIBVIRT", "libvirt"}, {"AWS-", "Amazon VPC CNI"}, {"IP-MASQ", "ip-masq-agent"}, {"f2b-", "Fail2ban"},
-		{"nm-", "NetworkManager"}, {"NETAVARK", "Podman"}, {"IN_", "firewalld"}, {"FWD", "firewalld"}, {"PRE_", "firewalld"},
-		{"POST_", "firewalld"}, {"INPUT_ZONES", "firewalld"}, {"FORWARD_", "firewalld"}, {"PREROUTING_", "firewalld"}, {"ANTREA", "Antrea"},
-		{"OVN-KUBE", "OVN-Kubernetes"}, {"wg-", "WireGuard"},
-	} {
-		if strings.HasPrefix(chain, known[0]) {
-			return known[1]
-		}
-	}
-	return ""
 }

@@ -99,7 +99,8 @@ func PodLinks(sets []*ruleset.Set, family string, present []string) (links []str
 // EnforcesPolicies reports whether a program enforces NetworkPolicies, which drop packets of Pods
 // as they should.
 func EnforcesPolicies(owner string) bool {
-	return slices.Contains([]string{"Calico", "Cilium", "kube-router", "Weave Net", "Antrea", "OVN-Kubernetes"}, owner)
+	return slices.Contains([]string{"Calico", "Cilium", "kube-router", "Weave Net", "Antrea", "OVN-Kubernetes", "kube-network-policies",
+		"kindnet"}, owner)
 }
 
 // outsideServices skips kube-proxy's chains that only concern addresses of Services.
