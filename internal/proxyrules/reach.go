@@ -13,17 +13,19 @@ import (
 // reach judges whether packets reach kube-proxy's rules. The other judges compare these rules with
 // kube-proxy's own; a rule of another program can take the packets before them.
 type reach struct {
-	rep    *Judgment
-	out    *Collector
-	family string
-	rules  *way.Rules
-	pods   netip.Prefix // their range, as far as kube-proxy's rules show it
-	link   string       // their link, if kube-proxy's rules name one
-	links  []string     // links of Pods that rules of other programs name
-	own    func(netip.Addr) way.Answer
-	served string // an address of node ports, if only some addresses have them
-	found  map[string]*taken
-	order  []string
+	rep      *Judgment
+	out      *Collector
+	family   string
+	rules    *way.Rules
+	pods     netip.Prefix // their range, as far as kube-proxy's rules show it
+	link     string       // their link, if kube-proxy's rules name one
+	links    []string     // links of Pods that rules of other programs name
+	own      func(netip.Addr) way.Answer
+	owners   []string // programs whose chains are among the rules
+	enforced bool     // one of them enforces NetworkPolicies
+	served   string   // an address of node ports, if only some addresses have them
+	found    map[string]*taken
+	order    []string
 }
 
 // taken collects the packets that one rule takes.
@@ -34,7 +36,9 @@ type taken struct {
 	services   []string
 	forwarding bool // to other machines
 	endpoints  bool // to the endpoints of Services
+	replies    bool // of connections that exist
 	masquerade bool // to kube-proxy's chain that masquerades
+	owners     []string
 }
 
 // judgeReach judges every family with Services in use.
@@ -55,6 +59,8 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		r.out = out
 		r.judgeServices()
 		r.judgeForwarding()
+		r.judgeOwnEndpoints()
+		r.judgeReplies(sets, opts.Links)
 		r.judgeMarked(sets)
 		r.report()
 	}
@@ -63,6 +69,8 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) *reach {
 	r := &reach{rep: rep, family: family, found: map[string]*taken{}}
 	r.findPods(sets, opts.Links)
+	r.owners = way.Owners(sets, family)
+	r.enforced = slices.ContainsFunc(r.owners, way.EnforcesPolicies)
 	if r.own = opts.Own; r.own == nil {
 		r.own = r.ownByRules(sets)
 	}
@@ -81,6 +89,7 @@ func Reach(sets []*ruleset.Set, opts Options) (mode string, found []Finding) {
 		mode = "iptables or nftables"
 		r := newReach(&Judgment{}, sets, &opts, family)
 		r.judgeMarked(sets)
+		r.judgeReplies(sets, opts.Links)
 		sure = sure && r.reachesSurely() && len(r.found) == 0
 	}
 	if mode == "" || sure {
@@ -321,7 +330,7 @@ func decider(w way.Way) (way.Step, bool) {
 func (r *reach) judgeForwarding() {
 	for _, from := range r.senders() {
 		for _, loss := range r.rules.Losses(from.packet) {
-			if who, is := from.loses(&loss); is {
+			if who, is := r.loses(&from, &loss); is {
 				r.add(loss.Step, loss.Way, who).forwarding = true
 			}
 		}
@@ -331,18 +340,18 @@ func (r *reach) judgeForwarding() {
 			continue
 		}
 		for _, loss := range r.rules.ToEndpoints(from.packet, r.pods) {
-			if who, is := from.loses(&loss); is && r.found[stepKey(loss.Step)] == nil {
+			if who, is := r.loses(&from, &loss); is && r.found[stepKey(loss.Step)] == nil {
 				r.add(loss.Step, loss.Way, who).endpoints = true
 			}
 		}
 	}
 }
 
-// loses reports whether a loss is a fault, and describes the packets. A policy may drop if eBPF
-// forwards the packets; kube-proxy's own chains are judged elsewhere.
-func (s *sender) loses(loss *way.Loss) (who string, is bool) {
-	chain := loss.Step.Chain
-	if loss.Step.Rule == "" || strings.HasPrefix(chain, "KUBE-") || way.EnforcesPolicies(loss.Step.Owner()) {
+// loses reports whether a loss is a fault, and describes the packets. A policy may drop if the program
+// that enforces NetworkPolicies forwards by eBPF; kube-proxy's own chains are judged elsewhere.
+func (r *reach) loses(s *sender, loss *way.Loss) (who string, is bool) {
+	step := &loss.Step
+	if step.Rule == "" && r.enforced || strings.HasPrefix(step.Chain, "KUBE-") || way.EnforcesPolicies(step.Owner()) {
 		return "", false
 	}
 	if who = s.who; loss.Protocol != "" {

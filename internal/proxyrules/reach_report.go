@@ -14,6 +14,7 @@ import (
 func (r *reach) report() {
 	for _, key := range r.order {
 		t := r.found[key]
+		t.owners = r.owners
 		slices.Sort(t.services)
 		f := Finding{Name: "kubeproxy.way.service", Family: r.family, Table: t.step.Table, Chain: t.step.Chain, Line: t.step.Line,
 			Handle: t.step.Handle, Rule: t.step.Rule, Remedy: t.remedy()}
@@ -47,6 +48,12 @@ func (r *reach) report() {
 		}
 		if t.masquerade {
 			f.Name, which = "kubeproxy.way.masquerade", "other machines"
+		}
+		if t.replies {
+			f.Name, f.Service = "kubeproxy.way.forward", ""
+			f.Message = fmt.Sprintf("%sreplies %s: %s", share, strings.Join(t.who, ", "), t.describe())
+			r.out.Add(f)
+			continue
 		}
 		f.Message = fmt.Sprintf("%spackets %s to %s: %s", share, strings.Join(t.who, ", "), which, t.describe())
 		r.out.Add(f)
@@ -90,12 +97,33 @@ func (t *taken) remedy() string {
 	if owner := t.step.Owner(); owner != "" {
 		find = "change the configuration of " + owner + ", or it adds the rule again"
 	}
+	if t.step.Rule == "" {
+		return t.remedyOfPolicy()
+	}
 	if rest, is := strings.CutPrefix(t.step.Rule, "-A "); is && !canPaste(rest) {
 		return fmt.Sprintf("remove the rule by its number, which `%s -t %s -L --line-numbers` prints; %s", t.step.Program, t.step.Table, find)
 	} else if is {
 		return fmt.Sprintf("remove the rule: `%s -t %s -D %s`; %s", t.step.Program, t.step.Table, rest, find)
 	}
 	return fmt.Sprintf("remove the rule: `nft delete rule %s %s handle %d`; %s", t.step.Table, t.step.Chain, t.step.Handle, find)
+}
+
+// remedyOfPolicy returns the command that lets a chain pass what its rules do not accept.
+func (t *taken) remedyOfPolicy() string {
+	if t.step.Program == "nft" {
+		return fmt.Sprintf("accept these packets: add a rule for the Pods' links to chain %s of table %s, or run "+
+			"`nft 'chain %s %s { policy accept; }'`; find the program that loads the table", t.step.Chain, t.step.Table, t.step.Table, t.step.Chain)
+	}
+	command := fmt.Sprintf("`%s -t %s -P %s ACCEPT`", t.step.Program, t.step.Table, t.step.Chain)
+	switch {
+	case slices.Contains(t.owners, "ufw") && t.step.Chain == "FORWARD":
+		return "run `ufw default allow routed`"
+	case slices.Contains(t.owners, "ufw"):
+		return "accept these packets in ufw: `ufw allow from` the Pods' addresses"
+	case slices.Contains(t.owners, "Docker") && t.step.Chain == "FORWARD":
+		return "run " + command + ", and set net.ipv4.ip_forward=1 before Docker starts, or it sets the policy again"
+	}
+	return "restart the CNI plugin's agent, which inserts its ACCEPT, or run " + command + "; find the program that sets the policy"
 }
 
 // canPaste reports whether a shell takes a rule literally: another program chose its comment.

@@ -2,6 +2,7 @@ package way
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"nodegate/internal/ruleset"
@@ -177,7 +178,7 @@ const (
 // given. visit returns how to treat a chain; nil follows all of them.
 func (all *Rules) Walk(p Packet, last string, visit func(table, chain string) Visit) []Way {
 	w := &walk{node: &all.node, visit: visit}
-	if p.State != StateNew {
+	if p.State != StateNew && !p.reply.is {
 		p.ConnMark.Unknown = ^uint32(0)
 	}
 	if p.ToNode == Unknown {
@@ -298,6 +299,7 @@ func (w *walk) pass(all *Rules, hook string, states []state) []state {
 		b := &all.hooks[hook][i]
 		var after []state
 		for _, s := range states {
+			s.p.restore(hook, b.priority)
 			if b.nat && !s.p.entersNAT(hook) {
 				after = merge(after, s)
 				continue
@@ -316,6 +318,9 @@ func (w *walk) pass(all *Rules, hook string, states []state) []state {
 			}
 			return nil
 		}
+	}
+	for i := range states {
+		states[i].p.restore(hook, math.MaxInt)
 	}
 	return states
 }

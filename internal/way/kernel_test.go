@@ -87,15 +87,18 @@ func (w wire) run(t *testing.T, in *netns.Namespace, stdin string, args ...strin
 const observer = `table ip observer {
 	set in { type inet_service . ipv4_addr . inet_service . mark; flags dynamic; size 4096; }
 	set out { type inet_service . ipv4_addr . inet_service . mark; flags dynamic; size 4096; }
+	set back { type inet_service . ipv4_addr . inet_service . mark; flags dynamic; size 4096; }
+	chain back { type filter hook postrouting priority 2001; oifname "pod0" ct direction reply add @back { udp dport . ip saddr . udp sport . meta mark }; }
+	chain mine { type filter hook input priority 2001; ct direction reply add @back { udp dport . ip saddr . udp sport . meta mark }; }
 	chain in { type filter hook input priority 2000; ct state new counter; add @in { udp sport . ip daddr . udp dport . meta mark }; }
 	chain out { type filter hook postrouting priority 2000; oifname != "lo" add @out { udp sport . ip daddr . udp dport . meta mark }; }
 }
 `
 
 // seen is the end of each packet, by its source port: "in 10.1.0.1:53 mark 0".
-func (w wire) seen(t *testing.T) map[uint16]string {
+func (w wire) seen(t *testing.T, sets ...string) map[uint16]string {
 	found := map[uint16]string{}
-	for _, set := range []string{"in", "out"} {
+	for _, set := range sets {
 		var listing struct {
 			Nftables []struct {
 				Set *struct {
@@ -217,7 +220,7 @@ func (w wire) overNetlink(t *testing.T) *ruleset.Set {
 func TestKernel(t *testing.T) {
 	w := newWire(t)
 	r := random{rand.New(rand.NewPCG(*seed, 0))}
-	var agreed, unknown, total int
+	var agreed, unknown, total, replies, unsure int
 	for i := range *ruleSets {
 		backend := backends()[i%len(backends())]
 		text := backend.rules(r)
@@ -234,8 +237,11 @@ func TestKernel(t *testing.T) {
 		}
 		w.run(t, w.node, observer, "nft", "-f", "-")
 		packets := r.packets(i*packetsEach, packetsEach)
+		uplink := w.listen(t)
 		w.send(t, packets)
-		seen := w.seen(t)
+		seen := w.seen(t, "in", "out")
+		answer(t, uplink)
+		backs := w.seen(t, "back")
 		rules := way.New([]*ruleset.Set{set}, ruleset.IPv4, way.Node{Own: func(a netip.Addr) way.Answer {
 			switch a.String() {
 			case "10.1.0.1", "192.0.2.1", "127.0.0.1":
@@ -255,6 +261,18 @@ func TestKernel(t *testing.T) {
 			ways := rules.Walk(at, "", nil)
 			ends, known := walked(ways)
 			got := seen[p.from.Port()]
+			if known && len(ways) == 1 && ends[got] && ways[0].End == way.Forwarded && ways[0].Packet.State == way.StateNew && got != "" &&
+				strings.HasPrefix(ways[0].Packet.Destination.String(), "192.0.2.") {
+				replies++
+				back, sure := repliedTo(rules.Reply(at, &ways[0]))
+				switch {
+				case !sure:
+					unsure++
+				case back != backs[p.from.Port()]:
+					t.Fatalf("rule set %d, %s: %+v: reply: the kernel: %q, the walk: %q\n%s\n%+v", i, backend.name, p, backs[p.from.Port()], back, saved,
+						rules.Reply(at, &ways[0]))
+				}
+			}
 			switch {
 			case known && len(ends) == 1 && ends[got]:
 				agreed++
@@ -279,7 +297,7 @@ func TestKernel(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d packets through %d rule sets: %d agree, %d unknown", total, *ruleSets, agreed, unknown)
+	t.Logf("%d packets through %d rule sets: %d agree, %d unknown; %d replies, %d unknown", total, *ruleSets, agreed, unknown, replies, unsure)
 	if unknown*20 > total {
 		t.Errorf("%d of %d ends unknown, more than 5 %%", unknown, total)
 	}

@@ -1,6 +1,35 @@
 package way
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
+
+// Owners returns the programs that own chains of iptables, or tables of nftables, of a family.
+func Owners(sets []*ruleset.Set, family string) (owners []string) {
+	add := func(owner string) {
+		if owner != "" && !slices.Contains(owners, owner) {
+			owners = append(owners, owner)
+		}
+	}
+	for _, set := range sets {
+		for _, save := range set.Saves {
+			for _, t := range save.Tables {
+				for _, c := range t.Chains {
+					if save.Family == family && !strings.HasPrefix(c.Name, "KUBE-S") { // most chains are those of Services
+						add(Owner(c.Name))
+					}
+				}
+			}
+		}
+		for _, t := range set.Foreign {
+			add((&Step{Program: "nft", Table: t.Family + " " + t.Name}).Owner())
+		}
+	}
+	return owners
+}
 
 // Owner returns the program to which a chain belongs, as far as its name shows it.
 func Owner(chain string) string {

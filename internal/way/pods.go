@@ -75,6 +75,12 @@ func PodLinks(sets []*ruleset.Set, family string, present []string) (links []str
 			links = append(links, in)
 		}
 	}
+	eachLink(sets, family, add)
+	return links
+}
+
+// eachLink calls add with the link of each rule that names the link by which packets come in.
+func eachLink(sets []*ruleset.Set, family string, add func(chain, in string)) {
 	for _, set := range sets {
 		for _, save := range set.Saves {
 			for _, t := range save.Tables {
@@ -93,7 +99,6 @@ func PodLinks(sets []*ruleset.Set, family string, present []string) (links []str
 			}
 		}
 	}
-	return links
 }
 
 // EnforcesPolicies reports whether a program enforces NetworkPolicies, which drop packets of Pods
@@ -127,6 +132,13 @@ func (all *Rules) Delivered(p Packet) []Way {
 	return all.Walk(p, "", outsideServices)
 }
 
+// ToNode returns the ways of a packet to an address of this node, which kube-proxy's rules may have
+// translated.
+func (all *Rules) ToNode(p Packet, translated bool) []Way {
+	p.dnat = translated
+	return all.Delivered(p)
+}
+
 // NotOfUplink reports whether packets of other machines certainly do not come in by a link:
 // Node.Elsewhere.
 func NotOfUplink(pattern string, in bool) bool {
@@ -157,7 +169,11 @@ func (all *Rules) MayLoseTranslated(p Packet) bool {
 func (all *Rules) losses(p Packet) (list []Loss) {
 	for _, protocol := range []string{"tcp", "udp"} {
 		p.Protocol = protocol
-		step, w, lost := DropsSurely(all.Forwarded(p))
+		ways := all.Forwarded
+		if p.ToNode == Yes {
+			ways = all.Delivered
+		}
+		step, w, lost := DropsSurely(ways(p))
 		switch {
 		case !lost:
 		case len(list) > 0 && sameStep(&list[0].Step, &step):
@@ -167,6 +183,13 @@ func (all *Rules) losses(p Packet) (list []Loss) {
 		}
 	}
 	return list
+}
+
+// RepliesLost returns the rules that drop packets of established connections: replies from other
+// machines to Pods, or to the node.
+func (all *Rules) RepliesLost(p Packet) []Loss {
+	p.State, p.UnnamedFrom = StateEstablished, true
+	return all.losses(p)
 }
 
 // ToEndpoints returns the rules that drop packets which kube-proxy's rules have translated, to Pods

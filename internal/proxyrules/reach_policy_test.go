@@ -1,0 +1,182 @@
+package proxyrules
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"nodegate/internal/verdict"
+	"nodegate/internal/way"
+)
+
+const flannelJump = "^-A FORWARD -m comment --comment .flanneld forward"
+
+// ufw's chains as ufw 0.36 writes them, with the default for routed packets.
+const ufwForward = `-A FORWARD -j ufw-before-logging-forward
+-A FORWARD -j ufw-before-forward
+-A FORWARD -j ufw-after-forward
+-A FORWARD -j ufw-after-logging-forward
+-A FORWARD -j ufw-reject-forward
+-A FORWARD -j ufw-track-forward
+-A ufw-after-logging-forward -m limit --limit 3/min --limit-burst 10 -j LOG --log-prefix "[UFW BLOCK] "
+-A ufw-before-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A ufw-before-forward -p icmp -m icmp --icmp-type 3 -j ACCEPT
+-A ufw-before-forward -p icmp -m icmp --icmp-type 8 -j ACCEPT
+-A ufw-before-forward -j ufw-user-forward
+-A ufw-user-limit-accept -j ACCEPT`
+
+// firewalld's chains as firewalld 1.3 writes them with its backend iptables, for the zone public.
+const firewalldForward = `-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT
+-A FORWARD -i lo -j ACCEPT
+-A FORWARD -j FORWARD_direct
+-A FORWARD -j FORWARD_POLICIES_pre
+-A FORWARD -j FORWARD_IN_ZONES
+-A FORWARD -j FORWARD_OUT_ZONES
+-A FORWARD -j FORWARD_POLICIES_post
+-A FORWARD -m conntrack --ctstate INVALID -j DROP
+-A FORWARD -j REJECT --reject-with icmp-host-prohibited
+-A FORWARD_IN_ZONES -i eth0 -g FWDI_public
+-A FORWARD_IN_ZONES -g FWDI_public
+-A FORWARD_OUT_ZONES -o eth0 -g FWDO_public
+-A FORWARD_OUT_ZONES -g FWDO_public
+-A FWDI_public -j FWDI_public_pre
+-A FWDI_public -j FWDI_public_log
+-A FWDI_public -j FWDI_public_deny
+-A FWDI_public -j FWDI_public_allow
+-A FWDI_public -j FWDI_public_post
+-A FWDI_public -p icmp -j ACCEPT
+-A FWDO_public -j FWDO_public_pre
+-A FWDO_public -j FWDO_public_log
+-A FWDO_public -j FWDO_public_deny
+-A FWDO_public -j FWDO_public_allow
+-A FWDO_public -j FWDO_public_post`
+
+// pastFlannel puts rules in the place of flannel's ACCEPT.
+func pastFlannel(policy, rules string) (edits []edit) {
+	if policy != "DROP" {
+		edits = append(edits, sub("^:FORWARD DROP", "FORWARD DROP", "FORWARD "+policy))
+	}
+	if rules != "" {
+		edits = append(edits, before(flannelJump, rules))
+	}
+	var declared []string
+	for _, to := range regexp.MustCompile(`-[jg] ((?:ufw-|FORWARD_|FWD)\S+)`).FindAllStringSubmatch(rules, -1) {
+		if !slices.Contains(declared, to[1]) && !strings.Contains(rules, "-A "+to[1]+" ") { // declareChains adds the others
+			declared = append(declared, to[1])
+			edits = append(edits, before("^:DOCKER-USER - ", ":"+to[1]+" - [0:0]"))
+		}
+	}
+	return append(edits, del(flannelJump))
+}
+
+// TestReachPolicies checks the policies of chains, and rules that only replies do not pass.
+func TestReachPolicies(t *testing.T) {
+	const (
+		toOthers = "kubeproxy.way.forward packets from Pods to other machines: "
+		replies  = "kubeproxy.way.forward replies "
+	)
+	for _, c := range []struct {
+		what  string
+		edits []edit
+		want  string
+	}{
+		{"flannel's ACCEPT under a policy DROP", nil, ""},
+		{"flannel's ACCEPT lost under a policy DROP", []edit{del(flannelJump)},
+			toOthers + "chain FORWARD of table filter, line 16 loses them (policy DROP)"},
+		{"the same with Calico, which may forward by eBPF", pastFlannel("DROP", "-A FORWARD -j cali-FORWARD"), ""},
+		{"ufw denies routed packets", pastFlannel("DROP", ufwForward), toOthers + "chain FORWARD of table filter, line 16 loses them (policy DROP)"},
+		{"ufw allows routed packets", pastFlannel("ACCEPT", ufwForward), ""},
+		{"ufw rejects routed packets", pastFlannel("DROP", ufwForward+"\n-A ufw-reject-forward -j REJECT --reject-with icmp-port-unreachable"),
+			toOthers + "chain ufw-reject-forward of table filter (ufw), line 61 loses them (REJECT)"},
+		{"ufw with a rule for the Pods", pastFlannel("DROP", ufwForward+"\n-A ufw-user-forward -s 10.244.0.0/16 -j ACCEPT\n"+
+			"-A ufw-user-forward -d 10.244.0.0/16 -j ACCEPT"), ""},
+		{"firewalld rejects", pastFlannel("ACCEPT", firewalldForward), toOthers + "chain FORWARD of table filter, line 66 loses them (REJECT)"},
+		{"firewalld with flannel's ACCEPT first", []edit{after(flannelJump, firewalldForward)}, ""},
+		{"firewalld's masquerading zone", pastFlannel("ACCEPT", firewalldForward+
+			"\n-A FWDO_public_allow -m conntrack --ctstate NEW,UNTRACKED -j ACCEPT"), ""},
+		{"a policy of mangle", []edit{sub("^:FORWARD ACCEPT .383", "ACCEPT", "DROP")},
+			toOthers + "chain FORWARD of table mangle, line 5 loses them (policy DROP)"},
+		{"a policy of OUTPUT", []edit{sub("^:OUTPUT ACCEPT .16281", "ACCEPT", "DROP")},
+			"kubeproxy.way.forward packets from the node to other machines: chain OUTPUT of table filter, line 17 loses them (policy DROP)"},
+
+		{"only the first packets pass", pastFlannel("ACCEPT", "-A FORWARD -i cni0 -j ACCEPT\n-A FORWARD -m conntrack --ctstate NEW -j ACCEPT\n-A FORWARD -d 10.244.0.0/16 -j DROP"), ""},
+		{"replies dropped before KUBE-FORWARD", []edit{before(beforeForward, "-A FORWARD -d 10.244.0.0/16 ! -s 10.244.0.0/16 -m conntrack --ctstate ESTABLISHED -j DROP")},
+			replies + "of other machines to Pods: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"a DROP of the uplink in Docker's chain, which comes first", []edit{before(beforeForward, "-A FORWARD -j DOCKER-USER"),
+			before("^-A DOCKER-USER -j RETURN", "-A DOCKER-USER -i eth0 ! -s 192.168.1.1/32 -j DROP")},
+			replies + "of other machines to Pods: chain DOCKER-USER of table filter (Docker), line 54 loses them (DROP)"},
+		{"a DROP of the uplink behind KUBE-FORWARD", []edit{before("^-A DOCKER-USER -j RETURN", "-A DOCKER-USER -i eth0 -j DROP")}, ""},
+		{"a DROP of the uplink that accepts replies", []edit{before(beforeForward, "-A FORWARD -j DOCKER-USER"),
+			before("^-A DOCKER-USER -j RETURN", "-A DOCKER-USER -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A DOCKER-USER -i eth0 -j DROP")}, ""},
+		{"a DROP of one of two uplinks", []edit{before(beforeForward, "-A FORWARD -j DOCKER-USER\n-A FORWARD -i eth0 -o docker0 -j ACCEPT"),
+			before("^-A DOCKER-USER -j RETURN", "-A DOCKER-USER -i eth1 -j DROP")}, ""},
+		{"INPUT drops everything", []edit{before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -i lo -j ACCEPT\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n-A INPUT -j DROP")},
+			replies + "of other machines to the node with UDP: chain INPUT of table filter, line 36 loses them (DROP)"},
+		{"INPUT accepts replies", []edit{before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -j DROP")}, ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			text := readFile(t, "flannel-docker.txt")
+			text = declareChains(editedSave(t, text, c.edits...))
+			got := ""
+			for _, f := range Judge(mustParse(t, text), Options{}).Findings {
+				if !strings.HasPrefix(f.Name, "kubeproxy.chain.undeclared") {
+					if f.Verdict == verdict.Warn {
+						got += "warn "
+					}
+					got += f.Name + " " + f.Message
+				}
+			}
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestReachPolicyRemedy checks that the remedy for a policy fits the program that set it.
+func TestReachPolicyRemedy(t *testing.T) {
+	for rules, want := range map[string]string{
+		ufwForward: "run `ufw default allow routed`",
+		"":         "run `iptables-nft -t filter -P FORWARD ACCEPT`, and set net.ipv4.ip_forward=1 before Docker starts, or it sets the policy again",
+	} {
+		text := declareChains(editedSave(t, readFile(t, "flannel-docker.txt"), pastFlannel("DROP", rules)...))
+		found := Judge(mustParse(t, text), Options{}).Findings
+		if len(found) != 1 || found[0].Remedy != want {
+			t.Errorf("%+v", found)
+		}
+	}
+}
+
+// TestReachOwnEndpoints checks the way of Pods to endpoints in the host's network, and to NodeLocal
+// DNSCache: INPUT must accept them.
+func TestReachOwnEndpoints(t *testing.T) {
+	for _, c := range []struct{ what, rules, own, want string }{
+		{"an endpoint of the host", "-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A INPUT -j DROP", "192.168.157.133",
+			"packets from Pods to this Service: chain INPUT of table filter, line 36 loses them (DROP)"},
+		{"accepted", "-A INPUT -s 10.244.0.0/16 -j ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A INPUT -j DROP", "192.168.157.133", ""},
+		{"its port accepted", "-A INPUT -p tcp -m tcp --dport 6443 -j ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A INPUT -j DROP", "192.168.157.133", ""},
+		{"Tailscale's rule for its own range", "-A INPUT -j ts-input\n-A ts-input -s 100.64.0.0/10 ! -i tailscale0 -j DROP", "192.168.157.133", ""},
+		{"Tailscale's rule, which takes the Pods", "-A INPUT -j ts-input\n-A ts-input -s 10.128.0.0/9 ! -i tailscale0 -j DROP", "192.168.157.133",
+			"packets from Pods to this Service: chain ts-input of table filter (Tailscale), line 35 loses them (DROP)"},
+		{"NodeLocal DNSCache", "-A INPUT -p udp -m udp --dport 53 -j DROP", "10.96.0.10",
+			"packets from Pods to this Service: chain INPUT of table filter, line 34 loses them (DROP)"},
+		{"no NodeLocal DNSCache", "-A INPUT -p udp -m udp --dport 53 -j DROP", "192.168.157.133", ""},
+	} {
+		text := declareChains(editedSave(t, readFile(t, "flannel-docker.txt"), before("^-A INPUT -j KUBE-FIREWALL", c.rules)))
+		rep := Judge(mustParse(t, text), Options{Own: func(a netip.Addr) way.Answer {
+			if a.String() == c.own {
+				return way.Yes
+			}
+			return way.No
+		}})
+		got := ""
+		for _, f := range rep.Findings {
+			got += f.Message
+		}
+		if got != c.want {
+			t.Errorf("%s: got  %s\nwant %s", c.what, got, c.want)
+		}
+	}
+}
