@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"nodegate/internal/ruleset"
 	"nodegate/internal/way"
@@ -21,6 +22,7 @@ type reach struct {
 	link     string       // their link, if kube-proxy's rules name one
 	links    []string     // links of Pods that rules of other programs name
 	own      func(netip.Addr) way.Answer
+	classes  func() *way.Classes
 	owners   []string // programs whose chains are among the rules
 	enforced bool     // one of them enforces NetworkPolicies
 	served   string   // an address of node ports, if only some addresses have them
@@ -59,6 +61,7 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		r.out = out
 		r.judgeServices()
 		r.judgeForwarding()
+		r.judgePorts()
 		r.judgeOwnEndpoints()
 		r.judgeReplies(sets, opts.Links)
 		r.judgeMarked(sets)
@@ -74,6 +77,7 @@ func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) 
 	if r.own = opts.Own; r.own == nil {
 		r.own = r.ownByRules(sets)
 	}
+	r.classes = sync.OnceValue(func() *way.Classes { return way.NewClasses(sets, family, r.own) })
 	r.rules = way.New(sets, family, way.Node{Own: r.own, Elsewhere: way.NotOfPods})
 	return r
 }
@@ -220,15 +224,22 @@ func (r *reach) judgeServices() {
 		if ways := r.rules.Walk(every, hook, toProxy); reachesSurely(ways) {
 			continue
 		}
+		walked := map[way.Class][]way.Way{}
 		for i := range r.rep.Services {
 			s := &r.rep.Services[i]
 			ip, err := netip.ParseAddr(s.ClusterIP)
 			if s.Family != r.family || err != nil || len(s.Endpoints) == 0 {
 				continue
 			}
-			p := from.packet
-			p.Destination, p.Protocol, p.Port = way.Addr(ip), s.Protocol, uint16(s.Port)
-			r.judge(from.who, s, r.rules.Walk(p, hook, toProxy))
+			class := r.classes().Of(ip, s.Protocol, uint16(s.Port))
+			ways, known := walked[class]
+			if !known {
+				p := from.packet
+				p.Destination, p.Protocol, p.Port = way.Addr(ip), s.Protocol, uint16(s.Port)
+				ways = r.rules.Walk(p, hook, toProxy)
+				walked[class] = ways
+			}
+			r.judge(from.who, s, ways)
 		}
 	}
 	r.judgeNodePorts()
@@ -242,14 +253,21 @@ func (r *reach) judgeNodePorts() {
 	if reachesSurely(r.rules.Walk(outside, way.Prerouting, toProxy)) {
 		return
 	}
+	walked := map[way.Class][]way.Way{}
 	for i := range r.rep.Services {
 		s := &r.rep.Services[i]
 		if s.Family != r.family || s.NodePort == 0 || len(s.Endpoints)+len(s.LocalEndpoints) == 0 {
 			continue
 		}
-		p := outside
-		p.Protocol, p.Port = s.Protocol, uint16(s.NodePort)
-		r.judge(toNodePorts, s, r.rules.Walk(p, way.Prerouting, toProxy))
+		class := r.classes().Of(netip.Addr{}, s.Protocol, uint16(s.NodePort))
+		ways, known := walked[class]
+		if !known {
+			p := outside
+			p.Protocol, p.Port = s.Protocol, uint16(s.NodePort)
+			ways = r.rules.Walk(p, way.Prerouting, toProxy)
+			walked[class] = ways
+		}
+		r.judge(toNodePorts, s, ways)
 	}
 }
 

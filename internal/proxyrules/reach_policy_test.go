@@ -135,6 +135,32 @@ func TestReachPolicies(t *testing.T) {
 	}
 }
 
+// TestReachOneService checks rules for one address or one port: they concern the Services that have it.
+func TestReachOneService(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		edit edit
+		want string
+	}{
+		{"a ClusterIP and a port", rawTable("-A PREROUTING -d 10.96.0.10/32 -p udp -m udp --dport 53 -j DROP"),
+			"kube-system/kube-dns:dns packets from Pods to this Service: chain PREROUTING of table raw, line 5 loses them (DROP)"},
+		{"a port of Pods", before(beforeForward, "-A FORWARD -p udp -m udp --dport 53 -j DROP"),
+			"kube-system/kube-dns:dns packets from Pods to this Service: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"a range of ports of Pods", before(beforeForward, "-A FORWARD -p tcp -m multiport --dports 1:2999,3001:65535 -j REJECT"),
+			" packets from Pods to 2 Service ports (default/kubernetes:https, kube-system/kube-dns:dns-tcp): chain FORWARD of table filter, line 35 loses them (REJECT)"},
+		{"one Pod", before(beforeForward, "-A FORWARD -d 10.244.0.4/32 -p udp -m udp --dport 53 -j DROP"), ""},
+		{"another port", before(beforeForward, "-A FORWARD -p tcp -m tcp --dport 25 -j DROP"), ""},
+	} {
+		got := ""
+		for _, f := range Judge(mustParse(t, declareChains(editedSave(t, readFile(t, "flannel-docker.txt"), c.edit))), Options{}).Findings {
+			got += f.Service + " " + f.Message
+		}
+		if got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.what, got, c.want)
+		}
+	}
+}
+
 // TestReachPolicyRemedy checks that the remedy for a policy fits the program that set it.
 func TestReachPolicyRemedy(t *testing.T) {
 	for rules, want := range map[string]string{

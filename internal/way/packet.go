@@ -98,6 +98,12 @@ func (m Mark) matches(value, mask uint32) Answer {
 	return Yes
 }
 
+// or returns a mark that is one of two.
+func (m Mark) or(o Mark) Mark {
+	unknown := m.Unknown | o.Unknown | (m.Value ^ o.Value)
+	return Mark{Value: m.Value &^ unknown, Unknown: unknown}
+}
+
 func (m Mark) String() string {
 	if m.Unknown != 0 {
 		return fmt.Sprintf("%#x (bits %#x unknown)", m.Value, m.Unknown)

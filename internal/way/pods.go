@@ -199,6 +199,14 @@ func (all *Rules) ToEndpoints(p Packet, pods netip.Prefix) []Loss {
 	return all.losses(p)
 }
 
+// ToPort returns the rule that drops packets which kube-proxy's rules have translated, to a port of Pods
+// in a range.
+func (all *Rules) ToPort(p Packet, pods netip.Prefix) (Loss, bool) {
+	p.dnat, p.ToNode, p.Destination = true, No, pods
+	step, w, lost := DropsSurely(all.Forwarded(p))
+	return Loss{Step: step, Way: w}, lost
+}
+
 // DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all
 // ways end in a drop, or because no unknown match leads to this one. A step whose own match is not
 // known is never the answer.
