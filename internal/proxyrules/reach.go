@@ -39,6 +39,7 @@ type taken struct {
 	forwarding bool // to other machines
 	endpoints  bool // to the endpoints of Services
 	replies    bool // of connections that exist
+	minor      bool // few packets
 	masquerade bool // to kube-proxy's chain that masquerades
 	owners     []string
 }
@@ -290,6 +291,9 @@ func (r *reach) judge(who string, s *Service, ways []way.Way) {
 		step, ok := decider(w)
 		if !ok || step.Unsure != "" {
 			continue // kube-proxy's own jump is missing: judgeRootJumps
+		}
+		if owner := step.Owner(); owner == "Cilium" || step.Effect == way.Drops && way.EnforcesPolicies(owner) {
+			continue // Cilium translates the packets of Pods by eBPF; kube-proxy's rules may be left over
 		}
 		if !reached {
 			w.Chance = 1

@@ -161,6 +161,67 @@ func TestReachOneService(t *testing.T) {
 	}
 }
 
+const beforeMasquerade = "^-A POSTROUTING .*-j KUBE-POSTROUTING"
+
+// TestReachMasquerade checks rules of table nat before KUBE-POSTROUTING, by the packets that they take.
+func TestReachMasquerade(t *testing.T) {
+	for what, c := range map[string]struct{ rules, want string }{
+		"the Pods' range": {"-A POSTROUTING -s 10.244.0.0/16 -j ACCEPT",
+			"fail packets that kube-proxy marks from Pods to other machines: chain POSTROUTING of table nat, line 92"},
+		"other machines": {"-A POSTROUTING ! -s 10.244.0.0/16 -j RETURN",
+			"fail packets that kube-proxy marks from other machines to other machines: chain POSTROUTING of table nat, line 92"},
+		"between Pods": {"-A POSTROUTING -s 10.244.0.0/16 -d 10.244.0.0/16 -j RETURN",
+			"warn packets of a Pod to itself that kube-proxy marks to KUBE-POSTROUTING: chain POSTROUTING of table nat, line 92"},
+		"flannel": {"-A POSTROUTING -j FLANNEL-POSTRTG\n-A FLANNEL-POSTRTG -m mark --mark 0x4000/0x4000 -j RETURN\n" +
+			"-A FLANNEL-POSTRTG -s 10.244.0.0/24 -d 10.244.0.0/16 -j RETURN\n-A FLANNEL-POSTRTG ! -s 10.244.0.0/16 -d 10.244.0.0/24 -j RETURN", ""},
+		"Tailscale": {"-A POSTROUTING -j ts-postrouting\n-A ts-postrouting -m mark --mark 0x40000/0xff0000 -j MASQUERADE", ""},
+		"a SNAT":    {"-A POSTROUTING -s 10.244.0.0/16 ! -d 10.244.0.0/16 -j SNAT --to-source 192.168.157.133", ""},
+		"Docker":    {"-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE\n-A POSTROUTING -o br-+ -m addrtype --src-type LOCAL -j ACCEPT", ""},
+		"ip-masq-agent": {"-A POSTROUTING -m addrtype ! --dst-type LOCAL -j IP-MASQ-AGENT\n" +
+			"-A IP-MASQ-AGENT -d 192.0.2.0/24 -j RETURN\n-A IP-MASQ-AGENT -j MASQUERADE", ""},
+	} {
+		got := ""
+		for _, f := range Judge(mustParse(t, declareChains(editedSave(t, readFile(t, "flannel-docker.txt"), before(beforeMasquerade, c.rules)))), Options{}).Findings {
+			got += f.Verdict.String() + " " + f.Message
+		}
+		if got, _, _ = strings.Cut(got, " ends the way"); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", what, got, c.want)
+		}
+	}
+}
+
+// TestReachHealthy checks the rules of programs that run on healthy nodes, before kube-proxy's.
+func TestReachHealthy(t *testing.T) {
+	for what, edits := range map[string][]edit{
+		"Cilium beside rules that kube-proxy has left": {rawTable("-A PREROUTING -j CILIUM_PRE_raw\n-A OUTPUT -j CILIUM_OUTPUT_raw\n" +
+			"-A CILIUM_PRE_raw -d 10.96.0.0/12 -j CT --notrack\n-A CILIUM_PRE_raw -s 10.244.0.0/16 -j CT --notrack\n" +
+			"-A CILIUM_OUTPUT_raw -d 10.244.0.0/16 -j CT --notrack\n-A CILIUM_OUTPUT_raw -m mark --mark 0xa00/0xfffffeff -j CT --notrack\n" +
+			"-A CILIUM_OUTPUT_raw -d 10.96.0.0/12 -j CT --notrack")},
+		"Tailscale": {before(beforeForward, "-A FORWARD -j ts-forward\n-A ts-forward -i tailscale0 -j MARK --set-xmark 0x40000/0xff0000\n"+
+			"-A ts-forward -m mark --mark 0x40000/0xff0000 -j ACCEPT\n-A ts-forward -s 100.64.0.0/10 -o tailscale0 -j DROP\n-A ts-forward -o tailscale0 -j ACCEPT"),
+			before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -j ts-input\n-A ts-input -s 100.100.1.2/32 -i lo -j ACCEPT\n"+
+				"-A ts-input -s 100.115.92.0/23 ! -i tailscale0 -j RETURN\n-A ts-input -s 100.64.0.0/10 ! -i tailscale0 -j DROP\n-A ts-input -i tailscale0 -j ACCEPT\n"+
+				"-A ts-input -p udp -m udp --dport 41641 -j ACCEPT")},
+		"ufw denies incoming packets": {sub("^:INPUT ACCEPT .16310", "ACCEPT", "DROP"), before("^-A INPUT -j KUBE-FIREWALL",
+			"-A INPUT -j ufw-before-input\n-A INPUT -j ufw-after-input\n-A ufw-before-input -i lo -j ACCEPT\n"+
+				"-A ufw-before-input -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A ufw-before-input -m conntrack --ctstate INVALID -j DROP\n"+
+				"-A ufw-before-input -p udp -m udp --sport 67 --dport 68 -j ACCEPT\n-A ufw-after-input -p udp -m udp --dport 137 -j RETURN")},
+		"kube-router": {before(beforeForward, "-A FORWARD -m comment --comment \"kube-router netpol\" -j KUBE-ROUTER-FORWARD\n"+
+			"-A KUBE-ROUTER-FORWARD -d 10.244.0.4/32 -j KUBE-POD-FW-AAAA\n-A KUBE-ROUTER-FORWARD -s 10.244.0.4/32 -j KUBE-POD-FW-AAAA\n"+
+			"-A KUBE-ROUTER-FORWARD -m mark --mark 0x20000/0x20000 -j ACCEPT\n-A KUBE-POD-FW-AAAA -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"+
+			"-A KUBE-POD-FW-AAAA -m mark ! --mark 0x10000/0x10000 -j REJECT --reject-with icmp-port-unreachable")},
+		"Docker's isolation, as of Docker 28": {before(beforeForward, "-A FORWARD -j DOCKER-FORWARD\n-A DOCKER-FORWARD -j DOCKER-CT\n"+
+			"-A DOCKER-CT -o docker0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A DOCKER-FORWARD -i docker0 -j ACCEPT\n-A DOCKER ! -i docker0 -o docker0 -j DROP"),
+			rawTable("-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP")},
+		"kind's and Istio's rules for the node's own name server": {before(beforeOutput, "-A OUTPUT -d 172.18.0.1/32 -j DOCKER_OUTPUT\n"+
+			"-A DOCKER_OUTPUT -d 172.18.0.1/32 -p udp -m udp --dport 53 -j DNAT --to-destination 127.0.0.11:41203")},
+	} {
+		for _, f := range Judge(mustParse(t, declareChains(editedSave(t, readFile(t, "flannel-docker.txt"), edits...))), Options{}).Findings {
+			t.Errorf("%s: %s: %s", what, f.Name, f.Message)
+		}
+	}
+}
+
 // TestReachPolicyRemedy checks that the remedy for a policy fits the program that set it.
 func TestReachPolicyRemedy(t *testing.T) {
 	for rules, want := range map[string]string{

@@ -47,7 +47,9 @@ func (r *reach) report() {
 			f.Name, f.Service, which = "kubeproxy.way.forward", "", "endpoints of Services"
 		}
 		if t.masquerade {
-			f.Name, which = "kubeproxy.way.masquerade", "other machines"
+			if f.Name, which = "kubeproxy.way.masquerade", "other machines"; t.minor {
+				f.Verdict, which = verdict.Warn, "KUBE-POSTROUTING"
+			}
 		}
 		if t.replies {
 			f.Name, f.Service = "kubeproxy.way.forward", ""
