@@ -18,6 +18,7 @@ type reach struct {
 	out      *Collector
 	family   string
 	rules    *way.Rules
+	back     *way.Rules   // for replies, in a trace
 	pods     netip.Prefix // their range, as far as kube-proxy's rules show it
 	link     string       // their link, if kube-proxy's rules name one
 	links    []string     // links of Pods that rules of other programs name
@@ -154,6 +155,9 @@ func (r *reach) findPods(sets []*ruleset.Set, present []string) {
 			r.link = pods
 		}
 		break
+	}
+	if !r.pods.IsValid() && r.link == "" {
+		r.pods = way.PodRange(sets, r.family)
 	}
 	r.links = way.PodLinks(sets, r.family, present)
 }

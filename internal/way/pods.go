@@ -160,10 +160,12 @@ func (all *Rules) Losses(p Packet) []Loss {
 	return all.losses(p)
 }
 
-// MayLoseTranslated reports whether a rule may drop packets that kube-proxy's rules have translated.
+// MayLoseTranslated reports whether a rule may drop packets that kube-proxy's rules have translated, to a Pod
+// or to this node.
 func (all *Rules) MayLoseTranslated(p Packet) bool {
 	p.dnat = true
-	return slices.ContainsFunc(all.Forwarded(p), func(w Way) bool { return w.dropped() })
+	drops := func(w Way) bool { return w.dropped() }
+	return slices.ContainsFunc(all.Forwarded(p), drops) || slices.ContainsFunc(all.Delivered(p), drops)
 }
 
 func (all *Rules) losses(p Packet) (list []Loss) {
