@@ -77,7 +77,8 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 	}
 	judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed", way.Packet{Protocol: "tcp", Port: 10250})
 	if pods := way.PodRange(sets, ruleset.IPv4); got == nil && pods.IsValid() {
-		judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed to the Pods of this node", way.Packet{Source: pods, Protocol: "tcp", Port: 10250})
+		p := way.Packet{Source: pods, Protocol: "tcp", Port: 10250}
+		judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed to the Pods of this node", p)
 	}
 	if got != nil {
 		s.Differs(strings.Join(got, ", "), "")

@@ -61,7 +61,8 @@ func (o *auditOptions) writeWays(ctx context.Context, h *host.Host, stdin io.Rea
 }
 
 // readForWays reads the rules of --rules, each a file of rules or a snapshot, or this node's.
-func (o *auditOptions) readForWays(ctx context.Context, h *host.Host, stdin io.Reader) (sets []*ruleset.Set, opts proxyrules.Options, err error) {
+func (o *auditOptions) readForWays(ctx context.Context, h *host.Host, stdin io.Reader) (
+	sets []*ruleset.Set, opts proxyrules.Options, err error) {
 	for _, name := range o.rules {
 		if recorded := replayed(name); recorded != nil {
 			of, err := recorded.Rulesets(ctx)
@@ -127,5 +128,6 @@ func (o *auditOptions) findSenders(ctx context.Context, opts *proxyrules.Options
 
 // isObjectName reports whether a text can be the name of a namespace or Pod.
 func isObjectName(text string) bool {
-	return text != "" && len(text) < 254 && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-.") == "" && strings.Trim(text, ".-") == text
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-."
+	return text != "" && len(text) < 254 && strings.Trim(text, letters) == "" && strings.Trim(text, ".-") == text
 }

@@ -35,7 +35,8 @@ func (all *Rules) Reply(sent Packet, w *Way) []Way {
 // restore takes a translation back once the packet has passed the priority of a hook at which conntrack
 // does so (nf_nat_manip_pkt, at the priorities of the chains of type nat).
 func (p *Packet) restore(hook string, priority int) {
-	if p.State != StateEstablished || !p.reply.is || priority <= natPriority(hook) { // a NOTRACK may exclude the reply
+	tracked := p.reply.is && p.State == StateEstablished // a NOTRACK may exclude the reply
+	if !tracked || priority <= natPriority(hook) {
 		return
 	}
 	switch hook {

@@ -142,8 +142,8 @@ func (r *foreignRule) readCT(a *attributes) bool {
 		}
 		return a.number(unix.NFTA_CT_KEY) == unix.NFT_CT_LABELS
 	}
-	t := map[uint64]term{unix.NFT_CT_STATE: {words: "ct state", kind: ctState, size: 4}, unix.NFT_CT_MARK: {words: "ct mark", kind: mark, size: 4},
-		unix.NFT_CT_STATUS: {words: "ct status", kind: ctStatus, size: 4}}[a.number(unix.NFTA_CT_KEY)]
+	t := map[uint64]term{unix.NFT_CT_STATE: {words: "ct state", kind: ctState, size: 4},
+		unix.NFT_CT_MARK: {words: "ct mark", kind: mark, size: 4}, unix.NFT_CT_STATUS: {words: "ct status", kind: ctStatus, size: 4}}[a.number(unix.NFTA_CT_KEY)]
 	return t.size > 0 && a[direction] == nil && r.set(a.number(unix.NFTA_CT_DREG), t)
 }
 
