@@ -64,7 +64,9 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		r.judgeServices()
 		r.judgeForwarding()
 		r.judgePorts()
-		r.judgeOwnEndpoints()
+		if opts.Own != nil {
+			r.judgeOwnEndpoints()
+		}
 		r.judgeReplies(sets, opts.Links)
 		r.judgeMarked(sets)
 		r.report()

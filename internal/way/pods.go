@@ -70,7 +70,7 @@ func PodLinks(sets []*ruleset.Set, family string, present []string) (links []str
 		return len(present) == 0 || slices.ContainsFunc(present, func(name string) bool { return matchLink(name, pattern) == Yes })
 	}
 	add := func(chain, in string) {
-		if isOfAllPods(in) && exists(in) && !strings.HasPrefix(chain, "KUBE-") && !EnforcesPolicies(Owner(chain)) &&
+		if isOfAllPods(in) && exists(in) && !EnforcesPolicies(Owner(chain)) &&
 			!slices.Contains(links, in) && len(links) < most {
 			links = append(links, in)
 		}
@@ -79,13 +79,16 @@ func PodLinks(sets []*ruleset.Set, family string, present []string) (links []str
 	return links
 }
 
-// eachLink calls add with the link of each rule that names the link by which packets come in.
+// eachLink calls add with the link by which packets come in, of each rule outside of kube-proxy's chains.
 func eachLink(sets []*ruleset.Set, family string, add func(chain, in string)) {
 	for _, set := range sets {
 		for _, save := range set.Saves {
 			for _, t := range save.Tables {
 				for _, c := range t.Chains {
-					for i := 0; save.Family == family && i < len(c.Rules); i++ {
+					if save.Family != family || strings.HasPrefix(c.Name, "KUBE-") { // most chains are those of Services
+						continue
+					}
+					for i := range c.Rules {
 						add(c.Name, c.Rules[i].Extra().In)
 					}
 				}

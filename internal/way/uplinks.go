@@ -21,7 +21,7 @@ func Uplink(sets []*ruleset.Set, family string, present []string) string {
 	card := regexp.MustCompile(`^(eth|eno|ens|enp|enx|bond|team)[0-9][0-9a-z]*$`)
 	var links []string
 	add := func(name string) {
-		if card.MatchString(name) && !slices.Contains(links, name) {
+		if name != "" && card.MatchString(name) && !slices.Contains(links, name) {
 			links = append(links, name)
 		}
 	}
