@@ -55,7 +55,12 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 			continue // the cluster has only IPv4
 		}
 		step, share, _, lost := podsLost(sets, family, links)
-		if !lost || isDockersPolicy(sets, step) || way.EnforcesPolicies(way.Owner(step.Chain)) {
+		if !lost || isDockersPolicy(sets, step) || way.EnforcesPolicies(step.Owner()) {
+			continue
+		}
+		if step.Program == "nft" {
+			s.Evidence = append(s.Evidence, checks.Seen("nf_tables", step.Table+" "+step.Chain+": "+strings.ToLower(cmp.Or(step.Rule, step.Does))))
+			got = append(got, strings.TrimSuffix(step.Table+" "+step.Chain+" drops "+share, " "))
 			continue
 		}
 		s.Evidence = append(s.Evidence, checks.Seen(step.Source, stepText(step)))
@@ -68,9 +73,11 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		return s, err
 	}
 	for _, drop := range others.Drops {
-		s.Evidence = append(s.Evidence, checks.Seen("nf_tables", drop))
 		chain, _, _ := strings.Cut(drop, ":")
-		got = append(got, chain+" drops")
+		if !slices.Contains(got, chain+" drops") { // not found by the walk above
+			s.Evidence = append(s.Evidence, checks.Seen("nf_tables", drop))
+			got = append(got, chain+" drops")
+		}
 	}
 	switch {
 	case !kubernetes:

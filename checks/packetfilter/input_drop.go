@@ -22,7 +22,8 @@ func inputDrop() checks.Problem {
 		Symptom: "Pods of this node reach no Pod of another node, because VXLAN packets are lost. `kubectl logs` and `kubectl exec` time " +
 			"out. The images of some clouds have such a REJECT at the end of INPUT.",
 		How: "The check follows a new packet from another machine to the port of each VXLAN link, and to kubelet's port 10250, through " +
-			"raw, mangle, nat and filter of all iptables backends, in the kernel's order. It fails if every way of the packet ends in a " +
+			"raw, mangle, nat and filter of all backends, in the kernel's order, and a packet of this node's Pods to kubelet's port " +
+			"(if a rule takes their range, as Tailscale's does with 100.64.0.0/10). It fails if every way of the packet ends in a " +
 			"DROP, a REJECT or a policy DROP. If the rules do not decide a condition (the sender's address, a set), the packet " +
 			"takes both ways.",
 		Remedy: "insert a rule that accepts the cluster's packets before the one that drops them, for example `iptables -I INPUT -p udp " +
@@ -53,9 +54,14 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 	var got []string
 	judge := func(family, what string, p way.Packet) {
 		p.State = way.StateNew
-		rules := way.New(sets, family, way.Node{Elsewhere: way.NotOfUplink})
+		elsewhere := way.NotOfUplink
+		if p.Source.IsValid() {
+			elsewhere = way.NotOfPods
+		}
+		rules := way.New(sets, family, way.Node{Elsewhere: elsewhere})
 		step, _, lost := way.DropsSurely(rules.Delivered(p))
-		if !lost {
+		bySource := strings.Contains(step.Rule, " -s ") || strings.Contains(step.Rule, " saddr ")
+		if !lost || p.Source.IsValid() && (!bySource || strings.Contains(step.Rule, "dport")) { // closed to Pods on purpose
 			return
 		}
 		got = append(got, what)
@@ -70,6 +76,10 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 		}
 	}
 	judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed", way.Packet{Protocol: "tcp", Port: 10250})
+	if pods := way.PodRange(sets, ruleset.IPv4); got == nil && pods.IsValid() {
+		p := way.Packet{Source: pods, Protocol: "tcp", Port: 10250}
+		judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed to the Pods of this node", p)
+	}
 	if got != nil {
 		s.Differs(strings.Join(got, ", "), "")
 	}

@@ -40,6 +40,10 @@ func TestInputDrop(t *testing.T) {
 			"\nevidence: iptables-nft-save: -A INPUT -j REJECT --reject-with icmp-host-prohibited" + remedy},
 		{What: "an uplink of WireGuard", Node: node("-A INPUT -i wg0 -j ACCEPT\n" + reject), Want: right},
 		{What: "an uplink of Open vSwitch", Node: node("-A INPUT -i br-ex -j ACCEPT\n" + reject), Want: right},
+		{What: "Tailscale's rule, if its range has the Pods", Node: node("-A INPUT -s 10.128.0.0/9 ! -i tailscale0 -j DROP\n"), Want: "\nwarn\n" +
+			"want: the cluster's packets reach this node\ngot: port 10250/tcp of kubelet is closed to the Pods of this node\n" +
+			"evidence: iptables-nft-save: -A INPUT -s 10.128.0.0/9 ! -i tailscale0 -j DROP" + remedy},
+		{What: "closed to Pods on purpose", Node: node("-A INPUT -s 10.244.0.0/16 -p tcp -m tcp --dport 10250 -j DROP\n"), Want: right},
 		{What: "no kube-proxy", Node: checkstest.ProxyNode("", ""), Want: "skipped\nskipped: no kube-proxy rules found"},
 	})
 }

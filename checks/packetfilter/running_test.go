@@ -192,6 +192,17 @@ func TestNFTForwardDrop(t *testing.T) {
 	if r.Err != nil || r.Verdict.String() != "warn" || r.State.Got != "inet mine forward drops" {
 		t.Errorf("%s: %q, %v", r.Verdict, r.State.Got, r.Err)
 	}
+	for hook, want := range map[string]string{"prerouting": "warn", "postrouting": "warn", "output": "pass", "input": "pass"} {
+		nft("table inet mine { chain pods { counter drop\n}\nchain c { type filter hook " + hook + " priority -5;\nct state new jump pods\n}\n}\n")
+		r := checkstest.On(t.Context(), t, h, checks.Run, "packetfilter.forward-drop", "")
+		if got := strings.TrimPrefix(r.State.Got, "Pod traffic passes"); r.Verdict.String() != want || got != "" && got != "inet mine pods drops, inet mine pods drops" && got != "inet mine pods drops" {
+			t.Errorf("hook %s: %s: %q, %v", hook, r.Verdict, r.State.Got, r.Err)
+		}
+	}
+	nft("table inet mine { chain c { type filter hook prerouting priority -5;\nlimit rate over 10/second drop\n}\n}\n")
+	if r := checkstest.On(t.Context(), t, h, checks.Run, "packetfilter.forward-drop", ""); r.Verdict.String() != "pass" {
+		t.Errorf("a rate limit: %s: %q, %v", r.Verdict, r.State.Got, r.Err)
+	}
 }
 
 // TestIncompatible adds a rule that only nft can express to a table of this kernel's iptables-nft.

@@ -77,7 +77,25 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 			tableName(family), err))
 		return program.Stream(ctx, parse, "nft", printTable(family)...)
 	})
+	if err == nil {
+		err = addForeign(ctx, &sets)
+	}
 	return sets, err
+}
+
+// addForeign adds the tables of other programs. Without them a packet's way is not complete.
+func addForeign(ctx context.Context, sets *[]*ruleset.Set) error {
+	tables, err := nftables.ReadForeign(ctx)
+	switch {
+	case errors.Is(err, fs.ErrPermission) || ctx.Err() != nil:
+		return fmt.Errorf("reading the tables of other programs over netlink: %w", err)
+	case err != nil:
+		*sets = append(*sets, &ruleset.Set{Source: "nft", Note: fmt.Sprintf("the nft tables of other programs could not be read, "+
+			"so it is not known whether they drop packets: %v", err)})
+	case len(tables) > 0:
+		*sets = append(*sets, &ruleset.Set{Source: "nft", Foreign: tables})
+	}
+	return nil
 }
 
 func tableName(family string) string { return "table " + family + " " + ruleset.KubeProxyTable }

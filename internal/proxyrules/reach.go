@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	"nodegate/internal/ruleset"
 	"nodegate/internal/way"
@@ -13,17 +14,21 @@ import (
 // reach judges whether packets reach kube-proxy's rules. The other judges compare these rules with
 // kube-proxy's own; a rule of another program can take the packets before them.
 type reach struct {
-	rep    *Judgment
-	out    *Collector
-	family string
-	rules  *way.Rules
-	pods   netip.Prefix // their range, as far as kube-proxy's rules show it
-	link   string       // their link, if kube-proxy's rules name one
-	links  []string     // links of Pods that rules of other programs name
-	own    func(netip.Addr) way.Answer
-	served string // an address of node ports, if only some addresses have them
-	found  map[string]*taken
-	order  []string
+	rep      *Judgment
+	out      *Collector
+	family   string
+	rules    *way.Rules
+	back     *way.Rules   // for replies, in a trace
+	pods     netip.Prefix // their range, as far as kube-proxy's rules show it
+	link     string       // their link, if kube-proxy's rules name one
+	links    []string     // links of Pods that rules of other programs name
+	own      func(netip.Addr) way.Answer
+	classes  func() *way.Classes
+	owners   []string // programs whose chains are among the rules
+	enforced bool     // one of them enforces NetworkPolicies
+	served   string   // an address of node ports, if only some addresses have them
+	found    map[string]*taken
+	order    []string
 }
 
 // taken collects the packets that one rule takes.
@@ -34,7 +39,10 @@ type taken struct {
 	services   []string
 	forwarding bool // to other machines
 	endpoints  bool // to the endpoints of Services
+	replies    bool // of connections that exist
+	minor      bool // few packets
 	masquerade bool // to kube-proxy's chain that masquerades
+	owners     []string
 }
 
 // judgeReach judges every family with Services in use.
@@ -55,6 +63,11 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		r.out = out
 		r.judgeServices()
 		r.judgeForwarding()
+		r.judgePorts()
+		if opts.Own != nil {
+			r.judgeOwnEndpoints()
+		}
+		r.judgeReplies(sets, opts.Links)
 		r.judgeMarked(sets)
 		r.report()
 	}
@@ -63,9 +76,12 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) *reach {
 	r := &reach{rep: rep, family: family, found: map[string]*taken{}}
 	r.findPods(sets, opts.Links)
+	r.owners = way.Owners(sets, family)
+	r.enforced = slices.ContainsFunc(r.owners, way.EnforcesPolicies)
 	if r.own = opts.Own; r.own == nil {
 		r.own = r.ownByRules(sets)
 	}
+	r.classes = sync.OnceValue(func() *way.Classes { return way.NewClasses(sets, family, r.own) })
 	r.rules = way.New(sets, family, way.Node{Own: r.own, Elsewhere: way.NotOfPods})
 	return r
 }
@@ -81,6 +97,7 @@ func Reach(sets []*ruleset.Set, opts Options) (mode string, found []Finding) {
 		mode = "iptables or nftables"
 		r := newReach(&Judgment{}, sets, &opts, family)
 		r.judgeMarked(sets)
+		r.judgeReplies(sets, opts.Links)
 		sure = sure && r.reachesSurely() && len(r.found) == 0
 	}
 	if mode == "" || sure {
@@ -140,6 +157,9 @@ func (r *reach) findPods(sets []*ruleset.Set, present []string) {
 			r.link = pods
 		}
 		break
+	}
+	if !r.pods.IsValid() && r.link == "" {
+		r.pods = way.PodRange(sets, r.family)
 	}
 	r.links = way.PodLinks(sets, r.family, present)
 }
@@ -211,15 +231,22 @@ func (r *reach) judgeServices() {
 		if ways := r.rules.Walk(every, hook, toProxy); reachesSurely(ways) {
 			continue
 		}
+		walked := map[way.Class][]way.Way{}
 		for i := range r.rep.Services {
 			s := &r.rep.Services[i]
 			ip, err := netip.ParseAddr(s.ClusterIP)
 			if s.Family != r.family || err != nil || len(s.Endpoints) == 0 {
 				continue
 			}
-			p := from.packet
-			p.Destination, p.Protocol, p.Port = way.Addr(ip), s.Protocol, uint16(s.Port)
-			r.judge(from.who, s, r.rules.Walk(p, hook, toProxy))
+			class := r.classes().Of(ip, s.Protocol, uint16(s.Port))
+			ways, known := walked[class]
+			if !known {
+				p := from.packet
+				p.Destination, p.Protocol, p.Port = way.Addr(ip), s.Protocol, uint16(s.Port)
+				ways = r.rules.Walk(p, hook, toProxy)
+				walked[class] = ways
+			}
+			r.judge(from.who, s, ways)
 		}
 	}
 	r.judgeNodePorts()
@@ -233,14 +260,21 @@ func (r *reach) judgeNodePorts() {
 	if reachesSurely(r.rules.Walk(outside, way.Prerouting, toProxy)) {
 		return
 	}
+	walked := map[way.Class][]way.Way{}
 	for i := range r.rep.Services {
 		s := &r.rep.Services[i]
 		if s.Family != r.family || s.NodePort == 0 || len(s.Endpoints)+len(s.LocalEndpoints) == 0 {
 			continue
 		}
-		p := outside
-		p.Protocol, p.Port = s.Protocol, uint16(s.NodePort)
-		r.judge(toNodePorts, s, r.rules.Walk(p, way.Prerouting, toProxy))
+		class := r.classes().Of(netip.Addr{}, s.Protocol, uint16(s.NodePort))
+		ways, known := walked[class]
+		if !known {
+			p := outside
+			p.Protocol, p.Port = s.Protocol, uint16(s.NodePort)
+			ways = r.rules.Walk(p, way.Prerouting, toProxy)
+			walked[class] = ways
+		}
+		r.judge(toNodePorts, s, ways)
 	}
 }
 
@@ -263,6 +297,9 @@ func (r *reach) judge(who string, s *Service, ways []way.Way) {
 		step, ok := decider(w)
 		if !ok || step.Unsure != "" {
 			continue // kube-proxy's own jump is missing: judgeRootJumps
+		}
+		if owner := step.Owner(); owner == "Cilium" || step.Effect == way.Drops && way.EnforcesPolicies(owner) {
+			continue // Cilium translates the packets of Pods by eBPF; kube-proxy's rules may be left over
 		}
 		if !reached {
 			w.Chance = 1
@@ -321,7 +358,7 @@ func decider(w way.Way) (way.Step, bool) {
 func (r *reach) judgeForwarding() {
 	for _, from := range r.senders() {
 		for _, loss := range r.rules.Losses(from.packet) {
-			if who, is := from.loses(&loss); is {
+			if who, is := r.loses(&from, &loss); is {
 				r.add(loss.Step, loss.Way, who).forwarding = true
 			}
 		}
@@ -331,18 +368,18 @@ func (r *reach) judgeForwarding() {
 			continue
 		}
 		for _, loss := range r.rules.ToEndpoints(from.packet, r.pods) {
-			if who, is := from.loses(&loss); is && r.found[stepKey(loss.Step)] == nil {
+			if who, is := r.loses(&from, &loss); is && r.found[stepKey(loss.Step)] == nil {
 				r.add(loss.Step, loss.Way, who).endpoints = true
 			}
 		}
 	}
 }
 
-// loses reports whether a loss is a fault, and describes the packets. A policy may drop if eBPF
-// forwards the packets; kube-proxy's own chains are judged elsewhere.
-func (s *sender) loses(loss *way.Loss) (who string, is bool) {
-	chain := loss.Step.Chain
-	if loss.Step.Rule == "" || strings.HasPrefix(chain, "KUBE-") || way.EnforcesPolicies(way.Owner(chain)) {
+// loses reports whether a loss is a fault, and describes the packets. A policy may drop if the program
+// that enforces NetworkPolicies forwards by eBPF; kube-proxy's own chains are judged elsewhere.
+func (r *reach) loses(s *sender, loss *way.Loss) (who string, is bool) {
+	step := &loss.Step
+	if step.Rule == "" && r.enforced || strings.HasPrefix(step.Chain, "KUBE-") || way.EnforcesPolicies(step.Owner()) {
 		return "", false
 	}
 	if who = s.who; loss.Protocol != "" {

@@ -20,9 +20,31 @@ func (r *reach) judgeMarked(sets []*ruleset.Set) {
 				return
 			}
 			p := way.Packet{State: way.StateNew, Mark: way.Mark{Value: uint32(bit)}}
-			r.judgeMasquerade(r.rules.Postrouting(p, toPostrouting))
+			r.judgeMasquerade(p)
 			return
 		}
+	}
+}
+
+// judgeMasquerade judges marked packets by their senders. Those of a Pod to another Pod are marked if both
+// are the same Pod, which few of them are.
+func (r *reach) judgeMasquerade(marked way.Packet) {
+	const who = "that kube-proxy marks"
+	classes := []sender{{who, marked}}
+	if r.pods.IsValid() {
+		from, others, itself := marked, marked, marked
+		from.Source, from.Unnamed, others.NotFrom = r.pods, true, r.pods
+		itself.Source, itself.Destination = r.pods, r.pods
+		classes = append(classes, sender{who + " from Pods", from}, sender{who + " from other machines", others},
+			sender{"of a Pod to itself " + who, itself})
+	}
+	for i, c := range classes {
+		step, w, lost := notMasqueraded(r.rules.Postrouting(c.packet, toPostrouting))
+		if !lost || step.Owner() == "Cilium" || i > 0 && r.found[stepKey(step)] != nil {
+			continue
+		}
+		t := r.add(step, w, c.who)
+		t.masquerade, t.minor = true, i == len(classes)-1 && i > 0
 	}
 }
 
@@ -34,7 +56,8 @@ func toPostrouting(table, chain string) way.Visit {
 	return way.Follow
 }
 
-func (r *reach) judgeMasquerade(ways []way.Way) {
+// notMasqueraded returns the rule that takes marked packets before kube-proxy's chain masquerades them.
+func notMasqueraded(ways []way.Way) (step way.Step, of way.Way, lost bool) {
 	right := func(w way.Way) bool { return w.End == way.Reached || w.Packet.Masqueraded() }
 	reached := slices.ContainsFunc(ways, func(w way.Way) bool { return right(w) || w.End == way.Lost })
 	for _, w := range ways {
@@ -45,8 +68,8 @@ func (r *reach) judgeMasquerade(ways []way.Way) {
 			w.Chance = 1
 		}
 		if step, ok := decider(w); ok && step.Unsure == "" {
-			r.add(step, w, "that kube-proxy marks").masquerade = true
-			return
+			return step, w, true
 		}
 	}
+	return way.Step{}, way.Way{}, false
 }

@@ -14,6 +14,7 @@ import (
 func (r *reach) report() {
 	for _, key := range r.order {
 		t := r.found[key]
+		t.owners = r.owners
 		slices.Sort(t.services)
 		f := Finding{Name: "kubeproxy.way.service", Family: r.family, Table: t.step.Table, Chain: t.step.Chain, Line: t.step.Line,
 			Handle: t.step.Handle, Rule: t.step.Rule, Remedy: t.remedy()}
@@ -46,7 +47,15 @@ func (r *reach) report() {
 			f.Name, f.Service, which = "kubeproxy.way.forward", "", "endpoints of Services"
 		}
 		if t.masquerade {
-			f.Name, which = "kubeproxy.way.masquerade", "other machines"
+			if f.Name, which = "kubeproxy.way.masquerade", "other machines"; t.minor {
+				f.Verdict, which = verdict.Warn, "KUBE-POSTROUTING"
+			}
+		}
+		if t.replies {
+			f.Name, f.Service = "kubeproxy.way.forward", ""
+			f.Message = fmt.Sprintf("%sreplies %s: %s", share, strings.Join(t.who, ", "), t.describe())
+			r.out.Add(f)
+			continue
 		}
 		f.Message = fmt.Sprintf("%spackets %s to %s: %s", share, strings.Join(t.who, ", "), which, t.describe())
 		r.out.Add(f)
@@ -64,7 +73,7 @@ func Count(n int, what string) string {
 // describe returns the rule's effect on the packets.
 func (t *taken) describe() string {
 	where := fmt.Sprintf("chain %s of table %s", t.step.Chain, t.step.Table)
-	if owner := way.Owner(t.step.Chain); owner != "" {
+	if owner := t.step.Owner(); owner != "" {
 		where += " (" + owner + ")"
 	}
 	if t.step.Handle > 0 {
@@ -87,8 +96,11 @@ func (t *taken) describe() string {
 // remedy returns the command that removes the rule.
 func (t *taken) remedy() string {
 	find := "find the program that adds it"
-	if owner := way.Owner(t.step.Chain); owner != "" {
+	if owner := t.step.Owner(); owner != "" {
 		find = "change the configuration of " + owner + ", or it adds the rule again"
+	}
+	if t.step.Rule == "" {
+		return t.remedyOfPolicy()
 	}
 	if rest, is := strings.CutPrefix(t.step.Rule, "-A "); is && !canPaste(rest) {
 		return fmt.Sprintf("remove the rule by its number, which `%s -t %s -L --line-numbers` prints; %s", t.step.Program, t.step.Table, find)
@@ -96,6 +108,24 @@ func (t *taken) remedy() string {
 		return fmt.Sprintf("remove the rule: `%s -t %s -D %s`; %s", t.step.Program, t.step.Table, rest, find)
 	}
 	return fmt.Sprintf("remove the rule: `nft delete rule %s %s handle %d`; %s", t.step.Table, t.step.Chain, t.step.Handle, find)
+}
+
+// remedyOfPolicy returns the command that lets a chain pass what its rules do not accept.
+func (t *taken) remedyOfPolicy() string {
+	if t.step.Program == "nft" {
+		return fmt.Sprintf("accept these packets: add a rule for the Pods' links to chain %s of table %s, or run "+
+			"`nft 'chain %s %s { policy accept; }'`; find the program that loads the table", t.step.Chain, t.step.Table, t.step.Table, t.step.Chain)
+	}
+	command := fmt.Sprintf("`%s -t %s -P %s ACCEPT`", t.step.Program, t.step.Table, t.step.Chain)
+	switch {
+	case slices.Contains(t.owners, "ufw") && t.step.Chain == "FORWARD":
+		return "run `ufw default allow routed`"
+	case slices.Contains(t.owners, "ufw"):
+		return "accept these packets in ufw: `ufw allow from` the Pods' addresses"
+	case slices.Contains(t.owners, "Docker") && t.step.Chain == "FORWARD":
+		return "run " + command + ", and set net.ipv4.ip_forward=1 before Docker starts, or it sets the policy again"
+	}
+	return "restart the CNI plugin's agent, which inserts its ACCEPT, or run " + command + "; find the program that sets the policy"
 }
 
 // canPaste reports whether a shell takes a rule literally: another program chose its comment.

@@ -58,7 +58,8 @@ func TestReach(t *testing.T) {
 			"packets that come in by cni0 to other machines: chain DOCKER-USER of table filter (Docker), line 53 loses them (DROP)"},
 		{"FORWARD DROP of the Pods' range", before(beforeForward, "-A FORWARD -d 10.244.0.0/16 -j DROP"), forward +
 			"packets from Pods to endpoints of Services: chain FORWARD of table filter, line 35 loses them (DROP)"},
-		{"FORWARD DROP of the Pods' range from elsewhere", before(beforeForward, "-A FORWARD ! -s 10.244.0.0/16 -d 10.244.0.0/16 -j DROP"), ""},
+		{"FORWARD DROP of the Pods' range from elsewhere", before(beforeForward, "-A FORWARD ! -s 10.244.0.0/16 -d 10.244.0.0/16 -j DROP"),
+			forward + "replies of other machines to Pods: chain FORWARD of table filter, line 35 loses them (DROP)"},
 		{"FORWARD DROP of one Pod", before(beforeForward, "-A FORWARD -d 10.244.0.7/32 -j DROP"), ""},
 		{"mangle FORWARD DROP", mangleTable("-A FORWARD -s 10.244.0.0/16 -j DROP"), forward +
 			"packets from Pods to other machines: chain FORWARD of table mangle, line 8 loses them (DROP)"},
@@ -110,7 +111,8 @@ func TestReach(t *testing.T) {
 			"-A cali-PREROUTING -m mark --mark 0x10000/0x10000 -j ACCEPT\n-A cali-from-host-endpoint -m comment --comment x -j RETURN"), ""},
 		{"one Pod in quarantine", before(beforeForward, "-A FORWARD -i veth77 -j DROP\n-A FORWARD -i cali123 -j DROP"), ""},
 		{"containers of another runtime", before(beforeForward, "-A FORWARD -i nerdctl0 -j DROP\n-A FORWARD -i cni-podman0 -j DROP\n-A FORWARD -i vnet3 -j DROP"), ""},
-		{"all Pods of Calico but one", before(beforeForward, "-A FORWARD -i cali+ -m set --match-set x src -j ACCEPT\n-A FORWARD ! -i cali7 -j DROP"), ""},
+		{"all Pods of Calico but one", before(beforeForward, "-A FORWARD -i cali+ -m set --match-set x src -j ACCEPT\n"+
+			"-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A FORWARD ! -i cali7 -j DROP"), ""},
 		{"links of all Pods", before(beforeForward, "-A FORWARD -i cali+ -j DROP"), forward +
 			"packets that come in by cali+ to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
 		{"a leftover of Calico and a rule against spoofing", rawTable("-A PREROUTING -s 10.244.0.0/16 ! -i cni0 -j DROP\n" +

@@ -47,6 +47,7 @@ type TraceWay struct {
 	Untracked  bool        `json:"untracked,omitempty"` // conntrack does not see the packet
 	Steps      []TraceStep `json:"steps"`               // after those of all ways, for the first destination
 	Reply      string      `json:"reply,omitempty"`     // the reply's way back
+	ReplyLost  bool        `json:"replyLost,omitempty"` // a rule certainly drops the reply
 }
 
 // Senders of a trace other than addresses.
@@ -61,8 +62,8 @@ const (
 func Traces(rep *Judgment, sets []*ruleset.Set, opts *Options, name, from string) ([]Trace, error) {
 	sender, err := netip.ParseAddr(from)
 	if err != nil && !slices.Contains([]string{FromPod, FromNode, FromOutside}, from) {
-		return nil, fmt.Errorf("--from must be an address, pod, node or outside; %q is none of these (for a Pod, give the address that "+
-			"`kubectl get pod -o wide` prints)", from)
+		return nil, fmt.Errorf("--from must be an address, pod, node, outside or a Pod's NAMESPACE/NAME; %q is none of these (without the API, "+
+			"give the address that `kubectl get pod -o wide` prints)", from)
 	}
 	var list []Trace
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
@@ -72,6 +73,7 @@ func Traces(rep *Judgment, sets []*ruleset.Set, opts *Options, name, from string
 		r := newReach(rep, sets, opts, family)
 		r.findServed(sets)
 		r.rules = way.New(sets, family, way.Node{Own: r.ownOrPod(r.own), Elsewhere: way.NotOfPods})
+		r.back = way.New(sets, family, way.Node{Own: r.ownOrPod(r.own), Elsewhere: notOfContainers})
 		for i := range rep.Services {
 			s := &rep.Services[i]
 			ns, svc, _ := SplitServicePort(s.Name)
@@ -93,6 +95,9 @@ func (r *reach) findServed(sets []*ruleset.Set) {
 		}
 	}
 }
+
+// notOfContainers: a reply may come in by a link of Pods or by an uplink.
+func notOfContainers(pattern string, _ bool) bool { return way.NotOfReplies(pattern, false) }
 
 // ownOrPod answers that addresses of Pods do not belong to the node.
 func (r *reach) ownOrPod(own func(netip.Addr) way.Answer) func(netip.Addr) way.Answer {
@@ -153,7 +158,7 @@ func (r *reach) traceOne(s *Service, p way.Packet, from, to string) Trace {
 		t.Steps = append(t.Steps, traceStep(ways[0].Steps[i]))
 	}
 	for _, w := range ways {
-		one := traceWay(w)
+		one := r.traceWay(p, &w)
 		if i := slices.IndexFunc(t.Ways, one.isLike); i >= 0 {
 			t.Ways[i].To = append(t.Ways[i].To, one.To...)
 			continue
@@ -180,7 +185,7 @@ func judgeWays(ways []TraceWay) verdict.Verdict {
 		arrives = arrives || w.Translated && (w.End == "forwarded" || w.End == "delivered")
 	}
 	for _, w := range ways {
-		switch ok := w.Translated && (w.End == "forwarded" || w.End == "delivered"); {
+		switch ok := w.Translated && !w.ReplyLost && (w.End == "forwarded" || w.End == "delivered"); {
 		case ok:
 		case w.Sure, !arrives:
 			return verdict.Fail
@@ -213,7 +218,7 @@ func traceStep(s way.Step) TraceStep {
 		Unsure: s.Unsure}
 }
 
-func traceWay(w way.Way) TraceWay {
+func (r *reach) traceWay(sent way.Packet, w *way.Way) TraceWay {
 	p := w.Packet
 	to := "?"
 	if p.Destination.IsValid() && p.Destination.IsSingleIP() {
@@ -230,7 +235,26 @@ func traceWay(w way.Way) TraceWay {
 				"on a bridge that client and endpoint share, only with net.bridge.bridge-nf-call-iptables=1"
 		}
 	}
+	if step, lost := r.replyLost(sent, w); lost && one.Reply != "" {
+		one.Reply = fmt.Sprintf("is dropped: %s %s %s", step.Hook, step.Table, step.Chain)
+		if step.Line > 0 {
+			one.Reply += fmt.Sprintf(" line %d", step.Line)
+		} else if step.Handle > 0 {
+			one.Reply += fmt.Sprintf(" handle %d", step.Handle)
+		}
+		one.Reply += ": " + step.Does
+		one.ReplyLost = true
+	}
 	return one
+}
+
+// replyLost returns the rule that certainly drops the reply to a packet.
+func (r *reach) replyLost(sent way.Packet, w *way.Way) (way.Step, bool) {
+	if w.End != way.Forwarded && w.End != way.Delivered {
+		return way.Step{}, false
+	}
+	step, _, lost := way.DropsSurely(r.back.Reply(sent, w))
+	return step, lost
 }
 
 // byProxy reports whether kube-proxy's rules made the last change of the destination.
@@ -246,5 +270,5 @@ func byProxy(steps []way.Step) bool {
 // isLike reports whether two ways differ only in their endpoint.
 func (w TraceWay) isLike(o TraceWay) bool {
 	return w.End == o.End && math.Abs(w.Chance-o.Chance) < 1e-6 && w.Sure == o.Sure && w.Translated == o.Translated &&
-		w.Masquerade == o.Masquerade && w.Untracked == o.Untracked
+		w.Masquerade == o.Masquerade && w.Untracked == o.Untracked && w.ReplyLost == o.ReplyLost
 }

@@ -79,6 +79,7 @@ type nftBody struct {
 	Prio                       json.RawMessage
 	Timeout                    int
 	Type                       any // of a chain or of a set's key: a name, or a list of names
+	Flags                      any // of a table or set
 	Expr                       []any
 	Elem                       []any
 }
@@ -86,10 +87,10 @@ type nftBody struct {
 // nftParser reads the output of `nft -j list ruleset` into set. Of iptables-nft's tables it only
 // counts the Service chains that iptables mode has left behind.
 type nftParser struct {
-	in       *input.JSON
-	set      *Set
-	items    int
-	iptables []string // the tables of iptables-nft, "ip nat"
+	in      *input.JSON
+	set     *Set
+	items   int
+	ignored []string // the tables of iptables-nft, and dormant ones: "ip nat"
 }
 
 func (p *nftParser) parse() error {
@@ -130,6 +131,8 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 	switch {
 	case p.items > maxItems:
 		return input.Unknown(line, "more than %d objects", maxItems)
+	case o.Table != nil && strings.Contains(fmt.Sprint(o.Table.Flags), "dormant"): // its chains are not in the hooks
+		p.ignored = append(p.ignored, o.Table.Family+" "+o.Table.Name)
 	case o.Table != nil:
 		p.proxyTable(o.Table.Family, o.Table.Name)
 	case o.Chain != nil:
@@ -167,10 +170,10 @@ func (p *nftParser) table(b *nftBody) *NFTTable {
 	}
 	own := func(t *NFTTable) bool { return t.Family == b.Family && t.Name == b.Table }
 	if slices.Contains([]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}, b.Name) && b.Hook != "" {
-		p.iptables = append(p.iptables, b.Family+" "+b.Table)
+		p.ignored = append(p.ignored, b.Family+" "+b.Table)
 		p.set.Foreign = slices.DeleteFunc(p.set.Foreign, own)
 	}
-	if slices.Contains(p.iptables, b.Family+" "+b.Table) || !slices.Contains([]string{IPv4, IPv6, "inet"}, b.Family) {
+	if slices.Contains(p.ignored, b.Family+" "+b.Table) || !slices.Contains([]string{IPv4, IPv6, "inet"}, b.Family) {
 		return nil
 	}
 	if i := slices.IndexFunc(p.set.Foreign, own); i >= 0 {
@@ -257,16 +260,17 @@ func decodeElement(e any) NFTElement {
 	return el
 }
 
-// decodeVerdict reads {"goto": {"target": X}} and {"drop": null}.
+// decodeVerdict reads {"goto": {"target": X}}, {"jump": {"target": X}} and {"drop": null}.
 func decodeVerdict(v any) (target, verdict string) {
 	m, _ := v.(map[string]any)
 	for name, arg := range m {
-		if t, ok := member(arg, "target"); ok {
-			return nftText(t), ""
+		if verdict = name; name == "goto" {
+			verdict = "" // kube-proxy's form
 		}
-		verdict = name
+		t, _ := member(arg, "target")
+		target = nftText(t)
 	}
-	return "", verdict
+	return target, verdict
 }
 
 // member returns a member of a JSON object.

@@ -76,6 +76,7 @@ func (w *walk) end(a *action, s state, did func(Effect) state, o *out) []state {
 		o.through = merge(o.through, did(Returns))
 	case toOther:
 		t := did(Changes)
+		t.p.kept = a.to.IsSingleIP() && t.p.Destination == a.to && (a.port == 0 || a.port == t.p.Port)
 		t.p.dnat, t.p.ToNode, t.p.Unnamed = true, Unknown, false
 		t.p.Destination = a.to
 		if a.own {

@@ -2,8 +2,8 @@ package way
 
 import (
 	"cmp"
+	"math"
 	"slices"
-	"strings"
 
 	"nodegate/internal/ruleset"
 )
@@ -178,7 +178,7 @@ const (
 // given. visit returns how to treat a chain; nil follows all of them.
 func (all *Rules) Walk(p Packet, last string, visit func(table, chain string) Visit) []Way {
 	w := &walk{node: &all.node, visit: visit}
-	if p.State != StateNew {
+	if p.State != StateNew && !p.reply.is {
 		p.ConnMark.Unknown = ^uint32(0)
 	}
 	if p.ToNode == Unknown {
@@ -299,6 +299,7 @@ func (w *walk) pass(all *Rules, hook string, states []state) []state {
 		b := &all.hooks[hook][i]
 		var after []state
 		for _, s := range states {
+			s.p.restore(hook, b.priority)
 			if b.nat && !s.p.entersNAT(hook) {
 				after = merge(after, s)
 				continue
@@ -317,6 +318,9 @@ func (w *walk) pass(all *Rules, hook string, states []state) []state {
 			}
 			return nil
 		}
+	}
+	for i := range states {
+		states[i].p.restore(hook, math.MaxInt)
 	}
 	return states
 }
@@ -355,22 +359,4 @@ func (w *walk) ways() []Way {
 	}
 	slices.SortStableFunc(list, func(a, b Way) int { return cmp.Compare(b.Chance, a.Chance) })
 	return list
-}
-
-// Owner returns the program to which a chain belongs, as far as its name shows it.
-func Owner(chain string) string {
-	for _, known := range [][2]string{
-		{"DOCKER", "Docker"}, {"ufw-", "ufw"}, {"ufw6-", "ufw"}, {"KUBE-ROUTER", "kube-router"}, {"KUBE-NWPLCY", "kube-router"},
-		{"KUBE-POD-FW", "kube-router"}, {"KUBE-", "kube-proxy or kubelet"}, {"cali-", "Calico"}, {"CILIUM", "Cilium"},
-		{"OLD_CILIUM", "Cilium"}, {"FLANNEL", "flannel"}, {"WEAVE", "Weave Net"}, {"CNI-", "a CNI plugin"}, {"ts-", "Tailscale"},
-		{"ISTIO", "Istio"}, {"LIBVIRT", "libvirt"}, {"AWS-", "Amazon VPC CNI"}, {"IP-MASQ", "ip-masq-agent"}, {"f2b-", "Fail2ban"},
-		{"nm-", "NetworkManager"}, {"NETAVARK", "Podman"}, {"IN_", "firewalld"}, {"FWD", "firewalld"}, {"PRE_", "firewalld"},
-		{"POST_", "firewalld"}, {"INPUT_ZONES", "firewalld"}, {"FORWARD_", "firewalld"}, {"PREROUTING_", "firewalld"}, {"ANTREA", "Antrea"},
-		{"OVN-KUBE", "OVN-Kubernetes"}, {"wg-", "WireGuard"},
-	} {
-		if strings.HasPrefix(chain, known[0]) {
-			return known[1]
-		}
-	}
-	return ""
 }

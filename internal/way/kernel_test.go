@@ -15,6 +15,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/host/nftables"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/way"
 )
@@ -86,15 +87,18 @@ func (w wire) run(t *testing.T, in *netns.Namespace, stdin string, args ...strin
 const observer = `table ip observer {
 	set in { type inet_service . ipv4_addr . inet_service . mark; flags dynamic; size 4096; }
 	set out { type inet_service . ipv4_addr . inet_service . mark; flags dynamic; size 4096; }
+	set back { type inet_service . ipv4_addr . inet_service . mark; flags dynamic; size 4096; }
+	chain back { type filter hook postrouting priority 2001; oifname "pod0" ct direction reply add @back { udp dport . ip saddr . udp sport . meta mark }; }
+	chain mine { type filter hook input priority 2001; ct direction reply add @back { udp dport . ip saddr . udp sport . meta mark }; }
 	chain in { type filter hook input priority 2000; ct state new counter; add @in { udp sport . ip daddr . udp dport . meta mark }; }
 	chain out { type filter hook postrouting priority 2000; oifname != "lo" add @out { udp sport . ip daddr . udp dport . meta mark }; }
 }
 `
 
 // seen is the end of each packet, by its source port: "in 10.1.0.1:53 mark 0".
-func (w wire) seen(t *testing.T) map[uint16]string {
+func (w wire) seen(t *testing.T, sets ...string) map[uint16]string {
 	found := map[uint16]string{}
-	for _, set := range []string{"in", "out"} {
+	for _, set := range sets {
 		var listing struct {
 			Nftables []struct {
 				Set *struct {
@@ -182,6 +186,8 @@ func walked(ways []way.Way) (all map[string]bool, known bool) {
 		to := "?"
 		if w.Packet.Destination.IsValid() && w.Packet.Destination.IsSingleIP() {
 			to = w.Packet.Destination.Addr().String()
+		} else if w.Packet.ToNode == way.Yes { // REDIRECT takes the first address of the link, or of lo
+			to = map[bool]string{false: "10.1.0.1", true: "127.0.0.1"}[w.Packet.Own]
 		}
 		known = known && w.Packet.Mark.Unknown == 0
 		switch w.End {
@@ -198,11 +204,23 @@ func walked(ways []way.Way) (all map[string]bool, known bool) {
 	return all, known
 }
 
+// overNetlink reads the tables as a running node does.
+func (w wire) overNetlink(t *testing.T) *ruleset.Set {
+	set := &ruleset.Set{}
+	if err := w.node.Do(t.Context(), func() (err error) {
+		set.Foreign, err = nftables.ReadForeign(t.Context())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
 // TestKernel sends random packets through random rules, and compares their ends with the walk's.
 func TestKernel(t *testing.T) {
 	w := newWire(t)
 	r := random{rand.New(rand.NewPCG(*seed, 0))}
-	var agreed, unknown, total int
+	var agreed, unknown, total, replies, unsure int
 	for i := range *ruleSets {
 		backend := backends()[i%len(backends())]
 		text := backend.rules(r)
@@ -210,14 +228,20 @@ func TestKernel(t *testing.T) {
 		w.run(t, w.node, backend.clean, "sh", "-e")
 		w.run(t, w.node, text, backend.load...)
 		saved := w.run(t, w.node, "", backend.save...)
-		w.run(t, w.node, observer, "nft", "-f", "-")
 		set, err := ruleset.Parse(backend.save[0], strings.NewReader(saved))
 		if err != nil {
 			t.Fatal(err)
 		}
+		if backend.name == "nftables" && i%2 == 0 { // the other half comes from nft -j
+			set = w.overNetlink(t)
+		}
+		w.run(t, w.node, observer, "nft", "-f", "-")
 		packets := r.packets(i*packetsEach, packetsEach)
+		uplink := w.listen(t)
 		w.send(t, packets)
-		seen := w.seen(t)
+		seen := w.seen(t, "in", "out")
+		answer(t, uplink)
+		backs := w.seen(t, "back")
 		rules := way.New([]*ruleset.Set{set}, ruleset.IPv4, way.Node{Own: func(a netip.Addr) way.Answer {
 			switch a.String() {
 			case "10.1.0.1", "192.0.2.1", "127.0.0.1":
@@ -237,6 +261,18 @@ func TestKernel(t *testing.T) {
 			ways := rules.Walk(at, "", nil)
 			ends, known := walked(ways)
 			got := seen[p.from.Port()]
+			if known && len(ways) == 1 && ends[got] && ways[0].End == way.Forwarded && ways[0].Packet.State == way.StateNew && got != "" &&
+				strings.HasPrefix(ways[0].Packet.Destination.String(), "192.0.2.") {
+				replies++
+				back, sure := repliedTo(rules.Reply(at, &ways[0]))
+				switch {
+				case !sure:
+					unsure++
+				case back != backs[p.from.Port()]:
+					t.Fatalf("rule set %d, %s: %+v: reply: the kernel: %q, the walk: %q\n%s\n%+v", i, backend.name, p, backs[p.from.Port()], back, saved,
+						rules.Reply(at, &ways[0]))
+				}
+			}
 			switch {
 			case known && len(ends) == 1 && ends[got]:
 				agreed++
@@ -248,13 +284,20 @@ func TestKernel(t *testing.T) {
 				unknown++
 			default:
 				t.Errorf("rule set %d, %s: %+v: the kernel: %q, the walk: %v\n%s\n%+v", i, backend.name, p, got, ends, saved, ways)
+				for _, f := range set.Foreign {
+					for _, c := range f.Chains {
+						for _, r := range c.Rules {
+							t.Logf("%s %s %s: %s", f.Family, f.Name, c.Name, r.Text)
+						}
+					}
+				}
 				if t.Failed() && agreed >= 0 {
 					return
 				}
 			}
 		}
 	}
-	t.Logf("%d packets through %d rule sets: %d agree, %d unknown", total, *ruleSets, agreed, unknown)
+	t.Logf("%d packets through %d rule sets: %d agree, %d unknown; %d replies, %d unknown", total, *ruleSets, agreed, unknown, replies, unsure)
 	if unknown*20 > total {
 		t.Errorf("%d of %d ends unknown, more than 5 %%", unknown, total)
 	}

@@ -250,11 +250,11 @@ func readStates(list []string) func(*Node, *Packet) Answer {
 		for _, s := range list {
 			switch s {
 			case "DNAT":
-				if p.dnat {
+				if p.dnat && !p.kept || p.reply.dnat {
 					return Yes
 				}
 			case "SNAT":
-				if p.snat {
+				if p.snat || p.reply.snat {
 					return Yes
 				}
 			default:
@@ -263,7 +263,7 @@ func readStates(list []string) func(*Node, *Packet) Answer {
 				}
 			}
 		}
-		if p.State == "" || p.State == StateEstablished {
+		if p.State == "" || p.State == StateEstablished && !p.reply.is {
 			return stateLeft(list, p)
 		}
 		return No

@@ -108,7 +108,8 @@ func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
 				if from := p.NotFrom; strings.HasSuffix(s.words, "saddr") && from.IsValid() && from.Contains(span.First) && from.Contains(span.Last) {
 					continue
 				}
-				if p.Unnamed && strings.HasSuffix(s.words, "daddr") && !p.Destination.IsValid() && span.First == span.Last {
+				if unnamed := p.Unnamed && !p.Destination.IsValid() && strings.HasSuffix(s.words, "daddr") ||
+					p.UnnamedFrom && !p.Source.IsValid() && strings.HasSuffix(s.words, "saddr"); unnamed && span.First == span.Last {
 					continue
 				}
 				if a := inSpan(of(p), span.First, span.Last); a != No {

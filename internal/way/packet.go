@@ -57,6 +57,7 @@ type Packet struct {
 	Source, Destination netip.Prefix // the address is somewhere in the range
 	NotFrom             netip.Prefix // the source is certainly not in this range
 	Unnamed             bool         // the destination is another machine, whose address no rule names
+	UnnamedFrom         bool         // the source is such a machine
 	Protocol            string       // tcp, udp, sctp, icmp, or a number
 	SourcePort          uint16
 	Port                uint16 // destination port
@@ -67,7 +68,9 @@ type Packet struct {
 	Mark, ConnMark      Mark
 
 	dnat, snat bool // this packet set up a translation
+	kept       bool // the new destination is the old one: conntrack then does not call it DNAT
 	early      bool // conntrack has not seen the packet yet
+	reply      reply
 }
 
 // Translated reports whether a rule has changed the packet's destination.
@@ -95,6 +98,12 @@ func (m Mark) matches(value, mask uint32) Answer {
 	return Yes
 }
 
+// or returns a mark that is one of two.
+func (m Mark) or(o Mark) Mark {
+	unknown := m.Unknown | o.Unknown | (m.Value ^ o.Value)
+	return Mark{Value: m.Value &^ unknown, Unknown: unknown}
+}
+
 func (m Mark) String() string {
 	if m.Unknown != 0 {
 		return fmt.Sprintf("%#x (bits %#x unknown)", m.Value, m.Unknown)
@@ -108,6 +117,9 @@ func Addr(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 // from answers whether the source is in r.
 func (p *Packet) from(r netip.Prefix) Answer {
 	if p.NotFrom.IsValid() && p.NotFrom.Overlaps(r) && p.NotFrom.Bits() <= r.Bits() {
+		return No
+	}
+	if p.UnnamedFrom && !p.Source.IsValid() && r.IsSingleIP() {
 		return No
 	}
 	return within(p.Source, r)

@@ -70,16 +70,25 @@ func PodLinks(sets []*ruleset.Set, family string, present []string) (links []str
 		return len(present) == 0 || slices.ContainsFunc(present, func(name string) bool { return matchLink(name, pattern) == Yes })
 	}
 	add := func(chain, in string) {
-		if isOfAllPods(in) && exists(in) && !strings.HasPrefix(chain, "KUBE-") && !EnforcesPolicies(Owner(chain)) &&
+		if isOfAllPods(in) && exists(in) && !EnforcesPolicies(Owner(chain)) &&
 			!slices.Contains(links, in) && len(links) < most {
 			links = append(links, in)
 		}
 	}
+	eachLink(sets, family, add)
+	return links
+}
+
+// eachLink calls add with the link by which packets come in, of each rule outside of kube-proxy's chains.
+func eachLink(sets []*ruleset.Set, family string, add func(chain, in string)) {
 	for _, set := range sets {
 		for _, save := range set.Saves {
 			for _, t := range save.Tables {
 				for _, c := range t.Chains {
-					for i := 0; save.Family == family && i < len(c.Rules); i++ {
+					if save.Family != family || strings.HasPrefix(c.Name, "KUBE-") { // most chains are those of Services
+						continue
+					}
+					for i := range c.Rules {
 						add(c.Name, c.Rules[i].Extra().In)
 					}
 				}
@@ -93,13 +102,13 @@ func PodLinks(sets []*ruleset.Set, family string, present []string) (links []str
 			}
 		}
 	}
-	return links
 }
 
 // EnforcesPolicies reports whether a program enforces NetworkPolicies, which drop packets of Pods
 // as they should.
 func EnforcesPolicies(owner string) bool {
-	return slices.Contains([]string{"Calico", "Cilium", "kube-router", "Weave Net", "Antrea", "OVN-Kubernetes"}, owner)
+	return slices.Contains([]string{"Calico", "Cilium", "kube-router", "Weave Net", "Antrea", "OVN-Kubernetes", "kube-network-policies",
+		"kindnet"}, owner)
 }
 
 // outsideServices skips kube-proxy's chains that only concern addresses of Services.
@@ -126,6 +135,13 @@ func (all *Rules) Delivered(p Packet) []Way {
 	return all.Walk(p, "", outsideServices)
 }
 
+// ToNode returns the ways of a packet to an address of this node, which kube-proxy's rules may have
+// translated.
+func (all *Rules) ToNode(p Packet, translated bool) []Way {
+	p.dnat = translated
+	return all.Delivered(p)
+}
+
 // NotOfUplink reports whether packets of other machines certainly do not come in by a link:
 // Node.Elsewhere.
 func NotOfUplink(pattern string, in bool) bool {
@@ -147,16 +163,22 @@ func (all *Rules) Losses(p Packet) []Loss {
 	return all.losses(p)
 }
 
-// MayLoseTranslated reports whether a rule may drop packets that kube-proxy's rules have translated.
+// MayLoseTranslated reports whether a rule may drop packets that kube-proxy's rules have translated, to a Pod
+// or to this node.
 func (all *Rules) MayLoseTranslated(p Packet) bool {
 	p.dnat = true
-	return slices.ContainsFunc(all.Forwarded(p), func(w Way) bool { return w.dropped() })
+	drops := func(w Way) bool { return w.dropped() }
+	return slices.ContainsFunc(all.Forwarded(p), drops) || slices.ContainsFunc(all.Delivered(p), drops)
 }
 
 func (all *Rules) losses(p Packet) (list []Loss) {
 	for _, protocol := range []string{"tcp", "udp"} {
 		p.Protocol = protocol
-		step, w, lost := DropsSurely(all.Forwarded(p))
+		ways := all.Forwarded
+		if p.ToNode == Yes {
+			ways = all.Delivered
+		}
+		step, w, lost := DropsSurely(ways(p))
 		switch {
 		case !lost:
 		case len(list) > 0 && sameStep(&list[0].Step, &step):
@@ -168,11 +190,26 @@ func (all *Rules) losses(p Packet) (list []Loss) {
 	return list
 }
 
+// RepliesLost returns the rules that drop packets of established connections: replies from other
+// machines to Pods, or to the node.
+func (all *Rules) RepliesLost(p Packet) []Loss {
+	p.State, p.UnnamedFrom = StateEstablished, true
+	return all.losses(p)
+}
+
 // ToEndpoints returns the rules that drop packets which kube-proxy's rules have translated, to Pods
 // in a range. Their protocol is known, their port is not.
 func (all *Rules) ToEndpoints(p Packet, pods netip.Prefix) []Loss {
 	p.dnat, p.ToNode, p.Destination = true, No, pods
 	return all.losses(p)
+}
+
+// ToPort returns the rule that drops packets which kube-proxy's rules have translated, to a port of Pods
+// in a range.
+func (all *Rules) ToPort(p Packet, pods netip.Prefix) (Loss, bool) {
+	p.dnat, p.ToNode, p.Destination = true, No, pods
+	step, w, lost := DropsSurely(all.Forwarded(p))
+	return Loss{Step: step, Way: w}, lost
 }
 
 // DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all

@@ -37,7 +37,7 @@ func (r random) save() string {
 		fmt.Fprintf(&b, "*%s\n", table)
 		for _, hook := range hooks {
 			policy := "ACCEPT"
-			if table == "filter" && r.IntN(6) == 0 {
+			if table == "filter" && r.IntN(6) == 0 || table != "nat" && r.IntN(20) == 0 {
 				policy = "DROP"
 			}
 			fmt.Fprintf(&b, ":%s %s [0:0]\n", hook, policy)
@@ -147,7 +147,10 @@ func (r random) nft() string {
 		fmt.Fprintf(&b, "table %s t%d {\n", family, i)
 		hooks := []string{"prerouting", "input", "forward", "output", "postrouting"}
 		b.WriteString("\tset s { type ipv4_addr; flags interval; elements = { 10.96.0.0/30, 192.0.2.9 }; }\n")
+		b.WriteString("\tset many { type ipv4_addr; elements = { 10.1.0.3, 192.0.2.1, 198.18.0.1 }; }\n")
+		b.WriteString("\tset pairs { type ipv4_addr . inet_service; elements = { 10.96.0.1 . 80, 10.96.0.10 . 53, 192.0.2.9 . 8053 }; }\n")
 		for _, c := range []string{"b", "a"} {
+			fmt.Fprintf(&b, "\tmap %smap { type ipv4_addr : verdict; elements = { 10.96.0.1 : jump %s, 10.96.0.2 : goto %s, 10.96.0.10 : return }; }\n", c, c, c)
 			fmt.Fprintf(&b, "\tchain %s {\n", c)
 			for range r.IntN(4) {
 				fmt.Fprintf(&b, "\t\t%s%s\n", r.nftMatches(""), r.nftVerdict("", map[string]string{"a": "b"}[c]))
@@ -180,7 +183,7 @@ func (r random) nftMatches(hook string) string {
 	text := ""
 	for range r.IntN(3) {
 		not := r.of("", "", "!= ")
-		switch r.IntN(8) {
+		switch r.IntN(13) {
 		case 0:
 			text += "ip saddr " + not + r.of("10.1.0.2", "10.1.0.0/24", "{ 10.1.0.3, 192.0.2.1 }", "10.1.0.2-10.1.0.9") + " "
 		case 1:
@@ -194,7 +197,17 @@ func (r random) nftMatches(hook string) string {
 		case 5:
 			text += "fib " + r.of("saddr", "daddr") + " type " + not + "local "
 		case 6:
-			text += "meta l4proto udp "
+			text += "meta l4proto " + r.of("udp ", "!= tcp ")
+		case 8:
+			text += "udp dport " + r.of("!= 60-100", "> 60", "<= 80", "{ 50-60, 8472 }", "{ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10-53 }") + " "
+		case 9:
+			text += "ip daddr . udp dport " + not + r.of("{ 10.96.0.1 . 53, 10.96.0.2 . 80 }", "@pairs") + " "
+		case 10:
+			text += "ip saddr " + r.of("!= 10.1.0.2-10.1.0.9", "@many", "!= @many") + " "
+		case 11:
+			text += "ct mark " + r.of("0x1", "& 0x3 == 0x3", "!= 0x0") + " "
+		case 12:
+			text += r.of("iif lo ", "ip protocol udp ", "ct state != new ")
 		case 7:
 			switch hook {
 			case "prerouting", "input", "forward":
@@ -211,7 +224,8 @@ func (r random) nftVerdict(where string, chains ...string) string {
 	list := []string{"accept", "return", "meta mark set " + r.of("0x1", "meta mark | 0x4000", "meta mark & 0xfffffff0", "meta mark ^ 0x3"), "counter"}
 	for _, c := range chains {
 		if c != "" {
-			list = append(list, "jump "+c, "goto "+c, "udp dport vmap { 53 : jump "+c+", 80 : accept }")
+			list = append(list, "jump "+c, "goto "+c, "udp dport vmap { 53 : jump "+c+", 80 : accept }",
+				"ct state vmap { new : jump "+c+", established : accept }", "ip daddr vmap @"+c+"map")
 		}
 	}
 	kind, hook, _ := strings.Cut(where, " ")
@@ -219,12 +233,20 @@ func (r random) nftVerdict(where string, chains ...string) string {
 	case kind == "nat" && (hook == "prerouting" || hook == "output"):
 		to := "udp dport 1-65535 dnat ip to " + r.of("192.0.2.9:80", "10.96.0.10:8053", "192.0.2.77")
 		list = append(list, to, to)
+		if hook == "prerouting" { // a redirected packet of the node itself comes in again by lo
+			list = append(list, "meta l4proto udp redirect to :8053", "redirect")
+		}
 	case kind == "nat" && hook == "postrouting":
 		list = append(list, "masquerade")
 	case kind == "filter":
-		list = append(list, "drop", "ct mark set meta mark", "meta mark set ct mark")
-		if hook == "prerouting" || hook == "output" {
+		list = append(list, "drop", "ct mark set meta mark", "ct mark set 0x3", "meta mark set ct mark")
+		switch hook {
+		case "prerouting":
 			list = append(list, "notrack")
+		case "output":
+			list = append(list, "notrack", "reject")
+		case "input", "forward":
+			list = append(list, "reject")
 		}
 	}
 	return list[r.IntN(len(list))]

@@ -74,6 +74,7 @@ type state struct {
 const (
 	maxDepth  = 64
 	maxStates = 64
+	maxMarks  = 16   // states with different marks
 	maxEnds   = 1000 // from then on, an end also stands for others like it
 	maxRules  = 1_000_000
 )
@@ -159,6 +160,27 @@ func merge(list []state, s state) []state {
 	return append(list, s)
 }
 
+// widen joins states that differ only in marks: the bits that differ are then not known. Three hundred
+// rules that may set a bit would otherwise lead to more states than a walk can follow.
+func widen(list []state) (joined []state) {
+	like := map[Packet]int{}
+	for _, s := range list {
+		key := s.p
+		key.Mark, key.ConnMark = Mark{}, Mark{}
+		i, known := like[key]
+		if !known {
+			like[key] = len(joined)
+			joined = append(joined, s)
+			continue
+		}
+		o := &joined[i]
+		o.p.Mark, o.p.ConnMark = o.p.Mark.or(s.p.Mark), o.p.ConnMark.or(s.p.ConnMark)
+		o.weight += s.weight
+		o.doubt = max(o.doubt, s.doubt)
+	}
+	return joined
+}
+
 // rejoin removes the doubt of a state that left s and came back whole.
 func rejoin(after []state, s state) {
 	if len(after) == 1 && math.Abs(after[0].weight-s.weight) <= 1e-9*s.weight {
@@ -206,7 +228,9 @@ func (w *walk) chain(c *chain, in []state, depth int) (o out) {
 				after = merge(after, s)
 			}
 		}
-		live = after
+		if live = after; len(live) > maxMarks {
+			live = widen(live)
+		}
 	}
 	for _, s := range live {
 		o.through = merge(o.through, s)

@@ -135,6 +135,8 @@ func TestWalk(t *testing.T) {
 			want: "1.00 forwarded to 10.244.1.1:53 | PREROUTING nat PREROUTING ACCEPT | PREROUTING nat PREROUTING DNAT\n"},
 		{what: "nftables: accept ends its own chain only", rules: []string{nft("filter", "forward", -10, "accept", `{"accept": null}`),
 			save("filter", "-A FORWARD -j DROP")}, want: "1.00 dropped | FORWARD inet t c accept | FORWARD filter FORWARD DROP\n"},
+		{what: "nftables: a dormant table", rules: []string{strings.Replace(nft("filter", "forward", 10, "drop"), `[{"chain"`,
+			`[{"table": {"family": "inet", "name": "t", "flags": ["dormant"]}}, {"chain"`, 1)}, want: "1.00 forwarded\n"},
 		{what: "nftables: policy", rules: []string{nft("filter", "forward", 10, "drop", `{"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": ["established", "related"]}}, {"accept": null}`)},
 			want: "1.00 dropped | FORWARD inet t c policy DROP\n"},
 		{what: "nftables: a map of verdicts", rules: []string{nft("filter", "prerouting", 0, "accept",

@@ -27,6 +27,8 @@ const (
 	ctState
 	ctStatus
 	addressType
+	nfproto
+	linkIndex
 )
 
 // kinds returns the parts of a set's type. A concatenation uses six bits for each part.

@@ -1,0 +1,41 @@
+package kube_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"nodegate/internal/kube"
+)
+
+// TestPod checks a Pod's addresses in the API, and what is said of one that has none.
+func TestPod(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/namespaces/prod/pods/web-0":
+			_, _ = io.WriteString(w, `{"status": {"hostIP": "192.0.2.7", "podIPs": [{"ip": "10.244.1.7"}, {"ip": "fd00::7"}]}}`)
+		case "/api/v1/namespaces/prod/pods/pending":
+			_, _ = io.WriteString(w, `{"status": {}}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	api, err := kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}.Server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"web-0":   "[10.244.1.7 fd00::7] 192.0.2.7 <nil>",
+		"pending": "the API has no address of Pod prod/pending",
+		"gone":    "reading Pod prod/gone: ",
+	} {
+		p, err := api.Pod(t.Context(), "prod", name)
+		if got := fmt.Sprint(p.Addresses, p.Host, err); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}

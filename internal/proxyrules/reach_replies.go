@@ -1,0 +1,95 @@
+package proxyrules
+
+import (
+	"net/netip"
+	"slices"
+
+	"nodegate/internal/ruleset"
+	"nodegate/internal/way"
+)
+
+// judgeReplies judges the packets of connections that exist: the replies of other machines to Pods and to
+// the node, and the later packets of Pods. A firewall often accepts the first packet only.
+func (r *reach) judgeReplies(sets []*ruleset.Set, links []string) {
+	record := func(s sender, list []way.Loss) {
+		for _, loss := range list {
+			if who, is := r.loses(&s, &loss); is && r.found[stepKey(loss.Step)] == nil {
+				r.add(loss.Step, loss.Way, who).replies = true
+			}
+		}
+	}
+	for _, from := range r.senders() {
+		if from.packet.State = way.StateEstablished; !from.packet.Own {
+			from.who = "of Pods"
+		} else {
+			from.who = "of the node"
+		}
+		from.who += " to other machines"
+		record(from, r.rules.Losses(from.packet))
+	}
+	back := way.New(sets, r.family, way.Node{Own: r.own, Elsewhere: way.NotOfReplies})
+	in := []string{""}
+	if uplink := way.Uplink(sets, r.family, links); uplink != "" {
+		in = append(in, uplink)
+	}
+	for _, link := range in {
+		if r.pods.IsValid() {
+			record(sender{who: "of other machines to Pods"}, back.RepliesLost(way.Packet{NotFrom: r.pods, Destination: r.pods, In: link}))
+		}
+		record(sender{who: "of other machines to the node"}, back.RepliesLost(way.Packet{NotFrom: r.pods, In: link, ToNode: way.Yes}))
+	}
+}
+
+// judgeOwnEndpoints judges the packets of Pods to Services that this node itself answers: an endpoint in
+// the host's network, or NodeLocal DNSCache at the address of the Service. Their way ends in INPUT.
+func (r *reach) judgeOwnEndpoints() {
+	type target struct {
+		at       netip.AddrPort
+		protocol string
+	}
+	judged := map[target]bool{}
+	for i := range r.rep.Services {
+		s := &r.rep.Services[i]
+		if s.Family != r.family {
+			continue
+		}
+		judge := func(at netip.AddrPort, p way.Packet, translated bool) {
+			p.Destination, p.Port, p.Protocol, p.ToNode = way.Addr(at.Addr()), at.Port(), s.Protocol, way.Yes
+			step, w, lost := way.DropsSurely(r.rules.ToNode(p, translated))
+			if !lost || step.Hook != way.Input || r.isExcused(step) {
+				return
+			}
+			t := r.add(step, w, "from Pods")
+			if !slices.Contains(t.services, s.Name) {
+				t.services = append(t.services, s.Name)
+			}
+		}
+		var own []netip.AddrPort
+		if ip, err := netip.ParseAddr(s.ClusterIP); err == nil && r.own(ip) == way.Yes {
+			own = append(own, netip.AddrPortFrom(ip, uint16(s.Port)))
+		}
+		direct := len(own)
+		for _, e := range s.Endpoints {
+			if at, err := netip.ParseAddrPort(e.Address); err == nil && r.own(at.Addr()) == way.Yes {
+				own = append(own, at)
+			}
+		}
+		for n, at := range own {
+			if judged[target{at, s.Protocol}] {
+				continue
+			}
+			judged[target{at, s.Protocol}] = true
+			for _, from := range r.senders() {
+				if !from.packet.Own {
+					judge(at, from.packet, n >= direct)
+				}
+			}
+		}
+	}
+}
+
+// isExcused reports whether a drop is not a fault: see loses.
+func (r *reach) isExcused(step way.Step) bool {
+	_, is := r.loses(&sender{}, &way.Loss{Step: step})
+	return !is
+}
