@@ -69,6 +69,7 @@ type follower struct {
 	rare        time.Time     // when to read the rules although the generation is the same
 	rest        time.Time     // no round before this time
 	budget      budget
+	parts       parts
 }
 
 // Follow audits a node until the context ends. It keeps one watch of the API open. It reads the
@@ -114,23 +115,36 @@ func (k *follower) nextLook() time.Time {
 	case !first.IsZero() && first.Add(quiet).Before(at):
 		at = first.Add(quiet)
 	}
+	if k.parts.proof {
+		at = time.Time{}
+	}
 	if at.Before(k.rest) {
-		return k.rest
+		at = k.rest
+	}
+	if part := k.nextPart(); !part.IsZero() && part.Before(at) {
+		return part
 	}
 	return at
 }
 
 // lookOrAudit makes the cheap checks, and a round if they are not sufficient.
 func (k *follower) lookOrAudit(ctx context.Context) {
+	if part := k.nextPart(); !part.IsZero() && !part.After(time.Now()) {
+		if k.runPart(ctx); !k.parts.proof || time.Now().Before(k.rest) {
+			return
+		}
+	}
 	k.looked = time.Now()
 	first, _, unanswered := k.feed.pending()
 	generation, sure, err := k.node.Generation(ctx)
 	same := err == nil && generation != "" && generation == k.generation && (sure || k.looked.Before(k.rare)) ||
 		generation == "" && k.looked.Before(k.full)
-	if same && k.doubts == 0 && first.IsZero() && unanswered == nil && len(k.node.Proxy(ctx)) == 0 {
+	if same && k.doubts == 0 && !k.parts.proof && first.IsZero() && unanswered == nil && len(k.node.Proxy(ctx)) == 0 {
 		return
 	}
 	k.runRound(ctx, generation, unanswered)
+	_, partly := k.node.(PartReader)
+	k.parts.able, k.parts.proof, k.parts.known = partly && sure && generation != "", false, nil
 }
 
 func (k *follower) runRound(ctx context.Context, generation string, unanswered error) {
@@ -142,7 +156,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	defer k.feed.endRound()
 	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many
 	// rules.
-	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone}
+	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone, known: k.parts.known, handOver: k.handOver()}
 	flows := make(chan []proxyrules.Finding, 1)
 	var out Outcome
 	var err error
@@ -180,6 +194,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	k.kept.Rounds++
 	k.kept.Reads += read.times
 	k.kept.Changes += len(changed)
+	k.putBack(changed)
 	k.kept.Delay.add(changed, out, began, read.first)
 	unsure := func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.un") } // the watch may be the cause
 	if out.Behind || !out.Writing && slices.ContainsFunc(found, unsure) {
