@@ -81,15 +81,18 @@ func (k *follower) runPart(ctx context.Context) {
 		return
 	}
 	k.kept.Delay.add(changed, out, began, read.first)
-	out.Suspected = slices.DeleteFunc(out.Suspected, func(s Suspected) bool {
-		return slices.ContainsFunc(k.kept.Findings, func(f proxyrules.Finding) bool { return proxyrules.PortOf(&f) == s.Port })
-	})
+	out.Suspected = slices.DeleteFunc(out.Suspected, func(s Suspected) bool { return k.reports(s.Port) })
 	if len(out.Suspected) > 0 || len(out.Report.Findings) > 0 {
 		k.parts.proof, k.parts.known = true, nil
 		if k.budget.mayOwe() { // at once: what the part has shown still holds
 			k.rest, k.parts.known = time.Time{}, out.Suspected
 		}
 	}
+}
+
+// reports reports whether the last whole round has a finding about a Service port.
+func (k *follower) reports(p proxyrules.ServicePort) bool {
+	return slices.ContainsFunc(k.kept.Findings, func(f proxyrules.Finding) bool { return proxyrules.PortOf(&f) == p })
 }
 
 // partOf reads the rules of some Services.
@@ -166,7 +169,8 @@ func (o *Options) knownLooks() int {
 
 // handOver returns the function that hands suspects of a whole round over to partial rounds, which
 // wait for kube-proxy at less cost. A suspect that the last whole round handed over and that is still
-// in the same state remains with the whole round: parts may not show what is wrong with it.
+// in the same state remains with the whole round, because parts may not show what is wrong with it.
+// So does one that is reported already, because its finding ends with the round that lacks it.
 func (k *follower) handOver() func(proxyrules.ServicePort, string) bool {
 	before := k.parts.handed
 	k.parts.handed = nil
@@ -176,7 +180,7 @@ func (k *follower) handOver() func(proxyrules.ServicePort, string) bool {
 	handed := map[proxyrules.ServicePort]string{}
 	k.parts.handed = handed
 	return func(p proxyrules.ServicePort, state string) bool {
-		if was, again := before[p]; again && was == state {
+		if was, again := before[p]; again && was == state || k.reports(p) {
 			return false
 		}
 		handed[p] = state

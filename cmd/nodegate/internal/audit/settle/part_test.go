@@ -99,6 +99,9 @@ func TestPartStale(t *testing.T) {
 			go p.proxy(ctx)
 			victim, named := p.names[0], time.Time{}
 			go followPartly(ctx, p, func(k settle.Progress) {
+				if !named.IsZero() && !slices.ContainsFunc(k.Findings, func(f proxyrules.Finding) bool { return f.Service == victim }) {
+					t.Errorf("seed %d: the finding about a stale Service is gone after %s", seed, time.Since(named))
+				}
 				for _, f := range k.Findings {
 					switch {
 					case f.Verdict == verdict.Fail && !p.stale[f.Service]:
@@ -123,6 +126,7 @@ func TestPartStale(t *testing.T) {
 			if used := time.Duration(p.wholes) * time.Second; used > 21*time.Minute/60 {
 				t.Errorf("seed %d: whole readings took %s", seed, used)
 			}
+			time.Sleep(20 * time.Minute)
 		})
 	}
 }
