@@ -99,9 +99,7 @@ func (a *auditRun) auditLive(ctx context.Context) error {
 	if versions != nil && a.rep.Mode != "" {
 		kube.Agreed(a.rep.Findings)
 	}
-	for i := range a.rep.Findings {
-		a.rep.Findings[i].Remedy = kube.RestartOn(a.host, a.rep.Findings[i].Remedy)
-	}
+	kube.RestartAll(a.host, a.rep.Findings)
 	return nil
 }
 

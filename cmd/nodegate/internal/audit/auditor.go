@@ -83,9 +83,7 @@ func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
 				a.mu.Unlock()
 				return
 			}
-			for i := range k.Findings {
-				k.Findings[i].Remedy = kube.RestartOn(a.host, k.Findings[i].Remedy)
-			}
+			kube.RestartAll(a.host, k.Findings)
 			before := auditCheck{asks: asks, kept: a.kept}.summarise()
 			a.kept, a.seen = k, time.Now()
 			a.mu.Unlock()
