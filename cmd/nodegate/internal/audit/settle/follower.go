@@ -193,8 +193,8 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	k.kept.Services = len(out.Report.Services)
 	k.kept.Rounds++
 	k.kept.Reads += read.times
-	k.kept.Changes += len(changed)
 	k.putBack(changed)
+	k.kept.Changes += len(changed)
 	k.kept.Delay.add(changed, out, began, read.first)
 	unsure := func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.un") } // the watch may be the cause
 	if out.Behind || !out.Writing && slices.ContainsFunc(found, unsure) {

@@ -62,10 +62,10 @@ func (k *follower) runPart(ctx context.Context) {
 	settle := k.opts.Settle()
 	bounded, cancel := context.WithTimeout(ctx, settle+roundTime)
 	defer cancel()
-	now, changed := k.feed.beginPart(partSize)
+	now, names, changed := k.feed.beginPart(partSize)
 	defer k.feed.endRound()
 	began, spent := time.Now(), k.node.Spent()
-	read := &partOf{RuleReader: k.node, part: k.node.(PartReader), services: slices.Sorted(maps.Keys(changed))}
+	read := &partOf{RuleReader: k.node, part: k.node.(PartReader), services: names}
 	out, err := Run(bounded, read, k.feed, now, Options{Settle: settle, Patient: true, part: true, Node: k.opts.Node, Zone: k.opts.Zone})
 	if ctx.Err() != nil {
 		return
@@ -119,33 +119,44 @@ func (p *partOf) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 // Proxy returns nothing: the looks check kube-proxy.
 func (p *partOf) Proxy(context.Context) []proxyrules.Finding { return nil }
 
-// pendingPart returns the time of the first change since the last round, and whether the API has
-// been listed again since then.
+// pendingPart returns the time of the first change since the last round, or of the first suspect that
+// was handed over. relisted reports whether the API has been listed again since then.
 func (f *feed) pendingPart() (first time.Time, relisted bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, at := range f.changed {
-		if first.IsZero() || at.Before(first) {
-			first = at
+	for _, list := range []map[string]time.Time{f.changed, f.handed} {
+		for _, at := range list {
+			if first.IsZero() || at.Before(first) {
+				first = at
+			}
 		}
 	}
 	return first, !f.relisted.IsZero(), f.err
 }
 
-// beginPart starts a round over the Services that changed first, at most n of them. The caller must
-// call endRound.
-func (f *feed) beginPart(n int) (now *proxyrules.Versions, changed map[string]time.Time) {
+// beginPart starts a round over at most n Services: first those that were handed over, then those
+// that changed first. The caller must call endRound.
+func (f *feed) beginPart(n int) (now *proxyrules.Versions, services []string, changed map[string]time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	names := slices.SortedFunc(maps.Keys(f.changed), func(a, b string) int { return f.changed[a].Compare(f.changed[b]) })
-	names = names[:min(n, len(names))]
+	services = slices.Collect(maps.Keys(f.handed))
+	for _, name := range slices.SortedFunc(maps.Keys(f.changed), func(a, b string) int { return f.changed[a].Compare(f.changed[b]) }) {
+		if _, both := f.handed[name]; !both {
+			services = append(services, name)
+		}
+	}
+	services = services[:min(n, len(services))]
+	slices.Sort(services)
 	changed = map[string]time.Time{}
-	for _, name := range names {
-		changed[name] = f.changed[name]
+	for _, name := range services {
+		if at, ok := f.changed[name]; ok {
+			changed[name] = at
+		}
 		delete(f.changed, name)
+		delete(f.handed, name)
 	}
 	f.log, f.rounds = nil, true
-	return f.now.Of(names), changed
+	return f.now.Of(services), services, changed
 }
 
 // since returns the time since which the rules of a Service port are known to be in a state.
@@ -188,20 +199,19 @@ func (k *follower) handOver() func(proxyrules.ServicePort, string) bool {
 	}
 }
 
-// putBack makes the Services that were handed over part of the next partial round, and removes them
-// from changed.
+// putBack makes the Services that were handed over part of the next partial round, and moves them
+// from changed to its changes.
 func (k *follower) putBack(changed map[string]time.Time) {
 	k.feed.mu.Lock()
 	defer k.feed.mu.Unlock()
+	k.feed.handed = map[string]time.Time{}
 	for p := range k.parts.handed {
-		at, ok := changed[p.Service()]
-		if !ok {
-			at = time.Now()
+		service := p.Service()
+		k.feed.handed[service] = time.Now()
+		if at, ok := changed[service]; ok {
+			k.feed.changed[service] = at
+			delete(changed, service)
 		}
-		if _, newer := k.feed.changed[p.Service()]; !newer || ok {
-			k.feed.changed[p.Service()] = at
-		}
-		delete(changed, p.Service())
 	}
 }
 
@@ -211,7 +221,15 @@ func (l *loop) handOverSuspects() {
 		return
 	}
 	now := time.Now()
-	l.suspects = slices.DeleteFunc(l.suspects, func(s *suspect) bool {
-		return !l.shown[s.port] && !l.isSettled(s, now) && l.opts.handOver(s.port, s.state)
-	})
+	open := func(s *suspect) bool { return !l.shown[s.port] && !l.isSettled(s, now) }
+	n := 0
+	for _, s := range l.suspects {
+		if open(s) {
+			n++
+		}
+	}
+	if n > partSize {
+		return // kube-proxy has not written many rules, and reading them in parts costs more than reading all
+	}
+	l.suspects = slices.DeleteFunc(l.suspects, func(s *suspect) bool { return open(s) && l.opts.handOver(s.port, s.state) })
 }
