@@ -3,6 +3,7 @@ package proxyrules
 import (
 	"bytes"
 	"slices"
+	"strings"
 )
 
 // Of returns the current state of some Services, as Current does for all of them.
@@ -48,7 +49,7 @@ func NamedIn(services []string) func(raw []byte) bool {
 					break
 				}
 				b = b[i+len(name):]
-				if len(b) == 0 || !(b[0] == '-' || b[0] >= '0' && b[0] <= '9' || b[0] >= 'a' && b[0] <= 'z') {
+				if len(b) == 0 || !strings.ContainsRune("-0123456789abcdefghijklmnopqrstuvwxyz", rune(b[0])) {
 					return true
 				}
 			}

@@ -178,7 +178,8 @@ func ReadPart(ctx context.Context, family string, part Part) (*ruleset.NFTTable,
 }
 
 // maps returns kube-proxy's maps and sets of every version. by reports whether each element names
-// its Service.
+// its Service. Services in a map that is missing here would be missing in the part, and all rules
+// would be read.
 func maps() []struct {
 	name string
 	by   bool
@@ -212,7 +213,7 @@ func (c *conn) tablePart(family string, part Part) (*ruleset.NFTTable, error) {
 		return nil, fmt.Errorf("no table %s %s: %w", family, table, fs.ErrNotExist)
 	}
 	d := nftwire.New(family)
-	seen := map[string]bool{}
+	seen, ofRules := map[string]bool{}, setNames()
 	set := func(name string, elements bool, keep func([]byte) bool) error {
 		if seen["@"+name] {
 			return nil
@@ -263,7 +264,7 @@ func (c *conn) tablePart(family string, part Part) (*ruleset.NFTTable, error) {
 		rules := d.Rules()
 		rules.Of = name
 		for _, b := range raw {
-			for _, found := range setNames().FindAllSubmatch(b, -1) {
+			for _, found := range ofRules.FindAllSubmatch(b, -1) {
 				if err := set(string(found[1]), found[1][0] == '_', nil); err != nil {
 					return nil, err
 				}
@@ -279,7 +280,8 @@ func (c *conn) tablePart(family string, part Part) (*ruleset.NFTTable, error) {
 
 // oneTable reports whether a table exists.
 func (c *conn) oneTable(name string) (bool, error) {
-	err := c.ask(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, []attribute{called(unix.NFTA_TABLE_NAME, name)}, func(int, []byte) error { return nil })
+	of := []attribute{called(unix.NFTA_TABLE_NAME, name)}
+	err := c.ask(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, of, func(int, []byte) error { return nil })
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
