@@ -66,7 +66,7 @@ func (k *follower) runPart(ctx context.Context) {
 	defer k.feed.endRound()
 	began, spent := time.Now(), k.node.Spent()
 	read := &partOf{RuleReader: k.node, part: k.node.(PartReader), services: names}
-	out, err := Run(bounded, read, k.feed, now, Options{Settle: settle, Patient: true, part: true, Node: k.opts.Node, Zone: k.opts.Zone})
+	out, err := Run(bounded, read, k.feed, now, Options{Settle: settle, Patient: true, part: read, Node: k.opts.Node, Zone: k.opts.Zone})
 	if ctx.Err() != nil {
 		return
 	}
@@ -80,6 +80,10 @@ func (k *follower) runPart(ctx context.Context) {
 		k.parts.able, k.parts.proof = false, true
 		return
 	}
+	for _, s := range out.Suspected {
+		delete(changed, s.Port.Service())
+	}
+	out.Report.Services = read.found
 	k.kept.Delay.add(changed, out, began, read.first)
 	out.Suspected = slices.DeleteFunc(out.Suspected, func(s Suspected) bool { return k.reports(s.Port) })
 	if len(out.Suspected) > 0 || len(out.Report.Findings) > 0 {
@@ -100,7 +104,8 @@ type partOf struct {
 	RuleReader
 	part     PartReader
 	services []string
-	first    time.Time // end of the first reading
+	first    time.Time            // end of the first reading
+	found    []proxyrules.Service // in the first reading
 }
 
 // Rules reads the rules of the Services. A reading is cheap, but querying kube-proxy before it is
@@ -111,9 +116,23 @@ func (p *partOf) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	}
 	rep, err := p.part.RulesOf(ctx, p.services)
 	if p.first.IsZero() {
-		p.first = time.Now()
+		p.first, p.found = time.Now(), slices.Clone(rep.Services)
 	}
 	return rep, err
+}
+
+// openServices returns the Services that another reading of a part must include.
+func (l *loop) openServices() []string {
+	var services []string
+	for _, s := range l.suspects {
+		services = append(services, s.port.Service())
+	}
+	for _, h := range l.alone {
+		p := proxyrules.PortOf(&h.last)
+		services = append(services, p.Service())
+	}
+	slices.Sort(services)
+	return slices.Compact(services)
 }
 
 // Proxy returns nothing: the looks check kube-proxy.

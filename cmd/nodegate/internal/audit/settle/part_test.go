@@ -131,6 +131,33 @@ func TestPartStale(t *testing.T) {
 	}
 }
 
+// TestPartAgain changes two Services, of which one stays stale. Only its rules are read again.
+func TestPartAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &partly{cluster: newCluster(rand.New(rand.NewPCG(1, 1)))}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer cancel()
+		go p.proxy(ctx)
+		go followPartly(ctx, p, func(settle.Progress) {})
+		time.Sleep(10*time.Minute + 7*time.Second)
+		victim, other := p.names[0], p.names[1]
+		p.stale[victim], p.rules[victim] = true, "99999"
+		p.put(victim, "88888 0")
+		p.put(other, "77 0")
+		time.Sleep(20 * time.Second)
+		alone := 0
+		for _, services := range p.parts {
+			if slices.Equal(services, []string{victim}) {
+				alone++
+			}
+		}
+		if alone < 3 || alone < len(p.parts)/2 {
+			t.Errorf("%d of %d parts were of %s alone", alone, len(p.parts), victim)
+		}
+	})
+}
+
 // TestPartRefused checks rules that cannot be read in parts: all rules are read instead.
 func TestPartRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

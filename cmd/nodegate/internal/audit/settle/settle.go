@@ -41,7 +41,7 @@ type Options struct {
 	Node, Zone string
 	Progress   func(open int, d time.Duration) // called after each look; may be nil
 
-	part  bool        // the rules are those of some Services: settled suspects are not reported, but returned
+	part  *partOf     // if set, the rules are those of some Services: settled suspects are not reported, but returned
 	known []Suspected // suspects that readings of a part of the rules have found
 	// handOver reports whether readings of a part of the rules check a new suspect from now on.
 	handOver func(p proxyrules.ServicePort, state string) bool
@@ -149,6 +149,9 @@ func (l *loop) firstLook(ctx context.Context) (err error) {
 // readRules reads and judges the rules. If two reports exist for a long time, neither keeps the text of
 // the rules.
 func (l *loop) readRules(ctx context.Context) (proxyrules.Judgment, error) {
+	if l.opts.part != nil && l.looks > 0 {
+		l.opts.part.services = l.openServices()
+	}
 	rep, err := l.node.Rules(ctx)
 	if l.opts.Patient {
 		rep.CloneStrings()

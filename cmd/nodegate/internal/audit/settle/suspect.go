@@ -105,7 +105,7 @@ func (l *loop) judgeSuspects(ctx context.Context, now time.Time) {
 	if len(settled) == 0 {
 		return
 	}
-	if l.opts.part {
+	if l.opts.part != nil {
 		for _, s := range settled {
 			l.out.Suspected = append(l.out.Suspected, Suspected{s.port, s.since, s.state, l.looks})
 		}
