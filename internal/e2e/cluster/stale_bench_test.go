@@ -67,11 +67,12 @@ func BenchmarkStale(b *testing.B) {
 			}
 			time.Sleep(time.Minute) // the rest of the work of the first round
 			measure("rest", 2*time.Minute)
-			duringChurn(b, churn, func() { measure("churn", 4*time.Minute) })
+			duringChurn(b, churn, func() { measure("churn", 3*time.Minute) })
 			time.Sleep(10 * time.Second) // kube-proxy writes the last change
 			if err := n.CutProxy(b.Context()); err != nil {
 				b.Fatal(err)
 			}
+			time.Sleep(40 * time.Second) // packets of the API server pass only after watch has sent one on its connection
 			victim.replaceEndpoints()
 			if err := victim.Update(b.Context()); err != nil {
 				b.Fatal(err)
