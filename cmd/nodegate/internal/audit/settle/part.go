@@ -82,8 +82,12 @@ func (k *follower) runPart(ctx context.Context) {
 	}
 	for _, s := range out.Suspected {
 		delete(changed, s.Port.Service())
+		delete(k.parts.handed, s.Port)
 	}
-	out.Report.Services = read.found
+	maps.DeleteFunc(k.parts.handed, func(p proxyrules.ServicePort, state string) bool { // kube-proxy has written its rules
+		return slices.Contains(names, p.Service()) && read.found.State(p) != state
+	})
+	out.Report.Services = read.found.Services
 	k.kept.Delay.add(changed, out, began, read.first)
 	out.Suspected = slices.DeleteFunc(out.Suspected, func(s Suspected) bool { return k.reports(s.Port) })
 	if len(out.Suspected) > 0 || len(out.Report.Findings) > 0 {
@@ -104,8 +108,8 @@ type partOf struct {
 	RuleReader
 	part     PartReader
 	services []string
-	first    time.Time            // end of the first reading
-	found    []proxyrules.Service // in the first reading
+	first    time.Time           // end of the first reading
+	found    proxyrules.Judgment // of the first reading
 }
 
 // Rules reads the rules of the Services. A reading is cheap, but querying kube-proxy before it is
@@ -116,7 +120,7 @@ func (p *partOf) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 	}
 	rep, err := p.part.RulesOf(ctx, p.services)
 	if p.first.IsZero() {
-		p.first, p.found = time.Now(), slices.Clone(rep.Services)
+		p.first, p.found = time.Now(), rep
 	}
 	return rep, err
 }
