@@ -5,6 +5,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
@@ -17,6 +18,17 @@ func RestartOn(h *host.Host, remedy string) string {
 		return remedy
 	}
 	return strings.ReplaceAll(remedy, proxyrules.DeletePod, restartCommand(h))
+}
+
+// RestartAll does the same for the remedies of all findings. It searches kube-proxy's process only once: an audit may have a
+// thousand findings.
+func RestartAll(h *host.Host, findings []proxyrules.Finding) {
+	on := sync.OnceValue(func() string { return restartCommand(h) })
+	for i := range findings {
+		if f := &findings[i]; strings.Contains(f.Remedy, proxyrules.DeletePod) {
+			f.Remedy = strings.ReplaceAll(f.Remedy, proxyrules.DeletePod, on())
+		}
+	}
 }
 
 // restartCommand returns the command that restarts kube-proxy on this node: of its systemd unit, which is the whole of k3s

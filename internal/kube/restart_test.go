@@ -1,8 +1,10 @@
 package kube_test
 
 import (
+	"strings"
 	"testing"
 
+	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
@@ -43,4 +45,36 @@ func TestRestartOn(t *testing.T) {
 	if got := kube.RestartOn((&hosttest.Machine{}).Host(), "reboot"); got != "reboot" {
 		t.Errorf("another remedy: %s", got)
 	}
+}
+
+// TestRestartAll checks that kube-proxy's process is searched once for all findings.
+func TestRestartAll(t *testing.T) {
+	m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": "k3s\x00",
+		"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]"}}
+	h := m.Host()
+	files := &countedFiles{Files: h.Files}
+	h.Files = files
+	findings := []proxyrules.Finding{{Remedy: "reboot"}, {Remedy: proxyrules.DeletePod}, {Remedy: "now " + proxyrules.DeletePod}}
+	kube.RestartAll(h, findings)
+	for i, want := range []string{"reboot", "systemctl restart k3s", "now systemctl restart k3s"} {
+		if findings[i].Remedy != want {
+			t.Errorf("%q, want %q", findings[i].Remedy, want)
+		}
+	}
+	if files.cgroups != 1 {
+		t.Errorf("the process's control group was read %d times", files.cgroups)
+	}
+}
+
+// countedFiles counts the readings of control groups.
+type countedFiles struct {
+	host.Files
+	cgroups int
+}
+
+func (f *countedFiles) ReadFile(name string) ([]byte, error) {
+	if strings.HasSuffix(name, "/cgroup") {
+		f.cgroups++
+	}
+	return f.Files.ReadFile(name)
 }

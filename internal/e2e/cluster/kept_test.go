@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,10 +43,14 @@ func TestKept(t *testing.T) {
 			k := startKept(t, n, binary, "30s")
 			k.untilVerdict("before any change", "pass")
 			duringChurn(t, churn, func() {
-				before := churn.Changes()
+				before, restarted := churn.Changes(), time.Now()
 				for end := time.Now().Add(churnTime(time.Minute)); time.Now().Before(end); time.Sleep(time.Second) {
 					if _, err := k.passes(); err != nil {
 						t.Fatal(err)
+					}
+					if time.Since(restarted) > restartEvery {
+						restarted = time.Now()
+						restartProxy(t, n)
 					}
 				}
 				t.Logf("%d changes: %s; %s", churn.Changes()-before, k.counts(), k.cost())
@@ -74,27 +79,50 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// restartEvery is the interval in which kube-proxy is killed and started again during churn.
+const restartEvery = 40 * time.Second
+
+func restartProxy(t *testing.T, n *ProxyNode) {
+	t.Helper()
+	if err := n.SignalProxy(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
+	defer cancel()
+	if err := n.StartProxy(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // kept is a watch with an audit.
 type kept struct {
-	t     testing.TB
-	watch *qemu.Process
-	http  *http.Client
-	log   string
-	began time.Time
+	t      testing.TB
+	watch  *qemu.Process
+	http   *http.Client
+	log    string
+	listen string
+	began  time.Time
 }
 
 func startKept(t testing.TB, n *ProxyNode, binary, every string) *kept {
 	t.Helper()
-	policy := filepath.Join(n.plane.Dir, n.Name+".hcl")
+	return startKeptAt(t, n, binary, every, 9758)
+}
+
+// startKeptAt starts a watch that serves its metrics on a port.
+func startKeptAt(t testing.TB, n *ProxyNode, binary, every string, port int) *kept {
+	t.Helper()
+	name := fmt.Sprintf("%s-%d", n.Name, port)
+	policy := filepath.Join(n.plane.Dir, name+".hcl")
 	if err := os.WriteFile(policy, fmt.Appendf(nil, keptPolicy, n.plane.ProxyKubeconfig, n.Name, every), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	k := &kept{
-		t: t, log: filepath.Join(n.plane.Dir, n.Name+"-watch.log"), began: time.Now(),
+		t: t, log: filepath.Join(n.plane.Dir, name+"-watch.log"), listen: fmt.Sprintf("127.0.0.1:%d", port), began: time.Now(),
 		http: &http.Client{Transport: &http.Transport{DialContext: n.DialContext}, Timeout: 10 * time.Second},
 	}
 	var err error
-	k.watch, err = n.Start(k.log, nil, binary, "watch", "--policy", policy, "--interval", "10s", "--listen", "127.0.0.1:9758",
+	k.watch, err = n.Start(k.log, nil, binary, "watch", "--policy", policy, "--interval", "10s", "--listen", k.listen,
 		"--allow-writable")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +139,7 @@ func startKept(t testing.TB, n *ProxyNode, binary, every string) *kept {
 }
 
 func (k *kept) metrics() (string, error) {
-	answer, err := k.http.Get("http://127.0.0.1:9758/metrics")
+	answer, err := k.http.Get("http://" + k.listen + "/metrics")
 	if err != nil {
 		return "", err
 	}

@@ -153,9 +153,7 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	if compared && rep.Mode != "" {
 		kube.Agreed(rep.Findings)
 	}
-	for i := range rep.Findings {
-		rep.Findings[i].Remedy = kube.RestartOn(n.Host, rep.Findings[i].Remedy)
-	}
+	kube.RestartAll(n.Host, rep.Findings)
 }
 
 // forgetFailures drops the warning about failed writes of rules unless more have failed since the

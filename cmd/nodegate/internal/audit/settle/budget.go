@@ -17,6 +17,9 @@ func newBudget(every time.Duration, now time.Time) budget {
 	return budget{every: every, saved: every / share, since: now}
 }
 
+// mayOwe reports whether a round may begin although earlier ones have used its time.
+func (b *budget) mayOwe() bool { return b.saved > -b.every/share }
+
 // recordUse records the processor time of a round and returns the pause before the next round: until
 // nothing is owed, at most twice Every.
 func (b *budget) recordUse(used time.Duration, now time.Time) time.Duration {

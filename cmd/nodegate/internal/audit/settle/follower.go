@@ -72,6 +72,7 @@ type follower struct {
 	rare        time.Time     // when to read the rules although the generation is the same
 	rest        time.Time     // no round before this time
 	budget      budget
+	parts       parts
 }
 
 // Follow audits a node until the context ends. It keeps one watch of the API open. It reads the
@@ -114,14 +115,25 @@ func (k *follower) nextLook() time.Time {
 	case !first.IsZero() && first.Add(quiet).Before(at):
 		at = first.Add(quiet)
 	}
+	if k.parts.proof {
+		at = time.Time{}
+	}
 	if at.Before(k.rest) {
-		return k.rest
+		at = k.rest
+	}
+	if part := k.nextPart(); !part.IsZero() && part.Before(at) {
+		return part
 	}
 	return at
 }
 
 // lookOrAudit makes the cheap checks, and a round if they are not sufficient.
 func (k *follower) lookOrAudit(ctx context.Context) {
+	if part := k.nextPart(); !part.IsZero() && !part.After(time.Now()) {
+		if k.runPart(ctx); !k.parts.proof || time.Now().Before(k.rest) {
+			return
+		}
+	}
 	k.looked = time.Now()
 	first, _, unanswered := k.feed.pending()
 	generation, sure, err := k.node.Generation(ctx)
@@ -133,10 +145,12 @@ func (k *follower) lookOrAudit(ctx context.Context) {
 		k.trouble += f.Name + " "
 	}
 	due := k.doubts > 0 && !k.looked.Before(k.reread) || (unanswered == nil) != (k.kept.Unanswered == nil)
-	if same && !due && first.IsZero() && k.trouble == before {
+	if same && !due && !k.parts.proof && first.IsZero() && k.trouble == before {
 		return
 	}
 	k.runRound(ctx, generation, unanswered)
+	_, partly := k.node.(PartReader)
+	k.parts.able, k.parts.proof, k.parts.known = partly && sure && generation != "", false, nil
 }
 
 func (k *follower) runRound(ctx context.Context, generation string, unanswered error) {
@@ -148,7 +162,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	defer k.feed.endRound()
 	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many
 	// rules.
-	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone}
+	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone, known: k.parts.known, handOver: k.handOver()}
 	var api API = k.feed
 	if unanswered != nil || now == nil {
 		api, now = nil, nil
@@ -184,6 +198,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	k.kept.Services = len(out.Report.Services)
 	k.kept.Rounds++
 	k.kept.Reads += read.times
+	k.putBack(changed)
 	k.kept.Changes += len(changed)
 	k.kept.Delay.add(changed, out, began, read.first)
 	unsure := func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.un") } // the watch may be the cause

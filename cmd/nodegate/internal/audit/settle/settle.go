@@ -52,16 +52,22 @@ type Options struct {
 	Patient    bool          // no operator waits: findings of the rules alone must persist this long too, and the rules are read less often
 	Node, Zone string
 	Progress   func(open int, d time.Duration) // called after each look; may be nil
+
+	part  *partOf     // if set, the rules are those of some Services: settled suspects are not reported, but returned
+	known []Suspected // suspects that readings of a part of the rules have found
+	// handOver reports whether readings of a part of the rules check a new suspect from now on.
+	handOver func(p proxyrules.ServicePort, state string) bool
 }
 
 // Outcome is the result of Run.
 type Outcome struct {
 	Report    proxyrules.Judgment // with the persistent findings and the unknown ones
 	Converged []Converged
-	Looks     int  // number of readings of the rules
-	Stale     bool // a difference from the API is persistent
-	Writing   bool // kube-proxy was in a long sync when the time ended
-	Behind    bool // the watch of the API lacks a change that a list without caches has
+	Looks     int         // number of readings of the rules
+	Stale     bool        // a difference from the API is persistent
+	Writing   bool        // kube-proxy was in a long sync when the time ended
+	Behind    bool        // the watch of the API lacks a change that a list without caches has
+	Suspected []Suspected // of a part of the rules
 }
 
 const (
@@ -138,6 +144,7 @@ func settleRules(ctx context.Context, node RuleReader, api API, versions *proxyr
 		return Outcome{}, err
 	}
 	defer func() { l.end() }()
+	l.handOverSuspects()
 	l.follow(ctx)
 	for l.countOpen() > 0 && l.wait(looking, pause, func() bool { return false }) {
 		if err := l.recheckRules(looking); err != nil {
@@ -154,7 +161,7 @@ func (l *loop) firstLook(ctx context.Context) (err error) {
 	if l.latest, err = l.readRules(ctx); err != nil {
 		return err
 	}
-	l.looks = 1
+	l.looks = 1 + l.opts.knownLooks()
 	if l.versions != nil {
 		l.versions.NameServices(&l.latest)
 		l.versions.Unserved(&l.latest, l.node.Live())
@@ -180,6 +187,9 @@ func (l *loop) facts() proxyrules.Options {
 // readRules reads and judges the rules. If two reports exist for a long time, neither keeps the text of
 // the rules.
 func (l *loop) readRules(ctx context.Context) (proxyrules.Judgment, error) {
+	if l.opts.part != nil && l.looks > 0 {
+		l.opts.part.services = l.openServices()
+	}
 	rep, err := l.node.Rules(ctx)
 	if l.opts.Patient {
 		rep.CloneStrings()

@@ -39,7 +39,8 @@ func (l *loop) compare(now time.Time) {
 	for _, f := range slices.Concat(differ, l.latest.Findings) {
 		if p := proxyrules.PortOf(&f); f.Service != "" && f.Explains() && !suspected[p] {
 			suspected[p] = true
-			l.suspects = append(l.suspects, &suspect{port: p, first: f, since: now, state: l.latest.State(p)})
+			state := l.latest.State(p)
+			l.suspects = append(l.suspects, &suspect{port: p, first: f, since: l.opts.since(p, state, now), state: state})
 		}
 	}
 }
@@ -102,6 +103,12 @@ func (l *loop) judgeSuspects(ctx context.Context, now time.Time) {
 		}
 	}
 	if len(settled) == 0 {
+		return
+	}
+	if l.opts.part != nil {
+		for _, s := range settled {
+			l.out.Suspected = append(l.out.Suspected, Suspected{s.port, s.since, s.state, l.looks})
+		}
 		return
 	}
 	latest, err := l.api.List(ctx, true)
