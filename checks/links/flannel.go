@@ -16,7 +16,7 @@ const flannelSubnet = "/run/flannel/subnet.env"
 // lostFlannelLink describes the tunnel that flannel created on this node and that no longer exists, or returns "".
 //
 // flanneld writes the MTU of its tunnel into subnet.env. It is the NIC's MTU less the bytes that its backend adds, from which the backend
-// follows: host-gw has no tunnel and adds none, IPsec has none either (pkg/backend of flannel 0.28).
+// follows: host-gw and IPsec work without a tunnel (pkg/backend of flannel 0.28).
 func lostFlannelLink(h *host.Host, links []host.Link) (string, error) {
 	text, err := h.Files.ReadFile(flannelSubnet)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +53,8 @@ func lostFlannelLink(h *host.Host, links []host.Link) (string, error) {
 	if err != nil || !used {
 		return "", err
 	}
-	return fmt.Sprintf("flannel's %s link is missing: %s has its MTU %d, for %s, and no link is named flannel*", kind, flannelSubnet, mtu, nic), nil
+	return fmt.Sprintf("flannel's %s link is missing: %s has its MTU %d, for %s, and no link is named flannel*",
+		kind, flannelSubnet, mtu, nic), nil
 }
 
 // usesFlannel reports whether a CNI configuration of this node calls flannel's plugin.

@@ -118,7 +118,8 @@ func (o *auditOptions) findSenders(ctx context.Context, opts *proxyrules.Options
 		return nil, err
 	}
 	if opts.Own != nil && pod.Host.IsValid() && opts.Own(pod.Host) == way.No {
-		return nil, fmt.Errorf("Pod %s runs on %s, not on this node, whose rules its packets do not pass first: audit there", o.from, pod.Host)
+		return nil, fmt.Errorf("--from %s: this Pod runs on %s, not on this node, whose rules its packets do not pass first: audit there",
+			o.from, pod.Host)
 	}
 	for _, ip := range pod.Addresses {
 		senders = append(senders, ip.String())

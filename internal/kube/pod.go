@@ -37,7 +37,7 @@ func (a *API) Pod(ctx context.Context, namespace, name string) (Pod, error) {
 		}
 	}
 	if len(p.Addresses) == 0 {
-		return p, fmt.Errorf("the API has no address of Pod %s/%s: it is not running yet, or has ended", namespace, name)
+		return p, fmt.Errorf("the API lacks an address of Pod %s/%s: it is not running yet, or has ended", namespace, name)
 	}
 	return p, nil
 }

@@ -30,7 +30,7 @@ func TestPod(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"web-0":   "[10.244.1.7 fd00::7] 192.0.2.7 <nil>",
-		"pending": "the API has no address of Pod prod/pending",
+		"pending": "the API lacks an address of Pod prod/pending",
 		"gone":    "reading Pod prod/gone: ",
 	} {
 		p, err := api.Pod(t.Context(), "prod", name)

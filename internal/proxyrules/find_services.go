@@ -60,7 +60,7 @@ func (a *audit) findServices() {
 	if c := a.chain(a.nat, "KUBE-SERVICES"); c != nil {
 		a.portalsEmpty = len(c.Rules) == 0
 		if a.portalsEmpty && !c.blamed && !a.dispatchesNone() {
-			a.addFinding("kubeproxy.service.portals", "nat", c, nil, nil, "KUBE-SERVICES has no rules: no Service address is handled")
+			a.addFinding("kubeproxy.service.portals", "nat", c, nil, nil, "KUBE-SERVICES is empty: no Service address is handled")
 		}
 		var nodePorts *ruleset.Rule
 		for i := range c.Rules {

@@ -26,7 +26,7 @@ func (r *reach) judgeMarked(sets []*ruleset.Set) {
 	}
 }
 
-// judgeMasquerade judges marked packets by their senders. Those of a Pod to another Pod are marked if both
+// judgeMasquerade judges marked packets by their senders. The packets of a Pod to another Pod are marked if both
 // are the same Pod, which few of them are.
 func (r *reach) judgeMasquerade(marked way.Packet) {
 	const who = "that kube-proxy marks"

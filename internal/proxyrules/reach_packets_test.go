@@ -83,7 +83,7 @@ func TestReachPackets(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			defer unix.Close(socket)
+			defer func() { _ = unix.Close(socket) }()
 			at := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(to))
 			_ = unix.Connect(socket, &unix.SockaddrInet4{Port: at.Port, Addr: [4]byte(at.IP.To4())})
 			wait := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLOUT}}

@@ -9,7 +9,7 @@ import (
 	"nodegate/internal/way"
 )
 
-// judgePorts judges the packets of Pods to the ports of endpoints: a rule may drop those of some Services
+// judgePorts judges the packets of Pods to the ports of endpoints: a rule may drop the packets to some Services
 // only. A rule for one address is for one Pod, and no fault of a Service.
 func (r *reach) judgePorts() {
 	if !r.pods.IsValid() {

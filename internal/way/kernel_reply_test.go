@@ -36,7 +36,7 @@ func interfaceIndex(name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(socket)
+	defer func() { _ = unix.Close(socket) }()
 	request, err := unix.NewIfreq(name)
 	if err != nil {
 		return 0, err
@@ -48,7 +48,7 @@ func interfaceIndex(name string) (int, error) {
 // answer sends back every UDP packet that came to the socket, with its addresses and ports exchanged,
 // which leaves the checksum of the header right.
 func answer(t *testing.T, socket int) {
-	defer unix.Close(socket)
+	defer func() { _ = unix.Close(socket) }()
 	var frames [][]byte
 	for {
 		b := make([]byte, 2048)

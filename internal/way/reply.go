@@ -15,14 +15,14 @@ type reply struct {
 }
 
 // Reply returns the ways of the reply to a new packet, which came to the end of one of its ways.
-// Conntrack takes the translations back: that of the source (masquerading) when the reply comes in,
-// that of the destination when it leaves, or enters this node.
+// Conntrack takes the translations back: the source's (masquerading) when the reply comes in,
+// the destination's when it leaves, or enters this node.
 func (all *Rules) Reply(sent Packet, w *Way) []Way {
 	at := w.Packet
 	p := Packet{Source: at.Destination, Destination: sent.Source, Protocol: at.Protocol, SourcePort: at.Port, Port: sent.SourcePort,
 		In: at.Out, State: StateEstablished, Own: w.End == Delivered, ConnMark: at.ConnMark}
-	p.reply = reply{is: true, dnat: at.dnat && !at.kept, snat: at.snat, client: sent.Source, clientPort: sent.SourcePort, toNode: answer(sent.Own),
-		server: sent.Destination, serverPort: sent.Port}
+	p.reply = reply{is: true, dnat: at.dnat && !at.kept, snat: at.snat, client: sent.Source, clientPort: sent.SourcePort,
+		toNode: answer(sent.Own), server: sent.Destination, serverPort: sent.Port}
 	if p.ToNode = p.reply.toNode; at.snat {
 		p.Destination, p.Port, p.ToNode = at.Source, 0, Yes
 	}

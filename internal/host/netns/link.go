@@ -217,8 +217,8 @@ func linksUpTo(most int) ([]netlink.Link, error) {
 	})
 }
 
-// PeerMTU returns the MTU of the other end of a veth, in another network namespace. The kernel looks the link up there (IFLA_TARGET_NETNSID),
-// so the caller stays in its own namespace. A link that no longer exists is fs.ErrNotExist.
+// PeerMTU returns the MTU of the other end of a veth, in another network namespace. The kernel looks the link up there
+// (IFLA_TARGET_NETNSID), so the caller stays in its own namespace. A link that no longer exists is fs.ErrNotExist.
 func PeerMTU(veth netlink.Link) (int, error) {
 	name := veth.Attrs().Name
 	query := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)

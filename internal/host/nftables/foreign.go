@@ -72,7 +72,7 @@ func (c *conn) foreign(f *nftwire.Foreign) error {
 	return nil
 }
 
-// tornIfGone: what a dump has listed can only be missing if the rules have changed.
+// tornIfGone: an object that a dump has listed can only be missing if the rules have changed.
 func tornIfGone(err error) error {
 	if errors.Is(err, unix.ENOENT) {
 		return ErrTorn

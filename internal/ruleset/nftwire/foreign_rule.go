@@ -19,7 +19,7 @@ type foreignRule struct {
 	network string // ip or ip6, if the rule has compared meta nfproto
 }
 
-// read adds the text of one expression. What it does not know becomes a word with a question mark:
+// read adds the text of one expression. Unknown parts become a word with a question mark:
 // a condition that is not known. An expression that may end the packet's way also becomes "queue".
 func (r *foreignRule) read(name string, b []byte) {
 	before := len(r.words)
@@ -142,8 +142,11 @@ func (r *foreignRule) readCT(a *attributes) bool {
 		}
 		return a.number(unix.NFTA_CT_KEY) == unix.NFT_CT_LABELS
 	}
-	t := map[uint64]term{unix.NFT_CT_STATE: {words: "ct state", kind: ctState, size: 4},
-		unix.NFT_CT_MARK: {words: "ct mark", kind: mark, size: 4}, unix.NFT_CT_STATUS: {words: "ct status", kind: ctStatus, size: 4}}[a.number(unix.NFTA_CT_KEY)]
+	t := map[uint64]term{
+		unix.NFT_CT_STATE:  {words: "ct state", kind: ctState, size: 4},
+		unix.NFT_CT_MARK:   {words: "ct mark", kind: mark, size: 4},
+		unix.NFT_CT_STATUS: {words: "ct status", kind: ctStatus, size: 4},
+	}[a.number(unix.NFTA_CT_KEY)]
 	return t.size > 0 && a[direction] == nil && r.set(a.number(unix.NFTA_CT_DREG), t)
 }
 

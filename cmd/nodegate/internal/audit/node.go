@@ -32,7 +32,7 @@ type Machine struct {
 	unanswered error                                            // why the API was not listed; nil if it was, and in Follow
 	follows    bool                                             // audited by Follow
 	failures   float64                                          // of writing rules, at the last round of Follow; -1: not known
-	asked      kube.Proxy                                       // what kube-proxy last reported about itself
+	asked      kube.Proxy                                       // kube-proxy's last report about itself
 
 	// State of kube-proxy at the last reading.
 	live     proxyrules.Live

@@ -18,7 +18,7 @@ type FollowedNode interface {
 	Generation(ctx context.Context) (generation string, sure bool, err error)
 	// Spent returns the processor time of this process and its child processes since its start.
 	Spent() time.Duration
-	// Trouble returns what a cheap look at kube-proxy shows: whether it runs, and the state that it
+	// Trouble returns the result of a cheap look at kube-proxy: whether it runs, and the state that it
 	// reports. A round follows if the names of its findings have changed.
 	Trouble(ctx context.Context) []proxyrules.Finding
 }

@@ -37,7 +37,7 @@ type parts struct {
 	able  bool        // the rules can be read in parts
 	rest  time.Time   // no partial round before this time
 	proof bool        // a whole round is necessary
-	known []Suspected // what the last partial round found
+	known []Suspected // of the last partial round
 
 	// Suspects of the last whole round that partial rounds check, with the state of their rules.
 	handed map[proxyrules.ServicePort]string
@@ -66,7 +66,8 @@ func (k *follower) runPart(ctx context.Context) {
 	defer k.feed.endRound()
 	began, spent := time.Now(), k.node.Spent()
 	read := &partOf{RuleReader: k.node, part: k.node.(PartReader), services: names}
-	out, err := settleRules(bounded, read, k.feed, now, Options{Settle: settle, Patient: true, part: read, Node: k.opts.Node, Zone: k.opts.Zone})
+	opts := Options{Settle: settle, Patient: true, part: read, Node: k.opts.Node, Zone: k.opts.Zone}
+	out, err := settleRules(bounded, read, k.feed, now, opts)
 	if ctx.Err() != nil {
 		return
 	}
@@ -92,7 +93,7 @@ func (k *follower) runPart(ctx context.Context) {
 	out.Suspected = slices.DeleteFunc(out.Suspected, func(s Suspected) bool { return k.reports(s.Port) })
 	if len(out.Suspected) > 0 || len(out.Report.Findings) > 0 {
 		k.parts.proof, k.parts.known = true, nil
-		if k.budget.mayOwe() { // at once: what the part has shown still holds
+		if k.budget.mayOwe() { // at once: the part's result is still true
 			k.rest, k.parts.known = time.Time{}, out.Suspected
 		}
 	}
@@ -203,7 +204,7 @@ func (o *Options) knownLooks() int {
 
 // handOver returns the function that hands suspects of a whole round over to partial rounds, which
 // wait for kube-proxy at less cost. A suspect that the last whole round handed over and that is still
-// in the same state remains with the whole round, because parts may not show what is wrong with it.
+// in the same state remains with the whole round, because parts may not show its fault.
 // So does one that is reported already, because its finding ends with the round that lacks it.
 func (k *follower) handOver() func(proxyrules.ServicePort, string) bool {
 	before := k.parts.handed

@@ -53,7 +53,7 @@ type Options struct {
 	Node, Zone string
 	Progress   func(open int, d time.Duration) // called after each look; may be nil
 
-	part  *partOf     // if set, the rules are those of some Services: settled suspects are not reported, but returned
+	part  *partOf     // if set, the rules of some Services were read: settled suspects are not reported, but returned
 	known []Suspected // suspects that readings of a part of the rules have found
 	// handOver reports whether readings of a part of the rules check a new suspect from now on.
 	handOver func(p proxyrules.ServicePort, state string) bool
