@@ -2,7 +2,6 @@ package kubeproxy
 
 import (
 	"context"
-	"net/netip"
 	"slices"
 
 	"nodegate/checks"
@@ -10,7 +9,6 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
-	"nodegate/internal/way"
 	"nodegate/policy"
 )
 
@@ -42,15 +40,7 @@ func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 		return s, err
 	}
 	opts := proxyrules.Options{}
-	if list, err := h.Links.Addresses(ctx); err == nil {
-		opts.Own = func(a netip.Addr) way.Answer {
-			if slices.Contains(list, a) {
-				return way.Yes
-			}
-			return way.No
-		}
-	}
-	opts.Links = noderules.LinkNames(ctx, h)
+	noderules.AddNetwork(ctx, h, &opts)
 	mode, findings := proxyrules.Reach(sets, opts)
 	switch {
 	case mode == "":

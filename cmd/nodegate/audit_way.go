@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"nodegate/cmd/nodegate/internal/audit"
+	"nodegate/checks/noderules"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
@@ -69,7 +69,8 @@ func (o *auditOptions) readForWays(ctx context.Context, h *host.Host, stdin io.R
 			if err != nil {
 				return nil, opts, fmt.Errorf("reading rules of snapshot %s: %w", name, err)
 			}
-			sets, opts.Own = append(sets, of...), audit.OwnAddresses(ctx, recorded)
+			sets = append(sets, of...)
+			noderules.AddNetwork(ctx, recorded, &opts)
 			continue
 		}
 		set, err := parseRules(name, stdin)
@@ -80,7 +81,7 @@ func (o *auditOptions) readForWays(ctx context.Context, h *host.Host, stdin io.R
 	}
 	if len(o.rules) == 0 {
 		sets, err = h.Rulesets(ctx)
-		opts.Own = audit.OwnAddresses(ctx, h)
+		noderules.AddNetwork(ctx, h, &opts)
 	}
 	return sets, opts, err
 }

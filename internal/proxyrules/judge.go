@@ -41,6 +41,9 @@ type Options struct {
 	// Links are the names of this node's links; empty means that only the rules are known.
 	Links []string
 
+	// Uplink is the link by which replies of other machines certainly come in; "" if that is not known.
+	Uplink string
+
 	// RouteLocalnet reports whether the kernel may accept packets to 127.0.0.0/8 from the network;
 	// nil means that it may.
 	RouteLocalnet func() bool

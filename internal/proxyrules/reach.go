@@ -67,7 +67,7 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		if opts.Own != nil {
 			r.judgeOwnEndpoints()
 		}
-		r.judgeReplies(sets, opts.Links)
+		r.judgeReplies(sets, opts.Uplink)
 		r.judgeMarked(sets)
 		r.report()
 	}
@@ -97,7 +97,7 @@ func Reach(sets []*ruleset.Set, opts Options) (mode string, found []Finding) {
 		mode = "iptables or nftables"
 		r := newReach(&Judgment{}, sets, &opts, family)
 		r.judgeMarked(sets)
-		r.judgeReplies(sets, opts.Links)
+		r.judgeReplies(sets, opts.Uplink)
 		sure = sure && r.reachesSurely() && len(r.found) == 0
 	}
 	if mode == "" || sure {

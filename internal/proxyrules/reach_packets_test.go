@@ -101,6 +101,7 @@ func TestReachPackets(t *testing.T) {
 		{"a policy without flannel's ACCEPT", "iptables-nft -P FORWARD DROP; iptables-nft -F FLANNEL-FWD", "service peer"},
 		{"a policy of mangle", "iptables-nft -t mangle -P FORWARD DROP", "service peer"},
 		{"replies", "iptables-nft -I FORWARD -i eth0 -j DROP", "peer"},
+		{"replies by a link that has no route", "ip link add eth1 type bridge; iptables-nft -I FORWARD -i eth1 -j DROP", ""},
 		{"a port of endpoints", "iptables-nft -I FORWARD -p tcp --dport 53 -j DROP", "service"},
 		{"one ClusterIP", "iptables-nft -t raw -I PREROUTING -d 10.96.0.10/32 -p tcp --dport 53 -j DROP", "service"},
 		{"nft at prerouting", "nft 'table inet mine { chain c { type filter hook prerouting priority -5; meta l4proto tcp ct state new drop; }; }'", "service peer"},
@@ -125,7 +126,7 @@ func TestReachPackets(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := ""
-		for _, f := range Judge(sets, Options{Links: []string{"eth0", "veth1", "veth2"}}).Findings {
+		for _, f := range Judge(sets, Options{Links: []string{"eth0", "veth1", "veth2"}, Uplink: "eth0"}).Findings {
 			if strings.HasPrefix(f.Name, "kubeproxy.way.") {
 				found += f.Name + " " + f.Message + "\n"
 			}

@@ -112,6 +112,7 @@ func TestReachPolicies(t *testing.T) {
 			before("^-A DOCKER-USER -j RETURN", "-A DOCKER-USER -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A DOCKER-USER -i eth0 -j DROP")}, ""},
 		{"a DROP of one of two uplinks", []edit{before(beforeForward, "-A FORWARD -j DOCKER-USER\n-A FORWARD -i eth0 -o docker0 -j ACCEPT"),
 			before("^-A DOCKER-USER -j RETURN", "-A DOCKER-USER -i eth1 -j DROP")}, ""},
+		{"a DROP of a card for management", []edit{before(beforeForward, "-A FORWARD -i eth1 -j DROP\n-A FORWARD -o eth1 -j DROP")}, ""},
 		{"INPUT drops everything", []edit{before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -i lo -j ACCEPT\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n-A INPUT -j DROP")},
 			replies + "of other machines to the node with UDP: chain INPUT of table filter, line 36 loses them (DROP)"},
 		{"INPUT accepts replies", []edit{before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -j DROP")}, ""},
@@ -120,7 +121,7 @@ func TestReachPolicies(t *testing.T) {
 			text := readFile(t, "flannel-docker.txt")
 			text = declareChains(editedSave(t, text, c.edits...))
 			got := ""
-			for _, f := range Judge(mustParse(t, text), Options{}).Findings {
+			for _, f := range Judge(mustParse(t, text), Options{Uplink: "eth0"}).Findings {
 				if !strings.HasPrefix(f.Name, "kubeproxy.chain.undeclared") {
 					if f.Verdict == verdict.Warn {
 						got += "warn "
@@ -132,6 +133,16 @@ func TestReachPolicies(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestReachUplink: a file does not show by which link replies come in, whatever the name of a link is.
+func TestReachUplink(t *testing.T) {
+	text := editedSave(t, readFile(t, "flannel-docker.txt"), before(beforeForward, "-A FORWARD -i eth0 -j DROP"))
+	for uplink, want := range map[string]int{"": 0, "p1p1": 0, "eth0": 1} {
+		if got := Judge(mustParse(t, text), Options{Uplink: uplink, Links: []string{"eth0", "p1p1", "cni0"}}).Findings; len(got) != want {
+			t.Errorf("uplink %q: %v", uplink, got)
+		}
 	}
 }
 

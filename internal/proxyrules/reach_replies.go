@@ -10,7 +10,7 @@ import (
 
 // judgeReplies judges the packets of connections that exist: the replies of other machines to Pods and to
 // the node, and the later packets of Pods. A firewall often accepts the first packet only.
-func (r *reach) judgeReplies(sets []*ruleset.Set, links []string) {
+func (r *reach) judgeReplies(sets []*ruleset.Set, uplink string) {
 	record := func(s sender, list []way.Loss) {
 		for _, loss := range list {
 			if who, is := r.loses(&s, &loss); is && r.found[stepKey(loss.Step)] == nil {
@@ -29,7 +29,7 @@ func (r *reach) judgeReplies(sets []*ruleset.Set, links []string) {
 	}
 	back := way.New(sets, r.family, way.Node{Own: r.own, Elsewhere: way.NotOfReplies})
 	in := []string{""}
-	if uplink := way.Uplink(sets, r.family, links); uplink != "" {
+	if uplink != "" && r.family == ruleset.IPv4 { // the default route may be of IPv4 only
 		in = append(in, uplink)
 	}
 	for _, link := range in {

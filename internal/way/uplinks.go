@@ -2,8 +2,6 @@ package way
 
 import (
 	"net/netip"
-	"regexp"
-	"slices"
 
 	"nodegate/internal/ruleset"
 )
@@ -12,31 +10,6 @@ import (
 // Node.Elsewhere. They come in by an uplink, and leave by a link of Pods.
 func NotOfReplies(pattern string, in bool) bool {
 	return isOfContainers(pattern) || in && isOfPods(pattern)
-}
-
-// Uplink returns the link by which packets of other machines certainly come in: the only one of the
-// node that is named like a network card, if a list of its links is given, or the only one that rules
-// name. It returns "" if there are several: one of them may be for another network.
-func Uplink(sets []*ruleset.Set, family string, present []string) string {
-	card := regexp.MustCompile(`^(eth|eno|ens|enp|enx|bond|team)[0-9][0-9a-z]*$`)
-	var links []string
-	add := func(name string) {
-		if name != "" && card.MatchString(name) && !slices.Contains(links, name) {
-			links = append(links, name)
-		}
-	}
-	for _, name := range present {
-		add(name)
-	}
-	eachLink(sets, family, func(_, in string) {
-		if len(present) == 0 {
-			add(in)
-		}
-	})
-	if len(links) != 1 {
-		return ""
-	}
-	return links[0]
 }
 
 // PodRange returns the addresses whose packets kube-proxy does not masquerade, or the zero prefix.

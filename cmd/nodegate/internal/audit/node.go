@@ -7,17 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"nodegate/checks/noderules"
 	"nodegate/cmd/nodegate/internal/audit/settle"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
 	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
-	"nodegate/internal/way"
 )
 
 // Machine is the node that is audited.
@@ -61,12 +60,13 @@ func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 			return figures.Wrote(family)
 		},
 	}
-	rep := proxyrules.Judge(sets, proxyrules.Options{
+	opts := proxyrules.Options{
 		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
 		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
 		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, Live: n.live,
-		Own: OwnAddresses(ctx, n.Host),
-	})
+	}
+	noderules.AddNetwork(ctx, n.Host, &opts)
+	rep := proxyrules.Judge(sets, opts)
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.markUnwritten(ctx, &rep)
 	n.markDeleted(ctx, &rep)
@@ -75,21 +75,6 @@ func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 
 // Live returns queries to kube-proxy. One reading of the rules asks each at most once.
 func (n *Machine) Live() proxyrules.Live { return n.live }
-
-// OwnAddresses answers whether an address is one of the node's links. It returns nil if they cannot be
-// listed.
-func OwnAddresses(ctx context.Context, h *host.Host) func(netip.Addr) way.Answer {
-	list, err := h.Links.Addresses(ctx)
-	if err != nil {
-		return nil
-	}
-	return func(a netip.Addr) way.Answer {
-		if slices.Contains(list, a) {
-			return way.Yes
-		}
-		return way.No
-	}
-}
 
 // markUnwritten distinguishes tables that kube-proxy has not written since its start, as its metrics
 // show, from tables that another program has flushed.

@@ -1,0 +1,49 @@
+package noderules
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"nodegate/internal/host"
+	"nodegate/internal/proxyrules"
+	"nodegate/internal/way"
+)
+
+// AddNetwork adds the facts of the node on which the ways of packets depend. It leaves out what
+// cannot be read.
+func AddNetwork(ctx context.Context, h *host.Host, opts *proxyrules.Options) {
+	if list, err := h.Links.Addresses(ctx); err == nil {
+		opts.Own = func(a netip.Addr) way.Answer {
+			if slices.Contains(list, a) {
+				return way.Yes
+			}
+			return way.No
+		}
+	}
+	opts.Links = LinkNames(ctx, h)
+	opts.Uplink = Uplink(ctx, h)
+}
+
+// Uplink returns the link by which replies of other machines certainly come in: the only link with
+// a default route. It returns "" if rules choose among tables of routes, or if there is a tunnel, whose
+// routes may take the place of the default route.
+func Uplink(ctx context.Context, h *host.Host) string {
+	routes, err := h.Links.DefaultRoutes(ctx)
+	if err != nil || len(routes) != 1 {
+		return ""
+	}
+	if rules, err := h.Links.RoutingRules(ctx); err != nil || len(rules) > 0 {
+		return ""
+	}
+	links, err := h.Links.List(ctx)
+	if err != nil || slices.ContainsFunc(links, isTunnel) {
+		return ""
+	}
+	return routes[0]
+}
+
+// isTunnel reports whether a link may lead to other networks. Those of overlay networks lead to Pods.
+func isTunnel(l host.Link) bool {
+	return l.Up && slices.Contains([]string{"tun", "wireguard", "ppp", "xfrm", "vti", "gre", "gretap", "vrf"}, l.Kind)
+}
