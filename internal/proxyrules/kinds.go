@@ -93,6 +93,9 @@ func structureKinds() []Kind {
 			"connections to Services from outside the Pod network get no answer: another program's rule takes their packets before they are " +
 				"masqueraded",
 			removeRule, ""},
+		{"kubeproxy.way.hairpin", verdict.Warn,
+			"a Pod gets no answer from a Service that leads to the same Pod: another program's rule takes its packets before they are masqueraded",
+			removeRule, ""},
 		{"kubeproxy.jump.loop", verdict.Fail, "rules form a loop: connections that reach it fail", restart, ""},
 		{"kubeproxy.chain.undeclared", verdict.Fail, "a rule jumps to a missing chain: its connections fail", restart, refIptables},
 		{"kubeproxy.chain.unreferenced", verdict.Warn,

@@ -132,7 +132,7 @@ func (r *reach) reachesSurely() bool {
 		if p.Own {
 			hook = way.Output
 		}
-		if len(r.rules.Losses(p)) > 0 || !p.Own && r.rules.MayLoseTranslated(p) {
+		if len(r.rules.Losses(p)) > 0 || !p.Own && (r.rules.MayLoseTranslated(p) || slices.ContainsFunc(r.rules.Delivered(p), isDropped)) {
 			return false
 		}
 		p.ToNode = way.No
@@ -142,6 +142,8 @@ func (r *reach) reachesSurely() bool {
 	}
 	return reachesSurely(r.rules.Walk(way.Packet{State: way.StateNew, ToNode: way.Yes}, way.Prerouting, toProxy))
 }
+
+func isDropped(w way.Way) bool { return w.End == way.Dropped || w.End == way.Rejected }
 
 // findPods finds the addresses and links of Pods in the rules.
 func (r *reach) findPods(sets []*ruleset.Set, present []string) {

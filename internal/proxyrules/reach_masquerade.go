@@ -26,17 +26,16 @@ func (r *reach) judgeMarked(sets []*ruleset.Set) {
 	}
 }
 
-// judgeMasquerade judges marked packets by their senders. The packets of a Pod to another Pod are marked if both
-// are the same Pod, which few of them are.
+// judgeMasquerade judges marked packets by their senders. Of the packets of Pods, kube-proxy marks those to other
+// addresses than ClusterIPs, whose replies come back through this node anyway, and those of a Pod to itself.
 func (r *reach) judgeMasquerade(marked way.Packet) {
 	const who = "that kube-proxy marks"
 	classes := []sender{{who, marked}}
 	if r.pods.IsValid() {
-		from, others, itself := marked, marked, marked
-		from.Source, from.Unnamed, others.NotFrom = r.pods, true, r.pods
+		others, itself := marked, marked
+		others.NotFrom = r.pods
 		itself.Source, itself.Destination = r.pods, r.pods
-		classes = append(classes, sender{who + " from Pods", from}, sender{who + " from other machines", others},
-			sender{"of a Pod to itself " + who, itself})
+		classes = append(classes, sender{who + " from other machines", others}, sender{"of a Pod to itself " + who, itself})
 	}
 	for i, c := range classes {
 		step, w, lost := notMasqueraded(r.rules.Postrouting(c.packet, toPostrouting))

@@ -178,7 +178,7 @@ const beforeMasquerade = "^-A POSTROUTING .*-j KUBE-POSTROUTING"
 func TestReachMasquerade(t *testing.T) {
 	for what, c := range map[string]struct{ rules, want string }{
 		"the Pods' range": {"-A POSTROUTING -s 10.244.0.0/16 -j ACCEPT",
-			"fail packets that kube-proxy marks from Pods to other machines: chain POSTROUTING of table nat, line 92"},
+			"warn packets of a Pod to itself that kube-proxy marks to KUBE-POSTROUTING: chain POSTROUTING of table nat, line 92"},
 		"other machines": {"-A POSTROUTING ! -s 10.244.0.0/16 -j RETURN",
 			"fail packets that kube-proxy marks from other machines to other machines: chain POSTROUTING of table nat, line 92"},
 		"between Pods": {"-A POSTROUTING -s 10.244.0.0/16 -d 10.244.0.0/16 -j RETURN",

@@ -48,7 +48,7 @@ func (r *reach) report() {
 		}
 		if t.masquerade {
 			if f.Name, which = "kubeproxy.way.masquerade", "other machines"; t.minor {
-				f.Verdict, which = verdict.Warn, "KUBE-POSTROUTING"
+				f.Name, which = "kubeproxy.way.hairpin", "KUBE-POSTROUTING"
 			}
 		}
 		if t.replies {
@@ -103,7 +103,8 @@ func (t *taken) remedy() string {
 		return t.remedyOfPolicy()
 	}
 	if rest, is := strings.CutPrefix(t.step.Rule, "-A "); is && !canPaste(rest) {
-		return fmt.Sprintf("remove the rule by its number, which `%s -t %s -L --line-numbers` prints; %s", t.step.Program, t.step.Table, find)
+		return fmt.Sprintf("remove the rule by its number, which `%s -t %s -vnL %s --line-numbers` prints; %s",
+			t.step.Program, t.step.Table, t.step.Chain, find)
 	} else if is {
 		return fmt.Sprintf("remove the rule: `%s -t %s -D %s`; %s", t.step.Program, t.step.Table, rest, find)
 	}

@@ -272,9 +272,9 @@ func TestReachRemedy(t *testing.T) {
 	for comment, want := range map[string]string{
 		"x":               `remove the rule: ` + "`iptables-nft -t filter -D FORWARD -m comment --comment x -j DROP`",
 		`"two words"`:     `remove the rule: ` + "`iptables-nft -t filter -D FORWARD -m comment --comment \"two words\" -j DROP`",
-		`"$(id)"`:         "remove the rule by its number, which `iptables-nft -t filter -L --line-numbers` prints",
-		"\"`id`\"":        "remove the rule by its number, which `iptables-nft -t filter -L --line-numbers` prints",
-		`"a\\" ; id \\""`: "remove the rule by its number, which `iptables-nft -t filter -L --line-numbers` prints",
+		`"$(id)"`:         "remove the rule by its number, which `iptables-nft -t filter -vnL FORWARD --line-numbers` prints",
+		"\"`id`\"":        "remove the rule by its number, which `iptables-nft -t filter -vnL FORWARD --line-numbers` prints",
+		`"a\\" ; id \\""`: "remove the rule by its number, which `iptables-nft -t filter -vnL FORWARD --line-numbers` prints",
 	} {
 		text := editedSave(t, readFile(t, "flannel-docker.txt"), before(beforeForward, "-A FORWARD -m comment --comment "+comment+" -j DROP"))
 		found := Judge(mustParse(t, text), Options{}).Findings

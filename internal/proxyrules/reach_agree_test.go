@@ -1,0 +1,50 @@
+package proxyrules
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"nodegate/internal/way"
+)
+
+// TestReachAgrees: the check, which reads the Services only if some rule may take their packets, finds
+// what the audit finds.
+func TestReachAgrees(t *testing.T) {
+	for _, own := range []string{"192.168.157.133", "10.96.0.10", "10.244.0.5"} {
+		opts := Options{Uplink: "eth0", Links: []string{"eth0", "cni0"}, Own: func(a netip.Addr) way.Answer {
+			if a.String() == own {
+				return way.Yes
+			}
+			return way.No
+		}}
+		for rule, change := range map[string]edit{
+			"none":                  before(beforeForward, ""),
+			"nat, Pods":             before(beforeMasquerade, "-A POSTROUTING -s 10.244.0.0/16 -j ACCEPT"),
+			"nat, others":           before(beforeMasquerade, "-A POSTROUTING ! -s 10.244.0.0/16 -j ACCEPT"),
+			"INPUT, one port":       before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -p tcp -m tcp --dport 6443 -j DROP"),
+			"INPUT, DNS":            before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -p udp -m udp --dport 53 -j DROP"),
+			"INPUT, not translated": before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -m conntrack ! --ctstate DNAT -p udp -m udp --dport 53 -j DROP"),
+			"INPUT, the Pods' link": before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -i cni0 -j REJECT"),
+			"FORWARD, one port":     before(beforeForward, "-A FORWARD -p udp -m udp --dport 53 -j DROP"),
+			"FORWARD, to Pods":      before(beforeForward, "-A FORWARD -d 10.244.0.0/16 -j DROP"),
+			"FORWARD, the uplink":   before(beforeForward, "-A FORWARD -i eth0 -j DROP"),
+			"raw, one Service":      rawTable("-A PREROUTING -d 10.96.0.10/32 -j NOTRACK"),
+		} {
+			text := editedSave(t, readFile(t, "flannel-docker.txt"), change)
+			audit, check := "", ""
+			for _, f := range Judge(mustParse(t, text), opts).Findings {
+				if strings.HasPrefix(f.Name, "kubeproxy.way.") {
+					audit += f.Name + " " + f.Message + "\n"
+				}
+			}
+			_, found := Reach(mustParse(t, text), opts)
+			for _, f := range found {
+				check += f.Name + " " + f.Message + "\n"
+			}
+			if check != audit {
+				t.Errorf("%s, own %s: check\n%saudit\n%s", rule, own, check, audit)
+			}
+		}
+	}
+}
