@@ -107,6 +107,12 @@ func TestReachPackets(t *testing.T) {
 		{"nft at prerouting", "nft 'table inet mine { chain c { type filter hook prerouting priority -5; meta l4proto tcp ct state new drop; }; }'", "service peer"},
 		{"nft at postrouting", "nft 'table inet mine { chain c { type filter hook postrouting priority 5; meta l4proto tcp ct state new drop; }; }'", "service peer"},
 		{"notrack of nft", "nft 'table inet mine { chain c { type filter hook prerouting priority -350; ip daddr 10.96.0.0/12 notrack; }; }'", "service"},
+		{"chains of nft in iptables' table", "nft 'add chain ip filter sub; add chain ip filter mine { type filter hook forward priority -5; policy drop; }; " +
+			"add rule ip filter mine jump sub; add rule ip filter sub tcp dport 8080 accept'", "service peer"},
+		{"a healthy chain of nft in iptables' table", "nft 'add chain ip filter sub; add chain ip filter mine { type filter hook forward priority -5; " +
+			"policy drop; }; add rule ip filter mine jump sub; add rule ip filter sub accept'", ""},
+		{"notrack of nft in iptables' table", "nft 'add table ip raw; add chain ip raw pre { type filter hook prerouting priority -300; }; " +
+			"add rule ip raw pre ip saddr 10.244.0.0/16 notrack'", "service peer"},
 		{"a sleeping table of nft", "nft 'table inet mine { flags dormant; chain c { type filter hook prerouting priority -5; drop; }; }'", ""},
 	} {
 		run("node", "nft flush ruleset; iptables-nft-restore", save)

@@ -14,7 +14,7 @@ import (
 )
 
 // ReadForeign returns the tables of families ip, ip6 and inet that have base chains and belong neither
-// to kube-proxy nor to iptables-nft, as far as their rules are known. The whole result belongs to one
+// to kube-proxy nor to iptables-nft alone, as far as their rules are known. The whole result belongs to one
 // generation; if the rules change too often, ReadForeign fails with ErrTorn. It needs CAP_NET_ADMIN.
 func ReadForeign(ctx context.Context) ([]*ruleset.NFTTable, error) {
 	defer activity.Doing(ctx, "netlink: tables of other programs")()
@@ -62,11 +62,13 @@ func (c *conn) foreign(f *nftwire.Foreign) error {
 			return tornIfGone(err)
 		}
 	}
-	for _, chain := range f.Chains() {
-		c.family = chain.Family
-		about := []attribute{called(unix.NFTA_RULE_TABLE, chain.Table), called(unix.NFTA_RULE_CHAIN, chain.Name)}
-		if err := c.ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, about, f.Add); err != nil {
-			return tornIfGone(err)
+	for chains := f.Chains(); len(chains) > 0; chains = f.Chains() {
+		for _, chain := range chains {
+			c.family = chain.Family
+			about := []attribute{called(unix.NFTA_RULE_TABLE, chain.Table), called(unix.NFTA_RULE_CHAIN, chain.Name)}
+			if err := c.ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, about, f.Add); err != nil {
+				return tornIfGone(err)
+			}
 		}
 	}
 	return nil

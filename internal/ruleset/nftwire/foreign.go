@@ -3,6 +3,7 @@ package nftwire
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -10,7 +11,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Foreign decodes the tables of programs other than kube-proxy and iptables. Unlike Decoder it never
+// Foreign decodes the tables of programs other than kube-proxy and iptables, and the chains of other programs in tables
+// named like iptables' tables. Unlike Decoder it never
 // fails because of an unknown expression: the rule's text then has a word that begins with a question
 // mark, and package way takes it for a condition that is not known. A set that it cannot read is left
 // out of the table, and so is not known either.
@@ -27,6 +29,8 @@ type foreignTable struct {
 	Decoder
 	broken   map[string]bool // sets that cannot be read
 	finished bool            // the sets are complete
+	shared   bool            // iptables-nft has the table too
+	asked    map[string]bool // chains whose rules were requested
 }
 
 // ForeignChain is a chain whose rules the caller requests.
@@ -70,6 +74,9 @@ func (f *Foreign) Add(message int, b []byte) error {
 		if hook, err := splitAttributes(a[unix.NFTA_CHAIN_HOOK]); err == nil && hook.number(unix.NFTA_HOOK_HOOKNUM) >= ingress {
 			a[unix.NFTA_CHAIN_HOOK] = nil
 		}
+		if t.shared && isOfIptables(&a) {
+			return nil
+		}
 		return t.addChain(&a)
 	case unix.NFT_MSG_NEWSET:
 		t.addForeignSet(&a)
@@ -86,12 +93,11 @@ func (f *Foreign) Add(message int, b []byte) error {
 func (f *Foreign) addTable(family string, a *attributes) {
 	const dormant = 1 // NFT_TABLE_F_DORMANT: its chains are not in the hooks
 	name := string(a.text(unix.NFTA_TABLE_NAME))
-	iptables := family != "inet" && slices.Contains(saveTables(), name)
-	if family == "" || iptables || family != "inet" && name == ruleset.KubeProxyTable || a.number(unix.NFTA_TABLE_FLAGS)&dormant != 0 {
+	if family == "" || family != "inet" && name == ruleset.KubeProxyTable || a.number(unix.NFTA_TABLE_FLAGS)&dormant != 0 {
 		return
 	}
 	t := &foreignTable{Decoder: Decoder{family: family, table: ruleset.NewNFTTable(family), sets: map[string]*wireSet{}},
-		broken: map[string]bool{}}
+		broken: map[string]bool{}, asked: map[string]bool{}, shared: family != "inet" && slices.Contains(saveTables(), name)}
 	t.table.Name = name
 	f.tables = append(f.tables, t)
 }
@@ -105,14 +111,43 @@ func (f *Foreign) table(family, name string) *foreignTable {
 	return nil
 }
 
-// Chains returns all chains.
+// isOfIptables reports whether a chain is one that iptables reads itself: a base chain by its name, or a Service's.
+func isOfIptables(a *attributes) bool {
+	name := string(a.text(unix.NFTA_CHAIN_NAME))
+	return strings.HasPrefix(name, "KUBE-S") || slices.Contains([]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}, name)
+}
+
+// Chains returns the chains whose rules matter, and that it has not returned yet. Of a table that iptables-nft has
+// too, these are other base chains and the chains to which their rules lead: call it again after reading the rules.
 func (f *Foreign) Chains() (all []ForeignChain) {
 	for _, t := range f.tables {
 		for _, c := range t.table.Chains {
-			all = append(all, ForeignChain{t.protocol(), t.table.Name, c.Name})
+			if !t.asked[c.Name] && (!t.shared || c.Hook != "" || t.leadsTo(c.Name)) {
+				t.asked[c.Name] = true
+				all = append(all, ForeignChain{t.protocol(), t.table.Name, c.Name})
+			}
 		}
 	}
 	return all
+}
+
+// leadsTo reports whether a rule or an element that was read leads to a chain.
+func (t *foreignTable) leadsTo(chain string) bool {
+	names := func(text string) bool {
+		words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,{}", r) })
+		return slices.Contains(words, chain)
+	}
+	for _, c := range t.table.Chains {
+		if slices.ContainsFunc(c.Rules, func(r *ruleset.NFTRule) bool { return names(r.Text) }) {
+			return true
+		}
+	}
+	for _, s := range t.table.Sets {
+		if slices.ContainsFunc(s.Elements, func(e ruleset.NFTElement) bool { return names(e.String()) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // Sets returns the sets that can be read.
