@@ -25,7 +25,7 @@ type reach struct {
 	own      func(netip.Addr) way.Answer
 	classes  func() *way.Classes
 	owners   []string // programs whose chains are among the rules
-	enforced bool     // one of them enforces NetworkPolicies
+	bypassed bool     // packets of Pods may pass the policy of FORWARD: see mayBypass
 	served   string   // an address of node ports, if only some addresses have them
 	found    map[string]*taken
 	order    []string
@@ -77,7 +77,7 @@ func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) 
 	r := &reach{rep: rep, family: family, found: map[string]*taken{}}
 	r.findPods(sets, opts.Links)
 	r.owners = way.Owners(sets, family)
-	r.enforced = slices.ContainsFunc(r.owners, way.EnforcesPolicies)
+	r.bypassed = mayBypass(sets, r.owners)
 	if r.own = opts.Own; r.own == nil {
 		r.own = r.ownByRules(sets)
 	}
@@ -377,11 +377,11 @@ func (r *reach) judgeForwarding() {
 	}
 }
 
-// loses reports whether a loss is a fault, and describes the packets. A policy may drop if the program
-// that enforces NetworkPolicies forwards by eBPF; kube-proxy's own chains are judged elsewhere.
+// loses reports whether a loss is a fault, and describes the packets. A policy may drop if another program
+// forwards the packets, and a rule that another finding is about is no second fault.
 func (r *reach) loses(s *sender, loss *way.Loss) (who string, is bool) {
 	step := &loss.Step
-	if step.Rule == "" && r.enforced || strings.HasPrefix(step.Chain, "KUBE-") || way.EnforcesPolicies(step.Owner()) {
+	if step.Rule == "" && r.bypassed || r.isExplained(step) || way.EnforcesPolicies(step.Owner()) {
 		return "", false
 	}
 	if who = s.who; loss.Protocol != "" {

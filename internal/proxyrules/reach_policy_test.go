@@ -86,6 +86,16 @@ func TestReachPolicies(t *testing.T) {
 		{"flannel's ACCEPT lost under a policy DROP", []edit{del(flannelJump)},
 			toOthers + "chain FORWARD of table filter, line 16 loses them (policy DROP)"},
 		{"the same with Calico, which may forward by eBPF", pastFlannel("DROP", "-A FORWARD -j cali-FORWARD"), ""},
+		{"the same with kube-router's chains, which do not forward", pastFlannel("DROP", "-A FORWARD -j KUBE-ROUTER-FORWARD\n-A KUBE-ROUTER-FORWARD -j RETURN"), toOthers +
+			"chain FORWARD of table filter, line 16 loses them (policy DROP)"},
+		{"kube-router's rules for Pods, of which there are none now", pastFlannel("DROP", "-A FORWARD -j KUBE-ROUTER-FORWARD\n"+
+			"-A KUBE-ROUTER-FORWARD -j RETURN\n-A FORWARD -m mark --mark 0x20000/0x20000 -j ACCEPT"), ""},
+		{"a chain with a name like kube-proxy's", []edit{before(beforeForward, "-A FORWARD -j KUBE-X\n-A KUBE-X -j DROP")},
+			toOthers + "chain KUBE-X of table filter, line 36 loses them (DROP)"},
+		{"another program's rule in kubelet's chain", []edit{before("^-A KUBE-FIREWALL", "-A KUBE-FIREWALL -m conntrack --ctstate ESTABLISHED -j DROP")},
+			replies + "of the node to other machines: chain KUBE-FIREWALL of table filter, line 56 loses them (DROP)"},
+		{"a DROP that lost its match, which has its own finding", []edit{before("^-A KUBE-FIREWALL", "-A KUBE-FIREWALL -j DROP")},
+			"kubeproxy.firewall.bare-drop this DROP rule has lost its match: the node drops every packet that reaches KUBE-FIREWALL"},
 		{"ufw denies routed packets", pastFlannel("DROP", ufwForward), toOthers + "chain FORWARD of table filter, line 16 loses them (policy DROP)"},
 		{"ufw allows routed packets", pastFlannel("ACCEPT", ufwForward), ""},
 		{"ufw rejects routed packets", pastFlannel("DROP", ufwForward+"\n-A ufw-reject-forward -j REJECT --reject-with icmp-port-unreachable"),

@@ -73,7 +73,7 @@ func Count(n int, what string) string {
 // describe returns the rule's effect on the packets.
 func (t *taken) describe() string {
 	where := fmt.Sprintf("chain %s of table %s", t.step.Chain, t.step.Table)
-	if owner := t.step.Owner(); owner != "" {
+	if owner := t.owner(); owner != "" {
 		where += " (" + owner + ")"
 	}
 	if t.step.Handle > 0 {
@@ -96,7 +96,7 @@ func (t *taken) describe() string {
 // remedy returns the command that removes the rule.
 func (t *taken) remedy() string {
 	find := "find the program that adds it"
-	if owner := t.step.Owner(); owner != "" {
+	if owner := t.owner(); owner != "" {
 		find = "change the configuration of " + owner + ", or it adds the rule again"
 	}
 	if t.step.Rule == "" {
