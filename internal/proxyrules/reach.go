@@ -68,6 +68,7 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 			r.judgeOwnEndpoints()
 		}
 		r.judgeReplies(sets, opts.Uplink)
+		r.judgeUntracked()
 		r.judgeMarked(sets)
 		r.report()
 	}
@@ -140,7 +141,9 @@ func (r *reach) reachesSurely() bool {
 			return false
 		}
 	}
-	return reachesSurely(r.rules.Walk(way.Packet{State: way.StateNew, ToNode: way.Yes}, way.Prerouting, toProxy))
+	replies := r.rules.Walk(way.Packet{State: way.StateEstablished, ToNode: way.No}, way.Prerouting, nil)
+	return reachesSurely(r.rules.Walk(way.Packet{State: way.StateNew, ToNode: way.Yes}, way.Prerouting, toProxy)) &&
+		!slices.ContainsFunc(replies, isUntracked)
 }
 
 func isDropped(w way.Way) bool { return w.End == way.Dropped || w.End == way.Rejected }

@@ -113,6 +113,8 @@ func TestReachPackets(t *testing.T) {
 			"policy drop; }; add rule ip filter mine jump sub; add rule ip filter sub accept'", ""},
 		{"notrack of nft in iptables' table", "nft 'add table ip raw; add chain ip raw pre { type filter hook prerouting priority -300; }; " +
 			"add rule ip raw pre ip saddr 10.244.0.0/16 notrack'", "service peer"},
+		{"notrack of the replies of endpoints", "iptables-nft -t raw -I PREROUTING -p tcp --sport 53 -j NOTRACK", "service"},
+		{"notrack of another port", "iptables-nft -t raw -I PREROUTING -p tcp --sport 54 -j NOTRACK", ""},
 		{"a sleeping table of nft", "nft 'table inet mine { flags dormant; chain c { type filter hook prerouting priority -5; drop; }; }'", ""},
 	} {
 		run("node", "nft flush ruleset; iptables-nft-restore", save)

@@ -89,6 +89,9 @@ func (t *taken) describe() string {
 		does = "sends them elsewhere (" + t.step.Does + ")"
 	case way.Untracks:
 		does = "excludes them from conntrack, so that kube-proxy's rules do not translate them (" + t.step.Does + ")"
+		if t.replies {
+			does = "excludes them from conntrack, which then does not restore the address of the Service (" + t.step.Does + ")"
+		}
 	}
 	return where + " " + does
 }

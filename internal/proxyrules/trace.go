@@ -46,6 +46,7 @@ type TraceWay struct {
 	Masquerade bool        `json:"masquerade"`          // the source became an address of this node
 	Untracked  bool        `json:"untracked,omitempty"` // conntrack does not see the packet
 	Steps      []TraceStep `json:"steps"`               // after those of all ways, for the first destination
+	astray     bool        // whether the reply comes back is not known
 	Reply      string      `json:"reply,omitempty"`     // the reply's way back
 	ReplyLost  bool        `json:"replyLost,omitempty"` // a rule certainly drops the reply
 }
@@ -186,6 +187,8 @@ func judgeWays(ways []TraceWay) verdict.Verdict {
 	}
 	for _, w := range ways {
 		switch ok := w.Translated && !w.ReplyLost && (w.End == "forwarded" || w.End == "delivered"); {
+		case ok && w.astray:
+			worst = verdict.Unknown
 		case ok:
 		case w.Sure, !arrives:
 			return verdict.Fail
@@ -235,7 +238,15 @@ func (r *reach) traceWay(sent way.Packet, w *way.Way) TraceWay {
 				"on a bridge that client and endpoint share, only with net.bridge.bridge-nf-call-iptables=1"
 		}
 	}
-	if step, lost := r.replyLost(sent, w); lost && one.Reply != "" {
+	if source := p.Source; one.Reply != "" && one.Masquerade && source.IsSingleIP() && r.own(source.Addr()) == way.No {
+		one.Reply = fmt.Sprintf("goes to %s, which is no address of this node: it comes back only if its way leads through this node", source.Addr())
+		one.astray = true
+	}
+	if step, lost := r.replyLost(sent, w); lost && step.Effect == way.Untracks {
+		one.Reply = fmt.Sprintf("keeps the endpoint's address, which the client does not know: %s %s %s excludes it from conntrack",
+			step.Hook, step.Table, step.Chain)
+		one.ReplyLost = true
+	} else if lost && one.Reply != "" {
 		one.Reply = fmt.Sprintf("is dropped: %s %s %s", step.Hook, step.Table, step.Chain)
 		if step.Line > 0 {
 			one.Reply += fmt.Sprintf(" line %d", step.Line)
@@ -248,13 +259,17 @@ func (r *reach) traceWay(sent way.Packet, w *way.Way) TraceWay {
 	return one
 }
 
-// replyLost returns the rule that certainly drops the reply to a packet.
+// replyLost returns the rule that certainly drops the reply to a packet, or excludes it from conntrack, which then does
+// not restore the addresses.
 func (r *reach) replyLost(sent way.Packet, w *way.Way) (way.Step, bool) {
 	if w.End != way.Forwarded && w.End != way.Delivered {
 		return way.Step{}, false
 	}
-	step, _, lost := way.DropsSurely(r.back.Reply(sent, w))
-	return step, lost
+	ways := r.back.Reply(sent, w)
+	if step, _, lost := way.DropsSurely(ways); lost || !w.Packet.Translated() {
+		return step, lost
+	}
+	return untracksSurely(ways)
 }
 
 // byProxy reports whether kube-proxy's rules made the last change of the destination.
@@ -270,5 +285,5 @@ func byProxy(steps []way.Step) bool {
 // isLike reports whether two ways differ only in their endpoint.
 func (w TraceWay) isLike(o TraceWay) bool {
 	return w.End == o.End && math.Abs(w.Chance-o.Chance) < 1e-6 && w.Sure == o.Sure && w.Translated == o.Translated &&
-		w.Masquerade == o.Masquerade && w.Untracked == o.Untracked && w.ReplyLost == o.ReplyLost
+		w.Masquerade == o.Masquerade && w.Untracked == o.Untracked && w.ReplyLost == o.ReplyLost && w.astray == o.astray
 }

@@ -2,8 +2,11 @@ package proxyrules
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
+
+	"nodegate/internal/way"
 )
 
 // TestTraces compares the ways to a Service with literals, in both modes and from every sender.
@@ -92,6 +95,30 @@ func TestTraceElsewhere(t *testing.T) {
 		list, err := Traces(&rep, sets, &Options{}, "default/service1", FromPod)
 		if err != nil || len(list) != 1 || list[0].Verdict.String() != "fail" || list[0].Ways[0].Translated {
 			t.Errorf("%s: %+v, %v", target, list, err)
+		}
+	}
+}
+
+// TestTraceReply checks replies that conntrack does not see, and those to an address that the node does not have.
+func TestTraceReply(t *testing.T) {
+	own := func(a netip.Addr) way.Answer {
+		if a.String() == "192.168.157.133" {
+			return way.Yes
+		}
+		return way.No
+	}
+	for change, want := range map[edit]string{
+		rawTable("-A PREROUTING -s 10.244.77.0/24 -j NOTRACK"):                                                       "pass",
+		rawTable("-A PREROUTING -s 10.244.1.0/24 -j NOTRACK"):                                                        "fail",
+		before(beforeMasquerade, "-A POSTROUTING -s 10.244.0.0/16 -j SNAT --to-source 10.1.2.3"):                     "unknown",
+		before(beforeMasquerade, "-A POSTROUTING -s 10.244.0.0/16 -j SNAT --to-source 192.168.157.133"):              "pass",
+		before(beforeMasquerade, "-A POSTROUTING -s 10.244.0.0/16 -m comment --comment \"no change\" -j MASQUERADE"): "pass",
+	} {
+		sets := mustParse(t, editedSave(t, readFile(t, "flannel-docker.txt"), change))
+		rep := Judge(sets, Options{})
+		list, err := Traces(&rep, sets, &Options{Own: own}, "default/service1", "10.244.0.9")
+		if err != nil || len(list) != 1 || list[0].Verdict.String() != want {
+			t.Errorf("%+v: %+v, %v", change, list, err)
 		}
 	}
 }
