@@ -43,7 +43,21 @@ func Uplink(ctx context.Context, h *host.Host) string {
 	return routes[0]
 }
 
-// isTunnel reports whether a link may lead to other networks. Those of overlay networks lead to Pods.
+// isTunnel reports whether a link may lead to other networks. A link of an overlay network leads to Pods.
 func isTunnel(l host.Link) bool {
 	return l.Up && slices.Contains([]string{"tun", "wireguard", "ppp", "xfrm", "vti", "gre", "gretap", "vrf"}, l.Kind)
+}
+
+// OnlyUplink returns the uplink if packets of other machines can come in by no other link: the others lead to Pods or
+// containers, or carry their packets over the uplink. It returns "" if that is not known.
+func OnlyUplink(ctx context.Context, h *host.Host) string {
+	uplink := Uplink(ctx, h)
+	links, err := h.Links.List(ctx)
+	if err != nil || slices.ContainsFunc(links, func(l host.Link) bool {
+		inside := slices.Contains([]string{"veth", "dummy", "vxlan", "geneve", "ipip", "ifb"}, l.Kind) || way.NotOfUplink(l.Name, true)
+		return l.Name != uplink && !inside && l.Master != uplink
+	}) {
+		return ""
+	}
+	return uplink
 }

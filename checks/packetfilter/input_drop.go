@@ -24,7 +24,8 @@ func inputDrop() checks.Problem {
 		How: "The check follows a new packet from another machine to the port of each VXLAN link, and to kubelet's port 10250, through " +
 			"raw, mangle, nat and filter of all backends, in the kernel's order, and a packet of this node's Pods to kubelet's port " +
 			"(if a rule takes their range, as Tailscale's does with 100.64.0.0/10). It fails if every way of the packet ends in a " +
-			"DROP, a REJECT or a policy DROP. If the rules do not decide a condition (the sender's address, a set), the packet " +
+			"DROP, a REJECT or a policy DROP. The packet comes in by the node's only uplink, if there is no other link " +
+			"to other machines. If the rules do not decide a condition (the sender's address, a set), the packet " +
 			"takes both ways.",
 		Remedy: "insert a rule that accepts the cluster's packets before the one that drops them, for example `iptables -I INPUT -p udp " +
 			"--dport 8472 -j ACCEPT`, and save it in the firewall's configuration",
@@ -52,8 +53,11 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 		return s, err
 	}
 	var got []string
+	uplink := noderules.OnlyUplink(ctx, h)
 	judge := func(family, what string, p way.Packet) {
-		p.State = way.StateNew
+		if p.State = way.StateNew; !p.Source.IsValid() {
+			p.In = uplink
+		}
 		elsewhere := way.NotOfUplink
 		if p.Source.IsValid() {
 			elsewhere = way.NotOfPods

@@ -27,6 +27,15 @@ func TestInputDrop(t *testing.T) {
 	const accept = "-A INPUT -s 10.0.0.0/24 -p udp -m udp --dport 8472 -j ACCEPT\n-A INPUT -p tcp -m multiport --dports 10250,6443 -j ACCEPT\n"
 	policyDrop := node(cloud)
 	policyDrop.Rules["iptables-nft-save"] = strings.Replace(policyDrop.Rules["iptables-nft-save"], ":INPUT ACCEPT", ":INPUT DROP", 1)
+	withUplink := func(rules string, others ...string) *hosttest.Machine {
+		m := node(rules)
+		for _, name := range append(others, "eth0", "lo") {
+			m.Links[name] = &hosttest.Link{}
+		}
+		m.Routes = []string{"eth0"}
+		return m
+	}
+	const closed = "-A INPUT -i eth0 -p tcp -m tcp --dport 10250 -j DROP\n"
 	checkstest.RunOne(t, "packetfilter.input-drop", checks.Run, []checkstest.Case{
 		{What: "no firewall", Node: node(""), Want: right},
 		{What: "Oracle's images", Node: node(cloud + reject), Want: wrong +
@@ -44,6 +53,10 @@ func TestInputDrop(t *testing.T) {
 			"want: the cluster's packets reach this node\ngot: port 10250/tcp of kubelet is closed to the Pods of this node\n" +
 			"evidence: iptables-nft-save: -A INPUT -s 10.128.0.0/9 ! -i tailscale0 -j DROP" + remedy},
 		{What: "closed to Pods on purpose", Node: node("-A INPUT -s 10.244.0.0/16 -p tcp -m tcp --dport 10250 -j DROP\n"), Want: right},
+		{What: "closed at the only uplink", Node: withUplink(closed), Want: "\nwarn\nwant: the cluster's packets reach this node\n" +
+			"got: port 10250/tcp of kubelet is closed\nevidence: iptables-nft-save: " + strings.TrimSpace(closed) + remedy},
+		{What: "closed at one of two uplinks", Node: withUplink(closed, "eth1"), Want: right},
+		{What: "open to the nodes", Node: withUplink("-A INPUT -i eth0 -s 10.0.0.0/24 -p tcp -m tcp --dport 10250 -j ACCEPT\n" + closed), Want: right},
 		{What: "no kube-proxy", Node: checkstest.ProxyNode("", ""), Want: "skipped\nskipped: no kube-proxy rules found"},
 	})
 }

@@ -381,7 +381,7 @@ func (r *reach) judgeForwarding() {
 }
 
 // loses reports whether a loss is a fault, and describes the packets. A policy may drop if another program
-// forwards the packets, and a rule that another finding is about is no second fault.
+// forwards the packets, and a rule that another finding is about is not a second fault.
 func (r *reach) loses(s *sender, loss *way.Loss) (who string, is bool) {
 	step := &loss.Step
 	if step.Rule == "" && r.bypassed || r.isExplained(step) || way.EnforcesPolicies(step.Owner()) {

@@ -27,7 +27,7 @@ func (r *reach) judgeMarked(sets []*ruleset.Set) {
 }
 
 // judgeMasquerade judges marked packets by their senders. Of the packets of Pods, kube-proxy marks those to other
-// addresses than ClusterIPs, whose replies come back through this node anyway, and those of a Pod to itself.
+// addresses than ClusterIPs, whose replies come back through this node anyway, and packets of a Pod to itself.
 func (r *reach) judgeMasquerade(marked way.Packet) {
 	const who = "that kube-proxy marks"
 	classes := []sender{{who, marked}}
