@@ -239,7 +239,8 @@ func (r *reach) traceWay(sent way.Packet, w *way.Way) TraceWay {
 		}
 	}
 	if source := p.Source; one.Reply != "" && one.Masquerade && source.IsSingleIP() && r.own(source.Addr()) == way.No {
-		one.Reply = fmt.Sprintf("goes to %s, an address that this node lacks: it comes back only if its way leads through this node", source.Addr())
+		one.Reply = fmt.Sprintf("goes to %s, an address that this node lacks: it comes back only if it is routed through this node",
+			source.Addr())
 		one.astray = true
 	}
 	if step, lost := r.replyLost(sent, w); lost && step.Effect == way.Untracks {
