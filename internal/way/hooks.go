@@ -57,7 +57,7 @@ type base struct {
 	*chain
 	hook     string
 	priority int
-	within   int // order among chains of type nat, which share one priority
+	within   int // order among chains of type nat, which share one priority; elsewhere the priority
 	nat      bool
 	drops    bool // its policy
 }
@@ -295,21 +295,10 @@ func (w *walk) afterRouting(all *Rules, states []state, last string) (left []sta
 // pass takes packets through all base chains of a hook.
 func (w *walk) pass(all *Rules, hook string, states []state) []state {
 	w.hook = hook
-	for i := range all.hooks[hook] {
-		b := &all.hooks[hook][i]
-		var after []state
-		for _, s := range states {
-			s.p.restore(hook, b.priority)
-			if b.nat && !s.p.entersNAT(hook) {
-				after = merge(after, s)
-				continue
-			}
-			s.p.early = b.priority < conntrack && (hook == Prerouting || hook == Output)
-			for _, t := range w.base(b, s) {
-				t.p.early = false
-				after = merge(after, t)
-			}
-		}
+	for list := all.hooks[hook]; len(list) > 0; {
+		n := sameTurn(list)
+		after := w.turn(list[:n], hook, states)
+		list = list[n:]
 		states = after
 		if len(states) > maxStates {
 			for _, s := range states {
@@ -323,6 +312,35 @@ func (w *walk) pass(all *Rules, hook string, states []state) []state {
 		states[i].p.restore(hook, math.MaxInt)
 	}
 	return states
+}
+
+// turn takes packets through chains that have their turn together: one chain, or several in any order.
+func (w *walk) turn(list []base, hook string, states []state) (after []state) {
+	for _, s := range states {
+		through := w.anyOrder
+		if len(list) == 1 {
+			through = w.enterBase
+		}
+		for _, t := range through(list, hook, s) {
+			after = merge(after, t)
+		}
+	}
+	return after
+}
+
+// enterBase takes a packet through the first chain, if the packet consults it.
+func (w *walk) enterBase(list []base, hook string, s state) []state {
+	b := &list[0]
+	s.p.restore(hook, b.priority)
+	if b.nat && !s.p.entersNAT(hook) {
+		return []state{s}
+	}
+	s.p.early = b.priority < conntrack && (hook == Prerouting || hook == Output)
+	after := w.base(b, s)
+	for i := range after {
+		after[i].p.early = false
+	}
+	return after
 }
 
 // entersNAT reports whether a packet consults the nat chains of a hook: only the first packet of a

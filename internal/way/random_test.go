@@ -11,15 +11,18 @@ type backend struct {
 	clean      string
 	load, save []string
 	rules      func(random) string
+	beside     bool // tables of nftables are loaded before or after the rules
 }
 
 func backends() []backend {
 	const flush = "for t in raw mangle nat filter; do iptables-legacy -t $t -F; iptables-legacy -t $t -X; " +
 		"for c in PREROUTING INPUT FORWARD OUTPUT POSTROUTING; do iptables-legacy -t $t -P $c ACCEPT 2>/dev/null || true; done; done"
 	return []backend{
-		{"iptables-nft", flush, []string{"iptables-nft-restore"}, []string{"iptables-nft-save"}, random.save},
-		{"iptables-legacy", flush, []string{"iptables-legacy-restore"}, []string{"iptables-legacy-save"}, random.save},
-		{"nftables", flush, []string{"nft", "-f", "-"}, []string{"nft", "-j", "list", "ruleset"}, random.nft},
+		{"iptables-nft", flush, []string{"iptables-nft-restore"}, []string{"iptables-nft-save"}, random.save, false},
+		{"iptables-legacy", flush, []string{"iptables-legacy-restore"}, []string{"iptables-legacy-save"}, random.save, false},
+		{"nftables", flush, []string{"nft", "-f", "-"}, []string{"nft", "-j", "list", "ruleset"}, random.nft, false},
+		{"iptables-nft beside nftables", flush, []string{"iptables-nft-restore"}, []string{"iptables-nft-save"}, random.save, true},
+		{"iptables-legacy beside nftables", flush, []string{"iptables-legacy-restore"}, []string{"iptables-legacy-save"}, random.save, true},
 	}
 }
 
