@@ -32,7 +32,7 @@ func (all *Rules) addNFT(source string, t *ruleset.NFTTable, family string) {
 	}
 }
 
-// nftReader reads rules of nftables from their text in nft's syntax.
+// nftReader reads rules from their text in nft's syntax.
 type nftReader struct {
 	t      *ruleset.NFTTable
 	family string
@@ -98,7 +98,7 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 		}
 		chain := r.next()
 		r.act(action{kind: k, text: w + " " + chain, chain: chain})
-	case "masquerade", "snat":
+	case "masquerade":
 		r.act(action{kind: fromOther, text: w})
 		r.words = nil
 	case "redirect":
@@ -109,13 +109,16 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 		}
 		r.act(a)
 		r.words = nil
-	case "dnat":
-		r.dnat(from)
+	case "dnat", "snat":
+		r.translate(w, map[string]kind{"dnat": toOther, "snat": fromOther}[w], from)
 	case "counter", "log", "continue", "flow", "fully-random", "random":
 	case "update", "add":
 		for len(r.words) > 0 && r.peek() != "}" {
-			if one := r.next(); one == "limit" || one == "quota" || one == "ct" || one == "connlimit" {
+			switch one := r.next(); one {
+			case "limit", "quota", "ct", "connlimit":
 				r.unknown(w + " with " + one)
+			case "ip", "ip6":
+				r.only(one)
 			}
 		}
 		r.next()
@@ -131,24 +134,6 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 	}
 }
 
-// dnat reads "to 10.0.0.1:80" and kube-proxy's choice among endpoints.
-func (r *nftReader) dnat(from *ruleset.NFTRule) {
-	r.next() // to
-	a := action{kind: toOther, text: "dnat"}
-	if r.peek() == "numgen" {
-		a = action{kind: spread, text: "dnat"}
-		for _, e := range from.Entries {
-			one := action{kind: toOther, text: "dnat to " + e.Target}
-			one.to, one.port = parseDestination(e.Target)
-			a.choices = append(a.choices, choice{one, 1 / float64(max(from.Modulus, 1))})
-		}
-	} else {
-		a.to, a.port = parseDestination(r.next())
-	}
-	r.act(a)
-	r.words = nil
-}
-
 // selector is the left side of a match.
 type selector struct {
 	words  string
@@ -158,11 +143,7 @@ type selector struct {
 
 // match reads a match, a map of verdicts, or a statement that sets a mark.
 func (r *nftReader) match(first string, from *ruleset.NFTRule) {
-	parts := []selector{r.selector(first)}
-	for r.peek() == "." {
-		r.next()
-		parts = append(parts, r.selector(r.next()))
-	}
+	parts := r.selectors(first)
 	if r.peek() == "set" {
 		r.next()
 		r.setMark(parts[0].words)
@@ -192,16 +173,37 @@ func (r *nftReader) match(first string, from *ruleset.NFTRule) {
 	case test == nil:
 		r.unknown(text)
 	case op == "!=":
-		r.out.matches = append(r.out.matches, match{text, refuse(parts[0], test)})
+		r.out.matches = append(r.out.matches, match{text, refuse(parts, test)})
 	default:
 		r.out.matches = append(r.out.matches, match{text, test})
 	}
 }
 
-// refuse inverts a test. A packet without the field matches neither way.
-func refuse(s selector, test func(*Node, *Packet) Answer) func(*Node, *Packet) Answer {
+// selectors reads a selector, or a concatenation.
+func (r *nftReader) selectors(first string) []selector {
+	parts := []selector{r.selector(first)}
+	for r.peek() == "." {
+		r.next()
+		parts = append(parts, r.selector(r.next()))
+	}
+	for _, s := range parts {
+		network, _, _ := strings.Cut(s.words, " ")
+		r.only(network)
+	}
+	return parts
+}
+
+// only adds the condition that a field of IPv4 or IPv6 implies in a table of family inet.
+func (r *nftReader) only(network string) {
+	if (network == "ip" || network == "ip6") && network != r.family {
+		r.out.matches = append(r.out.matches, match{"meta nfproto", func(*Node, *Packet) Answer { return No }})
+	}
+}
+
+// refuse inverts a test. A packet without one of the fields matches neither way.
+func refuse(parts []selector, test func(*Node, *Packet) Answer) func(*Node, *Packet) Answer {
 	return func(n *Node, p *Packet) Answer {
-		if !s.applies(p) {
+		if slices.ContainsFunc(parts, func(s selector) bool { return !s.applies(p) }) {
 			return No
 		}
 		return test(n, p).not()

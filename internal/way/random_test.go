@@ -171,6 +171,10 @@ func (r random) nft() string {
 					policy = "accept"
 				}
 				fmt.Fprintf(&b, "\tchain h%d%d {\n\t\ttype %s hook %s priority %s; policy %s;\n", n, k, kind, hook, priority, policy)
+				if family == "inet" && r.IntN(2) == 0 { // no rule for these packets
+					fmt.Fprintf(&b, "\t\t%s%s\n", r.of("ip6 saddr != fd00::1 ", "ip6 nexthdr udp ", "ip6 hoplimit != 7 ", "ip6 nexthdr != 6 "),
+						r.of("accept", "drop", "meta mark set 0x8"))
+				}
 				for range r.IntN(4) {
 					fmt.Fprintf(&b, "\t\t%s%s\n", r.nftMatches(hook), r.nftVerdict(kind+" "+hook, "a", "b"))
 				}
@@ -235,7 +239,8 @@ func (r random) nftVerdict(where string, chains ...string) string {
 	switch {
 	case kind == "nat" && (hook == "prerouting" || hook == "output"):
 		to := "udp dport 1-65535 dnat ip to " + r.of("192.0.2.9:80", "10.96.0.10:8053", "192.0.2.77")
-		list = append(list, to, to)
+		list = append(list, to, to, "dnat ip to udp dport map { 80 : 192.0.2.9, 1-60 : 192.0.2.77 }",
+			"meta l4proto udp dnat ip addr . port to ip daddr map { 10.96.0.1 : 192.0.2.9 . 80, 10.96.0.2 : 192.0.2.77 . 81 }")
 		if hook == "prerouting" { // a redirected packet of the node itself comes in again by lo
 			list = append(list, "meta l4proto udp redirect to :8053", "redirect")
 		}

@@ -52,7 +52,7 @@ func TestForeign(t *testing.T) {
 	for _, r := range rules {
 		text += "\t\t" + r[0] + "\n"
 	}
-	text += "\t}\n}\ntable ip sleeping { flags dormant; chain c { type filter hook input priority 0; policy drop; }\n}\n" +
+	text += "\t}\n}\ntable ip sleeping { flags dormant; chain c { type filter hook forward priority 0; policy drop; }\n}\n" +
 		"table ip kube-proxy { chain c { type filter hook input priority 0; policy drop; }\n}\n" +
 		"table ip filter { chain FORWARD { type filter hook forward priority 0; policy drop; }\n}\ntable ip nothing { chain c { drop; }\n}\n" +
 		"table netdev n { chain c { drop; }\n}\n" +
@@ -64,6 +64,14 @@ func TestForeign(t *testing.T) {
 		}
 		if _, err := nft(text, "-f", "-"); err != nil {
 			return err
+		}
+		others, err := nftables.ReadOthers(t.Context())
+		if err != nil || len(others.Drops) > 0 {
+			t.Errorf("chains of hook forward that drop: %q, %v", others.Drops, err)
+		}
+		policies, err := nftables.ForwardPolicies(t.Context())
+		if err != nil || fmt.Sprint(policies) != "[ip filter FORWARD]" {
+			t.Errorf("policies of hook forward: %q, %v", policies, err)
 		}
 		tables, err := nftables.ReadForeign(t.Context())
 		if err != nil {
