@@ -113,7 +113,7 @@ func (w *walk) enter(c *chain, a *action, s state, o *out, depth int) []state {
 		s.doubt++
 		return []state{s}
 	}
-	inner := w.chain(to, []state{s}, depth+1)
+	inner := w.chain(to, s, depth+1)
 	for _, t := range inner.accepted {
 		o.accepted = merge(o.accepted, t)
 	}

@@ -30,12 +30,12 @@ func (w *walk) anyOrder(turn []base, hook string, s state) []state {
 	before := w.ends
 	var results []result
 	for _, order := range orders(turn) {
-		w.ends = nil
+		w.ends = ends{}
 		after := []state{s}
 		for i := range order {
 			after = w.turn(order[i:i+1], hook, after)
 		}
-		if one := (result{after, w.ends}); !slices.ContainsFunc(results, func(o result) bool {
+		if one := (result{after, w.ends.list}); !slices.ContainsFunc(results, func(o result) bool {
 			return sameStates(o.after, one.after) && sameEnds(o.ends, one.ends)
 		}) {
 			results = append(results, one)
