@@ -178,7 +178,7 @@ func (r *NFTRule) Match(l, o, rt string) string {
 		}
 		r.MarkTest, r.MarkUnset = uint32(bits), !not
 	}
-	if o == "==" || o == "in" {
+	if o == "in" || o == "==" && !strings.HasPrefix(l, "tcp flags") { // "tcp flags syn" is one of several
 		return l + " " + rt
 	}
 	return l + " " + o + " " + rt

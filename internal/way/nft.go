@@ -143,6 +143,10 @@ type selector struct {
 
 // match reads a match, a map of verdicts, or a statement that sets a mark.
 func (r *nftReader) match(first string, from *ruleset.NFTRule) {
+	if first == "tcp" && r.peek() == "flags" && !slices.Contains([]string{"vmap", ".", "set", "{"}, r.words[min(1, len(r.words)-1)]) {
+		r.flags()
+		return
+	}
 	parts := r.selectors(first)
 	if r.peek() == "set" {
 		r.next()
@@ -155,7 +159,7 @@ func (r *nftReader) match(first string, from *ruleset.NFTRule) {
 		return
 	}
 	op := "=="
-	if slices.Contains([]string{"!=", "<", ">", "<=", ">=", "=="}, r.peek()) {
+	if slices.Contains([]string{"!=", "<", ">", "<=", ">=", "==", "!"}, r.peek()) {
 		op = r.next()
 	}
 	list, known := r.values()
@@ -164,7 +168,13 @@ func (r *nftReader) match(first string, from *ruleset.NFTRule) {
 		r.random(parts[0].words, op, list)
 		return
 	}
-	if !known || op != "==" && op != "!=" {
+	if parts[0].words == "ip ttl" && (op == "<" || op == ">") {
+		list, op = []string{op + list[0]}, "=="
+	}
+	if op == "!" && parts[0].words != "ct state" && parts[0].words != "ct status" {
+		known = false
+	}
+	if !known || op != "==" && op != "!=" && op != "!" {
 		r.unknown(text)
 		return
 	}
@@ -172,54 +182,11 @@ func (r *nftReader) match(first string, from *ruleset.NFTRule) {
 	switch {
 	case test == nil:
 		r.unknown(text)
-	case op == "!=":
+	case op != "==":
 		r.out.matches = append(r.out.matches, match{text, refuse(parts, test)})
 	default:
 		r.out.matches = append(r.out.matches, match{text, test})
 	}
-}
-
-// selectors reads a selector, or a concatenation.
-func (r *nftReader) selectors(first string) []selector {
-	parts := []selector{r.selector(first)}
-	for r.peek() == "." {
-		r.next()
-		parts = append(parts, r.selector(r.next()))
-	}
-	for _, s := range parts {
-		network, _, _ := strings.Cut(s.words, " ")
-		r.only(network)
-	}
-	return parts
-}
-
-// only adds the condition that a field of IPv4 or IPv6 implies in a table of family inet.
-func (r *nftReader) only(network string) {
-	if (network == "ip" || network == "ip6") && network != r.family {
-		r.out.matches = append(r.out.matches, match{"meta nfproto", func(*Node, *Packet) Answer { return No }})
-	}
-}
-
-// refuse inverts a test. A packet without one of the fields matches neither way.
-func refuse(parts []selector, test func(*Node, *Packet) Answer) func(*Node, *Packet) Answer {
-	return func(n *Node, p *Packet) Answer {
-		if slices.ContainsFunc(parts, func(s selector) bool { return !s.applies(p) }) {
-			return No
-		}
-		return test(n, p).not()
-	}
-}
-
-// applies reports whether a packet may have the field of a selector.
-func (s selector) applies(p *Packet) bool {
-	protocol, _, _ := strings.Cut(s.words, " ")
-	switch protocol {
-	case "tcp", "udp", "sctp", "icmp", "icmpv6", "dccp", "udplite", "esp", "ah":
-		return p.Protocol == "" || p.Protocol == protocol
-	case "ct":
-		return s.words == "ct state" || p.tracked()
-	}
-	return true
 }
 
 // selector reads "ip saddr", "fib daddr type", "numgen random mod 3", "meta mark & 16384".
@@ -230,6 +197,10 @@ func (r *nftReader) selector(first string) selector {
 		more = 2
 	case "numgen":
 		more = 3
+	case "ct":
+		if r.peek() == "original" {
+			more = 3
+		}
 	}
 	s := selector{words: first}
 	for range more {

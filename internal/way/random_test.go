@@ -73,7 +73,7 @@ func (r random) matches(hook string) string {
 	text := ""
 	for range r.IntN(3) {
 		one := ""
-		switch r.IntN(9) {
+		switch r.IntN(10) {
 		case 0:
 			one = " " + r.not() + "-s " + r.of("10.1.0.2/32", "10.1.0.0/24", "192.0.2.1/32", "10.0.0.0/8", "10.1.0.2/31")
 		case 1:
@@ -85,9 +85,13 @@ func (r random) matches(hook string) string {
 		case 4:
 			one = " -m mark " + r.not() + "--mark " + r.of("0x0/0x1", "0x1/0x1", "0x4000/0x4000", "0x0", "0x3/0xff")
 		case 5:
+			if r.IntN(4) == 0 {
+				one = " -m conntrack " + r.not() + r.of("--ctorigdst 10.96.0.0/12", "--ctorigdst 10.96.0.1/32", "--ctstatus SEEN_REPLY")
+				break
+			}
 			one = " -m conntrack " + r.not() + "--ctstate " + r.of("NEW", "RELATED,ESTABLISHED", "INVALID", "NEW,UNTRACKED", "DNAT")
 		case 6:
-			one = " -m addrtype " + r.not() + "--" + r.of("src", "dst") + "-type LOCAL"
+			one = " -m addrtype " + r.not() + "--" + r.of("src", "dst") + "-type " + r.of("LOCAL", "UNICAST")
 		case 7:
 			switch hook {
 			case "PREROUTING", "INPUT", "FORWARD":
@@ -95,6 +99,8 @@ func (r random) matches(hook string) string {
 			case "OUTPUT", "POSTROUTING":
 				one = " " + r.not() + "-o " + r.of("pod0", "up+", "up0", "lo")
 			}
+		case 9:
+			one = " -m " + r.of("ttl --ttl-lt 128", "ttl --ttl-gt 64", "length --length 0:65535")
 		case 8:
 			one = " -m iprange " + r.not() + "--" + r.of("src", "dst") + "-range " + r.of("10.1.0.2-10.96.0.1", "10.96.0.2-10.96.0.200")
 		}
@@ -107,7 +113,7 @@ func (r random) matches(hook string) string {
 
 // sameOption reports whether both texts have an option that iptables takes once.
 func sameOption(text, one string) bool {
-	for _, option := range []string{" -s ", " -d ", " -i ", " -o ", "-p udp", "--mark", "--ctstate", "-type", "-range"} {
+	for _, option := range []string{" -s ", " -d ", " -i ", " -o ", "-p udp", "--mark", "--ct", "-type", "-range", "--ttl", "--length"} {
 		if strings.Contains(text, option) && strings.Contains(one, option) {
 			return true
 		}
@@ -214,7 +220,9 @@ func (r random) nftMatches(hook string) string {
 		case 11:
 			text += "ct mark " + r.of("0x1", "& 0x3 == 0x3", "!= 0x0") + " "
 		case 12:
-			text += r.of("iif lo ", "ip protocol udp ", "ct state != new ")
+			text += r.of("iif lo ", "ip protocol udp ", "ct state != new ", "ct state ! established,related ", "ct state & (new|untracked) != 0 ",
+				"ip ttl < 128 ", "ip ttl > 64 ", "ct original ip daddr 10.96.0.0/12 ", "ct original ip daddr != 10.96.0.1 ",
+				"fib daddr type unicast ", "fib saddr type unicast ", "fib daddr type { unicast, multicast } ", "ct status ! dnat ")
 		case 7:
 			switch hook {
 			case "prerouting", "input", "forward":

@@ -164,6 +164,20 @@ func TestWalk(t *testing.T) {
 			`{"set": {"op": "update", "elem": {"payload": {"protocol": "ip6", "field": "saddr"}}, "set": "@seen"}}, {"drop": null}`,
 			`{"vmap": {"key": {"payload": {"protocol": "ip6", "field": "nexthdr"}}, "data": {"set": [["udp", {"drop": null}]]}}}`)},
 			want: "1.00 forwarded\n"},
+		{what: "nftables: the states of a packet, in three forms", rules: []string{nft("filter", "forward", 0, "accept",
+			`{"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": ["established", "related"]}}, {"drop": null}`,
+			`{"match": {"op": "!", "left": {"ct": {"key": "state"}}, "right": "new"}}, {"drop": null}`,
+			`{"match": {"op": "!", "left": {"ct": {"key": "state"}}, "right": ["established", "related"]}}, {"drop": null}`)},
+			want: "1.00 dropped | FORWARD inet t c drop\n"},
+		{what: "nftables: the first destination", rules: []string{nft("nat", "prerouting", -100, "accept", toVIP+`, {"dnat": {"addr": "10.9.9.9", "port": 53}}`),
+			strings.ReplaceAll(nft("filter", "forward", 0, "accept", `{"match": {"op": "==", "left": {"ct": {"key": "ip daddr", "dir": "original"}},
+"right": {"prefix": {"addr": "10.96.0.0", "len": 12}}}}, {"drop": null}`), `"t"`, `"u"`)},
+			want: "1.00 dropped to 10.9.9.9:53 | PREROUTING inet t c dnat | FORWARD inet u c drop\n"},
+		{what: "nftables: a unicast address and a time to live", rules: []string{nft("filter", "forward", 0, "accept",
+			`{"match": {"op": ">", "left": {"payload": {"protocol": "ip", "field": "ttl"}}, "right": 64}}, {"drop": null}`,
+			`{"match": {"op": "<", "left": {"payload": {"protocol": "ip", "field": "ttl"}}, "right": 128}}, {"match": {"op": "==",
+"left": {"fib": {"result": "type", "flags": "daddr"}}, "right": "unicast"}}, {"drop": null}`)},
+			want: "1.00 dropped | FORWARD inet t c drop\n"},
 		{what: "nftables: a dormant table", rules: []string{strings.Replace(nft("filter", "forward", 10, "drop"), `[{"chain"`,
 			`[{"table": {"family": "inet", "name": "t", "flags": ["dormant"]}}, {"chain"`, 1)}, want: "1.00 forwarded\n"},
 		{what: "nftables: policy", rules: []string{nft("filter", "forward", 10, "drop", `{"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": ["established", "related"]}}, {"accept": null}`)},
@@ -231,6 +245,45 @@ func TestPodLinks(t *testing.T) {
 	} {
 		if got := way.PodLinks(sets, ruleset.IPv4, c.present); !slices.Equal(got, c.want) {
 			t.Errorf("with %v: %v, want %v", c.present, got, c.want)
+		}
+	}
+}
+
+// TestFlags checks conditions about the flags of TCP with the first packet of a connection, which has SYN alone.
+func TestFlags(t *testing.T) {
+	const flags = `{"payload": {"protocol": "tcp", "field": "flags"}}`
+	for _, c := range []struct{ op, left, right, want string }{
+		{"in", flags, `"syn"`, "dropped"},
+		{"in", flags, `["syn", "ack"]`, "dropped"},
+		{"in", flags, `"ack"`, "forwarded"},
+		{"==", flags, `"syn"`, "dropped"},
+		{"==", flags, `["syn", "ack"]`, "forwarded"},
+		{"!=", flags, `"syn"`, "forwarded"},
+		{"!", flags, `["rst", "ack"]`, "dropped"},
+		{"==", `{"&": [` + flags + `, ["fin", "syn", "rst", "ack"]]}`, `"syn"`, "dropped"},
+		{"!=", `{"&": [` + flags + `, {"|": ["fin", "syn"]}]}`, `"syn"`, "forwarded"},
+		{"==", `{"&": [` + flags + `, ["fin", "ack"]]}`, `"ack"`, "forwarded"},
+	} {
+		rule := fmt.Sprintf(`{"match": {"op": %q, "left": %s, "right": %s}}, {"drop": null}`, c.op, c.left, c.right)
+		rules := way.New(parse(t, nft("filter", "forward", 0, "accept", rule)), ruleset.IPv4, way.Node{})
+		ways := rules.Walk(way.Packet{State: way.StateNew, ToNode: way.No, Protocol: "tcp"}, "", nil)
+		if len(ways) != 1 || !ways[0].Sure || ways[0].End.String() != c.want {
+			t.Errorf("%s: %+v", rule, ways)
+		}
+	}
+}
+
+// TestLossesElsewhere checks that a rule for every destination outside the range of Pods drops packets to other machines.
+func TestLossesElsewhere(t *testing.T) {
+	pods := netip.MustParsePrefix("10.244.0.0/16")
+	for rule, lost := range map[string]bool{
+		"-A FORWARD -s 10.244.0.0/16 ! -d 10.244.0.0/16 -j DROP": true,
+		"-A FORWARD -s 10.244.0.0/16 ! -d 10.0.0.0/8 -j DROP":    false,
+		"-A FORWARD -d 10.244.0.0/16 -j DROP":                    false,
+	} {
+		rules := way.New(parse(t, save("filter", rule)), ruleset.IPv4, way.Node{})
+		if got := len(rules.Losses(way.Packet{Source: pods, State: way.StateNew})) > 0; got != lost {
+			t.Errorf("%s: lost: %v", rule, got)
 		}
 	}
 }

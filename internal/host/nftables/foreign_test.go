@@ -43,6 +43,13 @@ func TestForeign(t *testing.T) {
 		{"ip daddr set 10.0.0.1", "meta nfproto ipv4 ?payload"},
 		{"tcp option maxseg size set 1400", "?exthdr"},
 		{"quota over 1 mbytes drop", "?quota drop"},
+		{"tcp flags syn drop", "meta l4proto tcp tcp flags syn drop"},
+		{"tcp flags & (fin | syn | rst | ack) == syn drop", "meta l4proto tcp tcp flags & fin, syn, rst, ack == syn drop"},
+		{"tcp flags != syn drop", "meta l4proto tcp tcp flags != syn drop"},
+		{"ct state ! established,related drop", "ct state ! established, related drop"},
+		{"ip ttl < 128 drop", "meta nfproto ipv4 ip ttl < 128 drop"},
+		{"ip ttl 64 drop", "meta nfproto ipv4 ip ttl 64 drop"},
+		{"ct original ip daddr 10.96.0.0/12 drop", "ct original ip daddr 10.96.0.0/12 drop"},
 		{"goto sub", "goto sub"},
 	}
 	text := "table inet other {\n\tset blocked { type ipv4_addr; flags interval; elements = { 192.0.2.0/24, 198.51.100.7 }; }\n" +
