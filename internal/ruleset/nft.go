@@ -131,7 +131,7 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 	switch {
 	case p.items > maxItems:
 		return input.Unknown(line, "more than %d objects", maxItems)
-	case o.Table != nil && strings.Contains(fmt.Sprint(o.Table.Flags), "dormant"): // its chains are not in the hooks
+	case o.Table != nil && o.Table.isDormant():
 		p.ignored = append(p.ignored, o.Table.Family+" "+o.Table.Name)
 	case o.Table != nil:
 		p.proxyTable(o.Table.Family, o.Table.Name)
@@ -161,6 +161,16 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 		p.addSet(o.Map, line)
 	}
 	return nil
+}
+
+// isDormant reports whether the chains of a table are not in the hooks. nft 1.0.6 prints arbitrary bytes instead of this
+// flag, because it reads freed memory.
+func (b *nftBody) isDormant() bool {
+	list, several := b.Flags.([]any)
+	if !several && b.Flags != nil {
+		list = []any{b.Flags}
+	}
+	return slices.ContainsFunc(list, func(flag any) bool { return flag != "owner" && flag != "persist" })
 }
 
 // table returns the table of a chain, rule or set, or nil for a table that is not kept.

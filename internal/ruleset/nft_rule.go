@@ -113,6 +113,9 @@ func (r *NFTRule) addStatement(name string, arg any) string {
 		return nftText(key) + " vmap " + nftText(data)
 	case "dnat":
 		return r.parseDNAT(arg)
+	case "snat":
+		r.Other = true
+		return natText(name, arg)
 	case "set":
 		set, _ := member(arg, "set")
 		elem, _ := member(arg, "elem")
@@ -175,7 +178,7 @@ func (r *NFTRule) Match(l, o, rt string) string {
 		}
 		r.MarkTest, r.MarkUnset = uint32(bits), !not
 	}
-	if o == "==" || o == "in" {
+	if o == "in" || o == "==" && !strings.HasPrefix(l, "tcp flags") { // "tcp flags syn" is one of several
 		return l + " " + rt
 	}
 	return l + " " + o + " " + rt
@@ -211,11 +214,25 @@ func (r *NFTRule) parseDNAT(arg any) string {
 		key, _ := member(m, "key")
 		data, _ := member(m, "data")
 		r.parseDispatch(key, data)
-		return "dnat to " + nftText(key) + " map " + nftText(data)
+		return natText("dnat", arg)
 	}
 	port, _ := member(arg, "port")
 	r.To = net.JoinHostPort(nftText(addr), portNumber(nftText(port)))
 	return "dnat to " + r.To
+}
+
+// natText returns a statement with its address: "snat to 10.0.0.1", or with the map that has it.
+func natText(name string, arg any) string {
+	addr, known := member(arg, "addr")
+	if m, ok := member(addr, "map"); ok {
+		key, _ := member(m, "key")
+		data, _ := member(m, "data")
+		return name + " to " + nftText(key) + " map " + nftText(data)
+	}
+	if !known {
+		return name
+	}
+	return name + " to " + nftText(addr)
 }
 
 // parseDispatch reads numgen's modulus and the entries from which it chooses.

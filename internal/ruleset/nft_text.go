@@ -45,6 +45,9 @@ func nftObjectText(name string, arg any, depth int) string {
 	case "payload":
 		return get("protocol") + " " + get("field")
 	case "meta", "ct":
+		if direction := get("dir"); direction != "" {
+			name += " " + direction
+		}
 		return name + " " + get("key")
 	case "prefix":
 		return get("addr") + "/" + get("len")

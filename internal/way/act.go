@@ -1,5 +1,7 @@
 package way
 
+import "net/netip"
+
 // act applies actions from the first on, and returns the states that go on behind the rule.
 func (w *walk) act(c *chain, r *rule, actions []action, s state, unsure string, o *out, depth int) []state {
 	for i := range actions {
@@ -77,7 +79,10 @@ func (w *walk) end(a *action, s state, did func(Effect) state, o *out) []state {
 	case toOther:
 		t := did(Changes)
 		t.p.kept = a.to.IsSingleIP() && t.p.Destination == a.to && (a.port == 0 || a.port == t.p.Port)
-		t.p.dnat, t.p.ToNode, t.p.Unnamed = true, Unknown, false
+		if !t.p.dnat {
+			t.p.Original = t.p.Destination
+		}
+		t.p.dnat, t.p.ToNode, t.p.Unnamed, t.p.NotTo = true, Unknown, false, netip.Prefix{}
 		t.p.Destination = a.to
 		if a.own {
 			t.p.ToNode = Yes
@@ -113,7 +118,7 @@ func (w *walk) enter(c *chain, a *action, s state, o *out, depth int) []state {
 		s.doubt++
 		return []state{s}
 	}
-	inner := w.chain(to, []state{s}, depth+1)
+	inner := w.chain(to, s, depth+1)
 	for _, t := range inner.accepted {
 		o.accepted = merge(o.accepted, t)
 	}

@@ -57,7 +57,7 @@ type base struct {
 	*chain
 	hook     string
 	priority int
-	within   int // order among chains of type nat, which share one priority
+	within   int // order among chains of type nat, which share one priority; elsewhere the priority
 	nat      bool
 	drops    bool // its policy
 }
@@ -67,6 +67,7 @@ type base struct {
 type Rules struct {
 	node  Node
 	hooks map[string][]base
+	bound [2]int // comparisons of one walk: with all marks, and without those that are not known
 }
 
 // The priorities of iptables' tables (include/uapi/linux/netfilter_ipv4.h). All chains of type nat
@@ -112,7 +113,7 @@ func natPriority(hook string) int {
 
 // New returns the rules of one address family from all backends.
 func New(sets []*ruleset.Set, family string, node Node) *Rules {
-	all := &Rules{node: node, hooks: map[string][]base{}}
+	all := &Rules{node: node, hooks: map[string][]base{}, bound: [2]int{300_000, 1_000_000}}
 	for _, set := range sets {
 		for _, save := range set.Saves {
 			if save.Family == family {
@@ -177,52 +178,69 @@ const (
 // Walk follows a packet from its first hook to its ends, or to the end of the hook last, if one is
 // given. visit returns how to treat a chain; nil follows all of them.
 func (all *Rules) Walk(p Packet, last string, visit func(table, chain string) Visit) []Way {
-	w := &walk{node: &all.node, visit: visit}
 	if p.State != StateNew && !p.reply.is {
 		p.ConnMark.Unknown = ^uint32(0)
 	}
 	if p.ToNode == Unknown {
 		p.ToNode = all.node.own(p.Destination)
 	}
-	first := Prerouting
-	if p.dnat { // the hook that translated it is behind it
-		return w.translated(all, p)
+	return all.follow(visit, func(w *walk) {
+		if p.dnat { // the hook that translated it is behind it
+			w.translated(all, p)
+			return
+		}
+		first, p := Prerouting, p
+		if p.Own {
+			first, p.In = Output, none
+			p.route(&all.node)
+		} else {
+			p.Out = none
+		}
+		states := w.pass(all, first, []state{{p: p, weight: 1}})
+		if first != last {
+			states = w.afterRouting(all, states, last)
+		}
+		for _, s := range states {
+			w.finish(s, Passed)
+		}
+	})
+}
+
+// follow walks with all marks as long as the rules allow it, and otherwise without those that are not known. Rules
+// that are too many for both leave the packet's end unknown; later walks then give up earlier.
+func (all *Rules) follow(visit func(table, chain string) Visit, from func(*walk)) []Way {
+	for i, marks := range []int{maxMarks, 1} {
+		w := &walk{node: &all.node, visit: visit, known: map[entering]*outcome{}, marks: marks, left: all.bound[i]}
+		from(w)
+		if !w.over() || i == 1 {
+			if w.over() {
+				all.bound[i] = max(all.bound[i]/4, 20_000)
+			}
+			return w.ways()
+		}
+		all.bound[i] = max(all.bound[i]/4, 5_000)
 	}
-	if p.Own {
-		first, p.In = Output, none
-		p.route(&all.node)
-	} else {
-		p.Out = none
-	}
-	states := w.pass(all, first, []state{{p: p, weight: 1}})
-	if first != last {
-		states = w.afterRouting(all, states, last)
-	}
-	for _, s := range states {
-		w.finish(s, Passed)
-	}
-	return w.ways()
+	return nil
 }
 
 // translated follows a packet from the hook that changed its destination. The filter of OUTPUT
 // comes after the translation.
-func (w *walk) translated(all *Rules, p Packet) []Way {
+func (w *walk) translated(all *Rules, p Packet) {
 	if p.Own {
 		p.In = none
 	}
 	for _, s := range w.afterRouting(all, []state{{p: p, weight: 1}}, "") {
 		w.finish(s, Passed)
 	}
-	return w.ways()
 }
 
 // Postrouting follows a packet of another machine or a Pod through the last hook alone.
 func (all *Rules) Postrouting(p Packet, visit func(table, chain string) Visit) []Way {
-	w := &walk{node: &all.node, visit: visit}
-	for _, s := range w.pass(all, Postrouting, []state{{p: p, weight: 1}}) {
-		w.finish(s, Forwarded)
-	}
-	return w.ways()
+	return all.follow(visit, func(w *walk) {
+		for _, s := range w.pass(all, Postrouting, []state{{p: p, weight: 1}}) {
+			w.finish(s, Forwarded)
+		}
+	})
 }
 
 // route finds the link by which a packet leaves.
@@ -295,27 +313,13 @@ func (w *walk) afterRouting(all *Rules, states []state, last string) (left []sta
 // pass takes packets through all base chains of a hook.
 func (w *walk) pass(all *Rules, hook string, states []state) []state {
 	w.hook = hook
-	for i := range all.hooks[hook] {
-		b := &all.hooks[hook][i]
-		var after []state
-		for _, s := range states {
-			s.p.restore(hook, b.priority)
-			if b.nat && !s.p.entersNAT(hook) {
-				after = merge(after, s)
-				continue
-			}
-			s.p.early = b.priority < conntrack && (hook == Prerouting || hook == Output)
-			for _, t := range w.base(b, s) {
-				t.p.early = false
-				after = merge(after, t)
-			}
-		}
+	for list := all.hooks[hook]; len(list) > 0; {
+		n := sameTurn(list)
+		after := w.turn(list[:n], hook, states)
+		list = list[n:]
 		states = after
 		if len(states) > maxStates {
-			for _, s := range states {
-				s.doubt++
-				w.finish(s, Lost)
-			}
+			w.lose(states...)
 			return nil
 		}
 	}
@@ -323,6 +327,35 @@ func (w *walk) pass(all *Rules, hook string, states []state) []state {
 		states[i].p.restore(hook, math.MaxInt)
 	}
 	return states
+}
+
+// turn takes packets through chains that have their turn together: one chain, or several in any order.
+func (w *walk) turn(list []base, hook string, states []state) (after []state) {
+	for _, s := range states {
+		through := w.anyOrder
+		if len(list) == 1 {
+			through = w.enterBase
+		}
+		for _, t := range through(list, hook, s) {
+			after = merge(after, t)
+		}
+	}
+	return after
+}
+
+// enterBase takes a packet through the first chain, if the packet consults it.
+func (w *walk) enterBase(list []base, hook string, s state) []state {
+	b := &list[0]
+	s.p.restore(hook, b.priority)
+	if b.nat && !s.p.entersNAT(hook) {
+		return []state{s}
+	}
+	s.p.early = b.priority < conntrack && (hook == Prerouting || hook == Output)
+	after := w.base(b, s)
+	for i := range after {
+		after[i].p.early = false
+	}
+	return after
 }
 
 // entersNAT reports whether a packet consults the nat chains of a hook: only the first packet of a
@@ -339,7 +372,7 @@ func (p *Packet) entersNAT(hook string) bool {
 
 // base takes one packet through one base chain.
 func (w *walk) base(b *base, s state) []state {
-	o := w.chain(b.chain, []state{s}, 0)
+	o := w.chain(b.chain, s, 0)
 	after := o.accepted
 	for _, t := range o.through {
 		if b.drops {
@@ -353,8 +386,8 @@ func (w *walk) base(b *base, s state) []state {
 }
 
 func (w *walk) ways() []Way {
-	list := make([]Way, 0, len(w.ends))
-	for _, e := range w.ends {
+	list := make([]Way, 0, len(w.ends.list))
+	for _, e := range w.ends.list {
 		list = append(list, Way{End: e.end, Packet: e.p, Chance: e.weight, Sure: e.doubt == 0, Steps: e.last.list()})
 	}
 	slices.SortStableFunc(list, func(a, b Way) int { return cmp.Compare(b.Chance, a.Chance) })

@@ -226,7 +226,14 @@ func TestKernel(t *testing.T) {
 		text := backend.rules(r)
 		w.run(t, w.node, "flush ruleset", "nft", "-f", "-")
 		w.run(t, w.node, backend.clean, "sh", "-e")
+		first := r.IntN(2) == 0 // the later of two chains of nat with one priority comes first
+		if backend.beside && first {
+			w.run(t, w.node, r.nft(), "nft", "-f", "-")
+		}
 		w.run(t, w.node, text, backend.load...)
+		if backend.beside && !first {
+			w.run(t, w.node, r.nft(), "nft", "-f", "-")
+		}
 		saved := w.run(t, w.node, "", backend.save...)
 		set, err := ruleset.Parse(backend.save[0], strings.NewReader(saved))
 		if err != nil {
@@ -235,6 +242,10 @@ func TestKernel(t *testing.T) {
 		if backend.name == "nftables" && i%2 == 0 { // the other half comes from nft -j
 			set = w.overNetlink(t)
 		}
+		sets := []*ruleset.Set{set}
+		if backend.beside {
+			sets = append(sets, w.overNetlink(t))
+		}
 		w.run(t, w.node, observer, "nft", "-f", "-")
 		packets := r.packets(i*packetsEach, packetsEach)
 		uplink := w.listen(t)
@@ -242,7 +253,7 @@ func TestKernel(t *testing.T) {
 		seen := w.seen(t, "in", "out")
 		answer(t, uplink)
 		backs := w.seen(t, "back")
-		rules := way.New([]*ruleset.Set{set}, ruleset.IPv4, way.Node{Own: func(a netip.Addr) way.Answer {
+		rules := way.New(sets, ruleset.IPv4, way.Node{Own: func(a netip.Addr) way.Answer {
 			switch a.String() {
 			case "10.1.0.1", "192.0.2.1", "127.0.0.1":
 				return way.Yes

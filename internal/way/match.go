@@ -61,6 +61,21 @@ func readMatch(w string, o *options) (test func(*Node, *Packet) Answer, known bo
 		return readRange(o.next(), func(p *Packet) netip.Prefix { return p.Source }), true
 	case "--dst-range":
 		return readRange(o.next(), func(p *Packet) netip.Prefix { return p.Destination }), true
+	case "--ctorigdst":
+		return readOriginal(o.next()), true
+	case "--ctstatus":
+		return readStatus(strings.Split(o.next(), ",")), true
+	case "--length":
+		if o.next() == "0:65535" {
+			return func(*Node, *Packet) Answer { return Yes }, true
+		}
+		return nil, true
+	case "--ttl-eq", "--hl-eq":
+		return readTTL(o.next()), true
+	case "--ttl-lt", "--hl-lt":
+		return readTTL("<" + o.next()), true
+	case "--ttl-gt", "--hl-gt":
+		return readTTL(">" + o.next()), true
 	case "--tcp-flags":
 		return readFlags(o.next(), o.next()), true
 	case "--syn":
@@ -226,7 +241,7 @@ func readPorts(text string, of func(*Packet) []uint16) func(*Node, *Packet) Answ
 		result := No
 		for _, port := range of(p) {
 			if port == 0 {
-				if len(list) == 1 && list[0] == (portRange{0, 65535}) {
+				if len(list) == 1 && list[0].first <= 1 && list[0].last == 65535 { // no packet has port 0
 					return Yes
 				}
 				result = Unknown
@@ -278,32 +293,6 @@ func stateLeft(list []string, p *Packet) Answer {
 		}
 	}
 	return No
-}
-
-// readType reads addrtype. Whether an address is a broadcast address of the node is not known.
-func readType(text string, destination bool) func(*Node, *Packet) Answer {
-	if text != "LOCAL" && text != "MULTICAST" {
-		return nil
-	}
-	return func(n *Node, p *Packet) Answer {
-		a := p.Source
-		if destination {
-			a = p.Destination
-			if text == "LOCAL" && p.ToNode != Unknown {
-				return p.ToNode
-			}
-		}
-		if text == "MULTICAST" {
-			if !a.IsValid() || !a.IsSingleIP() {
-				return Unknown
-			}
-			return answer(a.Addr().IsMulticast())
-		}
-		if !destination && !a.IsSingleIP() { // the kernel drops packets that come in with an address of the node
-			return answer(p.Own)
-		}
-		return n.own(a)
-	}
 }
 
 // readFlags reads --tcp-flags. The first packet of a TCP connection has the flag SYN alone.

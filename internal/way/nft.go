@@ -32,7 +32,7 @@ func (all *Rules) addNFT(source string, t *ruleset.NFTTable, family string) {
 	}
 }
 
-// nftReader reads rules of nftables from their text in nft's syntax.
+// nftReader reads rules from their text in nft's syntax.
 type nftReader struct {
 	t      *ruleset.NFTTable
 	family string
@@ -98,7 +98,7 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 		}
 		chain := r.next()
 		r.act(action{kind: k, text: w + " " + chain, chain: chain})
-	case "masquerade", "snat":
+	case "masquerade":
 		r.act(action{kind: fromOther, text: w})
 		r.words = nil
 	case "redirect":
@@ -109,13 +109,16 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 		}
 		r.act(a)
 		r.words = nil
-	case "dnat":
-		r.dnat(from)
+	case "dnat", "snat":
+		r.translate(w, map[string]kind{"dnat": toOther, "snat": fromOther}[w], from)
 	case "counter", "log", "continue", "flow", "fully-random", "random":
 	case "update", "add":
 		for len(r.words) > 0 && r.peek() != "}" {
-			if one := r.next(); one == "limit" || one == "quota" || one == "ct" || one == "connlimit" {
+			switch one := r.next(); one {
+			case "limit", "quota", "ct", "connlimit":
 				r.unknown(w + " with " + one)
+			case "ip", "ip6":
+				r.only(one)
 			}
 		}
 		r.next()
@@ -131,24 +134,6 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 	}
 }
 
-// dnat reads "to 10.0.0.1:80" and kube-proxy's choice among endpoints.
-func (r *nftReader) dnat(from *ruleset.NFTRule) {
-	r.next() // to
-	a := action{kind: toOther, text: "dnat"}
-	if r.peek() == "numgen" {
-		a = action{kind: spread, text: "dnat"}
-		for _, e := range from.Entries {
-			one := action{kind: toOther, text: "dnat to " + e.Target}
-			one.to, one.port = parseDestination(e.Target)
-			a.choices = append(a.choices, choice{one, 1 / float64(max(from.Modulus, 1))})
-		}
-	} else {
-		a.to, a.port = parseDestination(r.next())
-	}
-	r.act(a)
-	r.words = nil
-}
-
 // selector is the left side of a match.
 type selector struct {
 	words  string
@@ -158,11 +143,11 @@ type selector struct {
 
 // match reads a match, a map of verdicts, or a statement that sets a mark.
 func (r *nftReader) match(first string, from *ruleset.NFTRule) {
-	parts := []selector{r.selector(first)}
-	for r.peek() == "." {
-		r.next()
-		parts = append(parts, r.selector(r.next()))
+	if first == "tcp" && r.peek() == "flags" && !slices.Contains([]string{"vmap", ".", "set", "{"}, r.words[min(1, len(r.words)-1)]) {
+		r.flags()
+		return
 	}
+	parts := r.selectors(first)
 	if r.peek() == "set" {
 		r.next()
 		r.setMark(parts[0].words)
@@ -174,7 +159,7 @@ func (r *nftReader) match(first string, from *ruleset.NFTRule) {
 		return
 	}
 	op := "=="
-	if slices.Contains([]string{"!=", "<", ">", "<=", ">=", "=="}, r.peek()) {
+	if slices.Contains([]string{"!=", "<", ">", "<=", ">=", "==", "!"}, r.peek()) {
 		op = r.next()
 	}
 	list, known := r.values()
@@ -183,7 +168,13 @@ func (r *nftReader) match(first string, from *ruleset.NFTRule) {
 		r.random(parts[0].words, op, list)
 		return
 	}
-	if !known || op != "==" && op != "!=" {
+	if parts[0].words == "ip ttl" && (op == "<" || op == ">") {
+		list, op = []string{op + list[0]}, "=="
+	}
+	if op == "!" && parts[0].words != "ct state" && parts[0].words != "ct status" {
+		known = false
+	}
+	if !known || op != "==" && op != "!=" && op != "!" {
 		r.unknown(text)
 		return
 	}
@@ -191,33 +182,11 @@ func (r *nftReader) match(first string, from *ruleset.NFTRule) {
 	switch {
 	case test == nil:
 		r.unknown(text)
-	case op == "!=":
-		r.out.matches = append(r.out.matches, match{text, refuse(parts[0], test)})
+	case op != "==":
+		r.out.matches = append(r.out.matches, match{text, refuse(parts, test)})
 	default:
 		r.out.matches = append(r.out.matches, match{text, test})
 	}
-}
-
-// refuse inverts a test. A packet without the field matches neither way.
-func refuse(s selector, test func(*Node, *Packet) Answer) func(*Node, *Packet) Answer {
-	return func(n *Node, p *Packet) Answer {
-		if !s.applies(p) {
-			return No
-		}
-		return test(n, p).not()
-	}
-}
-
-// applies reports whether a packet may have the field of a selector.
-func (s selector) applies(p *Packet) bool {
-	protocol, _, _ := strings.Cut(s.words, " ")
-	switch protocol {
-	case "tcp", "udp", "sctp", "icmp", "icmpv6", "dccp", "udplite", "esp", "ah":
-		return p.Protocol == "" || p.Protocol == protocol
-	case "ct":
-		return s.words == "ct state" || p.tracked()
-	}
-	return true
 }
 
 // selector reads "ip saddr", "fib daddr type", "numgen random mod 3", "meta mark & 16384".
@@ -228,6 +197,10 @@ func (r *nftReader) selector(first string) selector {
 		more = 2
 	case "numgen":
 		more = 3
+	case "ct":
+		if r.peek() == "original" {
+			more = 3
+		}
 	}
 	s := selector{words: first}
 	for range more {

@@ -103,9 +103,15 @@ func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
 			return nil
 		}
 		return func(_ *Node, p *Packet) Answer {
+			if strings.HasPrefix(s.words, "ct ") && !p.tracked() {
+				return No
+			}
 			result := No
 			for _, span := range spans {
 				if from := p.NotFrom; strings.HasSuffix(s.words, "saddr") && from.IsValid() && from.Contains(span.First) && from.Contains(span.Last) {
+					continue
+				}
+				if to := p.NotTo; strings.HasSuffix(s.words, "daddr") && to.IsValid() && to.Contains(span.First) && to.Contains(span.Last) {
 					continue
 				}
 				if unnamed := p.Unnamed && !p.Destination.IsValid() && strings.HasSuffix(s.words, "daddr") ||
@@ -124,11 +130,16 @@ func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
 	}
 	source := func(p *Packet) netip.Prefix { return p.Source }
 	destination := func(p *Packet) netip.Prefix { return p.Destination }
+	original := (*Packet).firstDestination
 	switch s.words {
 	case "ip saddr":
 		return address(source, ruleset.IPv4)
 	case "ip daddr":
 		return address(destination, ruleset.IPv4)
+	case "ct original ip daddr":
+		return address(original, ruleset.IPv4)
+	case "ct original ip6 daddr":
+		return address(original, ruleset.IPv6)
 	case "ip6 saddr":
 		return address(source, ruleset.IPv6)
 	case "ip6 daddr":
@@ -146,8 +157,8 @@ func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
 		for i := range list {
 			list[i] = strings.ToUpper(list[i])
 		}
-		if s.words == "ct status" && slices.ContainsFunc(list, func(w string) bool { return w != "DNAT" && w != "SNAT" }) {
-			return nil
+		if s.words == "ct status" {
+			return readStatus(list)
 		}
 		return readStates(list)
 	case "fib daddr type", "fib saddr type":
@@ -155,6 +166,8 @@ func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
 		return anyOf(list, func(text string) func(*Node, *Packet) Answer { return readType(strings.ToUpper(text), destination) })
 	case "meta mark", "ct mark":
 		return s.readMarks(list)
+	case "ip ttl", "ip6 hoplimit":
+		return anyOf(list, readTTL)
 	}
 	return s.readService(list)
 }
@@ -231,4 +244,47 @@ func (s selector) readService(list []string) func(*Node, *Packet) Answer {
 		}
 		return test(n, p)
 	}
+}
+
+// selectors reads a selector, or a concatenation.
+func (r *nftReader) selectors(first string) []selector {
+	parts := []selector{r.selector(first)}
+	for r.peek() == "." {
+		r.next()
+		parts = append(parts, r.selector(r.next()))
+	}
+	for _, s := range parts {
+		network, _, _ := strings.Cut(strings.TrimPrefix(s.words, "ct original "), " ")
+		r.only(network)
+	}
+	return parts
+}
+
+// only adds the condition that a field of IPv4 or IPv6 implies in a table of family inet.
+func (r *nftReader) only(network string) {
+	if (network == "ip" || network == "ip6") && network != r.family {
+		r.out.matches = append(r.out.matches, match{"meta nfproto", func(*Node, *Packet) Answer { return No }})
+	}
+}
+
+// refuse inverts a test. A packet without one of the fields matches neither way.
+func refuse(parts []selector, test func(*Node, *Packet) Answer) func(*Node, *Packet) Answer {
+	return func(n *Node, p *Packet) Answer {
+		if slices.ContainsFunc(parts, func(s selector) bool { return !s.applies(p) }) {
+			return No
+		}
+		return test(n, p).not()
+	}
+}
+
+// applies reports whether a packet may have the field of a selector.
+func (s selector) applies(p *Packet) bool {
+	protocol, _, _ := strings.Cut(s.words, " ")
+	switch protocol {
+	case "tcp", "udp", "sctp", "icmp", "icmpv6", "dccp", "udplite", "esp", "ah":
+		return p.Protocol == "" || p.Protocol == protocol
+	case "ct":
+		return s.words == "ct state" || p.tracked()
+	}
+	return true
 }

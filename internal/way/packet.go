@@ -56,6 +56,8 @@ const (
 type Packet struct {
 	Source, Destination netip.Prefix // the address is somewhere in the range
 	NotFrom             netip.Prefix // the source is certainly not in this range
+	NotTo               netip.Prefix // the destination is certainly not in this range
+	Original            netip.Prefix // the destination before the first translation, if a rule has changed it
 	Unnamed             bool         // the destination is another machine, whose address no rule names
 	UnnamedFrom         bool         // the source is such a machine
 	Protocol            string       // tcp, udp, sctp, icmp, or a number
@@ -127,6 +129,9 @@ func (p *Packet) from(r netip.Prefix) Answer {
 
 // toward answers whether the destination is in r.
 func (p *Packet) toward(r netip.Prefix) Answer {
+	if p.NotTo.IsValid() && p.NotTo.Overlaps(r) && p.NotTo.Bits() <= r.Bits() {
+		return No
+	}
 	if p.Unnamed && !p.Destination.IsValid() && r.IsSingleIP() {
 		return No
 	}

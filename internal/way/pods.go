@@ -157,9 +157,11 @@ type Loss struct {
 
 // Losses returns the rules that drop packets to other machines. A rule often accepts ICMP, or one
 // address, before another drops everything else: so the packets are of TCP and of UDP, and their
-// destination is not an address that a rule names.
+// destination is not an address that a rule names, nor one of Pods if the source is somewhere in their range.
 func (all *Rules) Losses(p Packet) []Loss {
-	p.Unnamed = true
+	if p.Unnamed = true; p.Source.IsValid() && !p.Source.IsSingleIP() {
+		p.NotTo = p.Source
+	}
 	return all.losses(p)
 }
 

@@ -11,15 +11,18 @@ type backend struct {
 	clean      string
 	load, save []string
 	rules      func(random) string
+	beside     bool // tables of nftables are loaded before or after the rules
 }
 
 func backends() []backend {
 	const flush = "for t in raw mangle nat filter; do iptables-legacy -t $t -F; iptables-legacy -t $t -X; " +
 		"for c in PREROUTING INPUT FORWARD OUTPUT POSTROUTING; do iptables-legacy -t $t -P $c ACCEPT 2>/dev/null || true; done; done"
 	return []backend{
-		{"iptables-nft", flush, []string{"iptables-nft-restore"}, []string{"iptables-nft-save"}, random.save},
-		{"iptables-legacy", flush, []string{"iptables-legacy-restore"}, []string{"iptables-legacy-save"}, random.save},
-		{"nftables", flush, []string{"nft", "-f", "-"}, []string{"nft", "-j", "list", "ruleset"}, random.nft},
+		{"iptables-nft", flush, []string{"iptables-nft-restore"}, []string{"iptables-nft-save"}, random.save, false},
+		{"iptables-legacy", flush, []string{"iptables-legacy-restore"}, []string{"iptables-legacy-save"}, random.save, false},
+		{"nftables", flush, []string{"nft", "-f", "-"}, []string{"nft", "-j", "list", "ruleset"}, random.nft, false},
+		{"iptables-nft beside nftables", flush, []string{"iptables-nft-restore"}, []string{"iptables-nft-save"}, random.save, true},
+		{"iptables-legacy beside nftables", flush, []string{"iptables-legacy-restore"}, []string{"iptables-legacy-save"}, random.save, true},
 	}
 }
 
@@ -70,7 +73,7 @@ func (r random) matches(hook string) string {
 	text := ""
 	for range r.IntN(3) {
 		one := ""
-		switch r.IntN(9) {
+		switch r.IntN(10) {
 		case 0:
 			one = " " + r.not() + "-s " + r.of("10.1.0.2/32", "10.1.0.0/24", "192.0.2.1/32", "10.0.0.0/8", "10.1.0.2/31")
 		case 1:
@@ -82,9 +85,13 @@ func (r random) matches(hook string) string {
 		case 4:
 			one = " -m mark " + r.not() + "--mark " + r.of("0x0/0x1", "0x1/0x1", "0x4000/0x4000", "0x0", "0x3/0xff")
 		case 5:
+			if r.IntN(4) == 0 {
+				one = " -m conntrack " + r.not() + r.of("--ctorigdst 10.96.0.0/12", "--ctorigdst 10.96.0.1/32", "--ctstatus SEEN_REPLY")
+				break
+			}
 			one = " -m conntrack " + r.not() + "--ctstate " + r.of("NEW", "RELATED,ESTABLISHED", "INVALID", "NEW,UNTRACKED", "DNAT")
 		case 6:
-			one = " -m addrtype " + r.not() + "--" + r.of("src", "dst") + "-type LOCAL"
+			one = " -m addrtype " + r.not() + "--" + r.of("src", "dst") + "-type " + r.of("LOCAL", "UNICAST")
 		case 7:
 			switch hook {
 			case "PREROUTING", "INPUT", "FORWARD":
@@ -92,6 +99,8 @@ func (r random) matches(hook string) string {
 			case "OUTPUT", "POSTROUTING":
 				one = " " + r.not() + "-o " + r.of("pod0", "up+", "up0", "lo")
 			}
+		case 9:
+			one = " -m " + r.of("ttl --ttl-lt 128", "ttl --ttl-gt 64", "length --length 0:65535")
 		case 8:
 			one = " -m iprange " + r.not() + "--" + r.of("src", "dst") + "-range " + r.of("10.1.0.2-10.96.0.1", "10.96.0.2-10.96.0.200")
 		}
@@ -104,7 +113,7 @@ func (r random) matches(hook string) string {
 
 // sameOption reports whether both texts have an option that iptables takes once.
 func sameOption(text, one string) bool {
-	for _, option := range []string{" -s ", " -d ", " -i ", " -o ", "-p udp", "--mark", "--ctstate", "-type", "-range"} {
+	for _, option := range []string{" -s ", " -d ", " -i ", " -o ", "-p udp", "--mark", "--ct", "-type", "-range", "--ttl", "--length"} {
 		if strings.Contains(text, option) && strings.Contains(one, option) {
 			return true
 		}
@@ -168,6 +177,10 @@ func (r random) nft() string {
 					policy = "accept"
 				}
 				fmt.Fprintf(&b, "\tchain h%d%d {\n\t\ttype %s hook %s priority %s; policy %s;\n", n, k, kind, hook, priority, policy)
+				if family == "inet" && r.IntN(2) == 0 { // no rule for these packets
+					fmt.Fprintf(&b, "\t\t%s%s\n", r.of("ip6 saddr != fd00::1 ", "ip6 nexthdr udp ", "ip6 hoplimit != 7 ", "ip6 nexthdr != 6 "),
+						r.of("accept", "drop", "meta mark set 0x8"))
+				}
 				for range r.IntN(4) {
 					fmt.Fprintf(&b, "\t\t%s%s\n", r.nftMatches(hook), r.nftVerdict(kind+" "+hook, "a", "b"))
 				}
@@ -207,7 +220,9 @@ func (r random) nftMatches(hook string) string {
 		case 11:
 			text += "ct mark " + r.of("0x1", "& 0x3 == 0x3", "!= 0x0") + " "
 		case 12:
-			text += r.of("iif lo ", "ip protocol udp ", "ct state != new ")
+			text += r.of("iif lo ", "ip protocol udp ", "ct state != new ", "ct state ! established,related ", "ct state & (new|untracked) != 0 ",
+				"ip ttl < 128 ", "ip ttl > 64 ", "ct original ip daddr 10.96.0.0/12 ", "ct original ip daddr != 10.96.0.1 ",
+				"fib daddr type unicast ", "fib saddr type unicast ", "fib daddr type { unicast, multicast } ", "ct status ! dnat ")
 		case 7:
 			switch hook {
 			case "prerouting", "input", "forward":
@@ -232,7 +247,8 @@ func (r random) nftVerdict(where string, chains ...string) string {
 	switch {
 	case kind == "nat" && (hook == "prerouting" || hook == "output"):
 		to := "udp dport 1-65535 dnat ip to " + r.of("192.0.2.9:80", "10.96.0.10:8053", "192.0.2.77")
-		list = append(list, to, to)
+		list = append(list, to, to, "dnat ip to udp dport map { 80 : 192.0.2.9, 1-60 : 192.0.2.77 }",
+			"meta l4proto udp dnat ip addr . port to ip daddr map { 10.96.0.1 : 192.0.2.9 . 80, 10.96.0.2 : 192.0.2.77 . 81 }")
 		if hook == "prerouting" { // a redirected packet of the node itself comes in again by lo
 			list = append(list, "meta l4proto udp redirect to :8053", "redirect")
 		}

@@ -63,7 +63,7 @@ type rule struct {
 // The matches of iptables that do not restrict the packets, or whose options readMatch knows.
 func isKnownModule(name string) bool {
 	return slices.Contains([]string{"comment", "tcp", "udp", "sctp", "udplite", "dccp", "conntrack", "state", "addrtype", "statistic", "mark",
-		"connmark", "nfacct", "multiport", "iprange"}, name)
+		"connmark", "nfacct", "multiport", "iprange", "length", "ttl", "hl"}, name)
 }
 
 // readRule makes a rule of iptables ready for walking.

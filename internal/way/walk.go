@@ -17,6 +17,8 @@ type Step struct {
 	Effect             Effect
 
 	before *Step
+	of     *chain
+	rule   *rule
 }
 
 // Effect is the effect of a step on the packet.
@@ -76,7 +78,10 @@ const (
 	maxStates = 64
 	maxMarks  = 16   // states with different marks
 	maxEnds   = 1000 // from then on, an end also stands for others like it
-	maxRules  = 1_000_000
+
+	// The cost of a comparison is 1.
+	costOfChain = 20
+	costOfStep  = 5
 )
 
 // walk is one walk of one packet.
@@ -84,37 +89,21 @@ type walk struct {
 	node  *Node
 	visit func(table, chain string) Visit
 	hook  string
-	ends  []ended
-	rules int // that were compared: chains in a file may call each other without end
+	ends  ends
+	known map[entering]*outcome // what became of a packet in a chain
+	marks int                   // states with different marks that are followed
+	left  int                   // comparisons that the walk may still make
 }
 
-type ended struct {
-	state
-	end End
-}
+// over reports whether the walk has reached its bound.
+func (w *walk) over() bool { return w.left < 0 }
 
-func (w *walk) finish(s state, e End) {
-	for i := range w.ends {
-		if o := &w.ends[i]; o.end == e && o.p == s.p && sameStep(o.last, s.last) {
-			o.weight += s.weight
-			o.doubt = max(o.doubt, s.doubt)
-			return
-		}
+// lose ends the ways of packets that are not followed further.
+func (w *walk) lose(list ...state) {
+	for _, s := range list {
+		s.doubt++
+		w.finish(s, Lost)
 	}
-	if len(w.ends) >= maxEnds { // a blocklist has a thousand rules, and each may drop the packet
-		for i := range w.ends {
-			if o := &w.ends[i]; o.end == e && (o.doubt == 0) == (s.doubt == 0) && o.p.isLike(&s.p) {
-				o.weight += s.weight
-				return
-			}
-		}
-	}
-	w.ends = append(w.ends, ended{s, e})
-}
-
-// isLike reports whether two packets had the same fate, whatever their addresses and marks.
-func (p *Packet) isLike(o *Packet) bool {
-	return p.dnat == o.dnat && p.snat == o.snat && p.State == o.State && p.ToNode == o.ToNode
 }
 
 func sameStep(a, b *Step) bool {
@@ -123,7 +112,8 @@ func sameStep(a, b *Step) bool {
 }
 
 func (s state) step(w *walk, c *chain, r *rule, does string, e Effect) state {
-	step := &Step{Hook: w.hook, Source: c.source, Program: c.program, Table: c.shown, Chain: c.name, Does: does, Effect: e, before: s.last}
+	step := &Step{Hook: w.hook, Source: c.source, Program: c.program, Table: c.shown, Chain: c.name, Does: does, Effect: e,
+		before: s.last, of: c, rule: r}
 	if r != nil {
 		step.Rule, step.Line, step.Handle = r.text, r.line, r.handle
 	} else {
@@ -188,30 +178,14 @@ func rejoin(after []state, s state) {
 	}
 }
 
-// chain walks a chain with all states that enter it.
-func (w *walk) chain(c *chain, in []state, depth int) (o out) {
-	if w.visit != nil {
-		switch w.visit(c.table.name, c.name) {
-		case Stop:
-			for _, s := range in {
-				w.finish(s, Reached)
-			}
-			return o
-		case Skip:
-			o.through = in
-			return o
-		}
-	}
-	w.rules += len(c.rules) + 1
-	if depth > maxDepth || len(in) > maxStates || w.rules > maxRules {
-		for _, s := range in {
-			s.doubt++
-			w.finish(s, Lost)
-		}
-		return o
-	}
-	live := in
+// rules takes a packet through the rules of a chain.
+func (w *walk) rules(c *chain, s state, depth int) (o out) {
+	live := []state{s}
 	for i := 0; i < len(c.rules) && len(live) > 0; i++ {
+		if w.left -= len(live); w.over() {
+			w.lose(live...)
+			return o
+		}
 		r := c.rule(i)
 		var after []state
 		for _, s := range live {
@@ -224,11 +198,12 @@ func (w *walk) chain(c *chain, in []state, depth int) (o out) {
 				after = merge(after, s)
 				continue
 			}
+			w.left -= costOfStep
 			for _, s := range w.rule(c, r, s, took, unsure, &o, depth) {
 				after = merge(after, s)
 			}
 		}
-		if live = after; len(live) > maxMarks {
+		if live = after; len(live) > w.marks {
 			live = widen(live)
 		}
 	}

@@ -43,6 +43,13 @@ func TestForeign(t *testing.T) {
 		{"ip daddr set 10.0.0.1", "meta nfproto ipv4 ?payload"},
 		{"tcp option maxseg size set 1400", "?exthdr"},
 		{"quota over 1 mbytes drop", "?quota drop"},
+		{"tcp flags syn drop", "meta l4proto tcp tcp flags syn drop"},
+		{"tcp flags & (fin | syn | rst | ack) == syn drop", "meta l4proto tcp tcp flags & fin, syn, rst, ack == syn drop"},
+		{"tcp flags != syn drop", "meta l4proto tcp tcp flags != syn drop"},
+		{"ct state ! established,related drop", "ct state ! established, related drop"},
+		{"ip ttl < 128 drop", "meta nfproto ipv4 ip ttl < 128 drop"},
+		{"ip ttl 64 drop", "meta nfproto ipv4 ip ttl 64 drop"},
+		{"ct original ip daddr 10.96.0.0/12 drop", "ct original ip daddr 10.96.0.0/12 drop"},
 		{"goto sub", "goto sub"},
 	}
 	text := "table inet other {\n\tset blocked { type ipv4_addr; flags interval; elements = { 192.0.2.0/24, 198.51.100.7 }; }\n" +
@@ -52,7 +59,7 @@ func TestForeign(t *testing.T) {
 	for _, r := range rules {
 		text += "\t\t" + r[0] + "\n"
 	}
-	text += "\t}\n}\ntable ip sleeping { flags dormant; chain c { type filter hook input priority 0; policy drop; }\n}\n" +
+	text += "\t}\n}\ntable ip sleeping { flags dormant; chain c { type filter hook forward priority 0; policy drop; }\n}\n" +
 		"table ip kube-proxy { chain c { type filter hook input priority 0; policy drop; }\n}\n" +
 		"table ip filter { chain FORWARD { type filter hook forward priority 0; policy drop; }\n}\ntable ip nothing { chain c { drop; }\n}\n" +
 		"table netdev n { chain c { drop; }\n}\n" +
@@ -64,6 +71,14 @@ func TestForeign(t *testing.T) {
 		}
 		if _, err := nft(text, "-f", "-"); err != nil {
 			return err
+		}
+		others, err := nftables.ReadOthers(t.Context())
+		if err != nil || len(others.Drops) > 0 {
+			t.Errorf("chains of hook forward that drop: %q, %v", others.Drops, err)
+		}
+		policies, err := nftables.ForwardPolicies(t.Context())
+		if err != nil || fmt.Sprint(policies) != "[ip filter FORWARD]" {
+			t.Errorf("policies of hook forward: %q, %v", policies, err)
 		}
 		tables, err := nftables.ReadForeign(t.Context())
 		if err != nil {

@@ -53,6 +53,10 @@ func (c *conn) others() (Others, error) {
 	if err != nil {
 		return o, fmt.Errorf("listing the sets of nf_tables: %w", err)
 	}
+	dormant, err := c.dormant()
+	if err != nil {
+		return o, err
+	}
 	var chains []forwardChain
 	err = c.ask(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
 		a, err := split(b[nfGenMsg:])
@@ -62,6 +66,9 @@ func (c *conn) others() (Others, error) {
 		hook, err := split(a[unix.NFTA_CHAIN_HOOK])
 		f := forwardChain{b[0], text(a[unix.NFTA_CHAIN_TABLE]), text(a[unix.NFTA_CHAIN_NAME]), number(a[unix.NFTA_CHAIN_POLICY])}
 		ip := slices.Contains([]byte{unix.NFPROTO_IPV4, unix.NFPROTO_IPV6, unix.NFPROTO_INET}, f.family)
+		if dormant[named(f.family, []byte(f.table), nil)] {
+			return nil
+		}
 		if ip && number(hook[unix.NFTA_HOOK_HOOKNUM]) == unix.NF_INET_FORWARD && f.table != ruleset.KubeProxyTable && f.name != "FORWARD" {
 			chains = append(chains, f)
 		}
@@ -90,9 +97,14 @@ func ForwardPolicies(ctx context.Context) (chains []string, err error) {
 		return nil, err
 	}
 	defer c.close()
+	dormant, err := c.dormant()
+	if err != nil {
+		return nil, err
+	}
 	err = c.ask(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
 		a, err := split(b[nfGenMsg:])
-		if err != nil || a[unix.NFTA_CHAIN_HOOK] == nil || a[unix.NFTA_CHAIN_POLICY] == nil || b[0] == unix.NFPROTO_IPV6 {
+		if err != nil || a[unix.NFTA_CHAIN_HOOK] == nil || a[unix.NFTA_CHAIN_POLICY] == nil || b[0] == unix.NFPROTO_IPV6 ||
+			dormant[named(b[0], a[unix.NFTA_CHAIN_TABLE], nil)] {
 			return err
 		}
 		hook, err := split(a[unix.NFTA_CHAIN_HOOK])
@@ -102,6 +114,23 @@ func ForwardPolicies(ctx context.Context) (chains []string, err error) {
 		return err
 	})
 	return chains, err
+}
+
+// dormant returns the tables whose chains are not in the hooks.
+func (c *conn) dormant() (map[string]bool, error) {
+	const flag = 1 // NFT_TABLE_F_DORMANT
+	tables := map[string]bool{}
+	err := c.ask(unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
+		a, err := split(b[nfGenMsg:])
+		if err == nil && number(a[unix.NFTA_TABLE_FLAGS])&flag != 0 {
+			tables[named(b[0], a[unix.NFTA_TABLE_NAME], nil)] = true
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the tables of nf_tables: %w", err)
+	}
+	return tables, nil
 }
 
 type forwardChain struct {

@@ -101,10 +101,12 @@ func (r *foreignRule) readPayload(a *attributes) bool {
 	}
 	switch network {
 	case ruleset.IPv4:
-		list = append(list, field{unix.NFT_PAYLOAD_NETWORK_HEADER, 9, "ip protocol", proto})
+		list = append(list, field{unix.NFT_PAYLOAD_NETWORK_HEADER, 9, "ip protocol", proto},
+			field{unix.NFT_PAYLOAD_NETWORK_HEADER, 8, "ip ttl", octet})
 	case ruleset.IPv6:
 		list = append(list, field{unix.NFT_PAYLOAD_NETWORK_HEADER, 6, "ip6 nexthdr", proto})
 	}
+	list = append(list, field{unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, "tcp flags", tcpFlags})
 	for _, f := range list {
 		if f.base == base && f.offset == offset && size <= f.kind.size() && (size == f.kind.size() || f.kind == ipv4 || f.kind == ipv6) {
 			return r.set(a.number(unix.NFTA_PAYLOAD_DREG), term{words: f.words, kind: f.kind, size: size, whole: f.kind.size()})
@@ -147,7 +149,17 @@ func (r *foreignRule) readCT(a *attributes) bool {
 		unix.NFT_CT_MARK:   {words: "ct mark", kind: mark, size: 4},
 		unix.NFT_CT_STATUS: {words: "ct status", kind: ctStatus, size: 4},
 	}[a.number(unix.NFTA_CT_KEY)]
-	return t.size > 0 && a[direction] == nil && r.set(a.number(unix.NFTA_CT_DREG), t)
+	if a[direction] != nil {
+		const original, destinationIP, destinationIP6 = 0, 20, 22 // NFT_CT_DST_IP
+		t = map[uint64]term{
+			destinationIP:  {words: "ct original ip daddr", kind: ipv4, size: 4, whole: 4},
+			destinationIP6: {words: "ct original ip6 daddr", kind: ipv6, size: 16, whole: 16},
+		}[a.number(unix.NFTA_CT_KEY)]
+		if a.number(direction) != original {
+			return false
+		}
+	}
+	return t.size > 0 && r.set(a.number(unix.NFTA_CT_DREG), t)
 }
 
 // readMark reads the value that a rule gives to a mark: a number, or one of the marks with bits set,
@@ -183,6 +195,8 @@ func (r *foreignRule) readForeignComparison(b []byte) bool {
 	switch {
 	case !ok:
 		return false
+	case t.kind == octet || t.kind == tcpFlags || (t.kind == ctState || t.kind == ctStatus) && op == "==" && t.masked:
+		return r.compareFlags(t, op, value)
 	case t.modulus != 0:
 		r.addWords(t.words, op, fmt.Sprint(binary.NativeEndian.Uint32(value)))
 		return op == "==" || op == "!="

@@ -29,6 +29,8 @@ const (
 	addressType
 	nfproto
 	linkIndex
+	octet
+	tcpFlags
 )
 
 // kinds returns the parts of a set's type. A concatenation uses six bits for each part.
@@ -46,7 +48,7 @@ func (k kind) size() int {
 	switch k {
 	case ipv6:
 		return 16
-	case proto:
+	case proto, octet, tcpFlags:
 		return 1
 	case service:
 		return 2
@@ -90,6 +92,10 @@ func (k kind) text(b []byte) (string, error) {
 		}
 	case ctState, ctStatus:
 		return k.flags(binary.NativeEndian.Uint32(b))
+	case octet:
+		return strconv.Itoa(int(b[0])), nil
+	case tcpFlags:
+		return k.flags(uint32(b[0]))
 	}
 	return "", fmt.Errorf("unknown value %x", b)
 }
@@ -97,7 +103,10 @@ func (k kind) text(b []byte) (string, error) {
 // flags returns the names of the set bits, in nft's order (src/ct.c).
 func (k kind) flags(bits uint32) (string, error) {
 	names := []string{"", "invalid", "established", "related", "new", "", "", "untracked"}[1:]
-	if k == ctStatus {
+	switch k {
+	case tcpFlags:
+		names = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"}
+	case ctStatus:
 		names = []string{"expected", "seen-reply", "assured", "confirmed", "snat", "dnat"}
 	}
 	var list []string
