@@ -44,3 +44,22 @@ func TestKernelOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestOrderOfTables checks that the walk does not assume an order of two tables of nft.
+func TestOrderOfTables(t *testing.T) {
+	w := newWire(t)
+	for _, table := range []string{"a", "b"} {
+		w.run(t, w.node, "table ip "+table+" { chain c { type nat hook output priority -100; ip daddr 10.96.0.1 udp dport 53 dnat to 192.0.2."+
+			map[string]string{"a": "7", "b": "8"}[table]+"; }; }", "nft", "-f", "-")
+	}
+	set, err := ruleset.Parse("nft", strings.NewReader(w.run(t, w.node, "", "nft", "-j", "list", "ruleset")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := way.New([]*ruleset.Set{set}, ruleset.IPv4, way.Node{Own: func(netip.Addr) way.Answer { return way.No }})
+	ends, sure := walked(rules.Walk(way.Packet{Destination: way.Addr(netip.MustParseAddr("10.96.0.1")), Protocol: "udp",
+		Port: 53, State: way.StateNew, Own: true}, "", nil))
+	if sure || !ends["out 192.0.2.7:53 mark 0"] || !ends["out 192.0.2.8:53 mark 0"] || len(ends) != 2 {
+		t.Errorf("%v, sure: %v", ends, sure)
+	}
+}

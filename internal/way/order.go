@@ -7,17 +7,26 @@ import (
 
 // sameTurn returns how many of the first chains run in an order that the rules do not show. The kernel runs chains with
 // one priority in the reverse order of their registration (nf_hook_entries_grow), and no listing shows whether a chain
-// of iptables is older than a chain of nft, or of the other backend.
+// of iptables is older than a chain of nft, or of the other backend. Nor does it show which of two tables of nft is older: kube-proxy's and
+// those of other programs are read apart.
 func sameTurn(list []base) int {
 	n, several := 1, false
 	for n < len(list) && list[n].within == list[0].within && list[n].priority == list[0].priority && list[n].nat == list[0].nat {
-		several = several || list[n].program != list[0].program
+		several = several || list[n].registrar() != list[0].registrar()
 		n++
 	}
 	if several {
 		return n
 	}
 	return 1
+}
+
+// registrar names the tables whose chains are in a known order.
+func (b *base) registrar() string {
+	if b.nat && b.program == "nft" {
+		return b.shown // which is unique among nft's tables
+	}
+	return b.program
 }
 
 // anyOrder takes a packet through chains whose order is not known. If their order makes a difference,
@@ -62,20 +71,21 @@ func (w *walk) anyOrder(turn []base, hook string, s state) []state {
 	return after
 }
 
-// orders returns orders of chains in which each program's chains come first once. The first program to translate the
-// packet decides.
+// orders returns orders of chains in which the chains of each registrar come first once. The first to translate the packet
+// decides.
 func orders(turn []base) (orders [][]base) {
-	var programs []string
+	var registrars []string
 	groups := map[string][]base{}
 	for _, b := range turn {
-		if groups[b.program] == nil {
-			programs = append(programs, b.program)
+		name := b.registrar()
+		if groups[name] == nil {
+			registrars = append(registrars, name)
 		}
-		groups[b.program] = append(groups[b.program], b)
+		groups[name] = append(groups[name], b)
 	}
-	for i := range programs {
+	for i := range registrars {
 		var order []base
-		for _, p := range append(slices.Clip(programs[i:]), programs[:i]...) {
+		for _, p := range append(slices.Clip(registrars[i:]), registrars[:i]...) {
 			order = append(order, groups[p]...)
 		}
 		orders = append(orders, order)
