@@ -8,7 +8,7 @@ import (
 // sameTurn returns how many of the first chains run in an order that the rules do not show. The kernel runs chains with
 // one priority in the reverse order of their registration (nf_hook_entries_grow), and no listing shows whether a chain
 // of iptables is older than a chain of nft, or of the other backend. Nor does it show which of two tables of nft is older: kube-proxy's and
-// those of other programs are read apart.
+// other programs' tables are read apart.
 func sameTurn(list []base) int {
 	n, several := 1, false
 	for n < len(list) && list[n].within == list[0].within && list[n].priority == list[0].priority && list[n].nat == list[0].nat {
