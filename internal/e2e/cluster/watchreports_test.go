@@ -33,7 +33,8 @@ func TestWatchReports(t *testing.T) {
 		"failing watch": {IptablesNFT, "kubeproxy.watch.failing", true,
 			func(n *ProxyNode) error { return n.refuseProxy(t) },
 			func(n *ProxyNode) error { return n.MendProxy(t.Context()) }},
-		"hanging sync": {IptablesLegacy, "kubeproxy.sync.stuck", false,
+		// Not kubeproxy.sync.stuck: each change that another subtest makes counts as the last one that waits.
+		"hanging sync": {IptablesLegacy, "kubeproxy.sync.unhealthy", false,
 			func(n *ProxyNode) error { return n.blockRestore() },
 			func(n *ProxyNode) error { return n.unblockRestore(t) }},
 	}
