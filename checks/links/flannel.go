@@ -42,6 +42,9 @@ func lostFlannelLink(h *host.Host, links []host.Link) (string, error) {
 		if l.Kind != "" && l.Kind != "bond" && l.Kind != "vlan" || l.Name == "lo" { // flannel runs over a NIC, bond or VLAN
 			continue
 		}
+		if l.MTU == mtu {
+			return "", nil // perhaps host-gw over this link
+		}
 		if tunnel := tunnels[l.MTU-mtu]; tunnel != "" {
 			nic, kind = l.Name, tunnel
 		}

@@ -96,7 +96,7 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		if tunnelled && ofPod && l.MTU > largest {
 			s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d", l.MTU)))
 			wrong = append(wrong, fmt.Sprintf("%s %d > %d", l.Name, l.MTU, largest))
-			if l.Kind == "bridge" { // with a smaller MTU than the Pod's own, a veth drops packets and tells nobody
+			if l.Kind == "bridge" { // with a smaller MTU than the Pod's own, a veth drops packets silently
 				lower = append(lower, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), largest))
 			}
 		}

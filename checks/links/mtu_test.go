@@ -165,6 +165,12 @@ func TestPodMTUsKernel(t *testing.T) {
 		}
 	}
 	r := checkstest.On(t.Context(), t, h, checks.Run, "mtu.chain", "")
+	defer func() { // as its remedy says
+		checkstest.SetMTU(t, h, "veth1", 1500)
+		if r := checkstest.On(t.Context(), t, h, checks.Run, "mtu.chain", ""); r.Verdict.String() != "skipped" {
+			t.Errorf("after the remedy: %v: %s (%v)", r.Verdict, r.State.Got, r.Err)
+		}
+	}()
 	if r.Verdict.String() != "warn" || r.State.Got != "the Pod of veth1 1500 > 1230" {
 		t.Errorf("%v: %s (%v)", r.Verdict, r.State.Got, r.Err)
 	}

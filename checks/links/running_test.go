@@ -158,6 +158,8 @@ func TestOverlayEntries(t *testing.T) {
 		}
 		return m
 	}
+	twoCards := flannel("flannel", "1450")
+	twoCards.Links["eth1"] = &hosttest.Link{MTU: 1450}
 	const skipped = "skipped\nskipped: no gateway routes over a VXLAN link with learning off"
 	checkstest.RunOne(t, "overlay.entries", checks.Run, []checkstest.Case{
 		{What: "flannel.1 is missing", Node: flannel("flannel", "1450"), Want: `
@@ -172,6 +174,7 @@ got: flannel's WireGuard link is missing: /run/flannel/subnet.env has its MTU 14
 remedy: restart the CNI's agent on this node to restore the entries and routes`},
 		{What: "flannel with WireGuard", Node: flannel("flannel", "1420", "flannel-wg"), Want: skipped},
 		{What: "flannel with host-gw", Node: flannel("flannel", "1500"), Want: skipped},
+		{What: "flannel with host-gw over the second of two cards", Node: twoCards, Want: skipped},
 		{What: "flannel with IPsec", Node: flannel("flannel", "1423"), Want: skipped},
 		{What: "another CNI after flannel", Node: flannel("calico", "1450"), Want: skipped},
 		{What: "one of each is missing", Node: node(whole, noNeighbour, noForwarding), Want: `

@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/kube"
 )
 
-// TestPod checks a Pod's addresses in the API, and what is said of one that has none.
+// TestPod checks the addresses of a Pod in the API, and the error for a Pod without one.
 func TestPod(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Classes divides destinations into classes that no rule outside of kube-proxy's chains tells apart, so
+// Classes divides destinations into classes. Rules outside of kube-proxy's chains treat all destinations of a class alike, so
 // that one walk serves all Services of a class.
 type Classes struct {
 	addresses []netip.Addr // where a class begins

@@ -17,7 +17,7 @@ import (
 type proxyFault struct {
 	backend Backend
 	finding string                 // what watch must report
-	answers bool                   // whether healthz has status 200 meanwhile
+	answers bool                   // whether healthz returns 200 during the fault
 	cause   func(*ProxyNode) error // before the change
 	mend    func(*ProxyNode) error
 }
