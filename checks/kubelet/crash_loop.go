@@ -20,7 +20,8 @@ func crashLoop() checks.Problem {
 		Symptom: "The node never becomes Ready, or flaps; nodegate logs \"node proven\" every few seconds.",
 		How: "systemd has restarted the policy's gate unit at least three times since its last manual start " +
 			"(NRestarts), and the unit has not been up for two minutes. Starts that the gate held do not count: the unit's journal shows " +
-			"that its main process never started. The check reports the last exit status and the last error in that journal.",
+			"that its main process never started. Neither do starts before the last change of the unit's file or drop-ins, for example before the " +
+			"gate was installed. The check reports the last exit status and the last error in that journal.",
 		Remedy:   "read kubelet's last messages: run `journalctl -b -u kubelet _TRANSPORT=stdout | tail`",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/tasks/debug/debug-cluster/#looking-at-logs",
@@ -44,8 +45,11 @@ func inspectCrashLoop(ctx context.Context, h *host.Host, p *policy.Policy, now t
 	}
 	// NRestarts also counts starts that a control process ended (service_enter_restart() in systemd's
 	// src/core/service.c). Other checks report why the gate holds.
-	if ends := c.Restarts - c.Held; ends < loopRestarts {
+	if ends := c.Restarts - c.Held - c.Earlier; ends < loopRestarts {
 		text := fmt.Sprintf("%s, restarted %d times; %s", c.Active, c.Restarts, describeHeldStarts(ends))
+		if c.Earlier > 0 {
+			text = fmt.Sprintf("%s, restarted %d times, %d of them before its unit file or a drop-in changed", c.Active, c.Restarts, c.Earlier)
+		}
 		s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, text)}
 		return s, nil
 	}

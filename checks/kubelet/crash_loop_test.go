@@ -54,6 +54,12 @@ remedy: read kubelet's last messages: run ` + "`journalctl -b -u kubelet _TRANSP
 		{What: "the gate holds it, after it died twice", Node: node(host.Crash{Restarts: 4, Held: 2, Active: "activating", Exit: "signal 9"}, 0),
 			Want: right + "\nevidence: kubelet.service: activating, restarted 4 times; the gate or another ExecStartPre= held all recent " +
 				"starts but 2"},
+		{What: "it died before the gate was installed",
+			Node: node(host.Crash{Restarts: 6, Earlier: 5, Active: "activating", Exit: "exit status 1", Line: line}, time.Second),
+			Want: right + "\nevidence: kubelet.service: activating, restarted 6 times, 5 of them before its unit file or a drop-in changed"},
+		{What: "it died before the gate was installed, and goes on",
+			Node: node(host.Crash{Restarts: 20, Earlier: 17, Active: "activating", Exit: "exit status 1", Line: line}, time.Second),
+			Want: loops("activating", "exit status 1")},
 		{What: "the gate held it, and now it exits", Node: node(host.Crash{Restarts: 20, Held: 17, Active: "active", Exit: "exit status 1", Line: line},
 			time.Second), Want: loops("active", "exit status 1")},
 		{What: "no systemd", Node: checkstest.Node(nil, nil), Want: right},

@@ -217,10 +217,23 @@ var startMessages = []string{
 	"MESSAGE_ID=9d1aaa27d60140bd96365438aad20286", "MESSAGE_ID=5eb03494b6584870a536b337290809b3",
 }
 
+// startLines is how many of these messages are read. A restart writes four of them.
+const startLines = 100
+
 // countHeldRestarts returns how many of a unit's restarts followed a start in which the unit's own
 // process did not begin, according to the messages in log: NRestarts counts both kinds. A restart
 // older than the messages counts as held; without messages none does.
 func countHeldRestarts(log string, restarts int) int {
+	ends, found := countEnds(log)
+	if !found {
+		return 0
+	}
+	return max(0, restarts-ends)
+}
+
+// countEnds counts the restarts in log that followed a start in which the unit's own process began, since the last manual start.
+// It also reports whether log has any restart.
+func countEnds(log string) (int, bool) {
 	counter := regexp.MustCompile(`restart counter is at (\d+)`)
 	began, ends, at := false, 0, 0
 	for line := range strings.Lines(log) {
@@ -243,10 +256,7 @@ func countHeldRestarts(log string, restarts int) int {
 			began = true
 		}
 	}
-	if at == 0 {
-		return 0
-	}
-	return max(0, restarts-ends)
+	return ends, at > 0
 }
 
 // lastExit returns how the main process last exited according to the messages, "" if none reports

@@ -182,12 +182,13 @@ func Restart(ctx context.Context) error {
 
 // Crash describes how the runs of a service ended since its last manual start.
 type Crash struct {
-	Restarts int       `json:"restarts"`       // automatic restarts by systemd since the last manual start
-	Held     int       `json:"held,omitempty"` // restarts after a start in which its own process did not begin because its gate failed
-	Active   string    `json:"active"`         // its ActiveState
-	Since    time.Time `json:"since,omitzero"` // when that state began
-	Exit     string    `json:"exit,omitempty"` // how its last process ended: "exit status 1", "signal 9"
-	Line     string    `json:"line,omitempty"` // the last error that it wrote, if it restarts
+	Restarts int       `json:"restarts"`          // automatic restarts by systemd since the last manual start
+	Held     int       `json:"held,omitempty"`    // restarts after a start in which its own process did not begin because its gate failed
+	Earlier  int       `json:"earlier,omitempty"` // the other restarts from before the last change of its unit file or a drop-in
+	Active   string    `json:"active"`            // its ActiveState
+	Since    time.Time `json:"since,omitzero"`    // when that state began
+	Exit     string    `json:"exit,omitempty"`    // how its last process ended: "exit status 1", "signal 9"
+	Line     string    `json:"line,omitempty"`    // the last error that it wrote, if it restarts
 }
 
 func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
@@ -219,11 +220,11 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 	}
 	if restarts > 0 {
 		// A journal that cannot be read leaves these empty.
-		journal := func(lines int, matches ...string) string {
+		journal := func(lines int, arguments ...string) string {
 			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 			defer cancel()
 			said, _ := program.Run(ctx, "journalctl", append([]string{"--boot", "--no-pager", "--quiet", "--output=cat",
-				fmt.Sprintf("--lines=%d", lines), "--unit=" + unit}, matches...)...)
+				fmt.Sprintf("--lines=%d", lines), "--unit=" + unit}, arguments...)...)
 			return string(said)
 		}
 		// Only lines of the service itself: systemd and nodegate write to the same unit's journal
@@ -232,11 +233,29 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 		// At each start systemd forgets how the previous main process exited (service_start() in
 		// its src/core/service.c resets main_exec_status). While the next process or its gate runs,
 		// the properties contain neither that nor whether a main process existed.
-		ends := journal(100, startMessages...) // a restart writes four of them
+		ends := journal(startLines, startMessages...)
 		c.Held = countHeldRestarts(ends, c.Restarts)
 		c.Exit = cmp.Or(c.Exit, lastExit(ends))
+		if changed := unitChanged(properties); ends != "" && !changed.IsZero() && changed.Before(time.Now()) {
+			since := journal(startLines, append([]string{fmt.Sprintf("--since=@%d", changed.Unix())}, startMessages...)...)
+			n, _ := countEnds(since)
+			c.Earlier = max(0, c.Restarts-c.Held-n)
+		}
 	}
 	return c, nil
+}
+
+// unitChanged returns when the newest of a unit's file and its drop-ins was written, zero if that is not known. Both are in its properties.
+func unitChanged(properties map[string]any) time.Time {
+	paths, _ := properties["DropInPaths"].([]string)
+	fragment, _ := properties["FragmentPath"].(string)
+	var newest time.Time
+	for _, path := range append(slices.Clone(paths), fragment) {
+		if info, err := os.Stat(path); err == nil && info.ModTime().After(newest) {
+			newest = info.ModTime()
+		}
+	}
+	return newest
 }
 
 // lastError returns the last line of a log that is an error in the format of klog or Go's log
