@@ -46,19 +46,20 @@ func TestScenarioSameBridgeReplyLost(t *testing.T) {
 			n := newNetns(t)
 			sysctl(t, n, forwardKey, "1")
 			sysctl(t, n, callKey, "0")
-			r := onHost(t, n, BridgeOptions{Backend: backend})
+			o := BridgeOptions{Backend: backend}
+			if backend == netns.BackendNftables {
+				o.Timeout = time.Hour // it sees an untranslated reply, and does not wait for another one
+			}
+			r := onHost(t, n, o)
 			if r.Pass || r.Lost != ReplyUntranslated || r.Backend != backend {
 				t.Fatalf("%s with %s: %s", r.Lost, r.Backend, r.Summary)
 			}
-			o := r.Observed
-			if o.Hooks.Translated != 1 || o.Arrived == 0 || o.Hooks.Reply.Prerouting != 0 || o.Untranslated == 0 || o.Resets == 0 {
-				t.Errorf("counted %+v", o)
+			seen := r.Observed
+			if seen.Hooks.Translated != 1 || seen.Arrived == 0 || seen.Hooks.Reply.Prerouting != 0 || seen.Untranslated == 0 || seen.Resets == 0 {
+				t.Errorf("counted %+v", seen)
 			}
-			if o.Conntrack == nil || o.Conntrack.SeenReply || o.Conntrack.Reply.From != r.Endpoint {
-				t.Errorf("conntrack %+v", o.Conntrack)
-			}
-			if took := time.Duration(r.Duration); backend == netns.BackendNftables && took > 800*time.Millisecond {
-				t.Errorf("took %s: waited for the timeout although an untranslated reply was seen", took)
+			if seen.Conntrack == nil || seen.Conntrack.SeenReply || seen.Conntrack.Reply.From != r.Endpoint {
+				t.Errorf("conntrack %+v", seen.Conntrack)
 			}
 			checkEmpty(t, n)
 
@@ -218,14 +219,10 @@ func TestBridgeCancelled(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Millisecond, 8 * time.Millisecond, 30 * time.Millisecond,
 		200 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(context.Background(), after)
-		start := time.Now()
-		_, err := probeIn(ctx, n, BridgeOptions{Timeout: 10 * time.Second}) // ip_forward is 0: the probe waits
+		_, err := probeIn(ctx, n, BridgeOptions{Timeout: time.Hour}) // ip_forward is 0: the probe waits
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after %s: %v", after, err)
-		}
-		if took := time.Since(start); took > after+2*time.Second {
-			t.Errorf("after %s: took %s", after, took)
 		}
 		checkEmpty(t, n)
 	}

@@ -144,11 +144,10 @@ func TestChild(t *testing.T) {
 		if as != "as-sleeper" {
 			ctx = deadline(t)
 		}
-		start := time.Now()
 		_, err := bridgeInChild(ctx, BridgeOptions{Child: []string{as}})
 		cancel()
-		if err == nil || !strings.Contains(err.Error(), want) || time.Since(start) > 10*time.Second {
-			t.Errorf("%s: %v after %s", as, err, time.Since(start))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", as, err)
 		}
 		if errors.Is(err, fs.ErrPermission) != (as == "as-denied") {
 			t.Errorf("%s: %v", as, err)

@@ -189,17 +189,15 @@ func TestServiceCancelled(t *testing.T) {
 	n, _ := farm(t, "tcp", 8080, 2, 2)
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
-	start := time.Now()
-	r, err := serviceIn(ctx, n, service+":8080", ServiceOptions{N: 1000, Timeout: time.Minute})
-	if !errors.Is(err, context.DeadlineExceeded) || r.Attempts != 0 || time.Since(start) > 2*time.Second {
-		t.Errorf("%v after %s: %+v", err, time.Since(start), r)
+	never := ServiceOptions{N: 1000, Timeout: time.Hour} // without the cancellation, the test does not end
+	r, err := serviceIn(ctx, n, service+":8080", never)
+	if !errors.Is(err, context.DeadlineExceeded) || r.Attempts != 0 {
+		t.Errorf("%v: %+v", err, r)
 	}
 	ctx, cancel = context.WithCancel(context.Background())
 	time.AfterFunc(100*time.Millisecond, cancel)
-	start = time.Now()
-	if _, err = serviceIn(ctx, n, service+":8080", ServiceOptions{N: 1000, Timeout: time.Minute}); !errors.Is(err, context.Canceled) ||
-		time.Since(start) > 2*time.Second {
-		t.Errorf("%v after %s", err, time.Since(start))
+	if _, err = serviceIn(ctx, n, service+":8080", never); !errors.Is(err, context.Canceled) {
+		t.Error(err)
 	}
 }
 

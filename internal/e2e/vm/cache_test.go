@@ -127,13 +127,9 @@ func TestRunSaysWhatFailed(t *testing.T) {
 
 func TestRunEndsAtItsLimit(t *testing.T) {
 	needNamespaces(t)
-	began := time.Now()
-	_, err := runProgram(t.Context(), 100*time.Millisecond, nil, "sleep", "60")
+	_, err := runProgram(t.Context(), 100*time.Millisecond, nil, "sleep", "infinity")
 	if err == nil || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
 		t.Errorf("got %v", err)
-	}
-	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("took %s", took)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"nodegate/internal/host/config"
 )
@@ -58,15 +57,13 @@ func TestLarge(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		start := time.Now()
 		err := c.read()
-		took := time.Since(start)
 		runtime.ReadMemStats(&after)
 		if got := fmt.Sprint(err); c.refused == "" && err != nil || !strings.Contains(got, c.refused) {
 			t.Errorf("%s: %s, want %q", c.what, got, c.refused)
 		}
-		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 200 || took > time.Minute {
-			t.Errorf("%s took %v and %d MiB", c.what, took, used)
+		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 200 {
+			t.Errorf("%s took %d MiB", c.what, used)
 		}
 	}
 }
