@@ -1,6 +1,7 @@
 package kubeproxy
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -46,13 +47,13 @@ func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 	case mode == "":
 		s.Skip = "no rules of kube-proxy's iptables or nftables mode found"
 	case len(findings) > 0:
-		rules := noderules.Rules{}
-		if findings[0].Handle > 0 {
-			rules.Mode = "nftables"
-		}
-		rules.Fail(&s, findings)
+		noderules.Rules{}.Fail(&s, findings)
 		s.Minor = !slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return f.Verdict != verdict.Warn })
 		s.Got = "taken by a rule in " + findings[0].Table + " " + findings[0].Chain
+	default:
+		for _, set := range sets {
+			err = cmp.Or(err, set.Unread)
+		}
 	}
-	return s, nil
+	return s, err
 }

@@ -2,11 +2,13 @@ package kubeproxy_test
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/ruleset"
 )
 
 func TestWay(t *testing.T) {
@@ -17,6 +19,13 @@ func TestWay(t *testing.T) {
 		m.IPs = own
 		return m
 	}
+	filtered := checkstest.ProxyNode(checkstest.ProxySave, "")
+	set, err := ruleset.Parse("nft", strings.NewReader(`{"nftables": [{"table": {"family": "inet", "name": "fw"}}, {"chain":
+		{"family": "inet", "table": "fw", "name": "fwd", "type": "filter", "hook": "forward", "prio": 0, "policy": "drop"}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	filtered.Tables = set.Foreign
 	dns := netip.MustParseAddr("10.96.0.1")
 	const notrack = "-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j NOTRACK"
 	checkstest.RunOne(t, "kubeproxy.way", checks.Run, []checkstest.Case{
@@ -47,6 +56,13 @@ got: taken by a rule in filter FORWARD
 evidence: iptables filter FORWARD: -A FORWARD -d 10.244.0.0/16 -j DROP: packets from Pods to endpoints of Services: chain FORWARD of table filter, line 6 loses them (DROP)` +
 			"\nremedy: remove the rule: `iptables-nft -t filter -D FORWARD -d 10.244.0.0/16 -j DROP`; find the program that adds it"},
 		{What: "a set", Node: checkstest.ProxyNode(checkstest.Changed(t, jump, "-A PREROUTING -m set --match-set x src -j RETURN\n"+jump), ""), Want: right},
+		{What: "a policy of nftables", Node: filtered, Want: `
+fail
+want: packets reach kube-proxy's rules
+got: taken by a rule in inet fw fwd
+evidence: nft inet fw fwd: packets from Pods to other machines: chain fwd of table inet fw, line 1 loses them (policy DROP)` +
+			"\nremedy: accept these packets: add a rule for the Pods' links to chain fwd of table inet fw, or run " +
+			"`nft 'chain inet fw fwd { policy accept; }'`; find the program that loads the table"},
 		{What: "IPVS", Node: checkstest.ProxyNode(checkstest.Changed(t, ":KUBE-MARK-MASQ - [0:0]\n", ":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODE-PORT - [0:0]\n",
 			jump, "-A PREROUTING -j ACCEPT\n"+jump), ""), Want: "skipped\nskipped: no rules of kube-proxy's iptables or nftables mode found"},
 		{What: "no kube-proxy", Node: checkstest.ProxyNode("", ""), Want: "skipped\nskipped: no rules of kube-proxy's iptables or nftables mode found"},

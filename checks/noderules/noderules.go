@@ -68,7 +68,7 @@ func (l Rules) Lost(table string) (proxyrules.Finding, bool) {
 func (l Rules) Evidence(f proxyrules.Finding) checks.Evidence {
 	program := "iptables"
 	switch {
-	case l.Mode == "nftables":
+	case f.Table == ruleset.KubeProxyTable, strings.Contains(f.Table, " "), f.Table == "" && l.Mode == "nftables": // "inet fw"
 		program = "nft"
 	case f.Family == ruleset.IPv6:
 		program = "ip6tables"

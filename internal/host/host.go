@@ -17,6 +17,7 @@ import (
 	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
+	"nodegate/internal/ruleset"
 )
 
 // Host is a machine, or a file tree that will become one. Each field answers one kind of query; the
@@ -186,6 +187,9 @@ type Rules interface {
 	// Dumps passes the output of every iptables backend's save program, then kube-proxy's nftables
 	// tables as JSON, to read; source is the command line.
 	Dumps(ctx context.Context, read func(source string, r io.Reader) error) error
+	// ForeignTables returns the nftables tables of other programs that have base chains. Without them the way
+	// of a packet is not complete.
+	ForeignTables(ctx context.Context) ([]*ruleset.NFTTable, error)
 	// Others returns the nf_tables objects of other programs that affect Kubernetes.
 	Others(ctx context.Context) (Others, error)
 	// Accepts reports whether the kernel accepts a rule of an iptables program. It tries the rule

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/netip"
+
+	"nodegate/internal/ruleset"
 )
 
 // errTree is the error of every query that only a running machine can answer.
@@ -44,6 +46,8 @@ func (noLinks) Stats(context.Context, string) (map[string]uint64, error)        
 type noRules struct{}
 
 func (noRules) Dumps(context.Context, func(string, io.Reader) error) error { return errTree }
+
+func (noRules) ForeignTables(context.Context) ([]*ruleset.NFTTable, error) { return nil, errTree }
 
 func (noRules) Others(context.Context) (Others, error) { return Others{}, errTree }
 

@@ -16,6 +16,7 @@ import (
 	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
+	"nodegate/internal/ruleset"
 )
 
 // Record returns a host that passes every query on to h, and the snapshot that records the answers.
@@ -288,6 +289,18 @@ func (r recordRules) Dumps(ctx context.Context, read func(string, io.Reader) err
 	})
 	_, err = recordOnly(r.s, &r.s.RuleErr)(true, err)
 	return err
+}
+
+func (r recordRules) ForeignTables(ctx context.Context) ([]*ruleset.NFTTable, error) {
+	tables, err := r.Rules.ForeignTables(ctx)
+	for _, t := range tables {
+		for _, set := range t.Sets {
+			for i := range set.Elements {
+				set.Elements[i].Comment = ""
+			}
+		}
+	}
+	return recordOnly(r.s, &r.s.Foreign)(tables, err)
 }
 
 func (r recordRules) Others(ctx context.Context) (Others, error) {

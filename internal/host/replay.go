@@ -12,6 +12,7 @@ import (
 
 	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/file"
+	"nodegate/internal/ruleset"
 )
 
 // Replay returns the host that a snapshot was taken from, in its recorded state. It rejects all
@@ -160,6 +161,11 @@ func (r replayRules) Dumps(_ context.Context, read func(string, io.Reader) error
 		}
 	}
 	return nil
+}
+
+func (r replayRules) ForeignTables(context.Context) ([]*ruleset.NFTTable, error) {
+	tables, err := r.s.Foreign.get("nft tables of other programs")
+	return slices.DeleteFunc(tables, func(t *ruleset.NFTTable) bool { return t == nil }), err
 }
 
 func (r replayRules) Others(context.Context) (Others, error) {

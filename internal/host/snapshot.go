@@ -18,6 +18,7 @@ import (
 	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
+	"nodegate/internal/ruleset"
 )
 
 // Snapshot records a host's answers: enough to run the same checks again on any machine. If a query
@@ -57,6 +58,7 @@ type Snapshot struct {
 	Cgroups map[string]answer[CgroupDriver] `json:"cgroupDrivers,omitempty"`
 	Units   map[string]answer[unitState]    `json:"units,omitempty"`
 	Rules   []ruleDump                      `json:"rules,omitempty"`
+	Foreign answer[[]*ruleset.NFTTable]     `json:"foreignTables,omitzero"`
 	Others  answer[Others]                  `json:"otherRules,omitzero"`
 	RuleErr answer[bool]                    `json:"rulesRead"`
 	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // rule or command -> reason for its rejection, "" if it was accepted

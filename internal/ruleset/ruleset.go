@@ -27,6 +27,7 @@ type Set struct {
 	NFT    []*NFTTable // kube-proxy's own tables
 
 	Foreign []*NFTTable // tables of other programs, except iptables-nft's
+	Unread  error       // why these are not known
 	IPVS    *IPVS       // nil if not read, or if the kernel has none
 
 	// ServiceChains counts the chains of kube-proxy's iptables mode by family in an nft listing.

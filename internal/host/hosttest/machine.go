@@ -20,6 +20,7 @@ import (
 	"nodegate/internal/host/bootorder"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
+	"nodegate/internal/ruleset"
 )
 
 // Machine is the state of the fake. Fill it in before use.
@@ -45,6 +46,7 @@ type Machine struct {
 	Crashes  map[string]host.Crash        // unit -> how its runs ended
 	Loaded   map[string]host.Loaded       // unit -> how systemd has loaded it; the zero value for other units
 	Cycles   []bootorder.Cycle            // of the boot; nil: systemd cannot compute it
+	Tables   []*ruleset.NFTTable          // nftables tables of other programs
 	Others   host.Others                  // objects of other programs in nf_tables
 	Hops     []host.Hop                   // gateways over VXLAN links
 	Unsynced bool                         // the clock is not synchronised
@@ -316,6 +318,10 @@ func (m rules) Dumps(_ context.Context, read func(string, io.Reader) error) erro
 		}
 	}
 	return nil
+}
+
+func (m rules) ForeignTables(context.Context) ([]*ruleset.NFTTable, error) {
+	return m.Tables, nil
 }
 
 func (m rules) Others(context.Context) (host.Others, error) { return m.Machine.Others, nil }
