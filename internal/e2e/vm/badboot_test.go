@@ -36,7 +36,7 @@ func TestBadBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"node.hcl":    "use \"kubernetes\" {}\nprobe \"bridge\" {}\ngate {\n  budget = \"30s\"\n}\n",
+		"node.hcl":    "use \"kubernetes\" {}\nprobe \"bridge\" {}\ngate {\n  budget = \"90s\"\n}\n",
 		"good+3.conf": bootEntry(1, ""),
 		"bad+1.conf":  bootEntry(2, "module_blacklist=br_netfilter"),
 	} {
