@@ -96,6 +96,8 @@ func structureKinds() []Kind {
 		{"kubeproxy.way.hairpin", verdict.Warn,
 			"a Pod gets no answer from a Service that leads to the same Pod: another program's rule takes its packets before they are masqueraded",
 			removeRule, ""},
+		{"kubeproxy.way.link", verdict.Fail,
+			"packets of Pods are lost: a chain at a hook of links or bridges drops all of them", removeRule, ""},
 		{"kubeproxy.jump.loop", verdict.Fail, "rules form a loop: connections that reach it fail", restart, ""},
 		{"kubeproxy.chain.undeclared", verdict.Fail, "a rule jumps to a missing chain: its connections fail", restart, refIptables},
 		{"kubeproxy.chain.unreferenced", verdict.Warn,

@@ -18,10 +18,11 @@ type reach struct {
 	out      *Collector
 	family   string
 	rules    *way.Rules
-	back     *way.Rules   // for replies, in a trace
-	pods     netip.Prefix // their range, as far as kube-proxy's rules show it
-	link     string       // their link, if kube-proxy's rules name one
-	links    []string     // links of Pods that rules of other programs name
+	back     *way.Rules      // for replies, in a trace
+	atLinks  []way.LinkChain // in a trace
+	pods     netip.Prefix    // their range, as far as kube-proxy's rules show it
+	link     string          // their link, if kube-proxy's rules name one
+	links    []string        // links of Pods that rules of other programs name
 	own      func(netip.Addr) way.Answer
 	classes  func() *way.Classes
 	owners   []string // programs whose chains are among the rules
@@ -42,6 +43,7 @@ type taken struct {
 	replies    bool // of connections that exist
 	minor      bool // few packets
 	masquerade bool // to kube-proxy's chain that masquerades
+	link       bool // at a hook of links or bridges
 	owners     []string
 }
 
@@ -70,6 +72,7 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		r.judgeReplies(sets, opts.Uplink)
 		r.judgeUntracked()
 		r.judgeMarked(sets)
+		r.judgeLinks(opts)
 		r.report()
 	}
 }
@@ -99,6 +102,7 @@ func Reach(sets []*ruleset.Set, opts Options) (mode string, found []Finding) {
 		r := newReach(&Judgment{}, sets, &opts, family)
 		r.judgeMarked(sets)
 		r.judgeReplies(sets, opts.Uplink)
+		r.judgeLinks(&opts)
 		sure = sure && r.reachesSurely() && len(r.found) == 0
 	}
 	if mode == "" || sure {

@@ -51,6 +51,11 @@ func (r *reach) report() {
 				f.Name, which = "kubeproxy.way.hairpin", "KUBE-POSTROUTING"
 			}
 		}
+		if t.link {
+			f.Name, f.Message = "kubeproxy.way.link", fmt.Sprintf("packets %s: %s", strings.Join(t.who, ", "), t.describe())
+			r.out.Add(f)
+			continue
+		}
 		if t.replies {
 			f.Name, f.Service = "kubeproxy.way.forward", ""
 			f.Message = fmt.Sprintf("%sreplies %s: %s", share, strings.Join(t.who, ", "), t.describe())

@@ -96,8 +96,8 @@ func eachLink(sets []*ruleset.Set, family string, add func(chain, in string)) {
 		}
 		for _, t := range set.Foreign {
 			for _, c := range t.Chains {
-				for _, r := range c.Rules {
-					add(c.Name, r.In)
+				for i := 0; t.Family != "bridge" && t.Family != "netdev" && i < len(c.Rules); i++ {
+					add(c.Name, c.Rules[i].In)
 				}
 			}
 		}
