@@ -80,6 +80,3 @@ func HasBridge(present []string) bool {
 		return slices.Contains([]string{"cni0", "cbr0", "kube-bridge", "weave"}, name)
 	})
 }
-
-// IsOfAllPods reports whether a link is one of all Pods of the node.
-func IsOfAllPods(link string) bool { return isOfAllPods(link) }

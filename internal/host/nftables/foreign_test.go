@@ -132,7 +132,7 @@ func TestForeign(t *testing.T) {
 			}
 		}
 		if want := "dnat to 10.0.0.1:\nmeta l4proto tcp th dport 80 dnat to 10.0.0.1:8080\nmeta l4proto tcp th dport 1 redirect to :2\n" +
-			"meta oifname x masquerade\nsnat\n"; got != want {
+			"meta oifname x masquerade\nsnat to 192.0.2.1\n"; got != want {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 		return nil
