@@ -63,6 +63,7 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		}
 		r := newReach(rep, sets, opts, family)
 		r.out = out
+		r.rules.AddServices(r.serviceRange())
 		r.judgeServices()
 		r.judgeForwarding()
 		r.judgePorts()

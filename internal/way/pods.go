@@ -199,7 +199,7 @@ func (all *Rules) losses(p Packet) (list []Loss) {
 // RepliesLost returns the rules that drop packets of established connections: replies from other
 // machines to Pods, or to the node.
 func (all *Rules) RepliesLost(p Packet) []Loss {
-	p.State, p.UnnamedFrom = StateEstablished, true
+	p.State, p.FirstReply, p.UnnamedFrom = StateEstablished, true, true
 	return all.losses(p)
 }
 
