@@ -18,11 +18,10 @@ type reach struct {
 	out      *Collector
 	family   string
 	rules    *way.Rules
-	back     *way.Rules      // for replies, in a trace
-	atLinks  []way.LinkChain // in a trace
-	pods     netip.Prefix    // their range, as far as kube-proxy's rules show it
-	link     string          // their link, if kube-proxy's rules name one
-	links    []string        // links of Pods that rules of other programs name
+	back     *way.Rules   // for replies, in a trace
+	pods     netip.Prefix // their range, as far as kube-proxy's rules show it
+	link     string       // their link, if kube-proxy's rules name one
+	links    []string     // links of Pods that rules of other programs name
 	own      func(netip.Addr) way.Answer
 	classes  func() *way.Classes
 	owners   []string // programs whose chains are among the rules
@@ -30,6 +29,7 @@ type reach struct {
 	served   string   // an address of node ports, if only some addresses have them
 	found    map[string]*taken
 	order    []string
+	atLinks  []way.LinkChain // in a trace
 }
 
 // taken collects the packets that one rule takes.
@@ -101,9 +101,9 @@ func Reach(sets []*ruleset.Set, opts Options) (mode string, found []Finding) {
 		}
 		mode = "iptables or nftables"
 		r := newReach(&Judgment{}, sets, &opts, family)
+		r.judgeLinks(&opts)
 		r.judgeMarked(sets)
 		r.judgeReplies(sets, opts.Uplink)
-		r.judgeLinks(&opts)
 		sure = sure && r.reachesSurely() && len(r.found) == 0
 	}
 	if mode == "" || sure {

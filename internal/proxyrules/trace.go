@@ -23,7 +23,7 @@ type Trace struct {
 	Steps    []TraceStep     `json:"steps"`    // the rules that decide for all ways
 	Ways     []TraceWay      `json:"ways"`     // each with its end
 
-	NotFollowed []string `json:"notFollowed,omitempty"` // chains at hooks of links and bridges that may drop the packets: a verdict is not pass
+	NotFollowed []string `json:"notFollowed,omitempty"` // chains at hooks of links and bridges that may drop the packets
 }
 
 // TraceStep is a rule that decides something on the way.

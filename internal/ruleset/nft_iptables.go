@@ -56,7 +56,8 @@ func (t *NFTTable) Reached() map[string]bool {
 	return reached
 }
 
-// keepNative removes the chains that iptables-nft reads itself, and tables that have no others.
+// keepNative removes from the tables of iptables-nft all chains to which no base chain of another program leads, and then
+// the tables without chains.
 func (s *Set) keepNative() {
 	s.Foreign = slices.DeleteFunc(s.Foreign, func(t *NFTTable) bool {
 		if !IsTableOfIPTables(t.Family, t.Name) {
