@@ -28,8 +28,6 @@ func TestReachSource(t *testing.T) {
 			"packets from Pods to other machines: chain POSTROUTING of table nat, line 92" + end + "(SNAT)", own},
 		{"-A POSTROUTING -p tcp -j SNAT --to-source 10.1.2.3", "packets from Pods with TCP, from the node with TCP to other machines: chain POSTROUTING of table nat, line 92" +
 			end + "(SNAT)", own},
-		{"-A POSTROUTING -d 10.244.0.0/16 -j SNAT --to-source 10.1.2.3",
-			"packets from Pods to endpoints of Services: chain POSTROUTING of table nat, line 92" + end + "(SNAT)", own},
 		{"-A POSTROUTING -s 10.244.0.0/16 -j SNAT --to-source 10.1.2.3", "", nil},
 		{"-A POSTROUTING -s 10.244.0.0/16 -j SNAT --to-source 192.168.157.133", "", own},
 		{"-A POSTROUTING -s 172.17.0.0/16 -j SNAT --to-source 10.1.2.3", "", own},
