@@ -52,3 +52,16 @@ func TestReachDecided(t *testing.T) {
 		}
 	}
 }
+
+// TestServiceRange: addresses that no range of the family contains end the search.
+func TestServiceRange(t *testing.T) {
+	service := func(ip string) Service { return Service{Family: "ip6", ClusterIP: ip, Endpoints: []Endpoint{{}}} }
+	r := &reach{family: "ip6", rep: &Judgment{Services: []Service{service("fd00::1"), service("10.96.0.1"), service("fd00::ff")}}}
+	if got := r.serviceRange().String(); got != "fd00::/120" {
+		t.Errorf("got %s", got)
+	}
+	r.rep.Services = append(r.rep.Services, service("fe80::1%eth0"))
+	if got := r.serviceRange().String(); got != "::/0" {
+		t.Errorf("with a zone: %s", got)
+	}
+}
