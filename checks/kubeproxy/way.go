@@ -24,7 +24,8 @@ func packetsReach() checks.Problem {
 		How: "The check follows new packets from Pods, from the node and from other machines through raw, mangle, nat and " +
 			"filter of all backends, in the kernel's order. It fails if every way of a packet ends before kube-proxy's " +
 			"chain: in a DROP or REJECT, an ACCEPT or RETURN of table nat, a NOTRACK, or a DNAT to elsewhere. It also follows " +
-			"packets to the endpoints of each Service, replies, and packets to endpoints on this node, and judges policies. If the rules " +
+			"packets to the endpoints of each Service, replies, and packets to endpoints on this node, and judges policies. Chains at hooks of " +
+			"links and bridges count if they drop every packet of Pods. It warns of a SNAT to an address that this node lacks. If the rules " +
 			"do not decide a condition (a set, a rate limit), the packet takes both ways. Addresses of the node's links tell " +
 			"NodeLocal DNSCache from its remains.",
 		Remedy:   "remove the rule that the evidence names, and change the program that adds it, or it comes back",

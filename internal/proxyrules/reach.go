@@ -29,6 +29,7 @@ type reach struct {
 	served   string   // an address of node ports, if only some addresses have them
 	found    map[string]*taken
 	order    []string
+	atLinks  []way.LinkChain // in a trace
 }
 
 // taken collects the packets that one rule takes.
@@ -42,6 +43,7 @@ type taken struct {
 	replies    bool // of connections that exist
 	minor      bool // few packets
 	masquerade bool // to kube-proxy's chain that masquerades
+	link       bool // at a hook of links or bridges
 	owners     []string
 }
 
@@ -61,6 +63,7 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		}
 		r := newReach(rep, sets, opts, family)
 		r.out = out
+		r.rules.AddServices(r.serviceRange())
 		r.judgeServices()
 		r.judgeForwarding()
 		r.judgePorts()
@@ -70,6 +73,7 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		r.judgeReplies(sets, opts.Uplink)
 		r.judgeUntracked()
 		r.judgeMarked(sets)
+		r.judgeLinks(opts)
 		r.report()
 	}
 }
@@ -97,6 +101,7 @@ func Reach(sets []*ruleset.Set, opts Options) (mode string, found []Finding) {
 		}
 		mode = "iptables or nftables"
 		r := newReach(&Judgment{}, sets, &opts, family)
+		r.judgeLinks(&opts)
 		r.judgeMarked(sets)
 		r.judgeReplies(sets, opts.Uplink)
 		sure = sure && r.reachesSurely() && len(r.found) == 0

@@ -46,10 +46,18 @@ func (r *reach) report() {
 		if t.endpoints {
 			f.Name, f.Service, which = "kubeproxy.way.forward", "", "endpoints of Services"
 		}
+		if t.step.Effect == way.Sources {
+			f.Name, f.Remedy = "kubeproxy.way.source", "unless another program routes this address to the node, "+f.Remedy
+		}
 		if t.masquerade {
 			if f.Name, which = "kubeproxy.way.masquerade", "other machines"; t.minor {
 				f.Name, which = "kubeproxy.way.hairpin", "KUBE-POSTROUTING"
 			}
+		}
+		if t.link {
+			f.Name, f.Message = "kubeproxy.way.link", fmt.Sprintf("packets %s: %s", strings.Join(t.who, ", "), t.describe())
+			r.out.Add(f)
+			continue
 		}
 		if t.replies {
 			f.Name, f.Service = "kubeproxy.way.forward", ""
@@ -87,6 +95,9 @@ func (t *taken) describe() string {
 		does = "loses them (" + t.step.Does + ")"
 	case way.Changes:
 		does = "sends them elsewhere (" + t.step.Does + ")"
+	case way.Sources:
+		does = fmt.Sprintf("gives them the source %s, which is not an address of this node: replies come back only if another program "+
+			"routes them here (%s)", t.way.Packet.Source.Addr(), t.step.Does)
 	case way.Untracks:
 		does = "excludes them from conntrack, so that kube-proxy's rules do not translate them (" + t.step.Does + ")"
 		if t.replies {

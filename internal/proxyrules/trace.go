@@ -22,6 +22,8 @@ type Trace struct {
 	Verdict  verdict.Verdict `json:"verdict"`  // pass if every way leads to an endpoint, fail if one surely does not
 	Steps    []TraceStep     `json:"steps"`    // the rules that decide for all ways
 	Ways     []TraceWay      `json:"ways"`     // each with its end
+
+	NotFollowed []string `json:"notFollowed,omitempty"` // chains at hooks of links and bridges that may drop the packets
 }
 
 // TraceStep is a rule that decides something on the way.
@@ -75,6 +77,7 @@ func Traces(rep *Judgment, sets []*ruleset.Set, opts *Options, name, from string
 		r.findServed(sets)
 		r.rules = way.New(sets, family, way.Node{Own: r.ownOrPod(r.own), Elsewhere: way.NotOfPods})
 		r.back = way.New(sets, family, way.Node{Own: r.ownOrPod(r.own), Elsewhere: notOfContainers})
+		r.atLinks = r.rules.LinkChains()
 		for i := range rep.Services {
 			s := &rep.Services[i]
 			ns, svc, _ := SplitServicePort(s.Name)
@@ -174,6 +177,12 @@ func (r *reach) traceOne(s *Service, p way.Packet, from, to string) Trace {
 		t.Ways[i].To = slices.Compact(t.Ways[i].To)
 	}
 	t.Verdict = judgeWays(t.Ways)
+	for _, c := range r.atLinks {
+		t.NotFollowed = append(t.NotFollowed, describeLinkChain(&c))
+	}
+	if len(t.NotFollowed) > 0 {
+		t.Verdict = verdict.Worse(t.Verdict, verdict.Unknown)
+	}
 	return t
 }
 

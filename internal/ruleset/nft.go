@@ -57,9 +57,10 @@ func (t *NFTTable) Chain(name string) *NFTChain { return t.byName[name] }
 // NFTChain is a chain of nftables.
 type NFTChain struct {
 	Name     string
-	Hook     string // for a base chain; otherwise empty
-	Type     string // of a base chain: filter, nat, route
-	Policy   string // of a base chain: accept, drop; empty if not read
+	Hook     string   // for a base chain; otherwise empty
+	Devices  []string // at hook ingress or egress: the links
+	Type     string   // of a base chain: filter, nat, route
+	Policy   string   // of a base chain: accept, drop; empty if not read
 	Priority int
 	Handle   int
 	Line     int
@@ -100,6 +101,7 @@ type nftBody struct {
 	Hook, Policy               string
 	Handle                     int
 	Prio                       json.RawMessage
+	Dev                        any // of a chain: a name, or a list of names
 	Timeout                    int
 	Type                       any // of a chain or of a set's key: a name, or a list of names
 	Flags                      any // of a table or set
@@ -113,7 +115,8 @@ type nftParser struct {
 	in      *input.JSON
 	set     *Set
 	items   int
-	ignored []string // the tables of iptables-nft, and dormant ones: "ip nat"
+	dormant []string           // tables whose chains are not in the hooks: "ip nat"
+	native  map[*NFTTable]bool // tables of iptables-nft with base chains of other programs
 }
 
 func (p *nftParser) parse() error {
@@ -146,7 +149,22 @@ func (p *nftParser) parse() error {
 			return p.in.Fail(err)
 		}
 	}
+	p.set.keepNative()
 	return nil
+}
+
+// names returns a name, or a list of names.
+func names(v any) (list []string) {
+	several, is := v.([]any)
+	if !is {
+		several = []any{v}
+	}
+	for _, one := range several {
+		if name, is := one.(string); is {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 func (p *nftParser) addObject(o *nftObject, line int) error {
@@ -155,7 +173,7 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 	case p.items > maxItems:
 		return input.Unknown(line, "more than %d objects", maxItems)
 	case o.Table != nil && o.Table.isDormant():
-		p.ignored = append(p.ignored, o.Table.Family+" "+o.Table.Name)
+		p.dormant = append(p.dormant, o.Table.Family+" "+o.Table.Name)
 	case o.Table != nil:
 		p.proxyTable(o.Table.Family, o.Table.Name)
 	case o.Chain != nil:
@@ -166,6 +184,7 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 			c := t.AddChain(o.Chain.Name)
 			c.Hook, c.Policy, c.Handle, c.Line = o.Chain.Hook, o.Chain.Policy, o.Chain.Handle, line
 			c.Type, _ = o.Chain.Type.(string)
+			c.Devices = names(o.Chain.Dev)
 			c.Priority, _ = strconv.Atoi(string(o.Chain.Prio)) // 0 if not set
 		}
 	case o.Rule != nil:
@@ -201,20 +220,26 @@ func (p *nftParser) table(b *nftBody) *NFTTable {
 	if t := p.proxyTable(b.Family, b.Table); t != nil {
 		return t
 	}
-	own := func(t *NFTTable) bool { return t.Family == b.Family && t.Name == b.Table }
-	if slices.Contains([]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}, b.Name) && b.Hook != "" {
-		p.ignored = append(p.ignored, b.Family+" "+b.Table)
-		p.set.Foreign = slices.DeleteFunc(p.set.Foreign, own)
-	}
-	if slices.Contains(p.ignored, b.Family+" "+b.Table) || !slices.Contains([]string{IPv4, IPv6, "inet"}, b.Family) {
+	if slices.Contains(p.dormant, b.Family+" "+b.Table) || !slices.Contains([]string{IPv4, IPv6, "inet", "bridge", "netdev"}, b.Family) {
 		return nil
 	}
-	if i := slices.IndexFunc(p.set.Foreign, own); i >= 0 {
-		return p.set.Foreign[i]
+	shared := IsTableOfIPTables(b.Family, b.Table)
+	if shared && (IsChainOfIPTables(b.Name) || IsChainOfIPTables(b.Chain)) {
+		return nil
 	}
-	t := NewNFTTable(b.Family)
-	t.Name = b.Table
-	p.set.Foreign = append(p.set.Foreign, t)
+	i := slices.IndexFunc(p.set.Foreign, func(t *NFTTable) bool { return t.Family == b.Family && t.Name == b.Table })
+	if i < 0 {
+		i = len(p.set.Foreign)
+		p.set.Foreign = append(p.set.Foreign, NewNFTTable(b.Family))
+		p.set.Foreign[i].Name = b.Table
+	}
+	t := p.set.Foreign[i]
+	if b.Hook != "" {
+		p.native[t] = true
+	}
+	if shared && b.Chain != "" && !p.native[t] { // a rule: the chains come first
+		return nil
+	}
 	return t
 }
 

@@ -168,7 +168,7 @@ func Parse(source string, r io.Reader) (*Set, error) {
 		case ' ', '\t', '\r', '\n':
 			continue
 		case '{':
-			p := nftParser{in: input.NewJSON(br), set: set}
+			p := nftParser{in: input.NewJSON(br), set: set, native: map[*NFTTable]bool{}}
 			if err := p.parse(); err != nil {
 				return nil, err
 			}

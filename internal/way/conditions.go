@@ -50,15 +50,22 @@ func (n *Node) local(p *Packet, destination bool) Answer {
 	return n.own(p.Source)
 }
 
+// AddServices adds the range of the addresses from which kube-proxy's rules translated packets.
+func (all *Rules) AddServices(r netip.Prefix) { all.node.Services = r }
+
 // firstDestination returns the destination of a connection's first packet.
-func (p *Packet) firstDestination() netip.Prefix {
+func (p *Packet) firstDestination(n *Node) netip.Prefix {
 	switch {
 	case p.reply.is: // conntrack's original direction is the other one
 		return p.reply.server
-	case p.dnat:
+	case p.dnat && p.Original.IsValid():
 		return p.Original
+	case p.dnat:
+		return n.Services
+	case p.State == StateNew:
+		return p.Destination
 	}
-	return p.Destination
+	return netip.Prefix{} // either end may have sent it
 }
 
 func readOriginal(text string) func(*Node, *Packet) Answer {
@@ -66,11 +73,11 @@ func readOriginal(text string) func(*Node, *Packet) Answer {
 	if !ok {
 		return nil
 	}
-	return func(_ *Node, p *Packet) Answer {
+	return func(n *Node, p *Packet) Answer {
 		if !p.tracked() {
 			return Unknown // no, inverted or not
 		}
-		return within(p.firstDestination(), r)
+		return within(p.firstDestination(n), r)
 	}
 }
 
@@ -164,7 +171,7 @@ func (r *nftReader) flags() {
 	r.out.matches = append(r.out.matches, match{"tcp " + strings.Join(used, " "), test})
 }
 
-// tcpFlags returns the test of a new packet's flags, which are SYN alone. It is nil if a flag is a number.
+// tcpFlags returns the test of a packet's flags. It is nil if a flag is a number.
 func tcpFlags(mask []string, op string, list []string) func(*Node, *Packet) Answer {
 	known := []string{"FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECN", "CWR"}
 	for _, f := range append(slices.Clip(list), mask...) {
@@ -172,20 +179,38 @@ func tcpFlags(mask []string, op string, list []string) func(*Node, *Packet) Answ
 			return nil
 		}
 	}
-	has := slices.Contains(list, "SYN")
-	if op == "==" || op == "!=" {
-		has = (mask == nil || slices.Contains(mask, "SYN")) == has && (len(list) == 1 && has || len(list) == 0)
-	}
-	if op == "!=" || op == "!" {
-		has = !has
-	}
 	return func(_ *Node, p *Packet) Answer {
-		switch {
-		case p.Protocol != "" && p.Protocol != "tcp":
+		if p.Protocol != "" && p.Protocol != "tcp" {
 			return No
-		case p.Protocol == "" || p.State != StateNew:
+		}
+		flags := p.flags()
+		if p.Protocol == "" || flags == nil || p.State == StateUntracked {
 			return Unknown
 		}
-		return answer(has)
+		if mask != nil {
+			flags = slices.DeleteFunc(flags, func(f string) bool { return !slices.Contains(mask, f) })
+		}
+		listed := 0
+		for _, f := range flags {
+			if slices.Contains(list, f) {
+				listed++
+			}
+		}
+		is := listed > 0
+		if op == "==" || op == "!=" {
+			is = listed == len(flags) && listed == len(list)
+		}
+		return answer(is != (op == "!=" || op == "!"))
 	}
+}
+
+// flags returns the flags of a packet of TCP, or nil if they are not known.
+func (p *Packet) flags() []string {
+	switch {
+	case p.State == StateNew, p.State == StateUntracked:
+		return []string{"SYN"}
+	case p.State == StateEstablished && p.FirstReply:
+		return []string{"SYN", "ACK"}
+	}
+	return nil
 }

@@ -59,7 +59,8 @@ type base struct {
 	priority int
 	within   int // order among chains of type nat, which share one priority; elsewhere the priority
 	nat      bool
-	drops    bool // its policy
+	drops    bool     // its policy
+	devices  []string // of a chain at a hook of links
 }
 
 // Rules are the rules of a node for one address family, in the order of their hooks. They are not
@@ -67,6 +68,7 @@ type base struct {
 type Rules struct {
 	node  Node
 	hooks map[string][]base
+	links []base // at hooks of links and bridges
 	bound [2]int // comparisons of one walk: with all marks, and without those that are not known
 }
 
@@ -121,7 +123,7 @@ func New(sets []*ruleset.Set, family string, node Node) *Rules {
 			}
 		}
 		for _, t := range slices.Backward(append(slices.Clip(set.NFT), set.Foreign...)) {
-			if t.Family == family || t.Family == "inet" {
+			if slices.Contains([]string{family, "inet", "bridge", "netdev"}, t.Family) {
 				all.addNFT(set.Source, t, family)
 			}
 		}
@@ -148,7 +150,7 @@ func (all *Rules) addSave(save *ruleset.Save) {
 		for _, hook := range iptablesHooks(t.Name) {
 			if c := t.Chain(hook); c != nil && c.Policy != "-" {
 				all.hooks[hook] = append(all.hooks[hook], base{ready.chain(hook), hook, iptablesPriority(t.Name, hook),
-					iptablesPriority(t.Name, hook), t.Name == "nat", c.Policy == "DROP"})
+					iptablesPriority(t.Name, hook), t.Name == "nat", c.Policy == "DROP", nil})
 			}
 		}
 	}

@@ -295,7 +295,7 @@ func stateLeft(list []string, p *Packet) Answer {
 	return No
 }
 
-// readFlags reads --tcp-flags. The first packet of a TCP connection has the flag SYN alone.
+// readFlags reads --tcp-flags.
 func readFlags(mask, want string) func(*Node, *Packet) Answer {
 	has := func(list, flag string) bool {
 		for f := range strings.SplitSeq(list, ",") {
@@ -306,16 +306,17 @@ func readFlags(mask, want string) func(*Node, *Packet) Answer {
 		return false
 	}
 	return func(_ *Node, p *Packet) Answer {
+		flags := p.flags()
 		switch {
 		case p.Protocol == "":
 			return Unknown
 		case p.Protocol != "tcp":
 			return No
-		case p.State != StateNew && p.State != StateUntracked:
+		case flags == nil:
 			return Unknown
 		}
 		for _, flag := range []string{"SYN", "ACK", "FIN", "RST", "URG", "PSH"} {
-			if has(mask, flag) && has(want, flag) != (flag == "SYN") {
+			if has(mask, flag) && has(want, flag) != slices.Contains(flags, flag) {
 				return No
 			}
 		}

@@ -21,13 +21,13 @@ func (all *Rules) addNFT(source string, t *ruleset.NFTTable, family string) {
 		return &chain{ready, name, c.Line, make([]*rule, len(c.Rules)), func(i int) *rule { return reader.rule(c.Rules[i]) }}
 	}
 	for _, c := range slices.Backward(t.Chains) {
-		if hook := strings.ToUpper(c.Hook); slices.Contains(iptablesHooks(""), hook) {
+		if hook := strings.ToUpper(c.Hook); c.Hook != "" && !all.addLinkChain(c, ready.chain(c.Name), t.Family) {
 			nat := c.Type == "nat" || c.Type == "" && strings.HasPrefix(c.Name, "nat-")
 			priority := c.Priority
 			if nat {
 				priority = natPriority(hook)
 			}
-			all.hooks[hook] = append(all.hooks[hook], base{ready.chain(c.Name), hook, priority, c.Priority, nat, c.Policy == "drop"})
+			all.hooks[hook] = append(all.hooks[hook], base{ready.chain(c.Name), hook, priority, c.Priority, nat, c.Policy == "drop", nil})
 		}
 	}
 }
@@ -89,7 +89,7 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 		r.act(action{kind: back, text: w})
 	case "notrack":
 		r.act(action{kind: untrack, text: w})
-	case "queue":
+	case "queue", "fwd", "synproxy":
 		r.act(action{kind: handedOver, text: w})
 	case "jump", "goto":
 		k := jump
@@ -129,7 +129,11 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 			return
 		}
 		r.match(w, from)
-	default: // a rate limit, a quota, a match of iptables
+	case "xt":
+		if r.unknown("a match of iptables"); len(r.words) == 0 { // or its target
+			r.act(action{kind: handedOver, text: w})
+		}
+	default: // a rate limit, a quota
 		r.unknown(w)
 	}
 }

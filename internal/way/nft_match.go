@@ -94,7 +94,7 @@ func (r *nftReader) compare(parts []selector, list []string) func(*Node, *Packet
 
 // one returns the test of one field, or nil if it is not known.
 func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
-	address := func(of func(*Packet) netip.Prefix, family string) func(*Node, *Packet) Answer {
+	address := func(of func(*Node, *Packet) netip.Prefix, family string) func(*Node, *Packet) Answer {
 		spans, ok := ruleset.Spans(list)
 		if family != r.family {
 			return func(*Node, *Packet) Answer { return No }
@@ -102,7 +102,7 @@ func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
 		if !ok || s.masked {
 			return nil
 		}
-		return func(_ *Node, p *Packet) Answer {
+		return func(n *Node, p *Packet) Answer {
 			if strings.HasPrefix(s.words, "ct ") && !p.tracked() {
 				return No
 			}
@@ -118,7 +118,7 @@ func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
 					p.UnnamedFrom && !p.Source.IsValid() && strings.HasSuffix(s.words, "saddr"); unnamed && span.First == span.Last {
 					continue
 				}
-				if a := inSpan(of(p), span.First, span.Last); a != No {
+				if a := inSpan(of(n, p), span.First, span.Last); a != No {
 					result = a
 				}
 				if result == Yes {
@@ -128,9 +128,9 @@ func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
 			return result
 		}
 	}
-	source := func(p *Packet) netip.Prefix { return p.Source }
-	destination := func(p *Packet) netip.Prefix { return p.Destination }
-	original := (*Packet).firstDestination
+	source := func(_ *Node, p *Packet) netip.Prefix { return p.Source }
+	destination := func(_ *Node, p *Packet) netip.Prefix { return p.Destination }
+	original := func(n *Node, p *Packet) netip.Prefix { return p.firstDestination(n) }
 	switch s.words {
 	case "ip saddr":
 		return address(source, ruleset.IPv4)

@@ -67,6 +67,7 @@ type Packet struct {
 	State               string // StateNew and so on; empty means not known
 	Own                 bool   // the node itself sends the packet
 	ToNode              Answer // the destination is an address of the node
+	FirstReply          bool   // the first reply of a connection: of TCP with the flags SYN and ACK
 	Mark, ConnMark      Mark
 
 	dnat, snat bool // this packet set up a translation
@@ -176,6 +177,8 @@ func cutWildcard(pattern string) (stem string, is bool) {
 type Node struct {
 	// Own answers whether an address is the node's own.
 	Own func(netip.Addr) Answer
+	// Services is the range of the addresses from which kube-proxy's rules translated packets.
+	Services netip.Prefix
 	// Route returns the link by which the node reaches an address, or "" if that is not known.
 	Route func(netip.Addr) string
 	// Elsewhere reports whether a packet whose link is not known certainly does not come in or leave

@@ -52,9 +52,9 @@ func isOnlyOfPods(pattern string) bool {
 	return pattern == "cni0" || pattern == "cbr0" || pattern == "cali+"
 }
 
-// isOfAllPods reports whether a link, given as in a rule, is one of all Pods of the node: a bridge
+// IsOfAllPods reports whether a link, given as in a rule, is one of all Pods of the node: a bridge
 // or a pattern. A rule for the link of one Pod concerns only that Pod.
-func isOfAllPods(pattern string) bool {
+func IsOfAllPods(pattern string) bool {
 	if strings.HasSuffix(pattern, "+") || strings.HasSuffix(pattern, "*") {
 		return isOfPods(pattern)
 	}
@@ -70,7 +70,7 @@ func PodLinks(sets []*ruleset.Set, family string, present []string) (links []str
 		return len(present) == 0 || slices.ContainsFunc(present, func(name string) bool { return matchLink(name, pattern) == Yes })
 	}
 	add := func(chain, in string) {
-		if isOfAllPods(in) && exists(in) && !EnforcesPolicies(Owner(chain)) &&
+		if IsOfAllPods(in) && exists(in) && !EnforcesPolicies(Owner(chain)) &&
 			!slices.Contains(links, in) && len(links) < most {
 			links = append(links, in)
 		}
@@ -96,8 +96,8 @@ func eachLink(sets []*ruleset.Set, family string, add func(chain, in string)) {
 		}
 		for _, t := range set.Foreign {
 			for _, c := range t.Chains {
-				for _, r := range c.Rules {
-					add(c.Name, r.In)
+				for i := 0; t.Family != "bridge" && t.Family != "netdev" && i < len(c.Rules); i++ {
+					add(c.Name, c.Rules[i].In)
 				}
 			}
 		}
@@ -148,7 +148,7 @@ func NotOfUplink(pattern string, in bool) bool {
 	return in && (isOfContainers(pattern) || isOfPods(pattern))
 }
 
-// Loss is a rule that certainly drops new packets to other machines.
+// Loss is a rule that certainly drops packets, or gives them a source to which replies may not come back.
 type Loss struct {
 	Step     Step
 	Way      Way
@@ -180,7 +180,11 @@ func (all *Rules) losses(p Packet) (list []Loss) {
 		if p.ToNode == Yes {
 			ways = all.Delivered
 		}
-		step, w, lost := DropsSurely(ways(p))
+		got := ways(p)
+		step, w, lost := DropsSurely(got)
+		if !lost {
+			step, w, lost = all.sourcedElsewhere(got)
+		}
 		switch {
 		case !lost:
 		case len(list) > 0 && sameStep(&list[0].Step, &step):
@@ -195,7 +199,7 @@ func (all *Rules) losses(p Packet) (list []Loss) {
 // RepliesLost returns the rules that drop packets of established connections: replies from other
 // machines to Pods, or to the node.
 func (all *Rules) RepliesLost(p Packet) []Loss {
-	p.State, p.UnnamedFrom = StateEstablished, true
+	p.State, p.FirstReply, p.UnnamedFrom = StateEstablished, true, true
 	return all.losses(p)
 }
 

@@ -20,7 +20,7 @@ type reply struct {
 func (all *Rules) Reply(sent Packet, w *Way) []Way {
 	at := w.Packet
 	p := Packet{Source: at.Destination, Destination: sent.Source, Protocol: at.Protocol, SourcePort: at.Port, Port: sent.SourcePort,
-		In: at.Out, State: StateEstablished, Own: w.End == Delivered, ConnMark: at.ConnMark}
+		In: at.Out, State: StateEstablished, FirstReply: true, Own: w.End == Delivered, ConnMark: at.ConnMark}
 	p.reply = reply{is: true, dnat: at.dnat && !at.kept, snat: at.snat, client: sent.Source, clientPort: sent.SourcePort,
 		toNode: answer(sent.Own), server: sent.Destination, serverPort: sent.Port}
 	if p.ToNode = p.reply.toNode; at.snat {

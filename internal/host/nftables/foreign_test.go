@@ -3,10 +3,12 @@ package nftables_test
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
 	"nodegate/internal/host/nftables"
+	"nodegate/internal/ruleset"
 )
 
 // TestForeign loads tables of another program and reads them over netlink. Each rule is followed by
@@ -63,6 +65,9 @@ func TestForeign(t *testing.T) {
 		"table ip kube-proxy { chain c { type filter hook input priority 0; policy drop; }\n}\n" +
 		"table ip filter { chain FORWARD { type filter hook forward priority 0; policy drop; }\n}\ntable ip nothing { chain c { drop; }\n}\n" +
 		"table netdev n { chain c { drop; }\n}\n" +
+		"table netdev links { chain in { type filter hook ingress device lo priority 0; policy drop; ip saddr 192.0.2.1 accept; }\n}\n" +
+		"table bridge filter { chain FORWARD { type filter hook forward priority 0; policy accept; drop; }\n}\n" +
+		"table inet early { chain in { type filter hook ingress device lo priority 0; policy accept; drop; }\n}\n" +
 		"table ip nats {\n\tchain pre { type nat hook prerouting priority -100; dnat to 10.0.0.1\n tcp dport 80 dnat to 10.0.0.1:8080\n tcp dport 1 redirect to :2\n }\n" +
 		"\tchain post { type nat hook postrouting priority 100; oifname \"x\" masquerade\n snat to 192.0.2.1\n }\n}\n"
 	err := n.Do(t.Context(), func() error {
@@ -84,6 +89,25 @@ func TestForeign(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		shown := ""
+		for _, table := range tables {
+			for _, c := range table.Chains {
+				if len(c.Rules) < 2 && c.Hook != "" {
+					shown += fmt.Sprint(table.Family, " ", table.Name, " ", c.Name, " ", c.Hook, c.Devices, " ", c.Policy)
+					for _, r := range c.Rules {
+						shown += ", " + r.Text
+					}
+					shown += "\n"
+				}
+			}
+		}
+		if want := "netdev links in ingress[lo] drop, ?meta ?cmp ?payload ?cmp accept\nbridge filter FORWARD forward[] accept, drop\n" +
+			"inet early in ingress[lo] accept, drop\n"; shown != want {
+			t.Errorf("chains at links and bridges: got\n%swant\n%s", shown, want)
+		}
+		tables = slices.DeleteFunc(tables, func(t *ruleset.NFTTable) bool {
+			return t.Family == "netdev" || t.Family == "bridge" || t.Name == "early"
+		})
 		if len(tables) != 2 || tables[0].Name != "other" || tables[1].Name != "nats" {
 			t.Fatalf("tables: %+v", tables)
 		}
@@ -108,7 +132,7 @@ func TestForeign(t *testing.T) {
 			}
 		}
 		if want := "dnat to 10.0.0.1:\nmeta l4proto tcp th dport 80 dnat to 10.0.0.1:8080\nmeta l4proto tcp th dport 1 redirect to :2\n" +
-			"meta oifname x masquerade\nsnat\n"; got != want {
+			"meta oifname x masquerade\nsnat to 192.0.2.1\n"; got != want {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 		return nil

@@ -3,7 +3,6 @@ package nftwire
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -43,7 +42,8 @@ type ForeignChain struct {
 const mostElements = 100_000
 
 func foreignFamilies() map[byte]string {
-	return map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: ruleset.IPv4, unix.NFPROTO_IPV6: ruleset.IPv6}
+	return map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: ruleset.IPv4, unix.NFPROTO_IPV6: ruleset.IPv6,
+		unix.NFPROTO_BRIDGE: "bridge", unix.NFPROTO_NETDEV: "netdev"}
 }
 
 // Add reads one message about a table, a chain, a set, its elements or a rule. Tables come first, then
@@ -70,11 +70,7 @@ func (f *Foreign) Add(message int, b []byte) error {
 	}
 	switch message {
 	case unix.NFT_MSG_NEWCHAIN:
-		const ingress = 5 // NF_INET_INGRESS: no hook of IP
-		if hook, err := splitAttributes(a[unix.NFTA_CHAIN_HOOK]); err == nil && hook.number(unix.NFTA_HOOK_HOOKNUM) >= ingress {
-			a[unix.NFTA_CHAIN_HOOK] = nil
-		}
-		if t.shared && isOfIptables(&a) {
+		if t.shared && ruleset.IsChainOfIPTables(string(a.text(unix.NFTA_CHAIN_NAME))) {
 			return nil
 		}
 		return t.addChain(&a)
@@ -97,7 +93,7 @@ func (f *Foreign) addTable(family string, a *attributes) {
 		return
 	}
 	t := &foreignTable{Decoder: Decoder{family: family, table: ruleset.NewNFTTable(family), sets: map[string]*wireSet{}},
-		broken: map[string]bool{}, asked: map[string]bool{}, shared: family != "inet" && slices.Contains(saveTables(), name)}
+		broken: map[string]bool{}, asked: map[string]bool{}, shared: ruleset.IsTableOfIPTables(family, name)}
 	t.table.Name = name
 	f.tables = append(f.tables, t)
 }
@@ -111,43 +107,22 @@ func (f *Foreign) table(family, name string) *foreignTable {
 	return nil
 }
 
-// isOfIptables reports whether a chain is one that iptables reads itself: a base chain by its name, or a Service's.
-func isOfIptables(a *attributes) bool {
-	name := string(a.text(unix.NFTA_CHAIN_NAME))
-	return strings.HasPrefix(name, "KUBE-S") || slices.Contains([]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}, name)
-}
-
 // Chains returns the chains whose rules matter, and that it has not returned yet. Of a table that iptables-nft has
 // too, these are other base chains and the chains to which their rules lead: call it again after reading the rules.
 func (f *Foreign) Chains() (all []ForeignChain) {
 	for _, t := range f.tables {
+		var reached map[string]bool
+		if t.shared {
+			reached = t.table.Reached()
+		}
 		for _, c := range t.table.Chains {
-			if !t.asked[c.Name] && (!t.shared || c.Hook != "" || t.leadsTo(c.Name)) {
+			if !t.asked[c.Name] && (!t.shared || reached[c.Name]) {
 				t.asked[c.Name] = true
 				all = append(all, ForeignChain{t.protocol(), t.table.Name, c.Name})
 			}
 		}
 	}
 	return all
-}
-
-// leadsTo reports whether a rule or an element that was read leads to a chain.
-func (t *foreignTable) leadsTo(chain string) bool {
-	names := func(text string) bool {
-		words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,{}", r) })
-		return slices.Contains(words, chain)
-	}
-	for _, c := range t.table.Chains {
-		if slices.ContainsFunc(c.Rules, func(r *ruleset.NFTRule) bool { return names(r.Text) }) {
-			return true
-		}
-	}
-	for _, s := range t.table.Sets {
-		if slices.ContainsFunc(s.Elements, func(e ruleset.NFTElement) bool { return names(e.String()) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // Sets returns the sets that can be read.

@@ -45,7 +45,7 @@ func (r *foreignRule) readKnown(name string, b []byte) bool {
 		return false
 	}
 	switch name {
-	case "counter", "log", "last":
+	case "counter", "log", "last", "flow_offload":
 		return true
 	case "notrack":
 		r.addWords(name)
@@ -91,7 +91,7 @@ func (r *foreignRule) readPayload(a *attributes) bool {
 		return false // writes the packet
 	}
 	network := r.network
-	if r.family != "inet" {
+	if r.family == ruleset.IPv4 || r.family == ruleset.IPv6 {
 		network = r.family
 	}
 	base, offset, size := a.number(unix.NFTA_PAYLOAD_BASE), a.number(unix.NFTA_PAYLOAD_OFFSET), int(a.number(unix.NFTA_PAYLOAD_LEN))

@@ -20,17 +20,22 @@ func (r *rule) readNAT(b []byte) error {
 	if err != nil {
 		return err
 	}
+	same := func(x, y int) bool { return a[y] == nil || slices.Equal(a[x], a[y]) }
+	address := map[string]kind{ruleset.IPv4: ipv4, ruleset.IPv6: ipv6}[r.family]
 	if a.number(unix.NFTA_NAT_TYPE) != unix.NFT_NAT_DNAT {
 		r.out.Other = true
 		r.addWords("snat")
+		if to, err := r.getRegister(a.number(low)); err == nil && to.value != nil && same(low, high) {
+			if ip, err := address.text(to.value); err == nil {
+				r.addWords("to", ip)
+			}
+		}
 		return nil
 	}
-	same := func(x, y int) bool { return a[y] == nil || slices.Equal(a[x], a[y]) }
 	to, err := r.getRegister(a.number(low))
 	if err != nil {
 		return err
 	}
-	address := map[string]kind{ruleset.IPv4: ipv4, ruleset.IPv6: ipv6}[r.family]
 	if !same(low, high) || !same(unix.NFTA_NAT_REG_PROTO_MIN, unix.NFTA_NAT_REG_PROTO_MAX) {
 		return errForm
 	}

@@ -8,8 +8,10 @@
 package nftwire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -162,6 +164,12 @@ func (d *Decoder) addChain(a *attributes) error {
 		return fmt.Errorf("chain %s: %w", name, err)
 	}
 	hooks := []string{"prerouting", "input", "forward", "output", "postrouting"}
+	switch d.family {
+	case "inet":
+		hooks = append(hooks, "ingress")
+	case "netdev":
+		hooks = []string{"ingress", "egress"}
+	}
 	n := hook.number(unix.NFTA_HOOK_HOOKNUM)
 	if n >= uint64(len(hooks)) {
 		return fmt.Errorf("chain %s: unknown hook %d", name, n)
@@ -170,6 +178,24 @@ func (d *Decoder) addChain(a *attributes) error {
 	c.Type, c.Policy = string(a.text(unix.NFTA_CHAIN_TYPE)), "accept"
 	if a[unix.NFTA_CHAIN_POLICY] != nil && a.number(unix.NFTA_CHAIN_POLICY) == 0 { // NF_DROP
 		c.Policy = "drop"
+	}
+	return d.addDevices(c, &hook)
+}
+
+// addDevices reads the links of a chain at hook ingress or egress.
+func (d *Decoder) addDevices(c *ruleset.NFTChain, hook *attributes) error {
+	const device, devices = 3, 4 // NFTA_HOOK_DEV, NFTA_HOOK_DEVS
+	if hook[device] != nil {
+		c.Devices = []string{string(hook.text(device))}
+	}
+	for rest := hook[devices]; len(rest) > 0; {
+		_, name, after, err := nlattr.Next(rest)
+		if err != nil {
+			return fmt.Errorf("chain %s: %w", c.Name, err)
+		}
+		if name, rest = bytes.TrimRight(name, "\x00"), after; !slices.Contains(c.Devices, string(name)) {
+			c.Devices = append(c.Devices, string(name))
+		}
 	}
 	return nil
 }

@@ -80,6 +80,9 @@ func (t trace) branches() []branch {
 		}
 		roots = append(roots, one)
 	}
+	for _, text := range t.NotFollowed {
+		roots = append(roots, branch{text: "not followed: " + text})
+	}
 	return roots
 }
 
