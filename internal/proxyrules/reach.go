@@ -178,7 +178,7 @@ func (r *reach) findPods(sets []*ruleset.Set, opts *Options) {
 			local = append(local, one)
 		}
 	}
-	if len(local) == 1 && (!r.pods.IsValid() || r.pods.Bits() <= local[0].To.Bits() && r.pods.Contains(local[0].To.Addr())) {
+	if len(local) == 1 && (!r.pods.IsValid() || r.isOfPods(local[0].To)) {
 		r.local = local[0]
 	}
 }

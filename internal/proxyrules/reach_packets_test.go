@@ -123,6 +123,8 @@ func TestReachPackets(t *testing.T) {
 		{"masquerading by the uplink", "iptables-nft -t nat -I POSTROUTING -o eth0 -j MASQUERADE", ""},
 		{"all links but two", "nft 'table inet mine { chain c { type filter hook forward priority 5; oifname != { eth0, cni0 } drop; }; }'", ""},
 		{"Pods of this node to each other", "iptables-nft -I FORWARD -i cni0 -o cni0 -j DROP", "service"},
+		{"replies between Pods of this node", "iptables-nft -I FORWARD -i cni0 -o cni0 -m conntrack --ctstate ESTABLISHED -j DROP", "service"},
+		{"replies of Pods to the node", "iptables-nft -I INPUT -s 10.244.0.0/16 -m conntrack --ctstate ESTABLISHED -j DROP", "node"},
 		{"Pods of this node to each other, accepted", "iptables-nft -I FORWARD -i cni0 -o cni0 -j ACCEPT", ""},
 		{"Pods of this node to each other, INVALID", "iptables-nft -I FORWARD -i cni0 -o cni0 -m conntrack --ctstate INVALID -j DROP", ""},
 		{"a node's Pods", "iptables-nft -I FORWARD -d 10.244.0.128/25 -j DROP", "service"},

@@ -210,7 +210,19 @@ func (all *Rules) RepliesLost(p Packet) []Loss {
 // ToEndpoints returns the rules that drop packets which kube-proxy's rules have translated, to Pods
 // in a range. Their protocol is known, their port is not.
 func (all *Rules) ToEndpoints(p Packet, pods netip.Prefix) []Loss {
-	p.dnat, p.ToNode, p.Destination = true, No, pods
+	p.dnat = true
+	return all.ToPods(p, pods)
+}
+
+// ToPods returns the rules that drop packets to Pods in a range.
+func (all *Rules) ToPods(p Packet, pods netip.Prefix) []Loss {
+	p.ToNode, p.Destination = No, pods
+	return all.losses(p)
+}
+
+// ToNodeLost returns the rules that drop packets to this node, whatever their port is.
+func (all *Rules) ToNodeLost(p Packet) []Loss {
+	p.ToNode = Yes
 	return all.losses(p)
 }
 

@@ -34,7 +34,7 @@ func NewRoutes(list []Route) *Routes {
 	return r
 }
 
-// Find returns the route of an address, or the zero value if there is none.
+// Find returns the route of an address, or the zero value without one.
 func (r *Routes) Find(a netip.Addr) Route {
 	for _, bits := range r.bits {
 		to, err := a.Prefix(bits)
