@@ -23,6 +23,31 @@ func AddNetwork(ctx context.Context, h *host.Host, opts *proxyrules.Options) {
 	}
 	opts.Links = LinkNames(ctx, h)
 	opts.Uplink = Uplink(ctx, h)
+	addRoutes(ctx, h, opts)
+}
+
+// addRoutes adds the node's routes, unless rules choose among tables of routes.
+func addRoutes(ctx context.Context, h *host.Host, opts *proxyrules.Options) {
+	routes, err := h.Links.Routes(ctx)
+	if err != nil {
+		return
+	}
+	if rules, err := h.Links.RoutingRules(ctx); err != nil || len(rules) > 0 {
+		return
+	}
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return
+	}
+	hasPods := func(name string) bool {
+		return way.IsOfAllPods(name) && slices.ContainsFunc(links, func(l host.Link) bool { return l.Kind == "veth" && l.Master == name })
+	}
+	for _, r := range routes {
+		opts.Routes = append(opts.Routes, way.Route(r))
+		if !r.To.IsSingleIP() && r.To.Bits() > 0 && !r.To.Addr().IsLinkLocalUnicast() && hasPods(r.Link) {
+			opts.PodRoutes = append(opts.PodRoutes, way.Route(r))
+		}
+	}
 }
 
 // Uplink returns the link by which replies of other machines certainly come in: the only link with

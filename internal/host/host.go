@@ -124,6 +124,8 @@ type Links interface {
 	PodMTUs(ctx context.Context) (map[string]int, error)
 	// DefaultRoutes returns the names of the links that carry a default route.
 	DefaultRoutes(ctx context.Context) ([]string, error)
+	// Routes returns the routes of table main.
+	Routes(ctx context.Context) ([]Route, error)
 	// RoutingRules returns the rules that look up routes in a table other than those of every
 	// machine.
 	RoutingRules(ctx context.Context) ([]RoutingRule, error)

@@ -31,6 +31,7 @@ func (noLinks) Driver(context.Context, string) (string, error)               { r
 func (noLinks) PodMTUs(context.Context) (map[string]int, error)              { return nil, errTree }
 func (noLinks) DefaultRoutes(context.Context) ([]string, error)              { return nil, errTree }
 func (noLinks) Addresses(context.Context) ([]netip.Addr, error)              { return nil, errTree }
+func (noLinks) Routes(context.Context) ([]Route, error)                      { return nil, errTree }
 func (noLinks) RoutingRules(context.Context) ([]RoutingRule, error)          { return nil, errTree }
 func (noLinks) Hops(context.Context) ([]Hop, error)                          { return nil, errTree }
 func (noLinks) Foreign(context.Context) ([]Foreign, error)                   { return nil, errTree }

@@ -208,6 +208,10 @@ func (r recordLinks) Addresses(ctx context.Context) ([]netip.Addr, error) {
 	return recordOnly(r.s, &r.s.IPs)(r.Links.Addresses(ctx))
 }
 
+func (r recordLinks) Routes(ctx context.Context) ([]Route, error) {
+	return recordOnly(r.s, &r.s.Routes)(r.Links.Routes(ctx))
+}
+
 func (r recordLinks) RoutingRules(ctx context.Context) ([]RoutingRule, error) {
 	return recordOnly(r.s, &r.s.Routing)(r.Links.RoutingRules(ctx))
 }

@@ -79,6 +79,8 @@ func (r replayLinks) Addresses(context.Context) ([]netip.Addr, error) {
 	return r.s.IPs.get("addresses of the links")
 }
 
+func (r replayLinks) Routes(context.Context) ([]Route, error) { return r.s.Routes.get("routes") }
+
 func (r replayLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 	return r.s.Routing.get("routing rules")
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -21,6 +22,48 @@ type RoutingRule struct {
 	Table    int    `json:"table"`
 	From     string `json:"from,omitempty"` // a prefix; "" matches all
 	Routes   int    `json:"routes"`         // number of routes in the table
+}
+
+// Route is a route of table main. Link is "" if its packets do not leave by one link.
+type Route struct {
+	To   netip.Prefix `json:"to"`
+	Link string       `json:"link,omitempty"`
+}
+
+func (m *machineLinks) Routes(context.Context) ([]Route, error) {
+	found, err := netns.Dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("listing routes: %w", err)
+	}
+	links, err := netns.Links()
+	if err != nil {
+		return nil, fmt.Errorf("listing links: %w", err)
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		names[l.Attrs().Index] = l.Attrs().Name
+	}
+	var routes []Route
+	for _, r := range found {
+		one := Route{To: routePrefix(r)}
+		if r.Type == unix.RTN_UNICAST { // blackhole, unreachable: the IPv6 ones name lo
+			one.Link = names[r.LinkIndex] // several hops have links of their own, which are not known here
+		}
+		routes = append(routes, one)
+	}
+	return routes, nil
+}
+
+func routePrefix(r netlink.Route) netip.Prefix {
+	switch {
+	case r.Dst != nil:
+		a, _ := netip.AddrFromSlice(r.Dst.IP)
+		ones, _ := r.Dst.Mask.Size()
+		return netip.PrefixFrom(a.Unmap(), ones)
+	case r.Family == unix.AF_INET6:
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 }
 
 func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {

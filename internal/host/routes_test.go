@@ -2,7 +2,9 @@ package host_test
 
 import (
 	"net"
+	"net/netip"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -130,5 +132,15 @@ func TestDefaultRoutesKernel(t *testing.T) {
 	got, err := h.Links.DefaultRoutes(t.Context())
 	if d := cmp.Diff([]string{"uplink"}, got); d != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, d)
+	}
+	all, err := h.Links.Routes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []host.Route{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "uplink"}, {To: netip.MustParsePrefix("0.0.0.0/0")},
+		{To: netip.MustParsePrefix("::/0")}} {
+		if !slices.Contains(all, want) {
+			t.Errorf("%v is not among %v", want, all)
+		}
 	}
 }

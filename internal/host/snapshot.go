@@ -45,6 +45,7 @@ type Snapshot struct {
 	Default answer[[]string]                `json:"defaultRoutes"`
 	IPs     answer[[]netip.Addr]            `json:"addresses,omitzero"`
 	Routing answer[[]RoutingRule]           `json:"routingRules"`
+	Routes  answer[[]Route]                 `json:"routes,omitzero"`
 	Hops    answer[[]Hop]                   `json:"hops,omitzero"`
 	Clock   answer[bool]                    `json:"clockSynchronised,omitzero"`
 	Drivers map[string]answer[string]       `json:"drivers,omitempty"`

@@ -44,6 +44,10 @@ type Options struct {
 	// Uplink is the link by which replies of other machines certainly come in; "" if that is not known.
 	Uplink string
 
+	// Routes are the routes that alone decide by which link packets leave; nil if that is not known.
+	// PodRoutes are those among them to Pods of this node that share one link.
+	Routes, PodRoutes []way.Route
+
 	// RouteLocalnet reports whether the kernel may accept packets to 127.0.0.0/8 from the network;
 	// nil means that it may.
 	RouteLocalnet func() bool

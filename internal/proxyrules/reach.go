@@ -20,8 +20,11 @@ type reach struct {
 	rules    *way.Rules
 	back     *way.Rules   // for replies, in a trace
 	pods     netip.Prefix // their range, as far as kube-proxy's rules show it
-	link     string       // their link, if kube-proxy's rules name one
-	links    []string     // links of Pods that rules of other programs name
+	local    way.Route    // to the Pods of this node, if they all share one link
+	routes   *way.Routes
+	uplink   string
+	link     string   // their link, if kube-proxy's rules name one
+	links    []string // links of Pods that rules of other programs name
 	own      func(netip.Addr) way.Answer
 	classes  func() *way.Classes
 	owners   []string // programs whose chains are among the rules
@@ -40,6 +43,8 @@ type taken struct {
 	services   []string
 	forwarding bool // to other machines
 	endpoints  bool // to the endpoints of Services
+	here       bool // on this node only
+	some       bool // to some endpoints of a Service only
 	replies    bool // of connections that exist
 	minor      bool // few packets
 	masquerade bool // to kube-proxy's chain that masquerades
@@ -66,11 +71,11 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		r.rules.AddServices(r.serviceRange())
 		r.judgeServices()
 		r.judgeForwarding()
-		r.judgePorts()
+		r.judgeEndpoints()
 		if opts.Own != nil {
 			r.judgeOwnEndpoints()
 		}
-		r.judgeReplies(sets, opts.Uplink)
+		r.judgeReplies(sets)
 		r.judgeUntracked()
 		r.judgeMarked(sets)
 		r.judgeLinks(opts)
@@ -79,15 +84,15 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 }
 
 func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) *reach {
-	r := &reach{rep: rep, family: family, found: map[string]*taken{}}
-	r.findPods(sets, opts.Links)
+	r := &reach{rep: rep, family: family, found: map[string]*taken{}, routes: way.NewRoutes(opts.Routes), uplink: opts.Uplink}
+	r.findPods(sets, opts)
 	r.owners = way.Owners(sets, family)
 	r.bypassed = mayBypass(sets, r.owners)
 	if r.own = opts.Own; r.own == nil {
 		r.own = r.ownByRules(sets)
 	}
 	r.classes = sync.OnceValue(func() *way.Classes { return way.NewClasses(sets, family, r.own) })
-	r.rules = way.New(sets, family, way.Node{Own: r.own, Elsewhere: way.NotOfPods})
+	r.rules = way.New(sets, family, way.Node{Own: r.own, Route: r.routes.Link, Elsewhere: way.NotOfPods})
 	return r
 }
 
@@ -103,7 +108,7 @@ func Reach(sets []*ruleset.Set, opts Options) (mode string, found []Finding) {
 		r := newReach(&Judgment{}, sets, &opts, family)
 		r.judgeLinks(&opts)
 		r.judgeMarked(sets)
-		r.judgeReplies(sets, opts.Uplink)
+		r.judgeReplies(sets)
 		sure = sure && r.reachesSurely() && len(r.found) == 0
 	}
 	if mode == "" || sure {
@@ -138,7 +143,7 @@ func (r *reach) reachesSurely() bool {
 		if p.Own {
 			hook = way.Output
 		}
-		if len(r.rules.Losses(p)) > 0 || !p.Own && (r.rules.MayLoseTranslated(p) || slices.ContainsFunc(r.rules.Delivered(p), isDropped)) {
+		if len(r.losses(p)) > 0 || r.rules.MayLoseTranslated(p) || !p.Own && slices.ContainsFunc(r.rules.Delivered(p), isDropped) {
 			return false
 		}
 		p.ToNode = way.No
@@ -153,8 +158,8 @@ func (r *reach) reachesSurely() bool {
 
 func isDropped(w way.Way) bool { return w.End == way.Dropped || w.End == way.Rejected }
 
-// findPods finds the addresses and links of Pods in the rules.
-func (r *reach) findPods(sets []*ruleset.Set, present []string) {
+// findPods finds the addresses and links of Pods in the rules and routes.
+func (r *reach) findPods(sets []*ruleset.Set, opts *Options) {
 	for i := range r.rep.Services {
 		s := &r.rep.Services[i]
 		pods := podRange(s.Masquerade)
@@ -171,7 +176,16 @@ func (r *reach) findPods(sets []*ruleset.Set, present []string) {
 	if !r.pods.IsValid() && r.link == "" {
 		r.pods = way.PodRange(sets, r.family)
 	}
-	r.links = way.PodLinks(sets, r.family, present)
+	r.links = way.PodLinks(sets, r.family, opts.Links)
+	var local []way.Route
+	for _, one := range opts.PodRoutes {
+		if familyOf(one.To.Addr()) == r.family {
+			local = append(local, one)
+		}
+	}
+	if len(local) == 1 && (!r.pods.IsValid() || r.isOfPods(local[0].To)) {
+		r.local = local[0]
+	}
 }
 
 // ownByRules answers whether an address belongs to the node, if only the rules are known. A Service
@@ -217,8 +231,15 @@ type sender struct {
 
 // senders returns the classes that the rules may treat differently.
 func (r *reach) senders() []sender {
-	list := []sender{{"from Pods", way.Packet{Source: r.pods, In: r.link, State: way.StateNew}}}
+	pods := way.Packet{Source: r.pods, In: r.link, State: way.StateNew}
+	if r.local.To.IsValid() {
+		pods.Source, pods.In = r.local.To, r.local.Link
+	}
+	list := []sender{{"from Pods", pods}}
 	for _, in := range r.links {
+		if in == pods.In {
+			continue
+		}
 		p := way.Packet{In: in, State: way.StateNew}
 		if len(r.links) == 1 { // of several, one may be a leftover: only the other has Pods in this range
 			p.Source = r.pods
@@ -361,39 +382,4 @@ func decider(w way.Way) (way.Step, bool) {
 		}
 	}
 	return way.Step{}, false
-}
-
-// judgeForwarding judges the packets of Pods and of the node to other machines, and of Pods to
-// the endpoints that kube-proxy's rules choose.
-func (r *reach) judgeForwarding() {
-	for _, from := range r.senders() {
-		for _, loss := range r.rules.Losses(from.packet) {
-			if who, is := r.loses(&from, &loss); is {
-				r.add(loss.Step, loss.Way, who).forwarding = true
-			}
-		}
-	}
-	for _, from := range r.senders() {
-		if from.packet.Own || !r.pods.IsValid() {
-			continue
-		}
-		for _, loss := range r.rules.ToEndpoints(from.packet, r.pods) {
-			if who, is := r.loses(&from, &loss); is && r.found[stepKey(loss.Step)] == nil {
-				r.add(loss.Step, loss.Way, who).endpoints = true
-			}
-		}
-	}
-}
-
-// loses reports whether a loss is a fault, and describes the packets. A policy may drop if another program
-// forwards the packets, and a rule that another finding is about is not a second fault.
-func (r *reach) loses(s *sender, loss *way.Loss) (who string, is bool) {
-	step := &loss.Step
-	if step.Rule == "" && r.bypassed || r.isExplained(step) || way.EnforcesPolicies(step.Owner()) {
-		return "", false
-	}
-	if who = s.who; loss.Protocol != "" {
-		who += " with " + loss.Protocol
-	}
-	return who, true
 }

@@ -10,33 +10,40 @@ import (
 
 // judgeReplies judges the packets of connections that exist: the replies of other machines to Pods and to
 // the node, and the later packets of Pods. A firewall often accepts the first packet only.
-func (r *reach) judgeReplies(sets []*ruleset.Set, uplink string) {
-	record := func(s sender, list []way.Loss) {
+func (r *reach) judgeReplies(sets []*ruleset.Set) {
+	record := func(who string, list []way.Loss) {
 		for _, loss := range list {
-			if who, is := r.loses(&s, &loss); is && r.found[stepKey(loss.Step)] == nil {
+			if who, is := r.loses(&sender{who: who}, &loss); is && r.found[stepKey(loss.Step)] == nil {
 				r.add(loss.Step, loss.Way, who).replies = true
 			}
 		}
 	}
-	for _, from := range r.senders() {
+	senders := r.senders()
+	for i := range senders {
+		from := &senders[i]
 		if from.packet.State = way.StateEstablished; !from.packet.Own {
 			from.who = "of Pods"
 		} else {
 			from.who = "of the node"
 		}
-		from.who += " to other machines"
-		record(from, r.rules.Losses(from.packet))
+		record(from.who+" to other machines", r.losses(from.packet))
 	}
 	back := way.New(sets, r.family, way.Node{Own: r.own, Elsewhere: way.NotOfReplies})
-	in := []string{""}
-	if uplink != "" && r.family == ruleset.IPv4 { // the default route may be of IPv4 only
-		in = append(in, uplink)
-	}
-	for _, link := range in {
-		if r.pods.IsValid() {
-			record(sender{who: "of other machines to Pods"}, back.RepliesLost(way.Packet{NotFrom: r.pods, Destination: r.pods, In: link}))
+	for _, link := range r.uplinks() {
+		for _, to := range []way.Route{{To: r.pods}, r.local} {
+			if to.To.IsValid() {
+				record("of other machines to Pods", back.RepliesLost(way.Packet{NotFrom: r.pods, Destination: to.To, In: link, Out: to.Link}))
+			}
 		}
-		record(sender{who: "of other machines to the node"}, back.RepliesLost(way.Packet{NotFrom: r.pods, In: link, ToNode: way.Yes}))
+		record("of other machines to the node", back.RepliesLost(way.Packet{NotFrom: r.pods, In: link, ToNode: way.Yes}))
+	}
+	for _, from := range senders {
+		if r.pods.IsValid() {
+			record(from.who+" to Pods", r.toPods(from.packet, r.rules.ToPods))
+		}
+		if !from.packet.Own {
+			record(from.who+" to the node", r.rules.ToNodeLost(from.packet))
+		}
 	}
 }
 

@@ -29,6 +29,9 @@ func (r *reach) report() {
 			}
 			which += ")"
 		}
+		if t.some {
+			which = "some endpoints of " + which
+		}
 		if t.step.Effect == way.Drops && slices.Equal(t.who, []string{toNodePorts}) {
 			f.Verdict = verdict.Warn // an operator may have closed them
 		}
@@ -44,7 +47,9 @@ func (r *reach) report() {
 			which = "other machines"
 		}
 		if t.endpoints {
-			f.Name, f.Service, which = "kubeproxy.way.forward", "", "endpoints of Services"
+			if f.Name, f.Service, which = "kubeproxy.way.forward", "", "endpoints of Services"; t.here {
+				which += " on this node"
+			}
 		}
 		if t.step.Effect == way.Sources {
 			f.Name, f.Remedy = "kubeproxy.way.source", "unless another program routes this address to the node, "+f.Remedy

@@ -60,6 +60,24 @@ func TestReach(t *testing.T) {
 			"packets from Pods to endpoints of Services: chain FORWARD of table filter, line 35 loses them (DROP)"},
 		{"FORWARD DROP of the Pods' range from elsewhere", before(beforeForward, "-A FORWARD ! -s 10.244.0.0/16 -d 10.244.0.0/16 -j DROP"),
 			forward + "replies of other machines to Pods: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"FORWARD DROP of a node's Pods", before(beforeForward, "-A FORWARD -d 10.244.1.0/24 -j DROP"), service +
+			"packets from Pods to this Service: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"FORWARD DROP of a port of a node's Pods", before(beforeForward, "-A FORWARD -d 10.244.0.0/24 -p udp -m udp --dport 53 -j DROP"), service +
+			"packets from Pods to this Service: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"FORWARD DROP of Pods of a node without endpoints", before(beforeForward, "-A FORWARD -d 10.244.7.0/24 -j DROP"), ""},
+		{"FORWARD DROP of a few Pods", before(beforeForward, "-A FORWARD -d 10.244.0.0/28 -j DROP"), ""},
+		{"FORWARD DROP from the Pods' bridge to itself", before(beforeForward, "-A FORWARD -i cni0 -o cni0 -j DROP"), forward +
+			"packets that come in by cni0 to endpoints of Services on this node: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"FORWARD DROP of replies from the Pods' bridge to itself", before(beforeForward, "-A FORWARD -i cni0 -o cni0 -m conntrack --ctstate ESTABLISHED -j DROP"), forward +
+			"replies of Pods to Pods: chain FORWARD of table filter, line 35 loses them (DROP)"},
+		{"INPUT DROP of replies from Pods", before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -s 10.244.0.0/16 -m conntrack --ctstate ESTABLISHED -j DROP"), forward +
+			"replies of Pods to the node: chain INPUT of table filter, line 34 loses them (DROP)"},
+		{"INPUT ACCEPT of replies, then DROP of Pods", before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A INPUT -s 10.244.0.0/16 -j DROP"), ""},
+		{"FORWARD ACCEPT from the Pods' bridge to itself", before(beforeForward, "-A FORWARD -i cni0 -o cni0 -j ACCEPT\n-A FORWARD -o docker0 -j DROP"), ""},
+		{"OUTPUT DROP of the Pods' range", before("^-A OUTPUT .*load balancer firewall", "-A OUTPUT -d 10.244.0.0/16 -m conntrack --ctstate NEW -j DROP"), forward +
+			"packets from the node to endpoints of Services: chain OUTPUT of table filter, line 46 loses them (DROP)"},
+		{"mangle OUTPUT DROP of addresses that are not translated yet", mangleTable("-A OUTPUT -d 10.244.0.0/16 -m conntrack --ctstate NEW -j DROP"), ""},
+		{"an uplink of which a file knows nothing", before(beforeForward, "-A FORWARD -o eth0 -j DROP"), ""},
 		{"FORWARD DROP of one Pod", before(beforeForward, "-A FORWARD -d 10.244.0.7/32 -j DROP"), ""},
 		{"mangle FORWARD DROP", mangleTable("-A FORWARD -s 10.244.0.0/16 -j DROP"), forward +
 			"packets from Pods to other machines: chain FORWARD of table mangle, line 8 loses them (DROP)"},

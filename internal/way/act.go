@@ -83,7 +83,7 @@ func (w *walk) end(a *action, s state, did func(Effect) state, o *out) []state {
 			t.p.Original = t.p.Destination
 		}
 		t.p.dnat, t.p.ToNode, t.p.Unnamed, t.p.NotTo = true, Unknown, false, netip.Prefix{}
-		t.p.Destination = a.to
+		t.p.Destination, t.p.leaves = a.to, ""
 		if a.own {
 			t.p.ToNode = Yes
 		}

@@ -186,6 +186,7 @@ func (all *Rules) Walk(p Packet, last string, visit func(table, chain string) Vi
 	if p.ToNode == Unknown {
 		p.ToNode = all.node.own(p.Destination)
 	}
+	p.leaves, p.Out = p.Out, ""
 	return all.follow(visit, func(w *walk) {
 		if p.dnat { // the hook that translated it is behind it
 			w.translated(all, p)
@@ -225,17 +226,6 @@ func (all *Rules) follow(visit func(table, chain string) Visit, from func(*walk)
 	return nil
 }
 
-// translated follows a packet from the hook that changed its destination. The filter of OUTPUT
-// comes after the translation.
-func (w *walk) translated(all *Rules, p Packet) {
-	if p.Own {
-		p.In = none
-	}
-	for _, s := range w.afterRouting(all, []state{{p: p, weight: 1}}, "") {
-		w.finish(s, Passed)
-	}
-}
-
 // Postrouting follows a packet of another machine or a Pod through the last hook alone.
 func (all *Rules) Postrouting(p Packet, visit func(table, chain string) Visit) []Way {
 	return all.follow(visit, func(w *walk) {
@@ -243,13 +233,6 @@ func (all *Rules) Postrouting(p Packet, visit func(table, chain string) Visit) [
 			w.finish(s, Forwarded)
 		}
 	})
-}
-
-// route finds the link by which a packet leaves.
-func (p *Packet) route(n *Node) {
-	if p.Out = ""; n.Route != nil && p.Destination.IsValid() && p.Destination.IsSingleIP() {
-		p.Out = n.Route(p.Destination.Addr())
-	}
 }
 
 // afterRouting takes packets to the hooks behind the routing decision. It returns those that are
@@ -314,8 +297,17 @@ func (w *walk) afterRouting(all *Rules, states []state, last string) (left []sta
 
 // pass takes packets through all base chains of a hook.
 func (w *walk) pass(all *Rules, hook string, states []state) []state {
+	return w.passAfter(all, hook, math.MinInt, states)
+}
+
+// passAfter takes packets through the base chains of a hook behind a priority.
+func (w *walk) passAfter(all *Rules, hook string, priority int, states []state) []state {
 	w.hook = hook
-	for list := all.hooks[hook]; len(list) > 0; {
+	list := all.hooks[hook]
+	for len(list) > 0 && list[0].priority <= priority {
+		list = list[1:]
+	}
+	for len(list) > 0 {
 		n := sameTurn(list)
 		after := w.turn(list[:n], hook, states)
 		list = list[n:]

@@ -63,16 +63,17 @@ type Packet struct {
 	Protocol            string       // tcp, udp, sctp, icmp, or a number
 	SourcePort          uint16
 	Port                uint16 // destination port
-	In, Out             string // links; for a packet of the node itself, In does not matter
+	In, Out             string // links; for a packet of the node itself, In does not matter. A walk uses Out behind the routing decision
 	State               string // StateNew and so on; empty means not known
 	Own                 bool   // the node itself sends the packet
 	ToNode              Answer // the destination is an address of the node
 	FirstReply          bool   // the first reply of a connection: of TCP with the flags SYN and ACK
 	Mark, ConnMark      Mark
 
-	dnat, snat bool // this packet set up a translation
-	kept       bool // the new destination is the old one: conntrack then does not call it DNAT
-	early      bool // conntrack has not seen the packet yet
+	leaves     string // Out as the caller gave it
+	dnat, snat bool   // this packet set up a translation
+	kept       bool   // the new destination is the old one: conntrack then does not call it DNAT
+	early      bool   // conntrack has not seen the packet yet
 	reply      reply
 }
 

@@ -52,6 +52,15 @@ func isOnlyOfPods(pattern string) bool {
 	return pattern == "cni0" || pattern == "cbr0" || pattern == "cali+"
 }
 
+// BackToPods returns the link by which packets to Pods of this node leave that came in by a link of Pods. It
+// returns "" if that is not known.
+func BackToPods(in string) string {
+	if isOnlyOfPods(in) {
+		return in
+	}
+	return ""
+}
+
 // IsOfAllPods reports whether a link, given as in a rule, is one of all Pods of the node: a bridge
 // or a pattern. A rule for the link of one Pod concerns only that Pod.
 func IsOfAllPods(pattern string) bool {
@@ -159,7 +168,7 @@ type Loss struct {
 // address, before another drops everything else: so the packets are of TCP and of UDP, and their
 // destination is not an address that a rule names, nor one of Pods if the source is somewhere in their range.
 func (all *Rules) Losses(p Packet) []Loss {
-	if p.Unnamed = true; p.Source.IsValid() && !p.Source.IsSingleIP() {
+	if p.Unnamed = true; !p.NotTo.IsValid() && p.Source.IsValid() && !p.Source.IsSingleIP() {
 		p.NotTo = p.Source
 	}
 	return all.losses(p)
@@ -168,9 +177,8 @@ func (all *Rules) Losses(p Packet) []Loss {
 // MayLoseTranslated reports whether a rule may drop packets that kube-proxy's rules have translated, to a Pod
 // or to this node.
 func (all *Rules) MayLoseTranslated(p Packet) bool {
-	p.dnat = true
 	drops := func(w Way) bool { return w.dropped() }
-	return slices.ContainsFunc(all.Forwarded(p), drops) || slices.ContainsFunc(all.Delivered(p), drops)
+	return slices.ContainsFunc(all.Translated(p), drops) || slices.ContainsFunc(all.ToNode(p, true), drops)
 }
 
 func (all *Rules) losses(p Packet) (list []Loss) {
@@ -206,16 +214,27 @@ func (all *Rules) RepliesLost(p Packet) []Loss {
 // ToEndpoints returns the rules that drop packets which kube-proxy's rules have translated, to Pods
 // in a range. Their protocol is known, their port is not.
 func (all *Rules) ToEndpoints(p Packet, pods netip.Prefix) []Loss {
-	p.dnat, p.ToNode, p.Destination = true, No, pods
+	p.dnat = true
+	return all.ToPods(p, pods)
+}
+
+// ToPods returns the rules that drop packets to Pods in a range.
+func (all *Rules) ToPods(p Packet, pods netip.Prefix) []Loss {
+	p.ToNode, p.Destination = No, pods
 	return all.losses(p)
 }
 
-// ToPort returns the rule that drops packets which kube-proxy's rules have translated, to a port of Pods
-// in a range.
-func (all *Rules) ToPort(p Packet, pods netip.Prefix) (Loss, bool) {
-	p.dnat, p.ToNode, p.Destination = true, No, pods
-	step, w, lost := DropsSurely(all.Forwarded(p))
-	return Loss{Step: step, Way: w}, lost
+// ToNodeLost returns the rules that drop packets to this node, whatever their port is.
+func (all *Rules) ToNodeLost(p Packet) []Loss {
+	p.ToNode = Yes
+	return all.losses(p)
+}
+
+// Translated returns the ways of a packet which kube-proxy's rules have translated, to an endpoint on a Pod or
+// on another machine.
+func (all *Rules) Translated(p Packet) []Way {
+	p.dnat = true
+	return all.Forwarded(p)
 }
 
 // DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all

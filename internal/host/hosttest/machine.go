@@ -34,6 +34,7 @@ type Machine struct {
 	Links    map[string]*Link
 	Notices  chan host.LinkEvent          // about links
 	Routes   []string                     // links with a default route
+	Paths    []host.Route                 // routes of table main
 	IPs      []netip.Addr                 // addresses of the links
 	Routing  []host.RoutingRule           // rules other than those of every machine
 	Version  map[string]string            // program -> output for --version; "... hangs": it does not exit
