@@ -1,4 +1,7 @@
 package host
 
-// HopsOf exports vxlanHops.
-var HopsOf = vxlanHops
+// The functions that tests use besides the exported API.
+var (
+	HopsOf     = vxlanHops
+	ListRoutes = listRoutes
+)

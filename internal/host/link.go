@@ -98,20 +98,14 @@ func (m *machineLinks) PodMTUs(context.Context) (map[string]int, error) {
 }
 
 func (m *machineLinks) DefaultRoutes(context.Context) ([]string, error) {
-	routes, err := netns.Dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	routes, err := listRoutes(maxRoutes, func(r *netlink.Route) bool {
+		return r.Type == unix.RTN_UNICAST && routePrefix(r).Bits() == 0 // blackhole, unreachable: the IPv6 ones name lo
+	})
 	if err != nil {
-		return nil, fmt.Errorf("listing routes: %w", err)
+		return nil, err
 	}
 	var names []string
 	for _, r := range routes {
-		if r.Type != unix.RTN_UNICAST { // blackhole, unreachable: the IPv6 ones name lo
-			continue
-		}
-		if r.Dst != nil {
-			if ones, _ := r.Dst.Mask.Size(); ones != 0 {
-				continue
-			}
-		}
 		hops := []int{r.LinkIndex}
 		for _, h := range r.MultiPath {
 			hops = append(hops, h.LinkIndex)

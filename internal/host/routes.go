@@ -31,9 +31,9 @@ type Route struct {
 }
 
 func (m *machineLinks) Routes(context.Context) ([]Route, error) {
-	found, err := netns.Dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
+	found, err := listRoutes(maxRoutes, func(*netlink.Route) bool { return true })
 	if err != nil {
-		return nil, fmt.Errorf("listing routes: %w", err)
+		return nil, err
 	}
 	links, err := netns.Links()
 	if err != nil {
@@ -45,7 +45,7 @@ func (m *machineLinks) Routes(context.Context) ([]Route, error) {
 	}
 	var routes []Route
 	for _, r := range found {
-		one := Route{To: routePrefix(r)}
+		one := Route{To: routePrefix(&r)}
 		if r.Type == unix.RTN_UNICAST { // blackhole, unreachable: the IPv6 ones name lo
 			one.Link = names[r.LinkIndex] // several hops have links of their own, which are not known here
 		}
@@ -54,7 +54,33 @@ func (m *machineLinks) Routes(context.Context) ([]Route, error) {
 	return routes, nil
 }
 
-func routePrefix(r netlink.Route) netip.Prefix {
+// maxRoutes limits the routes that are kept: a router of the whole Internet has a million.
+const maxRoutes = 20_000
+
+// listRoutes returns the wanted routes of table main. It fails if there are more than most.
+func listRoutes(most int, wanted func(*netlink.Route) bool) ([]netlink.Route, error) {
+	list, err := netns.Dump(func() (list []netlink.Route, err error) {
+		more := false
+		err = netlink.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{}, 0, func(r netlink.Route) bool {
+			if r.MPLSDst == nil && wanted(&r) {
+				if more = len(list) == most; !more {
+					list = append(list, r)
+				}
+			}
+			return !more
+		})
+		if err == nil && more {
+			err = fmt.Errorf("table main has more than %d", most)
+		}
+		return list, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing routes: %w", err)
+	}
+	return list, nil
+}
+
+func routePrefix(r *netlink.Route) netip.Prefix {
 	switch {
 	case r.Dst != nil:
 		a, _ := netip.AddrFromSlice(r.Dst.IP)

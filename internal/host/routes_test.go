@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,5 +143,12 @@ func TestDefaultRoutesKernel(t *testing.T) {
 		if !slices.Contains(all, want) {
 			t.Errorf("%v is not among %v", want, all)
 		}
+	}
+	every := func(*netlink.Route) bool { return true }
+	if list, err := host.ListRoutes(len(all), every); err != nil || len(list) != len(all) {
+		t.Errorf("%d of %d routes, %v", len(list), len(all), err)
+	}
+	if _, err := host.ListRoutes(len(all)-1, every); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("with one route too many: %v", err)
 	}
 }
