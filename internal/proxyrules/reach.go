@@ -32,7 +32,7 @@ type reach struct {
 	served   string   // an address of node ports, if only some addresses have them
 	found    map[string]*taken
 	order    []string
-	atLinks  []way.LinkChain // in a trace
+	aside    []string // in a trace: what it does not follow
 }
 
 // taken collects the packets that one rule takes.

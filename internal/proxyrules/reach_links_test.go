@@ -1,6 +1,7 @@
 package proxyrules
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -98,6 +99,12 @@ func TestLinkChains(t *testing.T) {
 				t.Errorf("%s: not followed: %s", list[0].Verdict, named)
 			}
 		})
+	}
+	unread := append(withTable(t, nftJSON("inet", "x", ingress(`"eth0"`, "accept"))), &ruleset.Set{Unread: errors.New("not read")})
+	judged := Judge(unread, Options{})
+	list, err := Traces(&judged, unread, &Options{}, "default/service1", FromPod)
+	if err != nil || len(list) != 1 || list[0].Verdict == verdict.Pass || len(list[0].NotFollowed) != 1 {
+		t.Errorf("the tables of other programs are not read: %+v, %v", list, err)
 	}
 	rep := Judge(withTable(t, nftJSON("inet", "x", ingress(`"eth0"`, "drop"))), Options{})
 	if len(rep.Findings) > 0 || len(rep.Notes) != 1 {

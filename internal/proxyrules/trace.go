@@ -77,7 +77,14 @@ func Traces(rep *Judgment, sets []*ruleset.Set, opts *Options, name, from string
 		r.findServed(sets)
 		r.rules = way.New(sets, family, way.Node{Own: r.ownOrPod(r.own), Elsewhere: way.NotOfPods})
 		r.back = way.New(sets, family, way.Node{Own: r.ownOrPod(r.own), Elsewhere: notOfContainers})
-		r.atLinks = r.rules.LinkChains()
+		for _, c := range r.rules.LinkChains() {
+			r.aside = append(r.aside, describeLinkChain(&c))
+		}
+		for _, set := range sets {
+			if set.Unread != nil {
+				r.aside = append(r.aside, set.Unread.Error())
+			}
+		}
 		for i := range rep.Services {
 			s := &rep.Services[i]
 			ns, svc, _ := SplitServicePort(s.Name)
@@ -177,9 +184,7 @@ func (r *reach) traceOne(s *Service, p way.Packet, from, to string) Trace {
 		t.Ways[i].To = slices.Compact(t.Ways[i].To)
 	}
 	t.Verdict = judgeWays(t.Ways)
-	for _, c := range r.atLinks {
-		t.NotFollowed = append(t.NotFollowed, describeLinkChain(&c))
-	}
+	t.NotFollowed = r.aside
 	if len(t.NotFollowed) > 0 {
 		t.Verdict = verdict.Worse(t.Verdict, verdict.Unknown)
 	}
