@@ -15,6 +15,8 @@ import (
 type Options struct {
 	// Checks lists the names that a check block may have.
 	Checks []string
+	// Renamed maps the former name of a check to the name in Checks that replaced it.
+	Renamed map[string]string
 	// Fact returns the fact of a name such as "node.cpus": a string, an int64, or a list of
 	// strings. False means that the fact is unknown here, and that every value that depends on
 	// it is unknown. If Fact is nil, all facts are unknown.

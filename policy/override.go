@@ -29,7 +29,11 @@ func (l *loader) applyOverrides() {
 	done := map[string]hcl.Range{}
 	for _, o := range overrides {
 		name := canonicalName(o.Name)
-		if first, ok := done[name]; ok {
+		first, again := done[name]
+		if again && o.Former != "" {
+			continue // two checks became one, and the first override stands
+		}
+		if again {
 			l.errorf(o.Range, "Overridden twice", "%s is already overridden at %s. Merge the two blocks.", o.Name, place(first))
 			continue
 		}
@@ -41,7 +45,7 @@ func (l *loader) applyOverrides() {
 				found = true
 			}
 		}
-		if !found {
+		if !found && o.Former == "" { // a check that has gone needs no override
 			l.reportNoTarget(o, name, names)
 		}
 	}

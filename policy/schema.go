@@ -1,6 +1,10 @@
 package policy
 
-import "github.com/hashicorp/hcl/v2"
+import (
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+)
 
 // The blocks of a policy file and their attributes. They are read with hcl's own schema instead of
 // gohcl, because gohcl links go-cmp, whose initialisation costs every command 0.4 ms, also on the
@@ -11,6 +15,7 @@ import "github.com/hashicorp/hcl/v2"
 type block struct {
 	Type     string
 	Name     string    // its label, or ""
+	Former   string    // the label as written, if it is the former name of a check
 	Range    hcl.Range // position of the label, or of the block's first line
 	Override hcl.Range // position of the override that changed it, if any
 	Builtin  bool      // it is in a built-in policy
@@ -108,6 +113,13 @@ func (r *reader) openBlock(b *hcl.Block) block {
 	}
 	if len(b.Labels) > 0 {
 		opened.Name, opened.Range = b.Labels[0], b.LabelRanges[0]
+	}
+	if now, renamed := r.Renamed[opened.Name]; renamed && (b.Type == "check" || b.Type == "override") {
+		opened.Name, opened.Former = now, opened.Name
+		r.diags = append(r.diags, &hcl.Diagnostic{
+			Severity: hcl.DiagWarning, Summary: "Renamed check", Subject: opened.Range.Ptr(),
+			Detail: fmt.Sprintf("%s is now %s. Write: %s %[2]q.", opened.Former, now, b.Type),
+		})
 	}
 	return opened
 }

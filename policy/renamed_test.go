@@ -1,0 +1,40 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/policy"
+)
+
+// TestRenamedCheck: a policy with former names of checks loads, as if it had the current ones, and a warning for each block has the line
+// to write.
+func TestRenamedCheck(t *testing.T) {
+	load := func(text string) (*policy.Policy, string) {
+		p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, policy.Options{
+			Checks: []string{"kubelet.exit", "kubelet.swap"}, Renamed: map[string]string{"kubelet.flags": "kubelet.exit", "kubelet.state": "kubelet.exit"},
+		})
+		if diags.HasErrors() {
+			t.Fatal(diags)
+		}
+		var warnings []string
+		for _, d := range diags {
+			warnings = append(warnings, d.Subject.String()+": "+d.Detail)
+		}
+		return p, strings.Join(warnings, "\n")
+	}
+	p, got := load("check \"kubelet.flags\" {\n  severity = \"warn\"\n}\ncheck \"kubelet.state\" {\n  severity = \"block\"\n}\n" +
+		"override \"kubelet.flags\" {\n  severity = \"warn\"\n}\noverride \"kubelet.state\" {\n  severity = \"warn\"\n}\n")
+	want := `p.hcl:1,7-22: kubelet.flags is now kubelet.exit. Write: check "kubelet.exit".
+p.hcl:4,7-22: kubelet.state is now kubelet.exit. Write: check "kubelet.exit".
+p.hcl:7,10-25: kubelet.flags is now kubelet.exit. Write: override "kubelet.exit".
+p.hcl:10,10-25: kubelet.state is now kubelet.exit. Write: override "kubelet.exit".`
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want, +got\n%s", d)
+	}
+	if len(p.Problems) != 1 || p.Problems[0].Name != "kubelet.exit" || p.Problems[0].Severity != policy.Block {
+		t.Errorf("the policy has %+v, want one check kubelet.exit that holds", p.Problems)
+	}
+}
