@@ -139,7 +139,7 @@ func writeTree(dir string, r export.Result) error {
 }
 
 func writeOut(name string, content []byte, mode os.FileMode) error {
-	if err := file.Replace(name, content, mode); err != nil {
+	if err := file.Output(name, content, mode); err != nil {
 		return fmt.Errorf("writing the export: %w", err)
 	}
 	return nil

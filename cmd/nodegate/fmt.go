@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -100,11 +99,7 @@ func rewrite(name string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return err
-	}
-	return file.Replace(name, text, info.Mode().Perm())
+	return file.Output(name, text, 0o644)
 }
 
 // formatFile returns the formatted file, and prints its syntax errors.

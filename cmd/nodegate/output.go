@@ -240,23 +240,11 @@ func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 	if o.private {
 		mode = 0o600
 	}
-	info, err := os.Lstat(o.output)
-	if err == nil && !info.Mode().IsRegular() { // a terminal, a pipe, a link
-		f, err := os.OpenFile(o.output, os.O_WRONLY|os.O_TRUNC, 0)
-		if err != nil {
-			return fmt.Errorf("writing the report: %w", err)
-		}
-		return errors.Join(render(plain.NewWriter(f, false)), f.Close())
-	}
-	if err == nil && !o.private {
-		mode = info.Mode().Perm()
-	}
 	var text bytes.Buffer
 	if err := render(&text); err != nil {
 		return err
 	}
-	// A concurrent reader, such as node_exporter, must see the whole old file or the whole new one.
-	if err := file.Replace(o.output, []byte(plain.Escape(text.String())), mode); err != nil {
+	if err := file.Output(o.output, []byte(plain.Escape(text.String())), mode); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil

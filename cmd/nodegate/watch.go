@@ -232,7 +232,7 @@ func (w *watcher) publish(s watch.Status, textfile string) {
 	err := report.Leave(report.WatchFile, d)
 	if textfile != "" {
 		var b bytes.Buffer
-		err = errors.Join(err, d.Metrics(&b), file.Replace(filepath.Join(textfile, "nodegate.prom"), b.Bytes(), 0o644))
+		err = errors.Join(err, d.Metrics(&b), file.Output(filepath.Join(textfile, "nodegate.prom"), b.Bytes(), 0o644))
 	}
 	// Log a full /run once, not in every round.
 	failure := ""

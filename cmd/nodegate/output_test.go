@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestOutputs: each verb that has --output replaces a regular file only. It writes through a device, a FIFO and a link to each, and
+// refuses a directory. As root, a verb that renamed its file over /dev/null left a machine without that device.
+func TestOutputs(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("p.hcl", "sysctl \"net.ipv4.ip_forward\" {\n  value = 1\n}\n")
+	write("s.conf", "net.ipv4.ip_forward = 1\n")
+	write("rules.txt", "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n")
+	if err := os.MkdirAll(filepath.Join(dir, "tree/etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	verbs := map[string]string{
+		"audit": "--rules rules.txt", "check": "--policy p.hcl --root tree", "explain": "", "export": "kops --policy p.hcl",
+		"plan": "--policy p.hcl --root tree", "policy import": "s.conf", "policy show": "kubernetes", "preview": "--policy p.hcl r.json",
+		"report": "r.json", "snapshot": "--policy p.hcl --root tree", "version": "",
+	}
+	run := func(args ...string) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		c := exec.CommandContext(ctx, "nodegate", args...)
+		c.Dir = dir
+		return c.CombinedOutput()
+	}
+	_, _ = run("check", "--policy", "p.hcl", "--root", "tree", "-o", "r.json") // the tree fails the check
+	golden, err := os.ReadFile("testdata/contract.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	needsNode := []string{"apply", "image test", "probe bridge", "probe service", "status"} // they have the same writer as check
+	for _, m := range regexp.MustCompile(`(?m)^flag nodegate (.*) --output`).FindAllSubmatch(golden, -1) {
+		if _, listed := verbs[string(m[1])]; !listed && !slices.Contains(needsNode, string(m[1])) {
+			t.Errorf("nodegate %s has --output and is not in this test", m[1])
+		}
+	}
+	for verb, args := range verbs {
+		t.Run(verb, func(t *testing.T) {
+			call := append(strings.Fields(verb), strings.Fields(args)...)
+			name := strings.ReplaceAll(verb, " ", "-")
+			fifo, device := filepath.Join(dir, name+".fifo"), filepath.Join(dir, name+".null")
+			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			null := 1<<8 | 3
+			if err := syscall.Mknod(device, syscall.S_IFCHR|0o600, null); err != nil {
+				device = "/dev/null" // an ordinary user can make no device, and cannot replace this one
+			}
+			for _, to := range []string{fifo, device} {
+				link := to + ".link"
+				if to == "/dev/null" {
+					link = filepath.Join(dir, name+".link")
+				}
+				if err := os.Symlink(to, link); err != nil {
+					t.Fatal(err)
+				}
+				for _, target := range []string{to, link} {
+					before, err := os.Lstat(target)
+					if err != nil {
+						t.Fatal(err)
+					}
+					end := make(chan int, 1)
+					if to == fifo {
+						go func() {
+							text, _ := os.ReadFile(fifo)
+							end <- len(text)
+						}()
+					}
+					out, _ := run(append(call, "-o", target)...)
+					after, err := os.Lstat(target)
+					if err != nil || before.Mode() != after.Mode() {
+						t.Errorf("-o %s left %v %v, want %v", target, after, err, before.Mode())
+						return
+					}
+					if to != fifo {
+						continue
+					}
+					if f, err := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil { // end a reader that got nothing
+						f.Close()
+					}
+					if n := <-end; n == 0 {
+						t.Errorf("-o %s wrote nothing: %s", target, out)
+					}
+				}
+			}
+			if out, err := run(append(call, "-o", filepath.Join(dir, "tree"))...); err == nil || !strings.Contains(string(out), "tree") {
+				t.Errorf("-o DIRECTORY: %v, %s", err, out)
+			}
+		})
+	}
+}
