@@ -34,10 +34,14 @@ func Record(h *Host) (*Host, *Snapshot) {
 		Loaded: map[string]answer[Loaded]{},
 		Tried:  map[string]answer[string]{}, Said: map[string]answer[string]{},
 	}
-	return &Host{
+	recording := &Host{
 		Root: h.Root, Files: recordFiles{Files: h.Files, s: s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
-		Units: recordUnits{h.Units, s}, Rules: recordRules{h.Rules, s}, Runtimes: recordRuntimes{h.Runtimes, s},
-	}, s
+		Units: recordUnits{h.Units, s}, Rules: recordRules{h.Rules, s},
+	}
+	if h.Runtimes != nil {
+		recording.Runtimes = recordRuntimes{h.Runtimes, s}
+	}
+	return recording, s
 }
 
 // record returns a function that stores the answer to a query under its name and passes it on.

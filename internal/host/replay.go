@@ -18,10 +18,13 @@ import (
 // Replay returns the host that a snapshot was taken from, in its recorded state. It rejects all
 // changes.
 func Replay(s *Snapshot) *Host {
-	return &Host{
+	h := &Host{
 		Root: s.Root, Files: replayFiles{s}, Kernel: replayKernel{s}, Links: replayLinks{s}, Units: replayUnits{s}, Rules: replayRules{s},
-		Runtimes: replayRuntimes{s},
 	}
+	if h.Live() { // a file tree has no runtimes
+		h.Runtimes = replayRuntimes{s}
+	}
+	return h
 }
 
 type replayFiles struct{ s *Snapshot }
