@@ -51,7 +51,7 @@ func TestDropInNamesAProgram(t *testing.T) {
 		for _, name := range dropIns {
 			text, err := os.ReadFile(name)
 			must(t, err)
-			called := regexp.MustCompile(`ExecStartPre=\+(\S+)`).FindSubmatch(text)
+			called := regexp.MustCompile(`exec (\S+) gate`).FindSubmatch(text)
 			if _, err := os.Stat(root + string(called[1])); err != nil {
 				t.Errorf("killed at write %d, %s: %v", kill, name, err)
 			}

@@ -66,11 +66,19 @@ func FindProgram(t Tree, binary []byte) (Program, error) {
 // bringsUnits reports whether the installation writes the units, instead of a package.
 func (p Program) bringsUnits() bool { return p.content != nil || p.carrier.Name != "" }
 
+// gateCommand returns the command that holds the unit. The program itself honours the break-glass. The shell does so if the program is
+// missing or does not run, which would otherwise hold the unit with no way to open it: systemd reports only 203/EXEC.
 func (p Program) gateCommand() string {
 	if p.carrier.Gate != "" {
 		return p.carrier.Gate
 	}
-	return p.path + " gate" + p.allow
+	return `/bin/sh -c 'off=; read -r line </proc/cmdline; case "$$line" in *nodegate=off*) ` +
+		`if xargs -n1 </proc/cmdline | grep -qxF nodegate=off; then off="nodegate=off on the kernel command line"; fi;; esac; ` +
+		`if [ -e ` + BreakGlassFile + ` ]; then off=` + BreakGlassFile + `; fi; ` +
+		`if [ -n "$$off" ] && ! ` + p.path + ` version >/dev/null 2>&1; then say="break-glass in force ($$off): this node is NOT proven"; ` +
+		`elif [ -x ` + p.path + ` ]; then exec ` + p.path + ` gate` + p.allow + `; ` +
+		`else say="%n held: ` + p.path + ` is missing; put it there, or open with: touch ` + BreakGlassFile + `"; fi; ` +
+		`echo "nodegate: $$say" >&2; echo "nodegate: $$say" >/dev/console; [ -n "$$off" ]'`
 }
 
 func (p Program) unitDir() string {

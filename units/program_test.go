@@ -105,7 +105,7 @@ func calls(t *testing.T, root, binary string) {
 			}
 			text, err := os.ReadFile(name)
 			must(t, err)
-			for _, m := range regexp.MustCompile(`(?m)^ExecStart\w*=\+?(\S+)`).FindAllStringSubmatch(string(text), -1) {
+			for _, m := range regexp.MustCompile(`(?m)^ExecStart\w*=(?:\+.* exec )?(\S+)`).FindAllStringSubmatch(string(text), -1) {
 				seen = append(seen, m[1])
 			}
 		}

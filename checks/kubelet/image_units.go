@@ -43,6 +43,14 @@ func imageUnits() checks.Problem {
 	}
 }
 
+// hasLine reports whether a line assigns what is wanted. The gate may be called through a line of shell.
+func hasLine(text, wanted string) bool {
+	key, command, _ := strings.Cut(wanted, "+")
+	return slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
+		return strings.HasPrefix(line, wanted) || command != "" && strings.HasPrefix(line, key+"+/bin/sh ") && strings.Contains(line, " "+command)
+	})
+}
+
 func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.Passing("installed and enabled")
 	var missing []string
@@ -54,7 +62,7 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 		case !found:
 			missing = append(missing, "no "+what)
 			s.Evidence = append(s.Evidence, checks.Seen(name, "missing"))
-		case !strings.Contains("\n"+string(text), "\n"+line):
+		case !hasLine(string(text), line):
 			missing = append(missing, what+" does not run the gate")
 			s.Evidence = append(s.Evidence, checks.Seen(name, "no line "+line))
 		default:

@@ -76,6 +76,9 @@ Kubelet is held until the binary is there and the gate passes.`,
 			for _, l := range r.Lacks {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s cannot express %s\n", format.Name, l)
 			}
+			if needs := format.NeedsBinary(delivery); needs != "" {
+				fmt.Fprintln(c.ErrOrStderr(), "nodegate:", needs)
+			}
 			if large := format.TooLarge(r); large != "" {
 				fmt.Fprintln(c.ErrOrStderr(), "nodegate:", large)
 			}

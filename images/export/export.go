@@ -82,6 +82,14 @@ func Formats() []Format {
 	}
 }
 
+// NeedsBinary returns what an export without a way to fetch the binary requires of the machine's image, or "".
+func (f Format) NeedsBinary(d Delivery) string {
+	if f.Needs != Anyhow || d.fetched() {
+		return ""
+	}
+	return "the image must contain " + d.path() + ", or kubelet is held. For a stock image use --binary URL --sha256 SUM: the node fetches it."
+}
+
 // maxUserData is EC2's limit for user data, in bytes and before base64.
 const maxUserData = 16384
 
@@ -158,6 +166,9 @@ func commandName(format string) string { return "nodegate export " + format }
 func headComment(format string, in Input, lacks []Lack, lines ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Written by `%s` from %s: change the policy, not this file.\n", commandName(format), strings.Join(in.Policy.Files, ", "))
+	if f, err := Find(format); err == nil && f.NeedsBinary(in.Delivery) != "" {
+		lines = append(lines, f.NeedsBinary(in.Delivery))
+	}
 	for _, l := range lines {
 		fmt.Fprintln(&b, "# "+l)
 	}

@@ -182,7 +182,7 @@ func TestKops(t *testing.T) {
 	if files["/etc/nodegate/policy.d/my.hcl"] != testPolicy {
 		t.Error("the policy was changed")
 	}
-	if !strings.Contains(files["/etc/systemd/system/k3s.service.d/10-nodegate.conf"], "\nExecStartPre=+"+units.Binary+" gate\n") {
+	if !strings.Contains(files["/etc/systemd/system/k3s.service.d/10-nodegate.conf"], " exec "+units.Binary+" gate; ") {
 		t.Errorf("no gate: %v", files)
 	}
 	// Neither place may contain a key at which nodeup's `sysctl --system` would fail.

@@ -18,7 +18,7 @@ fi
 if ! [ -e $journal ]; then
 	for gate in /etc/systemd/system/*.service.d/10-nodegate.conf; do
 		[ -e "$gate" ] || continue
-		if ! grep -q '^ExecStartPre=+/usr/bin/nodegate ' "$gate"; then
+		if ! grep -q '^ExecStartPre=+.* /usr/bin/nodegate gate' "$gate"; then
 			exit 0
 		fi
 		echo "nodegate: $gate runs /usr/bin/nodegate before kubelet: remove that file first, or kubelet will not start again" >&2

@@ -160,7 +160,7 @@ func TestDebRefuses(t *testing.T) {
 		t.Errorf("the package does not say that it is not in force:\n%s", out)
 	}
 	sayIn(t, root, "dpkg", "-P", "nodegate")
-	if !strings.Contains(readFile(t, root+dropIn), "ExecStartPre=+/usr/local/bin/nodegate gate") {
+	if !strings.Contains(readFile(t, root+dropIn), "exec /usr/local/bin/nodegate gate") {
 		t.Error("the package took an installation away that did not need it")
 	}
 	sayIn(t, root, "/usr/local/bin/nodegate", "check", "--stage", "image")
@@ -237,7 +237,7 @@ func newer(t *testing.T, root string) {
 // held fails unless kubelet's drop-in calls the package's binary of that version.
 func held(t *testing.T, root, version string) {
 	t.Helper()
-	if !strings.Contains(readFile(t, root+dropIn), "ExecStartPre=+/usr/bin/nodegate gate") {
+	if !strings.Contains(readFile(t, root+dropIn), "exec /usr/bin/nodegate gate") {
 		t.Fatalf("%s does not call the package's binary", dropIn)
 	}
 	if is := strings.HasSuffix(readFile(t, root+"/usr/bin/nodegate"), "two\n"); is != (version == "two") {

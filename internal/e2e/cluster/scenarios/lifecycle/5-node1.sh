@@ -7,7 +7,7 @@ dpkg -i /opt/releases/nodegate_1.0.0-1_amd64.deb >/run/dpkg
 cat /run/dpkg
 grep -qF '/usr/bin/nodegate install' /run/dpkg || die "the package does not print how to switch to it"
 within 60 watched_by /usr/local/bin/nodegate v1.0.0
-grep -q '^ExecStartPre=+/usr/local/bin/nodegate gate' /etc/systemd/system/kubelet.service.d/10-nodegate.conf || die "the gate runs another binary"
+grep -q '^ExecStartPre=+.* exec /usr/local/bin/nodegate gate' /etc/systemd/system/kubelet.service.d/10-nodegate.conf || die "the gate runs another binary"
 
 /usr/bin/nodegate install
 systemctl restart nodegate-watch.service

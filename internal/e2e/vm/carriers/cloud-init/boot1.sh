@@ -7,3 +7,4 @@ systemctl is-enabled nodegate-apply.service nodegate-watch.service
 overlay
 within 60 overlay_done
 carried
+without_program 2

@@ -5,3 +5,4 @@ within 120 settled
 overlay
 within 60 overlay_done
 carried
+without_program 2

@@ -7,3 +7,4 @@ saw 1
 overlay
 within 60 overlay_done
 carried
+without_program 2

@@ -145,3 +145,24 @@ flipped() { broken both "sysctl.$1" "$4" "sysctl -qw $1=$2" "sysctl -qw $1=$3"; 
 # no_mistakes: all calls of expect succeeded.
 mistakes=0
 no_mistakes() { [ "$mistakes" = 0 ] || die "$mistakes expectations failed"; }
+
+# without_program N: without the program that the gate runs, kubelet's start N is held by name, and each of the two switches opens it. The
+# kernel command line of a running machine cannot change, so a file with one more word covers it.
+without_program() {
+	systemctl stop kubelet
+	mv /usr/local/bin/nodegate /root/
+	systemctl start --no-block kubelet
+	missing() { journalctl -b --no-pager | grep -qF "kubelet.service held: /usr/local/bin/nodegate is missing"; }
+	within 60 missing
+	held "$1" || die "kubelet started without a gate"
+	touch /etc/nodegate/disabled
+	within 60 started "$1"
+	systemctl stop kubelet
+	rm /etc/nodegate/disabled
+	sed 's/$/ nodegate=off/' /proc/cmdline >/run/cmdline
+	mount --bind /run/cmdline /proc/cmdline
+	systemctl start --no-block kubelet
+	within 60 started $(($1 + 1))
+	umount /proc/cmdline
+	mv /root/nodegate /usr/local/bin/
+}
