@@ -62,23 +62,6 @@ func lostFlannelLink(h *host.Host, links []host.Link) (string, error) {
 
 // usesFlannel reports whether a CNI configuration of this node calls flannel's plugin.
 func usesFlannel(h *host.Host) (bool, error) {
-	for _, dir := range []string{"/etc/cni/net.d", "/var/lib/rancher/k3s/agent/etc/cni/net.d"} {
-		names, err := h.ReadDirIfAny(dir)
-		if err != nil {
-			return false, err
-		}
-		for _, name := range names {
-			if !strings.HasSuffix(name, ".conf") && !strings.HasSuffix(name, ".conflist") {
-				continue
-			}
-			text, err := h.Files.ReadFile(dir + "/" + name)
-			if err != nil {
-				return false, err
-			}
-			if regexp.MustCompile(`"type"\s*:\s*"flannel"`).Match(text) {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
+	text, err := h.CNIConfig()
+	return regexp.MustCompile(`"type"\s*:\s*"flannel"`).MatchString(text), err
 }

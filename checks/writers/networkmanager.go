@@ -20,7 +20,8 @@ func networkManagerLinks() checks.Problem {
 		Symptom: "When NetworkManager restarts, Pod routes disappear, and interfaces go down or lose their addresses.",
 		How: "NetworkManager.service is active or enabled. Neither its configuration (unmanaged-devices, or managed=0 " +
 			"in a device section) nor udev's property NM_UNMANAGED (from its database for an existing link, otherwise from its rules) " +
-			"excludes the links flannel*, cali*, tunl* and vxlan.calico.",
+			"excludes the links of the CNI in /etc/cni/net.d: flannel*, or cali*, tunl* and vxlan.calico. Before there is a CNI, any " +
+			"exclusion passes.",
 		Remedy:   "add the links to unmanaged-devices in a file in /etc/NetworkManager/conf.d, and reload NetworkManager",
 		TradeOff: "",
 		Ref:      "https://docs.tigera.io/calico/latest/operations/troubleshoot/troubleshooting#configure-networkmanager",
@@ -61,9 +62,16 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 	}
 	byDevice, seen := unmanagedDevices(entries)
 	s.Evidence = append(s.Evidence, seen...)
+	links, configured, err := presentLinks(h)
+	if err != nil {
+		return s, err
+	}
+	if !configured && len(patterns)+len(byDevice) > 0 {
+		return s, nil // the image leaves links to a CNI that is not here yet
+	}
 	var managed []string
 	var unknown error
-	for _, l := range cniLinks() {
+	for _, l := range links {
 		if config.Unmanaged(patterns, l.device.Name) || config.Unmanaged(byDevice, l.device.Name) {
 			continue
 		}

@@ -1,6 +1,7 @@
 package writers_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -29,7 +30,15 @@ func present(m *hosttest.Machine, links ...string) *hosttest.Machine {
 }
 
 func TestNetworkManagerLinks(t *testing.T) {
+	bare := func(files map[string]string) *hosttest.Machine {
+		return checkstest.WithUnit(checkstest.Node(files, nil), "NetworkManager.service", "active", "enabled")
+	}
 	nm := func(files map[string]string) *hosttest.Machine {
+		files = maps.Clone(files)
+		if files == nil {
+			files = map[string]string{}
+		}
+		files["/etc/cni/net.d/10-canal.conflist"] = `{"plugins": [{"type": "calico"}]}`
 		return checkstest.WithUnit(checkstest.Node(files, nil), "NetworkManager.service", "active", "enabled")
 	}
 	checkstest.RunOne(t, "networkmanager.cni-links", checks.Run, []checkstest.Case{
@@ -116,6 +125,32 @@ got: managed: tunl*
 evidence: NetworkManager.service: active, enabled
 evidence: /etc/NetworkManager/conf.d/cni.conf:2: unmanaged-devices=*;except:interface-name:tunl0
 remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:tunl*, then run ` + "`nmcli general reload`"},
+		{What: "the links of the CNI that is there", Node: bare(map[string]string{
+			"/etc/cni/net.d/10-calico.conflist": `{"plugins": [{"type": "calico"}]}`,
+			"/etc/NetworkManager/conf.d/calico.conf": "[keyfile]\nunmanaged-devices=" +
+				"interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico\n",
+		}), Want: `pass
+want: CNI interfaces unmanaged
+got: CNI interfaces unmanaged
+evidence: NetworkManager.service: active, enabled
+evidence: /etc/NetworkManager/conf.d/calico.conf:2: unmanaged-devices=interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico`},
+		{What: "a CNI with other links", Node: bare(map[string]string{
+			"/etc/cni/net.d/10-ovn-kubernetes.conf": `{"type": "ovn-k8s-cni-overlay"}`}), Want: `pass
+want: CNI interfaces unmanaged
+got: CNI interfaces unmanaged
+evidence: NetworkManager.service: active, enabled`},
+		{What: "an image without a CNI yet, made for one", Node: bare(map[string]string{
+			"/etc/NetworkManager/conf.d/sdn.conf": "[keyfile]\nunmanaged-devices=driver:veth;interface-name:ovn-k8s-*;interface-name:br-int\n",
+		}), Want: `pass
+want: CNI interfaces unmanaged
+got: CNI interfaces unmanaged
+evidence: NetworkManager.service: active, enabled
+evidence: /etc/NetworkManager/conf.d/sdn.conf:2: unmanaged-devices=driver:veth;interface-name:ovn-k8s-*;interface-name:br-int`},
+		{What: "an image without a CNI yet", Node: bare(nil), Want: `warn
+want: CNI interfaces unmanaged
+got: managed: flannel* cali* tunl* vxlan.calico
+evidence: NetworkManager.service: active, enabled
+remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico, then run ` + "`nmcli general reload`"},
 		{What: "off", Node: checkstest.Node(nil, nil), Want: `
 skipped
 skipped: NetworkManager is off`},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -13,17 +14,30 @@ import (
 
 // cniLink is a family of links that a CNI creates.
 type cniLink struct {
+	cni     string        // a word of the CNI's configuration
 	pattern string        // in the syntax of NetworkManager's lists
 	device  config.Device // an example
 }
 
 func cniLinks() []cniLink {
 	return []cniLink{
-		{"flannel*", config.Device{Name: "flannel.1", Kind: "vxlan"}},
-		{"cali*", config.Device{Name: "cali0a1b2c3d4e5", Kind: "veth"}},
-		{"tunl*", config.Device{Name: "tunl0", Kind: "ipip"}},
-		{"vxlan.calico", config.Device{Name: "vxlan.calico", Kind: "vxlan"}},
+		{"flannel", "flannel*", config.Device{Name: "flannel.1", Kind: "vxlan"}},
+		{"calico", "cali*", config.Device{Name: "cali0a1b2c3d4e5", Kind: "veth"}},
+		{"calico", "tunl*", config.Device{Name: "tunl0", Kind: "ipip"}},
+		{"calico", "vxlan.calico", config.Device{Name: "vxlan.calico", Kind: "vxlan"}},
 	}
+}
+
+// presentLinks returns the families of links that the CNI of this node creates. configured is false if the node has no CNI yet.
+func presentLinks(h *host.Host) (links []cniLink, configured bool, err error) {
+	words, err := h.CNIConfig()
+	if err != nil {
+		return nil, false, err
+	}
+	if strings.Contains(words, "canal") {
+		words += "calico flannel"
+	}
+	return slices.DeleteFunc(cniLinks(), func(l cniLink) bool { return words != "" && !strings.Contains(words, l.cni) }), words != "", nil
 }
 
 // unmanagedByUdev reports whether udev's property NM_UNMANAGED keeps NetworkManager off a link. It

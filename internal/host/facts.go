@@ -172,6 +172,28 @@ func (h *Host) cni() (any, bool) {
 	return nil, false
 }
 
+// CNIConfig returns the names and contents of the CNI's configuration files on this node, or "" before there is a CNI.
+func (h *Host) CNIConfig() (string, error) {
+	all := ""
+	for _, dir := range []string{"/etc/cni/net.d", "/var/lib/rancher/k3s/agent/etc/cni/net.d"} {
+		names, err := h.ReadDirIfAny(dir)
+		if err != nil {
+			return "", err
+		}
+		for _, name := range names {
+			if !strings.HasSuffix(name, ".conf") && !strings.HasSuffix(name, ".conflist") {
+				continue
+			}
+			text, err := h.Files.ReadFile(dir + "/" + name)
+			if err != nil {
+				return "", err
+			}
+			all += name + "\n" + string(text) + "\n"
+		}
+	}
+	return all, nil
+}
+
 // kubeletVersion runs the kubelet that the unit starts, or else the one in the search path.
 func (h *Host) kubeletVersion(ctx context.Context) (string, error) {
 	if k, _ := h.Kubelet(); k.Command != nil {
