@@ -77,6 +77,8 @@ func TestImageMounts(t *testing.T) {
 			Want: wants("fail", "/var is noexec", "/etc/fstab: UUID=2 /var ext4 nodev,noexec 0 2",
 				`run `+"`"+`sed -i -E 's#^(\S+\s+/var/?\s+\S+\s+(\S*,)?)noexec(,|\s|$)#\1exec\3#' ROOT/etc/fstab`+"`")},
 		{What: "noexec above, exec below", Tree: fstab("UUID=2 /var ext4 noexec 0 2\nUUID=3 /var/lib ext4 defaults 0 2\n"), Want: good},
+		{What: "noexec above, kubelet and the image's runtime on file systems of their own",
+			Tree: fstab("UUID=2 /var ext4 noexec 0 2\nUUID=3 /var/lib/kubelet ext4 defaults 0 2\nUUID=4 /var/lib/containerd ext4 defaults 0 2\n"), Want: good},
 		{What: "noexec of the runtime", Tree: fstab("UUID=2 /var/lib/containerd xfs noexec 0 2\n"),
 			Want: wants("warn", "/var/lib/containerd is noexec", "/etc/fstab: UUID=2 /var/lib/containerd xfs noexec 0 2",
 				`run `+"`"+`sed -i -E 's#^(\S+\s+/var/lib/containerd/?\s+\S+\s+(\S*,)?)noexec(,|\s|$)#\1exec\3#' ROOT/etc/fstab`+"`")},

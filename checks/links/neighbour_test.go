@@ -33,6 +33,8 @@ func TestNeighbourTable(t *testing.T) {
 		return m
 	}
 	checkstest.RunOne(t, "neighbour.table", checks.Run, []checkstest.Case{
+		{What: "a container as a node", Node: table("", ""), Want: `skipped
+skipped: the kernel shows the table in its first network namespace only, and this node is in another`},
 		{What: "nearly full", Node: table(row("00000340", "00000000")+row("00000340", "00000000"), row("00000002", "00000000")), Want: `
 warn
 want: below 80% of gc_thresh3, never full
