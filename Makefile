@@ -16,7 +16,7 @@ VULN     = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help need-go build demo cluster test torture test-vm test-arm64 test-cluster test-machines test-release bench lint vuln fmt dist clean
+.PHONY: help need-go build demo cluster test test-user torture test-vm test-arm64 test-cluster test-machines test-release bench lint vuln fmt dist clean
 
 help: ## list all targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,12 +38,16 @@ cluster: build ## start a Kubernetes cluster on this machine, two nodes behind n
 test: need-go ## run every test that works without a virtual machine; as root install the programs for it, and also test the real kernel, in namespaces
 	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) ./...
 
+# The tests that write files or run the program behave differently for an ordinary user; the rest either need root or do not care.
+test-user: need-go ## run the tests that differ for an ordinary user
+	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) -skip 'TestSecrets|TestGuides' ./cmd/nodegate ./internal/host/... ./internal/testrun ./units
+
 torture: build ## kill the real binary, starve it of memory and disk, make its system calls fail; three minutes, with LONG=1 an hour (needs root and internal/e2e/torture/apt-packages)
 	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./internal/e2e/torture/
 
 # Run three machines for every two processors: with two machines, a fifth of the processors' time was idle.
-test-vm: ## boot real Debian nodes in QEMU (needs internal/e2e/vm/apt-packages)
-	$(GO) test -tags vm -count=1 -timeout 80m -v -parallel $$(($$(nproc) * 3 / 2)) -skip 'TestARM64|TestBootCost' ./internal/e2e/vm/
+test-vm: ## boot real Debian nodes in QEMU (needs internal/e2e/vm/apt-packages); RUN='TestTrees|TestBake' selects, SKIP leaves out
+	$(GO) test -tags vm -count=1 -timeout 80m -v -parallel $$(($$(nproc) * 3 / 2)) -run '$(RUN)' -skip 'TestARM64|TestBootCost$(if $(SKIP),|$(SKIP))' ./internal/e2e/vm/
 
 test-arm64: ## boot an emulated arm64 node; its image takes minutes to build
 	$(GO) test -tags vm -count=1 -timeout 40m -v -run TestARM64 ./internal/e2e/vm/
