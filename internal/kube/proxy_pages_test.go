@@ -122,20 +122,20 @@ func TestJudgeLog(t *testing.T) {
 	}
 	for _, l := range []struct{ name, text, want string }{
 		{"nothing", "I1120 22:59:00.000000       1 server.go:1] \"Starting\"\n", ""},
-		{"goes on", line("22:10:00") + line("22:30:00") + line("22:58:00"), "kubeproxy.watch.failing"},
+		{"goes on", line("22:56:00") + line("22:57:00") + line("22:58:00"), "kubeproxy.watch.failing"},
 		{"over a few minutes ago", line("22:10:00") + line("22:30:00") + line("22:56:00"), ""},
 		{"is over", line("20:10:00") + line("20:30:00") + line("20:58:00"), ""},
 		{"a hiccup", line("22:59:10") + line("22:59:11") + line("22:59:12"), ""},
-		{"container log", "2026-11-20T22:10:00.1Z stderr F " + line("03:10:00") + "2026-11-20T22:30:00.1Z stderr F " + line("03:30:00") +
+		{"container log", "2026-11-20T22:56:00.1Z stderr F " + line("03:56:00") + "2026-11-20T22:57:00.1Z stderr F " + line("03:57:00") +
 			"2026-11-20T22:59:00.1Z stderr F " + line("03:59:00"), "kubeproxy.watch.failing"},
-		{"journal", "Nov 20 22:10:00 node0 kube-proxy[1]: " + line("22:10:00") + line("22:30:00") + line("22:58:00"),
+		{"journal", "Nov 20 22:56:00 node0 kube-proxy[1]: " + line("22:56:00") + line("22:57:00") + line("22:58:00"),
 			"kubeproxy.watch.failing"},
-		{"journalctl of systemd 252", "2026-11-20T22:10:00+0000 node0 kube-proxy[1]: " + line("03:10:00") + line("03:11:00") +
+		{"journalctl of systemd 252", "2026-11-20T22:56:00+0000 node0 kube-proxy[1]: " + line("03:56:00") + line("22:57:00") +
 			"2026-11-20T22:58:00+0000 node0 kube-proxy[1]: " + line("03:58:00"), "kubeproxy.watch.failing"},
-		{"last year", strings.ReplaceAll(line("22:10:00")+line("22:30:00")+line("22:58:00"), "E1120", "E1231"), ""},
+		{"last year", strings.ReplaceAll(line("22:56:00")+line("22:57:00")+line("22:58:00"), "E1120", "E1231"), ""},
 		{"no times", strings.Repeat("Failed to list *v1.EndpointSlice: Unauthorized\n", 3), "kubeproxy.watch.failing"},
 		{"another kind", strings.Repeat("failed to list *v1.Pod: Unauthorized\n", 3), ""},
-		{"zero bytes after a crash", "\x00\x00\x00" + line("22:10:00") + line("22:30:00") + line("22:58:00"), "kubeproxy.watch.failing"},
+		{"zero bytes after a crash", "\x00\x00\x00" + line("22:56:00") + line("22:57:00") + line("22:58:00"), "kubeproxy.watch.failing"},
 	} {
 		t.Run(l.name, func(t *testing.T) {
 			findings, err := kube.JudgeLog(strings.NewReader(l.text), kube.Log{Now: now})

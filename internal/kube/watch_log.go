@@ -19,6 +19,9 @@ const (
 	// watchFresh: a failure older than this is over. client-go retries in less than a minute
 	// (defaultBackoffMax and its jitter in tools/cache/reflector.go) and then waits for a response.
 	watchFresh = 3 * time.Minute
+	// watchGap ends an episode: client-go tries again within a minute, and a request without an answer ends after 45 s (the HTTP/2
+	// ping). A longer gap between two failures means that a request was answered.
+	watchGap   = 2 * time.Minute
 	clockSlack = time.Minute // a time less than this in the future counts as now
 )
 
@@ -94,8 +97,7 @@ func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 	}
 	msg := fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", count, strings.Join(w.kinds, ", "))
 	if on > 0 {
-		msg += fmt.Sprintf(", from %s to %s ago: they continue, and the rules have not changed since they began", age(of.Now, w.first),
-			age(of.Now, w.last))
+		msg += fmt.Sprintf(", from %s to %s ago, without a gap", age(of.Now, w.first), age(of.Now, w.last))
 	}
 	f := proxyrules.NewFinding(proxyrules.Finding{Name: watchFailing, Line: w.number, Rule: config.PlainMessage(w.text), Message: msg + doubt})
 	if doubt != "" {
@@ -114,8 +116,8 @@ func IsFailingWatch(f proxyrules.Finding) bool { return f.Name == watchFailing }
 type reading struct {
 	zone        *time.Location
 	newest      time.Time // the time of the last line; zero if no line had a time
-	count       int       // failures of this process that have a time
-	first, last time.Time // times of these failures
+	count       int       // failures of this process in the newest episode
+	first, last time.Time // of that episode
 	undated     int       // failures whose times are unknown
 	kinds       []string
 	number      int    // line number of the last failure
@@ -144,8 +146,8 @@ func (r *reading) addFailure(kind, line string, n int, of Log) {
 	case at.Before(of.Began):
 		return
 	default:
-		if r.first.IsZero() {
-			r.first = at
+		if r.first.IsZero() || at.Sub(r.last) > watchGap {
+			r.first, r.count, r.kinds = at, 0, nil
 		}
 		r.last = at
 		r.count++
