@@ -32,7 +32,7 @@ with the old and the new value, in ` + report.ChangesFile + `.`,
 		Args: policyArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.acts = !dryRun
-			o.guarded = len(o.policies) == 0 // a policy named in the call has been reviewed; one that runs at boot has not
+			o.copied = true // a policy named in the call may belong to the caller
 			h, err := o.machine()
 			if err != nil {
 				return err

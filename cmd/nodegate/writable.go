@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,19 +26,34 @@ func (o *options) guardFlag(c *cobra.Command) {
 	c.Flags().BoolVar(&o.allowWritable, "allow-writable", false, "use the policy even if users other than root may write it")
 }
 
-// checkWritable returns an error for each place by which users other than root may write or replace
-// the policy: its files and directories, every directory above them, and the same for the targets of
-// symbolic links. A file that install copies may belong to the caller.
-func (o *options) checkWritable(h *host.Host, files []policy.File) error {
-	if !o.guarded {
+// trust decides once, for every verb, what a policy may do that users other than root may write or replace: its files and directories,
+// every directory above them, and the same for the targets of symbolic links. A verb that changes or holds the node refuses it; a file
+// that the call names may belong to the caller. A verb that only looks reads it, and runs none of its programs as root.
+func (o *options) trust(h *host.Host, files []policy.File) error {
+	err := o.checkWritable(h, files)
+	switch {
+	case err == nil || o.allowWritable:
 		return nil
+	case o.guarded:
+		return err
+	case h.Exec != nil && os.Geteuid() == 0:
+		h.Exec = func(context.Context, []string) (host.Ran, error) { return host.Ran{}, fmt.Errorf("not run: %w", err) }
 	}
+	return nil
+}
+
+// checkWritable returns an error for each place by which users other than root may change the policy.
+func (o *options) checkWritable(h *host.Host, files []policy.File) error {
 	below := filepath.Join(h.Root, units.PolicyDir)
 	paths := slices.Concat([]string{below}, o.policies, o.varFiles)
 	for _, f := range files {
 		if !strings.HasPrefix(f.Name, "builtin:") {
 			paths = append(paths, f.Name)
 		}
+	}
+	orAllow := ""
+	if o.guarded {
+		orAllow = ", or use --allow-writable"
 	}
 	var errs []error
 	seen := map[file.Opening]bool{}
@@ -54,13 +71,10 @@ func (o *options) checkWritable(h *host.Host, files []policy.File) error {
 				continue
 			}
 			seen[open] = true
-			errs = append(errs, fmt.Errorf("%s is writable by users other than root, who could then decide what root does; run `%s %s`, "+
-				"or use --allow-writable", open.Place, open.Mend, plain.Quote(open.Place)))
+			errs = append(errs, fmt.Errorf("%s is writable by users other than root, who could then decide what root does; run `%s %s`%s",
+				open.Place, open.Mend, plain.Quote(open.Place), orAllow))
 			o.stays = o.stays || installed
 		}
-	}
-	if o.allowWritable {
-		return nil
 	}
 	return errors.Join(errs...)
 }
