@@ -30,18 +30,14 @@ func (v *survey) checkDomains() hcl.Diagnostics {
 		if b.Type != "sysctl" && (b.Type != "link" || b.get("sysctl") == nil) {
 			continue
 		}
-		if b.Type == "sysctl" {
-			key, err := ParseKey(b.Name)
-			switch {
-			case err != nil:
-				continue
-			case v.catalogue.Domains(string(key)) != nil:
-			case key.IsGlob():
+		if key, err := ParseKey(b.Name); b.Type == "sysctl" {
+			if err == nil && key.IsGlob() && v.catalogue.Domains(string(key)) == nil {
 				if found := v.checkGlob(b, key); found != nil {
 					r.warnings = append(r.warnings, found)
 				}
 				continue
-			default:
+			}
+			if err != nil || v.catalogue.Domains(string(key)) == nil {
 				continue
 			}
 			v.checkInterface(r, b, key)
@@ -134,56 +130,29 @@ func (l *loader) judge(r *reader, b block, a asked) {
 	if domains == nil || slices.Contains(zeroAfterBoot(), a.key) && a.allows("0") {
 		return
 	}
-	var bad, fine, lack, oneWay []string
-	var summary, why, advice string
+	var worst fault
+	var bad, lack, oneWay []string
+	fine := false
 	for _, version := range a.kernels {
 		i := slices.IndexFunc(domains, func(d kernels.Domain) bool { return d.Version == version })
 		if i < 0 {
 			lack = append(lack, version)
 			continue
 		}
-		d := domains[i]
-		answer, stored := l.answer(d, a)
+		found, answer := l.faultOf(domains[i], b, a)
 		switch {
-		case answer == kernels.Refused && !withinBound(d, a, b):
-			summary, why, advice = "Refused by the kernel", "refused by", acceptedBy(d)
-		case answer == kernels.Rounded && !a.allows(stored):
-			summary, why, advice = "Rounded by the kernel", "stored as "+stored+" by", ", so this would never pass. Write "+stored+"."
-			if len(stored) >= 64 { // the beginning of a long string
-				why = fmt.Sprintf("cut to %d bytes by", len(stored))
-				advice = fmt.Sprintf(", so this would never pass. Write at most %d bytes.", len(stored))
-			}
-		case answer == kernels.ReadOnly && !slices.Contains([]Key{"crypto/fips_enabled", "kernel/ostype"}, a.key): // true without a write
-			summary, why, advice = "Read-only", "read-only on", ": no program can write it. Remove it."
-		default:
-			if answer == kernels.Stored {
-				fine = append(fine, version)
-			}
-			if d.OneWay(a.target) && !coupled(a.key) {
-				oneWay = append(oneWay, version)
-			}
+		case found.summary != "":
+			worst, bad = found, append(bad, version)
 			continue
+		case answer == kernels.Stored:
+			fine = true
 		}
-		bad = append(bad, version)
-	}
-	if bad != nil && a.others {
-		advice = " of Debian. Another distribution's kernel may differ."
+		if domains[i].OneWay(a.target) && !coupled(a.key) {
+			oneWay = append(oneWay, version)
+		}
 	}
 	if bad != nil {
-		severity := hcl.DiagWarning
-		if when := b.get("when"); fine == nil || when != nil && readsKernel(when) {
-			severity = hcl.DiagError
-		}
-		if a.others || summary == "Read-only" && len(bad) < len(domains) {
-			severity = hcl.DiagWarning // the kernel of another distribution, or another build, may accept it
-		}
-		if key, _ := ParseKey(b.Name); summary == "Read-only" && key != a.key && b.Type == "sysctl" {
-			severity = hcl.DiagWarning // a glob: the value can be right without a write
-		}
-		r.warnings = append(r.warnings, &hcl.Diagnostic{
-			Severity: severity, Summary: summary, Subject: a.at.Ptr(),
-			Detail: fmt.Sprintf("%s = %s%s: %s Linux %s%s", a.key, a.target, a.on, why, inWords(bad), advice),
-		})
+		r.warnings = append(r.warnings, worst.on(bad, b, a, fine, len(bad) == len(domains)))
 	}
 	if oneWay != nil && !l.isAllowed(string(a.key)) {
 		loads := ""
@@ -197,6 +166,48 @@ func (l *loader) judge(r *reader, b block, a asked) {
 		r.warnf(b.Range, "Not on every kernel", "%s: of the recorded kernels, only in Linux %s. A node with another one is held. Write "+
 			"when = %s.", a.key, inWords(versionsOf(domains)), l.whenFor(versionsOf(domains)))
 	}
+}
+
+// fault describes a value that a kernel does not keep.
+type fault struct{ summary, why, advice string }
+
+// faultOf returns the fault of a value on one kernel, if any, and the kernel's answer.
+func (l *loader) faultOf(d kernels.Domain, b block, a asked) (fault, kernels.Answer) {
+	answer, stored := l.answer(d, a)
+	switch {
+	case answer == kernels.Refused && !withinBound(d, a, b):
+		return fault{"Refused by the kernel", "refused by", acceptedBy(d)}, answer
+	case answer == kernels.Rounded && !a.allows(stored) && len(stored) >= 64: // the beginning of a long string
+		return fault{"Rounded by the kernel", fmt.Sprintf("cut to %d bytes by", len(stored)),
+			fmt.Sprintf(", so this would never pass. Write at most %d bytes.", len(stored))}, answer
+	case answer == kernels.Rounded && !a.allows(stored):
+		return fault{"Rounded by the kernel", "stored as " + stored + " by", ", so this would never pass. Write " + stored + "."}, answer
+	case answer == kernels.ReadOnly && !slices.Contains([]Key{"crypto/fips_enabled", "kernel/ostype"}, a.key): // true without a write
+		return fault{"Read-only", "read-only on", ": no program can write it. Remove it."}, answer
+	}
+	return fault{}, answer
+}
+
+// on reports the fault of some kernels. It is a warning if another kernel that the block is for may be fine.
+func (f fault) on(bad []string, b block, a asked, fine, onAll bool) *hcl.Diagnostic {
+	severity := hcl.DiagError
+	when, key := b.get("when"), Key("")
+	if b.Type == "sysctl" {
+		key, _ = ParseKey(b.Name)
+	}
+	switch {
+	case fine && (when == nil || !readsKernel(when)):
+		severity = hcl.DiagWarning
+	case f.summary == "Read-only" && (!onAll || key != "" && key != a.key): // another build may accept it; of a glob, it can be right unwritten
+		severity = hcl.DiagWarning
+	case a.others:
+		severity = hcl.DiagWarning
+	}
+	if a.others {
+		f.advice = " of Debian. Another distribution's kernel may differ."
+	}
+	return &hcl.Diagnostic{Severity: severity, Summary: f.summary, Subject: a.at.Ptr(),
+		Detail: fmt.Sprintf("%s = %s%s: %s Linux %s%s", a.key, a.target, a.on, f.why, inWords(bad), f.advice)}
 }
 
 // answer returns a kernel's answer to the value that a block asks for.

@@ -51,7 +51,7 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 	if isLiteral(e) {
 		return nil, nil, true
 	}
-	if named, again := r.words.named[e]; again && r.paid {
+	if named := r.words.named[e]; r.paid && named != nil {
 		unknown = slices.DeleteFunc(slices.Clone(named), func(name string) bool { _, known := r.Fact(name); return known })
 		if len(unknown) == 0 {
 			unknown = named

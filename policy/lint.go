@@ -70,7 +70,7 @@ func (b block) contains(at *hcl.Range) bool {
 }
 
 // mostEvaluations bounds the blocks that are evaluated on the nodes of other blocks' conditions.
-const mostEvaluations = 5_000
+const mostEvaluations = 3_000
 
 // survey loads a policy on many nodes.
 type survey struct {
@@ -86,24 +86,28 @@ type answer struct {
 	*Policy
 }
 
-// run evaluates the whole policy on the usual nodes, and each block on the nodes that its own conditions bound. On these, it evaluates
-// the whole policy too, as far as mostEvaluations permits: two blocks can contradict each other there.
+// run evaluates the whole policy on the usual nodes, and each block on the nodes at the bounds of its own conditions. On these, and first
+// on the first of each block, it evaluates the whole policy too, as far as mostEvaluations permits: blocks can contradict each other there.
 func (v *survey) run() {
 	for _, facts := range slices.Concat(v.usual, withoutOneFact()) {
 		v.load(facts, v.blocks, true)
 	}
-	var own []map[string]any
+	var first, other []map[string]any
 	for _, b := range v.blocks {
-		for _, facts := range v.nodesOf(b) {
+		for i, facts := range v.nodesOf(b) {
 			v.load(facts, []block{b}, true)
-			own = append(own, facts)
+			if i < 2 {
+				first = append(first, facts)
+			} else {
+				other = append(other, facts)
+			}
 		}
 	}
-	most := mostEvaluations / max(1, len(v.blocks))
-	for i, facts := range own {
-		if len(own) <= most || i*most/len(own) != (i+1)*most/len(own) {
-			v.load(facts, v.blocks, false)
-		}
+	own := append(first, other...)
+	most := min(len(own), mostEvaluations/max(1, len(v.blocks)))
+	own = own[:max(most, len(first))]
+	for i := range most {
+		v.load(own[i*len(own)/most], v.blocks, false)
 	}
 }
 
