@@ -27,8 +27,8 @@ type requirement[T any] interface {
 // add decodes a block, and appends it with its unknown facts.
 func add[T any, P requirement[T]](l *loader, to *[]T, decode func(block) (T, bool), b block) {
 	if one, ok := decode(b); ok {
-		P(&one).metadata().Unknown = l.unknowns()
 		*to = append(*to, one)
+		P(&(*to)[len(*to)-1]).metadata().Unknown = l.unknowns()
 	}
 }
 
