@@ -188,7 +188,7 @@ func (l *loader) recordedOf(version string) string {
 	return ""
 }
 
-// cases returns the combinations of the values that can be one node's. It stops after mostCases.
+// cases returns the combinations of the values. It stops after mostCases.
 func (q question) cases() iter.Seq[map[string]any] {
 	return func(yield func(map[string]any) bool) {
 		at := make([]int, len(q.names))
@@ -200,7 +200,7 @@ func (q question) cases() iter.Seq[map[string]any] {
 				}
 				facts[name] = q.values[name][at[i]]
 			}
-			if canExist(facts) && !yield(facts) {
+			if !yield(facts) {
 				return
 			}
 			i := 0
@@ -215,13 +215,6 @@ func (q question) cases() iter.Seq[map[string]any] {
 			}
 		}
 	}
-}
-
-// canExist reports whether the release of a kernel has its version.
-func canExist(facts map[string]any) bool {
-	release, both := facts["kernel.release"].(string)
-	version, is := facts["kernel.version"].(string)
-	return !both || !is || leadingVersion(release) == version
 }
 
 // size returns the number of combinations, at most mostCases + 1.

@@ -120,8 +120,8 @@ func (l *loader) nodesOf(b block) (all []map[string]any) {
 			for _, v := range q.values[name] {
 				facts := maps.Clone(base)
 				facts[name] = v
-				if is, _ := l.holds(q.when, facts); is && v != base[name] && canExist(facts) {
-					all = append(all, l.complete(facts)...)
+				if is, _ := l.holds(q.when, facts); is && v != base[name] {
+					all = append(all, l.complete(facts)[0])
 				}
 			}
 		}
@@ -132,15 +132,9 @@ func (l *loader) nodesOf(b block) (all []map[string]any) {
 
 // complete returns one or two nodes with these facts.
 func (l *loader) complete(facts map[string]any) []map[string]any {
+	facts = maps.Clone(facts)
 	if release, is := facts["kernel.release"].(string); is {
 		facts["kernel.version"] = leadingVersion(release)
-	} else if version, is := facts["kernel.version"].(string); is {
-		facts["kernel.release"] = version
-		for _, v := range l.usualValues("kernel.release") {
-			if leadingVersion(v.(string)) == version {
-				facts["kernel.release"] = v
-			}
-		}
 	}
 	most, first, last := 0, 0, 0
 	for i, usual := range l.usual {
@@ -159,8 +153,12 @@ func (l *loader) complete(facts map[string]any) []map[string]any {
 	}
 	var all []map[string]any
 	for _, i := range slices.Compact([]int{first, last}) {
-		all = append(all, maps.Clone(l.usual[i]))
-		maps.Copy(all[len(all)-1], facts)
+		node := maps.Clone(l.usual[i])
+		maps.Copy(node, facts)
+		if version := node["kernel.version"].(string); leadingVersion(node["kernel.release"].(string)) != version {
+			node["kernel.release"] = version
+		}
+		all = append(all, node)
 	}
 	return all
 }
