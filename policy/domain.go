@@ -198,7 +198,7 @@ func (f fault) on(bad []string, b block, a asked, fine, onAll bool) *hcl.Diagnos
 	switch {
 	case fine && (when == nil || !readsKernel(when)):
 		severity = hcl.DiagWarning
-	case f.summary == "Read-only" && (!onAll || key != "" && key != a.key): // another build may accept it; of a glob, it can be right unwritten
+	case f.summary == "Read-only" && (!onAll || key != "" && key != a.key): // another build may accept it; a glob's may be right already
 		severity = hcl.DiagWarning
 	case a.others:
 		severity = hcl.DiagWarning

@@ -92,6 +92,7 @@ func TestOnNodes(t *testing.T) {
 		  value = 2
 		  when  = node.cpus <= 37
 		}`, `This happens on a node with 37 CPUs and os.id "arch".`},
+		{`sysctl "kernel.panic" { value = kernel.version != "6.9.7" ? 1 : 1.5 }`, `a node with kernel.version "6.9.7".`},
 		{`sysctl "vm.max_map_count" { value = floor(node.memory / 8192) }`, ""},
 		{`sysctl "vm.max_map_count" { value = floor(node.memory / 16) }`, ""},
 		{`sysctl "vm.max_map_count" { value = floor(node.memory / 1024) }`, ""},
