@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 )
@@ -62,19 +61,6 @@ func (r *reader) isAllowed(name string) bool {
 // isForOthers reports whether the block's when is false on Debian, whose kernels the catalogue knows, because of os.id. Its names
 // and values belong to another distribution.
 func (l *loader) isForOthers(b block) bool {
-	when := b.get("when")
-	if when == nil || !slices.ContainsFunc(when.Variables(), func(t hcl.Traversal) bool { return factName(t) == "os.id" }) {
-		return false
-	}
-	excluded := false
-	nodes := imagine(l.distinct([]hcl.Expression{when}, l.candidates([]hcl.Expression{when})))
-	included := slices.ContainsFunc(nodes, func(facts map[string]any) bool {
-		facts["os.id"] = "debian"
-		v, known := l.imagined(facts).value(when)
-		// A fact that the node does not know, such as os.version, is known on the next one.
-		is := known && v.Type() == cty.Bool
-		excluded = excluded || is && v.False()
-		return is && v.True()
-	})
-	return excluded && !included
+	is, known := l.holds(b.get("when"), map[string]any{"os.id": "debian"})
+	return known && !is
 }

@@ -78,23 +78,23 @@ func (r *reader) mergeSysctls(all []Sysctl) []Sysctl {
 
 // EachModule returns one module of each name: a report has one result for each name.
 func (p *Policy) EachModule() []Module {
-	return oneOfEach(p.Modules, func(m Module) string { return m.Name }, func(m *Module) *Metadata { return &m.Metadata })
+	return oneOfEach(p.Modules, func(m Module) string { return m.Name })
 }
 
 // EachSysctl returns one parameter of each name, and after the sysctls the attributes of /sys.
 func (p *Policy) EachSysctl() []Sysctl {
 	all := slices.Concat(p.Sysctls, p.Sysfs)
-	return oneOfEach(all, func(s Sysctl) string { return string(s.Key) }, func(s *Sysctl) *Metadata { return &s.Metadata })
+	return oneOfEach(all, func(s Sysctl) string { return string(s.Key) })
 }
 
 // EachProbe returns one probe of each name.
 func (p *Policy) EachProbe() []Probe {
-	return oneOfEach(p.Probes, func(pr Probe) string { return pr.Name }, func(pr *Probe) *Metadata { return &pr.Metadata })
+	return oneOfEach(p.Probes, func(pr Probe) string { return pr.Name })
 }
 
 // oneOfEach keeps one requirement of each name. A requirement that applies is preferred to one whose when is unknown, and
 // that to one that is off.
-func oneOfEach[T any](all []T, name func(T) string, metadata func(*T) *Metadata) []T {
+func oneOfEach[T any, P requirement[T]](all []T, name func(T) string) []T {
 	var kept []T
 	at := map[string]int{}
 	for _, b := range all {
@@ -104,7 +104,7 @@ func oneOfEach[T any](all []T, name func(T) string, metadata func(*T) *Metadata)
 			kept = append(kept, b)
 			continue
 		}
-		first, second := metadata(&kept[i]), metadata(&b)
+		first, second := P(&kept[i]).metadata(), P(&b).metadata()
 		switch {
 		case second.Off:
 		case first.Off:

@@ -3,7 +3,9 @@ package policy
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -127,13 +129,18 @@ func checkFormat(args []cty.Value) error {
 	for _, a := range args[1:] {
 		longest = max(longest, sizeOf(a))
 	}
-	width, digits := 0, 0
-	for _, c := range text {
-		if digits = digits*10 + int(c-'0'); c < '0' || c > '9' {
-			digits = 0
+	width := 0
+	for _, verb := range strings.Split(text, "%")[1:] { // its width is written before its letter
+		if end := strings.IndexFunc(verb, unicode.IsLetter); end >= 0 {
+			verb = verb[:end]
 		}
-		digits = min(digits, maxFormat)
-		width = max(width, digits)
+		for _, digits := range strings.FieldsFunc(verb, func(c rune) bool { return !unicode.IsDigit(c) }) {
+			n, err := strconv.Atoi(digits)
+			if err != nil {
+				n = maxFormat
+			}
+			width = max(width, min(n, maxFormat))
+		}
 	}
 	if len(text)+strings.Count(text, "%")*max(longest, width) > maxFormat {
 		return function.NewArgErrorf(0, "the result could have more than %d bytes; shorten the format", maxFormat)

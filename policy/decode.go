@@ -18,6 +18,20 @@ func isName(s string, most int, marks string) bool {
 	})
 }
 
+// requirement is a pointer to a type that embeds Metadata.
+type requirement[T any] interface {
+	*T
+	metadata() *Metadata
+}
+
+// add decodes a block, and appends it with its unknown facts.
+func add[T any, P requirement[T]](l *loader, to *[]T, decode func(block) (T, bool), b block) {
+	if one, ok := decode(b); ok {
+		*to = append(*to, one)
+		P(&(*to)[len(*to)-1]).metadata().Unknown = l.unknowns()
+	}
+}
+
 // decode evaluates the gathered blocks, in their order.
 func (l *loader) decode() {
 	p := l.policy
@@ -28,61 +42,39 @@ func (l *loader) decode() {
 		l.names = names && !l.isForOthers(b)
 		switch b.Type {
 		case "module":
-			if m, ok := l.decodeModule(b); ok {
-				m.Unknown = l.unknowns()
-				p.Modules = append(p.Modules, m)
-			}
+			add(l, &p.Modules, l.decodeModule, b)
 		case "sysctl":
-			if s, ok := l.decodeSysctl(b); ok {
-				s.Unknown = l.unknowns()
-				p.Sysctls = append(p.Sysctls, s)
-			}
+			add(l, &p.Sysctls, l.decodeSysctl, b)
 		case "sysfs":
-			if s, ok := l.decodeSysfs(b); ok {
-				s.Unknown = l.unknowns()
-				p.Sysfs = append(p.Sysfs, s)
-			}
+			add(l, &p.Sysfs, l.decodeSysfs, b)
 		case "link":
-			if k, ok := l.decodeLink(b); ok {
-				k.Unknown = l.unknowns()
-				p.Links = append(p.Links, k)
-			}
+			add(l, &p.Links, l.decodeLink, b)
 		case "check":
 			if b.isExec() {
-				if e, ok := l.decodeExec(b); ok {
-					e.Unknown = l.unknowns()
-					p.Execs = append(p.Execs, e)
-				}
-				continue
-			}
-			if j, ok := l.decodeProblem(b); ok {
-				j.Unknown = l.unknowns()
-				p.Problems = append(p.Problems, j)
+				add(l, &p.Execs, l.decodeExec, b)
+			} else {
+				add(l, &p.Problems, l.decodeProblem, b)
 			}
 		case "probe":
-			if pr, ok := l.decodeProbe(b); ok {
-				pr.Unknown = l.unknowns()
-				p.Probes = append(p.Probes, pr)
-			}
-		case "gate":
-			// The author's own gate replaces the gate of a built-in policy.
-			if gate != nil && gate.Builtin == b.Builtin && !b.Builtin {
-				l.errorf(b.Range, "Second gate", "A policy can have only one gate block; the first is at %s. Remove one.", place(gate.Range))
-			} else if gate == nil || gate.Builtin && !b.Builtin {
+			add(l, &p.Probes, l.decodeProbe, b)
+		case "gate": // the author's own gate replaces the gate of a built-in policy
+			if gate == nil || gate.Builtin && !b.Builtin {
 				gate = &b
+			} else if gate.Builtin == b.Builtin && !b.Builtin {
+				l.reportSecond(b, gate.Range)
 			}
 		case "publish":
 			if p.Publish.Condition != "" {
-				l.errorf(b.Range, "Second publish", "A policy can have only one publish block; the first is at %s. Remove one.", place(p.Publish.Range))
-				continue
+				l.reportSecond(b, p.Publish.Range)
+			} else {
+				p.Publish = l.decodePublish(b)
 			}
-			p.Publish = l.decodePublish(b)
 		case "audit":
 			if p.Audit.On {
-				l.errorf(b.Range, "Second audit", "A policy can have only one audit block; the first is at %s. Remove one.", place(p.Audit.Range))
-				continue
+				l.reportSecond(b, p.Audit.Range)
+			} else {
+				p.Audit = l.decodeAudit(b)
 			}
-			p.Audit = l.decodeAudit(b)
 		}
 	}
 	l.names = names
@@ -95,6 +87,10 @@ func (l *loader) decode() {
 				"Write a constant or use a variable.", u)
 		}
 	}
+}
+
+func (l *loader) reportSecond(b block, first hcl.Range) {
+	l.errorf(b.Range, "Second "+b.Type, "A policy can have only one %s block; the first is at %s. Remove one.", b.Type, place(first))
 }
 
 // unknowns returns the unknown facts that the current block depends on, separated by commas.

@@ -18,36 +18,33 @@ type asked struct {
 	allows  func(string) bool // whether a stored value satisfies the block
 	at      hcl.Range
 	kernels []string // versions
+	on      string   // describes the first node, if the value depends on it
 	others  bool     // the block is for other distributions
 }
 
 // checkDomains reports values that recorded kernels refuse, store as others, or never give back, and parameters that only some of them
 // have. A block is judged for the kernels that its conditions include.
-func (l *loader) checkDomains() hcl.Diagnostics {
+func (v *survey) checkDomains() hcl.Diagnostics {
 	r := &reader{}
-	for _, b := range l.blocks {
+	for _, b := range v.blocks {
 		if b.Type != "sysctl" && (b.Type != "link" || b.get("sysctl") == nil) {
 			continue
 		}
-		if b.Type == "sysctl" {
-			key, err := ParseKey(b.Name)
-			switch {
-			case err != nil:
-				continue
-			case l.catalogue.Domains(string(key)) != nil:
-			case key.IsGlob():
-				if found := l.checkGlob(b, key); found != nil {
+		if key, err := ParseKey(b.Name); b.Type == "sysctl" {
+			if err == nil && key.IsGlob() && v.catalogue.Domains(string(key)) == nil {
+				if found := v.checkGlob(b, key); found != nil {
 					r.warnings = append(r.warnings, found)
 				}
 				continue
-			default:
+			}
+			if err != nil || v.catalogue.Domains(string(key)) == nil {
 				continue
 			}
-			l.checkInterface(r, b, key)
+			v.checkInterface(r, b, key)
 		}
 		one := &reader{}
-		for _, a := range l.askedOn(b) {
-			l.judge(one, b, a)
+		for _, a := range v.askedOn(b) {
+			v.judge(one, b, a)
 		}
 		reported := map[string]bool{} // one value is enough of those that depend on facts
 		for _, d := range slices.Concat(one.diags, one.warnings) {
@@ -60,67 +57,46 @@ func (l *loader) checkDomains() hcl.Diagnostics {
 	return r.warnings
 }
 
+// mostMemory is the size of the nodes on which a value computed from node.memory is judged: few of these formulas are written for more,
+// and on a node with terabytes most exceed the range that the kernel accepts.
+const mostMemory = 16 << 30
+
 // askedOn returns the values that a block requires on the recorded kernels.
-func (l *loader) askedOn(b block) []asked {
-	expressions := b.expressions()
-	nodes := imagine(l.distinct(expressions, l.candidates(expressions)))
+func (v *survey) askedOn(b block) []asked {
 	var all []asked
-	versions := l.catalogue.Versions()
-	others := b.get("when") != nil && l.isForOthers(b)
-	onEach := !slices.ContainsFunc(expressions, readsKernel) && !slices.ContainsFunc(expressions, readsRelease)
-	for i, version := range versions {
-		if onEach && i > 0 {
-			break // the values are the same
+	versions := v.catalogue.Versions()
+	others := b.get("when") != nil && v.isForOthers(b)
+	onEach := !slices.ContainsFunc(b.expressions(), readsKernel) && !readsAny(b.expressions(), "os.version")
+	computed := readsAny(b.valueExpressions(), "node.memory")
+	for _, n := range v.answers[b.Range] {
+		kernels := versions
+		if !onEach {
+			version, _ := n.facts["kernel.version"].(string)
+			kernels = []string{v.recordedOf(version)}
 		}
-		for _, facts := range nodes {
-			cpus, _ := facts["node.cpus"].(int64)
-			if memory, _ := facts["node.memory"].(int64); cpus > mostCPUs || memory > 16*hugeNode {
-				continue
+		if memory, _ := n.facts["node.memory"].(int64); kernels[0] == "" || computed && memory > mostMemory {
+			continue
+		}
+		for _, a := range n.asked(b) {
+			same := slices.IndexFunc(all, func(o asked) bool { return o.key == a.key && o.target == a.target })
+			if same < 0 {
+				same, a.others, a.on = len(all), others, onNode(" on %s", n.facts, b.valueExpressions()...)
+				all = append(all, a)
 			}
-			facts = maps.Clone(facts)
-			if _, reads := facts["os.version"]; reads && facts["os.id"] == "debian" {
-				facts["os.version"] = debianOf(version)
-			}
-			for _, name := range []string{"kernel.release", "kernel.version"} {
-				if _, reads := facts[name]; reads {
-					release := l.catalogue.Probed[i]
-					if name == "kernel.version" {
-						release, _, _ = strings.Cut(release, "-")
-						release, _, _ = strings.Cut(release, "+")
-					}
-					facts[name] = release
-				}
-			}
-			node := l.imagined(facts)
-			node.blocks = []block{b}
-			node.decode()
-			for _, a := range node.asked(b) {
-				same := slices.IndexFunc(all, func(o asked) bool { return o.key == a.key && o.target == a.target })
-				switch {
-				case same < 0:
-					a.kernels, a.others = []string{version}, others
-					all = append(all, a)
-				case !slices.Contains(all[same].kernels, version):
+			for _, version := range kernels {
+				if !slices.Contains(all[same].kernels, version) {
 					all[same].kernels = append(all[same].kernels, version)
 				}
 			}
 		}
 	}
-	if onEach {
-		for i := range all {
-			all[i].kernels = versions
-		}
-	}
 	return all
 }
 
-// asked returns the values that a block requires on the imagined node.
-func (l *loader) asked(b block) []asked {
+// asked returns the values that a block requires.
+func (p *Policy) asked(b block) []asked {
 	var all []asked
-	for _, s := range l.policy.Sysctls {
-		if !s.Applies() {
-			continue
-		}
+	for _, s := range p.Sysctls {
 		for _, name := range []string{"value", "one_of", "min", "max"} {
 			if b.get(name) == nil {
 				continue
@@ -137,11 +113,9 @@ func (l *loader) asked(b block) []asked {
 			all = append(all, a)
 		}
 	}
-	for _, k := range l.policy.Links {
+	for _, k := range p.Links {
 		for _, s := range k.Sysctls {
-			if k.Applies() {
-				all = append(all, asked{key: s.Pattern, target: s.Value, allows: Sysctl{Value: s.Value}.Allows, at: b.at("sysctl")})
-			}
+			all = append(all, asked{key: s.Pattern, target: s.Value, allows: Sysctl{Value: s.Value}.Allows, at: b.at("sysctl")})
 		}
 	}
 	return all
@@ -156,56 +130,29 @@ func (l *loader) judge(r *reader, b block, a asked) {
 	if domains == nil || slices.Contains(zeroAfterBoot(), a.key) && a.allows("0") {
 		return
 	}
-	var bad, fine, lack, oneWay []string
-	var summary, why, advice string
+	var worst fault
+	var bad, lack, oneWay []string
+	fine := false
 	for _, version := range a.kernels {
 		i := slices.IndexFunc(domains, func(d kernels.Domain) bool { return d.Version == version })
 		if i < 0 {
 			lack = append(lack, version)
 			continue
 		}
-		d := domains[i]
-		answer, stored := l.answer(d, a)
+		found, answer := l.faultOf(domains[i], b, a)
 		switch {
-		case answer == kernels.Refused && !withinBound(d, a, b):
-			summary, why, advice = "Refused by the kernel", "refused by", acceptedBy(d)
-		case answer == kernels.Rounded && !a.allows(stored):
-			summary, why, advice = "Rounded by the kernel", "stored as "+stored+" by", ", so this would never pass. Write "+stored+"."
-			if len(stored) >= 64 { // the beginning of a long string
-				why = fmt.Sprintf("cut to %d bytes by", len(stored))
-				advice = fmt.Sprintf(", so this would never pass. Write at most %d bytes.", len(stored))
-			}
-		case answer == kernels.ReadOnly && !slices.Contains([]Key{"crypto/fips_enabled", "kernel/ostype"}, a.key): // true without a write
-			summary, why, advice = "Read-only", "read-only on", ": no program can write it. Remove it."
-		default:
-			if answer == kernels.Stored {
-				fine = append(fine, version)
-			}
-			if d.OneWay(a.target) && !coupled(a.key) {
-				oneWay = append(oneWay, version)
-			}
+		case found.summary != "":
+			worst, bad = found, append(bad, version)
 			continue
+		case answer == kernels.Stored:
+			fine = true
 		}
-		bad = append(bad, version)
-	}
-	if bad != nil && a.others {
-		advice = " of Debian. Another distribution's kernel may differ."
+		if domains[i].OneWay(a.target) && !coupled(a.key) {
+			oneWay = append(oneWay, version)
+		}
 	}
 	if bad != nil {
-		severity := hcl.DiagWarning
-		if when := b.get("when"); fine == nil || when != nil && readsKernel(when) {
-			severity = hcl.DiagError
-		}
-		if a.others || summary == "Read-only" && len(bad) < len(domains) {
-			severity = hcl.DiagWarning // the kernel of another distribution, or another build, may accept it
-		}
-		if key, _ := ParseKey(b.Name); summary == "Read-only" && key != a.key && b.Type == "sysctl" {
-			severity = hcl.DiagWarning // a glob: the value can be right without a write
-		}
-		r.warnings = append(r.warnings, &hcl.Diagnostic{
-			Severity: severity, Summary: summary, Subject: a.at.Ptr(),
-			Detail: fmt.Sprintf("%s = %s: %s Linux %s%s", a.key, a.target, why, inWords(bad), advice),
-		})
+		r.warnings = append(r.warnings, worst.on(bad, b, a, fine, len(bad) == len(domains)))
 	}
 	if oneWay != nil && !l.isAllowed(string(a.key)) {
 		loads := ""
@@ -219,6 +166,48 @@ func (l *loader) judge(r *reader, b block, a asked) {
 		r.warnf(b.Range, "Not on every kernel", "%s: of the recorded kernels, only in Linux %s. A node with another one is held. Write "+
 			"when = %s.", a.key, inWords(versionsOf(domains)), l.whenFor(versionsOf(domains)))
 	}
+}
+
+// fault describes a value that a kernel does not keep.
+type fault struct{ summary, why, advice string }
+
+// faultOf returns the fault of a value on one kernel, if any, and the kernel's answer.
+func (l *loader) faultOf(d kernels.Domain, b block, a asked) (fault, kernels.Answer) {
+	answer, stored := l.answer(d, a)
+	switch {
+	case answer == kernels.Refused && !withinBound(d, a, b):
+		return fault{"Refused by the kernel", "refused by", acceptedBy(d)}, answer
+	case answer == kernels.Rounded && !a.allows(stored) && len(stored) >= 64: // the beginning of a long string
+		return fault{"Rounded by the kernel", fmt.Sprintf("cut to %d bytes by", len(stored)),
+			fmt.Sprintf(", so this would never pass. Write at most %d bytes.", len(stored))}, answer
+	case answer == kernels.Rounded && !a.allows(stored):
+		return fault{"Rounded by the kernel", "stored as " + stored + " by", ", so this would never pass. Write " + stored + "."}, answer
+	case answer == kernels.ReadOnly && !slices.Contains([]Key{"crypto/fips_enabled", "kernel/ostype"}, a.key): // true without a write
+		return fault{"Read-only", "read-only on", ": no program can write it. Remove it."}, answer
+	}
+	return fault{}, answer
+}
+
+// on reports the fault of some kernels. It is a warning if another kernel that the block is for may be fine.
+func (f fault) on(bad []string, b block, a asked, fine, onAll bool) *hcl.Diagnostic {
+	severity := hcl.DiagError
+	when, key := b.get("when"), Key("")
+	if b.Type == "sysctl" {
+		key, _ = ParseKey(b.Name)
+	}
+	switch {
+	case fine && (when == nil || !readsKernel(when)):
+		severity = hcl.DiagWarning
+	case f.summary == "Read-only" && (!onAll || key != "" && key != a.key): // another build may accept it; a glob's may be right already
+		severity = hcl.DiagWarning
+	case a.others:
+		severity = hcl.DiagWarning
+	}
+	if a.others {
+		f.advice = " of Debian. Another distribution's kernel may differ."
+	}
+	return &hcl.Diagnostic{Severity: severity, Summary: f.summary, Subject: a.at.Ptr(),
+		Detail: fmt.Sprintf("%s = %s%s: %s Linux %s%s", a.key, a.target, a.on, f.why, inWords(bad), f.advice)}
 }
 
 // answer returns a kernel's answer to the value that a block asks for.
@@ -288,14 +277,18 @@ func readsKernel(e hcl.Expression) bool {
 	return slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool { return t.RootName() == "kernel" })
 }
 
-// readsRelease reports whether an expression depends on the release of the distribution, which has a kernel.
-func readsRelease(e hcl.Expression) bool {
-	return slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool { return factName(t) == "os.version" })
+// readsAny reports whether expressions depend on a fact.
+func readsAny(all []hcl.Expression, fact string) bool {
+	return slices.ContainsFunc(all, func(e hcl.Expression) bool {
+		return slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool { return factName(t) == fact })
+	})
 }
 
-// debianOf returns the release of Debian that has the recorded kernel.
-func debianOf(version string) string {
-	return map[string]string{"5.10": "11", "6.1": "12", "6.12": "13"}[version]
+// valueExpressions returns the expressions of a block without its when.
+func (b block) valueExpressions() []hcl.Expression {
+	b.Attrs = maps.Clone(b.Attrs)
+	delete(b.Attrs, "when")
+	return b.expressions()
 }
 
 func versionsOf(domains []kernels.Domain) []string {

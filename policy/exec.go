@@ -79,5 +79,5 @@ func (r *reader) mergeExecs(all []Exec) {
 
 // EachExec returns one program of each name.
 func (p *Policy) EachExec() []Exec {
-	return oneOfEach(p.Execs, func(e Exec) string { return e.Name }, func(e *Exec) *Metadata { return &e.Metadata })
+	return oneOfEach(p.Execs, func(e Exec) string { return e.Name })
 }

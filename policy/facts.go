@@ -36,9 +36,12 @@ func FactNames() []string { return slices.Sorted(maps.Keys(factTypes())) }
 type vocabulary struct {
 	plain, withFacts map[string]function.Function // for expressions without and with facts
 	facts            map[string]cty.Type
+	named            map[hcl.Expression][]string // only in Lint: the facts of expressions that were evaluated before
 }
 
-func newVocabulary() *vocabulary { return &vocabulary{functions(false), functions(true), factTypes()} }
+func newVocabulary() *vocabulary {
+	return &vocabulary{plain: functions(false), withFacts: functions(true), facts: factTypes()}
+}
 
 // scopeFor returns the functions, variables and facts for one expression. It contains only the
 // facts that the expression names, because reading each costs time. unknown explains why the
@@ -47,6 +50,13 @@ func newVocabulary() *vocabulary { return &vocabulary{functions(false), function
 func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []string, ok bool) {
 	if isLiteral(e) {
 		return nil, nil, true
+	}
+	if named := r.words.named[e]; r.paid && named != nil {
+		unknown = slices.DeleteFunc(slices.Clone(named), func(name string) bool { _, known := r.Fact(name); return known })
+		if len(unknown) == 0 {
+			unknown = named
+		}
+		return r.sharedScope(named), unknown, true
 	}
 	scope = &hcl.EvalContext{Functions: r.words.plain}
 	if !r.affordable(e) {
@@ -104,12 +114,36 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 	for root, attrs := range facts {
 		scope.Variables[root] = cty.ObjectVal(attrs)
 	}
+	if _, native := e.(hclsyntax.Expression); native && ok && r.words.named != nil && len(all) > 0 && len(wrong) == 0 {
+		r.words.named[e] = all
+	}
 	for _, others := range [][]string{wrong, all} {
 		if len(unknown) == 0 {
 			unknown = others
 		}
 	}
 	return scope, unknown, ok
+}
+
+// sharedScope returns the functions, the variables and the named facts of a node, and other facts: all expressions share it.
+func (r *reader) sharedScope(named []string) *hcl.EvalContext {
+	if r.scope == nil {
+		r.scope = &hcl.EvalContext{Functions: r.words.withFacts, Variables: map[string]cty.Value{"var": cty.ObjectVal(r.vars)}}
+	}
+	for _, name := range named {
+		root, _, _ := strings.Cut(name, ".")
+		if _, built := r.scope.Variables[root]; built {
+			continue
+		}
+		attrs := map[string]cty.Value{}
+		for other, typ := range r.words.facts {
+			if attr, is := strings.CutPrefix(other, root+"."); is {
+				attrs[attr] = r.factValue(other, typ)
+			}
+		}
+		r.scope.Variables[root] = cty.ObjectVal(attrs)
+	}
+	return r.scope
 }
 
 // isLiteral reports whether an expression is a literal, as most expressions of a policy are.

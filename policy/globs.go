@@ -9,18 +9,18 @@ import (
 
 // checkGlob judges a value for each recorded parameter that a glob matches. It returns one message, which names the first parameters for
 // which the value is wrong, or nil.
-func (l *loader) checkGlob(b block, glob Key) *hcl.Diagnostic {
+func (v *survey) checkGlob(b block, glob Key) *hcl.Diagnostic {
 	var worst *hcl.Diagnostic
 	var names []string
-	all := l.askedOn(b)
-	matches := l.catalogue.Matching(string(glob))
+	all := v.askedOn(b)
+	matches := v.catalogue.Matching(string(glob))
 	for _, match := range matches {
 		r := &reader{}
 		for _, a := range all {
 			a.key = Key(match)
-			l.judge(r, b, a)
+			v.judge(r, b, a)
 		}
-		if found := l.memoryOf(b, Key(match)); found != nil {
+		if found := v.memoryOf(b, Key(match)); found != nil {
 			r.warnings = append(r.warnings, found)
 		}
 		found := slices.Concat(r.diags, r.warnings)

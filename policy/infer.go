@@ -81,30 +81,21 @@ func (p *Policy) setDefaultDrift() {
 	if !p.Gate.Repair {
 		usual = Report
 	}
-	unless := func(a *Metadata, d Drift) {
-		if a.Drift == "" {
-			a.Drift = d
-		}
-	}
-	for i := range p.Modules {
-		unless(&p.Modules[i].Metadata, usual)
-	}
-	for i := range p.Sysctls {
-		unless(&p.Sysctls[i].Metadata, usual)
-	}
-	for i := range p.Sysfs {
-		unless(&p.Sysfs[i].Metadata, usual)
-	}
-	for i := range p.Links {
-		unless(&p.Links[i].Metadata, usual)
-	}
-	for i := range p.Problems {
-		unless(&p.Problems[i].Metadata, Report)
-	}
-	for i := range p.Execs {
-		unless(&p.Execs[i].Metadata, Report)
-	}
+	setDrift(p.Modules, usual)
+	setDrift(p.Sysctls, usual)
+	setDrift(p.Sysfs, usual)
+	setDrift(p.Links, usual)
+	setDrift(p.Problems, Report)
+	setDrift(p.Execs, Report)
 	for i := range p.Probes {
 		p.Probes[i].Drift = Ignore // watch sends no packets
+	}
+}
+
+func setDrift[T any, P requirement[T]](all []T, d Drift) {
+	for i := range all {
+		if a := P(&all[i]).metadata(); a.Drift == "" {
+			a.Drift = d
+		}
 	}
 }

@@ -21,7 +21,7 @@ func TestInvariants(t *testing.T) {
 		{thresh("ipv6", 2, "min = 8192") + thresh("ipv6", 3, "one_of = [1024, 4096]"), "Wrong order"},
 		{thresh("ipv6", 2, "min = 8192") + thresh("ipv4", 3, "value = 4096"), ""},
 		{thresh("ipv4", 1, "min = 80000") + thresh("ipv4", 2, "min = 90000") + thresh("ipv4", 3, "min = 100000"), ""},
-		{thresh("ipv4", 1, "value = node.cpus") + thresh("ipv4", 2, "value = 2048"), "This happens on a node where node.cpus is"},
+		{thresh("ipv4", 1, "value = 16 * node.cpus") + thresh("ipv4", 2, "value = 2048"), "This happens on a node with 192 CPUs."},
 		{set("net.ipv4.conf.all.rp_filter", "value = 1") + link, "Wrong order; net.ipv4.conf.*.rp_filter must be 0"},
 		{set("net.ipv4.conf.all.rp_filter", "value = 1") + set("net.ipv4.conf.lo.rp_filter", "value = 0"), "Wrong order"},
 		{set("net.ipv4.conf.all.rp_filter", "value = 0") + link, ""},

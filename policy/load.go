@@ -75,6 +75,11 @@ func read(files []File, o Options) *loader {
 // evaluate builds the policy from the blocks.
 func (l *loader) evaluate() {
 	l.decode()
+	l.conclude()
+}
+
+// conclude merges the requirements that the blocks contain, and adds those that follow from them.
+func (l *loader) conclude() {
 	l.policy.mergeDuplicates(l.reader)
 	l.policy.inferModules()
 	l.policy.setDefaultDrift()
@@ -88,6 +93,9 @@ type loader struct {
 	blocks []block
 	policy *Policy
 	size   int // bytes of the files so far, without the built-in ones
+	// Only in Lint:
+	usual     []map[string]any // facts of nodes
+	questions map[hcl.Range]question
 }
 
 // parse reads the blocks of a file, and the blocks of the built-in policies that it uses.

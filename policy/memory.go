@@ -52,24 +52,22 @@ func needs() []need {
 	return all
 }
 
-// Nodes for which a value is judged: kubelet needs more memory than the least one has, and few machines have more CPUs. A value
-// that does not depend on node.memory must not be too large for a usual node (a warning) or for a very large one (an error).
+// A value that does not depend on node.memory must not be too large for a usual node (a warning) or for a very large one (an error).
 const (
-	mostCPUs  = 1024
-	leastNode = 512 << 20
+	leastNode = 512 << 20 // kubelet needs more
 	usualNode = 64 << 30
 	hugeNode  = 1 << 40
 )
 
 // checkMemory reports values that take too much of a node's memory, and values that leave it too little of something.
-func (l *loader) checkMemory() hcl.Diagnostics {
+func (v *survey) checkMemory() hcl.Diagnostics {
 	r := &reader{}
-	for _, b := range l.blocks {
+	for _, b := range v.blocks {
 		key, err := ParseKey(b.Name)
 		if b.Type != "sysctl" || err != nil || key.IsGlob() { // see checkGlob
 			continue
 		}
-		if found := l.memoryOf(b, key); found != nil {
+		if found := v.memoryOf(b, key); found != nil {
 			r.warnings = append(r.warnings, found)
 		}
 	}
@@ -77,31 +75,26 @@ func (l *loader) checkMemory() hcl.Diagnostics {
 }
 
 // memoryOf judges the value that a block requires for a parameter, which is the block's own or matches its glob.
-func (l *loader) memoryOf(b block, key Key) *hcl.Diagnostic {
+func (v *survey) memoryOf(b block, key Key) *hcl.Diagnostic {
 	i := slices.IndexFunc(demands(), func(d demand) bool { return d.key == key })
 	n := slices.IndexFunc(needs(), func(n need) bool { return n.key == key })
 	if i < 0 && n < 0 {
 		return nil
 	}
 	var worst *hcl.Diagnostic
-	for _, facts := range imagine(l.candidates(b.expressions())) {
-		if cpus, _ := facts["node.cpus"].(int64); cpus > mostCPUs {
-			continue
+	readsMemory := readsAny(b.expressions(), "node.memory")
+	for _, a := range v.answers[b.Range] {
+		var found *hcl.Diagnostic
+		s := a.Sysctls[0]
+		s.Key = key
+		if i >= 0 {
+			memory, _ := a.facts["node.memory"].(int64)
+			found = demands()[i].judge(s, memory, readsMemory)
+		} else if found = needs()[n].judge(s); found != nil {
+			found.Detail += onNode(" This happens on %s.", a.facts, b.valueExpressions()...)
 		}
-		node := l.imagined(facts)
-		node.blocks = []block{b}
-		node.decode()
-		for _, s := range applying(node.policy.Sysctls, func(s Sysctl) bool { return s.Applies() }) {
-			var found *hcl.Diagnostic
-			s.Key = key
-			if i >= 0 {
-				found = demands()[i].judge(s, facts)
-			} else {
-				found = needs()[n].judge(s)
-			}
-			if worst == nil || found != nil && found.Severity == hcl.DiagError && worst.Severity != hcl.DiagError {
-				worst = found
-			}
+		if worst == nil || found != nil && found.Severity == hcl.DiagError && worst.Severity != hcl.DiagError {
+			worst = found
 		}
 	}
 	if worst != nil {
@@ -122,9 +115,8 @@ func (s Sysctl) written(bound func() (int64, bool)) (int64, bool) {
 }
 
 // judge compares the number that s writes with the memory of a node.
-func (d demand) judge(s Sysctl, facts map[string]any) *hcl.Diagnostic {
+func (d demand) judge(s Sysctl, memory int64, known bool) *hcl.Diagnostic {
 	n, bounded := s.written(s.least)
-	memory, known := facts["node.memory"].(int64)
 	if !bounded || known && memory < leastNode {
 		return nil
 	}
@@ -178,7 +170,12 @@ func (s Sysctl) strictOvercommit() bool {
 	return mode == 2
 }
 
-func inGiB(bytes float64) string { return fmt.Sprintf("%.4g GiB", bytes/(1<<30)) }
+func inGiB(bytes float64) string {
+	if bytes > 9999<<30 {
+		return fmt.Sprintf("%.4g TiB", bytes/(1<<40))
+	}
+	return fmt.Sprintf("%.4g GiB", bytes/(1<<30))
+}
 
 // checkOvercommit reports a limit of the memory that programs may reserve which is too low for a node: they reserve more than
 // they use. Source: the kernel's Documentation/mm/overcommit-accounting.rst.

@@ -32,10 +32,10 @@ type Policy struct {
 // Applying returns the policy with only the modules, sysctls, attributes of /sys and links that apply on this node.
 func (p *Policy) Applying() *Policy {
 	a := *p
-	a.Modules = applying(p.Modules, func(m Module) bool { return m.Applies() })
-	a.Sysctls = applying(p.Sysctls, func(s Sysctl) bool { return s.Applies() })
-	a.Sysfs = applying(p.Sysfs, func(s Sysctl) bool { return s.Applies() })
-	a.Links = applying(p.Links, func(l Link) bool { return l.Applies() })
+	a.Modules = applying(p.Modules, Module.Applies)
+	a.Sysctls = applying(p.Sysctls, Sysctl.Applies)
+	a.Sysfs = applying(p.Sysfs, Sysctl.Applies)
+	a.Links = applying(p.Links, Link.Applies)
 	return &a
 }
 
@@ -66,6 +66,8 @@ type Metadata struct {
 
 // Applies reports whether the requirement applies on this node, with a known value.
 func (a Metadata) Applies() bool { return !a.Off && a.Unknown == "" }
+
+func (m *Metadata) metadata() *Metadata { return m }
 
 // Source returns the file and line of a requirement, and of the override that changed it, if any.
 func (m Metadata) Source() string {

@@ -6,9 +6,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// The blocks of a policy file and their attributes. They are read with hcl's own schema instead of
-// gohcl, because gohcl links go-cmp, whose initialisation costs every command 0.4 ms, also on the
-// boot path.
+// The blocks of a policy file and their attributes.
 
 // block is one block of a file. Attributes are kept as expressions, so that every message about a
 // value points at the value.

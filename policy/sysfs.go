@@ -188,13 +188,14 @@ func (r *reader) checkHugePages(s Sysctl, b block) {
 	if !is || !s.Applies() || len(r.unknown) > 0 {
 		return
 	}
-	facts := map[string]any{}
-	if r.Fact != nil {
-		facts["node.memory"], _ = r.Fact("node.memory")
+	memory, known := int64(0), false
+	if r.Fact != nil && readsAny(b.expressions(), "node.memory") {
+		v, _ := r.Fact("node.memory")
+		memory, known = v.(int64)
 	}
 	d := demand{s.Key, "pages of " + strconv.FormatInt(bytes>>10, 10) + " kB", bytes, 80, 100,
 		"nothing else can use it, and the kernel reserves fewer pages if it is not free"}
-	found := d.judge(s, facts)
+	found := d.judge(s, memory, known)
 	switch {
 	case found == nil:
 	case found.Severity == hcl.DiagError:

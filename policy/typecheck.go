@@ -98,7 +98,7 @@ func countTry(n hclsyntax.Node) int {
 
 // typeOf returns the type of an expression for any values of the facts, and whether its value
 // depends on them. An expression with the loop variable of a "for" has a dynamic type: its
-// mistakes show only on the imagined nodes.
+// mistakes show only on the nodes of Lint.
 func (c *typeChecker) typeOf(e hclsyntax.Expression) (t cty.Type, depends bool) {
 	for _, v := range e.Variables() {
 		if v.RootName() != "var" && c.Variables[v.RootName()] == cty.NilVal {
@@ -131,7 +131,7 @@ func (c *typeChecker) checkOperand(e, other hclsyntax.Expression, want cty.Type,
 		if less {
 			not = "!"
 		}
-		detail = fmt.Sprintf("%s is a string such as %q, not a number: write %sversion_at_least(%s, %q).", v, typicalValues(v)[1], not, v, least)
+		detail = fmt.Sprintf("%s is a string such as %q, not a number: write %sversion_at_least(%s, %q).", v, exampleOf(v), not, v, least)
 	}
 	c.errorf(at, "Wrong type", "%s", detail)
 }
@@ -189,12 +189,12 @@ func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 			text, strings.ToLower(strings.TrimSpace(text)))
 	case fact == "os.version" && strings.Trim(text, "0123456789.") == text && text != "":
 		c.warnf(e.Range(), "Never equal", "os.version is a number such as %q; the distribution is os.id, and no fact has the code "+
-			"name.", typicalValues(fact)[1])
+			"name.", exampleOf(fact))
 	case fact == "cni.name" && slices.Contains([]string{"flannel", "calico"}, text):
 		c.warnf(e.Range(), "Never equal", "cni.name is the \"name\" in the CNI's configuration file; %s's own manifest writes %q.", text,
 			map[string]string{"flannel": "cbr0", "calico": "k8s-pod-network"}[text])
 	case (fact == "kernel.version" || fact == "kubelet.version") && strings.Count(text, ".") < 2:
-		c.warnf(e.Range(), "Never equal", "%s is a string such as %q: write version_at_least(%[1]s, %[3]q).", fact, typicalValues(fact)[1], text)
+		c.warnf(e.Range(), "Never equal", "%s is a string such as %q: write version_at_least(%[1]s, %[3]q).", fact, exampleOf(fact), text)
 	}
 }
 

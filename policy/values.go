@@ -28,10 +28,11 @@ type reader struct {
 	allowed   []string             // allow_names, as comparableName spells them
 	names     bool                 // compare names with the catalogue
 	warnings  hcl.Diagnostics
-	spent     int      // cost of the expressions so far, at most maxCost
-	stopped   bool     // the cost exceeds maxCost
-	paid      bool     // the cost of each expression is known to be affordable: it does not depend on the node
-	unknown   []string // unknown facts that the current block needs
+	spent     int              // cost of the expressions so far, at most maxCost
+	stopped   bool             // the cost exceeds maxCost
+	paid      bool             // the cost of each expression is known to be affordable: it does not depend on the node
+	unknown   []string         // unknown facts that the current block needs
+	scope     *hcl.EvalContext // of a node of Lint
 }
 
 // fresh returns a reader of the same policy that has read nothing yet.
