@@ -84,7 +84,7 @@ func inspectState(ctx context.Context, h *host.Host, p *policy.Policy) (checks.S
 		if err != nil {
 			return s, err
 		}
-		at := cmp.Or(mends.Removes(name), mends.Writes(name))
+		at := mends.Writes(name)
 		switch {
 		case mistake != "" && at != "":
 			s.Evidence = append(s.Evidence, checks.Seen(at, "replaces "+name+" before kubelet starts"))

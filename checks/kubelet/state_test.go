@@ -61,8 +61,6 @@ func TestState(t *testing.T) {
 	checkstest.RunOne(t, "kubelet.state", checks.Boot, []checkstest.Case{
 		{What: "removed by a drop-in after the gate", Node: cleaned("20-cpu.conf", "/bin/rm -f "+cpu),
 			Want: right + "\nevidence: /etc/systemd/system/kubelet.service.d/20-cpu.conf:2: replaces " + cpu + " before kubelet starts"},
-		{What: "removed by a script before the gate", Node: cleaned("05-cpu.conf", "/bin/sh -c 'rm -f /data/*_manager_state || true'"),
-			Want: right + "\nevidence: /etc/systemd/system/kubelet.service.d/05-cpu.conf:2: replaces " + cpu + " before kubelet starts"},
 		{What: "another file is removed", Node: cleaned("20-cpu.conf", "/bin/rm -f "+memory),
 			Want: wrong(cpu+" was saved with policy none, but kubelet has static", cpu+": policyName none"+said)},
 		{What: "none yet", Node: node("", nil), Want: right},

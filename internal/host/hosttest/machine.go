@@ -17,7 +17,7 @@ import (
 	"syscall"
 
 	"nodegate/internal/host"
-	"nodegate/internal/host/bootorder"
+	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 	"nodegate/internal/ruleset"
@@ -46,7 +46,7 @@ type Machine struct {
 	Spaces   map[string]host.Space        // path -> free space; plenty for other paths
 	Crashes  map[string]host.Crash        // unit -> how its runs ended
 	Loaded   map[string]host.Loaded       // unit -> how systemd has loaded it; the zero value for other units
-	Cycles   []bootorder.Cycle            // of the boot; nil: systemd cannot compute it
+	Boot     *boot.Boot                   // nil: systemd cannot compute it
 	Tables   []*ruleset.NFTTable          // nftables tables of other programs
 	Others   host.Others                  // objects of other programs in nf_tables
 	Hops     []host.Hop                   // gateways over VXLAN links
@@ -289,11 +289,11 @@ func (m units) Loaded(_ context.Context, unit string) (host.Loaded, error) {
 	return l, nil
 }
 
-func (m units) Cycles(context.Context) ([]bootorder.Cycle, error) {
-	if m.Machine.Cycles == nil {
-		return nil, cmp.Or(m.Refuse["cycles"], bootorder.ErrNoSystemd)
+func (m units) Boot(context.Context, string) (boot.Boot, error) {
+	if m.Machine.Boot == nil {
+		return boot.Boot{}, cmp.Or(m.Refuse["boot"], boot.ErrNoSystemd)
 	}
-	return m.Machine.Cycles, nil
+	return *m.Machine.Boot, nil
 }
 
 func (m units) systemctl(verb string, units ...string) error {

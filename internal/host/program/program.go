@@ -171,24 +171,27 @@ func GiveAway(name string) error {
 }
 
 // Unprivileged runs a program with additional variables, as an ordinary user if nodegate runs as root, and returns its standard
-// error, at most 64 KiB. Its standard output is dropped.
-func Unprivileged(ctx context.Context, env []string, name string, args ...string) (printed string, err error) {
+// output and its standard error, at most 64 KiB.
+func Unprivileged(ctx context.Context, env []string, name string, args ...string) (output []byte, said string, err error) {
 	cmd, stderr, err := command(ctx, name, args)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
+	out := &bounded{limit: maxOutput}
+	cmd.Stdin, cmd.Stdout = strings.NewReader(""), out // a chroot may have no /dev/null
+	cmd.WaitDelay = 5 * time.Second                    // its output is long
 	cmd.Env = append(cmd.Env, env...)
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	}
 	defer activity.Doing(ctx, name)()
-	if err := cmd.Run(); err != nil {
+	if err = cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return "", fmt.Errorf("%s: %w", name, err)
+		err = fmt.Errorf("%s: %w", name, err)
 	}
-	return stderr.kept.String(), nil
+	return out.kept.Bytes(), stderr.kept.String(), err
 }
 
 // statusLimit bounds the kept output of Status.

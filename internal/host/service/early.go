@@ -24,7 +24,7 @@ func (u Unit) BeforeGate(files Files) (all []Early, gated bool) {
 		if c.isGate() {
 			return all, true
 		}
-		for _, s := range flatten(files, c.words, 0) {
+		for _, s := range c.programs(files) {
 			if what := s.leavesRunning(); what != "" {
 				all = append(all, Early{c.entry, what})
 				break
@@ -32,6 +32,52 @@ func (u Unit) BeforeGate(files Files) (all []Early, gated bool) {
 		}
 	}
 	return all, false
+}
+
+// simple is one program with its arguments.
+type simple struct {
+	words      []string
+	background bool // a shell does not wait for it
+}
+
+// programs returns the programs of a command: its own, or each line of a shell's code or script. Variables and
+// functions are not expanded.
+func (c command) programs(files Files) []simple {
+	all := []simple{{words: withoutWrappers(c.words)}}
+	code, _ := c.script(files)
+	isCode := regexp.MustCompile(`^-\w*c$`).MatchString
+	if i := slices.IndexFunc(c.words, isCode); i > 0 && i+1 < len(c.words) && strings.HasSuffix(c.words[0], "sh") {
+		code = c.words[i+1]
+	}
+	waits := regexp.MustCompile(`(^|[\s;&])wait\b`).MatchString(code)
+	for line := range strings.Lines(code) {
+		words, _ := config.Words(line)
+		var now []string
+		for _, w := range append(words, ";") {
+			if strings.HasPrefix(w, "#") {
+				break
+			}
+			word := strings.TrimRight(w, ";&|)")
+			if word != "" {
+				now = append(now, word)
+			}
+			if end := w[len(word):]; end != "" && now != nil {
+				all = append(all, simple{withoutWrappers(now), !waits && strings.HasSuffix(end, "&") && !strings.HasSuffix(end, "&&")})
+				now = nil
+			}
+		}
+	}
+	return all
+}
+
+// withoutWrappers returns a command without the keywords of a shell, assignments, and programs that run their arguments.
+func withoutWrappers(words []string) []string {
+	wrapper := regexp.MustCompile(`^(if|then|else|elif|do|while|until|!|[({]+|exec|command|\w+=.*|-.*|[\d.]+[smhd]?)$|` +
+		`^(.*/)?(env|sudo|timeout|nice|ionice|nohup|stdbuf)$`)
+	for len(words) > 0 && wrapper.MatchString(words[0]) {
+		words = words[1:]
+	}
+	return words
 }
 
 // leavesRunning returns what a command leaves running when it ends, or "".
