@@ -44,7 +44,7 @@ func privately(run func(dir string) error) error {
 	if err != nil {
 		return fmt.Errorf("making a mount namespace for systemd's test mode: %w", err)
 	}
-	return run("/run/nodegate")
+	return run("/tmp")
 }
 
 // unshareMounts gives this thread a mount namespace of its own, in which no mount reaches any other. Only a mount can be made private,
@@ -77,30 +77,24 @@ func unshareMounts() error {
 // provide mounts the file systems that systemd's test mode reads and this root lacks.
 func provide() error {
 	missing := func(name string) bool { _, err := os.Stat(name); return err != nil }
-	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
-		return fmt.Errorf("mounting /run: %w", err)
-	}
-	if err := errors.Join(os.Mkdir("/run/systemd", 0o755), os.Mkdir("/run/nodegate", 0o755)); err != nil {
-		return err
-	}
-	if missing("/proc/self") {
-		if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-			return fmt.Errorf("mounting /proc: %w", err)
+	mount := func(kind, dir, data string) error {
+		if err := unix.Mount(kind, dir, kind, unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
+			return fmt.Errorf("mounting %s: %w", dir, err)
 		}
-	}
-	if entries, err := os.ReadDir("/sys/fs/cgroup"); err == nil && len(entries) > 0 {
 		return nil
 	}
+	err := mount("tmpfs", "/tmp", "mode=1777") // systemd makes a directory there too
+	if err == nil && missing("/run/systemd") {
+		err = errors.Join(mount("tmpfs", "/run", "mode=755"), os.Mkdir("/run/systemd", 0o755))
+	}
+	if err == nil && missing("/proc/self") {
+		err = mount("proc", "/proc", "")
+	}
+	if entries, none := os.ReadDir("/sys/fs/cgroup"); err != nil || none == nil && len(entries) > 0 {
+		return err
+	}
 	if missing("/sys/fs/cgroup") {
-		if err := unix.Mount("tmpfs", "/sys", "tmpfs", 0, "mode=755"); err != nil {
-			return fmt.Errorf("mounting /sys: %w", err)
-		}
-		if err := os.MkdirAll("/sys/fs/cgroup", 0o755); err != nil {
-			return err
-		}
+		err = errors.Join(mount("tmpfs", "/sys", "mode=755"), os.MkdirAll("/sys/fs/cgroup", 0o755))
 	}
-	if err := unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, ""); err != nil {
-		return fmt.Errorf("mounting /sys/fs/cgroup: %w", err)
-	}
-	return nil
+	return errors.Join(err, mount("cgroup2", "/sys/fs/cgroup", ""))
 }
