@@ -46,7 +46,7 @@ func Problems() []checks.Problem {
 		nodeName(),
 		shutdownGrace(),
 		api(),
-		crashLoop(),
+		exit(),
 		hostUsers(),
 		clockUnsynchronised(),
 	}

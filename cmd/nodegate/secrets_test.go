@@ -1,9 +1,11 @@
 package main
 
 import (
+	"io/fs"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -159,6 +161,8 @@ func (t *secretsTest) plantMessages() {
 		text, n := hosttest.WithCanaries(refused)
 		t.planted += n
 		m := secretsNode(t.T)
+		m.Modes = map[string]fs.FileMode{"/etc/kubernetes/kubelet.conf": 0o600} // kubelet's words keep other values
+		m.Files["/etc/kubernetes/kubelet.conf"] += "extensions: " + strconv.Quote(text) + "\n"
 		plant(m, text)
 		run := secretsRun{t: t, where: where, policy: p, list: catalog.For(p, checks.All), host: m.Host()}
 		run.outputs()

@@ -155,7 +155,7 @@ check "kubelet.certificate-dates" {}
 check "kubelet.node-ip" {}
 check "kubelet.node-name" {}
 check "kubelet.shutdown-grace" {}
-check "kubelet.crash-loop" {}
+check "kubelet.exit" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}
 check "route-localnet.martian" {}

@@ -207,7 +207,7 @@ func (m kernel) Release() (string, error) { return m.Kernel, nil }
 
 func (m kernel) Version(_ context.Context, program string, flags ...string) (string, error) {
 	if why := m.Rejected[program]; why != "" && flags != nil {
-		return "", errors.New(config.PlainMessage(why, append(config.MessageKeys(files(m), flags), program)...))
+		return "", errors.New(m.words(why))
 	}
 	switch v, ok := m.Machine.Version[program]; {
 	case strings.HasSuffix(v, "hangs"):
@@ -219,7 +219,13 @@ func (m kernel) Version(_ context.Context, program string, flags ...string) (str
 }
 
 func (m kernel) Complaint(_ context.Context, program string, flags ...string) (string, error) {
-	return config.PlainMessage(m.Said[program], append(config.MessageKeys(files(m), flags), program)...), m.Refuse["x "+program]
+	return m.words(m.Said[program]), m.Refuse["x "+program]
+}
+
+// words returns kubelet's words without values of its private files. Modes must have those; the fake kubelet contains no word.
+func (m *Machine) words(text string) string {
+	return host.KubeletWords(text, files{m}, func(name string) bool { return m.Modes[name] != 0 && m.Modes[name]&0o004 == 0 },
+		func(string, []string) map[string]bool { return nil })
 }
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
@@ -277,7 +283,7 @@ func (m units) State(_ context.Context, unit string) (active, file string, err e
 
 func (m units) Crashes(_ context.Context, unit string) (host.Crash, error) {
 	if c, ok := m.Machine.Crashes[unit]; ok {
-		c.Line = config.PlainMessage(c.Line)
+		c.Line = m.words(c.Line)
 		return c, nil
 	}
 	return host.Crash{Active: "inactive"}, nil
