@@ -18,8 +18,8 @@ func findExitRemedy(how string) string {
 // exitRemedy is a part of kubelet's error, and what to do.
 type exitRemedy struct{ says, do string }
 
-// exitRemedies returns the known errors. The first row that matches counts. A comment names the source of the errors below it; paths are
-// those of kubernetes 1.37, if they name no other project.
+// exitRemedies returns the known errors. The first row that matches counts. A comment names the source of the errors below it, in
+// kubernetes 1.37 unless it names another project.
 func exitRemedies() []exitRemedy {
 	const (
 		flag = "remove the flag from kubelet's unit, its drop-ins, /var/lib/kubelet/kubeadm-flags.env or /etc/default/kubelet"

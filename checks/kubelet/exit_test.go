@@ -29,7 +29,9 @@ evidence: kubelet.service: ` + state + `, last ` + exit + `
 evidence: journalctl -u kubelet.service: ` + line + `
 remedy: read kubelet's last messages: run ` + "`journalctl -b -u kubelet _TRANSPORT=stdout | tail`"
 	}
-	loops := func(state, exit string) string { return named("fail", "keeps exiting", state+", restarted 20 times", exit) }
+	loops := func(state, exit string) string {
+		return named("fail", "keeps exiting", state+", restarted 20 times", exit)
+	}
 	once := func(state string, restarts string) string {
 		return named("warn", "exited", state+", restarted "+restarts+" times", "exit status 1")
 	}

@@ -135,16 +135,9 @@ check "kubelet.runtime" {}
 check "kubelet.certificate" {}
 check "kubelet.ports" {}
 check "kubelet.config" {}
-check "kubelet.flags" {}
 check "kubelet.values" {}
 check "kubelet.cgroup-v1" {}
 check "kubelet.root-dir" {}
-check "kubelet.state" {}
-check "kubelet.resources" {}
-check "kubelet.cgroups" {}
-check "kubelet.memory-manager" {}
-check "kubelet.policy-options" {}
-check "kubelet.kubeconfig" {}
 check "kubelet.kmsg" {}
 check "kubelet.cgroup-driver" {}
 check "kubelet.resolv-conf" {}

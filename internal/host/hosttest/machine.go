@@ -38,7 +38,6 @@ type Machine struct {
 	IPs      []netip.Addr                 // addresses of the links
 	Routing  []host.RoutingRule           // rules other than those of every machine
 	Version  map[string]string            // program -> output for --version; "... hangs": it does not exit
-	Rejected map[string]string            // program -> its error if it is given flags besides --version
 	Said     map[string]string            // program -> its error output
 	Units    map[string][2]string         // unit -> ActiveState, UnitFileState
 	Rules    map[string]string            // command line -> its output
@@ -206,9 +205,6 @@ type kernel struct{ *Machine }
 func (m kernel) Release() (string, error) { return m.Kernel, nil }
 
 func (m kernel) Version(_ context.Context, program string, flags ...string) (string, error) {
-	if why := m.Rejected[program]; why != "" && flags != nil {
-		return "", errors.New(m.words(why))
-	}
 	switch v, ok := m.Machine.Version[program]; {
 	case strings.HasSuffix(v, "hangs"):
 		return "", fmt.Errorf("%s --version did not end: %w", program, context.DeadlineExceeded)
