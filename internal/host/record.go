@@ -174,7 +174,7 @@ func (r recordKernel) Version(ctx context.Context, program string, flags ...stri
 
 func (r recordKernel) Complaint(ctx context.Context, program string, flags ...string) (string, error) {
 	said, err := r.Kernel.Complaint(ctx, r.s.hidden.Reveal(program), r.revealed(flags)...)
-	return record(r.s, r.s.Said, commandKey(program, flags))(said, err)
+	return record(r.s, r.s.Said, commandKey(program, flags))(config.PlainMessage(said, program), err)
 }
 
 // revealed returns the flags with which the machine's program runs.
@@ -261,7 +261,9 @@ func (r recordUnits) State(ctx context.Context, unit string) (active, file strin
 }
 
 func (r recordUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
-	return record(r.s, r.s.Crashes, unit)(r.Units.Crashes(ctx, unit))
+	c, err := r.Units.Crashes(ctx, unit)
+	c.Line = config.PlainMessage(c.Line) // a recording leaves its machine
+	return record(r.s, r.s.Crashes, unit)(c, err)
 }
 
 func (r recordUnits) Loaded(ctx context.Context, unit string) (Loaded, error) {

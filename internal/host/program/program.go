@@ -3,6 +3,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,16 +40,7 @@ func Environment() []string { return []string{"PATH=" + SearchPath, "LC_ALL=C"} 
 // Run runs a program and returns its standard output. The error contains the program's standard
 // error.
 func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
-	return run(ctx, strings.Join(append([]string{name}, args...), " "), nil, name, args)
-}
-
-// Private is Run for arguments that may contain a secret: no error and no progress names them. known
-// are the words that an error may contain beside the words of messages.
-func Private(ctx context.Context, name string, known []string, args ...string) ([]byte, error) {
-	return run(ctx, name, known, name, args)
-}
-
-func run(ctx context.Context, line string, known []string, name string, args []string) ([]byte, error) {
+	line := strings.Join(append([]string{name}, args...), " ")
 	cmd, stderr, err := command(ctx, name, args)
 	if err != nil {
 		return nil, err
@@ -64,7 +56,7 @@ func run(ctx context.Context, line string, known []string, name string, args []s
 		if out.flood {
 			return nil, fmt.Errorf("%s: it printed more than %d bytes and was killed", line, maxOutput)
 		}
-		said := config.PlainMessage(strings.Join(strings.Split(strings.TrimSpace(stderr.kept.String()), "\n"), "; "), append(known, line)...)
+		said := config.PlainMessage(strings.Join(strings.Split(strings.TrimSpace(stderr.kept.String()), "\n"), "; "), line)
 		if said == "" {
 			return nil, fmt.Errorf("%s: %w", line, err)
 		}
@@ -130,6 +122,24 @@ func command(ctx context.Context, name string, args []string) (*exec.Cmd, *bound
 	stderr := &bounded{limit: maxStderr, drop: true}
 	cmd.Stderr = stderr
 	return cmd, stderr, nil
+}
+
+// Complaint runs a program that is expected to fail, and returns its standard error, with lines joined by "; ", or "" if it succeeds.
+// No error and no progress names its arguments, which may contain a secret.
+func Complaint(ctx context.Context, name string, args ...string) (string, error) {
+	cmd, stderr, err := command(ctx, name, args)
+	if err != nil {
+		return "", err
+	}
+	defer activity.Doing(ctx, name)()
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s did not finish in time and was killed: %w", name, ctx.Err())
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
+		return "", err
+	}
+	return strings.ReplaceAll(strings.TrimSpace(stderr.kept.String()), "\n", "; "), nil
 }
 
 const secretLimit = 1 << 20
