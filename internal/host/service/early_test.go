@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"strings"
 	"testing"
 
 	"nodegate/internal/host/hosttest"
@@ -100,26 +99,5 @@ func TestGateFirst(t *testing.T) {
 	})
 	if early, gated := u.BeforeGate(f); early != nil || !gated {
 		t.Errorf("%v, %t", early, gated)
-	}
-}
-
-// TestMends: a file that a command before the start names, itself or in its script, is known.
-func TestMends(t *testing.T) {
-	const name = "/var/lib/kubelet/cpu_manager_state"
-	for line, want := range map[string]bool{
-		"/bin/rm -f /var/lib/kubelet/cpu_manager_state":                     true,
-		"/bin/sh -c 'sed s/a/b/ /tpl > /var/lib/kubelet/cpu_manager_state'": true,
-		"/opt/clean.sh": true,
-		"/bin/rm -f /var/lib/kubelet/memory_manager_state":                          false,
-		"+/usr/local/bin/nodegate gate --policy /var/lib/kubelet/cpu_manager_state": false,
-	} {
-		u, f := readUnit(t, map[string]string{
-			"/lib/systemd/system/kubelet.service":             "[Service]\nExecStart=/usr/bin/kubelet\n",
-			"/lib/systemd/system/kubelet.service.d/20-x.conf": "[Service]\nExecStartPre=" + line + "\n",
-			"/opt/clean.sh": "#!/bin/sh\nset -e\nrm -f /var/lib/kubelet/cpu_manager_state\n",
-		})
-		if at := u.Mends(f).Writes(name); (at != "") != want || want && !strings.HasSuffix(at, "20-x.conf:2") {
-			t.Errorf("%s: %q", line, at)
-		}
 	}
 }
