@@ -47,31 +47,38 @@ func privately(run func(dir string) error) error {
 	return run("/tmp")
 }
 
-// unshareMounts gives this thread a mount namespace of its own, in which no mount reaches any other. Only a mount can be made private,
-// and the root of a chroot need not be one: the namespace's own root is.
+// unshareMounts gives this thread a mount namespace of its own, in which no mount reaches any other.
 func unshareMounts() error {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(root) }()
-	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+	private := func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return err
 	}
-	if self, err := unix.PidfdOpen(os.Getpid(), 0); err == nil {
-		err := unix.Setns(self, unix.CLONE_NEWNS) // Linux 5.8: leaves a chroot
-		_ = unix.Close(self)
-		if errors.Is(err, unix.EPERM) {
-			return err
+	if err := private(); !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	// The root of a chroot need not be a mount, and only mounts can be made private: begin at the root of the namespace.
+	self, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(self) }()
+	for _, step := range []func() error{
+		func() error { return unix.Setns(self, unix.CLONE_NEWNS) }, // Linux 5.8
+		func() error { return unix.Fchdir(root) },
+		func() error { return unix.Unshare(unix.CLONE_NEWNS) },
+		private,
+		func() error { return unix.Chroot(".") },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("in a chroot: %w", err)
 		}
 	}
-	if err := unix.Fchdir(root); err != nil {
-		return err
-	}
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return err
-	}
-	return errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Chroot("."), unix.Chdir("/"))
+	return nil
 }
 
 // provide mounts the file systems that systemd's test mode reads and this root lacks.
