@@ -40,8 +40,7 @@ type simple struct {
 	background bool // a shell does not wait for it
 }
 
-// programs returns the programs of a command: its own, or each line of a shell's code or script. Variables and
-// functions are not expanded.
+// programs returns the programs of a command: its own, and each of a shell's code or script. Variables and functions are not expanded.
 func (c command) programs(files Files) []simple {
 	all := []simple{{words: withoutWrappers(c.words)}}
 	code, _ := c.script(files)
@@ -52,11 +51,11 @@ func (c command) programs(files Files) []simple {
 	waits := regexp.MustCompile(`(^|[\s;&])wait\b`).MatchString(code)
 	for line := range strings.Lines(code) {
 		words, _ := config.Words(line)
+		if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "#") }); i >= 0 {
+			words = words[:i]
+		}
 		var now []string
 		for _, w := range append(words, ";") {
-			if strings.HasPrefix(w, "#") {
-				break
-			}
 			word := strings.TrimRight(w, ";&|)")
 			if word != "" {
 				now = append(now, word)

@@ -24,7 +24,7 @@ func readUnit(t *testing.T, files map[string]string) (service.Unit, service.File
 func TestBeforeGate(t *testing.T) {
 	const container, daemon = "starts a container in the background", "starts a service in the background"
 	scripts := map[string]string{
-		"/opt/up.sh":     "#!/bin/bash\n# docker run -d a\ncat <<EOF\ndocker run -d b\nEOF\nif true; then\n  podman run --name k -d image\nfi\n",
+		"/opt/up.sh":     "#!/bin/bash\n# docker run -d a\ncat <<EOF\ndocker run -d b\nEOF\nif true; then\n  podman run --name k -d image # kubelet\nfi\n",
 		"/opt/fine.sh":   "#!/bin/sh\necho 'a & b' && docker pull x\ncurl x & curl y & wait\n",
 		"/opt/binary":    "\x7fELF",
 		"/opt/python.py": "#!/usr/bin/python3\nrun(a & b)\n",
