@@ -55,7 +55,7 @@ func (m *machineUnits) Loaded(ctx context.Context, unit string) (Loaded, error) 
 	for _, path := range append(slices.Clone(l.DropIns), l.Unit.Path) {
 		files[path] = path
 	}
-	began, _ := conn.GetManagerProperty("UnitsLoadStartTimestampMonotonic")
+	began, _ := conn.GetManagerProperty("UnitsLoadTimestampMonotonic")
 	l.Unit.Complaints = boot.Complaints(saidSince(ctx, began), unit, files)
 	if l.Error != "" && l.Unit.Complaints == nil {
 		l.Unit.Complaints = []string{"systemctl show " + unit + ": " + l.Error}
