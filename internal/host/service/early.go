@@ -43,7 +43,7 @@ type simple struct {
 // programs returns the programs of a command: its own, and each of a shell's code or script. Variables and functions are not expanded.
 func (c command) programs(files Files) []simple {
 	all := []simple{{words: withoutWrappers(c.words)}}
-	code, _ := c.script(files)
+	code := c.script(files)
 	isCode := regexp.MustCompile(`^-\w*c$`).MatchString
 	if i := slices.IndexFunc(c.words, isCode); i > 0 && i+1 < len(c.words) && strings.HasSuffix(c.words[0], "sh") {
 		code = c.words[i+1]
@@ -72,8 +72,8 @@ func (c command) programs(files Files) []simple {
 // mostScript bounds a script that is read.
 const mostScript = 256 << 10
 
-// script returns the text of the shell script that a command runs, "" if it runs none.
-func (c command) script(files Files) (string, error) {
+// script returns the text of the shell script that a command runs, "" if it runs none or it cannot be read, as in a snapshot.
+func (c command) script(files Files) string {
 	for _, name := range c.words[:min(len(c.words), 3)] { // /opt/a.sh, or /bin/sh -e /opt/a.sh
 		if !path.IsAbs(name) {
 			continue
@@ -84,12 +84,11 @@ func (c command) script(files Files) (string, error) {
 		if err != nil || !is || !slices.ContainsFunc(strings.Fields(interpreter), func(w string) bool { return strings.HasSuffix(w, "sh") }) {
 			continue
 		}
-		text, found, err := config.ReadIfAny(files, name)
-		if err != nil || found && len(text) <= mostScript {
-			return string(text), err
+		if text, found, err := config.ReadIfAny(files, name); err == nil && found && len(text) <= mostScript {
+			return string(text)
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // withoutWrappers returns a command without the keywords of a shell, assignments, and programs that run their arguments.
@@ -110,12 +109,13 @@ func (s simple) leavesRunning() string {
 	}
 	const container, daemon = "starts a container in the background", "starts a service in the background"
 	const options = `(?:-\S+ (?:[^-\s]\S* )?)*?` // each with or without a value
+	const detached = options + `(-[itPq]*d[itPq]*|--detach(=true)?) `
 	harmless := regexp.MustCompile(` (systemd-\S+|(docker|containerd|crio|cri-o|cri-docker|cri-dockerd|podman|dockershim)(\.service)?|` +
 		`\S+\.(socket|mount|timer|path|slice|swap|device))( |$)`)
 	program := path.Base(s.words[0])
 	line := program + " " + strings.Join(s.words[1:], " ") + " "
 	for _, starts := range []struct{ what, line, unless string }{
-		{container, `^(docker|podman|nerdctl|ctr|runc|crun) ` + options + `(container )?run ` + options + `(-[itPq]*d[itPq]*|--detach(=true)?) `, ""},
+		{container, `^(docker|podman|nerdctl|ctr|runc|crun) ` + options + `(container )?run ` + detached, ""},
 		{container, `^(docker|podman|nerdctl) ` + options + `(container )?start `, ` (-[ai]+|--attach|--interactive)`},
 		{container, `^(docker|podman|nerdctl) ` + options + `(container )?restart `, ""},
 		{container, `^(docker|podman|nerdctl)[ -]compose .*\bup .*(-d|--detach) `, ""},

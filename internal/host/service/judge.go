@@ -136,7 +136,7 @@ func (j *judge) checkLoaded() {
 			at, remedy = last.At(), "run `"+edit(last, "i ExecStart=")+"`, which resets the earlier lines, or remove those"
 		}
 		switch ignored := regexp.MustCompile(`(ignoring: |Unknown .*?)["']*-`).MatchString(text); {
-		case j.Answer.State != "loaded":
+		case j.State != "loaded":
 		case ignored || strings.HasPrefix(text, "Invalid syntax") || strings.HasPrefix(text, "Unbalanced"):
 			remedy = "quote the whole assignment on one line, Environment=\"NAME=VALUE VALUE\", or end each line but the last with a backslash"
 		case !strings.HasPrefix(text, "Missing '='"): // another version of systemd may know it
@@ -144,8 +144,8 @@ func (j *judge) checkLoaded() {
 		}
 		j.faults = append(j.faults, Fault{At: at, Text: text, What: "systemd says: " + text, Remedy: remedy})
 	}
-	if j.Answer.State != "loaded" && j.Complaints == nil {
-		j.add("LoadState="+j.Answer.State, "systemd cannot load "+j.Name+": "+j.Answer.State,
+	if j.State != "loaded" && j.Complaints == nil {
+		j.add("LoadState="+j.State, "systemd cannot load "+j.Name+": "+j.State,
 			"run `systemd-analyze verify "+j.Name+"`, and correct the line that it names")
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.Required)) {
