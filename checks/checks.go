@@ -102,6 +102,7 @@ type Result struct {
 	Fixed    bool   // it did not pass before the changes, and passes now
 	Was      string // the value before the fix
 	Made     []Change
+	Announce bool   // the gate prints it if it does not pass, although it holds nothing
 	Follows  string // the check that must pass first: State.Cause, even if that was dropped because the cause only warns
 }
 

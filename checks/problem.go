@@ -28,13 +28,14 @@ type Problem struct {
 	Ref        string          // the source of this knowledge
 	Later      bool            // checked when kubelet starts: apply, which runs early at boot, omits it
 	Concurrent bool            // it waits for another program or in a namespace, so it runs in parallel to the other checks
+	Announced  bool            // the gate prints it although it does not hold: at stage boot it warns, whatever its severity
 	Moves      bool            // other programs may be changing its subject: inspect again if it does not pass
 	Inspect    func(context.Context, *host.Host, *policy.Policy) (State, error)
 }
 
 // Asked returns the problems that a policy requests and that can be detected at a stage. At stage
 // boot, which is the gate's, problems of severity warn are omitted: they cannot hold the node, so
-// they run at stage run and do not delay a start.
+// they run at stage run and do not delay a start. An announced problem stays, and only warns.
 func Asked(problems []Problem, p *policy.Policy, stage Stage) []Check {
 	var list []Check
 	asks := p.Applying()
@@ -47,7 +48,10 @@ func Asked(problems []Problem, p *policy.Policy, stage Stage) []Check {
 		meta.Severity = cmp.Or(meta.Severity, problem.Severity)
 		meta.Reason = cmp.Or(meta.Reason, problem.Detects)
 		meta.Ref = cmp.Or(meta.Ref, problem.Ref)
-		if stage == Boot && meta.Severity == policy.Warn {
+		switch {
+		case stage == Boot && problem.Announced:
+			meta.Severity = policy.Warn
+		case stage == Boot && meta.Severity == policy.Warn:
 			continue
 		}
 		list = append(list, requestedProblem{problem, meta, asks})
@@ -103,6 +107,11 @@ func WithoutPrograms(list []Check) []Check {
 func isConcurrent(c Check) bool {
 	a, is := c.(requestedProblem)
 	return is && a.Concurrent || runsProgram(c)
+}
+
+func isAnnounced(c Check) bool {
+	a, is := c.(requestedProblem)
+	return is && a.Announced
 }
 
 // requestedProblem is a problem that a policy requests.

@@ -158,7 +158,7 @@ const SkippedOff = "its when condition is false here"
 
 func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	defer activity.Doing(ctx, c.Name())()
-	r := Result{Name: c.Name(), Metadata: c.Metadata()}
+	r := Result{Name: c.Name(), Metadata: c.Metadata(), Announce: isAnnounced(c)}
 	switch {
 	case ctx.Err() != nil:
 		r.Err = ctx.Err()

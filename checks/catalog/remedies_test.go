@@ -31,6 +31,7 @@ func nodeImage() map[string]string {
 		"/etc/passwd": "root:x:0:0::/root:/bin/sh\n", "/etc/group": "root:x:0:\n", "/etc/shadow": "root:*:1::::::\n", "/etc/gshadow": "root:*::\n",
 		"/etc/login.defs":                "SYS_UID_MAX 999\nSYS_GID_MAX 999\n",
 		"/lib/modules/6.1.0/modules.dep": "", "/lib/modules/6.1.0/modules.builtin": "kernel/br_netfilter.ko\nkernel/overlay.ko\nkernel/nf_conntrack.ko\n",
+		"/usr/lib/systemd/system/multi-user.target": "[Unit]\n", "/usr/lib/systemd/system/sysinit.target": "[Unit]\n",
 		"/usr/bin/kubelet": "#!/bin/sh\n",
 		"/bin/sh":          "\x7fELF",
 		"/usr/lib/systemd/system/kubelet.service":                     "[Service]\nExecStart=/usr/bin/kubelet\n[Install]\nWantedBy=multi-user.target\n",

@@ -2,14 +2,13 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/bootorder"
+	"nodegate/internal/host/boot"
 	"nodegate/policy"
 )
 
@@ -21,7 +20,7 @@ func bootOrder() checks.Problem {
 		Symptom: "At some boots a unit or a mount is missing: \"Job ... deleted to break ordering cycle\" in the journal.",
 		How: "This machine's systemd computes the image's boot in its test mode, without privileges, from a copy of the units and of the " +
 			"mounts in /etc/fstab. Nothing of the image runs. A cycle without units of nodegate and without the gate's unit is a warning. " +
-			"Skipped if systemd is not installed here; unknown, as a warning, if it cannot run here, for example in a chroot without /proc.",
+			"Unknown, as a warning, if systemd is not installed or cannot run here.",
 		Remedy:   "remove After= or Before= from one of the named units with a drop-in",
 		TradeOff: "",
 		Ref:      "https://github.com/awslabs/amazon-eks-ami/issues/2703",
@@ -31,19 +30,17 @@ func bootOrder() checks.Problem {
 
 func inspectBootOrder(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.Passing("no ordering cycle")
-	cycles, err := h.Units.Cycles(ctx)
+	b, err := h.Units.Boot(ctx, p.Gate.Unit)
+	cycles := b.Cycles
 	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		s.Skip = "systemd is not installed here, or the image has no multi-user.target"
-		return s, nil
 	case err != nil: // the fault is this environment's, not the image's
 		s.Minor = true
-		return s, err
+		return s, fmt.Errorf("no systemd can be asked about the boot: %w", err)
 	case len(cycles) == 0:
 		return s, nil
 	}
-	holdsUp := func(c bootorder.Cycle) bool { return c.Has("nodegate-") || c.Has(p.Gate.Unit) }
-	slices.SortStableFunc(cycles, func(a, b bootorder.Cycle) int {
+	holdsUp := func(c boot.Cycle) bool { return c.Has("nodegate-") || c.Has(p.Gate.Unit) }
+	slices.SortStableFunc(cycles, func(a, b boot.Cycle) int {
 		switch {
 		case holdsUp(a) == holdsUp(b):
 			return 0
@@ -68,7 +65,7 @@ func count(cycles int) string {
 }
 
 // remedyFor names the most likely mistake: a mount of fstab that waits for a late unit.
-func remedyFor(c bootorder.Cycle) string {
+func remedyFor(c boot.Cycle) string {
 	for _, unit := range c {
 		if strings.HasSuffix(unit, ".mount") {
 			return "remove x-systemd.requires=, x-systemd.after= or _netdev from the line of " + unit + " in /etc/fstab, or remove After= or " +

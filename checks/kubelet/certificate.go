@@ -107,7 +107,7 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 	var unusable unusableError
 	switch {
 	case errors.Is(err, errNoContext), errors.Is(err, errNotParsed) && bootstrap == "":
-		s.Skip = kubeconfig + " has no usable context, see kubelet.kubeconfig"
+		s.Skip = kubeconfig + " has no usable context"
 		return s, nil
 	case errors.Is(err, fs.ErrNotExist), errors.As(err, &unusable) && bootstrap != "":
 		s.Evidence = []checks.Evidence{checks.Seen(kubeconfig, err.Error())}

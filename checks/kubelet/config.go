@@ -3,13 +3,15 @@ package kubelet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
+	"path"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
+	"nodegate/internal/host/service"
 	"nodegate/policy"
 )
 
@@ -17,19 +19,12 @@ import (
 func configuration() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.config", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "kubelet's configuration file, one of its drop-ins or a certificate named in it is missing, empty, " +
-			"not YAML or of another kind; the serving certificate that kubelet generated is damaged, for example by a power cut; or an " +
-			"image credential provider is missing.",
-		Symptom: "kubelet restarts forever: \"failed to load kubelet config file\", \"failed to merge kubelet " +
-			"configs\", \"open /etc/kubernetes/pki/ca.crt: no such file or directory\", \"missing content for serving cert\" or \"plugin " +
-			"binary directory ... did not exist\".",
+		Detects: "kubelet's configuration file or one of its drop-ins is missing, empty, not YAML or of another kind.",
+		Symptom: "kubelet restarts forever: \"failed to load kubelet config file\" or \"failed to merge kubelet configs\".",
 		How: "Parses the file of --config and the .conf files in --config-dir, as given in kubelet's unit. apiVersion " +
-			"must be kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration. The files of clientCAFile, tlsCertFile and " +
-			"tlsPrivateKeyFile must exist and be PEM. kubelet.crt and kubelet.key in --cert-dir must be PEM and exist together or not at " +
-			"all; with serverTLSBootstrap, kubelet-server-current.pem must be PEM if it exists. The file of " +
-			"--image-credential-provider-config, the directory of --image-credential-provider-bin-dir and each provider's program in it " +
-			"must exist. Unknown fields pass: kubelet only logs them. The check is skipped if the command line of kubelet's unit is " +
-			"unknown, and before kubeadm join.",
+			"must be kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration. Unknown fields pass: kubelet only logs them. The check is " +
+			"skipped if the command line of kubelet's unit is unknown, if another command of the unit may write the file before kubelet " +
+			"starts, and before kubeadm join. Faults in the files that the configuration names are reported by kubelet.exit.",
 		Remedy:   "correct the file; the KubeletConfiguration reference lists all fields",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/",
@@ -48,26 +43,14 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 		s.Skip = notJoined
 		return s, err
 	}
-	mends, err := mendsOf(h)
-	if err != nil {
+	at, err := findWriter(h, k.Configs)
+	if at != "" || err != nil {
+		s.Skip = "the command of " + at + " may write kubelet's configuration when the unit starts"
 		return s, err
-	}
-	// later reports whether a command of the unit writes a file before kubelet starts.
-	var unsure error
-	later := func(name string) bool {
-		at := mends.Writes(name)
-		if at == "" && mends.Unread != nil {
-			unsure = fmt.Errorf("%s is missing or wrong, unless a command before kubelet's start writes it: %w", name, mends.Unread)
-		}
-		if at != "" {
-			s.Evidence = append(s.Evidence, checks.Seen(at, "writes "+name+" before kubelet starts"))
-		}
-		return at != ""
 	}
 	var wrong []string
 	if k.DropIns != "" {
 		switch _, err := h.Files.ReadDir(k.DropIns); {
-		case errors.Is(err, fs.ErrNotExist) && later(k.DropIns):
 		case errors.Is(err, fs.ErrNotExist):
 			wrong = append(wrong, k.DropIns+" is missing")
 		case err != nil:
@@ -83,32 +66,34 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 		if found {
 			mistake = config.KubeletFileMistake(text, k.DropIns != "" && strings.HasPrefix(name, k.DropIns+"/"))
 		}
-		if mistake != "" && !later(name) {
+		if mistake != "" {
 			wrong = append(wrong, name+" is "+mistake)
 		}
 	}
-	named, err := checkNamedFiles(h, k, &s, later)
-	if err != nil {
-		return s, err
-	}
-	own, remedy, err := checkOwnCertificate(h, k)
-	if err != nil {
-		return s, err
-	}
-	providers, err := checkCredentialProviders(h, k, &s)
-	if err != nil {
-		return s, err
-	}
-	if unsure != nil {
-		return s, unsure
-	}
-	if wrong = append(append(wrong, named...), providers...); wrong != nil {
-		remedy = ""
-	}
-	if wrong = append(wrong, own...); wrong != nil {
-		s.Differs(strings.Join(wrong, "; "), remedy)
+	if wrong != nil {
+		s.Differs(strings.Join(wrong, "; "), "")
 	}
 	return s, nil
+}
+
+// findWriter returns the place of a command of kubelet's unit that may write one of the files before kubelet starts, or "": a command that
+// names the file or its directory, a shell, or a program that the distribution does not own.
+func findWriter(h *host.Host, names []string) (at string, err error) {
+	u, err := service.Read(h.Files, "kubelet.service")
+	for _, e := range u.Entries {
+		program, arguments, _ := strings.Cut(strings.TrimLeft(e.Value, "@-:+!"), " ")
+		system := slices.Contains([]string{"/bin", "/sbin", "/usr/bin", "/usr/sbin"}, path.Dir(program)) &&
+			!slices.Contains([]string{"sh", "bash", "env"}, path.Base(program))
+		harmless := system && slices.Contains([]string{"mkdir", "rm", "test", "chmod", "chown", "mount"}, path.Base(program))
+		switch {
+		case e.Section != "Service" || e.Key != "ExecStartPre" && e.Key != "ExecCondition" || strings.Contains(e.Value, "/nodegate gate"):
+		case e.Value == "": // it removes the commands above
+			at = ""
+		case !system || !harmless && slices.ContainsFunc(names, func(name string) bool { return strings.Contains(arguments, path.Dir(name)) }):
+			at = e.At()
+		}
+	}
+	return at, err
 }
 
 const notJoined = "this node has not joined a cluster: kubeadm join writes kubelet's files"

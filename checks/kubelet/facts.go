@@ -15,7 +15,7 @@ func facts() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.facts", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true,
 		Detects: "kubelet's command line or configuration cannot be read from its unit, so the checks that need it are skipped.",
-		Symptom: "The checks that need kubelet's command line, such as kubelet.config, kubelet.values and kubelet.kubeconfig, are skipped, and " +
+		Symptom: "The checks that need kubelet's command line, such as kubelet.config and kubelet.values, are skipped, and " +
 			"a kubelet that exits over its configuration is not noticed.",
 		How: "Reads kubelet.service with its drop-ins and files of variables. The result is unknown if the unit exists and does not run " +
 			"kubelet itself, for example a script or a container. Skipped if kubelet.service does not exist.",

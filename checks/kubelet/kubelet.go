@@ -3,12 +3,9 @@
 package kubelet
 
 import (
-	"slices"
-
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
-	"nodegate/internal/host/service"
 )
 
 // Problems lists the problems of kubelet, in the order in which they run.
@@ -25,16 +22,9 @@ func Problems() []checks.Problem {
 		certificate(),
 		ports(),
 		configuration(),
-		flags(),
 		values(),
 		cgroupV1(),
 		rootDir(),
-		state(),
-		resources(),
-		cgroups(),
-		memoryManager(),
-		policyOptions(),
-		kubeconfig(),
 		kmsg(),
 		cgroupDriver(),
 		resolvConf(),
@@ -46,7 +36,7 @@ func Problems() []checks.Problem {
 		nodeName(),
 		shutdownGrace(),
 		api(),
-		crashLoop(),
+		exit(),
 		hostUsers(),
 		clockUnsynchronised(),
 	}
@@ -65,15 +55,6 @@ func readConfig(h *host.Host, s *checks.State) (k config.Kubelet, found bool, er
 	return k, k.Found, nil
 }
 
-// mendsOf returns what the ExecStartPre= commands of kubelet's unit do to files before kubelet starts.
-func mendsOf(h *host.Host) (service.Mend, error) {
-	u, err := service.Read(h.Files, "kubelet.service")
-	if err != nil {
-		return service.Mend{}, err
-	}
-	return u.Mends(h.Files), nil
-}
-
 // readConfigAndCommand is readConfig for checks that also need the command line of kubelet's unit.
 func readConfigAndCommand(h *host.Host, s *checks.State) (k config.Kubelet, known bool, err error) {
 	k, found, err := readConfig(h, s)
@@ -81,13 +62,4 @@ func readConfigAndCommand(h *host.Host, s *checks.State) (k config.Kubelet, know
 		s.Skip = "kubelet's command line is unknown: " + k.Unknown
 	}
 	return k, found && k.Command != nil, err
-}
-
-// addSeen adds settings to the evidence, each once, and none that is unset.
-func addSeen(s *checks.State, settings ...config.KubeletValue) {
-	for _, v := range settings {
-		if seen := checks.Seen(v.From.Source, v.From.Text); v.From.Source != "" && !slices.Contains(s.Evidence, seen) {
-			s.Evidence = append(s.Evidence, seen)
-		}
-	}
 }

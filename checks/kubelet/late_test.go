@@ -6,11 +6,8 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
-	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
-
-// TestKubeletCauses of internal/e2e/cluster judges the same faults with a real kubelet.
 
 // late returns a node with kubelet 1.37, flags, and lines of its configuration.
 func late(flags, config string, files map[string]string) *hosttest.Machine {
@@ -23,138 +20,6 @@ const (
 	inConfig   = "\nevidence: /var/lib/kubelet/config.yaml: "
 	inUnitFile = "\nevidence: /usr/lib/systemd/system/kubelet.service: "
 )
-
-func TestCgroups(t *testing.T) {
-	node := func(controllers, config string, files map[string]string) *hosttest.Machine {
-		return late("", config, with(with(files, "/proc/mounts", "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"),
-			"/sys/fs/cgroup/cgroup.controllers", controllers))
-	}
-	const all, ok = "cpuset cpu io memory hugetlb pids\n", "the cgroups and controllers that kubelet needs"
-	const right = "\npass\nwant: " + ok + "\ngot: " + ok
-	wrong := func(got, seen string) string {
-		return "\nfail\nwant: " + ok + "\ngot: " + got + seen +
-			"\nremedy: create the cgroup before kubelet starts, or remove its name from enforceNodeAllocatable"
-	}
-	const enforce = "enforceNodeAllocatable: [pods, kube-reserved]\nkubeReserved: {cpu: 10m}\nkubeReservedCgroup: /kube.slice\n"
-	const v1 = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu,cpuacct 0 0\ncgroup /sys/fs/cgroup/cpuset cgroup rw,cpuset 0 0\n"
-	running := node(all, enforce, nil)
-	running.Files["/etc/systemd/system/kubelet.service.d/slice.conf"] = "[Service]\nSlice=kube.slice\n"
-	made := node(all, enforce, nil)
-	made.Files["/etc/systemd/system/kubelet.service.d/mkdir.conf"] = "[Service]\nExecStartPre=/bin/mkdir -p /sys/fs/cgroup/kube.slice\n"
-	told := node(all, "cgroupDriver: cgroupfs\n"+enforce+"kubeReservedCgroup: /podruntime/kube-reserved.slice\n",
-		map[string]string{"/sys/fs/cgroup/kube.slice/kube-reserved.slice": ""})
-	told.Cgroups = map[string]host.CgroupDriver{"/run/containerd/containerd.sock": {Driver: "systemd", Told: true}}
-	checkstest.RunOne(t, "kubelet.cgroups", checks.Boot, []checkstest.Case{
-		{What: "kubeadm", Node: node(all, "cgroupDriver: systemd\n", nil), Want: right},
-		{What: "a slice that does not exist", Node: node(all, "cgroupDriver: systemd\n"+enforce, nil),
-			Want: wrong("kubeReservedCgroup is /kube.slice, but /sys/fs/cgroup/kube.slice does not exist",
-				inConfig+"kubeReservedCgroup: /kube.slice"+inConfig+"enforceNodeAllocatable: pods,kube-reserved")},
-		{What: "a slice", Node: node(all, enforce, map[string]string{"/sys/fs/cgroup/kube.slice": ""}), Want: right},
-		{What: "the slice of kubelet's unit", Node: running, Want: right},
-		{What: "a slice that the unit creates", Node: made, Want: right + "\nevidence: /etc/systemd/system/kubelet.service.d/mkdir.conf:2: " +
-			"creates /sys/fs/cgroup/kube.slice before kubelet starts"},
-		{What: "the runtime's driver nests slices", Node: told, Want: right},
-		{What: "a reservation that is not enforced", Node: node(all, "kubeReservedCgroup: /kube.slice\n", nil), Want: right},
-		{What: "no root", Node: node(all, "cgroupRoot: /nosuchroot\n", nil),
-			Want: wrong("cgroupRoot is /nosuchroot, but /sys/fs/cgroup/nosuchroot does not exist", inConfig+"cgroupRoot: /nosuchroot")},
-		{What: "no root, and not used", Node: node(all, "cgroupRoot: /nosuchroot\ncgroupsPerQOS: false\nenforceNodeAllocatable: []\n", nil), Want: right},
-		{What: "v2 without controllers", Node: node("\n", "", nil), Want: `
-warn
-want: the cgroups and controllers that kubelet needs
-got: cgroup v2 without cpu, memory
-evidence: /sys/fs/cgroup/cgroup.controllers: empty
-remedy: remove cgroup_disable= and cgroup_no_v1= from the kernel command line; if cgroup v1 has mounted the controller elsewhere, boot with systemd.unified_cgroup_hierarchy=1`},
-		{What: "a reservation that cannot be enforced", Node: node("cpu io\n", enforce+"kubeReserved: {cpu: 10m, memory: 1Gi}\n",
-			map[string]string{"/sys/fs/cgroup/kube.slice": ""}),
-			Want: wrong("kubeReserved cannot be enforced without the controller cpuset; kubeReserved cannot be enforced without the controller "+
-				"memory; cgroup v2 without memory", "\nevidence: /sys/fs/cgroup/cgroup.controllers: cpu io"+inConfig+
-				"kubeReservedCgroup: /kube.slice"+inConfig+"enforceNodeAllocatable: pods,kube-reserved")},
-		{What: "a root without a controller", Node: node(all, "cgroupRoot: /pods\n", map[string]string{"/sys/fs/cgroup/pods": "",
-			"/sys/fs/cgroup/pods/cgroup.controllers": "cpu memory pids\n"}),
-			Want: wrong("cgroupRoot /pods lacks the controllers cpuset, hugetlb", inConfig+"cgroupRoot: /pods")},
-		{What: "v1 without memory", Node: late("", "failCgroupV1: false\n", map[string]string{"/proc/mounts": v1}), Want: `
-fail
-want: the cgroups and controllers that kubelet needs
-got: cgroup v1 without memory
-evidence: /proc/mounts: no cgroup v1 mount with memory
-remedy: change to cgroup v2: boot with systemd.unified_cgroup_hierarchy=1 on the kernel command line. Many kernels since 6.12 are built without these controllers for v1 (CONFIG_MEMCG_V1); older ones may need cgroup_enable=memory`},
-		{What: "v1", Node: late("", "failCgroupV1: false\n", map[string]string{"/proc/mounts": v1 + "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"}),
-			Want: right},
-	})
-}
-
-func TestMemoryManager(t *testing.T) {
-	node := func(flags, config string) *hosttest.Machine {
-		return late(flags, config, map[string]string{"/proc/meminfo": "MemTotal:    4194304 kB\n", "/sys/devices/system/node/node0/meminfo": ""})
-	}
-	const ok, static = "reservations that the memory manager accepts", "memoryManagerPolicy: Static\n"
-	const right, isStatic = "\npass\nwant: " + ok + "\ngot: " + ok, inConfig + "memoryManagerPolicy: Static"
-	wrong := func(got, seen, sum string) string {
-		return "\nfail\nwant: " + ok + "\ngot: " + got + seen + "\nremedy: set reservedMemory to " + sum +
-			" of memory in total: kubeReserved + systemReserved + evictionHard's memory.available"
-	}
-	const hundred = "reservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]\n"
-	checkstest.RunOne(t, "kubelet.memory-manager", checks.Boot, []checkstest.Case{
-		{What: "none", Node: node("", ""), Want: right},
-		{What: "alone", Node: node("", static),
-			Want: wrong("reservedMemory has 0 of memory, but kubelet reserves 100Mi", isStatic, "100Mi")},
-		{What: "the default eviction", Node: node("", static+hundred), Want: right},
-		{What: "everything, by a flag", Node: node("--reserved-memory 0:memory=1536Mi", static+
-			"kubeReserved: {memory: 512Mi}\nsystemReserved: {memory: 0.5Gi}\nevictionHard: {memory.available: 512Mi}\n"), Want: right},
-		{What: "a percentage", Node: node("", static+"evictionHard: {memory.available: 25%}\nreservedMemory: [{limits: {memory: 1Gi}}]\n"), Want: right},
-		{What: "no eviction", Node: node("", static+"evictionHard: {}\nkubeReserved: {memory: 100Mi}\n"+hundred), Want: right},
-		{What: "a sum that is too large", Node: node("", static+"kubeReserved: {memory: 50Mi}\n"+
-			"reservedMemory: [{numaNode: 0, limits: {memory: 200Mi}}]\n"), Want: wrong("reservedMemory has 200Mi of memory, but kubelet reserves 150Mi",
-			isStatic+inConfig+"reservedMemory.0.limits.memory: 200Mi"+inConfig+"kubeReserved.memory: 50Mi", "150Mi")},
-		{What: "another NUMA node", Node: node("", static+"reservedMemory: [{numaNode: 3, limits: {memory: 100Mi}}]\n"),
-			Want: wrong("reservedMemory names NUMA node 3, and the machine has 0", inConfig+"reservedMemory.0.limits.memory: 100Mi", "100Mi")},
-		{What: "an unknown policy", Node: node("", "memoryManagerPolicy: static\n"), Want: "\nfail\nwant: " + ok +
-			"\ngot: memoryManagerPolicy is \"static\"; it must be None or Static" + inConfig + "memoryManagerPolicy: static" +
-			"\nremedy: set memoryManagerPolicy to None or Static"},
-	})
-}
-
-func TestPolicyOptions(t *testing.T) {
-	const static, ok = "cpuManagerPolicy: static\n", "options that kubelet's managers accept"
-	const right = "\npass\nwant: " + ok + "\ngot: " + ok
-	wrong := func(got, seen string) string {
-		return "\nfail\nwant: " + ok + "\ngot: " + got + seen + "\nremedy: remove the option, or enable the feature gate that it needs"
-	}
-	node := func(flags, config, version string) *hosttest.Machine {
-		m := late(flags, config, nil)
-		m.Version["/usr/bin/kubelet"] = "Kubernetes " + version
-		return m
-	}
-	const align, fast = static + "cpuManagerPolicyOptions: {align-by-socket: \"true\"}\n", "cpuManagerPolicyOptions: {fast: \"true\"}\n"
-	const aligned = inConfig + "cpuManagerPolicyOptions.align-by-socket: true"
-	checkstest.RunOne(t, "kubelet.policy-options", checks.Boot, []checkstest.Case{
-		{What: "none", Node: node("", "", "v1.37.2"), Want: right},
-		{What: "a stable one", Node: node("--cpu-manager-policy=static --cpu-manager-policy-options=full-pcpus-only=true", "", "v1.37.2"), Want: right},
-		{What: "an alpha one", Node: node("", align, "v1.37.2"),
-			Want: wrong("cpuManagerPolicyOptions has align-by-socket, which needs the feature gate CPUManagerPolicyAlphaOptions", aligned)},
-		{What: "an alpha one with its gate", Node: node("", align+"featureGates: {CPUManagerPolicyAlphaOptions: true}\n", "v1.37.2"), Want: right},
-		{What: "an alpha one with every gate", Node: node("--feature-gates=AllAlpha=true", align, "v1.37.2"), Want: right},
-		{What: "an alpha one of a later kubelet", Node: node("", align, "v1.40.0"), Want: right},
-		{What: "an unknown one", Node: node("", static+fast, "v1.37.2"),
-			Want: wrong("cpuManagerPolicyOptions has fast, which this kubelet does not have", inConfig+"cpuManagerPolicyOptions.fast: true")},
-		{What: "an unknown one of a later kubelet", Node: node("", static+fast, "v1.40.0"), Want: right},
-		{What: "not yet in this kubelet", Node: node("", static+"cpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n", "v1.31.4"),
-			Want: wrong("cpuManagerPolicyOptions has strict-cpu-reservation, which this kubelet does not have",
-				inConfig+"cpuManagerPolicyOptions.strict-cpu-reservation: true")},
-		{What: "without the static policy", Node: node("", fast, "v1.37.2"),
-			Want: wrong("cpuManagerPolicyOptions has fast, but cpuManagerPolicy is not static", inConfig+"cpuManagerPolicyOptions.fast: true")},
-		{What: "options that exclude each other", Node: node("", static+"cpuManagerPolicyOptions: {distribute-cpus-across-numa: \"true\", "+
-			"prefer-align-cpus-by-uncorecache: \"true\"}\n", "v1.37.2"),
-			Want: wrong("cpuManagerPolicyOptions prefer-align-cpus-by-uncorecache and distribute-cpus-across-numa exclude each other",
-				inConfig+"cpuManagerPolicyOptions.prefer-align-cpus-by-uncorecache: true"+
-					inConfig+"cpuManagerPolicyOptions.distribute-cpus-across-numa: true")},
-		{What: "topology options that kubelet ignores", Node: node("", "topologyManagerPolicyOptions: {fast: \"1\"}\n", "v1.37.2"), Want: right},
-		{What: "topology options", Node: node("", "topologyManagerPolicy: restricted\ntopologyManagerPolicyOptions: "+
-			"{max-allowable-numa-nodes: \"2\"}\n", "v1.37.2"),
-			Want: wrong("topologyManagerPolicyOptions max-allowable-numa-nodes is \"2\"; it must be a number, at least 8",
-				inConfig+"topologyManagerPolicyOptions.max-allowable-numa-nodes: 2")},
-	})
-}
 
 func TestNodeIP(t *testing.T) {
 	node := func(ip string) *hosttest.Machine {

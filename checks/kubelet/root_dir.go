@@ -12,7 +12,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -20,15 +19,11 @@ import (
 func rootDir() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.root-dir", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "kubelet's root directory is on a read-only file system, on one that is full before kubelet's first start, or on one " +
-			"whose size kubelet cannot measure; or kubelet cannot create /var/log/pods or /var/log/containers.",
-		Symptom: "kubelet restarts forever: \"mkdir /var/lib/kubelet/pki: read-only file system\", \"no space left on device\" or \"failed to " +
-			"get rootfs info\".",
+		Detects: "kubelet's root directory is on a read-only file system, or on one that is full before kubelet's first start.",
+		Symptom: "kubelet restarts forever: \"mkdir /var/lib/kubelet/pki: read-only file system\" or \"no space left on device\".",
 		How: "The file system of --root-dir (/var/lib/kubelet by default) is mounted read-only in the mount table of " +
 			"process 1 (nodegate's own services see every file system read-only); or statfs reports less than 32 KiB or no inode left, " +
-			"and kubelet's cpu_manager_state does not exist. A kubelet that has run before starts on a full disk, and evicts Pods. " +
-			"A file system of a kind that no kubelet can measure, such as ramfs, 9p, virtiofs, FUSE or CephFS, fails too, unless " +
-			"localStorageCapacityIsolation is off. A missing /var/log/pods or /var/log/containers must be on a writable file system.",
+			"and kubelet's cpu_manager_state does not exist. A kubelet that has run before starts on a full disk, and evicts Pods.",
 		Remedy: "find out why it is read-only (`dmesg`: the kernel remounts a file system with errors), or free space: " +
 			"run `crictl rmi --prune` or `journalctl --vacuum-size=100M`",
 		TradeOff: "",
@@ -67,13 +62,6 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		s.Evidence = append(s.Evidence, checks.Seen("/proc/1/mounts", strings.Join(mounted[:4], " ")))
 		s.Differs("read-only", "")
 		return s, nil
-	case len(mounted) > 3 && !isMeasurable(mounted[2]) && k.Values["localStorageCapacityIsolation"].Value == "false":
-		// Such a file system may report no space at all.
-	case len(mounted) > 3 && !isMeasurable(mounted[2]):
-		s.Evidence = append(s.Evidence, checks.Seen("/proc/1/mounts", strings.Join(mounted[:4], " ")))
-		s.Differs("a file system of type "+mounted[2]+", which kubelet cannot measure", "put "+dir+" on ext4, xfs, btrfs or another file "+
-			"system with a disk, or set localStorageCapacityIsolation: false in kubelet's configuration")
-		return s, nil
 	case space.Free < little:
 		full = fmt.Sprintf("%d bytes left", space.Free)
 	case space.Inodes > 0 && space.FreeInodes == 0:
@@ -87,50 +75,10 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 			full = ""
 		}
 	}
-	if full == "" {
-		logs, err := findReadOnlyLogs(h, k)
-		if err == nil && logs != "" {
-			s.Evidence = append(s.Evidence, checks.Seen("/proc/1/mounts", logs))
-			s.Differs("kubelet cannot create its log directory: read-only", "")
-		}
-		return s, err
+	if full != "" {
+		s.Differs(full, "")
 	}
-	s.Differs(full, "")
 	return s, nil
-}
-
-// isMeasurable reports whether some version of kubelet measures a type of file system (GetPluginForFsType in cadvisor's lib/fs, and
-// processMounts before it).
-func isMeasurable(kind string) bool {
-	return strings.HasPrefix(kind, "ext") || strings.HasPrefix(kind, "nfs") || slices.Contains([]string{
-		"xfs", "btrfs", "zfs", "overlay", "tmpfs", "squashfs", "f2fs", "jfs", "reiserfs", "hfs", "hfsplus", "ntfs", "vfat", "fat", "msdos",
-		"exfat", "udf", "iso9660", "bcachefs",
-	}, kind)
-}
-
-// findReadOnlyLogs returns the mount on which kubelet cannot create a missing directory for logs (initializeModules in
-// pkg/kubelet/kubelet.go), or "".
-func findReadOnlyLogs(h *host.Host, k config.Kubelet) (string, error) {
-	for _, dir := range []string{cmp.Or(k.Values["podLogsDir"].Value, "/var/log/pods"), "/var/log/containers"} {
-		exists, err := h.Files.Exists(dir)
-		if errors.Is(err, host.ErrNotRecorded) { // an older snapshot
-			return "", nil
-		}
-		if err != nil {
-			return "", err
-		}
-		if exists {
-			continue
-		}
-		mounted, err := findMount(h, "/proc/1/mounts", resolveLinks(h.Files, path.Dir(dir)))
-		if err != nil {
-			return "", err
-		}
-		if len(mounted) > 3 && slices.Contains(strings.Split(mounted[3], ","), "ro") {
-			return strings.Join(mounted[:4], " "), nil
-		}
-	}
-	return "", nil
 }
 
 // resolveLinks resolves the symbolic links in a path as statfs(2) does: a mount table lists

@@ -1,7 +1,6 @@
 package kubelet_test
 
 import (
-	"strings"
 	"syscall"
 	"testing"
 
@@ -51,15 +50,7 @@ remedy: boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command lin
 
 func TestRootDir(t *testing.T) {
 	node := func(options string, space host.Space, files map[string]string) *hosttest.Machine {
-		kind := "ext4"
-		if other, rest, is := strings.Cut(options, ":"); is {
-			kind, options = other, rest
-		}
-		m := withUnit("--root-dir=/data/kubelet", with(files, "/proc/1/mounts", "/dev/vda / ext4 rw 0 0\n/dev/sdb /data "+kind+" "+options+
-			" 0 0\ntmpfs /var/log tmpfs ro 0 0\n"))
-		if _, set := files["/var/log/pods"]; !set {
-			m.Files["/var/log/pods"], m.Files["/var/log/containers"] = "", ""
-		}
+		m := withUnit("--root-dir=/data/kubelet", with(files, "/proc/1/mounts", "/dev/vda / ext4 rw 0 0\n/dev/sdb /data ext4 "+options+" 0 0\n"))
 		m.Spaces = map[string]host.Space{"/data/kubelet": space}
 		return m
 	}
@@ -81,15 +72,6 @@ func TestRootDir(t *testing.T) {
 			Want: want("fail", "4096 bytes left", "evidence: /data/kubelet: 4096 bytes left"+remedy)},
 		{What: "no inodes", Node: node("rw", host.Space{Free: 1 << 30, Inodes: 10}, nil),
 			Want: want("fail", "no inode left", "evidence: /data/kubelet: no inode left"+remedy)},
-		{What: "a file system that kubelet cannot measure", Node: node("virtiofs:rw", host.Space{Free: 1 << 30}, nil), Want: `
-fail
-want: a writable file system with space
-got: a file system of type virtiofs, which kubelet cannot measure
-evidence: /proc/1/mounts: /dev/sdb /data virtiofs rw
-remedy: put /data/kubelet on ext4, xfs, btrfs or another file system with a disk, or set localStorageCapacityIsolation: false in kubelet's configuration`},
-		{What: "no directory for logs on a read-only file system",
-			Node: node("rw", host.Space{Free: 1 << 30}, map[string]string{"/var/log/pods": ""}),
-			Want: want("fail", "kubelet cannot create its log directory: read-only", "evidence: /proc/1/mounts: tmpfs /var/log tmpfs ro"+remedy)},
 		{What: "full, and kubelet has run before", Node: node("rw", host.Space{}, map[string]string{"/data/kubelet/cpu_manager_state": "{}"}),
 			Want: want("pass", "a writable file system with space", "evidence: /data/kubelet: 0 bytes left")},
 	})

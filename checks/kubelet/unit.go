@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -19,11 +20,10 @@ func unit() checks.Problem {
 			"enabled nowhere, requires a missing unit, or names a missing file, directory, user or program.",
 		Symptom: "The Node never appears, although the gate reports no failure: systemd never runs the gate, or reports bad-setting, " +
 			"Result=resources, 200/CHDIR, 203/EXEC or 217/USER.",
-		How: "Reads the unit of the policy's gate block with its drop-ins, and judges ExecStart=, Environment=, EnvironmentFile=, " +
-			"WorkingDirectory=, User=, Group=, Requires=, BindsTo=, conditions on files, Restart=, start limits, and what enables or starts " +
-			"the unit. On a running machine systemd's LoadState overrides the files. A file that another unit, a tmpfiles.d line, " +
-			"kubeadm join, nodeadm, nodeup or a similar program creates is not missing; if cloud-init or Ignition may create it, the " +
-			"check only warns. Skipped if the unit does not exist.",
+		How: "Asks systemd about the unit of the policy's gate block: the running one over D-Bus; for an image this machine's, in its test " +
+			"mode and without privileges. Then looks for the programs, users, directories and files of variables that the unit names. What " +
+			"a program may still mend at the first boot, a unit enabled nowhere or a missing file outside /usr, is a warning. Unknown, as a " +
+			"warning, if no systemd can be asked. Skipped if the unit does not exist.",
 		Remedy:  "correct the named line, then run `systemctl daemon-reload`",
 		Ref:     "https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html",
 		Inspect: inspectUnit,
@@ -41,21 +41,33 @@ func inspectUnit(ctx context.Context, h *host.Host, p *policy.Policy) (checks.St
 		s.Skip = name + " does not exist here"
 		return s, nil
 	}
-	var active, file string
-	if h.Live() {
-		if active, file, err = h.Units.State(ctx, name); err != nil {
-			return s, err
-		}
-	}
-	enabled := file != "" && file != "disabled" && file != "indirect" || active == "activating"
-	faults, err := u.Judge(h.Files, enabled)
+	loaded, err := h.Units.Loaded(ctx, name)
 	if err != nil {
 		return s, err
 	}
-	if h.Live() {
-		if faults, err = addSystemd(ctx, h, name, faults, active, file); err != nil {
-			return s, err
+	var faults []service.Fault
+	answer := loaded.Unit
+	if u.Masked && strings.HasPrefix(u.Path, "/run/") {
+		faults = append(faults, service.Fault{At: u.Path, Text: "masked", Doubt: true, What: name + " is masked until the next boot",
+			Remedy: "to start it before that, run `systemctl unmask --runtime " + name + "`"})
+		answer.State = ""
+	}
+	if answer.State == "" {
+		boot, err := h.Units.Boot(ctx, name)
+		if err != nil { // the fault is this environment's
+			s.Minor = true
+			return s, fmt.Errorf("no systemd can be asked about %s: %w", name, err)
 		}
+		answer = boot.Unit
+	}
+	found, err := u.Judge(h.Files, answer)
+	if err != nil {
+		return s, err
+	}
+	faults = append(faults, found...)
+	if loaded.Changed {
+		faults = append(faults, service.Fault{At: "systemctl show " + name, Text: "NeedDaemonReload=yes", Doubt: true,
+			What: "systemd has not loaded the changed files of " + name, Remedy: "run `systemctl daemon-reload`"})
 	}
 	if early, gated := u.BeforeGate(h.Files); gated && early != nil {
 		faults = append(faults, service.Fault{At: early[0].Entry.At(), Text: early[0].Entry.Key + "=" + early[0].Entry.Value,
@@ -81,30 +93,4 @@ func inspectUnit(ctx context.Context, h *host.Host, p *policy.Policy) (checks.St
 	s.Differs(strings.Join(what, "; "), faults[0].Remedy)
 	s.Minor = faults[0].Doubt
 	return s, nil
-}
-
-// addSystemd compares the faults with what the running systemd reports.
-func addSystemd(ctx context.Context, h *host.Host, name string, faults []service.Fault, active, file string) ([]service.Fault, error) {
-	loaded, err := h.Units.Loaded(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	faults = slices.DeleteFunc(faults, func(f service.Fault) bool { // systemd itself has judged these
-		return f.Load && loaded.State == "loaded" && !loaded.Changed
-	})
-	running := active == "active" || active == "reloading"
-	for i := range faults { // a unit that runs was started by some program, and its conditions were met
-		faults[i].Doubt = faults[i].Doubt || running && faults[i].Enable
-	}
-	load := slices.ContainsFunc(faults, func(f service.Fault) bool { return f.Load })
-	switch {
-	case !load && slices.Contains([]string{"bad-setting", "error", "masked"}, loaded.State):
-		faults = append(faults, service.Fault{At: "systemctl show " + name, Text: "LoadState=" + loaded.State + " " + loaded.Error,
-			What: "systemd cannot load " + name + ": " + loaded.State, Doubt: file == "masked-runtime",
-			Remedy: "run `systemd-analyze verify " + name + "`, and correct the line that it names"})
-	case loaded.State == "loaded" && loaded.Changed:
-		faults = append(faults, service.Fault{At: "systemctl show " + name, Text: "NeedDaemonReload=yes", Doubt: true,
-			What: "systemd has not loaded the changed files of " + name, Remedy: "run `systemctl daemon-reload`"})
-	}
-	return faults, nil
 }

@@ -27,7 +27,7 @@ func TestValues(t *testing.T) {
 	ended := failed(`failed to run Kubelet: unable to acquire file lock on \"/\": is a directory`)
 	wrong := func(why string) string {
 		return "\nfail\nwant: values that kubelet accepts\ngot: " + why + "\nevidence: /usr/bin/kubelet: " + why +
-			"\nremedy: correct the value; if a feature gate was removed, remove it from featureGates: its feature is always on or gone"
+			"\nremedy: correct the value, or remove the flag; if a feature gate was removed, remove it from featureGates: its feature is always on or gone"
 	}
 	const cut = "failed to load kubelet config file, path: /etc/c, error: failed to decode: json: cannot unmarshal string into Go struct field "
 	gate := func(said string) *hosttest.Machine { // the names of gates come from the configuration
@@ -35,23 +35,14 @@ func TestValues(t *testing.T) {
 		m.Files[kubeadmConfig] += "featureGates:\n  Foo: true\n"
 		return m
 	}
+	const labels = "failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [node-role.kubernetes.io/worker]"
 	slow := node("", "v1.37.2", "")
 	slow.Refuse = map[string]error{"x /usr/bin/kubelet": context.DeadlineExceeded}
 	old := node("", "v1.30.9", failed("initialize logging: x"))
 	old.Refuse = map[string]error{"x /usr/bin/kubelet": errors.New("an old kubelet was run")}
 	unread := node("", "v1.37.2", failed("failed to load kubelet config file"))
 	delete(unread.Files, kubeadmConfig)
-	late := func(got, seen string) string {
-		return "\nfail\nwant: values that kubelet accepts\ngot: " + got + "\nevidence: /usr/lib/systemd/system/kubelet.service: " + seen +
-			"\nremedy: correct the value; if a feature gate was removed, remove it from featureGates: its feature is always on or gone"
-	}
 	checkstest.RunOne(t, "kubelet.values", checks.Boot, []checkstest.Case{
-		{What: "a lock file in no directory", Node: node(" --lock-file=/none/lock", "v1.37.2", ended),
-			Want: late("the directory of --lock-file=/none/lock does not exist", "--lock-file=/none/lock")},
-		{What: "lock contention without a file", Node: node(" --exit-on-lock-contention=true", "v1.37.2", ended),
-			Want: late("--exit-on-lock-contention needs --lock-file", "--exit-on-lock-contention=true")},
-		{What: "a negative period", Node: node(" --sync-frequency=-1s", "v1.37.2", ended),
-			Want: late("syncFrequency is -1s; it must be positive", "--sync-frequency=-1s")},
 		{What: "as it should be", Node: node("", "v1.37.2", ended), Want: right},
 		{What: "a removed feature gate", Node: gate("panic: failed to merge global and in-flight KubeletConfiguration while " +
 			"setting defaults, error: unrecognized feature gate: Foo; ; goroutine 1 [running]:; k8s.io/kubernetes/pkg"),
@@ -74,34 +65,13 @@ func TestValues(t *testing.T) {
 			Want: other},
 		{What: "a flag's value", Node: node(" --max-pods=many", "v1.37.2", failed(`failed to parse kubelet flag: invalid argument \"many\"`)),
 			Want: wrong(`failed to parse kubelet flag: invalid argument "many"`)},
-		{What: "a flag's value that kubelet.flags reports", Node: node(" --foo=many", "v1.37.2",
-			failed(`failed to parse kubelet flag: invalid argument \"many\"`)), Want: "\nskipped\nskipped: reported by kubelet.flags"},
+		{What: "a removed flag", Node: node(" --network-plugin=cni", "v1.37.2", failed("failed to parse kubelet flag: unknown flag: --network-plugin")),
+			Want: wrong("failed to parse kubelet flag: unknown flag: --network-plugin")},
+		{What: "a role as a label", Node: node(" --node-labels=node-role.kubernetes.io/worker=", "v1.37.2", failed(labels)), Want: wrong(labels)},
+		{What: "a role as a label, which OpenShift's kubelet accepts", Node: node(" --node-labels=node-role.kubernetes.io/worker=", "v1.31.7", ended), Want: right},
 		{What: "kubelet does not exit", Node: slow, Want: "skipped\nskipped: the trial run of kubelet did not exit"},
 		{What: "an old kubelet is not run", Node: old,
 			Want: "skipped\nskipped: kubelet is older than 1.31, not installed, or does not report its version"},
-		{What: "values that kubelet validates later, in every version", Node: withUnit("--config="+kubeadmConfig+" --node-ip=10.0.0.1,10.0.0.2",
-			map[string]string{kubeadmConfig: header + "containerLogMaxSize: 500m\nallowedUnsafeSysctls: [vm.swappiness, net.core.somaxconn]\n"}),
-			Want: `
-fail
-want: values that kubelet accepts
-got: containerLogMaxSize is "500m"; it must be a whole quantity such as 10Mi; allowedUnsafeSysctls has vm.swappiness, which is not namespaced; --node-ip=10.0.0.1,10.0.0.2 must be one address, or one of each family
-evidence: /var/lib/kubelet/config.yaml: containerLogMaxSize: 500m
-evidence: /var/lib/kubelet/config.yaml: allowedUnsafeSysctls: vm.swappiness,net.core.somaxconn
-evidence: /usr/lib/systemd/system/kubelet.service: --node-ip=10.0.0.1,10.0.0.2
-remedy: correct the value; if a feature gate was removed, remove it from featureGates: its feature is always on or gone`},
-		{What: "an unspecified address of two", Node: node(" --node-ip=::,10.0.0.1", "v1.30.9", ""), Want: `
-fail
-want: values that kubelet accepts
-got: --node-ip=::,10.0.0.1 must not contain an unspecified address
-evidence: /usr/lib/systemd/system/kubelet.service: --node-ip=::,10.0.0.1
-remedy: correct the value; if a feature gate was removed, remove it from featureGates: its feature is always on or gone`},
-		{What: "two IPv6 addresses", Node: node(" --node-ip=fd00::1,fd00::2", "v1.30.9", ""), Want: `
-fail
-want: values that kubelet accepts
-got: --node-ip=fd00::1,fd00::2 must be one address, or one of each family
-evidence: /usr/lib/systemd/system/kubelet.service: --node-ip=fd00::1,fd00::2
-remedy: correct the value; if a feature gate was removed, remove it from featureGates: its feature is always on or gone`},
-		{What: "an address of each family", Node: node(" --node-ip=10.0.0.1,fd00::1", "v1.37.2", ended), Want: right},
 		{What: "no file", Node: unread, Want: "skipped\nskipped: kubelet cannot read its configuration, see kubelet.config"},
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"nodegate/internal/host"
-	"nodegate/internal/host/bootorder"
+	"nodegate/internal/host/boot"
 	"nodegate/internal/host/service"
 	"nodegate/policy"
 	"nodegate/units"
@@ -24,12 +24,12 @@ func plannedHost(h *host.Host, files []units.File) *host.Host {
 
 // warnOfUnit prints why systemd would not run the gate's unit, and with it the gate. A unit that cannot be read is not judged: the
 // check kubelet.unit reports it as unknown.
-func warnOfUnit(planned *host.Host, g policy.Gate, stderr io.Writer) error {
+func warnOfUnit(planned *host.Host, g policy.Gate, answer service.Answer, stderr io.Writer) error {
 	u, err := service.Read(planned.Files, g.Unit)
 	if err != nil || u.Path == "" {
 		return nil
 	}
-	faults, err := u.Judge(planned.Files, false)
+	faults, err := u.Judge(planned.Files, answer)
 	if err != nil {
 		return nil
 	}
@@ -54,14 +54,22 @@ func checkGateFirst(planned *host.Host, g policy.Gate) error {
 		first.Entry.At(), first.Entry.Key, first.Entry.Value, first.What, g.Unit, host.GateFirst(g.Unit, first))
 }
 
-// checkNoCycle returns an error if a unit of nodegate would be in an ordering cycle. It prints the image's other cycles.
-func checkNoCycle(ctx context.Context, planned *host.Host, stderr io.Writer) error {
-	cycles, err := bootorder.Find(ctx, planned.Files)
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		_, err = fmt.Fprintf(stderr, "nodegate: warning: ordering cycles are unknown: %v\n", err)
+// checkBoot returns an error if a unit of nodegate would be in an ordering cycle. It prints the image's other cycles, and why systemd
+// would not run the gate's unit.
+func checkBoot(ctx context.Context, planned *host.Host, g policy.Gate, stderr io.Writer) error {
+	b, err := boot.Test(ctx, planned.Files, g.Unit)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	if err == nil {
+		err = warnOfUnit(planned, g, b.Unit, stderr)
+	} else {
+		_, err = fmt.Fprintf(stderr, "nodegate: warning: the boot is unknown: %v\n", err)
+	}
+	if err != nil {
 		return err
 	}
-	for _, c := range cycles {
+	for _, c := range b.Cycles {
 		if c.Has("nodegate-") {
 			return fmt.Errorf("systemd would drop a unit from each boot, to break an ordering cycle: %s; "+
 				"remove an ordering from one of the other units, then install again", c)

@@ -9,11 +9,12 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/policy"
 	"nodegate/units"
 )
 
-// TestCheckNoCycle: install is refused only for a cycle that has a unit of nodegate. systemd itself computes the boot.
-func TestCheckNoCycle(t *testing.T) {
+// TestCheckBoot: install is refused only for a cycle that has a unit of nodegate. systemd itself computes the boot.
+func TestCheckBoot(t *testing.T) {
 	hosttest.NeedProgram(t, "/usr/lib/systemd/systemd")
 	const dir = "/etc/systemd/system/"
 	oneshot := func(unit string) string {
@@ -49,7 +50,7 @@ func TestCheckNoCycle(t *testing.T) {
 			{Path: dir + "multi-user.target.wants/nodegate-apply.service", Target: dir + "nodegate-apply.service"},
 		})
 		var printed bytes.Buffer
-		err = checkNoCycle(t.Context(), planned, &printed)
+		err = checkBoot(t.Context(), planned, policy.Gate{Unit: "kubelet.service"}, &printed)
 		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "nodegate-apply.service after setup.service after network-pre.target") {
 			t.Errorf("%s: %v", name, err)
 		}

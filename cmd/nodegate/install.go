@@ -112,10 +112,7 @@ that binary and the package's units.`,
 				err = checkGateFirst(plannedHost(h, files), p.Gate)
 			}
 			if err == nil {
-				err = warnOfUnit(plannedHost(h, files), p.Gate, c.ErrOrStderr())
-			}
-			if err == nil {
-				err = checkNoCycle(c.Context(), plannedHost(h, files), c.ErrOrStderr())
+				err = checkBoot(c.Context(), plannedHost(h, files), p.Gate, c.ErrOrStderr())
 			}
 			if err != nil {
 				return err

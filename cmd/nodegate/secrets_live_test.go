@@ -171,7 +171,7 @@ func (t *secretsTest) plantMachine(places []hosttest.Place) {
 	}
 	write(dir+"/policy.hcl", t.canaries(strings.ReplaceAll(secretsPolicy(), policyCanary, "@")), 0o644)
 	write(dir+"/held.hcl", t.canaries("gate {\n  budget = \"1s\"\n  on_held = [\"/bin/sh\", \"-c\", \"cat >held; echo @ >&2; exit 7\", \"--token=@\"]\n}\n"+
-		"module \"nodegate_absent\" {}\ncheck \"kubelet.values\" {}\ncheck \"kubelet.flags\" {}\ncheck \"kubelet.config\" {}\ncheck \"packetfilter.kernel-can\" {}\n"), 0o644)
+		"module \"nodegate_absent\" {}\ncheck \"kubelet.values\" {}\ncheck \"kubelet.config\" {}\ncheck \"packetfilter.kernel-can\" {}\n"), 0o644)
 	for _, name := range []string{"iptables", "ip6tables", "iptables-save", "iptables-nft-save", "iptables-legacy-save", "ip6tables-nft-save", "ip6tables-legacy-save",
 		"iptables-restore", "ip6tables-restore", "nft", "modprobe", "systemctl", "journalctl"} {
 		write(dir+"/bin/"+name, t.canaries("#!/bin/sh\necho @\necho \"Error: @: \\`@' https://u:@/?token=@\" >&2\nexit 1\n"), 0o755)

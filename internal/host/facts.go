@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -206,15 +205,6 @@ func (h *Host) kubeletVersion(ctx context.Context) (string, error) {
 		}
 	}
 	return h.Kernel.Version(ctx, "kubelet")
-}
-
-// OpenShiftKubelet reports whether the unit's kubelet is OpenShift's: its version ends in a commit, v1.31.3+aa3e8d1.
-func (h *Host) OpenShiftKubelet(ctx context.Context) (bool, error) {
-	said, err := h.kubeletVersion(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return false, err
-	}
-	return regexp.MustCompile(`^Kubernetes v1\.\d+\.\d+[^+]*\+[0-9a-f]{7,40}\b`).MatchString(said), nil
 }
 
 // KubeletMinor runs kubelet and returns its minor version, 34 for kubelet 1.34.1. It returns 0 if

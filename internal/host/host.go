@@ -14,9 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/internal/host/bootorder"
+	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
+	"nodegate/internal/host/service"
 	"nodegate/internal/ruleset"
 )
 
@@ -155,9 +156,9 @@ type Units interface {
 	// Loaded returns how systemd has loaded a unit. It returns the zero value if systemd does not
 	// run.
 	Loaded(ctx context.Context, unit string) (Loaded, error)
-	// Cycles lets systemd compute the boot and returns its ordering cycles. The error is
+	// Boot lets systemd compute the next boot and returns its answer, also about a unit. The error is
 	// errors.ErrUnsupported if systemd is not installed here, or has no multi-user.target there.
-	Cycles(ctx context.Context) ([]bootorder.Cycle, error)
+	Boot(ctx context.Context, unit string) (boot.Boot, error)
 	// Reload makes systemd read its unit files again.
 	Reload(ctx context.Context) error
 	// Enable enables units as `systemctl enable` does.
@@ -175,6 +176,8 @@ type Loaded struct {
 	Error   string   `json:"error,omitempty"`   // why it could not be loaded
 	Changed bool     `json:"changed,omitempty"` // its files have changed since: NeedDaemonReload
 	DropIns []string `json:"dropIns,omitempty"`
+
+	Unit service.Answer `json:"unit,omitzero"`
 }
 
 // Lacks reports whether systemd has not yet loaded a drop-in of the unit, or the current version of

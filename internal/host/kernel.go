@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nodegate/internal/host/config"
 	"nodegate/internal/host/program"
 )
 
@@ -58,18 +57,15 @@ func (machineKernel) LoadModule(ctx context.Context, name string, options ...str
 func (machineKernel) Version(ctx context.Context, name string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := program.Private(ctx, name, config.MessageKeys(machineFiles{}, flags), append(flags, "--version")...)
+	out, err := program.Run(ctx, name, append(flags, "--version")...)
 	return PlainVersion(string(out)), err
 }
 
 func (machineKernel) Complaint(ctx context.Context, name string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	_, err := program.Private(ctx, name, config.MessageKeys(machineFiles{}, flags), flags...)
-	if err == nil || ctx.Err() != nil {
-		return "", err
-	}
-	return err.Error(), nil
+	said, err := program.Complaint(ctx, name, flags...)
+	return withoutPrivate(said), err
 }
 
 // bootCountPath is the variable in which systemd-boot stores the entry that it booted, if it counts

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/internal/host/bootorder"
+	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 	"nodegate/internal/ruleset"
@@ -31,8 +31,8 @@ func Record(h *Host) (*Host, *Snapshot) {
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Tuning:  map[string]answer[tuningOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
-		Loaded: map[string]answer[Loaded]{},
-		Tried:  map[string]answer[string]{}, Said: map[string]answer[string]{},
+		Loaded: map[string]answer[Loaded]{}, Boot: map[string]answer[boot.Boot]{},
+		Tried: map[string]answer[string]{}, Said: map[string]answer[string]{},
 	}
 	recording := &Host{
 		Root: h.Root, Files: recordFiles{Files: h.Files, s: s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
@@ -178,7 +178,7 @@ func (r recordKernel) Version(ctx context.Context, program string, flags ...stri
 
 func (r recordKernel) Complaint(ctx context.Context, program string, flags ...string) (string, error) {
 	said, err := r.Kernel.Complaint(ctx, r.s.hidden.Reveal(program), r.revealed(flags)...)
-	return record(r.s, r.s.Said, commandKey(program, flags))(said, err)
+	return record(r.s, r.s.Said, commandKey(program, flags))(config.PlainMessage(said, program), err)
 }
 
 // revealed returns the flags with which the machine's program runs.
@@ -265,15 +265,17 @@ func (r recordUnits) State(ctx context.Context, unit string) (active, file strin
 }
 
 func (r recordUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
-	return record(r.s, r.s.Crashes, unit)(r.Units.Crashes(ctx, unit))
+	c, err := r.Units.Crashes(ctx, unit)
+	c.Line = config.PlainMessage(c.Line) // a recording leaves its machine
+	return record(r.s, r.s.Crashes, unit)(c, err)
 }
 
 func (r recordUnits) Loaded(ctx context.Context, unit string) (Loaded, error) {
 	return record(r.s, r.s.Loaded, unit)(r.Units.Loaded(ctx, unit))
 }
 
-func (r recordUnits) Cycles(ctx context.Context) ([]bootorder.Cycle, error) {
-	return recordOnly(r.s, &r.s.Cycles)(r.Units.Cycles(ctx))
+func (r recordUnits) Boot(ctx context.Context, unit string) (boot.Boot, error) {
+	return record(r.s, r.s.Boot, unit)(r.Units.Boot(ctx, unit))
 }
 
 type recordRules struct {

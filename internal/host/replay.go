@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"nodegate/internal/host/bootorder"
+	"nodegate/internal/host/boot"
 	"nodegate/internal/host/file"
 	"nodegate/internal/ruleset"
 )
@@ -145,8 +145,8 @@ func (r replayUnits) Loaded(_ context.Context, unit string) (Loaded, error) {
 	return r.s.Loaded[unit].get("load state of " + unit)
 }
 
-func (r replayUnits) Cycles(context.Context) ([]bootorder.Cycle, error) {
-	return r.s.Cycles.get("ordering cycles of the boot")
+func (r replayUnits) Boot(_ context.Context, unit string) (boot.Boot, error) {
+	return r.s.Boot[unit].get("the boot with " + unit)
 }
 
 func (r replayUnits) Reload(context.Context) error             { return errReplay }

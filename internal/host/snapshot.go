@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nodegate/internal/host/bootorder"
+	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 	"nodegate/internal/ruleset"
@@ -55,7 +55,7 @@ type Snapshot struct {
 	Runtime map[string]answer[string]       `json:"runtimes,omitempty"`
 	Crashes map[string]answer[Crash]        `json:"crashes,omitempty"`
 	Loaded  map[string]answer[Loaded]       `json:"loaded,omitempty"`
-	Cycles  answer[[]bootorder.Cycle]       `json:"orderingCycles,omitzero"`
+	Boot    map[string]answer[boot.Boot]    `json:"boot,omitempty"` // by the unit that was asked for
 	Cgroups map[string]answer[CgroupDriver] `json:"cgroupDrivers,omitempty"`
 	Units   map[string]answer[unitState]    `json:"units,omitempty"`
 	Rules   []ruleDump                      `json:"rules,omitempty"`

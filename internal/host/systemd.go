@@ -12,7 +12,7 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
 
-	"nodegate/internal/host/bootorder"
+	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
 )
 
@@ -110,31 +110,8 @@ func (m *machineUnits) state(ctx context.Context, unit string) (active, file str
 	return active, file, nil
 }
 
-func (m *machineUnits) Loaded(ctx context.Context, unit string) (Loaded, error) {
-	if _, err := os.Lstat("/run/systemd/system"); err != nil {
-		return Loaded{}, nil
-	}
-	conn, err := m.connect(ctx)
-	if err != nil {
-		return Loaded{}, err
-	}
-	properties, err := conn.GetUnitPropertiesContext(ctx, unit)
-	if err != nil {
-		return Loaded{}, fmt.Errorf("querying systemd about %s: %w", unit, err)
-	}
-	var l Loaded
-	l.State, _ = properties["LoadState"].(string)
-	l.Changed, _ = properties["NeedDaemonReload"].(bool)
-	l.DropIns, _ = properties["DropInPaths"].([]string)
-	if why, _ := properties["LoadError"].([]any); len(why) == 2 { // an error's name and its text
-		said, _ := why[1].(string)
-		l.Error = config.PlainMessage(said, unit)
-	}
-	return l, nil
-}
-
-func (m *machineUnits) Cycles(ctx context.Context) ([]bootorder.Cycle, error) {
-	return bootorder.Find(ctx, machineFiles{})
+func (m *machineUnits) Boot(ctx context.Context, unit string) (boot.Boot, error) {
+	return boot.Test(ctx, machineFiles{}, unit)
 }
 
 func (m *machineUnits) Reload(ctx context.Context) error {
@@ -222,9 +199,9 @@ func (treeUnits) State(context.Context, string) (active, file string, err error)
 // Loaded returns the zero value: a file tree's systemd may run another version of the tree's units.
 func (treeUnits) Loaded(context.Context, string) (Loaded, error) { return Loaded{}, nil }
 
-// Cycles computes the boot of the tree with the systemd of this machine.
-func (t treeUnits) Cycles(ctx context.Context) ([]bootorder.Cycle, error) {
-	return bootorder.Find(ctx, t.files)
+// Boot computes the boot of the tree with the systemd of this machine.
+func (t treeUnits) Boot(ctx context.Context, unit string) (boot.Boot, error) {
+	return boot.Test(ctx, t.files, unit)
 }
 
 // SystemdHas reports whether the systemd whose root is the file tree responds and has a file for a

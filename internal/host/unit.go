@@ -218,7 +218,7 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 	case killed, dumped:
 		c.Exit = fmt.Sprintf("signal %d", status)
 	}
-	if restarts > 0 {
+	if restarts > 0 || c.Active == "failed" {
 		// A journal that cannot be read leaves these empty.
 		journal := func(lines int, arguments ...string) string {
 			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -229,7 +229,7 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 		}
 		// Only lines of the service itself: systemd and nodegate write to the same unit's journal
 		// over another transport.
-		c.Line = config.PlainMessage(lastError(journal(30, "_TRANSPORT=stdout")))
+		c.Line = withoutPrivate(lastError(journal(wordLines, "_TRANSPORT=stdout")))
 		// At each start systemd forgets how the previous main process exited (service_start() in
 		// its src/core/service.c resets main_exec_status). While the next process or its gate runs,
 		// the properties contain neither that nor whether a main process existed.
@@ -258,10 +258,16 @@ func unitChanged(properties map[string]any) time.Time {
 	return newest
 }
 
-// lastError returns the last line of a log that is an error in the format of klog or Go's log
-// package, or else the last line.
+// wordLines is how many lines of kubelet are read: the trace of a panic is long.
+const wordLines = 300
+
+// lastError returns the error with which a program exited: the last line that is an error in the format of klog, of its JSON format or of
+// Go's log package, or else the last line. An error with which kubelet always exits takes precedence over later ones of the same start,
+// which its other goroutines write.
 func lastError(log string) string {
-	ofKlog, word := regexp.MustCompile(`^[IWEF]\d{4} `), regexp.MustCompile(`\b(?i:error|fatal|panic)\b`)
+	ofKlog, word := regexp.MustCompile(`^[IWEF]\d{4} `), regexp.MustCompile(`\b(?i:error|fatal|panic)\b|"err":`)
+	decisive := regexp.MustCompile(`^F\d{4} |^(panic|fatal error): |"(command failed|Kubelet failed to get node info|` +
+		`Failed to (start cAdvisor|start ContainerManager|initialize internal modules|listen and serve))"`)
 	isError := func(line string) bool {
 		if ofKlog.MatchString(line) {
 			return line[0] == 'E' || line[0] == 'F'
@@ -272,8 +278,11 @@ func lastError(log string) string {
 	for line := range strings.Lines(log) {
 		line = strings.TrimSpace(line)
 		switch {
+		case strings.Contains(line, `"Kubelet version"`): // another start
+			last = line
 		case strings.HasSuffix(last, "err=<"): // klog's multi-line error
 			last += " " + line
+		case decisive.MatchString(last) && !decisive.MatchString(line):
 		case line != "" && (isError(line) || !isError(last)):
 			last = line
 		}

@@ -135,16 +135,9 @@ check "kubelet.runtime" {}
 check "kubelet.certificate" {}
 check "kubelet.ports" {}
 check "kubelet.config" {}
-check "kubelet.flags" {}
 check "kubelet.values" {}
 check "kubelet.cgroup-v1" {}
 check "kubelet.root-dir" {}
-check "kubelet.state" {}
-check "kubelet.resources" {}
-check "kubelet.cgroups" {}
-check "kubelet.memory-manager" {}
-check "kubelet.policy-options" {}
-check "kubelet.kubeconfig" {}
 check "kubelet.kmsg" {}
 check "kubelet.cgroup-driver" {}
 check "kubelet.resolv-conf" {}
@@ -155,7 +148,7 @@ check "kubelet.certificate-dates" {}
 check "kubelet.node-ip" {}
 check "kubelet.node-name" {}
 check "kubelet.shutdown-grace" {}
-check "kubelet.crash-loop" {}
+check "kubelet.exit" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}
 check "route-localnet.martian" {}

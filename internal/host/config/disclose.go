@@ -34,9 +34,7 @@ const (
 	KubeProxyConfig
 	K3sConfig
 	Kubeconfig
-	CredentialProviders
 	CNIConfig
-	Checkpoint
 	Certificate
 	ContainerLog
 	PolicyFile
@@ -64,9 +62,6 @@ type Discloser struct {
 }
 
 const placeholder = "left-out"
-
-// IsLeftOut reports whether a value is what a recording shows in place of another one.
-func IsLeftOut(value string) bool { return strings.HasPrefix(value, placeholder) }
 
 // Hide returns the placeholder of a value, and the value itself if it is empty. A leading hyphen
 // remains, because it decides how the words of a command line are read.
@@ -177,14 +172,8 @@ func (d *Discloser) discloseTree(kind Kind, text []byte) []byte {
 		return discloseYAML(text, []string{"kube-proxy-arg", "kube-proxy-arg.[]", "kube-proxy-arg+", "kube-proxy-arg+.[]"}, d.k3sArgument)
 	case Kubeconfig:
 		return discloseYAML(text, kubeconfigFields(), d.kubeconfigField)
-	case CredentialProviders:
-		return discloseYAML(text, []string{
-			"apiVersion", "kind", "providers.[].name", "providers.[].apiVersion", "providers.[].defaultCacheDuration",
-		}, d.plain)
 	case CNIConfig:
 		return discloseJSON(text, []string{"name", "type", "plugins.[].type"}, d.networkName)
-	case Checkpoint:
-		return discloseJSON(text, checkpointFields(), d.checkpoint)
 	case Certificate:
 		return certificates(text)
 	}

@@ -12,17 +12,9 @@ import (
 func readFlags() []string {
 	return []string{
 		// kubelet
-		"address", "allowed-unsafe-sysctls", "authentication-token-webhook", "authorization-mode", "bootstrap-kubeconfig", "cert-dir",
-		"cgroup-driver", "cgroup-root", "cgroups-per-qos", "client-ca-file", "cloud-provider", "config", "config-dir",
-		"container-log-max-size", "container-runtime-endpoint", "cpu-manager-policy", "cpu-manager-policy-options",
-		"enforce-node-allocatable", "eviction-hard", "eviction-minimum-reclaim", "eviction-soft", "eviction-soft-grace-period",
-		"exit-on-lock-contention", "experimental-allocatable-ignore-eviction", "fail-cgroupv1", "fail-swap-on", "feature-gates",
-		"healthz-bind-address", "healthz-port", "image-credential-provider-bin-dir", "image-credential-provider-config",
-		"image-service-endpoint", "kube-reserved", "kube-reserved-cgroup", "kubeconfig", "local-storage-capacity-isolation", "lock-file",
-		"memory-manager-policy", "node-ip", "node-labels", "port", "protect-kernel-defaults", "register-node", "reserved-cpus",
-		"reserved-memory", "resolv-conf", "root-dir", "rotate-certificates", "rotate-server-certificates", "sync-frequency",
-		"system-cgroups", "system-reserved", "system-reserved-cgroup", "tls-cert-file", "tls-private-key-file",
-		"topology-manager-policy", "topology-manager-policy-options",
+		"address", "bootstrap-kubeconfig", "cert-dir", "cgroup-driver", "cloud-provider", "config", "config-dir", "container-runtime-endpoint",
+		"fail-cgroupv1", "fail-swap-on", "feature-gates", "healthz-bind-address", "healthz-port", "image-service-endpoint",
+		"kubeconfig", "node-ip", "port", "protect-kernel-defaults", "register-node", "resolv-conf", "root-dir", "rotate-certificates",
 		// kube-proxy
 		"conntrack-max-per-core", "conntrack-min", "ipvs-exclude-cidrs", "iptables-min-sync-period", "ipvs-min-sync-period",
 		"nodeport-addresses", "proxy-mode",

@@ -135,17 +135,10 @@ func leadsTo(patterns []string, key string) bool {
 // kubeletFields are the fields of KubeletConfiguration that checks read.
 func kubeletFields() []string {
 	return []string{
-		"apiVersion", "kind", "address", "allowedUnsafeSysctls.[]", "authentication.webhook.enabled", "authentication.x509.clientCAFile",
-		"authorization.mode", "cgroupDriver", "cgroupRoot", "cgroupsPerQOS", "containerLogMaxSize", "containerRuntimeEndpoint",
-		"cpuManagerPolicy", "cpuManagerPolicyOptions.*", "enforceNodeAllocatable.[]", "evictionHard.**", "evictionMinimumReclaim.**",
-		"evictionSoft.**", "evictionSoftGracePeriod.**", "failCgroupV1", "failSwapOn", "featureGates.*", "healthzBindAddress", "healthzPort",
-		"imageServiceEndpoint", "kubeReserved.*", "kubeReservedCgroup", "localStorageCapacityIsolation", "memoryManagerPolicy",
-		"memorySwap.swapBehavior", "mergeDefaultEvictionSettings", "podLogsDir", "port", "protectKernelDefaults", "registerNode",
-		"reservedMemory.[].limits.*",
-		"reservedMemory.[].numaNode", "reservedSystemCPUs", "resolvConf", "rotateCertificates", "serverTLSBootstrap",
-		"shutdownGracePeriod", "shutdownGracePeriodByPodPriority.[].shutdownGracePeriodSeconds", "syncFrequency", "systemCgroups",
-		"systemReserved.*", "systemReservedCgroup", "tlsCertFile", "tlsPrivateKeyFile", "topologyManagerPolicy",
-		"topologyManagerPolicyOptions.*",
+		"apiVersion", "kind", "address", "cgroupDriver", "containerRuntimeEndpoint", "failCgroupV1", "failSwapOn", "featureGates.*",
+		"healthzBindAddress", "healthzPort", "imageServiceEndpoint", "memorySwap.swapBehavior", "port", "protectKernelDefaults",
+		"registerNode", "resolvConf", "rotateCertificates", "shutdownGracePeriod",
+		"shutdownGracePeriodByPodPriority.[].shutdownGracePeriodSeconds",
 	}
 }
 
@@ -292,16 +285,4 @@ func (d *Discloser) networkName(_, value string) string {
 		return value
 	}
 	return d.Hide(value)
-}
-
-// checkpoint discloses the state of kubelet's managers. Its data may be JSON in a string.
-func (d *Discloser) checkpoint(key, value string) string {
-	if key == "data" {
-		return string(discloseJSON([]byte(value), checkpointFields(), d.checkpoint))
-	}
-	return plainValue(value, d.Hide)
-}
-
-func checkpointFields() []string {
-	return []string{"policyname", "defaultcpuset", "entries.*.*", "podentries.*", "data"}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,18 +43,10 @@ func (v KubeletValue) asBoolean() KubeletValue {
 // configName returns the field of KubeletConfiguration that a flag overrides.
 func configName(flag string) string {
 	return map[string]string{
-		"address": "address", "allowed-unsafe-sysctls": "allowedUnsafeSysctls",
-		"authentication-token-webhook": "authentication.webhook.enabled", "authorization-mode": "authorization.mode",
-		"cgroup-driver": "cgroupDriver", "cgroup-root": "cgroupRoot", "cgroups-per-qos": "cgroupsPerQOS",
-		"client-ca-file": "authentication.x509.clientCAFile", "container-log-max-size": "containerLogMaxSize",
-		"container-runtime-endpoint": "containerRuntimeEndpoint", "cpu-manager-policy": "cpuManagerPolicy",
-		"enforce-node-allocatable": "enforceNodeAllocatable", "fail-cgroupv1": "failCgroupV1", "fail-swap-on": "failSwapOn",
-		"healthz-bind-address": "healthzBindAddress", "healthz-port": "healthzPort", "image-service-endpoint": "imageServiceEndpoint",
-		"kube-reserved-cgroup": "kubeReservedCgroup", "local-storage-capacity-isolation": "localStorageCapacityIsolation",
-		"memory-manager-policy": "memoryManagerPolicy", "port": "port", "protect-kernel-defaults": "protectKernelDefaults",
-		"resolv-conf": "resolvConf", "rotate-certificates": "rotateCertificates", "rotate-server-certificates": "serverTLSBootstrap",
-		"sync-frequency": "syncFrequency", "system-cgroups": "systemCgroups", "system-reserved-cgroup": "systemReservedCgroup",
-		"tls-cert-file": "tlsCertFile", "tls-private-key-file": "tlsPrivateKeyFile", "topology-manager-policy": "topologyManagerPolicy",
+		"address": "address", "cgroup-driver": "cgroupDriver", "container-runtime-endpoint": "containerRuntimeEndpoint",
+		"fail-cgroupv1": "failCgroupV1", "fail-swap-on": "failSwapOn", "healthz-bind-address": "healthzBindAddress",
+		"healthz-port": "healthzPort", "image-service-endpoint": "imageServiceEndpoint", "port": "port",
+		"protect-kernel-defaults": "protectKernelDefaults", "resolv-conf": "resolvConf", "rotate-certificates": "rotateCertificates",
 	}[flag]
 }
 
@@ -84,7 +77,7 @@ func ReadKubelet(files Files) (Kubelet, error) {
 		flag string
 		list *[]string
 	}{{"config", &configs}, {"config-dir", &dirs}} {
-		if value := k.Flags[named.flag].Value; value != "" {
+		if value := inWorkingDirectory(unit, k.Flags[named.flag].Value); value != "" {
 			*named.list = append(slices.DeleteFunc(*named.list, func(have string) bool { return have == value }), value)
 		}
 	}
@@ -96,7 +89,7 @@ func ReadKubelet(files Files) (Kubelet, error) {
 		configs = append(configs, below...)
 	}
 	if unknown == "" {
-		k.Configs, k.DropIns = configs, k.Flags["config-dir"].Value
+		k.Configs, k.DropIns = configs, inWorkingDirectory(unit, k.Flags["config-dir"].Value)
 	}
 	for _, name := range configs {
 		if err := k.readConfig(files, name); err != nil {
@@ -112,6 +105,20 @@ func ReadKubelet(files Files) (Kubelet, error) {
 		}
 	}
 	return k, nil
+}
+
+// inWorkingDirectory returns the path of a file that a command of a unit opens.
+func inWorkingDirectory(unit []File, name string) string {
+	if name == "" || path.IsAbs(name) {
+		return name
+	}
+	entries, _ := ParseFiles(unit) // systemd also ignores unreadable lines
+	entry, _ := Last(entries, "Service", "WorkingDirectory")
+	dir := strings.TrimPrefix(entry.Value, "-")
+	if dir == "~" {
+		dir = "/root"
+	}
+	return path.Join("/", dir, name)
 }
 
 // mostDirs bounds the nesting of drop-in directories.
@@ -159,11 +166,6 @@ func (k *Kubelet) commandFlags(words []argument) {
 		flag = strings.ReplaceAll(flag, "_", "-")
 		k.Flags[flag] = KubeletValue{value, Source{w.file, "--" + flag + "=" + value}}
 	}
-}
-
-// Given returns all values of a flag on kubelet's command line; a flag may occur several times.
-func (k Kubelet) Given(flag string) []string {
-	return flagValues(k.Command, "--"+flag, "--"+strings.ReplaceAll(flag, "-", "_"))
 }
 
 // readUsualPlaces reads the flags in the unit and in the files of variables that the units of distributions
@@ -239,7 +241,7 @@ func (k *Kubelet) removeSettings(key string) {
 // Gate reports the value of a feature gate, as the flag or the configuration sets it. AllAlpha and AllBeta are gates too.
 func (k Kubelet) Gate(name string) (on, set bool) {
 	value := k.Values["featureGates."+name].Value
-	for _, list := range k.Given("feature-gates") { // the flag changes single gates
+	for _, list := range flagValues(k.Command, "--feature-gates", "--feature_gates") { // the flag changes single gates
 		for pair := range strings.SplitSeq(list, ",") {
 			if gate, said, is := strings.Cut(strings.TrimSpace(pair), "="); is && gate == name {
 				value = said

@@ -91,50 +91,71 @@ func isCamelWord(part string) bool {
 	return true
 }
 
-// MessageKeys returns the names in the configuration of a program that its messages may contain: the
-// keys of the YAML files that its flags name, and its feature gates.
-func MessageKeys(files Files, flags []string) []string {
-	var keys []string
-	for i, flag := range flags {
-		name, value, assigned := strings.Cut(flag, "=")
-		if !assigned && i+1 < len(flags) {
-			value = flags[i+1]
+// LeaveOut returns a program's message without the words that are values in its private files. Names of fields stay, and so do system
+// paths and the words that constants returns, which the program itself contains.
+func LeaveOut(text string, private [][]byte, constants func(words []string) map[string]bool) string {
+	values, names := map[string]bool{}, map[string]bool{}
+	for _, file := range private {
+		addWords(file, values, names)
+	}
+	isPrivate := func(token string) bool {
+		word := strings.TrimRight(token, ".:?")
+		if word == "" || values[word] {
+			return word != ""
 		}
-		switch name {
-		case "--config":
-			keys = append(keys, yamlKeys(files, value)...)
-		case "--config-dir":
-			below, err := kubeletDropIns(files, value, mostDirs)
-			for _, name := range below {
-				if err == nil {
-					keys = append(keys, yamlKeys(files, name)...)
-				}
+		cut := strings.HasSuffix(token, "...") // parsers quote the beginning of a long value
+		for value := range values {
+			if cut && strings.HasPrefix(value, word) || len(value) >= shortestInside && strings.Contains(word, value) {
+				return true
 			}
-		case "--feature-gates":
-			for gate := range strings.SplitSeq(value, ",") {
-				gate, _, _ = strings.Cut(gate, "=")
-				keys = append(keys, gate)
-			}
+		}
+		return false
+	}
+	var found []string
+	for _, token := range messageToken().FindAllString(text, -1) {
+		if word := strings.TrimRight(token, ".:?"); isPrivate(token) && !names[word] && !isPath(word) {
+			found = append(found, word)
 		}
 	}
-	return keys
+	if found == nil {
+		return text
+	}
+	known := constants(found)
+	return messageToken().ReplaceAllStringFunc(text, func(token string) string {
+		word := strings.TrimRight(token, ".:?")
+		if !slices.Contains(found, word) || known[word] {
+			return token
+		}
+		return valueLeftOut + token[len(word):]
+	})
 }
 
-func yamlKeys(files Files, name string) []string {
-	var file yaml.Node
-	if text, _, err := ReadYAML(files, name); err != nil || yaml.Unmarshal(text, &file) != nil {
-		return nil
+// shortestInside bounds the values that are also searched inside words: a short one is part of many words.
+const shortestInside = 8
+
+// addWords adds the words of a YAML file's scalars to values, and its keys to names. All words of another file are values.
+func addWords(text []byte, values, names map[string]bool) {
+	addValue := func(value string) {
+		for _, word := range messageToken().FindAllString(value, -1) {
+			values[strings.TrimRight(word, ".:?")] = true
+		}
 	}
-	var keys []string
+	var file yaml.Node
+	if len(text) > mostYAML || yaml.Unmarshal(text, &file) != nil {
+		addValue(string(text))
+		return
+	}
 	var add func(n *yaml.Node)
 	add = func(n *yaml.Node) { // an alias has no content
 		for i, child := range n.Content {
-			if n.Kind == yaml.MappingNode && i%2 == 0 {
-				keys = append(keys, child.Value)
+			switch {
+			case n.Kind == yaml.MappingNode && i%2 == 0:
+				names[child.Value] = true
+			case child.Kind == yaml.ScalarNode:
+				addValue(child.Value)
 			}
 			add(child)
 		}
 	}
 	add(&file)
-	return keys
 }

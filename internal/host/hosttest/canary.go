@@ -218,7 +218,7 @@ func additions(kind config.Kind) string {
 	case config.KubeletConfig, config.KubeProxyConfig, config.K3sConfig:
 		return "\n# @\nplanted: @\nstaticPodURLHeader:\n  Authorization: [\"@\"] # @\n" +
 			"clientConnection:\n  kubeconfig: \"@\"\ntoken: @\nplanted-list: [@]\n"
-	case config.Kubeconfig, config.CredentialProviders:
+	case config.Kubeconfig:
 		return "\n# @\nplanted:\n- name: \"@\"\n  token: @\n  user:\n    client-key-data: @\n    exec: {env: [{value: @}], args: [@]}\n"
 	case config.ResolvConf:
 		return "\n# @\nsearch @\noptions @\n"

@@ -17,7 +17,7 @@ import (
 	"syscall"
 
 	"nodegate/internal/host"
-	"nodegate/internal/host/bootorder"
+	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 	"nodegate/internal/ruleset"
@@ -38,7 +38,6 @@ type Machine struct {
 	IPs      []netip.Addr                 // addresses of the links
 	Routing  []host.RoutingRule           // rules other than those of every machine
 	Version  map[string]string            // program -> output for --version; "... hangs": it does not exit
-	Rejected map[string]string            // program -> its error if it is given flags besides --version
 	Said     map[string]string            // program -> its error output
 	Units    map[string][2]string         // unit -> ActiveState, UnitFileState
 	Rules    map[string]string            // command line -> its output
@@ -46,7 +45,7 @@ type Machine struct {
 	Spaces   map[string]host.Space        // path -> free space; plenty for other paths
 	Crashes  map[string]host.Crash        // unit -> how its runs ended
 	Loaded   map[string]host.Loaded       // unit -> how systemd has loaded it; the zero value for other units
-	Cycles   []bootorder.Cycle            // of the boot; nil: systemd cannot compute it
+	Boot     *boot.Boot                   // nil: systemd cannot compute it
 	Tables   []*ruleset.NFTTable          // nftables tables of other programs
 	Others   host.Others                  // objects of other programs in nf_tables
 	Hops     []host.Hop                   // gateways over VXLAN links
@@ -206,9 +205,6 @@ type kernel struct{ *Machine }
 func (m kernel) Release() (string, error) { return m.Kernel, nil }
 
 func (m kernel) Version(_ context.Context, program string, flags ...string) (string, error) {
-	if why := m.Rejected[program]; why != "" && flags != nil {
-		return "", errors.New(config.PlainMessage(why, append(config.MessageKeys(files(m), flags), program)...))
-	}
 	switch v, ok := m.Machine.Version[program]; {
 	case strings.HasSuffix(v, "hangs"):
 		return "", fmt.Errorf("%s --version did not end: %w", program, context.DeadlineExceeded)
@@ -219,7 +215,13 @@ func (m kernel) Version(_ context.Context, program string, flags ...string) (str
 }
 
 func (m kernel) Complaint(_ context.Context, program string, flags ...string) (string, error) {
-	return config.PlainMessage(m.Said[program], append(config.MessageKeys(files(m), flags), program)...), m.Refuse["x "+program]
+	return m.words(m.Said[program]), m.Refuse["x "+program]
+}
+
+// words returns kubelet's words without values of its private files. Modes must have those; the fake kubelet contains no word.
+func (m *Machine) words(text string) string {
+	return host.KubeletWords(text, files{m}, func(name string) bool { return m.Modes[name] != 0 && m.Modes[name]&0o004 == 0 },
+		func(string, []string) map[string]bool { return nil })
 }
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
@@ -277,7 +279,7 @@ func (m units) State(_ context.Context, unit string) (active, file string, err e
 
 func (m units) Crashes(_ context.Context, unit string) (host.Crash, error) {
 	if c, ok := m.Machine.Crashes[unit]; ok {
-		c.Line = config.PlainMessage(c.Line)
+		c.Line = m.words(c.Line)
 		return c, nil
 	}
 	return host.Crash{Active: "inactive"}, nil
@@ -289,11 +291,11 @@ func (m units) Loaded(_ context.Context, unit string) (host.Loaded, error) {
 	return l, nil
 }
 
-func (m units) Cycles(context.Context) ([]bootorder.Cycle, error) {
-	if m.Machine.Cycles == nil {
-		return nil, cmp.Or(m.Refuse["cycles"], bootorder.ErrNoSystemd)
+func (m units) Boot(context.Context, string) (boot.Boot, error) {
+	if m.Machine.Boot == nil {
+		return boot.Boot{}, cmp.Or(m.Refuse["boot"], boot.ErrNoSystemd)
 	}
-	return m.Machine.Cycles, nil
+	return *m.Machine.Boot, nil
 }
 
 func (m units) systemctl(verb string, units ...string) error {

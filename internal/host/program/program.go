@@ -3,6 +3,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,16 +40,7 @@ func Environment() []string { return []string{"PATH=" + SearchPath, "LC_ALL=C"} 
 // Run runs a program and returns its standard output. The error contains the program's standard
 // error.
 func Run(ctx context.Context, name string, args ...string) ([]byte, error) {
-	return run(ctx, strings.Join(append([]string{name}, args...), " "), nil, name, args)
-}
-
-// Private is Run for arguments that may contain a secret: no error and no progress names them. known
-// are the words that an error may contain beside the words of messages.
-func Private(ctx context.Context, name string, known []string, args ...string) ([]byte, error) {
-	return run(ctx, name, known, name, args)
-}
-
-func run(ctx context.Context, line string, known []string, name string, args []string) ([]byte, error) {
+	line := strings.Join(append([]string{name}, args...), " ")
 	cmd, stderr, err := command(ctx, name, args)
 	if err != nil {
 		return nil, err
@@ -64,7 +56,7 @@ func run(ctx context.Context, line string, known []string, name string, args []s
 		if out.flood {
 			return nil, fmt.Errorf("%s: it printed more than %d bytes and was killed", line, maxOutput)
 		}
-		said := config.PlainMessage(strings.Join(strings.Split(strings.TrimSpace(stderr.kept.String()), "\n"), "; "), append(known, line)...)
+		said := config.PlainMessage(strings.Join(strings.Split(strings.TrimSpace(stderr.kept.String()), "\n"), "; "), line)
 		if said == "" {
 			return nil, fmt.Errorf("%s: %w", line, err)
 		}
@@ -132,6 +124,24 @@ func command(ctx context.Context, name string, args []string) (*exec.Cmd, *bound
 	return cmd, stderr, nil
 }
 
+// Complaint runs a program that is expected to fail, and returns its standard error, with lines joined by "; ", or "" if it succeeds.
+// No error and no progress names its arguments, which may contain a secret.
+func Complaint(ctx context.Context, name string, args ...string) (string, error) {
+	cmd, stderr, err := command(ctx, name, args)
+	if err != nil {
+		return "", err
+	}
+	defer activity.Doing(ctx, name)()
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("%s did not finish in time and was killed: %w", name, ctx.Err())
+	}
+	if _, exited := errors.AsType[*exec.ExitError](err); !exited {
+		return "", err
+	}
+	return strings.ReplaceAll(strings.TrimSpace(stderr.kept.String()), "\n", "; "), nil
+}
+
 const secretLimit = 1 << 20
 
 // Secret runs a program with additional variables and returns its standard output, at most 1 MiB,
@@ -171,24 +181,27 @@ func GiveAway(name string) error {
 }
 
 // Unprivileged runs a program with additional variables, as an ordinary user if nodegate runs as root, and returns its standard
-// error, at most 64 KiB. Its standard output is dropped.
-func Unprivileged(ctx context.Context, env []string, name string, args ...string) (printed string, err error) {
+// output and its standard error, at most 64 KiB.
+func Unprivileged(ctx context.Context, env []string, name string, args ...string) (output []byte, said string, err error) {
 	cmd, stderr, err := command(ctx, name, args)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
+	out := &bounded{limit: maxOutput}
+	cmd.Stdin, cmd.Stdout = strings.NewReader(""), out // a chroot may have no /dev/null
+	cmd.WaitDelay = 5 * time.Second                    // its output is long
 	cmd.Env = append(cmd.Env, env...)
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	}
 	defer activity.Doing(ctx, name)()
-	if err := cmd.Run(); err != nil {
+	if err = cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return "", fmt.Errorf("%s: %w", name, err)
+		err = fmt.Errorf("%s: %w", name, err)
 	}
-	return stderr.kept.String(), nil
+	return out.kept.Bytes(), stderr.kept.String(), err
 }
 
 // statusLimit bounds the kept output of Status.

@@ -24,7 +24,7 @@ func (u Unit) BeforeGate(files Files) (all []Early, gated bool) {
 		if c.isGate() {
 			return all, true
 		}
-		for _, s := range flatten(files, c.words, 0) {
+		for _, s := range c.programs(files) {
 			if what := s.leavesRunning(); what != "" {
 				all = append(all, Early{c.entry, what})
 				break
@@ -34,119 +34,108 @@ func (u Unit) BeforeGate(files Files) (all []Early, gated bool) {
 	return all, false
 }
 
-// leavesRunning returns what a command leaves running when it ends, or "".
+// simple is one program with its arguments.
+type simple struct {
+	words      []string
+	background bool // a shell does not wait for it
+}
+
+// programs returns the programs of a command: its own, and each of a shell's code or script. Variables and functions are not expanded.
+func (c command) programs(files Files) []simple {
+	all := []simple{{words: withoutWrappers(c.words)}}
+	code := c.script(files)
+	isCode := regexp.MustCompile(`^-\w*c$`).MatchString
+	if i := slices.IndexFunc(c.words, isCode); i > 0 && i+1 < len(c.words) && strings.HasSuffix(c.words[0], "sh") {
+		code = c.words[i+1]
+	}
+	waits := regexp.MustCompile(`(^|[\s;&])wait\b`).MatchString(code)
+	for line := range strings.Lines(code) {
+		words, _ := config.Words(line)
+		if i := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "#") }); i >= 0 {
+			words = words[:i]
+		}
+		var now []string
+		for _, w := range append(words, ";") {
+			word := strings.TrimRight(w, ";&|)")
+			if word != "" {
+				now = append(now, word)
+			}
+			if end := w[len(word):]; end != "" && now != nil {
+				all = append(all, simple{withoutWrappers(now), !waits && strings.HasSuffix(end, "&") && !strings.HasSuffix(end, "&&")})
+				now = nil
+			}
+		}
+	}
+	return all
+}
+
+// mostScript bounds a script that is read.
+const mostScript = 256 << 10
+
+// script returns the text of the shell script that a command runs, "" if it runs none or it cannot be read, as in a snapshot.
+func (c command) script(files Files) string {
+	for _, name := range c.words[:min(len(c.words), 3)] { // /opt/a.sh, or /bin/sh -e /opt/a.sh
+		if !path.IsAbs(name) {
+			continue
+		}
+		head, err := files.Head(name)
+		line, _, _ := strings.Cut(string(head.Start), "\n")
+		interpreter, is := strings.CutPrefix(line, "#!")
+		if err != nil || !is || !slices.ContainsFunc(strings.Fields(interpreter), func(w string) bool { return strings.HasSuffix(w, "sh") }) {
+			continue
+		}
+		if text, found, err := config.ReadIfAny(files, name); err == nil && found && len(text) <= mostScript {
+			return string(text)
+		}
+	}
+	return ""
+}
+
+// withoutWrappers returns a command without the keywords of a shell, assignments, and programs that run their arguments.
+func withoutWrappers(words []string) []string {
+	wrapper := regexp.MustCompile(`^(if|then|else|elif|do|while|until|!|[({]+|exec|command|\w+=.*|-.*|[\d.]+[smhd]?)$|` +
+		`^(.*/)?(env|sudo|timeout|nice|ionice|nohup|stdbuf)$`)
+	for len(words) > 0 && wrapper.MatchString(words[0]) {
+		words = words[1:]
+	}
+	return words
+}
+
+// leavesRunning returns what a command leaves running when it ends, or "". Container runtimes run nothing by themselves, nor do systemd's
+// own services, mounts and sockets.
 func (s simple) leavesRunning() string {
 	if len(s.words) == 0 {
 		return ""
 	}
 	const container, daemon = "starts a container in the background", "starts a service in the background"
-	program, args := path.Base(s.words[0]), s.words[1:]
-	has := func(flags ...string) bool {
-		return slices.ContainsFunc(args, func(a string) bool { return slices.Contains(flags, a) })
-	}
-	starts := ""
-	switch program {
-	case "docker", "podman", "nerdctl", "ctr", "runc", "crun", "docker-compose", "podman-compose":
-		if detaches(args, strings.HasSuffix(program, "-compose")) {
-			starts = container
+	const options = `(?:-\S+ (?:[^-\s]\S* )?)*?` // each with or without a value
+	const detached = options + `(-[itPq]*d[itPq]*|--detach(=true)?) `
+	harmless := regexp.MustCompile(` (systemd-\S+|(docker|containerd|crio|cri-o|cri-docker|cri-dockerd|podman|dockershim)(\.service)?|` +
+		`\S+\.(socket|mount|timer|path|slice|swap|device))( |$)`)
+	program := path.Base(s.words[0])
+	line := program + " " + strings.Join(s.words[1:], " ") + " "
+	for _, starts := range []struct{ what, line, unless string }{
+		{container, `^(docker|podman|nerdctl|ctr|runc|crun) ` + options + `(container )?run ` + detached, ""},
+		{container, `^(docker|podman|nerdctl) ` + options + `(container )?start `, ` (-[ai]+|--attach|--interactive)`},
+		{container, `^(docker|podman|nerdctl) ` + options + `(container )?restart `, ""},
+		{container, `^(docker|podman|nerdctl)[ -]compose .*\bup .*(-d|--detach) `, ""},
+		{container, `^podman ` + options + `(play|kube) `, ` (--wait|down) `},
+		{container, `^(crictl .*(run|runp|start)|machinectl .*start) `, ""},
+		{daemon, `^systemd-run `, ` (--(wait|scope|pipe|pty|shell)|-[PtS]) `},
+		{daemon, `^systemctl ` + options + `(start|restart|reload-or-restart|isolate|enable --now) ` + options + `[^-\s]`, ""},
+		{daemon, `^(service|rc-service) \S+ (start|restart) `, ""},
+		{daemon, `^(start-stop-daemon .*(-S|--start)|daemonize|daemon|setsid) `, ""},
+	} {
+		rest := line
+		if starts.what == daemon {
+			rest = harmless.ReplaceAllString(line, " ")
 		}
-	case "crictl":
-		if has("run", "runp", "start") {
-			starts = container
-		}
-	case "machinectl":
-		if has("start") {
-			starts = container
-		}
-	case "systemd-run":
-		if !has("--wait", "--scope", "--pipe", "-P", "--pty", "-t", "--shell", "-S") {
-			starts = daemon
-		}
-	case "systemctl":
-		if startsUnit(args) {
-			starts = daemon
-		}
-	case "service", "rc-service":
-		if len(args) == 2 && (args[1] == "start" || args[1] == "restart") && !isRuntime(args[0]) {
-			starts = daemon
-		}
-	case "start-stop-daemon":
-		if has("-S", "--start") {
-			starts = daemon
-		}
-	case "daemonize", "daemon", "setsid":
-		starts = daemon
-	}
-	if starts == "" && s.background {
-		starts = "runs " + program + " in the background"
-	}
-	return starts
-}
-
-// detaches reports whether the arguments of docker and its like start a container that stays when the command ends.
-func detaches(args []string, compose bool) bool {
-	other := []string{
-		"rm", "rmi", "pull", "stop", "kill", "exec", "logs", "ps", "images", "image", "inspect", "load", "save", "create", "cp", "network",
-		"volume", "build", "wait", "prune", "system", "login", "tag", "push", "down", "snapshots", "content", "namespaces",
-	}
-	for i, a := range args {
-		rest := args[i+1:]
-		switch {
-		case slices.Contains(other, a):
-			return false
-		case a == "run":
-			return detached(rest)
-		case a == "start", a == "restart":
-			attached := regexp.MustCompile(`^-[ai]+$|^--attach|^--interactive`)
-			return a == "restart" || !slices.ContainsFunc(rest, attached.MatchString)
-		case a == "up" && (compose || slices.Contains(args[:i], "compose")):
-			return slices.Contains(rest, "-d") || slices.Contains(rest, "--detach")
-		case a == "play" || a == "kube":
-			return !slices.Contains(rest, "--wait")
+		if regexp.MustCompile(starts.line).MatchString(rest) && (starts.unless == "" || !regexp.MustCompile(starts.unless).MatchString(rest)) {
+			return starts.what
 		}
 	}
-	return false
-}
-
-// detached reports whether an option before the image keeps the container running in the background.
-func detached(args []string) bool {
-	alone := regexp.MustCompile(`^-[itPqd]+$|^--(rm|privileged|init|interactive|tty|read-only|replace|no-healthcheck|publish-all|` +
-		`quiet|net-host|tls-verify|env-host|with-ns|null-io|gpus-all|sig-proxy|oom-kill-disable|disable-content-trust|rootfs)$|=`)
-	for i := 0; i < len(args) && strings.HasPrefix(args[i], "-"); i++ {
-		a := args[i]
-		if regexp.MustCompile(`^-[itPq]*d[itPq]*$|^--detach(=true)?$`).MatchString(a) {
-			return true
-		}
-		if !alone.MatchString(a) {
-			i++ // its value
-		}
+	if s.background {
+		return "runs " + program + " in the background"
 	}
-	return false
-}
-
-// startsUnit reports whether the arguments of systemctl start a service that may run containers by itself. Container runtimes do not,
-// nor do systemd's own services, mounts and sockets.
-func startsUnit(args []string) bool {
-	starts := slices.Contains(args, "--now")
-	var units []string
-	for _, a := range args {
-		switch {
-		case strings.HasPrefix(a, "-"):
-		case a == "start", a == "restart", a == "reload-or-restart", a == "isolate":
-			starts = true
-		default:
-			units = append(units, a)
-		}
-	}
-	return starts && slices.ContainsFunc(units, func(unit string) bool {
-		name, suffix, _ := strings.Cut(unit, ".")
-		verb := slices.Contains([]string{"enable", "disable", "stop", "mask", "unmask", "reenable"}, unit)
-		return !verb && !strings.HasPrefix(name, "systemd-") &&
-			!isRuntime(name) && (suffix == "" || suffix == "service" || suffix == "target")
-	})
-}
-
-func isRuntime(name string) bool {
-	name = strings.TrimSuffix(name, ".service")
-	return slices.Contains([]string{"docker", "containerd", "crio", "cri-o", "cri-docker", "cri-dockerd", "podman", "dockershim"}, name)
+	return ""
 }

@@ -1,10 +1,7 @@
 package service_test
 
 import (
-	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/service"
@@ -27,7 +24,7 @@ func readUnit(t *testing.T, files map[string]string) (service.Unit, service.File
 func TestBeforeGate(t *testing.T) {
 	const container, daemon = "starts a container in the background", "starts a service in the background"
 	scripts := map[string]string{
-		"/opt/up.sh":     "#!/bin/bash\n# docker run -d a\ncat <<EOF\ndocker run -d b\nEOF\nif true; then\n  podman run --name k -d image\nfi\n",
+		"/opt/up.sh":     "#!/bin/bash\n# docker run -d a\ncat <<EOF\ndocker run -d b\nEOF\nif true; then\n  podman run --name k -d image # kubelet\nfi\n",
 		"/opt/fine.sh":   "#!/bin/sh\necho 'a & b' && docker pull x\ncurl x & curl y & wait\n",
 		"/opt/binary":    "\x7fELF",
 		"/opt/python.py": "#!/usr/bin/python3\nrun(a & b)\n",
@@ -102,48 +99,5 @@ func TestGateFirst(t *testing.T) {
 	})
 	if early, gated := u.BeforeGate(f); early != nil || !gated {
 		t.Errorf("%v, %t", early, gated)
-	}
-}
-
-// TestMends: a file that a command before the start removes or writes is known.
-func TestMends(t *testing.T) {
-	const name = "/var/lib/kubelet/cpu_manager_state"
-	for line, want := range map[string]string{
-		"/bin/rm -f /var/lib/kubelet/cpu_manager_state":                          "removed",
-		"-/usr/bin/rm -f /var/lib/kubelet/*_manager_state":                       "removed",
-		"/bin/rm -rf /var/lib/kubelet/":                                          "removed",
-		"/bin/sh -c 'rm -f /var/lib/kubelet/{cpu,memory}_manager_state || true'": "removed",
-		"/bin/bash -c '[ -e /x ] && rm -f /var/lib/kubelet/cpu_manager_state'":   "removed",
-		"/usr/bin/find /var/lib/kubelet -name '*_state' -delete":                 "removed",
-		"/opt/clean.sh": "removed",
-		"/bin/sh -c 'sed s/a/b/ /tpl > /var/lib/kubelet/cpu_manager_state'":         "written",
-		"/bin/cp /etc/cpu_manager_state /var/lib/kubelet/":                          "written",
-		"/usr/bin/install -m 600 /etc/state /var/lib/kubelet/cpu_manager_state":     "written",
-		"/opt/render --out=/var/lib/kubelet/cpu_manager_state":                      "written",
-		"/bin/rm -f /var/lib/kubelet":                                               "",
-		"/bin/rm -f /var/lib/kubelet/memory_manager_state":                          "",
-		"/usr/bin/test -e /var/lib/kubelet/cpu_manager_state":                       "",
-		"/bin/cat /var/lib/kubelet/cpu_manager_state":                               "",
-		"/bin/cp /var/lib/kubelet/other /etc/":                                      "",
-		"+/usr/local/bin/nodegate gate --policy /var/lib/kubelet/cpu_manager_state": "",
-	} {
-		u, f := readUnit(t, map[string]string{
-			"/lib/systemd/system/kubelet.service":             "[Service]\nExecStart=/usr/bin/kubelet\n",
-			"/lib/systemd/system/kubelet.service.d/20-x.conf": "[Service]\nExecStartPre=" + line + "\n",
-			"/opt/clean.sh": "#!/bin/sh\nset -e\nrm -f /var/lib/kubelet/cpu_manager_state\n",
-		})
-		m := u.Mends(f)
-		got := ""
-		for what, at := range map[string]string{"removed": m.Removes(name), "written": m.Writes(name)} {
-			if at != "" {
-				got += what
-				if !strings.HasSuffix(at, "20-x.conf:2") {
-					t.Errorf("%s: at %s", line, at)
-				}
-			}
-		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s: %s", line, d)
-		}
 	}
 }

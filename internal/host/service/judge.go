@@ -5,85 +5,112 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"nodegate/internal/host/config"
 	"nodegate/internal/plain"
 )
 
+// Answer is the answer of systemd about a unit.
+type Answer struct {
+	State            string            `json:"state,omitempty"`      // its LoadState
+	Path             string            `json:"path,omitempty"`       // of its own file, or of the link that masks it
+	Complaints       []string          `json:"complaints,omitempty"` // about the unit, or about a line of its files
+	Starts           bool              `json:"starts"`               // something starts it at boot
+	Required         map[string]string `json:"required,omitempty"`   // a unit that it requires -> its LoadState
+	EnvironmentFiles []string          `json:"environmentFiles,omitempty"`
+	Programs         []string          `json:"programs,omitempty"`   // of ExecStart
+	Conditions       []Condition       `json:"conditions,omitempty"` // if Running, those that are not met; else all, not yet tested
+	Settings         map[string]string `json:"settings,omitempty"`   // User, Group, DynamicUser, Restart
+	Running          bool              `json:"running,omitempty"`    // the answer is the running systemd's, which has tested conditions
+	Started          bool              `json:"started,omitempty"`    // since the boot
+}
+
+// Condition is ConditionPathExists=, AssertPathExists= or another one.
+type Condition struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
 // Fault is a reason why systemd does not start a service, or starts it without a part of its settings.
 type Fault struct {
 	At, Text string // the place and its content
 	What     string
 	Remedy   string
-	Load     bool // systemd finds it when it loads the unit
-	Enable   bool // it concerns the next boot only
 	Doubt    bool // another program may mend it before the start
 }
 
-// Judge returns the faults of a unit, as far as its files show them. If the running systemd has already answered whether the unit starts at
-// boot, enabled is true: the search for what starts it reads every unit of the machine.
-func (u Unit) Judge(files Files, enabled bool) ([]Fault, error) {
-	if u.Masked && strings.HasPrefix(u.Path, "/run/") {
-		lasting := slices.DeleteFunc(Dirs(), func(dir string) bool { return strings.HasPrefix(dir, "/run/") })
-		u, err := readFrom(files, u.Name, lasting)
-		if err != nil {
-			return nil, err
-		}
-		faults, err := u.Judge(files, enabled)
-		return append(faults, Fault{At: "/run/systemd", Text: u.Name + " is masked", Load: true, Doubt: true,
-			What:   u.Name + " is masked until the next boot",
-			Remedy: "to start it before that, run `systemctl unmask --runtime " + u.Name + "`"}), err
+// Judge returns the faults of a unit: the complaints of systemd, and faults that it would find only at a start: that a program, a user
+// or a file does not exist.
+func (u Unit) Judge(files Files, a Answer) ([]Fault, error) {
+	if a.Path == "" {
+		a.Path = u.Path
 	}
-	if u.Masked {
-		return []Fault{{At: u.Path, Text: "masked", Load: true, What: u.Name + " is masked: systemd never starts it",
-			Remedy: "run `systemctl unmask " + u.Name + "`, and restore its file if it is empty"}}, nil
+	j := &judge{Unit: u, Answer: a, files: files}
+	if a.State == "masked" {
+		j.add("masked", u.Name+" is masked: systemd never starts it", "run `systemctl unmask "+u.Name+"`, and restore its file if it is empty")
+		return j.faults, nil
 	}
-	j := &judge{Unit: u, files: files, mends: u.Mends(files)}
-	j.checkStarts()
-	j.checkEnvironment()
+	j.checkLoaded()
 	j.checkEnvironmentFiles()
 	j.checkDirectory()
 	j.checkUser()
 	j.checkProgram()
-	j.checkRequired()
 	j.checkConditions()
 	j.checkRetries()
-	if !enabled {
-		j.checkEnabled()
+	if !a.Starts {
+		j.add("no unit of the boot starts it", u.Name+" is enabled nowhere: systemd does not start it at boot",
+			"run `systemctl enable "+u.Name+"`").Doubt = true // a program may start it, as nodeadm does
 	}
 	return j.faults, j.err
 }
 
 type judge struct {
 	Unit
+	Answer
 	files  Files
-	mends  Mend
 	faults []Fault
 	err    error
 }
 
-func (j *judge) add(e config.Entry, what, remedy string) *Fault {
-	j.faults = append(j.faults, Fault{At: e.At(), Text: e.Key + "=" + e.Value, What: what, Remedy: remedy})
+// add adds a fault, with the line of an assignment KEY=VALUE if the unit's files have it.
+func (j *judge) add(text, what, remedy string) *Fault {
+	f := Fault{At: j.Answer.Path, Text: text, What: what, Remedy: remedy}
+	if e := j.find(text); e.Line > 0 {
+		f.At, f.Text = e.At(), e.Key+"="+e.Value
+	}
+	j.faults = append(j.faults, f)
 	return &j.faults[len(j.faults)-1]
 }
 
-// editLine returns the command that edits the line of an assignment.
-func editLine(e config.Entry, edit string) string {
-	return fmt.Sprintf("sed -i '%d%s' %s", e.Line, edit, plain.Quote(e.File))
+// find returns the last assignment of a key whose value names the value of "KEY=VALUE".
+func (j *judge) find(assignment string) (found config.Entry) {
+	key, value, _ := strings.Cut(assignment, "=")
+	for _, e := range j.Entries {
+		if e.Key == key && strings.Contains(config.Specifiers(j.Name).Replace(e.Value), value) {
+			found = e
+		}
+	}
+	return found
 }
 
-// addMissing adds a fault over a file that does not exist, unless another program creates it before the start.
-func (j *judge) addMissing(e config.Entry, name, what, remedy string) {
-	switch certain, later := j.mayAppear(name); {
-	case later && certain:
-	default:
-		j.add(e, what, remedy).Doubt = later
-	}
+// edit returns the command that edits the line of an assignment.
+func edit(e config.Entry, how string) string {
+	return fmt.Sprintf("sed -i '%d%s' %s", e.Line, how, plain.Quote(e.File))
+}
+
+// addMissing adds a fault over a file that does not exist. Outside of the system's own directories some program may create it before the
+// first start.
+func (j *judge) addMissing(text, name, what, remedy string) {
+	j.add(text, what, remedy).Doubt = !ofSystem(name) && !j.Started
+}
+
+func ofSystem(name string) bool {
+	return regexp.MustCompile(`^/(usr/(bin|sbin|lib\w*|share)|bin|sbin|lib\w*)/`).MatchString(name)
 }
 
 // exists reports whether a name leads to a file or directory. After an error, which it keeps, it returns true.
@@ -99,62 +126,40 @@ func (j *judge) exists(name string) (dir, exists bool) {
 	return head.Dir, true
 }
 
-// checkStarts judges as service_verify in systemd's src/core/service.c does.
-func (j *judge) checkStarts() {
-	starts, kind := j.list("Service", "ExecStart"), j.last("Service", "Type").Value
-	oneshot := kind == "oneshot"
-	load := func(e config.Entry, what, remedy string) { j.add(e, what, remedy).Load = true }
-	own := config.Entry{File: j.Path, Line: 1, Key: "ExecStart"}
-	switch restart := j.last("Service", "Restart"); {
-	case len(starts) == 0 && j.Path == "":
-	case len(starts) == 0 && !oneshot:
-		load(own, j.Name+" has no ExecStart=: systemd refuses to load it", "write ExecStart= in "+j.Path+" or a drop-in")
-	case len(starts) > 1 && !oneshot:
-		load(starts[1], fmt.Sprintf("%s has %d ExecStart= lines: systemd refuses to load it", j.Name, len(starts)),
-			"run `"+editLine(starts[len(starts)-1], "i ExecStart=")+"`, which resets the earlier lines, or remove those")
-	case oneshot && (restart.Value == "always" || restart.Value == "on-success"):
-		load(restart, j.Name+" has Type=oneshot and Restart="+restart.Value+": systemd refuses to load it",
-			"run kubelet in a service of Type=simple or Type=notify; nodegate's drop-in needs Restart=always")
-	}
-	for _, key := range []string{"ExecStartPre", "ExecStart", "ExecCondition"} {
-		for _, c := range j.commands(key) {
-			if strings.Contains(c.words[0], "/") && !path.IsAbs(c.words[0]) {
-				load(c.entry, c.words[0]+" is not an absolute path: systemd refuses to load "+j.Name, "write the absolute path of the program")
-			}
+// checkLoaded reports the complaints of systemd about the unit's files, and the units that it requires in vain.
+func (j *judge) checkLoaded() {
+	for _, c := range j.Complaints {
+		at, text, _ := strings.Cut(c, ": ")
+		remedy := "correct it, and see `systemd-analyze verify " + j.Name + "`"
+		if starts := j.list("Service", "ExecStart"); strings.Contains(text, "more than one ExecStart=") && len(starts) > 1 {
+			last := starts[len(starts)-1]
+			at, remedy = last.At(), "run `"+edit(last, "i ExecStart=")+"`, which resets the earlier lines, or remove those"
 		}
-		for _, e := range j.list("Service", key) {
-			if words, whole := config.Words(e.Value); !whole && len(words) > 1 {
-				load(e, "a quote of "+key+"= does not end: systemd refuses to load "+j.Name,
-					"end the quote on the same line, or end the line with a backslash")
-			}
+		switch ignored := regexp.MustCompile(`(ignoring: |Unknown .*?)["']*-`).MatchString(text); {
+		case j.State != "loaded":
+		case ignored || strings.HasPrefix(text, "Invalid syntax") || strings.HasPrefix(text, "Unbalanced"):
+			remedy = "quote the whole assignment on one line, Environment=\"NAME=VALUE VALUE\", or end each line but the last with a backslash"
+		case !strings.HasPrefix(text, "Missing '='"): // another version of systemd may know it
+			continue
 		}
+		j.faults = append(j.faults, Fault{At: at, Text: text, What: "systemd says: " + text, Remedy: remedy})
 	}
-}
-
-// checkEnvironment finds assignments that systemd ignores with a warning. Only one that ExecStart uses, or a lost flag, is a fault.
-func (j *judge) checkEnvironment() {
-	used := ""
-	for _, e := range j.list("Service", "ExecStart") {
-		used += e.Value + " "
+	if j.State != "loaded" && j.Complaints == nil {
+		j.add("LoadState="+j.State, "systemd cannot load "+j.Name+": "+j.State,
+			"run `systemd-analyze verify "+j.Name+"`, and correct the line that it names")
 	}
-	valid := regexp.MustCompile(`^[A-Za-z_]\w*=`)
-	for _, e := range j.list("Service", "Environment") {
-		words, whole := config.Words(e.Value)
-		uses := false
-		for i, w := range words {
-			name, _, _ := strings.Cut(w, "=")
-			uses = uses || regexp.MustCompile(`\$\{?`+regexp.QuoteMeta(name)+`\b`).MatchString(used)
-			lost := !valid.MatchString(w) || !whole && i == len(words)-1
-			if lost && (uses || strings.HasPrefix(w, "-")) {
-				j.add(e, "systemd ignores the assignment "+strconv.Quote(w)+", so "+j.Name+" starts without it",
-					"quote the whole assignment on one line, Environment=\"NAME=VALUE VALUE\", or end each line but the last with a backslash")
+	for _, name := range slices.Sorted(maps.Keys(j.Required)) {
+		kinds := []string{".service", ".socket", ".target", ".timer", ".path"} // systemd makes slices, devices and mounts itself
+		switch state := j.Required[name]; {
+		case !slices.Contains(kinds, path.Ext(name)):
+		case state == "masked":
+			j.add("Requires="+name, j.Name+" requires "+name+", which is masked",
+				"run `systemctl unmask "+name+"`, or write Wants= instead of Requires=")
+		case state == "not-found":
+			sysv, _ := j.files.Exists("/etc/init.d/" + strings.TrimSuffix(name, ".service"))
+			if !sysv {
+				j.add("Requires="+name, j.Name+" requires "+name+", which does not exist", "install it, or correct Requires=")
 			}
-		}
-	}
-	for _, e := range j.Entries {
-		if e.Section == "Service" && strings.HasPrefix(e.Key, "-") {
-			j.add(e, "systemd ignores the line "+strconv.Quote(e.Key+"="+e.Value)+", so "+j.Name+" starts without this flag",
-				"end the previous line with a backslash")
 		}
 	}
 }
@@ -162,27 +167,24 @@ func (j *judge) checkEnvironment() {
 // checkEnvironmentFiles: systemd reads these files before every command of the unit, so that no ExecStartPre=, not even the gate,
 // runs without them.
 func (j *judge) checkEnvironmentFiles() {
-	for _, e := range j.list("Service", "EnvironmentFile") {
-		name := config.Specifiers(j.Name).Replace(e.Value)
+	for _, name := range j.EnvironmentFiles {
 		if strings.HasPrefix(name, "-") || !path.IsAbs(name) {
 			continue
 		}
 		names, known, err := config.Matching(j.files, name)
-		if err != nil {
-			j.err = errors.Join(j.err, err)
-		}
-		if !known || err != nil || len(names) > 0 && slices.ContainsFunc(names, func(n string) bool { _, is := j.exists(n); return is }) {
+		j.err = errors.Join(j.err, err)
+		if !known || err != nil || slices.ContainsFunc(names, func(n string) bool { _, is := j.exists(n); return is }) {
 			continue
 		}
-		j.addMissing(e, name, name+" is missing: systemd runs no command of "+j.Name+", not even the gate",
-			"create the file, or run `"+editLine(e, "s/EnvironmentFile=/&-/")+"` if it may be missing")
+		j.addMissing("EnvironmentFile="+name, name, name+" is missing: systemd runs no command of "+j.Name+", not even the gate",
+			"create the file, or run `"+edit(j.find("EnvironmentFile="+name), "s/EnvironmentFile=/&-/")+"` if it may be missing")
 	}
 }
 
 func (j *judge) checkDirectory() {
 	e := j.last("Service", "WorkingDirectory")
 	name := config.Specifiers(j.Name).Replace(e.Value)
-	if !path.IsAbs(name) || j.last("Service", "RootDirectory").Value+j.last("Service", "RootImage").Value != "" {
+	if !path.IsAbs(name) || j.ownTree() {
 		return
 	}
 	for key, dir := range map[string]string{"StateDirectory": "/var/lib/", "RuntimeDirectory": "/run/", "CacheDirectory": "/var/cache/",
@@ -194,60 +196,64 @@ func (j *judge) checkDirectory() {
 		}
 	}
 	if dir, exists := j.exists(name); exists && !dir {
-		j.add(e, name+" is not a directory: no command of "+j.Name+" starts, not even the gate", "correct WorkingDirectory=")
+		j.add("WorkingDirectory="+name, name+" is not a directory: no command of "+j.Name+" starts, not even the gate",
+			"correct WorkingDirectory=")
 	} else if !exists {
-		j.addMissing(e, name, name+" is missing: no command of "+j.Name+" starts, not even the gate",
+		j.addMissing("WorkingDirectory="+name, name, name+" is missing: no command of "+j.Name+" starts, not even the gate",
 			"run `mkdir -p "+plain.Quote(name)+"`, or correct WorkingDirectory=")
 	}
 }
 
+// ownTree reports whether the unit's programs come from another file tree.
+func (j *judge) ownTree() bool {
+	for _, key := range []string{"RootImage", "BindPaths", "BindReadOnlyPaths", "ExtensionImages", "MountImages", "ExecSearchPath"} {
+		if len(j.list("Service", key)) > 0 {
+			return true
+		}
+	}
+	return !slices.Contains([]string{"", "/"}, j.last("Service", "RootDirectory").Value)
+}
+
 func (j *judge) checkUser() {
 	for _, where := range []struct{ key, file, letter string }{{"User", "/etc/passwd", "u"}, {"Group", "/etc/group", "ug"}} {
-		e := j.last("Service", where.key)
-		if e.Value == "" || e.Value == "root" || strings.Contains(e.Value, "%") || regexp.MustCompile(`^\d+$`).MatchString(e.Value) {
+		name := j.Settings[where.key]
+		if name == "" || name == "root" || regexp.MustCompile(`^\d+$`).MatchString(name) || j.Settings["DynamicUser"] == "yes" {
 			continue
 		}
 		text, found, err := config.ReadIfAny(j.files, where.file)
 		sources, _, _ := config.ReadIfAny(j.files, "/etc/nsswitch.conf")
 		elsewhere := regexp.MustCompile(`(?m)^(passwd|group):.*\b(sss|ldap|winbind|nis|db|extrausers|altfiles|libc|google|cache)`).Match(sources)
-		dynamic, _ := config.ParseBool(j.last("Service", "DynamicUser").Value)
-		if err != nil || !found || elsewhere || dynamic || regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(e.Value)+`:`).Match(text) {
+		if err != nil || !found || elsewhere || regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(name)+`:`).Match(text) {
 			j.err = errors.Join(j.err, err)
 			continue
 		}
 		makes, err := config.Collect(j.files, config.Dirs("sysusers.d")[:4], ".conf")
 		j.err = errors.Join(j.err, err)
-		line := regexp.MustCompile(`(?m)^\s*[` + where.letter + `]!?\s+"?` + regexp.QuoteMeta(e.Value) + `"?\s`)
+		line := regexp.MustCompile(`(?m)^\s*[` + where.letter + `]!?\s+"?` + regexp.QuoteMeta(name) + `"?\s`)
 		if !slices.ContainsFunc(makes, func(f config.File) bool { return line.Match(append(f.Text, '\n')) }) {
-			j.add(e, where.file+" has no "+e.Value+": "+j.Name+" does not start",
-				"run `"+strings.ToLower(where.key)+"add --system "+plain.Quote(e.Value)+"`, or correct "+where.key+"=")
+			j.add(where.key+"="+name, where.file+" has no "+name+": "+j.Name+" does not start",
+				"run `"+strings.ToLower(where.key)+"add --system "+plain.Quote(name)+"`, or correct "+where.key+"=")
 		}
 	}
 }
 
-// checkProgram judges whether the kernel can execute the program of ExecStart.
+// checkProgram judges whether the kernel can execute the programs of ExecStart.
 func (j *judge) checkProgram() {
-	for _, key := range []string{
-		"RootDirectory", "RootImage", "BindPaths", "BindReadOnlyPaths", "ExtensionImages", "MountImages", "ExecSearchPath",
-	} {
-		if len(j.list("Service", key)) > 0 {
-			return // the unit has its own file tree
-		}
+	if j.ownTree() {
+		return
 	}
-	for _, c := range j.commands("ExecStart") {
-		name := c.words[0]
-		if !path.IsAbs(name) || strings.Contains(name, "%") {
+	for _, name := range j.Programs {
+		if !path.IsAbs(name) {
 			continue
 		}
+		text := "ExecStart=" + name
 		const remedy = "install the program for this machine, or correct ExecStart="
 		if _, exists := j.exists(name); !exists {
-			if j.mends.Writes(name) == "" {
-				j.addMissing(c.entry, name, name+" is missing", "install it, or correct ExecStart=")
-			}
+			j.addMissing(text, name, name+" is missing", "install it, or correct ExecStart=")
 			continue
 		}
 		head, err := j.files.Head(name)
-		if err != nil || j.mends.Writes(name) != "" {
+		if err != nil {
 			continue
 		}
 		line, _, _ := strings.Cut(string(head.Start), "\n")
@@ -256,28 +262,33 @@ func (j *judge) checkProgram() {
 		machine, isELF := machineOf(head.Start)
 		switch {
 		case head.Dir:
-			j.add(c.entry, name+" is a directory", "correct ExecStart=")
+			j.add(text, name+" is a directory", "correct ExecStart=")
 		case !head.MayExecute():
-			j.add(c.entry, name+" is not executable", "run `chmod 755 "+plain.Quote(name)+"`")
+			j.add(text, name+" is not executable", "run `chmod 755 "+plain.Quote(name)+"`")
 		case len(head.Start) == 0:
-			j.add(c.entry, name+" is empty", remedy)
+			j.add(text, name+" is empty", remedy)
 		case isScript && len(words) > 0 && path.IsAbs(words[0]):
 			if _, exists := j.exists(words[0]); !exists {
-				j.add(c.entry, words[0]+", which runs the script "+name+", is missing",
+				j.add(text, words[0]+", which runs the script "+name+", is missing",
 					"install the interpreter, or correct the first line of the script")
 			}
 		case isELF:
-			for _, own := range []string{"/usr/lib/systemd/systemd", "/lib/systemd/systemd", "/bin/sh", "/usr/bin/sh"} {
-				init, err := j.files.Head(own)
-				if other, is := machineOf(init.Start); err == nil && is {
-					if other != machine {
-						j.add(c.entry, name+" is for "+machine+", but "+own+" for "+other, remedy)
-					}
-					break
-				}
+			if own, other := j.initMachine(); other != "" && other != machine {
+				j.add(text, name+" is for "+machine+", but "+own+" for "+other, remedy)
 			}
 		}
 	}
+}
+
+// initMachine returns a program of the system and the family of processors that it is for.
+func (j *judge) initMachine() (name, machine string) {
+	for _, own := range []string{"/usr/lib/systemd/systemd", "/lib/systemd/systemd", "/bin/sh", "/usr/bin/sh"} {
+		init, err := j.files.Head(own)
+		if machine, is := machineOf(init.Start); err == nil && is {
+			return own, machine
+		}
+	}
+	return "", ""
 }
 
 // machineOf returns the family of processors that an ELF program is for.
@@ -294,4 +305,49 @@ func machineOf(start []byte) (string, bool) {
 		3: "x86", 62: "x86", 40: "ARM", 183: "ARM", 243: "RISC-V", 22: "s390", 20: "PowerPC", 21: "PowerPC", 258: "LoongArch",
 	}[number]
 	return name, name != "" // 32-bit programs run on most 64-bit kernels of their family
+}
+
+// checkConditions finds conditions that fail at every boot. The running systemd has tested them; in a tree those on the system's own files
+// are judged.
+func (j *judge) checkConditions() {
+	for _, c := range j.Conditions {
+		text, trigger := strings.CutPrefix(c.Value, "|")
+		name, negated := strings.CutPrefix(text, "!")
+		kind := strings.TrimPrefix(strings.TrimPrefix(c.Key, "Condition"), "Assert")
+		known := []string{"PathExists", "PathIsDirectory", "FileNotEmpty", "FileIsExecutable", "DirectoryNotEmpty"}
+		unmet := func() {
+			j.add(c.Key+"="+c.Value, fmt.Sprintf("%s=%s is not met, so systemd skips the start of %s", c.Key, c.Value, j.Name),
+				"remove the condition, or make it true")
+		}
+		switch {
+		case j.Running:
+			unmet()
+			continue
+		case !slices.Contains(known, kind) || !path.IsAbs(name):
+			continue
+		}
+		if _, exists := j.exists(name); exists == negated && !trigger && ofSystem(name) { // another file may come with the provisioning
+			unmet()
+		}
+	}
+}
+
+// checkRetries: a held unit must be started again, for as long as it takes.
+func (j *judge) checkRetries() {
+	limit := j.last("Unit", "StartLimitIntervalSec")
+	for _, e := range j.Entries { // the older names of the same option
+		if e.Key == "StartLimitIntervalSec" && e.Section == "Unit" || e.Key == "StartLimitInterval" {
+			limit = e
+		}
+	}
+	restart := j.Settings["Restart"]
+	const remedy = "remove the line, or rename its file so that it sorts before 10-nodegate.conf"
+	switch {
+	case !slices.ContainsFunc(j.commands("ExecStartPre"), command.isGate):
+	case limit.Value != "" && strings.Trim(limit.Value, "0smhd ") != "":
+		j.faults = append(j.faults, Fault{At: limit.At(), Text: limit.Key + "=" + limit.Value,
+			What: "a held " + j.Name + " is not started again after its start limit", Remedy: remedy})
+	case slices.Contains([]string{"no", "on-success", "on-abort", "on-watchdog", "on-abnormal"}, restart):
+		j.add("Restart="+restart, "a held "+j.Name+" is not started again", remedy)
+	}
 }

@@ -4,6 +4,7 @@ package service
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"nodegate/internal/host/config"
@@ -26,6 +27,13 @@ func Dirs() []string {
 	}
 }
 
+// LastingDirs are Dirs without the directories whose content ends with the running systemd. Its generators run again at each boot.
+func LastingDirs() []string {
+	return slices.DeleteFunc(Dirs(), func(dir string) bool {
+		return strings.HasPrefix(dir, "/run/") && dir != "/run/systemd/generator" && dir != "/run/systemd/generator.late"
+	})
+}
+
 // Unit is a service as its files describe it.
 type Unit struct {
 	Name    string
@@ -36,10 +44,8 @@ type Unit struct {
 }
 
 // Read reads a unit.
-func Read(files config.Files, name string) (Unit, error) { return readFrom(files, name, Dirs()) }
-
-func readFrom(files config.Files, name string, dirs []string) (Unit, error) {
-	u := Unit{Name: name}
+func Read(files config.Files, name string) (Unit, error) {
+	u, dirs := Unit{Name: name}, Dirs()
 	names := []string{name}
 	if template := Template(name); template != name {
 		names = append(names, template)

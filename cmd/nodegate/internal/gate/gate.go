@@ -30,6 +30,7 @@ type Gate struct {
 	Again          func() *policy.Policy // re-evaluates the policy; nil if that fails; may block
 	last           string                // the last reported reason; each is reported once
 	stuck          activity.Step
+	exits          string       // the last reported exit of the unit
 	doubt          string       // the error of the last break-glass check
 	held           string       // the verb of the reasons; "" means "held"
 	words          string       // the last console report written
@@ -164,6 +165,7 @@ func (g *Gate) run(ctx context.Context, p *policy.Policy) Outcome {
 		if whole {
 			document = g.document(p, r)
 			g.writeReport(document, r)
+			g.announceExit(r)
 			kept = true
 		}
 		if !whole || r.Verdict() != verdict.Pass {
@@ -266,6 +268,19 @@ func (g *Gate) because() string {
 	return ": " + g.last
 }
 
+// announceExit reports an announced result that holds nothing, each text once: how the unit exited after its last start.
+func (g *Gate) announceExit(r checks.Outcome) {
+	for _, res := range r.Results {
+		if !res.Announce || !res.Differs() {
+			continue
+		}
+		if m := report.NewMessage(res); m.Text != g.exits {
+			g.exits = m.Text
+			g.Voice.say(host.LevelWarning, "nodegate: "+m.Text, m.Fields)
+		}
+	}
+}
+
 func (g *Gate) proven(unit string, r checks.Outcome, waited time.Duration) {
 	requirements := len(r.Results)
 	line := fmt.Sprintf("nodegate: node proven, %s after %s%s", report.Count(requirements, "requirement"), waited, g.Voice.losses())
@@ -274,7 +289,11 @@ func (g *Gate) proven(unit string, r checks.Outcome, waited time.Duration) {
 		line = fmt.Sprintf("nodegate: nothing checked: %s; %s starts after %s%s", report.NoneApplies(requirements), unit, waited,
 			g.Voice.losses())
 	}
-	g.Voice.status(line)
+	if g.exits != "" {
+		g.Voice.status(line + "; " + g.exits)
+	} else {
+		g.Voice.status(line)
+	}
 	if nothing {
 		g.Voice.say(host.LevelWarning, line, nil)
 	} else if g.last != "" {
@@ -287,8 +306,8 @@ func (g *Gate) proven(unit string, r checks.Outcome, waited time.Duration) {
 	select {
 	case n := <-passes:
 		if n >= oftenPasses {
-			g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passed %d times in %s, but %s keeps restarting: "+
-				"no check explains why it exits; run `nodegate status` or `journalctl -b -u %s`", n, often, unit, unit), nil)
+			g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passed %d times in %s, but %s keeps restarting; "+
+				"run `nodegate status` or `journalctl -b -u %s`", n, often, unit, unit), nil)
 		}
 	default:
 	}

@@ -5,7 +5,7 @@ within 240 kubelet_runs
 systemctl stop kubelet.service
 cp $config /run/whole.yaml
 command=$(sed -n '/^ExecStart/,/[^\\]$/p' /etc/systemd/system/kubelet.service | tr -d '\\\n')
-for check in swap kubelet.runtime kubelet.certificate kubelet.ports kubelet.config kubelet.flags kubelet.values kubelet.root-dir kubelet.state kubelet.resources kubelet.kmsg; do
+for check in swap kubelet.runtime kubelet.certificate kubelet.ports kubelet.config kubelet.values kubelet.root-dir kubelet.kmsg; do
 	echo "check \"$check\" {}"
 done >/run/policy.hcl
 echo 'check "kubelet.protect-kernel-defaults" { severity = "block" }' >>/run/policy.hcl
@@ -55,12 +55,11 @@ cause kubelet.config 'was empty' ": >$config" :
 cause kubelet.config 'failed to decode' "echo 'a: [' >$config" :
 cause kubelet.config 'no kind' "sed -i s/v1beta1/v1/ $config" :
 cause kubelet.config 'Kind. is missing' "sed -i /^kind/d $config" :
-cause kubelet.config 'open /etc/no.crt' "printf 'tlsCertFile: /etc/no.crt\ntlsPrivateKeyFile: /etc/no.key\n' >>$config" :
 cause kubelet.config 'lstat /etc/none' : : --config-dir=/etc/none
-cause kubelet.flags 'unknown flag' : : --pod-infra-container-image=pause
-cause kubelet.flags 'unknown flag' : : --container-runtime=remote
-cause kubelet.flags 'node-role.kubernetes.io' : : --node-labels=node-role.kubernetes.io/worker=
-cause kubelet.flags 'built-in cloud providers are disabled' : : --cloud-provider=aws
+cause kubelet.values 'unknown flag' : : --pod-infra-container-image=pause
+cause kubelet.values 'unknown flag' : : --container-runtime=remote
+cause kubelet.values 'node-role.kubernetes.io' : : --node-labels=node-role.kubernetes.io/worker=
+cause kubelet.values 'built-in cloud providers are disabled' : : --cloud-provider=aws
 
 dd if=/dev/zero of=/swapfile bs=1M count=16 status=none
 chmod 600 /swapfile

@@ -1,4 +1,4 @@
-package bootorder
+package boot
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ func TestParse(t *testing.T) {
 		"x.target: Found ordering cycle: b.service/start after a.service/start - after b.service\n": "[a.service after b.service after a.service]",
 		"Found dependency on a.service/start\n":                                                     "[]",
 	} {
-		if got := fmt.Sprint(parse(printed)); got != want {
+		if got := fmt.Sprint(parseCycles(printed)); got != want {
 			t.Errorf("%q: %s, want %s", printed, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package bootorder_test
+package boot_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host"
-	"nodegate/internal/host/bootorder"
+	"nodegate/internal/host/boot"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -39,8 +39,8 @@ func image(t *testing.T, more map[string]string) string {
 	return root
 }
 
-// TestFind: systemd finds the cycles of an image, also those of its fstab, with the links that units of images have.
-func TestFind(t *testing.T) {
+// TestCycles: systemd finds the cycles of an image, also those of its fstab, with the links that units of images have.
+func TestCycles(t *testing.T) {
 	hosttest.NeedProgram(t, "/usr/lib/systemd/systemd")
 	const etc = "etc/systemd/system/"
 	service := func(unit string) string { return "[Unit]\n" + unit + "[Service]\nType=oneshot\nExecStart=/bin/true\n" }
@@ -77,7 +77,8 @@ func TestFind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, err := bootorder.Find(t.Context(), h.Files)
+		b, err := boot.Test(t.Context(), h.Files, "kubelet.service")
+		found := b.Cycles
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 			continue
