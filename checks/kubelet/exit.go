@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -45,6 +46,10 @@ const (
 func inspectExit(ctx context.Context, h *host.Host, p *policy.Policy, now time.Time) (checks.State, error) {
 	s := checks.Passing("kubelet keeps running")
 	c, err := h.Units.Crashes(ctx, p.Gate.Unit)
+	if errors.Is(err, host.ErrNotRecorded) {
+		s.Skip = "this older snapshot has no exits"
+		return s, nil
+	}
 	stopped := c.Active == "inactive" || c.Active == "deactivating"
 	if err != nil || stopped || c.Active == "active" && now.Sub(c.Since).Abs() >= stableTime {
 		return s, err
