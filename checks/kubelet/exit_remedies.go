@@ -87,10 +87,10 @@ func exitRemedies() []exitRemedy {
 		// NewContainerManager and Start in pkg/kubelet/cm/container_manager_linux.go
 		{"invalid kernel flag", "add the six parameters to the policy, as the built-in policy kubernetes does, or set protectKernelDefaults: false"},
 		{"ubsystem not mounted", "boot with the cgroup controllers: `cgroup_enable=memory` on the kernel command line"},
+		{"Reserved Cgroup Limits", "create the cgroup before kubelet starts, or remove its name from enforceNodeAllocatable"},
 		{"could not read controllers for cgroup", "create the cgroup before kubelet starts, or correct cgroupRoot"},
 		{"some missing controllers", "enable the controllers in cgroup.subtree_control of the cgroups above cgroupRoot"},
 		{"some missing paths", "create the cgroup before kubelet starts, or correct cgroupRoot"},
-		{"Reserved Cgroup Limits", "create the cgroup before kubelet starts, or remove its name from enforceNodeAllocatable"},
 		{"is not a subset of online-cpus", "correct reservedSystemCPUs: it must name CPUs of this machine"},
 		{"Expected capacity >= reservation", reserve},
 		{"cannot reserve", "remove the resource from the reservation: kubelet reserves cpu, memory, ephemeral-storage and pid"},
