@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -25,9 +26,9 @@ func exit() checks.Problem {
 		How: "systemd has restarted the policy's gate unit since its last manual start (NRestarts), or the unit has failed, and it has " +
 			"not been up for two minutes. Starts that the gate held do not count: the unit's journal shows that its main process never " +
 			"started. Neither do starts before the last change of the unit's file or drop-ins, for example before the gate was installed. " +
-			"The check reports the exit status, kubelet's own error from that journal, and a remedy for about 50 known errors. It leaves " +
-			"out values from files that only root may read. At kubelet's start the gate prints it and lets kubelet start, because only " +
-			"kubelet can decide. Otherwise the check warns after the first two exits, and fails from the third.",
+			"The check is skipped before kubeadm join. It reports the exit status, kubelet's own error from that journal, and a remedy for " +
+			"about 70 known errors. It leaves out values from files that only root may read. At kubelet's start the gate prints it and lets " +
+			"kubelet start, because only kubelet can decide. Otherwise the check warns after the first two exits, and fails from the third.",
 		Remedy:   exitRemedyUnknown,
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/tasks/debug/debug-cluster/#looking-at-logs",
@@ -45,6 +46,10 @@ const (
 func inspectExit(ctx context.Context, h *host.Host, p *policy.Policy, now time.Time) (checks.State, error) {
 	s := checks.Passing("kubelet keeps running")
 	c, err := h.Units.Crashes(ctx, p.Gate.Unit)
+	if errors.Is(err, host.ErrNotRecorded) {
+		s.Skip = "this older snapshot has no exits"
+		return s, nil
+	}
 	stopped := c.Active == "inactive" || c.Active == "deactivating"
 	if err != nil || stopped || c.Active == "active" && now.Sub(c.Since).Abs() >= stableTime {
 		return s, err
@@ -67,6 +72,11 @@ func inspectExit(ctx context.Context, h *host.Host, p *policy.Policy, now time.T
 		}
 		s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, text)}
 		return s, nil
+	}
+	k, _ := h.Kubelet() // kubelet.config reports an error
+	if before, err := isBeforeJoin(h, k); before || err != nil {
+		s.Skip = notJoined
+		return s, err
 	}
 	how := cmp.Or(c.Exit, "unknown exit status")
 	s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, fmt.Sprintf("%s, restarted %d times, last %s", c.Active, c.Restarts, how))}

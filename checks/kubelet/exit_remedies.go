@@ -46,20 +46,13 @@ func exitRemedies() []exitRemedy {
 
 		// run and RunKubelet in cmd/kubelet/app/server.go, github.com/spf13/pflag
 		{"unknown flag: ", flag},
-		{"unknown shorthand flag", flag},
 		{"invalid argument ", "correct the value of the flag"},
 		{"unrecognized feature gate", "remove it from featureGates: its feature is always on or gone"},
-		{"cannot set feature gate", "remove it from featureGates: its feature is always on"},
 		{"labels specified with --node-labels", "remove the label from --node-labels; set it on the API server: `kubectl label node`"},
-		{"invalid node labels", "correct the label in --node-labels"},
 		{"cloud provider", "set --cloud-provider=external, and run the provider's cloud-controller-manager, or remove the flag"},
 		{"failed to merge kubelet configs", "correct the drop-in: each needs apiVersion and kind; " + file},
 		{"failed to load kubelet config file", file},
-		{"not run on a host using cgroup v1", "boot with systemd.unified_cgroup_hierarchy=1 on the kernel command line, or set failCgroupV1: false"},
 		{"failed to validate kubelet configuration", value},
-		{"Cipher suite", "correct tlsCipherSuites"},
-		{"unable to acquire file lock", "create the directory of --lock-file"},
-		{"cannot exit on lock file contention", "set --lock-file, or remove --exit-on-lock-contention"},
 		{"not known to be namespaced", "remove the sysctl from allowedUnsafeSysctls: it belongs to the whole machine"},
 		{"dual-stack pair of IPs", "set --node-ip to one address, or to one of each family"},
 		{"failed to validate nodeIP", "correct --node-ip, or start kubelet after the link has its address"},
@@ -92,14 +85,12 @@ func exitRemedies() []exitRemedy {
 		{"plugin binary", provider},
 
 		// NewContainerManager and Start in pkg/kubelet/cm/container_manager_linux.go
-		{"running with swap on is not supported", "run `swapoff -a` and remove the swap entries from /etc/fstab, or set failSwapOn: false"},
 		{"invalid kernel flag", "add the six parameters to the policy, as the built-in policy kubernetes does, or set protectKernelDefaults: false"},
 		{"ubsystem not mounted", "boot with the cgroup controllers: `cgroup_enable=memory` on the kernel command line"},
-		{"failed to find cgroup mounts", "mount the cgroup file system at /sys/fs/cgroup"},
+		{"Reserved Cgroup Limits", "create the cgroup before kubelet starts, or remove its name from enforceNodeAllocatable"},
 		{"could not read controllers for cgroup", "create the cgroup before kubelet starts, or correct cgroupRoot"},
 		{"some missing controllers", "enable the controllers in cgroup.subtree_control of the cgroups above cgroupRoot"},
 		{"some missing paths", "create the cgroup before kubelet starts, or correct cgroupRoot"},
-		{"Reserved Cgroup Limits", "create the cgroup before kubelet starts, or remove its name from enforceNodeAllocatable"},
 		{"is not a subset of online-cpus", "correct reservedSystemCPUs: it must name CPUs of this machine"},
 		{"Expected capacity >= reservation", reserve},
 		{"cannot reserve", "remove the resource from the reservation: kubelet reserves cpu, memory, ephemeral-storage and pid"},
@@ -136,8 +127,7 @@ func exitRemedies() []exitRemedy {
 		{"unexpected end of JSON input", damaged},
 		{"could not restore state from checkpoint", damaged},
 
-		// initializeModules in pkg/kubelet/kubelet.go, NewWatcher in pkg/kubelet/oom, the kernel's errors
-		{"/dev/kmsg", "run `mknod -m 600 /dev/kmsg c 1 11`; for LXC, set `lxc.mount.entry = /dev/kmsg dev/kmsg none bind,create=file`"},
+		// initializeModules in pkg/kubelet/kubelet.go, the kernel's errors
 		{"rootfs info", "put /var/lib/kubelet on a file system with a disk, or set localStorageCapacityIsolation: false"},
 		{"address already in use", "stop the program that listens there: run `ss -ltnp`"},
 		{"too many open files", "raise fs.inotify.max_user_instances and fs.inotify.max_user_watches"},

@@ -35,6 +35,8 @@ remedy: read kubelet's last messages: run ` + "`journalctl -b -u kubelet _TRANSP
 	once := func(state string, restarts string) string {
 		return named("warn", "exited", state+", restarted "+restarts+" times", "exit status 1")
 	}
+	waiting := withUnit("--config=/none --kubeconfig=/none --bootstrap-kubeconfig=/none", nil)
+	waiting.Crashes = map[string]host.Crash{"kubelet.service": {Restarts: 20, Active: "activating", Exit: "exit status 1", Line: line}}
 	checkstest.RunOne(t, "kubelet.exit", checks.Run, []checkstest.Case{
 		{What: "it waits for its next start",
 			Node: node(host.Crash{Restarts: 20, Active: "activating", Exit: "exit status 1", Line: line}, time.Hour),
@@ -65,6 +67,7 @@ remedy: read kubelet's last messages: run ` + "`journalctl -b -u kubelet _TRANSP
 			Want: loops("activating", "exit status 1")},
 		{What: "the gate held it, and now it exits", Node: node(host.Crash{Restarts: 20, Held: 17, Active: "active", Exit: "exit status 1", Line: line},
 			time.Second), Want: loops("active", "exit status 1")},
+		{What: "kubeadm has not joined", Node: waiting, Want: "skipped\nskipped: this node has not joined a cluster: kubeadm join writes kubelet's files"},
 		{What: "no systemd", Node: checkstest.Node(nil, nil), Want: right},
 	})
 	// At kubelet's start it warns, so that it does not hold.

@@ -50,8 +50,8 @@ func causes() []cause {
 		{what: "--container-runtime", flags: "--container-runtime=remote", check: "kubelet.values", says: "unknown flag"},
 		{what: "a role as a label", flags: "--node-labels=node-role.kubernetes.io/worker=", check: "kubelet.values",
 			says: "node-role.kubernetes.io"},
-		{what: "an in-tree cloud provider", flags: "--cloud-provider=aws", check: "kubelet.values",
-			says: "built-in cloud providers are disabled", older: &outcome{"kubelet.values", "unknown cloud provider"}},
+		{what: "an in-tree cloud provider", flags: "--cloud-provider=aws", says: "built-in cloud providers are disabled",
+			older: &outcome{"", "unknown cloud provider"}},
 
 		{what: "a removed feature gate", breaks: "echo 'featureGates: {DynamicKubeletConfig: true}' >>" + c, check: "kubelet.values",
 			says: "unrecognized feature gate"},

@@ -59,7 +59,6 @@ cause kubelet.config 'lstat /etc/none' : : --config-dir=/etc/none
 cause kubelet.values 'unknown flag' : : --pod-infra-container-image=pause
 cause kubelet.values 'unknown flag' : : --container-runtime=remote
 cause kubelet.values 'node-role.kubernetes.io' : : --node-labels=node-role.kubernetes.io/worker=
-cause kubelet.values 'built-in cloud providers are disabled' : : --cloud-provider=aws
 
 dd if=/dev/zero of=/swapfile bs=1M count=16 status=none
 chmod 600 /swapfile
