@@ -59,7 +59,8 @@ func exitRemedies() []exitRemedy {
 
 		// getCurrentCertificateOrBootstrap in client-go's util/certificate, LoadClientConfig in pkg/kubelet/certificate/bootstrap
 		{"unable to load bootstrap kubeconfig", certificateRemedy},
-		{"could not convert data", "remove kubelet-client-current.pem below /var/lib/kubelet/pki; if the kubeconfig names it, join the node again"},
+		{"could not convert data", "remove kubelet-client-current.pem below /var/lib/kubelet/pki; if the kubeconfig names it, " +
+			"join the node again"},
 		// BuildAuthn and BuildAuthz in cmd/kubelet/app/auth.go
 		{"no client provided, cannot use webhook", "set --kubeconfig; for a kubelet without an API server, set authentication.webhook.enabled: " +
 			"false and authorization.mode: AlwaysAllow"},
@@ -85,7 +86,8 @@ func exitRemedies() []exitRemedy {
 		{"plugin binary", provider},
 
 		// NewContainerManager and Start in pkg/kubelet/cm/container_manager_linux.go
-		{"invalid kernel flag", "add the six parameters to the policy, as the built-in policy kubernetes does, or set protectKernelDefaults: false"},
+		{"invalid kernel flag", "add the six parameters to the policy, as the built-in policy kubernetes does, or set " +
+			"protectKernelDefaults: false"},
 		{"ubsystem not mounted", "boot with the cgroup controllers: `cgroup_enable=memory` on the kernel command line"},
 		{"Reserved Cgroup Limits", "create the cgroup before kubelet starts, or remove its name from enforceNodeAllocatable"},
 		{"could not read controllers for cgroup", "create the cgroup before kubelet starts, or correct cgroupRoot"},
@@ -120,8 +122,8 @@ func exitRemedies() []exitRemedy {
 		{"not equal to the value", sum},
 		{"should specify the system reserved memory", sum},
 		{"references a NUMA node", "correct reservedMemory: it must name NUMA nodes of this machine"},
-		{"unknown policy: ", "set cpuManagerPolicy to none or static, memoryManagerPolicy to None or Static, and topologyManagerPolicy to none, " +
-			"best-effort, restricted or single-numa-node"},
+		{"unknown policy: ", "set cpuManagerPolicy to none or static, memoryManagerPolicy to None or Static, and topologyManagerPolicy to " +
+			"none, best-effort, restricted or single-numa-node"},
 		// pkg/kubelet/checkpointmanager
 		{"checkpoint is corrupted", damaged},
 		{"unexpected end of JSON input", damaged},

@@ -138,7 +138,11 @@ func TestKubeletExits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer scratch.Close()
+			defer func() {
+				if err := scratch.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
 			tree := filepath.Join(scratch.Dir, "tree")
 			if err := errors.Join(base.Clone(t.Context(), tree), writeExitsTree(t.Context(), tree, bin+"/kubelet", binary)); err != nil {
 				t.Fatal(err)
