@@ -59,7 +59,7 @@ func Explain() ([]Explanation, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, diags := policy.Load([]policy.File{f}, policy.Options{Checks: Names()})
+		p, diags := policy.Load([]policy.File{f}, Known())
 		if diags.HasErrors() {
 			return nil, diags
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -74,6 +75,11 @@ func TestChecksTable(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n",
 			e.Name, e.Stages, e.Severity, cell(e.Breaks), cell(shortRemedy(e.Remedy)), cell(e.Source), shown[e.Name])
 	}
+	var former []string
+	for _, name := range slices.Sorted(maps.Keys(catalog.Renamed())) {
+		former = append(former, fmt.Sprintf("`%s` is now `%s`", name, catalog.Renamed()[name]))
+	}
+	fmt.Fprintf(&b, "\nFormer names keep working in policies and flags, with a warning: %s.\n", strings.Join(former, ", "))
 	// The text below the table is not generated.
 	if _, more, is := strings.Cut(string(have), "\n## "); is {
 		b.WriteString("\n## " + more)

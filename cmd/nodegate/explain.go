@@ -41,7 +41,7 @@ symptom and tradeoff that the policy gives.`,
 				all = catalog.ExplainWith(p, all)
 			}
 			if len(args) > 0 {
-				if all, err = findExplanations(all, args[0]); err != nil {
+				if all, err = findExplanations(all, currentNames(c.ErrOrStderr(), args)[0]); err != nil {
 					return err
 				}
 			}

@@ -273,7 +273,9 @@ func removeProbes(c *cobra.Command) {
 // checkStandalone returns an error if the policy needs the variable values of this call: on the
 // node it is read without them. fact is nil if the facts of the node are not known.
 func checkStandalone(fact func(name string) (any, bool), p *policy.Policy, texts []policy.File, stderr io.Writer) error {
-	there, diags := policy.Load(texts, policy.Options{Checks: catalog.Names(), Fact: fact})
+	options := catalog.Known()
+	options.Fact = fact
+	there, diags := policy.Load(texts, options)
 	if !diags.HasErrors() && reflect.DeepEqual(p, there) {
 		return nil
 	}

@@ -160,6 +160,9 @@ func (o *options) evaluateSource(h *host.Host, read policy.Source, files []polic
 		fact = func(name string) (any, bool) { return o.factInTime(ctx, h, name) }
 	}
 	p, diags := read.For(fact)
+	if o.lint { // lint has printed the warnings
+		diags = slices.DeleteFunc(diags, func(d *hcl.Diagnostic) bool { return d.Severity == hcl.DiagWarning })
+	}
 	if err := printDiagnostics(stderr, files, diags); err != nil {
 		return nil, err
 	}
@@ -225,7 +228,8 @@ func environment() map[string]string {
 // policyOptions returns the inputs of a policy except the facts. The values of variables
 // come from files first, then from --var; a later value wins.
 func (o *options) policyOptions(stderr io.Writer) (policy.Options, error) {
-	known := policy.Options{Checks: catalog.Names(), Env: environment(), Vars: map[string]string{}, VarsAt: map[string]hcl.Range{}}
+	known := catalog.Known()
+	known.Env, known.Vars, known.VarsAt = environment(), map[string]string{}, map[string]hcl.Range{}
 	for _, file := range o.varFiles {
 		files, err := readPolicies([]string{file})
 		if err == nil {
@@ -258,6 +262,7 @@ func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.P
 	if err != nil {
 		return nil, checks.Outcome{}, err
 	}
+	o.names, o.skip = currentNames(c.ErrOrStderr(), o.names), currentNames(c.ErrOrStderr(), o.skip)
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
 	s, err := o.selectChecks(ctx, h, p)

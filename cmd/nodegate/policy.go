@@ -79,7 +79,7 @@ func newPolicyShow() *cobra.Command {
 					return err
 				}
 				if o.format == "json" {
-					p, diags := policy.Load([]policy.File{f}, policy.Options{Checks: catalog.Names()})
+					p, diags := policy.Load([]policy.File{f}, catalog.Known())
 					if diags.HasErrors() {
 						return diags
 					}

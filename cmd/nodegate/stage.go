@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -89,6 +91,20 @@ func (o *options) selectChecks(ctx context.Context, h *host.Host, p *policy.Poli
 	left := report.Count(len(skipped), "check") + " left out by --skip"
 	s.left = strings.Join(slices.DeleteFunc([]string{left, s.left}, func(part string) bool { return part == "" }), "; ")
 	return s, err
+}
+
+// currentNames replaces the former names of checks, and warns of them.
+func currentNames(stderr io.Writer, names []string) []string {
+	renamed := catalog.Renamed()
+	var current []string
+	for _, name := range names {
+		now, is := renamed[name]
+		if is {
+			fmt.Fprintf(stderr, "warning: %s is now %s; use the new name\n", name, now)
+		}
+		current = append(current, cmp.Or(now, name))
+	}
+	return current
 }
 
 // named returns the checks with these names at the stage, or at the other one if the stage lacks some of them.
