@@ -9,9 +9,9 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -36,7 +36,7 @@ func proxyPostrouting() checks.Problem {
 
 func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("masqueraded once, from random ports")
-	rep, err := noderules.Read(ctx, h, proxyrules.Options{})
+	rep, err := noderules.Read(ctx, h, proxy.Options{})
 	if err != nil {
 		return s, err
 	}
@@ -50,9 +50,9 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		return s, errors.New("cannot judge the rules of kube-proxy's IPVS mode; run `iptables-save -t nat | grep KUBE-POSTROUTING`")
 	case len(findings) > 0:
 		rep.Fail(&s, findings)
-		s.Minor = !slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return f.Verdict == verdict.Fail })
+		s.Minor = !slices.ContainsFunc(findings, func(f proxy.Finding) bool { return f.Verdict == verdict.Fail })
 		if rep.Mode == "nftables" { // iptables is not involved
-			s.Remedy = "restart kube-proxy, which rewrites its table: `" + proxyrules.DeletePod + "`"
+			s.Remedy = "restart kube-proxy, which rewrites its table: `" + proxy.DeletePod + "`"
 		}
 		s.Remedy = kube.RestartOn(h, s.Remedy)
 	case isLost:

@@ -7,8 +7,8 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -41,15 +41,15 @@ func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 	if err != nil {
 		return s, err
 	}
-	opts := proxyrules.Options{}
+	opts := proxy.Options{}
 	noderules.AddNetwork(ctx, h, &opts)
-	mode, findings := proxyrules.Reach(sets, opts)
+	mode, findings := proxy.Reach(sets, opts)
 	switch {
 	case mode == "":
 		s.Skip = "no rules of kube-proxy's iptables or nftables mode found"
 	case len(findings) > 0:
 		noderules.Rules{}.Fail(&s, findings)
-		s.Minor = !slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return f.Verdict != verdict.Warn })
+		s.Minor = !slices.ContainsFunc(findings, func(f proxy.Finding) bool { return f.Verdict != verdict.Warn })
 		s.Got = "taken by a rule in " + findings[0].Table + " " + findings[0].Chain
 	default:
 		for _, set := range sets {

@@ -5,20 +5,20 @@ import (
 	"net/netip"
 	"slices"
 
+	"nodegate/internal/audit/path"
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
-	"nodegate/internal/way"
 )
 
 // AddNetwork adds the facts of the node on which the ways of packets depend. It leaves out what
 // cannot be read.
-func AddNetwork(ctx context.Context, h *host.Host, opts *proxyrules.Options) {
+func AddNetwork(ctx context.Context, h *host.Host, opts *proxy.Options) {
 	if list, err := h.Links.Addresses(ctx); err == nil {
-		opts.Own = func(a netip.Addr) way.Answer {
+		opts.Own = func(a netip.Addr) path.Answer {
 			if slices.Contains(list, a) {
-				return way.Yes
+				return path.Yes
 			}
-			return way.No
+			return path.No
 		}
 	}
 	opts.Links = LinkNames(ctx, h)
@@ -27,7 +27,7 @@ func AddNetwork(ctx context.Context, h *host.Host, opts *proxyrules.Options) {
 }
 
 // addRoutes adds the node's routes, unless rules choose among tables of routes.
-func addRoutes(ctx context.Context, h *host.Host, opts *proxyrules.Options) {
+func addRoutes(ctx context.Context, h *host.Host, opts *proxy.Options) {
 	routes, err := h.Links.Routes(ctx)
 	if err != nil {
 		return
@@ -40,12 +40,12 @@ func addRoutes(ctx context.Context, h *host.Host, opts *proxyrules.Options) {
 		return
 	}
 	hasPods := func(name string) bool {
-		return way.IsOfAllPods(name) && slices.ContainsFunc(links, func(l host.Link) bool { return l.Kind == "veth" && l.Master == name })
+		return path.IsOfAllPods(name) && slices.ContainsFunc(links, func(l host.Link) bool { return l.Kind == "veth" && l.Master == name })
 	}
 	for _, r := range routes {
-		opts.Routes = append(opts.Routes, way.Route(r))
+		opts.Routes = append(opts.Routes, path.Route(r))
 		if !r.To.IsSingleIP() && r.To.Bits() > 0 && !r.To.Addr().IsLinkLocalUnicast() && hasPods(r.Link) {
-			opts.PodRoutes = append(opts.PodRoutes, way.Route(r))
+			opts.PodRoutes = append(opts.PodRoutes, path.Route(r))
 		}
 	}
 }
@@ -79,7 +79,7 @@ func OnlyUplink(ctx context.Context, h *host.Host) string {
 	uplink := Uplink(ctx, h)
 	links, err := h.Links.List(ctx)
 	if err != nil || slices.ContainsFunc(links, func(l host.Link) bool {
-		inside := slices.Contains([]string{"veth", "dummy", "vxlan", "geneve", "ipip", "ifb"}, l.Kind) || way.NotOfUplink(l.Name, true)
+		inside := slices.Contains([]string{"veth", "dummy", "vxlan", "geneve", "ipip", "ifb"}, l.Kind) || path.NotOfUplink(l.Name, true)
 		return l.Name != uplink && !inside && l.Master != uplink
 	}) {
 		return ""

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit/path"
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/proxyrules"
-	"nodegate/internal/way"
 )
 
 // TestUplink: the uplink is the link of the only default route, whatever its name is, unless other
@@ -41,19 +41,19 @@ func TestUplink(t *testing.T) {
 // TestRoutes: a route leads to Pods if its link is a bridge of theirs with Pods. Rules that choose among tables hide which
 // routes count.
 func TestRoutes(t *testing.T) {
-	path := func(to, link string) host.Route { return host.Route{To: netip.MustParsePrefix(to), Link: link} }
+	hop := func(to, link string) host.Route { return host.Route{To: netip.MustParsePrefix(to), Link: link} }
 	node := hosttest.Machine{
 		Links: map[string]*hosttest.Link{"eth0": {}, "cni0": {Kind: "bridge"}, "cbr0": {Kind: "bridge"}, "docker0": {Kind: "bridge"},
 			"veth1": {Kind: "veth", Master: "cni0"}, "veth2": {Kind: "veth", Master: "docker0"}},
-		Paths: []host.Route{path("0.0.0.0/0", "eth0"), path("10.244.0.0/24", "cni0"), path("10.9.0.0/24", "cbr0"), path("172.17.0.0/16", "docker0"),
-			path("fe80::/64", "cni0"), path("10.244.1.0/24", "eth0")},
+		Paths: []host.Route{hop("0.0.0.0/0", "eth0"), hop("10.244.0.0/24", "cni0"), hop("10.9.0.0/24", "cbr0"), hop("172.17.0.0/16", "docker0"),
+			hop("fe80::/64", "cni0"), hop("10.244.1.0/24", "eth0")},
 	}
-	var opts proxyrules.Options
+	var opts proxy.Options
 	noderules.AddNetwork(t.Context(), node.Host(), &opts)
-	if len(opts.Routes) != len(node.Paths) || !slices.Equal(opts.PodRoutes, []way.Route{way.Route(node.Paths[1])}) {
+	if len(opts.Routes) != len(node.Paths) || !slices.Equal(opts.PodRoutes, []path.Route{path.Route(node.Paths[1])}) {
 		t.Errorf("%+v", opts)
 	}
-	node.Routing, opts = []host.RoutingRule{{Table: 100}}, proxyrules.Options{}
+	node.Routing, opts = []host.RoutingRule{{Table: 100}}, proxy.Options{}
 	if noderules.AddNetwork(t.Context(), node.Host(), &opts); opts.Routes != nil || opts.PodRoutes != nil {
 		t.Errorf("with rules: %+v", opts)
 	}

@@ -6,9 +6,9 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit/path"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
-	"nodegate/internal/way"
 	"nodegate/policy"
 )
 
@@ -64,11 +64,11 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 }
 
 // acceptedBy returns the rule of FORWARD that accepts, or may accept, the packets of Pods, or the policy.
-func acceptedBy(ways []way.Way, source, forwardPolicy string) string {
+func acceptedBy(ways []path.Way, source, forwardPolicy string) string {
 	for _, w := range ways {
 		for _, step := range w.Steps {
-			if w.End == way.Forwarded && step.Hook == way.Forward && step.Table == "filter" && step.Source == source &&
-				step.Effect == way.Accepts {
+			if w.End == path.Forwarded && step.Hook == path.Forward && step.Table == "filter" && step.Source == source &&
+				step.Effect == path.Accepts {
 				return step.Rule
 			}
 		}

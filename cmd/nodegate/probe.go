@@ -14,9 +14,9 @@ import (
 
 	"nodegate/checks/datapath"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 )
 
@@ -219,7 +219,7 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 	if len(failing) == 0 || o.audited.Truth == (kube.Source{}) {
 		return nil, nil
 	}
-	var judged proxyrules.Options
+	var judged proxy.Options
 	o.audited.Truth.Plugins = kube.NewPlugins(host.Credential)
 	if err := o.audited.Truth.Read(ctx, &judged); err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 	if err != nil {
 		return nil, err
 	}
-	rep := proxyrules.Judge(rules, judged)
+	rep := proxy.Judge(rules, judged)
 	return func(endpoint netip.AddrPort) string {
 		service := rep.StaleIn(endpoint, judged.Endpoints)
 		switch {

@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 )
 
 // canaries returns a text with canaries in place of each @, and counts them.
@@ -135,7 +135,7 @@ func (t *secretsTest) askProxy(page string) {
 	}
 	var skipped strings.Builder
 	asked := kube.AskProxy(t.Context(), kube.ProxyPages{Healthz: s.URL, Metrics: s.URL, Logs: []string{log}}, func(err error) { fmt.Fprintln(&skipped, err) })
-	rep := proxyrules.Judgment{Findings: asked.Findings}
+	rep := proxy.Judgment{Findings: asked.Findings}
 	r := secretsRun{t: t, where: "kube-proxy's page"}
 	t.search(r.where, "audit's standard error", skipped.String())
 	r.reports("audit as ", report.NewAudit(secretsNode(t.T).Host(), &rep, report.Covered{Health: true, Log: true}, time.Now()))

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/verdict"
 )
 
 // Conclude adds kube-proxy's own report to each difference from the API. If the cause is known, it
 // also replaces the remedy: a kube-proxy that is absent or stopped cannot simply be restarted.
-func Conclude(findings []proxyrules.Finding, asked Proxy, now time.Time) {
-	cause := slices.IndexFunc(findings, func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.process.") })
+func Conclude(findings []proxy.Finding, asked Proxy, now time.Time) {
+	cause := slices.IndexFunc(findings, func(f proxy.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.process.") })
 	for i := range findings {
 		f := &findings[i]
 		if !strings.HasPrefix(f.Name, "kubeproxy.truth.") {
@@ -32,8 +32,8 @@ func Conclude(findings []proxyrules.Finding, asked Proxy, now time.Time) {
 // Agreed turns failures of kube-proxy's lists and watches into unknown if its rules have just
 // matched the API: the API may have recovered since the last failure, and a kube-proxy that catches
 // up by itself must not be restarted.
-func Agreed(findings []proxyrules.Finding) {
-	if slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.") }) {
+func Agreed(findings []proxy.Finding) {
+	if slices.ContainsFunc(findings, func(f proxy.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.") }) {
 		return
 	}
 	for i := range findings {
@@ -68,7 +68,7 @@ func (m Metrics) describeSync(now time.Time) string {
 
 // Unproven makes the remedy of every difference from the API that was seen only once begin with a
 // second check.
-func Unproven(findings []proxyrules.Finding) {
+func Unproven(findings []proxy.Finding) {
 	for i := range findings {
 		if f := &findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") || strings.HasPrefix(f.Name, "kubeproxy.healthport.") {
 			f.Remedy = "check again first: kube-proxy may not have written its rules yet when they were read; `nodegate audit` with " +
@@ -79,6 +79,6 @@ func Unproven(findings []proxyrules.Finding) {
 
 // Unanswered returns the finding for an API server that could not be read: the state of the rules
 // is unknown.
-func Unanswered(err error) proxyrules.Finding {
-	return proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.truth.unanswered", Message: err.Error()})
+func Unanswered(err error) proxy.Finding {
+	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.truth.unanswered", Message: err.Error()})
 }

@@ -6,12 +6,12 @@ import (
 	"net/netip"
 	"slices"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
 )
 
 // Flows returns the flows that conntrack sends to endpoints on this node.
-func Flows(ctx context.Context) ([]proxyrules.Flow, error) {
+func Flows(ctx context.Context) ([]proxy.Flow, error) {
 	found, err := host.Translated(ctx)
 	if err != nil {
 		return nil, err
@@ -20,16 +20,16 @@ func Flows(ctx context.Context) ([]proxyrules.Flow, error) {
 	if err != nil {
 		return nil, err
 	}
-	flows := make([]proxyrules.Flow, 0, len(found))
+	flows := make([]proxy.Flow, 0, len(found))
 	for _, f := range found {
 		flows = append(flows, flow(f, own))
 	}
 	return flows, nil
 }
 
-func flow(f host.Flow, own map[netip.Addr]bool) proxyrules.Flow {
+func flow(f host.Flow, own map[netip.Addr]bool) proxy.Flow {
 	to := unmap(f.Orig.To)
-	return proxyrules.Flow{
+	return proxy.Flow{
 		Protocol: protocol(f.Orig.Proto), Client: unmap(f.Orig.From), To: to, Own: to.Addr().IsLoopback() || own[to.Addr()],
 		Endpoint: unmap(f.Reply.From), Began: f.Began, Closing: closing(f), Replied: f.SeenReply, Left: f.Timeout,
 	}
@@ -37,8 +37,8 @@ func flow(f host.Flow, own map[netip.Addr]bool) proxyrules.Flow {
 
 // UnreadFlows returns the finding for a conntrack table that could not be read completely in the
 // audit's time.
-func UnreadFlows(err error) proxyrules.Finding {
-	return proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.conntrack.unread", Message: err.Error()})
+func UnreadFlows(err error) proxy.Finding {
+	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.conntrack.unread", Message: err.Error()})
 }
 
 func protocol(number uint8) string {

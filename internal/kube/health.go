@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/input"
-	"nodegate/internal/proxyrules"
 )
 
 // Health is the page of :10256/healthz or /livez. With status 200, LastUpdated is the time of the
@@ -76,8 +76,8 @@ const (
 
 // JudgeHealth judges the page of healthz or livez. An empty result proves little: a dead watch
 // queues no change, so kube-proxy stays healthy (kubernetes#87615).
-func JudgeHealth(h Health, now time.Time) []proxyrules.Finding {
-	out := proxyrules.NewCollector()
+func JudgeHealth(h Health, now time.Time) []proxy.Finding {
+	out := proxy.NewCollector()
 	ineligible := h.NodeEligible != nil && !*h.NodeEligible
 	if ineligible {
 		out.Addf("kubeproxy.sync.ineligible",
@@ -110,8 +110,8 @@ func JudgeHealth(h Health, now time.Time) []proxyrules.Finding {
 
 // UnreadableAnswer returns the finding for one of kube-proxy's own pages that could not be fetched
 // or read: Unknown.
-func UnreadableAnswer(endpoint string, err error) proxyrules.Finding {
-	return proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.sync.unreadable", Message: fmt.Sprintf("%s: %v", endpoint, err)})
+func UnreadableAnswer(endpoint string, err error) proxy.Finding {
+	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.sync.unreadable", Message: fmt.Sprintf("%s: %v", endpoint, err)})
 }
 
 func age(now, then time.Time) string {

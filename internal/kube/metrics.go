@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/input"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 )
 
@@ -154,8 +154,8 @@ func unixTime(seconds float64) time.Time {
 // JudgeMetrics judges the metrics: an update that is pending for more than a minute cannot be
 // written; a loop that has not run for an hour is dead. A dead watch shows in neither
 // (kubernetes#87615).
-func JudgeMetrics(m Metrics, now time.Time) []proxyrules.Finding {
-	out := proxyrules.NewCollector()
+func JudgeMetrics(m Metrics, now time.Time) []proxy.Finding {
+	out := proxy.NewCollector()
 	for _, name := range slices.Sorted(maps.Keys(m.Families)) {
 		f := m.Families[name]
 		of := ""

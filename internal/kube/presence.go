@@ -16,9 +16,9 @@ import (
 	"syscall"
 	"time"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
-	"nodegate/internal/proxyrules"
 )
 
 // Presence finds kube-proxy's process and its pages.
@@ -28,27 +28,27 @@ type Presence struct {
 	Metrics string
 	Get     Get // nil means Page
 
-	process   host.Process         // kube-proxy's, as Look has found it; its PID is 0 without one
-	health    []proxyrules.Finding // about the page that Look has read
-	journal   []proxyrules.Finding // about the journal, when it was last read
-	journaled time.Time            // when that was
+	process   host.Process    // kube-proxy's, as Look has found it; its PID is 0 without one
+	health    []proxy.Finding // about the page that Look has read
+	journal   []proxy.Finding // about the journal, when it was last read
+	journaled time.Time       // when that was
 	requests  requestsSeen
 }
 
 // Look returns the problem with kube-proxy's process: it is missing, it does not run, or it does
 // not respond. No finding means that it responds, whatever the response is.
-func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
-	out := proxyrules.NewCollector()
+func (p *Presence) Look(ctx context.Context) []proxy.Finding {
+	out := proxy.NewCollector()
 	p.health, p.process = nil, host.Process{}
 	processes, err := p.Host.Processes()
 	if err != nil {
 		out.Addf("kubeproxy.process.silent", "could not list processes: %v", err)
 		return out.List
 	}
-	proxy, found := findProxy(processes)
-	p.process = proxy
-	if found && isInactive(proxy) {
-		out.Addf("kubeproxy.process.stopped", "process %d (%s) is in state %s", proxy.PID, command(proxy), stateWord(proxy.State))
+	process, found := findProxy(processes)
+	p.process = process
+	if found && isInactive(process) {
+		out.Addf("kubeproxy.process.stopped", "process %d (%s) is in state %s", process.PID, command(process), stateWord(process.State))
 		return out.List
 	}
 	page, status, state := p.Get.read(ctx, cmp.Or(p.Healthz, defaultHealthz))
@@ -57,9 +57,9 @@ func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
 	}
 	switch {
 	case state == nil:
-	case found && !isRunnable(proxy):
-		out.Addf("kubeproxy.process.stopped", "process %d (%s) is in state %s and does not respond: %v", proxy.PID, command(proxy),
-			stateWord(proxy.State), state)
+	case found && !isRunnable(process):
+		out.Addf("kubeproxy.process.stopped", "process %d (%s) is in state %s and does not respond: %v", process.PID, command(process),
+			stateWord(process.State), state)
 	case !found && !p.Host.SeesAllProcesses():
 		out.Addf("kubeproxy.process.silent", "kube-proxy does not respond (%v), and its process is not among those visible from here; "+
 			"another PID namespace hides some: run audit in the host's PID namespace", state)
@@ -68,7 +68,7 @@ func (p *Presence) Look(ctx context.Context) []proxyrules.Finding {
 			"respond (%v): changes "+
 			"in the cluster do not reach this node's rules", state)
 	default:
-		p.findPages(ctx, proxy, state, out)
+		p.findPages(ctx, process, state, out)
 	}
 	return out.List
 }
@@ -80,11 +80,11 @@ func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool
 	if err != nil {
 		return host.Process{}, 0, false
 	}
-	proxy, found := findProxy(processes)
+	process, found := findProxy(processes)
 	for _, c := range processes {
 		name := command(c)
 		writes := name == "nft" || strings.HasSuffix(name, "tables-restore") || strings.HasSuffix(name, "tables-save")
-		if found && c.Parent == proxy.PID && writes {
+		if found && c.Parent == process.PID && writes {
 			up, err := p.Host.Uptime()
 			return c, up - c.Started, err == nil
 		}
@@ -95,19 +95,19 @@ func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool
 // Began returns when kube-proxy's process started, or the zero time if that is unknown.
 func (p *Presence) Began() time.Time {
 	processes, err := p.Host.Processes()
-	proxy, found := findProxy(processes)
+	process, found := findProxy(processes)
 	if err != nil || !found {
 		return time.Time{}
 	}
-	return p.began(proxy)
+	return p.began(process)
 }
 
-func (p *Presence) began(proxy host.Process) time.Time {
+func (p *Presence) began(process host.Process) time.Time {
 	up, err := p.Host.Uptime()
-	if err != nil || proxy.Started == 0 {
+	if err != nil || process.Started == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(proxy.Started - up)
+	return time.Now().Add(process.Started - up)
 }
 
 // Figures returns kube-proxy's metrics about its syncs, empty if it does not respond. slow reports
@@ -125,16 +125,16 @@ func (p *Presence) Figures(ctx context.Context) (m Metrics, slow bool) {
 		return m, false
 	}
 	processes, err := p.Host.Processes()
-	proxy, found := findProxy(processes)
-	return m, err == nil && found && !isInactive(proxy)
+	process, found := findProxy(processes)
+	return m, err == nil && found && !isInactive(process)
 }
 
 // LastSync returns when kube-proxy's metrics show that it last wrote rules, or the zero time if its process does not run or
 // has not written any.
 func (p *Presence) LastSync(ctx context.Context) (last time.Time) {
 	processes, err := p.Host.Processes()
-	proxy, found := findProxy(processes)
-	if err != nil || !found && p.Host.SeesAllProcesses() || found && isInactive(proxy) {
+	process, found := findProxy(processes)
+	if err != nil || !found && p.Host.SeesAllProcesses() || found && isInactive(process) {
 		return time.Time{}
 	}
 	figures, _ := p.Figures(ctx)
@@ -148,15 +148,15 @@ func (p *Presence) LastSync(ctx context.Context) (last time.Time) {
 
 // findPages searches the addresses on which a process listens for its pages, if the usual address
 // does not respond.
-func (p *Presence) findPages(ctx context.Context, proxy host.Process, refused error, out *proxyrules.Collector) {
+func (p *Presence) findPages(ctx context.Context, process host.Process, refused error, out *proxy.Collector) {
 	if timedOut(refused) {
-		out.Addf("kubeproxy.process.hung", "process %d (%s), in state %s, does not respond: %v", proxy.PID, command(proxy),
-			stateWord(proxy.State), refused)
+		out.Addf("kubeproxy.process.hung", "process %d (%s), in state %s, does not respond: %v", process.PID, command(process),
+			stateWord(process.State), refused)
 		return
 	}
-	listens, err := p.Host.Listening(proxy.PID)
+	listens, err := p.Host.Listening(process.PID)
 	if err != nil {
-		out.Addf("kubeproxy.process.silent", "process %d (%s) runs but does not respond: %v; %v", proxy.PID, command(proxy), refused, err)
+		out.Addf("kubeproxy.process.silent", "process %d (%s) runs but does not respond: %v; %v", process.PID, command(process), refused, err)
 		return
 	}
 	var tried []string
@@ -173,7 +173,7 @@ func (p *Presence) findPages(ctx context.Context, proxy host.Process, refused er
 		}
 	}
 	if !answers {
-		out.Addf("kubeproxy.process.silent", "process %d (%s) runs but does not respond: %v; it listens on %s", proxy.PID, command(proxy),
+		out.Addf("kubeproxy.process.silent", "process %d (%s) runs but does not respond: %v; it listens on %s", process.PID, command(process),
 			refused, cmp.Or(strings.Join(tried, ", "), "no port"))
 	}
 }
@@ -186,13 +186,13 @@ func (p *Presence) Ports() (map[uint16]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	proxy, found := findProxy(processes)
+	process, found := findProxy(processes)
 	if !found && p.Host.SeesAllProcesses() {
 		return nil, nil
 	}
 	var listens []netip.AddrPort
 	if found {
-		listens, err = p.Host.Listening(proxy.PID)
+		listens, err = p.Host.Listening(process.PID)
 	}
 	if !found || err != nil {
 		if listens, err = p.Host.ListeningHere(); err != nil {
@@ -234,16 +234,16 @@ func configurations(h *host.Host) []config.KubeProxy {
 	c, _ := config.ReadKubeProxy(h.Files)
 	all := []config.KubeProxy{c}
 	processes, err := h.Processes()
-	proxy, found := findProxy(processes)
+	process, found := findProxy(processes)
 	if err != nil || !found {
 		return all
 	}
-	if name := command(proxy); name == "k3s" || strings.HasPrefix(name, "k3s-") {
-		return append(all, config.K3sKubeProxy(h.Files, proxy.Args)...)
+	if name := command(process); name == "k3s" || strings.HasPrefix(name, "k3s-") {
+		return append(all, config.K3sKubeProxy(h.Files, process.Args)...)
 	}
-	text := strings.Join(proxy.Args, " ")
+	text := strings.Join(process.Args, " ")
 	if m := regexp.MustCompile(`--config[= ](/\S+)`).FindStringSubmatch(text); m != nil {
-		if file, err := config.As(h.Files, config.KubeProxyConfig).ReadFile(fmt.Sprintf("/proc/%d/root%s", proxy.PID, m[1])); err == nil {
+		if file, err := config.As(h.Files, config.KubeProxyConfig).ReadFile(fmt.Sprintf("/proc/%d/root%s", process.PID, m[1])); err == nil {
 			text = string(file)
 		}
 	}
@@ -324,8 +324,8 @@ func command(p host.Process) string {
 }
 
 // Silent reports whether kube-proxy is known not to respond.
-func Silent(findings []proxyrules.Finding) bool {
-	return slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.process.") })
+func Silent(findings []proxy.Finding) bool {
+	return slices.ContainsFunc(findings, func(f proxy.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.process.") })
 }
 
 // UsualSettle is the time for which the rules of a healthy kube-proxy may differ from the API.

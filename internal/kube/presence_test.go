@@ -174,7 +174,7 @@ func TestConfigured(t *testing.T) {
 		{"nodePortAddresses: []\n", "--nodeport-addresses=", false, false},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{
-			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": proxy(c.flag) + "\x00" + c.flag + "\x00",
+			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": proxyProcess(c.flag) + "\x00" + c.flag + "\x00",
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]",
 		}}
 		if c.file != "" {
@@ -191,7 +191,7 @@ func TestConfigured(t *testing.T) {
 }
 
 // proxy returns the program that takes a flag.
-func proxy(flag string) string {
+func proxyProcess(flag string) string {
 	if strings.HasPrefix(flag, "--kube-proxy-arg") {
 		return "k3s"
 	}
@@ -206,7 +206,7 @@ func TestExcludeCIDRs(t *testing.T) {
 		"--v=2": "ipvs:\n  excludeCIDRs: [192.0.2.0/24, \"2001:db8::/64\"]\n",
 	} {
 		m := &hosttest.Machine{Files: map[string]string{
-			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": proxy(flag) + "\x00" + flag + "\x00",
+			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": proxyProcess(flag) + "\x00" + flag + "\x00",
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]",
 		}}
 		if file != "" {

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
-	"nodegate/internal/proxyrules"
 )
 
 // The addresses of kube-proxy's pages, unless its configuration sets others.
@@ -44,7 +44,7 @@ func (g Get) read(ctx context.Context, address string) (body []byte, status int,
 
 // Proxy is the result of reading kube-proxy's pages and log.
 type Proxy struct {
-	Findings    []proxyrules.Finding
+	Findings    []proxy.Finding
 	Health, Log bool // which of them could be read
 	Metrics     Metrics
 }

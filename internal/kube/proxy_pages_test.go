@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 )
 
@@ -152,7 +152,7 @@ func TestJudgeLog(t *testing.T) {
 }
 
 func TestDeadWatch(t *testing.T) {
-	rep := proxyrules.Judgment{Findings: []proxyrules.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: verdict.Fail, Service: "prod/np",
+	rep := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: verdict.Fail, Service: "prod/np",
 		Family: "ip"}}}
 	f, ok := kube.DeadWatch(&rep, nil)
 	if !ok || f.Name != "kubeproxy.watch.dead" {
@@ -163,10 +163,10 @@ func TestDeadWatch(t *testing.T) {
 			t.Errorf("remedy %q lacks %q", f.Remedy, word)
 		}
 	}
-	if _, ok := kube.DeadWatch(&rep, []proxyrules.Finding{{Name: "kubeproxy.sync.stuck"}}); ok {
+	if _, ok := kube.DeadWatch(&rep, []proxy.Finding{{Name: "kubeproxy.sync.stuck"}}); ok {
 		t.Error("a stuck sync is the cause, not a dead watch")
 	}
-	broken := proxyrules.Judgment{Findings: []proxyrules.Finding{{Name: "kubeproxy.endpoint.dnat", Verdict: verdict.Fail, Service: "prod/np",
+	broken := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.endpoint.dnat", Verdict: verdict.Fail, Service: "prod/np",
 		Family: "ip"}}}
 	if f, ok := kube.DeadWatch(&broken, nil); ok {
 		t.Errorf("a broken chain is reported as a dead watch: %+v", f)
@@ -179,7 +179,7 @@ func TestDeadWatch(t *testing.T) {
 
 // TestUnproven: only a difference from the API can be one that kube-proxy has yet to write.
 func TestUnproven(t *testing.T) {
-	found := []proxyrules.Finding{{Name: "kubeproxy.truth.endpoint-stale"}, {Name: "kubeproxy.healthport.missing"},
+	found := []proxy.Finding{{Name: "kubeproxy.truth.endpoint-stale"}, {Name: "kubeproxy.healthport.missing"},
 		{Name: "kubeproxy.endpoint.dnat"}}
 	for i := range found {
 		found[i].Remedy = "restart kube-proxy"
@@ -212,7 +212,7 @@ func FuzzOwnEndpoints(f *testing.F) {
 }
 
 // want fails unless the findings have exactly these names, and each has a message and a remedy.
-func want(t *testing.T, findings []proxyrules.Finding, names string) {
+func want(t *testing.T, findings []proxy.Finding, names string) {
 	t.Helper()
 	var got []string
 	for _, f := range findings {

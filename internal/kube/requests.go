@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit/proxy"
 )
 
 // Requests counts kube-proxy's requests to the API since its start, from rest_client_requests_total
@@ -46,7 +46,7 @@ type requestsSeen struct {
 
 // judge takes a reading. It returns the finding that kube-proxy's requests keep failing: for over a
 // minute without any answer.
-func (s *requestsSeen) judge(r Requests, now time.Time) []proxyrules.Finding {
+func (s *requestsSeen) judge(r Requests, now time.Time) []proxy.Finding {
 	first := s.read.IsZero()
 	switch {
 	case r == Requests{}: // not in the metrics
@@ -63,6 +63,6 @@ func (s *requestsSeen) judge(r Requests, now time.Time) []proxyrules.Finding {
 	if s.since.IsZero() || now.Sub(s.since) < watchSpan || more < 3 {
 		return nil
 	}
-	return []proxyrules.Finding{proxyrules.NewFinding(proxyrules.Finding{Name: watchFailing, Message: fmt.Sprintf("kube-proxy's metrics "+
+	return []proxy.Finding{proxy.NewFinding(proxy.Finding{Name: watchFailing, Message: fmt.Sprintf("kube-proxy's metrics "+
 		"count %.0f failed requests to the API in %s, and none that was answered", more, age(now, s.since))})}
 }

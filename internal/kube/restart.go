@@ -7,26 +7,26 @@ import (
 	"strings"
 	"sync"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
 )
 
 // RestartOn returns a remedy with the command that restarts kube-proxy as it runs on this node, instead of the command for
 // a DaemonSet of kubeadm.
 func RestartOn(h *host.Host, remedy string) string {
-	if !strings.Contains(remedy, proxyrules.DeletePod) {
+	if !strings.Contains(remedy, proxy.DeletePod) {
 		return remedy
 	}
-	return strings.ReplaceAll(remedy, proxyrules.DeletePod, restartCommand(h))
+	return strings.ReplaceAll(remedy, proxy.DeletePod, restartCommand(h))
 }
 
 // RestartAll does the same for the remedies of all findings. It searches kube-proxy's process only once: an audit may have a
 // thousand findings.
-func RestartAll(h *host.Host, findings []proxyrules.Finding) {
+func RestartAll(h *host.Host, findings []proxy.Finding) {
 	on := sync.OnceValue(func() string { return restartCommand(h) })
 	for i := range findings {
-		if f := &findings[i]; strings.Contains(f.Remedy, proxyrules.DeletePod) {
-			f.Remedy = strings.ReplaceAll(f.Remedy, proxyrules.DeletePod, on())
+		if f := &findings[i]; strings.Contains(f.Remedy, proxy.DeletePod) {
+			f.Remedy = strings.ReplaceAll(f.Remedy, proxy.DeletePod, on())
 		}
 	}
 }
@@ -36,27 +36,27 @@ func RestartAll(h *host.Host, findings []proxyrules.Finding) {
 // if that is unknown.
 func restartCommand(h *host.Host) string {
 	processes, err := h.Processes()
-	proxy, found := findProxy(processes)
+	process, found := findProxy(processes)
 	if err != nil || !found {
 		if isStaticPod(h) {
 			return restartContainer
 		}
-		return proxyrules.DeletePod
+		return proxy.DeletePod
 	}
-	unit, _ := unitOf(h, proxy)
+	unit, _ := unitOf(h, process)
 	switch {
 	case unit != "":
 		return "systemctl restart " + strings.TrimSuffix(unit, ".service")
 	case isStaticPod(h):
 		return restartContainer
 	}
-	switch name := command(proxy); {
+	switch name := command(process); {
 	case name == "kubelite":
 		return "snap restart microk8s.daemon-kubelite"
 	case name == "k3s", strings.HasPrefix(name, "k3s-"):
-		return "systemctl restart " + map[bool]string{true: "k3s-agent", false: "k3s"}[strings.Contains(strings.Join(proxy.Args, " "), "agent")]
+		return "systemctl restart " + map[bool]string{true: "k3s-agent", false: "k3s"}[strings.Contains(strings.Join(process.Args, " "), "agent")]
 	}
-	return proxyrules.DeletePod
+	return proxy.DeletePod
 }
 
 // unitOf returns the systemd service in whose cgroup a process runs, or "" if it runs in a container or elsewhere.

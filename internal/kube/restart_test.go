@@ -4,17 +4,17 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 )
 
 // TestRestartOn checks that a remedy names the command that restarts kube-proxy as it runs on the node.
 func TestRestartOn(t *testing.T) {
 	const container, manifest = "crictl stop $(crictl ps -q --name kube-proxy)", "/etc/kubernetes/manifests/kube-proxy.manifest"
 	for _, c := range []struct{ what, process, cgroup, file, want string }{
-		{"a DaemonSet", "/usr/local/bin/kube-proxy", "0::/kubepods.slice/kubepods-besteffort.slice/cri-containerd-1.scope\n", "", proxyrules.DeletePod},
+		{"a DaemonSet", "/usr/local/bin/kube-proxy", "0::/kubepods.slice/kubepods-besteffort.slice/cri-containerd-1.scope\n", "", proxy.DeletePod},
 		{"a static Pod of kops", "/usr/local/bin/kube-proxy", "0::/kubepods.slice/kubepods-burstable.slice/cri-containerd-1.scope\n", manifest, container},
 		{"a static Pod of RKE2", "kube-proxy", "0::/kubepods/burstable/pod1/2\n", "/var/lib/rancher/rke2/agent/pod-manifests/kube-proxy.yaml", container},
 		{"a static Pod that does not run", "bash", "", manifest, container},
@@ -27,7 +27,7 @@ func TestRestartOn(t *testing.T) {
 		{"MicroK8s", "/snap/microk8s/7964/kubelite", "0::/system.slice/snap.microk8s.daemon-kubelite.service\n", "",
 			"systemctl restart snap.microk8s.daemon-kubelite"},
 		{"MicroK8s, unknown unit", "/snap/microk8s/7964/kubelite", "", "", "snap restart microk8s.daemon-kubelite"},
-		{"no kube-proxy", "bash", "", "", proxyrules.DeletePod},
+		{"no kube-proxy", "bash", "", "", proxy.DeletePod},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": c.process + "\x00",
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]"}}
@@ -38,7 +38,7 @@ func TestRestartOn(t *testing.T) {
 			m.Files[c.file] = "kind: Pod\n"
 		}
 		const before, after = "restart kube-proxy: `", "`; then run the audit again"
-		if got := kube.RestartOn(m.Host(), before+proxyrules.DeletePod+after); got != before+c.want+after {
+		if got := kube.RestartOn(m.Host(), before+proxy.DeletePod+after); got != before+c.want+after {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
 	}
@@ -54,7 +54,7 @@ func TestRestartAll(t *testing.T) {
 	h := m.Host()
 	files := &countedFiles{Files: h.Files}
 	h.Files = files
-	findings := []proxyrules.Finding{{Remedy: "reboot"}, {Remedy: proxyrules.DeletePod}, {Remedy: "now " + proxyrules.DeletePod}}
+	findings := []proxy.Finding{{Remedy: "reboot"}, {Remedy: proxy.DeletePod}, {Remedy: "now " + proxy.DeletePod}}
 	kube.RestartAll(h, findings)
 	for i, want := range []string{"reboot", "systemctl restart k3s", "now systemctl restart k3s"} {
 		if findings[i].Remedy != want {

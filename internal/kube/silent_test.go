@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/input"
-	"nodegate/internal/proxyrules"
 )
 
 // answers is an API server. It returns the start of a response and a function that writes the rest;
@@ -98,7 +98,7 @@ func TestSilentWatch(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error)
-		go func() { failed <- api.Follow(ctx, from, func(proxyrules.Event) {}) }()
+		go func() { failed <- api.Follow(ctx, from, func(proxy.Event) {}) }()
 		time.Sleep(14 * time.Minute)
 		mu.Lock()
 		got := strings.Join(asked[2:], ", ")
@@ -137,7 +137,7 @@ func TestExpiredRepeatedly(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		if err := api.Follow(ctx, v, func(proxyrules.Event) {}); err != nil {
+		if err := api.Follow(ctx, v, func(proxy.Event) {}); err != nil {
 			t.Error(err)
 		}
 		if lists < 2*5 || lists > 2*20 {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 // Trouble looks at kube-proxy at so little cost that it can be repeated every half minute: at its
 // process, at its health page, and at the end of its log. A finding is a reason to audit, and not
 // yet a result. logs are kube-proxy's; nil means the usual places.
-func (p *Presence) Trouble(ctx context.Context, logs []string) []proxyrules.Finding {
+func (p *Presence) Trouble(ctx context.Context, logs []string) []proxy.Finding {
 	found := append(p.Look(ctx), p.health...)
 	asked := Proxy{}
 	of := Log{Now: time.Now(), Began: p.began(p.process)}
@@ -45,7 +45,7 @@ func (p *Presence) Trouble(ctx context.Context, logs []string) []proxyrules.Find
 }
 
 // JudgeRequests compares the counts of requests with earlier readings.
-func (p *Presence) JudgeRequests(m Metrics) []proxyrules.Finding {
+func (p *Presence) JudgeRequests(m Metrics) []proxy.Finding {
 	return p.requests.judge(m.Requests, time.Now())
 }
 
@@ -53,14 +53,14 @@ func (p *Presence) JudgeRequests(m Metrics) []proxyrules.Finding {
 // because its process runs elsewhere.
 func (p *Presence) NoJournal() bool {
 	processes, err := p.Host.Processes()
-	proxy, _ := findProxy(processes)
-	return err == nil && p.noJournal(proxy)
+	process, _ := findProxy(processes)
+	return err == nil && p.noJournal(process)
 }
 
-func (p *Presence) noJournal(proxy host.Process) bool {
-	if proxy.PID == 0 {
+func (p *Presence) noJournal(process host.Process) bool {
+	if process.PID == 0 {
 		return false
 	}
-	unit, err := unitOf(p.Host, proxy)
+	unit, err := unitOf(p.Host, process)
 	return err == nil && unit != proxyUnit
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host/file"
-	"nodegate/internal/proxyrules"
 )
 
 // Source is the origin of the API's EndpointSlices and Services: files as kubectl prints them, or
@@ -44,7 +44,7 @@ func (a *API) Unverified() bool { return a.client.unverified }
 func (a *API) Close() { a.client.http.CloseIdleConnections() }
 
 // Read reads the API's Services and EndpointSlices into judged, once.
-func (s Source) Read(ctx context.Context, judged *proxyrules.Options) error {
+func (s Source) Read(ctx context.Context, judged *proxy.Options) error {
 	if err := s.readFiles(judged); err != nil {
 		return err
 	}
@@ -71,13 +71,13 @@ func prefix(file string) string {
 
 // readFiles reads the files. Every cluster has a Service and an EndpointSlice for its own API
 // server, so an empty list is the wrong list: it would make every rule look stale.
-func (s Source) readFiles(judged *proxyrules.Options) error {
+func (s Source) readFiles(judged *proxy.Options) error {
 	endpoints := func(r io.Reader) (err error) {
-		judged.Endpoints, err = proxyrules.LoadEndpointSlices(r)
+		judged.Endpoints, err = proxy.LoadEndpointSlices(r)
 		return err
 	}
 	services := func(r io.Reader) (err error) {
-		judged.Services, err = proxyrules.LoadServices(r)
+		judged.Services, err = proxy.LoadServices(r)
 		return err
 	}
 	if err := readFile(s.Endpoints, endpoints); err != nil {

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host/config"
 	"nodegate/internal/input"
-	"nodegate/internal/proxyrules"
 )
 
 const (
@@ -52,10 +52,10 @@ type API struct{ client *Client }
 // List reads both lists within listTime. After an error the state of the rules is unknown, so the
 // error is input.ErrUnknown. If latest is false, the lists come from the API server's cache, as
 // kube-proxy's own lists do, which is enough; if latest is true, they come from etcd.
-func (a *API) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
+func (a *API) List(ctx context.Context, latest bool) (*proxy.Versions, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
-	v, query := proxyrules.NewVersions(), "?resourceVersion=0"
+	v, query := proxy.NewVersions(), "?resourceVersion=0"
 	if latest {
 		query = ""
 	}
@@ -78,7 +78,7 @@ func (a *API) List(ctx context.Context, latest bool) (*proxyrules.Versions, erro
 // an error if it cannot continue. If the API server no longer has the version, Follow lists again
 // after a pause, which grows if this recurs: all nodes of a cluster receive this error at the same
 // time.
-func (a *API) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Event)) error {
+func (a *API) Follow(ctx context.Context, from *proxy.Versions, send func(proxy.Event)) error {
 	slices, services := from.Endpoints.Version, from.Services.Version
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
 		began := time.Now()
@@ -101,13 +101,13 @@ func (a *API) Follow(ctx context.Context, from *proxyrules.Versions, send func(p
 		if err != nil {
 			return err
 		}
-		send(proxyrules.Relisted(now))
+		send(proxy.Relisted(now))
 		slices, services = now.Endpoints.Version, now.Services.Version
 	}
 }
 
 // watchBoth watches both kinds until one of the watches cannot continue.
-func (a *API) watchBoth(ctx context.Context, slices, services *string, send func(proxyrules.Event)) error {
+func (a *API) watchBoth(ctx context.Context, slices, services *string, send func(proxy.Event)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -115,8 +115,8 @@ func (a *API) watchBoth(ctx context.Context, slices, services *string, send func
 	for _, w := range []struct {
 		path    string
 		version *string
-		parse   func([]byte, bool) (proxyrules.Event, error)
-	}{{slicesPath, slices, proxyrules.SliceChange}, {servicesPath, services, proxyrules.ServiceChange}} {
+		parse   func([]byte, bool) (proxy.Event, error)
+	}{{slicesPath, slices, proxy.SliceChange}, {servicesPath, services, proxy.ServiceChange}} {
 		wg.Go(func() {
 			defer cancel()
 			errs <- a.watchKind(ctx, w.path, w.version, w.parse, send)
@@ -129,8 +129,8 @@ func (a *API) watchBoth(ctx context.Context, slices, services *string, send func
 // watchKind watches one kind. The API server ends every watch after some minutes, and when it
 // restarts: watchKind then starts a new watch from the last version. It does the same after a
 // transient error, unless only such errors occurred for watchTrouble.
-func (a *API) watchKind(ctx context.Context, path string, version *string, parse func([]byte, bool) (proxyrules.Event, error),
-	send func(proxyrules.Event)) error {
+func (a *API) watchKind(ctx context.Context, path string, version *string, parse func([]byte, bool) (proxy.Event, error),
+	send func(proxy.Event)) error {
 	const attempts = 10
 	ended, wait := 0, time.Second
 	var failing time.Time // since when it has been failing; zero if it is not

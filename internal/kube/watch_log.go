@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host/config"
 	"nodegate/internal/input"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 )
 
@@ -39,7 +39,7 @@ func (of Log) isOld() bool {
 // *v1.Service` is the only trace that a dead watch leaves. Times without a zone are in the host's
 // zone or, from a container, in UTC; the end of the log shows which. If it does not, such times
 // cause no failure.
-func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
+func JudgeLog(r io.Reader, of Log) ([]proxy.Finding, error) {
 	in := input.NewLines(r)
 	in.Zeros = true
 	readings := []*reading{{zone: time.UTC}}
@@ -97,18 +97,18 @@ func JudgeLog(r io.Reader, of Log) ([]proxyrules.Finding, error) {
 		msg += fmt.Sprintf(", from %s to %s ago: they continue, and the rules have not changed since they began", age(of.Now, w.first),
 			age(of.Now, w.last))
 	}
-	f := proxyrules.NewFinding(proxyrules.Finding{Name: watchFailing, Line: w.number, Rule: config.PlainMessage(w.text), Message: msg + doubt})
+	f := proxy.NewFinding(proxy.Finding{Name: watchFailing, Line: w.number, Rule: config.PlainMessage(w.text), Message: msg + doubt})
 	if doubt != "" {
 		f.Verdict = verdict.Unknown
 		f.Remedy = "read the end of the log: if the last failure is older than three minutes, the problem is over; otherwise: " + f.Remedy
 	}
-	return []proxyrules.Finding{f}, nil
+	return []proxy.Finding{f}, nil
 }
 
 const watchFailing = "kubeproxy.watch.failing"
 
 // IsFailingWatch reports whether a finding is about lists or watches of the API that keep failing.
-func IsFailingWatch(f proxyrules.Finding) bool { return f.Name == watchFailing }
+func IsFailingWatch(f proxy.Finding) bool { return f.Name == watchFailing }
 
 // reading is the log with its times interpreted in one zone.
 type reading struct {
@@ -238,7 +238,7 @@ func klogTime(line string) time.Time {
 // kube-proxy's own pages (judged by JudgeHealth and JudgeMetrics into own) report no fault. The
 // judgment must contain only settled differences: others disappear, and must not lead to the
 // restart of a healthy kube-proxy. DeadWatch returns false if there is nothing to conclude.
-func DeadWatch(rep *proxyrules.Judgment, own []proxyrules.Finding) (proxyrules.Finding, bool) {
+func DeadWatch(rep *proxy.Judgment, own []proxy.Finding) (proxy.Finding, bool) {
 	services := map[string]bool{}
 	for i := range rep.Findings {
 		if f := &rep.Findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") && f.Verdict == verdict.Fail {
@@ -250,13 +250,13 @@ func DeadWatch(rep *proxyrules.Judgment, own []proxyrules.Finding) (proxyrules.F
 		case "kubeproxy.sync.stuck", "kubeproxy.sync.dead", "kubeproxy.sync.never", "kubeproxy.sync.unhealthy",
 			"kubeproxy.sync.unreadable", watchFailing, "kubeproxy.process.absent", "kubeproxy.process.stopped",
 			"kubeproxy.process.hung":
-			return proxyrules.Finding{}, false // that is the cause
+			return proxy.Finding{}, false // that is the cause
 		}
 	}
 	if len(services) == 0 {
-		return proxyrules.Finding{}, false
+		return proxy.Finding{}, false
 	}
-	return proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.watch.dead", Message: fmt.Sprintf("this node's rules of %d Service "+
+	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.watch.dead", Message: fmt.Sprintf("this node's rules of %d Service "+
 		"ports do not match the API, yet kube-proxy reports itself healthy: "+
 		"either it has not received the changes (its watch is dead: it queues nothing then, healthz stays 200, and the hourly resync writes the "+
 		"old rules again with a new timestamp), or another program has changed its rules. Until it is restarted, other changes "+

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 )
 
@@ -116,7 +116,7 @@ func TestAgreed(t *testing.T) {
 	for other, want := range map[string]verdict.Verdict{
 		"kubeproxy.sync.ineligible": verdict.Unknown, "kubeproxy.truth.endpoint-stale": verdict.Fail,
 	} {
-		found := []proxyrules.Finding{
+		found := []proxy.Finding{
 			{Name: "kubeproxy.watch.failing", Verdict: verdict.Fail, Remedy: "restart"}, {Name: other, Verdict: verdict.Warn},
 		}
 		kube.Agreed(found)

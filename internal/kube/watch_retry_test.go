@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit/proxy"
 )
 
 // troubled is an API server whose watches of Services return the given responses in order, and then
@@ -82,7 +82,7 @@ func (s *troubled) follow(t *testing.T, d time.Duration) (asked []string, took t
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	began := time.Now()
-	err = (&API{&Client{http: &http.Client{Transport: s}}}).Follow(ctx, from, func(proxyrules.Event) {})
+	err = (&API{&Client{http: &http.Client{Transport: s}}}).Follow(ctx, from, func(proxy.Event) {})
 	return s.asked, time.Since(began), err
 }
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 )
 
@@ -48,11 +48,11 @@ func (n *Machine) Ask(ctx context.Context, from kube.ProxyPages, leftOut func(er
 }
 
 // isWaiting reports whether a finding is about an update that kube-proxy has not written.
-func isWaiting(f proxyrules.Finding) bool {
+func isWaiting(f proxy.Finding) bool {
 	return slices.Contains([]string{"kubeproxy.sync.never", "kubeproxy.sync.stuck", "kubeproxy.sync.unhealthy"}, f.Name)
 }
 
-func markUncertain(findings []proxyrules.Finding, why string) {
+func markUncertain(findings []proxy.Finding, why string) {
 	for i := range findings {
 		if f := &findings[i]; isWaiting(*f) {
 			f.Verdict, f.Remedy = verdict.Unknown, "run the audit again after kube-proxy's sync"

@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"nodegate/checks"
-	"nodegate/cmd/nodegate/internal/audit/settle"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit/settle"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -136,10 +136,10 @@ func (v auditCheck) Metadata() policy.Metadata {
 }
 
 // conclude returns the state of the check with its evidence, its verdict, and the reason for that.
-func (v auditCheck) conclude() (checks.State, verdict.Verdict, proxyrules.Finding) {
+func (v auditCheck) conclude() (checks.State, verdict.Verdict, proxy.Finding) {
 	k := v.kept
 	s := checks.Passing(fmt.Sprintf("the rules of %s agree with the API", report.Count(k.Services, "Service port")))
-	worst, reason := report.Conclude(&s, k.Findings, func(f proxyrules.Finding) checks.Evidence {
+	worst, reason := report.Conclude(&s, k.Findings, func(f proxy.Finding) checks.Evidence {
 		return checks.Seen(f.Name, servicePrefix(f)+f.Describe())
 	})
 	for _, note := range k.Notes {
@@ -192,7 +192,7 @@ func (v auditCheck) Inspect(context.Context, *host.Host) (checks.State, error) {
 }
 
 // servicePrefix returns the Service of a finding, followed by ": ".
-func servicePrefix(f proxyrules.Finding) string {
+func servicePrefix(f proxy.Finding) string {
 	if f.Service == "" {
 		return ""
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/cmd/nodegate/internal/audit/settle"
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit/settle"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -15,14 +15,14 @@ import (
 // TestVerdict checks the order of the verdicts: fail comes first, unknown is never a pass, and a
 // first round that does not end is reported.
 func TestVerdict(t *testing.T) {
-	finding := func(v verdict.Verdict, service string) proxyrules.Finding {
-		return proxyrules.Finding{Name: "kubeproxy.truth.x", Service: service, Verdict: v, Message: "differs", Remedy: "look"}
+	finding := func(v verdict.Verdict, service string) proxy.Finding {
+		return proxy.Finding{Name: "kubeproxy.truth.x", Service: service, Verdict: v, Message: "differs", Remedy: "look"}
 	}
 	fail, warn, unknown := finding(verdict.Fail, "default/web"), finding(verdict.Warn, ""), finding(verdict.Unknown, "")
 	ofRule := fail
 	ofRule.Means, ofRule.Message = "connections fail", "KUBE-SEP-X is empty"
 	broken := errors.New("no route to host")
-	kept := func(rounds int, err error, found ...proxyrules.Finding) settle.Progress {
+	kept := func(rounds int, err error, found ...proxy.Finding) settle.Progress {
 		return settle.Progress{Rounds: rounds, Services: 3, Unanswered: err, Findings: found}
 	}
 	for name, c := range map[string]struct {

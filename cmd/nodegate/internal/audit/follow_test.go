@@ -13,14 +13,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit/settle"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
-const recorded = "../../../../internal/proxyrules/testdata/"
+const recorded = "../../../../internal/audit/proxy/testdata/"
 
 // followed is a node with recorded rules, its kube-proxy, and its API server.
 type followed struct {
@@ -34,7 +34,7 @@ type followed struct {
 	refused  int       // requests without an answer
 	refuses  bool      // healthz has status 503
 	moved    bool      // an endpoint has another address in the API
-	events   chan proxyrules.Event
+	events   chan proxy.Event
 
 	kept   settle.Progress
 	seen   []string // the worst verdict of each round
@@ -47,7 +47,7 @@ func newFollowed(t *testing.T) *followed {
 		t.Fatal(err)
 	}
 	const listens = "  sl  local_address\n 0: 00000000:7906 00000000:0000 0A 0 0 0 0 0 77\n" // lb-local's health check node port
-	return &followed{t: t, events: make(chan proxyrules.Event), log: filepath.Join(t.TempDir(), "kube-proxy.log"),
+	return &followed{t: t, events: make(chan proxy.Event), log: filepath.Join(t.TempDir(), "kube-proxy.log"),
 		written: time.Now(), queued: time.Now(), machine: &hosttest.Machine{
 			Rules: map[string]string{"iptables-nft-save": string(rules)},
 			Files: map[string]string{
@@ -62,7 +62,7 @@ func (f *followed) node() *Machine {
 	n := NewMachine(f.machine.Host())
 	n.Logs, n.Presence.Get = []string{f.log}, f.page
 	n.generation = func(context.Context) (string, bool, error) { return "7", true, nil }
-	n.flows = func(context.Context) ([]proxyrules.Flow, error) { return nil, nil }
+	n.flows = func(context.Context) ([]proxy.Flow, error) { return nil, nil }
 	f.writeLog("started")
 	return n
 }
@@ -120,11 +120,11 @@ func (f *followed) fail(d time.Duration) {
 // move changes an endpoint in the API, or changes it back.
 func (f *followed) move(moved bool) {
 	f.moved = moved
-	f.events <- proxyrules.Relisted(f.list())
+	f.events <- proxy.Relisted(f.list())
 }
 
-func (f *followed) list() *proxyrules.Versions {
-	v := proxyrules.NewVersions()
+func (f *followed) list() *proxy.Versions {
+	v := proxy.NewVersions()
 	for name, read := range map[string]func(text string) error{
 		"services.json":       func(text string) error { return v.ReadServices(strings.NewReader(text)) },
 		"endpointslices.json": func(text string) error { return v.ReadEndpointSlices(strings.NewReader(text)) },
@@ -141,9 +141,9 @@ func (f *followed) list() *proxyrules.Versions {
 	return v
 }
 
-func (f *followed) List(context.Context, bool) (*proxyrules.Versions, error) { return f.list(), nil }
+func (f *followed) List(context.Context, bool) (*proxy.Versions, error) { return f.list(), nil }
 
-func (f *followed) Follow(ctx context.Context, _ *proxyrules.Versions, send func(proxyrules.Event)) error {
+func (f *followed) Follow(ctx context.Context, _ *proxy.Versions, send func(proxy.Event)) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"nodegate/checks/noderules"
-	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit/settle"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 )
 
@@ -26,15 +26,15 @@ type Machine struct {
 	Logs     []string // kube-proxy's log; nil means the usual places
 
 	generation func(context.Context) (generation string, sure bool, err error)
-	skipped    func(error)                                      // called with the reason why a page or log was not read; nil: a note
-	flows      func(context.Context) ([]proxyrules.Flow, error) // reads conntrack
-	unanswered error                                            // why the API was not listed; nil if it was, and in Follow
-	follows    bool                                             // audited by Follow
-	failures   float64                                          // of writing rules, at the last round of Follow; -1: not known
-	asked      kube.Proxy                                       // kube-proxy's last report about itself
+	skipped    func(error)                                 // called with the reason why a page or log was not read; nil: a note
+	flows      func(context.Context) ([]proxy.Flow, error) // reads conntrack
+	unanswered error                                       // why the API was not listed; nil if it was, and in Follow
+	follows    bool                                        // audited by Follow
+	failures   float64                                     // of writing rules, at the last round of Follow; -1: not known
+	asked      kube.Proxy                                  // kube-proxy's last report about itself
 
 	// State of kube-proxy at the last reading.
-	live     proxyrules.Live
+	live     proxy.Live
 	mode     string
 	families int
 	silent   time.Time // when it last failed to report its syncs
@@ -48,25 +48,25 @@ func NewMachine(h *host.Host) *Machine {
 // Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time,
 // because kube-proxy may be configured to set it at its start (conntrack.tcpBeLiberal), before it
 // writes rules.
-func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
+func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 	sets, err := n.Host.Rulesets(ctx)
 	if err != nil {
-		return proxyrules.Judgment{}, err
+		return proxy.Judgment{}, err
 	}
-	n.live = proxyrules.Live{
+	n.live = proxy.Live{
 		NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs), Listening: sync.OnceValues(n.Presence.Ports),
 		Wrote: func(family string) (wrote, known bool) {
 			figures, _ := n.Presence.Figures(ctx)
 			return figures.Wrote(family)
 		},
 	}
-	opts := proxyrules.Options{
+	opts := proxy.Options{
 		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
 		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
 		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, Live: n.live,
 	}
 	noderules.AddNetwork(ctx, n.Host, &opts)
-	rep := proxyrules.Judge(sets, opts)
+	rep := proxy.Judge(sets, opts)
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.markUnwritten(ctx, &rep)
 	n.markDeleted(ctx, &rep)
@@ -74,19 +74,19 @@ func (n *Machine) Rules(ctx context.Context) (proxyrules.Judgment, error) {
 }
 
 // Live returns queries to kube-proxy. One reading of the rules asks each at most once.
-func (n *Machine) Live() proxyrules.Live { return n.live }
+func (n *Machine) Live() proxy.Live { return n.live }
 
 // markUnwritten distinguishes tables that kube-proxy has not written since its start, as its metrics
 // show, from tables that another program has flushed.
-func (n *Machine) markUnwritten(ctx context.Context, rep *proxyrules.Judgment) {
-	flushed := func(f proxyrules.Finding) bool { return f.Name == "kubeproxy.table.flushed" }
+func (n *Machine) markUnwritten(ctx context.Context, rep *proxy.Judgment) {
+	flushed := func(f proxy.Finding) bool { return f.Name == "kubeproxy.table.flushed" }
 	if !slices.ContainsFunc(rep.Findings, flushed) {
 		return
 	}
 	figures, _ := n.Presence.Figures(ctx)
 	for i, f := range rep.Findings {
 		if said, known := figures.Of(f.Family); flushed(f) && known && said.LastSync.IsZero() {
-			rep.Findings[i] = proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family,
+			rep.Findings[i] = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family,
 				Table: f.Table, Line: f.Line,
 				Message: fmt.Sprintf("table %s has no kube-proxy rules; its metrics show that it has written none since it started", f.Table)})
 		}
@@ -95,7 +95,7 @@ func (n *Machine) markUnwritten(ctx context.Context, rep *proxyrules.Judgment) {
 
 // markDeleted distinguishes a node without kube-proxy from one on which another program has deleted all of its rules:
 // its process runs, and its metrics show that it has written rules since it started.
-func (n *Machine) markDeleted(ctx context.Context, rep *proxyrules.Judgment) {
+func (n *Machine) markDeleted(ctx context.Context, rep *proxy.Judgment) {
 	if rep.Mode != "" {
 		return
 	}
@@ -105,7 +105,7 @@ func (n *Machine) markDeleted(ctx context.Context, rep *proxyrules.Judgment) {
 	}
 	for i, f := range rep.Findings {
 		if f.Name == "kubeproxy.rules.absent" {
-			rep.Findings[i] = proxyrules.NewFinding(proxyrules.Finding{Name: "kubeproxy.rules.deleted",
+			rep.Findings[i] = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.rules.deleted",
 				Message: fmt.Sprintf("kube-proxy runs, and its metrics show that it last wrote its rules at %s, but no backend has "+
 					"any of them: another program deleted all of them", wrote.UTC().Format(time.RFC3339))})
 		}
@@ -113,10 +113,10 @@ func (n *Machine) markDeleted(ctx context.Context, rep *proxyrules.Judgment) {
 }
 
 // Proxy checks whether kube-proxy runs and answers.
-func (n *Machine) Proxy(ctx context.Context) []proxyrules.Finding { return n.Presence.Look(ctx) }
+func (n *Machine) Proxy(ctx context.Context) []proxy.Finding { return n.Presence.Look(ctx) }
 
 // Trouble looks at kube-proxy cheaply.
-func (n *Machine) Trouble(ctx context.Context) []proxyrules.Finding {
+func (n *Machine) Trouble(ctx context.Context) []proxy.Finding {
 	return n.Presence.Trouble(ctx, n.Logs)
 }
 
@@ -169,10 +169,10 @@ func (n *Machine) Spent() time.Duration { return n.Host.ProcessorTime() }
 
 // Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about
 // that.
-func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxyrules.Versions, d time.Duration) []proxyrules.Finding {
+func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxy.Versions, d time.Duration) []proxy.Finding {
 	found, err := settle.Flows(ctx, n.flows, api, now, d)
 	if err != nil {
-		return []proxyrules.Finding{kube.UnreadFlows(err)}
+		return []proxy.Finding{kube.UnreadFlows(err)}
 	}
 	return found
 }

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit/settle"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 )
 
@@ -61,7 +61,7 @@ func TestWritten(t *testing.T) {
 // TestBeLiberal checks that nf_conntrack_tcp_be_liberal is read each time, because kube-proxy may
 // set it after watch has started.
 func TestBeLiberal(t *testing.T) {
-	text, err := os.ReadFile("../../../../internal/proxyrules/testdata/iptables-save.txt")
+	text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/iptables-save.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestBeLiberal(t *testing.T) {
 // TestNoWayToExternal checks that kube-proxy's configuration explains unreferenced chains of
 // external addresses.
 func TestNoWayToExternal(t *testing.T) {
-	text, err := os.ReadFile("../../../../internal/proxyrules/testdata/fields-iptables.txt")
+	text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/fields-iptables.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestUnwritten(t *testing.T) {
 				server.Close()
 				c.ip, c.ip6 = flushed, flushed
 			}
-			rep := proxyrules.Judgment{Findings: []proxyrules.Finding{
+			rep := proxy.Judgment{Findings: []proxy.Finding{
 				{Name: flushed, Family: "ip", Table: "nat", Message: "m"}, {Name: "kubeproxy.canary.missing", Family: "ip"},
 				{Name: flushed, Family: "ip6", Table: "nat", Message: "m"},
 			}}
@@ -207,7 +207,7 @@ func TestWrote(t *testing.T) {
 // TestRouteLocalnet checks that an empty KUBE-FIREWALL is not reported if no interface routes
 // 127.0.0.0/8.
 func TestRouteLocalnet(t *testing.T) {
-	text, err := os.ReadFile("../../../../internal/proxyrules/testdata/iptables-save.txt")
+	text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/iptables-save.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 )
 
-const recordings = "../../../../internal/proxyrules/testdata/"
+const recordings = "../../../../internal/audit/proxy/testdata/"
 
 // TestPart loads recorded rules into the real kernel. For each Service, the part of the rules must be judged
 // as all rules are.
@@ -72,7 +72,7 @@ func TestPartDamaged(t *testing.T) {
 						if err != nil {
 							return err
 						}
-						if len(before.Services) != 5 || slices.ContainsFunc(before.Findings, func(f proxyrules.Finding) bool { return f.Service != "" }) {
+						if len(before.Services) != 5 || slices.ContainsFunc(before.Findings, func(f proxy.Finding) bool { return f.Service != "" }) {
 							return fmt.Errorf("before: %d Services, findings %+v", len(before.Services), before.Findings)
 						}
 						program := map[string]string{ruleset.IPv4: "iptables-nft", ruleset.IPv6: "ip6tables-nft"}[family]
@@ -88,8 +88,8 @@ func TestPartDamaged(t *testing.T) {
 						if err != nil {
 							return err
 						}
-						state := before.State(proxyrules.ServicePort{Name: w.service(1), Family: family})
-						if len(part.Findings) == 0 && part.State(proxyrules.ServicePort{Name: w.service(1), Family: family}) == state {
+						state := before.State(proxy.ServicePort{Name: w.service(1), Family: family})
+						if len(part.Findings) == 0 && part.State(proxy.ServicePort{Name: w.service(1), Family: family}) == state {
 							t.Errorf("the part does not show the damage")
 						}
 						return nil
@@ -109,11 +109,11 @@ func comparePart(t *testing.T, n *Machine, what string) ([]string, error) {
 	}
 	var services []string
 	for _, s := range whole.Services {
-		services = append(services, proxyrules.ServicePort{Name: s.Name}.Service())
+		services = append(services, proxy.ServicePort{Name: s.Name}.Service())
 	}
 	for _, f := range whole.Findings {
 		if f.Service != "" {
-			services = append(services, proxyrules.ServicePort{Name: f.Service}.Service())
+			services = append(services, proxy.ServicePort{Name: f.Service}.Service())
 		}
 	}
 	slices.Sort(services)
@@ -140,14 +140,14 @@ func comparePart(t *testing.T, n *Machine, what string) ([]string, error) {
 }
 
 // isPortal reports whether a finding is about a Service to whose chains no rule leads. Only all rules show such chains.
-func isPortal(f proxyrules.Finding) bool { return f.Name == "kubeproxy.service.portal" }
+func isPortal(f proxy.Finding) bool { return f.Name == "kubeproxy.service.portal" }
 
 // describePart prints the Services without positions, and the names of the findings that explain a
 // difference from the API.
-func describePart(rep *proxyrules.Judgment) string {
+func describePart(rep *proxy.Judgment) string {
 	var b strings.Builder
 	for _, s := range rep.Services {
-		for _, list := range [][]proxyrules.Endpoint{s.Endpoints, s.LocalEndpoints} {
+		for _, list := range [][]proxy.Endpoint{s.Endpoints, s.LocalEndpoints} {
 			for i := range list {
 				list[i].Line = 0
 			}
@@ -163,13 +163,13 @@ func describePart(rep *proxyrules.Judgment) string {
 	return b.String()
 }
 
-func judgeWhole(t *testing.T, n *Machine) (proxyrules.Judgment, error) {
+func judgeWhole(t *testing.T, n *Machine) (proxy.Judgment, error) {
 	t.Helper()
 	sets, err := n.Host.Rulesets(t.Context())
 	if err != nil {
-		return proxyrules.Judgment{}, err
+		return proxy.Judgment{}, err
 	}
-	rep := proxyrules.Judge(sets, proxyrules.Options{})
+	rep := proxy.Judge(sets, proxy.Options{})
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	return rep, nil
 }

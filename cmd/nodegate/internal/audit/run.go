@@ -7,12 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"nodegate/cmd/nodegate/internal/audit/settle"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit/settle"
 	"nodegate/internal/host"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
@@ -31,7 +31,7 @@ type Request struct {
 
 // Result is the result of one audit.
 type Result struct {
-	Report    proxyrules.Judgment
+	Report    proxy.Judgment
 	Covered   report.Covered
 	Converged []settle.Converged
 }
@@ -55,8 +55,8 @@ func Run(ctx context.Context, h *host.Host, r Request) (Result, error) {
 }
 
 func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, error) {
-	opts := proxyrules.Options{NodeName: r.Node, Zone: r.Zone}
-	var versions *proxyrules.Versions
+	opts := proxy.Options{NodeName: r.Node, Zone: r.Zone}
+	var versions *proxy.Versions
 	var err error
 	if api == nil {
 		err = r.Truth.Read(ctx, &opts)
@@ -93,12 +93,12 @@ func Follow(ctx context.Context, n *Machine, api settle.API, asks policy.Audit, 
 }
 
 // compareOnce reads the rules and compares them with the API once.
-func (n *Machine) compareOnce(ctx context.Context, opts proxyrules.Options, compared bool) (out settle.Outcome, err error) {
+func (n *Machine) compareOnce(ctx context.Context, opts proxy.Options, compared bool) (out settle.Outcome, err error) {
 	if out.Report, err = n.Rules(ctx); err != nil {
 		return out, err
 	}
 	opts.Live = n.live
-	found := proxyrules.Compare(&out.Report, opts)
+	found := proxy.Compare(&out.Report, opts)
 	kube.Unproven(found)
 	if out.Report.Mode != "" {
 		found = append(found, n.Proxy(ctx)...)
@@ -110,11 +110,11 @@ func (n *Machine) compareOnce(ctx context.Context, opts proxyrules.Options, comp
 
 // RunRecorded audits recorded rules. Of kube-proxy it reads only the pages and logs that the request names.
 func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, error) {
-	opts := proxyrules.Options{NodeName: r.Node, Zone: r.Zone}
+	opts := proxy.Options{NodeName: r.Node, Zone: r.Zone}
 	if err := r.Truth.Read(ctx, &opts); err != nil {
 		return Result{}, err
 	}
-	res := Result{Report: proxyrules.Judge(sets, opts)}
+	res := Result{Report: proxy.Judge(sets, opts)}
 	kube.Unproven(res.Report.Findings)
 	asked := kube.AskProxy(ctx, r.Proxy, r.Skipped)
 	res.Report.Findings = append(res.Report.Findings, asked.Findings...)
@@ -166,7 +166,7 @@ func (n *Machine) forgetFailures() {
 	if before >= 0 && n.failures > before {
 		return
 	}
-	n.asked.Findings = slices.DeleteFunc(n.asked.Findings, func(f proxyrules.Finding) bool {
+	n.asked.Findings = slices.DeleteFunc(n.asked.Findings, func(f proxy.Finding) bool {
 		return f.Name == "kubeproxy.sync.restore-failures"
 	})
 }

@@ -8,9 +8,9 @@ import (
 	"io/fs"
 	"sync"
 
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
 
@@ -85,7 +85,7 @@ func (s *server) closeClient(api *kube.API) {
 	api.Close()
 }
 
-func (s *server) List(ctx context.Context, latest bool) (*proxyrules.Versions, error) {
+func (s *server) List(ctx context.Context, latest bool) (*proxy.Versions, error) {
 	api, err := s.openClient()
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (s *server) List(ctx context.Context, latest bool) (*proxyrules.Versions, e
 	return v, err
 }
 
-func (s *server) Follow(ctx context.Context, from *proxyrules.Versions, send func(proxyrules.Event)) error {
+func (s *server) Follow(ctx context.Context, from *proxy.Versions, send func(proxy.Event)) error {
 	api, err := s.openClient()
 	if err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/audit/settle"
 )
 
 // WriteConverged writes the Service ports that differed from the API at first and matched it later. It names only the first few.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/audit/settle"
 )
 
 // Auditing holds the progress of the audit that the policy's audit block makes watch run.
