@@ -5,9 +5,9 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
-	"nodegate/internal/kube"
 	"nodegate/policy"
 )
 
@@ -58,7 +58,7 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 		s.Cause = beLiberalSysctl
 		s.Evidence = append(s.Evidence, rep.Evidence(f))
 		s.Differs("be_liberal=0 now, not 0 when kube-proxy started", "run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1`, or keep 0 "+
-			"and restart kube-proxy: `"+kube.RestartOn(h, proxy.DeletePod)+"`")
+			"and restart kube-proxy: `"+kubeproxy.RestartOn(h, proxy.DeletePod)+"`")
 	}
 	return s, nil
 }

@@ -9,9 +9,9 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
-	"nodegate/internal/kube"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -54,7 +54,7 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		if rep.Mode == "nftables" { // iptables is not involved
 			s.Remedy = "restart kube-proxy, which rewrites its table: `" + proxy.DeletePod + "`"
 		}
-		s.Remedy = kube.RestartOn(h, s.Remedy)
+		s.Remedy = kubeproxy.RestartOn(h, s.Remedy)
 	case isLost:
 		return s, fmt.Errorf("cannot read KUBE-POSTROUTING: %s", lost.Message)
 	default:

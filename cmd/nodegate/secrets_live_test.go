@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
@@ -104,7 +105,7 @@ func (t *secretsTest) askAPI(kubeconfig string) {
 		api.Close()
 	}
 	if err != nil {
-		f := kube.Unanswered(err)
+		f := kubeproxy.Unanswered(err)
 		t.search("an API server", "audit's error", err.Error()+fmt.Sprint(f))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -134,7 +135,7 @@ func (t *secretsTest) askProxy(page string) {
 		t.Fatal(err)
 	}
 	var skipped strings.Builder
-	asked := kube.AskProxy(t.Context(), kube.ProxyPages{Healthz: s.URL, Metrics: s.URL, Logs: []string{log}}, func(err error) { fmt.Fprintln(&skipped, err) })
+	asked := kubeproxy.Ask(t.Context(), kubeproxy.Pages{Healthz: s.URL, Metrics: s.URL, Logs: []string{log}}, func(err error) { fmt.Fprintln(&skipped, err) })
 	rep := proxy.Judgment{Findings: asked.Findings}
 	r := secretsRun{t: t, where: "kube-proxy's page"}
 	t.search(r.where, "audit's standard error", skipped.String())

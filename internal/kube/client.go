@@ -132,16 +132,12 @@ func newClient(server string, tlsConfig *tls.Config, token token) (*Client, erro
 	}}, nil
 }
 
-// maxPage limits one of kube-proxy's pages, and maxAnswer a response that holds one object or none: more than
-// etcd stores for one object.
-const (
-	maxPage   = 16 << 20
-	maxAnswer = 4 << 20
-)
+// maxAnswer limits a response that holds one object or none: more than etcd stores for one object.
+const maxAnswer = 4 << 20
 
-// bounded returns a reader that fails after limit bytes, and names the limit. io.LimitReader would end there,
+// Bounded returns a reader that fails after limit bytes, and names the limit. io.LimitReader would end there,
 // and a cut response would look like a broken one.
-func bounded(r io.Reader, limit int64) io.Reader {
+func Bounded(r io.Reader, limit int64) io.Reader {
 	return &boundedReader{io.LimitedReader{R: r, N: limit + 1}, limit}
 }
 
@@ -156,36 +152,6 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("the response is larger than %d MiB", b.limit>>20)
 	}
 	return n, err
-}
-
-// Page reads one small page of a program on this node: kube-proxy's healthz or metrics. It returns
-// the body, at most maxPage, and the HTTP status.
-func Page(ctx context.Context, address string) (body []byte, status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, 0, fmt.Errorf("querying %s: %w", address, err)
-	}
-	client := &http.Client{
-		Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true},
-		// kube-proxy never redirects: another program on its port would send the query elsewhere.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		return nil, 0, fmt.Errorf("querying %s: %w", address, err)
-	}
-	defer resp.Body.Close()
-	body, err = io.ReadAll(bounded(resp.Body, maxPage))
-	if err != nil {
-		err = fmt.Errorf("querying %s: %w", address, err)
-	}
-	return body, resp.StatusCode, err
 }
 
 // serviceAccount is the directory of a Pod's credentials.

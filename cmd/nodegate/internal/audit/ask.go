@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
-	"nodegate/internal/kube"
 	"nodegate/internal/verdict"
 )
 
@@ -21,12 +21,12 @@ const (
 // because that sync or the next one may include the update. If no sync runs, Ask queries again: a
 // sync may just have ended and the sync of the other family may be about to begin. A kube-proxy
 // that has just started may still list the API before its first sync.
-func (n *Machine) Ask(ctx context.Context, from kube.ProxyPages, leftOut func(error)) kube.Proxy {
+func (n *Machine) Ask(ctx context.Context, from kubeproxy.Pages, leftOut func(error)) kubeproxy.Answers {
 	from.Began, from.NoJournal = n.Presence.Began(), n.Presence.NoJournal()
 	for look := 1; ; look++ {
 		var left []error
 		writer := n.Writer()
-		asked := kube.AskProxy(ctx, from, func(err error) { left = append(left, err) })
+		asked := kubeproxy.Ask(ctx, from, func(err error) { left = append(left, err) })
 		if !writer.Long() {
 			writer = n.Writer()
 		}

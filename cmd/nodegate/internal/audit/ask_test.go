@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/kube"
 	"nodegate/internal/verdict"
 )
 
@@ -63,8 +63,8 @@ func TestAsk(t *testing.T) {
 			if c.writer != "" {
 				files["/proc/8/stat"], files["/proc/8/cmdline"] = c.writer, "iptables-restore\x00-w\x00"
 			}
-			n := Machine{Presence: kube.Presence{Host: (&hosttest.Machine{Files: files}).Host()}}
-			got := n.Ask(ctx, kube.ProxyPages{Metrics: server.URL}, func(err error) { t.Error(err) })
+			n := Machine{Presence: kubeproxy.Presence{Host: (&hosttest.Machine{Files: files}).Host()}}
+			got := n.Ask(ctx, kubeproxy.Pages{Metrics: server.URL}, func(err error) { t.Error(err) })
 			worst := verdict.Pass
 			for _, f := range got.Findings {
 				if worst = f.Verdict; c.writer == restore && !strings.Contains(f.Message, "in a long sync (process 8, running for 150.0 s)") {
@@ -94,8 +94,8 @@ func TestAskLog(t *testing.T) {
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/uptime": uptime + " 1.00\n",
 			"/proc/7/stat": "7 (a) S 1 7 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", "/proc/7/cmdline": "kube-proxy\x00",
 		}}
-		n := Machine{Presence: kube.Presence{Host: m.Host()}}
-		got := n.Ask(t.Context(), kube.ProxyPages{Logs: []string{name}}, func(err error) { t.Error(err) })
+		n := Machine{Presence: kubeproxy.Presence{Host: m.Host()}}
+		got := n.Ask(t.Context(), kubeproxy.Pages{Logs: []string{name}}, func(err error) { t.Error(err) })
 		if len(got.Findings) != want {
 			t.Errorf("up for %s s: %+v, want %d", uptime, got.Findings, want)
 		}

@@ -12,17 +12,17 @@ import (
 	"time"
 
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
 	"nodegate/internal/host"
-	"nodegate/internal/kube"
 	"nodegate/internal/ruleset"
 )
 
 // Machine is the node that is audited.
 type Machine struct {
 	Host     *host.Host
-	Presence kube.Presence
+	Presence kubeproxy.Presence
 	Logs     []string // kube-proxy's log; nil means the usual places
 
 	generation func(context.Context) (generation string, sure bool, err error)
@@ -31,7 +31,7 @@ type Machine struct {
 	unanswered error                                       // why the API was not listed; nil if it was, and in Follow
 	follows    bool                                        // audited by Follow
 	failures   float64                                     // of writing rules, at the last round of Follow; -1: not known
-	asked      kube.Proxy                                  // kube-proxy's last report about itself
+	asked      kubeproxy.Answers                           // kube-proxy's last report about itself
 
 	// State of kube-proxy at the last reading.
 	live     proxy.Live
@@ -42,7 +42,7 @@ type Machine struct {
 
 // NewMachine returns the node of h.
 func NewMachine(h *host.Host) *Machine {
-	return &Machine{Host: h, Presence: kube.Presence{Host: h}, flows: kube.Flows, generation: h.RulesGeneration, failures: -1}
+	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h}, flows: kubeproxy.Flows, generation: h.RulesGeneration, failures: -1}
 }
 
 // Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time,
@@ -172,7 +172,7 @@ func (n *Machine) Spent() time.Duration { return n.Host.ProcessorTime() }
 func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxy.Versions, d time.Duration) []proxy.Finding {
 	found, err := settle.Flows(ctx, n.flows, api, now, d)
 	if err != nil {
-		return []proxy.Finding{kube.UnreadFlows(err)}
+		return []proxy.Finding{kubeproxy.UnreadFlows(err)}
 	}
 	return found
 }

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/kube"
 	"nodegate/internal/verdict"
 )
 
@@ -47,7 +47,7 @@ func TestWritten(t *testing.T) {
 		{"metrics of another program", "ipvs", "up 1\n", 1, map[string]settle.Written{}},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.page) }))
-		n := Machine{Presence: kube.Presence{Metrics: server.URL}, mode: c.mode, families: c.families}
+		n := Machine{Presence: kubeproxy.Presence{Metrics: server.URL}, mode: c.mode, families: c.families}
 		if got := n.Written(); !maps.EqualFunc(got, c.want, func(a, b settle.Written) bool { return a == b }) {
 			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 		}
@@ -128,7 +128,7 @@ func TestWrittenSlow(t *testing.T) {
 	for state, want := range map[string]bool{"S": true, "R": true, "T": false} {
 		m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) " + state + " 1 7", "/proc/7/cmdline": "kube-proxy\x00",
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]"}}
-		n := Machine{Presence: kube.Presence{Host: m.Host(), Metrics: "http://" + hanging.Addr().String()}, mode: "ipvs"}
+		n := Machine{Presence: kubeproxy.Presence{Host: m.Host(), Metrics: "http://" + hanging.Addr().String()}, mode: "ipvs"}
 		got := n.Written()
 		if recent := time.Since(got["ip"].Queued) < time.Minute && got["ip"] == got["ip6"]; recent != want {
 			t.Errorf("in state %s: %+v", state, got)
@@ -156,7 +156,7 @@ func TestUnwritten(t *testing.T) {
 		{"not text", "\x00\xff\n\n", flushed, flushed},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.page) }))
-		n := Machine{Presence: kube.Presence{Metrics: server.URL}}
+		n := Machine{Presence: kubeproxy.Presence{Metrics: server.URL}}
 		for _, answers := range []bool{true, false} {
 			if !answers {
 				server.Close()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
 	"nodegate/internal/host"
@@ -20,7 +21,7 @@ import (
 // Request describes one audit.
 type Request struct {
 	Truth      kube.Source
-	Proxy      kube.ProxyPages
+	Proxy      kubeproxy.Pages
 	Node, Zone string
 	Once       bool                            // compare once, without waiting for differences to settle
 	Settle     time.Duration                   // 0: as long as kube-proxy needs
@@ -72,7 +73,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 		out, err = n.compareOnce(ctx, opts, versions != nil)
 	} else {
 		if r.Settle == 0 {
-			r.Settle = kube.SettleTime(n.Host, kube.UsualSettle)
+			r.Settle = kubeproxy.SettleTime(n.Host, kubeproxy.UsualSettle)
 		}
 		out, err = settle.Run(ctx, n, api, versions, settle.Options{Settle: r.Settle, Node: r.Node, Zone: r.Zone, Progress: r.Progress})
 	}
@@ -89,7 +90,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 func Follow(ctx context.Context, n *Machine, api settle.API, asks policy.Audit, looked func(), done func(settle.Progress)) {
 	n.follows = true
 	settle.Follow(ctx, n, api, settle.FollowOptions{Node: asks.Node, Zone: asks.Zone, Every: asks.Every, Done: done, Looked: looked,
-		Settle: func() time.Duration { return kube.SettleTime(n.Host, asks.Settle) }})
+		Settle: func() time.Duration { return kubeproxy.SettleTime(n.Host, asks.Settle) }})
 }
 
 // compareOnce reads the rules and compares them with the API once.
@@ -99,7 +100,7 @@ func (n *Machine) compareOnce(ctx context.Context, opts proxy.Options, compared 
 	}
 	opts.Live = n.live
 	found := proxy.Compare(&out.Report, opts)
-	kube.Unproven(found)
+	kubeproxy.Unproven(found)
 	if out.Report.Mode != "" {
 		found = append(found, n.Proxy(ctx)...)
 	}
@@ -115,8 +116,8 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 		return Result{}, err
 	}
 	res := Result{Report: proxy.Judge(sets, opts)}
-	kube.Unproven(res.Report.Findings)
-	asked := kube.AskProxy(ctx, r.Proxy, r.Skipped)
+	kubeproxy.Unproven(res.Report.Findings)
+	asked := kubeproxy.Ask(ctx, r.Proxy, r.Skipped)
 	res.Report.Findings = append(res.Report.Findings, asked.Findings...)
 	res.Covered = report.Covered{Endpoints: opts.Endpoints != nil, Services: opts.Services != nil, Health: asked.Health, Log: asked.Log}
 	return res, nil
@@ -127,16 +128,16 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bool) {
 	rep := &out.Report
 	if n.unanswered != nil {
-		rep.Findings = append(rep.Findings, kube.Unanswered(n.unanswered))
+		rep.Findings = append(rep.Findings, kubeproxy.Unanswered(n.unanswered))
 	}
-	from := kube.ProxyPages{Live: true, Silent: kube.Silent(rep.Findings), Healthz: n.Presence.Healthz, Metrics: n.Presence.Metrics,
+	from := kubeproxy.Pages{Live: true, Silent: kubeproxy.Silent(rep.Findings), Healthz: n.Presence.Healthz, Metrics: n.Presence.Metrics,
 		Logs: n.Logs, Get: n.Presence.Get}
 	skipped := n.skipped
 	if skipped == nil {
 		skipped = func(err error) { rep.Notes = append(rep.Notes, fmt.Sprintf("not read: %v", err)) }
 	}
 	n.asked = n.Ask(ctx, from, skipped)
-	if failing := n.Presence.JudgeRequests(n.asked.Metrics); !slices.ContainsFunc(n.asked.Findings, kube.IsFailingWatch) {
+	if failing := n.Presence.JudgeRequests(n.asked.Metrics); !slices.ContainsFunc(n.asked.Findings, kubeproxy.IsFailingWatch) {
 		n.asked.Findings = append(n.asked.Findings, failing...)
 	}
 	if n.follows {
@@ -144,16 +145,16 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	}
 	rep.Findings = append(rep.Findings, n.asked.Findings...)
 	if rep.Mode != "" && !n.asked.Health && !from.Silent {
-		rep.Findings = append(rep.Findings, kube.UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered")))
+		rep.Findings = append(rep.Findings, kubeproxy.UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered")))
 	}
-	if f, ok := kube.DeadWatch(rep, n.asked.Findings); ok && n.asked.Health && out.Stale {
+	if f, ok := kubeproxy.DeadWatch(rep, n.asked.Findings); ok && n.asked.Health && out.Stale {
 		rep.Findings = append(rep.Findings, f)
 	}
-	kube.Conclude(rep.Findings, n.asked, time.Now())
+	kubeproxy.Conclude(rep.Findings, n.asked, time.Now())
 	if compared && rep.Mode != "" {
-		kube.Agreed(rep.Findings)
+		kubeproxy.Agreed(rep.Findings)
 	}
-	kube.RestartAll(n.Host, rep.Findings)
+	kubeproxy.RestartAll(n.Host, rep.Findings)
 }
 
 // forgetFailures drops the warning about failed writes of rules unless more have failed since the

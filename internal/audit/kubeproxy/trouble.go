@@ -1,4 +1,4 @@
-package kube
+package kubeproxy
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const (
 // yet a result. logs are kube-proxy's; nil means the usual places.
 func (p *Presence) Trouble(ctx context.Context, logs []string) []proxy.Finding {
 	found := append(p.Look(ctx), p.health...)
-	asked := Proxy{}
+	asked := Answers{}
 	of := Log{Now: time.Now(), Began: p.began(p.process)}
 	unreadable := func(error) {} // the audit reports that
 	if logs == nil {
@@ -31,7 +31,7 @@ func (p *Presence) Trouble(ctx context.Context, logs []string) []proxy.Finding {
 	}
 	if len(logs) == 0 && !p.noJournal(p.process) {
 		if of.Now.Sub(p.journaled) >= journalEvery {
-			journal := Proxy{}
+			journal := Answers{}
 			journal.readJournal(ctx, of, unreadable)
 			p.journal, p.journaled = journal.Findings, of.Now
 		}

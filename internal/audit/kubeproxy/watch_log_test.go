@@ -1,4 +1,4 @@
-package kube_test
+package kubeproxy_test
 
 import (
 	"os"
@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
-	"nodegate/internal/kube"
 	"nodegate/internal/verdict"
 )
 
@@ -63,14 +63,14 @@ func TestLogTimes(t *testing.T) {
 		{"no times, written now", time.UTC, strings.Repeat("Failed to list *v1.Service: Unauthorized\n", 3), 0, -1, verdict.Unknown},
 		{"no times, written before it began", time.UTC, strings.Repeat("Failed to list *v1.Service: Unauthorized\n", 3), 2, 1, verdict.Pass},
 	} {
-		of := kube.Log{Now: now.In(c.host)}
+		of := kubeproxy.Log{Now: now.In(c.host)}
 		if c.written >= 0 {
 			of.Written = ago(c.written)[0]
 		}
 		if c.began >= 0 {
 			of.Began = ago(c.began)[0]
 		}
-		found, err := kube.JudgeLog(strings.NewReader(c.text), of)
+		found, err := kubeproxy.JudgeLog(strings.NewReader(c.text), of)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestLogFile(t *testing.T) {
 		if err := os.Chtimes(name, time.Time{}, c.written); err != nil {
 			t.Fatal(err)
 		}
-		got := kube.AskProxy(t.Context(), kube.ProxyPages{Logs: []string{name}, Began: c.began}, func(err error) { t.Error(err) })
+		got := kubeproxy.Ask(t.Context(), kubeproxy.Pages{Logs: []string{name}, Began: c.began}, func(err error) { t.Error(err) })
 		if want(t, got.Findings, c.want); !got.Log {
 			t.Errorf("%s: the log was not read", c.what)
 		}
@@ -119,7 +119,7 @@ func TestAgreed(t *testing.T) {
 		found := []proxy.Finding{
 			{Name: "kubeproxy.watch.failing", Verdict: verdict.Fail, Remedy: "restart"}, {Name: other, Verdict: verdict.Warn},
 		}
-		kube.Agreed(found)
+		kubeproxy.Agreed(found)
 		if got := found[0]; got.Verdict != want || !strings.HasSuffix(got.Remedy, "restart") || found[1].Verdict != verdict.Warn {
 			t.Errorf("beside %s: %+v", other, found)
 		}

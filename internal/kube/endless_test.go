@@ -9,19 +9,6 @@ import (
 	"testing"
 )
 
-// TestPageRedirect: the page of a program on this node does not lead the query to another server.
-func TestPageRedirect(t *testing.T) {
-	asked := false
-	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
-	defer elsewhere.Close()
-	here := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
-	defer here.Close()
-	_, status, err := Page(t.Context(), here.URL)
-	if err != nil || status != http.StatusFound || asked {
-		t.Errorf("status %d, %v; the other server was queried: %t", status, err, asked)
-	}
-}
-
 // TestEndlessAnswers: a server that never ends its response cannot fill the memory. The error names the limit.
 func TestEndlessAnswers(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,15 +18,9 @@ func TestEndlessAnswers(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	plain := httptest.NewServer(s.Config.Handler)
-	defer plain.Close()
 	c := &Client{server: s.URL, http: s.Client()}
 	api := &API{c}
 	for what, query := range map[string]func() error{
-		"the response is larger than 16 MiB": func() error {
-			_, _, err := Page(t.Context(), plain.URL)
-			return err
-		},
 		"one value is larger than 32 MiB": func() error {
 			_, err := api.List(t.Context(), false)
 			return err

@@ -1,13 +1,13 @@
-package kube_test
+package kubeproxy_test
 
 import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/kube"
 )
 
 // TestRestartOn checks that a remedy names the command that restarts kube-proxy as it runs on the node.
@@ -38,11 +38,11 @@ func TestRestartOn(t *testing.T) {
 			m.Files[c.file] = "kind: Pod\n"
 		}
 		const before, after = "restart kube-proxy: `", "`; then run the audit again"
-		if got := kube.RestartOn(m.Host(), before+proxy.DeletePod+after); got != before+c.want+after {
+		if got := kubeproxy.RestartOn(m.Host(), before+proxy.DeletePod+after); got != before+c.want+after {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
 	}
-	if got := kube.RestartOn((&hosttest.Machine{}).Host(), "reboot"); got != "reboot" {
+	if got := kubeproxy.RestartOn((&hosttest.Machine{}).Host(), "reboot"); got != "reboot" {
 		t.Errorf("another remedy: %s", got)
 	}
 }
@@ -55,7 +55,7 @@ func TestRestartAll(t *testing.T) {
 	files := &countedFiles{Files: h.Files}
 	h.Files = files
 	findings := []proxy.Finding{{Remedy: "reboot"}, {Remedy: proxy.DeletePod}, {Remedy: "now " + proxy.DeletePod}}
-	kube.RestartAll(h, findings)
+	kubeproxy.RestartAll(h, findings)
 	for i, want := range []string{"reboot", "systemctl restart k3s", "now systemctl restart k3s"} {
 		if findings[i].Remedy != want {
 			t.Errorf("%q, want %q", findings[i].Remedy, want)

@@ -1,4 +1,4 @@
-package kube
+package kubeproxy
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 
 // Conclude adds kube-proxy's own report to each difference from the API. If the cause is known, it
 // also replaces the remedy: a kube-proxy that is absent or stopped cannot simply be restarted.
-func Conclude(findings []proxy.Finding, asked Proxy, now time.Time) {
+func Conclude(findings []proxy.Finding, asked Answers, now time.Time) {
 	cause := slices.IndexFunc(findings, func(f proxy.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.process.") })
 	for i := range findings {
 		f := &findings[i]

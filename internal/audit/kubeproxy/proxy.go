@@ -1,4 +1,4 @@
-package kube
+package kubeproxy
 
 import (
 	"bytes"
@@ -20,9 +20,9 @@ const (
 	defaultMetrics = "http://127.0.0.1:10249/metrics"
 )
 
-// ProxyPages are the addresses of kube-proxy's pages and logs. On the running node, empty fields
+// Pages are the addresses of kube-proxy's pages and logs. On the running node, empty fields
 // mean the usual addresses.
-type ProxyPages struct {
+type Pages struct {
 	Live             bool
 	Silent           bool   // kube-proxy is known not to respond: only the log is read
 	NoJournal        bool   // its process does not log to the journal of kube-proxy.service
@@ -42,17 +42,17 @@ func (g Get) read(ctx context.Context, address string) (body []byte, status int,
 	return g(ctx, address)
 }
 
-// Proxy is the result of reading kube-proxy's pages and log.
-type Proxy struct {
+// Answers is the result of reading kube-proxy's pages and log.
+type Answers struct {
 	Findings    []proxy.Finding
 	Health, Log bool // which of them could be read
 	Metrics     Metrics
 }
 
-// AskProxy reads healthz, metrics and the log. It leaves out a source that cannot be read and calls
+// Ask reads healthz, metrics and the log. It leaves out a source that cannot be read and calls
 // leftOut with the reason.
-func AskProxy(ctx context.Context, from ProxyPages, leftOut func(error)) Proxy {
-	var p Proxy
+func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
+	var p Answers
 	now := time.Now()
 	switch {
 	case from.Silent:
@@ -112,7 +112,7 @@ const proxyUnit = "kube-proxy.service"
 const logTail = 4 << 20
 
 // readLog reads the end of a log. It does not read a log without a recent line, which proves nothing.
-func (p *Proxy) readLog(name string, tail int64, of Log, leftOut func(error)) {
+func (p *Answers) readLog(name string, tail int64, of Log, leftOut func(error)) {
 	f, err := file.OpenInput(name)
 	if err != nil {
 		leftOut(err)
@@ -134,7 +134,7 @@ func (p *Proxy) readLog(name string, tail int64, of Log, leftOut func(error)) {
 	p.judgeLog(name, io.LimitReader(f, tail), of, leftOut)
 }
 
-func (p *Proxy) readJournal(ctx context.Context, of Log, leftOut func(error)) {
+func (p *Answers) readJournal(ctx context.Context, of Log, leftOut func(error)) {
 	err := host.Journal(ctx, proxyUnit, func(r io.Reader) error {
 		p.judgeLog("the journal of "+proxyUnit, io.LimitReader(r, logTail), of, leftOut)
 		return nil
@@ -144,7 +144,7 @@ func (p *Proxy) readJournal(ctx context.Context, of Log, leftOut func(error)) {
 	}
 }
 
-func (p *Proxy) judgeLog(name string, r io.Reader, of Log, leftOut func(error)) {
+func (p *Answers) judgeLog(name string, r io.Reader, of Log, leftOut func(error)) {
 	found, err := JudgeLog(r, of)
 	if err != nil {
 		leftOut(fmt.Errorf("%s: %w", name, err))

@@ -1,4 +1,4 @@
-package kube_test
+package kubeproxy_test
 
 import (
 	"errors"
@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
-	"nodegate/internal/kube"
 	"nodegate/internal/verdict"
 )
 
@@ -50,19 +50,19 @@ func TestJudgeHealth(t *testing.T) {
 				`"status":{"IPv4":{"lastUpdated":"2026-11-20T20:00:00Z","healthy":true}}}`, 200, "kubeproxy.sync.dead"},
 	} {
 		t.Run(h.name, func(t *testing.T) {
-			health, err := kube.ParseHealth([]byte(h.body), h.status)
+			health, err := kubeproxy.ParseHealth([]byte(h.body), h.status)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want(t, kube.JudgeHealth(health, now), h.want)
+			want(t, kubeproxy.JudgeHealth(health, now), h.want)
 		})
 	}
-	if f := kube.UnreadableAnswer("localhost:10256/healthz", errors.New("connection refused")); f.Verdict != verdict.Unknown ||
+	if f := kubeproxy.UnreadableAnswer("localhost:10256/healthz", errors.New("connection refused")); f.Verdict != verdict.Unknown ||
 		f.Name != "kubeproxy.sync.unreadable" {
 		t.Errorf("%+v", f)
 	}
 	for _, body := range []string{"", "ok", `{"lastUpdated": 3}`, `{"lastUpdated": "soon"}`, "<html>"} {
-		if _, err := kube.ParseHealth([]byte(body), 200); err == nil {
+		if _, err := kubeproxy.ParseHealth([]byte(body), 200); err == nil {
 			t.Errorf("no error for %q", body)
 		}
 	}
@@ -97,16 +97,16 @@ func TestJudgeMetrics(t *testing.T) {
 			"kubeproxy.sync.restore-failures"},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			metrics, err := kube.ParseMetrics(strings.NewReader(head + m.text))
+			metrics, err := kubeproxy.ParseMetrics(strings.NewReader(head + m.text))
 			if err != nil {
 				t.Fatal(err)
 			}
-			want(t, kube.JudgeMetrics(metrics, now), m.want)
+			want(t, kubeproxy.JudgeMetrics(metrics, now), m.want)
 		})
 	}
 	for _, text := range []string{"", head, "kubeproxy_sync_proxy_rules_last_timestamp_seconds soon\n",
 		"kubeproxy_sync_proxy_rules_last_timestamp_seconds{x\n", "kubeproxy_sync_proxy_rules_last_timestamp_seconds NaN\n"} {
-		if _, err := kube.ParseMetrics(strings.NewReader(text)); err == nil {
+		if _, err := kubeproxy.ParseMetrics(strings.NewReader(text)); err == nil {
 			t.Errorf("no error for %q", text)
 		}
 	}
@@ -138,7 +138,7 @@ func TestJudgeLog(t *testing.T) {
 		{"zero bytes after a crash", "\x00\x00\x00" + line("22:10:00") + line("22:30:00") + line("22:58:00"), "kubeproxy.watch.failing"},
 	} {
 		t.Run(l.name, func(t *testing.T) {
-			findings, err := kube.JudgeLog(strings.NewReader(l.text), kube.Log{Now: now})
+			findings, err := kubeproxy.JudgeLog(strings.NewReader(l.text), kubeproxy.Log{Now: now})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,7 @@ func TestJudgeLog(t *testing.T) {
 func TestDeadWatch(t *testing.T) {
 	rep := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: verdict.Fail, Service: "prod/np",
 		Family: "ip"}}}
-	f, ok := kube.DeadWatch(&rep, nil)
+	f, ok := kubeproxy.DeadWatch(&rep, nil)
 	if !ok || f.Name != "kubeproxy.watch.dead" {
 		t.Fatalf("%+v", f)
 	}
@@ -163,16 +163,16 @@ func TestDeadWatch(t *testing.T) {
 			t.Errorf("remedy %q lacks %q", f.Remedy, word)
 		}
 	}
-	if _, ok := kube.DeadWatch(&rep, []proxy.Finding{{Name: "kubeproxy.sync.stuck"}}); ok {
+	if _, ok := kubeproxy.DeadWatch(&rep, []proxy.Finding{{Name: "kubeproxy.sync.stuck"}}); ok {
 		t.Error("a stuck sync is the cause, not a dead watch")
 	}
 	broken := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.endpoint.dnat", Verdict: verdict.Fail, Service: "prod/np",
 		Family: "ip"}}}
-	if f, ok := kube.DeadWatch(&broken, nil); ok {
+	if f, ok := kubeproxy.DeadWatch(&broken, nil); ok {
 		t.Errorf("a broken chain is reported as a dead watch: %+v", f)
 	}
 	rep.Findings[0].Verdict = verdict.Unknown
-	if f, ok := kube.DeadWatch(&rep, nil); ok {
+	if f, ok := kubeproxy.DeadWatch(&rep, nil); ok {
 		t.Errorf("a difference that is not certain is reported as a dead watch: %+v", f)
 	}
 }
@@ -184,7 +184,7 @@ func TestUnproven(t *testing.T) {
 	for i := range found {
 		found[i].Remedy = "restart kube-proxy"
 	}
-	kube.Unproven(found)
+	kubeproxy.Unproven(found)
 	for i, f := range found {
 		if again := strings.HasPrefix(f.Remedy, "check again first: "); again != (i < 2) || !strings.HasSuffix(f.Remedy, "restart kube-proxy") {
 			t.Errorf("%s: %s", f.Name, f.Remedy)
@@ -199,13 +199,13 @@ func FuzzOwnEndpoints(f *testing.F) {
 	f.Add("E1120 22:10:00.123456 1 reflector.go:158] failed to list *v1.Service: x\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		now := time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC)
-		if h, err := kube.ParseHealth([]byte(text), 200); err == nil {
-			kube.JudgeHealth(h, now)
+		if h, err := kubeproxy.ParseHealth([]byte(text), 200); err == nil {
+			kubeproxy.JudgeHealth(h, now)
 		}
-		if m, err := kube.ParseMetrics(strings.NewReader(text)); err == nil {
-			kube.JudgeMetrics(m, now)
+		if m, err := kubeproxy.ParseMetrics(strings.NewReader(text)); err == nil {
+			kubeproxy.JudgeMetrics(m, now)
 		}
-		if _, err := kube.JudgeLog(strings.NewReader(text), kube.Log{Now: now}); err != nil {
+		if _, err := kubeproxy.JudgeLog(strings.NewReader(text), kubeproxy.Log{Now: now}); err != nil {
 			t.Log(err)
 		}
 	})

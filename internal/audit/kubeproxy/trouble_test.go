@@ -1,10 +1,10 @@
-package kube_test
+package kubeproxy_test
 
 import (
 	"testing"
 
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/kube"
 )
 
 // TestNoJournal checks that the journal of kube-proxy.service is left out only if kube-proxy certainly does not log there.
@@ -24,7 +24,7 @@ func TestNoJournal(t *testing.T) {
 		if c.cgroup != "" {
 			m.Files["/proc/7/cgroup"] = c.cgroup
 		}
-		p := kube.Presence{Host: m.Host()}
+		p := kubeproxy.Presence{Host: m.Host()}
 		if got := p.NoJournal(); got != c.want {
 			t.Errorf("%s: %v, want %v", what, got, c.want)
 		}

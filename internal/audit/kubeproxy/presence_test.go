@@ -1,4 +1,4 @@
-package kube_test
+package kubeproxy_test
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/kube"
 )
 
 const initialPIDs = "pid:[4026531836]"
@@ -72,17 +72,17 @@ func TestPresence(t *testing.T) {
 		{"hangs", process("k3s-server", 'S', initialPIDs), hanging.Addr(), "kubeproxy.process.hung"},
 		{"listens on nothing", deaf, refused.Addr(), "kubeproxy.process.silent"},
 	} {
-		p := kube.Presence{Host: c.m.Host(), Healthz: page(c.healthz)}
+		p := kubeproxy.Presence{Host: c.m.Host(), Healthz: page(c.healthz)}
 		found := p.Look(t.Context())
 		if len(found) > 1 || c.want == "" && len(found) != 0 || c.want != "" && (len(found) == 0 || found[0].Name != c.want) {
 			t.Errorf("kube-proxy %s: %+v, want %q", c.what, found, c.want)
 		}
-		if kube.Silent(found) != (c.want != "") {
+		if kubeproxy.Silent(found) != (c.want != "") {
 			t.Errorf("kube-proxy %s: silent is wrong", c.what)
 		}
 	}
 	// kube-proxy does not respond at the expected address, and listens on another one.
-	p := kube.Presence{Host: process("kube-proxy", 'S', initialPIDs).Host(), Healthz: page(refused.Addr())}
+	p := kubeproxy.Presence{Host: process("kube-proxy", 'S', initialPIDs).Host(), Healthz: page(refused.Addr())}
 	if found := p.Look(t.Context()); len(found) != 0 || !strings.HasPrefix(p.Healthz, healthy.URL) {
 		t.Errorf("kube-proxy elsewhere: %+v, healthz %q, want %s", found, p.Healthz, healthy.URL)
 	}
@@ -108,7 +108,7 @@ func TestWriter(t *testing.T) {
 			"/proc/8/stat":    fmt.Sprintf("8 (b) R %d 8 7 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 6000 0", c.of),
 			"/proc/8/cmdline": c.child + "\x00-w\x00", "/proc/uptime": "64.50 1.00\n",
 		}}
-		p := kube.Presence{Host: m.Host()}
+		p := kubeproxy.Presence{Host: m.Host()}
 		got, runs, found := p.Writer()
 		if got.PID != c.want || found != (c.want != 0) {
 			t.Errorf("%s of process %d beside %s: writer %d, want %d", c.child, c.of, c.parent, got.PID, c.want)
@@ -147,7 +147,7 @@ func TestPorts(t *testing.T) {
 		{"processes hidden", machine("bash", "pid:[1]"), "map[32100:true 32101:true]"},
 		{"absent", machine("bash", initialPIDs), "map[]"},
 	} {
-		p := kube.Presence{Host: c.m.Host()}
+		p := kubeproxy.Presence{Host: c.m.Host()}
 		got, err := p.Ports()
 		if fmt.Sprint(got) != c.want || err != nil || (got == nil) != (c.what == "absent") {
 			t.Errorf("%s: %v, %v, want %s", c.what, got, err, c.want)
@@ -180,7 +180,7 @@ func TestConfigured(t *testing.T) {
 		if c.file != "" {
 			m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\n" + c.file
 		}
-		p := kube.Presence{Host: m.Host()}
+		p := kubeproxy.Presence{Host: m.Host()}
 		if got := p.NoExternalIPs(); got != c.noExternal {
 			t.Errorf("%q and %q: no external addresses: %v, want %v", c.file, c.flag, got, c.noExternal)
 		}
@@ -212,7 +212,7 @@ func TestExcludeCIDRs(t *testing.T) {
 		if file != "" {
 			m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\n" + file
 		}
-		p := kube.Presence{Host: m.Host()}
+		p := kubeproxy.Presence{Host: m.Host()}
 		if got := fmt.Sprint(p.ExcludeCIDRs()); got != "[192.0.2.0/24 2001:db8::/64]" {
 			t.Errorf("%q and %q: %s", file, flag, got)
 		}
@@ -266,7 +266,7 @@ func TestSettleTime(t *testing.T) {
 			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": strings.ReplaceAll(c.args, " ", "\x00") + "\x00",
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]"}}
 		maps.Copy(m.Files, c.files)
-		if got := kube.SettleTime(m.Host(), kube.UsualSettle); got != c.want {
+		if got := kubeproxy.SettleTime(m.Host(), kubeproxy.UsualSettle); got != c.want {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
 	}
