@@ -7,6 +7,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/verdict"
@@ -42,7 +43,7 @@ func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 		return s, err
 	}
 	opts := proxy.Options{}
-	noderules.AddNetwork(ctx, h, &opts)
+	audit.AddNetwork(ctx, h, &opts)
 	mode, findings := proxy.Reach(sets, opts)
 	switch {
 	case mode == "":

@@ -8,7 +8,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/audit/proxy"
-	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
 )
 
@@ -97,16 +96,4 @@ func (l Rules) Fail(s *checks.State, findings []proxy.Finding) {
 		s.Evidence = append(s.Evidence, checks.Seen("note", note))
 	}
 	s.Differs(strings.Join(got, ", "), findings[0].Remedy)
-}
-
-// LinkNames returns the names of the node's links, or nil if they cannot be read.
-func LinkNames(ctx context.Context, h *host.Host) (names []string) {
-	list, err := h.Links.List(ctx)
-	if err != nil {
-		return nil
-	}
-	for _, l := range list {
-		names = append(names, l.Name)
-	}
-	return names
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"nodegate/checks"
-	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
@@ -43,7 +43,7 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 		s.Skip = "no Docker rules found"
 		return s, nil
 	}
-	step, _, ways, lost := podsLost(sets, ruleset.IPv4, noderules.LinkNames(ctx, h))
+	step, _, ways, lost := podsLost(sets, ruleset.IPv4, audit.LinkNames(ctx, h))
 	if lost && isDockersPolicy(sets, step) {
 		program := ruleset.Program(step.Source)
 		s.Evidence = append(s.Evidence, checks.Seen(step.Source, stepText(step)))

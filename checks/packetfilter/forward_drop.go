@@ -9,6 +9,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
@@ -49,7 +50,7 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		kubernetes = kubernetes || t.Declares("KUBE-FORWARD")
 	}
 	var got []string
-	links := noderules.LinkNames(ctx, h)
+	links := audit.LinkNames(ctx, h)
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		if family == ruleset.IPv6 && !servesIPv6(sets) {
 			continue // the cluster has only IPv4

@@ -8,6 +8,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
@@ -53,7 +54,7 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 		return s, err
 	}
 	var got []string
-	uplink := noderules.OnlyUplink(ctx, h)
+	uplink := audit.OnlyUplink(ctx, h)
 	judge := func(family, what string, p path.Packet) {
 		if p.State = path.StateNew; !p.Source.IsValid() {
 			p.In = uplink

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nodegate/cmd/nodegate/internal/audit"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/input"

@@ -7,8 +7,8 @@ import (
 	"io"
 	"strings"
 
-	"nodegate/checks/noderules"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
@@ -70,7 +70,7 @@ func (o *auditOptions) readForWays(ctx context.Context, h *host.Host, stdin io.R
 				return nil, opts, fmt.Errorf("reading rules of snapshot %s: %w", name, err)
 			}
 			sets = append(sets, of...)
-			noderules.AddNetwork(ctx, recorded, &opts)
+			audit.AddNetwork(ctx, recorded, &opts)
 			continue
 		}
 		set, err := parseRules(name, stdin)
@@ -81,7 +81,7 @@ func (o *auditOptions) readForWays(ctx context.Context, h *host.Host, stdin io.R
 	}
 	if len(o.rules) == 0 {
 		sets, err = h.Rulesets(ctx)
-		noderules.AddNetwork(ctx, h, &opts)
+		audit.AddNetwork(ctx, h, &opts)
 	}
 	return sets, opts, err
 }

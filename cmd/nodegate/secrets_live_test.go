@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
@@ -139,7 +140,7 @@ func (t *secretsTest) askProxy(page string) {
 	rep := proxy.Judgment{Findings: asked.Findings}
 	r := secretsRun{t: t, where: "kube-proxy's page"}
 	t.search(r.where, "audit's standard error", skipped.String())
-	r.reports("audit as ", report.NewAudit(secretsNode(t.T).Host(), &rep, report.Covered{Health: true, Log: true}, time.Now()))
+	r.reports("audit as ", report.NewAudit(secretsNode(t.T).Host(), &rep, audit.Covered{Health: true, Log: true}, time.Now()))
 	r.search("audit text", func(b *bytes.Buffer) error { return report.AuditSummary(b, &rep, true) })
 }
 

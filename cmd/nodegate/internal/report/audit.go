@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"nodegate/checks"
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
 	"nodegate/internal/host"
@@ -23,11 +24,8 @@ type Audit struct {
 	Notes     []string           `json:"notes,omitempty"`     // about reading the rules
 }
 
-// Covered records which inputs the audit could compare the rules with.
-type Covered struct{ Live, Endpoints, Services, Health, Log bool }
-
 // NewAudit returns the audit as a Report, with one result for each kind of finding.
-func NewAudit(h *host.Host, rep *proxy.Judgment, c Covered, began time.Time) Report {
+func NewAudit(h *host.Host, rep *proxy.Judgment, c audit.Covered, began time.Time) Report {
 	r := checks.Outcome{Started: began, Duration: time.Since(began), Stage: checks.Run}
 	for _, k := range proxy.Kinds() {
 		r.Results = append(r.Results, auditResult(k, rep, c))
@@ -40,7 +38,7 @@ func NewAudit(h *host.Host, rep *proxy.Judgment, c Covered, began time.Time) Rep
 	return out
 }
 
-func auditResult(k proxy.Kind, rep *proxy.Judgment, c Covered) checks.Result {
+func auditResult(k proxy.Kind, rep *proxy.Judgment, c audit.Covered) checks.Result {
 	res := checks.Result{Name: k.Name, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
 	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
 	if k.Verdict == verdict.Warn {
@@ -48,7 +46,8 @@ func auditResult(k proxy.Kind, rep *proxy.Judgment, c Covered) checks.Result {
 	}
 	found := slices.DeleteFunc(slices.Clone(rep.Findings), func(f proxy.Finding) bool { return f.Name != k.Name })
 	var worst proxy.Finding
-	res.Verdict, worst = Conclude(&res.State, found, func(f proxy.Finding) checks.Evidence {
+	res.Verdict, worst = audit.Worst(found)
+	AddFindings(&res.State, found, func(f proxy.Finding) checks.Evidence {
 		return checks.Evidence{Source: findingPlace(f), Text: f.Message}
 	})
 	switch {
@@ -60,29 +59,12 @@ func auditResult(k proxy.Kind, rep *proxy.Judgment, c Covered) checks.Result {
 	return res
 }
 
-// Conclude adds findings to the state of the result that they belong to, each as a line of evidence. It
-// returns the result's verdict, which is pass without findings, and the first finding with it.
-func Conclude(s *checks.State, found []proxy.Finding, line func(proxy.Finding) checks.Evidence) (v verdict.Verdict,
-	worst proxy.Finding,
-) {
+// AddFindings adds findings to the state of the result that they belong to, each as a line of evidence.
+func AddFindings(s *checks.State, found []proxy.Finding, line func(proxy.Finding) checks.Evidence) {
 	const most = 20
 	for _, f := range found[:min(len(found), most)] {
 		s.Evidence = append(s.Evidence, line(f))
 	}
-	v = worstOf(found)
-	if i := slices.IndexFunc(found, func(f proxy.Finding) bool { return f.Verdict == v }); i >= 0 {
-		worst = found[i]
-	}
-	return v, worst
-}
-
-// worstOf returns the worst verdict of findings, and pass without any.
-func worstOf(found []proxy.Finding) verdict.Verdict {
-	worst := verdict.Pass
-	for i := range found {
-		worst = verdict.Worse(worst, found[i].Verdict)
-	}
-	return worst
 }
 
 // findingPlace returns the location of a finding in the rules.
@@ -103,7 +85,7 @@ func findingPlace(f proxy.Finding) string {
 }
 
 // notCovered returns why this audit cannot make findings of a kind, or "" if it can.
-func notCovered(name, mode string, c Covered) string {
+func notCovered(name, mode string, c audit.Covered) string {
 	switch {
 	case strings.HasPrefix(name, "kubeproxy.process.") && !c.Live:
 		return "the rules come from a file, not from this node"

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
@@ -60,7 +61,7 @@ func OneService(rep *proxy.Judgment, name string) (*proxy.Judgment, error) {
 
 // Verdict returns the worst verdict of a report's Services and findings.
 func Verdict(rep *proxy.Judgment) verdict.Verdict {
-	worst := worstOf(rep.Findings)
+	worst, _ := audit.Worst(rep.Findings)
 	for _, s := range rep.Services {
 		worst = verdict.Worse(worst, s.Verdict)
 	}

@@ -1,4 +1,4 @@
-package audit
+package watch
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
 	"nodegate/internal/host"
@@ -20,8 +21,8 @@ import (
 	"nodegate/policy"
 )
 
-// name is the name of the audit's result among the checks of nodegate watch.
-const name = "kubeproxy.audit"
+// auditName is the name of the audit's result among the checks of nodegate watch.
+const auditName = "kubeproxy.audit"
 
 // Auditor audits in the background as the current policy requires.
 type Auditor struct {
@@ -39,8 +40,8 @@ type Auditor struct {
 	kept  settle.Progress
 }
 
-// New returns an auditor of h that ends with ctx. It does nothing until Checks is called.
-func New(ctx context.Context, h *host.Host, changed func(), warn func(string)) *Auditor {
+// NewAuditor returns an auditor of h that ends with ctx. It does nothing until Checks is called.
+func NewAuditor(ctx context.Context, h *host.Host, changed func(), warn func(string)) *Auditor {
 	return &Auditor{ctx: ctx, host: h, changed: changed, warn: warn, plugins: kube.NewPlugins(host.Credential), stop: func() {}}
 }
 
@@ -67,7 +68,6 @@ func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 }
 
 func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
-	api := &server{host: a.host, asks: asks, warn: a.warn, plugins: a.plugins}
 	looked := func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -75,7 +75,7 @@ func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
 			a.seen = time.Now()
 		}
 	}
-	Follow(ctx, NewMachine(a.host), api, asks, looked, func(k settle.Progress) {
+	done := func(k settle.Progress) {
 		a.mu.Lock()
 		if ctx.Err() != nil { // another policy is in use
 			a.mu.Unlock()
@@ -90,7 +90,9 @@ func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
 		if k.Services > manyPorts {
 			debug.FreeOSMemory() // most of the rules in memory are garbage now, ten times the remainder
 		}
-	})
+	}
+	audit.Follow(ctx, a.host, audit.FollowRequest{Kubeconfig: asks.Kubeconfig, Plugins: a.plugins, Node: asks.Node, Zone: asks.Zone,
+		Every: asks.Every, Settle: asks.Settle, Warn: a.warn, Looked: looked, Done: done})
 }
 
 // Document returns the report of the audit, or nil without an audit.
@@ -121,7 +123,7 @@ type auditCheck struct {
 // hanging. A round may take minutes, and the pause after it up to twice Every.
 const silence = 5 * time.Minute
 
-func (v auditCheck) Name() string { return name }
+func (v auditCheck) Name() string { return auditName }
 
 func (v auditCheck) Metadata() policy.Metadata {
 	m := policy.Metadata{
@@ -139,15 +141,13 @@ func (v auditCheck) Metadata() policy.Metadata {
 func (v auditCheck) conclude() (checks.State, verdict.Verdict, proxy.Finding) {
 	k := v.kept
 	s := checks.Passing(fmt.Sprintf("the rules of %s agree with the API", report.Count(k.Services, "Service port")))
-	worst, reason := report.Conclude(&s, k.Findings, func(f proxy.Finding) checks.Evidence {
+	report.AddFindings(&s, k.Findings, func(f proxy.Finding) checks.Evidence {
 		return checks.Seen(f.Name, servicePrefix(f)+f.Describe())
 	})
 	for _, note := range k.Notes {
 		s.Evidence = append(s.Evidence, checks.Seen("note", note))
 	}
-	if worst != verdict.Fail && (k.Unread != nil || k.Unanswered != nil) {
-		worst = verdict.Unknown
-	}
+	worst, reason := audit.Conclude(k)
 	return s, worst, reason
 }
 

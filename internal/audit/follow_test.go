@@ -17,10 +17,9 @@ import (
 	"nodegate/internal/audit/settle"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
-	"nodegate/policy"
 )
 
-const recorded = "../../../../internal/audit/proxy/testdata/"
+const recorded = "proxy/testdata/"
 
 // followed is a node with recorded rules, its kube-proxy, and its API server.
 type followed struct {
@@ -75,11 +74,10 @@ func (f *followed) follow() {
 		cancel()
 		synctest.Wait()
 	})
-	asks := policy.Audit{On: true, Every: 5 * time.Minute, Settle: 15 * time.Second}
-	go Follow(ctx, n, f, asks, func() { f.looked++ }, func(k settle.Progress) {
+	go n.follow(ctx, f, FollowRequest{Every: 5 * time.Minute, Settle: 15 * time.Second, Looked: func() { f.looked++ }, Done: func(k settle.Progress) {
 		f.kept = k
 		f.seen = append(f.seen, worstOf(k).String())
-	})
+	}})
 }
 
 // page is one of kube-proxy's pages.
@@ -155,7 +153,7 @@ func (f *followed) Follow(ctx context.Context, _ *proxy.Versions, send func(prox
 }
 
 func worstOf(k settle.Progress) verdict.Verdict {
-	_, worst, _ := auditCheck{kept: k}.conclude()
+	worst, _ := Conclude(k)
 	return worst
 }
 

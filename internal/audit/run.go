@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
@@ -15,7 +14,6 @@ import (
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
 	"nodegate/internal/ruleset"
-	"nodegate/policy"
 )
 
 // Request describes one audit.
@@ -33,9 +31,12 @@ type Request struct {
 // Result is the result of one audit.
 type Result struct {
 	Report    proxy.Judgment
-	Covered   report.Covered
+	Covered   Covered
 	Converged []settle.Converged
 }
+
+// Covered records which inputs the audit could compare the rules with.
+type Covered struct{ Live, Endpoints, Services, Health, Log bool }
 
 // Run audits the node of h once: it reads the rules, follows their differences from the API until
 // they have settled, queries kube-proxy, and concludes from all.
@@ -67,7 +68,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 	if err != nil {
 		return Result{}, err
 	}
-	res := Result{Covered: report.Covered{Live: true, Endpoints: opts.Endpoints != nil, Services: opts.Services != nil}}
+	res := Result{Covered: Covered{Live: true, Endpoints: opts.Endpoints != nil, Services: opts.Services != nil}}
 	var out settle.Outcome
 	if r.Once || api == nil && opts.Endpoints != nil {
 		out, err = n.compareOnce(ctx, opts, versions != nil)
@@ -85,12 +86,26 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 	return res, nil
 }
 
-// Follow audits a node like Run, for as long as the context lasts. It calls looked after each look,
-// and done after each round.
-func Follow(ctx context.Context, n *Machine, api settle.API, asks policy.Audit, looked func(), done func(settle.Progress)) {
+// FollowRequest describes an audit by Follow.
+type FollowRequest struct {
+	Kubeconfig    string // "": kube-proxy's own, or a Pod's service account
+	Plugins       *kube.Plugins
+	Node, Zone    string
+	Every, Settle time.Duration
+	Warn          func(string)          // prints a warning for the operator
+	Looked        func()                // called after each look
+	Done          func(settle.Progress) // called after each round
+}
+
+// Follow audits the node of h like Run, for as long as the context lasts.
+func Follow(ctx context.Context, h *host.Host, r FollowRequest) {
+	NewMachine(h).follow(ctx, &server{host: h, kubeconfig: r.Kubeconfig, warn: r.Warn, plugins: r.Plugins}, r)
+}
+
+func (n *Machine) follow(ctx context.Context, api settle.API, r FollowRequest) {
 	n.follows = true
-	settle.Follow(ctx, n, api, settle.FollowOptions{Node: asks.Node, Zone: asks.Zone, Every: asks.Every, Done: done, Looked: looked,
-		Settle: func() time.Duration { return kubeproxy.SettleTime(n.Host, asks.Settle) }})
+	settle.Follow(ctx, n, api, settle.FollowOptions{Node: r.Node, Zone: r.Zone, Every: r.Every, Done: r.Done, Looked: r.Looked,
+		Settle: func() time.Duration { return kubeproxy.SettleTime(n.Host, r.Settle) }})
 }
 
 // compareOnce reads the rules and compares them with the API once.
@@ -119,7 +134,7 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 	kubeproxy.Unproven(res.Report.Findings)
 	asked := kubeproxy.Ask(ctx, r.Proxy, r.Skipped)
 	res.Report.Findings = append(res.Report.Findings, asked.Findings...)
-	res.Covered = report.Covered{Endpoints: opts.Endpoints != nil, Services: opts.Services != nil, Health: asked.Health, Log: asked.Log}
+	res.Covered = Covered{Endpoints: opts.Endpoints != nil, Services: opts.Services != nil, Health: asked.Health, Log: asked.Log}
 	return res, nil
 }
 

@@ -61,7 +61,7 @@ func TestWritten(t *testing.T) {
 // TestBeLiberal checks that nf_conntrack_tcp_be_liberal is read each time, because kube-proxy may
 // set it after watch has started.
 func TestBeLiberal(t *testing.T) {
-	text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/iptables-save.txt")
+	text, err := os.ReadFile("proxy/testdata/iptables-save.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestBeLiberal(t *testing.T) {
 // TestNoWayToExternal checks that kube-proxy's configuration explains unreferenced chains of
 // external addresses.
 func TestNoWayToExternal(t *testing.T) {
-	text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/fields-iptables.txt")
+	text, err := os.ReadFile("proxy/testdata/fields-iptables.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestWrote(t *testing.T) {
 // TestRouteLocalnet checks that an empty KUBE-FIREWALL is not reported if no interface routes
 // 127.0.0.0/8.
 func TestRouteLocalnet(t *testing.T) {
-	text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/iptables-save.txt")
+	text, err := os.ReadFile("proxy/testdata/iptables-save.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package noderules
+package audit
 
 import (
 	"context"
@@ -85,4 +85,16 @@ func OnlyUplink(ctx context.Context, h *host.Host) string {
 		return ""
 	}
 	return uplink
+}
+
+// LinkNames returns the names of the node's links, or nil if they cannot be read.
+func LinkNames(ctx context.Context, h *host.Host) (names []string) {
+	list, err := h.Links.List(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, l := range list {
+		names = append(names, l.Name)
+	}
+	return names
 }

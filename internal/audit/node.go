@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"nodegate/checks/noderules"
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
@@ -65,7 +64,7 @@ func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
 		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, Live: n.live,
 	}
-	noderules.AddNetwork(ctx, n.Host, &opts)
+	AddNetwork(ctx, n.Host, &opts)
 	rep := proxy.Judge(sets, opts)
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.markUnwritten(ctx, &rep)

@@ -11,16 +11,15 @@ import (
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
-	"nodegate/policy"
 )
 
 // server is an API server. It reads its credentials again after every failure, because they may not
 // exist yet or be renewed.
 type server struct {
-	host    *host.Host
-	asks    policy.Audit
-	warn    func(string)
-	plugins *kube.Plugins
+	host       *host.Host
+	kubeconfig string
+	warn       func(string)
+	plugins    *kube.Plugins
 
 	mu     sync.Mutex
 	api    *kube.API
@@ -33,7 +32,7 @@ func (s *server) openClient() (*kube.API, error) {
 	if s.api != nil {
 		return s.api, nil
 	}
-	source := kube.Source{Kubeconfig: s.asks.Kubeconfig, Plugins: s.plugins}
+	source := kube.Source{Kubeconfig: s.kubeconfig, Plugins: s.plugins}
 	if source.Kubeconfig == "" {
 		source.InCluster = kube.InPod()
 	}

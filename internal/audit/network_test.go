@@ -1,11 +1,11 @@
-package noderules_test
+package audit_test
 
 import (
 	"net/netip"
 	"slices"
 	"testing"
 
-	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
@@ -32,7 +32,7 @@ func TestUplink(t *testing.T) {
 		"routes of a source": {hosttest.Machine{Links: links(), Routes: []string{"p1p1"}, Routing: []host.RoutingRule{{Table: 100}}}, ""},
 		"a VPN":              {hosttest.Machine{Links: links("tun0"), Routes: []string{"p1p1"}}, ""},
 	} {
-		if got := noderules.Uplink(t.Context(), c.node.Host()); got != c.want {
+		if got := audit.Uplink(t.Context(), c.node.Host()); got != c.want {
 			t.Errorf("%s: %q, want %q", what, got, c.want)
 		}
 	}
@@ -49,12 +49,12 @@ func TestRoutes(t *testing.T) {
 			hop("fe80::/64", "cni0"), hop("10.244.1.0/24", "eth0")},
 	}
 	var opts proxy.Options
-	noderules.AddNetwork(t.Context(), node.Host(), &opts)
+	audit.AddNetwork(t.Context(), node.Host(), &opts)
 	if len(opts.Routes) != len(node.Paths) || !slices.Equal(opts.PodRoutes, []path.Route{path.Route(node.Paths[1])}) {
 		t.Errorf("%+v", opts)
 	}
 	node.Routing, opts = []host.RoutingRule{{Table: 100}}, proxy.Options{}
-	if noderules.AddNetwork(t.Context(), node.Host(), &opts); opts.Routes != nil || opts.PodRoutes != nil {
+	if audit.AddNetwork(t.Context(), node.Host(), &opts); opts.Routes != nil || opts.PodRoutes != nil {
 		t.Errorf("with rules: %+v", opts)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-const recordings = "../../../../internal/audit/proxy/testdata/"
+const recordings = "proxy/testdata/"
 
 // TestPart loads recorded rules into the real kernel. For each Service, the part of the rules must be judged
 // as all rules are.
