@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"nodegate/checks/checkstest"
-	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/ruleset"
 )
@@ -86,7 +86,7 @@ func TestProxySave(t *testing.T) {
 		t.Fatal(err)
 	}
 	liberal := false
-	for _, f := range proxy.Judge([]*ruleset.Set{set}, proxy.Options{BeLiberal: &liberal}).Findings {
+	for _, f := range audit.Judge([]*ruleset.Set{set}, audit.Options{BeLiberal: &liberal}).Findings {
 		t.Errorf("%s: %s: %s", f.Name, f.Message, f.Rule)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
-	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
 	"nodegate/policy"
@@ -62,7 +62,7 @@ func iptablesBackends() checks.Problem {
 
 func inspectBackends(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("one backend")
-	rep, err := noderules.Read(ctx, h, proxy.Options{})
+	rep, err := noderules.Read(ctx, h, audit.Options{})
 	if err != nil {
 		return s, err
 	}

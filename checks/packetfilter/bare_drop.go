@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"nodegate/checks"
-	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
 	"nodegate/policy"
@@ -44,7 +44,7 @@ func inspectBareDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 			continue
 		}
 		found = true
-		bare := proxy.BareDrops(t)
+		bare := audit.BareDrops(t)
 		for _, r := range bare {
 			s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
 			commands = append(commands, ruleset.Program(t.Source)+" -D"+strings.TrimPrefix(r.Text, "-A"))

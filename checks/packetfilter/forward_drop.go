@@ -10,7 +10,6 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/noderules"
 	"nodegate/internal/audit"
-	"nodegate/internal/audit/path"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
 	"nodegate/policy"
@@ -55,8 +54,8 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		if family == ruleset.IPv6 && !servesIPv6(sets) {
 			continue // the cluster has only IPv4
 		}
-		step, share, _, lost := podsLost(sets, family, links)
-		if !lost || isDockersPolicy(sets, step) || path.EnforcesPolicies(step.Owner()) {
+		step, share, _, lost := audit.PodsLost(sets, family, links)
+		if !lost || isDockersPolicy(sets, step) || audit.EnforcesPolicies(step.Owner()) {
 			continue
 		}
 		if step.Program == "nft" {
@@ -106,39 +105,16 @@ func servesIPv6(sets []*ruleset.Set) bool {
 	})
 }
 
-// podsLost walks new packets from Pods to other machines. It returns the step that drops them, if they
-// are certainly lost, with their share if it drops only some: "TCP ", "1 % of TCP ". ways are the ways of a
-// packet whose link and protocol are not known.
-func podsLost(sets []*ruleset.Set, family string, links []string) (step path.Step, share string, ways []path.Way, lost bool) {
-	rules := path.New(sets, family, path.Node{Elsewhere: path.NotOfPods})
-	p := path.Packet{State: path.StateNew}
-	ways = rules.Forwarded(p)
-	for _, link := range append([]string{""}, path.PodLinks(sets, family, links)...) {
-		p.In = link
-		for _, loss := range rules.Losses(p) {
-			what := loss.Protocol
-			if loss.Way.Chance < 0.999 {
-				what = path.Percent(loss.Way.Chance) + " of " + cmp.Or(what, "the packets")
-			}
-			if what != "" {
-				what += " "
-			}
-			return loss.Step, what, ways, true
-		}
-	}
-	return path.Step{}, "", ways, false
-}
-
 // isDockersPolicy reports whether a packet is dropped by the policy of a table with Docker's chains, which
 // docker.forward-drop judges.
-func isDockersPolicy(sets []*ruleset.Set, step path.Step) bool {
+func isDockersPolicy(sets []*ruleset.Set, step audit.Step) bool {
 	return step.Rule == "" && slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
 		return t.Source == step.Source && t.Chain("DOCKER") != nil
 	})
 }
 
 // stepText returns a rule, or the policy of a chain as iptables-save prints it.
-func stepText(step path.Step) string {
+func stepText(step audit.Step) string {
 	if step.Rule == "" {
 		return ":" + step.Chain + " DROP"
 	}

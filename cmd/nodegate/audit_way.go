@@ -9,8 +9,6 @@ import (
 
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/audit"
-	"nodegate/internal/audit/path"
-	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
 	"nodegate/internal/ruleset"
@@ -33,14 +31,14 @@ func (o *auditOptions) writeWays(ctx context.Context, h *host.Host, stdin io.Rea
 	if err != nil {
 		return err
 	}
-	rep := proxy.Judge(sets, opts)
+	rep := audit.Judge(sets, opts)
 	one, err := report.OneService(&rep, o.service)
 	if err != nil {
 		return err
 	}
-	var list []proxy.Trace
+	var list []audit.Trace
 	for _, from := range senders {
-		ways, err := proxy.Traces(&rep, sets, &opts, o.service, from)
+		ways, err := audit.Traces(&rep, sets, &opts, o.service, from)
 		if err != nil {
 			return err
 		}
@@ -62,7 +60,7 @@ func (o *auditOptions) writeWays(ctx context.Context, h *host.Host, stdin io.Rea
 
 // readForWays reads the rules of --rules, each a file of rules or a snapshot, or this node's.
 func (o *auditOptions) readForWays(ctx context.Context, h *host.Host, stdin io.Reader) (
-	sets []*ruleset.Set, opts proxy.Options, err error) {
+	sets []*ruleset.Set, opts audit.Options, err error) {
 	for _, name := range o.rules {
 		if recorded := replayed(name); recorded != nil {
 			of, err := recorded.Rulesets(ctx)
@@ -99,7 +97,7 @@ func replayed(name string) *host.Host {
 }
 
 // findSenders returns the values of --from: for the name of a Pod, its addresses in the API.
-func (o *auditOptions) findSenders(ctx context.Context, opts *proxy.Options) (senders []string, err error) {
+func (o *auditOptions) findSenders(ctx context.Context, opts *audit.Options) (senders []string, err error) {
 	namespace, name, named := strings.Cut(o.from, "/")
 	if !named || !isObjectName(namespace) || !isObjectName(name) {
 		return []string{o.from}, nil
@@ -118,7 +116,7 @@ func (o *auditOptions) findSenders(ctx context.Context, opts *proxy.Options) (se
 	if err != nil {
 		return nil, err
 	}
-	if opts.Own != nil && pod.Host.IsValid() && opts.Own(pod.Host) == path.No {
+	if opts.Own != nil && pod.Host.IsValid() && opts.Own(pod.Host) == audit.No {
 		return nil, fmt.Errorf("--from %s: this Pod runs on %s, not on this node, whose rules its packets do not pass first: audit there",
 			o.from, pod.Host)
 	}

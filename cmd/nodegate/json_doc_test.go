@@ -158,7 +158,7 @@ func (j jsonTypes) kind(dir string, e ast.Expr) (kind, inDir, inName string) {
 		case "time":
 			return map[string]string{"Time": "time", "Duration": "nanoseconds"}[e.Sel.Name], "", ""
 		}
-		for _, known := range []string{"internal/verdict", "checks", "internal/host", "policy", "internal/audit/proxy", "internal/audit/kubeproxy", "internal/kube",
+		for _, known := range []string{"internal/verdict", "checks", "internal/host", "policy", "internal/audit", "internal/audit/proxy", "internal/audit/kubeproxy", "internal/kube",
 			"checks/catalog",
 			"cmd/nodegate/internal/report", "internal/audit/settle", "internal/host/netns"} {
 			if filepath.Base(known) == pkg {

@@ -100,7 +100,7 @@ func (t *secretsTest) plantServers() {
 func (t *secretsTest) askAPI(kubeconfig string) {
 	t.Helper()
 	plugins := kube.NewPlugins(host.Credential)
-	api, err := kube.Source{Kubeconfig: kubeconfig, Plugins: plugins}.Server()
+	api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig, Plugins: plugins}}.Server()
 	if err == nil {
 		_, err = api.List(t.Context(), false)
 		api.Close()

@@ -18,7 +18,7 @@ import (
 
 // Request describes one audit.
 type Request struct {
-	Truth      kube.Source
+	Truth      Truth
 	Proxy      kubeproxy.Pages
 	Node, Zone string
 	Once       bool                            // compare once, without waiting for differences to settle

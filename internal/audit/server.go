@@ -22,17 +22,17 @@ type server struct {
 	plugins    *kube.Plugins
 
 	mu     sync.Mutex
-	api    *kube.API
+	api    *API
 	warned bool
 }
 
-func (s *server) openClient() (*kube.API, error) {
+func (s *server) openClient() (*API, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.api != nil {
 		return s.api, nil
 	}
-	source := kube.Source{Kubeconfig: s.kubeconfig, Plugins: s.plugins}
+	source := Truth{Source: kube.Source{Kubeconfig: s.kubeconfig, Plugins: s.plugins}}
 	if source.Kubeconfig == "" {
 		source.InCluster = kube.InPod()
 	}
@@ -75,7 +75,7 @@ func proxyKubeconfig(h *host.Host) (string, error) {
 }
 
 // closeClient drops a client that failed.
-func (s *server) closeClient(api *kube.API) {
+func (s *server) closeClient(api *API) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.api == api {

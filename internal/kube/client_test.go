@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
@@ -78,7 +79,7 @@ func TestLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, user := range []string{"    token: secret\n", "    tokenFile: " + tokenFile + "\n"} {
-		api, err := kube.Source{Kubeconfig: kubeconfig(t, forServer(s, user))}.Server()
+		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, forServer(s, user))}}.Server()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,7 @@ func TestRefused(t *testing.T) {
 	s := server(t)
 	list := func(ctx context.Context, text string) error {
 		t.Helper()
-		api, err := kube.Source{Kubeconfig: kubeconfig(t, text)}.Server()
+		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, text)}}.Server()
 		if err != nil {
 			t.Fatal(err)
 		}

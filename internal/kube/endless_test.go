@@ -19,14 +19,9 @@ func TestEndlessAnswers(t *testing.T) {
 	}))
 	defer s.Close()
 	c := &Client{server: s.URL, http: s.Client()}
-	api := &API{c}
 	for what, query := range map[string]func() error{
-		"one value is larger than 32 MiB": func() error {
-			_, err := api.List(t.Context(), false)
-			return err
-		},
 		"an event of more than 8 MiB": func() error {
-			return c.watch(t.Context(), "/", "1", nil)
+			return c.watchOnce(t.Context(), "/", "1", nil)
 		},
 		"GET /api/v1/nodes/n: the response is larger than 4 MiB": func() error {
 			_, _, _, err := c.readCondition(t.Context(), "n", "Ready")

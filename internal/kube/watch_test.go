@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/kube"
 )
@@ -70,7 +71,7 @@ func TestFollow(t *testing.T) {
 		m.expired.Store(expired)
 		s := httptest.NewTLSServer(m)
 		t.Cleanup(s.Close)
-		api, err := kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}.Server()
+		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}}.Server()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +121,7 @@ func TestFollowRefused(t *testing.T) {
 		(&motion{}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
-	api, err := kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}.Server()
+	api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}}.Server()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/audit"
-	"nodegate/internal/audit/proxy"
-	"nodegate/internal/audit/settle"
 	"nodegate/internal/host"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
@@ -17,37 +15,37 @@ import (
 
 // Audit holds the part of an audit report that its results do not contain.
 type Audit struct {
-	Mode      string             `json:"mode"`                // iptables, nftables or ipvs
-	Version   string             `json:"version"`             // of kube-proxy, inferred from the rules
-	Services  []proxy.Service    `json:"services"`            // ports of Services in the rules
-	Converged []settle.Converged `json:"converged,omitempty"` // differed from the API, then matched
-	Notes     []string           `json:"notes,omitempty"`     // about reading the rules
+	Mode      string            `json:"mode"`                // iptables, nftables or ipvs
+	Version   string            `json:"version"`             // of kube-proxy, inferred from the rules
+	Services  []audit.Service   `json:"services"`            // ports of Services in the rules
+	Converged []audit.Converged `json:"converged,omitempty"` // differed from the API, then matched
+	Notes     []string          `json:"notes,omitempty"`     // about reading the rules
 }
 
 // NewAudit returns the audit as a Report, with one result for each kind of finding.
-func NewAudit(h *host.Host, rep *proxy.Judgment, c audit.Covered, began time.Time) Report {
+func NewAudit(h *host.Host, rep *audit.Judgment, c audit.Covered, began time.Time) Report {
 	r := checks.Outcome{Started: began, Duration: time.Since(began), Stage: checks.Run}
-	for _, k := range proxy.Kinds() {
+	for _, k := range audit.Kinds() {
 		r.Results = append(r.Results, auditResult(k, rep, c))
 	}
 	out := New(h, &policy.Policy{Files: []string{}}, r)
 	out.Audit = &Audit{Mode: rep.Mode, Version: rep.Version.String(), Services: rep.Services, Notes: rep.Notes}
 	if out.Audit.Services == nil {
-		out.Audit.Services = []proxy.Service{}
+		out.Audit.Services = []audit.Service{}
 	}
 	return out
 }
 
-func auditResult(k proxy.Kind, rep *proxy.Judgment, c audit.Covered) checks.Result {
+func auditResult(k audit.Kind, rep *audit.Judgment, c audit.Covered) checks.Result {
 	res := checks.Result{Name: k.Name, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
 	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
 	if k.Verdict == verdict.Warn {
 		res.Metadata.Severity = policy.Warn
 	}
-	found := slices.DeleteFunc(slices.Clone(rep.Findings), func(f proxy.Finding) bool { return f.Name != k.Name })
-	var worst proxy.Finding
+	found := slices.DeleteFunc(slices.Clone(rep.Findings), func(f audit.Finding) bool { return f.Name != k.Name })
+	var worst audit.Finding
 	res.Verdict, worst = audit.Worst(found)
-	AddFindings(&res.State, found, func(f proxy.Finding) checks.Evidence {
+	AddFindings(&res.State, found, func(f audit.Finding) checks.Evidence {
 		return checks.Evidence{Source: findingPlace(f), Text: f.Message}
 	})
 	switch {
@@ -60,7 +58,7 @@ func auditResult(k proxy.Kind, rep *proxy.Judgment, c audit.Covered) checks.Resu
 }
 
 // AddFindings adds findings to the state of the result that they belong to, each as a line of evidence.
-func AddFindings(s *checks.State, found []proxy.Finding, line func(proxy.Finding) checks.Evidence) {
+func AddFindings(s *checks.State, found []audit.Finding, line func(audit.Finding) checks.Evidence) {
 	const most = 20
 	for _, f := range found[:min(len(found), most)] {
 		s.Evidence = append(s.Evidence, line(f))
@@ -68,7 +66,7 @@ func AddFindings(s *checks.State, found []proxy.Finding, line func(proxy.Finding
 }
 
 // findingPlace returns the location of a finding in the rules.
-func findingPlace(f proxy.Finding) string {
+func findingPlace(f audit.Finding) string {
 	var parts []string
 	for _, p := range []string{f.Service, f.Family, f.Table, f.Chain} {
 		if p != "" {

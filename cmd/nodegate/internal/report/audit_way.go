@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit"
 	"nodegate/internal/verdict"
 )
 
@@ -17,11 +17,11 @@ const KindWays = "Ways"
 type Ways struct {
 	APIVersion string        `json:"apiVersion"` // nodegate/v1
 	Kind       string        `json:"kind"`       // Ways
-	Ways       []proxy.Trace `json:"ways"`       // one for each port, family and address
+	Ways       []audit.Trace `json:"ways"`       // one for each port, family and address
 }
 
 // WriteWays writes the ways of packets to a Service as text, json or svg.
-func WriteWays(w io.Writer, format string, list []proxy.Trace) error {
+func WriteWays(w io.Writer, format string, list []audit.Trace) error {
 	switch format {
 	case "json":
 		e := json.NewEncoder(w)
@@ -42,7 +42,7 @@ func WriteWays(w io.Writer, format string, list []proxy.Trace) error {
 	return err
 }
 
-type trace proxy.Trace
+type trace audit.Trace
 
 func (t trace) title() string {
 	return fmt.Sprintf("%s (%s, %s) from %s to %s: %s", t.Service, t.Protocol, t.Family, t.From, t.To, t.Verdict)
@@ -87,7 +87,7 @@ func (t trace) branches() []branch {
 }
 
 // stepBranches groups rules by their hook.
-func stepBranches(steps []proxy.TraceStep) (roots []branch) {
+func stepBranches(steps []audit.TraceStep) (roots []branch) {
 	hook := ""
 	for _, s := range steps {
 		if s.Hook != hook {
@@ -125,7 +125,7 @@ func shortRule(rule string) string {
 	return rule
 }
 
-func drawWays(w io.Writer, list []proxy.Trace) error {
+func drawWays(w io.Writer, list []audit.Trace) error {
 	d := drawing{bottom: svgGap}
 	for _, t := range list {
 		class := "head"

@@ -13,8 +13,6 @@ import (
 	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/audit"
-	"nodegate/internal/audit/proxy"
-	"nodegate/internal/audit/settle"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
 	"nodegate/internal/verdict"
@@ -37,7 +35,7 @@ type Auditor struct {
 	stop  context.CancelFunc
 	began time.Time
 	seen  time.Time // time of the last look
-	kept  settle.Progress
+	kept  audit.Progress
 }
 
 // NewAuditor returns an auditor of h that ends with ctx. It does nothing until Checks is called.
@@ -54,7 +52,7 @@ func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 	defer a.mu.Unlock()
 	if asks != a.asked {
 		a.stop()
-		a.stop, a.asked, a.kept, a.began = func() {}, asks, settle.Progress{}, time.Now()
+		a.stop, a.asked, a.kept, a.began = func() {}, asks, audit.Progress{}, time.Now()
 		if asks.On {
 			ctx, cancel := context.WithCancel(a.ctx)
 			a.stop = cancel
@@ -75,7 +73,7 @@ func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
 			a.seen = time.Now()
 		}
 	}
-	done := func(k settle.Progress) {
+	done := func(k audit.Progress) {
 		a.mu.Lock()
 		if ctx.Err() != nil { // another policy is in use
 			a.mu.Unlock()
@@ -114,7 +112,7 @@ const firstRound = 2 * time.Minute
 // auditCheck presents the last audit as a check.
 type auditCheck struct {
 	asks  policy.Audit
-	kept  settle.Progress
+	kept  audit.Progress
 	began time.Time
 	seen  time.Time
 }
@@ -138,10 +136,10 @@ func (v auditCheck) Metadata() policy.Metadata {
 }
 
 // conclude returns the state of the check with its evidence, its verdict, and the reason for that.
-func (v auditCheck) conclude() (checks.State, verdict.Verdict, proxy.Finding) {
+func (v auditCheck) conclude() (checks.State, verdict.Verdict, audit.Finding) {
 	k := v.kept
 	s := checks.Passing(fmt.Sprintf("the rules of %s agree with the API", report.Count(k.Services, "Service port")))
-	report.AddFindings(&s, k.Findings, func(f proxy.Finding) checks.Evidence {
+	report.AddFindings(&s, k.Findings, func(f audit.Finding) checks.Evidence {
 		return checks.Seen(f.Name, servicePrefix(f)+f.Describe())
 	})
 	for _, note := range k.Notes {
@@ -192,7 +190,7 @@ func (v auditCheck) Inspect(context.Context, *host.Host) (checks.State, error) {
 }
 
 // servicePrefix returns the Service of a finding, followed by ": ".
-func servicePrefix(f proxy.Finding) string {
+func servicePrefix(f audit.Finding) string {
 	if f.Service == "" {
 		return ""
 	}

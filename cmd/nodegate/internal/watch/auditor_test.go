@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/internal/audit/proxy"
-	"nodegate/internal/audit/settle"
+	"nodegate/internal/audit"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -15,18 +14,18 @@ import (
 // TestVerdict checks the order of the verdicts: fail comes first, unknown is never a pass, and a
 // first round that does not end is reported.
 func TestVerdict(t *testing.T) {
-	finding := func(v verdict.Verdict, service string) proxy.Finding {
-		return proxy.Finding{Name: "kubeproxy.truth.x", Service: service, Verdict: v, Message: "differs", Remedy: "look"}
+	finding := func(v verdict.Verdict, service string) audit.Finding {
+		return audit.Finding{Name: "kubeproxy.truth.x", Service: service, Verdict: v, Message: "differs", Remedy: "look"}
 	}
 	fail, warn, unknown := finding(verdict.Fail, "default/web"), finding(verdict.Warn, ""), finding(verdict.Unknown, "")
 	ofRule := fail
 	ofRule.Means, ofRule.Message = "connections fail", "KUBE-SEP-X is empty"
 	broken := errors.New("no route to host")
-	kept := func(rounds int, err error, found ...proxy.Finding) settle.Progress {
-		return settle.Progress{Rounds: rounds, Services: 3, Unanswered: err, Findings: found}
+	kept := func(rounds int, err error, found ...audit.Finding) audit.Progress {
+		return audit.Progress{Rounds: rounds, Services: 3, Unanswered: err, Findings: found}
 	}
 	for name, c := range map[string]struct {
-		kept     settle.Progress
+		kept     audit.Progress
 		age      time.Duration
 		want     string // verdict, then message
 		severity policy.Severity
@@ -42,7 +41,7 @@ func TestVerdict(t *testing.T) {
 		"no API":               {kept(1, broken), 0, "unknown the rules were not compared with the API: no route to host", policy.Block},
 		"no API, bad rules":    {kept(1, broken, fail), 0, "fail default/web: differs", policy.Block},
 		"a hang":               {kept(1, nil), time.Hour, "unknown the audit has hung since ", policy.Block},
-		"unreadable rules":     {settle.Progress{Rounds: 2, Unread: broken}, 0, "unknown no route to host", policy.Block},
+		"unreadable rules":     {audit.Progress{Rounds: 2, Unread: broken}, 0, "unknown no route to host", policy.Block},
 	} {
 		v := auditCheck{asks: policy.Audit{On: true, Severity: policy.Block}, kept: c.kept, began: time.Now().Add(-c.age), seen: time.Now().Add(-c.age)}
 		s, err := v.Inspect(t.Context(), nil)

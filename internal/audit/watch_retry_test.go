@@ -1,4 +1,4 @@
-package kube
+package audit
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nodegate/internal/audit/proxy"
+	"nodegate/internal/kube"
 )
 
 // troubled is an API server whose watches of Services return the given responses in order, and then
@@ -82,7 +83,7 @@ func (s *troubled) follow(t *testing.T, d time.Duration) (asked []string, took t
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	began := time.Now()
-	err = (&API{&Client{http: &http.Client{Transport: s}}}).Follow(ctx, from, func(proxy.Event) {})
+	err = (&API{kube.NewClient("", s)}).Follow(ctx, from, func(proxy.Event) {})
 	return s.asked, time.Since(began), err
 }
 
@@ -123,10 +124,10 @@ func TestWatchEnds(t *testing.T) {
 		after       time.Duration
 		least, most int
 	}{
-		{"overloaded", "429", status(http.StatusTooManyRequests, "1"), watchTrouble, 15, 35},
-		{"requests an hour's wait", "503", status(http.StatusServiceUnavailable, "3600"), watchTrouble, 1, 2},
-		{"no server", "connection refused", refused, watchTrouble, 3, 12},
-		{"breaks", "connection reset", events("", syscall.ECONNRESET), watchTrouble, 3, 12},
+		{"overloaded", "429", status(http.StatusTooManyRequests, "1"), 30 * time.Second, 15, 35},
+		{"requests an hour's wait", "503", status(http.StatusServiceUnavailable, "3600"), 30 * time.Second, 1, 2},
+		{"no server", "connection refused", refused, 30 * time.Second, 3, 12},
+		{"breaks", "connection reset", events("", syscall.ECONNRESET), 30 * time.Second, 3, 12},
 		{"forbidden", "may not list and watch", status(http.StatusForbidden, "1"), 0, 1, 1},
 		{"unauthorised", "may not list and watch", status(http.StatusUnauthorized, ""), 0, 1, 1},
 		{"not found", "404", status(http.StatusNotFound, ""), 0, 1, 1},
@@ -138,7 +139,7 @@ func TestWatchEnds(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				asked, took, err := (&troubled{answers: []func() (*http.Response, error){c.answer}}).follow(t, 10*time.Minute)
-				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || errors.Is(err, errExpired) {
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || errors.Is(err, kube.ErrExpired) {
 					t.Errorf("%v, want %q", err, c.want)
 				}
 				if took > c.after || took < c.after/3 || len(asked) < c.least || len(asked) > c.most {
