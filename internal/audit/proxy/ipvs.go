@@ -22,7 +22,7 @@ type ipvs struct {
 	families map[string]bool                          // families with rules of IPVS mode
 	nodes    map[string][]netip.Addr                  // by family: addresses that serve the node ports of the API's Services
 	claims   map[*ruleset.VirtualServer][]ServicePort // the Service ports in the API that request it
-	versions func(service string) [][]apiServicePort  // present and past versions of the API, if it is followed
+	versions *Versions                                // of the API, if it is followed; else nil
 }
 
 // virtualServer is a virtual server of a Service port.
@@ -38,8 +38,7 @@ func formatPlace(address netip.Addr, port int, proto string) string {
 }
 
 func newIPVS(all *ruleset.IPVS) *ipvs {
-	v := &ipvs{IPVS: all, at: make(map[string]*ruleset.VirtualServer, len(all.Servers)), families: map[string]bool{},
-		versions: func(string) [][]apiServicePort { return nil }}
+	v := &ipvs{IPVS: all, at: make(map[string]*ruleset.VirtualServer, len(all.Servers)), families: map[string]bool{}}
 	for i := range all.Servers {
 		s := &all.Servers[i]
 		v.at[formatPlace(s.Address.Addr(), int(s.Address.Port()), s.Protocol)] = s

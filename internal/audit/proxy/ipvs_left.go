@@ -96,7 +96,7 @@ func (c compared) leftOver() []Service {
 			return []Service{s}
 		}
 	}
-	for _, ports := range v.versions(c.port.Service()) {
+	for _, ports := range v.versions.portVersions(c.port.Service()) {
 		for _, p := range c.ownPorts(ports) {
 			s, found := v.service(&p)
 			if found && !slices.ContainsFunc(v.claims[s.servers[0].VirtualServer], func(by ServicePort) bool { return by != c.port }) {
@@ -111,7 +111,7 @@ func (c compared) leftOver() []Service {
 // kube-proxy changes something. For external addresses it contains only the permitted clients,
 // because another Service may share the address.
 func (v *ipvs) state(p ServicePort) string {
-	ports := compared{port: p}.ownPorts(slices.Concat(v.versions(p.Service())...))
+	ports := compared{port: p}.ownPorts(slices.Concat(v.versions.portVersions(p.Service())...))
 	var lines []string
 	for at, ranges := range v.Sources {
 		ip, port := at.Address.Addr().String(), int(at.Address.Port())

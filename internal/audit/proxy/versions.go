@@ -164,8 +164,11 @@ func (v *Versions) ports(name string) []apiServicePort {
 	return all.list
 }
 
-// portVersions returns the past and current ports of a Service.
+// portVersions returns the past and current ports of a Service, none if v is nil.
 func (v *Versions) portVersions(name string) [][]apiServicePort {
+	if v == nil {
+		return nil
+	}
 	return append(slices.Clone(v.pastPort[name]), v.ports(name))
 }
 
@@ -287,5 +290,5 @@ func (v *Versions) NameServices(rep *Judgment) {
 		ports = append(ports, v.ports(name)...)
 	}
 	rep.nameServices(ports)
-	rep.ipvs.versions = v.portVersions
+	rep.ipvs.versions = v
 }
