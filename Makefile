@@ -54,8 +54,8 @@ test-arm64: ## boot an emulated arm64 node; its image takes minutes to build
 
 bench: build ## measure check beside a shell script and goss, audit, probe, and the boot natively and in a VM; OLD=BINARY adds another binary for comparison
 	$(GO) run ./internal/bench bin/nodegate $(OLD)
-	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/proxyrules ./internal/host/netns ./checks/datapath ./cmd/nodegate/internal/preview
-	$(GO) test -run "^$$" -bench Part -benchtime 5x ./cmd/nodegate/internal/audit
+	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/audit/proxy ./internal/host/netns ./checks/datapath ./cmd/nodegate/internal/preview
+	$(GO) test -run "^$$" -bench Part -benchtime 5x ./internal/audit
 	BINARIES="$(CURDIR)/bin/nodegate $(OLD)" $(GO) test -run "^$$" -bench . -benchtime 3x -timeout 30m ./internal/host/nftables
 	$(GO) test -exec "unshare --net" -run "^$$" -bench . -benchtime 1000x ./cmd/nodegate/internal/watch
 	$(GO) run ./internal/bench/idle bin/nodegate

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -72,8 +72,8 @@ func Explain() ([]Explanation, error) {
 		all[i].In = uses[all[i].Name]
 	}
 	same := map[string][]string{} // findings of the audit by check
-	for _, k := range proxyrules.Kinds() {
-		if check := proxyrules.CheckOf(k.Name); check != "" {
+	for _, k := range audit.Kinds() {
+		if check := audit.CheckOf(k.Name); check != "" {
 			same[check] = append(same[check], k.Name)
 		}
 	}
@@ -96,7 +96,7 @@ func Explain() ([]Explanation, error) {
 		Remedy: "run `nodegate audit --kubeconfig FILE` and follow the remedy of each finding",
 		Source: "https://github.com/kubernetes/kubernetes/issues/87615", Stages: "run", Severity: "block",
 	})
-	for _, k := range proxyrules.Kinds() {
+	for _, k := range audit.Kinds() {
 		severity := "block"
 		if k.Verdict == verdict.Warn {
 			severity = "warn"
@@ -105,7 +105,7 @@ func Explain() ([]Explanation, error) {
 			Name: k.Name, Breaks: k.Summary, How: "`nodegate audit` reads kube-proxy's rules.", Remedy: k.Remedy, Source: k.Ref,
 			Stages: "run", Severity: severity,
 		})
-		if check := proxyrules.CheckOf(k.Name); check != "" {
+		if check := audit.CheckOf(k.Name); check != "" {
 			all[len(all)-1].Same = []string{check}
 		}
 	}

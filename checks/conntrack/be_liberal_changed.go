@@ -5,9 +5,8 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
-	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
 
@@ -39,7 +38,7 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 	if liberal {
 		return s, nil
 	}
-	rep, err := noderules.Read(ctx, h, proxyrules.Options{BeLiberal: &liberal})
+	rep, err := noderules.Read(ctx, h, audit.Options{BeLiberal: &liberal})
 	if err != nil {
 		return s, err
 	}
@@ -58,7 +57,7 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 		s.Cause = beLiberalSysctl
 		s.Evidence = append(s.Evidence, rep.Evidence(f))
 		s.Differs("be_liberal=0 now, not 0 when kube-proxy started", "run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1`, or keep 0 "+
-			"and restart kube-proxy: `"+kube.RestartOn(h, proxyrules.DeletePod)+"`")
+			"and restart kube-proxy: `"+audit.RestartOn(h, audit.DeletePod)+"`")
 	}
 	return s, nil
 }

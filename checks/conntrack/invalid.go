@@ -8,8 +8,8 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
 	"nodegate/policy"
 )
 
@@ -42,7 +42,7 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 		s.Got, s.Pass = "be_liberal=1", true
 		return s, nil
 	}
-	rep, err := noderules.Read(ctx, h, proxyrules.Options{BeLiberal: &liberal})
+	rep, err := noderules.Read(ctx, h, audit.Options{BeLiberal: &liberal})
 	if err != nil {
 		return s, err
 	}
@@ -98,7 +98,7 @@ func judgeForward(s *checks.State, rep noderules.Rules) error {
 				return nil
 			}
 		}
-		drop, accept := proxyrules.InvalidDrop(t)
+		drop, accept := audit.InvalidDrop(t)
 		if drop == nil || accept != nil {
 			return fmt.Errorf("%s: table filter has kube-proxy's chains, but KUBE-FORWARD lacks the DROP of INVALID", t.Source)
 		}

@@ -9,9 +9,8 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
-	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -36,7 +35,7 @@ func proxyPostrouting() checks.Problem {
 
 func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("masqueraded once, from random ports")
-	rep, err := noderules.Read(ctx, h, proxyrules.Options{})
+	rep, err := noderules.Read(ctx, h, audit.Options{})
 	if err != nil {
 		return s, err
 	}
@@ -50,11 +49,11 @@ func inspectPostrouting(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		return s, errors.New("cannot judge the rules of kube-proxy's IPVS mode; run `iptables-save -t nat | grep KUBE-POSTROUTING`")
 	case len(findings) > 0:
 		rep.Fail(&s, findings)
-		s.Minor = !slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return f.Verdict == verdict.Fail })
+		s.Minor = !slices.ContainsFunc(findings, func(f audit.Finding) bool { return f.Verdict == verdict.Fail })
 		if rep.Mode == "nftables" { // iptables is not involved
-			s.Remedy = "restart kube-proxy, which rewrites its table: `" + proxyrules.DeletePod + "`"
+			s.Remedy = "restart kube-proxy, which rewrites its table: `" + audit.DeletePod + "`"
 		}
-		s.Remedy = kube.RestartOn(h, s.Remedy)
+		s.Remedy = audit.RestartOn(h, s.Remedy)
 	case isLost:
 		return s, fmt.Errorf("cannot read KUBE-POSTROUTING: %s", lost.Message)
 	default:

@@ -7,8 +7,8 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -41,15 +41,13 @@ func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 	if err != nil {
 		return s, err
 	}
-	opts := proxyrules.Options{}
-	noderules.AddNetwork(ctx, h, &opts)
-	mode, findings := proxyrules.Reach(sets, opts)
+	mode, findings := audit.Reach(ctx, h, sets)
 	switch {
 	case mode == "":
 		s.Skip = "no rules of kube-proxy's iptables or nftables mode found"
 	case len(findings) > 0:
 		noderules.Rules{}.Fail(&s, findings)
-		s.Minor = !slices.ContainsFunc(findings, func(f proxyrules.Finding) bool { return f.Verdict != verdict.Warn })
+		s.Minor = !slices.ContainsFunc(findings, func(f audit.Finding) bool { return f.Verdict != verdict.Warn })
 		s.Got = "taken by a rule in " + findings[0].Table + " " + findings[0].Chain
 	default:
 		for _, set := range sets {

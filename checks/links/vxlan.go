@@ -9,9 +9,9 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -115,7 +115,7 @@ func exposedTunnels(ctx context.Context, h *host.Host, s *checks.State) (found b
 // masqueradedTwice reports whether KUBE-POSTROUTING has the old form with random ports. It returns an
 // error if it cannot judge the chain.
 func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool, error) {
-	rep, err := noderules.Read(ctx, h, proxyrules.Options{})
+	rep, err := noderules.Read(ctx, h, audit.Options{})
 	if err != nil {
 		return false, err
 	}

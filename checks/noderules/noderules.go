@@ -7,8 +7,7 @@ import (
 	"strings"
 
 	"nodegate/checks"
-	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit"
 	"nodegate/internal/ruleset"
 )
 
@@ -17,7 +16,7 @@ const None = "no kube-proxy rules found"
 
 // Rules holds kube-proxy's rules on a node in every backend, judged without the Services. Mode is "" if there are none.
 type Rules struct {
-	proxyrules.Judgment
+	audit.Judgment
 	Filters []*ruleset.Table // tables filter with kube-proxy's chains
 }
 
@@ -27,13 +26,13 @@ type Reader interface {
 }
 
 // Read reads and judges the rules of a node.
-func Read(ctx context.Context, node Reader, opts proxyrules.Options) (Rules, error) {
+func Read(ctx context.Context, node Reader, opts audit.Options) (Rules, error) {
 	opts.WithoutServices = true
 	sets, err := node.Rulesets(ctx)
 	if err != nil {
 		return Rules{}, err
 	}
-	live := Rules{Judgment: proxyrules.Judge(sets, opts)}
+	live := Rules{Judgment: audit.Judge(sets, opts)}
 	for _, t := range ruleset.Tables(sets, "filter") {
 		if t.Declares("KUBE-FORWARD") || t.Declares("KUBE-SERVICES") {
 			live.Filters = append(live.Filters, t)
@@ -43,8 +42,8 @@ func Read(ctx context.Context, node Reader, opts proxyrules.Options) (Rules, err
 }
 
 // About returns the findings whose name begins with one of the subjects, or whose chain is one of them.
-func (l Rules) About(subjects ...string) []proxyrules.Finding {
-	var found []proxyrules.Finding
+func (l Rules) About(subjects ...string) []audit.Finding {
+	var found []audit.Finding
 	for _, f := range l.Findings {
 		if slices.ContainsFunc(subjects, func(s string) bool { return strings.HasPrefix(f.Name, s) || f.Chain == s }) {
 			found = append(found, f)
@@ -55,17 +54,17 @@ func (l Rules) About(subjects ...string) []proxyrules.Finding {
 
 // Lost returns the finding that prevents judging a table: the table is missing from the save, contains no kube-proxy rules,
 // or none of the rules were judged.
-func (l Rules) Lost(table string) (proxyrules.Finding, bool) {
+func (l Rules) Lost(table string) (audit.Finding, bool) {
 	for _, f := range l.About("kubeproxy.table.", "kubeproxy.rules.partial", "kubeproxy.version.older") {
 		if f.Table == table || f.Table == "" {
 			return f, true
 		}
 	}
-	return proxyrules.Finding{}, false
+	return audit.Finding{}, false
 }
 
 // Evidence returns the location of a finding and its rule.
-func (l Rules) Evidence(f proxyrules.Finding) checks.Evidence {
+func (l Rules) Evidence(f audit.Finding) checks.Evidence {
 	program := "iptables"
 	switch {
 	case f.Table == ruleset.KubeProxyTable, strings.Contains(f.Table, " "), f.Table == "" && l.Mode == "nftables": // "inet fw"
@@ -81,7 +80,7 @@ func (l Rules) Evidence(f proxyrules.Finding) checks.Evidence {
 }
 
 // Fail makes a state fail with the findings: Got lists their short names, and Remedy is the remedy of the first one.
-func (l Rules) Fail(s *checks.State, findings []proxyrules.Finding) {
+func (l Rules) Fail(s *checks.State, findings []audit.Finding) {
 	var got []string
 	for _, f := range findings {
 		name := f.Name[strings.LastIndex(f.Name, ".")+1:]
@@ -97,16 +96,4 @@ func (l Rules) Fail(s *checks.State, findings []proxyrules.Finding) {
 		s.Evidence = append(s.Evidence, checks.Seen("note", note))
 	}
 	s.Differs(strings.Join(got, ", "), findings[0].Remedy)
-}
-
-// LinkNames returns the names of the node's links, or nil if they cannot be read.
-func LinkNames(ctx context.Context, h *host.Host) (names []string) {
-	list, err := h.Links.List(ctx)
-	if err != nil {
-		return nil
-	}
-	for _, l := range list {
-		names = append(names, l.Name)
-	}
-	return names
 }

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"nodegate/checks/checkstest"
+	"nodegate/internal/audit"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 )
 
 // TestProxyModes tests the problems of kube-proxy's rules in nftables and IPVS mode, and for IPv6.
 func TestProxyModes(t *testing.T) {
-	nft, err := os.ReadFile("../../internal/proxyrules/testdata/nft-list-ruleset.json")
+	nft, err := os.ReadFile("../../internal/audit/proxy/testdata/nft-list-ruleset.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestProxySave(t *testing.T) {
 		t.Fatal(err)
 	}
 	liberal := false
-	for _, f := range proxyrules.Judge([]*ruleset.Set{set}, proxyrules.Options{BeLiberal: &liberal}).Findings {
+	for _, f := range audit.Judge([]*ruleset.Set{set}, audit.Options{BeLiberal: &liberal}).Findings {
 		t.Errorf("%s: %s: %s", f.Name, f.Message, f.Rule)
 	}
 }

@@ -7,8 +7,8 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
@@ -62,7 +62,7 @@ func iptablesBackends() checks.Problem {
 
 func inspectBackends(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("one backend")
-	rep, err := noderules.Read(ctx, h, proxyrules.Options{})
+	rep, err := noderules.Read(ctx, h, audit.Options{})
 	if err != nil {
 		return s, err
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"nodegate/checks"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
@@ -44,7 +44,7 @@ func inspectBareDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 			continue
 		}
 		found = true
-		bare := proxyrules.BareDrops(t)
+		bare := audit.BareDrops(t)
 		for _, r := range bare {
 			s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
 			commands = append(commands, ruleset.Program(t.Source)+" -D"+strings.TrimPrefix(r.Text, "-A"))

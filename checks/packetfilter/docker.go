@@ -5,10 +5,9 @@ import (
 	"slices"
 
 	"nodegate/checks"
-	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
-	"nodegate/internal/way"
 	"nodegate/policy"
 )
 
@@ -43,7 +42,7 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 		s.Skip = "no Docker rules found"
 		return s, nil
 	}
-	step, _, ways, lost := podsLost(sets, ruleset.IPv4, noderules.LinkNames(ctx, h))
+	step, _, ways, lost := audit.PodsLost(sets, ruleset.IPv4, audit.LinkNames(ctx, h))
 	if lost && isDockersPolicy(sets, step) {
 		program := ruleset.Program(step.Source)
 		s.Evidence = append(s.Evidence, checks.Seen(step.Source, stepText(step)))
@@ -57,21 +56,8 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 	}
 	for _, t := range ruleset.Tables(sets, "filter") {
 		if forward := t.Chain("FORWARD"); forward != nil && t.Family != ruleset.IPv6 && t.Chain("DOCKER") != nil {
-			s.Evidence = append(s.Evidence, checks.Seen(t.Source, acceptedBy(ways, t.Source, forward.Policy)))
+			s.Evidence = append(s.Evidence, checks.Seen(t.Source, audit.AcceptedBy(ways, t.Source, forward.Policy)))
 		}
 	}
 	return s, nil
-}
-
-// acceptedBy returns the rule of FORWARD that accepts, or may accept, the packets of Pods, or the policy.
-func acceptedBy(ways []way.Way, source, forwardPolicy string) string {
-	for _, w := range ways {
-		for _, step := range w.Steps {
-			if w.End == way.Forwarded && step.Hook == way.Forward && step.Table == "filter" && step.Source == source &&
-				step.Effect == way.Accepts {
-				return step.Rule
-			}
-		}
-	}
-	return ":FORWARD " + forwardPolicy
 }

@@ -9,9 +9,9 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
-	"nodegate/internal/way"
 	"nodegate/policy"
 )
 
@@ -49,13 +49,13 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		kubernetes = kubernetes || t.Declares("KUBE-FORWARD")
 	}
 	var got []string
-	links := noderules.LinkNames(ctx, h)
+	links := audit.LinkNames(ctx, h)
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		if family == ruleset.IPv6 && !servesIPv6(sets) {
 			continue // the cluster has only IPv4
 		}
-		step, share, _, lost := podsLost(sets, family, links)
-		if !lost || isDockersPolicy(sets, step) || way.EnforcesPolicies(step.Owner()) {
+		step, share, _, lost := audit.PodsLost(sets, family, links)
+		if !lost || isDockersPolicy(sets, step) || audit.EnforcesPolicies(step.Owner()) {
 			continue
 		}
 		if step.Program == "nft" {
@@ -105,39 +105,16 @@ func servesIPv6(sets []*ruleset.Set) bool {
 	})
 }
 
-// podsLost walks new packets from Pods to other machines. It returns the step that drops them, if they
-// are certainly lost, with their share if it drops only some: "TCP ", "1 % of TCP ". ways are the ways of a
-// packet whose link and protocol are not known.
-func podsLost(sets []*ruleset.Set, family string, links []string) (step way.Step, share string, ways []way.Way, lost bool) {
-	rules := way.New(sets, family, way.Node{Elsewhere: way.NotOfPods})
-	p := way.Packet{State: way.StateNew}
-	ways = rules.Forwarded(p)
-	for _, link := range append([]string{""}, way.PodLinks(sets, family, links)...) {
-		p.In = link
-		for _, loss := range rules.Losses(p) {
-			what := loss.Protocol
-			if loss.Way.Chance < 0.999 {
-				what = way.Percent(loss.Way.Chance) + " of " + cmp.Or(what, "the packets")
-			}
-			if what != "" {
-				what += " "
-			}
-			return loss.Step, what, ways, true
-		}
-	}
-	return way.Step{}, "", ways, false
-}
-
 // isDockersPolicy reports whether a packet is dropped by the policy of a table with Docker's chains, which
 // docker.forward-drop judges.
-func isDockersPolicy(sets []*ruleset.Set, step way.Step) bool {
+func isDockersPolicy(sets []*ruleset.Set, step audit.Step) bool {
 	return step.Rule == "" && slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
 		return t.Source == step.Source && t.Chain("DOCKER") != nil
 	})
 }
 
 // stepText returns a rule, or the policy of a chain as iptables-save prints it.
-func stepText(step way.Step) string {
+func stepText(step audit.Step) string {
 	if step.Rule == "" {
 		return ":" + step.Chain + " DROP"
 	}

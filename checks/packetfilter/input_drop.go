@@ -8,9 +8,9 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/ruleset"
-	"nodegate/internal/way"
 	"nodegate/policy"
 )
 
@@ -53,17 +53,12 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 		return s, err
 	}
 	var got []string
-	uplink := noderules.OnlyUplink(ctx, h)
-	judge := func(family, what string, p way.Packet) {
-		if p.State = way.StateNew; !p.Source.IsValid() {
+	uplink := audit.OnlyUplink(ctx, h)
+	judge := func(family, what string, p audit.Packet) {
+		if !p.Source.IsValid() {
 			p.In = uplink
 		}
-		elsewhere := way.NotOfUplink
-		if p.Source.IsValid() {
-			elsewhere = way.NotOfPods
-		}
-		rules := way.New(sets, family, way.Node{Elsewhere: elsewhere})
-		step, _, lost := way.DropsSurely(rules.Delivered(p))
+		step, lost := audit.Delivered(sets, family, p)
 		bySource := strings.Contains(step.Rule, " -s ") || strings.Contains(step.Rule, " saddr ")
 		if !lost || p.Source.IsValid() && (!bySource || strings.Contains(step.Rule, "dport")) { // closed to Pods on purpose
 			return
@@ -76,12 +71,12 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 	for _, l := range links {
 		if l.VXLAN != nil && l.VXLAN.Port > 0 && l.VXLAN.Port < 1<<16 {
 			family := map[bool]string{false: ruleset.IPv4, true: ruleset.IPv6}[l.VXLAN.V6]
-			judge(family, fmt.Sprintf("port %d/udp of %s is closed", l.VXLAN.Port, l.Name), way.Packet{Protocol: "udp", Port: uint16(l.VXLAN.Port)})
+			judge(family, fmt.Sprintf("port %d/udp of %s is closed", l.VXLAN.Port, l.Name), audit.Packet{Protocol: "udp", Port: uint16(l.VXLAN.Port)})
 		}
 	}
-	judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed", way.Packet{Protocol: "tcp", Port: 10250})
-	if pods := way.PodRange(sets, ruleset.IPv4); got == nil && pods.IsValid() {
-		p := way.Packet{Source: pods, Protocol: "tcp", Port: 10250}
+	judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed", audit.Packet{Protocol: "tcp", Port: 10250})
+	if pods := audit.PodRange(sets, ruleset.IPv4); got == nil && pods.IsValid() {
+		p := audit.Packet{Source: pods, Protocol: "tcp", Port: 10250}
 		judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed to the Pods of this node", p)
 	}
 	if got != nil {

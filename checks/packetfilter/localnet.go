@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"nodegate/checks"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
@@ -48,7 +48,7 @@ func inspectRouteLocalnet(ctx context.Context, h *host.Host, _ *policy.Policy) (
 		if t.Family == ruleset.IPv6 {
 			continue
 		}
-		jump, drop := firewallJump(t), proxyrules.MartianDrop(t)
+		jump, drop := firewallJump(t), audit.MartianDrop(t)
 		for _, r := range []*ruleset.Rule{jump, drop} {
 			if r != nil {
 				s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))

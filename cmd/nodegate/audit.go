@@ -11,13 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"nodegate/cmd/nodegate/internal/audit"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
 	"nodegate/internal/plain"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 )
 
@@ -148,11 +147,11 @@ func (o *auditOptions) audit(ctx context.Context, h *host.Host, stdin io.Reader,
 }
 
 // renderer returns the writer of the requested format.
-func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.Judgment, report.Report) error, error) {
-	draw := map[string]func(io.Writer, *proxyrules.Judgment) error{"text": report.ServiceTree, "svg": report.ServiceSVG}[o.format]
+func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *audit.Judgment, report.Report) error, error) {
+	draw := map[string]func(io.Writer, *audit.Judgment) error{"text": report.ServiceTree, "svg": report.ServiceSVG}[o.format]
 	switch {
 	case draw != nil && o.service != "":
-		return func(w io.Writer, rep *proxyrules.Judgment, _ report.Report) error {
+		return func(w io.Writer, rep *audit.Judgment, _ report.Report) error {
 			one, err := report.OneService(rep, o.service)
 			if err != nil {
 				return err
@@ -164,7 +163,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.J
 	case o.format == "svg":
 		return nil, errors.New("--format svg draws one Service; name it with --service NAMESPACE/NAME")
 	case o.format == "text":
-		return func(w io.Writer, rep *proxyrules.Judgment, r report.Report) error {
+		return func(w io.Writer, rep *audit.Judgment, r report.Report) error {
 			if err := report.AuditSummary(w, rep, o.verbose); err != nil {
 				return err
 			}
@@ -179,7 +178,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *proxyrules.J
 	if err != nil {
 		return nil, fmt.Errorf("unknown format %q; known formats: text, json, junit, tap, prometheus, npd, svg", o.format)
 	}
-	return func(w io.Writer, _ *proxyrules.Judgment, r report.Report) error { return write(w, r) }, nil
+	return func(w io.Writer, _ *audit.Judgment, r report.Report) error { return write(w, r) }, nil
 }
 
 // inputError prints an error of an input that could not be judged, and returns exit

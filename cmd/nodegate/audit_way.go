@@ -7,14 +7,12 @@ import (
 	"io"
 	"strings"
 
-	"nodegate/checks/noderules"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/verdict"
-	"nodegate/internal/way"
 )
 
 // writeWays writes the ways of packets from --from to --service, in recorded rules or on this node.
@@ -33,14 +31,14 @@ func (o *auditOptions) writeWays(ctx context.Context, h *host.Host, stdin io.Rea
 	if err != nil {
 		return err
 	}
-	rep := proxyrules.Judge(sets, opts)
+	rep := audit.Judge(sets, opts)
 	one, err := report.OneService(&rep, o.service)
 	if err != nil {
 		return err
 	}
-	var list []proxyrules.Trace
+	var list []audit.Trace
 	for _, from := range senders {
-		ways, err := proxyrules.Traces(&rep, sets, &opts, o.service, from)
+		ways, err := audit.Traces(&rep, sets, &opts, o.service, from)
 		if err != nil {
 			return err
 		}
@@ -62,7 +60,7 @@ func (o *auditOptions) writeWays(ctx context.Context, h *host.Host, stdin io.Rea
 
 // readForWays reads the rules of --rules, each a file of rules or a snapshot, or this node's.
 func (o *auditOptions) readForWays(ctx context.Context, h *host.Host, stdin io.Reader) (
-	sets []*ruleset.Set, opts proxyrules.Options, err error) {
+	sets []*ruleset.Set, opts audit.Options, err error) {
 	for _, name := range o.rules {
 		if recorded := replayed(name); recorded != nil {
 			of, err := recorded.Rulesets(ctx)
@@ -70,7 +68,7 @@ func (o *auditOptions) readForWays(ctx context.Context, h *host.Host, stdin io.R
 				return nil, opts, fmt.Errorf("reading rules of snapshot %s: %w", name, err)
 			}
 			sets = append(sets, of...)
-			noderules.AddNetwork(ctx, recorded, &opts)
+			audit.AddNetwork(ctx, recorded, &opts)
 			continue
 		}
 		set, err := parseRules(name, stdin)
@@ -81,7 +79,7 @@ func (o *auditOptions) readForWays(ctx context.Context, h *host.Host, stdin io.R
 	}
 	if len(o.rules) == 0 {
 		sets, err = h.Rulesets(ctx)
-		noderules.AddNetwork(ctx, h, &opts)
+		audit.AddNetwork(ctx, h, &opts)
 	}
 	return sets, opts, err
 }
@@ -99,7 +97,7 @@ func replayed(name string) *host.Host {
 }
 
 // findSenders returns the values of --from: for the name of a Pod, its addresses in the API.
-func (o *auditOptions) findSenders(ctx context.Context, opts *proxyrules.Options) (senders []string, err error) {
+func (o *auditOptions) findSenders(ctx context.Context, opts *audit.Options) (senders []string, err error) {
 	namespace, name, named := strings.Cut(o.from, "/")
 	if !named || !isObjectName(namespace) || !isObjectName(name) {
 		return []string{o.from}, nil
@@ -118,7 +116,7 @@ func (o *auditOptions) findSenders(ctx context.Context, opts *proxyrules.Options
 	if err != nil {
 		return nil, err
 	}
-	if opts.Own != nil && pod.Host.IsValid() && opts.Own(pod.Host) == way.No {
+	if opts.Own != nil && pod.Host.IsValid() && opts.Own(pod.Host) == audit.No {
 		return nil, fmt.Errorf("--from %s: this Pod runs on %s, not on this node, whose rules its packets do not pass first: audit there",
 			o.from, pod.Host)
 	}

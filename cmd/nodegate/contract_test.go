@@ -245,7 +245,7 @@ func (c *contractor) inputs() {
 	for _, f := range script.Files {
 		write(f.Name, string(f.Data))
 	}
-	rules, err := os.ReadFile("../../internal/proxyrules/testdata/iptables-save.txt")
+	rules, err := os.ReadFile("../../internal/audit/proxy/testdata/iptables-save.txt")
 	if err != nil {
 		c.Fatal(err)
 	}

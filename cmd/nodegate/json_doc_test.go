@@ -158,9 +158,9 @@ func (j jsonTypes) kind(dir string, e ast.Expr) (kind, inDir, inName string) {
 		case "time":
 			return map[string]string{"Time": "time", "Duration": "nanoseconds"}[e.Sel.Name], "", ""
 		}
-		for _, known := range []string{"internal/verdict", "checks", "internal/host", "policy", "internal/proxyrules", "internal/kube",
+		for _, known := range []string{"internal/verdict", "checks", "internal/host", "policy", "internal/audit", "internal/audit/proxy", "internal/audit/kubeproxy", "internal/kube",
 			"checks/catalog",
-			"cmd/nodegate/internal/report", "cmd/nodegate/internal/audit/settle", "internal/host/netns"} {
+			"cmd/nodegate/internal/report", "internal/audit/settle", "internal/host/netns"} {
 			if filepath.Base(known) == pkg {
 				return j.kind(known, e.Sel)
 			}

@@ -19,12 +19,12 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"nodegate":   main,
-		"kube-proxy": proxy,
+		"kube-proxy": kubeProxy,
 	})
 }
 
-// proxy is a healthy kube-proxy that does nothing.
-func proxy() {
+// kubeProxy is a healthy kube-proxy that does nothing.
+func kubeProxy() {
 	err := http.ListenAndServe("127.0.0.1:10256", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		now := time.Now().Format(time.RFC3339)
 		fmt.Fprintf(w, `{"lastUpdated": %q, "currentTime": %q, "healthy": true, "status": {"IPv4": {"lastUpdated": %q, "healthy": true}}}`,
@@ -59,7 +59,7 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Setup: func(env *testscript.Env) error {
-			fixtures, err := filepath.Abs("../../internal/proxyrules/testdata")
+			fixtures, err := filepath.Abs("../../internal/audit/proxy/testdata")
 			env.Setenv("FIXTURES", fixtures)
 			return err
 		},

@@ -14,9 +14,9 @@ import (
 
 	"nodegate/checks/datapath"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 )
 
@@ -86,7 +86,7 @@ Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
 
 func newProbeService() *cobra.Command {
 	var o datapath.ServiceOptions
-	var audit auditOptions
+	var opts auditOptions
 	var proto, pod string
 	c := &cobra.Command{
 		Use:   "service HOST:PORT",
@@ -130,7 +130,7 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 				}
 			}
 			o.Progress = report.Progress(c.ErrOrStderr())
-			ctx, cancel := context.WithTimeout(c.Context(), audit.timeout)
+			ctx, cancel := context.WithTimeout(c.Context(), opts.timeout)
 			defer cancel()
 			r, err := datapath.Service(ctx, args[0], o)
 			if err := interrupted(c, fmt.Sprintf(": %d of %d attempts failed", r.Failed, r.Attempts)); err != nil {
@@ -142,7 +142,7 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 			if err != nil && r.Attempts == 0 {
 				return unknown(c, err)
 			}
-			note, noteErr := audit.staleness(ctx, r.Failing())
+			note, noteErr := opts.staleness(ctx, r.Failing())
 			if noteErr != nil {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: skipped the check for stale endpoints: %v\n", noteErr)
 			}
@@ -155,7 +155,7 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 				got = verdict.Fail
 			}
 			text := func(w io.Writer) error { return r.Render(w, note) }
-			return audit.writeProbe(c.OutOrStdout(), r, text, got,
+			return opts.writeProbe(c.OutOrStdout(), r, text, got,
 				fmt.Sprintf("probe service, %d of %d failed, %s", r.Failed, r.Attempts, r.Duration))
 		},
 	}
@@ -163,14 +163,14 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 	f.IntVarP(&o.N, "count", "n", 100, "connect this many times")
 	f.IntVar(&o.Concurrency, "concurrency", 50, "make this many attempts in parallel")
 	f.DurationVar(&o.Timeout, "attempt-timeout", 2*time.Second, "fail an attempt after this long")
-	timeoutFlag(f, &audit.timeout, 5*time.Minute, "stop after this long")
+	timeoutFlag(f, &opts.timeout, 5*time.Minute, "stop after this long")
 	f.StringVar(&proto, "proto", "tcp", "tcp (connect) or dns (a query over UDP)")
 	f.StringVar(&pod, "from", "", "connect from the Pod `NAMESPACE/NAME` of this node (default: from the node itself)")
 	f.StringVar(&o.Netns, "netns", "", "connect from the network namespace in `FILE`, such as /proc/PID/ns/net")
 	f.StringVar(&o.Query, "query", "", "the `NAME` in the DNS query (default kubernetes.default.svc.cluster.local.)")
-	f.StringVar(&audit.audited.Truth.Endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
-	f.StringVar(&audit.audited.Truth.Kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server of the kubeconfig in `FILE`")
-	audit.formatFlags(c, "text", "json")
+	f.StringVar(&opts.audited.Truth.Endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
+	f.StringVar(&opts.audited.Truth.Kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server of the kubeconfig in `FILE`")
+	opts.formatFlags(c, "text", "json")
 	completeWith(c, "proto", "tcp", "dns")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig")
 	c.MarkFlagsMutuallyExclusive("from", "netns")
@@ -216,10 +216,10 @@ func (o *options) writeProbe(stdout io.Writer, result any, text func(io.Writer) 
 // staleness returns a function that notes whether an endpoint is stale: in the rules but not in
 // the API. It returns nil if there is nothing to compare.
 func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoint) (func(netip.AddrPort) string, error) {
-	if len(failing) == 0 || o.audited.Truth == (kube.Source{}) {
+	if len(failing) == 0 || o.audited.Truth == (audit.Truth{}) {
 		return nil, nil
 	}
-	var judged proxyrules.Options
+	var judged audit.Options
 	o.audited.Truth.Plugins = kube.NewPlugins(host.Credential)
 	if err := o.audited.Truth.Read(ctx, &judged); err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 	if err != nil {
 		return nil, err
 	}
-	rep := proxyrules.Judge(rules, judged)
+	rep := audit.Judge(rules, judged)
 	return func(endpoint netip.AddrPort) string {
 		service := rep.StaleIn(endpoint, judged.Endpoints)
 		switch {

@@ -23,7 +23,7 @@ import (
 func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "iptables-nft-restore")
-	const fixtures = "../../internal/proxyrules/testdata/"
+	const fixtures = "../../internal/audit/proxy/testdata/"
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	check := func(err error) {

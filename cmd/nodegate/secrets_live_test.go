@@ -16,11 +16,13 @@ import (
 	"time"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/audit"
+	"nodegate/internal/audit/kubeproxy"
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 )
 
 // canaries returns a text with canaries in place of each @, and counts them.
@@ -98,13 +100,13 @@ func (t *secretsTest) plantServers() {
 func (t *secretsTest) askAPI(kubeconfig string) {
 	t.Helper()
 	plugins := kube.NewPlugins(host.Credential)
-	api, err := kube.Source{Kubeconfig: kubeconfig, Plugins: plugins}.Server()
+	api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig, Plugins: plugins}}.Server()
 	if err == nil {
 		_, err = api.List(t.Context(), false)
 		api.Close()
 	}
 	if err != nil {
-		f := kube.Unanswered(err)
+		f := kubeproxy.Unanswered(err)
 		t.search("an API server", "audit's error", err.Error()+fmt.Sprint(f))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -134,11 +136,11 @@ func (t *secretsTest) askProxy(page string) {
 		t.Fatal(err)
 	}
 	var skipped strings.Builder
-	asked := kube.AskProxy(t.Context(), kube.ProxyPages{Healthz: s.URL, Metrics: s.URL, Logs: []string{log}}, func(err error) { fmt.Fprintln(&skipped, err) })
-	rep := proxyrules.Judgment{Findings: asked.Findings}
+	asked := kubeproxy.Ask(t.Context(), kubeproxy.Pages{Healthz: s.URL, Metrics: s.URL, Logs: []string{log}}, func(err error) { fmt.Fprintln(&skipped, err) })
+	rep := proxy.Judgment{Findings: asked.Findings}
 	r := secretsRun{t: t, where: "kube-proxy's page"}
 	t.search(r.where, "audit's standard error", skipped.String())
-	r.reports("audit as ", report.NewAudit(secretsNode(t.T).Host(), &rep, report.Covered{Health: true, Log: true}, time.Now()))
+	r.reports("audit as ", report.NewAudit(secretsNode(t.T).Host(), &rep, audit.Covered{Health: true, Log: true}, time.Now()))
 	r.search("audit text", func(b *bytes.Buffer) error { return report.AuditSummary(b, &rep, true) })
 }
 

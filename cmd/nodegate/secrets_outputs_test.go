@@ -10,11 +10,11 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
-	"nodegate/cmd/nodegate/internal/audit"
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/preview"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/cmd/nodegate/internal/watch"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/policy"
 )
@@ -137,7 +137,7 @@ func (r *secretsRun) audit() {
 		r.t.search(r.where, "audit error", err.Error())
 		return
 	}
-	document := report.NewAudit(r.host, &rep, report.Covered{}, time.Now())
+	document := report.NewAudit(r.host, &rep, audit.Covered{}, time.Now())
 	r.reports("audit as ", document)
 	r.search("audit text", func(b *bytes.Buffer) error { return report.AuditSummary(b, &rep, true) })
 	r.search("audit tree", func(b *bytes.Buffer) error { return report.ServiceTree(b, &rep) })

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks"
-	"nodegate/cmd/nodegate/internal/audit"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/cmd/nodegate/internal/watch"
 	"nodegate/internal/host"
@@ -94,7 +93,7 @@ SIGHUP makes watch reload the policy. ` + units.WatchUnit + ` runs watch, and
 		}
 		debug.SetGCPercent(auditGC)
 		recheck := make(chan struct{}, 1)
-		auditor := audit.New(ctx, w.Observer, func() {
+		auditor := watch.NewAuditor(ctx, w.Observer, func() {
 			select {
 			case recheck <- struct{}{}:
 			default: // a recheck is pending already

@@ -191,7 +191,7 @@ func TestARM64(t *testing.T) {
 		{"check", "--root", root}, {"check", "--root", root, "-v", "--format", "tap"}, {"policy", "list"}, {"policy", "show", "kubernetes"},
 		{"policy", "show", "--effective"},
 		{"explain", "vxlan.checksum"}, {"lint", root + "/etc/nodegate/policy.d"}, {"fmt", "--help"},
-		{"audit", "--rules", "../../internal/proxyrules/testdata/iptables-save.txt"},
+		{"audit", "--rules", "../../internal/audit/proxy/testdata/iptables-save.txt"},
 		{"install", "--root", root, "--dry-run", "--policy", "nosuch"},
 	} {
 		code1, out1 := try(t, amd64, args...)

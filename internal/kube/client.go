@@ -23,6 +23,31 @@ import (
 // token returns the bearer token of the caller, "" if the client certificate is enough.
 type token func(context.Context) (string, error)
 
+// Source names an API server. The zero value names none.
+type Source struct {
+	Kubeconfig string // a file
+	InCluster  bool
+	Plugins    *Plugins // for kubeconfigs with a credential plugin
+}
+
+// Client returns a client of the API server, nil without one.
+func (s Source) Client() (*Client, error) {
+	switch {
+	case s.Kubeconfig != "":
+		return FromKubeconfig(s.Kubeconfig, s.Plugins)
+	case s.InCluster:
+		return InCluster()
+	}
+	return nil, nil
+}
+
+// Unverified reports whether the kubeconfig turns off verification of the server's certificate: any
+// machine on the network path could then forge the API's responses.
+func (c *Client) Unverified() bool { return c.unverified }
+
+// Close closes the connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
 // Client reads from one API server.
 type Client struct {
 	server     string
@@ -69,8 +94,8 @@ func (c *Client) sendRequest(ctx context.Context, method, path, kind string, bod
 	return resp, nil
 }
 
-// get passes the response to one request to read, as it arrives.
-func (c *Client) get(ctx context.Context, path string, read func(io.Reader) error) error {
+// Get passes the response to one request to read, as it arrives.
+func (c *Client) Get(ctx context.Context, path string, read func(io.Reader) error) error {
 	resp, err := c.sendRequest(ctx, http.MethodGet, path, "", nil)
 	if err != nil {
 		return err
@@ -80,7 +105,7 @@ func (c *Client) get(ctx context.Context, path string, read func(io.Reader) erro
 	case http.StatusOK:
 		return read(resp.Body)
 	case http.StatusGone:
-		return errExpired
+		return ErrExpired
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("querying the API server: %s: %s; these credentials may not list and watch it; use kube-proxy's own",
 			resp.Request.URL.Path, plainStatus(resp))
@@ -119,29 +144,30 @@ func newClient(server string, tlsConfig *tls.Config, token token) (*Client, erro
 		return nil, errors.New("the API server's address is not https://HOST[:PORT]")
 	}
 	tlsConfig.MinVersion = tls.VersionTLS12
-	return &Client{server: strings.TrimSuffix(server, "/"), token: token, http: &http.Client{
-		Transport: &http.Transport{
-			TLSClientConfig: tlsConfig, Proxy: http.ProxyFromEnvironment,
-			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext, // TCP's own timeout is two minutes
-			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second, ForceAttemptHTTP2: true,
-			HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return errRedirects
-		},
-	}}, nil
+	c := NewClient(strings.TrimSuffix(server, "/"), &http.Transport{
+		TLSClientConfig: tlsConfig, Proxy: http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext, // TCP's own timeout is two minutes
+		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	})
+	c.token = token
+	return c, nil
 }
 
-// maxPage limits one of kube-proxy's pages, and maxAnswer a response that holds one object or none: more than
-// etcd stores for one object.
-const (
-	maxPage   = 16 << 20
-	maxAnswer = 4 << 20
-)
+// NewClient returns a client of a server without credentials.
+func NewClient(server string, transport http.RoundTripper) *Client {
+	return &Client{server: server, http: &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirects },
+	}}
+}
 
-// bounded returns a reader that fails after limit bytes, and names the limit. io.LimitReader would end there,
+// maxAnswer limits a response that holds one object or none: more than etcd stores for one object.
+const maxAnswer = 4 << 20
+
+// Bounded returns a reader that fails after limit bytes, and names the limit. io.LimitReader would end there,
 // and a cut response would look like a broken one.
-func bounded(r io.Reader, limit int64) io.Reader {
+func Bounded(r io.Reader, limit int64) io.Reader {
 	return &boundedReader{io.LimitedReader{R: r, N: limit + 1}, limit}
 }
 
@@ -156,36 +182,6 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("the response is larger than %d MiB", b.limit>>20)
 	}
 	return n, err
-}
-
-// Page reads one small page of a program on this node: kube-proxy's healthz or metrics. It returns
-// the body, at most maxPage, and the HTTP status.
-func Page(ctx context.Context, address string) (body []byte, status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, 0, fmt.Errorf("querying %s: %w", address, err)
-	}
-	client := &http.Client{
-		Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true},
-		// kube-proxy never redirects: another program on its port would send the query elsewhere.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		var wrapped *url.Error
-		if errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		return nil, 0, fmt.Errorf("querying %s: %w", address, err)
-	}
-	defer resp.Body.Close()
-	body, err = io.ReadAll(bounded(resp.Body, maxPage))
-	if err != nil {
-		err = fmt.Errorf("querying %s: %w", address, err)
-	}
-	return body, resp.StatusCode, err
 }
 
 // serviceAccount is the directory of a Pod's credentials.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/audit"
+	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
 	"nodegate/internal/verdict"
@@ -77,7 +79,7 @@ func TestLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, user := range []string{"    token: secret\n", "    tokenFile: " + tokenFile + "\n"} {
-		api, err := kube.Source{Kubeconfig: kubeconfig(t, forServer(s, user))}.Server()
+		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, forServer(s, user))}}.Server()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +97,7 @@ func TestRefused(t *testing.T) {
 	s := server(t)
 	list := func(ctx context.Context, text string) error {
 		t.Helper()
-		api, err := kube.Source{Kubeconfig: kubeconfig(t, text)}.Server()
+		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, text)}}.Server()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +105,7 @@ func TestRefused(t *testing.T) {
 		if !errors.Is(err, input.ErrUnknown) {
 			t.Errorf("%v is not input.ErrUnknown", err)
 		}
-		if f := kube.Unanswered(err); f.Name != "kubeproxy.truth.unanswered" || f.Verdict != verdict.Unknown {
+		if f := kubeproxy.Unanswered(err); f.Name != "kubeproxy.truth.unanswered" || f.Verdict != verdict.Unknown {
 			t.Errorf("%+v", f)
 		}
 		return err
@@ -154,20 +156,5 @@ func TestBadKubeconfig(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if _, err := kube.InCluster(); err == nil || !strings.Contains(err.Error(), "not in a Pod") {
 		t.Errorf("outside a Pod: %v", err)
-	}
-}
-
-func TestPage(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, "not well")
-	}))
-	body, status, err := kube.Page(t.Context(), s.URL)
-	if err != nil || status != http.StatusServiceUnavailable || string(body) != "not well" {
-		t.Errorf("%q, %d, %v", body, status, err)
-	}
-	s.Close()
-	if _, _, err := kube.Page(t.Context(), s.URL); err == nil || !strings.Contains(err.Error(), "querying "+s.URL) {
-		t.Errorf("a closed port: %v", err)
 	}
 }

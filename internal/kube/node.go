@@ -101,7 +101,7 @@ func (c *Client) sendJSON(ctx context.Context, method, at, kind string, body any
 				return err
 			}
 		}
-		if err := read(bounded(resp.Body, maxAnswer)); err != nil {
+		if err := read(Bounded(resp.Body, maxAnswer)); err != nil {
 			return fmt.Errorf("%s %s: %w", method, at, err)
 		}
 		return nil
@@ -141,7 +141,7 @@ func (c *Client) whoAmI(ctx context.Context) (user string, status int, err error
 		Status struct{ UserInfo struct{ Username string } }
 	}
 	if resp.StatusCode < 300 {
-		if err := json.NewDecoder(bounded(resp.Body, maxAnswer)).Decode(&review); err != nil {
+		if err := json.NewDecoder(Bounded(resp.Body, maxAnswer)).Decode(&review); err != nil {
 			return "", resp.StatusCode, fmt.Errorf("%s %s: %w", http.MethodPost, at, err)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
 )
@@ -63,7 +64,7 @@ const anExec = `apiVersion: client.authentication.k8s.io/v1, interactiveMode: Ne
 
 func listWith(t *testing.T, plugins *kube.Plugins, text string) error {
 	t.Helper()
-	api, err := kube.Source{Kubeconfig: kubeconfig(t, text), Plugins: plugins}.Server()
+	api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, text), Plugins: plugins}}.Server()
 	if err == nil {
 		_, err = api.List(t.Context(), false)
 	}
@@ -89,7 +90,7 @@ func TestPluginCache(t *testing.T) {
 		plugins, text := kube.NewPlugins(p.run), forPlugin(server(t), anExec)
 		name := kubeconfig(t, text)
 		for range 2 {
-			api, err := kube.Source{Kubeconfig: name, Plugins: plugins}.Server()
+			api, err := audit.Truth{Source: kube.Source{Kubeconfig: name, Plugins: plugins}}.Server()
 			if err == nil {
 				_, err = api.List(t.Context(), false)
 			}
@@ -117,7 +118,7 @@ func TestPluginCache(t *testing.T) {
 		if err := kube.Publish(t.Context(), p.run, kube.Publication{Condition: fits, Kubeconfig: name, Node: "n"}, nil); err == nil {
 			t.Error("refused, but written")
 		}
-		api, _ := kube.Source{Kubeconfig: name, Plugins: plugins}.Server()
+		api, _ := audit.Truth{Source: kube.Source{Kubeconfig: name, Plugins: plugins}}.Server()
 		_, _ = api.List(t.Context(), false) // refused
 	}
 	if p.runs != 4 {
@@ -132,7 +133,7 @@ func TestPluginClusterInfo(t *testing.T) {
 	text := strings.Replace(forPlugin(s, "apiVersion: client.authentication.k8s.io/v1beta1, command: ./bin/plugin, provideClusterInfo: true"),
 		"    server:", "    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: mine}}]\n    server:", 1)
 	name := kubeconfig(t, text)
-	api, err := kube.Source{Kubeconfig: name, Plugins: kube.NewPlugins(p.run)}.Server()
+	api, err := audit.Truth{Source: kube.Source{Kubeconfig: name, Plugins: kube.NewPlugins(p.run)}}.Server()
 	if err != nil {
 		t.Fatal(err)
 	}

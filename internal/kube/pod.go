@@ -16,14 +16,14 @@ type Pod struct {
 }
 
 // Pod returns a Pod's addresses.
-func (a *API) Pod(ctx context.Context, namespace, name string) (Pod, error) {
+func (c *Client) Pod(ctx context.Context, namespace, name string) (Pod, error) {
 	var object struct {
 		Status struct {
 			HostIP string
 			PodIPs []struct{ IP string }
 		}
 	}
-	err := a.client.sendJSON(ctx, http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods/"+name, "", nil, func(r io.Reader) error {
+	err := c.sendJSON(ctx, http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods/"+name, "", nil, func(r io.Reader) error {
 		return json.NewDecoder(r).Decode(&object)
 	})
 	if err != nil {

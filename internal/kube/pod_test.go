@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/audit"
 	"nodegate/internal/kube"
 )
 
@@ -24,7 +25,7 @@ func TestPod(t *testing.T) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	api, err := kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}.Server()
+	api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}}.Server()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit"
 	"nodegate/internal/kube"
 )
 
@@ -104,7 +105,7 @@ func TestPublishBlind(t *testing.T) {
 	if err := publish(t, text); err == nil || !strings.Contains(err.Error(), "insecure-skip-tls-verify") || len(*requests) > 0 {
 		t.Errorf("got %v, %q", err, *requests)
 	}
-	api, err := kube.Source{Kubeconfig: kubeconfig(t, text)}.Server()
+	api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, text)}}.Server()
 	if err != nil || !api.Unverified() {
 		t.Errorf("not reported as unverified: %v, %v", api, err)
 	}

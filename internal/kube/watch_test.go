@@ -12,8 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit"
+	"nodegate/internal/audit/proxy"
 	"nodegate/internal/kube"
-	"nodegate/internal/proxyrules"
 )
 
 // motion is a TLS API server with one Service and one EndpointSlice. Version n has the endpoint
@@ -70,7 +71,7 @@ func TestFollow(t *testing.T) {
 		m.expired.Store(expired)
 		s := httptest.NewTLSServer(m)
 		t.Cleanup(s.Close)
-		api, err := kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}.Server()
+		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}}.Server()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,16 +81,16 @@ func TestFollow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		port := proxyrules.ServicePort{Name: "prod/np", Family: "ip"}
+		port := proxy.ServicePort{Name: "prod/np", Family: "ip"}
 		has := func(n int) bool {
-			rep := proxyrules.Judgment{Mode: "iptables", Families: map[string]bool{"ip": true}, Services: []proxyrules.Service{{
+			rep := proxy.Judgment{Mode: "iptables", Families: map[string]bool{"ip": true}, Services: []proxy.Service{{
 				Name: "prod/np", Family: "ip", Protocol: "tcp", ClusterIP: "10.96.0.7", Port: 80,
-				Endpoints: []proxyrules.Endpoint{{Address: fmt.Sprintf("10.0.0.%d:80", n)}}}}}
-			return v.Explain(&rep, port, proxyrules.Options{})
+				Endpoints: []proxy.Endpoint{{Address: fmt.Sprintf("10.0.0.%d:80", n)}}}}}
+			return v.Explain(&rep, port, proxy.Options{})
 		}
-		changes := make(chan proxyrules.Event)
+		changes := make(chan proxy.Event)
 		ended := make(chan error, 1)
-		go func() { ended <- api.Follow(ctx, v, func(c proxyrules.Event) { changes <- c }) }()
+		go func() { ended <- api.Follow(ctx, v, func(c proxy.Event) { changes <- c }) }()
 		for range 3 {
 			select {
 			case c := <-changes:
@@ -120,7 +121,7 @@ func TestFollowRefused(t *testing.T) {
 		(&motion{}).ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
-	api, err := kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}.Server()
+	api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}}.Server()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestFollowRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := api.Follow(t.Context(), v, func(proxyrules.Event) {}); err == nil || !strings.Contains(err.Error(), "may not list and watch") {
+	if err := api.Follow(t.Context(), v, func(proxy.Event) {}); err == nil || !strings.Contains(err.Error(), "may not list and watch") {
 		t.Errorf("%v", err)
 	}
 }

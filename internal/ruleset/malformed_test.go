@@ -13,7 +13,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-const testdata = "../../internal/proxyrules/testdata/"
+const testdata = "../../internal/audit/proxy/testdata/"
 
 func readFile(t testing.TB, name string) string {
 	t.Helper()

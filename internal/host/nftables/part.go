@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"regexp"
 	"slices"
 
@@ -44,10 +45,12 @@ func SavePart(ctx context.Context, family string, part Part, read func(io.Reader
 	return read(&text)
 }
 
+type sharedChains map[string]struct{ filtered bool }
+
 // shared returns kube-proxy's chains that are not of one Service. filtered reports whether its rules
 // name Services.
-func shared() map[string]struct{ filtered bool } {
-	return map[string]struct{ filtered bool }{
+func shared() sharedChains {
+	return sharedChains{
 		"KUBE-SERVICES": {true}, "KUBE-EXTERNAL-SERVICES": {true}, "KUBE-NODEPORTS": {true}, "KUBE-PROXY-FIREWALL": {true},
 		"KUBE-FORWARD": {}, "KUBE-POSTROUTING": {}, "KUBE-MARK-MASQ": {}, "KUBE-MARK-DROP": {}, "KUBE-PROXY-CANARY": {},
 	}
@@ -58,49 +61,10 @@ func (c *conn) savePart(s *nftwire.Save, part Part) error {
 	if err := c.ask(unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP, nil, s.Add); err != nil {
 		return err
 	}
-	own := shared()
-	hooks := []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
-	wanted := func(chain string, b []byte) bool {
-		switch o, is := own[chain]; {
-		case is && o.filtered:
-			return part(b) || bytes.Contains(b, []byte("KUBE-NODEPORTS\x00"))
-		case slices.Contains(hooks, chain): // rules of other programs are not judged in a part
-			return slices.ContainsFunc(jumps(b), func(to string) bool { _, is := own[to]; return is })
-		}
-		return true
-	}
 	rules := map[string][][]byte{} // by table and chain
 	for _, t := range s.Tables() {
-		queue := slices.Clone(hooks)
-		for name := range own {
-			queue = append(queue, name)
-		}
-		for i := 0; i < len(queue); i++ {
-			name := queue[i]
-			there, err := c.one(unix.NFT_MSG_GETCHAIN, t.Name, name, s.Add)
-			if err != nil {
-				return err
-			}
-			if !there {
-				continue
-			}
-			key := t.Name + " " + name
-			chain := []attribute{called(unix.NFTA_RULE_TABLE, t.Name), called(unix.NFTA_RULE_CHAIN, name)}
-			err = c.ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, chain, func(_ int, b []byte) error {
-				if !wanted(name, b) {
-					return nil
-				}
-				rules[key] = append(rules[key], bytes.Clone(b))
-				for _, to := range jumps(b) {
-					if !slices.Contains(queue, to) {
-						queue = append(queue, to)
-					}
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
+		if err := c.readReached(s, t.Name, part, rules); err != nil {
+			return err
 		}
 	}
 	for _, t := range s.Tables() {
@@ -118,6 +82,53 @@ func (c *conn) savePart(s *nftwire.Save, part Part) error {
 		}
 	}
 	return nil
+}
+
+// readReached reads the chains of a table that the part's rules reach, and adds these rules.
+func (c *conn) readReached(s *nftwire.Save, table string, part Part, rules map[string][][]byte) error {
+	own := shared()
+	queue := slices.AppendSeq(hooks(), maps.Keys(own))
+	for i := 0; i < len(queue); i++ {
+		name := queue[i]
+		there, err := c.one(unix.NFT_MSG_GETCHAIN, table, name, s.Add)
+		if err != nil {
+			return err
+		}
+		if !there {
+			continue
+		}
+		chain := []attribute{called(unix.NFTA_RULE_TABLE, table), called(unix.NFTA_RULE_CHAIN, name)}
+		err = c.ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, chain, func(_ int, b []byte) error {
+			if !own.includes(name, b, part) {
+				return nil
+			}
+			rules[table+" "+name] = append(rules[table+" "+name], bytes.Clone(b))
+			for _, to := range jumps(b) {
+				if !slices.Contains(queue, to) {
+					queue = append(queue, to)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hooks returns the names of iptables' base chains.
+func hooks() []string { return []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"} }
+
+// includes reports whether a rule belongs to the part. Rules of other programs are not judged in one.
+func (own sharedChains) includes(chain string, rule []byte, part Part) bool {
+	switch o, is := own[chain]; {
+	case is && o.filtered:
+		return part(rule) || bytes.Contains(rule, []byte("KUBE-NODEPORTS\x00"))
+	case slices.Contains(hooks(), chain):
+		return slices.ContainsFunc(jumps(rule), func(to string) bool { _, is := own[to]; return is })
+	}
+	return true
 }
 
 // one requests one object of a table by its name. It returns false if the object does not exist.
@@ -177,10 +188,10 @@ func ReadPart(ctx context.Context, family string, part Part) (*ruleset.NFTTable,
 	return t, err
 }
 
-// maps returns kube-proxy's maps and sets of every version. by reports whether each element names
+// proxyMaps returns kube-proxy's maps and sets of every version. by reports whether each element names
 // its Service. Services in a map that is missing here would be missing in the part, and all rules
 // would be read.
-func maps() []struct {
+func proxyMaps() []struct {
 	name string
 	by   bool
 } {
@@ -229,7 +240,7 @@ func (c *conn) tablePart(family string, part Part) (*ruleset.NFTTable, error) {
 		d.Keep = nil
 		return err
 	}
-	for _, m := range maps() {
+	for _, m := range proxyMaps() {
 		keep := part
 		if !m.by {
 			keep = nil

@@ -17,7 +17,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-const testdata = "../../proxyrules/testdata/"
+const testdata = "../../audit/proxy/testdata/"
 
 func readFile(t testing.TB, name string) string {
 	t.Helper()

@@ -9,7 +9,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit"
 	"nodegate/internal/verdict"
 )
 
@@ -37,13 +37,13 @@ func TestOtherPagesInChromium(t *testing.T) {
 	if err := fleet.HTML(&one, merged(t, farm(t, 18, 40)[17])); err != nil {
 		t.Fatal(err)
 	}
-	s := proxyrules.Service{Name: "production/a-service-with-a-long-name:http", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.9", Port: 80,
+	s := audit.Service{Name: "production/a-service-with-a-long-name:http", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.9", Port: 80,
 		NodePort: 30080, Chains: []string{"KUBE-SVC-AAAAAAAAAAAAAAAA"}, Verdict: verdict.Fail, Findings: []string{"kubeproxy.endpoint.stale"}}
 	for i := range 12 {
-		s.Endpoints = append(s.Endpoints, proxyrules.Endpoint{Address: fmt.Sprintf("10.0.0.%d:8080", i), Chance: 1.0 / 12, Line: 100 + i,
+		s.Endpoints = append(s.Endpoints, audit.Endpoint{Address: fmt.Sprintf("10.0.0.%d:8080", i), Chance: 1.0 / 12, Line: 100 + i,
 			Chain: fmt.Sprintf("KUBE-SEP-%016d", i)})
 	}
-	if err := report.ServiceSVG(&drawing, &proxyrules.Judgment{Services: []proxyrules.Service{s}, Findings: []proxyrules.Finding{
+	if err := report.ServiceSVG(&drawing, &audit.Judgment{Services: []audit.Service{s}, Findings: []audit.Finding{
 		{Name: "kubeproxy.endpoint.stale", Service: s.Name, Message: "endpoint 10.0.0.7:8080, which the API lacks since 12:00:03"}}}); err != nil {
 		t.Fatal(err)
 	}

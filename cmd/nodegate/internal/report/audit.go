@@ -7,48 +7,45 @@ import (
 	"time"
 
 	"nodegate/checks"
-	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
-	"nodegate/internal/proxyrules"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
 // Audit holds the part of an audit report that its results do not contain.
 type Audit struct {
-	Mode      string               `json:"mode"`                // iptables, nftables or ipvs
-	Version   string               `json:"version"`             // of kube-proxy, inferred from the rules
-	Services  []proxyrules.Service `json:"services"`            // ports of Services in the rules
-	Converged []settle.Converged   `json:"converged,omitempty"` // differed from the API, then matched
-	Notes     []string             `json:"notes,omitempty"`     // about reading the rules
+	Mode      string            `json:"mode"`                // iptables, nftables or ipvs
+	Version   string            `json:"version"`             // of kube-proxy, inferred from the rules
+	Services  []audit.Service   `json:"services"`            // ports of Services in the rules
+	Converged []audit.Converged `json:"converged,omitempty"` // differed from the API, then matched
+	Notes     []string          `json:"notes,omitempty"`     // about reading the rules
 }
 
-// Covered records which inputs the audit could compare the rules with.
-type Covered struct{ Live, Endpoints, Services, Health, Log bool }
-
 // NewAudit returns the audit as a Report, with one result for each kind of finding.
-func NewAudit(h *host.Host, rep *proxyrules.Judgment, c Covered, began time.Time) Report {
+func NewAudit(h *host.Host, rep *audit.Judgment, c audit.Covered, began time.Time) Report {
 	r := checks.Outcome{Started: began, Duration: time.Since(began), Stage: checks.Run}
-	for _, k := range proxyrules.Kinds() {
+	for _, k := range audit.Kinds() {
 		r.Results = append(r.Results, auditResult(k, rep, c))
 	}
 	out := New(h, &policy.Policy{Files: []string{}}, r)
 	out.Audit = &Audit{Mode: rep.Mode, Version: rep.Version.String(), Services: rep.Services, Notes: rep.Notes}
 	if out.Audit.Services == nil {
-		out.Audit.Services = []proxyrules.Service{}
+		out.Audit.Services = []audit.Service{}
 	}
 	return out
 }
 
-func auditResult(k proxyrules.Kind, rep *proxyrules.Judgment, c Covered) checks.Result {
+func auditResult(k audit.Kind, rep *audit.Judgment, c audit.Covered) checks.Result {
 	res := checks.Result{Name: k.Name, Metadata: policy.Metadata{Severity: policy.Block, Reason: k.Summary, Ref: k.Ref}}
 	res.State = checks.State{Want: "none", Got: "none", Skip: notCovered(k.Name, rep.Mode, c)}
 	if k.Verdict == verdict.Warn {
 		res.Metadata.Severity = policy.Warn
 	}
-	found := slices.DeleteFunc(slices.Clone(rep.Findings), func(f proxyrules.Finding) bool { return f.Name != k.Name })
-	var worst proxyrules.Finding
-	res.Verdict, worst = Conclude(&res.State, found, func(f proxyrules.Finding) checks.Evidence {
+	found := slices.DeleteFunc(slices.Clone(rep.Findings), func(f audit.Finding) bool { return f.Name != k.Name })
+	var worst audit.Finding
+	res.Verdict, worst = audit.Worst(found)
+	AddFindings(&res.State, found, func(f audit.Finding) checks.Evidence {
 		return checks.Evidence{Source: findingPlace(f), Text: f.Message}
 	})
 	switch {
@@ -60,33 +57,16 @@ func auditResult(k proxyrules.Kind, rep *proxyrules.Judgment, c Covered) checks.
 	return res
 }
 
-// Conclude adds findings to the state of the result that they belong to, each as a line of evidence. It
-// returns the result's verdict, which is pass without findings, and the first finding with it.
-func Conclude(s *checks.State, found []proxyrules.Finding, line func(proxyrules.Finding) checks.Evidence) (v verdict.Verdict,
-	worst proxyrules.Finding,
-) {
+// AddFindings adds findings to the state of the result that they belong to, each as a line of evidence.
+func AddFindings(s *checks.State, found []audit.Finding, line func(audit.Finding) checks.Evidence) {
 	const most = 20
 	for _, f := range found[:min(len(found), most)] {
 		s.Evidence = append(s.Evidence, line(f))
 	}
-	v = worstOf(found)
-	if i := slices.IndexFunc(found, func(f proxyrules.Finding) bool { return f.Verdict == v }); i >= 0 {
-		worst = found[i]
-	}
-	return v, worst
-}
-
-// worstOf returns the worst verdict of findings, and pass without any.
-func worstOf(found []proxyrules.Finding) verdict.Verdict {
-	worst := verdict.Pass
-	for i := range found {
-		worst = verdict.Worse(worst, found[i].Verdict)
-	}
-	return worst
 }
 
 // findingPlace returns the location of a finding in the rules.
-func findingPlace(f proxyrules.Finding) string {
+func findingPlace(f audit.Finding) string {
 	var parts []string
 	for _, p := range []string{f.Service, f.Family, f.Table, f.Chain} {
 		if p != "" {
@@ -103,7 +83,7 @@ func findingPlace(f proxyrules.Finding) string {
 }
 
 // notCovered returns why this audit cannot make findings of a kind, or "" if it can.
-func notCovered(name, mode string, c Covered) string {
+func notCovered(name, mode string, c audit.Covered) string {
 	switch {
 	case strings.HasPrefix(name, "kubeproxy.process.") && !c.Live:
 		return "the rules come from a file, not from this node"

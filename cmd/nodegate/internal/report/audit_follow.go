@@ -5,11 +5,11 @@ import (
 	"io"
 	"time"
 
-	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/audit"
 )
 
 // WriteConverged writes the Service ports that differed from the API at first and matched it later. It names only the first few.
-func WriteConverged(w io.Writer, list []settle.Converged) error {
+func WriteConverged(w io.Writer, list []audit.Converged) error {
 	const few = 10
 	for i, c := range list {
 		if i == few {

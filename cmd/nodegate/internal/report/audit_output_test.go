@@ -13,15 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/cmd/nodegate/internal/report"
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/verdict"
 )
 
 // judged judges a recorded iptables-save output after replacing the first old with new.
-func judged(t testing.TB, old, new string) proxyrules.Judgment {
+func judged(t testing.TB, old, new string) audit.Judgment {
 	t.Helper()
-	text, err := os.ReadFile("../../../../internal/proxyrules/testdata/iptables-save.txt")
+	text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/iptables-save.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func judged(t testing.TB, old, new string) proxyrules.Judgment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return proxyrules.Judge([]*ruleset.Set{set}, proxyrules.Options{})
+	return audit.Judge([]*ruleset.Set{set}, audit.Options{})
 }
 
 func TestAuditSummary(t *testing.T) {
@@ -68,7 +68,7 @@ prod/sticky                   10.98.126.252:80/tcp  affinity 10800 s            
 }
 
 // writeTree writes one Service as a tree.
-func tree(w io.Writer, rep *proxyrules.Judgment, name string) error {
+func tree(w io.Writer, rep *audit.Judgment, name string) error {
 	one, err := report.OneService(rep, name)
 	if err != nil {
 		return err
@@ -151,12 +151,12 @@ func TestServiceSVG(t *testing.T) {
 
 // TestServiceSVGFolds: many equal endpoints are one box, except the one that a finding is about, which is marked.
 func TestServiceSVGFolds(t *testing.T) {
-	s := proxyrules.Service{Name: "prod/web:http", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.9", Port: 80, NodePort: 30080,
+	s := audit.Service{Name: "prod/web:http", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.9", Port: 80, NodePort: 30080,
 		Chains: []string{"KUBE-SVC-AAAAAAAAAAAAAAAA"}, Verdict: verdict.Fail, Findings: []string{"kubeproxy.endpoint.stale"}}
 	for i := range 40 {
-		s.Endpoints = append(s.Endpoints, proxyrules.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i), Chance: 1.0 / 40, Line: 100 + i})
+		s.Endpoints = append(s.Endpoints, audit.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i), Chance: 1.0 / 40, Line: 100 + i})
 	}
-	rep := proxyrules.Judgment{Services: []proxyrules.Service{s}, Findings: []proxyrules.Finding{
+	rep := audit.Judgment{Services: []audit.Service{s}, Findings: []audit.Finding{
 		{Name: "kubeproxy.endpoint.stale", Service: s.Name, Family: "ip", Message: "endpoint 10.0.0.17:80, which the API lacks"}}}
 	var drawn strings.Builder
 	if err := report.ServiceSVG(&drawn, &rep); err != nil {
@@ -177,9 +177,9 @@ func TestServiceSVGFolds(t *testing.T) {
 
 // TestManyServices: of many Services those with a finding are listed, all if asked.
 func TestManyServices(t *testing.T) {
-	rep := proxyrules.Judgment{}
+	rep := audit.Judgment{}
 	for i := range 1000 {
-		rep.Services = append(rep.Services, proxyrules.Service{Name: fmt.Sprintf("prod/s%d", i), Verdict: verdict.Pass})
+		rep.Services = append(rep.Services, audit.Service{Name: fmt.Sprintf("prod/s%d", i), Verdict: verdict.Pass})
 	}
 	rep.Services[7].Verdict, rep.Services[7].Findings = verdict.Fail, []string{"kubeproxy.dispatch.empty"}
 	for all, want := range map[bool]int{false: 1, true: 1000} {
@@ -252,7 +252,7 @@ func FuzzAuditOutput(f *testing.F) {
 	f.Add("prod/np", "prod/\x1b[31mnp")
 	f.Add("--to-destination 100.96.1.1:80", "--to-destination \xff")
 	f.Fuzz(func(t *testing.T, old, new string) {
-		text, err := os.ReadFile("../../../../internal/proxyrules/testdata/iptables-save.txt")
+		text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/iptables-save.txt")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +260,7 @@ func FuzzAuditOutput(f *testing.F) {
 		if err != nil {
 			return
 		}
-		rep := proxyrules.Judge([]*ruleset.Set{set}, proxyrules.Options{})
+		rep := audit.Judge([]*ruleset.Set{set}, audit.Options{})
 		var b strings.Builder
 		if err := report.AuditSummary(&b, &rep, true); err != nil {
 			t.Fatal(err)

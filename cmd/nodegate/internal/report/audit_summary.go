@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 	"unicode"
 
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit"
 )
 
 // manyServices bounds the list of Services that AuditSummary prints by default.
@@ -18,7 +18,7 @@ const manyServices = 40
 // AuditSummary writes every finding with its evidence and remedy, and then a line for each Service: name, address, other
 // addresses, endpoints and verdict. If there are more than manyServices Services, it lists only those with a finding, unless all
 // is set.
-func AuditSummary(w io.Writer, rep *proxyrules.Judgment, all bool) error {
+func AuditSummary(w io.Writer, rep *audit.Judgment, all bool) error {
 	if rep.Mode != "" {
 		if _, err := fmt.Fprintf(w, "kube-proxy in %s mode, rules of version %s, %s\n", rep.Mode, rep.Version,
 			Count(len(rep.Services), "Service port")); err != nil {
@@ -38,7 +38,7 @@ func AuditSummary(w io.Writer, rep *proxyrules.Judgment, all bool) error {
 	return writeServices(w, rep.Services, all || len(rep.Services) <= manyServices)
 }
 
-func writeServices(w io.Writer, services []proxyrules.Service, all bool) error {
+func writeServices(w io.Writer, services []audit.Service, all bool) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	shown := 0
 	for i := range services {
@@ -59,7 +59,7 @@ func writeServices(w io.Writer, services []proxyrules.Service, all bool) error {
 	return err
 }
 
-func writeFinding(w io.Writer, f *proxyrules.Finding) error {
+func writeFinding(w io.Writer, f *audit.Finding) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s: %s", f.Verdict, f.Name)
 	if f.Service != "" {
@@ -166,4 +166,4 @@ func (s service) verdict() string {
 }
 
 // service prints a Service of the rules.
-type service struct{ *proxyrules.Service }
+type service struct{ *audit.Service }

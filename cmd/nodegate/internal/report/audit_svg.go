@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit"
 	"nodegate/internal/verdict"
 )
 
@@ -26,7 +26,7 @@ const svgFold = 4
 
 // ServiceSVG draws the path of a packet to the Services of a report: from their addresses through their chains to the endpoints. Boxes
 // of what a finding is about are marked. The drawing is self-contained and loads nothing.
-func ServiceSVG(w io.Writer, rep *proxyrules.Judgment) error {
+func ServiceSVG(w io.Writer, rep *audit.Judgment) error {
 	d := drawing{bottom: svgGap}
 	for i := range rep.Services {
 		s := service{&rep.Services[i]}
@@ -68,8 +68,8 @@ text { fill: #1b1f27; white-space: pre; } .back { fill: #fff; stroke: none; }
 }
 
 // findingsOf returns the findings about a Service.
-func findingsOf(all []proxyrules.Finding, s service) []proxyrules.Finding {
-	return slices.DeleteFunc(slices.Clone(all), func(f proxyrules.Finding) bool {
+func findingsOf(all []audit.Finding, s service) []audit.Finding {
+	return slices.DeleteFunc(slices.Clone(all), func(f audit.Finding) bool {
 		return f.Service != s.Name || f.Family != "" && f.Family != s.Family
 	})
 }
@@ -77,8 +77,8 @@ func findingsOf(all []proxyrules.Finding, s service) []proxyrules.Finding {
 // drawing is a column of boxes and the lines between them.
 type drawing struct {
 	b        strings.Builder
-	bottom   int                  // the upper edge of the next box
-	findings []proxyrules.Finding // about the Service that is drawn
+	bottom   int             // the upper edge of the next box
+	findings []audit.Finding // about the Service that is drawn
 }
 
 // drawBox draws a box and returns the height of its middle.
@@ -120,7 +120,7 @@ func (d *drawing) drawBranches(list []branch, level int, drawn map[string]bool) 
 
 // isBad reports whether a finding is about the chain, the endpoint or the line of a branch.
 func (d *drawing) isBad(n branch) bool {
-	return slices.ContainsFunc(d.findings, func(f proxyrules.Finding) bool {
+	return slices.ContainsFunc(d.findings, func(f audit.Finding) bool {
 		if n.endpoint == nil {
 			return f.Chain != "" && (n.text == f.Chain || strings.HasPrefix(n.text, f.Chain+" "))
 		}

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
 // ServiceTree writes the path of a packet to the Services of a report: from their addresses through their chains to the endpoints,
 // with the probability of each endpoint.
-func ServiceTree(w io.Writer, rep *proxyrules.Judgment) error {
+func ServiceTree(w io.Writer, rep *audit.Judgment) error {
 	var b strings.Builder
 	for i := range rep.Services {
 		if i > 0 {
@@ -32,12 +32,12 @@ func ServiceTree(w io.Writer, rep *proxyrules.Judgment) error {
 
 // OneService returns the report with only one Service, its findings and those that concern every Service. The name is ns/name for all
 // its ports, or ns/name:port for one port. OneService returns an error if the rules do not contain the Service.
-func OneService(rep *proxyrules.Judgment, name string) (*proxyrules.Judgment, error) {
+func OneService(rep *audit.Judgment, name string) (*audit.Judgment, error) {
 	one := *rep
 	one.Services = nil
 	var names []string
 	for _, s := range rep.Services {
-		ns, svc, _ := proxyrules.SplitServicePort(s.Name)
+		ns, svc, _ := audit.SplitServicePort(s.Name)
 		names = append(names, ns+"/"+svc)
 		if s.Name == name || ns+"/"+svc == name {
 			one.Services = append(one.Services, s)
@@ -50,8 +50,8 @@ func OneService(rep *proxyrules.Judgment, name string) (*proxyrules.Judgment, er
 		slices.Sort(names)
 		return nil, fmt.Errorf("the rules have no Service %q.%s", name, policy.Nearest(name, slices.Compact(names)))
 	}
-	one.Findings = slices.DeleteFunc(slices.Clone(rep.Findings), func(f proxyrules.Finding) bool {
-		return !slices.ContainsFunc(one.Services, func(s proxyrules.Service) bool {
+	one.Findings = slices.DeleteFunc(slices.Clone(rep.Findings), func(f audit.Finding) bool {
+		return !slices.ContainsFunc(one.Services, func(s audit.Service) bool {
 			return (f.Service == "" || f.Service == s.Name) && (f.Family == "" || f.Family == s.Family)
 		})
 	})
@@ -59,8 +59,8 @@ func OneService(rep *proxyrules.Judgment, name string) (*proxyrules.Judgment, er
 }
 
 // Verdict returns the worst verdict of a report's Services and findings.
-func Verdict(rep *proxyrules.Judgment) verdict.Verdict {
-	worst := worstOf(rep.Findings)
+func Verdict(rep *audit.Judgment) verdict.Verdict {
+	worst, _ := audit.Worst(rep.Findings)
 	for _, s := range rep.Services {
 		worst = verdict.Worse(worst, s.Verdict)
 	}
@@ -71,7 +71,7 @@ func Verdict(rep *proxyrules.Judgment) verdict.Verdict {
 type branch struct {
 	text     string
 	sub      []branch
-	endpoint *proxyrules.Endpoint // of a line about one endpoint
+	endpoint *audit.Endpoint // of a line about one endpoint
 }
 
 // chance returns the probability of an endpoint in per cent.
@@ -147,7 +147,7 @@ func (s service) findChain(kinds ...string) string {
 	return ""
 }
 
-func chainBranch(chain string, endpoints []proxyrules.Endpoint, none string) []branch {
+func chainBranch(chain string, endpoints []audit.Endpoint, none string) []branch {
 	if len(endpoints) == 0 {
 		return []branch{{text: none}}
 	}

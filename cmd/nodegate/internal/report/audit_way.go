@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit"
 	"nodegate/internal/verdict"
 )
 
@@ -15,13 +15,13 @@ const KindWays = "Ways"
 
 // Ways is the document with the ways of packets to a Service.
 type Ways struct {
-	APIVersion string             `json:"apiVersion"` // nodegate/v1
-	Kind       string             `json:"kind"`       // Ways
-	Ways       []proxyrules.Trace `json:"ways"`       // one for each port, family and address
+	APIVersion string        `json:"apiVersion"` // nodegate/v1
+	Kind       string        `json:"kind"`       // Ways
+	Ways       []audit.Trace `json:"ways"`       // one for each port, family and address
 }
 
 // WriteWays writes the ways of packets to a Service as text, json or svg.
-func WriteWays(w io.Writer, format string, list []proxyrules.Trace) error {
+func WriteWays(w io.Writer, format string, list []audit.Trace) error {
 	switch format {
 	case "json":
 		e := json.NewEncoder(w)
@@ -42,7 +42,7 @@ func WriteWays(w io.Writer, format string, list []proxyrules.Trace) error {
 	return err
 }
 
-type trace proxyrules.Trace
+type trace audit.Trace
 
 func (t trace) title() string {
 	return fmt.Sprintf("%s (%s, %s) from %s to %s: %s", t.Service, t.Protocol, t.Family, t.From, t.To, t.Verdict)
@@ -87,7 +87,7 @@ func (t trace) branches() []branch {
 }
 
 // stepBranches groups rules by their hook.
-func stepBranches(steps []proxyrules.TraceStep) (roots []branch) {
+func stepBranches(steps []audit.TraceStep) (roots []branch) {
 	hook := ""
 	for _, s := range steps {
 		if s.Hook != hook {
@@ -125,7 +125,7 @@ func shortRule(rule string) string {
 	return rule
 }
 
-func drawWays(w io.Writer, list []proxyrules.Trace) error {
+func drawWays(w io.Writer, list []audit.Trace) error {
 	d := drawing{bottom: svgGap}
 	for _, t := range list {
 		class := "head"

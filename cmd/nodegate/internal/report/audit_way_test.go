@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/report"
-	"nodegate/internal/proxyrules"
+	"nodegate/internal/audit"
 	"nodegate/internal/verdict"
 )
 
@@ -13,7 +13,7 @@ import (
 func TestWriteWays(t *testing.T) {
 	for _, format := range []string{"text", "json", "svg"} {
 		var b strings.Builder
-		err := report.WriteWays(&b, format, []proxyrules.Trace{{Service: "prod/web", Protocol: "tcp", Family: "ip", From: "a Pod", To: "10.96.0.1:80",
+		err := report.WriteWays(&b, format, []audit.Trace{{Service: "prod/web", Protocol: "tcp", Family: "ip", From: "a Pod", To: "10.96.0.1:80",
 			Verdict: verdict.Unknown, NotFollowed: []string{"chain in of table netdev x, at hook ingress of eth0, may drop packets"}}})
 		if err != nil || !strings.Contains(b.String(), "chain in of table netdev") {
 			t.Errorf("%s: %v\n%s", format, err, b.String())

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"nodegate/cmd/nodegate/internal/audit/settle"
+	"nodegate/internal/audit"
 )
 
 // Auditing holds the progress of the audit that the policy's audit block makes watch run.
@@ -27,13 +27,13 @@ type Delay struct {
 }
 
 // NewAuditing returns the document for the progress of an audit.
-func NewAuditing(k settle.Progress) *Auditing {
+func NewAuditing(k audit.Progress) *Auditing {
 	a := &Auditing{
 		Last: k.Audited, Rounds: k.Rounds, Reads: k.Reads, Changes: k.Changes, Services: k.Services, Findings: len(k.Findings),
 		Delay: Delay{Buckets: map[string]int{}, Sum: k.Delay.Sum.Seconds(), Count: k.Delay.Count},
 	}
 	sum := 0
-	for i, bound := range settle.DelayBounds() {
+	for i, bound := range audit.DelayBounds() {
 		sum += k.Delay.Buckets[i]
 		a.Delay.Buckets[fmt.Sprint(bound.Seconds())] = sum
 	}
@@ -57,7 +57,7 @@ func (e *exposition) writeAuditing(a *Auditing) {
 	}
 	const delay = "nodegate_audit_delay_seconds"
 	e.writeMetric(delay, "histogram", "Time from a change in the API until a read of this node's rules shows it (upper bound).")
-	for _, bound := range settle.DelayBounds() {
+	for _, bound := range audit.DelayBounds() {
 		le := fmt.Sprint(bound.Seconds())
 		fmt.Fprintf(e, "%s_bucket{le=%q} %d\n", delay, le, a.Delay.Buckets[le])
 	}

@@ -1,0 +1,354 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit/settle"
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/verdict"
+)
+
+const recorded = "proxy/testdata/"
+
+// followed is a node with recorded rules, its kube-proxy, and its API server.
+type followed struct {
+	t        *testing.T
+	machine  *hosttest.Machine
+	log      string
+	written  time.Time // when kube-proxy last wrote rules; zero: never
+	queued   time.Time // when it last received a change
+	failures int       // of writing rules
+	answered int       // requests of kube-proxy to the API
+	refused  int       // requests without an answer
+	refuses  bool      // healthz has status 503
+	moved    bool      // an endpoint has another address in the API
+	events   chan proxy.Event
+
+	kept   settle.Progress
+	seen   []string // the worst verdict of each round
+	looked int
+}
+
+func newFollowed(t *testing.T) *followed {
+	rules, err := os.ReadFile(recorded + "iptables-save.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const listens = "  sl  local_address\n 0: 00000000:7906 00000000:0000 0A 0 0 0 0 0 77\n" // lb-local's health check node port
+	return &followed{t: t, events: make(chan proxy.Event), log: filepath.Join(t.TempDir(), "kube-proxy.log"),
+		written: time.Now(), queued: time.Now(), machine: &hosttest.Machine{
+			Rules: map[string]string{"iptables-nft-save": string(rules)},
+			Files: map[string]string{
+				"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/self/ns/pid": "-> pid:[4026531836]",
+				"/proc/7/stat": "7 (a) S 1 7 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", "/proc/7/cmdline": "kube-proxy\x00",
+				"/proc/uptime": "1000.00 1.00\n", "/proc/7/fd/3": "-> socket:[77]", "/proc/7/net/tcp": listens,
+			},
+		}}
+}
+
+func (f *followed) node() *Machine {
+	n := NewMachine(f.machine.Host())
+	n.Logs, n.Presence.Get = []string{f.log}, f.page
+	n.generation = func(context.Context) (string, bool, error) { return "7", true, nil }
+	n.flows = func(context.Context) ([]proxy.Flow, error) { return nil, nil }
+	f.writeLog("started")
+	return n
+}
+
+// follow audits the node until the test ends.
+func (f *followed) follow() {
+	n := f.node()
+	ctx, cancel := context.WithCancel(f.t.Context())
+	f.t.Cleanup(func() {
+		cancel()
+		synctest.Wait()
+	})
+	go n.follow(ctx, f, FollowRequest{Every: 5 * time.Minute, Settle: 15 * time.Second, Looked: func() { f.looked++ }, Done: func(k settle.Progress) {
+		f.kept = k
+		f.seen = append(f.seen, worstOf(k).String())
+	}})
+}
+
+// page is one of kube-proxy's pages.
+func (f *followed) page(_ context.Context, address string) (body []byte, status int, err error) {
+	now := time.Now()
+	switch {
+	case strings.HasSuffix(address, "/metrics"):
+		const last = "kubeproxy_sync_proxy_rules_last_%stimestamp_seconds %d\n"
+		return fmt.Appendf(nil, last+last+"kubeproxy_sync_proxy_rules_iptables_restore_failures_total %d\n"+
+			"rest_client_requests_total{code=\"200\",method=\"GET\"} %d\nrest_client_requests_total{code=\"<error>\",method=\"GET\"} %d\n",
+			"", max(0, f.written.Unix()), "queued_", max(0, f.queued.Unix()), f.failures, f.answered, f.refused), http.StatusOK, nil
+	case f.refuses:
+		status = http.StatusServiceUnavailable
+	default:
+		status = http.StatusOK
+	}
+	return fmt.Appendf(nil, `{"lastUpdated": %q, "currentTime": %[1]q}`, now.Format(time.RFC3339Nano)), status, nil
+}
+
+func (f *followed) writeLog(text string) {
+	log, err := os.OpenFile(f.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintf(log, "%s %s\n", time.Now().Format(time.RFC3339Nano), text)
+		err = errors.Join(err, log.Close(), os.Chtimes(f.log, time.Now(), time.Now()))
+	}
+	if err != nil {
+		f.t.Error(err)
+	}
+}
+
+// fail writes the failures of kube-proxy's watch into its log.
+func (f *followed) fail(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Second) {
+		f.writeLog("stderr F E0101 reflector.go:205] \"Failed to watch\" err=\"failed to list *v1.EndpointSlice: connection refused\"")
+	}
+}
+
+// move changes an endpoint in the API, or changes it back.
+func (f *followed) move(moved bool) {
+	f.moved = moved
+	f.events <- proxy.Relisted(f.list())
+}
+
+func (f *followed) list() *proxy.Versions {
+	v := proxy.NewVersions()
+	for name, read := range map[string]func(text string) error{
+		"services.json":       func(text string) error { return v.ReadServices(strings.NewReader(text)) },
+		"endpointslices.json": func(text string) error { return v.ReadEndpointSlices(strings.NewReader(text)) },
+	} {
+		text, err := os.ReadFile(recorded + name)
+		list := string(text)
+		if f.moved {
+			list = strings.ReplaceAll(list, "100.97.0.10\"", "100.97.0.99\"")
+		}
+		if err := errors.Join(err, read(list)); err != nil {
+			f.t.Error(err)
+		}
+	}
+	return v
+}
+
+func (f *followed) List(context.Context, bool) (*proxy.Versions, error) { return f.list(), nil }
+
+func (f *followed) Follow(ctx context.Context, _ *proxy.Versions, send func(proxy.Event)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-f.events:
+			send(e)
+		}
+	}
+}
+
+func worstOf(k settle.Progress) verdict.Verdict {
+	worst, _ := Conclude(k)
+	return worst
+}
+
+// want checks the verdict of the last round and the names of its findings other than truth.
+func (f *followed) want(when string, v verdict.Verdict, names ...string) {
+	f.t.Helper()
+	synctest.Wait()
+	var got []string
+	said := ""
+	for _, g := range f.kept.Findings {
+		said += "\n" + g.Verdict.String() + " " + g.Name + ": " + g.Message
+		if !strings.HasPrefix(g.Name, "kubeproxy.truth.") {
+			got = append(got, strings.TrimPrefix(g.Name, "kubeproxy."))
+		}
+	}
+	slices.Sort(got)
+	if is := worstOf(f.kept); is != v || !slices.Equal(slices.Compact(got), names) {
+		f.t.Errorf("%s: %s %v, want %s %v%s", when, is, got, v, names, said)
+	}
+}
+
+// TestFollow checks that the audit of watch draws the conclusions of a single audit about kube-proxy
+// itself, and passes again after the failure.
+func TestFollow(t *testing.T) {
+	for what, run := range map[string]func(f *followed){
+		"healthy": func(f *followed) {
+			time.Sleep(time.Hour)
+			f.want("after an hour", verdict.Pass)
+			if len(f.seen) != 1 || f.looked < 100 {
+				f.t.Errorf("%d rounds and %d looks, although nothing changed", len(f.seen), f.looked)
+			}
+		},
+		"dead watch": func(f *followed) {
+			f.move(true)
+			time.Sleep(time.Minute)
+			f.want("an endpoint has changed", verdict.Fail, "watch.dead")
+			f.move(false)
+			time.Sleep(time.Minute)
+			f.want("and back", verdict.Pass)
+		},
+		"failing watch, stale rules": func(f *followed) {
+			go f.fail(5 * time.Minute)
+			f.move(true)
+			time.Sleep(4 * time.Minute)
+			f.want("an endpoint has changed", verdict.Fail, "watch.failing")
+			f.move(false)
+			time.Sleep(10 * time.Minute)
+			f.want("after the last failure", verdict.Pass)
+		},
+		"failing watch, nothing changes": func(f *followed) {
+			go f.fail(5 * time.Minute)
+			time.Sleep(2 * time.Minute)
+			f.want("rules that match", verdict.Unknown, "watch.failing")
+			time.Sleep(10 * time.Minute)
+			f.want("after the last failure", verdict.Pass)
+			if !slices.Equal(slices.Compact(f.seen), []string{"pass", "unknown", "pass"}) {
+				f.t.Errorf("the verdict flaps: %v", f.seen)
+			}
+		},
+		"refused, stale rules": func(f *followed) {
+			f.move(true)
+			for range 12 {
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				f.refused++
+			}
+			f.want("nothing in the log", verdict.Fail, "watch.failing")
+			f.answered++
+			f.move(false)
+			time.Sleep(time.Minute)
+			f.want("answered again", verdict.Pass)
+		},
+		"refused, nothing changes": func(f *followed) {
+			for range 60 {
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				f.refused++
+			}
+			f.want("rules that match", verdict.Unknown, "watch.failing")
+			f.answered++
+			time.Sleep(time.Minute)
+			f.want("answered again", verdict.Pass)
+		},
+		"few requests fail": func(f *followed) {
+			for i := range 60 {
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if f.refused++; i%6 == 0 {
+					f.answered++
+				}
+			}
+			f.want("some are answered", verdict.Pass)
+			if len(f.seen) != 1 {
+				f.t.Errorf("rounds: %v", f.seen)
+			}
+		},
+		"sync hangs": func(f *followed) {
+			f.queued = time.Now()
+			time.Sleep(90 * time.Second)
+			f.refuses = true
+			time.Sleep(time.Minute)
+			f.want("an update waits", verdict.Fail, "sync.stuck", "sync.unhealthy")
+			f.written, f.refuses = time.Now(), false
+			time.Sleep(time.Minute)
+			f.want("and back", verdict.Pass)
+		},
+		"sync hangs, stale rules": func(f *followed) { // the update is an excuse for a minute, and part of the round after it
+			f.queued = time.Now().Add(time.Second)
+			f.move(true)
+			time.Sleep(70 * time.Second)
+			f.refuses = true
+			time.Sleep(time.Minute)
+			f.want("an update waits", verdict.Fail, "sync.stuck", "sync.unhealthy")
+		},
+		"sync hangs, unreadable rules": func(f *followed) {
+			f.machine.Rules["iptables-nft-save"] = "*nat\ntruncated"
+			f.queued, f.refuses = time.Now(), true
+			time.Sleep(3 * time.Minute)
+			f.want("an update waits", verdict.Fail, "sync.stuck", "sync.unhealthy")
+			if f.kept.Unread == nil {
+				f.t.Error("the rules were read")
+			}
+		},
+		"a sync ends just in time": func(f *followed) {
+			f.queued = time.Now()
+			time.Sleep(90 * time.Second)
+			f.refuses = true
+			for synctest.Wait(); f.kept.Rounds < 1 || f.looked < 4; synctest.Wait() {
+				time.Sleep(time.Second)
+			}
+			f.written, f.refuses = time.Now(), false
+			time.Sleep(time.Minute)
+			f.want("it was queried again", verdict.Pass)
+			if slices.Contains(f.seen, "fail") {
+				f.t.Errorf("accused: %v", f.seen)
+			}
+		},
+		"failed writes": func(f *followed) {
+			f.failures++ // the first was before watch began
+			f.move(true)
+			f.move(false)
+			time.Sleep(20 * time.Second)
+			f.want("since the last round", verdict.Warn, "sync.restore-failures")
+			time.Sleep(time.Minute)
+			f.want("no more", verdict.Pass)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFollowed(t)
+				f.failures = 1
+				f.follow()
+				time.Sleep(time.Minute)
+				f.want("at first", verdict.Pass)
+				run(f)
+			})
+		})
+	}
+}
+
+// TestFollowStart checks that a kube-proxy that has just started may need a minute for its first sync.
+func TestFollowStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(t)
+		f.written, f.queued = time.Time{}, time.Time{}
+		f.machine.Files["/proc/uptime"] = "60.00 1.00\n" // it started 60 s after the boot
+		f.follow()
+		time.Sleep(40 * time.Second)
+		f.want("at first", verdict.Unknown, "sync.never")
+		f.machine.Files["/proc/uptime"] = "130.00 1.00\n"
+		time.Sleep(2 * time.Minute)
+		f.want("later", verdict.Fail, "sync.never")
+		f.written, f.queued = time.Now(), time.Now()
+		time.Sleep(6 * time.Minute)
+		f.want("it has written", verdict.Pass)
+	})
+}
+
+// TestRun checks that one audit of a minute has the time to query a kube-proxy whose sync hangs, although
+// its rules are still excused then.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(t)
+		time.Sleep(2 * time.Minute)
+		f.queued, f.refuses, f.moved = time.Now().Add(-90*time.Second), true, true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		got, err := f.node().run(ctx, f, Request{Skipped: func(err error) { t.Error(err) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.kept.Findings = got.Report.Findings
+		f.want("one audit", verdict.Fail, "sync.stuck", "sync.unhealthy")
+		if !got.Covered.Health || !got.Covered.Log || !got.Covered.Endpoints {
+			t.Errorf("covered: %+v", got.Covered)
+		}
+	})
+}

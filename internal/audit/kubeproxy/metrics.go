@@ -1,0 +1,194 @@
+package kubeproxy
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/input"
+	"nodegate/internal/ruleset"
+)
+
+// Metrics are kube-proxy's own metrics about writing rules, from :10249/metrics, by address family:
+// "IPv4", "IPv6", or "" before 1.33, which has one set for both.
+type Metrics struct {
+	Families map[string]SyncMetrics `json:"families"`
+	Requests Requests               `json:"requests"`
+}
+
+// SyncMetrics are the metrics of one address family.
+type SyncMetrics struct {
+	LastSync                time.Time `json:"lastSync"`   // zero: never
+	LastQueued              time.Time `json:"lastQueued"` // zero: never
+	RestoreFailures         float64   `json:"restoreFailures"`
+	PartialRestoreFailures  float64   `json:"partialRestoreFailures"`
+	NFTablesSyncFailures    float64   `json:"nftablesSyncFailures"`
+	NFTablesCleanupFailures float64   `json:"nftablesCleanupFailures"`
+}
+
+// Of returns the metrics of a family, "ip" or "ip6", and whether there are any.
+func (m Metrics) Of(family string) (SyncMetrics, bool) {
+	f, known := m.Families[map[string]string{ruleset.IPv4: "IPv4", ruleset.IPv6: "IPv6"}[family]]
+	if !known {
+		f, known = m.Families[""]
+	}
+	return f, known
+}
+
+// Wrote reports whether kube-proxy has written the rules of a family, "ip" or "ip6", since it
+// started. This is known if the metrics name that family alone and are not zero: kube-proxy exports
+// them only for the families that it serves.
+func (m Metrics) Wrote(family string) (wrote, known bool) {
+	f := m.Families[map[string]string{ruleset.IPv4: "IPv4", ruleset.IPv6: "IPv6"}[family]]
+	return !f.LastSync.IsZero(), !f.LastSync.IsZero() || !f.LastQueued.IsZero()
+}
+
+// Failures counts the failed writes of rules since kube-proxy's start.
+func (m Metrics) Failures() (n float64) {
+	for _, f := range m.Families {
+		n += f.RestoreFailures + f.PartialRestoreFailures + f.NFTablesSyncFailures
+	}
+	return n
+}
+
+// ParseMetrics reads the Prometheus text of :10249/metrics and keeps only the metrics about writing
+// rules.
+func ParseMetrics(r io.Reader) (Metrics, error) {
+	m := Metrics{Families: map[string]SyncMetrics{}}
+	in := input.NewLines(r)
+	for {
+		line, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Metrics{}, err
+		}
+		m.Requests.add(line)
+		rest, ok := strings.CutPrefix(line, "kubeproxy_")
+		if !ok {
+			continue
+		}
+		if err := m.parseLine(rest); err != "" {
+			return Metrics{}, input.Unreadable(in.N, "%s", err)
+		}
+	}
+	if len(m.Families) == 0 {
+		return Metrics{}, input.Unknown(0, "none of kube-proxy's metrics about writing rules found")
+	}
+	return m, nil
+}
+
+// parseLine reads `sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7e+09`. It returns
+// the fault, or "".
+func (m *Metrics) parseLine(s string) string {
+	var name, labels, value string
+	if i := strings.IndexByte(s, '{'); i >= 0 {
+		j := strings.IndexByte(s, '}')
+		if j < i {
+			return "labels without an end"
+		}
+		name, labels, value = s[:i], s[i+1:j], s[j+1:]
+	} else {
+		name, value, _ = strings.Cut(s, " ")
+	}
+	name, ok := strings.CutPrefix(name, "sync_proxy_rules_")
+	if !ok {
+		return ""
+	}
+	switch name {
+	case "last_timestamp_seconds", "last_queued_timestamp_seconds", "iptables_restore_failures_total",
+		"iptables_partial_restore_failures_total", "nftables_sync_failures_total", "nftables_cleanup_failures_total":
+	default:
+		return ""
+	}
+	words := strings.Fields(value)
+	if len(words) == 0 {
+		return "metric without a value"
+	}
+	v, err := strconv.ParseFloat(words[0], 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) > 1e12 {
+		return "metric without a number"
+	}
+	family := ""
+	if _, after, ok := strings.Cut(labels, `ip_family="`); ok {
+		if family, _, _ = strings.Cut(after, `"`); family != "IPv4" && family != "IPv6" {
+			return "" // another program's
+		}
+	}
+	f := m.Families[family]
+	switch name {
+	case "last_timestamp_seconds":
+		f.LastSync = unixTime(v)
+	case "last_queued_timestamp_seconds":
+		f.LastQueued = unixTime(v)
+	case "iptables_restore_failures_total":
+		f.RestoreFailures = v
+	case "iptables_partial_restore_failures_total":
+		f.PartialRestoreFailures = v
+	case "nftables_sync_failures_total":
+		f.NFTablesSyncFailures = v
+	case "nftables_cleanup_failures_total":
+		f.NFTablesCleanupFailures = v
+	}
+	if len(m.Families) < 8 || m.Families[family] != (SyncMetrics{}) {
+		m.Families[family] = f
+	}
+	return ""
+}
+
+func unixTime(seconds float64) time.Time {
+	if seconds <= 0 {
+		return time.Time{}
+	}
+	whole, part := math.Modf(seconds)
+	return time.Unix(int64(whole), int64(part*1e9))
+}
+
+// JudgeMetrics judges the metrics: an update that is pending for more than a minute cannot be
+// written; a loop that has not run for an hour is dead. A dead watch shows in neither
+// (kubernetes#87615).
+func JudgeMetrics(m Metrics, now time.Time) []proxy.Finding {
+	out := proxy.NewCollector()
+	for _, name := range slices.Sorted(maps.Keys(m.Families)) {
+		f := m.Families[name]
+		of := ""
+		if name != "" {
+			of = " for " + name
+		}
+		waiting := f.LastQueued.Sub(f.LastSync)
+		switch {
+		case f.LastSync.IsZero() && f.LastQueued.IsZero():
+			out.Addf("kubeproxy.sync.never", "kube-proxy has not written its rules%s since it started", of)
+			continue
+		case f.LastSync.IsZero() && now.Sub(f.LastQueued) <= syncTimeout:
+			continue // just started
+		case waiting > 0 && now.Sub(f.LastQueued) > syncTimeout:
+			out.Addf("kubeproxy.sync.stuck",
+				"an update%s has been pending for %s; the rules were last written %s ago", of, age(now, f.LastQueued), age(now, f.LastSync))
+			continue // failures are a consequence
+		case waiting > syncTimeout:
+			out.Addf("kubeproxy.sync.stuck",
+				"the last update%s was queued %s after the rules were last written", of, waiting.Round(time.Second))
+			continue
+		case now.Sub(f.LastSync) > fullSync:
+			out.Addf("kubeproxy.sync.dead",
+				"the rules%s were last written %s ago; kube-proxy writes them at least once an hour", of, age(now, f.LastSync))
+			continue
+		}
+		if n := f.RestoreFailures + f.NFTablesSyncFailures; n > 0 {
+			out.Addf("kubeproxy.sync.restore-failures",
+				"writing rules%s has failed %.0f times since kube-proxy started (partial restores: %.0f)", of, n, f.PartialRestoreFailures)
+		} else if f.PartialRestoreFailures > 0 {
+			out.Addf("kubeproxy.sync.restore-failures",
+				"partial restores%s have failed %.0f times; each was followed by a full one", of, f.PartialRestoreFailures)
+		}
+	}
+	return out.List
+}

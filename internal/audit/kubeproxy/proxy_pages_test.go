@@ -1,0 +1,227 @@
+package kubeproxy_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"nodegate/internal/audit/kubeproxy"
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/verdict"
+)
+
+func TestJudgeHealth(t *testing.T) {
+	now := time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC)
+	for _, h := range []struct {
+		name, body string
+		status     int
+		want       string
+	}{
+		{"1.22",
+			`{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2"}`, 200, ""},
+		{"1.22, never synced", `{"lastUpdated": "0001-01-01 00:00:00 +0000 UTC","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+3.2"}`,
+			200, "kubeproxy.sync.never"},
+		{"1.22, " +
+			"503", `{"lastUpdated": "2026-11-20 22:40:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2"}`, 503,
+			"kubeproxy.sync.unhealthy"},
+		{"1.30",
+			`{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2", ` +
+				`"nodeEligible": true}`, 200, ""},
+		{"1.30, not " +
+			"eligible",
+			`{"lastUpdated": "2026-11-20 22:59:59.9 +0000 UTC m=+86400.1","currentTime": "2026-11-20 23:00:00 +0000 UTC m=+86400.2", ` +
+				`"nodeEligible": false}`, 503, "kubeproxy.sync.ineligible"},
+		{"1.34",
+			`{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":true,` +
+				`"status":{"IPv4":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true},` +
+				`"IPv6":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true}}}`, 200, ""},
+		{"1.34, never " +
+			"synced", `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":true}`,
+			200, "kubeproxy.sync.never"},
+		{"1.34, IPv6 " +
+			"stuck",
+			`{"lastUpdated":"2026-11-20T22:30:00Z","currentTime":"2026-11-20T23:00:00Z","nodeEligible":true,"healthy":false,` +
+				`"status":{"IPv4":{"lastUpdated":"2026-11-20T22:59:00Z","healthy":true},` +
+				`"IPv6":{"lastUpdated":"2026-11-20T22:30:00Z","healthy":false}}}`, 503, "kubeproxy.sync.unhealthy"},
+		{"1.34, healthy and " +
+			"old",
+			`{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,` +
+				`"status":{"IPv4":{"lastUpdated":"2026-11-20T20:00:00Z","healthy":true}}}`, 200, "kubeproxy.sync.dead"},
+	} {
+		t.Run(h.name, func(t *testing.T) {
+			health, err := kubeproxy.ParseHealth([]byte(h.body), h.status)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, kubeproxy.JudgeHealth(health, now), h.want)
+		})
+	}
+	if f := kubeproxy.UnreadableAnswer("localhost:10256/healthz", errors.New("connection refused")); f.Verdict != verdict.Unknown ||
+		f.Name != "kubeproxy.sync.unreadable" {
+		t.Errorf("%+v", f)
+	}
+	for _, body := range []string{"", "ok", `{"lastUpdated": 3}`, `{"lastUpdated": "soon"}`, "<html>"} {
+		if _, err := kubeproxy.ParseHealth([]byte(body), 200); err == nil {
+			t.Errorf("no error for %q", body)
+		}
+	}
+}
+
+func TestJudgeMetrics(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	const head = "# HELP kubeproxy_sync_proxy_rules_last_timestamp_seconds x\n# TYPE kubeproxy_sync_proxy_rules_last_timestamp_seconds " +
+		"gauge\ngo_goroutines 8\n"
+	for _, m := range []struct{ name, text, want string }{
+		{"healthy", "kubeproxy_sync_proxy_rules_last_timestamp_seconds " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 1.7999989e+09\n", ""},
+		{"healthy, 1.33", "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv6\"} 1.7999990e+09\n", ""},
+		{"just started", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 0\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds " +
+			"1.79999999e+09\n", ""},
+		{"never", "kubeproxy_sync_proxy_rules_last_timestamp_seconds 0\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 0\n",
+			"kubeproxy.sync.never"},
+		{"stuck", "kubeproxy_sync_proxy_rules_last_timestamp_seconds " +
+			"1.7999980e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_iptables_restore_failures_total 40\n", "kubeproxy.sync.stuck"},
+		{"one family stuck", "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv6\"} " +
+			"1.7999970e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family=\"IPv6\"} 1.7999980e+09\n",
+			"kubeproxy.sync.stuck"},
+		{"dead", "kubeproxy_sync_proxy_rules_last_timestamp_seconds " +
+			"1.7999900e+09\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 1.7999899e+09\n", "kubeproxy.sync.dead"},
+		{"failed before", "kubeproxy_sync_proxy_rules_last_timestamp_seconds " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_iptables_restore_failures_total 3\n", "kubeproxy.sync.restore-failures"},
+		{"nftables failed before", "kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} " +
+			"1.7999990e+09\nkubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family=\"IPv4\"} 3\n",
+			"kubeproxy.sync.restore-failures"},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			metrics, err := kubeproxy.ParseMetrics(strings.NewReader(head + m.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, kubeproxy.JudgeMetrics(metrics, now), m.want)
+		})
+	}
+	for _, text := range []string{"", head, "kubeproxy_sync_proxy_rules_last_timestamp_seconds soon\n",
+		"kubeproxy_sync_proxy_rules_last_timestamp_seconds{x\n", "kubeproxy_sync_proxy_rules_last_timestamp_seconds NaN\n"} {
+		if _, err := kubeproxy.ParseMetrics(strings.NewReader(text)); err == nil {
+			t.Errorf("no error for %q", text)
+		}
+	}
+}
+
+func TestJudgeLog(t *testing.T) {
+	now := time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC)
+	line := func(at string) string {
+		return `E1120 ` + at +
+			`.123456       1 reflector.go:158] "Unhandled Error" err="k8s.io/client-go/informers/factory.go:160: Failed to watch *v1.Service: ` +
+			`failed to list *v1.Service: Get \"https://10.0.0.5:6443/api/v1/services?limit=500\": dial tcp 10.0.0.5:6443: connect: connection ` +
+			`refused"` + "\n"
+	}
+	for _, l := range []struct{ name, text, want string }{
+		{"nothing", "I1120 22:59:00.000000       1 server.go:1] \"Starting\"\n", ""},
+		{"goes on", line("22:56:00") + line("22:57:00") + line("22:58:00"), "kubeproxy.watch.failing"},
+		{"over a few minutes ago", line("22:10:00") + line("22:30:00") + line("22:56:00"), ""},
+		{"is over", line("20:10:00") + line("20:30:00") + line("20:58:00"), ""},
+		{"a hiccup", line("22:59:10") + line("22:59:11") + line("22:59:12"), ""},
+		{"container log", "2026-11-20T22:56:00.1Z stderr F " + line("03:56:00") + "2026-11-20T22:57:00.1Z stderr F " + line("03:57:00") +
+			"2026-11-20T22:59:00.1Z stderr F " + line("03:59:00"), "kubeproxy.watch.failing"},
+		{"journal", "Nov 20 22:56:00 node0 kube-proxy[1]: " + line("22:56:00") + line("22:57:00") + line("22:58:00"),
+			"kubeproxy.watch.failing"},
+		{"journalctl of systemd 252", "2026-11-20T22:56:00+0000 node0 kube-proxy[1]: " + line("03:56:00") + line("22:57:00") +
+			"2026-11-20T22:58:00+0000 node0 kube-proxy[1]: " + line("03:58:00"), "kubeproxy.watch.failing"},
+		{"last year", strings.ReplaceAll(line("22:56:00")+line("22:57:00")+line("22:58:00"), "E1120", "E1231"), ""},
+		{"no times", strings.Repeat("Failed to list *v1.EndpointSlice: Unauthorized\n", 3), "kubeproxy.watch.failing"},
+		{"another kind", strings.Repeat("failed to list *v1.Pod: Unauthorized\n", 3), ""},
+		{"zero bytes after a crash", "\x00\x00\x00" + line("22:56:00") + line("22:57:00") + line("22:58:00"), "kubeproxy.watch.failing"},
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			findings, err := kubeproxy.JudgeLog(strings.NewReader(l.text), kubeproxy.Log{Now: now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, findings, l.want)
+			if verdict := map[bool]verdict.Verdict{false: verdict.Fail, true: verdict.Unknown}[l.name == "no times"]; l.want != "" &&
+				findings[0].Verdict != verdict {
+				t.Errorf("%s, want %s", findings[0].Verdict, verdict)
+			}
+		})
+	}
+}
+
+func TestDeadWatch(t *testing.T) {
+	rep := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: verdict.Fail, Service: "prod/np",
+		Family: "ip"}}}
+	f, ok := kubeproxy.DeadWatch(&rep, nil)
+	if !ok || f.Name != "kubeproxy.watch.dead" {
+		t.Fatalf("%+v", f)
+	}
+	for _, word := range []string{"kubectl cordon NODE", "scale-down-disabled=true", "delete pod"} {
+		if !strings.Contains(f.Remedy, word) {
+			t.Errorf("remedy %q lacks %q", f.Remedy, word)
+		}
+	}
+	if _, ok := kubeproxy.DeadWatch(&rep, []proxy.Finding{{Name: "kubeproxy.sync.stuck"}}); ok {
+		t.Error("a stuck sync is the cause, not a dead watch")
+	}
+	broken := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.endpoint.dnat", Verdict: verdict.Fail, Service: "prod/np",
+		Family: "ip"}}}
+	if f, ok := kubeproxy.DeadWatch(&broken, nil); ok {
+		t.Errorf("a broken chain is reported as a dead watch: %+v", f)
+	}
+	rep.Findings[0].Verdict = verdict.Unknown
+	if f, ok := kubeproxy.DeadWatch(&rep, nil); ok {
+		t.Errorf("a difference that is not certain is reported as a dead watch: %+v", f)
+	}
+}
+
+// TestUnproven: only a difference from the API can be one that kube-proxy has yet to write.
+func TestUnproven(t *testing.T) {
+	found := []proxy.Finding{{Name: "kubeproxy.truth.endpoint-stale"}, {Name: "kubeproxy.healthport.missing"},
+		{Name: "kubeproxy.endpoint.dnat"}}
+	for i := range found {
+		found[i].Remedy = "restart kube-proxy"
+	}
+	kubeproxy.Unproven(found)
+	for i, f := range found {
+		if again := strings.HasPrefix(f.Remedy, "check again first: "); again != (i < 2) || !strings.HasSuffix(f.Remedy, "restart kube-proxy") {
+			t.Errorf("%s: %s", f.Name, f.Remedy)
+		}
+	}
+}
+
+func FuzzOwnEndpoints(f *testing.F) {
+	f.Add(`{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,` +
+		`"status":{"IPv4":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true}}}`)
+	f.Add("kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} 1.7999990e+09\n")
+	f.Add("E1120 22:10:00.123456 1 reflector.go:158] failed to list *v1.Service: x\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		now := time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC)
+		if h, err := kubeproxy.ParseHealth([]byte(text), 200); err == nil {
+			kubeproxy.JudgeHealth(h, now)
+		}
+		if m, err := kubeproxy.ParseMetrics(strings.NewReader(text)); err == nil {
+			kubeproxy.JudgeMetrics(m, now)
+		}
+		if _, err := kubeproxy.JudgeLog(strings.NewReader(text), kubeproxy.Log{Now: now}); err != nil {
+			t.Log(err)
+		}
+	})
+}
+
+// want fails unless the findings have exactly these names, and each has a message and a remedy.
+func want(t *testing.T, findings []proxy.Finding, names string) {
+	t.Helper()
+	var got []string
+	for _, f := range findings {
+		got = append(got, f.Name)
+		if f.Message == "" || f.Remedy == "" {
+			t.Errorf("finding without message or remedy: %+v", f)
+		}
+	}
+	if strings.Join(got, " ") != names {
+		t.Errorf("findings %q, want %q", got, names)
+	}
+}

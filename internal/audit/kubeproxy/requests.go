@@ -1,0 +1,68 @@
+package kubeproxy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"nodegate/internal/audit/proxy"
+)
+
+// Requests counts kube-proxy's requests to the API since its start, from rest_client_requests_total
+// of its metrics. A watch counts when it begins.
+type Requests struct {
+	Answered float64 `json:"answered"` // with any HTTP status below 400
+	Failed   float64 `json:"failed"`   // without an answer, or with an error
+}
+
+// add adds one line of the metrics.
+func (r *Requests) add(line string) {
+	rest, ok := strings.CutPrefix(line, "rest_client_requests_total{")
+	if !ok {
+		return
+	}
+	labels, value, _ := strings.Cut(rest, "} ")
+	_, code, _ := strings.Cut(labels, `code="`)
+	n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	switch {
+	case err != nil || n < 0 || n > 1e12:
+	case strings.HasPrefix(code, "2"), strings.HasPrefix(code, "3"):
+		r.Answered += n
+	default:
+		r.Failed += n
+	}
+}
+
+// requestsSeen is what readings of Requests have shown so far. client-go logs nothing while the API
+// server refuses its connections (IsConnectionRefused in watch of tools/cache/reflector.go), so only
+// these counts show that the watch fails.
+type requestsSeen struct {
+	last   Requests
+	read   time.Time // when that was read; zero: never
+	since  time.Time // the first reading with failures and without an answer since the reading before; zero: none
+	failed float64   // how many had failed then
+}
+
+// judge takes a reading. It returns the finding that kube-proxy's requests keep failing: for over a
+// minute without any answer.
+func (s *requestsSeen) judge(r Requests, now time.Time) []proxy.Finding {
+	first := s.read.IsZero()
+	switch {
+	case r == Requests{}: // not in the metrics
+		*s = requestsSeen{read: now}
+		return nil
+	case first, r.Answered != s.last.Answered, r.Failed < s.last.Failed: // answered, or another process
+		*s = requestsSeen{last: r, read: now}
+		return nil
+	case s.since.IsZero() && r.Failed > s.last.Failed:
+		s.since, s.failed = now, r.Failed
+	}
+	s.last, s.read = r, now
+	more := r.Failed - s.failed
+	if s.since.IsZero() || now.Sub(s.since) < watchSpan || more < 3 {
+		return nil
+	}
+	return []proxy.Finding{proxy.NewFinding(proxy.Finding{Name: watchFailing, Message: fmt.Sprintf("kube-proxy's metrics "+
+		"count %.0f failed requests to the API in %s, and none that was answered", more, age(now, s.since))})}
+}

@@ -1,0 +1,85 @@
+package kubeproxy
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
+
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/host"
+)
+
+// RestartOn returns a remedy with the command that restarts kube-proxy as it runs on this node, instead of the command for
+// a DaemonSet of kubeadm.
+func RestartOn(h *host.Host, remedy string) string {
+	if !strings.Contains(remedy, proxy.DeletePod) {
+		return remedy
+	}
+	return strings.ReplaceAll(remedy, proxy.DeletePod, restartCommand(h))
+}
+
+// RestartAll does the same for the remedies of all findings. It searches kube-proxy's process only once: an audit may have a
+// thousand findings.
+func RestartAll(h *host.Host, findings []proxy.Finding) {
+	on := sync.OnceValue(func() string { return restartCommand(h) })
+	for i := range findings {
+		if f := &findings[i]; strings.Contains(f.Remedy, proxy.DeletePod) {
+			f.Remedy = strings.ReplaceAll(f.Remedy, proxy.DeletePod, on())
+		}
+	}
+}
+
+// restartCommand returns the command that restarts kube-proxy on this node: of its systemd unit, which is the whole of k3s
+// or MicroK8s, or of its container, which kubelet then starts again. It is DeletePod if kube-proxy runs in a DaemonSet, and
+// if that is unknown.
+func restartCommand(h *host.Host) string {
+	processes, err := h.Processes()
+	process, found := findProxy(processes)
+	if err != nil || !found {
+		if isStaticPod(h) {
+			return restartContainer
+		}
+		return proxy.DeletePod
+	}
+	unit, _ := unitOf(h, process)
+	switch {
+	case unit != "":
+		return "systemctl restart " + strings.TrimSuffix(unit, ".service")
+	case isStaticPod(h):
+		return restartContainer
+	}
+	switch name := command(process); {
+	case name == "kubelite":
+		return "snap restart microk8s.daemon-kubelite"
+	case name == "k3s", strings.HasPrefix(name, "k3s-"):
+		return "systemctl restart " + map[bool]string{true: "k3s-agent", false: "k3s"}[strings.Contains(strings.Join(process.Args, " "), "agent")]
+	}
+	return proxy.DeletePod
+}
+
+// unitOf returns the systemd service in whose cgroup a process runs, or "" if it runs in a container or elsewhere.
+func unitOf(h *host.Host, p host.Process) (string, error) {
+	cgroups, err := h.Files.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
+	inPod := regexp.MustCompile(`kubepods|/crio-|/docker/|cri-containerd`).Match(cgroups)
+	unit := regexp.MustCompile(`(?m)/([^/\n]+\.service)$`).FindSubmatch(cgroups)
+	if err != nil || inPod || unit == nil {
+		return "", err
+	}
+	return string(unit[1]), nil
+}
+
+const restartContainer = "crictl stop $(crictl ps -q --name kube-proxy)"
+
+// isStaticPod reports whether a directory of static Pods has kube-proxy's manifest, as with kops, GKE and RKE2.
+func isStaticPod(h *host.Host) bool {
+	for _, dir := range []string{"/etc/kubernetes/manifests", "/var/lib/rancher/rke2/agent/pod-manifests"} {
+		for _, name := range []string{"kube-proxy.manifest", "kube-proxy.yaml"} {
+			if there, err := h.Files.Exists(path.Join(dir, name)); err == nil && there {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,100 @@
+package audit
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"nodegate/internal/audit/path"
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/host"
+)
+
+// AddNetwork adds the facts of the node on which the ways of packets depend. It leaves out what
+// cannot be read.
+func AddNetwork(ctx context.Context, h *host.Host, opts *proxy.Options) {
+	if list, err := h.Links.Addresses(ctx); err == nil {
+		opts.Own = func(a netip.Addr) path.Answer {
+			if slices.Contains(list, a) {
+				return path.Yes
+			}
+			return path.No
+		}
+	}
+	opts.Links = LinkNames(ctx, h)
+	opts.Uplink = Uplink(ctx, h)
+	addRoutes(ctx, h, opts)
+}
+
+// addRoutes adds the node's routes, unless rules choose among tables of routes.
+func addRoutes(ctx context.Context, h *host.Host, opts *proxy.Options) {
+	routes, err := h.Links.Routes(ctx)
+	if err != nil {
+		return
+	}
+	if rules, err := h.Links.RoutingRules(ctx); err != nil || len(rules) > 0 {
+		return
+	}
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return
+	}
+	hasPods := func(name string) bool {
+		return path.IsOfAllPods(name) && slices.ContainsFunc(links, func(l host.Link) bool { return l.Kind == "veth" && l.Master == name })
+	}
+	for _, r := range routes {
+		opts.Routes = append(opts.Routes, path.Route(r))
+		if !r.To.IsSingleIP() && r.To.Bits() > 0 && !r.To.Addr().IsLinkLocalUnicast() && hasPods(r.Link) {
+			opts.PodRoutes = append(opts.PodRoutes, path.Route(r))
+		}
+	}
+}
+
+// Uplink returns the link by which replies of other machines certainly come in: the only link with
+// a default route. It returns "" if rules choose among tables of routes, or if there is a tunnel, whose
+// routes may take the place of the default route.
+func Uplink(ctx context.Context, h *host.Host) string {
+	routes, err := h.Links.DefaultRoutes(ctx)
+	if err != nil || len(routes) != 1 {
+		return ""
+	}
+	if rules, err := h.Links.RoutingRules(ctx); err != nil || len(rules) > 0 {
+		return ""
+	}
+	links, err := h.Links.List(ctx)
+	if err != nil || slices.ContainsFunc(links, isTunnel) {
+		return ""
+	}
+	return routes[0]
+}
+
+// isTunnel reports whether a link may lead to other networks. A link of an overlay network leads to Pods.
+func isTunnel(l host.Link) bool {
+	return l.Up && slices.Contains([]string{"tun", "wireguard", "ppp", "xfrm", "vti", "gre", "gretap", "vrf"}, l.Kind)
+}
+
+// OnlyUplink returns the uplink if packets of other machines can come in by no other link: the others lead to Pods or
+// containers, or carry their packets over the uplink. It returns "" if that is not known.
+func OnlyUplink(ctx context.Context, h *host.Host) string {
+	uplink := Uplink(ctx, h)
+	links, err := h.Links.List(ctx)
+	if err != nil || slices.ContainsFunc(links, func(l host.Link) bool {
+		inside := slices.Contains([]string{"veth", "dummy", "vxlan", "geneve", "ipip", "ifb"}, l.Kind) || path.NotOfUplink(l.Name, true)
+		return l.Name != uplink && !inside && l.Master != uplink
+	}) {
+		return ""
+	}
+	return uplink
+}
+
+// LinkNames returns the names of the node's links, or nil if they cannot be read.
+func LinkNames(ctx context.Context, h *host.Host) (names []string) {
+	list, err := h.Links.List(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, l := range list {
+		names = append(names, l.Name)
+	}
+	return names
+}

@@ -1,0 +1,201 @@
+// Package audit compares this node's rules with the API server: once for `nodegate audit`,
+// continuously for `nodegate watch`.
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+	"time"
+
+	"nodegate/internal/audit/kubeproxy"
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/audit/settle"
+	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
+)
+
+// Machine is the node that is audited.
+type Machine struct {
+	Host     *host.Host
+	Presence kubeproxy.Presence
+	Logs     []string // kube-proxy's log; nil means the usual places
+
+	generation func(context.Context) (generation string, sure bool, err error)
+	skipped    func(error)                                 // called with the reason why a page or log was not read; nil: a note
+	flows      func(context.Context) ([]proxy.Flow, error) // reads conntrack
+	unanswered error                                       // why the API was not listed; nil if it was, and in Follow
+	follows    bool                                        // audited by Follow
+	failures   float64                                     // of writing rules, at the last round of Follow; -1: not known
+	asked      kubeproxy.Answers                           // kube-proxy's last report about itself
+
+	// State of kube-proxy at the last reading.
+	live     proxy.Live
+	mode     string
+	families int
+	silent   time.Time // when it last failed to report its syncs
+}
+
+// NewMachine returns the node of h.
+func NewMachine(h *host.Host) *Machine {
+	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h}, flows: kubeproxy.Flows, generation: h.RulesGeneration, failures: -1}
+}
+
+// Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time,
+// because kube-proxy may be configured to set it at its start (conntrack.tcpBeLiberal), before it
+// writes rules.
+func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
+	sets, err := n.Host.Rulesets(ctx)
+	if err != nil {
+		return proxy.Judgment{}, err
+	}
+	n.live = proxy.Live{
+		NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs), Listening: sync.OnceValues(n.Presence.Ports),
+		Wrote: func(family string) (wrote, known bool) {
+			figures, _ := n.Presence.Figures(ctx)
+			return figures.Wrote(family)
+		},
+	}
+	opts := proxy.Options{
+		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
+		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
+		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, Live: n.live,
+	}
+	AddNetwork(ctx, n.Host, &opts)
+	rep := proxy.Judge(sets, opts)
+	n.mode, n.families = rep.Mode, len(rep.Families)
+	n.markUnwritten(ctx, &rep)
+	n.markDeleted(ctx, &rep)
+	return rep, nil
+}
+
+// Live returns queries to kube-proxy. One reading of the rules asks each at most once.
+func (n *Machine) Live() proxy.Live { return n.live }
+
+// markUnwritten distinguishes tables that kube-proxy has not written since its start, as its metrics
+// show, from tables that another program has flushed.
+func (n *Machine) markUnwritten(ctx context.Context, rep *proxy.Judgment) {
+	flushed := func(f proxy.Finding) bool { return f.Name == "kubeproxy.table.flushed" }
+	if !slices.ContainsFunc(rep.Findings, flushed) {
+		return
+	}
+	figures, _ := n.Presence.Figures(ctx)
+	for i, f := range rep.Findings {
+		if said, known := figures.Of(f.Family); flushed(f) && known && said.LastSync.IsZero() {
+			rep.Findings[i] = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family,
+				Table: f.Table, Line: f.Line,
+				Message: fmt.Sprintf("table %s has no kube-proxy rules; its metrics show that it has written none since it started", f.Table)})
+		}
+	}
+}
+
+// markDeleted distinguishes a node without kube-proxy from one on which another program has deleted all of its rules:
+// its process runs, and its metrics show that it has written rules since it started.
+func (n *Machine) markDeleted(ctx context.Context, rep *proxy.Judgment) {
+	if rep.Mode != "" {
+		return
+	}
+	wrote := n.Presence.LastSync(ctx)
+	if wrote.IsZero() {
+		return
+	}
+	for i, f := range rep.Findings {
+		if f.Name == "kubeproxy.rules.absent" {
+			rep.Findings[i] = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.rules.deleted",
+				Message: fmt.Sprintf("kube-proxy runs, and its metrics show that it last wrote its rules at %s, but no backend has "+
+					"any of them: another program deleted all of them", wrote.UTC().Format(time.RFC3339))})
+		}
+	}
+}
+
+// Proxy checks whether kube-proxy runs and answers.
+func (n *Machine) Proxy(ctx context.Context) []proxy.Finding { return n.Presence.Look(ctx) }
+
+// Trouble looks at kube-proxy cheaply.
+func (n *Machine) Trouble(ctx context.Context) []proxy.Finding {
+	return n.Presence.Trouble(ctx, n.Logs)
+}
+
+// Writer returns the process with which kube-proxy is writing rules.
+func (n *Machine) Writer() settle.Writer {
+	p, runs, found := n.Presence.Writer()
+	if !found {
+		return settle.Writer{}
+	}
+	return settle.Writer{PID: p.PID, Runs: runs, Used: p.Used}
+}
+
+// Written queries kube-proxy's metrics, unless they have just failed. In IPVS mode, one sync is
+// hundreds of short programs and takes long on a slow node. In the other modes, a failed sync is
+// retried only after syncPeriod, 30 s.
+func (n *Machine) Written() map[string]settle.Written {
+	programs := n.mode == "ipvs"
+	if !programs && time.Since(n.silent) < time.Minute {
+		return nil
+	}
+	all := map[string]settle.Written{}
+	figures, slow := n.Presence.Figures(context.Background())
+	switch {
+	case slow && programs: // any number of changes may be waiting
+		now := settle.Written{Queued: time.Now()}
+		return map[string]settle.Written{ruleset.IPv4: now, ruleset.IPv6: now}
+	case slow:
+		n.silent = time.Now()
+		return nil
+	}
+	for family, f := range figures.Families {
+		w := settle.Written{At: f.LastSync, Queued: f.LastQueued, Shared: family == "" && n.families > 1, Whole: !programs}
+		if family != "IPv6" {
+			all[ruleset.IPv4] = w
+		}
+		if family != "IPv4" {
+			all[ruleset.IPv6] = w
+		}
+	}
+	return all
+}
+
+// Generation returns the generation of the rules.
+func (n *Machine) Generation(ctx context.Context) (generation string, sure bool, err error) {
+	return n.generation(ctx)
+}
+
+// Spent returns the processor time of this process.
+func (n *Machine) Spent() time.Duration { return n.Host.ProcessorTime() }
+
+// Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about
+// that.
+func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxy.Versions, d time.Duration) []proxy.Finding {
+	found, err := settle.Flows(ctx, n.flows, api, now, d)
+	if err != nil {
+		return []proxy.Finding{kubeproxy.UnreadFlows(err)}
+	}
+	return found
+}
+
+// readBeLiberal returns whether conntrack accepts packets outside of its window, or nil if unknown.
+func readBeLiberal(h *host.Host) *bool {
+	v, err := h.ReadSysctl("net/netfilter/nf_conntrack_tcp_be_liberal")
+	if err != nil {
+		return nil
+	}
+	liberal := v != "0"
+	return &liberal
+}
+
+// mayRouteLocalnet reports whether any interface may route 127.0.0.0/8. The kernel uses the value of
+// conf/all or of the interface, whichever is 1 (IN_DEV_ROUTE_LOCALNET of
+// include/linux/inetdevice.h). It also returns true if the values are unknown.
+func mayRouteLocalnet(h *host.Host) bool {
+	keys, err := h.GlobSysctl("net/ipv4/conf/*/route_localnet")
+	if err != nil || len(keys) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(keys, func(key string) bool {
+		v, err := h.ReadSysctl(key)
+		return v != "0" && !errors.Is(err, fs.ErrNotExist) // the interface may have been deleted
+	})
+}

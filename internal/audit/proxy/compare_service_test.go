@@ -1,0 +1,292 @@
+package proxy
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// recordedFields returns the rules of kube-proxy 1.36 for Services of every kind, and the API's
+// objects. They were recorded by TestFields of internal/e2e/cluster with RECORD.
+func recordedFields(t *testing.T, mode string) (rules, svcs, eps string) {
+	t.Helper()
+	file := map[string]string{"iptables": "fields-iptables.txt", "nft": "fields-nft.json"}[mode]
+	return readFile(t, file), readFile(t, "fields-"+mode+"-services.json"), readFile(t, "fields-"+mode+"-slices.json")
+}
+
+// TestRecordedFields changes one field of a Service in the API after kube-proxy wrote its rules.
+func TestRecordedFields(t *testing.T) {
+	const (
+		address = "kubeproxy.truth.service-address"
+		policy  = "kubeproxy.truth.service-policy"
+		ranges  = "kubeproxy.truth.source-ranges"
+	)
+	for _, c := range []struct {
+		what, service, old, now string
+		want, words             string
+	}{
+		{"unchanged", "kept", "", "", "", ""},
+		{"one more balancer", "vip", `"ip": "192.0.2.2"`, `"ip": "192.0.2.3"}, {"ip": "192.0.2.2"`, address,
+			"does not serve 192.0.2.3, port 80: in the API it is an address of its load balancer"},
+		{"another balancer, no endpoints", "vip-none", "192.0.2.4", "192.0.2.5", address, "still serves 192.0.2.4, port 80"},
+		{"one more balancer, no endpoints", "vip-none", `"ip": "192.0.2.4"`, `"ip": "192.0.2.4"}, {"ip": "192.0.2.5"`, address, "192.0.2.5"},
+		{"a balancer that is a proxy", "vip", `"ipMode": "VIP"`, `"ipMode": "Proxy"`, address, "still serves 192.0.2.2"},
+		{"a proxy that is an address", "vip", `"ipMode": "Proxy"`, `"ipMode": "VIP"`, address, "does not serve 192.0.2.99"},
+		{"a balancer without a mode", "vip", `, "ipMode": "VIP"`, ``, "", ""},
+		{"a balancer of the other family", "vip", `"ip": "192.0.2.2"`, `"ip": "2001:db8::2"}, {"ip": "192.0.2.2"`, "", ""},
+		{"an ambiguous spelling", "vip", `"ip": "192.0.2.2"`, `"ip": "192.0.2.010"}, {"ip": "192.0.2.2"`, "", ""},
+		{"one more external address", "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.2"`, address,
+			"does not serve 203.0.113.2, port 80: in the API it is an external address"},
+		{"the same in IPv6", "external-more", `"203.0.113.1"`, `"203.0.113.1", "2001:db8::1"`, "", ""},
+		{"an address of another Service", "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.3"`, "", ""},
+		{"one external address less", "external-less", `"203.0.113.3"`, ``, address, "still serves 203.0.113.3, port 80"},
+		{"a longer affinity", "sticky", `"timeoutSeconds": 77`, `"timeoutSeconds": 300`, policy, "is 300 s in the API, 77 s on this node"},
+		{"an affinity without a timeout", "sticky", `"timeoutSeconds": 77`, ``, "", ""},
+		{"now Local", "to-local", `"externalTrafficPolicy": "Cluster"`, `"externalTrafficPolicy": "Local"`, policy,
+			"also sends external traffic to endpoints of other nodes"},
+		{"now Local, none here", "to-local-none", `"externalTrafficPolicy": "Cluster"`, `"externalTrafficPolicy": "Local"`, policy,
+			"of other nodes"},
+		{"now Cluster", "to-cluster", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`, policy,
+			"only to its own endpoints"},
+		{"now Cluster, none here", "to-cluster-none", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`, policy, "drops"},
+		{"now Cluster, no endpoints at all", "vip-none", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`, "", ""},
+		{"no policy", "to-local", `"externalTrafficPolicy": "Cluster"`, `"x": ""`, "", ""},
+		{"one range less", "ranges-less", `"198.51.100.0/24", `, ``, ranges,
+			"loadBalancerSourceRanges is 203.0.112.0/21 in the API; this node admits 198.51."},
+		{"one range more", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "10.0.0.0/8"`, ranges, "this node admits 203.0.112.0/21 to"},
+		{"a narrower range", "ranges-none", `"203.0.112.0/21"`, `" 203.0.112.0/22 "`, ranges, "is 203.0.112.0/22 in the API"},
+		{"no ranges", "ranges-none", `"loadBalancerSourceRanges": ["203.0.112.0/21"], `, ``, ranges, "the API has no loadBalancerSourceRanges"},
+		{"all addresses", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "0.0.0.0/0"`, ranges, "the API has no loadBalancerSourceRanges"},
+		{"ranges added", "ranges-now", `"ports"`, `"loadBalancerSourceRanges": ["10.0.0.0/8"], "ports"`, ranges, "admits all clients"},
+		{"ranges, no endpoints", "vip-none", `"ports"`, `"loadBalancerSourceRanges": ["10.0.0.0/8"], "ports"`, "", ""},
+		{"ranges of the other family", "ranges-now", `"ports"`, `"loadBalancerSourceRanges": ["2001:db8::/32"], "ports"`, "", ""},
+		{"the same ranges, written differently", "ranges-none", `"203.0.112.0/21"`, `" 203.0.116.0/22 ", "203.0.112.7/22"`, "", ""},
+		{"an invalid range", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.000/21"`, "", ""},
+	} {
+		for _, mode := range []string{"iptables", "nft"} {
+			t.Run(c.what+" "+mode, func(t *testing.T) {
+				rules, svcs, eps := recordedFields(t, mode)
+				if c.old != "" {
+					svcs = inService(svcs, c.service, c.old, c.now)
+				}
+				node := map[string]string{"iptables": "node-iptables-legacy", "nft": "node-nftables"}[mode]
+				rep := Judge(mustParse(t, rules), Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), NodeName: node})
+				wantOne(t, rep, c.want)
+				if c.want != "" && (rep.Findings[0].Service != "default/"+c.service || !strings.Contains(rep.Findings[0].Message, c.words)) {
+					t.Errorf("%s: %s, want %q", rep.Findings[0].Service, rep.Findings[0].Message, c.words)
+				}
+			})
+		}
+	}
+}
+
+// TestFieldsIPv6 checks that only addresses and ranges of the rules' family count, and covers the
+// different forms of older versions.
+func TestFieldsIPv6(t *testing.T) {
+	const (
+		address = "kubeproxy.truth.service-address"
+		ranges  = "kubeproxy.truth.source-ranges"
+		both    = `{"kind": "List", "items": [
+ {"kind": "Service", "metadata": {"namespace": "prod", "name": "far"}, "spec": {"type": "ClusterIP",
+  "clusterIPs": ["10.96.0.9", "fd00:96::9"], "externalIPs": ["2001:DB8:0::9", "203.0.113.9"], "externalTrafficPolicy": "Local",
+  "ports": [{"port": 80}]}, "status": {}},
+ {"kind": "Service", "metadata": {"namespace": "prod", "name": "web"}, "spec": {"type": "LoadBalancer", "clusterIPs": ["fd00:96::7"],
+  "loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8:1::/48"], "externalTrafficPolicy": "Cluster",
+  "ports": [{"name": "http", "port": 80}], "sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}},
+  "status": {"loadBalancer": {"ingress": [{"ip": "2001:db8::7"}, {"hostname": "x"}, {"ip": "192.0.2.7"}]}}}]}`
+	)
+	own := []edit{before(`^-A FW\(prod/web:http tcp\) -s`,
+		`-A FW(prod/web:http tcp) -s 2001:db8::6/128 -m comment --comment "prod/web:http loadbalancer IP" -j EXT(prod/web:http tcp)`),
+		before(`^-A KUBE-SERVICES -d 2001:db8::7`, `-A KUBE-SERVICES -d 2001:db8::6/128 -p tcp -m comment --comment `+
+			`"prod/web:http loadbalancer IP" -m tcp --dport 80 -j FW(prod/web:http tcp)`),
+		before(`^-A KUBE-PROXY-FIREWALL -d 2001:db8::7`, `-A KUBE-PROXY-FIREWALL -d 2001:db8::6/128 -p tcp -m comment --comment `+
+			`"prod/web:http traffic not accepted by FW(prod/web:http tcp)" -m tcp --dport 80 -j DROP`)}
+	everybody := []edit{sub(`^-A FW\(prod/web:http tcp\) -s`, "-s 2001:db8:1::/48 ", "")}
+	for _, c := range []struct {
+		what  string
+		edits []edit
+		old   string
+		now   string
+		want  string
+	}{
+		{"the same", nil, "", "", ""},
+		{"IPv4 changes", nil, "203.0.113.9", "203.0.113.8", ""},
+		{"IPv6 changes", nil, "2001:DB8:0::9", "2001:db8::8", address},
+		{"one more", nil, `{"hostname": "x"}`, `{"ip": "2001:db8::6"}`, address},
+		{"IPv4 ranges change", nil, "192.0.2.0/24", "192.0.2.0/25", ""},
+		{"IPv6 ranges change", nil, "2001:db8:1::/48", "2001:db8:1::/49", ranges},
+		{"IPv4 admits all", nil, "192.0.2.0/24", "0.0.0.0/0", ""},
+		{"IPv6 admits all", nil, "192.0.2.0/24", "::/0", ranges},
+		{"IPv6 admits all in the API and the rules", everybody, "192.0.2.0/24", "::/0", ""},
+		{"only the rules admit all", everybody, "", "", ranges},
+		{"before 1.30, a proxied address may use itself", own, `{"hostname": "x"}`, `{"ip": "2001:db8::6", "ipMode": "Proxy"}`, ""},
+		{"before 1.30, a proxied address is served", nil, `{"ip": "2001:db8::7"}`, `{"ip": "2001:db8::7", "ipMode": "Proxy"}`, ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			rules := mustParse(t, hashed(editedSave(t, formIPv6, c.edits...)))
+			wantOne(t, Judge(rules, Options{Services: services(t, strings.Replace(both, c.old, c.now, 1))}), c.want)
+		})
+	}
+}
+
+// TestProxiedRanges checks that ranges are compared only if the rules contain an address that is
+// not proxied. kube-proxy 1.30 and later enforces no ranges if the load balancer answers all
+// addresses itself, but its rules may look like the rules of 1.25. Rules before 1.30 contain such
+// addresses.
+func TestProxiedRanges(t *testing.T) {
+	const dispatch = `^-A KUBE-SERVICES -d 192.0.2.8/32 `
+	rules, svcs, eps := recordedFields(t, "iptables")
+	rules = editedSave(t, rules, sub("ct_state_invalid", " -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts", ""))
+	svcs = inService(svcs, "ranges-now", `"VIP"`, `"Proxy"`)
+	ranged := inService(svcs, "ranges-now", `"ports"`, `"loadBalancerSourceRanges": ["10.0.0.0/8"], "ports"`)
+	for _, c := range []struct{ what, rules, svcs, want string }{
+		{"not in the rules", editedSave(t, rules, del(dispatch)), ranged, ""},
+		{"in the rules", rules, ranged, "kubeproxy.truth.source-ranges"},
+		{"in the rules, no ranges", rules, svcs, ""},
+	} {
+		rep := Judge(mustParse(t, c.rules), Options{Services: services(t, c.svcs), Endpoints: endpoints(t, eps), NodeName: "node-iptables-legacy"})
+		if rep.Version.Min != 25 {
+			t.Errorf("%s: detected version %s", c.what, rep.Version)
+		}
+		wantOne(t, rep, c.want)
+	}
+}
+
+// TestSourceRangesState checks that the state of a Service port changes when kube-proxy changes the
+// ranges.
+func TestSourceRangesState(t *testing.T) {
+	for _, mode := range []string{"iptables", "nft"} {
+		rules, _, _ := recordedFields(t, mode)
+		state := func(text string) string {
+			rep := Judge(mustParse(t, text), Options{})
+			return rep.State(ServicePort{"default/ranges-none", "ip"})
+		}
+		if now := state(strings.ReplaceAll(rules, "203.0.112.0", "203.0.120.0")); now == state(rules) {
+			t.Errorf("%s: the state is the same with other ranges: %s", mode, now)
+		}
+	}
+}
+
+// TestNoExternalIPs checks that a kube-proxy without externalIPs is not reported for missing
+// addresses.
+func TestNoExternalIPs(t *testing.T) {
+	rules, svcs, _ := recordedFields(t, "nft")
+	svcs = inService(svcs, "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.2"`)
+	for off, want := range map[bool]string{true: "", false: "kubeproxy.truth.service-address"} {
+		rep := Judge(mustParse(t, rules), Options{})
+		live := Live{NoExternalIPs: func() bool { return off }}
+		wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs), Live: live})}, want)
+	}
+}
+
+// TestNoWayToExternal checks that unreferenced chains are reported except those for externalIPs: a
+// kube-proxy that serves no externalIPs writes their chains, but no jump to them.
+func TestNoWayToExternal(t *testing.T) {
+	const left = "kubeproxy.chain.unreferenced"
+	for mode, node := range map[string]string{"iptables": "node-iptables-legacy", "nft": "node-nftables"} {
+		rules, svcs, eps := recordedFields(t, mode)
+		if mode == "iptables" {
+			rules = editedSave(t, rules, delAll("^-A KUBE-SERVICES .* external IP"))
+		} else {
+			rules = regexp.MustCompile(`\[\{"concat": \["203\.0\.113\.\d+", "tcp", 80\]\}, \{"goto": [^]]*\], `).ReplaceAllString(rules, "")
+		}
+		for off, want := range map[bool]string{true: "", false: left + " " + left} {
+			live := Live{NoExternalIPs: func() bool { return off }}
+			rep := Judge(mustParse(t, rules), Options{Live: live})
+			wantOne(t, rep, want)
+			if off {
+				wantOne(t, Judgment{Findings: Compare(&rep,
+					Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), NodeName: node, Live: live})}, "")
+			}
+		}
+	}
+	stray := editedSave(t, readFile(t, "fields-iptables.txt"), after(`^\*nat`, ":KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]"))
+	wantOne(t, Judge(mustParse(t, stray), Options{Live: Live{NoExternalIPs: func() bool { return true }}}), left)
+}
+
+// TestHealthPorts checks that a port is reported if kube-proxy does not listen on it. It is not
+// reported if kube-proxy serves no node ports or does not run, or if the Service has a worse fault.
+// It is unknown if the ports could not be read.
+func TestHealthPorts(t *testing.T) {
+	const closed, port = "kubeproxy.healthport.closed", `"healthCheckNodePort": `
+	for _, mode := range []string{"iptables", "nft"} {
+		rules, svcs, eps := recordedFields(t, mode)
+		var open []uint16
+		for _, p := range services(t, svcs).list {
+			open = append(open, uint16(p.health))
+		}
+		var nowhere string // rules without node ports
+		if mode == "iptables" {
+			nowhere = editedSave(t, rules, del("^-A KUBE-SERVICES .*-j KUBE-NODEPORTS"))
+		} else {
+			nowhere = editedNFT(t, rules, edit{op: "cut", line: `"name": "nodeport-ips"`, old: `, "elem": `})
+		}
+		for _, c := range []struct {
+			what      string
+			rules     string
+			svcs      string
+			listening func() (map[uint16]bool, error)
+			want      string
+		}{
+			{"all", rules, svcs, ports(open...), ""},
+			{"no query", rules, svcs, nil, ""},
+			{"no kube-proxy", rules, svcs, func() (map[uint16]bool, error) { return nil, nil }, ""},
+			{"none", rules, svcs, ports(), closed + " " + closed},
+			{"query fails", rules, svcs, func() (map[uint16]bool, error) { return nil, errors.New("EPERM") }, "kubeproxy.healthport.unread"},
+			{"another port", rules, inService(svcs, "kept", port+"3", port+"1"), ports(open...), closed},
+			{"policy Cluster", rules, inService(svcs, "kept", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`),
+				ports(open...), "kubeproxy.truth.service-policy"},
+			{"another difference", rules, inService(svcs, "kept", "192.0.2.1", "192.0.2.77"), ports(),
+				"kubeproxy.truth.service-address " + closed},
+			{"no node ports", nowhere, svcs, ports(), ""},
+			{"endpoints too", rules, svcs, ports(), "kubeproxy.truth.endpoint-stale " + closed},
+		} {
+			t.Run(c.what+" "+mode, func(t *testing.T) {
+				rep := Judge(mustParse(t, c.rules), Options{})
+				rep.Findings = nil
+				eps := eps
+				if c.what == "endpoints too" {
+					eps = editedSave(t, eps, sub(`"kept-1"`, "10.245.0.2", "10.245.9.9"))
+				}
+				wantOne(t, Judgment{Findings: Compare(&rep,
+					Options{Services: services(t, c.svcs), Endpoints: endpoints(t, eps), Live: Live{Listening: c.listening}})}, c.want)
+			})
+		}
+	}
+}
+
+// TestHealthPortVersions checks that only an API version without the port explains that kube-proxy
+// does not listen on it.
+func TestHealthPortVersions(t *testing.T) {
+	rules, svcs, eps := recordedFields(t, "nft")
+	v := NewVersions()
+	if err := errors.Join(v.ReadServices(strings.NewReader(svcs)), v.ReadEndpointSlices(strings.NewReader(eps))); err != nil {
+		t.Fatal(err)
+	}
+	rep, kept := Judge(mustParse(t, rules), Options{}), ServicePort{"default/kept", "ip"}
+	opts := Options{NodeName: "node-nftables", Live: Live{Listening: ports()}}
+	if found := v.Differences(&rep, kept, opts); names(found) != "kubeproxy.healthport.closed" {
+		t.Errorf("differences: %q", names(found))
+	}
+	if v.Explain(&rep, kept, opts) {
+		t.Error("explained by a version with the port")
+	}
+	object, after, _ := strings.Cut(svcs[strings.Index(svcs, `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kept"`):], "},\n")
+	none, err := ServiceChange([]byte(strings.Replace(object+"}", `"healthCheckNodePort"`, `"x"`, 1)), false)
+	if err != nil || after == "" {
+		t.Fatal(err)
+	}
+	v.Apply(none)
+	if !v.Explain(&rep, kept, opts) {
+		t.Error("not explained by a version without the port")
+	}
+}
+
+func ports(open ...uint16) func() (map[uint16]bool, error) {
+	set := map[uint16]bool{}
+	for _, p := range open {
+		set[p] = true
+	}
+	return func() (map[uint16]bool, error) { return set, nil }
+}

@@ -1,0 +1,376 @@
+// Package proxy judges the rules that kube-proxy wrote on a node.
+//
+// It is a pure library: its input are rules, its output are findings. It opens no files, runs no
+// programs and changes nothing. It converts the rules of iptables mode (either backend, 1.15 to
+// 1.37) and of nftables mode (1.29 to 1.37) into one graph of Services, chains and endpoints.
+// [Judge] compares the rules with kube-proxy's own invariants and, if it gets EndpointSlices, with
+// the API. One cause gives one finding: the consequences of a broken chain are not reported again.
+//
+// The form of the rules was derived from kube-proxy's source (pkg/proxy/iptables,
+// pkg/proxy/nftables, pkg/proxy/topology.go).
+package proxy
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"nodegate/internal/audit/path"
+	"nodegate/internal/ruleset"
+	"nodegate/internal/verdict"
+)
+
+// Options holds the facts that are known in addition to the rules. All fields are optional: unknown facts
+// are judged leniently.
+type Options struct {
+	BeLiberal *bool      // net.netfilter.nf_conntrack_tcp_be_liberal is not 0; nil if unknown
+	Endpoints *Endpoints // the API's EndpointSlices; nil to skip the comparison
+	Services  *Services  // the API's Services; nil if only the rules are known
+	NodeName  string     // for local endpoints and node hints
+	Zone      string     // for zone hints
+
+	// WithoutServices skips the Services. The other findings do not depend on them.
+	WithoutServices bool
+
+	// Own answers whether an address belongs to this node; nil means that only the rules are known.
+	Own func(netip.Addr) path.Answer
+
+	// Links are the names of this node's links; empty means that only the rules are known.
+	Links []string
+
+	// Uplink is the link by which replies of other machines certainly come in; "" if that is not known.
+	Uplink string
+
+	// Routes are the routes that alone decide by which link packets leave; nil if that is not known.
+	// PodRoutes are those among them to Pods of this node that share one link.
+	Routes, PodRoutes []path.Route
+
+	// RouteLocalnet reports whether the kernel may accept packets to 127.0.0.0/8 from the network;
+	// nil means that it may.
+	RouteLocalnet func() bool
+
+	// NodePortAddresses reports whether kube-proxy is configured to serve node ports only at some
+	// addresses; nil means that this is unknown.
+	NodePortAddresses func() bool
+
+	// ExcludeCIDRs returns the ranges in which kube-proxy does not touch IPVS virtual servers
+	// (ipvs.excludeCIDRs); nil means none. It is called only if there are IPVS rules.
+	ExcludeCIDRs func() []netip.Prefix
+
+	Live
+}
+
+// Live queries a live kube-proxy about facts that its rules do not show. All fields are nil if only
+// the rules are known.
+type Live struct {
+	// NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs
+	// (AllowServiceExternalIPs=false, 1.36); nil means that it is not.
+	NoExternalIPs func() bool
+
+	// Listening returns the TCP ports on which kube-proxy listens; nil ports if it does not run.
+	Listening func() (map[uint16]bool, error)
+
+	// Wrote reports whether kube-proxy's metrics show that it has written the rules of a family
+	// since it started. known is false if the metrics do not show it.
+	Wrote func(family string) (wrote, known bool)
+}
+
+// unled reports whether kube-proxy may write chains for external traffic to which no rule leads. It
+// writes the chains if a Service has externalIPs, but the jumps to them only if it serves
+// externalIPs (ExternallyAccessible and ExternalIPs of pkg/proxy/serviceport.go).
+func (l *Live) unled() bool { return l.NoExternalIPs != nil && l.NoExternalIPs() }
+
+// Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API.
+// Several sets are several readings of one node: one report covers both iptables backends and nft.
+func Judge(sets []*ruleset.Set, opts Options) Judgment {
+	out := NewCollector()
+	rep := Judgment{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{},
+		filtered: map[string]bool{}, hairpins: map[string]map[string]bool{}}
+	var seen backends
+	nft := map[string]bool{} // families with a table of nftables mode
+	for _, set := range sets {
+		if set.IPVS != nil {
+			rep.ipvs = newIPVS(set.IPVS)
+			if opts.ExcludeCIDRs != nil {
+				rep.ipvs.excludeCIDRs = opts.ExcludeCIDRs()
+			}
+		}
+		for _, t := range set.NFT {
+			nft[t.Family] = true
+		}
+	}
+	for _, set := range sets {
+		if set.Note != "" {
+			rep.Notes = append(rep.Notes, set.Note)
+		}
+		if set.Unread != nil {
+			rep.Notes = append(rep.Notes, set.Unread.Error())
+		}
+		for _, s := range set.Saves {
+			if !nft[s.Family] || !cleanedUp(s) {
+				rep.judgeSave(s, &opts, out)
+			}
+		}
+		seen.add(set)
+	}
+	for _, set := range sets {
+		for _, t := range set.NFT {
+			rep.Mode = "nftables"
+			rep.Families[t.Family] = true
+			a := newNFTAudit(t, &opts, out)
+			a.judge()
+			rep.Version = rep.Version.narrow(a.version)
+			if !opts.WithoutServices {
+				a.judgeServices()
+				rep.Services = append(rep.Services, a.services()...)
+				rep.filtered[t.Family] = true
+				rep.hairpins[t.Family] = a.hairpins
+				to := t.Sets["nodeport-ips"] // nil: every address of the node
+				rep.NodePorts[t.Family] = to == nil || len(to.Elements) > 0
+			}
+		}
+	}
+	if rep.Mode == "" {
+		f := Finding{Name: "kubeproxy.rules.absent"}
+		if len(seen.leftover) > 0 {
+			f.Message = "nft cannot print the matches of kube-proxy's iptables rules; " +
+				"use the output of `iptables-nft-save` instead"
+		}
+		out.Add(f)
+	}
+	seen.judge(out)
+	rep.settleIPVS(out)
+	compare(&rep, &opts, out.List, out)
+	judgeReach(&rep, sets, &opts, out)
+	rep.Findings = append(rep.Findings, out.List...)
+	rep.finish()
+	return rep
+}
+
+func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
+	switch {
+	case isIPVS(s):
+		r.Mode = "ipvs"
+		r.judgeIPVS(s, opts, out)
+	case hasProxyChains(s) && isPartial(s) != nil:
+		r.Mode = "iptables"
+		at := isPartial(s)
+		out.Add(Finding{Name: "kubeproxy.rules.partial", Family: s.Family, Line: int(at.Line), Rule: at.Text,
+			Message: "a rule belongs to a chain, or jumps to one, that the save does not declare: it is only a part of the rules, " +
+				"and was not judged"})
+	case isOlder(s):
+		r.Mode = "iptables"
+		out.Add(Finding{Name: "kubeproxy.version.older", Family: s.Family})
+	case hasProxyChains(s):
+		r.Mode = "iptables"
+		r.Families[s.Family] = true
+		a := newAudit(s, opts, out)
+		found := a.judge()
+		r.Version = r.Version.narrow(a.version)
+		if found && !opts.WithoutServices {
+			a.judgeServices()
+			r.Services = append(r.Services, a.services()...)
+			r.NodePorts[s.Family] = a.nodePorts
+			r.filtered[s.Family] = a.filter != nil
+		}
+	}
+}
+
+// finish sorts the Services and derives the verdict of each from its findings. It drops unused chains of a Service that
+// has a failure: they are a symptom.
+func (r *Judgment) finish() {
+	type key struct{ name, family string }
+	about, failed := map[key][]int{}, map[key]bool{}
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Service != "" && f.Verdict == verdict.Fail {
+			failed[key{f.Service, f.Family}] = true
+		}
+	}
+	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool {
+		return f.Name == "kubeproxy.chain.unreferenced" && failed[key{f.Service, f.Family}]
+	})
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Service != "" {
+			k := key{f.Service, f.Family}
+			about[k] = append(about[k], i)
+		}
+	}
+	slices.SortFunc(r.Services, func(a, b Service) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Family, b.Family))
+	})
+	for i := range r.Services {
+		s := &r.Services[i]
+		s.Verdict = verdict.Pass
+		for _, n := range about[key{s.Name, s.Family}] {
+			s.Findings = append(s.Findings, r.Findings[n].Name)
+			s.Verdict = verdict.Worse(s.Verdict, r.Findings[n].Verdict)
+		}
+	}
+}
+
+// hasProxyChains reports whether the save has any chain of kube-proxy.
+func hasProxyChains(s *ruleset.Save) bool {
+	for _, t := range s.Tables {
+		for _, name := range []string{"KUBE-PROXY-CANARY", "KUBE-SERVICES", "KUBE-FORWARD", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS"} {
+			if t.Chain(name) != nil {
+				return true
+			}
+		}
+	}
+	return hasServices(s)
+}
+
+// cleanedUp reports whether a save contains no more than the remains of iptables mode after
+// kube-proxy (until 1.33) changed to nftables mode: its canaries, KUBE-MARK-MASQ and an empty
+// KUBE-PROXY-FIREWALL (CleanupLeftovers of pkg/proxy/iptables). Without nftables mode, these are
+// the remains of a flush.
+func cleanedUp(s *ruleset.Save) bool {
+	return !isIPVS(s) && !hasProxyRules(s.Table("nat")) && !hasProxyRules(s.Table("filter"))
+}
+
+// hasServices reports whether the save has a chain of a Service.
+func hasServices(s *ruleset.Save) bool {
+	if t := s.Table("nat"); t != nil {
+		for _, c := range t.Chains {
+			if kind, _ := serviceChain(c.Name); kind == "SVC" || kind == "SVL" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isIPVS reports whether the save has one of the few chains that only IPVS mode creates.
+func isIPVS(s *ruleset.Save) bool {
+	t, sets := s.Table("nat"), false
+	for r := range t.Rules("KUBE-SERVICES") {
+		sets = sets || r.Has(ruleset.BySet) // only IPVS mode dispatches by ipsets
+	}
+	for _, c := range []*ruleset.Chain{t.Chain("KUBE-NODE-PORT"), t.Chain("KUBE-LOAD-BALANCER"), s.Table("filter").Chain("KUBE-IPVS-FILTER")} {
+		if c != nil && (len(c.Rules) > 0 || c.Refs > 0 || sets || !hasServices(s)) { // an empty one beside Services is left over
+			return true
+		}
+	}
+	return false
+}
+
+// isPartial returns a rule whose chain, or whose target chain of kube-proxy, the save does not declare. No kernel can hold
+// such a rule.
+func isPartial(s *ruleset.Save) *ruleset.Rule {
+	for _, t := range s.Tables {
+		for _, c := range t.Chains {
+			for i := 0; i < len(c.Rules) && (!c.Declared() || c.Lost > 0); i++ {
+				if r := &c.Rules[i]; !c.Declared() || r.Jump == 0 && strings.HasPrefix(r.Target, "KUBE-") {
+					return r
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// isOlder reports whether rules have the form of Kubernetes 1.14 or older: no canary, which 1.17 added, and nothing in
+// KUBE-FORWARD that drops INVALID packets, which 1.15 added (kubernetes#74840).
+func isOlder(s *ruleset.Save) bool {
+	filter := s.Table("filter")
+	drop, accept := InvalidDrop(filter)
+	canary := slices.ContainsFunc(s.Tables, func(t *ruleset.Table) bool { return t.Declares("KUBE-PROXY-CANARY") })
+	newer := filter.Declares("KUBE-NODEPORTS") || filter.Declares("KUBE-PROXY-FIREWALL")
+	for r := range s.Table("nat").Rules("KUBE-POSTROUTING") {
+		newer = newer || r.Target == "RETURN" || r.Has(ruleset.RandomFully) // from 1.16
+	}
+	return drop == nil && accept != nil && !canary && !newer
+}
+
+// backends records, by address family, which programs write into which backend.
+type backends struct {
+	services []inBackend    // Service chains
+	kubelet  []inBackend    // kubelet's hint chain in mangle
+	leftover map[string]int // chains of iptables mode in an nft listing
+}
+
+type inBackend struct{ family, name string }
+
+func (b *backends) add(set *ruleset.Set) {
+	for _, s := range set.Saves {
+		in := inBackend{s.Family, s.Backend}
+		if hasServices(s) && !isIPVS(s) {
+			b.services = append(b.services, in)
+		}
+		if mangle := s.Table("mangle"); mangle.Declares("KUBE-IPTABLES-HINT") || mangle.Declares("KUBE-KUBELET-CANARY") {
+			b.kubelet = append(b.kubelet, in)
+		}
+	}
+	for _, t := range set.NFT {
+		b.services = append(b.services, inBackend{t.Family, "nftables"})
+	}
+	for family, n := range set.ServiceChains {
+		if b.leftover == nil {
+			b.leftover = map[string]int{}
+		}
+		b.leftover[family] += n
+	}
+}
+
+func (b *backends) judge(out *Collector) {
+	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
+		b.judgeMixed(family, out)
+	}
+	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
+		b.judgeKubelet(family, out)
+	}
+}
+
+// judgeMixed reports Service chains in several backends of one family (kubernetes#109811). Two
+// saves of one backend are a duplicate reading and not a finding. Without a header, the backend of
+// a save is unknown.
+func (b *backends) judgeMixed(family string, out *Collector) {
+	var seen []string
+	for _, in := range b.services {
+		switch {
+		case in.family != family:
+		case in.name == "":
+			seen = append(seen, "a save without a header")
+		case !slices.Contains(seen, in.name):
+			seen = append(seen, in.name)
+		}
+	}
+	if n := b.leftover[family]; n > 0 && slices.Contains(seen, "nftables") {
+		seen = append(seen, fmt.Sprintf("iptables-nft (%d Service chains)", n))
+	}
+	if len(seen) < 2 {
+		return
+	}
+	count, all := "two", "both"
+	if len(seen) > 2 {
+		count, all = strconv.Itoa(len(seen)), "all"
+	}
+	out.Add(Finding{Name: "kubeproxy.backend.mixed", Family: family,
+		Message: fmt.Sprintf("Service chains in %s backends: %s; each packet passes %s", count, strings.Join(seen, " and "), all)})
+}
+
+// judgeKubelet compares the backends of kubelet and kube-proxy, if both are known and each uses
+// one.
+func (b *backends) judgeKubelet(family string, out *Collector) {
+	one := func(list []inBackend) string {
+		name := ""
+		for _, in := range list {
+			switch {
+			case in.family != family || in.name == "" || in.name == "nftables" || in.name == name:
+			case name != "":
+				return ""
+			default:
+				name = in.name
+			}
+		}
+		return name
+	}
+	proxy, kubelet := one(b.services), one(b.kubelet)
+	if proxy != "" && kubelet != "" && proxy != kubelet {
+		out.Add(Finding{Name: "kubeproxy.backend.kubelet", Family: family, Table: "mangle",
+			Message: fmt.Sprintf("kube-proxy uses iptables-%s; kubelet's chain KUBE-IPTABLES-HINT is only in the other backend", proxy)})
+	}
+}

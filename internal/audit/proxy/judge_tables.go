@@ -1,0 +1,212 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+
+	"nodegate/internal/ruleset"
+)
+
+// judgeTables reports tables that are missing or flushed and removes them from the audit. It
+// returns whether any table is left.
+func (a *audit) judgeTables() bool {
+	for _, t := range []struct {
+		name string
+		at   **ruleset.Table
+	}{{"nat", &a.nat}, {"filter", &a.filter}} {
+		switch {
+		case *t.at == nil:
+			a.out.Add(Finding{Name: "kubeproxy.table.missing", Family: a.save.Family, Table: t.name,
+				Message: fmt.Sprintf("the save has no table %s: either it was made with -t, or the table is missing", t.name)})
+		case !hasProxyRules(*t.at) && (*t.at != a.nat || !a.dispatchesNone()):
+			a.out.Add(Finding{Name: "kubeproxy.table.flushed", Family: a.save.Family, Table: t.name, Line: (*t.at).Line,
+				Message: fmt.Sprintf("table %s has no kube-proxy rules, but other tables do; "+
+					"kube-proxy repairs a flush that keeps the canary chain only at its next full sync (1 h)", t.name)})
+			*t.at = nil
+		}
+	}
+	return a.nat != nil || a.filter != nil
+}
+
+// dispatchesNone reports whether table nat is as kube-proxy writes it if no Service of the family
+// has endpoints and the node has none of the addresses of nodePortAddresses. Then KUBE-SERVICES,
+// whose last rules jump to KUBE-NODEPORTS for each of these addresses, is empty, and table nat has
+// only masquerading rules (syncProxyRules of pkg/proxy/iptables).
+//
+// A flush keeps the chains of Services. After a flush of an empty KUBE-SERVICES, kubelet until 1.27
+// may restore the masquerading rules, but not the jumps, which are judged. Judging without the
+// Services does not depend on KUBE-SERVICES.
+func (a *audit) dispatchesNone() bool {
+	nodePorts := a.opts.NodePortAddresses != nil && a.opts.NodePortAddresses()
+	if !nodePorts && !a.opts.WithoutServices || !a.filter.Declares("KUBE-SERVICES") {
+		return false
+	}
+	for _, c := range a.nat.Chains {
+		if kind, _ := serviceChain(c.Name); kind != "" {
+			return false
+		}
+	}
+	for _, name := range []string{"KUBE-SERVICES", "KUBE-NODEPORTS"} {
+		if c := a.nat.Chain(name); c == nil || !c.Declared() || len(c.Rules) > 0 {
+			return false
+		}
+	}
+	for r := range a.nat.Rules("KUBE-POSTROUTING") {
+		if r.Target == "MASQUERADE" {
+			return true
+		}
+	}
+	return false
+}
+
+// hasProxyRules reports whether any of kube-proxy's own chains has a rule. It returns false for a
+// nil table.
+func hasProxyRules(t *ruleset.Table) bool {
+	if t == nil {
+		return false
+	}
+	for _, c := range t.Chains {
+		if len(c.Rules) == 0 {
+			continue
+		}
+		switch c.Name {
+		case "KUBE-SERVICES", "KUBE-FORWARD", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS":
+			return true
+		}
+		if kind, _ := serviceChain(c.Name); kind != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeLoops reports chains that form a loop. The kernel rejects loops, but a file may have one.
+func (a *audit) judgeLoops() {
+	const (
+		open   = 1
+		closed = 2
+	)
+	type frame struct {
+		c    *chain
+		next int // rule
+	}
+	for _, t := range a.save.Tables {
+		for root := range a.chainsOf(t) {
+			if root.state != 0 || !root.deep {
+				continue
+			}
+			root.state = open
+			stack := []frame{{root, 0}}
+			for len(stack) > 0 {
+				top := &stack[len(stack)-1]
+				if top.next == len(top.c.Rules) {
+					top.c.state = closed
+					stack = stack[:len(stack)-1]
+					continue
+				}
+				r := &top.c.Rules[top.next]
+				top.next++
+				switch to := a.target(r); {
+				case to == nil || !to.deep: // a loop consists of deep chains
+				case to.state == 0:
+					to.state = open
+					stack = append(stack, frame{to, 0})
+				case to.state == open:
+					a.addFinding("kubeproxy.jump.loop", t.Name, top.c, r, nil, "%s jumps back to %s", top.c.Name, to.Name)
+					for i := range stack {
+						stack[i].c.blamed = true
+					}
+				}
+			}
+		}
+	}
+}
+
+// judgeCanary checks invariant 10: from 1.17 each table has an empty chain by which kube-proxy
+// detects a flush.
+func (a *audit) judgeCanary() {
+	if a.version.Min < 17 {
+		return
+	}
+	var missing []string
+	for _, t := range []struct {
+		name string
+		t    *ruleset.Table
+	}{{"mangle", a.mangle}, {"nat", a.nat}, {"filter", a.filter}} {
+		if t.t == nil && (t.name != "mangle" || a.save.Table("nat") == nil || a.save.Table("filter") == nil) {
+			continue // the table is reported, or the save has only one table
+		}
+		if !t.t.Declares("KUBE-PROXY-CANARY") {
+			missing = append(missing, t.name)
+		}
+	}
+	if len(missing) > 0 {
+		a.out.Add(Finding{Name: "kubeproxy.canary.missing", Family: a.save.Family, Chain: "KUBE-PROXY-CANARY", Table: missing[0],
+			Message: "no chain KUBE-PROXY-CANARY in " + strings.Join(missing, " and ") + ": another program flushed the rules"})
+	}
+}
+
+// judgeRootJumps checks the jumps from the built-in chains to kube-proxy's chains. A jump must
+// exist if its target chain exists and the version writes it.
+func (a *audit) judgeRootJumps() {
+	for _, j := range []struct {
+		t        *ruleset.Table
+		from, to string
+		since    int
+	}{
+		{a.nat, "PREROUTING", "KUBE-SERVICES", 0},
+		{a.nat, "OUTPUT", "KUBE-SERVICES", 0},
+		{a.nat, "POSTROUTING", "KUBE-POSTROUTING", 0},
+		{a.filter, "INPUT", "KUBE-EXTERNAL-SERVICES", 0},
+		{a.filter, "FORWARD", "KUBE-EXTERNAL-SERVICES", 20},
+		{a.filter, "FORWARD", "KUBE-SERVICES", 0},
+		{a.filter, "OUTPUT", "KUBE-SERVICES", 0},
+		{a.filter, "FORWARD", "KUBE-FORWARD", 0},
+		{a.filter, "INPUT", "KUBE-NODEPORTS", 21},
+		{a.filter, "INPUT", "KUBE-PROXY-FIREWALL", 25},
+		{a.filter, "FORWARD", "KUBE-PROXY-FIREWALL", 25},
+		{a.filter, "OUTPUT", "KUBE-PROXY-FIREWALL", 25},
+		{a.filter, "INPUT", "KUBE-FIREWALL", 0},
+		{a.filter, "OUTPUT", "KUBE-FIREWALL", 0},
+	} {
+		if j.t == nil || !j.t.Declares(j.to) || a.version.Min < j.since {
+			continue
+		}
+		a.judgeRootJump(j.t, j.from, j.to)
+	}
+}
+
+// jumpCondition returns the condition that a root jump may have: jumps for new connections have
+// --ctstate NEW.
+func jumpCondition(table, to string) ruleset.Flags {
+	if table == "filter" && (to == "KUBE-SERVICES" || to == "KUBE-EXTERNAL-SERVICES" || to == "KUBE-PROXY-FIREWALL") {
+		return ruleset.ByState
+	}
+	return 0
+}
+
+func (a *audit) judgeRootJump(t *ruleset.Table, from, to string) {
+	base, c := t.Chain(from), a.chain(t, to)
+	if base == nil {
+		a.addFinding("kubeproxy.jump.missing", t.Name, c, nil, nil, "table %s has no chain %s that jumps to %s", t.Name, from, to)
+		return
+	}
+	var first *ruleset.Rule
+	for i := range base.Rules {
+		r := &base.Rules[i]
+		states := r.Extra().States
+		if r.Target == to && r.Conditions()&^jumpCondition(t.Name, to) == 0 && (states == "" || states == "NEW") {
+			return
+		}
+		if r.Always() && first == nil && (r.Target == "ACCEPT" || r.Target == "DROP" || r.Target == "REJECT") {
+			first = r
+		}
+	}
+	c.blamed = true
+	msg := fmt.Sprintf("%s has no jump to %s that matches every packet", from, to)
+	if first != nil {
+		msg += fmt.Sprintf("; its first rule %q matches every packet", first.Text)
+	}
+	a.out.Add(Finding{Name: "kubeproxy.jump.missing", Family: a.save.Family, Table: t.Name, Chain: from, Line: int(base.Line),
+		Message: msg})
+}

@@ -1,0 +1,328 @@
+package proxy
+
+import "nodegate/internal/verdict"
+
+// Kind describes one kind of finding.
+type Kind struct {
+	Name    string          `json:"name"`
+	Verdict verdict.Verdict `json:"verdict"`
+	Summary string          `json:"summary"`
+	Remedy  string          `json:"remedy"`
+	Ref     string          `json:"ref,omitempty"`
+}
+
+// Remedies that many findings share. They are commands for the operator to paste; nodegate never runs
+// them. NODE stands for the name of the node.
+const (
+	// DeletePod restarts kube-proxy in the DaemonSet of kubeadm. On a node where it runs differently, the remedy has another
+	// command.
+	DeletePod = "kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE"
+	restart   = "restart kube-proxy (rules stay in place): `" + DeletePod + "`"
+	whoElse   = "find the other program that changes iptables rules on this node (firewalld, another kube-proxy, a cleanup script), then " +
+		restart
+	resync = "restart kube-proxy so that it lists the API again (rules stay in place): " +
+		"`kubectl cordon NODE; " +
+		"kubectl annotate node NODE cluster-autoscaler.kubernetes.io/scale-down-disabled=true; " +
+		DeletePod + "`; after an audit passes, run `kubectl uncordon NODE`"
+)
+
+// removeRule is the remedy for a rule of another program.
+const removeRule = "remove the rule that the finding names, and change the program that adds it, or it comes back"
+
+const (
+	refIptables = "kubernetes pkg/proxy/iptables/proxier.go"
+	refNFT      = "kubernetes pkg/proxy/nftables/proxier.go"
+)
+
+// Kinds lists every finding that this package can make.
+func Kinds() []Kind {
+	list := structureKinds()
+	list = append(list, serviceKinds()...)
+	list = append(list, truthKinds()...)
+	return list
+}
+
+func structureKinds() []Kind {
+	return []Kind{
+		{"kubeproxy.rules.absent", verdict.Unknown, "no kube-proxy rules found",
+			"run the audit on a node with kube-proxy, or read all backends: `iptables-nft-save`, `iptables-legacy-save`, `nft -j " +
+				"list ruleset`", ""},
+		{"kubeproxy.rules.deleted", verdict.Fail,
+			"another program deleted all of kube-proxy's rules: no Service works on this node, although kube-proxy reports that it is healthy",
+			whoElse, refIptables},
+		{"kubeproxy.rules.partial", verdict.Unknown, "the input is only a part of the rules: no kernel can hold it",
+			"save all rules: run `iptables-save > rules.txt`, and ip6tables-save for IPv6", ""},
+		{"kubeproxy.version.older", verdict.Unknown,
+			"the rules have the form of Kubernetes 1.14 or older, which is not known: they were not judged",
+			"upgrade kube-proxy: 1.14 has had no fixes since 2019", ""},
+		{"kubeproxy.mode.ipvs", verdict.Unknown,
+			"kube-proxy uses IPVS mode; its rules cannot be judged without the node's kernel and the API",
+			"run the audit on the node with API access: --kubeconfig, --in-cluster, or --services and --endpoints", ""},
+		{"kubeproxy.ipvs.left-reject", verdict.Fail,
+			"rules that iptables mode left reject connections to a Service that has endpoints in IPVS mode",
+			"delete the rules that iptables mode left: `iptables -F KUBE-SERVICES; iptables -F KUBE-EXTERNAL-SERVICES` (for IPv6 ip6tables; " +
+				"table filter only)", "kubernetes#102314"},
+		{"kubeproxy.backend.mixed", verdict.Fail,
+			"a second backend still contains kube-proxy rules: connections to Services may follow stale rules to endpoints that no " +
+				"longer exist",
+			"use one iptables backend for kube-proxy, kubelet and the host (`update-alternatives --config iptables`), then reboot, " +
+				"or flush the KUBE chains of the other backend", "kubernetes#109811"},
+		{"kubeproxy.backend.kubelet", verdict.Warn, "kubelet and kube-proxy use different iptables backends",
+			"use one iptables backend in the kube-proxy image and on the host (`update-alternatives --config iptables`), then " +
+				"restart kubelet and kube-proxy", "kubernetes#109811"},
+		{"kubeproxy.table.missing", verdict.Unknown, "a table is missing from the save",
+			"save all tables: run `iptables-save` without -t", ""},
+		{"kubeproxy.table.flushed", verdict.Fail,
+			"kube-proxy's rules in one table were deleted: connections to Services fail or get no answer",
+			whoElse, refIptables},
+		{"kubeproxy.table.unwritten", verdict.Fail,
+			"kube-proxy has not written its rules in one table yet: connections to Services fail or get no answer",
+			"find out from its log why kube-proxy waits (usually the API server does not answer): `kubectl -n kube-system logs -l " +
+				"k8s-app=kube-proxy --prefix`, or `crictl logs` on the node; a restart does not help", refIptables},
+		{"kubeproxy.canary.missing", verdict.Warn, "chain KUBE-PROXY-CANARY is missing: another program deleted rules",
+			"wait 30 s: kube-proxy repairs this within its sync period; otherwise " + restart, "kubernetes#81517"},
+		{"kubeproxy.jump.missing", verdict.Fail,
+			"packets do not reach kube-proxy's rules: connections to Services fail or are not accepted",
+			whoElse, refIptables},
+		{"kubeproxy.way.service", verdict.Fail,
+			"connections to Services fail: another program's rule takes their packets before kube-proxy's rules",
+			removeRule, ""},
+		{"kubeproxy.way.forward", verdict.Fail,
+			"Pods, or the node itself, cannot reach other machines: a rule drops their packets", removeRule, ""},
+		{"kubeproxy.way.masquerade", verdict.Fail,
+			"connections to Services from outside the Pod network get no answer: another program's rule takes their packets before they are " +
+				"masqueraded",
+			removeRule, ""},
+		{"kubeproxy.way.hairpin", verdict.Warn,
+			"a Pod gets no answer from a Service that leads to the same Pod: another program's rule takes its packets before they are masqueraded",
+			removeRule, ""},
+		{"kubeproxy.way.source", verdict.Warn,
+			"replies of other machines may not come back: a rule gives packets a source that is not an address of the node",
+			"unless another program routes this address to the node, " + removeRule, ""},
+		{"kubeproxy.way.link", verdict.Fail,
+			"packets of Pods are lost: a chain at a hook of links or bridges drops all of them", removeRule, ""},
+		{"kubeproxy.jump.loop", verdict.Fail, "rules form a loop: connections that reach it fail", restart, ""},
+		{"kubeproxy.chain.undeclared", verdict.Fail, "a rule jumps to a missing chain: its connections fail", restart, refIptables},
+		{"kubeproxy.chain.unreferenced", verdict.Warn,
+			"unused chains are left over: no connection reaches them (normal only above 1000 endpoints)",
+			restart, refIptables},
+		{"kubeproxy.chain.unexpected-rule", verdict.Fail,
+			"kube-proxy's chains contain a rule from another program: it may affect connections to Services",
+			whoElse, refIptables},
+		{"kubeproxy.rule.unreadable", verdict.Unknown, "this host's iptables is too old to print the rule",
+			"read the rules with the iptables of the kube-proxy image; do not judge endpoints by this output",
+			"kubernetes#95409, kubernetes#114537"},
+		{"kubeproxy.masquerade.mark", verdict.Fail,
+			"connections to Services from outside the Pod network get no answer: they are not marked for masquerading",
+			restart, refIptables},
+		{"kubeproxy.masquerade.mismatch", verdict.Fail,
+			"connections to Services from outside the Pod network get no answer: rules use different mark bits for masquerading",
+			"set the same iptablesMasqueradeBit for kube-proxy and kubelet, then " + restart, refIptables},
+		{"kubeproxy.masquerade.postrouting", verdict.Fail,
+			"connections leave with the wrong source address: replies bypass this node, or client addresses are lost",
+			restart, refIptables},
+		{"kubeproxy.masquerade.double-snat", verdict.Warn, "the old form of KUBE-POSTROUTING masquerades VXLAN packets twice",
+			"upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; or use a kernel with the fix (5.7, 5.4.41, 4.19.123, " +
+				"4.14.181); or turn off tx-checksum-ip-generic on the VXLAN link", "kubernetes#92035"},
+		{"kubeproxy.masquerade.random-fully", verdict.Warn,
+			"MASQUERADE lacks --random-fully: under load source ports collide, and some connections are delayed or fail",
+			"use a kube-proxy image with iptables 1.6.2 or later", "kubernetes#78547"},
+		{"kubeproxy.forward.invalid-drop", verdict.Fail,
+			"INVALID packets are not dropped and reset their connections: long transfers through Services sometimes break",
+			"run `sysctl -w net.netfilter.nf_conntrack_tcp_be_liberal=1`, or " + restart, "kubernetes#74840, kubernetes#120412"},
+		{"kubeproxy.forward.be-liberal", verdict.Unknown,
+			"no rule drops INVALID packets; whether nf_conntrack_tcp_be_liberal replaces it is unknown",
+			"check that `sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal` prints 1; if not, set it to 1, or " + restart, "kubernetes#120412"},
+		{"kubeproxy.forward.invalid-order", verdict.Fail,
+			"INVALID packets are accepted before the rule that drops them, and reset their connections",
+			restart, "kubernetes#74840"},
+		{"kubeproxy.forward.accept", verdict.Fail,
+			"forwarded connections to Services are dropped if the policy of chain FORWARD is DROP",
+			restart, refIptables},
+		{"kubeproxy.firewall.bare-drop", verdict.Fail,
+			"KUBE-FIREWALL drops every packet of this node: a rule lost its mark match between iptables versions",
+			"run `iptables -D KUBE-FIREWALL -j DROP`, then use the same iptables version for kubelet and the host (1.8.8 and later " +
+				"lose the match when 1.8.7 rewrites the rule)", "kubernetes#112477"},
+		{"kubeproxy.firewall.localnet", verdict.Warn, "KUBE-FIREWALL does not protect localhost Services from other hosts",
+			"restart kubelet: `systemctl restart kubelet`; while route_localnet=1, 127.0.0.0/8 is open to the network", "kubernetes#90259"},
+		{"kubeproxy.firewall.unpaired", verdict.Fail,
+			"loadBalancerSourceRanges admits every client or none: one of its two rules is missing",
+			restart, "kubernetes#110289"},
+		{"kubeproxy.nft.base-chain", verdict.Fail,
+			"packets do not reach kube-proxy's rules, or reach them at the wrong hook or priority: connections to Services fail",
+			restart, refNFT},
+		{"kubeproxy.nft.map", verdict.Fail, "table kube-proxy lacks a map or set: connections that need it fail", restart, refNFT},
+		{"kubeproxy.nft.cluster-ips", verdict.Fail,
+			"set cluster-ips does not match the ClusterIPs in use: connections to unused ports hang, or other addresses are " +
+				"rejected",
+			restart, refNFT},
+		{"kubeproxy.nft.hairpin-set", verdict.Fail,
+			"set hairpin-connections does not match the endpoints: a Pod that connects to itself through its Service may get no " +
+				"answer",
+			restart, refNFT},
+	}
+}
+
+func serviceKinds() []Kind {
+	return []Kind{
+		{"kubeproxy.service.hash", verdict.Fail, "connections to a Service are handled by the rules of another Service", restart, refIptables},
+		{"kubeproxy.service.address", verdict.Fail,
+			"a Service's rules use different addresses or ports: connections to one of them fail",
+			restart, refIptables},
+		{"kubeproxy.service.duplicate", verdict.Fail, "two Services use the same address and port: the first gets all connections",
+			"change the address or port of one Service (the API does not compare externalIPs); if only one Service uses it, " + restart,
+			refIptables},
+		{"kubeproxy.service.conflict", verdict.Fail,
+			"one rule blocks connections to a Service and another sends them to its endpoints",
+			restart, refIptables},
+		{"kubeproxy.service.reject", verdict.Fail,
+			"connections to a Service without endpoints are not rejected as they should be: clients wait for a timeout, or fail " +
+				"when they should wait",
+			restart, refIptables},
+		{"kubeproxy.service.masquerade", verdict.Fail,
+			"connections to a Service from outside the Pod network get no answer: it lacks the masquerading that other Services " +
+				"have",
+			restart, refIptables},
+		{"kubeproxy.service.portal", verdict.Fail,
+			"connections to a Service's ClusterIP are not handled, although the rules for its endpoints exist",
+			whoElse, refIptables},
+		{"kubeproxy.service.portals", verdict.Fail, "connections to Services are not handled: no rule matches any Service address",
+			whoElse, refIptables},
+		{"kubeproxy.nodeports.order", verdict.Fail,
+			"connections to some Service addresses may be handled as connections to node ports",
+			restart, refIptables},
+		{"kubeproxy.nodeports.condition", verdict.Fail, "node ports are not served at exactly the addresses of this node",
+			restart, refIptables},
+		{"kubeproxy.nodeports.missing", verdict.Fail, "node ports are not served on this node", restart, refIptables},
+		{"kubeproxy.nodeports.nowhere", verdict.Unknown,
+			"node ports are served at no address of this node; whether nodePortAddresses asks for that is unknown",
+			"compare `nodePortAddresses` in kube-proxy's configuration with the node's addresses, or run the audit on the node", refIptables},
+		{"kubeproxy.external.empty", verdict.Fail,
+			"connections from outside to a Service (node port, external or load balancer address) get no answer",
+			restart, refIptables},
+		{"kubeproxy.external.masquerade", verdict.Fail,
+			"connections from outside to a Service get no answer, or lose the client address that policy Local preserves",
+			restart, refIptables},
+		{"kubeproxy.external.dispatch", verdict.Fail,
+			"connections from outside to a Service do not reach the endpoints that its policy selects",
+			restart, refIptables},
+		{"kubeproxy.external.pod", verdict.Fail,
+			"Pods of this node cannot reach a Service through its external addresses, or reach only endpoints on this node",
+			restart, refIptables},
+		{"kubeproxy.external.order", verdict.Fail,
+			"connections from outside to a Service are forwarded before they are marked: some get no answer",
+			restart, refIptables},
+		{"kubeproxy.dispatch.empty", verdict.Fail, "every connection to a Service fails: no rule leads to an endpoint",
+			restart, refIptables},
+		{"kubeproxy.dispatch.shadowed", verdict.Fail, "some endpoints of a Service get no connections: an earlier rule takes them all",
+			restart, refIptables},
+		{"kubeproxy.dispatch.last", verdict.Fail, "some connections to a Service fail: no rule matches them", restart, refIptables},
+		{"kubeproxy.dispatch.duplicate", verdict.Fail, "one endpoint of a Service gets twice its share of connections",
+			restart, refIptables},
+		{"kubeproxy.dispatch.probability", verdict.Fail, "the endpoints of a Service get unequal shares of its connections",
+			restart, refIptables},
+		{"kubeproxy.dispatch.condition", verdict.Fail,
+			"some connections to a Service are handled differently: a rule has a condition that kube-proxy does not write",
+			restart, refIptables},
+		{"kubeproxy.dispatch.order", verdict.Fail,
+			"some of a Service's rules come too late: its connections are forwarded before them",
+			restart, refIptables},
+		{"kubeproxy.dispatch.foreign", verdict.Fail, "some connections to a Service go to an endpoint of another Service",
+			restart, refIptables},
+		{"kubeproxy.dispatch.count", verdict.Fail,
+			"some connections to a Service fail, or an endpoint gets none: the rule assumes another number of endpoints",
+			restart, refNFT},
+		{"kubeproxy.dispatch.keys", verdict.Fail, "some connections to a Service fail: the rules pick a number that no endpoint has",
+			restart, refNFT},
+		{"kubeproxy.affinity.set", verdict.Fail,
+			"session affinity does not cover exactly the endpoints of a Service: some clients change endpoint",
+			restart, refIptables},
+		{"kubeproxy.affinity.name", verdict.Fail, "session affinity sends clients to a different endpoint than before",
+			restart, refIptables},
+		{"kubeproxy.affinity.timeout", verdict.Fail,
+			"session affinity has different timeouts for different endpoints, or never expires",
+			restart, refIptables},
+		{"kubeproxy.affinity.record", verdict.Fail, "session affinity does not work for one endpoint: its clients are not recorded",
+			restart, refIptables},
+		{"kubeproxy.endpoint.empty", verdict.Fail, "connections to one endpoint of a Service fail: its chain is empty",
+			restart, refIptables},
+		{"kubeproxy.endpoint.hairpin", verdict.Fail, "a Pod that connects to itself through its Service gets no answer",
+			restart, refIptables},
+		{"kubeproxy.endpoint.dnat", verdict.Fail, "connections to one endpoint of a Service fail or go to another address",
+			restart, refIptables},
+		{"kubeproxy.endpoint.order", verdict.Fail, "connections to one endpoint are forwarded before they are marked for masquerading",
+			restart, refIptables},
+		{"kubeproxy.endpoint.hash", verdict.Fail,
+			"the rules for one endpoint of a Service have the wrong name: they may be stale or belong to another endpoint",
+			restart, refIptables},
+		{"kubeproxy.endpoint.protocol", verdict.Fail,
+			"connections to one endpoint of a Service are not forwarded: its rule matches another protocol",
+			restart, refIptables},
+	}
+}
+
+func truthKinds() []Kind {
+	return []Kind{
+		{"kubeproxy.truth.endpoint-stale", verdict.Fail, "some connections to a Service go to endpoints that the API no longer has",
+			resync, "kubernetes#87615"},
+		{"kubeproxy.truth.endpoint-missing", verdict.Fail,
+			"the rules lack endpoints of a Service: they get no connections from this node",
+			resync, "kubernetes#87615"},
+		{"kubeproxy.truth.service-stale", verdict.Fail, "this node still serves a Service that the API no longer has",
+			resync, "kubernetes#87615"},
+		{"kubeproxy.truth.service-missing", verdict.Fail, "this node does not serve a Service that the API has",
+			resync, "kubernetes#87615"},
+		{"kubeproxy.truth.family-missing", verdict.Fail,
+			"this node has no rules for an address family of Services in the API: connections to them fail",
+			whoElse, refNFT},
+		{"kubeproxy.truth.service-address", verdict.Fail,
+			"the addresses or ports at which this node serves a Service differ from the API",
+			resync, "kubernetes#87615"},
+		{"kubeproxy.truth.service-policy", verdict.Fail,
+			"the traffic policy or session affinity of a Service on this node differs from the API",
+			resync, "kubernetes#87615"},
+		{"kubeproxy.truth.source-ranges", verdict.Fail,
+			"the clients that this node admits to a load balancer address differ from loadBalancerSourceRanges in the API",
+			resync, "kubernetes#87615"},
+		{"kubeproxy.truth.unsettled", verdict.Unknown, "the rules differ from the API, but the audit ended before that was certain",
+			"run the audit again with a longer --timeout", ""},
+		{"kubeproxy.truth.unanswered", verdict.Unknown, "the API server did not answer: the rules were not compared with the API",
+			"check that the API server is up, and that the kubeconfig's user may list and watch Services and EndpointSlices", ""},
+		{"kubeproxy.healthport.closed", verdict.Fail, "kube-proxy does not listen on a Service's health check node port",
+			"find the process that uses the port: `ss -ltnp`; kube-proxy retries whenever it writes its rules", ""},
+		{"kubeproxy.healthport.unread", verdict.Unknown, "could not determine whether kube-proxy listens on health check node ports",
+			"run the audit as root on the node itself", ""},
+		{"kubeproxy.conntrack.stale-flow", verdict.Fail, "conntrack still sends flows to endpoints that the API no longer has",
+			"delete these flows: `conntrack -D` with their Service address and endpoint", "kubernetes#139628"},
+		{"kubeproxy.conntrack.unread", verdict.Unknown, "could not read conntrack's flows",
+			"run the audit as root on the node itself, with a kernel that has nf_conntrack_netlink", ""},
+		{"kubeproxy.process.absent", verdict.Fail, "kube-proxy does not run, but its rules exist: no program updates them",
+			"find out why it does not run: `kubectl -n kube-system get pods -o wide --field-selector spec.nodeName=NODE`, `crictl " +
+				"ps -a --name kube-proxy`; if another program replaces it, remove its rules with `kube-proxy --cleanup`", ""},
+		{"kubeproxy.process.stopped", verdict.Fail, "kube-proxy's process exists but does not run",
+			"if its state is T (stopped), run `kill -CONT PID`; if D (uninterruptible sleep), read /proc/PID/stack and the kernel " +
+				"log; if Z (dead), check its parent, the container runtime", ""},
+		{"kubeproxy.process.hung", verdict.Fail, "kube-proxy accepts connections but does not answer",
+			"save its goroutines before a restart: `kill -ABRT PID` writes them to its log and ends the process", ""},
+		{"kubeproxy.process.silent", verdict.Unknown, "kube-proxy runs, but its health endpoint could not be queried",
+			"set its address with --healthz", ""},
+		{"kubeproxy.watch.dead", verdict.Fail, "kube-proxy reports that it is healthy, but its rules are stale",
+			resync, "kubernetes#87615"},
+		{"kubeproxy.watch.failing", verdict.Fail, "kube-proxy cannot list or watch the API",
+			"find the cause in the log line (credentials, certificate, network); then " + resync, "kubernetes#87615"},
+		{"kubeproxy.sync.unhealthy", verdict.Fail, "kube-proxy reports that it is unhealthy",
+			"find the reason in kube-proxy's log; then " + restart, ""},
+		{"kubeproxy.sync.ineligible", verdict.Warn,
+			"kube-proxy reports that its node is not eligible: deleted, or tainted for deletion",
+			"remove the taint ToBeDeletedByClusterAutoscaler; ignore this if the node is being deleted", ""},
+		{"kubeproxy.sync.never", verdict.Fail, "kube-proxy has never written its rules",
+			"read kube-proxy's log: it writes no rules until it has listed Services and EndpointSlices", ""},
+		{"kubeproxy.sync.stuck", verdict.Fail, "an update has waited too long: kube-proxy cannot write its rules",
+			"find the failing iptables-restore or nft in kube-proxy's log; then " + restart, ""},
+		{"kubeproxy.sync.dead", verdict.Fail, "kube-proxy's sync loop has stopped", restart, ""},
+		{"kubeproxy.sync.restore-failures", verdict.Warn, "kube-proxy failed to write rules before",
+			"find the failing iptables-restore or nft in kube-proxy's log", ""},
+		{"kubeproxy.sync.unreadable", verdict.Unknown, "could not parse the answer of kube-proxy's own endpoint",
+			"query it again: `curl -s localhost:10256/healthz`, `curl -s localhost:10249/metrics`", ""},
+	}
+}

@@ -1,0 +1,44 @@
+package proxy
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"nodegate/internal/ruleset"
+)
+
+// TestOwn checks that a report with copied strings is equal to the original and shares no memory
+// with the rules.
+func TestOwn(t *testing.T) {
+	for _, name := range []string{"iptables-save.txt", "nft-list-ruleset.json"} {
+		set, err := ruleset.Parse(name, strings.NewReader(readFile(t, name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rep := Judge([]*ruleset.Set{set}, Options{})
+		rep.Findings = append(rep.Findings, Finding{Name: "n", Service: "s", Means: "m", Message: "x"})
+		before, err := json.Marshal(rep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rep.Services) == 0 || len(rep.Services[0].Endpoints) == 0 {
+			t.Fatalf("%s: %d Services", name, len(rep.Services))
+		}
+		was := unsafe.StringData(rep.Services[0].Endpoints[0].Address)
+		rep.CloneStrings()
+		after, err := json.Marshal(rep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(string(before), string(after)); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+		if unsafe.StringData(rep.Services[0].Endpoints[0].Address) == was {
+			t.Errorf("%s: an address still shares memory with the rules", name)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package proxy
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestPasted covers rules as people paste them: they are judged as they are in the kernel, or not at all.
+func TestPasted(t *testing.T) {
+	save, nft := readFile(t, "iptables-save.txt"), readFile(t, "nft-list-ruleset.json")
+	lines := func(keep string) string {
+		var kept []string
+		for _, l := range strings.Split(save, "\n") {
+			if regexp.MustCompile(keep).MatchString(l) {
+				kept = append(kept, l)
+			}
+		}
+		return "*nat\n" + strings.Join(kept, "\n") + "\nCOMMIT\n"
+	}
+	unnamed := strings.NewReplacer(`"tcp"`, "6", `"udp"`, "17").Replace(nft)
+	unnamed = regexp.MustCompile(`"protocol": (6|17)`).ReplaceAllString(unnamed, `"protocol": "th"`)
+	for _, c := range []struct{ what, rules, want string }{
+		{"protocols as numbers", unnamed, ""},
+		{"ports as names", strings.NewReplacer(", 53]", `, "domain"]`, ", 443]", `, "https"]`, `"port": 53`, `"port": "domain"`).Replace(nft), ""},
+		{"protocols as numbers, iptables", strings.NewReplacer("-p tcp", "-p 6", "-p udp", "-p 17").Replace(save), ""},
+		{"ports as names, iptables", regexp.MustCompile("--dport (53|443|80) ").ReplaceAllStringFunc(save, func(s string) string {
+			return strings.NewReplacer("53", "domain", "443", "https", "80", "http").Replace(s)
+		}), ""},
+		{"rules without declarations", lines("^-A (PREROUTING|KUBE-(SERVICES|SVC|SEP)).*(portals|prod/np)"), "kubeproxy.rules.partial"},
+		{"rules with some declarations", lines("^(:|-A )KUBE-SVC-7FSGN2D7XFJNQ2EL "), "kubeproxy.rules.partial"},
+		{"one chain of IPVS mode left over", strings.Replace(save, ":KUBE-POSTROUTING", ":KUBE-LOAD-BALANCER - [0:0]\n:KUBE-POSTROUTING", 1), ""},
+		{"destinations that iptables could not print", regexp.MustCompile(`--to-destination 100.96.1.[123]:80`).ReplaceAllString(save,
+			"--to-destination  --random --to-destination  --random --to-destination 0.0.0.0:0"), "kubeproxy.rule.unreadable"},
+	} {
+		t.Run(c.what, func(t *testing.T) { wantOne(t, Judge(mustParse(t, c.rules), Options{}), c.want) })
+	}
+}

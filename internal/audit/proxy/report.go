@@ -1,0 +1,302 @@
+package proxy
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"nodegate/internal/verdict"
+)
+
+// Judgment is the result of Judge.
+type Judgment struct {
+	Mode     string       `json:"mode"` // "iptables", "nftables", "ipvs", or empty if the input has no kube-proxy rules
+	Version  VersionRange `json:"version"`
+	Services []Service    `json:"services"`
+	Findings []Finding    `json:"findings"`
+	Notes    []string     `json:"notes,omitempty"` // remarks about how the rules were read
+
+	Families  map[string]bool `json:"-"` // families that were judged
+	NodePorts map[string]bool `json:"-"` // families in which the rules serve node ports at some address
+
+	filtered map[string]bool            // families whose table filter was judged
+	hairpins map[string]map[string]bool // the set hairpin-connections of each family that uses it: "tcp 10.0.0.1:80"
+
+	whole *Judgment // the full report, if this is a report of one Service
+	ipvs  *ipvs     // nil if not in IPVS mode or not read
+}
+
+// all returns the full report if r is a report of one Service, and r otherwise.
+func (r *Judgment) all() *Judgment {
+	if r.whole != nil {
+		return r.whole
+	}
+	return r
+}
+
+// Finding is one violated invariant with its evidence.
+type Finding struct {
+	Name    string          `json:"name"` // dotted, lower case, stable: the name of a Kind
+	Verdict verdict.Verdict `json:"verdict"`
+	Service string          `json:"service,omitempty"` // ns/name[:port]
+	Family  string          `json:"family,omitempty"`  // "ip" or "ip6"
+	Table   string          `json:"table,omitempty"`
+	Chain   string          `json:"chain,omitempty"`
+	Line    int             `json:"line,omitempty"`   // line in the input
+	Handle  int             `json:"handle,omitempty"` // nftables: handle as `nft -a` prints it
+	Rule    string          `json:"rule,omitempty"`
+	Means   string          `json:"-"` // meaning for readers who do not know the rules, if Message is about a rule
+	Message string          `json:"message"`
+	Remedy  string          `json:"remedy,omitempty"`
+	Ref     string          `json:"ref,omitempty"`
+}
+
+// Explains reports whether a finding explains why its Service differs from the API. A warning does not: a chain that no
+// rule leads to may be the symptom of a lost rule.
+func (f *Finding) Explains() bool { return f.Verdict != verdict.Warn }
+
+// Describe returns the meaning of the finding and the observation behind it.
+func (f *Finding) Describe() string {
+	if f.Means == "" {
+		return f.Message
+	}
+	return f.Means + " (" + f.Message + ")"
+}
+
+// Service is one port of a Service as the rules implement it.
+type Service struct {
+	Name            string          `json:"name"`                      // ns/name[:port]
+	Protocol        string          `json:"protocol"`                  // tcp, udp or sctp
+	Family          string          `json:"family"`                    // "ip" or "ip6"
+	ClusterIP       string          `json:"clusterIP,omitempty"`       // the address
+	Port            int             `json:"port,omitempty"`            // of the ClusterIP
+	NodePort        int             `json:"nodePort,omitempty"`        // 0 if there is none
+	ExternalIPs     []string        `json:"externalIPs,omitempty"`     // addresses
+	LoadBalancerIPs []string        `json:"loadBalancerIPs,omitempty"` // addresses
+	SourceRanges    []string        `json:"sourceRanges,omitempty"`    // the only clients that may use the load balancer's addresses
+	InternalLocal   bool            `json:"internalLocal,omitempty"`   // internalTrafficPolicy Local
+	ExternalLocal   bool            `json:"externalLocal,omitempty"`   // externalTrafficPolicy Local
+	Blocked         string          `json:"blocked,omitempty"`         // "reject" or "drop": treatment of ClusterIP traffic without endpoints
+	AffinitySeconds int             `json:"affinitySeconds,omitempty"` // the timeout of ClientIP affinity
+	Masquerade      string          `json:"masquerade,omitempty"`      // of ClusterIP traffic: "all", "not from 100.96.0.0/11", or empty
+	Chains          []string        `json:"chains,omitempty"`          // the Service's own chains
+	Endpoints       []Endpoint      `json:"endpoints,omitempty"`       // endpoints on any node
+	LocalEndpoints  []Endpoint      `json:"localEndpoints,omitempty"`  // endpoints on this node, for policy Local
+	Verdict         verdict.Verdict `json:"verdict"`                   // the worst of its findings
+	Findings        []string        `json:"findings,omitempty"`        // names of its findings
+
+	servers []virtualServer // IPVS mode: the server of the ClusterIP first
+	health  int             // iptables mode: the health check node port that table filter accepts
+}
+
+// Endpoint is one destination of a Service's connections.
+type Endpoint struct {
+	Address string  `json:"address"`         // ip:port
+	Chain   string  `json:"chain,omitempty"` // the endpoint's chain
+	Chance  float64 `json:"chance"`          // probability for a new connection, given all rules before it
+	Line    int     `json:"line,omitempty"`  // of the rule in the input
+}
+
+// Conclude replaces the findings of the report and judges its Services by them.
+func (r *Judgment) Conclude(findings []Finding) {
+	r.Findings = append([]Finding{}, findings...)
+	for i := range r.Services {
+		r.Services[i].Findings = nil
+	}
+	r.finish()
+}
+
+// CloneStrings copies all strings that are substrings of the rules, so that the report does not keep the
+// rules in memory (12 MB for 50,000 endpoints).
+func (r *Judgment) CloneStrings() {
+	each := func(do func(*string)) {
+		all := func(list []string) {
+			for i := range list {
+				do(&list[i])
+			}
+		}
+		for i := range r.Services {
+			s := &r.Services[i]
+			for _, text := range []*string{&s.Name, &s.Protocol, &s.Family, &s.ClusterIP, &s.Blocked, &s.Masquerade} {
+				do(text)
+			}
+			for _, list := range [][]string{s.ExternalIPs, s.LoadBalancerIPs, s.SourceRanges, s.Chains, s.Findings} {
+				all(list)
+			}
+			for _, list := range [][]Endpoint{s.Endpoints, s.LocalEndpoints} {
+				for k := range list {
+					do(&list[k].Address)
+					do(&list[k].Chain)
+				}
+			}
+		}
+		for i := range r.Findings {
+			f := &r.Findings[i]
+			for _, text := range []*string{&f.Service, &f.Family, &f.Table, &f.Chain, &f.Rule, &f.Means, &f.Message} {
+				do(text)
+			}
+		}
+	}
+	size := 0
+	each(func(text *string) { size += len(*text) })
+	var b strings.Builder
+	b.Grow(size)
+	each(func(text *string) {
+		at := b.Len()
+		b.WriteString(*text)
+		*text = b.String()[at:]
+	})
+}
+
+// Broken returns the Service ports that findings in the report exclude from the comparison with the API.
+func (r *Judgment) Broken() map[ServicePort]bool {
+	ports := map[ServicePort]bool{}
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Explains() {
+			ports[PortOf(f)] = true
+		}
+	}
+	return ports
+}
+
+// State formats the rules of a Service port on one line. It changes whenever kube-proxy writes a
+// different rule.
+func (r *Judgment) State(p ServicePort) string {
+	if r.ipvs != nil {
+		return r.ipvs.state(p)
+	}
+	var b strings.Builder
+	for i := range r.Services {
+		s := &r.Services[i]
+		if s.Name != p.Name || s.Family != p.Family {
+			continue
+		}
+		fmt.Fprint(&b, s.Protocol, s.ClusterIP, s.Port, s.NodePort, s.ExternalIPs, s.LoadBalancerIPs, s.SourceRanges, s.InternalLocal,
+			s.ExternalLocal, s.Blocked, s.AffinitySeconds)
+		for _, list := range [][]Endpoint{s.Endpoints, s.LocalEndpoints} {
+			var addresses []string
+			for _, e := range list {
+				addresses = append(addresses, e.Address)
+			}
+			slices.Sort(addresses)
+			fmt.Fprint(&b, addresses)
+		}
+	}
+	return b.String()
+}
+
+// StaleIn returns the Service whose rules still lead to an endpoint that the API no longer has, or
+// "".
+func (r *Judgment) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
+	for _, s := range r.Services {
+		if !slices.Contains(s.Findings, "kubeproxy.truth.endpoint-stale") && !slices.Contains(s.Findings, "kubeproxy.truth.service-stale") {
+			continue
+		}
+		for _, e := range slices.Concat(s.Endpoints, s.LocalEndpoints) {
+			if e.Address == endpoint.String() && !api.Has(endpoint.String()) {
+				return s.Name
+			}
+		}
+	}
+	return ""
+}
+
+// hasher computes the hashes in chain names without an allocation for each.
+type hasher struct {
+	in  []byte
+	out [16]byte
+}
+
+// sum16 returns the first 16 base32 characters of the SHA-256 of the joined parts. The next call
+// overwrites the result.
+//
+// In iptables mode, the hash is the suffix of a chain's name. For KUBE-SVC-, KUBE-SVL-, KUBE-EXT-,
+// KUBE-FW- and (until 1.23) KUBE-XLB- chains, its input is a Service port, written as
+// `ns/name[:port]` (until 1.18 an unnamed port keeps its colon), and the protocol in lower case.
+// For KUBE-SEP- chains, the endpoint follows: `ip:port` or `[ip]:port`.
+//
+// In nftables mode, the eight characters before a name are the start of its hash. The input is
+// `ns/name/proto/port`, for an endpoint followed by `__ip/port` (with `.` instead of `:` in IPv6
+// addresses).
+func (h *hasher) sum16(parts ...string) []byte {
+	h.in = h.in[:0]
+	for _, p := range parts {
+		h.in = append(h.in, p...)
+	}
+	sum := sha256.Sum256(h.in)
+	base32.StdEncoding.Encode(h.out[:], sum[:10])
+	return h.out[:]
+}
+
+// formatServicePort formats a Service port as kube-proxy does since 1.19.
+func formatServicePort(namespace, name, port string) string {
+	if port == "" {
+		return namespace + "/" + name
+	}
+	return namespace + "/" + name + ":" + port
+}
+
+// SplitServicePort splits `ns/name[:port]`. A trailing colon (1.18 and older) means an unnamed
+// port.
+func SplitServicePort(s string) (namespace, name, port string) {
+	namespace, name, _ = strings.Cut(s, "/")
+	name, port, _ = strings.Cut(name, ":")
+	return namespace, name, port
+}
+
+// Collector collects findings and completes each from its Kind.
+type Collector struct {
+	kinds []Kind
+	List  []Finding
+	count map[string]int
+}
+
+// maxPerKind limits the size of a report on hostile input.
+const maxPerKind = 1000
+
+// NewCollector returns an empty Collector.
+func NewCollector() *Collector { return &Collector{count: map[string]int{}} }
+
+// NewFinding returns a finding completed from its Kind.
+func NewFinding(f Finding) Finding {
+	c := NewCollector()
+	c.Add(f)
+	return c.List[0]
+}
+
+// Addf adds a finding that is not about a rule.
+func (c *Collector) Addf(name, format string, args ...any) {
+	c.Add(Finding{Name: name, Message: fmt.Sprintf(format, args...)})
+}
+
+// Add adds a finding. Its verdict, remedy and reference default to the values of its Kind.
+func (c *Collector) Add(f Finding) {
+	if c.count[f.Name]++; c.count[f.Name] > maxPerKind {
+		return
+	}
+	if c.kinds == nil { // most collectors stay empty
+		c.kinds = Kinds()
+	}
+	k := Kind{}
+	if i := slices.IndexFunc(c.kinds, func(k Kind) bool { return k.Name == f.Name }); i >= 0 {
+		k = c.kinds[i]
+	}
+	if f.Verdict == verdict.Unknown {
+		f.Verdict = k.Verdict
+	}
+	if f.Remedy == "" {
+		f.Remedy = k.Remedy
+	}
+	if f.Ref == "" {
+		f.Ref = k.Ref
+	}
+	if f.Message == "" {
+		f.Message = k.Summary
+	} else if f.Table != "" {
+		f.Means = k.Summary
+	}
+	c.List = append(c.List, f)
+}

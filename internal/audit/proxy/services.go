@@ -1,0 +1,218 @@
+package proxy
+
+import (
+	"io"
+	"net/netip"
+	"strings"
+
+	"nodegate/internal/input"
+	"nodegate/internal/ruleset"
+)
+
+// Services holds all Services of the API.
+type Services struct {
+	Count   int    // number of Services read
+	Version string // resourceVersion of the list
+	list    []apiServicePort
+}
+
+// apiServicePort is one port of a Service in one address family.
+type apiServicePort struct {
+	namespace, name, port string
+	proto, family         string
+	clusterIP             string
+	number, nodePort      int
+	internal, affinity    string            // internalTrafficPolicy, sessionAffinity; "" if the API does not report them
+	external              string            // externalTrafficPolicy; "" also if there is no external traffic
+	timeout               int               // affinity timeout in seconds; 0 if unknown
+	outside               map[string]string // addresses of the family other than the ClusterIP, with their descriptions; nil if unknown
+	sources               []string          // ranges of the family that may use the load balancer's addresses; empty for all clients
+	health                int               // health check node port, stored with one port of the Service; 0 for none
+	unsure                bool              // until 1.35 kube-proxy does not serve it
+}
+
+// Descriptions of addresses other than the ClusterIP.
+const (
+	balancerAddress = "an address of its load balancer"
+	externalAddress = "an external address"
+	proxiedAddress  = "an address that its load balancer answers itself" // from 1.30 kube-proxy ignores it
+)
+
+// serviceObject contains the fields of a v1 Service that determine whether and at which addresses
+// kube-proxy serves it.
+type serviceObject struct {
+	Kind     string
+	Metadata struct {
+		Namespace, Name string
+		Labels          map[string]string
+	}
+	Spec struct {
+		Type       string
+		ClusterIP  string
+		ClusterIPs []string
+		Ports      []struct {
+			Name, Protocol string
+			Port, NodePort int
+		}
+		ExternalIPs              []string
+		InternalTrafficPolicy    string
+		ExternalTrafficPolicy    string
+		HealthCheckNodePort      int
+		LoadBalancerSourceRanges []string
+		SessionAffinity          string
+		SessionAffinityConfig    struct {
+			ClientIP struct{ TimeoutSeconds int }
+		}
+	}
+	Status *struct {
+		LoadBalancer struct {
+			Ingress []struct {
+				IP     string
+				IPMode *string
+			}
+		}
+	}
+}
+
+// outside returns the addresses of a family other than the ClusterIP at which kube-proxy serves a
+// Service, and the ranges that may use the load balancer's addresses: newBaseServiceInfo of
+// pkg/proxy/serviceport.go. It returns nil if they are unknown: an address may have leading zeros,
+// which programs parse in two ways.
+func (s *serviceObject) outside(family string) (addresses map[string]string, sources []string) {
+	if s.Status == nil {
+		return nil, nil
+	}
+	addresses = map[string]string{}
+	known := true
+	add := func(ip, what string) {
+		a, err := netip.ParseAddr(ip)
+		known = known && err == nil
+		if a = a.Unmap(); familyOf(a) == family && (what != proxiedAddress || addresses[a.String()] == "") {
+			addresses[a.String()] = what
+		}
+	}
+	for _, ip := range s.Spec.ExternalIPs {
+		add(ip, externalAddress)
+	}
+	for _, i := range s.Status.LoadBalancer.Ingress {
+		switch {
+		case i.IP == "":
+		case i.IPMode == nil || *i.IPMode == "VIP":
+			add(i.IP, balancerAddress)
+		default:
+			add(i.IP, proxiedAddress)
+		}
+	}
+	everybody := false
+	for _, r := range s.Spec.LoadBalancerSourceRanges {
+		p, err := netip.ParsePrefix(strings.TrimSpace(r))
+		known = known && err == nil
+		if err == nil && familyOf(p.Addr()) == family {
+			sources = append(sources, p.Masked().String())
+			everybody = everybody || p.Bits() == 0
+		}
+	}
+	switch {
+	case !known:
+		return nil, nil
+	case everybody:
+		return addresses, nil
+	}
+	return addresses, sources
+}
+
+// externalPolicy returns externalTrafficPolicy if kube-proxy uses it.
+func (s *serviceObject) externalPolicy() string {
+	switch s.Spec.Type {
+	case "LoadBalancer", "NodePort":
+		return s.Spec.ExternalTrafficPolicy
+	}
+	if len(s.Spec.ExternalIPs) > 0 {
+		return s.Spec.ExternalTrafficPolicy
+	}
+	return ""
+}
+
+func familyOf(a netip.Addr) string {
+	switch {
+	case a.Is4():
+		return ruleset.IPv4
+	case a.Is6():
+		return ruleset.IPv6
+	}
+	return ""
+}
+
+// LoadServices reads a list of Services in the format of `kubectl get services -A -o json` or of
+// the API. It skips items of other kinds. Every error is an input.Error.
+func LoadServices(r io.Reader) (*Services, error) { return loadServices(r, func(*serviceObject) {}) }
+
+// loadServices also passes each Service to keep.
+func loadServices(r io.Reader, keep func(*serviceObject)) (*Services, error) {
+	in := input.NewJSON(r)
+	all := &Services{}
+	others := 0
+	err := in.Items("Service", func() error {
+		var s serviceObject
+		if err := in.Decode(&s); err != nil {
+			return err
+		}
+		if s.Kind != "Service" && (s.Kind != "" || len(s.Spec.Ports) == 0) {
+			others++
+			return nil
+		}
+		all.Count++
+		all.add(&s)
+		keep(&s)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	all.Version = in.Version
+	if all.Count == 0 && others > 0 {
+		return nil, input.Unreadable(0, "none of %d items is a Service", others)
+	}
+	return all, nil
+}
+
+// add stores the ports that kube-proxy serves. It skips headless and ExternalName Services and
+// Services of another proxy.
+func (all *Services) add(s *serviceObject) {
+	_, others := s.Metadata.Labels[labelProxy]
+	if s.Spec.Type == "ExternalName" || others {
+		return
+	}
+	_, unsure := s.Metadata.Labels[labelHeadless]
+	ips := s.Spec.ClusterIPs
+	if len(ips) == 0 {
+		ips = []string{s.Spec.ClusterIP}
+	}
+	for _, ip := range ips {
+		if ip == "" || ip == "None" {
+			continue
+		}
+		ip = canonical(ip)
+		family := ruleset.IPv4
+		if strings.Contains(ip, ":") {
+			family = ruleset.IPv6
+		}
+		outside, sources := s.outside(family)
+		health := 0
+		if s.Spec.Type == "LoadBalancer" && s.Spec.ExternalTrafficPolicy == "Local" {
+			health = s.Spec.HealthCheckNodePort
+		}
+		for _, p := range s.Spec.Ports {
+			proto := strings.ToLower(p.Protocol)
+			if proto == "" {
+				proto = "tcp"
+			}
+			all.list = append(all.list, apiServicePort{namespace: s.Metadata.Namespace, name: s.Metadata.Name, port: p.Name,
+				proto: proto, family: family, clusterIP: ip, number: p.Port, nodePort: p.NodePort,
+				internal: s.Spec.InternalTrafficPolicy, external: s.externalPolicy(), affinity: s.Spec.SessionAffinity,
+				timeout: s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds, outside: outside, sources: sources, health: health,
+				unsure: unsure})
+			health = 0
+		}
+	}
+}

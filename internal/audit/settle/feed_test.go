@@ -1,0 +1,62 @@
+package settle
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"nodegate/internal/audit/proxy"
+)
+
+func slice(t *testing.T, address string) (text string, change proxy.Event) {
+	t.Helper()
+	text = fmt.Sprintf(`{"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "default", "name": "web-1",
+		"labels": {"kubernetes.io/service-name": "web"}}, "ports": [{"port": 80}], "endpoints": [{"addresses": [%q]}]}`, address)
+	change, err := proxy.SliceChange([]byte(text), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text, change
+}
+
+func listed(t *testing.T, address string) *proxy.Versions {
+	t.Helper()
+	text, _ := slice(t, address)
+	v := proxy.NewVersions()
+	if err := v.ReadServices(strings.NewReader(`{"items": []}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.ReadEndpointSlices(strings.NewReader(`{"items": [` + text + `]}`)); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestFeed checks that a round gets its own copy of events and new lists, because the feed
+// continues in another goroutine. Between rounds, only the latest state is stored.
+func TestFeed(t *testing.T) {
+	f := newFeed(nil)
+	f.addEvent(proxy.Relisted(listed(t, "10.0.0.1")))
+	_, second := slice(t, "10.0.0.2")
+	f.addEvent(second)
+	if len(f.log) != 0 {
+		t.Errorf("%d events are stored although no round is running", len(f.log))
+	}
+	mine, changed := f.beginRound()
+	if !mine.Current().Endpoints.Has("10.0.0.2:80") || len(changed) != 1 {
+		t.Errorf("the round lacks the latest change: %v", changed)
+	}
+	f.addEvent(proxy.Relisted(listed(t, "10.0.0.3")))
+	for _, c := range f.log {
+		mine.Apply(c)
+	}
+	_, fourth := slice(t, "10.0.0.4")
+	f.addEvent(fourth)
+	if now := mine.Current().Endpoints; !now.Has("10.0.0.3:80") || now.Has("10.0.0.4:80") {
+		t.Error("an event in the feed modified the state of the round")
+	}
+	f.endRound()
+	if next, _ := f.beginRound(); len(f.log) != 0 || !next.Current().Endpoints.Has("10.0.0.4:80") {
+		t.Error("the next round does not begin with the API's current state")
+	}
+}

@@ -1,0 +1,294 @@
+// Package settle separates persistent differences from temporary ones. The rules and the API cannot
+// be read at the same instant, and kube-proxy needs time, so a difference in one reading is only a
+// suspect. The package watches the API and reads the rules again until the suspect is explained or
+// has stayed the same for longer than kube-proxy needs.
+package settle
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"nodegate/internal/audit/proxy"
+	"nodegate/internal/verdict"
+)
+
+// RuleReader reads the audited node repeatedly.
+type RuleReader interface {
+	// Rules reads the rules and judges them without the API.
+	Rules(ctx context.Context) (proxy.Judgment, error)
+	// Live returns queries to kube-proxy about facts that the rules of the last reading do not show.
+	Live() proxy.Live
+	// Proxy checks whether kube-proxy runs and answers. It returns nil if both are true.
+	Proxy(ctx context.Context) []proxy.Finding
+	// Writer returns the process with which kube-proxy is writing rules now.
+	Writer() Writer
+	// Written returns kube-proxy's own data about its syncs, by family; empty if unavailable.
+	Written() map[string]Written
+}
+
+// Node is the audited node.
+type Node interface {
+	RuleReader
+	// Flows returns findings about stale flows of conntrack. It runs in parallel to the other readings.
+	Flows(ctx context.Context, api API, listed *proxy.Versions, settle time.Duration) []proxy.Finding
+	// Conclude queries kube-proxy itself, and adds the findings about that and about both to the
+	// report. compared reports whether the rules were compared with the API.
+	Conclude(ctx context.Context, out *Outcome, compared bool)
+}
+
+// API is the reference for the rules.
+type API interface {
+	// Follow sends the changes since the lists until the context ends or following fails.
+	Follow(ctx context.Context, from *proxy.Versions, send func(proxy.Event)) error
+	// List lists the API again. If latest is set, it bypasses all caches.
+	List(ctx context.Context, latest bool) (*proxy.Versions, error)
+}
+
+// Options are the options of Run.
+type Options struct {
+	Settle     time.Duration // report a difference only after it has persisted this long
+	Patient    bool          // no operator waits: findings of the rules alone must persist this long too, and the rules are read less often
+	Node, Zone string
+	Progress   func(open int, d time.Duration) // called after each look; may be nil
+
+	part  *partOf     // if set, the rules of some Services were read: settled suspects are not reported, but returned
+	known []Suspected // suspects that readings of a part of the rules have found
+	// handOver reports whether readings of a part of the rules check a new suspect from now on.
+	handOver func(p proxy.ServicePort, state string) bool
+}
+
+// Outcome is the result of Run.
+type Outcome struct {
+	Report    proxy.Judgment // with the persistent findings and the unknown ones
+	Converged []Converged
+	Looks     int         // number of readings of the rules
+	Stale     bool        // a difference from the API is persistent
+	Writing   bool        // kube-proxy was in a long sync when the time ended
+	Behind    bool        // the watch of the API lacks a change that a list without caches has
+	Suspected []Suspected // of a part of the rules
+}
+
+const (
+	pause = 300 * time.Millisecond // minimum time between two looks
+	// A reading is torn if kube-proxy wrote rules during it. A finding of the rules alone must
+	// occur in this many looks over this time, within which a sync counts as long.
+	tornLooks = 3
+	tornTime  = longWrite + time.Second
+	// The conclusion queries kube-proxy four times in mostReserve if an update waits.
+	reserve, mostReserve = time.Second, 8 * time.Second
+	stuckWrite           = 2 * time.Minute // a longer sync is no longer an excuse, unless its process shows progress
+)
+
+// loop is the state of one audit.
+type loop struct {
+	node     RuleReader
+	api      API
+	versions *proxy.Versions
+	opts     Options
+
+	began    time.Time
+	latest   proxy.Judgment
+	looks    int
+	looked   time.Time                  // end of the last look
+	writings map[string]*writings       // kube-proxy's syncs, by family
+	writer   Writer                     // the writer of a long sync at the last look
+	suspects []*suspect                 // differences from the API
+	alone    []*candidate               // findings of the rules alone
+	shown    map[proxy.ServicePort]bool // Service ports of alone
+	damaged  map[proxy.ServicePort]bool // Service ports with findings in the latest rules
+	proxy    []*candidate               // findings about kube-proxy
+	changes  map[string]int             // changes of each Service since the list
+	follows  bool                       // the watch of the API has been started
+	end      func()                     // stops the watch
+	events   chan change                // events of the watch
+	broken   error                      // error that ended the watch
+	out      Outcome
+	found    []proxy.Finding
+}
+
+// Run reads the node's rules and flows until nothing is uncertain or the context ends. Uncertain
+// findings become unknown. Then the node concludes. versions is a list of the API that was made
+// before. It and api are nil if the rules are not to be compared with the API. If the rules cannot
+// be read, the outcome has only the stale flows.
+func Run(ctx context.Context, node Node, api API, versions *proxy.Versions, opts Options) (Outcome, error) {
+	flows := make(chan []proxy.Finding, 1)
+	go func() {
+		if versions == nil {
+			flows <- nil
+			return
+		}
+		flows <- node.Flows(ctx, api, versions, opts.Settle)
+	}()
+	out, err := settleRules(ctx, node, api, versions, opts)
+	out.Report.Conclude(append(out.Report.Findings, <-flows...))
+	if err == nil {
+		node.Conclude(ctx, &out, versions != nil)
+	}
+	return out, err
+}
+
+func settleRules(ctx context.Context, node RuleReader, api API, versions *proxy.Versions, opts Options) (Outcome, error) {
+	l := &loop{node: node, api: api, versions: versions, opts: opts, began: time.Now(), changes: map[string]int{},
+		writings: map[string]*writings{}, end: func() {}}
+	looking := ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		left := time.Until(deadline)
+		kept := min(max(reserve, (left-2*opts.Settle)/4), mostReserve, left/4)
+		looking, cancel = context.WithDeadline(ctx, deadline.Add(-kept))
+		defer cancel()
+	}
+	if err := l.firstLook(looking); err != nil {
+		return Outcome{}, err
+	}
+	defer func() { l.end() }()
+	l.handOverSuspects()
+	l.follow(ctx)
+	for l.countOpen() > 0 && l.wait(looking, pause, func() bool { return false }) {
+		if err := l.recheckRules(looking); err != nil {
+			break // the time is over or the rules cannot be read: open findings become unknown
+		}
+		l.follow(ctx)
+	}
+	l.conclude(ctx)
+	return l.out, nil
+}
+
+// firstLook makes the first look.
+func (l *loop) firstLook(ctx context.Context) (err error) {
+	if l.latest, err = l.readRules(ctx); err != nil {
+		return err
+	}
+	l.looks = 1 + l.opts.knownLooks()
+	if l.versions != nil {
+		l.versions.NameServices(&l.latest)
+		l.versions.Unserved(&l.latest, l.node.Live())
+	}
+	now := time.Now()
+	l.looked = now
+	l.alone = newCandidates(l.latest.Findings, now)
+	if l.latest.Mode != "" {
+		l.proxy = newCandidates(l.node.Proxy(ctx), now)
+	}
+	l.damaged, l.shown = l.latest.Broken(), candidatePorts(l.alone)
+	if l.versions != nil {
+		l.compare(now)
+	}
+	return nil
+}
+
+// facts returns the options of a comparison of the latest rules.
+func (l *loop) facts() proxy.Options {
+	return proxy.Options{NodeName: l.opts.Node, Zone: l.opts.Zone, Live: l.node.Live()}
+}
+
+// readRules reads and judges the rules. If two reports exist for a long time, neither keeps the text of
+// the rules.
+func (l *loop) readRules(ctx context.Context) (proxy.Judgment, error) {
+	if l.opts.part != nil && l.looks > 0 {
+		l.opts.part.services = l.openServices()
+	}
+	rep, err := l.node.Rules(ctx)
+	if l.opts.Patient {
+		rep.CloneStrings()
+	}
+	return rep, err
+}
+
+// recheckRules reads the rules again and keeps the suspects that have not changed.
+func (l *loop) recheckRules(ctx context.Context) error {
+	l.dropExplained() // a change since the last look may explain the suspects
+	began := time.Now()
+	written := l.node.Written() // before the rules are read: all changes written by then are in them
+	rep, err := l.readRules(ctx)
+	if err != nil {
+		return err
+	}
+	if l.latest = rep; l.versions != nil {
+		l.versions.NameServices(&l.latest)
+		l.versions.Unserved(&l.latest, l.node.Live())
+	}
+	l.looks++
+	now := time.Now()
+	l.updateAlone(now)
+	if len(l.proxy) > 0 {
+		l.proxy = keepRepeated(l.proxy, l.node.Proxy(ctx))
+	}
+	l.dropExplained()
+	l.looked = now
+	l.recordWritten(written)
+	l.excuseLongSync(now)
+	rest := now.Sub(began) // an expensive reading is not repeated immediately
+	if l.opts.Patient {
+		rest *= 4
+	}
+	if rest = min(rest, 5*time.Second); l.writer.PID != 0 {
+		rest = max(rest, longWrite)
+	}
+	if l.opts.Progress != nil {
+		l.opts.Progress(l.countOpen(), now.Sub(l.began))
+	}
+	l.wait(ctx, rest, func() bool { return false })
+	return nil
+}
+
+// dropExplained drops the suspects that are explained.
+func (l *loop) dropExplained() {
+	now := time.Now()
+	l.suspects = slices.DeleteFunc(l.suspects, func(s *suspect) bool { return l.isExplained(s, now) })
+}
+
+// countOpen returns the number of uncertain findings and suspects.
+func (l *loop) countOpen() int {
+	now, n := time.Now(), 0
+	for _, s := range l.suspects {
+		if !l.shown[s.port] && !l.isSettled(s, now) && l.broken == nil {
+			n++
+		}
+	}
+	for _, h := range l.alone {
+		if !l.hasPersisted(h) || h.looks < tornLooks {
+			n++
+		}
+	}
+	for _, h := range l.proxy {
+		if now.Sub(h.since) < l.opts.Settle {
+			n++
+		}
+	}
+	return n
+}
+
+// conclude converts persistent findings into results. The others become unknown.
+func (l *loop) conclude(ctx context.Context) {
+	now := time.Now()
+	for _, h := range l.alone {
+		f := h.last
+		switch {
+		case h.looks > 1 && l.hasPersisted(h):
+			f.Message += fmt.Sprintf("; seen since %s (%s) in %d consecutive readings",
+				h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)), h.looks)
+		case f.Verdict == verdict.Unknown:
+		case h.looks > 1:
+			markUncertain(&f, "; the audit timed out"+l.writer.Describe())
+		default:
+			markUncertain(&f, "; seen in one reading, then the audit timed out")
+		}
+		l.found = append(l.found, f)
+	}
+	for _, h := range l.proxy {
+		f := h.last
+		if now.Sub(h.since) < l.opts.Settle {
+			f.Verdict = verdict.Unknown
+			f.Message += "; seen for " + seconds(now.Sub(h.since)) + ", then the audit timed out"
+		} else {
+			f.Message += fmt.Sprintf("; seen since %s (%s)", h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)))
+		}
+		l.found = append(l.found, f)
+	}
+	l.judgeSuspects(ctx, now)
+	l.latest.Conclude(l.found)
+	l.out.Report, l.out.Looks, l.out.Writing = l.latest, l.looks, l.writer.PID != 0
+}
