@@ -47,7 +47,7 @@ func inspectExit(ctx context.Context, h *host.Host, p *policy.Policy, now time.T
 	s := checks.Passing("kubelet keeps running")
 	c, err := h.Units.Crashes(ctx, p.Gate.Unit)
 	if errors.Is(err, host.ErrNotRecorded) {
-		s.Skip = "this older snapshot has no exits"
+		s.Skip = "this snapshot does not record exits"
 		return s, nil
 	}
 	stopped := c.Active == "inactive" || c.Active == "deactivating"
