@@ -85,6 +85,8 @@ const (
 	SetChannels ChangeKind = "channels"
 	SetCoalesce ChangeKind = "coalesce"
 	SetFeatures ChangeKind = "offload" // From and To are lists: "gro=on, gso=off"
+
+	DeleteAddress ChangeKind = "address" // the kernel did it along with another change
 )
 
 // IsList reports whether From and To of a change are lists of names with values.

@@ -3,7 +3,9 @@
 // see kernels.Domain. It unpacks the packages of each kernel and boots the kernel in QEMU, with itself as the only program. It needs
 // mmdebstrap, cpio and QEMU, and takes some ten minutes.
 //
-//	go run ./policy/kernels/record policy/kernels/catalogue.gz
+// It also writes the list of the parameters that the kernel changes along with a written one, which revert needs.
+//
+//	go run ./policy/kernels/record policy/kernels/catalogue.gz internal/host/cascades.txt
 package main
 
 import (
@@ -27,9 +29,9 @@ func main() {
 		guest()
 		return
 	}
-	err := fmt.Errorf("usage: %s CATALOGUE", os.Args[0])
-	if len(os.Args) == 2 {
-		err = record(os.Args[1])
+	err := fmt.Errorf("usage: %s CATALOGUE CASCADES", os.Args[0])
+	if len(os.Args) == 3 {
+		err = record(os.Args[1], os.Args[2])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kernels:", err)
@@ -47,7 +49,7 @@ func (c catalogue) add(line, typ string) {
 	c[line][typ] = true
 }
 
-func record(to string) error {
+func record(to, cascades string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Hour)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "kernels-")
@@ -79,6 +81,9 @@ func record(to string) error {
 		if err := os.RemoveAll(tree); err != nil {
 			return err
 		}
+	}
+	if err := c.writeCascades(cascades); err != nil {
+		return err
 	}
 	return c.write(to)
 }
@@ -157,6 +162,9 @@ func (c catalogue) addKernel(ctx context.Context, tree, release, scratch string)
 			c.add("b "+key, module)
 		case "n":
 			c.add(line, "")
+		case "c":
+			key, other, _ := strings.Cut(rest, " ")
+			c.add("c "+key, other)
 		case "t":
 		default:
 			fmt.Printf("%s: %s\n", release, line)
@@ -313,6 +321,18 @@ func readModule(ctx context.Context, file string) ([]byte, error) {
 // addDomain adds the domain of a parameter on one kernel.
 func (c catalogue) addDomain(key, domain, release string) {
 	c.add("v "+key+" "+strings.ReplaceAll(domain, " ", ";"), release)
+}
+
+// writeCascades moves the cascades to a file: on each line a parameter and those that change with it.
+func (c catalogue) writeCascades(to string) error {
+	var b bytes.Buffer
+	for _, line := range slices.Sorted(maps.Keys(c)) {
+		if key, is := strings.CutPrefix(line, "c "); is {
+			fmt.Fprintln(&b, key, strings.Join(slices.Sorted(maps.Keys(c[line])), " "))
+			delete(c, line)
+		}
+	}
+	return os.WriteFile(to, b.Bytes(), 0o644)
 }
 
 // write writes the catalogue in sorted order, so that two recordings can be compared.

@@ -2,10 +2,13 @@
 package revert
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +25,7 @@ type Step struct {
 	Feature string // the feature of an offload, or the member of another list
 	Was     string // the value before nodegate's first change
 	Set     string // the value of nodegate's last change
+	Along   string // the parameter with which the kernel changed it last, and restores it, or ""
 	Now     string
 	State   SettingState
 }
@@ -35,6 +39,7 @@ const (
 	Back                        // as before nodegate, or gone
 	Foreign                     // changed by another program since
 	Stays                       // a loaded module; unloading it would break its users
+	Deleted                     // an address, which only the program that configured it can bring back
 )
 
 // String returns the setting's name: "net.ipv4.ip_forward", "eth0 mtu", "eth0 gro".
@@ -44,14 +49,16 @@ func (s Step) String() string {
 		return policy.Key(s.Target).String()
 	case checks.SetFeatures:
 		return s.Target + " " + s.Feature
+	case checks.DeleteAddress:
+		return "address " + s.Target
 	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
 		return s.Target + " " + string(s.Kind) + " " + s.Feature
 	}
 	return s.Target + " " + string(s.Kind)
 }
 
-// Steps returns one step for each setting that the changes have written, in the order
-// in which to restore them. The changes are given newest first.
+// Steps returns one step for each setting that the changes have written or moved, in the order in which to restore them: newest first,
+// but a parameter that changes others before these. The changes are given newest first.
 func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([]Step, error) {
 	var steps []Step
 	at := map[string]int{}
@@ -67,6 +74,7 @@ func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([
 			}
 		}
 	}
+	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(a.order(), b.order()) })
 	for i := range steps {
 		if err := steps[i].readState(ctx, h); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", steps[i], err)
@@ -75,10 +83,17 @@ func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([
 	return steps, nil
 }
 
+func (s Step) order() int {
+	if s.Kind == checks.SetSysctl {
+		return host.WriteOrder(s.Target)
+	}
+	return host.WriteOrder("")
+}
+
 // splitWrite returns one step for a write, or one for each member of a list.
 func splitWrite(w report.Write) []Step {
 	if !w.Kind.IsList() {
-		return []Step{{Kind: w.Kind, Target: w.Target, Was: w.From, Set: w.To}}
+		return []Step{{Kind: w.Kind, Target: w.Target, Was: w.From, Set: w.To, Along: w.Along}}
 	}
 	to := map[string]string{}
 	for entry := range strings.SplitSeq(w.To, ", ") {
@@ -102,6 +117,12 @@ func (s *Step) readState(ctx context.Context, h *host.Host) error {
 	case checks.LoadModule:
 		s.State = Stays
 		return nil
+	case checks.DeleteAddress:
+		addresses, err := h.Links.Addresses(ctx)
+		if s.State = Deleted; slices.ContainsFunc(addresses, func(a netip.Addr) bool { return a.String() == s.Target }) {
+			s.State = Back
+		}
+		return err
 	case checks.SetSysctl, checks.SetSysfs:
 		s.Now, err = h.ReadSysctl(s.Target)
 	case checks.SetMTU:
@@ -188,10 +209,14 @@ func (s *Step) writeValue(ctx context.Context, h *host.Host) error {
 	return nil
 }
 
-// Reassert restores a setting again if the kernel has changed it along with another restored setting.
+// Reassert restores a setting if it is not yet, or again if the kernel has changed it along with another restored setting.
 func (s *Step) Reassert(ctx context.Context, h *host.Host) error {
-	if err := s.readState(ctx, h); err != nil || s.State == Back {
+	err := s.readState(ctx, h)
+	switch {
+	case err != nil || s.State == Back:
 		return err
+	case s.State == Deleted:
+		return errors.New("the kernel deleted it when IPv6 was disabled; restart the program that configures the network, or reboot")
 	}
 	return s.Do(ctx, h)
 }
