@@ -138,9 +138,9 @@ func (l *loader) asked(b block) []asked {
 		}
 	}
 	for _, k := range l.policy.Links {
-		for _, s := range k.Sysctls {
+		for _, s := range k.Of(LinkSysctls) {
 			if k.Applies() {
-				all = append(all, asked{key: s.Pattern, target: s.Value, allows: Sysctl{Value: s.Value}.Allows, at: b.at("sysctl")})
+				all = append(all, asked{key: Key(s.Name), target: s.Value, allows: Sysctl{Value: s.Value}.Allows, at: b.at("sysctl")})
 			}
 		}
 	}

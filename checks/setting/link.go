@@ -3,7 +3,6 @@ package setting
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -62,13 +61,14 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 		for _, set := range settings {
 			if set.absent != "" {
 				skipped++
-				s.Evidence = append(s.Evidence, checks.Seen(found.Name, set.name+" is skipped: "+set.absent+" does not exist"))
+				s.Evidence = append(s.Evidence, checks.Seen(found.Name, set.label+" is skipped: "+set.absent+" does not exist"))
 				continue
 			}
 			required++
-			s.Evidence = append(s.Evidence, checks.Evidence{Source: found.Name, Text: set.name + "=" + set.got})
+			s.Evidence = append(s.Evidence, checks.Seen(found.Name, set.label+"="+set.got))
+			got := found.Name + ": " + set.label + "=" + set.got
 			if set.stuck {
-				stuck = append(stuck, fmt.Sprintf("%s: %s=%s", found.Name, set.name, set.got))
+				stuck = append(stuck, got)
 			}
 			switch {
 			case set.ok:
@@ -78,9 +78,9 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 			case !set.stuck:
 				changeable = append(changeable, set.remedy)
 			}
-			wrong = append(wrong, fmt.Sprintf("%s: %s=%s", found.Name, set.name, set.got))
+			wrong = append(wrong, got)
 		}
-		s.Changes = append(s.Changes, l.planChanges(found, settings)...)
+		s.Changes = append(s.Changes, planChanges(found.Name, settings)...)
 	}
 	switch len(changeable) {
 	case 0:
@@ -99,35 +99,32 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	return s, nil
 }
 
-// planChanges returns the changes that correct the settings of one link where possible: first its
-// parameters and MTU, then all features in one call. A link that no longer exists needs none.
-func (l link) planChanges(found host.Link, settings []setting) []checks.Change {
+// planChanges returns the changes that correct the settings of one link where possible: first its parameters and MTU, then the others
+// of each kind in one call. A change of the channels can change the rings. A link that no longer exists needs none.
+func planChanges(device string, settings []setting) []checks.Change {
 	var all []checks.Change
-	var from, to []string
-	features := map[string]bool{}
+	lists := map[policy.LinkKind][]setting{}
 	for _, s := range settings {
 		switch {
 		case s.ok || s.stuck:
-		case s.tuning.Kind != "": // below
 		case s.key != "":
 			all = append(all, writeSysctl(s.key, s.got, s.want))
-		case s.name == "mtu":
-			all = append(all, checks.Change{
-				What: found.Name + " mtu", From: s.got, To: s.want, Kind: checks.SetMTU, Target: found.Name,
-				Make: func(ctx context.Context, h *host.Host) error { return h.Links.SetMTU(ctx, found.Name, l.MTU) },
-			})
+		case s.kind == policy.MTU:
+			all = append(all, setLink(device, s.kind, s.got, s.want, map[string]string{"": s.want}))
 		default:
-			features[s.name] = s.want == "on"
-			from, to = append(from, s.name+"="+s.got), append(to, s.name+"="+s.want)
+			lists[s.kind] = append(lists[s.kind], s)
 		}
 	}
-	all = append(all, changeTunings(found.Name, settings)...)
-	if len(features) > 0 {
-		all = append(all, checks.Change{
-			What: found.Name + " offload", From: strings.Join(from, ", "), To: strings.Join(to, ", "),
-			Kind: checks.SetFeatures, Target: found.Name,
-			Make: func(ctx context.Context, h *host.Host) error { return h.Links.SetFeatures(ctx, found.Name, features) },
-		})
+	for _, kind := range []policy.LinkKind{policy.Channels, policy.Ring, policy.Coalesce, policy.Offload} {
+		var from, to []string
+		values := map[string]string{}
+		for _, s := range lists[kind] {
+			values[s.name] = s.want
+			from, to = append(from, s.name+"="+s.got), append(to, s.name+"="+s.want)
+		}
+		if from != nil {
+			all = append(all, setLink(device, kind, strings.Join(from, ", "), strings.Join(to, ", "), values))
+		}
 	}
 	for i, c := range all {
 		all[i].Make = func(ctx context.Context, h *host.Host) error {
@@ -138,6 +135,17 @@ func (l link) planChanges(found host.Link, settings []setting) []checks.Change {
 		}
 	}
 	return all
+}
+
+func setLink(device string, kind policy.LinkKind, from, to string, values map[string]string) checks.Change {
+	c := checks.Change{
+		What: device + " " + string(kind), From: from, To: to, Kind: checks.ChangeKind(kind), Target: device,
+		Make: func(ctx context.Context, h *host.Host) error { return h.Links.Set(ctx, device, string(kind), values) },
+	}
+	if kind.Resets() {
+		c.Note = "may reset the link; watch does this only when a link appears"
+	}
+	return c
 }
 
 // matchingLinks returns the links that satisfy every condition of the match block. It makes the
@@ -205,11 +213,4 @@ func (l link) driverMatches(ctx context.Context, h *host.Host, found host.Link) 
 		return false, nil
 	}
 	return driver == l.Match.Driver, err
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
 }

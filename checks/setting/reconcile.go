@@ -53,25 +53,21 @@ type Reconciled struct {
 // Reconcile inspects one link, changes the settings that differ and can be changed if may returns
 // true, and reads them back. If the link is gone, nothing differs.
 //
-// found is the link of a notice, which may be late: if a setting differs, the link is read again.
-// Only the first change of a new link skips this, unless its MTU matters: a link recreated under
-// the same name needs the same change. Settings for which the driver may reset the link are changed only if resets is true.
+// found is the link of a notice, which may be late: another link may have its name by then. Settings for which the driver may reset the
+// link are changed only if resets is true.
 func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared, resets bool, may func() bool) (
 	Reconciled, error,
 ) {
-	read := func(found host.Link) ([]setting, error) {
+	read := func() ([]setting, error) {
 		settings, err := r.readSettings(ctx, h, found)
-		if !resets {
-			keepResetting(settings)
+		for i := range settings {
+			settings[i].stuck = settings[i].stuck || settings[i].kind.Resets() && !resets
 		}
 		return settings, err
 	}
-	settings, err := read(found)
-	if err == nil && describeDifferences(settings) != "" && (!appeared || r.MTU != 0) {
-		var now host.Link
-		if now, err = reloadLink(ctx, h, found); err == nil && now.MTU != found.MTU {
-			settings, err = read(now)
-		}
+	settings, err := read()
+	if err == nil && !appeared && describeDifferences(settings) != "" {
+		_, err = reloadLink(ctx, h, found)
 	}
 	var s Reconciled
 	if err == nil {
@@ -79,7 +75,7 @@ func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host
 	}
 	if s.Was != "" && may() {
 		s.Set = true
-		for _, c := range r.planChanges(found, settings) {
+		for _, c := range planChanges(found.Name, settings) {
 			failed := c.Make(ctx, h)
 			if failed == nil {
 				s.Made = append(s.Made, c)
@@ -87,10 +83,7 @@ func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host
 			err = errors.Join(err, failed)
 		}
 		if err == nil {
-			if r.MTU != 0 {
-				found.MTU = r.MTU // SetMTU read it back
-			}
-			settings, err = read(found)
+			settings, err = read()
 			s.Still = describeDifferences(settings)
 		}
 		if err == nil && s.Still != "" {
@@ -119,7 +112,7 @@ func describeDifferences(settings []setting) string {
 	var wrong []string
 	for _, s := range settings {
 		if !s.ok && !s.stuck {
-			wrong = append(wrong, s.name+"="+s.got)
+			wrong = append(wrong, s.label+"="+s.got)
 		}
 	}
 	return strings.Join(wrong, ", ")

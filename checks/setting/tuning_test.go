@@ -117,7 +117,7 @@ fail`, before)
 	if a, err := h.Links.Tuning(t.Context(), "veth0", "channels"); err != nil || a["rx"].Now != 2 || a["tx"] != (host.Amount{Now: 4, Max: 4}) {
 		t.Errorf("channels: %v, %v", a, err)
 	}
-	if err := h.Links.SetTuning(t.Context(), "veth0", "channels", map[string]uint32{"rx": 64}); err == nil {
+	if err := h.Links.Set(t.Context(), "veth0", "channels", map[string]string{"rx": "64"}); err == nil {
 		t.Error("64 channels were accepted")
 	}
 }

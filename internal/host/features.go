@@ -64,25 +64,25 @@ func (m *machineLinks) Features(_ context.Context, link string) (map[string]Feat
 	return features, nil
 }
 
-// SetFeatures returns nil also for features that the driver has fixed or another feature blocks:
-// ETHTOOL_SFEATURES reports these only in its flags. Read the features back.
-func (m *machineLinks) SetFeatures(_ context.Context, link string, on map[string]bool) error {
+// setFeatures returns nil also for features that the driver has fixed or another feature blocks:
+// ETHTOOL_SFEATURES reports these only in its flags.
+func (m *machineLinks) setFeatures(link string, to map[string]string) error {
 	names, err := m.featureNames(link)
 	if err != nil {
 		return err
 	}
 	set := setFeatures{cmd: unix.ETHTOOL_SFEATURES, size: uint32(len(names)+31) / 32}
-	for name, is := range on {
+	for name, value := range to {
 		i, known := names[name]
 		if !known {
-			return fmt.Errorf("changing features of %s: this kernel has no feature %q", link, name)
+			return fmt.Errorf("this kernel has no feature %q", name)
 		}
 		set.words[i/32].valid |= 1 << (i % 32)
-		if is {
+		if value == "on" {
 			set.words[i/32].requested |= 1 << (i % 32)
 		}
 	}
-	return linkErr("changing features", link, m.featureIoctl(link, unsafe.Pointer(&set)))
+	return m.featureIoctl(link, unsafe.Pointer(&set))
 }
 
 // featureNames maps the kernel's names of the features to their numbers.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
@@ -79,18 +81,75 @@ func (m *machineLinks) Tuning(_ context.Context, link, kind string) (map[string]
 	return all, nil
 }
 
-// SetTuning writes all numbers of the kind in one message: those that are not in to keep their values.
-func (m *machineLinks) SetTuning(_ context.Context, link, kind string, to map[string]uint32) error {
+// setTuning writes all numbers of the kind in one message: those that are not in to keep their values.
+func (m *machineLinks) setTuning(link, kind string, to map[string]string) error {
 	t, err := m.readTuning(link, kind)
 	if err != nil {
-		return linkErr("reading "+kind, link, err)
+		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(to)) {
 		n, known := t.now[name]
 		if !known {
-			return fmt.Errorf("changing %s of %s: %q: %w", kind, link, name, unix.EINVAL)
+			return fmt.Errorf("%q: %w", name, unix.EINVAL)
 		}
-		*n = to[name]
+		if *n, err = number(to[name]); err != nil {
+			return err
+		}
 	}
-	return linkErr("changing "+kind, link, t.write())
+	return t.write()
+}
+
+// number returns the number that the kernel has for a value of LinkValues.
+func number(value string) (uint32, error) {
+	switch value {
+	case "on":
+		return 1, nil
+	case "off":
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(value, 10, 32)
+	return uint32(n), err
+}
+
+// LinkValue is the value of a link's setting.
+type LinkValue struct {
+	Now     string  // "on", "1500"
+	Max     uint32  // the driver's limit of a number, 0 if it reports none
+	Feature Feature // of an offload
+}
+
+// LinkValues returns a link's settings of one kind: mtu, offload, ring, channels or coalesce. The names are those of ethtool(8); the
+// name of the MTU is "".
+func (h *Host) LinkValues(ctx context.Context, link, kind string) (map[string]LinkValue, error) {
+	all := map[string]LinkValue{}
+	switch kind {
+	case "mtu":
+		l, err := h.Links.Get(ctx, link)
+		all[""] = LinkValue{Now: strconv.Itoa(l.MTU)}
+		return all, err
+	case "offload":
+		features, err := h.Links.Features(ctx, link)
+		for name, f := range features {
+			all[name] = LinkValue{Now: onOff(f.Active), Feature: f}
+		}
+		return all, err
+	case "ring", "channels", "coalesce":
+		numbers, err := h.Links.Tuning(ctx, link, kind)
+		for name, n := range numbers {
+			v := LinkValue{Now: strconv.FormatUint(uint64(n.Now), 10), Max: n.Max}
+			if strings.HasPrefix(name, "adaptive-") {
+				v.Now = onOff(n.Now != 0)
+			}
+			all[name] = v
+		}
+		return all, err
+	}
+	return nil, fmt.Errorf("unknown kind of change %q; another version of nodegate wrote it", kind)
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
 }

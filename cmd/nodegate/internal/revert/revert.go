@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"nodegate/checks"
@@ -49,12 +48,12 @@ func (s Step) String() string {
 		return policy.Key(s.Target).String()
 	case checks.SetFeatures:
 		return s.Target + " " + s.Feature
+	case checks.LoadModule, checks.SetMTU:
+		return s.Target + " " + string(s.Kind)
 	case checks.DeleteAddress:
 		return "address " + s.Target
-	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
-		return s.Target + " " + string(s.Kind) + " " + s.Feature
 	}
-	return s.Target + " " + string(s.Kind)
+	return s.Target + " " + string(s.Kind) + " " + s.Feature
 }
 
 // Steps returns one step for each setting that the changes have written or moved, in the order in which to restore them: newest first,
@@ -125,20 +124,10 @@ func (s *Step) readState(ctx context.Context, h *host.Host) error {
 		return err
 	case checks.SetSysctl, checks.SetSysfs:
 		s.Now, err = h.ReadSysctl(s.Target)
-	case checks.SetMTU:
-		var l host.Link
-		l, err = h.Links.Get(ctx, s.Target)
-		s.Now = strconv.Itoa(l.MTU)
-	case checks.SetFeatures:
-		var features map[string]host.Feature
-		features, err = h.Links.Features(ctx, s.Target)
-		s.Now = onOff(features[s.Feature].Active)
-	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
-		var numbers map[string]host.Amount
-		numbers, err = h.Links.Tuning(ctx, s.Target, string(s.Kind))
-		s.Now = s.tuning().Text(numbers[s.Feature].Now)
 	default:
-		return fmt.Errorf("unknown kind of change %q; another version of nodegate wrote it", s.Kind)
+		var values map[string]host.LinkValue
+		values, err = h.LinkValues(ctx, s.Target, string(s.Kind))
+		s.Now = values[s.Feature].Now
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -162,15 +151,6 @@ func (s *Step) same(want string) bool {
 	return want == s.Now || want != "" && required.Allows(s.Now)
 }
 
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
-}
-
-func (s *Step) tuning() policy.Tuning { return policy.Tuning{Kind: string(s.Kind), Name: s.Feature} }
-
 // Do writes the previous value and reads it back. A failed write is not an error if the value is right anyway, because the kernel has
 // restored it along with another setting: 0 cannot be written to vm.dirty_bytes, which is 0 while vm.dirty_ratio is in use.
 func (s *Step) Do(ctx context.Context, h *host.Host) error {
@@ -188,25 +168,10 @@ func (s *Step) Do(ctx context.Context, h *host.Host) error {
 }
 
 func (s *Step) writeValue(ctx context.Context, h *host.Host) error {
-	switch s.Kind {
-	case checks.SetSysctl, checks.SetSysfs:
+	if s.Kind == checks.SetSysctl || s.Kind == checks.SetSysfs {
 		return h.WriteSysctl(s.Target, s.Was)
-	case checks.SetMTU:
-		mtu, err := strconv.Atoi(s.Was)
-		if err != nil {
-			return err
-		}
-		return h.Links.SetMTU(ctx, s.Target, mtu)
-	case checks.SetFeatures:
-		return h.Links.SetFeatures(ctx, s.Target, map[string]bool{s.Feature: s.Was == "on"})
-	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
-		n, err := s.tuning().Number(s.Was)
-		if err != nil {
-			return err
-		}
-		return h.Links.SetTuning(ctx, s.Target, string(s.Kind), map[string]uint32{s.Feature: n})
 	}
-	return nil
+	return h.Links.Set(ctx, s.Target, string(s.Kind), map[string]string{s.Feature: s.Was})
 }
 
 // Reassert restores a setting if it is not yet, or again if the kernel has changed it along with another restored setting.

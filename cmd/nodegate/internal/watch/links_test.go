@@ -175,7 +175,7 @@ func TestChanged(t *testing.T) {
 		}`, func(w *Watcher) { w.Every = time.Hour })
 	eventually(t, "the existing link is set", func() bool { return w.off("before") })
 
-	if err := w.h.Links.SetFeatures(context.Background(), "before", map[string]bool{feature: true}); err != nil {
+	if err := w.h.Links.Set(context.Background(), "before", "offload", map[string]string{feature: "on"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it is set again", func() bool {
