@@ -13,18 +13,18 @@ import (
 	"nodegate/policy"
 )
 
-// link requires settings of every network interface that matches.
-type link struct {
+// Link requires settings of every network interface that matches.
+type Link struct {
 	policy.Link
-	earlier []link          // links of the policy that come first and contradict this one
+	earlier []Link          // links of the policy that come first and contradict this one
 	sysctls []policy.Sysctl // sysctl blocks of the policy that apply
 }
 
 // newLinks returns the links of a policy, in its order.
-func newLinks(p *policy.Policy) []link {
-	var all []link
+func newLinks(p *policy.Policy) []Link {
+	var all []Link
 	for _, l := range p.Links {
-		one := link{Link: l, sysctls: p.Applying().Sysctls}
+		one := Link{Link: l, sysctls: p.Applying().Sysctls}
 		for _, o := range all {
 			if l.Contradicts(o.Link) != "" && l.Applies() && o.Applies() {
 				one.earlier = append(one.earlier, o)
@@ -35,12 +35,12 @@ func newLinks(p *policy.Policy) []link {
 	return all
 }
 
-func (l link) Name() string              { return "link." + l.Link.Name }
-func (l link) Metadata() policy.Metadata { return l.Link.Metadata }
+func (l Link) Name() string              { return "link." + l.Link.Name }
+func (l Link) Metadata() policy.Metadata { return l.Link.Metadata }
 
-func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
+func (l Link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	s := checks.Passing(l.Want())
-	links, err := l.matchingLinks(ctx, h)
+	links, err := l.Matching(ctx, h)
 	if err != nil {
 		return s, err
 	}
@@ -148,25 +148,22 @@ func setLink(device string, kind policy.LinkKind, from, to string, values map[st
 	return c
 }
 
-// matchingLinks returns the links that satisfy every condition of the match block. It makes the
+// Matching returns the links that satisfy every condition of the match block. It makes the
 // expensive queries, a system call for each link or a dump of all routes, only if needed.
-func (l link) matchingLinks(ctx context.Context, h *host.Host) ([]host.Link, error) {
+func (l Link) Matching(ctx context.Context, h *host.Host) ([]host.Link, error) {
 	links, err := h.Links.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var routes []string
-	if l.Match.DefaultRoute {
+	if l.Routed() {
 		if routes, err = h.Links.DefaultRoutes(ctx); err != nil {
 			return nil, err
 		}
 	}
 	var all []host.Link
 	for _, found := range links {
-		if !l.mayMatch(found) || l.Match.DefaultRoute && !slices.Contains(routes, found.Name) {
-			continue
-		}
-		ok, err := l.driverMatches(ctx, h, found)
+		ok, err := l.matchesBeside(ctx, h, found, routes)
 		if err != nil {
 			return nil, err
 		}
@@ -177,8 +174,12 @@ func (l link) matchingLinks(ctx context.Context, h *host.Host) ([]host.Link, err
 	return all, nil
 }
 
-// mayMatch reports whether name and kind match. It makes no system call.
-func (l link) mayMatch(found host.Link) bool {
+// Routed reports whether a link matches only while it carries a default route, which netlink's link
+// notices do not report.
+func (l Link) Routed() bool { return l.Match.DefaultRoute }
+
+// MayMatch reports whether a link's name and kind match. It makes no system call.
+func (l Link) MayMatch(found host.Link) bool {
 	if l.Match.Name != "" {
 		if found.Name == "lo" && l.Match.Name != "lo" { // a glob means the interfaces that carry packets of others
 			return false
@@ -190,21 +191,23 @@ func (l link) mayMatch(found host.Link) bool {
 	return l.Match.Kind == "" || l.Match.Kind == found.Kind
 }
 
-// matches reports whether the link satisfies every condition.
-func (l link) matches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
-	if !l.mayMatch(found) {
-		return false, nil
-	}
-	if l.Match.DefaultRoute {
-		routes, err := h.Links.DefaultRoutes(ctx)
-		if err != nil || !slices.Contains(routes, found.Name) {
+// Matches reports whether the link satisfies every condition.
+func (l Link) Matches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
+	var routes []string
+	if l.Routed() && l.MayMatch(found) {
+		var err error
+		if routes, err = h.Links.DefaultRoutes(ctx); err != nil {
 			return false, err
 		}
 	}
-	return l.driverMatches(ctx, h, found)
+	return l.matchesBeside(ctx, h, found, routes)
 }
 
-func (l link) driverMatches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
+// matchesBeside does the same, with the names of the links that carry a default route.
+func (l Link) matchesBeside(ctx context.Context, h *host.Host, found host.Link, routes []string) (bool, error) {
+	if !l.MayMatch(found) || l.Routed() && !slices.Contains(routes, found.Name) {
+		return false, nil
+	}
 	if l.Match.Driver == "" {
 		return true, nil
 	}

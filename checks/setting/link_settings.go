@@ -33,13 +33,13 @@ type setting struct {
 // readSettings reads every setting that the requirement demands of one interface. A setting for which another requirement
 // of the policy demands another value is stuck: to write it would undo the other one. It returns fs.ErrNotExist if the
 // interface is gone.
-func (l link) readSettings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
+func (l Link) readSettings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
 	all, err := l.readOwnSettings(ctx, h, found)
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range l.earlier {
-		matches, err := o.matches(ctx, h, found)
+		matches, err := o.Matches(ctx, h, found)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (l link) readSettings(ctx context.Context, h *host.Host, found host.Link) (
 }
 
 // contradict marks a setting for which another requirement demands another value.
-func (l link) contradict(s *setting, other, want string, at policy.Metadata) {
+func (l Link) contradict(s *setting, other, want string, at policy.Metadata) {
 	s.ok, s.stuck = false, true
 	s.got += fmt.Sprintf(" (%s at %s requires %s, but %s at %s requires %s)",
 		l.Name(), l.Metadata().Source(), s.want, other, at.Source(), want)
@@ -77,7 +77,7 @@ func (l link) contradict(s *setting, other, want string, at policy.Metadata) {
 }
 
 // readOwnSettings does the same without a look at the other requirements.
-func (l link) readOwnSettings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
+func (l Link) readOwnSettings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
 	var all []setting
 	read := map[policy.LinkKind]map[string]host.LinkValue{}
 	for _, s := range l.Settings {
@@ -90,7 +90,11 @@ func (l link) readOwnSettings(ctx context.Context, h *host.Host, found host.Link
 			continue
 		}
 		have, known := read[s.Kind]
-		if !known {
+		switch {
+		case known:
+		case s.Kind == policy.MTU: // the list of links and notices have it
+			have = map[string]host.LinkValue{"": {Now: strconv.Itoa(found.MTU)}}
+		default:
 			var err error
 			have, err = h.LinkValues(ctx, found.Name, string(s.Kind))
 			if err != nil && (s.Kind == policy.Offload || !errors.Is(err, errors.ErrUnsupported)) {
@@ -166,7 +170,7 @@ func judgeValue(device string, s policy.LinkSetting, have map[string]host.LinkVa
 	return set
 }
 
-func (l link) judgeOffload(device string, o policy.LinkSetting, have map[string]host.LinkValue) []setting {
+func (l Link) judgeOffload(device string, o policy.LinkSetting, have map[string]host.LinkValue) []setting {
 	var all []setting
 	for _, feature := range o.Features {
 		f, known := have[feature]
@@ -185,7 +189,7 @@ func (l link) judgeOffload(device string, o policy.LinkSetting, have map[string]
 	return all
 }
 
-func (l link) judgeFeature(device, feature, want string, v host.LinkValue, known bool) setting {
+func (l Link) judgeFeature(device, feature, want string, v host.LinkValue, known bool) setting {
 	s := setting{kind: policy.Offload, name: feature, label: feature, want: want, got: v.Feature.String(), ok: known && v.Now == want}
 	s.remedy = fmt.Sprintf("run `ethtool -K %s %s %s`", plain.Quote(device), feature, want)
 	blocked := want == "on" && v.Feature.Requested
@@ -205,7 +209,7 @@ func (l link) judgeFeature(device, feature, want string, v host.LinkValue, known
 	return s
 }
 
-func (l link) disablesChecksum() bool {
+func (l Link) disablesChecksum() bool {
 	return slices.ContainsFunc(l.Of(policy.Offload), func(o policy.LinkSetting) bool {
 		return o.Value == "off" && strings.HasPrefix(o.Features[len(o.Features)-1], "tx-checksum-")
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -11,35 +12,9 @@ import (
 	"nodegate/policy"
 )
 
-// LinkRequirement applies one link block to single interfaces.
-type LinkRequirement struct{ link }
-
-// LinkRequirements returns the link requirements of a policy that apply on this node.
-func LinkRequirements(p *policy.Policy) []LinkRequirement {
-	var all []LinkRequirement
-	for _, l := range newLinks(p) {
-		if l.Applies() {
-			all = append(all, LinkRequirement{l})
-		}
-	}
-	return all
-}
-
-// Routed reports whether a link matches only while it carries a default route, which netlink's link
-// notices do not report.
-func (r LinkRequirement) Routed() bool { return r.Match.DefaultRoute }
-
-// MayMatch reports whether a link's name and kind match. It makes no system call.
-func (r LinkRequirement) MayMatch(found host.Link) bool { return r.mayMatch(found) }
-
-// Matches reports whether the link satisfies every condition.
-func (r LinkRequirement) Matches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
-	return r.matches(ctx, h, found)
-}
-
-// Matching returns every link that satisfies the conditions now.
-func (r LinkRequirement) Matching(ctx context.Context, h *host.Host) ([]host.Link, error) {
-	return r.matchingLinks(ctx, h)
+// Links returns the link requirements of a policy that apply on this node.
+func Links(p *policy.Policy) []Link {
+	return slices.DeleteFunc(newLinks(p), func(l Link) bool { return !l.Applies() })
 }
 
 // Reconciled is the result of Reconcile.
@@ -53,21 +28,27 @@ type Reconciled struct {
 // Reconcile inspects one link, changes the settings that differ and can be changed if may returns
 // true, and reads them back. If the link is gone, nothing differs.
 //
-// found is the link of a notice, which may be late: another link may have its name by then. Settings for which the driver may reset the
-// link are changed only if resets is true.
-func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared, resets bool, may func() bool) (
+// found is the link of a notice, which may be late: if a setting differs, the link is read again.
+// Only the first change of a new link skips this, unless its MTU matters: a link recreated under
+// the same name needs the same change. Settings for which the driver may reset the link are changed only if resets is true.
+func (l Link) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared, resets bool, may func() bool) (
 	Reconciled, error,
 ) {
 	read := func() ([]setting, error) {
-		settings, err := r.readSettings(ctx, h, found)
+		settings, err := l.readSettings(ctx, h, found)
 		for i := range settings {
 			settings[i].stuck = settings[i].stuck || settings[i].kind.Resets() && !resets
 		}
 		return settings, err
 	}
 	settings, err := read()
-	if err == nil && !appeared && describeDifferences(settings) != "" {
-		_, err = reloadLink(ctx, h, found)
+	again := func() {
+		if found, err = reloadLink(ctx, h, found); err == nil {
+			settings, err = read()
+		}
+	}
+	if err == nil && describeDifferences(settings) != "" && (!appeared || l.Of(policy.MTU) != nil) {
+		again()
 	}
 	var s Reconciled
 	if err == nil {
@@ -83,7 +64,9 @@ func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host
 			err = errors.Join(err, failed)
 		}
 		if err == nil {
-			settings, err = read()
+			again()
+		}
+		if err == nil {
 			s.Still = describeDifferences(settings)
 		}
 		if err == nil && s.Still != "" {

@@ -67,7 +67,7 @@ func TestTuningResets(t *testing.T) {
 		true: "[ethtool ring eth0 rx 2048 ethtool coalesce eth0 rx-usecs 50]", false: "[ethtool coalesce eth0 rx-usecs 50]",
 	} {
 		m := card()
-		s, err := setting.LinkRequirements(p)[0].Reconcile(t.Context(), m.Host(), host.Link{Name: "eth0", MTU: 1500}, resets, resets,
+		s, err := setting.Links(p)[0].Reconcile(t.Context(), m.Host(), host.Link{Name: "eth0", MTU: 1500}, resets, resets,
 			func() bool { return true })
 		if err != nil || !s.Set || s.Still != "" || fmt.Sprint(m.Log) != want {
 			t.Errorf("%t: %v, %+v, %v", resets, m.Log, s, err)

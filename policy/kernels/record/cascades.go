@@ -17,40 +17,42 @@ import (
 func reportCascades() {
 	deadly, _ := os.ReadFile("/deadly")
 	without := append(strings.Fields(string(deadly)), ofThisMachine()...)
-	before := readWritable()
-	if later := readWritable(); true { // not those that change without a write
-		for path, value := range before {
-			if later[path] != value {
-				delete(before, path)
+	for _, dir := range []string{"abi", "debug", "dev", "fs", "kernel", "net", "user", "vm"} {
+		before := readWritable(dir, without)
+		for path, value := range readWritable(dir, without) {
+			if before[path] != value {
+				without = append(without, keyOf(path)) // it changes without a write
+			}
+		}
+		for path, was := range before {
+			if !slices.Contains(without, keyOf(path)) {
+				reportMoved(path, was, func() map[string]string { return readWritable(dir, without) })
 			}
 		}
 	}
-	for path, was := range before {
-		if slices.Contains(without, keyOf(path)) {
+}
+
+// reportMoved writes other values to a parameter until one is accepted, reports the parameters that change, and restores all.
+func reportMoved(path, was string, read func() map[string]string) {
+	p := &parameter{path: path}
+	before := read()
+	for _, value := range otherValues(was) {
+		if !p.write(value) {
 			continue
 		}
-		p := &parameter{path: path}
-		for _, value := range otherValues(was) {
-			if !p.write(value) {
+		now := read()
+		p.write(was)
+		for other, value := range before {
+			if now[other] == value {
 				continue
 			}
-			now := readWritable()
-			p.write(was)
-			for other, value := range before {
-				if other != path && now[other] != value {
-					report("c %s %s", cascadeKey(path), cascadeKey(other))
-				}
+			if other != path {
+				report("c %s %s", cascadeKey(path), cascadeKey(other))
 			}
-			for range 2 { // some depend on each other
-				for other, value := range before {
-					if now[other] != value {
-						(&parameter{path: other}).write(value)
-					}
-				}
-			}
-			if now[path] != was {
-				break
-			}
+			(&parameter{path: other}).write(value)
+		}
+		if now[path] != was {
+			return
 		}
 	}
 }
@@ -71,11 +73,16 @@ func otherValues(was string) []string {
 	return all
 }
 
-// readWritable returns the values of the parameters that can be written and read, by their paths.
-func readWritable() map[string]string {
+// readWritable returns the values of the parameters below a directory of /proc/sys that can be written and read, by their paths. Of the
+// interfaces it reads only lo.
+func readWritable(dir string, without []string) map[string]string {
 	all := map[string]string{}
-	_ = filepath.WalkDir("/proc/sys", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+	other := regexp.MustCompile(`/(?:conf|neigh)/([^/]+)/`)
+	_ = filepath.WalkDir("/proc/sys/"+dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || slices.Contains(without, keyOf(path)) {
+			return nil
+		}
+		if of := other.FindStringSubmatch(path); of != nil && !slices.Contains([]string{"all", "default", "lo"}, of[1]) {
 			return nil
 		}
 		if info, err := d.Info(); err != nil || info.Mode().Perm()&0o600 != 0o600 {

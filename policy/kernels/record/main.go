@@ -1,7 +1,7 @@
 // Command record writes the catalogue of the kernels of Debian 11, 12 and 13: modules, kinds of
 // links, offloads, and of every parameter below /proc/sys the type, the module that registers it, and the kernel's answers to values;
 // see kernels.Domain. It unpacks the packages of each kernel and boots the kernel in QEMU, with itself as the only program. It needs
-// mmdebstrap, cpio and QEMU, and takes some ten minutes.
+// mmdebstrap, cpio and QEMU, and takes about an hour.
 //
 // It also writes the list of the parameters that the kernel changes along with a written one, which revert needs.
 //
@@ -228,7 +228,7 @@ func boot(ctx context.Context, modules, kernel, dir, after string, deadly []stri
 	if _, err := run(ctx, "sh", "-euc", `cd "$1"; find . ! -name initrd | cpio --quiet -o -H newc >"$1/initrd"`, "sh", dir); err != nil {
 		return nil, "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
 	defer cancel()
 	out, err := run(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-m", "1024", "-nographic", "-no-reboot", "-nic", "none",
 		"-kernel", kernel, "-initrd", dir+"/initrd", "-append", "console=ttyS0 quiet loglevel=0 panic=-1 edd=off rdinit=/init")

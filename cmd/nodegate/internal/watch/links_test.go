@@ -215,7 +215,7 @@ func TestChanged(t *testing.T) {
 	add(t, vxlan("after", 2))
 	eventually(t, "a later link is set", func() bool { return w.off("after") })
 	// Only recorded changes can be reverted; changes of later links are not recorded.
-	if w.heard("wrote link.there of before: [{offload before "+feature+"=on "+feature+"=off}]") != 2 || w.heard("wrote") != 2 {
+	if w.heard("wrote link.there of before: [{offload before "+feature+"=on "+feature+"=off }]") != 2 || w.heard("wrote") != 2 {
 		t.Error("recorded is not what was written to the link that was there, twice, and nothing else")
 	}
 	if mtu(t, "told1") != 1500 {
