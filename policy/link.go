@@ -17,7 +17,7 @@ func (r *reader) decodeLink(b block) (Link, bool) {
 	l.Selects = l.Match.String()
 	l.Settings = r.decodeSettings(b)
 	if len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 && l.Settings == nil {
-		r.errorf(b.Range, "Empty link", "Give link %q at least one of offload, mtu, sysctl, ring, channels or coalesce.", b.Name)
+		r.errorf(b.Range, "Empty link", "Give link %q at least one of offload, mtu, sysctl, sysfs, ring, channels or coalesce.", b.Name)
 	}
 	return l, len(r.diags) == before
 }

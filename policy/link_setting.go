@@ -13,7 +13,7 @@ import (
 type LinkSetting struct {
 	Kind LinkKind
 	// Name is "" for the MTU. An offload has the name that the author wrote, and channels, ring and coalesce have the name that ethtool
-	// takes. In the path of a parameter, the component "*" stands for the interface: net/ipv4/conf/*/rp_filter.
+	// takes. In the path of a parameter, the first component "*" stands for the interface: net/ipv4/conf/*/rp_filter.
 	Name     string
 	Value    string   // "on", "1450", "max"
 	Features []string // of an offload: the kernel's names for it
@@ -31,15 +31,19 @@ const (
 	Ring        LinkKind = "ring"
 	Coalesce    LinkKind = "coalesce"
 	LinkSysctls LinkKind = "sysctl"
+	LinkSysfs   LinkKind = "sysfs"
 )
 
 // linkKinds returns the kinds in the order in which they are reported.
 func linkKinds() []LinkKind {
-	return []LinkKind{Offload, MTU, Channels, Ring, Coalesce, LinkSysctls}
+	return []LinkKind{Offload, MTU, Channels, Ring, Coalesce, LinkSysctls, LinkSysfs}
 }
 
 // Resets reports whether the driver may reset the link to change a setting of this kind.
 func (k LinkKind) Resets() bool { return k == Channels || k == Ring }
+
+// IsParameter reports whether the settings of this kind are files, below /proc/sys or /sys.
+func (k LinkKind) IsParameter() bool { return k == LinkSysctls || k == LinkSysfs }
 
 // Flag returns the flag of ethtool(8) that changes settings of this kind, or "".
 func (k LinkKind) Flag() string {
@@ -65,7 +69,7 @@ func (s LinkSetting) Label() string {
 		return s.Name
 	case MTU:
 		return string(MTU)
-	case LinkSysctls:
+	case LinkSysctls, LinkSysfs:
 		return Key(s.Name).String()
 	}
 	return string(s.Kind) + "." + s.Name
@@ -87,7 +91,10 @@ func (s LinkSetting) contradicts(o LinkSetting) string {
 	if s.Name != o.Name || s.Kind == Offload {
 		return ""
 	}
-	return map[bool]string{true: "sysctl "}[s.Kind == LinkSysctls] + s.Label()
+	if s.Kind.IsParameter() {
+		return string(s.Kind) + " " + s.Label()
+	}
+	return s.Label()
 }
 
 // decodeSettings reads the settings of a link block.
@@ -115,6 +122,7 @@ func (r *reader) decodeSettings(b block) []LinkSetting {
 				Ring:        "a name of ethtool(8) to a number: ring = { rx = 512 }",
 				Coalesce:    "a name of ethtool(8) to a number: coalesce = { rx-usecs = 50 }",
 				LinkSysctls: "key to value, with * for the interface: sysctl = { \"net.ipv4.conf.*.rp_filter\" = 0 }",
+				LinkSysfs:   "path to value, with * for the interface: sysfs = { \"class/net/*/threaded\" = 1 }",
 			}[kind])
 			continue
 		}
@@ -142,8 +150,8 @@ func (r *reader) decodeSettings(b block) []LinkSetting {
 func (r *reader) decodeSetting(b block, s *LinkSetting, v cty.Value) bool {
 	at := b.at(string(s.Kind))
 	switch s.Kind {
-	case LinkSysctls:
-		return r.decodeLinkSysctl(b, s, v)
+	case LinkSysctls, LinkSysfs:
+		return r.decodeLinkParameter(b, s, v)
 	case Offload:
 		if s.Features, s.Group = offloadNames(s.Name); s.Features == nil {
 			r.errorf(at, "Unknown offload", "%q is neither a feature that `ethtool -k` prints nor one of its group names.%s",
@@ -184,21 +192,28 @@ func (r *reader) decodeSetting(b block, s *LinkSetting, v cty.Value) bool {
 	return false
 }
 
-func (r *reader) decodeLinkSysctl(b block, s *LinkSetting, v cty.Value) bool {
-	at := b.at(string(LinkSysctls))
-	key, err := ParseKey(s.Name)
+func (r *reader) decodeLinkParameter(b block, s *LinkSetting, v cty.Value) bool {
+	at, parse := b.at(string(s.Kind)), ParseKey
+	if s.Kind == LinkSysfs {
+		parse = parseAttribute
+	}
+	key, err := parse(s.Name)
 	if err != nil {
 		r.errorf(at, "Not a kernel parameter", "%s.", err)
 		return false
 	}
 	stars, components := strings.Count(string(key), "*"), strings.Count("/"+string(key)+"/", "/*/")
-	if stars != 1 || components != 1 || strings.ContainsAny(string(key), "?[") {
+	switch {
+	case s.Kind == LinkSysfs && !strings.HasPrefix(string(key), "/sys/class/net/*/"):
+		r.errorf(at, "Not an attribute of an interface", "%q must begin with class/net/*/; the * stands for the interface's name.", s.Name)
+		return false
+	case s.Kind == LinkSysctls && (stars != 1 || components != 1 || strings.ContainsAny(string(key), "?[")):
 		r.errorf(at, "Not a parameter of an interface", "%q must have exactly one component *, "+
 			"which stands for the interface's name: \"net.ipv4.conf.*.rp_filter\".", s.Name)
 		return false
 	}
 	text, ok := r.parameter(v, at, s.Name)
-	if s.Name, s.Value = string(key), text; ok {
+	if s.Name, s.Value = string(key), text; ok && s.Kind == LinkSysctls {
 		r.checkParameter(key, at, []string{text}, at)
 	}
 	return ok

@@ -16,15 +16,15 @@ import (
 // Link requires settings of every network interface that matches.
 type Link struct {
 	policy.Link
-	earlier []Link          // links of the policy that come first and contradict this one
-	sysctls []policy.Sysctl // sysctl blocks of the policy that apply
+	earlier    []Link          // links of the policy that come first and contradict this one
+	parameters []policy.Sysctl // sysctl and sysfs blocks of the policy that apply
 }
 
 // newLinks returns the links of a policy, in its order.
 func newLinks(p *policy.Policy) []Link {
 	var all []Link
 	for _, l := range p.Links {
-		one := Link{Link: l, sysctls: p.Applying().Sysctls}
+		one := Link{Link: l, parameters: slices.Concat(p.Applying().Sysctls, p.Applying().Sysfs)}
 		for _, o := range all {
 			if l.Contradicts(o.Link) != "" && l.Applies() && o.Applies() {
 				one.earlier = append(one.earlier, o)

@@ -59,9 +59,9 @@ func (l Link) readSettings(ctx context.Context, h *host.Host, found host.Link) (
 		}
 	}
 	for i := range all {
-		for _, s := range l.sysctls {
+		for _, s := range l.parameters {
 			if about, _ := path.Match(string(s.Key), string(all[i].key)); about && all[i].absent == "" && !s.Allows(all[i].want) {
-				l.contradict(&all[i], "sysctl."+s.Key.String(), s.Want(), s.Metadata)
+				l.contradict(&all[i], s.Key.CheckName(), s.Want(), s.Metadata)
 			}
 		}
 	}
@@ -81,12 +81,12 @@ func (l Link) readOwnSettings(ctx context.Context, h *host.Host, found host.Link
 	var all []setting
 	read := map[policy.LinkKind]map[string]host.LinkValue{}
 	for _, s := range l.Settings {
-		if s.Kind == policy.LinkSysctls {
-			set, err := readParameter(ctx, h, found, s)
+		if s.Kind.IsParameter() {
+			some, err := readParameters(ctx, h, found, s)
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, set)
+			all = append(all, some...)
 			continue
 		}
 		have, known := read[s.Kind]
@@ -111,8 +111,31 @@ func (l Link) readOwnSettings(ctx context.Context, h *host.Host, found host.Link
 	return all, nil
 }
 
-func readParameter(ctx context.Context, h *host.Host, found host.Link, s policy.LinkSetting) (setting, error) {
-	key := policy.Key(strings.Replace(s.Name, "*", found.Name, 1))
+// readParameters reads a parameter of one interface, or all that a further glob matches: class/net/*/queues/rx-*/rps_cpus.
+func readParameters(ctx context.Context, h *host.Host, found host.Link, s policy.LinkSetting) ([]setting, error) {
+	name := strings.Replace(s.Name, "*", found.Name, 1)
+	keys := []string{name}
+	if policy.Key(strings.Replace(s.Name, "*", "", 1)).IsGlob() {
+		var err error
+		if keys, err = h.GlobSysctl(name); err != nil {
+			return nil, err
+		}
+	}
+	if keys == nil {
+		keys = []string{name} // which is missing
+	}
+	var all []setting
+	for _, key := range keys {
+		set, err := readParameter(ctx, h, found, s, policy.Key(key))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, set)
+	}
+	return all, nil
+}
+
+func readParameter(ctx context.Context, h *host.Host, found host.Link, s policy.LinkSetting, key policy.Key) (setting, error) {
 	set := setting{kind: s.Kind, label: key.String(), key: key, want: s.Value, remedy: applyRemedy}
 	var err error
 	set.got, err = h.ReadSysctl(string(key))
@@ -124,7 +147,7 @@ func readParameter(ctx context.Context, h *host.Host, found host.Link, s policy.
 		set.describeMissing(h, s.Name)
 		return set, nil
 	}
-	set.ok = policy.Sysctl{Value: s.Value}.Allows(set.got)
+	set.ok = policy.Sysctl{Key: key, Value: s.Value}.Allows(set.got)
 	return set, err
 }
 

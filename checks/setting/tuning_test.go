@@ -121,3 +121,19 @@ fail`, before)
 		t.Error("64 channels were accepted")
 	}
 }
+
+// TestAttributes: a link block sets the attributes of an interface and of each of its queues.
+func TestAttributes(t *testing.T) {
+	const dir = "/sys/class/net/eth0/"
+	m := card()
+	m.Files = map[string]string{dir + "threaded": "0\n", dir + "queues/rx-0/rps_cpus": "00\n", dir + "queues/rx-1/rps_cpus": "0f\n"}
+	list := catalog.For(checkstest.Load(t, `
+		link "card" {
+		  match { driver = "ena" }
+		  sysfs = { "class/net/*/queues/rx-*/rps_cpus" = "f", "class/net/*/threaded" = 1 }
+		}`), checks.Boot)
+	checkstest.Equal(t, "apply", "pass link.card: eth0: "+dir+"queues/rx-0/rps_cpus=00, eth0: "+dir+"threaded=0 -> "+
+		"/sys/class/net/*/queues/rx-*/rps_cpus=f /sys/class/net/*/threaded=1\npass",
+		checkstest.Print(checks.Apply(t.Context(), m.Host(), checks.Boot, list, nil)))
+	checkstest.Equal(t, "changes", "write "+dir+"queues/rx-0/rps_cpus f\nwrite "+dir+"threaded 1", strings.Join(m.Log, "\n"))
+}

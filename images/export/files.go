@@ -93,7 +93,7 @@ func (s *settings) udevRule(l policy.Link) (rule string, byName []sysctl) {
 		why = "the kernel's event to udev does not report the link kind " + m.Kind
 	case strings.ContainsAny(m.Name+m.Driver, "[\\|\""):
 		why = "udev interprets this pattern differently"
-	case slices.ContainsFunc(l.Of(policy.LinkSysctls), func(c policy.LinkSetting) bool { return strings.ContainsAny(c.Value, "\"'$%\\") }):
+	case slices.ContainsFunc(l.Settings, func(c policy.LinkSetting) bool { return strings.ContainsAny(c.Value, "\"'$%\\") }):
 		why = "udev cannot quote this value"
 	}
 	if why != "" {
@@ -133,6 +133,14 @@ func (s *settings) udevRule(l policy.Link) (rule string, byName []sysctl) {
 		}
 		actions = append(actions, fmt.Sprintf(`RUN+="/sbin/sysctl -qw '%s=%s'"`, strings.Replace(c.Name, "/*/", "/$name/", 1),
 			c.Value))
+	}
+	for _, c := range l.Of(policy.LinkSysfs) {
+		attribute := strings.TrimPrefix(c.Name, "/sys/class/net/*/")
+		if policy.Key(attribute).IsGlob() {
+			s.addLack(name, "udev does not set each attribute that matches "+attribute, l.Metadata)
+			continue
+		}
+		actions = append(actions, fmt.Sprintf(`ATTR{%s}="%s"`, attribute, c.Value))
 	}
 	if actions == nil {
 		return "", byName

@@ -105,7 +105,7 @@ type LinkValue struct {
 	Feature Feature // of an offload
 }
 
-// LinkValues returns a link's settings of one kind: mtu, offload, ring, channels or coalesce. The names are those of ethtool(8); the
+// LinkValues returns a link's settings of one kind: mtu, offload, ring, channels or coalesce. It uses the names of ethtool(8); the
 // name of the MTU is "".
 func (h *Host) LinkValues(ctx context.Context, link, kind string) (map[string]LinkValue, error) {
 	all := map[string]LinkValue{}

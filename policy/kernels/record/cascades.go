@@ -18,30 +18,29 @@ func reportCascades() {
 	deadly, _ := os.ReadFile("/deadly")
 	without := append(strings.Fields(string(deadly)), ofThisMachine()...)
 	for _, dir := range []string{"abi", "debug", "dev", "fs", "kernel", "net", "user", "vm"} {
-		before := readWritable(dir, without)
-		for path, value := range readWritable(dir, without) {
-			if before[path] != value {
-				without = append(without, keyOf(path)) // it changes without a write
+		paths := writable(dir, without)
+		before := readAll(paths)
+		for path, value := range readAll(paths) {
+			if before[path] != value { // it changes without a write
+				paths = slices.DeleteFunc(paths, func(p string) bool { return p == path })
 			}
 		}
-		for path, was := range before {
-			if !slices.Contains(without, keyOf(path)) {
-				reportMoved(path, was, func() map[string]string { return readWritable(dir, without) })
-			}
+		for _, path := range paths {
+			reportMoved(path, paths)
 		}
 	}
 }
 
 // reportMoved writes other values to a parameter until one is accepted, reports the parameters that change, and restores all.
-func reportMoved(path, was string, read func() map[string]string) {
+func reportMoved(path string, paths []string) {
+	before := readAll(paths)
 	p := &parameter{path: path}
-	before := read()
-	for _, value := range otherValues(was) {
+	for _, value := range otherValues(before[path]) {
 		if !p.write(value) {
 			continue
 		}
-		now := read()
-		p.write(was)
+		now := readAll(paths)
+		p.write(before[path])
 		for other, value := range before {
 			if now[other] == value {
 				continue
@@ -51,7 +50,7 @@ func reportMoved(path, was string, read func() map[string]string) {
 			}
 			(&parameter{path: other}).write(value)
 		}
-		if now[path] != was {
+		if now[path] != before[path] {
 			return
 		}
 	}
@@ -73,26 +72,32 @@ func otherValues(was string) []string {
 	return all
 }
 
-// readWritable returns the values of the parameters below a directory of /proc/sys that can be written and read, by their paths. Of the
-// interfaces it reads only lo.
-func readWritable(dir string, without []string) map[string]string {
-	all := map[string]string{}
-	other := regexp.MustCompile(`/(?:conf|neigh)/([^/]+)/`)
+// writable returns the parameters below a directory of /proc/sys that can be written and read. Of the interfaces it returns only lo.
+func writable(dir string, without []string) []string {
+	var all []string
+	of := regexp.MustCompile(`/(?:conf|neigh)/([^/]+)/`)
 	_ = filepath.WalkDir("/proc/sys/"+dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || slices.Contains(without, keyOf(path)) {
 			return nil
 		}
-		if of := other.FindStringSubmatch(path); of != nil && !slices.Contains([]string{"all", "default", "lo"}, of[1]) {
-			return nil
-		}
-		if info, err := d.Info(); err != nil || info.Mode().Perm()&0o600 != 0o600 {
-			return nil
-		}
-		if value, readable := (&parameter{path: path}).read(); readable {
-			all[path] = value
+		link := of.FindStringSubmatch(path)
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o600 == 0o600 && (link == nil || slices.Contains([]string{"all", "default", "lo"}, link[1])) {
+			all = append(all, path)
 		}
 		return nil
 	})
+	return all
+}
+
+// readAll returns the values of the parameters that can be read now.
+func readAll(paths []string) map[string]string {
+	all := map[string]string{}
+	for _, path := range paths {
+		if value, readable := (&parameter{path: path}).read(); readable {
+			all[path] = value
+		}
+	}
 	return all
 }
 
