@@ -5,6 +5,7 @@ package checks
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"nodegate/internal/host"
@@ -75,21 +76,19 @@ func (c Change) Stored() string {
 // ChangeKind is the kind of setting that a change writes.
 type ChangeKind string
 
-// The kinds of changes.
+// The kinds of changes. A setting of a link has its kind in the policy; From and To of all but the MTU are lists: "gro=on, gso=off".
 const (
-	LoadModule  ChangeKind = "module"
-	SetSysctl   ChangeKind = "sysctl"
-	SetSysfs    ChangeKind = "sysfs"
-	SetMTU      ChangeKind = "mtu"
-	SetRing     ChangeKind = "ring" // as SetFeatures: "rx=512, tx=512"
-	SetChannels ChangeKind = "channels"
-	SetCoalesce ChangeKind = "coalesce"
-	SetFeatures ChangeKind = "offload" // From and To are lists: "gro=on, gso=off"
+	LoadModule    ChangeKind = "module"
+	SetSysctl     ChangeKind = "sysctl"
+	SetSysfs      ChangeKind = "sysfs"
+	SetMTU                   = ChangeKind(policy.MTU)
+	SetFeatures              = ChangeKind(policy.Offload)
+	DeleteAddress ChangeKind = "address" // the kernel did it along with another change
 )
 
 // IsList reports whether From and To of a change are lists of names with values.
 func (k ChangeKind) IsList() bool {
-	return k == SetFeatures || k == SetRing || k == SetChannels || k == SetCoalesce
+	return !slices.Contains([]ChangeKind{LoadModule, SetSysctl, SetSysfs, SetMTU, DeleteAddress}, k)
 }
 
 // Result is a check's name, its verdict and the facts behind the verdict.

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,34 +49,13 @@ func Inspect(ctx context.Context, live *host.Host, stage Stage, list []Check) Ou
 type Record func(was Result, made []Change)
 
 // Apply inspects, makes the changes that the inspection returned, and inspects again. It never
-// writes a requirement that passes, or one that is unknown: a plan could not have shown that.
+// writes a requirement that passes, or one that is unknown: a plan could not have shown that. If a
+// write has changed other settings along with its own, a second pass corrects these.
 func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, record Record) Outcome {
 	before := Inspect(ctx, h, stage, list)
-	failures := make([]error, len(list))
-	made := make([][]Change, len(list))
-	changed := false
-	for i, res := range before.Results {
-		if !res.Differs() {
-			continue
-		}
-		end := activity.Doing(ctx, res.Name)
-		for _, c := range res.State.Changes {
-			if ctx.Err() != nil {
-				break
-			}
-			changed = true
-			err := c.Make(ctx, h)
-			if hasWritten(c, err) {
-				made[i] = append(made[i], c)
-				if record != nil && c.Stored() != c.From { // the kernel may ignore a value, at each attempt
-					record(res, []Change{c})
-				}
-			}
-			failures[i] = errors.Join(failures[i], err)
-		}
-		end()
-	}
-	if !changed {
+	failures, made := make([]error, len(list)), make([][]Change, len(list))
+	tried := map[string]bool{}
+	if makeChanges(ctx, h, before, tried, failures, made, record); len(tried) == 0 {
 		return before
 	}
 	// Read the changes back even if the time is up: a report of the timeout alone would hide why a
@@ -83,6 +63,11 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, record 
 	proof, cancel := context.WithTimeout(context.WithoutCancel(ctx), proofTime)
 	defer cancel()
 	after := Inspect(proof, h, stage, list)
+	if first := len(tried); ctx.Err() == nil {
+		if makeChanges(ctx, h, after, tried, failures, made, record); len(tried) > first {
+			after = Inspect(proof, h, stage, list)
+		}
+	}
 	after.Started, after.Duration = before.Started, time.Since(before.Started)
 	for i := range after.Results {
 		r, was := &after.Results[i], before.Results[i]
@@ -107,6 +92,55 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, record 
 		}
 	}
 	return after
+}
+
+// makeChanges makes the changes of the results that are not tried yet. A parameter that changes others is written before them.
+func makeChanges(
+	ctx context.Context, h *host.Host, found Outcome, tried map[string]bool, failures []error, made [][]Change, record Record,
+) {
+	type write struct {
+		result int
+		Change
+	}
+	var all, parameters []write
+	isParameter := func(w write) bool { return w.Kind == SetSysctl && w.Target != "" }
+	for i, res := range found.Results {
+		if !res.Differs() {
+			continue
+		}
+		for _, c := range res.State.Changes {
+			if tried[c.What] {
+				continue
+			}
+			w := write{i, c}
+			if all = append(all, w); isParameter(w) {
+				parameters = append(parameters, w)
+			}
+		}
+	}
+	slices.SortStableFunc(parameters, func(a, b write) int { return cmp.Compare(host.WriteOrder(a.Target), host.WriteOrder(b.Target)) })
+	for i := range all {
+		if isParameter(all[i]) {
+			all[i], parameters = parameters[0], parameters[1:]
+		}
+	}
+	for _, w := range all {
+		if ctx.Err() != nil {
+			return
+		}
+		c, i, res := w.Change, w.result, found.Results[w.result]
+		end := activity.Doing(ctx, res.Name)
+		tried[c.What] = true
+		err := c.Make(ctx, h)
+		if hasWritten(c, err) {
+			made[i] = append(made[i], c)
+			if record != nil && c.Stored() != c.From { // the kernel may ignore a value, at each attempt
+				record(res, []Change{c})
+			}
+		}
+		failures[i] = errors.Join(failures[i], err)
+		end()
+	}
 }
 
 // hasWritten reports whether a change wrote anything although Make returned this error: some of

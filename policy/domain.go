@@ -114,8 +114,8 @@ func (p *Policy) asked(b block) []asked {
 		}
 	}
 	for _, k := range p.Links {
-		for _, s := range k.Sysctls {
-			all = append(all, asked{key: s.Pattern, target: s.Value, allows: Sysctl{Value: s.Value}.Allows, at: b.at("sysctl")})
+		for _, s := range k.Of(LinkSysctls) {
+			all = append(all, asked{key: Key(s.Name), target: s.Value, allows: Sysctl{Value: s.Value}.Allows, at: b.at("sysctl")})
 		}
 	}
 	return all

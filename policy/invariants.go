@@ -66,9 +66,9 @@ func (p *Policy) checkOrders(r *reader) {
 			}
 		}
 		for _, l := range applying.Links {
-			for _, s := range l.Sysctls {
-				if most, is := parseNumber(s.Value); is && s.Pattern == o.high {
-					report(s.Pattern.String(), most, s.Value, l.Metadata)
+			for _, s := range l.Of(LinkSysctls) {
+				if most, is := parseNumber(s.Value); is && s.Name == string(o.high) {
+					report(s.Label(), most, s.Value, l.Metadata)
 				}
 			}
 		}

@@ -4,8 +4,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/zclconf/go-cty/cty"
 )
 
 func (r *reader) decodeLink(b block) (Link, bool) {
@@ -17,88 +15,11 @@ func (r *reader) decodeLink(b block) (Link, bool) {
 	}
 	l.Match = r.decodeMatch(b.Blocks, b.Range)
 	l.Selects = l.Match.String()
-	l.Offloads = r.decodeOffloads(b)
-	if n, ok := r.integer(b.get("mtu"), "mtu"); ok {
-		if n < 68 || n > 65535 {
-			r.errorf(b.at("mtu"), "Out of range", "mtu must be between 68 and 65535 bytes; this is %d.", n)
-		}
-		l.MTU = int(n)
-	}
-	l.Sysctls = r.decodeLinkSysctls(b)
-	l.Tunings = r.decodeTunings(b)
-	if len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 && l.Want() == "" {
-		r.errorf(b.Range, "Empty link", "Give link %q at least one of offload, mtu, sysctl, ring, channels or coalesce.", b.Name)
+	l.Settings = r.decodeSettings(b)
+	if len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 && l.Settings == nil {
+		r.errorf(b.Range, "Empty link", "Give link %q at least one of offload, mtu, sysctl, sysfs, ring, channels or coalesce.", b.Name)
 	}
 	return l, len(r.diags) == before
-}
-
-func (r *reader) decodeOffloads(b block) []Offload {
-	v, ok := r.value(b.get("offload"))
-	if !ok {
-		return nil
-	}
-	if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-		r.errorf(b.at("offload"), "Wrong type", "offload must be a map from feature to true or false: "+
-			"offload = { tx-checksum-ip-generic = false }.")
-		return nil
-	}
-	var all []Offload
-	by := map[string]Offload{}
-	for name, on := range v.AsValueMap() {
-		features, group := offloadNames(name)
-		if features == nil {
-			r.errorf(b.at("offload"), "Unknown offload", "%q is neither a feature that `ethtool -k` prints nor one of its group names.%s",
-				name, didYouMean(name, knownOffloads()))
-			continue
-		}
-		if on.IsNull() || on.Type() != cty.Bool {
-			r.errorf(b.at("offload"), "Wrong type", "offload %s must be true or false, without quotes.", name)
-			continue
-		}
-		o := Offload{Name: name, Features: features, Group: group, On: on.True()}
-		for _, f := range features {
-			if other, ok := by[f]; ok && other.On != o.On {
-				r.errorf(b.at("offload"), "Contradiction", "%s and %s both set %s, one on and one off. Remove one of the two.",
-					min(name, other.Name), max(name, other.Name), f)
-			}
-			by[f] = o
-		}
-		all = append(all, o)
-	}
-	slices.SortFunc(all, func(a, b Offload) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
-func (r *reader) decodeLinkSysctls(b block) []LinkSysctl {
-	v, ok := r.value(b.get("sysctl"))
-	if !ok {
-		return nil
-	}
-	if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-		r.errorf(b.at("sysctl"), "Wrong type", "sysctl must be a map from key to value, with * for the interface: "+
-			"sysctl = { \"net.ipv4.conf.*.rp_filter\" = 0 }.")
-		return nil
-	}
-	var all []LinkSysctl
-	for name, value := range v.AsValueMap() {
-		key, err := ParseKey(name)
-		if err != nil {
-			r.errorf(b.at("sysctl"), "Not a kernel parameter", "%s.", err)
-			continue
-		}
-		stars, components := strings.Count(string(key), "*"), strings.Count("/"+string(key)+"/", "/*/")
-		if stars != 1 || components != 1 || strings.ContainsAny(string(key), "?[") {
-			r.errorf(b.at("sysctl"), "Not a parameter of an interface", "%q must have exactly one component *, "+
-				"which stands for the interface's name: \"net.ipv4.conf.*.rp_filter\".", name)
-			continue
-		}
-		if text, ok := r.parameter(value, b.at("sysctl"), name); ok {
-			r.checkParameter(key, b.at("sysctl"), []string{text}, b.at("sysctl"))
-			all = append(all, LinkSysctl{key, text})
-		}
-	}
-	slices.SortFunc(all, func(a, b LinkSysctl) int { return strings.Compare(string(a.Pattern), string(b.Pattern)) })
-	return all
 }
 
 // checkLinks reports links of one name, and links that set one interface to different values.
@@ -126,10 +47,10 @@ func (p *Policy) checkLinks(r *reader) {
 
 // checkLinkSysctls reports a link's sysctls that contradict a sysctl block for the same interface.
 func (p *Policy) checkLinkSysctls(r *reader, l Link) {
-	for _, a := range l.Sysctls {
-		at := slices.Index(strings.Split(string(a.Pattern), "/"), "*")
+	for _, a := range l.Of(LinkSysctls) {
+		at := slices.Index(strings.Split(a.Name, "/"), "*")
 		for _, s := range p.Sysctls {
-			if about, _ := path.Match(string(a.Pattern), string(s.Key)); !about || !s.Applies() || s.Allows(a.Value) {
+			if about, _ := path.Match(a.Name, string(s.Key)); !about || !s.Applies() || s.Allows(a.Value) {
 				continue
 			}
 			name := strings.Split(string(s.Key), "/")[at]
@@ -138,7 +59,7 @@ func (p *Policy) checkLinkSysctls(r *reader, l Link) {
 				continue
 			}
 			r.errorf(l.Range, "Contradiction", "This link (%s) sets %s to %s, but %s, which may apply to the same interface, must be %s at %s. "+
-				"Remove one of the two, or match other interfaces.", l.Match, a.Pattern, a.Value, s.Key, s.Want(), place(s.Range))
+				"Remove one of the two, or match other interfaces.", l.Match, a.Label(), a.Value, s.Key, s.Want(), place(s.Range))
 		}
 	}
 }
@@ -242,25 +163,10 @@ func (m Match) covers(o Match) bool {
 
 // Contradicts returns a setting that two links set differently, or "".
 func (l Link) Contradicts(o Link) string {
-	if l.MTU != 0 && o.MTU != 0 && l.MTU != o.MTU {
-		return "mtu"
-	}
-	if name := contradictingTuning(l.Tunings, o.Tunings); name != "" {
-		return name
-	}
-	for _, a := range l.Offloads {
-		for _, b := range o.Offloads {
-			for _, f := range a.Features {
-				if a.On != b.On && slices.Contains(b.Features, f) {
-					return "offload " + f
-				}
-			}
-		}
-	}
-	for _, a := range l.Sysctls {
-		for _, b := range o.Sysctls {
-			if a.Pattern == b.Pattern && !sameValue(a.Value, b.Value) {
-				return "sysctl " + a.Pattern.String()
+	for _, a := range l.Settings {
+		for _, b := range o.Settings {
+			if what := a.contradicts(b); what != "" {
+				return what
 			}
 		}
 	}

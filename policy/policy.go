@@ -7,7 +7,6 @@ package policy
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -116,33 +115,22 @@ type Link struct {
 	Metadata
 	Name     string
 	Match    Match
-	Offloads []Offload
-	MTU      int          // bytes; 0 if not required
-	Tunings  []Tuning     // by kind, in the order of TuningKinds
-	Sysctls  []LinkSysctl // in the order of their keys
+	Settings []LinkSetting // by kind, then by name
 }
 
 // Want returns the required settings in a fixed order:
 // "tx-checksum-ip-generic=off mtu=1450".
 func (l Link) Want() string {
 	var w []string
-	for _, o := range l.Offloads {
-		value := "off"
-		if o.On {
-			value = "on"
-		}
-		w = append(w, o.Name+"="+value)
-	}
-	if l.MTU != 0 {
-		w = append(w, "mtu="+strconv.Itoa(l.MTU))
-	}
-	for _, t := range l.Tunings {
-		w = append(w, t.Setting()+"="+t.Want())
-	}
-	for _, s := range l.Sysctls {
-		w = append(w, s.Pattern.String()+"="+s.Value)
+	for _, s := range l.Settings {
+		w = append(w, s.Label()+"="+s.Value)
 	}
 	return strings.Join(w, " ")
+}
+
+// Of returns the settings of one kind.
+func (l Link) Of(kind LinkKind) []LinkSetting {
+	return applying(l.Settings, func(s LinkSetting) bool { return s.Kind == kind })
 }
 
 // Match selects interfaces: all conditions that are set must be true.
@@ -165,21 +153,6 @@ func (m Match) String() string {
 		w = append(w, "default_route")
 	}
 	return strings.Join(w, " ")
-}
-
-// Offload is one entry of a link's offload map.
-type Offload struct {
-	Name     string   // as the author wrote it
-	Features []string // the kernel's names for it
-	Group    bool     // Name is one of ethtool's group names, a device may lack some of Features
-	On       bool
-}
-
-// LinkSysctl is a kernel parameter of one interface. In Pattern, the component "*" stands for the
-// interface's name: net/ipv4/conf/*/rp_filter.
-type LinkSysctl struct {
-	Pattern Key
-	Value   string
 }
 
 // Problem requires the check for a known problem to pass. If Severity is "", the check determines it.

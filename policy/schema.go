@@ -69,7 +69,7 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	case "sysctl", "sysfs":
 		return attributes(append(requirement, "drift", "value", "min", "max", "one_of")...)
 	case "link":
-		s := attributes(append(requirement, "drift", "offload", "mtu", "sysctl", "ring", "channels", "coalesce")...)
+		s := attributes(append(requirement, "drift", "offload", "mtu", "sysctl", "sysfs", "ring", "channels", "coalesce")...)
 		s.Blocks = []hcl.BlockHeaderSchema{{Type: "match"}}
 		return s
 	case "probe":

@@ -71,13 +71,13 @@ func wrongNode(p *policy.Policy) *hosttest.Machine {
 	for _, l := range p.Links {
 		name := cmp.Or(strings.ReplaceAll(l.Match.Name, "*", "0"), "eth0")
 		link := &hosttest.Link{Kind: l.Match.Kind, Driver: l.Match.Driver, Features: map[string]host.Feature{}}
-		for _, o := range l.Offloads {
+		for _, o := range l.Of(policy.Offload) {
 			for _, f := range o.Features {
-				link.Features[f] = host.Feature{Available: true, Requested: !o.On, Active: !o.On}
+				link.Features[f] = host.Feature{Available: true, Requested: o.Value != "on", Active: o.Value != "on"}
 			}
 		}
-		for _, s := range l.Sysctls {
-			m.Sysctl(strings.ReplaceAll(string(s.Pattern), "*", name), "-7")
+		for _, s := range l.Of(policy.LinkSysctls) {
+			m.Sysctl(strings.ReplaceAll(s.Name, "*", name), "-7")
 		}
 		m.Links[name] = link
 		m.Routes = append(m.Routes, name)

@@ -175,19 +175,15 @@ func sysctlRemedy(s policy.Sysctl) string {
 // linkRemedy names ethtool only for offloads, and ip only for an MTU.
 func linkRemedy(l policy.Link) string {
 	remedy := "run `nodegate apply`"
-	var sets []string
-	for _, o := range l.Offloads {
-		state := "off"
-		if o.On {
-			state = "on"
-		}
-		sets = append(sets, o.Name+" "+state)
+	sets := ""
+	for _, o := range l.Of(policy.Offload) {
+		sets += " " + o.Name + " " + o.Value
 	}
-	if sets != nil {
-		remedy += ", or `ethtool -K LINK " + strings.Join(sets, " ") + "`"
+	if sets != "" {
+		remedy += ", or `ethtool -K LINK" + sets + "`"
 	}
-	if l.MTU != 0 {
-		remedy += fmt.Sprintf(", or `ip link set dev LINK mtu %d`", l.MTU)
+	for _, m := range l.Of(policy.MTU) {
+		remedy += ", or `ip link set dev LINK mtu " + m.Value + "`"
 	}
 	return remedy
 }

@@ -101,12 +101,12 @@ func TestRulesOnTheKernel(t *testing.T) {
 			t.Errorf("an old kernel of Debian: %v, %v, %q", r.Verdict, r.Err, r.State.Evidence)
 		}
 	}
-	if err := h.Links.SetFeatures(t.Context(), "flannel.1", map[string]bool{"tx-checksum-ip-generic": false}); err != nil {
+	if err := h.Links.Set(t.Context(), "flannel.1", "offload", map[string]string{"tx-checksum-ip-generic": "off"}); err != nil {
 		t.Fatal(err)
 	}
 	checkstest.Is(t, &old, "offload off", "vxlan.checksum",
 		"pass: not all four conditions met: no tunnel without an outer checksum offloads the inner one")
-	if err := h.Links.SetFeatures(t.Context(), "flannel.1", map[string]bool{"tx-checksum-ip-generic": true}); err != nil {
+	if err := h.Links.Set(t.Context(), "flannel.1", "offload", map[string]string{"tx-checksum-ip-generic": "on"}); err != nil {
 		t.Fatal(err)
 	}
 	old.Files = &checkstest.SecondRead{Files: h.Files, Name: "/etc/os-release", Then: "ID=flatcar\n", Read: true}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -90,7 +91,7 @@ func SetSysctl(t *testing.T, h *host.Host, key, value string) {
 // SetMTU sets the MTU of a link.
 func SetMTU(t *testing.T, h *host.Host, link string, mtu int) {
 	t.Helper()
-	if err := h.Links.SetMTU(t.Context(), link, mtu); err != nil {
+	if err := h.Links.Set(t.Context(), link, "mtu", map[string]string{"": strconv.Itoa(mtu)}); err != nil {
 		t.Fatal(err)
 	}
 }

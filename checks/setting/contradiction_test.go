@@ -56,7 +56,7 @@ func TestContradictingBlocks(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range setting.LinkRequirements(p) { // as watch does
+	for _, r := range setting.Links(p) { // as watch does
 		s, err := r.Reconcile(t.Context(), m.Host(), host.Link{Name: "ens5", Index: m.Links["ens5"].Index, MTU: 9001}, true, true,
 			func() bool { return true })
 		if err != nil || s.Set {

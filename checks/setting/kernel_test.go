@@ -221,7 +221,7 @@ func TestLinkWithoutIPv6OnTheKernel(t *testing.T) {
 	list := catalog.For(p, checks.Boot)
 	checkstest.Equal(t, "1200 bytes", "skipped link.v6: no matching link has IPv6, and no other setting is required\npass",
 		checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
-	if err := h.Links.SetMTU(t.Context(), "cni0", 1280); err != nil {
+	if err := h.Links.Set(t.Context(), "cni0", "mtu", map[string]string{"": "1280"}); err != nil {
 		t.Fatal(err)
 	}
 	checkstest.Equal(t, "1280 bytes", "fail link.v6: want net.ipv6.conf.*.accept_ra=0, got cni0: net.ipv6.conf.cni0.accept_ra=1\nfail",

@@ -3,7 +3,6 @@ package setting
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -14,18 +13,18 @@ import (
 	"nodegate/policy"
 )
 
-// link requires settings of every network interface that matches.
-type link struct {
+// Link requires settings of every network interface that matches.
+type Link struct {
 	policy.Link
-	earlier []link          // links of the policy that come first and contradict this one
-	sysctls []policy.Sysctl // sysctl blocks of the policy that apply
+	earlier    []Link          // links of the policy that come first and contradict this one
+	parameters []policy.Sysctl // sysctl and sysfs blocks of the policy that apply
 }
 
 // newLinks returns the links of a policy, in its order.
-func newLinks(p *policy.Policy) []link {
-	var all []link
+func newLinks(p *policy.Policy) []Link {
+	var all []Link
 	for _, l := range p.Links {
-		one := link{Link: l, sysctls: p.Applying().Sysctls}
+		one := Link{Link: l, parameters: slices.Concat(p.Applying().Sysctls, p.Applying().Sysfs)}
 		for _, o := range all {
 			if l.Contradicts(o.Link) != "" && l.Applies() && o.Applies() {
 				one.earlier = append(one.earlier, o)
@@ -36,12 +35,12 @@ func newLinks(p *policy.Policy) []link {
 	return all
 }
 
-func (l link) Name() string              { return "link." + l.Link.Name }
-func (l link) Metadata() policy.Metadata { return l.Link.Metadata }
+func (l Link) Name() string              { return "link." + l.Link.Name }
+func (l Link) Metadata() policy.Metadata { return l.Link.Metadata }
 
-func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
+func (l Link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	s := checks.Passing(l.Want())
-	links, err := l.matchingLinks(ctx, h)
+	links, err := l.Matching(ctx, h)
 	if err != nil {
 		return s, err
 	}
@@ -62,13 +61,14 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 		for _, set := range settings {
 			if set.absent != "" {
 				skipped++
-				s.Evidence = append(s.Evidence, checks.Seen(found.Name, set.name+" is skipped: "+set.absent+" does not exist"))
+				s.Evidence = append(s.Evidence, checks.Seen(found.Name, set.label+" is skipped: "+set.absent+" does not exist"))
 				continue
 			}
 			required++
-			s.Evidence = append(s.Evidence, checks.Evidence{Source: found.Name, Text: set.name + "=" + set.got})
+			s.Evidence = append(s.Evidence, checks.Seen(found.Name, set.label+"="+set.got))
+			got := found.Name + ": " + set.label + "=" + set.got
 			if set.stuck {
-				stuck = append(stuck, fmt.Sprintf("%s: %s=%s", found.Name, set.name, set.got))
+				stuck = append(stuck, got)
 			}
 			switch {
 			case set.ok:
@@ -78,9 +78,9 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 			case !set.stuck:
 				changeable = append(changeable, set.remedy)
 			}
-			wrong = append(wrong, fmt.Sprintf("%s: %s=%s", found.Name, set.name, set.got))
+			wrong = append(wrong, got)
 		}
-		s.Changes = append(s.Changes, l.planChanges(found, settings)...)
+		s.Changes = append(s.Changes, planChanges(found.Name, settings)...)
 	}
 	switch len(changeable) {
 	case 0:
@@ -99,35 +99,32 @@ func (l link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	return s, nil
 }
 
-// planChanges returns the changes that correct the settings of one link where possible: first its
-// parameters and MTU, then all features in one call. A link that no longer exists needs none.
-func (l link) planChanges(found host.Link, settings []setting) []checks.Change {
+// planChanges returns the changes that correct the settings of one link where possible: first its parameters and MTU, then the others
+// of each kind in one call. A change of the channels can change the rings. A link that no longer exists needs none.
+func planChanges(device string, settings []setting) []checks.Change {
 	var all []checks.Change
-	var from, to []string
-	features := map[string]bool{}
+	lists := map[policy.LinkKind][]setting{}
 	for _, s := range settings {
 		switch {
 		case s.ok || s.stuck:
-		case s.tuning.Kind != "": // below
 		case s.key != "":
 			all = append(all, writeSysctl(s.key, s.got, s.want))
-		case s.name == "mtu":
-			all = append(all, checks.Change{
-				What: found.Name + " mtu", From: s.got, To: s.want, Kind: checks.SetMTU, Target: found.Name,
-				Make: func(ctx context.Context, h *host.Host) error { return h.Links.SetMTU(ctx, found.Name, l.MTU) },
-			})
+		case s.kind == policy.MTU:
+			all = append(all, setLink(device, s.kind, s.got, s.want, map[string]string{"": s.want}))
 		default:
-			features[s.name] = s.want == "on"
-			from, to = append(from, s.name+"="+s.got), append(to, s.name+"="+s.want)
+			lists[s.kind] = append(lists[s.kind], s)
 		}
 	}
-	all = append(all, changeTunings(found.Name, settings)...)
-	if len(features) > 0 {
-		all = append(all, checks.Change{
-			What: found.Name + " offload", From: strings.Join(from, ", "), To: strings.Join(to, ", "),
-			Kind: checks.SetFeatures, Target: found.Name,
-			Make: func(ctx context.Context, h *host.Host) error { return h.Links.SetFeatures(ctx, found.Name, features) },
-		})
+	for _, kind := range []policy.LinkKind{policy.Channels, policy.Ring, policy.Coalesce, policy.Offload} {
+		var from, to []string
+		values := map[string]string{}
+		for _, s := range lists[kind] {
+			values[s.name] = s.want
+			from, to = append(from, s.name+"="+s.got), append(to, s.name+"="+s.want)
+		}
+		if from != nil {
+			all = append(all, setLink(device, kind, strings.Join(from, ", "), strings.Join(to, ", "), values))
+		}
 	}
 	for i, c := range all {
 		all[i].Make = func(ctx context.Context, h *host.Host) error {
@@ -140,25 +137,33 @@ func (l link) planChanges(found host.Link, settings []setting) []checks.Change {
 	return all
 }
 
-// matchingLinks returns the links that satisfy every condition of the match block. It makes the
+func setLink(device string, kind policy.LinkKind, from, to string, values map[string]string) checks.Change {
+	c := checks.Change{
+		What: device + " " + string(kind), From: from, To: to, Kind: checks.ChangeKind(kind), Target: device,
+		Make: func(ctx context.Context, h *host.Host) error { return h.Links.Set(ctx, device, string(kind), values) },
+	}
+	if kind.Resets() {
+		c.Note = "may reset the link; watch does this only when a link appears"
+	}
+	return c
+}
+
+// Matching returns the links that satisfy every condition of the match block. It makes the
 // expensive queries, a system call for each link or a dump of all routes, only if needed.
-func (l link) matchingLinks(ctx context.Context, h *host.Host) ([]host.Link, error) {
+func (l Link) Matching(ctx context.Context, h *host.Host) ([]host.Link, error) {
 	links, err := h.Links.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var routes []string
-	if l.Match.DefaultRoute {
+	if l.Routed() {
 		if routes, err = h.Links.DefaultRoutes(ctx); err != nil {
 			return nil, err
 		}
 	}
 	var all []host.Link
 	for _, found := range links {
-		if !l.mayMatch(found) || l.Match.DefaultRoute && !slices.Contains(routes, found.Name) {
-			continue
-		}
-		ok, err := l.driverMatches(ctx, h, found)
+		ok, err := l.matchesBeside(ctx, h, found, routes)
 		if err != nil {
 			return nil, err
 		}
@@ -169,8 +174,12 @@ func (l link) matchingLinks(ctx context.Context, h *host.Host) ([]host.Link, err
 	return all, nil
 }
 
-// mayMatch reports whether name and kind match. It makes no system call.
-func (l link) mayMatch(found host.Link) bool {
+// Routed reports whether a link matches only while it carries a default route, which netlink's link
+// notices do not report.
+func (l Link) Routed() bool { return l.Match.DefaultRoute }
+
+// MayMatch reports whether a link's name and kind match. It makes no system call.
+func (l Link) MayMatch(found host.Link) bool {
 	if l.Match.Name != "" {
 		if found.Name == "lo" && l.Match.Name != "lo" { // a glob means the interfaces that carry packets of others
 			return false
@@ -182,21 +191,23 @@ func (l link) mayMatch(found host.Link) bool {
 	return l.Match.Kind == "" || l.Match.Kind == found.Kind
 }
 
-// matches reports whether the link satisfies every condition.
-func (l link) matches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
-	if !l.mayMatch(found) {
-		return false, nil
-	}
-	if l.Match.DefaultRoute {
-		routes, err := h.Links.DefaultRoutes(ctx)
-		if err != nil || !slices.Contains(routes, found.Name) {
+// Matches reports whether the link satisfies every condition.
+func (l Link) Matches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
+	var routes []string
+	if l.Routed() && l.MayMatch(found) {
+		var err error
+		if routes, err = h.Links.DefaultRoutes(ctx); err != nil {
 			return false, err
 		}
 	}
-	return l.driverMatches(ctx, h, found)
+	return l.matchesBeside(ctx, h, found, routes)
 }
 
-func (l link) driverMatches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
+// matchesBeside does the same, with the names of the links that carry a default route.
+func (l Link) matchesBeside(ctx context.Context, h *host.Host, found host.Link, routes []string) (bool, error) {
+	if !l.MayMatch(found) || l.Routed() && !slices.Contains(routes, found.Name) {
+		return false, nil
+	}
 	if l.Match.Driver == "" {
 		return true, nil
 	}
@@ -205,11 +216,4 @@ func (l link) driverMatches(ctx context.Context, h *host.Host, found host.Link) 
 		return false, nil
 	}
 	return driver == l.Match.Driver, err
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
 }

@@ -17,13 +17,14 @@ import (
 
 // setting is one value that the requirement demands of one interface.
 type setting struct {
-	name      string     // tx-checksum-ip-generic, mtu, net.ipv4.conf.eth0.rp_filter
+	kind      policy.LinkKind
+	name      string     // as host.LinkValues has it
+	label     string     // tx-checksum-ip-generic, mtu, ring.rx, net.ipv4.conf.eth0.rp_filter
 	key       policy.Key // set for a sysctl
 	want, got string
 	ok        bool
 	stuck     bool // nodegate cannot change it
 	remedy    string
-	tuning    policy.Tuning // set for a number of the rings, channels or coalescing
 	// absent is the missing directory of a parameter whose address family the interface lacks: the
 	// setting is skipped.
 	absent string
@@ -32,13 +33,13 @@ type setting struct {
 // readSettings reads every setting that the requirement demands of one interface. A setting for which another requirement
 // of the policy demands another value is stuck: to write it would undo the other one. It returns fs.ErrNotExist if the
 // interface is gone.
-func (l link) readSettings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
+func (l Link) readSettings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
 	all, err := l.readOwnSettings(ctx, h, found)
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range l.earlier {
-		matches, err := o.matches(ctx, h, found)
+		matches, err := o.Matches(ctx, h, found)
 		if err != nil {
 			return nil, err
 		}
@@ -51,16 +52,16 @@ func (l link) readSettings(ctx context.Context, h *host.Host, found host.Link) (
 		}
 		for i := range all {
 			for _, other := range others {
-				if other.name == all[i].name && !(policy.Sysctl{Value: all[i].want}).Allows(other.want) {
+				if other.label == all[i].label && !(policy.Sysctl{Value: all[i].want}).Allows(other.want) {
 					l.contradict(&all[i], o.Name(), other.want, o.Metadata())
 				}
 			}
 		}
 	}
 	for i := range all {
-		for _, s := range l.sysctls {
+		for _, s := range l.parameters {
 			if about, _ := path.Match(string(s.Key), string(all[i].key)); about && all[i].absent == "" && !s.Allows(all[i].want) {
-				l.contradict(&all[i], "sysctl."+s.Key.String(), s.Want(), s.Metadata)
+				l.contradict(&all[i], s.Key.CheckName(), s.Want(), s.Metadata)
 			}
 		}
 	}
@@ -68,7 +69,7 @@ func (l link) readSettings(ctx context.Context, h *host.Host, found host.Link) (
 }
 
 // contradict marks a setting for which another requirement demands another value.
-func (l link) contradict(s *setting, other, want string, at policy.Metadata) {
+func (l Link) contradict(s *setting, other, want string, at policy.Metadata) {
 	s.ok, s.stuck = false, true
 	s.got += fmt.Sprintf(" (%s at %s requires %s, but %s at %s requires %s)",
 		l.Name(), l.Metadata().Source(), s.want, other, at.Source(), want)
@@ -76,115 +77,163 @@ func (l link) contradict(s *setting, other, want string, at policy.Metadata) {
 }
 
 // readOwnSettings does the same without a look at the other requirements.
-func (l link) readOwnSettings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
-	all, err := l.readFeatures(ctx, h, found.Name)
-	if err != nil {
-		return nil, err
-	}
-	if l.MTU != 0 {
-		all = append(all, setting{
-			name: "mtu", want: strconv.Itoa(l.MTU), got: strconv.Itoa(found.MTU), ok: found.MTU == l.MTU,
-			remedy: fmt.Sprintf("run `ip link set dev %s mtu %d`", plain.Quote(found.Name), l.MTU),
-		})
-	}
-	tunings, err := l.readTunings(ctx, h, found.Name)
-	if err != nil {
-		return nil, err
-	}
-	all = append(all, tunings...)
-	for _, s := range l.Sysctls {
-		key := policy.Key(strings.Replace(string(s.Pattern), "*", found.Name, 1))
-		got, err := h.ReadSysctl(string(key))
-		if errors.Is(err, fs.ErrNotExist) {
-			if _, gone := reloadLink(ctx, h, found); errors.Is(gone, fs.ErrNotExist) {
-				return nil, gone
+func (l Link) readOwnSettings(ctx context.Context, h *host.Host, found host.Link) ([]setting, error) {
+	var all []setting
+	read := map[policy.LinkKind]map[string]host.LinkValue{}
+	for _, s := range l.Settings {
+		if s.Kind.IsParameter() {
+			some, err := readParameters(ctx, h, found, s)
+			if err != nil {
+				return nil, err
 			}
-			all = append(all, missingSetting(h, key, s))
+			all = append(all, some...)
 			continue
 		}
-		if err != nil {
-			return nil, err
+		have, known := read[s.Kind]
+		switch {
+		case known:
+		case s.Kind == policy.MTU: // the list of links and notices have it
+			have = map[string]host.LinkValue{"": {Now: strconv.Itoa(found.MTU)}}
+		default:
+			var err error
+			have, err = h.LinkValues(ctx, found.Name, string(s.Kind))
+			if err != nil && (s.Kind == policy.Offload || !errors.Is(err, errors.ErrUnsupported)) {
+				return nil, err
+			}
+			read[s.Kind] = have
 		}
-		required := policy.Sysctl{Value: s.Value}
-		all = append(all, setting{
-			name: key.String(), key: key, want: s.Value, got: got, ok: required.Allows(got),
-			remedy: applyRemedy,
-		})
+		if s.Kind == policy.Offload {
+			all = append(all, l.judgeOffload(found.Name, s, have)...)
+		} else {
+			all = append(all, judgeValue(found.Name, s, have))
+		}
 	}
 	return all, nil
 }
 
-// missingSetting returns the setting of a missing parameter. The kernel removes all IPv6 parameters
+// readParameters reads a parameter of one interface, or all that a further glob matches: class/net/*/queues/rx-*/rps_cpus.
+func readParameters(ctx context.Context, h *host.Host, found host.Link, s policy.LinkSetting) ([]setting, error) {
+	name := strings.Replace(s.Name, "*", found.Name, 1)
+	keys := []string{name}
+	if policy.Key(strings.Replace(s.Name, "*", "", 1)).IsGlob() {
+		var err error
+		if keys, err = h.GlobSysctl(name); err != nil {
+			return nil, err
+		}
+	}
+	if keys == nil {
+		keys = []string{name} // which is missing
+	}
+	var all []setting
+	for _, key := range keys {
+		set, err := readParameter(ctx, h, found, s, policy.Key(key))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, set)
+	}
+	return all, nil
+}
+
+func readParameter(ctx context.Context, h *host.Host, found host.Link, s policy.LinkSetting, key policy.Key) (setting, error) {
+	set := setting{kind: s.Kind, label: key.String(), key: key, want: s.Value, remedy: applyRemedy}
+	var err error
+	set.got, err = h.ReadSysctl(string(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		_, gone := reloadLink(ctx, h, found)
+		if errors.Is(gone, fs.ErrNotExist) {
+			return set, gone
+		}
+		set.describeMissing(h, s.Name)
+		return set, nil
+	}
+	set.ok = policy.Sysctl{Key: key, Value: s.Value}.Allows(set.got)
+	return set, err
+}
+
+// describeMissing describes a missing parameter. The kernel removes all IPv6 parameters
 // of an interface whose MTU is below 1280 (addrconf_notify in net/ipv6/addrconf.c), and has none
 // with ipv6.disable=1 (inet6_init in net/ipv6/af_inet6.c). No change would fix that, so the setting
 // is skipped, as in a sysctl block with a glob. If the directory exists, the name is wrong.
-func missingSetting(h *host.Host, key policy.Key, s policy.LinkSysctl) setting {
-	set := setting{
-		name: key.String(), key: key, want: s.Value, got: "no such parameter", stuck: true,
-		remedy: "check the spelling, and that the interface has this address family",
-	}
-	if parent := path.Dir(string(s.Pattern)); parent == "net/ipv6/conf/*" || parent == "net/ipv6/neigh/*" {
-		dir := "/proc/sys/" + path.Dir(string(key))
+func (s *setting) describeMissing(h *host.Host, pattern string) {
+	s.got, s.stuck = "no such parameter", true
+	s.remedy = "check the spelling, and that the interface has this address family"
+	if parent := path.Dir(pattern); parent == "net/ipv6/conf/*" || parent == "net/ipv6/neigh/*" {
+		dir := "/proc/sys/" + path.Dir(string(s.key))
 		// An older recording lacks the directory listing; its replay then gives the result of the
 		// recorded node.
 		if _, err := h.Files.ReadDir(dir); errors.Is(err, fs.ErrNotExist) {
-			set.ok, set.stuck, set.absent = true, false, dir
+			s.ok, s.stuck, s.absent = true, false, dir
 		}
+	}
+}
+
+// judgeValue compares the MTU or one number. A driver without a ring or channel of that name has 0 and the limit 0 for it.
+func judgeValue(device string, s policy.LinkSetting, have map[string]host.LinkValue) setting {
+	v, known := have[s.Name]
+	set := setting{kind: s.Kind, name: s.Name, label: s.Label(), want: s.Value, got: v.Now}
+	if s.Value == "max" {
+		set.want = strconv.FormatUint(uint64(v.Max), 10)
+	}
+	set.ok = known && set.got == set.want
+	set.remedy = fmt.Sprintf("run `ethtool %s %s %s %s`", s.Kind.Flag(), plain.Quote(device), s.Name, set.want)
+	want, _ := strconv.ParseUint(set.want, 10, 32) // 0 for on and off
+	switch {
+	case s.Kind == policy.MTU:
+		set.remedy = fmt.Sprintf("run `ip link set dev %s mtu %s`", plain.Quote(device), set.want)
+	case !known, s.Kind.Resets() && v.Max == 0 && s.Value != "0":
+		set.ok, set.stuck, set.want, set.got = false, true, s.Value, "not supported by the driver"
+		set.remedy = "remove " + set.label + " from the policy for this kind of link"
+	case s.Kind.Resets() && want > uint64(v.Max):
+		set.stuck = true
+		set.remedy = fmt.Sprintf("the driver allows at most %d for %s of %s: require \"max\", or another number", v.Max, set.label, device)
+	case s.Kind.Resets():
+		set.remedy += ", which may reset the link"
 	}
 	return set
 }
 
-func (l link) readFeatures(ctx context.Context, h *host.Host, name string) ([]setting, error) {
-	if len(l.Offloads) == 0 {
-		return nil, nil
-	}
-	have, err := h.Links.Features(ctx, name)
-	if err != nil {
-		return nil, err
-	}
+func (l Link) judgeOffload(device string, o policy.LinkSetting, have map[string]host.LinkValue) []setting {
 	var all []setting
-	for _, o := range l.Offloads {
-		members := 0
-		for _, feature := range o.Features {
-			f, known := have[feature]
-			// In a group only features that this device can change count, as in ethtool.
-			if o.Group && (!known || o.On && f.Fixed() && !f.Active) {
-				continue
-			}
-			members++
-			all = append(all, l.judgeFeature(name, feature, f, known, o.On))
+	for _, feature := range o.Features {
+		f, known := have[feature]
+		// In a group only features that this device can change count, as in ethtool.
+		if o.Group && (!known || o.Value == "on" && f.Feature.Fixed() && f.Now == "off") {
+			continue
 		}
-		if members == 0 {
-			all = append(all, setting{
-				name: o.Name, want: onOff(o.On), got: "fixed by the driver", stuck: true,
-				remedy: "this device cannot change it: remove " + o.Name + " from the policy for this kind of link",
-			})
-		}
+		all = append(all, l.judgeFeature(device, feature, o.Value, f, known))
 	}
-	return all, nil
+	if all == nil {
+		all = []setting{{
+			kind: o.Kind, label: o.Name, want: o.Value, got: "fixed by the driver", stuck: true,
+			remedy: "this device cannot change it: remove " + o.Name + " from the policy for this kind of link",
+		}}
+	}
+	return all
 }
 
-func (l link) judgeFeature(device, feature string, f host.Feature, known, on bool) setting {
-	s := setting{name: feature, want: onOff(on), got: f.String(), ok: known && f.Active == on}
-	s.remedy = fmt.Sprintf("run `ethtool -K %s %s %s`", plain.Quote(device), feature, s.want)
+func (l Link) judgeFeature(device, feature, want string, v host.LinkValue, known bool) setting {
+	s := setting{kind: policy.Offload, name: feature, label: feature, want: want, got: v.Feature.String(), ok: known && v.Now == want}
+	s.remedy = fmt.Sprintf("run `ethtool -K %s %s %s`", plain.Quote(device), feature, want)
+	blocked := want == "on" && v.Feature.Requested
 	switch {
 	case !known:
 		s.stuck, s.got, s.remedy = true, "unknown to this kernel", "run `ethtool -k "+device+"` for the known names"
 	case s.ok:
-	case f.Fixed():
+	case v.Feature.Fixed():
 		s.stuck, s.remedy = true, "the driver fixes it: remove "+feature+" from the policy for this kind of link"
-	case on && f.Requested && l.disablesChecksum():
+	case blocked && l.disablesChecksum():
 		// The kernel keeps segmentation off while checksums are off, which this same requirement
 		// demands: this is not drift.
 		s.ok = true
-	case on && f.Requested:
+	case blocked:
 		s.remedy = "another feature that it needs is off, usually a checksum: run `ethtool -k " + device + "`"
 	}
 	return s
 }
 
-func (l link) disablesChecksum() bool {
-	return slices.ContainsFunc(l.Offloads, func(o policy.Offload) bool {
-		return !o.On && strings.HasPrefix(o.Features[len(o.Features)-1], "tx-checksum-")
+func (l Link) disablesChecksum() bool {
+	return slices.ContainsFunc(l.Of(policy.Offload), func(o policy.LinkSetting) bool {
+		return o.Value == "off" && strings.HasPrefix(o.Features[len(o.Features)-1], "tx-checksum-")
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -11,35 +12,9 @@ import (
 	"nodegate/policy"
 )
 
-// LinkRequirement applies one link block to single interfaces.
-type LinkRequirement struct{ link }
-
-// LinkRequirements returns the link requirements of a policy that apply on this node.
-func LinkRequirements(p *policy.Policy) []LinkRequirement {
-	var all []LinkRequirement
-	for _, l := range newLinks(p) {
-		if l.Applies() {
-			all = append(all, LinkRequirement{l})
-		}
-	}
-	return all
-}
-
-// Routed reports whether a link matches only while it carries a default route, which netlink's link
-// notices do not report.
-func (r LinkRequirement) Routed() bool { return r.Match.DefaultRoute }
-
-// MayMatch reports whether a link's name and kind match. It makes no system call.
-func (r LinkRequirement) MayMatch(found host.Link) bool { return r.mayMatch(found) }
-
-// Matches reports whether the link satisfies every condition.
-func (r LinkRequirement) Matches(ctx context.Context, h *host.Host, found host.Link) (bool, error) {
-	return r.matches(ctx, h, found)
-}
-
-// Matching returns every link that satisfies the conditions now.
-func (r LinkRequirement) Matching(ctx context.Context, h *host.Host) ([]host.Link, error) {
-	return r.matchingLinks(ctx, h)
+// Links returns the link requirements of a policy that apply on this node.
+func Links(p *policy.Policy) []Link {
+	return slices.DeleteFunc(newLinks(p), func(l Link) bool { return !l.Applies() })
 }
 
 // Reconciled is the result of Reconcile.
@@ -56,22 +31,24 @@ type Reconciled struct {
 // found is the link of a notice, which may be late: if a setting differs, the link is read again.
 // Only the first change of a new link skips this, unless its MTU matters: a link recreated under
 // the same name needs the same change. Settings for which the driver may reset the link are changed only if resets is true.
-func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared, resets bool, may func() bool) (
+func (l Link) Reconcile(ctx context.Context, h *host.Host, found host.Link, appeared, resets bool, may func() bool) (
 	Reconciled, error,
 ) {
-	read := func(found host.Link) ([]setting, error) {
-		settings, err := r.readSettings(ctx, h, found)
-		if !resets {
-			keepResetting(settings)
+	read := func() ([]setting, error) {
+		settings, err := l.readSettings(ctx, h, found)
+		for i := range settings {
+			settings[i].stuck = settings[i].stuck || settings[i].kind.Resets() && !resets
 		}
 		return settings, err
 	}
-	settings, err := read(found)
-	if err == nil && describeDifferences(settings) != "" && (!appeared || r.MTU != 0) {
-		var now host.Link
-		if now, err = reloadLink(ctx, h, found); err == nil && now.MTU != found.MTU {
-			settings, err = read(now)
+	settings, err := read()
+	again := func() {
+		if found, err = reloadLink(ctx, h, found); err == nil {
+			settings, err = read()
 		}
+	}
+	if err == nil && describeDifferences(settings) != "" && (!appeared || l.Of(policy.MTU) != nil) {
+		again()
 	}
 	var s Reconciled
 	if err == nil {
@@ -79,7 +56,7 @@ func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host
 	}
 	if s.Was != "" && may() {
 		s.Set = true
-		for _, c := range r.planChanges(found, settings) {
+		for _, c := range planChanges(found.Name, settings) {
 			failed := c.Make(ctx, h)
 			if failed == nil {
 				s.Made = append(s.Made, c)
@@ -87,10 +64,9 @@ func (r LinkRequirement) Reconcile(ctx context.Context, h *host.Host, found host
 			err = errors.Join(err, failed)
 		}
 		if err == nil {
-			if r.MTU != 0 {
-				found.MTU = r.MTU // SetMTU read it back
-			}
-			settings, err = read(found)
+			again()
+		}
+		if err == nil {
 			s.Still = describeDifferences(settings)
 		}
 		if err == nil && s.Still != "" {
@@ -119,7 +95,7 @@ func describeDifferences(settings []setting) string {
 	var wrong []string
 	for _, s := range settings {
 		if !s.ok && !s.stuck {
-			wrong = append(wrong, s.name+"="+s.got)
+			wrong = append(wrong, s.label+"="+s.got)
 		}
 	}
 	return strings.Join(wrong, ", ")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -213,12 +214,20 @@ func writeSysctl(key policy.Key, from, to string) checks.Change {
 		AlsoWritten: func() []checks.Change { return coupled },
 		Kept:        func() string { return kept },
 		Failed:      "correct the value in the policy, or find the program that sets it: `nodegate watch` names it",
-		Make: func(_ context.Context, h *host.Host) error {
-			before := h.CoupledParameters(string(key), from)
+		Make: func(ctx context.Context, h *host.Host) error {
+			before, addresses := h.Related(string(key)), ipv6Addresses(ctx, h, key, to)
 			err := explainRefusal(key, to, h.WriteSysctl(string(key), to))
 			for _, was := range before {
-				if now, gone := h.ReadSysctl(was.Key); gone == nil {
+				now, gone := h.ReadSysctl(was.Key)
+				restored := path.Base(was.Key) == path.Base(string(key)) && was.Value == from // revert restores it with key
+				if gone == nil && (now != was.Value || !restored) {
 					coupled = append(coupled, checks.Change{Kind: checks.SetSysctl, Target: was.Key, From: was.Value, To: now})
+				}
+			}
+			left := ipv6Addresses(ctx, h, key, to)
+			for _, a := range addresses {
+				if !slices.Contains(left, a) {
+					coupled = append(coupled, checks.Change{Kind: checks.DeleteAddress, Target: a.String(), From: "present", To: "deleted"})
 				}
 			}
 			if now, unreadable := h.ReadSysctl(string(key)); err == nil && unreadable == nil && !(policy.Sysctl{Value: to}).Allows(now) {
@@ -227,6 +236,15 @@ func writeSysctl(key policy.Key, from, to string) checks.Change {
 			return err
 		},
 	}
+}
+
+// ipv6Addresses returns the IPv6 addresses of the node that the kernel does not bring back itself, if the write would delete some.
+func ipv6Addresses(ctx context.Context, h *host.Host, key policy.Key, to string) []netip.Addr {
+	if path.Base(string(key)) != "disable_ipv6" || to == "0" {
+		return nil
+	}
+	all, _ := h.Links.Addresses(ctx) // without them, revert cannot name those that are missing
+	return slices.DeleteFunc(all, func(a netip.Addr) bool { return a.Is4() || a.IsLinkLocalUnicast() })
 }
 
 // explainRefusal adds the cause and the remedy to an error of a write.

@@ -67,7 +67,7 @@ func TestTuningResets(t *testing.T) {
 		true: "[ethtool ring eth0 rx 2048 ethtool coalesce eth0 rx-usecs 50]", false: "[ethtool coalesce eth0 rx-usecs 50]",
 	} {
 		m := card()
-		s, err := setting.LinkRequirements(p)[0].Reconcile(t.Context(), m.Host(), host.Link{Name: "eth0", MTU: 1500}, resets, resets,
+		s, err := setting.Links(p)[0].Reconcile(t.Context(), m.Host(), host.Link{Name: "eth0", MTU: 1500}, resets, resets,
 			func() bool { return true })
 		if err != nil || !s.Set || s.Still != "" || fmt.Sprint(m.Log) != want {
 			t.Errorf("%t: %v, %+v, %v", resets, m.Log, s, err)
@@ -117,7 +117,23 @@ fail`, before)
 	if a, err := h.Links.Tuning(t.Context(), "veth0", "channels"); err != nil || a["rx"].Now != 2 || a["tx"] != (host.Amount{Now: 4, Max: 4}) {
 		t.Errorf("channels: %v, %v", a, err)
 	}
-	if err := h.Links.SetTuning(t.Context(), "veth0", "channels", map[string]uint32{"rx": 64}); err == nil {
+	if err := h.Links.Set(t.Context(), "veth0", "channels", map[string]string{"rx": "64"}); err == nil {
 		t.Error("64 channels were accepted")
 	}
+}
+
+// TestAttributes: a link block sets the attributes of an interface and of each of its queues.
+func TestAttributes(t *testing.T) {
+	const dir = "/sys/class/net/eth0/"
+	m := card()
+	m.Files = map[string]string{dir + "threaded": "0\n", dir + "queues/rx-0/rps_cpus": "00\n", dir + "queues/rx-1/rps_cpus": "0f\n"}
+	list := catalog.For(checkstest.Load(t, `
+		link "card" {
+		  match { driver = "ena" }
+		  sysfs = { "class/net/*/queues/rx-*/rps_cpus" = "f", "class/net/*/threaded" = 1 }
+		}`), checks.Boot)
+	checkstest.Equal(t, "apply", "pass link.card: eth0: "+dir+"queues/rx-0/rps_cpus=00, eth0: "+dir+"threaded=0 -> "+
+		"/sys/class/net/*/queues/rx-*/rps_cpus=f /sys/class/net/*/threaded=1\npass",
+		checkstest.Print(checks.Apply(t.Context(), m.Host(), checks.Boot, list, nil)))
+	checkstest.Equal(t, "changes", "write "+dir+"queues/rx-0/rps_cpus f\nwrite "+dir+"threaded 1", strings.Join(m.Log, "\n"))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,38 +97,46 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 		done++
 		fmt.Fprintf(w, "  restore  %s  %s -> %s\n", s, now, s.Was)
 	}
+	leave := func(s *revert.Step, format string, args ...any) {
+		left[s.String()] = true
+		fmt.Fprintf(w, "  left     "+format+"\n", args...)
+	}
+	var plan, alone []*revert.Step
 	for i := range steps {
 		s := &steps[i]
 		switch {
 		case s.State == revert.Stays:
 			loaded = append(loaded, s.Target)
 		case s.State == revert.Foreign && !force:
-			left[s.String()] = true
-			fmt.Fprintf(w, "  left     %s is %s: nodegate set it to %s, and another program has changed it since; --force sets it to %s\n",
-				s, s.Now, s.Set, s.Was)
-		case s.State == revert.AsSet || s.State == revert.Foreign:
-			if now := s.Now; dryRun || s.Do(ctx, h) == nil {
-				restored(s, now)
-			} else {
-				failed = append(failed, s)
+			leave(s, "%s is %s: nodegate set it to %s, and another program has changed it since; --force sets it to %s", s, s.Now, s.Set, s.Was)
+		default:
+			plan = append(plan, s)
+			if s.State != revert.Back && s.State != revert.Deleted && !slices.ContainsFunc(alone, func(o *revert.Step) bool { return o.Target == s.Along }) {
+				alone = append(alone, s)
 			}
+		}
+	}
+	for _, s := range alone {
+		if now := s.Now; dryRun || s.Do(ctx, h) == nil {
+			restored(s, now)
+		} else {
+			failed = append(failed, s)
 		}
 	}
 	for _, s := range failed { // retry: a setting it depends on may be restored only now; segmentation needs checksums
 		now := s.Now
 		if err := s.Do(ctx, h); err != nil {
-			left[s.String()] = true
-			fmt.Fprintf(w, "  left     %s: %v\n", s, err)
+			leave(s, "%s: %v", s, err)
 			continue
 		}
 		restored(s, now)
 	}
-	for i := range steps { // restoring one setting can change another: net.ipv4.ip_forward sets every interface's forwarding
-		if s := &steps[i]; s.State == revert.Back && !dryRun {
-			if err := s.Reassert(ctx, h); err != nil {
-				left[s.String()] = true
-				fmt.Fprintf(w, "  left     %s: %v\n", s, err)
-			}
+	for _, s := range plan { // restoring one setting can change another: net.ipv4.ip_forward sets every interface's forwarding
+		if dryRun && s.State != revert.Deleted || left[s.String()] {
+			continue
+		}
+		if err := s.Reassert(ctx, h); err != nil {
+			leave(s, "%s: %v", s, err)
 		}
 	}
 	if len(loaded) > 0 {

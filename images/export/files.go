@@ -93,7 +93,7 @@ func (s *settings) udevRule(l policy.Link) (rule string, byName []sysctl) {
 		why = "the kernel's event to udev does not report the link kind " + m.Kind
 	case strings.ContainsAny(m.Name+m.Driver, "[\\|\""):
 		why = "udev interprets this pattern differently"
-	case slices.ContainsFunc(l.Sysctls, func(c policy.LinkSysctl) bool { return strings.ContainsAny(c.Value, "\"'$%\\") }):
+	case slices.ContainsFunc(l.Settings, func(c policy.LinkSetting) bool { return strings.ContainsAny(c.Value, "\"'$%\\") }):
 		why = "udev cannot quote this value"
 	}
 	if why != "" {
@@ -110,53 +110,40 @@ func (s *settings) udevRule(l policy.Link) (rule string, byName []sysctl) {
 	add("ENV{DEVTYPE}", m.Kind)
 	add("ENV{ID_NET_DRIVER}", m.Driver)
 	var actions []string
-	if l.MTU != 0 {
-		actions = append(actions, fmt.Sprintf(`ATTR{mtu}="%d"`, l.MTU))
+	for _, t := range l.Of(policy.MTU) {
+		actions = append(actions, `ATTR{mtu}="`+t.Value+`"`)
 	}
-	if len(l.Offloads) > 0 {
-		actions = append(actions, `RUN+="/sbin/ethtool -K $name`+offloadWords(l.Offloads)+`"`)
+	for _, kind := range []policy.LinkKind{policy.Offload, policy.Channels, policy.Ring, policy.Coalesce} {
+		words := ""
+		for _, t := range l.Of(kind) {
+			if t.Value == "max" { // ethtool(8) does not know it
+				s.addLack(name, t.Label()+" is the driver's maximum, which is known only on the node", l.Metadata)
+				continue
+			}
+			words += " " + t.Name + " " + t.Value
+		}
+		if words != "" {
+			actions = append(actions, fmt.Sprintf(`RUN+="/sbin/ethtool %s $name%s"`, kind.Flag(), words))
+		}
 	}
-	actions = append(actions, s.ethtoolActions(l)...)
-	for _, c := range l.Sysctls {
+	for _, c := range l.Of(policy.LinkSysctls) {
 		if m == (policy.Match{Name: m.Name}) {
-			byName = append(byName, sysctl{policy.Key(strings.Replace(string(c.Pattern), "/*/", "/"+m.Name+"/", 1)), c.Value})
+			byName = append(byName, sysctl{policy.Key(strings.Replace(c.Name, "/*/", "/"+m.Name+"/", 1)), c.Value})
 			continue
 		}
-		actions = append(actions, fmt.Sprintf(`RUN+="/sbin/sysctl -qw '%s=%s'"`, strings.Replace(string(c.Pattern), "/*/", "/$name/", 1),
+		actions = append(actions, fmt.Sprintf(`RUN+="/sbin/sysctl -qw '%s=%s'"`, strings.Replace(c.Name, "/*/", "/$name/", 1),
 			c.Value))
+	}
+	for _, c := range l.Of(policy.LinkSysfs) {
+		attribute := strings.TrimPrefix(c.Name, "/sys/class/net/*/")
+		if policy.Key(attribute).IsGlob() {
+			s.addLack(name, "udev does not set each attribute that matches "+attribute, l.Metadata)
+			continue
+		}
+		actions = append(actions, fmt.Sprintf(`ATTR{%s}="%s"`, attribute, c.Value))
 	}
 	if actions == nil {
 		return "", byName
 	}
 	return strings.Join(append(conditions, actions...), ", ") + "\n", byName
-}
-
-// ethtoolActions returns the actions that set rings, channels and coalescing. ethtool(8) does not know "max".
-func (s *settings) ethtoolActions(l policy.Link) []string {
-	var actions []string
-	for _, kind := range policy.TuningKinds() {
-		words := ""
-		for _, t := range l.Tunings {
-			switch {
-			case t.Kind != kind:
-			case t.Max:
-				s.addLack("link."+l.Name, t.Setting()+" is the driver's maximum, which is known only on the node", l.Metadata)
-			default:
-				words += " " + t.Name + " " + t.Want()
-			}
-		}
-		if words != "" {
-			flag := map[string]string{"ring": "-G", "channels": "-L", "coalesce": "-C"}[kind]
-			actions = append(actions, fmt.Sprintf(`RUN+="/sbin/ethtool %s $name%s"`, flag, words))
-		}
-	}
-	return actions
-}
-
-func offloadWords(all []policy.Offload) string {
-	var b strings.Builder
-	for _, o := range all {
-		b.WriteString(" " + o.Name + map[bool]string{true: " on", false: " off"}[o.On])
-	}
-	return b.String()
 }

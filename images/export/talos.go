@@ -2,6 +2,7 @@ package export
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"nodegate/policy"
@@ -83,30 +84,26 @@ func (s *settings) ethernetConfig(l policy.Link) (talosEthernet, bool) {
 		return talosEthernet{}, false
 	}
 	e := talosEthernet{"v1alpha1", "EthernetConfig", l.Match.Name, map[string]bool{}, map[string]uint32{}, map[string]uint32{}}
-	for _, o := range l.Offloads {
-		if o.Group {
-			s.addLack(name, "offload "+o.Name+" is a group; Talos needs the kernel's feature names, which depend on the device", l.Metadata)
-			continue
-		}
-		e.Features[o.Name] = o.On
-	}
-	for _, t := range l.Tunings {
+	for _, t := range l.Settings {
+		n, _ := strconv.ParseUint(t.Value, 10, 32)
 		switch {
-		case t.Max:
-			s.addLack(name, t.Setting()+" is the driver's maximum, and Talos needs a number", l.Metadata)
-		case t.Kind == "ring":
-			e.Rings[t.Name] = t.Value
-		case t.Kind == "channels":
-			e.Channels[t.Name] = t.Value
+		case t.Group:
+			s.addLack(name, "offload "+t.Name+" is a group; Talos needs the kernel's feature names, which depend on the device", l.Metadata)
+		case t.Value == "max":
+			s.addLack(name, t.Label()+" is the driver's maximum, and Talos needs a number", l.Metadata)
+		case t.Kind == policy.Offload:
+			e.Features[t.Name] = t.Value == "on"
+		case t.Kind == policy.Ring:
+			e.Rings[t.Name] = uint32(n)
+		case t.Kind == policy.Channels:
+			e.Channels[t.Name] = uint32(n)
+		case t.Kind == policy.Coalesce:
+			s.addLack(name, "Talos does not set "+t.Label(), l.Metadata)
+		case t.Kind == policy.MTU:
+			s.addLack(name, "set the mtu in Talos' own network configuration of the link", l.Metadata)
 		default:
-			s.addLack(name, "Talos does not set "+t.Setting(), l.Metadata)
+			s.addLack(name, "Talos cannot set parameters of a link that appears later", l.Metadata)
 		}
-	}
-	if l.MTU != 0 {
-		s.addLack(name, "set the mtu in Talos' own network configuration of the link", l.Metadata)
-	}
-	if len(l.Sysctls) > 0 {
-		s.addLack(name, "Talos cannot set parameters of a link that appears later", l.Metadata)
 	}
 	return e, len(e.Features)+len(e.Rings)+len(e.Channels) > 0
 }

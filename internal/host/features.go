@@ -50,7 +50,7 @@ func (m *machineLinks) Features(_ context.Context, link string) (map[string]Feat
 		return nil, err
 	}
 	get := getFeatures{cmd: unix.ETHTOOL_GFEATURES, size: uint32(len(names)+31) / 32}
-	if err := m.featureIoctl(link, unsafe.Pointer(&get)); err != nil {
+	if err := m.ethtoolIoctl(link, unsafe.Pointer(&get)); err != nil {
 		return nil, linkErr("reading features", link, err)
 	}
 	features := make(map[string]Feature, len(names))
@@ -64,25 +64,25 @@ func (m *machineLinks) Features(_ context.Context, link string) (map[string]Feat
 	return features, nil
 }
 
-// SetFeatures returns nil also for features that the driver has fixed or another feature blocks:
-// ETHTOOL_SFEATURES reports these only in its flags. Read the features back.
-func (m *machineLinks) SetFeatures(_ context.Context, link string, on map[string]bool) error {
+// setFeatures returns nil also for features that the driver has fixed or another feature blocks:
+// ETHTOOL_SFEATURES reports these only in its flags.
+func (m *machineLinks) setFeatures(link string, to map[string]string) error {
 	names, err := m.featureNames(link)
 	if err != nil {
 		return err
 	}
 	set := setFeatures{cmd: unix.ETHTOOL_SFEATURES, size: uint32(len(names)+31) / 32}
-	for name, is := range on {
+	for name, value := range to {
 		i, known := names[name]
 		if !known {
-			return fmt.Errorf("changing features of %s: this kernel has no feature %q", link, name)
+			return fmt.Errorf("this kernel has no feature %q", name)
 		}
 		set.words[i/32].valid |= 1 << (i % 32)
-		if is {
+		if value == "on" {
 			set.words[i/32].requested |= 1 << (i % 32)
 		}
 	}
-	return linkErr("changing features", link, m.featureIoctl(link, unsafe.Pointer(&set)))
+	return m.ethtoolIoctl(link, unsafe.Pointer(&set))
 }
 
 // featureNames maps the kernel's names of the features to their numbers.
@@ -91,14 +91,14 @@ func (m *machineLinks) featureNames(link string) (map[string]uint, error) {
 		return m.names, nil
 	}
 	count := setInfo{cmd: unix.ETHTOOL_GSSET_INFO, mask: 1 << stringsOfFeatures}
-	if err := m.featureIoctl(link, unsafe.Pointer(&count)); err != nil {
+	if err := m.ethtoolIoctl(link, unsafe.Pointer(&count)); err != nil {
 		return nil, linkErr("counting features", link, err)
 	}
 	text := setStrings{cmd: unix.ETHTOOL_GSTRINGS, set: stringsOfFeatures, count: count.count}
 	if int(text.count) > len(text.names) { // the kernel writes all names, even past the end of the buffer
 		return nil, fmt.Errorf("reading the names of features: the kernel has %d, nodegate expects at most %d", text.count, len(text.names))
 	}
-	if err := m.featureIoctl(link, unsafe.Pointer(&text)); err != nil {
+	if err := m.ethtoolIoctl(link, unsafe.Pointer(&text)); err != nil {
 		return nil, linkErr("reading the names of features", link, err)
 	}
 	names := make(map[string]uint, text.count)
@@ -113,8 +113,8 @@ func (m *machineLinks) featureNames(link string) (map[string]uint, error) {
 	return names, nil
 }
 
-// featureIoctl sends SIOCETHTOOL for a link, with the command that data points to.
-func (m *machineLinks) featureIoctl(link string, data unsafe.Pointer) error {
+// ethtoolIoctl sends SIOCETHTOOL for a link, with the command that data points to.
+func (m *machineLinks) ethtoolIoctl(link string, data unsafe.Pointer) error {
 	if m.fd == 0 {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {

@@ -136,12 +136,11 @@ type Links interface {
 	// created, such as the CNI.
 	Foreign(ctx context.Context) ([]Foreign, error)
 	Features(ctx context.Context, link string) (map[string]Feature, error)
-	SetFeatures(ctx context.Context, link string, on map[string]bool) error
-	SetMTU(ctx context.Context, link string, mtu int) error
 	// Tuning returns the numbers of a link's "ring", "channels" or "coalesce", by the names of ethtool(8).
 	Tuning(ctx context.Context, link, kind string) (map[string]Amount, error)
-	// SetTuning changes some of them. The driver may reset the link for ring and channels, and may round: read them back.
-	SetTuning(ctx context.Context, link, kind string, to map[string]uint32) error
+	// Set changes settings of one kind, with the values of LinkValues. The driver may fix or round a value, and may reset the link for
+	// ring and channels: read them back.
+	Set(ctx context.Context, link, kind string, to map[string]string) error
 	// Stats returns the driver's counters, as ethtool -S prints them.
 	Stats(ctx context.Context, link string) (map[string]uint64, error)
 }
@@ -244,10 +243,7 @@ func (f Feature) Fixed() bool { return !f.Available || f.NeverChanged }
 
 // String returns the state as ethtool -k prints it.
 func (f Feature) String() string {
-	s := "off"
-	if f.Active {
-		s = "on"
-	}
+	s := onOff(f.Active)
 	switch {
 	case f.Fixed():
 		s += " [fixed]"

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"slices"
+	"strconv"
 
 	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
@@ -141,8 +142,25 @@ func (m *machineLinks) Driver(_ context.Context, link string) (string, error) {
 	return name, linkErr("reading driver", link, err)
 }
 
-// SetMTU reads the value back and fails if the kernel has changed it.
-func (m *machineLinks) SetMTU(_ context.Context, link string, mtu int) error {
+func (m *machineLinks) Set(_ context.Context, link, kind string, to map[string]string) error {
+	var err error
+	switch kind {
+	case "mtu":
+		err = setMTU(link, to[""])
+	case "offload":
+		err = m.setFeatures(link, to)
+	default:
+		err = m.setTuning(link, kind, to)
+	}
+	return linkErr("changing "+kind, link, err)
+}
+
+// setMTU reads the value back and fails if the kernel has changed it.
+func setMTU(link, to string) error {
+	mtu, err := strconv.Atoi(to)
+	if err != nil {
+		return err
+	}
 	l, err := netlink.LinkByName(link)
 	if err == nil {
 		err = netlink.LinkSetMTU(l, mtu)
@@ -151,9 +169,9 @@ func (m *machineLinks) SetMTU(_ context.Context, link string, mtu int) error {
 		l, err = netlink.LinkByName(link)
 	}
 	if err == nil && l.Attrs().MTU != mtu {
-		err = fmt.Errorf("the kernel set %d instead", l.Attrs().MTU)
+		err = fmt.Errorf("wrote %d, the kernel set %d instead", mtu, l.Attrs().MTU)
 	}
-	return linkErr(fmt.Sprintf("setting mtu %d", mtu), link, err)
+	return err
 }
 
 func (m *machineLinks) Stats(_ context.Context, link string) (map[string]uint64, error) {

@@ -36,13 +36,11 @@ func (noLinks) RoutingRules(context.Context) ([]RoutingRule, error)          { r
 func (noLinks) Hops(context.Context) ([]Hop, error)                          { return nil, errTree }
 func (noLinks) Foreign(context.Context) ([]Foreign, error)                   { return nil, errTree }
 func (noLinks) Features(context.Context, string) (map[string]Feature, error) { return nil, errTree }
-func (noLinks) SetFeatures(context.Context, string, map[string]bool) error   { return errTree }
-func (noLinks) SetMTU(context.Context, string, int) error                    { return errTree }
 func (noLinks) Tuning(context.Context, string, string) (map[string]Amount, error) {
 	return nil, errTree
 }
-func (noLinks) SetTuning(context.Context, string, string, map[string]uint32) error { return errTree }
-func (noLinks) Stats(context.Context, string) (map[string]uint64, error)           { return nil, errTree }
+func (noLinks) Set(context.Context, string, string, map[string]string) error { return errTree }
+func (noLinks) Stats(context.Context, string) (map[string]uint64, error)     { return nil, errTree }
 
 type noRules struct{}
 

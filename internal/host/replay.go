@@ -105,12 +105,7 @@ func (r replayLinks) Features(_ context.Context, link string) (map[string]Featur
 	return r.s.Offload[link].get("features of " + link)
 }
 
-func (r replayLinks) SetFeatures(context.Context, string, map[string]bool) error { return errReplay }
-func (r replayLinks) SetMTU(context.Context, string, int) error                  { return errReplay }
-
-func (r replayLinks) SetTuning(context.Context, string, string, map[string]uint32) error {
-	return errReplay
-}
+func (r replayLinks) Set(context.Context, string, string, map[string]string) error { return errReplay }
 
 func (r replayLinks) Tuning(_ context.Context, link, kind string) (map[string]Amount, error) {
 	return r.s.Tuning[kind+" "+link].get(kind + " of " + link)

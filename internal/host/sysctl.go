@@ -1,6 +1,7 @@
 package host
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -169,50 +170,66 @@ func (h *Host) GlobSysctl(pattern string) ([]string, error) {
 // Parameter is a kernel parameter, by its path below /proc/sys, and its value.
 type Parameter struct{ Key, Value string }
 
-// CoupledParameters returns the current values of the parameters that the kernel would change if
-// value were written to key. If value is the key's current value and key is about to be changed,
-// writing value back later would not restore these parameters.
-func (h *Host) CoupledParameters(key, value string) []Parameter {
+// cascades lists the parameters that recorded kernels change along with another one; policy/kernels/record writes it. "*" stands for an
+// interface, which is the same one as in the first parameter if that has a "*".
+//
+//go:embed cascades.txt
+var cascades string
+
+// Related returns the parameters that the kernel may change when key is written, with their present values. A newer kernel may pass a
+// value on to the interfaces that the recorded ones do not.
+func (h *Host) Related(key string) []Parameter {
+	var patterns []string
+	parts := strings.Split(key, "/")
+	if isBroad(parts) {
+		patterns = []string{path.Join(path.Dir(path.Dir(key)), "*", path.Base(key))}
+	}
+	for line := range strings.Lines(cascades) {
+		words := strings.Fields(line)
+		if of, _ := path.Match(words[0], key); !of {
+			continue
+		}
+		for _, pattern := range words[1:] {
+			if strings.Contains(words[0], "*") {
+				pattern = strings.Replace(pattern, "*", parts[3], 1)
+			}
+			patterns = append(patterns, pattern)
+		}
+	}
 	var all []Parameter
-	for _, f := range coupledWrites(key, value) {
-		keys, err := h.GlobSysctl(f.pattern)
+	seen := map[string]bool{key: true}
+	for _, pattern := range patterns {
+		keys, err := h.GlobSysctl(pattern)
 		if err != nil {
 			continue
 		}
 		for _, k := range keys {
-			if now, err := h.ReadSysctl(k); err == nil && now != f.becomes {
+			if now, err := h.ReadSysctl(k); err == nil && !seen[k] {
 				all = append(all, Parameter{k, now})
 			}
+			seen[k] = true
 		}
 	}
 	return all
 }
 
-// coupledWrite is a value that the kernel gives to other parameters when one is written.
-type coupledWrite struct{ pattern, becomes string }
+// isBroad reports whether a path is one of conf/all, conf/default and neigh/default.
+func isBroad(parts []string) bool {
+	return len(parts) == 5 && parts[0] == "net" && (parts[3] == "all" || parts[3] == "default")
+}
 
-func coupledWrites(key, value string) []coupledWrite {
-	switch key {
-	case "net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding": // inet_forward_change in net/ipv4/devinet.c
-		accepts := "0"
-		if value == "0" {
-			accepts = "1"
-		}
-		return []coupledWrite{{"net/ipv4/conf/*/forwarding", value}, {"net/ipv4/conf/all/accept_redirects", accepts}}
-	case "net/ipv6/conf/all/forwarding", "net/ipv6/conf/all/disable_ipv6": // addrconf_forward_change, addrconf_disable_change
-		return []coupledWrite{{"net/ipv6/conf/*/" + path.Base(key), value}}
-	case "vm/dirty_bytes": // in these pairs (mm/page-writeback.c, mm/util.c) the kernel sets the other one to 0
-		return []coupledWrite{{"vm/dirty_ratio", "0"}}
-	case "vm/dirty_ratio":
-		return []coupledWrite{{"vm/dirty_bytes", "0"}}
-	case "vm/dirty_background_bytes":
-		return []coupledWrite{{"vm/dirty_background_ratio", "0"}}
-	case "vm/dirty_background_ratio":
-		return []coupledWrite{{"vm/dirty_background_bytes", "0"}}
-	case "vm/overcommit_kbytes":
-		return []coupledWrite{{"vm/overcommit_ratio", "0"}}
-	case "vm/overcommit_ratio":
-		return []coupledWrite{{"vm/overcommit_kbytes", "0"}}
+// WriteOrder returns a number by which parameters are sorted before they are written: one that changes others comes before them.
+func WriteOrder(key string) int {
+	parts := strings.Split(key, "/")
+	switch {
+	case key == "net/ipv4/ip_forward":
+		return 0
+	case key == "net/ipv4/conf/all/forwarding":
+		return 1
+	case isBroad(parts) && parts[3] == "all":
+		return 2
+	case isBroad(parts):
+		return 3
 	}
-	return nil
+	return 4
 }

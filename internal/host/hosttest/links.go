@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -95,45 +96,6 @@ func (m links) Features(_ context.Context, link string) (map[string]host.Feature
 	return maps.Clone(l.Features), nil
 }
 
-// SetFeatures behaves like a driver: a fixed feature keeps its state without an error, and
-// segmentation is turned off with the last checksum but stays requested.
-func (m links) SetFeatures(_ context.Context, link string, on map[string]bool) error {
-	l, err := m.find(link)
-	if err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(on)) {
-		m.Log = append(m.Log, fmt.Sprintf("ethtool -K %s %s %t", link, name, on[name]))
-		f, ok := l.Features[name]
-		if !ok {
-			return fmt.Errorf("unsupported feature %q", name)
-		}
-		if !f.Fixed() {
-			f.Requested, f.Active = on[name], on[name]
-			l.Features[name] = f
-		}
-	}
-	checksum := false
-	for name, f := range l.Features {
-		checksum = checksum || strings.HasPrefix(name, "tx-checksum-") && f.Active
-	}
-	if f, ok := l.Features["tx-tcp-segmentation"]; ok && !f.Fixed() {
-		f.Active = f.Requested && checksum
-		l.Features["tx-tcp-segmentation"] = f
-	}
-	return nil
-}
-
-func (m links) SetMTU(_ context.Context, link string, mtu int) error {
-	l, err := m.find(link)
-	if err != nil {
-		return err
-	}
-	m.Log = append(m.Log, fmt.Sprintf("ip link set %s mtu %d", link, mtu))
-	l.MTU = mtu
-	return nil
-}
-
 func (m links) Tuning(_ context.Context, link, kind string) (map[string]host.Amount, error) {
 	l, err := m.find(link)
 	if err == nil && l.Tuning[kind] == nil {
@@ -145,20 +107,58 @@ func (m links) Tuning(_ context.Context, link, kind string) (map[string]host.Amo
 	return maps.Clone(l.Tuning[kind]), nil
 }
 
-// SetTuning refuses a number over the driver's limit.
-func (m links) SetTuning(_ context.Context, link, kind string, to map[string]uint32) error {
+// Set behaves like a driver: a fixed feature keeps its state without an error, segmentation is turned off with the last checksum but
+// stays requested, and a number over the driver's limit is refused.
+func (m links) Set(_ context.Context, link, kind string, to map[string]string) error {
 	l, err := m.find(link)
 	if err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(to)) {
-		m.Log = append(m.Log, fmt.Sprintf("ethtool %s %s %s %d", kind, link, name, to[name]))
-		a := l.Tuning[kind][name]
-		if a.Max > 0 && to[name] > a.Max {
-			return fmt.Errorf("changing %s of %s: %w", kind, link, syscall.EINVAL)
+		value := to[name]
+		switch kind {
+		case "mtu":
+			m.Log = append(m.Log, fmt.Sprintf("ip link set %s mtu %s", link, value))
+			l.MTU, err = strconv.Atoi(value)
+		case "offload":
+			m.Log = append(m.Log, fmt.Sprintf("ethtool -K %s %s %t", link, name, value == "on"))
+			err = l.setFeature(name, value == "on")
+		default:
+			n := map[string]int{"on": 1}[value]
+			if value != "on" && value != "off" {
+				n, err = strconv.Atoi(value)
+			}
+			m.Log = append(m.Log, fmt.Sprintf("ethtool %s %s %s %d", kind, link, name, n))
+			a := l.Tuning[kind][name]
+			if a.Max > 0 && uint32(n) > a.Max {
+				return fmt.Errorf("changing %s of %s: %w", kind, link, syscall.EINVAL)
+			}
+			a.Now = uint32(n)
+			l.Tuning[kind][name] = a
 		}
-		a.Now = to[name]
-		l.Tuning[kind][name] = a
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Link) setFeature(name string, on bool) error {
+	f, ok := l.Features[name]
+	if !ok {
+		return fmt.Errorf("unsupported feature %q", name)
+	}
+	if !f.Fixed() {
+		f.Requested, f.Active = on, on
+		l.Features[name] = f
+	}
+	checksum := false
+	for name, f := range l.Features {
+		checksum = checksum || strings.HasPrefix(name, "tx-checksum-") && f.Active
+	}
+	if f, ok := l.Features["tx-tcp-segmentation"]; ok && !f.Fixed() {
+		f.Active = f.Requested && checksum
+		l.Features["tx-tcp-segmentation"] = f
 	}
 	return nil
 }

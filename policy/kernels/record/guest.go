@@ -52,6 +52,7 @@ func guest() {
 	if _, err := os.Stat("/try"); err == nil {
 		probeAll(string(probing))
 		reportNamespaced()
+		reportCascades()
 	}
 	report("end")
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)

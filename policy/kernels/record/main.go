@@ -1,9 +1,11 @@
 // Command record writes the catalogue of the kernels of Debian 11, 12 and 13: modules, kinds of
 // links, offloads, and of every parameter below /proc/sys the type, the module that registers it, and the kernel's answers to values;
 // see kernels.Domain. It unpacks the packages of each kernel and boots the kernel in QEMU, with itself as the only program. It needs
-// mmdebstrap, cpio and QEMU, and takes some ten minutes.
+// mmdebstrap, cpio and QEMU, and takes about an hour.
 //
-//	go run ./policy/kernels/record policy/kernels/catalogue.gz
+// It also writes the list of the parameters that the kernel changes along with a written one, which revert needs.
+//
+//	go run ./policy/kernels/record policy/kernels/catalogue.gz internal/host/cascades.txt
 package main
 
 import (
@@ -27,9 +29,9 @@ func main() {
 		guest()
 		return
 	}
-	err := fmt.Errorf("usage: %s CATALOGUE", os.Args[0])
-	if len(os.Args) == 2 {
-		err = record(os.Args[1])
+	err := fmt.Errorf("usage: %s CATALOGUE CASCADES", os.Args[0])
+	if len(os.Args) == 3 {
+		err = record(os.Args[1], os.Args[2])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kernels:", err)
@@ -47,7 +49,7 @@ func (c catalogue) add(line, typ string) {
 	c[line][typ] = true
 }
 
-func record(to string) error {
+func record(to, cascades string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Hour)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "kernels-")
@@ -79,6 +81,9 @@ func record(to string) error {
 		if err := os.RemoveAll(tree); err != nil {
 			return err
 		}
+	}
+	if err := c.writeCascades(cascades); err != nil {
+		return err
 	}
 	return c.write(to)
 }
@@ -157,6 +162,9 @@ func (c catalogue) addKernel(ctx context.Context, tree, release, scratch string)
 			c.add("b "+key, module)
 		case "n":
 			c.add(line, "")
+		case "c":
+			key, other, _ := strings.Cut(rest, " ")
+			c.add("c "+key, other)
 		case "t":
 		default:
 			fmt.Printf("%s: %s\n", release, line)
@@ -220,7 +228,7 @@ func boot(ctx context.Context, modules, kernel, dir, after string, deadly []stri
 	if _, err := run(ctx, "sh", "-euc", `cd "$1"; find . ! -name initrd | cpio --quiet -o -H newc >"$1/initrd"`, "sh", dir); err != nil {
 		return nil, "", err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Minute)
 	defer cancel()
 	out, err := run(ctx, "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-m", "1024", "-nographic", "-no-reboot", "-nic", "none",
 		"-kernel", kernel, "-initrd", dir+"/initrd", "-append", "console=ttyS0 quiet loglevel=0 panic=-1 edd=off rdinit=/init")
@@ -313,6 +321,18 @@ func readModule(ctx context.Context, file string) ([]byte, error) {
 // addDomain adds the domain of a parameter on one kernel.
 func (c catalogue) addDomain(key, domain, release string) {
 	c.add("v "+key+" "+strings.ReplaceAll(domain, " ", ";"), release)
+}
+
+// writeCascades moves the cascades to a file: on each line a parameter and those that change with it.
+func (c catalogue) writeCascades(to string) error {
+	var b bytes.Buffer
+	for _, line := range slices.Sorted(maps.Keys(c)) {
+		if key, is := strings.CutPrefix(line, "c "); is {
+			fmt.Fprintln(&b, key, strings.Join(slices.Sorted(maps.Keys(c[line])), " "))
+			delete(c, line)
+		}
+	}
+	return os.WriteFile(to, b.Bytes(), 0o644)
 }
 
 // write writes the catalogue in sorted order, so that two recordings can be compared.

@@ -59,11 +59,11 @@ func mergeChanges(changes []AppliedChange, there func(Write) bool) []AppliedChan
 		for _, w := range writes {
 			setting := w.setting()
 			if at, is := known[setting]; is {
-				if at.change == len(all) {
-					c.Writes[at.write].To = w.To
-				} else {
-					all[at.change].Writes[at.write].To = w.To
+				in := c.Writes
+				if at.change < len(all) {
+					in = all[at.change].Writes
 				}
+				in[at.write].To, in[at.write].Along = w.To, w.Along
 				continue
 			}
 			if there(w) {
@@ -93,7 +93,7 @@ func (w Write) setting() string {
 func targetExists(w Write) bool {
 	name := "/proc/sys/net/ipv4/conf/" + w.Target // exists for every link
 	switch w.Kind {
-	case checks.LoadModule:
+	case checks.LoadModule, checks.DeleteAddress:
 		return true
 	case checks.SetSysfs:
 		name = w.Target

@@ -10,13 +10,15 @@ import (
 
 // TestFolded: folding keeps the first and the last value of every setting that still exists.
 func TestFolded(t *testing.T) {
-	sysctl := func(target, from, to string) Write { return Write{checks.SetSysctl, target, from, to} }
+	sysctl := func(target, from, to string) Write {
+		return Write{Kind: checks.SetSysctl, Target: target, From: from, To: to}
+	}
 	changes := []AppliedChange{
 		{Name: "both", Writes: []Write{sysctl("a", "1", "1"), sysctl("b", "0", "1")}},
-		{Name: "link", Writes: []Write{{checks.SetMTU, "veth1", "1500", "1400"}, {checks.SetMTU, "eth0", "9001", "1400"}}},
+		{Name: "link", Writes: []Write{{Kind: checks.SetMTU, Target: "veth1", From: "1500", To: "1400"}, {Kind: checks.SetMTU, Target: "eth0", From: "9001", To: "1400"}}},
 		{Name: "nobody's"},
-		{Name: "offload", Writes: []Write{{checks.SetFeatures, "eth0", "gro=on", "gro=off"}}},
-		{Name: "offloads", Writes: []Write{{checks.SetFeatures, "eth0", "gro=on, gso=on", "gro=off, gso=off"}}},
+		{Name: "offload", Writes: []Write{{Kind: checks.SetFeatures, Target: "eth0", From: "gro=on", To: "gro=off"}}},
+		{Name: "offloads", Writes: []Write{{Kind: checks.SetFeatures, Target: "eth0", From: "gro=on, gso=on", To: "gro=off, gso=off"}}},
 		{Name: "again", Writes: []Write{sysctl("b", "0", "2"), sysctl("c", "7", "8"), sysctl("c", "8", "9")}},
 		{Name: "gone", Writes: []Write{sysctl("veth1", "0", "1")}},
 	}
@@ -24,11 +26,11 @@ func TestFolded(t *testing.T) {
 	for _, c := range mergeChanges(changes, func(w Write) bool { return w.Target != "veth1" }) {
 		got = append(got, fmt.Sprint(c.Name, " ", c.Writes))
 	}
-	const want = `both [{sysctl a 1 1} {sysctl b 0 2}]
-link [{mtu eth0 9001 1400}]
-offload [{offload eth0 gro=on gro=off}]
-offloads [{offload eth0 gro=on, gso=on gro=off, gso=off}]
-again [{sysctl c 7 9}]`
+	const want = `both [{sysctl a 1 1 } {sysctl b 0 2 }]
+link [{mtu eth0 9001 1400 }]
+offload [{offload eth0 gro=on gro=off }]
+offloads [{offload eth0 gro=on, gso=on gro=off, gso=off }]
+again [{sysctl c 7 9 }]`
 	if text := strings.Join(got, "\n"); text != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}

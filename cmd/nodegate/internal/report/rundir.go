@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,10 +58,11 @@ type AppliedChange struct {
 
 // Write is one written value.
 type Write struct {
-	Kind   checks.ChangeKind `json:"kind"`   // module, sysctl, sysfs, mtu, offload, ring, channels or coalesce
-	Target string            `json:"target"` // the module, parameter path or link
-	From   string            `json:"from"`   // the value before
-	To     string            `json:"to"`     // the value written
+	Kind   checks.ChangeKind `json:"kind"`            // module, sysctl, sysfs, mtu, offload, ring, channels, coalesce or address
+	Target string            `json:"target"`          // the module, parameter path or link
+	From   string            `json:"from"`            // the value before
+	To     string            `json:"to"`              // the value written
+	Along  string            `json:"along,omitempty"` // the parameter with which the kernel changed it; "" if nodegate wrote it
 }
 
 // NewAppliedChange returns the line for the changes made for a requirement.
@@ -72,10 +74,13 @@ func writes(made []checks.Change) []Write {
 	var all []Write
 	for _, c := range made {
 		if c.AlsoWritten != nil {
-			all = append(all, writes(c.AlsoWritten())...)
+			for _, w := range writes(c.AlsoWritten()) {
+				w.Along = cmp.Or(w.Along, c.Target)
+				all = append(all, w)
+			}
 		}
 		if c.Target != "" {
-			all = append(all, Write{c.Kind, c.Target, c.From, c.Stored()})
+			all = append(all, Write{Kind: c.Kind, Target: c.Target, From: c.From, To: c.Stored()})
 		}
 	}
 	return all

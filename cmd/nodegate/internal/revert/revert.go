@@ -2,11 +2,13 @@
 package revert
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -22,6 +24,7 @@ type Step struct {
 	Feature string // the feature of an offload, or the member of another list
 	Was     string // the value before nodegate's first change
 	Set     string // the value of nodegate's last change
+	Along   string // the parameter with which the kernel changed it last, and restores it, or ""
 	Now     string
 	State   SettingState
 }
@@ -35,6 +38,7 @@ const (
 	Back                        // as before nodegate, or gone
 	Foreign                     // changed by another program since
 	Stays                       // a loaded module; unloading it would break its users
+	Deleted                     // an address, which only the program that configured it can bring back
 )
 
 // String returns the setting's name: "net.ipv4.ip_forward", "eth0 mtu", "eth0 gro".
@@ -44,14 +48,16 @@ func (s Step) String() string {
 		return policy.Key(s.Target).String()
 	case checks.SetFeatures:
 		return s.Target + " " + s.Feature
-	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
-		return s.Target + " " + string(s.Kind) + " " + s.Feature
+	case checks.LoadModule, checks.SetMTU:
+		return s.Target + " " + string(s.Kind)
+	case checks.DeleteAddress:
+		return "address " + s.Target
 	}
-	return s.Target + " " + string(s.Kind)
+	return s.Target + " " + string(s.Kind) + " " + s.Feature
 }
 
-// Steps returns one step for each setting that the changes have written, in the order
-// in which to restore them. The changes are given newest first.
+// Steps returns one step for each setting that the changes have written or moved, in the order in which to restore them: newest first,
+// but a parameter that changes others before these. The changes are given newest first.
 func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([]Step, error) {
 	var steps []Step
 	at := map[string]int{}
@@ -67,6 +73,7 @@ func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([
 			}
 		}
 	}
+	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(a.order(), b.order()) })
 	for i := range steps {
 		if err := steps[i].readState(ctx, h); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", steps[i], err)
@@ -75,10 +82,17 @@ func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([
 	return steps, nil
 }
 
+func (s Step) order() int {
+	if s.Kind == checks.SetSysctl {
+		return host.WriteOrder(s.Target)
+	}
+	return host.WriteOrder("")
+}
+
 // splitWrite returns one step for a write, or one for each member of a list.
 func splitWrite(w report.Write) []Step {
 	if !w.Kind.IsList() {
-		return []Step{{Kind: w.Kind, Target: w.Target, Was: w.From, Set: w.To}}
+		return []Step{{Kind: w.Kind, Target: w.Target, Was: w.From, Set: w.To, Along: w.Along}}
 	}
 	to := map[string]string{}
 	for entry := range strings.SplitSeq(w.To, ", ") {
@@ -102,22 +116,18 @@ func (s *Step) readState(ctx context.Context, h *host.Host) error {
 	case checks.LoadModule:
 		s.State = Stays
 		return nil
+	case checks.DeleteAddress:
+		addresses, err := h.Links.Addresses(ctx)
+		if s.State = Deleted; slices.ContainsFunc(addresses, func(a netip.Addr) bool { return a.String() == s.Target }) {
+			s.State = Back
+		}
+		return err
 	case checks.SetSysctl, checks.SetSysfs:
 		s.Now, err = h.ReadSysctl(s.Target)
-	case checks.SetMTU:
-		var l host.Link
-		l, err = h.Links.Get(ctx, s.Target)
-		s.Now = strconv.Itoa(l.MTU)
-	case checks.SetFeatures:
-		var features map[string]host.Feature
-		features, err = h.Links.Features(ctx, s.Target)
-		s.Now = onOff(features[s.Feature].Active)
-	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
-		var numbers map[string]host.Amount
-		numbers, err = h.Links.Tuning(ctx, s.Target, string(s.Kind))
-		s.Now = s.tuning().Text(numbers[s.Feature].Now)
 	default:
-		return fmt.Errorf("unknown kind of change %q; another version of nodegate wrote it", s.Kind)
+		var values map[string]host.LinkValue
+		values, err = h.LinkValues(ctx, s.Target, string(s.Kind))
+		s.Now = values[s.Feature].Now
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -141,15 +151,6 @@ func (s *Step) same(want string) bool {
 	return want == s.Now || want != "" && required.Allows(s.Now)
 }
 
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
-}
-
-func (s *Step) tuning() policy.Tuning { return policy.Tuning{Kind: string(s.Kind), Name: s.Feature} }
-
 // Do writes the previous value and reads it back. A failed write is not an error if the value is right anyway, because the kernel has
 // restored it along with another setting: 0 cannot be written to vm.dirty_bytes, which is 0 while vm.dirty_ratio is in use.
 func (s *Step) Do(ctx context.Context, h *host.Host) error {
@@ -167,31 +168,20 @@ func (s *Step) Do(ctx context.Context, h *host.Host) error {
 }
 
 func (s *Step) writeValue(ctx context.Context, h *host.Host) error {
-	switch s.Kind {
-	case checks.SetSysctl, checks.SetSysfs:
+	if s.Kind == checks.SetSysctl || s.Kind == checks.SetSysfs {
 		return h.WriteSysctl(s.Target, s.Was)
-	case checks.SetMTU:
-		mtu, err := strconv.Atoi(s.Was)
-		if err != nil {
-			return err
-		}
-		return h.Links.SetMTU(ctx, s.Target, mtu)
-	case checks.SetFeatures:
-		return h.Links.SetFeatures(ctx, s.Target, map[string]bool{s.Feature: s.Was == "on"})
-	case checks.SetRing, checks.SetChannels, checks.SetCoalesce:
-		n, err := s.tuning().Number(s.Was)
-		if err != nil {
-			return err
-		}
-		return h.Links.SetTuning(ctx, s.Target, string(s.Kind), map[string]uint32{s.Feature: n})
 	}
-	return nil
+	return h.Links.Set(ctx, s.Target, string(s.Kind), map[string]string{s.Feature: s.Was})
 }
 
-// Reassert restores a setting again if the kernel has changed it along with another restored setting.
+// Reassert restores a setting if it is not yet, or again if the kernel has changed it along with another restored setting.
 func (s *Step) Reassert(ctx context.Context, h *host.Host) error {
-	if err := s.readState(ctx, h); err != nil || s.State == Back {
+	err := s.readState(ctx, h)
+	switch {
+	case err != nil || s.State == Back:
 		return err
+	case s.State == Deleted:
+		return errors.New("the kernel deleted it when IPv6 was disabled; restart the program that configures the network, or reboot")
 	}
 	return s.Do(ctx, h)
 }

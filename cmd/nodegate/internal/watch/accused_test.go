@@ -78,7 +78,7 @@ type stubbornLinks struct {
 	err   error
 }
 
-func (l stubbornLinks) SetFeatures(context.Context, string, map[string]bool) error {
+func (l stubbornLinks) Set(context.Context, string, string, map[string]string) error {
 	*l.tried++
 	return l.err
 }

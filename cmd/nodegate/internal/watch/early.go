@@ -52,7 +52,7 @@ func (w *Watcher) readSysctls() map[string]string {
 
 // mayConcern reports whether a notification is about a link that a requirement could match.
 func (w *Watcher) mayConcern(e host.LinkEvent) bool {
-	return w.publishesCondition() && slices.ContainsFunc(w.links, func(r setting.LinkRequirement) bool { return r.MayMatch(e.Link) })
+	return w.publishesCondition() && slices.ContainsFunc(w.links, func(r setting.Link) bool { return r.MayMatch(e.Link) })
 }
 
 // affordable reports whether a round can start now such that rounds take at most a quarter of the time.

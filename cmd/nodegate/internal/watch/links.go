@@ -41,8 +41,8 @@ func (w *Watcher) handleEvent(ctx context.Context, e host.LinkEvent) (routed boo
 	return routed
 }
 
-func (w *Watcher) routedLinks() []setting.LinkRequirement {
-	var all []setting.LinkRequirement
+func (w *Watcher) routedLinks() []setting.Link {
+	var all []setting.Link
 	for _, r := range w.links {
 		if r.Routed() {
 			all = append(all, r)
@@ -78,16 +78,16 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 }
 
 // reportedOnly returns the requirements whose drift is not corrected, except those in former.
-func (w *Watcher) reportedOnly(former []setting.LinkRequirement) []setting.LinkRequirement {
-	return slices.DeleteFunc(slices.Clone(w.links), func(r setting.LinkRequirement) bool {
-		return r.Metadata().Drift == policy.Correct || slices.ContainsFunc(former, func(f setting.LinkRequirement) bool {
+func (w *Watcher) reportedOnly(former []setting.Link) []setting.Link {
+	return slices.DeleteFunc(slices.Clone(w.links), func(r setting.Link) bool {
+		return r.Metadata().Drift == policy.Correct || slices.ContainsFunc(former, func(f setting.Link) bool {
 			return f.Name() == r.Name() && f.Match == r.Match && f.Metadata().Drift == r.Metadata().Drift
 		})
 	})
 }
 
 // markPassed records that a link has passed the requirements. The link is not new to them, so a difference is drift.
-func (w *Watcher) markPassed(l host.Link, requirements []setting.LinkRequirement) {
+func (w *Watcher) markPassed(l host.Link, requirements []setting.Link) {
 	for _, r := range requirements {
 		if r.MayMatch(l) {
 			w.knownLink(l).passed[r.Name()] = true
@@ -99,11 +99,11 @@ func (w *Watcher) markPassed(l host.Link, requirements []setting.LinkRequirement
 // fact, only the links from the start count as older: a CNI may create its link before watch knows which CNI it is. A fact is the
 // cause if the policy files were not reread, or if the former policy had the requirement but could not apply it.
 func (w *Watcher) markExisting(ctx context.Context, former *policy.Policy, reread bool) {
-	brought := w.reportedOnly(setting.LinkRequirements(former))
+	brought := w.reportedOnly(setting.Links(former))
 	if len(brought) == 0 {
 		return
 	}
-	written := slices.DeleteFunc(slices.Clone(brought), func(r setting.LinkRequirement) bool {
+	written := slices.DeleteFunc(slices.Clone(brought), func(r setting.Link) bool {
 		return !reread || slices.ContainsFunc(former.Links, func(l policy.Link) bool { return l.Name == r.Link.Name && !l.Applies() })
 	})
 	bounded, cancel := context.WithTimeout(ctx, actionTime)
@@ -122,7 +122,7 @@ func (w *Watcher) markExisting(ctx context.Context, former *policy.Policy, rerea
 }
 
 // reconcileAll reconciles every link that one of the requirements matches.
-func (w *Watcher) reconcileAll(ctx context.Context, requirements []setting.LinkRequirement) {
+func (w *Watcher) reconcileAll(ctx context.Context, requirements []setting.Link) {
 	for _, r := range requirements {
 		bounded, cancel := context.WithTimeout(ctx, actionTime)
 		links, err := r.Matching(bounded, w.Host)
@@ -150,7 +150,7 @@ func (w *Watcher) knownLink(l host.Link) *knownLink {
 
 // reconcile makes one link pass one requirement, reads it back, and reports the
 // correction.
-func (w *Watcher) reconcile(ctx context.Context, r setting.LinkRequirement, l host.Link) {
+func (w *Watcher) reconcile(ctx context.Context, r setting.Link, l host.Link) {
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	k := w.knownLink(l)

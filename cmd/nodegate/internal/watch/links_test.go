@@ -175,7 +175,7 @@ func TestChanged(t *testing.T) {
 		}`, func(w *Watcher) { w.Every = time.Hour })
 	eventually(t, "the existing link is set", func() bool { return w.off("before") })
 
-	if err := w.h.Links.SetFeatures(context.Background(), "before", map[string]bool{feature: true}); err != nil {
+	if err := w.h.Links.Set(context.Background(), "before", "offload", map[string]string{feature: "on"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "it is set again", func() bool {
@@ -215,7 +215,7 @@ func TestChanged(t *testing.T) {
 	add(t, vxlan("after", 2))
 	eventually(t, "a later link is set", func() bool { return w.off("after") })
 	// Only recorded changes can be reverted; changes of later links are not recorded.
-	if w.heard("wrote link.there of before: [{offload before "+feature+"=on "+feature+"=off}]") != 2 || w.heard("wrote") != 2 {
+	if w.heard("wrote link.there of before: [{offload before "+feature+"=on "+feature+"=off }]") != 2 || w.heard("wrote") != 2 {
 		t.Error("recorded is not what was written to the link that was there, twice, and nothing else")
 	}
 	if mtu(t, "told1") != 1500 {

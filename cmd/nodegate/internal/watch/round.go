@@ -180,13 +180,13 @@ func (w *Watcher) recordTried(ctx context.Context, all checks.Outcome, name stri
 }
 
 func (w *Watcher) isLink(name string) bool {
-	return slices.ContainsFunc(w.links, func(l setting.LinkRequirement) bool { return l.Name() == name })
+	return slices.ContainsFunc(w.links, func(l setting.Link) bool { return l.Name() == name })
 }
 
 // driftingLinks returns the link requirements that fail in the report and must be
 // corrected. They are corrected link by link, so that a fight over one link does not affect the others.
-func (w *Watcher) driftingLinks(found checks.Outcome) []setting.LinkRequirement {
-	var all []setting.LinkRequirement
+func (w *Watcher) driftingLinks(found checks.Outcome) []setting.Link {
+	var all []setting.Link
 	for _, l := range w.links {
 		if l.Metadata().Drift == policy.Correct && slices.ContainsFunc(found.Results, func(r checks.Result) bool {
 			return r.Name == l.Name() && r.Differs()
@@ -198,11 +198,11 @@ func (w *Watcher) driftingLinks(found checks.Outcome) []setting.LinkRequirement 
 }
 
 // reinspect inspects the link requirements again.
-func (w *Watcher) reinspect(ctx context.Context, list []checks.Check, links []setting.LinkRequirement) checks.Outcome {
+func (w *Watcher) reinspect(ctx context.Context, list []checks.Check, links []setting.Link) checks.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, actionTime)
 	defer cancel()
 	return checks.Inspect(ctx, w.Host, checks.Run, slices.DeleteFunc(slices.Clone(list), func(c checks.Check) bool {
-		return !slices.ContainsFunc(links, func(l setting.LinkRequirement) bool { return l.Name() == c.Name() })
+		return !slices.ContainsFunc(links, func(l setting.Link) bool { return l.Name() == c.Name() })
 	}))
 }
 

@@ -31,7 +31,7 @@ func TestChannels(t *testing.T) {
 	pair("new")
 	eventually(t, "the new link is set", func() bool { return channels("new") == 2 })
 	eventually(t, "and that is reported", func() bool { return w.heard("corrected link.pair new new=true: channels.rx=4") == 1 })
-	if err := w.h.Links.SetTuning(t.Context(), "new", "channels", map[string]uint32{"rx": 3}); err != nil {
+	if err := w.h.Links.Set(t.Context(), "new", "channels", map[string]string{"rx": "3"}); err != nil {
 		t.Fatal(err)
 	}
 	rounds := w.State().Rounds

@@ -48,7 +48,7 @@ type Watcher struct {
 
 	record   record
 	policy   *policy.Policy
-	links    []setting.LinkRequirement
+	links    []setting.Link
 	fights   fights
 	known    map[int]*knownLink
 	present  map[int]bool // the links that existed at the start, nil before the first list
@@ -210,7 +210,7 @@ func (w *Watcher) publish() {
 func (w *Watcher) setPolicy(p *policy.Policy) {
 	w.policy = p
 	w.links = nil
-	for _, l := range setting.LinkRequirements(p) {
+	for _, l := range setting.Links(p) {
 		if l.Metadata().Drift != policy.Ignore {
 			w.links = append(w.links, l)
 		}

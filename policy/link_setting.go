@@ -1,0 +1,220 @@
+package policy
+
+import (
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/zclconf/go-cty/cty"
+)
+
+// LinkSetting is one value that a link must have.
+type LinkSetting struct {
+	Kind LinkKind
+	// Name is "" for the MTU. An offload has the name that the author wrote, and channels, ring and coalesce have the name that ethtool
+	// takes. In the path of a parameter, the first component "*" stands for the interface: net/ipv4/conf/*/rp_filter.
+	Name     string
+	Value    string   // "on", "1450", "max"
+	Features []string // of an offload: the kernel's names for it
+	Group    bool     // the name is one of ethtool's group names, a device may lack some of Features
+}
+
+// LinkKind is the kind of a link's setting: the argument of a link block.
+type LinkKind string
+
+// The kinds of settings.
+const (
+	Offload     LinkKind = "offload"
+	MTU         LinkKind = "mtu"
+	Channels    LinkKind = "channels"
+	Ring        LinkKind = "ring"
+	Coalesce    LinkKind = "coalesce"
+	LinkSysctls LinkKind = "sysctl"
+	LinkSysfs   LinkKind = "sysfs"
+)
+
+// linkKinds returns the kinds in the order in which they are reported.
+func linkKinds() []LinkKind {
+	return []LinkKind{Offload, MTU, Channels, Ring, Coalesce, LinkSysctls, LinkSysfs}
+}
+
+// Resets reports whether the driver may reset the link to change a setting of this kind.
+func (k LinkKind) Resets() bool { return k == Channels || k == Ring }
+
+// IsParameter reports whether the settings of this kind are files, below /proc/sys or /sys.
+func (k LinkKind) IsParameter() bool { return k == LinkSysctls || k == LinkSysfs }
+
+// Flag returns the flag of ethtool(8) that changes settings of this kind, or "".
+func (k LinkKind) Flag() string {
+	return map[LinkKind]string{Offload: "-K", Channels: "-L", Ring: "-G", Coalesce: "-C"}[k]
+}
+
+// names returns the words of ethtool(8) that its ioctl has (struct ethtool_ringparam, ethtool_channels and ethtool_coalesce of
+// linux/ethtool.h).
+func (k LinkKind) names() []string {
+	return strings.Fields(map[LinkKind]string{
+		Channels: "combined other rx tx",
+		Ring:     "rx rx-jumbo rx-mini tx",
+		Coalesce: `adaptive-rx adaptive-tx rx-frames rx-frames-high rx-frames-irq rx-frames-low rx-usecs rx-usecs-high rx-usecs-irq rx-usecs-low
+			tx-frames tx-frames-high tx-frames-irq tx-frames-low tx-usecs tx-usecs-high tx-usecs-irq tx-usecs-low stats-block-usecs
+			sample-interval pkt-rate-low pkt-rate-high`,
+	}[k])
+}
+
+// Label returns the setting's name in reports: "ring.rx".
+func (s LinkSetting) Label() string {
+	switch s.Kind {
+	case Offload:
+		return s.Name
+	case MTU:
+		return string(MTU)
+	case LinkSysctls, LinkSysfs:
+		return Key(s.Name).String()
+	}
+	return string(s.Kind) + "." + s.Name
+}
+
+// isSwitch reports whether the setting is on or off.
+func (s LinkSetting) isSwitch() bool {
+	return s.Kind == Offload || s.Kind == Coalesce && strings.HasPrefix(s.Name, "adaptive-")
+}
+
+// contradicts returns the name of the setting that both have with different values, or "".
+func (s LinkSetting) contradicts(o LinkSetting) string {
+	if s.Kind != o.Kind || sameValue(s.Value, o.Value) {
+		return ""
+	}
+	if i := slices.IndexFunc(s.Features, func(f string) bool { return slices.Contains(o.Features, f) }); i >= 0 {
+		return "offload " + s.Features[i]
+	}
+	if s.Name != o.Name || s.Kind == Offload {
+		return ""
+	}
+	if s.Kind.IsParameter() {
+		return string(s.Kind) + " " + s.Label()
+	}
+	return s.Label()
+}
+
+// decodeSettings reads the settings of a link block.
+func (r *reader) decodeSettings(b block) []LinkSetting {
+	var all []LinkSetting
+	for _, kind := range linkKinds() {
+		name := string(kind)
+		if kind == MTU {
+			if n, ok := r.integer(b.get(name), name); ok {
+				if n < 68 || n > 65535 {
+					r.errorf(b.at(name), "Out of range", "mtu must be between 68 and 65535 bytes; this is %d.", n)
+				}
+				all = append(all, LinkSetting{Kind: kind, Value: strconv.FormatInt(n, 10)})
+			}
+			continue
+		}
+		v, ok := r.value(b.get(name))
+		if !ok {
+			continue
+		}
+		if !v.Type().IsObjectType() && !v.Type().IsMapType() {
+			r.errorf(b.at(name), "Wrong type", "%s must be a map from %s.", name, map[LinkKind]string{
+				Offload:     "feature to true or false: offload = { tx-checksum-ip-generic = false }",
+				Channels:    "a name of ethtool(8) to a number: channels = { combined = 4 }",
+				Ring:        "a name of ethtool(8) to a number: ring = { rx = 512 }",
+				Coalesce:    "a name of ethtool(8) to a number: coalesce = { rx-usecs = 50 }",
+				LinkSysctls: "key to value, with * for the interface: sysctl = { \"net.ipv4.conf.*.rp_filter\" = 0 }",
+				LinkSysfs:   "path to value, with * for the interface: sysfs = { \"class/net/*/threaded\" = 1 }",
+			}[kind])
+			continue
+		}
+		var some []LinkSetting
+		for name, value := range v.AsValueMap() {
+			if s := (LinkSetting{Kind: kind, Name: name}); r.decodeSetting(b, &s, value) {
+				some = append(some, s)
+			}
+		}
+		slices.SortFunc(some, func(a, b LinkSetting) int { return strings.Compare(a.Name, b.Name) })
+		for i, s := range some {
+			for _, o := range some[:i] {
+				if s.contradicts(o) != "" {
+					r.errorf(b.at(name), "Contradiction", "%s and %s both set %s, one on and one off. Remove one of the two.",
+						o.Name, s.Name, strings.TrimPrefix(s.contradicts(o), "offload "))
+				}
+			}
+		}
+		all = append(all, some...)
+	}
+	return all
+}
+
+// decodeSetting reads the entry of a setting's map, whose kind and name are set.
+func (r *reader) decodeSetting(b block, s *LinkSetting, v cty.Value) bool {
+	at := b.at(string(s.Kind))
+	switch s.Kind {
+	case LinkSysctls, LinkSysfs:
+		return r.decodeLinkParameter(b, s, v)
+	case Offload:
+		if s.Features, s.Group = offloadNames(s.Name); s.Features == nil {
+			r.errorf(at, "Unknown offload", "%q is neither a feature that `ethtool -k` prints nor one of its group names.%s",
+				s.Name, didYouMean(s.Name, knownOffloads()))
+			return false
+		}
+	default:
+		if names := s.Kind.names(); !slices.Contains(names, s.Name) {
+			r.errorf(at, "Unknown "+string(s.Kind)+" setting", "%q is not a name that ethtool uses for %s; known names: %s.%s", s.Name, s.Kind,
+				strings.Join(names, ", "), didYouMean(s.Name, names))
+			return false
+		}
+	}
+	known := !v.IsNull() && v.IsKnown()
+	switch {
+	case known && s.isSwitch() && v.Type() == cty.Bool:
+		s.Value = map[bool]string{true: "on", false: "off"}[v.True()]
+		return true
+	case known && s.Kind.Resets() && v.Type() == cty.String && v.AsString() == "max":
+		s.Value = "max"
+		return true
+	case known && !s.isSwitch() && v.Type() == cty.Number:
+		if n, exact := v.AsBigFloat().Int64(); exact == big.Exact && n == int64(uint32(n)) {
+			s.Value = strconv.FormatInt(n, 10)
+			return true
+		}
+	}
+	switch {
+	case s.Kind == Offload:
+		r.errorf(at, "Wrong type", "offload %s must be true or false, without quotes.", s.Name)
+	case s.isSwitch():
+		r.errorf(at, "Wrong value", "%s must be true or false, without quotes.", s.Label())
+	case s.Kind.Resets():
+		r.errorf(at, "Wrong value", "%s must be a whole number of at most 32 bits, or \"max\".", s.Label())
+	default:
+		r.errorf(at, "Wrong value", "%s must be a whole number of at most 32 bits.", s.Label())
+	}
+	return false
+}
+
+func (r *reader) decodeLinkParameter(b block, s *LinkSetting, v cty.Value) bool {
+	at, parse := b.at(string(s.Kind)), ParseKey
+	if s.Kind == LinkSysfs {
+		parse = parseAttribute
+	}
+	key, err := parse(s.Name)
+	if err != nil {
+		r.errorf(at, "Not a kernel parameter", "%s.", err)
+		return false
+	}
+	stars, components := strings.Count(string(key), "*"), strings.Count("/"+string(key)+"/", "/*/")
+	switch {
+	case s.Kind == LinkSysfs && !strings.HasPrefix(string(key), "/sys/class/net/*/"):
+		r.errorf(at, "Not an attribute of an interface", "%q must begin with class/net/*/; the * stands for the interface's name.", s.Name)
+		return false
+	case s.Kind == LinkSysctls && (stars != 1 || components != 1 || strings.ContainsAny(string(key), "?[")):
+		r.errorf(at, "Not a parameter of an interface", "%q must have exactly one component *, "+
+			"which stands for the interface's name: \"net.ipv4.conf.*.rp_filter\".", s.Name)
+		return false
+	}
+	text, ok := r.parameter(v, at, s.Name)
+	if s.Name, s.Value = string(key), text; ok && s.Kind == LinkSysctls {
+		r.checkParameter(key, at, []string{text}, at)
+	}
+	return ok
+}
