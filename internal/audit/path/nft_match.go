@@ -94,56 +94,9 @@ func (r *nftReader) compare(parts []selector, list []string) func(*Node, *Packet
 
 // one returns the test of one field, or nil if it is not known.
 func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
-	address := func(of func(*Node, *Packet) netip.Prefix, family string) func(*Node, *Packet) Answer {
-		spans, ok := ruleset.Spans(list)
-		if family != r.family {
-			return func(*Node, *Packet) Answer { return No }
-		}
-		if !ok || s.masked {
-			return nil
-		}
-		return func(n *Node, p *Packet) Answer {
-			if strings.HasPrefix(s.words, "ct ") && !p.tracked() {
-				return No
-			}
-			result := No
-			for _, span := range spans {
-				if from := p.NotFrom; strings.HasSuffix(s.words, "saddr") && from.IsValid() && from.Contains(span.First) && from.Contains(span.Last) {
-					continue
-				}
-				if to := p.NotTo; strings.HasSuffix(s.words, "daddr") && to.IsValid() && to.Contains(span.First) && to.Contains(span.Last) {
-					continue
-				}
-				if unnamed := p.Unnamed && !p.Destination.IsValid() && strings.HasSuffix(s.words, "daddr") ||
-					p.UnnamedFrom && !p.Source.IsValid() && strings.HasSuffix(s.words, "saddr"); unnamed && span.First == span.Last {
-					continue
-				}
-				if a := inSpan(of(n, p), span.First, span.Last); a != No {
-					result = a
-				}
-				if result == Yes {
-					break
-				}
-			}
-			return result
-		}
-	}
-	source := func(_ *Node, p *Packet) netip.Prefix { return p.Source }
-	destination := func(_ *Node, p *Packet) netip.Prefix { return p.Destination }
-	original := func(n *Node, p *Packet) netip.Prefix { return p.firstDestination(n) }
 	switch s.words {
-	case "ip saddr":
-		return address(source, ruleset.IPv4)
-	case "ip daddr":
-		return address(destination, ruleset.IPv4)
-	case "ct original ip daddr":
-		return address(original, ruleset.IPv4)
-	case "ct original ip6 daddr":
-		return address(original, ruleset.IPv6)
-	case "ip6 saddr":
-		return address(source, ruleset.IPv6)
-	case "ip6 daddr":
-		return address(destination, ruleset.IPv6)
+	case "ip saddr", "ip6 saddr", "ip daddr", "ip6 daddr", "ct original ip daddr", "ct original ip6 daddr":
+		return r.addresses(s, list)
 	case "meta nfproto":
 		is := slices.Contains(list, map[string]string{ruleset.IPv4: "ipv4", ruleset.IPv6: "ipv6"}[r.family])
 		return func(*Node, *Packet) Answer { return answer(is) }
@@ -170,6 +123,55 @@ func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
 		return anyOf(list, readTTL)
 	}
 	return s.readService(list)
+}
+
+// addresses returns the test of an address. A packet of the other family does not have it.
+func (r *nftReader) addresses(s selector, list []string) func(*Node, *Packet) Answer {
+	family := ruleset.IPv4
+	if strings.Contains(s.words, "ip6 ") {
+		family = ruleset.IPv6
+	}
+	spans, ok := ruleset.Spans(list)
+	switch {
+	case family != r.family:
+		return func(*Node, *Packet) Answer { return No }
+	case !ok || s.masked:
+		return nil
+	}
+	original, source := strings.HasPrefix(s.words, "ct "), strings.HasSuffix(s.words, "saddr")
+	return func(n *Node, p *Packet) Answer {
+		of := p.Destination
+		switch {
+		case original && !p.tracked():
+			return No
+		case original:
+			of = p.firstDestination(n)
+		case source:
+			of = p.Source
+		}
+		result := No
+		for _, span := range spans {
+			if p.excludes(span.First, span.Last, source) {
+				continue
+			}
+			if a := inSpan(of, span.First, span.Last); a != No {
+				result = a
+			}
+			if result == Yes {
+				break
+			}
+		}
+		return result
+	}
+}
+
+// excludes reports whether no packet of p has a source, or destination, from first to last.
+func (p *Packet) excludes(first, last netip.Addr, source bool) bool {
+	not, unnamed := p.NotTo, p.Unnamed && !p.Destination.IsValid()
+	if source {
+		not, unnamed = p.NotFrom, p.UnnamedFrom && !p.Source.IsValid()
+	}
+	return not.IsValid() && not.Contains(first) && not.Contains(last) || unnamed && first == last
 }
 
 // anyOf answers whether one of several tests answers yes. It returns nil if one is not known.

@@ -16,28 +16,43 @@ func NotOfReplies(pattern string, in bool) bool {
 func PodRange(sets []*ruleset.Set, family string) netip.Prefix {
 	for _, set := range sets {
 		for _, save := range set.Saves {
-			if save.Family != family {
-				continue
-			}
 			for _, t := range save.Tables {
-				for _, c := range t.Chains {
-					for i := 0; i < min(len(c.Rules), 3); i++ { // the first rules of a Service's chain
-						if r := &c.Rules[i]; r.Target == "KUBE-MARK-MASQ" && r.Has(ruleset.BySource|ruleset.NotSource) {
-							if p, err := netip.ParsePrefix(r.Source); err == nil && !p.IsSingleIP() {
-								return p
-							}
-						}
-					}
+				if p := podRangeOf(t); p.IsValid() && save.Family == family {
+					return p
 				}
 			}
 		}
 		for _, t := range set.NFT {
-			for _, c := range t.Chains {
-				for _, r := range c.Rules {
-					if p, err := netip.ParsePrefix(r.Source); err == nil && t.Family == family && r.NotSource && r.Target == "mark-for-masquerade" {
-						return p
-					}
-				}
+			if p := podRangeOfNFT(t); p.IsValid() && t.Family == family {
+				return p
+			}
+		}
+	}
+	return netip.Prefix{}
+}
+
+// podRangeOf returns the range that a chain of a Service in iptables mode leaves out.
+func podRangeOf(t *ruleset.Table) netip.Prefix {
+	for _, c := range t.Chains {
+		for i := range c.Rules[:min(len(c.Rules), 3)] { // it is one of the first rules
+			r := &c.Rules[i]
+			if r.Target != "KUBE-MARK-MASQ" || !r.Has(ruleset.BySource|ruleset.NotSource) {
+				continue
+			}
+			if p, err := netip.ParsePrefix(r.Source); err == nil && !p.IsSingleIP() {
+				return p
+			}
+		}
+	}
+	return netip.Prefix{}
+}
+
+// podRangeOfNFT returns the same in nftables mode.
+func podRangeOfNFT(t *ruleset.NFTTable) netip.Prefix {
+	for _, c := range t.Chains {
+		for _, r := range c.Rules {
+			if p, err := netip.ParsePrefix(r.Source); err == nil && r.NotSource && r.Target == "mark-for-masquerade" {
+				return p
 			}
 		}
 	}

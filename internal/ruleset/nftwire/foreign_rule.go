@@ -201,25 +201,11 @@ func (r *foreignRule) readForeignComparison(b []byte) bool {
 		r.addWords(t.words, op, fmt.Sprint(binary.NativeEndian.Uint32(value)))
 		return op == "==" || op == "!="
 	case code == unix.NFT_CMP_LTE || code == unix.NFT_CMP_GTE:
-		ends := [2][]byte{make([]byte, len(value)), value}
-		if code == unix.NFT_CMP_GTE {
-			ends = [2][]byte{value, []byte(strings.Repeat("\xff", len(value)))}
-		}
-		span, ok := t.kind.spanText(ends[0], ends[1])
-		r.addWords(t.words, span)
-		return ok && !t.masked && (t.whole == 0 || t.whole == t.size)
+		return r.compareBound(t, code, value)
 	case code != unix.NFT_CMP_EQ && code != unix.NFT_CMP_NEQ:
 		return false
 	case t.kind == linkIndex || t.kind == nfproto || t.kind == proto || t.kind == addressType || t.kind == ctState && !t.masked:
-		right, ok := t.kind.foreignText(value, r.link)
-		if t.kind == nfproto && op == "==" {
-			r.network = map[string]string{"ipv4": ruleset.IPv4, "ipv6": ruleset.IPv6}[right]
-		}
-		if op == "!=" {
-			right = "!= " + right
-		}
-		r.addWords(t.words, right)
-		return ok && !t.masked
+		return r.compareNamed(t, op, value)
 	}
 	left, op, right, err := t.formatComparison(op, value)
 	if err != nil {
@@ -227,6 +213,31 @@ func (r *foreignRule) readForeignComparison(b []byte) bool {
 	}
 	r.addWords(r.out.Match(left, op, right))
 	return true
+}
+
+// compareBound reads a comparison with the first or the last value of a range that has no other end.
+func (r *foreignRule) compareBound(t *term, code uint64, value []byte) bool {
+	first, last := make([]byte, len(value)), value
+	if code == unix.NFT_CMP_GTE {
+		first, last = value, []byte(strings.Repeat("\xff", len(value)))
+	}
+	span, ok := t.kind.spanText(first, last)
+	r.addWords(t.words, span)
+	return ok && !t.masked && (t.whole == 0 || t.whole == t.size)
+}
+
+// compareNamed reads a comparison with a value that has a name. A comparison of the family shows which network header
+// later expressions read.
+func (r *foreignRule) compareNamed(t *term, op string, value []byte) bool {
+	right, ok := t.kind.foreignText(value, r.link)
+	if t.kind == nfproto && op == "==" {
+		r.network = map[string]string{"ipv4": ruleset.IPv4, "ipv6": ruleset.IPv6}[right]
+	}
+	if op == "!=" {
+		right = "!= " + right
+	}
+	r.addWords(t.words, right)
+	return ok && !t.masked
 }
 
 // readRange reads a comparison with a range, which nft uses for !=.
