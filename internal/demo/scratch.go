@@ -99,14 +99,18 @@ func (s scratch) hold(ctx context.Context) error {
 		mended <- os.WriteFile(forwarding, []byte("1"), 0)
 	})
 	defer mend.Stop()
-	call := []string{"gate", "--policy", policy, "--budget", "1m"}
-	if os.Getenv(mapped) != "" { // no file belongs to root in the user namespace of an ordinary user
-		call = append(call, "--allow-writable")
-	}
-	if err := runStep(ctx, 0, s.binary, call...); err != nil {
+	if err := runStep(ctx, 0, s.binary, acting("gate", "--policy", policy, "--budget", "1m")...); err != nil {
 		return err
 	}
 	return <-mended
+}
+
+// acting returns the call of a verb that refuses policies of other users than root.
+func acting(call ...string) []string {
+	if os.Getenv(mapped) != "" { // no file belongs to root in the user namespace of an ordinary user
+		call = append(call, "--allow-writable")
+	}
+	return call
 }
 
 // carry shows a same-node Service that fails, and its cure, with real packets.
@@ -129,7 +133,7 @@ func (s scratch) carry(ctx context.Context) error {
 	}
 	policy := s.policy("demo.hcl", demoPolicy)
 	if s.files {
-		err = runStep(ctx, 0, s.binary, "apply", policy)
+		err = runStep(ctx, 0, s.binary, acting("apply", policy)...)
 	} else {
 		fmt.Println("#    (apply records its changes in /run, which the demo cannot hide in a chroot; so it sets the sysctl itself.)")
 		err = os.WriteFile(bridgeCall, []byte("1"), 0)
