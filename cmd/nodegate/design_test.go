@@ -1,10 +1,13 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -59,5 +62,50 @@ func TestGlossary(t *testing.T) {
 	}
 	if n := len(rows) - 1; n < 20 || n > 30 {
 		t.Errorf("%d words, want 20 to 30", n)
+	}
+}
+
+// TestBudgets: no subject of docs/design.md has more lines than its budget, and each package has one.
+func TestBudgets(t *testing.T) {
+	text, err := os.ReadFile("../../docs/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## Budgets\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	budgets, used, of := map[string]int{}, map[string]int{}, map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| (`+"`"+`.*?) \| (\d+) \|`).FindAllStringSubmatch(table, -1) {
+		budgets[row[1]], _ = strconv.Atoi(row[2])
+		for _, m := range regexp.MustCompile("`([a-z0-9/-]+)`").FindAllStringSubmatch(row[1], -1) {
+			of[m[1]] = row[1]
+		}
+	}
+	for _, top := range []string{"cmd", "images", "checks", "units", "policy", "internal"} {
+		err := filepath.WalkDir("../../"+top, func(name string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.Name() == "testdata":
+				return fs.SkipDir
+			}
+			if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+				return nil
+			}
+			dir := strings.TrimPrefix(filepath.Dir(name), "../../")
+			for of[dir] == "" && dir != "." {
+				dir = filepath.Dir(dir)
+			}
+			content, err := os.ReadFile(name)
+			used[of[dir]] += strings.Count(string(content), "\n")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for subject, lines := range used {
+		if lines > budgets[subject] {
+			t.Errorf("%q has %d lines, its budget in docs/design.md is %d: take something out, or state there why it grows", subject, lines, budgets[subject])
+		}
 	}
 }
