@@ -71,8 +71,8 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 	for _, l := range links {
 		if l.VXLAN != nil && l.VXLAN.Port > 0 && l.VXLAN.Port < 1<<16 {
 			family := map[bool]string{false: ruleset.IPv4, true: ruleset.IPv6}[l.VXLAN.V6]
-			judge(family, fmt.Sprintf("port %d/udp of %s is closed", l.VXLAN.Port, l.Name),
-				audit.Packet{Protocol: "udp", Port: uint16(l.VXLAN.Port)})
+			p := audit.Packet{Protocol: "udp", Port: uint16(l.VXLAN.Port)}
+			judge(family, fmt.Sprintf("port %d/udp of %s is closed", l.VXLAN.Port, l.Name), p)
 		}
 	}
 	judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed", audit.Packet{Protocol: "tcp", Port: 10250})

@@ -23,7 +23,7 @@ const (
 )
 
 // Truth is the origin of the API's EndpointSlices and Services: files as kubectl prints them, or
-// an API server. The zero value is no source.
+// an API server. The zero value names no source.
 type Truth struct {
 	Endpoints, Services string // files
 	kube.Source

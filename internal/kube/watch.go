@@ -36,9 +36,10 @@ var errSilent = errors.New("no event from the API server")
 // ErrExpired reports that the API server no longer has the changes since a version.
 var ErrExpired = errors.New("the API server no longer has this version")
 
-// Watch passes the objects that change after a version to each, and advances the version. The API server ends every watch after some
-// minutes, and when it restarts: Watch then starts a new watch from the last version. It does the same after a transient error, unless
-// only such errors occurred for watchTrouble.
+// Watch passes the objects that change after a version to each, and advances the version. The API
+// server ends every watch after some minutes, and when it restarts: Watch then starts a new one from
+// the last version. It does the same after a transient error, unless only such errors occurred for
+// watchTrouble.
 func (c *Client) Watch(ctx context.Context, path string, version *string, each func(object []byte, deleted bool) error) error {
 	const attempts = 10
 	ended, wait := 0, time.Second

@@ -62,7 +62,7 @@ const failedWrite = time.Minute
 // isComplete reports whether the rules reflect every change that kube-proxy had received by heard. That
 // is the case if it has received no change since the last sync began, or if that sync began after
 // heard. If a sync is one program, it is sufficient that one has ended since heard. A sync that
-// takes too long is no excuse.
+// takes too long is not an excuse.
 func (w *writings) isComplete(heard, now time.Time) bool {
 	if w.last.Whole {
 		waits := w.last.Queued.After(w.last.At) && !w.last.At.After(heard)

@@ -13,7 +13,7 @@ import (
 // Foreign decodes the tables of programs other than kube-proxy and iptables, and the chains of other programs in tables
 // named like iptables' tables. Unlike Decoder it never
 // fails because of an unknown expression: the rule's text then has a word that begins with a question
-// mark, and package way takes it for a condition that is not known. A set that it cannot read is left
+// mark, and package path takes it for a condition that is not known. A set that it cannot read is left
 // out of the table, and so is not known either.
 type Foreign struct {
 	// Link returns the name of the link with an index, or "".
