@@ -23,9 +23,14 @@ import (
 	"nodegate/units"
 )
 
+// installer is one call of install.
+type installer struct {
+	options
+	force, dryRun, start, assess bool
+}
+
 func newInstall() *cobra.Command {
-	var o options
-	var force, dryRun, start, assess bool
+	var i installer
 	c := &cobra.Command{
 		Use:   "install",
 		Short: "Install nodegate on a machine or in an image",
@@ -45,38 +50,15 @@ that binary and the package's units.`,
   nodegate install --policy my.hcl --dry-run    show the files, write nothing`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if start && dryRun {
+			if i.start && i.dryRun {
 				return errors.New("--dry-run changes nothing; leave out --start")
 			}
-			h, err := o.machine()
+			h, err := i.machine()
 			if err != nil {
 				return err
 			}
 			defer h.Close()
-			if err := checkSystemd(h, assess, c.ErrOrStderr()); err != nil {
-				return err
-			}
-			if err := needRoot("install", ", or preview its changes with `nodegate install --dry-run`"); err != nil && h.Live() && !dryRun {
-				return err
-			}
-			if err := checkNotFetched(h); err != nil && !force {
-				return err
-			}
-			p, texts, err := o.load(h, c.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
-			defer cancel()
-			fact := func(name string) (any, bool) { return h.Fact(ctx, name) }
-			if err := checkStandalone(fact, p, texts, c.ErrOrStderr()); err != nil {
-				return err
-			}
-			if err := checkUnit(c.Context(), h, p.Gate, start, texts, c.ErrOrStderr()); err != nil {
-				return err
-			}
-			warnOfPrograms(ctx, h, p, c.ErrOrStderr())
-			binary, err := ownBinary()
+			p, texts, err := i.readPolicy(c, h)
 			if err != nil {
 				return err
 			}
@@ -85,74 +67,117 @@ that binary and the package's units.`,
 				return err
 			}
 			defer t.Close()
-			program, err := units.FindProgram(t, binary)
+			files, err := i.files(c, h, t, p, texts)
 			if err != nil {
 				return err
 			}
-			if o.stays {
-				program = program.AllowingWritable()
-			}
-			if !c.Flags().Changed("assess-boot") {
-				if assess, err = units.AssessesBoot(t); err != nil {
-					return err
-				}
-			}
-			if assess {
-				program = program.AssessingBoot()
-			}
-			lasting, err := o.onAnyMachine(h, p, texts, c.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			files, err := units.Files(lasting, texts, program)
-			if err == nil {
-				err = units.Alone(t, files)
-			}
-			if err == nil {
-				err = checkGateFirst(plannedHost(h, files), p.Gate)
-			}
-			if err == nil {
-				err = checkBoot(c.Context(), plannedHost(h, files), p.Gate, c.ErrOrStderr())
-			}
-			if err != nil {
-				return err
-			}
-			if dryRun {
-				changes, err := units.Plan(t, files, force)
+			if i.dryRun {
+				changes, err := units.Plan(t, files, i.force)
 				return printChanges(c.OutOrStdout(), t, changes, "would be installed", err)
 			}
-			started := units.Started(p)
-			changes, err := units.Install(t, files, force)
-			if err == nil {
-				relabel(c.Context(), h, changes, c.ErrOrStderr())
-			}
-			if err == nil && (len(changes) > 0 || reloadPending(c.Context(), h, p.Gate.Unit, c.ErrOrStderr())) {
-				err = tellSystemd(c.Context(), h, started, c.ErrOrStderr())
-			}
-			if err == nil && start {
-				err = startUnits(c.Context(), h, started)
-			}
-			if undone, unread := h.GateUndone(p.Gate.Unit); err == nil && unread == nil && undone != "" {
-				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s removes the gate from %s with an empty ExecStartPre=, so the unit starts unproven; "+
-					"delete that line, or rename the file so that it sorts before nodegate's\n", undone, p.Gate.Unit)
-			}
-			if err := printChanges(c.OutOrStdout(), t, changes, "installed", err); err != nil || len(changes) == 0 {
-				return err
-			}
-			return printNext(c.OutOrStdout(), h, p, start)
+			return i.write(c, h, t, p, files)
 		},
 	}
-	o.policyFlags(c)
-	o.guardFlag(c)
-	o.copied, o.lint = true, true
-	c.Flags().BoolVar(&start, "start", false, "start the units after installing, through the systemd of --root")
-	c.Flags().BoolVar(&assess, "assess-boot", false,
+	i.policyFlags(c)
+	i.guardFlag(c)
+	i.copied, i.lint = true, true
+	c.Flags().BoolVar(&i.start, "start", false, "start the units after installing, through the systemd of --root")
+	c.Flags().BoolVar(&i.assess, "assess-boot", false,
 		"mark a boot as good only if the node passes; if systemd-boot counts boots, it then gives up a new kernel or image that does "+
 			"not pass; later installs keep this choice until one has --assess-boot=false")
-	c.Flags().BoolVar(&force, "force", false,
+	c.Flags().BoolVar(&i.force, "force", false,
 		"overwrite files that were changed after nodegate wrote them; install even if the node downloads its binary (export)")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "show the files that would be written, and write nothing")
+	c.Flags().BoolVar(&i.dryRun, "dry-run", false, "show the files that would be written, and write nothing")
 	return c
+}
+
+// readPolicy returns the policy, if this machine can have nodegate and the policy can be used on it.
+func (i *installer) readPolicy(c *cobra.Command, h *host.Host) (*policy.Policy, []policy.File, error) {
+	if err := checkSystemd(h, i.assess, c.ErrOrStderr()); err != nil {
+		return nil, nil, err
+	}
+	if err := needRoot("install", ", or preview its changes with `nodegate install --dry-run`"); err != nil && h.Live() && !i.dryRun {
+		return nil, nil, err
+	}
+	if err := checkNotFetched(h); err != nil && !i.force {
+		return nil, nil, err
+	}
+	p, texts, err := i.load(h, c.ErrOrStderr())
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
+	defer cancel()
+	fact := func(name string) (any, bool) { return h.Fact(ctx, name) }
+	if err := checkStandalone(fact, p, texts, c.ErrOrStderr()); err != nil {
+		return nil, nil, err
+	}
+	if err := checkUnit(c.Context(), h, p.Gate, i.start, texts, c.ErrOrStderr()); err != nil {
+		return nil, nil, err
+	}
+	warnOfPrograms(ctx, h, p, c.ErrOrStderr())
+	return p, texts, nil
+}
+
+// files returns the files to install, if systemd would start nodegate's units and the gate with them.
+func (i *installer) files(c *cobra.Command, h *host.Host, t *tree.Tree, p *policy.Policy, texts []policy.File) ([]units.File, error) {
+	binary, err := ownBinary()
+	if err != nil {
+		return nil, err
+	}
+	program, err := units.FindProgram(t, binary)
+	if err != nil {
+		return nil, err
+	}
+	if i.stays {
+		program = program.AllowingWritable()
+	}
+	if !c.Flags().Changed("assess-boot") {
+		if i.assess, err = units.AssessesBoot(t); err != nil {
+			return nil, err
+		}
+	}
+	if i.assess {
+		program = program.AssessingBoot()
+	}
+	lasting, err := i.onAnyMachine(h, p, texts, c.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	files, err := units.Files(lasting, texts, program)
+	if err == nil {
+		err = units.Alone(t, files)
+	}
+	if err == nil {
+		err = checkGateFirst(plannedHost(h, files), p.Gate)
+	}
+	if err == nil {
+		err = checkBoot(c.Context(), plannedHost(h, files), p.Gate, c.ErrOrStderr())
+	}
+	return files, err
+}
+
+// write installs the files, and notifies systemd.
+func (i *installer) write(c *cobra.Command, h *host.Host, t *tree.Tree, p *policy.Policy, files []units.File) error {
+	started := units.Started(p)
+	changes, err := units.Install(t, files, i.force)
+	if err == nil {
+		relabel(c.Context(), h, changes, c.ErrOrStderr())
+	}
+	if err == nil && (len(changes) > 0 || reloadPending(c.Context(), h, p.Gate.Unit, c.ErrOrStderr())) {
+		err = tellSystemd(c.Context(), h, started, c.ErrOrStderr())
+	}
+	if err == nil && i.start {
+		err = startUnits(c.Context(), h, started)
+	}
+	if undone, unread := h.GateUndone(p.Gate.Unit); err == nil && unread == nil && undone != "" {
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s removes the gate from %s with an empty ExecStartPre=, so the unit starts unproven; "+
+			"delete that line, or rename the file so that it sorts before nodegate's\n", undone, p.Gate.Unit)
+	}
+	if err := printChanges(c.OutOrStdout(), t, changes, "installed", err); err != nil || len(changes) == 0 {
+		return err
+	}
+	return printNext(c.OutOrStdout(), h, p, i.start)
 }
 
 // relabel labels the created files; replaced files keep their labels. A failure is only reported, because the files are complete.
