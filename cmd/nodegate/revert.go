@@ -111,7 +111,8 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 			leave(s, "%s is %s: nodegate set it to %s, and another program has changed it since; --force sets it to %s", s, s.Now, s.Set, s.Was)
 		default:
 			plan = append(plan, s)
-			if s.State != revert.Back && s.State != revert.Deleted && !slices.ContainsFunc(alone, func(o *revert.Step) bool { return o.Target == s.Along }) {
+			follows := slices.ContainsFunc(alone, func(o *revert.Step) bool { return o.Target == s.Along })
+			if s.State != revert.Back && s.State != revert.Deleted && !follows {
 				alone = append(alone, s)
 			}
 		}
