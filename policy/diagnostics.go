@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,6 +22,21 @@ func WriteDiagnostics(w io.Writer, files []File, diags hcl.Diagnostics) {
 	for _, d := range diags {
 		writeDiagnostic(w, files, d)
 	}
+}
+
+// mayHoldSecret reports whether the last line is part of a command or of a variable's value, whose arguments may be tokens. The journal
+// keeps what the gate prints, and every user may read it.
+func mayHoldSecret(lines []string) bool {
+	attribute := regexp.MustCompile(`^\s*(?:[^{}=]*\{\s*)*"?([A-Za-z_][\w-]*)"?\s*[=:]`)
+	for _, line := range slices.Backward(lines) {
+		if m := attribute.FindStringSubmatch(line); m != nil {
+			return slices.Contains([]string{"on_held", "command", "default"}, m[1])
+		}
+		if strings.ContainsAny(line, "{}") {
+			return false // the block begins or ends here
+		}
+	}
+	return false
 }
 
 func writeDiagnostic(w io.Writer, files []File, d *hcl.Diagnostic) {
@@ -42,7 +58,7 @@ func writeDiagnostic(w io.Writer, files []File, d *hcl.Diagnostic) {
 		return
 	}
 	lines := strings.SplitN(string(files[i].Text[:min(len(files[i].Text), d.Subject.Start.Byte+400)]), "\n", at.Line+1)
-	if at.Line > len(lines) || strings.TrimSpace(lines[at.Line-1]) == "" {
+	if at.Line > len(lines) || strings.TrimSpace(lines[at.Line-1]) == "" || mayHoldSecret(lines[:at.Line]) {
 		return
 	}
 	line := strings.ToValidUTF8(strings.ReplaceAll(lines[at.Line-1], "\t", " "), "?")
