@@ -86,8 +86,8 @@ dist: ## binaries, packages, image, SBOMs and their sums in dist/; signed where 
 	@VERSION='$(VERSION)' $(GO) run ./images/release dist
 	@case '$(VERSION)' in 0.0.0~*) echo "This commit has no tag, so its version is $(VERSION). To release: git tag -a v0.1.0 -m v0.1.0 && make dist" ;; esac
 
-test-cluster: ## test with a real control plane, kube-proxy and kubelet (needs {images,internal/e2e}/*/apt-packages); LONG=1 changes Services for ten minutes per backend
-	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v -skip TestScenarios ./internal/e2e/cluster/
+test-cluster: ## test with a real control plane, kube-proxy and kubelet (needs {images,internal/e2e}/*/apt-packages); LONG=1 changes Services for ten minutes per backend; RUN and SKIP as for test-vm
+	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v -run '$(RUN)' -skip 'TestScenarios$(if $(SKIP),|$(SKIP))' ./internal/e2e/cluster/
 
 test-machines: ## the same with two machines in QEMU that join the cluster; SCENARIO='same-node|held' selects from internal/e2e/cluster/scenarios
 	$(GO) test -tags cluster -count=1 -timeout 180m -v -run 'TestScenarios/^($(or $(SCENARIO),.*))$$' ./internal/e2e/cluster/
