@@ -151,8 +151,12 @@ func (l *loader) judge(r *reader, b block, a asked) {
 			oneWay = append(oneWay, version)
 		}
 	}
+	floor := b.get("min") != nil && b.at("min") == a.at
 	if bad != nil {
 		r.warnings = append(r.warnings, worst.on(bad, b, a, fine, len(bad) == len(domains)))
+	} else if why := mistaken(a.key, a.target, floor); why != "" && !l.isAllowed(string(a.key)) {
+		r.warnf(a.at, "Harmful value", "%s = %s%s: %s. If you want that, add: lint { allow_names = [%q] }", a.key, a.target, a.on, why,
+			a.key.String())
 	}
 	if oneWay != nil && !l.isAllowed(string(a.key)) {
 		loads := ""
