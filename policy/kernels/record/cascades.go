@@ -63,7 +63,7 @@ func otherValues(was string) []string {
 		return slices.DeleteFunc(kernels.TriedWords(), func(w string) bool { return w == was })
 	}
 	var all []string
-	for _, by := range []int64{1, -1, -2, 100} {
+	for _, by := range []int64{1, -1, -2, 100, 1 << 20} {
 		with := slices.Clone(fields)
 		n, _ := strconv.ParseInt(fields[0], 10, 64)
 		with[0] = strconv.FormatInt(n+by, 10)

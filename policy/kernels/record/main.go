@@ -165,6 +165,9 @@ func (c catalogue) addKernel(ctx context.Context, tree, release, scratch string)
 		case "c":
 			key, other, _ := strings.Cut(rest, " ")
 			c.add("c "+key, other)
+			if !strings.Contains(key+other, "/conf/") && !strings.Contains(key+other, "/neigh/") { // one of two units: the other way round too
+				c.add("c "+other, key)
+			}
 		case "t":
 		default:
 			fmt.Printf("%s: %s\n", release, line)
