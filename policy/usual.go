@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// usual is a range of a parameter outside of which a node of a cluster suffers. The kernel accepts more.
+// usual is the range in which a parameter does no harm to a node of a cluster. The kernel accepts more.
 type usual struct {
 	key       Key
 	low, high int64 // of each number in the value; high 0 is no bound
 	unit, why string
 }
 
-// usuals returns the ranges, except those that checkMemory knows, each much wider than what anybody recommends: a value outside is a
+// usuals returns the ranges, except those that checkMemory knows, each much wider than any recommendation: a value outside is a
 // mistake of unit or of sign. Sources: docs.kernel.org/networking/ip-sysctl.html and nf_conntrack-sysctl.html,
 // docs.kernel.org/admin-guide/sysctl, and the limits that learn.microsoft.com/azure/aks/custom-node-configuration publishes.
 func usuals() []usual {

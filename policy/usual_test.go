@@ -37,8 +37,12 @@ func TestHarmfulValues(t *testing.T) {
 				}
 			}
 			got := strings.Join(found, "\n")
-			if silent := c.want == "" || allowed; silent && got != "" || !silent && !(strings.HasPrefix(got, "p.hcl:2,") && strings.Contains(got, c.want)) {
-				t.Errorf("%s reports %q, want %q", text, got, c.want)
+			want := c.want
+			if allowed {
+				want = ""
+			}
+			if (got == "") != (want == "") || got != "" && !strings.HasPrefix(got, "p.hcl:2,") || !strings.Contains(got, want) {
+				t.Errorf("%s reports %q, want %q", text, got, want)
 			}
 		}
 	}
