@@ -43,7 +43,7 @@ func imageUnits() checks.Problem {
 	}
 }
 
-// hasLine reports whether a line assigns what is wanted. The gate may be called through a line of shell.
+// hasLine reports whether text has the wanted assignment. A line of shell may call the gate.
 func hasLine(text, wanted string) bool {
 	key, command, _ := strings.Cut(wanted, "+")
 	return slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {

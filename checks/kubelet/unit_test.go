@@ -105,8 +105,8 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestHealthyUnits: units in the form of the projects that publish them, in a tree with what their images have. An image whose files are
-// made, or whose unit is started, by a program at the first boot shows that to nobody: it has a warning.
+// TestHealthyUnits: units in the form of the projects that publish them, in a tree with what their images have. A program at the first
+// boot may make files or start the unit; an image does not show that, so it has a warning.
 func TestHealthyUnits(t *testing.T) {
 	provisioned := []string{"eks, started by nodeadm", "aks, started by its provisioning", "started by a script of another unit",
 		"the program is downloaded", "typhoon, started by a path unit"}

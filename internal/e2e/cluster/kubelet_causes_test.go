@@ -18,7 +18,7 @@ type cause struct {
 	breaks string
 	mends  string
 	check  string // check that must report the cause; "" if nodegate must not hold kubelet
-	says   string // text in kubelet's log; "" if kubelet starts
+	says   string // part of kubelet's log; "" if kubelet starts
 	limps  bool   // kubelet starts all the same: nodegate must warn, and not hold it
 	older  *outcome
 }

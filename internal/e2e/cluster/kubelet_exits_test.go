@@ -26,7 +26,7 @@ type fatal struct {
 	flags  string // additional flags of kubelet
 	first  string // lines of the configuration with which kubelet runs once before, or ""
 	breaks string // shell script; config is kubelet's configuration
-	says   string // kubelet's words, as the gate prints them
+	says   string // part of kubelet's message on the console
 }
 
 func fatals() []fatal {
