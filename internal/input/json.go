@@ -28,6 +28,9 @@ const maxNewlines = 4 << 20
 // has at most 1.5 MiB, the limit of etcd; nft prints kube-proxy's map of 100,000 ports as one value of 20 MiB.
 const maxValue = 32 << 20
 
+// maxFields limits the fields of a list beside its items and metadata: an API server sends apiVersion and kind.
+const maxFields = 100
+
 // NewJSON returns a decoder of r.
 func NewJSON(r io.Reader) *JSON {
 	in := &JSON{r: r}
@@ -120,7 +123,7 @@ func (in *JSON) Items(what string, each func() error) error {
 	if err := in.Open('{', what); err != nil {
 		return err
 	}
-	found := false
+	found, fields := false, 0
 	for in.More() {
 		key, err := in.Token()
 		if err != nil {
@@ -134,8 +137,12 @@ func (in *JSON) Items(what string, each func() error) error {
 			}
 			continue
 		default:
-			if err := in.skipValue(); err != nil {
-				return err
+			if fields++; fields > maxFields {
+				return Unreadable(in.Line(), "not a list of %ss: more than %d fields", what, maxFields)
+			}
+			var skipped json.RawMessage
+			if err := in.Decode(&skipped); err != nil {
+				return in.Fail(err)
 			}
 			continue
 		}
@@ -172,25 +179,4 @@ func (in *JSON) metadata() error {
 		in.Version = m.ResourceVersion
 	}
 	return nil
-}
-
-// skipValue skips one value without storing it.
-func (in *JSON) skipValue() error {
-	for depth := 0; ; {
-		t, err := in.Token()
-		if err != nil {
-			return in.Fail(err)
-		}
-		if d, ok := t.(json.Delim); ok {
-			switch d {
-			case '{', '[':
-				depth++
-			default:
-				depth--
-			}
-		}
-		if depth == 0 {
-			return nil
-		}
-	}
 }
