@@ -111,7 +111,7 @@ remedy: correct the file; the KubeletConfiguration reference lists all fields`},
 			Node: checkstest.Node(map[string]string{unitFile: "[Service]\nExecStart=/opt/start --config /none\n"}, nil),
 			Want: "skipped\nskipped: kubelet's command line is unknown: kubelet.service runs /opt/start, not kubelet itself"},
 		{What: "no unit", Node: checkstest.Node(nil, nil),
-			Want: "skipped\nskipped: kubelet's command line is unknown: kubelet.service has 0 commands"},
+			Want: "skipped\nskipped: kubelet's command line is unknown: kubelet.service does not exist"},
 	})
 }
 

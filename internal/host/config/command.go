@@ -47,6 +47,9 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 			environmentFiles = append(environmentFiles, e.Value)
 		}
 	}
+	if len(unit) == 0 {
+		return nil, "kubelet.service does not exist", nil
+	}
 	if len(starts) != 1 {
 		return nil, fmt.Sprintf("kubelet.service has %d commands", len(starts)), nil
 	}
@@ -88,14 +91,10 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	}
 	program := strings.TrimLeft(command[0].text, "-:+!")
 	command[0].text = program
-	if path.Base(program) == "kubenswrapper" && len(command) > 1 { // OpenShift: runs its arguments in a mount namespace
-		command = command[1:]
-		program = command[0].text
-	}
-	if path.Base(program) == "hyperkube" && len(command) > 1 && command[1].text == "kubelet" {
-		return command, "", nil
-	}
-	if path.Base(program) != "kubelet" {
+	command = unwrap(command)
+	program = command[0].text
+	hyperkube := len(command) > 1 && command[1].text == "kubelet" // an image's program may be kubelet, or hyperkube with its name
+	if !isKubelet(path.Base(program)) || path.Base(program) == "hyperkube" && !hyperkube {
 		return nil, "kubelet.service runs " + program + ", not kubelet itself", nil
 	}
 	return command, "", nil

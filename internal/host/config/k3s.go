@@ -26,7 +26,7 @@ func K3sKubeProxy(files Files, args []string) []KubeProxy {
 	names := append(flagValues(command, "--config", "-c"), "/etc/rancher/k3s/config.yaml")
 	var said []string
 	for _, name := range names {
-		said = append(said, k3sArguments(files, name)...)
+		said = append(said, k3sArguments(files, name, "kube-proxy-arg")...)
 	}
 	said = append(said, flagValues(command, "--kube-proxy-arg", "-kube-proxy-arg")...) // "override, or append to, the config file values"
 	// k3s' own defaults, before the configured options (kubeProxyArgs in pkg/daemons/agent).
@@ -63,9 +63,9 @@ func flagValues(words []string, names ...string) []string {
 	return values
 }
 
-// k3sArguments reads kube-proxy-arg as readConfigFile in k3s' pkg/configfilearg/parser.go does: a
+// k3sArguments reads a list of arguments as readConfigFile in k3s' pkg/configfilearg/parser.go does: a
 // later file replaces the values of an earlier one, or extends them if the key ends in +.
-func k3sArguments(files Files, name string) []string {
+func k3sArguments(files Files, name, list string) []string {
 	names := []string{name}
 	below, _ := ReadDirIfAny(files, name+".d")
 	slices.Sort(below)
@@ -81,19 +81,19 @@ func k3sArguments(files Files, name string) []string {
 		if err != nil || yaml.Unmarshal(text, &file) != nil {
 			continue
 		}
-		for _, key := range []string{"kube-proxy-arg", "kube-proxy-arg+"} {
+		for _, key := range []string{list, list + "+"} {
 			said, is := file[key]
 			if !is {
 				continue
 			}
-			if key == "kube-proxy-arg" {
+			if key == list {
 				values = nil
 			}
-			list, several := said.([]any)
+			all, several := said.([]any)
 			if !several {
-				list = []any{said}
+				all = []any{said}
 			}
-			for _, v := range list {
+			for _, v := range all {
 				values = append(values, fmt.Sprint(v))
 			}
 		}

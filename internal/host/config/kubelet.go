@@ -70,8 +70,19 @@ func ReadKubelet(files Files) (Kubelet, error) {
 			k.Command = append(k.Command, w.text)
 		}
 		k.commandFlags(command[1:])
-	} else if configs, dirs, err = k.readUsualPlaces(files, unit); err != nil {
-		return k, err
+	} else {
+		holder := ""
+		if len(unit) == 0 {
+			holder, configs, dirs, err = k.readHolder(files)
+		}
+		if holder != "" {
+			k.Unknown = holder + " runs a program that contains kubelet"
+		} else if err == nil {
+			configs, dirs, err = k.readUsualPlaces(files, unit)
+		}
+		if err != nil {
+			return k, err
+		}
 	}
 	for _, named := range []struct {
 		flag string
