@@ -52,6 +52,8 @@ func TestLeftovers(t *testing.T) {
 		{"/var/lib/cloud/data/instance-id", "i-1\n", "fail cloud-init's state"},
 		{"/etc/.ignition-result.json", "{}\n", "fail Ignition's state"},
 		{"/etc/cloud/cloud.cfg.d/99-installer.cfg", "datasource_list: [None]\n", "warn configuration by the installer"},
+		{"/etc/cloud/cloud.cfg.d/90-none.cfg", "datasource_list: [ None ]\n", "warn cloud-init without a data source"},
+		{"/etc/cloud/cloud.cfg", "users: []\ndatasource_list:\n  - None\n", "warn cloud-init without a data source"},
 		{"/var/log/journal/6e6f/system.journal", "J", "fail journal"},
 		{"/var/log/syslog", "line\n", "warn logs"},
 		{"/var/log/cloud-init-output.log", "line\n", "warn logs"},

@@ -1,5 +1,7 @@
 package image
 
+import "nodegate/internal/host/config"
+
 // traceLeftovers are what running the image, or a login to it, leaves behind.
 func traceLeftovers() []leftover {
 	return []leftover{
@@ -16,6 +18,8 @@ func traceLeftovers() []leftover {
 			"/etc/cloud/cloud.cfg.d/99-installer.cfg", "/etc/cloud/cloud.cfg.d/90-installer-network.cfg",
 			"/etc/cloud/cloud.cfg.d/subiquity-disable-cloudinit-networking.cfg",
 		}},
+		{kind: "cloud-init without a data source", minor: true, patterns: []string{"/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg"},
+			holds: []config.Trait{config.NoDataSource}, remedy: deleteLines(`^[[:space:]]*datasource_list:|^[[:space:]]*-[[:space:]]*None`)},
 		{kind: "journal", patterns: []string{"/var/log/journal/*"}},
 		{kind: "logs", minor: true, patterns: []string{
 			"/var/log/syslog", "/var/log/messages", "/var/log/auth.log", "/var/log/secure", "/var/log/kern.log", "/var/log/daemon.log",

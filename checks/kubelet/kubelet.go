@@ -30,6 +30,7 @@ func Problems() []checks.Problem {
 		resolvConf(),
 		runtimeNofile(),
 		mounts(),
+		hosts(),
 		healthzPort(),
 		certificateDates(),
 		nodeIP(),

@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
@@ -103,4 +104,18 @@ evidence: /run/systemd/logind.conf.d/zz.conf:2: InhibitDelayMaxSec=30s
 remedy: create /etc/systemd/logind.conf.d/zz.conf with ` + "`[Login]` and `InhibitDelayMaxSec=40`" + `, which replaces ` +
 			"/run/systemd/logind.conf.d/zz.conf; then run `systemctl restart systemd-logind kubelet`"},
 	})
+}
+
+// TestNodeNameInCertificate: the API server lets kubelet change only the Node of its certificate's name.
+func TestNodeNameInCertificate(t *testing.T) {
+	const current = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+	for name, want := range map[string]string{"n1": "", "n2": "the name n2, and a certificate for n1"} {
+		m := late("--kubeconfig=/etc/kubernetes/kubelet.conf --rotate-certificates", "",
+			map[string]string{current: certificate(t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))})
+		m.Sysctl("kernel/hostname", name)
+		r := checkstest.On(t.Context(), t, m.Host(), checks.Run, "kubelet.node-name", "")
+		if got := r.State.Got; r.Differs() != (want != "") || want != "" && got != want || r.Err != nil {
+			t.Errorf("%s: %s (%v)", name, got, r.Err)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -15,11 +16,12 @@ func mounts() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.mounts", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "/etc/fstab has a file system for a directory of kubelet or the container runtime, and it is not " +
-			"mounted, for example because cloud-init has not finished.",
+			"mounted, for example because cloud-init has not finished; or kubelet's directory is mounted with noexec, nosuid or nodev.",
 		Symptom: "The node's image store, logs or Pods disappear when the disk is mounted over them; the hidden files " +
-			"keep filling the root disk.",
+			"keep filling the root disk. With noexec, nosuid or nodev, programs, setuid programs or devices in Pods' volumes fail.",
 		How: "/etc/fstab has a mount point at or above /var/lib/kubelet, /var/lib/containerd, /var/lib/containers or " +
-			"/var/log/pods, without noauto, and /proc/mounts does not list it.",
+			"/var/log/pods, without noauto, and /proc/mounts does not list it. The options are those of the file system of " +
+			"--root-dir.",
 		Remedy: "mount it before kubelet and the runtime start: order their units after it with RequiresMountsFor=, " +
 			"and after cloud-config.service if cloud-init writes /etc/fstab",
 		TradeOff: "If the disk never appears, the node does not start.",
@@ -29,18 +31,18 @@ func mounts() checks.Problem {
 }
 
 func inspectMounts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("mounted")
-	planned, found, err := h.ReadIfAny("/etc/fstab")
-	if err != nil || !found {
-		s.Skip = "/etc/fstab does not exist"
-		return s, err
-	}
-	text, err := h.Text("/proc/mounts")
+	s := checks.Passing("mounted, for programs and devices")
+	planned, _, err := h.ReadIfAny("/etc/fstab")
 	if err != nil {
 		return s, err
 	}
+	text, found, err := h.ReadIfAny("/proc/mounts")
+	if err != nil || !found {
+		s.Skip = "there is no mount table"
+		return s, err
+	}
 	var mounted, missing []string
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) > 1 {
 			mounted = append(mounted, f[1])
 		}
@@ -60,6 +62,32 @@ func inspectMounts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 	}
 	if missing != nil {
 		s.Differs("not mounted: "+strings.Join(missing, ", "), "")
+		return s, nil
 	}
-	return s, nil
+	return s, judgeOptions(h, &s)
+}
+
+// judgeOptions finds options of the file system of kubelet's directory that the volumes of Pods inherit.
+func judgeOptions(h *host.Host, s *checks.State) error {
+	k, err := h.Kubelet()
+	if err != nil {
+		s.Cause = "kubelet.config"
+		return err
+	}
+	dir := cmp.Or(k.Flags["root-dir"].Value, "/var/lib/kubelet")
+	mounted, err := findMount(h, "/proc/mounts", resolveLinks(h.Files, dir))
+	if err != nil || len(mounted) < 4 {
+		return err
+	}
+	var wrong []string
+	for o := range strings.SplitSeq(mounted[3], ",") {
+		if slices.Contains([]string{"noexec", "nosuid", "nodev"}, o) {
+			wrong = append(wrong, o)
+		}
+	}
+	if wrong != nil {
+		s.Evidence = append(s.Evidence, checks.Seen("/proc/mounts", strings.Join(mounted[:4], " ")))
+		s.Differs(dir+" is "+strings.Join(wrong, ", "), "run `mount -o remount,exec,suid,dev "+mounted[1]+"`, and correct /etc/fstab")
+	}
+	return nil
 }

@@ -14,11 +14,13 @@ import (
 func nodeName() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.node-name", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true,
-		Detects: "The name under which kubelet registers its Node is localhost, which other machines have too, or is not a valid name.",
+		Detects: "The name under which kubelet registers its Node is localhost, which other machines have too, is not a valid name, or " +
+			"is not the name in kubelet's client certificate.",
 		Symptom: "Nodes overwrite each other: kubectl get nodes shows one Node named localhost whose address changes. Or kubelet logs \"Unable " +
-			"to register node with API server ... Invalid value\", and the Node never appears.",
+			"to register node with API server ... Invalid value\", or \"node A is not allowed to modify node B\", and the Node never appears.",
 		How: "The name is --hostname-override, or else the machine's host name, in lower case. It must be a DNS subdomain (RFC 1123), and " +
-			"not localhost or a name below localhost.localdomain. Skipped if kubelet has no kubeconfig, does not register itself, or gets its " +
+			"not localhost or a name below localhost.localdomain. The certificate is the one of kubelet.certificate; its " +
+			"common name is system:node:NAME. Skipped if kubelet has no kubeconfig, does not register itself, or gets its " +
 			"name from an in-tree cloud provider. Warns only, because a cluster of one machine works with such a name; set severity = \"block\" " +
 			"to hold kubelet until cloud-init or DHCP has set the host name.",
 		Remedy: "run `hostnamectl set-hostname NAME`, or set --hostname-override; find out why cloud-init or DHCP did not set it before " +
@@ -71,6 +73,13 @@ func inspectNodeName(h *host.Host) (checks.State, error) {
 		s.Differs("the name is "+name, "")
 	case len(name) > most || !subdomain.MatchString(name):
 		s.Differs("the name "+name+" is not a DNS subdomain", "")
+	default:
+		c, _, err := rotatedCertificate(h, k)
+		if of, is := strings.CutPrefix(c.name, "system:node:"); err == nil && is && of != name {
+			s.Evidence = append(s.Evidence, checks.Seen(c.from, "common name "+c.name))
+			s.Differs("the name "+name+", and a certificate for "+of, "restore the host name "+of+", or remove "+c.from+
+				" and let kubelet ask for a certificate again (`kubeadm join`)")
+		}
 	}
 	return s, nil
 }

@@ -16,11 +16,13 @@ import (
 func runtimeNofile() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.runtime-nofile", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "The container runtime's soft limit on open files is 1024 or less, and containers inherit it.",
+		Detects: "The container runtime's soft limit on open files is 1024 or less, or without bound, and containers inherit it.",
 		Symptom: "Envoy, databases and proxies that do not raise their own limit fail under load: \"too many open " +
-			"files\".",
-		How: "\"Max open files\" in /proc/PID/limits of containerd or crio shows a soft limit of 1024 or less. 1024 is " +
-			"systemd's default, and the packages of containerd 2 and of Ubuntu 24.04 do not set LimitNOFILE.",
+			"files\". Without a bound, programs that reserve memory for each possible descriptor, such as Java and MySQL, are killed at their " +
+			"start, and others spend minutes closing descriptors.",
+		How: "\"Max open files\" in /proc/PID/limits of containerd or crio shows a soft limit of 1024 or less, or of more than a " +
+			"hundred million. 1024 is systemd's default, and the packages of containerd 2 and of Ubuntu 24.04 do not set LimitNOFILE. " +
+			"LimitNOFILE=infinity is fs.nr_open, which systemd raises to 1073741816 on most distributions, not on Debian.",
 		Remedy: nofileRemedy("containerd"),
 		TradeOff: "Programs that close every descriptor up to the limit at startup become slower. Programs that use " +
 			"select() break with descriptors above 1023, often without an error.",
@@ -35,7 +37,7 @@ func nofileRemedy(runtime string) string {
 }
 
 func inspectRuntimeNofile(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("more than 1024 files")
+	s := checks.Passing("more than 1024 files, with a bound")
 	processes, err := h.Processes()
 	if err != nil {
 		return s, err
@@ -56,7 +58,8 @@ func inspectRuntimeNofile(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 			continue // the process has ended
 		}
 		found = true
-		if soft, err := strconv.Atoi(f[0]); err == nil && soft <= 1024 { // "unlimited" does not parse
+		const unbounded = 100_000_000
+		if soft, err := strconv.Atoi(f[0]); err != nil || soft <= 1024 || soft > unbounded { // "unlimited" does not parse
 			s.Evidence = append(s.Evidence, checks.Seen(limits, "Max open files "+strings.Join(f[:min(2, len(f))], " ")))
 			s.Differs(p.Name+" has "+f[0], nofileRemedy(p.Name))
 		}

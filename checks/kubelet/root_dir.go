@@ -53,7 +53,7 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		return s, err
 	}
 	const little = 32 << 10 // a first start writes a certificate, a key and state
-	full := ""
+	full, remedy := "", ""
 	switch {
 	case len(mounted) > 3 && slices.Contains(strings.Split(mounted[3], ","), "ro"):
 		if target != path.Clean(at) {
@@ -66,6 +66,8 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		full = fmt.Sprintf("%d bytes left", space.Free)
 	case space.Inodes > 0 && space.FreeInodes == 0:
 		full = "no inode left"
+		remedy = "free inodes, which few large files do not: `find " + at + " -xdev -printf '%h\\n' | sort | uniq -c | sort -n | tail` names the " +
+			"directories with most files"
 	}
 	if full != "" {
 		s.Evidence = []checks.Evidence{checks.Seen(at, full)}
@@ -76,7 +78,7 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		}
 	}
 	if full != "" {
-		s.Differs(full, "")
+		s.Differs(full, remedy)
 	}
 	return s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
@@ -22,7 +23,7 @@ func bridgeNetfilterIPv6() checks.Problem {
 		How: "/proc/sys/net/ipv6 does not exist (ipv6.disable=1), and net.bridge.bridge-nf-call-ip6tables " +
 			"or /sys/class/net/BRIDGE/bridge/nf_call_ip6tables is 1 for a bridge that has a veth port. The " +
 			"sysctl disable_ipv6 does not cause this problem.",
-		Remedy: "set net.bridge.bridge-nf-call-ip6tables=0, or boot without ipv6.disable=1",
+		Remedy: "set net.bridge.bridge-nf-call-ip6tables=0, also in the policy, or boot without ipv6.disable=1",
 		TradeOff: "With the parameter at 0, IPv6 Services do not work through a bridge. On a kernel without IPv6 " +
 			"they cannot work anyway.",
 		Ref:     "https://github.com/torvalds/linux/blob/master/net/bridge/br_netfilter_hooks.c",
@@ -30,7 +31,7 @@ func bridgeNetfilterIPv6() checks.Problem {
 	}
 }
 
-func inspectBridgeNetfilterIPv6(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+func inspectBridgeNetfilterIPv6(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.Passing("bridged IPv6 not dropped")
 	const parameter = "net/ipv6/conf/all/disable_ipv6"
 	_, err := h.ReadSysctl(parameter)
@@ -60,7 +61,12 @@ func inspectBridgeNetfilterIPv6(ctx context.Context, h *host.Host, _ *policy.Pol
 		for _, b := range calls.on {
 			commands = append(commands, "echo 0 > /sys/class/net/"+b+"/bridge/nf_call_ip6tables")
 		}
-		s.Differs("dropped on "+strings.Join(calls.on, ", "), "run `"+strings.Join(commands, "; ")+"`")
+		remedy := "run `" + strings.Join(commands, "; ") + "`"
+		if slices.ContainsFunc(p.Sysctls, func(s policy.Sysctl) bool { return s.Key.String() == "net.bridge.bridge-nf-call-ip6tables" }) {
+			remedy = "boot without ipv6.disable=1; or write `override \"sysctl.net.bridge.bridge-nf-call-ip6tables\" { value = 0 }` in the " +
+				"policy, whose value `nodegate apply` would set again, and " + remedy
+		}
+		s.Differs("dropped on "+strings.Join(calls.on, ", "), remedy)
 	}
 	return s, nil
 }

@@ -22,5 +22,7 @@ func Problems() []checks.Problem {
 		tcpChecksumErrors(),
 		overlayEntries(),
 		udpGSO(),
+		defaultRoute(),
+		cniIPv6(),
 	}
 }

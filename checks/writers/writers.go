@@ -11,6 +11,7 @@ func Problems() []checks.Problem {
 		ipForwardWriters(),
 		networkdForeignRoutes(),
 		networkdDamage(),
+		networkdCNILinks(),
 		networkManagerLinks(),
 		nmCloudSetup(),
 		firewalld(),

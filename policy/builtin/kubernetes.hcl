@@ -125,7 +125,10 @@ check "sysctl.who-wins" {}
 check "ip-forward.writers" {}
 check "networkd.foreign-routes" {}
 check "writers.networkd-damage" {}
+check "networkd.cni-links" {}
 check "networkmanager.cni-links" {}
+check "links.default-route" {}
+check "cni.ipv6-disabled" {}
 check "nm-cloud-setup" {}
 check "firewalld" {}
 check "rp-filter.effective" {}
@@ -143,6 +146,7 @@ check "kubelet.cgroup-driver" {}
 check "kubelet.resolv-conf" {}
 check "kubelet.runtime-nofile" {}
 check "kubelet.mounts" {}
+check "kubelet.hosts" {}
 check "kubelet.healthz-port" {}
 check "kubelet.certificate-dates" {}
 check "kubelet.node-ip" {}

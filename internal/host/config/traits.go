@@ -27,6 +27,7 @@ const (
 	Permissive      Trait = "permissive = 1"
 	AllowsNodeDirs  Trait = "rule that allows the directories of a node"
 	EnablesSwap     Trait = "option that enables swap"
+	NoDataSource    Trait = "datasource_list: [None]"
 )
 
 // hostKeyProgram matches the names of the programs and units that make SSH host keys: ssh-keygen, Fedora's sshd-keygen@.service,
@@ -70,6 +71,8 @@ var traitPatterns = sync.OnceValue(func() (all []traitPattern) {
 		{MakesHostKeys, "key|openssh-server", `(?m)^[^#\n]*(?:` + hostKeyProgram + `|dpkg-reconfigure[^\n]*openssh-server)`},
 		{Uninitialized, "uninitialized", `\A\s*uninitialized\s*\z`},
 		{KeepsHostname, "preserve_hostname", `(?m)^[ \t]*preserve_hostname:[ \t]*["']?(?i:true|yes|on)\b`},
+		{NoDataSource, "datasource_list", `(?m)^[ \t]*datasource_list:[ \t]*(?:\[[ \t]*["']?(?i:none)?["']?[ \t]*\]|` +
+			`\n[ \t]*-[ \t]*["']?(?i:none)["']?[ \t]*(?:\n[^ \t-]|\n*\z))`},
 		{Permissive, "permissive", `(?m)^[ \t]*permissive[ \t]*=[ \t]*1\b`},
 		{AllowsNodeDirs, "dir=", `(?m)^[ \t]*allow\b[^\n]*\bdir=/(?:var/lib/(?:rancher|containerd|containers|kubelet|docker)|opt/cni)\b`},
 		{EnablesSwap, "swap:", `(?m)^swap:[ \t]*(?:\{|\n[ \t]+\w+:)`},
