@@ -16,6 +16,7 @@ func (l *loader) readLint() {
 		if b.Type != "lint" {
 			return false
 		}
+		l.acknowledging = append(l.acknowledging, b.expressions()...)
 		v, ok := l.value(b.get("allow_names"))
 		if !ok {
 			return true

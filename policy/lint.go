@@ -41,6 +41,9 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	diags = append(diags, v.diags...)
 	diags = append(diags, v.checkMemory()...)
 	diags = append(diags, v.checkDomains()...)
+	if !diags.HasErrors() { // a name may be misspelt
+		diags = append(diags, l.checkUnused()...)
+	}
 	return append(diags, l.checkConditions(diags)...)
 }
 
@@ -145,6 +148,17 @@ func (v *survey) load(facts map[string]any, blocks []block, keep bool) {
 			v.diags = append(v.diags, d)
 		}
 	}
+}
+
+// checkUnused reports variables that no block reads.
+func (l *loader) checkUnused() hcl.Diagnostics {
+	r := &reader{}
+	for _, b := range l.blocks {
+		if b.Type == "variable" && !b.Builtin && !readsAny(append(l.expressions(), l.acknowledging...), "var."+b.Name) {
+			r.warnf(b.Range, "Unused variable", "No block reads var.%s, so a value for it changes nothing. Use it, or remove it.", b.Name)
+		}
+	}
+	return r.warnings
 }
 
 func mistakeKey(d *hcl.Diagnostic) string { return d.Subject.String() + d.Summary }
