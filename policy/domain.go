@@ -156,8 +156,7 @@ func (l *loader) judge(r *reader, b block, a asked) {
 	if bad != nil {
 		r.warnings = append(r.warnings, worst.on(bad, b, a, fine, len(bad) == len(domains)))
 	} else if why := mistaken(a.key, a.target, floor); why != "" && !l.isAllowed(string(a.key)) {
-		r.warnf(a.at, "Harmful value", "%s = %s%s: %s. If you want that, add: lint { allow_names = [%q] }", a.key, a.target, a.on, why,
-			a.key.String())
+		r.warnf(a.at, "Harmful value", "%s = %s%s: %s.%s", a.key, a.target, a.on, why, ifWanted("Harmful value", a.key))
 	}
 	if oneWay != nil && !l.isAllowed(string(a.key)) {
 		loads := ""
@@ -165,7 +164,7 @@ func (l *loader) judge(r *reader, b block, a asked) {
 			loads = " No module loads any more, so load all that the node needs before."
 		}
 		r.warnf(a.at, "Cannot be undone", "%s = %s: the old value is refused by Linux %s until the next boot, so `nodegate revert` cannot "+
-			"restore it.%s If you want that, add: lint { allow_names = [%q] }", a.key, a.target, inWords(oneWay), loads, a.key.String())
+			"restore it.%s%s", a.key, a.target, inWords(oneWay), loads, ifWanted("Cannot be undone", a.key))
 	}
 	if lack != nil && !a.others && b.Type == "sysctl" && !strings.ContainsAny(b.Name, "*?[") {
 		r.warnf(b.Range, "Not on every kernel", "%s: of the recorded kernels, only in Linux %s. A node with another one is held. Write "+

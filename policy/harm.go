@@ -56,7 +56,7 @@ func (p *Policy) checkHarm(r *reader) {
 	var reported []string
 	for _, rule := range kernels.Rules("harm") {
 		bad := p.having(rule.Words[0])
-		if bad == nil || r.isAllowed(bad.key) || slices.Contains(reported, bad.what) {
+		if bad == nil || r.isAllowed(string(bad.key)) || slices.Contains(reported, bad.what) {
 			continue
 		}
 		holds, beside := true, ""
@@ -69,8 +69,7 @@ func (p *Policy) checkHarm(r *reader) {
 		}
 		if holds {
 			reported = append(reported, bad.what)
-			r.warnf(bad.Range, "Harmful value", "%s%s: %s. If you want that, add: lint { allow_names = [%q] }", bad.what, beside, rule.Effect,
-				bad.key)
+			r.warnf(bad.Range, "Harmful value", "%s%s: %s.%s", bad.what, beside, rule.Effect, ifWanted("Harmful value", bad.key))
 		}
 	}
 }
@@ -78,7 +77,8 @@ func (p *Policy) checkHarm(r *reader) {
 // finding is a requirement that a term of a rule describes.
 type finding struct {
 	Metadata
-	key, what string
+	key  Key
+	what string
 }
 
 // having returns the first requirement that a term of a rule describes, KEY=BAD/GOOD, or nil.
@@ -96,13 +96,13 @@ func (p *Policy) having(term string) *finding {
 	for _, s := range applying.Sysctls {
 		about, _ := path.Match(key, string(s.Key))
 		if covers, _ := path.Match(string(s.Key), key); (about || covers) && is(s) {
-			return &finding{s.Metadata, s.Key.String(), s.Key.String() + " = " + s.Want()}
+			return &finding{s.Metadata, s.Key, s.Key.String() + " = " + s.Want()}
 		}
 	}
 	for _, l := range applying.Links {
 		for _, s := range l.Of(LinkSysctls) {
 			if about, _ := path.Match(key, s.Name); about && is(Sysctl{Value: s.Value}) {
-				return &finding{l.Metadata, s.Label(), s.Label() + " = " + s.Value}
+				return &finding{l.Metadata, Key(s.Name), s.Label() + " = " + s.Value}
 			}
 		}
 	}

@@ -155,7 +155,7 @@ func (p *Policy) checkLocalPorts(r *reader) {
 			return
 		}
 	}
-	r.warnf(ports.Range, "NodePorts",
+	r.warnf(ports.Range, "Node ports",
 		"The kernel assigns the local ports %d-%d to outgoing connections; they are NodePorts of Services by default. "+
 			"Add: sysctl \"net.ipv4.ip_local_reserved_ports\" { value = \"%d-%d\" }, or end the range below %d.",
 		from, to, firstNodePort, lastNodePort, firstNodePort)

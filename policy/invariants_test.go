@@ -34,7 +34,7 @@ func TestInvariants(t *testing.T) {
 		{set("net.ipv4.tcp_rmem", "one_of = [\"4096 131072 65536\", \"4096 131072 6291456\"]"), "Wrong order"},
 		{set("net.ipv4.udp_mem", "value = \"100000 200000 300000\""), ""},
 		{set("net.ipv4.ip_local_port_range", "value = \"60999 32768\""), "the kernel refuses"},
-		{set("net.ipv4.ip_local_port_range", "value = \"1024 65535\""), "NodePorts; The kernel assigns the local ports 30000-32767"},
+		{set("net.ipv4.ip_local_port_range", "value = \"1024 65535\""), "Node ports; The kernel assigns the local ports 30000-32767"},
 		{set("net.ipv4.ip_local_port_range", "value = \"32000 60999\""), "local ports 32000-32767"},
 		{set("net.ipv4.ip_local_port_range", "value = \"32768 60999\""), ""},
 		{set("net.ipv4.ip_local_port_range", "value = \"1024 65535\"") +

@@ -17,11 +17,31 @@ import (
 // reports names that no kernel has and types that do not match on any branch of an expression,
 // and loads the policy on usualNodes and on nodes at the bounds of the policy's own conditions.
 func Lint(files []File, o Options) hcl.Diagnostics {
+	l, diags := lint(files, o)
+	return l.acknowledge(diags)
+}
+
+// Advise is Lint with warnings about parts that are valid but probably not intended. It returns the policy if it has no mistake.
+func Advise(files []File, o Options) (*Policy, hcl.Diagnostics) {
+	l, diags := lint(files, o)
+	p := &Policy{}
+	for _, f := range files {
+		p.Files = append(p.Files, f.Name)
+	}
+	if !diags.HasErrors() {
+		var loaded hcl.Diagnostics
+		p, loaded = Load(files, o)
+		diags = slices.Concat(diags, loaded, p.Advice())
+	}
+	return p, l.acknowledge(diags)
+}
+
+func lint(files []File, o Options) (*loader, hcl.Diagnostics) {
 	o.Fact = nil
 	l := read(files, o)
 	catalogue, err := kernels.Read()
 	if err != nil {
-		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "No catalogue of kernels", Detail: err.Error()}}
+		return l, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "No catalogue of kernels", Detail: err.Error()}}
 	}
 	l.catalogue, l.names, l.usual, l.questions = catalogue, true, usualNodes(), map[hcl.Range]question{}
 	l.words.named = map[hcl.Expression][]string{}
@@ -29,7 +49,7 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	diags := slices.Concat(l.diags, l.checkTypes(), l.warnings, l.findIneffective())
 	if diags.HasErrors() {
 		if l.stopped || !l.hasRead(files) { // the other blocks would lack these files' variables
-			return diags
+			return l, diags
 		}
 		l.blocks = slices.DeleteFunc(slices.Clone(l.blocks), func(b block) bool { return slices.ContainsFunc(diags, b.hasError) })
 	}
@@ -44,7 +64,7 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	if !diags.HasErrors() { // a name may be misspelt
 		diags = append(diags, l.checkUnused()...)
 	}
-	return append(diags, l.checkConditions(diags)...)
+	return l, append(diags, l.checkConditions(diags)...)
 }
 
 // hasRead reports whether all files were parsed.

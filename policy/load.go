@@ -98,6 +98,7 @@ type loader struct {
 	usual         []map[string]any // facts of nodes
 	questions     map[hcl.Range]question
 	acknowledging []hcl.Expression // of the lint blocks
+	acknowledged  [][2]string      // a warning's id, and a glob for the name of its block
 }
 
 // parse reads the blocks of a file, and the blocks of the built-in policies that it uses.
@@ -143,6 +144,10 @@ func (l *loader) parse(f File, builtin bool) {
 		opened.Builtin = builtin
 		if b.Type == "use" {
 			l.useBuiltin(opened)
+			continue
+		}
+		if b.Type == "sysctls" {
+			l.blocks = append(l.blocks, l.each(opened)...)
 			continue
 		}
 		l.blocks = append(l.blocks, opened)

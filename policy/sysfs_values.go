@@ -99,7 +99,7 @@ func (r *reader) checkAttributeName(below string, b block) {
 		}
 		if !slices.ContainsFunc(rule.Words[1:], func(name string) bool { return globsMeet(name, parts[depth]) }) {
 			r.warnf(b.Range, "Unknown attribute", "/sys/%s: no supported kernel has %q there, so a node would be held.%s If yours has it, add: "+
-				"lint { allow_names = [%[1]q] }", below, parts[depth], didYouMean(parts[depth], rule.Words[1:]))
+				"lint { allow = [\"unknown-attribute:%[1]s\"] }", below, parts[depth], didYouMean(parts[depth], rule.Words[1:]))
 			return
 		}
 	}
