@@ -2,6 +2,7 @@ package policy
 
 import (
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -44,7 +45,7 @@ func (p *Policy) checkNeeded(r *reader, absent Module) {
 			return
 		}
 	}
-	switch uses := func(name string) bool { return slices.Contains(p.Files, "builtin:"+name+".hcl") }; {
+	switch uses := p.uses; {
 	case (uses("kube-proxy-iptables") || uses("kube-proxy-ipvs")) && inProxyRules(absent.Name):
 		r.errorf(absent.Range, "Contradiction", "Module %s must not load, but kube-proxy's rules need it in the mode that the policy uses. "+
 			"Remove the block.", absent.Name)
@@ -56,7 +57,15 @@ func (p *Policy) checkNeeded(r *reader, absent Module) {
 		r.warnf(absent.Range, "Needed by kube-proxy", "Without module %s, kube-proxy in iptables mode, its default, may not write its rules. "+
 			"Remove the block, or write use \"kube-proxy-nftables\" {} if it runs in nftables mode.", absent.Name)
 	}
+	for _, rule := range kernels.Rules("absent") {
+		if rule.Words[0] == absent.Name && !r.isAllowed(absent.Name) {
+			r.warnf(absent.Range, "Needed by nodes", "%s: %s. Remove the block, unless your machines do not.", absent.Name, rule.Effect)
+		}
+	}
 }
+
+// uses reports whether the policy uses a built-in one.
+func (p *Policy) uses(name string) bool { return slices.Contains(p.Files, "builtin:"+name+".hcl") }
 
 // inProxyRules reports whether kube-proxy's rules in iptables and ipvs mode use a match or target, with either backend of iptables
 // (pkg/proxy/iptables/proxier.go).
@@ -77,27 +86,14 @@ func needsModule(catalogue *kernels.Catalogue, name, other string) bool {
 	return false
 }
 
-// directNeeds returns modules that another one cannot load without, for the modules that a node's policy names: the catalogue has only
-// modules that bring parameters. Each row stands in modules.dep of Debian's cloud kernels 5.10.0-32, 6.1.0-56 and 6.12.117.
-func directNeeds(name string) []string {
-	needs := map[string][]string{
-		"br_netfilter": {"bridge"}, "bridge": {"stp", "llc"}, "stp": {"llc"}, "8021q": {"garp", "mrp"},
-		"vxlan": {"udp_tunnel", "ip6_udp_tunnel"}, "geneve": {"udp_tunnel", "ip6_udp_tunnel"},
-		"wireguard": {"udp_tunnel", "ip6_udp_tunnel"}, "ipip": {"ip_tunnel", "tunnel4"}, "nf_nat": {"nf_conntrack"},
-		"nft_chain_nat": {"nf_tables", "nf_nat"}, "xt_MASQUERADE": {"nf_nat"}, "xt_nat": {"nf_nat"}, "iptable_nat": {"nf_nat"},
-		"xt_set": {"ip_set"}, "nf_tables": {"nfnetlink"}, "ip_set": {"nfnetlink"}, "nf_conntrack_netlink": {"nfnetlink"},
-		"ip_tables": {"x_tables"}, "ip6_tables": {"x_tables"}, "xt_conntrack": {"nf_conntrack"},
-		"virtio_net": {"net_failover"}, "net_failover": {"failover"}, "kvm_intel": {"kvm"}, "kvm_amd": {"kvm"},
-	}[name]
-	for _, family := range [][2]string{
-		{"ip_vs_", "ip_vs"}, {"nft_", "nf_tables"}, {"xt_", "x_tables"}, {"iptable_", "ip_tables"}, {"ip6table_", "ip6_tables"},
-		{"ip_set_", "ip_set"},
-	} {
-		if strings.HasPrefix(name, family[0]) {
-			needs = append(needs, family[1])
+// directNeeds returns modules that another one cannot load without.
+func directNeeds(name string) (all []string) {
+	for _, rule := range kernels.Rules("needs") {
+		if is, _ := path.Match(rule.Words[0], name); is {
+			all = append(all, rule.Words[1:]...)
 		}
 	}
-	return needs
+	return all
 }
 
 // kindModule returns the module that creates links of a kind.

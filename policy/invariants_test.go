@@ -2,8 +2,11 @@ package policy_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/hcl/v2"
 
 	"nodegate/policy"
 )
@@ -31,7 +34,7 @@ func TestInvariants(t *testing.T) {
 		{set("net.ipv4.tcp_rmem", "one_of = [\"4096 131072 65536\", \"4096 131072 6291456\"]"), "Wrong order"},
 		{set("net.ipv4.udp_mem", "value = \"100000 200000 300000\""), ""},
 		{set("net.ipv4.ip_local_port_range", "value = \"60999 32768\""), "the kernel refuses"},
-		{set("net.ipv4.ip_local_port_range", "value = \"1024 65535\""), "NodePorts; The kernel assigns the local ports 30000-32767"},
+		{set("net.ipv4.ip_local_port_range", "value = \"1024 65535\""), "Node ports; The kernel assigns the local ports 30000-32767"},
 		{set("net.ipv4.ip_local_port_range", "value = \"32000 60999\""), "local ports 32000-32767"},
 		{set("net.ipv4.ip_local_port_range", "value = \"32768 60999\""), ""},
 		{set("net.ipv4.ip_local_port_range", "value = \"1024 65535\"") +
@@ -40,6 +43,7 @@ func TestInvariants(t *testing.T) {
 		{set("net.ipv4.tcp_max_syn_backlog", "value = 8192") + set("net.core.somaxconn", "min = 4096"), ""},
 	} {
 		diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(c[0])}}, known())
+		diags = slices.DeleteFunc(diags, func(d *hcl.Diagnostic) bool { return d.Summary == "Harmful value" })
 		got := diags.Error()
 		if len(diags) > 1 {
 			got = fmt.Sprint(diags.Errs(), diags)

@@ -19,6 +19,9 @@ func (r *reader) decodeLink(b block) (Link, bool) {
 	if len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 && l.Settings == nil {
 		r.errorf(b.Range, "Empty link", "Give link %q at least one of offload, mtu, sysctl, sysfs, ring, channels or coalesce.", b.Name)
 	}
+	if r.catalogue != nil && l.Applies() {
+		r.checkSettings(l, b)
+	}
 	return l, len(r.diags) == before
 }
 
@@ -37,6 +40,10 @@ func (p *Policy) checkLinks(r *reader) {
 			case r.catalogue != nil && !l.Match.disjoint(o.Match):
 				r.errorf(l.Range, "Contradiction", "This link (%s) sets %s; link %q (%s) at %s sets it differently, and an interface may match "+
 					"both. Remove one of the two, or match other interfaces.", l.Match, what, o.Name, o.Match, place(o.Range))
+			}
+			if r.catalogue != nil && l.Applies() && o.Applies() {
+				r.checkTunnel(l, o)
+				r.checkTunnel(o, l)
 			}
 		}
 		if r.catalogue != nil && l.Applies() {

@@ -17,11 +17,31 @@ import (
 // reports names that no kernel has and types that do not match on any branch of an expression,
 // and loads the policy on usualNodes and on nodes at the bounds of the policy's own conditions.
 func Lint(files []File, o Options) hcl.Diagnostics {
+	l, diags := lint(files, o)
+	return l.acknowledge(diags)
+}
+
+// Advise is Lint with warnings about parts that are valid but probably not intended. It returns the policy if it has no mistake.
+func Advise(files []File, o Options) (*Policy, hcl.Diagnostics) {
+	l, diags := lint(files, o)
+	p := &Policy{}
+	for _, f := range files {
+		p.Files = append(p.Files, f.Name)
+	}
+	if !diags.HasErrors() {
+		var loaded hcl.Diagnostics
+		p, loaded = Load(files, o)
+		diags = slices.Concat(diags, loaded, p.Advice())
+	}
+	return p, l.acknowledge(diags)
+}
+
+func lint(files []File, o Options) (*loader, hcl.Diagnostics) {
 	o.Fact = nil
 	l := read(files, o)
 	catalogue, err := kernels.Read()
 	if err != nil {
-		return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "No catalogue of kernels", Detail: err.Error()}}
+		return l, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "No catalogue of kernels", Detail: err.Error()}}
 	}
 	l.catalogue, l.names, l.usual, l.questions = catalogue, true, usualNodes(), map[hcl.Range]question{}
 	l.words.named = map[hcl.Expression][]string{}
@@ -29,7 +49,7 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	diags := slices.Concat(l.diags, l.checkTypes(), l.warnings, l.findIneffective())
 	if diags.HasErrors() {
 		if l.stopped || !l.hasRead(files) { // the other blocks would lack these files' variables
-			return diags
+			return l, diags
 		}
 		l.blocks = slices.DeleteFunc(slices.Clone(l.blocks), func(b block) bool { return slices.ContainsFunc(diags, b.hasError) })
 	}
@@ -41,7 +61,10 @@ func Lint(files []File, o Options) hcl.Diagnostics {
 	diags = append(diags, v.diags...)
 	diags = append(diags, v.checkMemory()...)
 	diags = append(diags, v.checkDomains()...)
-	return append(diags, l.checkConditions(diags)...)
+	if !diags.HasErrors() { // a name may be misspelt
+		diags = append(diags, l.checkUnused()...)
+	}
+	return l, append(diags, l.checkConditions(diags)...)
 }
 
 // hasRead reports whether all files were parsed.
@@ -145,6 +168,17 @@ func (v *survey) load(facts map[string]any, blocks []block, keep bool) {
 			v.diags = append(v.diags, d)
 		}
 	}
+}
+
+// checkUnused reports variables that no block reads.
+func (l *loader) checkUnused() hcl.Diagnostics {
+	r := &reader{}
+	for _, b := range l.blocks {
+		if b.Type == "variable" && !b.Builtin && !readsAny(append(l.expressions(), l.acknowledging...), "var."+b.Name) {
+			r.warnf(b.Range, "Unused variable", "No block reads var.%s, so a value for it changes nothing. Use it, or remove it.", b.Name)
+		}
+	}
+	return r.warnings
 }
 
 func mistakeKey(d *hcl.Diagnostic) string { return d.Subject.String() + d.Summary }

@@ -15,6 +15,8 @@ import (
 type Options struct {
 	// Checks lists the names that a check block may have.
 	Checks []string
+	// AtBoot lists the names of Checks that the gate inspects.
+	AtBoot []string
 	// Renamed maps the former name of a check to the name in Checks that replaced it.
 	Renamed map[string]string
 	// Fact returns the fact of a name such as "node.cpus": a string, an int64, or a list of
@@ -48,14 +50,13 @@ func Read(files []File, o Options) Source { return Source{read(files, o)} }
 // For returns the policy for a node with these facts, as Load does. It is safe for concurrent use.
 func (s Source) For(fact func(name string) (any, bool)) (*Policy, hcl.Diagnostics) {
 	node := s.forNode(fact)
-	node.policy.Files = s.policy.Files
 	node.evaluate()
 	return node.policy, append(slices.Clone(s.diags), node.diags...)
 }
 
 // forNode returns a loader of the same blocks for a node with these facts.
 func (l *loader) forNode(fact func(name string) (any, bool)) *loader {
-	node := &loader{reader: l.fresh(), blocks: l.blocks, policy: &Policy{}}
+	node := &loader{reader: l.fresh(), blocks: l.blocks, policy: &Policy{Files: l.policy.Files}}
 	node.catalogue, node.Fact = l.catalogue, fact
 	return node
 }
@@ -94,8 +95,10 @@ type loader struct {
 	policy *Policy
 	size   int // bytes of the files so far, without the built-in ones
 	// Only in Lint:
-	usual     []map[string]any // facts of nodes
-	questions map[hcl.Range]question
+	usual         []map[string]any // facts of nodes
+	questions     map[hcl.Range]question
+	acknowledging []hcl.Expression // of the lint blocks
+	acknowledged  [][2]string      // a warning's id, and a glob for the name of its block
 }
 
 // parse reads the blocks of a file, and the blocks of the built-in policies that it uses.
@@ -141,6 +144,10 @@ func (l *loader) parse(f File, builtin bool) {
 		opened.Builtin = builtin
 		if b.Type == "use" {
 			l.useBuiltin(opened)
+			continue
+		}
+		if b.Type == "sysctls" {
+			l.blocks = append(l.blocks, l.each(opened)...)
 			continue
 		}
 		l.blocks = append(l.blocks, opened)

@@ -104,6 +104,9 @@ func (r *reader) decodeModuleOptions(b block) []ModuleOption {
 				"The value of %s must not contain spaces, quotes, # or backslashes: modprobe.d would split it.", name)
 			continue
 		}
+		if r.catalogue != nil {
+			r.checkOctal(Key(name), text, b.at("options"))
+		}
 		option := ModuleOption{strings.ReplaceAll(name, "-", "_"), text}
 		r.checkModuleOption(strings.ReplaceAll(b.Name, "-", "_"), option, b.at("options"))
 		all = append(all, option)

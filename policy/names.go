@@ -74,6 +74,13 @@ func (r *reader) checkGate(g Gate, b block) {
 		}
 		r.warnf(at, "One attempt", "The budget is %s and the interval %s, so there is only one attempt. Make the interval "+
 			"shorter.", g.Budget, g.Interval)
+	case g.Enforce == Warn && (len(g.OnHeld) > 0 || b.get("on_timeout") != nil && g.OnTimeout == Hold):
+		at := b.at("on_held")
+		if b.get("on_held") == nil {
+			at = b.at("on_timeout")
+		}
+		r.warnf(at, "Holds nothing", "With enforce = \"warn\" the gate only reports, and kubelet starts in any case: on_timeout = \"hold\" and "+
+			"on_held have no held kubelet to wait for. Remove enforce once the policy is right for your nodes.")
 	case len(g.OnHeld) > 0 && strings.Contains(g.OnHeld[0], " "):
 		r.warnf(b.at("on_held"), "One path", "%q is read as the path of a program. Write each argument as a separate element.", g.OnHeld[0])
 	}
@@ -96,14 +103,26 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 		return // a mask of CPUs, in groups of hexadecimal digits: a machine with few CPUs prints what looks like a number
 	}
 	for _, v := range values {
+		r.checkOctal(key, v, at)
 		fields := strings.Fields(v)
 		switch i := slices.IndexFunc(fields, notNumber); {
-		case numbers == nil:
+		case numbers == nil || len(fields) == 0: // the kernel's empty list
 		case i >= 0:
 			r.errorf(at, "Wrong type", "%s takes numbers; %q is not a number.%s", key, fields[i], suggestNumber(fields[i]))
 		case !slices.Contains(numbers, len(fields)):
 			r.errorf(at, "Wrong length", "%s takes %s, as the kernel prints it; this value has %d and would never "+
 				"pass.", key, countOf(numbers), len(fields))
+		}
+	}
+}
+
+// checkOctal reports a number with a leading zero: the kernel and nodegate read 0600 as 384, and its author may have meant either.
+func (r *reader) checkOctal(name Key, value string, at hcl.Range) {
+	for _, word := range strings.Fields(value) {
+		digits := strings.TrimLeft(word, "0")
+		if n, err := strconv.ParseInt(word, 8, 64); err == nil && word[0] == '0' && digits != "" {
+			r.errorf(at, "Leading zero", "%s: %q has a leading zero, so the kernel may read it as an octal number. Write %d or %s.", name, word, n,
+				digits)
 		}
 	}
 }
@@ -119,6 +138,15 @@ func (r *reader) checkBounds(key Key, at hcl.Range) {
 	case r.names && known && numbers == nil && !key.IsGlob():
 		r.warnf(at, "Wrong type", "%s is not a number on the recorded kernels, so min and max would never pass. Give it a value or one_of.", key)
 	}
+}
+
+// takesNumbers reports whether the recorded kernels have only numbers in a parameter.
+func (r *reader) takesNumbers(key Key) bool {
+	if r.catalogue == nil {
+		return false
+	}
+	numbers, _ := r.catalogue.Parameter(string(key))
+	return numbers != nil
 }
 
 func countOf(numbers []int) string {
@@ -221,27 +249,17 @@ func (r *reader) checkWriteOnly(b block, key Key) {
 	}
 }
 
-// aliases returns the pairs of names of one parameter.
-func aliases() [][2]Key {
-	return [][2]Key{
-		{"net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"},
-		{"net/netfilter/nf_conntrack_max", "net/nf_conntrack_max"},
-		{"vm/nr_hugepages", "vm/nr_hugepages_mempolicy"},
+// pairs returns the rules of a kind that name two parameters.
+func pairs(kind string) (all [][2]Key) {
+	for _, rule := range kernels.Rules(kind) {
+		all = append(all, [2]Key{Key(rule.Words[0]), Key(rule.Words[1])})
 	}
-}
-
-// exclusive returns the pairs of parameters of which the kernel sets one to 0 when the other is written.
-func exclusive() [][2]Key {
-	return [][2]Key{
-		{"vm/dirty_bytes", "vm/dirty_ratio"},
-		{"vm/dirty_background_bytes", "vm/dirty_background_ratio"},
-		{"vm/overcommit_kbytes", "vm/overcommit_ratio"},
-	}
+	return all
 }
 
 // checkAliases reports two values for one parameter that has two names.
 func (p *Policy) checkAliases(r *reader) {
-	for _, names := range aliases() {
+	for _, names := range pairs("alias") {
 		one := p.findSysctl(names[0])
 		for _, s := range p.Sysctls {
 			other, _ := path.Match(string(s.Key), string(names[1]))
@@ -260,7 +278,7 @@ func (p *Policy) checkAliases(r *reader) {
 // checkExclusive reports values for both parameters of a pair in which the kernel sets one to 0 when the other is written.
 // The gate would write the two in turn until its budget is used up.
 func (p *Policy) checkExclusive(r *reader) {
-	for _, names := range exclusive() {
+	for _, names := range pairs("exclusive") {
 		one, other := p.findSysctl(names[0]), p.findSysctl(names[1])
 		if one != nil && other != nil && !one.Allows("0") && !other.Allows("0") && r.catalogue != nil {
 			r.errorf(other.Range, "Contradiction", "%s must be %s here and %s must be %s at %s, but the kernel sets one to 0 when the other "+

@@ -2,8 +2,12 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
 )
 
 // The blocks of a policy file and their attributes.
@@ -43,6 +47,7 @@ func fileSchema() *hcl.BodySchema {
 		{Type: "use", LabelNames: []string{"name"}},
 		{Type: "module", LabelNames: []string{"name"}},
 		{Type: "sysctl", LabelNames: []string{"key"}},
+		{Type: "sysctls"},
 		{Type: "sysfs", LabelNames: []string{"path"}},
 		{Type: "link", LabelNames: []string{"name"}},
 		{Type: "check", LabelNames: []string{"name"}},
@@ -68,6 +73,8 @@ func blockSchema(blockType string) *hcl.BodySchema {
 		return attributes(append(requirement, "drift", "command", "timeout", "stages")...)
 	case "sysctl", "sysfs":
 		return attributes(append(requirement, "drift", "value", "min", "max", "one_of")...)
+	case "sysctls":
+		return attributes(append(requirement, "drift", "values")...)
 	case "link":
 		s := attributes(append(requirement, "drift", "offload", "mtu", "sysctl", "sysfs", "ring", "channels", "coalesce")...)
 		s.Blocks = []hcl.BlockHeaderSchema{{Type: "match"}}
@@ -79,7 +86,7 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	case "gate":
 		return attributes("unit", "unit_absent", "budget", "interval", "on_timeout", "repair", "enforce", "on_held")
 	case "lint":
-		return attributes("allow_names")
+		return attributes("allow_names", "allow")
 	case "publish":
 		return attributes("condition", "kubeconfig", "node", "by")
 	case "audit":
@@ -120,4 +127,44 @@ func (r *reader) openBlock(b *hcl.Block) block {
 		})
 	}
 	return opened
+}
+
+// each returns one sysctl block for each entry of a sysctls block. An entry is a value, or a map with min and max, or one_of.
+func (r *reader) each(b block) (all []block) {
+	values, is := b.get("values").(*hclsyntax.ObjectConsExpr)
+	if !is || len(values.Items) == 0 {
+		r.errorf(b.at("values"), "Missing values", "Write the parameters with their values: values = { \"net.core.somaxconn\" = 4096, "+
+			"\"vm.swappiness\" = 10 }.")
+		return nil
+	}
+	for _, item := range values.Items {
+		key, diags := item.KeyExpr.Value(nil)
+		if diags.HasErrors() || key.IsNull() || key.Type() != cty.String {
+			r.errorf(item.KeyExpr.Range(), "Not a kernel parameter", "Write the parameter's name in quotes: \"net.core.somaxconn\" = 4096.")
+			continue
+		}
+		one := block{Type: "sysctl", Name: key.AsString(), Range: item.KeyExpr.Range(), Builtin: b.Builtin, Body: hcl.EmptyBody(),
+			Attrs: maps.Clone(b.Attrs)}
+		delete(one.Attrs, "values")
+		set := func(name string, e hclsyntax.Expression) {
+			one.Attrs[name] = &hcl.Attribute{Name: name, Expr: e, Range: e.Range(), NameRange: one.Range}
+		}
+		before := len(r.diags)
+		bounds, are := item.ValueExpr.(*hclsyntax.ObjectConsExpr)
+		if !are {
+			set("value", item.ValueExpr)
+		} else {
+			for _, bound := range bounds.Items {
+				name, _ := bound.KeyExpr.Value(nil)
+				if !slices.Contains([]string{"min", "max", "one_of"}, name.AsString()) {
+					r.errorf(bound.KeyExpr.Range(), "Unsupported argument", "A parameter's map has min, max or one_of: { min = 4096 }.")
+				}
+				set(name.AsString(), bound.ValueExpr)
+			}
+		}
+		if len(r.diags) == before {
+			all = append(all, one)
+		}
+	}
+	return all
 }

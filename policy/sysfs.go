@@ -111,7 +111,9 @@ func inPattern(pattern, name string) bool {
 			return true
 		case w == "*" || w == have[i]:
 		default:
-			return false
+			if is, _ := path.Match(w, have[i]); !is {
+				return false
+			}
 		}
 	}
 	return len(want) == len(have)

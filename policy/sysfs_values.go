@@ -5,11 +5,16 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"nodegate/policy/kernels"
 )
 
 // checkAttribute reports a value that no kernel accepts for an attribute of /sys, and one that stops the node.
 func (r *reader) checkAttribute(s Sysctl, b block) {
 	below := strings.TrimPrefix(string(s.Key), sysfsRoot)
+	if r.names {
+		r.checkAttributeName(below, b)
+	}
 	r.checkOneDevice(s, below, b)
 	if readOnlyAttribute(below) {
 		r.errorf(b.valueAt(), "Read-only", "%s is read-only: no program can write it. Remove it.", s.Key)
@@ -39,6 +44,7 @@ func (r *reader) checkAttribute(s Sysctl, b block) {
 				"\"00000001,00000000\" for CPU 32, not %q.", s.Key, written)
 		}
 	default:
+		r.checkOctal(s.Key, written, b.valueAt())
 		r.checkLimits(s, b)
 	}
 }
@@ -75,29 +81,47 @@ func (r *reader) checkLimits(s Sysctl, b block) {
 	}
 }
 
-// readOnlyAttribute reports whether no kernel lets a program write an attribute. Sources: QUEUE_RO_ENTRY of block/blk-sysfs.c,
-// drivers/base/cpu.c, mm/huge_memory.c.
+// readOnlyAttribute reports whether no kernel lets a program write an attribute.
 func readOnlyAttribute(below string) bool {
-	queue := []string{
-		"chunk_sectors", "dax", "discard_granularity", "discard_max_hw_bytes", "discard_zeroes_data", "dma_alignment", "fua", "hw_sector_size",
-		"logical_block_size", "max_active_zones", "max_hw_sectors_kb", "max_integrity_segments", "max_open_zones", "max_segment_size",
-		"max_segments", "minimum_io_size", "nr_zones", "optimal_io_size", "physical_block_size", "virt_boundary_mask", "write_same_max_bytes",
-		"zone_write_granularity", "zoned",
-	}
-	cpu := []string{"online", "offline", "present", "possible", "isolated", "nohz_full", "kernel_max"}
 	dir, last := path.Split(below)
-	return inPattern("block/*/queue/*", below) && slices.Contains(queue, last) ||
-		dir == "devices/system/cpu/" && slices.Contains(cpu, last) || below == "kernel/mm/transparent_hugepage/hpage_pmd_size"
+	return slices.ContainsFunc(kernels.Rules("readonly"), func(rule kernels.Rule) bool {
+		return inPattern(rule.Words[0], path.Clean(dir)) && slices.Contains(rule.Words[1:], last)
+	})
+}
+
+// checkAttributeName warns about a name that a directory of /sys has on no kernel.
+func (r *reader) checkAttributeName(below string, b block) {
+	parts := strings.Split(below, "/")
+	for _, rule := range kernels.Rules("attribute") {
+		depth := strings.Count(rule.Words[0], "/") + 1
+		if len(parts) <= depth || !inPattern(rule.Words[0], strings.Join(parts[:depth], "/")) || r.isAllowed(below) {
+			continue
+		}
+		if !slices.ContainsFunc(rule.Words[1:], func(name string) bool { return globsMeet(name, parts[depth]) }) {
+			r.warnf(b.Range, "Unknown attribute", "/sys/%s: no supported kernel has %q there, so a node would be held.%s If yours has it, add: "+
+				"lint { allow = [\"unknown-attribute:%[1]s\"] }", below, parts[depth], didYouMean(parts[depth], rule.Words[1:]))
+			return
+		}
+	}
 }
 
 // checkOneDevice warns about an attribute of one device, which other nodes may not have.
 func (r *reader) checkOneDevice(s Sysctl, below string, b block) {
-	parts := strings.Split(below, "/")
-	at := slices.IndexFunc([]string{"block/*/**", "class/net/*/**"}, func(p string) bool { return inPattern(p, below) })
-	if at < 0 || s.Severity != Block || r.Fact != nil || b.get("when") != nil || Key(parts[at+1]).IsGlob() || parts[at+1] == "lo" {
+	if s.Severity != Block || r.Fact != nil || b.get("when") != nil {
 		return
 	}
-	parts[at+1] = "*"
-	r.warnf(b.Range, "Only with this device", "%s exists only while the node has that device: a node without it is held. For all devices "+
-		"write %q, or add a condition with when.", s.Key, strings.Join(parts, "/"))
+	parts := strings.Split(below, "/")
+	at := slices.IndexFunc([]string{"block/*/**", "class/net/*/**"}, func(p string) bool { return inPattern(p, below) })
+	if at >= 0 && !Key(parts[at+1]).IsGlob() && parts[at+1] != "lo" {
+		parts[at+1] = "*"
+		r.warnf(b.Range, "Only with this device", "%s exists only while the node has that device: a node without it is held. For all devices "+
+			"write %q, or add a condition with when.", s.Key, strings.Join(parts, "/"))
+	}
+	for _, rule := range kernels.Rules("hardware") {
+		if inPattern(rule.Words[0], below) && !s.Key.IsGlob() {
+			r.warnf(b.Range, "Only with this device", "%s exists only on %s: any other node is held. Write severity = \"warn\", or a glob, which "+
+				"may match nothing.", s.Key, rule.Effect)
+			return
+		}
+	}
 }

@@ -172,7 +172,7 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 			r.errorf(rng, "Wrong value", "%s has several lines; write the kernel parameter on one line: %q.", name, s)
 			return "", false
 		}
-		if s == "" || len(s) > 4000 || strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		if s == "" && name != "value" || len(s) > 4000 || strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 			r.errorf(rng, "Wrong value", "%s must be a string of 1 to 4000 bytes, without control characters.", name)
 			return "", false
 		}

@@ -1,6 +1,11 @@
 package catalog
 
-import "nodegate/policy"
+import (
+	"slices"
+
+	"nodegate/checks"
+	"nodegate/policy"
+)
 
 // Renamed maps the former name of each check to the name that replaced it. Former names keep working in policies, flags and
 // snapshots, with a warning.
@@ -13,4 +18,13 @@ func Renamed() map[string]string {
 }
 
 // Known returns the names that a policy may use.
-func Known() policy.Options { return policy.Options{Checks: Names(), Renamed: Renamed()} }
+func Known() policy.Options {
+	o := policy.Options{Renamed: Renamed()}
+	for _, p := range Problems() {
+		o.Checks = append(o.Checks, p.Name)
+		if slices.Contains(p.Stages, checks.Boot) {
+			o.AtBoot = append(o.AtBoot, p.Name)
+		}
+	}
+	return o
+}

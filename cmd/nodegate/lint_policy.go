@@ -47,19 +47,8 @@ func (o *options) lintPolicy(c *cobra.Command, strict bool) error {
 		directories = []string{units.PolicyDir}
 	}
 	debug.SetGCPercent(50) // the tokens of the largest file take 25 MB
-	diags := append(policy.Lint(files, known), unreadFiles(directories)...)
-	p := &policy.Policy{}
-	for _, f := range files {
-		p.Files = append(p.Files, f.Name)
-	}
-	if !diags.HasErrors() {
-		var loaded hcl.Diagnostics
-		p, loaded = policy.Load(files, known)
-		diags = append(diags, loaded...)
-	}
-	if !diags.HasErrors() {
-		diags = append(diags, p.Advice()...)
-	}
+	p, diags := policy.Advise(files, known)
+	diags = append(diags, unreadFiles(directories)...)
 	failed := diags.HasErrors() || strict && len(diags) > 0
 	if o.format != "text" {
 		text, err := lintDocument(o.format, p, diags, failed)

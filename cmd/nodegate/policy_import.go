@@ -190,21 +190,32 @@ func (in *imported) policy() []byte {
 		f.Body().AppendNewline()
 		f.Body().AppendNewBlock("module", []string{m}).Body().SetAttributeValue("reason", cty.StringVal("Imported from "+in.at[m]+"."))
 	}
-	for _, s := range in.sysctls {
-		f.Body().AppendNewline()
-		block := f.Body().AppendNewBlock("sysctl", []string{policy.Key(s.Key).String()}).Body()
+	b.Write(f.Bytes())
+	in.writeSysctls(&b, false)
+	in.writeSysctls(&b, true)
+	return hclwrite.Format(b.Bytes())
+}
+
+// writeSysctls writes the parameters in one block: those whose failure sysctl(8) ignores, or the others.
+func (in *imported) writeSysctls(b *bytes.Buffer, lenient bool) {
+	all := slices.DeleteFunc(slices.Clone(in.sysctls), func(s config.Setting) bool { return s.Lenient != lenient })
+	if len(all) == 0 {
+		return
+	}
+	severity := ""
+	if lenient {
+		severity = "severity = \"warn\"\n"
+	}
+	fmt.Fprintf(b, "\nsysctls {\nreason = \"Imported.\"\n%svalues = {\n", severity)
+	for _, s := range all {
 		value := cty.StringVal(strings.Join(strings.Fields(s.Value), " "))
 		if n, err := strconv.ParseInt(s.Value, 10, 64); err == nil && strconv.FormatInt(n, 10) == s.Value {
 			value = cty.NumberIntVal(n)
 		}
-		block.SetAttributeValue("value", value)
-		if s.Lenient {
-			block.SetAttributeValue("severity", cty.StringVal(string(policy.Warn)))
-		}
-		block.SetAttributeValue("reason", cty.StringVal("Imported from "+s.At()+"."))
+		key := hclwrite.TokensForValue(cty.StringVal(policy.Key(s.Key).String())).Bytes()
+		fmt.Fprintf(b, "%s = %s # %s\n", key, hclwrite.TokensForValue(value).Bytes(), strings.Map(printableRune, s.At()))
 	}
-	b.Write(hclwrite.Format(f.Bytes()))
-	return b.Bytes()
+	b.WriteString("}\n}\n")
 }
 
 // printableRune replaces what would end a comment.

@@ -4,7 +4,8 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"nodegate/policy"
 )
 
 // The part of SARIF 2.1.0 that GitHub's code scanning reads
@@ -64,7 +65,7 @@ func newSARIF(findings []lintFinding) sarif {
 	run := sarifRun{ColumnKind: "unicodeCodePoints", Results: []sarifResult{}}
 	run.Tool.Driver = sarifDriver{Name: "nodegate", Version: version, Rules: []sarifRule{}}
 	for _, f := range findings {
-		id := strings.ToLower(strings.ReplaceAll(f.Summary, " ", "-"))
+		id := policy.RuleID(f.Summary)
 		i := slices.IndexFunc(run.Tool.Driver.Rules, func(r sarifRule) bool { return r.ID == id })
 		if i < 0 {
 			i = len(run.Tool.Driver.Rules)

@@ -1,0 +1,112 @@
+package policy_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"nodegate/policy"
+)
+
+// TestHarmfulValues: lint warns of a value that every kernel accepts and no node of a cluster wants, unless the policy allows the name.
+func TestHarmfulValues(t *testing.T) {
+	for _, c := range []struct{ key, value, want string }{
+		{"net.netfilter.nf_conntrack_tcp_timeout_established", "value = 5", "usual is 300 to 2592000 seconds"},
+		{"net.netfilter.nf_conntrack_tcp_timeout_established", "value = 86400", ""},
+		{"net.netfilter.nf_conntrack_max", "max = 1024", "a full table drops every new connection; usual is at least 16384 connections"},
+		{"net.netfilter.nf_conntrack_max", "min = 1024", ""}, // lowers nothing
+		{"net.netfilter.nf_conntrack_max", "min = max(131072, 32768 * node.cpus)", ""},
+		{"net.ipv4.tcp_mem", `value = "64 128 256"`, "usual is at least 4096 pages"},
+		{"net.ipv4.tcp_fin_timeout", "value = 15000", "usual is 1 to 300 seconds"},
+		{"net.ipv4.ip_local_port_range", `value = "60900 60999"`, "100 local ports"},
+		{"net.ipv4.ip_local_port_range", `value = "32768 60999"`, ""},
+		{"net.ipv4.ip_forward", "value = 0", "the node drops every packet between its Pods and other machines; usual is at least 1"},
+		{"kernel.core_pattern", `value = "|systemd-coredump %P"`, "write |/PATH"},
+		{"kernel.core_pattern", `value = "|/usr/lib/systemd/systemd-coredump %P"`, ""},
+		{"kernel.panic", "value = -1", ""},
+	} {
+		text := fmt.Sprintf("sysctl %q {\n  %s\n}\n", c.key, c.value)
+		for _, allowed := range []bool{false, true} {
+			if allowed {
+				text += fmt.Sprintf("lint { allow_names = [%q] }\n", c.key)
+			}
+			var found []string
+			for _, d := range policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known()) {
+				if d.Summary == "Harmful value" {
+					found = append(found, d.Subject.String()+" "+d.Detail)
+				}
+			}
+			got := strings.Join(found, "\n")
+			want := c.want
+			if allowed {
+				want = ""
+			}
+			if (got == "") != (want == "") || got != "" && !strings.HasPrefix(got, "p.hcl:2,") || !strings.Contains(got, want) {
+				t.Errorf("%s reports %q, want %q", text, got, want)
+			}
+		}
+	}
+}
+
+// TestMeaning: lint names what an accepted policy would do to a node, at the line that does it, and is silent about its healthy neighbour.
+func TestMeaning(t *testing.T) {
+	set := func(key, value string) string { return fmt.Sprintf("sysctl %q {\n  value = %s\n}\n", key, value) }
+	hardened := set("net.ipv4.ip_forward", "0") + set("net.ipv6.conf.all.disable_ipv6", "1") + set("net.ipv4.conf.all.rp_filter", "1") +
+		"module \"squashfs\" { absent = true }\nmodule \"vfat\" { absent = true }\nmodule \"cramfs\" { absent = true }\n"
+	for _, c := range []struct {
+		text string
+		want []string // line and the beginning of the message
+	}{
+		{hardened, []string{"2 Harmful value", "4 Harmful value", "7 Harmful value", "10 Needed by nodes", "11 Needed by nodes"}},
+		{set("kernel.panic", "0") + set("kernel.hung_task_panic", "1"), []string{"1 Harmful value"}},
+		{set("kernel.panic", "0"), nil},
+		{set("net.ipv6.conf.all.forwarding", "1") + set("net.ipv6.conf.eth0.accept_ra", "1"), []string{"4 Harmful value", "4 Only with"}},
+		{set("net.ipv6.conf.all.forwarding", "1") + set("net.ipv6.conf.default.accept_ra", "2"), nil},
+		{set("net.ipv6.conf.all.forwarding", "1") + set("net.ipv6.conf.all.disable_ipv6", "1"), []string{"4 Harmful value"}},
+		{set("net.ipv6.conf.all.disable_ipv6", "1") + set("net.ipv6.conf.lo.disable_ipv6", "0"), nil},
+		{set("net.ipv4.conf.all.rp_filter", "1") + "use \"flannel-vxlan\" {}\n", nil},
+		{set("net.ipv4.conf.*.forwarding", "0"), []string{"2 Harmful value"}},
+		{set("net.ipv4.ip_local_reserved_ports", `""`), nil},
+		{set("vm.max_map_count", `"0262144"`), []string{"2 Leading zero"}},
+		{"module \"loop\" {\n  options = { max_loop = \"0600\" }\n}", []string{"2 Leading zero"}},
+		{set("kernel.apparmor_restrict_unprivileged_userns", "0\n  when = os.id == \"amzn\""), []string{"3 Not on every kernel"}},
+		{set("kernel.apparmor_restrict_unprivileged_userns", "0\n  when = os.id == \"ubuntu\""), nil},
+		{"sysfs \"kernel/mm/transparent_hugepage/enable\" { value = \"never\" }", []string{"1 Unknown attribute"}},
+		{"sysfs \"block/*/queue/read_ahed_kb\" { value = 16 }", []string{"1 Unknown attribute"}},
+		{"sysfs \"kernel/mm/hugepages/hugepages-2048kB/nr_hugepages\" { value = 16 }", nil},
+		{"sysfs \"devices/system/cpu/cpu*/cpufreq/scaling_governor\" { value = \"performance\" }", nil},
+		{"sysfs \"devices/system/cpu/intel_pstate/no_turbo\" { value = 1 }", []string{"1 Only with this device"}},
+		{"link \"a\" {\n  match { driver = \"e1000e\" }\n  ring = { rx = 8192 }\n}", []string{"3 Refused by the kernel"}},
+		{"link \"a\" {\n  match { driver = \"e1000e\" }\n  ring = { rx = 4096 }\n}", nil},
+		{"link \"a\" {\n  match { driver = \"bnx2x\" }\n  channels = { combined = 0, rx = 2, tx = 2 }\n}", nil},
+		{"link \"a\" {\n  match { driver = \"ice\" }\n  coalesce = { adaptive-tx = true, tx-frames = 8 }\n}", []string{"3 No effect"}},
+		{"link \"a\" {\n  match { driver = \"ice\" }\n  offload = { sg = false, tso = true }\n}", []string{"3 No effect"}},
+		{"link \"a\" {\n  match { driver = \"ice\" }\n  offload = { lro = true }\n}", []string{"3 Harmful value"}},
+		{"link \"a\" {\n  match { driver = \"ice\" }\n  mtu = 576\n}", []string{"3 Harmful value"}},
+		{"link \"a\" {\n  match { default_route = true }\n  mtu = 9001\n}\nlink \"b\" {\n  match { name = \"tunl0\" }\n  mtu = 8981\n}", nil},
+		{"link \"a\" {\n  match { default_route = true }\n  mtu = 9001\n}\nlink \"b\" {\n  match { name = \"tunl0\" }\n  mtu = 8982\n}",
+			[]string{"5 Harmful value"}},
+		{"gate { budget = \"5s\" }\ncheck \"exec\" { command = [\"/bin/x\"] }", []string{"2 Longer than the budget"}},
+		{"gate { budget = \"5s\" }\nprobe \"bridge\" { timeout = \"30s\" }", []string{"2 Longer than the budget"}},
+		{"check \"exec\" {\n  command = [\"/bin/x\"]\n  stages = [\"run\"]\n  drift = \"ignore\"\n}", []string{"4 Never runs"}},
+		{"check \"late\" { severity = \"block\" }", []string{"1 Holds nothing"}},
+		{"check \"late\" {}", nil},
+		{"variable \"v\" { default = 1 }", []string{"1 Unused variable"}},
+		{"variable \"v\" { default = 1 }\ngate { repair = var.v == 1 }", nil},
+		{"gate {\n  enforce = \"warn\"\n  on_held = [\"/bin/x\"]\n}", []string{"3 Holds nothing"}},
+	} {
+		o := known()
+		o.Checks, o.AtBoot = append(o.Checks, "late"), o.Checks
+		var got []string
+		for _, d := range policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(c.text)}}, o) {
+			got = append(got, fmt.Sprintf("%d %s", d.Subject.Start.Line, d.Summary))
+			t.Log(d)
+		}
+		slices.Sort(got)
+		wants := slices.Sorted(slices.Values(c.want))
+		if !slices.EqualFunc(got, wants, strings.HasPrefix) {
+			t.Errorf("%s\ngot  %q\nwant %q", c.text, got, wants)
+		}
+	}
+}
