@@ -188,12 +188,12 @@ func (c *contractor) flags(command string) {
 	for _, m := range regexp.MustCompile(`(?m)^  +(?:(-\w), )?(--[a-z-]+)`).FindAllSubmatch(out, -1) {
 		c.add("flag %s %s", command, strings.TrimSpace(string(m[2])+" "+string(m[1])))
 	}
-	_, below, _ := bytes.Cut(out, []byte("Available Commands:\n"))
-	below, _, _ = bytes.Cut(below, []byte("\n\n"))
-	for line := range bytes.Lines(below) {
-		if name := string(bytes.Fields(line)[0]); name != "help" && name != "completion" {
-			c.add("flag %s %s", command, name)
-			c.flags(command + " " + name)
+	for _, list := range regexp.MustCompile(`(?m)^[A-Z]\w+ Commands:\n((?:  .*\n)+)`).FindAllSubmatch(out, -1) {
+		for line := range bytes.Lines(list[1]) {
+			if name := string(bytes.Fields(line)[0]); name != "help" && name != "completion" {
+				c.add("flag %s %s", command, name)
+				c.flags(command + " " + name)
+			}
 		}
 	}
 }
