@@ -67,7 +67,7 @@ func writeUsage(c *cobra.Command) error {
 	return err
 }
 
-// writeCommands writes the commands of a group: those of coreVerbs in that order, others by name.
+// writeCommands writes the commands of a group, core verbs in the order of coreVerbs and others by name.
 func writeCommands(b *strings.Builder, title string, c *cobra.Command, group string) {
 	list := slices.Clone(c.Commands())
 	slices.SortStableFunc(list, func(x, y *cobra.Command) int {
