@@ -134,17 +134,19 @@ func breaks(t *testing.T, scenario, check string) {
 		check, scenario)
 }
 
-// testNames returns the names of the tests of the checks and of the images.
+// testNames returns the names of all tests, and of the files with tests or scripts of tests.
 func testNames(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for _, root := range []string{
-		"../../checks", "../../internal/kube", "../../internal/audit", "../../images", "../../internal/e2e",
-	} {
+	for _, root := range []string{"../../checks", "../../cmd", "../../internal", "../../images", "../../policy", "../../units"} {
 		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".txtar") {
+				names = append(names, filepath.Base(path))
+			}
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err
 			}
+			names = append(names, filepath.Base(path))
 			text, err := os.ReadFile(path)
 			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
 				names = append(names, string(m[1]))

@@ -81,19 +81,13 @@ func TestContract(t *testing.T) {
 	c.compare()
 }
 
-// TestContractAsRoot does the same for calls that need a machine: it runs them in a mount and a
-// network namespace, where /run is empty and the settings are those of a new kernel.
+// TestContractAsRoot does the same for calls that need a machine.
 func TestContractAsRoot(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")
 	hosttest.NeedProgram(t, "ip")
 	c := newContractor(t, asRoot)
 	c.inputs()
-	scratch := func(script string) (stdout []byte, code int) {
-		return c.exec("unshare", "--mount", "--net", "sh", "-euc", `mount -t tmpfs tmpfs /run
-			[ ! -e /dev/console ] || mount --bind /dev/null /dev/console
-			ip link set lo up; echo 0 >/proc/sys/net/ipv4/ip_forward; `+script)
-	}
 	for _, call := range []struct{ situation, line string }{
 		{"plan of a change", "plan --policy forward.hcl"},
 		{"plan without a change", "plan --policy passing.hcl"},
@@ -112,7 +106,7 @@ func TestContractAsRoot(t *testing.T) {
 		{"gate without a policy", "gate --budget 10ms --policy wrong.hcl"},
 		{"probe service failing", "probe service 127.0.0.1:1 -n 2 --attempt-timeout 100ms"},
 	} {
-		_, code := scratch("nodegate " + call.line)
+		_, code := c.scratch("nodegate " + call.line)
 		c.add("exit %s: %d", call.situation, code)
 	}
 	for document, script := range map[string]string{
@@ -123,7 +117,7 @@ func TestContractAsRoot(t *testing.T) {
 		"probe service": "nodegate probe service 127.0.0.1:1 -n 2 --attempt-timeout 100ms --format json",
 		"probe bridge":  "nodegate probe bridge --in-scratch --timeout 300ms --format json",
 	} {
-		out, _ := scratch(script)
+		out, _ := c.scratch(script)
 		c.document(document, out)
 	}
 	c.compare()
@@ -151,6 +145,14 @@ func (c *contractor) add(format string, args ...any) {
 // run runs the program, which testscript has added to the path.
 func (c *contractor) run(args ...string) (stdout []byte, code int) {
 	return c.exec("nodegate", args...)
+}
+
+// scratch runs a script of root in a mount and a network namespace, where /run is empty and the settings are those of a new kernel.
+func (c *contractor) scratch(script string) (stdout []byte, code int) {
+	c.Helper()
+	return c.exec("unshare", "--mount", "--net", "sh", "-euc", `mount -t tmpfs tmpfs /run
+		[ ! -e /dev/console ] || mount --bind /dev/null /dev/console
+		ip link set lo up; echo 0 >/proc/sys/net/ipv4/ip_forward; `+script)
 }
 
 func (c *contractor) exec(name string, args ...string) (stdout []byte, code int) {
@@ -186,12 +188,12 @@ func (c *contractor) flags(command string) {
 	for _, m := range regexp.MustCompile(`(?m)^  +(?:(-\w), )?(--[a-z-]+)`).FindAllSubmatch(out, -1) {
 		c.add("flag %s %s", command, strings.TrimSpace(string(m[2])+" "+string(m[1])))
 	}
-	_, below, _ := bytes.Cut(out, []byte("Available Commands:\n"))
-	below, _, _ = bytes.Cut(below, []byte("\n\n"))
-	for line := range bytes.Lines(below) {
-		if name := string(bytes.Fields(line)[0]); name != "help" && name != "completion" {
-			c.add("flag %s %s", command, name)
-			c.flags(command + " " + name)
+	for _, list := range regexp.MustCompile(`(?m)^[A-Z]\w+ Commands:\n((?:  .*\n)+)`).FindAllSubmatch(out, -1) {
+		for line := range bytes.Lines(list[1]) {
+			if name := string(bytes.Fields(line)[0]); name != "help" && name != "completion" {
+				c.add("flag %s %s", command, name)
+				c.flags(command + " " + name)
+			}
 		}
 	}
 }

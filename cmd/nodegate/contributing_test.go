@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -26,5 +28,33 @@ func TestWalks(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^func (\(\w* ?\*?\w+\) )?` + string(s[2]) + `\(`).Match(code) {
 			t.Errorf("%s has no function %s", s[1], s[2])
 		}
+	}
+}
+
+// TestPromises: each promise of SECURITY.md names a test that exists.
+func TestPromises(t *testing.T) {
+	text, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| promise | shown by |\n|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	tests := testNames(t)
+	rows := 0
+	for row := range strings.Lines(table) {
+		rows++
+		cells := strings.Split(row, " | ")
+		names := regexp.MustCompile(`Test\w+|\w+\.txtar|\w+_test\.go|the fuzz targets`).FindAllString(cells[len(cells)-1], -1)
+		if len(names) == 0 {
+			t.Errorf("no test: %s", row)
+		}
+		for _, name := range names {
+			if name != "the fuzz targets" && !slices.Contains(tests, name) {
+				t.Errorf("SECURITY.md names %s, which does not exist: %s", name, row)
+			}
+		}
+	}
+	if rows < 20 {
+		t.Errorf("%d rows", rows)
 	}
 }

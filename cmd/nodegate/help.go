@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,13 +51,12 @@ func writeUsage(c *cobra.Command) error {
 	if c.HasExample() {
 		b.WriteString("\n\nExamples:\n" + c.Example)
 	}
-	if c.HasAvailableSubCommands() {
-		b.WriteString("\n\nAvailable Commands:")
-		for _, sub := range c.Commands() {
-			if sub.IsAvailableCommand() || sub.Name() == "help" {
-				fmt.Fprintf(&b, "\n  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short)
-			}
+	if len(c.Groups()) > 0 {
+		for _, g := range c.Groups() {
+			writeCommands(&b, g.Title, c, g.ID)
 		}
+	} else if c.HasAvailableSubCommands() {
+		writeCommands(&b, "Available Commands:", c, "")
 	}
 	flags := strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(helpWidth), "\n")
 	b.WriteString("\n\nFlags:\n" + flagTypes().Replace(flags))
@@ -64,6 +65,20 @@ func writeUsage(c *cobra.Command) error {
 	}
 	_, err := fmt.Fprintln(c.OutOrStderr(), b.String())
 	return err
+}
+
+// writeCommands writes the commands of a group, core verbs in the order of coreVerbs and others by name.
+func writeCommands(b *strings.Builder, title string, c *cobra.Command, group string) {
+	list := slices.Clone(c.Commands())
+	slices.SortStableFunc(list, func(x, y *cobra.Command) int {
+		return cmp.Compare(slices.Index(coreVerbs(), x.Name()), slices.Index(coreVerbs(), y.Name()))
+	})
+	b.WriteString("\n\n" + title)
+	for _, sub := range list {
+		if sub.GroupID == group && (sub.IsAvailableCommand() || sub.Name() == "help") {
+			fmt.Fprintf(b, "\n  %-*s %s", sub.NamePadding(), sub.Name(), sub.Short)
+		}
+	}
 }
 
 // flagTypes replaces Go's names of types by words of the same width.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -41,6 +42,35 @@ func TestHelpWidth(t *testing.T) {
 			if utf8.RuneCountInString(line) > helpWidth || library.MatchString(line) {
 				t.Errorf("%s --help: %s", c.CommandPath(), line)
 			}
+		}
+	}
+}
+
+// TestHelpGroups: help lists the core verbs first, in their order, and each other verb once below them.
+func TestHelpGroups(t *testing.T) {
+	var b bytes.Buffer
+	root := newRoot()
+	root.SetOut(&b)
+	if err := root.Help(); err != nil {
+		t.Fatal(err)
+	}
+	_, lists, _ := strings.Cut(b.String(), "\nCore Commands:\n")
+	core, more, _ := strings.Cut(lists, "\nMore Commands:\n")
+	more, _, _ = strings.Cut(more, "\n\n")
+	names := func(list string) (all []string) {
+		for line := range strings.Lines(list) {
+			if words := strings.Fields(line); len(words) > 0 {
+				all = append(all, words[0])
+			}
+		}
+		return all
+	}
+	if got := names(core); !slices.Equal(got, coreVerbs()) {
+		t.Errorf("core: %q", got)
+	}
+	for _, name := range available(root) {
+		if in := slices.Contains(names(more), name); in == slices.Contains(coreVerbs(), name) {
+			t.Errorf("%s: among the others: %t", name, in)
 		}
 	}
 }

@@ -1,72 +1,203 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"nodegate/internal/host/hosttest"
 )
 
-// documents are the JSON documents that other programs read, with the Go type of each.
-var documents = []struct{ title, about, dir, root string }{
-	{"Report", "`check`, `apply`, `audit` and `image test` with `--format json`; `/run/nodegate/report.json` of the gate; the input of `on_held`",
-		"cmd/nodegate/internal/report", "Report"},
-	{"Watch", "`/run/nodegate/watch.json`; `status --format json`", "cmd/nodegate/internal/report", "Watch"},
-	{"Ways", "`audit --service --from` with `--format json`", "cmd/nodegate/internal/report", "Ways"},
-	{"Change log", "each line of `/run/nodegate/changes.jsonl`", "cmd/nodegate/internal/report", "AppliedChange"},
-	{"FleetReport", "`report --format json`", "cmd/nodegate/internal/fleet", "jsonFleet"},
-	{"Preview", "`preview --format json`", "cmd/nodegate/internal/preview", "document"},
-	{"Plan", "`plan --format json`, `apply --dry-run --format json`", "cmd/nodegate/internal/report", "PlanDocument"},
-	{"Policy", "`policy show --format json`", "cmd/nodegate", "policyDocument"},
-	{"Explanations", "`explain --format json`", "cmd/nodegate", "explanations"},
-	{"Version", "`version --format json`", "cmd/nodegate", "build"},
-	{"Bridge probe", "`probe bridge --format json`", "checks/datapath", "BridgeResult"},
-	{"Service probe", "`probe service --format json`", "checks/datapath", "ServiceResult"},
+// documents are the JSON documents that other programs read, with the Go type of each, and calls that write it. A call of root runs in
+// a scratch namespace.
+var documents = []struct {
+	name, dir, root string
+	calls, asRoot   []string
+}{
+	{"Report", "cmd/nodegate/internal/report", "Report",
+		[]string{"nodegate check --policy node.hcl --snapshot broken.json -f json", "nodegate audit --rules broken.txt -f json"},
+		[]string{"nodegate apply --policy forward.hcl -f json", "nodegate gate --budget 10ms --policy hold.hcl || cat /run/nodegate/report.json"}},
+	{"Watch", "cmd/nodegate/internal/report", "Watch", nil,
+		[]string{"timeout 2 nodegate watch --policy forward.hcl --interval 1s || :; nodegate status --format json"}},
+	{"Ways", "cmd/nodegate/internal/report", "Ways",
+		[]string{"nodegate audit --rules rules.txt --service prod/np --from outside -f json"}, nil},
+	{"Change", "cmd/nodegate/internal/report", "AppliedChange", nil,
+		[]string{"nodegate apply --policy forward.hcl >&2; cat /run/nodegate/changes.jsonl"}},
+	{"FleetReport", "cmd/nodegate/internal/fleet", "jsonFleet", []string{"nodegate report pass.json fail.json unknown.json -f json"}, nil},
+	{"Preview", "cmd/nodegate/internal/preview", "document", []string{"nodegate preview --policy node.hcl broken.json -f json"}, nil},
+	{"Plan", "cmd/nodegate/internal/report", "PlanDocument", []string{"nodegate plan --root . --policy panic.hcl -f json"},
+		[]string{"nodegate plan --policy forward.hcl -f json", "nodegate plan --policy unreadable.hcl -f json"}},
+	{"Lint", "cmd/nodegate", "lintReport", []string{"nodegate lint -f json wrong.hcl"}, nil},
+	{"Policy", "cmd/nodegate", "policyDocument", []string{"nodegate policy show -f json kubernetes"}, nil},
+	{"Explanations", "cmd/nodegate", "explanations", []string{"nodegate explain -f json"}, nil},
+	{"Version", "cmd/nodegate", "build", []string{"nodegate version -f json"}, nil},
+	{"BridgeProbe", "checks/datapath", "BridgeResult", nil, []string{"nodegate probe bridge --in-scratch --timeout 300ms --format json"}},
+	{"ServiceProbe", "checks/datapath", "ServiceResult", nil,
+		[]string{"nodegate probe service 127.0.0.1:1 -n 2 --attempt-timeout 100ms --format json"}},
 }
 
-const jsonDocHead = `# JSON
+const reportSchema = "../../docs/json.schema.json"
 
-Every field of every JSON document that nodegate writes for other programs. Fields are added, never renamed or removed within a
-version. A field that is marked *optional* is left out if it is empty. Times are RFC 3339 in UTC. ` + "`UPDATE=1 go test ./cmd/nodegate`" + `
-writes this page from the Go types and their comments.
-`
-
-// TestJSONDoc: docs/json.md has every field of the types, with the meaning that its comment gives.
-func TestJSONDoc(t *testing.T) {
-	types := jsonTypes{t: t, dirs: map[string]map[string]*ast.TypeSpec{}}
-	var b strings.Builder
-	b.WriteString(jsonDocHead)
+// TestJSONSchemaOfTypes: docs/json.schema.json has every field of the types, with the meaning that its comment gives.
+func TestJSONSchemaOfTypes(t *testing.T) {
+	types := &jsonTypes{t: t, dirs: map[string]map[string]*ast.TypeSpec{}, used: map[string]string{}}
 	for _, d := range documents {
-		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n| field | type | meaning |\n|---|---|---|\n", d.title, d.about)
-		types.write(&b, d.dir, d.root, "")
+		types.used[d.name] = d.dir + "." + d.root
 	}
-	const file = "../../docs/json.md"
-	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	var any []object
+	for _, d := range documents {
+		any = append(any, types.reference(d.name, d.dir, d.root))
 	}
-	text, err := os.ReadFile(file)
+	text, err := json.MarshalIndent(object{
+		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
+		{"title", "The JSON documents of nodegate"},
+		{"$comment", "UPDATE=1 go test ./cmd/nodegate writes this file from the Go types and their comments"},
+		{"anyOf", any},
+		{"$defs", types.defs},
+	}, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(string(text), b.String()); d != "" {
+	text = append(text, '\n')
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(reportSchema, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(reportSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(strings.Split(string(have), "\n"), strings.Split(string(text), "\n")); d != "" {
 		t.Errorf("run UPDATE=1 go test ./cmd/nodegate (-file +types):\n%s", d)
 	}
+}
+
+// TestJSONSchemaOfOutput: a schema validator accepts what nodegate prints, and the examples of docs/json.md, as the document that they
+// are. The schema is made strict for that: an output has no field that the schema does not describe.
+func TestJSONSchemaOfOutput(t *testing.T) {
+	hosttest.NeedProgram(t, "jsonschema")
+	c := newContractor(t, "")
+	c.inputs()
+	texts := map[string][][]byte{}
+	for _, d := range documents {
+		for _, call := range d.calls {
+			out, _ := c.exec("sh", "-c", call)
+			texts[d.name] = append(texts[d.name], out)
+		}
+		if os.Geteuid() != 0 {
+			continue
+		}
+		for _, call := range d.asRoot {
+			out, _ := c.scratch(call)
+			texts[d.name] = append(texts[d.name], out)
+		}
+	}
+	page, err := os.ReadFile("../../docs/json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, example := range regexp.MustCompile("(?ms)^```json (\\w+)\n(.*?)^```").FindAllSubmatch(page, -1) {
+		name := string(example[1])
+		texts[name] = append(texts[name], example[2])
+	}
+	for _, d := range documents {
+		if len(texts[d.name]) > 0 {
+			if out := c.validate(d.name, texts[d.name]); out != "" {
+				t.Errorf("%s:\n%s", d.name, out)
+			}
+		}
+		if !bytes.Contains(page, []byte("| `"+d.name+"` |")) {
+			t.Errorf("docs/json.md does not name %s", d.name)
+		}
+	}
+	for _, wrong := range []string{`{}`, `{"apiVersion": "nodegate/v1", "kind": "Version"}`} {
+		if c.validate("Report", [][]byte{[]byte(wrong)}) == "" {
+			t.Errorf("a valid Report: %s", wrong)
+		}
+	}
+}
+
+// validate returns the messages of the validator about texts as a document of the schema.
+func (c *contractor) validate(name string, texts [][]byte) string {
+	c.Helper()
+	text, err := os.ReadFile(reportSchema)
+	if err != nil {
+		c.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(text, &schema); err != nil {
+		c.Fatal(err)
+	}
+	delete(schema, "anyOf")
+	schema["$ref"] = "#/$defs/" + name
+	for _, def := range schema["$defs"].(map[string]any) {
+		def.(map[string]any)["additionalProperties"] = false
+	}
+	if text, err = json.Marshal(schema); err != nil {
+		c.Fatal(err)
+	}
+	arguments := []string{c.dir + "/schema.json", "-F", "{error.json_path}: {error.message:.200}\n"}
+	for i, text := range append([][]byte{text}, texts...) {
+		file := fmt.Sprintf("%s/%s-%d.json", c.dir, name, i)
+		if i == 0 {
+			file = arguments[0]
+		} else {
+			arguments = append(arguments, "-i", file)
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			c.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(c.Context(), "jsonschema", arguments...)
+	cmd.Env = append(os.Environ(), "PYTHONWARNINGS=ignore")
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("%v\n%s", err, out)
+}
+
+// object is a JSON object with an order.
+type object []member
+
+type member struct {
+	key   string
+	value any
+}
+
+func (o object) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	for i, m := range o {
+		value, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&b, "%s%q:%s", map[bool]string{true: "{", false: ","}[i == 0], m.key, value)
+	}
+	return append(b.Bytes(), '}'), nil
 }
 
 // jsonTypes are the type declarations of directories, parsed on demand.
 type jsonTypes struct {
 	t    *testing.T
 	dirs map[string]map[string]*ast.TypeSpec
+	defs object
+	used map[string]string // the type of each definition
 }
 
 // find returns a declaration of a directory.
@@ -96,8 +227,26 @@ func (j jsonTypes) find(dir, name string) *ast.TypeSpec {
 	return j.dirs[dir][name]
 }
 
-// write writes a row for each field of a struct, and of the structs in it.
-func (j jsonTypes) write(b *strings.Builder, dir, name, path string) {
+// reference returns a reference to the definition of a struct, which it adds.
+func (j *jsonTypes) reference(name, dir, typeName string) object {
+	is := dir + "." + typeName
+	if j.used[name] != "" && j.used[name] != is {
+		name = upper(filepath.Base(dir)) + name
+	}
+	j.used[name] = is
+	if !slices.ContainsFunc(j.defs, func(m member) bool { return m.key == name }) {
+		at := len(j.defs)
+		j.defs = append(j.defs, member{name, nil})
+		var properties object
+		var required []string
+		j.properties(dir, typeName, &properties, &required)
+		j.defs[at].value = object{{"type", "object"}, {"required", required}, {"properties", properties}}
+	}
+	return object{{"$ref", "#/$defs/" + name}}
+}
+
+// properties adds the fields of a struct, and of the structs that it embeds.
+func (j *jsonTypes) properties(dir, name string, properties *object, required *[]string) {
 	spec := j.find(dir, name)
 	if spec == nil {
 		j.t.Fatalf("%s has no type %s", dir, name)
@@ -112,81 +261,85 @@ func (j jsonTypes) write(b *strings.Builder, dir, name, path string) {
 			text, _ := strconv.Unquote(f.Tag.Value)
 			tag = reflect.StructTag(text).Get("json")
 		}
-		key, optional, _ := strings.Cut(tag, ",")
-		kind, inDir, inName := j.kind(dir, f.Type)
+		key, option, _ := strings.Cut(tag, ",")
 		switch {
 		case key == "-" || len(f.Names) == 1 && !f.Names[0].IsExported():
 			continue
 		case len(f.Names) == 0 && key == "": // embedded
-			j.write(b, inDir, inName, path)
+			inDir, inName := j.named(dir, f.Type)
+			j.properties(inDir, inName, properties, required)
 			continue
-		}
-		if strings.HasPrefix(optional, "omit") {
-			kind += ", optional"
 		}
 		meaning := strings.Join(strings.Fields(f.Doc.Text()+" "+f.Comment.Text()), " ")
 		if meaning == "" {
 			j.t.Errorf("%s.%s: the field %s has no comment", dir, name, key)
 		}
-		fmt.Fprintf(b, "| `%s%s` | %s | %s |\n", path, key, kind, strings.ReplaceAll(meaning, "|", `\|`))
-		if inName != "" {
-			suffix := "."
-			if strings.HasPrefix(kind, "list") {
-				suffix = "[]."
-			}
-			j.write(b, inDir, inName, path+key+suffix)
+		if !strings.HasPrefix(option, "omit") {
+			*required = append(*required, key)
 		}
+		value := object{{"const", meaning}}
+		if key != "apiVersion" && (key != "kind" || strings.Contains(meaning, " ")) {
+			value = append(j.schema(dir, f.Type), member{"description", meaning})
+		}
+		*properties = append(*properties, member{key, value})
 	}
 }
 
-// kind returns a type as JSON has it, and of an object the directory and name of its struct.
-func (j jsonTypes) kind(dir string, e ast.Expr) (kind, inDir, inName string) {
+// named returns the directory and the name of a type.
+func (j *jsonTypes) named(dir string, e ast.Expr) (inDir, name string) {
 	switch e := e.(type) {
 	case *ast.StarExpr:
-		return j.kind(dir, e.X)
-	case *ast.ArrayType:
-		of, inDir, inName := j.kind(dir, e.Elt)
-		return "list of " + of + "s", inDir, inName
-	case *ast.MapType:
-		of, inDir, inName := j.kind(dir, e.Value)
-		return "object of " + of + "s", inDir, inName
+		return j.named(dir, e.X)
+	case *ast.Ident:
+		return dir, e.Name
 	case *ast.SelectorExpr:
 		pkg := e.X.(*ast.Ident).Name
-		switch pkg {
-		case "netip":
-			return "string", "", ""
-		case "time":
-			return map[string]string{"Time": "time", "Duration": "nanoseconds"}[e.Sel.Name], "", ""
+		if pkg == "netip" || pkg == "time" {
+			return pkg, e.Sel.Name
 		}
-		for _, known := range []string{"internal/verdict", "checks", "internal/host", "policy", "internal/audit", "internal/audit/proxy", "internal/audit/kubeproxy", "internal/kube",
-			"checks/catalog",
-			"cmd/nodegate/internal/report", "internal/audit/settle", "internal/host/netns"} {
-			if filepath.Base(known) == pkg {
-				return j.kind(known, e.Sel)
-			}
+		known := []string{"internal/verdict", "checks", "internal/host", "policy", "internal/audit", "internal/audit/proxy",
+			"internal/audit/kubeproxy", "internal/kube", "checks/catalog", "cmd/nodegate/internal/report", "internal/audit/settle",
+			"internal/host/netns"}
+		if i := slices.IndexFunc(known, func(k string) bool { return filepath.Base(k) == pkg }); i >= 0 {
+			return known[i], e.Sel.Name
 		}
 		j.t.Fatalf("%s: package %s of %s is not known here", dir, pkg, e.Sel.Name)
-	case *ast.Ident:
-		switch e.Name {
-		case "string", "error":
-			return "string", "", ""
-		case "bool":
-			return "boolean", "", ""
-		case "int", "int64", "uint8", "uint16", "uint32", "uint64", "float64":
-			return "number", "", ""
-		}
-		if kind := map[string]string{"Verdict": "verdict", "Millis": "milliseconds"}[e.Name]; kind != "" {
-			return kind, "", ""
-		}
-		spec := j.find(dir, e.Name)
-		if spec == nil {
-			j.t.Fatalf("%s: no type %s", dir, e.Name)
-		}
-		if _, is := spec.Type.(*ast.StructType); is {
-			return "object", dir, e.Name
-		}
-		return j.kind(dir, spec.Type)
 	}
-	j.t.Fatalf("%s: a type that the page cannot describe: %T", dir, e)
-	return "", "", ""
+	j.t.Fatalf("%s: a type that the schema cannot describe: %T", dir, e)
+	return "", ""
+}
+
+// schema returns the schema of a type.
+func (j *jsonTypes) schema(dir string, e ast.Expr) object {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return j.schema(dir, e.X)
+	case *ast.ArrayType:
+		return object{{"type", "array"}, {"items", j.schema(dir, e.Elt)}}
+	case *ast.MapType:
+		return object{{"type", "object"}, {"additionalProperties", j.schema(dir, e.Value)}}
+	}
+	inDir, name := j.named(dir, e)
+	switch name {
+	case "string", "error", "Addr", "AddrPort", "Prefix":
+		return object{{"type", "string"}}
+	case "bool":
+		return object{{"type", "boolean"}}
+	case "int", "int64", "uint8", "uint16", "uint32", "uint64", "Duration":
+		return object{{"type", "integer"}}
+	case "float64", "Millis":
+		return object{{"type", "number"}}
+	case "Time":
+		return object{{"type", "string"}, {"format", "date-time"}}
+	case "Verdict":
+		return object{{"enum", []string{"pass", "warn", "fail", "unknown", "skipped"}}}
+	}
+	spec := j.find(inDir, name)
+	if spec == nil {
+		j.t.Fatalf("%s: no type %s", inDir, name)
+	}
+	if _, is := spec.Type.(*ast.StructType); is {
+		return j.reference(upper(strings.TrimPrefix(name, "json")), inDir, name)
+	}
+	return j.schema(inDir, spec.Type)
 }

@@ -95,16 +95,25 @@ func unreadFiles(paths []string) hcl.Diagnostics {
 	return all
 }
 
-// lintFinding is one mistake or warning of lint --format json.
+// lintReport is the document of lint --format json.
+type lintReport struct {
+	APIVersion string        `json:"apiVersion"` // nodegate/v1
+	Kind       string        `json:"kind"`       // Lint
+	Verdict    string        `json:"verdict"`    // pass or fail
+	Files      []string      `json:"files"`      // the files that were read
+	Findings   []lintFinding `json:"findings"`   // mistakes and warnings
+}
+
+// lintFinding is one mistake or warning.
 type lintFinding struct {
-	File      string `json:"file"`
-	Line      int    `json:"line"`
-	Column    int    `json:"column"` // in characters
-	EndLine   int    `json:"endLine"`
-	EndColumn int    `json:"endColumn"`
-	Severity  string `json:"severity"` // error or warning
-	Summary   string `json:"summary"`  // stable for one kind of finding
-	Detail    string `json:"detail"`
+	File      string `json:"file"`      // the path as given
+	Line      int    `json:"line"`      // the first is 1
+	Column    int    `json:"column"`    // in characters
+	EndLine   int    `json:"endLine"`   // the last line of the range
+	EndColumn int    `json:"endColumn"` // the column after the range
+	Severity  string `json:"severity"`  // error or warning
+	Summary   string `json:"summary"`   // stable for one kind of finding
+	Detail    string `json:"detail"`    // what is wrong, and what to write
 }
 
 func newLintFinding(d *hcl.Diagnostic) lintFinding {
@@ -143,13 +152,7 @@ func lintDocument(format string, p *policy.Policy, diags hcl.Diagnostics, failed
 		if failed {
 			verdict = "fail"
 		}
-		document = struct {
-			APIVersion string        `json:"apiVersion"`
-			Kind       string        `json:"kind"`
-			Verdict    string        `json:"verdict"` // pass or fail
-			Files      []string      `json:"files"`   // the files that were read
-			Findings   []lintFinding `json:"findings"`
-		}{"nodegate/v1", "Lint", verdict, append([]string{}, p.Files...), findings}
+		document = lintReport{"nodegate/v1", "Lint", verdict, append([]string{}, p.Files...), findings}
 	}
 	text, err := json.MarshalIndent(document, "", "  ")
 	return append(text, '\n'), err

@@ -93,6 +93,9 @@ func verbs() []verb {
 	}
 }
 
+// coreVerbs are the verbs that help lists first.
+func coreVerbs() []string { return []string{"check", "plan", "install", "gate", "status", "explain"} }
+
 // newRoot returns the root command for a call. If the first argument is a verb, newRoot adds only that verb: the flags of all verbs
 // take 160 KiB.
 func newRoot(args ...string) *cobra.Command {
@@ -136,8 +139,16 @@ Exit status: 0 pass, 1 fail, 2 usage or policy error, 3 unknown.`,
 		all = all[called : called+1]
 		root.CompletionOptions.DisableDefaultCmd = true
 	}
+	root.AddGroup(&cobra.Group{ID: "core", Title: "Core Commands:"}, &cobra.Group{ID: "more", Title: "More Commands:"})
+	root.SetHelpCommandGroupID("more")
+	root.SetCompletionCommandGroupID("more")
 	for _, v := range all {
-		root.AddCommand(v.new())
+		c := v.new()
+		c.GroupID = "more"
+		if slices.Contains(coreVerbs(), v.name) {
+			c.GroupID = "core"
+		}
+		root.AddCommand(c)
 	}
 	return root
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"nodegate/checks"
@@ -71,7 +70,7 @@ type Fight struct {
 func NewWatch(h *host.Host, w Watching, p *policy.Policy, r checks.Outcome) Watch {
 	now := time.Now()
 	reset := func(t *time.Time) { *t = now.Add(t.Sub(now)).In(t.Location()) } // the elapsed time by the monotonic clock
-	w.Last, w.Fights = slices.Clone(w.Last), slices.Clone(w.Fights)
+	w.Last, w.Fights = append([]Correction{}, w.Last...), append([]Fight{}, w.Fights...)
 	times := []*time.Time{&w.Since, &w.LastRound, &r.Started}
 	for i := range w.Last {
 		times = append(times, &w.Last[i].Time)
