@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"nodegate/internal/require"
 )
 
 // documents are the JSON documents that other programs read, with the Go type of each.
@@ -50,14 +52,10 @@ func TestJSONDoc(t *testing.T) {
 	}
 	const file = "../../docs/json.md"
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if d := cmp.Diff(string(text), b.String()); d != "" {
 		t.Errorf("run UPDATE=1 go test ./cmd/nodegate (-file +types):\n%s", d)
 	}
