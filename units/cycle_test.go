@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestNoCycle: systemd itself, in its test mode and as an ordinary user, computes the boot of an image with networkd and cloud-init
@@ -41,24 +42,24 @@ func TestNoCycle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for up := dir; up != "/tmp" && up != "/"; up = filepath.Dir(up) {
-				must(t, os.Chmod(up, 0o755))
+				require.NoError(t, os.Chmod(up, 0o755))
 			}
 			etc := filepath.Join(dir, "etc/systemd/system")
 			for _, links := range []string{"local-fs.target.wants", "multi-user.target.wants", "network-online.target.wants"} {
-				must(t, os.MkdirAll(filepath.Join(etc, links), 0o755))
+				require.NoError(t, os.MkdirAll(filepath.Join(etc, links), 0o755))
 			}
 			for unit, text := range image {
-				must(t, os.WriteFile(filepath.Join(etc, unit), []byte(text), 0o644))
+				require.NoError(t, os.WriteFile(filepath.Join(etc, unit), []byte(text), 0o644))
 			}
-			must(t, os.WriteFile(filepath.Join(etc, "var-lib-kubelet.mount"), []byte(mount), 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(etc, "var-lib-kubelet.mount"), []byte(mount), 0o644))
 			wants := "local-fs.target.wants"
 			if name == "NFS" {
 				wants = "multi-user.target.wants"
 			}
-			must(t, os.Symlink("../var-lib-kubelet.mount", filepath.Join(etc, wants, "var-lib-kubelet.mount")))
-			must(t, os.Symlink("../kubelet.service", filepath.Join(etc, "multi-user.target.wants/kubelet.service")))
-			must(t, os.Symlink("../systemd-networkd.service", filepath.Join(etc, "multi-user.target.wants/systemd-networkd.service")))
-			must(t, os.Symlink("../systemd-networkd-wait-online.service",
+			require.NoError(t, os.Symlink("../var-lib-kubelet.mount", filepath.Join(etc, wants, "var-lib-kubelet.mount")))
+			require.NoError(t, os.Symlink("../kubelet.service", filepath.Join(etc, "multi-user.target.wants/kubelet.service")))
+			require.NoError(t, os.Symlink("../systemd-networkd.service", filepath.Join(etc, "multi-user.target.wants/systemd-networkd.service")))
+			require.NoError(t, os.Symlink("../systemd-networkd-wait-online.service",
 				filepath.Join(etc, "network-online.target.wants/systemd-networkd-wait-online.service")))
 			cycles := func() string {
 				cmd := exec.CommandContext(t.Context(), systemd, "--test", "--system", "--unit=multi-user.target")
@@ -84,11 +85,11 @@ func TestNoCycle(t *testing.T) {
 					continue
 				}
 				path := filepath.Join(dir, f.Path)
-				must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 				if f.Target != "" {
-					must(t, os.Symlink(f.Target, path))
+					require.NoError(t, os.Symlink(f.Target, path))
 				} else {
-					must(t, os.WriteFile(path, f.Content, 0o644))
+					require.NoError(t, os.WriteFile(path, f.Content, 0o644))
 				}
 			}
 			if found := cycles(); found != "" {

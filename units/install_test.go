@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/internal/host/tree"
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -49,9 +50,7 @@ func manifest(t *testing.T, root string) string {
 		lines = append(lines, line)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.Join(lines, "\n")
 }
 
@@ -63,7 +62,7 @@ func inMemory(t *testing.T) string {
 	if err != nil {
 		return t.TempDir()
 	}
-	t.Cleanup(func() { must(t, os.RemoveAll(root)) })
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(root)) })
 	return root
 }
 
@@ -79,28 +78,21 @@ func node(t *testing.T) string {
 func fillNode(t *testing.T, root string) {
 	t.Helper()
 	for _, d := range []string{"etc/sysctl.d", "etc/systemd/system", "var/lib", "usr/local/bin"} {
-		must(t, os.MkdirAll(filepath.Join(root, d), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(root, d), 0o755))
 	}
-	must(t, os.WriteFile(root+"/usr/local/bin/nodegate", []byte("an older one"), 0o700))
-	must(t, os.Chmod(root+"/usr/local/bin/nodegate", 0o750|fs.ModeSetgid))
+	require.NoError(t, os.WriteFile(root+"/usr/local/bin/nodegate", []byte("an older one"), 0o700))
+	require.NoError(t, os.Chmod(root+"/usr/local/bin/nodegate", 0o750|fs.ModeSetgid))
 	if os.Getuid() == 0 {
-		must(t, os.Chown(root+"/usr/local/bin/nodegate", 1234, 4321))
-		must(t, os.Chmod(root+"/usr/local/bin/nodegate", 0o750|fs.ModeSetgid))
+		require.NoError(t, os.Chown(root+"/usr/local/bin/nodegate", 1234, 4321))
+		require.NoError(t, os.Chmod(root+"/usr/local/bin/nodegate", 0o750|fs.ModeSetgid))
 	}
-	must(t, os.Symlink("../elsewhere.conf", root+"/etc/sysctl.d/99-zz-nodegate.conf"))
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink("../elsewhere.conf", root+"/etc/sysctl.d/99-zz-nodegate.conf"))
 }
 
 func open(t *testing.T, root string) *tree.Tree {
 	t.Helper()
 	opened, err := tree.Open(root)
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(opened.Close)
 	return opened
 }
@@ -121,7 +113,7 @@ func filesOf(t *testing.T, program units.Program, texts ...policy.File) []units.
 		t.Fatal(diags)
 	}
 	f, err := units.Files(p, texts, program)
-	must(t, err)
+	require.NoError(t, err)
 	return f
 }
 
@@ -143,12 +135,12 @@ func TestInstallAndUninstall(t *testing.T) {
 	one, two := files(t, policyOne, "binary one"), files(t, policyTwo, "binary two")
 
 	planned, err := units.Plan(tree, one, false)
-	must(t, err)
+	require.NoError(t, err)
 	if after := manifest(t, root); after != before {
 		t.Fatalf("Plan changed the tree:\n%s", cmp.Diff(before, after))
 	}
 	done, err := units.Install(tree, one, false)
-	must(t, err)
+	require.NoError(t, err)
 	if d := cmp.Diff(planned, done); d != "" {
 		t.Errorf("Install differs from Plan:\n%s", d)
 	}
@@ -157,29 +149,29 @@ func TestInstallAndUninstall(t *testing.T) {
 		t.Errorf("second install: %v, %v", again, err)
 	}
 	conf, err := os.ReadFile(root + "/etc/sysctl.d/99-zz-nodegate.conf")
-	must(t, err)
+	require.NoError(t, err)
 	if !strings.Contains(string(conf), "net.bridge.bridge-nf-call-iptables = 1\n# fs.inotify.max_user_instances: at least 512;") {
 		t.Errorf("sysctl.d:\n%s", conf)
 	}
 	dropIn, err := os.ReadFile(root + "/etc/systemd/system/kubelet.service.d/10-nodegate.conf")
-	must(t, err)
+	require.NoError(t, err)
 	if !strings.Contains(string(dropIn), "\nTimeoutStartSec=150s\n") {
 		t.Errorf("the drop-in does not wait longer than the budget of 2 minutes:\n%s", dropIn)
 	}
 	modules, err := os.ReadFile(root + "/etc/modules-load.d/nodegate.conf")
-	must(t, err)
+	require.NoError(t, err)
 	if !strings.HasSuffix(string(modules), "overlay\nbr_netfilter\n") {
 		t.Errorf("modules-load.d:\n%s", modules)
 	}
 
 	// Another policy, for another unit: the old drop-in goes.
 	_, err = units.Install(tree, two, false)
-	must(t, err)
+	require.NoError(t, err)
 	if _, err := os.Stat(root + "/etc/systemd/system/kubelet.service.d/10-nodegate.conf"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the drop-in of the previous unit remains: %v", err)
 	}
 	_, err = units.Uninstall(tree, false)
-	must(t, err)
+	require.NoError(t, err)
 	if d := cmp.Diff(before, manifest(t, root)); d != "" {
 		t.Errorf("uninstall left a difference:\n%s", d)
 	}
@@ -193,10 +185,10 @@ func TestChangedFile(t *testing.T) {
 	tree := open(t, root)
 	before := manifest(t, root)
 	_, err := units.Install(tree, files(t, policyOne, "one"), false)
-	must(t, err)
+	require.NoError(t, err)
 	changed := []string{root + "/etc/nodegate/policy.d/a.hcl", root + "/etc/modules-load.d/nodegate.conf"}
 	for _, f := range changed {
-		must(t, os.WriteFile(f, []byte("mine"), 0o644))
+		require.NoError(t, os.WriteFile(f, []byte("mine"), 0o644))
 	}
 	now := manifest(t, root)
 	for what, try := range map[string]func(bool) error{
@@ -214,7 +206,7 @@ func TestChangedFile(t *testing.T) {
 		}
 	}
 	_, err = units.Uninstall(tree, true)
-	must(t, err)
+	require.NoError(t, err)
 	if d := cmp.Diff(before, manifest(t, root)); d != "" {
 		t.Errorf("uninstall --force left a difference:\n%s", d)
 	}
@@ -227,15 +219,15 @@ func TestEditedInPlace(t *testing.T) {
 	tree := open(t, root)
 	before := manifest(t, root)
 	_, err := units.Install(tree, files(t, policyOne, "one"), false)
-	must(t, err)
-	must(t, os.WriteFile(root+"/etc/nodegate/policy.d/a.hcl", []byte(policyTwo), 0o644))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(root+"/etc/nodegate/policy.d/a.hcl", []byte(policyTwo), 0o644))
 	_, err = units.Install(tree, files(t, policyTwo, "one"), false)
-	must(t, err)
+	require.NoError(t, err)
 	if again, err := units.Install(tree, files(t, policyTwo, "one"), false); err != nil || len(again) != 0 {
 		t.Errorf("the second time: %v, %v", again, err)
 	}
 	_, err = units.Uninstall(tree, false)
-	must(t, err)
+	require.NoError(t, err)
 	if d := cmp.Diff(before, manifest(t, root)); d != "" {
 		t.Errorf("uninstall left a difference:\n%s", d)
 	}
@@ -253,7 +245,7 @@ func TestNothingLeavesTheRoot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := node(t)
-			must(t, prepare(root))
+			require.NoError(t, prepare(root))
 			before := manifest(t, root)
 			_, err := units.Install(open(t, root), files(t, policyOne, "one"), false)
 			if err == nil || !strings.Contains(err.Error(), root+"/etc/") {

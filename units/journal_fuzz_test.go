@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/tree"
+	"nodegate/internal/require"
 )
 
 // FuzzJournal: no journal makes uninstall panic or change a file outside the root.
@@ -18,20 +19,14 @@ func FuzzJournal(f *testing.F) {
 		root, outside := filepath.Join(dir, "root"), filepath.Join(dir, "outside")
 		name := filepath.Join(root, JournalFile)
 		for _, d := range []string{filepath.Dir(name), outside, filepath.Join(root, "etc")} {
-			if err := os.MkdirAll(d, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(d, 0o755))
 		}
 		kept := filepath.Join(outside, "kept")
 		for file, content := range map[string][]byte{name: text, kept: []byte("kept"), filepath.Join(root, "etc/a"): nil} {
-			if err := os.WriteFile(file, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(file, content, 0o600))
 		}
 		tr, err := tree.Open(root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer tr.Close()
 		_, _ = Uninstall(tr, true)
 		if got, err := os.ReadFile(kept); err != nil || string(got) != "kept" {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/internal/host/tree"
+	"nodegate/internal/require"
 	"nodegate/units"
 )
 
@@ -39,7 +40,7 @@ func TestKilledAnywhere(t *testing.T) {
 					root := node(t)
 					tree := open(t, root)
 					before := manifest(t, root)
-					must(t, c.setup(tree))
+					require.NoError(t, c.setup(tree))
 					k := &killer{Tree: tree, left: kill, once: strings.HasSuffix(finish, "after one failure")}
 					was := policyIn(t, root)
 					finished = c.killed(k) == nil && k.left >= 0
@@ -55,7 +56,7 @@ func TestKilledAnywhere(t *testing.T) {
 							t.Fatalf("killed at write %d, install finished wrong:\n%s", kill, d)
 						}
 					}
-					must(t, uninstall(tree))
+					require.NoError(t, uninstall(tree))
 					if d := cmp.Diff(before, manifest(t, root)); d != "" {
 						t.Fatalf("killed at write %d, then %s: uninstall left a difference:\n%s", kill, finish, d)
 					}
@@ -84,7 +85,7 @@ func TestDirectoryStays(t *testing.T) {
 		tree := open(t, root)
 		before := manifest(t, root)
 		if failing != "install" {
-			must(t, reinstall(tree, one))
+			require.NoError(t, reinstall(tree, one))
 		}
 		var err error
 		stuck := &keeper{Tree: tree}
@@ -103,7 +104,7 @@ func TestDirectoryStays(t *testing.T) {
 			t.Errorf("%s: %v", failing, err)
 		}
 		_, err = units.Uninstall(tree, false)
-		must(t, err)
+		require.NoError(t, err)
 		if d := cmp.Diff(before, manifest(t, root)); d != "" {
 			t.Errorf("%s failed; the next uninstall left a difference:\n%s", failing, d)
 		}
@@ -134,7 +135,7 @@ func (k *keeper) StageFile(p string, content []byte, mode fs.FileMode) error {
 func TestKilledAtTheLock(t *testing.T) {
 	root := node(t)
 	before := manifest(t, root)
-	must(t, os.WriteFile(root+"/var/lib/.nodegate.lock", nil, 0o600))
+	require.NoError(t, os.WriteFile(root+"/var/lib/.nodegate.lock", nil, 0o600))
 	if _, err := units.Uninstall(open(t, root), false); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestKilledAtTheLock(t *testing.T) {
 func freshly(t *testing.T, f []units.File) string {
 	t.Helper()
 	root := node(t)
-	must(t, reinstall(open(t, root), f))
+	require.NoError(t, reinstall(open(t, root), f))
 	return withoutTimes(manifest(t, root))
 }
 

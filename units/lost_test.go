@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -18,21 +19,21 @@ func TestLostJournal(t *testing.T) {
 		root := inMemory(t)
 		tree := open(t, root)
 		for _, d := range []string{"/etc/systemd/system/a.d", "/etc/modules-load.d", "/etc/sysctl.d", "/var/lib", "/usr/local/bin"} {
-			must(t, os.MkdirAll(root+d, 0o755))
+			require.NoError(t, os.MkdirAll(root+d, 0o755))
 		}
 		// Links that lead elsewhere and plain files are not directories of nodegate.
-		must(t, os.Symlink("/../../outside", root+"/etc/systemd/system/b.d"))
-		must(t, os.WriteFile(root+"/etc/systemd/system/c.d", nil, 0o644))
+		require.NoError(t, os.Symlink("/../../outside", root+"/etc/systemd/system/b.d"))
+		require.NoError(t, os.WriteFile(root+"/etc/systemd/system/c.d", nil, 0o644))
 		if packaged {
 			pack(t, root, "one")
 		}
 		before := filesAndLinks(t, root)
 		program, err := units.FindProgram(tree, []byte("one"))
-		must(t, err)
+		require.NoError(t, err)
 		wanted := filesOf(t, program.AllowingWritable(), policy.File{Name: "a.hcl", Text: []byte(policyOne)})
 		_, err = units.Install(tree, wanted, false)
-		must(t, err)
-		must(t, os.RemoveAll(root+"/var/lib/nodegate"))
+		require.NoError(t, err)
+		require.NoError(t, os.RemoveAll(root+"/var/lib/nodegate"))
 		for _, force := range []bool{false, true} {
 			_, err = units.Uninstall(tree, force)
 			if err == nil || !strings.Contains(err.Error(), root+"/etc/systemd/system/kubelet.service.d/10-nodegate.conf belongs to an "+
@@ -46,7 +47,7 @@ func TestLostJournal(t *testing.T) {
 			t.Errorf("installed again: %v, %v", changes, err)
 		}
 		_, err = units.Uninstall(tree, false)
-		must(t, err)
+		require.NoError(t, err)
 		if d := cmp.Diff(before, filesAndLinks(t, root)); d != "" {
 			t.Errorf("packaged %t: uninstalled after the journal was lost:\n%s", packaged, d)
 		}
@@ -70,13 +71,13 @@ func filesAndLinks(t *testing.T, root string) string {
 func TestIdenticalForeignFile(t *testing.T) {
 	root := node(t)
 	tree := open(t, root)
-	must(t, os.Remove(root+units.Binary))
-	must(t, os.WriteFile(root+units.Binary, []byte("one"), 0o755))
-	must(t, os.Chmod(root+units.Binary, 0o755))
+	require.NoError(t, os.Remove(root+units.Binary))
+	require.NoError(t, os.WriteFile(root+units.Binary, []byte("one"), 0o755))
+	require.NoError(t, os.Chmod(root+units.Binary, 0o755))
 	before := manifest(t, root)
-	must(t, reinstall(tree, files(t, policyOne, "one")))
+	require.NoError(t, reinstall(tree, files(t, policyOne, "one")))
 	_, err := units.Uninstall(tree, false)
-	must(t, err)
+	require.NoError(t, err)
 	if d := cmp.Diff(before, manifest(t, root)); d != "" {
 		t.Errorf("an identical file of another program:\n%s", d)
 	}

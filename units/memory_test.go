@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -16,7 +17,7 @@ func TestMemoryNotInSysctlD(t *testing.T) {
 		t.Fatal(diags)
 	}
 	files, err := units.Files(p, nil, units.Program{})
-	must(t, err)
+	require.NoError(t, err)
 	for _, f := range files {
 		if strings.HasPrefix(f.Path, "/etc/sysctl.d/") && (!strings.Contains(string(f.Content), "\nvm.swappiness = 10\n") ||
 			!strings.Contains(string(f.Content), "# vm.min_free_kbytes: 262144; only `nodegate apply` sets it\n") ||

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -16,9 +17,9 @@ import (
 func TestDropInLastAndFirst(t *testing.T) {
 	tree := open(t, t.TempDir())
 	installed, err := units.Install(tree, files(t, policyOne, "one"), false)
-	must(t, err)
+	require.NoError(t, err)
 	removed, err := units.Uninstall(tree, false)
-	must(t, err)
+	require.NoError(t, err)
 	last, first := installed[len(installed)-1].Path, removed[0].Path
 	if !strings.HasSuffix(last, "/10-nodegate.conf") || first != last {
 		t.Errorf("installed last: %s; removed first: %s", last, first)
@@ -34,23 +35,23 @@ func TestDropInNamesAProgram(t *testing.T) {
 	for kill, finished := 0, false; !finished; kill++ {
 		root := node(t)
 		tree := open(t, root)
-		must(t, os.Remove(root+units.Binary))
+		require.NoError(t, os.Remove(root+units.Binary))
 		_, err := units.Install(tree, filesOf(t, units.Copied([]byte("one")), policy.File{Name: "a.hcl", Text: []byte(policyOne)}), false)
-		must(t, err)
+		require.NoError(t, err)
 		pack(t, root, "two")
 		program, err := units.FindProgram(tree, []byte("two"))
-		must(t, err)
+		require.NoError(t, err)
 		k := &killer{Tree: tree, left: kill}
 		moved := filesOf(t, program, policy.File{Name: "a.hcl", Text: []byte(policyTwo)})
 		finished = reinstall(k, moved) == nil && k.left >= 0
 		dropIns, err := filepath.Glob(root + "/etc/systemd/system/*.d/10-nodegate.conf")
-		must(t, err)
+		require.NoError(t, err)
 		if len(dropIns) == 0 {
 			t.Fatalf("killed at write %d: no gate", kill)
 		}
 		for _, name := range dropIns {
 			text, err := os.ReadFile(name)
-			must(t, err)
+			require.NoError(t, err)
 			called := regexp.MustCompile(`exec (\S+) gate`).FindSubmatch(text)
 			if _, err := os.Stat(root + string(called[1])); err != nil {
 				t.Errorf("killed at write %d, %s: %v", kill, name, err)
@@ -64,8 +65,8 @@ func TestChangedMode(t *testing.T) {
 	root := t.TempDir()
 	tree := open(t, root)
 	_, err := units.Install(tree, files(t, policyOne, "one"), false)
-	must(t, err)
-	must(t, os.Chmod(root+units.Binary, 0o700))
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(root+units.Binary, 0o700))
 	if _, err := units.Uninstall(tree, false); err == nil || !strings.Contains(err.Error(), root+units.Binary+" has changed since") {
 		t.Errorf("a changed mode: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -17,8 +18,8 @@ func pack(t *testing.T, root, binary string) {
 	t.Helper()
 	files := append(units.ForPackage(), units.File{Path: units.PackagedBinary, Mode: 0o755, Content: []byte(binary)})
 	for _, f := range files {
-		must(t, os.MkdirAll(filepath.Dir(root+f.Path), 0o755))
-		must(t, os.WriteFile(root+f.Path, f.Content, f.Mode))
+		require.NoError(t, os.MkdirAll(filepath.Dir(root+f.Path), 0o755))
+		require.NoError(t, os.WriteFile(root+f.Path, f.Content, f.Mode))
 	}
 }
 
@@ -26,13 +27,13 @@ func pack(t *testing.T, root, binary string) {
 func found(t *testing.T, tree units.Tree, binary string) []units.File {
 	t.Helper()
 	prog, err := units.FindProgram(tree, []byte(binary))
-	must(t, err)
+	require.NoError(t, err)
 	p, diags := policy.Load([]policy.File{{Name: "a.hcl", Text: []byte(policyOne)}}, policy.Options{})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
 	f, err := units.Files(p, nil, prog)
-	must(t, err)
+	require.NoError(t, err)
 	return f
 }
 
@@ -44,7 +45,7 @@ func TestPackagedProgram(t *testing.T) {
 	pack(t, root, "packaged")
 	before := manifest(t, root)
 	changes, err := units.Install(tree, found(t, tree, "packaged"), false)
-	must(t, err)
+	require.NoError(t, err)
 	for _, c := range changes {
 		if !strings.HasPrefix(c.Path, "/etc/") {
 			t.Errorf("written: %s", c.Path)
@@ -52,9 +53,9 @@ func TestPackagedProgram(t *testing.T) {
 	}
 	calls(t, root, units.PackagedBinary)
 	_, err = units.Uninstall(tree, false)
-	must(t, err)
+	require.NoError(t, err)
 	for _, dir := range []string{"etc", "var"} {
-		must(t, os.RemoveAll(filepath.Join(root, dir))) // the top directories, which Install created and keeps
+		require.NoError(t, os.RemoveAll(filepath.Join(root, dir))) // the top directories, which Install created and keeps
 	}
 	if after := manifest(t, root); stripTimes(after) != stripTimes(before) {
 		t.Errorf("the package's files were changed:\n%s\nbefore:\n%s", after, before)
@@ -68,10 +69,10 @@ func TestAnotherBinary(t *testing.T) {
 	tree := open(t, root)
 	pack(t, root, "packaged")
 	_, err := units.Install(tree, found(t, tree, "newer"), false)
-	must(t, err)
+	require.NoError(t, err)
 	calls(t, root, units.Binary)
 	_, err = units.Install(tree, found(t, tree, "packaged"), false)
-	must(t, err)
+	require.NoError(t, err)
 	calls(t, root, units.PackagedBinary)
 	for _, gone := range []string{units.Binary, "/etc/systemd/system/" + units.ApplyUnit} {
 		if _, err := os.Lstat(root + gone); err == nil {
@@ -85,7 +86,7 @@ func TestPackageWithoutUnits(t *testing.T) {
 	root := t.TempDir()
 	tree := open(t, root)
 	pack(t, root, "packaged")
-	must(t, os.Remove(root+units.ForPackage()[0].Path))
+	require.NoError(t, os.Remove(root+units.ForPackage()[0].Path))
 	if f := found(t, tree, "packaged"); f[0].Path != units.Binary {
 		t.Errorf("the first file is %s, want a copy of the binary", f[0].Path)
 	}
@@ -98,13 +99,13 @@ func calls(t *testing.T, root, binary string) {
 	var seen []string
 	for _, pattern := range []string{"/etc/systemd/system/*.d/*.conf", "/etc/systemd/system/*.wants/*"} {
 		names, err := filepath.Glob(root + pattern)
-		must(t, err)
+		require.NoError(t, err)
 		for _, name := range names {
 			if to, err := os.Readlink(name); err == nil {
 				name = root + to
 			}
 			text, err := os.ReadFile(name)
-			must(t, err)
+			require.NoError(t, err)
 			for _, m := range regexp.MustCompile(`(?m)^ExecStart\w*=(?:\+.* exec )?(\S+)`).FindAllStringSubmatch(string(text), -1) {
 				seen = append(seen, m[1])
 			}

@@ -10,15 +10,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/units"
 )
 
 func TestFullRoot(t *testing.T) {
 	hosttest.NeedRoot(t)
 	root := t.TempDir()
-	must(t, syscall.Mount("none", root, "tmpfs", 0, "size=64k"))
-	t.Cleanup(func() { must(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
-	must(t, os.MkdirAll(root+"/var/lib", 0o755))
+	require.NoError(t, syscall.Mount("none", root, "tmpfs", 0, "size=64k"))
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
+	require.NoError(t, os.MkdirAll(root+"/var/lib", 0o755))
 	before := manifest(t, root)
 	_, err := units.Install(open(t, root), files(t, policyOne, strings.Repeat("x", 1<<20)), false)
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), root+"/usr/local/bin/nodegate") {
@@ -32,8 +33,8 @@ func TestFullRoot(t *testing.T) {
 func TestReadOnlyRoot(t *testing.T) {
 	hosttest.NeedRoot(t)
 	root := t.TempDir()
-	must(t, syscall.Mount("none", root, "tmpfs", syscall.MS_RDONLY, ""))
-	t.Cleanup(func() { must(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
+	require.NoError(t, syscall.Mount("none", root, "tmpfs", syscall.MS_RDONLY, ""))
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
 	_, err := units.Install(open(t, root), files(t, policyOne, "one"), false)
 	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), root+"/") {
 		t.Errorf("a read-only root: %v", err)
@@ -45,14 +46,14 @@ func TestSecondInstaller(t *testing.T) {
 	root := node(t)
 	first := open(t, root)
 	release, err := first.Lock("/var/lib/.nodegate.lock")
-	must(t, err)
+	require.NoError(t, err)
 	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
 	if err == nil || !strings.Contains(err.Error(), "another nodegate is installing") {
 		t.Errorf("while another one installs: %v", err)
 	}
-	must(t, release())
+	require.NoError(t, release())
 	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
-	must(t, err)
+	require.NoError(t, err)
 }
 
 // TestDirectoryRemoved: if a directory was removed with a file that install replaced, uninstall creates it again.
@@ -61,14 +62,14 @@ func TestDirectoryRemoved(t *testing.T) {
 	tree := open(t, root)
 	before := manifest(t, root)
 	_, err := units.Install(tree, files(t, policyOne, "one"), false)
-	must(t, err)
-	must(t, os.RemoveAll(root+"/etc/sysctl.d"))
-	must(t, os.RemoveAll(root+"/usr"))
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(root+"/etc/sysctl.d"))
+	require.NoError(t, os.RemoveAll(root+"/usr"))
 	if _, err = units.Uninstall(tree, false); err == nil || !strings.Contains(err.Error(), "has changed since nodegate wrote it") {
 		t.Errorf("uninstall: %v", err)
 	}
 	_, err = units.Uninstall(tree, true)
-	must(t, err)
+	require.NoError(t, err)
 	if d := cmp.Diff(before, manifest(t, root)); d != "" {
 		t.Errorf("uninstalled:\n%s", d)
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/units"
 )
 
@@ -50,10 +51,10 @@ func TestUnreplaceable(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "chattr")
 	const dropIn, wants = "/etc/systemd/system/kubelet.service.d/10-nodegate.conf", "/etc/systemd/system/multi-user.target.wants"
-	onItself := func(t *testing.T, p string) { must(t, unix.Mount(p, p, "", unix.MS_BIND, "")) }
+	onItself := func(t *testing.T, p string) { require.NoError(t, unix.Mount(p, p, "", unix.MS_BIND, "")) }
 	readOnly := func(t *testing.T, p string) {
 		onItself(t, p)
-		must(t, unix.Mount("", p, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		require.NoError(t, unix.Mount("", p, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	}
 	for _, c := range []struct {
 		what, target string
@@ -80,17 +81,17 @@ func TestUnreplaceable(t *testing.T) {
 				fillNode(t, root)
 				p := root + c.target
 				if c.file {
-					must(t, os.MkdirAll(filepath.Dir(p), 0o755))
-					must(t, os.WriteFile(p, []byte("of the operator"), 0o644))
+					require.NoError(t, os.MkdirAll(filepath.Dir(p), 0o755))
+					require.NoError(t, os.WriteFile(p, []byte("of the operator"), 0o644))
 				} else {
-					must(t, os.MkdirAll(p, 0o755))
+					require.NoError(t, os.MkdirAll(p, 0o755))
 				}
 				tree := open(t, root)
 				if stage != "install" {
-					must(t, reinstall(tree, one))
+					require.NoError(t, reinstall(tree, one))
 				}
 				if stage == "upgrade" { // so that the target changes
-					must(t, os.RemoveAll(root+"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service"))
+					require.NoError(t, os.RemoveAll(root+"/etc/systemd/system/multi-user.target.wants/nodegate-apply.service"))
 					two = append(two[:len(two)-1], units.File{Path: dropIn, Mode: 0o644, Content: []byte("new")})
 				}
 				before := manifest(t, root)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -18,11 +19,11 @@ func TestLinkAsSystemctl(t *testing.T) {
 	hosttest.NeedProgram(t, "systemctl")
 	root := node(t)
 	_, err := units.Install(open(t, root), files(t, policyOne, "one"), false)
-	must(t, err)
+	require.NoError(t, err)
 	wants := root + "/etc/systemd/system/multi-user.target.wants"
 	ours, err := os.Readlink(wants + "/nodegate-apply.service")
-	must(t, err)
-	must(t, os.RemoveAll(wants))
+	require.NoError(t, err)
+	require.NoError(t, os.RemoveAll(wants))
 	if out, err := exec.Command("systemctl", "--root="+root, "enable", "nodegate-apply.service").CombinedOutput(); err != nil {
 		t.Fatalf("systemctl enable: %v\n%s", err, out)
 	}
@@ -39,9 +40,9 @@ func TestUnitsVerify(t *testing.T) {
 	program := units.Copied([]byte("#!/bin/sh\n")).AssessingBoot().AllowingWritable()
 	text := policy.File{Name: "a.hcl", Text: []byte(policyOne + `publish { by = "timer" }`)}
 	_, err := units.Install(open(t, root), filesOf(t, program, text), false)
-	must(t, err)
+	require.NoError(t, err)
 	dir := root + "/etc/systemd/system/"
-	must(t, os.WriteFile(dir+"kubelet.service", []byte("[Service]\nExecStart=/bin/true\n"), 0o644))
+	require.NoError(t, os.WriteFile(dir+"kubelet.service", []byte("[Service]\nExecStart=/bin/true\n"), 0o644))
 	cmd := exec.Command("systemd-analyze", "verify", "--man=no", dir+"kubelet.service", dir+"nodegate-apply.service", dir+units.PublishTimer,
 		dir+units.BootUnit)
 	cmd.Env = append(slices.Clone(os.Environ()), "SYSTEMD_UNIT_PATH="+dir+":")

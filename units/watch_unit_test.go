@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -25,9 +26,7 @@ func TestExposure(t *testing.T) {
 func exposure(t *testing.T, unit string, text []byte, most float64) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), unit)
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, text, 0o644))
 	out, err := exec.Command("systemd-analyze", "security", "--offline=yes", "--no-pager", file).CombinedOutput()
 	if err != nil {
 		t.Fatalf("systemd-analyze: %v\n%s", err, out)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host"
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -64,7 +65,7 @@ func TestReadersDuringUpgrades(t *testing.T) {
 	root := t.TempDir()
 	one, two := files(t, policyOne, "one"), files(t, policyTwo, "two")
 	tree := open(t, root)
-	must(t, reinstall(tree, one))
+	require.NoError(t, reinstall(tree, one))
 	var reads, changes atomic.Int64
 	var done atomic.Bool
 	var wg sync.WaitGroup
@@ -105,11 +106,11 @@ func TestReadersDuringUpgrades(t *testing.T) {
 func TestForeignPolicyFile(t *testing.T) {
 	root := t.TempDir()
 	tree := open(t, root)
-	must(t, reinstall(tree, files(t, policyOne, "one")))
+	require.NoError(t, reinstall(tree, files(t, policyOne, "one")))
 	mine := root + units.PolicyDir + "/50-mine.hcl"
-	must(t, os.WriteFile(mine, []byte("# mine"), 0o640))
-	must(t, os.Symlink("/nowhere", root+units.PolicyDir+"/README"))
-	must(t, reinstall(tree, files(t, policyTwo, "two")))
+	require.NoError(t, os.WriteFile(mine, []byte("# mine"), 0o640))
+	require.NoError(t, os.Symlink("/nowhere", root+units.PolicyDir+"/README"))
+	require.NoError(t, reinstall(tree, files(t, policyTwo, "two")))
 	if text, err := os.ReadFile(mine); err != nil || string(text) != "# mine" {
 		t.Errorf("a file of another program: %q, %v", text, err)
 	}
@@ -117,8 +118,8 @@ func TestForeignPolicyFile(t *testing.T) {
 		t.Errorf("a link of another program: %q, %v", to, err)
 	}
 	// The policy directory cannot be copied if it contains a directory; install still works.
-	must(t, os.Mkdir(root+units.PolicyDir+"/old", 0o755))
-	must(t, reinstall(tree, files(t, policyOne, "one")))
+	require.NoError(t, os.Mkdir(root+units.PolicyDir+"/old", 0o755))
+	require.NoError(t, reinstall(tree, files(t, policyOne, "one")))
 	if got, want := policyIn(t, root), "50-mine.hcl\n# mine\n"+policyOf(files(t, policyOne, "one")); got != want {
 		t.Errorf("the policy is\n%s\nnot\n%s", got, want)
 	}
@@ -145,7 +146,7 @@ func TestStagedNames(t *testing.T) {
 			t.Errorf("%s could be taken for a file of its kind", name)
 		}
 	}
-	must(t, reinstall(tree, files(t, policyOne, "one")))
+	require.NoError(t, reinstall(tree, files(t, policyOne, "one")))
 	if strings.Contains(manifest(t, root), ".nodegate-new") {
 		t.Errorf("the next install left:\n%s", manifest(t, root))
 	}

@@ -10,6 +10,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -23,9 +24,7 @@ func TestEveryBuiltinRequirementFails(t *testing.T) {
 	tested := map[string]bool{}
 	for _, name := range policy.Builtins() {
 		f, err := policy.Builtin(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		options := known
 		if name == "kubeadm" {
 			options.Vars = map[string]string{"ipv6": "true"}

@@ -12,6 +12,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -101,14 +102,10 @@ func TestRulesOnTheKernel(t *testing.T) {
 			t.Errorf("an old kernel of Debian: %v, %v, %q", r.Verdict, r.Err, r.State.Evidence)
 		}
 	}
-	if err := h.Links.Set(t.Context(), "flannel.1", "offload", map[string]string{"tx-checksum-ip-generic": "off"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, h.Links.Set(t.Context(), "flannel.1", "offload", map[string]string{"tx-checksum-ip-generic": "off"}))
 	checkstest.Is(t, &old, "offload off", "vxlan.checksum",
 		"pass: not all four conditions met: no tunnel without an outer checksum offloads the inner one")
-	if err := h.Links.Set(t.Context(), "flannel.1", "offload", map[string]string{"tx-checksum-ip-generic": "on"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, h.Links.Set(t.Context(), "flannel.1", "offload", map[string]string{"tx-checksum-ip-generic": "on"}))
 	old.Files = &checkstest.SecondRead{Files: h.Files, Name: "/etc/os-release", Then: "ID=flatcar\n", Read: true}
 	checkstest.Is(t, &old, "an old kernel of Flatcar", "vxlan.checksum", "fail: all four conditions met on flannel.1")
 }
@@ -116,9 +113,7 @@ func TestRulesOnTheKernel(t *testing.T) {
 // TestCountersOnTheKernel: the kernel's real tables can be parsed.
 func TestCountersOnTheKernel(t *testing.T) {
 	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, name := range []string{"conntrack.losses", "udp.checksum-errors", "conntrack.headroom", "conntrack.full", "conntrack.hashsize",
 		"iptables.version"} {
 		r := checkstest.On(t.Context(), t, h, checks.Run, name, "")

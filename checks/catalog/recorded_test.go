@@ -10,6 +10,7 @@ import (
 
 	"nodegate/checks/catalog"
 	"nodegate/internal/host"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -19,15 +20,11 @@ func TestRecordedNodes(t *testing.T) {
 	var policies []policy.File
 	for _, name := range policy.Builtins() {
 		f, err := policy.Builtin(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		policies = append(policies, f)
 	}
 	archive, err := txtar.ParseFile("../../cmd/nodegate/testdata/mistakes.ar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, f := range archive.Files {
 		if bytes.HasPrefix(f.Data, []byte("# 0 ")) {
 			policies = append(policies, policy.File{Name: f.Name, Text: f.Data})
@@ -39,14 +36,10 @@ func TestRecordedNodes(t *testing.T) {
 	}
 	for _, name := range recordings {
 		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		s, err := host.ReadSnapshot(f)
 		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		h := host.Replay(s)
 		known := 0
 		fact := func(name string) (any, bool) {

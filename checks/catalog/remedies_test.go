@@ -14,6 +14,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -126,9 +127,7 @@ func TestRemediesOfImages(t *testing.T) {
 		}
 	}
 	file, err := policy.Builtin("kubernetes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	list := slices.DeleteFunc(catalog.For(checkstest.Load(t, string(file.Text)), checks.Image), func(c checks.Check) bool {
 		return strings.HasPrefix(c.Name(), "packetfilter.") // they need the modules of a real kernel
 	})
@@ -156,9 +155,7 @@ func TestRemediesOfImages(t *testing.T) {
 			root := t.TempDir() + "/image"
 			run(t, "cp -a "+base.Root+" "+root)
 			h, err := host.Open(root)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for name, content := range image.files {
 				at := "'" + filepath.Join(h.Root, name) + "'"
 				switch to, link := strings.CutPrefix(content, "-> "); {

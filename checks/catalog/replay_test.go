@@ -12,6 +12,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestProblemsReplay: a replayed snapshot gives the same results as the node.
@@ -120,12 +121,8 @@ skipped docker.forward-drop: no Docker rules found
 warn kubeproxy.postrouting: want masqueraded once, from random ports, got double-snat
 fail`, live)
 	var file bytes.Buffer
-	if err := json.NewEncoder(&file).Encode(snapshot); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.NewEncoder(&file).Encode(snapshot))
 	read, err := host.ReadSnapshot(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	checkstest.Equal(t, "replay", live, checkstest.Print(checks.Inspect(t.Context(), host.Replay(read), checks.Run, list)))
 }

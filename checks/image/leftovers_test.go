@@ -10,6 +10,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
+	"nodegate/internal/require"
 )
 
 const (
@@ -112,9 +113,7 @@ func TestLeftovers(t *testing.T) {
 			recorded, snapshot := host.Record(h)
 			defer func() {
 				text, err := json.Marshal(snapshot)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				for _, secret := range []string{"abcdef.0123456789abcdef", "MHcC", "b3Bl", "dTpw", "aGVsbG8=", "LS0t", "iqn.1993-08", "K10abc", "token: abc"} {
 					if strings.Contains(string(text), secret) {
 						t.Errorf("the snapshot holds %s", secret)

@@ -8,6 +8,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -22,9 +23,7 @@ func TestWay(t *testing.T) {
 	filtered := checkstest.ProxyNode(checkstest.ProxySave, "")
 	set, err := ruleset.Parse("nft", strings.NewReader(`{"nftables": [{"table": {"family": "inet", "name": "fw"}}, {"chain":
 		{"family": "inet", "table": "fw", "name": "fwd", "type": "filter", "hook": "forward", "prio": 0, "policy": "drop"}}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	filtered.Tables = set.Foreign
 	dns := netip.MustParseAddr("10.96.0.1")
 	const notrack = "-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j NOTRACK"

@@ -6,6 +6,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // bridgedNode returns a node with one Pod on cni0 and the given values of the two switches ("": absent).
@@ -99,9 +100,7 @@ func TestBridgesOnTheKernel(t *testing.T) {
 	checkstest.Is(t, h, "the parameter is 1", "bridge.netfilter", "pass: every Pod bridge passes packets to iptables")
 	checkstest.SetSysctl(t, h, key, "0")
 	checkstest.Is(t, h, "both are 0", "bridge.netfilter", "fail: off for cni0")
-	if err := h.Files.Write("/sys/class/net/cni0/bridge/nf_call_iptables", []byte("1")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, h.Files.Write("/sys/class/net/cni0/bridge/nf_call_iptables", []byte("1")))
 	checkstest.Is(t, h, "the bridge's own switch is 1", "bridge.netfilter", "pass: every Pod bridge passes packets to iptables")
 	checkstest.Is(t, h, "this kernel", "bridge.netfilter-ipv6", "skipped: this kernel supports IPv6")
 

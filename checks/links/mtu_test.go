@@ -15,6 +15,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/require"
 )
 
 func TestMTUChain(t *testing.T) {
@@ -127,9 +128,7 @@ func TestMTUChainKernelIPv6(t *testing.T) {
 			SrcAddr: net.ParseIP(local)})
 	}
 	links, err := h.Links.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, l := range links {
 		if l.VXLAN != nil && l.VXLAN.V6 != (l.Name == "over6") {
 			t.Errorf("%s: IPv6 %t", l.Name, l.VXLAN.V6)
@@ -144,18 +143,12 @@ func TestMTUChainKernelIPv6(t *testing.T) {
 func TestPodMTUsKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	node, err := netns.Open(t.Context(), fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer node.Close()
 	pod, err := netns.New(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer pod.Close()
-	if err := node.AddVeth(t.Context(), netns.Veth{Name: "veth1", Peer: pod, PeerName: "eth0"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, node.AddVeth(t.Context(), netns.Veth{Name: "veth1", Peer: pod, PeerName: "eth0"}))
 	checkstest.AddLink(t, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "veth2"}, PeerName: "veth3"})
 	for _, mtu := range []int{1500, 1230} {
 		checkstest.SetMTU(t, h, "veth1", mtu)

@@ -12,6 +12,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 func TestAcceptRA(t *testing.T) {
@@ -251,9 +252,7 @@ func TestOverlayEntriesKernel(t *testing.T) {
 	run("bridge fdb add " + mac + " dev flannel.7 dst 192.0.2.7")
 	verdict("complete", "pass")
 	foreign, err := h.Links.Foreign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []string{"neighbour 10.244.1.0 lladdr " + mac + " dev flannel.7", "fdb " + mac + " dst 192.0.2.7 dev flannel.7"} {
 		if !slices.Contains(foreign, host.Foreign{Text: want, Link: "flannel.7"}) {
 			t.Errorf("%s is not among the foreign objects: %+v", want, foreign)

@@ -8,15 +8,14 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/audit"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
 // TestProxyModes tests the problems of kube-proxy's rules in nftables and IPVS mode, and for IPv6.
 func TestProxyModes(t *testing.T) {
 	nft, err := os.ReadFile("../../internal/audit/proxy/testdata/nft-list-ruleset.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	nftables := func(liberal string) *hosttest.Machine {
 		m := checkstest.ProxyNode("", liberal)
 		m.Rules["nft -j list table ip kube-proxy"] = string(nft)
@@ -82,9 +81,7 @@ remedy: use one iptables backend for kube-proxy, kubelet and the host (` + "`" +
 // TestProxySave checks that the recorded node is healthy before tests change it.
 func TestProxySave(t *testing.T) {
 	set, err := ruleset.Parse("", strings.NewReader(checkstest.ProxySave))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	liberal := false
 	for _, f := range audit.Judge([]*ruleset.Set{set}, audit.Options{BeLiberal: &liberal}).Findings {
 		t.Errorf("%s: %s: %s", f.Name, f.Message, f.Rule)

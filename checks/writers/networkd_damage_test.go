@@ -11,6 +11,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -238,9 +239,7 @@ func TestNetworkdDamageKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	checkstest.PodNetwork(t)
 	before, err := h.Links.Foreign(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(before) != 1 || before[0].Link != "nic0" {
 		t.Errorf("foreign: %+v; want the default route by nic0 alone", before)
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestApplyConfined: if systemd gave apply a directory, apply changes the machine and files in that directory, and no other
@@ -22,9 +23,7 @@ func TestApplyConfined(t *testing.T) {
 	_, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	hosttest.Need(t, errno == 0, "Landlock in the kernel")
 	policy := filepath.Join(t.TempDir(), "policy.hcl")
-	if err := os.WriteFile(policy, []byte(`sysctl "net.ipv4.tcp_syn_retries" { value = 9 }`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(policy, []byte(`sysctl "net.ipv4.tcp_syn_retries" { value = 9 }`), 0o644))
 	const script = `mount -t tmpfs tmpfs /run; nodegate apply --policy "$1" --output "$2/report" 2>&1; cat /proc/sys/net/ipv4/tcp_syn_retries`
 	own, other := t.TempDir(), t.TempDir()
 	for _, c := range []struct{ folder, writes, want string }{

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/checks/catalog"
+	"nodegate/internal/require"
 )
 
 const checksHeader = `# Checks
@@ -35,13 +36,9 @@ it failing (checks/datapath).
 func TestChecksTable(t *testing.T) {
 	const file = "../../docs/checks.md"
 	all, err := catalog.Explain()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	have, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	shown := map[string]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` .*\\| (.*) \\|$").FindAllStringSubmatch(string(have), -1) {
 		shown[row[1]] = row[2]
@@ -85,9 +82,7 @@ func TestChecksTable(t *testing.T) {
 		b.WriteString("\n## " + more)
 	}
 	coverage, err := os.ReadFile("../../internal/e2e/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, m := range regexp.MustCompile("(?m)^\\| [^`|]* \\| ((?:`[^`]+`(?:, )?)+)").FindAllStringSubmatch(string(coverage), -1) {
 		for name := range strings.SplitSeq(m[1], ", ") {
 			if !seen[strings.Trim(name, "`")] {
@@ -99,9 +94,7 @@ func TestChecksTable(t *testing.T) {
 		t.Errorf("only %d checks are shown failing in a virtual machine, want at least 40", inVM)
 	}
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	} else if d := cmp.Diff(strings.Split(b.String(), "\n"), strings.Split(string(have), "\n")); d != "" {
 		t.Errorf("docs/checks.md differs from the checks' texts; run `UPDATE=1 go test ./cmd/nodegate` (-new, +docs/checks.md)\n%s", d)
 	}
@@ -118,14 +111,10 @@ func shortRemedy(text string) string {
 func breaks(t *testing.T, scenario, check string) {
 	t.Helper()
 	scripts, err := filepath.Glob("../../internal/e2e/vm/scenarios/" + scenario + "/boot*.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, script := range scripts {
 		text, err := os.ReadFile(script)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if strings.Contains(string(text), strings.TrimPrefix(check, "sysctl.")) {
 			return
 		}
@@ -153,9 +142,7 @@ func testNames(t *testing.T) []string {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	return names
 }

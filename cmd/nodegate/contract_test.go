@@ -20,6 +20,7 @@ import (
 
 	"nodegate/checks/catalog"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // contract is the file with everything that scripts and other tools rely on: the names of
@@ -236,21 +237,15 @@ func (c *contractor) document(name string, text []byte) {
 // inputs writes the files that the calls read.
 func (c *contractor) inputs() {
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o644); err != nil {
-			c.Fatal(err)
-		}
+		require.NoError(c, os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o644))
 	}
 	script, err := txtar.ParseFile("testdata/check.txtar")
-	if err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, err)
 	for _, f := range script.Files {
 		write(f.Name, string(f.Data))
 	}
 	rules, err := os.ReadFile("../../internal/audit/proxy/testdata/iptables-save.txt")
-	if err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, err)
 	const report = `{"apiVersion": "nodegate/v1", "kind": "Report", "node": {"name": "%s"}, "stage": "boot", "verdict": "%[1]s",
 		"time": "2026-01-01T10:00:00.000Z", "results": [
 		{"name": "module.x", "verdict": "%[1]s", "severity": "block", "got": "x", "error": "e", "remedy": "mend it"},
@@ -283,9 +278,7 @@ func (c *contractor) inputs() {
 // compare fails for each line of the contract that this program does not keep.
 func (c *contractor) compare() {
 	text, err := os.ReadFile(contract)
-	if err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, err)
 	kept := 0
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")
@@ -306,7 +299,5 @@ func (c *contractor) compare() {
 		return
 	}
 	all := strings.Join(slices.Sorted(maps.Keys(c.lines)), "\n") + "\n"
-	if err := os.WriteFile(contract, []byte(all), 0o644); err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, os.WriteFile(contract, []byte(all), 0o644))
 }

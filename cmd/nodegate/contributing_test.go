@@ -6,15 +6,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // TestWalks: every step of the walks in CONTRIBUTING.md names an existing file and a
 // function in it.
 func TestWalks(t *testing.T) {
 	text, err := os.ReadFile("../../CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	steps := regexp.MustCompile("(?m)^[1-5]\\. `([a-z/_]+\\.go)` `(\\w+)`: ").FindAllSubmatch(text, -1)
 	if len(steps) != 15 {
 		t.Errorf("%d steps, want three walks of five", len(steps))

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"nodegate/internal/require"
 )
 
 // TestLimit: a call that runs until it is stopped has no limit, even if its verb has a
@@ -22,9 +24,7 @@ func TestLimit(t *testing.T) {
 		{newWatch(), nil, 0},
 		{newGate(), nil, 0},
 	} {
-		if err := c.verb.ParseFlags(c.args); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.verb.ParseFlags(c.args))
 		if got, err := limitOf(c.verb); err != nil || got != c.want {
 			t.Errorf("%s %q: %s, %v; want %s", c.verb.Name(), c.args, got, err, c.want)
 		}

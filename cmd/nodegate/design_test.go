@@ -10,14 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // TestPackagesInDesign: docs/design.md names every package, and no other.
 func TestPackagesInDesign(t *testing.T) {
 	text, err := os.ReadFile("../../docs/design.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(text), "\n## Packages\n")
 	table, _, _ = strings.Cut(table, "\n### ")
 	var named []string
@@ -27,9 +27,7 @@ func TestPackagesInDesign(t *testing.T) {
 		}
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-tags", "vm,release,cluster,torture", "nodegate/...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, path := range strings.Fields(string(out)) {
 		name := strings.TrimPrefix(path, "nodegate/")
 		i := slices.Index(named, name)
@@ -47,9 +45,7 @@ func TestPackagesInDesign(t *testing.T) {
 // TestGlossary: docs/design.md explains at most 30 words, each once.
 func TestGlossary(t *testing.T) {
 	text, err := os.ReadFile("../../docs/design.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(text), "\n## Glossary\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	rows := regexp.MustCompile(`(?m)^\| ([a-z -]+(?:, [a-z]+)?) \|`).FindAllStringSubmatch(table, -1)
@@ -68,9 +64,7 @@ func TestGlossary(t *testing.T) {
 // TestBudgets: no subject of docs/design.md has more lines than its budget, and each package has one.
 func TestBudgets(t *testing.T) {
 	text, err := os.ReadFile("../../docs/design.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(text), "\n## Budgets\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	budgets, used, of := map[string]int{}, map[string]int{}, map[string]string{}
@@ -99,9 +93,7 @@ func TestBudgets(t *testing.T) {
 			used[of[dir]] += strings.Count(string(content), "\n")
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	for subject, lines := range used {
 		if lines > budgets[subject] {

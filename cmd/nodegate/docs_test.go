@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks/catalog"
+	"nodegate/internal/require"
 )
 
 // TestCommandReference: docs/commands.md contains the help texts of the commands.
@@ -30,9 +31,7 @@ func TestCommandReference(t *testing.T) {
 		c.InitDefaultHelpFlag()
 		fmt.Fprintf(&b, "\n## %s\n\n```text\n", c.CommandPath())
 		c.SetOut(&b)
-		if err := c.Help(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Help())
 		b.WriteString("```\n")
 		for _, sub := range c.Commands() {
 			write(sub)
@@ -41,14 +40,10 @@ func TestCommandReference(t *testing.T) {
 	root := newRoot()
 	write(root)
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, b.Bytes(), 0o644))
 	}
 	have, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if d := cmp.Diff(strings.Split(b.String(), "\n"), strings.Split(string(have), "\n")); d != "" {
 		t.Errorf("docs/commands.md is outdated; run UPDATE=1 go test ./cmd/nodegate\n%s", d)
 	}
@@ -78,9 +73,7 @@ func TestVerbs(t *testing.T) {
 // in the next step.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, shown, _ := strings.Cut(string(text), "$ nodegate check\n")
 	shown, _, _ = strings.Cut(shown, "```")
 	out, err := exec.CommandContext(t.Context(), "nodegate", "check", "--snapshot", "testdata/readme-node.json").Output()
@@ -101,9 +94,7 @@ func TestCallsInDocs(t *testing.T) {
 	var files []string
 	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/guides/*.md"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		files = append(files, found...)
 	}
 	calls := 0
@@ -111,9 +102,7 @@ func TestCallsInDocs(t *testing.T) {
 	call := regexp.MustCompile(`(?m)(?:^|[` + "`" + `|;&(] *|\bdo |sudo )nodegate( [^` + "`" + `|;&>#\n)]*)`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		joined := strings.ReplaceAll(string(text), "\\\n", " ")
 		found := append(block.FindAllString(joined, -1), sentence.FindAllString(block.ReplaceAllString(joined, ""), -1)...)
 		for _, m := range call.FindAllStringSubmatch(strings.Join(found, "\n"), -1) {
@@ -143,13 +132,9 @@ func TestCallsInDocs(t *testing.T) {
 // TestTroubleshooting: the checks that the rows of docs/troubleshooting.md name exist.
 func TestTroubleshooting(t *testing.T) {
 	text, err := os.ReadFile("../../docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all, err := catalog.Explain()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	known := map[string]bool{}
 	for _, e := range all {
 		known[e.Name] = true
@@ -175,22 +160,16 @@ func TestTroubleshooting(t *testing.T) {
 // TestChanges: docs/changes.md lists every file that install writes.
 func TestChanges(t *testing.T) {
 	text, err := os.ReadFile("../../docs/changes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	root := t.TempDir()
-	if err := os.MkdirAll(root+"/etc/nodegate/policy.d", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(root+"/etc/nodegate/policy.d", 0o755))
 	if err := os.Chmod(root+"/etc/nodegate/policy.d", 0o777); err != nil { // requires --allow-writable
 		t.Fatal(err)
 	}
 	var found [][]string
 	for _, publish := range []string{"", "by = \"timer\""} {
 		policy := "use \"kubernetes\" {}\npublish { " + publish + " }\naudit {}\ngate { unit_absent = \"allow\" }\n"
-		if err := os.WriteFile(root+"/node.hcl", []byte(policy), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(root+"/node.hcl", []byte(policy), 0o644))
 		out, err := exec.CommandContext(t.Context(), "nodegate", "install", "--root", root, "--policy", root+"/node.hcl", "--dry-run",
 			"--assess-boot", "--allow-writable").CombinedOutput()
 		if err != nil {

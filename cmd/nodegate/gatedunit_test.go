@@ -9,6 +9,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -41,9 +42,7 @@ func TestCheckBoot(t *testing.T) {
 		writeBelow(t, root, dir+"setup.service", c.setup)
 		writeBelow(t, root, dir+"multi-user.target.wants/setup.service", "")
 		h, err := host.Open(root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer h.Close()
 		planned := plannedHost(h, []units.File{
 			{Path: dir + "nodegate-apply.service", Content: []byte(oneshot("Before=network-pre.target\n"))},
@@ -63,10 +62,6 @@ func TestCheckBoot(t *testing.T) {
 func writeBelow(t *testing.T, root, name, text string) {
 	t.Helper()
 	path := filepath.Join(root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // guideBlock is one fenced block of a guide: the words after the fence, and the content.
@@ -21,9 +22,7 @@ type guideBlock struct {
 func guideBlocks(t *testing.T, file string) []guideBlock {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	var all []guideBlock
 	var open *guideBlock
@@ -60,9 +59,7 @@ eval "$1"' sh "$1"`
 // other blocks name, and then the blocks "sh scratch" as one script. internal/e2e/vm runs the blocks "sh node".
 func TestGuides(t *testing.T) {
 	guides, err := filepath.Glob("../../docs/guides/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, file := range guides {
 		name := strings.TrimSuffix(filepath.Base(file), ".md")
 		if name == "bake-an-ami" { // images/release and images/packer run it
@@ -73,21 +70,15 @@ func TestGuides(t *testing.T) {
 			write := func(name, text string, mode os.FileMode) {
 				t.Helper()
 				name = filepath.Join(dir, name)
-				if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(name, []byte(text), mode); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+				require.NoError(t, os.WriteFile(name, []byte(text), mode))
 			}
 			// kops is a stand-in that prints the cluster with the export in it; TestMain has added nodegate to the path.
 			write("tools/kops", "#!/bin/sh\n[ \"$1\" != get ] || { printf 'apiVersion: kops.k8s.io/v1alpha2\\nkind: Cluster\\n'; "+
 				"cat nodegate.yaml 2>/dev/null || echo 'spec: {}'; }\n", 0o755)
 			write("nodegate", "the file whose sum is asked for\n", 0o644)
 			write("tools/systemctl", "#!/bin/sh\n", 0o755)
-			if err := os.Mkdir(filepath.Join(dir, "image"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Mkdir(filepath.Join(dir, "image"), 0o755))
 			write("image/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n", 0o644)
 			run := func(script, text string, want int) {
 				t.Helper()

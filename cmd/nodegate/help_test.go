@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // allCommands returns the commands that help lists, with those below them, except cobra's own.
@@ -34,9 +35,7 @@ func TestHelpWidth(t *testing.T) {
 	for _, c := range allCommands(newRoot()) {
 		var b bytes.Buffer
 		c.Root().SetOut(&b)
-		if err := c.Help(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Help())
 		for line := range strings.Lines(b.String()) {
 			line = strings.TrimSuffix(line, "\n")
 			if utf8.RuneCountInString(line) > helpWidth || library.MatchString(line) {
@@ -100,12 +99,8 @@ func TestHelpExamples(t *testing.T) {
 		if strings.Contains(name, "/tools/") {
 			mode = 0o755
 		}
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, []byte(text), mode))
 	}
 	var script strings.Builder
 	ran := 0

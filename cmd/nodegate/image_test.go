@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // TestImageSignals: a signal ends the tested machine, and removes its temporary files.
@@ -19,15 +21,11 @@ func TestImageSignals(t *testing.T) {
 			"image": "QFI\xfb", "with.hcl": "", "qemu-system-x86_64": "#!/bin/sh\necho $$ >" + dir + "/new && mv " + dir + "/new " + dir +
 				"/pid\nexec sleep 600\n",
 		} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
 		}
 		cmd := exec.Command("nodegate", "image", "test", dir+"/image", "--with", dir+"/with.hcl")
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "TMPDIR="+tmp)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cmd.Start())
 		var machine int
 		for range 600 {
 			text, _ := os.ReadFile(dir + "/pid")
@@ -60,9 +58,7 @@ func TestImageSignalsAtOnce(t *testing.T) {
 	for name, text := range map[string]string{
 		"image": "QFI\xfb", "with.hcl": "", "qemu-system-x86_64": "#!/bin/sh\nkill -TERM $PPID\nexec sleep 600\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
 	}
 	cmd := exec.Command("nodegate", "image", "test", dir+"/image", "--with", dir+"/with.hcl")
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "TMPDIR="+tmp)

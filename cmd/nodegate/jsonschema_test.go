@@ -12,6 +12,7 @@ import (
 
 	"nodegate/checks/catalog"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -39,9 +40,7 @@ func TestPolicySchema(t *testing.T) {
 	arguments := []string{"--output", "pretty"}
 	for i, text := range slices.Sorted(maps.Keys(documents)) {
 		name := filepath.Join(dir, fmt.Sprintf("%d.hcl.json", i))
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 		arguments = append(arguments, "-i", name)
 	}
 	out, err := exec.Command("jsonschema", append(arguments, "../../docs/policy.schema.json")...).CombinedOutput()

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // page is a manual page under construction, in the man macros.
@@ -100,9 +102,7 @@ func roff(s string) string {
 func policyPage(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/policy.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var p page
 	p.title("NODEGATE-POLICY", "5")
 	p.section("NAME")

@@ -14,6 +14,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/units"
 )
 
@@ -30,16 +31,12 @@ func TestManual(t *testing.T) {
 		}
 	}
 	if os.Getenv("UPDATE") != "" {
-		if err := os.MkdirAll(manDir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(manDir, 0o755))
 	}
 	for name, page := range pages {
 		file := filepath.Join(manDir, name)
 		if os.Getenv("UPDATE") != "" {
-			if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(file, []byte(page), 0o644))
 		}
 		have, err := os.ReadFile(file)
 		if err != nil {
@@ -50,9 +47,7 @@ func TestManual(t *testing.T) {
 		}
 	}
 	there, err := filepath.Glob(manDir + "/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, file := range there {
 		if pages[filepath.Base(file)] == "" {
 			t.Errorf("%s does not belong to a command; remove it", file)
@@ -70,14 +65,10 @@ func TestManualLint(t *testing.T) {
 	}
 	for _, file := range there {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		filled := filepath.Join(t.TempDir(), filepath.Base(file))
 		text = []byte(strings.Replace(string(text), `"DATE" "nodegate VERSION"`, `"2026-01-31" "nodegate 1.0.0"`, 1))
-		if err := os.WriteFile(filled, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filled, text, 0o644))
 		for _, args := range [][]string{{"mandoc", "-T", "lint", "-W", "warning"}, {"man", "--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l"}} {
 			var said strings.Builder
 			cmd := exec.CommandContext(t.Context(), args[0], append(args[1:], filled)...)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"nodegate/internal/require"
 )
 
 // TestMistakes: each policy of testdata/mistakes.ar has one mistake, and lint reports its
@@ -18,17 +20,13 @@ import (
 //	# install EXIT ...          the same for install into a tree with k3s
 func TestMistakes(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/mistakes.ar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(archive.Files) < 60 {
 		t.Fatalf("only %d mistakes", len(archive.Files))
 	}
 	root := t.TempDir()
 	unit := filepath.Join(root, "etc/systemd/system/k3s.service")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(unit), 0o755), os.WriteFile(unit, []byte("[Service]\n"), 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(unit), 0o755), os.WriteFile(unit, []byte("[Service]\n"), 0o644)))
 	for _, f := range archive.Files {
 		t.Run(f.Name, func(t *testing.T) {
 			first, _, _ := strings.Cut(strings.TrimPrefix(string(f.Data), "# "), "\n")
@@ -39,9 +37,7 @@ func TestMistakes(t *testing.T) {
 			words := strings.SplitN(first, " ", 3)
 			cmd := exec.CommandContext(t.Context(), "nodegate", args...)
 			cmd.Dir = t.TempDir()
-			if err := os.WriteFile(filepath.Join(cmd.Dir, f.Name), f.Data, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(cmd.Dir, f.Name), f.Data, 0o644))
 			out, err := cmd.CombinedOutput()
 			var failed *exec.ExitError
 			if err != nil && !errors.As(err, &failed) {

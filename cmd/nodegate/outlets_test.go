@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestReaderGone: gate, apply and watch decide the same whether or not their output has a reader.
@@ -23,9 +24,7 @@ func TestReaderGone(t *testing.T) {
 		"right.hcl": "sysctl \"kernel.ostype\" { value = \"Linux\" }\n",
 		"wrong.hcl": "module \"nodegate_no_such\" {}\ngate { budget = \"1s\" }\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	for _, verb := range []string{"gate", "apply"} {
 		for policy, want := range map[string]int{"right.hcl": exitPass, "wrong.hcl": exitFail} {
@@ -66,9 +65,7 @@ func withoutReader(t *testing.T, gone, command string) *exec.Cmd {
 	c := exec.Command("unshare", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "sh", "-c",
 		"mount -t tmpfs tmpfs /run && [ ! -e /dev/console ] || mount --bind /dev/null /dev/console; "+command)
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.Close()
 	t.Cleanup(func() { w.Close() })
 	if strings.Contains(gone, "1") {
@@ -83,9 +80,7 @@ func withoutReader(t *testing.T, gone, command string) *exec.Cmd {
 // outlives runs watch until it has written its file twice, and returns an error if it ends earlier.
 func outlives(t *testing.T, c *exec.Cmd, writes string) error {
 	t.Helper()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	for range 2 {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // TestOutputs: each verb that has --output replaces a regular file only. It writes through a device, a FIFO and a link to each, and
@@ -18,16 +20,12 @@ import (
 func TestOutputs(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	write("p.hcl", "sysctl \"net.ipv4.ip_forward\" {\n  value = 1\n}\n")
 	write("s.conf", "net.ipv4.ip_forward = 1\n")
 	write("rules.txt", "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n")
-	if err := os.MkdirAll(filepath.Join(dir, "tree/etc"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "tree/etc"), 0o755))
 	verbs := map[string]string{
 		"audit": "--rules rules.txt", "check": "--policy p.hcl --root tree", "explain": "", "export": "kops --policy p.hcl",
 		"plan": "--policy p.hcl --root tree", "policy import": "s.conf", "policy show": "kubernetes", "preview": "--policy p.hcl r.json",
@@ -42,9 +40,7 @@ func TestOutputs(t *testing.T) {
 	}
 	_, _ = run("check", "--policy", "p.hcl", "--root", "tree", "-o", "r.json") // the tree fails the check
 	golden, err := os.ReadFile("testdata/contract.golden")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	needsNode := []string{"apply", "image test", "probe bridge", "probe service", "status"} // they have the same writer as check
 	for _, m := range regexp.MustCompile(`(?m)^flag nodegate (.*) --output`).FindAllSubmatch(golden, -1) {
 		if _, listed := verbs[string(m[1])]; !listed && !slices.Contains(needsNode, string(m[1])) {
@@ -56,9 +52,7 @@ func TestOutputs(t *testing.T) {
 			call := append(strings.Fields(verb), strings.Fields(args)...)
 			name := strings.ReplaceAll(verb, " ", "-")
 			fifo, device := filepath.Join(dir, name+".fifo"), filepath.Join(dir, name+".null")
-			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, syscall.Mkfifo(fifo, 0o600))
 			null := 1<<8 | 3
 			if err := syscall.Mknod(device, syscall.S_IFCHR|0o600, null); err != nil {
 				device = "/dev/null" // an ordinary user can make no device, and cannot replace this one
@@ -68,14 +62,10 @@ func TestOutputs(t *testing.T) {
 				if to == "/dev/null" {
 					link = filepath.Join(dir, name+".link")
 				}
-				if err := os.Symlink(to, link); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Symlink(to, link))
 				for _, target := range []string{to, link} {
 					before, err := os.Lstat(target)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					end := make(chan int, 1)
 					if to == fifo {
 						go func() {

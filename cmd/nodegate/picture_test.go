@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"nodegate/internal/require"
 )
 
 // The sizes of the picture of a terminal, in columns and pixels.
@@ -34,14 +36,10 @@ func TestPicture(t *testing.T) {
 	have := terminalPicture("\x1b[1m$ nodegate check\x1b[0m\n" + text)
 	const file = "../../docs/pictures/check.svg"
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(have), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if d := cmp.Diff(string(want), have); d != "" {
 		t.Errorf("run UPDATE=1 go test ./cmd/nodegate -run TestPicture (-file +output):\n%s", d)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/require"
 )
 
 // TestProbeServiceNamesStaleEndpoints loads the recorded rules into a network
@@ -28,9 +29,7 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 	defer cancel()
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	n, err := netns.New(ctx)
 	check(err)

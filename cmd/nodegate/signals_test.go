@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestSignals ends verbs that read a silent pipe, with each of the signals and with
@@ -42,13 +43,9 @@ func TestSignals(t *testing.T) {
 // it ends with the code. The time limit is generous: a command with the fault never ends.
 func ended(t *testing.T, c *exec.Cmd, s os.Signal, code int) {
 	stdin, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer stdin.Close()
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Start())
 	done := make(chan error, 1)
 	go func() { done <- c.Wait() }()
 	resend := time.NewTicker(200 * time.Millisecond) // the first signal may arrive before the program handles it
@@ -88,9 +85,7 @@ func TestInterrupted(t *testing.T) {
 			silent := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
 				"clusters: [{name: c, cluster: {server: \"https://192.0.2.1:80\", insecure-skip-tls-verify: true}}]\n" +
 				"users: [{name: u, user: {token: t}}]\n"
-			if err := os.WriteFile(filepath.Join(c.Dir, "config"), []byte(silent), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(c.Dir, "config"), []byte(silent), 0o600))
 			var out strings.Builder
 			c.Stdout, c.Stderr = &out, &out
 			ended(t, c, os.Interrupt, 128+int(syscall.SIGINT))

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // TestSnapshotOfTree: at each stage, a snapshot of a file tree with a kubelet has the result of the tree itself.
@@ -18,9 +20,7 @@ func TestSnapshotOfTree(t *testing.T) {
 		"var/lib/kubelet/config.yaml":        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n",
 	} {
 		name = filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o755)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o755)))
 	}
 	run := func(args ...string) (code int, verdicts string) {
 		out, err := exec.CommandContext(t.Context(), "nodegate", args...).Output()

@@ -7,6 +7,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -14,9 +15,7 @@ import (
 // out. Another verb, an explicit stage and a name decide otherwise.
 func TestFittingStage(t *testing.T) {
 	builtin, err := policy.Builtin("kubernetes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	p, diags := policy.Load([]policy.File{builtin}, policy.Options{Checks: catalog.Names()})
 	if diags.HasErrors() {
 		t.Fatal(diags)

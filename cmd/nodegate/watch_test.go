@@ -8,21 +8,18 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestRefusedStays: the error of a failed reload is reported until the policy can be read, not only until the next round.
 func TestRefusedStays(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "p.hcl")
 	write := func() {
-		if err := os.WriteFile(name, []byte("sysctl \"net.ipv4.ip_forward\" { value = 1 }\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte("sysctl \"net.ipv4.ip_forward\" { value = 1 }\n"), 0o600))
 	}
 	write()
 	w, err := newWatcher(&options{root: "/", policies: []string{name}}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer w.Host.Close()
 	defer w.Observer.Close()
 	for _, c := range []struct {
@@ -47,18 +44,14 @@ func TestRefusedFacts(t *testing.T) {
 		when = cni.name == "flannel"
 	}`
 	write := func(text string) {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	for _, c := range []struct{ what, broken, first string }{
 		{"gone", "", "p.hcl"}, {"a mistake", "link {\n", "p.hcl:1"},
 	} {
 		write(text)
 		w, err := newWatcher(&options{root: "/", policies: []string{name}}, io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer w.Host.Close()
 		defer w.Observer.Close()
 		node := func(cni string) {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"nodegate/internal/require"
 )
 
 // compareGolden compares got with the .golden file beside file; UPDATE=1 rewrites it.
@@ -22,14 +24,10 @@ func compareGolden(t *testing.T, file, got string) {
 	t.Helper()
 	name := strings.TrimSuffix(file, ".yaml") + ".golden"
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); d != "" {
 		t.Errorf("%s (UPDATE=1 rewrites it):\n%s", name, d)
 	}
@@ -44,9 +42,7 @@ func readFiles(t *testing.T, pattern string) map[string][]byte {
 	all := map[string][]byte{}
 	for _, n := range names {
 		text, err := os.ReadFile(n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all[n] = text
 	}
 	return all
@@ -132,9 +128,7 @@ func TestSwitches(t *testing.T) {
 func TestSameWithCRLF(t *testing.T) {
 	for name, text := range readFiles(t, "testdata/traps/*.yaml") {
 		want, err := Lint(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got, err := Lint(bytes.ReplaceAll(text, []byte("\n"), []byte("\r\n")))
 		if err != nil || printReview(got) != printReview(want) {
 			t.Errorf("%s with CRLF: %v\n%s", name, err, cmp.Diff(printReview(want), printReview(got)))
@@ -145,9 +139,7 @@ func TestSameWithCRLF(t *testing.T) {
 // TestLarge: a manifest of 10 MB in many documents is read to its end; one above MaxSize is refused.
 func TestLarge(t *testing.T) {
 	trap, err := os.ReadFile("testdata/traps/no-module.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	group := "---\napiVersion: kops.k8s.io/v1alpha3\nkind: InstanceGroup\nspec:\n  fileAssets:\n  - name: a\n    path: /etc/a\n    " +
 		"content: |\n" +
 		strings.Repeat("      "+strings.Repeat("x", 990)+"\n", 1000)
@@ -201,9 +193,7 @@ func TestMemory(t *testing.T) {
 // TestGated: if a drop-in gates kubelet, Before= in a hook is only an ordering and not a trap.
 func TestGated(t *testing.T) {
 	text, err := os.ReadFile("testdata/traps/before-kubelet.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	asset := "  fileAssets:\n  - name: gate\n    path: /etc/systemd/system/kubelet.service.d/10-x.conf\n    roles: [ControlPlane, Node]\n"
 	drop := "[Service]\nExecStartPre=/bin/true\n"
 	for _, gate := range []string{
@@ -211,9 +201,7 @@ func TestGated(t *testing.T) {
 		asset + "    isBase64: true\n    content: " + base64.RawStdEncoding.EncodeToString([]byte(drop)) + "\n",
 	} {
 		r, err := Lint(append(slices.Clone(text), gate...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, f := range r.Findings {
 			if f.Trap == "before-kubelet" && f.Line > 10 {
 				t.Errorf("Before= beside a gate: %+v\n%s", f, gate)
@@ -245,9 +233,7 @@ func FuzzLint(f *testing.F) {
 		names, _ := filepath.Glob(pattern)
 		for _, n := range names {
 			text, err := os.ReadFile(n)
-			if err != nil {
-				f.Fatal(err)
-			}
+			require.NoError(f, err)
 			f.Add(text)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/units"
 )
 
@@ -18,9 +19,7 @@ import (
 func TestMonitor(t *testing.T) {
 	hosttest.NeedProgram(t, "go")
 	text, err := os.ReadFile("nodegate-monitor.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var c struct {
 		Plugin       string
 		PluginConfig struct {
@@ -33,9 +32,7 @@ func TestMonitor(t *testing.T) {
 			Args                                   []string
 		}
 	}
-	if err := json.Unmarshal(text, &c); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &c))
 	if c.Plugin != "custom" || len(c.Rules) != 1 || len(c.Conditions) != 1 || c.Rules[0].Condition != c.Conditions[0].Type {
 		t.Fatalf("want one rule for one condition: %+v", c)
 	}
@@ -43,9 +40,7 @@ func TestMonitor(t *testing.T) {
 		t.Errorf("the rule runs %s, which install does not write", c.Rules[0].Path)
 	}
 	limit, err := time.ParseDuration(c.Rules[0].Timeout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	binary := filepath.Join(t.TempDir(), "nodegate")
 	if out, err := exec.Command("go", "build", "-o", binary, "nodegate/cmd/nodegate").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

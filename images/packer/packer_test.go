@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 const (
@@ -49,13 +50,9 @@ func readableTemplate(t *testing.T) string {
 		return template
 	}
 	form, err := exec.CommandContext(t.Context(), "sed", "-f", "debian.sed", filepath.Join(repository, template)).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	name := filepath.Join(t.TempDir(), "debian.pkr.hcl")
-	if err := os.WriteFile(name, form, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(name, form, 0o600))
 	return name
 }
 
@@ -76,13 +73,9 @@ func TestLayout(t *testing.T) {
 func TestDebianForm(t *testing.T) {
 	t.Setenv("PACKER", "")
 	whole, err := os.ReadFile(filepath.Join(repository, template))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	form, err := os.ReadFile(readableTemplate(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	normal := func(text []byte) (lines []string) { // ignores alignment
 		for line := range strings.Lines(string(text)) {
 			lines = append(lines, strings.Join(strings.Fields(line), " "))
@@ -152,9 +145,7 @@ func TestWrongValues(t *testing.T) {
 // on whether the base image contains the package. It removes the upload directory last.
 func TestRunsWhatWasUploaded(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(repository, template))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	calls := regexp.MustCompile(`"(\S*nodegate) (install|check|apply)`).FindAllStringSubmatch(string(text), -1)
 	if len(calls) != 4 {
 		t.Errorf("the template calls nodegate %d times, want 4: install, check twice, apply", len(calls))
@@ -173,9 +164,7 @@ func TestRunsWhatWasUploaded(t *testing.T) {
 // TestVariables: every variable has a type, a default and a description.
 func TestVariables(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(repository, template))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	blocks := regexp.MustCompile(`(?ms)^variable "(\w+)" \{\n(.*?)^\}`).FindAllStringSubmatch(string(text), -1)
 	if len(blocks) < 10 {
 		t.Fatalf("found %d variables", len(blocks))
@@ -192,9 +181,7 @@ func TestVariables(t *testing.T) {
 // TestGuide: the guide's command for a build in the cloud is valid.
 func TestGuide(t *testing.T) {
 	text, err := os.ReadFile(guide)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, block := range regexp.MustCompile("(?m)^```sh(.*)").FindAllStringSubmatch(string(text), -1) {
 		// release, workstation, tree: images/release; qemu, debian, boot: internal/e2e/vm.
 		if !slices.Contains([]string{" release", " workstation", " tree", " qemu", " amazon", " debian", " boot"}, block[1]) {

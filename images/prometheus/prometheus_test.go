@@ -20,6 +20,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // runProgram runs a program to its end and returns its output.
@@ -43,13 +44,9 @@ func TestRules(t *testing.T) {
 // TestRunbooks: every alert has a runbook_url, and the documents have that heading.
 func TestRunbooks(t *testing.T) {
 	rules, err := os.ReadFile("nodegate.rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	board, err := os.ReadFile("nodegate-dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	alerts := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(rules), -1)
 	for _, a := range alerts {
 		if url := "docs/troubleshooting.md#" + strings.ToLower(a[1]) + `"`; !strings.Contains(string(rules), url) {
@@ -78,15 +75,11 @@ func TestDashboard(t *testing.T) {
 	for i, expr := range dashboardExprs(t) {
 		expr = strings.NewReplacer("$__rate_interval", "5m", "$instance", ".*", "$cluster", ".*").Replace(expr)
 		quoted, err := json.Marshal(expr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		rules += fmt.Sprintf("  - record: panel:%d\n    expr: %s\n", i, quoted)
 	}
 	file := filepath.Join(t.TempDir(), "dashboard.yaml")
-	if err := os.WriteFile(file, []byte(rules), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(rules), 0o644))
 	runProgram(t, nil, "promtool", "check", "rules", file)
 }
 
@@ -94,18 +87,14 @@ func TestDashboard(t *testing.T) {
 func dashboardExprs(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("nodegate-dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var d struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &d))
 	var all []string
 	for _, p := range d.Panels {
 		for _, target := range p.Targets {
@@ -125,9 +114,7 @@ func startProgram(t *testing.T, name string, args ...string) {
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
@@ -191,24 +178,18 @@ func TestScrape(t *testing.T) {
 	if err == nil {
 		err = netlink.LinkSetUp(lo)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "nodegate")
 	runProgram(t, nil, "go", "build", "-o", binary, "nodegate/cmd/nodegate")
 	rules, err := filepath.Abs("nodegate.rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, text := range map[string]string{
 		"node.hcl": policy,
 		"prometheus.yml": "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [" + rules + "]\n" +
 			"scrape_configs: [{job_name: nodegate, static_configs: [{targets: ['127.0.0.1:9758']}]}]\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	// watch runs in its own mount namespace, to leave the machine's /run/nodegate alone.
 	startProgram(t, "unshare", "--mount", "sh", "-euc", `mount -t tmpfs tmpfs /run; exec "$@"`, "sh",
@@ -217,9 +198,7 @@ func TestScrape(t *testing.T) {
 	metrics := eventually(t, "metrics", func() (string, error) { return fetchURL(t.Context(), "http://127.0.0.1:9758/metrics") })
 	runProgram(t, strings.NewReader(metrics), "promtool", "check", "metrics")
 	text, err := os.ReadFile(dir + "/nodegate.prom")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	runProgram(t, strings.NewReader(string(text)), "promtool", "check", "metrics")
 	checkKnownMetrics(t, metrics)
 	checkNodeExporter(t, binary, dir)
@@ -264,9 +243,7 @@ func checkNodeExporter(t *testing.T, binary, dir string) {
 func checkKnownMetrics(t *testing.T, metrics string) {
 	t.Helper()
 	rules, err := os.ReadFile("nodegate.rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, name := range regexp.MustCompile(`\bnodegate_[a-z_]+`).FindAllString(string(rules)+strings.Join(dashboardExprs(t), "\n"), -1) {
 		if !strings.Contains(metrics, "# TYPE "+name+" ") {
 			t.Errorf("watch does not export the metric %s", name)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 const (
@@ -130,9 +131,7 @@ func TestDebRefuses(t *testing.T) {
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
 	sayIn(t, root, "nodegate", "install")
 	text, err := os.ReadFile(root + dropIn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	write(t, root+dropIn, string(text)+"# mine\n")
 	code, out := in(t, root, "dpkg", "-r", "nodegate")
 	if code == 0 || !strings.Contains(out, "has changed since nodegate wrote it") {
@@ -249,16 +248,12 @@ func held(t *testing.T, root, version string) {
 func readFile(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
 // write replaces the content of a file and keeps its mode.
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 }

@@ -20,6 +20,7 @@ import (
 
 	"nodegate/internal/e2e/vm"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 const repository = "../.."
@@ -55,9 +56,7 @@ func releaseMade(t *testing.T) made {
 			makeErr = makeDist(filepath.Dir(shared.dir), shared.secret)
 		}
 	})
-	if makeErr != nil {
-		t.Fatal(makeErr)
-	}
+	require.NoError(t, makeErr)
 	return shared
 }
 
@@ -88,9 +87,7 @@ func TestSameBytes(t *testing.T) {
 	old := syscall.Umask(0o077)
 	err := makeDist(again, r.secret, "TZ=Asia/Kolkata", "LC_ALL=C")
 	syscall.Umask(old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	first, second := sumsOf(t, r.dir), sumsOf(t, filepath.Join(again, "dist"))
 	if len(first) < 10 {
 		t.Errorf("a release of %d files: %v", len(first), first)
@@ -109,9 +106,7 @@ func TestSameBytes(t *testing.T) {
 	build := fresh.build("amd64")
 	build.Dir = again
 	build.Env = append(build.Env, "GOCACHE="+filepath.Join(t.TempDir(), "cache"))
-	if err := command(build); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, command(build))
 	if sum := sumsOf(t, fresh.dir)["nodegate-linux-amd64"]; sum != first["nodegate-linux-amd64"] {
 		t.Errorf("built without a cache, the program has the checksum %s", sum)
 	}
@@ -122,9 +117,7 @@ func sumsOf(t *testing.T, dir string) map[string]string {
 	all := map[string]string{}
 	for _, f := range filesIn(t, dir) {
 		text, err := os.ReadFile(filepath.Join(dir, f))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all[f] = fmt.Sprintf("%x", sha256.Sum256(text))
 	}
 	return all
@@ -133,9 +126,7 @@ func sumsOf(t *testing.T, dir string) map[string]string {
 func filesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())
@@ -159,13 +150,9 @@ func tree(t *testing.T) string {
 	missing := vm.Missing()
 	hosttest.Need(t, len(missing) == 0, "a Debian tree: "+strings.Join(missing, ", "))
 	root, err := filepath.Abs(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	base, err := vm.DefaultCache(root).Base(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	copied := filepath.Join(t.TempDir(), "tree")
 	say(t, "cp", "-a", base.Tree, copied)
 	write(t, copied+"/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n")
@@ -248,8 +235,6 @@ func picture(t *testing.T, root string) []string {
 		lines = append(lines, line)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return lines
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestSigned: the tools that everybody has verify the release, and refuse one that was changed.
@@ -51,9 +52,7 @@ func TestSignedEncrypted(t *testing.T) {
 	keys := t.TempDir()
 	generate := exec.Command("minisign", "-G", "-p", keys+"/pub", "-s", keys+"/secret")
 	generate.Stdin = strings.NewReader("a password\na password\n")
-	if err := command(generate); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, command(generate))
 	t.Setenv("NODEGATE_SIGNING_KEY", keys+"/secret")
 	r := release{version: "v1.0.0", dir: t.TempDir()}
 	write(t, filepath.Join(r.dir, sumsName), "sums\n")
@@ -62,9 +61,7 @@ func TestSignedEncrypted(t *testing.T) {
 		t.Errorf("without the password: %v", err)
 	}
 	t.Setenv("NODEGATE_SIGNING_PASSWORD", "a password")
-	if err := r.sign(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.sign())
 	if out := say(t, "minisign", "-Vm", filepath.Join(r.dir, sumsName), "-p", keys+"/pub"); !strings.Contains(out, "nodegate v1.0.0 timestamp:") {
 		t.Errorf("the trusted comment: %s", out)
 	}
@@ -74,9 +71,7 @@ func TestSignedEncrypted(t *testing.T) {
 func TestProvenance(t *testing.T) {
 	r := releaseMade(t)
 	var s statement
-	if err := json.Unmarshal([]byte(readFile(t, r.the(t, provenanceName))), &s); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(readFile(t, r.the(t, provenanceName))), &s))
 	want, got := sumsOf(t, r.dir), map[string]string{}
 	for _, name := range []string{sumsName, sumsName + ".minisig", provenanceName, provenanceName + ".minisig"} {
 		delete(want, name) // made after the statement
@@ -212,13 +207,9 @@ func TestBill(t *testing.T) {
 	for _, arch := range architectures() {
 		binary := r.the(t, "nodegate-linux-"+arch)
 		var b bom
-		if err := json.Unmarshal([]byte(readFile(t, binary+".cdx.json")), &b); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(readFile(t, binary+".cdx.json")), &b))
 		info, err := buildinfo.ReadFile(binary)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var want, got []string
 		for _, m := range info.Deps {
 			want = append(want, m.Path+" "+m.Version)
@@ -238,9 +229,7 @@ func TestBill(t *testing.T) {
 			t.Errorf("%s: serial number %q, supplier %q", arch, b.Serial, b.Metadata.Supplier.Name)
 		}
 		content, err := os.ReadFile(binary)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if h := b.Metadata.Component.Hashes[0].Content; h != sha256Of(content) {
 			t.Errorf("%s: the bill is of another binary, %s", arch, h)
 		}

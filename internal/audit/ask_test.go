@@ -14,6 +14,7 @@ import (
 
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -86,9 +87,7 @@ func TestAskLog(t *testing.T) {
 		return time.Now().Add(-ago).Format(time.RFC3339Nano) + " stderr F failed to list *v1.Service: connection refused\n"
 	}
 	name := filepath.Join(t.TempDir(), "kube-proxy.log")
-	if err := os.WriteFile(name, []byte(line(150*time.Second)+line(100*time.Second)+line(60*time.Second)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(name, []byte(line(150*time.Second)+line(100*time.Second)+line(60*time.Second)), 0o600))
 	for uptime, want := range map[string]int{"300.00": 1, "90.00": 0} { // it started 60 s after the boot
 		m := hosttest.Machine{Files: map[string]string{
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/uptime": uptime + " 1.00\n",

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestDeleted checks that a node without rules fails if a kube-proxy runs there that has written rules, and is unknown
@@ -28,9 +29,7 @@ func TestDeleted(t *testing.T) {
 		n := NewMachine(m.Host())
 		n.Presence.Metrics = server.URL
 		rep, err := n.Rules(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if len(rep.Findings) != 1 || rep.Findings[0].Name != c.want {
 			t.Errorf("%s: %+v, want %s", c.what, rep.Findings, c.want)
 		}

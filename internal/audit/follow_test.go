@@ -16,6 +16,7 @@ import (
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -42,9 +43,7 @@ type followed struct {
 
 func newFollowed(t *testing.T) *followed {
 	rules, err := os.ReadFile(recorded + "iptables-save.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const listens = "  sl  local_address\n 0: 00000000:7906 00000000:0000 0A 0 0 0 0 0 77\n" // lb-local's health check node port
 	return &followed{t: t, events: make(chan proxy.Event), log: filepath.Join(t.TempDir(), "kube-proxy.log"),
 		written: time.Now(), queued: time.Now(), machine: &hosttest.Machine{
@@ -342,9 +341,7 @@ func TestRun(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		got, err := f.node().run(ctx, f, Request{Skipped: func(err error) { t.Error(err) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		f.kept.Findings = got.Report.Findings
 		f.want("one audit", verdict.Fail, "sync.stuck", "sync.unhealthy")
 		if !got.Covered.Health || !got.Covered.Log || !got.Covered.Endpoints {

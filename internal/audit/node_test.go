@@ -17,6 +17,7 @@ import (
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -62,9 +63,7 @@ func TestWritten(t *testing.T) {
 // set it after watch has started.
 func TestBeLiberal(t *testing.T) {
 	text, err := os.ReadFile("proxy/testdata/iptables-save.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const drop = "-A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts -j DROP\n"
 	save := strings.Replace(string(text), drop, "", 1)
 	m := &hosttest.Machine{Files: map[string]string{}, Rules: map[string]string{"iptables-nft-save": save}}
@@ -76,9 +75,7 @@ func TestBeLiberal(t *testing.T) {
 			m.Sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", c.value)
 		}
 		rep, err := n.Rules(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got := ""
 		for _, f := range rep.Findings {
 			got += f.Name
@@ -93,9 +90,7 @@ func TestBeLiberal(t *testing.T) {
 // external addresses.
 func TestNoWayToExternal(t *testing.T) {
 	text, err := os.ReadFile("proxy/testdata/fields-iptables.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	save := regexp.MustCompile("-A KUBE-SERVICES .* external IP.*\n").ReplaceAllString(string(text), "")
 	m := &hosttest.Machine{Files: map[string]string{}, Rules: map[string]string{"iptables-nft-save": save}}
 	n := NewMachine(m.Host())
@@ -105,9 +100,7 @@ func TestNoWayToExternal(t *testing.T) {
 	}{{"true", 2}, {"false", 0}} {
 		m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\nfeatureGates:\n  AllowServiceExternalIPs: " + c.gate + "\n"
 		rep, err := n.Rules(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if len(rep.Findings) != c.found {
 			t.Errorf("with the gate %s: %+v", c.gate, rep.Findings)
 		}
@@ -121,9 +114,7 @@ func TestNoWayToExternal(t *testing.T) {
 // if its process is stopped.
 func TestWrittenSlow(t *testing.T) {
 	hanging, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = hanging.Close() }()
 	for state, want := range map[string]bool{"S": true, "R": true, "T": false} {
 		m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) " + state + " 1 7", "/proc/7/cmdline": "kube-proxy\x00",
@@ -208,9 +199,7 @@ func TestWrote(t *testing.T) {
 // 127.0.0.0/8.
 func TestRouteLocalnet(t *testing.T) {
 	text, err := os.ReadFile("proxy/testdata/iptables-save.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	save := regexp.MustCompile("-A KUBE-FIREWALL .*\n").ReplaceAllString(string(text), "")
 	for _, c := range []struct{ all, link, want string }{
 		{"0", "0", ""}, {"1", "0", "kubeproxy.firewall.localnet"}, {"0", "1", "kubeproxy.firewall.localnet"},
@@ -222,9 +211,7 @@ func TestRouteLocalnet(t *testing.T) {
 			m.Sysctl("net/ipv4/conf/cni0/route_localnet", c.link)
 		}
 		rep, err := NewMachine(m.Host()).Rules(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got := ""
 		for _, f := range rep.Findings {
 			got += f.Name

@@ -16,6 +16,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -182,9 +183,7 @@ func inScratch(t testing.TB, mode, text string, do func(*Machine) error) {
 		hosttest.NeedProgram(t, program)
 	}
 	space, err := netns.New(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer space.Close()
 	err = space.Do(t.Context(), func() error {
 		load := [][]string{{"nft", "-f", "-"}}
@@ -210,23 +209,17 @@ func inScratch(t testing.TB, mode, text string, do func(*Machine) error) {
 		}
 		return do(NewMachine(h))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // readRecording returns recorded rules in a loadable form.
 func readRecording(t *testing.T, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile(recordings + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if strings.HasSuffix(name, ".gz") {
 		zr, err := gzip.NewReader(bytes.NewReader(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if raw, err = io.ReadAll(zr); err != nil {
 			t.Fatal(err)
 		}
@@ -243,9 +236,7 @@ func readRecording(t *testing.T, name string) string {
 	var listing struct {
 		NFTables []map[string]map[string]any `json:"nftables"`
 	}
-	if err := json.Unmarshal(raw, &listing); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(raw, &listing))
 	var sorted []any
 	for _, kind := range []string{"table", "chain", "set", "map", "rule"} {
 		for _, object := range listing.NFTables {
@@ -258,8 +249,6 @@ func readRecording(t *testing.T, name string) string {
 		}
 	}
 	text, err := json.Marshal(map[string]any{"nftables": sorted})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }

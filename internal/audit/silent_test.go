@@ -15,6 +15,7 @@ import (
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
+	"nodegate/internal/require"
 )
 
 // answers is an API server. It returns the start of a response and a function that writes the rest;
@@ -88,9 +89,7 @@ func TestSilentWatch(t *testing.T) {
 			}
 		}).api()
 		from, err := answers(list).api().List(t.Context(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error)
 		go func() { failed <- api.Follow(ctx, from, func(proxy.Event) {}) }()
@@ -127,9 +126,7 @@ func TestExpiredRepeatedly(t *testing.T) {
 			return list(r)
 		}).api()
 		v, err := api.List(t.Context(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
 		if err := api.Follow(ctx, v, func(proxy.Event) {}); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/kube"
+	"nodegate/internal/require"
 )
 
 // troubled is an API server whose watches of Services return the given responses in order, and then
@@ -77,9 +78,7 @@ func refused() (*http.Response, error) { return nil, syscall.ECONNREFUSED }
 func (s *troubled) follow(t *testing.T, d time.Duration) (asked []string, took time.Duration, err error) {
 	t.Helper()
 	from, err := answers(list).api().List(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	began := time.Now()
@@ -97,9 +96,7 @@ func TestWatchTrouble(t *testing.T) {
 			status(http.StatusServiceUnavailable, ""), events(bookmark("8"), io.EOF),
 		}}
 		asked, _, err := s.follow(t, 45*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i, want := range []struct {
 			version  string
 			from, to int

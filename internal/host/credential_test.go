@@ -10,6 +10,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestCredential runs real programs as credential plugins, and checks that plugins which other
@@ -48,19 +49,13 @@ func TestCredential(t *testing.T) {
 		dir := t.TempDir()
 		write := func(name, text string, mode os.FileMode) {
 			t.Helper()
-			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(name, []byte(text), mode); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+			require.NoError(t, os.WriteFile(name, []byte(text), mode))
 		}
 		write(dir+"/config", "", 0o644)
 		write(dir+"/bin/plugin", c.script, 0o755)
 		if c.spoil != nil {
-			if err := c.spoil(dir); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.spoil(dir))
 		}
 		out, err := host.Credential(t.Context(), dir+"/config", dir+"/bin/plugin", []string{"c"}, []string{"A=b"})
 		got := strings.TrimSpace(string(out))
@@ -79,9 +74,7 @@ func TestCredentialEnds(t *testing.T) {
 	hosttest.NeedRoot(t)
 	dir := t.TempDir()
 	pid := dir + "/pid"
-	if err := os.WriteFile(dir+"/plugin", []byte("#!/bin/sh\nsleep 600 &\necho $! >"+pid+"\nwait\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(dir+"/plugin", []byte("#!/bin/sh\nsleep 600 &\necho $! >"+pid+"\nwait\n"), 0o755))
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for range 1000 {
@@ -97,9 +90,7 @@ func TestCredentialEnds(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	text, err := os.ReadFile(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	stat := "/proc/" + strings.TrimSpace(string(text)) + "/stat"
 	for i := 0; ; i++ {
 		state, err := os.ReadFile(stat)

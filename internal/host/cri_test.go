@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // TestCgroupDriver compares the runtimes' responses in gRPC's encoding: containerd 2 implements
@@ -32,9 +34,7 @@ func TestCgroupDriver(t *testing.T) {
 	} {
 		socket := filepath.Join(t.TempDir(), "s")
 		l, err := net.Listen("unix", socket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		server := &http.Server{Protocols: &http.Protocols{}, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(
 			func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Type", "application/grpc")

@@ -11,27 +11,22 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestRunChecked runs real programs: their status, their first line, and the reasons not to run one.
 func TestRunChecked(t *testing.T) {
 	hosttest.NeedRoot(t)
 	dir := filepath.Join(t.TempDir(), "bin")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	write := func(name, script string) string {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte("#!/bin/sh\n"+script), 0o755))
 		return file
 	}
 	says := write("says", "echo \"$1\"; echo more; echo wrong >&2; exit $2")
 	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer h.Close()
 	for _, c := range []struct {
 		line, status string
@@ -73,16 +68,10 @@ func TestRunChecked(t *testing.T) {
 	} {
 		mark := filepath.Join(dir, "ran")
 		file := write("open", "touch "+mark)
-		if err := open(file); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, open(file))
 		if strings.HasPrefix(what, "a link") {
-			if err := os.Chmod(file+"2", 0o777); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(file+"2", file); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Chmod(file+"2", 0o777))
+			require.NoError(t, os.Symlink(file+"2", file))
 		}
 		_, err := h.Exec(t.Context(), []string{file})
 		if err == nil || !strings.Contains(err.Error(), "was not run, because users other than root may write or replace it: run `ch") {
@@ -92,19 +81,13 @@ func TestRunChecked(t *testing.T) {
 			t.Errorf("%s: it ran", what)
 		}
 		_ = os.Remove(file)
-		if err := os.Chown(dir, 0, 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chown(dir, 0, 0))
+		require.NoError(t, os.Chmod(dir, 0o755))
 	}
 
 	recorded, _ := host.Record(h)
 	tree, err := host.Open(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tree.Close()
 	if recorded.Exec != nil || host.Replay(&host.Snapshot{Root: "/"}).Exec != nil || tree.Exec != nil {
 		t.Error("a program of the policy can run from a recording, a replay or a tree")
@@ -116,26 +99,18 @@ func TestUnfitProgram(t *testing.T) {
 	hosttest.NeedRoot(t)
 	root := t.TempDir()
 	h, err := host.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer h.Close()
 	for name, mode := range map[string]os.FileMode{"bin": 0o755, "tmp": 0o777, "sticky": os.ModeSticky | 0o777} {
-		if err := errors.Join(os.Mkdir(filepath.Join(root, name), 0o755), os.Chmod(filepath.Join(root, name), mode)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.Mkdir(filepath.Join(root, name), 0o755), os.Chmod(filepath.Join(root, name), mode)))
 	}
 	for name, mode := range map[string]os.FileMode{
 		"bin/fine": 0o755, "bin/data": 0o644, "bin/open": 0o757, "tmp/x": 0o755, "sticky/x": 0o755, "bin/other": 0o755,
 	} {
 		file := filepath.Join(root, name)
-		if err := errors.Join(os.WriteFile(file, nil, mode), os.Chmod(file, mode)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(os.WriteFile(file, nil, mode), os.Chmod(file, mode)))
 	}
-	if err := os.Chown(filepath.Join(root, "bin/other"), 65534, 65534); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chown(filepath.Join(root, "bin/other"), 65534, 65534))
 	for name, want := range map[string][2]string{
 		"/bin/fine": {}, "/sticky/x": {},
 		"/bin/none":  {"/bin/none does not exist", "install /bin/none, or remove it from the policy"},

@@ -12,6 +12,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 const conntrackStat = "/proc/net/stat/nf_conntrack"
@@ -56,21 +57,15 @@ func TestConntrackWithoutItsFile(t *testing.T) {
 func TestTreeLinks(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"/usr/lib/sysctl.d", "/etc"} {
-		if err := os.MkdirAll(root+dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(root+dir, 0o755))
 	}
 	for name, to := range map[string]string{
 		"/lib": "/usr/lib", "/usr/lib/sysctl.d/10-off.conf": "/dev/null", "/etc/out": "../../../../etc", "/etc/gone": "/nowhere",
 	} {
-		if err := os.Symlink(to, root+name); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Symlink(to, root+name))
 	}
 	h, err := host.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, want := range map[string]string{
 		"/lib/sysctl.d/10-off.conf": "/dev/null", "/usr/lib/sysctl.d/10-off.conf": "/dev/null", "/lib": "/usr/lib", "/etc/gone": "/nowhere",
 		"/etc/out/gone": "/nowhere", "/lib/../lib": "/usr/lib",

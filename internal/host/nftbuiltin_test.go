@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // TestHasNFTables checks that nf_tables is found whether it is a loaded module or a part of the kernel, and not if it is
@@ -30,12 +32,8 @@ func TestHasNFTables(t *testing.T) {
 		root := t.TempDir()
 		for name, text := range c.files {
 			path := filepath.Join(root, name)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		}
 		if got := hasNFTables(root); got != c.want {
 			t.Errorf("%s: %v, want %v", c.what, got, c.want)

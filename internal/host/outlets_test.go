@@ -15,6 +15,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // outletsVariable makes this test program the child process that writes to broken outlets.
@@ -62,9 +63,7 @@ func outlet(t *testing.T, what, over, target string, env ...string) bool {
 	}
 	cmd.Env = append(append(os.Environ(), outletsVariable+"="+what), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {
@@ -82,16 +81,12 @@ func TestStoppedConsole(t *testing.T) {
 	hosttest.NeedRoot(t)
 	if _, err := os.Stat("/dev/console"); err != nil {
 		t.Log("this machine has no /dev/console: one is made for the test")
-		if err := unix.Mknod("/dev/console", unix.S_IFCHR|0o600, int(unix.Mkdev(5, 1))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, unix.Mknod("/dev/console", unix.S_IFCHR|0o600, int(unix.Mkdev(5, 1))))
 		defer func() { _ = os.Remove("/dev/console") }()
 	}
 	_, name := terminal(t)
 	slave, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer slave.Close()
 	if !outlet(t, "console", "/dev/console", name) {
 		t.Error("a console with a reader did not accept the line")
@@ -108,17 +103,13 @@ func TestStoppedConsole(t *testing.T) {
 func terminal(t *testing.T) (*os.File, string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = master.Close() })
 	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
 	if err == nil {
 		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return master, filepath.Join("/dev/pts", strconv.Itoa(n))
 }
 
@@ -131,15 +122,11 @@ func TestPersist(t *testing.T) {
 		if !outlet(t, "pstore", "", "") {
 			t.Error("a machine without pmsg is an error")
 		}
-		if err := os.WriteFile(device, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(device, nil, 0o600))
 		defer func() { _ = os.Remove(device) }()
 	}
 	store := filepath.Join(t.TempDir(), "store")
-	if err := os.WriteFile(store, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(store, nil, 0o600))
 	accepted := outlet(t, "pstore", device, store)
 	if text, err := os.ReadFile(store); !accepted || err != nil || string(text) != "held\n" {
 		t.Errorf("accepted: %v; it has %q, %v", accepted, text, err)
@@ -155,13 +142,9 @@ func TestHungJournal(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ what, path string }{{"journal", filepath.Join(dir, "systemd/journal/socket")},
 		{"status", filepath.Join(dir, "notify")}} {
-		if err := os.MkdirAll(filepath.Dir(c.path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(c.path), 0o755))
 		l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: c.path, Net: "unixgram"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer func() { _ = l.Close() }()
 		send := func() bool {
 			if c.what == "status" {
@@ -189,9 +172,7 @@ func fill(t *testing.T, path string) {
 	t.Helper()
 	for range 100 {
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		defer func() { _ = unix.Close(fd) }()
 		sent := 0
 		for unix.Sendto(fd, []byte("x"), 0, &unix.SockaddrUnix{Name: path}) == nil {

@@ -12,6 +12,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestReportPort: the image test receives the report. Neither a machine without such a port nor a
@@ -27,16 +28,12 @@ func TestReportPort(t *testing.T) {
 	}
 	ports := t.TempDir()
 	port := filepath.Join(ports, host.ReportPort)
-	if err := unix.Mkfifo(port, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Mkfifo(port, 0o600))
 	if outlet(t, "port", dir, ports) {
 		t.Error("a port without a reader accepted the text")
 	}
 	tester, err := os.OpenFile(port, os.O_RDWR|unix.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tester.Close()
 	text := make([]byte, 4096)
 	if !outlet(t, "port", dir, ports) {
@@ -65,17 +62,11 @@ func TestReportPortOfTwo(t *testing.T) {
 	}
 	tester, name := terminal(t)
 	ports := t.TempDir()
-	if err := os.Symlink(name, filepath.Join(ports, host.ReportPort)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(name, filepath.Join(ports, host.ReportPort)))
 	first, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer first.Close()
-	if err := unix.IoctlSetInt(int(first.Fd()), unix.TIOCEXCL, 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.IoctlSetInt(int(first.Fd()), unix.TIOCEXCL, 0))
 	if outlet(t, "busy port", dir, ports) {
 		t.Error("a port that another program has open accepted the text")
 	}
@@ -98,13 +89,9 @@ func TestReportPortComes(t *testing.T) {
 		defer func() { _ = os.Remove(dir) }()
 	}
 	ports, classes := t.TempDir(), t.TempDir()
-	if err := os.MkdirAll(filepath.Join(classes, "dmi/id"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(classes, "dmi/id"), 0o700))
 	family := filepath.Join(classes, "dmi/id/product_family")
-	if err := os.WriteFile(family, append([]byte(host.ReportPort), bytes.Repeat([]byte("\n"), 4096-len(host.ReportPort))...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(family, append([]byte(host.ReportPort), bytes.Repeat([]byte("\n"), 4096-len(host.ReportPort))...), 0o600))
 	if outlet(t, "announced port", dir, ports, "CLASSES="+classes) {
 		t.Error("a port that never appears accepted the text")
 	}
@@ -115,15 +102,11 @@ func TestReportPortComes(t *testing.T) {
 	if !outlet(t, "announced port", dir, ports, "CLASSES="+classes) {
 		t.Fatal("a port that appeared soon did not accept the text")
 	}
-	if err := <-tester; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-tester)
 	if text, err := os.ReadFile(port); err != nil || string(text) != "held\n" {
 		t.Errorf("it contains %q, %v", text, err)
 	}
-	if err := errors.Join(os.Remove(port), os.WriteFile(family, []byte("\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(os.Remove(port), os.WriteFile(family, []byte("\n"), 0o600)))
 	if !outlet(t, "announced port", dir, ports, "CLASSES="+classes) {
 		t.Error("a machine without the port is an error")
 	}

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // TestComplaint: an error does not name the values of kubelet's flags.
 func TestComplaint(t *testing.T) {
 	program := func(text string) string {
 		name := filepath.Join(t.TempDir(), "kubelet")
-		if err := os.WriteFile(name, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 		return name
 	}
 	const flag = "--token=S3cret"
@@ -37,9 +37,7 @@ func TestWordsIn(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "kubelet")
 	const part = 1 << 20 // words at both ends, and one across the border of two parts
 	text := "memory" + strings.Repeat(".", part-10) + "Static" + strings.Repeat(".", part) + "swap"
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	got := wordsIn(name, []string{"memory", "Static", "swap", "S3cret"})
 	if !got["memory"] || !got["Static"] || !got["swap"] || got["S3cret"] {
 		t.Errorf("%v", got)

@@ -10,19 +10,16 @@ import (
 	"time"
 
 	"nodegate/internal/host"
+	"nodegate/internal/require"
 )
 
 // TestProcesses queries the real kernel for this process and for the addresses on which it listens.
 func TestProcesses(t *testing.T) {
 	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer h.Close()
 	list, err := h.Processes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	i := slices.IndexFunc(list, func(p host.Process) bool { return p.PID == os.Getpid() })
 	if i < 0 || !slices.Equal(list[i].Args, os.Args) {
 		t.Fatalf("this process, %d %q, is not in %+v", os.Getpid(), os.Args, list)
@@ -44,9 +41,7 @@ func TestProcesses(t *testing.T) {
 // TestProcessorTime: the processor time of this process counts, and that of its programs.
 func TestProcessorTime(t *testing.T) {
 	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer h.Close()
 	took := func(do func()) time.Duration {
 		before := h.ProcessorTime()
@@ -54,9 +49,7 @@ func TestProcessorTime(t *testing.T) {
 		return h.ProcessorTime() - before
 	}
 	program := took(func() {
-		if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done").Run(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, exec.Command("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done").Run())
 	})
 	if program <= 0 {
 		t.Errorf("a busy program used %s", program)

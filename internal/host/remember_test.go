@@ -10,15 +10,14 @@ import (
 	"time"
 
 	"nodegate/internal/host"
+	"nodegate/internal/require"
 )
 
 // TestRemember: a program is run again for its version only if its file or its arguments changed,
 // or if it failed.
 func TestRemember(t *testing.T) {
 	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer h.Close()
 	h.Remember()
 	dir := t.TempDir()
@@ -26,12 +25,8 @@ func TestRemember(t *testing.T) {
 	install := func(end string) {
 		t.Helper()
 		text := "#!/bin/sh\necho $* >> " + started + "\n" + end + "\n"
-		if err := os.WriteFile(kubelet+".new", []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(kubelet+".new", kubelet); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(kubelet+".new", []byte(text), 0o755))
+		require.NoError(t, os.Rename(kubelet+".new", kubelet))
 	}
 	ask := func(flags ...string) string {
 		said, err := host.Once(h).Kernel.Version(t.Context(), kubelet, flags...)
@@ -59,9 +54,7 @@ func TestRemember(t *testing.T) {
 		}
 		got := ask(step.flags...)
 		b, err := os.ReadFile(started)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if starts := strings.Count(string(b), "\n"); !strings.Contains(got, step.want) || starts != step.starts {
 			t.Errorf("step %d: %q after %d starts, want %q after %d", i, got, starts, step.want, step.starts)
 		}
@@ -83,9 +76,7 @@ func (c *asked) Version(context.Context, string, ...string) (string, error) {
 // same.
 func TestRememberTenMinutes(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "kubelet")
-	if err := os.WriteFile(program, nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(program, nil, 0o755))
 	synctest.Test(t, func(t *testing.T) {
 		h := &host.Host{Kernel: &asked{}}
 		h.Remember()

@@ -15,6 +15,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestHops derives the data of each gateway from a link's entries.
@@ -91,9 +92,7 @@ func TestHopsGrow(t *testing.T) {
 func threadTime(t *testing.T) time.Duration {
 	t.Helper()
 	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now))
 	return time.Duration(now.Nano())
 }
 
@@ -104,17 +103,11 @@ func TestDefaultRoutesKernel(t *testing.T) {
 		return
 	}
 	uplink := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "uplink"}, PeerName: "peer"}
-	if err := netlink.LinkAdd(uplink); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkAdd(uplink))
 	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, l := range []netlink.Link{uplink, lo} {
-		if err := netlink.LinkSetUp(l); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, netlink.LinkSetUp(l))
 	}
 	v4, v6 := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}, &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
 	for _, r := range []netlink.Route{
@@ -126,18 +119,14 @@ func TestDefaultRoutesKernel(t *testing.T) {
 		}
 	}
 	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer h.Close()
 	got, err := h.Links.DefaultRoutes(t.Context())
 	if d := cmp.Diff([]string{"uplink"}, got); d != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, d)
 	}
 	all, err := h.Links.Routes(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, want := range []host.Route{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "uplink"}, {To: netip.MustParsePrefix("0.0.0.0/0")},
 		{To: netip.MustParsePrefix("::/0")}} {
 		if !slices.Contains(all, want) {

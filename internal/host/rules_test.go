@@ -18,6 +18,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -28,9 +29,7 @@ func TestAccepts(t *testing.T) {
 	for _, program := range []string{"ip6tables-nft", "ip6tables-legacy"} {
 		hosttest.NeedProgram(t, program)
 		real, err := host.Open("/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		before := save(t, program)
 		h, snapshot := host.Record(real)
 		mark := []string{"-j", "MARK", "--set-xmark", "0x4000/0x4000"}
@@ -46,13 +45,9 @@ func TestAccepts(t *testing.T) {
 		}
 
 		text, err := json.Marshal(snapshot)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		read, err := host.ReadSnapshot(bytes.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		again := host.Replay(read)
 		if r, err := again.Rules.Accepts(t.Context(), program, mark...); r != "" || err != nil {
 			t.Errorf("%s: replayed MARK: %q, %v", program, r, err)
@@ -62,9 +57,7 @@ func TestAccepts(t *testing.T) {
 		}
 	}
 	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if rejected, err := h.Rules.Accepts(t.Context(), "ip6tables-nosuch", "-j", "RETURN"); err == nil || rejected != "" {
 		t.Errorf("a program that does not exist: %q, %v", rejected, err)
 	}
@@ -99,18 +92,12 @@ func save(t *testing.T, program string) string {
 func inScratch(t *testing.T, test func(h *host.Host) error) {
 	t.Helper()
 	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer h.Close()
 	n, err := netns.New(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer n.Close()
-	if err := n.Do(t.Context(), func() error { return test(h) }); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.Do(t.Context(), func() error { return test(h) }))
 }
 
 // TestRulesGeneration: the generation stays the same while nothing changes and differs after any

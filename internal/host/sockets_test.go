@@ -3,13 +3,13 @@ package host
 import (
 	"net"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 func TestPortIsFree(t *testing.T) {
 	h, err := Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer h.Close()
 	for _, address := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::1]:0"} {
 		l, err := net.Listen("tcp", address)
@@ -18,9 +18,7 @@ func TestPortIsFree(t *testing.T) {
 			continue
 		}
 		_, port, err := net.SplitHostPort(l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if h.PortIsFree(port) {
 			t.Errorf("%s: reported as free while a program listens", l.Addr())
 		}

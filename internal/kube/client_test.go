@@ -17,6 +17,7 @@ import (
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -44,9 +45,7 @@ func server(t *testing.T) *httptest.Server {
 func kubeconfig(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -75,18 +74,12 @@ users:
 func TestLists(t *testing.T) {
 	s := server(t)
 	tokenFile := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(tokenFile, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(tokenFile, []byte("secret\n"), 0o600))
 	for _, user := range []string{"    token: secret\n", "    tokenFile: " + tokenFile + "\n"} {
 		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, forServer(s, user))}}.Server()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		v, err := api.List(t.Context(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if v.Services.Version != "7" || v.Endpoints.Version != "8" || v.Services.Count != 1 || v.Endpoints.Slices != 1 {
 			t.Errorf("%+v, %+v", v.Services, v.Endpoints)
 		}
@@ -98,9 +91,7 @@ func TestRefused(t *testing.T) {
 	list := func(ctx context.Context, text string) error {
 		t.Helper()
 		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, text)}}.Server()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		_, err = api.List(ctx, false)
 		if !errors.Is(err, input.ErrUnknown) {
 			t.Errorf("%v is not input.ErrUnknown", err)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/require"
 )
 
 // TestIdleConnectionPing: a connection whose other end has disappeared is noticed.
@@ -26,9 +28,7 @@ func TestIdleConnectionPing(t *testing.T) {
 	pool := x509.NewCertPool()
 	pool.AddCert(s.Certificate())
 	c, err := newClient(s.URL, &tls.Config{RootCAs: pool}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := c.Get(t.Context(), "/", func(io.Reader) error { return nil }); err != nil || version != 2 {
 		t.Errorf("by HTTP/%d: %v", version, err)
 	}
@@ -42,18 +42,12 @@ func TestIdleConnectionPing(t *testing.T) {
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()
 	// No program accepts connections: once the queue is full, the kernel does not reply to a SYN.
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), unix.Listen(fd, 0)))
 	name, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
 	for full := false; !full; {
 		c, err := net.DialTimeout("tcp", address, time.Second)
@@ -62,9 +56,7 @@ func TestBlackHole(t *testing.T) {
 		}
 	}
 	c, err := newClient("https://"+address, &tls.Config{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := c.Get(ctx, "/", func(io.Reader) error { return nil }); err == nil || ctx.Err() != nil {

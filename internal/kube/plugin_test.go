@@ -25,6 +25,7 @@ import (
 	"nodegate/internal/audit"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
+	"nodegate/internal/require"
 )
 
 // plugin acts as a credential plugin, and stores its input.
@@ -134,9 +135,7 @@ func TestPluginClusterInfo(t *testing.T) {
 		"    server:", "    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: mine}}]\n    server:", 1)
 	name := kubeconfig(t, text)
 	api, err := audit.Truth{Source: kube.Source{Kubeconfig: name, Plugins: kube.NewPlugins(p.run)}}.Server()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := api.List(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
@@ -151,9 +150,7 @@ func TestPluginClusterInfo(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(strings.TrimPrefix(p.asked[1], "KUBERNETES_EXEC_INFO=")), &told); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(strings.TrimPrefix(p.asked[1], "KUBERNETES_EXEC_INFO=")), &told))
 	in := told.Spec.Cluster
 	if told.APIVersion != "client.authentication.k8s.io/v1beta1" || told.Spec.Interactive == nil || *told.Spec.Interactive ||
 		in.Server != s.URL ||
@@ -168,18 +165,12 @@ func TestPluginClusterInfo(t *testing.T) {
 // TestPluginCertificate: a plugin may print a certificate instead of a token.
 func TestPluginCertificate(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "me"}, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	block := func(kind string, b []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}))
 	}

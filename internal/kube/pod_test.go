@@ -10,6 +10,7 @@ import (
 
 	"nodegate/internal/audit"
 	"nodegate/internal/kube"
+	"nodegate/internal/require"
 )
 
 // TestPod checks the addresses of a Pod in the API, and the error for a Pod without one.
@@ -26,9 +27,7 @@ func TestPod(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}}.Server()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, want := range map[string]string{
 		"web-0":   "[10.244.1.7 fd00::7] 192.0.2.7 <nil>",
 		"pending": "the API lacks an address of Pod prod/pending",

@@ -13,6 +13,7 @@ import (
 
 	"nodegate/internal/audit"
 	"nodegate/internal/kube"
+	"nodegate/internal/require"
 )
 
 // node is an API server with one Node, which records the requests.
@@ -42,9 +43,7 @@ func publish(t *testing.T, text string) error {
 func TestPublish(t *testing.T) {
 	s, requests := node(t, `{"type": "Ready", "status": "True"}, {"type": "NodegatePassed", "status": "False",
 		"lastTransitionTime": "2026-01-02T03:04:05Z"}`)
-	if err := publish(t, forServer(s, "    token: secret\n")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, publish(t, forServer(s, "    token: secret\n")))
 	var begin []string
 	for _, r := range *requests {
 		begin = append(begin, strings.Join(strings.Fields(r)[:min(3, len(strings.Fields(r)))], " "))
@@ -60,9 +59,7 @@ func TestPublish(t *testing.T) {
 		}
 	}
 	_, body, _ := strings.Cut((*requests)[1], "json ")
-	if err := json.Unmarshal([]byte(body), &patch); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(body), &patch))
 	c := patch.Status.Conditions
 	if len(c) != 1 || c[0].Status != "True" || c[0].Reason != "Passed" || c[0].LastTransitionTime != c[0].LastHeartbeatTime {
 		t.Errorf("got %s", body)
@@ -72,9 +69,7 @@ func TestPublish(t *testing.T) {
 // TestPublishRestarted: a restarted process keeps the time of the last transition and creates no Event.
 func TestPublishRestarted(t *testing.T) {
 	s, requests := node(t, `{"type": "NodegatePassed", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}`)
-	if err := publish(t, forServer(s, "    token: secret\n")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, publish(t, forServer(s, "    token: secret\n")))
 	if len(*requests) != 2 || !strings.Contains((*requests)[1], `"lastTransitionTime":"2026-01-02T03:04:05Z"`) {
 		t.Errorf("got %q", *requests)
 	}

@@ -15,6 +15,7 @@ import (
 	"nodegate/internal/audit"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/kube"
+	"nodegate/internal/require"
 )
 
 // motion is a TLS API server with one Service and one EndpointSlice. Version n has the endpoint
@@ -72,15 +73,11 @@ func TestFollow(t *testing.T) {
 		s := httptest.NewTLSServer(m)
 		t.Cleanup(s.Close)
 		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}}.Server()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		v, err := api.List(ctx, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		port := proxy.ServicePort{Name: "prod/np", Family: "ip"}
 		has := func(n int) bool {
 			rep := proxy.Judgment{Mode: "iptables", Families: map[string]bool{"ip": true}, Services: []proxy.Service{{
@@ -122,13 +119,9 @@ func TestFollowRefused(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, forServer(s, "    token: secret\n"))}}.Server()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	v, err := api.List(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if err := api.Follow(t.Context(), v, func(proxy.Event) {}); err == nil || !strings.Contains(err.Error(), "may not list and watch") {
 		t.Errorf("%v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/nlattr"
+	"nodegate/internal/require"
 )
 
 func encoded(t testing.TB) []byte {
@@ -20,17 +21,13 @@ func encoded(t testing.TB) []byte {
 	e.Bytes(200, nil)
 	e.Bytes(1, []byte{8})
 	b, err := e.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return b
 }
 
 func TestSplit(t *testing.T) {
 	var a [5][]byte
-	if err := nlattr.Split(encoded(t), a[:]); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, nlattr.Split(encoded(t), a[:]))
 	var nest [2][]byte
 	if err := nlattr.Split(a[2], nest[:]); err != nil || string(nest[1]) != "a name\x00" {
 		t.Errorf("in the nest: %q, %v", nest[1], err)

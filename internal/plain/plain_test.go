@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"nodegate/internal/plain"
+	"nodegate/internal/require"
 )
 
 func TestEscape(t *testing.T) {
@@ -55,9 +56,7 @@ func TestWriter(t *testing.T) {
 				continue // a sequence is written at once
 			}
 			f, err := os.CreateTemp(t.TempDir(), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			w := plain.NewWriter(f, colours)
 			text := "ü\x1b[31mtheirs\x1b[0m" + w.Paint("32", "ours") + "\x1b[2J節\xc3"
 			for rest := text; rest != ""; rest = rest[min(chunk, len(rest)):] {

@@ -10,6 +10,7 @@ import (
 	"testing/iotest"
 
 	"nodegate/internal/input"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -18,9 +19,7 @@ const testdata = "../../internal/audit/proxy/testdata/"
 func readFile(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -121,13 +120,9 @@ func TestSmallReads(t *testing.T) {
 	for _, file := range []string{"iptables-save.txt", "nft-list-ruleset.json"} {
 		text := readFile(t, testdata+file)
 		once, err := ruleset.Parse(file, strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		bytewise, err := ruleset.Parse(file, iotest.OneByteReader(strings.NewReader(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !reflect.DeepEqual(once, bytewise) {
 			t.Errorf("%s: the models differ", file)
 		}
@@ -153,9 +148,7 @@ func TestByteOrderMark(t *testing.T) {
 	for _, file := range []string{"iptables-save.txt", "nft-list-ruleset.json"} {
 		text := readFile(t, testdata+file)
 		plain, err := ruleset.Parse(file, strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		marked, err := ruleset.Parse(file, strings.NewReader("\ufeff"+text))
 		if err != nil || !reflect.DeepEqual(plain, marked) {
 			t.Errorf("%s: %v, or another model", file, err)

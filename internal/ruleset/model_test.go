@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -25,9 +26,7 @@ func TestModel(t *testing.T) {
 COMMIT
 `
 	set, err := ruleset.Parse("ip6tables-nft-save", strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	type rule struct {
 		ruleset.Rule
 		Extra ruleset.Extra

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // TestResults: the lines are those of go test without -json, and the table has every skipped test.
@@ -39,9 +41,7 @@ func TestResults(t *testing.T) {
 {"Action":"output","Package":"nodegate/d","Output":"?   \tnodegate/d\t[no test files]\n"}
 {"Action":"skip","Package":"nodegate/d"}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r.writeSkipped(parsePrograms(list))
 	const want = `ok  	nodegate/a	0.1s
     b_test.go:7: wrong
@@ -68,9 +68,7 @@ To list them: go test -v ./... | grep -B1 -e '--- SKIP'
 func TestInstall(t *testing.T) {
 	dir := t.TempDir()
 	const stub = "#!/bin/sh\necho \"$*\" >>\"$0.log\"\ncase \"$*\" in *chromium*) echo 'E: Unable to locate package'; exit 100; esac\n"
-	if err := os.WriteFile(dir+"/apt-get", []byte(stub), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(dir+"/apt-get", []byte(stub), 0o755))
 	t.Setenv("PATH", dir)
 	m, ok := findManager()
 	if !ok || m.name != "apt-get" {

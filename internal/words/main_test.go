@@ -1,13 +1,15 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"nodegate/internal/require"
+)
 
 // TestCount counts comments only, and no line that names its reason.
 func TestCount(t *testing.T) {
 	patterns, err := parse("# a comment\n1\tcode\t\\bsomebody\\b\tthe operator\n0\tdocs\tanew\tagain")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	count(patterns, "a.go", "// Somebody wrote it.\n\tx := \"somebody\"\n\t// somebody else, words: a quotation\n//go:generate somebody\n")
 	count(patterns, "a.md", "made again\nsomebody\n")
 	if report(patterns) || len(patterns[0].found) != 1 {

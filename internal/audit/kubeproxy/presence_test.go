@@ -12,6 +12,7 @@ import (
 
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 const initialPIDs = "pid:[4026531836]"
@@ -28,14 +29,10 @@ func TestPresence(t *testing.T) {
 	}))
 	t.Cleanup(healthy.Close)
 	hanging, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel accepts connections, but no program responds
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = hanging.Close() })
 	refused, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_ = refused.Close()
 	page := func(l net.Addr) string { return "http://" + l.String() + "/healthz" }
 	process := func(name string, state byte, ns string) *hosttest.Machine {

@@ -8,6 +8,7 @@ import (
 
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -51,9 +52,7 @@ func TestJudgeHealth(t *testing.T) {
 	} {
 		t.Run(h.name, func(t *testing.T) {
 			health, err := kubeproxy.ParseHealth([]byte(h.body), h.status)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want(t, kubeproxy.JudgeHealth(health, now), h.want)
 		})
 	}
@@ -98,9 +97,7 @@ func TestJudgeMetrics(t *testing.T) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			metrics, err := kubeproxy.ParseMetrics(strings.NewReader(head + m.text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want(t, kubeproxy.JudgeMetrics(metrics, now), m.want)
 		})
 	}
@@ -139,9 +136,7 @@ func TestJudgeLog(t *testing.T) {
 	} {
 		t.Run(l.name, func(t *testing.T) {
 			findings, err := kubeproxy.JudgeLog(strings.NewReader(l.text), kubeproxy.Log{Now: now})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			want(t, findings, l.want)
 			if verdict := map[bool]verdict.Verdict{false: verdict.Fail, true: verdict.Unknown}[l.name == "no times"]; l.want != "" &&
 				findings[0].Verdict != verdict {

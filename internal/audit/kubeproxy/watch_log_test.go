@@ -9,6 +9,7 @@ import (
 
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -72,9 +73,7 @@ func TestLogTimes(t *testing.T) {
 			of.Began = ago(c.began)[0]
 		}
 		found, err := kubeproxy.JudgeLog(strings.NewReader(c.text), of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got := verdict.Pass
 		for _, f := range found {
 			got = f.Verdict
@@ -90,9 +89,7 @@ func TestLogFile(t *testing.T) {
 	now := time.Now()
 	name := filepath.Join(t.TempDir(), "kube-proxy.log")
 	text := failures(time.Local, now.Add(-150*time.Second), now.Add(-100*time.Second), now.Add(-60*time.Second))
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 	for _, c := range []struct {
 		what           string
 		written, began time.Time
@@ -102,9 +99,7 @@ func TestLogFile(t *testing.T) {
 		{"restarted", now.Add(-60 * time.Second), now.Add(-30 * time.Second), ""},
 		{"written long ago", now.Add(-time.Hour), time.Time{}, ""},
 	} {
-		if err := os.Chtimes(name, time.Time{}, c.written); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chtimes(name, time.Time{}, c.written))
 		got := kubeproxy.Ask(t.Context(), kubeproxy.Pages{Logs: []string{name}, Began: c.began}, func(err error) { t.Error(err) })
 		if want(t, got.Findings, c.want); !got.Log {
 			t.Errorf("%s: the log was not read", c.what)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -21,18 +22,12 @@ import (
 func large(tb testing.TB) []byte {
 	tb.Helper()
 	f, err := os.Open("testdata/iptables-save-5000x10.txt.gz")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	defer f.Close()
 	zr, err := gzip.NewReader(f)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	text, err := io.ReadAll(zr)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	return text
 }
 
@@ -45,9 +40,7 @@ func benchmarkAudit(b *testing.B, text []byte) {
 	defer func() { b.ReportMetric(float64((cpuTime()-before).Milliseconds())/float64(b.N), "cpu-ms/op") }()
 	for b.Loop() {
 		set, err := ruleset.Parse("", bytes.NewReader(text))
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		if rep := Judge([]*ruleset.Set{set}, Options{}); len(rep.Findings) > 0 {
 			b.Fatal(rep.Findings[0])
 		}
@@ -201,9 +194,7 @@ func BenchmarkTraceLarge(b *testing.B) {
 	defer func() { b.ReportMetric(float64((cpuTime()-before).Milliseconds())/float64(b.N), "cpu-ms/op") }()
 	for b.Loop() {
 		set, err := ruleset.Parse("", strings.NewReader(text))
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		sets := []*ruleset.Set{set}
 		rep := Judge(sets, Options{})
 		if list, err := Traces(&rep, sets, &Options{}, "scale/s2005", FromPod); err != nil || len(list) != 1 {

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // recordedFields returns the rules of kube-proxy 1.36 for Services of every kind, and the API's
@@ -261,9 +263,7 @@ func TestHealthPorts(t *testing.T) {
 func TestHealthPortVersions(t *testing.T) {
 	rules, svcs, eps := recordedFields(t, "nft")
 	v := NewVersions()
-	if err := errors.Join(v.ReadServices(strings.NewReader(svcs)), v.ReadEndpointSlices(strings.NewReader(eps))); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(v.ReadServices(strings.NewReader(svcs)), v.ReadEndpointSlices(strings.NewReader(eps))))
 	rep, kept := Judge(mustParse(t, rules), Options{}), ServicePort{"default/kept", "ip"}
 	opts := Options{NodeName: "node-nftables", Live: Live{Listening: ports()}}
 	if found := v.Differences(&rep, kept, opts); names(found) != "kubeproxy.healthport.closed" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -76,9 +77,7 @@ func damagedLines(rules string) []damage {
 func damagedObjects(t *testing.T, rules string) []damage {
 	t.Helper()
 	var doc struct{ Nftables []json.RawMessage }
-	if err := json.Unmarshal([]byte(rules), &doc); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(rules), &doc))
 	var all []damage
 	put := func(what, service string, i int, with ...json.RawMessage) {
 		var list []string
@@ -89,9 +88,7 @@ func damagedObjects(t *testing.T, rules string) []damage {
 	}
 	for i, o := range doc.Nftables {
 		var kinds map[string]map[string]any
-		if err := json.Unmarshal(o, &kinds); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(o, &kinds))
 		if kinds["rule"] != nil {
 			put("lost: "+string(o), serviceOf(string(o)), i)
 		}
@@ -99,9 +96,7 @@ func damagedObjects(t *testing.T, rules string) []damage {
 			elements, _ := kinds[kind]["elem"].([]any)
 			for k, e := range elements {
 				text, err := json.Marshal(e)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				service := serviceOf(string(text))
 				if service == "" {
 					service = "any"
@@ -109,9 +104,7 @@ func damagedObjects(t *testing.T, rules string) []damage {
 				write := func(what string, with ...any) {
 					kinds[kind]["elem"] = slices.Concat(elements[:k], with, elements[k+1:])
 					changed, err := json.Marshal(kinds)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					put(fmt.Sprintf("%s: %s of %s", what, text, kinds[kind]["name"]), service, i, changed)
 				}
 				write("lost")

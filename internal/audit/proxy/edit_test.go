@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -64,9 +65,7 @@ func apply(t testing.TB, lines []string, edits []edit) []string {
 func readFile(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -80,9 +79,7 @@ func editedSave(t testing.TB, text string, edits ...edit) string {
 func editedNFT(t testing.TB, text string, edits ...edit) string {
 	t.Helper()
 	var doc struct{ Nftables []json.RawMessage }
-	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(text), &doc))
 	var lines []string
 	for _, o := range doc.Nftables {
 		lines = append(lines, string(o))
@@ -96,9 +93,7 @@ func mustParse(t testing.TB, texts ...string) []*ruleset.Set {
 	var sets []*ruleset.Set
 	for _, text := range texts {
 		set, err := ruleset.Parse("", strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		sets = append(sets, set)
 	}
 	return sets
@@ -107,18 +102,14 @@ func mustParse(t testing.TB, texts ...string) []*ruleset.Set {
 func endpoints(t testing.TB, text string) *Endpoints {
 	t.Helper()
 	eps, err := LoadEndpointSlices(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return eps
 }
 
 func services(t testing.TB, text string) *Services {
 	t.Helper()
 	svcs, err := LoadServices(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return svcs
 }
 

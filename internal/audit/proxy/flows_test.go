@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nodegate/internal/audit/proxy"
+	"nodegate/internal/require"
 )
 
 const flowServices = `{"kind": "List", "items": [
@@ -38,13 +39,9 @@ const flowSlices = `{"kind": "List", "items": [
 
 func TestStaleFlows(t *testing.T) {
 	services, err := proxy.LoadServices(strings.NewReader(flowServices))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	endpoints, err := proxy.LoadEndpointSlices(strings.NewReader(flowSlices))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, test := range []struct {
 		what, protocol, to, endpoint string
 		closing                      bool
@@ -86,13 +83,9 @@ func TestStaleFlows(t *testing.T) {
 // For other protocols, an answer has no influence.
 func TestLiveFlows(t *testing.T) {
 	services, err := proxy.LoadServices(strings.NewReader(flowServices))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	endpoints, err := proxy.LoadEndpointSlices(strings.NewReader(flowSlices))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for protocol, stale := range map[string]int{"tcp": 0, "udp": 1} {
 		f := proxy.Flow{Protocol: protocol, Client: netip.MustParseAddrPort("10.0.0.1:4000"), Replied: true,
 			To: netip.MustParseAddrPort("10.96.0.10:53"), Endpoint: netip.MustParseAddrPort("10.244.0.9:5353")}
@@ -152,13 +145,9 @@ func BenchmarkStaleFlows(b *testing.B) {
 		return strings.NewReader(`{"kind": "List", "items": [` + strings.Join(items, ",") + "]}")
 	}
 	services, err := proxy.LoadServices(list(svcs))
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	endpoints, err := proxy.LoadEndpointSlices(list(slices))
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	flows := make([]proxy.Flow, 100_000)
 	for i := range flows {
 		to := netip.AddrFrom4([4]byte{10, 96, byte(i % 5000 / 256), byte(i % 5000 % 256)})

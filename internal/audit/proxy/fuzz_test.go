@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -37,9 +38,7 @@ func FuzzRules(f *testing.F) {
 	}
 	for _, name := range corpora {
 		entry, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		_, quoted, _ := strings.Cut(strings.TrimSpace(string(entry)), "string(")
 		text, err := strconv.Unquote(strings.TrimSuffix(quoted, ")"))
 		if err != nil {

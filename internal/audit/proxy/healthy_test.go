@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -137,9 +138,7 @@ func slicesOf(t testing.TB, rep *Judgment) string {
 		}
 	}
 	text, err := json.Marshal(object{"kind": "List", "items": items})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -204,9 +205,7 @@ func TestIPVSRangesState(t *testing.T) {
 	state := func(node, of string) string {
 		rep := Judge(append(mustParse(t, ipvsSave), &ruleset.Set{IPVS: virtualServers(t, node)}), Options{})
 		api := NewVersions()
-		if err := errors.Join(api.ReadServices(strings.NewReader(ipvsServices)), api.ReadEndpointSlices(strings.NewReader(ipvsSlices))); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(api.ReadServices(strings.NewReader(ipvsServices)), api.ReadEndpointSlices(strings.NewReader(ipvsSlices))))
 		api.NameServices(&rep)
 		return rep.State(ServicePort{of, ruleset.IPv4})
 	}

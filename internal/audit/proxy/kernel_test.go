@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // netns is a network namespace for one test. A sleeping process holds it, and it ends with that
@@ -25,12 +26,8 @@ func newNetns(t testing.TB, tools ...string) *netns {
 	}
 	cmd := exec.Command("unshare", "-n", "--", "sh", "-c", "echo ready; exec sleep 120")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed: Wait returns an error

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -98,9 +99,7 @@ func altered(word string) string {
 
 func TestEveryNFTObjectDamaged(t *testing.T) {
 	var doc struct{ Nftables []json.RawMessage }
-	if err := json.Unmarshal([]byte(readFile(t, "nft-list-ruleset.json")), &doc); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(readFile(t, "nft-list-ruleset.json")), &doc))
 	objects := doc.Nftables
 	try := func(what string, list ...[]json.RawMessage) bool {
 		var text []string

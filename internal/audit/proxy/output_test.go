@@ -5,19 +5,16 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
 func TestReportJSON(t *testing.T) {
 	rep := Judge(mustParse(t, readFile(t, "iptables-save.txt")+"\n"), Options{})
 	text, err := json.Marshal(rep)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var again Judgment
-	if err := json.Unmarshal(text, &again); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &again))
 	if again.Services[0].Verdict != verdict.Pass || !strings.Contains(string(text), `"verdict":"pass"`) ||
 		!strings.Contains(string(text), `"findings":[]`) {
 		t.Errorf("%.500s", text)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -16,24 +17,18 @@ import (
 func TestOwn(t *testing.T) {
 	for _, name := range []string{"iptables-save.txt", "nft-list-ruleset.json"} {
 		set, err := ruleset.Parse(name, strings.NewReader(readFile(t, name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		rep := Judge([]*ruleset.Set{set}, Options{})
 		rep.Findings = append(rep.Findings, Finding{Name: "n", Service: "s", Means: "m", Message: "x"})
 		before, err := json.Marshal(rep)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if len(rep.Services) == 0 || len(rep.Services[0].Endpoints) == 0 {
 			t.Fatalf("%s: %d Services", name, len(rep.Services))
 		}
 		was := unsafe.StringData(rep.Services[0].Endpoints[0].Address)
 		rep.CloneStrings()
 		after, err := json.Marshal(rep)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if d := cmp.Diff(string(before), string(after)); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}

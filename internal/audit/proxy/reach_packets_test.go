@@ -15,6 +15,7 @@ import (
 	"nodegate/internal/host/hosttest"
 	scratch "nodegate/internal/host/netns"
 	"nodegate/internal/host/nftables"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -29,9 +30,7 @@ func TestReachPackets(t *testing.T) {
 	files := map[string]string{}
 	for _, name := range []string{"node", "client", "server", "peer"} {
 		n, err := scratch.New(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(n.Close)
 		spaces[name] = n
 		_ = n.Do(t.Context(), func() error { // never fails
@@ -81,9 +80,7 @@ func TestReachPackets(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	arrives := func(from, to string) (ok bool) {
 		_ = spaces[from].Do(t.Context(), func() error {
@@ -157,13 +154,11 @@ func TestReachPackets(t *testing.T) {
 			}
 		}
 		sets := mustParse(t, run("node", "iptables-nft-save 2>/dev/null", ""))
-		if err := spaces["node"].Do(t.Context(), func() error {
+		require.NoError(t, spaces["node"].Do(t.Context(), func() error {
 			tables, err := nftables.ReadForeign(t.Context())
 			sets = append(sets, &ruleset.Set{Foreign: tables})
 			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		found := ""
 		for _, f := range Judge(sets, Options{Links: []string{"cni0", "eth0", "eth1", "veth1", "veth2"}, Uplink: "eth0", Routes: routes}).Findings {
 			if strings.HasPrefix(f.Name, "kubeproxy.way.") {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"nodegate/internal/audit/path"
+	"nodegate/internal/require"
 )
 
 // TestTraces compares the ways to a Service with literals, in both modes and from every sender.
@@ -46,9 +47,7 @@ ip kube-proxy filter-forward jump service-endpoints-check, ip kube-proxy service
 			sets := mustParse(t, readFile(t, c.file))
 			rep := Judge(sets, Options{})
 			list, err := Traces(&rep, sets, &Options{}, c.service, c.from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			var b strings.Builder
 			for _, one := range list {
 				fmt.Fprintf(&b, "\n%s to %s: %s\n", one.From, one.To, one.Verdict)

@@ -13,6 +13,7 @@ import (
 
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/verdict"
 )
@@ -124,13 +125,9 @@ func (c *cluster) audit(t *testing.T) settle.Outcome {
 	time.Sleep(time.Duration(c.IntN(500)) * time.Millisecond)
 	c.began = time.Now()
 	versions, err := c.List(ctx, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := settle.Run(ctx, c, c, versions, settle.Options{Settle: settleTime})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return out
 }
 

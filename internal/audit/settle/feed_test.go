@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nodegate/internal/audit/proxy"
+	"nodegate/internal/require"
 )
 
 func slice(t *testing.T, address string) (text string, change proxy.Event) {
@@ -13,9 +14,7 @@ func slice(t *testing.T, address string) (text string, change proxy.Event) {
 	text = fmt.Sprintf(`{"kind": "EndpointSlice", "addressType": "IPv4", "metadata": {"namespace": "default", "name": "web-1",
 		"labels": {"kubernetes.io/service-name": "web"}}, "ports": [{"port": 80}], "endpoints": [{"addresses": [%q]}]}`, address)
 	change, err := proxy.SliceChange([]byte(text), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return text, change
 }
 
@@ -23,12 +22,8 @@ func listed(t *testing.T, address string) *proxy.Versions {
 	t.Helper()
 	text, _ := slice(t, address)
 	v := proxy.NewVersions()
-	if err := v.ReadServices(strings.NewReader(`{"items": []}`)); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.ReadEndpointSlices(strings.NewReader(`{"items": [` + text + `]}`)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, v.ReadServices(strings.NewReader(`{"items": []}`)))
+	require.NoError(t, v.ReadEndpointSlices(strings.NewReader(`{"items": [`+text+`]}`)))
 	return v
 }
 

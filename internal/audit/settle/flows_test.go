@@ -11,6 +11,7 @@ import (
 
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
+	"nodegate/internal/require"
 )
 
 // listing is an API with one UDP Service whose endpoints may change after a time.
@@ -69,9 +70,7 @@ func TestFlows(t *testing.T) {
 				began := time.Now()
 				api := &listing{first: current, later: test.back, after: began.Add(settleTime / 2), err: test.err}
 				listed, err := api.List(t.Context(), false)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				looks := 0
 				table := func(context.Context) ([]proxy.Flow, error) {
 					looks++

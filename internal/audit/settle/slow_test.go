@@ -11,6 +11,7 @@ import (
 
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -104,15 +105,11 @@ func TestSlowWritings(t *testing.T) {
 			}
 			s.began = time.Now()
 			versions, err := s.List(ctx, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			looking, end := context.WithTimeout(ctx, 4*time.Minute)
 			defer end()
 			out, err := settle.Run(looking, s, s, versions, settle.Options{Settle: settleTime})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			converged += len(out.Converged)
 			for _, f := range out.Report.Findings {
 				if f.Service = s.called(f.Service); f.Verdict != verdict.Fail || !s.stale[f.Service] && !s.deaf {

@@ -11,6 +11,7 @@ import (
 
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -210,16 +211,12 @@ func TestUnsettled(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), c.time)
 			defer cancel()
 			versions, err := s.List(ctx, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if s.moves {
 				s.put(s.names[0], "77 0")
 			}
 			out, err := settle.Run(ctx, &s, &s, versions, settle.Options{Settle: settleTime, Patient: s.patient})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			name, got := "", verdict.Pass
 			for _, f := range out.Report.Findings {
 				name, got = f.Name, f.Verdict

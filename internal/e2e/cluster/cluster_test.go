@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 const repository = "../../.."
@@ -22,14 +23,10 @@ func startPlane(t testing.TB, version string, programs []string) *ControlPlane {
 		hosttest.NeedProgram(t, program)
 	}
 	bin, err := Build(t.Context(), CacheDir(repositoryRoot(t)), version, programs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	began := time.Now()
 	c, err := Start(t.Context(), bin, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("control plane %s ready after %.1f s", version, time.Since(began).Seconds())
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -43,9 +40,7 @@ func startPlane(t testing.TB, version string, programs []string) *ControlPlane {
 func repositoryRoot(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.Abs(repository)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return dir
 }
 

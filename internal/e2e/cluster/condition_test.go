@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // conditionPolicy requires one sysctl of the node's own network namespace, and publishes.
@@ -33,32 +35,20 @@ publish {
 func TestCondition(t *testing.T) {
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	space, address, err := c.addSpace(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1"))
 	credentials := func() string {
 		t.Helper()
-		if err := c.ca.issue("watched", "system:node:watched", []string{"system:nodes"}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.ca.issue("watched", "system:node:watched", []string{"system:nodes"}))
 		file, err := c.ca.writeUserKubeconfig("watched", Server)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return file
 	}
 	policy := filepath.Join(c.Dir, "condition.hcl")
-	if err := os.WriteFile(policy, fmt.Appendf(nil, conditionPolicy, credentials()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(policy, fmt.Appendf(nil, conditionPolicy, credentials()), 0o644))
 	log := filepath.Join(c.Dir, "watch.log")
 	watch, err := space.Start(log, nil, binary, "watch", "--policy", policy, "--interval", "2s", "--allow-writable")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = watch.Signal(syscall.SIGKILL) // an error means that it has already ended
 		_ = watch.Wait()                  // it was killed, so an error is expected
@@ -72,19 +62,13 @@ func TestCondition(t *testing.T) {
 		return strings.Contains(string(text), "NodegatePassed"), err
 	})
 	for _, name := range []string{"watched", "other"} {
-		if err := c.Create(t.Context(), "/api/v1/nodes", object{"metadata": object{"name": name}}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Create(t.Context(), "/api/v1/nodes", object{"metadata": object{"name": name}}))
 	}
 	untilCondition(t, c, "watched", "True")
-	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=0"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=0"))
 	untilCondition(t, c, "watched", "False")
 	credentials()
-	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1"))
 	untilCondition(t, c, "watched", "True")
 
 	// An Event follows its condition, but is not retried: an API server that stops between the two loses it.
@@ -94,17 +78,11 @@ func TestCondition(t *testing.T) {
 	// kubelet's own conditions stay unchanged, and the condition of another node cannot be written.
 	status := object{"status": object{"conditions": []object{{"type": "Ready", "status": "True"}}, "addresses": []object{
 		{"type": "InternalIP", "address": address}}}}
-	if err := c.API.Do(t.Context(), http.MethodPatch, "/api/v1/nodes/other/status", status, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.API.Do(t.Context(), http.MethodPatch, "/api/v1/nodes/other/status", status, nil))
 	text, err := os.ReadFile(policy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	foreign := strings.Replace(string(text), "publish {", "publish {\n  node = \"other\"", 1)
-	if err := os.WriteFile(policy, []byte(foreign), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(policy, []byte(foreign), 0o644))
 	err = space.Shell(t.Context(), `"$1" publish --policy "$2" 2>&1`, binary, policy)
 	if err == nil || !strings.Contains(err.Error(), "403 Forbidden") || !strings.Contains(err.Error(), "only its own Node") {
 		t.Errorf("another node's condition: %v", err)
@@ -114,9 +92,7 @@ func TestCondition(t *testing.T) {
 	}
 	// With a credential plugin's certificate and without a name in the policy, the API server reports the certificate's user.
 	plugged := strings.Replace(string(text), credentials(), c.writePlugin(t, "watched"), 1)
-	if err := os.WriteFile(policy, []byte(plugged), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(policy, []byte(plugged), 0o644))
 	if err := space.Shell(t.Context(), `"$1" publish --policy "$2"`, binary, policy); err != nil {
 		t.Errorf("with a credential plugin: %v", err)
 	}
@@ -128,30 +104,22 @@ func testOutage(t *testing.T, c *ControlPlane, space *Space, log string) {
 	t.Helper()
 	said := func() string {
 		text, err := os.ReadFile(log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return string(text)
 	}
 	before := said()
 	server := c.programs["kube-apiserver"]
-	if err := server.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, server.Signal(syscall.SIGSTOP))
 	err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=0")
 	time.Sleep(churnTime(20 * time.Second))
-	if err := errors.Join(err, server.Signal(syscall.SIGCONT)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err, server.Signal(syscall.SIGCONT)))
 	began := time.Now()
 	untilCondition(t, c, "watched", "False")
 	t.Logf("condition False %.1f s after the API server was back", time.Since(began).Seconds())
 	if n := strings.Count(strings.TrimPrefix(said(), before), "NodegatePassed"); n > 2 {
 		t.Errorf("%d errors logged for one outage:\n%s", n, said())
 	}
-	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1"))
 	untilCondition(t, c, "watched", "True")
 }
 
@@ -161,24 +129,16 @@ func (c *ControlPlane) writePlugin(t *testing.T, name string) string {
 	status := object{}
 	for suffix, field := range map[string]string{".crt": "clientCertificateData", ".key": "clientKeyData"} {
 		text, err := os.ReadFile(c.ca.filePath(name + suffix))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		status[field] = string(text)
 	}
 	const version = "client.authentication.k8s.io/v1"
 	answer, err := json.Marshal(object{"apiVersion": version, "kind": "ExecCredential", "status": status})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	script := filepath.Join(c.Dir, "plugin")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\ncat <<'END'\n"+string(answer)+"\nEND\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\ncat <<'END'\n"+string(answer)+"\nEND\n"), 0o700))
 	file, err := c.ca.writeKubeconfig("plugged", Server, "exec: {apiVersion: "+version+", interactiveMode: Never, command: "+script+"}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return file
 }
 
@@ -189,9 +149,7 @@ func conditionOf(t *testing.T, c *ControlPlane, node string) (nodeCondition, boo
 	var n struct {
 		Status struct{ Conditions []nodeCondition }
 	}
-	if err := c.API.Do(context.WithoutCancel(t.Context()), http.MethodGet, "/api/v1/nodes/"+node, nil, &n); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.API.Do(context.WithoutCancel(t.Context()), http.MethodGet, "/api/v1/nodes/"+node, nil, &n))
 	for _, one := range n.Status.Conditions {
 		if one.Type == "NodegatePassed" {
 			return one, true

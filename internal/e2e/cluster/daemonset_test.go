@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"nodegate/internal/require"
 )
 
 // apiPaths maps the kinds in the exported base to the API paths where they are created.
@@ -36,18 +38,12 @@ func apiPaths() map[string]string {
 func TestDaemonSet(t *testing.T) {
 	c, binary := startPlane(t, Newest, append(ForRules(), "kubectl")), buildNodegate(t)
 	space, _, err := c.addSpace(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	policy, base := filepath.Join(c.Dir, "pod.hcl"), filepath.Join(c.Dir, "base")
 	text := "sysctl \"net.ipv4.ip_forward\" {\n  value = 1\n  drift = \"report\"\n}\npublish { by = \"pod\" }\n"
-	if err := os.WriteFile(policy, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(policy, []byte(text), 0o644))
 	image := "registry.example/nodegate@sha256:" + strings.Repeat("0", 64)
-	if err := c.Shell(t.Context(), `"$1" export daemonset --policy "$2" --image "$3" --output "$4"`, binary, policy, image, base); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Shell(t.Context(), `"$1" export daemonset --policy "$2" --image "$3" --output "$4"`, binary, policy, image, base))
 	c.createAll(t, base)
 	pod := c.daemonSet(t)
 	command := pod.Containers[0].Command
@@ -63,18 +59,14 @@ func TestDaemonSet(t *testing.T) {
 		t.Errorf("files after the undo:\n%s\nbefore:\n%s", after, before)
 	}
 	for _, name := range []string{"watched", "other"} {
-		if err := c.Create(t.Context(), "/api/v1/nodes", object{"metadata": object{"name": name}}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.Create(t.Context(), "/api/v1/nodes", object{"metadata": object{"name": name}}))
 	}
 	token := c.podToken(t, "watched")
 	start := func(env []string, args ...string) {
 		t.Helper()
 		log := filepath.Join(c.Dir, args[0]+".log")
 		p, err := space.Start(log, nil, "env", append(env, append([]string{binary}, args...)...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() {
 			_ = p.Signal(syscall.SIGKILL) // an error means that it has already ended
 			_ = p.Wait()                  // it was killed, so an error is expected
@@ -86,17 +78,13 @@ func TestDaemonSet(t *testing.T) {
 	err = space.Shell(t.Context(), `sysctl -qw net.ipv4.ip_forward=1
 account=/var/run/secrets/kubernetes.io/serviceaccount; mkdir -p $account; cp "$1" $account/ca.crt; printf %s "$2" >$account/token`,
 		c.ca.filePath("ca.crt"), token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	host, port, _ := strings.Cut(strings.TrimPrefix(Server, "https://"), ":")
 	start([]string{"NODE_NAME=watched", "KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}, command[1:]...)
 	untilCondition(t, c, "watched", "Unknown") // watch does not run yet
 	start(nil, "watch", "--policy", policy, "--interval", "2s", "--allow-writable")
 	untilCondition(t, c, "watched", "True")
-	if err := space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=0"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=0"))
 	untilCondition(t, c, "watched", "False")
 
 	for _, refused := range []struct{ what, path, kind, body, says string }{
@@ -135,9 +123,7 @@ func (c *ControlPlane) createAll(t *testing.T, dir string) {
 	t.Helper()
 	for _, name := range []string{"rbac.yaml", "own-node.yaml", "daemonset.yaml"} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		in := yaml.NewDecoder(bytes.NewReader(text))
 		for {
 			var o object
@@ -167,9 +153,7 @@ func (c *ControlPlane) daemonSet(t *testing.T) podSpec {
 	var made struct {
 		Spec struct{ Template struct{ Spec podSpec } }
 	}
-	if err := c.API.Do(t.Context(), http.MethodGet, apiPaths()["DaemonSet"]+"/nodegate", nil, &made); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.API.Do(t.Context(), http.MethodGet, apiPaths()["DaemonSet"]+"/nodegate", nil, &made))
 	return made.Spec.Template.Spec
 }
 
@@ -177,15 +161,11 @@ func (c *ControlPlane) daemonSet(t *testing.T) podSpec {
 func (c *ControlPlane) runUndo(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, "docs/export.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		if arguments, found := strings.CutPrefix(line, "kubectl -n kube-system patch "); found {
-			if err := c.Shell(t.Context(), `"$1" --kubeconfig "$2" -n kube-system patch `+arguments, c.programPath("kubectl"),
-				c.Kubeconfig); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, c.Shell(t.Context(), `"$1" --kubeconfig "$2" -n kube-system patch `+arguments, c.programPath("kubectl"),
+				c.Kubeconfig))
 			return
 		}
 	}
@@ -198,9 +178,7 @@ func (c *ControlPlane) podToken(t *testing.T, node string) string {
 	pod := object{"metadata": object{"name": "nodegate"}, "spec": object{"nodeName": node, "serviceAccountName": "nodegate",
 		"automountServiceAccountToken": false, "containers": []object{{"name": "a", "image": "a"}}}}
 	var made struct{ Metadata struct{ UID string } }
-	if err := c.API.Do(t.Context(), http.MethodPost, "/api/v1/namespaces/kube-system/pods", pod, &made); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.API.Do(t.Context(), http.MethodPost, "/api/v1/namespaces/kube-system/pods", pod, &made))
 	return c.token(t, "nodegate", object{"kind": "Pod", "apiVersion": "v1", "name": "nodegate", "uid": made.Metadata.UID})
 }
 
@@ -216,9 +194,7 @@ func (c *ControlPlane) token(t *testing.T, account string, bound object) string 
 	}
 	var made struct{ Status struct{ Token string } }
 	path := "/api/v1/namespaces/kube-system/serviceaccounts/" + account + "/token"
-	if err := c.API.Do(t.Context(), http.MethodPost, path, object{"spec": spec}, &made); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.API.Do(t.Context(), http.MethodPost, path, object{"spec": spec}, &made))
 	return made.Status.Token
 }
 
@@ -231,10 +207,8 @@ func (c *ControlPlane) listRights(t *testing.T, token, namespace string) map[str
 		}
 	}
 	asker := &API{server: c.API.server, client: &http.Client{Timeout: requestTime, Transport: &bearer{c.API.client.Transport, token}}}
-	if err := asker.Do(t.Context(), http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
-		object{"spec": object{"namespace": namespace}}, &review); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, asker.Do(t.Context(), http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+		object{"spec": object{"namespace": namespace}}, &review))
 	all := map[string]bool{}
 	for _, rule := range review.Status.ResourceRules {
 		for _, verb := range rule.Verbs {

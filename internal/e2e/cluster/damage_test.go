@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // damage is one change that another program makes to the rules of a live kube-proxy.
@@ -25,9 +27,7 @@ func TestDamage(t *testing.T) {
 	all := map[string]*Service{}
 	for name, protocol := range map[string]string{"web": "TCP", "media": "SCTP", "near": "TCP", "balanced": "TCP", "empty": "UDP", "sticky": "TCP"} {
 		s, err := c.AddService(t.Context(), name, protocol)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all[name] = s
 	}
 	for name, spec := range map[string]object{
@@ -40,9 +40,7 @@ func TestDamage(t *testing.T) {
 		if name == "balanced" {
 			ingress = []object{{"ip": "192.0.2.7"}}
 		}
-		if err := all[name].Patch(t.Context(), spec, ingress); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, all[name].Patch(t.Context(), spec, ingress))
 	}
 	for _, b := range Backends() {
 		t.Run(string(b), func(t *testing.T) {
@@ -54,9 +52,7 @@ func TestDamage(t *testing.T) {
 				if name != "empty" && len(s.Ready) == 0 {
 					s.replaceEndpoints()
 				}
-				if err := s.Update(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, s.Update(t.Context()))
 			}
 			untilAudit(t, n, binary, "before any damage", "pass")
 			rules := n.healthyRules(t)
@@ -65,9 +61,7 @@ func TestDamage(t *testing.T) {
 			for _, d := range list {
 				n.damage(t, d)
 				a, err := n.Audit(t.Context(), binary, "--once")
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if a.Verdict != "fail" || d.service != "" && failureEvidence(a, d.service+" ") == "" {
 					t.Errorf("%s: want a failure of %q, got %s", d.what, d.service, a.Said())
 				}
@@ -106,9 +100,7 @@ func (n *ProxyNode) healthyRules(t *testing.T) string {
 		command = strings.Fields("nft list table ip kube-proxy")
 	}
 	text, err := n.Output(t.Context(), command[0], command[1:]...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return text
 }
 
@@ -118,9 +110,7 @@ func (n *ProxyNode) restore(t *testing.T, rules string) {
 	if n.Backend == NFTables {
 		script = `{ echo "delete table ip kube-proxy"; printf %s "$1"; } | nft -f -`
 	}
-	if err := n.Shell(t.Context(), script, rules, string(n.Backend)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.Shell(t.Context(), script, rules, string(n.Backend)))
 }
 
 func (n *ProxyNode) damage(t *testing.T, d damage) {
@@ -150,9 +140,7 @@ func (n *ProxyNode) damages(t *testing.T, rules string) []damage {
 		return damagedRules(rules, strings.TrimSuffix(string(n.Backend), "-save"))
 	}
 	listing, err := n.Output(t.Context(), "nft", "-j", "-a", "list", "table", "ip", "kube-proxy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return damagedElements(t, listing)
 }
 
@@ -203,9 +191,7 @@ func damagedRules(rules, program string) []damage {
 func damagedElements(t *testing.T, listing string) []damage {
 	t.Helper()
 	var doc struct{ Nftables []json.RawMessage }
-	if err := json.Unmarshal([]byte(listing), &doc); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(listing), &doc))
 	const table = "ip kube-proxy "
 	var list []damage
 	for _, o := range doc.Nftables {
@@ -214,9 +200,7 @@ func damagedElements(t *testing.T, listing string) []damage {
 			Handle      int
 			Elem        []any
 		}
-		if err := json.Unmarshal(o, &kinds); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(o, &kinds))
 		if r, ok := kinds["rule"]; ok && !strings.Contains(string(o), "unallocated ClusterIPs") {
 			list = append(list, damage{"lost: " + string(o),
 				strings.Fields("nft delete rule " + table + r.Chain + " handle " + fmt.Sprint(r.Handle)), namedService(r.Chain)})
@@ -224,9 +208,7 @@ func damagedElements(t *testing.T, listing string) []damage {
 		m := kinds["map"]
 		for _, e := range m.Elem {
 			text, err := json.Marshal(e)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			key := regexp.MustCompile(`"concat":\[([^]]*)\]`).FindStringSubmatch(string(text))
 			if key == nil || strings.Contains(m.Name, "localhost") {
 				continue

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 )
 
 // field is one field of a Service, with its first value and the value it gets while kube-proxy is cut off.
@@ -75,9 +76,7 @@ func TestFields(t *testing.T) {
 	all := map[string]*Service{}
 	for name := range fields() {
 		s, err := c.AddService(t.Context(), name, "TCP")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all[name] = s
 	}
 	for _, b := range []Backend{IptablesLegacy, NFTables} {
@@ -91,22 +90,14 @@ func TestFields(t *testing.T) {
 				if !f.empty && len(s.Ready) == 0 {
 					s.replaceEndpoints()
 				}
-				if err := s.Update(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if err := s.Patch(t.Context(), f.spec, f.ingress); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, s.Update(t.Context()))
+				require.NoError(t, s.Patch(t.Context(), f.spec, f.ingress))
 			}
 			untilAudit(t, n, binary, "before any change", "pass")
 			n.recordNode(t, os.Getenv("RECORD"))
-			if err := n.CutProxy(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, n.CutProxy(t.Context()))
 			for name, f := range fields() {
-				if err := all[name].Patch(t.Context(), f.later, f.ingress2); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, all[name].Patch(t.Context(), f.later, f.ingress2))
 			}
 			a := untilAudit(t, n, binary, "cut off", "fail")
 			for name, f := range fields() {
@@ -116,9 +107,7 @@ func TestFields(t *testing.T) {
 				}
 			}
 			t.Log(a.Said())
-			if err := n.MendProxy(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, n.MendProxy(t.Context()))
 			untilAudit(t, n, binary, "and back", "pass")
 		})
 	}
@@ -155,12 +144,8 @@ func (n *ProxyNode) recordNode(t *testing.T, dir string) {
 		string(n.Backend) + "-slices.json": get("endpointslices"),
 	} {
 		text, err := n.Output(t.Context(), command[0], command[1:]...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 }
 
@@ -168,38 +153,26 @@ func (n *ProxyNode) recordNode(t *testing.T, dir string) {
 func TestHealthPort(t *testing.T) {
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	s, err := c.AddService(t.Context(), "balanced", "TCP")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.replaceEndpoints()
-	if err := s.Update(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Update(t.Context()))
 	for _, b := range []Backend{IptablesLegacy, NFTables} {
 		t.Run(string(b), func(t *testing.T) {
 			n := addNode(t, c, b)
 			taken := n.listenOnNode(t, ":32100")
 			spec := object{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 32100}
-			if err := s.Patch(t.Context(), spec, nil); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Patch(t.Context(), spec, nil))
 			a := untilAudit(t, n, binary, "the port is another program's", "fail")
 			if got := a.Accusations(); !slices.Equal(got, []string{"kubeproxy.healthport.closed"}) {
 				t.Errorf("audit finds %v", got)
 			}
 			t.Log(a.Said())
-			if err := taken.Close(); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, taken.Close())
 			s.replaceEndpoints() // kube-proxy tries again at its next sync
-			if err := s.Update(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Update(t.Context()))
 			untilAudit(t, n, binary, "kube-proxy has the port", "pass")
 			back := object{"type": "ClusterIP", "externalTrafficPolicy": nil, "healthCheckNodePort": nil}
-			if err := s.Patch(t.Context(), back, nil); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Patch(t.Context(), back, nil))
 			untilAudit(t, n, binary, "no longer asked for", "pass")
 		})
 	}
@@ -217,9 +190,7 @@ func (n *ProxyNode) listenOnNode(t *testing.T, address string) net.Listener {
 		}
 		listened <- err
 	})
-	if err := <-listened; err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, <-listened)
 	t.Cleanup(func() { _ = l.Close() }) // already closed if the test succeeds
 	return l
 }

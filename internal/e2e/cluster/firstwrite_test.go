@@ -5,6 +5,8 @@ package cluster
 import (
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // TestFirstWriting starts kube-proxy with thousands of endpoints. iptables-restore of the nft variant computes for a long time and then
@@ -12,9 +14,7 @@ import (
 // report deleted rules. Once the rules are written, both pass.
 func TestFirstWriting(t *testing.T) {
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
-	if err := (&Churn{Services: 200, Endpoints: 100}).Prepare(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, (&Churn{Services: 200, Endpoints: 100}).Prepare(t.Context(), c))
 	n := addNode(t, c, IptablesNFT)
 	k := startKept(t, n, binary, "30s")
 	var during Tally

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 const staleFlow = "kubeproxy.conntrack.stale-flow"
@@ -17,15 +19,11 @@ const staleFlow = "kubeproxy.conntrack.stale-flow"
 func TestFlows(t *testing.T) {
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	s, err := c.AddService(t.Context(), "datagrams", "UDP")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	set := func(t *testing.T, addresses ...string) {
 		t.Helper()
 		s.Ready = addresses
-		if err := s.Update(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Update(t.Context()))
 	}
 	for _, b := range Backends() {
 		t.Run(string(b), func(t *testing.T) {
@@ -40,31 +38,23 @@ func TestFlows(t *testing.T) {
 			untilFlow(t, n, "10.245.0.2")
 			untilAudit(t, n, binary, "another endpoint", "pass")
 
-			if err := n.SignalProxy(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, n.SignalProxy(syscall.SIGSTOP))
 			set(t)
 			a := untilAudit(t, n, binary, "no endpoint, and kube-proxy is stopped", "fail")
 			if !slices.Contains(a.Accusations(), staleFlow) {
 				t.Fatalf("audit does not report the flow: %s", a.Said())
 			}
-			if err := n.SignalProxy(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, n.SignalProxy(syscall.SIGCONT))
 			untilRejected(t, n)
 			a, err := n.Audit(t.Context(), binary)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			t.Logf("kube-proxy is back: %s (%s)", a.Verdict, strings.Join(a.Accusations(), ", "))
 			for _, r := range a.Results {
 				if r.Name == staleFlow && r.Verdict == "fail" {
 					_, command, _ := strings.Cut(r.Remedy, "`")
 					command = strings.TrimSuffix(command, "`")
 					t.Logf("kube-proxy did not delete the flow (kubernetes#139628); running %s", command)
-					if err := n.Shell(t.Context(), command+" >/dev/null 2>&1"); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, n.Shell(t.Context(), command+" >/dev/null 2>&1"))
 				}
 			}
 			untilAudit(t, n, binary, "after the command", "pass")
@@ -77,9 +67,7 @@ func sendDatagrams(t *testing.T, n *ProxyNode, to string) {
 	t.Helper()
 	script := `exec 3>/dev/udp/$0/80; while sleep 0.2; do echo x >&3 || :; done 2>/dev/null`
 	p, err := n.Start(n.Log()+".send", func(cmd *exec.Cmd) { cmd.Dir = "/" }, "bash", "-c", script, to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = p.Signal(syscall.SIGKILL) // an error means that it has already ended
 		_ = p.Wait()                  // it was killed, so an error is expected

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 const beLiberal = "net.netfilter.nf_conntrack_tcp_be_liberal"
@@ -26,9 +28,7 @@ func TestInvalid(t *testing.T) {
 		looks: `check "conntrack.invalid" {}` + "\n" + `check "conntrack.be-liberal-changed" {}`,
 		sets:  `sysctl "` + beLiberal + `" { value = 1 }`,
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	lax := way{"nothing stops it", "", untranslated, "be_liberal=0, nftables mode drops none", ""}
 	dropped := way{"as kube-proxy wrote it", "", stopped, "INVALID dropped", ""}
@@ -85,9 +85,7 @@ func (f strayFlow) prepareState(t *testing.T, script string) {
 		}
 	}
 	for _, step := range steps {
-		if err := step(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, step())
 	}
 	t.Cleanup(func() {
 		if err := f.node.Shell(context.Background(), undo, string(f.node.Backend)); err != nil {
@@ -140,9 +138,7 @@ func (f strayFlow) tryConnection(t *testing.T, arrives string) {
 	if err := exchange(here, there); err != nil {
 		t.Fatalf("before the stray segment: %v", err)
 	}
-	if err := f.sendStray(there); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, f.sendStray(there))
 	type seen struct{ node, client [2]int } // {bad, good}
 	want := map[string]seen{
 		stopped: {node: [2]int{1, 0}}, translated: {[2]int{0, 1}, [2]int{0, 1}}, untranslated: {[2]int{1, 0}, [2]int{1, 0}},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 )
 
 // keptPolicy contains only an audit block.
@@ -56,22 +57,16 @@ func TestKept(t *testing.T) {
 				t.Logf("%d changes: %s; %s", churn.Changes()-before, k.counts(), k.cost())
 			})
 			k.untilVerdict("after the last change", "pass")
-			if err := n.CutProxy(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, n.CutProxy(t.Context()))
 			victim.replaceEndpoints()
-			if err := victim.Update(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, victim.Update(t.Context()))
 			began := time.Now()
 			k.untilVerdict("cut off", "fail")
 			t.Logf("reported after %.1f s", time.Since(began).Seconds())
 			if said := k.readLog(); !strings.Contains(said, "default/victim") || strings.Contains(said, "churn-") {
 				t.Errorf("want findings about default/victim only:\n%s", said)
 			}
-			if err := n.MendProxy(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, n.MendProxy(t.Context()))
 			began = time.Now()
 			k.untilVerdict("and back", "pass")
 			t.Logf("passes again after %.1f s; %s", time.Since(began).Seconds(), k.counts())
@@ -84,14 +79,10 @@ const restartEvery = 40 * time.Second
 
 func restartProxy(t *testing.T, n *ProxyNode) {
 	t.Helper()
-	if err := n.SignalProxy(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.SignalProxy(syscall.SIGKILL))
 	ctx, cancel := context.WithTimeout(t.Context(), settleTime)
 	defer cancel()
-	if err := n.StartProxy(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.StartProxy(ctx))
 }
 
 // kept is a watch with an audit.
@@ -114,9 +105,7 @@ func startKeptAt(t testing.TB, n *ProxyNode, binary, every string, port int) *ke
 	t.Helper()
 	name := fmt.Sprintf("%s-%d", n.Name, port)
 	policy := filepath.Join(n.plane.Dir, name+".hcl")
-	if err := os.WriteFile(policy, fmt.Appendf(nil, keptPolicy, n.plane.ProxyKubeconfig, n.Name, every), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(policy, fmt.Appendf(nil, keptPolicy, n.plane.ProxyKubeconfig, n.Name, every), 0o644))
 	k := &kept{
 		t: t, log: filepath.Join(n.plane.Dir, name+"-watch.log"), listen: fmt.Sprintf("127.0.0.1:%d", port), began: time.Now(),
 		http: &http.Client{Transport: &http.Transport{DialContext: n.DialContext}, Timeout: 10 * time.Second},
@@ -124,9 +113,7 @@ func startKeptAt(t testing.TB, n *ProxyNode, binary, every string, port int) *ke
 	var err error
 	k.watch, err = n.Start(k.log, nil, binary, "watch", "--policy", policy, "--interval", "10s", "--listen", k.listen,
 		"--allow-writable")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		k.http.CloseIdleConnections()
 		_ = k.watch.Signal(syscall.SIGKILL) // an error means that it has already ended
@@ -209,17 +196,13 @@ func (k *kept) cost() string {
 func processorTime(t testing.TB, p *qemu.Process) time.Duration {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	const tick = 10 * time.Millisecond // 1/USER_HZ
 	var spent time.Duration
 	for _, field := range strings.Fields(rest)[11:15] { // utime, stime, cutime, cstime
 		n, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		spent += time.Duration(n) * tick
 	}
 	return spent
@@ -229,13 +212,9 @@ func processorTime(t testing.TB, p *qemu.Process) time.Duration {
 func resident(t testing.TB, p *qemu.Process) int {
 	t.Helper()
 	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pages, err := strconv.Atoi(strings.Fields(string(statm))[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return pages * os.Getpagesize()
 }
 
@@ -243,13 +222,9 @@ func resident(t testing.TB, p *qemu.Process) int {
 func peak(t testing.TB, p *qemu.Process) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")
 	kB, err := strconv.Atoi(strings.Fields(rest + " none")[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return kB << 10
 }

@@ -16,6 +16,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 )
 
 // kubeletNode consists of namespaces, a real containerd and, one after the other, real kubelets in standalone mode, which create no
@@ -34,9 +35,7 @@ func newKubeletNode(t *testing.T, s *Space) *kubeletNode {
 		hosttest.NeedProgram(t, program)
 	}
 	bin, err := Build(t.Context(), CacheDir(repositoryRoot(t)), cmp.Or(os.Getenv("KUBERNETES"), Newest), []string{"kubelet"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n := &kubeletNode{Space: s, kubelet: filepath.Join(bin, "kubelet"), nodegate: buildNodegate(t), dir: t.TempDir()}
 	valid, expired := n.certificates(t)
 	err = s.Shell(t.Context(), `
@@ -55,19 +54,13 @@ echo 'check "kubelet.protect-kernel-defaults" { severity = "block" }' >>/etc/pol
 mkdir /run/cgroup2; mount -t cgroup2 cgroup2 /run/cgroup2
 mount --bind /run/cgroup2 /sys/fs/cgroup
 `, valid, expired, pauseImage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, socket := range map[string]string{"config": "containerd/containerd", "bare": "bare"} {
 		_, err := s.Start(filepath.Join(n.dir, name+".log"), nil, "containerd", "--config", "/etc/containerd/"+name+".toml",
 			"--address", "/run/"+socket+".sock", "--root", "/var/lib/"+name, "--state", "/run/"+name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Shell(t.Context(), `i=0; until [ -S "$1" ]; do i=$((i+1)); [ $i -lt 300 ]; sleep 0.1; done`,
-			"/run/"+socket+".sock"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, s.Shell(t.Context(), `i=0; until [ -S "$1" ]; do i=$((i+1)); [ $i -lt 300 ]; sleep 0.1; done`,
+			"/run/"+socket+".sock"))
 	}
 	return n
 }
@@ -76,17 +69,13 @@ mount --bind /run/cgroup2 /sys/fs/cgroup
 func (n *kubeletNode) certificates(t *testing.T) (valid, expired string) {
 	t.Helper()
 	a, err := newAuthority(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	files := [2]string{}
 	for i, name := range []string{"valid", "expired"} {
 		if name == "expired" {
 			a.certificate.NotAfter = time.Now().Add(-time.Hour)
 		}
-		if err := a.issue(name, "system:node:n1", []string{"system:nodes"}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, a.issue(name, "system:node:n1", []string{"system:nodes"}))
 		if files[i], err = a.writeUserKubeconfig(name, "https://127.0.0.1:6443"); err != nil {
 			t.Fatal(err)
 		}
@@ -113,9 +102,7 @@ rm -rf /var/lib/kubelet/*
 printf %s "$1" >/var/lib/kubelet/config.yaml
 printf %s "$2" >/etc/systemd/system/kubelet.service
 cp /etc/kubernetes/valid.conf /etc/kubernetes/kubelet.conf`, config, unit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // runScript runs a script in the node. "LISTEN ADDRESS" instead starts a program that listens there until stop is called.
@@ -123,24 +110,18 @@ func (n *kubeletNode) runScript(t *testing.T, script string) (stop func()) {
 	t.Helper()
 	address, listens := strings.CutPrefix(script, "LISTEN ")
 	if !listens {
-		if err := n.Shell(t.Context(), script); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, n.Shell(t.Context(), script))
 		return func() {}
 	}
 	p, err := n.Start(filepath.Join(n.dir, "listener.log"), nil, n.nodegate, "watch", "--policy", "/etc/policy.hcl", "--listen", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	host, port, _ := strings.Cut(address, ":")
 	wait := `i=0; until grep -q "$1 00000000:0000 0A" /proc/net/tcp; do i=$((i+1)); [ $i -lt 300 ]; sleep 0.1; done`
 	number := 0
 	if _, err := fmt.Sscan(port, &number); err != nil || host == "" {
 		t.Fatalf("%s is not an address", address)
 	}
-	if err := n.Shell(t.Context(), wait, fmt.Sprintf(":%04X", number)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.Shell(t.Context(), wait, fmt.Sprintf(":%04X", number)))
 	return func() { killProcess(p) }
 }
 
@@ -180,9 +161,7 @@ func (n *kubeletNode) startKubelet(t *testing.T) (runs bool, said string) {
 	n.starts++
 	log := filepath.Join(n.dir, fmt.Sprintf("kubelet%d.log", n.starts))
 	p, err := n.Start(log, nil, n.kubelet, n.flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer killProcess(p)
 	const quiet = 3 * time.Second // a kubelet that fails does so within this time after the last line of its start
 	var served time.Time

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // cause is a way to break a node so that a real kubelet exits at its start. Shell scripts break and mend it. kubelet's files are rewritten
@@ -148,9 +149,7 @@ func causes() []cause {
 func TestKubeletCauses(t *testing.T) {
 	hosttest.NeedRoot(t)
 	s, err := NewSpace()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	n := newKubeletNode(t, s)
 	for _, c := range causes() {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 const kubeletPolicy = `
@@ -33,18 +35,14 @@ publish {}
 func TestKubeletCondition(t *testing.T) {
 	c := startPlane(t, Newest, append(ForMachines(), "kube-scheduler"))
 	space, address, err := c.addSpace(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n := newKubeletNode(t, space)
 	c.prepareKubelet(t, n, address)
 	watchLog := filepath.Join(c.Dir, "watch.log")
 	begin := func(log, program string, args ...string) {
 		t.Helper()
 		p, err := n.Start(log, nil, program, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(func() {
 			killProcess(p)
 			if text, _ := os.ReadFile(log); t.Failed() {
@@ -68,9 +66,7 @@ func TestKubeletCondition(t *testing.T) {
 	if err := c.LetNodesJoin(t.Context()); err != nil { // its controller removes the not-ready taint
 		t.Fatal(err)
 	}
-	if err := c.startProgram("kube-scheduler", c.programPath("kube-scheduler"), "--kubeconfig="+c.Kubeconfig, "--leader-elect=false"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.startProgram("kube-scheduler", c.programPath("kube-scheduler"), "--kubeconfig="+c.Kubeconfig, "--leader-elect=false"))
 	pod := object{"metadata": object{"name": "p"}, "spec": object{
 		"containers":                   []object{{"name": "a", "image": podImage, "imagePullPolicy": "Never"}},
 		"automountServiceAccountToken": false, "enableServiceLinks": false, "hostNetwork": true,
@@ -87,9 +83,7 @@ func TestKubeletCondition(t *testing.T) {
 	}
 	change := func(what, script, status string) {
 		t.Helper()
-		if err := n.Shell(t.Context(), script); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, n.Shell(t.Context(), script))
 		began := time.Now()
 		untilCondition(t, c, "n1", status)
 		t.Logf("%s: the condition is %s after %.1f s", what, status, time.Since(began).Seconds())
@@ -109,18 +103,12 @@ func TestKubeletCondition(t *testing.T) {
 // readiness`.
 func (c *ControlPlane) prepareKubelet(t *testing.T, n *kubeletNode, address string) {
 	t.Helper()
-	if err := c.ca.issue("n1", "system:node:n1", []string{"system:nodes"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.ca.issue("n1", "system:node:n1", []string{"system:nodes"}))
 	credentials, err := c.ca.writeUserKubeconfig("n1", Server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n.writeConfig(t, "--config-dir=/etc/dropins --kubeconfig=/etc/kubernetes/api.conf --node-ip="+address)
 	images := filepath.Join(c.Dir, "images.tar")
-	if err := writeImages(podProgram(t), images); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, writeImages(podProgram(t), images))
 	err = n.Shell(t.Context(), `
 ctr -n k8s.io images import "$4" >/dev/null
 : >/etc/hosts
@@ -139,9 +127,7 @@ enforceNodeAllocatable: [none]
 E
 ip link add d0 type bridge; ip link set d0 mtu 1400
 sysctl -qw net.ipv4.ip_forward=0`, credentials, kubeletPolicy, n.nodegate, images)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // watchKubelet observes the Node for a while. The condition must not change while kubelet writes its own conditions, and must be written
@@ -155,9 +141,7 @@ func (c *ControlPlane) watchKubelet(t *testing.T) {
 				Conditions []struct{ Type, Status, LastHeartbeatTime string }
 			}
 		}
-		if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, &node); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, &node))
 		found := false
 		for _, one := range node.Status.Conditions {
 			switch one.Type {
@@ -190,9 +174,7 @@ func (c *ControlPlane) pod(t *testing.T) scheduled {
 			Conditions []struct{ Type, Status, Message string }
 		}
 	}
-	if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/pods/p", nil, &p); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.API.Do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/pods/p", nil, &p))
 	s := scheduled{node: p.Spec.NodeName, phase: p.Status.Phase}
 	for _, one := range p.Status.Conditions {
 		if one.Type == "PodScheduled" && one.Status == "False" {
@@ -217,16 +199,12 @@ func (c *ControlPlane) removeTaint(t *testing.T) {
 	if len(others) == len(all) {
 		t.Errorf("the exported taint is missing on the Node: %v", all)
 	}
-	if err := c.API.Do(t.Context(), http.MethodPatch, "/api/v1/nodes/n1", object{"spec": object{"taints": others}}, nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.API.Do(t.Context(), http.MethodPatch, "/api/v1/nodes/n1", object{"spec": object{"taints": others}}, nil))
 }
 
 func (c *ControlPlane) readTaints(t *testing.T) []object {
 	t.Helper()
 	var node struct{ Spec struct{ Taints []object } }
-	if err := c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, &node); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, &node))
 	return node.Spec.Taints
 }

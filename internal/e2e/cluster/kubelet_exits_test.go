@@ -18,6 +18,7 @@ import (
 	"nodegate/internal/e2e/vm"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 )
 
 // fatal is a configuration with which kubelet exits although the gate passes.
@@ -124,38 +125,26 @@ func TestKubeletExits(t *testing.T) {
 	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
 	cache := vm.DefaultCache(repositoryRoot(t))
 	base, err := NodeBase(t.Context(), cache, vm.Suite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	binary := buildNodegate(t)
 	for _, version := range strings.Fields(cmp.Or(os.Getenv("KUBERNETES"), Newest)) {
 		t.Run(version, func(t *testing.T) {
 			bin, err := Build(t.Context(), CacheDir(repositoryRoot(t)), version, []string{"kubelet"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			scratch, err := cache.Scratch()
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer func() {
 				if err := scratch.Close(); err != nil {
 					t.Error(err)
 				}
 			}()
 			tree := filepath.Join(scratch.Dir, "tree")
-			if err := errors.Join(base.Clone(t.Context(), tree), writeExitsTree(t.Context(), tree, bin+"/kubelet", binary)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, errors.Join(base.Clone(t.Context(), tree), writeExitsTree(t.Context(), tree, bin+"/kubelet", binary)))
 			m, err := base.MakeMachine(t.Context(), tree, scratch.Dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			m.Memory = nodeMemory
 			guest, err := m.Boot(t.Context(), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer guest.Kill()
 			for _, f := range fatals() {
 				t.Run(f.what, func(t *testing.T) { f.try(t, guest) })

@@ -6,15 +6,15 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // TestLargeCluster: above 1000 endpoints, kube-proxy in iptables mode keeps unused chains until a sync that comes at least 30 s after its
 // last cleanup. Services that lose all or only their local endpoints in the meantime, or are deleted, must not cause findings.
 func TestLargeCluster(t *testing.T) {
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
-	if err := (&Churn{Services: 12, Endpoints: 100}).Prepare(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, (&Churn{Services: 12, Endpoints: 100}).Prepare(t.Context(), c))
 	ranged := object{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "loadBalancerSourceRanges": []string{"198.51.100.0/24"}}
 	for _, b := range []Backend{IptablesNFT, IptablesLegacy} {
 		t.Run(string(b), func(t *testing.T) {
@@ -30,9 +30,7 @@ func TestLargeCluster(t *testing.T) {
 			const syncPeriod, minSyncPeriod = 30 * time.Second, time.Second
 			time.Sleep(syncPeriod)
 			looks.replaceEndpoints()
-			if err := looks.Update(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, looks.Update(t.Context()))
 			time.Sleep(2 * minSyncPeriod)
 			for _, s := range emptied {
 				s.Ready = nil
@@ -41,16 +39,12 @@ func TestLargeCluster(t *testing.T) {
 				s.Node = "node-elsewhere"
 			}
 			for _, s := range append(emptied, moved...) {
-				if err := s.Update(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, s.Update(t.Context()))
 			}
 			deleted.delete(t)
 			time.Sleep(2 * minSyncPeriod)
 			a, err := n.Audit(t.Context(), binary)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if a.Verdict != "pass" {
 				t.Error(a.Said())
 			}
@@ -65,21 +59,15 @@ func TestLargeCluster(t *testing.T) {
 func (n *ProxyNode) addLocalService(t *testing.T, name string, spec object, balancer string) *Service {
 	t.Helper()
 	s, err := n.plane.AddService(t.Context(), name, "TCP")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var ingress []object
 	if balancer != "" {
 		ingress = []object{{"ip": balancer}}
 	}
-	if err := s.Patch(t.Context(), spec, ingress); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Patch(t.Context(), spec, ingress))
 	s.Node = n.Name
 	s.replaceEndpoints()
-	if err := s.Update(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Update(t.Context()))
 	return s
 }
 
@@ -87,8 +75,6 @@ func (n *ProxyNode) addLocalService(t *testing.T, name string, spec object, bala
 func (s *Service) delete(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{"/api/v1/namespaces/default/services/" + s.Name, slicesPath + "/" + s.Name + "-1"} {
-		if err := s.plane.API.Do(t.Context(), http.MethodDelete, path, nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.plane.API.Do(t.Context(), http.MethodDelete, path, nil, nil))
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"nodegate/internal/e2e/vm"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 const wholeTime = 45 * time.Minute // one scenario: ipvs takes 25 minutes beside another one
@@ -27,13 +28,9 @@ const wholeTime = 45 * time.Minute // one scenario: ipvs takes 25 minutes beside
 // -parallel flag of go test limits how many run at a time; the longest start first. KUBERNETES selects a version other than the newest.
 func TestScenarios(t *testing.T) {
 	scenarios, err := Load("scenarios")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	atATime, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	minutes := map[string]int{ // with two processors, two at a time; scenarios without an entry start last
 		"ipvs": 14, "lifecycle": 12, "stale": 9, "overlay": 7, "power-on": 6, "causes": 5, "same-node": 4, "distributions": 4,
 	}
@@ -96,18 +93,14 @@ func newRunner(t *testing.T, version string, s Scenario, suite string) Runner {
 	hosttest.Need(t, len(missing) == 0, "a host that runs virtual machines:\n"+strings.Join(missing, "\n"))
 	cache := vm.DefaultCache(repositoryRoot(t))
 	scratch, err := cache.Scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := scratch.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	base, err := NodeBase(t.Context(), cache, suite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pod := podProgram(t)
 	binary, c := buildNodegate(t), startPlane(t, version, ForMachines())
 	r := Runner{Nodes: Nodes{Base: base, Plane: c, Pod: pod, Scratch: scratch.Dir}, Nodegate: binary, Log: t.Logf}
@@ -119,9 +112,7 @@ func newRunner(t *testing.T, version string, s Scenario, suite string) Runner {
 	}
 	if s.Bake {
 		policy, err := os.ReadFile(s.Policy)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		r.Releases = buildReleases(t)
 		r.Bake = &vm.Bake{Repository: repositoryRoot(t), Nodegate: r.Releases + "/v1.0.0/nodegate-linux-amd64", Policy: string(policy)}
 	}
@@ -129,14 +120,10 @@ func newRunner(t *testing.T, version string, s Scenario, suite string) Runner {
 		if r.Flannel, err = BuildFlannel(t.Context(), CacheDir(repositoryRoot(t))); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.LetFlannel(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, c.LetFlannel(t.Context()))
 		flags = NodeCIDRs()
 	}
-	if err := c.LetNodesJoin(t.Context(), flags...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.LetNodesJoin(t.Context(), flags...))
 	return r
 }
 

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // settleTime bounds the time that kube-proxy and audit together need to agree after a change. Emulated or busy machines need most of it.
@@ -21,9 +23,7 @@ func TestChurn(t *testing.T) {
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	churn, victim := addServices(t, c)
 	older, err := Build(t.Context(), CacheDir(repositoryRoot(t)), Older, []string{"kube-proxy"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, of := range []struct {
 		name, bin string
 		backend   Backend
@@ -50,17 +50,11 @@ func TestChurn(t *testing.T) {
 func addServices(t *testing.T, c *ControlPlane) (churn *Churn, victim *Service) {
 	t.Helper()
 	churn = Usual()
-	if err := churn.Prepare(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, churn.Prepare(t.Context(), c))
 	victim, err := c.AddService(t.Context(), "victim", "TCP")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	victim.replaceEndpoints()
-	if err := victim.Update(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, victim.Update(t.Context()))
 	return churn, victim
 }
 
@@ -86,9 +80,7 @@ func auditHealthy(t *testing.T, n *ProxyNode, binary string, churn *Churn, d tim
 	before := churn.Changes()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		a, err := n.Audit(t.Context(), binary)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		tally.Add(a)
 	}
 	changes := churn.Changes() - before
@@ -106,21 +98,15 @@ func auditHealthy(t *testing.T, n *ProxyNode, binary string, churn *Churn, d tim
 func auditStale(t *testing.T, n *ProxyNode, binary string, victim *Service) {
 	t.Helper()
 	chains, err := n.SaveChains(t.Context(), "default/"+victim.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	gone := strings.ReplaceAll(chains, victim.Ready[0], "10.245.255.1")
 	if gone == chains {
 		t.Fatalf("%s is not in the rules of %s:\n%s", victim.Ready[0], victim.Name, chains)
 	}
-	if err := n.PutBack(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.PutBack(t.Context(), gone))
 	began := time.Now()
 	a, err := n.Audit(t.Context(), binary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	named := false
 	for _, r := range a.Results {
 		for _, e := range r.Evidence {
@@ -135,9 +121,7 @@ func auditStale(t *testing.T, n *ProxyNode, binary string, victim *Service) {
 		t.Errorf("a stale endpoint was not found:\n%s\nthe rules:\n%s", a.Said(), gone)
 	}
 	t.Logf("a stale endpoint was found after %.1f s: %s", time.Since(began).Seconds(), strings.Join(a.Accusations(), ", "))
-	if err := n.PutBack(t.Context(), chains); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, n.PutBack(t.Context(), chains))
 	untilAudit(t, n, binary, "put right again", "pass")
 }
 
@@ -149,15 +133,11 @@ func TestStale(t *testing.T) {
 		t.Run(string(b), func(t *testing.T) {
 			t.Parallel() // the test mostly waits
 			s, err := c.AddService(t.Context(), "web-"+strings.ToLower(string(b)), "TCP")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			replace := func(t *testing.T) {
 				t.Helper()
 				s.replaceEndpoints()
-				if err := s.Update(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, s.Update(t.Context()))
 			}
 			replace(t)
 			n := addNode(t, c, b)
@@ -173,9 +153,7 @@ func TestStale(t *testing.T) {
 			}
 			for _, way := range slices.Repeat(ways, repetitions(7)) {
 				t.Logf("--- %s", way.name)
-				if err := way.cut(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, way.cut())
 				replace(t)
 				began := time.Now()
 				a := untilAudit(t, n, binary, way.name, "fail")
@@ -184,9 +162,7 @@ func TestStale(t *testing.T) {
 				if (err == nil) != way.answers {
 					t.Errorf("%s: kube-proxy's healthz: %v", way.name, err)
 				}
-				if err := way.mend(); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, way.mend())
 				began = time.Now()
 				untilAudit(t, n, binary, way.name+", and back", "pass")
 				t.Logf("passes again after %.1f s", time.Since(began).Seconds())
@@ -204,9 +180,7 @@ func addNode(t testing.TB, c *ControlPlane, b Backend) *ProxyNode {
 		name += "-older"
 	}
 	n, err := c.AddProxyNode(ctx, name, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(n.Close)
 	return n
 }
@@ -228,9 +202,7 @@ func waitWithin(t testing.TB, limit time.Duration, what string, is func() (bool,
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // untilAudit waits for a verdict and returns the audit that had it.

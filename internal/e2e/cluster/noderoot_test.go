@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // nodeRoot is a directory tree of a machine, and a container with a read-only root that sees the mounts of the DaemonSet.
@@ -15,9 +17,7 @@ type nodeRoot struct{ *Space }
 func newNodeRoot(t *testing.T, binary, policy string, pod podSpec) nodeRoot {
 	t.Helper()
 	s, err := NewSpace()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	script := `mkdir -p /run/machine/etc/systemd/system /run/machine/usr/local/bin /run/machine/run/systemd /run/pod /run/policy
 printf '[Service]\nExecStart=/bin/true\n' >/run/machine/etc/systemd/system/kubelet.service; : >/run/machine/run/systemd/private
@@ -36,9 +36,7 @@ cp "$2" /run/policy; mount -t tmpfs -o mode=755 tmpfs /run/pod; cp "$1" /run/pod
 			script += "mkdir -p " + from + " " + on + "; mount --bind " + from + " " + on + "\n"
 		}
 	}
-	if err := s.Shell(t.Context(), script+"mount -o remount,ro /run/pod", binary, policy); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.Shell(t.Context(), script+"mount -o remount,ro /run/pod", binary, policy))
 	return nodeRoot{s}
 }
 
@@ -49,17 +47,13 @@ func (r nodeRoot) run(t *testing.T, command []string) {
 	if len(line) != len(command)-1 {
 		t.Errorf("%q does not try to reach systemd", command)
 	}
-	if err := r.Shell(t.Context(), `chroot /run/pod "$@"`, line...); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.Shell(t.Context(), `chroot /run/pod "$@"`, line...))
 }
 
 // files lists the files on the machine.
 func (r nodeRoot) files(t *testing.T) string {
 	t.Helper()
 	out, err := r.Output(t.Context(), "sh", "-c", "cd /run/machine && find . | sort")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return out
 }

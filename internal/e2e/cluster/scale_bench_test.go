@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // BenchmarkScale measures the cost of watch's audit for a node and the API server. It has SERVICES (5000) Services with ten endpoints,
@@ -19,9 +21,7 @@ import (
 func BenchmarkScale(b *testing.B) {
 	c, binary := startPlane(b, Newest, ForRules()), buildNodegate(b)
 	churn := &Churn{Services: envNumber(b, "SERVICES", 5000), Endpoints: 10, Scale: 50, Every: time.Second}
-	if err := churn.Prepare(b.Context(), c); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, churn.Prepare(b.Context(), c))
 	server := c.programs["kube-apiserver"]
 	for _, backend := range []Backend{IptablesLegacy, NFTables} { // iptables-restore of the nft variant takes over ten minutes for so many
 		b.Run(string(backend), func(b *testing.B) {
@@ -83,9 +83,7 @@ func envNumber(b *testing.B, variable string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return n
 }
 
@@ -93,14 +91,10 @@ func envNumber(b *testing.B, variable string, otherwise int) int {
 func listBytes(b *testing.B, c *ControlPlane, path string) int {
 	b.Helper()
 	answer, err := c.API.get(b.Context(), path)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer answer.Body.Close()
 	n, err := io.Copy(io.Discard, answer.Body)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	return int(n)
 }
 

@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 func TestOurScenariosLoad(t *testing.T) {
 	all, err := Load("scenarios")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, s := range all {
 		if len(s.Steps) == 0 || s.Description == "" {
 			t.Errorf("%s is empty", s.Name)
@@ -41,13 +41,9 @@ func TestLoad(t *testing.T) {
 		{"a reboot of the control plane", map[string]string{"scenario.md": "x", "1-plane.reboot": ""}, "cannot reboot"},
 	} {
 		dir := filepath.Join(t.TempDir(), "s")
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Mkdir(dir, 0o755))
 		for name, text := range test.files {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 		}
 		s, err := loadScenario(dir)
 		switch {

@@ -16,6 +16,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/nftables"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -34,27 +35,19 @@ func TestServices(t *testing.T) {
 	}
 	for name, spec := range kinds {
 		s, err := c.AddService(t.Context(), name, map[bool]string{true: "UDP", false: "TCP"}[name == "ports"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var ingress []object
 		if name == "balanced" {
 			ingress = []object{{"ip": "192.0.2.7"}}
 		}
-		if err := s.Patch(t.Context(), spec, ingress); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Patch(t.Context(), spec, ingress))
 		if name != "empty" {
 			s.replaceEndpoints()
-			if err := s.Update(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, s.Update(t.Context()))
 		}
 	}
 	older, err := Build(t.Context(), CacheDir(repositoryRoot(t)), Older, []string{"kube-proxy"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, of := range []struct {
 		bin     string
 		backend Backend
@@ -79,7 +72,7 @@ func sameTable(t *testing.T, n *ProxyNode) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := Until(ctx, func() error {
+	require.NoError(t, Until(ctx, func() error {
 		wire, text, err := n.readTables(ctx, ruleset.IPv4)
 		if err != nil {
 			return err
@@ -94,9 +87,7 @@ func sameTable(t *testing.T, n *ProxyNode) {
 		}
 		t.Logf("%d chains and %d sets are equal", len(wire.Chains), len(wire.Sets))
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // sameSave reads the tables of iptables-nft in both ways until kube-proxy does not change them in between.
@@ -104,7 +95,7 @@ func sameSave(t *testing.T, n *ProxyNode) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := Until(ctx, func() error {
+	require.NoError(t, Until(ctx, func() error {
 		var wire *ruleset.Set
 		err := n.inNetwork(func() error {
 			return nftables.Save(ctx, ruleset.IPv4, func(r io.Reader) (err error) {
@@ -133,9 +124,7 @@ func sameSave(t *testing.T, n *ProxyNode) {
 		}
 		t.Logf("%d lines are equal", wire.Lines)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func names(t *ruleset.NFTTable) []string {

@@ -10,26 +10,21 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 )
 
 func TestSpace(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "ip")
 	s, err := NewSpace()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(s.Close)
 	log := filepath.Join(t.TempDir(), "log")
 	p, err := s.Start(log, nil, "sh", "-c", "echo I am $$; exec sleep 600")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// A program sees only the processes and links of the Space.
 	out, err := s.Output(t.Context(), "sh", "-euc", "ls /sys/class/net; ls -d /proc/[0-9]* | wc -l; ls /run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if fields := strings.Fields(out); len(fields) != 2 || fields[0] != "lo" || len(fields[1]) != 1 {
 		t.Errorf("the program sees %q, want its own loopback, few processes and an empty /run", out)
 	}
@@ -56,23 +51,15 @@ func TestSpacesAreConnected(t *testing.T) {
 	var spaces [2]*Space
 	for i := range spaces {
 		s, err := NewSpace()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(s.Close)
 		spaces[i] = s
 	}
 	here, there := spaces[0], spaces[1]
 	script := "ip link add nodes type bridge; ip address add 10.77.0.1/24 dev nodes; ip link set nodes up"
-	if err := here.Shell(t.Context(), script); err != nil {
-		t.Fatal(err)
-	}
-	if err := here.Connect(there, "there", "nodes"); err != nil {
-		t.Fatal(err)
-	}
-	if err := there.Shell(t.Context(), "ip address add 10.77.0.2/24 dev eth0; ip link set eth0 up"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, here.Shell(t.Context(), script))
+	require.NoError(t, here.Connect(there, "there", "nodes"))
+	require.NoError(t, there.Shell(t.Context(), "ip address add 10.77.0.2/24 dev eth0; ip link set eth0 up"))
 	var l net.Listener
 	var err error
 	done := make(chan struct{})
@@ -83,13 +70,9 @@ func TestSpacesAreConnected(t *testing.T) {
 		}
 	})
 	<-done
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	conn, err := here.DialContext(t.Context(), "tcp", "10.77.0.2:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_ = conn.Close()
 }

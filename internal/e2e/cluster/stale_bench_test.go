@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // BenchmarkStale measures when watch names a Service that went stale in a large cluster, and the processor time of its audit at rest and
@@ -28,17 +30,11 @@ func BenchmarkStale(b *testing.B) {
 	}
 	c := startPlane(b, Newest, ForRules())
 	churn := &Churn{Services: envNumber(b, "SERVICES", 2000), Endpoints: 10, Scale: 50, Every: time.Second}
-	if err := churn.Prepare(b.Context(), c); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, churn.Prepare(b.Context(), c))
 	victim, err := c.AddService(b.Context(), "victim", "TCP")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	victim.replaceEndpoints()
-	if err := victim.Update(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, victim.Update(b.Context()))
 	for _, backend := range backends {
 		b.Run(string(backend), func(b *testing.B) {
 			n := addNode(b, c, backend)
@@ -69,14 +65,10 @@ func BenchmarkStale(b *testing.B) {
 			measure("rest", 2*time.Minute)
 			duringChurn(b, churn, func() { measure("churn", 3*time.Minute) })
 			time.Sleep(10 * time.Second) // kube-proxy writes the last change
-			if err := n.CutProxy(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, n.CutProxy(b.Context()))
 			time.Sleep(40 * time.Second) // packets of the API server pass only after watch has sent one on its connection
 			victim.replaceEndpoints()
-			if err := victim.Update(b.Context()); err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, victim.Update(b.Context()))
 			began := time.Now()
 			named := make([]time.Duration, len(all))
 			waitWithin(b, 10*time.Minute, "the stale Service", func() (bool, error) {

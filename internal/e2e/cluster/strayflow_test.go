@@ -17,6 +17,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 )
 
 // strayFlow is a node with a Pod, and another node with an endpoint of a Service.
@@ -29,31 +30,25 @@ type strayFlow struct {
 
 func newStrayFlow(t *testing.T, c *ControlPlane, b Backend) strayFlow {
 	t.Helper()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	f := strayFlow{node: addNode(t, c, b)}
 	var address string
 	var err error
 	f.endpoint, address, err = c.addSpace(t.Context())
-	must(err)
+	require.NoError(t, err)
 	t.Cleanup(f.endpoint.Close)
 	f.client, err = NewSpace()
-	must(err)
+	require.NoError(t, err)
 	t.Cleanup(f.client.Close)
 	f.service, err = c.AddService(t.Context(), "stray-"+strings.ToLower(string(b)), "TCP")
-	must(err)
+	require.NoError(t, err)
 	f.service.Ready = []string{address}
-	must(f.service.Update(t.Context()))
+	require.NoError(t, f.service.Update(t.Context()))
 
 	bridge := "ip link add cni0 type bridge; ip address add 10.244.1.1/24 dev cni0; ip link set cni0 up"
-	must(f.node.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1; "+bridge))
-	must(f.node.Connect(f.client, "pod", "cni0"))
-	must(f.client.Shell(t.Context(), "ip address add 10.244.1.2/24 dev eth0; ip link set eth0 up; ip route add default via 10.244.1.1"))
-	must(f.endpoint.Shell(t.Context(), `ip route add 10.244.1.0/24 via "$1"`, f.node.Address))
+	require.NoError(t, f.node.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1; "+bridge))
+	require.NoError(t, f.node.Connect(f.client, "pod", "cni0"))
+	require.NoError(t, f.client.Shell(t.Context(), "ip address add 10.244.1.2/24 dev eth0; ip link set eth0 up; ip route add default via 10.244.1.1"))
+	require.NoError(t, f.endpoint.Shell(t.Context(), `ip route add 10.244.1.0/24 via "$1"`, f.node.Address))
 	listen := make(chan error, 1)
 	go qemu.OnSpareThread(func() {
 		err := f.endpoint.Enter()
@@ -62,7 +57,7 @@ func newStrayFlow(t *testing.T, c *ControlPlane, b Backend) strayFlow {
 		}
 		listen <- err
 	})
-	must(<-listen)
+	require.NoError(t, <-listen)
 	t.Cleanup(func() { _ = f.listener.Close() })
 	f.connect(t) // the rules are written now
 	return f
@@ -81,9 +76,7 @@ const mark = 42 << 2
 func readCounters(t *testing.T, s *Space) (counts [2]int) {
 	t.Helper()
 	out, err := s.Output(t.Context(), "nft", "list", "chain", "ip", "seen", "c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	parts := strings.Split(out, "counter packets ")
 	if len(parts) != 3 {
 		t.Fatalf("no counters: %s", out)
@@ -110,9 +103,7 @@ func (f strayFlow) connect(t *testing.T) (here, there net.Conn) {
 	if err == nil {
 		there, err = f.listener.Accept()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = here.Close(), there.Close() })
 	return here, there
 }

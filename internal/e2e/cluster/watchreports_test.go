@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // proxyFault is a fault of a live kube-proxy that its rules show only after a change.
@@ -42,26 +44,18 @@ func TestWatchReports(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel() // the test mostly waits
 			s, err := c.AddService(t.Context(), "web-"+strings.ToLower(string(f.backend)), "TCP")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			replace := func() {
 				t.Helper()
 				s.replaceEndpoints()
-				if err := s.Update(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, s.Update(t.Context()))
 			}
 			replace()
 			n := addNode(t, c, f.backend)
-			if err := n.showLog(t); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, n.showLog(t))
 			k := startKept(t, n, binary, "1m")
 			k.untilVerdict("before", "pass")
-			if err := f.cause(n); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, f.cause(n))
 			replace()
 			time.Sleep(2 * time.Second) // a connection that ends by its own packets lets one change pass
 			replace()
@@ -78,9 +72,7 @@ func TestWatchReports(t *testing.T) {
 			if _, err := n.Healthz(t.Context()); (err == nil) != f.answers {
 				t.Errorf("kube-proxy's healthz: %v", err)
 			}
-			if err := f.mend(n); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, f.mend(n))
 			replace()
 			began = time.Now()
 			k.untilVerdict("and back", "pass")

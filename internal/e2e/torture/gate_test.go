@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/e2e/torture/inject"
+	"nodegate/internal/require"
 )
 
 // TestGate replaces or breaks every file that a gate reads and every program that it runs, one at a time.
@@ -100,11 +101,11 @@ func TestOutlets(t *testing.T) {
 	below := func(c inject.Call) bool { return c.Writes() && strings.HasPrefix(c.Path(), "/run/") }
 	socket := func(c inject.Call) bool { return c.Number == unix.SYS_WRITE && strings.HasPrefix(c.Path(), "socket:") }
 	full, err := os.OpenFile(w.dir+"/f", os.O_RDWR|unix.O_NONBLOCK, 0)
-	must(t, err)
+	require.NoError(t, err)
 	defer full.Close()
-	must(t, unix.Mkfifo(w.dir+"/c", 0o600))
+	require.NoError(t, unix.Mkfifo(w.dir+"/c", 0o600))
 	written, err := os.OpenFile(w.dir+"/c", os.O_RDWR|unix.O_NONBLOCK, 0)
-	must(t, err)
+	require.NoError(t, err)
 	defer written.Close()
 	for err == nil {
 		_, err = unix.Write(int(full.Fd()), make([]byte, 4096))
@@ -131,11 +132,11 @@ func TestOutlets(t *testing.T) {
 			var socket *net.UnixConn
 			prepare := func(run string) {
 				socket, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: run + "/systemd/journal/socket", Net: "unixgram"})
-				must(t, err)
+				require.NoError(t, err)
 				client, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK, 0)
-				must(t, err)
+				require.NoError(t, err)
 				defer func() { _ = unix.Close(client) }()
-				must(t, unix.Connect(client, &unix.SockaddrUnix{Name: run + "/systemd/journal/socket"}))
+				require.NoError(t, unix.Connect(client, &unix.SockaddrUnix{Name: run + "/systemd/journal/socket"}))
 				for err == nil && a.what == "journal stopped" {
 					_, err = unix.Write(client, []byte("MESSAGE=full\n"))
 				}

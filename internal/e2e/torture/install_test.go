@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/e2e/torture/inject"
+	"nodegate/internal/require"
 )
 
 // policies are two policies of three files each: one file is unchanged, one changed, one removed, one added.
@@ -49,8 +50,8 @@ func newBench(t *testing.T, dir string) *bench {
 	b := &bench{dir: dir, bare: dir + "/bare", old: dir + "/old", manifest: map[string]string{}, reads: map[string]string{},
 		nodegate: map[string]string{"new": nodegate(t), "old": dir + "/nodegate-old"}, installing: "has no policy"}
 	program, err := os.ReadFile(b.nodegate["new"])
-	must(t, err)
-	must(t, os.WriteFile(b.nodegate["old"], append(program, "older"...), 0o755)) // another checksum, the same behaviour
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(b.nodegate["old"], append(program, "older"...), 0o755)) // another checksum, the same behaviour
 	for policy, files := range policies {
 		for name, text := range files {
 			writeFile(t, dir+"/policy-"+policy+"/"+name, text)
@@ -60,18 +61,18 @@ func newBench(t *testing.T, dir string) *bench {
 	writeFile(t, b.bare+"/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/bin/true\n")
 	writeFile(t, b.bare+"/etc/sysctl.d/99-zz-nodegate.conf", "# another tool's file\n")
 	writeFile(t, b.bare+"/etc/systemd/system/kubelet.service.d/10-nodegate.conf", "# an earlier gate\n")
-	must(t, os.Chmod(b.bare+"/etc/systemd/system/kubelet.service.d/10-nodegate.conf", 0o640))
-	must(t, os.MkdirAll(b.bare+"/var/lib", 0o755))
-	must(t, os.MkdirAll(b.bare+"/usr/local/bin", 0o755))
+	require.NoError(t, os.Chmod(b.bare+"/etc/systemd/system/kubelet.service.d/10-nodegate.conf", 0o640))
+	require.NoError(t, os.MkdirAll(b.bare+"/var/lib", 0o755))
+	require.NoError(t, os.MkdirAll(b.bare+"/usr/local/bin", 0o755))
 
 	copyTree(t, b.bare, b.old)
-	must(t, b.finishRun(b.old, "install", "old"))
+	require.NoError(t, b.finishRun(b.old, "install", "old"))
 	upgraded := dir + "/upgraded"
 	copyTree(t, b.old, upgraded)
-	must(t, b.finishRun(upgraded, "install", "new"))
+	require.NoError(t, b.finishRun(upgraded, "install", "new"))
 	for state, root := range map[string]string{"bare": b.bare, "old": b.old, "new": upgraded} {
 		b.manifest[state], err = describeTree(root)
-		must(t, err)
+		require.NoError(t, err)
 		if b.reads[state], err = b.readPolicy(root); err != nil {
 			t.Fatalf("%s: %v", state, err)
 		}
@@ -273,12 +274,5 @@ func TestInstallation(t *testing.T) {
 func copyTree(t *testing.T, from, to string) {
 	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
 		t.Error(errors.Join(err, errors.New(string(out))))
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

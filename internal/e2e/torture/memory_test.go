@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // TestMemory gives every reader its most expensive input. It may use at most ten times the size of the input
@@ -22,7 +24,7 @@ func TestMemory(t *testing.T) {
 	const free = 64 << 20
 	try := func(what, input string, args ...string) {
 		var size int64
-		must(t, filepath.Walk(input, func(_ string, info os.FileInfo, err error) error {
+		require.NoError(t, filepath.Walk(input, func(_ string, info os.FileInfo, err error) error {
 			if err == nil && info.Mode().IsRegular() {
 				size += min(info.Size(), 64<<20) // nodegate's limit for one file, and for one directory
 			}
@@ -64,7 +66,7 @@ func TestMemory(t *testing.T) {
 	}{{20, 10_000, false}, {1000, 500, false}, {190, 10_000, true}} {
 		f := filepath.Join(dir, fmt.Sprintf("reports-%d-%d-%v.json", of.reports, of.results, of.same))
 		file, err := os.Create(f)
-		must(t, err)
+		require.NoError(t, err)
 		text := bufio.NewWriter(file) // keep this process small: a child's memory counts from the fork on
 		for n := range of.reports {
 			fmt.Fprintf(text, `{"apiVersion":"nodegate/v1","kind":"Report","node":{"name":"n%d"},"stage":"boot","verdict":"pass","results":[`, n)
@@ -80,7 +82,7 @@ func TestMemory(t *testing.T) {
 			}
 			fmt.Fprintln(text, "]}")
 		}
-		must(t, errors.Join(text.Flush(), file.Close()))
+		require.NoError(t, errors.Join(text.Flush(), file.Close()))
 		formats := []string{"html"}
 		if *long {
 			formats = []string{"text", "json", "html"}
@@ -95,7 +97,7 @@ func TestMemory(t *testing.T) {
 		for n := range 60 {
 			f := filepath.Join(root, fmt.Sprintf(where, n))
 			writeFile(t, f, "")
-			must(t, os.Truncate(f, 60<<20))
+			require.NoError(t, os.Truncate(f, 60<<20))
 		}
 		try("60 files of 60 MiB in "+filepath.Dir(where), root, "check", "--root", root, "--stage", "image")
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // room runs nodegate in separate namespaces with a copy of this machine's /etc, without intercepting its system calls. All
@@ -29,8 +30,8 @@ const heldPolicy = "module \"nodegate_no_such\" {}\ngate {\n  budget = \"300ms\"
 func newRoom(t *testing.T, policy string) room {
 	hosttest.NeedRoot(t)
 	r := room{scratchDir(t), nodegate(t)}
-	must(t, runCommand("cp", "-a", "/etc", r.dir+"/etc"))
-	must(t, errors.Join(os.RemoveAll(r.dir+"/etc/nodegate"), os.Mkdir(r.dir+"/etc/nodegate", 0o755)))
+	require.NoError(t, runCommand("cp", "-a", "/etc", r.dir+"/etc"))
+	require.NoError(t, errors.Join(os.RemoveAll(r.dir+"/etc/nodegate"), os.Mkdir(r.dir+"/etc/nodegate", 0o755)))
 	writeFile(t, r.dir+"/policy", policy)
 	return r
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestTargets makes each path that install, upgrade and uninstall change immutable, append-only, a mount point, or read-only. The
@@ -24,7 +25,7 @@ func TestTargets(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "chattr")
 	dir, err := os.MkdirTemp("", "nodegate-torture") // a file system in memory has no attributes before Linux 6.6
-	must(t, err)
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	b := newBench(t, dir)
 	var number atomic.Int64
@@ -56,7 +57,7 @@ func (b *bench) targets(t *testing.T, p phase) []string {
 	var all []string
 	if p.verb == "install" {
 		out, err := exec.Command(args[0], append(args[1:], "--dry-run")...).CombinedOutput()
-		must(t, err)
+		require.NoError(t, err)
 		for line := range strings.Lines(string(out)) {
 			if rest, is := strings.CutPrefix(strings.TrimSpace(line), "replace"); is {
 				all = append(all, strings.TrimPrefix(strings.TrimSpace(rest), b.dir+"/"+p.start))

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"nodegate/internal/e2e/torture/inject"
+	"nodegate/internal/require"
 )
 
 var (
@@ -124,21 +125,15 @@ func nodegate(t *testing.T) string {
 // scratchDir returns an empty directory in memory.
 func scratchDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("/dev/shm", "nodegate-torture")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 }
 
 func lastLines(out string) string {

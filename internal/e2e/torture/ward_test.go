@@ -16,6 +16,7 @@ import (
 
 	"nodegate/internal/e2e/torture/inject"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // ward runs gates in separate namespaces, with a copy of this machine's /etc and a policy that can never
@@ -45,7 +46,7 @@ var programs = map[string]struct{ what, text string }{
 // problemNames returns all names of check blocks, from the golden file of the command's contract test.
 func problemNames(t *testing.T) []string {
 	text, err := os.ReadFile("../../../cmd/nodegate/testdata/contract.golden")
-	must(t, err)
+	require.NoError(t, err)
 	var names []string
 	for line := range strings.Lines(string(text)) {
 		if name, is := strings.CutPrefix(line, "problem "); is {
@@ -58,10 +59,10 @@ func problemNames(t *testing.T) []string {
 func newWard(t *testing.T) *ward {
 	hosttest.NeedRoot(t)
 	w := &ward{t: t, dir: scratchDir(t), nodegate: nodegate(t)}
-	must(t, runCommand("cp", "-a", "/etc", w.dir+"/etc"))
+	require.NoError(t, runCommand("cp", "-a", "/etc", w.dir+"/etc"))
 	var kernel unix.Utsname
-	must(t, unix.Uname(&kernel))
-	must(t, os.MkdirAll("/lib/modules", 0o755))
+	require.NoError(t, unix.Uname(&kernel))
+	require.NoError(t, os.MkdirAll("/lib/modules", 0o755))
 	writeFile(t, w.dir+"/modules/"+unix.ByteSliceToString(kernel.Release[:])+"/modules.dep", "kernel/nodegate_no_such.ko:\n")
 	policy := "module \"nodegate_no_such\" {}\nsysctl \"net.ipv4.ip_forward\" { value = 1 }\n" +
 		"link \"all\" {\n  mtu = 65535\n  match { name = \"*\" }\n}\n" +
@@ -69,17 +70,17 @@ func newWard(t *testing.T) *ward {
 	for _, name := range problemNames(t) {
 		policy += fmt.Sprintf("check %q {}\n", name)
 	}
-	must(t, os.RemoveAll(w.dir+"/etc/nodegate"))
+	require.NoError(t, os.RemoveAll(w.dir+"/etc/nodegate"))
 	writeFile(t, w.dir+"/etc/nodegate/policy.d/a.hcl", policy)
-	must(t, unix.Mkfifo(w.dir+"/f", 0o600))
-	must(t, os.Mkdir(w.dir+"/d", 0o755))
-	must(t, unix.Mknod(w.dir+"/z", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))))
-	must(t, unix.Mknod(w.dir+"/F", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 7)))) // /dev/full
+	require.NoError(t, unix.Mkfifo(w.dir+"/f", 0o600))
+	require.NoError(t, os.Mkdir(w.dir+"/d", 0o755))
+	require.NoError(t, unix.Mknod(w.dir+"/z", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 5))))
+	require.NoError(t, unix.Mknod(w.dir+"/F", unix.S_IFCHR|0o600, int(unix.Mkdev(1, 7)))) // /dev/full
 	writeFile(t, w.dir+"/h", "")
-	must(t, os.Truncate(w.dir+"/h", 300<<30))
+	require.NoError(t, os.Truncate(w.dir+"/h", 300<<30))
 	for name, p := range programs {
 		writeFile(t, w.dir+"/"+name, "#!/bin/sh\n"+p.text+"\n")
-		must(t, os.Chmod(w.dir+"/"+name, 0o755))
+		require.NoError(t, os.Chmod(w.dir+"/"+name, 0o755))
 	}
 	return w
 }
@@ -100,7 +101,7 @@ var (
 func (w *ward) run(sub subject, prepare func(run string), journal bool, decide func(inject.Call) inject.Action) (out string,
 	status int, err error) {
 	dir := fmt.Sprintf("%s/run%d", w.dir, w.runs.Add(1))
-	must(w.t, os.MkdirAll(dir+"/systemd/journal", 0o755))
+	require.NoError(w.t, os.MkdirAll(dir+"/systemd/journal", 0o755))
 	defer os.RemoveAll(dir)
 	if prepare != nil {
 		prepare(dir)

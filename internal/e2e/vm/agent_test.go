@@ -8,21 +8,18 @@ import (
 	"time"
 
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 )
 
 // startAgent runs the guest's agent on this host, at the other end of a socket, as in the machine.
 func startAgent(t *testing.T) *agent {
 	t.Helper()
 	port, theirs, err := qemu.SocketPair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cmd := exec.Command("sh", "rootfs/opt/vm/agent")
 	cmd.Env = append(cmd.Environ(), "VM_AGENT_DIR="+t.TempDir())
 	cmd.Stdin, cmd.Stdout = theirs, theirs
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	theirs.Close()
 	a := newAgent(port)
 	t.Cleanup(func() {
@@ -32,9 +29,7 @@ func startAgent(t *testing.T) *agent {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := a.waitHello(ctx); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, a.waitHello(ctx))
 	return a
 }
 
@@ -66,9 +61,7 @@ func TestAgentStopsALongScript(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), answerTime+time.Second)
 	defer cancel()
 	got, err := a.run(ctx, "echo before; sleep 60")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got.Code != 124 || got.Stdout != "before\n" {
 		t.Errorf("got %+v, want code 124 and the output so far", got)
 	}
@@ -80,9 +73,7 @@ func TestAgentStopsALongScript(t *testing.T) {
 
 func TestAgentThatIsGone(t *testing.T) {
 	port, theirs, err := qemu.SocketPair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = port.Close() }()
 	theirs.Close()
 	if err := newAgent(port).waitHello(t.Context()); err == nil || !strings.Contains(err.Error(), "has ended") {
@@ -92,9 +83,7 @@ func TestAgentThatIsGone(t *testing.T) {
 
 func TestAgentThatIsSilent(t *testing.T) {
 	port, theirs, err := qemu.SocketPair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = port.Close() }()
 	defer theirs.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

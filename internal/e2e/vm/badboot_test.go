@@ -14,6 +14,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 )
 
 // TestBadBoot: systemd-boot tries a new entry once, but its kernel cannot load br_netfilter. The node restarts by itself, boots the
@@ -22,42 +23,30 @@ func TestBadBoot(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
 	base, err := DefaultCache(mustAbs(t, repository)).Tree(t.Context(), "boot", "systemd-boot")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	firmware, err := qemu.Firmware(qemu.UEFI)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	dir := filepath.Join(r.Scratch, "bad-boot")
 	tree, disk := filepath.Join(dir, "tree"), filepath.Join(dir, "disk.img")
 	mustRun(t, "mkdir", dir)
-	if err := base.Clone(t.Context(), tree); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, base.Clone(t.Context(), tree))
 	for name, text := range map[string]string{
 		"node.hcl":    "use \"kubernetes\" {}\nprobe \"bridge\" {}\ngate {\n  budget = \"90s\"\n}\n",
 		"good+3.conf": bootEntry(1, ""),
 		"bad+1.conf":  bootEntry(2, "module_blacklist=br_netfilter"),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	mustRun(t, r.Nodegate, "install", "--root", tree, "--policy", dir+"/node.hcl", "--assess-boot")
 	mustRun(t, "mkdir", tree+"/efi") // systemd mounts the loader's partition here, to rename a good entry
-	if err := base.MakeBootable(t.Context(), tree, disk, words); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, base.MakeBootable(t.Context(), tree, disk, words))
 	first := fmt.Sprintf("%s@@%d", disk, firstStart*512)
 	mustRun(t, "mdel", "-i", first, "::/loader/entries/node.conf")
 	mustRun(t, "mcopy", "-i", first, dir+"/good+3.conf", dir+"/bad+1.conf", "::/loader/entries/")
 	m := qemu.Machine{Accelerator: qemu.TCG, Disk: qemu.Disk{File: disk, Format: "raw"}, Ports: []string{host.ReportPort}, More: firmware}
 
 	bad, err := m.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer bad.Kill()
 	select {
 	case <-bad.Ended():
@@ -70,9 +59,7 @@ func TestBadBoot(t *testing.T) {
 	mustRun(t, "mtype", "-i", first, "::/loader/entries/bad+0-1.conf")
 
 	good, err := m.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer good.Kill()
 	port := qemu.Record(good.Ports[0])
 	passes := func() bool {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // checkNoIdentity fails if the baked disk contains files that must be unique per machine. The shutdown must not write them again either.
@@ -34,9 +36,7 @@ func (b bake) checkNoIdentity(t *testing.T) {
 func identityPolicy(t *testing.T, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, "identity.hcl")
-	if err := os.WriteFile(name, []byte("check \"image.identity\" {}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(name, []byte("check \"image.identity\" {}\n"), 0o600))
 	return name
 }
 
@@ -44,9 +44,7 @@ func identityPolicy(t *testing.T, dir string) string {
 func (b bake) readIdentity(t *testing.T) map[string]string {
 	t.Helper()
 	g, err := b.copyMachine(t).Boot(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer g.Kill()
 	ask := func(script string) string {
 		ctx, cancel := context.WithTimeout(t.Context(), bootScript)
@@ -98,9 +96,7 @@ func readJSON(t *testing.T, name string, into any) {
 	if err == nil {
 		err = json.Unmarshal(text, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func mustRun(t *testing.T, name string, args ...string) {

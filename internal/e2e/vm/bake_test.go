@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestBake bakes the node image as docs/guides/bake-an-ami.md describes, and boots two machines from the result, one of them for a
@@ -73,9 +74,7 @@ type bake struct{ Bake }
 func newBake(t *testing.T, r Runner) bake {
 	t.Helper()
 	dir, err := os.MkdirTemp(r.Scratch, "bake-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return bake{Bake{
 		Base: r.Base, Repository: mustAbs(t, repository), Nodegate: r.Nodegate, Policy: guideBlock(t, "hcl node.hcl"), Dir: dir,
 	}}
@@ -85,29 +84,21 @@ func newBake(t *testing.T, r Runner) bake {
 func (b bake) prepareTree(t *testing.T) string {
 	t.Helper()
 	tree := filepath.Join(b.Dir, "tree")
-	if err := b.Base.Clone(t.Context(), tree); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, b.Base.Clone(t.Context(), tree))
 	putFile(t, tree+"/etc/systemd/networkd.conf.d/cni.conf", "[Network]\nManageForeignRoutes=no\nManageForeignRoutingPolicyRules=no\n")
 	return tree
 }
 
 func putFile(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 }
 
 func guideBlock(t *testing.T, words string) string {
 	t.Helper()
 	text, err := GuideBlock(repository, words)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return text
 }
 
@@ -115,9 +106,7 @@ func guideBlock(t *testing.T, words string) string {
 func (b bake) bootCopy(t *testing.T, r Runner, scenario string, boots int) error {
 	t.Helper()
 	s, err := loadScenario(filepath.Join("scenarios", scenario))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if s.Prepare != "" || s.Policy != "" || len(s.Boots) < boots {
 		t.Fatalf("%s needs an image other than the baked one", scenario)
 	}

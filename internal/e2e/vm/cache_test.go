@@ -16,22 +16,17 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 )
 
 func TestScratchSweepsTheDeadOnly(t *testing.T) {
 	cache := Cache{t.TempDir()}
 	dead := filepath.Join(cache.Dir, "run-dead")
-	if err := os.MkdirAll(filepath.Join(dead, "tree"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(dead, "tree"), 0o755))
 	first, err := cache.Scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	second, err := cache.Scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := os.Stat(dead); !os.IsNotExist(err) {
 		t.Errorf("the directory of the dead run: %v", err)
 	}
@@ -62,13 +57,9 @@ func TestDefaultCache(t *testing.T) {
 func TestOpenWantsOneKernelAndItsInitrd(t *testing.T) {
 	dir := t.TempDir()
 	boot := filepath.Join(dir, "boot")
-	if err := os.Mkdir(boot, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(boot, 0o755))
 	add := func(name string) {
-		if err := os.WriteFile(filepath.Join(boot, name), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(boot, name), nil, 0o644))
 	}
 	for _, step := range []struct {
 		file string
@@ -84,22 +75,14 @@ func TestOpenWantsOneKernelAndItsInitrd(t *testing.T) {
 // TestTreeInUse: two runs with different inputs, such as two branches, share a cache.
 func TestTreeInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "base-1")
-	if err := os.MkdirAll(filepath.Join(dir, "boot"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "boot"), 0o755))
 	for _, name := range []string{"vmlinuz-1", "initrd.img-1"} {
-		if err := os.WriteFile(filepath.Join(dir, "boot", name), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "boot", name), nil, 0o644))
 	}
 	b, err := openBase(dir, amd64())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, used := range []bool{true, false} {
-		if err := removeUnused(dir); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, removeUnused(dir))
 		if _, err := os.Stat(dir); (err == nil) != used {
 			t.Errorf("used %v: %v", used, err)
 		}
@@ -112,9 +95,7 @@ func needNamespaces(t *testing.T) {
 	t.Helper()
 	_, err := runProgram(t.Context(), time.Minute, nil, "true")
 	hosttest.Need(t, !errors.Is(err, syscall.EPERM), "root, and the right to create namespaces")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func TestRunSaysWhatFailed(t *testing.T) {
@@ -147,12 +128,8 @@ func TestChildrenDieWithTheTest(t *testing.T) {
 	parent := exec.Command(os.Args[0], "-test.run=^TestChildrenDieWithTheTest$", "-test.timeout=60s")
 	parent.Env = append(os.Environ(), "VM_TEST_PARENT=1")
 	stdout, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, parent.Start())
 	child := 0
 	for lines := bufio.NewScanner(stdout); child == 0 && lines.Scan(); {
 		if text, ok := strings.CutPrefix(lines.Text(), "child "); ok {
@@ -181,18 +158,12 @@ func TestRemoveTreeSparesWhatIsMounted(t *testing.T) {
 	needNamespaces(t)
 	dir := t.TempDir()
 	mounted := filepath.Join(dir, "tree", "proc")
-	if err := os.MkdirAll(mounted, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("none", mounted, "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(mounted, 0o755))
+	require.NoError(t, syscall.Mount("none", mounted, "tmpfs", 0, ""))
 	if err := removeTree(filepath.Join(dir, "tree")); err == nil || !strings.Contains(err.Error(), "umount") {
 		t.Errorf("got %v", err)
 	}
-	if err := syscall.Unmount(mounted, 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Unmount(mounted, 0))
 	if err := removeTree(filepath.Join(dir, "tree")); err != nil {
 		t.Error(err)
 	}
@@ -205,9 +176,7 @@ func TestRunLeavesNoMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if strings.Contains(string(mounts), dir) {
 		t.Error("the mount outlived the program")
 	}

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"nodegate/internal/require"
 )
 
 // TestCarriers delivers one policy to a machine with every carrier. The carrier's own tool does the work, or a stand-in in this
@@ -24,9 +26,7 @@ import (
 func TestCarriers(t *testing.T) {
 	t.Parallel()
 	scenarios, err := Load("carriers")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := newRunner(t)
 	var mu sync.Mutex
 	machines := map[string]map[string]string{}
@@ -47,9 +47,7 @@ func TestCarriers(t *testing.T) {
 						}
 					}
 				}
-				if err := r.Run(ctx, s); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, r.Run(ctx, s))
 				found := replaySnapshot(t, r.Nodegate, snapshot)
 				mu.Lock()
 				machines[s.Name] = found
@@ -87,9 +85,7 @@ func replaySnapshot(t *testing.T, nodegate, snapshot string) map[string]string {
 		t.Fatalf("reading the snapshot: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "snapshot.json")
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, text, 0o644))
 	out, err := exec.CommandContext(t.Context(), nodegate, "check", "--snapshot", file, "--policy", "carriers.hcl", "--stage", "boot",
 		"--format", "json").Output()
 	var report struct {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/policy/kernels"
 )
@@ -45,9 +46,7 @@ func TestDomains(t *testing.T) {
 		count, suites = 300, []string{"bookworm", "trixie", "bullseye"}
 	}
 	catalogue, err := kernels.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	versions := map[string]string{"bullseye": "5.10", "bookworm": "6.1", "trixie": "6.12"}
 	for _, suite := range suites {
 		t.Run(suite, func(t *testing.T) {
@@ -58,13 +57,9 @@ func TestDomains(t *testing.T) {
 				}
 			}
 			m, err := r.makeMachine(t.Context(), Scenario{Folder: Folder{Name: "domains-" + suite}}, t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			guest, err := m.Boot(t.Context(), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			defer guest.Kill()
 			seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number does
 			t.Logf("seed %d", seed)

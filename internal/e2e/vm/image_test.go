@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // words is the kernel command line of the tested image.
@@ -38,13 +40,9 @@ func TestImage(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
 	tree, whole := filepath.Join(r.Scratch, "image-tree"), filepath.Join(r.Scratch, "whole.raw")
-	if err := r.Base.Clone(t.Context(), tree); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.Base.Clone(t.Context(), tree))
 	mustRun(t, r.Nodegate, "install", "--root", tree)
-	if err := r.Base.MakeBootable(t.Context(), tree, whole, words); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.Base.MakeBootable(t.Context(), tree, whole, words))
 	mustRun(t, "rm", "-r", tree)
 	mustRun(t, "ln", "-s", r.Base.Kernel, filepath.Join(r.Scratch, "vmlinuz"))
 	mustRun(t, "ln", "-s", r.Base.Initrd, filepath.Join(r.Scratch, "initrd.img"))
@@ -56,9 +54,7 @@ func TestImage(t *testing.T) {
 		"init":     "#!/bin/sh\nexit 1\n",
 		"off":      "",
 	} {
-		if err := os.WriteFile(filepath.Join(r.Scratch, name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(r.Scratch, name), []byte(text), 0o755))
 	}
 	call := guideBlock(t, "sh boot")
 	var wrong []string
@@ -112,16 +108,12 @@ func testImage(t *testing.T, r Runner, whole, call string, c imageCase) string {
 	mustRun(t, "cp", "--sparse=always", whole, disk)
 	defer func() { _ = os.Remove(disk) }()
 	if c.change != "" {
-		if err := Change(t.Context(), disk, strings.ReplaceAll(c.change, "write ", "write "+r.Scratch+"/")+"\n"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, Change(t.Context(), disk, strings.ReplaceAll(c.change, "write ", "write "+r.Scratch+"/")+"\n"))
 	}
 	if c.raw != nil {
 		c.raw(t, disk)
 	}
-	if err := os.Chmod(disk, 0o400); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Chmod(disk, 0o400))
 	sum := sumOf(t, disk)
 	args := strings.Fields(strings.Replace(call, "baked/disk/node.qcow2", disk, 1))[1:]
 	if !c.auto {
@@ -178,9 +170,7 @@ func removeKernel(t *testing.T, disk string) {
 func sumOf(t *testing.T, name string) [32]byte {
 	t.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {

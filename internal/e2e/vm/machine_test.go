@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 )
 
 // TestMachine tests the foundation of the scenarios: if a machine cannot boot, the error contains its console; a boot finds the files
@@ -17,22 +18,16 @@ func TestMachine(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
 	tree := filepath.Join(r.Scratch, "tree")
-	if err := r.Base.Clone(t.Context(), tree); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.Base.Clone(t.Context(), tree))
 	m, err := r.Base.MakeMachine(t.Context(), tree, r.Scratch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := m.Boot(t.Context(), "init=/bin/false panic=-1"); err == nil || !strings.Contains(err.Error(), "Attempted to kill init") {
 		t.Fatalf("a machine without init: %v", err)
 	}
 	boot := func() *Guest {
 		t.Helper()
 		g, err := m.Boot(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(g.Kill)
 		return g
 	}
@@ -55,18 +50,14 @@ func TestMachine(t *testing.T) {
 	if console := g.Console(); !strings.Contains(console, "heard\n") {
 		t.Errorf("the console:\n%s", qemu.Tail(console, 5))
 	}
-	if err := g.Reboot(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.Reboot(t.Context()))
 	gone(g)
 
 	g = boot()
 	if out, err := g.Run(t.Context(), "cat /var/kept"); err != nil || out.Stdout != "kept\n" {
 		t.Errorf("after a reboot: %+v, %v", out, err)
 	}
-	if err := g.PowerOff(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, g.PowerOff(t.Context()))
 	gone(g)
 
 	g = boot()

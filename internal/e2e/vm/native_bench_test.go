@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // container boots the tree $1 with systemd as its first process, on this machine's kernel, in its own namespaces and the control group
@@ -72,22 +73,16 @@ func BenchmarkNativeBoot(b *testing.B) {
 
 func nativeTree(b *testing.B, r Runner) string {
 	b.Helper()
-	must := func(err error) {
-		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
 	policy := "use \"kubernetes\" {}\n"
 	for key, field := range nodeParameters {
 		value, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(key, ".", "/"))
-		must(err)
+		require.NoError(b, err)
 		policy += fmt.Sprintf("override \"sysctl.%s\" {\n  %s = %s\n}\n", key, field, strings.TrimSpace(string(value)))
 	}
 	tree := filepath.Join(r.Scratch, "native")
-	must(r.Base.Clone(b.Context(), tree))
+	require.NoError(b, r.Base.Clone(b.Context(), tree))
 	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	must(err)
+	require.NoError(b, err)
 	modules := filepath.Join("lib/modules", strings.TrimSpace(string(kernel)))
 	for name, text := range map[string]string{
 		"etc/policy.hcl":                      policy,
@@ -97,17 +92,17 @@ func nativeTree(b *testing.B, r Runner) string {
 		modules + "/modules.order":            "",
 		modules + "/modules.builtin":          "kernel/br_netfilter.ko\nkernel/overlay.ko\nkernel/nf_conntrack.ko\n",
 	} {
-		must(os.MkdirAll(filepath.Dir(filepath.Join(tree, name)), 0o755))
-		must(os.WriteFile(filepath.Join(tree, name), []byte(text), 0o644))
+		require.NoError(b, os.MkdirAll(filepath.Dir(filepath.Join(tree, name)), 0o755))
+		require.NoError(b, os.WriteFile(filepath.Join(tree, name), []byte(text), 0o644))
 	}
-	must(os.MkdirAll(filepath.Join(tree, "etc/systemd/system/multi-user.target.wants"), 0o755))
-	must(os.Symlink("../figures.service", filepath.Join(tree, "etc/systemd/system/multi-user.target.wants/figures.service")))
+	require.NoError(b, os.MkdirAll(filepath.Join(tree, "etc/systemd/system/multi-user.target.wants"), 0o755))
+	require.NoError(b, os.Symlink("../figures.service", filepath.Join(tree, "etc/systemd/system/multi-user.target.wants/figures.service")))
 	for _, command := range [][]string{
 		{"depmod", "--basedir", tree, filepath.Base(modules)},
 		{r.Nodegate, "install", "--root", tree, "--policy", filepath.Join(tree, "etc/policy.hcl")},
 	} {
 		_, err := runProgram(b.Context(), prepareTime, nil, command[0], command[1:]...)
-		must(err)
+		require.NoError(b, err)
 	}
 	return tree
 }
@@ -118,9 +113,7 @@ func nativeBoot(b *testing.B, r Runner, tree string) map[string]float64 {
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
 	said, err := runProgram(ctx, time.Minute, nil, "sh", "-euc", container, "sh", tree, filepath.Base(r.Scratch))
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	text, err := os.ReadFile(filepath.Join(tree, "figures"))
 	if err != nil {
 		b.Fatalf("%v\n%s", err, said)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 const booted = "first_start\naccepted 1\n"
@@ -72,17 +73,13 @@ func TestPowerCutFirstBoot(t *testing.T) {
 	t.Parallel()
 	r, fresh := newMachineForCuts(t)
 	began := time.Now()
-	if err := r.bootAll(t.Context(), overlayDisk(t, fresh), []Boot{{Script: booted}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, r.bootAll(t.Context(), overlayDisk(t, fresh), []Boot{{Script: booted}}))
 	whole := time.Since(began)
 	survived, cuts := 0, cutCount(1)
 	for _, part := range rand.Perm(cuts) { // times spread over the whole boot
 		m := overlayDisk(t, fresh)
 		after := time.Duration((float64(part) + rand.Float64()) / float64(cuts) * float64(whole))
-		if err := cutBoot(t.Context(), m, after); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, cutBoot(t.Context(), m, after))
 		if err := r.bootAll(t.Context(), m, []Boot{{Script: booted}}); err != nil {
 			t.Errorf("power cut %s after the first start: %v", after, err)
 			continue
@@ -97,9 +94,7 @@ func newMachineForCuts(t *testing.T) (Runner, Machine) {
 	t.Helper()
 	r := newRunner(t)
 	m, err := r.makeMachine(t.Context(), Scenario{Folder: Folder{Name: "power-cut"}}, r.Scratch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r, m
 }
 
@@ -115,9 +110,7 @@ func cutCount(few int) int {
 func overlayDisk(t *testing.T, m Machine) Machine {
 	t.Helper()
 	f, err := os.CreateTemp(filepath.Dir(m.Disk), "over-*.qcow2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f.Close()
 	below := cmp.Or(m.Format, "raw")
 	if _, err := runProgram(t.Context(), copyTime, nil, "qemu-img", "create", "-q", "-f", "qcow2", "-o", "cluster_size=4k",
@@ -133,9 +126,7 @@ func TestUnflushedIsLost(t *testing.T) {
 	missing := Missing()
 	hosttest.Need(t, len(missing) == 0, strings.Join(missing, "\n"))
 	m := Machine{Disk: filepath.Join(t.TempDir(), "disk.img")}
-	if err := os.WriteFile(m.Disk, make([]byte, 1<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(m.Disk, make([]byte, 1<<20), 0o600))
 	m = overlayDisk(t, m)
 	qemuIO := func(commands ...string) string {
 		args := []string{"-t", "unsafe", "-f", m.Format}

@@ -7,17 +7,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 func TestOurScenariosLoad(t *testing.T) {
 	scenarios, err := Load("scenarios")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	carriers, err := Load("carriers")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, s := range append(scenarios, carriers...) {
 		if len(s.Boots) == 0 {
 			t.Errorf("%s has no boots", s.Name)
@@ -31,12 +29,8 @@ func writeScenario(t *testing.T, files map[string]string) string {
 	dir := filepath.Join(t.TempDir(), "scenarios")
 	for name, content := range files {
 		path := filepath.Join(dir, "x", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
 	}
 	return dir
 }
@@ -50,9 +44,7 @@ func TestLoad(t *testing.T) {
 		"boot3.cmdline": " a=1\nb ",
 		"console":       "# comment\n\nboot1-2 ! bad\nboot3 good.*\n",
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := scenarios[0]
 	if s.Name != "x" || s.Description != "It works." || s.Policy == "" || s.Prepare != "" || len(s.Boots) != 3 {
 		t.Fatalf("got %+v", s)
@@ -130,13 +122,9 @@ func TestShellSyntax(t *testing.T) {
 // separate, so that an error in one is not repeated in the other.
 func TestStandInReadsThePolicysSysctls(t *testing.T) {
 	policy, err := os.ReadFile("../../../policy/builtin/kubernetes.hcl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	looked, err := os.ReadFile("rootfs/opt/vm/sysctls")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	named := regexp.MustCompile(`(?m)^sysctl "([^"]+)" *\{\s*value += +"?([^"\s]+)"?`).FindAllStringSubmatch(string(policy), -1)
 	if len(named) < 5 {
 		t.Fatalf("found %d sysctls in the policy: the pattern of this test no longer fits", len(named))

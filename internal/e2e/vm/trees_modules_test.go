@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // withoutModules returns breakages that remove one module of kube-proxy's rules from the tree's kernel, while the manifest of
@@ -45,9 +47,7 @@ func removeModule(t *testing.T, tree, mode, module string) func() func() {
 			t.Fatalf("modules.dep: %v, %v", found, err)
 		}
 		dep, err := os.ReadFile(found[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		less := dep
 		if module != "" {
 			less = regexp.MustCompile(`(?m)^\S*/`+module+`\.ko.*\n`).ReplaceAll(dep, nil)
@@ -59,19 +59,13 @@ func removeModule(t *testing.T, tree, mode, module string) func() func() {
 		writeFile(t, found[0], less)
 		return func() {
 			writeFile(t, found[0], dep)
-			if err := os.Remove(manifest); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Remove(manifest))
 		}
 	}
 }
 
 func writeFile(t *testing.T, name string, content []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	require.NoError(t, os.WriteFile(name, content, 0o644))
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // checkBootOrders lets a tree's own systemd compute the boot of the tree with nodegate, networkd, cloud-init and a mount that waits for
@@ -28,9 +30,7 @@ func checkBootOrders(t *testing.T, tree string) {
 	mustRun(t, "systemctl", "--root", tree, "enable", "systemd-networkd.service", "systemd-networkd-wait-online.service")
 	fstab := filepath.Join(tree, "etc/fstab")
 	before, err := os.ReadFile(fstab)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	late := filepath.Join(tree, "etc/systemd/system/nodegate-apply.service.d/late.conf")
 	for what, line := range map[string]string{
 		"cloud-init":     "/dev/nvme1n1 /var/lib/kubelet ext4 defaults,x-systemd.requires=cloud-init.service 0 2\n",
@@ -49,9 +49,7 @@ func checkBootOrders(t *testing.T, tree string) {
 		if verdict, found := bootOrder(t, tree); verdict != "fail" || !strings.Contains(found, "nodegate-apply.service") {
 			t.Errorf("%s, with nodegate-apply.service after local-fs.target: %s: %s", what, verdict, found)
 		}
-		if err := os.RemoveAll(filepath.Dir(late)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.RemoveAll(filepath.Dir(late)))
 	}
 	putFile(t, fstab, string(before))
 	mustRun(t, "systemctl", "--root", tree, "disable", "cloud-config.service", "cloud-init.service", "cloud-init-local.service",

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // release is a Debian release and its mmdebstrap arguments.
@@ -38,9 +40,7 @@ func TestTrees(t *testing.T) {
 			}
 			kubelet := filepath.Join(tree, "etc/systemd/system/kubelet.service") // Debian has none
 			unit := "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
-			if err := os.WriteFile(kubelet, []byte(unit), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(kubelet, []byte(unit), 0o644))
 			mustRun(t, "systemctl", "--root", tree, "enable", "kubelet.service")
 			putFile(t, tree+"/etc/hostname", "localhost\n") // mmdebstrap copies the name of the machine that it runs on
 			if keygen := filepath.Join(tree, "etc/systemd/system/ssh.service.d/keygen.conf"); hasUnit(tree, "ssh.service") {
@@ -70,9 +70,7 @@ func buildTree(t *testing.T, dir string, rel release) string {
 	_, err := runProgram(t.Context(), buildTime, nil, "mmdebstrap", "--mode=root", "--variant=minbase", "--quiet",
 		"--include=systemd,systemd-sysv,udev,kmod,procps,linux-image-cloud-amd64",
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/locale/*", rel.name, tree, rel.source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return tree
 }
 
@@ -118,16 +116,10 @@ func breakages(t *testing.T, tree string) []breakage {
 	write := func(name, text string) func() func() {
 		return func() func() {
 			file := filepath.Join(tree, name)
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 			return func() {
-				if err := os.Remove(file); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Remove(file))
 			}
 		}
 	}
@@ -137,13 +129,9 @@ func breakages(t *testing.T, tree string) []breakage {
 			if err != nil || len(found) != 1 {
 				t.Fatalf("%s: %v, %v", pattern, found, err)
 			}
-			if err := os.Rename(found[0], found[0]+".away"); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Rename(found[0], found[0]+".away"))
 			return func() {
-				if err := os.Rename(found[0]+".away", found[0]); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Rename(found[0]+".away", found[0]))
 			}
 		}
 	}
@@ -151,9 +139,7 @@ func breakages(t *testing.T, tree string) []breakage {
 		return func() func() {
 			file := filepath.Join(tree, name)
 			before, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			putFile(t, file, text)
 			return func() { putFile(t, file, string(before)) }
 		}

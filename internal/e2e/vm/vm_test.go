@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 const (
@@ -39,9 +40,7 @@ func TestHardened(t *testing.T) {
 
 func runAll(t *testing.T, r Runner, dir string) {
 	scenarios, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	// Start with the longest, so that no core is idle at the end.
 	slices.SortStableFunc(scenarios, func(a, b Scenario) int { return len(b.Boots) - len(a.Boots) })
 	for _, s := range scenarios {
@@ -71,9 +70,7 @@ func TestOldestSystemd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, err := loadScenario(filepath.Join("scenarios", name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			s.Boots = s.Boots[:min(2, len(s.Boots))]
 			r := r
 			r.Log = t.Logf
@@ -96,9 +93,7 @@ func TestARM64(t *testing.T) {
 	r.Nodegate = filepath.Join(r.Scratch, "nodegate-"+arch.Name)
 	compile(t, root, r.Nodegate, "GOARCH="+arch.Name)
 	s, err := loadScenario(filepath.Join("scenarios", "installed-into-the-image"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.Boots = s.Boots[:2]
 	s.Boots[0].Script += "[ \"$(uname -m)\" = aarch64 ] || die \"this is $(uname -m)\"\n"
 	if err := r.Run(t.Context(), s); err != nil {
@@ -109,9 +104,7 @@ func TestARM64(t *testing.T) {
 func mustAbs(t testing.TB, name string) string {
 	t.Helper()
 	full, err := filepath.Abs(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return full
 }
 
@@ -123,9 +116,7 @@ func newRunner(t testing.TB) Runner {
 	root := mustAbs(t, repository)
 	cache := DefaultCache(root)
 	scratch, err := cache.Scratch()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() {
 		if err := scratch.Close(); err != nil {
 			t.Error(err)
@@ -133,9 +124,7 @@ func newRunner(t testing.TB) Runner {
 	})
 	began := time.Now()
 	base, err := cache.Base(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Logf("base image ready after %.0f s", time.Since(began).Seconds())
 	return Runner{Base: base, Nodegate: buildBinary(t, root, scratch.Dir), Scratch: scratch.Dir, Log: t.Logf}
 }

@@ -10,6 +10,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/boot"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // image returns the root of an image with the units of this machine's systemd, and more files.
@@ -17,24 +18,16 @@ func image(t *testing.T, more map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	dir := filepath.Join(root, "usr/lib/systemd")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(dir+"/system", os.DirFS("/usr/lib/systemd/system")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.CopyFS(dir+"/system", os.DirFS("/usr/lib/systemd/system")))
 	for name, text := range more {
 		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		err := os.WriteFile(path, []byte(text), 0o644)
 		if target, isLink := strings.CutPrefix(text, "-> "); isLink {
 			err = errors.Join(os.Remove(path), os.Symlink(target, path))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	return root
 }
@@ -74,9 +67,7 @@ func TestCycles(t *testing.T) {
 		"a mount of fstab": {cloud, []string{"apply.service", "local-fs.target", "var-lib-kubelet.mount", "cloud-init.service", "network-pre.target"}},
 	} {
 		h, err := host.Open(image(t, c.files))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		b, err := boot.Test(t.Context(), h.Files, "kubelet.service")
 		found := b.Cycles
 		if err != nil {

@@ -11,15 +11,14 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/boot"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // again returns a command that asks systemd about the boot of root's units, in a process of its own: AskInChild.
 func again(t *testing.T, root string, before ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), "unshare", "-m", "sh", "-euc", strings.Join(before, "\n")+"\n"+`exec "$0" -test.v -test.run TestAskInChild`, self)
 	cmd.Env = append(os.Environ(), "NODEGATE_ROOT="+root)
 	return cmd
@@ -32,9 +31,7 @@ func TestAskInChild(t *testing.T) {
 		return
 	}
 	h, err := host.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for range 2 {
 		b, err := boot.Test(t.Context(), h.Files, "kubelet.service")
 		t.Logf("state %s, starts %t: %v", b.Unit.State, b.Unit.Starts, err)
@@ -74,9 +71,7 @@ func TestKilled(t *testing.T) {
 	temporary := t.TempDir()
 	cmd := again(t, kubeletImage(t))
 	cmd.Env = append(cmd.Env, "NODEGATE_STAY=1", "TMPDIR="+temporary)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	time.Sleep(time.Second)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/internal/host/config"
+	"nodegate/internal/require"
 )
 
 // tree is a file tree in memory: path -> content; "-> TARGET" is a symbolic link.
@@ -74,9 +75,7 @@ func TestCollect(t *testing.T) {
 		"/etc/sysctl.conf":                  "linked",
 	}
 	found, err := config.Collect(files, config.Dirs("sysctl.d"), ".conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got []string
 	for _, f := range found {
 		got = append(got, f.Path+": "+string(f.Text))
@@ -147,9 +146,7 @@ func TestLinkFor(t *testing.T) {
 		"/etc/systemd/network/99-default.link.d/10-extra.conf": "[Link]\nMTUBytes=1400\n",
 	}
 	all, err := config.LinkFiles(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got []string
 	for _, d := range []config.Device{{Name: "flannel.1", Kind: "vxlan"}, {Name: "veth0", Kind: "veth"}, {Name: "cni0", Kind: "bridge"}} {
 		for _, c := range config.LinkFor(all, d) {
@@ -180,9 +177,7 @@ func TestWinnerByTwoNames(t *testing.T) {
 		"/etc/sysctl.d/20-b.conf": "net.ipv4.conf.all.forwarding = 0\n",
 	}
 	s, err := config.SystemdSysctls(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w, _ := s.Winner("net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding")
 	equal(t, "last", "/etc/sysctl.d/20-b.conf:1", w.At())
 	_, ok := s.Winner("net/ipv4/tcp_sack")

@@ -9,6 +9,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // linkSets are sets of .link files from which udev selects one.
@@ -85,13 +86,9 @@ func TestLinkForAgainstUdev(t *testing.T) {
 		root := set.files.onDisk(t)
 		said := askUdev(t, root)
 		h, err := host.Open(root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		files, err := config.LinkFiles(h.Files)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, d := range devices {
 			ours := []string{}
 			candidates := config.LinkFor(files, d)

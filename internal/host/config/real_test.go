@@ -11,6 +11,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // onDisk writes the files below a new root directory.
@@ -19,18 +20,14 @@ func (t tree) onDisk(tb testing.TB) string {
 	root := tb.TempDir()
 	for name, content := range t {
 		at := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			tb.Fatal(err)
-		}
+		require.NoError(tb, os.MkdirAll(filepath.Dir(at), 0o755))
 		var err error
 		if to, ok := strings.CutPrefix(content, "-> "); ok {
 			err = os.Symlink(to, at)
 		} else {
 			err = os.WriteFile(at, []byte(content), 0o644)
 		}
-		if err != nil {
-			tb.Fatal(err)
-		}
+		require.NoError(tb, err)
 	}
 	return root
 }
@@ -76,13 +73,9 @@ func TestSysctlPrecedence(t *testing.T) {
 		t.Run(program.name, func(t *testing.T) {
 			root := contested.onDisk(t)
 			h, err := host.Open(root)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			sysctls, err := program.load(h.Files)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			for key, want := range program.want {
 				w, _ := sysctls.Winner(key)
 				equal(t, key, want, w.Value)
@@ -137,13 +130,9 @@ func TestModprobeConfig(t *testing.T) {
 		"\tinstall w-x /bin/true\n",
 		"/etc/modprobe.d/b.conf": "install br_netfilter /bin/true\nblacklist z\n"}
 	out, err := exec.CommandContext(t.Context(), "modprobe", "--showconfig", "-C", files.onDisk(t)+"/etc/modprobe.d").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lines, err := config.ModprobeConfig(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, command := range []string{"blacklist", "install"} {
 		var want, got []string
 		for line := range strings.Lines(string(out)) {
@@ -183,9 +172,7 @@ func TestWithDropIns(t *testing.T) {
 		}
 	}
 	found, err := config.WithDropIns(files, config.Dirs("systemd"), "networkd.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, f := range found {
 		got = append(got, f.Path)
 	}

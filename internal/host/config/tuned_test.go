@@ -15,6 +15,7 @@ import (
 
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // tunedTree has profiles with every construct by which a profile can write a parameter.
@@ -39,9 +40,7 @@ func TestTunedSysctls(t *testing.T) {
 	files["/etc/sysctl.d/50-own.conf"] = "fs.aio-max-nr = 3\n# net.ipv4.ip_forward = 1\n"
 	got := func() string {
 		all, err := config.TunedSysctls(files)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var lines []string
 		for _, s := range all {
 			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s=%s %s", s.Key, s.Value, s.If)))
@@ -92,9 +91,7 @@ func TestTunedAgainstTuneD(t *testing.T) {
 	files := tree{}
 	for _, f := range shipped {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		files[f] = string(text)
 	}
 	var names []string
@@ -119,9 +116,7 @@ func compareWithTuned(t *testing.T, root string, files tree, profiles ...string)
 		t.Fatalf("TuneD: %v", err)
 	}
 	var want map[string]map[string]string
-	if err := json.Unmarshal(out, &want); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(out, &want))
 	files["/etc/tuned/tuned-main.conf"] = "reapply_sysctl=0\n"
 	delete(files, "/etc/tuned/post_loaded_profile")
 	for _, profile := range profiles {

@@ -8,6 +8,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // udevSets are rules that set NM_UNMANAGED in the forms that are in use.
@@ -61,9 +62,7 @@ done`
 			said[link] = value
 		}
 		h, err := host.Open(root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, d := range devices {
 			_, is, doubt, err := config.UdevUnmanaged(h.Files, d)
 			if err != nil || doubt != nil || is != (said[d.Name] == "1") {

@@ -9,6 +9,7 @@ import (
 
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // acl grants user 1 (daemon) rw, with the mask rw: the format of system.posix_acl_access (linux/posix_acl_xattr.h).
@@ -22,17 +23,13 @@ const acl = "\x02\x00\x00\x00" + // version
 // TestReplaceKeepsAttributes: a replaced file keeps its ACL and extended attributes, and gets the requested mode.
 func TestReplaceKeepsAttributes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(name, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(name, []byte("old"), 0o600))
 	want := map[string]string{"user.note": "kept", "system.posix_acl_access": acl}
 	for key, value := range want {
 		err := unix.Setxattr(name, key, []byte(value), 0)
 		hosttest.Need(t, err == nil, "a temporary directory with extended attributes and ACLs")
 	}
-	if err := file.Replace(name, []byte("new"), 0o660); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, file.Replace(name, []byte("new"), 0o660))
 	for key, value := range want {
 		b := make([]byte, 100)
 		n, err := unix.Getxattr(name, key, b)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // TestRead: regular files are read completely, and other types are refused at once.
@@ -16,17 +18,13 @@ func TestRead(t *testing.T) {
 	dir := t.TempDir() + "/"
 	long := bytes.Repeat([]byte("0123456789\n"), 5000)
 	write := func(name string, content []byte) {
-		if err := os.WriteFile(dir+name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(dir+name, content, 0o600))
 	}
 	write("long", long)
 	write("empty", nil)
 	write("sparse", nil)
 	socket, err := net.Listen("unix", dir+"socket")
-	if err := errors.Join(err, os.Truncate(dir+"sparse", 300<<30), syscall.Mkfifo(dir+"pipe", 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err, os.Truncate(dir+"sparse", 300<<30), syscall.Mkfifo(dir+"pipe", 0o600)))
 	t.Cleanup(func() { _ = socket.Close() })
 	const limit = 1 << 20
 	for name, wrong := range map[string]string{
@@ -65,9 +63,7 @@ func TestRead(t *testing.T) {
 func TestReadProc(t *testing.T) {
 	const name = "/proc/self/limits" // about 1,300 bytes
 	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, err := Read(name, 1<<20); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestWhoMayReplace makes one change to a safe path, and names the places by which another user could
@@ -50,9 +51,7 @@ func TestWhoMayReplace(t *testing.T) {
 	} {
 		root := t.TempDir()
 		in := func(name string) string { return filepath.Join(root, name) }
-		if err := both(os.MkdirAll(in("a/b"), 0o755), os.WriteFile(in("a/b/f"), nil, 0o644), c.change(in)); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, both(os.MkdirAll(in("a/b"), 0o755), os.WriteFile(in("a/b/f"), nil, 0o644), c.change(in)))
 		found, err := file.WhoMayReplace(root, in("a/b/f"))
 		var got []string
 		for _, o := range found {

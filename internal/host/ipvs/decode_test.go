@@ -10,6 +10,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -19,9 +20,7 @@ func message(t testing.TB, in uint16, attributes func(e *netlink.AttributeEncode
 	e := netlink.NewAttributeEncoder()
 	e.Nested(in, func(e *netlink.AttributeEncoder) error { attributes(e); return nil })
 	b, err := e.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return append([]byte{1, version, 0, 0}, b...)
 }
 
@@ -145,9 +144,7 @@ func setMessage(t testing.TB, proto uint8, address string, bits uint8) []byte {
 		return nil
 	})
 	b, err := e.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return append([]byte{unix.AF_INET, unix.NFNETLINK_V0, 0, 0}, b...)
 }
 

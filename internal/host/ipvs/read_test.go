@@ -9,15 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
 // TestFamily: the kernel's list of families is read, and one that is not there is said to be missing.
 func TestFamily(t *testing.T) {
 	c, err := dialFamily(t.Context(), "nlctrl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer c.close()
 	if c.family != unix.GENL_ID_CTRL {
 		t.Errorf("the controller is family %d", c.family)

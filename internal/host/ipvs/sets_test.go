@@ -14,6 +14,7 @@ import (
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/ipvs"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -51,9 +52,7 @@ func TestSources(t *testing.T) {
 		return
 	}
 	n, err := netns.New(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { n.Close() })
 	portal := func(address, proto string) ruleset.Portal {
 		return ruleset.Portal{Address: netip.MustParseAddrPort(address), Protocol: proto}

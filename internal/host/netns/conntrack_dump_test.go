@@ -12,6 +12,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/require"
 )
 
 // translating creates a namespace in which UDP to 198.51.100.10:53 goes to 198.51.100.2:5353. It
@@ -21,9 +22,7 @@ func translating(t testing.TB, n *netns.Namespace, ctx context.Context, sockets 
 	t.Helper()
 	hosttest.NeedProgram(t, "nft")
 	for _, step := range []error{n.AddAddr(ctx, "lo", netip.MustParsePrefix("198.51.100.1/24")), n.SetUp(ctx, "lo")} {
-		if step != nil {
-			t.Fatal(step)
-		}
+		require.NoError(t, step)
 	}
 	err := n.Do(ctx, func() error {
 		cmd := exec.CommandContext(ctx, "nft", "-f", "-")
@@ -48,9 +47,7 @@ add rule ip test out ip daddr 198.51.100.10 udp dport 53 dnat to 198.51.100.2:53
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // TestTranslated reads the kernel's table and expects only the translated flows.
@@ -58,9 +55,7 @@ func TestTranslated(t *testing.T) {
 	n, ctx := scratch(t)
 	translating(t, n, ctx, 3)
 	flows, err := n.Translated(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(flows) != 3 {
 		t.Errorf("got %d flows, want 3: %+v", len(flows), flows)
 	}
@@ -76,9 +71,7 @@ func TestTranslated(t *testing.T) {
 func BenchmarkTranslated(b *testing.B) {
 	hosttest.NeedRoot(b)
 	n, err := netns.New(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer n.Close()
 	translating(b, n, b.Context(), 100_000)
 	for b.Loop() {

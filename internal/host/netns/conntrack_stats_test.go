@@ -9,6 +9,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/require"
 )
 
 // sumColumns returns the sum of each column of /proc/net/stat/nf_conntrack, and the number of CPUs.
@@ -21,9 +22,7 @@ func sumColumns(t *testing.T, text string) (map[string]uint64, int) {
 		cpus++
 		for i, f := range strings.Fields(line) {
 			n, err := strconv.ParseUint(f, 16, 32)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			sums[strings.Fields(header)[i]] += n
 		}
 	}
@@ -57,9 +56,7 @@ func TestConntrackStats(t *testing.T) {
 		return err
 	})
 	hosttest.Need(t, !os.IsNotExist(err), "a kernel with CONFIG_NF_CONNTRACK_PROCFS, to compare with")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want, cpus := sumColumns(t, file)
 	got, gotCPUs := sumColumns(t, asked)
 	if gotCPUs != cpus {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/require"
 )
 
 // someFlow is a handwritten message about a translated TCP connection; the datapath tests read real
@@ -32,9 +34,7 @@ func flowForTest() Flow {
 
 func TestDecodeFlow(t *testing.T) {
 	got, err := decodeFlow(someFlow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if diff := cmp.Diff(flowForTest(), got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
@@ -50,9 +50,7 @@ func TestEncodeTuple(t *testing.T) {
 		{netip.MustParseAddrPort("[2001:db8::1]:4000"), netip.MustParseAddrPort("[2001:db8::2]:53"), 17},
 	} {
 		b, err := encodeTuple(tuple)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if f, err := decodeFlow(b); err != nil || f.Orig != tuple {
 			t.Errorf("%+v: %+v, %v", tuple, f.Orig, err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/require"
 )
 
 func scratch(t *testing.T) (*netns.Namespace, context.Context) {
@@ -24,9 +25,7 @@ func scratch(t *testing.T) (*netns.Namespace, context.Context) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
 	n, err := netns.New(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(n.Close)
 	return n, ctx
 }
@@ -35,19 +34,15 @@ func scratch(t *testing.T) (*netns.Namespace, context.Context) {
 // thread stay in their namespace.
 func TestNetnsStaysApart(t *testing.T) {
 	before, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	n, ctx := scratch(t)
 	var tid int
 	var inside string
-	if err := n.Do(ctx, func() (err error) {
+	require.NoError(t, n.Do(ctx, func() (err error) {
 		tid = unix.Gettid()
 		inside, err = os.Readlink("/proc/thread-self/ns/net")
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if inside == before || tid == os.Getpid() {
 		t.Fatalf("thread %d is in %s", tid, inside)
 	}
@@ -65,9 +60,7 @@ func TestNetnsStaysApart(t *testing.T) {
 		<-tick.C
 	}
 	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, task := range tasks {
 		if at, err := os.Readlink("/proc/self/task/" + task.Name() + "/ns/net"); err == nil && at != before {
 			t.Errorf("thread %s is left in %s", task.Name(), at)
@@ -143,9 +136,7 @@ func TestIptablesLeftovers(t *testing.T) {
 				Endpoint: netip.MustParseAddrPort("203.0.113.3:80"), Client: netip.MustParseAddr("203.0.113.2")}
 			for range 2 {
 				r, err := netns.AddWith(n, ctx, name, spec)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if hits, err := r.Hits(ctx); err != nil || hits != (netns.Hits{}) {
 					t.Errorf("%+v, %v", hits, err)
 				}
@@ -168,9 +159,7 @@ func TestConntrackLookup(t *testing.T) {
 	n, ctx := scratch(t)
 	flow := netns.Tuple{From: netip.MustParseAddrPort("203.0.113.2:49152"), To: netip.MustParseAddrPort("198.51.100.10:80"), Proto: 6}
 	c, err := n.Conntrack(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer c.Close()
 	if _, err := c.Lookup(flow); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)

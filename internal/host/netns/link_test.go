@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"nodegate/internal/host/netns"
+	"nodegate/internal/require"
 )
 
 // TestLinks: the list of links equals the library's, and ends with an error at the limit.
@@ -39,7 +40,5 @@ func TestLinks(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

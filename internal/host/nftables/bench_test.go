@@ -17,6 +17,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/nftables"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -143,9 +144,7 @@ func BenchmarkRead(b *testing.B) {
 				b.ReportMetric(wire.Seconds()/float64(b.N), "s/read")
 				return nil
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 		})
 	}
 }
@@ -190,9 +189,7 @@ func BenchmarkSave(b *testing.B) {
 				b.ReportMetric(took[0].Seconds()/float64(b.N), "CPU-s/read")
 				return nil
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 		})
 	}
 }
@@ -237,9 +234,7 @@ func BenchmarkAudit(b *testing.B) {
 				}
 				return nil
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			require.NoError(b, err)
 		})
 	}
 }

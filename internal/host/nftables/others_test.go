@@ -3,6 +3,8 @@ package nftables
 import (
 	"encoding/hex"
 	"testing"
+
+	"nodegate/internal/require"
 )
 
 // TestTypedByValue: user data of sets as two releases of nft write them. The last column shows
@@ -27,9 +29,7 @@ func TestTypedByValue(t *testing.T) {
 		{"none", "", "", false},
 	} {
 		data, err := hex.DecodeString(c.data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := typedByValue(data); got != c.crashes {
 			t.Errorf("%s of nft %s: %t", c.set, c.written, got)
 		}
@@ -39,9 +39,7 @@ func TestTypedByValue(t *testing.T) {
 func FuzzOthers(f *testing.F) {
 	for _, seed := range []string{"00040100000003080004040000000100", "2c000180090001006374000001", ""} {
 		b, err := hex.DecodeString(seed)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(_ *testing.T, b []byte) {

@@ -14,6 +14,7 @@ import (
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
 	"nodegate/internal/host/nftables"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -22,9 +23,7 @@ const testdata = "../../audit/proxy/testdata/"
 func readFile(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -34,9 +33,7 @@ func scratch(t testing.TB) *netns.Namespace {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "nft")
 	n, err := netns.New(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { n.Close() })
 	return n
 }
@@ -60,9 +57,7 @@ func recorded(t testing.TB, name string) string {
 	var listing struct {
 		NFTables []map[string]map[string]any `json:"nftables"`
 	}
-	if err := json.Unmarshal([]byte(readFile(t, name)), &listing); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal([]byte(readFile(t, name)), &listing))
 	var sorted []any
 	for _, kind := range []string{"table", "chain", "set", "map", "rule"} {
 		for _, object := range listing.NFTables {
@@ -75,9 +70,7 @@ func recorded(t testing.TB, name string) string {
 		}
 	}
 	text, err := json.Marshal(map[string]any{"nftables": sorted})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -127,9 +120,7 @@ func same(t *testing.T, load string, families []string, flags ...string) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // TestRecorded: recorded rules of kube-proxy are equal over netlink and in the output of nft -j.
@@ -156,7 +147,5 @@ func TestNone(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

@@ -14,6 +14,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/nftables"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -83,9 +84,7 @@ func restored(t *testing.T, family, save string) {
 		}
 		return sameSave(t, family)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 // recordedSaves returns a file's saves of each family. On a kernel without xt_nfacct it leaves out
@@ -93,9 +92,7 @@ func restored(t *testing.T, family, save string) {
 func recordedSaves(t testing.TB, name string) map[string]string {
 	t.Helper()
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer f.Close()
 	var r io.Reader = f
 	if strings.HasSuffix(name, ".gz") {
@@ -104,9 +101,7 @@ func recordedSaves(t testing.TB, name string) map[string]string {
 		}
 	}
 	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var four, six strings.Builder
 	to := &four
 	for line := range strings.Lines(string(text)) {
@@ -171,9 +166,7 @@ func TestSaveUnknown(t *testing.T) {
 			refused(t, c.rule, c.want)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }
 
@@ -212,9 +205,7 @@ func TestSaveForeign(t *testing.T) {
 			refused(t, c.commands, c.want)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }
 
@@ -247,7 +238,5 @@ func TestSaveTorn(t *testing.T) {
 		}
 		return sameSave(t, ruleset.IPv4)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/nftables"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -33,9 +34,7 @@ func TestTorn(t *testing.T) {
 		}
 		return writer.Start()
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	written := make(chan int)
 	stop := make(chan struct{})
 	go func() {
@@ -89,9 +88,7 @@ func TestTorn(t *testing.T) {
 	if waited := writer.Wait(); waited != nil {
 		t.Errorf("nft: %v", waited)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if whole == 0 || len(values) < 2 {
 		t.Errorf("%d complete reads of %d generations", whole, len(values))
 	}

@@ -5,6 +5,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/service"
+	"nodegate/internal/require"
 )
 
 const gateLine = "ExecStartPre=+/usr/local/bin/nodegate gate\n"
@@ -13,9 +14,7 @@ func readUnit(t *testing.T, files map[string]string) (service.Unit, service.File
 	t.Helper()
 	h := (&hosttest.Machine{Files: files}).Host()
 	u, err := service.Read(h.Files, "kubelet.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return u, h.Files
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/tree"
+	"nodegate/internal/require"
 )
 
 // TestLabels: on a kernel without SELinux, new objects of an image get the label of their directory, and a replaced file keeps its own.
@@ -31,14 +32,10 @@ func TestLabels(t *testing.T) {
 		hosttest.Need(t, err == nil, "a temporary directory that accepts labels")
 	}
 	set("", inherited)
-	if err := os.WriteFile(root+"/old", []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(root+"/old", []byte("old"), 0o600))
 	set("old", "system_u:object_r:net_conf_t:s0")
 	tr, err := tree.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer tr.Close()
 	stage := func(p string, err error) {
 		if err == nil {

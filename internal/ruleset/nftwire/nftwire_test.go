@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/ruleset/nftwire"
 )
@@ -30,9 +31,7 @@ func messages(b []byte) iter.Seq2[int, []byte] {
 func recorded(tb testing.TB, family string) []byte {
 	tb.Helper()
 	b, err := os.ReadFile("testdata/forms-" + family + ".bin")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	return b
 }
 
@@ -59,9 +58,7 @@ func TestOtherChain(t *testing.T) {
 	rules.Of = "empty"
 	for kind, message := range messages(b) {
 		if kind != unix.NFT_MSG_NEWRULE {
-			if err := d.Add(kind, message); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, d.Add(kind, message))
 		} else if rules.Add(kind, message) == nil {
 			t.Fatal("a rule of another chain was accepted")
 		}
@@ -101,9 +98,7 @@ func FuzzMessage(f *testing.F) {
 		d := nftwire.New(ruleset.IPv4)
 		for kind, message := range messages(table) {
 			if kind != unix.NFT_MSG_NEWRULE {
-				if err := d.Add(kind, message); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, d.Add(kind, message))
 			}
 		}
 		rules := d.Rules()

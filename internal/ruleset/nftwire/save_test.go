@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/ruleset/nftwire"
 )
@@ -19,9 +20,7 @@ import (
 func recordedSave(tb testing.TB, family string) []byte {
 	tb.Helper()
 	b, err := os.ReadFile("testdata/save-" + family + ".bin")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	require.NoError(tb, err)
 	return b
 }
 
@@ -172,9 +171,7 @@ func FuzzSaveRule(f *testing.F) {
 		if s.AddRule(unix.NFT_MSG_NEWRULE, b) != nil || name(b, unix.NFTA_RULE_CHAIN) != "FORWARD" {
 			return
 		}
-		if err := s.End(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.End())
 		sameRules(t, out.String(), 1)
 	})
 }

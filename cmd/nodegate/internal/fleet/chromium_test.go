@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // browser is a headless Chromium, driven through its debugging protocol over two
@@ -34,17 +35,13 @@ func startChromium(t *testing.T) *browser {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	ours, theirs := pipes(t)
 	profile, err := os.MkdirTemp("", "nodegate-chromium-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cmd := exec.CommandContext(ctx, "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = theirs
 	cmd.WaitDelay = 5 * time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	b := &browser{t: t, in: ours[0], out: bufio.NewReader(ours[1])}
 	t.Cleanup(func() {
 		fmt.Fprint(b.in, `{"id":0,"method":"Browser.close"}`+"\x00")
@@ -78,13 +75,9 @@ func startChromium(t *testing.T) *browser {
 func pipes(t *testing.T) (ours, theirs []*os.File) {
 	t.Helper()
 	theirIn, ourOut, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ourIn, theirOut, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { ourOut.Close(); ourIn.Close() })
 	return []*os.File{ourOut, ourIn}, []*os.File{theirIn, theirOut}
 }

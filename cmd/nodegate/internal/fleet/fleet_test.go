@@ -11,6 +11,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -27,9 +28,7 @@ func inOrder(f fleet.Fleet) string {
 func asText(t testing.TB, f fleet.Fleet, all bool) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := fleet.Text(&b, f, all, report.Plain); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.Text(&b, f, all, report.Plain))
 	return b.String()
 }
 
@@ -163,9 +162,7 @@ func TestHostileText(t *testing.T) {
 		t.Errorf("text: %q", got)
 	}
 	var page bytes.Buffer
-	if err := fleet.HTML(&page, f); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.HTML(&page, f))
 	if got := page.String(); strings.Contains(got, "<script") || strings.ContainsAny(got, "\x1b\u202e\x00") ||
 		!strings.Contains(got, "&lt;script&gt;") || strings.Contains(got, `alert(1)</`) {
 		t.Errorf("page: %q", got)
@@ -175,9 +172,7 @@ func TestHostileText(t *testing.T) {
 func TestJSON(t *testing.T) {
 	f := merged(t, farm(t, 20, 10)...)
 	var b bytes.Buffer
-	if err := fleet.JSON(&b, f); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.JSON(&b, f))
 	var d struct {
 		APIVersion, Kind, Verdict string
 		Nodes                     []struct{ Name, Verdict, Stage, Time, File string }
@@ -191,9 +186,7 @@ func TestJSON(t *testing.T) {
 		}
 		Groups []struct{ Nodes, Differs []string }
 	}
-	if err := json.Unmarshal(b.Bytes(), &d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(b.Bytes(), &d))
 	first := d.Checks[0]
 	if d.Kind != "FleetReport" || d.Verdict != "fail" || len(d.Nodes) != 20 || len(d.Checks) != 10 ||
 		first.Name != "module.br_netfilter" || first.Difference != "verdict" ||
@@ -219,13 +212,9 @@ func BenchmarkFleet(b *testing.B) {
 			b.SetBytes(int64(len(all)))
 			for b.Loop() {
 				reports, err := report.Decode("all", strings.NewReader(all))
-				if err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, err)
 				f, _ := fleet.Merge(reports)
-				if err := c.write(f); err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, c.write(f))
 			}
 		})
 	}
@@ -255,9 +244,7 @@ func TestFacts(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	var page bytes.Buffer
-	if err := fleet.HTML(&page, f); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.HTML(&page, f))
 	for _, want := range []string{"8 nodes differ from the majority", "6.1.0-49",
 		`because it is so <a rel=noreferrer href="https://example.com/a">source</a>`, "for reasons</p>"} {
 		if !strings.Contains(page.String(), want) {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/cmd/nodegate/internal/fleet"
+	"nodegate/internal/require"
 )
 
 // TestHeatMap compares each cell and each bar of a page: its class and its sign.
@@ -31,9 +32,7 @@ func TestHeatMap(t *testing.T) {
 		reportOf(t, "runs", "run", pass("c", "1")), reportOf(t, "runs too", "run", pass("c", "1")),
 		reportOf(t, "stops", "run", fail("c", "0")))...)
 	var page bytes.Buffer
-	if err := fleet.HTML(&page, f); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.HTML(&page, f))
 	breaks := strings.NewReplacer("<i ", "\n<i ", "</th>", "</th>\n", "</summary>", "</summary>\n")
 	var got strings.Builder
 	for _, line := range regexp.MustCompile(`(?m)^(<tr><th.*|<div class=bar>.*)$`).FindAllString(page.String(), -1) {

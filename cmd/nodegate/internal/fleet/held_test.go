@@ -7,6 +7,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/require"
 )
 
 // TestWouldBeHeld: a policy that only warns lists the nodes that it would hold, from the gate's own reports.
@@ -18,22 +19,16 @@ func TestWouldBeHeld(t *testing.T) {
 		warns(reportOf(t, "n3", "run", fail("swap", "on"))), reportOf(t, "n4", "boot", fail("swap", "on")))
 	const want = "1 node would be held if enforce were not warn: "
 	var text, page, document bytes.Buffer
-	if err := fleet.Text(&text, f, false, report.Plain); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.Text(&text, f, false, report.Plain))
 	if !strings.Contains(text.String(), want+"n1\n") {
 		t.Errorf("the text:\n%s", &text)
 	}
-	if err := fleet.HTML(&page, f); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.HTML(&page, f))
 	_, rest, _ := strings.Cut(page.String(), want)
 	if line, _, _ := strings.Cut(rest, "</p>"); !strings.Contains(line, "n1") || strings.Contains(line, "n3") || strings.Contains(line, "n4") {
 		t.Errorf("the page says %q", line)
 	}
-	if err := fleet.JSON(&document, f); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.JSON(&document, f))
 	if n := strings.Count(document.String(), `"enforce": "warn"`); n != 3 {
 		t.Errorf("%d nodes of the JSON say that the gate only warns, want 3:\n%s", n, &document)
 	}
@@ -51,15 +46,11 @@ func TestOutdated(t *testing.T) {
 		before(reportOf(t, "n5", "run", pass("swap", "off")), "no time, "))
 	const want = "1 report more than a day older than the newest (is nodegate watch running there?): "
 	var text, page bytes.Buffer
-	if err := fleet.Text(&text, f, false, report.Plain); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.Text(&text, f, false, report.Plain))
 	if !strings.Contains(text.String(), want+"n2\n") {
 		t.Errorf("the text:\n%s", &text)
 	}
-	if err := fleet.HTML(&page, f); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.HTML(&page, f))
 	_, rest, _ := strings.Cut(page.String(), want)
 	if line, _, _ := strings.Cut(rest, "</p>"); !strings.Contains(line, "n2") || strings.Contains(line, "n3") || strings.Contains(line, "n4") {
 		t.Errorf("the page says %q", line)
@@ -72,13 +63,9 @@ func TestConsoleReport(t *testing.T) {
 	all := reportOf(t, "n1", "boot", fail("swap", "on"), pass("panic", "10"), pass("other", "1"))
 	held := reportOf(t, "n2", "boot", fail("swap", "on"), fail("other", "0"))
 	read, err := report.Decode("all.json", strings.NewReader(all+strings.Replace(all, "n1", "n3", 1)+held))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	lines, err := report.ConsoleReport(read[2].Report)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	console, err := report.DecodeConsole("console", strings.NewReader(strings.Join(lines, "\n")))
 	if err != nil || len(console) != 1 {
 		t.Fatalf("%v, %v", console, err)

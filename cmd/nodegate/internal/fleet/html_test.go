@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/fleet"
+	"nodegate/internal/require"
 )
 
 // TestPageInChromium renders the page of 1,000 nodes in the width of a phone and of a
@@ -56,17 +57,13 @@ func TestPageInChromium(t *testing.T) {
 			shown := b.screenshot(width, 1500)
 			hues(t, what, shown)
 			if dir := os.Getenv("SCREENSHOTS"); dir != "" {
-				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("fleet-%d-%s.png", width, scheme)), shown, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("fleet-%d-%s.png", width, scheme)), shown, 0o644))
 			}
 		}
 	}
 	if os.Getenv("UPDATE") != "" {
 		b.open(url, 1000, "light")
-		if err := os.WriteFile("../../../../docs/pictures/report.png", b.screenshot(1000, 640), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile("../../../../docs/pictures/report.png", b.screenshot(1000, 640), 0o644))
 	}
 	if len(backgrounds) != 2 {
 		t.Errorf("light and dark look alike: %v", backgrounds)
@@ -117,12 +114,8 @@ func written(t *testing.T, f fleet.Fleet) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "fleet.html")
 	var page bytes.Buffer
-	if err := fleet.HTML(&page, f); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, page.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.HTML(&page, f))
+	require.NoError(t, os.WriteFile(file, page.Bytes(), 0o644))
 	return "file://" + file
 }
 
@@ -131,9 +124,7 @@ func written(t *testing.T, f fleet.Fleet) string {
 func hues(t *testing.T, what string, shown []byte) {
 	t.Helper()
 	picture, err := png.Decode(bytes.NewReader(shown))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	seen := map[string]int{}
 	all := picture.Bounds()
 	for y := all.Min.Y; y < all.Max.Y; y++ {

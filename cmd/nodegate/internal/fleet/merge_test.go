@@ -7,15 +7,14 @@ import (
 
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
 func TestMergeRejectsTwoOfOneNode(t *testing.T) {
 	reports, err := report.Decode("f.json", strings.NewReader(
 		reportOf(t, "a", "boot", pass("x", "1"))+reportOf(t, "b", "boot", pass("x", "1"))+reportOf(t, "a", "boot", pass("x", "2"))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f, errs := fleet.Merge(reports)
 	if len(errs) != 1 || errs[0].Error() != `f.json:3:1: node "a" already has a report in f.json; keep only the newer one` ||
 		len(f.Nodes) != 2 || f.Checks[0].Kind != fleet.Alike {
@@ -42,9 +41,7 @@ func FuzzMerge(f *testing.F) {
 		}
 		asText(t, merged, true)
 		var page strings.Builder
-		if err := fleet.HTML(&page, merged); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, fleet.HTML(&page, merged))
 		if strings.Contains(page.String(), "<script") {
 			t.Fatal(page.String())
 		}

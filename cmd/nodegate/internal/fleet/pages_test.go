@@ -10,6 +10,7 @@ import (
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/audit"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -19,9 +20,7 @@ func TestOtherPagesInChromium(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		name = filepath.Join(dir, name)
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 		return "file://" + name
 	}
 	var preview, one, drawing strings.Builder
@@ -31,22 +30,16 @@ func TestOtherPagesInChromium(t *testing.T) {
 	}
 	words := fleet.Words{Page: "preview", Of: "Preview of a-policy-with-a-long-name.hcl", Wrong: "held or unknown", Fine: "none would be held",
 		Verdicts: map[verdict.Verdict]string{verdict.Fail: "held", verdict.Warn: "changed"}}
-	if err := fleet.Page(&preview, changed, words); err != nil {
-		t.Fatal(err)
-	}
-	if err := fleet.HTML(&one, merged(t, farm(t, 18, 40)[17])); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, fleet.Page(&preview, changed, words))
+	require.NoError(t, fleet.HTML(&one, merged(t, farm(t, 18, 40)[17])))
 	s := audit.Service{Name: "production/a-service-with-a-long-name:http", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.9", Port: 80,
 		NodePort: 30080, Chains: []string{"KUBE-SVC-AAAAAAAAAAAAAAAA"}, Verdict: verdict.Fail, Findings: []string{"kubeproxy.endpoint.stale"}}
 	for i := range 12 {
 		s.Endpoints = append(s.Endpoints, audit.Endpoint{Address: fmt.Sprintf("10.0.0.%d:8080", i), Chance: 1.0 / 12, Line: 100 + i,
 			Chain: fmt.Sprintf("KUBE-SEP-%016d", i)})
 	}
-	if err := report.ServiceSVG(&drawing, &audit.Judgment{Services: []audit.Service{s}, Findings: []audit.Finding{
-		{Name: "kubeproxy.endpoint.stale", Service: s.Name, Message: "endpoint 10.0.0.7:8080, which the API lacks since 12:00:03"}}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, report.ServiceSVG(&drawing, &audit.Judgment{Services: []audit.Service{s}, Findings: []audit.Finding{
+		{Name: "kubeproxy.endpoint.stale", Service: s.Name, Message: "endpoint 10.0.0.7:8080, which the API lacks since 12:00:03"}}}))
 	pages := map[string]string{"preview": write("preview.html", preview.String()), "one": write("one.html", one.String()),
 		"service": write("service.html", "<!doctype html><meta name=viewport content=\"width=device-width\"><body style=margin:0>"+drawing.String())}
 	b := startChromium(t)
@@ -64,9 +57,7 @@ func TestOtherPagesInChromium(t *testing.T) {
 				}
 				if to := os.Getenv("SCREENSHOTS"); to != "" {
 					file := filepath.Join(to, fmt.Sprintf("%s-%d-%s.png", name, width, scheme))
-					if err := os.WriteFile(file, b.screenshot(width, 900), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, os.WriteFile(file, b.screenshot(width, 900), 0o644))
 				}
 			}
 		}

@@ -2,12 +2,14 @@ package fleet_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/require"
 )
 
 type result map[string]string
@@ -28,9 +30,7 @@ func reportOf(t testing.TB, node, stage string, results ...result) string {
 		"apiVersion": "nodegate/v1", "kind": "Report", "node": map[string]string{"name": node}, "stage": stage,
 		"verdict": verdict, "time": "2026-11-20T10:00:00.000Z", "results": results,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text) + "\n"
 }
 
@@ -48,13 +48,9 @@ func because(r result, cause string) result { r["because"] = cause; return r }
 func merged(t testing.TB, reports ...string) fleet.Fleet {
 	t.Helper()
 	read, err := report.Decode("all.json", strings.NewReader(strings.Join(reports, "")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	f, errs := fleet.Merge(read)
-	if errs != nil {
-		t.Fatal(errs)
-	}
+	require.NoError(t, errors.Join(errs...))
 	return f
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/qemu"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -26,9 +27,7 @@ func words(t *testing.T, verdict verdict.Verdict, policy string, names ...string
 		Policy: report.Policy{Files: []string{policy}}, Results: results,
 		Time: "2026-01-31T12:00:00.000Z",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return strings.Join(lines, "\n") + "\n"
 }
 
@@ -41,14 +40,10 @@ func TestBoots(t *testing.T) {
 		"unknown": words(t, verdict.Unknown, installed, "swap"), "with": words(t, verdict.Pass, testPolicy, "swap"),
 		"nothing": words(t, verdict.Pass, installed), "boots": words(t, verdict.Fail, installed, Check),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	image := filepath.Join(dir, "image")
-	if err := os.WriteFile(image, []byte("QFI\xfb and more"), 0o400); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(image, []byte("QFI\xfb and more"), 0o400))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("TMPDIR", t.TempDir())
 	for _, c := range []struct {
@@ -107,9 +102,7 @@ func TestBoots(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			script := fmt.Sprintf("#!/bin/sh\ncd %s\n%s\n", dir, c.machine)
-			if err := os.WriteFile(filepath.Join(dir, "qemu-system-x86_64"), []byte(script), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "qemu-system-x86_64"), []byte(script), 0o700))
 			test := c.test
 			test.Image, test.Firmware, test.Accelerator = image, qemu.BIOS, qemu.TCG
 			test.Boots = max(test.Boots, 1)
@@ -122,9 +115,7 @@ func TestBoots(t *testing.T) {
 				test.Timeout, test.Hold = time.Minute, time.Millisecond
 			}
 			out, err := test.Run(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			got := out.Report.Verdict.String() + ": " + out.Report.Results[0].Want + ", got " + out.Report.Results[0].Got
 			for _, r := range out.Report.Results[1:] {
 				got += "; " + r.Name + " " + r.Verdict.String()
@@ -187,18 +178,14 @@ func TestNoImage(t *testing.T) {
 		{"\x1f\x8b\x08", "compressed; unpack it first", false},
 	} {
 		name := filepath.Join(dir, "image")
-		if err := os.WriteFile(name, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte(c.text), 0o600))
 		format, err := imageFormat(name, c.bare)
 		if got := fmt.Sprint(format, err); !strings.Contains(got, c.want) {
 			t.Errorf("%.20q: %s, want %s", c.text, got, c.want)
 		}
 	}
 	pipe := filepath.Join(dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	for name, want := range map[string]string{
 		dir: "nodegate check --root " + dir, dir + "/nosuch": "no such file", pipe: "neither a file nor a disk",
 		"/dev/zero": "neither a file nor a disk",
@@ -213,9 +200,7 @@ func TestNoImage(t *testing.T) {
 func TestNoQEMU(t *testing.T) {
 	dir := t.TempDir()
 	image := filepath.Join(dir, "image")
-	if err := os.WriteFile(image, []byte("QFI\xfb"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(image, []byte("QFI\xfb"), 0o600))
 	test := Test{Image: image, Firmware: qemu.BIOS, Accelerator: qemu.TCG, Boots: 1, Timeout: time.Minute}
 	t.Setenv("PATH", dir)
 	if _, err := test.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "apt-get install qemu-system-x86") {
@@ -224,9 +209,7 @@ func TestNoQEMU(t *testing.T) {
 		}
 	}
 	script := "#!/bin/sh\necho 'Failed to get \"write\" lock' >&2\nexit 1\n"
-	if err := os.WriteFile(filepath.Join(dir, "qemu-system-x86_64"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "qemu-system-x86_64"), []byte(script), 0o700))
 	if _, err := test.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `QEMU: exit status 1: Failed to get "write" lock`) {
 		t.Errorf("a QEMU that refuses: %v", err)
 	}
@@ -237,9 +220,7 @@ func TestNoQEMU(t *testing.T) {
 	} {
 		script := "#!/bin/sh\ncase \"$*\" in *'-accel kvm'*) echo '" + words + "' >&2; " + end + ";; esac\n" +
 			"echo 'nodegate: break-glass in force (x)' >&4; exec sleep 60\n"
-		if err := os.WriteFile(filepath.Join(dir, "qemu-system-x86_64"), []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "qemu-system-x86_64"), []byte(script), 0o700))
 		test.Accelerator = qemu.KVM
 		if _, err := test.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot run the machine ("+words+")") {
 			t.Errorf("a KVM that stops: %v", err)

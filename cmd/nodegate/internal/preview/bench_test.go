@@ -10,6 +10,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/cmd/nodegate/internal/preview"
 	"nodegate/internal/host"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -18,9 +19,7 @@ import (
 func BenchmarkThousand(b *testing.B) {
 	const count = 1000
 	h, err := host.Open("/")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	defer h.Close()
 	p := builtin(b)
 	recording, s := host.Record(h)
@@ -30,13 +29,9 @@ func BenchmarkThousand(b *testing.B) {
 	}
 	checks.Inspect(b.Context(), recording, checks.All, catalog.For(loaded, checks.All))
 	text, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	name, err := h.Text("/proc/sys/kernel/hostname")
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	for b.Loop() {
 		nodes, errs := p.Nodes(b.Context(), count, func(i int) (preview.Document, error) {
 			named := bytes.Replace(text, []byte(`"`+name+`\n"`), fmt.Appendf(nil, `"node%d\n"`, i), 1)
@@ -51,8 +46,6 @@ func BenchmarkThousand(b *testing.B) {
 
 func builtin(t testing.TB) preview.Policy {
 	f, err := policy.Builtin("kubernetes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return preview.Policy{Source: policy.Read([]policy.File{f}, policy.Options{Checks: catalog.Names()})}
 }

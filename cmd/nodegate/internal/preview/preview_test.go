@@ -16,6 +16,7 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -64,9 +65,7 @@ func snapshot(t *testing.T, m *hosttest.Machine, text string) string {
 func encode(t *testing.T, v any) string {
 	t.Helper()
 	text, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return string(text)
 }
 
@@ -117,9 +116,7 @@ func TestPreview(t *testing.T) {
 		t.Errorf("%v", errs)
 	}
 	var b strings.Builder
-	if err := preview.Text(&b, nodes, false, report.Plain); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, preview.Text(&b, nodes, false, report.Plain))
 	checkstest.Equal(t, "text", `
 held          1  module.ip_vs: not installed, wants loaded
                  lacks-module

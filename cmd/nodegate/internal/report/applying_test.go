@@ -8,6 +8,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/require"
 )
 
 // TestNothingApplies: check and plan report that no requirement applies, so that a pass is not taken for a proof.
@@ -24,12 +25,8 @@ func TestNothingApplies(t *testing.T) {
 			rep.Results = append(rep.Results, report.NewResult(res))
 		}
 		var check, plan strings.Builder
-		if err := rep.Text(&check, report.Plain, false); err != nil {
-			t.Fatal(err)
-		}
-		if err := report.NewPlan(r).Text(&plan, report.Plain, report.Call{}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, rep.Text(&check, report.Plain, false))
+		require.NoError(t, report.NewPlan(r).Text(&plan, report.Plain, report.Call{}))
 		for _, out := range []string{check.String(), plan.String()} {
 			if strings.Contains(out, "0 of 2 requirements apply here") != want {
 				t.Errorf("%s:\n%s", text, out)

@@ -14,6 +14,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/audit"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/verdict"
 )
@@ -22,25 +23,19 @@ import (
 func judged(t testing.TB, old, new string) audit.Judgment {
 	t.Helper()
 	text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/iptables-save.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if !strings.Contains(string(text), old) {
 		t.Fatalf("%q is not in the save", old)
 	}
 	set, err := ruleset.Parse("", strings.NewReader(strings.Replace(string(text), old, new, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return audit.Judge([]*ruleset.Set{set}, audit.Options{})
 }
 
 func TestAuditSummary(t *testing.T) {
 	rep := judged(t, "--to-destination 100.96.1.1:80\n", "--to-destination 100.96.1.9:80\n")
 	var b strings.Builder
-	if err := report.AuditSummary(&b, &rep, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, report.AuditSummary(&b, &rep, false))
 	const want = `kube-proxy in iptables mode, rules of version 1.31 to 1.37, 9 Service ports
 
 fail: kubeproxy.endpoint.dnat (prod/np)
@@ -124,14 +119,10 @@ func svgBoxes(t *testing.T, drawn string) (texts, bad []string) {
 func TestServiceSVG(t *testing.T) {
 	rep := judged(t, "", "")
 	one, err := report.OneService(&rep, "prod/lb-local")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	one.Services[0].ExternalIPs = []string{`<script>"&`}
 	var drawn, text strings.Builder
-	if err := errors.Join(report.ServiceSVG(&drawn, one), report.ServiceTree(&text, one)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(report.ServiceSVG(&drawn, one), report.ServiceTree(&text, one)))
 	boxes, bad := svgBoxes(t, drawn.String())
 	if len(bad) > 0 {
 		t.Errorf("marked on a healthy Service: %q", bad)
@@ -159,9 +150,7 @@ func TestServiceSVGFolds(t *testing.T) {
 	rep := audit.Judgment{Services: []audit.Service{s}, Findings: []audit.Finding{
 		{Name: "kubeproxy.endpoint.stale", Service: s.Name, Family: "ip", Message: "endpoint 10.0.0.17:80, which the API lacks"}}}
 	var drawn strings.Builder
-	if err := report.ServiceSVG(&drawn, &rep); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, report.ServiceSVG(&drawn, &rep))
 	boxes, bad := svgBoxes(t, drawn.String())
 	want := []string{"prod/web:http (tcp, ip) fail: kubeproxy.endpoint.stale", "✗ kubeproxy.endpoint.stale: endpoint 10.0.0.17:80, which the API lacks",
 		"ClusterIP 10.96.0.9:80/tcp", "KUBE-SVC-AAAAAAAAAAAAAAAA", "17 endpoints, 2.50 % each: 10.0.0.0:80 to 10.0.0.16:80",
@@ -184,9 +173,7 @@ func TestManyServices(t *testing.T) {
 	rep.Services[7].Verdict, rep.Services[7].Findings = verdict.Fail, []string{"kubeproxy.dispatch.empty"}
 	for all, want := range map[bool]int{false: 1, true: 1000} {
 		var b strings.Builder
-		if err := report.AuditSummary(&b, &rep, all); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, report.AuditSummary(&b, &rep, all))
 		if got := strings.Count(b.String(), "prod/s"); got != want || all == strings.Contains(b.String(), "999 Service ports without a finding") {
 			t.Errorf("all %t: %d Services\n%.300s", all, got, b.String())
 		}
@@ -197,9 +184,7 @@ func TestAuditTree(t *testing.T) {
 	rep := judged(t, "", "")
 	var b strings.Builder
 	for _, name := range []string{"prod/lb-local", "prod/empty", "default/kubernetes:https"} {
-		if err := tree(&b, &rep, name); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, tree(&b, &rep, name))
 	}
 	const want = `prod/lb-local (tcp, ip) pass
 ├─ ClusterIP 10.103.37.132:80/tcp (masqueraded: not from 100.96.0.0/11)
@@ -239,9 +224,7 @@ default/kubernetes:https (tcp, ip) pass
 func TestNoEscapes(t *testing.T) {
 	rep := judged(t, "\"prod/np cluster IP", "\"prod/\x1b[31mnp cluster IP")
 	var b strings.Builder
-	if err := report.AuditSummary(&b, &rep, false); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, report.AuditSummary(&b, &rep, false))
 	if strings.Contains(b.String(), "\x1b") {
 		t.Errorf("an escape sequence was not removed:\n%q", b.String())
 	}
@@ -253,22 +236,16 @@ func FuzzAuditOutput(f *testing.F) {
 	f.Add("--to-destination 100.96.1.1:80", "--to-destination \xff")
 	f.Fuzz(func(t *testing.T, old, new string) {
 		text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/iptables-save.txt")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		set, err := ruleset.Parse("", strings.NewReader(strings.ReplaceAll(string(text), old, new)))
 		if err != nil {
 			return
 		}
 		rep := audit.Judge([]*ruleset.Set{set}, audit.Options{})
 		var b strings.Builder
-		if err := report.AuditSummary(&b, &rep, true); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, report.AuditSummary(&b, &rep, true))
 		for _, s := range rep.Services {
-			if err := tree(&b, &rep, s.Name); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, tree(&b, &rep, s.Name))
 		}
 		if strings.Contains(b.String(), "\x1b") {
 			t.Errorf("an escape sequence was not removed: %q", b.String())

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/checks"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -42,16 +43,12 @@ func among(lines []string) string {
 func TestConsoleReport(t *testing.T) {
 	r := held()
 	lines, err := ConsoleReport(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(lines) < 3 {
 		t.Fatalf("%d lines are too few for this test", len(lines))
 	}
 	want, err := unpackAll(lines)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if len(want.Results) != 15 || want.Results[1].Got != r.Results[4].Got || want.Node != r.Node || want.Verdict != verdict.Fail {
 		t.Errorf("got %+v", want)
 	}
@@ -85,13 +82,9 @@ func unpackAll(lines []string) (Report, error) {
 // TestConsoleReportDamaged: a log with lost or changed bytes yields the original report, or none.
 func TestConsoleReportDamaged(t *testing.T) {
 	lines, err := ConsoleReport(held())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want, err := unpackAll(lines)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r := rand.New(rand.NewPCG(1, 2))
 	right, refused := 0, 0
 	for range 1000 {
@@ -133,9 +126,7 @@ func TestFullConsoleReport(t *testing.T) {
 		}
 		whole.Results[len(whole.Results)-1].Want = string(noise)
 		lines, err := FullConsoleReport(whole)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		got, err := DecodeConsole("port", strings.NewReader(strings.Join(lines, "\n")))
 		if err != nil || len(got) != 1 {
 			t.Fatal(got, err)
@@ -150,9 +141,7 @@ func TestFullConsoleReport(t *testing.T) {
 // them is still read.
 func TestConsoleReportFlood(t *testing.T) {
 	lines, err := ConsoleReport(held())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var b strings.Builder
 	b.WriteString(among(lines[:1])) // the remaining lines follow too late
 	for i := range 200_000 {
@@ -185,9 +174,7 @@ func TestConsoleReportOrder(t *testing.T) {
 		r := held()
 		r.Node.Name, r.Node.Kernel = name, fmt.Sprint(i)
 		lines, err := ConsoleReport(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, lines)
 	}
 	text := among(append([]string{all[3][0]}, slices.Concat(all...)...)) // c began first
@@ -203,9 +190,7 @@ func TestConsoleReportOrder(t *testing.T) {
 
 func FuzzDecodeConsole(f *testing.F) {
 	lines, err := ConsoleReport(held())
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(among(lines[:2]))
 	f.Add(among(lines))
 	f.Fuzz(func(_ *testing.T, text string) { _, _ = DecodeConsole("console", strings.NewReader(text)) })

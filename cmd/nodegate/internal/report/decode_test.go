@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/require"
 )
 
 const good = `{"apiVersion":"nodegate/v1","kind":"Report","node":{"name":"a"},"results":[` +
@@ -70,9 +71,7 @@ func FuzzDecode(f *testing.F) {
 			var out bytes.Buffer
 			for _, format := range []string{"text", "junit", "tap", "prometheus", "npd", "json"} {
 				write, err := report.Renderer(format, report.Plain, true)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				out.Reset()
 				if err := write(&out, r.Report); err != nil {
 					t.Fatalf("%s: %v", format, err)

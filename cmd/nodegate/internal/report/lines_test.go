@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -18,13 +19,9 @@ func TestLines(t *testing.T) {
 	}}
 	for _, format := range []string{"text", "tap", "npd"} {
 		write, err := Renderer(format, Plain, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var b bytes.Buffer
-		if err := write(&b, r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, write(&b, r))
 		for line := range strings.Lines(b.String()) {
 			if strings.HasPrefix(line, "ok 2 - forged") || strings.HasPrefix(line, "nodegate: pass") {
 				t.Errorf("%s has the line %q", format, line)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -20,9 +21,7 @@ func TestNPD(t *testing.T) {
 		"the node's verdict is fail": {Verdict: verdict.Fail},
 	} {
 		write, err := report.Renderer("npd", report.Plain, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var out strings.Builder
 		if err := write(&out, r); err != nil || out.String() != want+"\n" {
 			t.Errorf("got %q, %v; want %q", out.String(), err, want)

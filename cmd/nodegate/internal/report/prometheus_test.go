@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -17,14 +18,10 @@ func TestSeriesApart(t *testing.T) {
 		{Stage: "image", Results: results}, {Stage: "boot", Results: results}, {Stage: "run", Results: results},
 		{Stage: "all", Results: results}, {Stage: "run", Results: results, Audit: &Audit{}},
 	} {
-		if err := writePrometheus(&b, r); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, writePrometheus(&b, r))
 	}
 	w := Watch{Report: Report{Stage: "run", Results: results}, Watching: Watching{Since: time.Unix(1, 0)}}
-	if err := w.Metrics(&b); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Metrics(&b))
 	seen := map[string]bool{}
 	for line := range strings.Lines(b.String()) {
 		series, _, _ := strings.Cut(line, "} ")

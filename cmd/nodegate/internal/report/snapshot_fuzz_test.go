@@ -12,6 +12,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
+	"nodegate/internal/require"
 )
 
 // FuzzSnapshot: no snapshot makes a check, or a renderer, panic.
@@ -27,9 +28,7 @@ func FuzzSnapshot(f *testing.F) {
 	recorded, snapshot := host.Record(m.Host())
 	checks.Inspect(f.Context(), recorded, checks.All, list)
 	seed, err := json.Marshal(snapshot)
-	if err != nil {
-		f.Fatal(err)
-	}
+	require.NoError(f, err)
 	f.Add(seed)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := host.ReadSnapshot(bytes.NewReader(text))

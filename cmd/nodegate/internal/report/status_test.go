@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"nodegate/internal/require"
 )
 
 const watched = `{
@@ -33,14 +35,10 @@ const watched = `{
 
 func TestStatus(t *testing.T) {
 	s, err := DecodeWatch([]byte(watched))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	show := func(now time.Time) []string {
 		var b strings.Builder
-		if err := s.Text(&b, now, Plain, "nodegate-watch.service"); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, s.Text(&b, now, Plain, "nodegate-watch.service"))
 		return strings.Split(strings.TrimSpace(b.String()), "\n")
 	}
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)

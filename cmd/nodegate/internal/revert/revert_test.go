@@ -14,6 +14,7 @@ import (
 	"nodegate/cmd/nodegate/internal/revert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestRecord: for a sysctl that a module provides, the record has the value after loading the module, and the written value, not the
@@ -113,9 +114,7 @@ link.vxlan: flannel.1 offload: tx-checksum-ip-generic=on -> flannel.1 offload: t
 		t.Errorf("it is not known as recorded: %+v", r.Results[0])
 	}
 	steps, err := revert.Steps(t.Context(), h, changes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got = nil
 	for _, s := range steps {
 		got = append(got, fmt.Sprintf("%s %s, %v", s, s.Was, s.Do(t.Context(), h)))

@@ -8,23 +8,20 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
 func (w *watching) sysctl(t *testing.T, key string) string {
 	t.Helper()
 	v, err := w.h.ReadSysctl(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return v
 }
 
 func (w *watching) flip(t *testing.T, key, value string) {
 	t.Helper()
-	if err := w.h.WriteSysctl(key, value); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.h.WriteSysctl(key, value))
 }
 
 const driftPolicy = `

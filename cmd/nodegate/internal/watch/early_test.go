@@ -7,6 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestEarly: if the policy publishes a condition, a changed sysctl or link is found before the next round is due.
@@ -25,14 +26,10 @@ publish {}
 	w.flip(t, "net/ipv4/conf/all/rp_filter", "2")
 	eventually(t, "the failed sysctl is reported", func() bool { return w.heard("fail sysctl.net.ipv4.conf.all.rp_filter") == 1 })
 	d := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "d0", MTU: 1400}}
-	if err := netlink.LinkAdd(d); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkAdd(d))
 	// A link that has passed once is not set again: its drift is only reported.
 	rounds := w.State().Rounds
 	eventually(t, "a round for the link", func() bool { return w.State().Rounds > rounds })
-	if err := netlink.LinkSetMTU(d, 1300); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkSetMTU(d, 1300))
 	eventually(t, "the failed link is reported", func() bool { return w.heard("fail link.d") == 1 })
 }

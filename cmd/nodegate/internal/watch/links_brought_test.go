@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -132,12 +133,8 @@ func noticed(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		l, err := netlink.LinkByName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := netlink.LinkSetUp(l); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, netlink.LinkSetUp(l))
 	}
 	// Notifications arrive in order.
 	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth9"}})

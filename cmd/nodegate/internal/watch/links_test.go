@@ -14,6 +14,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -130,9 +131,7 @@ func TestOverrun(t *testing.T) {
 	busy := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "busy0"}}
 	add(t, busy)
 	for i := range 20000 {
-		if err := netlink.LinkSetMTU(busy, 1400+i%2); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, netlink.LinkSetMTU(busy, 1400+i%2))
 	}
 	add(t, vxlan("vxlan0", 100))
 	close(release)
@@ -175,9 +174,7 @@ func TestChanged(t *testing.T) {
 		}`, func(w *Watcher) { w.Every = time.Hour })
 	eventually(t, "the existing link is set", func() bool { return w.off("before") })
 
-	if err := w.h.Links.Set(context.Background(), "before", "offload", map[string]string{feature: "on"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.h.Links.Set(context.Background(), "before", "offload", map[string]string{feature: "on"}))
 	eventually(t, "it is set again", func() bool {
 		return w.off("before") && w.heard("corrected link.there before new=false: tx-checksum-ip-generic=on -> "+
 			"tx-checksum-ip-generic=off") == 1
@@ -185,9 +182,7 @@ func TestChanged(t *testing.T) {
 
 	renamed := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "bridge0"}}
 	add(t, renamed)
-	if err := netlink.LinkSetName(renamed, "flannel.9"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkSetName(renamed, "flannel.9"))
 	eventually(t, "the renamed link is set", func() bool {
 		v, err := w.h.ReadSysctl("net/ipv4/conf/flannel.9/rp_filter")
 		l, linkErr := netlink.LinkByName("flannel.9")
@@ -205,12 +200,8 @@ func TestChanged(t *testing.T) {
 		return mtu(t, "told0") == 1300 && w.heard("corrected link.told told0 new=true") == 1 // and was read back
 	})
 	told, err := netlink.LinkByName("told0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.LinkSetMTU(told, 1200); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, netlink.LinkSetMTU(told, 1200))
 	// Notifications arrive in order, so watch has also handled told0.
 	add(t, vxlan("after", 2))
 	eventually(t, "a later link is set", func() bool { return w.off("after") })
@@ -251,9 +242,7 @@ func TestRereadMatch(t *testing.T) {
 	eventually(t, "the first policy is in use", func() bool { return mtu(t, "vxlan0") == 1400 })
 	reread <- os.Interrupt
 	eventually(t, "the policy is read again", func() bool { return w.heard("reloaded the policy") == 1 })
-	if err := netlink.LinkSetMTU(former, 1350); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkSetMTU(former, 1350))
 	// Notifications arrive in order, so watch has also handled the other link.
 	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "bridge0"}})
 	eventually(t, "the second policy is in use", func() bool { return mtu(t, "bridge0") == 1300 })
@@ -265,9 +254,7 @@ func TestRereadMatch(t *testing.T) {
 func mtu(t *testing.T, name string) int {
 	t.Helper()
 	l, err := netlink.LinkByName(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return l.Attrs().MTU
 }
 
@@ -283,13 +270,9 @@ func TestDefaultRoute(t *testing.T) {
 		}`, nil)
 	d := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth7"}}
 	add(t, d)
-	if err := netlink.LinkSetUp(d); err != nil {
-		t.Fatal(err)
-	}
-	if err := netlink.RouteAdd(&netlink.Route{LinkIndex: d.Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero,
-		Mask: net.CIDRMask(0, 32)}}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkSetUp(d))
+	require.NoError(t, netlink.RouteAdd(&netlink.Route{LinkIndex: d.Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero,
+		Mask: net.CIDRMask(0, 32)}}))
 	eventually(t, "the uplink is set", func() bool { return mtu(t, "eth7") == 1400 })
 	if w.heard("trouble") != 0 {
 		t.Error("watch reported trouble")

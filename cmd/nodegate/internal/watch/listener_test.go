@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"nodegate/internal/require"
 )
 
 // serving starts a listener; the returned value sets whether its node passes.
@@ -29,9 +31,7 @@ func servingOn(t *testing.T, listen string) (address string, passes *atomic.Bool
 	t.Helper()
 	passes = &atomic.Bool{}
 	l, err := Listen(listen)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -65,9 +65,7 @@ func servingOn(t *testing.T, listen string) (address string, passes *atomic.Bool
 func ask(t *testing.T, address, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	_, _ = io.WriteString(c, request)
@@ -114,9 +112,7 @@ func TestCrowd(t *testing.T) {
 	var most uint64
 	for i := range 1000 {
 		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		crowd = append(crowd, c)
 		if i%2 == 0 {
 			_, _ = io.WriteString(c, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -132,9 +128,7 @@ func TestCrowd(t *testing.T) {
 	}()
 	client := http.Client{Timeout: 2 * time.Minute}
 	resp, err := client.Get("http://" + address + "/check")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("status %d behind a crowd", resp.StatusCode)
@@ -189,9 +183,7 @@ func TestListenAddress(t *testing.T) {
 // answers every request, as Prometheus may send it.
 func TestRebinding(t *testing.T) {
 	machine, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	const refused = "421 Misdirected Request"
 	for _, c := range []struct{ host, loopback string }{
 		{"127.0.0.1:9758", "200 OK"},
@@ -236,14 +228,10 @@ func TestRebinding(t *testing.T) {
 		t.Errorf("HTTP/1.0: %q", got)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	request.Host = "evil.example"
 	resp, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	want := "This listener is for this machine only. Query it as http://" + address + ", not as \"evil.example\".\n"

@@ -14,6 +14,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -43,9 +44,7 @@ func start(t testing.TB, text string, set func(*Watcher)) *watching {
 	var doors []*host.Host
 	for range 3 {
 		h, err := host.Open("/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(h.Close)
 		doors = append(doors, h)
 	}
