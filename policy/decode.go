@@ -205,9 +205,13 @@ func (r *reader) decodeGate(b block) Gate {
 	g := defaultGate()
 	g.Range = b.Range
 	if u := r.text(b.get("unit"), "unit"); u != "" {
-		if isName(u, 255, `:_.\@-.`) && strings.HasSuffix(u, ".service") && u != ".service" {
+		switch isService := isName(u, 255, `:_.\@-.`) && strings.HasSuffix(u, ".service") && u != ".service"; {
+		case isService && strings.HasSuffix(u, "@.service") && r.catalogue != nil:
+			r.errorf(b.at("unit"), "Not a service unit", "%q is a template, which systemd never starts. Name an instance, for example %q.", u,
+				strings.Replace(u, "@.", "@1.", 1))
+		case isService:
 			g.Unit = u
-		} else {
+		default:
 			r.errorf(b.at("unit"), "Not a service unit", "unit must name the service that waits, "+
 				"for example \"kubelet.service\" or \"k3s.service\"; %q is not the name of a service.%s", u, oddCharacter(u))
 		}

@@ -27,6 +27,15 @@ func WriteDiagnostics(w io.Writer, files []File, diags hcl.Diagnostics) {
 // mayHoldSecret reports whether the last line is part of a command or of a variable's value, whose arguments may be tokens. The journal
 // keeps what the gate prints, and every user may read it.
 func mayHoldSecret(lines []string) bool {
+	block := regexp.MustCompile(`^(?:(variable|check\s+"?exec\b)|(gate)\b|[a-z_]+\b)`) // blocks begin in the first column, also in a value of many lines
+	for i, line := range slices.Backward(lines) {
+		if m := block.FindStringSubmatch(line); m != nil {
+			if m[1] != "" || m[2] != "" && strings.Contains(strings.Join(lines[i:], "\n"), "on_held") {
+				return true
+			}
+			break
+		}
+	}
 	attribute := regexp.MustCompile(`^\s*(?:[^{}=]*\{\s*)*"?([A-Za-z_][\w-]*)"?\s*[=:]`)
 	for _, line := range slices.Backward(lines) {
 		if m := attribute.FindStringSubmatch(line); m != nil {

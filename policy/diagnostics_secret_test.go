@@ -15,6 +15,11 @@ func TestSecretsInMistakes(t *testing.T) {
 		"check \"exec.gpu\" { command = [\"gpu\", \"--token=hunter2\"] }\n",
 		"variable \"token\" {\n  type    = string\n  default = \"hunter2\" \"x\"\n}\n",
 		"variable \"token\" {\n  type    = number\n  default = \"hunter2\"\n}\n",
+		"variable \"token\" {\n  default = {\n    a = \"hunter2\" \"x\"\n  }\n}\n",
+		"variable \"token\" {\n  type = string\n  default = <<EOT\n{hunter2}\nEOT \"hunter2\"\n}\n",
+		"variable \"token\" { defalt = \"hunter2\" }\n",
+		"check \"exec\" {\n  comand = [\"/bin/x\", \"hunter2\"]\n}\n",
+		"gate {\n  on_held = [\n    \"/opt/page\",\n    {hunter2 = \"x\" \"y\"},\n  ]\n}\n",
 	} {
 		files := []policy.File{{Name: "p.hcl", Text: []byte(text)}}
 		_, diags := policy.Load(files, known())

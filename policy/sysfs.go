@@ -34,6 +34,38 @@ func writableAttributes() []string {
 	}
 }
 
+// commandNames are attributes whose writing makes the kernel do something once: there is no value to keep. They are in directories in
+// which other attributes are settings. Documentation/ABI/testing/sysfs-devices-system-cpu, sysfs-kernel-mm-hugepages.
+func commandNames() []string {
+	return []string{
+		"uevent", "probe", "release", "reload", "fail", "target", "demote", "bind", "unbind", "new_id", "remove_id", "driver_override",
+		"remove", "rescan", "reset", "compact", "clear", "trigger", "nuke",
+	}
+}
+
+// linkIn returns a component of a path that sysfs makes as a link to another directory, or "". Host refuses any other link.
+func linkIn(below string) string {
+	for i, part := range strings.Split(below, "/") {
+		node := strings.TrimPrefix(part, "node")
+		isNode := node != part && strings.Trim(node, "0123456789*?[]-") == "" && strings.HasPrefix(below, "devices/system/cpu/")
+		if i > 0 && (isNode || slices.Contains([]string{"driver", "subsystem", "firmware_node", "device", "physfn"}, part)) {
+			return part
+		}
+	}
+	return ""
+}
+
+// isCommand reports whether the last component of a path, which may be a glob, matches a command.
+func isCommand(below string) bool {
+	if strings.HasPrefix(below, "module/") { // a parameter's name is the module's choice
+		return false
+	}
+	return slices.ContainsFunc(commandNames(), func(name string) bool {
+		matches, err := path.Match(path.Base(below), name)
+		return err == nil && matches
+	})
+}
+
 // words returns the words that the kernel accepts for an attribute, or nil if they depend on the device or are not words.
 // Sources: mm/huge_memory.c, mm/shmem.c, drivers/base/cpu.c.
 func (k Key) words() []string {
@@ -90,6 +122,13 @@ func parseAttribute(s string) (Key, error) {
 	case !slices.ContainsFunc(writableAttributes(), func(p string) bool { return inPattern(p, below) }):
 		return "", fmt.Errorf("a policy may not write %q; it may write below kernel/mm, devices/system/cpu, block/*/queue, "+
 			"module/*/parameters and class/net/*/queues, and some others (docs/policy.md)", s)
+	}
+	if link := linkIn(below); link != "" {
+		return "", fmt.Errorf("%q leads through the link %s to another device; name the attribute by its own path", s, link)
+	}
+	if isCommand(below) {
+		return "", fmt.Errorf("%q is a command to the kernel, or matches one (%s, ...), not a setting; name a setting", s,
+			strings.Join(commandNames()[:7], ", "))
 	}
 	return sysfsRoot + key, nil
 }

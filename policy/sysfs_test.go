@@ -32,6 +32,16 @@ sysfs.class/net/eth0.100/queues/rx-0/rps_cpus f /sys/class/net/eth0.100/queues/r
 func TestSysfsMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		`sysfs "block/sda/device/delete" { value = 1 }`:                                                                   "a policy may not write",
+		`sysfs "devices/system/cpu/probe" { value = 1 }`:                                                                  "is a command",
+		`sysfs "devices/system/cpu/release" { value = 1 }`:                                                                "is a command",
+		`sysfs "devices/system/cpu/cpu0/uevent" { value = "add" }`:                                                        "is a command",
+		`sysfs "devices/system/cpu/microcode/reload" { value = 1 }`:                                                       "is a command",
+		`sysfs "devices/system/cpu/cpu1/hotplug/fail" { value = 1 }`:                                                      "is a command",
+		`sysfs "devices/system/cpu/cpu1/hotplug/t*" { value = 1 }`:                                                        "or matches one",
+		`sysfs "kernel/mm/hugepages/hugepages-1048576kB/demote" { value = 1 }`:                                            "is a command",
+		`sysfs "devices/system/cpu/cpu0/driver/x" { value = 1 }`:                                                          "leads through the link driver",
+		`sysfs "devices/system/cpu/cpu0/subsystem/cpu1/online" { value = 0 }`:                                             "leads through the link subsystem",
+		`sysfs "devices/system/cpu/cpu0/node0/hugepages/hugepages-2048kB/nr_hugepages" { value = 1 }`:                     "leads through the link node0",
 		`sysfs "kernel/debug/x" { value = 1 }`:                                                                            "a policy may not write",
 		`sysfs "kernel/mm/../debug" { value = 1 }`:                                                                        "would leave /sys",
 		`sysfs "//kernel/mm" { value = 1 }`:                                                                               "is not below /sys",

@@ -187,7 +187,7 @@ func rotatedCertificate(h *host.Host, k config.Kubelet) (c clientAuth, broken, e
 // clientCertificate returns the certificate of the user in a kubeconfig's current context, or an
 // empty one if that user authenticates in another way.
 func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err error) {
-	text, err := config.As(h.Files, config.Kubeconfig).ReadFile(kubeconfig)
+	text, err := h.Files.ReadFile(kubeconfig)
 	if err != nil {
 		return none, err
 	}

@@ -58,7 +58,7 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 		}
 	}
 	for _, name := range k.Configs {
-		text, found, err := config.ReadYAML(config.As(h.Files, config.KubeletConfig), name)
+		text, found, err := config.ReadYAML(h.Files, name)
 		if err != nil {
 			return s, err
 		}

@@ -46,7 +46,7 @@ func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (check
 		s.Skip = "kubelet's resolvConf is empty: Pods do not use the node's resolvers"
 		return s, nil
 	}
-	text, found, err := config.ReadIfAny(config.As(h.Files, config.ResolvConf), name)
+	text, found, err := config.ReadIfAny(h.Files, name)
 	if err != nil {
 		return s, err
 	}

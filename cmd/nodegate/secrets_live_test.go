@@ -20,7 +20,6 @@ import (
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
 )
@@ -164,12 +163,12 @@ func (t *secretsTest) plantMachine(places []hosttest.Place) {
 			continue
 		}
 		c := hosttest.Canaries{Place: place}
-		text, err := config.As(c.Host(m.Host()).Files, place.Kind).ReadFile(place.Name)
+		text, err := c.Text(m, place.Name)
 		if err != nil {
 			continue
 		}
 		t.planted += c.Planted()
-		write(dir+"/tree"+place.Name, string(text), 0o644)
+		write(dir+"/tree"+place.Name, text, 0o600)
 	}
 	write(dir+"/policy.hcl", t.canaries(strings.ReplaceAll(secretsPolicy(), policyCanary, "@")), 0o644)
 	write(dir+"/held.hcl", t.canaries("gate {\n  budget = \"1s\"\n  on_held = [\"/bin/sh\", \"-c\", \"cat >held; echo @ >&2; exit 7\", \"--token=@\"]\n}\n"+

@@ -53,8 +53,16 @@ func (r *secretsRun) outputs() {
 		r.reports("", document)
 		r.ofNode(found, document)
 	}
+	r.recorded()
+}
+
+// recorded searches a snapshot, the run that records it, and what verbs make of it.
+func (r *secretsRun) recorded() {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
 	recording, s := host.Record(r.host)
-	document = report.New(recording, r.policy, checks.Inspect(ctx, recording, checks.All, r.list))
+	document := report.New(recording, r.policy, checks.Inspect(ctx, recording, checks.All, r.list))
 	r.search("check --snapshot, json", func(b *bytes.Buffer) error { return report.JSON(b, document) })
 	if !r.brief {
 		r.reports("check --snapshot, ", document)

@@ -13,7 +13,7 @@ import (
 
 // note marks the policy: a replay evaluates its text.
 func note(name string) string {
-	if config.KindOf(name) == config.PolicyFile {
+	if config.KindOf(name) == config.Policy {
 		return " (whole, with any secret in it)"
 	}
 	return ""
@@ -43,8 +43,6 @@ func (s *Snapshot) Contents(w io.Writer) error {
 	for name, a := range s.Files {
 		if a.Error == "" {
 			lines = append(lines, entry{name + note(name), len(a.Value)})
-		} else if strings.HasPrefix(a.Error, withheldError) {
-			lines = append(lines, entry{name + " (only its size)", 0})
 		}
 	}
 	for _, d := range s.Rules {

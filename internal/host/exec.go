@@ -26,12 +26,14 @@ const maxLine = 300
 // names the arguments, which may contain a secret.
 func runChecked(ctx context.Context, command []string) (Ran, error) {
 	name := command[0]
-	open, err := file.WhoMayReplace("/", name)
-	if err != nil {
-		return Ran{}, fmt.Errorf("%s was not run: %w", name, err)
-	}
-	if len(open) > 0 {
-		return Ran{}, fmt.Errorf("%s was not run, because users other than root may write or replace it: %s", name, mend(open))
+	for _, part := range append([]string{name}, interpreters(machineFiles{}, name)...) {
+		open, err := file.WhoMayReplace("/", part)
+		if err != nil {
+			return Ran{}, fmt.Errorf("%s was not run: %w", name, err)
+		}
+		if len(open) > 0 {
+			return Ran{}, fmt.Errorf("%s was not run, because users other than root may write or replace %s: %s", name, part, mend(open))
+		}
 	}
 	status, output, err := program.Status(ctx, name, command[1:]...)
 	line, _, _ := strings.Cut(strings.TrimLeft(output, "\r\n\t "), "\n")
@@ -40,6 +42,33 @@ func runChecked(ctx context.Context, command []string) (Ran, error) {
 		line = strings.ToValidUTF8(line[:maxLine], "") + "..."
 	}
 	return Ran{status, plain.Escape(line)}, err
+}
+
+// maxInterpreters is the kernel's limit of scripts that interpret each other (fs/exec.c).
+const maxInterpreters = 5
+
+// interpreters returns the programs that execute a script: that of its first line, the one that env finds for it, and theirs.
+func interpreters(files interface {
+	Head(string) (file.Head, error)
+}, name string) (all []string) {
+	for range maxInterpreters {
+		head, err := files.Head(name)
+		start, is := strings.CutPrefix(string(head.Start), "#!")
+		line, _, _ := strings.Cut(start, "\n")
+		words := strings.Fields(line)
+		if err != nil || !is || len(words) == 0 {
+			return all
+		}
+		name = words[0]
+		all = append(all, name)
+		if path.Base(name) == "env" && len(words) > 1 {
+			if found, err := program.Find(words[len(words)-1]); err == nil {
+				name = found
+				all = append(all, name)
+			}
+		}
+	}
+	return all
 }
 
 // mend returns the commands that revoke the rights of other users.
@@ -66,11 +95,19 @@ func (h *Host) UnfitProgram(name string) (wrong, remedy string, err error) {
 	case h.Openings == nil:
 		return "", "", ErrNoPrograms
 	}
-	open, err := h.Openings(name)
-	if err != nil || len(open) == 0 {
-		return "", "", err
+	for _, part := range append([]string{name}, interpreters(h.Files, name)...) {
+		open, err := h.Openings(part)
+		if errors.Is(err, fs.ErrNotExist) {
+			return part + ", which executes " + name + ", does not exist", "install " + part + ", or remove " + name + " from the policy", nil
+		}
+		if err != nil {
+			return "", "", err
+		}
+		if len(open) > 0 {
+			return part + " may be written or replaced by users other than root", mend(open), nil
+		}
 	}
-	return name + " may be written or replaced by users other than root", mend(open), nil
+	return "", "", nil
 }
 
 // ErrNoPrograms is the error of a program of the policy that cannot run here: in a file tree, a recording or a replay.

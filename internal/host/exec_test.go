@@ -11,6 +11,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/program"
 	"nodegate/internal/require"
 )
 
@@ -123,6 +124,33 @@ func TestUnfitProgram(t *testing.T) {
 		wrong, remedy, err := h.UnfitProgram(name)
 		if err != nil || wrong != want[0] || remedy != want[1] {
 			t.Errorf("%s: %q, %q, %v", name, wrong, remedy, err)
+		}
+	}
+}
+
+// TestChildrenDie: a child that left the session and the process group of a check's program does not survive it.
+func TestChildrenDie(t *testing.T) {
+	dir := t.TempDir()
+	for _, script := range []string{
+		"setsid sh -c 'echo $$ >PIDS; exec sleep 300' </dev/null >/dev/null 2>&1 &\nwhile [ ! -s PIDS ]; do sleep 0.01; done\nexit 0",
+		"(setsid sh -c 'echo $$ >PIDS; exec sleep 300' &) >/dev/null 2>&1\nexec sleep 300",
+	} {
+		pids := filepath.Join(t.TempDir(), "pids")
+		name := filepath.Join(dir, "program")
+		if err := os.WriteFile(name, []byte("#!/bin/sh\n"+strings.ReplaceAll(script, "PIDS", pids)+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, _, _ = program.Status(ctx, name)
+		cancel()
+		text, err := os.ReadFile(pids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid := strings.TrimSpace(string(text))
+		state, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err == nil && !strings.Contains(string(state), ") Z ") {
+			t.Errorf("%s: process %s survives: %s", script, pid, state)
 		}
 	}
 }

@@ -26,29 +26,39 @@ const maxTail = 32 << 10
 type machineFiles struct{}
 
 // ReadFile synthesises /proc/net/stat/nf_conntrack if the kernel does not provide that file.
-func (machineFiles) ReadFile(name string) ([]byte, error) {
-	found, err := file.Read(name, maxFile)
+func (machineFiles) ReadFile(name string) (config.Text, error) {
+	found, mode, err := file.ReadMode(name, maxFile)
 	if name != "/proc/net/stat/nf_conntrack" || !errors.Is(err, fs.ErrNotExist) {
-		return found, err
+		return config.NewText(mode, found), err
 	}
 	// Kernels without CONFIG_NF_CONNTRACK_PROCFS (Ubuntu's) report their counters over netlink
 	// only. The query would load nf_conntrack, so it is skipped while the module is not loaded.
 	if loaded, _ := existsResult(os.Lstat("/proc/sys/net/netfilter/nf_conntrack_count")); !loaded {
-		return nil, err
+		return config.Text{}, err
 	}
 	stats, asked := netns.ConntrackStats()
 	if errors.Is(asked, errors.ErrUnsupported) {
-		return nil, err
+		return config.Text{}, err
 	}
-	return stats, asked
+	return config.NewText(0o444, stats), asked
 }
 
-func (machineFiles) Tail(name string) ([]byte, error) {
+func (machineFiles) Tail(name string) (config.Text, error) {
 	f, err := file.Open(name)
+	return textOf(f, err, file.Tail, maxTail)
+}
+
+// textOf reads an open file.
+func textOf(f *os.File, err error, read func(*os.File, int64) ([]byte, error), most int64) (config.Text, error) {
 	if err != nil {
-		return nil, err
+		return config.Text{}, err
 	}
-	return file.Tail(f, maxTail)
+	mode := fs.FileMode(0)
+	if info, err := f.Stat(); err == nil {
+		mode = info.Mode()
+	}
+	text, err := read(f, most)
+	return config.NewText(mode, text), err
 }
 
 func (machineFiles) ReadDir(name string) ([]string, error) { return file.ListDir(name) }
@@ -61,8 +71,6 @@ func existsResult(_ fs.FileInfo, err error) (bool, error) {
 	}
 	return err == nil, err
 }
-
-func (f machineFiles) Filled(name string) (bool, error) { return config.Filled(f, name) }
 
 func (machineFiles) ReadLink(name string) (string, error) { return os.Readlink(name) }
 
@@ -121,12 +129,9 @@ func (t treeFiles) withPath(name string, err error) error {
 	return err
 }
 
-func (t treeFiles) ReadFile(name string) ([]byte, error) {
+func (t treeFiles) ReadFile(name string) (config.Text, error) {
 	f, err := t.open(name)
-	if err != nil {
-		return nil, err
-	}
-	return file.Drain(f, maxFile)
+	return textOf(f, err, file.Drain, maxFile)
 }
 
 func (t treeFiles) readShown(name string) ([]byte, error) {
@@ -142,12 +147,9 @@ func (t treeFiles) readShown(name string) ([]byte, error) {
 	return file.Drain(f, maxFile)
 }
 
-func (t treeFiles) Tail(name string) ([]byte, error) {
+func (t treeFiles) Tail(name string) (config.Text, error) {
 	f, err := t.open(name)
-	if err != nil {
-		return nil, err
-	}
-	return file.Tail(f, maxTail)
+	return textOf(f, err, file.Tail, maxTail)
 }
 
 func (t treeFiles) Exists(name string) (bool, error) {
@@ -156,8 +158,6 @@ func (t treeFiles) Exists(name string) (bool, error) {
 		return unix.Fstatat(dir, base, &stat, unix.AT_SYMLINK_NOFOLLOW)
 	}))
 }
-
-func (t treeFiles) Filled(name string) (bool, error) { return config.Filled(t, name) }
 
 func (t treeFiles) Head(name string) (file.Head, error) {
 	f, err := t.open(name)
@@ -210,13 +210,15 @@ func (treeFiles) Space(string) (Space, error) { return Space{}, errTree }
 func (h *Host) ReadFiles(dir string, want func(name string) bool) ([]file.Named, error) {
 	var open func() (*os.File, error)
 	read := h.Files.ReadFile
-	switch t := h.Files.(type) {
-	case machineFiles:
-		open = func() (*os.File, error) { return file.OpenDir(dir) }
-		read = func(name string) ([]byte, error) { return file.ReadShown(name, maxFile) }
-	case treeFiles:
-		open = func() (*os.File, error) { return t.open(dir) }
-		read = t.readShown
+	if s, is := h.Files.(shownFiles); is {
+		switch t := s.Source.(type) {
+		case machineFiles:
+			open = func() (*os.File, error) { return file.OpenDir(dir) }
+			read = func(name string) ([]byte, error) { return file.ReadShown(name, maxFile) }
+		case treeFiles:
+			open = func() (*os.File, error) { return t.open(dir) }
+			read = t.readShown
+		}
 	}
 	return file.ReadDir(dir, open, h.Files.ReadDir, want, read)
 }

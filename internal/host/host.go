@@ -265,16 +265,17 @@ func Open(root string) (*Host, error) {
 		if !info.IsDir() {
 			return nil, fmt.Errorf("opening root: %s is not a directory", root)
 		}
-		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}, treeFiles{root}}
+		files := Shown(treeFiles{root}, new(config.Filter))
+		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}, files}
 		return &Host{
-			Root: root, Files: treeFiles{root}, Kernel: noKernel{}, Links: noLinks{}, Units: units, Rules: noRules{},
+			Root: root, Files: files, Kernel: noKernel{}, Links: noLinks{}, Units: units, Rules: noRules{},
 			Openings: func(name string) ([]file.Opening, error) { return file.WhoMayReplace(root, path.Join(root, name)) },
 			opened:   []interface{ Close() }{units},
 		}, nil
 	}
-	links, units := &machineLinks{}, &machineUnits{socket: systemdSocket}
+	links, units, filter := &machineLinks{}, &machineUnits{socket: systemdSocket}, new(config.Filter)
 	return &Host{
-		Root: root, Moves: true, Files: machineFiles{}, Kernel: machineKernel{}, Links: links, Units: units, Rules: machineRules{},
+		Root: root, Moves: true, Files: Shown(machineFiles{}, filter), Kernel: machineKernel{filter}, Links: links, Units: units, Rules: machineRules{},
 		Runtimes: machineRuntimes{}, Exec: runChecked,
 		Openings: func(name string) ([]file.Opening, error) { return file.WhoMayReplace("/", name) },
 		opened:   []interface{ Close() }{links, units},

@@ -3,46 +3,40 @@ package host
 import (
 	"bytes"
 	"io"
-	"os"
+	"slices"
 
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 )
 
-// withoutPrivate returns kubelet's words without the values that it knows from files that only root may read.
-func withoutPrivate(text string) string {
-	return KubeletWords(text, machineFiles{}, func(name string) bool {
-		info, err := os.Stat(name)
-		return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o004 == 0
-	}, wordsIn)
+// kubeletWords returns kubelet's words without values that checks may not see.
+func kubeletWords(text string) string {
+	return KubeletWords(text, Shown(machineFiles{}, new(config.Filter)), wordsIn)
 }
 
-// KubeletWords returns kubelet's words without the values in its configuration files that are private. contains returns which of several
-// words a program's file contains: they are kubelet's own.
-func KubeletWords(
-	text string, files config.Files, private func(name string) bool, contains func(program string, words []string) map[string]bool,
-) string {
+// KubeletWords returns the words of kubelet that are those of messages, or on its command line, or in its configuration files as the
+// filter shows them. contains returns which of several words a program's file contains: they are kubelet's own.
+func KubeletWords(text string, files config.Files, contains func(program string, words []string) map[string]bool) string {
 	if text == "" {
 		return ""
 	}
 	k, _ := config.ReadKubelet(files) // with an error, the command line is known
-	names := k.Configs
+	names, known := k.Configs, slices.Clone(k.Command)
 	for _, flag := range []string{"config", "kubeconfig", "bootstrap-kubeconfig", "image-credential-provider-config"} {
 		names = append(names, k.Flags[flag].Value)
 	}
-	var texts [][]byte
 	for _, name := range names {
-		if name != "" && private(name) {
+		if name != "" {
 			text, _ := files.ReadFile(name) // kubelet cannot quote a file that cannot be read
-			texts = append(texts, text)
+			known = append(known, string(text))
 		}
 	}
-	return config.LeaveOut(text, texts, func(words []string) map[string]bool {
+	return config.FilterMessage(text, func(words []string) map[string]bool {
 		if k.Command == nil {
 			return nil
 		}
 		return contains(k.Command[0], words)
-	})
+	}, known...)
 }
 
 // wordsIn returns which of the words a program's file contains.

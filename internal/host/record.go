@@ -34,6 +34,10 @@ func Record(h *Host) (*Host, *Snapshot) {
 		Loaded: map[string]answer[Loaded]{}, Boot: map[string]answer[boot.Boot]{},
 		Tried: map[string]answer[string]{}, Said: map[string]answer[string]{},
 	}
+	s.hidden = new(config.Filter)
+	if files, is := h.Files.(shownFiles); is {
+		s.hidden = files.filter
+	}
 	recording := &Host{
 		Root: h.Root, Files: recordFiles{Files: h.Files, s: s}, Kernel: recordKernel{h.Kernel, s}, Links: recordLinks{h.Links, s},
 		Units: recordUnits{h.Units, s}, Rules: recordRules{h.Rules, s},
@@ -70,12 +74,15 @@ func recordOnly[T any](s *Snapshot, to *answer[T]) func(T, error) (T, error) {
 type recordFiles struct {
 	Files
 	s    *Snapshot
-	kind config.Kind // Withheld: the kind follows from the path
+	kind config.Kind
 }
 
 // As returns files whose content is of a kind.
 func (r recordFiles) As(kind config.Kind) config.Files {
 	r.kind = kind
+	if files, is := config.As(r.Files, kind).(Files); is {
+		r.Files = files
+	}
 	return r
 }
 
@@ -97,12 +104,7 @@ func (r recordFiles) disclose(name string, found []byte, err error) ([]byte, err
 		}
 		return record(r.s, r.s.Files, name)(nil, err)
 	}
-	shown, covered := r.s.hidden.Disclose(r.kind, name, found)
-	if !covered {
-		_, err := record(r.s, r.s.Files, name)(nil, fmt.Errorf("%s %d bytes", withheldError, len(found)))
-		return nil, fmt.Errorf("reading %s: %w", name, err)
-	}
-	return record(r.s, r.s.Files, name)(shown, nil)
+	return record(r.s, r.s.Files, name)(r.s.hidden.Show(r.kind, name, config.NewText(0o444, found), true), nil)
 }
 
 func (r recordFiles) ReadDir(name string) ([]string, error) {
@@ -125,9 +127,6 @@ func (r recordFiles) ReadLink(name string) (string, error) {
 	}
 	return record(r.s, r.s.SymLink, name)(to, err)
 }
-
-// withheldError begins the recorded error of a file that no filter covers.
-const withheldError = "a snapshot does not hold its"
 
 func openFile() *regexp.Regexp { return regexp.MustCompile(`^/proc/[^/]+/fd/`) }
 
@@ -172,22 +171,13 @@ func (r recordKernel) Synchronised() (bool, error) {
 }
 
 func (r recordKernel) Version(ctx context.Context, program string, flags ...string) (string, error) {
-	said, err := r.Kernel.Version(ctx, r.s.hidden.Reveal(program), r.revealed(flags)...)
+	said, err := r.Kernel.Version(ctx, r.s.hidden.Reveal(program), machineKernel{r.s.hidden}.revealed(flags)...)
 	return record(r.s, r.s.Version, commandKey(program, flags))(said, err)
 }
 
 func (r recordKernel) Complaint(ctx context.Context, program string, flags ...string) (string, error) {
-	said, err := r.Kernel.Complaint(ctx, r.s.hidden.Reveal(program), r.revealed(flags)...)
+	said, err := r.Kernel.Complaint(ctx, r.s.hidden.Reveal(program), machineKernel{r.s.hidden}.revealed(flags)...)
 	return record(r.s, r.s.Said, commandKey(program, flags))(config.PlainMessage(said, program), err)
-}
-
-// revealed returns the flags with which the machine's program runs.
-func (r recordKernel) revealed(flags []string) []string {
-	all := make([]string, len(flags))
-	for i, flag := range flags {
-		all[i] = r.s.hidden.Reveal(flag)
-	}
-	return all
 }
 
 type recordLinks struct {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -124,9 +125,26 @@ func (h *Host) sysctlFile(key string) (string, error) {
 		}
 	}
 	if attribute {
-		return key, nil
+		return key, h.followsLink(key)
 	}
 	return "/proc/sys/" + key, nil
+}
+
+// followsLink returns an error if a component of an attribute's path is a link to another directory of /sys. Only the names of devices
+// in their classes, and the frequency policy of a CPU, are links by which an attribute is known.
+func (h *Host) followsLink(key string) error {
+	known := regexp.MustCompile(`^/sys/(block/[^/]+|class/(net|bdi)/[^/]+|devices/system/cpu/cpu[0-9]+/cpufreq)$`)
+	for i, c := range key {
+		if at := key[:i]; c == '/' && len(at) > len(sysfsRoot) && !known.MatchString(at) {
+			if to, err := h.Files.ReadLink(at); err == nil {
+				return fmt.Errorf("%s was not opened: %s is a link to %s; name the attribute by its own path", key, at, to)
+			}
+		}
+	}
+	if to, err := h.Files.ReadLink(key); err == nil {
+		return fmt.Errorf("%s was not opened: it is a link to %s", key, to)
+	}
+	return nil
 }
 
 // GlobSysctl returns the paths that match a pattern with wildcards, sorted. No match is not an

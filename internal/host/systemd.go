@@ -111,7 +111,7 @@ func (m *machineUnits) state(ctx context.Context, unit string) (active, file str
 }
 
 func (m *machineUnits) Boot(ctx context.Context, unit string) (boot.Boot, error) {
-	return boot.Test(ctx, machineFiles{}, unit)
+	return boot.Test(ctx, Shown(machineFiles{}, new(config.Filter)), unit)
 }
 
 func (m *machineUnits) Reload(ctx context.Context) error {
@@ -189,7 +189,7 @@ func (treeUnits) Crashes(context.Context, string) (Crash, error) { return Crash{
 // installed units; the state of its units is not part of the tree.
 type treeUnits struct {
 	*machineUnits
-	files treeFiles
+	files Files
 }
 
 func (treeUnits) State(context.Context, string) (active, file string, err error) {

@@ -243,7 +243,7 @@ func configurations(h *host.Host) []config.KubeProxy {
 	}
 	text := strings.Join(process.Args, " ")
 	if m := regexp.MustCompile(`--config[= ](/\S+)`).FindStringSubmatch(text); m != nil {
-		if file, err := config.As(h.Files, config.KubeProxyConfig).ReadFile(fmt.Sprintf("/proc/%d/root%s", process.PID, m[1])); err == nil {
+		if file, err := h.Files.ReadFile(fmt.Sprintf("/proc/%d/root%s", process.PID, m[1])); err == nil {
 			text = string(file)
 		}
 	}

@@ -66,7 +66,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		}
 		missing := true
 		for _, name := range names {
-			text, found, err := ReadIfAny(As(files, Variables), name)
+			text, found, err := ReadIfAny(files, name)
 			if err != nil {
 				return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
 			}

@@ -37,7 +37,7 @@ func K3sKubeProxy(files Files, args []string) []KubeProxy {
 		// - extends the default.
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
 		name = strings.TrimRight(name, "+-")
-		if file, found, err := ReadIfAny(As(files, KubeProxyConfig), value); name == "config" && found && err == nil {
+		if file, found, err := ReadIfAny(files, value); name == "config" && found && err == nil {
 			c, _ := ParseKubeProxy(string(file))
 			all = append(all, c)
 		}
@@ -77,7 +77,7 @@ func k3sArguments(files Files, name, list string) []string {
 	var values []string
 	for _, name := range names {
 		var file map[string]any
-		text, _, err := ReadYAML(As(files, K3sConfig), name)
+		text, _, err := ReadYAML(files, name)
 		if err != nil || yaml.Unmarshal(text, &file) != nil {
 			continue
 		}

@@ -206,7 +206,7 @@ func (k *Kubelet) readUsualPlaces(files Files, found []File) (configs, dirs []st
 
 // readConfig reads the scalars of a KubeletConfiguration. JSON is YAML too.
 func (k *Kubelet) readConfig(files Files, name string) error {
-	text, found, err := ReadYAML(As(files, KubeletConfig), name)
+	text, found, err := ReadYAML(files, name)
 	if err != nil || !found {
 		return err
 	}

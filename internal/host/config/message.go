@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"unicode"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // messageWords are the words that make up the messages of kubelet, iptables, nft, modprobe, systemd,
@@ -17,20 +15,13 @@ import (
 //go:embed message_words.txt
 var messageWords string
 
-var knownMessageWords = sync.OnceValue(func() map[string]bool {
-	all := map[string]bool{}
-	for word := range strings.FieldsSeq(messageWords) {
-		all[word] = true
-	}
-	return all
-})
+var knownMessageWords = sync.OnceValue(func() map[string]bool { return wordSet(messageWords) })
 
 var (
 	messageToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^\s"'` + "`" + `,;()\[\]{}=<>|!\\]+`) })
-	// Flags, places in a source, klog's header, exit codes and the placeholders of a recording.
+	// Places in a source, klog's header, versions and exit codes.
 	messagePattern = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^(--?[a-z0-9-]+|[a-z0-9_]+\.go:[0-9]+|[IWEF][0-9]{4}|v?[0-9][0-9:.]*|0x[0-9a-f]{1,8}|` +
-			placeholder + `-[0-9]+|!!\w+|nf_tables)$`)
+		return regexp.MustCompile(`^([a-z0-9_]+\.go:[0-9]+|[IWEF][0-9]{4}|:?v?[0-9][0-9:.]*|0x[0-9a-f]{1,8}|!!\w+|nf_tables)$`)
 	})
 	camelWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+|[0-9]+`) })
 )
@@ -42,18 +33,33 @@ const valueLeftOut = "(value left out)"
 // program's arguments, environment and files: only words of messages, numbers, addresses, flags and
 // paths remain, and the words in known, which the caller itself passed to the program.
 func PlainMessage(text string, known ...string) string {
-	if text == "" {
-		return ""
-	}
+	return FilterMessage(text, nil, known...)
+}
+
+// FilterMessage is PlainMessage with a function that returns which of the other words the program itself contains.
+func FilterMessage(text string, constants func(words []string) map[string]bool, known ...string) string {
 	given := map[string]bool{}
 	for _, k := range known {
-		for _, word := range messageToken().FindAllString(k, -1) {
-			given[word] = true
+		for _, token := range messageToken().FindAllString(k, -1) {
+			given[bareWord(token)] = true
 		}
 	}
+	var unknown []string
+	for _, token := range messageToken().FindAllString(text, -1) {
+		if word := bareWord(token); word != "" && !given[word] && !isMessageWord(word) {
+			unknown = append(unknown, word)
+		}
+	}
+	if unknown == nil {
+		return text
+	}
+	own := map[string]bool{}
+	if constants != nil {
+		own = constants(unknown)
+	}
 	text = messageToken().ReplaceAllStringFunc(text, func(token string) string {
-		word := strings.TrimRight(token, ".:?")
-		if word == "" || given[word] || given[token] || isMessageWord(word) {
+		word := bareWord(token)
+		if !slices.Contains(unknown, word) || own[word] {
 			return token
 		}
 		return valueLeftOut + token[len(word):]
@@ -61,12 +67,14 @@ func PlainMessage(text string, known ...string) string {
 	return repeatedValue().ReplaceAllString(text, valueLeftOut)
 }
 
+func bareWord(token string) string { return strings.TrimRight(token, ".:?") }
+
 var repeatedValue = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\(value left out\)([ ,;=:]*\(value left out\))+`)
 })
 
 func isMessageWord(word string) bool {
-	if messagePattern().MatchString(word) || isPlain(word) && !isPlainPath(word) || isPath(word) {
+	if messagePattern().MatchString(word) || isShown(word) {
 		return true
 	}
 	// systemd's key=value and Go's Type.Field are words too.
@@ -77,7 +85,7 @@ func isMessageWord(word string) bool {
 // isCamelWord reports whether a name such as kubeReservedCgroup consists of known words.
 func isCamelWord(part string) bool {
 	words := knownMessageWords()
-	if words[strings.ToLower(part)] {
+	if words[strings.ToLower(part)] || len(part) <= 5 && strings.Trim(part, "0123456789") == "" {
 		return true
 	}
 	if strings.IndexFunc(part, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) >= 0 {
@@ -91,71 +99,49 @@ func isCamelWord(part string) bool {
 	return true
 }
 
-// LeaveOut returns a program's message without the words that are values in its private files. Names of fields stay, and so do system
-// paths and the words that constants returns, which the program itself contains.
-func LeaveOut(text string, private [][]byte, constants func(words []string) map[string]bool) string {
-	values, names := map[string]bool{}, map[string]bool{}
-	for _, file := range private {
-		addWords(file, values, names)
+// PlainRules returns the rules of a packet filter without the text that their authors chose: the value of an option remains if it is
+// made of known words or numbers, or names a state, type, set or link. kube-proxy's comments also name a Service.
+func PlainRules(text string) string {
+	if strings.HasPrefix(strings.TrimLeft(text, space+"\n"), "{") { // kube-proxy's own tables
+		return ruleText().ReplaceAllStringFunc(text, func(found string) string { return plainRuleText(found, true) })
 	}
-	isPrivate := func(token string) bool {
-		word := strings.TrimRight(token, ".:?")
-		if word == "" || values[word] {
-			return word != ""
-		}
-		cut := strings.HasSuffix(token, "...") // parsers quote the beginning of a long value
-		for value := range values {
-			if cut && strings.HasPrefix(value, word) || len(value) >= shortestInside && strings.Contains(word, value) {
-				return true
-			}
-		}
-		return false
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		out.WriteString(ruleText().ReplaceAllStringFunc(line, func(found string) string {
+			return plainRuleText(found, strings.HasPrefix(line, "-A KUBE-"))
+		}))
 	}
-	var found []string
-	for _, token := range messageToken().FindAllString(text, -1) {
-		if word := strings.TrimRight(token, ".:?"); isPrivate(token) && !names[word] && !isPath(word) {
-			found = append(found, word)
-		}
-	}
-	if found == nil {
-		return text
-	}
-	known := constants(found)
-	return messageToken().ReplaceAllStringFunc(text, func(token string) string {
-		word := strings.TrimRight(token, ".:?")
-		if !slices.Contains(found, word) || known[word] {
-			return token
-		}
-		return valueLeftOut + token[len(word):]
-	})
+	return out.String()
 }
 
-// shortestInside bounds the values that are also searched inside words: a short one is part of many words.
-const shortestInside = 8
+var (
+	ruleText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(--[a-z0-9-]+ |"comment": ?)("(?:[^"\\]|\\.)*"|[^ \n]+)`)
+	})
+	serviceName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[a-z0-9-]{1,63}/[a-z0-9-]{1,63}(:[a-z0-9-]{0,63})?:?`)
+	})
+	namesInRules = sync.OnceValue(func() map[string]bool {
+		return wordSet("--state --ctstate --ctdir --ctproto --match-set --add-set --del-set --map-set --tcp-flags --src-type --dst-type --reject-with " +
+			"--icmp-type --icmpv6-type --physdev-in --physdev-out --mode --hashlimit-mode --algo --weekdays --monthdays --dir --pol --proto --vproto " +
+			"--pkt-type --set-xmark --hook --icmpv4-type --chunk-types --tcp-option --dport --sport --dports --sports --ports")
+	})
+)
 
-// addWords adds the words of a YAML file's scalars to values, and its keys to names. All words of another file are values.
-func addWords(text []byte, values, names map[string]bool) {
-	addValue := func(value string) {
-		for _, word := range messageToken().FindAllString(value, -1) {
-			values[strings.TrimRight(word, ".:?")] = true
+// plainRuleText returns an option with its value. ofProxy is set for a rule of kube-proxy, whose text may begin with the name of a Service.
+func plainRuleText(found string, ofProxy bool) string {
+	m := ruleText().FindStringSubmatch(found)
+	value := strings.Trim(m[2], `"`)
+	if namesInRules()[strings.TrimSpace(m[1])] || strings.HasPrefix(value, "KUBE-") || strings.HasPrefix(value, "--") {
+		return found
+	}
+	if ofProxy {
+		value = serviceName().ReplaceAllString(value, "")
+	}
+	for _, word := range strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" ,/", r) }) {
+		if !isMessageWord(strings.Trim(word, `():;,`)) {
+			return m[1] + `"` + placeholder + `"`
 		}
 	}
-	var file yaml.Node
-	if len(text) > mostYAML || yaml.Unmarshal(text, &file) != nil {
-		addValue(string(text))
-		return
-	}
-	var add func(n *yaml.Node)
-	add = func(n *yaml.Node) { // an alias has no content
-		for i, child := range n.Content {
-			switch {
-			case n.Kind == yaml.MappingNode && i%2 == 0:
-				names[child.Value] = true
-			case child.Kind == yaml.ScalarNode:
-				addValue(child.Value)
-			}
-			add(child)
-		}
-	}
-	add(&file)
+	return found
 }

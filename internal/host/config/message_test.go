@@ -38,30 +38,11 @@ func TestPlainMessage(t *testing.T) {
 	}
 }
 
-// TestLeaveOut: of kubelet's message only the values of private files are left out, not its own words and the names of fields.
-func TestLeaveOut(t *testing.T) {
-	const private = "current-context: S3cret\nfeatureGates: {FooBar: true}\nusers:\n- user: {token: 'T0ken/long enough', client-key: /etc/none.key}\n" +
-		"memoryManagerPolicy: Static\n"
-	own := func(words []string) map[string]bool {
-		known := map[string]bool{}
-		for _, word := range words {
-			known[word] = word == "Static"
-		}
-		return known
-	}
-	for said, want := range map[string]string{
-		`context was not found for specified context: S3cret`:              `context was not found for specified context: (value left out)`,
-		`cannot unmarshal !!str "S3cr..." into bool`:                       `cannot unmarshal !!str "(value left out)..." into bool`,
-		`GET https://h/T0ken/long?x`:                                       `GET (value left out)`,
-		`unrecognized feature gate: FooBar`:                                `unrecognized feature gate: FooBar`,
-		`unable to read client-key /etc/none.key`:                          `unable to read client-key /etc/none.key`,
-		`memoryManagerPolicy "Static" needs MemoryManager, "other" is 4Gi`: `memoryManagerPolicy "Static" needs MemoryManager, "other" is 4Gi`,
-	} {
-		if got := LeaveOut(said, [][]byte{[]byte(private)}, own); got != want {
-			t.Errorf("%s\ngot  %s\nwant %s", said, got, want)
-		}
-	}
-	if got, want := LeaveOut("not YAML: S3cret", [][]byte{[]byte("a: [ S3cret")}, own), "not YAML: (value left out)"; got != want {
+// TestFilterMessage: words that the program contains remain, and those that its caller knows.
+func TestFilterMessage(t *testing.T) {
+	own := func([]string) map[string]bool { return map[string]bool{"Statik": true} }
+	got := FilterMessage("context S3cret: Statik, FooBar", own, "featureGates: {FooBar: true}")
+	if want := "context (value left out): Statik, FooBar"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

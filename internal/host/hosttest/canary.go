@@ -1,6 +1,7 @@
 package hosttest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -21,16 +22,16 @@ import (
 type Canaries struct {
 	Place   Place // the answer that gets canaries; the zero value gives none to any
 	Variant int   // how they are planted
+	Public  bool  // every user may read the file that has them
 	mu      sync.Mutex
 	read    map[Place]int // every answer that was read, and the number of its variants
 	planted int
 }
 
-// Place is an answer of a host: a file with its kind, a directory, or the answer to another query.
+// Place is an answer of a host: a file, a directory, or the answer to another query.
 type Place struct {
 	What string // file, dir or rules
 	Name string
-	Kind config.Kind
 }
 
 func (p Place) String() string { return p.What + " " + p.Name }
@@ -63,11 +64,17 @@ func (c *Canaries) Planted() int {
 	return c.planted
 }
 
-// Host returns h with canaries.
-func (c *Canaries) Host(h *host.Host) *host.Host {
-	with := *h
-	with.Files, with.Rules = canaryFiles{h.Files, c, config.Withheld}, canaryRules{h.Rules, c}
-	return &with
+// Host returns the machine with canaries.
+func (c *Canaries) Host(m *Machine) *host.Host {
+	h := m.Host()
+	h.Files, h.Rules = host.Shown(canarySource{files{m}, c}, new(config.Filter)), canaryRules{h.Rules, c}
+	return h
+}
+
+// Planted returns the text of a file with canaries.
+func (c *Canaries) Text(m *Machine, name string) (string, error) {
+	text, _, err := canarySource{files{m}, c}.read(name)
+	return text, err
 }
 
 // answer returns the text of an answer, with canaries if it is the place for them. plant returns a
@@ -90,36 +97,33 @@ func (c *Canaries) answer(p Place, text string, variants int, plant func(text st
 // mark stands for a canary; no configuration has it.
 const mark = "\x01"
 
-type canaryFiles struct {
-	host.Files
-	c    *Canaries
-	kind config.Kind
+type canarySource struct {
+	files
+	c *Canaries
 }
 
-// As returns files whose content is of a kind.
-func (f canaryFiles) As(kind config.Kind) config.Files {
-	f.kind = kind
-	return f
+func (f canarySource) ReadFile(name string) (config.Text, error) {
+	text, mode, err := f.read(name)
+	return config.NewText(mode, []byte(text)), err
 }
 
-func (f canaryFiles) ReadFile(name string) ([]byte, error) { return f.read(name, f.Files.ReadFile) }
-func (f canaryFiles) Tail(name string) ([]byte, error)     { return f.read(name, f.Files.Tail) }
+func (f canarySource) Tail(name string) (config.Text, error) { return f.ReadFile(name) }
 
-func (f canaryFiles) read(name string, read func(string) ([]byte, error)) ([]byte, error) {
-	kind := f.kind
-	if kind == config.Withheld {
-		kind = config.KindOf(name)
+func (f canarySource) read(name string) (string, fs.FileMode, error) {
+	_, err := f.files.ReadFile(name)
+	text, mode := f.Files[name], cmp.Or(f.Modes[name], 0o755)
+	if config.KindOf(name) == config.Identity || Canary().MatchString(name) {
+		return text, mode, err
 	}
-	text, err := read(name)
-	if kind == config.Whole || Canary().MatchString(name) {
-		return text, err
-	}
-	place := Place{"file", name, kind}
-	got := f.c.answer(place, string(text), fileVariants(kind, string(text)), func(text string, variant int) string {
-		err = nil
-		return plantFile(kind, text, variant)
+	place := Place{"file", name}
+	got := f.c.answer(place, text, fileVariants(name, text), func(text string, variant int) string {
+		err, mode = nil, 0o600
+		if f.c.Public {
+			mode = 0o644
+		}
+		return plantFile(name, text, variant)
 	})
-	return []byte(got), err
+	return got, mode, err
 }
 
 // plantedNames are the files that a directory with canaries has in addition.
@@ -127,9 +131,9 @@ func plantedNames() []string {
 	return []string{"zz-planted.conf", "zz-planted.json", "zz-planted.link", "zz-planted.network", "zz-planted.rules", "zz-planted.yaml"}
 }
 
-func (f canaryFiles) ReadDir(name string) ([]string, error) {
-	names, err := f.Files.ReadDir(name)
-	f.c.answer(Place{"dir", name, config.Whole}, "", 1, func(string, int) string {
+func (f canarySource) ReadDir(name string) ([]string, error) {
+	names, err := f.files.ReadDir(name)
+	f.c.answer(Place{"dir", name}, "", 1, func(string, int) string {
 		names, err = slices.Sorted(slices.Values(append(slices.Clone(names), plantedNames()...))), nil
 		return ""
 	})
@@ -144,39 +148,39 @@ func (f canaryFiles) ReadDir(name string) ([]string, error) {
 const Values = 3
 
 // fileVariants returns the number of variants: additions, only a canary, a broken line, and each line with a canary in place of its value.
-func fileVariants(kind config.Kind, text string) int {
+func fileVariants(name, text string) int {
 	const mostLines = 60
 	if text == "" {
 		return Values
 	}
-	return Values + min(len(fileLines(kind, text)), mostLines)
+	return Values + min(len(fileLines(name, text)), mostLines)
 }
 
-func fileLines(kind config.Kind, text string) []string {
-	return strings.Split(strings.TrimRight(text, "\x00\n"), between(kind))
+func fileLines(name, text string) []string {
+	return strings.Split(strings.TrimRight(text, "\x00\n"), between(name))
 }
 
-func between(kind config.Kind) string {
-	switch kind {
-	case config.ProcessArguments:
-		return "\x00"
-	case config.KernelArguments:
+func between(name string) string {
+	switch {
+	case name == "/proc/cmdline":
 		return " "
+	case strings.HasSuffix(name, "/cmdline"):
+		return "\x00"
 	}
 	return "\n"
 }
 
-func plantFile(kind config.Kind, text string, variant int) string {
-	add := strings.ReplaceAll(additions(kind), "@", mark)
+func plantFile(name, text string, variant int) string {
+	add := strings.ReplaceAll(additions(name), "@", mark)
 	switch variant {
 	case 0:
 		return text + add
 	case 1:
 		return mark
 	case 2:
-		return text + between(kind) + "\t{[\"" + mark + ": " + mark + between(kind)
+		return text + between(name) + "\t{[\"" + mark + ": " + mark + between(name)
 	}
-	lines := fileLines(kind, text)
+	lines := fileLines(name, text)
 	at := variant - Values
 	line := strings.TrimRight(lines[at], " ")
 	if end := assignment().FindStringSubmatch(line); end != nil && end[1]+end[2] != "" {
@@ -184,52 +188,39 @@ func plantFile(kind config.Kind, text string, variant int) string {
 	} else {
 		lines[at] = mark
 	}
-	return strings.Join(lines, between(kind)) + between(kind)
+	return strings.Join(lines, between(name)) + between(name)
 }
 
 var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.*?[=:]\s*)\S.*$|^(\s*- ).*$`) })
 
-// additions returns the lines that a file of a kind gets, with a canary for each @: comments, and
+// additions returns the lines that a file gets, with a canary for each @: comments, and
 // settings that no check judges.
-func additions(kind config.Kind) string {
-	switch kind {
-	case config.ProcessArguments:
-		return "\x00--token=@\x00--hostname-override\x00@\x00-p@\x00@"
-	case config.KernelArguments:
-		return " rd.iscsi.password=@ @"
-	case config.SystemdUnit:
-		return "\n# @\n[Unit]\nDescription=@\nX-A=@\n[Service]\nEnvironment=\"PLANTED=@\" B=@\nLoadCredential=@:/etc/@\nSetCredential=a:@\n" +
+func additions(name string) string {
+	for _, of := range []struct{ pattern, lines string }{
+		{`/systemd/system/`, "\n# @\n[Unit]\nDescription=@\nX-A=@\n[Service]\nEnvironment=\"PLANTED=@\" B=@\nLoadCredential=@:/etc/@\nSetCredential=a:@\n" +
 			"ExecStartPre=-/bin/sh -c 'curl -H \"Token: @\" https://a:@@@/ | grep @ > /dev/null'\n" +
-			"ExecStopPost=/bin/echo @\nEnvironmentFile=-/etc/planted.env\n"
-	case config.Variables:
-		return "\n# @\nPLANTED=@\nHTTPS_PROXY=\"http://u:@@@:3128\"\nKUBELET_EXTRA_ARGS=--token=@ --cluster-domain=@\nexport A=@\n"
-	case config.NetworkConfig, config.NetworkManagerConfig:
-		return "\n# @\n[WireGuard]\nPrivateKey=@\n[connection]\nid=@\n[wifi-security]\npsk=@\n@\n"
-	case config.ModprobeLines:
-		return "\n# @\noptions wifi key=@ password=@ # @\ninstall planted /bin/sh -c 'echo @'\nalias planted @\n"
-	case config.SysctlLines:
-		return "\n# @\n; @\nplanted.password = @\n"
-	case config.MountTable:
-		return "\n# @\n//host/@ /mnt/p cifs username=@,password=@,credentials=/root/x 0 0\nhttps://u:@@h/ /mnt/d davfs @ 0 0\n"
-	case config.UdevRules:
-		return "\n# @\nSUBSYSTEM==\"net\", RUN+=\"/bin/a @\", ENV{PLANTED}=\"@\"\n"
-	case config.TunedProfile:
-		return "\n# @\n[planted]\nx=@\n[script]\nscript=@\n"
-	case config.KubeletConfig, config.KubeProxyConfig, config.K3sConfig:
-		return "\n# @\nplanted: @\nstaticPodURLHeader:\n  Authorization: [\"@\"] # @\n" +
-			"clientConnection:\n  kubeconfig: \"@\"\ntoken: @\nplanted-list: [@]\n"
-	case config.Kubeconfig:
-		return "\n# @\nplanted:\n- name: \"@\"\n  token: @\n  user:\n    client-key-data: @\n    exec: {env: [{value: @}], args: [@]}\n"
-	case config.ResolvConf:
-		return "\n# @\nsearch @\noptions @\n"
-	case config.Certificate:
-		return "\n-----BEGIN PRIVATE KEY-----\n@\n-----END PRIVATE KEY-----\nX: @\n"
-	case config.PolicyFile:
-		return "\n# @\nvariable \"planted\" {\n  default = \"@\"\n}\n"
-	case config.ContainerLog:
-		return "\n2026-01-02T03:04:05.6Z stderr F @ token=@\n"
-	case config.UdevDatabase:
-		return "\nE:PLANTED=@\nS:@\n"
+			"ExecStopPost=/bin/echo @\nEnvironmentFile=-/etc/planted.env\n"},
+		{`/tuned/`, "\n# @\n[planted]\nx=@\n[script]\nscript=@\n"},
+		{`kubelet\.conf$|kubeconfig`, "\n# @\nplanted:\n- name: \"@\"\n  token: @\n  user:\n    client-key-data: @\n    exec: {env: [{value: @}], args: [@]}\n"},
+		{`\.log$`, "\n2026-01-02T03:04:05.6Z stderr F @ token=@\n"},
+		{`^/proc/\d+/cmdline$`, "\x00--token=@\x00--hostname-override\x00@\x00-p@\x00@"},
+		{`^/proc/cmdline$`, " rd.iscsi.password=@ @"},
+		{`\.env$|^/etc/(default|sysconfig)/`, "\n# @\nPLANTED=@\nHTTPS_PROXY=\"http://u:@@@:3128\"\nKUBELET_EXTRA_ARGS=--token=@ --cluster-domain=@\nexport A=@\n"},
+		{`/systemd/(network|logind)|/NetworkManager/`, "\n# @\n[WireGuard]\nPrivateKey=@\n[connection]\nid=@\n[wifi-security]\npsk=@\n@\n"},
+		{`/modprobe\.d/`, "\n# @\noptions wifi key=@ password=@ # @\ninstall planted /bin/sh -c 'echo @'\nalias planted @\n"},
+		{`sysctl`, "\n# @\n; @\nplanted.password = @\n"},
+		{`mounts$|fstab$`, "\n# @\n//host/@ /mnt/p cifs username=@,password=@,credentials=/root/x 0 0\nhttps://u:@@h/ /mnt/d davfs @ 0 0\n"},
+		{`\.rules$`, "\n# @\nSUBSYSTEM==\"net\", RUN+=\"/bin/a @\", ENV{PLANTED}=\"@\"\n"},
+		{`\.ya?ml$|kube-proxy|config\.conf|/kubelet\.conf\.d/`, "\n# @\nplanted: @\nstaticPodURLHeader:\n  Authorization: [\"@\"] # @\n" +
+			"clientConnection:\n  kubeconfig: \"@\"\ntoken: @\nplanted-list: [@]\n"},
+		{`resolv\.conf$`, "\n# @\nsearch @\noptions @\n"},
+		{`\.(pem|crt|key)$`, "\n-----BEGIN PRIVATE KEY-----\n@\n-----END PRIVATE KEY-----\nX: @\n"},
+		{`\.hcl$`, "\n# @\nvariable \"planted\" {\n  default = \"@\"\n}\n"},
+		{`^/run/udev/data/`, "\nE:PLANTED=@\nS:@\n"},
+	} {
+		if regexp.MustCompile(of.pattern).MatchString(name) {
+			return of.lines
+		}
 	}
 	return "\n# @\n@\n"
 }
@@ -245,7 +236,7 @@ func (r canaryRules) Dumps(ctx context.Context, read func(source string, dump io
 		if err != nil {
 			return err
 		}
-		planted := r.c.answer(Place{"rules", source, config.Whole}, string(text), 1, plantRules)
+		planted := r.c.answer(Place{"rules", source}, string(text), 1, plantRules)
 		return read(source, strings.NewReader(planted))
 	})
 }

@@ -79,7 +79,7 @@ func (m *Machine) Host() *host.Host {
 	if m.Kernel == "" {
 		m.Kernel = "6.1.0"
 	}
-	return &host.Host{Root: "/", Files: files{m}, Kernel: kernel{m}, Links: links{m}, Units: units{m}, Rules: rules{m}, Runtimes: runtimes{m},
+	return &host.Host{Root: "/", Files: m.files(), Kernel: kernel{m}, Links: links{m}, Units: units{m}, Rules: rules{m}, Runtimes: runtimes{m},
 		Exec: m.exec, Openings: m.openings}
 }
 
@@ -123,17 +123,19 @@ func (m *Machine) String() string {
 
 type files struct{ *Machine }
 
-func (m files) ReadFile(name string) ([]byte, error) {
+func (m *Machine) files() host.Files { return host.Shown(files{m}, new(config.Filter)) }
+
+func (m files) ReadFile(name string) (config.Text, error) {
 	if err := m.Refuse["r "+name]; err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		return config.Text{}, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	if c, ok := m.Files[name]; ok {
-		return []byte(c), nil
+		return config.NewText(cmp.Or(m.Modes[name], 0o755), []byte(c)), nil
 	}
-	return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
+	return config.Text{}, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
 }
 
-func (m files) Tail(name string) ([]byte, error) { return m.ReadFile(name) }
+func (m files) Tail(name string) (config.Text, error) { return m.ReadFile(name) }
 
 func (m files) ReadDir(name string) ([]string, error) {
 	found := map[string]bool{}
@@ -157,8 +159,6 @@ func (m files) Exists(name string) (bool, error) {
 	return ok, nil
 }
 
-func (m files) Filled(name string) (bool, error) { return config.Filled(m, name) }
-
 func (m files) ReadLink(name string) (string, error) {
 	if to, is := strings.CutPrefix(m.Files[name], "-> "); is {
 		return to, nil
@@ -171,8 +171,10 @@ func (m files) Head(name string) (file.Head, error) {
 	if _, err := m.ReadDir(name); err == nil {
 		return file.Head{Dir: true, Mode: 0o755}, nil
 	}
-	text, err := m.ReadFile(name)
-	return file.Head{Mode: cmp.Or(m.Modes[name], 0o755), Start: text}, err
+	if _, err := m.ReadFile(name); err != nil {
+		return file.Head{}, err
+	}
+	return file.Head{Mode: cmp.Or(m.Modes[name], 0o755), Start: []byte(m.Files[name])}, nil
 }
 
 func (m files) Write(name string, data []byte) error {
@@ -218,10 +220,9 @@ func (m kernel) Complaint(_ context.Context, program string, flags ...string) (s
 	return m.words(m.Said[program]), m.Refuse["x "+program]
 }
 
-// words returns kubelet's words without values of its private files. Modes must have those; the fake kubelet contains no word.
+// words returns kubelet's words without values of its private files. The fake kubelet contains no word.
 func (m *Machine) words(text string) string {
-	return host.KubeletWords(text, files{m}, func(name string) bool { return m.Modes[name] != 0 && m.Modes[name]&0o004 == 0 },
-		func(string, []string) map[string]bool { return nil })
+	return host.KubeletWords(text, m.files(), func(string, []string) map[string]bool { return nil })
 }
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }

@@ -207,7 +207,7 @@ func Unprivileged(ctx context.Context, env []string, name string, args ...string
 // statusLimit bounds the kept output of Status.
 const statusLimit = 4 << 10
 
-// Status runs a program and returns its exit status and the beginning of its standard output. When ctx ends, the program's child
+// Status runs a program and returns its exit status and the beginning of its standard output. When it has ended, or ctx ends, its child
 // processes are killed too. An error means that the program did not exit by itself; it does not name the arguments.
 func Status(ctx context.Context, name string, args ...string) (status int, output string, err error) {
 	cmd, _, err := command(ctx, name, args)
@@ -216,8 +216,9 @@ func Status(ctx context.Context, name string, args ...string) (status int, outpu
 	}
 	out := &bounded{limit: statusLimit, drop: true}
 	cmd.Stdout, cmd.Stderr = out, nil
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	family := newFamily(cmd)
+	defer family.close()
+	cmd.Cancel = func() error { family.kill(); return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	defer activity.Doing(ctx, name)()
 	began := time.Now()
 	err = cmd.Run()
