@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,6 +147,12 @@ func (p *sandboxProbe) connect(ctx context.Context) (down bool, err error) {
 			p.r.Network = n.Name + " (" + strings.Join(n.Plugins, ", ") + ")"
 		}
 	}
+	// Since 2.0, containerd reports the image no more. Another image that is pinned hides that the image is missing.
+	if config, err := p.h.Files.ReadFile(containerdConfig); err == nil && p.r.Image == "" && p.r.unit() == "containerd" {
+		if m := regexp.MustCompile(`(?m)^\s*sandbox(?:_image)?\s*=\s*["']([^"']+)["']`).FindSubmatch(config); m != nil {
+			p.r.Image = string(m[1])
+		}
+	}
 	driver, err := p.h.Runtimes.CgroupDriver(ctx, p.r.Socket)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return false, err
@@ -171,8 +178,9 @@ func (p *sandboxProbe) lacksFile(ctx context.Context) (lacks bool, err error) {
 			return true, nil
 		}
 	}
-	if p.r.Image == "" {
-		return false, nil
+	if p.r.Image == "" && p.r.unit() != "containerd" {
+		p.skip("the runtime does not report the image of its sandboxes, which it may have to pull", "")
+		return true, nil
 	}
 	has, err := host.HasImage(ctx, p.r.Socket, p.r.Image)
 	if has || err != nil {
@@ -182,7 +190,7 @@ func (p *sandboxProbe) lacksFile(ctx context.Context) (lacks bool, err error) {
 		p.refused(FailedStart, "no Pod can start", "fork/exec "+program+": no such file or directory")
 		return true, nil
 	}
-	p.fail(FailedImage, "the runtime does not have the image "+p.r.Image+", and no Pod starts without it", imageRemedy(p.r.Runtime, p.r.Image))
+	p.fail(FailedImage, "the runtime does not have the image "+cmp.Or(p.r.Image, "of its sandboxes")+", and no Pod starts without it", p.r.pull())
 	return true, nil
 }
 

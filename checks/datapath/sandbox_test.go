@@ -48,6 +48,11 @@ func (f *fakeCRI) answer(method, message string) (response, refusal string) {
 		return field(1, field(1, "sha256:1")), ""
 	case f.lacks:
 		f.started++
+	case "ListImages":
+		if f.noImage {
+			return field(1, field(1, "sha256:1")), ""
+		}
+		return field(1, field(1, "sha256:1")+"\x40\x01"), ""
 	case "RunPodSandbox":
 		f.started++
 		f.host = strings.Contains(message, "\x0a\x02\x08\x02")
@@ -146,8 +151,12 @@ func TestSandbox(t *testing.T) {
 		{what: "no network yet", setup: with(func(s *host.RuntimeSetup) { s.NetworkReady, s.Networks = false, nil }),
 			want: "a Pod sandbox started on the host network", runs: 1},
 		{what: "no image", cri: fakeCRI{noImage: true}, setup: ready, want: "image: run `ctr -n k8s.io images pull pause:3.9`"},
-		{what: "no image name", cri: fakeCRI{noImage: true}, setup: with(func(s *host.RuntimeSetup) { s.SandboxImage = "" }),
-			want: "a Pod sandbox started at", runs: 1},
+		{what: "containerd 2", setup: with(func(s *host.RuntimeSetup) { s.SandboxImage = "" }), want: "a Pod sandbox started at", runs: 1},
+		{what: "containerd 2, no image", cri: fakeCRI{noImage: true}, setup: with(func(s *host.RuntimeSetup) { s.SandboxImage = "" }),
+			want: "image: run `ctr -n k8s.io images pull NAME`"},
+		{what: "containerd 2, no image of this name", cri: fakeCRI{noImage: true}, setup: with(func(s *host.RuntimeSetup) { s.SandboxImage = "" }),
+			files: map[string]string{containerdConfig: "version = 3\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = 'pause:3.10'\n"},
+			want:  "image: run `ctr -n k8s.io images pull pause:3.10`"},
 		{what: "no image and no BinaryName", cri: fakeCRI{noImage: true}, setup: with(func(s *host.RuntimeSetup) {
 			s.Default, s.Handlers = "nvidia", map[string]host.RuntimeHandler{"nvidia": {BinaryName: "/usr/bin/nvidia-container-runtime"}}
 		}), files: map[string]string{proc + "/root/proc": ""}, want: "start: install /usr/bin/nvidia-container-runtime"},

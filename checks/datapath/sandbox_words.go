@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"cmp"
 	"errors"
 	"path"
 	"regexp"
@@ -38,11 +39,16 @@ func (r SandboxResult) unit() string {
 	return "containerd"
 }
 
-// imageRemedy names the image, because the runtime pulls what its configuration names.
-func imageRemedy(runtime, image string) string {
-	pull := "`ctr -n k8s.io images pull " + image + "`"
-	if strings.HasPrefix(runtime, "cri-o") {
-		pull = "`crictl pull " + image + "`"
+const containerdConfig = "/etc/containerd/config.toml"
+
+// pull returns what to do about the missing image.
+func (r SandboxResult) pull() string {
+	pull := "`ctr -n k8s.io images pull " + cmp.Or(r.Image, "NAME") + "`"
+	if r.unit() == "crio" {
+		pull = "`crictl pull " + r.Image + "`"
+	}
+	if r.Image == "" {
+		pull += ", with the name that `containerd config dump` has below pinned_images"
 	}
 	return "run " + pull + "; if no registry gives it, import it, or correct the name in the runtime's configuration (sandbox_image, " +
 		"pinned_images.sandbox or pause_image)"
@@ -52,6 +58,7 @@ func imageRemedy(runtime, image string) string {
 var remedies = []struct{ words, remedy string }{
 	{"sandbox image", "import the image, or correct its name in the runtime's configuration (sandbox_image, pinned_images.sandbox or pause_image)"},
 	{"expected cgroupsPath to be of format", "set SystemdCgroup and kubelet's cgroupDriver to the same driver"},
+	{"unknown version specified", "upgrade the handler's program (runc or crun): it is older than the runtime's OCI specification"},
 	{"cannot use systemd cgroups manager", "set SystemdCgroup = false: systemd does not run here"},
 	{"apparmor", "install the package apparmor, which has apparmor_parser, or correct the profile that the error names"},
 	{"seccomp", "install a runc that is built with seccomp, on a kernel with CONFIG_SECCOMP_FILTER, or correct the profile that the error names"},
@@ -96,9 +103,12 @@ func (p *sandboxProbe) pluginRemedy(plugin string, dirs []string) string {
 	for _, dir := range []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"} {
 		exists, err := p.h.Files.Exists(path.Join(dir, plugin))
 		if err == nil && exists && !slices.Contains(dirs, dir) {
-			setting := `bin_dir = "` + dir + `" in [plugins."io.containerd.grpc.v1.cri".cni] of /etc/containerd/config.toml (version 2)`
+			setting := `bin_dir = "` + dir + `" in [plugins."io.containerd.grpc.v1.cri".cni] of ` + containerdConfig
+			config, _ := p.h.Files.ReadFile(containerdConfig) // without it, the older form is right for all versions
 			if p.r.unit() == "crio" {
 				setting = `plugin_dirs = ["` + dir + `"] in [crio.network] of /etc/crio/crio.conf`
+			} else if regexp.MustCompile(`(?m)^\s*version\s*=\s*3`).Match(config) {
+				setting = `bin_dirs = ["` + dir + `"] in [plugins."io.containerd.cri.v1.runtime".cni] of ` + containerdConfig
 			}
 			return "the plugin is in " + dir + ": set " + setting + ", then " + p.r.restart()
 		}

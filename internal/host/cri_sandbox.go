@@ -21,14 +21,34 @@ const sandboxLabel, sandboxLabelValue = "nodegate.probe", "sandbox"
 // SandboxName is the name of the sandboxes of this program, and their namespace.
 const SandboxName = "nodegate-probe"
 
-// HasImage reports whether the runtime has an image. It does not pull it.
+// HasImage reports whether the runtime has an image, or any pinned image if image is "". It does not pull it.
 func HasImage(ctx context.Context, socket, image string) (bool, error) {
+	if image == "" {
+		return hasPinnedImage(ctx, socket)
+	}
 	message, err := criCall(ctx, socket, "runtime.v1.ImageService/ImageStatus", protoBytes(1, protoText(1, image)))
 	if err != nil {
 		return false, err
 	}
 	fields, err := protoFields(message)
 	return len(fields[1]) > 0, err
+}
+
+func hasPinnedImage(ctx context.Context, socket string) (bool, error) {
+	message, err := criCall(ctx, socket, "runtime.v1.ImageService/ListImages", nil)
+	if err != nil {
+		return false, err
+	}
+	for image, err := range protoEach(message) {
+		if err != nil {
+			return false, err
+		}
+		fields, err := protoFields(image.value)
+		if pinned := fields[8]; err != nil || len(pinned) > 0 && pinned[0] == 1 {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // RunSandbox starts a Pod sandbox as kubelet does, and returns its ID. parent is its cgroup's parent, "" for the runtime's default. kubelet
