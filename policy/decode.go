@@ -128,10 +128,11 @@ func (r *reader) decodeProblem(b block) (Problem, bool) {
 
 func (r *reader) decodeProbe(b block) (Probe, bool) {
 	p := Probe{Metadata: r.decodeMetadata(b), Name: b.Name}
-	p.Timeout = r.duration(b.get("timeout"), "timeout", time.Second, 10*time.Millisecond, 30*time.Second)
-	if b.Name != "bridge" {
-		r.errorf(b.Range, "Unknown probe", "The only probe is \"bridge\"; there is no probe %q.%s",
-			b.Name, didYouMean(b.Name, []string{"bridge"}))
+	usual := map[string]time.Duration{Bridge: time.Second, Sandbox: 10 * time.Second}
+	p.Timeout = r.duration(b.get("timeout"), "timeout", usual[b.Name], 10*time.Millisecond, 30*time.Second)
+	if usual[b.Name] == 0 {
+		r.errorf(b.Range, "Unknown probe", "The probes are \"bridge\" and \"sandbox\"; there is no probe %q.%s",
+			b.Name, didYouMean(b.Name, []string{Bridge, Sandbox}))
 		return p, false
 	}
 	return p, true

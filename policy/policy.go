@@ -161,13 +161,16 @@ type Problem struct {
 	Name string
 }
 
-// Probe requires a test with real packets to pass. The only probe is "bridge": the reply of a
-// Service whose endpoint is on the same bridge.
+// Probe requires a test with real packets to pass: Bridge, the reply of a Service whose endpoint is on the same bridge, or Sandbox, a Pod
+// sandbox of the container runtime.
 type Probe struct {
 	Metadata
 	Name    string
-	Timeout time.Duration // the longest wait for the reply
+	Timeout time.Duration // the longest wait for the reply, or for the sandbox
 }
+
+// The names of probes.
+const Bridge, Sandbox = "bridge", "sandbox"
 
 // Gate configures how kubelet's start is delayed.
 type Gate struct {

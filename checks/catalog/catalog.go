@@ -25,9 +25,9 @@ func For(p *policy.Policy, stage checks.Stage) []checks.Check {
 	case checks.Image:
 		return slices.Concat(setting.Installed(p), problems, setting.InstalledPrograms(p))
 	case checks.All:
-		return slices.Concat(setting.Installed(p), setting.Running(p), problems, setting.Programs(p, stage), setting.Probes(p))
+		return slices.Concat(setting.Installed(p), setting.Running(p), problems, setting.Programs(p, stage), setting.Probes(p, stage))
 	}
-	return slices.Concat(setting.Running(p), problems, setting.Programs(p, stage), setting.Probes(p))
+	return slices.Concat(setting.Running(p), problems, setting.Programs(p, stage), setting.Probes(p, stage))
 }
 
 // Problems returns every problem, by subject, in the order in which they run.

@@ -150,6 +150,9 @@ func explainRequirements(p *policy.Policy, add func(Explanation)) {
 		explain(e.Name, e.Metadata, "Runs "+e.Program()+": exit status 0 passes, 1 fails, any other is unknown.",
 			"correct what the program reports")
 	}
+	for _, pr := range p.Probes {
+		explain("probe."+pr.Name, pr.Metadata, "Runs `nodegate probe "+pr.Name+"`.", "follow the remedy of `nodegate probe "+pr.Name+"`")
+	}
 	for _, l := range p.Links {
 		explain("link."+l.Name, l.Metadata, "Reads netlink and ethtool; every matching link must have "+l.Want()+".",
 			linkRemedy(l))

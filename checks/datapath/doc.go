@@ -1,6 +1,6 @@
 // Package datapath sends real packets: through a scratch bridge, to prove that a Service reply between
 // two Pods on one node comes back translated (Bridge), and to a Service address, to find the endpoints
-// that fail (Service).
+// that fail (Service). It also starts a Pod sandbox, to prove that a Pod can start (Sandbox).
 //
 // The package does not print and does not change the host's settings, and nothing that it creates
 // outlives its call. The leftovers of a killed probe have names that begin with Prefix; Clean and the

@@ -35,7 +35,7 @@ func TestAPI(t *testing.T) {
 		}
 		asked = ""
 		h := late("--kubeconfig="+name, "", map[string]string{name: text}).Host()
-		h.Prove = func(context.Context, time.Duration) (host.Proof, error) { return host.Proof{}, nil } // packets can be sent
+		h.Prove = func(context.Context, *host.Host, string, time.Duration) (host.Proof, error) { return host.Proof{}, nil } // packets can be sent
 		return checkstest.On(t.Context(), t, h, checks.Boot, "kubelet.api", "")
 	}
 	trusted := "server: \"" + server.URL + "\", certificate-authority-data: " + authority

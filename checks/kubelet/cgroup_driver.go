@@ -39,7 +39,7 @@ func inspectCgroupDriver(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 	}
 	setting := k.Values["cgroupDriver"]
 	own := cmp.Or(setting.Value, "cgroupfs")
-	socket := socketPath(cmp.Or(k.Values["containerRuntimeEndpoint"].Value, containerdSocket))
+	socket := host.SocketPath(cmp.Or(k.Values["containerRuntimeEndpoint"].Value, host.ContainerdSocket))
 	runtime, err := h.Runtimes.CgroupDriver(ctx, socket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, errors.ErrUnsupported):

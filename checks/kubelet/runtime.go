@@ -34,8 +34,6 @@ func runtime() checks.Problem {
 	}
 }
 
-const containerdSocket = "/run/containerd/containerd.sock"
-
 func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("CRI v1")
 	k, found, err := readConfig(h, &s)
@@ -43,10 +41,10 @@ func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 		s.Skip = cmp.Or(s.Skip, "no container runtime to query here")
 		return s, err
 	}
-	socket := containerdSocket
+	socket := host.ContainerdSocket
 	setting := k.Values["containerRuntimeEndpoint"]
 	if setting.Value != "" {
-		socket = socketPath(setting.Value)
+		socket = host.SocketPath(setting.Value)
 		s.Evidence = []checks.Evidence{checks.Seen(setting.From.Source, setting.From.Text)}
 	}
 	if scheme := otherScheme(setting.Value); scheme != "" {
@@ -84,15 +82,6 @@ func inspectRuntime(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 	return s, nil
 }
 
-// socketPath returns the Unix socket of an endpoint as kubelet parses it (parseEndpoint of
-// k8s.io/cri-client): the path of a URL, or a plain path, which is deprecated.
-func socketPath(endpoint string) string {
-	if u, err := url.Parse(endpoint); err == nil && u.Scheme == "unix" {
-		return u.Path
-	}
-	return endpoint
-}
-
 // otherScheme returns the scheme of an endpoint that is not a Unix socket, which kubelet refuses (GetAddressAndDialer of
 // k8s.io/cri-client).
 func otherScheme(endpoint string) string {
@@ -107,7 +96,7 @@ func otherScheme(endpoint string) string {
 func judgeImageService(
 	ctx context.Context, h *host.Host, s checks.State, setting config.KubeletValue, runtime string,
 ) (checks.State, error) {
-	socket := socketPath(setting.Value)
+	socket := host.SocketPath(setting.Value)
 	if socket == "" || socket == runtime {
 		return s, nil
 	}

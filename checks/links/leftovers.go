@@ -19,8 +19,8 @@ func cniLeftovers() checks.Problem {
 		Detects: "Two CNIs have configuration files in /etc/cni/net.d, or VXLAN links on the same port.",
 		Symptom: "Some Pods have addresses that nothing routes: they were created while the other CNI's file " +
 			"sorted first. Or the overlay network loses packets.",
-		How: "/etc/cni/net.d has files of two networks (loopback, podman, CRI-O's and containerd's examples " +
-			"are ignored), and the first is not Multus, which calls other plugins; or two VXLAN links on the " +
+		How: "/etc/cni/net.d has files of two networks (loopback is ignored, and so are podman, CRI-O's and containerd's examples unless " +
+			"they sort first), and the first is not Multus, which calls other plugins; or two VXLAN links on the " +
 			"same port belong to two of flannel, Calico, Cilium and Weave.",
 		Remedy: "remove the files and links of the CNI that is no longer used, then restart the node to remove " +
 			"its routes and rules",
@@ -37,6 +37,7 @@ func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 	if err != nil {
 		return s, err
 	}
+	var first string // an example that sorts before every network
 	var seen, networks, got []string
 	for _, name := range names {
 		if !strings.HasSuffix(name, ".conf") && !strings.HasSuffix(name, ".conflist") && !strings.HasSuffix(name, ".json") {
@@ -57,12 +58,18 @@ func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 			conf.Type = conf.Plugins[0].Type
 		}
 		example := slices.Contains([]string{"podman", "crio", "containerd-net", "nerdctl", "bridge"}, conf.Name)
+		if example && len(networks) == 0 && first == "" {
+			first = conf.Name + " in " + name
+		}
 		if conf.Type == "loopback" || example || len(networks) > 0 && strings.HasPrefix(networks[0], "multus") {
 			continue
 		}
 		if same := conf.Name + " " + conf.Type; !slices.Contains(seen, same) { // a chained Cilium repeats the other plugin's network
 			seen, networks = append(seen, same), append(networks, conf.Type+" in "+name)
 		}
+	}
+	if first != "" && len(networks) > 0 {
+		networks = append([]string{first}, networks...)
 	}
 	if len(networks) > 1 {
 		got = append(got, networks...)

@@ -103,6 +103,12 @@ warn
 want: one CNI
 got: calico in 10-calico.conflist, flannel in 20-flannel.conflist
 evidence: /etc/cni/net.d: the runtime uses the first: calico in 10-calico.conflist` + remedy},
+		{What: "CRI-O's example sorts before the CNI", Node: node(map[string]string{dir + "10-crio-bridge.conflist": `{"name":"crio","plugins":[{"type":"bridge"}]}`,
+			dir + "10-flannel.conflist": flannel}, nil), Want: `
+warn
+want: one CNI
+got: crio in 10-crio-bridge.conflist, flannel in 10-flannel.conflist
+evidence: /etc/cni/net.d: the runtime uses the first: crio in 10-crio-bridge.conflist` + remedy},
 		{What: "Multus calls the others",
 			Node: node(map[string]string{dir + "00-multus.conf": `{"name":"m","type":"multus"}`, dir + "10-calico.conflist": calico}, nil),
 			Want: "pass\nwant: one CNI\ngot: one CNI"},

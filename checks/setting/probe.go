@@ -9,8 +9,8 @@ import (
 	"nodegate/policy"
 )
 
-// probe requires that a real connection through a scratch bridge gets its reply. It adds a bridge,
-// two links and a table, and removes them afterwards; it changes no setting.
+// probe requires that a real connection through a scratch bridge gets its reply, or that a Pod sandbox starts. It adds what it needs, and
+// removes it afterwards; it changes no setting.
 type probe struct{ policy.Probe }
 
 func (p probe) Name() string              { return "probe." + p.Probe.Name }
@@ -21,17 +21,25 @@ func (p probe) SendsPackets() {}
 
 func (p probe) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	s := checks.State{Want: "reply translated", Cause: "sysctl.net.bridge.bridge-nf-call-iptables"}
-	if h.Prove == nil {
+	source := "packets"
+	if p.Probe.Name == policy.Sandbox {
+		s, source = checks.State{Want: "a Pod can start"}, "runtime"
+	}
+	switch {
+	case h.Prove == nil && p.Probe.Name == policy.Sandbox:
+		s.Skip = "Pods can only be started on the running machine"
+		return s, nil
+	case h.Prove == nil:
 		return s, errors.New("packets can only be sent on the running machine")
 	}
-	proof, err := h.Prove(ctx, p.Timeout)
+	proof, err := h.Prove(ctx, h, p.Probe.Name, p.Timeout)
 	if err != nil {
 		return s, err
 	}
-	s.Pass, s.Got, s.Remedy = proof.Pass, proof.Lost, proof.Remedy
+	s.Pass, s.Got, s.Remedy, s.Skip, s.Minor = proof.Pass, proof.Lost, proof.Remedy, proof.Skip, proof.Minor
 	if proof.Pass {
 		s.Got = s.Want
 	}
-	s.Evidence = []checks.Evidence{checks.Seen("packets", proof.Evidence)}
+	s.Evidence = []checks.Evidence{checks.Seen(source, proof.Evidence)}
 	return s, nil
 }

@@ -268,7 +268,7 @@ func newUninstall() *cobra.Command {
 				offerRevert(c.ErrOrStderr())
 			}
 			if err == nil && h.Live() {
-				removeProbes(c)
+				removeProbes(c, h)
 			}
 			return err
 		},
@@ -283,10 +283,14 @@ func newUninstall() *cobra.Command {
 
 // removeProbes removes the leftovers of killed probes from this network namespace. Without CAP_NET_ADMIN or /proc no probe
 // ran here. A failure is only reported: the installation is gone by then, and the removal of a package must not fail because of it.
-func removeProbes(c *cobra.Command) {
+func removeProbes(c *cobra.Command, h *host.Host) {
 	ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
 	defer cancel()
 	removed, err := datapath.Clean(ctx)
+	if socket, known := h.RuntimeSocket(); known == nil {
+		sandboxes, _ := host.RemoveSandboxes(ctx, socket) // kubelet removes what stays
+		removed = append(removed, sandboxes...)
+	}
 	for _, name := range removed {
 		fmt.Fprintln(c.OutOrStdout(), "removed", name)
 	}

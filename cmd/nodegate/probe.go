@@ -28,9 +28,10 @@ func newProbe() *cobra.Command {
 		Use:   "probe",
 		Short: "Prove the data path with real packets",
 		Example: `  nodegate probe bridge
+  nodegate probe sandbox
   nodegate probe service 10.96.0.10:53 --proto dns -n 1000`,
 	}
-	c.AddCommand(newProbeBridge(), newProbeService())
+	c.AddCommand(newProbeBridge(), newProbeSandbox(), newProbeService())
 	return c
 }
 
@@ -80,6 +81,53 @@ Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
 	}
 	c.Flags().BoolVar(&o.InScratch, "in-scratch", false, "create everything in a new network namespace")
 	c.Flags().DurationVar(&timeout, "timeout", time.Second, "wait this long for the reply")
+	written.formatFlags(c, "text", "json")
+	return c
+}
+
+func newProbeSandbox() *cobra.Command {
+	var o datapath.SandboxOptions
+	var written options
+	c := &cobra.Command{
+		Use:   "sandbox",
+		Short: "Prove that a Pod can start on this node",
+		Long: `Sandbox asks the container runtime for a Pod sandbox, as kubelet does: its
+network by the CNI, and its first container. It sends a packet to the sandbox,
+waits for the reply, and removes the sandbox. Before there is a CNI
+configuration, the sandbox is on the host network. No image is pulled: a missing
+one is the result.
+
+A CNI may need its daemon, or a Pod that the API server knows. If it refuses the
+sandbox, the rest is proven on the host network, and the result is unknown. The
+next probe removes the leftovers of a killed one; so do kubelet and "nodegate
+uninstall".
+
+Exit status: 0 pass, 1 fail, 2 usage error, 3 unknown.`,
+		Example: `  nodegate probe sandbox
+  nodegate probe sandbox --socket /run/k3s/containerd/containerd.sock`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			h, err := host.Open("/")
+			if err != nil {
+				return err
+			}
+			defer h.Close()
+			r, err := datapath.Sandbox(c.Context(), h, o)
+			if err := interrupted(c, ": no verdict"); err != nil {
+				return err
+			}
+			if err != nil {
+				return unknown(c, err)
+			}
+			got := map[bool]verdict.Verdict{true: verdict.Pass, false: verdict.Fail}[r.Pass]
+			if r.Skipped != "" {
+				got = verdict.Unknown
+			}
+			return written.writeProbe(c.OutOrStdout(), r, r.Render, got, fmt.Sprintf("probe sandbox, %s", r.Duration))
+		},
+	}
+	c.Flags().StringVar(&o.Socket, "socket", "", "the container runtime's Unix socket (default: the one that kubelet uses)")
+	c.Flags().DurationVar(&o.Timeout, "timeout", 10*time.Second, "stop after this long")
 	written.formatFlags(c, "text", "json")
 	return c
 }
@@ -247,7 +295,11 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 }
 
 // prove runs the probe of a policy's probe block.
-func prove(ctx context.Context, wait time.Duration) (host.Proof, error) {
+func prove(ctx context.Context, h *host.Host, probe string, wait time.Duration) (host.Proof, error) {
+	if probe == "sandbox" {
+		r, err := datapath.Sandbox(ctx, h, datapath.SandboxOptions{Timeout: wait})
+		return r.Proof(), err
+	}
 	r, err := datapath.Bridge(ctx, datapath.BridgeOptions{Timeout: wait})
 	return host.Proof{Pass: r.Pass, Lost: string(r.Lost), Evidence: r.Summary, Remedy: r.Remedy}, err
 }

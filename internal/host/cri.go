@@ -5,13 +5,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -29,6 +29,8 @@ type Runtimes interface {
 	// returns the same errors as CRIVersion, and errors.ErrUnsupported if the runtime does not
 	// report its driver.
 	CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error)
+	// RuntimeSetup returns what the runtime reports about itself and its network.
+	RuntimeSetup(ctx context.Context, socket string) (RuntimeSetup, error)
 }
 
 // CgroupDriver is the cgroup driver of a container runtime.
@@ -67,8 +69,7 @@ func (machineRuntimes) CRIVersion(ctx context.Context, socket, api string) (stri
 
 // CgroupDriver calls RuntimeConfig, which containerd has since 2.0. In its response, field 1 is the
 // Linux configuration, whose field 1 is the driver: 0 systemd, 1 cgroupfs. If RuntimeConfig is not
-// implemented, CgroupDriver calls Status with verbose information (field 2, a map), whose "config"
-// entry is the running configuration of containerd's CRI plugin.
+// implemented, RuntimeSetup has the running configuration of containerd's CRI plugin.
 func (machineRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
 	message, err := criCall(ctx, socket, "runtime.v1.RuntimeService/RuntimeConfig", nil)
 	if err == nil {
@@ -82,33 +83,12 @@ func (machineRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupD
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return CgroupDriver{}, err
 	}
-	if message, err = criCall(ctx, socket, "runtime.v1.RuntimeService/Status", []byte{8, 1}); err != nil {
+	setup, err := machineRuntimes{}.RuntimeSetup(ctx, socket)
+	if err != nil {
 		return CgroupDriver{}, err
 	}
-	for entry, err := range protoEach(message) {
-		if err != nil {
-			return CgroupDriver{}, err
-		}
-		if entry.field != 2 {
-			continue
-		}
-		info, err := protoFields(entry.value)
-		if err != nil {
-			return CgroupDriver{}, err
-		}
-		var config struct {
-			Containerd struct {
-				Default  string `json:"defaultRuntimeName"`
-				Runtimes map[string]struct {
-					Options struct{ SystemdCgroup bool }
-				}
-			}
-		}
-		if string(info[1]) != "config" || json.Unmarshal(info[2], &config) != nil || config.Containerd.Default == "" {
-			continue
-		}
-		systemd := config.Containerd.Runtimes[config.Containerd.Default].Options.SystemdCgroup
-		return CgroupDriver{driverName(!systemd), false}, nil
+	if handler, known := setup.Handlers[setup.Default]; known {
+		return CgroupDriver{driverName(!handler.SystemdCgroup), false}, nil
 	}
 	return CgroupDriver{}, fmt.Errorf("the runtime at %s does not report its cgroup driver: %w", socket, errors.ErrUnsupported)
 }
@@ -125,6 +105,11 @@ func driverName(cgroupfs bool) string {
 func criCall(ctx context.Context, socket, method string, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, criTime)
 	defer cancel()
+	return criCallLong(ctx, socket, method, message)
+}
+
+// criCallLong is criCall for a method that may take as long as ctx allows.
+func criCallLong(ctx context.Context, socket, method string, message []byte) ([]byte, error) {
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -166,8 +151,18 @@ func criCall(ctx context.Context, socket, method string, message []byte) ([]byte
 	case "12": // UNIMPLEMENTED
 		return nil, fmt.Errorf("the runtime at %s does not implement %s: %w", socket, method, errors.ErrUnsupported)
 	}
-	return nil, fmt.Errorf("querying the runtime at %s: gRPC status %q: %s", socket, status,
-		response.Trailer.Get("Grpc-Message")+response.Header.Get("Grpc-Message"))
+	words := response.Trailer.Get("Grpc-Message") + response.Header.Get("Grpc-Message")
+	if plain, err := url.PathUnescape(words); err == nil { // gRPC encodes it as a URL does
+		words = plain
+	}
+	return nil, &CRIError{socket, status, words}
+}
+
+// CRIError is the answer of a runtime that has refused a call.
+type CRIError struct{ Socket, Status, Words string }
+
+func (e *CRIError) Error() string {
+	return fmt.Sprintf("querying the runtime at %s: gRPC status %q: %s", e.Socket, e.Status, e.Words)
 }
 
 var errNotCRI = errors.New("the runtime's response is not a CRI message")

@@ -33,10 +33,9 @@ type Host struct {
 	// Runtimes is nil if no runtime can be queried: in a file tree.
 	Runtimes Runtimes
 	Rules    Rules
-	// Prove tests the data path of a same-node Service with real packets, and waits for the reply
-	// at most for the given time. It is nil if no packet can be sent: in a file tree, a replay, a
-	// recording.
-	Prove func(ctx context.Context, wait time.Duration) (Proof, error)
+	// Prove runs a probe of the policy, "bridge" or "sandbox", on this machine, and waits at most for
+	// the given time. It is nil if no packet can be sent: in a file tree, a replay, a recording.
+	Prove func(ctx context.Context, h *Host, probe string, wait time.Duration) (Proof, error)
 
 	// Exec runs a program of the policy, and is nil if none may run: in a file tree, a replay, a recording.
 	Exec func(ctx context.Context, command []string) (Ran, error)
@@ -55,7 +54,9 @@ type Host struct {
 // Proof is what a probe with real packets found.
 type Proof struct {
 	Pass     bool
-	Lost     string // the packet that was lost if the probe failed: "reply-untranslated"
+	Skip     string // why the node can be neither proven nor accused
+	Minor    bool   // the fault blocks nothing
+	Lost     string // what failed: "reply-untranslated", or what a sandbox proved
 	Evidence string
 	Remedy   string
 }

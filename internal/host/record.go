@@ -27,7 +27,8 @@ func Record(h *Host) (*Host, *Snapshot) {
 		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
 		Present: map[string]answer[bool]{}, Filled: map[string]answer[bool]{}, Runtime: map[string]answer[string]{},
 		Heads:  map[string]answer[file.Head]{},
-		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{}, Crashes: map[string]answer[Crash]{},
+		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{}, Setups: map[string]answer[RuntimeSetup]{},
+		Crashes: map[string]answer[Crash]{},
 		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
 		Tuning:  map[string]answer[tuningOf]{},
 		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
@@ -241,6 +242,10 @@ func (r recordRuntimes) CRIVersion(ctx context.Context, socket, api string) (str
 
 func (r recordRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
 	return record(r.s, r.s.Cgroups, socket)(r.Runtimes.CgroupDriver(ctx, r.s.hidden.Reveal(socket)))
+}
+
+func (r recordRuntimes) RuntimeSetup(ctx context.Context, socket string) (RuntimeSetup, error) {
+	return record(r.s, r.s.Setups, socket)(r.Runtimes.RuntimeSetup(ctx, r.s.hidden.Reveal(socket)))
 }
 
 type recordUnits struct {

@@ -125,6 +125,10 @@ func (r replayRuntimes) CgroupDriver(_ context.Context, socket string) (CgroupDr
 	return r.s.Cgroups[socket].get("the cgroup driver of the runtime at " + socket)
 }
 
+func (r replayRuntimes) RuntimeSetup(_ context.Context, socket string) (RuntimeSetup, error) {
+	return r.s.Setups[socket].get("the setup of the runtime at " + socket)
+}
+
 type replayUnits struct{ s *Snapshot }
 
 func (r replayUnits) State(_ context.Context, unit string) (active, file string, err error) {

@@ -57,6 +57,7 @@ type Snapshot struct {
 	Loaded  map[string]answer[Loaded]       `json:"loaded,omitempty"`
 	Boot    map[string]answer[boot.Boot]    `json:"boot,omitempty"` // by the unit that was asked for
 	Cgroups map[string]answer[CgroupDriver] `json:"cgroupDrivers,omitempty"`
+	Setups  map[string]answer[RuntimeSetup] `json:"runtimeSetups,omitempty"`
 	Units   map[string]answer[unitState]    `json:"units,omitempty"`
 	Rules   []ruleDump                      `json:"rules,omitempty"`
 	Foreign answer[[]*ruleset.NFTTable]     `json:"foreignTables,omitzero"`

@@ -49,7 +49,7 @@ func (k *Kubelet) readHolder(files Files) (unit string, configs, dirs []string, 
 				}
 			}
 			if h.arguments != "" {
-				text, _, err := ReadIfAny(As(files, Variables), h.arguments)
+				text, _, err := ReadIfAny(files, h.arguments)
 				if err != nil {
 					return "", nil, nil, err
 				}

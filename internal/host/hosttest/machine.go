@@ -52,6 +52,7 @@ type Machine struct {
 	Unsynced bool                         // the clock is not synchronised
 	Foreign  []host.Foreign               // routes and rules of other programs
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
+	Setups   map[string]host.RuntimeSetup // socket -> what the runtime reports about itself
 	// Lacks is program -> words in the texts that the kernel rejects. With "program WORD" the
 	// program itself rejects them; with "cache WORD" it finds no nf_tables. A program without a key
 	// is not installed.
@@ -267,6 +268,13 @@ func (m runtimes) CgroupDriver(_ context.Context, socket string) (host.CgroupDri
 		return d, nil
 	}
 	return host.CgroupDriver{}, errors.ErrUnsupported
+}
+
+func (m runtimes) RuntimeSetup(_ context.Context, socket string) (host.RuntimeSetup, error) {
+	if s, ok := m.Setups[socket]; ok {
+		return s, nil
+	}
+	return host.RuntimeSetup{}, errors.ErrUnsupported
 }
 
 type units struct{ *Machine }

@@ -1,0 +1,349 @@
+package datapath
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"nodegate/internal/host"
+	"nodegate/internal/host/netns"
+)
+
+// SandboxOptions configures Sandbox.
+type SandboxOptions struct {
+	Socket  string        // of the container runtime; "" means the one that kubelet uses
+	Timeout time.Duration // bounds the probe without its clean-up; 0 means 10 s
+}
+
+// SandboxResult is the result of a sandbox probe.
+type SandboxResult struct {
+	Pass        bool     `json:"pass"`              // a Pod sandbox started, and answered if it has an address
+	Failed      string   `json:"failed,omitempty"`  // the step that failed: image, start, packet or remove
+	Skipped     string   `json:"skipped,omitempty"` // why the node can be neither proven nor accused
+	Summary     string   `json:"summary"`           // the result in one sentence
+	Words       string   `json:"words,omitempty"`   // the runtime's error, with ID in place of each identifier
+	Remedy      string   `json:"remedy,omitempty"`  // what to do about a failure
+	Socket      string   `json:"socket"`            // of the container runtime
+	Runtime     string   `json:"runtime,omitempty"` // its name and version
+	Image       string   `json:"image,omitempty"`   // the image of the sandbox, if the runtime reports it
+	Network     string   `json:"network,omitempty"` // the CNI configuration that the runtime uses, with its plugins
+	HostNetwork bool     `json:"hostNetwork"`       // the sandbox was on the host network
+	Addresses   []string `json:"addresses,omitempty"`
+	Stale       string   `json:"stale,omitempty"`    // the replaced file of the program that the runtime still runs
+	Removed     []string `json:"removed,omitempty"`  // the sandboxes of an earlier, killed probe
+	Warnings    []string `json:"warnings,omitempty"` // errors that do not affect the verdict
+	Duration    Millis   `json:"durationMs"`         // of the whole probe
+}
+
+// The values of SandboxResult.Failed.
+const (
+	FailedImage  = "image"
+	FailedStart  = "start"
+	FailedPacket = "packet"
+	FailedRemove = "remove"
+)
+
+const sandboxTime = 10 * time.Second
+
+// Sandbox starts a Pod sandbox through CRI as kubelet does, sends a packet to each of its addresses, waits for the reply, and removes the
+// sandbox. Before there is a CNI configuration, the sandbox is on the host network. It pulls no image. It returns an error only if it
+// could not determine the result.
+//
+// A CNI plugin may need its daemon, which runs only after kubelet has started, or a Pod of the API server. If such a plugin refuses the
+// sandbox, the rest is proven on the host network, and the result is Skipped.
+func Sandbox(ctx context.Context, h *host.Host, o SandboxOptions) (SandboxResult, error) {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(o.Timeout, sandboxTime))
+	defer cancel()
+	p := sandboxProbe{h: h, r: SandboxResult{Socket: o.Socket}}
+	err := p.run(ctx)
+	p.r.Duration = Millis(time.Since(start))
+	if err != nil {
+		return p.r, fmt.Errorf("probing a Pod sandbox: %w", err)
+	}
+	return p.r, nil
+}
+
+type sandboxProbe struct {
+	h      *host.Host
+	r      SandboxResult
+	setup  host.RuntimeSetup
+	parent string // of the sandbox's cgroup
+	proc   string // the directory of the runtime's process in /proc
+}
+
+// errTaken is the error of a sandbox that another program has stopped: kubelet stops the Pods that the API server does not have.
+var errTaken = errors.New("another program, probably kubelet, stopped the sandbox while it was tested: run the probe again")
+
+func (p *sandboxProbe) run(ctx context.Context) error {
+	if down, err := p.connect(ctx); down || err != nil {
+		return err
+	}
+	lock, err := lockSandbox(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	p.r.Removed, err = host.RemoveSandboxes(ctx, p.r.Socket)
+	if words, said := runtimeWords(err); said { // a second sandbox would stay as well
+		p.refused(FailedRemove, "the sandbox of an earlier probe cannot be removed", words)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if lacks, err := p.lacksFile(ctx); lacks || err != nil {
+		return err
+	}
+	err = p.try(ctx, !p.setup.NetworkReady)
+	if errors.Is(err, errTaken) {
+		err = p.try(ctx, !p.setup.NetworkReady)
+	}
+	if plugin := p.needsDaemon(); err == nil && plugin != "" {
+		words := p.r.Words
+		if err = p.try(ctx, true); err == nil && p.r.Pass {
+			p.skip("a sandbox starts on the host network; the CNI plugin "+plugin+
+				" does not serve a Pod that the API server does not know, or its daemon is not up yet", words)
+		}
+	}
+	return err
+}
+
+// connect reads what the runtime reports about itself. down is set if it does not serve CRI v1.
+func (p *sandboxProbe) connect(ctx context.Context) (down bool, err error) {
+	if p.r.Socket == "" {
+		if p.r.Socket, err = p.h.RuntimeSocket(); err != nil {
+			return false, err
+		}
+	}
+	p.r.Runtime, err = p.h.Runtimes.CRIVersion(ctx, p.r.Socket, "v1")
+	if err == nil {
+		p.setup, err = p.h.Runtimes.RuntimeSetup(ctx, p.r.Socket)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, errors.ErrUnsupported):
+		p.skip("no runtime serves CRI v1 at "+p.r.Socket+" (kubelet.runtime has more)", "")
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	p.r.Image, p.proc = p.setup.SandboxImage, "/proc/"+strconv.Itoa(host.RuntimeProcess(p.r.Socket))
+	if program, err := p.h.Files.ReadLink(p.proc + "/exe"); err == nil && strings.HasSuffix(program, " (deleted)") {
+		p.r.Stale = strings.TrimSuffix(program, " (deleted)")
+	}
+	for _, n := range p.setup.Networks {
+		if n.Name != "cni-loopback" { // containerd's own
+			p.r.Network = n.Name + " (" + strings.Join(n.Plugins, ", ") + ")"
+		}
+	}
+	// Since 2.0, containerd reports the image no more. Another image that is pinned hides that the image is missing.
+	if config, err := p.h.Files.ReadFile(containerdConfig); err == nil && p.r.Image == "" && p.r.unit() == "containerd" {
+		if m := regexp.MustCompile(`(?m)^\s*sandbox(?:_image)?\s*=\s*["']([^"']+)["']`).FindSubmatch(config); m != nil {
+			p.r.Image = string(m[1])
+		}
+	}
+	driver, err := p.h.Runtimes.CgroupDriver(ctx, p.r.Socket)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return false, err
+	}
+	if driver.Driver == "systemd" { // which refuses a parent that is not a slice
+		p.parent = "system.slice"
+	}
+	return false, nil
+}
+
+// lacksFile reports a file without which no sandbox can start: a CNI plugin, the default handler's program, the image. A runtime that starts
+// a sandbox without a plugin cannot remove it either, and it would pull the image.
+func (p *sandboxProbe) lacksFile(ctx context.Context) (lacks bool, err error) {
+	isMissing := func(file string) bool { // as the runtime sees it; false if that is not known
+		root, err := p.h.Files.Exists(p.proc + "/root/proc")
+		exists, failed := p.h.Files.Exists(p.proc + "/root" + file)
+		return root && !exists && errors.Join(err, failed) == nil
+	}
+	for _, plugin := range p.setup.Plugins() {
+		isMissingIn := func(dir string) bool { return isMissing(path.Join(dir, plugin)) }
+		if dirs := p.setup.PluginDirs; p.setup.NetworkReady && len(dirs) > 0 && !slices.ContainsFunc(dirs, func(d string) bool { return !isMissingIn(d) }) {
+			p.refused(FailedStart, "no Pod can start", fmt.Sprintf("failed to find plugin %q in path %v", plugin, dirs))
+			return true, nil
+		}
+	}
+	if p.r.Image == "" && p.r.unit() != "containerd" {
+		p.skip("the runtime does not report the image of its sandboxes, which it may have to pull", "")
+		return true, nil
+	}
+	has, err := host.HasImage(ctx, p.r.Socket, p.r.Image)
+	if has || err != nil {
+		return false, err
+	}
+	if program := p.setup.Handlers[p.setup.Default].BinaryName; path.IsAbs(program) && isMissing(program) {
+		p.refused(FailedStart, "no Pod can start", "fork/exec "+program+": no such file or directory")
+		return true, nil
+	}
+	p.fail(FailedImage, "the runtime does not have the image "+cmp.Or(p.r.Image, "of its sandboxes")+", and no Pod starts without it", p.r.pull())
+	return true, nil
+}
+
+// lockSandbox waits until no other probe runs: it would remove this one's sandbox.
+func lockSandbox(ctx context.Context) (io.Closer, error) {
+	n, err := netns.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Close()
+	for {
+		lock, err := n.Lock(ctx, "nodegate-sandbox")
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return lock, err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("another sandbox probe is running: %w", ctx.Err())
+		}
+	}
+}
+
+// try starts a sandbox, tests it, and removes it.
+func (p *sandboxProbe) try(ctx context.Context, hostNetwork bool) (err error) {
+	p.r.HostNetwork, p.r.Pass, p.r.Failed, p.r.Words, p.r.Remedy = hostNetwork, false, "", "", ""
+	defer func() {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+		defer cancel()
+		_, e := host.RemoveSandboxes(late, p.r.Socket)
+		if words, said := runtimeWords(e); said && p.r.Pass {
+			p.refused(FailedRemove, "the sandbox cannot be removed", words)
+		} else if e != nil {
+			p.r.Warnings = append(p.r.Warnings, "removing the sandbox: "+e.Error())
+		}
+	}()
+	id, err := host.RunSandbox(ctx, p.r.Socket, p.parent, hostNetwork)
+	switch words, said := runtimeWords(err); {
+	case said:
+		p.refused(FailedStart, "no Pod can start", words)
+		return nil
+	case errors.Is(err, errors.ErrUnsupported):
+		p.skip("the runtime does not serve RunPodSandbox", "")
+		return nil
+	case err != nil && ctx.Err() != nil && p.foreignPlugin() != "" && !hostNetwork:
+		p.skip("the CNI plugin "+p.foreignPlugin()+" did not return in time: its daemon may not be up yet", "")
+		return nil
+	case err != nil:
+		return err
+	}
+	sandbox, err := host.GetSandbox(ctx, p.r.Socket, id)
+	if _, said := runtimeWords(err); said || err == nil && !sandbox.Ready {
+		return errTaken
+	}
+	if err != nil {
+		return err
+	}
+	p.r.Addresses = sandbox.IPs
+	return p.exchange(ctx, id)
+}
+
+// exchange sends a packet to each address of a running sandbox.
+func (p *sandboxProbe) exchange(ctx context.Context, id string) error {
+	where := "on the host network, because the runtime has no network yet"
+	if !p.r.HostNetwork {
+		where = "at " + strings.Join(p.r.Addresses, " and ")
+	}
+	for _, ip := range p.r.Addresses {
+		err := ping(ctx, ip, pingTime)
+		if err == nil {
+			continue
+		}
+		if s, gone := host.GetSandbox(ctx, p.r.Socket, id); gone != nil || !s.Ready {
+			return errTaken
+		}
+		if !errors.Is(err, errNoReply) {
+			return fmt.Errorf("sending a packet to %s: %w", ip, err)
+		}
+		if plugin := p.foreignPlugin(); plugin != "" {
+			p.skip("a sandbox starts at "+ip+"; it does not answer the node, and "+plugin+
+				" may drop packets of a Pod that the API server does not know", "")
+			return nil
+		}
+		p.fail(FailedPacket, "a sandbox starts at "+ip+" and does not answer the node", "run `ip route get "+ip+
+			"`: the route must lead to the Pods' bridge; then look for a rule that drops the packet (`nft list ruleset`, `iptables-save`)")
+		return nil
+	}
+	p.r.Pass, p.r.Summary = true, "a Pod sandbox started "+where
+	if len(p.r.Addresses) > 0 {
+		p.r.Summary += ", answered the node"
+	}
+	return nil
+}
+
+func (p *sandboxProbe) skip(why, words string) {
+	p.r.Pass, p.r.Failed, p.r.Remedy = false, "", ""
+	p.r.Skipped, p.r.Summary, p.r.Words = why, why, words
+}
+
+func (p *sandboxProbe) fail(step, summary, remedy string) {
+	p.r.Pass, p.r.Failed, p.r.Summary, p.r.Remedy = false, step, summary, remedy
+}
+
+func (p *sandboxProbe) refused(step, summary, words string) {
+	p.fail(step, summary+": "+words, p.remedy(words))
+	p.r.Words = words
+}
+
+// Proof returns the result as a requirement of a policy.
+func (r SandboxResult) Proof() host.Proof {
+	proof := host.Proof{Pass: r.Pass, Skip: r.Skipped, Lost: r.Summary, Evidence: r.Socket + ": " + r.Summary, Remedy: r.Remedy}
+	switch {
+	case r.Failed == FailedImage:
+		proof.Minor = true // the runtime may be able to pull it
+	case r.Pass && r.Stale != "":
+		proof.Pass, proof.Minor = false, true
+		proof.Lost = "the runtime runs a program whose file was replaced"
+		proof.Evidence += "; " + r.staleText()
+		proof.Remedy = r.restart()
+	}
+	return proof
+}
+
+func (r SandboxResult) staleText() string {
+	return "it runs " + r.Stale + ", which has been replaced since it started"
+}
+
+// Render writes the result for people.
+func (r SandboxResult) Render(w io.Writer) error {
+	var b bytes.Buffer
+	if r.Failed != "" {
+		fmt.Fprintf(&b, "%s: ", r.Failed)
+	}
+	fmt.Fprintf(&b, "%s\n", r.Summary)
+	fmt.Fprintf(&b, "  %s at %s, %s\n", cmp.Or(r.Runtime, "no runtime"), r.Socket, r.Duration)
+	if r.Network != "" {
+		fmt.Fprintf(&b, "  network %s\n", r.Network)
+	}
+	if r.Skipped != "" && r.Words != "" {
+		fmt.Fprintf(&b, "  the runtime's words: %s\n", r.Words)
+	}
+	if len(r.Removed) > 0 {
+		fmt.Fprintf(&b, "  removed the leftovers of a killed probe: %s\n", strings.Join(r.Removed, ", "))
+	}
+	if r.Stale != "" {
+		fmt.Fprintf(&b, "  warning: %s: %s\n", r.staleText(), r.restart())
+	}
+	for _, warning := range r.Warnings {
+		fmt.Fprintf(&b, "  warning: %s\n", warning)
+	}
+	if r.Remedy != "" {
+		fmt.Fprintf(&b, "  remedy: %s\n", r.Remedy)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}

@@ -1,0 +1,145 @@
+package datapath
+
+import (
+	"cmp"
+	"errors"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"nodegate/internal/host"
+)
+
+// runtimeWords returns the error with which a runtime refused a call, without identifiers: these differ at each try.
+func runtimeWords(err error) (words string, said bool) {
+	refusal, said := errors.AsType[*host.CRIError](err)
+	if !said {
+		return "", false
+	}
+	words = regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(refusal.Words, "ID")
+	words = strings.Join(strings.Fields(words), " ")
+	const most = 500
+	if len(words) > most {
+		words = strings.ToValidUTF8(words[:most], "") + "..."
+	}
+	return words, true
+}
+
+// restart returns the command that restarts the runtime.
+func (r SandboxResult) restart() string { return "run `systemctl restart " + r.unit() + "`" }
+
+func (r SandboxResult) unit() string {
+	switch {
+	case strings.Contains(r.Socket, "/k3s/"):
+		return "k3s-agent"
+	case strings.HasPrefix(r.Runtime, "cri-o"):
+		return "crio"
+	}
+	return "containerd"
+}
+
+const containerdConfig = "/etc/containerd/config.toml"
+
+// pull returns what to do about the missing image.
+func (r SandboxResult) pull() string {
+	pull := "`ctr -n k8s.io images pull " + cmp.Or(r.Image, "NAME") + "`"
+	if r.unit() == "crio" {
+		pull = "`crictl pull " + r.Image + "`"
+	}
+	if r.Image == "" {
+		pull += ", with the name that `containerd config dump` has below pinned_images"
+	}
+	return "run " + pull + "; if no registry gives it, import it, or correct the name in the runtime's configuration (sandbox_image, " +
+		"pinned_images.sandbox or pause_image)"
+}
+
+// remedies are what to do about an error of a runtime: the first whose words it contains.
+var remedies = []struct{ words, remedy string }{
+	{"sandbox image", "import the image, or correct its name in the runtime's configuration (sandbox_image, pinned_images.sandbox or pause_image)"},
+	{"expected cgroupsPath to be of format", "set SystemdCgroup and kubelet's cgroupDriver to the same driver"},
+	{"unknown version specified", "upgrade the handler's program (runc or crun): it is older than the runtime's OCI specification"},
+	{"cannot use systemd cgroups manager", "set SystemdCgroup = false: systemd does not run here"},
+	{"apparmor", "install the package apparmor, which has apparmor_parser, or correct the profile that the error names"},
+	{"seccomp", "install a runc that is built with seccomp, on a kernel with CONFIG_SECCOMP_FILTER, or correct the profile that the error names"},
+	{"failed to mount", "read the kernel's reason with `dmesg`; module overlay must be loaded, or set snapshotter to one that this file system takes"},
+	{"already has an IP address different from", "run `ip link delete cni0`: the CNI makes the bridge with the node's present range at the next Pod"},
+	{"no IP addresses available in range set", "the addresses of Pods that are gone are still reserved: drain the node, and remove the files of " +
+		"/var/lib/cni/networks"},
+	{"no space left on device", "free space in the runtime's directory"},
+	{"address already in use", "stop the program that has the port"},
+	{"oom_score_adj", "the runtime lacks CAP_SYS_RESOURCE: set restrict_oom_score_adj = true, or give it the capability"},
+}
+
+// remedy returns what to do about an error of the runtime.
+func (p *sandboxProbe) remedy(words string) string {
+	if p.r.Stale != "" {
+		return p.r.restart() + ": " + p.r.staleText()
+	}
+	if m := regexp.MustCompile(`failed to find plugin "([^"/]+)" in path \[([^\]]*)\]`).FindStringSubmatch(words); m != nil {
+		return p.pluginRemedy(m[1], strings.Fields(m[2]))
+	}
+	if m := missingProgram().FindStringSubmatch(words); m != nil {
+		name := m[1] + m[2] + m[3]
+		return "install " + name + ", or correct the handler in the runtime's configuration that names it (BinaryName or runtime_type of containerd, " +
+			"runtime_path of CRI-O), then " + p.r.restart()
+	}
+	if i := slices.IndexFunc(remedies, func(known struct{ words, remedy string }) bool {
+		return strings.Contains(strings.ToLower(words), strings.ToLower(known.words))
+	}); i >= 0 {
+		return remedies[i].remedy
+	}
+	return "correct what the runtime reports; `journalctl -u " + p.r.unit() + "` has more"
+}
+
+// missingProgram matches an error about a program of the runtime that does not exist.
+func missingProgram() *regexp.Regexp {
+	return regexp.MustCompile(`exec: "([^"]+)": (?:executable file not found|stat |file does not exist)|fork/exec ([^ :]+): no such file or directory|` +
+		`binary not installed "([^"]+)"`)
+}
+
+// pluginRemedy looks for a missing CNI plugin in the directories to which packages and CNIs install them.
+func (p *sandboxProbe) pluginRemedy(plugin string, dirs []string) string {
+	for _, dir := range []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"} {
+		exists, err := p.h.Files.Exists(path.Join(dir, plugin))
+		if err == nil && exists && !slices.Contains(dirs, dir) {
+			setting := `bin_dir = "` + dir + `" in [plugins."io.containerd.grpc.v1.cri".cni] of ` + containerdConfig
+			config, _ := p.h.Files.ReadFile(containerdConfig) // without it, the older form is right for all versions
+			if p.r.unit() == "crio" {
+				setting = `plugin_dirs = ["` + dir + `"] in [crio.network] of /etc/crio/crio.conf`
+			} else if regexp.MustCompile(`(?m)^\s*version\s*=\s*3`).Match(config) {
+				setting = `bin_dirs = ["` + dir + `"] in [plugins."io.containerd.cri.v1.runtime".cni] of ` + containerdConfig
+			}
+			return "the plugin is in " + dir + ": set " + setting + ", then " + p.r.restart()
+		}
+	}
+	return "install the CNI plugin " + plugin + " (https://github.com/containernetworking/plugins has the reference plugins) into " +
+		strings.Join(dirs, " or ")
+}
+
+// referencePlugins need neither a daemon nor the API server (https://www.cni.dev/plugins/current/).
+var referencePlugins = []string{"bridge", "ptp", "host-local", "static", "loopback", "portmap", "bandwidth", "firewall", "tuning", "sbr"}
+
+// foreignPlugin returns the first plugin of the runtime's network that may need a daemon or the API server, or "".
+func (p *sandboxProbe) foreignPlugin() string {
+	for _, plugin := range p.setup.Plugins() {
+		if !slices.Contains(referencePlugins, plugin) {
+			return plugin
+		}
+	}
+	return ""
+}
+
+// needsDaemon returns the plugin that refused the sandbox for a reason that need not be the node's, or "".
+func (p *sandboxProbe) needsDaemon() string {
+	if p.r.Failed != FailedStart || p.r.HostNetwork || !strings.Contains(p.r.Words, "network") ||
+		strings.Contains(p.r.Words, "failed to find plugin") || strings.Contains(p.r.Words, "already has an IP address different from") {
+		return ""
+	}
+	if m := regexp.MustCompile(`plugin type="([^"]+)" failed`).FindStringSubmatch(p.r.Words); m != nil && slices.Contains(referencePlugins, m[1]) {
+		return ""
+	} else if m != nil {
+		return m[1]
+	}
+	return p.foreignPlugin()
+}
