@@ -147,6 +147,7 @@ func (r *reader) decodeSysctl(b block) (Sysctl, bool) {
 	}
 	s.Key = key
 	r.checkWriteOnly(b, key)
+	r.checkPods(s, b)
 	if v, ok := r.value(b.get("value")); ok {
 		switch text, ok := r.parameter(v, b.at("value"), "value"); {
 		case ok && text == "" && (b.Type == "sysfs" || r.takesNumbers(s.Key)):

@@ -66,6 +66,55 @@ func (p *Policy) Effective() []Requirement {
 	return all
 }
 
+// Change is a requirement that differs between two policies.
+type Change struct {
+	Name string       `json:"name"`
+	Old  *Requirement `json:"old,omitempty"` // none: it is new
+	New  *Requirement `json:"new,omitempty"` // none: it has gone
+}
+
+// ChangesFrom returns the requirements of p that differ from those of an older policy.
+func (p *Policy) ChangesFrom(old *Policy) []Change {
+	all := []Change{}
+	before, now := old.Effective(), p.Effective()
+	find := func(in []Requirement, name string) *Requirement {
+		if i := slices.IndexFunc(in, func(r Requirement) bool { return r.Name == name }); i >= 0 {
+			return &in[i]
+		}
+		return nil
+	}
+	for _, r := range now {
+		if was := find(before, r.Name); was == nil || was.Want != r.Want || was.Severity != r.Severity {
+			all = append(all, Change{r.Name, was, find(now, r.Name)})
+		}
+	}
+	for _, r := range before {
+		if find(now, r.Name) == nil {
+			all = append(all, Change{r.Name, find(before, r.Name), nil})
+		}
+	}
+	return all
+}
+
+// String returns the change on one line: "~ sysctl.vm.swappiness: 60 -> 10".
+func (c Change) String() string {
+	switch {
+	case c.Old == nil:
+		return fmt.Sprintf("+ %s: %s", c.Name, c.New)
+	case c.New == nil:
+		return fmt.Sprintf("- %s: %s", c.Name, c.Old)
+	}
+	return fmt.Sprintf("~ %s: %s -> %s", c.Name, c.Old, c.New)
+}
+
+// String returns what is required: "4096 [warn]".
+func (r Requirement) String() string {
+	if r.Severity == Warn {
+		return r.Want + "  [warn]"
+	}
+	return r.Want
+}
+
 // Waits describes how long the gate holds its unit: "waits 2m0s, then hold".
 func (g Gate) Waits() string {
 	if g.Enforce == Warn {
@@ -79,9 +128,7 @@ func (p *Policy) WriteEffective(w io.Writer) error {
 	lines := p.Effective()
 	name, want := 0, 0
 	for i, l := range lines {
-		if l.Severity == Warn {
-			lines[i].Want += "  [warn]"
-		}
+		lines[i].Want = l.String()
 		name, want = max(name, len(l.Name)), max(want, min(len(lines[i].Want), 60))
 	}
 	for _, l := range lines {

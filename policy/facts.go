@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -30,6 +32,32 @@ func factTypes() map[string]cty.Type {
 
 // FactNames returns every fact, sorted.
 func FactNames() []string { return slices.Sorted(maps.Keys(factTypes())) }
+
+// GivenFacts reads facts that are written as NAME=VALUE. It returns nil for none.
+func GivenFacts(given []string) (func(name string) (any, bool), error) {
+	if given == nil {
+		return nil, nil
+	}
+	facts := map[string]any{}
+	for _, text := range given {
+		name, value, _ := strings.Cut(text, "=")
+		n, err := strconv.ParseInt(value, 10, 64)
+		switch typ, known := factTypes()[name]; {
+		case !known:
+			return nil, fmt.Errorf("unknown fact %q; known facts: %s", name, strings.Join(FactNames(), ", "))
+		case typ == cty.String:
+			facts[name] = value
+		case err != nil:
+			return nil, fmt.Errorf("the fact %s must be a whole number: %s=8; got %q", name, name, value)
+		default:
+			facts[name] = n
+		}
+	}
+	if release, is := facts["kernel.release"].(string); is {
+		facts["kernel.version"] = leadingVersion(release)
+	}
+	return func(name string) (any, bool) { v, known := facts[name]; return v, known }, nil
+}
 
 // vocabulary holds the functions and facts that an expression can name. Building it costs more than evaluating an expression,
 // so all nodes of one policy share it.

@@ -93,6 +93,11 @@ func TestMeaning(t *testing.T) {
 		{"check \"late\" { severity = \"block\" }", []string{"1 Holds nothing"}},
 		{"check \"late\" {}", nil},
 		{"variable \"v\" { default = 1 }", []string{"1 Unused variable"}},
+		{set("net.core.somaxconn", "32768\n  reason = \"the ingress Pods\""), []string{"3 Not for Pods"}},
+		{set("net.core.somaxconn", "32768\n  reason = \"ingress Pods with hostNetwork\""), nil},
+		{set("net.core.somaxconn", "32768"), nil},
+		{set("net.ipv4.tcp_congestion_control", "\"cubic\"\n  reason = \"Pods send far\""), nil},
+		{set("net.ipv4.ip_forward", "1\n  reason = \"packets of Pods\""), nil},
 		{"variable \"v\" { default = 1 }\ngate { repair = var.v == 1 }", nil},
 		{"gate {\n  enforce = \"warn\"\n  on_held = [\"/bin/x\"]\n}", []string{"3 Holds nothing"}},
 	} {

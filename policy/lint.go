@@ -174,7 +174,7 @@ func (v *survey) load(facts map[string]any, blocks []block, keep bool) {
 func (l *loader) checkUnused() hcl.Diagnostics {
 	r := &reader{}
 	for _, b := range l.blocks {
-		if b.Type == "variable" && !b.Builtin && !readsAny(append(l.expressions(), l.acknowledging...), "var."+b.Name) {
+		if b.Type == "variable" && !b.isBuiltin() && !readsAny(append(l.expressions(), l.acknowledging...), "var."+b.Name) {
 			r.warnf(b.Range, "Unused variable", "No block reads var.%s, so a value for it changes nothing. Use it, or remove it.", b.Name)
 		}
 	}

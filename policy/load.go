@@ -23,6 +23,8 @@ type Options struct {
 	// strings. False means that the fact is unknown here, and that every value that depends on
 	// it is unknown. If Fact is nil, all facts are unknown.
 	Fact func(name string) (any, bool)
+	// Version is nodegate's, for required_version; "" satisfies every policy.
+	Version string
 	// Vars holds the given values of variables, by name. A name that the policy does not declare
 	// is a mistake.
 	Vars map[string]string
@@ -67,6 +69,10 @@ func read(files []File, o Options) *loader {
 	for _, f := range files {
 		l.parse(f, false)
 	}
+	if l.stopped {
+		return l
+	}
+	l.markBases(files)
 	l.readVariables()
 	l.readLint()
 	l.applyOverrides()
@@ -93,7 +99,8 @@ type loader struct {
 	used   map[string]bool // built-in policies that are read already
 	blocks []block
 	policy *Policy
-	size   int // bytes of the files so far, without the built-in ones
+	size   int     // bytes of the files so far, without the built-in ones
+	bases  []block // use blocks that name a file
 	// Only in Lint:
 	usual         []map[string]any // facts of nodes
 	questions     map[hcl.Range]question
@@ -137,6 +144,9 @@ func (l *loader) parse(f File, builtin bool) {
 		return
 	}
 	content, diags := syntax.Body.Content(fileSchema())
+	if !l.hasVersion(content.Attributes["required_version"]) {
+		return
+	}
 	l.diags = append(l.diags, diags...)
 	l.policy.Files = append(l.policy.Files, f.Name)
 	for _, b := range content.Blocks {
@@ -157,6 +167,8 @@ func (l *loader) parse(f File, builtin bool) {
 func (l *loader) useBuiltin(b block) {
 	f, err := Builtin(b.Name)
 	switch {
+	case strings.HasPrefix(b.Name, "./"):
+		l.bases = append(l.bases, b)
 	case err != nil:
 		l.errorf(b.Range, "Unknown policy", "There is no built-in policy %q. Known policies: %s.%s",
 			b.Name, strings.Join(Builtins(), ", "), didYouMean(b.Name, Builtins()))

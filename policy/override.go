@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,10 +27,17 @@ func (l *loader) applyOverrides() {
 			names = append(names, b.checkName())
 		}
 	}
-	done := map[string]hcl.Range{}
+	type target struct {
+		name string
+		base bool // overridden in a base, whose override another file may override
+	}
+	done := map[target]hcl.Range{}
+	slices.SortStableFunc(overrides, func(a, b block) int { // those of a base first
+		return cmp.Compare(map[bool]int{false: 1}[a.Builtin], map[bool]int{false: 1}[b.Builtin])
+	})
 	for _, o := range overrides {
 		name := canonicalName(o.Name)
-		first, again := done[name]
+		first, again := done[target{name, o.Builtin}]
 		if again && o.Former != "" {
 			continue // two checks became one, and the first override stands
 		}
@@ -37,7 +45,7 @@ func (l *loader) applyOverrides() {
 			l.errorf(o.Range, "Overridden twice", "%s is already overridden at %s. Merge the two blocks.", o.Name, place(first))
 			continue
 		}
-		done[name] = o.Range
+		done[target{name, o.Builtin}] = o.Range
 		found := false
 		for i := range l.blocks { // several built-in policies may contain the requirement
 			if b := &l.blocks[i]; b.Builtin && b.checkName() == name {
@@ -57,7 +65,7 @@ func (l *loader) reportNoTarget(o block, name string, names []string) {
 		l.errorf(o.Range, "Not a built-in requirement", "%s is your own requirement. Change it at %s.", o.Name, place(l.blocks[i].Range))
 		return
 	}
-	l.errorf(o.Range, "Nothing to override", "No built-in policy in use has %s.%s", o.Name, Nearest(name, names))
+	l.errorf(o.Range, "Nothing to override", "No policy in use has %s.%s", o.Name, Nearest(name, names))
 }
 
 // override replaces attributes of b by the attributes of o. The attributes for the value of a sysctl

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -20,7 +21,7 @@ type block struct {
 	Former   string    // the label as written, if it is the former name of a check
 	Range    hcl.Range // position of the label, or of the block's first line
 	Override hcl.Range // position of the override that changed it, if any
-	Builtin  bool      // it is in a built-in policy
+	Builtin  bool      // it is in a built-in policy, or in a base: others may override it
 	Body     hcl.Body
 	Attrs    hcl.Attributes
 	Blocks   hcl.Blocks
@@ -34,6 +35,9 @@ func (b block) get(name string) hcl.Expression {
 	return nil
 }
 
+// isBuiltin reports whether the block is in a built-in policy.
+func (b block) isBuiltin() bool { return strings.HasPrefix(b.Range.Filename, "builtin:") }
+
 // at returns the position of an attribute's value, or of the block if it is not set.
 func (b block) at(name string) hcl.Range {
 	if e := b.get(name); e != nil {
@@ -43,7 +47,7 @@ func (b block) at(name string) hcl.Range {
 }
 
 func fileSchema() *hcl.BodySchema {
-	return &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
+	return &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "required_version"}}, Blocks: []hcl.BlockHeaderSchema{
 		{Type: "use", LabelNames: []string{"name"}},
 		{Type: "module", LabelNames: []string{"name"}},
 		{Type: "sysctl", LabelNames: []string{"key"}},
@@ -66,7 +70,7 @@ func blockSchema(blockType string) *hcl.BodySchema {
 	requirement := []string{"severity", "reason", "ref", "symptom", "tradeoff", "when"}
 	switch blockType {
 	case "variable":
-		return attributes("type", "default", "description")
+		return attributes("type", "default", "description", "one_of", "min", "max")
 	case "module":
 		return attributes(append(requirement, "drift", "options", "absent")...)
 	case "check":

@@ -113,7 +113,7 @@ func (l *loader) readVariable(b block) (cty.Value, bool) {
 		l.errorf(at, "Wrong type", "Variable %q: %s%s.", b.Name, err, declared)
 		return cty.NilVal, false
 	}
-	return converted, true
+	return converted, l.checkRange(b, converted, at)
 }
 
 // givenAt returns the position of a variable's given value: in a file, on the command line or in

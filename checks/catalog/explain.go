@@ -140,8 +140,11 @@ func explainRequirements(p *policy.Policy, add func(Explanation)) {
 			"run `nodegate apply` or `modprobe "+m.Name+"`; in an image, install the package that contains it")
 	}
 	for _, s := range p.Sysctls {
-		explain("sysctl."+s.Key.String(), s.Metadata, "/proc/sys/"+string(s.Key)+" must be "+s.Want()+".",
-			sysctlRemedy(s))
+		how := "/proc/sys/" + string(s.Key) + " must be " + s.Want() + "."
+		if s.Key.IsOwnOfPods() {
+			how += " It counts for " + policy.NotForPods + "."
+		}
+		explain("sysctl."+s.Key.String(), s.Metadata, how, sysctlRemedy(s))
 	}
 	for _, s := range p.Sysfs {
 		explain(s.Key.CheckName(), s.Metadata, s.Key.File()+" must be "+s.Want()+".", "run `nodegate apply`")

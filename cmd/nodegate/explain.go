@@ -54,8 +54,7 @@ symptom and tradeoff that the policy gives.`,
 		},
 	}
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "also explain the requirements of the policy in `FILE|DIR`")
-	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`")
-	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
+	o.varFlags(c)
 	o.formatFlags(c, "text", "json")
 	return c
 }

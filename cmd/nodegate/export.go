@@ -56,11 +56,6 @@ Kubelet is held until the binary is there and the gate passes.`,
 			if err != nil {
 				return err
 			}
-			if format.Needs != export.Settings {
-				if err := checkStandalone(nil, p, texts, c.ErrOrStderr()); err != nil {
-					return err
-				}
-			}
 			r, err := format.Write(export.Input{Policy: p, Texts: texts, Delivery: delivery, APIVersion: apiVersion})
 			if err != nil {
 				return err
@@ -96,10 +91,9 @@ Kubelet is held until the binary is there and the gate passes.`,
 			return writeOut(o.output, r.Text, 0o644)
 		},
 	}
-	o.lint = true
+	o.lint, o.ships = true, true
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "read the policy from `FILE|DIR`; may be repeated")
-	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`")
-	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
+	o.varFlags(c)
 	c.Flags().StringVarP(&o.output, "output", "o", "", "write to `FILE|DIR` instead of standard output")
 	c.Flags().BoolVar(&strict, "strict", false, "fail if the target cannot express all of the policy")
 	c.Flags().StringVar(&binary, "binary", "", "where the node gets nodegate: baked (in its image, the default) or a `URL`")

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"reflect"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
-	"nodegate/checks/catalog"
 	"nodegate/checks/datapath"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
@@ -80,7 +78,7 @@ that binary and the package's units.`,
 	}
 	i.policyFlags(c)
 	i.guardFlag(c)
-	i.copied, i.lint = true, true
+	i.copied, i.lint, i.ships = true, true, true
 	c.Flags().BoolVar(&i.start, "start", false, "start the units after installing, through the systemd of --root")
 	c.Flags().BoolVar(&i.assess, "assess-boot", false,
 		"mark a boot as good only if the node passes; if systemd-boot counts boots, it then gives up a new kernel or image that does "+
@@ -108,10 +106,6 @@ func (i *installer) readPolicy(c *cobra.Command, h *host.Host) (*policy.Policy, 
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
 	defer cancel()
-	fact := func(name string) (any, bool) { return h.Fact(ctx, name) }
-	if err := checkStandalone(fact, p, texts, c.ErrOrStderr()); err != nil {
-		return nil, nil, err
-	}
 	if err := checkUnit(c.Context(), h, p.Gate, i.start, texts, c.ErrOrStderr()); err != nil {
 		return nil, nil, err
 	}
@@ -297,20 +291,6 @@ func removeProbes(c *cobra.Command, h *host.Host) {
 	if err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(c.ErrOrStderr(), "nodegate: the leftovers of a killed probe, if any, are still there: %v\n", err)
 	}
-}
-
-// checkStandalone returns an error if the policy needs the variable values of this call: on the
-// node it is read without them. fact is nil if the facts of the node are not known.
-func checkStandalone(fact func(name string) (any, bool), p *policy.Policy, texts []policy.File, stderr io.Writer) error {
-	options := catalog.Known()
-	options.Fact = fact
-	there, diags := policy.Load(texts, options)
-	if !diags.HasErrors() && reflect.DeepEqual(p, there) {
-		return nil
-	}
-	policy.WriteDiagnostics(stderr, texts, diags)
-	return errors.New("the policy depends on --var, --var-file or NODEGATE_VAR_NAME, which the node does not have; " +
-		"write the values as defaults of the variables")
 }
 
 // onAnyMachine returns p with the modules and sysctls of an evaluation without facts, as an export has them: the files that

@@ -64,8 +64,7 @@ has mistakes, or the file is not a kops manifest.`,
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "lint `FILE|DIR`, as an argument does")
 	c.Flags().StringVar(&manifest, "kops", "", "read the kops manifest in `FILE` (- is standard input)")
 	c.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
-	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`")
-	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
+	o.varFlags(c)
 	return c
 }
 

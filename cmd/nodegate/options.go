@@ -38,6 +38,9 @@ type options struct {
 	verbose  bool
 	vars     []string
 	varFiles []string
+	ships    bool     // the policy goes to nodes, which do not have the values of variables
+	noEnv    bool     // the values of variables are in the policy already
+	facts    []string // of the node, instead of this machine's
 
 	guarded       bool // refuse a policy that users other than root may write
 	allowWritable bool // overrides guarded
@@ -63,9 +66,18 @@ func (o *options) policyFlags(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "read the policy from `FILE|DIR`; may be repeated")
 	c.Flags().StringVar(&o.root, "root", "/", "use the machine's file tree in `DIR`")
 	_ = c.MarkFlagDirname("root") // fails only if the flag does not exist
+	o.varFlags(c)
+}
+
+func (o *options) varFlags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`; "+
 		"the environment variable NODEGATE_VAR_NAME does the same")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
+}
+
+func (o *options) factFlag(c *cobra.Command) {
+	c.Flags().StringArrayVar(&o.facts, "fact", nil, "evaluate for a node with this fact: `NAME=VALUE`, such as node.cpus=96; facts that are not "+
+		"given are unknown")
 }
 
 func (o *options) reportFlags(c *cobra.Command) {
@@ -109,6 +121,11 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 	if err != nil {
 		return nil, nil, err
 	}
+	if o.ships {
+		if files, err = o.shipped(files, stderr); err != nil {
+			return nil, nil, err
+		}
+	}
 	if o.lint {
 		known, err := o.policyOptions(stderr)
 		if err != nil {
@@ -130,6 +147,20 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 		return nil, nil, err
 	}
 	return p, files, nil
+}
+
+// shipped returns the files with the given values of variables as defaults.
+func (o *options) shipped(files []policy.File, stderr io.Writer) ([]policy.File, error) {
+	known, err := o.policyOptions(stderr)
+	if err != nil {
+		return nil, err
+	}
+	shipped, diags := policy.Shipped(files, known)
+	if diags.HasErrors() {
+		return nil, printDiagnostics(stderr, files, diags)
+	}
+	o.vars, o.varFiles, o.ships, o.noEnv = nil, nil, false, true
+	return shipped, nil
 }
 
 // policyAlone loads the policy for a verb that does not inspect the machine.
@@ -155,8 +186,11 @@ func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) 
 func (o *options) evaluateSource(h *host.Host, read policy.Source, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), factTime)
 	defer cancel()
-	var fact func(name string) (any, bool)
-	if !o.noFacts {
+	fact, err := policy.GivenFacts(o.facts)
+	if err != nil {
+		return nil, err
+	}
+	if !o.noFacts && o.facts == nil {
 		fact = func(name string) (any, bool) { return o.factInTime(ctx, h, name) }
 	}
 	p, diags := read.For(fact)
@@ -229,7 +263,11 @@ func environment() map[string]string {
 // come from files first, then from --var; a later value wins.
 func (o *options) policyOptions(stderr io.Writer) (policy.Options, error) {
 	known := catalog.Known()
-	known.Env, known.Vars, known.VarsAt = environment(), map[string]string{}, map[string]hcl.Range{}
+	known.Version = version
+	known.Vars, known.VarsAt = map[string]string{}, map[string]hcl.Range{}
+	if !o.noEnv {
+		known.Env = environment()
+	}
 	for _, file := range o.varFiles {
 		files, err := readPolicies([]string{file})
 		if err == nil {

@@ -45,7 +45,7 @@ func newPolicy() *cobra.Command {
 			}
 			return nil
 		},
-	}, newPolicyShow(), newPolicyImport())
+	}, newPolicyShow(), newPolicyDiff(), newPolicyImport())
 	return c
 }
 
@@ -63,7 +63,8 @@ func newPolicyShow() *cobra.Command {
 		ValidArgsFunction: cobra.FixedCompletions(policy.Builtins(), cobra.ShellCompDirectiveNoFileComp),
 		Short:             "Print a built-in policy, or with --effective the policy in force",
 		Example: `  nodegate policy show kubernetes
-  nodegate policy show --effective --policy my.hcl`,
+  nodegate policy show --effective --policy my.hcl
+  nodegate policy show --effective --policy my.hcl --fact node.cpus=96`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
@@ -95,7 +96,57 @@ func newPolicyShow() *cobra.Command {
 		},
 	}
 	o.policyFlags(c)
+	o.factFlag(c)
 	o.formatFlags(c, "text", "json")
 	c.Flags().BoolVar(&effective, "effective", false, "print the merged policy, each line with its source")
+	return c
+}
+
+// policyDiff is the JSON document of policy diff.
+type policyDiff struct {
+	APIVersion string          `json:"apiVersion"` // nodegate/v1
+	Kind       string          `json:"kind"`       // PolicyDiff
+	Changes    []policy.Change `json:"changes"`
+}
+
+func newPolicyDiff() *cobra.Command {
+	o := options{root: "/", noFacts: true}
+	c := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "Print what changes for a node between two policies",
+		Long: `Diff compares the requirements of two policies, each a file or a directory. A
+requirement that depends on a fact which is not given is compared as such; with
+--fact both are evaluated for one node.
+
+Exit status: 0 no requirement differs, 1 some differ, 2 a policy has mistakes.`,
+		Example: `  nodegate policy diff old.hcl new.hcl
+  nodegate policy diff old.hcl new.hcl --fact node.cpus=96 --fact cloud.provider=aws`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			var both []*policy.Policy
+			for _, name := range args {
+				o.policies = []string{name}
+				p, _, err := o.policyAlone(c)
+				if err != nil {
+					return err
+				}
+				both = append(both, p)
+			}
+			changes := both[1].ChangesFrom(both[0])
+			err := o.writeDocument(c.OutOrStdout(), policyDiff{report.APIVersion, "PolicyDiff", changes}, func(w io.Writer) error {
+				for _, change := range changes {
+					fmt.Fprintln(w, change)
+				}
+				return nil
+			})
+			if err == nil && len(changes) > 0 {
+				err = exit(exitFail)
+			}
+			return err
+		},
+	}
+	o.varFlags(c)
+	o.factFlag(c)
+	o.formatFlags(c, "text", "json")
 	return c
 }

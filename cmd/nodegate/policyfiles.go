@@ -26,7 +26,7 @@ func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
 
 func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
 	if len(o.policies) > 0 {
-		return readPolicies(o.policies)
+		return readPoliciesAndBases(o.policies)
 	}
 	files, err := installedPolicy(h)
 	if err != nil || len(files) > 0 {
@@ -86,6 +86,21 @@ func readPolicies(paths []string) ([]policy.File, error) {
 		files = append(files, found...)
 	}
 	return files, errors.Join(errs...)
+}
+
+// readPoliciesAndBases also reads the files that use blocks of the policies name.
+func readPoliciesAndBases(paths []string) ([]policy.File, error) {
+	files, err := readPolicies(paths)
+	for err == nil {
+		names := policy.Bases(files)
+		if names == nil {
+			break
+		}
+		var bases []policy.File
+		bases, err = readPolicies(names)
+		files = append(files, bases...)
+	}
+	return files, err
 }
 
 func readPolicy(p string) ([]policy.File, error) {

@@ -81,8 +81,7 @@ Exit status: 0 no node would be held, 1 some nodes would be held,
 		},
 	}
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "read the new policy from `FILE|DIR`; may be repeated")
-	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`")
-	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
+	o.varFlags(c)
 	o.formatFlags(c, "text", "json", "html")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "list every node by name")
 	o.root, o.noFacts, o.lint = "/", true, true

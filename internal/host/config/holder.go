@@ -35,10 +35,7 @@ func (k *Kubelet) readHolder(files Files) (unit string, configs, dirs []string, 
 	for _, h := range holders() {
 		for _, name := range h.units {
 			f, masked, err := First(files, Dirs("systemd/system"), name)
-			if err != nil {
-				return "", nil, nil, err
-			}
-			if f.Path == "" || masked {
+			if err != nil || f.Path == "" || masked { // an older recording does not know whether there is one
 				continue
 			}
 			k.Found = true

@@ -8,6 +8,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/verdict"
+	"nodegate/policy"
 )
 
 // Plan lists the changes that apply would make.
@@ -116,6 +117,11 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 		after := ""
 		if res.State.Cause != "" {
 			after = paint(Dim, " after "+res.State.Cause)
+		}
+		if name, is := strings.CutPrefix(res.Name, "sysctl."); is {
+			if key, err := policy.ParseKey(name); err == nil && key.IsOwnOfPods() {
+				after += paint(Dim, " (hostNetwork only, not Pods)")
+			}
 		}
 		for _, d := range differences(res) {
 			what := ""

@@ -1,0 +1,172 @@
+package policy
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclwrite"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Bases returns the files that use blocks of the files name and that are not among them. A base is beside the file that uses it, because
+// all files of a policy are installed in one directory.
+func Bases(files []File) (all []string) {
+	l := &loader{reader: &reader{words: newVocabulary()}, used: map[string]bool{}, policy: &Policy{}}
+	for _, f := range files {
+		l.parse(f, false)
+	}
+	for _, b := range l.bases {
+		if name, ok := b.base(); ok && !slices.Contains(all, name) && !slices.ContainsFunc(files, func(f File) bool { return f.Name == name }) {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// base returns the name of the file that a use block names.
+func (b block) base() (string, bool) {
+	name := strings.TrimPrefix(b.Name, "./")
+	dir := path.Dir(b.Range.Filename)
+	if dir == "." && !strings.HasPrefix(b.Range.Filename, "./") {
+		return name, IsPolicyFile(name) && !strings.Contains(name, "/")
+	}
+	return strings.TrimSuffix(dir, "/") + "/" + name, IsPolicyFile(name) && !strings.Contains(name, "/")
+}
+
+// markBases makes the blocks of the files that use blocks name as changeable as those of a built-in policy.
+func (l *loader) markBases(files []File) {
+	for _, b := range l.bases {
+		name, ok := b.base()
+		switch i := slices.IndexFunc(files, func(f File) bool { return f.Name == name }); {
+		case !ok || name == b.Range.Filename:
+			l.errorf(b.Range, "Not a file of this directory", "%q must name another *.hcl file in the same directory: use \"./base.hcl\" {}.", b.Name)
+		case i < 0:
+			l.errorf(b.Range, "No such file", "%s does not exist.", name)
+		}
+		for i := range l.blocks {
+			if l.blocks[i].Range.Filename == name {
+				l.blocks[i].Builtin = true
+			}
+		}
+	}
+}
+
+// hasVersion reports whether nodegate is as new as a policy requires. If it is not, other messages about the policy would mislead.
+func (l *loader) hasVersion(required *hcl.Attribute) bool {
+	if required == nil {
+		return true
+	}
+	text := l.text(native(hcl.Attributes{"v": required})["v"].Expr, "required_version")
+	least, err := versionNumbers(strings.TrimSpace(strings.TrimPrefix(text, ">=")))
+	if err != nil || text == "" {
+		l.errorf(required.Expr.Range(), "Wrong value", "required_version must be the oldest version of nodegate that has all that the policy "+
+			"uses: required_version = \">= 0.2\".")
+		return true
+	}
+	have, err := versionNumbers(l.Version)
+	if err != nil || l.Version == "" || strings.HasPrefix(l.Version, "0.0.0") || slices.Compare(have, least) >= 0 { // 0.0.0: not a release
+		return true
+	}
+	l.diags, l.blocks, l.bases = nil, nil, nil
+	l.errorf(required.Expr.Range(), "Too old", "The policy requires nodegate %s; this is %s. Install a newer one.", text, l.Version)
+	l.stopped = true
+	return false
+}
+
+// checkRange reports a variable's value that its block does not allow.
+func (l *loader) checkRange(b block, v cty.Value, at hcl.Range) bool {
+	if allowed, ok := l.value(b.get("one_of")); ok {
+		if !allowed.CanIterateElements() || !slices.ContainsFunc(allowed.AsValueSlice(), func(a cty.Value) bool { return a.RawEquals(v) }) {
+			l.errorf(at, "Wrong value", "Variable %q must be one of its one_of at %s.", b.Name, place(b.at("one_of")))
+			return false
+		}
+	}
+	for _, bound := range []string{"min", "max"} {
+		limit, ok := l.value(b.get(bound))
+		if !ok {
+			continue
+		}
+		if limit.Type() != cty.Number || v.Type() != cty.Number {
+			l.errorf(b.at(bound), "Wrong type", "%s is for a variable that is a number; write type = number.", bound)
+			return false
+		}
+		if outside := v.LessThan(limit); bound == "min" && outside.True() || bound == "max" && limit.LessThan(v).True() {
+			l.errorf(at, "Out of range", "Variable %q must be at %s %s (%s).", b.Name, map[string]string{"min": "least", "max": "most"}[bound],
+				limit.AsBigFloat().Text('f', -1), place(b.at(bound)))
+			return false
+		}
+	}
+	return true
+}
+
+// Shipped returns the files with the given values of variables as their defaults: a node reads its policy without these values. It returns
+// the files unchanged, and the mistakes, if the values do not fit the policy.
+func Shipped(files []File, o Options) ([]File, hcl.Diagnostics) {
+	l := read(files, o)
+	if l.diags.HasErrors() {
+		return files, l.diags
+	}
+	given := map[string]bool{}
+	for name := range o.Vars {
+		given[name] = true
+	}
+	for name := range o.Env {
+		given[name] = l.vars[name] != cty.NilVal
+	}
+	shipped := slices.Clone(files)
+	var last *hclwrite.File // to which variables of built-in policies are added
+	at := -1
+	for i, f := range shipped {
+		if strings.HasSuffix(f.Name, ".json") {
+			continue
+		}
+		parsed, diags := hclwrite.ParseConfig(f.Text, f.Name, hcl.InitialPos)
+		if diags.HasErrors() {
+			return files, diags
+		}
+		for _, b := range parsed.Body().Blocks() {
+			if b.Type() == "variable" && given[b.Labels()[0]] && l.isOwn(b.Labels()[0], f.Name) {
+				setDefault(b.Body(), l.vars[b.Labels()[0]])
+				delete(given, b.Labels()[0])
+			}
+		}
+		shipped[i].Text, shipped[i].own = parsed.Bytes(), false
+		last, at = parsed, i
+	}
+	for name, is := range given {
+		inJSON := slices.ContainsFunc(files, func(f File) bool { return strings.HasSuffix(f.Name, ".json") && l.isOwn(name, f.Name) })
+		switch {
+		case !is:
+		case last == nil || inJSON:
+			l.errorf(l.givenAt(name), "Cannot be shipped", "Variable %q is in a JSON file: write the value as its default there.", name)
+		default:
+			last.Body().AppendNewline()
+			last.Body().AppendNewBlock("variable", []string{name}).Body().SetAttributeValue("default", l.vars[name])
+			shipped[at].Text = last.Bytes()
+		}
+	}
+	return shipped, l.diags
+}
+
+// setDefault sets the default of a variable's block, which may be on one line and can then have only one attribute.
+func setDefault(body *hclwrite.Body, v cty.Value) {
+	if attributes := body.Attributes(); attributes["default"] == nil {
+		body.Clear()
+		body.AppendNewline()
+		for _, name := range slices.Sorted(maps.Keys(attributes)) {
+			body.SetAttributeRaw(name, attributes[name].Expr().BuildTokens(nil))
+		}
+	}
+	body.SetAttributeValue("default", v)
+}
+
+// isOwn reports whether the variable that counts is in the file: an author's variable replaces one of a policy that it uses.
+func (l *loader) isOwn(name, file string) bool {
+	replaced := slices.ContainsFunc(l.blocks, func(b block) bool { return b.Type == "variable" && b.Name == name && !b.Builtin })
+	return slices.ContainsFunc(l.blocks, func(b block) bool {
+		return b.Type == "variable" && b.Name == name && b.Range.Filename == file && b.Builtin != replaced
+	})
+}
