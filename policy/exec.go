@@ -80,7 +80,7 @@ func (r *reader) checkHoldsNothing(m Metadata, b block, why string) {
 	}
 }
 
-// checkTimes reports a program and a probe that one start of kubelet has no time for.
+// checkTimes reports a program and a probe that take longer than one start of kubelet.
 func (p *Policy) checkTimes(r *reader) {
 	report := func(m Metadata, what string, timeout time.Duration) {
 		if r.catalogue != nil && m.Applies() && p.Gate.Budget > 0 && timeout >= p.Gate.Budget {

@@ -21,7 +21,7 @@ func (l Link) number(kind LinkKind, name string) (int64, bool) {
 // leastMTU is what IPv6 needs (RFC 8200, section 5): the kernel removes it from a link with less (addrconf_notify).
 const leastMTU = 1280
 
-// checkSettings reports settings of one link that no driver accepts, or of which one has no effect beside another.
+// checkSettings reports settings of one link that no driver accepts, and a setting that another one disables.
 func (r *reader) checkSettings(l Link, b block) {
 	if mtu, set := l.number(MTU, ""); set && mtu >= 68 && mtu < leastMTU {
 		r.warnf(b.at("mtu"), "Harmful value", "With an MTU of %d the kernel removes IPv6 from the link: it needs %d.", mtu, leastMTU)
@@ -89,7 +89,7 @@ func (r *reader) checkFeatures(l Link, b block) {
 	}
 }
 
-// checkTunnel reports a tunnel whose packets do not fit into those of the uplink.
+// checkTunnel reports a tunnel whose packets exceed the uplink's MTU.
 func (r *reader) checkTunnel(tunnel, uplink Link) {
 	inner, set := tunnel.number(MTU, "")
 	outer, also := uplink.number(MTU, "")

@@ -11,7 +11,7 @@ import (
 	"nodegate/policy"
 )
 
-// networkdCNILinks: networkd asks for an address on links of the CNI, on which nobody answers.
+// networkdCNILinks: networkd asks for an address on links of the CNI, on which no DHCP server answers.
 func networkdCNILinks() checks.Problem {
 	return checks.Problem{
 		Name: "networkd.cni-links", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
