@@ -137,16 +137,12 @@ func TestChildrenDie(t *testing.T) {
 	} {
 		pids := filepath.Join(t.TempDir(), "pids")
 		name := filepath.Join(dir, "program")
-		if err := os.WriteFile(name, []byte("#!/bin/sh\n"+strings.ReplaceAll(script, "PIDS", pids)+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte("#!/bin/sh\n"+strings.ReplaceAll(script, "PIDS", pids)+"\n"), 0o755))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		_, _, _ = program.Status(ctx, name)
 		cancel()
 		text, err := os.ReadFile(pids)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		pid := strings.TrimSpace(string(text))
 		state, err := os.ReadFile("/proc/" + pid + "/stat")
 		if err == nil && !strings.Contains(string(state), ") Z ") {
