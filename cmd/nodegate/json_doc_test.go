@@ -17,8 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -77,9 +76,7 @@ func TestJSONSchemaOfTypes(t *testing.T) {
 	}
 	have, err := os.ReadFile(reportSchema)
 	require.NoError(t, err)
-	if d := cmp.Diff(strings.Split(string(have), "\n"), strings.Split(string(text), "\n")); d != "" {
-		t.Errorf("run UPDATE=1 go test ./cmd/nodegate (-file +types):\n%s", d)
-	}
+	assert.Diff(t, strings.Split(string(text), "\n"), strings.Split(string(have), "\n"), "run UPDATE=1 go test ./cmd/nodegate (-file +types)")
 }
 
 // TestJSONSchemaOfOutput: a schema validator accepts what nodegate prints, and the examples of docs/json.md, as the document that they
@@ -110,9 +107,7 @@ func TestJSONSchemaOfOutput(t *testing.T) {
 	}
 	for _, d := range documents {
 		if len(texts[d.name]) > 0 {
-			if out := c.validate(d.name, texts[d.name]); out != "" {
-				t.Errorf("%s:\n%s", d.name, out)
-			}
+			assert.Equal(t, c.validate(d.name, texts[d.name]), "", "%s", d.name)
 		}
 		if !bytes.Contains(page, []byte("| `"+d.name+"` |")) {
 			t.Errorf("docs/json.md does not name %s", d.name)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/program"
@@ -75,9 +76,7 @@ func TestRunChecked(t *testing.T) {
 			require.NoError(t, os.Symlink(file+"2", file))
 		}
 		_, err := h.Exec(t.Context(), []string{file})
-		if err == nil || !strings.Contains(err.Error(), "was not run, because users other than root may write or replace it: run `ch") {
-			t.Errorf("%s: %v", what, err)
-		}
+		assert.ErrorContains(t, err, "was not run, because users other than root may write or replace it: run `ch", "%s", what)
 		if _, err := os.Stat(mark); err == nil {
 			t.Errorf("%s: it ran", what)
 		}

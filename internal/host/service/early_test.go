@@ -3,6 +3,7 @@ package service_test
 import (
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/service"
 	"nodegate/internal/require"
@@ -78,9 +79,7 @@ func TestBeforeGate(t *testing.T) {
 		got := ""
 		for _, e := range early {
 			got += e.What
-			if e.Entry.At() != "/etc/systemd/system/kubelet.service:2" {
-				t.Errorf("%s: at %s", line, e.Entry.At())
-			}
+			assert.Equal(t, e.Entry.At(), "/etc/systemd/system/kubelet.service:2", "%s: at", line)
 		}
 		if got != want || !gated {
 			t.Errorf("%s: %q, %t; want %q", line, got, gated, want)
