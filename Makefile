@@ -28,7 +28,7 @@ build: need-go ## build bin/nodegate, one static binary
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/nodegate ./cmd/nodegate
 
 demo: build ## install into a temporary root; hold a wrong node, cure a Service, undo it, in scratch namespaces
-	$(GO) run ./internal/demo bin/nodegate
+	internal/demo/demo.sh bin/nodegate
 
 cluster: build ## start a Kubernetes cluster on this machine, two nodes behind nodegate; ctrl-D ends it (needs {images,internal/e2e}/*/apt-packages)
 	$(GO) build -o bin/pod ./internal/e2e/cluster/pod

@@ -11,6 +11,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/activity"
+	"nodegate/internal/sorted"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -118,7 +119,7 @@ func makeChanges(
 			}
 		}
 	}
-	slices.SortStableFunc(parameters, func(a, b write) int { return cmp.Compare(host.WriteOrder(a.Target), host.WriteOrder(b.Target)) })
+	sorted.By(parameters, func(a, b write) int { return cmp.Compare(host.WriteOrder(a.Target), host.WriteOrder(b.Target)) })
 	for i := range all {
 		if isParameter(all[i]) {
 			all[i], parameters = parameters[0], parameters[1:]

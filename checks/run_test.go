@@ -13,6 +13,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
@@ -39,9 +40,7 @@ func TestUnknownNeverPasses(t *testing.T) {
 	m = &hosttest.Machine{Files: map[string]string{}}
 	m.Sysctl("kernel/panic", "10")
 	r = checks.Inspect(ended, m.Host(), checks.Boot, catalog.For(checkstest.Load(t, `sysctl "kernel.panic" { value = 10 }`), checks.Boot))
-	if r.Verdict() != verdict.Unknown {
-		t.Errorf("an ended context: %v", r.Verdict())
-	}
+	assert.Equal(t, r.Verdict(), verdict.Unknown, "an ended context")
 }
 
 // TestUndecided: if another block of the same name may require another value, a pass becomes unknown.

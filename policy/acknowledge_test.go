@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -87,9 +88,7 @@ func TestSysctls(t *testing.T) {
 	const want = `net.core.somaxconn 4096 warn Ingress. node.cpus 7
 vm.swappiness one of 10, 1 warn Ingress. node.cpus 8
 fs.file-max at most 12000500 warn Ingress. node.cpus 9`
-	if strings.Join(got, "\n") != want {
-		t.Errorf("%s", strings.Join(got, "\n"))
-	}
+	assert.Equal(t, strings.Join(got, "\n"), want)
 	files := []policy.File{{Name: "p.hcl.json", Text: []byte(`{"sysctls": {"values": {"vm.swappiness": 10, "kernel.pid_max": {"min": 32768}}}}`)}}
 	if p, diags := policy.Load(files, known()); len(p.Sysctls) != 2 || diags.HasErrors() {
 		t.Errorf("%v: %v", p.Sysctls, diags)

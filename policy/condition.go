@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	"nodegate/internal/sorted"
 )
 
 // question holds the comparisons of facts in a block.
@@ -170,7 +172,7 @@ func (l *loader) outcomes(fact string, tests []hclsyntax.Expression, values []an
 			all = append(all, o)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b outcome) int { return cmp.Compare(b.yes, a.yes) })
+	sorted.By(all, func(a, b outcome) int { return cmp.Compare(b.yes, a.yes) })
 	kept := make([]any, len(all))
 	for i, o := range all {
 		kept[i] = o.value

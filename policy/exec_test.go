@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -27,9 +28,7 @@ func TestExec(t *testing.T) {
 	want := `exec ["/usr/local/bin/check-gpu" "--all"] 10s [boot run] block report 
 exec.mounts ["/usr/local/bin/mounts"] 2s [run] warn report 
 exec.late [] 10s [boot run] block report cni.name`
-	if got := strings.Join(all, "\n"); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, strings.Join(all, "\n"), want)
 	if err := p.WriteEffective(io.Discard); err != nil {
 		t.Error(err)
 	}

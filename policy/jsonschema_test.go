@@ -7,7 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"nodegate/internal/assert"
+	"nodegate/internal/require"
 )
 
 const jsonSchema = "../docs/policy.schema.json"
@@ -19,13 +20,9 @@ func TestJSONSchemaNames(t *testing.T) {
 		Defs       map[string]struct{ Properties map[string]json.RawMessage } `json:"$defs"`
 	}
 	text, err := os.ReadFile(jsonSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var schema object
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &schema))
 	names := func(all map[string]json.RawMessage) []string {
 		delete(all, "//")
 		return slices.Sorted(maps.Keys(all))
@@ -35,9 +32,7 @@ func TestJSONSchemaNames(t *testing.T) {
 		blocks = append(blocks, b.Type)
 	}
 	slices.Sort(blocks)
-	if d := cmp.Diff(blocks, names(schema.Properties)); d != "" {
-		t.Errorf("blocks (-language +schema):\n%s", d)
-	}
+	assert.Diff(t, names(schema.Properties), blocks, "blocks (-language +schema)")
 	for _, name := range append(blocks, "match") {
 		if name == "override" {
 			continue // its attributes depend on the requirement
@@ -50,8 +45,6 @@ func TestJSONSchemaNames(t *testing.T) {
 			attributes = append(attributes, b.Type)
 		}
 		slices.Sort(attributes)
-		if d := cmp.Diff(attributes, names(schema.Defs[name].Properties)); d != "" {
-			t.Errorf("%s (-language +schema):\n%s", name, d)
-		}
+		assert.Diff(t, names(schema.Defs[name].Properties), attributes, "%s (-language +schema)", name)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"nodegate/internal/sorted"
 )
 
 // Key is the path of a kernel parameter below /proc/sys, for example net/ipv4/ip_forward. A
@@ -106,7 +108,7 @@ func canonical(key Key, value string) string {
 		}
 		all = append(all, numbers{from, to})
 	}
-	slices.SortFunc(all, func(a, b numbers) int { return cmp.Compare(a.first, b.first) })
+	sorted.By(all, func(a, b numbers) int { return cmp.Compare(a.first, b.first) })
 	var words []string
 	for i := 0; i < len(all); {
 		n := all[i]

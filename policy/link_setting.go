@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
+
+	"nodegate/internal/sorted"
 )
 
 // LinkSetting is one value that a link must have.
@@ -132,7 +134,7 @@ func (r *reader) decodeSettings(b block) []LinkSetting {
 				some = append(some, s)
 			}
 		}
-		slices.SortFunc(some, func(a, b LinkSetting) int { return strings.Compare(a.Name, b.Name) })
+		sorted.By(some, func(a, b LinkSetting) int { return strings.Compare(a.Name, b.Name) })
 		for i, s := range some {
 			for _, o := range some[:i] {
 				if s.contradicts(o) != "" {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/policy/kernels"
 )
@@ -48,9 +49,7 @@ func TestLintedPoliciesEvaluate(t *testing.T) {
 func TestBuiltinsEvaluate(t *testing.T) {
 	for _, name := range policy.Builtins() {
 		f, err := policy.Builtin(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if diags := policy.Lint([]policy.File{f}, known()); len(diags) > 0 {
 			t.Errorf("%s: %v", name, diags)
 		}
@@ -138,18 +137,14 @@ func BenchmarkLintConditions(b *testing.B) {
 // processorTime returns the nanoseconds of processor that the test has used. Wall time depends on what else runs.
 func processorTime(b *testing.B) int64 {
 	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return used.Utime.Nano() + used.Stime.Nano()
 }
 
 // TestRecordedOffloads: a policy can name every offload of the recorded kernels.
 func TestRecordedOffloads(t *testing.T) {
 	recorded, err := kernels.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, name := range recorded.Offloads {
 		load(t, "link \"a\" {\n match { name = \"a\" }\n offload = { "+name+" = true }\n}\n")
 	}

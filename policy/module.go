@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/zclconf/go-cty/cty"
+
+	"nodegate/internal/sorted"
 )
 
 // Module requires a kernel module to be loaded or built into the kernel, or not to be loaded at all.
@@ -111,7 +113,7 @@ func (r *reader) decodeModuleOptions(b block) []ModuleOption {
 		r.checkModuleOption(strings.ReplaceAll(b.Name, "-", "_"), option, b.at("options"))
 		all = append(all, option)
 	}
-	slices.SortFunc(all, func(a, b ModuleOption) int { return strings.Compare(a.Name, b.Name) })
+	sorted.By(all, func(a, b ModuleOption) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -141,7 +143,7 @@ func (r *reader) mergeModules(all []Module) []Module {
 					o.Name, m.Name, o.Value, options[k].Value, place(first.Range))
 			}
 		}
-		slices.SortFunc(options, func(a, b ModuleOption) int { return strings.Compare(a.Name, b.Name) })
+		sorted.By(options, func(a, b ModuleOption) int { return strings.Compare(a.Name, b.Name) })
 		first.Options = options
 		mergeSeverity(&first.Metadata, m.Metadata)
 		r.mergeDrift("module "+m.Name, &first.Metadata, m.Metadata)

@@ -10,6 +10,7 @@ import (
 	"github.com/agext/levenshtein"
 	"github.com/hashicorp/hcl/v2"
 
+	"nodegate/internal/sorted"
 	"nodegate/policy/kernels"
 )
 
@@ -205,7 +206,7 @@ func Nearest(s string, known []string) string {
 			near = append(near, candidate{k, 10 + levenshtein.Distance(s, k, nil)})
 		}
 	}
-	slices.SortStableFunc(near, func(a, b candidate) int { return a.distance - b.distance })
+	sorted.By(near, func(a, b candidate) int { return a.distance - b.distance })
 	var names []string
 	for _, c := range near {
 		if quoted := fmt.Sprintf("%q", c.name); len(names) < 3 && !slices.Contains(names, quoted) {

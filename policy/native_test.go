@@ -6,8 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -33,8 +32,6 @@ func TestJSONJudgedAsHCL(t *testing.T) {
 			slices.Sort(all)
 			return all
 		}
-		if d := cmp.Diff(said("test.hcl", hcl), said("test.hcl.json", json)); d != "" {
-			t.Errorf("%s (-HCL +JSON):\n%s", hcl, d)
-		}
+		assert.Diff(t, said("test.hcl.json", json), said("test.hcl", hcl), "%s (-HCL +JSON)", hcl)
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/internal/assert"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -147,9 +149,7 @@ func TestMergedRequirements(t *testing.T) {
 		"a.one 7 block correct", "a.two 7 to 9 block correct", "a.three one of 2, 3 block report",
 		"net.netfilter.nf_conntrack_max at least 1 warn correct", "net.bridge.bridge-nf-call-iptables 1 block correct",
 	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
+	assert.Diff(t, got, want)
 }
 
 // TestOwnGate: the author's gate replaces the gate of a built-in policy.
@@ -170,9 +170,7 @@ func TestOwnGate(t *testing.T) {
 func TestBuiltinsLoad(t *testing.T) {
 	for _, name := range policy.Builtins() {
 		f, err := policy.Builtin(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		p, diags := policy.Load([]policy.File{f}, known())
 		if len(diags) > 0 {
 			t.Errorf("%s: %v", name, diags)
@@ -193,15 +191,11 @@ func TestBuiltinsLoad(t *testing.T) {
 // TestDocs loads every HCL example of the documentation.
 func TestDocs(t *testing.T) {
 	files, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	examples := 0
 	for _, file := range append(files, "../README.md") {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for i, block := range strings.Split(string(text), "```hcl\n")[1:] {
 			example, _, ok := strings.Cut(block, "```")
 			if !ok {
@@ -221,9 +215,7 @@ func TestDocs(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	for _, name := range policy.Builtins() {
 		b, err := policy.Builtin(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		require.NoError(f, err)
 		f.Add(b.Text)
 	}
 	f.Add([]byte(`link "a" { match { name = "*" } offload = { tx = false } sysctl = { "net.ipv4.conf.*.rp_filter" = "0" } }`))
@@ -259,13 +251,8 @@ func TestDefaultDrift(t *testing.T) {
 		p := load(t, text)
 		return []policy.Drift{p.Sysctls[0].Drift, p.Sysctls[1].Drift, p.Probes[0].Drift, p.Problems[0].Drift}
 	}
-	if d := cmp.Diff([]policy.Drift{policy.Correct, policy.Ignore, policy.Ignore, policy.Report}, drift(text)); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff([]policy.Drift{policy.Report, policy.Ignore, policy.Ignore, policy.Report},
-		drift(text+"\ngate { repair = false }")); d != "" {
-		t.Error(d)
-	}
+	assert.Diff(t, drift(text), []policy.Drift{policy.Correct, policy.Ignore, policy.Ignore, policy.Report})
+	assert.Diff(t, drift(text+"\ngate { repair = false }"), []policy.Drift{policy.Report, policy.Ignore, policy.Ignore, policy.Report})
 }
 
 // TestTooLarge: a policy that is too large for its author to be a person is refused before it is parsed, in one file or in many.

@@ -4,8 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -31,9 +30,7 @@ func TestRenamedCheck(t *testing.T) {
 p.hcl:4,7-22: kubelet.state is now kubelet.exit. Write: check "kubelet.exit".
 p.hcl:7,10-25: kubelet.flags is now kubelet.exit. Write: override "kubelet.exit".
 p.hcl:10,10-25: kubelet.state is now kubelet.exit. Write: override "kubelet.exit".`
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("-want, +got\n%s", d)
-	}
+	assert.Diff(t, got, want, "-want, +got")
 	if len(p.Problems) != 1 || p.Problems[0].Name != "kubelet.exit" || p.Problems[0].Severity != policy.Block {
 		t.Errorf("the policy has %+v, want one check kubelet.exit that holds", p.Problems)
 	}

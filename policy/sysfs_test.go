@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -22,9 +23,7 @@ func TestSysfs(t *testing.T) {
 	want := `sysfs.kernel/mm/transparent_hugepage/enabled madvise /sys/kernel/mm/transparent_hugepage/enabled
 sysfs.block/*/queue/read_ahead_kb at least 128 /sys/block/*/queue/read_ahead_kb
 sysfs.class/net/eth0.100/queues/rx-0/rps_cpus f /sys/class/net/eth0.100/queues/rx-0/rps_cpus`
-	if got := strings.Join(all, "\n"); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, strings.Join(all, "\n"), want)
 }
 
 // TestSysfsMistakes: lint refuses paths that a policy may not write, words that the kernel does not know, and huge pages that take the

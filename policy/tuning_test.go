@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -16,9 +17,7 @@ func TestTuning(t *testing.T) {
 		  coalesce = { rx-usecs = 50, adaptive-rx = false }
 		}`)
 	want := "channels.combined=2 ring.rx=max ring.tx=512 coalesce.adaptive-rx=off coalesce.rx-usecs=50"
-	if got := p.Links[0].Want(); got != want {
-		t.Errorf("%s\nwant %s", got, want)
-	}
+	assert.Equal(t, p.Links[0].Want(), want)
 	for text, want := range map[string]string{
 		`ring = { rx = "most" }`:          `ring.rx must be a whole number of at most 32 bits, or "max"`,
 		`ring = { rx = -1 }`:              "ring.rx must be a whole number",

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -49,9 +50,7 @@ func TestOwnVariableReplacesBuiltin(t *testing.T) {
 		if diags.HasErrors() {
 			t.Fatalf("%s: %v", text, diags)
 		}
-		if p.Links[0].Applies() != applies {
-			t.Errorf("%q: the link applies: %t", text, p.Links[0].Applies())
-		}
+		assert.Equal(t, p.Links[0].Applies(), applies, "%q: the link applies", text)
 	}
 	twice := own + own
 	if _, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(twice)}}, known()); !diags.HasErrors() {

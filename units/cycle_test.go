@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -92,9 +93,7 @@ func TestNoCycle(t *testing.T) {
 					require.NoError(t, os.WriteFile(path, f.Content, 0o644))
 				}
 			}
-			if found := cycles(); found != "" {
-				t.Errorf("with nodegate:\n%s", found)
-			}
+			assert.Equal(t, cycles(), "", "with nodegate")
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/tree"
 	"nodegate/internal/require"
 	"nodegate/policy"
@@ -141,9 +142,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 	done, err := units.Install(tree, one, false)
 	require.NoError(t, err)
-	if d := cmp.Diff(planned, done); d != "" {
-		t.Errorf("Install differs from Plan:\n%s", d)
-	}
+	assert.Diff(t, done, planned, "Install differs from Plan")
 	installed := manifest(t, root)
 	if again, err := units.Install(tree, one, false); err != nil || len(again) != 0 || manifest(t, root) != installed {
 		t.Errorf("second install: %v, %v", again, err)
@@ -172,9 +171,7 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 	_, err = units.Uninstall(tree, false)
 	require.NoError(t, err)
-	if d := cmp.Diff(before, manifest(t, root)); d != "" {
-		t.Errorf("uninstall left a difference:\n%s", d)
-	}
+	assert.Diff(t, manifest(t, root), before, "uninstall left a difference")
 	if again, err := units.Uninstall(tree, false); err != nil || len(again) != 0 {
 		t.Errorf("second uninstall: %v, %v", again, err)
 	}
@@ -201,15 +198,11 @@ func TestChangedFile(t *testing.T) {
 				t.Errorf("the error of %s does not name %s once: %v", what, f, err)
 			}
 		}
-		if d := cmp.Diff(now, manifest(t, root)); d != "" {
-			t.Errorf("%s refused, but changed the tree:\n%s", what, d)
-		}
+		assert.Diff(t, manifest(t, root), now, "%s refused, but changed the tree", what)
 	}
 	_, err = units.Uninstall(tree, true)
 	require.NoError(t, err)
-	if d := cmp.Diff(before, manifest(t, root)); d != "" {
-		t.Errorf("uninstall --force left a difference:\n%s", d)
-	}
+	assert.Diff(t, manifest(t, root), before, "uninstall --force left a difference")
 }
 
 // TestEditedInPlace: an operator edits the installed policy and installs it again. Nothing would be
@@ -228,9 +221,7 @@ func TestEditedInPlace(t *testing.T) {
 	}
 	_, err = units.Uninstall(tree, false)
 	require.NoError(t, err)
-	if d := cmp.Diff(before, manifest(t, root)); d != "" {
-		t.Errorf("uninstall left a difference:\n%s", d)
-	}
+	assert.Diff(t, manifest(t, root), before, "uninstall left a difference")
 }
 
 func TestNothingLeavesTheRoot(t *testing.T) {
@@ -248,12 +239,8 @@ func TestNothingLeavesTheRoot(t *testing.T) {
 			require.NoError(t, prepare(root))
 			before := manifest(t, root)
 			_, err := units.Install(open(t, root), files(t, policyOne, "one"), false)
-			if err == nil || !strings.Contains(err.Error(), root+"/etc/") {
-				t.Errorf("the error names no path: %v", err)
-			}
-			if d := cmp.Diff(before, manifest(t, root)); d != "" {
-				t.Errorf("it failed, but changed the tree:\n%s", d)
-			}
+			assert.ErrorContains(t, err, root+"/etc/", "the error names no path")
+			assert.Diff(t, manifest(t, root), before, "it failed, but changed the tree")
 			if names, _ := os.ReadDir(outside); len(names) > 0 {
 				t.Errorf("it wrote outside the root: %v", names)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/tree"
 	"nodegate/internal/require"
 	"nodegate/units"
@@ -105,9 +106,7 @@ func TestDirectoryStays(t *testing.T) {
 		}
 		_, err = units.Uninstall(tree, false)
 		require.NoError(t, err)
-		if d := cmp.Diff(before, manifest(t, root)); d != "" {
-			t.Errorf("%s failed; the next uninstall left a difference:\n%s", failing, d)
-		}
+		assert.Diff(t, manifest(t, root), before, "%s failed; the next uninstall left a difference", failing)
 	}
 }
 
@@ -139,9 +138,7 @@ func TestKilledAtTheLock(t *testing.T) {
 	if _, err := units.Uninstall(open(t, root), false); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(before, manifest(t, root)); d != "" {
-		t.Errorf("left:\n%s", d)
-	}
+	assert.Diff(t, manifest(t, root), before, "left")
 }
 
 // freshly returns the manifest of a fresh installation, without the history in the journal.

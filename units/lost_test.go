@@ -5,8 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
@@ -48,9 +47,7 @@ func TestLostJournal(t *testing.T) {
 		}
 		_, err = units.Uninstall(tree, false)
 		require.NoError(t, err)
-		if d := cmp.Diff(before, filesAndLinks(t, root)); d != "" {
-			t.Errorf("packaged %t: uninstalled after the journal was lost:\n%s", packaged, d)
-		}
+		assert.Diff(t, filesAndLinks(t, root), before, "packaged %t: uninstalled after the journal was lost", packaged)
 	}
 }
 
@@ -78,7 +75,5 @@ func TestIdenticalForeignFile(t *testing.T) {
 	require.NoError(t, reinstall(tree, files(t, policyOne, "one")))
 	_, err := units.Uninstall(tree, false)
 	require.NoError(t, err)
-	if d := cmp.Diff(before, manifest(t, root)); d != "" {
-		t.Errorf("an identical file of another program:\n%s", d)
-	}
+	assert.Diff(t, manifest(t, root), before, "an identical file of another program")
 }

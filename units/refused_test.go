@@ -7,8 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/units"
@@ -25,9 +24,7 @@ func TestFullRoot(t *testing.T) {
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), root+"/usr/local/bin/nodegate") {
 		t.Errorf("a full root: %v", err)
 	}
-	if d := cmp.Diff(before, manifest(t, root)); d != "" {
-		t.Errorf("it failed, but changed the tree:\n%s", d)
-	}
+	assert.Diff(t, manifest(t, root), before, "it failed, but changed the tree")
 }
 
 func TestReadOnlyRoot(t *testing.T) {
@@ -48,9 +45,7 @@ func TestSecondInstaller(t *testing.T) {
 	release, err := first.Lock("/var/lib/.nodegate.lock")
 	require.NoError(t, err)
 	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
-	if err == nil || !strings.Contains(err.Error(), "another nodegate is installing") {
-		t.Errorf("while another one installs: %v", err)
-	}
+	assert.ErrorContains(t, err, "another nodegate is installing", "while another one installs")
 	require.NoError(t, release())
 	_, err = units.Install(open(t, root), files(t, policyOne, "one"), false)
 	require.NoError(t, err)
@@ -70,7 +65,5 @@ func TestDirectoryRemoved(t *testing.T) {
 	}
 	_, err = units.Uninstall(tree, true)
 	require.NoError(t, err)
-	if d := cmp.Diff(before, manifest(t, root)); d != "" {
-		t.Errorf("uninstalled:\n%s", d)
-	}
+	assert.Diff(t, manifest(t, root), before, "uninstalled")
 }

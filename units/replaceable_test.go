@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/units"
@@ -115,9 +115,7 @@ func TestUnreplaceable(t *testing.T) {
 					}
 				})
 				chattr(t, "-ia", p)
-				if d := cmp.Diff(before, manifest(t, root)); d != "" {
-					t.Errorf("%s changed the tree:\n%s", stage, d)
-				}
+				assert.Diff(t, manifest(t, root), before, "%s changed the tree", stage)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
+	"nodegate/internal/require"
 )
 
 // The tests that send packets do so in their own network namespaces.
@@ -41,9 +42,7 @@ func newNetns(t testing.TB) *netns.Namespace {
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func sysctl(t testing.TB, n *netns.Namespace, key, value string) {

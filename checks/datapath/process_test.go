@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
 )
@@ -146,9 +147,7 @@ func TestChild(t *testing.T) {
 		}
 		_, err := bridgeInChild(ctx, BridgeOptions{Child: []string{as}})
 		cancel()
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", as, err)
-		}
+		assert.ErrorContains(t, err, want, "%s", as)
 		if errors.Is(err, fs.ErrPermission) != (as == "as-denied") {
 			t.Errorf("%s: %v", as, err)
 		}

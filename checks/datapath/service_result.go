@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"nodegate/internal/sorted"
 )
 
 // ServiceResult is the result of a Service probe.
@@ -116,7 +118,7 @@ func (r *ServiceResult) countAttempts(attempts []attempt) {
 	for _, e := range at {
 		r.Endpoints = append(r.Endpoints, *e)
 	}
-	slices.SortFunc(r.Endpoints, func(a, b Endpoint) int {
+	sorted.By(r.Endpoints, func(a, b Endpoint) int {
 		return cmp.Or(cmp.Compare(b.Failed, a.Failed), a.Address.Compare(b.Address))
 	})
 	r.Rate = wilson(r.Failed, r.Attempts)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/assert"
 )
 
 func TestServiceSummary(t *testing.T) {
@@ -51,9 +53,7 @@ func TestServiceSummary(t *testing.T) {
 	} {
 		r := ServiceResult{Target: target}
 		r.countAttempts(c.attempts)
-		if got := r.Summary(); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
-		}
+		assert.Equal(t, r.Summary(), c.want)
 		var text bytes.Buffer
 		must(t, r.Render(&text, nil))
 		data, err := json.Marshal(r)

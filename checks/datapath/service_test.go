@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/netns"
 )
 
@@ -224,9 +225,7 @@ func TestServiceOptions(t *testing.T) {
 		{"127.0.0.1:53", ServiceOptions{N: 1, Proto: DNSUDP, Query: strings.Repeat("a", 300)}, "DNS name"},
 	} {
 		_, err := Service(deadline(t), c.addr, c.o)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %+v: %v, want %q", c.addr, c.o, err, c.want)
-		}
+		assert.ErrorContains(t, err, c.want, "%s %+v", c.addr, c.o)
 	}
 }
 

@@ -3,12 +3,12 @@ package image
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/boot"
+	"nodegate/internal/sorted"
 	"nodegate/policy"
 )
 
@@ -40,7 +40,7 @@ func inspectBootOrder(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 		return s, nil
 	}
 	holdsUp := func(c boot.Cycle) bool { return c.Has("nodegate-") || c.Has(p.Gate.Unit) }
-	slices.SortStableFunc(cycles, func(a, b boot.Cycle) int {
+	sorted.By(cycles, func(a, b boot.Cycle) int {
 		switch {
 		case holdsUp(a) == holdsUp(b):
 			return 0

@@ -14,6 +14,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
+	"nodegate/internal/require"
 )
 
 // TestAPI queries a real server over TLS.
@@ -30,9 +31,7 @@ func TestAPI(t *testing.T) {
 	inspect := func(cluster string) checks.Result {
 		text := "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: secret}}]\n" +
 			"clusters: [{name: c, cluster: {" + cluster + "}}]\n"
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 		asked = ""
 		h := late("--kubeconfig="+name, "", map[string]string{name: text}).Host()
 		h.Prove = func(context.Context, *host.Host, string, time.Duration) (host.Proof, error) { return host.Proof{}, nil } // packets can be sent

@@ -6,6 +6,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/verdict"
 )
 
@@ -22,8 +23,6 @@ func TestFacts(t *testing.T) {
 		"check \"kubelet.facts\" {}": verdict.Pass, "check \"kubelet.facts\" {\n severity = \"block\"\n}": verdict.Unknown,
 	} {
 		list := catalog.For(checkstest.Load(t, policy), checks.Boot)
-		if got := checks.Inspect(t.Context(), script.Host(), checks.Boot, list).Verdict(); got != want {
-			t.Errorf("%s: %s, want %s", policy, got, want)
-		}
+		assert.Equal(t, checks.Inspect(t.Context(), script.Host(), checks.Boot, list).Verdict(), want, "%s", policy)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	filetree "nodegate/internal/host/tree"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 	"nodegate/units"
 )
@@ -136,18 +137,12 @@ func TestImageUnitsKnowsTheInstaller(t *testing.T) {
 		}
 		add(brought)
 		below, err := filetree.Open(checkstest.Tree(t, tree).Root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		prog, err := units.FindProgram(below, []byte("ELF"))
 		below.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		installed, err := units.Files(p, nil, prog)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		add(installed)
 		r := checks.Inspect(t.Context(), checkstest.Tree(t, tree), checks.Image, catalog.For(p, checks.Image))
 		for _, res := range r.Results {

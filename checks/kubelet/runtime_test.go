@@ -13,6 +13,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 func TestRuntime(t *testing.T) {
@@ -133,9 +134,7 @@ func TestRealContainerd(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "containerd")
 	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer h.Close()
 	if said := containerd(t, h, ""); said == "" {
 		t.Error("containerd reports no version")
@@ -152,14 +151,10 @@ func containerd(t *testing.T, h *host.Host, settings string) string {
 	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(config, []byte("version = 2\n"+settings+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(config, []byte("version = 2\n"+settings+"\n"), 0o600))
 	socket := filepath.Join(dir, "s")
 	cmd := exec.Command("containerd", "--config", config, "--root", dir+"/root", "--state", dir+"/state", "--address", socket)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	defer func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

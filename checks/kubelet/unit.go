@@ -3,12 +3,12 @@ package kubelet
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/service"
+	"nodegate/internal/sorted"
 	"nodegate/policy"
 )
 
@@ -69,14 +69,14 @@ func inspectUnit(ctx context.Context, h *host.Host, p *policy.Policy) (checks.St
 		faults = append(faults, service.Fault{At: "systemctl show " + name, Text: "NeedDaemonReload=yes", Doubt: true,
 			What: "systemd has not loaded the changed files of " + name, Remedy: "run `systemctl daemon-reload`"})
 	}
-	if early, gated := u.BeforeGate(h.Files); gated && early != nil {
+	if early, gated := u.BeforeGate(); gated && early != nil {
 		faults = append(faults, service.Fault{At: early[0].Entry.At(), Text: early[0].Entry.Key + "=" + early[0].Entry.Value,
 			What: early[0].Entry.At() + " " + early[0].What + " before the gate decides", Remedy: host.GateFirst(name, early[0])})
 	}
 	if len(faults) == 0 {
 		return s, nil
 	}
-	slices.SortStableFunc(faults, func(a, b service.Fault) int { // the certain ones first
+	sorted.By(faults, func(a, b service.Fault) int { // the certain ones first
 		switch {
 		case a.Doubt == b.Doubt:
 			return 0

@@ -8,6 +8,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -18,9 +19,7 @@ func TestKernelCanKernel(t *testing.T) {
 		hosttest.NeedProgram(t, program)
 	}
 	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer h.Close()
 	texts := []string{"*nat\n:A - [0:0]\n-A A -m mark --mark 1\nCOMMIT\n", "*nat\n:A - [0:0]\n-A A -m nonesuch\nCOMMIT\n"}
 	rejected, err := h.Rules.Takes(t.Context(), "iptables-restore", texts[0]+texts[1], texts)

@@ -8,6 +8,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -69,9 +70,7 @@ func TestMartianRuleInARealKernel(t *testing.T) {
 			t.Fatalf("iptables: %v: %s", err, out)
 		}
 	}
-	if err := h.WriteSysctl("net/ipv4/conf/all/route_localnet", "1"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, h.WriteSysctl("net/ipv4/conf/all/route_localnet", "1"))
 	list := catalog.For(checkstest.Load(t, `check "route-localnet.martian" {}`), checks.Run)
 	expect := func(want verdict.Verdict, got string) {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -74,9 +75,7 @@ func TestMarkIsTriedInTheRealKernel(t *testing.T) {
 				t.Fatalf("%s: %v: %s", program, err, out)
 			}
 			h, err := host.Open("/")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			h.Kernel = checkstest.Release{Kernel: h.Kernel, Released: "6.6.58"} // judged by its release alone, it would be unknown
 			r := checkstest.On(t.Context(), t, h, checks.Run, "iptables.mark-regression", "")
 			want := "ip6" + strings.TrimPrefix(program, "ip") + " -t mangle -j MARK --set-xmark 0x4000/0x4000: accepted"

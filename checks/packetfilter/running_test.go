@@ -7,7 +7,9 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 func saved(text string) *hosttest.Machine {
@@ -180,12 +182,8 @@ func TestNFTForwardDrop(t *testing.T) {
 	} {
 		nft(c.rules)
 		others, err := h.Rules.Others(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(others.Drops, "; "); got != c.want {
-			t.Errorf("%s: %q, want %q", what, got, c.want)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, strings.Join(others.Drops, "; "), c.want, "%s", what)
 	}
 	nft(forward("drop", ""))
 	r := checkstest.On(t.Context(), t, h, checks.Run, "packetfilter.forward-drop", "")

@@ -8,6 +8,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/checks/setting"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
@@ -71,8 +72,6 @@ func TestLoopbackNamed(t *testing.T) {
 		m := &hosttest.Machine{Links: map[string]*hosttest.Link{"lo": {MTU: 1500}}}
 		p := checkstest.Load(t, "link \"a\" {\n  match { name = \""+glob+"\" }\n  mtu = 1400\n}")
 		checks.Apply(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot), nil)
-		if m.Links["lo"].MTU != want {
-			t.Errorf("%s: mtu %d", glob, m.Links["lo"].MTU)
-		}
+		assert.Equal(t, m.Links["lo"].MTU, want, "%s: mtu", glob)
 	}
 }

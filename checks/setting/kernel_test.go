@@ -14,6 +14,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -103,9 +104,7 @@ func TestRealKernel(t *testing.T) {
 	}
 
 	// Recreate the link, as flannel does: the new one does not meet the requirement.
-	if err := netlink.LinkDel(vxlan); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, netlink.LinkDel(vxlan))
 	if r := results(checks.Inspect(t.Context(), h, checks.Boot, list))["link.vxlan"]; r.Verdict != verdict.Skipped {
 		t.Errorf("without the link: %v", r.Verdict)
 	}
@@ -194,13 +193,9 @@ func TestRecordedKernel(t *testing.T) {
 	recording, snapshot := host.Record(h)
 	live := checkstest.Print(checks.Inspect(t.Context(), recording, checks.Boot, list))
 	var file bytes.Buffer
-	if err := json.NewEncoder(&file).Encode(snapshot); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.NewEncoder(&file).Encode(snapshot))
 	read, err := host.ReadSnapshot(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	replayed := host.Replay(read)
 	checkstest.Equal(t, "replay", live, checkstest.Print(checks.Inspect(t.Context(), replayed, checks.Boot, list)))
 	for _, r := range checks.Apply(t.Context(), replayed, checks.Boot, list, nil).Results {
@@ -221,9 +216,7 @@ func TestLinkWithoutIPv6OnTheKernel(t *testing.T) {
 	list := catalog.For(p, checks.Boot)
 	checkstest.Equal(t, "1200 bytes", "skipped link.v6: no matching link has IPv6, and no other setting is required\npass",
 		checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
-	if err := h.Links.Set(t.Context(), "cni0", "mtu", map[string]string{"": "1280"}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, h.Links.Set(t.Context(), "cni0", "mtu", map[string]string{"": "1280"}))
 	checkstest.Equal(t, "1280 bytes", "fail link.v6: want net.ipv6.conf.*.accept_ra=0, got cni0: net.ipv6.conf.cni0.accept_ra=1\nfail",
 		checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
 }

@@ -11,6 +11,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
 )
@@ -113,9 +114,7 @@ func TestRefusedValue(t *testing.T) {
 			if c.name == "rounded" {
 				want = "65536 -> 100352"
 			}
-			if got := strings.Join(recorded, ", "); got != want {
-				t.Errorf("recorded %q, want %q", got, want)
-			}
+			assert.Equal(t, strings.Join(recorded, ", "), want, "recorded")
 		})
 	}
 }

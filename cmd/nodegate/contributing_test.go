@@ -34,9 +34,7 @@ func TestWalks(t *testing.T) {
 // TestPromises: each promise of SECURITY.md names a test that exists.
 func TestPromises(t *testing.T) {
 	text, err := os.ReadFile("../../SECURITY.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(text), "| promise | shown by |\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	tests := testNames(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks/catalog"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -83,9 +84,7 @@ func TestReadme(t *testing.T) {
 	}
 	took := regexp.MustCompile(`, [0-9.]+(µs|ms|s)\)`)
 	there := strings.NewReplacer("\nnext    on node17: ", "\nnext    ", " --snapshot testdata/readme-node.json", "").Replace(string(out))
-	if d := cmp.Diff(took.ReplaceAllString(shown, ""), took.ReplaceAllString(there, "")); d != "" {
-		t.Error(d)
-	}
+	assert.Diff(t, took.ReplaceAllString(there, ""), took.ReplaceAllString(shown, ""))
 }
 
 // TestCallsInDocs: every call of nodegate in the documents, in a block or in a sentence, has a valid verb, valid flags and a valid

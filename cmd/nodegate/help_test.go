@@ -50,9 +50,7 @@ func TestHelpGroups(t *testing.T) {
 	var b bytes.Buffer
 	root := newRoot()
 	root.SetOut(&b)
-	if err := root.Help(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, root.Help())
 	_, lists, _ := strings.Cut(b.String(), "\nCore Commands:\n")
 	core, more, _ := strings.Cut(lists, "\nMore Commands:\n")
 	more, _, _ = strings.Cut(more, "\n\n")

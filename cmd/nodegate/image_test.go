@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -39,9 +40,7 @@ func TestImageSignals(t *testing.T) {
 		}
 		_ = cmd.Process.Signal(s)
 		_ = cmd.Wait()
-		if got := cmd.ProcessState.ExitCode(); got != code {
-			t.Errorf("%v: exit status %d", s, got)
-		}
+		assert.Equal(t, cmd.ProcessState.ExitCode(), code, "%v: exit status", s)
 		if err := syscall.Kill(machine, 0); err == nil {
 			t.Errorf("%v: the machine still runs", s)
 			_ = syscall.Kill(machine, syscall.SIGKILL)

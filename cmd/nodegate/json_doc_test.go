@@ -17,9 +17,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // documents are the JSON documents that other programs read, with the Go type of each, and calls that write it. A call of root runs in
@@ -69,22 +69,14 @@ func TestJSONSchemaOfTypes(t *testing.T) {
 		{"anyOf", any},
 		{"$defs", types.defs},
 	}, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text = append(text, '\n')
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(reportSchema, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(reportSchema, text, 0o644))
 	}
 	have, err := os.ReadFile(reportSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(strings.Split(string(have), "\n"), strings.Split(string(text), "\n")); d != "" {
-		t.Errorf("run UPDATE=1 go test ./cmd/nodegate (-file +types):\n%s", d)
-	}
+	require.NoError(t, err)
+	assert.Diff(t, strings.Split(string(text), "\n"), strings.Split(string(have), "\n"), "run UPDATE=1 go test ./cmd/nodegate (-file +types)")
 }
 
 // TestJSONSchemaOfOutput: a schema validator accepts what nodegate prints, and the examples of docs/json.md, as the document that they
@@ -108,18 +100,14 @@ func TestJSONSchemaOfOutput(t *testing.T) {
 		}
 	}
 	page, err := os.ReadFile("../../docs/json.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, example := range regexp.MustCompile("(?ms)^```json (\\w+)\n(.*?)^```").FindAllSubmatch(page, -1) {
 		name := string(example[1])
 		texts[name] = append(texts[name], example[2])
 	}
 	for _, d := range documents {
 		if len(texts[d.name]) > 0 {
-			if out := c.validate(d.name, texts[d.name]); out != "" {
-				t.Errorf("%s:\n%s", d.name, out)
-			}
+			assert.Equal(t, c.validate(d.name, texts[d.name]), "", "%s", d.name)
 		}
 		if !bytes.Contains(page, []byte("| `"+d.name+"` |")) {
 			t.Errorf("docs/json.md does not name %s", d.name)
@@ -136,13 +124,9 @@ func TestJSONSchemaOfOutput(t *testing.T) {
 func (c *contractor) validate(name string, texts [][]byte) string {
 	c.Helper()
 	text, err := os.ReadFile(reportSchema)
-	if err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, err)
 	var schema map[string]any
-	if err := json.Unmarshal(text, &schema); err != nil {
-		c.Fatal(err)
-	}
+	require.NoError(c, json.Unmarshal(text, &schema))
 	delete(schema, "anyOf")
 	schema["$ref"] = "#/$defs/" + name
 	for _, def := range schema["$defs"].(map[string]any) {
@@ -159,9 +143,7 @@ func (c *contractor) validate(name string, texts [][]byte) string {
 		} else {
 			arguments = append(arguments, "-i", file)
 		}
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			c.Fatal(err)
-		}
+		require.NoError(c, os.WriteFile(file, text, 0o600))
 	}
 	cmd := exec.CommandContext(c.Context(), "jsonschema", arguments...)
 	cmd.Env = append(os.Environ(), "PYTHONWARNINGS=ignore")

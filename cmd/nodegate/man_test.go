@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/units"
@@ -42,9 +42,7 @@ func TestManual(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if d := cmp.Diff(strings.Split(page, "\n"), strings.Split(string(have), "\n")); d != "" {
-			t.Errorf("%s is outdated; run UPDATE=1 go test ./cmd/nodegate\n%s", file, d)
-		}
+		assert.Diff(t, strings.Split(string(have), "\n"), strings.Split(page, "\n"), "%s is outdated; run UPDATE=1 go test ./cmd/nodegate", file)
 	}
 	there, err := filepath.Glob(manDir + "/*")
 	require.NoError(t, err)

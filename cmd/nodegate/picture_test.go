@@ -11,8 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -40,9 +39,7 @@ func TestPicture(t *testing.T) {
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	if d := cmp.Diff(string(want), have); d != "" {
-		t.Errorf("run UPDATE=1 go test ./cmd/nodegate -run TestPicture (-file +output):\n%s", d)
-	}
+	assert.Diff(t, have, string(want), "run UPDATE=1 go test ./cmd/nodegate -run TestPicture (-file +output)")
 }
 
 // terminalPicture draws the output of a program, with the colours that it sets.

@@ -6,6 +6,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/catalog"
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/policy"
@@ -56,9 +57,7 @@ func TestFittingStage(t *testing.T) {
 		}
 		s, err := c.o.selectChecks(t.Context(), m.Host(), p)
 		if c.fails != "" {
-			if err == nil || !strings.Contains(err.Error(), c.fails) {
-				t.Errorf("%s: %v, want %q", name, err, c.fails)
-			}
+			assert.ErrorContains(t, err, c.fails, "%s", name)
 			continue
 		}
 		if err != nil || s.stage != c.want || !strings.Contains(s.left, c.left) || (c.left == "") != (s.left == "") || len(s.list) == 0 {

@@ -4,9 +4,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -70,9 +70,7 @@ func TestRefusedFacts(t *testing.T) {
 		}{{true, "none"}, {false, "flannel"}, {false, "none"}, {true, "flannel"}} {
 			node(round.cni)
 			p, err := w.Policy(round.reread)
-			if err == nil || !strings.Contains(err.Error(), c.first) {
-				t.Errorf("%s, %+v: %v", c.what, round, err)
-			}
+			assert.ErrorContains(t, err, c.first, "%s, %+v", c.what, round)
 			if p == nil || p.Links[0].Applies() != (round.cni == "flannel") {
 				t.Errorf("%s, %+v: %+v", c.what, round, p)
 			}

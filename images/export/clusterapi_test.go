@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"nodegate/internal/assert"
+	"nodegate/internal/require"
 )
 
 // TestNeedsBase64: text that Cluster API's YAML and cloud-init's Jinja do not change stays readable.
@@ -36,9 +39,7 @@ func TestClusterAPI(t *testing.T) {
 		in.APIVersion = version
 		var k kubeadmConfig
 		decodeYAML(t, writeFormat(t, "kubeadm", in).Text, &k)
-		if k.APIVersion != "bootstrap.cluster.x-k8s.io/"+want {
-			t.Errorf("%q gives %s", version, k.APIVersion)
-		}
+		assert.Equal(t, k.APIVersion, "bootstrap.cluster.x-k8s.io/"+want, "%q gives", version)
 		commands = k.Spec.PreKubeadmCommands
 	}
 	if _, err := clusterAPI(loadInput(t, testPolicy+strings.Repeat("# 10\n", 2048), Delivery{})); err == nil ||
@@ -55,13 +56,9 @@ func TestClusterAPI(t *testing.T) {
 			"sleep":     "echo >>" + tools + "/slept",
 			"systemctl": `[ "$1" = is-active ] && [ "$(wc -l <` + tools + `/slept)" -ge 3 ] && exit ` + strconv.Itoa(c.code) + "; exit 3",
 		} {
-			if err := os.WriteFile(tools+"/"+name, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(tools+"/"+name, []byte("#!/bin/sh\n"+text+"\n"), 0o755))
 		}
-		if err := os.WriteFile(tools+"/slept", nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(tools+"/slept", nil, 0o644))
 		cmd := exec.CommandContext(t.Context(), "sh", "-euc", commands[len(commands)-1])
 		cmd.Env = []string{"PATH=" + tools + ":" + os.Getenv("PATH")}
 		out, err := cmd.CombinedOutput()

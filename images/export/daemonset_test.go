@@ -11,7 +11,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // kustomize builds the base. It is run as a Go module, because Debian's version is from 2020.
@@ -25,12 +27,8 @@ func writeBase(t *testing.T, policy string) string {
 	dir := t.TempDir()
 	for _, f := range writeFormat(t, "daemonset", loadInput(t, policy, deliveries()["image"])).Tree {
 		name := filepath.Join(dir, f.Path)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, f.Content, f.Mode); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, f.Content, f.Mode))
 	}
 	return dir
 }
@@ -82,9 +80,7 @@ func TestKustomizeBuilds(t *testing.T) {
 		}
 		want := map[string]string{"ConfigMap": "kube-system", "DaemonSet": "kube-system", "ServiceAccount": "kube-system",
 			"Role": "default", "RoleBinding": "default"}[doc.Kind]
-		if doc.Metadata.Namespace != want {
-			t.Errorf("%s in namespace %q, want %q", doc.Kind, doc.Metadata.Namespace, want)
-		}
+		assert.Equal(t, doc.Metadata.Namespace, want, "%s in namespace", doc.Kind)
 	}
 	if name == "" || name != used || !strings.HasPrefix(name, "nodegate-policy-") {
 		t.Errorf("config map %q, used %q", name, used)
@@ -101,9 +97,7 @@ func TestLeastPrivilege(t *testing.T) {
 // could not be applied.
 func TestConfigMapKeys(t *testing.T) {
 	f, err := Find("daemonset")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for name, right := range map[string]bool{
 		"my.hcl": true, "dir/a-B_2.hcl.json": true, "my node.hcl": false, "x=y.hcl": false, "é.hcl": false, strings.Repeat("a", 250) + ".hcl": false,
 	} {
@@ -118,9 +112,7 @@ func TestConfigMapKeys(t *testing.T) {
 func checkLeastPrivilege(t *testing.T, policy, account string) {
 	t.Helper()
 	text, err := os.ReadFile(writeBase(t, policy) + "/daemonset.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	type container struct {
 		Image           string
 		SecurityContext map[string]any          `yaml:"securityContext"`

@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
 	"nodegate/images/kops"
+	"nodegate/internal/assert"
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -98,9 +99,7 @@ func checkNames(t testing.TB) []string {
 	var all []string
 	for _, name := range policy.Builtins() {
 		f, err := policy.Builtin(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, m := range regexp.MustCompile(`(?m)^check "([^"]+)"`).FindAllSubmatch(f.Text, -1) {
 			all = append(all, string(m[1]))
 		}
@@ -111,13 +110,9 @@ func checkNames(t testing.TB) []string {
 func writeFormat(t testing.TB, format string, in Input) Result {
 	t.Helper()
 	f, err := Find(format)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	r, err := f.Write(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 
@@ -256,17 +251,11 @@ func TestLacks(t *testing.T) {
 		}
 	}
 	if os.Getenv("UPDATE") != "" {
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), b.String()); d != "" {
-		t.Errorf("%s (UPDATE=1 rewrites it):\n%s", file, d)
-	}
+	require.NoError(t, err)
+	assert.Diff(t, b.String(), string(want), "%s (UPDATE=1 rewrites it)", file)
 }
 
 // TestSettings compares the complete exports for targets without nodegate.
@@ -279,17 +268,11 @@ func TestSettings(t *testing.T) {
 		}
 		file := "testdata/" + format + ".golden"
 		if os.Getenv("UPDATE") != "" {
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 		}
 		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(string(want), text); d != "" {
-			t.Errorf("%s (UPDATE=1 rewrites it):\n%s", file, d)
-		}
+		require.NoError(t, err)
+		assert.Diff(t, text, string(want), "%s (UPDATE=1 rewrites it)", file)
 	}
 }
 

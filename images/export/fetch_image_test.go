@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // registry serves one image, FROM scratch, with one file in it, and returns the image's digest.
@@ -21,15 +22,11 @@ func registry(t *testing.T, file, content string) (host, digest string) {
 	t.Helper()
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
-	if err := w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(file, "/"), Mode: 0o755, Size: int64(len(content))}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(file, "/"), Mode: 0o755, Size: int64(len(content))}))
 	if _, err := w.Write([]byte(content)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, w.Close())
 	blobs := map[string][]byte{}
 	add := func(media string, b []byte) map[string]any {
 		d := "sha256:" + hexSum(string(b))
@@ -38,9 +35,7 @@ func registry(t *testing.T, file, content string) (host, digest string) {
 	}
 	encode := func(v any) []byte {
 		b, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return b
 	}
 	const manifestType = "application/vnd.oci.image.manifest.v1+json"
@@ -73,17 +68,13 @@ func containerd(t *testing.T) (socket string) {
 	hosttest.NeedProgram(t, "ctr")
 	dir := t.TempDir()
 	config := dir + "/config.toml"
-	if err := os.WriteFile(config, []byte("version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(config, []byte("version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"), 0o644))
 	socket = dir + "/containerd.sock"
 	cmd := exec.Command("containerd", "--config", config, "--root", dir+"/root", "--state", dir+"/state", "--address", socket)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var log bytes.Buffer
 	cmd.Stderr = &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
@@ -144,9 +135,7 @@ func TestFetchImage(t *testing.T) {
 		b := newStand(t, Delivery{Image: host + "/nodegate@" + digest})
 		b.path = []string{b.dir + "/tools"}
 		for n := range strings.FieldsSeq("sh cut sha256sum cat mktemp mkdir rm mv chmod") {
-			if err := os.Symlink(lookPath(t, n), b.dir+"/tools/"+n); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Symlink(lookPath(t, n), b.dir+"/tools/"+n))
 		}
 		if out, ok := b.run("fetch"); ok || !strings.Contains(out, "ctr of containerd is not here") {
 			t.Errorf("%t %s", ok, out)
@@ -158,8 +147,6 @@ func lookPath(t *testing.T, program string) string {
 	t.Helper()
 	hosttest.NeedProgram(t, program)
 	path, err := exec.LookPath(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return path
 }

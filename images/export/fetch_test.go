@@ -16,7 +16,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/units"
 )
 
@@ -126,9 +128,7 @@ func TestFetch(t *testing.T) {
 	expect("fetch", true, "fetched")
 	expect("check", true, "")
 	expect("gate", true, "gate ran: gate\n")
-	if got := b.read("systemctl"); got != "--no-block start a.service\n" {
-		t.Errorf("systemctl was called with %q", got)
-	}
+	assert.Equal(t, b.read("systemctl"), "--no-block start a.service\n", "systemctl was called with")
 	// The right binary is in place: it is not fetched again.
 	served = ""
 	expect("fetch", true, "")
@@ -145,9 +145,7 @@ func TestFetchBreakGlass(t *testing.T) {
 	if out, ok := b.run("gate"); !ok || !strings.Contains(b.read("console"), "NOT proven") {
 		t.Errorf("disabled: %t %s", ok, out)
 	}
-	if err := os.Remove(b.dir + "/disabled"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(b.dir+"/disabled"))
 	for _, line := range []string{"root=/dev/vda xnodegate=off", `foo="a nodegate=off b"`, `foo='a nodegate=off b'`, "nodegate=off,"} {
 		b.file("cmdline", line+"\n", 0o644)
 		if out, ok := b.run("gate"); ok {
@@ -169,9 +167,7 @@ func TestFetchTools(t *testing.T) {
 		b.path = []string{b.dir + "/tools"}
 		names := strings.FieldsSeq("sh cut sha256sum cat mktemp mkdir rm mv chmod " + tool)
 		for n := range names {
-			if err := os.Symlink(lookPath(t, n), b.dir+"/tools/"+n); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Symlink(lookPath(t, n), b.dir+"/tools/"+n))
 		}
 		out, ok := b.run("fetch")
 		switch {
@@ -239,9 +235,7 @@ func TestFetchBound(t *testing.T) {
 			b.file("fetch", strings.Replace(script, "most=268435456 ", fmt.Sprintf("most=%d ", bound), 1), 0o644)
 			b.path = []string{b.dir + "/tools"}
 			for n := range strings.FieldsSeq("sh cut sha256sum cat mktemp mkdir rm mv chmod df tail " + tool) {
-				if err := os.Symlink(lookPath(t, n), b.dir+"/tools/"+n); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.Symlink(lookPath(t, n), b.dir+"/tools/"+n))
 			}
 			out, ok := b.run("fetch")
 			if ok != (wanted == "fetched") || !strings.Contains(out, wanted) || strings.Contains(out, "is the disk full?") {
@@ -269,9 +263,7 @@ func TestFetchDiskFull(t *testing.T) {
 		b := newStand(t, serve(t, &served))
 		b.path = []string{b.dir + "/tools"}
 		for n := range strings.FieldsSeq("sh cut sha256sum cat mktemp mkdir rm mv chmod df tail mount " + tool) {
-			if err := os.Symlink(lookPath(t, n), b.dir+"/tools/"+n); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.Symlink(lookPath(t, n), b.dir+"/tools/"+n))
 		}
 		b.file("bin/x", "", 0o644)
 		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-euc",
@@ -291,9 +283,7 @@ func TestScriptSyntax(t *testing.T) {
 			continue
 		}
 		file := t.TempDir() + "/fetch"
-		if err := os.WriteFile(file, []byte(d.script("x", []string{"a.service"})), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(d.script("x", []string{"a.service"})), 0o644))
 		for _, shell := range []string{"sh", "bash"} {
 			if out, err := exec.Command(shell, "-n", file).CombinedOutput(); err != nil {
 				t.Errorf("%s, %s: %v\n%s", name, shell, err, out)

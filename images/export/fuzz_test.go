@@ -3,6 +3,8 @@ package export
 import (
 	"testing"
 
+	"nodegate/internal/assert"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -18,13 +20,9 @@ func FuzzKops(f *testing.F) {
 			return
 		}
 		r, err := writeKops(Input{Policy: p, Texts: texts})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var k kopsOut
 		decodeYAML(t, r.Text, &k)
-		if k.Spec.FileAssets[0].Content != text {
-			t.Errorf("%q became %q", text, k.Spec.FileAssets[0].Content)
-		}
+		assert.Equal(t, k.Spec.FileAssets[0].Content, text, "%q became", text)
 	})
 }

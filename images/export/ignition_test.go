@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/units"
 )
 
@@ -19,9 +19,7 @@ func TestIgnitionValidates(t *testing.T) {
 	hosttest.NeedProgram(t, "ignition-validate")
 	for name, d := range deliveries() {
 		file := t.TempDir() + "/config.ign"
-		if err := os.WriteFile(file, writeFormat(t, "ignition", loadInput(t, testPolicy, d)).Text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, writeFormat(t, "ignition", loadInput(t, testPolicy, d)).Text, 0o644))
 		if out, err := exec.CommandContext(t.Context(), "ignition-validate", file).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
@@ -33,9 +31,7 @@ func TestIgnitionValidates(t *testing.T) {
 func TestExtension(t *testing.T) {
 	hosttest.NeedProgram(t, "ignition-validate")
 	d, err := ParseDelivery("https://example.com/nodegate-1.0.0-amd64.raw", strings.Repeat("0", 64), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, f := range Formats() {
 		in := loadInput(t, testPolicy, d)
 		r, err := f.Write(in)
@@ -45,9 +41,7 @@ func TestExtension(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if text := string(r.Text); strings.Contains(text, units.Binary) || !strings.Contains(text, extensionFile) ||
 			!strings.Contains(text, "systemd-sysext.service") {
 			t.Errorf("%s:\n%s", f.Name, text)
@@ -56,16 +50,12 @@ func TestExtension(t *testing.T) {
 		if f.Name == "butane" {
 			continue
 		}
-		if err := os.WriteFile(file, r.Text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, r.Text, 0o600))
 		if out, err := exec.CommandContext(t.Context(), "ignition-validate", file).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%v\n%s", err, out)
 		}
 		var c ignitionConfig
-		if err := json.Unmarshal(r.Text, &c); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(r.Text, &c))
 		if c.Storage.Files[0].Path != extensionFile || c.Storage.Files[0].Contents.Verification.Hash != "sha256-"+d.SHA256 ||
 			c.Storage.Files[0].Mode != 0o644 {
 			t.Errorf("%+v", c.Storage.Files[0])
@@ -96,21 +86,13 @@ func TestButaneIsTheSame(t *testing.T) {
 			}
 		}
 		var want struct{ Storage, Systemd any }
-		if err := json.Unmarshal(writeFormat(t, "ignition", in).Text, &want); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(writeFormat(t, "ignition", in).Text, &want))
 		got, err := json.Marshal(map[string]any{"Storage": b.Storage, "Systemd": b.Systemd})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var have struct{ Storage, Systemd any }
-		if err := json.Unmarshal(got, &have); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal(got, &have))
 		replace := func(s string) string { return strings.ReplaceAll(s, "export butane", "export ignition") }
-		if d := cmp.Diff(mapStrings(want, replace), mapStrings(have, replace)); d != "" {
-			t.Errorf("%s:\n%s", name, d)
-		}
+		assert.Diff(t, mapStrings(have, replace), mapStrings(want, replace), "%s", name)
 	}
 }
 

@@ -9,28 +9,23 @@ import (
 	"testing"
 
 	"nodegate/images/export"
+	"nodegate/internal/require"
 )
 
 // TestMIME: the user data is one part, which is the cloud-config unchanged, and a reader of MIME finds it.
 func TestMIME(t *testing.T) {
 	const config = "#cloud-config\nruncmd: [[systemctl, daemon-reload]] # ü\n"
 	text, err := export.MIME([]byte(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	m, err := mail.ReadMessage(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	kind, params, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/mixed" || m.Header.Get("MIME-Version") != "1.0" {
 		t.Fatalf("%q, %v, %v", kind, m.Header, err)
 	}
 	parts := multipart.NewReader(m.Body, params["boundary"])
 	part, err := parts.NextPart()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got, err := io.ReadAll(part)
 	if err != nil || string(got) != config || part.Header.Get("Content-Type") != `text/cloud-config; charset="utf-8"` {
 		t.Errorf("%q, %v, %v", got, part.Header, err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"nodegate/internal/require"
 )
 
 // TestReadiness: each file is valid YAML, and those that wait for the condition use the policy's name for it.
@@ -38,9 +40,7 @@ func TestReadiness(t *testing.T) {
 		t.Errorf("%d files wait for the condition, want 3", waiting)
 	}
 	format, err := Find("readiness")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if _, err := format.Write(loadInput(t, `use "kubernetes" {}`, Delivery{})); err == nil || !strings.Contains(err.Error(), "publish {}") {
 		t.Errorf("without a publish block: %v", err)
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 const sysfsPolicy = `
@@ -48,23 +48,15 @@ func TestTmpfiles(t *testing.T) {
 	root := t.TempDir()
 	name := filepath.Join(root, "value")
 	for _, value := range []string{"madvise", "100%", `a\tb "c"`} {
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, nil, 0o600))
 		conf := filepath.Join(root, "x.conf")
 		text := strings.ReplaceAll(string(tmpfiles("", []sysctl{{"/sys/value", value}})), "/sys/value", root+"/val*")
-		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
 		if out, err := exec.Command("systemd-tmpfiles", "--create", conf).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		got, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(value, string(got)); d != "" {
-			t.Error(d)
-		}
+		require.NoError(t, err)
+		assert.Diff(t, string(got), value)
 	}
 }

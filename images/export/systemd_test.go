@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/units"
 )
 
@@ -18,19 +19,13 @@ func TestUnitsVerify(t *testing.T) {
 	hosttest.NeedProgram(t, "systemd-analyze")
 	for name, d := range deliveries() {
 		n, err := loadInput(t, testPolicy, d).buildNode("kops")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		root := t.TempDir()
 		args := []string{"verify", "--man=no", root + systemDir + "k3s.service"}
 		put := func(path, text string) {
 			t.Helper()
-			if err := os.MkdirAll(filepath.Dir(root+path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(root+path, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.MkdirAll(filepath.Dir(root+path), 0o755))
+			require.NoError(t, os.WriteFile(root+path, []byte(text), 0o644))
 		}
 		put(systemDir+"k3s.service", "[Service]\nExecStart=/bin/true\n")
 		for _, u := range n.units {
@@ -58,9 +53,7 @@ func TestUnitsVerify(t *testing.T) {
 func TestNoCycle(t *testing.T) {
 	for name, d := range deliveries() {
 		n, err := loadInput(t, testPolicy, d).buildNode("kops")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, u := range n.units {
 			if u.name != fetchUnit && strings.Contains(u.text, fetchUnit) {
 				t.Errorf("%s: %s names %s", name, u.name, fetchUnit)
@@ -79,9 +72,7 @@ func TestNoCycle(t *testing.T) {
 func TestNothingRunsUnverified(t *testing.T) {
 	for _, name := range []string{"url", "image"} {
 		n, err := loadInput(t, testPolicy, deliveries()[name]).buildNode("kops")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		files := map[string]string{}
 		for _, f := range n.files {
 			files[f.Path] = string(f.Content)

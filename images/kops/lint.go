@@ -8,12 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"nodegate/internal/sorted"
 )
 
 // MaxSize limits a manifest, in bytes.
@@ -80,7 +81,7 @@ func Lint(text []byte) (Review, error) {
 	if err := errors.Join(l.mistakes...); err != nil {
 		return Review{}, err
 	}
-	slices.SortStableFunc(l.report.Findings, func(a, b Finding) int { return a.Line - b.Line })
+	sorted.By(l.report.Findings, func(a, b Finding) int { return a.Line - b.Line })
 	return l.report, nil
 }
 

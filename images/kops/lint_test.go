@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -28,9 +29,7 @@ func compareGolden(t *testing.T, file, got string) {
 	}
 	want, err := os.ReadFile(name)
 	require.NoError(t, err)
-	if d := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); d != "" {
-		t.Errorf("%s (UPDATE=1 rewrites it):\n%s", name, d)
-	}
+	assert.Diff(t, strings.Split(got, "\n"), strings.Split(string(want), "\n"), "%s (UPDATE=1 rewrites it)", name)
 }
 
 func readFiles(t *testing.T, pattern string) map[string][]byte {

@@ -10,8 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -66,9 +65,7 @@ func TestDeb(t *testing.T) {
 		t.Errorf("the removal deleted the administrator's policy: %v", err)
 	}
 	sayIn(t, root, "dpkg", "-P", "nodegate")
-	if d := cmp.Diff(before, picture(t, root)); d != "" {
-		t.Errorf("after purge (-before +after):\n%s", d)
-	}
+	assert.Diff(t, picture(t, root), before, "after purge (-before +after)")
 }
 
 // TestLintian: lintian finds no error in the package, and every tag is covered by the overrides.
@@ -216,9 +213,7 @@ func TestRPM(t *testing.T) {
 	after := slices.DeleteFunc(picture(t, root), func(line string) bool {
 		return strings.HasPrefix(line, "/usr/share/") && strings.HasSuffix(line, " drwxr-xr-x") && !slices.Contains(before, line)
 	})
-	if d := cmp.Diff(before, after); d != "" {
-		t.Errorf("after erasing (-before +after):\n%s", d)
-	}
+	assert.Diff(t, after, before, "after erasing (-before +after)")
 }
 
 // newer builds a second version of the package into the tree; its binary reports that version.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -57,9 +58,7 @@ func TestSignedEncrypted(t *testing.T) {
 	r := release{version: "v1.0.0", dir: t.TempDir()}
 	write(t, filepath.Join(r.dir, sumsName), "sums\n")
 	write(t, filepath.Join(r.dir, provenanceName), "{}\n")
-	if err := r.sign(); err == nil || !strings.Contains(err.Error(), "Wrong password") {
-		t.Errorf("without the password: %v", err)
-	}
+	assert.ErrorContains(t, r.sign(), "Wrong password", "without the password")
 	t.Setenv("NODEGATE_SIGNING_PASSWORD", "a password")
 	require.NoError(t, r.sign())
 	if out := say(t, "minisign", "-Vm", filepath.Join(r.dir, sumsName), "-p", keys+"/pub"); !strings.Contains(out, "nodegate v1.0.0 timestamp:") {
@@ -196,9 +195,7 @@ func TestARM64(t *testing.T) {
 		}
 	}
 	say(t, "qemu-aarch64-static", arm64, "uninstall", "--root", root)
-	if d := cmp.Diff(before, picture(t, root)); d != "" {
-		t.Errorf("install and uninstall left (-before +after):\n%s", d)
-	}
+	assert.Diff(t, picture(t, root), before, "install and uninstall left (-before +after)")
 }
 
 // TestBill: the bill of materials lists every module of the binary, and the binary itself with its checksum.
@@ -230,9 +227,7 @@ func TestBill(t *testing.T) {
 		}
 		content, err := os.ReadFile(binary)
 		require.NoError(t, err)
-		if h := b.Metadata.Component.Hashes[0].Content; h != sha256Of(content) {
-			t.Errorf("%s: the bill is of another binary, %s", arch, h)
-		}
+		assert.Equal(t, b.Metadata.Component.Hashes[0].Content, sha256Of(content), "%s: the bill is of another binary", arch)
 	}
 }
 

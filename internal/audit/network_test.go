@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/audit/proxy"
@@ -32,9 +33,7 @@ func TestUplink(t *testing.T) {
 		"routes of a source": {hosttest.Machine{Links: links(), Routes: []string{"p1p1"}, Routing: []host.RoutingRule{{Table: 100}}}, ""},
 		"a VPN":              {hosttest.Machine{Links: links("tun0"), Routes: []string{"p1p1"}}, ""},
 	} {
-		if got := audit.Uplink(t.Context(), c.node.Host()); got != c.want {
-			t.Errorf("%s: %q, want %q", what, got, c.want)
-		}
+		assert.Equal(t, audit.Uplink(t.Context(), c.node.Host()), c.want, "%s", what)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
@@ -80,9 +81,7 @@ func TestBeLiberal(t *testing.T) {
 		for _, f := range rep.Findings {
 			got += f.Name
 		}
-		if got != c.want {
-			t.Errorf("with value %q: %q, want %q", c.value, got, c.want)
-		}
+		assert.Equal(t, got, c.want, "with value %q", c.value)
 	}
 }
 
@@ -188,9 +187,7 @@ func TestWrote(t *testing.T) {
 		if _, err := n.Rules(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(n.Live().Wrote("ip6")); got != want {
-			t.Errorf("%q: %s, want %s", page, got, want)
-		}
+		assert.Equal(t, fmt.Sprint(n.Live().Wrote("ip6")), want, "%q", page)
 		server.Close()
 	}
 }
@@ -216,8 +213,6 @@ func TestRouteLocalnet(t *testing.T) {
 		for _, f := range rep.Findings {
 			got += f.Name
 		}
-		if got != c.want {
-			t.Errorf("all %q, cni0 %q: %q, want %q", c.all, c.link, got, c.want)
-		}
+		assert.Equal(t, got, c.want, "all %q, cni0 %q", c.all, c.link)
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"nodegate/internal/host/config"
+	"nodegate/internal/sorted"
 )
 
 // note marks the policy: a replay evaluates its text.
@@ -48,7 +48,7 @@ func (s *Snapshot) Contents(w io.Writer) error {
 	for _, d := range s.Rules {
 		lines = append(lines, entry{"rules: " + d.Source, len(d.Text)})
 	}
-	slices.SortFunc(lines, func(a, b entry) int { return cmp.Or(b.size-a.size, strings.Compare(a.name, b.name)) })
+	sorted.By(lines, func(a, b entry) int { return cmp.Or(b.size-a.size, strings.Compare(a.name, b.name)) })
 	for _, l := range lines {
 		if _, err := fmt.Fprintf(w, "%9d  %s\n", l.size, l.name); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -86,9 +87,7 @@ func TestCredentialEnds(t *testing.T) {
 		cancel()
 	}()
 	_, err := host.Credential(ctx, dir+"/plugin", dir+"/plugin", nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "was killed: context canceled") {
-		t.Errorf("got %v", err)
-	}
+	assert.ErrorContains(t, err, "was killed: context canceled")
 	text, err := os.ReadFile(pid)
 	require.NoError(t, err)
 	stat := "/proc/" + strings.TrimSpace(string(text)) + "/stat"

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/program"
@@ -75,9 +76,7 @@ func TestRunChecked(t *testing.T) {
 			require.NoError(t, os.Symlink(file+"2", file))
 		}
 		_, err := h.Exec(t.Context(), []string{file})
-		if err == nil || !strings.Contains(err.Error(), "was not run, because users other than root may write or replace it: run `ch") {
-			t.Errorf("%s: %v", what, err)
-		}
+		assert.ErrorContains(t, err, "was not run, because users other than root may write or replace it: run `ch", "%s", what)
 		if _, err := os.Stat(mark); err == nil {
 			t.Errorf("%s: it ran", what)
 		}
@@ -137,16 +136,12 @@ func TestChildrenDie(t *testing.T) {
 	} {
 		pids := filepath.Join(t.TempDir(), "pids")
 		name := filepath.Join(dir, "program")
-		if err := os.WriteFile(name, []byte("#!/bin/sh\n"+strings.ReplaceAll(script, "PIDS", pids)+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte("#!/bin/sh\n"+strings.ReplaceAll(script, "PIDS", pids)+"\n"), 0o755))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		_, _, _ = program.Status(ctx, name)
 		cancel()
 		text, err := os.ReadFile(pids)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		pid := strings.TrimSpace(string(text))
 		state, err := os.ReadFile("/proc/" + pid + "/stat")
 		if err == nil && !strings.Contains(string(state), ") Z ") {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/assert"
 )
 
 // TestSynchronised uses the states that chronyd leaves in the kernel with and without rtcsync, and
@@ -18,8 +20,6 @@ func TestSynchronised(t *testing.T) {
 		{"synchronised by chronyd without rtcsync", unix.Timex{Status: unix.STA_UNSYNC, Maxerror: 17_000}, true},
 		{"never synchronised", unix.Timex{Status: unix.STA_UNSYNC, Maxerror: 16_000_000}, false},
 	} {
-		if got := synchronised(test.timex); got != test.want {
-			t.Errorf("%s: %v", test.what, got)
-		}
+		assert.Equal(t, synchronised(test.timex), test.want, "%s", test.what)
 	}
 }

@@ -3,6 +3,7 @@ package host_test
 import (
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -21,8 +22,6 @@ func TestModulePackage(t *testing.T) {
 		{"ID=sles\nID_LIKE=suse", "6.4.0-150600.23-default", "the package for kernel 6.4.0-150600.23-default"},
 	} {
 		h := (&hosttest.Machine{Files: map[string]string{"/etc/os-release": c.osRelease + "\n"}}).Host()
-		if got := h.ModulePackage(c.release); got != c.want {
-			t.Errorf("%s: %s, want %s", c.release, got, c.want)
-		}
+		assert.Equal(t, h.ModulePackage(c.release), c.want, "%s", c.release)
 	}
 }

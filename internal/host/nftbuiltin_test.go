@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -35,8 +36,6 @@ func TestHasNFTables(t *testing.T) {
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		}
-		if got := hasNFTables(root); got != c.want {
-			t.Errorf("%s: %v, want %v", c.what, got, c.want)
-		}
+		assert.Equal(t, hasNFTables(root), c.want, "%s", c.what)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/program"
+	"nodegate/internal/sorted"
 )
 
 // Process is a running program.
@@ -73,7 +74,7 @@ func (h *Host) Processes() ([]Process, error) {
 		}
 		list = append(list, p)
 	}
-	slices.SortFunc(list, func(a, b Process) int { return a.PID - b.PID })
+	sorted.By(list, func(a, b Process) int { return a.PID - b.PID })
 	return list, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -37,9 +38,7 @@ func TestRecordForeignTables(t *testing.T) {
 	}
 	replay := func(text string) []*ruleset.Set {
 		again, err := host.ReadSnapshot(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		sets, err := host.Replay(again).Rulesets(t.Context())
 		if err != nil || len(sets) != 1 {
 			t.Fatal(sets, err)

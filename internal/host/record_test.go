@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestRecordProcesses: a snapshot holds the names of programs and the flags that checks read.
@@ -26,9 +28,7 @@ func TestRecordProcesses(t *testing.T) {
 	}
 	recorder, s := host.Record((&hosttest.Machine{Files: files}).Host())
 	list, err := recorder.Processes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, fd := range []string{"3", "4"} {
 		if _, err := recorder.Files.ReadLink("/proc/7/fd/" + fd); err != nil {
 			t.Error(err)
@@ -41,9 +41,7 @@ func TestRecordProcesses(t *testing.T) {
 		10: "left-out: left-out left-out",
 	}
 	for _, p := range list {
-		if got := regexp.MustCompile(`left-out-[0-9]+`).ReplaceAllString(strings.Join(p.Args, " "), "left-out"); got != want[p.PID] {
-			t.Errorf("%d: %s", p.PID, got)
-		}
+		assert.Equal(t, regexp.MustCompile(`left-out-[0-9]+`).ReplaceAllString(strings.Join(p.Args, " "), "left-out"), want[p.PID], "%d", p.PID)
 	}
 	again, err := host.Replay(s).Processes()
 	if err != nil || !slices.EqualFunc(list, again, func(a, b host.Process) bool { return slices.Equal(a.Args, b.Args) }) {

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -47,15 +48,11 @@ func TestHops(t *testing.T) {
 		{Link: "vx", Gateway: "10.0.4.0"},
 		{Link: "vx", Gateway: "fd00::1", MAC: "02:00:00:00:00:06", Remote: "192.0.2.6"},
 	}
-	if d := cmp.Diff(want, host.HopsOf("vx", routes, entries)); d != "" {
-		t.Errorf("-want +got:\n%s", d)
-	}
+	assert.Diff(t, host.HopsOf("vx", routes, entries), want)
 	zeros := make(net.HardwareAddr, 6)
 	entries = append(entries, forwards(zeros, "192.0.2.7"), forwards(zeros, "192.0.2.8"))
 	want[2].Remote = "192.0.2.8" // from the entry for all others
-	if d := cmp.Diff(want, host.HopsOf("vx", routes, entries)); d != "" {
-		t.Errorf("with an entry for all others, -want +got:\n%s", d)
-	}
+	assert.Diff(t, host.HopsOf("vx", routes, entries), want, "with an entry for all others")
 }
 
 // TestHopsGrow: the work grows with the number of nodes, not with its square.

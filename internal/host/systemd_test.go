@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"nodegate/internal/assert"
 )
 
 func TestLastError(t *testing.T) {
@@ -15,9 +17,7 @@ func TestLastError(t *testing.T) {
 		{klog + "<\n\tfailed to load: no kind\n >\n", klog + "< failed to load: no kind"},
 		{"Error: unknown flag\nUsage:\n", "Error: unknown flag"},
 	} {
-		if got := lastError(c.log); got != c.want {
-			t.Errorf("%q: %q, want %q", c.log, got, c.want)
-		}
+		assert.Equal(t, lastError(c.log), c.want, "%q", c.log)
 	}
 }
 
@@ -29,9 +29,7 @@ func TestLastExit(t *testing.T) {
 		"": "", control: "", three: "exit status 3", three + control: "exit status 3", three + killed: "signal 9",
 		killed + three: "exit status 3",
 	} {
-		if got := lastExit(log); got != want {
-			t.Errorf("%q: %q, want %q", log, got, want)
-		}
+		assert.Equal(t, lastExit(log), want, "%q", log)
 	}
 }
 
@@ -68,8 +66,6 @@ func TestHeld(t *testing.T) {
 		{"the last message is still missing", log(control, control), 3, 3},
 		{"more restarts than the requested messages cover", strings.SplitAfterN(log(control, started+main, started+main, started+main), "\n", 3)[2], 4, 1},
 	} {
-		if got := countHeldRestarts(c.log, c.restarts); got != c.want {
-			t.Errorf("%s: %d, want %d", c.what, got, c.want)
-		}
+		assert.Equal(t, countHeldRestarts(c.log, c.restarts), c.want, "%s", c.what)
 	}
 }

@@ -64,7 +64,7 @@ func (h *Host) BeforeGate(unit string) (early []service.Early, gated bool, err e
 	if err != nil {
 		return nil, false, err
 	}
-	early, gated = u.BeforeGate(h.Files)
+	early, gated = u.BeforeGate()
 	return early, gated, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/input"
 )
 
@@ -45,9 +46,7 @@ func TestEndlessValue(t *testing.T) {
 			return in.Decode(&raw)
 		})
 		runtime.ReadMemStats(&after)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", what, err, c.want)
-		}
+		assert.ErrorContains(t, err, c.want, "%s", what)
 		if c.want != "" && !errors.Is(err, input.ErrUnknown) {
 			t.Errorf("%s: %v is not ErrUnknown", what, err)
 		}
@@ -66,9 +65,7 @@ func (s slowly) Read(p []byte) (int, error) { return s.Reader.Read(p[:min(len(p)
 func TestManySpaces(t *testing.T) {
 	in := input.NewJSON(slowly{endless("{\"items\": [", " ")})
 	err := in.Items("thing", func() error { return nil })
-	if err == nil || !strings.Contains(err.Error(), "one value is larger than 32 MiB") {
-		t.Errorf("got %v", err)
-	}
+	assert.ErrorContains(t, err, "one value is larger than 32 MiB")
 	in = input.NewJSON(io.MultiReader(strings.NewReader("{\"items\": ["), iotest.ErrReader(io.ErrUnexpectedEOF)))
 	if err := in.Items("thing", func() error { return nil }); !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, input.ErrUnknown) {
 		t.Errorf("a broken connection: %v", err)

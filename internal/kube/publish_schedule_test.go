@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"nodegate/internal/assert"
 )
 
 // api records a Publisher's writes.
@@ -89,9 +91,7 @@ func TestPublishFlaps(t *testing.T) {
 			t.Errorf("%d writes in a minute in which only the message changed", n)
 		}
 		time.Sleep(2 * time.Minute)
-		if last := a.writes[len(a.writes)-1]; last != publication("False", "599") {
-			t.Errorf("the last write is %+v", last)
-		}
+		assert.Equal(t, a.writes[len(a.writes)-1], publication("False", "599"), "the last write is")
 	})
 }
 
@@ -177,8 +177,6 @@ func TestReason(t *testing.T) {
 		"sysctl.net.ipv4.ip_forward": "SysctlNetIpv4IpForward", "module.br_netfilter": "ModuleBrNetfilter", "swap": "Swap",
 		"link.vxlan on flannel.1": "LinkVxlanOnFlannel1", "": "",
 	} {
-		if got := Reason(in); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
-		}
+		assert.Equal(t, Reason(in), want, "%q", in)
 	}
 }

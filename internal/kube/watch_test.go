@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/kube"
@@ -122,7 +123,5 @@ func TestFollowRefused(t *testing.T) {
 	require.NoError(t, err)
 	v, err := api.List(t.Context(), false)
 	require.NoError(t, err)
-	if err := api.Follow(t.Context(), v, func(proxy.Event) {}); err == nil || !strings.Contains(err.Error(), "may not list and watch") {
-		t.Errorf("%v", err)
-	}
+	assert.ErrorContains(t, api.Follow(t.Context(), v, func(proxy.Event) {}), "may not list and watch")
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/input"
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
@@ -96,9 +97,7 @@ func TestMalformed(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			if got := err.Error(); got != u.want {
-				t.Errorf("error %.300q\nwant  %.300q", got, u.want)
-			}
+			assert.Equal(t, err.Error(), u.want, "error")
 			if !errors.Is(err, u.kind) {
 				t.Errorf("%v is not %v", err, u.kind)
 			}

@@ -2,8 +2,9 @@ package ruleset
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
+
+	"nodegate/internal/sorted"
 )
 
 // Span is a range of consecutive addresses.
@@ -31,7 +32,7 @@ func Spans(list []string) ([]Span, bool) {
 		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(a, b Span) int { return a.First.Compare(b.First) })
+	sorted.By(all, func(a, b Span) int { return a.First.Compare(b.First) })
 	var merged []Span
 	for _, s := range all {
 		if n := len(merged) - 1; n >= 0 && (s.First.Compare(merged[n].Last) <= 0 || s.First == merged[n].Last.Next()) {

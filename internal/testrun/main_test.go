@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -56,9 +57,7 @@ tests  need                                                         in
     2  the program nft (package nftables)                           a
 To list them: go test -v ./... | grep -B1 -e '--- SKIP'
 `
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
-	}
+	assert.Equal(t, out.String(), want)
 	if err := r.read(strings.NewReader("no JSON")); err == nil {
 		t.Error("accepted output that is not JSON")
 	}

@@ -4,15 +4,15 @@ import (
 	"math/big"
 	"testing"
 
+	"nodegate/internal/assert"
+	"nodegate/internal/require"
 	"nodegate/policy/kernels"
 )
 
 // TestStores: the catalogue answers for values at the limits of what each kernel accepts.
 func TestStores(t *testing.T) {
 	c, err := kernels.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, test := range []struct {
 		key, value string
 		answer     kernels.Answer
@@ -60,9 +60,7 @@ func TestStores(t *testing.T) {
 		{"net/ipv4/vs/conntrack", []string{"ip_vs_rr"}, "ip_vs_rr"},
 		{"net/ipv4/ip_forward", []string{"sunrpc"}, ""},
 	} {
-		if got := c.Brings(test.key, test.have); got != test.want {
-			t.Errorf("%s by %v: %q", test.key, test.have, got)
-		}
+		assert.Equal(t, c.Brings(test.key, test.have), test.want, "%s by %v", test.key, test.have)
 	}
 }
 
@@ -93,8 +91,6 @@ func TestFitRounding(t *testing.T) {
 		}, append(many, 1<<41, 1<<50+1)...), "~+4:4..100000@1..100000"},
 		{fit(func(v int64) int64 { return v * 3 % 1000 }, many...), "~?"},
 	} {
-		if test.got != test.want {
-			t.Errorf("%s, want %s", test.got, test.want)
-		}
+		assert.Equal(t, test.got, test.want)
 	}
 }

@@ -4,14 +4,13 @@ import (
 	"slices"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/policy/kernels"
 )
 
 func TestCatalogue(t *testing.T) {
 	c, err := kernels.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for key, want := range map[string][]int{
 		"net/ipv4/ip_forward": {1}, "net/ipv4/tcp_rmem": {3}, "net/ipv4/conf/eth0.100/rp_filter": {1}, "net/ipv6/conf/all/disable_ipv6": {1},
 		"net/ipv4/conf/*/rp_filter": {1}, "net/ipv4/neigh/default/gc_thresh3": {1}, "net/bridge/bridge-nf-call-iptables": {1},

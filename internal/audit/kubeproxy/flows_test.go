@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/verdict"
 )
@@ -34,8 +35,6 @@ func TestFlow(t *testing.T) {
 func TestClosing(t *testing.T) {
 	for state, want := range map[string]bool{"": false, "SYN_SENT": false, "ESTABLISHED": false, "FIN_WAIT": true, "TIME_WAIT": true,
 		"CLOSE": true} {
-		if got := closing(host.Flow{TCPState: state}); got != want {
-			t.Errorf("%q: got %v", state, got)
-		}
+		assert.Equal(t, closing(host.Flow{TCPState: state}), want, "%q", state)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -178,12 +179,8 @@ func TestConfigured(t *testing.T) {
 			m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\n" + c.file
 		}
 		p := kubeproxy.Presence{Host: m.Host()}
-		if got := p.NoExternalIPs(); got != c.noExternal {
-			t.Errorf("%q and %q: no external addresses: %v, want %v", c.file, c.flag, got, c.noExternal)
-		}
-		if got := p.NodePortAddresses(); got != c.nodePort {
-			t.Errorf("%q and %q: addresses of node ports: %v, want %v", c.file, c.flag, got, c.nodePort)
-		}
+		assert.Equal(t, p.NoExternalIPs(), c.noExternal, "%q and %q: no external addresses", c.file, c.flag)
+		assert.Equal(t, p.NodePortAddresses(), c.nodePort, "%q and %q: addresses of node ports", c.file, c.flag)
 	}
 }
 
@@ -210,9 +207,7 @@ func TestExcludeCIDRs(t *testing.T) {
 			m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\n" + file
 		}
 		p := kubeproxy.Presence{Host: m.Host()}
-		if got := fmt.Sprint(p.ExcludeCIDRs()); got != "[192.0.2.0/24 2001:db8::/64]" {
-			t.Errorf("%q and %q: %s", file, flag, got)
-		}
+		assert.Equal(t, fmt.Sprint(p.ExcludeCIDRs()), "[192.0.2.0/24 2001:db8::/64]", "%q and %q", file, flag)
 	}
 }
 
@@ -263,8 +258,6 @@ func TestSettleTime(t *testing.T) {
 			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": strings.ReplaceAll(c.args, " ", "\x00") + "\x00",
 			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]"}}
 		maps.Copy(m.Files, c.files)
-		if got := kubeproxy.SettleTime(m.Host(), kubeproxy.UsualSettle); got != c.want {
-			t.Errorf("%s: %s, want %s", c.what, got, c.want)
-		}
+		assert.Equal(t, kubeproxy.SettleTime(m.Host(), kubeproxy.UsualSettle), c.want, "%s", c.what)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/assert"
 )
 
 // TestRequests checks that requests fail only if at least three did in more than a minute, and none was
@@ -30,9 +32,7 @@ func TestRequests(t *testing.T) {
 			fails = len(s.judge(r, now)) > 0
 			now = now.Add(30 * time.Second)
 		}
-		if fails != c.fails {
-			t.Errorf("%s: %v, want %v", what, fails, c.fails)
-		}
+		assert.Equal(t, fails, c.fails, "%s", what)
 	}
 }
 

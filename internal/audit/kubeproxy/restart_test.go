@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
@@ -42,9 +43,7 @@ func TestRestartOn(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.what, got, c.want)
 		}
 	}
-	if got := kubeproxy.RestartOn((&hosttest.Machine{}).Host(), "reboot"); got != "reboot" {
-		t.Errorf("another remedy: %s", got)
-	}
+	assert.Equal(t, kubeproxy.RestartOn((&hosttest.Machine{}).Host(), "reboot"), "reboot", "another remedy")
 }
 
 // TestRestartAll checks that kube-proxy's process is searched once for all findings.
@@ -57,9 +56,7 @@ func TestRestartAll(t *testing.T) {
 	findings := []proxy.Finding{{Remedy: "reboot"}, {Remedy: proxy.DeletePod}, {Remedy: "now " + proxy.DeletePod}}
 	kubeproxy.RestartAll(h, findings)
 	for i, want := range []string{"reboot", "systemctl restart k3s", "now systemctl restart k3s"} {
-		if findings[i].Remedy != want {
-			t.Errorf("%q, want %q", findings[i].Remedy, want)
-		}
+		assert.Equal(t, findings[i].Remedy, want)
 	}
 	if files.cgroups != 1 {
 		t.Errorf("the process's control group was read %d times", files.cgroups)

@@ -3,6 +3,7 @@ package kubeproxy_test
 import (
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/host/hosttest"
 )
@@ -25,8 +26,6 @@ func TestNoJournal(t *testing.T) {
 			m.Files["/proc/7/cgroup"] = c.cgroup
 		}
 		p := kubeproxy.Presence{Host: m.Host()}
-		if got := p.NoJournal(); got != c.want {
-			t.Errorf("%s: %v, want %v", what, got, c.want)
-		}
+		assert.Equal(t, p.NoJournal(), c.want, "%s", what)
 	}
 }

@@ -39,16 +39,13 @@ func (of Log) isOld() bool {
 
 // JudgeLog searches kube-proxy's log (the journal, a container's log file or
 // /var/log/kube-proxy.log) for lists and watches of the API that keep failing: `Failed to list
-// *v1.Service` is the only trace that a dead watch leaves. Times without a zone are in the host's
-// zone or, from a container, in UTC; the end of the log shows which. If it does not, such times
-// cause no failure.
+// *v1.Service` is the only trace that a dead watch leaves. Times without a zone are read as UTC, the
+// zone of containers. On a host with another zone they cause a failure only if the last of them agrees
+// with the last write of the log.
 func JudgeLog(r io.Reader, of Log) ([]proxy.Finding, error) {
 	in := input.NewLines(r)
 	in.Zeros = true
-	readings := []*reading{{zone: time.UTC}}
-	if _, offset := of.Now.Zone(); offset != 0 {
-		readings = append(readings, &reading{zone: of.Now.Location()})
-	}
+	var e episode
 	for {
 		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -57,53 +54,33 @@ func JudgeLog(r io.Reader, of Log) ([]proxy.Finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		at, zoned, kind := lineTime(line), false, failedKind(line)
-		if at.IsZero() {
-			at, zoned = klogTime(line), true
+		if at := lineTime(line); !at.IsZero() {
+			e.newest, e.zoned = at, true
+		} else if at := klogTime(line, of.Now); !at.IsZero() && !e.zoned {
+			e.newest = at
 		}
-		for _, r := range readings {
-			r.setTime(at, zoned, of.Now)
-			if kind != "" {
-				r.addFailure(kind, line, in.N, of)
-			}
+		if kind := failedKind(line); kind != "" {
+			e.addFailure(kind, line, in.N, of)
 		}
 	}
-	if of.isOld() {
-		return nil, nil
-	}
-	readings = possibleReadings(readings, of)
-	on, undated := 0, 0
-	w := readings[0]
-	for _, r := range readings {
-		if r.isFailing(of.Now) {
-			w = r
-			on++
-		}
-		undated = max(undated, r.undated)
-	}
-	slices.Sort(w.kinds)
-	count, doubt := w.count, ""
+	dated := e.isDated(of)
 	switch {
-	case on == len(readings):
-	case on > 0:
-		doubt = ", if its times are in UTC, which is unknown"
-		if w.zone != time.UTC {
-			doubt = ", if its times are in the host's zone, which is unknown"
-		}
-	case undated >= 3:
-		count, doubt = undated, "; their times are unknown"
-	default:
+	case of.isOld(), dated && !e.isFailing(of.Now) && e.undated < 3, !dated && e.all < 3:
 		return nil, nil
 	}
-	msg := fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", count, strings.Join(w.kinds, ", "))
-	if on > 0 {
-		msg += fmt.Sprintf(", from %s to %s ago, without a gap", age(of.Now, w.first), age(of.Now, w.last))
+	slices.Sort(e.kinds)
+	f := proxy.Finding{Name: watchFailing, Line: e.number, Rule: config.PlainMessage(e.text)}
+	said := func(count int) string {
+		return fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", count, strings.Join(e.kinds, ", "))
 	}
-	f := proxy.NewFinding(proxy.Finding{Name: watchFailing, Line: w.number, Rule: config.PlainMessage(w.text), Message: msg + doubt})
-	if doubt != "" {
-		f.Verdict = verdict.Unknown
-		f.Remedy = "read the end of the log: if the last failure is older than three minutes, the problem is over; otherwise: " + f.Remedy
+	if dated && e.isFailing(of.Now) {
+		f.Message = fmt.Sprintf("%s, from %s to %s ago, without a gap", said(e.count), age(of.Now, e.first), age(of.Now, e.last))
+		return []proxy.Finding{proxy.NewFinding(f)}, nil
 	}
+	f.Message = said(e.all) + "; their times are unknown"
+	f = proxy.NewFinding(f)
+	f.Verdict = verdict.Unknown
+	f.Remedy = "read the end of the log: if the last failure is older than three minutes, the problem is over; otherwise: " + f.Remedy
 	return []proxy.Finding{f}, nil
 }
 
@@ -112,80 +89,49 @@ const watchFailing = "kubeproxy.watch.failing"
 // IsFailingWatch reports whether a finding is about lists or watches of the API that keep failing.
 func IsFailingWatch(f proxy.Finding) bool { return f.Name == watchFailing }
 
-// reading is the log with its times interpreted in one zone.
-type reading struct {
-	zone        *time.Location
+// episode is what the log shows of the failures.
+type episode struct {
 	newest      time.Time // the time of the last line; zero if no line had a time
+	zoned       bool      // a line had a time with its zone
 	count       int       // failures of this process in the newest episode
 	first, last time.Time // of that episode
 	undated     int       // failures whose times are unknown
+	all         int       // failures, also of earlier processes
 	kinds       []string
 	number      int    // line number of the last failure
 	text        string // its text
 }
 
-// setTime takes the time of a line, which also applies to the following lines without a time.
-// zoned: at is in the reading's zone.
-func (r *reading) setTime(at time.Time, zoned bool, now time.Time) {
-	switch {
-	case at.IsZero():
-		return
-	case zoned:
-		at = time.Date(now.In(r.zone).Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), 0, r.zone)
-		if at.After(now.Add(24 * time.Hour)) { // December's log read in January
-			at = at.AddDate(-1, 0, 0)
-		}
-	}
-	r.newest = at
-}
-
-func (r *reading) addFailure(kind, line string, n int, of Log) {
-	switch at := r.newest; {
+func (e *episode) addFailure(kind, line string, n int, of Log) {
+	e.all++
+	switch at := e.newest; {
 	case at.IsZero(), at.After(of.Now.Add(clockSlack)):
-		r.undated++
+		e.undated++
 	case at.Before(of.Began):
 		return
 	default:
-		if r.first.IsZero() || at.Sub(r.last) > watchGap {
-			r.first, r.count, r.kinds = at, 0, nil
+		if e.first.IsZero() || at.Sub(e.last) > watchGap {
+			e.first, e.count, e.kinds = at, 0, nil
 		}
-		r.last = at
-		r.count++
+		e.last = at
+		e.count++
 	}
-	if len(r.kinds) < 8 && !slices.Contains(r.kinds, kind) {
-		r.kinds = append(r.kinds, strings.Clone(kind))
+	if len(e.kinds) < 8 && !slices.Contains(e.kinds, kind) {
+		e.kinds = append(e.kinds, strings.Clone(kind))
 	}
-	r.number, r.text = n, strings.Clone(line[:min(len(line), 400)])
+	e.number, e.text = n, strings.Clone(line[:min(len(line), 400)])
 }
 
-func (r *reading) isFailing(now time.Time) bool {
-	return r.count >= 3 && now.Sub(r.last) <= watchFresh && r.last.Sub(r.first) >= watchSpan
-}
-
-// possibleReadings removes the readings in which the log would have lines later than its last
-// write. A reading whose last line was written at just that time is preferred.
-func possibleReadings(readings []*reading, of Log) []*reading {
+// isDated reports whether the times of the log are known: they have a zone, the host's zone is UTC too, or the last time read as UTC is the
+// time of the last write.
+func (e *episode) isDated(of Log) bool {
 	const near = 2 * time.Minute
-	written := of.Written
-	if written.IsZero() {
-		written = of.Now
-	}
-	var ahead, exact []*reading
-	for _, r := range readings {
-		switch d := written.Sub(r.newest); {
-		case d < -clockSlack:
-			ahead = append(ahead, r)
-		case d <= near && !of.Written.IsZero():
-			exact = append(exact, r)
-		}
-	}
-	if len(exact) > 0 {
-		return exact
-	}
-	if len(ahead) == len(readings) {
-		return readings
-	}
-	return slices.DeleteFunc(readings, func(r *reading) bool { return slices.Contains(ahead, r) })
+	_, offset := of.Now.Zone()
+	return e.zoned || offset == 0 || e.newest.IsZero() || !of.Written.IsZero() && of.Written.Sub(e.newest).Abs() <= near
+}
+
+func (e *episode) isFailing(now time.Time) bool {
+	return e.count >= 3 && now.Sub(e.last) <= watchFresh && e.last.Sub(e.first) >= watchSpan
 }
 
 // failedKind returns the kind that could not be listed or watched: "*v1.Service".
@@ -221,15 +167,19 @@ func lineTime(line string) time.Time {
 	return time.Time{}
 }
 
-// klogTime returns klog's own timestamp, "E1120 22:56:29.123456", which has neither year nor zone:
-// it is returned in the year 2000, a leap year, and in UTC. It returns zero for a line without one.
-func klogTime(line string) time.Time {
+// klogTime returns klog's own timestamp, "E1120 22:56:29.123456", which has neither year nor zone: it is returned as UTC. It returns zero for
+// a line without one.
+func klogTime(line string, now time.Time) time.Time {
 	const layout = "0102 15:04:05"
 	for i := 0; i+1+len(layout) <= len(line) && i < 200; i++ {
 		if !strings.ContainsRune("IWEF", rune(line[i])) || line[i+1] < '0' || line[i+1] > '9' {
 			continue
 		}
-		if t, err := time.Parse("2006"+layout, "2000"+line[i+1:i+1+len(layout)]); err == nil {
+		if t, err := time.Parse("2006"+layout, "2000"+line[i+1:i+1+len(layout)]); err == nil { // a leap year
+			t = t.AddDate(now.UTC().Year()-2000, 0, 0)
+			if t.After(now.Add(24 * time.Hour)) { // December's log read in January
+				t = t.AddDate(-1, 0, 0)
+			}
 			return t
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"nodegate/internal/ruleset"
+	"nodegate/internal/sorted"
 )
 
 // Classes divides destinations into classes. Rules outside of kube-proxy's chains treat all destinations of a class alike, so
@@ -52,7 +53,7 @@ func NewClasses(sets []*ruleset.Set, family string, own func(netip.Addr) Answer)
 			}
 		}
 	}
-	slices.SortFunc(c.addresses, netip.Addr.Compare)
+	sorted.By(c.addresses, netip.Addr.Compare)
 	slices.Sort(c.ports)
 	c.addresses, c.ports = slices.Compact(c.addresses), slices.Compact(c.ports)
 	return c

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"nodegate/internal/audit/path"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -31,14 +32,10 @@ type flows struct {
 
 func TestKubeProxyFlows(t *testing.T) {
 	file, err := os.Open("testdata/kube-proxy-1.37.2-flows.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer file.Close()
 	text, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	tried := map[string]int{}
 	for in := json.NewDecoder(text); ; {
 		var c flows
@@ -48,9 +45,7 @@ func TestKubeProxyFlows(t *testing.T) {
 			t.Fatal(err)
 		}
 		set, err := ruleset.Parse("rules", strings.NewReader(c.Rules))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		own := func(a netip.Addr) bool { return a.IsLoopback() || slices.Contains(c.NodeIPs, a) }
 		for _, flow := range c.Flows {
 			tried[c.Mode]++

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"nodegate/internal/ruleset"
+	"nodegate/internal/sorted"
 )
 
 // The hooks of netfilter for packets of IP.
@@ -129,7 +130,7 @@ func New(sets []*ruleset.Set, family string, node Node) *Rules {
 		}
 	}
 	for hook := range all.hooks {
-		slices.SortStableFunc(all.hooks[hook], func(a, b base) int {
+		sorted.By(all.hooks[hook], func(a, b base) int {
 			return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.within, b.within))
 		})
 	}
@@ -384,6 +385,6 @@ func (w *walk) ways() []Way {
 	for _, e := range w.ends.list {
 		list = append(list, Way{End: e.end, Packet: e.p, Chance: e.weight, Sure: e.doubt == 0, Steps: e.last.list()})
 	}
-	slices.SortStableFunc(list, func(a, b Way) int { return cmp.Compare(b.Chance, a.Chance) })
+	sorted.By(list, func(a, b Way) int { return cmp.Compare(b.Chance, a.Chance) })
 	return list
 }

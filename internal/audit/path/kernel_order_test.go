@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nodegate/internal/audit/path"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -25,9 +26,7 @@ func TestKernelOrder(t *testing.T) {
 		load[first]()
 		load[second]()
 		set, err := ruleset.Parse("iptables-nft-save", strings.NewReader(w.run(t, w.node, "", "iptables-nft-save")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		tables := w.overNetlink(t)
 		w.run(t, w.node, observer, "nft", "-f", "-")
 		p := packet{true, netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(20000+i)), netip.MustParseAddrPort("10.96.0.1:53")}
@@ -53,9 +52,7 @@ func TestOrderOfTables(t *testing.T) {
 			map[string]string{"a": "7", "b": "8"}[table]+"; }; }", "nft", "-f", "-")
 	}
 	set, err := ruleset.Parse("nft", strings.NewReader(w.run(t, w.node, "", "nft", "-j", "list", "ruleset")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	rules := path.New([]*ruleset.Set{set}, ruleset.IPv4, path.Node{Own: func(netip.Addr) path.Answer { return path.No }})
 	ends, sure := walked(rules.Walk(path.Packet{Destination: path.Addr(netip.MustParseAddr("10.96.0.1")), Protocol: "udp",
 		Port: 53, State: path.StateNew, Own: true}, "", nil))

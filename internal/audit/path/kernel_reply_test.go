@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/audit/path"
+	"nodegate/internal/require"
 )
 
 // listen opens a packet socket on the far end of the uplink.
@@ -25,9 +26,7 @@ func (w wire) listen(t *testing.T) int {
 		_ = unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20)
 		return unix.Bind(socket, &unix.SockaddrLinklayer{Protocol: ipv4, Ifindex: index})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return socket
 }
 

@@ -17,6 +17,7 @@ import (
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
 	"nodegate/internal/host/nftables"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -41,9 +42,7 @@ func newWire(t *testing.T) wire {
 	var w wire
 	for _, n := range []**netns.Namespace{&w.node, &w.pod} {
 		one, err := netns.New(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		t.Cleanup(one.Close)
 		*n = one
 	}
@@ -52,9 +51,7 @@ func newWire(t *testing.T) wire {
 		podFile = fmt.Sprintf("/proc/%d/task/%d/ns/net", unix.Getpid(), unix.Gettid())
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.run(t, w.node, "", "sh", "-ec", `ip link add pod0 type veth peer name eth0 netns `+podFile+`
 ip link add up0 type veth peer name up1 netns `+podFile+`; ip link set up0 arp off; ip link set up0 up; ip address add 192.0.2.1/24 dev up0; ip route add default dev up0
 ip link set pod0 up; ip address add 10.1.0.1/24 dev pod0
@@ -76,9 +73,7 @@ func (w wire) run(t *testing.T, in *netns.Namespace, stdin string, args ...strin
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return out
 }
 
@@ -106,9 +101,7 @@ func (w wire) seen(t *testing.T, sets ...string) map[uint16]string {
 				}
 			}
 		}
-		if err := json.Unmarshal([]byte(w.run(t, w.node, "", "nft", "-j", "list", "set", "ip", "observer", set)), &listing); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, json.Unmarshal([]byte(w.run(t, w.node, "", "nft", "-j", "list", "set", "ip", "observer", set)), &listing))
 		for _, o := range listing.Nftables {
 			if o.Set == nil {
 				continue
@@ -148,9 +141,7 @@ func (w wire) send(t *testing.T, packets []packet) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }
 
@@ -207,12 +198,10 @@ func walked(ways []path.Way) (all map[string]bool, known bool) {
 // overNetlink reads the tables as a running node does.
 func (w wire) overNetlink(t *testing.T) *ruleset.Set {
 	set := &ruleset.Set{}
-	if err := w.node.Do(t.Context(), func() (err error) {
+	require.NoError(t, w.node.Do(t.Context(), func() (err error) {
 		set.Foreign, err = nftables.ReadForeign(t.Context())
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return set
 }
 
@@ -236,9 +225,7 @@ func TestKernel(t *testing.T) {
 		}
 		saved := w.run(t, w.node, "", backend.save...)
 		set, err := ruleset.Parse(backend.save[0], strings.NewReader(saved))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if backend.name == "nftables" && i%2 == 0 { // the other half comes from nft -j
 			set = w.overNetlink(t)
 		}

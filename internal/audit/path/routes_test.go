@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/ruleset"
 )
@@ -16,9 +17,7 @@ func TestRoutes(t *testing.T) {
 		"192.0.2.1": to("0.0.0.0/0", "eth0"), "10.244.0.9": to("10.244.0.0/24", "cni0"), "10.244.0.7": to("10.244.0.7/32", "cali7"),
 		"10.244.2.9": to("10.244.2.0/24", ""), "fd00::1": to("fd00::/8", "eth2"), "2001:db8::1": {}, "10.244.3.1": to("10.244.3.0/26", ""),
 	} {
-		if got := routes.Find(netip.MustParseAddr(address)); got != want {
-			t.Errorf("%s: %v, want %v", address, got, want)
-		}
+		assert.Equal(t, routes.Find(netip.MustParseAddr(address)), want, "%s", address)
 	}
 }
 
@@ -42,8 +41,6 @@ func TestWalkOut(t *testing.T) {
 		"translated": {rules.Translated(translated), "? dropped to 10.244.0.4:0 | OUTPUT filter OUTPUT DROP if -o eth0\n" +
 			"? dropped to 10.244.0.4:0 | POSTROUTING mangle POSTROUTING DROP\n"},
 	} {
-		if got := show(c.ways); got != c.want {
-			t.Errorf("%s: got\n%swant\n%s", what, got, c.want)
-		}
+		assert.Equal(t, show(c.ways), c.want, "%s", what)
 	}
 }

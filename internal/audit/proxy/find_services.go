@@ -56,8 +56,6 @@ func (a *audit) findServices() {
 		seen = make(map[portalKey]*ruleset.Rule, len(c.Rules))
 		a.byName = make(map[nodeKey]*node, len(c.Rules))
 		a.nodes = make([]*node, 0, len(c.Rules))
-	}
-	if c := a.chain(a.nat, "KUBE-SERVICES"); c != nil {
 		a.portalsEmpty = len(c.Rules) == 0
 		if a.portalsEmpty && !c.blamed && !a.dispatchesNone() {
 			a.addFinding("kubeproxy.service.portals", "nat", c, nil, nil, "KUBE-SERVICES is empty: no Service address is handled")

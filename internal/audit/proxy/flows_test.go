@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/require"
 )
@@ -73,9 +74,7 @@ func TestStaleFlows(t *testing.T) {
 		if stale := proxy.StaleFlows([]proxy.Flow{f}, services, endpoints); len(stale) == 1 {
 			got = stale[0].Service
 		}
-		if got != test.want {
-			t.Errorf("%s: got %q, want %q", test.what, got, test.want)
-		}
+		assert.Equal(t, got, test.want, "%s", test.what)
 	}
 }
 

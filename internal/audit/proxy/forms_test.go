@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/ruleset"
 )
 
@@ -287,8 +288,6 @@ func TestCleanedUp(t *testing.T) {
 	} {
 		rep := Judge(mustParse(t, c.rules...), Options{})
 		found := slices.DeleteFunc(rep.Findings, func(f Finding) bool { return f.Name != "kubeproxy.table.flushed" && c.want != "" })
-		if got := names(found); got != c.want {
-			t.Errorf("%s: %q, want %q", c.what, got, c.want)
-		}
+		assert.Equal(t, names(found), c.want, "%s", c.what)
 	}
 }

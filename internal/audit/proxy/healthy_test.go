@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
@@ -18,16 +19,10 @@ func TestHashVectors(t *testing.T) {
 		{"default/kubernetes:https", "tcp", "NPX46M4PTMTKRN6Y"},
 		{"prod/export:", "tcp", "3IL52ANAN3BQ2L74"},
 	} {
-		if got := string(h.sum16(v.port, v.proto)); got != v.want {
-			t.Errorf("hash of %q, %q is %s, want %s", v.port, v.proto, got, v.want)
-		}
+		assert.Equal(t, string(h.sum16(v.port, v.proto)), v.want, "hash of %q, %q is", v.port, v.proto)
 	}
-	if got := string(h.sum16("prod/export:", "tcp", "100.96.54.247:80")); got != "OAQPXBQCZ2RBB4R7" {
-		t.Errorf("hash of an endpoint: %s", got)
-	}
-	if got := string(h.sum16("default/kubernetes/tcp/https")[:8]); got != "2QRHZV4L" {
-		t.Errorf("hash of nftables mode: %s", got)
-	}
+	assert.Equal(t, string(h.sum16("prod/export:", "tcp", "100.96.54.247:80")), "OAQPXBQCZ2RBB4R7", "hash of an endpoint")
+	assert.Equal(t, string(h.sum16("default/kubernetes/tcp/https")[:8]), "2QRHZV4L", "hash of nftables mode")
 }
 
 // TestHealthy checks that a healthy cluster gives no finding, with any set of options.

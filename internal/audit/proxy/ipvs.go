@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"nodegate/internal/ruleset"
+	"nodegate/internal/sorted"
 )
 
 // ipvs holds the virtual servers of a node in IPVS mode. They lack names: only the addresses in
@@ -161,7 +162,7 @@ func (v *ipvs) findNodes(ports []apiServicePort) {
 		}
 	}
 	for _, nodes := range v.nodes {
-		slices.SortFunc(nodes, netip.Addr.Compare)
+		sorted.By(nodes, netip.Addr.Compare)
 	}
 }
 

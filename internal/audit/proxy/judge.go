@@ -20,6 +20,7 @@ import (
 
 	"nodegate/internal/audit/path"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/sorted"
 	"nodegate/internal/verdict"
 )
 
@@ -198,7 +199,7 @@ func (r *Judgment) finish() {
 			about[k] = append(about[k], i)
 		}
 	}
-	slices.SortFunc(r.Services, func(a, b Service) int {
+	sorted.By(r.Services, func(a, b Service) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Family, b.Family))
 	})
 	for i := range r.Services {

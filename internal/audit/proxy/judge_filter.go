@@ -132,12 +132,9 @@ func (a *audit) judgeSourceRanges(n *node) {
 	}
 	if a.drops == nil {
 		a.drops = map[portalKey]string{}
-		if c := a.chain(a.filter, "KUBE-PROXY-FIREWALL"); c != nil {
-			for i := range c.Rules {
-				r := &c.Rules[i]
-				if r.Target == "DROP" {
-					a.drops[portalKey{r.Destination, r.Protocol, r.Port}] = r.Comment
-				}
+		for r := range a.filter.Rules("KUBE-PROXY-FIREWALL") {
+			if r.Target == "DROP" {
+				a.drops[portalKey{r.Destination, r.Protocol, r.Port}] = r.Comment
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -70,9 +71,7 @@ func TestKernelIptables(t *testing.T) {
 			ns.run(t, loadable(readFile(t, "iptables-save.txt")), tool+"-restore")
 			audit := func() Judgment {
 				rs := mustParse(t, ns.run(t, "", tool+"-save", "-c"))
-				if got := rs[0].Saves[0].Backend; got != backend {
-					t.Errorf("backend %s", got)
-				}
+				assert.Equal(t, rs[0].Saves[0].Backend, backend, "backend")
 				return Judge(rs, Options{NodePortAddresses: func() bool { return false }})
 			}
 			wantOne(t, audit(), "")

@@ -6,8 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
@@ -29,9 +28,7 @@ func TestOwn(t *testing.T) {
 		rep.CloneStrings()
 		after, err := json.Marshal(rep)
 		require.NoError(t, err)
-		if d := cmp.Diff(string(before), string(after)); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		assert.Diff(t, string(after), string(before), "%s", name)
 		if unsafe.StringData(rep.Services[0].Endpoints[0].Address) == was {
 			t.Errorf("%s: an address still shares memory with the rules", name)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/verdict"
@@ -80,9 +81,7 @@ func TestLinkChains(t *testing.T) {
 			if c.finding != "" {
 				want = "kubeproxy.way.link " + c.finding
 			}
-			if got != want {
-				t.Errorf("findings: got %s, want %s", got, want)
-			}
+			assert.Equal(t, got, want, "findings")
 			notes := strings.Join(rep.Notes, "\n")
 			if noted := c.note != "" && c.finding == ""; noted != strings.Contains(notes, note) || noted && !strings.Contains(notes, c.note) {
 				t.Errorf("notes: %s", notes)

@@ -3,6 +3,8 @@ package proxy
 import (
 	"strings"
 	"testing"
+
+	"nodegate/internal/assert"
 )
 
 // TestReachDecided: conditions that hold for all packets of Services, or for every first reply, are decided.
@@ -44,9 +46,7 @@ func TestReachDecided(t *testing.T) {
 		for _, f := range Judge(sets, Options{}).Findings {
 			got += f.Message
 		}
-		if got != c.want {
-			t.Errorf("%s: got\n%s\nwant\n%s", c.rule, got, c.want)
-		}
+		assert.Equal(t, got, c.want, "%s", c.rule)
 		if _, found := Reach(sets, Options{}); (len(found) > 0) != (c.want != "") {
 			t.Errorf("%s: the check finds %+v", c.rule, found)
 		}
@@ -57,11 +57,7 @@ func TestReachDecided(t *testing.T) {
 func TestServiceRange(t *testing.T) {
 	service := func(ip string) Service { return Service{Family: "ip6", ClusterIP: ip, Endpoints: []Endpoint{{}}} }
 	r := &reach{family: "ip6", rep: &Judgment{Services: []Service{service("fd00::1"), service("10.96.0.1"), service("fd00::ff")}}}
-	if got := r.serviceRange().String(); got != "fd00::/120" {
-		t.Errorf("got %s", got)
-	}
+	assert.Equal(t, r.serviceRange().String(), "fd00::/120")
 	r.rep.Services = append(r.rep.Services, service("fe80::1%eth0"))
-	if got := r.serviceRange().String(); got != "::/0" {
-		t.Errorf("with a zone: %s", got)
-	}
+	assert.Equal(t, r.serviceRange().String(), "::/0", "with a zone")
 }

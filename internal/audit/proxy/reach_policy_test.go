@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/verdict"
 )
@@ -139,9 +140,7 @@ func TestReachPolicies(t *testing.T) {
 					got += f.Name + " " + f.Message
 				}
 			}
-			if got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			assert.Equal(t, got, c.want)
 		})
 	}
 }
@@ -176,9 +175,7 @@ func TestReachOneService(t *testing.T) {
 		for _, f := range Judge(mustParse(t, declareChains(editedSave(t, readFile(t, "flannel-docker.txt"), c.edit))), Options{}).Findings {
 			got += f.Service + " " + f.Message
 		}
-		if got != c.want {
-			t.Errorf("%s: got\n%s\nwant\n%s", c.what, got, c.want)
-		}
+		assert.Equal(t, got, c.want, "%s", c.what)
 	}
 }
 
@@ -283,8 +280,6 @@ func TestReachOwnEndpoints(t *testing.T) {
 		for _, f := range rep.Findings {
 			got += f.Message
 		}
-		if got != c.want {
-			t.Errorf("%s: got  %s\nwant %s", c.what, got, c.want)
-		}
+		assert.Equal(t, got, c.want, "%s", c.what)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/verdict"
 )
@@ -42,9 +43,7 @@ func TestReachSource(t *testing.T) {
 				t.Errorf("%s: %+v", c.rule, f)
 			}
 		}
-		if got != c.want {
-			t.Errorf("%s: got\n%s\nwant\n%s", c.rule, got, c.want)
-		}
+		assert.Equal(t, got, c.want, "%s", c.rule)
 		if _, found := Reach(sets, opts); (len(found) > 0) != (c.want != "") {
 			t.Errorf("%s: the check finds %+v", c.rule, found)
 		}

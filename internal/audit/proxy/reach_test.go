@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/verdict"
 )
@@ -164,9 +165,7 @@ func TestReach(t *testing.T) {
 					got += f.Name + " " + f.Message
 				}
 			}
-			if got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			assert.Equal(t, got, c.want)
 		})
 	}
 }
@@ -253,9 +252,7 @@ func TestReachNFT(t *testing.T) {
 			for _, f := range Judge(mustParse(t, readFile(t, "nft-list-ruleset.json"), c.table), Options{}).Findings {
 				got += f.Name + " " + f.Message
 			}
-			if got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			assert.Equal(t, got, c.want)
 		})
 	}
 }

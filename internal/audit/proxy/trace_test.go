@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit/path"
 	"nodegate/internal/require"
 )
@@ -59,9 +60,7 @@ ip kube-proxy filter-forward jump service-endpoints-check, ip kube-proxy service
 						map[bool]string{true: " masqueraded"}[w.Masquerade], map[bool]string{false: " untranslated"}[w.Translated])
 				}
 			}
-			if got := b.String(); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			assert.Equal(t, b.String(), c.want)
 		})
 	}
 }

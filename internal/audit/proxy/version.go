@@ -75,23 +75,17 @@ func (a *audit) inferVersion() VersionRange {
 	s.atMost(19, a.jumps(a.filter, "INPUT", "KUBE-SERVICES"))
 
 	accepts := 0
-	if c := a.chain(a.filter, "KUBE-FORWARD"); c != nil {
-		for i := range c.Rules {
-			r := &c.Rules[i]
-			s.atLeast(31, strings.Contains(r.Text, "ct_state_invalid_dropped_pkts"))
-			if r.Target == "ACCEPT" && r.Has(ruleset.ByState) {
-				accepts++
-			}
+	for r := range a.filter.Rules("KUBE-FORWARD") {
+		s.atLeast(31, strings.Contains(r.Text, "ct_state_invalid_dropped_pkts"))
+		if r.Target == "ACCEPT" && r.Has(ruleset.ByState) {
+			accepts++
 		}
-		s.atMost(22, accepts == 2)
-		s.atLeast(23, accepts == 1)
 	}
-	if c := a.chain(a.nat, "KUBE-POSTROUTING"); c != nil {
-		for i := range c.Rules {
-			r := &c.Rules[i]
-			s.atLeast(16, r.Target == "MASQUERADE" && r.Has(ruleset.RandomFully))
-			s.atMost(18, r.Target == "MASQUERADE" && r.Has(ruleset.ByMark))
-		}
+	s.atMost(22, accepts == 2)
+	s.atLeast(23, accepts == 1)
+	for r := range a.nat.Rules("KUBE-POSTROUTING") {
+		s.atLeast(16, r.Target == "MASQUERADE" && r.Has(ruleset.RandomFully))
+		s.atMost(18, r.Target == "MASQUERADE" && r.Has(ruleset.ByMark))
 	}
 	a.chainSigns(&s)
 	if s.min < 17 && a.nat != nil {
@@ -120,23 +114,17 @@ func (a *audit) chainSigns(s *signs) {
 			s.atLeast(22, len(c.Rules) > 0 && c.Rules[0].Target == "KUBE-MARK-MASQ")
 		}
 	}
-	if c := a.chain(a.nat, "KUBE-SERVICES"); c != nil {
-		for i := range c.Rules {
-			r := &c.Rules[i]
-			s.atMost(21, r.Target == "KUBE-MARK-MASQ")
-			s.atMost(18, strings.HasSuffix(r.Comment, ": cluster IP"))
-		}
+	for r := range a.nat.Rules("KUBE-SERVICES") {
+		s.atMost(21, r.Target == "KUBE-MARK-MASQ")
+		s.atMost(18, strings.HasSuffix(r.Comment, ": cluster IP"))
 	}
 }
 
 // jumps reports whether a chain has a rule with that target.
 func (a *audit) jumps(t *ruleset.Table, from, to string) bool {
-	if c := t.Chain(from); c != nil {
-		for i := range c.Rules {
-			r := &c.Rules[i]
-			if r.Target == to {
-				return true
-			}
+	for r := range t.Rules(from) {
+		if r.Target == to {
+			return true
 		}
 	}
 	return false

@@ -118,7 +118,7 @@ func (v *Versions) replace(now *Versions) []string {
 	return about
 }
 
-func union[T any](a, b map[string]T) []string {
+func union[A, B any](a map[string]A, b map[string]B) []string {
 	var all []string
 	for name := range a {
 		all = append(all, name)
@@ -249,23 +249,7 @@ func (e *apiEndpoints) text() string {
 
 // Current returns the current state without the past, as if it had just been listed. It shares the
 // objects, which are immutable.
-func (v *Versions) Current() *Versions {
-	now := NewVersions()
-	now.Endpoints = &Endpoints{Version: v.Endpoints.Version, services: map[string]*apiEndpoints{}}
-	now.Services = &Services{Version: v.Services.Version}
-	for _, slices := range v.slices {
-		for _, s := range slices {
-			now.Endpoints.add(s)
-			now.putSlice(s)
-		}
-	}
-	for _, s := range v.objects {
-		now.Services.Count++
-		now.Services.add(s)
-		now.putService(s)
-	}
-	return now
-}
+func (v *Versions) Current() *Versions { return v.Of(union(v.slices, v.objects)) }
 
 // DropIndex drops data that Compare needs and Now rebuilds: 7 MB for 50,000 endpoints.
 func (v *Versions) DropIndex() {

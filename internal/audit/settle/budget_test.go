@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"nodegate/internal/assert"
 )
 
 // TestBudget checks that rounds at the earliest allowed times use at most one part in share of the
@@ -35,13 +37,9 @@ func TestBudget(t *testing.T) {
 func TestBudgetSaved(t *testing.T) {
 	now := time.Unix(0, 0)
 	b := newBudget(5*time.Minute, now)
-	if wait := b.recordUse(2300*time.Millisecond, now); wait != 0 {
-		t.Errorf("the first round: the next waits %s", wait)
-	}
+	assert.Equal(t, b.recordUse(2300*time.Millisecond, now), 0, "the first round: the next waits")
 	if wait := b.recordUse(600*time.Millisecond, now.Add(10*time.Second)); wait != 52500*time.Millisecond {
 		t.Errorf("the second round owes 0.42 s, the third waits %s", wait)
 	}
-	if wait := b.recordUse(time.Minute, now.Add(20*time.Second)); wait != 10*time.Minute {
-		t.Errorf("a round of a minute: the next waits %s", wait)
-	}
+	assert.Equal(t, b.recordUse(time.Minute, now.Add(20*time.Second)), 10*time.Minute, "a round of a minute: the next waits")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -188,9 +189,7 @@ func (n *kubeletNode) try(t *testing.T, c cause) {
 		return
 	}
 	n.writeConfig(t, "")
-	if named := n.findHoldingCheck(t); named != "" {
-		t.Errorf("after mending, nodegate reports %s", named)
-	}
+	assert.Equal(t, n.findHoldingCheck(t), "", "after mending, nodegate reports")
 	if ran, said := n.startKubelet(t); !ran {
 		t.Errorf("after mending, kubelet exits:\n%s", said)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/qemu"
 	"nodegate/internal/require"
@@ -31,9 +32,7 @@ func TestSpace(t *testing.T) {
 	if text, err := os.ReadFile(log); err != nil || !strings.HasPrefix(string(text), "I am ") {
 		t.Errorf("the log: %q, %v", text, err)
 	}
-	if err := s.Shell(t.Context(), "echo loud >&2; exit 3"); err == nil || !strings.Contains(err.Error(), "loud") {
-		t.Errorf("a script that fails: %v", err)
-	}
+	assert.ErrorContains(t, s.Shell(t.Context(), "echo loud >&2; exit 3"), "loud", "a script that fails")
 	s.Close()
 	select {
 	case <-p.Ended():

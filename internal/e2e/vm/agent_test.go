@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/qemu"
 	"nodegate/internal/require"
 )
@@ -50,9 +51,7 @@ func TestAgentAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%.40q: %v", test.script, err)
 		}
-		if got != test.want {
-			t.Errorf("%.40q: got %.200v, want %.200v", test.script, got, test.want)
-		}
+		assert.Equal(t, got, test.want, "%.40q", test.script)
 	}
 }
 
@@ -76,9 +75,7 @@ func TestAgentThatIsGone(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = port.Close() }()
 	theirs.Close()
-	if err := newAgent(port).waitHello(t.Context()); err == nil || !strings.Contains(err.Error(), "has ended") {
-		t.Errorf("got %v", err)
-	}
+	assert.ErrorContains(t, newAgent(port).waitHello(t.Context()), "has ended")
 }
 
 func TestAgentThatIsSilent(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -70,9 +71,7 @@ func (b bake) readReport(t *testing.T) bakeReport {
 	t.Helper()
 	var rep bakeReport
 	readJSON(t, b.Out()+"/qemu-report.json", &rep)
-	if rep.Stage != "image" {
-		t.Errorf("the report has the stage %q", rep.Stage)
-	}
+	assert.Equal(t, rep.Stage, "image", "the report has the stage")
 	return rep
 }
 
@@ -85,9 +84,7 @@ func (b bake) checkManifest(t *testing.T) {
 		}
 	}
 	readJSON(t, b.Out()+"/manifest.json", &m)
-	if got := fmt.Sprintf("%+v", m); got != "{Builds:[{Files:[{Name:node.qcow2}] Data:map[report:qemu-report.json]}]}" {
-		t.Errorf("the manifest: %s", got)
-	}
+	assert.Equal(t, fmt.Sprintf("%+v", m), "{Builds:[{Files:[{Name:node.qcow2}] Data:map[report:qemu-report.json]}]}", "the manifest")
 }
 
 func readJSON(t *testing.T, name string, into any) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -30,9 +31,7 @@ func TestBake(t *testing.T) {
 		if !strings.Contains(out, "nodegate: pass  (stage boot,") {
 			t.Errorf("the image was not booted before it ships:\n%s", out)
 		}
-		if verdict := b.readReport(t).Verdict; verdict != "pass" {
-			t.Errorf("the verdict of the report beside the image is %q", verdict)
-		}
+		assert.Equal(t, b.readReport(t).Verdict, "pass", "the verdict of the report beside the image is")
 		b.checkManifest(t)
 		b.checkNoIdentity(t)
 		if err := b.bootCopy(t, r, "installed-into-the-image", 2); err != nil {
@@ -59,9 +58,7 @@ func TestBake(t *testing.T) {
 				t.Errorf("the output of the build lacks the reason %s:\n%s", why, out)
 			}
 		}
-		if verdict := b.readReport(t).Verdict; verdict != "fail" {
-			t.Errorf("the verdict of the report of the failed build is %q", verdict)
-		}
+		assert.Equal(t, b.readReport(t).Verdict, "fail", "the verdict of the report of the failed build is")
 		if left, _ := filepath.Glob(b.Out() + "/disk/*"); len(left) > 0 {
 			t.Errorf("the failed build left %v", left)
 		}

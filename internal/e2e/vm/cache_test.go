@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/qemu"
 	"nodegate/internal/require"
@@ -45,13 +46,9 @@ func TestScratchSweepsTheDeadOnly(t *testing.T) {
 
 func TestDefaultCache(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", "/elsewhere")
-	if got := DefaultCache("/repo").Dir; got != "/elsewhere/nodegate/vm" {
-		t.Errorf("got %s", got)
-	}
+	assert.Equal(t, DefaultCache("/repo").Dir, "/elsewhere/nodegate/vm")
 	t.Setenv("XDG_CACHE_HOME", "relative") // the specification demands an absolute path, and to ignore others
-	if got := DefaultCache("/repo").Dir; got != "/repo/.cache/vm" {
-		t.Errorf("got %s", got)
-	}
+	assert.Equal(t, DefaultCache("/repo").Dir, "/repo/.cache/vm")
 }
 
 func TestOpenWantsOneKernelAndItsInitrd(t *testing.T) {
@@ -109,9 +106,7 @@ func TestRunSaysWhatFailed(t *testing.T) {
 func TestRunEndsAtItsLimit(t *testing.T) {
 	needNamespaces(t)
 	_, err := runProgram(t.Context(), 100*time.Millisecond, nil, "sleep", "infinity")
-	if err == nil || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
-		t.Errorf("got %v", err)
-	}
+	assert.ErrorContains(t, err, context.DeadlineExceeded.Error())
 }
 
 // TestChildrenDieWithTheTest kills a process that has started a child in the way of QEMU, and checks that the child is gone.
@@ -160,9 +155,7 @@ func TestRemoveTreeSparesWhatIsMounted(t *testing.T) {
 	mounted := filepath.Join(dir, "tree", "proc")
 	require.NoError(t, os.MkdirAll(mounted, 0o755))
 	require.NoError(t, syscall.Mount("none", mounted, "tmpfs", 0, ""))
-	if err := removeTree(filepath.Join(dir, "tree")); err == nil || !strings.Contains(err.Error(), "umount") {
-		t.Errorf("got %v", err)
-	}
+	assert.ErrorContains(t, removeTree(filepath.Join(dir, "tree")), "umount")
 	require.NoError(t, syscall.Unmount(mounted, 0))
 	if err := removeTree(filepath.Join(dir, "tree")); err != nil {
 		t.Error(err)

@@ -16,8 +16,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -71,9 +70,7 @@ func TestCarriers(t *testing.T) {
 				t.Errorf("%s: %s is %q, by apply %q, and the export did not announce it", s.Name, name, got, want[name])
 			}
 		}
-		if d := cmp.Diff(len(want), len(machines[s.Name])); d != "" {
-			t.Errorf("%s: the requirements differ: %s", s.Name, d)
-		}
+		assert.Diff(t, len(machines[s.Name]), len(want), "%s: the requirements differ", s.Name)
 	}
 }
 

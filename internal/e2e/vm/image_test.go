@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -140,9 +141,7 @@ func testImage(t *testing.T, r Runner, whole, call string, c imageCase) string {
 		t.Fatal(err)
 	}
 	all := stdout.String() + stderr.String()
-	if got := cmd.ProcessState.ExitCode(); got != c.code {
-		t.Errorf("exit status %d, want %d", got, c.code)
-	}
+	assert.Equal(t, cmd.ProcessState.ExitCode(), c.code, "exit status")
 	for _, says := range c.says {
 		if !strings.Contains(all, says) {
 			t.Errorf("the output lacks %q", says)

@@ -3,6 +3,8 @@ package boot
 import (
 	"fmt"
 	"testing"
+
+	"nodegate/internal/assert"
 )
 
 func TestParse(t *testing.T) {
@@ -17,8 +19,6 @@ func TestParse(t *testing.T) {
 		"x.target: Found ordering cycle: b.service/start after a.service/start - after b.service\n": "[a.service after b.service after a.service]",
 		"Found dependency on a.service/start\n":                                                     "[]",
 	} {
-		if got := fmt.Sprint(parseCycles(printed)); got != want {
-			t.Errorf("%q: %s, want %s", printed, got, want)
-		}
+		assert.Equal(t, fmt.Sprint(parseCycles(printed)), want, "%q", printed)
 	}
 }

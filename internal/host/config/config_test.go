@@ -9,8 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/host/config"
 	"nodegate/internal/require"
 )
@@ -54,9 +53,7 @@ func (t tree) ReadDir(dir string) ([]string, error) {
 
 func equal(t *testing.T, what string, want, got any) {
 	t.Helper()
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("%s (-want +got):\n%s", what, d)
-	}
+	assert.Diff(t, got, want, "%s", what)
 }
 
 func TestCollect(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"nodegate/internal/assert"
 )
 
 // The expected values follow from the states of src/basic/env-file.c in systemd.
@@ -27,9 +27,7 @@ func TestEnvironmentFile(t *testing.T) {
 		{"empty", "A=\nB=1", ""},
 		{"unterminated quotes", "A=\"a\n", "a\n"},
 	} {
-		if d := cmp.Diff(c.value, environmentFile(c.text)["A"]); d != "" {
-			t.Errorf("%s (-want +got):\n%s", c.what, d)
-		}
+		assert.Diff(t, environmentFile(c.text)["A"], c.value, "%s", c.what)
 	}
 }
 

@@ -1,6 +1,10 @@
 package config
 
-import "testing"
+import (
+	"testing"
+
+	"nodegate/internal/assert"
+)
 
 // refusals are texts of programs that checks look for.
 const refusals = `failed to parse kubelet flag: invalid argument; failed to set feature gates; failed to validate kubelet flags: invalid node labels;
@@ -32,9 +36,7 @@ func TestPlainMessage(t *testing.T) {
 		{"", "", ""},
 		{refusals, "", refusals},
 	} {
-		if got := PlainMessage(c.said, c.known); got != c.want {
-			t.Errorf("%s\ngot  %s\nwant %s", c.said, got, c.want)
-		}
+		assert.Equal(t, PlainMessage(c.said, c.known), c.want, "%s", c.said)
 	}
 }
 

@@ -1,6 +1,10 @@
 package config
 
-import "testing"
+import (
+	"testing"
+
+	"nodegate/internal/assert"
+)
 
 func TestHasPrivateKey(t *testing.T) {
 	const certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
@@ -11,8 +15,6 @@ func TestHasPrivateKey(t *testing.T) {
 		certificate + "-----BEGIN EC PRIVATE KEY-----\nMII":                                                          false,
 		string(certificates([]byte("-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n" + certificate))): true,
 	} {
-		if got := HasPrivateKey([]byte(text)); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
+		assert.Equal(t, HasPrivateKey([]byte(text)), want, "%q", text)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -49,13 +50,9 @@ func TestTunedSysctls(t *testing.T) {
 		return strings.Join(lines, "\n")
 	}
 	const always = "kernel/panic=3\nnet/ipv4/ip_forward=0\nvm/panic_on_oom=1 uname_regex=aarch64\nvm/swappiness=20"
-	if d := cmp.Diff(always, got()); d != "" {
-		t.Errorf("with reapply_sysctl: %s", d)
-	}
+	assert.Diff(t, got(), always, "with reapply_sysctl")
 	files["/etc/tuned/tuned-main.conf"] = "daemon = 1\nreapply_sysctl = 0\n"
-	if d := cmp.Diff("fs/aio-max-nr=2\n"+always, got()); d != "" {
-		t.Errorf("without reapply_sysctl: %s", d)
-	}
+	assert.Diff(t, got(), "fs/aio-max-nr=2\n"+always, "without reapply_sysctl")
 
 	for _, c := range []struct{ profile, text, want string }{
 		{"none", "", `TuneD profile "none": file does not exist in /etc/tuned/profiles, `},

@@ -4,8 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/host/config"
 )
 
@@ -18,9 +17,7 @@ func TestParseUdev(t *testing.T) {
 		{Tokens: []config.UdevToken{{"TAG", "", "+=", "s"}}, File: "f", Line: 4},
 		{Tokens: []config.UdevToken{{"ATTR", "a", "=", "1"}}, File: "f", Line: 7},
 	}
-	if d := cmp.Diff(want, rules); d != "" {
-		t.Error(d)
-	}
+	assert.Diff(t, rules, want)
 	const wrong = "f:5: not a rule\nf:6: not a rule"
 	if err == nil || err.Error() != wrong {
 		t.Errorf("%v, want %s", err, wrong)

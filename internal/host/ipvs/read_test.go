@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
@@ -18,9 +19,7 @@ func TestFamily(t *testing.T) {
 	c, err := dialFamily(t.Context(), "nlctrl")
 	require.NoError(t, err)
 	defer c.close()
-	if c.family != unix.GENL_ID_CTRL {
-		t.Errorf("the controller is family %d", c.family)
-	}
+	assert.Equal(t, c.family, unix.GENL_ID_CTRL, "the controller is family")
 	if _, err := dialFamily(t.Context(), "NGNONE"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a family that nobody has: %v", err)
 	}

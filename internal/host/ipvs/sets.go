@@ -8,13 +8,13 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"slices"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/sorted"
 )
 
 // Of the kernel's include/uapi/linux/netfilter/ipset/ip_set.h.
@@ -75,7 +75,7 @@ func sources(ctx context.Context) (map[ruleset.Portal][]netip.Prefix, error) {
 		}
 	}
 	for _, ranges := range all {
-		slices.SortFunc(ranges, netip.Prefix.Compare) // the kernel has no order
+		sorted.By(ranges, netip.Prefix.Compare) // the kernel has no order
 	}
 	return all, nil
 }

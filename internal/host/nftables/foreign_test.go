@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/nftables"
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
@@ -117,9 +118,7 @@ func TestForeign(t *testing.T) {
 			t.Fatalf("chain: %+v", c)
 		}
 		for i, r := range rules {
-			if got := c.Rules[i].Text; got != r[1] {
-				t.Errorf("%s: got\n%s\nwant\n%s", r[0], got, r[1])
-			}
+			assert.Equal(t, c.Rules[i].Text, r[1], "%s", r[0])
 		}
 		sets := tables[0].Sets
 		if got := fmt.Sprint(sets["blocked"].Elements[0], " ", sets["blocked"].Elements[1]); got != "192.0.2.0/24 198.51.100.7" || sets["seen"] != nil ||

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -30,9 +31,7 @@ func TestTypedByValue(t *testing.T) {
 	} {
 		data, err := hex.DecodeString(c.data)
 		require.NoError(t, err)
-		if got := typedByValue(data); got != c.crashes {
-			t.Errorf("%s of nft %s: %t", c.set, c.written, got)
-		}
+		assert.Equal(t, typedByValue(data), c.crashes, "%s of nft %s", c.set, c.written)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
 	"nodegate/internal/host/nftables"
@@ -109,9 +110,7 @@ func same(t *testing.T, load string, families []string, flags ...string) {
 			if len(text.Chains) == 0 || len(text.Sets) == 0 {
 				t.Errorf("%s: nothing to compare", family)
 			}
-			if d := hosttest.DiffTables(text, wire); d != "" {
-				t.Errorf("%s: nft -j has -, netlink +:\n%s", family, d)
-			}
+			assert.Equal(t, hosttest.DiffTables(text, wire), "", "%s: nft -j has -, netlink +", family)
 			for _, c := range text.Chains {
 				if wire.Chain(c.Name) == nil {
 					t.Errorf("%s: no chain %s by its name", family, c.Name)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/nftables"
 	"nodegate/internal/require"
@@ -59,9 +60,7 @@ func sameSave(t *testing.T, family string) error {
 	if err != none {
 		return fmt.Errorf("over netlink, %w; iptables-nft-save: %w", err, none)
 	}
-	if d := hosttest.DiffSets(want, got); d != "" {
-		t.Errorf("%s: iptables-nft-save has -, netlink +:\n%.4000s", family, d)
-	}
+	assert.Equal(t, hosttest.DiffSets(want, got), "", "%s: iptables-nft-save has -, netlink +", family)
 	return nil
 }
 

@@ -3,9 +3,10 @@ package program
 import (
 	"context"
 	"io"
-	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/assert"
 )
 
 // TestFlood: a program that prints endlessly is killed before it exhausts the memory, on either
@@ -14,9 +15,7 @@ func TestFlood(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	_, err := Run(ctx, "sh", "-c", "exec yes")
-	if err == nil || !strings.Contains(err.Error(), "it printed more than 16777216 bytes and was killed") {
-		t.Errorf("standard output: %v", err)
-	}
+	assert.ErrorContains(t, err, "it printed more than 16777216 bytes and was killed", "standard output")
 	_, err = Run(ctx, "sh", "-c", "yes | head -c 20000000 >&2; exit 1")
 	if err == nil || len(err.Error()) > 2*maxStderr {
 		t.Errorf("standard error: %.200v", err)
@@ -33,9 +32,7 @@ func TestChildHoldsOutput(t *testing.T) {
 	go func() { done <- Stream(ctx, child, "sh", "-c", "sleep 20 & exit 0") }()
 	select {
 	case err := <-done:
-		if err == nil || !strings.Contains(err.Error(), "was killed before it finished") {
-			t.Errorf("Stream: %v", err)
-		}
+		assert.ErrorContains(t, err, "was killed before it finished", "Stream")
 	case <-time.After(15 * time.Second):
 		t.Error("the call waits for the child")
 	}

@@ -19,12 +19,12 @@ type Early struct {
 // BeforeGate returns the commands before the gate that leave something running. A drop-in's ExecStartPre= comes after those of the unit
 // itself. A command that systemd waits for, as a container that copies files and ends, is not one of them. gated is false if the unit
 // has no gate.
-func (u Unit) BeforeGate(files Files) (all []Early, gated bool) {
+func (u Unit) BeforeGate() (all []Early, gated bool) {
 	for _, c := range append(u.commands("ExecCondition"), u.commands("ExecStartPre")...) {
 		if c.isGate() {
 			return all, true
 		}
-		for _, s := range c.programs(files) {
+		for _, s := range c.programs() {
 			if what := s.leavesRunning(); what != "" {
 				all = append(all, Early{c.entry, what})
 				break
@@ -40,10 +40,11 @@ type simple struct {
 	background bool // a shell does not wait for it
 }
 
-// programs returns the programs of a command: its own, and each of a shell's code or script. Variables and functions are not expanded.
-func (c command) programs(files Files) []simple {
+// programs returns the programs of a command: its own, and each of a shell's code. Variables and functions are not expanded, and the files
+// of scripts not read.
+func (c command) programs() []simple {
 	all := []simple{{words: withoutWrappers(c.words)}}
-	code := c.script(files)
+	code := ""
 	isCode := regexp.MustCompile(`^-\w*c$`).MatchString
 	if i := slices.IndexFunc(c.words, isCode); i > 0 && i+1 < len(c.words) && strings.HasSuffix(c.words[0], "sh") {
 		code = c.words[i+1]
@@ -67,28 +68,6 @@ func (c command) programs(files Files) []simple {
 		}
 	}
 	return all
-}
-
-// mostScript bounds a script that is read.
-const mostScript = 256 << 10
-
-// script returns the text of the shell script that a command runs, "" if it runs none or it cannot be read, as in a snapshot.
-func (c command) script(files Files) string {
-	for _, name := range c.words[:min(len(c.words), 3)] { // /opt/a.sh, or /bin/sh -e /opt/a.sh
-		if !path.IsAbs(name) {
-			continue
-		}
-		head, err := files.Head(name)
-		line, _, _ := strings.Cut(string(head.Start), "\n")
-		interpreter, is := strings.CutPrefix(line, "#!")
-		if err != nil || !is || !slices.ContainsFunc(strings.Fields(interpreter), func(w string) bool { return strings.HasSuffix(w, "sh") }) {
-			continue
-		}
-		if text, found, err := config.ReadIfAny(files, name); err == nil && found && len(text) <= mostScript {
-			return string(text)
-		}
-	}
-	return ""
 }
 
 // withoutWrappers returns a command without the keywords of a shell, assignments, and programs that run their arguments.

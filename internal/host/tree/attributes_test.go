@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/tree"
 	"nodegate/internal/require"
@@ -59,8 +60,6 @@ func TestLabels(t *testing.T) {
 	for p, want := range map[string]string{
 		"old": "system_u:object_r:net_conf_t:s0", "link": inherited, "dir/file": inherited, copied: "system_u:object_r:bin_t:s0",
 	} {
-		if got := label(p); got != want {
-			t.Errorf("%s: %s, want %s", p, got, want)
-		}
+		assert.Equal(t, label(p), want, "%s", p)
 	}
 }

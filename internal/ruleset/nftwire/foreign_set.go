@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/sorted"
 )
 
 // Types of sets that only tables of other programs have (nft's include/datatype.h).
@@ -109,7 +109,7 @@ func (t *foreignTable) finishSets() {
 			continue
 		}
 		out := &ruleset.NFTSet{Name: name}
-		slices.SortStableFunc(s.elements, func(a, b element) int {
+		sorted.By(s.elements, func(a, b element) int {
 			if a.key == b.key {
 				return map[bool]int{true: -1, false: 1}[a.end && !b.end]
 			}

@@ -14,6 +14,7 @@ import (
 
 	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/sorted"
 )
 
 // Save writes the tables that iptables-nft keeps in nf_tables exactly as iptables-nft-save prints
@@ -146,7 +147,7 @@ func saveChain(table string, a *attributes) (SaveChain, error) {
 
 // Tables returns the tables in iptables-nft-save's order.
 func (s *Save) Tables() []*SaveTable {
-	slices.SortFunc(s.tables, func(a, b *SaveTable) int {
+	sorted.By(s.tables, func(a, b *SaveTable) int {
 		return cmp.Compare(slices.Index(ruleset.SaveTables(), a.Name), slices.Index(ruleset.SaveTables(), b.Name))
 	})
 	return s.tables
@@ -161,7 +162,7 @@ func (s *Save) Begin(t *SaveTable) {
 			t.Chains = append(t.Chains, SaveChain{name, hook, "ACCEPT"})
 		}
 	}
-	slices.SortFunc(t.Chains, func(a, b SaveChain) int {
+	sorted.By(t.Chains, func(a, b SaveChain) int {
 		return cmp.Or(cmp.Compare(a.hook, b.hook), strings.Compare(a.Name, b.Name))
 	})
 	program := map[string]string{ruleset.IPv4: "iptables", ruleset.IPv6: "ip6tables"}[s.family]

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/ruleset/nftwire"
@@ -125,9 +126,7 @@ func TestExtensions(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if got != c.want {
-			t.Errorf("%s, want\n%s", got, c.want)
-		}
+		assert.Equal(t, got, c.want)
 	}
 	s := nftwire.NewSave(ruleset.IPv4, &bytes.Buffer{})
 	if s.Of("INPUT"); s.AddRule(unix.NFT_MSG_NEWRULE, rule(extension("match", "mark", 1, marked))) == nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/sorted"
 	"nodegate/internal/verdict"
 )
 
@@ -94,7 +95,7 @@ func Merge(reports []report.Read) (Fleet, []error) {
 		files[r.Node.Name] = r.File
 		kept = append(kept, r)
 	}
-	slices.SortStableFunc(kept, func(a, b report.Read) int { return compareNatural(a.Node.Name, b.Node.Name) })
+	sorted.By(kept, func(a, b report.Read) int { return compareNatural(a.Node.Name, b.Node.Name) })
 	kept, tooMany := limitSize(kept)
 	errs = append(errs, tooMany...)
 	for _, r := range kept {
@@ -102,7 +103,7 @@ func Merge(reports []report.Read) (Fleet, []error) {
 	}
 	f.domain = domain(f.Nodes)
 	f.Checks = mergeChecks(kept)
-	slices.SortStableFunc(f.Checks, byInterest)
+	sorted.By(f.Checks, byInterest)
 	f.Groups = groupNodes(f.Checks, len(kept))
 	return f, errs
 }

@@ -11,6 +11,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
@@ -66,9 +67,7 @@ follows symptom
 varies own
 varies half
 alike same`
-	if d := cmp.Diff(want, inOrder(f)); d != "" {
-		t.Error(d)
-	}
+	assert.Diff(t, inOrder(f), want)
 	var groups []string
 	for _, g := range f.Groups {
 		line := ""
@@ -139,18 +138,14 @@ ip-10-0-0-5: sysctl.net.core.somaxconn pass 128
 nodegate: fail  (40 nodes of eu-central-1.compute.internal, 60 checks, stage boot: 1 fail, 2 unknown, 37 pass)
 `
 	f := merged(t, farm(t, 40, 60)...)
-	if d := cmp.Diff(want, asText(t, f, false)); d != "" {
-		t.Error(d)
-	}
+	assert.Diff(t, asText(t, f, false), want)
 	all := asText(t, f, true)
 	if !strings.Contains(all, "identical on all nodes: sysctl.filler.7, ") ||
 		!strings.Contains(all, ", ip-10-0-0-39\n") || strings.Contains(all, " more") {
 		t.Errorf("all of it:\n%s", all)
 	}
 	one := merged(t, reportOf(t, "a.example", "boot", pass("module", "loaded")))
-	if got := asText(t, one, false); got != "\nnodegate: pass  (1 node, 1 check, stage boot: 1 pass)\n" {
-		t.Errorf("one node: %q", got)
-	}
+	assert.Equal(t, asText(t, one, false), "\nnodegate: pass  (1 node, 1 check, stage boot: 1 pass)\n", "one node")
 }
 
 // TestHostileText: a report's text cannot inject anything into a terminal or the page.

@@ -3,8 +3,8 @@ package fleet
 import (
 	"cmp"
 	"encoding/binary"
-	"slices"
 
+	"nodegate/internal/sorted"
 	"nodegate/internal/verdict"
 )
 
@@ -33,7 +33,7 @@ func groupNodes(checks []Check, nodes int) []Group {
 		}
 		groups[g].Nodes = append(groups[g].Nodes, n)
 	}
-	slices.SortStableFunc(groups, func(a, b Group) int {
+	sorted.By(groups, func(a, b Group) int {
 		if d := cmp.Compare(a.worst(checks), b.worst(checks)); d != 0 {
 			return d
 		}

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"nodegate/cmd/nodegate/internal/fleet"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -73,7 +72,5 @@ func TestHeatMap(t *testing.T) {
 <i class=pass style=flex-grow:13></i>
 <i class=value style=flex-grow:1></i></div>
 `
-	if d := cmp.Diff(want, got.String()); d != "" {
-		t.Errorf("the cells (-want +got):\n%s", d)
-	}
+	assert.Diff(t, got.String(), want, "the cells")
 }

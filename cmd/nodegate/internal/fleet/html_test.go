@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/fleet"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -48,9 +49,7 @@ func TestPageInChromium(t *testing.T) {
 				// Open details must not widen the page either.
 				{"document.querySelectorAll('details').forEach(d => d.open = true); document.documentElement.scrollWidth <= innerWidth", "true"},
 			} {
-				if got := b.eval(c.script); got != c.want {
-					t.Errorf("%s: %s is %s, want %s", what, c.script, got, c.want)
-				}
+				assert.Equal(t, b.eval(c.script), c.want, "%s: %s is", what, c.script)
 			}
 			backgrounds[scheme+b.eval("getComputedStyle(document.body).backgroundColor")] = true
 			b.eval("document.querySelectorAll('details').forEach(d => d.open = false)")
@@ -103,9 +102,7 @@ func TestWidePage(t *testing.T) {
 		{"const s = document.querySelector('.scroll'); s.scrollWidth > s.clientWidth && s.clientWidth < 360", "true"},
 		{"document.querySelectorAll('#map b b, article b b, code b').length", "0"},
 	} {
-		if got := b.eval(c.script); got != c.want {
-			t.Errorf("%s is %s, want %s", c.script, got, c.want)
-		}
+		assert.Equal(t, b.eval(c.script), c.want, "%s is", c.script)
 	}
 }
 

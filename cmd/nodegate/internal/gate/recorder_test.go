@@ -10,6 +10,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 )
 
 // TestKeeper: while a file system hangs, it delays only one line per retry; afterwards it has every change once and in order.
@@ -47,9 +48,7 @@ func TestKeeper(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		made("e")
 		want := "after a 3s, after b 3s, after c 12s, after d 12s, a at 20s, b at 20s, c at 20s, d at 20s, e at 22s, after e 22s"
-		if s := strings.Join(noted(), ", "); s != want {
-			t.Errorf("got  %s\nwant %s", s, want)
-		}
+		assert.Equal(t, strings.Join(noted(), ", "), want)
 		hangs = time.Hour
 		for i := range mostWaiting + 10 {
 			made(fmt.Sprint(i))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/host/qemu"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
@@ -120,9 +121,7 @@ func TestBoots(t *testing.T) {
 			for _, r := range out.Report.Results[1:] {
 				got += "; " + r.Name + " " + r.Verdict.String()
 			}
-			if got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
-			}
+			assert.Equal(t, got, c.want)
 			if c.console != "" && out.Console != c.console {
 				t.Errorf("the console: %q", out.Console)
 			}
@@ -145,9 +144,7 @@ func TestEndings(t *testing.T) {
 		"error: file `/boot/grub/i386-pc/normal.mod' not found.\ngrub rescue> ":                                    "no boot: grub rescue>",
 		"Debian GNU/Linux 12 node ttyS0\n\nnode login: ":                                                           "",
 	} {
-		if got := observe(text, "").ending; got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		assert.Equal(t, observe(text, "").ending, want, "%q", text)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/cmd/nodegate/internal/preview"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -146,9 +147,7 @@ nodegate: 7 nodes: 1 pass, 2 changed, 2 unknown, 2 held`, b.String())
 	for _, n := range nodes {
 		want := map[preview.Outcome]verdict.Verdict{preview.Held: verdict.Fail, preview.Unknown: verdict.Unknown,
 			preview.Changed: verdict.Pass, preview.Pass: verdict.Pass}[n.Outcome]
-		if n.Report.Verdict != want {
-			t.Errorf("%s is %s, and its report says %s", n.Name, n.Outcome, n.Report.Verdict)
-		}
+		assert.Equal(t, n.Report.Verdict, want, "%s is %s, and its report says", n.Name, n.Outcome)
 		text := encode(t, n.Report.Report)
 		if _, err := report.Decode(n.Name, bytes.NewReader([]byte(text))); err != nil {
 			t.Error(err)
@@ -186,9 +185,7 @@ sysctl "kernel.no_such" {
 			if r.Name == "sysctl.kernel.no_such" {
 				want = verdict.Skipped
 			}
-			if r.Verdict != want {
-				t.Errorf("%s: %s is %s, want %s", what, r.Name, r.Verdict, want)
-			}
+			assert.Equal(t, r.Verdict, want, "%s: %s is", what, r.Name)
 		}
 	}
 }

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/audit"
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
@@ -57,9 +56,7 @@ prod/lb-local                 10.103.37.132:80/tcp  node port 31669, external Lo
 prod/np                       10.104.34.55:80/tcp   node port 31137                  3             fail: kubeproxy.endpoint.dnat
 prod/sticky                   10.98.126.252:80/tcp  affinity 10800 s                 2             pass
 `
-	if got := b.String(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, b.String(), want)
 }
 
 // writeTree writes one Service as a tree.
@@ -156,12 +153,8 @@ func TestServiceSVGFolds(t *testing.T) {
 		"ClusterIP 10.96.0.9:80/tcp", "KUBE-SVC-AAAAAAAAAAAAAAAA", "17 endpoints, 2.50 % each: 10.0.0.0:80 to 10.0.0.16:80",
 		"2.50 % 10.0.0.17:80 (line 117)", "22 endpoints, 2.50 % each: 10.0.0.18:80 to 10.0.0.39:80",
 		"node port 30080/tcp (masqueraded: all)", "KUBE-SVC-AAAAAAAAAAAAAAAA: the endpoints above"}
-	if d := cmp.Diff(want, boxes); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff([]string{want[0], want[1], want[5]}, bad); d != "" {
-		t.Error(d)
-	}
+	assert.Diff(t, boxes, want)
+	assert.Diff(t, bad, []string{want[0], want[1], want[5]})
 }
 
 // TestManyServices: of many Services those with a finding are listed, all if asked.
@@ -208,9 +201,7 @@ default/kubernetes:https (tcp, ip) pass
    └─ KUBE-SVC-NPX46M4PTMTKRN6Y
       └─ 100.00 %  10.0.0.5:6443  KUBE-SEP-LGAKEG2JTP62DLLW  (line 707)
 `
-	if got := b.String(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, b.String(), want)
 	if err := tree(io.Discard, &rep, "prod/nothing"); err == nil {
 		t.Error("no error for a Service that does not exist")
 	}

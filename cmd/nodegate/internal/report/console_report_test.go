@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/checks"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
@@ -154,9 +155,7 @@ func TestConsoleReportFlood(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	got, err := DecodeConsole("console", text)
 	runtime.ReadMemStats(&after)
-	if err == nil || !strings.Contains(err.Error(), "ignored the oldest 199002") {
-		t.Errorf("got %.300v", err)
-	}
+	assert.ErrorContains(t, err, "ignored the oldest 199002")
 	if len(got) != 1 || got[0].Node.Name != "node-1" {
 		t.Errorf("%d reports", len(got))
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nodegate/checks"
+	"nodegate/internal/assert"
 )
 
 // TestFolded: folding keeps the first and the last value of every setting that still exists.
@@ -31,9 +32,7 @@ link [{mtu eth0 9001 1400 }]
 offload [{offload eth0 gro=on gro=off }]
 offloads [{offload eth0 gro=on, gso=on gro=off, gso=off }]
 again [{sysctl c 7 9 }]`
-	if text := strings.Join(got, "\n"); text != want {
-		t.Errorf("got\n%s\nwant\n%s", text, want)
-	}
+	assert.Equal(t, strings.Join(got, "\n"), want)
 	if changes[0].Writes[1].To != "1" {
 		t.Error("the input was modified")
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"nodegate/internal/assert"
 )
 
 // TestFold: no line is wider than the terminal, except for a single word that is too long; no
@@ -30,12 +32,8 @@ func TestFold(t *testing.T) {
 		"                because of these, 13\n" +
 		"                pass)\n"
 	got := fold(text, 40)
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got)\n%s", d)
-	}
-	if got := fold(text, 200); got != text {
-		t.Errorf("a wide terminal changes the text:\n%s", got)
-	}
+	assert.Diff(t, got, want)
+	assert.Equal(t, fold(text, 200), text, "a wide terminal changes the text")
 	for columns := 1; columns < 100; columns++ {
 		if d := cmp.Diff(strings.Fields(text), strings.Fields(fold(text, columns))); d != "" {
 			t.Fatalf("%d columns: %s", columns, d)

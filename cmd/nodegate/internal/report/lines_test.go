@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
@@ -37,8 +38,6 @@ func TestPlace(t *testing.T) {
 		offset int64
 		want   string
 	}{{0, "f:1:1"}, {1, "f:1:2"}, {3, "f:2:1"}, {5, "f:2:3"}, {6, "f:2:4"}, {9, "f:4:1"}} {
-		if got := p.positionAt(c.offset); got != c.want {
-			t.Errorf("offset %d: %s, want %s", c.offset, got, c.want)
-		}
+		assert.Equal(t, p.positionAt(c.offset), c.want, "offset %d", c.offset)
 	}
 }

@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -54,9 +53,7 @@ func TestStatus(t *testing.T) {
 		"total   sysctl.net.ipv4.ip_forward  5 times corrected",
 		"nodegate: fail  (node17, 4 requirements, 2 new links set, watching for 2h0m0s, last round 10s ago)",
 	}
-	if d := cmp.Diff(want, show(noon)); d != "" {
-		t.Error(d)
-	}
+	assert.Diff(t, show(noon), want)
 	late := show(noon.Add(time.Hour))[0]
 	if late != "unknown watch                       the last round was 1h0m10s ago; a round is due every 30s; "+
 		"run `systemctl status nodegate-watch.service`" {

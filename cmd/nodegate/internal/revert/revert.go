@@ -14,6 +14,7 @@ import (
 	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
+	"nodegate/internal/sorted"
 	"nodegate/policy"
 )
 
@@ -73,7 +74,7 @@ func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([
 			}
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b Step) int { return cmp.Compare(a.order(), b.order()) })
+	sorted.By(steps, func(a, b Step) int { return cmp.Compare(a.order(), b.order()) })
 	for i := range steps {
 		if err := steps[i].readState(ctx, h); err != nil {
 			return nil, fmt.Errorf("reading %s: %w", steps[i], err)

@@ -12,6 +12,7 @@ import (
 	"nodegate/checks/checkstest"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/cmd/nodegate/internal/revert"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -159,7 +160,5 @@ func TestGone(t *testing.T) {
 		}
 	}
 	_, err := revert.Steps(t.Context(), h, []report.AppliedChange{{Writes: []report.Write{{Kind: "later", Target: "x"}}}})
-	if err == nil || !strings.Contains(err.Error(), "another version of nodegate wrote it") {
-		t.Errorf("an unknown kind of change: %v", err)
-	}
+	assert.ErrorContains(t, err, "another version of nodegate wrote it", "an unknown kind of change")
 }

@@ -9,6 +9,7 @@ import (
 	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/cmd/nodegate/internal/watch"
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
 	"nodegate/internal/verdict"
@@ -58,9 +59,7 @@ func TestCondition(t *testing.T) {
 			p.Gate.Enforce = policy.Warn
 		}
 		s := watch.Status{Watching: report.Watching{BreakGlass: test.off}, Policy: p, Report: checks.Outcome{Results: test.results}}
-		if got := s.Condition("NodegatePassed"); got != test.want {
-			t.Errorf("%s: got %+v, want %+v", test.what, got, test.want)
-		}
+		assert.Equal(t, s.Condition("NodegatePassed"), test.want, "%s", test.what)
 		// A condition from the document that another process reads must be the same.
 		now := time.Now()
 		s.LastRound, s.Interval = now, time.Minute
@@ -73,9 +72,7 @@ func TestCondition(t *testing.T) {
 		for i := range s.Report.Results {
 			s.Report.Results[i].State.Got += " and 7"
 		}
-		if got := s.Condition("NodegatePassed"); got != test.want {
-			t.Errorf("%s: it changes with a value: %+v", test.what, got)
-		}
+		assert.Equal(t, s.Condition("NodegatePassed"), test.want, "%s: it changes with a value", test.what)
 	}
 	got := watch.Status{Report: checks.Outcome{Results: many}}.Condition("x").Message
 	if len(got) > 255 || !strings.HasSuffix(got, " and more") || !strings.HasPrefix(got, "fails: sysctl.net.ipv4.conf.eth0.rp_filter, ") {
@@ -91,8 +88,6 @@ func TestConditionWithoutReason(t *testing.T) {
 	} {
 		now := time.Now()
 		d := report.Watch{Watching: report.Watching{LastRound: now, Interval: time.Minute}, Report: report.Report{Verdict: verdict}}
-		if got := watch.Condition("", d, now); got != want {
-			t.Errorf("%s: got %+v, want %+v", verdict, got, want)
-		}
+		assert.Equal(t, watch.Condition("", d, now), want, "%s", verdict)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/assert"
 )
 
 // TestFights: a setting is changed back every second and inspected every 30 s, until
@@ -31,9 +33,7 @@ func TestFights(t *testing.T) {
 	// After the fifth correction: pauses of 1, 2, 4, 8, 16, 32 and 64 minutes.
 	// The last pause began at 1h5m, so the next correction would have been due at 2h9m.
 	const want = "0s 30s 1m0s 1m30s 2m0s 3m0s 5m0s 9m0s 17m0s 33m0s 1h5m0s; fight at 2m0s, over at 2h9m0s"
-	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	assert.Equal(t, got, want)
 	if len(f) != 0 {
 		t.Errorf("%d things are still remembered", len(f))
 	}
@@ -79,8 +79,6 @@ func TestFailedIsNoFight(t *testing.T) {
 			}
 		}
 		got := fmt.Sprintf("%s; news at %s; fight at %s", strings.Join(tried, " "), strings.Join(heard, " "), strings.Join(fight, " "))
-		if got != test.want {
-			t.Errorf("%s:\ngot  %s\nwant %s", test.failed, got, test.want)
-		}
+		assert.Equal(t, got, test.want, "%s", test.failed)
 	}
 }

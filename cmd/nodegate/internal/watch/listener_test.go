@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -90,15 +91,11 @@ func TestStatusCodes(t *testing.T) {
 			"431 Request Header Fields Too Large"},
 		{"not HTTP", "hello\r\n\r\n", "400 Bad Request"},
 	} {
-		if got := ask(t, address, c.request); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		assert.Equal(t, ask(t, address, c.request), c.want, "%s", c.name)
 	}
 	passes.Store(false)
 	for _, path := range []string{"/check", "/healthz"} {
-		if got := ask(t, address, get(path)); got != "503 Service Unavailable" {
-			t.Errorf("%s of a node that fails: %q", path, got)
-		}
+		assert.Equal(t, ask(t, address, get(path)), "503 Service Unavailable", "%s of a node that fails", path)
 	}
 }
 
@@ -211,9 +208,7 @@ func TestRebinding(t *testing.T) {
 			to := map[string]string{"0.0.0.0:0": "127.0.0.1:" + port}[listen]
 			for _, page := range []string{"/metrics", "/check?full", "/healthz"} {
 				got := ask(t, cmp.Or(to, address), "GET "+page+" HTTP/1.1\r\nHost: "+c.host+"\r\n\r\n")
-				if got != want {
-					t.Errorf("%s of %s for Host %q: %q, want %q", page, listen, c.host, got, want)
-				}
+				assert.Equal(t, got, want, "%s of %s for Host %q", page, listen, c.host)
 			}
 		}
 	}
@@ -224,9 +219,7 @@ func TestRebinding(t *testing.T) {
 	if got := ask(t, address, "GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"); got != refused {
 		t.Errorf("a request line with another host: %q", got)
 	}
-	if got := ask(t, address, "GET /metrics HTTP/1.0\r\n\r\n"); got != "HTTP/1.0 200 OK" {
-		t.Errorf("HTTP/1.0: %q", got)
-	}
+	assert.Equal(t, ask(t, address, "GET /metrics HTTP/1.0\r\n\r\n"), "HTTP/1.0 200 OK", "HTTP/1.0")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
 	require.NoError(t, err)
 	request.Host = "evil.example"

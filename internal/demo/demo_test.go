@@ -1,4 +1,5 @@
-package main
+// Package demo tests demo.sh.
+package demo
 
 import (
 	"os"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestDemo: a wrong node is held and opens by itself; a Service fails and is cured; the page is there. In a chroot the gate is left out,
@@ -16,12 +18,12 @@ func TestDemo(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")
 	dir := t.TempDir()
-	demo, binary := filepath.Join(dir, "demo"), filepath.Join(dir, "nodegate")
-	for to, from := range map[string]string{demo: ".", binary: "../../cmd/nodegate"} {
-		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", to, from).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", dir, "../../cmd/nodegate").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
+	script, err := os.ReadFile("demo.sh")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "demo"), script, 0o755))
 	// The Service is left out on a kernel without br_netfilter, and where a namespace may not load what the probe needs.
 	const service = `(?s)(# +Left out: this kernel|reply-untranslated.*the reply came back translated)`
 	for name, c := range map[string]struct{ script, want string }{
@@ -44,7 +46,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, page)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, "demo.html")); err != nil {
 		t.Error(err)
 	}
 }
