@@ -30,6 +30,7 @@ var documents = []struct{ title, about, dir, root string }{
 	{"Version", "`version --format json`", "cmd/nodegate", "build"},
 	{"Bridge probe", "`probe bridge --format json`", "checks/datapath", "BridgeResult"},
 	{"Service probe", "`probe service --format json`", "checks/datapath", "ServiceResult"},
+	{"Service trace", "`probe service --trace --format json`", "checks/datapath", "ServiceTrace"},
 }
 
 const jsonDocHead = `# JSON

@@ -115,10 +115,13 @@ func readOwner(args []string) func(*Node, *Packet) Answer {
 
 // readTime reads the match time. It decides only what stays as it is: a date that has passed, the whole day.
 func readTime(option func(string) (string, bool, bool), now time.Time) func(*Node, *Packet) Answer {
-	if stop, _, is := option("--datestop"); is {
-		if at, err := time.Parse("2006-01-02T15:04:05", stop); err == nil && at.Add(48*time.Hour).Before(now) { // whatever its zone
+	_, _, ends := option("--datestop")
+	if stop, _, _ := option("--datestop"); ends {
+		at, err := time.Parse("2006-01-02T15:04:05", stop)
+		if err == nil && at.Add(48*time.Hour).Before(now) { // whatever its zone
 			return func(*Node, *Packet) Answer { return No }
 		}
+		ends = err != nil || at.Add(-48*time.Hour).Before(now) // iptables prints 2038 for none
 	}
 	start, _, _ := option("--timestart")
 	stop, _, _ := option("--timestop")
@@ -126,7 +129,7 @@ func readTime(option func(string) (string, bool, bool), now time.Time) func(*Nod
 	_, _, days := option("--weekdays")
 	_, _, month := option("--monthdays")
 	whole := (start == "" || start == "00:00:00" || start == "00:00") && (stop == "" || strings.HasPrefix(stop, "23:59"))
-	if _, _, ends := option("--datestop"); whole && !date && !ends && !days && !month {
+	if whole && !date && !ends && !days && !month {
 		return func(*Node, *Packet) Answer { return Yes }
 	}
 	return nil
@@ -225,7 +228,7 @@ func isRare(text string, took bool) bool {
 	return slices.Contains([]string{"hashlimit", "recent", "connlimit", "rpfilter", "dscp", "tos", "ttl", "hl", "--length", "length", "string", "u32",
 		"helper", "connbytes", "ecn", "tcpmss", "mac", "rateest", "geoip", "limit", "ct", "update", "add", "fib", "meta", "icmp", "icmpv6",
 		"socket", "cluster", "physdev", "tcp", "--tcp-option", "frag", "rt", "exthdr", "ether", "vlan", "osf", "cpu", "devgroup", "cgroup", "cgroupv2",
-		"ip", "ip6", "th", "udp"}, f[0])
+		"ip", "ip6", "th", "udp"}, strings.TrimPrefix(f[0], "?"))
 }
 
 // hosts returns the first and last address that a Pod can have in a range: neither the network's, nor the bridge's, nor the

@@ -131,7 +131,12 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 			return
 		}
 		if w == "ct" && slices.Contains([]string{"count", "helper", "timeout", "expectation"}, r.peek()) {
-			r.unknown(w + " " + r.next())
+			kind := r.next()
+			if r.unknown(w + " " + kind); kind == "count" {
+				for r.next(); len(r.words) > 0 && strings.Trim(r.peek(), "0123456789") == ""; {
+					r.next()
+				}
+			}
 			return
 		}
 		r.match(w, from)

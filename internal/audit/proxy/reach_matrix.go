@@ -59,7 +59,7 @@ func (r *reach) judgeFlows() {
 // one Pod is not a fault.
 func (r *reach) losesOthers(rules *path.Rules, step path.Step, w path.Way) bool {
 	p := w.Packet
-	if !p.Translated() || !p.Destination.IsSingleIP() || step.Hook == path.Prerouting || r.own(p.Destination.Addr()) == path.Yes {
+	if !p.Translated() || !p.Destination.IsSingleIP() || step.Hook == path.Prerouting || step.Hook == path.Routing || r.own(p.Destination.Addr()) == path.Yes {
 		return true
 	}
 	p.Destination, p.Out = r.rangeOf(p.Destination.Addr())

@@ -70,6 +70,14 @@ func (r *foreignRule) readKnown(name string, b []byte) bool {
 			r.addWords("bypass")
 		}
 		return true
+	case "connlimit":
+		const count, flags, over = 1, 2, 1 // NFTA_CONNLIMIT_COUNT, NFTA_CONNLIMIT_FLAGS, NFT_CONNLIMIT_F_INV
+		r.addWords("ct", "count")
+		if a.number(flags)&over != 0 {
+			r.addWords("over")
+		}
+		r.addWords(fmt.Sprint(a.number(count)))
+		return true
 	case "payload":
 		return r.readPayload(&a)
 	case "meta":
