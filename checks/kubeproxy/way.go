@@ -3,6 +3,7 @@ package kubeproxy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"nodegate/checks"
@@ -42,10 +43,14 @@ func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 		return s, err
 	}
 	mode, findings := audit.Reach(ctx, h, sets)
-	switch {
+	undecided := func(f audit.Finding) bool { return f.Verdict == verdict.Unknown }
+	switch i := slices.IndexFunc(findings, undecided); {
 	case mode == "":
 		s.Skip = "no rules of kube-proxy's iptables or nftables mode found"
+	case i >= 0 && len(slices.DeleteFunc(slices.Clone(findings), undecided)) == 0:
+		return s, errors.New(findings[i].Message)
 	case len(findings) > 0:
+		findings = slices.DeleteFunc(findings, undecided)
 		noderules.Rules{}.Fail(&s, findings)
 		s.Minor = !slices.ContainsFunc(findings, func(f audit.Finding) bool { return f.Verdict != verdict.Warn })
 		s.Got = "taken by a rule in " + findings[0].Table + " " + findings[0].Chain

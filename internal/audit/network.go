@@ -2,8 +2,15 @@ package audit
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"nodegate/internal/audit/path"
 	"nodegate/internal/audit/proxy"
@@ -20,30 +27,91 @@ func AddNetwork(ctx context.Context, h *host.Host, opts *proxy.Options) {
 			}
 			return path.No
 		}
+		opts.Addresses = list
 	}
 	opts.Links = LinkNames(ctx, h)
 	opts.Uplink = Uplink(ctx, h)
 	addRoutes(ctx, h, opts)
+	opts.Listens = queues(h)
+	if encrypts, err := h.Links.Encrypts(); err == nil {
+		opts.IPsec = path.No
+		if encrypts {
+			opts.IPsec = path.Yes
+		}
+	}
 }
 
-// addRoutes adds the node's routes, unless rules choose among tables of routes.
+// queues answers whether a program takes packets from a queue of NFQUEUE. The file is missing until nfnetlink_queue is loaded.
+func queues(h *host.Host) func(uint16) path.Answer {
+	return sync.OnceValue(func() func(uint16) path.Answer {
+		text, err := h.Files.ReadFile("/proc/net/netfilter/nfnetlink_queue")
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return func(uint16) path.Answer { return path.Unknown }
+		}
+		listens := map[string]bool{}
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 0 {
+				listens[f[0]] = true
+			}
+		}
+		return func(queue uint16) path.Answer {
+			if listens[strconv.Itoa(int(queue))] {
+				return path.Yes
+			}
+			return path.No
+		}
+	})()
+}
+
+// lookups returns the kernel's routes. The kernel is asked once about each packet.
+func lookups(h *host.Host) func(*path.Packet) path.Hop {
+	known := map[host.RouteQuery]path.Hop{}
+	return func(p *path.Packet) (hop path.Hop) {
+		q := host.RouteQuery{To: path.Host(p.Destination), Mark: p.Mark.Value}
+		if p.Source.IsValid() {
+			q.From = path.Host(p.Source)
+		}
+		if !p.Own {
+			q.In = p.In
+		}
+		hop, is := known[q]
+		if is {
+			return hop
+		}
+		answer, err := h.Links.Lookup(q)
+		hop = path.Hop{Link: answer.Link, Source: answer.Source, Here: answer.Here}
+		for _, lost := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} { // EINVAL: a blackhole
+			if errors.Is(err, lost) {
+				hop.Lost = lost.Error()
+			}
+		}
+		known[q] = hop
+		return hop
+	}
+}
+
+// addRoutes adds the node's routes: those to its Pods and, unless rules choose among tables of routes, all of them.
 func addRoutes(ctx context.Context, h *host.Host, opts *proxy.Options) {
 	routes, err := h.Links.Routes(ctx)
 	if err != nil {
 		return
 	}
-	if rules, err := h.Links.RoutingRules(ctx); err != nil || len(rules) > 0 {
+	rules, err := h.Links.RoutingRules(ctx)
+	if err != nil {
 		return
 	}
 	links, err := h.Links.List(ctx)
 	if err != nil {
 		return
 	}
+	opts.Lookup = lookups(h)
 	hasPods := func(name string) bool {
 		return path.IsOfAllPods(name) && slices.ContainsFunc(links, func(l host.Link) bool { return l.Kind == "veth" && l.Master == name })
 	}
 	for _, r := range routes {
-		opts.Routes = append(opts.Routes, path.Route(r))
+		if len(rules) == 0 {
+			opts.Routes = append(opts.Routes, path.Route(r))
+		}
 		if !r.To.IsSingleIP() && r.To.Bits() > 0 && !r.To.Addr().IsLinkLocalUnicast() && hasPods(r.Link) {
 			opts.PodRoutes = append(opts.PodRoutes, path.Route(r))
 		}

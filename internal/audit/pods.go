@@ -17,6 +17,9 @@ func PodsLost(sets []*ruleset.Set, family string, links []string) (step path.Ste
 	for _, link := range append([]string{""}, path.PodLinks(sets, family, links)...) {
 		p.In = link
 		for _, loss := range rules.Losses(p) {
+			if loss.Way.Open != nil {
+				continue
+			}
 			what := loss.Protocol
 			if loss.Way.Chance < 0.999 {
 				what = path.Percent(loss.Way.Chance) + " of " + cmp.Or(what, "the packets")

@@ -131,6 +131,11 @@ type Links interface {
 	// RoutingRules returns the rules that look up routes in a table other than those of every
 	// machine.
 	RoutingRules(ctx context.Context) ([]RoutingRule, error)
+	// Lookup returns the kernel's route of one packet, which depends on routing rules too. Its error is the kernel's errno if the
+	// packet has no route. A snapshot has no lookups.
+	Lookup(RouteQuery) (RouteAnswer, error)
+	// Encrypts reports whether the kernel has policies of xfrm (IPsec).
+	Encrypts() (bool, error)
 	// Hops returns the gateways of routes over VXLAN links whose entries an agent maintains.
 	Hops(ctx context.Context) ([]Hop, error)
 	// Foreign returns the routes, rules and VXLAN link entries that other programs or people

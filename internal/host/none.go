@@ -32,6 +32,8 @@ func (noLinks) PodMTUs(context.Context) (map[string]int, error)              { r
 func (noLinks) DefaultRoutes(context.Context) ([]string, error)              { return nil, errTree }
 func (noLinks) Addresses(context.Context) ([]netip.Addr, error)              { return nil, errTree }
 func (noLinks) Routes(context.Context) ([]Route, error)                      { return nil, errTree }
+func (noLinks) Lookup(RouteQuery) (RouteAnswer, error)                       { return RouteAnswer{}, errTree }
+func (noLinks) Encrypts() (bool, error)                                      { return false, errTree }
 func (noLinks) RoutingRules(context.Context) ([]RoutingRule, error)          { return nil, errTree }
 func (noLinks) Hops(context.Context) ([]Hop, error)                          { return nil, errTree }
 func (noLinks) Foreign(context.Context) ([]Foreign, error)                   { return nil, errTree }

@@ -88,6 +88,10 @@ func (r replayLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 	return r.s.Routing.get("routing rules")
 }
 
+func (r replayLinks) Lookup(RouteQuery) (RouteAnswer, error) { return RouteAnswer{}, ErrNotRecorded }
+
+func (r replayLinks) Encrypts() (bool, error) { return false, ErrNotRecorded }
+
 func (r replayLinks) Hops(context.Context) ([]Hop, error) {
 	return r.s.Hops.get("gateways of VXLAN links")
 }

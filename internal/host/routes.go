@@ -128,6 +128,43 @@ func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 	return rules, nil
 }
 
+// RouteQuery is a packet: one that the node sends if In is "".
+type RouteQuery struct {
+	To, From netip.Addr // From may be the zero value for a packet of the node
+	In       string
+	Mark     uint32
+}
+
+// RouteAnswer is the kernel's route of a packet.
+type RouteAnswer struct {
+	Link   string
+	Source netip.Addr // of a packet of the node without one
+	Here   bool       // To is an address of the node
+}
+
+func (m *machineLinks) Lookup(q RouteQuery) (RouteAnswer, error) {
+	routes, err := netlink.RouteGetWithOptions(q.To.AsSlice(), &netlink.RouteGetOptions{Iif: q.In, SrcAddr: q.From.AsSlice(), Mark: q.Mark})
+	if err != nil || len(routes) == 0 {
+		return RouteAnswer{}, err
+	}
+	answer := RouteAnswer{Here: routes[0].Type == unix.RTN_LOCAL}
+	answer.Source, _ = netip.AddrFromSlice(routes[0].Src)
+	answer.Source = answer.Source.Unmap()
+	link, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	if err == nil {
+		answer.Link = link.Attrs().Name
+	}
+	return answer, err
+}
+
+func (m *machineLinks) Encrypts() (bool, error) {
+	list, err := netns.Dump(func() ([]netlink.XfrmPolicy, error) { return netlink.XfrmPolicyList(netlink.FAMILY_ALL) })
+	if errors.Is(err, unix.EPROTONOSUPPORT) { // a kernel without xfrm
+		return false, nil
+	}
+	return len(list) > 0, err
+}
+
 // Memory carries state from one inspection of a running node to the next. Only watch has one.
 type Memory struct {
 	Foreign []Foreign // routes, rules and entries of the previous inspection

@@ -83,6 +83,11 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 	if err == nil {
 		err = addForeign(ctx, rules, &sets)
 	}
+	if err == nil && ruleset.NamesIPSet(sets) { // without their elements, conditions stay open
+		if named, err := nftables.IPSets(ctx); err == nil {
+			sets = append(sets, &ruleset.Set{Source: "ipset", IPSets: named})
+		}
+	}
 	return sets, err
 }
 

@@ -29,6 +29,7 @@ type Set struct {
 	Foreign []*NFTTable // tables of other programs, except iptables-nft's
 	Unread  error       // why these are not known
 	IPVS    *IPVS       // nil if not read, or if the kernel has none
+	IPSets  map[string]*IPSet
 
 	// ServiceChains counts the chains of kube-proxy's iptables mode by family in an nft listing.
 	// nft cannot print their matches, so only the number is kept.

@@ -1,6 +1,9 @@
 package path
 
-import "net/netip"
+import (
+	"net/netip"
+	"strconv"
+)
 
 // act applies actions from the first on, and returns the states that go on behind the rule.
 func (w *walk) act(c *chain, r *rule, actions []action, s state, unsure string, o *out, depth int) []state {
@@ -31,6 +34,8 @@ func (w *walk) act(c *chain, r *rule, actions []action, s state, unsure string, 
 				s.p.State = StateUntracked
 				s = did(Untracks)
 			}
+		case divert, queue:
+			return w.handOver(c, r, a, s, did, o)
 		case jump, branch:
 			return w.enter(c, a, did(Passes), o, depth)
 		case spread:
@@ -95,13 +100,9 @@ func (w *walk) end(a *action, s state, did func(Effect) state, o *out) []state {
 		t := did(Sources)
 		t.p.snat, t.p.Source = true, a.to
 		o.accepted = merge(o.accepted, t)
-	case divert:
-		t := did(Changes)
-		t.p.ToNode, t.p.Mark = Yes, t.p.Mark.set(a.value, a.mask)
-		o.accepted = merge(o.accepted, t)
 	default: // handed over: the other program accepts, drops or repeats
 		t := did(Passes)
-		t.doubt++
+		t.doubts(nil)
 		on := t
 		t.weight, on.weight = t.weight/2, t.weight/2
 		w.finish(t, Lost)
@@ -111,11 +112,49 @@ func (w *walk) end(a *action, s state, did func(Effect) state, o *out) []state {
 	return nil
 }
 
+// handOver gives a packet to a program of this node. Without a program that listens, the kernel drops it (tproxy_tg4 of
+// net/netfilter/xt_TPROXY.c, nf_queue of net/netfilter/nf_queue.c).
+func (w *walk) handOver(c *chain, r *rule, a *action, s state, did func(Effect) state, o *out) []state {
+	listens := Unknown
+	what := "whether a program listens on port " + strconv.Itoa(int(a.port))
+	if a.kind == queue {
+		what = "whether a program listens on queue " + strconv.Itoa(int(a.port))
+		if w.node.Listens != nil {
+			listens = w.node.Listens(a.port)
+		}
+	}
+	if listens != Yes && !a.bypass {
+		lost := did(Drops)
+		if lost.last.Does += " without a listener"; listens == Unknown {
+			lost.weight /= 2
+			lost.doubts(w.condition(c, r, what))
+		}
+		w.finish(lost, Dropped)
+		if listens == No {
+			return nil
+		}
+		s.weight /= 2
+		s.doubts(nil)
+	}
+	if a.kind == queue && (listens != No || !a.bypass) {
+		return w.end(&action{kind: handedOver, text: a.text}, s, did, o)
+	}
+	t := did(Changes)
+	if a.kind == queue {
+		t = did(Accepts)
+	} else {
+		t.p.ToNode, t.p.Mark = Yes, t.p.Mark.set(a.value, a.mask)
+	}
+	t.doubt, t.open, t.cond, t.weight = s.doubt, s.open, s.cond, s.weight
+	o.accepted = merge(o.accepted, t)
+	return nil
+}
+
 // enter walks the chain of a jump or goto.
 func (w *walk) enter(c *chain, a *action, s state, o *out, depth int) []state {
 	to := c.chain(a.chain)
 	if to == nil { // no kernel holds such a rule
-		s.doubt++
+		s.doubts(nil)
 		return []state{s}
 	}
 	inner := w.chain(to, s, depth+1)
@@ -152,7 +191,7 @@ func (w *walk) spread(c *chain, r *rule, a *action, s state, unsure string, o *o
 		}
 		share := s
 		if share.weight /= float64(len(list) + 1); found == Unknown {
-			share.doubt++
+			share.doubts(nil)
 		}
 		for _, one := range list {
 			apply(one, share)

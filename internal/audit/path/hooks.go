@@ -70,6 +70,7 @@ type Rules struct {
 	node  Node
 	hooks map[string][]base
 	links []base // at hooks of links and bridges
+	sets  map[string]*ruleset.IPSet
 	bound [2]int // comparisons of one walk: with all marks, and without those that are not known
 }
 
@@ -118,6 +119,9 @@ func natPriority(hook string) int {
 func New(sets []*ruleset.Set, family string, node Node) *Rules {
 	all := &Rules{node: node, hooks: map[string][]base{}, bound: [2]int{300_000, 1_000_000}}
 	for _, set := range sets {
+		if set.IPSets != nil {
+			all.sets = set.IPSets
+		}
 		for _, save := range set.Saves {
 			if save.Family == family {
 				all.addSave(save)
@@ -137,6 +141,14 @@ func New(sets []*ruleset.Set, family string, node Node) *Rules {
 	return all
 }
 
+// For returns the same rules with other facts about the node. Both share what was read of them.
+func (all *Rules) For(node Node) *Rules {
+	one := *all
+	node.Services = cmp.Or(node.Services, all.node.Services)
+	one.node = node
+	return &one
+}
+
 func (all *Rules) addSave(save *ruleset.Save) {
 	for _, t := range save.Tables {
 		own := t
@@ -146,7 +158,7 @@ func (all *Rules) addSave(save *ruleset.Save) {
 			if c == nil {
 				return nil
 			}
-			return &chain{ready, name, int(c.Line), make([]*rule, len(c.Rules)), func(i int) *rule { return readRule(&c.Rules[i]) }}
+			return &chain{ready, name, int(c.Line), make([]*rule, len(c.Rules)), func(i int) *rule { return all.readRule(&c.Rules[i]) }}
 		}
 		for _, hook := range iptablesHooks(t.Name) {
 			if c := t.Chain(hook); c != nil && c.Policy != "-" {
@@ -197,6 +209,10 @@ func (all *Rules) Walk(p Packet, last string, visit func(table, chain string) Vi
 		if p.Own {
 			first, p.In = Output, none
 			p.route(&all.node)
+			if lost := all.node.leave(&p); lost != "" {
+				w.finish(state{p: p, weight: 1}.unrouted(w, lost), Dropped)
+				return
+			}
 		} else {
 			p.Out = none
 		}
@@ -245,7 +261,8 @@ func (w *walk) afterRouting(all *Rules, states []state, last string) (left []sta
 			s.p.ToNode = all.node.own(s.p.Destination)
 		}
 		if s.p.ToNode == Unknown {
-			s.doubt, s.weight = s.doubt+1, s.weight/2
+			s.weight /= 2
+			s.doubts(nil)
 			here := s
 			here.p.ToNode = Yes
 			in = append(in, here)
@@ -257,6 +274,10 @@ func (w *walk) afterRouting(all *Rules, states []state, last string) (left []sta
 		default:
 			if s.p.Out == none || s.p.dnat {
 				s.p.route(&all.node)
+			}
+			if lost := w.node.lookup(&s.p); lost != "" {
+				w.finish(s.unrouted(w, lost), Dropped)
+				continue
 			}
 			through = append(through, s)
 		}
@@ -383,7 +404,11 @@ func (w *walk) base(b *base, s state) []state {
 func (w *walk) ways() []Way {
 	list := make([]Way, 0, len(w.ends.list))
 	for _, e := range w.ends.list {
-		list = append(list, Way{End: e.end, Packet: e.p, Chance: e.weight, Sure: e.doubt == 0, Steps: e.last.list()})
+		way := Way{End: e.end, Packet: e.p, Chance: e.weight, Sure: e.doubt == 0, Steps: e.last.list()}
+		if e.doubt > 0 && e.doubt == e.open {
+			way.Open = e.cond
+		}
+		list = append(list, way)
 	}
 	sorted.By(list, func(a, b Way) int { return cmp.Compare(b.Chance, a.Chance) })
 	return list

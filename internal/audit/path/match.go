@@ -66,16 +66,21 @@ func readMatch(w string, o *options) (test func(*Node, *Packet) Answer, known bo
 	case "--ctstatus":
 		return readStatus(strings.Split(o.next(), ",")), true
 	case "--length":
-		if o.next() == "0:65535" {
-			return func(*Node, *Packet) Answer { return Yes }, true
-		}
-		return nil, true
+		return readLength(o.next()), true
 	case "--ttl-eq", "--hl-eq":
 		return readTTL(o.next()), true
 	case "--ttl-lt", "--hl-lt":
 		return readTTL("<" + o.next()), true
 	case "--ttl-gt", "--hl-gt":
 		return readTTL(">" + o.next()), true
+	case "--icmp-type", "--icmpv6-type":
+		o.next()
+		return func(_ *Node, p *Packet) Answer {
+			if p.Protocol == "tcp" || p.Protocol == "udp" || p.Protocol == "sctp" {
+				return No
+			}
+			return Unknown
+		}, true
 	case "--tcp-flags":
 		return readFlags(o.next(), o.next()), true
 	case "--syn":
@@ -141,10 +146,10 @@ func inSpan(p netip.Prefix, first, last netip.Addr) Answer {
 		return Unknown
 	}
 	low, high := p.Masked().Addr(), lastOf(p)
-	switch {
-	case high.Less(first) || last.Less(low):
+	if high.Less(first) || last.Less(low) {
 		return No
-	case !low.Less(first) && !last.Less(high):
+	}
+	if low, high = hosts(p); !low.Less(first) && !last.Less(high) {
 		return Yes
 	}
 	return Unknown

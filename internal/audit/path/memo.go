@@ -61,6 +61,10 @@ func (w *walk) resume(s state, r *outcome) (o out) {
 func (w *walk) after(s, t state) state {
 	t.weight *= s.weight
 	t.doubt += s.doubt
+	t.open += s.open
+	if s.cond != nil {
+		t.cond = s.cond
+	}
 	if t.last = w.join(s.last, t.last); t.last == nil {
 		t.last = s.last
 	}
@@ -119,7 +123,7 @@ func (w *walk) finish(s state, e End) {
 	if i, known := all.at[key]; known {
 		o := &all.list[i]
 		o.weight += s.weight
-		o.doubt = max(o.doubt, s.doubt)
+		o.doubtLike(s)
 		return
 	}
 	like := fate{e, s.doubt == 0, s.p.dnat, s.p.snat, s.p.State, s.p.ToNode}

@@ -89,7 +89,9 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 		r.act(action{kind: back, text: w})
 	case "notrack":
 		r.act(action{kind: untrack, text: w})
-	case "queue", "fwd", "synproxy":
+	case "queue":
+		r.queue()
+	case "fwd", "synproxy":
 		r.act(action{kind: handedOver, text: w})
 	case "jump", "goto":
 		k := jump
@@ -124,8 +126,17 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 		r.next()
 	case "ip", "ip6", "meta", "ct", "tcp", "udp", "sctp", "th", "fib", "numgen", "icmp", "icmpv6", "ether", "vlan", "dccp", "udplite", "ah",
 		"esp", "arp", "rt", "exthdr", "jhash", "symhash", "ipsec":
+		if w == "ct" && strings.HasPrefix(strings.Join(r.words, " "), "count over 0") { // a connection counts itself
+			r.words = r.words[3:]
+			return
+		}
 		if w == "ct" && slices.Contains([]string{"count", "helper", "timeout", "expectation"}, r.peek()) {
-			r.unknown(w + " " + r.next())
+			kind := r.next()
+			if r.unknown(w + " " + kind); kind == "count" {
+				for r.next(); len(r.words) > 0 && strings.Trim(r.peek(), "0123456789") == ""; {
+					r.next()
+				}
+			}
 			return
 		}
 		r.match(w, from)
@@ -136,6 +147,21 @@ func (r *nftReader) statement(from *ruleset.NFTRule) {
 	default: // a rate limit, a quota
 		r.unknown(w)
 	}
+}
+
+// queue reads "queue num 7 bypass".
+func (r *nftReader) queue() {
+	a := action{kind: handedOver, text: "queue"}
+	for _, w := range r.words {
+		switch number, err := strconv.ParseUint(w, 10, 16); {
+		case err == nil:
+			a.kind, a.port = queue, uint16(number)
+		case strings.Contains(w, "bypass"):
+			a.bypass = true
+		}
+	}
+	r.words = nil
+	r.act(a)
 }
 
 // selector is the left side of a match.

@@ -169,7 +169,7 @@ func (r *nftReader) addresses(s selector, list []string) func(*Node, *Packet) An
 func (p *Packet) excludes(first, last netip.Addr, source bool) bool {
 	not, unnamed := p.NotTo, p.Unnamed && !p.Destination.IsValid()
 	if source {
-		not, unnamed = p.NotFrom, p.UnnamedFrom && !p.Source.IsValid()
+		not, unnamed = p.NotFrom, p.UnnamedFrom && !p.Source.IsSingleIP()
 	}
 	return not.IsValid() && not.Contains(first) && not.Contains(last) || unnamed && first == last
 }

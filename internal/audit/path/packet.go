@@ -59,7 +59,7 @@ type Packet struct {
 	NotTo               netip.Prefix // the destination is certainly not in this range
 	Original            netip.Prefix // the destination before the first translation, if a rule has changed it
 	Unnamed             bool         // the destination is another machine, whose address no rule names
-	UnnamedFrom         bool         // the source is such a machine
+	UnnamedFrom         bool         // the source is such a machine, or a Pod in the range that no rule names alone
 	Protocol            string       // tcp, udp, sctp, icmp, or a number
 	SourcePort          uint16
 	Port                uint16 // destination port
@@ -68,6 +68,7 @@ type Packet struct {
 	Own                 bool   // the node itself sends the packet
 	ToNode              Answer // the destination is an address of the node
 	FirstReply          bool   // the first reply of a connection: of TCP with the flags SYN and ACK
+	Full                bool   // a later packet, as large as the path allows
 	Mark, ConnMark      Mark
 
 	leaves     string // Out as the caller gave it
@@ -123,7 +124,7 @@ func (p *Packet) from(r netip.Prefix) Answer {
 	if p.NotFrom.IsValid() && p.NotFrom.Overlaps(r) && p.NotFrom.Bits() <= r.Bits() {
 		return No
 	}
-	if p.UnnamedFrom && !p.Source.IsValid() && r.IsSingleIP() {
+	if p.UnnamedFrom && !p.Source.IsSingleIP() && r.IsSingleIP() {
 		return No
 	}
 	return within(p.Source, r)
@@ -185,6 +186,20 @@ type Node struct {
 	// Elsewhere reports whether a packet whose link is not known certainly does not come in or leave
 	// by this link, given as in a rule: "docker0", "br-+".
 	Elsewhere func(pattern string, in bool) bool
+	// Lookup returns the kernel's route of a packet whose addresses and mark are known; nil without a kernel to ask.
+	Lookup func(*Packet) Hop
+	// IPsec answers whether packets are encrypted: whether the kernel has a state or policy of xfrm.
+	IPsec Answer
+	// Listens answers whether a program takes packets from a queue (NFQUEUE).
+	Listens func(queue uint16) Answer
+}
+
+// Hop is the kernel's answer to a route lookup. The zero value is not known.
+type Hop struct {
+	Link   string
+	Source netip.Addr // that the kernel gives the node's own packets
+	Here   bool       // the address belongs to the node
+	Lost   string     // why there is no route, as errno: "network is unreachable"
 }
 
 func (n *Node) own(a netip.Prefix) Answer {

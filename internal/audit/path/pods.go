@@ -157,7 +157,8 @@ func NotOfUplink(pattern string, in bool) bool {
 	return in && (isOfContainers(pattern) || isOfPods(pattern))
 }
 
-// Loss is a rule that certainly drops packets, or gives them a source to which replies may not come back.
+// Loss is a rule that certainly drops packets, or gives them a source to which replies may not come back. With Way.Open it
+// drops them, or all of them but some, if that condition holds.
 type Loss struct {
 	Step     Step
 	Way      Way
@@ -192,6 +193,9 @@ func (all *Rules) losses(p Packet) (list []Loss) {
 		step, w, lost := DropsSurely(got)
 		if !lost {
 			step, w, lost = all.sourcedElsewhere(got)
+		}
+		if !lost {
+			step, w, lost = MayDrop(got)
 		}
 		switch {
 		case !lost:
@@ -250,10 +254,28 @@ func DropsSurely(ways []Way) (step Step, of Way, lost bool) {
 			if !through {
 				w.Chance = 1
 			}
+			w.Open = nil
 			return last, w, true
 		}
 	}
 	return Step{}, Way{}, false
+}
+
+// MayDrop returns the step that drops a packet of this class if a condition holds that nothing known decides: Way.Open.
+func MayDrop(ways []Way) (step Step, of Way, may bool) {
+	for _, w := range ways {
+		if w.dropped() && w.Open != nil && len(w.Steps) > 0 {
+			return w.Steps[len(w.Steps)-1], w, true
+		}
+	}
+	return Step{}, Way{}, false
+}
+
+// IsRare reports whether the open condition usually concerns few packets, such as those above a rate. A rule that lets packets
+// pass only below a rate, before another rule drops the rest, does not.
+func (w *Way) IsRare() bool {
+	took := slices.ContainsFunc(w.Steps, func(s Step) bool { return s.Unsure != "" && sameStep(&s, &w.Open.At) })
+	return isRare(w.Open.Condition, took)
 }
 
 func (w *Way) dropped() bool { return w.End == Dropped || w.End == Rejected }

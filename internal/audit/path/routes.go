@@ -1,6 +1,7 @@
 package path
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -62,6 +63,69 @@ func (w *walk) translated(all *Rules, p Packet) {
 	for _, s := range w.afterRouting(all, states, "") {
 		w.finish(s, Passed)
 	}
+}
+
+// Routing is the hook of the steps that the routing decision makes.
+const Routing = "ROUTING"
+
+// lookup asks the kernel for the route of a packet, if routing rules may choose among tables, and returns why it has none.
+func (n *Node) lookup(p *Packet) (lost string) {
+	known := func(r netip.Prefix) bool { return r.IsValid() }
+	if n.Lookup == nil || !known(p.Destination) || p.Mark.Unknown != 0 || p.ToNode == Yes || p.Unnamed && !p.Destination.IsSingleIP() ||
+		!p.Own && (!known(p.Source) || p.In == "" || p.In == none) {
+		return ""
+	}
+	hop := n.Lookup(p)
+	if hop.Link != "" && !hop.Here {
+		p.Out = hop.Link
+	}
+	return hop.Lost
+}
+
+// leave gives a packet of the node the link and, unless it has one, the source of the kernel's route.
+func (n *Node) leave(p *Packet) (lost string) {
+	if n.Lookup == nil || !p.Destination.IsValid() || !p.Destination.IsSingleIP() || p.leaves != "" {
+		return ""
+	}
+	hop := n.Lookup(p)
+	if p.Out = cmp.Or(hop.Link, p.Out); hop.Source.IsValid() && !p.Source.IsValid() {
+		p.Source = Addr(hop.Source)
+	}
+	if hop.Here && p.ToNode == Unknown {
+		p.ToNode = Yes
+	}
+	return hop.Lost
+}
+
+// unrouted adds the step of a packet without a route.
+func (s state) unrouted(w *walk, why string) state {
+	s.last = &Step{Hook: Routing, Program: "ip", Table: "rule", Chain: "routing", Does: why, Effect: Drops, before: s.last,
+		Rule: s.p.lookupCommand()}
+	return s
+}
+
+// lookupCommand returns the command that repeats the kernel's lookup.
+func (p *Packet) lookupCommand() string {
+	text := "ip route get " + Host(p.Destination).String()
+	if p.Source.IsValid() {
+		text += " from " + Host(p.Source).String()
+	}
+	if !p.Own {
+		text += " iif " + p.In
+	}
+	if p.Mark.Value != 0 {
+		text += " mark " + p.Mark.String()
+	}
+	return text
+}
+
+// Host returns an address of a range that a Pod may have.
+func Host(p netip.Prefix) netip.Addr {
+	if p.IsSingleIP() {
+		return p.Addr()
+	}
+	low, _ := hosts(p)
+	return low
 }
 
 // route finds the link by which a packet leaves.

@@ -27,8 +27,9 @@ const (
 	loadMark               // copies the connection's mark to the packet
 	markConn               // changes the connection's mark
 	untrack                // excludes the packet from conntrack, and so from NAT
-	divert                 // TPROXY: to a process of this node
-	handedOver             // to a program that may do anything: NFQUEUE
+	divert                 // TPROXY: to a process of this node, at a port
+	queue                  // NFQUEUE: to a program, which may do anything
+	handedOver             // to a program that may do anything
 	spread                 // goes to one of several chains or destinations
 )
 
@@ -39,6 +40,7 @@ type action struct {
 	to          netip.Prefix
 	port        uint16 // 0 keeps the port
 	own         bool   // REDIRECT: the new destination is this node
+	bypass      bool   // of a queue: without a program that listens, packets pass
 	value, mask uint32
 	choices     []choice
 	choose      func(*Node, *Packet) ([]action, Answer) // a map of verdicts: the entry, or those that may match
@@ -63,11 +65,20 @@ type rule struct {
 // The matches of iptables that do not restrict the packets, or whose options readMatch knows.
 func isKnownModule(name string) bool {
 	return slices.Contains([]string{"comment", "tcp", "udp", "sctp", "udplite", "dccp", "conntrack", "state", "addrtype", "statistic", "mark",
-		"connmark", "nfacct", "multiport", "iprange", "length", "ttl", "hl"}, name)
+		"connmark", "nfacct", "multiport", "iprange", "length", "ttl", "hl", "icmp", "icmp6"}, name)
+}
+
+// ofModule returns the options of a match: the words up to the next match or the target.
+func (o *options) ofModule() []string {
+	began := o.at
+	for o.at < len(o.words) && !slices.Contains([]string{"-m", "-j", "-g", "--match", "--jump", "--goto"}, o.words[o.at]) {
+		o.at++
+	}
+	return o.words[began:o.at]
 }
 
 // readRule makes a rule of iptables ready for walking.
-func readRule(r *ruleset.Rule) *rule {
+func (all *Rules) readRule(r *ruleset.Rule) *rule {
 	out := &rule{text: r.Text, line: int(r.Line), chance: 1}
 	o := &options{words: ruleset.Words(r.Text), at: 2} // -A CHAIN
 	module := ""
@@ -80,7 +91,8 @@ func readRule(r *ruleset.Rule) *rule {
 		switch {
 		case w == "-m" || w == "--match":
 			if module = o.next(); !isKnownModule(module) {
-				out.matches = append(out.matches, match{text: "-m " + module})
+				args := o.ofModule()
+				out.matches = append(out.matches, match{strings.Join(append([]string{"-m", module}, args...), " "), all.readModule(module, args)})
 			}
 		case w == "-j" || w == "-g" || w == "--jump" || w == "--goto":
 			out.actions = []action{readTarget(o.next(), w == "-g" || w == "--goto", o, r.Jump != 0)}
@@ -274,9 +286,19 @@ func (a *action) readTranslation(name string, options map[string]string) {
 		a.to, _ = parsePrefix(options["--to"])
 	case "TPROXY":
 		a.kind = divert
+		if port, err := strconv.ParseUint(options["--on-port"], 0, 16); err == nil {
+			a.port = uint16(port)
+		}
 		if value, mask, ok := parseMark(options["--tproxy-mark"]); ok {
 			a.value, a.mask = value, mask
 		}
+	case "NFQUEUE":
+		a.kind = queue
+		number, err := strconv.ParseUint(options["--queue-num"], 0, 16)
+		if _, a.bypass = options["--queue-bypass"]; err != nil && options["--queue-num"] != "" || options["--queue-balance"] != "" {
+			a.kind = handedOver
+		}
+		a.port = uint16(number)
 	case "LOG", "NFLOG", "ULOG", "TRACE", "TCPMSS", "TOS", "DSCP", "CLASSIFY", "CHECKSUM", "SET", "SECMARK", "CONNSECMARK", "TTL", "HL",
 		"IDLETIMER", "RATEEST", "TEE", "AUDIT", "TCPOPTSTRIP", "ECN", "LED", "":
 		a.kind = next

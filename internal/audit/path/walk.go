@@ -59,8 +59,15 @@ type Way struct {
 	End    End
 	Packet Packet // at the end
 	Chance float64
-	Sure   bool // false if the way depends on a match that is not known: Chance is then only a share
+	Sure   bool  // false if the way depends on a match that is not known: Chance is then only a share
+	Open   *Open // set if only conditions that the rules do not decide lead to this end, whatever the packet
 	Steps  []Step
+}
+
+// Open is a condition of a rule that neither the rules nor the known facts decide: a set that could not be read, a quota.
+type Open struct {
+	Condition string
+	At        Step // the rule with the condition
 }
 
 // state is a packet on its way.
@@ -68,7 +75,19 @@ type state struct {
 	p      Packet
 	weight float64
 	doubt  int
+	open   int   // how many of the doubts are about conditions that no packet decides
+	cond   *Open // the first of these
 	last   *Step
+}
+
+// doubts adds a doubt. It is about the rule's condition if that is not nil, otherwise about the packet.
+func (s *state) doubts(cond *Open) {
+	if s.doubt++; cond == nil {
+		return
+	}
+	if s.open++; s.cond == nil {
+		s.cond = cond
+	}
 }
 
 // Bounds of a walk. Rules in the kernel nest at most 16 deep (NFT_JUMP_STACK_SIZE); iptables has no
@@ -101,7 +120,7 @@ func (w *walk) over() bool { return w.left < 0 }
 // lose ends the ways of packets that are not followed further.
 func (w *walk) lose(list ...state) {
 	for _, s := range list {
-		s.doubt++
+		s.doubts(nil)
 		w.finish(s, Lost)
 	}
 }
@@ -138,12 +157,19 @@ type out struct {
 	accepted []state
 }
 
+// doubtLike takes over the doubts of a state that joins s, if it has more of them.
+func (s *state) doubtLike(o state) {
+	if o.doubt > s.doubt || o.doubt == s.doubt && o.open < s.open {
+		s.doubt, s.open, s.cond = o.doubt, o.open, o.cond
+	}
+}
+
 // merge adds a state, and joins it with one that differs only in its history.
 func merge(list []state, s state) []state {
 	for i := range list {
 		if list[i].p == s.p {
 			list[i].weight += s.weight
-			list[i].doubt = max(list[i].doubt, s.doubt)
+			list[i].doubtLike(s)
 			return list
 		}
 	}
@@ -166,7 +192,7 @@ func widen(list []state) (joined []state) {
 		o := &joined[i]
 		o.p.Mark, o.p.ConnMark = o.p.Mark.or(s.p.Mark), o.p.ConnMark.or(s.p.ConnMark)
 		o.weight += s.weight
-		o.doubt = max(o.doubt, s.doubt)
+		o.doubtLike(s)
 	}
 	return joined
 }
@@ -174,7 +200,7 @@ func widen(list []state) (joined []state) {
 // rejoin removes the doubt of a state that left s and came back whole.
 func rejoin(after []state, s state) {
 	if len(after) == 1 && math.Abs(after[0].weight-s.weight) <= 1e-9*s.weight {
-		after[0].doubt = s.doubt
+		after[0].doubt, after[0].open, after[0].cond = s.doubt, s.open, s.cond
 	}
 }
 
@@ -189,7 +215,7 @@ func (w *walk) rules(c *chain, s state, depth int) (o out) {
 		r := c.rule(i)
 		var after []state
 		for _, s := range live {
-			took, unsure := r.answer(w.node, &s.p)
+			took, unsure, open := r.answer(w.node, &s.p)
 			if took == No {
 				if len(live) == 1 { // most rules: nothing to copy
 					after = live
@@ -199,7 +225,11 @@ func (w *walk) rules(c *chain, s state, depth int) (o out) {
 				continue
 			}
 			w.left -= costOfStep
-			for _, s := range w.rule(c, r, s, took, unsure, &o, depth) {
+			var cond *Open
+			if open {
+				cond = w.condition(c, r, unsure)
+			}
+			for _, s := range w.rule(c, r, s, took, unsure, cond, &o, depth) {
 				after = merge(after, s)
 			}
 		}
@@ -213,9 +243,9 @@ func (w *walk) rules(c *chain, s state, depth int) (o out) {
 	return o
 }
 
-// answer returns whether a rule takes a packet, and the condition that is not known.
-func (r *rule) answer(n *Node, p *Packet) (a Answer, unsure string) {
-	a = Yes
+// answer returns whether a rule takes a packet, and the condition that is not known. It is open if no packet decides it.
+func (r *rule) answer(n *Node, p *Packet) (a Answer, unsure string, open bool) {
+	a, open = Yes, true
 	for i := range r.matches {
 		m := &r.matches[i]
 		one := Unknown
@@ -224,29 +254,36 @@ func (r *rule) answer(n *Node, p *Packet) (a Answer, unsure string) {
 		}
 		switch one {
 		case No:
-			return No, ""
+			return No, "", false
 		case Unknown:
-			a = Unknown
+			a, open = Unknown, open && m.test == nil
 			if unsure == "" {
 				unsure = m.text
 			}
 		}
 	}
 	if r.chance == 0 {
-		return No, ""
+		return No, "", false
 	}
-	return a, unsure
+	return a, unsure, open && a == Unknown
+}
+
+// condition describes an open condition of a rule.
+func (w *walk) condition(c *chain, r *rule, text string) *Open {
+	at := (state{}).step(w, c, r, "", Passes).last
+	return &Open{Condition: text, At: *at}
 }
 
 // rule applies a rule that takes s, or may take it, and returns the states that go on behind it.
-func (w *walk) rule(c *chain, r *rule, s state, took Answer, unsure string, o *out, depth int) []state {
+func (w *walk) rule(c *chain, r *rule, s state, took Answer, unsure string, cond *Open, o *out, depth int) []state {
 	var after []state
 	taken := s
 	switch {
 	case took == Unknown:
 		rest := s
-		rest.weight, rest.doubt = s.weight/2, s.doubt+1
-		taken.weight, taken.doubt = s.weight/2, s.doubt+1
+		rest.weight, taken.weight = s.weight/2, s.weight/2
+		rest.doubts(cond)
+		taken.doubts(cond)
 		after = append(after, rest)
 	case r.chance < 1:
 		rest := s

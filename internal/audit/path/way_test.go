@@ -121,7 +121,7 @@ func TestWalk(t *testing.T) {
 			"-A PREROUTING -j DNAT --to-destination 10.244.1.2:53")},
 			want: "0.75 forwarded to 10.244.1.2:53 | PREROUTING nat PREROUTING DNAT\n0.25 forwarded to 10.244.1.1:53 | PREROUTING nat PREROUTING DNAT\n"},
 		{what: "an ipset", rules: []string{save("filter", "-A FORWARD -m set --match-set x src -j DROP")},
-			want: "? dropped | FORWARD filter FORWARD DROP if -m set\n? forwarded\n"},
+			want: "? dropped | FORWARD filter FORWARD DROP if -m set --match-set x src\n? forwarded\n"},
 		{what: "an ipset that decides nothing", rules: []string{save("filter", ":A - [0:0]\n-A FORWARD -m set --match-set x src -j A\n-A A -p tcp -j DROP")},
 			want: "1.00 forwarded\n"},
 		{what: "an ipset that decides nothing, before a share", rules: []string{save("filter", ":A - [0:0]\n-A FORWARD -m set --match-set x src -j A\n"+

@@ -45,6 +45,14 @@ type Options struct {
 	// Uplink is the link by which replies of other machines certainly come in; "" if that is not known.
 	Uplink string
 
+	// Addresses are this node's; nil if only the rules are known.
+	Addresses []netip.Addr
+
+	// Lookup returns the kernel's route of a packet; nil if only the rules are known. IPsec and Listens are path.Node's.
+	Lookup  func(*path.Packet) path.Hop
+	IPsec   path.Answer
+	Listens func(queue uint16) path.Answer
+
 	// Routes are the routes that alone decide by which link packets leave; nil if that is not known.
 	// PodRoutes are those among them to Pods of this node that share one link.
 	Routes, PodRoutes []path.Route

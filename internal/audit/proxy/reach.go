@@ -26,6 +26,10 @@ type reach struct {
 	link     string   // their link, if kube-proxy's rules name one
 	links    []string // links of Pods that rules of other programs name
 	own      func(netip.Addr) path.Answer
+	node     path.Node
+	opts     *Options
+	open     []string // keys of open
+	notes    map[string]*undecided
 	classes  func() *path.Classes
 	owners   []string // programs whose chains are among the rules
 	bypassed bool     // packets of Pods may pass the policy of FORWARD: see mayBypass
@@ -49,6 +53,8 @@ type taken struct {
 	minor      bool // few packets
 	masquerade bool // to kube-proxy's chain that masquerades
 	link       bool // at a hook of links or bridges
+	flow       bool // of the connections that judgeFlows follows
+	outside    bool // only packets of other machines, which an operator may keep out
 	owners     []string
 }
 
@@ -79,12 +85,15 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		r.judgeUntracked()
 		r.judgeMarked(sets)
 		r.judgeLinks(opts)
+		r.judgeFlows()
 		r.report()
+		r.reportOpen()
 	}
 }
 
 func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) *reach {
-	r := &reach{rep: rep, family: family, found: map[string]*taken{}, routes: path.NewRoutes(opts.Routes), uplink: opts.Uplink}
+	r := &reach{rep: rep, family: family, found: map[string]*taken{}, routes: path.NewRoutes(opts.Routes), uplink: opts.Uplink, opts: opts,
+		notes: map[string]*undecided{}}
 	r.findPods(sets, opts)
 	r.owners = path.Owners(sets, family)
 	r.bypassed = mayBypass(sets, r.owners)
@@ -92,7 +101,8 @@ func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) 
 		r.own = r.ownByRules(sets)
 	}
 	r.classes = sync.OnceValue(func() *path.Classes { return path.NewClasses(sets, family, r.own) })
-	r.rules = path.New(sets, family, path.Node{Own: r.own, Route: r.routes.Link, Elsewhere: path.NotOfPods})
+	r.node = path.Node{Own: r.own, Route: r.routes.Link, Elsewhere: path.NotOfPods, Lookup: opts.Lookup, IPsec: opts.IPsec, Listens: opts.Listens}
+	r.rules = path.New(sets, family, r.node)
 	return r
 }
 
@@ -150,10 +160,28 @@ func (r *reach) reachesSurely() bool {
 		if !reachesSurely(r.rules.Walk(p, hook, toProxy)) {
 			return false
 		}
+		uplink := path.Packet{NotFrom: r.pods, UnnamedFrom: true, In: r.uplinkIn(), ToNode: path.No}
+		for _, p := range []path.Packet{p, uplink} {
+			for _, p.State = range []string{path.StateNew, path.StateEstablished} {
+				p.Mark.Unknown = ^uint32(0)
+				if slices.ContainsFunc(r.rules.Forwarded(p), r.mayLose) {
+					return false
+				}
+			}
+		}
 	}
 	replies := r.rules.Walk(path.Packet{State: path.StateEstablished, ToNode: path.No}, path.Prerouting, nil)
 	return reachesSurely(r.rules.Walk(path.Packet{State: path.StateNew, ToNode: path.Yes}, path.Prerouting, toProxy)) &&
 		!slices.ContainsFunc(replies, isUntracked)
+}
+
+// mayLose reports whether a rule may drop a packet, and would be a finding.
+func (r *reach) mayLose(w path.Way) bool {
+	if !isDropped(w) || len(w.Steps) == 0 || w.Open != nil && w.IsRare() {
+		return false
+	}
+	last := w.Steps[len(w.Steps)-1]
+	return !strings.HasPrefix(last.Chain, "KUBE-") && !path.EnforcesPolicies(last.Owner())
 }
 
 func isDropped(w path.Way) bool { return w.End == path.Dropped || w.End == path.Rejected }
@@ -340,6 +368,9 @@ func (r *reach) judge(who string, s *Service, ways []path.Way) {
 			t.services = append(t.services, name)
 		}
 		return
+	}
+	if step, w, may := path.MayDrop(ways); may {
+		r.loses(&sender{who: who + " to Services"}, &path.Loss{Step: step, Way: w})
 	}
 }
 

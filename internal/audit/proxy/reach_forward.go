@@ -42,6 +42,10 @@ func (r *reach) loses(s *sender, loss *path.Loss) (who string, is bool) {
 	if step.Rule == "" && r.bypassed || r.isExplained(step) || path.EnforcesPolicies(step.Owner()) {
 		return "", false
 	}
+	if loss.Way.Open != nil {
+		r.addOpen(s.who, loss)
+		return "", false
+	}
 	if who = s.who; loss.Protocol != "" {
 		who += " with " + loss.Protocol
 	}

@@ -32,7 +32,7 @@ func (r *reach) report() {
 		if t.some {
 			which = "some endpoints of " + which
 		}
-		if t.step.Effect == path.Drops && slices.Equal(t.who, []string{toNodePorts}) {
+		if t.step.Effect == path.Drops && slices.Equal(t.who, []string{toNodePorts}) || t.outside {
 			f.Verdict = verdict.Warn // an operator may have closed them
 		}
 		share := ""
@@ -64,6 +64,17 @@ func (r *reach) report() {
 			r.out.Add(f)
 			continue
 		}
+		if t.flow && !t.masquerade {
+			f.Name = "kubeproxy.way.forward"
+			what := map[bool]string{false: "packets ", true: "replies to packets "}[t.replies]
+			f.Message, f.Service = share+what+strings.Join(t.who, ", "), ""
+			if len(t.services) > 0 {
+				f.Message += " (such as " + t.services[0] + ")"
+			}
+			f.Message += ": " + t.describe()
+			r.out.Add(f)
+			continue
+		}
 		if t.replies {
 			f.Name, f.Service = "kubeproxy.way.forward", ""
 			f.Message = fmt.Sprintf("%sreplies %s: %s", share, strings.Join(t.who, ", "), t.describe())
@@ -85,6 +96,9 @@ func Count(n int, what string) string {
 
 // describe returns the rule's effect on the packets.
 func (t *taken) describe() string {
+	if t.step.Hook == path.Routing {
+		return fmt.Sprintf("the routing rules and routes have no way for them (%s: %s)", t.step.Rule, t.step.Does)
+	}
 	where := fmt.Sprintf("chain %s of table %s", t.step.Chain, t.step.Table)
 	if owner := t.owner(); owner != "" {
 		where += " (" + owner + ")"
@@ -103,6 +117,8 @@ func (t *taken) describe() string {
 	case path.Sources:
 		does = fmt.Sprintf("gives them the source %s, which is not an address of this node: replies come back only if another program "+
 			"routes them here (%s)", t.way.Packet.Source.Addr(), t.step.Does)
+	case path.Marks:
+		does = "takes the mark that kube-proxy's rules gave them (" + t.step.Does + "): they leave with the client's address, and replies bypass this node"
 	case path.Untracks:
 		does = "excludes them from conntrack, so that kube-proxy's rules do not translate them (" + t.step.Does + ")"
 		if t.replies {
@@ -117,6 +133,9 @@ func (t *taken) remedy() string {
 	find := "find the program that adds it"
 	if owner := t.owner(); owner != "" {
 		find = "change the configuration of " + owner + ", or it adds the rule again"
+	}
+	if t.step.Hook == path.Routing {
+		return "look at `ip rule` and the tables that it names: " + find + "; `" + t.step.Rule + "` repeats the kernel's lookup"
 	}
 	if t.step.Rule == "" {
 		return t.remedyOfPolicy()

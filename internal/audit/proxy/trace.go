@@ -75,8 +75,11 @@ func Traces(rep *Judgment, sets []*ruleset.Set, opts *Options, name, from string
 		}
 		r := newReach(rep, sets, opts, family)
 		r.findServed(sets)
-		r.rules = path.New(sets, family, path.Node{Own: r.ownOrPod(r.own), Elsewhere: path.NotOfPods})
-		r.back = path.New(sets, family, path.Node{Own: r.ownOrPod(r.own), Elsewhere: notOfContainers})
+		node := r.node
+		node.Own = r.ownOrPod(r.own)
+		r.rules = r.rules.For(node)
+		node.Elsewhere = notOfContainers
+		r.back = r.rules.For(node)
 		for _, c := range r.rules.LinkChains() {
 			r.aside = append(r.aside, describeLinkChain(&c))
 		}
@@ -134,8 +137,10 @@ func (r *reach) trace(s *Service, from string, sender netip.Addr) (list []Trace)
 			shown += " in " + r.pods.String()
 		}
 	default:
-		if p.Source = path.Addr(sender); r.own(sender) == path.Yes {
+		if p.Source = path.Addr(sender); sender.IsLoopback() || r.own(sender) == path.Yes {
 			p.Own, shown = true, from+", an address of the node"
+		} else {
+			p.In = r.linkTo(sender)
 		}
 	}
 	add := func(address, text string, port int, toNode path.Answer) {
@@ -159,6 +164,14 @@ func (r *reach) trace(s *Service, from string, sender netip.Addr) (list []Trace)
 		}
 	}
 	return list
+}
+
+// linkTo returns the link by which packets of a sender come in: the one by which the node reaches it.
+func (r *reach) linkTo(sender netip.Addr) string {
+	if r.opts.Lookup != nil {
+		return r.opts.Lookup(&path.Packet{Own: true, Destination: path.Addr(sender)}).Link
+	}
+	return r.routes.Link(sender)
 }
 
 func (r *reach) traceOne(s *Service, p path.Packet, from, to string) Trace {
@@ -197,7 +210,7 @@ func judgeWays(ways []TraceWay) verdict.Verdict {
 	worst := verdict.Pass
 	arrives := false
 	for _, w := range ways {
-		arrives = arrives || w.Translated && (w.End == "forwarded" || w.End == "delivered")
+		arrives = arrives || w.End == "unknown" || w.Translated && !w.ReplyLost && (w.End == "forwarded" || w.End == "delivered")
 	}
 	for _, w := range ways {
 		switch ok := w.Translated && !w.ReplyLost && (w.End == "forwarded" || w.End == "delivered"); {

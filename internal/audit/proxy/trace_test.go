@@ -78,7 +78,7 @@ func TestTraceDoubt(t *testing.T) {
 		if w.Sure || w.Translated != (len(w.To) == 3) {
 			t.Errorf("%+v", w)
 		}
-		if !w.Translated && w.Steps[0].Unsure != "-m set" {
+		if !w.Translated && w.Steps[0].Unsure != "-m set --match-set x src" {
 			t.Errorf("the condition is %q", w.Steps[0].Unsure)
 		}
 	}

@@ -76,6 +76,12 @@ func (m links) PodMTUs(context.Context) (map[string]int, error) {
 	return mtus, m.Refuse["MTU of Pods"]
 }
 
+func (m links) Lookup(host.RouteQuery) (host.RouteAnswer, error) {
+	return host.RouteAnswer{}, host.ErrNotRecorded
+}
+
+func (m links) Encrypts() (bool, error) { return false, nil }
+
 func (m links) DefaultRoutes(context.Context) ([]string, error) { return m.Machine.Routes, nil }
 
 func (m links) Addresses(context.Context) ([]netip.Addr, error)          { return m.IPs, m.Refuse["addresses"] }

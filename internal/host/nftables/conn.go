@@ -33,6 +33,9 @@ type conn struct {
 	ctx    context.Context
 	raw    syscall.RawConn
 	family uint8
+
+	subsystem uint16 // of nfnetlink
+
 	number uint32 // sequence number of the last request
 	out    []byte
 	in     []byte
@@ -63,7 +66,7 @@ func dial(ctx context.Context, family uint8) (*conn, error) {
 		_ = nl.Close() // unused, so its error does not matter
 		return nil, err
 	}
-	c := &conn{Conn: nl, ctx: ctx, raw: raw, family: family, in: make([]byte, 64<<10)} // a dump message has at most 32 KiB
+	c := &conn{Conn: nl, ctx: ctx, raw: raw, family: family, subsystem: unix.NFNL_SUBSYS_NFTABLES, in: make([]byte, 64<<10)} // a dump message has at most 32 KiB
 	c.end = context.AfterFunc(ctx, func() { _ = nl.SetDeadline(time.Unix(1, 0)) })
 	return c, nil
 }
@@ -141,7 +144,7 @@ func (c *conn) ask(request, flags uint16, about []attribute, read func(message i
 func (c *conn) send(request, flags uint16, about []attribute) error {
 	c.number++
 	b := binary.NativeEndian.AppendUint32(c.out[:0], 0) // size, filled in below
-	b = binary.NativeEndian.AppendUint16(b, unix.NFNL_SUBSYS_NFTABLES<<8|request)
+	b = binary.NativeEndian.AppendUint16(b, c.subsystem<<8|request)
 	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|flags)
 	b = binary.NativeEndian.AppendUint32(b, c.number)
 	b = append(b, 0, 0, 0, 0, c.family, unix.NFNETLINK_V0, 0, 0)

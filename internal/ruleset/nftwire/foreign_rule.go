@@ -33,9 +33,19 @@ func (r *foreignRule) read(name string, b []byte) {
 		r.addWords("?" + name)
 	case "cmp", "range", "limit", "quota", "connlimit", "match", "last", "dynset":
 		r.addWords("?" + name)
+	case "lookup":
+		if r.addWords("?" + name); isMapped(b) {
+			r.addWords("queue")
+		}
 	default:
 		r.addWords("?"+name, "queue")
 	}
+}
+
+// isMapped reports whether a lookup loads a value, which may be a verdict.
+func isMapped(b []byte) bool {
+	a, err := splitAttributes(b)
+	return err != nil || a[unix.NFTA_LOOKUP_DREG] != nil
 }
 
 // readKnown reports whether it knows an expression.
@@ -49,6 +59,24 @@ func (r *foreignRule) readKnown(name string, b []byte) bool {
 		return true
 	case "notrack":
 		r.addWords(name)
+		return true
+	case "queue":
+		const bypass = 1 // NFT_QUEUE_FLAG_BYPASS
+		number, total, flags := a[unix.NFTA_QUEUE_NUM], a[unix.NFTA_QUEUE_TOTAL], a[unix.NFTA_QUEUE_FLAGS]
+		if len(number) != 2 || len(total) == 2 && binary.BigEndian.Uint16(total) > 1 {
+			return false
+		}
+		if r.addWords("queue", "num", fmt.Sprint(binary.BigEndian.Uint16(number))); len(flags) == 2 && binary.BigEndian.Uint16(flags)&bypass != 0 {
+			r.addWords("bypass")
+		}
+		return true
+	case "connlimit":
+		const count, flags, over = 1, 2, 1 // NFTA_CONNLIMIT_COUNT, NFTA_CONNLIMIT_FLAGS, NFT_CONNLIMIT_F_INV
+		r.addWords("ct", "count")
+		if a.number(flags)&over != 0 {
+			r.addWords("over")
+		}
+		r.addWords(fmt.Sprint(a.number(count)))
 		return true
 	case "payload":
 		return r.readPayload(&a)

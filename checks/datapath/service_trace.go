@@ -1,0 +1,282 @@
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"nodegate/internal/host/netns"
+)
+
+// ServiceTrace is the way of one real connection's packets through the rules of the node, as the kernel reports it.
+type ServiceTrace struct {
+	Address string         `json:"address"`          // as given
+	From    netip.AddrPort `json:"from"`             // the client
+	To      netip.AddrPort `json:"to"`               // the resolved address
+	Proto   Proto          `json:"proto"`            // tcp or dns-udp
+	OfNode  bool           `json:"ofNode"`           // the node itself connected, not a Pod
+	Failed  string         `json:"failed,omitempty"` // the reason in a word or two; "" if the connection succeeded
+	Request Passage        `json:"request"`          // the first packet of the client
+	Reply   Passage        `json:"reply"`            // the first packet that came back
+
+	Model string `json:"model,omitempty"` // how the audit's own walk ends, without a packet
+}
+
+// Passage is the way of one packet.
+type Passage struct {
+	Steps []PassageStep `json:"steps"` // rules and policies that it met, in order
+	End   string        `json:"end"`   // left, delivered, dropped, queued, lost after HOOK, lost in HOOK; "" for a packet that never came
+	Link  string        `json:"link,omitempty"`
+	Mark  uint32        `json:"mark,omitempty"` // at the end
+}
+
+// PassageStep is a rule or policy that took a packet.
+type PassageStep struct {
+	Hook     string `json:"hook"` // prerouting, input, forward, output or postrouting
+	Family   string `json:"family"`
+	Table    string `json:"table"`
+	Chain    string `json:"chain"`
+	Handle   uint64 `json:"handle,omitempty"` // 0 for the policy of the chain
+	Position int    `json:"-"`                // of the rule in its chain, from 1
+	Does     string `json:"does"`
+	Rule     string `json:"rule,omitempty"`
+}
+
+// Died returns the step that dropped the packet, or nil.
+func (p *Passage) Died() *PassageStep {
+	if p.End != endDropped && p.End != endQueued || len(p.Steps) == 0 {
+		return nil
+	}
+	return &p.Steps[len(p.Steps)-1]
+}
+
+const (
+	endLeft      = "left"
+	endDelivered = "delivered"
+	endDropped   = "dropped"
+	endQueued    = "queued"
+)
+
+// TraceService makes one connection to an address and returns the way of its packets. A failed connection is a result.
+func TraceService(ctx context.Context, addr string, o ServiceOptions) (ServiceTrace, error) {
+	node, err := netns.Current(ctx)
+	if err != nil {
+		return ServiceTrace{}, err
+	}
+	defer node.Close()
+	return traceIn(ctx, node, addr, o)
+}
+
+// traceIn connects from the namespace in the options, else from the node, and traces in the node's.
+func traceIn(ctx context.Context, node *netns.Namespace, addr string, o ServiceOptions) (ServiceTrace, error) {
+	o.N = 1
+	o, err := o.withDefaults()
+	t := ServiceTrace{Address: addr, Proto: o.Proto, OfNode: true}
+	if err != nil {
+		return t, fmt.Errorf("tracing a connection to %s: %w", addr, err)
+	}
+	from := node
+	if o.Netns != "" {
+		if from, err = netns.Open(ctx, o.Netns); err != nil {
+			return t, err
+		}
+		defer from.Close()
+		if t.OfNode, err = from.Same(node); err != nil {
+			return t, err
+		}
+	}
+	if err := t.connect(ctx, node, from, o); err != nil {
+		return t, fmt.Errorf("tracing a connection to %s: %w", addr, err)
+	}
+	return t, nil
+}
+
+func (t *ServiceTrace) connect(ctx context.Context, node, from *netns.Namespace, o ServiceOptions) error {
+	var err error
+	if t.To, err = resolve(ctx, t.Address); err != nil {
+		return err
+	}
+	source, err := from.SourceAddr(ctx, t.To)
+	if err != nil {
+		return err
+	}
+	p := &prober{n: from, o: o, source: source, target: t.To, proto: protoTCP, ports: make(chan uint16, 1)}
+	if o.Proto == DNSUDP {
+		p.proto = protoUDP
+		if p.query, err = newQuery(o.Query); err != nil {
+			return err
+		}
+	}
+	if p.table, err = node.Conntrack(ctx); err != nil {
+		return err
+	}
+	defer p.table.Close()
+	ports, err := from.LocalPorts(ctx)
+	if err != nil {
+		return err
+	}
+	for range 20 { // the port may be in use
+		port := ports[rand.IntN(len(ports))]
+		t.From = netip.AddrPortFrom(source, port)
+		p.ports <- port
+		flow := netns.Tuple{From: t.From, To: t.To, Proto: p.proto}
+		tracer, err := node.Trace(ctx, flow)
+		if err != nil {
+			return err
+		}
+		a := p.tryOnce(ctx)
+		if a.broken != nil {
+			tracer.Close()
+			continue
+		}
+		events, err := tracer.Events(ctx, flow, 100*time.Millisecond)
+		tracer.Close()
+		t.Failed = a.failed
+		t.Request, t.Reply = passageOf(events, false), passageOf(events, true)
+		return err
+	}
+	return errors.New("no local port is free")
+}
+
+// passageOf returns the way of the first packet of a direction.
+func passageOf(events []netns.TraceEvent, reply bool) Passage {
+	p := Passage{Steps: []PassageStep{}}
+	i := slices.IndexFunc(events, func(e netns.TraceEvent) bool { return e.Reply == reply })
+	if i < 0 {
+		return p
+	}
+	hook, last := "", false
+	for _, e := range events[i:] {
+		if e.Reply != reply {
+			continue
+		}
+		if at, final, is := e.Place(); is {
+			if first := at == "prerouting" || at == "output"; first && !final && hook != "" && hook != at {
+				break // the next packet
+			}
+			hook, last, p.Mark = at, final, e.Mark
+			continue
+		}
+		if e.Own || e.Code == netns.Continue && e.Handle == 0 {
+			continue
+		}
+		p.Mark = e.Mark
+		p.Link = e.Out
+		step := PassageStep{Hook: hook, Family: familyName(e.Family), Table: e.Table, Chain: e.Chain, Handle: e.Handle, Position: e.Position, Does: doesName(e)}
+		p.Steps = append(p.Steps, step)
+		if e.Code == netns.Drop || e.Code&0xff == netns.Queue {
+			p.End = map[bool]string{true: endDropped, false: endQueued}[e.Code == netns.Drop]
+			return p
+		}
+	}
+	switch {
+	case last && hook == "postrouting":
+		p.End = endLeft
+	case last && hook == "input":
+		p.End = endDelivered
+	case last:
+		p.End = "lost after " + hook
+	default:
+		p.End = "lost in " + hook
+	}
+	return p
+}
+
+func familyName(family byte) string {
+	return map[byte]string{1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}[family]
+}
+
+func doesName(e netns.TraceEvent) string {
+	switch e.Code {
+	case netns.Drop:
+		return "drop"
+	case netns.Accept:
+		return "accept"
+	case netns.Jump:
+		return "jump " + e.Target
+	case netns.Goto:
+		return "goto " + e.Target
+	case netns.Return:
+		return "return"
+	case netns.Continue:
+		return "continue"
+	case netns.Stolen:
+		return "stolen"
+	}
+	if e.Code&0xff == netns.Queue {
+		return fmt.Sprintf("queue %d", uint32(e.Code)>>16)
+	}
+	return fmt.Sprintf("verdict %d", e.Code)
+}
+
+// Render writes the trace for people.
+func (t *ServiceTrace) Render(w io.Writer) error {
+	who := "the node"
+	if !t.OfNode {
+		who = "a Pod"
+	}
+	result := "succeeded"
+	if t.Failed != "" {
+		result = "failed: " + t.Failed
+	}
+	if _, err := fmt.Fprintf(w, "one connection from %s (%s) to %s: %s\n", who, t.From, t.To, result); err != nil {
+		return err
+	}
+	t.Request.render(w, "request")
+	if t.Reply.End != "" {
+		t.Reply.render(w, "reply")
+	}
+	if t.Model != "" {
+		fmt.Fprintf(w, "the audit, without a packet: %s\n", t.Model)
+	}
+	return nil
+}
+
+func (p *Passage) render(w io.Writer, what string) {
+	if p.End == "" {
+		fmt.Fprintf(w, "%s: no packet came to this node's hooks\n", what)
+		return
+	}
+	fmt.Fprintf(w, "%s: %s\n", what, p.describe())
+	hook := ""
+	for _, s := range p.Steps {
+		if s.Does == "continue" && s.Rule == "" {
+			continue
+		}
+		if s.Hook != hook {
+			hook = s.Hook
+			fmt.Fprintf(w, "  %s\n", hook)
+		}
+		rule := s.Rule
+		if rule == "" && s.Handle == 0 {
+			rule = "policy"
+		} else if rule == "" {
+			rule = fmt.Sprintf("rule with handle %d", s.Handle)
+		}
+		fmt.Fprintf(w, "    %s %s %s: %s  (%s)\n", s.Family, s.Table, s.Chain, rule, s.Does)
+	}
+}
+
+// describe returns the end of a packet in words.
+func (p *Passage) describe() string {
+	switch s := p.Died(); {
+	case s != nil && s.Handle == 0:
+		return fmt.Sprintf("dropped by the policy of chain %s of table %s %s", s.Chain, s.Family, s.Table)
+	case s != nil && p.End == endQueued:
+		return fmt.Sprintf("handed to a program (%s) by chain %s of table %s %s: without a listener the kernel drops it", s.Does, s.Chain, s.Family, s.Table)
+	case s != nil:
+		return fmt.Sprintf("dropped by chain %s of table %s %s, handle %d", s.Chain, s.Family, s.Table, s.Handle)
+	case p.End == endLeft:
+		return "left the node by " + p.Link
+	case p.End == endDelivered:
+		return "delivered to a process of this node"
+	case p.End == "lost after prerouting" || p.End == "lost after output":
+		return p.End + ": the routing decision has no way for it (no route, a blackhole, rp_filter)"
+	}
+	return p.End + ": by something that nf_tables' trace does not show (iptables-legacy, a link's hook, eBPF)"
+}
