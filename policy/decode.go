@@ -153,7 +153,7 @@ func (r *reader) decodeSysctl(b block) (Sysctl, bool) {
 		case ok && text == "" && (b.Type == "sysfs" || r.takesNumbers(s.Key)):
 			r.errorf(b.at("value"), "Wrong value", "%s is not empty. Write the value, or remove the block.", s.Key)
 		case ok && text == "":
-			s.OneOf = []string{""} // Value "" is no value
+			s.OneOf = []string{""} // Value "" is unset
 		default:
 			s.Value = canonical(s.Key, text)
 		}

@@ -220,7 +220,7 @@ func (l *loader) answer(d kernels.Domain, a asked) (kernels.Answer, string) {
 	if answer != kernels.Refused {
 		return answer, stored
 	}
-	for _, pair := range pairs("dependent") { // the recorded limits are those of the other's default
+	for _, pair := range pairs("dependent") { // the recorded limits belong to the other's default
 		for i, key := range pair {
 			if key == a.key && l.hasSysctl(pair[1-i]) {
 				return kernels.Unknown, ""

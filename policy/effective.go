@@ -73,7 +73,7 @@ type Change struct {
 	New  *Requirement `json:"new,omitempty"` // none: it has gone
 }
 
-// ChangesFrom returns the requirements of p that differ from those of an older policy.
+// ChangesFrom returns the requirements of p that an older policy has not or states in another way.
 func (p *Policy) ChangesFrom(old *Policy) []Change {
 	all := []Change{}
 	before, now := old.Effective(), p.Effective()

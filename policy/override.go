@@ -32,7 +32,7 @@ func (l *loader) applyOverrides() {
 		base bool // overridden in a base, whose override another file may override
 	}
 	done := map[target]hcl.Range{}
-	slices.SortStableFunc(overrides, func(a, b block) int { // those of a base first
+	slices.SortStableFunc(overrides, func(a, b block) int { // a base's first
 		return cmp.Compare(map[bool]int{false: 1}[a.Builtin], map[bool]int{false: 1}[b.Builtin])
 	})
 	for _, o := range overrides {

@@ -36,7 +36,7 @@ func (b block) base() (string, bool) {
 	return strings.TrimSuffix(dir, "/") + "/" + name, IsPolicyFile(name) && !strings.Contains(name, "/")
 }
 
-// markBases makes the blocks of the files that use blocks name as changeable as those of a built-in policy.
+// markBases makes the blocks of the files that use blocks name as changeable as a built-in policy's.
 func (l *loader) markBases(files []File) {
 	for _, b := range l.bases {
 		name, ok := b.base()

@@ -34,7 +34,7 @@ func writableAttributes() []string {
 	}
 }
 
-// commandNames are attributes whose writing makes the kernel do something once: there is no value to keep. They are in directories in
+// commandNames are attributes whose writing makes the kernel do something once, without a value to keep. They are in directories in
 // which other attributes are settings. Documentation/ABI/testing/sysfs-devices-system-cpu, sysfs-kernel-mm-hugepages.
 func commandNames() []string {
 	return []string{

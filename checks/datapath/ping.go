@@ -26,7 +26,7 @@ func ping(ctx context.Context, to string, wait time.Duration) error {
 		network, request, reply = "ip6:ipv6-icmp", 128, 129
 	}
 	conn, err := net.DialIP(network, nil, &net.IPAddr{IP: addr.AsSlice()})
-	if errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH) { // there is no route
+	if errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH) { // without a route
 		return errNoReply
 	}
 	if err != nil {

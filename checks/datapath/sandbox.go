@@ -120,7 +120,7 @@ func (p *sandboxProbe) run(ctx context.Context) error {
 	return err
 }
 
-// connect reads what the runtime reports about itself. down is set if it does not serve CRI v1.
+// connect reads the runtime's report about itself. down is set if it does not serve CRI v1.
 func (p *sandboxProbe) connect(ctx context.Context) (down bool, err error) {
 	if p.r.Socket == "" {
 		if p.r.Socket, err = p.h.RuntimeSocket(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"nodegate/policy"
 )
 
-// cniIPv6: a CNI plugin fails to give an IPv6 address to a link on a node whose links have no IPv6.
+// cniIPv6: a CNI plugin fails to give an IPv6 address to a link on a node whose links lack IPv6.
 func cniIPv6() checks.Problem {
 	return checks.Problem{
 		Name: "cni.ipv6-disabled", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,

@@ -113,7 +113,7 @@ type lintFinding struct {
 	EndColumn int    `json:"endColumn"` // the column after the range
 	Severity  string `json:"severity"`  // error or warning
 	Summary   string `json:"summary"`   // stable for one kind of finding
-	Detail    string `json:"detail"`    // what is wrong, and what to write
+	Detail    string `json:"detail"`    // the fault, and the line to write
 }
 
 func newLintFinding(d *hcl.Diagnostic) lintFinding {

@@ -29,7 +29,7 @@ type Runtimes interface {
 	// returns the same errors as CRIVersion, and errors.ErrUnsupported if the runtime does not
 	// report its driver.
 	CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error)
-	// RuntimeSetup returns what the runtime reports about itself and its network.
+	// RuntimeSetup returns the runtime's report about itself and its network.
 	RuntimeSetup(ctx context.Context, socket string) (RuntimeSetup, error)
 }
 

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// RuntimeSetup is what a container runtime reports about itself with CRI's Status. A runtime reports only a part of it: the rest is empty.
+// RuntimeSetup is a container runtime's report about itself, from CRI's Status. A runtime reports only a part of it: the rest is empty.
 type RuntimeSetup struct {
 	NetworkReady bool                      `json:"networkReady,omitempty"`
 	Network      string                    `json:"network,omitempty"`      // why the network is not ready
@@ -24,7 +24,7 @@ func (s RuntimeSetup) Plugins() (all []string) {
 	return all
 }
 
-// RuntimeNetwork is a CNI configuration that the runtime uses, with the types of its plugins, those of IPAM among them.
+// RuntimeNetwork is a CNI configuration that the runtime uses, with the types of its plugins and of their IPAM.
 type RuntimeNetwork struct {
 	Name    string   `json:"name"`
 	Plugins []string `json:"plugins"`
@@ -73,7 +73,7 @@ func (s *RuntimeSetup) addConditions(status []byte) error {
 	return nil
 }
 
-// addInfo reads an entry of the map. Its JSON is no part of CRI: what it does not have stays empty.
+// addInfo reads an entry of the map. Its JSON is not part of CRI: missing fields stay empty.
 func (s *RuntimeSetup) addInfo(entry []byte) error {
 	info, err := protoFields(entry)
 	if err != nil {

@@ -47,7 +47,7 @@ func runChecked(ctx context.Context, command []string) (Ran, error) {
 // maxInterpreters is the kernel's limit of scripts that interpret each other (fs/exec.c).
 const maxInterpreters = 5
 
-// interpreters returns the programs that execute a script: that of its first line, the one that env finds for it, and theirs.
+// interpreters returns the programs that execute a script: its first line's, the one that env finds for it, and theirs.
 func interpreters(files interface {
 	Head(string) (file.Head, error)
 }, name string) (all []string) {

@@ -56,7 +56,7 @@ type Proof struct {
 	Pass     bool
 	Skip     string // why the node can be neither proven nor accused
 	Minor    bool   // the fault blocks nothing
-	Lost     string // what failed: "reply-untranslated", or what a sandbox proved
+	Lost     string // the failure: "reply-untranslated", or a sandbox's step
 	Evidence string
 	Remedy   string
 }
@@ -132,7 +132,7 @@ type Links interface {
 	// machine.
 	RoutingRules(ctx context.Context) ([]RoutingRule, error)
 	// Lookup returns the kernel's route of one packet, which depends on routing rules too. Its error is the kernel's errno if the
-	// packet has no route. A snapshot has no lookups.
+	// packet lacks a route. A snapshot lacks lookups.
 	Lookup(RouteQuery) (RouteAnswer, error)
 	// Encrypts reports whether the kernel has policies of xfrm (IPsec).
 	Encrypts() (bool, error)

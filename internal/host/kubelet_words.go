@@ -14,7 +14,7 @@ func kubeletWords(text string) string {
 	return KubeletWords(text, Shown(machineFiles{}, new(config.Filter)), wordsIn)
 }
 
-// KubeletWords returns the words of kubelet that are those of messages, or on its command line, or in its configuration files as the
+// KubeletWords returns the words of kubelet that its messages have, or on its command line, or in its configuration files as the
 // filter shows them. contains returns which of several words a program's file contains: they are kubelet's own.
 func KubeletWords(text string, files config.Files, contains func(program string, words []string) map[string]bool) string {
 	if text == "" {

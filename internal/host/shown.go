@@ -17,7 +17,7 @@ type Source interface {
 	Space(name string) (Space, error)
 }
 
-// Shown returns files without the values that only root may read, except those of a shape that has no place for a secret.
+// Shown returns files without the values that only root may read, except in a shape without a place for a secret.
 func Shown(source Source, filter *config.Filter) Files {
 	return shownFiles{Source: source, filter: filter}
 }

@@ -65,7 +65,7 @@ type Snapshot struct {
 	RuleErr answer[bool]                    `json:"rulesRead"`
 	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // rule or command -> reason for its rejection, "" if it was accepted
 
-	hidden *config.Filter // knows what the recorded files leave out
+	hidden *config.Filter // knows the words that the recorded files leave out
 
 	mu sync.Mutex // for recording: some checks run concurrently
 }

@@ -89,7 +89,7 @@ const watchFailing = "kubeproxy.watch.failing"
 // IsFailingWatch reports whether a finding is about lists or watches of the API that keep failing.
 func IsFailingWatch(f proxy.Finding) bool { return f.Name == watchFailing }
 
-// episode is what the log shows of the failures.
+// episode is the log's part about one failure.
 type episode struct {
 	newest      time.Time // the time of the last line; zero if no line had a time
 	zoned       bool      // a line had a time with its zone

@@ -79,7 +79,7 @@ func isBridged(_ *Node, p *Packet) Answer {
 }
 
 // readOwner reads the match owner. The node's packets are kubelet's and kube-proxy's, which run as root. Packets that are
-// forwarded have no socket.
+// forwarded lack a socket.
 func readOwner(args []string) func(*Node, *Packet) Answer {
 	own := Yes
 	for i := 0; i < len(args); i++ {

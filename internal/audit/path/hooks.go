@@ -141,7 +141,7 @@ func New(sets []*ruleset.Set, family string, node Node) *Rules {
 	return all
 }
 
-// For returns the same rules with other facts about the node. Both share what was read of them.
+// For returns the same rules with other facts about the node. Both share the rules that were read.
 func (all *Rules) For(node Node) *Rules {
 	one := *all
 	node.Services = cmp.Or(node.Services, all.node.Services)

@@ -199,7 +199,7 @@ type Hop struct {
 	Link   string
 	Source netip.Addr // that the kernel gives the node's own packets
 	Here   bool       // the address belongs to the node
-	Lost   string     // why there is no route, as errno: "network is unreachable"
+	Lost   string     // why a route is missing, as errno: "network is unreachable"
 }
 
 func (n *Node) own(a netip.Prefix) Answer {

@@ -68,7 +68,7 @@ func (w *walk) translated(all *Rules, p Packet) {
 // Routing is the hook of the steps that the routing decision makes.
 const Routing = "ROUTING"
 
-// lookup asks the kernel for the route of a packet, if routing rules may choose among tables, and returns why it has none.
+// lookup asks the kernel for the route of a packet, if routing rules may choose among tables, and returns why it lacks one.
 func (n *Node) lookup(p *Packet) (lost string) {
 	known := func(r netip.Prefix) bool { return r.IsValid() }
 	if n.Lookup == nil || !known(p.Destination) || p.Mark.Unknown != 0 || p.ToNode == Yes || p.Unnamed && !p.Destination.IsSingleIP() ||

@@ -28,7 +28,7 @@ type Scratch struct {
 	lock *os.File
 }
 
-// Scratch makes a new scratch directory, and removes those of dead processes.
+// Scratch makes a new scratch directory, and removes the ones of dead processes.
 func (c Cache) Scratch() (*Scratch, error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the cache: %w", err)

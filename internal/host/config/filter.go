@@ -20,7 +20,7 @@ const placeholder = "left-out"
 
 var hidden = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(placeholder + `-[0-9]+`) })
 
-// Hide returns the placeholder of a value. A leading hyphen and a number remain what they are to a parser: a flag, a zero.
+// Hide returns the placeholder of a value. A leading hyphen and a number keep their meaning for a parser: a flag, a zero.
 func (f *Filter) Hide(value string) string {
 	if rest, is := strings.CutPrefix(value, "-"); is {
 		return "-" + f.Hide(rest)
@@ -148,7 +148,7 @@ func (s *filtering) separator(l string, at int) {
 	}
 }
 
-// token writes a word, and returns the position after what it wrote. begins is set for the first word of a line.
+// token writes a word, and returns the position after it. begins is set for the first word of a line.
 func (s *filtering) token(l string, at, end int, begins bool) int {
 	t := l[at:end]
 	name, after, is := nameAt(l, at, end)

@@ -33,7 +33,7 @@ func isKnown(name string) bool {
 	return knownWords()[bare] || knownWords()[property] || isSysctl(bare)
 }
 
-// isVariable reports whether a name is that of a variable.
+// isVariable reports whether a name is a variable's.
 func isVariable(name string) bool { return variableName().MatchString(name) }
 
 var (
@@ -62,10 +62,10 @@ var (
 // isSysctl reports whether a key is in one of the kernel's directories of parameters.
 func isSysctl(key string) bool { return sysctlName().MatchString(key) }
 
-// isPath reports whether a word is the path of a file in a directory of the system. A path in another directory may be that of a URL.
+// isPath reports whether a word is the path of a file in a directory of the system. A path in another directory may belong to a URL.
 func isPath(word string) bool { return systemPath().MatchString(word) }
 
-// isShown reports whether a word may leave: it is known, or its shape has no place for a secret.
+// isShown reports whether a word may leave: it is known, or its shape lacks a place for a secret.
 func isShown(t string) bool {
 	bare := strings.TrimLeft(t, "-+:@*")
 	switch {

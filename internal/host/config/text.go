@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Text is what a file of the machine holds. Only a Filter shows it, so no text can reach an output around the filter.
+// Text is the content of a file of the machine. Only a Filter shows it, so no text can reach an output around the filter.
 type Text struct {
 	private bool
 	text    []byte
@@ -20,7 +20,7 @@ type Text struct {
 // NewText returns the text of a file with these permissions.
 func NewText(mode fs.FileMode, text []byte) Text { return Text{mode.Perm()&0o004 == 0, text} }
 
-// Kind is what a filter shows of a file.
+// Kind is the part of a file that a filter shows.
 type Kind int
 
 // The kinds of files. Policy and Identity are shown whole: a replay evaluates the policy, and every report names the machine.

@@ -52,7 +52,7 @@ type Machine struct {
 	Unsynced bool                         // the clock is not synchronised
 	Foreign  []host.Foreign               // routes and rules of other programs
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
-	Setups   map[string]host.RuntimeSetup // socket -> what the runtime reports about itself
+	Setups   map[string]host.RuntimeSetup // socket -> the runtime's report about itself
 	// Lacks is program -> words in the texts that the kernel rejects. With "program WORD" the
 	// program itself rejects them; with "cache WORD" it finds no nf_tables. A program without a key
 	// is not installed.

@@ -28,7 +28,7 @@ const (
 	header     = 4 // struct genlmsghdr
 )
 
-// attributes are those of one message, by number.
+// attributes are one message's, by number.
 type attributes [24][]byte
 
 // read splits the attributes of a message, or those in one of them.

@@ -75,7 +75,7 @@ func sources(ctx context.Context) (map[ruleset.Portal][]netip.Prefix, error) {
 		}
 	}
 	for _, ranges := range all {
-		sorted.By(ranges, netip.Prefix.Compare) // the kernel has no order
+		sorted.By(ranges, netip.Prefix.Compare) // the kernel does not order them
 	}
 	return all, nil
 }

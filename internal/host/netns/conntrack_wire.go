@@ -118,7 +118,7 @@ func decodeFlow(b []byte) (f Flow, err error) {
 // flowReader reads attributes and keeps the first error.
 type flowReader struct{ err error }
 
-// flowAttributes are those of a flow, or of a nest in one, by their type; nil if absent.
+// flowAttributes are a flow's, or a nest's in one, by their type; nil if absent.
 type flowAttributes [ctaTimestamp + 1][]byte
 
 func (r *flowReader) split(b []byte) (a flowAttributes) {

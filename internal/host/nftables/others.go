@@ -276,7 +276,7 @@ func tlv(b []byte) func(yield func(byte, []byte) bool) {
 	}
 }
 
-// attributes are those of one message or nest, by their type; nil if absent.
+// attributes are one message's or nest's, by their type; nil if absent.
 type attributes [unix.NFTA_SET_USERDATA + 1][]byte
 
 func split(b []byte) (a attributes, err error) {

@@ -71,7 +71,7 @@ func (f *family) kill() {
 	}
 }
 
-// close ends what is left of the family.
+// close ends the rest of the family.
 func (f *family) close() {
 	f.kill()
 	if f.dir != nil {
