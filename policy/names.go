@@ -65,9 +65,8 @@ func (r *reader) checkGate(g Gate, b block) {
 		r.errorf(b.at("unit"), "Gate waits for itself",
 			"%s is one of nodegate's own units and would wait for itself. Name the unit that runs kubelet.", g.Unit)
 	case slices.Contains(runtimes, g.Unit):
-		r.warnf(b.at("unit"), "Not kubelet's unit", "%s is the container runtime: it would wait for the check kubelet.runtime, which "+
-			"waits for it. "+
-			"Name the unit that runs kubelet.", g.Unit)
+		r.warnf(b.at("unit"), "Not kubelet's unit", "%s is the container runtime: it would wait for the check kubelet.runtime, which waits for "+
+			"it. Name the unit that runs kubelet.", g.Unit)
 	case g.Interval >= g.Budget:
 		at := b.at("interval")
 		if b.get("interval") == nil {
@@ -242,9 +241,8 @@ func (r *reader) checkWriteOnly(b block, key Key) {
 	}
 	for _, name := range []string{"net/ipv4/route/flush", "net/ipv6/route/flush", "vm/compact_memory", "vm/drop_caches"} {
 		if is, _ := path.Match(string(key), name); is {
-			r.errorf(b.Range, "Cannot be read", "%s triggers an action in the kernel and stores no value: it can only be written, so it "+
-				"would never pass. "+
-				"Remove it.", Key(name))
+			r.errorf(b.Range, "Cannot be read", "%s triggers an action in the kernel and stores no value: it can only be written, so it would "+
+				"never pass. Remove it.", Key(name))
 			return
 		}
 	}

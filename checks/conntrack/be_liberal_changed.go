@@ -14,17 +14,13 @@ import (
 func beLiberalChanged() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.be-liberal-changed", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
-		Detects: "nf_conntrack_tcp_be_liberal is 0 now but was set when kube-proxy started, so kube-proxy left " +
-			"out its DROP of INVALID packets.",
-		Symptom: "Connections through Services that lasted for weeks break with \"connection reset by peer\" " +
-			"after `sysctl --system` was run.",
-		How: "be_liberal is 0, and filter KUBE-FORWARD, in the form that 1.29 or later writes, lacks the " +
-			"DROP of INVALID packets.",
-		Remedy: "set net.netfilter.nf_conntrack_tcp_be_liberal=1 again, or keep it at 0 and restart kube-proxy",
-		TradeOff: "After a restart, kube-proxy writes the DROP, which breaks asymmetric routing " +
-			"(kubernetes#94861).",
-		Ref:     "https://github.com/kubernetes/kubernetes/pull/120412",
-		Inspect: inspectBeLiberalChanged,
+		Detects:  "nf_conntrack_tcp_be_liberal is 0 now but was set when kube-proxy started, so kube-proxy left out its DROP of INVALID packets.",
+		Symptom:  "Connections through Services that lasted for weeks break with \"connection reset by peer\" after `sysctl --system` was run.",
+		How:      "be_liberal is 0, and filter KUBE-FORWARD, in the form that 1.29 or later writes, lacks the DROP of INVALID packets.",
+		Remedy:   "set net.netfilter.nf_conntrack_tcp_be_liberal=1 again, or keep it at 0 and restart kube-proxy",
+		TradeOff: "After a restart, kube-proxy writes the DROP, which breaks asymmetric routing (kubernetes#94861).",
+		Ref:      "https://github.com/kubernetes/kubernetes/pull/120412",
+		Inspect:  inspectBeLiberalChanged,
 	}
 }
 

@@ -14,9 +14,8 @@ import (
 func conntrackFull() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.full", Stages: []checks.Stage{checks.Run}, Severity: policy.Block,
-		Detects: "The connection tracking table is over 95 % full.",
-		Symptom: "New connections time out at random while existing ones work; the kernel logs \"nf_conntrack: " +
-			"table full, dropping packet\".",
+		Detects:  "The connection tracking table is over 95 % full.",
+		Symptom:  "New connections time out at random while existing ones work; the kernel logs \"nf_conntrack: table full, dropping packet\".",
 		How:      "net.netfilter.nf_conntrack_count is over 95 % of net.netfilter.nf_conntrack_max.",
 		Remedy:   remedyConntrack,
 		TradeOff: costConntrack,

@@ -14,10 +14,8 @@ func conntrackHashsize() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.hashsize", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "The connection tracking hash has too few buckets for the size of the table.",
-		Symptom: "ksoftirqd uses more CPU and packets take longer as the number of connections grows, because " +
-			"every look-up walks a long chain.",
-		How: "net.netfilter.nf_conntrack_buckets is below a quarter of net.netfilter.nf_conntrack_max, the " +
-			"ratio that kube-proxy maintains.",
+		Symptom: "ksoftirqd uses more CPU and packets take longer as the number of connections grows, because every look-up walks a long chain.",
+		How:     "net.netfilter.nf_conntrack_buckets is below a quarter of net.netfilter.nf_conntrack_max, the ratio that kube-proxy maintains.",
 		Remedy: "write nf_conntrack_max/4 to /sys/module/nf_conntrack/parameters/hashsize, and `options " +
 			"nf_conntrack hashsize=N` to a file in /etc/modprobe.d",
 		TradeOff: "A bucket takes 8 bytes, and a change of the size rehashes every entry.",

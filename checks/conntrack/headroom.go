@@ -15,8 +15,7 @@ func conntrackHeadroom() checks.Problem {
 		Detects: "The connection tracking table is over 80 % full.",
 		Symptom: "None yet. When the table is full, new connections are dropped and the kernel logs " +
 			"\"nf_conntrack: table full, dropping packet\".",
-		How: "net.netfilter.nf_conntrack_count is over 80 % of net.netfilter.nf_conntrack_max (over 95 %, " +
-			"conntrack.full reports it).",
+		How:      "net.netfilter.nf_conntrack_count is over 80 % of net.netfilter.nf_conntrack_max (over 95 %, conntrack.full reports it).",
 		Remedy:   remedyConntrack,
 		TradeOff: costConntrack,
 		Ref:      refConntrack,

@@ -20,10 +20,9 @@ func conntrackLosses() checks.Problem {
 		Detects: "Connection tracking is dropping packets.",
 		Symptom: "DNS answers sometimes take 5 seconds (insert_failed: the A and the AAAA query race, " +
 			"kubernetes#56903), or new connections are dropped (drop, early_drop: the table is full).",
-		How: "insert_failed, drop or early_drop in /proc/net/stat/nf_conntrack, summed over CPUs, rises " +
-			"between two reads 100 ms apart. If all are 0, there is no second read. A snapshot holds one read, " +
-			"so nothing rises there. On a kernel without that file (CONFIG_NF_CONNTRACK_PROCFS), the counters " +
-			"are read over netlink.",
+		How: "insert_failed, drop or early_drop in /proc/net/stat/nf_conntrack, summed over CPUs, rises between two reads 100 ms apart. If all " +
+			"are 0, there is no second read. A snapshot holds one read, so nothing rises there. On a kernel without that file " +
+			"(CONFIG_NF_CONNTRACK_PROCFS), the counters are read over netlink.",
 		Remedy: "for insert_failed, run NodeLocal DNSCache, or add single-request-reopen or use-vc to the " +
 			"options in resolv.conf; for drop and early_drop, raise net.netfilter.nf_conntrack_max",
 		TradeOff: "use-vc sends every query over TCP; NodeLocal DNSCache is one more Pod on each node.",

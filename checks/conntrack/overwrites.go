@@ -19,13 +19,11 @@ func conntrackOverwritten() checks.Problem {
 	return checks.Problem{
 		Name: "conntrack.kube-proxy-overwrites", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "The policy requires an nf_conntrack_max that kube-proxy will overwrite when it starts.",
-		Symptom: "nf_conntrack_max is correct after boot and differs once kube-proxy runs; kube-proxy 1.29 to " +
-			"1.36 may even lower it.",
-		How: "kube-proxy writes max(131072, 32768 x CPUs), since 1.36 at most 1048576, unless " +
-			"conntrack.maxPerCore is 0 (before 1.29 and since 1.37 it only raises the value). Its configuration " +
-			"is read from the static Pod's manifest, /var/lib/kube-proxy and the Pod's volumes. Its version is " +
-			"assumed to be kubelet's. Without a configuration on the node, the verdict is unknown unless the " +
-			"defaults agree with the policy.",
+		Symptom: "nf_conntrack_max is correct after boot and differs once kube-proxy runs; kube-proxy 1.29 to 1.36 may even lower it.",
+		How: "kube-proxy writes max(131072, 32768 x CPUs), since 1.36 at most 1048576, unless conntrack.maxPerCore is 0 (before 1.29 and since " +
+			"1.37 it only raises the value). Its configuration is read from the static Pod's manifest, /var/lib/kube-proxy and the Pod's volumes. " +
+			"Its version is assumed to be kubelet's. Without a configuration on the node, the verdict is unknown unless the defaults agree with " +
+			"the policy.",
 		Remedy: "set conntrack.maxPerCore: 0 in kube-proxy's configuration (kops: " +
 			"kubeProxy.conntrackMaxPerCore: 0), or require in the policy the value that kube-proxy writes",
 		TradeOff: "With maxPerCore 0, the value no longer grows with the machine.",

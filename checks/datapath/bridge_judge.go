@@ -188,8 +188,7 @@ func (o Observed) explainUntranslated() (summary, remedy string) {
 		"translated back"
 	switch o.Settings.CallIPTables {
 	case Absent:
-		return summary + ": br_netfilter is not loaded", "run `modprobe br_netfilter && sysctl -w " +
-			"net.bridge.bridge-nf-call-iptables=1`" + lasting
+		return summary + ": br_netfilter is not loaded", "run `modprobe br_netfilter && sysctl -w net.bridge.bridge-nf-call-iptables=1`" + lasting
 	case "0":
 		return summary + ": net.bridge.bridge-nf-call-iptables is 0", "run `sysctl -w net.bridge.bridge-nf-call-iptables=1`" + lasting
 	}

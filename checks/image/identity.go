@@ -19,9 +19,8 @@ func identity() checks.Problem {
 		Detects: "The image contains data that must be unique to each machine or must stay secret: a machine-id, host keys, iSCSI and " +
 			"NVMe names, DHCP leases, a hostname, keys, tokens, registrations of agents, or state of kubelet or cloud-init. " +
 			"Or its sshd has no host keys and nothing makes them.",
-		Symptom: "Nodes compete for one address, because networkd derives its DHCP identity from the machine-id. Their " +
-			"journals and Nodes are confused with each other; two iSCSI initiators of one name damage a volume. Anyone who has the image " +
-			"has the keys in it.",
+		Symptom: "Nodes compete for one address, because networkd derives its DHCP identity from the machine-id. Their journals and Nodes are " +
+			"confused with each other; two iSCSI initiators of one name damage a volume. Anyone who has the image has the keys in it.",
 		How: "Looks for files with content at the paths where programs keep such data, and, in directories for keys and configuration, " +
 			"for files that hold a private key, a token or a password. A public key alone, an empty file, a link to /dev/null, " +
 			"\"GenerateName=yes\" and a kubeconfig that names other files or a plugin are fine. Logs, authorized_keys, and a hostname that " +

@@ -21,10 +21,9 @@ func mounts() checks.Problem {
 		Symptom: "Containers fail: \"exec ...: permission denied\" for a program in an emptyDir or another volume; k3s exits: " +
 			"\"FATA permission denied\"; or the runtime cannot create containers.",
 		How: "Reads /etc/fstab, and the mount units of the image. The nearest mount point at or above each of /var/lib/kubelet, " +
-			"/var/lib/containerd, /var/lib/containers, /var/lib/docker and /var/lib/rancher, of the runtimes that the image has, must be " +
-			"without noexec (which user and users imply), " +
-			"without ro, and not a network file system, FAT or FUSE. A runtime's directory with noexec only warns: overlayfs does not inherit " +
-			"the option, but volumes that an image declares do.",
+			"/var/lib/containerd, /var/lib/containers, /var/lib/docker and /var/lib/rancher, of the runtimes that the image has, must be without " +
+			"noexec (which user and users imply), without ro, and not a network file system, FAT or FUSE. A runtime's directory with noexec only " +
+			"warns: overlayfs does not inherit the option, but volumes that an image declares do.",
 		Remedy:   "mount the directory with exec and rw, on ext4 or xfs",
 		TradeOff: "Rules such as CIS demand noexec for /var/log and /tmp only; a directory with Pods' volumes needs exec.",
 		Ref:      "https://github.com/kubernetes/kops/pull/10547",

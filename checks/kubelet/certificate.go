@@ -27,11 +27,10 @@ func certificate() checks.Problem {
 			"does not exist; or the file of the rotated certificate is damaged, for example by a power cut.",
 		Symptom: "kubelet exits: \"part of the existing bootstrap client certificate ... is expired\". The node, often " +
 			"one that was powered off for a long time, never becomes Ready again.",
-		How: "Reads the kubeconfig of kubelet's --kubeconfig and the certificates of its user, and compares the " +
-			"earliest expiry date with the clock. If the file of --bootstrap-kubeconfig exists, kubelet renews the certificate itself and " +
-			"the check is skipped. Without that flag kubelet starts even if the certificate has expired (see kubelet.certificate-dates) " +
-			"or is missing. With rotateCertificates, kubelet-client-current.pem in --cert-dir must contain a certificate and its key if " +
-			"the file exists.",
+		How: "Reads the kubeconfig of kubelet's --kubeconfig and the certificates of its user, and compares the earliest expiry date with the " +
+			"clock. If the file of --bootstrap-kubeconfig exists, kubelet renews the certificate itself and the check is skipped. Without that " +
+			"flag kubelet starts even if the certificate has expired (see kubelet.certificate-dates) or is missing. With rotateCertificates, " +
+			"kubelet-client-current.pem in --cert-dir must contain a certificate and its key if the file exists.",
 		Remedy:   certificateRemedy,
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
@@ -46,8 +45,7 @@ func certificateDates() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.certificate-dates", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "kubelet's client certificate has expired, or is not yet valid by this machine's clock.",
-		Symptom: "kubelet runs and logs \"Unauthorized\" or \"x509: certificate has expired or is not yet valid\"; the " +
-			"node is NotReady.",
+		Symptom: "kubelet runs and logs \"Unauthorized\" or \"x509: certificate has expired or is not yet valid\"; the node is NotReady.",
 		How: "Like kubelet.certificate, but checks both dates. With rotateCertificates, kubelet uses " +
 			"kubelet-client-current.pem in --cert-dir until it expires, whatever the kubeconfig contains.",
 		Remedy:   certificateRemedy,
@@ -89,8 +87,7 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 			return s, nil
 		}
 		s.Evidence = []checks.Evidence{checks.Seen(rotated.from, broken.Error())}
-		s.Differs("no certificate and key in "+rotated.from, "remove "+rotated.from+"; if the kubeconfig names that file, "+
-			"join the node again")
+		s.Differs("no certificate and key in "+rotated.from, "remove "+rotated.from+"; if the kubeconfig names that file, join the node again")
 		return s, nil
 	}
 	bootstrap := k.Flags["bootstrap-kubeconfig"].Value

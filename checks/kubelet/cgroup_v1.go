@@ -14,18 +14,15 @@ func cgroupV1() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.cgroup-v1", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "The machine runs cgroup v1, and its kubelet refuses to start on it.",
-		Symptom: "After an upgrade to 1.35 kubelet restarts forever: \"kubelet is configured to not run on a host " +
-			"using cgroup v1\".",
-		How: "/sys/fs/cgroup is not of type cgroup2, and one of these is true: kubelet is 1.35 or later and its " +
-			"configuration does not set failCgroupV1: false; failCgroupV1 is true; or memorySwap.swapBehavior is LimitedSwap, which " +
-			"kubelet 1.30 and later refuses on cgroup v1. On cgroup v1 the check runs `kubelet --version`. cgroup.version warns about " +
-			"older kubelets.",
+		Symptom: "After an upgrade to 1.35 kubelet restarts forever: \"kubelet is configured to not run on a host using cgroup v1\".",
+		How: "/sys/fs/cgroup is not of type cgroup2, and one of these is true: kubelet is 1.35 or later and its configuration does not set " +
+			"failCgroupV1: false; failCgroupV1 is true; or memorySwap.swapBehavior is LimitedSwap, which kubelet 1.30 and later refuses on cgroup " +
+			"v1. On cgroup v1 the check runs `kubelet --version`. cgroup.version warns about older kubelets.",
 		Remedy: "boot with systemd.unified_cgroup_hierarchy=1 on the kernel command line, or, if the kernel has memory and cpuset " +
 			"for cgroup v1, set failCgroupV1: false",
-		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2. failCgroupV1: false only " +
-			"postpones the migration.",
-		Ref:     "https://github.com/kubernetes/kubernetes/pull/134298",
-		Inspect: inspectCgroupV1,
+		TradeOff: "Old JVMs and agents that read cgroup v1 files see no limits under v2. failCgroupV1: false only postpones the migration.",
+		Ref:      "https://github.com/kubernetes/kubernetes/pull/134298",
+		Inspect:  inspectCgroupV1,
 	}
 }
 

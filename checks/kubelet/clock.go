@@ -17,12 +17,10 @@ func clockUnsynchronised() checks.Problem {
 	return checks.Problem{
 		Name: "clock.unsynchronised", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "No program synchronises this machine's clock.",
-		Symptom: "\"x509: certificate has expired or is not yet valid\"; rejected tokens; Leases that other nodes " +
-			"consider expired.",
+		Symptom: "\"x509: certificate has expired or is not yet valid\"; rejected tokens; Leases that other nodes consider expired.",
 		How: "The machine booted at least 10 minutes ago, and the kernel still flags its clock as unsynchronised " +
 			"(STA_UNSYNC, as `timedatectl` shows it). A hypervisor's agent that sets the clock directly may leave this flag set.",
-		Remedy: "start chronyd or systemd-timesyncd; run `timedatectl` or `chronyc tracking` to see whether its " +
-			"servers answer",
+		Remedy:   "start chronyd or systemd-timesyncd; run `timedatectl` or `chronyc tracking` to see whether its servers answer",
 		TradeOff: "If the clock is far off it jumps once, and timers of programs fire early.",
 		Ref:      "https://man7.org/linux/man-pages/man2/adjtimex.2.html",
 		Inspect:  inspectClock,

@@ -31,8 +31,7 @@ func installations() [2]installation {
 func imageUnits() checks.Problem {
 	return checks.Problem{
 		Name: "image.units", Stages: []checks.Stage{checks.Image}, Severity: policy.Block,
-		Detects: "nodegate is not installed in the image, its unit is not enabled, or kubelet's unit does not run the " +
-			"gate or does not exist.",
+		Detects: "nodegate is not installed in the image, its unit is not enabled, or kubelet's unit does not run the gate or does not exist.",
 		Symptom: "Nodes made from the image start kubelet unchecked; they join the cluster and lose packets.",
 		How: "Looks below the root for the binary, nodegate-apply.service, the link that enables it, the policy's gate " +
 			"unit and its drop-in, and for later drop-ins that remove the gate again.",

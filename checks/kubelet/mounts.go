@@ -19,9 +19,8 @@ func mounts() checks.Problem {
 			"mounted, for example because cloud-init has not finished; or kubelet's directory is mounted with noexec, nosuid or nodev.",
 		Symptom: "The node's image store, logs or Pods disappear when the disk is mounted over them; the hidden files " +
 			"keep filling the root disk. With noexec, nosuid or nodev, programs, setuid programs or devices in Pods' volumes fail.",
-		How: "/etc/fstab has a mount point at or above /var/lib/kubelet, /var/lib/containerd, /var/lib/containers or " +
-			"/var/log/pods, without noauto, and /proc/mounts does not list it. The options are those of the file system of " +
-			"--root-dir.",
+		How: "/etc/fstab has a mount point at or above /var/lib/kubelet, /var/lib/containerd, /var/lib/containers or /var/log/pods, without " +
+			"noauto, and /proc/mounts does not list it. The options are those of the file system of --root-dir.",
 		Remedy: "mount it before kubelet and the runtime start: order their units after it with RequiresMountsFor=, " +
 			"and after cloud-config.service if cloud-init writes /etc/fstab",
 		TradeOff: "If the disk never appears, the node does not start.",

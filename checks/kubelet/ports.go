@@ -143,9 +143,8 @@ func findOwner(h *host.Host, inode string) (string, error) {
 func healthzPort() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.healthz-port", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "Another program listens on kubelet's healthz port.",
-		Symptom: "kubelet runs and logs \"Failed to start healthz server\" every 5 s; kubeadm waits for the healthz " +
-			"endpoint and times out.",
+		Detects:  "Another program listens on kubelet's healthz port.",
+		Symptom:  "kubelet runs and logs \"Failed to start healthz server\" every 5 s; kubeadm waits for the healthz endpoint and times out.",
 		How:      "Like kubelet.ports, with healthzBindAddress (127.0.0.1) and healthzPort (10248; 0 disables it).",
 		Remedy:   "stop the other program, or set healthzPort in kubelet's configuration",
 		TradeOff: "kubeadm queries port 10248 only.",

@@ -22,11 +22,10 @@ func runtime() checks.Problem {
 			"disabled, or it has not started.",
 		Symptom: "kubelet restarts forever: \"validate CRI v1 runtime API for endpoint ...: rpc error: code = " +
 			"Unimplemented\", or \"no such file or directory\" for the socket; the Node never appears.",
-		How: "Calls CRI's Version on the Unix socket of containerRuntimeEndpoint, by default containerd's: runtime.v1, " +
-			"then runtime.v1alpha2, which kubelet dropped in 1.26; and the image service on the socket of imageServiceEndpoint, if that is " +
-			"another one. Skipped without a kubelet configuration, and for a kubelet before 1.24 " +
-			"that uses Docker. If no endpoint is configured, a missing containerd socket is not a failure while kubelet's command line or " +
-			"version is unknown, nor before kubeadm join.",
+		How: "Calls CRI's Version on the Unix socket of containerRuntimeEndpoint, by default containerd's: runtime.v1, then runtime.v1alpha2, " +
+			"which kubelet dropped in 1.26; and the image service on the socket of imageServiceEndpoint, if that is another one. Skipped without " +
+			"a kubelet configuration, and for a kubelet before 1.24 that uses Docker. If no endpoint is configured, a missing containerd socket " +
+			"is not a failure while kubelet's command line or version is unknown, nor before kubeadm join.",
 		Remedy:   "install containerd 1.6 or CRI-O 1.20 or later, and enable its CRI plugin",
 		TradeOff: "A newer containerd may need its configuration converted: run `containerd config migrate`.",
 		Ref:      "https://kubernetes.io/blog/2022/11/18/upcoming-changes-in-kubernetes-1-26/",

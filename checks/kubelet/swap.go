@@ -16,15 +16,13 @@ import (
 func swap() checks.Problem {
 	return checks.Problem{
 		Name: "swap", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "Swap is on, and kubelet is not configured to tolerate it.",
-		Symptom: "kubelet exits: \"running with swap on is not supported, please disable swap\"; the node never becomes Ready.",
-		How:     "/proc/swaps has an entry, and neither kubelet's configuration nor its flags set failSwapOn to false.",
-		Remedy: "run `swapoff -a` and remove the swap entries from /etc/fstab (and disable zram-generator), or set " +
-			"failSwapOn: false",
-		TradeOff: "With failSwapOn: false and without memorySwap.swapBehavior, Pods still do not swap; the node's own " +
-			"processes may.",
-		Ref:     "https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
-		Inspect: inspectSwap,
+		Detects:  "Swap is on, and kubelet is not configured to tolerate it.",
+		Symptom:  "kubelet exits: \"running with swap on is not supported, please disable swap\"; the node never becomes Ready.",
+		How:      "/proc/swaps has an entry, and neither kubelet's configuration nor its flags set failSwapOn to false.",
+		Remedy:   "run `swapoff -a` and remove the swap entries from /etc/fstab (and disable zram-generator), or set failSwapOn: false",
+		TradeOff: "With failSwapOn: false and without memorySwap.swapBehavior, Pods still do not swap; the node's own processes may.",
+		Ref:      "https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
+		Inspect:  inspectSwap,
 	}
 }
 

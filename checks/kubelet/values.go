@@ -20,9 +20,8 @@ func values() checks.Problem {
 		Name: "kubelet.values", Stages: []checks.Stage{checks.Boot}, Severity: policy.Block, Later: true, Concurrent: true,
 		Detects: "kubelet rejects a flag, or a value in its configuration or flags: a removed flag or feature gate, a wrong type, a value " +
 			"out of range, an invalid label, taint or cipher.",
-		Symptom: "After an upgrade or an edit kubelet restarts forever: \"unrecognized feature gate\", \"failed to " +
-			"validate kubelet configuration\" or \"json: cannot unmarshal string into Go struct field KubeletConfiguration.maxPods of " +
-			"type int32\".",
+		Symptom: "After an upgrade or an edit kubelet restarts forever: \"unrecognized feature gate\", \"failed to validate kubelet " +
+			"configuration\" or \"json: cannot unmarshal string into Go struct field KubeletConfiguration.maxPods of type int32\".",
 		How: "Runs kubelet 1.31 or later with its unit's flags and extra ones that make it read, merge and validate " +
 			"its configuration and then exit: its lock file is the directory /. In this trial it has neither kubeconfig nor runtime, and " +
 			"writes no certificate. The output is matched against the known validation errors; any other exit, or none within 10 s, skips " +

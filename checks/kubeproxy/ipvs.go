@@ -18,9 +18,8 @@ func ipvsSettings() checks.Problem {
 		Detects: "A parameter that kube-proxy's IPVS mode relies on does not have the required value.",
 		Symptom: "Connections to Services time out after an endpoint was removed, or replies come from the " +
 			"wrong source address; with a layer 2 load balancer, two nodes answer ARP for the same address.",
-		How: "If ip_vs is in the kernel, these values are required: " +
-			"net.ipv4.vs.{conntrack,expire_nodest_conn,expire_quiescent_template}=1, conn_reuse_mode=0 on " +
-			"kernels 4.1 to 5.8, net.ipv4.conf.all.arp_ignore=1 and arp_announce=2 (strictARP).",
+		How: "If ip_vs is in the kernel, these values are required: net.ipv4.vs.{conntrack,expire_nodest_conn,expire_quiescent_template}=1, " +
+			"conn_reuse_mode=0 on kernels 4.1 to 5.8, net.ipv4.conf.all.arp_ignore=1 and arp_announce=2 (strictARP).",
 		Remedy: "set the parameters in the policy, and ipvs.strictARP: true in kube-proxy's configuration",
 		TradeOff: "conn_reuse_mode=0 sends some connections of busy clients to an endpoint that was removed; " +
 			"kernels 5.9 and later do not need it.",

@@ -18,11 +18,9 @@ const firstNodePort, lastNodePort = 30000, 32767
 func nodePortOverlap() checks.Problem {
 	return checks.Problem{
 		Name: "nodeport.overlap", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "The kernel assigns local ports from the NodePort range to outgoing connections.",
-		Symptom: "Occasionally a connection from the node times out: its replies are treated as NodePort " +
-			"traffic and sent to a Pod.",
-		How: "net.ipv4.ip_local_port_range overlaps 30000-32767, and net.ipv4.ip_local_reserved_ports does " +
-			"not cover the overlap.",
+		Detects:  "The kernel assigns local ports from the NodePort range to outgoing connections.",
+		Symptom:  "Occasionally a connection from the node times out: its replies are treated as NodePort traffic and sent to a Pod.",
+		How:      "net.ipv4.ip_local_port_range overlaps 30000-32767, and net.ipv4.ip_local_reserved_ports does not cover the overlap.",
 		Remedy:   "set net.ipv4.ip_local_reserved_ports=30000-32767",
 		TradeOff: "Outgoing connections have 2,768 fewer local ports.",
 		Ref:      "https://github.com/kubernetes/kubernetes/issues/111682",

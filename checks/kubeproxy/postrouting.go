@@ -19,15 +19,13 @@ import (
 func proxyPostrouting() checks.Problem {
 	return checks.Problem{
 		Name: "kubeproxy.postrouting", Stages: []checks.Stage{checks.Run}, Severity: policy.Block, Moves: true,
-		Detects: "kube-proxy's masquerading has the old form, uses no random ports, or its rules disagree about " +
-			"the mark bit.",
+		Detects: "kube-proxy's masquerading has the old form, uses no random ports, or its rules disagree about the mark bit.",
 		Symptom: "Connections to Services stall for 1, 3 or 63 seconds, or answers never arrive because traffic " +
 			"leaves with the address of a Pod or client.",
 		How: "The check reads nat KUBE-MARK-MASQ and KUBE-POSTROUTING (nftables mode: chain masquerading) " +
 			"of every backend and family. Only marked packets may be masqueraded, the mark must be cleared " +
 			"before MASQUERADE, --random-fully must be set, and both chains must use the same bit.",
-		Remedy: "upgrade kube-proxy (1.16.13, 1.17.9, 1.18.6 or later) and the iptables that it runs (1.6.2 or " +
-			"later), then restart kube-proxy",
+		Remedy:  "upgrade kube-proxy (1.16.13, 1.17.9, 1.18.6 or later) and the iptables that it runs (1.6.2 or later), then restart kube-proxy",
 		Ref:     "https://github.com/kubernetes/kubernetes/pull/92035",
 		Inspect: inspectPostrouting,
 	}

@@ -20,16 +20,13 @@ const syncTime = 2 * time.Minute
 func nftUserData() checks.Problem {
 	return checks.Problem{
 		Name: "kubeproxy.nft-user-data", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
-		Detects: "kube-proxy in nftables mode writes no rules, and the node has sets on which an nft before " +
-			"1.1.2, as in its image, crashes.",
+		Detects: "kube-proxy in nftables mode writes no rules, and the node has sets on which an nft before 1.1.2, as in its image, crashes.",
 		Symptom: "No Service works on this node; kube-proxy logs \"Failed to list existing sets: failed to run nft: signal: segmentation " +
 			"fault\" every few seconds.",
-		How: "kube-proxy has run in nftables mode for two minutes without creating its table, and a set or " +
-			"map of another table gives its type as user data that nft 1.1.2 and later write. If kube-proxy has " +
-			"its table for one family only, sets of the other family count.",
-		Remedy: "run `kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE` with a release " +
-			"that has nft 1.0.6.1 or later; until then, write \"typeof ip saddr\" instead of \"type ipv4_addr\" in " +
-			"the sets of the node's own rules",
+		How: "kube-proxy has run in nftables mode for two minutes without creating its table, and a set or map of another table gives its type " +
+			"as user data that nft 1.1.2 and later write. If kube-proxy has its table for one family only, sets of the other family count.",
+		Remedy: "run `kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE` with a release that has nft 1.0.6.1 or later; " +
+			"until then, write \"typeof ip saddr\" instead of \"type ipv4_addr\" in the sets of the node's own rules",
 		TradeOff: "None: typeof has the same meaning, and every nft can read it.",
 		Ref:      "https://github.com/kubernetes/kubernetes/issues/136786",
 		Inspect:  inspectUserData,

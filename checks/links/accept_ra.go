@@ -17,18 +17,16 @@ import (
 func acceptRA() checks.Problem {
 	return checks.Problem{
 		Name: "accept-ra.forwarding", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "The IPv6 default route comes from a router advertisement, and its link ignores further " +
-			"advertisements because it forwards.",
+		Detects: "The IPv6 default route comes from a router advertisement, and its link ignores further advertisements because it forwards.",
 		Symptom: "About 30 minutes after forwarding is enabled, IPv6 traffic to other networks stops. " +
 			"Restarting the network restores it for another 30 minutes.",
 		How: "/proc/net/ipv6_route has a default route that the kernel created from an advertisement " +
 			"(RTF_ADDRCONF), the link's forwarding is 1 and its accept_ra is not 2. Routes of systemd-networkd " +
 			"and NetworkManager are ignored: these programs process advertisements themselves.",
-		Remedy: "run `sysctl -w net.ipv6.conf.LINK.accept_ra=2` and add the sysctl to the policy",
-		TradeOff: "The node accepts advertisements from every router on the link. RA guard on the switch " +
-			"protects against rogue ones.",
-		Ref:     "https://github.com/cilium/cilium/issues/21819",
-		Inspect: inspectAcceptRA,
+		Remedy:   "run `sysctl -w net.ipv6.conf.LINK.accept_ra=2` and add the sysctl to the policy",
+		TradeOff: "The node accepts advertisements from every router on the link. RA guard on the switch protects against rogue ones.",
+		Ref:      "https://github.com/cilium/cilium/issues/21819",
+		Inspect:  inspectAcceptRA,
 	}
 }
 

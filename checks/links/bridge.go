@@ -14,9 +14,8 @@ func bridgeNetfilter() checks.Problem {
 	return checks.Problem{
 		Name: "bridge.netfilter", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block,
 		Detects: "A bridge with Pods on it does not pass its packets to iptables.",
-		Symptom: "A connection from a Pod to a ClusterIP times out, but only if the endpoint is on the same " +
-			"node: the reply stays inside the bridge, keeps the endpoint's address, and the client answers with " +
-			"RST.",
+		Symptom: "A connection from a Pod to a ClusterIP times out, but only if the endpoint is on the same node: the reply stays inside the " +
+			"bridge, keeps the endpoint's address, and the client answers with RST.",
 		How: "For a bridge that has a veth port, net.bridge.bridge-nf-call-iptables and " +
 			"/sys/class/net/BRIDGE/bridge/nf_call_iptables are both 0, or br_netfilter is not loaded.",
 		Remedy:   "load br_netfilter at boot (modules-load.d) and set net.bridge.bridge-nf-call-iptables=1",

@@ -17,17 +17,15 @@ func bridgeNetfilterIPv6() checks.Problem {
 	return checks.Problem{
 		Name: "bridge.netfilter-ipv6", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "IPv6 is disabled in the kernel, but a bridge passes its IPv6 packets to ip6tables.",
-		Symptom: "The kernel drops every IPv6 packet that crosses the bridge, even between two containers that " +
-			"do not use the host's IPv6. It logs once: \"Module ipv6 is disabled, so call_ip6tables is not " +
-			"supported\".",
+		Symptom: "The kernel drops every IPv6 packet that crosses the bridge, even between two containers that do not use the host's IPv6. It " +
+			"logs once: \"Module ipv6 is disabled, so call_ip6tables is not supported\".",
 		How: "/proc/sys/net/ipv6 does not exist (ipv6.disable=1), and net.bridge.bridge-nf-call-ip6tables " +
 			"or /sys/class/net/BRIDGE/bridge/nf_call_ip6tables is 1 for a bridge that has a veth port. The " +
 			"sysctl disable_ipv6 does not cause this problem.",
-		Remedy: "set net.bridge.bridge-nf-call-ip6tables=0, also in the policy, or boot without ipv6.disable=1",
-		TradeOff: "With the parameter at 0, IPv6 Services do not work through a bridge. On a kernel without IPv6 " +
-			"they cannot work anyway.",
-		Ref:     "https://github.com/torvalds/linux/blob/master/net/bridge/br_netfilter_hooks.c",
-		Inspect: inspectBridgeNetfilterIPv6,
+		Remedy:   "set net.bridge.bridge-nf-call-ip6tables=0, also in the policy, or boot without ipv6.disable=1",
+		TradeOff: "With the parameter at 0, IPv6 Services do not work through a bridge. On a kernel without IPv6 they cannot work anyway.",
+		Ref:      "https://github.com/torvalds/linux/blob/master/net/bridge/br_netfilter_hooks.c",
+		Inspect:  inspectBridgeNetfilterIPv6,
 	}
 }
 

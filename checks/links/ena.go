@@ -20,11 +20,9 @@ func enaAllowance() checks.Problem {
 	return checks.Problem{
 		Name: "ena.allowance", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "AWS has queued or dropped packets because the instance exceeded an allowance of its type.",
-		Symptom: "DNS and connections time out occasionally under load, while CPU, memory and the node's own " +
-			"counters look normal.",
-		How: "`ethtool -S` of a link with the ena driver shows *_allowance_exceeded counters above 0 " +
-			"(bw_in, bw_out, pps, conntrack, linklocal). They count from boot. Two reads 100 ms apart show which " +
-			"ones are rising, except in a snapshot, which holds one read.",
+		Symptom: "DNS and connections time out occasionally under load, while CPU, memory and the node's own counters look normal.",
+		How: "`ethtool -S` of a link with the ena driver shows *_allowance_exceeded counters above 0 (bw_in, bw_out, pps, conntrack, " +
+			"linklocal). They count from boot. Two reads 100 ms apart show which ones are rising, except in a snapshot, which holds one read.",
 		Remedy: "use a larger instance type; for linklocal (1024 packets a second to DNS, IMDS and NTP) run " +
 			"NodeLocal DNSCache; for conntrack reduce the number of tracked connections",
 		Ref:     "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/monitoring-network-performance-ena.html",

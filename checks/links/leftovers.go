@@ -22,8 +22,7 @@ func cniLeftovers() checks.Problem {
 		How: "/etc/cni/net.d has files of two networks (loopback is ignored, and so are podman, CRI-O's and containerd's examples unless " +
 			"they sort first), and the first is not Multus, which calls other plugins; or two VXLAN links on the " +
 			"same port belong to two of flannel, Calico, Cilium and Weave.",
-		Remedy: "remove the files and links of the CNI that is no longer used, then restart the node to remove " +
-			"its routes and rules",
+		Remedy:   "remove the files and links of the CNI that is no longer used, then restart the node to remove its routes and rules",
 		TradeOff: "Pods of the removed CNI keep their addresses until they are recreated.",
 		Ref:      "https://www.cni.dev/docs/spec/#section-1-network-configuration-format",
 		Inspect:  inspectLeftovers,

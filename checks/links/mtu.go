@@ -24,18 +24,15 @@ func mtuChain() checks.Problem {
 		Detects: "A tunnel, bridge or Pod link has a larger MTU than the link that carries its packets allows.",
 		Symptom: "Pings and small responses pass between nodes, but large ones hang (TLS handshakes, image " +
 			"pulls, `kubectl logs`), or every large packet is fragmented.",
-		How: "A VXLAN link's MTU is larger than its parent's (without a parent: that of the default route's " +
-			"link) minus 50, or minus 70 over IPv6; or a bridge of Pods, one of its veths or a routed cali* veth " +
-			"has a larger MTU than every VXLAN link; or a Pod's link has a larger MTU than the other end of its veth, " +
-			"which drops its large packets without an answer. The check ignores links whose MTU is set by routes " +
-			"(cilium_*, vxlan_sys_*), bridges with a physical port, and bridges of Docker, Podman, nerdctl, " +
-			"libvirt, LXC and Incus.",
+		How: "A VXLAN link's MTU is larger than its parent's (without a parent: that of the default route's link) minus 50, or minus 70 over " +
+			"IPv6; or a bridge of Pods, one of its veths or a routed cali* veth has a larger MTU than every VXLAN link; or a Pod's link has a " +
+			"larger MTU than the other end of its veth, which drops its large packets without an answer. The check ignores links whose MTU is set " +
+			"by routes (cilium_*, vxlan_sys_*), bridges with a physical port, and bridges of Docker, Podman, nerdctl, libvirt, LXC and Incus.",
 		Remedy: "lower the MTU in the CNI's configuration (flannel: MTU in net-conf.json's Backend; Calico: " +
 			"vxlanMTU and veth_mtu), or raise the NIC's MTU",
-		TradeOff: "Smaller packets reduce throughput. A jumbo MTU on the NIC does not, if the whole network " +
-			"supports it.",
-		Ref:     "https://docs.tigera.io/calico/latest/networking/configuring/mtu",
-		Inspect: inspectMTUChain,
+		TradeOff: "Smaller packets reduce throughput. A jumbo MTU on the NIC does not, if the whole network supports it.",
+		Ref:      "https://docs.tigera.io/calico/latest/networking/configuring/mtu",
+		Inspect:  inspectMTUChain,
 	}
 }
 

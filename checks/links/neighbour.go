@@ -19,14 +19,11 @@ func neighbourTable() checks.Problem {
 	return checks.Problem{
 		Name: "neighbour.table", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
 		Detects: "The neighbour table (ARP, NDP) is nearly full or overflows.",
-		Symptom: "The kernel logs \"neighbour: arp_cache: neighbor table overflow!\"; new connections to Pods and " +
-			"nodes fail at random.",
-		How: "The number of entries in /proc/net/stat/{arp,ndisc}_cache is at least 80% of " +
-			"net.ipv{4,6}.neigh.default.gc_thresh3, or table_fulls rises within 100 ms. Since Linux 5.0, " +
-			"permanent entries do not count against the limit: the entries of a CNI's VXLAN links, one for each " +
-			"node, are subtracted.",
-		Remedy: "raise net.ipv4.neigh.default.gc_thresh{1,2,3} (and ipv6) to 80000, 90000, 100000, as large " +
-			"clusters do",
+		Symptom: "The kernel logs \"neighbour: arp_cache: neighbor table overflow!\"; new connections to Pods and nodes fail at random.",
+		How: "The number of entries in /proc/net/stat/{arp,ndisc}_cache is at least 80% of net.ipv{4,6}.neigh.default.gc_thresh3, or " +
+			"table_fulls rises within 100 ms. Since Linux 5.0, permanent entries do not count against the limit: the entries of a CNI's VXLAN " +
+			"links, one for each node, are subtracted.",
+		Remedy:   "raise net.ipv4.neigh.default.gc_thresh{1,2,3} (and ipv6) to 80000, 90000, 100000, as large clusters do",
 		TradeOff: "An entry takes about 0.5 KiB; a high gc_thresh1 keeps stale entries longer.",
 		Ref:      "https://man7.org/linux/man-pages/man7/arp.7.html",
 		Inspect:  inspectNeighbourTable,

@@ -17,16 +17,14 @@ const maxRechecks = 20
 func overlayEntries() checks.Problem {
 	return checks.Problem{
 		Name: "overlay.entries", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "A VXLAN link of the CNI has a route to a node but no entry for its gateway, was recreated " +
-			"without its routes, or is missing.",
+		Detects: "A VXLAN link of the CNI has a route to a node but no entry for its gateway, was recreated without its routes, or is missing.",
 		Symptom: "Pods on this node cannot reach the Pods of one node, which all other nodes can reach. Without " +
 			"routes, they cannot reach Pods on any other node.",
-		How: "For each gateway of the routes over a VXLAN link with learning off (flannel's, Calico's), the " +
-			"check reads the permanent neighbour entry and the forwarding entry for its MAC address. It reports " +
-			"an entry that is missing for 2 seconds. Cilium's links use neither. `nodegate watch` remembers the " +
-			"links that had such routes: a link that was deleted and recreated without routes (as flanneld 0.28 " +
-			"does by itself) is reported until it has one. flannel's link is missing if /run/flannel/subnet.env " +
-			"has a tunnel's MTU, a CNI configuration calls flannel, and no link is named flannel*.",
+		How: "For each gateway of the routes over a VXLAN link with learning off (flannel's, Calico's), the check reads the permanent " +
+			"neighbour entry and the forwarding entry for its MAC address. It reports an entry that is missing for 2 seconds. Cilium's links use " +
+			"neither. `nodegate watch` remembers the links that had such routes: a link that was deleted and recreated without routes (as " +
+			"flanneld 0.28 does by itself) is reported until it has one. flannel's link is missing if /run/flannel/subnet.env has a tunnel's MTU, " +
+			"a CNI configuration calls flannel, and no link is named flannel*.",
 		Remedy: "restart the CNI's agent on this node to restore the entries and routes",
 		TradeOff: "None for running Pods: the routes stay while the agent restarts. Entries added manually (`ip " +
 			"neigh`, `bridge fdb`) do not follow the next change of that node.",

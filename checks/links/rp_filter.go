@@ -19,18 +19,14 @@ import (
 func rpFilter() checks.Problem {
 	return checks.Problem{
 		Name: "rp-filter.effective", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "The effective reverse path filter, the higher of `all` and the interface's own value, drops " +
-			"packets of Pods.",
-		Symptom: "Pods reach some destinations but not others, and no firewall counts a drop " +
-			"(IPReversePathFilter in `nstat` does).",
-		How: "For every interface, the effective value is max(conf.all.rp_filter, conf.NAME.rp_filter). " +
-			"Cilium's lxc* and cilium_* need 0. Tunnels, CNI bridges and, with the AWS VPC CNI, the interface of " +
-			"the default route must not be strict (1).",
+		Detects: "The effective reverse path filter, the higher of `all` and the interface's own value, drops packets of Pods.",
+		Symptom: "Pods reach some destinations but not others, and no firewall counts a drop (IPReversePathFilter in `nstat` does).",
+		How: "For every interface, the effective value is max(conf.all.rp_filter, conf.NAME.rp_filter). Cilium's lxc* and cilium_* need 0. " +
+			"Tunnels, CNI bridges and, with the AWS VPC CNI, the interface of the default route must not be strict (1).",
 		Remedy: "set net.ipv4.conf.all.rp_filter and the interface's own value in the policy: 0 for Cilium, 2 " +
 			"for tunnels and ENIs; systemd 245 and later also sets *.rp_filter=2",
-		TradeOff: "Without rp_filter, a host accepts packets with forged source addresses from that interface; " +
-			"the CNI's own policy must reject them. Calico sets 1 on its cali* interfaces on purpose, so this " +
-			"check ignores them.",
+		TradeOff: "Without rp_filter, a host accepts packets with forged source addresses from that interface; the CNI's own policy must " +
+			"reject them. Calico sets 1 on its cali* interfaces on purpose, so this check ignores them.",
 		Ref:     "https://github.com/cilium/cilium/issues/10645",
 		Inspect: inspectRPFilter,
 	}

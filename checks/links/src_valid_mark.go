@@ -13,9 +13,8 @@ import (
 func srcValidMark() checks.Problem {
 	return checks.Problem{
 		Name: "src-valid-mark.cilium", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "net.ipv4.conf.all.src_valid_mark is 1 on a node with Cilium, as Tailscale 1.98 sets it.",
-		Symptom: "Connections of Pods under an L7 policy of Cilium time out and nothing is logged; other Pods " +
-			"work.",
+		Detects:  "net.ipv4.conf.all.src_valid_mark is 1 on a node with Cilium, as Tailscale 1.98 sets it.",
+		Symptom:  "Connections of Pods under an L7 policy of Cilium time out and nothing is logged; other Pods work.",
 		How:      "The parameter is 1, and links named lxc* other than LXC's bridge exist.",
 		Remedy:   "run `sysctl -w net.ipv4.conf.all.src_valid_mark=0` and add the sysctl to the policy",
 		TradeOff: "Tailscale's exit node and subnet routes then need strict filtering off (rp_filter 2).",

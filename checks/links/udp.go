@@ -19,9 +19,8 @@ func udpChecksumErrors() checks.Problem {
 		Detects: "UDP packets with a wrong checksum are arriving.",
 		Symptom: "Traffic between nodes stalls for 1, 3 or 63 seconds. If the sender uses VXLAN, dmesg shows " +
 			"\"UDP: bad checksum. From ... to ...:8472\".",
-		How: "InCsumErrors of Udp in /proc/net/snmp rises between two reads 100 ms apart. If it is 0, there " +
-			"is no second read. A counter that does not rise only shows a past problem, and a snapshot holds one " +
-			"read.",
+		How: "InCsumErrors of Udp in /proc/net/snmp rises between two reads 100 ms apart. If it is 0, there is no second read. A counter that " +
+			"does not rise only shows a past problem, and a snapshot holds one read.",
 		Remedy: "inspect the sender, which dmesg names: `nodegate check --stage run` there judges " +
 			"vxlan.checksum; on VMware vmxnet3, use another VXLAN port or turn off the NIC's tunnel offloads",
 		TradeOff: "Without tunnel offloads, the CPU computes checksums and segments packets.",

@@ -24,16 +24,14 @@ func vxlanChecksum() checks.Problem {
 			"kernel \"updates\" a checksum field that was left empty.",
 		Symptom: "Connections from the node to Services succeed only after 1, 3 or 63 seconds; the other node's " +
 			"dmesg shows \"UDP: bad checksum. From ... to ...:8472\".",
-		How: "Four conditions are met: KUBE-POSTROUTING has the old form with --random-fully; a VXLAN link " +
-			"has no outer checksum; tx-checksum-ip-generic is active on it; the kernel lacks the fix (mainline " +
-			"5.7, stable 5.4.41, 4.19.123, 4.14.181, Ubuntu 4.15.0-107.108 and 5.4.0-32.36, backported to Red " +
-			"Hat 8; unknown for Debian, Amazon Linux and Red Hat 7 before 5.7).",
+		How: "Four conditions are met: KUBE-POSTROUTING has the old form with --random-fully; a VXLAN link has no outer checksum; " +
+			"tx-checksum-ip-generic is active on it; the kernel lacks the fix (mainline 5.7, stable 5.4.41, 4.19.123, 4.14.181, Ubuntu " +
+			"4.15.0-107.108 and 5.4.0-32.36, backported to Red Hat 8; unknown for Debian, Amazon Linux and Red Hat 7 before 5.7).",
 		Remedy: "upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; otherwise use a kernel with the fix; " +
 			"otherwise turn off tx-checksum-ip-generic on the VXLAN link each time it is created",
-		TradeOff: "Without the offload, the CPU computes checksums and throughput falls: use it only if the " +
-			"first two are not possible.",
-		Ref:     "https://github.com/kubernetes/kubernetes/pull/92035",
-		Inspect: inspectVXLANChecksum,
+		TradeOff: "Without the offload, the CPU computes checksums and throughput falls: use it only if the first two are not possible.",
+		Ref:      "https://github.com/kubernetes/kubernetes/pull/92035",
+		Inspect:  inspectVXLANChecksum,
 	}
 }
 

@@ -53,10 +53,9 @@ func iptablesBackends() checks.Problem {
 			"iptables-legacy-save and nft, for the same address family.",
 		Remedy: "use one backend for kube-proxy, kubelet and the host (`update-alternatives --config " +
 			"iptables`), then reboot or flush the KUBE chains of the other backend",
-		TradeOff: "Before a reboot the node must be drained; flushing the chains interrupts Services until " +
-			"kube-proxy's next sync.",
-		Ref:     "https://github.com/kubernetes/kubernetes/issues/109811",
-		Inspect: inspectBackends,
+		TradeOff: "Before a reboot the node must be drained; flushing the chains interrupts Services until kube-proxy's next sync.",
+		Ref:      "https://github.com/kubernetes/kubernetes/issues/109811",
+		Inspect:  inspectBackends,
 	}
 }
 

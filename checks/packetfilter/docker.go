@@ -16,8 +16,7 @@ func dockerForwardDrop() checks.Problem {
 	return checks.Problem{
 		Name: "docker.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "Docker set the policy of FORWARD to DROP, and no rule accepts the traffic of Pods.",
-		Symptom: "Pods cannot reach anything outside their node and cannot be reached from there, although " +
-			"every Pod runs and the node is Ready.",
+		Symptom: "Pods cannot reach anything outside their node and cannot be reached from there, although every Pod runs and the node is Ready.",
 		How: "Table filter of an IPv4 iptables backend has a chain DOCKER, and every way of a new packet from a Pod to " +
 			"another machine ends at the policy DROP of FORWARD. Rules for docker0 and br-* do not match it. If the " +
 			"rules do not decide a condition, the packet takes both ways. packetfilter.forward-drop judges rules that drop.",

@@ -20,15 +20,13 @@ func forwardDrop() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "A DROP or REJECT for all packets comes before the rule that accepts the traffic of Pods.",
-		Symptom: "Pods cannot reach anything outside their node, for example with ufw, with the REJECT that " +
-			"Enterprise Linux has at the end of FORWARD, or with an /etc/nftables.conf whose chain forward has " +
-			"policy drop.",
-		How: "The check follows a new packet from a Pod to another machine through raw, mangle, nat and filter of all " +
-			"backends, in the kernel's order. It fails if every way of the packet ends in a DROP, a REJECT or a " +
-			"policy DROP. If the rules do not decide a condition (the Pod's address, a set, a rate limit), the packet " +
-			"takes both ways. It also follows packets that come in by a Pods' link which a rule names. In addition, " +
-			"every base chain of nft at hook forward must let a packet pass, independently of the others: a chain drops everything if no " +
-			"rule accepts new connections or jumps elsewhere before its drop, reject or policy drop. If Docker is " +
+		Symptom: "Pods cannot reach anything outside their node, for example with ufw, with the REJECT that Enterprise Linux has at the end of " +
+			"FORWARD, or with an /etc/nftables.conf whose chain forward has policy drop.",
+		How: "The check follows a new packet from a Pod to another machine through raw, mangle, nat and filter of all backends, in the " +
+			"kernel's order. It fails if every way of the packet ends in a DROP, a REJECT or a policy DROP. If the rules do not decide a " +
+			"condition (the Pod's address, a set, a rate limit), the packet takes both ways. It also follows packets that come in by a Pods' link " +
+			"which a rule names. In addition, every base chain of nft at hook forward must let a packet pass, independently of the others: a " +
+			"chain drops everything if no rule accepts new connections or jumps elsewhere before its drop, reject or policy drop. If Docker is " +
 			"present, docker.forward-drop judges FORWARD's policy.",
 		Remedy: "put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw, run `ufw default " +
 			"allow routed`; in a table of nft, let the Pods' links pass or give the chain policy accept",

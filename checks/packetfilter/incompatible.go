@@ -21,10 +21,9 @@ func incompatible() checks.Problem {
 		How: "iptables-nft-save prints \"Table `filter' is incompatible, use 'nft' tool\" instead of filter, nat, mangle or raw.",
 		Remedy: "run `nft -a list table ip filter` to find the rules that iptables cannot express, remove them " +
 			"with `nft delete rule`, and put them into a table of their own",
-		TradeOff: "A separate table is evaluated in addition to iptables' table: an accept in one does not " +
-			"override a drop in the other.",
-		Ref:     "https://github.com/projectcalico/calico/issues/8403",
-		Inspect: inspectIncompatible,
+		TradeOff: "A separate table is evaluated in addition to iptables' table: an accept in one does not override a drop in the other.",
+		Ref:      "https://github.com/projectcalico/calico/issues/8403",
+		Inspect:  inspectIncompatible,
 	}
 }
 

@@ -21,12 +21,11 @@ func inputDrop() checks.Problem {
 		Detects: "A DROP or REJECT for all packets in INPUT comes before the rule that accepts the overlay network or connections to kubelet.",
 		Symptom: "Pods of this node reach no Pod of another node, because VXLAN packets are lost. `kubectl logs` and `kubectl exec` time " +
 			"out. The images of some clouds have such a REJECT at the end of INPUT.",
-		How: "The check follows a new packet from another machine to the port of each VXLAN link, and to kubelet's port 10250, through " +
-			"raw, mangle, nat and filter of all backends, in the kernel's order, and a packet of this node's Pods to kubelet's port " +
-			"(if a rule takes their range, as Tailscale's does with 100.64.0.0/10). It fails if every way of the packet ends in a " +
-			"DROP, a REJECT or a policy DROP. The packet comes in by the node's only uplink, if there is no other link " +
-			"to other machines. If the rules do not decide a condition (the sender's address, a set), the packet " +
-			"takes both ways.",
+		How: "The check follows a new packet from another machine to the port of each VXLAN link, and to kubelet's port 10250, through raw, " +
+			"mangle, nat and filter of all backends, in the kernel's order, and a packet of this node's Pods to kubelet's port (if a rule takes " +
+			"their range, as Tailscale's does with 100.64.0.0/10). It fails if every way of the packet ends in a DROP, a REJECT or a policy DROP. " +
+			"The packet comes in by the node's only uplink, if there is no other link to other machines. If the rules do not decide a condition " +
+			"(the sender's address, a set), the packet takes both ways.",
 		Remedy: "insert a rule that accepts the cluster's packets before the one that drops them, for example `iptables -I INPUT -p udp " +
 			"--dport 8472 -j ACCEPT`, and save it in the firewall's configuration",
 		TradeOff: "The port is then open to every machine that the rule does not exclude: limit the rule to the addresses of the nodes.",

@@ -22,21 +22,16 @@ const retryTime = 5 * time.Minute
 func ipsetRevision() checks.Problem {
 	return checks.Problem{
 		Name: "ipset.revision", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
-		Detects: "Calico's agent cannot read a set in the kernel: its ipset is older than the one that created " +
-			"the set.",
-		Symptom: "calico-node is not ready, but only on nodes with a new distribution; new Pods get addresses " +
-			"but no traffic.",
-		How: "The log of the container calico-node contains \"Kernel and userspace incompatible: settype ... " +
-			"with revision ... not supported by userspace\" and continues for less than 5 minutes after it. The " +
-			"kernel does not show which revisions the container's ipset supports: 7.11, which Calico 3.30 still " +
-			"has, supports hash:ip up to revision 5.",
-		Remedy: "upgrade to a Calico with a newer ipset; until then, remove the sets that no other program " +
-			"uses (`ipset list -t` shows revisions and references, `ipset destroy NAME` removes a set) and " +
-			"restart the Pod",
-		TradeOff: "A removed set is missing until its program recreates it; a set that rules refer to cannot be " +
-			"removed.",
-		Ref:     "https://github.com/projectcalico/calico/issues/9551",
-		Inspect: inspectIPSetRevision,
+		Detects: "Calico's agent cannot read a set in the kernel: its ipset is older than the one that created the set.",
+		Symptom: "calico-node is not ready, but only on nodes with a new distribution; new Pods get addresses but no traffic.",
+		How: "The log of the container calico-node contains \"Kernel and userspace incompatible: settype ... with revision ... not supported " +
+			"by userspace\" and continues for less than 5 minutes after it. The kernel does not show which revisions the container's ipset " +
+			"supports: 7.11, which Calico 3.30 still has, supports hash:ip up to revision 5.",
+		Remedy: "upgrade to a Calico with a newer ipset; until then, remove the sets that no other program uses (`ipset list -t` shows " +
+			"revisions and references, `ipset destroy NAME` removes a set) and restart the Pod",
+		TradeOff: "A removed set is missing until its program recreates it; a set that rules refer to cannot be removed.",
+		Ref:      "https://github.com/projectcalico/calico/issues/9551",
+		Inspect:  inspectIPSetRevision,
 	}
 }
 

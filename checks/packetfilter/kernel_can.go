@@ -21,18 +21,14 @@ func kernelCan() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.kernel-can", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Block,
 		Later: true, Concurrent: true,
-		Detects: "The kernel rejects a form of rule that kube-proxy writes: a module is not installed or cannot " +
-			"be loaded.",
-		Symptom: "No Service works, and every few seconds kube-proxy logs \"RULE_APPEND failed (No such file or " +
-			"directory)\" or \"Could not process rule\". This happens on Enterprise Linux 10 without " +
-			"kernel-modules-extra and on small cloud kernels.",
-		How: "If kube-proxy's configuration is on the node, each form of rule of its mode is tried in a " +
-			"temporary network namespace, which loads the modules that it needs, as kube-proxy does. In an " +
-			"image, which cannot run a program, and for IPVS and its sets, the kernels' files show which modules " +
-			"exist. If an image does not show the mode, all modules for iptables or all modules for nftables " +
+		Detects: "The kernel rejects a form of rule that kube-proxy writes: a module is not installed or cannot be loaded.",
+		Symptom: "No Service works, and every few seconds kube-proxy logs \"RULE_APPEND failed (No such file or directory)\" or \"Could not " +
+			"process rule\". This happens on Enterprise Linux 10 without kernel-modules-extra and on small cloud kernels.",
+		How: "If kube-proxy's configuration is on the node, each form of rule of its mode is tried in a temporary network namespace, which " +
+			"loads the modules that it needs, as kube-proxy does. In an image, which cannot run a program, and for IPVS and its sets, the " +
+			"kernels' files show which modules exist. If an image does not show the mode, all modules for iptables or all modules for nftables " +
 			"must exist.",
-		Remedy: "install the package that provides the module for this kernel: kernel-modules-extra, " +
-			"linux-modules-extra or linux-image",
+		Remedy: "install the package that provides the module for this kernel: kernel-modules-extra, linux-modules-extra or linux-image",
 		TradeOff: "Enterprise Linux keeps the old modules in kernel-modules-extra because they are maintained " +
 			"less; nftables mode does not need them.",
 		Ref:     "https://github.com/kubernetes/kops/issues/18724",

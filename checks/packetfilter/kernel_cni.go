@@ -13,15 +13,11 @@ import (
 func kernelCNI() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.kernel-can-cni", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "The kernel lacks a module that the CNI on this node may need: for a kind of link or a type of " +
-			"set.",
-		Symptom: "Pods on other nodes are unreachable, and the CNI logs \"operation not supported\" or \"Kernel " +
-			"error received: no such file\".",
-		How: "The name in /etc/cni/net.d identifies the CNI, and its modules are looked up in the running " +
-			"kernel. The CNI's own configuration decides which of them it uses. That is not on the node, so this " +
-			"is only a warning.",
-		Remedy: "install the package that provides the module for this kernel: kernel-modules-extra, " +
-			"linux-modules-extra or linux-image",
+		Detects: "The kernel lacks a module that the CNI on this node may need: for a kind of link or a type of set.",
+		Symptom: "Pods on other nodes are unreachable, and the CNI logs \"operation not supported\" or \"Kernel error received: no such file\".",
+		How: "The name in /etc/cni/net.d identifies the CNI, and its modules are looked up in the running kernel. The CNI's own configuration " +
+			"decides which of them it uses. That is not on the node, so this is only a warning.",
+		Remedy:   "install the package that provides the module for this kernel: kernel-modules-extra, linux-modules-extra or linux-image",
 		TradeOff: "",
 		Ref:      "https://docs.tigera.io/calico/latest/getting-started/kubernetes/requirements",
 		Inspect: func(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {

@@ -21,13 +21,10 @@ import (
 func markBits() checks.Problem {
 	return checks.Problem{
 		Name: "packetfilter.mark-bits", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
-		Detects: "Two of kube-proxy, kube-router, Calico, Cilium, Tailscale and the CNI's portmap use the same " +
-			"bit of the packet mark.",
-		Symptom: "Packets of Pods are wrongly masqueraded, accepted or dropped, but only while both programs " +
-			"run.",
-		How: "The bits of every --mark, --set-mark and --set-xmark are collected for each program, by the " +
-			"names of its chains, in all tables of all iptables backends; the bits of two programs overlap. By " +
-			"default, Tailscale uses 0xff0000 and Calico 0xffff0000.",
+		Detects: "Two of kube-proxy, kube-router, Calico, Cilium, Tailscale and the CNI's portmap use the same bit of the packet mark.",
+		Symptom: "Packets of Pods are wrongly masqueraded, accepted or dropped, but only while both programs run.",
+		How: "The bits of every --mark, --set-mark and --set-xmark are collected for each program, by the names of its chains, in all tables " +
+			"of all iptables backends; the bits of two programs overlap. By default, Tailscale uses 0xff0000 and Calico 0xffff0000.",
 		Remedy: "give one of them other bits: Calico's iptablesMarkMask (FelixConfiguration) or kube-proxy's " +
 			"iptables.masqueradeBit; Tailscale's bits are fixed",
 		TradeOff: "Calico needs at least four bits, and more for more interfaces.",

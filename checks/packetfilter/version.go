@@ -23,12 +23,10 @@ func iptablesVersion() checks.Problem {
 			"conflict (-w needs 1.4.20), or iptables-save prints rules that it does not understand.",
 		How: "`iptables --version` prints a version below 1.6.2. Version 1.8.7 and older with nf_tables is " +
 			"noted: together with 1.8.8 it loses matches (iptables.bare-drop).",
-		Remedy: "install the distribution's current iptables, or 1.8.8 or later if the kube-proxy image has " +
-			"that",
-		TradeOff: "Another iptables may default to another backend (nf_tables since 1.8): change it on a drained " +
-			"node.",
-		Ref:     "https://github.com/kubernetes/kubernetes/pull/78547",
-		Inspect: inspectIptablesVersion,
+		Remedy:   "install the distribution's current iptables, or 1.8.8 or later if the kube-proxy image has that",
+		TradeOff: "Another iptables may default to another backend (nf_tables since 1.8): change it on a drained node.",
+		Ref:      "https://github.com/kubernetes/kubernetes/pull/78547",
+		Inspect:  inspectIptablesVersion,
 	}
 }
 

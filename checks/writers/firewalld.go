@@ -13,10 +13,9 @@ func firewalld() checks.Problem {
 	return checks.Problem{
 		Name: "firewalld", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "firewalld runs alongside kube-proxy and the CNI.",
-		Symptom: "Pods cannot reach Services or other nodes; after `firewall-cmd --reload` rules are missing, or " +
-			"rejecting rules come first.",
-		How:    "firewalld.service is active or enabled.",
-		Remedy: "run `systemctl disable --now firewalld.service`",
+		Symptom: "Pods cannot reach Services or other nodes; after `firewall-cmd --reload` rules are missing, or rejecting rules come first.",
+		How:     "firewalld.service is active or enabled.",
+		Remedy:  "run `systemctl disable --now firewalld.service`",
 		TradeOff: "The node's own ports are reachable from its network: filter them in the cloud's security groups or " +
 			"with a host policy of the CNI.",
 		Ref: "https://docs.tigera.io/calico/latest/getting-started/kubernetes/requirements",

@@ -14,8 +14,7 @@ func ipForwardWriters() checks.Problem {
 	return checks.Problem{
 		Name: "ip-forward.writers", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "IPv4 forwarding is off, or a configuration file turns it off at the next boot or reload.",
-		Symptom: "Pods reach only Pods on their own node; often hours later, after an update ran `sysctl --system` or " +
-			"restarted networkd.",
+		Symptom: "Pods reach only Pods on their own node; often hours later, after an update ran `sysctl --system` or restarted networkd.",
 		How: "net.ipv4.ip_forward is not 1; or sysctl.d or /etc/sysctl.conf sets it to 0; or, from systemd 256 on, " +
 			"IPv4Forwarding= turns it off, in networkd.conf for the node or in the matching .network file for packets from one link. " +
 			"IPv6Forwarding= is checked too if the policy requires IPv6 forwarding.",

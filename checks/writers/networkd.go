@@ -15,13 +15,10 @@ import (
 func networkdForeignRoutes() checks.Problem {
 	return checks.Problem{
 		Name: "networkd.foreign-routes", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "systemd-networkd removes routes, routing rules and next hops that it did not create, including the " +
-			"CNI's.",
-		Symptom: "After networkd restarts (an update of systemd is enough), Pods on every node lose their network at " +
-			"the same time.",
-		How: "systemd-networkd.service is active or enabled, and ManageForeignRoutes (systemd 246), " +
-			"ManageForeignRoutingPolicyRules (249; networkd removes foreign rules from 247 on) or ManageForeignNextHops (256) is not `no` " +
-			"in networkd.conf and its drop-ins.",
+		Detects: "systemd-networkd removes routes, routing rules and next hops that it did not create, including the CNI's.",
+		Symptom: "After networkd restarts (an update of systemd is enough), Pods on every node lose their network at the same time.",
+		How: "systemd-networkd.service is active or enabled, and ManageForeignRoutes (systemd 246), ManageForeignRoutingPolicyRules (249; " +
+			"networkd removes foreign rules from 247 on) or ManageForeignNextHops (256) is not `no` in networkd.conf and its drop-ins.",
 		Remedy:   "set the named options to no in /etc/systemd/networkd.conf.d/99-cni.conf, and restart systemd-networkd",
 		TradeOff: "networkd no longer removes stale routes of other programs.",
 		Ref:      "https://www.freedesktop.org/software/systemd/man/latest/networkd.conf.html",

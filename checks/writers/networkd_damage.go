@@ -20,11 +20,10 @@ func networkdDamage() checks.Problem {
 		Detects: "Routes and routing rules of the CNI disappeared all at once when systemd-networkd restarted.",
 		Symptom: "After a systemd update in the night, Pods on this node reach no Pods on other nodes, or only some; " +
 			"all Pods run and the node is Ready.",
-		How: "`nodegate watch` remembers routes and rules that did not come from the kernel, router advertisements, " +
-			"DHCP or static configuration, and the permanent neighbour and forwarding entries of VXLAN links. It reports entries that " +
-			"disappear within a minute after systemd-networkd started: at least two, at least half of their kind on a link, and the link " +
-			"still exists. The report ends when they are back, when the agent has created as many others, or after a day. " +
-			"networkd.foreign-routes checks the configuration in advance.",
+		How: "`nodegate watch` remembers routes and rules that did not come from the kernel, router advertisements, DHCP or static " +
+			"configuration, and the permanent neighbour and forwarding entries of VXLAN links. It reports entries that disappear within a minute " +
+			"after systemd-networkd started: at least two, at least half of their kind on a link, and the link still exists. The report ends when " +
+			"they are back, when the agent has created as many others, or after a day. networkd.foreign-routes checks the configuration in advance.",
 		Remedy: "restart the CNI's agent on this node, which recreates them; then set ManageForeignRoutes=no and " +
 			"ManageForeignRoutingPolicyRules=no in /etc/systemd/networkd.conf.d/99-cni.conf",
 		TradeOff: "networkd no longer removes stale routes of other programs.",

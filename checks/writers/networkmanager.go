@@ -18,10 +18,9 @@ func networkManagerLinks() checks.Problem {
 		Name: "networkmanager.cni-links", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "NetworkManager runs and is not configured to ignore the CNI's interfaces.",
 		Symptom: "When NetworkManager restarts, Pod routes disappear, and interfaces go down or lose their addresses.",
-		How: "NetworkManager.service is active or enabled. Neither its configuration (unmanaged-devices, or managed=0 " +
-			"in a device section) nor udev's property NM_UNMANAGED (from its database for an existing link, otherwise from its rules) " +
-			"excludes the links of the CNI in /etc/cni/net.d: flannel*, or cali*, tunl* and vxlan.calico. Before there is a CNI, any " +
-			"exclusion passes.",
+		How: "NetworkManager.service is active or enabled. Neither its configuration (unmanaged-devices, or managed=0 in a device section) nor " +
+			"udev's property NM_UNMANAGED (from its database for an existing link, otherwise from its rules) excludes the links of the CNI in " +
+			"/etc/cni/net.d: flannel*, or cali*, tunl* and vxlan.calico. Before there is a CNI, any exclusion passes.",
 		Remedy:   "add the links to unmanaged-devices in a file in /etc/NetworkManager/conf.d, and reload NetworkManager",
 		TradeOff: "",
 		Ref:      "https://docs.tigera.io/calico/latest/operations/troubleshoot/troubleshooting#configure-networkmanager",

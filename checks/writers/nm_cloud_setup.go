@@ -16,14 +16,11 @@ import (
 func nmCloudSetup() checks.Problem {
 	return checks.Problem{
 		Name: "nm-cloud-setup", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects: "nm-cloud-setup writes routes and rules (tables 30200 and 30400) for the addresses that a cloud's CNI " +
-			"gives to Pods.",
-		Symptom: "Packets from Pods leave through the wrong interface and are dropped; the fault comes and goes with " +
-			"the timer.",
+		Detects: "nm-cloud-setup writes routes and rules (tables 30200 and 30400) for the addresses that a cloud's CNI gives to Pods.",
+		Symptom: "Packets from Pods leave through the wrong interface and are dropped; the fault comes and goes with the timer.",
 		How: "nm-cloud-setup.service or nm-cloud-setup.timer is active or enabled, or its routing rules exist: rules " +
 			"from an address to table 30200 or 30400 plus the interface's number (0 to 99), with a priority equal to the table's number.",
-		Remedy: "run `systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer`, then reboot the node to " +
-			"remove the rules",
+		Remedy:   "run `systemctl disable --now nm-cloud-setup.service nm-cloud-setup.timer`, then reboot the node to remove the rules",
 		TradeOff: "Secondary addresses that the CNI does not manage are no longer configured.",
 		Ref:      "https://docs.rke2.io/known_issues#networkmanager",
 		Inspect:  inspectNMCloudSetup,

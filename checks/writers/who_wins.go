@@ -22,8 +22,7 @@ func whoWins() checks.Problem {
 		Name: "sysctl.who-wins", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "A file in sysctl.d, /etc/sysctl.conf or TuneD's profile sets a parameter of the policy to a " +
 			"value that the policy does not allow, and takes precedence.",
-		Symptom: "The node is right after nodegate ran, and wrong after the next boot or after a package ran `sysctl " +
-			"--system`.",
+		Symptom: "The node is right after nodegate ran, and wrong after the next boot or after a package ran `sysctl --system`.",
 		How: "Reads all sysctl.d directories as systemd-sysctl does at boot and as `sysctl --system` does later (where " +
 			"/etc/sysctl.conf comes last), and compares the winning line with the policy's value, bounds or choices. net.nf_conntrack_max is " +
 			"net.netfilter.nf_conntrack_max. If TuneD runs, also reads the values of its " +

@@ -59,8 +59,7 @@ func parseOrigin(binary, sum, image string) (Delivery, error) {
 	}
 	if u.User != nil {
 		return Delivery{}, fmt.Errorf("--binary: the URL would copy its password to every node; serve the binary without a password, its " +
-			"checksum " +
-			"protects it")
+			"checksum protects it")
 	}
 	if strings.ContainsFunc(binary, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("'\"\\`", r) }) {
 		return Delivery{}, fmt.Errorf("--binary %q: percent-encode white space, quotes and non-ASCII characters", binary)

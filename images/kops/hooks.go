@@ -122,9 +122,8 @@ func (l *linter) checkManifest(h, manifest *yaml.Node, raw, gated bool) {
 			l.addFinding(line, column, "required-by-kubelet", "if this unit fails once, systemd does not start kubelet and never tries "+
 				"again (systemd#1312)", gateForm)
 		case s.section == "Install" && s.name == "WantedBy" && len(strings.Fields(s.values)) > 1:
-			l.addFinding(line, column, "two-targets", "kops understands only one target in WantedBy=: it treats this unit as disabled, logs "+
-				"a warning, "+
-				"and enables it at each boot", "write `WantedBy=multi-user.target`")
+			l.addFinding(line, column, "two-targets", "kops understands only one target in WantedBy=: it treats this unit as disabled, logs a "+
+				"warning, and enables it at each boot", "write `WantedBy=multi-user.target`")
 		case strings.HasPrefix(s.name, "Exec") && runsProgram(s.values, "ethtool"):
 			l.addFinding(line, column, "ethtool", "kops does not install ethtool since 1.34",
 				"install the package in the image, or use a link block in nodegate's policy")

@@ -105,9 +105,8 @@ func (u user) credentials(dir string, config *tls.Config) (token, error) {
 	case u.Token != "":
 		return func(context.Context) (string, error) { return u.Token, nil }, nil
 	case u.AuthProvider != nil:
-		return nil, errors.New("it uses an auth-provider, which Kubernetes no longer supports; use exec instead, " +
-			"kube-proxy's own kubeconfig (kops: /var/lib/kube-proxy/kubeconfig), or " +
-			"`kubectl get endpointslices -A -o json > slices.json` and --endpoints slices.json")
+		return nil, errors.New("it uses an auth-provider, which Kubernetes no longer supports; use exec instead, kube-proxy's own kubeconfig " +
+			"(kops: /var/lib/kube-proxy/kubeconfig), or `kubectl get endpointslices -A -o json > slices.json` and --endpoints slices.json")
 	}
 	return nil, fmt.Errorf("it has neither a certificate nor a token")
 }

@@ -65,8 +65,7 @@ func (p *Presence) Look(ctx context.Context) []proxy.Finding {
 			"another PID namespace hides some: run audit in the host's PID namespace", state)
 	case !found:
 		out.Addf("kubeproxy.process.absent", "no process of this node is kube-proxy, k3s or kubelite, and kube-proxy's address does not "+
-			"respond (%v): changes "+
-			"in the cluster do not reach this node's rules", state)
+			"respond (%v): changes in the cluster do not reach this node's rules", state)
 	default:
 		p.findPages(ctx, process, state, out)
 	}

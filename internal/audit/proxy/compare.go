@@ -271,9 +271,8 @@ func (c *comparison) healthPorts() {
 			c.out.Add(Finding{Name: "kubeproxy.healthport.closed", Service: s.Name, Family: s.Family,
 				Message: fmt.Sprintf("kube-proxy does not listen on health check node port %d: the load balancer assumes that this node "+
 					"has no endpoints, and sends it no traffic", p.health),
-				Remedy: fmt.Sprintf("find the process that uses the port: `ss -ltnp 'sport = :%d'`; "+
-					"kube-proxy logs the error as \"failed to start healthcheck\". "+
-					"Free the port, or set another healthCheckNodePort; kube-proxy retries at the next change of any Service or "+
+				Remedy: fmt.Sprintf("find the process that uses the port: `ss -ltnp 'sport = :%d'`; kube-proxy logs the error as \"failed to start "+
+					"healthcheck\". Free the port, or set another healthCheckNodePort; kube-proxy retries at the next change of any Service or "+
 					"EndpointSlice and needs no restart", p.health)})
 		}
 	}

@@ -60,8 +60,7 @@ func (a *nftAudit) judgeNoPortals(s *ruleset.NFTSet) {
 		if c.owner != nil && len(c.Rules) > 0 {
 			a.mapDamaged = true
 			a.addSetFinding("kubeproxy.service.portals", s.Name, "", nil,
-				"map %s is empty: no Service address is handled "+
-					"(or the listing was made with nft -t, which omits elements)", s.Name)
+				"map %s is empty: no Service address is handled (or the listing was made with nft -t, which omits elements)", s.Name)
 			return
 		}
 	}
