@@ -50,24 +50,23 @@ func (r SandboxResult) pull() string {
 	if r.Image == "" {
 		pull += ", with the name that `containerd config dump` has below pinned_images"
 	}
-	return "run " + pull + "; if no registry gives it, import it, or correct the name in the runtime's configuration (sandbox_image, " +
-		"pinned_images.sandbox or pause_image)"
+	return "run " + pull + "; if no registry gives it, " + importImage
 }
+
+const importImage = "import the image, or correct its name in the runtime's configuration (sandbox_image, pinned_images.sandbox or pause_image)"
 
 // remedies are what to do about an error of a runtime: the first whose words it contains.
 var remedies = []struct{ words, remedy string }{
-	{"sandbox image", "import the image, or correct its name in the runtime's configuration (sandbox_image, pinned_images.sandbox or pause_image)"},
+	{"sandbox image", importImage},
 	{"expected cgroupsPath to be of format", "set SystemdCgroup and kubelet's cgroupDriver to the same driver"},
 	{"unknown version specified", "upgrade the handler's program (runc or crun): it is older than the runtime's OCI specification"},
 	{"cannot use systemd cgroups manager", "set SystemdCgroup = false: systemd does not run here"},
 	{"apparmor", "install the package apparmor, which has apparmor_parser, or correct the profile that the error names"},
-	{"seccomp", "install a runc that is built with seccomp, on a kernel with CONFIG_SECCOMP_FILTER, or correct the profile that the error names"},
-	{"failed to mount", "read the kernel's reason with `dmesg`; module overlay must be loaded, or set snapshotter to one that this file system takes"},
-	{"already has an IP address different from", "run `ip link delete cni0`: the CNI makes the bridge with the node's present range at the next Pod"},
-	{"no IP addresses available in range set", "the addresses of Pods that are gone are still reserved: drain the node, and remove the files of " +
-		"/var/lib/cni/networks"},
-	{"no space left on device", "free space in the runtime's directory"},
-	{"address already in use", "stop the program that has the port"},
+	{"seccomp", "install a runc with seccomp, on a kernel with CONFIG_SECCOMP_FILTER, or correct the profile that the error names"},
+	{"failed to mount", "`dmesg` has the kernel's reason; load module overlay, or set snapshotter to one that this file system takes"},
+	{"already has an IP address different from", "run `ip link delete cni0`: the CNI makes the bridge again, with the node's present range"},
+	{"no IP addresses available in range set", "the addresses of Pods that are gone are still reserved: drain the node, and remove " +
+		"the files of /var/lib/cni/networks"},
 	{"oom_score_adj", "the runtime lacks CAP_SYS_RESOURCE: set restrict_oom_score_adj = true, or give it the capability"},
 }
 
@@ -81,8 +80,8 @@ func (p *sandboxProbe) remedy(words string) string {
 	}
 	if m := missingProgram().FindStringSubmatch(words); m != nil {
 		name := m[1] + m[2] + m[3]
-		return "install " + name + ", or correct the handler in the runtime's configuration that names it (BinaryName or runtime_type of containerd, " +
-			"runtime_path of CRI-O), then " + p.r.restart()
+		return "install " + name + ", or correct the handler in the runtime's configuration that names it (BinaryName or runtime_type " +
+			"of containerd, runtime_path of CRI-O), then " + p.r.restart()
 	}
 	if i := slices.IndexFunc(remedies, func(known struct{ words, remedy string }) bool {
 		return strings.Contains(strings.ToLower(words), strings.ToLower(known.words))
@@ -94,8 +93,8 @@ func (p *sandboxProbe) remedy(words string) string {
 
 // missingProgram matches an error about a program of the runtime that does not exist.
 func missingProgram() *regexp.Regexp {
-	return regexp.MustCompile(`exec: "([^"]+)": (?:executable file not found|stat |file does not exist)|fork/exec ([^ :]+): no such file or directory|` +
-		`binary not installed "([^"]+)"`)
+	return regexp.MustCompile(`exec: "([^"]+)": (?:executable file not found|stat |file does not exist)|` +
+		`fork/exec ([^ :]+): no such file or directory|binary not installed "([^"]+)"`)
 }
 
 // pluginRemedy looks for a missing CNI plugin in the directories to which packages and CNIs install them.
@@ -136,10 +135,12 @@ func (p *sandboxProbe) needsDaemon() string {
 		strings.Contains(p.r.Words, "failed to find plugin") || strings.Contains(p.r.Words, "already has an IP address different from") {
 		return ""
 	}
-	if m := regexp.MustCompile(`plugin type="([^"]+)" failed`).FindStringSubmatch(p.r.Words); m != nil && slices.Contains(referencePlugins, m[1]) {
-		return ""
-	} else if m != nil {
-		return m[1]
+	plugin := p.foreignPlugin()
+	if m := regexp.MustCompile(`plugin type="([^"]+)" failed`).FindStringSubmatch(p.r.Words); m != nil {
+		plugin = m[1]
 	}
-	return p.foreignPlugin()
+	if slices.Contains(referencePlugins, plugin) {
+		return ""
+	}
+	return plugin
 }
