@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"path"
@@ -53,7 +54,7 @@ func (r SandboxResult) pull() string {
 	return "run " + pull + "; if no registry gives it, " + importImage
 }
 
-const importImage = "import the image, or correct its name in the runtime's configuration (sandbox_image, pinned_images.sandbox or pause_image)"
+const importImage = "import the image, or correct its name in the configuration (sandbox_image, pinned_images.sandbox or pause_image)"
 
 // remedies are what to do about an error of a runtime: the first whose words it contains.
 var remedies = []struct{ words, remedy string }{
@@ -97,23 +98,38 @@ func missingProgram() *regexp.Regexp {
 		`fork/exec ([^ :]+): no such file or directory|binary not installed "([^"]+)"`)
 }
 
-// pluginRemedy looks for a missing CNI plugin in the directories to which packages and CNIs install them.
+// pluginRemedy looks for a missing CNI plugin in the directories to which packages and CNIs install them. A directory without the network's
+// other plugins cannot take the place of the runtime's.
 func (p *sandboxProbe) pluginRemedy(plugin string, dirs []string) string {
 	for _, dir := range []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"} {
-		exists, err := p.h.Files.Exists(path.Join(dir, plugin))
-		if err == nil && exists && !slices.Contains(dirs, dir) {
-			setting := `bin_dir = "` + dir + `" in [plugins."io.containerd.grpc.v1.cri".cni] of ` + containerdConfig
-			config, _ := p.h.Files.ReadFile(containerdConfig) // without it, the older form is right for all versions
-			if p.r.unit() == "crio" {
-				setting = `plugin_dirs = ["` + dir + `"] in [crio.network] of /etc/crio/crio.conf`
-			} else if regexp.MustCompile(`(?m)^\s*version\s*=\s*3`).Match(config) {
-				setting = `bin_dirs = ["` + dir + `"] in [plugins."io.containerd.cri.v1.runtime".cni] of ` + containerdConfig
-			}
-			return "the plugin is in " + dir + ": set " + setting + ", then " + p.r.restart()
+		isMissing := func(plugin string) bool {
+			exists, err := p.h.Files.Exists(path.Join(dir, plugin))
+			return !exists || err != nil
+		}
+		switch {
+		case isMissing(plugin) || slices.Contains(dirs, dir):
+		case len(dirs) > 0 && (len(p.setup.Networks) == 0 || slices.ContainsFunc(p.setup.Plugins(), isMissing)):
+			return "run `cp " + path.Join(dir, plugin) + " " + dirs[0] + "/`"
+		default:
+			return "the network's plugins are in " + dir + ": set " + p.pluginSetting(dir) + ", then " + p.r.restart()
 		}
 	}
 	return "install the CNI plugin " + plugin + " (https://github.com/containernetworking/plugins has the reference plugins) into " +
 		strings.Join(dirs, " or ")
+}
+
+// pluginSetting returns the setting of the runtime for a directory of CNI plugins.
+func (p *sandboxProbe) pluginSetting(dir string) string {
+	config, _ := p.h.Files.ReadFile(containerdConfig) // without it, the form of version 2 is right for all versions
+	switch {
+	case p.r.unit() == "crio":
+		return `plugin_dirs = ["` + dir + `"] in [crio.network] of /etc/crio/crio.conf`
+	case bytes.Contains(config, []byte("bin_dirs")): // since containerd 2.1
+		return `bin_dirs = ["` + dir + `"] in [plugins."io.containerd.cri.v1.runtime".cni] of ` + containerdConfig
+	case regexp.MustCompile(`(?m)^\s*version\s*=\s*3`).Match(config):
+		return `bin_dir = "` + dir + `" in [plugins."io.containerd.cri.v1.runtime".cni] of ` + containerdConfig
+	}
+	return `bin_dir = "` + dir + `" in [plugins."io.containerd.grpc.v1.cri".cni] of ` + containerdConfig
 }
 
 // referencePlugins need neither a daemon nor the API server (https://www.cni.dev/plugins/current/).
