@@ -147,9 +147,10 @@ func (p *sandboxProbe) connect(ctx context.Context) (down bool, err error) {
 			p.r.Network = n.Name + " (" + strings.Join(n.Plugins, ", ") + ")"
 		}
 	}
-	// Since 2.0, containerd reports the image no more. Another image that is pinned hides that the image is missing.
+	// Since 2.0, containerd reports the image no more. A file that only root may read does not show it either: then another
+	// image that is pinned hides that it is missing.
 	if config, err := p.h.Files.ReadFile(containerdConfig); err == nil && p.r.Image == "" && p.r.unit() == "containerd" {
-		if m := regexp.MustCompile(`(?m)^\s*sandbox(?:_image)?\s*=\s*["']([^"']+)["']`).FindSubmatch(config); m != nil {
+		if m := regexp.MustCompile(`(?m)^\s*sandbox(?:_image)?\s*=\s*["']([^"']+[/:][^"']+)["']`).FindSubmatch(config); m != nil {
 			p.r.Image = string(m[1])
 		}
 	}
@@ -163,8 +164,8 @@ func (p *sandboxProbe) connect(ctx context.Context) (down bool, err error) {
 	return false, nil
 }
 
-// lacksFile reports a file without which no sandbox can start: a CNI plugin, the default handler's program, the image. A runtime that starts
-// a sandbox without a plugin cannot remove it either, and it would pull the image.
+// lacksFile reports a file without which no sandbox can start: a CNI plugin, the default handler's program, the image. A
+// runtime that starts a sandbox without a plugin cannot remove it either, and it would pull the image.
 func (p *sandboxProbe) lacksFile(ctx context.Context) (lacks bool, err error) {
 	isMissing := func(file string) bool { // as the runtime sees it; false if that is not known
 		root, err := p.h.Files.Exists(p.proc + "/root/proc")
@@ -172,8 +173,9 @@ func (p *sandboxProbe) lacksFile(ctx context.Context) (lacks bool, err error) {
 		return root && !exists && errors.Join(err, failed) == nil
 	}
 	for _, plugin := range p.setup.Plugins() {
-		isMissingIn := func(dir string) bool { return isMissing(path.Join(dir, plugin)) }
-		if dirs := p.setup.PluginDirs; p.setup.NetworkReady && len(dirs) > 0 && !slices.ContainsFunc(dirs, func(d string) bool { return !isMissingIn(d) }) {
+		dirs := p.setup.PluginDirs
+		isFound := slices.ContainsFunc(dirs, func(dir string) bool { return !isMissing(path.Join(dir, plugin)) })
+		if p.setup.NetworkReady && len(dirs) > 0 && !isFound {
 			p.refused(FailedStart, "no Pod can start", fmt.Sprintf("failed to find plugin %q in path %v", plugin, dirs))
 			return true, nil
 		}
@@ -190,7 +192,8 @@ func (p *sandboxProbe) lacksFile(ctx context.Context) (lacks bool, err error) {
 		p.refused(FailedStart, "no Pod can start", "fork/exec "+program+": no such file or directory")
 		return true, nil
 	}
-	p.fail(FailedImage, "the runtime does not have the image "+cmp.Or(p.r.Image, "of its sandboxes")+", and no Pod starts without it", p.r.pull())
+	image := cmp.Or(p.r.Image, "of its sandboxes")
+	p.fail(FailedImage, "the runtime does not have the image "+image+", and no Pod starts without it", p.r.pull())
 	return true, nil
 }
 

@@ -30,6 +30,7 @@ const (
 // containerd is a real containerd with directories, mounts and processes of its own, in this network namespace. Its first process is the
 // first of a PID namespace: everything ends with it.
 type containerd struct {
+	image                               []byte // pauseImage, as pauseTar makes it
 	dir, binDir, path, program, handler string
 	noNetwork, noImage                  bool
 	network                             string // JSON, in place of a bridge with an address
@@ -61,7 +62,7 @@ func (c *containerd) start(t *testing.T) (socket string) {
 	if !c.noNetwork {
 		write("net.d/10-pods.conflist", strings.ReplaceAll(cmp.Or(c.network, bridgeNetwork), "DIR", c.dir))
 	}
-	write("pause.tar", string(pauseTar(t)))
+	write("pause.tar", string(c.image))
 	log, err := os.Create(c.dir + "/log")
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +106,7 @@ func (c *containerd) start(t *testing.T) (socket string) {
 	return socket
 }
 
-// pauseTar returns an image in Docker's format whose only file waits for a signal: this test itself.
+// pauseTar returns an image in Docker's format whose only program waits for ever.
 func pauseTar(t *testing.T) []byte {
 	t.Helper()
 	pack := func(files ...[2]string) []byte {
@@ -149,6 +150,7 @@ func TestSandboxContainerd(t *testing.T) {
 		return
 	}
 	run(t, "ip", "link", "set", "lo", "up")
+	image := pauseTar(t)
 	without := func(plugin string) string {
 		dir := t.TempDir()
 		plugins, err := filepath.Glob(debianPlugins + "/*")
@@ -199,6 +201,7 @@ func TestSandboxContainerd(t *testing.T) {
 			if c.before != nil && c.before[0] == "ip" {
 				run(t, "ip", "link", "add", "cni0", "type", "bridge")
 			}
+			c.node.image = image
 			socket := c.node.start(t)
 			if c.before != nil {
 				run(t, c.before...)
@@ -214,7 +217,7 @@ func TestSandboxContainerd(t *testing.T) {
 		})
 	}
 	t.Run("killed", func(t *testing.T) {
-		var c containerd
+		c := containerd{image: image}
 		socket := c.start(t)
 		began := time.Now()
 		probeContainerd(t, socket)

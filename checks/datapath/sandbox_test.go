@@ -162,7 +162,11 @@ func TestSandbox(t *testing.T) {
 		{what: "no plugin in the runtime's directory", setup: with(func(s *host.RuntimeSetup) { s.PluginDirs = []string{"/opt/cni/bin"} }),
 			files: map[string]string{proc + "/root/proc": "", proc + "/root/opt/cni/bin/bridge": "", proc + "/root/opt/cni/bin/portmap": "",
 				"/usr/lib/cni/host-local": ""},
-			want: "start: the plugin is in /usr/lib/cni: set bin_dir = \"/usr/lib/cni\""},
+			want: "start: run `cp /usr/lib/cni/host-local /opt/cni/bin/`"},
+		{what: "all plugins are in another directory", setup: with(func(s *host.RuntimeSetup) { s.PluginDirs = []string{"/usr/lib/cni"} }),
+			files: map[string]string{proc + "/root/proc": "", "/opt/cni/bin/bridge": "", "/opt/cni/bin/portmap": "", "/opt/cni/bin/host-local": "",
+				containerdConfig: "version = 3\n"},
+			want: "start: the network's plugins are in /opt/cni/bin: set bin_dir = \"/opt/cni/bin\" in [plugins.\"io.containerd.cri.v1.runtime\".cni]"},
 		{what: "the runtime's root is not known", setup: with(func(s *host.RuntimeSetup) { s.PluginDirs = []string{"/opt/cni/bin"} }),
 			want: "a Pod sandbox started at", runs: 1},
 		{what: "the runtime does not find a plugin", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": `failed to setup ` +

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"path"
@@ -50,24 +51,23 @@ func (r SandboxResult) pull() string {
 	if r.Image == "" {
 		pull += ", with the name that `containerd config dump` has below pinned_images"
 	}
-	return "run " + pull + "; if no registry gives it, import it, or correct the name in the runtime's configuration (sandbox_image, " +
-		"pinned_images.sandbox or pause_image)"
+	return "run " + pull + "; if no registry gives it, " + importImage
 }
+
+const importImage = "import the image, or correct its name in the configuration (sandbox_image, pinned_images.sandbox or pause_image)"
 
 // remedies are what to do about an error of a runtime: the first whose words it contains.
 var remedies = []struct{ words, remedy string }{
-	{"sandbox image", "import the image, or correct its name in the runtime's configuration (sandbox_image, pinned_images.sandbox or pause_image)"},
+	{"sandbox image", importImage},
 	{"expected cgroupsPath to be of format", "set SystemdCgroup and kubelet's cgroupDriver to the same driver"},
 	{"unknown version specified", "upgrade the handler's program (runc or crun): it is older than the runtime's OCI specification"},
 	{"cannot use systemd cgroups manager", "set SystemdCgroup = false: systemd does not run here"},
 	{"apparmor", "install the package apparmor, which has apparmor_parser, or correct the profile that the error names"},
-	{"seccomp", "install a runc that is built with seccomp, on a kernel with CONFIG_SECCOMP_FILTER, or correct the profile that the error names"},
-	{"failed to mount", "read the kernel's reason with `dmesg`; module overlay must be loaded, or set snapshotter to one that this file system takes"},
-	{"already has an IP address different from", "run `ip link delete cni0`: the CNI makes the bridge with the node's present range at the next Pod"},
-	{"no IP addresses available in range set", "the addresses of Pods that are gone are still reserved: drain the node, and remove the files of " +
-		"/var/lib/cni/networks"},
-	{"no space left on device", "free space in the runtime's directory"},
-	{"address already in use", "stop the program that has the port"},
+	{"seccomp", "install a runc with seccomp, on a kernel with CONFIG_SECCOMP_FILTER, or correct the profile that the error names"},
+	{"failed to mount", "`dmesg` has the kernel's reason; load module overlay, or set snapshotter to one that this file system takes"},
+	{"already has an IP address different from", "run `ip link delete cni0`: the CNI makes the bridge again, with the node's present range"},
+	{"no IP addresses available in range set", "the addresses of Pods that are gone are still reserved: drain the node, and remove " +
+		"the files of /var/lib/cni/networks"},
 	{"oom_score_adj", "the runtime lacks CAP_SYS_RESOURCE: set restrict_oom_score_adj = true, or give it the capability"},
 }
 
@@ -81,8 +81,8 @@ func (p *sandboxProbe) remedy(words string) string {
 	}
 	if m := missingProgram().FindStringSubmatch(words); m != nil {
 		name := m[1] + m[2] + m[3]
-		return "install " + name + ", or correct the handler in the runtime's configuration that names it (BinaryName or runtime_type of containerd, " +
-			"runtime_path of CRI-O), then " + p.r.restart()
+		return "install " + name + ", or correct the handler in the runtime's configuration that names it (BinaryName or runtime_type " +
+			"of containerd, runtime_path of CRI-O), then " + p.r.restart()
 	}
 	if i := slices.IndexFunc(remedies, func(known struct{ words, remedy string }) bool {
 		return strings.Contains(strings.ToLower(words), strings.ToLower(known.words))
@@ -94,27 +94,42 @@ func (p *sandboxProbe) remedy(words string) string {
 
 // missingProgram matches an error about a program of the runtime that does not exist.
 func missingProgram() *regexp.Regexp {
-	return regexp.MustCompile(`exec: "([^"]+)": (?:executable file not found|stat |file does not exist)|fork/exec ([^ :]+): no such file or directory|` +
-		`binary not installed "([^"]+)"`)
+	return regexp.MustCompile(`exec: "([^"]+)": (?:executable file not found|stat |file does not exist)|` +
+		`fork/exec ([^ :]+): no such file or directory|binary not installed "([^"]+)"`)
 }
 
-// pluginRemedy looks for a missing CNI plugin in the directories to which packages and CNIs install them.
+// pluginRemedy looks for a missing CNI plugin in the directories to which packages and CNIs install them. A directory without the network's
+// other plugins cannot take the place of the runtime's.
 func (p *sandboxProbe) pluginRemedy(plugin string, dirs []string) string {
 	for _, dir := range []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"} {
-		exists, err := p.h.Files.Exists(path.Join(dir, plugin))
-		if err == nil && exists && !slices.Contains(dirs, dir) {
-			setting := `bin_dir = "` + dir + `" in [plugins."io.containerd.grpc.v1.cri".cni] of ` + containerdConfig
-			config, _ := p.h.Files.ReadFile(containerdConfig) // without it, the older form is right for all versions
-			if p.r.unit() == "crio" {
-				setting = `plugin_dirs = ["` + dir + `"] in [crio.network] of /etc/crio/crio.conf`
-			} else if regexp.MustCompile(`(?m)^\s*version\s*=\s*3`).Match(config) {
-				setting = `bin_dirs = ["` + dir + `"] in [plugins."io.containerd.cri.v1.runtime".cni] of ` + containerdConfig
-			}
-			return "the plugin is in " + dir + ": set " + setting + ", then " + p.r.restart()
+		isMissing := func(plugin string) bool {
+			exists, err := p.h.Files.Exists(path.Join(dir, plugin))
+			return !exists || err != nil
+		}
+		switch {
+		case isMissing(plugin) || slices.Contains(dirs, dir):
+		case len(dirs) > 0 && (len(p.setup.Networks) == 0 || slices.ContainsFunc(p.setup.Plugins(), isMissing)):
+			return "run `cp " + path.Join(dir, plugin) + " " + dirs[0] + "/`"
+		default:
+			return "the network's plugins are in " + dir + ": set " + p.pluginSetting(dir) + ", then " + p.r.restart()
 		}
 	}
 	return "install the CNI plugin " + plugin + " (https://github.com/containernetworking/plugins has the reference plugins) into " +
 		strings.Join(dirs, " or ")
+}
+
+// pluginSetting returns the setting of the runtime for a directory of CNI plugins.
+func (p *sandboxProbe) pluginSetting(dir string) string {
+	config, _ := p.h.Files.ReadFile(containerdConfig) // without it, the form of version 2 is right for all versions
+	switch {
+	case p.r.unit() == "crio":
+		return `plugin_dirs = ["` + dir + `"] in [crio.network] of /etc/crio/crio.conf`
+	case bytes.Contains(config, []byte("bin_dirs")): // since containerd 2.1
+		return `bin_dirs = ["` + dir + `"] in [plugins."io.containerd.cri.v1.runtime".cni] of ` + containerdConfig
+	case regexp.MustCompile(`(?m)^\s*version\s*=\s*3`).Match(config):
+		return `bin_dir = "` + dir + `" in [plugins."io.containerd.cri.v1.runtime".cni] of ` + containerdConfig
+	}
+	return `bin_dir = "` + dir + `" in [plugins."io.containerd.grpc.v1.cri".cni] of ` + containerdConfig
 }
 
 // referencePlugins need neither a daemon nor the API server (https://www.cni.dev/plugins/current/).
@@ -136,10 +151,12 @@ func (p *sandboxProbe) needsDaemon() string {
 		strings.Contains(p.r.Words, "failed to find plugin") || strings.Contains(p.r.Words, "already has an IP address different from") {
 		return ""
 	}
-	if m := regexp.MustCompile(`plugin type="([^"]+)" failed`).FindStringSubmatch(p.r.Words); m != nil && slices.Contains(referencePlugins, m[1]) {
-		return ""
-	} else if m != nil {
-		return m[1]
+	plugin := p.foreignPlugin()
+	if m := regexp.MustCompile(`plugin type="([^"]+)" failed`).FindStringSubmatch(p.r.Words); m != nil {
+		plugin = m[1]
 	}
-	return p.foreignPlugin()
+	if slices.Contains(referencePlugins, plugin) {
+		return ""
+	}
+	return plugin
 }

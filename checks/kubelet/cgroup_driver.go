@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"regexp"
+	"strings"
 	"syscall"
 
 	"nodegate/checks"
@@ -58,7 +60,44 @@ func inspectCgroupDriver(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 	minor, err := h.KubeletMinor(ctx)
 	if !runtime.Told || err == nil && minor < 31 {
 		s.Differs("kubelet "+own+", runtime "+runtime.Driver, "")
+		if own == "systemd" {
+			s.Remedy = ignoredSetting(ctx, h, socket)
+		}
 		return s, nil
 	}
 	return s, err
+}
+
+// ignoredSetting returns the remedy if containerd's configuration file sets SystemdCgroup where this containerd does not
+// read it, or "". A file without a version has version 1, whose tables have other names (containerd's docs/cri/config.md).
+func ignoredSetting(ctx context.Context, h *host.Host, socket string) string {
+	const name, restart = "/etc/containerd/config.toml", "then run `systemctl restart containerd`"
+	text, err := h.Files.ReadFile(name)
+	if err != nil { // another runtime, or a recording
+		return ""
+	}
+	setup, _ := h.Runtimes.RuntimeSetup(ctx, socket)
+	handler := cmp.Or(setup.Default, "runc")
+	version, table, set := "", "", ""
+	lines := regexp.MustCompile(`(?m)^\s*(?:version\s*=\s*(\d)|(\[.*\])|SystemdCgroup\s*=\s*(true)\b)`)
+	for _, m := range lines.FindAllStringSubmatch(string(text), -1) {
+		version = cmp.Or(m[1], version)
+		table = cmp.Or(strings.ReplaceAll(m[2], `"`, "'"), table)
+		if m[3] != "" {
+			set = table
+		}
+	}
+	right := map[string]string{"2": "[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes." + handler + ".options]",
+		"3": "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes." + handler + ".options]"}[version]
+	switch {
+	case set == "":
+		return ""
+	case version == "":
+		return "write `version = 2` as the first line of " + name + ": without it containerd 1 ignores SystemdCgroup there, " + restart
+	case right == "":
+		return ""
+	case set == right:
+		return "run `systemctl restart containerd`: SystemdCgroup is set in " + name
+	}
+	return "move SystemdCgroup = true in " + name + " to the table " + right + " of version " + version + ", " + restart
 }

@@ -15,13 +15,13 @@ import (
 // resolvConf: the resolvers that kubelet gives to Pods must be reachable from a Pod.
 func resolvConf() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.resolv-conf", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Name: "kubelet.resolv-conf", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
 		Detects: "The resolv.conf that kubelet gives to Pods is missing, or names a loopback resolver such as " +
 			"systemd-resolved's stub.",
 		Symptom: "CoreDNS exits: \"Loop (127.0.0.1:... -> :53) detected for zone .\"; or no Pod starts: \"open " +
 			"/etc/resolv.conf: no such file\".",
 		How: "The file named by resolvConf in kubelet's configuration (/etc/resolv.conf by default) is missing or has " +
-			"a nameserver in 127.0.0.0/8 or ::1.",
+			"a nameserver in 127.0.0.0/8 or ::1. Only a missing file, without which no Pod starts, is more than a warning.",
 		Remedy: "set resolvConf: /run/systemd/resolve/resolv.conf in kubelet's configuration, as kubeadm does if " +
 			"systemd-resolved runs",
 		TradeOff: "Pods with dnsPolicy Default then query the network's resolvers directly, without systemd-resolved's " +
@@ -67,6 +67,7 @@ func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (check
 				return s, err
 			}
 			s.Differs("loopback resolver "+f[1], remedy)
+			s.Minor = true
 		}
 	}
 	return s, nil

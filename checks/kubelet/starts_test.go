@@ -108,6 +108,14 @@ func TestCgroupDriver(t *testing.T) {
 		}
 		return m
 	}
+	set := func(containerd string) *hosttest.Machine {
+		m := node("cgroupDriver: systemd\n", host.CgroupDriver{Driver: "cgroupfs"})
+		m.Files["/etc/containerd/config.toml"] = containerd
+		return m
+	}
+	const restart = "then run `systemctl restart containerd`"
+	const differ = "\nwarn\nwant: the runtime's driver\ngot: kubelet systemd, runtime cgroupfs\nevidence: " + socket + ": cgroupfs" +
+		"\nevidence: /var/lib/kubelet/config.yaml: cgroupDriver: systemd\nremedy: "
 	const right = "\npass\nwant: the runtime's driver\ngot: the runtime's driver\nevidence: " + socket + ": "
 	checkstest.RunOne(t, "kubelet.cgroup-driver", checks.Run, []checkstest.Case{
 		{What: "both systemd", Node: node("cgroupDriver: systemd\n", host.CgroupDriver{Driver: "systemd"}),
@@ -121,6 +129,18 @@ evidence: /var/lib/kubelet/config.yaml: cgroupDriver: systemd
 remedy: set SystemdCgroup = true in containerd's configuration (the path depends on its version) and cgroupDriver: systemd in kubelet's`},
 		{What: "they differ, and kubelet adopts the runtime's", Node: node("", host.CgroupDriver{Driver: "systemd", Told: true}),
 			Want: right + "systemd"},
+		{What: "set in a file without a version", Node: set("[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n  SystemdCgroup = true\n"),
+			Want: differ + "write `version = 2` as the first line of /etc/containerd/config.toml: without it containerd 1 ignores SystemdCgroup there, " + restart},
+		{What: "set in version 3's table of a file of version 2", Node: set("version = 2\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\n" +
+			"SystemdCgroup = true\n"), Want: differ + "move SystemdCgroup = true in /etc/containerd/config.toml to the table " +
+			"[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options] of version 2, " + restart},
+		{What: "set for another handler", Node: set("version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.kata.options]\n" +
+			"SystemdCgroup = true\n"), Want: differ + "move SystemdCgroup = true in /etc/containerd/config.toml to the table " +
+			"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options] of version 3, " + restart},
+		{What: "set, and the daemon is older than the file", Node: set("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n" +
+			"SystemdCgroup = true # as kubelet\n"), Want: differ + "run `systemctl restart containerd`: SystemdCgroup is set in /etc/containerd/config.toml"},
+		{What: "commented out", Node: set("version = 2\n#SystemdCgroup = true\n"), Want: differ +
+			"set SystemdCgroup = true in containerd's configuration (the path depends on its version) and cgroupDriver: systemd in kubelet's"},
 		{What: "no runtime", Node: node("", host.CgroupDriver{}), Want: "skipped\nskipped: the runtime at " + socket + " does not " +
 			"report its driver"},
 	})
@@ -152,13 +172,13 @@ remedy: create a file with the network's resolvers (` + "`nameserver ADDRESS`" +
 			"/run/systemd/resolve/resolv.conf": "nameserver 10.0.0.2\n"}),
 			Want: right + "evidence: /var/lib/kubelet/config.yaml: resolvConf: /run/systemd/resolve/resolv.conf"},
 		{What: "missing", Node: nodeWithout(map[string]string{kubeadmConfig: config}), Want: `
-warn
+fail
 want: resolvers that a Pod can reach
 got: /run/systemd/resolve/resolv.conf is missing
 evidence: /var/lib/kubelet/config.yaml: resolvConf: /run/systemd/resolve/resolv.conf
 remedy: start systemd-resolved, which writes /run/systemd/resolve/resolv.conf (` + "`systemctl enable --now systemd-resolved`" + `); or, without it, set resolvConf: /etc/resolv.conf in kubelet's configuration`},
 		{What: "missing, and systemd-resolved runs", Node: node(nil), Want: `
-warn
+fail
 want: resolvers that a Pod can reach
 got: /etc/resolv.conf is missing` + remedy},
 		{What: "resolvConf is empty", Node: node(map[string]string{kubeadmConfig: header + "resolvConf: \"\"\n"}),

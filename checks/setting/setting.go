@@ -33,8 +33,8 @@ func Running(p *policy.Policy) []checks.Check {
 	return list
 }
 
-// Probes returns the probes of a policy at a stage. At stage boot, a sandbox that only warns is left out, as problems are that only warn: it
-// would delay kubelet's start by about a second.
+// Probes returns the probes of a policy at a stage. At stage boot, a sandbox that only warns is left out, as problems are
+// that only warn: it would delay kubelet's start by about a second.
 func Probes(p *policy.Policy, stage checks.Stage) []checks.Check {
 	var list []checks.Check
 	for _, pr := range p.EachProbe() {

@@ -301,15 +301,28 @@ func (g *Gate) proven(unit string, r checks.Outcome, waited time.Duration) {
 	} else {
 		g.Voice.log(host.LevelNotice, line, nil)
 	}
-	passes := make(chan int, 1)
+	passes, n := make(chan int, 1), 1
 	g.Voice.leave(func() { passes <- report.CountPass(time.Now(), often) })
 	select {
-	case n := <-passes:
+	case n = <-passes:
 		if n >= oftenPasses {
 			g.Voice.say(host.LevelWarning, fmt.Sprintf("nodegate: the node passed %d times in %s, but %s keeps restarting; "+
 				"run `nodegate status` or `journalctl -b -u %s`", n, often, unit, unit), nil)
 		}
 	default:
+	}
+	if n == 1 { // not at each start of a unit that keeps restarting
+		g.warn(r)
+	}
+}
+
+// warn logs each result that only warns, in one line. An announced one has been reported.
+func (g *Gate) warn(r checks.Outcome) {
+	for _, res := range r.Results {
+		if res.Verdict == verdict.Warn && !res.Announce && !res.IsSymptom() {
+			m := report.NewMessage(res)
+			g.Voice.log(host.LevelWarning, "nodegate: warning: "+m.Text, m.Fields)
+		}
 	}
 }
 

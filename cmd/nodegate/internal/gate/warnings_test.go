@@ -1,0 +1,27 @@
+package gate
+
+import (
+	"bytes"
+	"testing"
+
+	"nodegate/checks"
+	"nodegate/internal/verdict"
+)
+
+// TestWarnings: a result that only warns is one line; one that was announced, passes, or follows from another is none.
+func TestWarnings(t *testing.T) {
+	t.Setenv("JOURNAL_STREAM", "")
+	var out bytes.Buffer
+	g := Gate{Voice: Voice{Stderr: &out}}
+	state := checks.State{Want: "1", Got: "0", Remedy: "run `sysctl -w a.b=1`"}
+	symptom := state
+	symptom.Cause = "module.a"
+	g.warn(checks.Outcome{Results: []checks.Result{
+		{Name: "sysctl.a.b", Verdict: verdict.Warn, State: state}, {Name: "kubelet.exit", Verdict: verdict.Warn, State: state, Announce: true},
+		{Name: "sysctl.a.c", Verdict: verdict.Pass, State: state}, {Name: "sysctl.a.d", Verdict: verdict.Warn, State: symptom},
+	}})
+	const want = "nodegate: warning: sysctl.a.b: want 1, got 0 (); run `sysctl -w a.b=1`\n"
+	if out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
