@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -51,6 +52,9 @@ type Evidence = host.Evidence
 
 // Seen returns an observation.
 func Seen(source, text string) Evidence { return Evidence{Source: source, Text: text} }
+
+// SeenRule returns a rule of the packet filter, which only root may read, without the text that another program put into it.
+func SeenRule(source, rule string) Evidence { return Seen(source, config.PlainRules(rule)) }
 
 // Change is one write that apply makes and plan shows.
 type Change struct {

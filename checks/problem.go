@@ -3,12 +3,14 @@ package checks
 import (
 	"cmp"
 	"context"
+	"errors"
 	"regexp"
 	"slices"
 	"strings"
 
 	"nodegate/internal/host"
 	"nodegate/internal/plain"
+	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -102,6 +104,24 @@ func runsProgram(c Check) bool {
 // WithoutPrograms returns the checks that run no program of the policy.
 func WithoutPrograms(list []Check) []Check {
 	return slices.DeleteFunc(slices.Clone(list), runsProgram)
+}
+
+// ProgramsLeftOut returns a result for each program of the policy in a list that was applied without them. If nothing else was in it,
+// they are unknown: an apply that looked at nothing proves nothing.
+func ProgramsLeftOut(list []Check, alone bool) []Result {
+	var all []Result
+	for _, c := range list {
+		if !runsProgram(c) || c.Metadata().Off {
+			continue
+		}
+		const why = "apply runs no program of the policy; `nodegate check` and the gate run it"
+		r := Result{Name: c.Name(), Metadata: c.Metadata(), Verdict: verdict.Skipped, State: State{Skip: why}}
+		if alone {
+			r.Verdict, r.State.Skip, r.Err = verdict.Unknown, "", errors.New(why)
+		}
+		all = append(all, r)
+	}
+	return all
 }
 
 func isConcurrent(c Check) bool {

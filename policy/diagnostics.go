@@ -27,14 +27,8 @@ func WriteDiagnostics(w io.Writer, files []File, diags hcl.Diagnostics) {
 // mayHoldSecret reports whether the last line is part of a command or of a variable's value, whose arguments may be tokens. The journal
 // keeps what the gate prints, and every user may read it.
 func mayHoldSecret(lines []string) bool {
-	block := regexp.MustCompile(`^(?:(variable|check\s+"?exec\b)|(gate)\b|[a-z_]+\b)`) // blocks begin in the first column, also in a value of many lines
-	for i, line := range slices.Backward(lines) {
-		if m := block.FindStringSubmatch(line); m != nil {
-			if m[1] != "" || m[2] != "" && strings.Contains(strings.Join(lines[i:], "\n"), "on_held") {
-				return true
-			}
-			break
-		}
+	if inSecretBlock(lines) {
+		return true
 	}
 	attribute := regexp.MustCompile(`^\s*(?:[^{}=]*\{\s*)*"?([A-Za-z_][\w-]*)"?\s*[=:]`)
 	for _, line := range slices.Backward(lines) {
@@ -43,6 +37,19 @@ func mayHoldSecret(lines []string) bool {
 		}
 		if strings.ContainsAny(line, "{}") {
 			return false // the block begins or ends here
+		}
+	}
+	return false
+}
+
+// inSecretBlock reports whether the last line is in the block of a variable or of a program, and has more than its name and type, or in
+// a gate block after on_held. Blocks begin in the first column, which also holds for a value of many lines.
+func inSecretBlock(lines []string) bool {
+	block := regexp.MustCompile(`^(?:(variable|check\s+"?exec\b)|(gate)\b|[a-z_]+\b)`)
+	plain := regexp.MustCompile(`^\s*((variable|check)\s+"[^"]*"\s*\{?\s*)?(type\s*=\s*[\w(), ]*)?\}?\s*$`)
+	for i, line := range slices.Backward(lines) {
+		if m := block.FindStringSubmatch(line); m != nil {
+			return m[1] != "" && !plain.MatchString(lines[len(lines)-1]) || m[2] != "" && strings.Contains(strings.Join(lines[i:], "\n"), "on_held")
 		}
 	}
 	return false

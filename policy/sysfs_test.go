@@ -51,6 +51,7 @@ func TestSysfsMistakes(t *testing.T) {
 		`sysfs "kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages" { value = 2048 }`:                                   "Takes the memory",
 		`sysfs "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages" { value = max(1, floor(node.memory / 1048576)) }`:      "Takes the memory",
 		"sysfs \"block/*/queue/scheduler\" { value = \"none\" }\nsysfs \"block/sda/queue/scheduler\" { value = \"bfq\" }": "Contradiction",
+		"gate { unit = \"kubelet@.service\" }":                                                                            "is a template",
 		`sysfs "kernel/mm/ksm/run" {}`:                                                                                    "Missing value",
 	} {
 		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())

@@ -14,7 +14,7 @@ import (
 // recorded by booting that version (docs/supported.md).
 func TestOldestSystemd(t *testing.T) {
 	known := words(`AccuracySec After Before CapabilityBoundingSet ConditionKernelCommandLine ConditionPathExists Conflicts DefaultDependencies
-		Description ExecReload ExecStart ExecStartPre IPAddressAllow IPAddressDeny KeyringMode LockPersonality MemoryDenyWriteExecute MemoryMax
+		Description ExecReload ExecStart ExecStartPre IPAddressAllow IPAddressDeny KeyringMode LimitAS LimitNOFILE LockPersonality MemoryDenyWriteExecute MemoryMax
 		NoNewPrivileges NotifyAccess OOMScoreAdjust OnActiveSec OnUnitInactiveSec PrivateDevices PrivateTmp ProtectControlGroups ProtectHome
 		ProtectKernelTunables ProtectSystem RandomizedDelaySec RemainAfterExit RemoveIPC RequiredBy RequiresMountsFor Restart RestartSec
 		RestrictAddressFamilies RestrictNamespaces RestrictRealtime RuntimeDirectory RuntimeDirectoryPreserve StartLimitIntervalSec

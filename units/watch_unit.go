@@ -44,7 +44,7 @@ const systemCalls = "@system-service adjtimex"
 // sandbox returns restrictions that suit both watch and the publisher. NoNewPrivileges= is not among them: it protects nothing beyond
 // what CapabilityBoundingSet= does for root, and SELinux would deny and log that iptables-save and modprobe enter their own domains.
 func sandbox() []string {
-	return []string{
+	return append(limits(), []string{
 		"UMask", "0022",
 		"ProtectSystem", "strict",
 		"ProtectHome", "yes",
@@ -63,8 +63,12 @@ func sandbox() []string {
 		"KeyringMode", "private",
 		"SystemCallArchitectures", "native",
 		"SystemCallErrorNumber", "EPERM",
-	}
+	}...)
 }
+
+// limits returns the limits of nodegate's own units, which a machine's defaults must not lower: Go's runtime reserves more address space
+// than a limit of 512 MiB leaves, and dies.
+func limits() []string { return []string{"LimitNOFILE", "1024", "LimitAS", "infinity"} }
 
 // networkDropIn returns a drop-in that lets watch reach the API server. why names the block of the policy that needs it.
 func networkDropIn(prog Program, why string) []byte {

@@ -102,7 +102,7 @@ func judgeForward(s *checks.State, rep noderules.Rules) error {
 		if drop == nil || accept != nil {
 			return fmt.Errorf("%s: table filter has kube-proxy's chains, but KUBE-FORWARD lacks the DROP of INVALID", t.Source)
 		}
-		s.Evidence = append(s.Evidence, checks.Seen(t.Source, drop.Text))
+		s.Evidence = append(s.Evidence, checks.SeenRule(t.Source, drop.Text))
 	}
 	s.Got, s.Pass = "INVALID dropped", true
 	return nil

@@ -46,7 +46,7 @@ func inspectBareDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 		found = true
 		bare := audit.BareDrops(t)
 		for _, r := range bare {
-			s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
+			s.Evidence = append(s.Evidence, checks.SeenRule(t.Source, r.Text))
 			commands = append(commands, ruleset.Program(t.Source)+" -D"+strings.TrimPrefix(r.Text, "-A"))
 		}
 		if bare == nil {

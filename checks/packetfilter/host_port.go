@@ -56,7 +56,7 @@ func inspectHostPort(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 			if reserved[p] == "" || !strings.Contains(r.Text, "-p tcp") || slices.Contains(got, taken) {
 				return
 			}
-			s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
+			s.Evidence = append(s.Evidence, checks.SeenRule(t.Source, r.Text))
 			got = append(got, taken)
 		})
 	}

@@ -51,7 +51,7 @@ func inspectRouteLocalnet(ctx context.Context, h *host.Host, _ *policy.Policy) (
 		jump, drop := firewallJump(t), audit.MartianDrop(t)
 		for _, r := range []*ruleset.Rule{jump, drop} {
 			if r != nil {
-				s.Evidence = append(s.Evidence, checks.Seen(t.Source, r.Text))
+				s.Evidence = append(s.Evidence, checks.SeenRule(t.Source, r.Text))
 			}
 		}
 		dropped = dropped || drop != nil

@@ -103,7 +103,7 @@ func findMark(ctx context.Context, h *host.Host) (f markFound, err error) {
 				switch {
 				case ipv6 && f.standing.Text == "":
 					if r := findMarkRule(t); r != nil {
-						f.standing = checks.Seen(set.Source, r.Text)
+						f.standing = checks.SeenRule(set.Source, r.Text)
 					}
 				case !ipv6 && f.backend == "" && t.Declares("KUBE-SERVICES"):
 					f.backend = "ip6" + strings.TrimPrefix(program, "ip")

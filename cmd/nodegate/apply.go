@@ -70,6 +70,7 @@ with the old and the new value, in ` + report.ChangesFile + `.`,
 func applyAndRecord(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Outcome {
 	record := func(was checks.Result, made []checks.Change) { report.RecordChange(report.Made(was, made)) }
 	r := checks.Apply(ctx, h, stage, checks.Early(list), record)
+	r.Results = append(r.Results, checks.ProgramsLeftOut(list, len(r.Results) == 0)...)
 	report.RecordFixed(r)
 	report.LogFixed(r, func(line string, fields map[string]string) { host.Log(host.LevelNotice, line, fields) })
 	return r

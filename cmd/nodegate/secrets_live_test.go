@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -194,6 +195,13 @@ func (t *secretsTest) plantMachine(places []hosttest.Place) {
 	}
 	tree(dir+"/policy.hcl", "check -f text -v", "check -f json", "check -f junit", "check -f tap", "check -f prometheus", "check -f npd", "plan", "snapshot",
 		"snapshot --show")
+	for _, stage := range []string{"image", "boot", "run", "all"} {
+		for verb, want := range map[string]string{"snapshot": `"kind": "Snapshot"`, "check -f json": `"results": \[`, "plan": "wants|unknown"} {
+			if out := tree(dir+"/policy.hcl", verb+" --stage "+stage); !regexp.MustCompile(want).MatchString(out) || strings.Contains(out, "goroutine") {
+				t.Errorf("%s --stage %s of a tree: %.500s", verb, stage, out)
+			}
+		}
+	}
 	// The policy is the only file that a snapshot holds whole, and --show reports it.
 	write(dir+"/tree/etc/nodegate/policy.d/50-a.hcl", t.canaries("variable \"a\" { default = \"@\" }\ncheck \"swap\" {}\n"), 0o644)
 	if out := tree("", "snapshot"); len(hosttest.Canary().FindAllString(out, -1)) != 1 {

@@ -32,7 +32,11 @@ func runChecked(ctx context.Context, command []string) (Ran, error) {
 			return Ran{}, fmt.Errorf("%s was not run: %w", name, err)
 		}
 		if len(open) > 0 {
-			return Ran{}, fmt.Errorf("%s was not run, because users other than root may write or replace %s: %s", name, part, mend(open))
+			what := "it"
+			if part != name {
+				what = part + ", which executes it"
+			}
+			return Ran{}, fmt.Errorf("%s was not run, because users other than root may write or replace %s: %s", name, what, mend(open))
 		}
 	}
 	status, output, err := program.Status(ctx, name, command[1:]...)

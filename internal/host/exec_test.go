@@ -127,6 +127,36 @@ func TestUnfitProgram(t *testing.T) {
 	}
 }
 
+// TestInterpreter: a script is not run by an interpreter that users other than root may write.
+func TestInterpreter(t *testing.T) {
+	hosttest.NeedRoot(t)
+	dir := t.TempDir()
+	open, own := filepath.Join(dir, "open"), filepath.Join(dir, "own")
+	for name, text := range map[string]string{open: "#!/bin/sh\necho it ran\n", own: "#!" + open + " -x\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h, err := host.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if _, err := h.Exec(t.Context(), []string{own}); err != nil {
+		t.Errorf("root's interpreter: %v", err)
+	}
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	ran, err := h.Exec(t.Context(), []string{own})
+	if want := "may write or replace " + open + ", which executes it: run `chmod go-w"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("another user's interpreter: %+v, %v", ran, err)
+	}
+	if wrong, _, err := h.UnfitProgram(own); err != nil || !strings.Contains(wrong, open) {
+		t.Errorf("in an image: %q, %v", wrong, err)
+	}
+}
+
 // TestChildrenDie: a child that left the session and the process group of a check's program does not survive it.
 func TestChildrenDie(t *testing.T) {
 	dir := t.TempDir()

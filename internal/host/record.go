@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -100,20 +99,23 @@ func (r recordFiles) Tail(name string) ([]byte, error) {
 // disclose records what the snapshot holds of a file and returns it.
 func (r recordFiles) disclose(name string, found []byte, err error) ([]byte, error) {
 	if err != nil {
-		if wrapped, is := errors.AsType[*fs.PathError](err); is { // its path may be a value that the recording hides
-			err = &fs.PathError{Op: wrapped.Op, Path: name, Err: wrapped.Err}
-		}
-		return record(r.s, r.s.Files, name)(nil, err)
+		return record(r.s, r.s.Files, name)(nil, named(name, err))
+	}
+	if bytes.HasPrefix(found, []byte("#!")) && r.kind == config.ByPath {
+		_, err := record(r.s, r.s.Files, name)(nil, errors.New("a snapshot does not hold scripts"))
+		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	return record(r.s, r.s.Files, name)(r.s.hidden.Show(r.kind, name, config.NewText(0o444, found), true), nil)
 }
 
 func (r recordFiles) ReadDir(name string) ([]string, error) {
-	return record(r.s, r.s.Dirs, name)(r.Files.ReadDir(r.s.hidden.Reveal(name)))
+	found, err := r.Files.ReadDir(r.s.hidden.Reveal(name))
+	return record(r.s, r.s.Dirs, name)(found, named(name, err))
 }
 
 func (r recordFiles) Exists(name string) (bool, error) {
-	return record(r.s, r.s.Present, name)(r.Files.Exists(r.s.hidden.Reveal(name)))
+	found, err := r.Files.Exists(r.s.hidden.Reveal(name))
+	return record(r.s, r.s.Present, name)(found, named(name, err))
 }
 
 func (r recordFiles) Filled(name string) (bool, error) {
@@ -126,7 +128,7 @@ func (r recordFiles) ReadLink(name string) (string, error) {
 	if openFile().MatchString(name) && !strings.HasPrefix(to, "socket:[") {
 		to = ""
 	}
-	return record(r.s, r.s.SymLink, name)(to, err)
+	return record(r.s, r.s.SymLink, name)(to, named(name, err))
 }
 
 func openFile() *regexp.Regexp { return regexp.MustCompile(`^/proc/[^/]+/fd/`) }
@@ -135,7 +137,7 @@ func openFile() *regexp.Regexp { return regexp.MustCompile(`^/proc/[^/]+/fd/`) }
 func (r recordFiles) Head(name string) (file.Head, error) {
 	found, err := r.Files.Head(r.s.hidden.Reveal(name))
 	found.Start = executableHeader(found.Start)
-	return record(r.s, r.s.Heads, name)(found, err)
+	return record(r.s, r.s.Heads, name)(found, named(name, err))
 }
 
 // executableHeader returns the part of a file's beginning that names the program or processor that can execute it. Any
@@ -155,7 +157,8 @@ func executableHeader(start []byte) []byte {
 }
 
 func (r recordFiles) Space(name string) (Space, error) {
-	return record(r.s, r.s.Spaces, name)(r.Files.Space(r.s.hidden.Reveal(name)))
+	found, err := r.Files.Space(r.s.hidden.Reveal(name))
+	return record(r.s, r.s.Spaces, name)(found, named(name, err))
 }
 
 type recordKernel struct {

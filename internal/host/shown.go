@@ -1,6 +1,10 @@
 package host
 
 import (
+	"errors"
+	"io/fs"
+	"strings"
+
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 )
@@ -36,30 +40,45 @@ func (s shownFiles) As(kind config.Kind) config.Files {
 
 func (s shownFiles) ReadFile(name string) ([]byte, error) {
 	text, err := s.Source.ReadFile(s.filter.Reveal(name))
-	return s.filter.Show(s.kind, name, text, false), err
+	return s.filter.Show(s.kind, name, text, false), named(name, err)
 }
 
 func (s shownFiles) Tail(name string) ([]byte, error) {
 	text, err := s.Source.Tail(s.filter.Reveal(name))
-	return s.filter.Show(s.kind, name, text, false), err
+	return s.filter.Show(s.kind, name, text, false), named(name, err)
 }
 
 func (s shownFiles) ReadDir(name string) ([]string, error) {
-	return s.Source.ReadDir(s.filter.Reveal(name))
+	found, err := s.Source.ReadDir(s.filter.Reveal(name))
+	return found, named(name, err)
 }
 
 func (s shownFiles) ReadLink(name string) (string, error) {
-	return s.Source.ReadLink(s.filter.Reveal(name))
+	found, err := s.Source.ReadLink(s.filter.Reveal(name))
+	return found, named(name, err)
 }
 
 func (s shownFiles) Exists(name string) (bool, error) {
-	return s.Source.Exists(s.filter.Reveal(name))
+	found, err := s.Source.Exists(s.filter.Reveal(name))
+	return found, named(name, err)
 }
 
 func (s shownFiles) Filled(name string) (bool, error) { return config.Filled(s, name) }
 
-func (s shownFiles) Head(name string) (file.Head, error) { return s.Source.Head(s.filter.Reveal(name)) }
+func (s shownFiles) Head(name string) (file.Head, error) {
+	found, err := s.Source.Head(s.filter.Reveal(name))
+	return found, named(name, err)
+}
 
 func (s shownFiles) Space(name string) (Space, error) {
-	return s.Source.Space(s.filter.Reveal(name))
+	found, err := s.Source.Space(s.filter.Reveal(name))
+	return found, named(name, err)
+}
+
+// named returns an error with the name by which the caller knows a file, which may stand for one that is hidden.
+func named(name string, err error) error {
+	if wrapped, is := errors.AsType[*fs.PathError](err); is && strings.Contains(name, config.Placeholder) {
+		return &fs.PathError{Op: wrapped.Op, Path: name, Err: wrapped.Err}
+	}
+	return err
 }

@@ -16,9 +16,10 @@ type Filter struct {
 	values []string
 }
 
-const placeholder = "left-out"
+// Placeholder begins each placeholder.
+const Placeholder = "left-out"
 
-var hidden = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(placeholder + `-[0-9]+`) })
+var hidden = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(Placeholder + `-[0-9]+`) })
 
 // Hide returns the placeholder of a value. A leading hyphen and a number keep their meaning for a parser: a flag, a zero.
 func (f *Filter) Hide(value string) string {
@@ -39,19 +40,19 @@ func (f *Filter) Hide(value string) string {
 		n = len(f.values)
 		f.number[value] = n
 	}
-	return fmt.Sprintf("%s-%d", placeholder, n)
+	return fmt.Sprintf("%s-%d", Placeholder, n)
 }
 
 // Reveal returns text with the values in place of their placeholders, for the machine's own programs and files.
 func (f *Filter) Reveal(text string) string {
-	if f == nil || !strings.Contains(text, placeholder) {
+	if f == nil || !strings.Contains(text, Placeholder) {
 		return text
 	}
 	return hidden().ReplaceAllStringFunc(text, func(found string) string {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		n := 0
-		if _, err := fmt.Sscanf(found, placeholder+"-%d", &n); err != nil || n < 1 || n > len(f.values) {
+		if _, err := fmt.Sscanf(found, Placeholder+"-%d", &n); err != nil || n < 1 || n > len(f.values) {
 			return found
 		}
 		return f.values[n-1]
@@ -151,45 +152,60 @@ func (s *filtering) separator(l string, at int) {
 // token writes a word, and returns the position after it. begins is set for the first word of a line.
 func (s *filtering) token(l string, at, end int, begins bool) int {
 	t := l[at:end]
-	name, after, is := nameAt(l, at, end)
-	if !is {
-		if isVariable(t) && strings.HasSuffix(l[:at], "${") {
-			s.out.WriteString(t)
-			return end
-		}
-		s.value(t)
-		switch isFlag, isShort := strings.HasPrefix(t, "--"), len(t) == 2 && t[0] == '-'; {
-		case begins && slices.Contains([]string{"install", "blacklist"}, t):
-			s.hides = module
-		case (isFlag || isShort) && s.hides == shown && !isKnown(t):
-			s.hides = next
-		}
+	if strings.HasPrefix(t, "http://") || strings.HasPrefix(t, "https://") {
+		return s.url(l, at, end)
+	}
+	if name, after, is := nameAt(l, at, end); is {
+		return s.assignment(l, name, at, after, begins)
+	}
+	if isVariable(t) && strings.HasSuffix(l[:at], "${") {
+		s.out.WriteString(t)
 		return end
 	}
-	known := isKnown(name)
-	if s.hides == line && (s.block >= 0 || !strings.HasPrefix(name, "--")) {
-		known = false
-	}
+	s.value(t)
+	isFlag := strings.HasPrefix(t, "--") || len(t) == 2 && t[0] == '-'
 	switch {
-	case known, isVariable(name), isMessageWord(strings.TrimLeft(name, "-")):
-		s.out.WriteString(l[at : at+len(name)])
-	default:
-		s.out.WriteString(s.Hide(name))
+	case begins && (t == "install" || t == "blacklist"):
+		s.hides = module
+	case isFlag && s.hides == shown && !isKnown(t):
+		s.hides = next
+	}
+	return end
+}
+
+// url writes the scheme of a URL.
+func (s *filtering) url(l string, at, end int) int {
+	for end < len(l) && strings.IndexByte(" \t\x00\"'`,;)]}\\", l[end]) < 0 {
+		end++
+	}
+	scheme, rest, _ := strings.Cut(l[at:end], "://")
+	s.out.WriteString(scheme + "://" + s.Hide(rest))
+	return end
+}
+
+// assignment writes a name, and decides whether its value is hidden.
+func (s *filtering) assignment(l, name string, at, after int, begins bool) int {
+	isFlag, isCommandLine := strings.HasPrefix(name, "-"), false
+	known := isKnown(name) && (s.hides != line || s.block < 0 && isFlag)
+	if written := l[at : at+len(name)]; known || isVariable(name) || isMessageWord(strings.TrimLeft(name, "-")) {
+		s.out.WriteString(written)
+	} else {
+		s.out.WriteString(s.Hide(written))
 	}
 	s.out.WriteString(l[at+len(name) : after])
+	if isVariable(name) && s.hides != line { // its value may be a part of a command line
+		isCommandLine = strings.HasPrefix(strings.TrimLeft(l[after:], space+`"'`), "-")
+	}
 	switch {
-	case strings.HasSuffix(name, "-data") && known:
+	case known && strings.HasSuffix(name, "-data"):
 		return s.data(l, after)
-	case known:
-		s.hides = shown
-		return after
-	case isVariable(name) && strings.HasPrefix(strings.TrimLeft(l[after:], space+`"'`), "-") && s.hides != line: // a part of a command line
+	case known, isCommandLine:
 		s.hides = shown
 		return after
 	case s.hides == line:
-	case strings.HasPrefix(name, "-"):
+	case isFlag:
 		s.hides = flag
-	case begins && l[strings.IndexFunc(l, func(r rune) bool { return !strings.ContainsRune(space, r) })] != '{':
+	case begins && strings.TrimLeft(l, space)[0] != '{':
 		s.hides = line
 		if s.block < 0 {
 			s.block = len(l) - len(strings.TrimLeft(l, space+"-"))
@@ -241,7 +257,7 @@ func nameAt(l string, at, end int) (name string, after int, is bool) {
 	}
 	rest := l[after:]
 	switch {
-	case strings.HasSuffix(t, ":") && len(t) > 1 && (end == len(l) || strings.IndexByte(between, l[end]) >= 0) && !strings.HasPrefix(l[end:], "="):
+	case strings.HasSuffix(t, ":") && len(t) > 1 && !strings.HasPrefix(l[end:], "="): // l[end] is between words
 		return t[:len(t)-1], end, true
 	case strings.HasPrefix(rest, ":") && after > end && strings.IndexByte(`"'`, l[end]) >= 0:
 		return t, after + 1, true
@@ -255,17 +271,11 @@ func nameAt(l string, at, end int) (name string, after int, is bool) {
 
 // value writes a word that is not a name.
 func (s *filtering) value(t string) {
-	_, isNumber := strings.CutPrefix(strings.Trim(t, "0123456789.-"), "")
-	switch isNumber = isNumber && strings.Trim(t, "0123456789.") == ""; {
-	case slices.Contains([]string{"true", "false", "null", "~", "*", "/", "$"}, t):
+	switch isNumber := strings.Trim(t, "0123456789.") == ""; {
+	case slices.Contains([]string{"true", "false", "null", "~", "*", "/", "$"}, t), s.shows(t):
 		s.out.WriteString(t)
 	case s.hides != shown && s.hides != module && isNumber:
-		s.out.WriteByte('0')
-	case s.hides == module && moduleName().MatchString(t), s.hides == shown && isShown(t):
-		s.out.WriteString(t)
-	case strings.HasPrefix(t, "http://"), strings.HasPrefix(t, "https://"):
-		scheme, rest, _ := strings.Cut(t, "://")
-		s.out.WriteString(scheme + "://" + s.Hide(rest))
+		s.out.WriteByte('0') // which is a number still
 	default:
 		bare := strings.TrimLeft(t, "*@+:~")
 		s.out.WriteString(t[:len(t)-len(bare)] + s.Hide(bare))
@@ -275,4 +285,10 @@ func (s *filtering) value(t string) {
 	if s.hides == next || s.hides == module {
 		s.hides = shown
 	}
+}
+
+// shows reports whether a word remains here.
+func (s *filtering) shows(t string) bool {
+	return s.hides == shown && isShown(t) || s.hides == module && moduleName().MatchString(t) ||
+		strings.HasPrefix(t, "--") && isMessageWord(t[2:])
 }

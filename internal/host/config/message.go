@@ -116,15 +116,16 @@ func PlainRules(text string) string {
 
 var (
 	ruleText = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(--[a-z0-9-]+ |"comment": ?)("(?:[^"\\]|\\.)*"|[^ \n]+)`)
+		return regexp.MustCompile(`(--[a-z0-9-]+ |"comment": ?)("(?:[^"\\]|\\.)*"|[^ \n-][^ \n]*)`)
 	})
 	serviceName = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^[a-z0-9-]{1,63}/[a-z0-9-]{1,63}(:[a-z0-9-]{0,63})?:?`)
 	})
 	namesInRules = sync.OnceValue(func() map[string]bool {
-		return wordSet("--state --ctstate --ctdir --ctproto --match-set --add-set --del-set --map-set --tcp-flags --src-type --dst-type --reject-with " +
-			"--icmp-type --icmpv6-type --physdev-in --physdev-out --mode --hashlimit-mode --algo --weekdays --monthdays --dir --pol --proto --vproto " +
-			"--pkt-type --set-xmark --hook --icmpv4-type --chunk-types --tcp-option --dport --sport --dports --sports --ports")
+		return wordSet("--state --ctstate --ctdir --ctproto --match-set --add-set --del-set --map-set --tcp-flags --src-type --dst-type " +
+			"--reject-with --icmp-type --icmpv6-type --physdev-in --physdev-out --mode --hashlimit-mode --algo --weekdays " +
+			"--monthdays --dir --pol --proto --vproto --pkt-type --set-xmark --hook --icmpv4-type --chunk-types --tcp-option " +
+			"--dport --sport --dports --sports --ports")
 	})
 )
 
@@ -139,8 +140,8 @@ func plainRuleText(found string, ofProxy bool) string {
 		value = serviceName().ReplaceAllString(value, "")
 	}
 	for _, word := range strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" ,/", r) }) {
-		if !isMessageWord(strings.Trim(word, `():;,`)) {
-			return m[1] + `"` + placeholder + `"`
+		if word = strings.Trim(word, `():;,"\`); word != "" && !isMessageWord(word) {
+			return m[1] + `"` + Placeholder + `"`
 		}
 	}
 	return found

@@ -48,3 +48,22 @@ func TestFilterMessage(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
+
+// TestPlainRules: of the text that a rule's author chose, known words remain, and kube-proxy's names of Services.
+func TestPlainRules(t *testing.T) {
+	for rule, want := range map[string]string{
+		`-A INPUT -m comment --comment s3cret/hunter2 -j DROP`:                             `-A INPUT -m comment --comment "left-out" -j DROP`,
+		`-A INPUT -m recent --set --name s3cret --rsource`:                                 `-A INPUT -m recent --set --name "left-out" --rsource`,
+		`-A INPUT -m x --label s3cret -p tcp -m tcp --dport 443 -j ACCEPT`:                 `-A INPUT -m x --label "left-out" -p tcp -m tcp --dport 443 -j ACCEPT`,
+		`-A KUBE-SVC-A -m comment --comment "ns/web:http cluster IP" -j KUBE-MARK-MASQ`:    "",
+		`-A KUBE-SEP-A -m recent --set --name KUBE-SEP-A --mask 255.255.255.255 --rsource`: "",
+		`-A INPUT -m set --match-set cali40s:x src -m conntrack --ctstate NEW -j DROP`:     "",
+	} {
+		if want == "" {
+			want = rule
+		}
+		if got := PlainRules(rule + "\n"); got != want+"\n" {
+			t.Errorf("%s\ngot  %swant %s", rule, got, want)
+		}
+	}
+}

@@ -45,7 +45,7 @@ var (
 	})
 	systemPath = sync.OnceValue(func() *regexp.Regexp {
 		const top = `bin|boot|data|dev|etc|home|lib|lib64|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var`
-		return regexp.MustCompile(`^(unix:(//)?)?(/(` + top + `)?|%[a-zA-Z])(/[\w.@:+%*?-]*)*$`)
+		return regexp.MustCompile(`^(unix:(//)?)?(/|(/(` + top + `)|%[a-zA-Z])(/[\w.@:+%*?-]*)*)$`)
 	})
 	// Numbers with a unit, ranges, durations, times, Kubernetes' APIs and labels, units of systemd, links, variables in a command line.
 	shape = sync.OnceValue(func() *regexp.Regexp {
@@ -53,9 +53,11 @@ var (
 			`|[0-9]+:(memory|hugepages-[0-9]+[KMG]i)|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]{5})` +
 			`|([a-z0-9.-]+\.)?k8s\.io/v[0-9][a-z0-9]*|v1|([a-z0-9.-]+\.)?(kubernetes|k8s)\.io/[A-Za-z0-9._-]+` +
 			`|[\w@.%:\\-]+\.(service|target|mount|automount|socket|slice|timer|path|swap|scope|device)` +
-			`|(except:)?(interface-name:|driver:)?(eth|en[iopsx]?|ib|wl|ww|veth|lxc|cali|cni|flannel|flannel-v6|vxlan|vxlan(-v6)?\.calico|tunl|cilium_?|bond|br|` +
-			`br-int|cbr|docker|dummy|kube-?|kube-ipvs|kube-bridge|nodelocaldns|ovn-?|ovn-k8s-?|genev_sys_?|antrea-gw|weave|azv|gke|nerdctl|podman|virbr|tailscale|wg|lo)` +
-			`[0-9.*?_-]*([nps][0-9*?]+)*|\*+|\$[A-Z][A-Z0-9_]*|--?[a-zA-Z]|` + placeholder + `-[0-9]+)$`)
+			`|(except:)?(interface-name:|driver:)?(eth|en[iopsx]?|ib|wl|ww|veth|lxc|cali|cni|flannel|flannel-v6|` +
+			`vxlan|vxlan(-v6)?\.calico|tunl|cilium_?|bond|br|` +
+			`br-int|cbr|docker|dummy|kube-?|kube-ipvs|` +
+			`kube-bridge|nodelocaldns|ovn-?|ovn-k8s-?|genev_sys_?|antrea-gw|weave|azv|gke|nerdctl|podman|virbr|tailscale|wg|lo)` +
+			`[0-9.*?_-]*([nps][0-9*?]+)*|\*+|\$[A-Z][A-Z0-9_]*|--?[a-zA-Z]|` + Placeholder + `-[0-9]+)$`)
 	})
 )
 

@@ -43,7 +43,7 @@ func As(files Files, kind Kind) Files {
 }
 
 var identity = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^/proc/sys/kernel/(hostname|osrelease)$|^/proc/([^/]+/)?(stat|limits|comm|uid_map|cgroup|net/.*)$|` +
+	return regexp.MustCompile(`^/proc/sys/|^/proc/([^/]+/)?(stat|limits|comm|uid_map|cgroup|net/.*)$|` +
 		`^/proc/(devices|filesystems|meminfo|modules|swaps|uptime|version|version_signature)$|^/sys/|/os-release$|^/etc/hostname$|` +
 		`^(/usr)?/lib/modules/|^/etc/sysctl\.d/99-zz-nodegate\.conf$`)
 })
@@ -51,12 +51,12 @@ var identity = sync.OnceValue(func() *regexp.Regexp {
 // KindOf returns the kind of the file at a path.
 func KindOf(name string) Kind {
 	switch {
+	case strings.HasPrefix(name, "/etc/nodegate/"):
+		return Policy
+	case strings.HasPrefix(name, "/proc/sys/") && name != "/proc/sys/kernel/hostname":
+		return Parameter
 	case identity().MatchString(name):
 		return Identity
-	case regexp.MustCompile(`^/proc/sys/`).MatchString(name):
-		return Parameter
-	case regexp.MustCompile(`^/etc/nodegate/`).MatchString(name):
-		return Policy
 	}
 	return Plain
 }
@@ -122,7 +122,7 @@ func certificates(text []byte) []byte {
 func certificateData(value string) string {
 	der, err := base64.StdEncoding.DecodeString(value)
 	if err != nil {
-		return placeholder
+		return Placeholder
 	}
 	return base64.StdEncoding.EncodeToString(certificates(der))
 }
