@@ -29,22 +29,22 @@ type ServiceTrace struct {
 
 // Passage is the way of one packet.
 type Passage struct {
-	Steps []PassageStep `json:"steps"` // rules and policies that it met, in order
-	End   string        `json:"end"`   // left, delivered, dropped, queued, lost after HOOK, lost in HOOK; "" for a packet that never came
-	Link  string        `json:"link,omitempty"`
+	Steps []PassageStep `json:"steps"`          // rules and policies that it met, in order
+	End   string        `json:"end"`            // left, delivered, dropped, queued, lost after HOOK, lost in HOOK; "" for a packet that never came
+	Link  string        `json:"link,omitempty"` // by which it left
 	Mark  uint32        `json:"mark,omitempty"` // at the end
 }
 
 // PassageStep is a rule or policy that took a packet.
 type PassageStep struct {
-	Hook     string `json:"hook"` // prerouting, input, forward, output or postrouting
-	Family   string `json:"family"`
-	Table    string `json:"table"`
-	Chain    string `json:"chain"`
+	Hook     string `json:"hook"`             // prerouting, input, forward, output or postrouting
+	Family   string `json:"family"`           // of the table: ip, ip6, inet
+	Table    string `json:"table"`            // its name
+	Chain    string `json:"chain"`            // the rule's chain
 	Handle   uint64 `json:"handle,omitempty"` // 0 for the policy of the chain
 	Position int    `json:"-"`                // of the rule in its chain, from 1
-	Does     string `json:"does"`
-	Rule     string `json:"rule,omitempty"`
+	Does     string `json:"does"`             // its verdict: accept, drop, "jump CHAIN"
+	Rule     string `json:"rule,omitempty"`   // absent for a policy, or if it is not known
 }
 
 // Died returns the step that dropped the packet, or nil.

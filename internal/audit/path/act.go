@@ -102,7 +102,7 @@ func (w *walk) end(a *action, s state, did func(Effect) state, o *out) []state {
 		o.accepted = merge(o.accepted, t)
 	default: // handed over: the other program accepts, drops or repeats
 		t := did(Passes)
-		t.doubts(nil)
+		t.doubts(nil, false)
 		on := t
 		t.weight, on.weight = t.weight/2, t.weight/2
 		w.finish(t, Lost)
@@ -116,9 +116,9 @@ func (w *walk) end(a *action, s state, did func(Effect) state, o *out) []state {
 // net/netfilter/xt_TPROXY.c, nf_queue of net/netfilter/nf_queue.c).
 func (w *walk) handOver(c *chain, r *rule, a *action, s state, did func(Effect) state, o *out) []state {
 	listens := Unknown
-	what := "whether a program listens on port " + strconv.Itoa(int(a.port))
+	what := "a program that listens on port " + strconv.Itoa(int(a.port))
 	if a.kind == queue {
-		what = "whether a program listens on queue " + strconv.Itoa(int(a.port))
+		what = "a program that listens on queue " + strconv.Itoa(int(a.port))
 		if w.node.Listens != nil {
 			listens = w.node.Listens(a.port)
 		}
@@ -127,14 +127,14 @@ func (w *walk) handOver(c *chain, r *rule, a *action, s state, did func(Effect) 
 		lost := did(Drops)
 		if lost.last.Does += " without a listener"; listens == Unknown {
 			lost.weight /= 2
-			lost.doubts(w.condition(c, r, what))
+			lost.doubts(w.condition(c, r, what), true)
 		}
 		w.finish(lost, Dropped)
 		if listens == No {
 			return nil
 		}
 		s.weight /= 2
-		s.doubts(nil)
+		s.doubts(nil, false)
 	}
 	if a.kind == queue && (listens != No || !a.bypass) {
 		return w.end(&action{kind: handedOver, text: a.text}, s, did, o)
@@ -145,7 +145,8 @@ func (w *walk) handOver(c *chain, r *rule, a *action, s state, did func(Effect) 
 	} else {
 		t.p.ToNode, t.p.Mark = Yes, t.p.Mark.set(a.value, a.mask)
 	}
-	t.doubt, t.open, t.cond, t.weight = s.doubt, s.open, s.cond, s.weight
+	t.weight = s.weight
+	t.doubtAs(s)
 	o.accepted = merge(o.accepted, t)
 	return nil
 }
@@ -154,7 +155,7 @@ func (w *walk) handOver(c *chain, r *rule, a *action, s state, did func(Effect) 
 func (w *walk) enter(c *chain, a *action, s state, o *out, depth int) []state {
 	to := c.chain(a.chain)
 	if to == nil { // no kernel holds such a rule
-		s.doubts(nil)
+		s.doubts(nil, false)
 		return []state{s}
 	}
 	inner := w.chain(to, s, depth+1)
@@ -191,7 +192,7 @@ func (w *walk) spread(c *chain, r *rule, a *action, s state, unsure string, o *o
 		}
 		share := s
 		if share.weight /= float64(len(list) + 1); found == Unknown {
-			share.doubts(nil)
+			share.doubts(nil, false)
 		}
 		for _, one := range list {
 			apply(one, share)

@@ -128,7 +128,7 @@ func New(sets []*ruleset.Set, family string, node Node) *Rules {
 			}
 		}
 		for _, t := range slices.Backward(append(slices.Clip(set.NFT), set.Foreign...)) {
-			if slices.Contains([]string{family, "inet", "bridge", "netdev"}, t.Family) {
+			if slices.Contains([]string{family, "inet", "bridge", "netdev", "arp"}, t.Family) {
 				all.addNFT(set.Source, t, family)
 			}
 		}
@@ -262,7 +262,7 @@ func (w *walk) afterRouting(all *Rules, states []state, last string) (left []sta
 		}
 		if s.p.ToNode == Unknown {
 			s.weight /= 2
-			s.doubts(nil)
+			s.doubts(nil, false)
 			here := s
 			here.p.ToNode = Yes
 			in = append(in, here)
@@ -406,7 +406,7 @@ func (w *walk) ways() []Way {
 	for _, e := range w.ends.list {
 		way := Way{End: e.end, Packet: e.p, Chance: e.weight, Sure: e.doubt == 0, Steps: e.last.list()}
 		if e.doubt > 0 && e.doubt == e.open {
-			way.Open = e.cond
+			way.Open, way.Rare = e.cond, e.rare
 		}
 		list = append(list, way)
 	}

@@ -13,6 +13,9 @@ type LinkChain struct {
 	Step    Step     // the rule or policy that drops, or one that may
 	Devices []string // its links; nil at a hook of bridges, or if they are not known
 	Surely  bool     // it drops every packet
+	ARP     bool     // it sees only packets of ARP
+
+	base *base
 }
 
 // AtLinks reports whether the chain is at a hook of links, not of bridges.
@@ -21,7 +24,7 @@ func (c *LinkChain) AtLinks() bool { return c.Step.Hook == "INGRESS" || c.Step.H
 // addLinkChain keeps a base chain if its hook is one of links or bridges.
 func (all *Rules) addLinkChain(c *ruleset.NFTChain, ready *chain, family string) bool {
 	hook := strings.ToUpper(c.Hook)
-	if hook == "" || family != "bridge" && family != "netdev" && slices.Contains(iptablesHooks(""), hook) {
+	if hook == "" || !slices.Contains([]string{"bridge", "netdev", "arp"}, family) && slices.Contains(iptablesHooks(""), hook) {
 		return false
 	}
 	all.links = append(all.links, base{chain: ready, hook: hook, drops: c.Policy == "drop", devices: c.Devices})
@@ -36,7 +39,9 @@ func (all *Rules) LinkChains() (list []LinkChain) {
 			continue
 		}
 		if ways := all.linkWays(b); slices.ContainsFunc(ways, func(w Way) bool { return w.End != Passed }) {
-			list = append(list, b.linkChain(ways))
+			c := b.linkChain(ways)
+			c.base = b
+			list = append(list, c)
 		}
 	}
 	return list
@@ -45,7 +50,7 @@ func (all *Rules) LinkChains() (list []LinkChain) {
 // linkWays returns the ways of any packet through a chain at a hook of links or bridges.
 func (all *Rules) linkWays(b *base) []Way {
 	every := Mark{Unknown: ^uint32(0)}
-	p := Packet{Mark: every, ConnMark: every}
+	p := Packet{Mark: every, ConnMark: every, ARP: b.isARP()}
 	if len(b.devices) == 1 && b.hook == "EGRESS" {
 		p.Out = b.devices[0]
 	} else if len(b.devices) == 1 {
@@ -59,8 +64,25 @@ func (all *Rules) linkWays(b *base) []Way {
 	})
 }
 
+// AtLink returns the ways of a packet through a chain at a hook of links or bridges, and false if it does not come there.
+func (all *Rules) AtLink(c *LinkChain, p Packet) ([]Way, bool) {
+	switch {
+	case c.ARP, !c.AtLinks() && (p.In == "" || p.In != p.Out || !HasBridge([]string{p.In})),
+		c.Step.Hook == "INGRESS" && !slices.Contains(c.Devices, p.In), c.Step.Hook == "EGRESS" && !slices.Contains(c.Devices, p.Out):
+		return nil, false
+	}
+	return all.follow(nil, func(w *walk) {
+		w.hook = c.base.hook
+		for _, s := range w.base(c.base, state{p: p, weight: 1}) {
+			w.finish(s, Passed)
+		}
+	}), true
+}
+
+func (b *base) isARP() bool { return strings.HasPrefix(b.shown, "arp ") }
+
 func (b *base) linkChain(ways []Way) LinkChain {
-	c := LinkChain{Devices: b.devices, Step: Step{Hook: b.hook, Table: b.shown, Chain: b.name, Source: b.source, Program: b.program}}
+	c := LinkChain{Devices: b.devices, ARP: b.isARP(), Step: Step{Hook: b.hook, Table: b.shown, Chain: b.name, Source: b.source, Program: b.program}}
 	if step, w, lost := DropsSurely(ways); lost {
 		c.Step, c.Surely = step, w.Chance > 0.999
 		return c

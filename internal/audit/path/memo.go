@@ -62,6 +62,7 @@ func (w *walk) after(s, t state) state {
 	t.weight *= s.weight
 	t.doubt += s.doubt
 	t.open += s.open
+	t.rare = t.rare || s.rare
 	if s.cond != nil {
 		t.cond = s.cond
 	}

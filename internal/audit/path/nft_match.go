@@ -100,6 +100,14 @@ func (r *nftReader) one(s selector, list []string) func(*Node, *Packet) Answer {
 	case "meta nfproto":
 		is := slices.Contains(list, map[string]string{ruleset.IPv4: "ipv4", ruleset.IPv6: "ipv6"}[r.family])
 		return func(*Node, *Packet) Answer { return answer(is) }
+	case "meta protocol", "ether type":
+		is := slices.Contains(list, r.family)
+		return func(_ *Node, p *Packet) Answer {
+			if p.ARP {
+				return answer(slices.Contains(list, "arp"))
+			}
+			return answer(is)
+		}
 	case "meta l4proto", "ip protocol", "ip6 nexthdr":
 		return anyOf(list, readProtocol)
 	case "meta iifname", "meta iif":

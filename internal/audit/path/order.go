@@ -56,7 +56,7 @@ func (w *walk) anyOrder(turn []base, hook string, s state) []state {
 	for _, r := range results {
 		adjust := func(s state) state {
 			if s.weight *= share; len(results) > 1 {
-				s.doubts(nil)
+				s.doubts(nil, false)
 			}
 			return s
 		}

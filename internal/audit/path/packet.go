@@ -68,6 +68,7 @@ type Packet struct {
 	Own                 bool   // the node itself sends the packet
 	ToNode              Answer // the destination is an address of the node
 	FirstReply          bool   // the first reply of a connection: of TCP with the flags SYN and ACK
+	ARP                 bool   // not of IP, at a hook of links
 	Full                bool   // a later packet, as large as the path allows
 	Mark, ConnMark      Mark
 

@@ -271,13 +271,6 @@ func MayDrop(ways []Way) (step Step, of Way, may bool) {
 	return Step{}, Way{}, false
 }
 
-// IsRare reports whether the open condition usually concerns few packets, such as those above a rate. A rule that lets packets
-// pass only below a rate, before another rule drops the rest, does not.
-func (w *Way) IsRare() bool {
-	took := slices.ContainsFunc(w.Steps, func(s Step) bool { return s.Unsure != "" && sameStep(&s, &w.Open.At) })
-	return isRare(w.Open.Condition, took)
-}
-
 func (w *Way) dropped() bool { return w.End == Dropped || w.End == Rejected }
 
 // Percent formats a share: "1 %", "0.1 %".

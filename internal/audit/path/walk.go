@@ -3,6 +3,9 @@ package path
 import (
 	"math"
 	"slices"
+	"strings"
+
+	"nodegate/internal/ruleset"
 )
 
 // Step is a rule that decided something on a packet's way.
@@ -60,6 +63,7 @@ type Way struct {
 	Packet Packet // at the end
 	Chance float64
 	Sure   bool  // false if the way depends on a match that is not known: Chance is then only a share
+	Rare   bool  // with Open: one of the conditions usually concerns few packets, such as those above a rate
 	Open   *Open // set if only conditions that the rules do not decide lead to this end, whatever the packet
 	Steps  []Step
 }
@@ -77,14 +81,17 @@ type state struct {
 	doubt  int
 	open   int   // how many of the doubts are about conditions that no packet decides
 	cond   *Open // the first of these
+	rare   bool  // one of these usually concerns few packets
 	last   *Step
 }
 
-// doubts adds a doubt. It is about the rule's condition if that is not nil, otherwise about the packet.
-func (s *state) doubts(cond *Open) {
+// doubts adds a doubt. It is about the condition of a rule that took the packet, or did not, if cond is not nil, otherwise about the
+// packet.
+func (s *state) doubts(cond *Open, took bool) {
 	if s.doubt++; cond == nil {
 		return
 	}
+	s.rare = s.rare || isRare(cond.Condition, took)
 	if s.open++; s.cond == nil {
 		s.cond = cond
 	}
@@ -120,7 +127,7 @@ func (w *walk) over() bool { return w.left < 0 }
 // lose ends the ways of packets that are not followed further.
 func (w *walk) lose(list ...state) {
 	for _, s := range list {
-		s.doubts(nil)
+		s.doubts(nil, false)
 		w.finish(s, Lost)
 	}
 }
@@ -160,9 +167,12 @@ type out struct {
 // doubtLike takes over the doubts of a state that joins s, if it has more of them.
 func (s *state) doubtLike(o state) {
 	if o.doubt > s.doubt || o.doubt == s.doubt && o.open < s.open {
-		s.doubt, s.open, s.cond = o.doubt, o.open, o.cond
+		s.doubtAs(o)
 	}
 }
+
+// doubtAs takes over the doubts of another state.
+func (s *state) doubtAs(o state) { s.doubt, s.open, s.cond, s.rare = o.doubt, o.open, o.cond, o.rare }
 
 // merge adds a state, and joins it with one that differs only in its history.
 func merge(list []state, s state) []state {
@@ -200,7 +210,7 @@ func widen(list []state) (joined []state) {
 // rejoin removes the doubt of a state that left s and came back whole.
 func rejoin(after []state, s state) {
 	if len(after) == 1 && math.Abs(after[0].weight-s.weight) <= 1e-9*s.weight {
-		after[0].doubt, after[0].open, after[0].cond = s.doubt, s.open, s.cond
+		after[0].doubtAs(s)
 	}
 }
 
@@ -226,7 +236,7 @@ func (w *walk) rules(c *chain, s state, depth int) (o out) {
 			}
 			w.left -= costOfStep
 			var cond *Open
-			if open {
+			if open && !c.isProxys() { // its session affinity
 				cond = w.condition(c, r, unsure)
 			}
 			for _, s := range w.rule(c, r, s, took, unsure, cond, &o, depth) {
@@ -268,6 +278,11 @@ func (r *rule) answer(n *Node, p *Packet) (a Answer, unsure string, open bool) {
 	return a, unsure, open && a == Unknown
 }
 
+// isProxys reports whether kube-proxy owns a chain.
+func (c *chain) isProxys() bool {
+	return strings.HasPrefix(c.name, "KUBE-") || c.table.name == ruleset.KubeProxyTable
+}
+
 // condition describes an open condition of a rule.
 func (w *walk) condition(c *chain, r *rule, text string) *Open {
 	at := (state{}).step(w, c, r, "", Passes).last
@@ -282,8 +297,8 @@ func (w *walk) rule(c *chain, r *rule, s state, took Answer, unsure string, cond
 	case took == Unknown:
 		rest := s
 		rest.weight, taken.weight = s.weight/2, s.weight/2
-		rest.doubts(cond)
-		taken.doubts(cond)
+		rest.doubts(cond, false)
+		taken.doubts(cond, true)
 		after = append(after, rest)
 	case r.chance < 1:
 		rest := s

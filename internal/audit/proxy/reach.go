@@ -81,7 +81,7 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		if opts.Own != nil {
 			r.judgeOwnEndpoints()
 		}
-		r.judgeReplies(sets)
+		r.judgeReplies()
 		r.judgeUntracked()
 		r.judgeMarked(sets)
 		r.judgeLinks(opts)
@@ -118,7 +118,7 @@ func Reach(sets []*ruleset.Set, opts Options) (mode string, found []Finding) {
 		r := newReach(&Judgment{}, sets, &opts, family)
 		r.judgeLinks(&opts)
 		r.judgeMarked(sets)
-		r.judgeReplies(sets)
+		r.judgeReplies()
 		sure = sure && r.reachesSurely() && len(r.found) == 0
 	}
 	if mode == "" || sure {
@@ -177,7 +177,7 @@ func (r *reach) reachesSurely() bool {
 
 // mayLose reports whether a rule may drop a packet, and would be a finding.
 func (r *reach) mayLose(w path.Way) bool {
-	if !isDropped(w) || len(w.Steps) == 0 || w.Open != nil && w.IsRare() {
+	if !isDropped(w) || len(w.Steps) == 0 || w.Open != nil && w.Rare {
 		return false
 	}
 	last := w.Steps[len(w.Steps)-1]

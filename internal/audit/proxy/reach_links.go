@@ -16,6 +16,9 @@ func (r *reach) judgeLinks(opts *Options) {
 			r.add(c.Step, path.Way{Chance: 1}, who).link = true
 			continue
 		}
+		if r.judgeAtLink(&c) {
+			continue
+		}
 		note := describeLinkChain(&c) + ", and is not followed: it is not known whether packets of Pods are lost there"
 		if !slices.Contains(r.rep.Notes, note) { // both families have the chain
 			r.rep.Notes = append(r.rep.Notes, note)
@@ -23,10 +26,36 @@ func (r *reach) judgeLinks(opts *Options) {
 	}
 }
 
+// judgeAtLink judges the packets of Pods, and their replies, at a chain of a link or of bridges.
+func (r *reach) judgeAtLink(c *path.LinkChain) (lost bool) {
+	for _, f := range r.directFlows() {
+		back := f.packet
+		back.Source, back.Destination, back.SourcePort, back.Port = back.Destination, back.Source, back.Port, back.SourcePort
+		back.In, back.Out, back.State = back.Out, back.In, path.StateEstablished
+		for i, p := range []path.Packet{f.packet, back} {
+			ways, comes := r.rules.AtLink(c, p)
+			step, w, is := path.DropsSurely(ways)
+			if !comes || !is || path.EnforcesPolicies(step.Owner()) {
+				continue
+			}
+			who := f.who + " to " + f.to + " with " + strings.ToUpper(p.Protocol)
+			if i == 1 {
+				who += " (replies)"
+			}
+			r.add(step, w, who).link = true
+			lost = true
+		}
+	}
+	return lost
+}
+
 // losesAll returns the packets of Pods that a chain certainly drops.
 func losesAll(c *path.LinkChain, opts *Options) (who string, all bool) {
 	if !c.Surely {
 		return "", false
+	}
+	if c.ARP {
+		return "of ARP", true
 	}
 	if !c.AtLinks() {
 		return "that pass bridges", path.HasBridge(opts.Links)
@@ -46,7 +75,9 @@ func losesAll(c *path.LinkChain, opts *Options) (who string, all bool) {
 // describeLinkChain returns the place of a chain and how it may drop packets.
 func describeLinkChain(c *path.LinkChain) string {
 	at := strings.ToLower(c.Step.Hook)
-	if !c.AtLinks() {
+	if c.ARP {
+		at += " of ARP"
+	} else if !c.AtLinks() {
 		at += " of bridges"
 	} else if len(c.Devices) > 0 { // nft before 1.0.7 does not print them as JSON
 		at += " of " + strings.Join(c.Devices, ", ")

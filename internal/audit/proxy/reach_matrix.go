@@ -94,6 +94,10 @@ func (r *reach) judgeWay(f *flow, w *path.Way) {
 	if p := &any.Packet; p.Translated() && p.Destination.IsSingleIP() && r.own(p.Destination.Addr()) != path.Yes {
 		p.Destination, _ = r.rangeOf(p.Destination.Addr()) // not the rules for this Pod
 	}
+	if f.service != "" && !byProxy(w.Steps) {
+		r.judgeTaken(f, w)
+		return
+	}
 	ways := r.back.Reply(f.packet, &any)
 	step, lost, lostWay := path.Step{}, false, path.Way{}
 	if step, lostWay, lost = path.DropsSurely(ways); !lost {
@@ -108,6 +112,16 @@ func (r *reach) judgeWay(f *flow, w *path.Way) {
 		lostWay.Chance *= w.Chance
 		r.addFlow(f, step, lostWay, true)
 	}
+}
+
+// judgeTaken judges packets of other machines to a Service that kube-proxy's rules do not translate. The other senders' are judged
+// by judgeServices.
+func (r *reach) judgeTaken(f *flow, w *path.Way) {
+	step, ok := decider(*w)
+	if f.packet.Own || f.packet.Source.IsValid() || !ok || step.Unsure != "" || step.Effect != path.Changes && step.Effect != path.Untracks {
+		return
+	}
+	r.addFlow(f, step, *w, false)
 }
 
 // unmarked returns the rule that took kube-proxy's mark from packets, which then leave with the client's address.
@@ -156,6 +170,14 @@ func (r *reach) directFlows() (list []flow) {
 		return nil
 	}
 	here := r.local.To
+	if r.family == ruleset.IPv6 { // without neighbour discovery there is no IPv6
+		p := path.Packet{Source: here, In: r.local.Link, Destination: netip.PrefixFrom(here.Addr(), here.Addr().BitLen()), ToNode: path.Yes,
+			Protocol: "icmpv6", State: path.StateUntracked, UnnamedFrom: true}
+		list = append(list, flow{who: "of ICMPv6 from Pods", to: "the node", packet: p})
+	}
+	full := path.Packet{Source: here, In: r.local.Link, Destination: here, Out: r.local.Link, ToNode: path.No, Protocol: "tcp",
+		State: path.StateEstablished, SourcePort: anyPort, UnnamedFrom: true, Full: true}
+	list = append(list, flow{who: "that fill the MTU from Pods", to: "Pods of this node", packet: full})
 	add("from the node", "its Pods", path.Packet{Own: true, Destination: here, Out: r.local.Link, ToNode: path.No})
 	add("from Pods", "Pods of this node", path.Packet{Source: here, In: r.local.Link, Destination: here, Out: r.local.Link, ToNode: path.No})
 	for _, other := range r.otherPods() {

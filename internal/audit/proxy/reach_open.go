@@ -28,7 +28,7 @@ func (r *reach) addOpen(who string, loss *path.Loss) {
 		u.who = append(u.who, who)
 	}
 	// A file has no elements of sets: only on the node itself it is a fault of this audit that they are not known.
-	u.rare = u.rare && (loss.Way.IsRare() || r.opts.Own == nil && strings.Contains(loss.Way.Open.Condition, "-m set "))
+	u.rare = u.rare && (loss.Way.Rare || r.opts.Own == nil && strings.Contains(loss.Way.Open.Condition, "-m set "))
 }
 
 // reportOpen makes a note of each open condition that usually concerns few packets, and otherwise a finding.

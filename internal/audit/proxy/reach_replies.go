@@ -5,12 +5,11 @@ import (
 	"slices"
 
 	"nodegate/internal/audit/path"
-	"nodegate/internal/ruleset"
 )
 
 // judgeReplies judges the packets of connections that exist: the replies of other machines to Pods and to
 // the node, and the later packets of Pods. A firewall often accepts the first packet only.
-func (r *reach) judgeReplies(sets []*ruleset.Set) {
+func (r *reach) judgeReplies() {
 	record := func(who string, list []path.Loss) {
 		for _, loss := range list {
 			if who, is := r.loses(&sender{who: who}, &loss); is && r.found[stepKey(loss.Step)] == nil {
@@ -28,7 +27,7 @@ func (r *reach) judgeReplies(sets []*ruleset.Set) {
 		}
 		record(from.who+" to other machines", r.losses(from.packet))
 	}
-	back := path.New(sets, r.family, path.Node{Own: r.own, Elsewhere: path.NotOfReplies})
+	back := r.rules.For(path.Node{Own: r.own, Elsewhere: path.NotOfReplies, IPsec: r.node.IPsec, Listens: r.node.Listens})
 	for _, link := range r.uplinks() {
 		for _, to := range []path.Route{{To: r.pods}, r.local} {
 			if to.To.IsValid() {

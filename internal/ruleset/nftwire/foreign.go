@@ -43,6 +43,7 @@ const mostElements = 100_000
 
 func foreignFamilies() map[byte]string {
 	return map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: ruleset.IPv4, unix.NFPROTO_IPV6: ruleset.IPv6,
+		unix.NFPROTO_ARP:    "arp",
 		unix.NFPROTO_BRIDGE: "bridge", unix.NFPROTO_NETDEV: "netdev"}
 }
 

@@ -134,7 +134,7 @@ func (r *foreignRule) readPayload(a *attributes) bool {
 	case ruleset.IPv6:
 		list = append(list, field{unix.NFT_PAYLOAD_NETWORK_HEADER, 6, "ip6 nexthdr", proto})
 	}
-	list = append(list, field{unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, "tcp flags", tcpFlags})
+	list = append(list, field{unix.NFT_PAYLOAD_LL_HEADER, 12, "meta protocol", etherType}, field{unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, "tcp flags", tcpFlags})
 	for _, f := range list {
 		if f.base == base && f.offset == offset && size <= f.kind.size() && (size == f.kind.size() || f.kind == ipv4 || f.kind == ipv6) {
 			return r.set(a.number(unix.NFTA_PAYLOAD_DREG), term{words: f.words, kind: f.kind, size: size, whole: f.kind.size()})
@@ -156,10 +156,11 @@ func (r *foreignRule) readForeignMeta(a *attributes) bool {
 	}
 	t := map[uint64]term{
 		unix.NFT_META_L4PROTO: {words: "meta l4proto", kind: proto, size: 1}, unix.NFT_META_MARK: {words: "meta mark", kind: mark, size: 4},
-		unix.NFT_META_NFPROTO: {words: "meta nfproto", kind: nfproto, size: 1},
-		unix.NFT_META_IIFNAME: {words: "meta iifname", kind: ifname, size: unix.IFNAMSIZ},
-		unix.NFT_META_OIFNAME: {words: "meta oifname", kind: ifname, size: unix.IFNAMSIZ},
-		unix.NFT_META_IIF:     {words: "meta iif", kind: linkIndex, size: 4}, unix.NFT_META_OIF: {words: "meta oif", kind: linkIndex, size: 4},
+		unix.NFT_META_NFPROTO:  {words: "meta nfproto", kind: nfproto, size: 1},
+		unix.NFT_META_PROTOCOL: {words: "meta protocol", kind: etherType, size: 2},
+		unix.NFT_META_IIFNAME:  {words: "meta iifname", kind: ifname, size: unix.IFNAMSIZ},
+		unix.NFT_META_OIFNAME:  {words: "meta oifname", kind: ifname, size: unix.IFNAMSIZ},
+		unix.NFT_META_IIF:      {words: "meta iif", kind: linkIndex, size: 4}, unix.NFT_META_OIF: {words: "meta oif", kind: linkIndex, size: 4},
 	}[key]
 	return t.size > 0 && r.set(a.number(unix.NFTA_META_DREG), t)
 }
@@ -232,7 +233,7 @@ func (r *foreignRule) readForeignComparison(b []byte) bool {
 		return r.compareBound(t, code, value)
 	case code != unix.NFT_CMP_EQ && code != unix.NFT_CMP_NEQ:
 		return false
-	case t.kind == linkIndex || t.kind == nfproto || t.kind == proto || t.kind == addressType || t.kind == ctState && !t.masked:
+	case t.kind == linkIndex || t.kind == nfproto || t.kind == etherType || t.kind == proto || t.kind == addressType || t.kind == ctState && !t.masked:
 		return r.compareNamed(t, op, value)
 	}
 	left, op, right, err := t.formatComparison(op, value)
@@ -258,8 +259,8 @@ func (r *foreignRule) compareBound(t *term, code uint64, value []byte) bool {
 // later expressions read.
 func (r *foreignRule) compareNamed(t *term, op string, value []byte) bool {
 	right, ok := t.kind.foreignText(value, r.link)
-	if t.kind == nfproto && op == "==" {
-		r.network = map[string]string{"ipv4": ruleset.IPv4, "ipv6": ruleset.IPv6}[right]
+	if (t.kind == nfproto || t.kind == etherType) && op == "==" {
+		r.network = map[string]string{"ipv4": ruleset.IPv4, "ipv6": ruleset.IPv6, "ip": ruleset.IPv4, "ip6": ruleset.IPv6}[right]
 	}
 	if op == "!=" {
 		right = "!= " + right

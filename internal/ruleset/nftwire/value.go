@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"nodegate/internal/ruleset"
 )
 
@@ -31,6 +33,7 @@ const (
 	linkIndex
 	octet
 	tcpFlags
+	etherType
 )
 
 // kinds returns the parts of a set's type. A concatenation uses six bits for each part.
@@ -50,7 +53,7 @@ func (k kind) size() int {
 		return 16
 	case proto, octet, tcpFlags:
 		return 1
-	case service:
+	case service, etherType:
 		return 2
 	}
 	return 4
@@ -92,6 +95,11 @@ func (k kind) text(b []byte) (string, error) {
 		}
 	case ctState, ctStatus:
 		return k.flags(binary.NativeEndian.Uint32(b))
+	case etherType:
+		name := map[uint16]string{unix.ETH_P_IP: "ip", unix.ETH_P_IPV6: "ip6", unix.ETH_P_ARP: "arp", unix.ETH_P_8021Q: "vlan"}[binary.BigEndian.Uint16(b)]
+		if name != "" {
+			return name, nil
+		}
 	case octet:
 		return strconv.Itoa(int(b[0])), nil
 	case tcpFlags:
