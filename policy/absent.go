@@ -57,8 +57,8 @@ func (p *Policy) checkNeeded(r *reader, absent Module) {
 		r.warnf(absent.Range, "Needed by kube-proxy", "Without module %s, kube-proxy in iptables mode, its default, may not write its rules. "+
 			"Remove the block, or write use \"kube-proxy-nftables\" {} if it runs in nftables mode.", absent.Name)
 	}
-	for _, rule := range kernels.Rules("absent") {
-		if rule.Words[0] == absent.Name && !r.isAllowed(absent.Name) {
+	for _, rule := range kernels.About("absent", absent.Name) {
+		if !r.isAllowed(absent.Name) {
 			r.warnf(absent.Range, "Needed by nodes", "%s: %s. Remove the block, unless your machines do not.", absent.Name, rule.Effect)
 		}
 	}

@@ -118,8 +118,8 @@ func (r *reader) decodeProblem(b block) (Problem, bool) {
 	if r.AtBoot != nil && !slices.Contains(r.AtBoot, b.Name) {
 		r.checkHoldsNothing(about, b, "it is not a check of stage boot")
 	}
-	for _, rule := range kernels.Rules("check") {
-		if r.catalogue != nil && rule.Words[0] == b.Name && about.Severity != Warn && b.get("when") == nil {
+	for _, rule := range kernels.About("check", b.Name) {
+		if r.catalogue != nil && about.Severity != Warn && b.get("when") == nil {
 			r.warnf(b.Range, "Waits for kubelet", "%s: %s.", b.Name, rule.Effect)
 		}
 	}

@@ -23,10 +23,7 @@ func mistaken(key Key, value string, floor bool) string {
 			return fmt.Sprintf("%d local ports for all connections of the node are soon used up", last-first+1)
 		}
 	}
-	for _, rule := range kernels.Rules("range") {
-		if rule.Words[0] != string(key) {
-			continue
-		}
+	for _, rule := range kernels.About("range", string(key)) {
 		from, to, _ := strings.Cut(rule.Words[1], "..")
 		low, _ := strconv.ParseInt(from, 10, 64)
 		high, err := strconv.ParseInt(to, 10, 64)
@@ -54,6 +51,7 @@ func (p *Policy) checkHarm(r *reader) {
 		return
 	}
 	var reported []string
+	p = p.Applying()
 	for _, rule := range kernels.Rules("harm") {
 		bad := p.having(rule.Words[0])
 		if bad == nil || r.isAllowed(string(bad.key)) || slices.Contains(reported, bad.what) {
@@ -81,7 +79,7 @@ type finding struct {
 	what string
 }
 
-// having returns the first requirement that a term of a rule describes, KEY=BAD/GOOD, or nil.
+// having returns the first applying requirement that a term of a rule describes, KEY=BAD/GOOD, or nil.
 func (p *Policy) having(term string) *finding {
 	key, values, _ := strings.Cut(term, "=")
 	if key == "use" {
@@ -92,14 +90,13 @@ func (p *Policy) having(term string) *finding {
 	}
 	bad, good, either := strings.Cut(values, "/")
 	is := func(s Sysctl) bool { return s.Allows(bad) && !(either && s.Allows(good)) }
-	applying := p.Applying()
-	for _, s := range applying.Sysctls {
+	for _, s := range p.Sysctls {
 		about, _ := path.Match(key, string(s.Key))
 		if covers, _ := path.Match(string(s.Key), key); (about || covers) && is(s) {
 			return &finding{s.Metadata, s.Key, s.Key.String() + " = " + s.Want()}
 		}
 	}
-	for _, l := range applying.Links {
+	for _, l := range p.Links {
 		for _, s := range l.Of(LinkSysctls) {
 			if about, _ := path.Match(key, s.Name); about && is(Sysctl{Value: s.Value}) {
 				return &finding{l.Metadata, Key(s.Name), s.Label() + " = " + s.Value}

@@ -97,13 +97,12 @@ func (s Sysctl) numbers() []int64 {
 // checkIncreasing reports a parameter of several numbers whose numbers should increase and do not. Sources: tcp(7);
 // net/ipv4/sysctl_net_ipv4.c (ipv4_local_port_range), which refuses a range in reverse.
 func (r *reader) checkIncreasing(s Sysctl) {
-	names := map[Key]string{
-		"net/ipv4/tcp_mem":             "low, pressure and high, in pages",
-		"net/ipv4/udp_mem":             "low, pressure and high, in pages",
-		"net/ipv4/tcp_rmem":            "least, default and largest buffer, in bytes",
-		"net/ipv4/tcp_wmem":            "least, default and largest buffer, in bytes",
-		"net/ipv4/ip_local_port_range": "first and last port",
-	}[s.Key]
+	names := ""
+	for _, rule := range kernels.Rules("increasing") {
+		if slices.Contains(rule.Words, string(s.Key)) {
+			names = rule.Effect
+		}
+	}
 	if names == "" {
 		return
 	}

@@ -4,50 +4,52 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy/kernels"
 )
 
 // demand is a parameter that takes memory from the machine.
 type demand struct {
-	key         Key
 	unit        string
 	bytes       int64 // of one unit
 	warn, most  int64 // percent of the memory; most is an error
 	consequence string
 }
 
-// demands returns the parameters that take memory. Sources: the kernel's Documentation/admin-guide/sysctl/vm.rst and mm/hugetlbpage.rst.
-func demands() []demand {
-	return []demand{
-		{"vm/min_free_kbytes", "kB", 1 << 10, 10, 50, "the kernel keeps it free and kills processes for it"},
-		{"vm/nr_hugepages", "pages of at least 2 MiB", 2 << 20, 80, 100,
-			"nothing else can use it, and the kernel reserves fewer pages if it is not free"},
-		{"vm/nr_hugepages_mempolicy", "pages of at least 2 MiB", 2 << 20, 80, 100,
-			"it is vm.nr_hugepages for the memory policy of the writer, and nothing else can use them"},
-		{"vm/dirty_bytes", "bytes", 1, 50, 0, "writers never wait for the disk before memory is full"},
-		{"vm/dirty_background_bytes", "bytes", 1, 50, 0, "the kernel never begins to write before memory is full"},
+// demandOf returns the rule "memory" of a parameter.
+func demandOf(key Key) (demand, bool) {
+	for _, rule := range kernels.About("memory", string(key)) {
+		n := numbersOf(rule.Words[1:4])
+		return demand{strings.Join(rule.Words[4:], " "), n[0], n[1], n[2], rule.Effect}, true
 	}
+	return demand{}, false
 }
 
 // need is a parameter that limits the processes, files or mappings of the whole node.
 type need struct {
-	key         Key
 	least, few  int64 // fewer is an error, or a warning
 	consequence string
 }
 
-// needs returns the parameters whose small values stop a node. A node of 110 Pods has some 2,000 threads and 30,000 open files.
-func needs() []need {
-	all := []need{
-		{"kernel/pid_max", 4096, 32768, "the kernel starts no process beyond it, and kubelet and systemd need thousands"},
-		{"kernel/threads-max", 2048, 16384, "the kernel starts no thread beyond it, and kubelet and the runtime need thousands"},
-		{"fs/file-max", 4096, 65536, "no program but root's opens a file beyond it"},
-		{"fs/nr_open", 4096, 65536, "systemd cannot start a service with a higher LimitNOFILE=, as the runtime's usually is"},
-		{"vm/max_map_count", 4096, 65530, "programs with many memory mappings, such as Elasticsearch and Go's runtime, crash"},
+// needOf returns the rule "few" of a parameter.
+func needOf(key Key) (need, bool) {
+	for _, rule := range kernels.Rules("few") {
+		if slices.Contains(rule.Words[2:], string(key)) {
+			n := numbersOf(rule.Words[:2])
+			return need{n[0], n[1], rule.Effect}, true
+		}
 	}
-	for _, kind := range []Key{"mnt", "net", "pid", "ipc", "uts"} {
-		all = append(all, need{"user/max_" + kind + "_namespaces", 16, 256, "each Pod needs one, so the runtime starts no more Pods"})
+	return need{}, false
+}
+
+func numbersOf(words []string) (all []int64) {
+	for _, w := range words {
+		n, _ := strconv.ParseInt(w, 10, 64)
+		all = append(all, n)
 	}
 	return all
 }
@@ -76,9 +78,9 @@ func (v *survey) checkMemory() hcl.Diagnostics {
 
 // memoryOf judges the value that a block requires for a parameter, which is the block's own or matches its glob.
 func (v *survey) memoryOf(b block, key Key) *hcl.Diagnostic {
-	i := slices.IndexFunc(demands(), func(d demand) bool { return d.key == key })
-	n := slices.IndexFunc(needs(), func(n need) bool { return n.key == key })
-	if i < 0 && n < 0 {
+	d, demands := demandOf(key)
+	n, needs := needOf(key)
+	if !demands && !needs {
 		return nil
 	}
 	var worst *hcl.Diagnostic
@@ -87,10 +89,10 @@ func (v *survey) memoryOf(b block, key Key) *hcl.Diagnostic {
 		var found *hcl.Diagnostic
 		s := a.Sysctls[0]
 		s.Key = key
-		if i >= 0 {
+		if demands {
 			memory, _ := a.facts["node.memory"].(int64)
-			found = demands()[i].judge(s, memory, readsMemory)
-		} else if found = needs()[n].judge(s); found != nil {
+			found = d.judge(s, memory, readsMemory)
+		} else if found = n.judge(s); found != nil {
 			found.Detail += onNode(" This happens on %s.", a.facts, b.valueExpressions()...)
 		}
 		if worst == nil || found != nil && found.Severity == hcl.DiagError && worst.Severity != hcl.DiagError {
@@ -155,12 +157,12 @@ func (n need) judge(s Sysctl) *hcl.Diagnostic {
 // CanStopMachine reports whether a wrong number for the parameter, or for one that its glob matches, can stop a machine: it takes
 // all memory, or leaves too little of something. vm.overcommit_memory does only with 2.
 func (s Sysctl) CanStopMachine() bool {
-	covers := func(key Key) bool {
-		matches, _ := path.Match(string(s.Key), string(key))
+	covers := func(key string) bool {
+		matches, _ := path.Match(string(s.Key), key)
 		return matches
 	}
-	return slices.ContainsFunc(demands(), func(d demand) bool { return covers(d.key) }) ||
-		slices.ContainsFunc(needs(), func(n need) bool { return covers(n.key) }) ||
+	return slices.ContainsFunc(kernels.Rules("memory"), func(rule kernels.Rule) bool { return covers(rule.Words[0]) }) ||
+		slices.ContainsFunc(kernels.Rules("few"), func(rule kernels.Rule) bool { return slices.ContainsFunc(rule.Words[2:], covers) }) ||
 		covers("vm/overcommit_ratio") || covers("vm/overcommit_kbytes") || covers("vm/overcommit_memory") && s.strictOvercommit()
 }
 

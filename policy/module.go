@@ -7,6 +7,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"nodegate/internal/sorted"
+	"nodegate/policy/kernels"
 )
 
 // Module requires a kernel module to be loaded or built into the kernel, or not to be loaded at all.
@@ -23,6 +24,13 @@ type ModuleOption struct{ Name, Value string }
 // Parameter returns the requirement on the attribute that shows the parameter of a loaded module.
 func (m Module) Parameter(o ModuleOption) Sysctl {
 	return Sysctl{Metadata: m.Metadata, Key: sysfsRoot + Key("module/"+m.Name+"/parameters/"+o.Name), Value: o.Value}
+}
+
+// Hides reports whether the module takes the option and never shows it below /sys.
+func (m Module) Hides(o ModuleOption) bool {
+	return slices.ContainsFunc(kernels.Rules("hidden"), func(rule kernels.Rule) bool {
+		return rule.Words[0] == m.Name && slices.Contains(rule.Words[1:], o.Name)
+	})
 }
 
 // Arguments returns the options as modprobe takes them: "hashsize=65536".

@@ -3,68 +3,27 @@ package policy
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+
+	"nodegate/policy/kernels"
 )
 
-// usualNodes returns the facts of nodes that exist: the recorded kernels, other distributions and clouds, and the sizes that clouds offer.
-// A new node does not know its CNI, kube-proxy and kubelet yet.
-func usualNodes() []map[string]any {
-	const debian11, debian12, debian13 = "5.10.0-35-amd64", "6.1.0-28-cloud-amd64", "6.12.43+deb13-amd64"
-	var all []map[string]any
-	for _, n := range []struct {
-		cpus, gib         int64
-		release, os, os2  string
-		systemd           int64
-		cloud, cni, proxy string
-		kubelet           string
-	}{
-		{1, 1, debian12, "debian", "12", 252, "", "", "", ""},
-		{1, 2, debian11, "debian", "11", 247, "hetzner", "cbr0", "iptables", "1.29.15"},
-		{1, 2, debian13, "debian", "13", 257, "", "cbr0", "nftables", "1.34.1"},
-		{2, 4, debian11, "debian", "11", 247, "", "", "", ""},
-		{2, 4, debian12, "debian", "12", 252, "aws", "aws-cni", "iptables", "1.31.7"},
-		{2, 4, debian13, "debian", "13", 257, "gcp", "cilium", "iptables", "1.33.4"},
-		{2, 4, "5.15.0-139-generic", "ubuntu", "22.04", 249, "digitalocean", "cilium", "iptables", "1.32.5"},
-		{2, 8, "6.8.0-60-generic", "ubuntu", "24.04", 255, "openstack", "k8s-pod-network", "ipvs", "1.32.5"},
-		{2, 8, "4.14.355-277.647.amzn2.x86_64", "amzn", "2", 219, "aws", "aws-cni", "iptables", "1.28.15"},
-		{2, 8, "6.1.141-155.222.amzn2023.x86_64", "amzn", "2023", 252, "aws", "aws-cni", "iptables", "1.33.1"},
-		{4, 8, "6.6.95-flatcar", "flatcar", "4230.2.1", 255, "hetzner", "cilium", "", "1.33.3"},
-		{4, 8, "3.10.0-1160.el7.x86_64", "centos", "7", 219, "openstack", "k8s-pod-network", "iptables", "1.9.11"},
-		{4, 16, "4.18.0-553.el8_10.x86_64", "rhel", "8.10", 239, "azure", "k8s-pod-network", "iptables", "1.30.14"},
-		{4, 16, "5.14.0-503.el9_5.x86_64", "rocky", "9.5", 252, "", "cbr0", "iptables", "1.31.7"},
-		{4, 16, debian12, "debian", "12", 252, "", "10-weave", "userspace", "1.24.17"},
-		{8, 16, "5.14.0-427.el9_4.x86_64", "rhcos", "4.17", 252, "aws", "multus-cni-network", "", "1.30.7"},
-		{8, 16, debian11, "debian", "11", 247, "openstack", "k8s-pod-network", "ipvs", "1.27.16"},
-		{8, 32, debian12, "debian", "12", 252, "hetzner", "cilium", "nftables", "1.33.4"},
-		{8, 32, debian13, "debian", "13", 257, "azure", "azure", "iptables", "1.34.1"},
-		{8, 32, "6.6.96.1-1.azl3", "azurelinux", "3.0", 255, "azure", "azure", "iptables", "1.32.6"},
-		{8, 32, "6.1.145", "bottlerocket", "1.44.0", 257, "aws", "aws-cni", "iptables", "1.33.1"},
-		{16, 64, "6.6.87+", "cos", "117", 255, "gcp", "k8s-pod-network", "iptables", "1.32.4-gke.1415000"},
-		{16, 64, debian11, "debian", "11", 247, "aws", "aws-cni", "iptables", "1.29.15"},
-		{16, 64, debian12, "debian", "12", 252, "gcp", "cbr0", "iptables", "1.32.5"},
-		{16, 64, "5.4.0-216-generic", "ubuntu", "20.04", 245, "alibaba", "cbr0", "ipvs", "1.26.15"},
-		{16, 128, "6.4.0-150600.23.47-default", "sles", "15.6", 254, "", "cilium", "iptables", "1.31.7+k3s1"},
-		{64, 256, debian11, "debian", "11", 247, "", "cbr0", "iptables", "1.30.14"},
-		{64, 256, debian12, "debian", "12", 252, "aws", "cilium", "", "1.33.4"},
-		{64, 256, debian13, "debian", "13", 257, "", "cilium", "", "1.34.1"},
-		{96, 384, debian12, "debian", "12", 252, "", "cbr0", "iptables", "1.31.7"},
-		{96, 768, debian11, "debian", "11", 247, "aws", "aws-cni", "iptables", "1.29.15"},
-		{96, 768, debian13, "debian", "13", 257, "gcp", "cilium", "nftables", "1.34.1"},
-		{96, 384, "6.8.0-1029-aws", "ubuntu", "24.04", 255, "aws", "aws-cni", "iptables", "1.33.1"},
-		{192, 768, "6.15.9-201.fc42.x86_64", "fedora", "42", 257, "", "cbr0", "nftables", "1.34.1"},
-		{192, 1536, "6.16.4-arch1-1", "arch", "", 257, "", "cbr0", "iptables", "1.34.1"},
-		{192, 2048, debian12, "debian", "12", 252, "aws", "aws-cni", "iptables", "1.32.5"},
-		{448, 6144, debian11, "debian", "11", 247, "aws", "aws-cni", "iptables", "1.29.15"},
-		{448, 12288, debian12, "debian", "12", 252, "aws", "aws-cni", "iptables", "1.33.4"},
-		{896, 24576, debian12, "debian", "12", 252, "azure", "azure", "iptables", "1.33.4"},
-		{896, 24576, debian13, "debian", "13", 257, "", "cilium", "", "1.34.1"},
-	} {
-		facts := map[string]any{"node.cpus": n.cpus, "node.memory": (n.gib*1016332 + 1) << 10, // firmware and the kernel take 3 %
-			"kernel.release": n.release, "kernel.version": leadingVersion(n.release), "os.id": n.os, "os.version": n.os2,
-			"systemd.version": n.systemd, "cloud.provider": n.cloud}
-		for name, v := range map[string]string{"cni.name": n.cni, "kube_proxy.mode": n.proxy, "kubelet.version": n.kubelet} {
-			if v != "" {
-				facts[name] = v
+// usualNodes returns the facts of nodes that exist. A new node does not know its CNI, kube-proxy and kubelet yet.
+func usualNodes() (all []map[string]any) {
+	for _, rule := range kernels.Rules("node") {
+		words := make([]string, len(rule.Words))
+		numbers := make([]int64, len(rule.Words))
+		for i, w := range rule.Words {
+			words[i] = strings.TrimPrefix(w, "-")
+			numbers[i], _ = strconv.ParseInt(w, 10, 64)
+		}
+		facts := map[string]any{"node.cpus": numbers[0], "node.memory": (numbers[1]*1016332 + 1) << 10, // firmware and the kernel take 3 %
+			"kernel.release": words[2], "kernel.version": leadingVersion(words[2]), "os.id": words[3], "os.version": words[4],
+			"systemd.version": numbers[5], "cloud.provider": words[6]}
+		for i, name := range []string{"cni.name", "kube_proxy.mode", "kubelet.version"} {
+			if words[7+i] != "" {
+				facts[name] = words[7+i]
 			}
 		}
 		all = append(all, facts)

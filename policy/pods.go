@@ -4,6 +4,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 
 	"nodegate/policy/kernels"
 )
@@ -24,7 +25,7 @@ func (k Key) IsOwnOfPods() bool {
 
 // checkPods warns if a block's reason is about Pods, and they do not have the parameter's value.
 func (r *reader) checkPods(s Sysctl, b block) {
-	if r.catalogue == nil || b.isBuiltin() || !s.Key.IsOwnOfPods() {
+	if r.catalogue == nil || b.isBuiltin() || !strings.HasPrefix(string(s.Key), "net/") || s.Reason+s.Symptom == "" || !s.Key.IsOwnOfPods() {
 		return
 	}
 	for name, text := range map[string]string{"reason": s.Reason, "symptom": s.Symptom} {

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy/kernels"
 )
 
 // sysfsRoot begins the Key of an attribute below /sys.
@@ -67,17 +69,11 @@ func isCommand(below string) bool {
 }
 
 // words returns the words that the kernel accepts for an attribute, or nil if they depend on the device or are not words.
-// Sources: mm/huge_memory.c, mm/shmem.c, drivers/base/cpu.c.
 func (k Key) words() []string {
-	switch strings.TrimPrefix(string(k), sysfsRoot) {
-	case "kernel/mm/transparent_hugepage/enabled":
-		return []string{"always", "madvise", "never"}
-	case "kernel/mm/transparent_hugepage/defrag":
-		return []string{"always", "defer", "defer+madvise", "madvise", "never"}
-	case "kernel/mm/transparent_hugepage/shmem_enabled":
-		return []string{"always", "within_size", "advise", "never", "deny", "force"}
-	case "devices/system/cpu/smt/control":
-		return []string{"on", "off", "forceoff"}
+	for _, rule := range kernels.Rules("words") {
+		if sysfsRoot+rule.Words[0] == string(k) {
+			return rule.Words[1:]
+		}
 	}
 	return nil
 }
@@ -234,7 +230,7 @@ func (r *reader) checkHugePages(s Sysctl, b block) {
 		v, _ := r.Fact("node.memory")
 		memory, known = v.(int64)
 	}
-	d := demand{s.Key, "pages of " + strconv.FormatInt(bytes>>10, 10) + " kB", bytes, 80, 100,
+	d := demand{"pages of " + strconv.FormatInt(bytes>>10, 10) + " kB", bytes, 80, 100,
 		"nothing else can use it, and the kernel reserves fewer pages if it is not free"}
 	found := d.judge(s, memory, known)
 	switch {

@@ -23,6 +23,18 @@ func inspectOptions(h *host.Host, m policy.Module, state host.ModuleState) (chec
 		key := required.Key
 		value, err := h.ReadSysctl(string(key))
 		switch {
+		case errors.Is(err, fs.ErrNotExist) && m.Hides(o):
+			modprobe, err := config.ModprobeConfig(h.Files)
+			if err != nil {
+				return s, err
+			}
+			alone := policy.Module{Name: m.Name, Options: []policy.ModuleOption{o}}
+			if lacks := lackingOptions(alone, modprobe); lacks != "" {
+				return s, fmt.Errorf("%s does not show its parameter %s below /sys, and %s: run `nodegate install`, which writes it there", m.Name,
+					o.Name, lacks)
+			}
+			s.Evidence = append(s.Evidence, checks.Seen("modprobe.d", o.Name+"="+o.Value+" for modprobe; the loaded module does not show it"))
+			continue
 		case errors.Is(err, fs.ErrNotExist):
 			return s, fmt.Errorf("%s does not show its parameter %s below /sys: check the spelling with `modinfo -p %s`; a parameter with mode 0 "+
 				"cannot be required", m.Name, o.Name, m.Name)

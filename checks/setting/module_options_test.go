@@ -97,3 +97,19 @@ pass image.module.tipc
 fail image.module.kvm: want not loadable in any kernel, got built in in 6.1.0
 fail`, checkstest.Print(r))
 }
+
+// TestHiddenOption: an option that the module takes and never shows passes if modprobe.d has it, and is unknown otherwise: kubelet is not
+// held for ever for what no program can read.
+func TestHiddenOption(t *testing.T) {
+	p := checkstest.Load(t, `module "bonding" { options = { max_bonds = 0 } }`)
+	for modprobe, want := range map[string]string{
+		"options bonding max_bonds=0\n": "\npass module.bonding\npass",
+		"options bonding max_bonds=2\n": `
+unknown module.bonding [bonding does not show its parameter max_bonds below /sys, and modprobe.d sets max_bonds=2: run ` +
+			"`nodegate install`, which writes it there]\nunknown",
+	} {
+		m := &hosttest.Machine{Files: map[string]string{"/sys/module/bonding/initstate": "live\n", "/etc/modprobe.d/a.conf": modprobe}}
+		r := checks.Inspect(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot))
+		checkstest.Equal(t, modprobe, want, checkstest.Print(r))
+	}
+}

@@ -2,7 +2,9 @@ package kernels
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
+	"sync"
 )
 
 //go:embed rules.txt
@@ -14,13 +16,21 @@ type Rule struct {
 	Effect string
 }
 
-// Rules returns the rules of one kind, in the order of the file.
-func Rules(kind string) (all []Rule) {
+var byKind = sync.OnceValue(func() map[string][]Rule {
+	all := map[string][]Rule{}
 	for line := range strings.Lines(rules) {
-		if rest, is := strings.CutPrefix(line, kind+" "); is {
-			words, effect, _ := strings.Cut(strings.TrimSpace(rest), ": ")
-			all = append(all, Rule{strings.Fields(strings.TrimSuffix(words, ":")), effect})
+		text, effect, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if words := strings.Fields(strings.TrimSuffix(text, ":")); len(words) > 1 && words[0] != "#" {
+			all[words[0]] = append(all[words[0]], Rule{words[1:], effect})
 		}
 	}
 	return all
+})
+
+// Rules returns the rules of one kind, in the order of the file.
+func Rules(kind string) []Rule { return byKind()[kind] }
+
+// About returns the rules of one kind whose first word is this one.
+func About(kind, first string) []Rule {
+	return slices.DeleteFunc(slices.Clone(Rules(kind)), func(r Rule) bool { return r.Words[0] != first })
 }

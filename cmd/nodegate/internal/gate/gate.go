@@ -284,7 +284,7 @@ func (g *Gate) announceExit(r checks.Outcome) {
 func (g *Gate) proven(unit string, r checks.Outcome, waited time.Duration) {
 	requirements := len(r.Results)
 	line := fmt.Sprintf("nodegate: node proven, %s after %s%s", report.Count(requirements, "requirement"), waited, g.Voice.losses())
-	nothing := requirements > 0 && r.Applying() == 0
+	nothing := r.Applying() == 0
 	if nothing {
 		line = fmt.Sprintf("nodegate: nothing checked: %s; %s starts after %s%s", report.NoneApplies(requirements), unit, waited,
 			g.Voice.losses())
