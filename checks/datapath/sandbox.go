@@ -28,22 +28,22 @@ type SandboxOptions struct {
 
 // SandboxResult is the result of a sandbox probe.
 type SandboxResult struct {
-	Pass        bool     `json:"pass"`              // a Pod sandbox started, and answered if it has an address
-	Failed      string   `json:"failed,omitempty"`  // the step that failed: image, start, packet or remove
-	Skipped     string   `json:"skipped,omitempty"` // why the node can be neither proven nor accused
-	Summary     string   `json:"summary"`           // the result in one sentence
-	Words       string   `json:"words,omitempty"`   // the runtime's error, with ID in place of each identifier
-	Remedy      string   `json:"remedy,omitempty"`  // what to do about a failure
-	Socket      string   `json:"socket"`            // of the container runtime
-	Runtime     string   `json:"runtime,omitempty"` // its name and version
-	Image       string   `json:"image,omitempty"`   // the image of the sandbox, if the runtime reports it
-	Network     string   `json:"network,omitempty"` // the CNI configuration that the runtime uses, with its plugins
-	HostNetwork bool     `json:"hostNetwork"`       // the sandbox was on the host network
-	Addresses   []string `json:"addresses,omitempty"`
-	Stale       string   `json:"stale,omitempty"`    // the replaced file of the program that the runtime still runs
-	Removed     []string `json:"removed,omitempty"`  // the sandboxes of an earlier, killed probe
-	Warnings    []string `json:"warnings,omitempty"` // errors that do not affect the verdict
-	Duration    Millis   `json:"durationMs"`         // of the whole probe
+	Pass        bool     `json:"pass"`                // a Pod sandbox started, and answered if it has an address
+	Failed      string   `json:"failed,omitempty"`    // the step that failed: image, start, packet or remove
+	Skipped     string   `json:"skipped,omitempty"`   // why the node can be neither proven nor accused
+	Summary     string   `json:"summary"`             // the result in one sentence
+	Words       string   `json:"words,omitempty"`     // the runtime's error, with ID in place of each identifier
+	Remedy      string   `json:"remedy,omitempty"`    // what to do about a failure
+	Socket      string   `json:"socket"`              // of the container runtime
+	Runtime     string   `json:"runtime,omitempty"`   // its name and version
+	Image       string   `json:"image,omitempty"`     // the image of the sandbox, if the runtime reports it
+	Network     string   `json:"network,omitempty"`   // the CNI configuration that the runtime uses, with its plugins
+	HostNetwork bool     `json:"hostNetwork"`         // the sandbox was on the host network
+	Addresses   []string `json:"addresses,omitempty"` // of the sandbox
+	Stale       string   `json:"stale,omitempty"`     // the replaced file of the program that the runtime still runs
+	Removed     []string `json:"removed,omitempty"`   // the sandboxes of an earlier, killed probe
+	Warnings    []string `json:"warnings,omitempty"`  // errors that do not affect the verdict
+	Duration    Millis   `json:"durationMs"`          // of the whole probe
 }
 
 // The values of SandboxResult.Failed.
