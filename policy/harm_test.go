@@ -69,6 +69,8 @@ func TestMeaning(t *testing.T) {
 		{set("net.ipv4.conf.*.forwarding", "0"), []string{"2 Harmful value"}},
 		{set("net.ipv4.ip_local_reserved_ports", `""`), nil},
 		{set("vm.max_map_count", `"0262144"`), []string{"2 Leading zero"}},
+		{"sysctl \"net.ipv6.conf.eth0.stable_secret\" { value = \"2001:db8::1\" }", []string{"1 A secret"}},
+		{"sysctl \"net.ipv4.tcp_fastopen_key\" { value = \"0-0-0-0\" }", []string{"1 A secret"}},
 		{"module \"loop\" {\n  options = { max_loop = \"0600\" }\n}", []string{"2 Leading zero"}},
 		{set("kernel.apparmor_restrict_unprivileged_userns", "0\n  when = os.id == \"amzn\""), []string{"3 Not on every kernel"}},
 		{set("kernel.apparmor_restrict_unprivileged_userns", "0\n  when = os.id == \"ubuntu\""), nil},

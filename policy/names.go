@@ -246,6 +246,13 @@ func (r *reader) checkWriteOnly(b block, key Key) {
 			return
 		}
 	}
+	for _, name := range []string{"net/ipv4/tcp_fastopen_key", "net/ipv6/conf/*/stable_secret"} {
+		if is, _ := path.Match(name, string(key)); is {
+			r.errorf(b.Range, "A secret", "%s is a key that only root may read: nodegate shows no such value, so it could not prove it. Write it "+
+				"with a unit of its own.", key)
+			return
+		}
+	}
 }
 
 // pairs returns the rules of a kind that name two parameters.
