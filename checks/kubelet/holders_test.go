@@ -24,7 +24,8 @@ func TestWrappers(t *testing.T) {
 	}
 	checkstest.RunOne(t, "kubelet.facts", checks.Run, []checkstest.Case{
 		{What: "a shell", Node: start(`/bin/sh -c 'exec /usr/bin/kubelet --v=2'`), Host: live, Want: known},
-		{What: "a shell that does more", Node: start(`/bin/sh -c '. /etc/env; exec /usr/bin/kubelet'`), Host: live, Want: unknown("/bin/sh")},
+		{What: "a shell that does " +
+			"more", Node: start(`/bin/sh -c '. /etc/env; exec /usr/bin/kubelet'`), Host: live, Want: unknown("/bin/sh")},
 		{What: "a shell's variable", Node: start(`/bin/sh -c 'exec kubelet $$OPTIONS'`), Host: live, Want: unknown("/bin/sh")},
 		{What: "nice", Node: start("/usr/bin/nice -n -5 /usr/bin/kubelet"), Host: live, Want: known},
 		{What: "several", Node: start("/usr/bin/taskset -c 0-3 chrt -f 50 /usr/bin/kubelet --v=2"), Host: live, Want: known},
@@ -58,19 +59,22 @@ func TestHolders(t *testing.T) {
 	const defaults = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nresolvConf: /etc/none\n"
 	const flag = "--resolv-conf=/etc/none"
 	missing := func(what, unitName, source, value, text string) checkstest.Case {
-		return checkstest.Case{What: what, Node: unit(unitName, map[string]string{source: text}), Host: live, Want: "warn\n" +
+		return checkstest.Case{What: what, Node: unit(unitName, map[string]string{source: text}), Host: live, Want: "fail\n" +
 			"want: resolvers that a Pod can reach\ngot: /etc/none is missing\nevidence: " + source + ": " + value + "\n" +
-			"remedy: create a file with the network's resolvers (`nameserver ADDRESS`), and set resolvConf to it in kubelet's configuration"}
+			"remedy: create a file with the network's resolvers (`nameserver ADDRESS`), and set resolvConf to it in kubelet's " +
+			"configuration"}
 	}
 	checkstest.RunOne(t, "kubelet.resolv-conf", checks.Run, []checkstest.Case{
 		missing("k3s",
 			"k3s-agent.service", "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf", "resolvConf: /etc/none", defaults),
 		missing("k3s, an argument", "k3s.service", "/etc/rancher/k3s/config.yaml", flag, "kubelet-arg:\n- resolv-conf=/etc/none\n"),
 		missing("RKE2",
-			"rke2-agent.service", "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/20-cli-config-dir/a.conf", "resolvConf: /etc/none", defaults),
+			"rke2-agent.service", "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/20-cli-config-dir/a.conf", "resolvConf: "+
+				"/etc/none", defaults),
 		missing("k0s", "k0sworker.service", "/var/lib/k0s/kubelet-config.yaml", "resolvConf: /etc/none", defaults),
 		missing("MicroK8s", "snap.microk8s.daemon-kubelite.service", "/var/snap/microk8s/current/args/kubelet", flag, flag+"\n--v=2\n"),
-		missing("Canonical Kubernetes", "snap.k8s.kubelet.service", "/var/snap/k8s/common/args/kubelet", flag, "--resolv-conf=\"/etc/none\"\n"),
+		missing("Canonical "+
+			"Kubernetes", "snap.k8s.kubelet.service", "/var/snap/k8s/common/args/kubelet", flag, "--resolv-conf=\"/etc/none\"\n"),
 	})
 	checkstest.RunOne(t, "kubelet.config", checks.Run, []checkstest.Case{
 		{What: "k3s", Node: unit("k3s-agent.service", map[string]string{}), Want: "skipped\nskipped: kubelet's command line is unknown: " +

@@ -160,7 +160,7 @@ skipped: no kube-proxy rules found`},
 fail
 want: no DROP without a match
 got: bare DROP in iptables-nft
-evidence: iptables-nft-save: -A KUBE-FIREWALL -m comment --comment "kubernetes firewall for dropping \"marked\" packets" -j DROP` + "\nremedy: run `iptables-nft -D KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping \\\"marked\\\" packets\" -j DROP`, then use the same iptables version for kubelet and the host"},
+evidence: iptables-nft-save: -A KUBE-FIREWALL -m comment --comment "left-out" -j DROP` + "\nremedy: run `iptables-nft -D KUBE-FIREWALL -m comment --comment \"kubernetes firewall for dropping \\\"marked\\\" packets\" -j DROP`, then use the same iptables version for kubelet and the host"},
 		{What: "bare, without kube-proxy", Problem: "iptables.bare-drop", Node: checkstest.ProxyNode(kubeletOnly, ""), Want: `
 fail
 want: no DROP without a match

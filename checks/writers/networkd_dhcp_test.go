@@ -28,10 +28,13 @@ func TestNetworkdCNILinks(t *testing.T) {
 	calico := []string{"/etc/cni/net.d/10-calico.conflist", `{"plugins": [{"type": "calico"}]}`}
 	checkstest.RunOne(t, "networkd.cni-links", checks.Run, []checkstest.Case{
 		{What: "every link", Node: node("[Match]\nName=*\n"+dhcp, calico...), Want: wrong("cali*, tunl*, vxlan.calico, veth*", "4", "yes")},
-		{What: "every link of a virtual machine", Node: node("[Match]\nVirtualization=vm\n[Network]\nDHCP=ipv4\n", calico...), Host: func(*host.Host) {},
+		{What: "every link of a virtual " +
+			"machine", Node: node("[Match]\nVirtualization=vm\n[Network]\nDHCP=ipv4\n", calico...), Host: func(*host.Host) {},
 			Want: wrong("cali*, tunl*, vxlan.calico, veth*", "4", "ipv4")},
-		{What: "every ethernet link, as its own type says", Node: node("[Match]\nType=ether\n"+dhcp, calico...), Want: wrong("cali*, veth*", "4", "yes")},
-		{What: "Flatcar's file", Node: node(flatcar, calico...), Want: right},
+		{What: "every ethernet link, as its own type " +
+			"says", Host: func(*host.Host) {}, Node: node("[Match]\nType=ether\n"+dhcp, calico...), Want: wrong("cali*, "+
+			"veth*", "4", "yes")},
+		{What: "Flatcar's file", Host: func(*host.Host) {}, Node: node(flatcar, calico...), Want: right},
 		{What: "the uplink", Node: node("[Match]\nName=en*\n"+dhcp, calico...), Want: right},
 		{What: "an earlier file for the CNI's links", Node: node("[Match]\nName=*\n"+dhcp, "/etc/systemd/network/10-cni.network",
 			"[Match]\nName=cali* veth* tunl* vxlan.calico flannel*\n[Link]\nUnmanaged=yes\n"), Want: right},

@@ -63,8 +63,9 @@ func queues(h *host.Host) func(uint16) path.Answer {
 	})()
 }
 
-// lookups returns the kernel's routes. The kernel is asked once about each packet.
-func lookups(h *host.Host) func(*path.Packet) path.Hop {
+// lookups returns the kernel's routes. The kernel is asked once about each packet. Only routing rules lose a packet: a node without
+// them may lack a route on purpose (links.default-route).
+func lookups(h *host.Host, rules bool) func(*path.Packet) path.Hop {
 	known := map[host.RouteQuery]path.Hop{}
 	return func(p *path.Packet) (hop path.Hop) {
 		q := host.RouteQuery{To: path.Host(p.Destination), Mark: p.Mark.Value}
@@ -81,7 +82,7 @@ func lookups(h *host.Host) func(*path.Packet) path.Hop {
 		answer, err := h.Links.Lookup(q)
 		hop = path.Hop{Link: answer.Link, Source: answer.Source, Here: answer.Here}
 		for _, lost := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} { // EINVAL: a blackhole
-			if errors.Is(err, lost) {
+			if rules && errors.Is(err, lost) {
 				hop.Lost = lost.Error()
 			}
 		}
@@ -104,14 +105,15 @@ func addRoutes(ctx context.Context, h *host.Host, opts *proxy.Options) {
 	if err != nil {
 		return
 	}
-	opts.Lookup = lookups(h)
+	opts.Lookup = lookups(h, len(rules) > 0)
+	if len(rules) > 0 {
+		return
+	}
 	hasPods := func(name string) bool {
 		return path.IsOfAllPods(name) && slices.ContainsFunc(links, func(l host.Link) bool { return l.Kind == "veth" && l.Master == name })
 	}
 	for _, r := range routes {
-		if len(rules) == 0 {
-			opts.Routes = append(opts.Routes, path.Route(r))
-		}
+		opts.Routes = append(opts.Routes, path.Route(r))
 		if !r.To.IsSingleIP() && r.To.Bits() > 0 && !r.To.Addr().IsLinkLocalUnicast() && hasPods(r.Link) {
 			opts.PodRoutes = append(opts.PodRoutes, path.Route(r))
 		}

@@ -71,6 +71,8 @@ func (f *Filter) Show(kind Kind, name string, t Text, leaves bool) []byte {
 		return privateKey().ReplaceAll(t.text, []byte(leftOut))
 	case !t.private && !leaves, kind == Identity && !(t.private && strings.HasPrefix(name, "/sys/")):
 		return t.text
+	case kind == Parameter && !t.private && !commandParameter().MatchString(name):
+		return t.text // the kernel's own words
 	case kind == TraitsOnly:
 		return []byte(traitsOnly(string(t.text)))
 	case kind == Certificate:
@@ -82,6 +84,11 @@ func (f *Filter) Show(kind Kind, name string, t Text, leaves bool) []byte {
 	}
 	return []byte(f.words(string(t.text)))
 }
+
+// commandParameter matches the parameters whose value people write freely: a command line with arguments, or a name.
+var commandParameter = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`/(core_pattern|domainname|hostname|hotplug|modprobe|poweroff_cmd)$`)
+})
 
 // leftOut replaces a private key.
 const leftOut = "(left out)"
