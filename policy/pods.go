@@ -10,7 +10,8 @@ import (
 )
 
 // NotForPods says whom a parameter reaches that each Pod has for itself.
-const NotForPods = "hostNetwork only: a Pod's network namespace begins with the kernel's default; for Pods write securityContext.sysctls, or " +
+const NotForPods = "hostNetwork only: a Pod's network namespace begins with the kernel's default; for Pods write " +
+	"securityContext.sysctls, or " +
 	"defaultPodSysctls of kubelet 1.37"
 
 // IsOwnOfPods reports whether each network namespace has its own value of a parameter, which does not follow the machine's.

@@ -66,7 +66,8 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 		full = fmt.Sprintf("%d bytes left", space.Free)
 	case space.Inodes > 0 && space.FreeInodes == 0:
 		full = "no inode left"
-		remedy = "free inodes, which few large files do not: `find " + at + " -xdev -printf '%h\\n' | sort | uniq -c | sort -n | tail` names the " +
+		remedy = "free inodes, which few large files do not: `find " + at + " -xdev -printf '%h\\n' | sort | uniq -c | sort -n | tail` names " +
+			"the " +
 			"directories with most files"
 	}
 	if full != "" {

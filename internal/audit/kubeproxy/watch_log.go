@@ -167,7 +167,8 @@ func lineTime(line string) time.Time {
 	return time.Time{}
 }
 
-// klogTime returns klog's own timestamp, "E1120 22:56:29.123456", which has neither year nor zone: it is returned as UTC. It returns zero for
+// klogTime returns klog's own timestamp, "E1120 22:56:29.123456", which has neither year nor zone: it is returned as UTC. It returns zero
+// for
 // a line without one.
 func klogTime(line string, now time.Time) time.Time {
 	const layout = "0102 15:04:05"

@@ -118,7 +118,8 @@ func (t *taken) describe() string {
 		does = fmt.Sprintf("gives them the source %s, which is not an address of this node: replies come back only if another program "+
 			"routes them here (%s)", t.way.Packet.Source.Addr(), t.step.Does)
 	case path.Marks:
-		does = "takes the mark that kube-proxy's rules gave them (" + t.step.Does + "): they leave with the client's address, and replies bypass this node"
+		does = "takes the mark that kube-proxy's rules gave them (" + t.step.Does + "): they leave with the client's address, and replies " +
+			"bypass this node"
 	case path.Untracks:
 		does = "excludes them from conntrack, so that kube-proxy's rules do not translate them (" + t.step.Does + ")"
 		if t.replies {

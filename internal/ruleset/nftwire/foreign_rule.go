@@ -134,7 +134,8 @@ func (r *foreignRule) readPayload(a *attributes) bool {
 	case ruleset.IPv6:
 		list = append(list, field{unix.NFT_PAYLOAD_NETWORK_HEADER, 6, "ip6 nexthdr", proto})
 	}
-	list = append(list, field{unix.NFT_PAYLOAD_LL_HEADER, 12, "meta protocol", etherType}, field{unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, "tcp flags", tcpFlags})
+	list = append(list, field{unix.NFT_PAYLOAD_LL_HEADER, 12, "meta " +
+		"protocol", etherType}, field{unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, "tcp flags", tcpFlags})
 	for _, f := range list {
 		if f.base == base && f.offset == offset && size <= f.kind.size() && (size == f.kind.size() || f.kind == ipv4 || f.kind == ipv6) {
 			return r.set(a.number(unix.NFTA_PAYLOAD_DREG), term{words: f.words, kind: f.kind, size: size, whole: f.kind.size()})
