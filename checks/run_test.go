@@ -55,8 +55,7 @@ func TestUndecided(t *testing.T) {
 	} {
 		m := &hosttest.Machine{Files: map[string]string{}}
 		m.Sysctl("kernel/panic", c.got)
-		p := checkstest.Load(t, "sysctl \"kernel.panic\" { value = 10 }\nsysctl \"kernel.panic\" {\n  value = 20\n  when = cni.name == " +
-			"\"x\"\n"+c.other+"}")
+		p := checkstest.Load(t, "sysctl \"kernel.panic\" { value = 10 }\nsysctl \"kernel.panic\" {\n  value = 20\n  when = cni.name == \"x\"\n"+c.other+"}")
 		r := checks.Inspect(t.Context(), m.Host(), checks.Boot, catalog.For(p, checks.Boot))
 		if len(r.Results) != 1 || r.Results[0].Verdict != c.want || r.Verdict() != c.want {
 			t.Errorf("it is %s, with another block %q: %v, %+v", c.got, c.other, r.Verdict(), r.Results)

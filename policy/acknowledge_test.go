@@ -96,8 +96,7 @@ fs.file-max at most 12000500 warn Ingress. node.cpus 9`
 	for text, want := range map[string]string{
 		`sysctls { values = {} }`:                                     "p.hcl:1,20-22: Missing values",
 		`sysctls { reason = "r" }`:                                    "Missing values",
-		"sysctls { values = {\n vm.swappiness = 1\n} }":               "p.hcl:2,2-15: Not a kernel parameter; Write the parameter's name in " +
-			"quotes",
+		"sysctls { values = {\n vm.swappiness = 1\n} }":               "p.hcl:2,2-15: Not a kernel parameter; Write the parameter's name in quotes",
 		"sysctls { values = {\n \"vm.swappiness\" = 500\n} }":         "p.hcl:2,20-23: Refused by the kernel",
 		"sysctls { values = {\n \"vm.swappiness\" = {mn = 5}\n} }":    "p.hcl:2,21-23: Unsupported argument",
 		"sysctls { values = {\n \"vm.a\" = 5\n \"vm.a\" = 6\n} }":     "Contradiction",

@@ -15,10 +15,8 @@ import (
 func TestDomains(t *testing.T) {
 	for _, c := range []struct{ key, body, want string }{
 		// refused by all
-		{"vm.swappiness", "value = 500", "error 2:11: Refused by the kernel; vm.swappiness = 500: refused by Linux 5.10, 6.1 and 6.12; " +
-			"accepted: 0 to 200."},
-		{"vm.panic_on_oom", "value = -1", "error 2:11: Refused by the kernel; vm.panic_on_oom = -1: refused by Linux 5.10, 6.1 and 6.12; " +
-			"accepted: 0 to 2."},
+		{"vm.swappiness", "value = 500", "error 2:11: Refused by the kernel; vm.swappiness = 500: refused by Linux 5.10, 6.1 and 6.12; accepted: 0 to 200."},
+		{"vm.panic_on_oom", "value = -1", "error 2:11: Refused by the kernel; vm.panic_on_oom = -1: refused by Linux 5.10, 6.1 and 6.12; accepted: 0 to 2."},
 		{"net.ipv4.ip_forward", "value = 4294967296", "error 2:11: Refused by the kernel; "},
 		{"net.ipv4.tcp_congestion_control", `value = "bbr9"`, "error 2:11: Refused by the kernel; \"bbr9\" is not a congestion control algorithm"},
 		{"net.core.default_qdisc", `one_of = ["fq_codle"]`, "error 2:12: Refused by the kernel; \"fq_codle\" is not a queueing discipline"},
@@ -29,24 +27,21 @@ func TestDomains(t *testing.T) {
 		{"vm.swappiness", "max = -5", "error 2:9: Refused by the kernel; "},
 		{"kernel.pid_max", "value = node.cpus * 1000000", "error 2:11: Refused by the kernel; "},
 		// refused by some
-		{"net.ipv4.tcp_ecn", "value = 5", "warning 2:11: Refused by the kernel; net.ipv4.tcp_ecn = 5: refused by Linux 6.1 and 6.12; " +
-			"accepted: 0 to 2."},
+		{"net.ipv4.tcp_ecn", "value = 5", "warning 2:11: Refused by the kernel; net.ipv4.tcp_ecn = 5: refused by Linux 6.1 and 6.12; accepted: 0 to 2."},
 		{"net.ipv4.tcp_ecn", "value = 5\n  when = version_at_least(kernel.version, \"6.0\")", "error 2:11: Refused by the kernel; "},
 		{"net.ipv4.tcp_ecn", "value = 5\n  when = !version_at_least(kernel.version, \"6.0\")", ""},
 		{"kernel.numa_balancing", "value = 2\n  when = version_at_least(kernel.version, \"5.0\")",
 			"error 2:11: Refused by the kernel; kernel.numa_balancing = 2: refused by Linux 5.10; accepted: 0 to 1."},
 		// rounded
 		{"net.netfilter.nf_conntrack_buckets", "value = 100000",
-			"error 2:11: Rounded by the kernel; net.netfilter.nf_conntrack_buckets = 100000: stored as 100352 by Linux 5.10, 6.1 and 6.12, so " +
-				"this " +
+			"error 2:11: Rounded by the kernel; net.netfilter.nf_conntrack_buckets = 100000: stored as 100352 by Linux 5.10, 6.1 and 6.12, so this " +
 				"would never pass. Write 100352."},
 		{"net.ipv4.neigh.default.base_reachable_time_ms", "value = 30001", "Write 30004."},
 		{"net.bridge.bridge-nf-call-iptables", "value = 2", "Write 1."},
 		{"fs.pipe-max-size", "value = 100000", "Write 131072."},
 		{"net.netfilter.nf_conntrack_buckets", "min = 100000", ""},
 		{"net.netfilter.nf_conntrack_buckets", "value = 65536", ""},
-		{"net.core.rps_sock_flow_entries", "value = 30000", "error 2:11: Rounded by the kernel; net.core.rps_sock_flow_entries = 30000: " +
-			"stored as 32768"},
+		{"net.core.rps_sock_flow_entries", "value = 30000", "error 2:11: Rounded by the kernel; net.core.rps_sock_flow_entries = 30000: stored as 32768"},
 		{"net.core.rps_sock_flow_entries", "value = 32768", ""},
 		{"net.core.rps_sock_flow_entries", "value = 0", ""},
 		{"net.core.rps_sock_flow_entries", "value = 1073741824", "error 2:11: Refused by the kernel; "},
@@ -79,8 +74,7 @@ func TestDomains(t *testing.T) {
 		{"kernel.sched_latency_ns", "value = 10000000\n  when = os.id == \"ubuntu\"", ""},
 		{"kernel.sched_latency_ns", "value = 10000000\n  when = os.id == \"ubuntu\" && os.version == \"20.04\"", ""},
 		{"kernel.sched_latency_ns", "value = 10000000\n  when = os.id == \"debian\" && os.version == \"11\"", ""},
-		{"kernel.sched_latency_ns", "value = 10000000\n  when = os.id == \"debian\" && os.version == \"12\"", "warning 1:8: Not on every " +
-			"kernel; "},
+		{"kernel.sched_latency_ns", "value = 10000000\n  when = os.id == \"debian\" && os.version == \"12\"", "warning 1:8: Not on every kernel; "},
 		{"kernel.yama.ptrace_scope", "value = 3", "warning 2:11: Cannot be undone; "},
 		{"kernel.unprivileged_bpf_disabled", "value = 1", "warning 2:11: Cannot be undone; "},
 		{"kernel.unprivileged_bpf_disabled", "value = 2", ""},
@@ -89,8 +83,7 @@ func TestDomains(t *testing.T) {
 		{"kernel.nmi_watchdog", "value = 0\n  when = version_at_least(kernel.version, \"6.12\")", ""},
 		{"kernel.msg_next_id", "value = 5\n  when = version_at_least(kernel.version, \"6.1\")", "warning 2:11: Read-only; "},
 		// names of some kernels or machines
-		{"kernel.sched_min_granularity_ns", "value = 10000000", "warning 1:8: Not on every kernel; kernel.sched_min_granularity_ns: of the " +
-			"recorded " +
+		{"kernel.sched_min_granularity_ns", "value = 10000000", "warning 1:8: Not on every kernel; kernel.sched_min_granularity_ns: of the recorded " +
 			"kernels, only in Linux 5.10. A node with another one is held. Write when = !version_at_least(kernel.version, \"6.1\")."},
 		{"kernel.sched_min_granularity_ns", "value = 10000000\n  when = !version_at_least(kernel.version, \"6.1\")", ""},
 		{"net.ipv4.tcp_pingpong_thresh", "value = 1", "Write when = version_at_least(kernel.version, \"6.12\")."},
@@ -101,8 +94,7 @@ func TestDomains(t *testing.T) {
 			"vm.swappiness. vm.swappiness = 500: refused by"},
 		{"vm.min_free_*", "value = 1073741824", "error 2:11: Takes the memory; vm.min_free_* matches 1 recorded parameter, and"},
 		{"vm.nr_hugepages*", "min = 1073741824", "error 1:8: Takes the memory; "},
-		{"user.max_*_namespaces", "value = 0", "error 2:11: Too few; user.max_*_namespaces matches 8 recorded parameters, and this value is " +
-			"wrong " +
+		{"user.max_*_namespaces", "value = 0", "error 2:11: Too few; user.max_*_namespaces matches 8 recorded parameters, and this value is wrong " +
 			"for user.max_ipc_namespaces, user.max_mnt_namespaces, user.max_net_namespaces and 2 more."},
 		{"kernel.*", "value = 1", "error 2:11: "},
 		{"kernel.osrel*", `value = "6.1.0"`, "warning 2:11: Read-only; kernel.osrel* matches"},

@@ -65,7 +65,7 @@ func (r *reader) decodeExec(b block) (Exec, bool) {
 	if r.catalogue != nil && !slices.Contains(e.Stages, "boot") {
 		r.checkHoldsNothing(e.Metadata, b, "stages has no \"boot\"")
 		if e.Drift == Ignore {
-			r.warnf(b.at("drift"), "Never runs", "%s runs at no stage: it is not in the gate, and watch ignores it. Remove drift, or add " +
+			r.warnf(b.at("drift"), "Never runs", "%s runs at no stage: it is not in the gate, and watch ignores it. Remove drift, or add "+
 				"\"boot\" to "+
 				"stages.", e.Name)
 		}
@@ -76,7 +76,7 @@ func (r *reader) decodeExec(b block) (Exec, bool) {
 // checkHoldsNothing reports a block that is written to hold kubelet and that the gate never inspects.
 func (r *reader) checkHoldsNothing(m Metadata, b block, why string) {
 	if r.catalogue != nil && b.get("severity") != nil && m.Severity == Block {
-		r.warnf(b.at("severity"), "Holds nothing", "%s never holds kubelet, although its severity is \"block\": %s, so the gate does not " +
+		r.warnf(b.at("severity"), "Holds nothing", "%s never holds kubelet, although its severity is \"block\": %s, so the gate does not "+
 			"inspect it. "+
 			"Write severity = \"warn\" if that is meant.", b.Name, why)
 	}
@@ -86,7 +86,7 @@ func (r *reader) checkHoldsNothing(m Metadata, b block, why string) {
 func (p *Policy) checkTimes(r *reader) {
 	report := func(m Metadata, what string, timeout time.Duration) {
 		if r.catalogue != nil && m.Applies() && p.Gate.Budget > 0 && timeout >= p.Gate.Budget {
-			r.warnf(m.Range, "Longer than the budget", "%s may take %s, but the gate's budget is %s (%s): the gate would decide without its " +
+			r.warnf(m.Range, "Longer than the budget", "%s may take %s, but the gate's budget is %s (%s): the gate would decide without its "+
 				"result. "+
 				"Shorten timeout, or lengthen budget.", what, timeout, p.Gate.Budget, p.Gate.at())
 		}

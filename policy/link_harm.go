@@ -30,7 +30,7 @@ func (r *reader) checkSettings(l Link, b block) {
 	rx, _ := l.number(Channels, "rx")
 	tx, _ := l.number(Channels, "tx")
 	if set && combined == 0 && (rx == 0 || tx == 0) { // ethtool_set_channels of net/ethtool/ioctl.c
-		r.errorf(b.at("channels"), "Refused by the kernel", "The kernel keeps at least one channel for each direction: set combined to 1 or " +
+		r.errorf(b.at("channels"), "Refused by the kernel", "The kernel keeps at least one channel for each direction: set combined to 1 or "+
 			"more, "+
 			"or rx and tx as well, or remove channels to let the driver choose.")
 	}

@@ -117,8 +117,7 @@ func BenchmarkLintConditions(b *testing.B) {
 		for _, keys := range []int{1, 50} {
 			var text strings.Builder
 			for i := range blocks {
-				fmt.Fprintf(&text, "sysctl \"vm.bench%d\" {\n  min  = %d\n  when = version_at_least(kernel.version, \"5.%d\") && node.memory >= %d " +
-					"* 1024 "+
+				fmt.Fprintf(&text, "sysctl \"vm.bench%d\" {\n  min  = %d\n  when = version_at_least(kernel.version, \"5.%d\") && node.memory >= %d * 1024 "+
 					"* 1024 && node.cpus >= %d && %sos.id == \"%s\" && cloud.provider != \"%s\"\n}\n", i%keys, i, i%60, 1024+i, 1+i%300,
 					[]string{"", "node.cpus != 77 && "}[i%2], []string{"debian", "ubuntu", "amzn"}[i%3], []string{"aws", "gcp"}[i%2])
 			}

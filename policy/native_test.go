@@ -20,13 +20,10 @@ func TestJSONJudgedAsHCL(t *testing.T) {
 		`sysctl "kernel.panic" { value = 100 / (node.cpus - 1) }`:                                      `{"sysctl": {"kernel.panic": {"value": "${100 / (node.cpus - 1)}"}}}`,
 		`sysctl "kernel.panic" { one_of = [1, node.memory > 5 ? 1 : 2] }`:                              `{"sysctl": {"kernel.panic": {"one_of": [1, "${node.memory > 5 ? 1 : 2}"]}}}`,
 		`sysctl "vm.min_free_kbytes" { value = node.memory }`:                                          `{"sysctl": {"vm.min_free_kbytes": {"value": "${node.memory}"}}}`,
-		"link \"a\" {\n match { name = os.id == 5 ? \"a\" : \"b\" }\n mtu = " +
-			"1500\n}":                   `{"link": {"a": {"match": {"name": "${os.id == 5 ? \"a\" : \"b\"}"}, "mtu": 1500}}}`,
+		"link \"a\" {\n match { name = os.id == 5 ? \"a\" : \"b\" }\n mtu = 1500\n}":                   `{"link": {"a": {"match": {"name": "${os.id == 5 ? \"a\" : \"b\"}"}, "mtu": 1500}}}`,
 		`module "overlay" { options = { x = os.id > 4 } }`:                                             `{"module": {"overlay": {"options": {"x": "${os.id > 4}"}}}}`,
-		"sysctl \"kernel.panic\" { value = 10 " +
-			"}":                                                       `{"sysctl": {"kernel.panic": {"value": "${10}"}}}`,
-		"variable \"n\" {\n type = number\n default = 4\n}\nsysctl \"kernel.panic\" { value = var.n " +
-			"}": `{"variable": {"n": {"type": "number", "default": 4}}, "sysctl": {"kernel.panic": {"value": "${var.n}"}}}`,
+		"sysctl \"kernel.panic\" { value = 10 }":                                                       `{"sysctl": {"kernel.panic": {"value": "${10}"}}}`,
+		"variable \"n\" {\n type = number\n default = 4\n}\nsysctl \"kernel.panic\" { value = var.n }": `{"variable": {"n": {"type": "number", "default": 4}}, "sysctl": {"kernel.panic": {"value": "${var.n}"}}}`,
 	} {
 		said := func(name, text string) (all []string) {
 			for _, d := range policy.Lint([]policy.File{{Name: name, Text: []byte(text)}}, known()) {

@@ -42,7 +42,7 @@ func (l *loader) markBases(files []File) {
 		name, ok := b.base()
 		switch i := slices.IndexFunc(files, func(f File) bool { return f.Name == name }); {
 		case !ok || name == b.Range.Filename:
-			l.errorf(b.Range, "Not a file of this directory", "%q must name another *.hcl file in the same directory: use \"./base.hcl\" " +
+			l.errorf(b.Range, "Not a file of this directory", "%q must name another *.hcl file in the same directory: use \"./base.hcl\" "+
 				"{}.", b.Name)
 		case i < 0:
 			l.errorf(b.Range, "No such file", "%s does not exist.", name)

@@ -59,8 +59,7 @@ func TestPool(t *testing.T) {
 		{`use "./p.hcl" {}`, "", "", "must name another *.hcl file"},
 		{`use "./../p.hcl" {}`, "", "", "must name another *.hcl file"},
 		{`use "./q.hcl" {}`, "", "", "q.hcl does not exist"},
-		{"required_version = \">= 1.2\"\nfuture {}", "1.1.9", "", "p.hcl:1,20-28: Too old; The policy requires nodegate >= 1.2; this is " +
-			"1.1.9. Install a newer one."},
+		{"required_version = \">= 1.2\"\nfuture {}", "1.1.9", "", "p.hcl:1,20-28: Too old; The policy requires nodegate >= 1.2; this is 1.1.9. Install a newer one."},
 		{"required_version = \">= 1.2\"\nfuture {}", "1.2.0", "", "Unsupported block type"},
 		{"required_version = \"new\"\ncheck \"swap\" {}", "1.2.0", "", "Wrong value"},
 		{"required_version = \"1.2\"\ncheck \"swap\" {}", "0.0.0~20261127.abc", "", ""},

@@ -12,8 +12,7 @@ import (
 // TestMemoryNotInSysctlD: a parameter with which a wrong number stops the machine is not in sysctl.d, where the break-glass does not reach.
 func TestMemoryNotInSysctlD(t *testing.T) {
 	p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte("sysctl \"vm.min_free_kbytes\" { value = 262144 }\n" +
-		"sysctl \"vm.swappiness\" { value = 10 }\nsysctl \"kernel.pid_max\" { value = 65536 }\nsysctl \"vm.min_free*\" { value = 67584 " +
-		"}\n")}}, policy.Options{})
+		"sysctl \"vm.swappiness\" { value = 10 }\nsysctl \"kernel.pid_max\" { value = 65536 }\nsysctl \"vm.min_free*\" { value = 67584 }\n")}}, policy.Options{})
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}

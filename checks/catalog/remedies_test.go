@@ -49,16 +49,12 @@ func faultyImages() []faultyImage {
 	const dropIns, wants = "/etc/systemd/system/kubelet.service.d/", "/etc/systemd/system/multi-user.target.wants/"
 	one := func(name, content string) map[string]string { return map[string]string{name: content} }
 	list := []faultyImage{
-		{"host keys without a " +
-			"maker", "image.identity", map[string]string{"/etc/ssh/ssh_host_rsa_key": "K", "/etc/systemd/system/ssh.service.d/keygen.conf": ""}},
+		{"host keys without a maker", "image.identity", map[string]string{"/etc/ssh/ssh_host_rsa_key": "K", "/etc/systemd/system/ssh.service.d/keygen.conf": ""}},
 		{"neither host keys nor a maker", "image.identity", one("/etc/systemd/system/ssh.service.d/keygen.conf", "")},
-		{"dropbear's host " +
-			"keys", "image.identity", map[string]string{"/etc/dropbear/dropbear_rsa_host_key": "K", wants + "dropbear.service": "-> /x"}},
-		{"a name for RHEL's " +
-			"initiator", "image.identity", map[string]string{"/etc/iscsi/initiatorname.iscsi": "InitiatorName=iqn.1994-05.com.redhat:1\n",
+		{"dropbear's host keys", "image.identity", map[string]string{"/etc/dropbear/dropbear_rsa_host_key": "K", wants + "dropbear.service": "-> /x"}},
+		{"a name for RHEL's initiator", "image.identity", map[string]string{"/etc/iscsi/initiatorname.iscsi": "InitiatorName=iqn.1994-05.com.redhat:1\n",
 			"/usr/lib/systemd/system/iscsi-init.service": "[Service]\n"}},
-		{"everything at once, in paths with spaces", "image.identity", map[string]string{"/home/a " +
-			"b/.bash_history": "ls\n", "/etc/machine-id": "1\n",
+		{"everything at once, in paths with spaces", "image.identity", map[string]string{"/home/a b/.bash_history": "ls\n", "/etc/machine-id": "1\n",
 			"/etc/hostname": "builder\n", "/etc/kubernetes/admin.conf": kubeconfig, "/var/log/syslog": "x\n"}},
 		{"a zram device of the distribution", "image.swap", map[string]string{"/usr/lib/systemd/system-generators/zram-generator": "\x7fELF",
 			"/usr/lib/systemd/zram-generator.conf": "[zram0]\n", "/usr/lib/systemd/zram-generator.conf.d/a.conf": "[zram1]\n"}},
@@ -71,15 +67,13 @@ func faultyImages() []faultyImage {
 		{"a missing user", "kubelet.unit", one(dropIns+"10-user.conf", "[Service]\nUser=kube\n")},
 		{"a missing group", "kubelet.unit", one(dropIns+"10-group.conf", "[Service]\nGroup=kube\n")},
 		{"a missing directory", "kubelet.unit", one(dropIns+"10-dir.conf", "[Service]\nWorkingDirectory=/opt/kube let\n")},
-		{"a missing environment file", "kubelet.unit", one(dropIns+"10-env.conf", "[Service]\n# from the " +
-			"cluster\nEnvironmentFile=/etc/default/kubelet\n")},
+		{"a missing environment file", "kubelet.unit", one(dropIns+"10-env.conf", "[Service]\n# from the cluster\nEnvironmentFile=/etc/default/kubelet\n")},
 		{"the apply unit is not enabled", "image.units", one(wants+"nodegate-apply.service", "")},
 		{"kubelet's drop-in is gone", "image.units", one(dropIns+"10-nodegate.conf", "")},
 		{"the binary is gone", "image.units", one("/usr/local/bin/nodegate", "")},
 		{"firewalld is enabled", "firewalld", map[string]string{wants + "firewalld.service": "-> /usr/lib/systemd/system/firewalld.service",
 			"/usr/lib/systemd/system/firewalld.service": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"}},
-		{"fapolicyd is enabled", "image.fapolicyd", map[string]string{wants + "fapolicyd.service": "-> " +
-			"/x", "/etc/fapolicyd/rules.d/90-deny.rules": "deny_audit perm=execute all : all\n"}},
+		{"fapolicyd is enabled", "image.fapolicyd", map[string]string{wants + "fapolicyd.service": "-> /x", "/etc/fapolicyd/rules.d/90-deny.rules": "deny_audit perm=execute all : all\n"}},
 	}
 	for name, content := range map[string]string{
 		"/etc/machine-id": "6e6f\n", "/etc/ssh/ssh_host_rsa_key": "K", "/etc/iscsi/initiatorname.iscsi": "InitiatorName=iqn.1993-08.org.debian:01:1\n",
@@ -107,8 +101,7 @@ func faultyImages() []faultyImage {
 		}
 	}
 	for _, options := range []string{"noexec", "defaults,noexec", "noexec,nodev", "ro", "rw,ro,nodev", "user", "nodev,users,nosuid"} {
-		list = append(list, faultyImage{options, "image.mounts", one("/etc/fstab", "UUID=1 / ext4 ro,noexec 0 1\nUUID=2 /var/lib/kubelet/ " +
-			"ext4 "+options+" 0 2\n")})
+		list = append(list, faultyImage{options, "image.mounts", one("/etc/fstab", "UUID=1 / ext4 ro,noexec 0 1\nUUID=2 /var/lib/kubelet/ ext4 "+options+" 0 2\n")})
 	}
 	return append(list, faultyImage{"a mount unit", "image.mounts", one("/etc/systemd/system/var-lib-kubelet.mount",
 		"[Mount]\nWhat=/dev/vdb\nWhere=/var/lib/kubelet\nOptions=nodev,noexec\n")})

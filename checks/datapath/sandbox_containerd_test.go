@@ -55,8 +55,7 @@ func (c *containerd) start(t *testing.T) (socket string) {
 	}
 	handler := cmp.Or(c.handler, `runtime_type = "io.containerd.runc.v2"`)
 	const cri = `plugins."io.containerd.grpc.v1.cri"`
-	write("config.toml", fmt.Sprintf("version = 2\n[%s]\nsandbox_image = %q\nrestrict_oom_score_adj = true\nnetns_mounts_under_state_dir = " +
-		"true\n"+
+	write("config.toml", fmt.Sprintf("version = 2\n[%s]\nsandbox_image = %q\nrestrict_oom_score_adj = true\nnetns_mounts_under_state_dir = true\n"+
 		"[%[1]s.cni]\nbin_dir = %[3]q\nconf_dir = \"%[4]s/net.d\"\n[%[1]s.containerd.runtimes.runc]\n%[5]s\n"+
 		"[plugins.\"io.containerd.internal.v1.opt\"]\npath = \"%[4]s/opt\"\n", cri, pauseImage, cmp.Or(c.binDir, debianPlugins), c.dir, handler))
 	write("net.d/README", "")
@@ -178,15 +177,12 @@ func TestSandboxContainerd(t *testing.T) {
 		{what: "healthy", want: "started at 10.244.7.2, answered the node"},
 		{what: "no network yet", node: containerd{noNetwork: true}, want: "started on the host network"},
 		{what: "no image", node: containerd{noImage: true}, failed: "image", want: pauseImage, remedy: "ctr -n k8s.io images pull " + pauseImage},
-		{what: "no directory of " +
-			"plugins", node: containerd{binDir: "/opt/none"}, failed: "start", want: notFound + `"loopback" in path [/opt/none]`,
+		{what: "no directory of plugins", node: containerd{binDir: "/opt/none"}, failed: "start", want: notFound + `"loopback" in path [/opt/none]`,
 			remedy: `set bin_dir = "/usr/lib/cni"`},
 		{what: "no loopback", node: containerd{binDir: without("loopback")}, failed: "start", want: notFound + `"loopback"`, remedy: "bin_dir"},
 		{what: "no portmap", node: containerd{binDir: without("portmap")}, failed: "start", want: notFound + `"portmap"`, remedy: "bin_dir"},
-		{what: "no " +
-			"host-local", node: containerd{binDir: without("host-local")}, failed: "start", want: notFound + `"host-local"`, remedy: "bin_dir"},
-		{what: "no " +
-			"runc", node: containerd{path: "/none"}, failed: "start", want: `exec: "runc": executable file not found`, remedy: "install runc"},
+		{what: "no host-local", node: containerd{binDir: without("host-local")}, failed: "start", want: notFound + `"host-local"`, remedy: "bin_dir"},
+		{what: "no runc", node: containerd{path: "/none"}, failed: "start", want: `exec: "runc": executable file not found`, remedy: "install runc"},
 		{what: "no BinaryName", node: containerd{handler: "runtime_type = \"io.containerd.runc.v2\"\n" +
 			"[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\nBinaryName = \"/usr/local/bin/nvidia-container-runtime\""},
 			failed: "start", want: "fork/exec /usr/local/bin/nvidia-container-runtime", remedy: "install /usr/local/bin/nvidia-container-runtime"},
@@ -199,8 +195,7 @@ func TestSandboxContainerd(t *testing.T) {
 			want: "already has an IP address different from", remedy: "ip link delete cni0"},
 		{what: "no route to Pods", node: containerd{network: strings.ReplaceAll(bridgeNetwork, `"isGateway": true`, `"isGateway": false`)},
 			failed: "packet", want: "does not answer the node", remedy: "ip route get 10.244.7.2"},
-		{what: "an old daemon after an upgrade", node: containerd{program: copied}, before: []string{"rm", copied}, want: "started at " +
-			"10.244.7.2"},
+		{what: "an old daemon after an upgrade", node: containerd{program: copied}, before: []string{"rm", copied}, want: "started at 10.244.7.2"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			if c.before != nil && c.before[0] == "ip" {

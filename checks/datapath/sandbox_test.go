@@ -153,10 +153,8 @@ func TestSandbox(t *testing.T) {
 		{what: "containerd 2", setup: with(func(s *host.RuntimeSetup) { s.SandboxImage = "" }), want: "a Pod sandbox started at", runs: 1},
 		{what: "containerd 2, no image", cri: fakeCRI{noImage: true}, setup: with(func(s *host.RuntimeSetup) { s.SandboxImage = "" }),
 			want: "image: run `ctr -n k8s.io images pull NAME`"},
-		{what: "containerd 2, no image of this " +
-			"name", cri: fakeCRI{noImage: true}, setup: with(func(s *host.RuntimeSetup) { s.SandboxImage = "" }),
-			files: map[string]string{containerdConfig: "version = 3\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = " +
-				"'pause:3.10'\n"},
+		{what: "containerd 2, no image of this name", cri: fakeCRI{noImage: true}, setup: with(func(s *host.RuntimeSetup) { s.SandboxImage = "" }),
+			files: map[string]string{containerdConfig: "version = 3\n[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = 'pause:3.10'\n"},
 			want:  "image: run `ctr -n k8s.io images pull pause:3.10`"},
 		{what: "no image and no BinaryName", cri: fakeCRI{noImage: true}, setup: with(func(s *host.RuntimeSetup) {
 			s.Default, s.Handlers = "nvidia", map[string]host.RuntimeHandler{"nvidia": {BinaryName: "/usr/bin/nvidia-container-runtime"}}
@@ -168,28 +166,24 @@ func TestSandbox(t *testing.T) {
 		{what: "all plugins are in another directory", setup: with(func(s *host.RuntimeSetup) { s.PluginDirs = []string{"/usr/lib/cni"} }),
 			files: map[string]string{proc + "/root/proc": "", "/opt/cni/bin/bridge": "", "/opt/cni/bin/portmap": "", "/opt/cni/bin/host-local": "",
 				containerdConfig: "version = 3\n"},
-			want: "start: the network's plugins are in /opt/cni/bin: set bin_dir = \"/opt/cni/bin\" in " +
-				"[plugins.\"io.containerd.cri.v1.runtime\".cni]"},
+			want: "start: the network's plugins are in /opt/cni/bin: set bin_dir = \"/opt/cni/bin\" in [plugins.\"io.containerd.cri.v1.runtime\".cni]"},
 		{what: "the runtime's root is not known", setup: with(func(s *host.RuntimeSetup) { s.PluginDirs = []string{"/opt/cni/bin"} }),
 			want: "a Pod sandbox started at", runs: 1},
 		{what: "the runtime does not find a plugin", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": `failed to setup ` +
 			`network for sandbox "` + strings.Repeat("0a", 32) + `": plugin type="flannel" failed (add): failed to find plugin "bridge" in path [/opt/cni/bin]`}},
 			want: "start: install the CNI plugin bridge", runs: 1},
-		{what: "runc is " +
-			"gone", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": `OCI runtime create failed: exec: "runc": ` +
+		{what: "runc is gone", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": `OCI runtime create failed: exec: "runc": ` +
 			`executable file not found in $PATH: unknown`}}, want: "start: install runc", runs: 1},
 		{what: "an error that is not in the table", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": "50% broken\nanyway"}},
 			want: "start: correct what the runtime reports", runs: 1},
-		{what: "an old runtime after an upgrade", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": "unsupported shim " +
-			"version"}},
+		{what: "an old runtime after an upgrade", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": "unsupported shim version"}},
 			files: map[string]string{proc + "/exe": "-> /usr/bin/containerd (deleted)"}, want: "start: run `systemctl restart containerd`", runs: 1},
 		{what: "a bridge's own fault", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": `failed to setup network: ` +
 			`plugin type="bridge" failed (add): failed to allocate for range 0: no IP addresses available in range set: 10.0.0.1-10.0.0.2`}},
 			want: "start: the addresses of Pods that are gone", runs: 1},
 		{what: "Calico wants a Pod of the API server", setup: with(func(s *host.RuntimeSetup) { s.Networks = calico }),
 			cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": noPod}}, want: "skipped: a sandbox starts on the host network", runs: 2},
-		{what: "Calico, and runc is " +
-			"gone", setup: with(func(s *host.RuntimeSetup) { s.Networks = calico }), cri: fakeCRI{refuses: map[string]string{
+		{what: "Calico, and runc is gone", setup: with(func(s *host.RuntimeSetup) { s.Networks = calico }), cri: fakeCRI{refuses: map[string]string{
 			"RunPodSandbox": noPod, "RunPodSandbox on the host network": `exec: "runc": executable file not found in $PATH`}},
 			want: "start: install runc", runs: 2},
 		{what: "flannel before its daemon", setup: with(func(s *host.RuntimeSetup) { s.Networks = flannel }),
@@ -201,12 +195,10 @@ func TestSandbox(t *testing.T) {
 		{what: "stopped by kubelet, twice", setup: ready, cri: fakeCRI{stops: true}, want: "error: another program", runs: 2},
 		{what: "cannot be removed", setup: ready, cri: fakeCRI{refuses: map[string]string{"RemovePodSandbox": "busy"}},
 			want: "remove: correct what the runtime reports", runs: 1},
-		{what: "a leftover that cannot be " +
-			"removed", setup: ready, cri: fakeCRI{runs: true, refuses: map[string]string{"RemovePodSandbox": "busy"}},
+		{what: "a leftover that cannot be removed", setup: ready, cri: fakeCRI{runs: true, refuses: map[string]string{"RemovePodSandbox": "busy"}},
 			want: "remove: correct what the runtime reports"},
 		{what: "a leftover", setup: ready, cri: fakeCRI{runs: true}, want: "a Pod sandbox started at", runs: 1},
-		{what: "no RunPodSandbox", setup: ready, cri: fakeCRI{lacks: "RunPodSandbox"}, want: "skipped: the runtime does not serve " +
-			"RunPodSandbox", runs: 1},
+		{what: "no RunPodSandbox", setup: ready, cri: fakeCRI{lacks: "RunPodSandbox"}, want: "skipped: the runtime does not serve RunPodSandbox", runs: 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			c.cri.address = cmp.Or(c.cri.address, "127.0.0.1")
@@ -232,8 +224,7 @@ func TestSandbox(t *testing.T) {
 		})
 	}
 	m := &hosttest.Machine{}
-	if r, err := Sandbox(t.Context(), m.Host(), SandboxOptions{}); err != nil || !strings.HasPrefix(r.Skipped, "no runtime serves CRI v1 " +
-		"at /run/containerd") {
+	if r, err := Sandbox(t.Context(), m.Host(), SandboxOptions{}); err != nil || !strings.HasPrefix(r.Skipped, "no runtime serves CRI v1 at /run/containerd") {
 		t.Errorf("without a runtime: %+v, %v", r, err)
 	}
 }

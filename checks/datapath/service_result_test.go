@@ -48,8 +48,7 @@ func TestServiceSummary(t *testing.T) {
 		{many(1, attempt{failed: "timeout", unknown: errors.New("no privilege")}),
 			"1 of 1 failed (100.0 %, 95 % confidence 20.7 to 100.0 %), sent to unknown endpoints: no privilege"},
 		{append(many(3, attempt{failed: "timeout", endpoint: endpoint(1)}), attempt{failed: "timeout", unknown: errors.New("no privilege")}),
-			"4 of 4 failed (100.0 %, 95 % confidence 51.0 to 100.0 %), sent to 1 of 1 endpoints: 203.0.113.1:80; 1 of them to unknown endpoints: " +
-				"no " +
+			"4 of 4 failed (100.0 %, 95 % confidence 51.0 to 100.0 %), sent to 1 of 1 endpoints: 203.0.113.1:80; 1 of them to unknown endpoints: no " +
 				"privilege"},
 	} {
 		r := ServiceResult{Target: target}

@@ -268,7 +268,7 @@ func (p *Passage) describe() string {
 	case s != nil && s.Handle == 0:
 		return fmt.Sprintf("dropped by the policy of chain %s of table %s %s", s.Chain, s.Family, s.Table)
 	case s != nil && p.End == endQueued:
-		return fmt.Sprintf("handed to a program (%s) by chain %s of table %s %s: without a listener the kernel drops " +
+		return fmt.Sprintf("handed to a program (%s) by chain %s of table %s %s: without a listener the kernel drops "+
 			"it", s.Does, s.Chain, s.Family, s.Table)
 	case s != nil:
 		return fmt.Sprintf("dropped by chain %s of table %s %s, handle %d", s.Chain, s.Family, s.Table, s.Handle)

@@ -36,20 +36,15 @@ func TestTraceService(t *testing.T) {
 		{what: "raw", add: "iptables-nft -t raw -I PREROUTING -s 10.244.0.2 -j DROP", from: client, end: endDropped, at: "raw PREROUTING"},
 		{what: "mangle", add: "iptables-nft -t mangle -I PREROUTING -i cni0 -j DROP", from: client, end: endDropped, at: "mangle PREROUTING"},
 		{what: "forward", add: "iptables-nft -I FORWARD -j REJECT", from: client, end: endDropped, at: "filter FORWARD"},
-		{what: "a policy", add: "iptables-nft -P FORWARD DROP", remove: "iptables-nft -P FORWARD " +
-			"ACCEPT", from: client, end: endDropped, at: "filter FORWARD"},
-		{what: "a byte " +
-			"code", add: `iptables-nft -I FORWARD -m bpf --bytecode "1,6 0 0 65535" -j DROP`, from: client, end: endDropped, at: "filter FORWARD"},
+		{what: "a policy", add: "iptables-nft -P FORWARD DROP", remove: "iptables-nft -P FORWARD ACCEPT", from: client, end: endDropped, at: "filter FORWARD"},
+		{what: "a byte code", add: `iptables-nft -I FORWARD -m bpf --bytecode "1,6 0 0 65535" -j DROP`, from: client, end: endDropped, at: "filter FORWARD"},
 		{what: "a spent quota", add: "iptables-nft -I FORWARD -j DROP; iptables-nft -I FORWARD -m quota --quota 1 -j ACCEPT",
 			from: client, end: endDropped, at: "filter FORWARD"},
 		{what: "a mark", add: "iptables-nft -t mangle -I PREROUTING -j MARK --set-mark 5; iptables-nft -I FORWARD -m mark --mark 5 -j DROP",
 			from: client, end: endDropped, at: "filter FORWARD"},
-		{what: "replies", add: "iptables-nft -I FORWARD -p tcp --sport 8080 -j DROP", from: client, end: endDropped, at: "filter " +
-			"FORWARD", reply: true},
-		{what: "a set of nft", add: "nft '" + table + "prerouting priority -150; ip saddr @s drop; }; " +
-			"}'", from: client, end: endDropped, at: "fw c"},
-		{what: "postrouting", add: "nft '" + table + "postrouting priority 0; policy drop; ip saddr 9.9.9.9 accept; }; " +
-			"}'", from: client, end: endDropped, at: "fw c"},
+		{what: "replies", add: "iptables-nft -I FORWARD -p tcp --sport 8080 -j DROP", from: client, end: endDropped, at: "filter FORWARD", reply: true},
+		{what: "a set of nft", add: "nft '" + table + "prerouting priority -150; ip saddr @s drop; }; }'", from: client, end: endDropped, at: "fw c"},
+		{what: "postrouting", add: "nft '" + table + "postrouting priority 0; policy drop; ip saddr 9.9.9.9 accept; }; }'", from: client, end: endDropped, at: "fw c"},
 		{what: "output", add: "nft '" + table + "output priority 0; oifname cni0 meta skuid 0 drop; }; }'", end: endDropped, at: "fw c"},
 		{what: "the node's replies", add: "iptables-nft -I INPUT -i cni0 -j DROP", end: endDropped, at: "filter INPUT", reply: true},
 		{what: "a queue", add: "iptables-nft -I FORWARD -j NFQUEUE --queue-num 77", from: client, end: endQueued, at: "filter FORWARD"},

@@ -32,8 +32,7 @@ want: no ordering cycle
 got: an ordering cycle: a.service after b.service after a.service
 evidence: systemd --test: a.service after b.service after a.service
 remedy: remove After= or Before= from one of the named units with a drop-in`},
-		{What: "kubelet in " +
-			"one", Node: image(boot.Cycle{"a.service", "b.service"}, boot.Cycle{"kubelet.service", "var-lib-kubelet.mount"}), Want: `
+		{What: "kubelet in one", Node: image(boot.Cycle{"a.service", "b.service"}, boot.Cycle{"kubelet.service", "var-lib-kubelet.mount"}), Want: `
 fail
 want: no ordering cycle
 got: 2 ordering cycles, the first: kubelet.service after var-lib-kubelet.mount after kubelet.service

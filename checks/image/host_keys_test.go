@@ -39,12 +39,10 @@ func TestHostKeyMakers(t *testing.T) {
 		{"a unit that is not enabled", "nothing makes them", map[string]string{
 			"/etc/systemd/system/keys.service": "[Service]\nType=oneshot\nExecStart=/usr/bin/ssh-keygen -A\n"}},
 		{"a script", "", map[string]string{
-			"/etc/systemd/system/first.service": "[Service]\nType=oneshot\nExecStart=/usr/local/sbin/first-boot\n", wants + "first.service": "-> " +
-				"../first.service",
+			"/etc/systemd/system/first.service": "[Service]\nType=oneshot\nExecStart=/usr/local/sbin/first-boot\n", wants + "first.service": "-> ../first.service",
 			"/usr/local/sbin/first-boot": "#!/bin/sh\ndpkg-reconfigure openssh-server\n"}},
 		{"Fedora", "", map[string]string{
-			units + "sshd.service": "[Unit]\nWants=sshd-keygen.target\n[Service]\nExecStart=/usr/sbin/sshd -D\n", wants + "sshd.service": "-> " +
-				"" + units + "sshd.service",
+			units + "sshd.service": "[Unit]\nWants=sshd-keygen.target\n[Service]\nExecStart=/usr/sbin/sshd -D\n", wants + "sshd.service": "-> " + units + "sshd.service",
 			units + "sshd-keygen.target": fedoraTarget, units + "sshd-keygen@.service": fedoraKeygen}},
 		{"Debian 13, at an ordinary boot",
 			"sshd-keygen.service, which makes them, runs only at a first boot: an empty /etc/machine-id makes the boot an ordinary one",

@@ -20,16 +20,14 @@ const (
 	kubeToken  = "apiVersion: v1\nkind: Config\nusers:\n- name: tls-bootstrap\n  user:\n    token: abcdef.0123456789abcdef\n"
 	kubeKey    = "apiVersion: v1\nkind: Config\nusers:\n- name: admin\n  user:\n    client-certificate-data: LS0t\n    client-key-data: LS0t\n"
 	kubeFiles  = "users:\n- user:\n    client-certificate: /var/lib/kubelet/pki/c.pem\n    client-key: /var/lib/kubelet/pki/c.pem\n"
-	kubePlugin = "users:\n- user:\n    exec:\n      apiVersion: client.authentication.k8s.io/v1\n      command: " +
-		"/usr/bin/aws-iam-authenticator\n      args: [token, -i, x]\n"
+	kubePlugin = "users:\n- user:\n    exec:\n      apiVersion: client.authentication.k8s.io/v1\n      command: /usr/bin/aws-iam-authenticator\n      args: [token, -i, x]\n"
 )
 
 // healthyTree is an image with sshd whose host keys cloud-init makes.
 func healthyTree() map[string]string {
 	return map[string]string{
 		"/etc/machine-id": "", "/etc/os-release": "ID=debian\n", "/usr/bin/cloud-init": "#!/usr/bin/python3\n",
-		"/usr/lib/systemd/system/ssh.service": sshUnit, "/etc/systemd/system/multi-user.target.wants/ssh.service": "-> " +
-			"/usr/lib/systemd/system/ssh.service",
+		"/usr/lib/systemd/system/ssh.service": sshUnit, "/etc/systemd/system/multi-user.target.wants/ssh.service": "-> /usr/lib/systemd/system/ssh.service",
 	}
 }
 
@@ -46,8 +44,7 @@ func TestLeftovers(t *testing.T) {
 		{"/etc/nvme/hostid", "0b2c\n", "fail NVMe host identity"},
 		{"/etc/udev/rules.d/70-persistent-net.rules", "SUBSYSTEM==\"net\", ATTR{address}==\"52:54:00:12:34:56\", NAME=\"eth0\"\n",
 			"fail names of network interfaces by hardware address"},
-		{"/etc/sysconfig/network-scripts/ifcfg-eth0", "DEVICE=eth0\nHWADDR=52:54:00:12:34:56\n", "fail names of network interfaces by " +
-			"hardware address"},
+		{"/etc/sysconfig/network-scripts/ifcfg-eth0", "DEVICE=eth0\nHWADDR=52:54:00:12:34:56\n", "fail names of network interfaces by hardware address"},
 		{"/var/lib/dhcpcd/duid", "00:01\n", "fail DHCP leases"},
 		{"/var/lib/systemd/random-seed", "R", "fail random seed"},
 		{"/boot/efi/loader/random-seed", "R", "fail random seed"},
@@ -137,8 +134,7 @@ func TestNotLeftovers(t *testing.T) {
 	tree := healthyTree()
 	maps.Copy(tree, map[string]string{
 		"/etc/iscsi/initiatorname.iscsi": "GenerateName=yes\n", "/etc/nvme/hostnqn": "", "/etc/hostname": "localhost.localdomain\n",
-		"/etc/ssh/ssh_host_ed25519_key.pub": "ssh-ed25519 AAAA\n", "/root/.ssh/id_ed25519.pub": "ssh-ed25519 " +
-			"AAAA\n", "/root/.npmrc": "registry=https://mirror.example\n",
+		"/etc/ssh/ssh_host_ed25519_key.pub": "ssh-ed25519 AAAA\n", "/root/.ssh/id_ed25519.pub": "ssh-ed25519 AAAA\n", "/root/.npmrc": "registry=https://mirror.example\n",
 		"/root/.ssh/authorized_keys": "# keys come from the metadata service\n", "/root/.kube/config": kubePlugin,
 		"/root/.docker/config.json":  `{"auths":{},"credHelpers":{"x.ecr.amazonaws.com":"ecr-login"}}`,
 		"/etc/kubernetes/pki/ca.crt": pemCert, "/etc/kubernetes/kubelet.conf": kubeFiles, "/var/lib/kubelet/kubeconfig": kubePlugin,

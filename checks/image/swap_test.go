@@ -18,8 +18,7 @@ func TestImageSwap(t *testing.T) {
 		{What: "none", Tree: map[string]string{"/etc/fstab": "# /swapfile none swap sw 0 0\nUUID=1 / ext4 defaults 0 1\n"}, Want: off},
 		{What: "noauto", Tree: map[string]string{"/etc/fstab": "/swapfile none swap noauto 0 0\n"}, Want: off},
 		{What: "fstab", Tree: map[string]string{"/etc/fstab": "UUID=1 / ext4 defaults 0 1\n/swapfile none swap sw 0 0\n"},
-			Want: fails("/etc/fstab", "/etc/fstab: /swapfile none swap sw 0 " +
-				"0", `sed -i -E '/^\s*[^#[:space:]]\S*\s+\S+\s+swap\s/d' ROOT/etc/fstab`)},
+			Want: fails("/etc/fstab", "/etc/fstab: /swapfile none swap sw 0 0", `sed -i -E '/^\s*[^#[:space:]]\S*\s+\S+\s+swap\s/d' ROOT/etc/fstab`)},
 		{What: "fstab, tolerated", Tree: map[string]string{"/etc/fstab": "/swapfile none swap sw 0 0\n", kubeletConfig: "failSwapOn: false\n"},
 			Want: "pass\nwant: no swap, or failSwapOn false\ngot: swap, and failSwapOn false\nevidence: /etc/fstab: /swapfile none swap sw 0 0\n" +
 				"evidence: /var/lib/kubelet/config.yaml: failSwapOn: false"},
@@ -37,13 +36,10 @@ func TestImageSwap(t *testing.T) {
 		{What: "masked unit", Tree: map[string]string{"/usr/lib/systemd/system/swap.target.wants/swapfile.swap": "-> ../swapfile.swap",
 			"/etc/systemd/system/swapfile.swap": "-> /dev/null"}, Want: off},
 		{What: "unit that is not enabled", Tree: map[string]string{"/etc/systemd/system/swapfile.swap": "[Swap]\nWhat=/swapfile\n"}, Want: off},
-		{What: "zram-tools", Tree: map[string]string{"/etc/systemd/system/multi-user.target.wants/zramswap.service": "-> " +
-			"/lib/systemd/system/zramswap.service"},
+		{What: "zram-tools", Tree: map[string]string{"/etc/systemd/system/multi-user.target.wants/zramswap.service": "-> /lib/systemd/system/zramswap.service"},
 			Want: fails("zramswap.service", "/etc/systemd/system/multi-user.target.wants/zramswap.service: enabled",
 				"rm ROOT/etc/systemd/system/multi-user.target.wants/zramswap.service")},
-		{What: "zram-generator of the " +
-			"distribution", Tree: map[string]string{generator: "\x7fELF", "/usr/lib/systemd/zram-generator.conf": "[zram0]\nzram-size = min(ram, " +
-			"8192)\n"},
+		{What: "zram-generator of the distribution", Tree: map[string]string{generator: "\x7fELF", "/usr/lib/systemd/zram-generator.conf": "[zram0]\nzram-size = min(ram, 8192)\n"},
 			Want: fails("zram-generator", "/usr/lib/systemd/zram-generator.conf: [zram0]",
 				"mkdir -p ROOT/etc/systemd; : >ROOT/etc/systemd/zram-generator.conf")},
 		{What: "zram-generator, drop-in", Tree: map[string]string{generator: "\x7fELF", "/etc/systemd/zram-generator.conf.d/a.conf": "[zram0]\n"},
@@ -52,8 +48,7 @@ func TestImageSwap(t *testing.T) {
 			"/etc/systemd/zram-generator.conf": ""}, Want: off},
 		{What: "zram-generator, without swap", Tree: map[string]string{generator: "\x7fELF",
 			"/etc/systemd/zram-generator.conf": "[zram0]\nmount-point = /var/tmp\n[zram1]\nzram-size = 0\n"}, Want: off},
-		{What: "zram-generator's configuration without the " +
-			"program", Tree: map[string]string{"/etc/systemd/zram-generator.conf": "[zram0]\n"}, Want: off},
+		{What: "zram-generator's configuration without the program", Tree: map[string]string{"/etc/systemd/zram-generator.conf": "[zram0]\n"}, Want: off},
 		{What: "Azure's agent", Tree: map[string]string{"/etc/waagent.conf": "ResourceDisk.EnableSwap=y\n"},
 			Want: fails("Azure's agent", "/etc/waagent.conf: option that enables swap",
 				`sed -i -E 's/^(\s*ResourceDisk\.EnableSwap\s*=\s*)y.*/\1n/' ROOT/etc/waagent.conf`)},
@@ -73,8 +68,7 @@ func TestImageMounts(t *testing.T) {
 	}
 	checkstest.RunOne(t, "image.mounts", checks.Image, []checkstest.Case{
 		{What: "none", Tree: map[string]string{}, Want: good},
-		{What: "CIS", Tree: fstab("UUID=2 /var ext4 nodev,nosuid 0 2\nUUID=3 /var/log ext4 nodev,nosuid,noexec 0 2\ntmpfs /tmp tmpfs noexec 0 " +
-			"0\n"),
+		{What: "CIS", Tree: fstab("UUID=2 /var ext4 nodev,nosuid 0 2\nUUID=3 /var/log ext4 nodev,nosuid,noexec 0 2\ntmpfs /tmp tmpfs noexec 0 0\n"),
 			Want: good},
 		{What: "noexec", Tree: fstab("UUID=2 /var/lib/kubelet ext4 defaults,noexec 0 2\n"),
 			Want: wants("fail", "/var/lib/kubelet is noexec", "/etc/fstab: UUID=2 /var/lib/kubelet ext4 defaults,noexec 0 2",
@@ -84,8 +78,7 @@ func TestImageMounts(t *testing.T) {
 				`run `+"`"+`sed -i -E 's#^(\S+\s+/var/?\s+\S+\s+(\S*,)?)noexec(,|\s|$)#\1exec\3#' ROOT/etc/fstab`+"`")},
 		{What: "noexec above, exec below", Tree: fstab("UUID=2 /var ext4 noexec 0 2\nUUID=3 /var/lib ext4 defaults 0 2\n"), Want: good},
 		{What: "noexec above, kubelet and the image's runtime on file systems of their own",
-			Tree: fstab("UUID=2 /var ext4 noexec 0 2\nUUID=3 /var/lib/kubelet ext4 defaults 0 2\nUUID=4 /var/lib/containerd ext4 defaults 0 " +
-				"2\n"), Want: good},
+			Tree: fstab("UUID=2 /var ext4 noexec 0 2\nUUID=3 /var/lib/kubelet ext4 defaults 0 2\nUUID=4 /var/lib/containerd ext4 defaults 0 2\n"), Want: good},
 		{What: "noexec of the runtime", Tree: fstab("UUID=2 /var/lib/containerd xfs noexec 0 2\n"),
 			Want: wants("warn", "/var/lib/containerd is noexec", "/etc/fstab: UUID=2 /var/lib/containerd xfs noexec 0 2",
 				`run `+"`"+`sed -i -E 's#^(\S+\s+/var/lib/containerd/?\s+\S+\s+(\S*,)?)noexec(,|\s|$)#\1exec\3#' ROOT/etc/fstab`+"`")},
@@ -113,11 +106,9 @@ func TestImageFapolicyd(t *testing.T) {
 	checkstest.RunOne(t, "image.fapolicyd", checks.Image, []checkstest.Case{
 		{What: "not enabled", Tree: map[string]string{"/usr/lib/systemd/system/fapolicyd.service": "[Service]\n"},
 			Want: "pass\nwant: off, or allows containers\ngot: off, or allows containers\nevidence: fapolicyd.service: not enabled"},
-		{What: "enabled", Tree: map[string]string{link: "", "/etc/fapolicyd/fapolicyd.conf": "permissive = " +
-			"0\n", "/etc/fapolicyd/rules.d/90-deny-execute.rules": "deny_audit perm=execute all : all\n"},
+		{What: "enabled", Tree: map[string]string{link: "", "/etc/fapolicyd/fapolicyd.conf": "permissive = 0\n", "/etc/fapolicyd/rules.d/90-deny-execute.rules": "deny_audit perm=execute all : all\n"},
 			Want: "warn\nwant: off, or allows containers\ngot: fapolicyd is enabled, without a rule for containers\nevidence: " + link +
-				": enabled\nremedy: run `for d in /var/lib/kubelet/ /var/lib/containerd/ /var/lib/containers/ /var/lib/rancher/ /run/containerd/ " +
-					"/run/k3s/ /opt/cni/; " +
+				": enabled\nremedy: run `for d in /var/lib/kubelet/ /var/lib/containerd/ /var/lib/containers/ /var/lib/rancher/ /run/containerd/ /run/k3s/ /opt/cni/; " +
 				"do echo \"allow perm=any all : dir=$d\"; done >ROOT/etc/fapolicyd/rules.d/80-kubernetes.rules`"},
 		{What: "permissive", Tree: map[string]string{link: "", "/etc/fapolicyd/fapolicyd.conf": "permissive = 1\n"},
 			Want: on + "/etc/fapolicyd/fapolicyd.conf: permissive = 1"},

@@ -59,8 +59,7 @@ func TestCertificate(t *testing.T) {
 		{what: "rotated, and emptied by a power cut", from: -time.Hour, until: time.Hour, files: map[string]string{drop: rotates, current: ""},
 			want: "fail: no certificate and key in " + current},
 		{what: "rotated, and cut before the key, with a bootstrap kubeconfig", files: map[string]string{
-			drop: strings.TrimSpace(rotates) + " " +
-				"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf\n", current: certificate(t, now.Add(-time.Hour), now.Add(time.Hour))[:600],
+			drop: strings.TrimSpace(rotates) + " --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf\n", current: certificate(t, now.Add(-time.Hour), now.Add(time.Hour))[:600],
 			"/etc/kubernetes/bootstrap-kubelet.conf": "x"}, want: "fail: no certificate and key in " + current},
 		{what: "damaged, and no bootstrap kubeconfig", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "x"},
 			want: "fail: missing, and no bootstrap kubeconfig"},
@@ -86,8 +85,7 @@ func TestCertificate(t *testing.T) {
 			drop: "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf " +
 				"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf\n",
 			"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet\n",
-			"/etc/kubernetes/kubelet.conf":            inContext + "users: [{name: u, user: {client-certificate: " +
-				"../../var/lib/kubelet/pki/kubelet.pem}}]\n",
+			"/etc/kubernetes/kubelet.conf":            inContext + "users: [{name: u, user: {client-certificate: ../../var/lib/kubelet/pki/kubelet.pem}}]\n",
 			"/var/lib/kubelet/pki/kubelet.pem":        certificate(t, now.Add(c.from), now.Add(c.until)),
 		}
 		maps.Copy(files, c.files)

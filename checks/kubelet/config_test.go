@@ -34,8 +34,7 @@ remedy: correct the file; the KubeletConfiguration reference lists all fields`}
 	prepared := func(command string) *hosttest.Machine {
 		return withUnit(flag, map[string]string{"/etc/systemd/system/kubelet.service.d/20-copy.conf": "[Service]\nExecStartPre=" + command + "\n"})
 	}
-	const written = "skipped\nskipped: the command of /etc/systemd/system/kubelet.service.d/20-copy.conf:2 may write kubelet's " +
-		"configuration " +
+	const written = "skipped\nskipped: the command of /etc/systemd/system/kubelet.service.d/20-copy.conf:2 may write kubelet's configuration " +
 		"when the unit starts"
 	kubeadm := map[string]string{
 		"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": `[Service]
@@ -100,8 +99,7 @@ remedy: correct the file; the KubeletConfiguration reference lists all fields`},
 		{What: "specifiers in its variables", Node: checkstest.Node(map[string]string{kubeadmConfig: header, "/etc/kubelet.env": "B=%E",
 			unitFile: "[Service]\nEnvironment=A=--config=%S/kubelet/config.yaml\nEnvironmentFile=%E/kubelet.env\n" +
 				"ExecStart=/usr/bin/kubelet $A --root-dir=${B}\n"}, nil), Want: right},
-		{What: "the unit copies its configuration", Node: prepared("/usr/bin/install -D /etc/k/config.yaml " +
-			"/var/lib/kubelet/config.yaml"), Want: written},
+		{What: "the unit copies its configuration", Node: prepared("/usr/bin/install -D /etc/k/config.yaml /var/lib/kubelet/config.yaml"), Want: written},
 		{What: "a shell may write it", Node: prepared("-/bin/sh -c 'true'"), Want: written},
 		{What: "a program of the operator may write it", Node: prepared("/opt/prepare"), Want: written},
 		{What: "harmless commands", Node: prepared("/bin/mkdir -p /var/lib/kubelet\nExecStartPre=/sbin/iptables -P FORWARD ACCEPT -w 5"),

@@ -47,16 +47,13 @@ remedy: read kubelet's last messages: run ` + "`journalctl -b -u kubelet _TRANSP
 			Want: loops("activating", "unknown exit status")},
 		{What: "systemd has given up", Node: node(host.Crash{Restarts: 20, Active: "failed", Exit: "exit status 1", Line: line}, time.Hour),
 			Want: loops("failed", "exit status 1")},
-		{What: "it has been up for an hour", Node: node(host.Crash{Restarts: 20, Active: "active", Exit: "exit status " +
-			"1"}, time.Hour), Want: right},
+		{What: "it has been up for an hour", Node: node(host.Crash{Restarts: 20, Active: "active", Exit: "exit status 1"}, time.Hour), Want: right},
 		{What: "it is up, and the clock was set back", Node: node(host.Crash{Restarts: 20, Active: "active"}, -time.Hour), Want: right},
 		{What: "it exited once", Node: node(host.Crash{Restarts: 1, Active: "activating", Exit: "exit status 1", Line: line}, time.Second),
 			Want: once("activating", "1")},
-		{What: "it exited, and systemd does not restart it", Node: node(host.Crash{Active: "failed", Exit: "exit status " +
-			"1", Line: line}, time.Hour),
+		{What: "it exited, and systemd does not restart it", Node: node(host.Crash{Active: "failed", Exit: "exit status 1", Line: line}, time.Hour),
 			Want: once("failed", "0")},
-		{What: "the gate held it after it exited", Node: node(host.Crash{Restarts: 4, Held: 3, Active: "activating", Exit: "exit status " +
-			"1", Line: line}, 0),
+		{What: "the gate held it after it exited", Node: node(host.Crash{Restarts: 4, Held: 3, Active: "activating", Exit: "exit status 1", Line: line}, 0),
 			Want: once("activating", "4")},
 		{What: "stopped manually", Node: node(host.Crash{Restarts: 5, Active: "inactive", Exit: "exit status 1"}, time.Second), Want: right},
 		{What: "the gate holds it", Node: node(host.Crash{Restarts: 4, Held: 4, Active: "activating"}, time.Second), Want: held},
@@ -68,11 +65,9 @@ remedy: read kubelet's last messages: run ` + "`journalctl -b -u kubelet _TRANSP
 		{What: "it exited before the gate was installed, and goes on",
 			Node: node(host.Crash{Restarts: 20, Earlier: 17, Active: "activating", Exit: "exit status 1", Line: line}, time.Second),
 			Want: loops("activating", "exit status 1")},
-		{What: "the gate held it, and now it exits", Node: node(host.Crash{Restarts: 20, Held: 17, Active: "active", Exit: "exit status " +
-			"1", Line: line},
+		{What: "the gate held it, and now it exits", Node: node(host.Crash{Restarts: 20, Held: 17, Active: "active", Exit: "exit status 1", Line: line},
 			time.Second), Want: loops("active", "exit status 1")},
-		{What: "kubeadm has not joined", Node: waiting, Want: "skipped\nskipped: this node has not joined a cluster: kubeadm join writes " +
-			"kubelet's files"},
+		{What: "kubeadm has not joined", Node: waiting, Want: "skipped\nskipped: this node has not joined a cluster: kubeadm join writes kubelet's files"},
 		{What: "no systemd", Node: checkstest.Node(nil, nil), Want: right},
 	})
 	// At kubelet's start it warns, so that it does not hold.

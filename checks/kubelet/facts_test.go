@@ -14,8 +14,7 @@ import (
 func TestFacts(t *testing.T) {
 	script := checkstest.Node(map[string]string{unitFile: "[Service]\nExecStart=/opt/start\n"}, nil)
 	checkstest.RunOne(t, "kubelet.facts", checks.Run, []checkstest.Case{
-		{What: "kubelet itself", Node: withUnit("", nil), Want: "pass\nwant: kubelet's command line is known\ngot: kubelet's command line is " +
-			"known"},
+		{What: "kubelet itself", Node: withUnit("", nil), Want: "pass\nwant: kubelet's command line is known\ngot: kubelet's command line is known"},
 		{What: "a script", Node: script, Want: "unknown\nerror: kubelet's command line is unknown, so checks that need it are skipped: " +
 			"kubelet.service runs /opt/start, not kubelet itself"},
 		{What: "no unit", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: kubelet.service does not exist here"},

@@ -34,8 +34,7 @@ func TestMountOptions(t *testing.T) {
 		}, nil)
 	}
 	wrong := func(got, options string) string {
-		return "warn\nwant: mounted, for programs and devices\ngot: /var/lib/kubelet is " + got + "\nevidence: /proc/mounts: /dev/vdb " +
-			"/var/lib ext4 " +
+		return "warn\nwant: mounted, for programs and devices\ngot: /var/lib/kubelet is " + got + "\nevidence: /proc/mounts: /dev/vdb /var/lib ext4 " +
 			options + "\nremedy: run `mount -o remount,exec,suid,dev /var/lib`, and correct /etc/fstab"
 	}
 	checkstest.RunOne(t, "kubelet.mounts", checks.Run, []checkstest.Case{

@@ -27,8 +27,7 @@ func TestImageUnits(t *testing.T) {
 	undone["/etc/systemd/system/k3s.service.d/09-before.conf"] = "[Service]\nExecStartPre=\n"
 	undone["/usr/lib/systemd/system/k3s.service.d/20-vendor.conf"] = "[Service]\nExecStartPre=\nExecStartPre=/sbin/modprobe overlay\n"
 	early := maps.Clone(good)
-	early["/usr/local/lib/systemd/system/k3s.service"] = "[Service]\nExecStartPre=/usr/bin/docker run -d --name k3s " +
-		"image\nExecStart=/usr/bin/docker logs -f k3s\n"
+	early["/usr/local/lib/systemd/system/k3s.service"] = "[Service]\nExecStartPre=/usr/bin/docker run -d --name k3s image\nExecStart=/usr/bin/docker logs -f k3s\n"
 	packaged := map[string]string{
 		"/usr/lib/systemd/system/kubelet.service":                            "",
 		"/usr/bin/nodegate":                                                  "ELF",

@@ -32,8 +32,7 @@ func TestNodeIP(t *testing.T) {
 		"\nremedy: correct --node-ip, or start kubelet after the link has its address: `systemctl edit kubelet`, After=network-online.target"
 	for ip, want := range map[string]string{
 		"10.0.0.7": "", "10.0.0.7,fd00::7": "", "203.0.113.9": "no link has 203.0.113.9", "10.0.0.7,fd00::9": "no link has fd00::9",
-		"127.0.0.1": "127.0.0.1 is a loopback address", "fe80::1": "fe80::1 is a link-local address", "224.0.0.1": "224.0.0.1 is a multicast " +
-			"address",
+		"127.0.0.1": "127.0.0.1 is a loopback address", "fe80::1": "fe80::1 is a link-local address", "224.0.0.1": "224.0.0.1 is a multicast address",
 	} {
 		text := "\npass\nwant: " + ok + "\ngot: " + ok + inUnitFile + "--node-ip=" + ip
 		if want != "" {
@@ -82,10 +81,8 @@ func TestShutdownGrace(t *testing.T) {
 		{What: "none", Node: node("", nil), Want: "skipped\nskipped: kubelet has no shutdownGracePeriod"},
 		{What: "no file", Node: node(period, nil), Want: right},
 		{What: "kubelet's file", Node: node(period, map[string]string{own: login + "60\n"}), Want: right},
-		{What: "an earlier file, and " +
-			"kubelet's", Node: node(period, map[string]string{"/etc/systemd" + dir + "10-a.conf": login + "5s\n"}), Want: right},
-		{What: "a file of the package that comes " +
-			"later", Node: node(period, map[string]string{own: login + "60\n", debian: login + "30\n"}), Want: `
+		{What: "an earlier file, and kubelet's", Node: node(period, map[string]string{"/etc/systemd" + dir + "10-a.conf": login + "5s\n"}), Want: right},
+		{What: "a file of the package that comes later", Node: node(period, map[string]string{own: login + "60\n", debian: login + "30\n"}), Want: `
 warn
 want: a delay of at least shutdownGracePeriod
 got: 30s, shutdownGracePeriod 1m0s

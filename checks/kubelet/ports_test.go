@@ -49,8 +49,7 @@ evidence: /proc/net/tcp: port 10250: unknown process`}
 		"/proc/net/tcp": title + line("280A", "0A"), "/proc/1/stat": "1 (systemd) S 1", "/proc/1/cmdline": "init\x00",
 	}, nil), Want: "unknown\nerror: port 10250 is in use, and its process is not visible"}
 	const elsewhere = "   0: 0100007F:280A 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0\n"
-	const mapped = "   0: 0000000000000000FFFF00000100000A:280A 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 " +
-		"00000000     0 " +
+	const mapped = "   0: 0000000000000000FFFF00000100000A:280A 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0 " +
 		"       0 4711 1 0 100 0 0 10 0\n"
 	at := func(what, address, line, want string) checkstest.Case {
 		return checkstest.Case{What: what, Want: want, Node: withUnit("--config="+kubeadmConfig, map[string]string{

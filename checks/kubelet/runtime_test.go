@@ -50,12 +50,10 @@ func TestRuntime(t *testing.T) {
 	checkstest.RunOne(t, "kubelet.runtime", checks.Boot, []checkstest.Case{
 		{What: "an image service", Node: images("unix:///run/images.sock", host.ImageService),
 			Want: "\npass\nwant: CRI v1\ngot: CRI v1, containerd 1.6.20" + both + "unix:///run/images.sock"},
-		{What: "no image service", Node: images("unix:///run/none.sock", host.ImageService), Want: "\nfail\nwant: CRI v1\ngot: no image " +
-			"service at " +
+		{What: "no image service", Node: images("unix:///run/none.sock", host.ImageService), Want: "\nfail\nwant: CRI v1\ngot: no image service at " +
 			"/run/none.sock" + both + "unix:///run/none.sock\nevidence: /run/none.sock: connect /run/none.sock: no such file or directory" +
 			"\nremedy: start the service that listens on /run/none.sock, or remove imageServiceEndpoint"},
-		{What: "a socket without images", Node: images("unix:///run/images.sock", "v1"), Want: "\nfail\nwant: CRI v1\ngot: /run/images.sock " +
-			"does not " +
+		{What: "a socket without images", Node: images("unix:///run/images.sock", "v1"), Want: "\nfail\nwant: CRI v1\ngot: /run/images.sock does not " +
 			"serve CRI v1 images" + both + "unix:///run/images.sock\nevidence: /run/images.sock: no runtime.v1.ImageService" +
 			"\nremedy: correct imageServiceEndpoint, or remove it"},
 		{What: "TCP", Node: tcp, Want: "\nfail\nwant: CRI v1\ngot: containerRuntimeEndpoint has the scheme tcp" +

@@ -129,21 +129,16 @@ evidence: /var/lib/kubelet/config.yaml: cgroupDriver: systemd
 remedy: set SystemdCgroup = true in containerd's configuration (the path depends on its version) and cgroupDriver: systemd in kubelet's`},
 		{What: "they differ, and kubelet adopts the runtime's", Node: node("", host.CgroupDriver{Driver: "systemd", Told: true}),
 			Want: right + "systemd"},
-		{What: "set in a file without a version", Node: set("[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n  " +
-			"SystemdCgroup = true\n"),
-			Want: differ + "write `version = 2` as the first line of /etc/containerd/config.toml: without it containerd 1 ignores SystemdCgroup " +
-				"there, " + restart},
-		{What: "set in version 3's table of a file of version 2", Node: set("version = " +
-			"2\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\n" +
+		{What: "set in a file without a version", Node: set("[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n  SystemdCgroup = true\n"),
+			Want: differ + "write `version = 2` as the first line of /etc/containerd/config.toml: without it containerd 1 ignores SystemdCgroup there, " + restart},
+		{What: "set in version 3's table of a file of version 2", Node: set("version = 2\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\n" +
 			"SystemdCgroup = true\n"), Want: differ + "move SystemdCgroup = true in /etc/containerd/config.toml to the table " +
 			"[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc.options] of version 2, " + restart},
 		{What: "set for another handler", Node: set("version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.kata.options]\n" +
 			"SystemdCgroup = true\n"), Want: differ + "move SystemdCgroup = true in /etc/containerd/config.toml to the table " +
 			"[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options] of version 3, " + restart},
-		{What: "set, and the daemon is older than the file", Node: set("version = " +
-			"2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n" +
-			"SystemdCgroup = true # as kubelet\n"), Want: differ + "run `systemctl restart containerd`: SystemdCgroup is set in " +
-			"/etc/containerd/config.toml"},
+		{What: "set, and the daemon is older than the file", Node: set("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n" +
+			"SystemdCgroup = true # as kubelet\n"), Want: differ + "run `systemctl restart containerd`: SystemdCgroup is set in /etc/containerd/config.toml"},
 		{What: "commented out", Node: set("version = 2\n#SystemdCgroup = true\n"), Want: differ +
 			"set SystemdCgroup = true in containerd's configuration (the path depends on its version) and cgroupDriver: systemd in kubelet's"},
 		{What: "no runtime", Node: node("", host.CgroupDriver{}), Want: "skipped\nskipped: the runtime at " + socket + " does not " +
@@ -167,8 +162,7 @@ warn
 want: resolvers that a Pod can reach
 got: loopback resolver 127.0.0.53
 evidence: /etc/resolv.conf: nameserver 127.0.0.53` + remedy},
-		{What: "a local resolver, and no systemd-resolved", Node: nodeWithout(map[string]string{"/etc/resolv.conf": "nameserver " +
-			"127.0.0.1\n"}), Want: `
+		{What: "a local resolver, and no systemd-resolved", Node: nodeWithout(map[string]string{"/etc/resolv.conf": "nameserver 127.0.0.1\n"}), Want: `
 warn
 want: resolvers that a Pod can reach
 got: loopback resolver 127.0.0.1
@@ -213,8 +207,7 @@ want: more than 1024 files, with a bound
 got: crio has 1024
 evidence: /proc/9/limits: Max open files 1024 524288
 remedy: create /etc/systemd/system/crio.service.d/nofile.conf with ` + "`[Service]`" + ` and ` + "`LimitNOFILE=1048576`" + `, and restart the runtime; running containers keep their limit`},
-		{What: "Debian 12", Node: node("containerd", "1048576 1048576"), Want: "pass\nwant: more than 1024 files, with a bound\ngot: more " +
-			"than 1024 files, with a bound"},
+		{What: "Debian 12", Node: node("containerd", "1048576 1048576"), Want: "pass\nwant: more than 1024 files, with a bound\ngot: more than 1024 files, with a bound"},
 		{What: "infinity", Node: node("crio", "1073741816 1073741816"), Want: `
 warn
 want: more than 1024 files, with a bound

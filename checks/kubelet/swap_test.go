@@ -27,8 +27,7 @@ want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 evidence: /etc/kubernetes/kubelet/config.json: failSwapOn: false`},
-		{What: "tolerated, in YAML 1.1 booleans", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 " +
-			"100\n",
+		{What: "tolerated, in YAML 1.1 booleans", Node: checkstest.Node(map[string]string{"/proc/swaps": header + "/dev/zram0 partition 1 0 100\n",
 			kubeadmConfig: "failSwapOn: yes\nfailSwapOn: no\n"}, nil), Want: `pass
 want: no swap, or failSwapOn false
 got: swap, and failSwapOn false
@@ -108,8 +107,7 @@ func TestSwapNotRecorded(t *testing.T) {
 	node := checkstest.Node(map[string]string{kubeadmConfig: "kind: KubeletConfiguration\n", "/proc/meminfo": "SwapTotal: 0 kB\n"}, nil)
 	recording, snapshot := host.Record(node.Host())
 	checkstest.On(t.Context(), t, recording, checks.Run, "swap", "")
-	want := "pass\nwant: no swap\ngot: no swap\nevidence: /proc/swaps: missing: this kernel cannot swap\nevidence: /proc/meminfo: " +
-		"SwapTotal: 0 kB"
+	want := "pass\nwant: no swap\ngot: no swap\nevidence: /proc/swaps: missing: this kernel cannot swap\nevidence: /proc/meminfo: SwapTotal: 0 kB"
 	checkstest.Equal(t, "recorded", want, checkstest.Text(checkstest.On(t.Context(), t, host.Replay(snapshot), checks.Run, "swap", "")))
 	delete(snapshot.Files, "/proc/swaps")
 	checkstest.Equal(t, "not recorded", "unknown\nerror: reading the swap devices: /proc/swaps: "+host.ErrNotRecorded.Error(),

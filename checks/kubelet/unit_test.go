@@ -32,13 +32,10 @@ func kubeadmTree(changes map[string]string) map[string]string {
 	tree := map[string]string{
 		unitFile: "[Unit]\nDescription=kubelet\nWants=network-online.target\nAfter=network-online.target\n\n[Service]\nExecStart=/usr/bin/kubelet\n" +
 			"Restart=always\nStartLimitInterval=0\nRestartSec=10\n\n[Install]\nWantedBy=multi-user.target\n",
-		dropInD: "[Service]\nEnvironment=\"KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf " +
-			"--kubeconfig=/etc/kubernetes/kubelet.conf\"\n" +
+		dropInD: "[Service]\nEnvironment=\"KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf\"\n" +
 			"Environment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml\"\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\n" +
-			"EnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS " +
-			"$KUBELET_KUBEADM_ARGS\n",
-		"/etc/systemd/system/nodegate-apply.service": "[Unit]\nBefore=network-pre.target " +
-			"kubelet.service\n[Service]\nExecStart=/usr/local/bin/nodegate apply\n",
+			"EnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS\n",
+		"/etc/systemd/system/nodegate-apply.service": "[Unit]\nBefore=network-pre.target kubelet.service\n[Service]\nExecStart=/usr/local/bin/nodegate apply\n",
 		gateDropIn:                 "[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStartPre=+/usr/local/bin/nodegate gate\nRestart=always\n",
 		wantsLink:                  "-> /usr/lib/systemd/system/kubelet.service",
 		"/usr/bin/kubelet":         elf(amd64),
@@ -72,8 +69,7 @@ func loadFaults() map[string]map[string]string {
 		"isn't allowed for Type=oneshot services": added("[Service]\nType=oneshot\n"),
 		"Unbalanced quoting":                      added("[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --x \"--y\n"),
 		"kubelet.service is masked":               {"/etc/systemd/system/kubelet.service": "-> /dev/null"},
-		"Unknown key '--kubeconfig'":              {dropInD: strings.Replace(base[dropInD], "bootstrap-kubelet.conf " +
-			"--kube", "bootstrap-kubelet.conf\n--kube", 1)},
+		"Unknown key '--kubeconfig'":              {dropInD: strings.Replace(base[dropInD], "bootstrap-kubelet.conf --kube", "bootstrap-kubelet.conf\n--kube", 1)},
 	}
 }
 
@@ -90,16 +86,13 @@ func TestUnit(t *testing.T) {
 		"/usr/bin/kubelet is a directory":                      {"/usr/bin/kubelet": "", "/usr/bin/kubelet/x": "y"},
 		"/bin/none, which runs the script":                     {"/usr/bin/kubelet": "#!/bin/none\n"},
 		"requires docker.service, which does not exist":        added("[Unit]\nRequires=docker.service\n"),
-		"requires crio.service, which is " +
-			"masked":               {"/etc/systemd/system/kubelet.service.d/20-x.conf": "[Unit]\nBindsTo=crio.service\n", "/etc/systemd/system/crio.service": "-> /dev/null"},
+		"requires crio.service, which is masked":               {"/etc/systemd/system/kubelet.service.d/20-x.conf": "[Unit]\nBindsTo=crio.service\n", "/etc/systemd/system/crio.service": "-> /dev/null"},
 		"ConditionPathExists=/usr/bin/nothing is not met":      added("[Unit]\nConditionPathExists=/usr/bin/nothing\n"),
 		"ConditionPathExists=!/usr/bin/kubelet is not met":     added("[Unit]\nConditionPathExists=!/usr/bin/kubelet\n"),
 		"is not started again after its start limit":           added("[Unit]\nStartLimitIntervalSec=10\n"),
 		"a held kubelet.service is not started again":          added("[Service]\nRestart=no\n"),
-		"ignoring: " +
-			"--kubeconfig=":                              {dropInD: strings.NewReplacer("Environment=\"KUBELET_KUBECONFIG_ARGS", "Environment=KUBELET_KUBECONFIG_ARGS", "kubelet.conf\"", "kubelet.conf").Replace(base[dropInD])},
-		"starts a container in the background before the gate": added("[Service]\nExecStartPre=\nExecStartPre=/usr/bin/docker run -d " +
-			"x\nExecStartPre=+/usr/local/bin/nodegate gate\n"),
+		"ignoring: --kubeconfig=":                              {dropInD: strings.NewReplacer("Environment=\"KUBELET_KUBECONFIG_ARGS", "Environment=KUBELET_KUBECONFIG_ARGS", "kubelet.conf\"", "kubelet.conf").Replace(base[dropInD])},
+		"starts a container in the background before the gate": added("[Service]\nExecStartPre=\nExecStartPre=/usr/bin/docker run -d x\nExecStartPre=+/usr/local/bin/nodegate gate\n"),
 	}
 	maps.Copy(cases, loadFaults())
 	for want, changes := range cases {
@@ -126,45 +119,33 @@ func TestHealthyUnits(t *testing.T) {
 	}
 	for what, tree := range map[string]map[string]string{
 		"kubeadm": kubeadmTree(nil),
-		"eks, started by " +
-			"nodeadm": own("[Unit]\nAfter=containerd.service\nRequires=containerd.service\n[Service]\nEnvironmentFile=/etc/eks/kubelet/environment\n"+
-			"ExecStartPre=/sbin/iptables -P FORWARD ACCEPT -w 5\nExecStart=/usr/bin/kubelet --config /etc/kubernetes/kubelet/config.json \\\n    " +
-				"$NODEADM_KUBELET_ARGS\nRestart=on-failure\n",
+		"eks, started by nodeadm": own("[Unit]\nAfter=containerd.service\nRequires=containerd.service\n[Service]\nEnvironmentFile=/etc/eks/kubelet/environment\n"+
+			"ExecStartPre=/sbin/iptables -P FORWARD ACCEPT -w 5\nExecStart=/usr/bin/kubelet --config /etc/kubernetes/kubelet/config.json \\\n    $NODEADM_KUBELET_ARGS\nRestart=on-failure\n",
 			map[string]string{wantsLink: "", "/usr/bin/nodeadm": elf(amd64)}),
-		"aks, started by its " +
-			"provisioning": own("[Unit]\nConditionPathExists=/usr/local/bin/kubelet\nWants=containerd.service\n[Service]\nRestart=always\n"+
-			"EnvironmentFile=/etc/default/kubelet\nExecStartPre=/bin/bash /opt/azure/containers/kubelet.sh\nExecStartPre=/bin/mkdir -p " +
-				"/var/lib/kubelet\n"+
+		"aks, started by its provisioning": own("[Unit]\nConditionPathExists=/usr/local/bin/kubelet\nWants=containerd.service\n[Service]\nRestart=always\n"+
+			"EnvironmentFile=/etc/default/kubelet\nExecStartPre=/bin/bash /opt/azure/containers/kubelet.sh\nExecStartPre=/bin/mkdir -p /var/lib/kubelet\n"+
 			"ExecStart=/usr/local/bin/kubelet --v=2 $KUBELET_FLAGS\n",
 			map[string]string{wantsLink: "", "/opt/azure/containers/provision.sh": "#!/bin/bash\n"}),
 		"typhoon, started by a path unit": own("[Unit]\nRequires=containerd.service\n[Service]\nEnvironmentFile=/etc/kubernetes/kubelet.env\n"+
-			"ExecStartPre=/bin/mkdir -p /etc/cni/net.d\nExecStartPre=-/usr/bin/podman rm -f kubelet\nExecStart=/usr/bin/podman run --name " +
-				"kubelet image kubelet\n",
+			"ExecStartPre=/bin/mkdir -p /etc/cni/net.d\nExecStartPre=-/usr/bin/podman rm -f kubelet\nExecStart=/usr/bin/podman run --name kubelet image kubelet\n",
 			map[string]string{wantsLink: "", "/usr/lib/systemd/system/kubelet.path": "[Path]\nPathExists=/etc/kubernetes/kubeconfig\n", "/usr/bin/podman": elf(amd64)}),
 		"openshift": own("[Unit]\nWants=rpc-statd.service\nRequires=containerd.service kubelet-dependencies.target\n[Service]\nType=notify\n"+
-			"ExecStartPre=/bin/mkdir --parents /etc/kubernetes/manifests\nExecStartPre=-/usr/sbin/restorecon /usr/local/bin/kubenswrapper " +
-				"/usr/bin/kubensenter\n"+
+			"ExecStartPre=/bin/mkdir --parents /etc/kubernetes/manifests\nExecStartPre=-/usr/sbin/restorecon /usr/local/bin/kubenswrapper /usr/bin/kubensenter\n"+
 			"Environment=\"KUBELET_LOG_LEVEL=2\"\nEnvironmentFile=/etc/os-release\nEnvironmentFile=-/etc/kubernetes/kubelet-workaround\n"+
 			"ExecStart=/usr/local/bin/kubenswrapper /usr/bin/kubelet --config=/etc/kubernetes/kubelet.conf\n",
 			map[string]string{"/etc/os-release": "ID=rhcos\n", "/usr/local/bin/kubenswrapper": "#!/bin/bash\n", "/bin/bash": elf(amd64),
 				"/usr/lib/systemd/system/kubelet-dependencies.target": "[Unit]\n"}),
-		"the hard way": own("[Unit]\nAfter=containerd.service\nRequires=containerd.service\n[Service]\nExecStart=/usr/local/bin/kubelet \\\n  " +
-			"--config=/var/lib/kubelet/kubelet-config.yaml\n"+
+		"the hard way": own("[Unit]\nAfter=containerd.service\nRequires=containerd.service\n[Service]\nExecStart=/usr/local/bin/kubelet \\\n  --config=/var/lib/kubelet/kubelet-config.yaml\n"+
 			"Restart=on-failure\nRestartSec=5\n", map[string]string{"/usr/local/bin/kubelet": elf(amd64)}),
 		"kubespray": own("[Unit]\nAfter=containerd.service\nWants=containerd.service\n[Service]\nEnvironmentFile=-/etc/kubernetes/kubelet.env\n"+
-			"ExecStart=/usr/local/bin/kubelet \\\n\t\t$KUBE_LOGTOSTDERR " +
-				"\\\n\t\t$KUBELET_API_SERVER\nRestart=always\n", map[string]string{"/usr/local/bin/kubelet": elf(amd64)}),
+			"ExecStart=/usr/local/bin/kubelet \\\n\t\t$KUBE_LOGTOSTDERR \\\n\t\t$KUBELET_API_SERVER\nRestart=always\n", map[string]string{"/usr/local/bin/kubelet": elf(amd64)}),
 		"kops": own("[Unit]\nAfter=containerd.service\n[Service]\nEnvironmentFile=/etc/sysconfig/kubelet\nExecStart=/opt/kubernetes/bin/kubelet \"$DAEMON_ARGS\"\nUser=root\nRestart=always\n",
 			map[string]string{"/etc/sysconfig/kubelet": "DAEMON_ARGS=\"--x\"\n", "/opt/kubernetes/bin/kubelet": elf(amd64)}),
 		"started by a script of another unit": own("[Service]\nExecStart=/usr/bin/kubelet\n", map[string]string{wantsLink: "",
-			"/etc/systemd/system/join.service": "[Service]\nExecStart=/opt/join.sh\n", "/opt/join.sh": "#!/bin/bash\nset -e\nsystemctl start " +
-				"kubelet\n"}),
-		"a working directory of its " +
-			"own": own("[Service]\nStateDirectory=kube\nWorkingDirectory=/var/lib/kube\nExecStart=/usr/bin/kubelet\n", nil),
-		"the program is downloaded":      own("[Service]\nExecStartPre=/usr/bin/curl -o /opt/eks/kubelet " +
-			"https://x\nExecStart=/opt/eks/kubelet\n", nil),
-		"a user of " +
-			"sysusers.d":           own("[Service]\nUser=kube\nExecStart=/usr/bin/kubelet\n", map[string]string{"/usr/lib/sysusers.d/kube.conf": "u kube - \"Kube\"\n"}),
+			"/etc/systemd/system/join.service": "[Service]\nExecStart=/opt/join.sh\n", "/opt/join.sh": "#!/bin/bash\nset -e\nsystemctl start kubelet\n"}),
+		"a working directory of its own": own("[Service]\nStateDirectory=kube\nWorkingDirectory=/var/lib/kube\nExecStart=/usr/bin/kubelet\n", nil),
+		"the program is downloaded":      own("[Service]\nExecStartPre=/usr/bin/curl -o /opt/eks/kubelet https://x\nExecStart=/opt/eks/kubelet\n", nil),
+		"a user of sysusers.d":           own("[Service]\nUser=kube\nExecStart=/usr/bin/kubelet\n", map[string]string{"/usr/lib/sysusers.d/kube.conf": "u kube - \"Kube\"\n"}),
 	} {
 		want := verdict.Pass
 		if slices.Contains(provisioned, what) {

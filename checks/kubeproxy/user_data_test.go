@@ -31,8 +31,7 @@ func TestUserData(t *testing.T) {
 		m.Sysctl("net/ipv6/conf/all/disable_ipv6", off)
 		return m
 	}
-	const remedy = "\nremedy: run `kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE` with a release that has nft " +
-		"1.0.6.1 " +
+	const remedy = "\nremedy: run `kubectl -n kube-system set image daemonset/kube-proxy kube-proxy=IMAGE` with a release that has nft 1.0.6.1 " +
 		"or later; until then, write \"typeof ip saddr\" instead of \"type ipv4_addr\" in the sets of the node's own rules"
 	const evidence = "\nevidence: nf_tables: inet filter allowed was created by nft 1.1.2 or later"
 	const good = "pass\nwant: sets that kube-proxy's nft can read\ngot: sets that kube-proxy's nft can read"
@@ -55,7 +54,6 @@ evidence: nf_tables: ip6 filter allowed was created by nft 1.1.2 or later` + rem
 		{What: "a node without IPv6", Node: ip6("1"), Want: good + strings.Replace(evidence, "inet", "ip6", 1)},
 		{What: "no such set", Node: node("nftables", "10000", ""), Want: good},
 		{What: "just started", Node: node("nftables", "99000", "", set), Want: "skipped\nskipped: kube-proxy has just started"},
-		{What: "another mode", Node: node("iptables", "10000", "", set), Want: "skipped\nskipped: kube-proxy is not known to run in nftables " +
-			"mode"},
+		{What: "another mode", Node: node("iptables", "10000", "", set), Want: "skipped\nskipped: kube-proxy is not known to run in nftables mode"},
 	})
 }

@@ -35,8 +35,7 @@ fail
 want: packets reach kube-proxy's rules
 got: taken by a rule in raw PREROUTING
 evidence: iptables raw PREROUTING: -A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j NOTRACK: packets from Pods to this Service: chain PREROUTING of table raw, line 4 excludes them from conntrack, so that kube-proxy's rules do not translate them (NOTRACK)` +
-			"\nremedy: remove the rule: `iptables -t raw -D PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j NOTRACK`; find the program " +
-				"that adds it"},
+			"\nremedy: remove the rule: `iptables -t raw -D PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j NOTRACK`; find the program that adds it"},
 		{What: "the Pods' link", Node: checkstest.ProxyNode(checkstest.Changed(t, jump, "-A PREROUTING -i cni0 -j RETURN\n"+jump), ""), Want: `
 fail
 want: packets reach kube-proxy's rules
@@ -48,17 +47,14 @@ warn
 want: packets reach kube-proxy's rules
 got: taken by a rule in raw PREROUTING
 evidence: iptables raw PREROUTING: -A PREROUTING -m statistic --mode random --probability 0.01 -j DROP: 1 % of packets from Pods to other machines: chain PREROUTING of table raw, line 4 loses them (DROP)` +
-			"\nremedy: remove the rule: `iptables -t raw -D PREROUTING -m statistic --mode random --probability 0.01 -j DROP`; find the program " +
-				"that adds it"},
-		{What: "endpoints", Node: checkstest.ProxyNode(checkstest.Changed(t, "*filter\n", "*filter\n-A FORWARD -d 10.244.0.0/16 -j " +
-			"DROP\n"), ""), Want: `
+			"\nremedy: remove the rule: `iptables -t raw -D PREROUTING -m statistic --mode random --probability 0.01 -j DROP`; find the program that adds it"},
+		{What: "endpoints", Node: checkstest.ProxyNode(checkstest.Changed(t, "*filter\n", "*filter\n-A FORWARD -d 10.244.0.0/16 -j DROP\n"), ""), Want: `
 fail
 want: packets reach kube-proxy's rules
 got: taken by a rule in filter FORWARD
 evidence: iptables filter FORWARD: -A FORWARD -d 10.244.0.0/16 -j DROP: packets from Pods to endpoints of Services: chain FORWARD of table filter, line 6 loses them (DROP)` +
 			"\nremedy: remove the rule: `iptables-nft -t filter -D FORWARD -d 10.244.0.0/16 -j DROP`; find the program that adds it"},
-		{What: "a set", Node: checkstest.ProxyNode(checkstest.Changed(t, jump, "-A PREROUTING -m set --match-set x src -j " +
-			"RETURN\n"+jump), ""), Want: right},
+		{What: "a set", Node: checkstest.ProxyNode(checkstest.Changed(t, jump, "-A PREROUTING -m set --match-set x src -j RETURN\n"+jump), ""), Want: right},
 		{What: "a policy of nftables", Node: filtered, Want: `
 fail
 want: packets reach kube-proxy's rules
@@ -66,10 +62,8 @@ got: taken by a rule in inet fw fwd
 evidence: nft inet fw fwd: packets from Pods to other machines: chain fwd of table inet fw, line 1 loses them (policy DROP)` +
 			"\nremedy: accept these packets: add a rule for the Pods' links to chain fwd of table inet fw, or run " +
 			"`nft 'chain inet fw fwd { policy accept; }'`; find the program that loads the table"},
-		{What: "IPVS", Node: checkstest.ProxyNode(checkstest.Changed(t, ":KUBE-MARK-MASQ - [0:0]\n", ":KUBE-MARK-MASQ - " +
-			"[0:0]\n:KUBE-NODE-PORT - [0:0]\n",
+		{What: "IPVS", Node: checkstest.ProxyNode(checkstest.Changed(t, ":KUBE-MARK-MASQ - [0:0]\n", ":KUBE-MARK-MASQ - [0:0]\n:KUBE-NODE-PORT - [0:0]\n",
 			jump, "-A PREROUTING -j ACCEPT\n"+jump), ""), Want: "skipped\nskipped: no rules of kube-proxy's iptables or nftables mode found"},
-		{What: "no kube-proxy", Node: checkstest.ProxyNode("", ""), Want: "skipped\nskipped: no rules of kube-proxy's iptables or nftables " +
-			"mode found"},
+		{What: "no kube-proxy", Node: checkstest.ProxyNode("", ""), Want: "skipped\nskipped: no rules of kube-proxy's iptables or nftables mode found"},
 	})
 }

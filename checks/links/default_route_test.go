@@ -19,8 +19,7 @@ func TestDefaultRoute(t *testing.T) {
 		return m
 	}
 	checkstest.RunOne(t, "links.default-route", checks.Run, []checkstest.Case{
-		{What: "one", Node: with([]string{"eth0"}, "eth0"), Want: "pass\nwant: a default route\ngot: a default route\nevidence: default " +
-			"route: eth0"},
+		{What: "one", Node: with([]string{"eth0"}, "eth0"), Want: "pass\nwant: a default route\ngot: a default route\nevidence: default route: eth0"},
 		{What: "none", Node: with(nil, "eth0"), Want: "warn\nwant: a default route\ngot: none\n" +
 			"remedy: add a default route, or one to the Services' range and --node-ip; a node that needs no other network can have " +
 			"`ip link add dummy0 type dummy` with a default route of a high metric, as k3s' documents show"},
@@ -47,8 +46,7 @@ func TestCNIIPv6(t *testing.T) {
 	}{
 		"off":             {node("fd00:10:244::/64", map[string]string{all: "1"}), wrong("1")},
 		"a kernel's off":  {node("fd00:10:244::/64", nil), wrong("no such parameter")},
-		"on":              {node("fd00:10:244::/64", map[string]string{all: "0"}), "pass\nwant: IPv6 for the CNI's range\ngot: IPv6 for the " +
-			"CNI's range"},
+		"on":              {node("fd00:10:244::/64", map[string]string{all: "0"}), "pass\nwant: IPv6 for the CNI's range\ngot: IPv6 for the CNI's range"},
 		"an IPv4 cluster": {node("10.244.0.0/24", map[string]string{all: "1"}), "skipped\nskipped: the CNI's configuration has no IPv6 range"},
 	} {
 		c.What, c.Want = what, c.want

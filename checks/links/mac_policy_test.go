@@ -51,8 +51,7 @@ evidence: /lib/systemd/libsystemd-shared-241.so: systemd 241`},
 		{What: "a condition on the machine", Tree: map[string]string{
 			"/usr/lib/systemd/network/99-default.link": checkstest.DefaultLink, lib252: "",
 			"/etc/systemd/network/10-vm.link": "[Match]\nVirtualization=vm\n[Link]\nMACAddressPolicy=none\n",
-		}, Want: "unknown\nerror: checking MACAddressPolicy of flannel.1: /etc/systemd/network/10-vm.link:2: unknown whether " +
-			"Virtualization=vm matches " +
+		}, Want: "unknown\nerror: checking MACAddressPolicy of flannel.1: /etc/systemd/network/10-vm.link:2: unknown whether Virtualization=vm matches " +
 			"on the node"},
 		{What: "no udev", Tree: map[string]string{"/etc/hostname": "n"}, Want: `
 skipped

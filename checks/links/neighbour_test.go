@@ -66,8 +66,7 @@ evidence: /proc/net/stat/arp_cache: entries 16, table_fulls 0
 evidence: /proc/sys/net/ipv4/neigh/default/gc_thresh3: 1024
 evidence: /proc/net/stat/ndisc_cache: entries 2, table_fulls 0
 evidence: /proc/sys/net/ipv6/neigh/default/gc_thresh3: 1024`},
-		{What: "a cluster of a thousand nodes, with a permanent entry for " +
-			"each", Node: flannel(table(row("00000400", "00000000"), ""), "6.1.0"), Want: `
+		{What: "a cluster of a thousand nodes, with a permanent entry for each", Node: flannel(table(row("00000400", "00000000"), ""), "6.1.0"), Want: `
 pass
 want: below 80% of gc_thresh3, never full
 got: ipv4 24 of 1024

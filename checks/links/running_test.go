@@ -90,8 +90,7 @@ func TestCNILeftovers(t *testing.T) {
 		return m
 	}
 	tunnel := func(port int) *hosttest.Link { return &hosttest.Link{Kind: "vxlan", VXLAN: &host.VXLAN{Port: port}} }
-	const remedy = "\nremedy: remove the files and links of the CNI that is no longer used, then restart the node to remove its routes and " +
-		"rules"
+	const remedy = "\nremedy: remove the files and links of the CNI that is no longer used, then restart the node to remove its routes and rules"
 	checkstest.RunOne(t, "cni.leftovers", checks.Run, []checkstest.Case{
 		{What: "one CNI and example files", Node: node(map[string]string{dir + "10-flannel.conflist": flannel}, nil),
 			Want: "pass\nwant: one CNI\ngot: one CNI"},
@@ -104,8 +103,7 @@ warn
 want: one CNI
 got: calico in 10-calico.conflist, flannel in 20-flannel.conflist
 evidence: /etc/cni/net.d: the runtime uses the first: calico in 10-calico.conflist` + remedy},
-		{What: "CRI-O's example sorts before the " +
-			"CNI", Node: node(map[string]string{dir + "10-crio-bridge.conflist": `{"name":"crio","plugins":[{"type":"bridge"}]}`,
+		{What: "CRI-O's example sorts before the CNI", Node: node(map[string]string{dir + "10-crio-bridge.conflist": `{"name":"crio","plugins":[{"type":"bridge"}]}`,
 			dir + "10-flannel.conflist": flannel}, nil), Want: `
 warn
 want: one CNI
@@ -314,8 +312,7 @@ func TestUDPGSO(t *testing.T) {
 	const want, link = "want: a kernel that forwards aggregated UDP packets\ngot: ",
 		"\nevidence: flannel.1: sends through tailscale0, a tun link\nevidence: "
 	const good = "pass\n" + want + "a kernel that forwards aggregated UDP packets" + link
-	const remedy = "\nremedy: upgrade to Linux 6.8.5 or later; until then, set TS_TUN_DISABLE_UDP_GRO=true in /etc/default/tailscaled and " +
-		"restart " +
+	const remedy = "\nremedy: upgrade to Linux 6.8.5 or later; until then, set TS_TUN_DISABLE_UDP_GRO=true in /etc/default/tailscaled and restart " +
 		"tailscaled"
 	checkstest.RunOne(t, "vxlan.udp-gso", checks.Run, []checkstest.Case{
 		{What: "flannel over Tailscale", Node: node("tailscale0", "6.6.25-talos", ""), Want: "warn\n" + want + "6.6.25" + link +

@@ -49,10 +49,8 @@ pass
 want: FORWARD accepts Pod traffic
 got: FORWARD accepts Pod traffic
 evidence: iptables-nft-save: :FORWARD ACCEPT`},
-		{What: "a rule drops, which packetfilter.forward-drop " +
-			"judges", Problem: "docker.forward-drop", Node: &hosttest.Machine{Rules: map[string]string{
-			"iptables-nft-save": "*filter\n:FORWARD DROP [0:0]\n:DOCKER - [0:0]\n-A FORWARD -j DROP\n-A FORWARD -s 10.244.0.0/16 -j " +
-				"ACCEPT\nCOMMIT\n"}},
+		{What: "a rule drops, which packetfilter.forward-drop judges", Problem: "docker.forward-drop", Node: &hosttest.Machine{Rules: map[string]string{
+			"iptables-nft-save": "*filter\n:FORWARD DROP [0:0]\n:DOCKER - [0:0]\n-A FORWARD -j DROP\n-A FORWARD -s 10.244.0.0/16 -j ACCEPT\nCOMMIT\n"}},
 			Want: "skipped\nskipped: a rule drops the packets before the policy does: packetfilter.forward-drop judges it"},
 		{What: "no Docker", Problem: "docker.forward-drop", Node: checkstest.ProxyNode(checkstest.ProxySave, ""), Want: `
 skipped

@@ -18,8 +18,7 @@ func TestInputDrop(t *testing.T) {
 		return m
 	}
 	const right = "\npass\nwant: the cluster's packets reach this node\ngot: the cluster's packets reach this node"
-	const remedy = "\nremedy: insert a rule that accepts the cluster's packets before the one that drops them, for example `iptables -I " +
-		"INPUT -p " +
+	const remedy = "\nremedy: insert a rule that accepts the cluster's packets before the one that drops them, for example `iptables -I INPUT -p " +
 		"udp --dport 8472 -j ACCEPT`, and save it in the firewall's configuration"
 	const wrong = "\nwarn\nwant: the cluster's packets reach this node\ngot: port 8472/udp of flannel.1 is closed, port 10250/tcp of kubelet is closed"
 	const cloud = "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -p icmp -j ACCEPT\n-A INPUT -i lo -j ACCEPT\n" +

@@ -67,8 +67,7 @@ func TestHostPort(t *testing.T) {
 			ports + " -j CNI-DN-1\n"
 	}
 	checkstest.RunOne(t, "packetfilter.host-port", checks.Run, []checkstest.Case{
-		{What: "ports of kubelet and a " +
-			"NodePort", Node: saved(chains + rule("tcp", "8080,10250") + rule("tcp", "30080") + rule("udp", "22")), Want: `
+		{What: "ports of kubelet and a NodePort", Node: saved(chains + rule("tcp", "8080,10250") + rule("tcp", "30080") + rule("udp", "22")), Want: `
 warn
 want: no shared ports
 got: port 10250 of kubelet, port 30080 of a NodePort
@@ -114,8 +113,7 @@ warn
 want: Pod traffic passes
 got: filter FORWARD drops in iptables-nft
 evidence: iptables-nft-save: :FORWARD DROP` + remedy},
-		{What: "a few packets of TCP", Node: saved(filter("ACCEPT", kube+"-A FORWARD -p tcp -m statistic --mode random --probability 0.01 -j " +
-			"DROP\n")), Want: `
+		{What: "a few packets of TCP", Node: saved(filter("ACCEPT", kube+"-A FORWARD -p tcp -m statistic --mode random --probability 0.01 -j DROP\n")), Want: `
 warn
 want: Pod traffic passes
 got: filter FORWARD drops 1 % of TCP in iptables-nft
@@ -132,8 +130,7 @@ warn
 want: Pod traffic passes
 got: raw PREROUTING drops in iptables-nft
 evidence: iptables-nft-save: -A PREROUTING -j DROP` + remedy},
-		{What: "a REJECT before Docker's chains", Node: saved(filter("DROP", kube+reject+flannel+"-A FORWARD -j DOCKER\n-A DOCKER -i docker0 " +
-			"-j ACCEPT\n")), Want: `
+		{What: "a REJECT before Docker's chains", Node: saved(filter("DROP", kube+reject+flannel+"-A FORWARD -j DOCKER\n-A DOCKER -i docker0 -j ACCEPT\n")), Want: `
 warn
 want: Pod traffic passes
 got: filter FORWARD drops in iptables-nft
@@ -194,11 +191,9 @@ func TestNFTForwardDrop(t *testing.T) {
 		t.Errorf("%s: %q, %v", r.Verdict, r.State.Got, r.Err)
 	}
 	for hook, want := range map[string]string{"prerouting": "warn", "postrouting": "warn", "output": "pass", "input": "pass"} {
-		nft("table inet mine { chain pods { counter drop\n}\nchain c { type filter hook " + hook + " priority -5;\nct state new jump " +
-			"pods\n}\n}\n")
+		nft("table inet mine { chain pods { counter drop\n}\nchain c { type filter hook " + hook + " priority -5;\nct state new jump pods\n}\n}\n")
 		r := checkstest.On(t.Context(), t, h, checks.Run, "packetfilter.forward-drop", "")
-		if got := strings.TrimPrefix(r.State.Got, "Pod traffic passes"); r.Verdict.String() != want || got != "" && got != "inet mine pods " +
-			"drops, inet mine pods drops" && got != "inet mine pods drops" {
+		if got := strings.TrimPrefix(r.State.Got, "Pod traffic passes"); r.Verdict.String() != want || got != "" && got != "inet mine pods drops, inet mine pods drops" && got != "inet mine pods drops" {
 			t.Errorf("hook %s: %s: %q, %v", hook, r.Verdict, r.State.Got, r.Err)
 		}
 	}

@@ -68,8 +68,7 @@ write /sys/block/vda/queue/scheduler none`, strings.Join(m.Log, "\n"))
 	m.Files["/sys/kernel/mm/transparent_hugepage/enabled"] = "always [never]\n"
 	m.Log = nil
 	r = checks.Apply(t.Context(), m.Host(), checks.Boot, list[:1], nil)
-	if got := r.Results[0].State; len(m.Log) > 0 || got.Got != "never" || !strings.Contains(got.Remedy, "this kernel offers always, never " +
-		"for") {
+	if got := r.Results[0].State; len(m.Log) > 0 || got.Got != "never" || !strings.Contains(got.Remedy, "this kernel offers always, never for") {
 		t.Errorf("%q %+v", m.Log, got)
 	}
 }

@@ -77,8 +77,7 @@ got: net.ipv4.ip_forward=0 at sysctl --system
 evidence: /etc/sysctl.conf:1: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-zz-nodegate.conf:2
 evidence: /etc/sysctl.d/99-zz-nodegate.conf:2: net.ipv4.ip_forward = 1
 remedy: remove "net.ipv4.ip_forward = 0" from /etc/sysctl.conf:1`},
-		{What: "a glob loses against our own line, a masked file and a directory are not read", Policy: "sysctl " +
-			"\"net.ipv4.conf.all.rp_filter\" { value = 0 }\n",
+		{What: "a glob loses against our own line, a masked file and a directory are not read", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n",
 			Tree: map[string]string{
 				"/usr/lib/sysctl.d/99-zzz-vendor.conf": "net.ipv4.conf.*.rp_filter = 2\n",
 				"/usr/lib/sysctl.d/99-zzzz.conf":       "net.ipv4.conf.all.rp_filter = 1\n",
@@ -146,8 +145,7 @@ evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0
 evidence: /etc/sysctl.d/50-own.conf:1: net.ipv4.ip_forward = 1
 evidence: tuned.service: applies its profile's parameters at every start (node)
 remedy: remove it from /usr/lib/tuned/base/tuned.conf:2, or add "net.ipv4.ip_forward = 1" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
-		{What: "the profile only raises the value, to less", Policy: "sysctl \"net.core.somaxconn\" { value = 4096 " +
-			"}\n", Tree: tuned("net.core.somaxconn=>2048\n", "", ""),
+		{What: "the profile only raises the value, to less", Policy: "sysctl \"net.core.somaxconn\" { value = 4096 }\n", Tree: tuned("net.core.somaxconn=>2048\n", "", ""),
 			Want: wins + "\n" + applies},
 		{What: "the profile raises the value above the policy's", Policy: "sysctl \"net.core.somaxconn\" { value = 1024 }\n",
 			Tree: tuned("net.core.somaxconn=>2048\n", "", ""), Want: `warn

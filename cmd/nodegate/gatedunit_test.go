@@ -50,8 +50,7 @@ func TestCheckBoot(t *testing.T) {
 		})
 		var printed bytes.Buffer
 		err = checkBoot(t.Context(), planned, policy.Gate{Unit: "kubelet.service"}, &printed)
-		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "nodegate-apply.service after setup.service after " +
-			"network-pre.target") {
+		if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "nodegate-apply.service after setup.service after network-pre.target") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if warned := strings.Contains(printed.String(), "warning: systemd drops a unit"); warned != c.warn {

@@ -30,8 +30,7 @@ var documents = []struct {
 }{
 	{"Report", "cmd/nodegate/internal/report", "Report",
 		[]string{"nodegate check --policy node.hcl --snapshot broken.json -f json", "nodegate audit --rules broken.txt -f json"},
-		[]string{"nodegate apply --policy forward.hcl -f json", "nodegate gate --budget 10ms --policy hold.hcl || cat " +
-			"/run/nodegate/report.json"}},
+		[]string{"nodegate apply --policy forward.hcl -f json", "nodegate gate --budget 10ms --policy hold.hcl || cat /run/nodegate/report.json"}},
 	{"Watch", "cmd/nodegate/internal/report", "Watch", nil,
 		[]string{"timeout 2 nodegate watch --policy forward.hcl --interval 1s || :; nodegate status --format json"}},
 	{"Ways", "cmd/nodegate/internal/report", "Ways",

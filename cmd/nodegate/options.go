@@ -76,7 +76,7 @@ func (o *options) varFlags(c *cobra.Command) {
 }
 
 func (o *options) factFlag(c *cobra.Command) {
-	c.Flags().StringArrayVar(&o.facts, "fact", nil, "evaluate for a node with this fact: `NAME=VALUE`, such as node.cpus=96; facts that " +
+	c.Flags().StringArrayVar(&o.facts, "fact", nil, "evaluate for a node with this fact: `NAME=VALUE`, such as node.cpus=96; facts that "+
 		"are not "+
 		"given are unknown")
 }

@@ -55,10 +55,8 @@ func (t *secretsTest) plantServers() {
 	authority := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 	kubeconfig := func(user string) string {
 		name := filepath.Join(t.TempDir(), "kubeconfig")
-		text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nclusters:\n- name: " +
-			"c\n" +
-			"  cluster: {server: \"" + s.URL + "\", certificate-authority-data: " + authority + "}\nusers:\n- name: u\n  user: " +
-			"" + t.canaries(user) + "\n"
+		text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nclusters:\n- name: c\n" +
+			"  cluster: {server: \"" + s.URL + "\", certificate-authority-data: " + authority + "}\nusers:\n- name: u\n  user: " + t.canaries(user) + "\n"
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -174,8 +172,7 @@ func (t *secretsTest) plantMachine(places []hosttest.Place) {
 		write(dir+"/tree"+place.Name, text, 0o600)
 	}
 	write(dir+"/policy.hcl", t.canaries(strings.ReplaceAll(secretsPolicy(), policyCanary, "@")), 0o644)
-	write(dir+"/held.hcl", t.canaries("gate {\n  budget = \"1s\"\n  on_held = [\"/bin/sh\", \"-c\", \"cat >held; echo @ >&2; exit 7\", " +
-		"\"--token=@\"]\n}\n"+
+	write(dir+"/held.hcl", t.canaries("gate {\n  budget = \"1s\"\n  on_held = [\"/bin/sh\", \"-c\", \"cat >held; echo @ >&2; exit 7\", \"--token=@\"]\n}\n"+
 		"module \"nodegate_absent\" {}\ncheck \"kubelet.values\" {}\ncheck \"kubelet.config\" {}\ncheck \"packetfilter.kernel-can\" {}\n"), 0o644)
 	for _, name := range []string{"iptables", "ip6tables", "iptables-save", "iptables-nft-save", "iptables-legacy-save", "ip6tables-nft-save", "ip6tables-legacy-save",
 		"iptables-restore", "ip6tables-restore", "nft", "modprobe", "systemctl", "journalctl"} {

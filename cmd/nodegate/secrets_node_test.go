@@ -49,10 +49,8 @@ ExecStart=
 ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
 `
 
-const kubeletFlags = "--container-runtime-endpoint=unix:///run/containerd/containerd.sock " +
-	"--node-labels=team=a,node-role.kubernetes.io/worker= " +
-	"--node-ip=10.0.0.4 --hostname-override=host --cloud-provider=aws --config-dir=/etc/kubernetes/kubelet.conf.d " +
-	"--pod-infra-container-image=a " +
+const kubeletFlags = "--container-runtime-endpoint=unix:///run/containerd/containerd.sock --node-labels=team=a,node-role.kubernetes.io/worker= " +
+	"--node-ip=10.0.0.4 --hostname-override=host --cloud-provider=aws --config-dir=/etc/kubernetes/kubelet.conf.d --pod-infra-container-image=a " +
 	"--image-credential-provider-config=/etc/kubernetes/credentials.yaml --image-credential-provider-bin-dir=/opt/credentials"
 
 const kubeletYAML = `apiVersion: kubelet.config.k8s.io/v1beta1
@@ -119,30 +117,25 @@ func secretsNode(t *testing.T) *hosttest.Machine {
 	files := map[string]string{
 		"/etc/systemd/system/kubelet.service.d/10-kubeadm.conf": kubeadmDropIn,
 		"/usr/lib/systemd/system/kubelet.service":               "[Unit]\nDescription=kubelet\nAfter=containerd.service\n[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\n[Install]\nWantedBy=multi-user.target\n",
-		"/etc/systemd/system/k3s.service":                       "[Service]\nExecStart=/usr/local/bin/k3s server --token abc " +
-			"--kube-proxy-arg=proxy-mode=ipvs\n",
-		"/etc/systemd/system/docker.service":                    "[Service]\nExecStart=/usr/bin/dockerd -H " +
-			"fd://\nEnvironment=HTTP_PROXY=http://u:p@proxy\n",
+		"/etc/systemd/system/k3s.service":                       "[Service]\nExecStart=/usr/local/bin/k3s server --token abc --kube-proxy-arg=proxy-mode=ipvs\n",
+		"/etc/systemd/system/docker.service":                    "[Service]\nExecStart=/usr/bin/dockerd -H fd://\nEnvironment=HTTP_PROXY=http://u:p@proxy\n",
 		"/usr/local/bin/prepare":                                "#!/bin/sh\nrm -f /var/lib/kubelet/memory_manager_state\ncurl -H x https://h/\n",
 		"/usr/bin/kubelet":                                      "\x7fELF\x02\x01\x01", "/usr/local/bin/nodegate": "\x7fELF\x02\x01\x01",
 		"/var/lib/kubelet/kubeadm-flags.env": "KUBELET_KUBEADM_ARGS=\"" + kubeletFlags + "\"\n",
 		"/etc/default/kubelet":               "KUBELET_EXTRA_ARGS=--v=2\n",
 		"/var/lib/kubelet/config.yaml":       kubeletYAML, "/etc/kubernetes/kubelet.conf.d/10.conf": kubeletYAML,
 		"/etc/kubernetes/kubelet.conf": kubeconfigYAML, "/var/lib/kube-proxy/kubeconfig": kubeconfigYAML,
-		"/etc/kubernetes/credentials.yaml":        "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: " +
-			"ecr\n  env:\n  - {name: A, value: b}\n",
+		"/etc/kubernetes/credentials.yaml":        "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n- name: ecr\n  env:\n  - {name: A, value: b}\n",
 		"/opt/credentials/other":                  "",
 		"/etc/kubernetes/pki/ca.crt":              "x",
 		"/var/lib/kubelet/pki/tls.crt":            "x",
 		"/var/lib/kubelet/pki/tls.key":            "x",
 		"/var/lib/kubelet/cpu_manager_state":      `{"policyName": "none", "defaultCpuSet": "0-3", "entries": {"pod": {"c": "1"}}, "checksum": 1}`,
 		"/var/lib/kubelet/allocated_pods_state":   "{",
-		"/var/lib/kube-proxy/config.conf":         "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: " +
-			"iptables\nconntrack:\n  maxPerCore: 32768\nnodePortAddresses: []\n",
+		"/var/lib/kube-proxy/config.conf":         "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: iptables\nconntrack:\n  maxPerCore: 32768\nnodePortAddresses: []\n",
 		"/etc/rancher/k3s/config.yaml":            "token: abc\nkube-proxy-arg:\n- proxy-mode=ipvs\n- metrics-bind-address=0.0.0.0\n",
 		"/etc/cni/net.d/10-calico.conflist":       `{"name": "k8s", "plugins": [{"type": "calico", "x": "y"}, {"type": "portmap"}]}`,
-		"/etc/fstab":                              "UUID=1234 / ext4 defaults 0 1\n//h/s /mnt cifs username=a,password=b 0 0\n/dev/sda2 none " +
-			"swap sw 0 0\n",
+		"/etc/fstab":                              "UUID=1234 / ext4 defaults 0 1\n//h/s /mnt cifs username=a,password=b 0 0\n/dev/sda2 none swap sw 0 0\n",
 		"/proc/swaps":                             "Filename\n/dev/sda2 partition 1 0 -2\n",
 		"/proc/mounts":                            "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n//h/s /mnt cifs rw,username=a 0 0\n",
 		"/proc/cmdline":                           "root=UUID=1 console=ttyS0\n",
@@ -189,8 +182,7 @@ func secretsNode(t *testing.T) *hosttest.Machine {
 	for _, unit := range []string{"firewalld", "systemd-networkd", "NetworkManager", "kubelet", "tuned", "nm-cloud-setup", "docker"} {
 		m.Units[unit+".service"] = [2]string{"active", "enabled"}
 	}
-	m.Version = map[string]string{"kubelet": "Kubernetes v1.35.0", "/usr/bin/kubelet": "Kubernetes v1.35.0", "iptables": "iptables v1.8.2 " +
-		"(nf_tables)"}
+	m.Version = map[string]string{"kubelet": "Kubernetes v1.35.0", "/usr/bin/kubelet": "Kubernetes v1.35.0", "iptables": "iptables v1.8.2 (nf_tables)"}
 	m.Loaded = map[string]host.Loaded{"kubelet.service": {State: "loaded", Changed: true}}
 	m.Crashes = map[string]host.Crash{"kubelet.service": {Restarts: 9, Active: "activating", Since: time.Now(), Exit: "exit status 1"}}
 	m.Runtime = map[string]string{"v1 unix:///run/containerd/containerd.sock": "containerd 1.7.2"}

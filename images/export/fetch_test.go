@@ -208,8 +208,7 @@ func TestFetchBound(t *testing.T) {
 	const bound = 4 << 20
 	for _, tool := range []string{"curl", "wget"} {
 		hosttest.NeedProgram(t, tool)
-		for path, wanted := range map[string]string{"/endless": "could not fetch", "/announced": "could not " +
-			"fetch", "/nodegate[x]{a,b}[1-3]": "fetched"} {
+		for path, wanted := range map[string]string{"/endless": "could not fetch", "/announced": "could not fetch", "/nodegate[x]{a,b}[1-3]": "fetched"} {
 			var sent atomic.Int64
 			var asked []string
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -15,15 +15,13 @@ module "sctp" { absent = true }`, Delivery{})
 	for _, f := range files.Tree {
 		text[f.Path] = string(f.Content)
 	}
-	if !strings.HasSuffix(text["etc/modprobe.d/99-zz-nodegate.conf"], "\noptions nf_conntrack hashsize=65536\nblacklist sctp\ninstall sctp " +
-		"/bin/false\n") ||
+	if !strings.HasSuffix(text["etc/modprobe.d/99-zz-nodegate.conf"], "\noptions nf_conntrack hashsize=65536\nblacklist sctp\ninstall sctp /bin/false\n") ||
 		strings.Contains(text["etc/modules-load.d/nodegate.conf"], "sctp") {
 		t.Errorf("files: %q", text)
 	}
 	for format, want := range map[string][]string{
 		"talos":        {"- name: nf_conntrack\n        parameters:\n          - hashsize=65536\n", "NOT HERE: module.sctp: Talos does not keep"},
-		"bottlerocket": {"[settings.kernel.modules.sctp]\nallowed = false\n", "NOT HERE: module.nf_conntrack: Bottlerocket does not support " +
-			"options"},
+		"bottlerocket": {"[settings.kernel.modules.sctp]\nallowed = false\n", "NOT HERE: module.nf_conntrack: Bottlerocket does not support options"},
 		"cloud-init":   {"/etc/modprobe.d/99-zz-nodegate.conf"},
 	} {
 		if format == "cloud-init" {

@@ -30,8 +30,7 @@ link "card" {
 	}
 	talos := string(writeFormat(t, "talos", in).Text)
 	for _, want := range []string{
-		"rings:\n  rx: 512\nchannels:\n  combined: 2\n", "NOT HERE: link.card: ring.tx is", "NOT HERE: link.card: Talos does not set " +
-			"coalesce.rx-usecs",
+		"rings:\n  rx: 512\nchannels:\n  combined: 2\n", "NOT HERE: link.card: ring.tx is", "NOT HERE: link.card: Talos does not set coalesce.rx-usecs",
 	} {
 		if !strings.Contains(talos, want) {
 			t.Errorf("%s is missing:\n%s", want, talos)

@@ -14,8 +14,7 @@ import (
 // otherwise.
 func TestDeleted(t *testing.T) {
 	const absent, deleted = "kubeproxy.rules.absent", "kubeproxy.rules.deleted"
-	const wrote, queued = "kubeproxy_sync_proxy_rules_last_timestamp_seconds " +
-		"50\n", "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 50\n"
+	const wrote, queued = "kubeproxy_sync_proxy_rules_last_timestamp_seconds 50\n", "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds 50\n"
 	for _, c := range []struct{ what, process, page, want string }{
 		{"it wrote rules", "kube-proxy", wrote, deleted},
 		{"k3s wrote rules", "k3s", wrote, deleted},

@@ -45,8 +45,7 @@ func TestWritten(t *testing.T) {
 			2, map[string]settle.Written{"ip": shared, "ip6": shared}},
 		{"one figure", "ipvs", fmt.Sprintf(last+last, "", "", 50, "queued_", "", 60),
 			1, map[string]settle.Written{"ip": at(50, 60), "ip6": at(50, 60)}},
-		{"another " +
-			"mode", "iptables", fmt.Sprintf(last+last, "", "", 50, "queued_", "", 60), 1, map[string]settle.Written{"ip": whole, "ip6": whole}},
+		{"another mode", "iptables", fmt.Sprintf(last+last, "", "", 50, "queued_", "", 60), 1, map[string]settle.Written{"ip": whole, "ip6": whole}},
 		{"metrics of another program", "ipvs", "up 1\n", 1, map[string]settle.Written{}},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, c.page) }))

@@ -47,10 +47,8 @@ func TestPartDamaged(t *testing.T) {
 		for mode, damages := range map[string]map[string]string{
 			"iptables": {
 				"missing":      "iptables -t nat -D KUBE-SERVICES 2",
-				"doubled":      "iptables -t nat -I KUBE-SERVICES 1 -d ADDRESS -p tcp -m comment --comment \"NAME cluster IP\" -m tcp --dport 80 -j " +
-					"OTHER",
-				"renamed":      "iptables -t nat -R KUBE-SERVICES 2 -d ADDRESS -p tcp -m comment --comment \"scale/other cluster IP\" -m tcp " +
-					"--dport 80 -j CHAIN",
+				"doubled":      "iptables -t nat -I KUBE-SERVICES 1 -d ADDRESS -p tcp -m comment --comment \"NAME cluster IP\" -m tcp --dport 80 -j OTHER",
+				"renamed":      "iptables -t nat -R KUBE-SERVICES 2 -d ADDRESS -p tcp -m comment --comment \"scale/other cluster IP\" -m tcp --dport 80 -j CHAIN",
 				"half written": "iptables -t nat -D CHAIN 2",
 				"empty":        "iptables -t nat -F CHAIN",
 				"of another":   "iptables -t nat -A CHAIN -j OTHER",

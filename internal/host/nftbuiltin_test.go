@@ -19,12 +19,10 @@ func TestHasNFTables(t *testing.T) {
 		want  bool
 	}{
 		{"loaded", map[string]string{"sys/module/nf_tables/refcnt": "3\n", modules: "nf_tables 1 0 - Live 0x0\n"}, true},
-		{"built " +
-			"in", map[string]string{modules: "", release: "6.1.0\n", "lib/modules/6.1.0/modules.builtin": "kernel/net/netfilter/nf_tables.ko\n"}, true},
+		{"built in", map[string]string{modules: "", release: "6.1.0\n", "lib/modules/6.1.0/modules.builtin": "kernel/net/netfilter/nf_tables.ko\n"}, true},
 		{"built in, merged /usr", map[string]string{modules: "", release: "6.1.0\n",
 			"usr/lib/modules/6.1.0/modules.builtin": "kernel/net/netfilter/nf_tables.ko\n"}, true},
-		{"not " +
-			"loaded", map[string]string{modules: "", release: "6.1.0\n", "lib/modules/6.1.0/modules.builtin": "kernel/net/netfilter/nft_fib.ko\n",
+		{"not loaded", map[string]string{modules: "", release: "6.1.0\n", "lib/modules/6.1.0/modules.builtin": "kernel/net/netfilter/nft_fib.ko\n",
 			"proc/kallsyms": "0000000000000000 t nf_tables_newtable\n"}, false},
 		{"built in, seen from a container", map[string]string{modules: "", release: "6.1.0\n",
 			"proc/kallsyms": "0000000000000000 T _text\n0000000000000000 t nf_tables_newtable\n"}, true},

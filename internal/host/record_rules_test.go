@@ -21,8 +21,7 @@ const otherTable = `{"nftables": [
 {"rule": {"family": "inet", "table": "fw", "chain": "fwd", "expr": [{"jump": {"target": "own"}}]}},
 {"chain": {"family": "inet", "table": "fw", "name": "own"}}]}`
 
-// TestRecordForeignTables: a snapshot holds the nft tables of other programs. The replay of an older snapshot reports that they are
-// missing.
+// TestRecordForeignTables: a snapshot holds the nft tables of other programs. The replay of an older snapshot reports that they are missing.
 func TestRecordForeignTables(t *testing.T) {
 	set, err := ruleset.Parse("nft", strings.NewReader(otherTable))
 	if err != nil || len(set.Foreign) != 1 {

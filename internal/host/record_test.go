@@ -23,8 +23,7 @@ func TestRecordProcesses(t *testing.T) {
 		"/proc/7/cmdline": "/usr/bin/kube-proxy\x00--proxy-mode=ipvs\x00--config\x00/etc/p.conf\x00--hostname-override=S3cret\x00--x\x00S3cret\x00",
 		"/proc/8/stat":    "8 (mysql)" + stat,
 		"/proc/8/cmdline": "mysql\x00-pS3cret\x00--proxy-mode=S3cret\x00S3cret\x00",
-		"/proc/9/stat":    "9 (k3s)" + stat, "/proc/9/cmdline": "/usr/local/bin/k3s " +
-			"agent\x00--token\x00S3cret\x00--kube-proxy-arg=proxy-mode=ipvs\x00",
+		"/proc/9/stat":    "9 (k3s)" + stat, "/proc/9/cmdline": "/usr/local/bin/k3s agent\x00--token\x00S3cret\x00--kube-proxy-arg=proxy-mode=ipvs\x00",
 		"/proc/10/stat": "10 (postgres)" + stat, "/proc/10/cmdline": "postgres: user S3cret\x00",
 	}
 	recorder, s := host.Record((&hosttest.Machine{Files: files}).Host())
@@ -57,8 +56,7 @@ func TestRecordProcesses(t *testing.T) {
 // TestRecordFilled: a snapshot holds whether a file has content, and not the content.
 func TestRecordFilled(t *testing.T) {
 	recorder, s := host.Record((&hosttest.Machine{Files: map[string]string{
-		"/root/.netrc": "password S3cret", "/etc/machine-id": "uninitialized\n", "/root/.bash_history": "-> " +
-			"/dev/null", "/var/log/journal/a/b": "",
+		"/root/.netrc": "password S3cret", "/etc/machine-id": "uninitialized\n", "/root/.bash_history": "-> /dev/null", "/var/log/journal/a/b": "",
 	}}).Host())
 	for name, want := range map[string]bool{
 		"/root/.netrc": true, "/etc/machine-id": false, "/root/.bash_history": false, "/var/log/journal": true, "/root/.ssh": false,

@@ -189,8 +189,7 @@ func TestTablesOfIptables(t *testing.T) {
 		for _, c := range []struct{ rule, source, note, text string }{
 			{"-p tcp -m tcp --dport 443 -j DROP", "netlink: ip6tables-nft", "", "-A INPUT -p tcp -m tcp --dport 443 -j DROP"},
 			{"-m u32 --u32 0=1", "ip6tables-nft-save", "the rules of ip6tables-nft were read by ip6tables-nft-save, which is slower and " +
-				"needs more memory; reading them over netlink failed: table filter, chain INPUT, rule N: expression \"match\": u32.0: unsupported " +
-				"extension",
+				"needs more memory; reading them over netlink failed: table filter, chain INPUT, rule N: expression \"match\": u32.0: unsupported extension",
 				`-A INPUT -m u32 --u32 "0x0=0x1"`},
 		} {
 			args := append([]string{"-I", "INPUT"}, strings.Fields(c.rule)...)

@@ -19,8 +19,7 @@ func TestShown(t *testing.T) {
 		mode       fs.FileMode
 		shows      string // what remains
 	}{
-		{"/etc/fstab", "//host/share /mnt/b cifs username=S3cret,password=S3cret,credentials=/root/c 0 0\nUUID=1-2 / ext4 rw,noexec 0 " +
-			"1\n", private,
+		{"/etc/fstab", "//host/share /mnt/b cifs username=S3cret,password=S3cret,credentials=/root/c 0 0\nUUID=1-2 / ext4 rw,noexec 0 1\n", private,
 			"/ ext4 rw,noexec 0 1"},
 		{"/etc/default/kubelet", "KUBELET_EXTRA_ARGS=\"--register-with-token=S3cret --node-ip=10.0.0.4\"\n", private, "--node-ip=10.0.0.4"},
 		{"/etc/default/kubelet", "PASSWORD=31415926\n", private, "PASSWORD=0"},
@@ -31,8 +30,7 @@ func TestShown(t *testing.T) {
 		{"/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n", public, "4096\t131072\t6291456"},
 		{"/etc/systemd/system/kubelet.service", "[Unit]\nConditionEnvironment=TOKEN=S3cret\nAfter=containerd.service\n[Service]\n" +
 			"ExecStart=/usr/bin/kubelet --token S3cret --config=/etc/k.yaml\n", public, "--config=/etc/k.yaml"},
-		{"/etc/kubernetes/kubelet.conf", "clusters:\n- cluster:\n    server: https://host:6443/x?token=S3cret\nusers:\n- user:\n    token: " +
-			"5551234\n    exec:\n" +
+		{"/etc/kubernetes/kubelet.conf", "clusters:\n- cluster:\n    server: https://host:6443/x?token=S3cret\nusers:\n- user:\n    token: 5551234\n    exec:\n" +
 			"      env:\n      - name: KEY\n        value: S3cret\n", private, "server: https://left-out"},
 		{"/etc/sysctl.d/1.conf", "kernel.core_pattern = |/bin/x S3cret\nnet.ipv4.ip_forward = 1\n", public, "net.ipv4.ip_forward = 1"},
 		{"/etc/modprobe.d/1.conf", "options wifi key=S3cret\nblacklist br_netfilter\n", public, "blacklist br_netfilter"},

@@ -21,8 +21,7 @@ func TestRelated(t *testing.T) {
 		m.Sysctl(key, value)
 	}
 	for key, want := range map[string]string{
-		"net/ipv4/ip_forward":           "[{net/ipv4/conf/all/accept_redirects 0} {net/ipv4/conf/all/forwarding 0} " +
-			"{net/ipv4/conf/eth0/forwarding 1}]",
+		"net/ipv4/ip_forward":           "[{net/ipv4/conf/all/accept_redirects 0} {net/ipv4/conf/all/forwarding 0} {net/ipv4/conf/eth0/forwarding 1}]",
 		"net/ipv4/conf/all/forwarding":  "[{net/ipv4/conf/all/accept_redirects 0} {net/ipv4/conf/eth0/forwarding 1} {net/ipv4/ip_forward 1}]",
 		"net/ipv6/conf/default/later":   "[{net/ipv6/conf/eth0/later 0}]",
 		"vm/dirty_bytes":                "[{vm/dirty_ratio 20}]",

@@ -64,8 +64,7 @@ func TestHeld(t *testing.T) {
 		{"held before a manual start, then a loop", log(control, control, control) + control + stopped +
 			log(started+main, started+main, started+main), 3, 0},
 		{"the last message is still missing", log(control, control), 3, 3},
-		{"more restarts than the requested messages " +
-			"cover", strings.SplitAfterN(log(control, started+main, started+main, started+main), "\n", 3)[2], 4, 1},
+		{"more restarts than the requested messages cover", strings.SplitAfterN(log(control, started+main, started+main, started+main), "\n", 3)[2], 4, 1},
 	} {
 		assert.Equal(t, countHeldRestarts(c.log, c.restarts), c.want, "%s", c.what)
 	}

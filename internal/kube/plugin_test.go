@@ -233,8 +233,7 @@ func TestPublishSelf(t *testing.T) {
 		name := kubeconfig(t, forServer(s, "    token: secret\n"))
 		err := kube.Publish(t.Context(), nil, kube.Publication{Condition: fits, Kubeconfig: name}, func(line string) { t.Error(line) })
 		s.Close()
-		if want == "" && (err == nil || !strings.Contains(err.Error(), "do not belong to a " +
-			"node")) || want != "" && !slices.Contains(requests, want) {
+		if want == "" && (err == nil || !strings.Contains(err.Error(), "do not belong to a node")) || want != "" && !slices.Contains(requests, want) {
 			t.Errorf("%s: %v, %q", user, err, requests)
 		}
 	}

@@ -52,10 +52,8 @@ func TestMalformed(t *testing.T) {
 			"run `nodegate audit --kubeconfig FILE` on the node: it reads IPVS from the kernel", input.ErrUnreadable},
 		{"ipvsadm -Sn", "-A -t 10.96.0.1:443 -s rr\n", "line 1: this is the output of `ipvsadm`; " +
 			"run `nodegate audit --kubeconfig FILE` on the node: it reads IPVS from the kernel", input.ErrUnreadable},
-		{"a prompt", "root@node17:~# iptables-save\n*nat\nCOMMIT\n", "line 1: this is a command line, not its output; " +
-			"" + save, input.ErrUnreadable},
-		{"another prompt", "[root@node17 ~]$ sudo iptables-save\n", "line 1: this is a command line, not its output; " +
-			"" + save, input.ErrUnreadable},
+		{"a prompt", "root@node17:~# iptables-save\n*nat\nCOMMIT\n", "line 1: this is a command line, not its output; " + save, input.ErrUnreadable},
+		{"another prompt", "[root@node17 ~]$ sudo iptables-save\n", "line 1: this is a command line, not its output; " + save, input.ErrUnreadable},
 		{"a code fence", "```\n*nat\nCOMMIT\n```\n", "line 1: this is a code fence; remove it, or " + save, input.ErrUnreadable},
 		{"colours", "*nat\n\x1b[32m:X - [0:0]\x1b[0m\n", "line 2: the line contains terminal colours; " + save, input.ErrUnreadable},
 		{"typographic quotes", "*nat\n:X - [0:0]\n-A X -m comment --comment \u201ca b\u201d -j ACCEPT\n",

@@ -251,8 +251,7 @@ func TestSettleTime(t *testing.T) {
 			unit:             "[Service]\nExecStart=/usr/local/bin/k3s server -c /etc/mine.yaml\n"}, 70 * time.Second},
 		{"kube-proxy's configuration by k3s", "k3s server", map[string]string{
 			k3s: "kube-proxy-arg: config=/etc/kp.yaml\n", "/etc/kp.yaml": thirty}, 40 * time.Second},
-		{"configuration left behind by k3s", "kube-proxy --v=2", map[string]string{k3s: "kube-proxy-arg: " +
-			"iptables-min-sync-period=60s\n"}, 15 * time.Second},
+		{"configuration left behind by k3s", "kube-proxy --v=2", map[string]string{k3s: "kube-proxy-arg: iptables-min-sync-period=60s\n"}, 15 * time.Second},
 		{"shorter than usual", "kube-proxy --iptables-min-sync-period=2s", nil, 15 * time.Second},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{

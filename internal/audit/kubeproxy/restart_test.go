@@ -15,16 +15,12 @@ import (
 func TestRestartOn(t *testing.T) {
 	const container, manifest = "crictl stop $(crictl ps -q --name kube-proxy)", "/etc/kubernetes/manifests/kube-proxy.manifest"
 	for _, c := range []struct{ what, process, cgroup, file, want string }{
-		{"a " +
-			"DaemonSet", "/usr/local/bin/kube-proxy", "0::/kubepods.slice/kubepods-besteffort.slice/cri-containerd-1.scope\n", "", proxy.DeletePod},
-		{"a static Pod of " +
-			"kops", "/usr/local/bin/kube-proxy", "0::/kubepods.slice/kubepods-burstable.slice/cri-containerd-1.scope\n", manifest, container},
-		{"a static Pod of " +
-			"RKE2", "kube-proxy", "0::/kubepods/burstable/pod1/2\n", "/var/lib/rancher/rke2/agent/pod-manifests/kube-proxy.yaml", container},
+		{"a DaemonSet", "/usr/local/bin/kube-proxy", "0::/kubepods.slice/kubepods-besteffort.slice/cri-containerd-1.scope\n", "", proxy.DeletePod},
+		{"a static Pod of kops", "/usr/local/bin/kube-proxy", "0::/kubepods.slice/kubepods-burstable.slice/cri-containerd-1.scope\n", manifest, container},
+		{"a static Pod of RKE2", "kube-proxy", "0::/kubepods/burstable/pod1/2\n", "/var/lib/rancher/rke2/agent/pod-manifests/kube-proxy.yaml", container},
 		{"a static Pod that does not run", "bash", "", manifest, container},
 		{"a systemd unit", "/usr/bin/kube-proxy", "0::/system.slice/kube-proxy.service\n", "", "systemctl restart kube-proxy"},
-		{"a systemd unit, version " +
-			"1", "/usr/bin/kube-proxy", "2:cpu:/system.slice/kube-proxy.service\n1:name=systemd:/system.slice/kube-proxy.service\n", "",
+		{"a systemd unit, version 1", "/usr/bin/kube-proxy", "2:cpu:/system.slice/kube-proxy.service\n1:name=systemd:/system.slice/kube-proxy.service\n", "",
 			"systemctl restart kube-proxy"},
 		{"a server of k3s", "k3s", "0::/system.slice/k3s.service\n", "", "systemctl restart k3s"},
 		{"an agent of k3s", "k3s-agent", "0::/system.slice/k3s-agent.service\n", "", "systemctl restart k3s-agent"},

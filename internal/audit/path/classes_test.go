@@ -57,8 +57,7 @@ func TestManyMarks(t *testing.T) {
 	for i := range 300 {
 		fmt.Fprintf(&marks, "-A PREROUTING -m set --match-set s%d src -j MARK --set-xmark %#x/%#x\n", i, 1<<(i%31), 1<<(i%31))
 	}
-	rules := path.New(parse(t, save("mangle", marks.String()), save("filter", "-A FORWARD -m mark --mark 0x1/0x1 -j ACCEPT\n-A FORWARD -p " +
-		"udp -j DROP")),
+	rules := path.New(parse(t, save("mangle", marks.String()), save("filter", "-A FORWARD -m mark --mark 0x1/0x1 -j ACCEPT\n-A FORWARD -p udp -j DROP")),
 		ruleset.IPv4, path.Node{})
 	p := path.Packet{State: path.StateNew, ToNode: path.No, Protocol: "udp"}
 	ends := map[path.End]bool{}

@@ -12,8 +12,7 @@ import (
 // FuzzWalk checks that no rules, in either format, make a walk panic, and that the ways of a packet
 // share it.
 func FuzzWalk(f *testing.F) {
-	f.Add("*nat\n:PREROUTING ACCEPT [0:0]\n:A - [0:0]\n-A PREROUTING ! -s 10.0.0.0/8 -p udp -m udp --dport 53 -j DNAT --to-destination " +
-		"10.0.0.1:53\n" +
+	f.Add("*nat\n:PREROUTING ACCEPT [0:0]\n:A - [0:0]\n-A PREROUTING ! -s 10.0.0.0/8 -p udp -m udp --dport 53 -j DNAT --to-destination 10.0.0.1:53\n" +
 		"-A PREROUTING -m statistic --mode random --probability 0.5 -g A\n-A A -m mark --mark 0x1/0x1 -j RETURN\nCOMMIT\n")
 	f.Add(nft("filter", "prerouting", 0, "drop", `{"vmap": {"key": {"meta": {"key": "l4proto"}}, "data": {"set": [["udp", {"jump": {"target": "sub"}}]]}}}`,
 		`sub {"mangle": {"key": {"meta": {"key": "mark"}}, "value": {"|": [{"meta": {"key": "mark"}}, 1]}}}`))

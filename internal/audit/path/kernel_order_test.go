@@ -14,8 +14,7 @@ import (
 // not show: the walk has both ends, and is sure of neither.
 func TestKernelOrder(t *testing.T) {
 	w := newWire(t)
-	const save = "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -d 10.96.0.1/32 -p udp -j DNAT --to-destination " +
-		"192.0.2.9:80\nCOMMIT\n"
+	const save = "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n-A OUTPUT -d 10.96.0.1/32 -p udp -j DNAT --to-destination 192.0.2.9:80\nCOMMIT\n"
 	const nft = `table ip t { chain c { type nat hook output priority -100; ip daddr 10.96.0.1 udp dport 53 dnat to 192.0.2.77; }; }`
 	load := map[string]func(){
 		"iptables": func() { w.run(t, w.node, save, "iptables-nft-restore") },

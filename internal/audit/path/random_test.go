@@ -122,8 +122,7 @@ func sameOption(text, one string) bool {
 }
 
 func (r random) target(table, hook string, chains ...string) string {
-	list := []string{" -j ACCEPT", " -j RETURN", " -j MARK --set-xmark " +
-		"" + r.of("0x1/0x1", "0x4000/0x4000", "0x3/0xff", "0x0/0x4000", "0x1/0x0")}
+	list := []string{" -j ACCEPT", " -j RETURN", " -j MARK --set-xmark " + r.of("0x1/0x1", "0x4000/0x4000", "0x3/0xff", "0x0/0x4000", "0x1/0x0")}
 	for _, c := range chains {
 		list = append(list, " -j "+c, " -j "+c, " -g "+c)
 	}
@@ -160,8 +159,7 @@ func (r random) nft() string {
 		b.WriteString("\tset many { type ipv4_addr; elements = { 10.1.0.3, 192.0.2.1, 198.18.0.1 }; }\n")
 		b.WriteString("\tset pairs { type ipv4_addr . inet_service; elements = { 10.96.0.1 . 80, 10.96.0.10 . 53, 192.0.2.9 . 8053 }; }\n")
 		for _, c := range []string{"b", "a"} {
-			fmt.Fprintf(&b, "\tmap %smap { type ipv4_addr : verdict; elements = { 10.96.0.1 : jump %s, 10.96.0.2 : goto %s, 10.96.0.10 : return " +
-				"}; }\n", c, c, c)
+			fmt.Fprintf(&b, "\tmap %smap { type ipv4_addr : verdict; elements = { 10.96.0.1 : jump %s, 10.96.0.2 : goto %s, 10.96.0.10 : return }; }\n", c, c, c)
 			fmt.Fprintf(&b, "\tchain %s {\n", c)
 			for range r.IntN(4) {
 				fmt.Fprintf(&b, "\t\t%s%s\n", r.nftMatches(""), r.nftVerdict("", map[string]string{"a": "b"}[c]))
@@ -238,8 +236,7 @@ func (r random) nftMatches(hook string) string {
 }
 
 func (r random) nftVerdict(where string, chains ...string) string {
-	list := []string{"accept", "return", "meta mark set " + r.of("0x1", "meta mark | 0x4000", "meta mark & 0xfffffff0", "meta mark ^ " +
-		"0x3"), "counter"}
+	list := []string{"accept", "return", "meta mark set " + r.of("0x1", "meta mark | 0x4000", "meta mark & 0xfffffff0", "meta mark ^ 0x3"), "counter"}
 	for _, c := range chains {
 		if c != "" {
 			list = append(list, "jump "+c, "goto "+c, "udp dport vmap { 53 : jump "+c+", 80 : accept }",

@@ -37,8 +37,7 @@ func TestWalkOut(t *testing.T) {
 		want string
 	}{
 		"TCP": {rules.Walk(pod, "", nil), "1.00 dropped | FORWARD filter FORWARD DROP\n"},
-		"UDP": {rules.Walk(udp, "", nil), "1.00 dropped to 10.244.0.4:53 | PREROUTING nat PREROUTING DNAT | POSTROUTING mangle POSTROUTING " +
-			"DROP\n"},
+		"UDP": {rules.Walk(udp, "", nil), "1.00 dropped to 10.244.0.4:53 | PREROUTING nat PREROUTING DNAT | POSTROUTING mangle POSTROUTING DROP\n"},
 		"translated": {rules.Translated(translated), "? dropped to 10.244.0.4:0 | OUTPUT filter OUTPUT DROP if -o eth0\n" +
 			"? dropped to 10.244.0.4:0 | POSTROUTING mangle POSTROUTING DROP\n"},
 	} {

@@ -99,46 +99,35 @@ func TestWalk(t *testing.T) {
 	}{
 		{what: "no rules", want: "1.00 forwarded\n"},
 		{what: "raw", rules: []string{save("raw", "-A PREROUTING -i cni0 -j DROP")}, want: "1.00 dropped | PREROUTING raw PREROUTING DROP\n"},
-		{what: "raw comes before conntrack", rules: []string{save("raw", "-A PREROUTING -m conntrack --ctstate NEW -j DROP")}, want: "1.00 " +
-			"forwarded\n"},
+		{what: "raw comes before conntrack", rules: []string{save("raw", "-A PREROUTING -m conntrack --ctstate NEW -j DROP")}, want: "1.00 forwarded\n"},
 		{what: "untracked packets skip nat", rules: []string{save("raw", "-A PREROUTING -p udp -j CT --notrack"),
 			save("nat", "-A PREROUTING -j DNAT --to-destination 10.244.1.1:53")}, want: "1.00 forwarded | PREROUTING raw PREROUTING CT\n"},
-		{what: "mangle comes before nat", rules: []string{save("nat", "-A PREROUTING -m mark --mark 0x1 -j DNAT --to-destination " +
-			"10.244.1.1:5353"),
+		{what: "mangle comes before nat", rules: []string{save("nat", "-A PREROUTING -m mark --mark 0x1 -j DNAT --to-destination 10.244.1.1:5353"),
 			save("mangle", "-A PREROUTING -j MARK --set-xmark 0x1/0xff")},
 			want: "1.00 forwarded to 10.244.1.1:5353 mark 0x1 | PREROUTING mangle PREROUTING MARK | PREROUTING nat PREROUTING DNAT\n"},
-		{what: "FORWARD sees the new destination", rules: []string{save("nat", "-A PREROUTING -d 10.96.0.10/32 -j DNAT --to-destination " +
-			"10.244.1.1"),
+		{what: "FORWARD sees the new destination", rules: []string{save("nat", "-A PREROUTING -d 10.96.0.10/32 -j DNAT --to-destination 10.244.1.1"),
 			save("filter", "-A FORWARD -d 10.244.1.1/32 -m conntrack --ctstate DNAT -j REJECT\n-A FORWARD -j ACCEPT")},
 			want: "1.00 rejected to 10.244.1.1:53 | PREROUTING nat PREROUTING DNAT | FORWARD filter FORWARD REJECT\n"},
-		{what: "INPUT", rules: []string{save("nat", "-A PREROUTING -j REDIRECT --to-ports 5353"), save("filter", "-A INPUT -p udp -m udp " +
-			"--dport 5353 -j DROP")},
+		{what: "INPUT", rules: []string{save("nat", "-A PREROUTING -j REDIRECT --to-ports 5353"), save("filter", "-A INPUT -p udp -m udp --dport 5353 -j DROP")},
 			want: "1.00 dropped to invalid IP:5353 | PREROUTING nat PREROUTING REDIRECT | INPUT filter INPUT DROP\n"},
 		{what: "POSTROUTING", rules: []string{save("nat", "-A POSTROUTING -s 10.244.0.0/16 ! -d 10.244.0.0/16 -j MASQUERADE")},
 			want: "1.00 forwarded masqueraded | POSTROUTING nat POSTROUTING MASQUERADE\n"},
-		{what: "OUTPUT", own: true, rules: []string{save("nat", "-A OUTPUT -d 10.96.0.10/32 -j DNAT --to-destination 10.244.1.1:53\n-A " +
-			"PREROUTING -j ACCEPT"),
+		{what: "OUTPUT", own: true, rules: []string{save("nat", "-A OUTPUT -d 10.96.0.10/32 -j DNAT --to-destination 10.244.1.1:53\n-A PREROUTING -j ACCEPT"),
 			save("filter", "-A OUTPUT -d 10.96.0.0/12 -j DROP\n-A FORWARD -j DROP")},
 			want: "1.00 forwarded to 10.244.1.1:53 | OUTPUT nat OUTPUT DNAT\n"},
 		{what: "jump, return and goto", rules: []string{save("filter", ":A - [0:0]\n:B - [0:0]\n-A FORWARD -g A\n-A FORWARD -j DROP\n-A A -j B\n"+
-			"-A A -p udp -j RETURN\n-A A -j DROP\n-A B -p tcp -j DROP")}, want: "1.00 forwarded | FORWARD filter FORWARD A | FORWARD filter A " +
-				"RETURN\n"},
-		{what: "a share of the packets", rules: []string{save("nat", "-A PREROUTING -m statistic --mode random --probability 0.25 -j DNAT " +
-			"--to-destination 10.244.1.1:53\n"+
+			"-A A -p udp -j RETURN\n-A A -j DROP\n-A B -p tcp -j DROP")}, want: "1.00 forwarded | FORWARD filter FORWARD A | FORWARD filter A RETURN\n"},
+		{what: "a share of the packets", rules: []string{save("nat", "-A PREROUTING -m statistic --mode random --probability 0.25 -j DNAT --to-destination 10.244.1.1:53\n"+
 			"-A PREROUTING -j DNAT --to-destination 10.244.1.2:53")},
-			want: "0.75 forwarded to 10.244.1.2:53 | PREROUTING nat PREROUTING DNAT\n0.25 forwarded to 10.244.1.1:53 | PREROUTING nat PREROUTING " +
-				"DNAT\n"},
+			want: "0.75 forwarded to 10.244.1.2:53 | PREROUTING nat PREROUTING DNAT\n0.25 forwarded to 10.244.1.1:53 | PREROUTING nat PREROUTING DNAT\n"},
 		{what: "an ipset", rules: []string{save("filter", "-A FORWARD -m set --match-set x src -j DROP")},
 			want: "? dropped | FORWARD filter FORWARD DROP if -m set --match-set x src\n? forwarded\n"},
-		{what: "an ipset that decides nothing", rules: []string{save("filter", ":A - [0:0]\n-A FORWARD -m set --match-set x src -j A\n-A A -p " +
-			"tcp -j DROP")},
+		{what: "an ipset that decides nothing", rules: []string{save("filter", ":A - [0:0]\n-A FORWARD -m set --match-set x src -j A\n-A A -p tcp -j DROP")},
 			want: "1.00 forwarded\n"},
-		{what: "an ipset that decides nothing, before a share", rules: []string{save("filter", ":A - [0:0]\n-A FORWARD -m set --match-set x " +
-			"src -j A\n"+
+		{what: "an ipset that decides nothing, before a share", rules: []string{save("filter", ":A - [0:0]\n-A FORWARD -m set --match-set x src -j A\n"+
 			"-A FORWARD -m statistic --mode nth --every 4 --packet 0 -j DROP\n-A A -p tcp -j DROP")},
 			want: "0.75 forwarded\n0.25 dropped | FORWARD filter FORWARD DROP\n"},
-		{what: "the first translation wins, and its backend is not known", rules: []string{"# Generated by iptables-save " +
-			"v1.8.9\n" + save("nat", "-A PREROUTING -j DNAT --to-destination 10.244.1.2:53"),
+		{what: "the first translation wins, and its backend is not known", rules: []string{"# Generated by iptables-save v1.8.9\n" + save("nat", "-A PREROUTING -j DNAT --to-destination 10.244.1.2:53"),
 			"# Generated by iptables-save v1.8.9 (nf_tables)\n" + save("nat", "-A PREROUTING -j DNAT --to-destination 10.244.1.1:53")},
 			want: "? forwarded to 10.244.1.2:53 | PREROUTING nat PREROUTING DNAT\n? forwarded to 10.244.1.1:53 | PREROUTING nat PREROUTING DNAT\n"},
 		{what: "both backends", rules: []string{"# Generated by iptables-save v1.8.9\n" + save("nat", "-A PREROUTING -j ACCEPT"),
@@ -146,8 +135,7 @@ func TestWalk(t *testing.T) {
 			want: "1.00 forwarded to 10.244.1.1:53 | PREROUTING nat PREROUTING ACCEPT | PREROUTING nat PREROUTING DNAT\n"},
 		{what: "nftables: accept ends its own chain only", rules: []string{nft("filter", "forward", -10, "accept", `{"accept": null}`),
 			save("filter", "-A FORWARD -j DROP")}, want: "1.00 dropped | FORWARD inet t c accept | FORWARD filter FORWARD DROP\n"},
-		{what: "nftables: a dormant table as nft 1.0.6 prints " +
-			"it", rules: []string{strings.Replace(nft("filter", "forward", 10, "drop"), `[{"chain"`,
+		{what: "nftables: a dormant table as nft 1.0.6 prints it", rules: []string{strings.Replace(nft("filter", "forward", 10, "drop"), `[{"chain"`,
 			`[{"table": {"family": "inet", "name": "t", "flags": "\u0001x"}}, {"chain"`, 1)}, want: "1.00 forwarded\n"},
 		{what: "nftables: a table with an owner", rules: []string{strings.Replace(nft("filter", "forward", 10, "drop"), `[{"chain"`,
 			`[{"table": {"family": "inet", "name": "t", "flags": "owner"}}, {"chain"`, 1)}, want: "1.00 dropped | FORWARD inet t c policy DROP\n"},
@@ -181,8 +169,7 @@ func TestWalk(t *testing.T) {
 			`{"match": {"op": "!", "left": {"ct": {"key": "state"}}, "right": "new"}}, {"drop": null}`,
 			`{"match": {"op": "!", "left": {"ct": {"key": "state"}}, "right": ["established", "related"]}}, {"drop": null}`)},
 			want: "1.00 dropped | FORWARD inet t c drop\n"},
-		{what: "nftables: the first " +
-			"destination", rules: []string{nft("nat", "prerouting", -100, "accept", toVIP+`, {"dnat": {"addr": "10.9.9.9", "port": 53}}`),
+		{what: "nftables: the first destination", rules: []string{nft("nat", "prerouting", -100, "accept", toVIP+`, {"dnat": {"addr": "10.9.9.9", "port": 53}}`),
 			strings.ReplaceAll(nft("filter", "forward", 0, "accept", `{"match": {"op": "==", "left": {"ct": {"key": "ip daddr", "dir": "original"}},
 "right": {"prefix": {"addr": "10.96.0.0", "len": 12}}}}, {"drop": null}`), `"t"`, `"u"`)},
 			want: "1.00 dropped to 10.9.9.9:53 | PREROUTING inet t c dnat | FORWARD inet u c drop\n"},
@@ -193,14 +180,12 @@ func TestWalk(t *testing.T) {
 			want: "1.00 dropped | FORWARD inet t c drop\n"},
 		{what: "nftables: a dormant table", rules: []string{strings.Replace(nft("filter", "forward", 10, "drop"), `[{"chain"`,
 			`[{"table": {"family": "inet", "name": "t", "flags": ["dormant"]}}, {"chain"`, 1)}, want: "1.00 forwarded\n"},
-		{what: "nftables: " +
-			"policy", rules: []string{nft("filter", "forward", 10, "drop", `{"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": ["established", "related"]}}, {"accept": null}`)},
+		{what: "nftables: policy", rules: []string{nft("filter", "forward", 10, "drop", `{"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": ["established", "related"]}}, {"accept": null}`)},
 			want: "1.00 dropped | FORWARD inet t c policy DROP\n"},
 		{what: "nftables: a map of verdicts", rules: []string{nft("filter", "prerouting", 0, "accept",
 			`{"vmap": {"key": {"meta": {"key": "l4proto"}}, "data": {"set": [["tcp", {"accept": null}], ["udp", {"jump": {"target": "sub"}}]]}}}`, `sub {"drop": null}`)},
 			want: "1.00 dropped | PREROUTING inet t c jump sub | PREROUTING inet t sub drop\n"},
-		{what: "nftables: nat runs at its own " +
-			"priority", rules: []string{nft("nat", "prerouting", -300, "accept", toVIP+`, {"dnat": {"family": "ip", "addr": "10.9.9.9", "port": 53}}`),
+		{what: "nftables: nat runs at its own priority", rules: []string{nft("nat", "prerouting", -300, "accept", toVIP+`, {"dnat": {"family": "ip", "addr": "10.9.9.9", "port": 53}}`),
 			save("mangle", "-A PREROUTING -d 10.9.9.9/32 -j DROP")}, want: "1.00 forwarded to 10.9.9.9:53 | PREROUTING inet t c dnat\n"},
 		{what: "nftables: a rate limit", rules: []string{nft("filter", "forward", 0, "accept", `{"limit": {"rate": 5}}, {"drop": null}`)},
 			want: "? dropped | FORWARD inet t c drop if limit\n? forwarded\n"},
@@ -210,8 +195,7 @@ func TestWalk(t *testing.T) {
 		{what: "nftables: a set of clients", rules: []string{nft("filter", "forward", 0, "accept",
 			`{"set": {"op": "update", "elem": {"payload": {"protocol": "ip", "field": "saddr"}}, "set": "@seen", "stmt": [{"counter": null}]}}, {"drop": null}`)},
 			want: "1.00 dropped | FORWARD inet t c drop\n"},
-		{what: "nftables: a " +
-			"quota", rules: []string{nft("filter", "forward", 0, "accept", `{"quota": {"val": 1, "val_unit": "mbytes", "inv": true}}, {"drop": null}`)},
+		{what: "nftables: a quota", rules: []string{nft("filter", "forward", 0, "accept", `{"quota": {"val": 1, "val_unit": "mbytes", "inv": true}}, {"drop": null}`)},
 			want: "? dropped | FORWARD inet t c drop if quota\n? forwarded\n"},
 		{what: "nftables: numgen", rules: []string{nft("filter", "forward", 0, "accept",
 			`{"match": {"op": "<", "left": {"numgen": {"mode": "random", "mod": 10, "offset": 0}}, "right": 4}}, {"drop": null}`)},
@@ -230,8 +214,7 @@ func TestWalk(t *testing.T) {
 
 // TestEstablished checks that later packets of a connection do not pass nat.
 func TestEstablished(t *testing.T) {
-	rules := path.New(parse(t, save("nat", "-A PREROUTING -j DROP"), save("filter", "-A FORWARD -m conntrack --ctstate ESTABLISHED -j " +
-		"ACCEPT\n-A FORWARD -j DROP")),
+	rules := path.New(parse(t, save("nat", "-A PREROUTING -j DROP"), save("filter", "-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A FORWARD -j DROP")),
 		ruleset.IPv4, path.Node{})
 	got := show(rules.Walk(path.Packet{State: path.StateEstablished, ToNode: path.No}, "", nil))
 	if want := "1.00 forwarded | FORWARD filter FORWARD ACCEPT\n"; got != want {
@@ -254,8 +237,7 @@ func TestManyEnds(t *testing.T) {
 
 // TestPodLinks: the links of all Pods that rules name, as far as the node has them.
 func TestPodLinks(t *testing.T) {
-	sets := parse(t, save("filter", "-A FORWARD -i cali+ -j ACCEPT\n-A FORWARD -i cni0 -j ACCEPT\n-A FORWARD -i eth0 -j ACCEPT\n-A FORWARD " +
-		"-i veth77 -j DROP"))
+	sets := parse(t, save("filter", "-A FORWARD -i cali+ -j ACCEPT\n-A FORWARD -i cni0 -j ACCEPT\n-A FORWARD -i eth0 -j ACCEPT\n-A FORWARD -i veth77 -j DROP"))
 	for _, c := range []struct{ present, want []string }{
 		{nil, []string{"cali+", "cni0"}},
 		{[]string{"eth0", "cni0"}, []string{"cni0"}},

@@ -170,8 +170,7 @@ func TestNFT137(t *testing.T) {
 	}{
 		{"healthy", "1.37", "", []edit{one(to)}},
 		{"1.36", "1.36", "", []edit{one(chosen)}},
-		{"other " +
-			"protocol", "1.37", "kubeproxy.dispatch.condition", []edit{one(to), sub(`"service-5O3K3WW6.*8080`, `"right": "tcp"`, `"right": "udp"`)}},
+		{"other protocol", "1.37", "kubeproxy.dispatch.condition", []edit{one(to), sub(`"service-5O3K3WW6.*8080`, `"right": "tcp"`, `"right": "udp"`)}},
 		{"two", "1.37", "kubeproxy.chain.unexpected-rule", []edit{one(to + `, ` + to), sub(`"service-5O3K3WW6.*8080`, to+", "+to,
 			to+`]}}, {"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-5O3K3WW6-prod/web/tcp/http", "handle": 253, "expr": [`+to)}},
 		{"on another condition", "1.37", "kubeproxy.dispatch.condition", []edit{one(

@@ -143,8 +143,7 @@ func TestIPVS(t *testing.T) {
 		{"a node port at one address only", "udp +10.0.0.254:30053 rr 77 10.0.0.4:53", "", address, "prod/sticky",
 			"does not serve node port 30053 at 10.0.0.254"},
 		{"the same ranges, written differently", "10.0.0.0/8", "10.0.0.0/9 10.128.0.0/9", "", "", ""},
-		{"a stale range", "10.0.0.0/8", "10.0.0.0/8 192.168.0.0/16", ranges, "prod/web", "is 172.16.0.0/12, 10.0.0.0/8 in the API; this node " +
-			"admits 10.0.0.0/8, " +
+		{"a stale range", "10.0.0.0/8", "10.0.0.0/8 192.168.0.0/16", ranges, "prod/web", "is 172.16.0.0/12, 10.0.0.0/8 in the API; this node admits 10.0.0.0/8, " +
 			"172.16.0.0/12, 192.168.0.0/16 to the load balancer address 192.0.2.1"},
 		{"no clients", open, "closed tcp 192.0.2.1:80", ranges, "prod/web", "this node admits no clients"},
 		{"all clients", open, "", ranges, "prod/web", "this node admits all clients"},

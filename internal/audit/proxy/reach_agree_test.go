@@ -26,8 +26,7 @@ func TestReachAgrees(t *testing.T) {
 			"nat, others":            before(beforeMasquerade, "-A POSTROUTING ! -s 10.244.0.0/16 -j ACCEPT"),
 			"INPUT, one port":        before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -p tcp -m tcp --dport 6443 -j DROP"),
 			"INPUT, DNS":             before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -p udp -m udp --dport 53 -j DROP"),
-			"INPUT, not translated":  before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -m conntrack ! --ctstate DNAT -p udp -m udp --dport 53 -j " +
-				"DROP"),
+			"INPUT, not translated":  before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -m conntrack ! --ctstate DNAT -p udp -m udp --dport 53 -j DROP"),
 			"INPUT, the Pods' link":  before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -i cni0 -j REJECT"),
 			"FORWARD, one port":      before(beforeForward, "-A FORWARD -p udp -m udp --dport 53 -j DROP"),
 			"FORWARD, to Pods":       before(beforeForward, "-A FORWARD -d 10.244.0.0/16 -j DROP"),
@@ -54,8 +53,7 @@ func TestReachAgrees(t *testing.T) {
 			for _, f := range found {
 				check += f.Name + " " + f.Message + "\n"
 			}
-			if own == "192.168.157.133" && (audit == "") != (rule == "none" || strings.HasPrefix(rule, "INPUT, " +
-				"DNS") || strings.HasPrefix(rule, "INPUT, not")) {
+			if own == "192.168.157.133" && (audit == "") != (rule == "none" || strings.HasPrefix(rule, "INPUT, DNS") || strings.HasPrefix(rule, "INPUT, not")) {
 				t.Errorf("%s: %s", rule, audit)
 			}
 			if check != audit {

@@ -42,8 +42,7 @@ func TestReachSomeEndpoints(t *testing.T) {
 			got += f.Service + ": " + f.Message
 		}
 	}
-	if want := "default/service1:downloader: packets from Pods to some endpoints of this Service: chain FORWARD of table filter, line 35 " +
-		"loses them (DROP)"; got != want {
+	if want := "default/service1:downloader: packets from Pods to some endpoints of this Service: chain FORWARD of table filter, line 35 loses them (DROP)"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -49,8 +49,7 @@ func TestLinkChains(t *testing.T) {
 		what, table, finding, note string
 	}{
 		{"bridge, policy", nftJSON("bridge", "filter", forwardPolicy("drop")),
-			"packets that pass bridges: chain c of table bridge filter, line 1 loses them (policy DROP)", "c of table bridge filter, at hook " +
-				"forward of bridges,"},
+			"packets that pass bridges: chain c of table bridge filter, line 1 loses them (policy DROP)", "c of table bridge filter, at hook forward of bridges,"},
 		{"bridge, a rule that drops all", nftJSON("bridge", "filter", forwardPolicy("accept"), `{"drop": null}`),
 			"packets that pass bridges: chain c of table bridge filter, handle 2 loses them (drop)", "at hook forward of bridges,"},
 		{"bridge, some", nftJSON("bridge", "filter", forwardPolicy("accept"), saddr+`, {"drop": null}`), "", "(ip saddr 192.0.2.1 drop)"},

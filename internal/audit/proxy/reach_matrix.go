@@ -181,7 +181,7 @@ func (r *reach) directFlows() (list []flow) {
 	add("from the node", "its Pods", path.Packet{Own: true, Destination: here, Out: r.local.Link, ToNode: path.No})
 	add("from Pods", "Pods of this node", path.Packet{Source: here, In: r.local.Link, Destination: here, Out: r.local.Link, ToNode: path.No})
 	for _, other := range r.otherPods() {
-		add("from Pods", "Pods of other " +
+		add("from Pods", "Pods of other "+
 			"nodes", path.Packet{Source: here, In: r.local.Link, Destination: other.To, Out: other.Link, ToNode: path.No})
 		add("from Pods of other nodes", "Pods of this node", path.Packet{Source: other.To, In: other.Link, Destination: here,
 			Out: r.local.Link, ToNode: path.No})

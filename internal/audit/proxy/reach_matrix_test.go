@@ -28,18 +28,14 @@ func TestReachFlows(t *testing.T) {
 		{"packets that fill the MTU", forward("-m length --length 1000:65535 -j DROP"), "kubeproxy.way.forward"},
 		{"a range of all Pods", forward("-m iprange --src-range 10.244.0.2-10.244.0.254 -j DROP"), "kubeproxy.way.forward"},
 		{"a range of some Pods", forward("-m iprange --src-range 10.244.0.2-10.244.0.9 -j DROP"), ""},
-		{"the whole day", forward("-i cni0 -m time --timestart 00:00:00 --timestop 23:59:59 --datestop 2038-01-19T03:14:07 -j " +
-			"DROP"), "kubeproxy.way.forward"},
+		{"the whole day", forward("-i cni0 -m time --timestart 00:00:00 --timestop 23:59:59 --datestop 2038-01-19T03:14:07 -j DROP"), "kubeproxy.way.forward"},
 		{"a day that has passed", forward("-i cni0 -m time --datestop 2001-01-02T00:00:00 -j DROP"), ""},
 		{"the night", forward("-i cni0 -m time --timestart 01:00:00 --timestop 02:00:00 -j DROP"), "kubeproxy.way.undecided"},
-		{"any connection", forward("-i cni0 -m connlimit --connlimit-above 0 --connlimit-mask 0 --connlimit-saddr -j " +
-			"DROP"), "kubeproxy.way.forward"},
+		{"any connection", forward("-i cni0 -m connlimit --connlimit-above 0 --connlimit-mask 0 --connlimit-saddr -j DROP"), "kubeproxy.way.forward"},
 		{"many connections", forward("-i cni0 -m connlimit --connlimit-above 900 --connlimit-mask 0 --connlimit-saddr -j DROP"), "note"},
 		{"byte code", forward("-i cni0 -m bpf --bytecode \"1,6 0 0 65535\" -j DROP"), "kubeproxy.way.undecided"},
-		{"a quota", before(beforeForward, "-A FORWARD -i cni0 -m quota --quota 10 -j ACCEPT\n-A FORWARD -i cni0 -j " +
-			"DROP"), "kubeproxy.way.undecided"},
-		{"a low rate", before(beforeForward, "-A FORWARD -i cni0 -m limit --limit 1/min -j ACCEPT\n-A FORWARD -i cni0 -j " +
-			"DROP"), "kubeproxy.way.undecided"},
+		{"a quota", before(beforeForward, "-A FORWARD -i cni0 -m quota --quota 10 -j ACCEPT\n-A FORWARD -i cni0 -j DROP"), "kubeproxy.way.undecided"},
+		{"a low rate", before(beforeForward, "-A FORWARD -i cni0 -m limit --limit 1/min -j ACCEPT\n-A FORWARD -i cni0 -j DROP"), "kubeproxy.way.undecided"},
 		{"a high rate", before(beforeForward, "-A FORWARD -i cni0 -m limit --limit 100/sec -j ACCEPT\n-A FORWARD -i cni0 -j DROP"), "note"},
 		{"a queue", forward("-j NFQUEUE --queue-num 7"), "kubeproxy.way.forward"},
 		{"a queue with a bypass", forward("-j NFQUEUE --queue-num 7 --queue-bypass"), ""},
@@ -47,8 +43,7 @@ func TestReachFlows(t *testing.T) {
 		{"a set with all Pods", forward("-m set --match-set pods src -j DROP"), "kubeproxy.way.forward"},
 		{"a set with others", forward("-m set --match-set others src -j DROP"), ""},
 		{"a set that was not read", forward("-m set --match-set x src -j DROP"), "kubeproxy.way.undecided"},
-		{"TPROXY", mangleTable("-A PREROUTING -p udp -m udp --dport 53 -j TPROXY --on-port 15001 --tproxy-mark " +
-			"0x1/0x1\n"), "kubeproxy.way.undecided"},
+		{"TPROXY", mangleTable("-A PREROUTING -p udp -m udp --dport 53 -j TPROXY --on-port 15001 --tproxy-mark 0x1/0x1\n"), "kubeproxy.way.undecided"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			sets := mustParse(t, declareChains(editedSave(t, readFile(t, "flannel-docker.txt"), c.edit)))

@@ -48,7 +48,7 @@ func (r *reach) reportOpen() {
 		if owner := t.owner(); owner != "" {
 			place += " (" + owner + ")"
 		}
-		message := fmt.Sprintf("packets %s meet the rule `%s` in %s: whether it drops them depends on " +
+		message := fmt.Sprintf("packets %s meet the rule `%s` in %s: whether it drops them depends on "+
 			"`%s`", strings.Join(u.who[:min(3, len(u.who))], ", "),
 			rule, place, u.loss.Way.Open.Condition)
 		if stepKey(u.loss.Step) != key {

@@ -64,8 +64,7 @@ func TestReachPackets(t *testing.T) {
 		}
 		run("node", fmt.Sprintf("ip link add %s type veth peer name up0 netns %s; %s; ip link set %[1]s up", l.link, files[name], join), "")
 		gateway, _, _ := strings.Cut(l.node, "/")
-		run(name, fmt.Sprintf("ip link set lo up; ip address add %s dev up0; ip link set up0 up; ip route add default via " +
-			"%s", l.own, gateway), "")
+		run(name, fmt.Sprintf("ip link set lo up; ip address add %s dev up0; ip link set up0 up; ip route add default via %s", l.own, gateway), "")
 	}
 	run("node", "ip route add default via 192.168.157.134", "")
 	for in, address := range map[string]string{"server": "10.244.0.130:53", "peer": "192.168.157.134:8080"} {
@@ -126,27 +125,19 @@ func TestReachPackets(t *testing.T) {
 		{"Pods of this node to each other, accepted", "iptables-nft -I FORWARD -i cni0 -o cni0 -j ACCEPT", ""},
 		{"Pods of this node to each other, INVALID", "iptables-nft -I FORWARD -i cni0 -o cni0 -m conntrack --ctstate INVALID -j DROP", ""},
 		{"a node's Pods", "iptables-nft -I FORWARD -d 10.244.0.128/25 -j DROP", "service"},
-		{"Pods of a node without endpoints", "iptables-nft -I FORWARD -d 10.244.7.0/24 -j DROP; iptables-nft -I FORWARD -d 10.244.0.136/29 -j " +
-			"DROP", ""},
+		{"Pods of a node without endpoints", "iptables-nft -I FORWARD -d 10.244.7.0/24 -j DROP; iptables-nft -I FORWARD -d 10.244.0.136/29 -j DROP", ""},
 		{"the node to Pods", "iptables-nft -I OUTPUT -m conntrack --ctstate NEW -d 10.244.0.0/16 -j DROP", "node"},
-		{"the node to a node's Pods", "nft 'table inet mine { chain c { type filter hook output priority 5; ip daddr 10.244.0.128/25 ct state " +
-			"new drop; }; }'", "node"},
-		{"the node to addresses of Pods that nat has not translated", "iptables-nft -t mangle -I OUTPUT -m conntrack --ctstate NEW -d " +
-			"10.244.0.0/16 -p tcp --dport 53 -m conntrack --ctorigdst 10.96.0.10 -j DROP", ""},
+		{"the node to a node's Pods", "nft 'table inet mine { chain c { type filter hook output priority 5; ip daddr 10.244.0.128/25 ct state new drop; }; }'", "node"},
+		{"the node to addresses of Pods that nat has not translated", "iptables-nft -t mangle -I OUTPUT -m conntrack --ctstate NEW -d 10.244.0.0/16 -p tcp --dport 53 -m conntrack --ctorigdst 10.96.0.10 -j DROP", ""},
 		{"the node to another port", "iptables-nft -I OUTPUT -d 10.244.0.0/16 -p tcp --dport 22 -j DROP", ""},
 		{"a port of endpoints", "iptables-nft -I FORWARD -p tcp --dport 53 -j DROP", "service"},
 		{"one ClusterIP", "iptables-nft -t raw -I PREROUTING -d 10.96.0.10/32 -p tcp --dport 53 -j DROP", "service"},
-		{"nft at prerouting", "nft 'table inet mine { chain c { type filter hook prerouting priority -5; meta l4proto tcp ct state new drop; " +
-			"}; }'", "service peer"},
-		{"nft at postrouting", "nft 'table inet mine { chain c { type filter hook postrouting priority 5; meta l4proto tcp ct state new drop; " +
-			"}; }'", "service peer node"},
-		{"notrack of nft", "nft 'table inet mine { chain c { type filter hook prerouting priority -350; ip daddr 10.96.0.0/12 notrack; }; " +
-			"}'", "service"},
-		{"chains of nft in iptables' table", "nft 'add chain ip filter sub; add chain ip filter mine { type filter hook forward priority -5; " +
-			"policy drop; }; " +
+		{"nft at prerouting", "nft 'table inet mine { chain c { type filter hook prerouting priority -5; meta l4proto tcp ct state new drop; }; }'", "service peer"},
+		{"nft at postrouting", "nft 'table inet mine { chain c { type filter hook postrouting priority 5; meta l4proto tcp ct state new drop; }; }'", "service peer node"},
+		{"notrack of nft", "nft 'table inet mine { chain c { type filter hook prerouting priority -350; ip daddr 10.96.0.0/12 notrack; }; }'", "service"},
+		{"chains of nft in iptables' table", "nft 'add chain ip filter sub; add chain ip filter mine { type filter hook forward priority -5; policy drop; }; " +
 			"add rule ip filter mine jump sub; add rule ip filter sub tcp dport 8080 accept'", "service peer"},
-		{"a healthy chain of nft in iptables' table", "nft 'add chain ip filter sub; add chain ip filter mine { type filter hook forward " +
-			"priority -5; " +
+		{"a healthy chain of nft in iptables' table", "nft 'add chain ip filter sub; add chain ip filter mine { type filter hook forward priority -5; " +
 			"policy drop; }; add rule ip filter mine jump sub; add rule ip filter sub accept'", ""},
 		{"notrack of nft in iptables' table", "nft 'add table ip raw; add chain ip raw pre { type filter hook prerouting priority -300; }; " +
 			"add rule ip raw pre ip saddr 10.244.0.0/16 notrack'", "service peer node"},

@@ -87,20 +87,17 @@ func TestReachPolicies(t *testing.T) {
 		{"flannel's ACCEPT lost under a policy DROP", []edit{del(flannelJump)},
 			toOthers + "chain FORWARD of table filter, line 16 loses them (policy DROP)"},
 		{"the same with Calico, which may forward by eBPF", pastFlannel("DROP", "-A FORWARD -j cali-FORWARD"), ""},
-		{"the same with kube-router's chains, which do not forward", pastFlannel("DROP", "-A FORWARD -j KUBE-ROUTER-FORWARD\n-A " +
-			"KUBE-ROUTER-FORWARD -j RETURN"), toOthers +
+		{"the same with kube-router's chains, which do not forward", pastFlannel("DROP", "-A FORWARD -j KUBE-ROUTER-FORWARD\n-A KUBE-ROUTER-FORWARD -j RETURN"), toOthers +
 			"chain FORWARD of table filter, line 16 loses them (policy DROP)"},
 		{"kube-router's rules for Pods, of which there are none now", pastFlannel("DROP", "-A FORWARD -j KUBE-ROUTER-FORWARD\n"+
 			"-A KUBE-ROUTER-FORWARD -j RETURN\n-A FORWARD -m mark --mark 0x20000/0x20000 -j ACCEPT"), ""},
 		{"a chain with a name like kube-proxy's", []edit{before(beforeForward, "-A FORWARD -j KUBE-X\n-A KUBE-X -j DROP")},
 			toOthers + "chain KUBE-X of table filter, line 36 loses them (DROP)"},
-		{"another program's rule in kubelet's chain", []edit{before("^-A KUBE-FIREWALL", "-A KUBE-FIREWALL -m conntrack --ctstate ESTABLISHED " +
-			"-j DROP")},
+		{"another program's rule in kubelet's chain", []edit{before("^-A KUBE-FIREWALL", "-A KUBE-FIREWALL -m conntrack --ctstate ESTABLISHED -j DROP")},
 			replies + "of the node to other machines: chain KUBE-FIREWALL of table filter, line 56 loses them (DROP)"},
 		{"a DROP that lost its match, which has its own finding", []edit{before("^-A KUBE-FIREWALL", "-A KUBE-FIREWALL -j DROP")},
 			"kubeproxy.firewall.bare-drop this DROP rule has lost its match: the node drops every packet that reaches KUBE-FIREWALL"},
-		{"ufw denies routed packets", pastFlannel("DROP", ufwForward), toOthers + "chain FORWARD of table filter, line 16 loses them (policy " +
-			"DROP)"},
+		{"ufw denies routed packets", pastFlannel("DROP", ufwForward), toOthers + "chain FORWARD of table filter, line 16 loses them (policy DROP)"},
 		{"ufw allows routed packets", pastFlannel("ACCEPT", ufwForward), ""},
 		{"ufw rejects routed packets", pastFlannel("DROP", ufwForward+"\n-A ufw-reject-forward -j REJECT --reject-with icmp-port-unreachable"),
 			toOthers + "chain ufw-reject-forward of table filter (ufw), line 61 loses them (REJECT)"},
@@ -115,26 +112,21 @@ func TestReachPolicies(t *testing.T) {
 		{"a policy of OUTPUT", []edit{sub("^:OUTPUT ACCEPT .16281", "ACCEPT", "DROP")},
 			"kubeproxy.way.forward packets from the node to other machines: chain OUTPUT of table filter, line 17 loses them (policy DROP)"},
 
-		{"only the first packets pass", pastFlannel("ACCEPT", "-A FORWARD -i cni0 -j ACCEPT\n-A FORWARD -m conntrack --ctstate NEW -j " +
-			"ACCEPT\n-A FORWARD -d 10.244.0.0/16 -j DROP"), ""},
-		{"replies dropped before KUBE-FORWARD", []edit{before(beforeForward, "-A FORWARD -d 10.244.0.0/16 ! -s 10.244.0.0/16 -m conntrack " +
-			"--ctstate ESTABLISHED -j DROP")},
+		{"only the first packets pass", pastFlannel("ACCEPT", "-A FORWARD -i cni0 -j ACCEPT\n-A FORWARD -m conntrack --ctstate NEW -j ACCEPT\n-A FORWARD -d 10.244.0.0/16 -j DROP"), ""},
+		{"replies dropped before KUBE-FORWARD", []edit{before(beforeForward, "-A FORWARD -d 10.244.0.0/16 ! -s 10.244.0.0/16 -m conntrack --ctstate ESTABLISHED -j DROP")},
 			replies + "of other machines to Pods: chain FORWARD of table filter, line 35 loses them (DROP)"},
 		{"a DROP of the uplink in Docker's chain, which comes first", []edit{before(beforeForward, "-A FORWARD -j DOCKER-USER"),
 			before("^-A DOCKER-USER -j RETURN", "-A DOCKER-USER -i eth0 ! -s 192.168.1.1/32 -j DROP")},
 			replies + "of other machines to Pods: chain DOCKER-USER of table filter (Docker), line 54 loses them (DROP)"},
 		{"a DROP of the uplink behind KUBE-FORWARD", []edit{before("^-A DOCKER-USER -j RETURN", "-A DOCKER-USER -i eth0 -j DROP")}, ""},
 		{"a DROP of the uplink that accepts replies", []edit{before(beforeForward, "-A FORWARD -j DOCKER-USER"),
-			before("^-A DOCKER-USER -j RETURN", "-A DOCKER-USER -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A DOCKER-USER -i eth0 -j " +
-				"DROP")}, ""},
+			before("^-A DOCKER-USER -j RETURN", "-A DOCKER-USER -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A DOCKER-USER -i eth0 -j DROP")}, ""},
 		{"a DROP of one of two uplinks", []edit{before(beforeForward, "-A FORWARD -j DOCKER-USER\n-A FORWARD -i eth0 -o docker0 -j ACCEPT"),
 			before("^-A DOCKER-USER -j RETURN", "-A DOCKER-USER -i eth1 -j DROP")}, ""},
 		{"a DROP of a card for management", []edit{before(beforeForward, "-A FORWARD -i eth1 -j DROP\n-A FORWARD -o eth1 -j DROP")}, ""},
-		{"INPUT drops everything", []edit{before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -i lo -j ACCEPT\n-A INPUT -p tcp -m tcp --dport 22 " +
-			"-j ACCEPT\n-A INPUT -j DROP")},
+		{"INPUT drops everything", []edit{before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -i lo -j ACCEPT\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n-A INPUT -j DROP")},
 			replies + "of other machines to the node with UDP: chain INPUT of table filter, line 36 loses them (DROP)"},
-		{"INPUT accepts replies", []edit{before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j " +
-			"ACCEPT\n-A INPUT -j DROP")}, ""},
+		{"INPUT accepts replies", []edit{before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -j DROP")}, ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			text := readFile(t, "flannel-docker.txt")
@@ -175,8 +167,7 @@ func TestReachOneService(t *testing.T) {
 		{"a port of Pods", before(beforeForward, "-A FORWARD -p udp -m udp --dport 53 -j DROP"),
 			"kube-system/kube-dns:dns packets from Pods to this Service: chain FORWARD of table filter, line 35 loses them (DROP)"},
 		{"a range of ports of Pods", before(beforeForward, "-A FORWARD -p tcp -m multiport --dports 1:2999,3001:65535 -j REJECT"),
-			" packets from Pods to 2 Service ports (default/kubernetes:https, kube-system/kube-dns:dns-tcp): chain FORWARD of table filter, line " +
-				"35 loses them (REJECT)"},
+			" packets from Pods to 2 Service ports (default/kubernetes:https, kube-system/kube-dns:dns-tcp): chain FORWARD of table filter, line 35 loses them (REJECT)"},
 		{"one Pod", before(beforeForward, "-A FORWARD -d 10.244.0.4/32 -p udp -m udp --dport 53 -j DROP"), ""},
 		{"another port", before(beforeForward, "-A FORWARD -p tcp -m tcp --dport 25 -j DROP"), ""},
 	} {
@@ -203,8 +194,7 @@ func TestReachMasquerade(t *testing.T) {
 			"-A FLANNEL-POSTRTG -s 10.244.0.0/24 -d 10.244.0.0/16 -j RETURN\n-A FLANNEL-POSTRTG ! -s 10.244.0.0/16 -d 10.244.0.0/24 -j RETURN", ""},
 		"Tailscale": {"-A POSTROUTING -j ts-postrouting\n-A ts-postrouting -m mark --mark 0x40000/0xff0000 -j MASQUERADE", ""},
 		"a SNAT":    {"-A POSTROUTING -s 10.244.0.0/16 ! -d 10.244.0.0/16 -j SNAT --to-source 192.168.157.133", ""},
-		"Docker":    {"-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE\n-A POSTROUTING -o br-+ -m addrtype --src-type LOCAL -j " +
-			"ACCEPT", ""},
+		"Docker":    {"-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE\n-A POSTROUTING -o br-+ -m addrtype --src-type LOCAL -j ACCEPT", ""},
 		"ip-masq-agent": {"-A POSTROUTING -m addrtype ! --dst-type LOCAL -j IP-MASQ-AGENT\n" +
 			"-A IP-MASQ-AGENT -d 192.0.2.0/24 -j RETURN\n-A IP-MASQ-AGENT -j MASQUERADE", ""},
 	} {
@@ -226,25 +216,20 @@ func TestReachHealthy(t *testing.T) {
 			"-A CILIUM_OUTPUT_raw -d 10.244.0.0/16 -j CT --notrack\n-A CILIUM_OUTPUT_raw -m mark --mark 0xa00/0xfffffeff -j CT --notrack\n" +
 			"-A CILIUM_OUTPUT_raw -d 10.96.0.0/12 -j CT --notrack")},
 		"Tailscale": {before(beforeForward, "-A FORWARD -j ts-forward\n-A ts-forward -i tailscale0 -j MARK --set-xmark 0x40000/0xff0000\n"+
-			"-A ts-forward -m mark --mark 0x40000/0xff0000 -j ACCEPT\n-A ts-forward -s 100.64.0.0/10 -o tailscale0 -j DROP\n-A ts-forward -o " +
-				"tailscale0 -j ACCEPT"),
+			"-A ts-forward -m mark --mark 0x40000/0xff0000 -j ACCEPT\n-A ts-forward -s 100.64.0.0/10 -o tailscale0 -j DROP\n-A ts-forward -o tailscale0 -j ACCEPT"),
 			before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -j ts-input\n-A ts-input -s 100.100.1.2/32 -i lo -j ACCEPT\n"+
-				"-A ts-input -s 100.115.92.0/23 ! -i tailscale0 -j RETURN\n-A ts-input -s 100.64.0.0/10 ! -i tailscale0 -j DROP\n-A ts-input -i " +
-					"tailscale0 -j ACCEPT\n"+
+				"-A ts-input -s 100.115.92.0/23 ! -i tailscale0 -j RETURN\n-A ts-input -s 100.64.0.0/10 ! -i tailscale0 -j DROP\n-A ts-input -i tailscale0 -j ACCEPT\n"+
 				"-A ts-input -p udp -m udp --dport 41641 -j ACCEPT")},
 		"ufw denies incoming packets": {sub("^:INPUT ACCEPT .16310", "ACCEPT", "DROP"), before("^-A INPUT -j KUBE-FIREWALL",
 			"-A INPUT -j ufw-before-input\n-A INPUT -j ufw-after-input\n-A ufw-before-input -i lo -j ACCEPT\n"+
-				"-A ufw-before-input -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A ufw-before-input -m conntrack --ctstate INVALID -j " +
-					"DROP\n"+
+				"-A ufw-before-input -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A ufw-before-input -m conntrack --ctstate INVALID -j DROP\n"+
 				"-A ufw-before-input -p udp -m udp --sport 67 --dport 68 -j ACCEPT\n-A ufw-after-input -p udp -m udp --dport 137 -j RETURN")},
 		"kube-router": {before(beforeForward, "-A FORWARD -m comment --comment \"kube-router netpol\" -j KUBE-ROUTER-FORWARD\n"+
 			"-A KUBE-ROUTER-FORWARD -d 10.244.0.4/32 -j KUBE-POD-FW-AAAA\n-A KUBE-ROUTER-FORWARD -s 10.244.0.4/32 -j KUBE-POD-FW-AAAA\n"+
-			"-A KUBE-ROUTER-FORWARD -m mark --mark 0x20000/0x20000 -j ACCEPT\n-A KUBE-POD-FW-AAAA -m conntrack --ctstate RELATED,ESTABLISHED -j " +
-				"ACCEPT\n"+
+			"-A KUBE-ROUTER-FORWARD -m mark --mark 0x20000/0x20000 -j ACCEPT\n-A KUBE-POD-FW-AAAA -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"+
 			"-A KUBE-POD-FW-AAAA -m mark ! --mark 0x10000/0x10000 -j REJECT --reject-with icmp-port-unreachable")},
 		"Docker's isolation, as of Docker 28": {before(beforeForward, "-A FORWARD -j DOCKER-FORWARD\n-A DOCKER-FORWARD -j DOCKER-CT\n"+
-			"-A DOCKER-CT -o docker0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A DOCKER-FORWARD -i docker0 -j ACCEPT\n-A DOCKER ! " +
-				"-i docker0 -o docker0 -j DROP"),
+			"-A DOCKER-CT -o docker0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A DOCKER-FORWARD -i docker0 -j ACCEPT\n-A DOCKER ! -i docker0 -o docker0 -j DROP"),
 			rawTable("-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP")},
 		"kind's and Istio's rules for the node's own name server": {before(beforeOutput, "-A OUTPUT -d 172.18.0.1/32 -j DOCKER_OUTPUT\n"+
 			"-A DOCKER_OUTPUT -d 172.18.0.1/32 -p udp -m udp --dport 53 -j DNAT --to-destination 127.0.0.11:41203")},
@@ -259,8 +244,7 @@ func TestReachHealthy(t *testing.T) {
 func TestReachPolicyRemedy(t *testing.T) {
 	for rules, want := range map[string]string{
 		ufwForward: "run `ufw default allow routed`",
-		"":         "run `iptables-nft -t filter -P FORWARD ACCEPT`, and set net.ipv4.ip_forward=1 before Docker starts, or it sets the " +
-			"policy again",
+		"":         "run `iptables-nft -t filter -P FORWARD ACCEPT`, and set net.ipv4.ip_forward=1 before Docker starts, or it sets the policy again",
 	} {
 		text := declareChains(editedSave(t, readFile(t, "flannel-docker.txt"), pastFlannel("DROP", rules)...))
 		found := Judge(mustParse(t, text), Options{}).Findings
@@ -274,15 +258,11 @@ func TestReachPolicyRemedy(t *testing.T) {
 // DNSCache: INPUT must accept them.
 func TestReachOwnEndpoints(t *testing.T) {
 	for _, c := range []struct{ what, rules, own, want string }{
-		{"an endpoint of the host", "-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A " +
-			"INPUT -j DROP", "192.168.157.133",
+		{"an endpoint of the host", "-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A INPUT -j DROP", "192.168.157.133",
 			"packets from Pods to this Service: chain INPUT of table filter, line 36 loses them (DROP)"},
-		{"accepted", "-A INPUT -s 10.244.0.0/16 -j ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A INPUT -j " +
-			"DROP", "192.168.157.133", ""},
-		{"its port accepted", "-A INPUT -p tcp -m tcp --dport 6443 -j ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A INPUT " +
-			"-j DROP", "192.168.157.133", ""},
-		{"Tailscale's rule for its own range", "-A INPUT -j ts-input\n-A ts-input -s 100.64.0.0/10 ! -i tailscale0 -j " +
-			"DROP", "192.168.157.133", ""},
+		{"accepted", "-A INPUT -s 10.244.0.0/16 -j ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A INPUT -j DROP", "192.168.157.133", ""},
+		{"its port accepted", "-A INPUT -p tcp -m tcp --dport 6443 -j ACCEPT\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A INPUT -j DROP", "192.168.157.133", ""},
+		{"Tailscale's rule for its own range", "-A INPUT -j ts-input\n-A ts-input -s 100.64.0.0/10 ! -i tailscale0 -j DROP", "192.168.157.133", ""},
 		{"Tailscale's rule, which takes the Pods", "-A INPUT -j ts-input\n-A ts-input -s 10.128.0.0/9 ! -i tailscale0 -j DROP", "192.168.157.133",
 			"packets from Pods to this Service: chain ts-input of table filter (Tailscale), line 35 loses them (DROP)"},
 		{"NodeLocal DNSCache", "-A INPUT -p udp -m udp --dport 53 -j DROP", "10.96.0.10",

@@ -19,18 +19,15 @@ func TestReachSource(t *testing.T) {
 		}
 		return path.No
 	}
-	const end = " gives them the source 10.1.2.3, which is not an address of this node: replies come back only if another program routes " +
-		"them here "
+	const end = " gives them the source 10.1.2.3, which is not an address of this node: replies come back only if another program routes them here "
 	for _, c := range []struct {
 		rule, want string
 		own        func(netip.Addr) path.Answer
 	}{
-		{"-A POSTROUTING -s 10.244.0.0/16 -j SNAT --to-source 10.1.2.3", "packets from Pods to other machines: chain POSTROUTING of table " +
-			"nat, line 92" + end + "(SNAT)", own},
+		{"-A POSTROUTING -s 10.244.0.0/16 -j SNAT --to-source 10.1.2.3", "packets from Pods to other machines: chain POSTROUTING of table nat, line 92" + end + "(SNAT)", own},
 		{"-A POSTROUTING -s 10.244.0.0/16 ! -d 10.244.0.0/16 -j SNAT --to-source 10.1.2.3 --random-fully",
 			"packets from Pods to other machines: chain POSTROUTING of table nat, line 92" + end + "(SNAT)", own},
-		{"-A POSTROUTING -p tcp -j SNAT --to-source 10.1.2.3", "packets from Pods with TCP, from the node with TCP to other machines: chain " +
-			"POSTROUTING of table nat, line 92" +
+		{"-A POSTROUTING -p tcp -j SNAT --to-source 10.1.2.3", "packets from Pods with TCP, from the node with TCP to other machines: chain POSTROUTING of table nat, line 92" +
 			end + "(SNAT)", own},
 		{"-A POSTROUTING -s 10.244.0.0/16 -j SNAT --to-source 10.1.2.3", "", nil},
 		{"-A POSTROUTING -s 10.244.0.0/16 -j SNAT --to-source 192.168.157.133", "", own},
@@ -42,8 +39,7 @@ func TestReachSource(t *testing.T) {
 		opts := Options{Own: c.own}
 		got := ""
 		for _, f := range Judge(sets, opts).Findings {
-			if got += f.Message; f.Name != "kubeproxy.way.source" || f.Verdict != verdict.Warn || !strings.HasPrefix(f.Remedy, "unless another " +
-				"program routes") {
+			if got += f.Message; f.Name != "kubeproxy.way.source" || f.Verdict != verdict.Warn || !strings.HasPrefix(f.Remedy, "unless another program routes") {
 				t.Errorf("%s: %+v", c.rule, f)
 			}
 		}

@@ -46,12 +46,10 @@ func TestReach(t *testing.T) {
 		{"RETURN in Docker's chain", before(beforePrerouting, "-A PREROUTING -j DOCKER\n-A DOCKER -s 10.244.0.0/16 -j ACCEPT"), service +
 			"packets from Pods to " + allFour + ": chain DOCKER of table nat (Docker), line 89" + early + "(ACCEPT)"},
 		{"NOTRACK", rawTable("-A PREROUTING -d 10.96.0.0/12 -j NOTRACK"), service +
-			"packets from Pods to " + allFour + ": chain PREROUTING of table raw, line 5 excludes them from conntrack, so that kube-proxy's " +
-				"rules do not translate them (NOTRACK)"},
+			"packets from Pods to " + allFour + ": chain PREROUTING of table raw, line 5 excludes them from conntrack, so that kube-proxy's rules do not translate them (NOTRACK)"},
 		{"mangle DROP", mangleTable("-A PREROUTING -i cni0 -j DROP"), forward +
 			"packets that come in by cni0 to other machines: chain PREROUTING of table mangle, line 8 loses them (DROP)"},
-		{"DNAT elsewhere", before(beforePrerouting, "-A PREROUTING -d 10.96.0.10/32 -p tcp -m tcp --dport 53 -j DNAT --to-destination " +
-			"10.9.9.9:53"),
+		{"DNAT elsewhere", before(beforePrerouting, "-A PREROUTING -d 10.96.0.10/32 -p tcp -m tcp --dport 53 -j DNAT --to-destination 10.9.9.9:53"),
 			service + "packets from Pods to this Service: chain PREROUTING of table nat, line 88 sends them elsewhere (DNAT)"},
 		{"FORWARD DROP", before(beforeForward, "-A FORWARD -j DROP"), forward +
 			"packets from Pods to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
@@ -65,28 +63,21 @@ func TestReach(t *testing.T) {
 			forward + "replies of other machines to Pods: chain FORWARD of table filter, line 35 loses them (DROP)"},
 		{"FORWARD DROP of a node's Pods", before(beforeForward, "-A FORWARD -d 10.244.1.0/24 -j DROP"), service +
 			"packets from Pods to this Service: chain FORWARD of table filter, line 35 loses them (DROP)"},
-		{"FORWARD DROP of a port of a node's Pods", before(beforeForward, "-A FORWARD -d 10.244.0.0/24 -p udp -m udp --dport 53 -j " +
-			"DROP"), service +
+		{"FORWARD DROP of a port of a node's Pods", before(beforeForward, "-A FORWARD -d 10.244.0.0/24 -p udp -m udp --dport 53 -j DROP"), service +
 			"packets from Pods to this Service: chain FORWARD of table filter, line 35 loses them (DROP)"},
 		{"FORWARD DROP of Pods of a node without endpoints", before(beforeForward, "-A FORWARD -d 10.244.7.0/24 -j DROP"), ""},
 		{"FORWARD DROP of a few Pods", before(beforeForward, "-A FORWARD -d 10.244.0.0/28 -j DROP"), ""},
 		{"FORWARD DROP from the Pods' bridge to itself", before(beforeForward, "-A FORWARD -i cni0 -o cni0 -j DROP"), forward +
 			"packets that come in by cni0 to endpoints of Services on this node: chain FORWARD of table filter, line 35 loses them (DROP)"},
-		{"FORWARD DROP of replies from the Pods' bridge to itself", before(beforeForward, "-A FORWARD -i cni0 -o cni0 -m conntrack --ctstate " +
-			"ESTABLISHED -j DROP"), forward +
+		{"FORWARD DROP of replies from the Pods' bridge to itself", before(beforeForward, "-A FORWARD -i cni0 -o cni0 -m conntrack --ctstate ESTABLISHED -j DROP"), forward +
 			"replies of Pods to Pods: chain FORWARD of table filter, line 35 loses them (DROP)"},
-		{"INPUT DROP of replies from Pods", before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -s 10.244.0.0/16 -m conntrack --ctstate " +
-			"ESTABLISHED -j DROP"), forward +
+		{"INPUT DROP of replies from Pods", before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -s 10.244.0.0/16 -m conntrack --ctstate ESTABLISHED -j DROP"), forward +
 			"replies of Pods to the node: chain INPUT of table filter, line 34 loses them (DROP)"},
-		{"INPUT ACCEPT of replies, then DROP of Pods", before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -m conntrack --ctstate ESTABLISHED -j " +
-			"ACCEPT\n-A INPUT -s 10.244.0.0/16 -j DROP"), ""},
-		{"FORWARD ACCEPT from the Pods' bridge to itself", before(beforeForward, "-A FORWARD -i cni0 -o cni0 -j ACCEPT\n-A FORWARD -o docker0 " +
-			"-j DROP"), ""},
-		{"OUTPUT DROP of the Pods' range", before("^-A OUTPUT .*load balancer firewall", "-A OUTPUT -d 10.244.0.0/16 -m conntrack --ctstate " +
-			"NEW -j DROP"), forward +
+		{"INPUT ACCEPT of replies, then DROP of Pods", before("^-A INPUT -j KUBE-FIREWALL", "-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A INPUT -s 10.244.0.0/16 -j DROP"), ""},
+		{"FORWARD ACCEPT from the Pods' bridge to itself", before(beforeForward, "-A FORWARD -i cni0 -o cni0 -j ACCEPT\n-A FORWARD -o docker0 -j DROP"), ""},
+		{"OUTPUT DROP of the Pods' range", before("^-A OUTPUT .*load balancer firewall", "-A OUTPUT -d 10.244.0.0/16 -m conntrack --ctstate NEW -j DROP"), forward +
 			"packets from the node to endpoints of Services: chain OUTPUT of table filter, line 46 loses them (DROP)"},
-		{"mangle OUTPUT DROP of addresses that are not translated yet", mangleTable("-A OUTPUT -d 10.244.0.0/16 -m conntrack --ctstate NEW -j " +
-			"DROP"), ""},
+		{"mangle OUTPUT DROP of addresses that are not translated yet", mangleTable("-A OUTPUT -d 10.244.0.0/16 -m conntrack --ctstate NEW -j DROP"), ""},
 		{"an uplink of which a file knows nothing", before(beforeForward, "-A FORWARD -o eth0 -j DROP"), ""},
 		{"FORWARD DROP of one Pod", before(beforeForward, "-A FORWARD -d 10.244.0.7/32 -j DROP"), ""},
 		{"mangle FORWARD DROP", mangleTable("-A FORWARD -s 10.244.0.0/16 -j DROP"), forward +
@@ -98,25 +89,20 @@ func TestReach(t *testing.T) {
 			"so that kube-proxy's rules do not translate them (CT)"},
 		{"nat POSTROUTING ACCEPT", before("^-A POSTROUTING .*-j KUBE-POSTROUTING", "-A POSTROUTING -j ACCEPT"), "kubeproxy.way.masquerade " +
 			"packets that kube-proxy marks to other machines: chain POSTROUTING of table nat, line 92" + early + "(ACCEPT)"},
-		{"nat POSTROUTING RETURN of the mark", before("^-A POSTROUTING .*-j KUBE-POSTROUTING", "-A POSTROUTING -m mark --mark 0x4000/0x4000 " +
-			"-j RETURN"),
-			"kubeproxy.way.masquerade packets that kube-proxy marks to other machines: chain POSTROUTING of table nat, line " +
-				"92" + early + "(RETURN)"},
-		{"nat POSTROUTING MASQUERADE of another program", before("^-A POSTROUTING .*-j KUBE-POSTROUTING", "-A POSTROUTING ! -d 10.0.0.0/8 -j " +
-			"MASQUERADE"), ""},
+		{"nat POSTROUTING RETURN of the mark", before("^-A POSTROUTING .*-j KUBE-POSTROUTING", "-A POSTROUTING -m mark --mark 0x4000/0x4000 -j RETURN"),
+			"kubeproxy.way.masquerade packets that kube-proxy marks to other machines: chain POSTROUTING of table nat, line 92" + early + "(RETURN)"},
+		{"nat POSTROUTING MASQUERADE of another program", before("^-A POSTROUTING .*-j KUBE-POSTROUTING", "-A POSTROUTING ! -d 10.0.0.0/8 -j MASQUERADE"), ""},
 		{"mangle POSTROUTING DROP", mangleTable("-A POSTROUTING -j DROP"), forward +
 			"packets from Pods, from the node to other machines: chain POSTROUTING of table mangle, line 8 loses them (DROP)"},
 		{"filter OUTPUT DROP", before("^-A OUTPUT .*load balancer firewall", "-A OUTPUT -j DROP"), forward +
 			"packets from the node to other machines: chain OUTPUT of table filter, line 46 loses them (DROP)"},
 		{"half of the packets", before(beforePrerouting, "-A PREROUTING -m statistic --mode random --probability 0.5 -j ACCEPT"), service +
 			"50 % of packets from Pods to " + allFour + ": chain PREROUTING of table nat, line 88" + early + "(ACCEPT)"},
-		{"a test that loses a few packets", before(beforeForward, "-A FORWARD -m statistic --mode random --probability 0.01 -j DROP"), "warn " +
-			"" + forward +
+		{"a test that loses a few packets", before(beforeForward, "-A FORWARD -m statistic --mode random --probability 0.01 -j DROP"), "warn " + forward +
 			"1 % of packets from Pods to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
 		{"an ACCEPT of ICMP before a REJECT", before(beforeForward, "-A FORWARD -p icmp -j ACCEPT\n-A FORWARD -j REJECT"), forward +
 			"packets from Pods to other machines: chain FORWARD of table filter, line 36 loses them (REJECT)"},
-		{"an ACCEPT of one address before a REJECT", before(beforeForward, "-A FORWARD -d 192.0.2.1/32 -j ACCEPT\n-A FORWARD -j " +
-			"REJECT"), forward +
+		{"an ACCEPT of one address before a REJECT", before(beforeForward, "-A FORWARD -d 192.0.2.1/32 -j ACCEPT\n-A FORWARD -j REJECT"), forward +
 			"packets from Pods to other machines: chain FORWARD of table filter, line 36 loses them (REJECT)"},
 		{"a DROP of TCP", before(beforeForward, "-A FORWARD -p tcp -j DROP"), forward +
 			"packets from Pods with TCP to other machines: chain FORWARD of table filter, line 35 loses them (DROP)"},
@@ -143,8 +129,7 @@ func TestReach(t *testing.T) {
 			"-A cali-PREROUTING -m mark --mark 0x0/0x40000 -j cali-from-host-endpoint\n" +
 			"-A cali-PREROUTING -m mark --mark 0x10000/0x10000 -j ACCEPT\n-A cali-from-host-endpoint -m comment --comment x -j RETURN"), ""},
 		{"one Pod in quarantine", before(beforeForward, "-A FORWARD -i veth77 -j DROP\n-A FORWARD -i cali123 -j DROP"), ""},
-		{"containers of another runtime", before(beforeForward, "-A FORWARD -i nerdctl0 -j DROP\n-A FORWARD -i cni-podman0 -j DROP\n-A " +
-			"FORWARD -i vnet3 -j DROP"), ""},
+		{"containers of another runtime", before(beforeForward, "-A FORWARD -i nerdctl0 -j DROP\n-A FORWARD -i cni-podman0 -j DROP\n-A FORWARD -i vnet3 -j DROP"), ""},
 		{"all Pods of Calico but one", before(beforeForward, "-A FORWARD -i cali+ -m set --match-set x src -j ACCEPT\n"+
 			"-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A FORWARD ! -i cali7 -j DROP"), ""},
 		{"links of all Pods", before(beforeForward, "-A FORWARD -i cali+ -j DROP"), forward +
@@ -152,8 +137,7 @@ func TestReach(t *testing.T) {
 		{"a leftover of Calico and a rule against spoofing", rawTable("-A PREROUTING -s 10.244.0.0/16 ! -i cni0 -j DROP\n" +
 			"-A PREROUTING -i cali+ -j ACCEPT"), ""},
 		{"an uplink of WireGuard", before(beforeForward, "-A FORWARD -o wg0 -j ACCEPT\n-A FORWARD -i wg0 -j ACCEPT\n-A FORWARD -j REJECT"), ""},
-		{"an uplink of Open vSwitch", before(beforeForward, "-A FORWARD -o br-ex -j ACCEPT\n-A FORWARD -i br-ex -j ACCEPT\n-A FORWARD -j " +
-			"REJECT"), ""},
+		{"an uplink of Open vSwitch", before(beforeForward, "-A FORWARD -o br-ex -j ACCEPT\n-A FORWARD -i br-ex -j ACCEPT\n-A FORWARD -j REJECT"), ""},
 		{"wg-quick's kill switch", before("^-A OUTPUT .*load balancer firewall",
 			"-A OUTPUT ! -o wg0 -m mark ! --mark 0xca6c -m addrtype ! --dst-type LOCAL -j REJECT"), ""},
 		{"a blocklist of 1,100 addresses", before(beforeForward, blocklist("-A FORWARD -d 198.18.%d.%d/32 -j DROP", 1100)), ""},
@@ -167,8 +151,7 @@ func TestReach(t *testing.T) {
 		{"two sets that drop everything or nothing", before(beforeForward, "-A FORWARD -m set --match-set x src -j DROP\n"+
 			"-A FORWARD -m set ! --match-set x src -j DROP"), ""},
 		{"Calico's default deny", before(beforeForward, "-A FORWARD -j cali-FORWARD\n-A cali-FORWARD -i cali123 -j DROP"), ""},
-		{"ufw", before(beforeForward, "-A FORWARD -j ufw-before-forward\n-A ufw-before-forward -m conntrack --ctstate RELATED,ESTABLISHED -j " +
-			"ACCEPT\n"+
+		{"ufw", before(beforeForward, "-A FORWARD -j ufw-before-forward\n-A ufw-before-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"+
 			"-A ufw-before-forward -p icmp -m icmp --icmp-type 3 -j ACCEPT\n-A ufw-before-forward -m conntrack --ctstate INVALID -j DROP"), ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -230,8 +213,7 @@ func TestReachNodePort(t *testing.T) {
 		}
 		rep := Judge(mustParse(t, editedSave(t, readFile(t, "iptables-save.txt"), one)), Options{})
 		wantOne(t, rep, "kubeproxy.way.service")
-		if f := rep.Findings[0]; f.Verdict.String() != want || f.Service != "prod/np" || !strings.HasPrefix(f.Message, "packets " +
-			""+toNodePorts+" to this Service: ") {
+		if f := rep.Findings[0]; f.Verdict.String() != want || f.Service != "prod/np" || !strings.HasPrefix(f.Message, "packets "+toNodePorts+" to this Service: ") {
 			t.Errorf("%s: %+v", target, f)
 		}
 	}

@@ -163,8 +163,7 @@ func TestUnsettled(t *testing.T) {
 		{"half a Service, and then another half", still{broken: 2 * time.Second, another: true}, false, time.Minute, unsettled, verdict.Unknown},
 		{"half a Service, too little time", still{broken: time.Hour}, true, 2 * time.Second, half, verdict.Unknown},
 		{"half a stale Service, for long enough", still{broken: 10 * time.Second}, true, 20 * time.Second, half, verdict.Fail},
-		{"half a table, and then a stale " +
-			"Service", still{broken: time.Second, torn: true}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"half a table, and then a stale Service", still{broken: time.Second, torn: true}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"half a table, and then a stale Service that changes in the API", still{broken: time.Second, torn: true, moves: true}, true,
 			time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"half a Service that is right, and then a stale one", still{broken: time.Second, later: true}, false, time.Minute,
@@ -177,13 +176,11 @@ func TestUnsettled(t *testing.T) {
 		{"a slow sync, too little time", still{slow: 40 * time.Second}, true, time.Minute, unsettled, verdict.Unknown},
 		{"a slow sync that is stuck", still{slow: time.Hour}, true, 4 * time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"usual syncs that repair nothing", still{slow: time.Second}, true, 20 * time.Second, "kubeproxy.truth.endpoint-stale", verdict.Fail},
-		{"a table without rules serves no " +
-			"Service", still{torn: true, broken: time.Hour, flushed: true}, false, time.Minute, tableGone, verdict.Fail},
+		{"a table without rules serves no Service", still{torn: true, broken: time.Hour, flushed: true}, false, time.Minute, tableGone, verdict.Fail},
 		{"a missing family", still{other: time.Hour}, false, time.Minute, "kubeproxy.truth.family-missing", verdict.Fail},
 		{"a missing family, too little time", still{other: time.Hour}, false, 2 * time.Second, "kubeproxy.truth.family-missing", verdict.Unknown},
 		{"a family missing for a moment", still{other: 2 * time.Second}, false, time.Minute, "", verdict.Pass},
-		{"a missing family, then a stale " +
-			"Service", still{other: 2 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
+		{"a missing family, then a stale Service", still{other: 2 * time.Second}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"an unused chain of a stale Service", still{unused: true}, true, time.Minute, "kubeproxy.truth.endpoint-stale", verdict.Fail},
 		{"an unused chain", still{unused: true}, false, time.Minute, "kubeproxy.chain.unreferenced", verdict.Warn},
 		{"nothing", still{}, false, time.Minute, "", verdict.Pass},

@@ -95,12 +95,10 @@ account=/var/run/secrets/kubernetes.io/serviceaccount; mkdir -p $account; cp "$1
 			"may only write the condition NodegatePassed"},
 		{"its capacity", "/api/v1/nodes/watched/status", "merge", `{"status":{"capacity":{"cpu":"99"}}}`,
 			"may only write the condition NodegatePassed"},
-		{"its " +
-			"labels", "/api/v1/nodes/watched/status", "merge", `{"metadata":{"labels":{"a":"b"}}}`, "may only write the condition NodegatePassed"},
+		{"its labels", "/api/v1/nodes/watched/status", "merge", `{"metadata":{"labels":{"a":"b"}}}`, "may only write the condition NodegatePassed"},
 		{"its taints", "/api/v1/nodes/watched", "merge", `{"spec":{"taints":[]}}`, "cannot patch resource"},
 	} {
-		out, err := space.Output(t.Context(), "curl", "-s", "--cacert", c.ca.filePath("ca.crt"), "-H", "Authorization: Bearer " +
-			""+token, "-X", "PATCH",
+		out, err := space.Output(t.Context(), "curl", "-s", "--cacert", c.ca.filePath("ca.crt"), "-H", "Authorization: Bearer "+token, "-X", "PATCH",
 			"-H", "Content-Type: application/"+refused.kind+"-patch+json", "-d", refused.body, Server+refused.path)
 		if err != nil || !strings.Contains(out, refused.says) {
 			t.Errorf("%s: %v\n%s", refused.what, err, out)

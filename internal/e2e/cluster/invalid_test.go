@@ -130,10 +130,8 @@ func (f strayFlow) checkFindings(t *testing.T, w way, binary, policy string) {
 // tryConnection opens a connection, sends the stray segment, and checks how it arrives.
 func (f strayFlow) tryConnection(t *testing.T, arrives string) {
 	t.Helper()
-	if err := errors.Join(f.node.Shell(t.Context(), countSegments, "prerouting", f.service.Ready[0], "ct state invalid", "ct state " +
-		"established"),
-		f.client.Shell(t.Context(), countSegments, "input", "10.0.0.0/8", "ip saddr "+f.service.Ready[0], "ip saddr " +
-			""+f.service.ClusterIP)); err != nil {
+	if err := errors.Join(f.node.Shell(t.Context(), countSegments, "prerouting", f.service.Ready[0], "ct state invalid", "ct state established"),
+		f.client.Shell(t.Context(), countSegments, "input", "10.0.0.0/8", "ip saddr "+f.service.Ready[0], "ip saddr "+f.service.ClusterIP)); err != nil {
 		t.Fatal(err)
 	}
 	here, there := f.connect(t)

@@ -92,8 +92,7 @@ func causes() []cause {
 			" /etc/; mount -t tmpfs -o size=8k tmpfs /var/lib/kubelet; " +
 			"dd if=/dev/zero of=/var/lib/kubelet/filler || true", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir",
 			says: "no space left on device"},
-		{what: "a directory without inodes", flags: "--config=/etc/config.yaml", breaks: "cp " + c + " /etc/; mount -t tmpfs -o nr_inodes=2 " +
-			"tmpfs " +
+		{what: "a directory without inodes", flags: "--config=/etc/config.yaml", breaks: "cp " + c + " /etc/; mount -t tmpfs -o nr_inodes=2 tmpfs " +
 			"/var/lib/kubelet; touch /var/lib/kubelet/filler", mends: "umount /var/lib/kubelet", check: "kubelet.root-dir",
 			says: "no space left on device"},
 
@@ -147,8 +146,7 @@ func causes() []cause {
 }
 
 // TestKubeletCauses breaks a node in every way of the table. nodegate must report the cause, and then a real kubelet must exit because of
-// it. With the cause removed, both must succeed. If a real kubelet starts, nodegate must not hold it. KUBERNETES=1.31.4 tests kubelet
-// Older.
+// it. With the cause removed, both must succeed. If a real kubelet starts, nodegate must not hold it. KUBERNETES=1.31.4 tests kubelet Older.
 func TestKubeletCauses(t *testing.T) {
 	hosttest.NeedRoot(t)
 	s, err := NewSpace()

@@ -37,8 +37,7 @@ func fatals() []fatal {
 		return `memoryManagerPolicy: Static\nevictionHard: {memory.available: ` + memory + `}\nreservedMemory: [{numaNode: 0, limits: {memory: ` + memory + `}}]`
 	}
 	return []fatal{
-		{what: "more memory reserved than the machine has", breaks: add("kubeReserved: {memory: 100Ti}"), says: "Expected capacity >= " +
-			"reservation"},
+		{what: "more memory reserved than the machine has", breaks: add("kubeReserved: {memory: 100Ti}"), says: "Expected capacity >= reservation"},
 		{what: "a reservation that is not a quantity", breaks: add("kubeReserved: {memory: 500MB}"), says: "quantities must match"},
 		{what: "a changed CPU manager policy", breaks: add(`cpuManagerPolicy: static\nreservedSystemCPUs: "0"`) + "; echo " +
 			`'{"policyName":"none","defaultCpuSet":"","checksum":1353318690}' >/var/lib/kubelet/cpu_manager_state`,
@@ -53,14 +52,11 @@ func fatals() []fatal {
 		{what: "no cgroup for a reservation", breaks: add(`kubeReserved: {cpu: 10m}\nenforceNodeAllocatable: [pods, kube-reserved]\n` +
 			"kubeReservedCgroup: /kube.slice"), says: "Failed to enforce Kube Reserved Cgroup Limits"},
 		{what: "no root cgroup", breaks: add("cgroupRoot: /nosuchroot"), says: "nosuchroot"},
-		{what: "no authority file in the kubeconfig", flags: kubeconfig, breaks: "sed -i 's|server:|certificate-authority: none.crt, " +
-			"server:|' /etc/kubernetes/kubelet.conf",
+		{what: "no authority file in the kubeconfig", flags: kubeconfig, breaks: "sed -i 's|server:|certificate-authority: none.crt, server:|' /etc/kubernetes/kubelet.conf",
 			says: "unable to read certificate-authority"},
-		{what: "an unknown context in the kubeconfig", flags: kubeconfig, breaks: "sed -i 's/^current-context: .*/current-context: " +
-			"S3cretContext/' /etc/kubernetes/kubelet.conf",
+		{what: "an unknown context in the kubeconfig", flags: kubeconfig, breaks: "sed -i 's/^current-context: .*/current-context: S3cretContext/' /etc/kubernetes/kubelet.conf",
 			says: "context was not found for specified context: (value left out)"},
-		{what: "no credential provider", flags: "--image-credential-provider-config=/etc/providers.yaml " +
-			"--image-credential-provider-bin-dir=/etc/none",
+		{what: "no credential provider", flags: "--image-credential-provider-config=/etc/providers.yaml --image-credential-provider-bin-dir=/etc/none",
 			breaks: ": >/etc/providers.yaml", says: "/etc/none"},
 	}
 }

@@ -47,8 +47,7 @@ func newStrayFlow(t *testing.T, c *ControlPlane, b Backend) strayFlow {
 	bridge := "ip link add cni0 type bridge; ip address add 10.244.1.1/24 dev cni0; ip link set cni0 up"
 	require.NoError(t, f.node.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1; "+bridge))
 	require.NoError(t, f.node.Connect(f.client, "pod", "cni0"))
-	require.NoError(t, f.client.Shell(t.Context(), "ip address add 10.244.1.2/24 dev eth0; ip link set eth0 up; ip route add default via " +
-		"10.244.1.1"))
+	require.NoError(t, f.client.Shell(t.Context(), "ip address add 10.244.1.2/24 dev eth0; ip link set eth0 up; ip route add default via 10.244.1.1"))
 	require.NoError(t, f.endpoint.Shell(t.Context(), `ip route add 10.244.1.0/24 via "$1"`, f.node.Address))
 	listen := make(chan error, 1)
 	go qemu.OnSpareThread(func() {

@@ -79,8 +79,7 @@ func TestEndless(t *testing.T) {
 	} {
 		big = append(big, point{"28 MiB of " + what, text[0], text[1], 28 << 20, []string{"lint", "--kops", "-"}})
 	}
-	big = append(big, point{"an endless " +
-		"EndpointSlice", slice, `{"addresses":["10.0.0.1"]},`, huge, []string{"audit", "--rules", rules, "--endpoints", "/dev/stdin"}},
+	big = append(big, point{"an endless EndpointSlice", slice, `{"addresses":["10.0.0.1"]},`, huge, []string{"audit", "--rules", rules, "--endpoints", "/dev/stdin"}},
 		point{"endless rules", "*nat\n:KUBE-SERVICES - [0:0]\n", "-A KUBE-SERVICES -j ACCEPT\n", huge, []string{"audit", "--rules", "-"}})
 	byName := func(a, b point) int {
 		return strings.Compare(a.what+strings.Join(a.args, " "), b.what+strings.Join(b.args, " "))

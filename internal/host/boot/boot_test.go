@@ -55,20 +55,16 @@ func TestCycles(t *testing.T) {
 			etc + "multi-user.target.wants/a.service": "-> ../a.service", etc + "multi-user.target.wants/b.service": "-> ../b.service"},
 			[]string{"a.service", "b.service"}},
 		"not part of the boot": {map[string]string{etc + "a.service": a, etc + "b.service": service("After=a.service\n")}, nil},
-		"masked": {map[string]string{etc + "a.service": a, etc + "b.service": "-> " +
-			"/dev/null", "usr/lib/systemd/system/b.service": service("After=a.service\n"),
+		"masked": {map[string]string{etc + "a.service": a, etc + "b.service": "-> /dev/null", "usr/lib/systemd/system/b.service": service("After=a.service\n"),
 			etc + "multi-user.target.wants/a.service": "-> ../a.service", etc + "multi-user.target.wants/b.service": "-> ../b.service"}, nil},
-		"a " +
-			"drop-in": {map[string]string{etc + "a.service": a, etc + "b.service": service(""), etc + "b.service.d/after.conf": "[Unit]\nAfter=a.service\n",
+		"a drop-in": {map[string]string{etc + "a.service": a, etc + "b.service": service(""), etc + "b.service.d/after.conf": "[Unit]\nAfter=a.service\n",
 			etc + "multi-user.target.requires/a.service": "-> ../a.service", etc + "a.service.wants/b.service": "-> /nowhere/b.service"},
 			[]string{"a.service", "b.service"}},
 		"another target, by an alias": {map[string]string{etc + "node.target": "[Unit]\nRequires=multi-user.target\nAllowIsolate=yes\n",
 			etc + "default.target": "-> /etc/systemd/system/node.target", etc + "a.service": a, etc + "b.service": service("After=c.service\n"),
-			etc + "c.service": "-> a.service", etc + "node.target.wants/a.service": "-> ../a.service", etc + "node.target.wants/b.service": "-> " +
-				"../b.service"},
+			etc + "c.service": "-> a.service", etc + "node.target.wants/a.service": "-> ../a.service", etc + "node.target.wants/b.service": "-> ../b.service"},
 			[]string{"a.service", "b.service"}},
-		"a mount of " +
-			"fstab": {cloud, []string{"apply.service", "local-fs.target", "var-lib-kubelet.mount", "cloud-init.service", "network-pre.target"}},
+		"a mount of fstab": {cloud, []string{"apply.service", "local-fs.target", "var-lib-kubelet.mount", "cloud-init.service", "network-pre.target"}},
 	} {
 		h, err := host.Open(image(t, c.files))
 		require.NoError(t, err)

@@ -71,8 +71,7 @@ func TestFilterCanaries(t *testing.T) {
 		{"# @\nsearch @\nnameserver @\noptions @\n@"},
 		{"2026-01-02T03:04:05.6Z stderr F @ incompatible: settype hash:net with revision 7 not supported by userspace @\n@\n" +
 			"2026-01-02T03:04:05.6Z incompatible: settype @ with revision 7 not supported by userspace\n"},
-		append(strings.Split(fields.String(), "---\n"), "a: &a @\nb: *a\n# @\n? {c: @}\n: @\n<<: {token: @}\n!x d: !y @\n", broken, "@", "- " +
-			"@", "failSwapOn: |\n  @\n"),
+		append(strings.Split(fields.String(), "---\n"), "a: &a @\nb: *a\n# @\n? {c: @}\n: @\n<<: {token: @}\n!x d: !y @\n", broken, "@", "- @", "failSwapOn: |\n  @\n"),
 		append(strings.Split(fields.String(), "---\n"), "kind: KubeProxyConfiguration\n"+broken, "kind: KubeProxyConfiguration\nmode: @\n",
 			"kind: Pod\nspec: {containers: [{args: ["+words+"], env: [{value: @}]}]}\n"),
 		append(strings.Split(fields.String(), "---\n"), broken, "kube-proxy-arg: [proxy-mode=@, @, x=@]\ntoken: @\n", "kube-proxy-arg+: @\n"),

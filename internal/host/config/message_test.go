@@ -23,10 +23,8 @@ func TestPlainMessage(t *testing.T) {
 	for _, c := range []struct{ said, known, want string }{
 		{`E1126 10:00:00.1 7 run.go:72] "command failed" err="failed to parse kubelet flag: invalid argument \"S3cret\" for \"--x\" flag"`, "",
 			`E1126 10:00:00.1 7 run.go:72] "command failed" err="failed to parse kubelet flag: invalid argument \"(value left out)\" for \"--x\" flag"`},
-		{"failed to load kubelet config file, path: /var/lib/kubelet/config.yaml, error: yaml: unmarshal errors: line 5: cannot unmarshal " +
-			"!!str `S3cret` into int", "",
-			"failed to load kubelet config file, path: /var/lib/kubelet/config.yaml, error: yaml: unmarshal errors: line 5: cannot unmarshal " +
-				"!!str `(value left out)` into int"},
+		{"failed to load kubelet config file, path: /var/lib/kubelet/config.yaml, error: yaml: unmarshal errors: line 5: cannot unmarshal !!str `S3cret` into int", "",
+			"failed to load kubelet config file, path: /var/lib/kubelet/config.yaml, error: yaml: unmarshal errors: line 5: cannot unmarshal !!str `(value left out)` into int"},
 		{"unrecognized feature gate: S3cret", "", "unrecognized feature gate: (value left out)"},
 		{"modprobe: FATAL: Module foo_x not found in directory /lib/modules/6.1.0", "modprobe -- foo_x",
 			"modprobe: FATAL: Module foo_x not found in directory /lib/modules/6.1.0"},
@@ -34,8 +32,7 @@ func TestPlainMessage(t *testing.T) {
 		{"iptables v1.8.9 (nf_tables): Couldn't load match `S3cret':No such file or directory", "",
 			"iptables v1.8.9 (nf_tables): Couldn't load match `(value left out)':No such file or directory"},
 		{"dial tcp https://u:S3cret@h/x?token=S3cret S3 cret", "", "dial tcp (value left out)"},
-		{"KubeletConfiguration.kubeReservedCgroup: strconv.ParseBool: parsing x5T", "", "KubeletConfiguration.kubeReservedCgroup: " +
-			"strconv.ParseBool: parsing (value left out)"},
+		{"KubeletConfiguration.kubeReservedCgroup: strconv.ParseBool: parsing x5T", "", "KubeletConfiguration.kubeReservedCgroup: strconv.ParseBool: parsing (value left out)"},
 		{"", "", ""},
 		{refusals, "", refusals},
 	} {

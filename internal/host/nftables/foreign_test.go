@@ -25,8 +25,7 @@ func TestForeign(t *testing.T) {
 		{`iifname "cni0" drop`, "meta iifname cni0 drop"},
 		{"iif lo accept", "meta iif lo accept"},
 		{`oifname != "eth*" counter reject with icmpx type admin-prohibited`, "meta oifname != eth* reject"},
-		{"ip saddr 10.0.0.0/8 tcp dport 80-90 log accept", "meta nfproto ipv4 ip saddr 10.0.0.0/8 meta l4proto tcp th dport 80-65535 th dport " +
-			"0-90 accept"},
+		{"ip saddr 10.0.0.0/8 tcp dport 80-90 log accept", "meta nfproto ipv4 ip saddr 10.0.0.0/8 meta l4proto tcp th dport 80-65535 th dport 0-90 accept"},
 		{"ip6 daddr fd00::/64 udp sport != 53 drop", "meta nfproto ipv6 ip6 daddr fd00::/64 meta l4proto udp th sport != 53 drop"},
 		{"ip saddr 10.0.0.1-10.0.0.9 udp dport != 60-100 drop",
 			"meta nfproto ipv4 ip saddr range 10.0.0.1, 255.255.255.255 ip saddr range 0.0.0.0, 10.0.0.9 meta l4proto udp th dport != 60-100 drop"},
@@ -58,10 +57,8 @@ func TestForeign(t *testing.T) {
 		{"goto sub", "goto sub"},
 	}
 	text := "table inet other {\n\tset blocked { type ipv4_addr; flags interval; elements = { 192.0.2.0/24, 198.51.100.7 }; }\n" +
-		"\tset seen { type ipv4_addr; flags dynamic; size 128; }\n\tset many { type ipv4_addr; elements = { " + strings.Join(many, ", ") + " " +
-		"}; }\n" +
-		"\tchain sub { ip daddr @many drop; }\n\tmap chains { type ipv4_addr : verdict; elements = { 10.96.0.1 : jump sub, 10.96.0.2 : drop " +
-		"}; }\n" +
+		"\tset seen { type ipv4_addr; flags dynamic; size 128; }\n\tset many { type ipv4_addr; elements = { " + strings.Join(many, ", ") + " }; }\n" +
+		"\tchain sub { ip daddr @many drop; }\n\tmap chains { type ipv4_addr : verdict; elements = { 10.96.0.1 : jump sub, 10.96.0.2 : drop }; }\n" +
 		"\tchain c {\n\t\ttype filter hook prerouting priority -5; policy drop;\n"
 	for _, r := range rules {
 		text += "\t\t" + r[0] + "\n"
@@ -73,8 +70,7 @@ func TestForeign(t *testing.T) {
 		"table netdev links { chain in { type filter hook ingress device lo priority 0; policy drop; ip saddr 192.0.2.1 accept; }\n}\n" +
 		"table bridge filter { chain FORWARD { type filter hook forward priority 0; policy accept; drop; }\n}\n" +
 		"table inet early { chain in { type filter hook ingress device lo priority 0; policy accept; drop; }\n}\n" +
-		"table ip nats {\n\tchain pre { type nat hook prerouting priority -100; dnat to 10.0.0.1\n tcp dport 80 dnat to 10.0.0.1:8080\n tcp " +
-		"dport 1 redirect to :2\n }\n" +
+		"table ip nats {\n\tchain pre { type nat hook prerouting priority -100; dnat to 10.0.0.1\n tcp dport 80 dnat to 10.0.0.1:8080\n tcp dport 1 redirect to :2\n }\n" +
 		"\tchain post { type nat hook postrouting priority 100; oifname \"x\" masquerade\n snat to 192.0.2.1\n }\n}\n"
 	err := n.Do(t.Context(), func() error {
 		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
@@ -125,8 +121,7 @@ func TestForeign(t *testing.T) {
 			assert.Equal(t, c.Rules[i].Text, r[1], "%s", r[0])
 		}
 		sets := tables[0].Sets
-		if got := fmt.Sprint(sets["blocked"].Elements[0], " ", sets["blocked"].Elements[1]); got != "192.0.2.0/24 " +
-			"198.51.100.7" || sets["seen"] != nil ||
+		if got := fmt.Sprint(sets["blocked"].Elements[0], " ", sets["blocked"].Elements[1]); got != "192.0.2.0/24 198.51.100.7" || sets["seen"] != nil ||
 			len(sets["many"].Elements) != 3000 || sets["chains"].Elements[0].Verdict != "jump" || sets["chains"].Elements[0].Target != "sub" {
 			t.Errorf("sets: %s, %+v", got, sets["chains"])
 		}

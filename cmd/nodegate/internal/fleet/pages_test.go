@@ -41,8 +41,7 @@ func TestOtherPagesInChromium(t *testing.T) {
 	require.NoError(t, report.ServiceSVG(&drawing, &audit.Judgment{Services: []audit.Service{s}, Findings: []audit.Finding{
 		{Name: "kubeproxy.endpoint.stale", Service: s.Name, Message: "endpoint 10.0.0.7:8080, which the API lacks since 12:00:03"}}}))
 	pages := map[string]string{"preview": write("preview.html", preview.String()), "one": write("one.html", one.String()),
-		"service": write("service.html", "<!doctype html><meta name=viewport content=\"width=device-width\"><body " +
-			"style=margin:0>"+drawing.String())}
+		"service": write("service.html", "<!doctype html><meta name=viewport content=\"width=device-width\"><body style=margin:0>"+drawing.String())}
 	b := startChromium(t)
 	for name, url := range pages {
 		for _, width := range []int{375, 1400} {

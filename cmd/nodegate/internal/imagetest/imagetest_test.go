@@ -91,8 +91,7 @@ func TestBoots(t *testing.T) {
 		{"hangs", "echo 'watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [systemd:1]' >&3; echo ' </TASK>' >&3; exec sleep 60", Test{},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; silence: no message from the gate in 1s; the kernel reported: " +
 				"BUG: soft lockup - CPU#0 stuck for 26s! [systemd:1]", ""},
-		{"as many processors as are asked for, one at a " +
-			"time", `case "$*" in *" tcg,thread=single "*" -smp 4 "*) cat pass >&4; exec sleep 60; esac`, Test{Processors: 4},
+		{"as many processors as are asked for, one at a time", `case "$*" in *" tcg,thread=single "*" -smp 4 "*) cat pass >&4; exec sleep 60; esac`, Test{Processors: 4},
 			"pass: the gate passes in 1 boot, got it passes in 1 of 1; swap pass", ""},
 		{"break-glass", "echo 'nodegate: break-glass in force (x)' >&4; exec sleep 60", Test{Timeout: time.Minute},
 			"unknown: the gate passes in 1 boot, got it passes in 0 of 1; nodegate: break-glass in force (x)", ""},
@@ -136,18 +135,12 @@ func TestBoots(t *testing.T) {
 // TestEndings uses the output of real consoles.
 func TestEndings(t *testing.T) {
 	for text, want := range map[string]string{
-		"[   12.0] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n[ 12.0] CPU: 1": "kernel panic: Kernel " +
-			"panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
-		"[FAILED] Failed to mount /data.\nYou are in emergency mode. After logging in, type":                       "emergency shell: You are " +
-			"in emergency mode",
-		"Cannot open access to console, the root account is locked.\nSee sulogin(8) man page":                      "emergency shell: the " +
-			"root account is locked",
-		"ALERT!  /dev/nosuch does not exist.  Dropping to a shell!\n(initramfs) ":                                  "the initial RAM disk's " +
-			"shell: (initramfs)",
-		"Booting from Hard Disk...\nBoot failed: not a bootable disk\n\nNo bootable device.\n":                     "no boot: Boot failed: " +
-			"not a bootable disk",
-		"BdsDxe: No bootable option or device was found.\n":                                                        "no boot: BdsDxe: No " +
-			"bootable option or device was found.",
+		"[   12.0] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n[ 12.0] CPU: 1": "kernel panic: Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
+		"[FAILED] Failed to mount /data.\nYou are in emergency mode. After logging in, type":                       "emergency shell: You are in emergency mode",
+		"Cannot open access to console, the root account is locked.\nSee sulogin(8) man page":                      "emergency shell: the root account is locked",
+		"ALERT!  /dev/nosuch does not exist.  Dropping to a shell!\n(initramfs) ":                                  "the initial RAM disk's shell: (initramfs)",
+		"Booting from Hard Disk...\nBoot failed: not a bootable disk\n\nNo bootable device.\n":                     "no boot: Boot failed: not a bootable disk",
+		"BdsDxe: No bootable option or device was found.\n":                                                        "no boot: BdsDxe: No bootable option or device was found.",
 		"error: file `/boot/grub/i386-pc/normal.mod' not found.\ngrub rescue> ":                                    "no boot: grub rescue>",
 		"Debian GNU/Linux 12 node ttyS0\n\nnode login: ":                                                           "",
 	} {

@@ -149,8 +149,7 @@ func TestServiceSVGFolds(t *testing.T) {
 	var drawn strings.Builder
 	require.NoError(t, report.ServiceSVG(&drawn, &rep))
 	boxes, bad := svgBoxes(t, drawn.String())
-	want := []string{"prod/web:http (tcp, ip) fail: kubeproxy.endpoint.stale", "✗ kubeproxy.endpoint.stale: endpoint 10.0.0.17:80, which " +
-		"the API lacks",
+	want := []string{"prod/web:http (tcp, ip) fail: kubeproxy.endpoint.stale", "✗ kubeproxy.endpoint.stale: endpoint 10.0.0.17:80, which the API lacks",
 		"ClusterIP 10.96.0.9:80/tcp", "KUBE-SVC-AAAAAAAAAAAAAAAA", "17 endpoints, 2.50 % each: 10.0.0.0:80 to 10.0.0.16:80",
 		"2.50 % 10.0.0.17:80 (line 117)", "22 endpoints, 2.50 % each: 10.0.0.18:80 to 10.0.0.39:80",
 		"node port 30080/tcp (masqueraded: all)", "KUBE-SVC-AAAAAAAAAAAAAAAA: the endpoints above"}

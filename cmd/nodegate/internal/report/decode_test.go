@@ -35,8 +35,7 @@ func TestDecodeNamesThePlace(t *testing.T) {
 		{"duplicate name", in(`"results":[`, `"results":[{"name":"module","verdict":"pass"},`),
 			`f.json:1:1: results[1]: duplicate result "module"`},
 		{"a number for a name", in(`"name":"module"`, `"name":17`), "results.name must not be a number"},
-		{"too " +
-			"many", in(`"results":[`, `"results":[`+strings.Repeat(`{},`, 10_001)), "f.json:1:1: 10002 results; a report may have at most 10000"},
+		{"too many", in(`"results":[`, `"results":[`+strings.Repeat(`{},`, 10_001)), "f.json:1:1: 10002 results; a report may have at most 10000"},
 	} {
 		reports, err := report.Decode("f.json", strings.NewReader(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "f.json:") {
@@ -46,8 +45,7 @@ func TestDecodeNamesThePlace(t *testing.T) {
 			t.Errorf("%s: %d reports", c.what, len(reports))
 		}
 	}
-	if _, err := report.Decode("f.json", endless{}); err == nil || err.Error() != "f.json: larger than 64 MiB, the limit for a file of " +
-		"reports" {
+	if _, err := report.Decode("f.json", endless{}); err == nil || err.Error() != "f.json: larger than 64 MiB, the limit for a file of reports" {
 		t.Errorf("endless: %v", err)
 	}
 }
