@@ -171,7 +171,7 @@ func (i *installer) write(c *cobra.Command, h *host.Host, t *tree.Tree, p *polic
 	if err := printChanges(c.OutOrStdout(), t, changes, "installed", err); err != nil || len(changes) == 0 {
 		return err
 	}
-	return printNext(c.OutOrStdout(), h, p, i.start)
+	return printNext(c.Context(), c.OutOrStdout(), h, p, i.start)
 }
 
 // relabel labels the created files; replaced files keep their labels. A failure is only reported, because the files are complete.
