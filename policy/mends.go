@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -24,9 +25,8 @@ func mendUnknown(diags hcl.Diagnostics, owner string, s *hcl.BodySchema) hcl.Dia
 		blocks = append(blocks, b.Type)
 	}
 	for _, d := range diags {
-		if missing := strings.HasPrefix(d.Summary, "Missing name for "); missing || strings.HasPrefix(d.Summary, "Extraneous label for ") {
-			words := strings.Fields(d.Summary)
-			d.Detail = "Write one name, in quotes, before {: " + lineOf(words[len(words)-1])
+		if of, is := nameless(d.Summary); is {
+			d.Detail = "Write one name, in quotes, before {: " + lineOf(of)
 			continue
 		}
 		_, name, _ := strings.Cut(d.Detail, `"`)
@@ -52,6 +52,14 @@ func mendUnknown(diags hcl.Diagnostics, owner string, s *hcl.BodySchema) hcl.Dia
 		d.Detail = fmt.Sprintf("%s has no %q.%s It has %s.", where, name, hint, strings.Join(known, ", "))
 	}
 	return diags
+}
+
+// nameless returns the type of a block that HCL's summary says has no name, or several.
+func nameless(summary string) (blockType string, is bool) {
+	if of, missing := strings.CutPrefix(summary, "Missing name for "); missing {
+		return of, true
+	}
+	return strings.CutPrefix(summary, "Extraneous label for ")
 }
 
 // lineOf returns a block of the type, in one line.
@@ -87,19 +95,22 @@ func lineOf(blockType string) string {
 
 // insteadOf returns the line for a word of other tools, or "". The owner is the type of the block that has the word, "" for the file.
 func insteadOf(owner, name string) string {
-	const program = `check "exec.NAME" { command = ["/usr/bin/systemctl", "is-active", "X.service"] } (a policy sets no services, packages or files)`
+	const program = `check "exec.NAME" { command = ["/usr/bin/systemctl", "is-active", "X.service"] } ` +
+		"(a policy sets no services, packages or files)"
 	const off = "when = false; for a built-in requirement, override \"CHECK\" { when = false }"
 	words := map[string]string{
 		"include": lineOf("use"), "import": lineOf("use"), "extends": lineOf("use"), "policy": lineOf("use"),
 		"service": program, "unit": program, "package": program, "file": program, "exec": program, "command": program,
 		"swap": lineOf("check"), "ethtool": lineOf("link"), "offload": lineOf("link"), "interface": lineOf("link"),
-		"modules": lineOf("module"), "kernel_modules": lineOf("module"), "kernel_module": lineOf("module"), "modprobe": lineOf("module"),
-		"locals": lineOf("variable"), "variables": lineOf("variable"), "blacklist": `module "NAME" { absent = true }`,
+		"modules": lineOf("module"), "kernel_modules": lineOf("module"), "kernel_module": lineOf("module"),
+		"modprobe": lineOf("module"),
+		"locals":   lineOf("variable"), "variables": lineOf("variable"), "blacklist": `module "NAME" { absent = true }`,
 		"nodegate": "its blocks at the top level of the file", "acknowledge": `lint { allow = ["RULE:NAME"] }`,
 	}
 	switch {
 	case owner == "gate":
-		words = map[string]string{"timeout": `budget = "2m"`, "enabled": `enforce = "warn" (only report)`, "mode": `enforce = "warn" (only report)`,
+		words = map[string]string{"timeout": `budget = "2m"`, "enabled": `enforce = "warn" (only report)`,
+			"mode": `enforce = "warn" (only report)`,
 			"fail": `on_timeout = "hold"`, "service": `unit = "kubelet.service"`}
 	case owner == "audit":
 		words = map[string]string{"interval": `every = "1m"`, "timeout": `settle = "15s"`}
@@ -109,11 +120,13 @@ func insteadOf(owner, name string) string {
 		return fmt.Sprintf("offload = { %s = false }", name)
 	case owner != "":
 		words = map[string]string{
-			"if": "when = CONDITION", "condition": "when = CONDITION", "only_if": "when = CONDITION", "unless": "when = !CONDITION",
+			"if":        "when = CONDITION",
+			"condition": "when = CONDITION", "only_if": "when = CONDITION", "unless": "when = !CONDITION",
 			"enabled": off, "disabled": off, "description": `reason = "..."`, "message": `reason = "..."`,
 			"name": fmt.Sprintf("the name after the type: %s \"NAME\" { ... }", owner), "minimum": "min = NUMBER", "maximum": "max = NUMBER",
-			"values": "value = ..., or one_of = [...] for several that are right", "for_each": "one block for each name; sysctls { values = { ... } } takes many",
-			"count": "when = false to switch the block off", "level": `severity = "warn"`, "args": `command = ["/PROGRAM", "ARGUMENT"]`,
+			"values":   "value = ..., or one_of = [...] for several that are right",
+			"for_each": "one block for each name; sysctls { values = { ... } } takes many",
+			"count":    "when = false to switch the block off", "level": `severity = "warn"`, "args": `command = ["/PROGRAM", "ARGUMENT"]`,
 		}
 		if owner == "module" {
 			words["state"], words["ensure"], words["blacklist"] = "absent = true", "absent = true", "absent = true"
@@ -145,53 +158,72 @@ func mendSyntax(text []byte, diags hcl.Diagnostics) hcl.Diagnostics {
 // lineInstead returns the remedy for a line that HCL cannot read, or "".
 func lineInstead(line, summary string) string {
 	find := func(expression string) []string { return regexp.MustCompile(expression).FindStringSubmatch(line) }
-	write := func(format string, args ...any) string { return "Write: " + fmt.Sprintf(format, args...) }
-	setting := func(key, value string) string {
-		return fmt.Sprintf("sysctl %q { value = %s }", strings.ReplaceAll(key, "/", "."), literal(strings.Trim(value, `"'`)))
+	quotes := strings.Contains(line, "'") && (summary == "Invalid character" || find(`^\s*[a-z]+ '`) != nil)
+	if quotes {
+		return "Write: " + strings.ReplaceAll(strings.TrimSpace(line), "'", `"`)
 	}
-	if strings.Contains(line, "'") && summary == "Invalid character" || find(`^\s*[a-z]+ '`) != nil {
-		return write("%s", strings.ReplaceAll(strings.TrimSpace(line), "'", `"`))
+	if write := settingInstead(find); write != "" {
+		return "Write: " + write
 	}
-	if m := find(`^\s*-?"?([a-z]\w*(?:[./][\w*-]+)+)"?\s*[=:]\s*(\S.*)$`); m != nil {
-		return write("%s", setting(m[1], m[2])) + " (`nodegate policy import FILE` converts a sysctl.conf)"
+	if write := headerInstead(find); write != "" {
+		return "Write: " + write
 	}
-	if m := find(`^\s*sysctl\s+(?:-w\s+)?"?([\w./*-]+)"?\s*=\s*"?([^"{]+)"?$`); m != nil {
-		return write("%s", setting(m[1], m[2]))
-	}
-	if m := find(`^\s*sysctls\s*\{\s*("[\w./*-]+")\s*=\s*([^}]*?)\s*\}?$`); m != nil {
-		return write("sysctls { values = { %s = %s } }", m[1], m[2])
-	}
-	if m := find(`^\s*(?:modprobe|insmod)\s+"?([\w-]+)"?$`); m != nil {
-		return write("module %q {}", m[1])
-	}
-	if m := find(`^\s*modules?\s*=?\s*\[\s*"?([\w-]+)`); m != nil {
-		return write("module %q {}, and one such block for each other module", m[1])
-	}
-	types := strings.Join(blockTypes(), "|")
-	if m := find(`^\s*(` + types + `)\s+("[^"]*")(?:\s*=\s*\{.*)?$`); m != nil {
-		return write("%s %s %s", m[1], m[2], map[bool]string{true: "{ ... }", false: "{}"}[slices.Contains([]string{"sysctl", "sysfs", "link"}, m[1])])
-	}
-	if m := find(`^\s*(` + types + `)\s+([\w./*-]+)\s*(\{.*)?$`); m != nil {
-		return write("%s %q %s", m[1], m[2], strings.TrimSpace(m[3]+map[bool]string{true: "{}"}[m[3] == ""]))
-	}
-	if summary == "Invalid single-argument block definition" {
+	switch summary {
+	case "Invalid single-argument block definition":
 		if m := find(`\b(and|or|not)\b`); m != nil {
 			return fmt.Sprintf("Conditions are joined by && and ||, and negated by !. Write %s instead of %s.",
 				map[string]string{"and": "&&", "or": "||", "not": "!"}[m[1]], m[1])
 		}
 		return "Only one attribute fits on the line of its block. Write each attribute on a line of its own, and } on the last."
-	}
-	if summary == "Invalid multi-line string" || summary == "Invalid string literal" {
+	case "Invalid multi-line string", "Invalid string literal":
 		return `Close the quotes: a string begins and ends with " on one line.`
+	}
+	if m := find(`^\s+(\w+)\s*:\s*(\S.*)$`); m != nil {
+		return fmt.Sprintf("Write: %s = %s", m[1], m[2])
 	}
 	if find(`^\s*\{`) != nil {
 		return "This is JSON: name the file *.hcl.json, or write HCL: " + lineOf("module")
 	}
-	if m := find(`^\s+(\w+)\s*:\s*(\S.*)$`); m != nil {
-		return write("%s = %s", m[1], m[2])
-	}
 	if find(`^---|^\s*- |^\s*[\w.-]+\s*:`) != nil {
 		return "This is YAML; a policy is HCL. Write: " + lineOf("module") + ", " + lineOf("sysctl") + ", " + lineOf("gate")
+	}
+	return ""
+}
+
+// settingInstead returns the block for a line of sysctl.conf, of modules-load.d or of a shell, or "".
+func settingInstead(find func(string) []string) string {
+	sysctl := func(key, value string) string {
+		return fmt.Sprintf("sysctl %q { value = %s }", strings.ReplaceAll(key, "/", "."), literal(strings.Trim(value, `"'`)))
+	}
+	if m := find(`^\s*-?"?([a-z]\w*(?:[./][\w*-]+)+)"?\s*[=:]\s*(\S.*)$`); m != nil {
+		return sysctl(m[1], m[2]) + " (`nodegate policy import FILE` converts a sysctl.conf)"
+	}
+	if m := find(`^\s*sysctl\s+(?:-w\s+)?"?([\w./*-]+)"?\s*=\s*"?([^"{]+)"?$`); m != nil {
+		return sysctl(m[1], m[2])
+	}
+	if m := find(`^\s*sysctls\s*\{\s*("[\w./*-]+")\s*=\s*([^}]*?)\s*\}?$`); m != nil {
+		return fmt.Sprintf("sysctls { values = { %s = %s } }", m[1], m[2])
+	}
+	if m := find(`^\s*(?:modprobe|insmod)\s+"?([\w-]+)"?$`); m != nil {
+		return fmt.Sprintf("module %q {}", m[1])
+	}
+	if m := find(`^\s*modules?\s*=?\s*\[\s*"?([\w-]+)`); m != nil {
+		return fmt.Sprintf("module %q {}, and one such block for each other module", m[1])
+	}
+	return ""
+}
+
+// headerInstead returns the first line of a block whose name lacks quotes, or which lacks braces, or "".
+func headerInstead(find func(string) []string) string {
+	types := strings.Join(blockTypes(), "|")
+	if m := find(`^\s*(` + types + `)\s+("[^"]*")(?:\s*=\s*\{.*)?$`); m != nil {
+		if slices.Contains([]string{"sysctl", "sysfs", "link"}, m[1]) {
+			return m[1] + " " + m[2] + " { ... }"
+		}
+		return m[1] + " " + m[2] + " {}"
+	}
+	if m := find(`^\s*(` + types + `)\s+([\w./*-]+)\s*(\{.*)?$`); m != nil {
+		return fmt.Sprintf("%s %q %s", m[1], m[2], cmp.Or(strings.TrimSpace(m[3]), "{}"))
 	}
 	return ""
 }
