@@ -31,7 +31,7 @@ func TestAcknowledgedNames(t *testing.T) {
 		"module \"lustre\" { when = contains([\"rhel\", \"rocky\"], os.id) }\nmodule \"lnet\" {}":             unknown,
 		`lint { allow_names = "lustre" }`:                                                                     "allow_names must be a list",
 		`lint { allow_names = ["a["] }`:                                                                       "not a valid pattern",
-		`lint { names = [] }`:                                                                                 `"names" is not expected here`,
+		`lint { names = [] }`:                                                                                 `lint has no "names". It has allow_names, allow`,
 	} {
 		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
 		if want == "" && len(diags) > 0 || want != "" && !strings.Contains(diags.Error(), want) {

@@ -67,8 +67,15 @@ func (r *reader) mergeSysctls(all []Sysctl) []Sysctl {
 		}
 		merged, ok := sysctls[i].intersect(s)
 		if !ok {
-			r.errorf(s.Range, "Contradiction", "%s must be %s here, but %s at %s. Remove one of the two.",
-				s.Key, s.Want(), sysctls[i].Want(), place(sysctls[i].Range))
+			here, other, remedy := s, sysctls[i], "Remove one of the two."
+			if here.Builtin && !other.Builtin {
+				here, other = other, here
+			}
+			if other.Builtin && !here.Builtin {
+				remedy = "Replace your block by: " + here.override()
+			}
+			r.errorf(here.Range, "Contradiction", "%s must be %s here, but %s at %s. %s",
+				s.Key, here.Want(), other.Want(), place(other.Range), remedy)
 			continue
 		}
 		mergeSeverity(&merged.Metadata, s.Metadata)
@@ -266,6 +273,39 @@ func (s Sysctl) Want() string {
 		return fmt.Sprintf("at most %d", *s.Max)
 	}
 	return "depends on " + s.Unknown
+}
+
+// override returns the block that gives a built-in requirement for the parameter the value of s.
+func (s Sysctl) override() string {
+	var attributes []string
+	switch {
+	case s.Value != "":
+		attributes = append(attributes, "value = "+literal(s.Value))
+	case s.OneOf != nil:
+		attributes = append(attributes, fmt.Sprintf("one_of = [%s]", strings.Join(quoted(s.OneOf), ", ")))
+	}
+	if s.Min != nil {
+		attributes = append(attributes, fmt.Sprintf("min = %d", *s.Min))
+	}
+	if s.Max != nil {
+		attributes = append(attributes, fmt.Sprintf("max = %d", *s.Max))
+	}
+	name := "sysctl." + s.Key.String()
+	if s.Key.InSysfs() {
+		name = "sysfs." + strings.TrimPrefix(string(s.Key), sysfsRoot)
+	}
+	if len(attributes) > 1 {
+		return fmt.Sprintf("override %q {\n  %s\n}", name, strings.Join(attributes, "\n  "))
+	}
+	return fmt.Sprintf("override %q { %s }", name, attributes[0])
+}
+
+// literal returns a value as a policy has it: numbers without quotes.
+func literal(value string) string {
+	if _, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return value
+	}
+	return strconv.Quote(value)
 }
 
 // Target returns the value to write if the current value is got: got itself if it is allowed,

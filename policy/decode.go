@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -112,7 +113,11 @@ func (r *reader) decodeProblem(b block) (Problem, bool) {
 		}
 	}
 	if !slices.Contains(r.Checks, b.Name) {
-		r.errorf(b.Range, "Unknown check", "There is no check %q; `nodegate explain` lists all checks.%s", b.Name, didYouMean(b.Name, r.Checks))
+		instead := didYouMean(b.Name, r.Checks)
+		if kind, name, _ := strings.Cut(b.Name, "."); instead == "" && slices.Contains([]string{"module", "sysctl", "sysfs", "link", "probe"}, kind) {
+			instead = fmt.Sprintf(" It is a block of its own: %s %q { ... }", kind, name)
+		}
+		r.errorf(b.Range, "Unknown check", "There is no check %q; `nodegate explain` lists all checks.%s", b.Name, instead)
 		return Problem{}, false
 	}
 	if r.AtBoot != nil && !slices.Contains(r.AtBoot, b.Name) {

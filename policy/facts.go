@@ -114,8 +114,19 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 		}
 		typ, known := r.words.facts[name]
 		if !known && attr == "" {
-			r.errorf(t.SourceRange(), "Unknown fact",
-				"There is no fact %[1]s. If it is a string, put it in quotes: %[1]q. Known facts: %[2]s.", root, strings.Join(FactNames(), ", "))
+			instead := fmt.Sprintf("If it is a string, put it in quotes: %q.", root)
+			if _, declared := r.vars[root]; declared {
+				instead = fmt.Sprintf("Write var.%s.", root)
+			} else if word := strings.ToLower(root); word == "yes" || word == "on" || word == "no" || word == "off" {
+				instead = fmt.Sprintf("Write %t.", word == "yes" || word == "on")
+			}
+			r.errorf(t.SourceRange(), "Unknown fact", "There is no fact %s. %s Known facts: %s.", root, instead, strings.Join(FactNames(), ", "))
+			ok = false
+			continue
+		}
+		if !known && (root == "env" || root == "local") {
+			r.errorf(t.SourceRange(), "Unknown fact", "There is no %[1]s. Write var.%[2]s, and declare it: variable %[2]q {}. "+
+				"NODEGATE_VAR_%[2]s in the environment sets it.", name, attr)
 			ok = false
 			continue
 		}

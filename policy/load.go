@@ -139,6 +139,9 @@ func (l *loader) parse(f File, builtin bool) {
 		parse = func(text []byte, name string, _ hcl.Pos) (*hcl.File, hcl.Diagnostics) { return json.Parse(text, name) }
 	}
 	syntax, diags := parse(f.Text, f.Name, hcl.InitialPos)
+	if diags.HasErrors() && !strings.HasSuffix(f.Name, ".json") {
+		diags = mendSyntax(f.Text, diags)
+	}
 	l.diags = append(l.diags, diags...)
 	if diags.HasErrors() {
 		return
@@ -147,7 +150,7 @@ func (l *loader) parse(f File, builtin bool) {
 	if !l.hasVersion(content.Attributes["required_version"]) {
 		return
 	}
-	l.diags = append(l.diags, diags...)
+	l.diags = append(l.diags, mendUnknown(diags, "", fileSchema())...)
 	l.policy.Files = append(l.policy.Files, f.Name)
 	for _, b := range content.Blocks {
 		opened := l.openBlock(b)

@@ -97,7 +97,14 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 		for _, p := range r.catalogue.Parameters {
 			all = append(all, Key(p).String())
 		}
-		r.warnf(name, "Unknown parameter", "%s: %s%s", key, noKernel, Nearest(key.String(), all))
+		instead := Nearest(key.String(), all)
+		switch word := key.String(); {
+		case strings.Contains(word, "hugepage"):
+			instead = " Transparent huge pages are in /sys. Write: " + lineOf("sysfs")
+		case strings.Contains(word, "swap") && instead == "":
+			instead = " Swap is a check. Write: " + lineOf("check")
+		}
+		r.warnf(name, "Unknown parameter", "%s: %s%s", key, noKernel, instead)
 	}
 	if key == "net/core/flow_limit_cpu_bitmap" || key == "net/core/rps_default_mask" {
 		return // a mask of CPUs, in groups of hexadecimal digits: a machine with few CPUs prints what looks like a number
@@ -171,12 +178,16 @@ func suggestNumber(word string) string {
 		return " Write " + number + "."
 	}
 	switch strings.ToLower(word) {
+	case ">", ">=":
+		return " Write min = NUMBER instead of value."
+	case "<", "<=":
+		return " Write max = NUMBER instead of value."
 	case "yes", "true", "on", "enabled":
 		return " Write 1."
 	case "no", "false", "off", "disabled":
 		return " Write 0."
 	}
-	return ""
+	return bytesOf(word)
 }
 
 // Nearest returns " Did you mean ...?" with up to three known names: the nearest ones, and names

@@ -114,7 +114,7 @@ func (r *reader) openBlock(b *hcl.Block) block {
 	if b.Type != "override" {
 		var diags hcl.Diagnostics
 		content, diags = b.Body.Content(blockSchema(b.Type))
-		r.diags = append(r.diags, diags...)
+		r.diags = append(r.diags, mendUnknown(diags, b.Type, blockSchema(b.Type))...)
 	}
 	opened := block{Type: b.Type, Range: b.DefRange, Body: b.Body, Attrs: content.Attributes, Blocks: content.Blocks}
 	if b.Type != "variable" { // its type is a keyword

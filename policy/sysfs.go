@@ -115,6 +115,8 @@ func parseAttribute(s string) (Key, error) {
 	switch {
 	case err != nil:
 		return "", attributeError(err)
+	case !strings.Contains(s, "/") && strings.HasPrefix(s, "kernel."):
+		return "", fmt.Errorf("%q has dots; write the path: %q", s, sysfsRoot+strings.ReplaceAll(s, ".", "/"))
 	case !slices.ContainsFunc(writableAttributes(), func(p string) bool { return inPattern(p, below) }):
 		return "", fmt.Errorf("a policy may not write %q; it may write below kernel/mm, devices/system/cpu, block/*/queue, "+
 			"module/*/parameters and class/net/*/queues, and some others (docs/policy.md)", s)

@@ -85,12 +85,17 @@ func (r *reader) value(e hcl.Expression) (cty.Value, bool) {
 }
 
 func (r *reader) text(e hcl.Expression, name string) string {
+	return r.textOf(e, name, inQuotes(e, ""))
+}
+
+// textOf reads a string. The remedy is for a value of another type.
+func (r *reader) textOf(e hcl.Expression, name, remedy string) string {
 	v, ok := r.value(e)
 	if !ok {
 		return ""
 	}
 	if v.Type() != cty.String {
-		r.errorf(e.Range(), "Wrong type", "%s must be a string; this is %s. Write it in quotes.", name, withArticle(v.Type()))
+		r.errorf(e.Range(), "Wrong type", "%s must be a string; this is %s. %s", name, withArticle(v.Type()), remedy)
 		return ""
 	}
 	return v.AsString()
@@ -147,7 +152,11 @@ func (r *reader) integer(e hcl.Expression, name string) (int64, bool) {
 		r.errorf(e.Range(), "Wrong value", "%s must be a whole number of at most 64 bits.", name)
 		return 0, false
 	}
-	r.errorf(e.Range(), "Wrong type", "%s must be a number; this is %s.", name, withArticle(v.Type()))
+	size := ""
+	if v.Type() == cty.String {
+		size = bytesOf(v.AsString())
+	}
+	r.errorf(e.Range(), "Wrong type", "%s must be a number, without quotes; this is %s.%s", name, withArticle(v.Type()), size)
 	return 0, false
 }
 
@@ -181,12 +190,29 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 		r.errorf(rng, "Wrong type", "A kernel parameter must be a number or a string: write 1 for true, 0 for false.")
 		return "", false
 	}
-	r.errorf(rng, "Wrong type", "%s must be a number or a string; this is %s.", name, withArticle(v.Type()))
+	r.errorf(rng, "Wrong type", "%s must be a number or a string; this is %s.%s", name, withArticle(v.Type()), inOneString(v))
 	return "", false
 }
 
+// inOneString returns the string to write instead of a list of numbers.
+func inOneString(v cty.Value) string {
+	list, err := convert.Convert(v, cty.List(cty.String))
+	if err != nil || list.IsNull() || !list.IsWhollyKnown() {
+		return ""
+	}
+	var words []string
+	for _, w := range list.AsValueSlice() {
+		if w.IsNull() {
+			return ""
+		}
+		words = append(words, w.AsString())
+	}
+	return fmt.Sprintf(" Write value = %q if the parameter has these numbers, or one_of = [%s] if each of them is right.",
+		strings.Join(words, " "), strings.Join(words, ", "))
+}
+
 func (r *reader) duration(e hcl.Expression, name string, unset, least, most time.Duration) time.Duration {
-	s := r.text(e, name)
+	s := r.textOf(e, name, inQuotes(e, "s"))
 	if s == "" {
 		return unset
 	}
@@ -204,12 +230,12 @@ func (r *reader) duration(e hcl.Expression, name string, unset, least, most time
 
 // oneOf reads a word of a closed list; the first is the default.
 func (r *reader) oneOf(e hcl.Expression, name string, words ...string) string {
-	s := r.text(e, name)
+	known := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
+	s := r.textOf(e, name, "Write "+alternatives(known)+".")
 	if s == "" {
 		return words[0]
 	}
 	if !slices.Contains(words, s) {
-		known := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "" })
 		r.errorf(e.Range(), "Wrong value", "%s must be %s, not %q.%s", name, alternatives(known), s, didYouMean(s, known))
 		return words[0]
 	}

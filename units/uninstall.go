@@ -40,31 +40,11 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	var errs []error
-	var changes []PathChange
-	for _, e := range j.Entries {
-		now, err := t.Stat(e.Path)
-		if err == nil && !e.isOurs(now) && !force {
-			err = changedError(t, e.Path)
-		}
-		errs = append(errs, err)
-	}
-	// Remove the drop-in first and the binary that it calls last, and the policy as a whole.
-	var s step
-	for _, e := range slices.Backward(j.Entries) {
-		// A killed run has restored it already; its backup may be gone.
-		if now, err := t.Stat(e.Path); err == nil && sameNode(now, e.Before) {
-			continue
-		}
-		s.dropped = append(s.dropped, e)
-		errs = append(errs, t.Replaceable(e.Path))
-	}
-	for _, d := range j.Dirs { // a mount point may stay, but nothing can be removed from a locked directory
-		errs = append(errs, t.Replaceable(path.Join(path.Dir(d), ".nodegate")))
-	}
-	if err := joinOnce(errs); err != nil {
+	s, err := planUninstall(t, j, force)
+	if err != nil {
 		return nil, err
 	}
+	var changes []PathChange
 	if err := removeStaged(t, j); err != nil {
 		return nil, err
 	}
@@ -85,6 +65,52 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 		changes = append(changes, undoOf(&e))
 	}
 	return changes, removeState(t, j, l)
+}
+
+// PlanUninstall returns the changes that Uninstall would make.
+func PlanUninstall(t Tree, force bool) ([]PathChange, error) {
+	if err := checkJournalLost(t); err != nil {
+		return nil, err
+	}
+	j, err := readJournal(t)
+	if err != nil {
+		return nil, err
+	}
+	s, err := planUninstall(t, j, force)
+	if err != nil {
+		return nil, err
+	}
+	var changes []PathChange
+	for _, e := range s.dropped {
+		changes = append(changes, undoOf(&e))
+	}
+	return changes, nil
+}
+
+// planUninstall returns the entries to restore, if all can be.
+func planUninstall(t Tree, j *journal, force bool) (*step, error) {
+	var errs []error
+	for _, e := range j.Entries {
+		now, err := t.Stat(e.Path)
+		if err == nil && !e.isOurs(now) && !force {
+			err = changedError(t, e.Path)
+		}
+		errs = append(errs, err)
+	}
+	// Remove the drop-in first and the binary that it calls last, and the policy as a whole.
+	var s step
+	for _, e := range slices.Backward(j.Entries) {
+		// A killed run has restored it already; its backup may be gone.
+		if now, err := t.Stat(e.Path); err == nil && sameNode(now, e.Before) {
+			continue
+		}
+		s.dropped = append(s.dropped, e)
+		errs = append(errs, t.Replaceable(e.Path))
+	}
+	for _, d := range j.Dirs { // a mount point may stay, but nothing can be removed from a locked directory
+		errs = append(errs, t.Replaceable(path.Join(path.Dir(d), ".nodegate")))
+	}
+	return &s, joinOnce(errs)
 }
 
 // removeState removes the created directories, the journal and the backups. It keeps the journal if a directory cannot be

@@ -122,7 +122,7 @@ func farm(t testing.TB, proto string, port, endpoints, stale int) (n *netns.Name
 func TestScenarioStaleEndpoint(t *testing.T) {
 	n, gone := farm(t, "tcp", 8080, 10, 1)
 	calls := 0
-	r, err := serviceIn(deadline(t), n, service+":8080", ServiceOptions{N: 500, Concurrency: 100, Timeout: 150 * time.Millisecond,
+	r, err := serviceIn(deadline(t), n, service+":8080", ServiceOptions{N: 500, Concurrency: 500, Timeout: 10 * time.Second,
 		Progress: func(done, failed, total int) { calls++ }})
 	must(t, err)
 	var text bytes.Buffer
@@ -151,7 +151,7 @@ func TestScenarioStaleEndpoint(t *testing.T) {
 
 func TestServiceDNS(t *testing.T) {
 	n, gone := farm(t, "udp", 53, 4, 1)
-	r, err := serviceIn(deadline(t), n, service+":53", ServiceOptions{N: 200, Proto: DNSUDP, Timeout: 150 * time.Millisecond})
+	r, err := serviceIn(deadline(t), n, service+":53", ServiceOptions{N: 200, Concurrency: 200, Proto: DNSUDP, Timeout: 10 * time.Second})
 	must(t, err)
 	failing := r.Failing()
 	if len(r.Endpoints) != 4 || len(failing) != 1 || !gone[failing[0].Address] || r.Answers["NameError"] != 200-r.Failed {

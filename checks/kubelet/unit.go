@@ -17,7 +17,7 @@ func unit() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.unit", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Block,
 		Detects: "systemd does not start the gate's unit, or starts it without some of its settings: it cannot be loaded, is masked or " +
-			"enabled nowhere, requires a missing unit, or names a missing file, directory, user or program.",
+			"enabled nowhere, requires a unit that does not exist, or names a missing file, directory, user or program.",
 		Symptom: "The Node never appears, although the gate reports no failure: systemd never runs the gate, or reports bad-setting, " +
 			"Result=resources, 200/CHDIR, 203/EXEC or 217/USER.",
 		How: "Asks systemd about the unit of the policy's gate block: the running one over D-Bus; for an image this machine's, in its test " +

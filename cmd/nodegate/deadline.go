@@ -78,6 +78,10 @@ func timeoutFlag(f *pflag.FlagSet, to *time.Duration, otherwise time.Duration, u
 func checkFlags(c *cobra.Command, _ []string) error {
 	var empty error
 	c.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name == "output" && f.Value.String() == "-" { // standard output, as without the flag
+			_ = f.Value.Set("") // a string takes any value
+			return
+		}
 		values := []string{f.Value.String()}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/policy"
 )
 
@@ -131,7 +132,7 @@ func foreignVerb(word string) string {
 
 // wrongCall returns the message for a call that cobra refused, without cobra's words, and with the right usage.
 func wrongCall(c *cobra.Command, err error) string {
-	message := err.Error()
+	message := report.Words(err)
 	verb := strings.TrimPrefix(c.CommandPath(), "nodegate ")
 	_, operands, _ := strings.Cut(c.Use, " ")
 	unexpected := regexp.MustCompile(`^unknown command (".*") for "[^"]*"$`).FindStringSubmatch(message)

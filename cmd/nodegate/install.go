@@ -171,7 +171,7 @@ func (i *installer) write(c *cobra.Command, h *host.Host, t *tree.Tree, p *polic
 	if err := printChanges(c.OutOrStdout(), t, changes, "installed", err); err != nil || len(changes) == 0 {
 		return err
 	}
-	return printNext(c.OutOrStdout(), h, p, i.start)
+	return printNext(c.Context(), c.OutOrStdout(), h, p, i.start)
 }
 
 // relabel labels the created files; replaced files keep their labels. A failure is only reported, because the files are complete.
@@ -224,7 +224,7 @@ func checkNotFetched(h *host.Host) error {
 
 func newUninstall() *cobra.Command {
 	var o options
-	var force, back, stop bool
+	var force, back, stop, dryRun bool
 	c := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Remove the files that install wrote and restore the previous ones",
@@ -245,6 +245,13 @@ func newUninstall() *cobra.Command {
 			defer t.Close()
 			if back && !h.Live() {
 				return errors.New("--revert works on the running machine; leave it out for a file tree, which has no running settings")
+			}
+			if dryRun {
+				changes, err := units.PlanUninstall(t, force)
+				return printChanges(c.OutOrStdout(), t, changes, "would be uninstalled", err)
+			}
+			if err := needRoot("uninstall", ", or preview its changes with `nodegate uninstall --dry-run`"); err != nil && h.Live() {
+				return err
 			}
 			changes, err := units.Uninstall(t, force)
 			if err == nil && (len(changes) > 0 || unitsLeft(c.Context(), h, c.ErrOrStderr())) {
@@ -270,6 +277,7 @@ func newUninstall() *cobra.Command {
 	c.Flags().BoolVar(&stop, "stop", false,
 		"stop the units after uninstalling, through the systemd of --root; on a running machine this always happens")
 	c.Flags().BoolVar(&back, "revert", false, "also restore the settings of the running machine, as revert does")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "show the files that would be removed or restored, and write nothing")
 	c.Flags().StringVar(&o.root, "root", "/", "use the machine's file tree in `DIR`")
 	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed after nodegate wrote them")
 	return c

@@ -11,10 +11,11 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/plain"
 	"nodegate/policy"
+	"nodegate/units"
 )
 
 // printNext prints what an installation does at the next boot, how to see that, and how to undo it.
-func printNext(w io.Writer, h *host.Host, p *policy.Policy, started bool) error {
+func printNext(ctx context.Context, w io.Writer, h *host.Host, p *policy.Policy, started bool) error {
 	settings := report.Count(len(p.Modules)+len(p.Sysctls)+len(p.Links), "setting")
 	gate := p.Gate.Unit + " " + p.Gate.Waits()
 	when, see, undo := "at the next boot", "`systemctl status "+p.Gate.Unit+"` and `nodegate check`", "`nodegate uninstall --revert`"
@@ -25,6 +26,15 @@ func printNext(w io.Writer, h *host.Host, p *policy.Policy, started bool) error 
 	_, err := fmt.Fprintf(w, "next    %s nodegate applies %s, then %s\n", when, settings, gate)
 	if err == nil && h.Live() && !started {
 		_, err = fmt.Fprintf(w, "now     `nodegate apply` sets them without a boot; the gate begins with the next start of %s\n", p.Gate.Unit)
+	}
+	if err == nil && h.Live() {
+		ctx, cancel := context.WithTimeout(ctx, stateTime)
+		defer cancel()
+		watches := "does not run yet: `nodegate install --start` or the next boot starts it"
+		if active, _, err := h.Units.State(ctx, units.WatchUnit); err == nil && active == "active" {
+			watches = "runs: it corrects drift, and `nodegate status` prints what it found"
+		}
+		_, err = fmt.Fprintf(w, "watch   %s\n", watches)
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(w, "see     %s\nundo    %s\n", see, undo)

@@ -43,6 +43,7 @@ var documents = []struct {
 		[]string{"nodegate plan --policy forward.hcl -f json", "nodegate plan --policy unreadable.hcl -f json"}},
 	{"Lint", "cmd/nodegate", "lintReport", []string{"nodegate lint -f json wrong.hcl"}, nil},
 	{"Policy", "cmd/nodegate", "policyDocument", []string{"nodegate policy show -f json kubernetes"}, nil},
+	{"PolicyList", "cmd/nodegate", "policyList", []string{"nodegate policy list -f json"}, nil},
 	{"Explanations", "cmd/nodegate", "explanations", []string{"nodegate explain -f json"}, nil},
 	{"Version", "cmd/nodegate", "build", []string{"nodegate version -f json"}, nil},
 	{"BridgeProbe", "checks/datapath", "BridgeResult", nil, []string{"nodegate probe bridge --in-scratch --timeout 300ms --format json"}},

@@ -100,6 +100,8 @@ func (v outputValue) Set(s string) error {
 	switch {
 	case s == "":
 		return errors.New("empty value; is a variable in your script unset? give a FILE, or leave out --output")
+	case s == "-": // standard output
+		v.output = ""
 	case slices.Contains(v.formats, s):
 		if v.given.Changed("format") && v.named == "" && v.format != s {
 			return fmt.Errorf("-o %s and --format %s contradict each other; leave out one", s, v.format)
@@ -190,7 +192,7 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	}
 	r := report.New(h, p, found)
 	nothing := len(r.Results) == 0 && o.some
-	if nothing {
+	if nothing || o.some && r.Verdict == verdict.Pass && slices.ContainsFunc(r.Results, o.isNamedAndSkipped) {
 		r.Verdict = verdict.Unknown
 	}
 	r.Repeat(repeatedCall(c.Flags()))
@@ -211,6 +213,13 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	case err != nil:
 		return err
 	}
+	if o.some {
+		for _, res := range r.Results {
+			if o.isNamedAndSkipped(res) {
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s was named and does not apply here: %s\n", res.Name, res.Skipped)
+			}
+		}
+	}
 	switch {
 	case nothing && len(o.skip) > 0:
 		fmt.Fprintln(c.ErrOrStderr(), "nodegate: nothing was checked: --skip leaves out every requirement")
@@ -221,6 +230,11 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 		return exit(npdUnknown)
 	}
 	return exitCode(r.Verdict)
+}
+
+// isNamedAndSkipped reports whether the call names the check, without wildcards, and it does not apply.
+func (o *options) isNamedAndSkipped(res report.Result) bool {
+	return res.Verdict == verdict.Skipped && slices.Contains(o.names, res.Name)
 }
 
 // npdUnknown is the exit status by which a custom plugin of node-problem-detector

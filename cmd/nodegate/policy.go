@@ -33,19 +33,45 @@ func newPolicy() *cobra.Command {
   nodegate policy import /etc/sysctl.d /etc/modules-load.d -o my.hcl
   nodegate policy show --effective --policy my.hcl`,
 	}
-	c.AddCommand(&cobra.Command{
-		Use: "list", Short: "List the built-in policies", Example: "  nodegate policy list", Args: cobra.NoArgs,
+	c.AddCommand(newPolicyList(), newPolicyShow(), newPolicyDiff(), newPolicyImport())
+	return c
+}
+
+// policyList is the JSON document of policy list.
+type policyList struct {
+	APIVersion string          `json:"apiVersion"` // nodegate/v1
+	Kind       string          `json:"kind"`       // PolicyList
+	Policies   []builtinPolicy `json:"policies"`   // by name
+}
+
+// builtinPolicy is a built-in policy in a policyList.
+type builtinPolicy struct {
+	Name        string `json:"name"`        // for use "NAME" {}
+	Description string `json:"description"` // in one line
+}
+
+func newPolicyList() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use: "list", Short: "List the built-in policies", Example: "  nodegate policy list\n  nodegate policy list -o json", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			list := policyList{report.APIVersion, "PolicyList", nil}
 			for _, name := range policy.Builtins() {
 				f, err := policy.Builtin(name)
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(c.OutOrStdout(), "%-20s %s\n", name, firstComment(string(f.Text)))
+				list.Policies = append(list.Policies, builtinPolicy{name, firstComment(string(f.Text))})
 			}
-			return nil
+			return o.writeDocument(c.OutOrStdout(), list, func(w io.Writer) error {
+				for _, p := range list.Policies {
+					fmt.Fprintf(w, "%-20s %s\n", p.Name, p.Description)
+				}
+				return nil
+			})
 		},
-	}, newPolicyShow(), newPolicyDiff(), newPolicyImport())
+	}
+	o.formatFlags(c, "text", "json")
 	return c
 }
 

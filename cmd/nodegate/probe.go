@@ -247,7 +247,7 @@ func newProbeChild() *cobra.Command {
 }
 
 func unknown(c *cobra.Command, err error) error {
-	fmt.Fprintf(c.ErrOrStderr(), "nodegate: unknown: %v\n", err)
+	fmt.Fprintf(c.ErrOrStderr(), "nodegate: unknown: %s\n", report.Words(err))
 	return exit(exitUnknown)
 }
 

@@ -77,6 +77,7 @@ func ended(t *testing.T, c *exec.Cmd, s os.Signal, code int) {
 func TestInterrupted(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")
+	hosttest.NeedProgram(t, "ip")
 	for _, verb := range []string{"probe service 192.0.2.1:80 -n 2000 --attempt-timeout 30s", "audit --kubeconfig config --timeout 10m"} {
 		t.Run(verb, func(t *testing.T) {
 			c := exec.Command("unshare", append([]string{"--net", "sh", "-c", `ip link set lo up; ip route add 192.0.2.0/24 dev lo

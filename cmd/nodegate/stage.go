@@ -146,7 +146,7 @@ func matching(all []checks.Check, patterns []string) (list []checks.Check, absen
 	for _, pattern := range patterns {
 		found := false
 		for _, c := range all {
-			match, err := path.Match(pattern, c.Name())
+			match, err := path.Match(asWord(pattern), asWord(c.Name()))
 			if err != nil {
 				return nil, "", fmt.Errorf("%q is not a valid pattern: close the bracket", pattern)
 			}
@@ -164,6 +164,9 @@ func matching(all []checks.Check, patterns []string) (list []checks.Check, absen
 	}
 	return list, absent, nil
 }
+
+// asWord lets * match the slashes in a name too: sysfs.* matches sysfs.kernel/mm/ksm/run.
+func asWord(name string) string { return strings.ReplaceAll(name, "/", "\x01") }
 
 // without returns the checks of all whose names are not in some.
 func without(all, some []checks.Check) []checks.Check {

@@ -105,14 +105,20 @@ func (m manager) install(ctx context.Context, packages []string) {
 	}
 }
 
-// quietly runs a command without questions. Its error contains the last line of the output.
+// quietly runs a command without questions. Its error contains the lines that the package manager marks as errors, or the last line.
 func quietly(ctx context.Context, command []string) error {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		return fmt.Errorf("%s failed: %w: %s", strings.Join(command, " "), err, lines[len(lines)-1])
+		marked := slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+			return !strings.HasPrefix(line, "E: ") && !strings.HasPrefix(line, "Error: ")
+		})
+		if len(marked) == 0 {
+			marked = lines[len(lines)-1:]
+		}
+		return fmt.Errorf("%s failed: %w: %s", strings.Join(command, " "), err, strings.Join(marked[:min(3, len(marked))], "; "))
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func main() {
 		prepare(ctx, missing, os.Geteuid() == 0, inCI)
 	}
 	setVariable("NODEGATE_TEST_MACHINE", describeMachine(programs))
-	fmt.Println("Running go test; the first run compiles for a minute or two before its first line.")
+	fmt.Println("Running go test; the first run compiles for a minute or two before its first test.")
 	r := results{out: os.Stdout}
 	err := runTests(ctx, &r, os.Args[1:])
 	r.writeSkipped(programs)
@@ -98,7 +98,7 @@ func prepare(ctx context.Context, missing []program, root, inCI bool) {
 // goTest returns the command. In a PID namespace that was made without a /proc of its own (`unshare --pid`), it mounts
 // one for the tests: /proc/self/task of another namespace does not have their threads.
 func goTest(ctx context.Context, args []string) *exec.Cmd {
-	command := append([]string{"go", "test", "-json"}, args...)
+	command := append([]string{"go", "test", "-json", "-timeout", "60m"}, args...)
 	own, err := os.Readlink("/proc/self")
 	foreign := err == nil && own != strconv.Itoa(os.Getpid())
 	if foreign && os.Geteuid() != 0 {
@@ -125,7 +125,9 @@ func runTests(ctx context.Context, r *results, args []string) error {
 	if err != nil {
 		return err
 	}
-	read := r.read(out)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	read := r.read(out, progressTicks(ctx))
 	if err := cmd.Wait(); err != nil {
 		return err
 	}

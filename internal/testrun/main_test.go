@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nodegate/internal/assert"
 	"nodegate/internal/require"
@@ -41,7 +42,7 @@ func TestResults(t *testing.T) {
 {"Action":"build-output","ImportPath":"nodegate/c","Output":"c.go:1:1: syntax error\n"}
 {"Action":"output","Package":"nodegate/d","Output":"?   \tnodegate/d\t[no test files]\n"}
 {"Action":"skip","Package":"nodegate/d"}
-`))
+`), nil)
 	require.NoError(t, err)
 	r.writeSkipped(parsePrograms(list))
 	const want = `ok  	nodegate/a	0.1s
@@ -58,9 +59,19 @@ tests  need                                                         in
 To list them: go test -v ./... | grep -B1 -e '--- SKIP'
 `
 	assert.Equal(t, out.String(), want)
-	if err := r.read(strings.NewReader("no JSON")); err == nil {
+	if err := r.read(strings.NewReader("no JSON"), nil); err == nil {
 		t.Error("accepted output that is not JSON")
 	}
+}
+
+// TestProgress: a tick prints the packages that are being tested.
+func TestProgress(t *testing.T) {
+	var out strings.Builder
+	r := results{out: &out, done: 3, running: map[string]*packageRun{"nodegate/units": {}, "nodegate/policy": {}}}
+	r.writeProgress(70 * time.Second)
+	r.running = nil
+	r.writeProgress(10 * time.Second)
+	assert.Equal(t, out.String(), "[1m10s] 3 packages done, running policy, units\n[10s] 3 packages done, compiling\n")
 }
 
 // TestInstall runs a stand-in for apt-get that knows one of two packages.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // event is one line of `go test -json` (go doc test2json).
@@ -26,6 +28,7 @@ type results struct {
 	out     io.Writer
 	running map[string]*packageRun
 	skipped []skip
+	done    int // packages
 }
 
 type skip struct{ pkg, test, reason string }
@@ -40,19 +43,68 @@ type packageRun struct {
 // module is removed from the packages' names in the table.
 const module = "nodegate/"
 
-func (r *results) read(in io.Reader) error {
+// read reads events until go test ends. It prints where the tests are whenever it receives from ticks.
+func (r *results) read(in io.Reader, ticks <-chan time.Time) error {
 	r.running = map[string]*packageRun{}
-	d := json.NewDecoder(in)
-	for {
-		var e event
-		if err := d.Decode(&e); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			_, _ = io.Copy(io.Discard, in) // otherwise go test would wait for its reader
-			return fmt.Errorf("reading the output of go test: %w", err)
+	events, failed := make(chan event), make(chan error, 1)
+	go func() {
+		defer close(events)
+		for d := json.NewDecoder(in); ; {
+			var e event
+			if err := d.Decode(&e); err != nil {
+				failed <- err
+				_, _ = io.Copy(io.Discard, in) // otherwise go test would wait for its reader
+				return
+			}
+			events <- e
 		}
-		r.handle(e)
+	}()
+	begin := time.Now()
+	for {
+		select {
+		case e, more := <-events:
+			if more {
+				r.handle(e)
+			} else if err := <-failed; !errors.Is(err, io.EOF) {
+				return fmt.Errorf("reading the output of go test: %w", err)
+			} else {
+				return nil
+			}
+		case now := <-ticks:
+			r.writeProgress(now.Sub(begin))
+		}
 	}
+}
+
+// progressTicks returns a channel that receives after 10 seconds, and then each minute until ctx ends.
+func progressTicks(ctx context.Context) <-chan time.Time {
+	ticks := make(chan time.Time)
+	go func() {
+		for wait := 10 * time.Second; ; wait = time.Minute {
+			select {
+			case now := <-time.After(wait):
+				select {
+				case ticks <- now:
+				case <-ctx.Done():
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ticks
+}
+
+func (r *results) writeProgress(since time.Duration) {
+	var running []string
+	for name := range r.running {
+		running = append(running, strings.TrimPrefix(name, module))
+	}
+	where := "compiling"
+	if len(running) > 0 {
+		where = "running " + shorten(running)
+	}
+	fmt.Fprintf(r.out, "[%s] %d packages done, %s\n", since.Round(time.Second), r.done, where)
 }
 
 func (r *results) handle(e event) {
@@ -79,6 +131,7 @@ func (r *results) handle(e event) {
 			return
 		}
 		// Of a package that passed, go test prints only the last line.
+		r.done++
 		lines := strings.SplitAfter(strings.TrimRight(p.text(""), "\n"), "\n")
 		fmt.Fprintln(r.out, lines[len(lines)-1])
 		delete(r.running, e.Package)
@@ -86,6 +139,7 @@ func (r *results) handle(e event) {
 		if e.Test != "" {
 			return
 		}
+		r.done++
 		for _, test := range p.order {
 			if test != "" && !p.passed[test] {
 				fmt.Fprint(r.out, p.text(test))

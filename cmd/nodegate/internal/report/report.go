@@ -4,6 +4,7 @@
 package report
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,9 +120,21 @@ func NewResult(res checks.Result) Result {
 		out.Remedy = res.State.Remedy
 	}
 	if res.Err != nil {
-		out.Error = OneLine(res.Err.Error())
+		out.Error = OneLine(Words(res.Err))
 	}
 	return out
+}
+
+// notReached is the error of a check that --timeout ended before it began.
+const notReached = "not reached in time"
+
+// Words returns an error in the words of an operator, without those of Go and of system calls.
+func Words(err error) string {
+	words := err.Error()
+	if words == context.DeadlineExceeded.Error() {
+		return notReached
+	}
+	return strings.NewReplacer(context.DeadlineExceeded.Error(), "timed out", "lstat ", "reading ").Replace(words)
 }
 
 // Describe reads the name and the versions of a machine. Unreadable ones stay empty.

@@ -18,9 +18,14 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 	for _, res := range r.Results {
 		t.width = max(t.width, len(res.Name))
 	}
+	late := r.late()
 	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Warn} {
+		if v == verdict.Unknown && len(late) > 1 {
+			t.writeVerdict(v, Count(len(late), "check"), notReached+": "+strings.Join(late, ", "))
+			t.writeDetail("do", "use a longer --timeout")
+		}
 		for _, res := range r.Results {
-			if res.Verdict == v && res.Because == "" {
+			if res.Verdict == v && res.Because == "" && (len(late) < 2 || !slices.Contains(late, res.Name)) {
 				t.writeProblem(res)
 				t.writeSymptoms(r.Results, res.Name, map[string]bool{})
 			}
@@ -41,6 +46,16 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 	t.writeTotal(r)
 	_, err := t.WriteTo(w)
 	return err
+}
+
+// late returns the names of the checks that were not reached in time.
+func (r Report) late() (names []string) {
+	for _, res := range r.Results {
+		if res.Verdict == verdict.Unknown && res.Error == notReached && res.Because == "" {
+			names = append(names, res.Name)
+		}
+	}
+	return names
 }
 
 // Total writes the last line of a text: the verdict, with its subject in parentheses.
