@@ -114,7 +114,8 @@ func (r *reader) decodeProblem(b block) (Problem, bool) {
 	}
 	if !slices.Contains(r.Checks, b.Name) {
 		instead := didYouMean(b.Name, r.Checks)
-		if kind, name, _ := strings.Cut(b.Name, "."); instead == "" && slices.Contains([]string{"module", "sysctl", "sysfs", "link", "probe"}, kind) {
+		if kind, name, _ := strings.Cut(b.Name, "."); instead == "" && slices.Contains([]string{"module", "sysctl", "sysfs", "link", "probe"},
+			kind) {
 			instead = fmt.Sprintf(" It is a block of its own: %s %q { ... }", kind, name)
 		}
 		r.errorf(b.Range, "Unknown check", "There is no check %q; `nodegate explain` lists all checks.%s", b.Name, instead)

@@ -89,7 +89,7 @@ func (p *Policy) having(term string) *finding {
 		return nil
 	}
 	bad, good, either := strings.Cut(values, "/")
-	is := func(s Sysctl) bool { return s.Allows(bad) && !(either && s.Allows(good)) }
+	is := func(s Sysctl) bool { return s.Allows(bad) && (!either || !s.Allows(good)) }
 	for _, s := range p.Sysctls {
 		about, _ := path.Match(key, string(s.Key))
 		if covers, _ := path.Match(string(s.Key), key); (about || covers) && is(s) {

@@ -138,7 +138,8 @@ func explainRequirements(p *policy.Policy, add func(Explanation)) {
 	for _, m := range p.Modules {
 		if m.Absent {
 			explain("module."+m.Name, m.Metadata, "Reads /sys/module, modprobe.d and /lib/modules: the module must not be loaded, "+
-				"and `install "+m.Name+" /bin/false` in modprobe.d must prevent it.", "run `nodegate install`, which writes modprobe.d, then `modprobe -r "+m.Name+"`")
+				"and `install "+m.Name+" /bin/false` in modprobe.d must prevent it.", "run `nodegate install`, which writes modprobe.d, then "+
+				"`modprobe -r "+m.Name+"`")
 			continue
 		}
 		explain("module."+m.Name, m.Metadata, "Reads /sys/module, the files that the module adds to /proc, and /lib/modules.",

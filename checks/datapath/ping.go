@@ -32,7 +32,7 @@ func ping(ctx context.Context, to string, wait time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	id := [2]byte{byte(os.Getpid() >> 8), byte(os.Getpid())}

@@ -43,7 +43,7 @@ const bridgeNetwork = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
 
 func (c *containerd) start(t *testing.T) (socket string) {
 	t.Helper()
-	c.dir, socket = t.TempDir(), ""
+	c.dir = t.TempDir()
 	socket = c.dir + "/s"
 	write := func(name, text string) {
 		if err := os.MkdirAll(filepath.Dir(c.dir+"/"+name), 0o755); err != nil {

@@ -42,7 +42,7 @@ func RuntimeProcess(socket string) (pid int) {
 	if err != nil {
 		return 0
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return 0

@@ -225,7 +225,8 @@ func isRare(text string, took bool) bool {
 		n, err := strconv.ParseFloat(rate, 64)
 		return err == nil && n >= 1 && strings.HasPrefix(unit, "s")
 	}
-	return slices.Contains([]string{"hashlimit", "recent", "connlimit", "rpfilter", "dscp", "tos", "ttl", "hl", "--length", "length", "string", "u32",
+	return slices.Contains([]string{"hashlimit", "recent", "connlimit", "rpfilter", "dscp", "tos", "ttl", "hl", "--length", "length",
+		"string", "u32",
 		"helper", "connbytes", "ecn", "tcpmss", "mac", "rateest", "geoip", "limit", "ct", "update", "add", "fib", "meta", "icmp", "icmpv6",
 		"socket", "cluster", "physdev", "tcp", "--tcp-option", "frag", "rt", "exthdr", "ether", "vlan", "osf", "cpu", "devgroup", "cgroup", "cgroupv2",
 		"ip", "ip6", "th", "udp"}, strings.TrimPrefix(f[0], "?"))

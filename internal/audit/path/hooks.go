@@ -169,16 +169,6 @@ func (all *Rules) addSave(save *ruleset.Save) {
 	}
 }
 
-func program(save *ruleset.Save) string {
-	name := "iptables"
-	if save.Family == ruleset.IPv6 {
-		name = "ip6tables"
-	}
-	if save.Backend != "" {
-		name += "-" + save.Backend
-	}
-	return name
-}
 
 // Visit is how a walk treats a chain.
 type Visit int8
@@ -374,17 +364,6 @@ func (w *walk) enterBase(list []base, hook string, s state) []state {
 	return after
 }
 
-// entersNAT reports whether a packet consults the nat chains of a hook: only the first packet of a
-// tracked connection does, until a rule has translated it.
-func (p *Packet) entersNAT(hook string) bool {
-	if p.State != StateNew && p.State != StateRelated && p.State != "" {
-		return false
-	}
-	if natPriority(hook) == natDestination {
-		return !p.dnat
-	}
-	return !p.snat
-}
 
 // base takes one packet through one base chain.
 func (w *walk) base(b *base, s state) []state {

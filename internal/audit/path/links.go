@@ -82,7 +82,8 @@ func (all *Rules) AtLink(c *LinkChain, p Packet) ([]Way, bool) {
 func (b *base) isARP() bool { return strings.HasPrefix(b.shown, "arp ") }
 
 func (b *base) linkChain(ways []Way) LinkChain {
-	c := LinkChain{Devices: b.devices, ARP: b.isARP(), Step: Step{Hook: b.hook, Table: b.shown, Chain: b.name, Source: b.source, Program: b.program}}
+	c := LinkChain{Devices: b.devices, ARP: b.isARP(), Step: Step{Hook: b.hook, Table: b.shown, Chain: b.name, Source: b.source,
+		Program: b.program}}
 	if step, w, lost := DropsSurely(ways); lost {
 		c.Step, c.Surely = step, w.Chance > 0.999
 		return c

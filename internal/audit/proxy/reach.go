@@ -101,37 +101,12 @@ func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) 
 		r.own = r.ownByRules(sets)
 	}
 	r.classes = sync.OnceValue(func() *path.Classes { return path.NewClasses(sets, family, r.own) })
-	r.node = path.Node{Own: r.own, Route: r.routes.Link, Elsewhere: path.NotOfPods, Lookup: opts.Lookup, IPsec: opts.IPsec, Listens: opts.Listens}
+	r.node = path.Node{Own: r.own, Route: r.routes.Link, Elsewhere: path.NotOfPods, Lookup: opts.Lookup, IPsec: opts.IPsec,
+		Listens: opts.Listens}
 	r.rules = path.New(sets, family, r.node)
 	return r
 }
 
-// Reach returns the findings about packets that do not reach kube-proxy's rules, and the mode of
-// these rules, "" without any. The Services are judged only if some rule may take their packets.
-func Reach(sets []*ruleset.Set, opts Options) (mode string, found []Finding) {
-	sure := true
-	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
-		if !writes(sets, family) {
-			continue
-		}
-		mode = "iptables or nftables"
-		r := newReach(&Judgment{}, sets, &opts, family)
-		r.judgeLinks(&opts)
-		r.judgeMarked(sets)
-		r.judgeReplies()
-		sure = sure && r.reachesSurely() && len(r.found) == 0
-	}
-	if mode == "" || sure {
-		return mode, nil
-	}
-	rep := Judge(sets, opts)
-	for _, f := range rep.Findings {
-		if strings.HasPrefix(f.Name, "kubeproxy.way.") {
-			found = append(found, f)
-		}
-	}
-	return rep.Mode, found
-}
 
 // writes reports whether kube-proxy writes rules of a family.
 func writes(sets []*ruleset.Set, family string) bool {

@@ -24,7 +24,7 @@ type flow struct {
 const anyPort = 40007
 
 // maxFlows bounds the Services of one kind that stand for all.
-const maxFlows = 12
+const maxFlows = 6
 
 // judgeFlows follows one connection of each class: each sender to each kind of address. The other judges follow first packets up to
 // kube-proxy's rules, or behind them; here the whole way counts, with the marks of kube-proxy's rules, and the way back.
@@ -59,7 +59,8 @@ func (r *reach) judgeFlows() {
 // one Pod is not a fault.
 func (r *reach) losesOthers(rules *path.Rules, step path.Step, w path.Way) bool {
 	p := w.Packet
-	if !p.Translated() || !p.Destination.IsSingleIP() || step.Hook == path.Prerouting || step.Hook == path.Routing || r.own(p.Destination.Addr()) == path.Yes {
+	if !p.Translated() || !p.Destination.IsSingleIP() || step.Hook == path.Prerouting || step.Hook == path.Routing ||
+		r.own(p.Destination.Addr()) == path.Yes {
 		return true
 	}
 	p.Destination, p.Out = r.rangeOf(p.Destination.Addr())
@@ -99,8 +100,8 @@ func (r *reach) judgeWay(f *flow, w *path.Way) {
 		return
 	}
 	ways := r.back.Reply(f.packet, &any)
-	step, lost, lostWay := path.Step{}, false, path.Way{}
-	if step, lostWay, lost = path.DropsSurely(ways); !lost {
+	step, lostWay, lost := path.DropsSurely(ways)
+	if !lost {
 		step, lostWay, lost = path.MayDrop(ways)
 	}
 	if !lost && w.Packet.Translated() {
@@ -217,7 +218,8 @@ func (r *reach) serviceFlows() (list []flow) {
 			continue
 		}
 		_, link := r.rangeOf(at.Addr())
-		one := class{s.Protocol, link, r.classes().Of(netip.Addr{}, s.Protocol, at.Port()), s.NodePort != 0 || len(s.ExternalIPs)+len(s.LoadBalancerIPs) > 0}
+		one := class{s.Protocol, link, r.classes().Of(netip.Addr{}, s.Protocol, at.Port()), s.NodePort != 0 ||
+			len(s.ExternalIPs)+len(s.LoadBalancerIPs) > 0}
 		if r.own(at.Addr()) == path.Yes {
 			one.place = "node"
 		}
@@ -274,7 +276,8 @@ func (r *reach) uplinkIn() string {
 // nodeAddress returns an address of the node, if it is known.
 func (r *reach) nodeAddress() string {
 	for _, a := range r.opts.Addresses {
-		if familyOf(a) == r.family && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !r.local.To.Contains(a) && !strings.HasPrefix(a.String(), "169.254.") {
+		if familyOf(a) == r.family && !a.IsLoopback() && !a.IsLinkLocalUnicast() && !r.local.To.Contains(a) && !strings.HasPrefix(a.String(),
+			"169.254.") {
 			return a.String()
 		}
 	}

@@ -102,7 +102,7 @@ func isCamelWord(part string) bool {
 // PlainRules returns the rules of a packet filter without the text that their authors chose: the value of an option remains if it is
 // made of known words or numbers, or names a state, type, set or link. kube-proxy's comments also name a Service.
 func PlainRules(text string) string {
-	if strings.HasPrefix(strings.TrimLeft(text, space+"\n"), "{") { // kube-proxy's own tables
+	if strings.HasPrefix(strings.TrimLeft(text, space), "{") { // kube-proxy's own tables
 		return ruleText().ReplaceAllStringFunc(text, func(found string) string { return plainRuleText(found, true) })
 	}
 	var out strings.Builder

@@ -69,7 +69,7 @@ func (f *Filter) Show(kind Kind, name string, t Text, leaves bool) []byte {
 	switch {
 	case kind == Policy:
 		return privateKey().ReplaceAll(t.text, []byte(leftOut))
-	case !t.private && !leaves, kind == Identity && !(t.private && strings.HasPrefix(name, "/sys/")):
+	case !t.private && !leaves, kind == Identity && (!t.private || !strings.HasPrefix(name, "/sys/")):
 		return t.text
 	case kind == Parameter && !t.private && !commandParameter().MatchString(name):
 		return t.text // the kernel's own words

@@ -71,7 +71,7 @@ func (c *Canaries) Host(m *Machine) *host.Host {
 	return h
 }
 
-// Planted returns the text of a file with canaries.
+// Text returns the text of a file with canaries.
 func (c *Canaries) Text(m *Machine, name string) (string, error) {
 	text, _, err := canarySource{files{m}, c}.read(name)
 	return text, err
@@ -197,15 +197,18 @@ var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompil
 // settings that no check judges.
 func additions(name string) string {
 	for _, of := range []struct{ pattern, lines string }{
-		{`/systemd/system/`, "\n# @\n[Unit]\nDescription=@\nX-A=@\n[Service]\nEnvironment=\"PLANTED=@\" B=@\nLoadCredential=@:/etc/@\nSetCredential=a:@\n" +
+		{`/systemd/system/`, "\n# @\n[Unit]\nDescription=@\nX-A=@\n[Service]\nEnvironment=\"PLANTED=@\" " +
+			"B=@\nLoadCredential=@:/etc/@\nSetCredential=a:@\n" +
 			"ExecStartPre=-/bin/sh -c 'curl -H \"Token: @\" https://a:@@@/ | grep @ > /dev/null'\n" +
 			"ExecStopPost=/bin/echo @\nEnvironmentFile=-/etc/planted.env\n"},
 		{`/tuned/`, "\n# @\n[planted]\nx=@\n[script]\nscript=@\n"},
-		{`kubelet\.conf$|kubeconfig`, "\n# @\nplanted:\n- name: \"@\"\n  token: @\n  user:\n    client-key-data: @\n    exec: {env: [{value: @}], args: [@]}\n"},
+		{`kubelet\.conf$|kubeconfig`, "\n# @\nplanted:\n- name: \"@\"\n  token: @\n  user:\n    client-key-data: @\n    exec: {env: " +
+			"[{value: @}], args: [@]}\n"},
 		{`\.log$`, "\n2026-01-02T03:04:05.6Z stderr F @ token=@\n"},
 		{`^/proc/\d+/cmdline$`, "\x00--token=@\x00--hostname-override\x00@\x00-p@\x00@"},
 		{`^/proc/cmdline$`, " rd.iscsi.password=@ @"},
-		{`\.env$|^/etc/(default|sysconfig)/`, "\n# @\nPLANTED=@\nHTTPS_PROXY=\"http://u:@@@:3128\"\nKUBELET_EXTRA_ARGS=--token=@ --cluster-domain=@\nexport A=@\n"},
+		{`\.env$|^/etc/(default|sysconfig)/`, "\n# @\nPLANTED=@\nHTTPS_PROXY=\"http://u:@@@:3128\"\nKUBELET_EXTRA_ARGS=--token=@ " +
+			"--cluster-domain=@\nexport A=@\n"},
 		{`/systemd/(network|logind)|/NetworkManager/`, "\n# @\n[WireGuard]\nPrivateKey=@\n[connection]\nid=@\n[wifi-security]\npsk=@\n@\n"},
 		{`/modprobe\.d/`, "\n# @\noptions wifi key=@ password=@ # @\ninstall planted /bin/sh -c 'echo @'\nalias planted @\n"},
 		{`sysctl`, "\n# @\n; @\nplanted.password = @\n"},

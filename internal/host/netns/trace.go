@@ -112,7 +112,8 @@ func createOwned(c *netlink.Conn, t *nftables.Table) error {
 	}
 	_, err = c.SendMessages([]netlink.Message{
 		message(unix.NFNL_MSG_BATCH_BEGIN, 0, 0, unix.NFNL_SUBSYS_NFTABLES, nil),
-		message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWTABLE, netlink.Acknowledge|netlink.Create|netlink.Excl, byte(t.Family), 0, attributes),
+		message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWTABLE, netlink.Acknowledge|netlink.Create|netlink.Excl, byte(t.Family), 0,
+			attributes),
 		message(unix.NFNL_MSG_BATCH_END, 0, 0, unix.NFNL_SUBSYS_NFTABLES, nil),
 	})
 	if err == nil {
@@ -126,7 +127,8 @@ func (t *Tracer) addChains(flow Tuple) {
 	hooks := map[string]*nftables.ChainHook{"prerouting": nftables.ChainHookPrerouting, "input": nftables.ChainHookInput,
 		"forward": nftables.ChainHookForward, "output": nftables.ChainHookOutput, "postrouting": nftables.ChainHookPostrouting}
 	add := func(hook, place string, at nftables.ChainPriority) *nftables.Chain {
-		return t.rules.AddChain(&nftables.Chain{Name: hook + place, Table: t.table, Type: nftables.ChainTypeFilter, Hooknum: hooks[hook], Priority: &at})
+		return t.rules.AddChain(&nftables.Chain{Name: hook + place, Table: t.table, Type: nftables.ChainTypeFilter, Hooknum: hooks[hook],
+			Priority: &at})
 	}
 	for hook := range hooks {
 		first := add(hook, placeFirst, -390) // behind the reassembly of fragments
@@ -220,8 +222,9 @@ func (t *Tracer) read(b []byte, flow Tuple, before []TraceEvent) (e TraceEvent, 
 		return 0
 	}
 	text := func(b []byte) string { return strings.TrimRight(string(b), "\x00") }
-	e = TraceEvent{Packet: number(unix.NFTA_TRACE_ID), Family: b[0], Table: text(a[unix.NFTA_TRACE_TABLE]), Chain: text(a[unix.NFTA_TRACE_CHAIN]),
-		Mark: number(unix.NFTA_TRACE_MARK), In: linkName(number(unix.NFTA_TRACE_IIF)), Out: linkName(number(unix.NFTA_TRACE_OIF))}
+	e = TraceEvent{Packet: number(unix.NFTA_TRACE_ID), Family: b[0], Table: text(a[unix.NFTA_TRACE_TABLE]),
+		Chain: text(a[unix.NFTA_TRACE_CHAIN]),
+		Mark:  number(unix.NFTA_TRACE_MARK), In: linkName(number(unix.NFTA_TRACE_IIF)), Out: linkName(number(unix.NFTA_TRACE_OIF))}
 	if handle := a[unix.NFTA_TRACE_RULE_HANDLE]; len(handle) == 8 {
 		e.Handle = binary.BigEndian.Uint64(handle)
 	}

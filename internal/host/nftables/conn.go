@@ -66,7 +66,8 @@ func dial(ctx context.Context, family uint8) (*conn, error) {
 		_ = nl.Close() // unused, so its error does not matter
 		return nil, err
 	}
-	c := &conn{Conn: nl, ctx: ctx, raw: raw, family: family, subsystem: unix.NFNL_SUBSYS_NFTABLES, in: make([]byte, 64<<10)} // a dump message has at most 32 KiB
+	// a dump message has at most 32 KiB
+	c := &conn{Conn: nl, ctx: ctx, raw: raw, family: family, subsystem: unix.NFNL_SUBSYS_NFTABLES, in: make([]byte, 64<<10)}
 	c.end = context.AfterFunc(ctx, func() { _ = nl.SetDeadline(time.Unix(1, 0)) })
 	return c, nil
 }

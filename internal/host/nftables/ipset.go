@@ -95,7 +95,8 @@ func addElement(set *ruleset.IPSet, b []byte) bool {
 	}
 	span := ruleset.Span{First: first, Last: first}
 	if cidr := a[ipsetCIDR]; len(cidr) == 1 {
-		span = ruleset.Span{First: netip.PrefixFrom(first, int(cidr[0])).Masked().Addr(), Last: ruleset.Last(netip.PrefixFrom(first, int(cidr[0])).Masked())}
+		span = ruleset.Span{First: netip.PrefixFrom(first, int(cidr[0])).Masked().Addr(), Last: ruleset.Last(netip.PrefixFrom(first,
+			int(cidr[0])).Masked())}
 	} else if last, is := ipsetAddress(a[ipsetIPTo]); is {
 		span.Last = last
 	}

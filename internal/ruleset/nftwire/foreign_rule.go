@@ -66,7 +66,8 @@ func (r *foreignRule) readKnown(name string, b []byte) bool {
 		if len(number) != 2 || len(total) == 2 && binary.BigEndian.Uint16(total) > 1 {
 			return false
 		}
-		if r.addWords("queue", "num", fmt.Sprint(binary.BigEndian.Uint16(number))); len(flags) == 2 && binary.BigEndian.Uint16(flags)&bypass != 0 {
+		if r.addWords("queue", "num", fmt.Sprint(binary.BigEndian.Uint16(number))); len(flags) == 2 &&
+			binary.BigEndian.Uint16(flags)&bypass != 0 {
 			r.addWords("bypass")
 		}
 		return true
@@ -234,7 +235,8 @@ func (r *foreignRule) readForeignComparison(b []byte) bool {
 		return r.compareBound(t, code, value)
 	case code != unix.NFT_CMP_EQ && code != unix.NFT_CMP_NEQ:
 		return false
-	case t.kind == linkIndex || t.kind == nfproto || t.kind == etherType || t.kind == proto || t.kind == addressType || t.kind == ctState && !t.masked:
+	case t.kind == linkIndex || t.kind == nfproto || t.kind == etherType || t.kind == proto || t.kind == addressType || t.kind == ctState &&
+		!t.masked:
 		return r.compareNamed(t, op, value)
 	}
 	left, op, right, err := t.formatComparison(op, value)

@@ -96,7 +96,8 @@ func (k kind) text(b []byte) (string, error) {
 	case ctState, ctStatus:
 		return k.flags(binary.NativeEndian.Uint32(b))
 	case etherType:
-		name := map[uint16]string{unix.ETH_P_IP: "ip", unix.ETH_P_IPV6: "ip6", unix.ETH_P_ARP: "arp", unix.ETH_P_8021Q: "vlan"}[binary.BigEndian.Uint16(b)]
+		name := map[uint16]string{unix.ETH_P_IP: "ip", unix.ETH_P_IPV6: "ip6", unix.ETH_P_ARP: "arp",
+			unix.ETH_P_8021Q: "vlan"}[binary.BigEndian.Uint16(b)]
 		if name != "" {
 			return name, nil
 		}

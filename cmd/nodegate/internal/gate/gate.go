@@ -316,15 +316,6 @@ func (g *Gate) proven(unit string, r checks.Outcome, waited time.Duration) {
 	}
 }
 
-// warn logs each result that only warns, in one line. An announced one has been reported.
-func (g *Gate) warn(r checks.Outcome) {
-	for _, res := range r.Results {
-		if res.Verdict == verdict.Warn && !res.Announce && !res.IsSymptom() {
-			m := report.NewMessage(res)
-			g.Voice.log(host.LevelWarning, "nodegate: warning: "+m.Text, m.Fields)
-		}
-	}
-}
 
 // A unit that passes the gate this often is in a crash loop.
 const (
