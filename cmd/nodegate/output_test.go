@@ -23,12 +23,13 @@ func TestOutputs(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	write("p.hcl", "sysctl \"net.ipv4.ip_forward\" {\n  value = 1\n}\n")
+	write("q.hcl", "sysctl \"net.ipv4.ip_forward\" {\n  value = 0\n}\n")
 	write("s.conf", "net.ipv4.ip_forward = 1\n")
 	write("rules.txt", "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "tree/etc"), 0o755))
 	verbs := map[string]string{
 		"audit": "--rules rules.txt", "check": "--policy p.hcl --root tree", "explain": "", "export": "kops --policy p.hcl",
-		"plan": "--policy p.hcl --root tree", "policy import": "s.conf", "policy show": "kubernetes", "preview": "--policy p.hcl r.json",
+		"plan": "--policy p.hcl --root tree", "policy diff": "p.hcl q.hcl", "policy import": "s.conf", "policy list": "", "policy show": "kubernetes", "preview": "--policy p.hcl r.json",
 		"report": "r.json", "snapshot": "--policy p.hcl --root tree", "version": "",
 	}
 	run := func(args ...string) ([]byte, error) {
@@ -41,7 +42,7 @@ func TestOutputs(t *testing.T) {
 	_, _ = run("check", "--policy", "p.hcl", "--root", "tree", "-o", "r.json") // the tree fails the check
 	golden, err := os.ReadFile("testdata/contract.golden")
 	require.NoError(t, err)
-	needsNode := []string{"apply", "image test", "probe bridge", "probe service", "status"} // they have the same writer as check
+	needsNode := []string{"apply", "image test", "probe bridge", "probe sandbox", "probe service", "status"} // they have the same writer as check
 	for _, m := range regexp.MustCompile(`(?m)^flag nodegate (.*) --output`).FindAllSubmatch(golden, -1) {
 		if _, listed := verbs[string(m[1])]; !listed && !slices.Contains(needsNode, string(m[1])) {
 			t.Errorf("nodegate %s has --output and is not in this test", m[1])

@@ -146,7 +146,7 @@ requirement that depends on a fact which is not given is compared as such; with
 
 Exit status: 0 no requirement differs, 1 some differ, 2 a policy has mistakes.`,
 		Example: `  nodegate policy diff old.hcl new.hcl
-  nodegate policy diff old.hcl new.hcl --fact node.cpus=96 --fact cloud.provider=aws`,
+  nodegate policy diff old.hcl new.hcl --fact node.cpus=96`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			var both []*policy.Policy

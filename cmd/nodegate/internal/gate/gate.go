@@ -316,7 +316,6 @@ func (g *Gate) proven(unit string, r checks.Outcome, waited time.Duration) {
 	}
 }
 
-
 // A unit that passes the gate this often is in a crash loop.
 const (
 	oftenPasses = 10
