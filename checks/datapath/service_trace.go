@@ -30,7 +30,7 @@ type ServiceTrace struct {
 // Passage is the way of one packet.
 type Passage struct {
 	Steps []PassageStep `json:"steps"`          // rules and policies that it met, in order
-	End   string        `json:"end"`            // left, delivered, dropped, queued, lost after HOOK, lost in HOOK; "" for a packet that never came
+	End   string        `json:"end"`            // left, delivered, dropped, queued, lost after HOOK, lost in HOOK; "": never came
 	Link  string        `json:"link,omitempty"` // by which it left
 	Mark  uint32        `json:"mark,omitempty"` // at the end
 }

@@ -281,7 +281,8 @@ func Open(root string) (*Host, error) {
 	}
 	links, units, filter := &machineLinks{}, &machineUnits{socket: systemdSocket}, new(config.Filter)
 	return &Host{
-		Root: root, Moves: true, Files: Shown(machineFiles{}, filter), Kernel: machineKernel{filter}, Links: links, Units: units, Rules: machineRules{},
+		Root: root, Moves: true, Files: Shown(machineFiles{}, filter), Kernel: machineKernel{filter}, Links: links,
+		Units: units, Rules: machineRules{},
 		Runtimes: machineRuntimes{}, Exec: runChecked,
 		Openings: func(name string) ([]file.Opening, error) { return file.WhoMayReplace("/", name) },
 		opened:   []interface{ Close() }{links, units},

@@ -228,7 +228,8 @@ func isRare(text string, took bool) bool {
 	return slices.Contains([]string{"hashlimit", "recent", "connlimit", "rpfilter", "dscp", "tos", "ttl", "hl", "--length", "length",
 		"string", "u32",
 		"helper", "connbytes", "ecn", "tcpmss", "mac", "rateest", "geoip", "limit", "ct", "update", "add", "fib", "meta", "icmp", "icmpv6",
-		"socket", "cluster", "physdev", "tcp", "--tcp-option", "frag", "rt", "exthdr", "ether", "vlan", "osf", "cpu", "devgroup", "cgroup", "cgroupv2",
+		"socket", "cluster", "physdev", "tcp", "--tcp-option", "frag", "rt", "exthdr", "ether", "vlan", "osf",
+		"cpu", "devgroup", "cgroup", "cgroupv2",
 		"ip", "ip6", "th", "udp"}, strings.TrimPrefix(f[0], "?"))
 }
 

@@ -169,7 +169,6 @@ func (all *Rules) addSave(save *ruleset.Save) {
 	}
 }
 
-
 // Visit is how a walk treats a chain.
 type Visit int8
 
@@ -363,7 +362,6 @@ func (w *walk) enterBase(list []base, hook string, s state) []state {
 	}
 	return after
 }
-
 
 // base takes one packet through one base chain.
 func (w *walk) base(b *base, s state) []state {

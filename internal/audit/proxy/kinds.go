@@ -94,7 +94,8 @@ func structureKinds() []Kind {
 			"Pods, or the node itself, cannot reach other machines: a rule drops their packets", removeRule, ""},
 		{"kubeproxy.way.undecided", verdict.Unknown,
 			"packets may be lost: whether a rule drops them depends on a condition that the audit cannot decide",
-			"look whether the rule's packet counter grows, and at what its condition depends on; `nodegate probe service HOST:PORT --trace` shows the " +
+			"look whether the rule's packet counter grows, and at what its condition depends on; `nodegate probe service HOST:PORT " +
+				"--trace` shows the " +
 				"way of a real packet", ""},
 		{"kubeproxy.way.masquerade", verdict.Fail,
 			"connections to Services from outside the Pod network get no answer: another program's rule takes their packets before they are " +

@@ -107,7 +107,6 @@ func newReach(rep *Judgment, sets []*ruleset.Set, opts *Options, family string) 
 	return r
 }
 
-
 // writes reports whether kube-proxy writes rules of a family.
 func writes(sets []*ruleset.Set, family string) bool {
 	for _, t := range ruleset.Tables(sets, "nat") {
