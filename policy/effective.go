@@ -107,7 +107,7 @@ func (c Change) String() string {
 	return fmt.Sprintf("~ %s: %s -> %s", c.Name, c.Old, c.New)
 }
 
-// String returns what is required: "4096 [warn]".
+// String returns the required state, and its severity unless that is block: "4096 [warn]".
 func (r Requirement) String() string {
 	if r.Severity == Warn {
 		return r.Want + "  [warn]"

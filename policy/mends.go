@@ -54,7 +54,7 @@ func mendUnknown(diags hcl.Diagnostics, owner string, s *hcl.BodySchema) hcl.Dia
 	return diags
 }
 
-// nameless returns the type of a block that HCL's summary says has no name, or several.
+// nameless returns the type of a block without a name, or with several, from HCL's summary.
 func nameless(summary string) (blockType string, is bool) {
 	if of, missing := strings.CutPrefix(summary, "Missing name for "); missing {
 		return of, true

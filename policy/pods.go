@@ -9,7 +9,7 @@ import (
 	"nodegate/policy/kernels"
 )
 
-// NotForPods says whom a parameter reaches that each Pod has for itself.
+// NotForPods is the note on a parameter that each Pod has for itself.
 const NotForPods = "hostNetwork only: a Pod's network namespace begins with the kernel's default; for Pods write " +
 	"securityContext.sysctls, or " +
 	"defaultPodSysctls of kubelet 1.37"

@@ -118,7 +118,7 @@ func (f *fakeCRI) serve(t *testing.T) (socket string) {
 	return socket
 }
 
-// TestSandbox judges the answers of a runtime: what is the node's fault, and what may be the state of its CNI. The packets are real.
+// TestSandbox judges the answers of a runtime: a fault of the node, or perhaps the state of its CNI. The packets are real.
 func TestSandbox(t *testing.T) {
 	hosttest.NeedProgram(t, "ip")
 	if !hosttest.OwnNetns(t) {

@@ -273,6 +273,8 @@ func (p *Passage) describe() string {
 			"it", s.Does, s.Chain, s.Family, s.Table)
 	case s != nil:
 		return fmt.Sprintf("dropped by chain %s of table %s %s, handle %d", s.Chain, s.Family, s.Table, s.Handle)
+	case p.End == endLeft && p.Link == "":
+		return "met no rule that drops it"
 	case p.End == endLeft:
 		return "left the node by " + p.Link
 	case p.End == endDelivered:

@@ -11,8 +11,8 @@ import (
 	"nodegate/policy/kernels"
 )
 
-// TestOwnInNamespaces: the parameters of which explain says that Pods have their own values have them on this kernel: what one namespace
-// writes is not in the next one, not even in one that it makes. Two of those that it leaves out do not exist in a namespace at all.
+// TestOwnInNamespaces: explain says of some parameters that each Pod has its own value. On this kernel, a value written in one network
+// namespace is not in the next one, nor in one made from it. Two parameters that explain leaves out exist in no namespace but the first.
 func TestOwnInNamespaces(t *testing.T) {
 	h := checkstest.Scratch(t)
 	catalogue, err := kernels.Read()

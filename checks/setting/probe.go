@@ -9,8 +9,8 @@ import (
 	"nodegate/policy"
 )
 
-// probe requires that a real connection through a scratch bridge gets its reply, or that a Pod sandbox starts. It adds what it needs, and
-// removes it afterwards; it changes no setting.
+// probe requires that a real connection through a scratch bridge gets its reply, or that a Pod sandbox starts. It removes the links and
+// sandboxes that it made; it changes no setting.
 type probe struct{ policy.Probe }
 
 func (p probe) Name() string              { return "probe." + p.Probe.Name }

@@ -58,6 +58,9 @@ Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
   nodegate probe bridge --in-scratch`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if timeout <= 0 {
+				return fmt.Errorf("--timeout must be positive, for example 1s; got %s", timeout)
+			}
 			ctx, cancel := context.WithTimeout(c.Context(), timeout+20*time.Second)
 			defer cancel()
 			if !signal.Ignored(syscall.SIGHUP) { // SIGHUP is ignored under nohup
@@ -107,6 +110,9 @@ Exit status: 0 pass, 1 fail, 2 usage error, 3 unknown.`,
   nodegate probe sandbox --socket /run/k3s/containerd/containerd.sock`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if o.Timeout <= 0 {
+				return fmt.Errorf("--timeout must be positive, for example 10s; got %s", o.Timeout)
+			}
 			h, err := host.Open("/")
 			if err != nil {
 				return err
@@ -194,8 +200,8 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 			if err := interrupted(c, fmt.Sprintf(": %d of %d attempts failed", r.Failed, r.Attempts)); err != nil {
 				return err
 			}
-			if _, is := errors.AsType[datapath.CallError](err); is {
-				return fmt.Errorf("%w; for example: nodegate probe service 10.96.0.10:53 --proto dns -n 1000", err)
+			if err := refusedCall(err); err != nil {
+				return err
 			}
 			if err != nil && r.Attempts == 0 {
 				return unknown(c, err)
@@ -233,6 +239,9 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 	completeWith(c, "proto", "tcp", "dns")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig")
 	c.MarkFlagsMutuallyExclusive("from", "netns")
+	for _, other := range []string{"count", "concurrency", "endpoints", "kubeconfig"} { // of many connections
+		c.MarkFlagsMutuallyExclusive("trace", other)
+	}
 	return c
 }
 
@@ -244,6 +253,14 @@ func newProbeChild() *cobra.Command {
 			return datapath.ChildMain(c.Context(), c.InOrStdin(), c.OutOrStdout())
 		},
 	}
+}
+
+// refusedCall returns a usage error for a target or option that the probe refuses, or nil.
+func refusedCall(err error) error {
+	if _, is := errors.AsType[datapath.CallError](err); is {
+		return fmt.Errorf("%w; for example: nodegate probe service 10.96.0.10:53 --proto dns -n 1000", err)
+	}
+	return nil
 }
 
 func unknown(c *cobra.Command, err error) error {

@@ -27,6 +27,9 @@ func (o *auditOptions) traceService(ctx context.Context, c *cobra.Command, addr 
 	if err := interrupted(c, ": no verdict"); err != nil {
 		return err
 	}
+	if err := refusedCall(err); err != nil {
+		return err
+	}
 	if err != nil {
 		return unknown(c, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestWarnings: a result that only warns is one line; one that was announced, passes, or follows from another is none.
+// TestWarnings: the gate logs one line for each warning, and none for a result that was announced, passes or follows from another.
 func TestWarnings(t *testing.T) {
 	t.Setenv("JOURNAL_STREAM", "")
 	var out bytes.Buffer
