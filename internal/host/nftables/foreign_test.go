@@ -42,7 +42,7 @@ func TestForeign(t *testing.T) {
 		{"fib saddr . iif oif missing drop", "?fib ?cmp drop"},
 		{"limit rate over 10/second drop", "limit drop"},
 		{"add @seen { ip saddr limit rate over 10/second } drop", "meta nfproto ipv4 ?dynset drop"},
-		{"ip saddr @seen drop", "meta nfproto ipv4 ?lookup queue drop"},
+		{"ip saddr @seen drop", "meta nfproto ipv4 ?lookup drop"},
 		{"ip dscp 10 drop", "meta nfproto ipv4 ?payload ?bitwise ?cmp drop"},
 		{"ip daddr set 10.0.0.1", "meta nfproto ipv4 ?payload"},
 		{"tcp option maxseg size set 1400", "?exthdr"},
@@ -103,7 +103,7 @@ func TestForeign(t *testing.T) {
 				}
 			}
 		}
-		if want := "netdev links in ingress[lo] drop, ?meta ?cmp ?payload ?cmp accept\nbridge filter FORWARD forward[] accept, drop\n" +
+		if want := "netdev links in ingress[lo] drop, meta protocol ip ip saddr 192.0.2.1 accept\nbridge filter FORWARD forward[] accept, drop\n" +
 			"inet early in ingress[lo] accept, drop\n"; shown != want {
 			t.Errorf("chains at links and bridges: got\n%swant\n%s", shown, want)
 		}
