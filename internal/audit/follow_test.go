@@ -61,6 +61,7 @@ func (f *followed) node() *Machine {
 	n.Logs, n.Presence.Get = []string{f.log}, f.page
 	n.generation = func(context.Context) (string, bool, error) { return "7", true, nil }
 	n.flows = func(context.Context) ([]proxy.Flow, error) { return nil, nil }
+	n.spent = func() time.Duration { return 0 } // the clock is not real: a busy machine would delay the next round
 	f.writeLog("started")
 	return n
 }

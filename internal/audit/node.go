@@ -25,6 +25,7 @@ type Machine struct {
 	Logs     []string // kube-proxy's log; nil means the usual places
 
 	generation func(context.Context) (generation string, sure bool, err error)
+	spent      func() time.Duration                        // processor time since the start
 	skipped    func(error)                                 // called with the reason why a page or log was not read; nil: a note
 	flows      func(context.Context) ([]proxy.Flow, error) // reads conntrack
 	unanswered error                                       // why the API was not listed; nil if it was, and in Follow
@@ -41,7 +42,8 @@ type Machine struct {
 
 // NewMachine returns the node of h.
 func NewMachine(h *host.Host) *Machine {
-	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h}, flows: kubeproxy.Flows, generation: h.RulesGeneration, failures: -1}
+	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h}, flows: kubeproxy.Flows, generation: h.RulesGeneration,
+		spent: h.ProcessorTime, failures: -1}
 }
 
 // Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time,
@@ -164,7 +166,7 @@ func (n *Machine) Generation(ctx context.Context) (generation string, sure bool,
 }
 
 // Spent returns the processor time of this process.
-func (n *Machine) Spent() time.Duration { return n.Host.ProcessorTime() }
+func (n *Machine) Spent() time.Duration { return n.spent() }
 
 // Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about
 // that.

@@ -208,7 +208,7 @@ func (r *reach) serviceFlows() (list []flow) {
 		external        bool
 	}
 	seen := map[class]bool{}
-	for i := range r.rep.Services {
+	for _, i := range r.fewestEndpoints() {
 		s := &r.rep.Services[i]
 		if s.Family != r.family || len(s.Endpoints) == 0 || r.isFound(s) {
 			continue
@@ -229,6 +229,16 @@ func (r *reach) serviceFlows() (list []flow) {
 		seen[one] = true
 		list = append(list, r.flowsTo(s, at)...)
 	}
+	return list
+}
+
+// fewestEndpoints returns the indexes of the Services, the cheapest to follow first.
+func (r *reach) fewestEndpoints() []int {
+	list := make([]int, len(r.rep.Services))
+	for i := range list {
+		list[i] = i
+	}
+	slices.SortStableFunc(list, func(a, b int) int { return len(r.rep.Services[a].Endpoints) - len(r.rep.Services[b].Endpoints) })
 	return list
 }
 
