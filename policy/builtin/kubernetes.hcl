@@ -53,44 +53,24 @@ sysctl "net.netfilter.nf_conntrack_tcp_be_liberal" {
 }
 
 # kubelet --protect-kernel-defaults refuses to start unless these six have exactly these values.
-sysctl "vm.overcommit_memory" {
-  value   = 1
+sysctls {
+  values = {
+    "vm.overcommit_memory" = 1
+    "vm.panic_on_oom"      = 0  # out of memory, the OOM killer ends a Pod instead of a panic ending the node
+    "kernel.panic"         = 10 # seconds until a node restarts after a panic
+    "kernel.panic_on_oops" = 1  # a kernel must not keep running after an oops
+  }
   reason  = "kubelet exits without it if protectKernelDefaults is on, which kops sets."
   ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
-  symptom = "kubelet exits at once: invalid kernel flag: vm/overcommit_memory."
+  symptom = "kubelet exits at once: invalid kernel flag."
 }
 
-sysctl "vm.panic_on_oom" {
-  value   = 0
-  reason  = "Required by kubelet's protectKernelDefaults: if memory runs out, the OOM killer ends a Pod instead of a panic ending the node."
-  ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
-  symptom = "kubelet exits at once: invalid kernel flag: vm/panic_on_oom."
-}
-
-sysctl "kernel.panic" {
-  value   = 10
-  reason  = "Required by kubelet's protectKernelDefaults: a node restarts 10 s after a kernel panic."
-  ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
-  symptom = "kubelet exits at once: invalid kernel flag: kernel/panic."
-}
-
-sysctl "kernel.panic_on_oops" {
-  value   = 1
-  reason  = "Required by kubelet's protectKernelDefaults: a kernel must not keep running after an oops."
-  ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
-  symptom = "kubelet exits at once: invalid kernel flag: kernel/panic_on_oops."
-}
-
-sysctl "kernel.keys.root_maxkeys" {
-  value   = 1000000
-  reason  = "Required by kubelet's protectKernelDefaults: every container uses a key."
-  ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
-  symptom = "Containers do not start: disk quota exceeded, of the kernel's key ring."
-}
-
-sysctl "kernel.keys.root_maxbytes" {
-  value   = 25000000
-  reason  = "Required by kubelet's protectKernelDefaults: 25 bytes for each key."
+sysctls {
+  values = {
+    "kernel.keys.root_maxkeys"  = 1000000
+    "kernel.keys.root_maxbytes" = 25000000 # 25 bytes for each key
+  }
+  reason  = "kubelet exits without it if protectKernelDefaults is on; every container uses a key."
   ref     = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
   symptom = "Containers do not start: disk quota exceeded, of the kernel's key ring."
 }
