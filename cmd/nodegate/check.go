@@ -34,7 +34,6 @@ at which it was recorded. The last line counts the checks that were left out.`,
 			if o.names, err = takePolicies(c, args); err != nil {
 				return err
 			}
-			o.repeated = repeatFlags(c.Flags(), "policy", "var", "var-file", "snapshot")
 			h, err := o.machine()
 			if snapshot != "" {
 				h, o.recorded, err = replay(snapshot)

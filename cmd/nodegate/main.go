@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string) int {
 	case errors.As(err, &code):
 		return int(code)
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "nodegate: %s\n", wrongCall(c, err))
+	fmt.Fprintf(root.ErrOrStderr(), "nodegate: %s\n", repeated(c)(wrongCall(c, err)))
 	return exitUsage
 }
 

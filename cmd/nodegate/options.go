@@ -54,7 +54,6 @@ type options struct {
 	asIs     bool              // without --stage, the machine's state decides: run if kubelet runs
 	both     bool              // without --stage, also run the checks of the other stage
 	recorded checks.Stage      // the stage of the snapshot that is replayed
-	repeated string            // the flags that another call needs for the same policy and machine
 	left     string            // the checks that were left out
 	some     bool              // report unknown if nothing was checked
 	acts     bool              // the exit status is that of the node, even if standard output does not take the report

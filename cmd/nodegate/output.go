@@ -128,28 +128,6 @@ func completeWith(c *cobra.Command, flag string, words ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// repeatedCall returns the flags of a call that select the checks.
-func repeatedCall(given *pflag.FlagSet) report.Call {
-	return report.Call{Policy: repeatFlags(given, "policy", "var", "var-file"), Stage: repeatFlags(given, "stage")}
-}
-
-func repeatFlags(given *pflag.FlagSet, names ...string) string {
-	var b strings.Builder
-	given.Visit(func(f *pflag.Flag) {
-		if !slices.Contains(names, f.Name) {
-			return
-		}
-		values := []string{f.Value.String()}
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, v := range values {
-			b.WriteString(" --" + f.Name + " " + plain.Quote(v))
-		}
-	})
-	return b.String()
-}
-
 // paint colours the report if it goes to a terminal.
 func (o *options) paint(stdout io.Writer) report.Paint {
 	if o.output != "" {
@@ -195,14 +173,13 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	if nothing || o.some && r.Verdict == verdict.Pass && slices.ContainsFunc(r.Results, o.isNamedAndSkipped) {
 		r.Verdict = verdict.Unknown
 	}
-	r.Repeat(repeatedCall(c.Flags()))
-	r.Left = o.left
+	r.Repeat(repeated(c))
+	r.Left = repeated(c)(o.left)
 	if o.acts && h.Live() && slices.ContainsFunc(r.Results, func(res report.Result) bool { return res.Fixed }) && !installed() {
-		r.Next = "these settings last until the next boot; `nodegate install" + repeatedCall(c.Flags()).Policy + "` keeps them, " +
-			"`nodegate revert` takes them back"
+		r.Next = repeated(c)("these settings last until the next boot; `nodegate install` keeps them, `nodegate revert` takes them back")
 	}
 	if o.some && h.Live() {
-		r.Next = report.NewPlan(found).Next(repeatedCall(c.Flags()))
+		r.Next = report.NewPlan(found).Next(repeated(c))
 		if r.Next != "" && !h.Moves {
 			r.Next = "on " + cmp.Or(r.Node.Name, "that node") + ": " + r.Next
 		}

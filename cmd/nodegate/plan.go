@@ -89,7 +89,7 @@ func (o *options) plan(c *cobra.Command, h *host.Host) (verdict.Verdict, error) 
 		return verdict.Unknown, err
 	}
 	plan := report.NewPlan(found)
-	call := repeatedCall(c.Flags())
+	call := repeated(c)
 	render := func(w io.Writer) error { return plan.Text(w, o.paint(c.OutOrStdout()), call) }
 	if o.format == "json" {
 		render = func(w io.Writer) error { return report.JSON(w, plan.Document(report.New(h, p, found), call)) }

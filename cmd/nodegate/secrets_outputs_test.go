@@ -97,7 +97,7 @@ func (r *secretsRun) reports(of string, document report.Report) {
 // ofNode searches the outputs of gate, apply, watch and plan, and tables of nodes.
 func (r *secretsRun) ofNode(found checks.Outcome, document report.Report) {
 	r.t.Helper()
-	r.search("plan", func(b *bytes.Buffer) error { return report.NewPlan(found).Text(b, report.Plain, report.Call{}) })
+	r.search("plan", func(b *bytes.Buffer) error { return report.NewPlan(found).Text(b, report.Plain, nil) })
 	r.search("journal of gate and watch", func(b *bytes.Buffer) error {
 		for _, res := range found.Results {
 			m := report.NewMessage(res)

@@ -77,8 +77,8 @@ func (o *options) selectChecks(ctx context.Context, h *host.Host, p *policy.Poli
 	case o.both:
 		s.list = slices.Concat(s.list, beside)
 	default:
-		s.left = fmt.Sprintf("%s of stage %s left out: run `nodegate check%s --stage %s`",
-			report.Count(len(beside), "check"), other, o.repeated, other)
+		s.left = fmt.Sprintf("%s of stage %s left out: run `nodegate check --stage %[2]s`",
+			report.Count(len(beside), "check"), other)
 	}
 	if err != nil || len(o.skip) == 0 {
 		return s, err

@@ -31,13 +31,11 @@ func TestFittingStage(t *testing.T) {
 		left      string // in the last line
 		fails     string
 	}{
-		"a running node":      {o: here, state: "active", want: checks.Run, left: "stage boot left out: run `nodegate check --stage boot`"},
-		"a unit that reloads": {o: here, state: "reloading", want: checks.Run, left: "stage boot left out"},
-		"a held node":         {o: here, state: "activating", want: checks.Boot, left: "stage run left out: run `nodegate check --stage run`"},
-		"a failed unit":       {o: here, state: "failed", want: checks.Boot, left: "stage run left out"},
-		"no systemd":          {o: here, state: "active", noSystemd: true, want: checks.Boot, left: "stage run left out"},
-		"another policy": {o: with(func(o *options) { o.repeated = " --policy my.hcl" }), state: "active", want: checks.Run,
-			left: "`nodegate check --policy my.hcl --stage boot`"},
+		"a running node":           {o: here, state: "active", want: checks.Run, left: "stage boot left out: run `nodegate check --stage boot`"},
+		"a unit that reloads":      {o: here, state: "reloading", want: checks.Run, left: "stage boot left out"},
+		"a held node":              {o: here, state: "activating", want: checks.Boot, left: "stage run left out: run `nodegate check --stage run`"},
+		"a failed unit":            {o: here, state: "failed", want: checks.Boot, left: "stage run left out"},
+		"no systemd":               {o: here, state: "active", noSystemd: true, want: checks.Boot, left: "stage run left out"},
 		"apply and gate":           {o: options{}, state: "active", want: checks.Boot},
 		"an explicit stage":        {o: with(func(o *options) { o.stage = "boot" }), state: "active", want: checks.Boot},
 		"a recording of stage run": {o: with(func(o *options) { o.recorded = checks.Run }), want: checks.Run, left: "stage boot left out"},

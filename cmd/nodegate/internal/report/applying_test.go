@@ -26,7 +26,7 @@ func TestNothingApplies(t *testing.T) {
 		}
 		var check, plan strings.Builder
 		require.NoError(t, rep.Text(&check, report.Plain, false))
-		require.NoError(t, report.NewPlan(r).Text(&plan, report.Plain, report.Call{}))
+		require.NoError(t, report.NewPlan(r).Text(&plan, report.Plain, nil))
 		for _, out := range []string{check.String(), plan.String()} {
 			if strings.Contains(out, "0 of 2 requirements apply here") != want {
 				t.Errorf("%s:\n%s", text, out)

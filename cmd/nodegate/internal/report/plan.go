@@ -51,29 +51,19 @@ func NewPlan(r checks.Outcome) Plan {
 	return p
 }
 
-// Call holds the flags of a call that select the checks. The commands that a report recommends
-// need the same flags, or they would use another policy.
-type Call struct {
-	Policy string // " --policy my.hcl"
-	Stage  string // " --stage run", which install does not have
-}
+// Call completes the nodegate commands in a text with the flags of this call that choose the policy, the tree and the stage. The
+// commands that a report recommends need the same flags, or they would use another policy. Nil leaves the text as it is.
+type Call func(text string) string
 
-// repeat adds the flags to the nodegate commands in a remedy.
-func (c Call) repeat(remedy string) string {
-	if !strings.Contains(remedy, "nodegate ") {
-		return remedy
+func (c Call) repeat(text string) string {
+	if c == nil || !strings.Contains(text, "`nodegate ") {
+		return text
 	}
-	return strings.NewReplacer(
-		"nodegate apply", "nodegate apply"+c.Policy+c.Stage,
-		"nodegate install", "nodegate install"+c.Policy,
-	).Replace(remedy)
+	return c(text)
 }
 
 // Repeat adds the flags of c to the nodegate commands in the remedies of the report.
 func (r *Report) Repeat(c Call) {
-	if c == (Call{}) {
-		return
-	}
 	for i := range r.Results {
 		r.Results[i].Remedy = c.repeat(r.Results[i].Remedy)
 	}
@@ -86,8 +76,7 @@ func (p Plan) Next(c Call) string {
 	if n == 0 {
 		return ""
 	}
-	flags := c.Policy + c.Stage
-	next := fmt.Sprintf("`nodegate apply%s` fixes %d of these; `nodegate plan%s` shows the changes", flags, n, flags)
+	next := c.repeat(fmt.Sprintf("`nodegate apply` fixes %d of these; `nodegate plan` shows the changes", n))
 	if rest > 0 {
 		next += fmt.Sprintf("; for the other %d, follow their remedies", rest)
 	}

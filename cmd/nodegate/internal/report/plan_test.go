@@ -31,7 +31,7 @@ func TestPlan(t *testing.T) {
 		sysctl "kernel.panic" { value = 10 }`)
 	var b strings.Builder
 	plan := report.NewPlan(checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot)))
-	require.NoError(t, plan.Text(&b, report.Plain, report.Call{}))
+	require.NoError(t, plan.Text(&b, report.Plain, nil))
 	want := `  ~ module.ip_vs                               not loaded -> loaded
   ~ sysctl.net.ipv4.vs.conntrack               no such parameter -> 1 after module.ip_vs
   ~ sysctl.net.ipv4.ip_forward                 0 -> 1
@@ -55,7 +55,7 @@ func TestPlanLeftOut(t *testing.T) {
 		sysctl "net.ipv4.vs.conntrack" { value = 1 }`)
 	var b strings.Builder
 	plan := report.NewPlan(checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot)))
-	require.NoError(t, plan.Text(&b, report.Plain, report.Call{}))
+	require.NoError(t, plan.Text(&b, report.Plain, nil))
 	want := "apply cannot fix:\n  ! sysctl.net.ipv4.vs.conntrack  no such parameter, wants 1; run `modprobe ip_vs`\n" +
 		"no change: 2 requirements checked; 1 to fix manually\n"
 	if d := cmp.Diff(want, b.String()); d != "" {
@@ -89,7 +89,7 @@ apply cannot fix:
 		p := checkstest.Load(t, text+"\n"+instances)
 		found := checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot))
 		var b strings.Builder
-		require.NoError(t, report.NewPlan(found).Text(&b, report.Plain, report.Call{}))
+		require.NoError(t, report.NewPlan(found).Text(&b, report.Plain, nil))
 		if d := cmp.Diff(want, b.String()); d != "" {
 			t.Errorf("(-want +got)\n%s\n%s", d, b.String())
 		}
@@ -114,7 +114,7 @@ func TestPlanOfLinks(t *testing.T) {
 		}`)
 	var b strings.Builder
 	plan := report.NewPlan(checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot)))
-	require.NoError(t, plan.Text(&b, report.Plain, report.Call{}))
+	require.NoError(t, plan.Text(&b, report.Plain, nil))
 	want := `  ~ link.uplink  ens5 mtu: 1500 -> 9001
   ~ link.uplink  ens5 rx-gro: on -> off
   ~ link.uplink  ens5 rx-lro: on -> off
