@@ -40,9 +40,9 @@ func (p *Policy) mergeDuplicates(r *reader) {
 		switch {
 		case i < 0 || !pr.Applies():
 			probes = append(probes, pr)
-		case probes[i].Timeout != pr.Timeout:
-			r.errorf(pr.Range, "Contradiction", "The timeout of probe %s is %s here, but %s at %s. Remove one of the two.",
-				pr.Name, pr.Timeout, probes[i].Timeout, place(probes[i].Range))
+		case probes[i].Timeout != pr.Timeout || probes[i].Want() != pr.Want():
+			r.errorf(pr.Range, "Contradiction", "Probe %s is %s within %s here, but %s within %s at %s. Remove one of the two.",
+				pr.Name, pr.Want(), pr.Timeout, probes[i].Want(), probes[i].Timeout, place(probes[i].Range))
 		default:
 			mergeSeverity(&probes[i].Metadata, pr.Metadata)
 		}

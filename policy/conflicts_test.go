@@ -172,7 +172,7 @@ func TestSameProbes(t *testing.T) {
 	debian := func(name string) (any, bool) { return "debian", name == "os.id" }
 	for _, c := range [][2]string{
 		{"probe \"bridge\" { severity = \"warn\" }\nprobe \"bridge\" {}", "block 1s"},
-		{"probe \"bridge\" { timeout = \"2s\" }\nprobe \"bridge\" {}", "The timeout of probe bridge is 1s here, but 2s at p.hcl:1"},
+		{"probe \"bridge\" { timeout = \"2s\" }\nprobe \"bridge\" {}", "Probe bridge is reply translated within 1s here, but reply translated within 2s at p.hcl:1"},
 		{"probe \"bridge\" { when = os.id == \"debian\" }\nprobe \"bridge\" {\nwhen = false\ntimeout = \"2s\"\n}", "block 1s"},
 		{"probe \"bridge\" {\nwhen = false\ntimeout = \"2s\"\n}\nprobe \"bridge\" { when = os.id == \"debian\" }", "block 1s"},
 	} {

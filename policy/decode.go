@@ -132,18 +132,6 @@ func (r *reader) decodeProblem(b block) (Problem, bool) {
 	return Problem{about, b.Name}, true
 }
 
-func (r *reader) decodeProbe(b block) (Probe, bool) {
-	p := Probe{Metadata: r.decodeMetadata(b), Name: b.Name}
-	usual := map[string]time.Duration{Bridge: time.Second, Sandbox: 10 * time.Second}
-	p.Timeout = r.duration(b.get("timeout"), "timeout", usual[b.Name], 10*time.Millisecond, 30*time.Second)
-	if usual[b.Name] == 0 {
-		r.errorf(b.Range, "Unknown probe", "The probes are \"bridge\" and \"sandbox\"; there is no probe %q.%s",
-			b.Name, didYouMean(b.Name, []string{Bridge, Sandbox}))
-		return p, false
-	}
-	return p, true
-}
-
 func (r *reader) decodeSysctl(b block) (Sysctl, bool) {
 	s := Sysctl{Metadata: r.decodeMetadata(b)}
 	before := len(r.diags)

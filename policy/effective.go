@@ -48,8 +48,7 @@ func (p *Policy) Effective() []Requirement {
 		add(e.Name, e.Program()+" exits with status 0 within "+e.Timeout.String(), e.Metadata)
 	}
 	for _, pr := range p.Probes {
-		want := map[string]string{Bridge: "reply translated", Sandbox: "a Pod can start"}[pr.Name]
-		add("probe."+pr.Name, want+" within "+pr.Timeout.String(), pr.Metadata)
+		add("probe."+pr.Name, pr.Want()+" within "+pr.Timeout.String(), pr.Metadata)
 	}
 	g := p.Gate
 	waits := fmt.Sprintf("waits up to %s, checked every %s, then %s; repair %t", g.Budget, g.Interval, g.OnTimeout, g.Repair)

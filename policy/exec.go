@@ -97,6 +97,9 @@ func (p *Policy) checkTimes(r *reader) {
 		}
 	}
 	for _, o := range p.Probes {
+		if o.Name == Service {
+			continue // the gate does not run it
+		}
 		report(o.Metadata, "probe "+o.Name, o.Timeout)
 	}
 }

@@ -88,7 +88,10 @@ func (p *Policy) setDefaultDrift() {
 	setDrift(p.Problems, Report)
 	setDrift(p.Execs, Report)
 	for i := range p.Probes {
-		p.Probes[i].Drift = Ignore // watch sends no packets
+		p.Probes[i].Drift = Ignore // watch may not create namespaces
+		if p.Probes[i].Name == Service {
+			p.Probes[i].Drift = Report
+		}
 	}
 }
 

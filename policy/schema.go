@@ -84,7 +84,7 @@ func blockSchema(blockType string) *hcl.BodySchema {
 		s.Blocks = []hcl.BlockHeaderSchema{{Type: "match"}}
 		return s
 	case "probe":
-		return attributes(append(requirement, "timeout")...)
+		return attributes(append(requirement, "timeout", "address", "protocol")...)
 	case "match":
 		return attributes("name", "kind", "driver", "default_route")
 	case "gate":

@@ -91,6 +91,10 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 		files = append(files, unitFiles(p.Gate, prog)...)
 	}
 	files = append(files, publishFiles(p, prog)...)
+	if slices.ContainsFunc(p.Probes, func(pr policy.Probe) bool { return pr.Name == policy.Service && pr.Applies() }) {
+		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-probe.conf", Mode: 0o644,
+			Content: networkDropIn(prog, "a probe \"service\": watch connects to it")})
+	}
 	if p.Audit.On {
 		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-audit.conf", Mode: 0o644,
 			Content: networkDropIn(prog, "an audit block: watch compares kube-proxy's rules with the API server")})

@@ -272,7 +272,11 @@ func (p *Passage) describe() string {
 		return fmt.Sprintf("handed to a program (%s) by chain %s of table %s %s: without a listener the kernel drops "+
 			"it", s.Does, s.Chain, s.Family, s.Table)
 	case s != nil:
-		return fmt.Sprintf("dropped by chain %s of table %s %s, handle %d", s.Chain, s.Family, s.Table, s.Handle)
+		what := fmt.Sprintf("handle %d", s.Handle)
+		if s.Rule != "" {
+			what = "rule: " + s.Rule
+		}
+		return fmt.Sprintf("dropped by chain %s of table %s %s, %s", s.Chain, s.Family, s.Table, what)
 	case p.End == endLeft && p.Link == "":
 		return "met no rule that drops it"
 	case p.End == endLeft:

@@ -30,9 +30,16 @@ func TestTraceService(t *testing.T) {
 		from              string
 		end, at           string // table and chain of the rule that drops
 		reply             bool
+		proof             string // what a policy's probe says; "": the node lost a packet
 	}{
-		{what: "healthy", add: "true", from: client, end: endLeft},
-		{what: "healthy, from the node", add: "true", end: endLeft},
+		{what: "healthy", add: "true", from: client, end: endLeft, proof: "pass"},
+		{what: "healthy, from the node", add: "true", end: endLeft, proof: "pass"},
+		{what: "nobody listens", add: "iptables-nft -t nat -I OUTPUT -d " + service + " -p tcp -j DNAT --to 10.244.0.3:9",
+			remove: "iptables-nft -t nat -D OUTPUT 1", end: endLeft, proof: "skip"},
+		{what: "a silent endpoint", add: "iptables-nft -t nat -I OUTPUT -d " + service + " -p tcp -j DNAT --to 10.244.0.9:9",
+			remove: "iptables-nft -t nat -D OUTPUT 1", end: endLeft, proof: "unknown"},
+		{what: "no endpoint", add: "iptables-nft -N KUBE-SERVICES; iptables-nft -A OUTPUT -j KUBE-SERVICES; iptables-nft -A KUBE-SERVICES -j REJECT",
+			end: endDropped, at: "filter KUBE-SERVICES", proof: "skip"},
 		{what: "raw", add: "iptables-nft -t raw -I PREROUTING -s 10.244.0.2 -j DROP", from: client, end: endDropped, at: "raw PREROUTING"},
 		{what: "mangle", add: "iptables-nft -t mangle -I PREROUTING -i cni0 -j DROP", from: client, end: endDropped, at: "mangle PREROUTING"},
 		{what: "forward", add: "iptables-nft -I FORWARD -j REJECT", from: client, end: endDropped, at: "filter FORWARD"},
@@ -63,10 +70,15 @@ func TestTraceService(t *testing.T) {
 			if s := p.Died(); s != nil {
 				at = s.Table + " " + s.Chain
 			}
-			if p.End != c.end || at != c.at || (got.Failed == "") != (c.end == endLeft) {
+			if p.End != c.end || at != c.at || (got.Failed == "") != (c.proof == "pass") {
 				var text strings.Builder
 				must(t, got.Render(&text))
 				t.Errorf("ends %q at %q, failed %q; want %q at %q\n%s", p.End, at, got.Failed, c.end, c.at, &text)
+			}
+			proof, err := got.proof()
+			is := map[bool]string{proof.Pass: "pass", proof.Skip != "": "skip", err != nil: "unknown"}[true]
+			if is != c.proof || (proof.Lost == "") != (is != "") || proof.Lost != "" && !strings.Contains(proof.Remedy, "--trace") {
+				t.Errorf("proof: %+v %v, want %q", proof, err, c.proof)
 			}
 			reset := "for x in filter mangle raw; do iptables-nft -t $x -F; done; nft delete table inet fw 2>/dev/null; true; " + c.remove
 			runIn(t, node, "sh", "-c", reset)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
@@ -34,7 +33,7 @@ func TestAPI(t *testing.T) {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 		asked = ""
 		h := late("--kubeconfig="+name, "", map[string]string{name: text}).Host()
-		h.Prove = func(context.Context, *host.Host, string, time.Duration) (host.Proof, error) { return host.Proof{}, nil } // packets can be sent
+		h.Prove = func(context.Context, *host.Host, host.Probe) (host.Proof, error) { return host.Proof{}, nil } // packets can be sent
 		return checkstest.On(t.Context(), t, h, checks.Boot, "kubelet.api", "")
 	}
 	trusted := "server: \"" + server.URL + "\", certificate-authority-data: " + authority

@@ -9,21 +9,26 @@ import (
 	"nodegate/policy"
 )
 
-// probe requires that a real connection through a scratch bridge gets its reply, or that a Pod sandbox starts. It removes the links and
-// sandboxes that it made; it changes no setting.
+// probe requires that a connection to a Service of this node succeeds. It makes one, and a second if that fails.
 type probe struct{ policy.Probe }
+
+// scratchProbe requires that a real connection through a scratch bridge gets its reply, or that a Pod sandbox starts. It removes the
+// links and sandboxes that it made; it changes no setting.
+type scratchProbe struct{ probe }
 
 func (p probe) Name() string              { return "probe." + p.Probe.Name }
 func (p probe) Metadata() policy.Metadata { return p.Probe.Metadata }
 
 // SendsPackets implements checks.Sender.
-func (p probe) SendsPackets() {}
+func (p scratchProbe) SendsPackets() {}
 
 func (p probe) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
-	s := checks.State{Want: "reply translated", Cause: "sysctl.net.bridge.bridge-nf-call-iptables"}
-	source := "packets"
-	if p.Probe.Name == policy.Sandbox {
-		s, source = checks.State{Want: "a Pod can start"}, "runtime"
+	s, source := checks.State{Want: p.Want()}, "packets"
+	switch p.Probe.Name {
+	case policy.Bridge:
+		s.Cause = "sysctl.net.bridge.bridge-nf-call-iptables"
+	case policy.Sandbox:
+		source = "runtime"
 	}
 	switch {
 	case h.Prove == nil && p.Probe.Name == policy.Sandbox:
@@ -32,7 +37,7 @@ func (p probe) Inspect(ctx context.Context, h *host.Host) (checks.State, error) 
 	case h.Prove == nil:
 		return s, errors.New("packets can only be sent on the running machine")
 	}
-	proof, err := h.Prove(ctx, h, p.Probe.Name, p.Timeout)
+	proof, err := h.Prove(ctx, h, host.Probe{Name: p.Probe.Name, Address: p.Address, Protocol: p.Protocol, Wait: p.Timeout})
 	if err != nil {
 		return s, err
 	}

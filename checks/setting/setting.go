@@ -34,14 +34,17 @@ func Running(p *policy.Policy) []checks.Check {
 }
 
 // Probes returns the probes of a policy at a stage. At stage boot, a sandbox that only warns is left out, as problems are
-// that only warn: it would delay kubelet's start by about a second.
+// that only warn: it would delay kubelet's start by about a second. A Service has kube-proxy's rules only on a running node.
 func Probes(p *policy.Policy, stage checks.Stage) []checks.Check {
 	var list []checks.Check
 	for _, pr := range p.EachProbe() {
-		if pr.Name == policy.Sandbox && pr.Severity == policy.Warn && stage == checks.Boot {
-			continue
+		switch {
+		case pr.Name == policy.Sandbox && pr.Severity == policy.Warn && stage == checks.Boot:
+		case pr.Name != policy.Service:
+			list = append(list, scratchProbe{probe{pr}})
+		case stage != checks.Boot:
+			list = append(list, probe{pr})
 		}
-		list = append(list, probe{pr})
 	}
 	return list
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -323,11 +324,44 @@ func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoin
 }
 
 // prove runs the probe of a policy's probe block.
-func prove(ctx context.Context, h *host.Host, probe string, wait time.Duration) (host.Proof, error) {
-	if probe == "sandbox" {
-		r, err := datapath.Sandbox(ctx, h, datapath.SandboxOptions{Timeout: wait})
+func prove(ctx context.Context, h *host.Host, probe host.Probe) (host.Proof, error) {
+	switch probe.Name {
+	case "sandbox":
+		r, err := datapath.Sandbox(ctx, h, datapath.SandboxOptions{Timeout: probe.Wait})
 		return r.Proof(), err
+	case "service":
+		o := datapath.ServiceOptions{Proto: datapath.TCP, Timeout: probe.Wait}
+		if probe.Protocol == "dns" {
+			o.Proto = datapath.DNSUDP
+		}
+		return datapath.ProveService(ctx, h, probe.Address, o)
 	}
-	r, err := datapath.Bridge(ctx, datapath.BridgeOptions{Timeout: wait})
+	r, err := datapath.Bridge(ctx, datapath.BridgeOptions{Timeout: probe.Wait})
 	return host.Proof{Pass: r.Pass, Lost: string(r.Lost), Evidence: r.Summary, Remedy: r.Remedy}, err
 }
+
+// atMostEvery returns a prover that repeats its last result of a probe until it is older than d.
+func atMostEvery(d time.Duration, prove prover) prover {
+	type result struct {
+		at    time.Time
+		proof host.Proof
+		err   error
+	}
+	var one sync.Mutex
+	last := map[host.Probe]result{}
+	return func(ctx context.Context, h *host.Host, probe host.Probe) (host.Proof, error) {
+		one.Lock()
+		defer one.Unlock()
+		if r, ok := last[probe]; ok && time.Since(r.at) < d {
+			return r.proof, r.err
+		}
+		r := result{at: time.Now()}
+		r.proof, r.err = prove(ctx, h, probe)
+		if ctx.Err() == nil {
+			last[probe] = r
+		}
+		return r.proof, r.err
+	}
+}
+
+type prover = func(ctx context.Context, h *host.Host, probe host.Probe) (host.Proof, error)

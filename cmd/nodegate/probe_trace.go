@@ -37,43 +37,13 @@ func (o *auditOptions) traceService(ctx context.Context, c *cobra.Command, addr 
 	if err != nil {
 		fmt.Fprintf(c.ErrOrStderr(), "nodegate: printing handles in place of rules: %v\n", err)
 	}
-	for _, p := range []*datapath.Passage{&t.Request, &t.Reply} {
-		for i := range p.Steps {
-			p.Steps[i].Rule = ruleOf(sets, &p.Steps[i])
-		}
-	}
+	t.NameRules(sets)
 	t.Model = modelOf(ctx, h, sets, &t)
 	got := verdict.Pass
 	if t.Failed != "" {
 		got = verdict.Fail
 	}
 	return o.writeProbe(c.OutOrStdout(), t, func(w io.Writer) error { return t.Render(w) }, got, "probe service --trace")
-}
-
-// ruleOf returns the text of a step's rule, or "" if it is not known.
-func ruleOf(sets []*ruleset.Set, s *datapath.PassageStep) string {
-	for _, set := range sets {
-		for _, t := range append(append([]*ruleset.NFTTable{}, set.NFT...), set.Foreign...) {
-			if t.Family != s.Family || t.Name != s.Table {
-				continue
-			}
-			if c := t.Chain(s.Chain); c != nil {
-				for _, r := range c.Rules {
-					if uint64(r.Handle) == s.Handle {
-						return r.Text
-					}
-				}
-			}
-		}
-		for _, save := range set.Saves {
-			if t := save.Table(s.Table); t != nil && save.Family == s.Family && save.Backend == ruleset.NFT {
-				if c := t.Chain(s.Chain); c != nil && s.Position > 0 && s.Position <= len(c.Rules) {
-					return c.Rules[s.Position-1].Text
-				}
-			}
-		}
-	}
-	return ""
 }
 
 // modelOf returns how the audit's walk of the same connection ends, and whether the kernel contradicts it.

@@ -135,6 +135,8 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 		return nil, err
 	}
 	observer.Remember()
+	h.Prove = atMostEvery(27*time.Second, prove) // a tenth before the usual interval of rounds
+	observer.Prove = h.Prove
 	w := &watcher{Watcher: &watch.Watcher{Host: h, Observer: observer}, stderr: stderr}
 	type reading struct {
 		files  []policy.File

@@ -33,9 +33,8 @@ type Host struct {
 	// Runtimes is nil if no runtime can be queried: in a file tree.
 	Runtimes Runtimes
 	Rules    Rules
-	// Prove runs a probe of the policy, "bridge" or "sandbox", on this machine, and waits at most for
-	// the given time. It is nil if no packet can be sent: in a file tree, a replay, a recording.
-	Prove func(ctx context.Context, h *Host, probe string, wait time.Duration) (Proof, error)
+	// Prove runs a probe of the policy on this machine. It is nil if no packet can be sent: in a file tree, a replay, a recording.
+	Prove func(ctx context.Context, h *Host, probe Probe) (Proof, error)
 
 	// Exec runs a program of the policy, and is nil if none may run: in a file tree, a replay, a recording.
 	Exec func(ctx context.Context, command []string) (Ran, error)
@@ -51,12 +50,19 @@ type Host struct {
 	wanted  func() (map[string]string, error)
 }
 
+// Probe is a proof with real packets.
+type Probe struct {
+	Name              string // bridge, sandbox or service
+	Address, Protocol string // of a Service
+	Wait              time.Duration
+}
+
 // Proof is what a probe with real packets found.
 type Proof struct {
 	Pass     bool
 	Skip     string // why the node can be neither proven nor accused
 	Minor    bool   // the fault blocks nothing
-	Lost     string // the failure: "reply-untranslated", or a sandbox's step
+	Lost     string // the failure: "reply-untranslated", a sandbox's step, where a packet died
 	Evidence string
 	Remedy   string
 }
