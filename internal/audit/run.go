@@ -93,8 +93,7 @@ type FollowRequest struct {
 	Node, Zone    string
 	Every, Settle time.Duration
 	Warn          func(string)          // prints a warning for the operator
-	Looked        func()                // called after each look
-	Done          func(settle.Progress) // called after each round
+	Looked, Done  func(settle.Progress) // as in settle.FollowOptions
 }
 
 // Follow audits the node of h like Run, for as long as the context lasts.
