@@ -38,7 +38,7 @@ type followed struct {
 	dead     bool      // its process is gone
 
 	costs, spent time.Duration // processor time of half a round, and of all
-	events   chan proxy.Event
+	events       chan proxy.Event
 
 	kept   settle.Progress
 	seen   []string // the worst verdict of each round
