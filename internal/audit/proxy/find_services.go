@@ -166,11 +166,15 @@ func (a *audit) judgePortal(c *chain, r *ruleset.Rule, seen map[portalKey]*rules
 		n.cluster = r
 		n.out.ClusterIP, n.out.Port = ip, atoi(r.Port)
 		n.out.InternalLocal = a.target(r) != nil && a.target(r) == n.svl
+	case "loadbalancer IP":
+		if n.fw == nil || a.target(r) == n.fw {
+			n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, ip)
+			n.outside = append(n.outside, r)
+			break
+		}
+		fallthrough // it does not lead to the chain of the source ranges
 	case "external IP":
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, ip)
-		n.outside = append(n.outside, r)
-	case "loadbalancer IP":
-		n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, ip)
 		n.outside = append(n.outside, r)
 	}
 	a.judgeTarget(c, r, n)
