@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +35,10 @@ type followed struct {
 	refused  int       // requests without an answer
 	refuses  bool      // healthz has status 503
 	moved    bool      // an endpoint has another address in the API
-	events   chan proxy.Event
+	dead     bool      // its process is gone
+
+	costs, spent time.Duration // processor time of half a round, and of all
+	events       chan proxy.Event
 
 	kept   settle.Progress
 	seen   []string // the worst verdict of each round
@@ -61,7 +65,10 @@ func (f *followed) node() *Machine {
 	n.Logs, n.Presence.Get = []string{f.log}, f.page
 	n.generation = func(context.Context) (string, bool, error) { return "7", true, nil }
 	n.flows = func(context.Context) ([]proxy.Flow, error) { return nil, nil }
-	n.spent = func() time.Duration { return 0 } // the clock is not real: a busy machine would delay the next round
+	n.spent = func() time.Duration { // the clock is not real: a busy machine would delay the next round
+		f.spent += f.costs
+		return f.spent
+	}
 	f.writeLog("started")
 	return n
 }
@@ -74,7 +81,7 @@ func (f *followed) follow() {
 		cancel()
 		synctest.Wait()
 	})
-	go n.follow(ctx, f, FollowRequest{Every: 5 * time.Minute, Settle: 15 * time.Second, Looked: func() { f.looked++ }, Done: func(k settle.Progress) {
+	go n.follow(ctx, f, FollowRequest{Every: 5 * time.Minute, Settle: 15 * time.Second, Looked: func(settle.Progress) { f.looked++ }, Done: func(k settle.Progress) {
 		f.kept = k
 		f.seen = append(f.seen, worstOf(k).String())
 	}})
@@ -84,6 +91,8 @@ func (f *followed) follow() {
 func (f *followed) page(_ context.Context, address string) (body []byte, status int, err error) {
 	now := time.Now()
 	switch {
+	case f.dead:
+		return nil, 0, syscall.ECONNREFUSED
 	case strings.HasSuffix(address, "/metrics"):
 		const last = "kubeproxy_sync_proxy_rules_last_%stimestamp_seconds %d\n"
 		return fmt.Appendf(nil, last+last+"kubeproxy_sync_proxy_rules_iptables_restore_failures_total %d\n"+
@@ -153,7 +162,7 @@ func (f *followed) Follow(ctx context.Context, _ *proxy.Versions, send func(prox
 }
 
 func worstOf(k settle.Progress) verdict.Verdict {
-	worst, _ := Conclude(k)
+	worst, _ := Conclude(k, time.Now())
 	return worst
 }
 
@@ -291,6 +300,22 @@ func TestFollow(t *testing.T) {
 				f.t.Errorf("accused: %v", f.seen)
 			}
 		},
+		"killed while no round may begin": func(f *followed) {
+			f.costs = 4 * time.Second
+			f.move(true)
+			f.move(false)
+			time.Sleep(20 * time.Second)
+			synctest.Wait()
+			rounds := f.kept.Rounds
+			f.dead = true
+			delete(f.machine.Files, "/proc/7/cmdline")
+			delete(f.machine.Files, "/proc/7/stat")
+			time.Sleep(47 * time.Second)
+			f.want("gone", verdict.Fail, "process.absent")
+			if f.kept.Rounds != rounds {
+				f.t.Errorf("%d rounds", f.kept.Rounds-rounds)
+			}
+		},
 		"failed writes": func(f *followed) {
 			f.failures++ // the first was before watch began
 			f.move(true)
@@ -329,6 +354,28 @@ func TestFollowStart(t *testing.T) {
 		f.written, f.queued = time.Now(), time.Now()
 		time.Sleep(6 * time.Minute)
 		f.want("it has written", verdict.Pass)
+	})
+}
+
+// TestRunDies checks a kube-proxy that ends between the readings of its rules and of its pages: that it is gone is not known
+// for long enough to be a failure, and its pages are not unreadable.
+func TestRunDies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(t)
+		n := f.node()
+		page, asked := n.Presence.Get, 0
+		n.Presence.Get = func(ctx context.Context, address string) ([]byte, int, error) {
+			if asked++; asked == 2 {
+				f.dead = true
+				delete(f.machine.Files, "/proc/7/cmdline")
+				delete(f.machine.Files, "/proc/7/stat")
+			}
+			return page(ctx, address)
+		}
+		got, err := n.run(t.Context(), f, Request{Once: true, Skipped: func(error) {}})
+		require.NoError(t, err)
+		f.kept.Findings = got.Report.Findings
+		f.want("it has just ended", verdict.Unknown, "process.absent")
 	})
 }
 

@@ -93,8 +93,7 @@ type FollowRequest struct {
 	Node, Zone    string
 	Every, Settle time.Duration
 	Warn          func(string)          // prints a warning for the operator
-	Looked        func()                // called after each look
-	Done          func(settle.Progress) // called after each round
+	Looked, Done  func(settle.Progress) // as in settle.FollowOptions
 }
 
 // Follow audits the node of h like Run, for as long as the context lasts.
@@ -160,9 +159,9 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	}
 	rep.Findings = append(rep.Findings, n.asked.Findings...)
 	if rep.Mode != "" && !n.asked.Health && !from.Silent {
-		rep.Findings = append(rep.Findings, kubeproxy.UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered")))
+		rep.Findings = append(rep.Findings, n.Presence.Lost(ctx)...)
 	}
-	if f, ok := kubeproxy.DeadWatch(rep, n.asked.Findings); ok && n.asked.Health && out.Stale {
+	if f, ok := kubeproxy.DeadWatch(rep, n.asked, time.Now()); ok && n.asked.Health && out.Stale {
 		rep.Findings = append(rep.Findings, f)
 	}
 	kubeproxy.Conclude(rep.Findings, n.asked, time.Now())

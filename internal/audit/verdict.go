@@ -2,6 +2,7 @@ package audit
 
 import (
 	"slices"
+	"time"
 
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
@@ -20,11 +21,19 @@ func Worst(found []proxy.Finding) (worst verdict.Verdict, first proxy.Finding) {
 	return worst, first
 }
 
-// Conclude returns the verdict of an audit by Follow, and the finding that causes it. Rules that were not read, or not
-// compared with the API, are unknown unless a finding shows that they are broken.
-func Conclude(p settle.Progress) (verdict.Verdict, proxy.Finding) {
+// longestWait bounds the time that a change may wait until the rules are compared with the API.
+const longestWait = 2 * time.Minute
+
+// Outdated reports whether the rules or the API have changed, and the last comparison is too old to show it.
+func Outdated(p settle.Progress, now time.Time) bool {
+	return !p.Waiting.IsZero() && now.Sub(p.Waiting) > longestWait
+}
+
+// Conclude returns the verdict of an audit by Follow, and the finding that causes it. Rules that were not read, not
+// compared with the API, or compared too long ago, are unknown unless a finding shows that they are broken.
+func Conclude(p settle.Progress, now time.Time) (verdict.Verdict, proxy.Finding) {
 	worst, first := Worst(p.Findings)
-	if worst != verdict.Fail && (p.Unread != nil || p.Unanswered != nil) {
+	if worst != verdict.Fail && (p.Unread != nil || p.Unanswered != nil || Outdated(p, now)) {
 		worst = verdict.Unknown
 	}
 	return worst, first

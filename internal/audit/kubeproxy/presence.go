@@ -19,6 +19,7 @@ import (
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
+	"nodegate/internal/verdict"
 )
 
 // Presence finds kube-proxy's process and its pages.
@@ -70,6 +71,21 @@ func (p *Presence) Look(ctx context.Context) []proxy.Finding {
 		p.findPages(ctx, process, state, out)
 	}
 	return out.List
+}
+
+// Lost returns why none of kube-proxy's pages answered at the end of an audit although Look had found no fault before: its
+// process has just ended or stopped, which a restart explains as well as a failure, or its pages are elsewhere.
+func (p *Presence) Lost(ctx context.Context) []proxy.Finding {
+	found := p.Look(ctx)
+	for i := range found {
+		f := &found[i]
+		f.Verdict, f.Remedy = verdict.Unknown, "run the audit again in a minute: kube-proxy may have been restarted. Otherwise "+f.Remedy
+		f.Message += "; it ran earlier in this audit"
+	}
+	if len(found) == 0 {
+		return []proxy.Finding{UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered"))}
+	}
+	return found
 }
 
 // Writer returns the process with which kube-proxy is currently writing rules, or reading them

@@ -147,9 +147,10 @@ func TestJudgeLog(t *testing.T) {
 }
 
 func TestDeadWatch(t *testing.T) {
+	now := time.Now()
 	rep := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: verdict.Fail, Service: "prod/np",
 		Family: "ip"}}}
-	f, ok := kubeproxy.DeadWatch(&rep, nil)
+	f, ok := kubeproxy.DeadWatch(&rep, kubeproxy.Answers{}, now)
 	if !ok || f.Name != "kubeproxy.watch.dead" {
 		t.Fatalf("%+v", f)
 	}
@@ -158,16 +159,20 @@ func TestDeadWatch(t *testing.T) {
 			t.Errorf("remedy %q lacks %q", f.Remedy, word)
 		}
 	}
-	if _, ok := kubeproxy.DeadWatch(&rep, []proxy.Finding{{Name: "kubeproxy.sync.stuck"}}); ok {
+	if _, ok := kubeproxy.DeadWatch(&rep, kubeproxy.Answers{Findings: []proxy.Finding{{Name: "kubeproxy.sync.stuck"}}}, now); ok {
 		t.Error("a stuck sync is the cause, not a dead watch")
+	}
+	wrote := kubeproxy.Answers{Metrics: kubeproxy.Metrics{Families: map[string]kubeproxy.SyncMetrics{"IPv4": {LastSync: now}}}}
+	if f, ok := kubeproxy.DeadWatch(&rep, wrote, now); ok {
+		t.Errorf("rules were written just now: %+v", f)
 	}
 	broken := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.endpoint.dnat", Verdict: verdict.Fail, Service: "prod/np",
 		Family: "ip"}}}
-	if f, ok := kubeproxy.DeadWatch(&broken, nil); ok {
+	if f, ok := kubeproxy.DeadWatch(&broken, kubeproxy.Answers{}, now); ok {
 		t.Errorf("a broken chain is reported as a dead watch: %+v", f)
 	}
 	rep.Findings[0].Verdict = verdict.Unknown
-	if f, ok := kubeproxy.DeadWatch(&rep, nil); ok {
+	if f, ok := kubeproxy.DeadWatch(&rep, kubeproxy.Answers{}, now); ok {
 		t.Errorf("a difference that is not certain is reported as a dead watch: %+v", f)
 	}
 }

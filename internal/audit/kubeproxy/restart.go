@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
@@ -21,11 +22,22 @@ func RestartOn(h *host.Host, remedy string) string {
 }
 
 // RestartAll does the same for the remedies of all findings. It searches kube-proxy's process only once: an audit may have a
-// thousand findings.
+// thousand findings. A kube-proxy that has just started needs no restart.
 func RestartAll(h *host.Host, findings []proxy.Finding) {
 	on := sync.OnceValue(func() string { return restartCommand(h) })
+	young := sync.OnceValue(func() string {
+		began := (&Presence{Host: h}).Began()
+		if runs := time.Since(began).Round(time.Second); !began.IsZero() && runs < time.Minute {
+			return fmt.Sprintf("run the audit again in a minute: kube-proxy started %s ago and may not have written all of its rules. If it "+
+				"keeps restarting, find the reason in its log: `crictl logs $(crictl ps -a -q --name kube-proxy | sed -n 2p)`, or "+
+				"`journalctl -u kube-proxy`", runs)
+		}
+		return ""
+	})
 	for i := range findings {
-		if f := &findings[i]; strings.Contains(f.Remedy, proxy.DeletePod) {
+		if f := &findings[i]; strings.Contains(f.Remedy, proxy.DeletePod) && young() != "" {
+			f.Remedy = young()
+		} else if strings.Contains(f.Remedy, proxy.DeletePod) {
 			f.Remedy = strings.ReplaceAll(f.Remedy, proxy.DeletePod, on())
 		}
 	}

@@ -46,6 +46,17 @@ func TestRestartOn(t *testing.T) {
 	assert.Equal(t, kubeproxy.RestartOn((&hosttest.Machine{}).Host(), "reboot"), "reboot", "another remedy")
 }
 
+// TestRestartYoung checks that a kube-proxy that its supervisor restarts every few seconds is not to be restarted.
+func TestRestartYoung(t *testing.T) {
+	m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) S 1 7 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 99500 0",
+		"/proc/7/cmdline": "kube-proxy\x00", "/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/uptime": "1000.00 1.00\n"}}
+	findings := []proxy.Finding{{Remedy: "restart kube-proxy: `" + proxy.DeletePod + "`"}}
+	kubeproxy.RestartAll(m.Host(), findings)
+	if got := findings[0].Remedy; strings.Contains(got, "restart kube-proxy") || !strings.Contains(got, "started 5s ago") {
+		t.Errorf("remedy: %s", got)
+	}
+}
+
 // TestRestartAll checks that kube-proxy's process is searched once for all findings.
 func TestRestartAll(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": "k3s\x00",

@@ -190,8 +190,15 @@ func klogTime(line string, now time.Time) time.Time {
 // DeadWatch draws a conclusion that no single source shows: the rules differ from the API, while
 // kube-proxy's own pages (judged by JudgeHealth and JudgeMetrics into own) report no fault. The
 // judgment must contain only settled differences: others disappear, and must not lead to the
-// restart of a healthy kube-proxy. DeadWatch returns false if there is nothing to conclude.
-func DeadWatch(rep *proxy.Judgment, own []proxy.Finding) (proxy.Finding, bool) {
+// restart of a healthy kube-proxy. Neither does a kube-proxy that has written rules or received a change within the last
+// minute. DeadWatch returns false if there is nothing to conclude.
+func DeadWatch(rep *proxy.Judgment, asked Answers, now time.Time) (proxy.Finding, bool) {
+	own := asked.Findings
+	for _, f := range asked.Metrics.Families {
+		if now.Sub(f.LastSync) < time.Minute || now.Sub(f.LastQueued) < time.Minute {
+			return proxy.Finding{}, false
+		}
+	}
 	services := map[string]bool{}
 	for i := range rep.Findings {
 		if f := &rep.Findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") && f.Verdict == verdict.Fail {

@@ -34,7 +34,7 @@ type audit struct {
 	mark         uint64                       // the bit that KUBE-MARK-MASQ sets
 	kinds        map[string]map[string]*chain // Service chains by kind and hash
 	healthPorts  map[string]int               // health check node ports that table filter accepts, by Service port
-	drops        map[portalKey]string         // comments of the rules with which KUBE-PROXY-FIREWALL drops packets
+	drops        map[portalKey]bool           // what KUBE-PROXY-FIREWALL drops
 	rivals       []claim                      // additional claims to an endpoint that already has one
 	strangers    []claim                      // claims to endpoints that seem to belong to another Service
 	unreadable   int

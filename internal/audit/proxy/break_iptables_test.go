@@ -76,8 +76,6 @@ var iptablesBreakages = []struct {
 		[]edit{subAll("^-A KUBE-SEP-.*DNAT", "--to-destination ", "--to-destination :0 persistent ")}},
 
 	{"target of another service", "kubeproxy.service.hash", []edit{sub("^-A KUBE-SERVICES .*prod/export cluster IP", svcEX, svcNP)}},
-	{"comment of another service", "kubeproxy.service.hash",
-		[]edit{sub("^-A KUBE-SERVICES .*prod/np cluster IP", "prod/np", "prod/other")}},
 	{"node port to another service", "kubeproxy.service.hash", []edit{sub("^-A KUBE-NODEPORTS -p tcp .*prod/np", extNP, extLB)}},
 	{"ClusterIP differs", "kubeproxy.service.address", []edit{sub("^-A "+svcNP+" .*MARK-MASQ", "10.104.34.55", "10.104.34.56")}},
 	{"port differs", "kubeproxy.service.address", []edit{sub("^-A KUBE-SERVICES .*prod/np cluster IP", "--dport 80", "--dport 81")}},

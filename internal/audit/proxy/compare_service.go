@@ -124,7 +124,16 @@ func (c *comparison) compareSourceRanges(s *Service, p *apiServicePort) (name, w
 		return "", ""
 	}
 	slices.Sort(own)
-	return rangesDiffer(s, p, own, s.SourceRanges, len(s.SourceRanges) > 0)
+	if name, words = rangesDiffer(s, p, own, s.SourceRanges, len(s.SourceRanges) > 0); words != "" {
+		return name, words
+	}
+	open := slices.DeleteFunc(own, func(ip string) bool { // served, but without the chain of the ranges
+		return slices.Contains(s.LoadBalancerIPs, ip) || !slices.Contains(s.ExternalIPs, ip)
+	})
+	if len(open) == 0 || c.rep.ipvs != nil {
+		return "", ""
+	}
+	return rangesDiffer(s, p, open, nil, false)
 }
 
 // compareSetRanges compares the clients that may use each address of the load balancer in IPVS mode.

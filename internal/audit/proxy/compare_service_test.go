@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -80,6 +81,22 @@ func TestRecordedFields(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestRangesOfEachAddress deletes the element of firewall-ips of one of two addresses of a load balancer: all clients reach this one.
+func TestRangesOfEachAddress(t *testing.T) {
+	rules, svcs, eps := recordedFields(t, "nft")
+	svcs = inService(svcs, "ranges-none", `{"ip": "192.0.2.7", "ipMode": "VIP"}`, `{"ip": "192.0.2.7", "ipMode": "VIP"}, {"ip": "192.0.2.77"}`)
+	opts := Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), NodeName: "node-nftables"}
+	const one = `[{"concat": ["192.0.2.%s", "tcp", 80]}, {"goto": {"target": "%s-DYZPX2Q6-default/ranges-none/tcp/"}}]`
+	external, firewall := fmt.Sprintf(one, "7", "external"), fmt.Sprintf(one, "7", "firewall")
+	rules = strings.Replace(rules, external, external+", "+fmt.Sprintf(one, "77", "external"), 1)
+	wantOne(t, Judge(mustParse(t, strings.Replace(rules, firewall, firewall+", "+fmt.Sprintf(one, "77", "firewall"), 1)), opts), "")
+	rep := Judge(mustParse(t, rules), opts)
+	wantOne(t, rep, "kubeproxy.truth.source-ranges")
+	if got := rep.Findings[0].Message; !strings.Contains(got, "admits all clients to the load balancer address 192.0.2.77") {
+		t.Errorf("message %s", got)
 	}
 }
 

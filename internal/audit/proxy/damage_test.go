@@ -156,3 +156,29 @@ func TestEveryDamageIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// TestCommentsAreWords changes and removes each comment of a healthy kube-proxy's rules. A rule that serves a Service serves
+// it, whatever its comment. Only rules that reject packets, or accept health checks, have the Service nowhere else.
+func TestCommentsAreWords(t *testing.T) {
+	rules, svcs, eps := recordedAs(t, "iptables", false, false)
+	opts := Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), BeLiberal: new(bool), NodeName: "node-iptables-legacy",
+		NodePortAddresses: func() bool { return false }}
+	only := regexp.MustCompile(`^-A .*(has no (local )?endpoints|health check node port)`)
+	comment := regexp.MustCompile(` -m comment --comment ("[^"]*"|\S+)`)
+	lines, tried := strings.SplitAfter(rules, "\n"), 0
+	for i, l := range lines {
+		if !comment.MatchString(l) || only.MatchString(l) {
+			continue
+		}
+		for _, with := range []string{"", ` -m comment --comment "changed"`, ` -m comment --comment "default/other cluster IP"`} {
+			tried++
+			changed := slices.Concat(lines[:i], []string{comment.ReplaceAllString(l, with)}, lines[i+1:])
+			if rep := Judge(mustParse(t, strings.Join(changed, "")), opts); len(rep.Findings) > 0 {
+				t.Errorf("%q instead of the comment of %s%s: %s", with, l, rep.Findings[0].Name, rep.Findings[0].Message)
+			}
+		}
+	}
+	if tried < 50 {
+		t.Errorf("only %d comments", tried)
+	}
+}

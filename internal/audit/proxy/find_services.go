@@ -46,6 +46,44 @@ func (a *audit) ownChain(n *node, kind string, hash []byte) *chain {
 	return c
 }
 
+// ownerOf returns the Service port that a rule of KUBE-SERVICES or KUBE-NODEPORTS serves, and the purpose of its target.
+// The target's name is a hash of the Service, so it decides and not the rule's comment, which says name. If another
+// program has changed that comment, the comments of the target's own rules name the Service. If the comment names
+// another Service of these rules, either is wrong, and only the address decides.
+func (a *audit) ownerOf(r *ruleset.Rule, name string) (owner, what string) {
+	to := a.target(r)
+	if to == nil {
+		return name, ""
+	}
+	kind, hash := serviceChain(to.Name)
+	what = map[string]string{"SVC": "cluster IP", "SVL": "cluster IP", "EXT": "external IP", "XLB": "loadbalancer IP", "FW": "loadbalancer IP"}[kind]
+	said := string(a.hash.sum16(name, r.Protocol))
+	if what == "" || said == hash {
+		return name, what
+	}
+	rules := slices.Clone(to.Rules)
+	for i := range to.Rules {
+		if next := a.target(&to.Rules[i]); next != nil {
+			rules = append(rules, next.Rules...)
+		}
+	}
+	another := slices.ContainsFunc([]string{"SVC", "SVL", "EXT", "XLB", "FW"}, func(kind string) bool { return a.kinds[kind][said] != nil })
+	same := func(own ruleset.Rule) bool {
+		return own.Target == "KUBE-MARK-MASQ" && own.Destination == r.Destination && own.Port == r.Port && own.Protocol == r.Protocol
+	}
+	if (another || what == "cluster IP") && !slices.ContainsFunc(to.Rules, same) {
+		return name, what
+	}
+	for i := range rules {
+		for _, word := range strings.Fields(rules[i].Comment) {
+			if strings.Contains(word, "/") && string(a.hash.sum16(word, r.Protocol)) == hash {
+				return word, what
+			}
+		}
+	}
+	return name, what
+}
+
 // portalKey holds the match of a rule for a Service.
 type portalKey struct{ address, proto, port string }
 
@@ -95,9 +133,12 @@ func (a *audit) findServices() {
 	}
 }
 
-// judgePortal checks invariant 5: the target must carry the hash of the comment's Service.
+// judgePortal checks invariant 5: the target must carry the hash of the Service.
 func (a *audit) judgePortal(c *chain, r *ruleset.Rule, seen map[portalKey]*ruleset.Rule) {
 	name, what := splitPortal(r.Comment)
+	if owner, of := a.ownerOf(r, name); owner != name {
+		name, what = owner, of
+	}
 	if name == "" || r.Target != "KUBE-MARK-MASQ" && !strings.HasPrefix(r.Target, "KUBE-") || strings.HasPrefix(what, "has no") {
 		a.breakNamed(r)
 		if a.target(r) != nil {
@@ -125,11 +166,15 @@ func (a *audit) judgePortal(c *chain, r *ruleset.Rule, seen map[portalKey]*rules
 		n.cluster = r
 		n.out.ClusterIP, n.out.Port = ip, atoi(r.Port)
 		n.out.InternalLocal = a.target(r) != nil && a.target(r) == n.svl
+	case "loadbalancer IP":
+		if n.fw == nil || a.target(r) == n.fw {
+			n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, ip)
+			n.outside = append(n.outside, r)
+			break
+		}
+		fallthrough // it does not lead to the chain of the source ranges
 	case "external IP":
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, ip)
-		n.outside = append(n.outside, r)
-	case "loadbalancer IP":
-		n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, ip)
 		n.outside = append(n.outside, r)
 	}
 	a.judgeTarget(c, r, n)
@@ -165,13 +210,14 @@ func (a *audit) judgeTwice(c *chain, r *ruleset.Rule, n *node, seen map[portalKe
 
 // judgeNodePort judges a rule of KUBE-NODEPORTS. Its comment contains only the Service's name.
 func (a *audit) judgeNodePort(c *chain, r *ruleset.Rule, seen map[portalKey]*ruleset.Rule) {
-	if !strings.Contains(r.Comment, "/") || !strings.HasPrefix(r.Target, "KUBE-") || !r.Has(ruleset.ByPort) {
+	name, _ := a.ownerOf(r, r.Comment)
+	if !strings.Contains(name, "/") || !strings.HasPrefix(r.Target, "KUBE-") || !r.Has(ruleset.ByPort) {
 		a.breakNamed(r)
 		a.portsDamaged = true
 		a.addFinding("kubeproxy.chain.unexpected-rule", "nat", c, r, nil, "kube-proxy does not write this rule into KUBE-NODEPORTS")
 		return
 	}
-	n := a.node(r.Comment, r.Protocol)
+	n := a.node(name, r.Protocol)
 	n.reached = true
 	n.out.NodePort = atoi(r.Port)
 	if r.Target == "KUBE-MARK-MASQ" { // until 1.23

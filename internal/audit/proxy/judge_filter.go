@@ -131,16 +131,15 @@ func (a *audit) judgeSourceRanges(n *node) {
 		}
 	}
 	if a.drops == nil {
-		a.drops = map[portalKey]string{}
+		a.drops = map[portalKey]bool{}
 		for r := range a.filter.Rules("KUBE-PROXY-FIREWALL") {
 			if r.Target == "DROP" {
-				a.drops[portalKey{r.Destination, r.Protocol, r.Port}] = r.Comment
+				a.drops[portalKey{r.Destination, r.Protocol, r.Port}] = true
 			}
 		}
 	}
 	for _, r := range n.outside {
-		comment := n.name + " traffic not accepted by " + n.fw.Name
-		if a.target(r) == n.fw && a.drops[portalKey{r.Destination, r.Protocol, r.Port}] != comment {
+		if a.target(r) == n.fw && !a.drops[portalKey{r.Destination, r.Protocol, r.Port}] {
 			a.addFinding("kubeproxy.firewall.unpaired", "nat", n.fw, nil, n, "KUBE-PROXY-FIREWALL does not drop the packets to %s, port %s, "+
 				"that %s does not accept: loadBalancerSourceRanges is not enforced", trimCIDR(r.Destination), r.Port, n.fw.Name)
 			return

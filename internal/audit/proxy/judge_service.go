@@ -164,14 +164,15 @@ func (a *audit) judgeServiceMasquerade(n *node) {
 	for i := range c.Rules {
 		r := &c.Rules[i]
 		of, what := splitPortal(r.Comment)
-		if r.Target != "KUBE-MARK-MASQ" || what != "cluster IP" {
+		served := r.Destination == n.cluster.Destination && r.Port == n.cluster.Port && r.Protocol == n.cluster.Protocol
+		if r.Target != "KUBE-MARK-MASQ" || what != "cluster IP" && !served {
 			continue // until 1.23, external addresses have a rule here too
 		}
 		n.out.Masquerade = a.detectorOf(r)
 		switch {
-		case of != n.name:
+		case of != n.name && !served:
 			a.addFinding("kubeproxy.service.hash", "nat", c, r, n, "the rule is for %s, but the chain belongs to %s", of, n.name)
-		case r.Destination != n.cluster.Destination || r.Port != n.cluster.Port || r.Protocol != n.cluster.Protocol:
+		case !served:
 			a.addFinding("kubeproxy.service.address", "nat", c, r, n, "%s is %s %s %s here, but %s %s %s in line %d", n.name,
 				r.Destination, r.Protocol, r.Port, n.cluster.Destination, n.cluster.Protocol, n.cluster.Port, n.cluster.Line)
 		case n.out.Masquerade != a.detector:

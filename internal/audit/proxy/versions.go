@@ -249,7 +249,23 @@ func (e *apiEndpoints) text() string {
 
 // Current returns the current state without the past, as if it had just been listed. It shares the
 // objects, which are immutable.
-func (v *Versions) Current() *Versions { return v.Of(union(v.slices, v.objects)) }
+func (v *Versions) Current() *Versions {
+	now := NewVersions()
+	now.Endpoints = &Endpoints{Version: v.Endpoints.Version, services: map[string]*apiEndpoints{}}
+	now.Services = &Services{Version: v.Services.Version}
+	for _, name := range union(v.slices, v.objects) {
+		for _, s := range v.slices[name] {
+			now.Endpoints.add(s)
+			now.putSlice(s)
+		}
+		if s := v.objects[name]; s != nil {
+			now.Services.Count++
+			now.Services.add(s)
+			now.putService(s)
+		}
+	}
+	return now
+}
 
 // DropIndex drops data that Compare needs and Now rebuilds: 7 MB for 50,000 endpoints.
 func (v *Versions) DropIndex() {

@@ -24,7 +24,6 @@ type feed struct {
 	mu       sync.Mutex
 	now      *proxy.Versions      // nil until listed
 	changed  map[string]time.Time // Services changed since the last round, with the time of the first change
-	handed   map[string]time.Time // Services that the last round handed over to partial rounds
 	relisted time.Time            // time of a new list since the last round
 	rounds   bool                 // a round is running
 	log      []proxy.Event        // events since the round began
@@ -131,7 +130,7 @@ func (f *feed) pending() (first time.Time, known bool, err error) {
 func (f *feed) beginRound() (now *proxy.Versions, changed map[string]time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	changed, f.changed, f.relisted, f.log, f.handed = f.changed, map[string]time.Time{}, time.Time{}, nil, nil
+	changed, f.changed, f.relisted, f.log = f.changed, map[string]time.Time{}, time.Time{}, nil
 	f.rounds = true
 	if f.now == nil {
 		return nil, changed

@@ -19,7 +19,8 @@ type FollowedNode interface {
 	// Spent returns the processor time of this process and its child processes since its start.
 	Spent() time.Duration
 	// Trouble returns the result of a cheap look at kube-proxy: whether it runs, and the state that it
-	// reports. A round follows if the names of its findings have changed.
+	// reports. If the names of its findings have changed, a round follows, or a report about kube-proxy
+	// alone if the next round must wait.
 	Trouble(ctx context.Context) []proxy.Finding
 }
 
@@ -28,8 +29,8 @@ type FollowOptions struct {
 	Node, Zone string
 	Settle     func() time.Duration // called before each round, because kube-proxy's configuration may appear later
 	Every      time.Duration        // interval for reading the rules if Generation returns ""; longer if it is not sure
-	Done       func(Progress)       // called after each round
-	Looked     func()               // called after each look, even if it needed no round; may be nil
+	Done       func(Progress)       // called after each round, and after a report about kube-proxy alone
+	Looked     func(Progress)       // called after each look, and before a round; may be nil
 }
 
 // Progress is the result of the audit so far.
@@ -37,6 +38,7 @@ type Progress struct {
 	Findings   []proxy.Finding
 	Notes      []string  // remarks about how the rules were read
 	Audited    time.Time // end of the last round
+	Waiting    time.Time // when the oldest change that no round has compared was seen; zero: none
 	Services   int       // number of Service ports in the rules
 	Rounds     int
 	Reads      int   // number of readings of the rules
@@ -47,14 +49,20 @@ type Progress struct {
 }
 
 const (
-	quiet     = time.Second      // kube-proxy writes most changes within this time
-	lookEvery = 30 * time.Second // interval of the cheap looks: the generation, and kube-proxy's state
-	rarely    = 4                // multiple of Every
-	// After a round with open findings, the rest is at most this multiple of its processor time. Each
-	// further such round doubles it.
-	sooner    = 10
+	quiet     = time.Second                  // kube-proxy writes most changes within this time
+	lookEvery = 30 * time.Second             // interval of the cheap looks: the generation, and kube-proxy's state
+	rarely    = 4                            // multiple of Every
 	roundTime = failedWrite + 30*time.Second // limit of a round, in addition to the settle time
 )
+
+// restAfter returns the pause after a round that has used processor time. Small clusters are audited
+// with one part in 125 of a processor. If a round is expensive, the pause is bounded nevertheless,
+// because a Service that goes stale must be named within a minute: a round of 2,000 Services of ten
+// endpoints reads the rules twice, for 1.7 s, and begins every 30 s while changes continue. That is
+// 6 % of a processor, where kube-proxy uses 35 % or more for the same changes.
+func restAfter(used time.Duration) time.Duration {
+	return min(125*used, max(20*time.Second, 15*used), time.Minute)
+}
 
 // follower is the state of one Follow.
 type follower struct {
@@ -62,24 +70,26 @@ type follower struct {
 	feed        *feed
 	opts        FollowOptions
 	kept        Progress
-	doubts      int           // number of latest rounds in a row that had findings or errors
+	mode        string        // mode of the rules that were read last
 	generation  string        // generation of the rules that were read last
+	changed     time.Time     // when the rules were first seen with another generation; zero: not since the last round
 	trouble     string        // names of the findings of the last cheap look
+	troubled    time.Time     // when they will have been the same for the settle time
+	reported    string        // names of the cheap look that has been reported
 	looked      time.Time     // time of the last look
 	rereadAfter time.Duration // interval for rereading rules with findings
-	reread      time.Time     // when to reread rules with findings, although nothing has changed
+	reread      time.Time     // when to reread rules with findings, although nothing has changed; zero: never
 	full        time.Time     // when to read the rules if the generation is unknown
 	rare        time.Time     // when to read the rules although the generation is the same
 	rest        time.Time     // no round before this time
-	budget      budget
-	parts       parts
+	due         bool          // a round waits for it
 }
 
 // Follow audits a node until the context ends. It keeps one watch of the API open. It reads the
 // rules when an API change has had time to settle, when the rules have changed, and every few
 // minutes if changes of the rules cannot be detected.
 func Follow(ctx context.Context, node FollowedNode, api API, opts FollowOptions) {
-	k := &follower{node: node, feed: newFeed(api), opts: opts, budget: newBudget(opts.Every, time.Now())}
+	k := &follower{node: node, feed: newFeed(api), opts: opts}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -95,9 +105,7 @@ func Follow(ctx context.Context, node FollowedNode, api API, opts FollowOptions)
 		wait.Stop()
 		if ctx.Err() == nil && !time.Now().Before(k.nextLook()) {
 			k.lookOrAudit(ctx)
-			if opts.Looked != nil {
-				opts.Looked()
-			}
+			k.report()
 		}
 	}
 	<-done
@@ -112,45 +120,92 @@ func (k *follower) nextLook() time.Time {
 		return time.Now().Add(lookEvery) // the first list is still running
 	case k.kept.Rounds == 0:
 		return time.Time{}
-	case !first.IsZero() && first.Add(quiet).Before(at):
-		at = first.Add(quiet)
-	}
-	if k.parts.proof {
-		at = time.Time{}
-	}
-	if at.Before(k.rest) {
+	case k.due && k.rest.Before(at):
 		at = k.rest
 	}
-	if part := k.nextPart(); !part.IsZero() && part.Before(at) {
-		return part
+	if due := first.Add(quiet); !first.IsZero() && due.Before(at) {
+		if at = due; at.Before(k.rest) {
+			at = k.rest
+		}
+	}
+	if k.trouble != k.reported && k.troubled.Before(at) {
+		at = k.troubled
 	}
 	return at
 }
 
 // lookOrAudit makes the cheap checks, and a round if they are not sufficient.
 func (k *follower) lookOrAudit(ctx context.Context) {
-	if part := k.nextPart(); !part.IsZero() && !part.After(time.Now()) {
-		if k.runPart(ctx); !k.parts.proof || time.Now().Before(k.rest) {
-			return
-		}
-	}
 	k.looked = time.Now()
 	first, _, unanswered := k.feed.pending()
 	generation, sure, err := k.node.Generation(ctx)
-	same := err == nil && generation != "" && generation == k.generation && (sure || k.looked.Before(k.rare)) ||
-		generation == "" && k.looked.Before(k.full)
-	before := k.trouble
-	k.trouble = ""
-	for _, f := range k.node.Trouble(ctx) {
-		k.trouble += f.Name + " "
+	unchanged := err == nil && generation != "" && generation == k.generation
+	if err == nil && !unchanged && generation != "" && k.changed.IsZero() {
+		k.changed = k.looked
 	}
-	due := k.doubts > 0 && !k.looked.Before(k.reread) || (unanswered == nil) != (k.kept.Unanswered == nil)
-	if same && !due && !k.parts.proof && first.IsZero() && k.trouble == before {
+	same := unchanged && (sure || k.looked.Before(k.rare)) || generation == "" && k.looked.Before(k.full)
+	k.lookAtProxy(ctx)
+	again := !k.reread.IsZero() && !k.looked.Before(k.reread) || (unanswered == nil) != (k.kept.Unanswered == nil)
+	k.due = !same || again || !first.IsZero() || k.trouble != k.reported
+	switch {
+	case k.due && !k.looked.Before(k.rest):
+		k.report()
+		k.runRound(ctx, generation, unanswered)
+	case k.trouble != k.reported && !k.looked.Before(k.troubled):
+		k.reportProxy(ctx, first.IsZero() && unanswered == nil)
+	}
+}
+
+// waiting returns when the oldest change that no round has compared was seen, or the zero time.
+func (k *follower) waiting() time.Time {
+	first, _, _ := k.feed.pending()
+	if first.IsZero() || !k.changed.IsZero() && k.changed.Before(first) {
+		return k.changed
+	}
+	return first
+}
+
+// report reports how long changes have waited for a round.
+func (k *follower) report() {
+	if k.kept.Waiting = k.waiting(); k.opts.Looked != nil {
+		k.opts.Looked(k.kept)
+	}
+}
+
+// lookAtProxy takes a cheap look at kube-proxy.
+func (k *follower) lookAtProxy(ctx context.Context) {
+	names := ""
+	for _, f := range k.node.Trouble(ctx) {
+		names += f.Name + " "
+	}
+	if names != k.trouble {
+		k.trouble, k.troubled = names, k.looked.Add(k.opts.Settle())
+	}
+}
+
+// reportProxy reports the state of kube-proxy without reading the rules, after the cheap looks have
+// shown it for the settle time. The findings of the last round about the rules remain. latest reports
+// whether that round has compared every change of the API.
+func (k *follower) reportProxy(ctx context.Context, latest bool) {
+	var out Outcome
+	rules := slices.DeleteFunc(slices.Clone(k.kept.Findings), aboutProxy)
+	out.Report.Findings = k.node.Proxy(ctx)
+	if latest && k.kept.Unread == nil && k.kept.Unanswered == nil && len(rules) == 0 {
+		out.Report.Mode = k.mode
+	}
+	k.node.Conclude(ctx, &out, true)
+	if ctx.Err() != nil {
 		return
 	}
-	k.runRound(ctx, generation, unanswered)
-	_, partly := k.node.(PartReader)
-	k.parts.able, k.parts.proof, k.parts.known = partly && sure && generation != "", false, nil
+	k.kept.Findings, k.reported = append(rules, out.Report.Findings...), k.trouble
+	k.opts.Done(k.kept)
+}
+
+// aboutProxy reports whether a finding is about kube-proxy itself, not about its rules.
+func aboutProxy(f proxy.Finding) bool {
+	return slices.ContainsFunc([]string{"kubeproxy.process.", "kubeproxy.sync.", "kubeproxy.watch."}, func(prefix string) bool {
+		return strings.HasPrefix(f.Name, prefix)
+	})
 }
 
 func (k *follower) runRound(ctx context.Context, generation string, unanswered error) {
@@ -162,7 +217,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	defer k.feed.endRound()
 	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many
 	// rules.
-	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone, known: k.parts.known, handOver: k.handOver()}
+	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone}
 	var api API = k.feed
 	if unanswered != nil || now == nil {
 		api, now = nil, nil
@@ -179,32 +234,28 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	k.looked = time.Now()
 	every := k.opts.Every - k.opts.Every/10 + rand.N(k.opts.Every/5+1)
 	k.full, k.rare = k.looked.Add(every), k.looked.Add(rarely*every)
-	k.rereadAfter = min(2*k.rereadAfter, k.opts.Every)
-	used := k.node.Spent() - spent
-	rest := k.budget.recordUse(used, k.looked)
-	if len(found) > 0 || err != nil || unanswered != nil {
-		rest = min(rest, used*sooner<<min(k.doubts, 4))
-		k.doubts++
-	} else {
-		k.doubts = 0
-	}
-	k.rest = k.looked.Add(rest)
-	if k.doubts == 0 || !sameFindings(found, k.kept.Findings) {
+	k.rest = k.looked.Add(restAfter(k.node.Spent() - spent))
+	k.rereadAfter = min(max(2*k.rereadAfter, lookEvery), k.opts.Every)
+	doubts := len(found) > 0 || err != nil || unanswered != nil
+	if !doubts || !sameFindings(found, k.kept.Findings) {
 		k.rereadAfter = lookEvery
 	}
-	k.reread = k.looked.Add(k.rereadAfter)
+	if k.reread = (time.Time{}); doubts {
+		k.reread = k.looked.Add(k.rereadAfter)
+	}
+	k.mode, k.changed, k.reported, k.due = out.Report.Mode, time.Time{}, k.trouble, false
 	k.kept.Findings, k.kept.Audited, k.kept.Unanswered, k.kept.Unread = found, k.looked, unanswered, err
 	k.kept.Notes = out.Report.Notes
 	k.kept.Services = len(out.Report.Services)
 	k.kept.Rounds++
 	k.kept.Reads += read.times
-	k.putBack(changed)
 	k.kept.Changes += len(changed)
 	k.kept.Delay.add(changed, out, began, read.first)
 	unsure := func(f proxy.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.un") } // the watch may be the cause
 	if out.Behind || !out.Writing && slices.ContainsFunc(found, unsure) {
 		k.feed.restart()
 	}
+	k.kept.Waiting = k.waiting()
 	k.opts.Done(k.kept)
 }
 

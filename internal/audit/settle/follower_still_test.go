@@ -23,7 +23,7 @@ func TestKeepStill(t *testing.T) {
 		var looked time.Time
 		go settle.Follow(ctx, c, c, settle.FollowOptions{
 			Settle: func() time.Duration { return settleTime }, Every: time.Minute,
-			Done: func(k settle.Progress) { reads = append(reads, k.Rounds) }, Looked: func() { looked = time.Now() },
+			Done: func(k settle.Progress) { reads = append(reads, k.Rounds) }, Looked: func(settle.Progress) { looked = time.Now() },
 		})
 		time.Sleep(time.Hour)
 		if ago := time.Since(looked); ago > time.Minute {

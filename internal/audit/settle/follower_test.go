@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -82,7 +83,7 @@ func TestKeep(t *testing.T) {
 // received the change and the rules are correct.
 func TestKeepBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &still{cluster: newCluster(rand.New(rand.NewPCG(1, 1)))}
+		s := &still{cluster: newCluster(rand.New(rand.NewPCG(2, 1)))}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer cancel()
@@ -251,4 +252,86 @@ func TestKeepTorn(t *testing.T) {
 			t.Error("no round")
 		}
 	})
+}
+
+// busy is a cluster of 2,000 Services with ten endpoints each, as far as the cost of a reading goes
+// (BenchmarkReading). Its kube-proxy may be gone.
+type busy struct {
+	*cluster
+	reads int
+	gone  bool
+}
+
+func (b *busy) Rules(ctx context.Context) (proxy.Judgment, error) {
+	b.reads++
+	return b.cluster.Rules(ctx)
+}
+
+func (b *busy) Spent() time.Duration { return time.Duration(b.reads) * 850 * time.Millisecond }
+
+func (b *busy) Proxy(context.Context) []proxy.Finding {
+	if !b.gone {
+		return nil
+	}
+	return []proxy.Finding{proxy.NewFinding(proxy.Finding{Name: "kubeproxy.process.absent", Message: "gone"})}
+}
+
+func (b *busy) Trouble(ctx context.Context) []proxy.Finding { return b.Proxy(ctx) }
+
+// TestKeepBusy changes endpoints five times a second for long. The rules are compared at least once a
+// minute, with at most 8 % of a processor, and a stale Service is named within a minute. So is a
+// kube-proxy that is gone, whether changes go on or not, and no change then waits unseen for two minutes.
+func TestKeepBusy(t *testing.T) {
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			b := &busy{cluster: newCluster(rand.New(rand.NewPCG(seed, 3)))}
+			b.lagged = time.Second
+			ctx, cancel := context.WithCancel(t.Context())
+			churning, stop := context.WithCancel(ctx)
+			defer synctest.Wait()
+			defer cancel()
+			defer stop()
+			go b.churn(churning, 200*time.Millisecond)
+			go b.proxy(ctx)
+			var last settle.Progress
+			longest := time.Duration(0)
+			named := func(about string) bool {
+				return slices.ContainsFunc(last.Findings, func(f proxy.Finding) bool {
+					return f.Verdict == verdict.Fail && (f.Service == about || f.Name == about)
+				})
+			}
+			go settle.Follow(ctx, b, b, settle.FollowOptions{
+				Settle: func() time.Duration { return settleTime }, Every: 5 * time.Minute,
+				Done: func(k settle.Progress) {
+					if k.Rounds > 1 && k.Rounds != last.Rounds {
+						longest = max(longest, k.Audited.Sub(last.Audited))
+					}
+					last = k
+				},
+				Looked: func(k settle.Progress) { last.Waiting = k.Waiting },
+			})
+			time.Sleep(10*time.Minute + time.Duration(b.IntN(40))*time.Second)
+			if used := float64(b.Spent()) / float64(10*time.Minute); used > 0.08 || longest > time.Minute {
+				t.Errorf("seed %d: %.1f %% of a processor; the longest pause was %s", seed, 100*used, longest)
+			} else {
+				t.Logf("seed %d: %.1f %% of a processor, a round at least every %s", seed, 100*used, longest)
+			}
+			victim := b.names[0]
+			b.stale[victim], b.rules[victim] = true, "99999"
+			time.Sleep(time.Minute)
+			if !named(b.called(victim)) && !named(victim) {
+				t.Errorf("seed %d: a stale Service is not named after a minute: %v", seed, last.Findings)
+			}
+			if seed%2 == 0 {
+				stop()
+			}
+			b.gone = true
+			if time.Sleep(time.Minute); !named("kubeproxy.process.absent") {
+				t.Errorf("seed %d: a kube-proxy that is gone is not named after a minute", seed)
+			}
+			if waits := time.Since(last.Waiting); !last.Waiting.IsZero() && waits > 2*time.Minute {
+				t.Errorf("seed %d: a change has waited for %s", seed, waits)
+			}
+		})
+	}
 }

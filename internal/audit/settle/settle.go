@@ -52,26 +52,20 @@ type Options struct {
 	Patient    bool          // no operator waits: findings of the rules alone must persist this long too, and the rules are read less often
 	Node, Zone string
 	Progress   func(open int, d time.Duration) // called after each look; may be nil
-
-	part  *partOf     // if set, the rules of some Services were read: settled suspects are not reported, but returned
-	known []Suspected // suspects that readings of a part of the rules have found
-	// handOver reports whether readings of a part of the rules check a new suspect from now on.
-	handOver func(p proxy.ServicePort, state string) bool
 }
 
 // Outcome is the result of Run.
 type Outcome struct {
 	Report    proxy.Judgment // with the persistent findings and the unknown ones
 	Converged []Converged
-	Looks     int         // number of readings of the rules
-	Stale     bool        // a difference from the API is persistent
-	Writing   bool        // kube-proxy was in a long sync when the time ended
-	Behind    bool        // the watch of the API lacks a change that a list without caches has
-	Suspected []Suspected // of a part of the rules
+	Looks     int  // number of readings of the rules
+	Stale     bool // a difference from the API is persistent
+	Writing   bool // kube-proxy was in a long sync when the time ended
+	Behind    bool // the watch of the API lacks a change that a list without caches has
 }
 
 const (
-	pause = 300 * time.Millisecond // minimum time between two looks
+	pause, longestPause = 300 * time.Millisecond, 5 * time.Second // between two looks
 	// A reading is torn if kube-proxy wrote rules during it. A finding of the rules alone must
 	// occur in this many looks over this time, within which a sync counts as long.
 	tornLooks = 3
@@ -92,6 +86,7 @@ type loop struct {
 	latest   proxy.Judgment
 	looks    int
 	looked   time.Time                  // end of the last look
+	rest     time.Duration              // pause before the next look
 	writings map[string]*writings       // kube-proxy's syncs, by family
 	writer   Writer                     // the writer of a long sync at the last look
 	suspects []*suspect                 // differences from the API
@@ -144,9 +139,8 @@ func settleRules(ctx context.Context, node RuleReader, api API, versions *proxy.
 		return Outcome{}, err
 	}
 	defer func() { l.end() }()
-	l.handOverSuspects()
 	l.follow(ctx)
-	for l.countOpen() > 0 && l.wait(looking, pause, func() bool { return false }) {
+	for l.countOpen() > 0 && l.wait(looking, l.rest, func() bool { return false }) {
 		if err := l.recheckRules(looking); err != nil {
 			break // the time is over or the rules cannot be read: open findings become unknown
 		}
@@ -158,16 +152,18 @@ func settleRules(ctx context.Context, node RuleReader, api API, versions *proxy.
 
 // firstLook makes the first look.
 func (l *loop) firstLook(ctx context.Context) (err error) {
+	began := time.Now()
 	if l.latest, err = l.readRules(ctx); err != nil {
 		return err
 	}
-	l.looks = 1 + l.opts.knownLooks()
+	l.looks = 1
 	if l.versions != nil {
 		l.versions.NameServices(&l.latest)
 		l.versions.Unserved(&l.latest, l.node.Live())
 	}
 	now := time.Now()
 	l.looked = now
+	l.restAfter(now.Sub(began))
 	l.alone = newCandidates(l.latest.Findings, now)
 	if l.latest.Mode != "" {
 		l.proxy = newCandidates(l.node.Proxy(ctx), now)
@@ -187,9 +183,6 @@ func (l *loop) facts() proxy.Options {
 // readRules reads and judges the rules. If two reports exist for a long time, neither keeps the text of
 // the rules.
 func (l *loop) readRules(ctx context.Context) (proxy.Judgment, error) {
-	if l.opts.part != nil && l.looks > 0 {
-		l.opts.part.services = l.openServices()
-	}
 	rep, err := l.node.Rules(ctx)
 	if l.opts.Patient {
 		rep.CloneStrings()
@@ -220,18 +213,21 @@ func (l *loop) recheckRules(ctx context.Context) error {
 	l.looked = now
 	l.recordWritten(written)
 	l.excuseLongSync(now)
-	rest := now.Sub(began) // an expensive reading is not repeated immediately
-	if l.opts.Patient {
-		rest *= 4
-	}
-	if rest = min(rest, 5*time.Second); l.writer.PID != 0 {
-		rest = max(rest, longWrite)
-	}
+	l.restAfter(now.Sub(began))
 	if l.opts.Progress != nil {
 		l.opts.Progress(l.countOpen(), now.Sub(l.began))
 	}
-	l.wait(ctx, rest, func() bool { return false })
 	return nil
+}
+
+// restAfter sets the pause after a look that took some time: an expensive one is not repeated immediately.
+func (l *loop) restAfter(took time.Duration) {
+	if l.opts.Patient {
+		took *= 4
+	}
+	if l.rest = min(max(took, pause), longestPause); l.writer.PID != 0 {
+		l.rest = max(l.rest, longWrite)
+	}
 }
 
 // dropExplained drops the suspects that are explained.

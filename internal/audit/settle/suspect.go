@@ -39,8 +39,7 @@ func (l *loop) compare(now time.Time) {
 	for _, f := range slices.Concat(differ, l.latest.Findings) {
 		if p := proxy.PortOf(&f); f.Service != "" && f.Explains() && !suspected[p] {
 			suspected[p] = true
-			state := l.latest.State(p)
-			l.suspects = append(l.suspects, &suspect{port: p, first: f, since: l.opts.since(p, state, now), state: state})
+			l.suspects = append(l.suspects, &suspect{port: p, first: f, since: now, state: l.latest.State(p)})
 		}
 	}
 }
@@ -103,12 +102,6 @@ func (l *loop) judgeSuspects(ctx context.Context, now time.Time) {
 		}
 	}
 	if len(settled) == 0 {
-		return
-	}
-	if l.opts.part != nil {
-		for _, s := range settled {
-			l.out.Suspected = append(l.out.Suspected, Suspected{s.port, s.since, s.state, l.looks})
-		}
 		return
 	}
 	latest, err := l.api.List(ctx, true)

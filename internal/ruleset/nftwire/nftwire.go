@@ -35,9 +35,6 @@ type Decoder struct {
 	names  []string // names of the sets, in their order
 	items  atomic.Int64
 	fields []field
-
-	// Keep selects the elements that are added, by their raw attributes; nil adds all of them.
-	Keep func(raw []byte) bool
 }
 
 // Rules reads the rules of some chains. Different Rules may read the rules of different chains

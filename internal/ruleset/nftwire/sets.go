@@ -83,9 +83,6 @@ func (d *Decoder) addElements(a *attributes) error {
 			return err
 		}
 		b = rest
-		if d.Keep != nil && !d.Keep(one) {
-			continue
-		}
 		if err := d.addElement(s, one); err != nil {
 			return fmt.Errorf("set %s: %w", s.name, err)
 		}

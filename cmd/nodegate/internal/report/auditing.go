@@ -10,6 +10,7 @@ import (
 // Auditing holds the progress of the audit that the policy's audit block makes watch run.
 type Auditing struct {
 	Last     time.Time `json:"last"`     // the end of the last round, zero before the first
+	Waiting  time.Time `json:"waiting"`  // when the oldest change that no round has compared was seen, zero without one
 	Rounds   int       `json:"rounds"`   // comparisons of the rules with the API
 	Reads    int       `json:"reads"`    // reads of the rules
 	Changes  int       `json:"changes"`  // Services that changed in the API, each counted once a round
@@ -29,7 +30,7 @@ type Delay struct {
 // NewAuditing returns the document for the progress of an audit.
 func NewAuditing(k audit.Progress) *Auditing {
 	a := &Auditing{
-		Last: k.Audited, Rounds: k.Rounds, Reads: k.Reads, Changes: k.Changes, Services: k.Services, Findings: len(k.Findings),
+		Last: k.Audited, Waiting: k.Waiting, Rounds: k.Rounds, Reads: k.Reads, Changes: k.Changes, Services: k.Services, Findings: len(k.Findings),
 		Delay: Delay{Buckets: map[string]int{}, Sum: k.Delay.Sum.Seconds(), Count: k.Delay.Count},
 	}
 	sum := 0
@@ -51,6 +52,8 @@ func (e *exposition) writeAuditing(a *Auditing) {
 		{"nodegate_audit_service_ports", "gauge", "Service ports in the rules.", int64(a.Services)},
 		{"nodegate_audit_findings", "gauge", "Findings of the last round, including unknown ones.", int64(a.Findings)},
 		{"nodegate_audit_last_timestamp_seconds", "gauge", "When the last round ended; 0 before the first.", max(0, a.Last.Unix())},
+		{"nodegate_audit_waiting_timestamp_seconds", "gauge", "When the oldest change that no round has compared was seen; 0 without one.",
+			max(0, a.Waiting.Unix())},
 	} {
 		e.writeMetric(m.name, m.kind, m.help)
 		fmt.Fprintf(e, "%s %d\n", m.name, m.value)

@@ -36,6 +36,8 @@ type Auditor struct {
 	began time.Time
 	seen  time.Time // time of the last look
 	kept  audit.Progress
+
+	summary string // of kept, when the last look ended
 }
 
 // NewAuditor returns an auditor of h that ends with ctx. It does nothing until Checks is called.
@@ -53,6 +55,7 @@ func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 	if asks != a.asked {
 		a.stop()
 		a.stop, a.asked, a.kept, a.began = func() {}, asks, audit.Progress{}, time.Now()
+		a.summary = auditCheck{asks: asks}.summarise()
 		if asks.On {
 			ctx, cancel := context.WithCancel(a.ctx)
 			a.stop = cancel
@@ -66,25 +69,22 @@ func (a *Auditor) Checks(p *policy.Policy) []checks.Check {
 }
 
 func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
-	looked := func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if ctx.Err() == nil {
-			a.seen = time.Now()
-		}
-	}
-	done := func(k audit.Progress) {
+	looked := func(k audit.Progress) {
 		a.mu.Lock()
 		if ctx.Err() != nil { // another policy is in use
 			a.mu.Unlock()
 			return
 		}
-		before := auditCheck{asks: asks, kept: a.kept}.summarise()
-		a.kept, a.seen = k, time.Now()
+		before := a.summary
+		a.kept, a.seen, a.summary = k, time.Now(), auditCheck{asks: asks, kept: k}.summarise()
+		now := a.summary
 		a.mu.Unlock()
-		if now := (auditCheck{asks: asks, kept: k}).summarise(); now != before {
+		if now != before {
 			a.changed()
 		}
+	}
+	done := func(k audit.Progress) {
+		looked(k)
 		if k.Services > manyPorts {
 			debug.FreeOSMemory() // most of the rules in memory are garbage now, ten times the remainder
 		}
@@ -145,7 +145,7 @@ func (v auditCheck) conclude() (checks.State, verdict.Verdict, audit.Finding) {
 	for _, note := range k.Notes {
 		s.Evidence = append(s.Evidence, checks.Seen("note", note))
 	}
-	worst, reason := audit.Conclude(k)
+	worst, reason := audit.Conclude(k, time.Now())
 	return s, worst, reason
 }
 
@@ -177,6 +177,9 @@ func (v auditCheck) Inspect(context.Context, *host.Host) (checks.State, error) {
 		return s, k.Unread
 	case worst == verdict.Unknown && k.Unanswered != nil:
 		return s, fmt.Errorf("the rules were not compared with the API: %w", k.Unanswered)
+	case worst == verdict.Unknown && audit.Outdated(k, time.Now()):
+		return s, fmt.Errorf("the rules were last compared with the API %s ago; rules or API have changed since, %s ago",
+			time.Since(k.Audited).Round(time.Second), time.Since(k.Waiting).Round(time.Second))
 	}
 	got := servicePrefix(reason) + reason.Describe()
 	if more := len(k.Findings) - 1; more > 0 {

@@ -41,7 +41,11 @@ func TestVerdict(t *testing.T) {
 		"no API":               {kept(1, broken), 0, "unknown the rules were not compared with the API: no route to host", policy.Block},
 		"no API, bad rules":    {kept(1, broken, fail), 0, "fail default/web: differs", policy.Block},
 		"a hang":               {kept(1, nil), time.Hour, "unknown the audit has hung since ", policy.Block},
-		"unreadable rules":     {audit.Progress{Rounds: 2, Unread: broken}, 0, "unknown no route to host", policy.Block},
+		"a change waits":       {audit.Progress{Rounds: 1, Services: 3, Waiting: time.Now().Add(-time.Minute)}, 0, "pass ", policy.Block},
+		"and for too long": {audit.Progress{Rounds: 1, Services: 3, Audited: time.Now().Add(-time.Hour), Waiting: time.Now().Add(-3 * time.Minute)}, 0,
+			"unknown the rules were last compared with the API 1h0m0s ago; rules or API have changed since, 3m0s ago", policy.Block},
+		"and a finding":    {audit.Progress{Rounds: 1, Findings: []audit.Finding{fail}, Waiting: time.Now().Add(-3 * time.Minute)}, 0, "fail default/web", policy.Block},
+		"unreadable rules": {audit.Progress{Rounds: 2, Unread: broken}, 0, "unknown no route to host", policy.Block},
 	} {
 		v := auditCheck{asks: policy.Audit{On: true, Severity: policy.Block}, kept: c.kept, began: time.Now().Add(-c.age), seen: time.Now().Add(-c.age)}
 		s, err := v.Inspect(t.Context(), nil)
