@@ -49,7 +49,7 @@ func TestRemediesInARealKernel(t *testing.T) {
 			t.Errorf("%s, broken: %s", c.problem, checkstest.Text(r))
 			continue
 		}
-		checkstest.Obey(t, h, r.State.Remedy)
+		checkstest.Obey(t, h, new(hosttest.Machine), r.State.Remedy)
 		if r := checks.Inspect(t.Context(), h, checks.Run, list).Results[0]; r.Verdict != verdict.Pass {
 			t.Errorf("%s, after the remedy: %s", c.problem, checkstest.Text(r))
 		}

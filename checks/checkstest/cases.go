@@ -75,6 +75,7 @@ func (c Case) runCase(t *testing.T) {
 	}
 	if c.Host == nil { // else the answers may change with each query
 		c.replay(t, c.Node.Host(), c.Want)
+		c.obey(t)
 	}
 }
 

@@ -15,29 +15,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
-	"nodegate/policy"
 )
-
-// Obey writes the parameters that a remedy names: "run `sysctl -w KEY=VALUE ...` and more".
-func Obey(t *testing.T, h *host.Host, remedy string) {
-	t.Helper()
-	for command := range strings.SplitSeq(remedy, "`") {
-		arguments, ok := strings.CutPrefix(command, "sysctl -w ")
-		if !ok {
-			continue
-		}
-		for assignment := range strings.FieldsSeq(arguments) {
-			name, value, _ := strings.Cut(strings.Trim(assignment, "'"), "=")
-			key, err := policy.ParseKey(name)
-			if err != nil {
-				t.Fatalf("remedy %q: %v", remedy, err)
-			}
-			if err := h.WriteSysctl(string(key), value); err != nil {
-				t.Fatalf("remedy %q: %v", remedy, err)
-			}
-		}
-	}
-}
 
 // Scratch gives the test a network namespace of its own, on a thread that ends
 // with the test, and the real host as seen from there.

@@ -44,14 +44,17 @@ func inspectConntrackCount(h *host.Host, percent uint64, cause string) (checks.S
 	s.Got, s.Pass = fmt.Sprintf("%d %% of the table", count*100/most), count*100 <= percent*most
 	if !s.Pass {
 		s.Cause = cause
-		s.Remedy = fmt.Sprintf(
-			"run `sysctl -w net.netfilter.nf_conntrack_max=%d`, add the sysctl to the policy, and run `conntrack -L` to see which connections "+
-				"fill the table",
-			2*most,
-		)
+		larger := fmt.Sprintf("net.netfilter.nf_conntrack_max=%d", 2*most)
+		if buckets, err := conntrackNumber(h, "buckets"); err == nil && buckets < most/2 { // conntrack.hashsize would fail then
+			larger += fmt.Sprintf(" net.netfilter.nf_conntrack_buckets=%d", bucketsFor(2*most))
+		}
+		s.Remedy = "run `sysctl -w " + larger + "`, add it to the policy, and run `conntrack -L` to see which connections fill the table"
 	}
 	return s, nil
 }
+
+// bucketsFor returns a quarter of the entries, in whole pages of 64 KiB: the kernel rounds up to its page (nf_ct_alloc_hashtable).
+func bucketsFor(entries uint64) uint64 { return (entries/4 + 8191) / 8192 * 8192 }
 
 // conntrackNumber reads one of nf_conntrack's numeric parameters. It returns fs.ErrNotExist if nf_conntrack is not loaded.
 func conntrackNumber(h *host.Host, name string) (uint64, error) {

@@ -25,7 +25,7 @@ func TestConntrackTable(t *testing.T) {
 warn
 want: at most 80 % of the table
 got: 81 % of the table
-evidence: /proc/sys/net/netfilter/nf_conntrack_count: 81000 of 100000` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_max=200000`, add the sysctl to the policy, and run `conntrack -L` to see which connections fill the table"},
+evidence: /proc/sys/net/netfilter/nf_conntrack_count: 81000 of 100000` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_max=200000`, add it to the policy, and run `conntrack -L` to see which connections fill the table"},
 		{What: "80 %", Problem: "conntrack.headroom", Node: conntrackNode("80000", "100000", ""), Want: `
 pass
 want: at most 80 % of the table
@@ -36,7 +36,7 @@ warn
 want: at most 80 % of the table
 got: 96 % of the table
 because: conntrack.full
-evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_max=200000`, add the sysctl to the policy, and run `conntrack -L` to see which connections fill the table"},
+evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_max=200000`, add it to the policy, and run `conntrack -L` to see which connections fill the table"},
 		{What: "not loaded", Problem: "conntrack.headroom", Node: conntrackNode("", "", ""), Want: `
 skipped
 skipped: nf_conntrack is not loaded: nothing is tracked`},
@@ -44,7 +44,13 @@ skipped: nf_conntrack is not loaded: nothing is tracked`},
 fail
 want: at most 95 % of the table
 got: 96 % of the table
-evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_max=200000`, add the sysctl to the policy, and run `conntrack -L` to see which connections fill the table"},
+evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_max=200000`, add it to the policy, and run `conntrack -L` to see which connections fill the table"},
+		{What: "96 %, with few buckets", Problem: "conntrack.full", Node: conntrackNode("96000", "100000", "25000"), Want: `
+fail
+want: at most 95 % of the table
+got: 96 % of the table
+evidence: /proc/sys/net/netfilter/nf_conntrack_count: 96000 of 100000` + "\nremedy: run `sysctl -w net.netfilter.nf_conntrack_max=200000 " +
+			"net.netfilter.nf_conntrack_buckets=57344`, add it to the policy, and run `conntrack -L` to see which connections fill the table"},
 		{What: "95 %", Problem: "conntrack.full", Node: conntrackNode("95000", "100000", ""), Want: `
 pass
 want: at most 95 % of the table
@@ -60,8 +66,8 @@ skipped
 skipped: nf_conntrack is not loaded: nothing is tracked`},
 		{What: "too small", Problem: "conntrack.hashsize", Stage: checks.Run, Node: conntrackNode("1", "1048576", "65536"), Want: "\n" +
 			"warn\nwant: at least a quarter of nf_conntrack_max\ngot: 65536 buckets for 1048576 entries\nevidence: " +
-			"/proc/sys/net/netfilter/nf_conntrack_buckets: 65536\nevidence: /proc/sys/net/netfilter/nf_conntrack_max: 1048576\nremedy: run `echo " +
-			"262144 > /sys/module/nf_conntrack/parameters/hashsize` and write `options nf_conntrack hashsize=262144` to " +
+			"/proc/sys/net/netfilter/nf_conntrack_buckets: 65536\nevidence: /proc/sys/net/netfilter/nf_conntrack_max: 1048576\nremedy: run " +
+			"`sysctl -w net.netfilter.nf_conntrack_buckets=262144` and write `options nf_conntrack hashsize=262144` to " +
 			"/etc/modprobe.d/nf_conntrack.conf"},
 		{What: "large enough", Problem: "conntrack.hashsize", Node: conntrackNode("1", "262144", "65536"), Want: `
 pass

@@ -16,7 +16,7 @@ func conntrackHashsize() checks.Problem {
 		Detects: "The connection tracking hash has too few buckets for the size of the table.",
 		Symptom: "ksoftirqd uses more CPU and packets take longer as the number of connections grows, because every look-up walks a long chain.",
 		How:     "net.netfilter.nf_conntrack_buckets is below a quarter of net.netfilter.nf_conntrack_max, the ratio that kube-proxy maintains.",
-		Remedy: "write nf_conntrack_max/4 to /sys/module/nf_conntrack/parameters/hashsize, and `options " +
+		Remedy: "set net.netfilter.nf_conntrack_buckets to a quarter of nf_conntrack_max, and write `options " +
 			"nf_conntrack hashsize=N` to a file in /etc/modprobe.d",
 		TradeOff: "A bucket takes 8 bytes, and a change of the size rehashes every entry.",
 		Ref:      refConntrack,
@@ -41,8 +41,8 @@ func inspectHashsize(_ context.Context, h *host.Host, _ *policy.Policy) (checks.
 	}
 	s.Pass = buckets >= most/4
 	if !s.Pass {
-		s.Remedy = fmt.Sprintf("run `echo %d > /sys/module/nf_conntrack/parameters/hashsize` and write `options nf_conntrack hashsize=%d` to "+
-			"/etc/modprobe.d/nf_conntrack.conf", most/4, most/4)
+		s.Remedy = fmt.Sprintf("run `sysctl -w net.netfilter.nf_conntrack_buckets=%d` and write `options nf_conntrack hashsize=%[1]d` to "+
+			"/etc/modprobe.d/nf_conntrack.conf", bucketsFor(most))
 	}
 	return s, nil
 }

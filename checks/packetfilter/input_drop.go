@@ -26,8 +26,8 @@ func inputDrop() checks.Problem {
 			"their range, as Tailscale's does with 100.64.0.0/10). It fails if every way of the packet ends in a DROP, a REJECT or a policy DROP. " +
 			"The packet comes in by the node's only uplink, if there is no other link to other machines. If the rules do not decide a condition " +
 			"(the sender's address, a set), the packet takes both ways.",
-		Remedy: "insert a rule that accepts the cluster's packets before the one that drops them, for example `iptables -I INPUT -p udp " +
-			"--dport 8472 -j ACCEPT`, and save it in the firewall's configuration",
+		Remedy: "insert a rule that accepts the cluster's packets before the one that drops them, and save it in the firewall's " +
+			"configuration",
 		TradeOff: "The port is then open to every machine that the rule does not exclude: limit the rule to the addresses of the nodes.",
 		Ref:      "https://github.com/k3s-io/k3s/issues/4847",
 		Inspect:  inspectInputDrop,
@@ -51,7 +51,7 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 	if err != nil {
 		return s, err
 	}
-	var got []string
+	var got, accept []string
 	uplink := audit.OnlyUplink(ctx, h)
 	judge := func(family, what string, p audit.Packet) {
 		if !p.Source.IsValid() {
@@ -63,6 +63,8 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 			return
 		}
 		got = append(got, what)
+		program := map[string]string{ruleset.IPv4: "iptables", ruleset.IPv6: "ip6tables"}[family]
+		accept = append(accept, fmt.Sprintf("%s -I INPUT -p %s --dport %d -j ACCEPT", program, p.Protocol, p.Port))
 		if seen := checks.Seen(step.Source, stepText(step)); !slices.Contains(s.Evidence, seen) {
 			s.Evidence = append(s.Evidence, seen)
 		}
@@ -80,7 +82,8 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 		judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed to the Pods of this node", p)
 	}
 	if got != nil {
-		s.Differs(strings.Join(got, ", "), "")
+		s.Differs(strings.Join(got, ", "), "insert a rule that accepts the cluster's packets before the one that drops them, for example `"+
+			strings.Join(accept, "; ")+"`, and save it in the firewall's configuration")
 	}
 	return s, nil
 }

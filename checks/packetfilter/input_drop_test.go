@@ -18,8 +18,12 @@ func TestInputDrop(t *testing.T) {
 		return m
 	}
 	const right = "\npass\nwant: the cluster's packets reach this node\ngot: the cluster's packets reach this node"
-	const remedy = "\nremedy: insert a rule that accepts the cluster's packets before the one that drops them, for example `iptables -I INPUT -p " +
-		"udp --dport 8472 -j ACCEPT`, and save it in the firewall's configuration"
+	remedyFor := func(accept string) string {
+		return "\nremedy: insert a rule that accepts the cluster's packets before the one that drops them, for example `" + accept +
+			"`, and save it in the firewall's configuration"
+	}
+	kubelet := remedyFor("iptables -I INPUT -p tcp --dport 10250 -j ACCEPT")
+	remedy := remedyFor("iptables -I INPUT -p udp --dport 8472 -j ACCEPT; iptables -I INPUT -p tcp --dport 10250 -j ACCEPT")
 	const wrong = "\nwarn\nwant: the cluster's packets reach this node\ngot: port 8472/udp of flannel.1 is closed, port 10250/tcp of kubelet is closed"
 	const cloud = "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -p icmp -j ACCEPT\n-A INPUT -i lo -j ACCEPT\n" +
 		"-A INPUT -p tcp -m conntrack --ctstate NEW -m tcp --dport 22 -j ACCEPT\n"
@@ -51,10 +55,10 @@ func TestInputDrop(t *testing.T) {
 		{What: "an uplink of Open vSwitch", Node: node("-A INPUT -i br-ex -j ACCEPT\n" + reject), Want: right},
 		{What: "Tailscale's rule, if its range has the Pods", Node: node("-A INPUT -s 10.128.0.0/9 ! -i tailscale0 -j DROP\n"), Want: "\nwarn\n" +
 			"want: the cluster's packets reach this node\ngot: port 10250/tcp of kubelet is closed to the Pods of this node\n" +
-			"evidence: iptables-nft-save: -A INPUT -s 10.128.0.0/9 ! -i tailscale0 -j DROP" + remedy},
+			"evidence: iptables-nft-save: -A INPUT -s 10.128.0.0/9 ! -i tailscale0 -j DROP" + kubelet},
 		{What: "closed to Pods on purpose", Node: node("-A INPUT -s 10.244.0.0/16 -p tcp -m tcp --dport 10250 -j DROP\n"), Want: right},
 		{What: "closed at the only uplink", Node: withUplink(closed), Want: "\nwarn\nwant: the cluster's packets reach this node\n" +
-			"got: port 10250/tcp of kubelet is closed\nevidence: iptables-nft-save: " + strings.TrimSpace(closed) + remedy},
+			"got: port 10250/tcp of kubelet is closed\nevidence: iptables-nft-save: " + strings.TrimSpace(closed) + kubelet},
 		{What: "closed at one of two uplinks", Node: withUplink(closed, "eth1"), Want: right},
 		{What: "open to the nodes", Node: withUplink("-A INPUT -i eth0 -s 10.0.0.0/24 -p tcp -m tcp --dport 10250 -j ACCEPT\n" + closed), Want: right},
 		{What: "no kube-proxy", Node: checkstest.ProxyNode("", ""), Want: "skipped\nskipped: no kube-proxy rules found"},

@@ -13,16 +13,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/audit"
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/kube"
+	"nodegate/internal/require"
 )
 
 // canaries returns a text with canaries in place of each @, and counts them.
@@ -181,13 +185,17 @@ func (t *secretsTest) plantMachine(places []hosttest.Place) {
 	write(dir+"/tree/usr/bin/kubelet", t.canaries("#!/bin/sh\n[ \"$1\" = --version ] && echo Kubernetes v1.35.0 @ && exit\n"+
 		"echo 'E1 run.go:72] \"command failed\" err=\"failed to load kubelet config file, path: /x, error: @ \\\"@\\\" https://@\"' >&2\nexit 1\n"), 0o755)
 	tree := func(policy string, calls ...string) (out string) {
+		t.Helper()
 		for _, args := range calls {
 			words := append(strings.Fields(args), "--root", dir+"/tree")
 			if policy != "" {
 				words = append(words, "--policy", policy)
 			}
-			text, _ := exec.CommandContext(t.Context(), "nodegate", words...).CombinedOutput() // the node fails
-			if out = string(text); policy != "" {
+			cmd := exec.CommandContext(t.Context(), "nodegate", words...)
+			text, _ := cmd.CombinedOutput() // the node fails
+			out = string(text)
+			t.exits("a file tree", args, cmd.ProcessState.ExitCode(), out)
+			if policy != "" {
 				t.search("a file tree", "nodegate "+args, out)
 			}
 		}
@@ -223,9 +231,32 @@ func (t *secretsTest) plantMachine(places []hosttest.Place) {
 	if err != nil || !strings.Contains(string(out), "nodegate: held by") {
 		t.Errorf("%v: %.2000s", err, out)
 	}
+	verbs := 0
 	for part := range strings.SplitSeq(string(out), "\n=== ") {
 		name, text, _ := strings.Cut(strings.TrimPrefix(part, "=== "), "\n")
+		if call, is := strings.CutPrefix(name, "nodegate "); is {
+			text, status, _ := strings.Cut(text, "\nexit status ")
+			code, err := strconv.Atoi(strings.TrimSpace(status))
+			require.NoError(t, err)
+			t.exits("a machine", call, code, text)
+			verbs++
+		}
 		t.search("a machine", name, text)
+	}
+	assert.Equal(t, verbs, 8, "the verbs that ran")
+}
+
+// exits fails if a verb did not end as it should: with a panic, without an output, or with another status.
+func (t *secretsTest) exits(where, call string, code int, out string) {
+	t.Helper()
+	verb, _, _ := strings.Cut(call, " ")
+	want := map[string][]int{"snapshot": {0}, "check": {1, exitUnknown}, "plan": {1, exitUnknown}, "gate": {1}, "apply": {1, exitUnknown},
+		"audit": {exitUnknown}, "watch": {0}}[verb]
+	if strings.HasSuffix(call, "-f npd") {
+		want = []int{1, npdUnknown}
+	}
+	if !slices.Contains(want, code) || strings.Contains(out, "goroutine ") || strings.TrimSpace(out) == "" {
+		t.Errorf("%s: nodegate %s: exit status %d, want %d: %.500s", where, call, code, want, out)
 	}
 }
 
@@ -248,9 +279,11 @@ for call in "gate --budget 1s" "apply" "check -f json" "plan" "snapshot" "audit"
 	policy="--policy $1/held.hcl"
 	case $call in audit*) policy="--timeout 5s" ;; esac
 	timeout 60 "$nodegate" $call $policy 2>&1
+	printf "\nexit status %d\n" $?
 done
 echo "=== nodegate watch"
-timeout 6 "$nodegate" watch --policy "$1/held.hcl" --interval 1s --textfile "$scratch" 2>&1
+timeout --preserve-status 6 "$nodegate" watch --policy "$1/held.hcl" --interval 1s --textfile "$scratch" 2>&1
+printf "\nexit status %d\n" $?
 for of in /run/nodegate/* "$scratch"/nodegate.prom "$scratch"/console "$scratch"/held; do
 	echo "=== ${of##*/}"
 	cat "$of" 2>/dev/null

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"debug/buildinfo"
 	"encoding/json"
 	"os"
@@ -198,7 +199,8 @@ func TestARM64(t *testing.T) {
 	assert.Diff(t, picture(t, root), before, "install and uninstall left (-before +after)")
 }
 
-// TestBill: the bill of materials lists every module of the binary, and the binary itself with its checksum.
+// TestBill: the bill of materials lists every module of the binary, and the binary itself with its checksum. No library of the tests is
+// in it.
 func TestBill(t *testing.T) {
 	r := releaseMade(t)
 	for _, arch := range architectures() {
@@ -228,6 +230,15 @@ func TestBill(t *testing.T) {
 		content, err := os.ReadFile(binary)
 		require.NoError(t, err)
 		assert.Equal(t, b.Metadata.Component.Hashes[0].Content, sha256Of(content), "%s: the bill is of another binary", arch)
+		// A stripped binary still has the names of its functions, which stack traces print.
+		if !bytes.Contains(content, []byte("nodegate/internal/host.")) {
+			t.Errorf("%s: the names of functions are not in the binary", arch)
+		}
+		for _, library := range []string{"testing.(*T).", "nodegate/internal/host/hosttest.", "github.com/google/go-cmp", "rogpeppe/go-internal"} {
+			if bytes.Contains(content, []byte(library)) {
+				t.Errorf("%s: the binary contains a library of the tests: %s", arch, library)
+			}
+		}
 	}
 }
 

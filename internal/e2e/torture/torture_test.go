@@ -20,8 +20,9 @@ import (
 )
 
 var (
-	long = flag.Bool("long", os.Getenv("LONG") != "", "try every point, not a sample")
-	seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the random samples")
+	long  = flag.Bool("long", os.Getenv("LONG") != "", "try every point, not a sample")
+	times = flag.Int("times", 1, "multiply the size of the samples")
+	seed  = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the random samples")
 )
 
 // runLimit is the time that systemd gives a gate beyond its budget (units, dropInSlack). systemd ends a gate
@@ -54,11 +55,11 @@ func (s *survey) printCounts(t *testing.T, area string) {
 	}
 }
 
-// samplePoints returns n random numbers below total, or all of them with LONG=1.
+// samplePoints returns n random numbers below total, more with -times, or all of them with LONG=1.
 func samplePoints(t *testing.T, total, n int) []int {
 	all := rand.New(rand.NewPCG(*seed, uint64(total))).Perm(total)
-	if !*long && n < total {
-		all = all[:n]
+	if !*long && n**times < total {
+		all = all[:n**times]
 	}
 	t.Logf("%d of %d points (seed %d; `go test -args -seed %d` repeats them)", len(all), total, *seed, *seed)
 	return all

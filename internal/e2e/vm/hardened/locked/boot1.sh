@@ -77,13 +77,24 @@ within 120 status
 cat /run/vm/status
 within 120 passes
 
+echo "--- 24 MiB of memory, and a read-only /usr"
+mount --bind /usr /usr
+mount -o remount,bind,ro /usr
+not touch /usr/x 2>/dev/null || die "/usr is writable"
+systemctl set-property --runtime kubelet.service MemoryMax=24M MemorySwapMax=0
+systemctl restart kubelet.service
+within 120 started 6
+saw 6
+echo "kubelet.service used at most $(cat /sys/fs/cgroup/system.slice/kubelet.service/memory.peak) of 25165824 bytes"
+within 120 passes
+
 echo "--- no more modules"
 systemctl stop $watch
 rmmod br_netfilter
 sysctl -qw kernel.modules_disabled=1
 systemctl restart --no-block kubelet.service
 within 60 grep -qF 'kernel.modules_disabled is 1, so this kernel loads no module until the next boot' /run/nodegate/report.json
-held 6 || die "kubelet is not held"
+held 7 || die "kubelet is not held"
 code=0
 nodegate apply --stage boot >/run/vm/apply 2>&1 || code=$?
 cat /run/vm/apply
