@@ -16,9 +16,9 @@ import (
 // sysfsRoot begins the Key of an attribute below /sys.
 const sysfsRoot = "/sys/"
 
-// writableAttributes returns the patterns of the attributes that a policy may set. Other attributes are commands to a device
+// WritableAttributes returns the patterns of the attributes below /sys that a policy may set. Other attributes are commands to a device
 // (reset, remove, bind), or belong to another program.
-func writableAttributes() []string {
+func WritableAttributes() []string {
 	return []string{
 		"kernel/mm/**",                       // huge pages, KSM, multi-generational LRU: Documentation/admin-guide/mm
 		"devices/system/cpu/**",              // frequency, idle states, SMT: Documentation/admin-guide/pm
@@ -117,7 +117,7 @@ func parseAttribute(s string) (Key, error) {
 		return "", attributeError(err)
 	case !strings.Contains(s, "/") && strings.HasPrefix(s, "kernel."):
 		return "", fmt.Errorf("%q has dots; write the path: %q", s, sysfsRoot+strings.ReplaceAll(s, ".", "/"))
-	case !slices.ContainsFunc(writableAttributes(), func(p string) bool { return inPattern(p, below) }):
+	case !slices.ContainsFunc(WritableAttributes(), func(p string) bool { return inPattern(p, below) }):
 		return "", fmt.Errorf("a policy may not write %q; it may write below kernel/mm, devices/system/cpu, block/*/queue, "+
 			"module/*/parameters and class/net/*/queues, and some others (docs/policy.md)", s)
 	}

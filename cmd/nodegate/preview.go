@@ -26,10 +26,10 @@ func newPreview() *cobra.Command {
 which nodes would pass at their next start, which ones apply would change and
 how, and which ones would be held, and by which requirement.
 
-Preview reads snapshots and reports. Record snapshots with "nodegate snapshot
---policy new.hcl", which records everything that the new policy requires. A
-report was made with an older policy: new requirements are unknown for its
-node.
+Preview reads snapshots and reports. "nodegate snapshot --whole" records all
+settings of a node, for any policy. If the new policy has new checks, record
+with "--policy new.hcl" too. A report was made with an older policy: new
+requirements are unknown for its node.
 
 Exit status: 0 no node would be held, 1 some nodes would be held,
 2 usage, policy or file error, 3 some nodes are unknown.`,

@@ -278,9 +278,10 @@ func Open(root string) (*Host, error) {
 			return nil, fmt.Errorf("opening root: %s is not a directory", root)
 		}
 		files := Shown(treeFiles{root}, new(config.Filter))
+		none := &Snapshot{tree: true}
 		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}, files}
 		return &Host{
-			Root: root, Files: files, Kernel: noKernel{}, Links: noLinks{}, Units: units, Rules: noRules{},
+			Root: root, Files: files, Kernel: replayKernel{none}, Links: replayLinks{none}, Units: units, Rules: replayRules{none},
 			Openings: func(name string) ([]file.Opening, error) { return file.WhoMayReplace(root, path.Join(root, name)) },
 			opened:   []interface{ Close() }{units},
 		}, nil

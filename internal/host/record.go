@@ -23,18 +23,8 @@ import (
 func Record(h *Host) (*Host, *Snapshot) {
 	s := &Snapshot{
 		APIVersion: snapshotVersion, Kind: snapshotKind, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
-		Files: map[string]answer[text]{}, Dirs: map[string]answer[[]string]{}, SymLink: map[string]answer[string]{},
-		Present: map[string]answer[bool]{}, Filled: map[string]answer[bool]{}, Runtime: map[string]answer[string]{},
-		Heads:  map[string]answer[file.Head]{},
-		Spaces: map[string]answer[Space]{}, Cgroups: map[string]answer[CgroupDriver]{}, Setups: map[string]answer[RuntimeSetup]{},
-		Crashes: map[string]answer[Crash]{},
-		Drivers: map[string]answer[string]{}, Offload: map[string]answer[featureOf]{},
-		Tuning:  map[string]answer[tuningOf]{},
-		Version: map[string]answer[string]{}, Stats: map[string]answer[statsOf]{}, Units: map[string]answer[unitState]{},
-		Loaded: map[string]answer[Loaded]{}, Boot: map[string]answer[boot.Boot]{},
-		Tried: map[string]answer[string]{}, Said: map[string]answer[string]{},
+		hidden: new(config.Filter),
 	}
-	s.hidden = new(config.Filter)
 	if files, is := h.Files.(shownFiles); is {
 		s.hidden = files.filter
 	}
@@ -49,11 +39,14 @@ func Record(h *Host) (*Host, *Snapshot) {
 }
 
 // record returns a function that stores the answer to a query under its name and passes it on.
-func record[T any](s *Snapshot, answers map[string]answer[T], question string) func(T, error) (T, error) {
+func record[T any](s *Snapshot, answers *map[string]answer[T], question string) func(T, error) (T, error) {
 	return func(v T, err error) (T, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		answers[question] = recordAnswer(v, err)
+		if *answers == nil {
+			*answers = map[string]answer[T]{}
+		}
+		(*answers)[question] = recordAnswer(v, err)
 		return v, err
 	}
 }
@@ -96,30 +89,33 @@ func (r recordFiles) Tail(name string) ([]byte, error) {
 	return r.disclose(name, found, err)
 }
 
-// disclose records what the snapshot holds of a file and returns it.
+// disclose records what the snapshot holds of a file, in UTF-8 for JSON, and returns it.
 func (r recordFiles) disclose(name string, found []byte, err error) ([]byte, error) {
-	if err != nil {
-		return record(r.s, r.s.Files, name)(nil, named(name, err))
+	shown := ""
+	switch {
+	case err != nil:
+		err = named(name, err)
+	case bytes.HasPrefix(found, []byte("#!")) && r.kind == config.ByPath:
+		err = errors.New("a snapshot does not hold scripts")
+	default:
+		shown = strings.ToValidUTF8(string(r.s.hidden.Show(r.kind, name, config.NewText(0o444, found), true)), "\uFFFD")
 	}
-	if bytes.HasPrefix(found, []byte("#!")) && r.kind == config.ByPath {
-		_, err := record(r.s, r.s.Files, name)(nil, errors.New("a snapshot does not hold scripts"))
-		return nil, fmt.Errorf("reading %s: %w", name, err)
-	}
-	return record(r.s, r.s.Files, name)(r.s.hidden.Show(r.kind, name, config.NewText(0o444, found), true), nil)
+	shown, err = record(r.s, &r.s.Files, name)(shown, err)
+	return []byte(shown), err
 }
 
 func (r recordFiles) ReadDir(name string) ([]string, error) {
 	found, err := r.Files.ReadDir(r.s.hidden.Reveal(name))
-	return record(r.s, r.s.Dirs, name)(found, named(name, err))
+	return record(r.s, &r.s.Dirs, name)(found, named(name, err))
 }
 
 func (r recordFiles) Exists(name string) (bool, error) {
 	found, err := r.Files.Exists(r.s.hidden.Reveal(name))
-	return record(r.s, r.s.Present, name)(found, named(name, err))
+	return record(r.s, &r.s.Present, name)(found, named(name, err))
 }
 
 func (r recordFiles) Filled(name string) (bool, error) {
-	return record(r.s, r.s.Filled, name)(r.Files.Filled(name))
+	return record(r.s, &r.s.Filled, name)(r.Files.Filled(name))
 }
 
 // ReadLink records only those open files of a process that are sockets.
@@ -128,7 +124,7 @@ func (r recordFiles) ReadLink(name string) (string, error) {
 	if openFile().MatchString(name) && !strings.HasPrefix(to, "socket:[") {
 		to = ""
 	}
-	return record(r.s, r.s.SymLink, name)(to, named(name, err))
+	return record(r.s, &r.s.SymLink, name)(to, named(name, err))
 }
 
 func openFile() *regexp.Regexp { return regexp.MustCompile(`^/proc/[^/]+/fd/`) }
@@ -137,7 +133,7 @@ func openFile() *regexp.Regexp { return regexp.MustCompile(`^/proc/[^/]+/fd/`) }
 func (r recordFiles) Head(name string) (file.Head, error) {
 	found, err := r.Files.Head(r.s.hidden.Reveal(name))
 	found.Start = executableHeader(found.Start)
-	return record(r.s, r.s.Heads, name)(found, named(name, err))
+	return record(r.s, &r.s.Heads, name)(found, named(name, err))
 }
 
 // executableHeader returns the part of a file's beginning that names the program or processor that can execute it. Any
@@ -158,7 +154,7 @@ func executableHeader(start []byte) []byte {
 
 func (r recordFiles) Space(name string) (Space, error) {
 	found, err := r.Files.Space(r.s.hidden.Reveal(name))
-	return record(r.s, r.s.Spaces, name)(found, named(name, err))
+	return record(r.s, &r.s.Spaces, name)(found, named(name, err))
 }
 
 type recordKernel struct {
@@ -176,12 +172,12 @@ func (r recordKernel) Synchronised() (bool, error) {
 
 func (r recordKernel) Version(ctx context.Context, program string, flags ...string) (string, error) {
 	said, err := r.Kernel.Version(ctx, r.s.hidden.Reveal(program), machineKernel{r.s.hidden}.revealed(flags)...)
-	return record(r.s, r.s.Version, commandKey(program, flags))(said, err)
+	return record(r.s, &r.s.Version, commandKey(program, flags))(said, err)
 }
 
 func (r recordKernel) Complaint(ctx context.Context, program string, flags ...string) (string, error) {
 	said, err := r.Kernel.Complaint(ctx, r.s.hidden.Reveal(program), machineKernel{r.s.hidden}.revealed(flags)...)
-	return record(r.s, r.s.Said, commandKey(program, flags))(config.PlainMessage(said, program), err)
+	return record(r.s, &r.s.Said, commandKey(program, flags))(config.PlainMessage(said, program), err)
 }
 
 type recordLinks struct {
@@ -219,19 +215,19 @@ func (r recordLinks) Hops(ctx context.Context) ([]Hop, error) {
 }
 
 func (r recordLinks) Driver(ctx context.Context, link string) (string, error) {
-	return record(r.s, r.s.Drivers, link)(r.Links.Driver(ctx, link))
+	return record(r.s, &r.s.Drivers, link)(r.Links.Driver(ctx, link))
 }
 
 func (r recordLinks) Features(ctx context.Context, link string) (map[string]Feature, error) {
-	return record(r.s, r.s.Offload, link)(r.Links.Features(ctx, link))
+	return record(r.s, &r.s.Offload, link)(r.Links.Features(ctx, link))
 }
 
 func (r recordLinks) Tuning(ctx context.Context, link, kind string) (map[string]Amount, error) {
-	return record(r.s, r.s.Tuning, kind+" "+link)(r.Links.Tuning(ctx, link, kind))
+	return record(r.s, &r.s.Tuning, kind+" "+link)(r.Links.Tuning(ctx, link, kind))
 }
 
 func (r recordLinks) Stats(ctx context.Context, link string) (map[string]uint64, error) {
-	return record(r.s, r.s.Stats, link)(r.Links.Stats(ctx, link))
+	return record(r.s, &r.s.Stats, link)(r.Links.Stats(ctx, link))
 }
 
 type recordRuntimes struct {
@@ -240,15 +236,15 @@ type recordRuntimes struct {
 }
 
 func (r recordRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
-	return record(r.s, r.s.Runtime, api+" "+socket)(r.Runtimes.CRIVersion(ctx, r.s.hidden.Reveal(socket), api))
+	return record(r.s, &r.s.Runtime, api+" "+socket)(r.Runtimes.CRIVersion(ctx, r.s.hidden.Reveal(socket), api))
 }
 
 func (r recordRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
-	return record(r.s, r.s.Cgroups, socket)(r.Runtimes.CgroupDriver(ctx, r.s.hidden.Reveal(socket)))
+	return record(r.s, &r.s.Cgroups, socket)(r.Runtimes.CgroupDriver(ctx, r.s.hidden.Reveal(socket)))
 }
 
 func (r recordRuntimes) RuntimeSetup(ctx context.Context, socket string) (RuntimeSetup, error) {
-	return record(r.s, r.s.Setups, socket)(r.Runtimes.RuntimeSetup(ctx, r.s.hidden.Reveal(socket)))
+	return record(r.s, &r.s.Setups, socket)(r.Runtimes.RuntimeSetup(ctx, r.s.hidden.Reveal(socket)))
 }
 
 type recordUnits struct {
@@ -258,22 +254,22 @@ type recordUnits struct {
 
 func (r recordUnits) State(ctx context.Context, unit string) (active, file string, err error) {
 	active, file, err = r.Units.State(ctx, unit)
-	u, err := record(r.s, r.s.Units, unit)(unitState{active, file}, err)
+	u, err := record(r.s, &r.s.Units, unit)(unitState{active, file}, err)
 	return u.Active, u.File, err
 }
 
 func (r recordUnits) Crashes(ctx context.Context, unit string) (Crash, error) {
 	c, err := r.Units.Crashes(ctx, unit)
 	c.Line = config.PlainMessage(c.Line) // a recording leaves its machine
-	return record(r.s, r.s.Crashes, unit)(c, err)
+	return record(r.s, &r.s.Crashes, unit)(c, err)
 }
 
 func (r recordUnits) Loaded(ctx context.Context, unit string) (Loaded, error) {
-	return record(r.s, r.s.Loaded, unit)(r.Units.Loaded(ctx, unit))
+	return record(r.s, &r.s.Loaded, unit)(r.Units.Loaded(ctx, unit))
 }
 
 func (r recordUnits) Boot(ctx context.Context, unit string) (boot.Boot, error) {
-	return record(r.s, r.s.Boot, unit)(r.Units.Boot(ctx, unit))
+	return record(r.s, &r.s.Boot, unit)(r.Units.Boot(ctx, unit))
 }
 
 type recordRules struct {
@@ -316,7 +312,7 @@ func (r recordRules) Others(ctx context.Context) (Others, error) {
 }
 
 func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (string, error) {
-	return record(r.s, r.s.Tried, commandKey(program, rule))(r.Rules.Accepts(ctx, program, rule...))
+	return record(r.s, &r.s.Tried, commandKey(program, rule))(r.Rules.Accepts(ctx, program, rule...))
 }
 
 func (r recordRules) Takes(ctx context.Context, program, whole string, texts []string) ([]string, error) {
@@ -326,7 +322,7 @@ func (r recordRules) Takes(ctx context.Context, program, whole string, texts []s
 		if err == nil {
 			why = rejected[i]
 		}
-		_, _ = record(r.s, r.s.Tried, commandKey(program, []string{text}))(why, err)
+		_, _ = record(r.s, &r.s.Tried, commandKey(program, []string{text}))(why, err)
 	}
 	return rejected, err
 }

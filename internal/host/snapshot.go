@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -33,7 +32,7 @@ type Snapshot struct {
 	Kernel  answer[string]                  `json:"kernelRelease"`
 	Version map[string]answer[string]       `json:"versions,omitempty"`
 	Said    map[string]answer[string]       `json:"complaints,omitempty"`
-	Files   map[string]answer[text]         `json:"files,omitempty"`
+	Files   map[string]answer[string]       `json:"files,omitempty"`
 	Dirs    map[string]answer[[]string]     `json:"dirs,omitempty"`
 	SymLink map[string]answer[string]       `json:"symlinks,omitempty"`
 	Present map[string]answer[bool]         `json:"present,omitempty"`
@@ -66,6 +65,7 @@ type Snapshot struct {
 	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // rule or command -> reason for its rejection, "" if it was accepted
 
 	hidden *config.Filter // knows the words that the recorded files leave out
+	tree   bool           // of a file tree, which answers nothing that only a running machine knows
 
 	mu sync.Mutex // for recording: some checks run concurrently
 }
@@ -87,10 +87,21 @@ type ruleDump struct {
 }
 
 // ErrNotRecorded is the error of a query whose answer is not in the snapshot.
-var ErrNotRecorded = errors.New("not in this snapshot: the policy that it was taken with did not read this")
+var ErrNotRecorded = errors.New("not in this snapshot: its policy did not read it, and it is not --whole")
 
-// errReplay is the error of every attempt to change a replayed host.
-var errReplay = errors.New("a snapshot cannot be changed")
+// errReplay is the error of every attempt to change a replayed host, or the kernel of a file tree.
+var errReplay = errors.New("a snapshot, or a file tree without a kernel, cannot be changed")
+
+// errTree is the error of every query that only a running machine can answer.
+var errTree = errors.New("a file tree has no running kernel; use --stage image, or omit --root")
+
+// unknown returns the error of a query without an answer.
+func (s *Snapshot) unknown() error {
+	if s.tree {
+		return errTree
+	}
+	return ErrNotRecorded
+}
 
 // ReadSnapshot accepts only snapshotVersion and snapshotKind.
 const snapshotVersion, snapshotKind = "nodegate/v1", "Snapshot"
@@ -144,11 +155,12 @@ func recordAnswer[T any](v T, err error) answer[T] {
 // timeoutError is recorded for a program that did not end in time.
 const timeoutError = "timeout"
 
-func (a answer[T]) get(what string) (T, error) {
+// answered returns the value or the error of an answer about what.
+func answered[T any](s *Snapshot, a answer[T], what string) (T, error) {
 	var zero T
 	switch {
 	case !a.Asked:
-		return zero, fmt.Errorf("%s: %w", what, ErrNotRecorded)
+		return zero, fmt.Errorf("%s: %w", what, s.unknown())
 	case a.Error == "":
 		return a.Value, nil
 	case a.Error == "EOPNOTSUPP": // unix.ErrnoName returns the number's other name, ENOTSUP
@@ -166,32 +178,4 @@ func (a answer[T]) get(what string) (T, error) {
 		}
 	}
 	return zero, fmt.Errorf("reading %s: %s", what, a.Error)
-}
-
-// text is a file's content: a JSON string if it is UTF-8, as files in /proc are, else an object
-// with base64.
-type text []byte
-
-func (t text) MarshalJSON() ([]byte, error) {
-	if utf8.Valid(t) {
-		return json.Marshal(string(t))
-	}
-	return json.Marshal(struct {
-		Base64 []byte `json:"base64"`
-	}{t})
-}
-
-func (t *text) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		var s string
-		err := json.Unmarshal(b, &s)
-		*t = text(s)
-		return err
-	}
-	var o struct {
-		Base64 []byte `json:"base64"`
-	}
-	err := json.Unmarshal(b, &o)
-	*t = o.Base64
-	return err
 }

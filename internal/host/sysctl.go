@@ -133,9 +133,8 @@ func (h *Host) sysctlFile(key string) (string, error) {
 // followsLink returns an error if a component of an attribute's path is a link to another directory of /sys. Only the names of devices
 // in their classes, and the frequency policy of a CPU, are links by which an attribute is known.
 func (h *Host) followsLink(key string) error {
-	known := regexp.MustCompile(`^/sys/(block/[^/]+|class/(net|bdi)/[^/]+|devices/system/cpu/cpu[0-9]+/cpufreq)$`)
 	for i, c := range key {
-		if at := key[:i]; c == '/' && len(at) > len(sysfsRoot) && !known.MatchString(at) {
+		if at := key[:i]; c == '/' && len(at) > len(sysfsRoot) && !isDeviceName(at) {
 			if to, err := h.Files.ReadLink(at); err == nil {
 				return fmt.Errorf("%s was not opened: %s is a link to %s; name the attribute by its own path", key, at, to)
 			}
@@ -145,6 +144,11 @@ func (h *Host) followsLink(key string) error {
 		return fmt.Errorf("%s was not opened: it is a link to %s", key, to)
 	}
 	return nil
+}
+
+// isDeviceName reports whether a path of /sys is a link by which attributes are known.
+func isDeviceName(name string) bool {
+	return regexp.MustCompile(`^/sys/(block/[^/]+|class/(net|bdi)/[^/]+|devices/system/cpu/cpu[0-9]+/cpufreq)$`).MatchString(name)
 }
 
 // GlobSysctl returns the paths that match a pattern with wildcards, sorted. No match is not an

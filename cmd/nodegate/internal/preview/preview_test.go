@@ -123,9 +123,9 @@ held          1  module.ip_vs: not installed, wants loaded
                  lacks-module
 held          1  swap: swap on /dev/sda2, wants no swap, or failSwapOn false
                  swapping
-unknown       1  sysctl.kernel.panic: reading sysctl: /proc/sys/kernel/panic: not in this snapshot: the policy that it was taken with did not read this
+unknown       1  sysctl.kernel.panic: reading sysctl: /proc/sys/kernel/panic: not in this snapshot: its policy did not read it, and it is not --whole
                  asked-less
-unknown       1  link.eth: links: not in this snapshot: the policy that it was taken with did not read this
+unknown       1  link.eth: links: not in this snapshot: its policy did not read it, and it is not --whole
                  asked-less
 unknown       1  sysctl.net.ipv4.vs.conntrack: the report does not contain it; take a snapshot with the new policy
                  reported-less
