@@ -23,6 +23,7 @@ type (
 	Endpoint  = proxy.Endpoint
 	Trace     = proxy.Trace
 	TraceStep = proxy.TraceStep
+	TraceWay  = proxy.TraceWay
 	Progress  = settle.Progress
 	Converged = settle.Converged
 )

@@ -57,7 +57,7 @@ font-family="monospace" font-size="13">
 <style>
 rect { fill: #f5f6f8; stroke: #8a93a2; } .head rect { fill: #dcefe1; } .bad rect { fill: #ffd9d6; stroke: #c62828; stroke-width: 2; }
 path { fill: none; stroke: #8a93a2; }
-text { fill: #1b1f27; white-space: pre; } .back { fill: #fff; stroke: none; }
+text { fill: #1b1f27; white-space: pre; } .hook { font-weight: bold; } .back { fill: #fff; stroke: none; }
 @media (prefers-color-scheme: dark) { rect { fill: #1d2129; } .head rect { fill: #1f3a2a; }
 .bad rect { fill: #5a1f1c; } text { fill: #e6e9ee; } .back { fill: #14171c; } }
 </style>

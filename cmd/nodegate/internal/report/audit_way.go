@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"nodegate/internal/audit"
-	"nodegate/internal/verdict"
 )
 
 // KindWays is the kind of the document with the ways of packets to a Service.
@@ -52,29 +51,7 @@ func (t trace) title() string {
 func (t trace) branches() []branch {
 	roots := stepBranches(t.Steps)
 	for _, w := range t.Ways {
-		text := fmt.Sprintf("%.2f %%", 100*w.Chance)
-		if len(w.To) > 1 {
-			text += " each"
-		}
-		if !w.Sure {
-			text = "perhaps"
-		}
-		text += ": " + w.End + " to " + strings.Join(w.To[:min(len(w.To), 20)], ", ")
-		if len(w.To) > 20 {
-			text += fmt.Sprintf(" and %d more", len(w.To)-20)
-		}
-		if w.End == "dropped" || w.End == "rejected" {
-			text = strings.Replace(text, w.End+" to ", w.End+", on its way to ", 1)
-		}
-		if w.Masquerade {
-			text += ", masqueraded"
-		}
-		if w.Untracked {
-			text += ", not tracked"
-		} else if !w.Translated {
-			text += ", not translated"
-		}
-		one := branch{text: text, sub: stepBranches(w.Steps)}
+		one := branch{text: share(w) + ": " + endOf(w), sub: stepBranches(w.Steps)}
 		if w.Reply != "" {
 			one.sub = append(one.sub, branch{text: "the reply " + w.Reply})
 		}
@@ -86,6 +63,41 @@ func (t trace) branches() []branch {
 	return roots
 }
 
+// share returns how many of the new connections take a way.
+func share(w audit.TraceWay) string {
+	switch {
+	case !w.Sure:
+		return "perhaps"
+	case len(w.To) > 1:
+		return fmt.Sprintf("%.2f %% each", 100*w.Chance)
+	}
+	return fmt.Sprintf("%.2f %%", 100*w.Chance)
+}
+
+// isLost reports whether the packets of a way do not arrive.
+func isLost(w audit.TraceWay) bool { return w.End == "dropped" || w.End == "rejected" }
+
+// endOf returns the end of a way in words.
+func endOf(w audit.TraceWay) string {
+	text := w.End + " to "
+	if isLost(w) {
+		text = w.End + ", on its way to "
+	}
+	text += strings.Join(w.To[:min(len(w.To), 20)], ", ")
+	if len(w.To) > 20 {
+		text += fmt.Sprintf(" and %d more", len(w.To)-20)
+	}
+	if w.Masquerade {
+		text += ", masqueraded"
+	}
+	if w.Untracked {
+		text += ", not tracked"
+	} else if !w.Translated {
+		text += ", not translated"
+	}
+	return text
+}
+
 // stepBranches groups rules by their hook.
 func stepBranches(steps []audit.TraceStep) (roots []branch) {
 	hook := ""
@@ -94,23 +106,27 @@ func stepBranches(steps []audit.TraceStep) (roots []branch) {
 			hook = s.Hook
 			roots = append(roots, branch{text: hook})
 		}
-		text := s.Table + " " + s.Chain
-		switch {
-		case s.Handle > 0:
-			text += fmt.Sprintf(" handle %d", s.Handle)
-		case s.Line > 0:
-			text += fmt.Sprintf(" line %d", s.Line)
-		}
-		if text += ": " + s.Does; s.Rule != "" && s.Rule != s.Does {
-			text += "  " + shortRule(s.Rule)
-		}
-		if s.Unsure != "" {
-			text += "  (if " + s.Unsure + ")"
-		}
 		last := &roots[len(roots)-1]
-		last.sub = append(last.sub, branch{text: text})
+		last.sub = append(last.sub, branch{text: stepText(s)})
 	}
 	return roots
+}
+
+func stepText(s audit.TraceStep) string {
+	text := s.Table + " " + s.Chain
+	switch {
+	case s.Handle > 0:
+		text += fmt.Sprintf(" handle %d", s.Handle)
+	case s.Line > 0:
+		text += fmt.Sprintf(" line %d", s.Line)
+	}
+	if text += ": " + s.Does; s.Rule != "" && s.Rule != s.Does {
+		text += "  " + shortRule(s.Rule)
+	}
+	if s.Unsure != "" {
+		text += "  (if " + s.Unsure + ")"
+	}
+	return text
 }
 
 // shortRule returns a rule without its chain, which is printed before it, and without its comment.
@@ -123,18 +139,4 @@ func shortRule(rule string) string {
 		return before + after
 	}
 	return rule
-}
-
-func drawWays(w io.Writer, list []audit.Trace) error {
-	d := drawing{bottom: svgGap}
-	for _, t := range list {
-		class := "head"
-		if t.Verdict != verdict.Pass {
-			class = "bad"
-		}
-		d.drawBox(0, class, trace(t).title())
-		d.drawBranches(trace(t).branches(), 1, map[string]bool{})
-		d.bottom += svgLine
-	}
-	return d.write(w)
 }
