@@ -61,7 +61,9 @@ func TestReachFlows(t *testing.T) {
 				}
 			}
 			for _, f := range rep.Findings {
-				got = f.Name
+				if got = f.Name; c.what == "a set with all Pods" && !strings.Contains(f.Remedy, "`ipset del pods ELEMENT`") {
+					t.Errorf("the remedy removes more than the element: %s", f.Remedy)
+				}
 			}
 			if got != c.want {
 				t.Errorf("got %q, want %q: %+v, notes %q", got, c.want, rep.Findings, rep.Notes)

@@ -141,6 +141,9 @@ func (t *taken) remedy() string {
 	if t.step.Rule == "" {
 		return t.remedyOfPolicy()
 	}
+	if set := t.set(); set != "" {
+		return "remove the element that holds these addresses, not the rule: " + set + "; " + find
+	}
 	if rest, is := strings.CutPrefix(t.step.Rule, "-A "); is && !canPaste(rest) {
 		return fmt.Sprintf("remove the rule by its number, which `%s -t %s -vnL %s --line-numbers` prints; %s",
 			t.step.Program, t.step.Table, t.step.Chain, find)
@@ -148,6 +151,21 @@ func (t *taken) remedy() string {
 		return fmt.Sprintf("remove the rule: `%s -t %s -D %s`; %s", t.step.Program, t.step.Table, rest, find)
 	}
 	return fmt.Sprintf("remove the rule: `nft delete rule %s %s handle %d`; %s", t.step.Table, t.step.Chain, t.step.Handle, find)
+}
+
+// set returns the commands that show the set whose elements the rule loses, and remove one; "" if the rule has no set, or a negated one.
+func (t *taken) set() string {
+	if m := regexp.MustCompile(`(!)? ?--match-set ([A-Za-z0-9_.:-]+) `).FindStringSubmatch(t.step.Rule); m != nil && m[1] == "" {
+		return fmt.Sprintf("`ipset list %s` shows all, `ipset del %[1]s ELEMENT` removes one", m[2])
+	}
+	if m := regexp.MustCompile(`(!=)? @([A-Za-z0-9_.-]+)`).FindStringSubmatch(t.step.Rule); m != nil && m[1] == "" && t.step.Program == "nft" {
+		kind := "set"
+		if strings.Contains(t.step.Rule, "map @"+m[2]) {
+			kind = "map"
+		}
+		return fmt.Sprintf("`nft list %s %s %s` shows all, `nft delete element %[2]s %[3]s { ELEMENT }` removes one", kind, t.step.Table, m[2])
+	}
+	return ""
 }
 
 // remedyOfPolicy returns the command that lets a chain pass what its rules do not accept.
