@@ -74,6 +74,17 @@ got: port 10250 of kubelet, port 30080 of a NodePort
 evidence: iptables-nft-save: -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"cbr0\" id: \"1\"" -m multiport --dports 8080,10250 -j CNI-DN-1
 evidence: iptables-nft-save: -A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"cbr0\" id: \"1\"" -m multiport --dports 30080 -j CNI-DN-1
 remedy: give the Pod another hostPort or remove it: a Service of type NodePort does not need one`},
+		{What: "two Pods", Node: saved(chains + ":CNI-DN-2 - [0:0]\n:CNI-DN-3 - [0:0]\n" + strings.ReplaceAll(rule("tcp", "80"), "DN-1", "DN-3") + rule("tcp", "80") +
+			strings.ReplaceAll(rule("tcp", "80"), "DN-1", "DN-2") + "-A CNI-DN-1 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.244.0.5:8080\n" +
+			"-A CNI-DN-2 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.244.0.9:8080\n" +
+			"-A CNI-DN-3 -d 192.0.2.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.244.0.7:8080\n"), Want: `
+warn
+want: no shared ports
+got: hostPort 80/tcp: 10.244.0.5:8080 gets all packets, 10.244.0.9:8080 none
+evidence: iptables-nft-save: -A CNI-DN-1 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.244.0.5:8080
+evidence: iptables-nft-save: -A CNI-DN-2 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.244.0.9:8080
+remedy: if the first Pod is gone, delete its rules: ` + "`iptables -t nat -D CNI-HOSTPORT-DNAT` with the words of the first rule, then " +
+			"`iptables -t nat -F` and `-X` with its chain; if both Pods run, give one another hostPort"},
 		{What: "no shared port", Node: saved(chains + rule("tcp", "80,443")), Want: "pass\nwant: no shared ports\ngot: no shared ports"},
 		{What: "no hostPort", Node: saved(chains), Want: "skipped\nskipped: no Pod uses a hostPort through portmap"},
 	})

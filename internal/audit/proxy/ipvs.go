@@ -61,6 +61,7 @@ func (r *Judgment) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
 		f.Message = "found rules of both IPVS mode and iptables mode: the mode that kube-proxy uses now is unknown"
 		f.Remedy = "remove the rules of the other mode (run `kube-proxy --cleanup`, then restart kube-proxy), or reboot"
 	case r.ipvs == nil:
+		r.judgeLeftRejects(s, out)
 		f.Message = "found rules of IPVS mode without its virtual servers, which only the node's kernel has"
 	default:
 		r.ipvs.families[s.Family] = true

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"nodegate/internal/ruleset"
+	"nodegate/internal/verdict"
 )
 
 // nameless returns a virtual server as a Service that the API lacks, with its place as the name.
@@ -24,7 +25,8 @@ func (v *ipvs) nameless(at *ruleset.VirtualServer) (s Service, certain bool) {
 }
 
 // judgeLeftRejects reports rules of iptables mode that still reject connections to a Service, although IPVS has endpoints of
-// it. IPVS mode writes no such rules, and does not delete them (kubernetes#102314).
+// it. IPVS mode writes no such rules, and does not delete them (kubernetes#102314). A file has no virtual servers: whether the
+// Service has endpoints now is not known then.
 func (r *Judgment) judgeLeftRejects(s *ruleset.Save, out *Collector) {
 	filter := s.Table("filter")
 	for _, name := range []string{"KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"} {
@@ -38,13 +40,21 @@ func (r *Judgment) judgeLeftRejects(s *ruleset.Save, out *Collector) {
 			if err != nil || !strings.HasPrefix(what, "has no") || rule.Target != "REJECT" && rule.Target != "DROP" {
 				continue
 			}
-			at := r.ipvs.at[formatPlace(ip, atoi(rule.Port), rule.Protocol)]
+			place := formatPlace(ip, atoi(rule.Port), rule.Protocol)
+			f := Finding{Name: "kubeproxy.ipvs.left-reject", Service: strings.TrimSuffix(service, ":"), Family: s.Family, Table: "filter",
+				Chain: name, Line: int(rule.Line), Rule: rule.Text}
+			if r.ipvs == nil {
+				f.Verdict, f.Means = verdict.Warn, "a rule that iptables mode left rejects connections to a Service, which may have endpoints now"
+				f.Message = fmt.Sprintf("%s still rejects %s; IPVS mode does not write this rule", name, place)
+				out.Add(f)
+				continue
+			}
+			at := r.ipvs.at[place]
 			if at == nil || !slices.ContainsFunc(at.Servers, func(s ruleset.RealServer) bool { return s.Weight > 0 }) {
 				continue // it has none now either
 			}
-			out.Add(Finding{Name: "kubeproxy.ipvs.left-reject", Service: strings.TrimSuffix(service, ":"), Family: s.Family, Table: "filter",
-				Chain: name, Line: int(rule.Line), Rule: rule.Text,
-				Message: fmt.Sprintf("%s still rejects %s, for which IPVS has %d endpoints", name, at.Address, len(at.Servers))})
+			f.Message = fmt.Sprintf("%s still rejects %s, for which IPVS has %d endpoints", name, at.Address, len(at.Servers))
+			out.Add(f)
 		}
 	}
 }

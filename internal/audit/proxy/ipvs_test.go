@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/verdict"
 )
 
 // ipvsSave is a part of the iptables rules that kube-proxy writes in IPVS mode.
@@ -314,5 +316,10 @@ func TestIPVSLeftRejects(t *testing.T) {
 		if got := names(found); got != c.want {
 			t.Errorf("%s: %q, want %q: %+v", c.what, got, c.want, rep.Findings)
 		}
+	}
+	rep := Judge(mustParse(t, ipvsSave+fmt.Sprintf(filter, "10.96.0.10")), Options{})
+	if i := slices.IndexFunc(rep.Findings, func(f Finding) bool { return f.Name == "kubeproxy.ipvs.left-reject" }); i < 0 ||
+		rep.Findings[i].Verdict != verdict.Warn {
+		t.Errorf("from a file: %+v", rep.Findings)
 	}
 }

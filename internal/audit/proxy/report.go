@@ -295,7 +295,7 @@ func (c *Collector) Add(f Finding) {
 	}
 	if f.Message == "" {
 		f.Message = k.Summary
-	} else if f.Table != "" {
+	} else if f.Table != "" && f.Means == "" {
 		f.Means = k.Summary
 	}
 	c.List = append(c.List, f)

@@ -10,6 +10,31 @@ import (
 	"nodegate/internal/require"
 )
 
+// TestYoungLinks: rounds that meet links before watch has set them do not fail.
+func TestYoungLinks(t *testing.T) {
+	if !hosttest.OwnNetns(t) {
+		return
+	}
+	w := start(t, `
+link "young" {
+  match { name = "young*" }
+  mtu   = 1400
+  drift = "report"
+}
+publish {}
+`, func(w *Watcher) { w.Every = time.Millisecond })
+	for range 100 {
+		young := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "young0"}}
+		add(t, young)
+		rounds := w.State().Rounds
+		eventually(t, "a round", func() bool { return w.State().Rounds > rounds })
+		remove(t, young)
+	}
+	if n := w.heard("fail link.young"); n > 0 {
+		t.Errorf("the requirement failed %d times", n)
+	}
+}
+
 // TestEarly: if the policy publishes a condition, a changed sysctl or link is found before the next round is due.
 func TestEarly(t *testing.T) {
 	if !hosttest.OwnNetns(t) {

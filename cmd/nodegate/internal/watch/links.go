@@ -74,7 +74,7 @@ func (w *Watcher) resync(ctx context.Context, first bool) {
 		delete(w.known, index)
 	}
 	w.present = there
-	w.reconcileAll(ctx, w.links)
+	w.reconcileAll(ctx, w.links, true)
 }
 
 // reportedOnly returns the requirements whose drift is not corrected, except those in former.
@@ -121,8 +121,9 @@ func (w *Watcher) markExisting(ctx context.Context, former *policy.Policy, rerea
 	}
 }
 
-// reconcileAll reconciles every link that one of the requirements matches.
-func (w *Watcher) reconcileAll(ctx context.Context, requirements []setting.Link) {
+// reconcileAll reconciles every link that one of the requirements matches, or only those that no notification has named yet. It
+// returns whether there was such a link.
+func (w *Watcher) reconcileAll(ctx context.Context, requirements []setting.Link, all bool) (appeared bool) {
 	for _, r := range requirements {
 		bounded, cancel := context.WithTimeout(ctx, actionTime)
 		links, err := r.Matching(bounded, w.Host)
@@ -133,10 +134,14 @@ func (w *Watcher) reconcileAll(ctx context.Context, requirements []setting.Link)
 		}
 		for _, l := range links {
 			k := w.knownLink(l)
-			k.matches[r.Name()] = true
-			w.reconcile(ctx, r, l)
+			_, asked := k.matches[r.Name()]
+			if k.matches[r.Name()] = true; all || !asked {
+				w.reconcile(ctx, r, l)
+			}
+			appeared = appeared || !asked
 		}
 	}
+	return appeared
 }
 
 func (w *Watcher) knownLink(l host.Link) *knownLink {

@@ -126,9 +126,18 @@ func (w *Watcher) finishRound(ctx context.Context, f found) {
 			fix = append(fix, f.list[i])
 		}
 	}
-	if links := w.driftingLinks(all); off == "" && len(links) > 0 {
-		w.reconcileAll(ctx, links)
-		w.mergeResults(&all, w.reinspect(ctx, f.list, links))
+	if off == "" {
+		if links := w.failingLinks(all, policy.Correct); len(links) > 0 {
+			w.reconcileAll(ctx, links, true)
+		}
+		// A round may meet a link before watch has set it, and another one may appear while that is corrected here.
+		for i := range 3 {
+			links := w.failingLinks(all, "")
+			if len(links) == 0 || !w.reconcileAll(ctx, links, false) && i > 0 {
+				break
+			}
+			w.mergeResults(&all, w.reinspect(ctx, f.list, links))
+		}
 	}
 	if len(fix) > 0 {
 		bounded, cancel := context.WithTimeout(ctx, actionTime)
@@ -183,12 +192,12 @@ func (w *Watcher) isLink(name string) bool {
 	return slices.ContainsFunc(w.links, func(l setting.Link) bool { return l.Name() == name })
 }
 
-// driftingLinks returns the link requirements that fail in the report and must be
-// corrected. They are corrected link by link, so that a fight over one link does not affect the others.
-func (w *Watcher) driftingLinks(found checks.Outcome) []setting.Link {
+// failingLinks returns the link requirements that fail in the report, if drift is not "" only those with this drift. They are corrected
+// link by link, so that a fight over one link does not affect the others.
+func (w *Watcher) failingLinks(found checks.Outcome, drift policy.Drift) []setting.Link {
 	var all []setting.Link
 	for _, l := range w.links {
-		if l.Metadata().Drift == policy.Correct && slices.ContainsFunc(found.Results, func(r checks.Result) bool {
+		if (drift == "" || l.Metadata().Drift == drift) && slices.ContainsFunc(found.Results, func(r checks.Result) bool {
 			return r.Name == l.Name() && r.Differs()
 		}) {
 			all = append(all, l)

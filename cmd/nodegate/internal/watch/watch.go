@@ -146,7 +146,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-chores.C:
 			due = false
 			if routed {
-				w.reconcileAll(ctx, w.routedLinks())
+				w.reconcileAll(ctx, w.routedLinks(), true)
 				routed = false
 			}
 			if early && round.affordable(time.Now()) {
