@@ -61,7 +61,7 @@ const (
 // endpoints reads the rules twice, for 1.7 s, and begins every 30 s while changes continue. That is
 // 6 % of a processor, where kube-proxy uses 35 % or more for the same changes.
 func restAfter(used time.Duration) time.Duration {
-	return min(125*used, max(20*time.Second, 15*used), time.Minute)
+	return min(125*used, max(20*time.Second, 15*used), 40*time.Second)
 }
 
 // follower is the state of one Follow.
@@ -244,6 +244,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 		k.reread = k.looked.Add(k.rereadAfter)
 	}
 	k.mode, k.changed, k.reported, k.due = out.Report.Mode, time.Time{}, k.trouble, false
+	k.lookAtProxy(ctx) // it may have changed during the round
 	k.kept.Findings, k.kept.Audited, k.kept.Unanswered, k.kept.Unread = found, k.looked, unanswered, err
 	k.kept.Notes = out.Report.Notes
 	k.kept.Services = len(out.Report.Services)

@@ -282,7 +282,7 @@ func (b *busy) Trouble(ctx context.Context) []proxy.Finding { return b.Proxy(ctx
 // minute, with at most 8 % of a processor, and a stale Service is named within a minute. So is a
 // kube-proxy that is gone, whether changes go on or not, and no change then waits unseen for two minutes.
 func TestKeepBusy(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(10) {
 		synctest.Test(t, func(t *testing.T) {
 			b := &busy{cluster: newCluster(rand.New(rand.NewPCG(seed, 3)))}
 			b.lagged = time.Second
