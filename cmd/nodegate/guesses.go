@@ -91,14 +91,8 @@ func foreignFlag(verb, name string) string {
 		return "the exit status is 1 if a requirement fails and 3 if one is unknown"
 	case "severity":
 		return "the severity of a requirement is an attribute of the policy"
-	case "g", "gossfile", "filename", "config":
+	case "g", "gossfile":
 		return "use --policy FILE"
-	case "silent", "s":
-		return "use --quiet"
-	case "no-color":
-		return "use --color never"
-	case "namespace", "n":
-		return "nodegate inspects a machine, not a namespace"
 	}
 	return ""
 }

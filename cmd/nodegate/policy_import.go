@@ -5,8 +5,8 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,8 +28,10 @@ func newPolicyImport() *cobra.Command {
 		Use:   "import FILE|DIR...",
 		Short: "Write a policy from sysctl.d and modules-load.d files",
 		Long: `Import reads files of sysctl.d and modules-load.d, and writes a policy with the
-same settings. As at boot, files count in the order of their names, and the last
-line for a parameter decides. A comment names every line that was left out.
+same settings. As at boot, a file of /etc overrides one of the same name in
+/usr/lib, a link to /dev/null masks it, files count in the order of their names,
+and the last line for a parameter decides. A comment names every line that was
+left out.
 
 Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
 		Example: `  nodegate policy import /etc/sysctl.d /etc/modules-load.d -o my.hcl
@@ -41,10 +43,10 @@ Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
 				return err
 			}
 			text := in.policy()
-			if len(in.modules)+len(in.sysctls) == 0 && len(in.left) > 0 {
+			switch settings := len(in.modules) + len(in.sysctls); {
+			case settings == 0 && len(in.left) > 0:
 				return fmt.Errorf("no setting found; left out: %s", strings.Join(in.left, "; "))
-			}
-			if len(in.modules)+len(in.sysctls) == 0 {
+			case settings == 0:
 				return fmt.Errorf("no setting found in %s", strings.Join(args, ", "))
 			}
 			var err error
@@ -82,16 +84,18 @@ const moduleLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234
 
 // imported is the settings of sysctl.d and modules-load.d files.
 type imported struct {
-	modules []string          // in the order of the files
-	at      map[string]string // module -> its place
-	sysctls []config.Setting  // the line that decides, for each key
-	left    []string          // lines that the policy does not have
+	modules  []string          // in the order of the files
+	at       map[string]string // module -> its place
+	sysctls  []config.Setting  // the line that decides, for each key
+	excluded []config.Setting  // keys that globs leave alone
+	left     []string          // lines that the policy does not have
 }
 
-// read reads files, and the *.conf files of directories, in the order of their names.
+// read reads files, and the *.conf files of directories as systemd does, in the order of their names.
 func (in *imported) read(args []string) error {
 	in.at = map[string]string{}
-	var names []string
+	var files []config.File
+	dirs := map[string][]string{} // sysctl.d -> such directories
 	for _, arg := range args {
 		if arg == "-" {
 			arg = stdinName
@@ -100,38 +104,79 @@ func (in *imported) read(args []string) error {
 		if err != nil {
 			return err
 		}
-		found := []string{arg}
-		if info.IsDir() {
-			if found, err = filepath.Glob(filepath.Join(arg, "*.conf")); err != nil {
-				return err
-			}
+		if kind := kindOf(arg + "/"); info.IsDir() {
+			dirs[kind] = append(dirs[kind], arg)
+			continue
 		}
-		names = append(names, found...)
-	}
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(filepath.Base(a), filepath.Base(b)) })
-	for _, name := range names {
-		text, err := file.ReadInput(name, policy.MaxFileSize)
+		if to, _ := os.Readlink(arg); to == os.DevNull {
+			continue
+		}
+		text, err := file.ReadInput(arg, policy.MaxFileSize)
 		if err != nil {
 			return err
 		}
-		switch {
-		case isModprobe(text):
-			in.left = append(in.left, name+": a file of modprobe.d; write its options in a module block, and absent = true for install or blacklist")
-		case isModulesList(text):
-			in.readModules(name, text)
+		files = append(files, config.File{Path: arg, Text: text})
+	}
+	for kind, all := range dirs {
+		slices.SortStableFunc(all, func(a, b string) int { return precedence(a, kind) - precedence(b, kind) })
+		found, err := config.Collect(inputFiles{}, all, ".conf")
+		if err != nil {
+			return err
+		}
+		files = append(files, found...)
+	}
+	slices.SortStableFunc(files, func(a, b config.File) int { return cmp.Compare(filepath.Base(a.Path), filepath.Base(b.Path)) })
+	for _, f := range files {
+		switch kind := kindOf(f.Path); {
+		case kind == "modprobe.d":
+			in.left = append(in.left, f.Path+": a file of modprobe.d; write its options in a module block, and absent = true for install or blacklist")
+		case kind == "modules-load.d" || kind != "sysctl.d" && isModulesList(f.Text):
+			in.readModules(f.Path, f.Text)
 		default:
-			in.readSysctls(name, text)
+			in.readSysctls(f.Path, f.Text)
 		}
 	}
+	in.dropExcluded()
 	return nil
 }
 
-// isModprobe reports whether a file has a line of modprobe.d(5).
-func isModprobe(text []byte) bool {
-	return regexp.MustCompile(`(?m)^\s*(options|install|blacklist|alias|remove|softdep)\s+[\w-]+`).Match(text)
+// kindOf returns the name of a file's directory, such as sysctl.d.
+func kindOf(name string) string {
+	abs, _ := filepath.Abs(filepath.Dir(name)) // fails only if the working directory is gone
+	return filepath.Base(abs)
 }
 
-// isModulesList reports whether no line of a file assigns a value.
+// precedence returns the place of a directory below any root in the order in which systemd's directories override each other.
+func precedence(dir, kind string) int {
+	abs, _ := filepath.Abs(dir)
+	return slices.IndexFunc(config.Dirs(kind), func(of string) bool { return strings.HasSuffix(abs, of) })
+}
+
+// inputFiles reads files that are named on the command line.
+type inputFiles struct{}
+
+func (inputFiles) ReadFile(name string) ([]byte, error) {
+	return file.ReadInput(name, policy.MaxFileSize)
+}
+func (inputFiles) ReadDir(name string) ([]string, error) { return file.ListDir(name) }
+func (inputFiles) ReadLink(name string) (string, error)  { return os.Readlink(name) }
+
+// dropExcluded leaves out the globs with an exclusion that no line for the same key replaces.
+func (in *imported) dropExcluded() {
+	in.sysctls = slices.DeleteFunc(in.sysctls, func(s config.Setting) bool {
+		i := slices.IndexFunc(in.excluded, func(e config.Setting) bool {
+			matches, _ := path.Match(s.Key, e.Key)
+			return matches
+		})
+		if i >= 0 {
+			in.left = append(in.left, fmt.Sprintf("%s: %s = %s: %s excludes %s, which a policy cannot; require the others by name, or in a link block",
+				s.At(), policy.Key(s.Key), s.Value, in.excluded[i].At(), policy.Key(in.excluded[i].Key)))
+		}
+		return i >= 0
+	})
+}
+
+// isModulesList reports whether no line of a file assigns a value. It decides for a file outside systemd's directories.
 func isModulesList(text []byte) bool {
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -145,11 +190,8 @@ func isModulesList(text []byte) bool {
 func (in *imported) readModules(name string, text []byte) {
 	for i, line := range strings.Split(string(text), "\n") {
 		line = strings.TrimSpace(line)
-		words := strings.Fields(line)
 		switch {
 		case line == "" || line[0] == '#' || line[0] == ';':
-		case len(words) > 1: // /etc/modules may have options, which modprobe.d replaces
-			in.left = append(in.left, fmt.Sprintf("%s: %s: more than a module's name", config.At(name, i+1), line))
 		case strings.Trim(line, moduleLetters) != "":
 			in.left = append(in.left, fmt.Sprintf("%s: %q: not a module's name", config.At(name, i+1), line))
 		case in.at[line] == "":
@@ -165,16 +207,17 @@ func (in *imported) readSysctls(name string, text []byte) {
 		in.left = append(in.left, strings.Split(err.Error(), "\n")...)
 	}
 	for _, s := range settings {
-		if s.Exclude {
-			in.left = append(in.left, fmt.Sprintf("%s: -%s: a policy has no exclusions; check its globs", s.At(), policy.Key(s.Key)))
-			continue
-		}
+		in.excluded = slices.DeleteFunc(in.excluded, func(e config.Setting) bool { return e.Key == s.Key })
 		if i := slices.IndexFunc(in.sysctls, func(o config.Setting) bool { return o.Key == s.Key }); i >= 0 {
 			before := in.sysctls[i]
 			in.left = append(in.left, fmt.Sprintf("%s: %s = %s: %s replaces it", before.At(), policy.Key(before.Key), before.Value, s.At()))
 			in.sysctls = slices.Delete(in.sysctls, i, i+1)
 		}
-		in.sysctls = append(in.sysctls, s)
+		if s.Exclude {
+			in.excluded = append(in.excluded, s)
+		} else {
+			in.sysctls = append(in.sysctls, s)
+		}
 	}
 }
 
