@@ -154,16 +154,20 @@ func (n need) judge(s Sysctl) *hcl.Diagnostic {
 	return found
 }
 
-// CanStopMachine reports whether a wrong number for the parameter, or for one that its glob matches, can stop a machine: it takes
-// all memory, or leaves too little of something. vm.overcommit_memory does only with 2.
+// CanStopMachine reports whether the value, of the parameter or of one that its glob matches, could stop a small machine: it takes much
+// of the memory, or leaves too little of something. vm.overcommit_memory does only with 2.
 func (s Sysctl) CanStopMachine() bool {
 	covers := func(key string) bool {
 		matches, _ := path.Match(string(s.Key), key)
 		return matches
 	}
-	return slices.ContainsFunc(kernels.Rules("memory"), func(rule kernels.Rule) bool { return covers(rule.Words[0]) }) ||
-		slices.ContainsFunc(kernels.Rules("few"), func(rule kernels.Rule) bool { return slices.ContainsFunc(rule.Words[2:], covers) }) ||
-		covers("vm/overcommit_ratio") || covers("vm/overcommit_kbytes") || covers("vm/overcommit_memory") && s.strictOvercommit()
+	n, isNumber := s.least()
+	return slices.ContainsFunc(kernels.Rules("memory"), func(rule kernels.Rule) bool {
+		d, _ := demandOf(Key(rule.Words[0]))
+		return covers(rule.Words[0]) && (!isNumber || d.judge(s, leastNode, true) != nil)
+	}) || slices.ContainsFunc(kernels.Rules("few"), func(rule kernels.Rule) bool {
+		return slices.ContainsFunc(rule.Words[2:], covers) && (!isNumber || n < numbersOf(rule.Words[:2])[1])
+	}) || covers("vm/overcommit_ratio") || covers("vm/overcommit_kbytes") || covers("vm/overcommit_memory") && s.strictOvercommit()
 }
 
 // strictOvercommit reports whether vm.overcommit_memory makes the kernel limit the memory that programs reserve.

@@ -278,12 +278,12 @@ func TestSettings(t *testing.T) {
 
 // TestStopsMachine: a parameter with which a wrong number stops the machine is in no sysctl.d, where no break-glass reaches.
 func TestStopsMachine(t *testing.T) {
-	in := loadInput(t, "sysctl \"vm.min_free_kbytes\" { value = 262144 }\nsysctl \"kernel.pid_*\" { value = 65536 }\n"+
-		"sysctl \"vm.swappiness\" { value = 10 }\n", deliveries()["files"])
+	in := loadInput(t, "sysctl \"vm.min_free_kbytes\" { value = 262144 }\nsysctl \"kernel.pid_*\" { value = 8192 }\n"+
+		"sysctl \"fs.file-max\" { value = 2097152 }\nsysctl \"vm.swappiness\" { value = 10 }\n", deliveries()["files"])
 	r := writeFormat(t, "files", in)
 	for _, f := range r.Tree {
 		if text := string(f.Content); strings.Contains(f.Path, "sysctl.d") && (!strings.Contains(text, "\nvm.swappiness = 10\n") ||
-			strings.Contains(text, "min_free_kbytes =") || strings.Contains(text, "\nkernel.pid_")) {
+			!strings.Contains(text, "\nfs.file-max = 2097152\n") || strings.Contains(text, "min_free_kbytes =") || strings.Contains(text, "\nkernel.pid_")) {
 			t.Error(text)
 		}
 	}

@@ -75,15 +75,6 @@ func (s *settings) collectParameters(required []policy.Sysctl, refuse func(polic
 	return all
 }
 
-// lackSysfs adds the attributes of /sys, which the target cannot set.
-func (s *settings) lackSysfs(p *policy.Policy, target string) {
-	for _, c := range p.Sysfs {
-		if !c.Off && c.Unknown == "" && c.Value != "" { // the others are reported already
-			s.addLack(c.Key.CheckName(), target+" does not set attributes of /sys", c.Metadata)
-		}
-	}
-}
-
 // addNodeOnlyLacks adds the parts of a policy that need nodegate on the node.
 func (s *settings) addNodeOnlyLacks(p *policy.Policy) {
 	if n := len(p.Problems) + len(p.Execs) + len(p.Probes); n > 0 {
@@ -100,13 +91,17 @@ func (s *settings) addNodeOnlyLacks(p *policy.Policy) {
 	}
 }
 
-// refusePlainKey refuses keys for targets that split keys at dots and do not support globs.
-func refusePlainKey(k policy.Key) string {
-	switch {
-	case k.IsGlob():
+func refuseGlob(k policy.Key) string {
+	if k.IsGlob() {
 		return "the target does not support globs"
-	case strings.Contains(string(k), "."):
-		return "the target does not accept a dot inside a component of a key"
 	}
 	return ""
+}
+
+// refusePlainKey refuses keys for targets that split keys at dots and do not support globs.
+func refusePlainKey(k policy.Key) string {
+	if !k.IsGlob() && strings.Contains(string(k), ".") {
+		return "the target does not accept a dot inside a component of a key"
+	}
+	return refuseGlob(k)
 }

@@ -18,7 +18,7 @@ sysfs "block/*/queue/scheduler" { value = "none" }
 sysfs "block/sda/queue/nr_requests" { min = 64 }
 `
 
-// TestSysfs: tmpfiles.d carries values and globs; Talos has no globs; Bottlerocket has no attributes.
+// TestSysfs: tmpfiles.d carries values and globs; Talos has no globs; Bottlerocket has only huge pages.
 func TestSysfs(t *testing.T) {
 	files := writeFormat(t, "files", loadInput(t, sysfsPolicy, Delivery{}))
 	var conf string
@@ -33,7 +33,7 @@ func TestSysfs(t *testing.T) {
 	}
 	for format, want := range map[string]string{
 		"talos":        "sysfs:\n    kernel.mm.transparent_hugepage.enabled: madvise\n",
-		"bottlerocket": "# NOT HERE: sysfs.kernel/mm/transparent_hugepage/enabled: Bottlerocket does not set attributes of /sys",
+		"bottlerocket": "[settings.kernel.hugepages]\ntransparent.enabled = \"madvise\"\n",
 	} {
 		r := writeFormat(t, format, loadInput(t, sysfsPolicy, Delivery{}))
 		if !strings.Contains(string(r.Text), want) || !strings.Contains(string(r.Text), "NOT HERE: sysfs.block/*/queue/scheduler: ") {

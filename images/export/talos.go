@@ -13,9 +13,16 @@ type talosMachine struct {
 		Kernel struct {
 			Modules []talosModule `yaml:",omitempty"`
 		} `yaml:",omitempty"`
-		Sysctls map[string]string `yaml:",omitempty"`
-		Sysfs   map[string]string `yaml:",omitempty"`
+		Sysfs map[string]string `yaml:",omitempty"`
 	}
+}
+
+// talosSysctls replaces machine.sysctls since Talos 1.14. A key may have slashes in place of dots:
+// docs.siderolabs.com/talos/v1.14/reference/configuration/runtime/sysctlconfig.
+type talosSysctls struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string
+	Params     map[string]string
 }
 
 type talosModule struct {
@@ -33,9 +40,9 @@ type talosEthernet struct {
 }
 
 // talos writes a machine configuration patch with the settings, and an EthernetConfig for each link
-// that is matched by name (Talos 1.10 or later).
+// that is matched by name.
 func talos(in Input) (Result, error) {
-	s := in.collectSettings(refusePlainKey)
+	s := in.collectSettings(refuseGlob)
 	var m talosMachine
 	for _, module := range s.modules {
 		m.Machine.Kernel.Modules = append(m.Machine.Kernel.Modules, talosModule{module.Name, module.Arguments()})
@@ -43,12 +50,19 @@ func talos(in Input) (Result, error) {
 	for _, module := range s.absent {
 		s.addLack("module."+module.Name, "Talos does not keep a module from loading", module.Metadata)
 	}
-	m.Machine.Sysctls = map[string]string{}
-	for _, c := range s.sysctls {
-		m.Machine.Sysctls[c.key.String()] = c.value
-	}
 	m.Machine.Sysfs = s.talosAttributes(in.Policy)
 	documents := []any{m}
+	params := map[string]string{}
+	for _, c := range s.sysctls {
+		name := c.key.String()
+		if strings.Contains(string(c.key), ".") {
+			name = string(c.key)
+		}
+		params[name] = c.value
+	}
+	if len(params) > 0 {
+		documents = append(documents, talosSysctls{"v1alpha1", "SysctlConfig", params})
+	}
 	for _, l := range in.Policy.Links {
 		if e, ok := s.ethernetConfig(l); ok {
 			documents = append(documents, e)
@@ -56,7 +70,7 @@ func talos(in Input) (Result, error) {
 	}
 	s.addNodeOnlyLacks(in.Policy)
 	var b strings.Builder
-	b.WriteString(headComment("talos", in, s.lacks, "Apply with: talosctl patch machineconfig --patch @FILE"))
+	b.WriteString(headComment("talos", in, s.lacks, "Needs Talos 1.14 or later for SysctlConfig.", "Apply with: talosctl patch machineconfig --patch @FILE"))
 	for i, d := range documents {
 		if i > 0 {
 			b.WriteString("---\n")
