@@ -11,8 +11,7 @@ import (
 
 // NotForPods is the note on a parameter that each Pod has for itself.
 const NotForPods = "hostNetwork only: a Pod's network namespace begins with the kernel's default; for Pods write " +
-	"securityContext.sysctls, or " +
-	"defaultPodSysctls of kubelet 1.37"
+	"securityContext.sysctls, or defaultPodSysctls of kubelet 1.37 (with its feature gate DefaultPodSysctls)"
 
 // IsOwnOfPods reports whether each network namespace has its own value of a parameter, which does not follow the machine's.
 func (k Key) IsOwnOfPods() bool {
