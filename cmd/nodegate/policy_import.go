@@ -129,7 +129,8 @@ func (in *imported) read(args []string) error {
 	for _, f := range files {
 		switch kind := kindOf(f.Path); {
 		case kind == "modprobe.d":
-			in.left = append(in.left, f.Path+": a file of modprobe.d; write its options in a module block, and absent = true for install or blacklist")
+			in.left = append(in.left, f.Path+": a file of modprobe.d; write its options in a module block, and absent = true for install or "+
+				"blacklist")
 		case kind == "modules-load.d" || kind != "sysctl.d" && isModulesList(f.Text):
 			in.readModules(f.Path, f.Text)
 		default:
@@ -169,7 +170,8 @@ func (in *imported) dropExcluded() {
 			return matches
 		})
 		if i >= 0 {
-			in.left = append(in.left, fmt.Sprintf("%s: %s = %s: %s excludes %s, which a policy cannot; require the others by name, or in a link block",
+			in.left = append(in.left, fmt.Sprintf("%s: %s = %s: %s excludes %s, which a policy cannot; require the others by name, "+
+				"or in a link block",
 				s.At(), policy.Key(s.Key), s.Value, in.excluded[i].At(), policy.Key(in.excluded[i].Key)))
 		}
 		return i >= 0

@@ -70,7 +70,8 @@ func talos(in Input) (Result, error) {
 	}
 	s.addNodeOnlyLacks(in.Policy)
 	var b strings.Builder
-	b.WriteString(headComment("talos", in, s.lacks, "Needs Talos 1.14 or later for SysctlConfig.", "Apply with: talosctl patch machineconfig --patch @FILE"))
+	b.WriteString(headComment("talos", in, s.lacks, "Needs Talos 1.14 or later for SysctlConfig.",
+		"Apply with: talosctl patch machineconfig --patch @FILE"))
 	for i, d := range documents {
 		if i > 0 {
 			b.WriteString("---\n")
