@@ -1,0 +1,1 @@
+install -D -m 0755 "$NODEGATE" "$ROOT/opt/nodegate"
