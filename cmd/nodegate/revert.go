@@ -124,7 +124,20 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 			failed = append(failed, s)
 		}
 	}
-	for _, s := range failed { // retry: a setting it depends on may be restored only now; segmentation needs checksums
+	reassert := func() { // restoring one setting can change another: net.ipv4.ip_forward sets every interface's forwarding
+		for _, s := range plan {
+			if dryRun && s.State != revert.Deleted || left[s.String()] || slices.Contains(failed, s) {
+				continue
+			}
+			if err := s.Reassert(ctx, h); err != nil {
+				leave(s, "%s: %v", s, err)
+			}
+		}
+	}
+	reassert()
+	retry := failed
+	failed = nil
+	for _, s := range retry { // what it depends on may be restored only now: segmentation needs checksums, vm.dirty_bytes vm.dirty_ratio
 		now := s.Now
 		if err := s.Do(ctx, h); err != nil {
 			leave(s, "%s: %v", s, err)
@@ -132,13 +145,8 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 		}
 		restored(s, now)
 	}
-	for _, s := range plan { // restoring one setting can change another: net.ipv4.ip_forward sets every interface's forwarding
-		if dryRun && s.State != revert.Deleted || left[s.String()] {
-			continue
-		}
-		if err := s.Reassert(ctx, h); err != nil {
-			leave(s, "%s: %v", s, err)
-		}
+	if len(retry) > 0 {
+		reassert()
 	}
 	if len(loaded) > 0 {
 		fmt.Fprintf(w, "  left     modules stay loaded: %s; a reboot unloads them\n", strings.Join(loaded, ", "))

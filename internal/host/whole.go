@@ -8,8 +8,9 @@ import (
 	"nodegate/internal/host/config"
 )
 
-// RecordWhole makes a recording host read every parameter, the attributes below /sys that match the patterns, all links with their settings,
-// the modules and their configuration, and the facts. The recording then answers requirements that the machine's policy does not have.
+// RecordWhole makes a recording host read every parameter, the attributes below /sys that match the patterns, all links with their
+// settings, the modules and their configuration, and the facts. The recording then answers requirements that the machine's policy does
+// not have.
 func (h *Host) RecordWhole(ctx context.Context, attributes, facts []string) {
 	for _, name := range facts {
 		h.Fact(ctx, name)

@@ -56,7 +56,8 @@ func (a *audit) ownerOf(r *ruleset.Rule, name string) (owner, what string) {
 		return name, ""
 	}
 	kind, hash := serviceChain(to.Name)
-	what = map[string]string{"SVC": "cluster IP", "SVL": "cluster IP", "EXT": "external IP", "XLB": "loadbalancer IP", "FW": "loadbalancer IP"}[kind]
+	what = map[string]string{"SVC": "cluster IP", "SVL": "cluster IP", "EXT": "external IP", "XLB": "loadbalancer IP",
+		"FW": "loadbalancer IP"}[kind]
 	said := string(a.hash.sum16(name, r.Protocol))
 	if what == "" || said == hash {
 		return name, what

@@ -91,7 +91,7 @@ func TestRevert(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		defer l.end()
+		defer func() { _ = l.end() }()
 		before, err := l.run("sh", "-c", labState)
 		if err != nil {
 			return err

@@ -30,8 +30,9 @@ type Delay struct {
 // NewAuditing returns the document for the progress of an audit.
 func NewAuditing(k audit.Progress) *Auditing {
 	a := &Auditing{
-		Last: k.Audited, Waiting: k.Waiting, Rounds: k.Rounds, Reads: k.Reads, Changes: k.Changes, Services: k.Services, Findings: len(k.Findings),
-		Delay: Delay{Buckets: map[string]int{}, Sum: k.Delay.Sum.Seconds(), Count: k.Delay.Count},
+		Last: k.Audited, Waiting: k.Waiting, Rounds: k.Rounds, Reads: k.Reads, Changes: k.Changes, Services: k.Services,
+		Findings: len(k.Findings),
+		Delay:    Delay{Buckets: map[string]int{}, Sum: k.Delay.Sum.Seconds(), Count: k.Delay.Count},
 	}
 	sum := 0
 	for i, bound := range audit.DelayBounds() {

@@ -52,8 +52,8 @@ net.ipv6.conf.default.disable_ipv6=1
 net.ipv6.conf.all.forwarding=1
 net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.forwarding=0 net.ipv6.conf.all.accept_ra=2
 net.ipv6.conf.all.accept_ra=2 net.ipv6.conf.default.accept_ra=0 net.ipv6.conf.all.accept_redirects=0
-vm.dirty_expire_centisecs=1500
-vm.vfs_cache_pressure=50
+vm.dirty_bytes=100000000
+vm.dirty_background_bytes=50000000 vm.dirty_ratio=30
 vm.overcommit_ratio=80
 vm.overcommit_memory=1
 vm.min_free_kbytes=32768
