@@ -173,8 +173,20 @@ func TestChildrenDie(t *testing.T) {
 		text, err := os.ReadFile(pids)
 		require.NoError(t, err)
 		pid := strings.TrimSpace(string(text))
-		state, err := os.ReadFile("/proc/" + pid + "/stat")
-		if err == nil && !strings.Contains(string(state), ") Z ") {
+		alive := func() string {
+			state, err := os.ReadFile("/proc/" + pid + "/stat")
+			if err != nil || strings.Contains(string(state), ") Z ") {
+				return ""
+			}
+			return string(state)
+		}
+		for range 1000 { // a killed process dies when it runs next
+			if alive() == "" {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if state := alive(); state != "" {
 			t.Errorf("%s: process %s survives: %s", script, pid, state)
 		}
 	}
