@@ -97,6 +97,9 @@ func Obey(t *testing.T, h *host.Host, m *hosttest.Machine, remedy string) (lines
 
 // change makes the change of one command, and reports whether it knows the command.
 func change(ctx context.Context, h *host.Host, m *hosttest.Machine, words []string) (known bool, err error) {
+	if len(words) < 2 { // only the program's name
+		return false, nil
+	}
 	switch words[0] {
 	case "sysctl":
 		for _, assignment := range words[2:] {
@@ -143,6 +146,9 @@ func change(ctx context.Context, h *host.Host, m *hosttest.Machine, words []stri
 // changeRules makes the change of an iptables command in the rules of the machine, and reports whether it did.
 func changeRules(m *hosttest.Machine, words []string) bool {
 	table := "filter"
+	if len(words) < 3 { // only the program's name
+		return false
+	}
 	if words[1] == "-t" {
 		table, words = words[2], slices.Delete(words, 1, 3)
 	}
