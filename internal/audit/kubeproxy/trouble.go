@@ -15,7 +15,7 @@ const (
 	journalEvery  = 5 * time.Minute // journalctl costs more than all else of a look
 )
 
-// Trouble looks at kube-proxy at so little cost that it can be repeated every 15 s: at its
+// Trouble looks at kube-proxy at so little cost that it can be repeated every 30 s: at its
 // process, at its health page, and at the end of its log. A finding is a reason to audit, and not
 // yet a result. logs are kube-proxy's; nil means the usual places.
 func (p *Presence) Trouble(ctx context.Context, logs []string) []proxy.Finding {

@@ -117,7 +117,7 @@ type auditCheck struct {
 	seen  time.Time
 }
 
-// silence is added to Every: if no look ends within that time, the audit is reported as hanging. Looks are 15 s apart, but a round
+// silence is added to Every: if no look ends within that time, the audit is reported as hanging. Looks are 30 s apart, but a round
 // may take minutes.
 const silence = 5 * time.Minute
 
