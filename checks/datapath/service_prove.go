@@ -3,7 +3,7 @@ package datapath
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 
 	"nodegate/internal/audit"
 	"nodegate/internal/host"
@@ -11,8 +11,8 @@ import (
 )
 
 // ProveService makes one connection from the node to a Service, and a second if that fails, whose packets the kernel traces. The node is
-// accused only if its own rules or routes lost a packet. What another machine may have lost is unknown, and a reply of the endpoint that
-// refuses the connection proves the path.
+// accused only if a rule or route of this node lost a packet, and no NetworkPolicy may want that. Every other failure is an error: the
+// endpoint, its node, the network between or a Service without endpoints may be the cause.
 func ProveService(ctx context.Context, h *host.Host, addr string, o ServiceOptions) (host.Proof, error) {
 	o.N = 1
 	r, err := Service(ctx, addr, o)
@@ -35,37 +35,46 @@ func ProveService(ctx context.Context, h *host.Host, addr string, o ServiceOptio
 // proof judges a traced connection.
 func (t *ServiceTrace) proof() (host.Proof, error) {
 	p := host.Proof{Evidence: fmt.Sprintf("two connections from %s to %s; the second %s", t.From.Addr(), t.To, t.outcome())}
+	if p.Pass = t.Failed == ""; p.Pass {
+		return p, nil
+	}
 	proto := "tcp"
 	if t.Proto == DNSUDP {
 		proto = "dns"
 	}
 	trace := fmt.Sprintf("run `nodegate probe service %s --proto %s --trace` for the whole way", t.Address, proto)
-	for what, way := range map[string]*Passage{"request": &t.Request, "reply": &t.Reply} {
-		died := way.Died()
-		switch {
-		case t.Failed == "":
-		case died != nil && died.isProxy():
-			p.Skip = "kube-proxy itself rejects connections to " + t.Address + ": the Service has no endpoint that is ready"
-		case died != nil:
-			p.Lost, p.Remedy = fmt.Sprintf("the %s was %s", what, way.describe()), "correct or remove that rule; "+trace
-			if owner := died.owner(); owner != "" {
-				p.Remedy = "correct or remove that rule of " + owner + "; " + trace
-			}
-		case strings.HasPrefix(way.End, "lost after"):
-			p.Lost, p.Remedy = fmt.Sprintf("the %s was %s", what, way.describe()), "see `ip route get` and `ip rule`; "+trace
-		}
+	why := "no rule of this node dropped a packet, so the endpoint, its node or the network between may be the cause"
+	if t.Failed == "refused" && t.Reply.End == endDelivered {
+		why = "the reply came back: the endpoint does not listen, or another machine rejects the connection"
 	}
+	what, way := "request", &t.Request
+	if way.Died() == nil && !way.isUnrouted() {
+		what, way = "reply", &t.Reply
+	}
+	died := way.Died()
 	switch {
-	case t.Failed == "":
-		p.Pass = true
-	case p.Lost != "" || p.Skip != "":
-	case t.Failed == "refused" && t.Reply.End == endDelivered:
-		p.Skip = t.To.String() + " refuses connections; its reply came back, so the path works"
-	default:
-		return p, fmt.Errorf("%s: no rule of this node dropped a packet, so the endpoint, its node or the network between may be the cause; %s",
-			p.Evidence, trace)
+	case died != nil && died.isPolicy():
+		why = "a NetworkPolicy that " + died.owner() + " enforces may forbid it"
+	case died != nil && died.isProxy():
+		why = "the rule is kube-proxy's: the Service has no endpoint that is ready, or the rules are stale (`nodegate audit`)"
+	case died != nil:
+		p.Remedy = "correct or remove that rule; " + trace
+		if owner := died.owner(); owner != "" {
+			p.Remedy = "correct or remove that rule of " + owner + "; " + trace
+		}
+	case way.isUnrouted():
+		p.Remedy = "correct the routes, which `ip rule` and `ip route` print; " + trace
 	}
+	if p.Remedy == "" {
+		return p, fmt.Errorf("%s: %s; %s", p.Evidence, why, trace)
+	}
+	p.Lost = fmt.Sprintf("the %s was %s", what, way.describe())
 	return p, nil
+}
+
+// isUnrouted reports whether the routing decision had no way for the packet.
+func (p *Passage) isUnrouted() bool {
+	return p.End == "lost after prerouting" || p.End == "lost after output"
 }
 
 func (t *ServiceTrace) outcome() string {
@@ -79,9 +88,15 @@ func (t *ServiceTrace) outcome() string {
 	return text
 }
 
-// isProxy reports whether kube-proxy wrote the rule.
+// isProxy reports whether kube-proxy wrote the rule. KUBE-FIREWALL is kubelet's.
 func (s *PassageStep) isProxy() bool {
-	return strings.HasPrefix(s.Chain, "KUBE-") && s.Chain != "KUBE-FIREWALL" || s.Table == ruleset.KubeProxyTable
+	return s.owner() == "kube-proxy or kubelet" && s.Chain != "KUBE-FIREWALL" || s.Table == ruleset.KubeProxyTable
+}
+
+// isPolicy reports whether the rule belongs to a program that enforces NetworkPolicies.
+func (s *PassageStep) isPolicy() bool {
+	return slices.Contains([]string{"Calico", "Cilium", "Antrea", "OVN-Kubernetes", "kube-router", "kube-network-policies", "kindnet",
+		"Weave Net", "Amazon VPC CNI"}, s.owner())
 }
 
 func (s *PassageStep) owner() string {

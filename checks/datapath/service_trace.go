@@ -283,7 +283,7 @@ func (p *Passage) describe() string {
 		return "left the node by " + p.Link
 	case p.End == endDelivered:
 		return "delivered to a process of this node"
-	case p.End == "lost after prerouting" || p.End == "lost after output":
+	case p.isUnrouted():
 		return p.End + ": the routing decision has no way for it (no route, a blackhole, rp_filter)"
 	}
 	return p.End + ": by something that nf_tables' trace does not show (iptables-legacy, a link's hook, eBPF)"

@@ -35,11 +35,13 @@ func TestTraceService(t *testing.T) {
 		{what: "healthy", add: "true", from: client, end: endLeft, proof: "pass"},
 		{what: "healthy, from the node", add: "true", end: endLeft, proof: "pass"},
 		{what: "nobody listens", add: "iptables-nft -t nat -I OUTPUT -d " + service + " -p tcp -j DNAT --to 10.244.0.3:9",
-			remove: "iptables-nft -t nat -D OUTPUT 1", end: endLeft, proof: "skip"},
+			remove: "iptables-nft -t nat -D OUTPUT 1", end: endLeft, proof: "unknown"},
 		{what: "a silent endpoint", add: "iptables-nft -t nat -I OUTPUT -d " + service + " -p tcp -j DNAT --to 10.244.0.9:9",
 			remove: "iptables-nft -t nat -D OUTPUT 1", end: endLeft, proof: "unknown"},
 		{what: "no endpoint", add: "iptables-nft -N KUBE-SERVICES; iptables-nft -A OUTPUT -j KUBE-SERVICES; iptables-nft -A KUBE-SERVICES -j REJECT",
-			end: endDropped, at: "filter KUBE-SERVICES", proof: "skip"},
+			end: endDropped, at: "filter KUBE-SERVICES", proof: "unknown"},
+		{what: "a NetworkPolicy", add: "iptables-nft -N cali-tw-web; iptables-nft -I OUTPUT -j cali-tw-web; iptables-nft -A cali-tw-web -j DROP",
+			end: endDropped, at: "filter cali-tw-web", proof: "unknown"},
 		{what: "raw", add: "iptables-nft -t raw -I PREROUTING -s 10.244.0.2 -j DROP", from: client, end: endDropped, at: "raw PREROUTING"},
 		{what: "mangle", add: "iptables-nft -t mangle -I PREROUTING -i cni0 -j DROP", from: client, end: endDropped, at: "mangle PREROUTING"},
 		{what: "forward", add: "iptables-nft -I FORWARD -j REJECT", from: client, end: endDropped, at: "filter FORWARD"},
@@ -76,7 +78,7 @@ func TestTraceService(t *testing.T) {
 				t.Errorf("ends %q at %q, failed %q; want %q at %q\n%s", p.End, at, got.Failed, c.end, c.at, &text)
 			}
 			proof, err := got.proof()
-			is := map[bool]string{proof.Pass: "pass", proof.Skip != "": "skip", err != nil: "unknown"}[true]
+			is := map[bool]string{proof.Pass: "pass", err != nil: "unknown"}[true]
 			if is != c.proof || (proof.Lost == "") != (is != "") || proof.Lost != "" && !strings.Contains(proof.Remedy, "--trace") {
 				t.Errorf("proof: %+v %v, want %q", proof, err, c.proof)
 			}

@@ -137,7 +137,8 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 	reassert()
 	retry := failed
 	failed = nil
-	for _, s := range retry { // what it depends on may be restored only now: segmentation needs checksums, vm.dirty_bytes vm.dirty_ratio
+	// A setting can need another one first: segmentation needs checksums, and vm.dirty_bytes is 0 once vm.dirty_ratio is set.
+	for _, s := range retry {
 		now := s.Now
 		if err := s.Do(ctx, h); err != nil {
 			leave(s, "%s: %v", s, err)
