@@ -18,7 +18,7 @@ import (
 	"nodegate/policy"
 )
 
-// obey does what the remedy of a failed case says on a copy of its node, with the case's policy and with the built-in one, each beside
+// obey runs the commands of a failed case's remedy on a copy of its node, with the case's policy and with the built-in one, each beside
 // every problem of the catalog. What passed before must not fail afterwards, and the problem must have another result.
 func (c Case) obey(t *testing.T) {
 	t.Helper()

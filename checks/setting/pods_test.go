@@ -11,8 +11,8 @@ import (
 	"nodegate/policy/kernels"
 )
 
-// TestOwnInNamespaces: explain says of some parameters that each Pod has its own value. On this kernel, a value written in one network
-// namespace is not in the next one, nor in one made from it. Two parameters that explain leaves out exist in no namespace but the first.
+// TestOwnInNamespaces checks the parameters of which each Pod has its own value, as explain prints. On this kernel, a value written in one
+// network namespace is not in the next one, nor in one made from it. Two parameters that explain leaves out exist in no namespace but the first.
 func TestOwnInNamespaces(t *testing.T) {
 	h := checkstest.Scratch(t)
 	catalogue, err := kernels.Read()

@@ -29,7 +29,7 @@ func repeated(c *cobra.Command) report.Call {
 			}
 			for _, flag := range []string{"policy", "var", "var-file", "root", "snapshot", "stage"} {
 				given := c.Flags().Lookup(flag)
-				if given != nil && given.Changed && other.Flags().Lookup(flag) != nil && !strings.Contains(command, "--"+flag) {
+				if given != nil && given.Changed && other.Flags().Lookup(flag) != nil && !strings.Contains(command, "--"+flag+" ") {
 					command = strings.TrimSuffix(command, "`") + written(given) + "`"
 				}
 			}

@@ -47,9 +47,9 @@ func (a *audit) ownChain(n *node, kind string, hash []byte) *chain {
 }
 
 // ownerOf returns the Service port that a rule of KUBE-SERVICES or KUBE-NODEPORTS serves, and the purpose of its target.
-// The target's name is a hash of the Service, so it decides and not the rule's comment, which says name. If another
-// program has changed that comment, the comments of the target's own rules name the Service. If the comment names
-// another Service of these rules, either is wrong, and only the address decides.
+// The name of the rule's comment counts only if the target's name, a hash of the Service, agrees. If another program has
+// changed the comment, the comments of the target's own rules name the Service. If the comment names another Service of
+// these rules, either is wrong, and only the address decides.
 func (a *audit) ownerOf(r *ruleset.Rule, name string) (owner, what string) {
 	to := a.target(r)
 	if to == nil {
