@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"nodegate/internal/audit"
 	"nodegate/internal/host"
@@ -34,58 +35,41 @@ func ProveService(ctx context.Context, h *host.Host, addr string, o ServiceOptio
 
 // proof judges a traced connection.
 func (t *ServiceTrace) proof() (host.Proof, error) {
-	p := host.Proof{Evidence: fmt.Sprintf("two connections from %s to %s; the second %s", t.From.Addr(), t.To, t.outcome())}
-	if p.Pass = t.Failed == ""; p.Pass {
-		return p, nil
-	}
-	proto := "tcp"
-	if t.Proto == DNSUDP {
-		proto = "dns"
-	}
-	trace := fmt.Sprintf("run `nodegate probe service %s --proto %s --trace` for the whole way", t.Address, proto)
-	why := "no rule of this node dropped a packet, so the endpoint, its node or the network between may be the cause"
-	if t.Failed == "refused" && t.Reply.End == endDelivered {
-		why = "the reply came back: the endpoint does not listen, or another machine rejects the connection"
+	if t.Failed == "" {
+		return host.Proof{Pass: true, Evidence: fmt.Sprintf("the second of two connections to %s succeeded", t.To)}, nil
 	}
 	what, way := "request", &t.Request
+	seen := fmt.Sprintf("two connections from %s to %s failed (%s): the request %s", t.From.Addr(), t.To, t.Failed, way.describe())
+	if t.Reply.End != "" {
+		seen += ", the reply " + t.Reply.describe()
+	}
+	proto, _, _ := strings.Cut(string(t.Proto), "-")
+	trace := fmt.Sprintf("; run `nodegate probe service %s --proto %s --trace` for the whole way", t.Address, proto)
 	if way.Died() == nil && !way.isUnrouted() {
 		what, way = "reply", &t.Reply
 	}
-	died := way.Died()
-	switch {
+	lost := host.Proof{Lost: fmt.Sprintf("the %s was %s", what, way.describe()), Evidence: seen}
+	why := "no rule of this node dropped a packet, so the endpoint, its node or the network between may be the cause"
+	switch died := way.Died(); {
 	case died != nil && died.isPolicy():
 		why = "a NetworkPolicy that " + died.owner() + " enforces may forbid it"
 	case died != nil && died.isProxy():
-		why = "the rule is kube-proxy's: the Service has no endpoint that is ready, or the rules are stale (`nodegate audit`)"
+		why = "the rule is kube-proxy's: no endpoint of the Service is ready, or the rules are stale (`nodegate audit`)"
 	case died != nil:
-		p.Remedy = "correct or remove that rule; " + trace
-		if owner := died.owner(); owner != "" {
-			p.Remedy = "correct or remove that rule of " + owner + "; " + trace
-		}
+		lost.Remedy = strings.TrimSuffix("correct or remove that rule of "+died.owner(), " of ") + trace
+		return lost, nil
 	case way.isUnrouted():
-		p.Remedy = "correct the routes, which `ip rule` and `ip route` print; " + trace
+		lost.Remedy = "correct the routes, which `ip rule` and `ip route` print" + trace
+		return lost, nil
+	case t.Failed == "refused" && t.Reply.End == endDelivered:
+		why = "the reply came back: the endpoint does not listen, or another machine rejects the connection"
 	}
-	if p.Remedy == "" {
-		return p, fmt.Errorf("%s: %s; %s", p.Evidence, why, trace)
-	}
-	p.Lost = fmt.Sprintf("the %s was %s", what, way.describe())
-	return p, nil
+	return host.Proof{}, fmt.Errorf("%s: %s%s", seen, why, trace)
 }
 
-// isUnrouted reports whether the routing decision had no way for the packet.
+// isUnrouted reports whether the routing decision lost the packet.
 func (p *Passage) isUnrouted() bool {
 	return p.End == "lost after prerouting" || p.End == "lost after output"
-}
-
-func (t *ServiceTrace) outcome() string {
-	if t.Failed == "" {
-		return "succeeded"
-	}
-	text := "failed (" + t.Failed + "): the request " + t.Request.describe()
-	if t.Reply.End != "" {
-		text += ", the reply " + t.Reply.describe()
-	}
-	return text
 }
 
 // isProxy reports whether kube-proxy wrote the rule. KUBE-FIREWALL is kubelet's.
