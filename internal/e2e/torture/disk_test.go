@@ -145,6 +145,8 @@ func (b *bench) recordWrites(dir, name string, p phase) (log []loggedWrite, err 
 		runCommand("cp", "--sparse=always", base, dir+"/recorded")); err != nil {
 		return nil, err
 	}
+	runtime.LockOSThread() // Pdeathsig refers to the thread that starts the daemon, and other tests end threads
+	defer runtime.UnlockOSThread()
 	disk := exec.Command("qemu-storage-daemon", "--blockdev", "driver=file,node-name=disk,filename="+dir+"/recorded",
 		"--blockdev", "driver=file,node-name=log,filename="+dir+"/log",
 		"--blockdev", "driver=blklogwrites,node-name=logged,file=disk,log=log",

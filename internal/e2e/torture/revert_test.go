@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -83,6 +84,8 @@ func (l *lab) run(args ...string) (string, error) {
 func TestRevert(t *testing.T) {
 	t.Parallel()
 	hosttest.NeedRoot(t)
+	runtime.LockOSThread() // Pdeathsig refers to the thread that starts the lab, and other tests end threads
+	defer runtime.UnlockOSThread()
 	dir := scratchDir(t)
 	program := nodegate(t)
 	writeFile(t, dir+"/a.hcl", labPolicy)

@@ -94,7 +94,7 @@ type subject []string
 
 var (
 	gate  = subject{"gate"}
-	check = subject{"check", "--stage", "all", "--timeout", "5s"}
+	check = subject{"check", "--stage", "all", "--timeout", "20s"}
 )
 
 // run runs a subject with its own /run, which prepare sets up. decide sees all system calls of the subject.
