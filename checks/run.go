@@ -45,14 +45,18 @@ func Inspect(ctx context.Context, live *host.Host, stage Stage, list []Check) Ou
 	return report
 }
 
-// Record receives each change, and the result before it, right after the change was made: the next
-// change may hang. It may be nil.
+// Record receives each change, and the result before it, right before the change is made, so that it can be undone even if the
+// program is killed then. It receives the change again after it was made if another value was stored, other settings changed
+// along with it, or it failed: then To equals From. It may be nil.
 type Record func(was Result, made []Change)
 
 // Apply inspects, makes the changes that the inspection returned, and inspects again. It never
 // writes a requirement that passes, or one that is unknown: a plan could not have shown that. If a
 // write has changed other settings along with its own, a second pass corrects these.
 func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, record Record) Outcome {
+	if record == nil {
+		record = func(Result, []Change) {}
+	}
 	before := Inspect(ctx, h, stage, list)
 	failures, made := make([]error, len(list)), make([][]Change, len(list))
 	tried := map[string]bool{}
@@ -132,15 +136,28 @@ func makeChanges(
 		c, i, res := w.Change, w.result, found.Results[w.result]
 		end := activity.Doing(ctx, res.Name)
 		tried[c.What] = true
-		err := c.Make(ctx, h)
-		if hasWritten(c, err) {
-			made[i] = append(made[i], c)
-			if record != nil && c.Stored() != c.From { // the kernel may ignore a value, at each attempt
-				record(res, []Change{c})
-			}
+		if c.Target != "" {
+			record(res, []Change{c})
 		}
+		err := c.Make(ctx, h)
+		written := hasWritten(c, err)
+		if written {
+			made[i] = append(made[i], c)
+		}
+		recordEnd(res, c, written, record)
 		failures[i] = errors.Join(failures[i], err)
 		end()
+	}
+}
+
+// recordEnd records what a change did, where it is not what was recorded before it.
+func recordEnd(res Result, c Change, written bool, record Record) {
+	switch {
+	case written && (c.Target == "" || c.Stored() != c.To || c.AlsoWritten != nil && len(c.AlsoWritten()) > 0):
+		record(res, []Change{c})
+	case !written && c.Target != "" && !c.Kind.IsList(): // of a list, some may have been written
+		c.To = c.From
+		record(res, []Change{c})
 	}
 }
 

@@ -179,8 +179,8 @@ func (m made) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 	return s, nil
 }
 
-// TestChangesAreRecordedOnce: each change is recorded once, even if the attempt or another change of the same requirement
-// hangs.
+// TestChangesAreRecordedOnce: each change is recorded once, before it is made, even if the attempt or the change hangs. A change that
+// failed is recorded as undone.
 func TestChangesAreRecordedOnce(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
@@ -193,8 +193,8 @@ func TestChangesAreRecordedOnce(t *testing.T) {
 		want    string
 	}{
 		{"one, and the inspection hangs", []func() error{works}, "0 [1]"},
-		{"the second hangs", []func() error{works, hangs}, "0 [1]"},
-		{"the second fails", []func() error{works, fails, works}, "0 [1], 0 [3]"},
+		{"the second hangs", []func() error{works, hangs}, "0 [1], 0 [2]"},
+		{"the second fails", []func() error{works, fails, works}, "0 [1], 0 [2], 0 [0], 0 [3]"},
 	} {
 		set, recorded := false, make(chan string, 5)
 		gate := policy.Gate{Budget: time.Second, Interval: 100 * time.Millisecond, Repair: true}

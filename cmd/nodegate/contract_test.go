@@ -113,7 +113,7 @@ func TestContractAsRoot(t *testing.T) {
 	for document, script := range map[string]string{
 		"apply":         "nodegate apply --policy forward.hcl --format json",
 		"gate":          "nodegate gate --budget 10ms --policy hold.hcl || cat /run/nodegate/report.json",
-		"change":        "nodegate apply --policy forward.hcl >&2; cat /run/nodegate/changes.jsonl",
+		"change":        "nodegate apply --policy forward.hcl >&2; tail -n 1 /run/nodegate/changes.jsonl",
 		"status":        "timeout 2 nodegate watch --policy forward.hcl --interval 1s || :; nodegate status --format json",
 		"probe service": "nodegate probe service 127.0.0.1:1 -n 2 --attempt-timeout 100ms --format json",
 		"probe bridge":  "nodegate probe bridge --in-scratch --timeout 300ms --format json",

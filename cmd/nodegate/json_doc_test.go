@@ -36,7 +36,7 @@ var documents = []struct {
 	{"Ways", "cmd/nodegate/internal/report", "Ways",
 		[]string{"nodegate audit --rules rules.txt --service prod/np --from outside -f json"}, nil},
 	{"Change", "cmd/nodegate/internal/report", "AppliedChange", nil,
-		[]string{"nodegate apply --policy forward.hcl >&2; cat /run/nodegate/changes.jsonl"}},
+		[]string{"nodegate apply --policy forward.hcl >&2; tail -n 1 /run/nodegate/changes.jsonl"}},
 	{"FleetReport", "cmd/nodegate/internal/fleet", "jsonFleet", []string{"nodegate report pass.json fail.json unknown.json -f json"}, nil},
 	{"Preview", "cmd/nodegate/internal/preview", "document", []string{"nodegate preview --policy node.hcl broken.json -f json"}, nil},
 	{"Plan", "cmd/nodegate/internal/report", "PlanDocument", []string{"nodegate plan --root . --policy panic.hcl -f json"},

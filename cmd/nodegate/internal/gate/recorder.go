@@ -9,7 +9,7 @@ import (
 	"nodegate/internal/host"
 )
 
-// recorder writes each change to ChangesFile right after it was made, in order and once. A file system that hangs delays an attempt
+// recorder writes each change to ChangesFile right before it is made, in order and once. A file system that hangs delays an attempt
 // for one line, and again only after retry. Later changes wait, and are written when the file system responds. They are lost if more
 // than mostWaiting are waiting, or if the start ends first.
 type recorder struct {

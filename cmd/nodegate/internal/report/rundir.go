@@ -48,7 +48,7 @@ func makeRunDir() error {
 
 // AppliedChange is one line of ChangesFile. It has enough detail to undo the change manually.
 type AppliedChange struct {
-	Time time.Time `json:"time"` // when it was made
+	Time time.Time `json:"time"` // right before it was made
 	Name string    `json:"name"` // of the requirement
 	Was  string    `json:"was"`  // the state before
 	Now  string    `json:"now"`  // the state after
@@ -132,9 +132,8 @@ func ReplaceChanges(left []AppliedChange) error {
 	return nil
 }
 
-// Made returns the line for the changes just made for a requirement. It is written before they are read back, so that they can be
-// undone even if the program is killed then. The line for one change of several describes only that one: the others have their own
-// lines, or were not made.
+// Made returns the line for changes of a requirement; see checks.Record. The line for one change of several describes only that one: the
+// others have their own lines, or were not made.
 func Made(was checks.Result, made []checks.Change) AppliedChange {
 	c := NewAppliedChange(time.Now(), was.Name, was.State.Got, was.State.Want, made)
 	if len(made) == 1 {

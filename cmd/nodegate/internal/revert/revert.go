@@ -74,6 +74,7 @@ func Steps(ctx context.Context, h *host.Host, changes []report.AppliedChange) ([
 			}
 		}
 	}
+	steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Was == s.Set && s.Along == "" && !s.Kind.IsList() }) // it failed
 	sorted.By(steps, func(a, b Step) int { return cmp.Compare(a.order(), b.order()) })
 	for i := range steps {
 		if err := steps[i].readState(ctx, h); err != nil {

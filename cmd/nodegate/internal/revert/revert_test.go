@@ -71,7 +71,7 @@ sysctl.net.bridge.bridge-nf-call-*: net/bridge/bridge-nf-call-ip6tables 0 -> 1
 sysctl.net.bridge.bridge-nf-call-*: net/bridge/bridge-nf-call-iptables 0 -> 1`, strings.Join(got, "\n"))
 }
 
-// TestGlobOfModuleInPart: writes before a write that the kernel refuses are recorded.
+// TestGlobOfModuleInPart: writes before a write that the kernel refuses are recorded, and that it was refused.
 func TestGlobOfModuleInPart(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{}, Modules: map[string]map[string]string{
 		"br_netfilter": {"net/bridge/bridge-nf-call-arptables": "0", "net/bridge/bridge-nf-call-iptables": "0"},
@@ -82,7 +82,7 @@ func TestGlobOfModuleInPart(t *testing.T) {
 	checks.Apply(t.Context(), checkstest.WithModuleIndex(m), checks.Boot, list, func(was checks.Result, made []checks.Change) {
 		got = append(got, report.Made(was, made).Writes...)
 	})
-	if len(got) != 2 || got[1].Target != "net/bridge/bridge-nf-call-arptables" {
+	if len(got) != 4 || got[1].Target != "net/bridge/bridge-nf-call-arptables" || got[3].To != got[3].From {
 		t.Errorf("recorded: %+v", got)
 	}
 }
@@ -134,7 +134,7 @@ func TestRounded(t *testing.T) {
 	var changes []report.AppliedChange
 	list := catalog.For(checkstest.Load(t, `sysctl "net.core.rmem_max" { value = 1 }`), checks.Boot)
 	checks.Apply(t.Context(), m.Host(), checks.Boot, list, func(was checks.Result, made []checks.Change) {
-		changes = append(changes, report.Made(was, made))
+		changes = slices.Insert(changes, 0, report.Made(was, made))
 	})
 	m.Clamp = nil
 	steps, err := revert.Steps(t.Context(), m.Host(), changes)
@@ -159,6 +159,6 @@ func TestGone(t *testing.T) {
 			t.Errorf("%s %s: %+v, %v", w.Kind, w.Target, steps, err)
 		}
 	}
-	_, err := revert.Steps(t.Context(), h, []report.AppliedChange{{Writes: []report.Write{{Kind: "later", Target: "x"}}}})
+	_, err := revert.Steps(t.Context(), h, []report.AppliedChange{{Writes: []report.Write{{Kind: "later", Target: "x", To: "1"}}}})
 	assert.ErrorContains(t, err, "another version of nodegate wrote it", "an unknown kind of change")
 }
