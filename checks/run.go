@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -81,7 +80,7 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, record 
 			r.Fixed, r.Was = true, was.State.Got
 		}
 		if r.Verdict != verdict.Pass && r.Err == nil {
-			r.Err = firstError(failures[i], ineffectiveChanges(made[i], r.State.Changes))
+			r.Err = cmp.Or(failures[i], ineffectiveChanges(made[i], r.State.Changes))
 			for _, c := range was.State.Changes {
 				switch {
 				case r.Err == nil:
@@ -140,7 +139,10 @@ func makeChanges(
 			record(res, []Change{c})
 		}
 		err := c.Make(ctx, h)
-		written := hasWritten(c, err)
+		written := err == nil
+		if c.Target == "" { // of several writes, some may have come before the error
+			written = len(c.AlsoWritten()) > 0
+		}
 		if written {
 			made[i] = append(made[i], c)
 		}
@@ -161,26 +163,8 @@ func recordEnd(res Result, c Change, written bool, record Record) {
 	}
 }
 
-// hasWritten reports whether a change wrote anything although Make returned this error: some of
-// several writes may have come before the error.
-func hasWritten(c Change, err error) bool {
-	if c.Target == "" {
-		return len(c.AlsoWritten()) > 0
-	}
-	return err == nil
-}
-
 // proofTime bounds the inspection after the changes; a healthy one takes milliseconds.
 const proofTime = 5 * time.Second
-
-// firstError returns the first error that is not nil.
-func firstError(errs ...error) error {
-	i := slices.IndexFunc(errs, func(err error) bool { return err != nil })
-	if i < 0 {
-		return nil
-	}
-	return errs[i]
-}
 
 // ineffectiveChanges returns an error for each change that was made without an error and is still
 // needed: the kernel may clamp a value, or accept it and do nothing.
@@ -240,7 +224,7 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	}
 	if r.Metadata.Undecided != "" && r.Verdict != verdict.Fail {
 		r.Verdict, r.Metadata.Severity = verdict.Unknown, policy.Block
-		r.Err = firstError(r.Err, fmt.Errorf("another block for it depends on %s, which is unknown here", r.Metadata.Undecided))
+		r.Err = cmp.Or(r.Err, fmt.Errorf("another block for it depends on %s, which is unknown here", r.Metadata.Undecided))
 	}
 	return r
 }
