@@ -28,7 +28,7 @@ func TestApplyConfined(t *testing.T) {
 	own, other := t.TempDir(), t.TempDir()
 	for _, c := range []struct{ folder, writes, want string }{
 		{own, own, "9"},
-		{own, other, "nodegate: writing the report: open " + other + "/report: permission denied"},
+		{own, other, "nodegate: writing --output: open " + other + "/report: permission denied"},
 		{"", other, "9"},
 	} {
 		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "sh", "-euc", script, "sh", policy, c.writes)

@@ -236,7 +236,7 @@ func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 		return err
 	}
 	if err := file.Output(o.output, []byte(plain.Escape(text.String())), mode); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+		return fmt.Errorf("writing --output: %w", err)
 	}
 	return nil
 }
