@@ -114,12 +114,12 @@ func (r Requirement) String() string {
 	return r.Want
 }
 
-// Waits describes how long the gate holds its unit: "waits 2m0s, then hold".
+// Waits describes how long the gate holds its unit: "waits up to 2m0s, then hold".
 func (g Gate) Waits() string {
 	if g.Enforce == Warn {
 		return `is never held (enforce = "warn"): the gate only reports`
 	}
-	return fmt.Sprintf("waits %s, then %s", g.Budget, g.OnTimeout)
+	return fmt.Sprintf("waits up to %s, then %s", g.Budget, g.OnTimeout)
 }
 
 // WriteEffective lists every requirement of the merged policy with its source.

@@ -185,7 +185,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *audit.Judgme
 // status 3. It returns any other error unchanged, as a usage error.
 func inputError(err error) error {
 	if errors.Is(err, input.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
-		fmt.Fprintf(plain.NewWriter(os.Stderr, false), "nodegate: %v\n", err)
+		fmt.Fprintf(plain.NewWriter(os.Stderr, false), "nodegate: %v%s\n", err, needsRoot(err))
 		return exit(exitUnknown)
 	}
 	return err

@@ -91,6 +91,10 @@ func foreignFlag(verb, name string) string {
 		return "the exit status is 1 if a requirement fails and 3 if one is unknown"
 	case "severity":
 		return "the severity of a requirement is an attribute of the policy"
+	case "json":
+		return "use --format json"
+	case "unit":
+		return "name the unit in the policy: gate { unit = \"NAME.service\" }"
 	case "g", "gossfile":
 		return "use --policy FILE"
 	}
@@ -100,8 +104,10 @@ func foreignFlag(verb, name string) string {
 // foreignVerb returns the verb for a word that kubectl, terraform, goss or trivy uses, or "".
 func foreignVerb(word string) string {
 	switch word {
-	case "validate", "v", "test", "scan", "config":
+	case "validate", "v", "test", "scan", "config", "verify", "doctor":
 		return "`nodegate check` judges this node, and `nodegate lint FILE` a policy"
+	case "format":
+		return "use `nodegate fmt FILE`"
 	case "diff":
 		return "use `nodegate plan`"
 	case "init", "add":
@@ -137,7 +143,9 @@ func wrongCall(c *cobra.Command, err error) string {
 	case received != nil:
 		message = fmt.Sprintf("%s takes %s, not %s arguments", verb, operands, received[1])
 	case unexpected != nil && c.HasParent() && c.Runnable():
-		message = fmt.Sprintf("%s takes no argument %s", verb, unexpected[1])
+		if message = fmt.Sprintf("%s takes no argument %s", verb, unexpected[1]); c.Flags().Lookup("rules") != nil {
+			message += "; give a file with --rules FILE, standard input with --rules -"
+		}
 	default:
 		return message
 	}

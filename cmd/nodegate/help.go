@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -116,6 +118,14 @@ func needRoot(what, instead string) error {
 		return nil
 	}
 	return fmt.Errorf("%s changes this machine; run it as root%s", what, instead)
+}
+
+// needsRoot returns the remedy for an error of a call without the privilege that it needs, or "".
+func needsRoot(err error) string {
+	if os.Geteuid() != 0 && errors.Is(err, fs.ErrPermission) {
+		return "; run it as root"
+	}
+	return ""
 }
 
 func completeChecks(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

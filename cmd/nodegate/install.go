@@ -30,7 +30,7 @@ type installer struct {
 func newInstall() *cobra.Command {
 	var i installer
 	c := &cobra.Command{
-		Use:   "install",
+		Use:   "install [POLICY]",
 		Short: "Install nodegate on a machine or in an image",
 		Long: `Install writes these files below --root:
   the binary and the policy
@@ -46,7 +46,7 @@ that binary and the package's units.`,
 		Example: `  nodegate install                              on this machine
   nodegate install --root /mnt/image            in an image
   nodegate install --policy my.hcl --dry-run    show the files, write nothing`,
-		Args: cobra.NoArgs,
+		Args: policyArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if i.start && i.dryRun {
 				return errors.New("--dry-run changes nothing; leave out --start")
@@ -326,10 +326,14 @@ func checkUnit(ctx context.Context, h *host.Host, g policy.Gate, start bool, tex
 	if start && h.SystemdHas(ctx, g.Unit) { // a container's mounts may show only part of the files
 		return nil
 	}
+	where := ""
+	if builtin, is := strings.CutPrefix(strings.TrimSuffix(g.UnitAt.Filename, ".hcl"), "builtin:"); is {
+		where = fmt.Sprintf(" The gate block goes into a policy of your own with use %q {}: nodegate install FILE.hcl.", builtin)
+	}
 	return printDiagnostics(stderr, texts, hcl.Diagnostics{{
 		Severity: hcl.DiagError, Summary: "No such unit", Subject: &g.UnitAt,
 		Detail: fmt.Sprintf("Unit %s does not exist in %s, so nothing would be held. %s. Name kubelet's unit: gate { unit = \"NAME.service\" }. "+
-			"If it is installed later, write unit_absent = \"allow\" in the gate block.", g.Unit, h.Root, upper(host.LikeKubelet(likely))),
+			"If it is installed later, write unit_absent = \"allow\" in the gate block.%s", g.Unit, h.Root, upper(host.LikeKubelet(likely)), where),
 	}})
 }
 

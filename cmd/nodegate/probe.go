@@ -265,7 +265,7 @@ func refusedCall(err error) error {
 }
 
 func unknown(c *cobra.Command, err error) error {
-	fmt.Fprintf(c.ErrOrStderr(), "nodegate: unknown: %s\n", report.Words(err))
+	fmt.Fprintf(c.ErrOrStderr(), "nodegate: unknown: %s%s\n", report.Words(err), needsRoot(err))
 	return exit(exitUnknown)
 }
 
