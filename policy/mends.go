@@ -135,7 +135,7 @@ func insteadOf(owner, name string) string {
 			"name": fmt.Sprintf("the name after the type: %s \"NAME\" { ... }", owner), "minimum": "min = NUMBER", "maximum": "max = NUMBER",
 			"values":   "value = ..., or one_of = [...] for several that are right",
 			"for_each": "one block for each name; sysctls { values = { ... } } takes many",
-			"count":    "when = false to switch the block off", "level": `severity = "warn"`, "args": `command = ["/PROGRAM", "ARGUMENT"]`,
+			"count":    "when = false for count = 0; remove any other", "level": `severity = "warn"`, "args": `command = ["/PROGRAM", "ARGUMENT"]`,
 		}
 		if owner == "module" {
 			words["state"], words["ensure"], words["blacklist"] = "absent = true", "absent = true", "absent = true"
@@ -204,7 +204,7 @@ func settingInstead(find func(string) []string) string {
 	sysctl := func(key, value string) string {
 		return fmt.Sprintf("sysctl %q { value = %s }", strings.ReplaceAll(key, "/", "."), literal(strings.Trim(value, `"'`)))
 	}
-	if m := find(`(\w+)\s*=\s*\$\{\s*([^{}"]*?)\s*\}`); m != nil {
+	if m := find(`("?[\w./*-]+"?)\s*=\s*\$\{\s*((?:var|local|node|kernel|os)\.[^{}"]*?)\s*\}`); m != nil {
 		return m[1] + " = " + m[2]
 	}
 	if find(`"[^"]*"\s*=\s*(?:"[^"]*"|[^\s,{"]+)\s+"[^"]*"\s*=`) != nil {
