@@ -22,8 +22,8 @@ type Audit struct {
 
 // describe returns the audit block as a phrase.
 func (a Audit) describe() string {
-	return fmt.Sprintf("with %s, differences reported after %s, rules read at least every "+
-		"%s", cmp.Or(a.Kubeconfig, "kube-proxy's own credentials"), a.Settle, a.Every)
+	with := cmp.Or(a.Kubeconfig, "kube-proxy's own credentials")
+	return fmt.Sprintf("with %s, differences reported after %s, rules read at least every %s", with, a.Settle, a.Every)
 }
 
 const (
@@ -48,8 +48,7 @@ func (r *reader) decodeAudit(b block) Audit {
 func (r *reader) kubeconfig(b block) string {
 	name := r.text(b.get("kubeconfig"), "kubeconfig")
 	if name != "" && !filepath.IsAbs(name) {
-		r.errorf(b.at("kubeconfig"), "Not an absolute path",
-			"watch does not run in your directory: write an absolute path instead of %q.", name)
+		r.errorf(b.at("kubeconfig"), "Not an absolute path", "watch does not run in your directory: write an absolute path instead of %q.", name)
 	}
 	return name
 }

@@ -40,8 +40,7 @@ func Builtins() []string {
 	return names
 }
 
-// Builtin returns the built-in policy of that name. The error for an unknown name lists the
-// known ones.
+// Builtin returns the built-in policy of that name. The error for an unknown name lists the known ones.
 func Builtin(name string) (File, error) {
 	text, err := builtin.ReadFile("builtin/" + name + ".hcl")
 	if err != nil || strings.ContainsAny(name, "./") {

@@ -219,8 +219,7 @@ func (s Sysctl) narrowness() int {
 	return bounds
 }
 
-// Allows reports whether the current value got satisfies the requirement. If both values are
-// numbers, they are compared as numbers.
+// Allows reports whether the current value got satisfies the requirement. If both values are numbers, they are compared as numbers.
 func (s Sysctl) Allows(got string) bool {
 	if s.Value != "" {
 		return s.same(s.Value, got)
@@ -308,8 +307,7 @@ func literal(value string) string {
 	return strconv.Quote(value)
 }
 
-// Target returns the value to write if the current value is got: got itself if it is allowed,
-// otherwise the nearest allowed value.
+// Target returns the value to write if the current value is got: got itself if it is allowed, otherwise the nearest allowed value.
 func (s Sysctl) Target(got string) string {
 	switch {
 	case s.Allows(got):

@@ -230,14 +230,17 @@ func (r *reader) decodeGate(b block) Gate {
 	return g
 }
 
-func (r *reader) decodeMatch(blocks hcl.Blocks, link hcl.Range) Match {
-	if len(blocks) != 1 {
-		r.errorf(link, "One match block", "A link needs exactly one match block that selects interfaces, "+
+func (r *reader) decodeMatch(link block) Match {
+	if blocks := link.Blocks; len(blocks) != 1 {
+		if len(blocks) == 0 && r.hasMistake(link.Body) {
+			return Match{}
+		}
+		r.errorf(link.Range, "One match block", "A link needs exactly one match block that selects interfaces, "+
 			"for example match { name = \"flannel*\" }; this one has %d.", len(blocks))
 		return Match{}
 	}
 	before := len(r.diags)
-	b := r.openBlock(blocks[0])
+	b := r.openBlock(link.Blocks[0], nil)
 	m := Match{
 		Name: r.text(b.get("name"), "name"), Kind: r.text(b.get("kind"), "kind"), Driver: r.text(b.get("driver"), "driver"),
 		DefaultRoute: r.flag(b.get("default_route"), "default_route", false),

@@ -12,8 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Limits on the nesting of a policy. The parser and the evaluator recurse for each level, so
-// levels are counted before either runs.
+// Limits on the nesting of a policy. The parser and the evaluator recurse for each level, so levels are counted before either runs.
 const (
 	maxDepth     = 100   // nested brackets
 	maxOperators = 1_000 // operators in one expression

@@ -10,8 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// WriteDiagnostics writes each diagnostic with an excerpt of the file, sorted by position within
-// a file.
+// WriteDiagnostics writes each diagnostic with an excerpt of the file, sorted by position within a file.
 func WriteDiagnostics(w io.Writer, files []File, diags hcl.Diagnostics) {
 	slices.SortStableFunc(diags, func(a, b *hcl.Diagnostic) int {
 		if a.Subject == nil || b.Subject == nil || a.Subject.Filename != b.Subject.Filename {

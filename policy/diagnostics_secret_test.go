@@ -18,6 +18,8 @@ func TestSecretsInMistakes(t *testing.T) {
 		"variable \"token\" {\n  default = {\n    a = \"hunter2\" \"x\"\n  }\n}\n",
 		"variable \"token\" {\n  type = string\n  default = <<EOT\n{hunter2}\nEOT \"hunter2\"\n}\n",
 		"variable \"token\" { defalt = \"hunter2\" }\n",
+		"variable \"token\" {\n  default = ${hunter2}\n}\n",
+		"gate {\n  on_held = \"/opt/page hunter2\"\n}\n",
 		"check \"exec\" {\n  comand = [\"/bin/x\", \"hunter2\"]\n}\n",
 		"gate {\n  on_held = [\n    \"/opt/page\",\n    {hunter2 = \"x\" \"y\"},\n  ]\n}\n",
 	} {

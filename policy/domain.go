@@ -338,8 +338,7 @@ func (v *survey) checkDistribution(r *reader, b block, key Key) {
 		for _, a := range v.answers[b.Range] {
 			if id, known := a.facts["os.id"].(string); known && !slices.Contains(rule.Words[1:], id) {
 				r.warnf(b.at("when"), "Not on every kernel", "%s exists only in the kernels of %s, but this block applies to a node with os.id %q, "+
-					"which is held. Write when = contains([%s], os.id).", key, inWords(rule.Words[1:]), id,
-					strings.Join(quoted(rule.Words[1:]), ", "))
+					"which is held. Write when = contains([%s], os.id).", key, inWords(rule.Words[1:]), id, strings.Join(quoted(rule.Words[1:]), ", "))
 				return
 			}
 		}

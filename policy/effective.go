@@ -156,11 +156,8 @@ func (p *Policy) Advice() hcl.Diagnostics {
 			if m.Override.Filename != "" {
 				at = m.Override
 			}
-			add(
-				Metadata{Range: at},
-				"module "+m.Name+" is switched off, but "+parameters[i].Key.String()+" exists only with it: a node without the module is held. "+
-					"Switch off both",
-			)
+			add(Metadata{Range: at}, "module "+m.Name+" is switched off, but "+parameters[i].Key.String()+
+				" exists only with it: a node without the module is held. Switch off both")
 		}
 	}
 	late := func(m Metadata, what string) {
@@ -196,10 +193,8 @@ func (p *Policy) Advice() hcl.Diagnostics {
 		}
 	}
 	if len(p.Modules)+len(parameters)+len(p.Links)+len(p.Problems)+len(p.Execs)+len(p.Probes) == 0 && !p.Audit.On && len(p.Files) > 0 {
-		add(
-			Metadata{Range: hcl.Range{Filename: p.Files[0], Start: hcl.InitialPos}},
-			"the policy requires nothing, so every node passes. Start with: use \"kubernetes\" {}",
-		)
+		add(Metadata{Range: hcl.Range{Filename: p.Files[0], Start: hcl.InitialPos}},
+			"the policy requires nothing, so every node passes. Start with: use \"kubernetes\" {}")
 	}
 	if p.Gate.OnTimeout == Release && !p.Gate.Repair {
 		add(Metadata{Range: p.Gate.Range}, "the gate neither repairs the node nor holds kubelet: it only delays kubelet's start")

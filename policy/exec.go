@@ -48,26 +48,15 @@ func (r *reader) decodeExec(b block) (Exec, bool) {
 	e.Timeout = r.duration(b.get("timeout"), "timeout", 10*time.Second, 10*time.Millisecond, maxExecTime)
 	e.Stages = []string{"boot", "run"}
 	if v, ok := r.value(b.get("stages")); ok {
-		e.Stages = nil
-		if v.CanIterateElements() && !v.Type().IsObjectType() && !v.Type().IsMapType() {
-			for _, s := range v.AsValueSlice() {
-				if !s.IsNull() && s.Type().FriendlyName() == "string" {
-					e.Stages = append(e.Stages, s.AsString())
-				} else {
-					e.Stages = append(e.Stages, "")
-				}
-			}
-		}
-		if e.Stages == nil || slices.ContainsFunc(e.Stages, func(s string) bool { return s != "boot" && s != "run" }) {
+		if e.Stages = stringsOf(v); e.Stages == nil || slices.ContainsFunc(e.Stages, func(s string) bool { return s != "boot" && s != "run" }) {
 			r.errorf(b.at("stages"), "Wrong value", "stages must be a list of \"boot\" and \"run\": a program runs only on the running machine.")
 		}
 	}
 	if r.catalogue != nil && !slices.Contains(e.Stages, "boot") {
 		r.checkHoldsNothing(e.Metadata, b, "stages has no \"boot\"")
 		if e.Drift == Ignore {
-			r.warnf(b.at("drift"), "Never runs", "%s runs at no stage: it is not in the gate, and watch ignores it. Remove drift, or add "+
-				"\"boot\" to "+
-				"stages.", e.Name)
+			r.warnf(b.at("drift"), "Never runs", "%s runs at no stage: it is not in the gate, and watch ignores it. Remove drift, or add \"boot\" "+
+				"to stages.", e.Name)
 		}
 	}
 	return e, len(r.diags) == before
@@ -77,8 +66,7 @@ func (r *reader) decodeExec(b block) (Exec, bool) {
 func (r *reader) checkHoldsNothing(m Metadata, b block, why string) {
 	if r.catalogue != nil && b.get("severity") != nil && m.Severity == Block {
 		r.warnf(b.at("severity"), "Holds nothing", "%s never holds kubelet, although its severity is \"block\": %s, so the gate does not "+
-			"inspect it. "+
-			"Write severity = \"warn\" if that is meant.", b.Name, why)
+			"inspect it. Write severity = \"warn\" if that is meant.", b.Name, why)
 	}
 }
 
@@ -87,8 +75,7 @@ func (p *Policy) checkTimes(r *reader) {
 	report := func(m Metadata, what string, timeout time.Duration) {
 		if r.catalogue != nil && m.Applies() && p.Gate.Budget > 0 && timeout >= p.Gate.Budget {
 			r.warnf(m.Range, "Longer than the budget", "%s may take %s, but the gate's budget is %s (%s): the gate would decide without its "+
-				"result. "+
-				"Shorten timeout, or lengthen budget.", what, timeout, p.Gate.Budget, p.Gate.at())
+				"result. Shorten timeout, or lengthen budget.", what, timeout, p.Gate.Budget, p.Gate.at())
 		}
 	}
 	for _, e := range p.Execs {

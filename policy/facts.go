@@ -71,10 +71,9 @@ func newVocabulary() *vocabulary {
 	return &vocabulary{plain: functions(false), withFacts: functions(true), facts: factTypes()}
 }
 
-// scopeFor returns the functions, variables and facts for one expression. It contains only the
-// facts that the expression names, because reading each costs time. unknown explains why the
-// expression may lack a value: its unknown facts, or else its invalid variables, or else all
-// its facts.
+// scopeFor returns the functions, variables and facts for one expression. It contains only the facts that the expression names, because
+// reading each costs time. unknown explains why the expression may lack a value: its unknown facts, or else its invalid variables, or else
+// all its facts.
 func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []string, ok bool) {
 	if isLiteral(e) {
 		return nil, nil, true
@@ -106,7 +105,7 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 				wrong = append(wrong, name)
 			}
 			if !declared {
-				r.errorf(t.SourceRange(), "Unknown variable", "There is no variable %[1]q; declare it: variable %[1]q {}.%[2]s",
+				r.errorf(t.SourceRange(), "Unknown variable", "There is no variable %[1]q; declare it: variable %[1]q { default = VALUE }.%[2]s",
 					attr, didYouMean(attr, slices.Sorted(maps.Keys(r.vars))))
 				ok = false
 			}
@@ -125,7 +124,7 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 			continue
 		}
 		if !known && (root == "env" || root == "local") {
-			r.errorf(t.SourceRange(), "Unknown fact", "There is no %[1]s. Write var.%[2]s, and declare it: variable %[2]q {}. "+
+			r.errorf(t.SourceRange(), "Unknown fact", "There is no %[1]s. Write var.%[2]s, and declare it: variable %[2]q { default = VALUE }. "+
 				"NODEGATE_VAR_%[2]s in the environment sets it.", name, attr)
 			ok = false
 			continue

@@ -11,9 +11,8 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// functions returns the functions that an expression can call. If the expression names facts, a
-// string that is not a version makes the result unknown: a distribution's odd version is not a
-// mistake in the policy.
+// functions returns the functions that an expression can call. If the expression names facts, a string that is not a version makes the
+// result unknown: a distribution's odd version is not a mistake in the policy.
 func functions(facts bool) map[string]function.Function {
 	return map[string]function.Function{
 		"min":              stdlib.MinFunc,
@@ -31,8 +30,7 @@ func functions(facts bool) map[string]function.Function {
 	}
 }
 
-// versionAtLeast compares versions by their leading numbers: 5.4.41 is at least
-// 5.4.9, and 6.1.0-28-amd64 is at least 6.1.
+// versionAtLeast compares versions by their leading numbers: 5.4.41 is at least 5.4.9, and 6.1.0-28-amd64 is at least 6.1.
 func versionAtLeast(facts bool) function.Function {
 	return function.New(&function.Spec{
 		Description: "whether a version is equal to another one or later",

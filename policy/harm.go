@@ -23,7 +23,10 @@ func mistaken(key Key, value string, floor bool) string {
 			return fmt.Sprintf("%d local ports for all connections of the node are soon used up", last-first+1)
 		}
 	}
-	for _, rule := range kernels.About("range", string(key)) {
+	for _, rule := range kernels.Rules("range") {
+		if about, _ := path.Match(rule.Words[0], string(key)); !about {
+			continue
+		}
 		from, to, _ := strings.Cut(rule.Words[1], "..")
 		low, _ := strconv.ParseInt(from, 10, 64)
 		high, err := strconv.ParseInt(to, 10, 64)

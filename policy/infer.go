@@ -52,9 +52,8 @@ func (p *Policy) ModuleNames() []string {
 	return names
 }
 
-// inferModules adds the modules that create the policy's sysctls. A module that a blocking
-// sysctl needs is blocking. If it is unknown whether any of these sysctls apply, the module
-// depends on the same facts.
+// inferModules adds the modules that create the policy's sysctls. A module that a blocking sysctl needs is blocking. If it is unknown
+// whether any of these sysctls apply, the module depends on the same facts.
 func (p *Policy) inferModules() {
 	for _, known := range []bool{true, false} {
 		for _, s := range p.Sysctls {

@@ -19,9 +19,8 @@ import (
 // also contain the wildcards of path.Match. A key that begins with /sys/ is the path of an attribute there.
 type Key string
 
-// ParseKey accepts both spellings of sysctl(8) and sysctl.d(5). If the first separator is a dot,
-// dots separate and a slash stands for a dot inside a component. If it is a slash, slashes
-// separate and dots are literal.
+// ParseKey accepts both spellings of sysctl(8) and sysctl.d(5). If the first separator is a dot, dots separate and a slash stands for a dot
+// inside a component. If it is a slash, slashes separate and dots are literal.
 func ParseKey(s string) (Key, error) {
 	p := s
 	if i := strings.IndexAny(s, "./"); i >= 0 && s[i] == '.' {
@@ -59,13 +58,21 @@ func ParseKey(s string) (Key, error) {
 // have letters beyond ASCII.
 func neverInParameter(c rune) bool { return unicode.IsSpace(c) || !unicode.IsGraphic(c) }
 
-// String returns the key as sysctl(8) prints it, with dots between components and a slash for a
-// dot inside a component.
+// String returns the key as sysctl(8) prints it, with dots between components and a slash for a dot inside a component.
 func (k Key) String() string {
 	if k.InSysfs() {
 		return string(k)
 	}
 	return swapSeparators(string(k))
+}
+
+// dotted returns the key with the components that may be a link's name, in the place of one, as one component.
+func (k Key) dotted() Key {
+	parts := strings.Split(string(k), "/")
+	if last := len(parts) - 1; last > 4 && (parts[2] == "conf" || parts[2] == "neigh") {
+		return Key(strings.Join(append(parts[:3], strings.Join(parts[3:last], "."), parts[last]), "/"))
+	}
+	return k
 }
 
 // swapSeparators replaces dots by slashes and slashes by dots.

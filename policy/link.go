@@ -13,7 +13,7 @@ func (r *reader) decodeLink(b block) (Link, bool) {
 		r.errorf(b.Range, "Not a name", "Name a link in lower-case letters, digits, dots, - and _, "+
 			"for example \"vxlan\"; %q is not such a name.%s", b.Name, oddCharacter(b.Name))
 	}
-	l.Match = r.decodeMatch(b.Blocks, b.Range)
+	l.Match = r.decodeMatch(b)
 	l.Selects = l.Match.String()
 	l.Settings = r.decodeSettings(b)
 	if len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 && l.Settings == nil {

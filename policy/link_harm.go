@@ -31,8 +31,7 @@ func (r *reader) checkSettings(l Link, b block) {
 	tx, _ := l.number(Channels, "tx")
 	if set && combined == 0 && (rx == 0 || tx == 0) { // ethtool_set_channels of net/ethtool/ioctl.c
 		r.errorf(b.at("channels"), "Refused by the kernel", "The kernel keeps at least one channel for each direction: set combined to 1 or "+
-			"more, "+
-			"or rx and tx as well, or remove channels to let the driver choose.")
+			"more, or rx and tx as well, or remove channels to let the driver choose.")
 	}
 	for _, way := range []string{"rx", "tx"} {
 		r.checkRing(l, b, way)

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -19,14 +20,12 @@ type Options struct {
 	AtBoot []string
 	// Renamed maps the former name of a check to the name in Checks that replaced it.
 	Renamed map[string]string
-	// Fact returns the fact of a name such as "node.cpus": a string, an int64, or a list of
-	// strings. False means that the fact is unknown here, and that every value that depends on
-	// it is unknown. If Fact is nil, all facts are unknown.
+	// Fact returns the fact of a name such as "node.cpus": a string, an int64, or a list of strings. False means that the fact is unknown
+	// here, and that every value that depends on it is unknown. If Fact is nil, all facts are unknown.
 	Fact func(name string) (any, bool)
 	// Version is nodegate's, for required_version; "" satisfies every policy.
 	Version string
-	// Vars holds the given values of variables, by name. A name that the policy does not declare
-	// is a mistake.
+	// Vars holds the given values of variables, by name. A name that the policy does not declare is a mistake.
 	Vars map[string]string
 	// VarsAt holds the positions of the values in Vars that come from a file.
 	VarsAt map[string]hcl.Range
@@ -92,8 +91,7 @@ func (l *loader) conclude() {
 	l.policy.setDefaultDrift()
 }
 
-// loader gathers the blocks of all files before it evaluates them: any file may
-// contain a variable or an override.
+// loader gathers the blocks of all files before it evaluates them: any file may contain a variable or an override.
 type loader struct {
 	*reader
 	used   map[string]bool // built-in policies that are read already
@@ -150,10 +148,10 @@ func (l *loader) parse(f File, builtin bool) {
 	if !l.hasVersion(content.Attributes["required_version"]) {
 		return
 	}
-	l.diags = append(l.diags, mendUnknown(diags, "", fileSchema())...)
+	l.diags = append(l.diags, mendUnknown(diags, "", fileSchema(), f.Text)...)
 	l.policy.Files = append(l.policy.Files, f.Name)
 	for _, b := range content.Blocks {
-		opened := l.openBlock(b)
+		opened := l.openBlock(b, f.Text)
 		opened.Builtin = builtin
 		if b.Type == "use" {
 			l.useBuiltin(opened)
@@ -172,6 +170,8 @@ func (l *loader) useBuiltin(b block) {
 	switch {
 	case strings.HasPrefix(b.Name, "./"):
 		l.bases = append(l.bases, b)
+	case err != nil && IsPolicyFile(path.Base(b.Name)):
+		l.errorf(b.Range, "Not a file of this directory", "A base is beside the file that uses it. Write: use %q {}", "./"+path.Base(b.Name))
 	case err != nil:
 		l.errorf(b.Range, "Unknown policy", "There is no built-in policy %q. Known policies: %s.%s",
 			b.Name, strings.Join(Builtins(), ", "), didYouMean(b.Name, Builtins()))

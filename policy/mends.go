@@ -16,7 +16,7 @@ import (
 // The line to write instead of a mistake that HCL's own messages only name.
 
 // mendUnknown rewrites HCL's messages about unknown blocks and attributes: they list the known ones, and give the line to write.
-func mendUnknown(diags hcl.Diagnostics, owner string, s *hcl.BodySchema) hcl.Diagnostics {
+func mendUnknown(diags hcl.Diagnostics, owner string, s *hcl.BodySchema, text []byte) hcl.Diagnostics {
 	var attributes, blocks []string
 	for _, a := range s.Attributes {
 		attributes = append(attributes, a.Name)
@@ -25,6 +25,10 @@ func mendUnknown(diags hcl.Diagnostics, owner string, s *hcl.BodySchema) hcl.Dia
 		blocks = append(blocks, b.Type)
 	}
 	for _, d := range diags {
+		if own := ownLine(owner, text, d.Subject); own != "" {
+			d.Detail = own
+			continue
+		}
 		if of, is := nameless(d.Summary); is {
 			d.Detail = "Write one name, in quotes, before {: " + lineOf(of)
 			continue
@@ -54,6 +58,24 @@ func mendUnknown(diags hcl.Diagnostics, owner string, s *hcl.BodySchema) hcl.Dia
 	return diags
 }
 
+// ownLine returns the remedy that has the author's own words, or "". The subject is in the text.
+func ownLine(owner string, text []byte, subject *hcl.Range) string {
+	if subject == nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text[min(subject.Start.Byte, len(text)):]), "\n")
+	for _, mend := range [][2]string{
+		{`^\w+ count\s*=\s*[^0\s].*`, "A block is there once. Remove the line."},
+		{`^ (?:resource|data)\s+"(module|sysctl|sysfs|link|check|probe|variable)"\s+("[^"]*")\s*\{.*`, "Write: $1 $2 {"},
+		{`^link match\s*=\s*(\{[^{}]*\}).*`, "match is a block, without =. Write: match $1"},
+	} {
+		if line := owner + " " + line; regexp.MustCompile(mend[0]).MatchString(line) {
+			return regexp.MustCompile(mend[0]).ReplaceAllString(line, mend[1])
+		}
+	}
+	return ""
+}
+
 // nameless returns the type of a block without a name, or with several, from HCL's summary.
 func nameless(summary string) (blockType string, is bool) {
 	if of, missing := strings.CutPrefix(summary, "Missing name for "); missing {
@@ -64,33 +86,20 @@ func nameless(summary string) (blockType string, is bool) {
 
 // lineOf returns a block of the type, in one line.
 func lineOf(blockType string) string {
-	switch blockType {
-	case "use":
-		return `use "kubernetes" {}`
-	case "match":
-		return `match { name = "eth*" }`
-	case "module":
-		return `module "br_netfilter" {}`
-	case "sysctl":
-		return `sysctl "net.ipv4.ip_forward" { value = 1 }`
-	case "sysctls":
-		return `sysctls { values = { "net.ipv4.ip_forward" = 1 } }`
-	case "sysfs":
-		return `sysfs "/sys/kernel/mm/transparent_hugepage/enabled" { value = "madvise" }`
-	case "link":
-		return `link "uplink" { ... }, with match { name = "eth0" } in it`
-	case "check":
-		return `check "swap" {}`
-	case "probe":
-		return `probe "bridge" {}`
-	case "gate":
-		return `gate { budget = "2m" }`
-	case "variable":
-		return `variable "name" { default = 1 }`
-	case "override":
-		return `override "sysctl.net.ipv4.ip_forward" { when = false }`
-	}
-	return blockType + " {}"
+	return cmp.Or(map[string]string{
+		"use":      `use "kubernetes" {}`,
+		"match":    `match { name = "eth*" }`,
+		"module":   `module "br_netfilter" {}`,
+		"sysctl":   `sysctl "net.ipv4.ip_forward" { value = 1 }`,
+		"sysctls":  `sysctls { values = { "net.ipv4.ip_forward" = 1 } }`,
+		"sysfs":    `sysfs "/sys/kernel/mm/transparent_hugepage/enabled" { value = "madvise" }`,
+		"link":     `link "uplink" { ... }, with match { name = "eth0" } in it`,
+		"check":    `check "swap" {}`,
+		"probe":    `probe "bridge" {}`,
+		"gate":     `gate { budget = "2m" }`,
+		"variable": `variable "name" { default = 1 }`,
+		"override": `override "sysctl.net.ipv4.ip_forward" { when = false }`,
+	}[blockType], blockType+" {}")
 }
 
 // insteadOf returns the line for a word of other tools, or "". The owner is the type of the block that has the word, "" for the file.
@@ -126,7 +135,7 @@ func insteadOf(owner, name string) string {
 			"name": fmt.Sprintf("the name after the type: %s \"NAME\" { ... }", owner), "minimum": "min = NUMBER", "maximum": "max = NUMBER",
 			"values":   "value = ..., or one_of = [...] for several that are right",
 			"for_each": "one block for each name; sysctls { values = { ... } } takes many",
-			"count":    "when = false to switch the block off", "level": `severity = "warn"`, "args": `command = ["/PROGRAM", "ARGUMENT"]`,
+			"count":    "when = false for count = 0; remove any other", "level": `severity = "warn"`, "args": `command = ["/PROGRAM", "ARGUMENT"]`,
 		}
 		if owner == "module" {
 			words["state"], words["ensure"], words["blacklist"] = "absent = true", "absent = true", "absent = true"
@@ -194,6 +203,12 @@ func lineInstead(line, summary string) string {
 func settingInstead(find func(string) []string) string {
 	sysctl := func(key, value string) string {
 		return fmt.Sprintf("sysctl %q { value = %s }", strings.ReplaceAll(key, "/", "."), literal(strings.Trim(value, `"'`)))
+	}
+	if m := find(`("?[\w./*-]+"?)\s*=\s*\$\{\s*((?:var|local|node|kernel|os)\.[^{}"]*?)\s*\}`); m != nil {
+		return m[1] + " = " + m[2]
+	}
+	if find(`"[^"]*"\s*=\s*(?:"[^"]*"|[^\s,{"]+)\s+"[^"]*"\s*=`) != nil {
+		return "each entry on a line of its own"
 	}
 	if m := find(`^\s*-?"?([a-z]\w*(?:[./][\w*-]+)+)"?\s*[=:]\s*(\S.*)$`); m != nil {
 		return sysctl(m[1], m[2]) + " (`nodegate policy import FILE` converts a sysctl.conf)"

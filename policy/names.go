@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -98,7 +99,10 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 			all = append(all, Key(p).String())
 		}
 		instead := Nearest(key.String(), all)
+		_, dotted := r.catalogue.Parameter(string(key.dotted()))
 		switch word := key.String(); {
+		case dotted:
+			instead = fmt.Sprintf(" For a link whose name has dots, slashes separate. Write %q.", string(key.dotted()))
 		case strings.Contains(word, "hugepage"):
 			instead = " Transparent huge pages are in /sys. Write: " + lineOf("sysfs")
 		case strings.Contains(word, "swap") && instead == "":
@@ -115,7 +119,8 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 		switch i := slices.IndexFunc(fields, notNumber); {
 		case numbers == nil || len(fields) == 0: // the kernel's empty list
 		case i >= 0:
-			r.errorf(at, "Wrong type", "%s takes numbers; %q is not a number.%s", key, fields[i], suggestNumber(fields[i]))
+			r.errorf(at, "Wrong type", "%s takes numbers; %q is not a number.%s", key, fields[i],
+				cmp.Or(suggestNumbers(v, numbers), suggestNumber(fields[i])))
 		case !slices.Contains(numbers, len(fields)):
 			r.errorf(at, "Wrong length", "%s takes %s, as the kernel prints it; this value has %d and would never "+
 				"pass.", key, countOf(numbers), len(fields))
@@ -128,8 +133,18 @@ func (r *reader) checkOctal(name Key, value string, at hcl.Range) {
 	for _, word := range strings.Fields(value) {
 		digits := strings.TrimLeft(word, "0")
 		if n, err := strconv.ParseInt(word, 8, 64); err == nil && word[0] == '0' && digits != "" {
-			r.errorf(at, "Leading zero", "%s: %q has a leading zero, so the kernel may read it as an octal number. Write %d or %s.", name, word, n,
-				digits)
+			instead := "."
+			fit := slices.DeleteFunc(slices.Compact([]string{strconv.FormatInt(n, 10), digits}), func(write string) bool {
+				return slices.ContainsFunc(r.catalogue.Domains(string(name)), func(d kernels.Domain) bool {
+					answer, _ := d.Stores(strings.Replace(value, word, write, 1))
+					instead = acceptedBy(d)
+					return answer == kernels.Refused
+				})
+			})
+			if len(fit) > 0 {
+				instead = ". Write " + strings.Join(fit, " or ") + "."
+			}
+			r.errorf(at, "Leading zero", "%s: %q has a leading zero, so the kernel may read it as an octal number%s", name, word, instead)
 		}
 	}
 }
@@ -171,6 +186,15 @@ func notNumber(s string) bool {
 	_, err := strconv.ParseInt(s, 0, 64)
 	_, unsigned := strconv.ParseUint(s, 0, 64)
 	return err != nil && unsigned != nil || !kernels.IsNumber(s)
+}
+
+// suggestNumbers suggests how to write several numbers that other marks than spaces separate.
+func suggestNumbers(value string, numbers []int) string {
+	words := strings.FieldsFunc(value, func(c rune) bool { return strings.ContainsRune(" ,;:-", c) })
+	if len(words) < 2 || !slices.Contains(numbers, len(words)) || slices.ContainsFunc(words, notNumber) {
+		return ""
+	}
+	return fmt.Sprintf(" Write %q.", strings.Join(words, " "))
 }
 
 func suggestNumber(word string) string {
@@ -234,7 +258,11 @@ func Nearest(s string, known []string) string {
 func didYouMean(s string, known []string) string {
 	best, distance := "", 4
 	for _, k := range known {
-		if d := levenshtein.Distance(s, k, nil); d < distance && d < len(k)/2+1 {
+		d := levenshtein.Distance(s, k, nil)
+		if len(s) > 3 && len(k) > len(s) { // or the word that begins like s
+			d = min(d, 2+levenshtein.Distance(s, k[:len(s)+1], nil))
+		}
+		if d < distance && d < len(k)/2+1 {
 			best, distance = k, d
 		}
 	}
@@ -285,8 +313,7 @@ func (p *Policy) checkAliases(r *reader) {
 			}
 			if _, ok := one.intersect(s); !ok {
 				r.errorf(s.Range, "Contradiction", "%s must be %s here, but %s, which is the same parameter as %s, must be %s at %s. Remove one "+
-					"of the two.",
-					s.Key, s.Want(), names[0], names[1], one.Want(), place(one.Range))
+					"of the two.", s.Key, s.Want(), names[0], names[1], one.Want(), place(one.Range))
 			}
 		}
 	}

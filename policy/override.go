@@ -11,8 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// applyOverrides changes the attributes of the requirement that each override block names, before
-// any attribute is evaluated.
+// applyOverrides changes the attributes of the requirement that each override block names, before any attribute is evaluated.
 func (l *loader) applyOverrides() {
 	var overrides []block
 	l.blocks = slices.DeleteFunc(l.blocks, func(b block) bool {
@@ -68,13 +67,12 @@ func (l *loader) reportNoTarget(o block, name string, names []string) {
 	l.errorf(o.Range, "Nothing to override", "No policy in use has %s.%s", o.Name, Nearest(name, names))
 }
 
-// override replaces attributes of b by the attributes of o. The attributes for the value of a sysctl
-// belong together: an override with min removes value. report controls whether mistakes in o are
-// reported.
+// override replaces attributes of b by the attributes of o. The attributes for the value of a sysctl belong together: an override with min
+// removes value. report controls whether mistakes in o are reported.
 func (l *loader) override(b *block, o block, report bool) {
 	content, diags := o.Body.Content(blockSchema(b.Type))
 	if report {
-		l.diags = append(l.diags, mendUnknown(diags, b.Type, blockSchema(b.Type))...)
+		l.diags = append(l.diags, mendUnknown(diags, b.Type, blockSchema(b.Type), nil)...)
 	}
 	attrs := hcl.Attributes{}
 	values := []string{"value", "min", "max", "one_of"}

@@ -118,8 +118,7 @@ type Link struct {
 	Settings []LinkSetting // by kind, then by name
 }
 
-// Want returns the required settings in a fixed order:
-// "tx-checksum-ip-generic=off mtu=1450".
+// Want returns the required settings in a fixed order: "tx-checksum-ip-generic=off mtu=1450".
 func (l Link) Want() string {
 	var w []string
 	for _, s := range l.Settings {
@@ -202,8 +201,7 @@ type Gate struct {
 // OnTimeout determines whether the unit starts when the budget is used up.
 type OnTimeout string
 
-// Hold fails the start, so that systemd tries again. Release starts the unit anyway and reports
-// that prominently.
+// Hold fails the start, so that systemd tries again. Release starts the unit anyway and reports that prominently.
 const (
 	Hold    OnTimeout = "hold"
 	Release OnTimeout = "release"

@@ -42,9 +42,8 @@ func isConditionType(s string) bool {
 	return len(s) <= 316 && form.MatchString(s)
 }
 
-// takenConditions returns types that are in use: conditions that kubelet or a controller writes, and conditions that node repair
-// acts on. Karpenter and EKS replace a machine if one of the latter is False for a time (karpenter-provider-aws,
-// pkg/cloudprovider, RepairPolicies).
+// takenConditions returns types that are in use: conditions that kubelet or a controller writes, and conditions that node repair acts on.
+// Karpenter and EKS replace a machine if one of the latter is False for a time (karpenter-provider-aws, pkg/cloudprovider, RepairPolicies).
 func takenConditions() (kubelet, repair []string) {
 	return []string{"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"},
 		[]string{"NetworkingReady", "KernelReady", "StorageReady", "ContainerRuntimeReady", "AcceleratedHardwareReady"}

@@ -13,8 +13,7 @@ import (
 
 // The blocks of a policy file and their attributes.
 
-// block is one block of a file. Attributes are kept as expressions, so that every message about a
-// value points at the value.
+// block is one block of a file. Attributes are kept as expressions, so that every message about a value points at the value.
 type block struct {
 	Type     string
 	Name     string    // its label, or ""
@@ -108,13 +107,13 @@ func attributes(names ...string) *hcl.BodySchema {
 }
 
 // openBlock reads the content of a block. The content of an override is read later, because its
-// schema depends on the requirement that it overrides.
-func (r *reader) openBlock(b *hcl.Block) block {
+// schema depends on the requirement that it overrides. The text is the file's.
+func (r *reader) openBlock(b *hcl.Block, text []byte) block {
 	content := &hcl.BodyContent{}
 	if b.Type != "override" {
 		var diags hcl.Diagnostics
 		content, diags = b.Body.Content(blockSchema(b.Type))
-		r.diags = append(r.diags, mendUnknown(diags, b.Type, blockSchema(b.Type))...)
+		r.diags = append(r.diags, mendUnknown(diags, b.Type, blockSchema(b.Type), text)...)
 	}
 	opened := block{Type: b.Type, Range: b.DefRange, Body: b.Body, Attrs: content.Attributes, Blocks: content.Blocks}
 	if b.Type != "variable" { // its type is a keyword

@@ -11,9 +11,8 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// checkTypes reports operands, conditions and arguments of a wrong type, for any values of the
-// facts and on every branch of every expression. HCL converts strings only when a node evaluates
-// the expression, and would fail there.
+// checkTypes reports operands, conditions and arguments of a wrong type, for any values of the facts and on every branch of every
+// expression. HCL converts strings only when a node evaluates the expression, and would fail there.
 func (l *loader) checkTypes() hcl.Diagnostics {
 	c := &typeChecker{reader: l.fresh()}
 	for _, e := range l.expressions() {
@@ -96,9 +95,8 @@ func countTry(n hclsyntax.Node) int {
 	return 0
 }
 
-// typeOf returns the type of an expression for any values of the facts, and whether its value
-// depends on them. An expression with the loop variable of a "for" has a dynamic type: its
-// mistakes show only on the nodes of Lint.
+// typeOf returns the type of an expression for any values of the facts, and whether its value depends on them. An expression with the loop
+// variable of a "for" has a dynamic type: its mistakes show only on the nodes of Lint.
 func (c *typeChecker) typeOf(e hclsyntax.Expression) (t cty.Type, depends bool) {
 	for _, v := range e.Variables() {
 		if v.RootName() != "var" && c.Variables[v.RootName()] == cty.NilVal {
@@ -171,8 +169,7 @@ func (c *typeChecker) checkEquality(n *hclsyntax.BinaryOpExpr) {
 		withArticle(right), suggestLiteral(n.LHS, left, n.RHS)+suggestLiteral(n.RHS, right, n.LHS))
 }
 
-// checkPossible reports a string that a fact never equals. The versions of the kernel and of kubelet
-// nearly always have three numbers.
+// checkPossible reports a string that a fact never equals. The versions of the kernel and of kubelet nearly always have three numbers.
 func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() || v.Type() != cty.String || v.IsNull() {

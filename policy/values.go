@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,9 +17,8 @@ import (
 	"nodegate/policy/kernels"
 )
 
-// reader turns expressions into Go values and collects their mistakes. Its methods return the zero
-// value for an attribute that is not set, wrong, or unknown. The field unknown lists the facts
-// that make attributes unknown.
+// reader turns expressions into Go values and collects their mistakes. Its methods return the zero value for an attribute that is not set,
+// wrong, or unknown. The field unknown lists the facts that make attributes unknown.
 type reader struct {
 	Options
 	diags     hcl.Diagnostics
@@ -107,19 +107,11 @@ func (r *reader) command(e hcl.Expression, name string) []string {
 	if !ok {
 		return nil
 	}
-	list, err := convert.Convert(v, cty.List(cty.String))
-	if err != nil || list.IsNull() || !list.IsWhollyKnown() || list.LengthInt() == 0 {
-		r.errorf(e.Range(), "Wrong type", "%s must be a list of strings, a program and its arguments, for example "+
-			"[\"/usr/local/bin/ship\", \"--held\"].", name)
+	words := stringsOf(v)
+	if words == nil {
+		like := map[string]string{"on_held": "ship\", \"--held\"", "command": "check-gpu\", \"--all\""}[name]
+		r.errorf(e.Range(), "Wrong type", "%s must be a list of strings, a program and its arguments: %[1]s = [\"/usr/local/bin/%s].", name, like)
 		return nil
-	}
-	var words []string
-	for _, w := range list.AsValueSlice() {
-		if w.IsNull() {
-			r.errorf(e.Range(), "Wrong type", "An element of %s is null; remove it.", name)
-			return nil
-		}
-		words = append(words, w.AsString())
 	}
 	if !path.IsAbs(words[0]) {
 		r.errorf(e.Range(), "Not an absolute path", "Write the absolute path of the program in %s; %q is not absolute.", name, words[0])
@@ -194,18 +186,26 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 	return "", false
 }
 
-// inOneString returns the string to write instead of a list of numbers.
-func inOneString(v cty.Value) string {
+// stringsOf returns the elements of a list of strings or numbers, or nil if v is no such list.
+func stringsOf(v cty.Value) (words []string) {
 	list, err := convert.Convert(v, cty.List(cty.String))
 	if err != nil || list.IsNull() || !list.IsWhollyKnown() {
-		return ""
+		return nil
 	}
-	var words []string
 	for _, w := range list.AsValueSlice() {
 		if w.IsNull() {
-			return ""
+			return nil
 		}
 		words = append(words, w.AsString())
+	}
+	return words
+}
+
+// inOneString returns the string to write instead of a list of numbers.
+func inOneString(v cty.Value) string {
+	words := stringsOf(v)
+	if words == nil {
+		return ""
 	}
 	return fmt.Sprintf(" Write value = %q if the parameter has these numbers, or one_of = [%s] if each of them is right.",
 		strings.Join(words, " "), strings.Join(words, ", "))
@@ -218,7 +218,12 @@ func (r *reader) duration(e hcl.Expression, name string, unset, least, most time
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		r.errorf(e.Range(), "Wrong value", "%s must be a duration such as %q; %q is not.", name, unset, s)
+		instead := ""
+		short := regexp.MustCompile(`^(\d+)\s*(?:(s)(?:ec(?:ond)?s?)?|(m)(?:in(?:ute)?s?)?|(h)(?:(?:ou)?rs?)?)$`).ReplaceAllString(s, "$1$2$3$4")
+		if d, err := time.ParseDuration(short); err == nil && least <= d && d <= most {
+			instead = fmt.Sprintf(" Write %q.", short)
+		}
+		r.errorf(e.Range(), "Wrong value", "%s must be a duration such as %q; %q is not.%s", name, unset, s, instead)
 		return unset
 	}
 	if d < least || d > most {
@@ -262,8 +267,7 @@ func (r *reader) decodeMetadata(b block) Metadata {
 	return a
 }
 
-// decodeDrift returns the block's drift attribute, or "" if it is not set. A check only inspects, so
-// its drift cannot be "correct".
+// decodeDrift returns the block's drift attribute, or "" if it is not set. A check only inspects, so its drift cannot be "correct".
 func (r *reader) decodeDrift(b block) Drift {
 	words := []string{"", string(Correct), string(Report), string(Ignore)}
 	if b.Type == "check" {

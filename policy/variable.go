@@ -100,8 +100,7 @@ func (l *loader) readVariable(b block) (cty.Value, bool) {
 		}
 		v = value
 	} else {
-		l.errorf(b.Range, "No value", "Variable %q has no default: set it with --var %[1]s=VALUE or NODEGATE_VAR_%[1]s=VALUE.",
-			b.Name)
+		l.errorf(b.Range, "No value", "Variable %q has no default: set it with --var %[1]s=VALUE or NODEGATE_VAR_%[1]s=VALUE.", b.Name)
 		return cty.NilVal, false
 	}
 	converted, err := convert.Convert(v, typ)
@@ -116,8 +115,7 @@ func (l *loader) readVariable(b block) (cty.Value, bool) {
 	return converted, l.checkRange(b, converted, at)
 }
 
-// givenAt returns the position of a variable's given value: in a file, on the command line or in
-// the environment.
+// givenAt returns the position of a variable's given value: in a file, on the command line or in the environment.
 func (l *loader) givenAt(name string) hcl.Range {
 	if at, ok := l.VarsAt[name]; ok {
 		return at

@@ -1,6 +1,5 @@
-// Package kernels lists the modules, link kinds, offloads and parameters of the kernels of Debian
-// 11, 12 and 13, as recorded from running kernels by `go run ./policy/kernels/record`. It serves
-// `nodegate lint`; nothing on the boot path reads it.
+// Package kernels lists the modules, link kinds, offloads and parameters of the kernels of Debian 11, 12 and 13, as recorded from running
+// kernels by `go run ./policy/kernels/record`. It serves `nodegate lint`; nothing on the boot path reads it.
 package kernels
 
 import (
@@ -78,9 +77,8 @@ func Read() (*Catalogue, error) {
 	return c, nil
 }
 
-// Parameter reports whether a kernel has a parameter with this path below /proc/sys, or one that
-// matches a pattern. numbers lists how many numbers its value may have. It is empty for a string,
-// and for a pattern that matches parameters of different types.
+// Parameter reports whether a kernel has a parameter with this path below /proc/sys, or one that matches a pattern. numbers lists how many
+// numbers its value may have. It is empty for a string, and for a pattern that matches parameters of different types.
 func (c *Catalogue) Parameter(key string) (numbers []int, known bool) {
 	name := perInterface(key)
 	typ, known := c.types[name]
