@@ -186,7 +186,7 @@ func (r *reader) parameter(v cty.Value, rng hcl.Range, name string) (string, boo
 	return "", false
 }
 
-// stringsOf returns the elements of a list of strings or numbers, or nil if v is no such list.
+// stringsOf returns the elements of a list of strings or numbers, or nil for anything else.
 func stringsOf(v cty.Value) (words []string) {
 	list, err := convert.Convert(v, cty.List(cty.String))
 	if err != nil || list.IsNull() || !list.IsWhollyKnown() {
