@@ -111,7 +111,8 @@ func findExplanations(all []catalog.Explanation, name string) ([]catalog.Explana
 		names = append(names, strings.Split(e.Name, ".")...)
 	}
 	if found == nil {
-		return nil, fmt.Errorf("unknown check %q; list the checks with `nodegate explain`; --policy FILE explains a requirement of a policy.%s", name, policy.Nearest(name, names))
+		return nil, fmt.Errorf("unknown check %q; list the checks with `nodegate explain`; --policy FILE explains a requirement of a policy.%s",
+			name, policy.Nearest(name, names))
 	}
 	return found, nil
 }
