@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,7 +205,8 @@ func (in *imported) readModules(name string, text []byte) {
 }
 
 func (in *imported) readSysctls(name string, text []byte) {
-	settings, err := config.ParseSysctl(name, text)
+	call := regexp.MustCompile(`(?m)^[ \t]*sysctl[ \t]+(?:-\w+[ \t]+)*(\S+?)="?([^"#\n]*?)"?[ \t]*(?:#.*)?$`) // in a shell script
+	settings, err := config.ParseSysctl(name, call.ReplaceAll(text, []byte("$1=$2")))
 	if err != nil {
 		in.left = append(in.left, strings.Split(err.Error(), "\n")...)
 	}
