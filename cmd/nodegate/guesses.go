@@ -27,7 +27,7 @@ func takePolicies(c *cobra.Command, args []string) (others []string, err error) 
 				return nil, err
 			}
 		case strings.HasSuffix(arg, ".json") && missing == nil:
-			return nil, fmt.Errorf("%s is no policy; use --snapshot %[1]s to check a recorded node", arg)
+			return nil, fmt.Errorf("%s is no policy; `nodegate check --snapshot %[1]s` checks a recorded node", arg)
 		case strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml"):
 			return nil, fmt.Errorf("%s is no policy, which is HCL (*.hcl); `nodegate lint --kops %[1]s` reads a kops manifest", arg)
 		default:

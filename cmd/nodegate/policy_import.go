@@ -205,8 +205,9 @@ func (in *imported) readModules(name string, text []byte) {
 }
 
 func (in *imported) readSysctls(name string, text []byte) {
-	call := regexp.MustCompile(`(?m)^[ \t]*sysctl[ \t]+(?:-\w+[ \t]+)*(\S+?)="?([^"#\n]*?)"?[ \t]*(?:#.*)?$`) // in a shell script
-	settings, err := config.ParseSysctl(name, call.ReplaceAll(text, []byte("$1=$2")))
+	call := regexp.MustCompile( // in a script
+		`(?m)^[ \t]*sysctl[ \t]+(?:-\w+[ \t]+)*([\w./*-]+)=(?:"([^"$\n]*)"|([^\s"'#;&|$]*))[ \t]*(?:#.*)?$`)
+	settings, err := config.ParseSysctl(name, call.ReplaceAll(text, []byte("$1=$2$3")))
 	if err != nil {
 		in.left = append(in.left, strings.Split(err.Error(), "\n")...)
 	}

@@ -60,8 +60,9 @@ func TestDamage(t *testing.T) {
 			list := n.damages(t, rules)
 			for _, d := range list {
 				a, accused := n.auditDamage(t, binary, d)
-				for range 2 { // kube-proxy syncs every 30 s, and may have mended it before the audit
+				for range 2 { // a sync of kube-proxy may have mended it before the audit
 					if !accused && n.restored(t, rules) {
+						t.Logf("%s: the rules were whole again; damaged once more", d.what)
 						a, accused = n.auditDamage(t, binary, d)
 					}
 				}

@@ -146,6 +146,23 @@ func TestRounded(t *testing.T) {
 	}
 }
 
+// TestRefused: a write that the kernel refused is nothing to undo, whatever the value is later.
+func TestRefused(t *testing.T) {
+	const key = "net/core/rmem_max"
+	m := &hosttest.Machine{Files: map[string]string{}, Refuse: map[string]error{"/proc/sys/" + key: syscall.EINVAL}}
+	m.Sysctl(key, "212992")
+	var changes []report.AppliedChange
+	list := catalog.For(checkstest.Load(t, `sysctl "net.core.rmem_max" { value = 1 }`), checks.Boot)
+	checks.Apply(t.Context(), m.Host(), checks.Boot, list, func(was checks.Result, made []checks.Change) {
+		changes = slices.Insert(changes, 0, report.Made(was, made))
+	})
+	m.Sysctl(key, "300000")
+	steps, err := revert.Steps(t.Context(), m.Host(), changes)
+	if err != nil || len(changes) != 2 || len(steps) != 0 {
+		t.Errorf("%+v, %v, record %+v", steps, err, changes)
+	}
+}
+
 // TestGone: a setting whose link or module is gone needs no undo, and an unknown kind of change is an error.
 func TestGone(t *testing.T) {
 	h := (&hosttest.Machine{Files: map[string]string{}, Links: map[string]*hosttest.Link{}}).Host()
