@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	godbus "github.com/godbus/dbus/v5"
@@ -67,6 +68,24 @@ func (m *machineUnits) connect(ctx context.Context) (*dbus.Conn, error) {
 	return m.conn, nil
 }
 
+// ask puts a question to systemd, and puts it again for 3 s while systemd, which answered before, has closed the connection and
+// accepts no other: it is re-executing itself.
+func (m *machineUnits) ask(ctx context.Context, question func(*dbus.Conn) error) error {
+	for try := 0; ; try++ {
+		answered := try > 0 || m.conn != nil
+		conn, err := m.connect(ctx)
+		if err == nil {
+			if err = question(conn); err == nil || conn.Connected() {
+				return err
+			}
+		}
+		if !answered || try == 30 || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
 func (m *machineUnits) dial() (*dbus.Conn, error) {
 	return dbus.NewConnection(func() (*godbus.Conn, error) {
 		conn, err := godbus.Dial("unix:path=" + godbus.EscapeBusAddressValue(m.socket))
@@ -97,11 +116,11 @@ func (m *machineUnits) State(ctx context.Context, unit string) (active, file str
 }
 
 func (m *machineUnits) state(ctx context.Context, unit string) (active, file string, err error) {
-	conn, err := m.connect(ctx)
-	if err != nil {
-		return "", "", err
-	}
-	properties, err := conn.GetUnitPropertiesContext(ctx, unit)
+	var properties map[string]any
+	err = m.ask(ctx, func(conn *dbus.Conn) (err error) {
+		properties, err = conn.GetUnitPropertiesContext(ctx, unit)
+		return err
+	})
 	if err != nil {
 		return "", "", fmt.Errorf("querying systemd about %s: %w", unit, err)
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/dbus"
+
 	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/program"
@@ -22,13 +24,24 @@ func (m *machineUnits) Loaded(ctx context.Context, unit string) (Loaded, error) 
 	if _, err := os.Lstat("/run/systemd/system"); err != nil {
 		return Loaded{}, nil
 	}
-	conn, err := m.connect(ctx)
+	var properties map[string]any
+	var required []dbus.UnitStatus
+	var began string
+	err := m.ask(ctx, func(conn *dbus.Conn) (err error) {
+		if properties, err = conn.GetAllPropertiesContext(ctx, unit); err != nil {
+			return err
+		}
+		var all []string
+		for _, key := range []string{"Requires", "BindsTo", "Requisite"} {
+			names, _ := properties[key].([]string)
+			all = append(all, names...)
+		}
+		began, _ = conn.GetManagerProperty("UnitsLoadTimestampMonotonic")
+		required, err = conn.ListUnitsByNamesContext(ctx, all)
+		return err
+	})
 	if err != nil {
-		return Loaded{}, err
-	}
-	properties, err := conn.GetAllPropertiesContext(ctx, unit)
-	if err != nil {
-		return Loaded{}, fmt.Errorf("querying systemd about %s: %w", unit, err)
+		return Loaded{}, fmt.Errorf("querying systemd about %s and the units that it requires: %w", unit, err)
 	}
 	var l Loaded
 	l.State, _ = properties["LoadState"].(string)
@@ -39,23 +52,13 @@ func (m *machineUnits) Loaded(ctx context.Context, unit string) (Loaded, error) 
 		l.Error = config.PlainMessage(said, unit)
 	}
 	l.Unit = answerOf(properties)
-	var required []string
-	for _, key := range []string{"Requires", "BindsTo", "Requisite"} {
-		names, _ := properties[key].([]string)
-		required = append(required, names...)
-	}
-	states, err := conn.ListUnitsByNamesContext(ctx, required)
-	if err != nil {
-		return Loaded{}, fmt.Errorf("querying systemd about the units that %s requires: %w", unit, err)
-	}
-	for _, s := range states {
+	for _, s := range required {
 		l.Unit.Required[s.Name] = s.LoadState
 	}
 	files := map[string]string{}
 	for _, path := range append(slices.Clone(l.DropIns), l.Unit.Path) {
 		files[path] = path
 	}
-	began, _ := conn.GetManagerProperty("UnitsLoadTimestampMonotonic")
 	l.Unit.Complaints = boot.Complaints(saidSince(ctx, began), unit, files)
 	if l.Error != "" && l.Unit.Complaints == nil {
 		l.Unit.Complaints = []string{"systemctl show " + unit + ": " + l.Error}

@@ -1,11 +1,20 @@
 package host
 
 import (
+	"bufio"
+	"context"
+	"encoding/binary"
 	"fmt"
+	"net"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	godbus "github.com/godbus/dbus/v5"
 
 	"nodegate/internal/assert"
+	"nodegate/internal/require"
 )
 
 func TestLastError(t *testing.T) {
@@ -68,4 +77,59 @@ func TestHeld(t *testing.T) {
 	} {
 		assert.Equal(t, countHeldRestarts(c.log, c.restarts), c.want, "%s", c.what)
 	}
+}
+
+// TestAskAgain closes the connection instead of the first answer, as systemd does when it re-executes itself.
+func TestAskAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "private")
+	listener, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer listener.Close()
+	asked := 0
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serveUnit(conn, func() bool { asked++; return asked > 1 })
+		}
+	}()
+	m := &machineUnits{socket: path}
+	defer m.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	active, _, err := m.state(ctx, "kubelet.service")
+	require.NoError(t, err)
+	assert.Equal(t, active, "active")
+	assert.Equal(t, asked, 2)
+}
+
+// serveUnit speaks D-Bus: it authenticates anybody, and answers the first question while answers allows it.
+func serveUnit(conn net.Conn, answers func() bool) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	for line := ""; line != "BEGIN\r\n"; {
+		line, _ = in.ReadString('\n')
+		switch {
+		case line == "":
+			return
+		case strings.Contains(line, "EXTERNAL"):
+			fmt.Fprint(conn, "OK 0\r\n")
+		case line == "NEGOTIATE_UNIX_FD\r\n":
+			fmt.Fprint(conn, "ERROR\r\n")
+		case strings.HasSuffix(line, "AUTH\r\n"):
+			fmt.Fprint(conn, "REJECTED EXTERNAL\r\n")
+		}
+	}
+	question, err := godbus.DecodeMessage(in)
+	if err != nil || !answers() {
+		return
+	}
+	body := map[string]godbus.Variant{"ActiveState": godbus.MakeVariant("active")}
+	answer := godbus.Message{Type: godbus.TypeMethodReply, Body: []any{body}, Headers: map[godbus.HeaderField]godbus.Variant{
+		godbus.FieldReplySerial: godbus.MakeVariant(question.Serial()), godbus.FieldSignature: godbus.MakeVariant(godbus.SignatureOf(body)),
+	}}
+	_ = answer.EncodeTo(conn, binary.LittleEndian)
+	_, _ = in.ReadByte() // until the client closes
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/dbus"
+
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/program"
 	"nodegate/internal/host/service"
@@ -195,11 +197,11 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 	if _, err := os.Lstat("/run/systemd/system"); err != nil {
 		return Crash{Active: "inactive"}, nil // without systemd no unit runs
 	}
-	conn, err := m.connect(ctx)
-	if err != nil {
-		return Crash{}, err
-	}
-	properties, err := conn.GetAllPropertiesContext(ctx, unit)
+	var properties map[string]any
+	err := m.ask(ctx, func(conn *dbus.Conn) (err error) {
+		properties, err = conn.GetAllPropertiesContext(ctx, unit)
+		return err
+	})
 	if err != nil {
 		return Crash{}, fmt.Errorf("querying systemd about %s: %w", unit, err)
 	}
