@@ -128,10 +128,13 @@ func NewResult(res checks.Result) Result {
 // notReached is the error of a check that --timeout ended before it began.
 const notReached = "not reached in time"
 
+// NotReached reports whether an error says that a check was not reached in time.
+func NotReached(err error) bool { return err != nil && err.Error() == context.DeadlineExceeded.Error() }
+
 // Words returns an error in the words of an operator, without those of Go and of system calls.
 func Words(err error) string {
 	words := err.Error()
-	if words == context.DeadlineExceeded.Error() {
+	if NotReached(err) {
 		return notReached
 	}
 	return strings.NewReplacer(context.DeadlineExceeded.Error(), "timed out", "lstat ", "reading ").Replace(words)

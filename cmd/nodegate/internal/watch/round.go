@@ -151,12 +151,7 @@ func (w *Watcher) finishRound(ctx context.Context, f found) {
 		w.recordTried(asking, all, c.Name(), now)
 	}
 	done()
-	for _, res := range all.Results {
-		if res.Fixed {
-			w.recordCorrection(report.Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
-		}
-		w.announce(res)
-	}
+	w.announceAll(all.Results, now)
 	w.endFights(now)
 	first := false
 	w.updateStatus(func(s *Status) {
@@ -222,6 +217,26 @@ func (w *Watcher) mergeResults(before *checks.Outcome, after checks.Outcome) {
 			before.Results[i] = res
 		}
 	}
+}
+
+// announceAll records the corrections of a round and announces its results. Checks that were not reached in time are counted in one
+// line: nothing new is known about them.
+func (w *Watcher) announceAll(results []checks.Result, now time.Time) {
+	late := 0
+	for _, res := range results {
+		if report.NotReached(res.Err) {
+			late++
+			continue
+		}
+		if res.Fixed {
+			w.recordCorrection(report.Correction{Time: now, Name: res.Name, Was: res.Was, Now: res.State.Got})
+		}
+		w.announce(res)
+	}
+	if late > 0 && w.late == 0 {
+		w.reportTrouble(report.Count(late, "check") + " not reached in time on this busy machine; `nodegate status` names them")
+	}
+	w.late = late
 }
 
 // announce reports once that a requirement fails or is unknown, and once that it passes
