@@ -4,7 +4,7 @@ reported br_netfilter
 not loaded br_netfilter || die "br_netfilter is loaded, so the test broke nothing"
 sh -eux /opt/held 2>&1
 sh -eux /opt/mend
-within 10 started 1
+within 60 started 1
 saw 1
 
 # Prepare the second boot.

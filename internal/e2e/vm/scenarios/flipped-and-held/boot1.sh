@@ -8,5 +8,5 @@ throughout 30 held 2
 reported net.ipv4.ip_forward
 is net.ipv4.ip_forward 0 || die "it was repaired"
 sysctl -qw net.ipv4.ip_forward=1
-within 10 started 2
+within 60 started 2
 saw 2

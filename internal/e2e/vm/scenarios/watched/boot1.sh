@@ -21,12 +21,12 @@ within 60 systemctl is-active --quiet $watch
 echo "--- links that appear after kubelet"
 vxlan flannel.1 1
 ip link add cni0 type bridge
-within 25 checksum_off flannel.1
-within 25 is net.ipv4.conf.cni0.rp_filter 2
-within 25 grep -qx 1450 /sys/class/net/cni0/mtu
+within 60 checksum_off flannel.1
+within 60 is net.ipv4.conf.cni0.rp_filter 2
+within 60 grep -qx 1450 /sys/class/net/cni0/mtu
 ip link del flannel.1
 vxlan flannel.1 1
-within 25 checksum_off flannel.1
+within 60 checksum_off flannel.1
 
 echo "--- drift"
 sysctl -qw net.ipv4.ip_forward=0 kernel.panic_on_warn=1 kernel.printk_ratelimit=7
@@ -50,7 +50,8 @@ grep -q '^fixed .*sysctl.net.ipv4.ip_forward .*0 -> 1' /run/vm/status || die "st
 sysctl -qw kernel.panic_on_warn=0
 look
 within 60 nodegate status
-systemctl status $watch | grep -F 'Status: "pass; ' || die "systemctl status does not show the verdict"
+shows_pass() { systemctl status $watch | grep -qF 'Status: "pass; '; }
+within 60 shows_pass
 
 echo "--- systemd re-executes itself, as in its own update, and closes its connections"
 systemctl daemon-reexec
@@ -63,6 +64,23 @@ within 60 nodegate status
 ! says "querying systemd" || die "watch could not query systemd: $(journalctl -b -u $watch --no-pager -o cat | grep -F 'querying systemd')"
 
 echo "--- a fight"
+# An emulated machine takes seconds to answer the eighty requirements of the policy, and a fight is seen in several short rounds.
+cat >/opt/vm/few.hcl <<'HCL'
+sysctls {
+  values = {
+    "net.ipv4.ip_forward" = 1
+    "kernel.panic"         = 10
+    "kernel.panic_on_oops" = 1
+    "vm.panic_on_oom"      = 0
+    "vm.overcommit_memory" = 1
+  }
+}
+
+link "flannel" {
+  match { kind = "vxlan" }
+  offload = { tx-checksum-ip-generic = false }
+}
+HCL
 # used: print the processor time of the next 20 seconds.
 used() {
 	before=$(systemctl show --value -p CPUUsageNSec $watch)
@@ -70,7 +88,7 @@ used() {
 	echo "processor time of $watch in 20 s $1: $((($(systemctl show --value -p CPUUsageNSec $watch) - before) / 1000000)) ms (under emulation)"
 }
 mkdir -p /etc/systemd/system/$watch.d
-printf '[Service]\nExecStart=\nExecStart=/usr/local/bin/nodegate watch --interval 3s --listen 127.0.0.1:9758\nCPUAccounting=yes\nWatchdogSec=20s\nTimeoutAbortSec=2s\n' >/etc/systemd/system/$watch.d/50-test.conf
+printf '[Service]\nExecStart=\nExecStart=/usr/local/bin/nodegate watch --policy /opt/vm/few.hcl --interval 3s --listen 127.0.0.1:9758\nCPUAccounting=yes\nWatchdogSec=20s\nTimeoutAbortSec=2s\n' >/etc/systemd/system/$watch.d/50-test.conf
 systemctl daemon-reload
 systemctl restart $watch
 used "without a fight, with a round every 3 s"
