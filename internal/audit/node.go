@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -114,7 +116,27 @@ func (n *Machine) markDeleted(ctx context.Context, rep *proxy.Judgment) {
 }
 
 // Proxy checks whether kube-proxy runs and answers.
-func (n *Machine) Proxy(ctx context.Context) []proxy.Finding { return n.Presence.Look(ctx) }
+func (n *Machine) Proxy(ctx context.Context) []proxy.Finding { return n.excuse(ctx, n.Presence.Look(ctx)) }
+
+// excuse makes findings unknown that depend on the audit's own query if a rule may drop its packets.
+func (n *Machine) excuse(ctx context.Context, found []proxy.Finding) []proxy.Finding {
+	for i := range found {
+		f := &found[i]
+		page, err := netip.ParseAddrPort(n.Presence.Page())
+		if !strings.HasPrefix(f.Name, "kubeproxy.process.") || f.Name == "kubeproxy.process.stopped" || err != nil {
+			continue
+		}
+		sets, err := n.Host.Rulesets(ctx)
+		if err != nil {
+			continue
+		}
+		if does, remedy, lost := proxy.LostQuery(sets, page); lost {
+			*f = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.process.silent", Remedy: remedy,
+				Message: f.Message + "; it may not have received this query: " + does})
+		}
+	}
+	return found
+}
 
 // Trouble looks at kube-proxy cheaply.
 func (n *Machine) Trouble(ctx context.Context) []proxy.Finding {

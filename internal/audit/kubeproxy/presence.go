@@ -73,6 +73,13 @@ func (p *Presence) Look(ctx context.Context) []proxy.Finding {
 	return out.List
 }
 
+// Page returns the address and port of the page that Look queries.
+func (p *Presence) Page() string {
+	_, at, _ := strings.Cut(cmp.Or(p.Healthz, defaultHealthz), "://")
+	at, _, _ = strings.Cut(at, "/")
+	return strings.Replace(at, "localhost:", "127.0.0.1:", 1)
+}
+
 // Lost returns why none of kube-proxy's pages answered at the end of an audit although Look had found no fault before: its
 // process has just ended or stopped, which a restart explains as well as a failure, or its pages are elsewhere.
 func (p *Presence) Lost(ctx context.Context) []proxy.Finding {
