@@ -91,7 +91,7 @@ func lookups(h *host.Host, rules bool) func(*path.Packet) path.Hop {
 	}
 }
 
-// addRoutes adds the node's routes: those to its Pods and, unless rules choose among tables of routes, all of them.
+// addRoutes adds the node's routes: those to its Pods, if the kernel uses them, and, unless rules choose among tables, all of them.
 func addRoutes(ctx context.Context, h *host.Host, opts *proxy.Options) {
 	routes, err := h.Links.Routes(ctx)
 	if err != nil {
@@ -106,15 +106,15 @@ func addRoutes(ctx context.Context, h *host.Host, opts *proxy.Options) {
 		return
 	}
 	opts.Lookup = lookups(h, len(rules) > 0)
-	if len(rules) > 0 {
-		return
-	}
 	hasPods := func(name string) bool {
 		return path.IsOfAllPods(name) && slices.ContainsFunc(links, func(l host.Link) bool { return l.Kind == "veth" && l.Master == name })
 	}
 	for _, r := range routes {
-		opts.Routes = append(opts.Routes, path.Route(r))
-		if !r.To.IsSingleIP() && r.To.Bits() > 0 && !r.To.Addr().IsLinkLocalUnicast() && hasPods(r.Link) {
+		if len(rules) == 0 {
+			opts.Routes = append(opts.Routes, path.Route(r))
+		}
+		if !r.To.IsSingleIP() && r.To.Bits() > 0 && !r.To.Addr().IsLinkLocalUnicast() && hasPods(r.Link) &&
+			(len(rules) == 0 || opts.Lookup(&path.Packet{Own: true, Destination: r.To}).Link == r.Link) {
 			opts.PodRoutes = append(opts.PodRoutes, path.Route(r))
 		}
 	}

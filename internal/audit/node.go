@@ -116,7 +116,9 @@ func (n *Machine) markDeleted(ctx context.Context, rep *proxy.Judgment) {
 }
 
 // Proxy checks whether kube-proxy runs and answers.
-func (n *Machine) Proxy(ctx context.Context) []proxy.Finding { return n.excuse(ctx, n.Presence.Look(ctx)) }
+func (n *Machine) Proxy(ctx context.Context) []proxy.Finding {
+	return n.excuse(ctx, n.Presence.Look(ctx))
+}
 
 // excuse makes findings unknown that depend on the audit's own query if a rule may drop its packets.
 func (n *Machine) excuse(ctx context.Context, found []proxy.Finding) []proxy.Finding {

@@ -365,7 +365,11 @@ func (r *reach) add(step path.Step, w path.Way, who string) *taken {
 	return t
 }
 
+// stepKey returns a key of the cause: all losses by routing rules are one.
 func stepKey(step path.Step) string {
+	if step.Hook == path.Routing {
+		return step.Hook
+	}
 	return fmt.Sprint(step.Source, step.Table, step.Chain, step.Line, step.Handle, step.Rule)
 }
 

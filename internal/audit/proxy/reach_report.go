@@ -61,7 +61,7 @@ func (r *reach) report() {
 		}
 		if t.link {
 			f.Name, f.Message = "kubeproxy.way.link", fmt.Sprintf("packets %s: %s", strings.Join(t.who, ", "), t.describe())
-			r.out.Add(f)
+			r.addOnce(f)
 			continue
 		}
 		if t.flow && !t.masquerade {
@@ -72,19 +72,37 @@ func (r *reach) report() {
 				f.Message += " (such as " + t.services[0] + ")"
 			}
 			f.Message += ": " + t.describe()
-			r.out.Add(f)
+			r.addOnce(f)
 			continue
 		}
 		if t.replies {
 			f.Name, f.Service = "kubeproxy.way.forward", ""
 			f.Message = fmt.Sprintf("%sreplies %s: %s", share, strings.Join(t.who, ", "), t.describe())
-			r.out.Add(f)
+			r.addOnce(f)
 			continue
 		}
 		f.Message = fmt.Sprintf("%spackets %s to %s: %s", share, strings.Join(t.who, ", "), which, t.describe())
-		r.out.Add(f)
+		r.addOnce(f)
 	}
 }
+
+// addOnce adds a finding, unless the other family has one about the same rule of a table that both share, such as inet's.
+func (r *reach) addOnce(f Finding) {
+	f = NewFinding(f)
+	for i := range r.out.List {
+		g := &r.out.List[i]
+		if strings.Contains(f.Table, " ") && g.Table == f.Table && g.Chain == f.Chain && g.Handle == f.Handle && g.Family != f.Family {
+			g.Verdict = verdict.Worse(g.Verdict, f.Verdict)
+			if !strings.HasPrefix(f.Table, "arp ") && !strings.HasSuffix(g.Message, bothFamilies) {
+				g.Message += bothFamilies
+			}
+			return
+		}
+	}
+	r.out.Add(f)
+}
+
+const bothFamilies = "; the same rule meets packets of IPv6"
 
 // Count returns "1 thing" or "2 things".
 func Count(n int, what string) string {

@@ -187,14 +187,14 @@ func newCandidates(findings []proxy.Finding, now time.Time) []*candidate {
 
 // keepRepeated keeps the findings that are found again, each in its current form.
 func keepRepeated(list []*candidate, findings []proxy.Finding) []*candidate {
-	again := map[string]proxy.Finding{}
+	again := map[string][]proxy.Finding{}
 	for _, f := range findings {
-		again[identity(&f)] = f
+		again[identity(&f)] = append(again[identity(&f)], f)
 	}
 	var kept []*candidate
 	for _, h := range list {
-		if f, ok := again[identity(&h.last)]; ok {
-			h.last = f
+		if key := identity(&h.last); len(again[key]) > 0 {
+			h.last, again[key] = again[key][0], again[key][1:]
 			h.looks++
 			kept = append(kept, h)
 		}
