@@ -71,6 +71,7 @@ type Packet struct {
 	ARP                 bool   // not of IP, at a hook of links
 	Full                bool   // a later packet, as large as the path allows
 	Mark, ConnMark      Mark
+	Zone                uint32 // of conntrack
 
 	leaves     string // Out as the caller gave it
 	dnat, snat bool   // this packet set up a translation

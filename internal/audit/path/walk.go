@@ -39,6 +39,9 @@ const (
 	Untracks               // excludes the packet from conntrack
 )
 
+// InZone begins Step.Does of a rule that sets the zone of conntrack.
+const InZone = "CT zone "
+
 // End is how a way ends.
 type End int8
 

@@ -43,6 +43,10 @@ func TestReachFlows(t *testing.T) {
 		{"a set with all Pods", forward("-m set --match-set pods src -j DROP"), "kubeproxy.way.forward"},
 		{"a set with others", forward("-m set --match-set others src -j DROP"), ""},
 		{"a set that was not read", forward("-m set --match-set x src -j DROP"), "kubeproxy.way.undecided"},
+		{"a zone for packets from Pods alone", rawTable("-A PREROUTING -i cni0 -j CT --zone 5"), "kubeproxy.way.forward"},
+		{"a zone for all packets", rawTable("-A PREROUTING -j CT --zone 5\n-A OUTPUT -j CT --zone 5"), ""},
+		{"a zone for another link", rawTable("-A PREROUTING -i docker0 -j CT --zone 5"), ""},
+		{"a zone for one Pod", rawTable("-A PREROUTING -s 10.244.0.77/32 -j CT --zone 5"), ""},
 		{"TPROXY", mangleTable("-A PREROUTING -p udp -m udp --dport 53 -j TPROXY --on-port 15001 --tproxy-mark 0x1/0x1\n"), "kubeproxy.way.undecided"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -127,6 +127,9 @@ func (t *taken) describe() string {
 		where += fmt.Sprintf(", line %d", t.step.Line)
 	}
 	does := "ends the way of the packets before kube-proxy's rules (" + t.step.Does + ")"
+	if strings.HasPrefix(t.step.Does, path.InZone) {
+		does = "puts one direction into a zone of conntrack of its own (" + t.step.Does + "): replies are not translated back"
+	}
 	switch t.step.Effect {
 	case path.Drops:
 		does = "loses them (" + t.step.Does + ")"
