@@ -91,6 +91,9 @@ func (c *Classes) span(first, last netip.Addr) {
 	// The second address of "range 10.0.0.1, 10.0.0.9" arrives as an address of its own.
 }
 
+// Names reports whether a range that a rule names begins at an address, or ends before it.
+func (c *Classes) Names(a netip.Addr) bool { return slices.Contains(c.addresses, a) }
+
 // Of returns the class of a destination. Without an address it is the class of a port.
 func (c *Classes) Of(a netip.Addr, protocol string, port uint16) Class {
 	one := Class{protocol: protocol, own: Unknown}
