@@ -17,8 +17,7 @@ import (
 	"nodegate/internal/host"
 )
 
-// AddNetwork adds the facts of the node on which the ways of packets depend. It leaves out what
-// cannot be read.
+// AddNetwork adds the facts of the node on which the ways of packets depend. It leaves out what cannot be read.
 func AddNetwork(ctx context.Context, h *host.Host, opts *proxy.Options) {
 	if list, err := h.Links.Addresses(ctx); err == nil {
 		opts.Own = func(a netip.Addr) path.Answer {
@@ -120,9 +119,8 @@ func addRoutes(ctx context.Context, h *host.Host, opts *proxy.Options) {
 	}
 }
 
-// Uplink returns the link by which replies of other machines certainly come in: the only link with
-// a default route. It returns "" if rules choose among tables of routes, or if there is a tunnel, whose
-// routes may take the place of the default route.
+// Uplink returns the link by which replies of other machines certainly come in: the only link with a default route. It returns "" if
+// rules choose among tables of routes, or if there is a tunnel, whose routes may take the place of the default route.
 func Uplink(ctx context.Context, h *host.Host) string {
 	routes, err := h.Links.DefaultRoutes(ctx)
 	if err != nil || len(routes) != 1 {

@@ -1,5 +1,4 @@
-// Package audit compares this node's rules with the API server: once for `nodegate audit`,
-// continuously for `nodegate watch`.
+// Package audit compares this node's rules with the API server: once for `nodegate audit`, continuously for `nodegate watch`.
 package audit
 
 import (
@@ -48,9 +47,8 @@ func NewMachine(h *host.Host) *Machine {
 		spent: h.ProcessorTime, failures: -1}
 }
 
-// Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time,
-// because kube-proxy may be configured to set it at its start (conntrack.tcpBeLiberal), before it
-// writes rules.
+// Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time, because kube-proxy may be configured to
+// set it at its start (conntrack.tcpBeLiberal), before it writes rules.
 func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 	sets, err := n.Host.Rulesets(ctx)
 	if err != nil {
@@ -154,9 +152,8 @@ func (n *Machine) Writer() settle.Writer {
 	return settle.Writer{PID: p.PID, Runs: runs, Used: p.Used}
 }
 
-// Written queries kube-proxy's metrics, unless they have just failed. In IPVS mode, one sync is
-// hundreds of short programs and takes long on a slow node. In the other modes, a failed sync is
-// retried only after syncPeriod, 30 s.
+// Written queries kube-proxy's metrics, unless they have just failed. In IPVS mode, one sync is hundreds of short programs and takes long
+// on a slow node. In the other modes, a failed sync is retried only after syncPeriod, 30 s.
 func (n *Machine) Written() map[string]settle.Written {
 	programs := n.mode == "ipvs"
 	if !programs && time.Since(n.silent) < time.Minute {
@@ -192,8 +189,7 @@ func (n *Machine) Generation(ctx context.Context) (generation string, sure bool,
 // Spent returns the processor time of this process.
 func (n *Machine) Spent() time.Duration { return n.spent() }
 
-// Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about
-// that.
+// Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about that.
 func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxy.Versions, d time.Duration) []proxy.Finding {
 	found, err := settle.Flows(ctx, n.flows, api, now, d)
 	if err != nil {
@@ -212,9 +208,8 @@ func readBeLiberal(h *host.Host) *bool {
 	return &liberal
 }
 
-// mayRouteLocalnet reports whether any interface may route 127.0.0.0/8. The kernel uses the value of
-// conf/all or of the interface, whichever is 1 (IN_DEV_ROUTE_LOCALNET of
-// include/linux/inetdevice.h). It also returns true if the values are unknown.
+// mayRouteLocalnet reports whether any interface may route 127.0.0.0/8. The kernel uses the value of conf/all or of the interface,
+// whichever is 1 (IN_DEV_ROUTE_LOCALNET of include/linux/inetdevice.h). It also returns true if the values are unknown.
 func mayRouteLocalnet(h *host.Host) bool {
 	keys, err := h.GlobSysctl("net/ipv4/conf/*/route_localnet")
 	if err != nil || len(keys) == 0 {

@@ -108,8 +108,7 @@ func JudgeHealth(h Health, now time.Time) []proxy.Finding {
 	return out.List
 }
 
-// UnreadableAnswer returns the finding for one of kube-proxy's own pages that could not be fetched
-// or read: Unknown.
+// UnreadableAnswer returns the finding for one of kube-proxy's own pages that could not be fetched or read: Unknown.
 func UnreadableAnswer(endpoint string, err error) proxy.Finding {
 	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.sync.unreadable", Message: fmt.Sprintf("%s: %v", endpoint, err)})
 }

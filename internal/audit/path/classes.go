@@ -26,8 +26,7 @@ type Class struct {
 	protocol      string
 }
 
-// NewClasses collects the addresses and numbers that rules name, whatever they stand for: more of them
-// only make the classes smaller.
+// NewClasses collects the addresses and numbers that rules name, whatever they stand for: more of them only make the classes smaller.
 func NewClasses(sets []*ruleset.Set, family string, own func(netip.Addr) Answer) *Classes {
 	c := &Classes{own: own}
 	for _, set := range sets {

@@ -310,8 +310,7 @@ func (a *action) readTranslation(name string, options map[string]string) {
 	}
 }
 
-// parseDestination reads 10.0.0.1:80, [fd00::1]:80 and 10.0.0.1. A range of addresses gives the
-// zero prefix, a range of ports port 0.
+// parseDestination reads 10.0.0.1:80, [fd00::1]:80 and 10.0.0.1. A range of addresses gives the zero prefix, a range of ports port 0.
 func parseDestination(text string) (netip.Prefix, uint16) {
 	if ap, err := netip.ParseAddrPort(text); err == nil {
 		return Addr(ap.Addr()), ap.Port()

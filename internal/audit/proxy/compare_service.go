@@ -38,8 +38,7 @@ func (c *comparison) knowsForm() bool {
 // rules contain little else of a Service.
 func dispatches(s *Service) bool { return s.Blocked == "" && len(s.Endpoints) > 0 }
 
-// compareAddresses compares the addresses of the Service other than its ClusterIP, with or without
-// endpoints.
+// compareAddresses compares the addresses of the Service other than its ClusterIP, with or without endpoints.
 func (c *comparison) compareAddresses(s *Service, p *apiServicePort) (name, words string) {
 	const wrong = "kubeproxy.truth.service-address"
 	served := dispatches(s) || s.Blocked == "reject" && c.rep.ipvs == nil && c.rep.all().filtered[s.Family] && len(s.Name) < longestComment
@@ -99,8 +98,7 @@ func (c *comparison) comparePlaces(s *Service, p *apiServicePort) (name, words s
 	return "", ""
 }
 
-// isTaken reports whether the rules assign an address and port of a Service to another Service that
-// also requests it.
+// isTaken reports whether the rules assign an address and port of a Service to another Service that also requests it.
 func (r *Judgment) isTaken(ip string, by *Service) bool {
 	return slices.ContainsFunc(r.all().Services, func(s Service) bool {
 		return s.Name != by.Name && s.Port == by.Port && s.Protocol == by.Protocol &&
@@ -111,8 +109,7 @@ func (r *Judgment) isTaken(ip string, by *Service) bool {
 // compareSourceRanges compares the clients that may use the load balancer's addresses. If one of the
 // ranges contains the node's own address, the rules also admit these addresses themselves. From
 // 1.30, kube-proxy does not enforce ranges for addresses that the load balancer answers itself
-// (ipMode Proxy). Rules of 1.30 may look older, so such addresses count only if the rules contain
-// them.
+// (ipMode Proxy). Rules of 1.30 may look older, so such addresses count only if the rules contain them.
 func (c *comparison) compareSourceRanges(s *Service, p *apiServicePort) (name, words string) {
 	var own []string
 	for ip, what := range p.outside {

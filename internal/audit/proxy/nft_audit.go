@@ -177,8 +177,7 @@ func (a *nftAudit) findNode(name, proto, base string) *nftNode {
 	return n
 }
 
-// judgeNames checks that the chain of every Service and endpoint carries the hash of the rest of
-// its name.
+// judgeNames checks that the chain of every Service and endpoint carries the hash of the rest of its name.
 func (a *nftAudit) judgeNames() {
 	for c := range a.all() {
 		kind, hash, base := nftKind(c.Name)
@@ -211,8 +210,7 @@ func (a *nftAudit) judgeNames() {
 	}
 }
 
-// judgeTargets checks that every chain and set in use exists, and counts the references to each
-// chain.
+// judgeTargets checks that every chain and set in use exists, and counts the references to each chain.
 func (a *nftAudit) judgeTargets() {
 	reported := map[string]bool{}
 	check := func(target string, c *nftChain, r *ruleset.NFTRule, from string) {

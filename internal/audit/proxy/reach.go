@@ -119,8 +119,7 @@ func writes(sets []*ruleset.Set, family string) bool {
 	})
 }
 
-// reachesSurely reports whether no rule can take packets before kube-proxy's rules, whatever their
-// destination.
+// reachesSurely reports whether no rule can take packets before kube-proxy's rules, whatever their destination.
 func (r *reach) reachesSurely() bool {
 	for _, from := range r.senders() {
 		p, hook := from.packet, path.Prerouting
