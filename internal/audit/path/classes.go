@@ -93,6 +93,16 @@ func (c *Classes) span(first, last netip.Addr) {
 // Names reports whether a range that a rule names begins at an address, or ends before it.
 func (c *Classes) Names(a netip.Addr) bool { return slices.Contains(c.addresses, a) }
 
+// Within returns the first addresses of a range that rules name.
+func (c *Classes) Within(r netip.Prefix) (list []netip.Addr) {
+	for _, a := range c.addresses {
+		if r.Contains(a) && len(list) < 50 {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
 // Of returns the class of a destination. Without an address it is the class of a port.
 func (c *Classes) Of(a netip.Addr, protocol string, port uint16) Class {
 	one := Class{protocol: protocol, own: Unknown}

@@ -86,6 +86,8 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		r.judgeMarked(sets)
 		r.judgeLinks(opts)
 		r.judgeFlows()
+		r.noteUnreached(sets)
+		r.noteSinglePods()
 		r.report()
 		r.reportOpen()
 	}
