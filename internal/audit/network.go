@@ -64,7 +64,7 @@ func queues(h *host.Host) func(uint16) path.Answer {
 
 // lookups returns the kernel's routes. The kernel is asked once about each packet. Only routing rules lose a packet: a node without
 // them may lack a route on purpose (links.default-route).
-func lookups(h *host.Host, rules bool) func(*path.Packet) path.Hop {
+func lookups(h *host.Host, rules bool, own func(netip.Addr) path.Answer) func(*path.Packet) path.Hop {
 	known := map[host.RouteQuery]path.Hop{}
 	return func(p *path.Packet) (hop path.Hop) {
 		q := host.RouteQuery{To: path.Host(p.Destination), Mark: p.Mark.Value}
@@ -81,7 +81,8 @@ func lookups(h *host.Host, rules bool) func(*path.Packet) path.Hop {
 		answer, err := h.Links.Lookup(q)
 		hop = path.Hop{Link: answer.Link, Source: answer.Source, Here: answer.Here}
 		for _, lost := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} { // EINVAL: a blackhole
-			if rules && errors.Is(err, lost) {
+			martian := q.In != "" && own != nil && own(q.From) == path.Yes // no Pod has this address
+			if rules && !martian && errors.Is(err, lost) {
 				hop.Lost = lost.Error()
 			}
 		}
@@ -104,7 +105,7 @@ func addRoutes(ctx context.Context, h *host.Host, opts *proxy.Options) {
 	if err != nil {
 		return
 	}
-	opts.Lookup = lookups(h, len(rules) > 0)
+	opts.Lookup = lookups(h, len(rules) > 0, opts.Own)
 	hasPods := func(name string) bool {
 		return path.IsOfAllPods(name) && slices.ContainsFunc(links, func(l host.Link) bool { return l.Kind == "veth" && l.Master == name })
 	}

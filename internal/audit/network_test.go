@@ -62,4 +62,10 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("with rules, by %s: %+v", link, opts)
 		}
 	}
+	node.IPs, node.Lookups[netip.MustParseAddr("10.244.1.2")] = []netip.Addr{netip.MustParseAddr("10.244.0.3")}, ""
+	audit.AddNetwork(t.Context(), node.Host(), &opts)
+	for source, lost := range map[string]bool{"10.244.0.2/32": true, "10.244.0.3/32": false} { // the second is the node's: no Pod sends from it
+		p := path.Packet{Source: netip.MustParsePrefix(source), In: "cni0", Destination: netip.MustParsePrefix("10.244.1.2/32")}
+		assert.Equal(t, opts.Lookup(&p).Lost != "", lost, "%s", source)
+	}
 }

@@ -170,8 +170,7 @@ func JudgeMetrics(m Metrics, now time.Time) []proxy.Finding {
 				"an update%s has been pending for %s; the rules were last written %s ago", of, age(now, f.LastQueued), age(now, f.LastSync))
 			continue // failures are a consequence
 		case waiting > syncTimeout:
-			out.Addf("kubeproxy.sync.stuck",
-				"the last update%s was queued %s after the rules were last written", of, waiting.Round(time.Second))
+			out.Addf("kubeproxy.sync.stuck", "the last update%s was queued %s after the rules were last written", of, waiting.Round(time.Second))
 			continue
 		case now.Sub(f.LastSync) > fullSync:
 			out.Addf("kubeproxy.sync.dead",

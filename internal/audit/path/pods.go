@@ -37,8 +37,7 @@ func isOfContainers(pattern string) bool {
 
 // isOfPods reports whether a link is one of Pods by the name that a CNI plugin gives it.
 func isOfPods(name string) bool {
-	for _, known := range []string{"cni", "cbr", "cali", "veth", "lxc", "eni", "kube-bridge", "weave", "azv", "gke", "ovn-k8s",
-		"antrea"} {
+	for _, known := range []string{"cni", "cbr", "cali", "veth", "lxc", "eni", "kube-bridge", "weave", "azv", "gke", "ovn-k8s", "antrea"} {
 		if strings.HasPrefix(name, known) && !isOfContainers(name) {
 			return true
 		}
@@ -78,8 +77,7 @@ func PodLinks(sets []*ruleset.Set, family string, present []string) (links []str
 		return len(present) == 0 || slices.ContainsFunc(present, func(name string) bool { return matchLink(name, pattern) == Yes })
 	}
 	add := func(chain, in string) {
-		if IsOfAllPods(in) && exists(in) && !EnforcesPolicies(Owner(chain)) &&
-			!slices.Contains(links, in) && len(links) < most {
+		if IsOfAllPods(in) && exists(in) && !EnforcesPolicies(Owner(chain)) && !slices.Contains(links, in) && len(links) < most {
 			links = append(links, in)
 		}
 	}

@@ -107,8 +107,7 @@ func (c *comparison) compareServices() {
 				"the API has ClusterIP %s, port %d; the rules neither send it to endpoints nor reject it", p.clusterIP, p.number)
 			c.stale[key] = true
 		case s.NodePort != 0 && s.NodePort != p.nodePort:
-			c.addFinding("kubeproxy.truth.service-address", s, "this node serves node port %d, the API has %s",
-				s.NodePort, nodePort(p.nodePort))
+			c.addFinding("kubeproxy.truth.service-address", s, "this node serves node port %d, the API has %s", s.NodePort, nodePort(p.nodePort))
 			c.stale[key] = true
 		default:
 			c.compareService(s, p)

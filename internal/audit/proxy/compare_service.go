@@ -58,8 +58,7 @@ func (c *comparison) compareAddresses(s *Service, p *apiServicePort) (name, word
 		what := p.outside[ip]
 		ignored := what == proxiedAddress || what == externalAddress && c.opts.unled()
 		if !slices.Contains(have, ip) && !c.rep.isTaken(ip, s) && !ignored {
-			return wrong, fmt.Sprintf("this node does not serve %s, port %d: in the API it is %s, but the rules lack it",
-				ip, p.number, what)
+			return wrong, fmt.Sprintf("this node does not serve %s, port %d: in the API it is %s, but the rules lack it", ip, p.number, what)
 		}
 	}
 	return "", ""
@@ -86,8 +85,7 @@ func (c *comparison) comparePlaces(s *Service, p *apiServicePort) (name, words s
 	v := c.rep.ipvs
 	for _, at := range s.servers {
 		if ip := at.Address.Addr(); !v.Local[ip] {
-			return wrong, fmt.Sprintf("%s is not on kube-ipvs0: only this node itself can connect to port %d", ip,
-				at.Address.Port())
+			return wrong, fmt.Sprintf("%s is not on kube-ipvs0: only this node itself can connect to port %d", ip, at.Address.Port())
 		}
 	}
 	for _, ip := range v.nodes[s.Family] {
@@ -174,8 +172,7 @@ func rangesDiffer(s *Service, p *apiServicePort, own, let []string, closed bool)
 	switch {
 	case !readable, slices.Equal(got, want) && closed == (len(sources) > 0):
 	case len(sources) == 0:
-		return wrong, fmt.Sprintf("the API has no loadBalancerSourceRanges for the load balancer address %s; this node admits only %s",
-			at, who)
+		return wrong, fmt.Sprintf("the API has no loadBalancerSourceRanges for the load balancer address %s; this node admits only %s", at, who)
 	case closed:
 		return wrong, fmt.Sprintf("loadBalancerSourceRanges is %s in the API; this node admits %s to the load balancer address %s",
 			formatFirst(sources), who, at)
@@ -226,8 +223,7 @@ func affinity(s *Service, p *apiServicePort) (name, words string) {
 	case s.AffinitySeconds == 0 && p.affinity == "ClientIP" && s.Blocked == "" && len(s.Endpoints)+len(s.LocalEndpoints) > 0:
 		return wrong, "sessionAffinity is ClientIP in the API: this node sends each connection to any endpoint"
 	case s.AffinitySeconds != 0 && p.affinity == "ClientIP" && p.timeout != 0 && s.AffinitySeconds != p.timeout:
-		return wrong, fmt.Sprintf("the sessionAffinity timeout is %d s in the API, %d s on this node",
-			p.timeout, s.AffinitySeconds)
+		return wrong, fmt.Sprintf("the sessionAffinity timeout is %d s in the API, %d s on this node", p.timeout, s.AffinitySeconds)
 	}
 	return "", ""
 }

@@ -72,8 +72,7 @@ func (a *audit) judgeProbabilities(n *node, c *chain) {
 	}
 	if total > 0 && a.targets[total-1].Has(ruleset.ByChance) {
 		r := a.targets[total-1]
-		a.dispatchFinding("last", c, r, n,
-			"the last of %d rules takes only %.5f of the remaining connections: the others fail", total, r.Chance)
+		a.dispatchFinding("last", c, r, n, "the last of %d rules takes only %.5f of the remaining connections: the others fail", total, r.Chance)
 	}
 	tolerance := 1e-9
 	if a.version.Max < 17 {

@@ -96,8 +96,7 @@ func (a *audit) judgeEndpoint(c *chain) {
 		}
 		c.owner = n
 	case len(c.Rules) == 0:
-		a.addFinding("kubeproxy.endpoint.empty", "nat", c, nil, n,
-			"%s has no rules: its connections go to the Service address itself", c.Name)
+		a.addFinding("kubeproxy.endpoint.empty", "nat", c, nil, n, "%s has no rules: its connections go to the Service address itself", c.Name)
 	case dnat == nil:
 		a.addFinding("kubeproxy.endpoint.dnat", "nat", c, nil, n,
 			"%s has no DNAT rule: its connections go to the Service address itself", c.Name)

@@ -43,8 +43,7 @@ func (a *audit) judgeForward() {
 	default:
 		if text := marked.Extra().Mark; a.mark != 0 {
 			if mark, _, ok := markMask(text); !ok || mark != a.mark {
-				a.addFinding("kubeproxy.masquerade.mismatch", "filter", c, marked, nil,
-					"KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, text)
+				a.addFinding("kubeproxy.masquerade.mismatch", "filter", c, marked, nil, "KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, text)
 			}
 		}
 	}

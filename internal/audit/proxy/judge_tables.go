@@ -202,6 +202,5 @@ func (a *audit) judgeRootJump(t *ruleset.Table, from, to string) {
 	if first != nil {
 		msg += fmt.Sprintf("; its first rule %q matches every packet", first.Text)
 	}
-	a.out.Add(Finding{Name: "kubeproxy.jump.missing", Family: a.save.Family, Table: t.Name, Chain: from, Line: int(base.Line),
-		Message: msg})
+	a.out.Add(Finding{Name: "kubeproxy.jump.missing", Family: a.save.Family, Table: t.Name, Chain: from, Line: int(base.Line), Message: msg})
 }

@@ -129,8 +129,7 @@ func (a *nftAudit) addFinding(name string, c *nftChain, r *ruleset.NFTRule, n *n
 
 // addSetFinding adds a finding about a set or map.
 func (a *nftAudit) addSetFinding(name, set, rule string, n *nftNode, format string, args ...any) {
-	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule,
-		Message: fmt.Sprintf(format, args...)}
+	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule, Message: fmt.Sprintf(format, args...)}
 	if s := a.t.Sets[set]; s != nil {
 		f.Line, f.Handle = s.Line, s.Handle
 	}
@@ -227,8 +226,7 @@ func (a *nftAudit) judgeTargets() {
 				a.addFinding("kubeproxy.chain.undeclared", c, r, nil, "%s jumps to %s, which is missing from the table", from, target)
 			} else {
 				a.mapDamaged = true
-				a.addSetFinding("kubeproxy.chain.undeclared", from, "", a.node(target),
-					"%s uses %s, which is missing from the table", from, target)
+				a.addSetFinding("kubeproxy.chain.undeclared", from, "", a.node(target), "%s uses %s, which is missing from the table", from, target)
 			}
 		} else if c != nil {
 			c.blamed = true

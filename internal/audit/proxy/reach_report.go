@@ -59,12 +59,10 @@ func (r *reach) report() {
 				f.Name, which = "kubeproxy.way.hairpin", "KUBE-POSTROUTING"
 			}
 		}
-		if t.link {
+		switch {
+		case t.link:
 			f.Name, f.Message = "kubeproxy.way.link", fmt.Sprintf("packets %s: %s", strings.Join(t.who, ", "), t.describe())
-			r.addOnce(f)
-			continue
-		}
-		if t.flow && !t.masquerade {
+		case t.flow && !t.masquerade:
 			f.Name = "kubeproxy.way.forward"
 			what := map[bool]string{false: "packets ", true: "replies to packets "}[t.replies]
 			f.Message, f.Service = share+what+strings.Join(t.who, ", "), ""
@@ -72,16 +70,12 @@ func (r *reach) report() {
 				f.Message += " (such as " + t.services[0] + ")"
 			}
 			f.Message += ": " + t.describe()
-			r.addOnce(f)
-			continue
-		}
-		if t.replies {
+		case t.replies:
 			f.Name, f.Service = "kubeproxy.way.forward", ""
 			f.Message = fmt.Sprintf("%sreplies %s: %s", share, strings.Join(t.who, ", "), t.describe())
-			r.addOnce(f)
-			continue
+		default:
+			f.Message = fmt.Sprintf("%spackets %s to %s: %s", share, strings.Join(t.who, ", "), which, t.describe())
 		}
-		f.Message = fmt.Sprintf("%spackets %s to %s: %s", share, strings.Join(t.who, ", "), which, t.describe())
 		r.addOnce(f)
 	}
 }
