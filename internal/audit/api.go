@@ -126,18 +126,16 @@ func (a *API) List(ctx context.Context, latest bool) (*proxy.Versions, error) {
 		return nil, fmt.Errorf("%w: %w", input.ErrUnknown, err)
 	}
 	if v.Endpoints.Slices == 0 || v.Services.Count == 0 {
-		// Even the API server's own entries are missing: without this error, all rules would look
-		// stale.
+		// Even the API server's own entries are missing: without this error, all rules would look stale.
 		return nil, fmt.Errorf("%w: the API server lists %d Services and %d EndpointSlices", input.ErrUnknown, v.Services.Count,
 			v.Endpoints.Slices)
 	}
 	return v, nil
 }
 
-// Follow sends the changes after the lists, each kind in order, until the context ends. It returns
-// an error if it cannot continue. If the API server no longer has the version, Follow lists again
-// after a pause, which grows if this recurs: all nodes of a cluster receive this error at the same
-// time.
+// Follow sends the changes after the lists, each kind in order, until the context ends. It returns an error if it cannot continue. If the
+// API server no longer has the version, Follow lists again after a pause, which grows if this recurs: all nodes of a cluster receive this
+// error at the same time.
 func (a *API) Follow(ctx context.Context, from *proxy.Versions, send func(proxy.Event)) error {
 	slices, services := from.Endpoints.Version, from.Services.Version
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {

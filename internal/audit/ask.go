@@ -17,10 +17,9 @@ const (
 	firstSync = time.Minute
 )
 
-// Ask queries kube-proxy itself. A report of a waiting update is uncertain during a long sync,
-// because that sync or the next one may include the update. If no sync runs, Ask queries again: a
-// sync may just have ended and the sync of the other family may be about to begin. A kube-proxy
-// that has just started may still list the API before its first sync.
+// Ask queries kube-proxy itself. A report of a waiting update is uncertain during a long sync, because that sync or the next one may
+// include the update. If no sync runs, Ask queries again: a sync may just have ended and the sync of the other family may be about to
+// begin. A kube-proxy that has just started may still list the API before its first sync.
 func (n *Machine) Ask(ctx context.Context, from kubeproxy.Pages, leftOut func(error)) kubeproxy.Answers {
 	from.Began, from.NoJournal = n.Presence.Began(), n.Presence.NoJournal()
 	for look := 1; ; look++ {

@@ -17,8 +17,7 @@ import (
 	"nodegate/internal/host"
 )
 
-// AddNetwork adds the facts of the node on which the ways of packets depend. It leaves out what
-// cannot be read.
+// AddNetwork adds the facts of the node on which the ways of packets depend. It leaves out what cannot be read.
 func AddNetwork(ctx context.Context, h *host.Host, opts *proxy.Options) {
 	if list, err := h.Links.Addresses(ctx); err == nil {
 		opts.Own = func(a netip.Addr) path.Answer {
@@ -65,7 +64,7 @@ func queues(h *host.Host) func(uint16) path.Answer {
 
 // lookups returns the kernel's routes. The kernel is asked once about each packet. Only routing rules lose a packet: a node without
 // them may lack a route on purpose (links.default-route).
-func lookups(h *host.Host, rules bool) func(*path.Packet) path.Hop {
+func lookups(h *host.Host, rules bool, own func(netip.Addr) path.Answer) func(*path.Packet) path.Hop {
 	known := map[host.RouteQuery]path.Hop{}
 	return func(p *path.Packet) (hop path.Hop) {
 		q := host.RouteQuery{To: path.Host(p.Destination), Mark: p.Mark.Value}
@@ -82,7 +81,8 @@ func lookups(h *host.Host, rules bool) func(*path.Packet) path.Hop {
 		answer, err := h.Links.Lookup(q)
 		hop = path.Hop{Link: answer.Link, Source: answer.Source, Here: answer.Here}
 		for _, lost := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} { // EINVAL: a blackhole
-			if rules && errors.Is(err, lost) {
+			martian := q.In != "" && own != nil && own(q.From) == path.Yes // no Pod has this address
+			if rules && !martian && errors.Is(err, lost) {
 				hop.Lost = lost.Error()
 			}
 		}
@@ -91,7 +91,7 @@ func lookups(h *host.Host, rules bool) func(*path.Packet) path.Hop {
 	}
 }
 
-// addRoutes adds the node's routes: those to its Pods and, unless rules choose among tables of routes, all of them.
+// addRoutes adds the node's routes: those to its Pods, if the kernel uses them, and, unless rules choose among tables, all of them.
 func addRoutes(ctx context.Context, h *host.Host, opts *proxy.Options) {
 	routes, err := h.Links.Routes(ctx)
 	if err != nil {
@@ -105,24 +105,23 @@ func addRoutes(ctx context.Context, h *host.Host, opts *proxy.Options) {
 	if err != nil {
 		return
 	}
-	opts.Lookup = lookups(h, len(rules) > 0)
-	if len(rules) > 0 {
-		return
-	}
+	opts.Lookup = lookups(h, len(rules) > 0, opts.Own)
 	hasPods := func(name string) bool {
 		return path.IsOfAllPods(name) && slices.ContainsFunc(links, func(l host.Link) bool { return l.Kind == "veth" && l.Master == name })
 	}
 	for _, r := range routes {
-		opts.Routes = append(opts.Routes, path.Route(r))
-		if !r.To.IsSingleIP() && r.To.Bits() > 0 && !r.To.Addr().IsLinkLocalUnicast() && hasPods(r.Link) {
+		if len(rules) == 0 {
+			opts.Routes = append(opts.Routes, path.Route(r))
+		}
+		if !r.To.IsSingleIP() && r.To.Bits() > 0 && !r.To.Addr().IsLinkLocalUnicast() && hasPods(r.Link) &&
+			(len(rules) == 0 || opts.Lookup(&path.Packet{Own: true, Destination: r.To}).Link == r.Link) {
 			opts.PodRoutes = append(opts.PodRoutes, path.Route(r))
 		}
 	}
 }
 
-// Uplink returns the link by which replies of other machines certainly come in: the only link with
-// a default route. It returns "" if rules choose among tables of routes, or if there is a tunnel, whose
-// routes may take the place of the default route.
+// Uplink returns the link by which replies of other machines certainly come in: the only link with a default route. It returns "" if
+// rules choose among tables of routes, or if there is a tunnel, whose routes may take the place of the default route.
 func Uplink(ctx context.Context, h *host.Host) string {
 	routes, err := h.Links.DefaultRoutes(ctx)
 	if err != nil || len(routes) != 1 {

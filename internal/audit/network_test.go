@@ -38,7 +38,7 @@ func TestUplink(t *testing.T) {
 }
 
 // TestRoutes: a route leads to Pods if its link is a bridge of theirs with Pods. Rules that choose among tables hide which
-// routes count.
+// routes count, unless the kernel uses the route to the Pods.
 func TestRoutes(t *testing.T) {
 	hop := func(to, link string) host.Route { return host.Route{To: netip.MustParsePrefix(to), Link: link} }
 	node := hosttest.Machine{
@@ -55,5 +55,17 @@ func TestRoutes(t *testing.T) {
 	node.Routing, opts = []host.RoutingRule{{Table: 100}}, proxy.Options{}
 	if audit.AddNetwork(t.Context(), node.Host(), &opts); opts.Routes != nil || opts.PodRoutes != nil {
 		t.Errorf("with rules: %+v", opts)
+	}
+	for link, want := range map[string]int{"cni0": 1, "eth1": 0} {
+		node.Lookups, opts = map[netip.Addr]string{netip.MustParseAddr("10.244.0.2"): link}, proxy.Options{}
+		if audit.AddNetwork(t.Context(), node.Host(), &opts); opts.Routes != nil || len(opts.PodRoutes) != want {
+			t.Errorf("with rules, by %s: %+v", link, opts)
+		}
+	}
+	node.IPs, node.Lookups[netip.MustParseAddr("10.244.1.2")] = []netip.Addr{netip.MustParseAddr("10.244.0.3")}, ""
+	audit.AddNetwork(t.Context(), node.Host(), &opts)
+	for source, lost := range map[string]bool{"10.244.0.2/32": true, "10.244.0.3/32": false} { // the second is the node's: no Pod sends from it
+		p := path.Packet{Source: netip.MustParsePrefix(source), In: "cni0", Destination: netip.MustParsePrefix("10.244.1.2/32")}
+		assert.Equal(t, opts.Lookup(&p).Lost != "", lost, "%s", source)
 	}
 }

@@ -1,5 +1,4 @@
-// Package audit compares this node's rules with the API server: once for `nodegate audit`,
-// continuously for `nodegate watch`.
+// Package audit compares this node's rules with the API server: once for `nodegate audit`, continuously for `nodegate watch`.
 package audit
 
 import (
@@ -7,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,9 +47,8 @@ func NewMachine(h *host.Host) *Machine {
 		spent: h.ProcessorTime, failures: -1}
 }
 
-// Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time,
-// because kube-proxy may be configured to set it at its start (conntrack.tcpBeLiberal), before it
-// writes rules.
+// Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time, because kube-proxy may be configured to
+// set it at its start (conntrack.tcpBeLiberal), before it writes rules.
 func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 	sets, err := n.Host.Rulesets(ctx)
 	if err != nil {
@@ -114,7 +114,29 @@ func (n *Machine) markDeleted(ctx context.Context, rep *proxy.Judgment) {
 }
 
 // Proxy checks whether kube-proxy runs and answers.
-func (n *Machine) Proxy(ctx context.Context) []proxy.Finding { return n.Presence.Look(ctx) }
+func (n *Machine) Proxy(ctx context.Context) []proxy.Finding {
+	return n.excuse(ctx, n.Presence.Look(ctx))
+}
+
+// excuse makes findings unknown that depend on the audit's own query if a rule may drop its packets.
+func (n *Machine) excuse(ctx context.Context, found []proxy.Finding) []proxy.Finding {
+	for i := range found {
+		f := &found[i]
+		page, err := netip.ParseAddrPort(n.Presence.Page())
+		if !strings.HasPrefix(f.Name, "kubeproxy.process.") || f.Name == "kubeproxy.process.stopped" || err != nil {
+			continue
+		}
+		sets, err := n.Host.Rulesets(ctx)
+		if err != nil {
+			continue
+		}
+		if does, remedy, lost := proxy.LostQuery(sets, page); lost {
+			*f = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.process.silent", Remedy: remedy,
+				Message: f.Message + "; it may not have received this query: " + does})
+		}
+	}
+	return found
+}
 
 // Trouble looks at kube-proxy cheaply.
 func (n *Machine) Trouble(ctx context.Context) []proxy.Finding {
@@ -130,9 +152,8 @@ func (n *Machine) Writer() settle.Writer {
 	return settle.Writer{PID: p.PID, Runs: runs, Used: p.Used}
 }
 
-// Written queries kube-proxy's metrics, unless they have just failed. In IPVS mode, one sync is
-// hundreds of short programs and takes long on a slow node. In the other modes, a failed sync is
-// retried only after syncPeriod, 30 s.
+// Written queries kube-proxy's metrics, unless they have just failed. In IPVS mode, one sync is hundreds of short programs and takes long
+// on a slow node. In the other modes, a failed sync is retried only after syncPeriod, 30 s.
 func (n *Machine) Written() map[string]settle.Written {
 	programs := n.mode == "ipvs"
 	if !programs && time.Since(n.silent) < time.Minute {
@@ -168,8 +189,7 @@ func (n *Machine) Generation(ctx context.Context) (generation string, sure bool,
 // Spent returns the processor time of this process.
 func (n *Machine) Spent() time.Duration { return n.spent() }
 
-// Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about
-// that.
+// Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about that.
 func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxy.Versions, d time.Duration) []proxy.Finding {
 	found, err := settle.Flows(ctx, n.flows, api, now, d)
 	if err != nil {
@@ -188,9 +208,8 @@ func readBeLiberal(h *host.Host) *bool {
 	return &liberal
 }
 
-// mayRouteLocalnet reports whether any interface may route 127.0.0.0/8. The kernel uses the value of
-// conf/all or of the interface, whichever is 1 (IN_DEV_ROUTE_LOCALNET of
-// include/linux/inetdevice.h). It also returns true if the values are unknown.
+// mayRouteLocalnet reports whether any interface may route 127.0.0.0/8. The kernel uses the value of conf/all or of the interface,
+// whichever is 1 (IN_DEV_ROUTE_LOCALNET of include/linux/inetdevice.h). It also returns true if the values are unknown.
 func mayRouteLocalnet(h *host.Host) bool {
 	keys, err := h.GlobSysctl("net/ipv4/conf/*/route_localnet")
 	if err != nil || len(keys) == 0 {

@@ -7,9 +7,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// PodsLost walks new packets from Pods to other machines. It returns the step that drops them, if they
-// are certainly lost, with their share if it drops only some: "TCP ", "1 % of TCP ". ways are the ways of a
-// packet whose link and protocol are not known.
+// PodsLost walks new packets from Pods to other machines. It returns the step that drops them, if they are certainly lost, with their
+// share if it drops only some: "TCP ", "1 % of TCP ". ways are the ways of a packet whose link and protocol are not known.
 func PodsLost(sets []*ruleset.Set, family string, links []string) (step path.Step, share string, ways []path.Way, lost bool) {
 	rules := path.New(sets, family, path.Node{Elsewhere: path.NotOfPods})
 	p := path.Packet{State: path.StateNew}

@@ -159,7 +159,7 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	}
 	rep.Findings = append(rep.Findings, n.asked.Findings...)
 	if rep.Mode != "" && !n.asked.Health && !from.Silent {
-		rep.Findings = append(rep.Findings, n.Presence.Lost(ctx)...)
+		rep.Findings = append(rep.Findings, n.excuse(ctx, n.Presence.Lost(ctx))...)
 	}
 	if f, ok := kubeproxy.DeadWatch(rep, n.asked, time.Now()); ok && n.asked.Health && out.Stale {
 		rep.Findings = append(rep.Findings, f)

@@ -13,8 +13,7 @@ import (
 	"nodegate/internal/kube"
 )
 
-// server is an API server. It reads its credentials again after every failure, because they may not
-// exist yet or be renewed.
+// server is an API server. It reads its credentials again after every failure, because they may not exist yet or be renewed.
 type server struct {
 	host       *host.Host
 	kubeconfig string

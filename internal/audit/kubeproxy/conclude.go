@@ -29,9 +29,8 @@ func Conclude(findings []proxy.Finding, asked Answers, now time.Time) {
 	}
 }
 
-// Agreed turns failures of kube-proxy's lists and watches into unknown if its rules have just
-// matched the API: the API may have recovered since the last failure, and a kube-proxy that catches
-// up by itself must not be restarted.
+// Agreed turns failures of kube-proxy's lists and watches into unknown if its rules have just matched the API: the API may have recovered
+// since the last failure, and a kube-proxy that catches up by itself must not be restarted.
 func Agreed(findings []proxy.Finding) {
 	if slices.ContainsFunc(findings, func(f proxy.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.") }) {
 		return
@@ -66,8 +65,7 @@ func (m Metrics) describeSync(now time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-// Unproven makes the remedy of every difference from the API that was seen only once begin with a
-// second check.
+// Unproven makes the remedy of every difference from the API that was seen only once begin with a second check.
 func Unproven(findings []proxy.Finding) {
 	for i := range findings {
 		if f := &findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") || strings.HasPrefix(f.Name, "kubeproxy.healthport.") {
@@ -77,8 +75,7 @@ func Unproven(findings []proxy.Finding) {
 	}
 }
 
-// Unanswered returns the finding for an API server that could not be read: the state of the rules
-// is unknown.
+// Unanswered returns the finding for an API server that could not be read: the state of the rules is unknown.
 func Unanswered(err error) proxy.Finding {
 	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.truth.unanswered", Message: err.Error()})
 }

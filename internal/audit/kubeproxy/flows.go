@@ -35,8 +35,7 @@ func flow(f host.Flow, own map[netip.Addr]bool) proxy.Flow {
 	}
 }
 
-// UnreadFlows returns the finding for a conntrack table that could not be read completely in the
-// audit's time.
+// UnreadFlows returns the finding for a conntrack table that could not be read completely in the audit's time.
 func UnreadFlows(err error) proxy.Finding {
 	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.conntrack.unread", Message: err.Error()})
 }

@@ -80,8 +80,7 @@ func JudgeHealth(h Health, now time.Time) []proxy.Finding {
 	out := proxy.NewCollector()
 	ineligible := h.NodeEligible != nil && !*h.NodeEligible
 	if ineligible {
-		out.Addf("kubeproxy.sync.ineligible",
-			"kube-proxy reports that its node is not eligible: the node is being deleted or is tainted for it")
+		out.Addf("kubeproxy.sync.ineligible", "kube-proxy reports that its node is not eligible: the node is being deleted or is tainted for it")
 	}
 	if h.HasStatus && len(h.Status) == 0 || !h.HasStatus && h.OK && h.LastUpdated.IsZero() {
 		out.Addf("kubeproxy.sync.never", "kube-proxy has not written its rules since it started; it returns status 200 nevertheless")
@@ -108,8 +107,7 @@ func JudgeHealth(h Health, now time.Time) []proxy.Finding {
 	return out.List
 }
 
-// UnreadableAnswer returns the finding for one of kube-proxy's own pages that could not be fetched
-// or read: Unknown.
+// UnreadableAnswer returns the finding for one of kube-proxy's own pages that could not be fetched or read: Unknown.
 func UnreadableAnswer(endpoint string, err error) proxy.Finding {
 	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.sync.unreadable", Message: fmt.Sprintf("%s: %v", endpoint, err)})
 }

@@ -41,9 +41,8 @@ func (m Metrics) Of(family string) (SyncMetrics, bool) {
 	return f, known
 }
 
-// Wrote reports whether kube-proxy has written the rules of a family, "ip" or "ip6", since it
-// started. This is known if the metrics name that family alone and are not zero: kube-proxy exports
-// them only for the families that it serves.
+// Wrote reports whether kube-proxy has written the rules of a family, "ip" or "ip6", since it started. This is known if the metrics name
+// that family alone and are not zero: kube-proxy exports them only for the families that it serves.
 func (m Metrics) Wrote(family string) (wrote, known bool) {
 	f := m.Families[map[string]string{ruleset.IPv4: "IPv4", ruleset.IPv6: "IPv6"}[family]]
 	return !f.LastSync.IsZero(), !f.LastSync.IsZero() || !f.LastQueued.IsZero()
@@ -57,8 +56,7 @@ func (m Metrics) Failures() (n float64) {
 	return n
 }
 
-// ParseMetrics reads the Prometheus text of :10249/metrics and keeps only the metrics about writing
-// rules.
+// ParseMetrics reads the Prometheus text of :10249/metrics and keeps only the metrics about writing rules.
 func ParseMetrics(r io.Reader) (Metrics, error) {
 	m := Metrics{Families: map[string]SyncMetrics{}}
 	in := input.NewLines(r)
@@ -85,8 +83,7 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 	return m, nil
 }
 
-// parseLine reads `sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7e+09`. It returns
-// the fault, or "".
+// parseLine reads `sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7e+09`. It returns the fault, or "".
 func (m *Metrics) parseLine(s string) string {
 	var name, labels, value string
 	if i := strings.IndexByte(s, '{'); i >= 0 {
@@ -151,9 +148,8 @@ func unixTime(seconds float64) time.Time {
 	return time.Unix(int64(whole), int64(part*1e9))
 }
 
-// JudgeMetrics judges the metrics: an update that is pending for more than a minute cannot be
-// written; a loop that has not run for an hour is dead. A dead watch shows in neither
-// (kubernetes#87615).
+// JudgeMetrics judges the metrics: an update that is pending for more than a minute cannot be written; a loop that has not run for an
+// hour is dead. A dead watch shows in neither (kubernetes#87615).
 func JudgeMetrics(m Metrics, now time.Time) []proxy.Finding {
 	out := proxy.NewCollector()
 	for _, name := range slices.Sorted(maps.Keys(m.Families)) {
@@ -174,8 +170,7 @@ func JudgeMetrics(m Metrics, now time.Time) []proxy.Finding {
 				"an update%s has been pending for %s; the rules were last written %s ago", of, age(now, f.LastQueued), age(now, f.LastSync))
 			continue // failures are a consequence
 		case waiting > syncTimeout:
-			out.Addf("kubeproxy.sync.stuck",
-				"the last update%s was queued %s after the rules were last written", of, waiting.Round(time.Second))
+			out.Addf("kubeproxy.sync.stuck", "the last update%s was queued %s after the rules were last written", of, waiting.Round(time.Second))
 			continue
 		case now.Sub(f.LastSync) > fullSync:
 			out.Addf("kubeproxy.sync.dead",

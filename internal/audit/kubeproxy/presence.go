@@ -73,6 +73,13 @@ func (p *Presence) Look(ctx context.Context) []proxy.Finding {
 	return out.List
 }
 
+// Page returns the address and port of the page that Look queries.
+func (p *Presence) Page() string {
+	_, at, _ := strings.Cut(cmp.Or(p.Healthz, defaultHealthz), "://")
+	at, _, _ = strings.Cut(at, "/")
+	return strings.Replace(at, "localhost:", "127.0.0.1:", 1)
+}
+
 // Lost returns why none of kube-proxy's pages answered at the end of an audit although Look had found no fault before: its
 // process has just ended or stopped, which a restart explains as well as a failure, or its pages are elsewhere.
 func (p *Presence) Lost(ctx context.Context) []proxy.Finding {
@@ -161,8 +168,7 @@ func (p *Presence) LastSync(ctx context.Context) (last time.Time) {
 	return last
 }
 
-// findPages searches the addresses on which a process listens for its pages, if the usual address
-// does not respond.
+// findPages searches the addresses on which a process listens for its pages, if the usual address does not respond.
 func (p *Presence) findPages(ctx context.Context, process host.Process, refused error, out *proxy.Collector) {
 	if timedOut(refused) {
 		out.Addf("kubeproxy.process.hung", "process %d (%s), in state %s, does not respond: %v", process.PID, command(process),
@@ -193,9 +199,8 @@ func (p *Presence) findPages(ctx context.Context, process host.Process, refused 
 	}
 }
 
-// Ports returns the TCP ports on which kube-proxy listens, nil if it is absent, which Look reports.
-// If the owners of the sockets are hidden from this process, Ports returns every port on which any
-// process listens: a port without a listener is not kube-proxy's either.
+// Ports returns the TCP ports on which kube-proxy listens, nil if it is absent, which Look reports. If the owners of the sockets are
+// hidden from this process, Ports returns every port on which any process listens: a port without a listener is not kube-proxy's either.
 func (p *Presence) Ports() (map[uint16]bool, error) {
 	processes, err := p.Host.Processes()
 	if err != nil {
@@ -226,14 +231,12 @@ func (p *Presence) NoExternalIPs() bool {
 	return slices.ContainsFunc(configurations(p.Host), func(c config.KubeProxy) bool { return c.NoExternalIPs })
 }
 
-// NodePortAddresses reports whether kube-proxy is configured to serve node ports only on some
-// addresses.
+// NodePortAddresses reports whether kube-proxy is configured to serve node ports only on some addresses.
 func (p *Presence) NodePortAddresses() bool {
 	return slices.ContainsFunc(configurations(p.Host), func(c config.KubeProxy) bool { return c.NodePortAddresses })
 }
 
-// ExcludeCIDRs returns the ranges in which kube-proxy leaves virtual servers alone, because they
-// belong to another program.
+// ExcludeCIDRs returns the ranges in which kube-proxy leaves virtual servers alone, because they belong to another program.
 func (p *Presence) ExcludeCIDRs() []netip.Prefix {
 	var all []netip.Prefix
 	for _, c := range configurations(p.Host) {
@@ -242,9 +245,8 @@ func (p *Presence) ExcludeCIDRs() []netip.Prefix {
 	return all
 }
 
-// configurations returns kube-proxy's configuration on the node, and the configuration of its
-// process: the file that its command line names (as the process sees it), else its flags, or the
-// k3s configuration of its built-in kube-proxy. Unreadable files are left out.
+// configurations returns kube-proxy's configuration on the node, and the configuration of its process: the file that its command line
+// names (as the process sees it), else its flags, or the k3s configuration of its built-in kube-proxy. Unreadable files are left out.
 func configurations(h *host.Host) []config.KubeProxy {
 	c, _ := config.ReadKubeProxy(h.Files)
 	all := []config.KubeProxy{c}
@@ -292,8 +294,7 @@ func timedOut(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout() && !errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// findProxy returns the process that is kube-proxy or contains it. A running process takes
-// precedence over one that does not run.
+// findProxy returns the process that is kube-proxy or contains it. A running process takes precedence over one that does not run.
 func findProxy(list []host.Process) (best host.Process, found bool) {
 	for _, p := range list {
 		if isProxy(p) && (!found || isRunnable(p) && !isRunnable(best)) {
@@ -303,8 +304,7 @@ func findProxy(list []host.Process) (best host.Process, found bool) {
 	return best, found
 }
 
-// isProxy recognises kube-proxy by its name, hyperkube by its first argument, and k3s and MicroK8s,
-// which contain kube-proxy.
+// isProxy recognises kube-proxy by its name, hyperkube by its first argument, and k3s and MicroK8s, which contain kube-proxy.
 func isProxy(p host.Process) bool {
 	name := p.Name
 	if len(p.Args) > 0 {
@@ -346,8 +346,7 @@ func Silent(findings []proxy.Finding) bool {
 // UsualSettle is the time for which the rules of a healthy kube-proxy may differ from the API.
 const UsualSettle = 15 * time.Second
 
-// SettleTime returns how long rules may differ from the API: usual, or longer if kube-proxy is
-// configured to write its rules less often.
+// SettleTime returns how long rules may differ from the API: usual, or longer if kube-proxy is configured to write its rules less often.
 func SettleTime(h *host.Host, usual time.Duration) time.Duration {
 	const beside = 10 * time.Second
 	for _, c := range configurations(h) {

@@ -20,8 +20,7 @@ const (
 	defaultMetrics = "http://127.0.0.1:10249/metrics"
 )
 
-// Pages are the addresses of kube-proxy's pages and logs. On the running node, empty fields
-// mean the usual addresses.
+// Pages are the addresses of kube-proxy's pages and logs. On the running node, empty fields mean the usual addresses.
 type Pages struct {
 	Live             bool
 	Silent           bool   // kube-proxy is known not to respond: only the log is read
@@ -49,8 +48,7 @@ type Answers struct {
 	Metrics     Metrics
 }
 
-// Ask reads healthz, metrics and the log. It leaves out a source that cannot be read and calls
-// leftOut with the reason.
+// Ask reads healthz, metrics and the log. It leaves out a source that cannot be read and calls leftOut with the reason.
 func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 	var p Answers
 	now := time.Now()

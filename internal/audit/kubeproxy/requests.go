@@ -34,9 +34,8 @@ func (r *Requests) add(line string) {
 	}
 }
 
-// requestsSeen is what readings of Requests have shown so far. client-go logs nothing while the API
-// server refuses its connections (IsConnectionRefused in watch of tools/cache/reflector.go), so only
-// these counts show that the watch fails.
+// requestsSeen is what readings of Requests have shown so far. client-go logs nothing while the API server refuses its connections
+// (IsConnectionRefused in watch of tools/cache/reflector.go), so only these counts show that the watch fails.
 type requestsSeen struct {
 	last   Requests
 	read   time.Time // when that was read; zero: never
@@ -44,8 +43,7 @@ type requestsSeen struct {
 	failed float64   // how many had failed then
 }
 
-// judge takes a reading. It returns the finding that kube-proxy's requests keep failing: for over a
-// minute without any answer.
+// judge takes a reading. It returns the finding that kube-proxy's requests keep failing: for over a minute without any answer.
 func (s *requestsSeen) judge(r Requests, now time.Time) []proxy.Finding {
 	first := s.read.IsZero()
 	switch {

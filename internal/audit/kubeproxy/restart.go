@@ -43,9 +43,8 @@ func RestartAll(h *host.Host, findings []proxy.Finding) {
 	}
 }
 
-// restartCommand returns the command that restarts kube-proxy on this node: of its systemd unit, which is the whole of k3s
-// or MicroK8s, or of its container, which kubelet then starts again. It is DeletePod if kube-proxy runs in a DaemonSet, and
-// if that is unknown.
+// restartCommand returns the command that restarts kube-proxy on this node: of its systemd unit, which is the whole of k3s or MicroK8s,
+// or of its container, which kubelet then starts again. It is DeletePod if kube-proxy runs in a DaemonSet, and if that is unknown.
 func restartCommand(h *host.Host) string {
 	processes, err := h.Processes()
 	process, found := findProxy(processes)

@@ -15,9 +15,8 @@ const (
 	journalEvery  = 5 * time.Minute // journalctl costs more than all else of a look
 )
 
-// Trouble looks at kube-proxy at so little cost that it can be repeated every 30 s: at its
-// process, at its health page, and at the end of its log. A finding is a reason to audit, and not
-// yet a result. logs are kube-proxy's; nil means the usual places.
+// Trouble looks at kube-proxy at so little cost that it can be repeated every 30 s: at its process, at its health page, and at the end of
+// its log. A finding is a reason to audit, and not yet a result. logs are kube-proxy's; nil means the usual places.
 func (p *Presence) Trouble(ctx context.Context, logs []string) []proxy.Finding {
 	found := append(p.Look(ctx), p.health...)
 	asked := Answers{}
@@ -49,8 +48,7 @@ func (p *Presence) JudgeRequests(m Metrics) []proxy.Finding {
 	return p.requests.judge(m.Requests, time.Now())
 }
 
-// NoJournal reports whether kube-proxy certainly does not log to the journal of kube-proxy.service,
-// because its process runs elsewhere.
+// NoJournal reports whether kube-proxy certainly does not log to the journal of kube-proxy.service, because its process runs elsewhere.
 func (p *Presence) NoJournal() bool {
 	processes, err := p.Host.Processes()
 	process, _ := findProxy(processes)

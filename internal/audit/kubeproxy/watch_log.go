@@ -40,8 +40,7 @@ func (of Log) isOld() bool {
 // JudgeLog searches kube-proxy's log (the journal, a container's log file or
 // /var/log/kube-proxy.log) for lists and watches of the API that keep failing: `Failed to list
 // *v1.Service` is the only trace that a dead watch leaves. Times without a zone are read as UTC, the
-// zone of containers. On a host with another zone they cause a failure only if the last of them agrees
-// with the last write of the log.
+// zone of containers. On a host with another zone they cause a failure only if the last of them agrees with the last write of the log.
 func JudgeLog(r io.Reader, of Log) ([]proxy.Finding, error) {
 	in := input.NewLines(r)
 	in.Zeros = true
@@ -168,8 +167,7 @@ func lineTime(line string) time.Time {
 }
 
 // klogTime returns klog's own timestamp, "E1120 22:56:29.123456", which has neither year nor zone: it is returned as UTC. It returns zero
-// for
-// a line without one.
+// for a line without one.
 func klogTime(line string, now time.Time) time.Time {
 	const layout = "0102 15:04:05"
 	for i := 0; i+1+len(layout) <= len(line) && i < 200; i++ {
@@ -187,10 +185,9 @@ func klogTime(line string, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// DeadWatch draws a conclusion that no single source shows: the rules differ from the API, while
-// kube-proxy's own pages (judged by JudgeHealth and JudgeMetrics into own) report no fault. The
-// judgment must contain only settled differences: others disappear, and must not lead to the
-// restart of a healthy kube-proxy. Neither does a kube-proxy that has written rules or received a change within the last
+// DeadWatch draws a conclusion that no single source shows: the rules differ from the API, while kube-proxy's own pages (judged by
+// JudgeHealth and JudgeMetrics into own) report no fault. The judgment must contain only settled differences: others disappear, and must
+// not lead to the restart of a healthy kube-proxy. Neither does a kube-proxy that has written rules or received a change within the last
 // minute. DeadWatch returns false if there is nothing to conclude.
 func DeadWatch(rep *proxy.Judgment, asked Answers, now time.Time) (proxy.Finding, bool) {
 	own := asked.Findings

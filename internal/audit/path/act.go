@@ -34,6 +34,11 @@ func (w *walk) act(c *chain, r *rule, actions []action, s state, unsure string, 
 				s.p.State = StateUntracked
 				s = did(Untracks)
 			}
+		case zone:
+			if s.p.early {
+				s.p.Zone = a.value
+				s = did(Passes)
+			}
 		case divert, queue:
 			return w.handOver(c, r, a, s, did, o)
 		case jump, branch:

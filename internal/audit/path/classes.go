@@ -26,8 +26,7 @@ type Class struct {
 	protocol      string
 }
 
-// NewClasses collects the addresses and numbers that rules name, whatever they stand for: more of them
-// only make the classes smaller.
+// NewClasses collects the addresses and numbers that rules name, whatever they stand for: more of them only make the classes smaller.
 func NewClasses(sets []*ruleset.Set, family string, own func(netip.Addr) Answer) *Classes {
 	c := &Classes{own: own}
 	for _, set := range sets {
@@ -89,6 +88,19 @@ func (c *Classes) span(first, last netip.Addr) {
 		c.addresses = append(c.addresses, last.Next())
 	}
 	// The second address of "range 10.0.0.1, 10.0.0.9" arrives as an address of its own.
+}
+
+// Names reports whether a range that a rule names begins at an address, or ends before it.
+func (c *Classes) Names(a netip.Addr) bool { return slices.Contains(c.addresses, a) }
+
+// Within returns the first addresses of a range that rules name.
+func (c *Classes) Within(r netip.Prefix) (list []netip.Addr) {
+	for _, a := range c.addresses {
+		if r.Contains(a) && len(list) < 50 {
+			list = append(list, a)
+		}
+	}
+	return list
 }
 
 // Of returns the class of a destination. Without an address it is the class of a port.

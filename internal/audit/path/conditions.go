@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// readType reads addrtype. The kernel looks for the address in its table local: any other address is UNICAST
-// (net/ipv4/fib_frontend.c). Whether an address is a broadcast address of the node is not known, but no connection leads
-// to one.
+// readType reads addrtype. The kernel looks for the address in its table local: any other address is UNICAST (net/ipv4/fib_frontend.c).
+// Whether an address is a broadcast address of the node is not known, but no connection leads to one.
 func readType(text string, destination bool) func(*Node, *Packet) Answer {
 	if text != "LOCAL" && text != "MULTICAST" && text != "UNICAST" {
 		return nil

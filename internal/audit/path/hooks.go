@@ -64,8 +64,7 @@ type base struct {
 	devices  []string // of a chain at a hook of links
 }
 
-// Rules are the rules of a node for one address family, in the order of their hooks. They are not
-// safe for concurrent use.
+// Rules are the rules of a node for one address family, in the order of their hooks. They are not safe for concurrent use.
 type Rules struct {
 	node  Node
 	hooks map[string][]base
@@ -241,8 +240,7 @@ func (all *Rules) Postrouting(p Packet, visit func(table, chain string) Visit) [
 	})
 }
 
-// afterRouting takes packets to the hooks behind the routing decision. It returns those that are
-// left after the hook last.
+// afterRouting takes packets to the hooks behind the routing decision. It returns those that are left after the hook last.
 func (w *walk) afterRouting(all *Rules, states []state, last string) (left []state) {
 	var in, through []state
 	for _, s := range states {

@@ -186,8 +186,7 @@ func readProtocol(text string) func(*Node, *Packet) Answer {
 	}
 }
 
-// readLink reads -i and -o. A link that the hook does not have (-o in PREROUTING) is the empty
-// name, which "+" matches.
+// readLink reads -i and -o. A link that the hook does not have (-o in PREROUTING) is the empty name, which "+" matches.
 func readLink(pattern string, in bool) func(*Node, *Packet) Answer {
 	return func(n *Node, p *Packet) Answer {
 		link := p.Out

@@ -227,8 +227,7 @@ func (s selector) readMarks(list []string) func(*Node, *Packet) Answer {
 	})
 }
 
-// readService reads ports. Other fields of a protocol are not known, unless the packet has another
-// protocol.
+// readService reads ports. Other fields of a protocol are not known, unless the packet has another protocol.
 func (s selector) readService(list []string) func(*Node, *Packet) Answer {
 	protocol, field, _ := strings.Cut(s.words, " ")
 	if !slices.Contains([]string{"tcp", "udp", "sctp", "th", "icmp", "icmpv6"}, protocol) || strings.Contains(s.words, "?") {

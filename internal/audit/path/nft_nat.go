@@ -51,8 +51,7 @@ func (r *nftReader) destination(w string, k kind, text string) action {
 	return a
 }
 
-// mapped returns the entries of a map of addresses that a packet may select. Without an entry the rule does
-// not match.
+// mapped returns the entries of a map of addresses that a packet may select. Without an entry the rule does not match.
 func (r *nftReader) mapped(w string, k kind, parts []selector) func(*Node, *Packet) ([]action, Answer) {
 	var keys []string
 	var actions []action

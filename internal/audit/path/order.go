@@ -71,8 +71,7 @@ func (w *walk) anyOrder(turn []base, hook string, s state) []state {
 	return after
 }
 
-// orders returns orders of chains in which the chains of each registrar come first once. The first to translate the packet
-// decides.
+// orders returns orders of chains in which the chains of each registrar come first once. The first to translate the packet decides.
 func orders(turn []base) (orders [][]base) {
 	var registrars []string
 	groups := map[string][]base{}

@@ -5,9 +5,8 @@
 // rate limit, a field of the packet that is not known), the packet takes both ways, and each way
 // records its doubt: nothing is guessed. A random match splits the packet by its probability.
 //
-// The package knows rules as ruleset reads them; it opens no files and runs no programs. The
-// semantics follow net/ipv4/netfilter/ip_tables.c, net/netfilter/nf_nat_core.c and
-// net/netfilter/nf_tables_core.c of Linux 6.12.
+// The package knows rules as ruleset reads them; it opens no files and runs no programs. The semantics follow
+// net/ipv4/netfilter/ip_tables.c, net/netfilter/nf_nat_core.c and net/netfilter/nf_tables_core.c of Linux 6.12.
 package path
 
 import (
@@ -71,6 +70,7 @@ type Packet struct {
 	ARP                 bool   // not of IP, at a hook of links
 	Full                bool   // a later packet, as large as the path allows
 	Mark, ConnMark      Mark
+	Zone                uint32 // of conntrack
 
 	leaves     string // Out as the caller gave it
 	dnat, snat bool   // this packet set up a translation

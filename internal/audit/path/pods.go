@@ -37,8 +37,7 @@ func isOfContainers(pattern string) bool {
 
 // isOfPods reports whether a link is one of Pods by the name that a CNI plugin gives it.
 func isOfPods(name string) bool {
-	for _, known := range []string{"cni", "cbr", "cali", "veth", "lxc", "eni", "kube-bridge", "weave", "azv", "gke", "ovn-k8s",
-		"antrea"} {
+	for _, known := range []string{"cni", "cbr", "cali", "veth", "lxc", "eni", "kube-bridge", "weave", "azv", "gke", "ovn-k8s", "antrea"} {
 		if strings.HasPrefix(name, known) && !isOfContainers(name) {
 			return true
 		}
@@ -70,17 +69,15 @@ func IsOfAllPods(pattern string) bool {
 	return slices.Contains([]string{"cni0", "cbr0", "kube-bridge", "weave", "antrea-gw0", "ovn-k8s-mp0"}, pattern)
 }
 
-// PodLinks returns the links of all Pods that rules name, without the links of programs that
-// enforce NetworkPolicies: a packet that comes in by such a link certainly matches. It leaves out
-// links that no link of the node matches, if a list of the node's links is given.
+// PodLinks returns the links of all Pods that rules name, without the links of programs that enforce NetworkPolicies: a packet that comes
+// in by such a link certainly matches. It leaves out links that no link of the node matches, if a list of the node's links is given.
 func PodLinks(sets []*ruleset.Set, family string, present []string) (links []string) {
 	const most = 16
 	exists := func(pattern string) bool {
 		return len(present) == 0 || slices.ContainsFunc(present, func(name string) bool { return matchLink(name, pattern) == Yes })
 	}
 	add := func(chain, in string) {
-		if IsOfAllPods(in) && exists(in) && !EnforcesPolicies(Owner(chain)) &&
-			!slices.Contains(links, in) && len(links) < most {
+		if IsOfAllPods(in) && exists(in) && !EnforcesPolicies(Owner(chain)) && !slices.Contains(links, in) && len(links) < most {
 			links = append(links, in)
 		}
 	}
@@ -113,8 +110,7 @@ func eachLink(sets []*ruleset.Set, family string, add func(chain, in string)) {
 	}
 }
 
-// EnforcesPolicies reports whether a program enforces NetworkPolicies, which drop packets of Pods
-// as they should.
+// EnforcesPolicies reports whether a program enforces NetworkPolicies, which drop packets of Pods as they should.
 func EnforcesPolicies(owner string) bool {
 	return slices.Contains([]string{"Calico", "Cilium", "kube-router", "Weave Net", "Antrea", "OVN-Kubernetes", "kube-network-policies",
 		"kindnet"}, owner)
@@ -144,15 +140,13 @@ func (all *Rules) Delivered(p Packet) []Way {
 	return all.Walk(p, "", outsideServices)
 }
 
-// ToNode returns the ways of a packet to an address of this node, which kube-proxy's rules may have
-// translated.
+// ToNode returns the ways of a packet to an address of this node, which kube-proxy's rules may have translated.
 func (all *Rules) ToNode(p Packet, translated bool) []Way {
 	p.dnat = translated
 	return all.Delivered(p)
 }
 
-// NotOfUplink reports whether packets of other machines certainly do not come in by a link:
-// Node.Elsewhere.
+// NotOfUplink reports whether packets of other machines certainly do not come in by a link: Node.Elsewhere.
 func NotOfUplink(pattern string, in bool) bool {
 	return in && (isOfContainers(pattern) || isOfPods(pattern))
 }
@@ -175,8 +169,7 @@ func (all *Rules) Losses(p Packet) []Loss {
 	return all.losses(p)
 }
 
-// MayLoseTranslated reports whether a rule may drop packets that kube-proxy's rules have translated, to a Pod
-// or to this node.
+// MayLoseTranslated reports whether a rule may drop packets that kube-proxy's rules have translated, to a Pod or to this node.
 func (all *Rules) MayLoseTranslated(p Packet) bool {
 	drops := func(w Way) bool { return w.dropped() }
 	return slices.ContainsFunc(all.Translated(p), drops) || slices.ContainsFunc(all.ToNode(p, true), drops)
@@ -208,8 +201,7 @@ func (all *Rules) losses(p Packet) (list []Loss) {
 	return list
 }
 
-// RepliesLost returns the rules that drop packets of established connections: replies from other
-// machines to Pods, or to the node.
+// RepliesLost returns the rules that drop packets of established connections: replies from other machines to Pods, or to the node.
 func (all *Rules) RepliesLost(p Packet) []Loss {
 	p.State, p.FirstReply, p.UnnamedFrom = StateEstablished, true, true
 	return all.losses(p)
@@ -234,16 +226,14 @@ func (all *Rules) ToNodeLost(p Packet) []Loss {
 	return all.losses(p)
 }
 
-// Translated returns the ways of a packet which kube-proxy's rules have translated, to an endpoint on a Pod or
-// on another machine.
+// Translated returns the ways of a packet which kube-proxy's rules have translated, to an endpoint on a Pod or on another machine.
 func (all *Rules) Translated(p Packet) []Way {
 	p.dnat = true
 	return all.Forwarded(p)
 }
 
-// DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all
-// ways end in a drop, or because no unknown match leads to this one. A step whose own match is not
-// known is never the answer.
+// DropsSurely returns the step that drops a packet, if the packet is certainly lost: because all ways end in a drop, or because no
+// unknown match leads to this one. A step whose own match is not known is never the answer.
 func DropsSurely(ways []Way) (step Step, of Way, lost bool) {
 	through := slices.ContainsFunc(ways, func(w Way) bool { return !w.dropped() })
 	for _, w := range ways {

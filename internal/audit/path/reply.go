@@ -14,9 +14,8 @@ type reply struct {
 	serverPort uint16
 }
 
-// Reply returns the ways of the reply to a new packet, which came to the end of one of its ways.
-// Conntrack takes the translations back: the source's (masquerading) when the reply comes in,
-// the destination's when it leaves, or enters this node.
+// Reply returns the ways of the reply to a new packet, which came to the end of one of its ways. Conntrack takes the translations back:
+// the source's (masquerading) when the reply comes in, the destination's when it leaves, or enters this node.
 func (all *Rules) Reply(sent Packet, w *Way) []Way {
 	at := w.Packet
 	p := Packet{Source: at.Destination, Destination: sent.Source, Protocol: at.Protocol, SourcePort: at.Port, Port: sent.SourcePort,

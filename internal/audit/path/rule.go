@@ -27,6 +27,7 @@ const (
 	loadMark               // copies the connection's mark to the packet
 	markConn               // changes the connection's mark
 	untrack                // excludes the packet from conntrack, and so from NAT
+	zone                   // of conntrack
 	divert                 // TPROXY: to a process of this node, at a port
 	queue                  // NFQUEUE: to a program, which may do anything
 	handedOver             // to a program that may do anything
@@ -211,6 +212,8 @@ func readTarget(name string, goes bool, o *options, isChain bool) action {
 	case name == "CT":
 		if _, is := options["--notrack"]; is {
 			a.kind = untrack
+		} else if n, err := strconv.ParseUint(options["--zone"], 0, 16); err == nil {
+			a.kind, a.value, a.text = zone, uint32(n), InZone+options["--zone"]
 		}
 	case name == "MARK":
 		a.readMark(options, mark)
@@ -307,8 +310,7 @@ func (a *action) readTranslation(name string, options map[string]string) {
 	}
 }
 
-// parseDestination reads 10.0.0.1:80, [fd00::1]:80 and 10.0.0.1. A range of addresses gives the
-// zero prefix, a range of ports port 0.
+// parseDestination reads 10.0.0.1:80, [fd00::1]:80 and 10.0.0.1. A range of addresses gives the zero prefix, a range of ports port 0.
 func parseDestination(text string) (netip.Prefix, uint16) {
 	if ap, err := netip.ParseAddrPort(text); err == nil {
 		return Addr(ap.Addr()), ap.Port()

@@ -39,6 +39,9 @@ const (
 	Untracks               // excludes the packet from conntrack
 )
 
+// InZone begins Step.Does of a rule that sets the zone of conntrack.
+const InZone = "CT zone "
+
 // End is how a way ends.
 type End int8
 
@@ -97,8 +100,7 @@ func (s *state) doubts(cond *Open, took bool) {
 	}
 }
 
-// Bounds of a walk. Rules in the kernel nest at most 16 deep (NFT_JUMP_STACK_SIZE); iptables has no
-// bound below the number of chains.
+// Bounds of a walk. Rules in the kernel nest at most 16 deep (NFT_JUMP_STACK_SIZE); iptables has no bound below the number of chains.
 const (
 	maxDepth  = 64
 	maxStates = 64

@@ -10,8 +10,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// audit judges one save. The rules are shared and must not change, so everything that the audit
-// finds out about a chain is in chains.
+// audit judges one save. The rules are shared and must not change, so everything that the audit finds out about a chain is in chains.
 type audit struct {
 	opts    *Options
 	out     *Collector
@@ -170,8 +169,7 @@ func (a *audit) judgeServices() {
 	a.judgeUnreferenced()
 }
 
-// addFinding adds a finding about a rule or, if r is nil, about a chain. It marks c as explained, so
-// that its symptoms are not reported.
+// addFinding adds a finding about a rule or, if r is nil, about a chain. It marks c as explained, so that its symptoms are not reported.
 func (a *audit) addFinding(name, table string, c *chain, r *ruleset.Rule, n *node, format string, args ...any) {
 	f := Finding{Name: name, Family: a.save.Family, Table: table, Message: fmt.Sprintf(format, args...)}
 	if c != nil {

@@ -34,8 +34,7 @@ func compare(rep *Judgment, opts *Options, known []Finding, out *Collector) {
 	c.healthPorts()
 }
 
-// Compare returns the differences between the API and rules that were judged alone. The result equals that of Judge with
-// both.
+// Compare returns the differences between the API and rules that were judged alone. The result equals that of Judge with both.
 func Compare(rep *Judgment, opts Options) []Finding {
 	out := NewCollector()
 	compare(rep, &opts, rep.Findings, out)
@@ -108,8 +107,7 @@ func (c *comparison) compareServices() {
 				"the API has ClusterIP %s, port %d; the rules neither send it to endpoints nor reject it", p.clusterIP, p.number)
 			c.stale[key] = true
 		case s.NodePort != 0 && s.NodePort != p.nodePort:
-			c.addFinding("kubeproxy.truth.service-address", s, "this node serves node port %d, the API has %s",
-				s.NodePort, nodePort(p.nodePort))
+			c.addFinding("kubeproxy.truth.service-address", s, "this node serves node port %d, the API has %s", s.NodePort, nodePort(p.nodePort))
 			c.stale[key] = true
 		default:
 			c.compareService(s, p)
@@ -135,10 +133,9 @@ func (c *comparison) compareServices() {
 // findUnserved reports the address families in which the API has Services but a live node lacks rules. The comparison
 // skips their Services, because no rules were judged.
 //
-// kube-proxy does not start if its node lacks the primary family of the cluster, which is the family of Service
-// default/kubernetes (newProxyServer of cmd/kube-proxy/app/server.go). If the node lacks another family, kube-proxy never
-// writes rules for it (platformCheckSupported of server_linux.go). Only its metrics, from 1.33, show whether it serves a
-// family.
+// kube-proxy does not start if its node lacks the primary family of the cluster, which is the family of Service default/kubernetes
+// (newProxyServer of cmd/kube-proxy/app/server.go). If the node lacks another family, kube-proxy never writes rules for it
+// (platformCheckSupported of server_linux.go). Only its metrics, from 1.33, show whether it serves a family.
 func (r *Judgment) findUnserved(opts *Options, out *Collector) {
 	if opts.Wrote == nil || len(r.Families) == 0 {
 		return

@@ -55,9 +55,8 @@ func expectEndpoints(endpoints []apiEndpoint, node, zone string) expectation {
 	return e
 }
 
-// hintFilters returns two filters: the endpoints that this node should use, and the endpoints by zone
-// hints alone. Hints count only if every ready endpoint has one and one names this node or zone. A
-// node hint takes precedence over a zone hint.
+// hintFilters returns two filters: the endpoints that this node should use, and the endpoints by zone hints alone. Hints count only if
+// every ready endpoint has one and one names this node or zone. A node hint takes precedence over a zone hint.
 func (e *expectation) hintFilters(endpoints []apiEndpoint, node, zone string) (hinted, inZone func(apiEndpoint) bool) {
 	allNodes, allZones, forNode, forZone := true, true, false, false
 	for _, ep := range endpoints {
@@ -80,8 +79,7 @@ func (e *expectation) hintFilters(endpoints []apiEndpoint, node, zone string) (h
 	return inZone, inZone
 }
 
-// localEndpoints returns this node's ready endpoints or, without any, its terminating endpoints that
-// still serve.
+// localEndpoints returns this node's ready endpoints or, without any, its terminating endpoints that still serve.
 func localEndpoints(endpoints []apiEndpoint, node string) map[string]bool {
 	ready, draining := map[string]bool{}, map[string]bool{}
 	for _, ep := range endpoints {
@@ -99,10 +97,9 @@ func localEndpoints(endpoints []apiEndpoint, node string) map[string]bool {
 	return draining
 }
 
-// distinctEndpoints keeps one endpoint for each address, ready ones first. An endpoint may be in two slices
-// while it moves between them, and two Pods with the node's address share an address while one
-// replaces the other. Which of them kube-proxy uses depends on its version and on chance
-// (addEndpoints of pkg/proxy/endpointslicecache.go).
+// distinctEndpoints keeps one endpoint for each address, ready ones first. An endpoint may be in two slices while it moves between them,
+// and two Pods with the node's address share an address while one replaces the other. Which of them kube-proxy uses depends on its
+// version and on chance (addEndpoints of pkg/proxy/endpointslicecache.go).
 func distinctEndpoints(endpoints []apiEndpoint) []apiEndpoint {
 	at := make(map[string]int, len(endpoints))
 	kept := make([]apiEndpoint, 0, len(endpoints))

@@ -38,8 +38,7 @@ func (c *comparison) knowsForm() bool {
 // rules contain little else of a Service.
 func dispatches(s *Service) bool { return s.Blocked == "" && len(s.Endpoints) > 0 }
 
-// compareAddresses compares the addresses of the Service other than its ClusterIP, with or without
-// endpoints.
+// compareAddresses compares the addresses of the Service other than its ClusterIP, with or without endpoints.
 func (c *comparison) compareAddresses(s *Service, p *apiServicePort) (name, words string) {
 	const wrong = "kubeproxy.truth.service-address"
 	served := dispatches(s) || s.Blocked == "reject" && c.rep.ipvs == nil && c.rep.all().filtered[s.Family] && len(s.Name) < longestComment
@@ -59,8 +58,7 @@ func (c *comparison) compareAddresses(s *Service, p *apiServicePort) (name, word
 		what := p.outside[ip]
 		ignored := what == proxiedAddress || what == externalAddress && c.opts.unled()
 		if !slices.Contains(have, ip) && !c.rep.isTaken(ip, s) && !ignored {
-			return wrong, fmt.Sprintf("this node does not serve %s, port %d: in the API it is %s, but the rules lack it",
-				ip, p.number, what)
+			return wrong, fmt.Sprintf("this node does not serve %s, port %d: in the API it is %s, but the rules lack it", ip, p.number, what)
 		}
 	}
 	return "", ""
@@ -87,8 +85,7 @@ func (c *comparison) comparePlaces(s *Service, p *apiServicePort) (name, words s
 	v := c.rep.ipvs
 	for _, at := range s.servers {
 		if ip := at.Address.Addr(); !v.Local[ip] {
-			return wrong, fmt.Sprintf("%s is not on kube-ipvs0: only this node itself can connect to port %d", ip,
-				at.Address.Port())
+			return wrong, fmt.Sprintf("%s is not on kube-ipvs0: only this node itself can connect to port %d", ip, at.Address.Port())
 		}
 	}
 	for _, ip := range v.nodes[s.Family] {
@@ -99,8 +96,7 @@ func (c *comparison) comparePlaces(s *Service, p *apiServicePort) (name, words s
 	return "", ""
 }
 
-// isTaken reports whether the rules assign an address and port of a Service to another Service that
-// also requests it.
+// isTaken reports whether the rules assign an address and port of a Service to another Service that also requests it.
 func (r *Judgment) isTaken(ip string, by *Service) bool {
 	return slices.ContainsFunc(r.all().Services, func(s Service) bool {
 		return s.Name != by.Name && s.Port == by.Port && s.Protocol == by.Protocol &&
@@ -111,8 +107,7 @@ func (r *Judgment) isTaken(ip string, by *Service) bool {
 // compareSourceRanges compares the clients that may use the load balancer's addresses. If one of the
 // ranges contains the node's own address, the rules also admit these addresses themselves. From
 // 1.30, kube-proxy does not enforce ranges for addresses that the load balancer answers itself
-// (ipMode Proxy). Rules of 1.30 may look older, so such addresses count only if the rules contain
-// them.
+// (ipMode Proxy). Rules of 1.30 may look older, so such addresses count only if the rules contain them.
 func (c *comparison) compareSourceRanges(s *Service, p *apiServicePort) (name, words string) {
 	var own []string
 	for ip, what := range p.outside {
@@ -177,8 +172,7 @@ func rangesDiffer(s *Service, p *apiServicePort, own, let []string, closed bool)
 	switch {
 	case !readable, slices.Equal(got, want) && closed == (len(sources) > 0):
 	case len(sources) == 0:
-		return wrong, fmt.Sprintf("the API has no loadBalancerSourceRanges for the load balancer address %s; this node admits only %s",
-			at, who)
+		return wrong, fmt.Sprintf("the API has no loadBalancerSourceRanges for the load balancer address %s; this node admits only %s", at, who)
 	case closed:
 		return wrong, fmt.Sprintf("loadBalancerSourceRanges is %s in the API; this node admits %s to the load balancer address %s",
 			formatFirst(sources), who, at)
@@ -229,8 +223,7 @@ func affinity(s *Service, p *apiServicePort) (name, words string) {
 	case s.AffinitySeconds == 0 && p.affinity == "ClientIP" && s.Blocked == "" && len(s.Endpoints)+len(s.LocalEndpoints) > 0:
 		return wrong, "sessionAffinity is ClientIP in the API: this node sends each connection to any endpoint"
 	case s.AffinitySeconds != 0 && p.affinity == "ClientIP" && p.timeout != 0 && s.AffinitySeconds != p.timeout:
-		return wrong, fmt.Sprintf("the sessionAffinity timeout is %d s in the API, %d s on this node",
-			p.timeout, s.AffinitySeconds)
+		return wrong, fmt.Sprintf("the sessionAffinity timeout is %d s in the API, %d s on this node", p.timeout, s.AffinitySeconds)
 	}
 	return "", ""
 }

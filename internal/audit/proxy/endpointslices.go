@@ -160,8 +160,7 @@ func (all *Endpoints) add(s *endpointSlice) {
 	}
 }
 
-// Has reports whether any Service has a ready endpoint at that address, written as `ip:port` or
-// `[ip]:port`.
+// Has reports whether any Service has a ready endpoint at that address, written as `ip:port` or `[ip]:port`.
 func (e *Endpoints) Has(address string) bool {
 	for _, s := range e.services {
 		for _, endpoints := range s.ports {

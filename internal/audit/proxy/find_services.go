@@ -315,8 +315,7 @@ func (a *audit) judgeBlocked(c *chain, r *ruleset.Rule) {
 	}
 }
 
-// dispatched reports whether r sends connections to a chain of n. A Service without endpoints has no chain for external
-// traffic either.
+// dispatched reports whether r sends connections to a chain of n. A Service without endpoints has no chain for external traffic either.
 func (a *audit) dispatched(n *node, r *ruleset.Rule) bool {
 	return !a.broken[n.name] && a.chains[r.Chain].Name == "KUBE-EXTERNAL-SERVICES" && n.ext != nil && n.ext.Refs > 0
 }

@@ -36,16 +36,14 @@ func (f Flow) ID() string {
 	return fmt.Sprintf("%s %s %s %s", f.Protocol, f.Client, f.To, f.Endpoint)
 }
 
-// StaleFlows returns the stale flows. A flow to an address of no Service belongs to another program
-// and is ignored. A flow to an external or load balancer address belongs to that address's Service,
-// even if its port is another Service's node port: kube-proxy's rules match these addresses first,
-// and node ports only at the node's own addresses. Such flows are not judged.
+// StaleFlows returns the stale flows. A flow to an address of no Service belongs to another program and is ignored. A flow to an external
+// or load balancer address belongs to that address's Service, even if its port is another Service's node port: kube-proxy's rules match
+// these addresses first, and node ports only at the node's own addresses. Such flows are not judged.
 //
-// A TCP connection whose endpoint has answered is never stale. An endpoint that leaves its Service
-// (because a label or selector changes) keeps its connections, and kube-proxy deletes only UDP
-// flows (pkg/proxy/conntrack). Conntrack cannot show whether the endpoint has died since, because a
-// packet of either side renews the timeout. A flow without an answer is not yet a connection, and
-// each retry of the client goes to the same endpoint.
+// A TCP connection whose endpoint has answered is never stale. An endpoint that leaves its Service (because a label or selector changes)
+// keeps its connections, and kube-proxy deletes only UDP flows (pkg/proxy/conntrack). Conntrack cannot show whether the endpoint has died
+// since, because a packet of either side renews the timeout. A flow without an answer is not yet a connection, and each retry of the
+// client goes to the same endpoint.
 func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleFlow {
 	type address struct {
 		protocol string

@@ -15,8 +15,7 @@ import (
 // the API show to which Service each belongs (pkg/proxy/ipvs/proxier.go).
 type ipvs struct {
 	*ruleset.IPVS
-	// excludeCIDRs are ranges in which kube-proxy deletes no virtual servers. It still creates
-	// virtual servers for Services there.
+	// excludeCIDRs are ranges in which kube-proxy deletes no virtual servers. It still creates virtual servers for Services there.
 	excludeCIDRs []netip.Prefix
 
 	at       map[string]*ruleset.VirtualServer        // by place
@@ -47,8 +46,7 @@ func newIPVS(all *ruleset.IPVS) *ipvs {
 	return v
 }
 
-// judgeIPVS records a family whose iptables rules belong to IPVS mode. It does not judge other
-// rules.
+// judgeIPVS records a family whose iptables rules belong to IPVS mode. It does not judge other rules.
 func (r *Judgment) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
 	f := Finding{Name: "kubeproxy.mode.ipvs", Family: s.Family}
 	dispatches := false
@@ -74,8 +72,7 @@ func (r *Judgment) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
 	out.Add(f)
 }
 
-// settleIPVS keeps the virtual servers in the report if they belong to kube-proxy and it uses no
-// other mode.
+// settleIPVS keeps the virtual servers in the report if they belong to kube-proxy and it uses no other mode.
 func (r *Judgment) settleIPVS(out *Collector) {
 	switch {
 	case r.ipvs == nil:
@@ -89,8 +86,7 @@ func (r *Judgment) settleIPVS(out *Collector) {
 	}
 }
 
-// nameServices builds the Services of the report: the virtual servers of the API's Services, and the
-// virtual servers without a Service.
+// nameServices builds the Services of the report: the virtual servers of the API's Services, and the virtual servers without a Service.
 func (r *Judgment) nameServices(ports []apiServicePort) {
 	v := r.ipvs
 	v.findNodes(ports)
@@ -127,8 +123,7 @@ func (r *Judgment) nameServices(ports []apiServicePort) {
 	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { return f.Name == "kubeproxy.mode.ipvs" && r.Families[f.Family] })
 }
 
-// isExcluded reports whether a virtual server at an address may belong to another program, or stays
-// after its Service is deleted.
+// isExcluded reports whether a virtual server at an address may belong to another program, or stays after its Service is deleted.
 func (v *ipvs) isExcluded(ip netip.Addr) bool {
 	return slices.ContainsFunc(v.excludeCIDRs, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
@@ -167,8 +162,7 @@ func (v *ipvs) findNodes(ports []apiServicePort) {
 	}
 }
 
-// service returns the virtual servers of a Service port. found reports whether its ClusterIP is
-// served.
+// service returns the virtual servers of a Service port. found reports whether its ClusterIP is served.
 func (v *ipvs) service(p *apiServicePort) (s Service, found bool) {
 	s = Service{Name: formatServicePort(p.namespace, p.name, p.port), Protocol: p.proto, Family: p.family,
 		ClusterIP: p.clusterIP, Port: p.number,

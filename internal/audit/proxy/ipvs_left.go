@@ -10,9 +10,8 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// nameless returns a virtual server as a Service that the API lacks, with its place as the name.
-// certain reports whether kube-proxy certainly owns it and would delete it: its address is on
-// kube-ipvs0, or it has the form of a node port.
+// nameless returns a virtual server as a Service that the API lacks, with its place as the name. certain reports whether kube-proxy
+// certainly owns it and would delete it: its address is on kube-ipvs0, or it has the form of a node port.
 func (v *ipvs) nameless(at *ruleset.VirtualServer) (s Service, certain bool) {
 	ip, port := at.Address.Addr(), int(at.Address.Port())
 	s = Service{Name: formatPlace(ip, port, at.Protocol), Protocol: at.Protocol, Family: familyOf(ip), ClusterIP: ip.String(), Port: port,
@@ -59,9 +58,8 @@ func (r *Judgment) judgeLeftRejects(s *ruleset.Save, out *Collector) {
 	}
 }
 
-// leftNodePort reports whether a virtual server must be a node port: a port of the usual range that
-// is served at each node address that serves node ports. The server at the first address represents
-// all of them.
+// leftNodePort reports whether a virtual server must be a node port: a port of the usual range that is served at each node address that
+// serves node ports. The server at the first address represents all of them.
 func (v *ipvs) leftNodePort(at *ruleset.VirtualServer) bool {
 	ip, port := at.Address.Addr(), int(at.Address.Port())
 	nodes := v.nodes[familyOf(ip)]
@@ -74,8 +72,7 @@ func (v *ipvs) leftNodePort(at *ruleset.VirtualServer) bool {
 	})
 }
 
-// namedReport returns the report with the names of one version of the Service's ports: in IPVS mode the
-// rules contain no names.
+// namedReport returns the report with the names of one version of the Service's ports: in IPVS mode the rules contain no names.
 func (c compared) namedReport(ports []apiServicePort) *Judgment {
 	if c.rep.ipvs == nil {
 		return c.rep
@@ -117,9 +114,8 @@ func (c compared) leftOver() []Service {
 	return nil
 }
 
-// state describes all places of a Service port, now or earlier, so that it changes only if
-// kube-proxy changes something. For external addresses it contains only the permitted clients,
-// because another Service may share the address.
+// state describes all places of a Service port, now or earlier, so that it changes only if kube-proxy changes something. For external
+// addresses it contains only the permitted clients, because another Service may share the address.
 func (v *ipvs) state(p ServicePort) string {
 	ports := compared{port: p}.ownPorts(slices.Concat(v.versions.portVersions(p.Service())...))
 	var lines []string

@@ -6,8 +6,7 @@
 // [Judge] compares the rules with kube-proxy's own invariants and, if it gets EndpointSlices, with
 // the API. One cause gives one finding: the consequences of a broken chain are not reported again.
 //
-// The form of the rules was derived from kube-proxy's source (pkg/proxy/iptables,
-// pkg/proxy/nftables, pkg/proxy/topology.go).
+// The form of the rules was derived from kube-proxy's source (pkg/proxy/iptables, pkg/proxy/nftables, pkg/proxy/topology.go).
 package proxy
 
 import (
@@ -24,8 +23,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Options holds the facts that are known in addition to the rules. All fields are optional: unknown facts
-// are judged leniently.
+// Options holds the facts that are known in addition to the rules. All fields are optional: unknown facts are judged leniently.
 type Options struct {
 	BeLiberal *bool      // net.netfilter.nf_conntrack_tcp_be_liberal is not 0; nil if unknown
 	Endpoints *Endpoints // the API's EndpointSlices; nil to skip the comparison
@@ -57,8 +55,7 @@ type Options struct {
 	// PodRoutes are those among them to Pods of this node that share one link.
 	Routes, PodRoutes []path.Route
 
-	// RouteLocalnet reports whether the kernel may accept packets to 127.0.0.0/8 from the network;
-	// nil means that it may.
+	// RouteLocalnet reports whether the kernel may accept packets to 127.0.0.0/8 from the network; nil means that it may.
 	RouteLocalnet func() bool
 
 	// NodePortAddresses reports whether kube-proxy is configured to serve node ports only at some
@@ -72,8 +69,7 @@ type Options struct {
 	Live
 }
 
-// Live queries a live kube-proxy about facts that its rules do not show. All fields are nil if only
-// the rules are known.
+// Live queries a live kube-proxy about facts that its rules do not show. All fields are nil if only the rules are known.
 type Live struct {
 	// NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs
 	// (AllowServiceExternalIPs=false, 1.36); nil means that it is not.
@@ -87,9 +83,8 @@ type Live struct {
 	Wrote func(family string) (wrote, known bool)
 }
 
-// unled reports whether kube-proxy may write chains for external traffic to which no rule leads. It
-// writes the chains if a Service has externalIPs, but the jumps to them only if it serves
-// externalIPs (ExternallyAccessible and ExternalIPs of pkg/proxy/serviceport.go).
+// unled reports whether kube-proxy may write chains for external traffic to which no rule leads. It writes the chains if a Service has
+// externalIPs, but the jumps to them only if it serves externalIPs (ExternallyAccessible and ExternalIPs of pkg/proxy/serviceport.go).
 func (l *Live) unled() bool { return l.NoExternalIPs != nil && l.NoExternalIPs() }
 
 // Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API.
@@ -232,10 +227,9 @@ func hasProxyChains(s *ruleset.Save) bool {
 	return hasServices(s)
 }
 
-// cleanedUp reports whether a save contains no more than the remains of iptables mode after
-// kube-proxy (until 1.33) changed to nftables mode: its canaries, KUBE-MARK-MASQ and an empty
-// KUBE-PROXY-FIREWALL (CleanupLeftovers of pkg/proxy/iptables). Without nftables mode, these are
-// the remains of a flush.
+// cleanedUp reports whether a save contains no more than the remains of iptables mode after kube-proxy (until 1.33) changed to nftables
+// mode: its canaries, KUBE-MARK-MASQ and an empty KUBE-PROXY-FIREWALL (CleanupLeftovers of pkg/proxy/iptables). Without nftables mode,
+// these are the remains of a flush.
 func cleanedUp(s *ruleset.Save) bool {
 	return !isIPVS(s) && !hasProxyRules(s.Table("nat")) && !hasProxyRules(s.Table("filter"))
 }
@@ -266,8 +260,7 @@ func isIPVS(s *ruleset.Save) bool {
 	return false
 }
 
-// isPartial returns a rule whose chain, or whose target chain of kube-proxy, the save does not declare. No kernel can hold
-// such a rule.
+// isPartial returns a rule whose chain, or whose target chain of kube-proxy, the save does not declare. No kernel can hold such a rule.
 func isPartial(s *ruleset.Save) *ruleset.Rule {
 	for _, t := range s.Tables {
 		for _, c := range t.Chains {
@@ -333,9 +326,8 @@ func (b *backends) judge(out *Collector) {
 	}
 }
 
-// judgeMixed reports Service chains in several backends of one family (kubernetes#109811). Two
-// saves of one backend are a duplicate reading and not a finding. Without a header, the backend of
-// a save is unknown.
+// judgeMixed reports Service chains in several backends of one family (kubernetes#109811). Two saves of one backend are a duplicate
+// reading and not a finding. Without a header, the backend of a save is unknown.
 func (b *backends) judgeMixed(family string, out *Collector) {
 	var seen []string
 	for _, in := range b.services {
@@ -361,8 +353,7 @@ func (b *backends) judgeMixed(family string, out *Collector) {
 		Message: fmt.Sprintf("Service chains in %s backends: %s; each packet passes %s", count, strings.Join(seen, " and "), all)})
 }
 
-// judgeKubelet compares the backends of kubelet and kube-proxy, if both are known and each uses
-// one.
+// judgeKubelet compares the backends of kubelet and kube-proxy, if both are known and each uses one.
 func (b *backends) judgeKubelet(family string, out *Collector) {
 	one := func(list []inBackend) string {
 		name := ""

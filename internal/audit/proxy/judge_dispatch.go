@@ -7,9 +7,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// judgeDispatch checks invariant 2. A Service's chain contains MARK-MASQ rules, affinity rules,
-// then n dispatch rules, of which rule k takes 1/(n-k+1) of the remaining connections and the last
-// takes the rest. It returns the endpoints with the probability of each.
+// judgeDispatch checks invariant 2. A Service's chain contains MARK-MASQ rules, affinity rules, then n dispatch rules, of which rule k
+// takes 1/(n-k+1) of the remaining connections and the last takes the rest. It returns the endpoints with the probability of each.
 func (a *audit) judgeDispatch(n *node, c *chain) []Endpoint {
 	a.targets, a.recents = a.targets[:0], a.recents[:0]
 	blackhole := false
@@ -73,8 +72,7 @@ func (a *audit) judgeProbabilities(n *node, c *chain) {
 	}
 	if total > 0 && a.targets[total-1].Has(ruleset.ByChance) {
 		r := a.targets[total-1]
-		a.dispatchFinding("last", c, r, n,
-			"the last of %d rules takes only %.5f of the remaining connections: the others fail", total, r.Chance)
+		a.dispatchFinding("last", c, r, n, "the last of %d rules takes only %.5f of the remaining connections: the others fail", total, r.Chance)
 	}
 	tolerance := 1e-9
 	if a.version.Max < 17 {
@@ -108,9 +106,8 @@ func (a *audit) endpoints() []Endpoint {
 	return list
 }
 
-// judgeExternal checks invariant 8, the KUBE-EXT chain (1.24 and later). Policy Cluster marks all
-// packets and jumps to SVC. Policy Local sends packets of Pods to SVC, marks packets of this node
-// and sends them to SVC, and sends the rest to SVL if there are local endpoints.
+// judgeExternal checks invariant 8, the KUBE-EXT chain (1.24 and later). Policy Cluster marks all packets and jumps to SVC. Policy Local
+// sends packets of Pods to SVC, marks packets of this node and sends them to SVC, and sends the rest to SVL if there are local endpoints.
 func (a *audit) judgeExternal(n *node) {
 	c := n.ext
 	if c.blamed {
@@ -165,8 +162,7 @@ func podRange(detector string) string {
 	return strings.TrimPrefix(rest, "interface ")
 }
 
-// externalRule returns the purpose of a rule in a KUBE-EXT chain, or "" if kube-proxy does not
-// write such a rule.
+// externalRule returns the purpose of a rule in a KUBE-EXT chain, or "" if kube-proxy does not write such a rule.
 func externalRule(r *ruleset.Rule, to *chain, n *node) string {
 	switch {
 	case r.Target == "KUBE-MARK-MASQ" && r.Always():
@@ -186,18 +182,16 @@ func externalRule(r *ruleset.Rule, to *chain, n *node) string {
 	return ""
 }
 
-// external maps the purposes of the rules for external traffic to their positions, from 1. Policy
-// Cluster has mark and cluster. Policy Local has pod, markHost and toHost, and toLocal if there are
-// local endpoints.
+// external maps the purposes of the rules for external traffic to their positions, from 1. Policy Cluster has mark and cluster. Policy
+// Local has pod, markHost and toHost, and toLocal if there are local endpoints.
 type external map[string]int
 
 func (at external) local() bool {
 	return at["pod"]+at["markHost"]+at["toHost"]+at["toLocal"] > 0
 }
 
-// judge returns the last part of a finding's name, the rule with the fault and the reason. The name
-// is empty if the rules are correct. With detector, Pods have a rule of their own. local is the
-// chain of local endpoints, or "".
+// judge returns the last part of a finding's name, the rule with the fault and the reason. The name is empty if the rules are correct.
+// With detector, Pods have a rule of their own. local is the chain of local endpoints, or "".
 func (at external) judge(detector bool, local string) (name, blamed, why string) {
 	if !at.local() {
 		switch {

@@ -24,9 +24,8 @@ func (c *chain) dnat() *ruleset.Rule {
 	return nil
 }
 
-// claimEndpoints records which Service dispatches to which endpoint's chain. The endpoints are then
-// judged in the order of the save: in the order of Services, a large save causes a cache miss for
-// every rule.
+// claimEndpoints records which Service dispatches to which endpoint's chain. The endpoints are then judged in the order of the save: in
+// the order of Services, a large save causes a cache miss for every rule.
 func (a *audit) claimEndpoints() {
 	for c := range a.chainsOf(a.nat) {
 		if c.owner == nil {
@@ -97,8 +96,7 @@ func (a *audit) judgeEndpoint(c *chain) {
 		}
 		c.owner = n
 	case len(c.Rules) == 0:
-		a.addFinding("kubeproxy.endpoint.empty", "nat", c, nil, n,
-			"%s has no rules: its connections go to the Service address itself", c.Name)
+		a.addFinding("kubeproxy.endpoint.empty", "nat", c, nil, n, "%s has no rules: its connections go to the Service address itself", c.Name)
 	case dnat == nil:
 		a.addFinding("kubeproxy.endpoint.dnat", "nat", c, nil, n,
 			"%s has no DNAT rule: its connections go to the Service address itself", c.Name)
@@ -161,8 +159,7 @@ func (a *audit) judgeStrangers() {
 	}
 }
 
-// judgeUnreadable checks invariant 11. The host's iptables cannot print the rules, so one finding
-// covers all of them.
+// judgeUnreadable checks invariant 11. The host's iptables cannot print the rules, so one finding covers all of them.
 func (a *audit) judgeUnreadable() {
 	if r := a.firstUnread; r != nil {
 		a.addFinding("kubeproxy.rule.unreadable", "nat", &a.chains[r.Chain], r, nil,
@@ -180,8 +177,7 @@ func splitAddress(s string) (ip, port string) {
 	return strings.TrimSuffix(strings.TrimPrefix(s[:i], "["), "]"), s[i+1:]
 }
 
-// judgeAffinity checks invariant 3: the affinity rules cover exactly the endpoints, and each
-// endpoint records its clients.
+// judgeAffinity checks invariant 3: the affinity rules cover exactly the endpoints, and each endpoint records its clients.
 func (a *audit) judgeAffinity(n *node, c *chain) {
 	if c.blamed {
 		return

@@ -43,15 +43,13 @@ func (a *audit) judgeForward() {
 	default:
 		if text := marked.Extra().Mark; a.mark != 0 {
 			if mark, _, ok := markMask(text); !ok || mark != a.mark {
-				a.addFinding("kubeproxy.masquerade.mismatch", "filter", c, marked, nil,
-					"KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, text)
+				a.addFinding("kubeproxy.masquerade.mismatch", "filter", c, marked, nil, "KUBE-MARK-MASQ sets %#x, this rule uses %s", a.mark, text)
 			}
 		}
 	}
 }
 
-// judgeNoDrop: from 1.29 kube-proxy omits the rule if be_liberal was not 0 when it started
-// (kubernetes#120412).
+// judgeNoDrop: from 1.29 kube-proxy omits the rule if be_liberal was not 0 when it started (kubernetes#120412).
 func (a *audit) judgeNoDrop(c *chain) {
 	switch {
 	case a.opts.BeLiberal != nil && *a.opts.BeLiberal:
@@ -67,10 +65,9 @@ func (a *audit) judgeNoDrop(c *chain) {
 
 // judgeFirewall judges KUBE-FIREWALL, which drops packets from outside to 127.0.0.0/8 and, until
 // 1.27, marked packets. A DROP rule that has lost its match drops all packets (kubernetes#112477).
-// kube-proxy creates the chain, but the 127.0.0.0/8 rule only if it also sets route_localnet
-// (--iptables-localhost-nodeports; NewProxier and syncProxyRules of pkg/proxy/iptables). kubelet
-// may be configured to create neither (makeIPTablesUtilChains). Without route_localnet the rule is
-// unnecessary.
+// kube-proxy creates the chain, but the 127.0.0.0/8 rule only if it also sets route_localnet (--iptables-localhost-nodeports; NewProxier
+// and syncProxyRules of pkg/proxy/iptables). kubelet may be configured to create neither (makeIPTablesUtilChains). Without route_localnet
+// the rule is unnecessary.
 func (a *audit) judgeFirewall() {
 	c := a.chain(a.filter, "KUBE-FIREWALL")
 	if c == nil || c.blamed {
@@ -85,8 +82,7 @@ func (a *audit) judgeFirewall() {
 	}
 }
 
-// judgeHealthPorts: from 1.21 table filter accepts the health checks of load balancers before other
-// rules can drop them.
+// judgeHealthPorts: from 1.21 table filter accepts the health checks of load balancers before other rules can drop them.
 func (a *audit) judgeHealthPorts() {
 	c := a.chain(a.filter, "KUBE-NODEPORTS")
 	if c == nil {
@@ -104,8 +100,7 @@ func (a *audit) judgeHealthPorts() {
 	}
 }
 
-// judgeSourceRanges checks invariant 9: from 1.25, KUBE-PROXY-FIREWALL drops the packets that a
-// KUBE-FW chain does not accept.
+// judgeSourceRanges checks invariant 9: from 1.25, KUBE-PROXY-FIREWALL drops the packets that a KUBE-FW chain does not accept.
 func (a *audit) judgeSourceRanges(n *node) {
 	if n.fw == nil || n.fw.blamed || a.version.Min < 25 || a.filter == nil {
 		return
@@ -147,8 +142,7 @@ func (a *audit) judgeSourceRanges(n *node) {
 	}
 }
 
-// judgeProxyFirewall checks the other half of invariant 9: a drop without its KUBE-FW chain blocks
-// all clients.
+// judgeProxyFirewall checks the other half of invariant 9: a drop without its KUBE-FW chain blocks all clients.
 func (a *audit) judgeProxyFirewall() {
 	c := a.chain(a.filter, "KUBE-PROXY-FIREWALL")
 	if c == nil || a.nat == nil {
@@ -166,9 +160,8 @@ func (a *audit) judgeProxyFirewall() {
 	}
 }
 
-// BareDrops returns the rules of KUBE-FIREWALL in table filter that drop every packet. No program
-// writes such a rule: an iptables that does not understand the match of a rule writes the rule back
-// without it (kubernetes#112477).
+// BareDrops returns the rules of KUBE-FIREWALL in table filter that drop every packet. No program writes such a rule: an iptables that
+// does not understand the match of a rule writes the rule back without it (kubernetes#112477).
 func BareDrops(filter *ruleset.Table) []*ruleset.Rule {
 	var found []*ruleset.Rule
 	for r := range filter.Rules("KUBE-FIREWALL") {

@@ -7,9 +7,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// judgeMasquerade checks that KUBE-MARK-MASQ sets a bit, KUBE-POSTROUTING masquerades packets with
-// that bit, and KUBE-FORWARD accepts them. The bit is 1 << masqueradeBit. It is read from
-// KUBE-MARK-MASQ, and the other rules must use the same bit.
+// judgeMasquerade checks that KUBE-MARK-MASQ sets a bit, KUBE-POSTROUTING masquerades packets with that bit, and KUBE-FORWARD accepts
+// them. The bit is 1 << masqueradeBit. It is read from KUBE-MARK-MASQ, and the other rules must use the same bit.
 func (a *audit) judgeMasquerade() {
 	if a.nat == nil {
 		return
@@ -50,9 +49,8 @@ func (a *audit) judgeMark(c *chain) uint64 {
 	return mark
 }
 
-// judgePostrouting accepts the form of 1.16.13, 1.17.9, 1.18.6 and later (RETURN unmarked packets,
-// clear the mark, MASQUERADE). It recognises the old form (MASQUERADE marked packets), which
-// masquerades a tunnelled packet again with a random port: kubernetes#92035.
+// judgePostrouting accepts the form of 1.16.13, 1.17.9, 1.18.6 and later (RETURN unmarked packets, clear the mark, MASQUERADE). It
+// recognises the old form (MASQUERADE marked packets), which masquerades a tunnelled packet again with a random port: kubernetes#92035.
 func (a *audit) judgePostrouting(c *chain) {
 	const name = "kubeproxy.masquerade.postrouting"
 	var unmarked, clear, masquerade *ruleset.Rule
@@ -108,8 +106,7 @@ func (a *audit) judgeOldPostrouting(c *chain, masquerade *ruleset.Rule) {
 	}
 }
 
-// judgeMarkBit compares a rule's bit with the bit of KUBE-MARK-MASQ. It reports whether they agree
-// or cannot be compared.
+// judgeMarkBit compares a rule's bit with the bit of KUBE-MARK-MASQ. It reports whether they agree or cannot be compared.
 func (a *audit) judgeMarkBit(c *chain, r *ruleset.Rule, text string) bool {
 	mark, mask, ok := markMask(text)
 	if a.mark == 0 {

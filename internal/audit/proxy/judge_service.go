@@ -6,14 +6,12 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// largeCluster is the number of endpoints above which kube-proxy omits comments and lets unused
-// chains stay for a time.
+// largeCluster is the number of endpoints above which kube-proxy omits comments and lets unused chains stay for a time.
 const largeCluster = 1000
 
-// findLeft determines whether the save is of large-cluster mode, and then which Service chains are
-// unused. kube-proxy deletes chains without references in the first sync that begins 30 s after it
-// last checked for them (syncProxyRules of pkg/proxy/iptables), which may be an hour later. Such
-// chains give no information about their Services.
+// findLeft determines whether the save is of large-cluster mode, and then which Service chains are unused. kube-proxy deletes chains
+// without references in the first sync that begins 30 s after it last checked for them (syncProxyRules of pkg/proxy/iptables), which may
+// be an hour later. Such chains give no information about their Services.
 func (a *audit) findLeft() {
 	if a.nat == nil {
 		return
@@ -185,8 +183,7 @@ func (a *audit) judgeServiceMasquerade(n *node) {
 	}
 }
 
-// judgeUnreferenced checks the second half of invariant 1. An unreferenced chain is valid only in
-// large-cluster mode.
+// judgeUnreferenced checks the second half of invariant 1. An unreferenced chain is valid only in large-cluster mode.
 func (a *audit) judgeUnreferenced() {
 	if a.nat == nil || a.large || a.portalsEmpty {
 		return

@@ -7,8 +7,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// judgeTables reports tables that are missing or flushed and removes them from the audit. It
-// returns whether any table is left.
+// judgeTables reports tables that are missing or flushed and removes them from the audit. It returns whether any table is left.
 func (a *audit) judgeTables() bool {
 	for _, t := range []struct {
 		name string
@@ -28,14 +27,12 @@ func (a *audit) judgeTables() bool {
 	return a.nat != nil || a.filter != nil
 }
 
-// dispatchesNone reports whether table nat is as kube-proxy writes it if no Service of the family
-// has endpoints and the node has none of the addresses of nodePortAddresses. Then KUBE-SERVICES,
-// whose last rules jump to KUBE-NODEPORTS for each of these addresses, is empty, and table nat has
-// only masquerading rules (syncProxyRules of pkg/proxy/iptables).
+// dispatchesNone reports whether table nat is as kube-proxy writes it if no Service of the family has endpoints and the node has none of
+// the addresses of nodePortAddresses. Then KUBE-SERVICES, whose last rules jump to KUBE-NODEPORTS for each of these addresses, is empty,
+// and table nat has only masquerading rules (syncProxyRules of pkg/proxy/iptables).
 //
-// A flush keeps the chains of Services. After a flush of an empty KUBE-SERVICES, kubelet until 1.27
-// may restore the masquerading rules, but not the jumps, which are judged. Judging without the
-// Services does not depend on KUBE-SERVICES.
+// A flush keeps the chains of Services. After a flush of an empty KUBE-SERVICES, kubelet until 1.27 may restore the masquerading rules,
+// but not the jumps, which are judged. Judging without the Services does not depend on KUBE-SERVICES.
 func (a *audit) dispatchesNone() bool {
 	nodePorts := a.opts.NodePortAddresses != nil && a.opts.NodePortAddresses()
 	if !nodePorts && !a.opts.WithoutServices || !a.filter.Declares("KUBE-SERVICES") {
@@ -59,8 +56,7 @@ func (a *audit) dispatchesNone() bool {
 	return false
 }
 
-// hasProxyRules reports whether any of kube-proxy's own chains has a rule. It returns false for a
-// nil table.
+// hasProxyRules reports whether any of kube-proxy's own chains has a rule. It returns false for a nil table.
 func hasProxyRules(t *ruleset.Table) bool {
 	if t == nil {
 		return false
@@ -122,8 +118,7 @@ func (a *audit) judgeLoops() {
 	}
 }
 
-// judgeCanary checks invariant 10: from 1.17 each table has an empty chain by which kube-proxy
-// detects a flush.
+// judgeCanary checks invariant 10: from 1.17 each table has an empty chain by which kube-proxy detects a flush.
 func (a *audit) judgeCanary() {
 	if a.version.Min < 17 {
 		return
@@ -207,6 +202,5 @@ func (a *audit) judgeRootJump(t *ruleset.Table, from, to string) {
 	if first != nil {
 		msg += fmt.Sprintf("; its first rule %q matches every packet", first.Text)
 	}
-	a.out.Add(Finding{Name: "kubeproxy.jump.missing", Family: a.save.Family, Table: t.Name, Chain: from, Line: int(base.Line),
-		Message: msg})
+	a.out.Add(Finding{Name: "kubeproxy.jump.missing", Family: a.save.Family, Table: t.Name, Chain: from, Line: int(base.Line), Message: msg})
 }

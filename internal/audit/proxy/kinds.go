@@ -14,8 +14,7 @@ type Kind struct {
 // Remedies that many findings share. They are commands for the operator to paste; nodegate never runs
 // them. NODE stands for the name of the node.
 const (
-	// DeletePod restarts kube-proxy in the DaemonSet of kubeadm. On a node where it runs differently, the remedy has another
-	// command.
+	// DeletePod restarts kube-proxy in the DaemonSet of kubeadm. On a node where it runs differently, the remedy has another command.
 	DeletePod = "kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE"
 	restart   = "restart kube-proxy (rules stay in place): `" + DeletePod + "`"
 	whoElse   = "find the other program that changes iptables rules on this node (firewalld, another kube-proxy, a cleanup script), then " +

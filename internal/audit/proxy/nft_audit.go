@@ -129,8 +129,7 @@ func (a *nftAudit) addFinding(name string, c *nftChain, r *ruleset.NFTRule, n *n
 
 // addSetFinding adds a finding about a set or map.
 func (a *nftAudit) addSetFinding(name, set, rule string, n *nftNode, format string, args ...any) {
-	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule,
-		Message: fmt.Sprintf(format, args...)}
+	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule, Message: fmt.Sprintf(format, args...)}
 	if s := a.t.Sets[set]; s != nil {
 		f.Line, f.Handle = s.Line, s.Handle
 	}
@@ -177,8 +176,7 @@ func (a *nftAudit) findNode(name, proto, base string) *nftNode {
 	return n
 }
 
-// judgeNames checks that the chain of every Service and endpoint carries the hash of the rest of
-// its name.
+// judgeNames checks that the chain of every Service and endpoint carries the hash of the rest of its name.
 func (a *nftAudit) judgeNames() {
 	for c := range a.all() {
 		kind, hash, base := nftKind(c.Name)
@@ -211,8 +209,7 @@ func (a *nftAudit) judgeNames() {
 	}
 }
 
-// judgeTargets checks that every chain and set in use exists, and counts the references to each
-// chain.
+// judgeTargets checks that every chain and set in use exists, and counts the references to each chain.
 func (a *nftAudit) judgeTargets() {
 	reported := map[string]bool{}
 	check := func(target string, c *nftChain, r *ruleset.NFTRule, from string) {
@@ -229,8 +226,7 @@ func (a *nftAudit) judgeTargets() {
 				a.addFinding("kubeproxy.chain.undeclared", c, r, nil, "%s jumps to %s, which is missing from the table", from, target)
 			} else {
 				a.mapDamaged = true
-				a.addSetFinding("kubeproxy.chain.undeclared", from, "", a.node(target),
-					"%s uses %s, which is missing from the table", from, target)
+				a.addSetFinding("kubeproxy.chain.undeclared", from, "", a.node(target), "%s uses %s, which is missing from the table", from, target)
 			}
 		} else if c != nil {
 			c.blamed = true

@@ -170,9 +170,8 @@ func nftDetector(r *ruleset.NFTRule) string {
 	return "all"
 }
 
-// judgeMasquerade judges the masquerading chains. Until 1.35, mark-for-masquerade sets a bit, and
-// masquerading returns unmarked packets, clears the bit and masquerades. 1.36 does the same in one
-// rule and adds hairpin traffic by a set.
+// judgeMasquerade judges the masquerading chains. Until 1.35, mark-for-masquerade sets a bit, and masquerading returns unmarked packets,
+// clears the bit and masquerades. 1.36 does the same in one rule and adds hairpin traffic by a set.
 func (a *nftAudit) judgeMasquerade() {
 	a.mark = a.judgeMark()
 	c := a.chain("masquerading")

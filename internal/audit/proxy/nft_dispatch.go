@@ -20,9 +20,8 @@ func (a *nftAudit) judgeService(n *nftNode) {
 	}
 }
 
-// judgeDispatch judges a Service's chain: a MARK rule (until 1.35), affinity rules and one rule
-// that chooses by numgen mod N. There must be N entries with keys 0 to N-1. From 1.37, the rule for
-// a single endpoint lacks numgen.
+// judgeDispatch judges a Service's chain: a MARK rule (until 1.35), affinity rules and one rule that chooses by numgen mod N. There must
+// be N entries with keys 0 to N-1. From 1.37, the rule for a single endpoint lacks numgen.
 func (a *nftAudit) judgeDispatch(n *nftNode, c *nftChain) []Endpoint {
 	if c.blamed {
 		return nil
@@ -73,8 +72,7 @@ func onlyEndpoint(r *ruleset.NFTRule) *ruleset.NFTRule {
 	return &chosen
 }
 
-// judgeMarkRule: until 1.35, either every Service with a ClusterIP marks off-cluster traffic, or
-// none does.
+// judgeMarkRule: until 1.35, either every Service with a ClusterIP marks off-cluster traffic, or none does.
 func (a *nftAudit) judgeMarkRule(n *nftNode, c *nftChain, mark *ruleset.NFTRule) {
 	target := n.service
 	if n.out.InternalLocal {
@@ -118,8 +116,7 @@ func (a *nftAudit) judgeEntries(n *nftNode, c *nftChain, dispatch *ruleset.NFTRu
 	}
 }
 
-// endpoints judges the chains to which a Service dispatches. From 1.36, the entries are the
-// addresses themselves.
+// endpoints judges the chains to which a Service dispatches. From 1.36, the entries are the addresses themselves.
 func (a *nftAudit) endpoints(n *nftNode, c *nftChain, dispatch *ruleset.NFTRule) []Endpoint {
 	list := make([]Endpoint, 0, len(dispatch.Entries))
 	for _, entry := range dispatch.Entries {
@@ -199,8 +196,7 @@ func (a *nftAudit) judgeEndpoint(n *nftNode, c *nftChain, address string) {
 	}
 }
 
-// judgeAffinity checks that the affinity rules cover exactly the endpoints, and that each endpoint
-// records its clients in its own set.
+// judgeAffinity checks that the affinity rules cover exactly the endpoints, and that each endpoint records its clients in its own set.
 func (a *nftAudit) judgeAffinity(n *nftNode, c *nftChain, dispatch *ruleset.NFTRule, affinity []*ruleset.NFTRule) {
 	if c.blamed {
 		return

@@ -7,8 +7,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// judgeMaps reads the target of each address and port. Services are reachable only through these
-// maps.
+// judgeMaps reads the target of each address and port. Services are reachable only through these maps.
 func (a *nftAudit) judgeMaps() {
 	dispatched := map[string]string{}
 	if s := a.t.Sets["service-ips"]; s != nil {
@@ -50,8 +49,7 @@ func (a *nftAudit) judgeMaps() {
 	a.judgeFirewallIPs(dispatched)
 }
 
-// judgeNoPortals reports an empty map although Services have rules: it was flushed, or the listing
-// omits elements (nft -t).
+// judgeNoPortals reports an empty map although Services have rules: it was flushed, or the listing omits elements (nft -t).
 func (a *nftAudit) judgeNoPortals(s *ruleset.NFTSet) {
 	if len(s.Elements) > 0 {
 		return
@@ -163,11 +161,9 @@ func (a *nftAudit) isClusterIP(ip string) bool {
 	return a.clusterIPs[ip]
 }
 
-// judgeFirewallIPs judges loadBalancerSourceRanges: a map element, and a chain that drops other
-// sources.
+// judgeFirewallIPs judges loadBalancerSourceRanges: a map element, and a chain that drops other sources.
 //
-// Each of these addresses is also in service-ips or, without endpoints, in no-endpoint-services (syncProxyRules of
-// pkg/proxy/nftables).
+// Each of these addresses is also in service-ips or, without endpoints, in no-endpoint-services (syncProxyRules of pkg/proxy/nftables).
 func (a *nftAudit) judgeFirewallIPs(dispatched map[string]string) {
 	const name = "kubeproxy.firewall.unpaired"
 	blocked := a.blocked()
@@ -245,9 +241,8 @@ func (a *nftAudit) judgeClusterIPs() {
 	}
 }
 
-// judgeHairpinSet checks the set of hairpin connections (from 1.36). Its elements are endpoints of
-// this node: source and destination are equal, and a rule dispatches to the address. After a
-// rollback, an older version leaves the set as it was and does not use it.
+// judgeHairpinSet checks the set of hairpin connections (from 1.36). Its elements are endpoints of this node: source and destination are
+// equal, and a rule dispatches to the address. After a rollback, an older version leaves the set as it was and does not use it.
 func (a *nftAudit) judgeHairpinSet() {
 	const set = "hairpin-connections"
 	s := a.t.Sets[set]

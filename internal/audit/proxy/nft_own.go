@@ -73,9 +73,8 @@ func (a *nftAudit) judgeClusterIPsCheck() {
 		"%s does not reject packets to @cluster-ips: connections to unused ports of ClusterIPs hang", c.Name)
 }
 
-// judgePortals reports Services that have another port at an external address, and Services whose ClusterIP is in no map.
-// From 1.30 each Service has it in service-ips or, without endpoints, in no-endpoint-services, whose comment may be too
-// short for the name.
+// judgePortals reports Services that have another port at an external address, and Services whose ClusterIP is in no map. From 1.30 each
+// Service has it in service-ips or, without endpoints, in no-endpoint-services, whose comment may be too short for the name.
 func (a *nftAudit) judgePortals() {
 	if a.version.Min < 30 || a.mapDamaged {
 		return

@@ -86,6 +86,8 @@ func judgeReach(rep *Judgment, sets []*ruleset.Set, opts *Options, out *Collecto
 		r.judgeMarked(sets)
 		r.judgeLinks(opts)
 		r.judgeFlows()
+		r.noteUnreached(sets)
+		r.noteSinglePods()
 		r.report()
 		r.reportOpen()
 	}
@@ -119,8 +121,7 @@ func writes(sets []*ruleset.Set, family string) bool {
 	})
 }
 
-// reachesSurely reports whether no rule can take packets before kube-proxy's rules, whatever their
-// destination.
+// reachesSurely reports whether no rule can take packets before kube-proxy's rules, whatever their destination.
 func (r *reach) reachesSurely() bool {
 	for _, from := range r.senders() {
 		p, hook := from.packet, path.Prerouting
@@ -365,7 +366,11 @@ func (r *reach) add(step path.Step, w path.Way, who string) *taken {
 	return t
 }
 
+// stepKey returns a key of the cause: all losses by routing rules are one.
 func stepKey(step path.Step) string {
+	if step.Hook == path.Routing {
+		return step.Hook
+	}
 	return fmt.Sprint(step.Source, step.Table, step.Chain, step.Line, step.Handle, step.Rule)
 }
 

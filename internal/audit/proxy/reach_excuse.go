@@ -27,9 +27,8 @@ func mayBypass(sets []*ruleset.Set, owners []string) bool {
 	return false
 }
 
-// isExplained reports whether a drop in a chain of kube-proxy or kubelet is not a finding of its own. Their own rules
-// drop INVALID packets, marked ones, and those to 127.0.0.0/8: anything else is another program's rule. Chains
-// of Services are judged elsewhere.
+// isExplained reports whether a drop in a chain of kube-proxy or kubelet is not a finding of its own. Their own rules drop INVALID
+// packets, marked ones, and those to 127.0.0.0/8: anything else is another program's rule. Chains of Services are judged elsewhere.
 func (r *reach) isExplained(step *path.Step) bool {
 	if !strings.HasPrefix(step.Chain, "KUBE-") {
 		return false

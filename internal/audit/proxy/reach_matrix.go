@@ -109,6 +109,9 @@ func (r *reach) judgeWay(f *flow, w *path.Way) {
 			lostWay = ways[0]
 		}
 	}
+	if !lost {
+		step, lostWay, lost = otherZone(w, ways)
+	}
 	if lost {
 		lostWay.Chance *= w.Chance
 		r.addFlow(f, step, lostWay, true)

@@ -43,6 +43,17 @@ func TestReachFlows(t *testing.T) {
 		{"a set with all Pods", forward("-m set --match-set pods src -j DROP"), "kubeproxy.way.forward"},
 		{"a set with others", forward("-m set --match-set others src -j DROP"), ""},
 		{"a set that was not read", forward("-m set --match-set x src -j DROP"), "kubeproxy.way.undecided"},
+		{"a zone for packets from Pods alone", rawTable("-A PREROUTING -i cni0 -j CT --zone 5"), "kubeproxy.way.forward"},
+		{"a zone for all packets", rawTable("-A PREROUTING -j CT --zone 5\n-A OUTPUT -j CT --zone 5"), ""},
+		{"a zone for another link", rawTable("-A PREROUTING -i docker0 -j CT --zone 5"), ""},
+		{"a zone for one Pod", rawTable("-A PREROUTING -s 10.244.0.77/32 -j CT --zone 5"), ""},
+		{"the upper half of all addresses", forward("-s 128.0.0.0/1 -j DROP"), "kubeproxy.way.forward"},
+		{"packets to the upper half", forward("-d 128.0.0.0/1 -j DROP"), "kubeproxy.way.forward"},
+		{"the upper half, of new connections", forward("-s 128.0.0.0/1 -m conntrack --ctstate NEW -j DROP"), ""},
+		{"the upper half at another link", forward("-i docker0 -s 128.0.0.0/1 -j DROP"), ""},
+		{"multicast", forward("-s 224.0.0.0/3 -j DROP"), ""},
+		{"all but a network, and a half at another link", forward("! -s 10.0.0.0/8 -i eth0 -m conntrack --ctstate ESTABLISHED -j DROP\n" +
+			"-A FORWARD -i docker0 -d 128.0.0.0/1 -j DROP"), ""},
 		{"TPROXY", mangleTable("-A PREROUTING -p udp -m udp --dport 53 -j TPROXY --on-port 15001 --tproxy-mark 0x1/0x1\n"), "kubeproxy.way.undecided"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -61,7 +61,7 @@ func (r *reach) reportOpen() {
 			}
 			continue
 		}
-		r.out.Add(Finding{Name: "kubeproxy.way.undecided", Family: r.family, Table: at.Table, Chain: at.Chain, Line: at.Line, Handle: at.Handle,
+		r.addOnce(Finding{Name: "kubeproxy.way.undecided", Family: r.family, Table: at.Table, Chain: at.Chain, Line: at.Line, Handle: at.Handle,
 			Rule: at.Rule, Message: message})
 	}
 }

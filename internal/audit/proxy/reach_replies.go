@@ -3,8 +3,10 @@ package proxy
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"nodegate/internal/audit/path"
+	"nodegate/internal/ruleset"
 )
 
 // judgeReplies judges the packets of connections that exist: the replies of other machines to Pods and to
@@ -36,6 +38,15 @@ func (r *reach) judgeReplies() {
 		}
 		record("of other machines to the node", back.RepliesLost(path.Packet{NotFrom: r.pods, In: link, ToNode: path.Yes}))
 	}
+	for _, half := range r.halves() {
+		p := path.Packet{NotFrom: r.pods, Source: half, Destination: r.pods}
+		if other := " other machines in " + half.String(); r.pods.IsValid() {
+			record("of"+other+" to Pods", onlyHalves(back.RepliesLost(p)))
+			record("of Pods to"+other, onlyHalves(r.losses(path.Packet{Source: r.pods, Destination: half, State: path.StateEstablished})))
+		}
+		p.Destination, p.ToNode = netip.Prefix{}, path.Yes
+		record("of other machines in "+half.String()+" to the node", onlyHalves(back.RepliesLost(p)))
+	}
 	for _, from := range senders {
 		if r.pods.IsValid() {
 			record(from.who+" to Pods", r.toPods(from.packet, r.rules.ToPods))
@@ -44,6 +55,19 @@ func (r *reach) judgeReplies() {
 			record(from.who+" to the node", r.rules.ToNodeLost(from.packet))
 		}
 	}
+}
+
+// halves returns the halves of all addresses if a rule may name one: such rules come in pairs, and one may be left over.
+func (r *reach) halves() []netip.Prefix {
+	if r.family != ruleset.IPv4 || !r.classes().Names(netip.AddrFrom4([4]byte{128})) {
+		return nil
+	}
+	return []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{}), 1), netip.PrefixFrom(netip.AddrFrom4([4]byte{128}), 1)}
+}
+
+// onlyHalves leaves out the rules that name other ranges: an operator may admit a network of his own alone.
+func onlyHalves(list []path.Loss) []path.Loss {
+	return slices.DeleteFunc(list, func(l path.Loss) bool { return !strings.Contains(l.Step.Rule+" ", "/1 ") })
 }
 
 // judgeOwnEndpoints judges the packets of Pods to Services that this node itself answers: an endpoint in

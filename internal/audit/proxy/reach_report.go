@@ -59,12 +59,10 @@ func (r *reach) report() {
 				f.Name, which = "kubeproxy.way.hairpin", "KUBE-POSTROUTING"
 			}
 		}
-		if t.link {
+		switch {
+		case t.link:
 			f.Name, f.Message = "kubeproxy.way.link", fmt.Sprintf("packets %s: %s", strings.Join(t.who, ", "), t.describe())
-			r.out.Add(f)
-			continue
-		}
-		if t.flow && !t.masquerade {
+		case t.flow && !t.masquerade:
 			f.Name = "kubeproxy.way.forward"
 			what := map[bool]string{false: "packets ", true: "replies to packets "}[t.replies]
 			f.Message, f.Service = share+what+strings.Join(t.who, ", "), ""
@@ -72,19 +70,33 @@ func (r *reach) report() {
 				f.Message += " (such as " + t.services[0] + ")"
 			}
 			f.Message += ": " + t.describe()
-			r.out.Add(f)
-			continue
-		}
-		if t.replies {
+		case t.replies:
 			f.Name, f.Service = "kubeproxy.way.forward", ""
 			f.Message = fmt.Sprintf("%sreplies %s: %s", share, strings.Join(t.who, ", "), t.describe())
-			r.out.Add(f)
-			continue
+		default:
+			f.Message = fmt.Sprintf("%spackets %s to %s: %s", share, strings.Join(t.who, ", "), which, t.describe())
 		}
-		f.Message = fmt.Sprintf("%spackets %s to %s: %s", share, strings.Join(t.who, ", "), which, t.describe())
-		r.out.Add(f)
+		r.addOnce(f)
 	}
 }
+
+// addOnce adds a finding, unless the other family has one about the same rule of a table that both share, such as inet's.
+func (r *reach) addOnce(f Finding) {
+	f = NewFinding(f)
+	for i := range r.out.List {
+		g := &r.out.List[i]
+		if strings.Contains(f.Table, " ") && g.Table == f.Table && g.Chain == f.Chain && g.Handle == f.Handle && g.Family != f.Family {
+			g.Verdict = verdict.Worse(g.Verdict, f.Verdict)
+			if !strings.HasPrefix(f.Table, "arp ") && !strings.HasSuffix(g.Message, bothFamilies) {
+				g.Message += bothFamilies
+			}
+			return
+		}
+	}
+	r.out.Add(f)
+}
+
+const bothFamilies = "; the same rule meets packets of IPv6"
 
 // Count returns "1 thing" or "2 things".
 func Count(n int, what string) string {
@@ -109,6 +121,9 @@ func (t *taken) describe() string {
 		where += fmt.Sprintf(", line %d", t.step.Line)
 	}
 	does := "ends the way of the packets before kube-proxy's rules (" + t.step.Does + ")"
+	if strings.HasPrefix(t.step.Does, path.InZone) {
+		does = "puts one direction into a zone of conntrack of its own (" + t.step.Does + "): replies are not translated back"
+	}
 	switch t.step.Effect {
 	case path.Drops:
 		does = "loses them (" + t.step.Does + ")"

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"nodegate/internal/audit/path"
 )
@@ -61,4 +62,20 @@ func untracksSurely(ways []path.Way) (step path.Step, surely bool) {
 		}
 	}
 	return step, step.Effect == path.Untracks && step.Unsure == ""
+}
+
+// otherZone returns the rule that puts a translated connection, or its replies, into a zone of its own: conntrack searches replies in
+// their zone alone.
+func otherZone(sent *path.Way, replies []path.Way) (step path.Step, of path.Way, is bool) {
+	for _, w := range replies {
+		if w.Packet.Zone == sent.Packet.Zone || !sent.Packet.Translated() && !sent.Packet.Masqueraded() {
+			return path.Step{}, path.Way{}, false
+		}
+		for _, s := range slices.Concat(sent.Steps, w.Steps) {
+			if strings.HasPrefix(s.Does, path.InZone) && s.Unsure == "" {
+				step, of, is = s, w, true
+			}
+		}
+	}
+	return step, of, is
 }

@@ -162,8 +162,7 @@ func (r *Judgment) Broken() map[ServicePort]bool {
 	return ports
 }
 
-// State formats the rules of a Service port on one line. It changes whenever kube-proxy writes a
-// different rule.
+// State formats the rules of a Service port on one line. It changes whenever kube-proxy writes a different rule.
 func (r *Judgment) State(p ServicePort) string {
 	if r.ipvs != nil {
 		return r.ipvs.state(p)
@@ -188,8 +187,7 @@ func (r *Judgment) State(p ServicePort) string {
 	return b.String()
 }
 
-// StaleIn returns the Service whose rules still lead to an endpoint that the API no longer has, or
-// "".
+// StaleIn returns the Service whose rules still lead to an endpoint that the API no longer has, or "".
 func (r *Judgment) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
 	for _, s := range r.Services {
 		if !slices.Contains(s.Findings, "kubeproxy.truth.endpoint-stale") && !slices.Contains(s.Findings, "kubeproxy.truth.service-stale") {
@@ -210,17 +208,14 @@ type hasher struct {
 	out [16]byte
 }
 
-// sum16 returns the first 16 base32 characters of the SHA-256 of the joined parts. The next call
-// overwrites the result.
+// sum16 returns the first 16 base32 characters of the SHA-256 of the joined parts. The next call overwrites the result.
 //
-// In iptables mode, the hash is the suffix of a chain's name. For KUBE-SVC-, KUBE-SVL-, KUBE-EXT-,
-// KUBE-FW- and (until 1.23) KUBE-XLB- chains, its input is a Service port, written as
-// `ns/name[:port]` (until 1.18 an unnamed port keeps its colon), and the protocol in lower case.
-// For KUBE-SEP- chains, the endpoint follows: `ip:port` or `[ip]:port`.
+// In iptables mode, the hash is the suffix of a chain's name. For KUBE-SVC-, KUBE-SVL-, KUBE-EXT-, KUBE-FW- and (until 1.23) KUBE-XLB-
+// chains, its input is a Service port, written as `ns/name[:port]` (until 1.18 an unnamed port keeps its colon), and the protocol in
+// lower case. For KUBE-SEP- chains, the endpoint follows: `ip:port` or `[ip]:port`.
 //
-// In nftables mode, the eight characters before a name are the start of its hash. The input is
-// `ns/name/proto/port`, for an endpoint followed by `__ip/port` (with `.` instead of `:` in IPv6
-// addresses).
+// In nftables mode, the eight characters before a name are the start of its hash. The input is `ns/name/proto/port`, for an endpoint
+// followed by `__ip/port` (with `.` instead of `:` in IPv6 addresses).
 func (h *hasher) sum16(parts ...string) []byte {
 	h.in = h.in[:0]
 	for _, p := range parts {
@@ -239,8 +234,7 @@ func formatServicePort(namespace, name, port string) string {
 	return namespace + "/" + name + ":" + port
 }
 
-// SplitServicePort splits `ns/name[:port]`. A trailing colon (1.18 and older) means an unnamed
-// port.
+// SplitServicePort splits `ns/name[:port]`. A trailing colon (1.18 and older) means an unnamed port.
 func SplitServicePort(s string) (namespace, name, port string) {
 	namespace, name, _ = strings.Cut(s, "/")
 	name, port, _ = strings.Cut(name, ":")

@@ -38,8 +38,7 @@ const (
 	proxiedAddress  = "an address that its load balancer answers itself" // from 1.30 kube-proxy ignores it
 )
 
-// serviceObject contains the fields of a v1 Service that determine whether and at which addresses
-// kube-proxy serves it.
+// serviceObject contains the fields of a v1 Service that determine whether and at which addresses kube-proxy serves it.
 type serviceObject struct {
 	Kind     string
 	Metadata struct {
@@ -74,10 +73,9 @@ type serviceObject struct {
 	}
 }
 
-// outside returns the addresses of a family other than the ClusterIP at which kube-proxy serves a
-// Service, and the ranges that may use the load balancer's addresses: newBaseServiceInfo of
-// pkg/proxy/serviceport.go. It returns nil if they are unknown: an address may have leading zeros,
-// which programs parse in two ways.
+// outside returns the addresses of a family other than the ClusterIP at which kube-proxy serves a Service, and the ranges that may use
+// the load balancer's addresses: newBaseServiceInfo of pkg/proxy/serviceport.go. It returns nil if they are unknown: an address may have
+// leading zeros, which programs parse in two ways.
 func (s *serviceObject) outside(family string) (addresses map[string]string, sources []string) {
 	if s.Status == nil {
 		return nil, nil
@@ -176,8 +174,7 @@ func loadServices(r io.Reader, keep func(*serviceObject)) (*Services, error) {
 	return all, nil
 }
 
-// add stores the ports that kube-proxy serves. It skips headless and ExternalName Services and
-// Services of another proxy.
+// add stores the ports that kube-proxy serves. It skips headless and ExternalName Services and Services of another proxy.
 func (all *Services) add(s *serviceObject) {
 	_, others := s.Metadata.Labels[labelProxy]
 	if s.Spec.Type == "ExternalName" || others {

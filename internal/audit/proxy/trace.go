@@ -204,8 +204,7 @@ func (r *reach) traceOne(s *Service, p path.Packet, from, to string) Trace {
 	return t
 }
 
-// judgeWays: packets that rules drop or leave untranslated are a fault, unless the Service has no
-// endpoints, which REJECT says.
+// judgeWays: packets that rules drop or leave untranslated are a fault, unless the Service has no endpoints, which REJECT says.
 func judgeWays(ways []TraceWay) verdict.Verdict {
 	worst := verdict.Pass
 	arrives := false

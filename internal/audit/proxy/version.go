@@ -13,8 +13,7 @@ const (
 	newestMinor = 37
 )
 
-// VersionRange is the range of kube-proxy minor versions that write rules of the observed form.
-// Zero means unknown.
+// VersionRange is the range of kube-proxy minor versions that write rules of the observed form. Zero means unknown.
 type VersionRange struct {
 	Min int `json:"min,omitempty"` // minor version: 31 is 1.31
 	Max int `json:"max,omitempty"`
@@ -130,9 +129,8 @@ func (a *audit) jumps(t *ruleset.Table, from, to string) bool {
 	return false
 }
 
-// inferVersion derives the version from the changes of each release in nftables mode. No version
-// deletes the table or objects that only another version knows (setupNFTables of
-// pkg/proxy/nftables/proxier.go): base chains, mark-for-masquerade and hairpin-connections remain
+// inferVersion derives the version from the changes of each release in nftables mode. No version deletes the table or objects that only
+// another version knows (setupNFTables of pkg/proxy/nftables/proxier.go): base chains, mark-for-masquerade and hairpin-connections remain
 // after an upgrade or a rollback. Therefore the objects that every start rewrites take precedence.
 func (a *nftAudit) inferVersion() VersionRange {
 	s := signs{min: 29, max: newestMinor}
@@ -160,8 +158,7 @@ func (a *nftAudit) inferVersion() VersionRange {
 	return s.versions()
 }
 
-// filterForm reports which priorities the filter chains have that 1.34 moved. Every start recreates
-// them.
+// filterForm reports which priorities the filter chains have that 1.34 moved. Every start recreates them.
 func (a *nftAudit) filterForm() (until33, since34 bool) {
 	for _, name := range []string{"filter-input", "filter-forward", "filter-output"} {
 		if c := a.chain(name); c != nil && c.Hook != "" {
@@ -172,9 +169,8 @@ func (a *nftAudit) filterForm() (until33, since34 bool) {
 	return until33, since34
 }
 
-// dispatchForm reports the form of the rules for Services with one endpoint and without affinity:
-// in 1.36 a numgen with one entry, from 1.37 an address (writeServiceToEndpointDNATs of
-// pkg/proxy/nftables/proxier.go). Every start rewrites them.
+// dispatchForm reports the form of the rules for Services with one endpoint and without affinity: in 1.36 a numgen with one entry, from
+// 1.37 an address (writeServiceToEndpointDNATs of pkg/proxy/nftables/proxier.go). Every start rewrites them.
 func (a *nftAudit) dispatchForm() (until36, since37 bool) {
 	for c := range a.all() {
 		if kind, _, _ := nftKind(c.Name); kind != "service" && kind != "local" {

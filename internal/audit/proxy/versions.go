@@ -184,9 +184,8 @@ func (p ServicePort) Service() string {
 // PortOf returns the Service port of a finding.
 func PortOf(f *Finding) ServicePort { return ServicePort{f.Service, f.Family} }
 
-// Explain reports whether a Service port of the rules agrees with some version of the API: a
-// version of the Service and a version of its endpoints. The API defines no order between the two.
-// The options name the node and its facts.
+// Explain reports whether a Service port of the rules agrees with some version of the API: a version of the Service and a version of its
+// endpoints. The API defines no order between the two. The options name the node and its facts.
 func (v *Versions) Explain(rep *Judgment, p ServicePort, opts Options) bool {
 	p = v.claimant(rep, p, true)
 	name := p.Service()
@@ -211,8 +210,7 @@ func (v *Versions) Explain(rep *Judgment, p ServicePort, opts Options) bool {
 	})
 }
 
-// Differences returns the differences between a Service port of the rules and the API's current
-// state.
+// Differences returns the differences between a Service port of the rules and the API's current state.
 func (v *Versions) Differences(rep *Judgment, p ServicePort, opts Options) []Finding {
 	p = v.claimant(rep, p, false)
 	name := p.Service()
@@ -247,8 +245,7 @@ func (e *apiEndpoints) text() string {
 	return strings.Join(lines, "\n")
 }
 
-// Current returns the current state without the past, as if it had just been listed. It shares the
-// objects, which are immutable.
+// Current returns the current state without the past, as if it had just been listed. It shares the objects, which are immutable.
 func (v *Versions) Current() *Versions {
 	now := NewVersions()
 	now.Endpoints = &Endpoints{Version: v.Endpoints.Version, services: map[string]*apiEndpoints{}}
@@ -279,8 +276,7 @@ func (v *Versions) DropPast() {
 	clear(v.pastPort)
 }
 
-// NameServices adds the names of the API's current Services to the report if the rules contain none, as in
-// IPVS mode.
+// NameServices adds the names of the API's current Services to the report if the rules contain none, as in IPVS mode.
 func (v *Versions) NameServices(rep *Judgment) {
 	if rep.ipvs == nil {
 		return

@@ -7,9 +7,8 @@ import (
 	"nodegate/internal/audit/proxy"
 )
 
-// Delays is a histogram of the time from a change in the API to this node's rules, as upper limits
-// from readings of the rules. A change is not counted if the rules were read late because reading
-// them is expensive.
+// Delays is a histogram of the time from a change in the API to this node's rules, as upper limits from readings of the rules. A change
+// is not counted if the rules were read late because reading them is expensive.
 type Delays struct {
 	Buckets [8]int // by DelayBounds, plus one for longer times
 	Sum     time.Duration
@@ -22,8 +21,7 @@ func DelayBounds() []time.Duration {
 	return []time.Duration{s, 2 * s, 5 * s, 10 * s, 15 * s, 30 * s, 60 * s}
 }
 
-// late is the maximum age of a change at the first reading. The reading of an older change shows
-// nothing about its delay.
+// late is the maximum age of a change at the first reading. The reading of an older change shows nothing about its delay.
 const late = 5 * time.Second
 
 // add counts the changes that arrived before a round.

@@ -107,9 +107,8 @@ func (f *feed) notify() {
 	}
 }
 
-// pending returns the time of the first change since the last round, or the zero time. known
-// reports whether the API has been listed. err is the API's error once it has lasted longer than
-// patience.
+// pending returns the time of the first change since the last round, or the zero time. known reports whether the API has been listed. err
+// is the API's error once it has lasted longer than patience.
 func (f *feed) pending() (first time.Time, known bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,11 +7,10 @@ import (
 	"nodegate/internal/audit/proxy"
 )
 
-// Flows returns findings about flows that conntrack still sends to endpoints that the API no longer
-// has. One reading gives only suspects, because kube-proxy deletes such flows itself some time
-// after its rules. Without suspects, the first reading is the only one. A finding requires that the flow
-// persists for the settle time, is in use during that time, and that the API lacks its endpoint at
-// the end too. Unused flows expire by themselves.
+// Flows returns findings about flows that conntrack still sends to endpoints that the API no longer has. One reading gives only suspects,
+// because kube-proxy deletes such flows itself some time after its rules. Without suspects, the first reading is the only one. A finding
+// requires that the flow persists for the settle time, is in use during that time, and that the API lacks its endpoint at the end too.
+// Unused flows expire by themselves.
 func Flows(ctx context.Context, table func(context.Context) ([]proxy.Flow, error), api API, listed *proxy.Versions,
 	settle time.Duration,
 ) ([]proxy.Finding, error) {

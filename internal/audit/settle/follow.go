@@ -41,8 +41,7 @@ type change struct {
 	err error
 }
 
-// wait applies the API's changes for the time d, or until enough returns true. It returns false if
-// the context ends.
+// wait applies the API's changes for the time d, or until enough returns true. It returns false if the context ends.
 func (l *loop) wait(ctx context.Context, d time.Duration, enough func() bool) bool {
 	end := time.NewTimer(d)
 	defer end.Stop()

@@ -18,9 +18,8 @@ type FollowedNode interface {
 	Generation(ctx context.Context) (generation string, sure bool, err error)
 	// Spent returns the processor time of this process and its child processes since its start.
 	Spent() time.Duration
-	// Trouble returns the result of a cheap look at kube-proxy: whether it runs, and the state that it
-	// reports. If the names of its findings have changed, a round follows, or a report about kube-proxy
-	// alone if the next round must wait.
+	// Trouble returns the result of a cheap look at kube-proxy: whether it runs, and the state that it reports. If the names of its
+	// findings have changed, a round follows, or a report about kube-proxy alone if the next round must wait.
 	Trouble(ctx context.Context) []proxy.Finding
 }
 
@@ -55,11 +54,10 @@ const (
 	roundTime = failedWrite + 30*time.Second // limit of a round, in addition to the settle time
 )
 
-// restAfter returns the pause after a round that has used processor time. Small clusters are audited
-// with one part in 125 of a processor. If a round is expensive, the pause is bounded nevertheless,
-// because a Service that goes stale must be named within a minute: a round of 2,000 Services of ten
-// endpoints reads the rules twice, for 1.7 s, and begins every 30 s while changes continue. That is
-// 6 % of a processor, where kube-proxy uses 35 % or more for the same changes.
+// restAfter returns the pause after a round that has used processor time. Small clusters are audited with one part in 125 of a processor.
+// If a round is expensive, the pause is bounded nevertheless, because a Service that goes stale must be named within a minute: a round of
+// 2,000 Services of ten endpoints reads the rules twice, for 1.7 s, and begins every 30 s while changes continue. That is 6 % of a
+// processor, where kube-proxy uses 35 % or more for the same changes.
 func restAfter(used time.Duration) time.Duration {
 	return min(125*used, max(20*time.Second, 15*used), 40*time.Second)
 }
@@ -85,9 +83,8 @@ type follower struct {
 	due         bool          // a round waits for it
 }
 
-// Follow audits a node until the context ends. It keeps one watch of the API open. It reads the
-// rules when an API change has had time to settle, when the rules have changed, and every few
-// minutes if changes of the rules cannot be detected.
+// Follow audits a node until the context ends. It keeps one watch of the API open. It reads the rules when an API change has had time to
+// settle, when the rules have changed, and every few minutes if changes of the rules cannot be detected.
 func Follow(ctx context.Context, node FollowedNode, api API, opts FollowOptions) {
 	k := &follower{node: node, feed: newFeed(api), opts: opts}
 	done := make(chan struct{})
@@ -183,9 +180,8 @@ func (k *follower) lookAtProxy(ctx context.Context) {
 	}
 }
 
-// reportProxy reports the state of kube-proxy without reading the rules, after the cheap looks have
-// shown it for the settle time. The findings of the last round about the rules remain. latest reports
-// whether that round has compared every change of the API.
+// reportProxy reports the state of kube-proxy without reading the rules, after the cheap looks have shown it for the settle time. The
+// findings of the last round about the rules remain. latest reports whether that round has compared every change of the API.
 func (k *follower) reportProxy(ctx context.Context, latest bool) {
 	var out Outcome
 	rules := slices.DeleteFunc(slices.Clone(k.kept.Findings), aboutProxy)
@@ -215,8 +211,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	began, read, spent := time.Now(), &counted{Node: k.node}, k.node.Spent()
 	now, changed := k.feed.beginRound()
 	defer k.feed.endRound()
-	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many
-	// rules.
+	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many rules.
 	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone}
 	var api API = k.feed
 	if unanswered != nil || now == nil {

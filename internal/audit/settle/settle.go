@@ -1,7 +1,6 @@
-// Package settle separates persistent differences from temporary ones. The rules and the API cannot
-// be read at the same instant, and kube-proxy needs time, so a difference in one reading is only a
-// suspect. The package watches the API and reads the rules again until the suspect is explained or
-// has stayed the same for longer than kube-proxy needs.
+// Package settle separates persistent differences from temporary ones. The rules and the API cannot be read at the same instant, and
+// kube-proxy needs time, so a difference in one reading is only a suspect. The package watches the API and reads the rules again until
+// the suspect is explained or has stayed the same for longer than kube-proxy needs.
 package settle
 
 import (
@@ -103,10 +102,9 @@ type loop struct {
 	found    []proxy.Finding
 }
 
-// Run reads the node's rules and flows until nothing is uncertain or the context ends. Uncertain
-// findings become unknown. Then the node concludes. versions is a list of the API that was made
-// before. It and api are nil if the rules are not to be compared with the API. If the rules cannot
-// be read, the outcome has only the stale flows.
+// Run reads the node's rules and flows until nothing is uncertain or the context ends. Uncertain findings become unknown. Then the node
+// concludes. versions is a list of the API that was made before. It and api are nil if the rules are not to be compared with the API. If
+// the rules cannot be read, the outcome has only the stale flows.
 func Run(ctx context.Context, node Node, api API, versions *proxy.Versions, opts Options) (Outcome, error) {
 	flows := make(chan []proxy.Finding, 1)
 	go func() {
@@ -180,8 +178,7 @@ func (l *loop) facts() proxy.Options {
 	return proxy.Options{NodeName: l.opts.Node, Zone: l.opts.Zone, Live: l.node.Live()}
 }
 
-// readRules reads and judges the rules. If two reports exist for a long time, neither keeps the text of
-// the rules.
+// readRules reads and judges the rules. If two reports exist for a long time, neither keeps the text of the rules.
 func (l *loop) readRules(ctx context.Context) (proxy.Judgment, error) {
 	rep, err := l.node.Rules(ctx)
 	if l.opts.Patient {

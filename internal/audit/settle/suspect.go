@@ -130,8 +130,7 @@ func (l *loop) judgeSuspects(ctx context.Context, now time.Time) {
 	}
 }
 
-// addStale adds a finding for a suspect. f describes the difference between its rules and the API's
-// current state.
+// addStale adds a finding for a suspect. f describes the difference between its rules and the API's current state.
 func (l *loop) addStale(s *suspect, now time.Time, f proxy.Finding) {
 	if f.Name == "kubeproxy.truth.service-missing" && l.hasEmptyTable(s.port.Family) {
 		return
@@ -187,14 +186,14 @@ func newCandidates(findings []proxy.Finding, now time.Time) []*candidate {
 
 // keepRepeated keeps the findings that are found again, each in its current form.
 func keepRepeated(list []*candidate, findings []proxy.Finding) []*candidate {
-	again := map[string]proxy.Finding{}
+	again := map[string][]proxy.Finding{}
 	for _, f := range findings {
-		again[identity(&f)] = f
+		again[identity(&f)] = append(again[identity(&f)], f)
 	}
 	var kept []*candidate
 	for _, h := range list {
-		if f, ok := again[identity(&h.last)]; ok {
-			h.last = f
+		if key := identity(&h.last); len(again[key]) > 0 {
+			h.last, again[key] = again[key][0], again[key][1:]
 			h.looks++
 			kept = append(kept, h)
 		}
@@ -207,8 +206,7 @@ func identity(f *proxy.Finding) string {
 	return strings.Join([]string{f.Name, f.Service, f.Family, f.Table, f.Chain}, " ")
 }
 
-// hasPersisted reports whether a finding of the rules alone has persisted so long that it cannot result
-// from a sync in progress.
+// hasPersisted reports whether a finding of the rules alone has persisted so long that it cannot result from a sync in progress.
 func (l *loop) hasPersisted(h *candidate) bool {
 	needs := tornTime
 	if l.opts.Patient {
@@ -217,8 +215,7 @@ func (l *loop) hasPersisted(h *candidate) bool {
 	return l.looked.Sub(h.since) >= needs
 }
 
-// markUncertain makes a finding unknown, because kube-proxy may just be writing the rules. Its remedy must
-// not restart anything.
+// markUncertain makes a finding unknown, because kube-proxy may just be writing the rules. Its remedy must not restart anything.
 func markUncertain(f *proxy.Finding, why string) {
 	f.Verdict, f.Remedy = verdict.Unknown, "run the audit again with a longer --timeout"
 	if f.Message += why; f.Means != "" {

@@ -10,10 +10,9 @@ type Written struct {
 	Whole  bool      // a sync is one program, which Writer shows: the rules contain all or nothing of it
 }
 
-// writings is the observed history of Written. A change that arrives during a sync is part of the
-// next sync, which begins at once. As soon as the first sync ends, the data no longer show the
-// waiting change, because At is later than Queued. Only a sync that began after the change contains
-// it.
+// writings is the observed history of Written. A change that arrives during a sync is part of the next sync, which begins at once. As
+// soon as the first sync ends, the data no longer show the waiting change, because At is later than Queued. Only a sync that began after
+// the change contains it.
 type writings struct {
 	last Written
 	ends []time.Time // the latest is last
@@ -40,9 +39,8 @@ func (w *writings) record(said Written) {
 	}
 }
 
-// lastBegan returns a time before the start of the last sync: the end of the previous sync. If two
-// families share their data, each family contributes two ends, and one more may lie between them.
-// It returns the zero time if unknown.
+// lastBegan returns a time before the start of the last sync: the end of the previous sync. If two families share their data, each family
+// contributes two ends, and one more may lie between them. It returns the zero time if unknown.
 func (w *writings) lastBegan() time.Time {
 	back := 2
 	if w.last.Shared {
@@ -54,15 +52,13 @@ func (w *writings) lastBegan() time.Time {
 	return w.ends[len(w.ends)-back]
 }
 
-// failedWrite bounds the time that kube-proxy may need for a sync after a failed one: it retries
-// after syncPeriod, 30 s unless configured. After a minute, kubeproxy.sync.stuck reports that it
-// does not write.
+// failedWrite bounds the time that kube-proxy may need for a sync after a failed one: it retries after syncPeriod, 30 s unless
+// configured. After a minute, kubeproxy.sync.stuck reports that it does not write.
 const failedWrite = time.Minute
 
-// isComplete reports whether the rules reflect every change that kube-proxy had received by heard. That
-// is the case if it has received no change since the last sync began, or if that sync began after
-// heard. If a sync is one program, it is sufficient that one has ended since heard. A sync that
-// takes too long is not an excuse.
+// isComplete reports whether the rules reflect every change that kube-proxy had received by heard. That is the case if it has received no
+// change since the last sync began, or if that sync began after heard. If a sync is one program, it is sufficient that one has ended
+// since heard. A sync that takes too long is not an excuse.
 func (w *writings) isComplete(heard, now time.Time) bool {
 	if w.last.Whole {
 		waits := w.last.Queued.After(w.last.At) && !w.last.At.After(heard)

@@ -76,7 +76,12 @@ func (m links) PodMTUs(context.Context) (map[string]int, error) {
 	return mtus, m.Refuse["MTU of Pods"]
 }
 
-func (m links) Lookup(host.RouteQuery) (host.RouteAnswer, error) {
+func (m links) Lookup(q host.RouteQuery) (host.RouteAnswer, error) {
+	if link, is := m.Lookups[q.To]; is && link == "" {
+		return host.RouteAnswer{}, syscall.EINVAL
+	} else if is {
+		return host.RouteAnswer{Link: link}, nil
+	}
 	return host.RouteAnswer{}, host.ErrNotRecorded
 }
 

@@ -36,6 +36,7 @@ type Machine struct {
 	Routes   []string                     // links with a default route
 	Paths    []host.Route                 // routes of table main
 	IPs      []netip.Addr                 // addresses of the links
+	Lookups  map[netip.Addr]string        // destination -> link of the kernel's route, "" for a blackhole
 	Routing  []host.RoutingRule           // rules other than those of every machine
 	Version  map[string]string            // program -> output for --version; "... hangs": it does not exit
 	Said     map[string]string            // program -> its error output
