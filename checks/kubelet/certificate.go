@@ -75,6 +75,9 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 	kubeconfig := k.Flags["kubeconfig"].Value
 	if kubeconfig == "" {
 		s.Skip = "kubelet has no --kubeconfig"
+		if k.Command == nil {
+			s.Skip = "kubelet's command line is unknown: " + k.Unknown
+		}
 		return s, nil
 	}
 	rotated, broken, err := rotatedCertificate(h, k)

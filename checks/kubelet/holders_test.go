@@ -76,8 +76,18 @@ func TestHolders(t *testing.T) {
 		missing("Canonical "+
 			"Kubernetes", "snap.k8s.kubelet.service", "/var/snap/k8s/common/args/kubelet", flag, "--resolv-conf=\"/etc/none\"\n"),
 	})
+	const current, common = "--resolv-conf=${SNAP_DATA}/none", "--resolv-conf=\"$SNAP_COMMON/none\""
+	for written, name := range map[string]string{current: "/var/snap/microk8s/current/none", common: "/var/snap/microk8s/common/none"} {
+		n := unit("snap.microk8s.daemon-kubelite.service", map[string]string{"/var/snap/microk8s/current/args/kubelet": written + "\n"})
+		r := checkstest.On(t.Context(), t, n.Host(), checks.Run, "kubelet.resolv-conf", "")
+		if want := name + " is missing"; r.State.Got != want {
+			t.Errorf("%s: want %s, got %s", written, want, checkstest.Text(r))
+		}
+	}
+	const inside = "skipped\nskipped: kubelet's command line is unknown: k3s-agent.service runs a program that contains kubelet"
+	checkstest.RunOne(t, "kubelet.certificate", checks.Run, []checkstest.Case{{What: "k3s", Want: inside,
+		Node: unit("k3s-agent.service", map[string]string{"/etc/rancher/k3s/config.yaml": "kubelet-arg:\n- v=2\n"})}})
 	checkstest.RunOne(t, "kubelet.config", checks.Run, []checkstest.Case{
-		{What: "k3s", Node: unit("k3s-agent.service", map[string]string{}), Want: "skipped\nskipped: kubelet's command line is unknown: " +
-			"k3s-agent.service runs a program that contains kubelet"},
+		{What: "k3s", Node: unit("k3s-agent.service", map[string]string{}), Want: inside},
 	})
 }

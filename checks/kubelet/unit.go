@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"nodegate/checks"
@@ -22,8 +23,9 @@ func unit() checks.Problem {
 			"Result=resources, 200/CHDIR, 203/EXEC or 217/USER.",
 		How: "Asks systemd about the unit of the policy's gate block: the running one over D-Bus; for an image this machine's, in its test " +
 			"mode and without privileges. Then looks for the programs, users, directories and files of variables that the unit names. What " +
-			"a program may still mend at the first boot, a unit enabled nowhere or a missing file outside /usr, is a warning. Unknown, as a " +
-			"warning, if no systemd can be asked. Skipped if the unit does not exist.",
+			"a program may still mend at the first boot, a unit enabled nowhere or a missing file outside /usr, is a warning. In an image a " +
+			"missing file of variables is ignored if a one-shot service runs before the unit. Unknown, as a warning, if no systemd can be asked. " +
+			"Skipped if the unit does not exist, or if the image neither enables it nor has its file of variables.",
 		Remedy:  "correct the named line, then run `systemctl daemon-reload`",
 		Ref:     "https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html",
 		Inspect: inspectUnit,
@@ -73,17 +75,15 @@ func inspectUnit(ctx context.Context, h *host.Host, p *policy.Policy) (checks.St
 		faults = append(faults, service.Fault{At: early[0].Entry.At(), Text: early[0].Entry.Key + "=" + early[0].Entry.Value,
 			What: early[0].Entry.At() + " " + early[0].What + " before the gate decides", Remedy: host.GateFirst(name, early[0])})
 	}
-	if len(faults) == 0 {
+	switch {
+	case len(faults) == 0:
+		return s, nil
+	case len(faults) == 1 && faults[0].Later:
+		s.Skip = "left to the first boot, which must write a file of variables of " + name + " and start it"
 		return s, nil
 	}
 	sorted.By(faults, func(a, b service.Fault) int { // the certain ones first
-		switch {
-		case a.Doubt == b.Doubt:
-			return 0
-		case b.Doubt:
-			return -1
-		}
-		return 1
+		return strings.Compare(strconv.FormatBool(a.Doubt), strconv.FormatBool(b.Doubt))
 	})
 	var what []string
 	for _, f := range faults {

@@ -172,6 +172,32 @@ func TestUnitDoubts(t *testing.T) {
 	}
 }
 
+// TestUnitPrepared: the first boot of a healthy image writes a file of variables, by a one-shot service before kubelet or by a program
+// that then starts kubelet.
+func TestUnitPrepared(t *testing.T) {
+	const lib, file = "/usr/lib/systemd/system/", "EnvironmentFile=/run/metadata/node\n"
+	once := map[string]string{lib + "metadata.service": "[Service]\nType=oneshot\nExecStart=/usr/bin/kubelet\n",
+		lib + "ready.target": "[Unit]\nAfter=metadata.service\n"}
+	for _, c := range []struct {
+		lines   string
+		changes map[string]string
+		want    verdict.Verdict
+	}{
+		{"[Unit]\nAfter=metadata.service\n[Service]\n" + file, once, verdict.Pass},
+		{"[Unit]\nAfter=ready.target\n[Service]\n" + file, once, verdict.Pass},
+		{"[Service]\n" + file, once, verdict.Warn},
+		{"[Unit]\nAfter=metadata.service\n[Service]\nEnvironmentFile=/usr/lib/none\n", once, verdict.Fail},
+		{"[Service]\n" + file, map[string]string{wantsLink: ""}, verdict.Skipped},
+		{"[Service]\n" + file + "WorkingDirectory=/var/lib/none\n", map[string]string{wantsLink: ""}, verdict.Warn},
+	} {
+		tree := added(c.lines)
+		maps.Copy(tree, c.changes)
+		if r := unitResult(t, kubeadmTree(tree)); r.Verdict != c.want {
+			t.Errorf("%q: %s", c.lines, checkstest.Text(r))
+		}
+	}
+}
+
 // TestUnitUpheld: Flatcar's Kubernetes extension has kubelet upheld by a drop-in of the target, and linked nowhere.
 func TestUnitUpheld(t *testing.T) {
 	upheld := map[string]string{wantsLink: "",

@@ -1,5 +1,7 @@
 package config
 
+import "strings"
+
 // holder is a program that contains kubelet, and the places from which it takes kubelet's options.
 type holder struct {
 	units     []string
@@ -50,7 +52,10 @@ func (k *Kubelet) readHolder(files Files) (unit string, configs, dirs []string, 
 				if err != nil {
 					return "", nil, nil, err
 				}
-				for _, w := range SplitWords(string(text)) {
+				snap := "/var/snap/" + strings.Split(name, ".")[1] // the snap's service has these variables
+				expanded := strings.NewReplacer("${SNAP_DATA}", snap+"/current", "$SNAP_DATA", snap+"/current",
+					"${SNAP_COMMON}", snap+"/common", "$SNAP_COMMON", snap+"/common").Replace(string(text))
+				for _, w := range SplitWords(expanded) {
 					words = append(words, argument{w, h.arguments})
 				}
 			}

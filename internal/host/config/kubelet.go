@@ -32,14 +32,6 @@ type KubeletValue struct {
 // Source is the place of an option, and its text there.
 type Source struct{ Source, Text string }
 
-// asBoolean returns the value of a flag that needs no value: the word after such a flag is not its
-// value.
-func (v KubeletValue) asBoolean() KubeletValue {
-	on, valid := ParseBool(v.Value)
-	v.Value = strconv.FormatBool(on || !valid)
-	return v
-}
-
 // configName returns the field of KubeletConfiguration that a flag overrides.
 func configName(flag string) string {
 	return map[string]string{
@@ -109,8 +101,8 @@ func ReadKubelet(files Files) (Kubelet, error) {
 	}
 	for flag, said := range k.Flags {
 		if name := configName(flag); name != "" {
-			if _, is := ParseBool(said.Value); is || strings.HasPrefix(flag, "fail-") || strings.HasPrefix(flag, "protect-") {
-				said = said.asBoolean()
+			if on, is := ParseBool(said.Value); is || strings.HasPrefix(flag, "fail-") || strings.HasPrefix(flag, "protect-") {
+				said.Value = strconv.FormatBool(on || !is) // the word after such a flag is not its value
 			}
 			k.Values[name] = said
 		}

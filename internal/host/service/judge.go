@@ -42,6 +42,7 @@ type Fault struct {
 	What     string
 	Remedy   string
 	Doubt    bool // another program may mend it before the start
+	Later    bool // a program must write a file and start the unit at the first boot of the image
 }
 
 // Judge returns the faults of a unit: the complaints of systemd, and faults that it would find only at a start: that a program, a user
@@ -63,8 +64,9 @@ func (u Unit) Judge(files Files, a Answer) ([]Fault, error) {
 	j.checkConditions()
 	j.checkRetries()
 	if !a.Starts {
-		j.add("no unit of the boot starts it", u.Name+" is enabled nowhere: systemd does not start it at boot",
-			"run `systemctl enable "+u.Name+"`").Doubt = true // a program may start it, as nodeadm does
+		f := j.add("no unit of the boot starts it", u.Name+" is enabled nowhere: systemd does not start it at boot",
+			"run `systemctl enable "+u.Name+"`")
+		f.Doubt, f.Later = true, j.awaits // a program may start it, as nodeadm does
 	}
 	return j.faults, j.err
 }
@@ -74,6 +76,7 @@ type judge struct {
 	Answer
 	files  Files
 	faults []Fault
+	awaits bool // the image lacks a file of variables
 	err    error
 }
 
@@ -176,9 +179,29 @@ func (j *judge) checkEnvironmentFiles() {
 		if !known || err != nil || slices.ContainsFunc(names, func(n string) bool { _, is := j.exists(n); return is }) {
 			continue
 		}
+		if !j.Running && !ofSystem(name) && (!j.Starts || j.isPrepared(j.Unit)) {
+			j.awaits = true
+			continue
+		}
 		j.addMissing("EnvironmentFile="+name, name, name+" is missing: systemd runs no command of "+j.Name+", not even the gate",
 			"create the file, or run `"+edit(j.find("EnvironmentFile="+name), "s/EnvironmentFile=/&-/")+"` if it may be missing")
 	}
+}
+
+// isPrepared reports whether a one-shot service runs before a unit, or before a target that the unit waits for. Such a service may write
+// the unit's files at each boot, as afterburn does below /run.
+func (j *judge) isPrepared(u Unit) bool {
+	for _, e := range u.list("Unit", "After") {
+		for _, name := range strings.Fields(e.Value) {
+			before, err := Read(j.files, name)
+			j.err = errors.Join(j.err, err)
+			kind, _ := config.Last(before.Entries, "Service", "Type")
+			if kind.Value == "oneshot" || path.Ext(u.Name) != ".target" && path.Ext(name) == ".target" && j.isPrepared(before) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (j *judge) checkDirectory() {
