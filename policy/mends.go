@@ -67,7 +67,7 @@ func ownLine(owner string, text []byte, subject *hcl.Range) string {
 	for _, mend := range [][2]string{
 		{`^\w+ count\s*=\s*[^0\s].*`, "A block is there once. Remove the line."},
 		{`^ (?:resource|data)\s+"(module|sysctl|sysfs|link|check|probe|variable)"\s+("[^"]*")\s*\{.*`, "Write: $1 $2 {"},
-		{`^link match\s*=\s*(\{[^{}]*\}).*`, "match is a block, without =. Write: match $1"},
+		{`^link match\s*=\s*(\{[^{}]*\}|\{).*`, "match is a block, without =. Write: match $1"},
 	} {
 		if line := owner + " " + line; regexp.MustCompile(mend[0]).MatchString(line) {
 			return regexp.MustCompile(mend[0]).ReplaceAllString(line, mend[1])

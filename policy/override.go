@@ -64,7 +64,8 @@ func (l *loader) reportNoTarget(o block, name string, names []string) {
 		l.errorf(o.Range, "Not a built-in requirement", "%s is your own requirement. Change it at %s.", o.Name, place(l.blocks[i].Range))
 		return
 	}
-	l.errorf(o.Range, "Nothing to override", "No policy in use has %s.%s", o.Name, Nearest(name, names))
+	l.errorf(o.Range, "Nothing to override", "No policy in use has %s.%s", o.Name,
+		cmp.Or(Nearest(name, names), " A use block such as use \"kubernetes\" {} puts a built-in policy in use."))
 }
 
 // override replaces attributes of b by the attributes of o. The attributes for the value of a sysctl belong together: an override with min

@@ -34,7 +34,7 @@ func inspectBootOrder(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	cycles := b.Cycles
 	switch {
 	case err != nil: // the fault is this environment's, not the image's
-		s.Minor = true
+		s.Minor, s.Remedy = true, "install systemd in the image, and here to run it, or leave the check out with `--skip image.boot-order`"
 		return s, fmt.Errorf("no systemd can be asked about the boot: %w", err)
 	case len(cycles) == 0:
 		return s, nil

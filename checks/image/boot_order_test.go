@@ -2,6 +2,7 @@ package image_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"nodegate/checks"
@@ -53,6 +54,9 @@ func TestBootOrderUnknown(t *testing.T) {
 	m := checkstest.Node(nil, nil)
 	m.Refuse = map[string]error{"boot": errors.New("exit status 1")}
 	r := checkstest.On(t.Context(), t, m.Host(), checks.Image, "image.boot-order", "")
+	if !strings.HasPrefix(r.State.Remedy, "install systemd in the image, and here to run it") {
+		t.Error(r.State.Remedy)
+	}
 	if r.Verdict != verdict.Unknown || r.Metadata.Severity != policy.Warn || r.Err == nil {
 		t.Errorf("%s, severity %s: %v", r.Verdict, r.Metadata.Severity, r.Err)
 	}

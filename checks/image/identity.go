@@ -72,8 +72,11 @@ func inspectIdentity(ctx context.Context, h *host.Host, p *policy.Policy) (check
 	if r.kinds != nil {
 		remedy := "run `" + strings.Join(r.remedies, "; ") + "`" + unless
 		if h.Live() {
+			const warning = "never do this on a node; only if this machine becomes an image, "
 			if active, _, err := h.Units.State(ctx, p.Gate.Unit); err == nil && active == "active" {
-				remedy = p.Gate.Unit + " runs here: never do this on a node; only if this machine becomes an image, stop it and " + remedy
+				remedy = p.Gate.Unit + " runs here: " + warning + "stop it and " + remedy
+			} else {
+				remedy = warning + remedy
 			}
 		}
 		r.state.Differs(strings.Join(r.kinds, ", "), remedy)

@@ -104,7 +104,7 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	if err != nil {
 		return s, err
 	}
-	remedy := "run `nodegate install --root " + h.Root + "`"
+	remedy := "run `nodegate install`"
 	if undone != "" {
 		s.Evidence = append(s.Evidence, checks.Seen(undone, "ExecStartPre="))
 		if missing == nil {

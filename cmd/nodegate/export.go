@@ -39,7 +39,7 @@ Kubelet is held until the binary is there and the gate passes.`,
 		ValidArgsFunction: cobra.FixedCompletions(export.Names(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("name one format; known formats: %s", strings.Join(export.Names(), ", "))
+				return fmt.Errorf("name one format, and the policy with --policy FILE; known formats: %s", strings.Join(export.Names(), ", "))
 			}
 			format, err := export.Find(args[0])
 			if err != nil {

@@ -72,62 +72,49 @@ func wrongFlag(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w.%s List the flags with `%s --help`", err, near, c.CommandPath())
 }
 
-// foreignFlag returns what to use instead of a flag that kubectl, terraform, goss or trivy has.
-func foreignFlag(verb, name string) string {
-	switch name {
-	case "only", "include":
-		return "name the checks as arguments: nodegate check NAME..."
-	case "exclude", "ignore":
-		return "use --skip NAME of `nodegate check`"
-	case "check", "dry-run":
-		return "use `nodegate plan` to see the changes"
-	case "o", "output":
-		if verb == "lint" {
-			return "use --format json; lint writes to standard output"
+// instead returns the second text of the row whose first has the word, or "".
+func instead(word string, rows [][2]string) string {
+	for _, row := range rows {
+		if slices.Contains(strings.Fields(row[0]), word) {
+			return row[1]
 		}
-	case "auto-approve", "y", "yes":
-		return verb + " does not ask; leave it out"
-	case "exit-code":
-		return "the exit status is 1 if a requirement fails and 3 if one is unknown"
-	case "severity":
-		return "the severity of a requirement is an attribute of the policy"
-	case "json":
-		return "use --format json"
-	case "unit":
-		return "name the unit in the policy: gate { unit = \"NAME.service\" }"
-	case "g", "gossfile":
-		return "use --policy FILE"
 	}
 	return ""
 }
 
+// foreignFlag returns what to use instead of a flag that kubectl, terraform, goss or trivy has.
+func foreignFlag(verb, name string) string {
+	if verb == "lint" && (name == "o" || name == "output") {
+		return "use --format json; lint writes to standard output"
+	}
+	return instead(name, [][2]string{
+		{"only include", "name the checks as arguments: nodegate check NAME..."},
+		{"exclude ignore", "use --skip NAME of `nodegate check`"},
+		{"check dry-run", "use `nodegate plan` to see the changes"},
+		{"auto-approve y yes", verb + " does not ask; leave it out"},
+		{"exit-code", "the exit status is 1 if a requirement fails and 3 if one is unknown"},
+		{"severity", "the severity of a requirement is an attribute of the policy"},
+		{"json", "use --format json"},
+		{"unit", "name the unit in the policy: gate { unit = \"NAME.service\" }"},
+		{"g gossfile", "use --policy FILE"},
+	})
+}
+
 // foreignVerb returns the verb for a word that kubectl, terraform, goss or trivy uses, or "".
 func foreignVerb(word string) string {
-	switch word {
-	case "validate", "v", "test", "scan", "config", "verify", "doctor":
-		return "`nodegate check` judges this node, and `nodegate lint FILE` a policy"
-	case "format":
-		return "use `nodegate fmt FILE`"
-	case "diff":
-		return "use `nodegate plan`"
-	case "init", "add":
-		return "use `nodegate install`"
-	case "destroy", "delete", "remove":
-		return "use `nodegate uninstall`, or `nodegate revert` for the settings alone"
-	case "describe":
-		return "use `nodegate explain NAME`"
-	case "get", "show", "list", "ls":
-		return "use `nodegate status`, `nodegate check -v` or `nodegate policy show --effective`"
-	case "render":
-		return "use `nodegate policy show --effective`"
-	case "serve", "monitor", "daemon":
-		return "use `nodegate watch --listen HOST:PORT`"
-	case "import":
-		return "use `nodegate policy import FILE...`"
-	case "undo", "rollback":
-		return "use `nodegate revert`"
-	}
-	return ""
+	return instead(word, [][2]string{
+		{"validate v test scan config verify doctor", "`nodegate check` judges this node, and `nodegate lint FILE` a policy"},
+		{"format", "use `nodegate fmt FILE`"},
+		{"diff", "use `nodegate plan`"},
+		{"init add", "use `nodegate install`"},
+		{"destroy delete remove", "use `nodegate uninstall`, or `nodegate revert` for the settings alone"},
+		{"describe", "use `nodegate explain NAME`"},
+		{"get show list ls", "use `nodegate status`, `nodegate check -v` or `nodegate policy show --effective`"},
+		{"render", "use `nodegate policy show --effective`"},
+		{"serve monitor daemon", "use `nodegate watch --listen HOST:PORT`"},
+		{"import", "use `nodegate policy import FILE...`"},
+		{"undo rollback", "use `nodegate revert`"},
+	})
 }
 
 // wrongCall returns the message for a call that cobra refused, without cobra's words, and with the right usage.

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"nodegate/checks"
+	"nodegate/checks/catalog"
 	"nodegate/checks/setting"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
@@ -21,7 +22,10 @@ func printNext(ctx context.Context, w io.Writer, h *host.Host, p *policy.Policy,
 	when, see, undo := "at the next boot", "`systemctl status "+p.Gate.Unit+"` and `nodegate check`", "`nodegate uninstall --revert`"
 	if !h.Live() {
 		root := " --root " + plain.Quote(h.Root)
-		when, see, undo = "when this image boots", "`nodegate check"+root+"` now, `nodegate check` on the node", "`nodegate uninstall"+root+"`"
+		when, see, undo = "when this image boots", "`nodegate check` on the node", "`nodegate uninstall"+root+"`"
+		if len(catalog.For(p, checks.Image)) > 0 {
+			see = "`nodegate check" + root + "` now, " + see
+		}
 	}
 	_, err := fmt.Fprintf(w, "next    %s nodegate applies %s, then %s\n", when, settings, gate)
 	if err == nil && h.Live() && !started {

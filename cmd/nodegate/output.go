@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nodegate/checks/catalog"
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
@@ -201,7 +202,8 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	case nothing && len(o.skip) > 0:
 		fmt.Fprintln(c.ErrOrStderr(), "nodegate: nothing was checked: --skip leaves out every requirement")
 	case nothing:
-		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy has no requirement at stage %s\n", r.Stage)
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy has no requirement at stage %s; on a running machine it has %d\n",
+			r.Stage, len(catalog.For(p, "run")))
 	}
 	if o.format == "npd" && r.Verdict == verdict.Unknown {
 		return exit(npdUnknown)

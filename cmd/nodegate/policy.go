@@ -103,7 +103,7 @@ func newPolicyShow() *cobra.Command {
 			case !effective && len(args) == 1:
 				f, err := policy.Builtin(args[0])
 				if err != nil {
-					return err
+					return fmt.Errorf("%w; --effective --policy FILE prints your own", err)
 				}
 				if o.format == "json" {
 					p, diags := policy.Load([]policy.File{f}, catalog.Known())

@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -48,7 +50,7 @@ Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
 			case settings == 0 && len(in.left) > 0:
 				return fmt.Errorf("no setting found; left out: %s", strings.Join(in.left, "; "))
 			case settings == 0:
-				return fmt.Errorf("no setting found in %s", strings.Join(args, ", "))
+				return fmt.Errorf("no setting found in %s; name directories such as sysctl.d and modules-load.d, or files", strings.Join(args, ", "))
 			}
 			var err error
 			if output == "" {
@@ -120,7 +122,7 @@ func (in *imported) read(args []string) error {
 	}
 	for kind, all := range dirs {
 		slices.SortStableFunc(all, func(a, b string) int { return precedence(a, kind) - precedence(b, kind) })
-		found, err := config.Collect(inputFiles{}, all, ".conf")
+		found, err := config.Collect(inputFiles{&in.left}, all, ".conf")
 		if err != nil {
 			return err
 		}
@@ -154,11 +156,15 @@ func precedence(dir, kind string) int {
 	return slices.IndexFunc(config.Dirs(kind), func(of string) bool { return strings.HasSuffix(abs, of) })
 }
 
-// inputFiles reads files that are named on the command line.
-type inputFiles struct{}
+// inputFiles reads files that are named on the command line, and lists the links to missing files.
+type inputFiles struct{ left *[]string }
 
-func (inputFiles) ReadFile(name string) ([]byte, error) {
-	return file.ReadInput(name, policy.MaxFileSize)
+func (in inputFiles) ReadFile(name string) ([]byte, error) {
+	text, err := file.ReadInput(name, policy.MaxFileSize)
+	if errors.Is(err, fs.ErrNotExist) {
+		*in.left = append(*in.left, name+": a link to a missing file")
+	}
+	return text, err
 }
 func (inputFiles) ReadDir(name string) ([]string, error) { return file.ListDir(name) }
 func (inputFiles) ReadLink(name string) (string, error)  { return os.Readlink(name) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,15 +42,16 @@ Exit status: 0 no node would be held, 1 some nodes would be held,
 			if err != nil {
 				return err
 			}
+			if i := slices.IndexFunc(args, policy.IsPolicyFile); i >= 0 {
+				return fmt.Errorf("%s is a policy, not a report; name it with --policy %[1]s", args[i])
+			}
 			loaded, files, err := o.policyAlone(c)
 			if err != nil {
 				return err
 			}
 			if loaded.Gate.Enforce == policy.Warn || loaded.Gate.OnTimeout == policy.Release {
-				fmt.Fprintln(
-					c.ErrOrStderr(),
-					"nodegate: the policy's gate never holds a node for good (enforce, on_timeout): nodes shown as held start anyway",
-				)
+				fmt.Fprintln(c.ErrOrStderr(),
+					"nodegate: the policy's gate never holds a node for good (enforce, on_timeout): nodes shown as held start anyway")
 			}
 			known, err := o.policyOptions(c.ErrOrStderr())
 			if err != nil {

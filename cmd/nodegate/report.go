@@ -83,14 +83,10 @@ func fleetCode(f fleet.Fleet, errs []error) error {
 }
 
 func (o *options) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) error, error) {
-	switch o.format {
-	case "text":
-		paint := o.paint(stdout)
-		return func(w io.Writer, f fleet.Fleet) error { return fleet.Text(w, f, o.verbose, paint) }, nil
-	case "json":
-		return fleet.JSON, nil
-	case "html":
-		return fleet.HTML, nil
+	text := func(w io.Writer, f fleet.Fleet) error { return fleet.Text(w, f, o.verbose, o.paint(stdout)) }
+	write := map[string]func(io.Writer, fleet.Fleet) error{"text": text, "json": fleet.JSON, "html": fleet.HTML}[o.format]
+	if write != nil {
+		return write, nil
 	}
 	return nil, fmt.Errorf("unknown format %q; known formats: text, json, html", o.format)
 }

@@ -73,6 +73,8 @@ func (o *options) selectChecks(ctx context.Context, h *host.Host, p *policy.Poli
 	switch beside := without(catalog.For(p, other), s.list); {
 	case len(o.names) > 0:
 		s, err = named(p, o.names, stage, other)
+	case stage == checks.Image && h.Live():
+		s.left = "these are requirements of an image: run `nodegate check --stage boot` for a node"
 	case other == "" || len(beside) == 0:
 	case o.both:
 		s.list = slices.Concat(s.list, beside)

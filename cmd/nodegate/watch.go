@@ -31,7 +31,7 @@ func newWatch() *cobra.Command {
 	var every time.Duration
 	var listen, textfile string
 	c := &cobra.Command{
-		Use:   "watch",
+		Use:   "watch [POLICY]",
 		Short: "Set links that appear later, correct drift, serve metrics",
 		Long: `Watch applies the link requirements to each link that appears, reappears or
 changes, and inspects everything else at every interval. The drift attribute of
@@ -44,7 +44,7 @@ SIGHUP makes watch reload the policy. ` + units.WatchUnit + ` runs watch, and
 		Example: `  nodegate watch
   nodegate watch --interval 10s --listen 127.0.0.1:9758
   nodegate watch --textfile /var/lib/prometheus/node-exporter`,
-		Args: cobra.NoArgs,
+		Args: policyArgs,
 	}
 	o.policyFlags(c)
 	o.guardFlag(c)
@@ -129,6 +129,9 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 	}
 	if !h.Live() {
 		return nil, errors.New("watch works on the running machine; for a file tree run `nodegate check --root DIR`")
+	}
+	if err := needRoot("watch", ", or look without changes with `nodegate check`"); err != nil {
+		return nil, err
 	}
 	observer, err := o.machine()
 	if err != nil {

@@ -77,9 +77,7 @@ func (c *collected) addResult(node int, stage string, r report.Result) {
 	c.Reason, c.Ref = cmp.Or(c.Reason, r.Reason), cmp.Or(c.Ref, r.Ref)
 	if !r.Verdict.Fine() {
 		c.wrong++
-		if c.Remedy == "" {
-			c.Remedy = r.Remedy
-		}
+		c.Want, c.Remedy = cmp.Or(c.Want, r.Want), cmp.Or(c.Remedy, r.Remedy)
 		if r.Because != "" {
 			c.caused++
 			c.cause = r.Because
@@ -159,13 +157,7 @@ func (c *collected) findKind(compared int) Kind {
 
 // fineDiffer reports whether there are differences among the nodes on which the check passes or was not run.
 func (c *collected) fineDiffer() bool {
-	fine := 0
-	for _, s := range c.States {
-		if s.fine() {
-			fine++
-		}
-	}
-	return fine > 1
+	return count(c.States, Answer.fine) > 1
 }
 
 // Odd returns the number of nodes that differ from the majority.

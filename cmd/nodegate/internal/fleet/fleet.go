@@ -21,6 +21,7 @@ type Fleet struct {
 	Checks []Check
 	Groups []Group // every node is in exactly one group
 	domain string  // the common suffix of all names
+	fixes  string  // the number of checks and nodes that apply would fix, or ""
 }
 
 // Member is one report.
@@ -41,7 +42,8 @@ type Check struct {
 	States   []Answer // the most common first; every node is in at most one
 	Reason   string   // why the policy requires it
 	Ref      string   // the documentation of the reason
-	Remedy   string   // from the first node on which the check does not pass
+	Want     string   // the required state, and
+	Remedy   string   // the remedy, from the first node on which the check does not pass
 	Because  string   // the check that causes every failure of this one
 	of       []int    // index of a node's state in States, -1 for none
 }
@@ -101,11 +103,27 @@ func Merge(reports []report.Read) (Fleet, []error) {
 	for _, r := range kept {
 		f.Nodes = append(f.Nodes, Member{r.Node.Name, r.Stage, r.Verdict, r.Time, r.File, r.Policy.Enforce})
 	}
-	f.domain = domain(f.Nodes)
+	f.domain, f.fixes = domain(f.Nodes), fixes(kept)
 	f.Checks = mergeChecks(kept)
 	sorted.By(f.Checks, byInterest)
 	f.Groups = groupNodes(f.Checks, len(kept))
 	return f, errs
+}
+
+// fixes returns "`nodegate apply` fixes 2 checks on 3 nodes". It does not count symptoms.
+func fixes(reports []report.Read) string {
+	checks, nodes := map[string]bool{}, map[int]bool{}
+	for n, r := range reports {
+		for _, res := range r.Results {
+			if res.Fixable && res.Because == "" {
+				checks[res.Name], nodes[n] = true, true
+			}
+		}
+	}
+	if len(nodes) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; `nodegate apply` fixes %s on %s", report.Count(len(checks), "check"), report.Count(len(nodes), "node"))
 }
 
 // The limits of a table. A fleet has a few hundred different checks, and most nodes have the same ones.
@@ -152,9 +170,12 @@ func (f Fleet) Verdict() verdict.Verdict {
 
 // Count returns the number of nodes with the verdict.
 func (f Fleet) Count(verdict verdict.Verdict) int {
-	n := 0
-	for _, node := range f.Nodes {
-		if node.Verdict == verdict {
+	return count(f.Nodes, func(n Member) bool { return n.Verdict == verdict })
+}
+
+func count[T any](all []T, is func(T) bool) (n int) {
+	for _, one := range all {
+		if is(one) {
 			n++
 		}
 	}
@@ -209,11 +230,5 @@ func (f Fleet) Stages() []string {
 
 // OfKind returns the number of checks of the kind.
 func (f Fleet) OfKind(k Kind) int {
-	n := 0
-	for _, c := range f.Checks {
-		if c.Kind == k {
-			n++
-		}
-	}
-	return n
+	return count(f.Checks, func(c Check) bool { return c.Kind == k })
 }

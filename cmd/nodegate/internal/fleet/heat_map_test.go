@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/fleet"
+	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
@@ -55,7 +56,7 @@ func TestHeatMap(t *testing.T) {
 <q>runs too</q></details></th>
 <td class=none><td class=pass><td class=none></tr>
 <tr><th scope=row><details><summary><q>n0</q> <b>+7</b></summary>
-<q>n1</q>, <q>n2</q>, <q>n3</q>, <q>n4</q>, <q>n5</q>, <q>n6</q>, <q>n7</q></details></th>
+<q>n1,</q> <q>n2,</q> <q>n3,</q> <q>n4,</q> <q>n5,</q> <q>n6,</q> <q>n7</q></details></th>
 <td class=pass><td class=none><td class=pass></tr>
 <div class=bar>
 <i class=pass style=flex-grow:8></i>
@@ -73,4 +74,35 @@ func TestHeatMap(t *testing.T) {
 <i class=value style=flex-grow:1></i></div>
 `
 	assert.Diff(t, got.String(), want, "the cells")
+}
+
+// TestPageOfFixes: the first line counts what apply fixes, without symptoms, and what is in backquotes becomes code. Names are whole, and
+// a check in which all nodes pass with values of their own is no column.
+func TestPageOfFixes(t *testing.T) {
+	long := strings.Repeat("a-long-label.", 12) + "example.com"
+	fixable := fail("a", "0")
+	fixable["fixable"], fixable["want"], fixable["remedy"] = "true", "at least <1>", "run `nodegate apply` <now>"
+	symptom := because(fail("b", "0"), "a")
+	symptom["fixable"] = "true"
+	reports := []string{reportOf(t, long, "boot", fixable, symptom, pass("c", "3")),
+		reportOf(t, "n2", "boot", fixable, pass("b", "1"), pass("c", "4")), reportOf(t, "n3", "boot", fail("a", "2"), pass("b", "1"), pass("c", "5"))}
+	for i := range reports {
+		reports[i] = strings.ReplaceAll(reports[i], `"fixable":"true"`, `"fixable":true`)
+	}
+	f := merged(t, reports...)
+	var page, text bytes.Buffer
+	require.NoError(t, fleet.HTML(&page, f))
+	for _, want := range []string{"<h1>3 of 3 nodes not passing; <code>nodegate apply</code> fixes 1 check on 2 nodes</h1>",
+		"<b>Do</b> run <code>nodegate apply</code> &lt;now&gt;</p>", "<b>Want</b> <code>at least &lt;1&gt;</code>", "<q>" + long} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page lacks %s:\n%s", want, page.String())
+		}
+	}
+	if n := strings.Count(page.String(), "<th scope=col><a "); n != 2 {
+		t.Errorf("%d columns, want 2", n)
+	}
+	require.NoError(t, fleet.Text(&text, f, false, report.Plain))
+	if !strings.HasSuffix(text.String(), "; `nodegate apply` fixes 1 check on 2 nodes)\n") || !strings.Contains(text.String(), " want      at least <1>\n") {
+		t.Error(text.String())
+	}
 }

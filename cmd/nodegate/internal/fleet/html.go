@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"regexp"
 	"strings"
 
 	"nodegate/cmd/nodegate/internal/report"
@@ -50,15 +51,15 @@ func Page(w io.Writer, f Fleet, words Words) error {
 		title = report.Count(len(f.Nodes), "node") + ", " + words.Fine
 	}
 	if f.single() && words.Of == "" {
-		title = clean(f.Nodes[0].Name, 80) + ": " + f.Nodes[0].Verdict.String()
+		title = clean(f.Nodes[0].Name, hostName) + ": " + f.Nodes[0].Verdict.String()
 	}
 	headline := title
 	if words.Of != "" {
-		headline = words.Of + ": " + title
+		headline, p.f.fixes = words.Of+": "+title, ""
 	}
 	summary := p.escape(f.summary(p.word), 0)
 	if f.domain != "" { // it stays on one line
-		domain := p.escape(strings.TrimPrefix(f.domain, "."), 80) + ","
+		domain := p.escape(strings.TrimPrefix(f.domain, "."), hostName) + ","
 		summary = strings.Replace(summary, domain, "<q>"+domain+"</q>", 1)
 	}
 	p.writeParts(`<!doctype html>
@@ -68,7 +69,7 @@ func Page(w io.Writer, f Fleet, words Words) error {
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>nodegate `, words.Page, ": ", p.escape(headline, 300), "</title>\n<style>\n", pageStyle,
-		"</style>\n<header>\n<h1>", p.escape(headline, 300), "</h1>\n<p>",
+		"</style>\n<header>\n<h1>", p.escape(headline, 300), p.marked(p.f.fixes), "</h1>\n<p>",
 		summary, "</p>\n")
 	if when := f.checkedPeriod(); when != "" {
 		p.writeParts("<p class=quiet>", p.escape(when, 0), "</p>\n")
@@ -115,6 +116,11 @@ func (p *page) writeParts(parts ...string) {
 // escape escapes a report's text for HTML. All text from a report must pass through it.
 func (p *page) escape(s string, most int) string { return html.EscapeString(clean(s, most)) }
 
+// marked returns a report's sentence, whose commands in backquotes become code.
+func (p *page) marked(s string) string {
+	return regexp.MustCompile("`([^`]+)`").ReplaceAllString(p.escape(s, pageValue), "<code>$1</code>")
+}
+
 // class returns the CSS class of a state, which sets its colour, and a sign for readers who cannot
 // distinguish the colours.
 func (s Answer) class() (class, sign string) {
@@ -139,6 +145,7 @@ func (f Fleet) columns() []Check { return f.Checks[:len(f.Checks)-f.OfKind(Alike
 
 func (p *page) writeHeatMap() {
 	columns := p.f.columns()
+	columns = columns[:len(columns)-p.f.OfKind(Varies)] // all their cells pass
 	if len(columns) == 0 || p.f.single() {
 		return
 	}
@@ -209,10 +216,7 @@ func (p *page) writeNames(nodes []int, first int) {
 // writeList lists nodes. Each name stays on one line if the line is long enough.
 func (p *page) writeList(nodes []int) {
 	for i, n := range nodes {
-		if i > 0 {
-			p.writeParts(", ")
-		}
-		p.writeParts("<q>", p.escape(p.f.names([]int{n}, 0), 0), "</q>")
+		p.writeParts("<q>", p.escape(p.f.names([]int{n}, 0), 0), map[bool]string{true: ",</q> ", false: "</q>"}[i < len(nodes)-1])
 	}
 }
 
@@ -235,7 +239,7 @@ func (p *page) writeChecks() {
 		}
 		p.writeParts("<div class=bar>")
 		for j, s := range c.States {
-			if j < pageValues {
+			if j < pageValues && len(c.States) > 1 {
 				fmt.Fprintf(p, "<i class=%s style=flex-grow:%d></i>", c.colour(j), len(s.Nodes))
 			}
 		}
@@ -256,11 +260,14 @@ func (p *page) writeChecks() {
 			p.writeParts("</li>\n")
 		}
 		p.writeParts("</ul>\n")
+		if c.Want != "" && c.Kind != Caused {
+			p.writeParts("<p><b>Want</b> <code>", p.escape(c.Want, pageValue), "</code></p>\n")
+		}
 		if c.Reason != "" {
-			p.writeParts("<p><b>Why</b> ", p.escape(c.Reason, pageValue), p.link(c.Ref), "</p>\n")
+			p.writeParts("<p><b>Why</b> ", p.marked(c.Reason), p.link(c.Ref), "</p>\n")
 		}
 		if c.Remedy != "" && c.Kind != Caused {
-			p.writeParts("<p><b>Do</b> ", p.escape(c.Remedy, pageValue), "</p>\n")
+			p.writeParts("<p><b>Do</b> ", p.marked(c.Remedy), "</p>\n")
 		}
 		p.writeParts("</article>\n")
 	}

@@ -41,7 +41,7 @@ func Text(w io.Writer, f Fleet, all bool, paint report.Paint) error {
 	if old := f.Outdated(); old != nil {
 		fmt.Fprintf(&t, "%s %s: %s\n\n", report.Count(len(old), "report"), outdated, f.names(old, t.names))
 	}
-	_ = report.Total(&t, paint, f.Verdict(), f.summary(Answer.word))
+	_ = report.Total(&t, paint, f.Verdict(), f.summary(Answer.word)+f.fixes)
 	_, err := t.WriteTo(w)
 	return err
 }
@@ -71,8 +71,10 @@ func (t *text) writeCheck(c Check) {
 		}
 		fmt.Fprintln(t, strings.TrimRight(line, " "))
 	}
-	if c.Remedy != "" && (c.Kind == Verdicted || c.Kind == Wrong) {
-		fmt.Fprintf(t, "        %s %s\n", t.paint(report.Dim, "do       "), clean(c.Remedy, 400))
+	for _, detail := range [][2]string{{"want", c.Want}, {"do", c.Remedy}} {
+		if detail[1] != "" && (c.Kind == Verdicted || c.Kind == Wrong) {
+			fmt.Fprintf(t, "        %s %s\n", t.paint(report.Dim, fmt.Sprintf("%-9s", detail[0])), clean(detail[1], 400))
+		}
 	}
 	fmt.Fprintln(t)
 }

@@ -57,6 +57,8 @@ func clean(text string, most int) string {
 	return b.String()
 }
 
+const hostName = 253 // characters of the longest name in DNS
+
 // names lists nodes, at most the first most ones if most is not 0.
 func (f Fleet) names(nodes []int, most int) string {
 	var b strings.Builder
@@ -68,7 +70,7 @@ func (f Fleet) names(nodes []int, most int) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(clean(strings.TrimSuffix(f.Nodes[n].Name, f.domain), 80))
+		b.WriteString(clean(strings.TrimSuffix(f.Nodes[n].Name, f.domain), hostName))
 	}
 	return b.String()
 }
@@ -105,7 +107,7 @@ func (f Fleet) summary(word func(Answer) string) string {
 	}
 	nodes := report.Count(len(f.Nodes), "node")
 	if f.domain != "" {
-		nodes += " of " + clean(strings.TrimPrefix(f.domain, "."), 80)
+		nodes += " of " + clean(strings.TrimPrefix(f.domain, "."), hostName)
 	}
 	checks := len(f.Checks) - f.countFacts(Verdicted, Valued, Wrong, Caused, Varies, Alike)
 	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(checks, "check"), strings.Join(stages, " and "), strings.Join(parts, ", "))
@@ -113,13 +115,7 @@ func (f Fleet) summary(word func(Answer) string) string {
 
 // countFacts returns the number of checks of these kinds that are properties of the node, not requirements.
 func (f Fleet) countFacts(kinds ...Kind) int {
-	n := 0
-	for _, c := range f.Checks {
-		if slices.Contains(kinds, c.Kind) && strings.HasPrefix(c.Name, factPrefix) {
-			n++
-		}
-	}
-	return n
+	return count(f.Checks, func(c Check) bool { return slices.Contains(kinds, c.Kind) && strings.HasPrefix(c.Name, factPrefix) })
 }
 
 // outdated describes the reports of Outdated.

@@ -63,6 +63,7 @@ type Result struct {
 	Want     string            `json:"want"`              // the required state
 	Got      string            `json:"got"`               // the state found
 	Fixed    bool              `json:"fixed"`             // apply corrected it in this run
+	Fixable  bool              `json:"fixable,omitempty"` // apply would correct it, unless what it follows from remains
 	Was      string            `json:"was,omitempty"`     // the state before the correction
 	Source   string            `json:"source"`            // file and line of the requirement
 	Reason   string            `json:"reason,omitempty"`  // why it is required
@@ -118,6 +119,7 @@ func NewResult(res checks.Result) Result {
 	}
 	if !out.Verdict.Fine() {
 		out.Remedy = res.State.Remedy
+		out.Fixable = res.Err == nil && len(res.State.Changes) > 0 && res.State.Stuck == ""
 	}
 	if res.Err != nil {
 		out.Error = OneLine(Words(res.Err))
@@ -185,10 +187,7 @@ func (r Report) duration() time.Duration {
 
 // began returns the start time of the checks, or the zero time if the report has no valid time.
 func (r Report) began() time.Time {
-	t, err := time.Parse(time.RFC3339, r.Time)
-	if err != nil {
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339, r.Time) // the zero time with an error
 	return t
 }
 
