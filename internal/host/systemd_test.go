@@ -84,7 +84,7 @@ func TestAskAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "private")
 	listener, err := net.Listen("unix", path)
 	require.NoError(t, err)
-	defer listener.Close()
+	t.Cleanup(func() { _ = listener.Close() })
 	asked := 0
 	go func() {
 		for {
@@ -107,7 +107,7 @@ func TestAskAgain(t *testing.T) {
 
 // serveUnit speaks D-Bus: it authenticates anybody, and answers the first question while answers allows it.
 func serveUnit(conn net.Conn, answers func() bool) {
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	in := bufio.NewReader(conn)
 	for line := ""; line != "BEGIN\r\n"; {
 		line, _ = in.ReadString('\n')

@@ -40,7 +40,8 @@ gate {
 const prepareHostile = `h="$(printf 'e\033[2J\a\342\200\256')"
 ip link add name "$h" type bridge
 printf %s "$h" >/proc/sys/kernel/hostname
-printf 'ID=debian\nPRETTY_NAME="%s"\n' "$h" >/srv/os; cat /srv/os >/etc/os-release
+printf 'ID=debian\nPRETTY_NAME="%s"\n' "$h" >"/etc/os.$$"
+mv "/etc/os.$$" /etc/os-release # it is a link to a file outside the room
 cp "$(command -v python3 || command -v sleep)" "/srv/$h"
 listen='import socket,time;s=socket.socket();s.bind(("0.0.0.0",10250));s.listen();time.sleep(60)'
 ("/srv/$h" -c "$listen" "$h" || "/srv/$h" 60) >/dev/null 2>&1 </dev/null &
