@@ -186,6 +186,8 @@ func TestUnitPrepared(t *testing.T) {
 		{"[Unit]\nAfter=metadata.service\n[Service]\n" + file, once, verdict.Pass},
 		{"[Unit]\nAfter=ready.target\n[Service]\n" + file, once, verdict.Pass},
 		{"[Service]\n" + file, once, verdict.Warn},
+		{"[Unit]\nAfter=nodegate-apply.service\n[Service]\n" + file, map[string]string{
+			lib + "nodegate-apply.service": once[lib+"metadata.service"]}, verdict.Warn},
 		{"[Unit]\nAfter=metadata.service\n[Service]\nEnvironmentFile=/usr/lib/none\n", once, verdict.Fail},
 		{"[Service]\n" + file, map[string]string{wantsLink: ""}, verdict.Skipped},
 		{"[Service]\n" + file + "WorkingDirectory=/var/lib/none\n", map[string]string{wantsLink: ""}, verdict.Warn},
