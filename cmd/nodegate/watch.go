@@ -81,6 +81,9 @@ SIGHUP makes watch reload the policy. ` + units.WatchUnit + ` runs watch, and
 				cancel()
 			}()
 		}
+		if err := needRoot("watch", ", or look without changes with `nodegate check`"); err != nil {
+			return err
+		}
 		cluster := kube.NewPublisher(host.Credential, w.Trouble)
 		go cluster.Run(ctx)
 		w.Publish = func(s watch.Status) {
@@ -129,9 +132,6 @@ func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
 	}
 	if !h.Live() {
 		return nil, errors.New("watch works on the running machine; for a file tree run `nodegate check --root DIR`")
-	}
-	if err := needRoot("watch", ", or look without changes with `nodegate check`"); err != nil {
-		return nil, err
 	}
 	observer, err := o.machine()
 	if err != nil {
