@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -39,6 +40,17 @@ func describePaste(s string) string {
 		return "this is a code fence; remove it, or " + save
 	case strings.Contains(s, "\x1b["):
 		return "the line contains terminal colours; " + save
+	case strings.Contains(s, "&quot;"), strings.Contains(s, "&gt;"), strings.Contains(s, "&#"), strings.Contains(s, "<br"):
+		return "the line contains HTML; " + save
+	case strings.HasPrefix(s, ">"), strings.HasPrefix(s, "+"), strings.HasPrefix(s, "|"):
+		return "the lines are quoted, as in mail or a difference; " + save
+	case s != "" && s[0] >= '0' && s[0] <= '9':
+		return "the lines have numbers; " + save
+	case slices.ContainsFunc([]string{"[sudo]", "Warning:", "Defaulted container", "Pseudo-terminal", "Connection to "},
+		func(begin string) bool { return strings.HasPrefix(s, begin) }):
+		return "this line is from sudo, ssh or kubectl; remove it, or " + save
+	case slices.Contains([]string{"...", "[...]", "…", "[…]", "(...)", "<snip>", "[snip]", "<snipped>", "--snip--"}, strings.TrimSpace(s)):
+		return "lines were cut out here, so that a loss does not show; " + save
 	case isPrompt(s):
 		return "this is a command line, not its output; " + save
 	case strings.Contains(s, "\u00a0"):
@@ -65,6 +77,12 @@ func describeWord(w string) string {
 		if strings.HasPrefix(w, quote) {
 			return "the line contains typographic quotes, which an editor or chat put there; " + save
 		}
+	}
+	if strings.HasPrefix(w, "\u2014") || strings.HasPrefix(w, "\u2013") {
+		return "the line contains a dash in place of --, which an editor put there; " + save
+	}
+	if strings.Contains(w, "&quot;") {
+		return "the line contains HTML; " + save
 	}
 	if strings.Contains(w, "\u00a0") {
 		return "the line contains no-break spaces, which an editor or browser put there; " + save

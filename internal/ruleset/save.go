@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -25,6 +26,8 @@ type saveParser struct {
 	family, backend string // from the last header
 	header          bool
 
+	commented, uncommented bool // rules of KUBE-SERVICES that lead to a Service
+
 	freeChains []Chain
 	rules      []Rule // rules[run:] belong to the current chain
 	run        int
@@ -45,8 +48,10 @@ func (p *saveParser) parse() error {
 	}
 	p.set.Lines = p.lines.N
 	switch {
+	case p.uncommented && !p.commented:
+		return p.unreadable("the rules of KUBE-SERVICES lack their comments, which name the Services")
 	case p.table != nil:
-		return p.unreadable("the input is truncated: table %s has no COMMIT", p.table.Name)
+		return p.unreadable("this is only a part: table %s has no COMMIT", p.table.Name)
 	case len(p.set.Saves) == 0 && !p.header: // a header alone: a node without rules
 		return ErrNoRules
 	}
@@ -56,8 +61,13 @@ func (p *saveParser) parse() error {
 	return nil
 }
 
+// unreadable names the command whose output can be read, unless the message has one.
 func (p *saveParser) unreadable(format string, args ...any) error {
-	return input.Unreadable(p.lines.N, format, args...)
+	what := fmt.Sprintf(format, args...)
+	if !strings.Contains(what, "run `") {
+		what += "; " + save
+	}
+	return input.Unreadable(p.lines.N, "%s", what)
 }
 
 func (p *saveParser) parseLine(s string) error {
@@ -105,6 +115,9 @@ func (p *saveParser) parseHeader(s string) error {
 		return nil
 	}
 	p.header = true
+	if strings.Contains(s, " COMMIT") {
+		return p.unreadable("the line ends were lost")
+	}
 	p.family, p.backend = IPv4, Legacy
 	if strings.HasPrefix(by, "ip6tables") {
 		p.family = IPv6
@@ -154,7 +167,7 @@ func (p *saveParser) commit() error {
 // declareChain reads a chain declaration: ":KUBE-SERVICES - [0:0]".
 func (p *saveParser) declareChain(s string) error {
 	if p.table == nil {
-		return p.unreadable("chain outside of a table: %.60q", s)
+		return p.unreadable("this is only a part: chain outside of a table: %.60q", s)
 	}
 	name, rest, ok := strings.Cut(s, " ")
 	policy, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
@@ -176,7 +189,7 @@ func (p *saveParser) declareChain(s string) error {
 }
 
 func (p *saveParser) declaredTwice(c *Chain, line int) error {
-	return input.Unreadable(line, "chain %s is declared twice in table %s", c.Name, p.table.Name)
+	return input.Unreadable(line, "chain %s is declared twice in table %s; "+save, c.Name, p.table.Name)
 }
 
 // indexChains builds the table's map of chains by name. Building it with the final size, after all

@@ -25,7 +25,7 @@ func (p *saveParser) parseRule(s string) error {
 		return p.unreadable("not a line of iptables-save: %.60q", s)
 	}
 	if p.table == nil {
-		return p.unreadable("rule outside of a table: %.60q; %s", s, save)
+		return p.unreadable("this is only a part: rule outside of a table: %.60q", s)
 	}
 	name, rest, _ := strings.Cut(rest, " ")
 	if what := describeWord(name); what != "" {
@@ -46,6 +46,10 @@ func (p *saveParser) parseRule(s string) error {
 	r.Text, r.Line, r.Chain = s, int32(p.lines.N), p.chain.Index
 	if msg := r.parse(rest); msg != "" {
 		return p.unreadable("%s: %.120q", msg, s)
+	}
+	if name == "KUBE-SERVICES" && strings.HasPrefix(r.Target, "KUBE-SVC-") {
+		p.commented = p.commented || r.Comment != ""
+		p.uncommented = p.uncommented || r.Comment == ""
 	}
 	return nil
 }

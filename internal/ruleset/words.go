@@ -29,7 +29,7 @@ func (s *scanner) nextWord() string {
 	} else {
 		s.rest = ""
 	}
-	if w[0] >= 0x80 || strings.IndexByte(w, 0xc2) >= 0 { // a quote, or a no-break space
+	if w[0] >= 0x80 || w[0] == '&' || strings.IndexByte(w, 0xc2) >= 0 { // a quote, a dash, or a no-break space
 		if what := describeWord(w); what != "" && s.msg == "" {
 			s.msg = what
 		}

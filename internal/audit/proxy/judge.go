@@ -149,6 +149,9 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	rep.settleIPVS(out)
 	compare(&rep, &opts, out.List, out)
 	judgeReach(&rep, sets, &opts, out)
+	if rep.redacted {
+		out.List = slices.DeleteFunc(out.List, func(f Finding) bool { return !structural.MatchString(f.Name) })
+	}
 	rep.Findings = append(rep.Findings, out.List...)
 	rep.finish()
 	return rep
@@ -171,6 +174,10 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 	case hasProxyChains(s):
 		r.Mode = "iptables"
 		r.Families[s.Family] = true
+		if at, why := redacted(s); at != nil {
+			r.redacted = true
+			out.Add(Finding{Name: "kubeproxy.rules.redacted", Family: s.Family, Line: int(at.Line), Rule: at.Text, Message: why})
+		}
 		a := newAudit(s, opts, out)
 		found := a.judge()
 		r.Version = r.Version.narrow(a.version)

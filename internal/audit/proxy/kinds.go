@@ -60,6 +60,8 @@ func structureKinds() []Kind {
 			whoElse, refIptables},
 		{"kubeproxy.rules.partial", verdict.Unknown, "the input is only a part of the rules: no kernel can hold it",
 			"save all rules: run `iptables-save > rules.txt`, and ip6tables-save for IPv6", ""},
+		{"kubeproxy.rules.redacted", verdict.Unknown, "names or addresses were replaced: only the structure of the rules was judged",
+			"audit the text as it is on the node: nodegate sends it nowhere", ""},
 		{"kubeproxy.version.older", verdict.Unknown,
 			"the rules have the form of Kubernetes 1.14 or older, which is not known: they were not judged",
 			"upgrade kube-proxy: 1.14 has had no fixes since 2019", ""},

@@ -18,6 +18,7 @@ func TestPasted(t *testing.T) {
 		}
 		return "*nat\n" + strings.Join(kept, "\n") + "\nCOMMIT\n"
 	}
+	address := regexp.MustCompile(`\b\d+\.\d+\.\d+\.\d+\b`)
 	unnamed := strings.NewReplacer(`"tcp"`, "6", `"udp"`, "17").Replace(nft)
 	unnamed = regexp.MustCompile(`"protocol": (6|17)`).ReplaceAllString(unnamed, `"protocol": "th"`)
 	for _, c := range []struct{ what, rules, want string }{
@@ -32,6 +33,12 @@ func TestPasted(t *testing.T) {
 		{"one chain of IPVS mode left over", strings.Replace(save, ":KUBE-POSTROUTING", ":KUBE-LOAD-BALANCER - [0:0]\n:KUBE-POSTROUTING", 1), ""},
 		{"destinations that iptables could not print", regexp.MustCompile(`--to-destination 100.96.1.[123]:80`).ReplaceAllString(save,
 			"--to-destination  --random --to-destination  --random --to-destination 0.0.0.0:0"), "kubeproxy.rule.unreadable"},
+		{"addresses replaced by words", address.ReplaceAllString(save, "<redacted>"), "kubeproxy.rules.redacted"},
+		{"addresses masked", address.ReplaceAllString(save, "10.x.x.4"), "kubeproxy.rules.redacted"},
+		{"Pods of another range", strings.ReplaceAll(save, "100.96.", "10.99."), "kubeproxy.rules.redacted"},
+		{"Services of other names", regexp.MustCompile(`--comment "?[a-z-]+/[a-z-]+`).ReplaceAllStringFunc(save, func(s string) string {
+			return s[:strings.IndexByte(s, '/')+1] + "x"
+		}), "kubeproxy.rules.redacted"},
 	} {
 		t.Run(c.what, func(t *testing.T) { wantOne(t, Judge(mustParse(t, c.rules), Options{}), c.want) })
 	}
