@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -210,6 +211,9 @@ func parseRules(name string, stdin io.Reader) (*ruleset.Set, error) {
 	}
 	defer in.Close()
 	set, err := ruleset.Parse(name, in)
+	if errors.Is(err, input.ErrUnreadable) && !strings.Contains(err.Error(), "run `") {
+		err = fmt.Errorf("%w; run `iptables-save > rules.txt`, and ip6tables-save for IPv6, or `nft -j list ruleset > rules.json`", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", shown, err)
 	}

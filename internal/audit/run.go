@@ -126,6 +126,7 @@ func (n *Machine) compareOnce(ctx context.Context, opts proxy.Options, compared 
 // RunRecorded audits recorded rules. Of kube-proxy it reads only the pages and logs that the request names.
 func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, error) {
 	opts := proxy.Options{NodeName: r.Node, Zone: r.Zone}
+	opts.Pasted = true
 	if err := r.Truth.Read(ctx, &opts); err != nil {
 		return Result{}, err
 	}

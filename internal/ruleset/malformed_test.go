@@ -35,7 +35,7 @@ func TestMalformed(t *testing.T) {
 	}{
 		{"empty", "", "the input is empty: no tables, no rules", input.ErrUnknown},
 		{"blank", " \n\n", "the input is empty: no tables, no rules", input.ErrUnknown},
-		{"truncated", text[:len(text)/2], "line 524: this is only a part: table nat has no COMMIT", input.ErrUnreadable},
+		{"truncated", text[:len(text)/2], "line 524: the input is truncated: table nat has no COMMIT", input.ErrUnreadable},
 		{"long line", "*nat\n-A X " + strings.Repeat("x", 10<<20), "line 2: line is longer than 1 MiB", input.ErrUnreadable},
 		{"long line with a newline", "*nat\n:X - [0:0]\n-A X " + strings.Repeat("x", 10<<20) + "\nCOMMIT\n",
 			"line 3: line is longer than 1 MiB", input.ErrUnreadable},
@@ -65,7 +65,7 @@ func TestMalformed(t *testing.T) {
 			"line 3: the line contains no-break spaces, which an editor or browser put there; " + save, input.ErrUnreadable},
 		{"text format of nft", "table ip kube-proxy {\n", "line 1: this is the text format of nft; use the output of `nft -j list ruleset`",
 			input.ErrUnreadable},
-		{"rule outside of a table", "-A INPUT -j ACCEPT\n", `line 1: this is only a part: rule outside of a table: "-A INPUT -j ACCEPT"; ` + save,
+		{"rule outside of a table", "-A INPUT -j ACCEPT\n", `line 1: this is only a part: rule outside of a table: "-A INPUT -j ACCEPT"`,
 			input.ErrUnreadable},
 		{"chain outside of a table", ":X - [0:0]\n", `line 1: this is only a part: chain outside of a table: "X - [0:0]"`, input.ErrUnreadable},
 		{"chain without policy", "*nat\n:X\n", `line 2: chain without a policy: "X"`, input.ErrUnreadable},
@@ -97,11 +97,7 @@ func TestMalformed(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			const command = "; run `iptables-save > rules.txt`, and ip6tables-save for IPv6"
-			assert.Equal(t, strings.TrimSuffix(err.Error(), command), strings.TrimSuffix(u.want, command), "error")
-			if paste := strings.Contains(u.want, "not a line") || strings.Contains(u.want, "only a part"); paste && !strings.HasSuffix(err.Error(), command) {
-				t.Errorf("no command: %v", err)
-			}
+			assert.Equal(t, err.Error(), u.want, "error")
 			if !errors.Is(err, u.kind) {
 				t.Errorf("%v is not %v", err, u.kind)
 			}

@@ -2,7 +2,6 @@ package ruleset
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -51,7 +50,7 @@ func (p *saveParser) parse() error {
 	case p.uncommented && !p.commented:
 		return p.unreadable("the rules of KUBE-SERVICES lack their comments, which name the Services")
 	case p.table != nil:
-		return p.unreadable("this is only a part: table %s has no COMMIT", p.table.Name)
+		return p.unreadable("the input is truncated: table %s has no COMMIT", p.table.Name)
 	case len(p.set.Saves) == 0 && !p.header: // a header alone: a node without rules
 		return ErrNoRules
 	}
@@ -61,13 +60,8 @@ func (p *saveParser) parse() error {
 	return nil
 }
 
-// unreadable names the command whose output can be read, unless the message has one.
 func (p *saveParser) unreadable(format string, args ...any) error {
-	what := fmt.Sprintf(format, args...)
-	if !strings.Contains(what, "run `") {
-		what += "; " + save
-	}
-	return input.Unreadable(p.lines.N, "%s", what)
+	return input.Unreadable(p.lines.N, format, args...)
 }
 
 func (p *saveParser) parseLine(s string) error {
@@ -189,7 +183,7 @@ func (p *saveParser) declareChain(s string) error {
 }
 
 func (p *saveParser) declaredTwice(c *Chain, line int) error {
-	return input.Unreadable(line, "chain %s is declared twice in table %s; "+save, c.Name, p.table.Name)
+	return input.Unreadable(line, "chain %s is declared twice in table %s", c.Name, p.table.Name)
 }
 
 // indexChains builds the table's map of chains by name. Building it with the final size, after all

@@ -66,6 +66,9 @@ type Options struct {
 	// (ipvs.excludeCIDRs); nil means none. It is called only if there are IPVS rules.
 	ExcludeCIDRs func() []netip.Prefix
 
+	// Pasted: the rules are a text, in which people may have replaced names and addresses.
+	Pasted bool
+
 	Live
 }
 
@@ -174,7 +177,7 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 	case hasProxyChains(s):
 		r.Mode = "iptables"
 		r.Families[s.Family] = true
-		if at, why := redacted(s); at != nil {
+		if at, why := redacted(s); opts.Pasted && at != nil {
 			r.redacted = true
 			out.Add(Finding{Name: "kubeproxy.rules.redacted", Family: s.Family, Line: int(at.Line), Rule: at.Text, Message: why})
 		}

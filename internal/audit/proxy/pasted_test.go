@@ -40,6 +40,6 @@ func TestPasted(t *testing.T) {
 			return s[:strings.IndexByte(s, '/')+1] + "x"
 		}), "kubeproxy.rules.redacted"},
 	} {
-		t.Run(c.what, func(t *testing.T) { wantOne(t, Judge(mustParse(t, c.rules), Options{}), c.want) })
+		t.Run(c.what, func(t *testing.T) { wantOne(t, Judge(mustParse(t, c.rules), Options{Pasted: true}), c.want) })
 	}
 }
