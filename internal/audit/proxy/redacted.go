@@ -45,8 +45,8 @@ func redacted(s *ruleset.Save) (*ruleset.Rule, string) {
 // documentation stands for the ranges of RFC 5737 and RFC 3849, which no node has.
 const documentation = "documentation"
 
-// chainHash returns the hash in the name of a chain, and what it is made of: the Service of a rule that leads there, or an endpoint. The key
-// is the kind of the chain, or the range of the endpoint; it is "" for any other rule.
+// chainHash returns the hash in the name of a chain, and what it is made of: the Service of a rule that leads there, or an endpoint.
+// The key is the kind of the chain, or the range of the endpoint; it is "" for any other rule.
 func chainHash(r *ruleset.Rule, chain string) (key, hash string, parts []string) {
 	if service, what := splitPortal(r.Comment); what == "cluster IP" {
 		kind, hash := serviceChain(r.Target)
