@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,8 +25,8 @@ func unit() checks.Problem {
 		How: "Asks systemd about the unit of the policy's gate block: the running one over D-Bus; for an image this machine's, in its test " +
 			"mode and without privileges. Then looks for the programs, users, directories and files of variables that the unit names. What " +
 			"a program may still mend at the first boot, a unit enabled nowhere or a missing file outside /usr, is a warning. In an image a " +
-			"missing file of variables is ignored if a one-shot service runs before the unit. Unknown, as a warning, if no systemd can be asked. " +
-			"Skipped if the unit does not exist, or if the image neither enables it nor has its file of variables.",
+			"missing file of variables is left to a one-shot service that runs before the unit. Unknown, as a warning, if no systemd can be asked. " +
+			"Skipped if the unit does not exist, or if only such a file is missing.",
 		Remedy:  "correct the named line, then run `systemctl daemon-reload`",
 		Ref:     "https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html",
 		Inspect: inspectUnit,
@@ -78,8 +79,8 @@ func inspectUnit(ctx context.Context, h *host.Host, p *policy.Policy) (checks.St
 	switch {
 	case len(faults) == 0:
 		return s, nil
-	case len(faults) == 1 && faults[0].Later:
-		s.Skip = "left to the first boot, which must write a file of variables of " + name + " and start it"
+	case !slices.ContainsFunc(faults, func(f service.Fault) bool { return !f.Later }):
+		s.Skip = "left to the first boot, which must write a file of variables of " + name + " before it starts"
 		return s, nil
 	}
 	sorted.By(faults, func(a, b service.Fault) int { // the certain ones first

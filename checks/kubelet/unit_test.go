@@ -186,8 +186,8 @@ func TestUnitPrepared(t *testing.T) {
 		changes map[string]string
 		want    verdict.Verdict
 	}{
-		{"[Unit]\nAfter=metadata.service\n[Service]\n" + file, once, verdict.Pass},
-		{"[Unit]\nAfter=ready.target\n[Service]\n" + file, once, verdict.Pass},
+		{"[Unit]\nAfter=metadata.service\n[Service]\n" + file, once, verdict.Skipped},
+		{"[Unit]\nAfter=ready.target\n[Service]\n" + file, once, verdict.Skipped},
 		{"[Service]\n" + file, once, verdict.Warn},
 		{"[Unit]\nAfter=nodegate-apply.service\n[Service]\n" + file, map[string]string{
 			lib + "nodegate-apply.service": once[lib+"metadata.service"]}, verdict.Warn},

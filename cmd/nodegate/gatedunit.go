@@ -34,6 +34,9 @@ func warnOfUnit(planned *host.Host, g policy.Gate, answer service.Answer, stderr
 		return nil
 	}
 	for _, f := range faults {
+		if f.Later && answer.Starts { // a one-shot service before the unit may mend it
+			continue
+		}
 		if _, err := fmt.Fprintf(stderr, "nodegate: warning: %s: %s; %s\n", f.At, f.What, f.Remedy); err != nil {
 			return err
 		}

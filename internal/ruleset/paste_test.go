@@ -19,7 +19,6 @@ func TestPastes(t *testing.T) {
 		"HTML":                       strings.ReplaceAll(save, `"`, "&quot;"),
 		"a dash in place of --":      strings.ReplaceAll(save, "--", "—"),
 		"a dash in place of --, ":    strings.ReplaceAll(save, "--", "–"),
-		"lack their comments":        regexp.MustCompile(` -m comment --comment ("[^"]*"|\S+)`).ReplaceAllString(save, ""),
 		"quoted, as in mail":         each("> ", ""),
 		"quoted, as in mail or a di": each("+", ""),
 		"have numbers":               each("12  ", ""),

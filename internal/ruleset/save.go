@@ -25,8 +25,6 @@ type saveParser struct {
 	family, backend string // from the last header
 	header          bool
 
-	commented, uncommented bool // rules of KUBE-SERVICES that lead to a Service
-
 	freeChains []Chain
 	rules      []Rule // rules[run:] belong to the current chain
 	run        int
@@ -47,8 +45,6 @@ func (p *saveParser) parse() error {
 	}
 	p.set.Lines = p.lines.N
 	switch {
-	case p.uncommented && !p.commented:
-		return p.unreadable("the rules of KUBE-SERVICES lack their comments, which name the Services")
 	case p.table != nil:
 		return p.unreadable("the input is truncated: table %s has no COMMIT", p.table.Name)
 	case len(p.set.Saves) == 0 && !p.header: // a header alone: a node without rules

@@ -47,10 +47,6 @@ func (p *saveParser) parseRule(s string) error {
 	if msg := r.parse(rest); msg != "" {
 		return p.unreadable("%s: %.120q", msg, s)
 	}
-	if name == "KUBE-SERVICES" && strings.HasPrefix(r.Target, "KUBE-SVC-") {
-		p.commented = p.commented || r.Comment != ""
-		p.uncommented = p.uncommented || r.Comment == ""
-	}
 	return nil
 }
 

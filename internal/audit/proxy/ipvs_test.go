@@ -263,7 +263,7 @@ func TestIPVSShared(t *testing.T) {
 // TestIPVSUnjudged checks that missing evidence gives the verdict unknown, neither a finding nor a
 // pass.
 func TestIPVSUnjudged(t *testing.T) {
-	dispatches := strings.Replace(ipvsSave, "COMMIT", "-A KUBE-SERVICES -d 10.96.0.1/32 -m comment --comment x -j KUBE-SVC-NPX46M4PTMTKRN6Y\nCOMMIT", 1)
+	dispatches := strings.Replace(ipvsSave, "COMMIT", "-A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-SVC-NPX46M4PTMTKRN6Y\nCOMMIT", 1)
 	leftover := strings.Replace(ipvsSave, ":KUBE-NODE-PORT", ":KUBE-SVC-NPX46M4PTMTKRN6Y - [0:0]\n:KUBE-NODE-PORT", 1)
 	node := &ruleset.Set{IPVS: virtualServers(t, ipvsNode)}
 	api := Options{Services: services(t, ipvsServices), Endpoints: endpoints(t, ipvsSlices), NodeName: "a"}

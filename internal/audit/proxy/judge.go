@@ -177,9 +177,8 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 	case hasProxyChains(s):
 		r.Mode = "iptables"
 		r.Families[s.Family] = true
-		if at, why := redacted(s); opts.Pasted && at != nil {
-			r.redacted = true
-			out.Add(Finding{Name: "kubeproxy.rules.redacted", Family: s.Family, Line: int(at.Line), Rule: at.Text, Message: why})
+		if opts.Pasted && !r.judgeText(s, out) {
+			return
 		}
 		a := newAudit(s, opts, out)
 		found := a.judge()

@@ -34,6 +34,7 @@ func TestPasted(t *testing.T) {
 		{"destinations that iptables could not print", regexp.MustCompile(`--to-destination 100.96.1.[123]:80`).ReplaceAllString(save,
 			"--to-destination  --random --to-destination  --random --to-destination 0.0.0.0:0"), "kubeproxy.rule.unreadable"},
 		{"addresses replaced by words", address.ReplaceAllString(save, "<redacted>"), "kubeproxy.rules.redacted"},
+		{"without comments", regexp.MustCompile(` -m comment --comment ("[^"]*"|\S+)`).ReplaceAllString(save, ""), "kubeproxy.rules.redacted"},
 		{"addresses masked", address.ReplaceAllString(save, "10.x.x.4"), "kubeproxy.rules.redacted"},
 		{"Pods of another range", strings.ReplaceAll(save, "100.96.", "10.99."), "kubeproxy.rules.redacted"},
 		{"Services of other names", regexp.MustCompile(`--comment "?[a-z-]+/[a-z-]+`).ReplaceAllStringFunc(save, func(s string) string {

@@ -42,7 +42,7 @@ type Fault struct {
 	What     string
 	Remedy   string
 	Doubt    bool // another program may mend it before the start
-	Later    bool // a program must write a file and start the unit at the first boot of the image
+	Later    bool // a program must mend it at the first boot of the image
 }
 
 // Judge returns the faults of a unit: the complaints of systemd, and faults that it would find only at a start: that a program, a user
@@ -108,8 +108,10 @@ func edit(e config.Entry, how string) string {
 
 // addMissing adds a fault over a file that does not exist. Outside of the system's own directories some program may create it before the
 // first start.
-func (j *judge) addMissing(text, name, what, remedy string) {
-	j.add(text, what, remedy).Doubt = !ofSystem(name) && !j.Started
+func (j *judge) addMissing(text, name, what, remedy string) *Fault {
+	f := j.add(text, what, remedy)
+	f.Doubt = !ofSystem(name) && !j.Started
+	return f
 }
 
 func ofSystem(name string) bool {
@@ -179,12 +181,14 @@ func (j *judge) checkEnvironmentFiles() {
 		if !known || err != nil || slices.ContainsFunc(names, func(n string) bool { _, is := j.exists(n); return is }) {
 			continue
 		}
-		if !j.Running && !ofSystem(name) && (!j.Starts || j.isPrepared(j.Unit)) {
+		left := !j.Running && !ofSystem(name)
+		if left && !j.Starts {
 			j.awaits = true
 			continue
 		}
-		j.addMissing("EnvironmentFile="+name, name, name+" is missing: systemd runs no command of "+j.Name+", not even the gate",
+		f := j.addMissing("EnvironmentFile="+name, name, name+" is missing: systemd runs no command of "+j.Name+", not even the gate",
 			"create the file, or run `"+edit(j.find("EnvironmentFile="+name), "s/EnvironmentFile=/&-/")+"` if it may be missing")
+		f.Later = left && j.isPrepared(j.Unit)
 	}
 }
 

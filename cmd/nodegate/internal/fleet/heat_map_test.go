@@ -76,8 +76,8 @@ func TestHeatMap(t *testing.T) {
 	assert.Diff(t, got.String(), want, "the cells")
 }
 
-// TestPageOfFixes: the first line counts what apply fixes, without symptoms, and what is in backquotes becomes code. Names are whole, and
-// a check in which all nodes pass with values of their own is no column.
+// TestPageOfFixes: the first line counts the checks that apply fixes, without symptoms. Text in backquotes becomes code. Names are whole. A
+// check in which all nodes pass with values of their own has no column.
 func TestPageOfFixes(t *testing.T) {
 	long := strings.Repeat("a-long-label.", 12) + "example.com"
 	fixable := fail("a", "0")

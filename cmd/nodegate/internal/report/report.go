@@ -63,7 +63,7 @@ type Result struct {
 	Want     string            `json:"want"`              // the required state
 	Got      string            `json:"got"`               // the state found
 	Fixed    bool              `json:"fixed"`             // apply corrected it in this run
-	Fixable  bool              `json:"fixable,omitempty"` // apply would correct it, unless what it follows from remains
+	Fixable  bool              `json:"fixable,omitempty"` // apply can correct it, but may have to correct its cause first
 	Was      string            `json:"was,omitempty"`     // the state before the correction
 	Source   string            `json:"source"`            // file and line of the requirement
 	Reason   string            `json:"reason,omitempty"`  // why it is required
@@ -130,7 +130,7 @@ func NewResult(res checks.Result) Result {
 // notReached is the error of a check that --timeout ended before it began.
 const notReached = "not reached in time"
 
-// NotReached reports whether an error says that a check was not reached in time.
+// NotReached reports whether time ran out before a check began.
 func NotReached(err error) bool { return err != nil && err.Error() == context.DeadlineExceeded.Error() }
 
 // Words returns an error in the words of an operator, without those of Go and of system calls.

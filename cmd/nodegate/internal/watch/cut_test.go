@@ -37,7 +37,7 @@ func TestCut(t *testing.T) {
 	}{
 		{0, 1, nil},
 		{1, 0, nil},
-		{0, 2, []string{"1 check not reached in time on this busy machine; `nodegate status` names them"}},
+		{0, 2, []string{"1 check not reached in time: sysctl.kernel.panic_on_oops"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			m := &hosttest.Machine{Files: map[string]string{}, Notices: make(chan host.LinkEvent)}

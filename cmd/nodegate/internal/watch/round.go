@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"nodegate/checks"
@@ -219,13 +220,13 @@ func (w *Watcher) mergeResults(before *checks.Outcome, after checks.Outcome) {
 	}
 }
 
-// announceAll records the corrections of a round and announces its results. Checks that were not reached in time are counted in one
+// announceAll records the corrections of a round and announces its results. Checks that were not reached in time are named in one
 // line: nothing new is known about them.
 func (w *Watcher) announceAll(results []checks.Result, now time.Time) {
-	late := 0
+	var late []string
 	for _, res := range results {
 		if report.NotReached(res.Err) {
-			late++
+			late = append(late, res.Name)
 			continue
 		}
 		if res.Fixed {
@@ -233,10 +234,10 @@ func (w *Watcher) announceAll(results []checks.Result, now time.Time) {
 		}
 		w.announce(res)
 	}
-	if late > 0 && w.late == 0 {
-		w.reportTrouble(report.Count(late, "check") + " not reached in time on this busy machine; `nodegate status` names them")
+	if late != nil && !w.late {
+		w.reportTrouble(report.Count(len(late), "check") + " not reached in time: " + strings.Join(late, ", "))
 	}
-	w.late = late
+	w.late = late != nil
 }
 
 // announce reports once that a requirement fails or is unknown, and once that it passes

@@ -53,7 +53,7 @@ type Watcher struct {
 	known    map[int]*knownLink
 	present  map[int]bool // the links that existed at the start, nil before the first list
 	verdicts map[string]verdict.Verdict
-	late     int               // checks that the last round did not reach in time
+	late     bool              // the last round did not reach every check in time
 	glanced  map[string]string // the sysctls at the start of the last round
 	began    time.Time
 	clock    time.Duration // the clock offset at the start of the last round
