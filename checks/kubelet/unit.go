@@ -25,7 +25,7 @@ func unit() checks.Problem {
 		How: "Asks systemd about the unit of the policy's gate block: the running one over D-Bus; for an image this machine's, in its test " +
 			"mode and without privileges. Then looks for the programs, users, directories and files of variables that the unit names. What " +
 			"a program may still mend at the first boot, a unit enabled nowhere or a missing file outside /usr, is a warning. In an image a " +
-			"missing file of variables is left to a one-shot service that runs before the unit. Unknown, as a warning, if no systemd can be asked. " +
+			"missing file of variables is left to a one-shot service before the unit. Unknown, as a warning, if no systemd can be asked. " +
 			"Skipped if the unit does not exist, or if only such a file is missing.",
 		Remedy:  "correct the named line, then run `systemctl daemon-reload`",
 		Ref:     "https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html",

@@ -13,8 +13,8 @@ import (
 // structural matches the findings that need neither names nor addresses.
 var structural = regexp.MustCompile(`^kubeproxy\.((rules|table|chain|jump|canary|backend|version)\.|dispatch\.probability$)`)
 
-// judgeText reports that names or addresses of a text were replaced. It returns false if the rules cannot be judged at all: those that lead to
-// Services lack the comments that name them.
+// judgeText reports that names or addresses of a text were replaced. It returns false if the rules cannot be judged at all: those that
+// lead to Services lack the comments that name them.
 func (r *Judgment) judgeText(s *ruleset.Save, out *Collector) bool {
 	at, why := redacted(s)
 	var unnamed *ruleset.Rule
@@ -67,8 +67,8 @@ func redacted(s *ruleset.Save) (*ruleset.Rule, string) {
 // documentation stands for the ranges of RFC 5737 and RFC 3849, which no node has.
 const documentation = "documentation"
 
-// chainHash returns the hash in the name of a chain, and its input: the Service of a rule that leads there, or an endpoint. The key is the
-// kind of the chain, or the range of the endpoint; it is "" for any other rule.
+// chainHash returns the hash in the name of a chain, and its input: the Service of a rule that leads there, or an endpoint. The key is
+// the kind of the chain, or the range of the endpoint; it is "" for any other rule.
 func chainHash(r *ruleset.Rule, chain string) (key, hash string, parts []string) {
 	if service, what := splitPortal(r.Comment); what == "cluster IP" {
 		kind, hash := serviceChain(r.Target)
