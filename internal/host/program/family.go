@@ -25,13 +25,17 @@ func newFamily(cmd *exec.Cmd) *family {
 	f := &family{mark: "NODEGATE_CHECK=" + rand.Text()}
 	cmd.Env = append(cmd.Env, f.mark)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if dir := ownCgroup() + "/nodegate-" + strings.ToLower(rand.Text()); strings.HasPrefix(dir, cgroupRoot) && os.Mkdir(dir, 0o755) == nil {
-		f.cgroup = dir
-		_, noKill := os.Stat(dir + "/cgroup.kill") // since Linux 5.14
-		var err error
-		if f.dir, err = os.Open(dir); err == nil && noKill == nil {
-			cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(f.dir.Fd())
-		}
+	dir := ownCgroup() + "/nodegate-" + strings.ToLower(rand.Text())
+	if !strings.HasPrefix(dir, cgroupRoot) || os.Mkdir(dir, 0o755) != nil {
+		return f
+	}
+	if _, err := os.Stat(dir + "/cgroup.kill"); err != nil { // before Linux 5.14, or v2 is mounted elsewhere and this is a tmpfs
+		_ = os.Remove(dir) // empty, and made above
+		return f
+	}
+	f.cgroup = dir
+	if f.dir, _ = os.Open(dir); f.dir != nil {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(f.dir.Fd())
 	}
 	return f
 }

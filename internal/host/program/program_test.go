@@ -1,8 +1,11 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -36,4 +39,26 @@ func TestChildHoldsOutput(t *testing.T) {
 	case <-time.After(15 * time.Second):
 		t.Error("the call waits for the child")
 	}
+}
+
+// TestStatusLeavesNothing: a directory for a cgroup does not stay, also where /sys/fs/cgroup is no cgroup because v2 is mounted below it.
+func TestStatusLeavesNothing(t *testing.T) {
+	if _, _, err := Status(t.Context(), "true"); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for range 100 { // another test may be about to remove its own
+		left = nil
+		dirs, _ := filepath.Glob(cmp.Or(ownCgroup(), cgroupRoot) + "/nodegate-*")
+		for _, dir := range dirs {
+			if _, err := os.Stat(dir + "/cgroup.procs"); err != nil {
+				left = append(left, dir)
+			}
+		}
+		if left == nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Errorf("left behind, and no cgroups: %q", left)
 }
