@@ -127,11 +127,7 @@ unknown       1  sysctl.kernel.panic: reading sysctl: /proc/sys/kernel/panic: no
                  asked-less
 unknown       1  link.eth: links: not in this snapshot: its policy did not read it, and it is not --whole
                  asked-less
-unknown       1  sysctl.net.ipv4.vs.conntrack: the report does not contain it; take a snapshot with the new policy
-                 reported-less
-unknown       1  link.eth: the report does not contain it; take a snapshot with the new policy
-                 reported-less
-unknown       1  swap: the report does not contain it; take a snapshot with the new policy
+unknown       1  sysctl.net.ipv4.vs.conntrack, link.eth, swap: not in the report; take a snapshot with the new policy
                  reported-less
 changed       4  sysctl.vm.swappiness: 60 -> 1
                  changed lacks-module swapping reported

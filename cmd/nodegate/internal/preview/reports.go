@@ -41,7 +41,7 @@ func (p Policy) forecastReports(d Document) ([]Forecast, error) {
 			case r.Metadata.Unknown != "":
 				r.Err = fmt.Errorf("it depends on %s, which the report does not contain", r.Metadata.Unknown)
 			case !has:
-				r.Err = errors.New("the report does not contain it; take a snapshot with the new policy")
+				r.Err = errors.New("not in the report; take a snapshot with the new policy")
 			default:
 				compareResult(&r, was, loaded)
 			}

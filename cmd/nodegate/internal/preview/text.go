@@ -50,37 +50,54 @@ func Worst(nodes []Forecast) Outcome {
 // fewNames limits how many nodes are listed under each reason, unless all are requested.
 const fewNames = 4
 
-// Text writes one line for each reason, worst first, and the nodes that have this
-// reason.
-func Text(w io.Writer, nodes []Forecast, all bool, paint report.Paint) error {
-	type line struct {
-		Reason
-		nodes []string
-	}
-	var lines []*line
+// line is a reason, with the requirements that have it on the same nodes.
+type line struct {
+	Reason
+	checks, nodes []string
+}
+
+// linesOf returns one line for each reason and set of nodes, worst first. Requirements that are unknown for one reason share a line.
+func linesOf(nodes []Forecast) []*line {
+	var lines, merged []*line
 	by := map[Reason]*line{}
 	for _, n := range nodes {
 		for _, r := range n.Reasons {
 			if by[r] == nil {
-				by[r] = &line{Reason: r}
+				by[r] = &line{Reason: r, checks: []string{r.Name}}
 				lines = append(lines, by[r])
 			}
 			by[r].nodes = append(by[r].nodes, n.Name)
 		}
 	}
-	slices.SortStableFunc(lines, func(a, b *line) int {
+	for _, l := range lines {
+		same := func(m *line) bool { return l.Outcome == Unknown && m.Text == l.Text && slices.Equal(m.nodes, l.nodes) }
+		if i := slices.IndexFunc(merged, same); i >= 0 {
+			merged[i].checks = append(merged[i].checks, l.Name)
+		} else {
+			merged = append(merged, l)
+		}
+	}
+	slices.SortStableFunc(merged, func(a, b *line) int {
 		return cmp.Or(slices.Index(Outcomes(), a.Outcome)-slices.Index(Outcomes(), b.Outcome), len(b.nodes)-len(a.nodes))
 	})
+	return merged
+}
+
+// Text writes one line for each reason, worst first, and the nodes that have this reason.
+func Text(w io.Writer, nodes []Forecast, all bool, paint report.Paint) error {
+	lines := linesOf(nodes)
 	colours := map[Outcome]string{Held: report.Red, Unknown: report.Yellow, Changed: report.Green}
 	var out bytes.Buffer
 	for _, l := range lines {
-		names := l.nodes
-		more := ""
-		if len(names) > fewNames && !all {
-			names, more = names[:fewNames], fmt.Sprintf(" and %d more", len(names)-fewNames)
+		few := func(names []string, separator string) string {
+			more := ""
+			if len(names) > fewNames && !all {
+				names, more = names[:fewNames], fmt.Sprintf(" and %d more", len(names)-fewNames)
+			}
+			return escapeLine(strings.Join(names, separator)) + more
 		}
-		fmt.Fprintf(&out, "%s %6d  %s: %s\n%17s%s%s\n", paint(colours[l.Outcome], fmt.Sprintf("%-8s", l.Outcome)), len(l.nodes),
-			escapeLine(l.Name), escapeLine(l.Text), "", escapeLine(strings.Join(names, " ")), more)
+		fmt.Fprintf(&out, "%s %6d  %s: %s\n%17s%s\n", paint(colours[l.Outcome], fmt.Sprintf("%-8s", l.Outcome)), len(l.nodes),
+			few(l.checks, ", "), escapeLine(l.Text), "", few(l.nodes, " "))
 	}
 	n := countOutcomes(nodes)
 	var parts []string
