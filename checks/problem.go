@@ -159,7 +159,10 @@ func (a requestedProblem) Inspect(ctx context.Context, h *host.Host) (State, err
 func inTree(root, remedy string) string {
 	quoted := plain.Quote(root)
 	remedy = regexp.MustCompile(",? then run `systemctl (daemon-reload|reload|restart)[^`]*`").ReplaceAllString(remedy, "")
-	return regexp.MustCompile("`[^`]+`").ReplaceAllStringFunc(remedy, func(command string) string {
+	return regexp.MustCompile("`[^`]+`|\\b(?:from|in) /\\S+").ReplaceAllStringFunc(remedy, func(command string) string {
+		if word, name, _ := strings.Cut(command, " "); command[0] != '`' {
+			return word + " " + root + "/" + strings.TrimPrefix(strings.TrimPrefix(name, root), "/")
+		}
 		program, rest, _ := strings.Cut(strings.Trim(command, "`"), " ")
 		switch {
 		case strings.Contains(command, quoted):

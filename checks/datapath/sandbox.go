@@ -133,7 +133,7 @@ func (p *sandboxProbe) connect(ctx context.Context) (down bool, err error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, errors.ErrUnsupported):
-		p.skip("no runtime serves CRI v1 at "+p.r.Socket+" (kubelet.runtime has more)", "")
+		p.skip("no runtime serves CRI v1 at "+p.r.Socket+" (name another with --socket; `nodegate check kubelet.runtime` says why)", "")
 		return true, nil
 	case err != nil:
 		return false, err

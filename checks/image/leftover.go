@@ -18,6 +18,7 @@ type leftover struct {
 	holds    []config.Trait               // the file must have one of these traits; if none, any content counts
 	except   []string                     // patterns of files that do not count
 	minor    bool                         // it only warns
+	exists   bool                         // an empty file counts too
 	remedy   func(files ...string) string // a command for quoted paths; nil removes the files
 }
 
@@ -89,7 +90,7 @@ func (l leftover) find(h finder) (all []found, err error) {
 func (l leftover) judge(h finder, name string) (found, bool, error) {
 	if l.holds == nil {
 		filled, err := h.Files.Filled(name)
-		return found{name, l.kind}, filled, err
+		return found{name, l.kind}, filled || l.exists && err == nil, err
 	}
 	traits, err := h.traits(name)
 	if err != nil {

@@ -55,6 +55,7 @@ func TestLeftovers(t *testing.T) {
 		{"/etc/cloud/cloud.cfg.d/99-installer.cfg", "datasource_list: [None]\n", "warn configuration by the installer"},
 		{"/etc/cloud/cloud.cfg.d/90-none.cfg", "datasource_list: [ None ]\n", "warn cloud-init without a data source"},
 		{"/etc/cloud/cloud.cfg", "users: []\ndatasource_list:\n  - None\n", "warn cloud-init without a data source"},
+		{"/etc/nodegate/disabled", "", "warn nodegate's break-glass, which opens the gate of every node"},
 		{"/var/log/journal/6e6f/system.journal", "J", "fail journal"},
 		{"/var/log/syslog", "line\n", "warn logs"},
 		{"/var/log/cloud-init-output.log", "line\n", "warn logs"},

@@ -20,6 +20,8 @@ func traceLeftovers() []leftover {
 		}},
 		{kind: "cloud-init without a data source", minor: true, patterns: []string{"/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg"},
 			holds: []config.Trait{config.NoDataSource}, remedy: deleteLines(`^[[:space:]]*datasource_list:|^[[:space:]]*-[[:space:]]*None`)},
+		{kind: "nodegate's break-glass, which opens the gate of every node", minor: true, exists: true,
+			patterns: []string{"/etc/nodegate/disabled"}},
 		{kind: "journal", patterns: []string{"/var/log/journal/*"}},
 		{kind: "logs", minor: true, patterns: []string{
 			"/var/log/syslog", "/var/log/messages", "/var/log/auth.log", "/var/log/secure", "/var/log/kern.log", "/var/log/daemon.log",

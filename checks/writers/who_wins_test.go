@@ -22,21 +22,21 @@ got: net.ipv4.ip_forward=0 at boot, net.ipv4.ip_forward=0 at sysctl --system
 evidence: /etc/sysctl.d/99-sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-k8s-general.conf:1
 evidence: /etc/sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-k8s-general.conf:1
 evidence: /etc/sysctl.d/99-k8s-general.conf: kops' nodeup writes it and runs sysctl --system
-remedy: remove "net.ipv4.ip_forward = 0" from /etc/sysctl.d/99-sysctl.conf:2; remove "net.ipv4.ip_forward = 0" from /etc/sysctl.conf:2`},
+remedy: remove "net.ipv4.ip_forward = 0" from ROOT/etc/sysctl.d/99-sysctl.conf:2; remove "net.ipv4.ip_forward = 0" from ROOT/etc/sysctl.conf:2`},
 		{What: "the size of conntrack's table by its other name", Policy: "sysctl \"net.netfilter.nf_conntrack_max\" { value = 131072 }",
 			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "net.nf_conntrack_max = 65536\n"}, Want: `warn
 want: the policy's values win
 got: net.netfilter.nf_conntrack_max=65536 at boot and at sysctl --system
 evidence: /etc/sysctl.d/50-a.conf:1: net.nf_conntrack_max = 65536; the policy wants 131072
 evidence: kube-proxy: writes net.netfilter.nf_conntrack_max at startup unless its conntrack settings are 0
-remedy: remove "net.nf_conntrack_max = 65536" from /etc/sysctl.d/50-a.conf:1`},
+remedy: remove "net.nf_conntrack_max = 65536" from ROOT/etc/sysctl.d/50-a.conf:1`},
 		{What: "the reverse", Policy: "sysctl \"net.nf_conntrack_max\" { value = 131072 }",
 			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "net.netfilter.nf_conntrack_max = 65536\n"}, Want: `warn
 want: the policy's values win
 got: net.nf_conntrack_max=65536 at boot and at sysctl --system
 evidence: /etc/sysctl.d/50-a.conf:1: net.netfilter.nf_conntrack_max = 65536; the policy wants 131072
 evidence: kube-proxy: writes net.nf_conntrack_max at startup unless its conntrack settings are 0
-remedy: remove "net.netfilter.nf_conntrack_max = 65536" from /etc/sysctl.d/50-a.conf:1`},
+remedy: remove "net.netfilter.nf_conntrack_max = 65536" from ROOT/etc/sysctl.d/50-a.conf:1`},
 		{What: "a value below a bound, in a file after ours", Policy: "sysctl \"fs.inotify.max_user_watches\" { min = 524288 }",
 			Tree: map[string]string{
 				"/etc/sysctl.d/99-zz-nodegate.conf": "# fs.inotify.max_user_watches: at least 524288; only `nodegate apply` sets it\n",
@@ -46,7 +46,7 @@ warn
 want: the policy's values win
 got: fs.inotify.max_user_watches=16184 at boot and at sysctl --system
 evidence: /etc/sysctl.d/99-zzz-tracker.conf:1: fs.inotify.max_user_watches = 16184; the policy wants at least 524288
-remedy: remove "fs.inotify.max_user_watches = 16184" from /etc/sysctl.d/99-zzz-tracker.conf:1`},
+remedy: remove "fs.inotify.max_user_watches = 16184" from ROOT/etc/sysctl.d/99-zzz-tracker.conf:1`},
 		{What: "a value within the bounds", Policy: "sysctl \"fs.inotify.max_user_watches\" { min = 524288 }",
 			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "fs.inotify.max_user_watches = 1048576\n"}, Want: `
 pass
@@ -60,14 +60,14 @@ want: the policy's values win
 got: net.netfilter.nf_conntrack_max=2000000 at boot and at sysctl --system
 evidence: /etc/sysctl.d/50-a.conf:1: net.nf_conntrack_max = 2000000; the policy wants at most 1000000
 evidence: kube-proxy: writes net.netfilter.nf_conntrack_max at startup unless its conntrack settings are 0
-remedy: remove "net.nf_conntrack_max = 2000000" from /etc/sysctl.d/50-a.conf:1`},
+remedy: remove "net.nf_conntrack_max = 2000000" from ROOT/etc/sysctl.d/50-a.conf:1`},
 		{What: "a value that is no choice", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { one_of = [0, 2] }",
 			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "net.ipv4.conf.all.rp_filter = 1\n"}, Want: `
 warn
 want: the policy's values win
 got: net.ipv4.conf.all.rp_filter=1 at boot and at sysctl --system
 evidence: /etc/sysctl.d/50-a.conf:1: net.ipv4.conf.all.rp_filter = 1; the policy wants one of 0, 2
-remedy: remove "net.ipv4.conf.all.rp_filter = 1" from /etc/sysctl.d/50-a.conf:1`},
+remedy: remove "net.ipv4.conf.all.rp_filter = 1" from ROOT/etc/sysctl.d/50-a.conf:1`},
 		{What: "/etc/sysctl.conf without a link wins only later", Policy: checkstest.ForwardPolicy, Tree: map[string]string{
 			"/etc/sysctl.d/99-zz-nodegate.conf": own,
 			"/etc/sysctl.conf":                  "net.ipv4.ip_forward=0",
@@ -76,7 +76,7 @@ want: the policy's values win
 got: net.ipv4.ip_forward=0 at sysctl --system
 evidence: /etc/sysctl.conf:1: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-zz-nodegate.conf:2
 evidence: /etc/sysctl.d/99-zz-nodegate.conf:2: net.ipv4.ip_forward = 1
-remedy: remove "net.ipv4.ip_forward = 0" from /etc/sysctl.conf:1`},
+remedy: remove "net.ipv4.ip_forward = 0" from ROOT/etc/sysctl.conf:1`},
 		{What: "a glob loses against our own line, a masked file and a directory are not read", Policy: "sysctl \"net.ipv4.conf.all.rp_filter\" { value = 0 }\n",
 			Tree: map[string]string{
 				"/usr/lib/sysctl.d/99-zzz-vendor.conf": "net.ipv4.conf.*.rp_filter = 2\n",
@@ -95,7 +95,7 @@ evidence: /etc/sysctl.d/99-zz-nodegate.conf:1: net.ipv4.conf.all.rp_filter = 0`}
 want: the policy's values win
 got: net.ipv4.conf.all.rp_filter=2 at boot and at sysctl --system
 evidence: /usr/lib/sysctl.d/50-default.conf:1: net.ipv4.conf.*.rp_filter = 2; the policy wants 0
-remedy: remove "net.ipv4.conf.*.rp_filter = 2" from /usr/lib/sysctl.d/50-default.conf:1`},
+remedy: remove "net.ipv4.conf.*.rp_filter = 2" from ROOT/usr/lib/sysctl.d/50-default.conf:1`},
 		{What: "a parameter that install leaves to apply", Policy: checkstest.ForwardPolicy,
 			Tree: map[string]string{
 				"/usr/lib/sysctl.d/50-default.conf": "net.ipv4.ip_forward = 0\n",
@@ -132,7 +132,7 @@ want: the policy's values win
 got: net.ipv4.ip_forward=0 by TuneD
 evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1
 evidence: tuned.service: applies its profile's parameters at every start (node)
-remedy: remove it from /usr/lib/tuned/base/tuned.conf:2, or add "net.ipv4.ip_forward = 1" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
+remedy: remove it from ROOT/usr/lib/tuned/base/tuned.conf:2, or add "net.ipv4.ip_forward = 1" to a file in ROOT/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
 		{What: "TuneD applies sysctl.d after it", Policy: checkstest.ForwardPolicy,
 			Tree: tuned("net.ipv4.ip_forward=0\n", "", "net.ipv4.ip_forward = 1\n"),
 			Want: wins + "\nevidence: /etc/sysctl.d/50-own.conf:1: net.ipv4.ip_forward = 1\n" + applies},
@@ -144,7 +144,7 @@ got: net.ipv4.ip_forward=0 by TuneD
 evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1
 evidence: /etc/sysctl.d/50-own.conf:1: net.ipv4.ip_forward = 1
 evidence: tuned.service: applies its profile's parameters at every start (node)
-remedy: remove it from /usr/lib/tuned/base/tuned.conf:2, or add "net.ipv4.ip_forward = 1" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
+remedy: remove it from ROOT/usr/lib/tuned/base/tuned.conf:2, or add "net.ipv4.ip_forward = 1" to a file in ROOT/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
 		{What: "the profile only raises the value, to less", Policy: "sysctl \"net.core.somaxconn\" { value = 4096 }\n", Tree: tuned("net.core.somaxconn=>2048\n", "", ""),
 			Want: wins + "\n" + applies},
 		{What: "the profile raises the value above the policy's", Policy: "sysctl \"net.core.somaxconn\" { value = 1024 }\n",
@@ -153,7 +153,7 @@ want: the policy's values win
 got: net.core.somaxconn=>2048 by TuneD
 evidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.core.somaxconn = >2048; the policy wants 1024
 evidence: tuned.service: applies its profile's parameters at every start (node)
-remedy: remove it from /usr/lib/tuned/base/tuned.conf:2, or add "net.core.somaxconn = 1024" to a file in /etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
+remedy: remove it from ROOT/usr/lib/tuned/base/tuned.conf:2, or add "net.core.somaxconn = 1024" to a file in ROOT/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0`},
 		{What: "only on some machines", Policy: checkstest.ForwardPolicy, Tree: tuned("net.ipv4.ip_forward=0\nuname_regex=aarch64\n", "", ""),
 			Want: wins + "\nevidence: /usr/lib/tuned/base/tuned.conf:2: TuneD writes net.ipv4.ip_forward = 0; the policy wants 1; this " +
 				"depends on uname_regex=aarch64\n" + applies},

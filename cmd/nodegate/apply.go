@@ -61,6 +61,7 @@ with the old and the new value, in ` + report.ChangesFile + `.`,
 		},
 	}
 	o.policyFlags(c)
+	_ = c.Flags().MarkHidden("root") // it is refused with what to do instead
 	o.guardFlag(c)
 	o.reportFlags(c)
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "show the changes, as plan does, and make none")

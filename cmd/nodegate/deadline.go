@@ -76,10 +76,14 @@ func timeoutFlag(f *pflag.FlagSet, to *time.Duration, otherwise time.Duration, u
 
 // checkFlags rejects empty values, which come from an unset variable in a script, and bounds the verb.
 func checkFlags(c *cobra.Command, _ []string) error {
-	var empty error
+	var wrong error
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if f.Name == "output" && f.Value.String() == "-" { // standard output, as without the flag
 			_ = f.Value.Set("") // a string takes any value
+			return
+		}
+		if f.Name == "output" && isFormat(f.Value.String()) {
+			wrong = fmt.Errorf("-o takes a file here, not a format; to write a file of that name, use ./%s", f.Value)
 			return
 		}
 		values := []string{f.Value.String()}
@@ -91,11 +95,11 @@ func checkFlags(c *cobra.Command, _ []string) error {
 			return // its value is empty if it named a format
 		}
 		if slices.Contains(values, "") && (strings.Contains(what, "FILE") || strings.Contains(what, "DIR")) {
-			empty = fmt.Errorf("--%s is empty; is a variable in your script unset? give a %s, or leave out --%[1]s", f.Name, what)
+			wrong = fmt.Errorf("--%s is empty; is a variable in your script unset? give a %s, or leave out --%[1]s", f.Name, what)
 		}
 	})
-	if empty != nil {
-		return empty
+	if wrong != nil {
+		return wrong
 	}
 	if err := checkFormat(c); err != nil {
 		return err

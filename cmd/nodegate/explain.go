@@ -47,6 +47,7 @@ symptom and tradeoff that the policy gives.`,
 			}
 			return o.writeDocument(c.OutOrStdout(), explanations{report.APIVersion, "Explanations", all}, func(w io.Writer) error {
 				if len(all) == 1 {
+					all[0].Remedy = repeated(c)(all[0].Remedy)
 					return all[0].Write(w)
 				}
 				return listExplanations(w, all)

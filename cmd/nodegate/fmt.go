@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,9 @@ syntax error.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return fmtInput(c, check)
+			}
+			if i := slices.IndexFunc(args, isManifest); i >= 0 {
+				return fmt.Errorf("%s is YAML, not a policy (*.hcl)", args[i])
 			}
 			return fmtFiles(c, args, check)
 		},

@@ -40,6 +40,7 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 		Args: cobra.NoArgs,
 	}
 	o.policyFlags(c)
+	_ = c.Flags().MarkHidden("root") // it is refused with what to do instead
 	o.guardFlag(c)
 	budget := c.Flags().Duration("budget", 0, "wait this long instead of the policy's budget")
 	assess := c.Flags().Bool("assess-boot", false, "judge this boot, not a unit's start (for "+units.BootUnit+

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -37,11 +38,23 @@ func takePolicies(c *cobra.Command, args []string) (others []string, err error) 
 	return others, nil
 }
 
+// asPolicy returns how to read a file or directory as a policy, or "" if none has the name.
+func asPolicy(name string) string {
+	if name == "-" {
+		return "to read a policy from standard input, write --policy /dev/stdin"
+	}
+	if _, err := os.Stat(name); err != nil {
+		return ""
+	}
+	return "to read it as a policy, write --policy " + name
+}
+
 // policyArgs is the Args of a verb that takes policies as arguments, and nothing else.
 func policyArgs(c *cobra.Command, args []string) error {
 	others, err := takePolicies(c, args)
 	if err == nil && len(others) > 0 {
-		err = fmt.Errorf("%s takes policies (*.hcl), not %q; `nodegate check %[2]s` runs single checks", c.Name(), others[0])
+		use := cmp.Or(asPolicy(others[0]), "`nodegate check "+others[0]+"` runs single checks")
+		err = fmt.Errorf("%s takes policies (*.hcl), not %q; %s", c.Name(), others[0], use)
 	}
 	return err
 }
@@ -54,6 +67,9 @@ func wrongFlag(c *cobra.Command, err error) error {
 			known = append(known, f.Name)
 		}
 	})
+	if bad, is := errors.AsType[*pflag.InvalidValueError](err); is && bad.GetFlag().Value.Type() == "duration" {
+		return fmt.Errorf("--%s %s: write a number with its unit, for example 5s, 2m or 1h", bad.GetFlag().Name, bad.GetValue())
+	}
 	absent, is := errors.AsType[*pflag.NotExistError](err)
 	if !is {
 		return err
@@ -105,7 +121,7 @@ func foreignVerb(word string) string {
 	return instead(word, [][2]string{
 		{"validate v test scan config verify doctor", "`nodegate check` judges this node, and `nodegate lint FILE` a policy"},
 		{"format", "use `nodegate fmt FILE`"},
-		{"diff", "use `nodegate plan`"},
+		{"diff", "use `nodegate plan`, or `nodegate policy diff` for two policies"},
 		{"init add", "use `nodegate install`"},
 		{"destroy delete remove", "use `nodegate uninstall`, or `nodegate revert` for the settings alone"},
 		{"describe", "use `nodegate explain NAME`"},
@@ -122,6 +138,7 @@ func wrongCall(c *cobra.Command, err error) string {
 	message := report.Words(err)
 	verb := strings.TrimPrefix(c.CommandPath(), "nodegate ")
 	_, operands, _ := strings.Cut(c.Use, " ")
+	excluding := regexp.MustCompile(`^if any flags in the group \[(\S+) (\S+)\] are set none of the others can be`).FindStringSubmatch(message)
 	unexpected := regexp.MustCompile(`^unknown command (".*") for "[^"]*"$`).FindStringSubmatch(message)
 	received := regexp.MustCompile(`(?:only )?received (\d+)$`).FindStringSubmatch(message)
 	switch {
@@ -129,6 +146,8 @@ func wrongCall(c *cobra.Command, err error) string {
 		message = fmt.Sprintf("%s needs %s", verb, strings.Trim(operands, "[]"))
 	case received != nil:
 		message = fmt.Sprintf("%s takes %s, not %s arguments", verb, operands, received[1])
+	case excluding != nil:
+		return fmt.Sprintf("--%s and --%s exclude each other; leave out one", excluding[1], excluding[2])
 	case unexpected != nil && c.HasParent() && c.Runnable():
 		if message = fmt.Sprintf("%s takes no argument %s", verb, unexpected[1]); c.Flags().Lookup("rules") != nil {
 			message += "; give a file with --rules FILE, standard input with --rules -"

@@ -97,6 +97,9 @@ func unknownVerb(c *cobra.Command, args []string) error {
 	if use := foreignVerb(args[0]); use != "" && !c.HasParent() {
 		nearest = " " + upper(use) + "."
 	}
+	if c.HasParent() && slices.ContainsFunc(verbs(), func(v verb) bool { return v.name == args[0] }) {
+		nearest = " Use `nodegate " + args[0] + "`."
+	}
 	return fmt.Errorf("unknown command %q for %q.%s List the commands with `%s`", args[0], c.CommandPath(), nearest,
 		strings.Replace(c.CommandPath(), "nodegate", "nodegate help", 1))
 }

@@ -80,6 +80,11 @@ func joinOr(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
+// isFormat reports whether a name is that of a format, rather than of a file.
+func isFormat(name string) bool {
+	return slices.Contains(append(foreignExtensions(), "wide", "text"), name)
+}
+
 // outputValue is the value of --output: a file, or the name of a format.
 type outputValue struct {
 	*options
@@ -112,8 +117,10 @@ func (v outputValue) Set(s string) error {
 	case strings.HasPrefix(s, "ut=") || strings.HasPrefix(s, "utput="): // -out=FILE is -o ut=FILE
 		_, name, _ := strings.Cut(s, "=")
 		return fmt.Errorf("long flags have two dashes: --output %s", name)
-	case slices.Contains([]string{"yaml", "yml", "wide", "json", "html", "text", "xml", "csv", "md", "pdf", "sarif"}, s):
+	case isFormat(s):
 		return fmt.Errorf("unknown format %q; known formats: %s (to write a file of that name, use ./%s)", s, strings.Join(v.formats, ", "), s)
+	case v.output != "" && v.output != s:
+		return fmt.Errorf("-o was given twice, %s and %s; one call writes one file", v.output, s)
 	default:
 		v.output = s
 		if extension := strings.TrimPrefix(filepath.Ext(s), "."); slices.Contains(v.formats, extension) && !v.given.Changed("format") {

@@ -138,8 +138,15 @@ func notFound(p *policy.Policy, shown, name string, stage checks.Stage, all []ch
 	for i, c := range all {
 		known[i] = c.Name()
 	}
+	use := policy.Nearest(name, known)
+	if i := slices.IndexFunc(known, func(k string) bool { return strings.HasSuffix(k, "."+name) }); i >= 0 {
+		use = fmt.Sprintf(" Did you mean %q?", known[i])
+	}
+	if as := asPolicy(name); as != "" {
+		use = " " + upper(as)
+	}
 	return fmt.Errorf("the policy has no requirement %q at stage %s; list them with `nodegate policy show --effective`.%s",
-		name, stage, policy.Nearest(name, known))
+		name, stage, use)
 }
 
 // matching returns the checks whose names match one of the patterns, and the first pattern that matches none, or "".

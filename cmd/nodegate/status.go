@@ -40,7 +40,11 @@ Exit status: as check; also 3 if watch does not run or is late.`,
 				if !installed() {
 					do = "nodegate is not installed here: run `nodegate install --start`, or `nodegate check`, which needs no installation"
 				}
-				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s does not exist: watch has not run since this machine started; %s\n", name, do)
+				why := ": watch has not run since this machine started; " + do
+				if name != report.WatchFile {
+					why = ""
+				}
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s does not exist%s\n", name, why)
 				return exit(exitUnknown)
 			}
 			if err != nil {

@@ -47,6 +47,7 @@ SIGHUP makes watch reload the policy. ` + units.WatchUnit + ` runs watch, and
 		Args: policyArgs,
 	}
 	o.policyFlags(c)
+	_ = c.Flags().MarkHidden("root") // it is refused with what to do instead
 	o.guardFlag(c)
 	c.Flags().DurationVar(&every, "interval", 30*time.Second, "inspect everything this often (plus or minus a tenth)")
 	c.Flags().StringVar(&listen, "listen", "", "serve /metrics, /healthz and /check on `HOST:PORT`, without encryption or password")

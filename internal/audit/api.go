@@ -43,6 +43,11 @@ func (s Truth) Read(ctx context.Context, judged *proxy.Options) error {
 	if err := s.readFiles(judged); err != nil {
 		return err
 	}
+	return s.readServer(ctx, judged)
+}
+
+// readServer asks the API server, if there is one. The error is input.ErrUnknown if it does not answer.
+func (s Truth) readServer(ctx context.Context, judged *proxy.Options) error {
 	api, err := s.Server()
 	if api == nil || err != nil {
 		return err
@@ -76,7 +81,7 @@ func (s Truth) readFiles(judged *proxy.Options) error {
 		return err
 	}
 	if err := readFile(s.Endpoints, endpoints); err != nil {
-		return fmt.Errorf("reading EndpointSlices: %w", err)
+		return fmt.Errorf("reading EndpointSlices: %w; `kubectl get endpointslices -A -o json` prints them", err)
 	}
 	if err := readFile(s.Services, services); err != nil {
 		return fmt.Errorf("reading Services: %w", err)

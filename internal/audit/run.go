@@ -61,7 +61,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 	var versions *proxy.Versions
 	var err error
 	if api == nil {
-		err = r.Truth.Read(ctx, &opts)
+		err = r.Truth.readFiles(&opts)
 	} else if versions, n.unanswered = api.List(ctx, false); n.unanswered == nil {
 		opts.Endpoints, opts.Services = versions.Endpoints, versions.Services
 	}
@@ -127,10 +127,17 @@ func (n *Machine) compareOnce(ctx context.Context, opts proxy.Options, compared 
 func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, error) {
 	opts := proxy.Options{NodeName: r.Node, Zone: r.Zone}
 	opts.Pasted = true
-	if err := r.Truth.Read(ctx, &opts); err != nil {
+	if err := r.Truth.readFiles(&opts); err != nil {
 		return Result{}, err
 	}
+	unanswered := r.Truth.readServer(ctx, &opts)
+	if unanswered != nil && !errors.Is(unanswered, input.ErrUnknown) {
+		return Result{}, unanswered
+	}
 	res := Result{Report: proxy.Judge(sets, opts)}
+	if unanswered != nil {
+		res.Report.Findings = append(res.Report.Findings, kubeproxy.Unanswered(unanswered))
+	}
 	kubeproxy.Unproven(res.Report.Findings)
 	asked := kubeproxy.Ask(ctx, r.Proxy, r.Skipped)
 	res.Report.Findings = append(res.Report.Findings, asked.Findings...)

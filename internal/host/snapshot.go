@@ -1,6 +1,7 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,8 +117,11 @@ func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading snapshot: %w", err)
 	}
+	if bytes.HasPrefix(b, []byte("\x1f\x8b")) {
+		return nil, errors.New("reading snapshot: it is compressed; run `gunzip -k` on it first")
+	}
 	if err := json.Unmarshal(b, &s); err != nil {
-		return nil, fmt.Errorf("reading snapshot: %w", err)
+		return nil, fmt.Errorf("reading snapshot: %w; `nodegate snapshot -o FILE` writes one", err)
 	}
 	if s.APIVersion != snapshotVersion || s.Kind != snapshotKind {
 		return nil, fmt.Errorf("reading snapshot: this is %q %q, not a %s %s", s.APIVersion, s.Kind, snapshotVersion, snapshotKind)

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"nodegate/internal/audit"
+	"nodegate/internal/verdict"
 )
 
 // manyServices bounds the list of Services that AuditSummary prints by default.
@@ -35,10 +36,16 @@ func AuditSummary(w io.Writer, rep *audit.Judgment, all bool) error {
 			return err
 		}
 	}
-	return writeServices(w, rep.Services, all || len(rep.Services) <= manyServices)
+	return writeServices(w, rep, all || len(rep.Services) <= manyServices)
 }
 
-func writeServices(w io.Writer, services []audit.Service, all bool) error {
+func writeServices(w io.Writer, rep *audit.Judgment, all bool) error {
+	services, alone := rep.Services, ""
+	for _, f := range rep.Findings {
+		if f.Name == "kubeproxy.jump.missing" {
+			alone = ", but see " + f.Name
+		}
+	}
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	shown := 0
 	for i := range services {
@@ -50,7 +57,11 @@ func writeServices(w io.Writer, services []audit.Service, all bool) error {
 			fmt.Fprintln(tw, "\nSERVICE\tADDRESS\tALSO\tENDPOINTS\tVERDICT")
 		}
 		shown++
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", printable(s.Name), printable(s.address()), printable(s.also()), s.endpointCount(), s.verdict())
+		said := s.verdict()
+		if s.Verdict == verdict.Pass {
+			said += alone
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", printable(s.Name), printable(s.address()), printable(s.also()), s.endpointCount(), said)
 	}
 	if err := tw.Flush(); err != nil || shown == len(services) {
 		return err

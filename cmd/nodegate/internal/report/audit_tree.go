@@ -35,10 +35,14 @@ func ServiceTree(w io.Writer, rep *audit.Judgment) error {
 func OneService(rep *audit.Judgment, name string) (*audit.Judgment, error) {
 	one := *rep
 	one.Services = nil
-	var names []string
+	var names, ports []string
+	whole, port, _ := strings.Cut(name, ":")
 	for _, s := range rep.Services {
 		ns, svc, _ := audit.SplitServicePort(s.Name)
 		names = append(names, ns+"/"+svc)
+		if ns+"/"+svc == whole {
+			ports = append(ports, s.Name)
+		}
 		if s.Name == name || ns+"/"+svc == name {
 			one.Services = append(one.Services, s)
 		}
@@ -47,6 +51,11 @@ func OneService(rep *audit.Judgment, name string) (*audit.Judgment, error) {
 		return nil, fmt.Errorf("--service must be NAMESPACE/NAME[:PORT]; %q has no namespace", name)
 	}
 	if one.Services == nil {
+		if ports != nil {
+			slices.Sort(ports)
+			return nil, fmt.Errorf("no port of %s has the name %q; --service takes one of: %s %s", whole, port, whole,
+				strings.Join(slices.Compact(ports), " "))
+		}
 		slices.Sort(names)
 		return nil, fmt.Errorf("the rules have no Service %q.%s", name, policy.Nearest(name, slices.Compact(names)))
 	}

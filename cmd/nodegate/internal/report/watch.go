@@ -92,6 +92,9 @@ func DecodeWatch(text []byte) (Watch, error) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		return d, fmt.Errorf("not a document of watch: %w", err)
 	}
+	if d.Kind == "Report" {
+		return d, errors.New("a report of check, not of watch; show it with `nodegate report FILE`")
+	}
 	if d.Kind != KindWatch || d.APIVersion != APIVersion {
 		return d, fmt.Errorf("not a %s %s but %q %q", APIVersion, KindWatch, d.APIVersion, d.Kind)
 	}
