@@ -30,14 +30,15 @@ type Problem struct {
 	Ref        string          // the source of this knowledge
 	Later      bool            // checked when kubelet starts: apply, which runs early at boot, omits it
 	Concurrent bool            // it waits for another program or in a namespace, so it runs in parallel to the other checks
+	AtBoot     bool            // a warning that the gate prints when it opens: it only reads a few files, and needs Later
 	Announced  bool            // the gate prints it although it does not hold: at stage boot it warns, whatever its severity
 	Moves      bool            // other programs may be changing its subject: inspect again if it does not pass
 	Inspect    func(context.Context, *host.Host, *policy.Policy) (State, error)
 }
 
 // Asked returns the problems that a policy requests and that can be detected at a stage. At stage
-// boot, which is the gate's, problems of severity warn are omitted: they cannot hold the node, so
-// they run at stage run and do not delay a start. An announced problem stays, and only warns.
+// boot, which is the gate's, problems of severity warn are omitted unless AtBoot is set: they cannot hold
+// the node, so they run at stage run and do not delay a start. An announced problem stays, and only warns.
 func Asked(problems []Problem, p *policy.Policy, stage Stage) []Check {
 	var list []Check
 	asks := p.Applying()
@@ -53,7 +54,7 @@ func Asked(problems []Problem, p *policy.Policy, stage Stage) []Check {
 		switch {
 		case stage == Boot && problem.Announced:
 			meta.Severity = policy.Warn
-		case stage == Boot && meta.Severity == policy.Warn:
+		case stage == Boot && meta.Severity == policy.Warn && !problem.AtBoot:
 			continue
 		}
 		list = append(list, requestedProblem{problem, meta, asks})

@@ -1,10 +1,14 @@
 package catalog_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"nodegate/checks"
 	"nodegate/checks/catalog"
+	"nodegate/checks/checkstest"
+	"nodegate/policy"
 )
 
 // TestProblemsSayEverything: every problem has all its texts.
@@ -22,4 +26,30 @@ func TestProblemsSayEverything(t *testing.T) {
 		}
 		seen[j.Name] = true
 	}
+}
+
+// TestWarningsAtBoot: the gate checks the warnings that it can know from a few files, and apply, which runs earlier, does not.
+func TestWarningsAtBoot(t *testing.T) {
+	p := checkstest.Load(t, `use "kubernetes" {}`)
+	at := func(list []checks.Check) (names []string) {
+		for _, c := range list {
+			if c.Metadata().Severity == policy.Warn {
+				names = append(names, c.Name())
+			}
+		}
+		return names
+	}
+	list := catalog.For(p, checks.Boot)
+	early := at(checks.Early(list))
+	for _, problem := range catalog.Problems() {
+		if !problem.AtBoot {
+			continue
+		}
+		if !slices.Contains(at(list), problem.Name) || slices.Contains(early, problem.Name) {
+			t.Errorf("%s: the gate checks %v, apply %v", problem.Name, at(list), early)
+		}
+	}
+	node := checkstest.Node(map[string]string{"/etc/hosts": "10.0.0.1 node\n"}, nil)
+	r := checkstest.On(t.Context(), t, node.Host(), checks.Boot, "kubelet.hosts", "")
+	checkstest.Equal(t, "without localhost", "warn", r.Verdict.String())
 }

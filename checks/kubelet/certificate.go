@@ -43,7 +43,7 @@ func certificate() checks.Problem {
 // certificateDates: kubelet runs, but the API server rejects its certificate.
 func certificateDates() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.certificate-dates", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Name: "kubelet.certificate-dates", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true, AtBoot: true,
 		Detects: "kubelet's client certificate has expired, or is not yet valid by this machine's clock.",
 		Symptom: "kubelet runs and logs \"Unauthorized\" or \"x509: certificate has expired or is not yet valid\"; the node is NotReady.",
 		How: "Like kubelet.certificate, but checks both dates. With rotateCertificates, kubelet uses " +

@@ -15,7 +15,7 @@ import (
 // hosts: programs with a resolver of their own ask DNS for a name that /etc/hosts lacks.
 func hosts() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.hosts", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Name: "kubelet.hosts", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true, AtBoot: true,
 		Detects: "/etc/hosts has no line for localhost.",
 		Symptom: "Go programs on the node and Pods in its network ask DNS for localhost, and wait for the answer or get another machine's " +
 			"address: probes of Calico and MicroK8s fail.",

@@ -14,7 +14,7 @@ import (
 // mounts: files that kubelet and its runtime write before their disk is mounted are hidden by the mount.
 func mounts() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.mounts", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Name: "kubelet.mounts", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true, AtBoot: true,
 		Detects: "/etc/fstab has a file system for a directory of kubelet or the container runtime, and it is not " +
 			"mounted, for example because cloud-init has not finished; or kubelet's directory is mounted with noexec, nosuid or nodev.",
 		Symptom: "The node's image store, logs or Pods disappear when the disk is mounted over them; the hidden files " +

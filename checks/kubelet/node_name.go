@@ -13,7 +13,7 @@ import (
 // nodeName: nodes with one name overwrite each other, and the API server rejects an invalid name.
 func nodeName() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.node-name", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true,
+		Name: "kubelet.node-name", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true, AtBoot: true,
 		Detects: "The name under which kubelet registers its Node is localhost, which other machines have too, is not a valid name, or " +
 			"is not the name in kubelet's client certificate.",
 		Symptom: "Nodes overwrite each other: kubectl get nodes shows one Node named localhost whose address changes. Or kubelet logs \"Unable " +

@@ -19,7 +19,7 @@ import (
 // shutdownGrace: logind waits for kubelet less long than its shutdownGracePeriod.
 func shutdownGrace() checks.Problem {
 	return checks.Problem{
-		Name: "kubelet.shutdown-grace", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true,
+		Name: "kubelet.shutdown-grace", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true, AtBoot: true,
 		Detects: "kubelet has a shutdownGracePeriod, and a file of logind limits the delay of a shutdown to less than that.",
 		Symptom: "Pods are killed at a shutdown without their grace period; kubelet logs \"Failed to start node shutdown manager ... waiting " +
 			"for logind InhibitDelayMaxSec to update\".",

@@ -16,7 +16,7 @@ import (
 // cniIPv6: a CNI plugin fails to give an IPv6 address to a link on a node whose links lack IPv6.
 func cniIPv6() checks.Problem {
 	return checks.Problem{
-		Name: "cni.ipv6-disabled", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Name: "cni.ipv6-disabled", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true, AtBoot: true,
 		Detects: "The CNI's configuration has an IPv6 range, and IPv6 is off on this node.",
 		Symptom: "No Pod starts: the runtime reports \"failed to add IP addr ... permission denied\" for its sandbox.",
 		How: "A file in /etc/cni/net.d has an IPv6 prefix, and net.ipv6.conf.all.disable_ipv6 is 1 or the kernel was booted with " +

@@ -19,8 +19,8 @@ import (
 
 const checksHeader = `# Checks
 
-Every check, with its name. "nodegate explain NAME" prints more: symptom, detection, trade-off. Stage boot is the gate's; there a problem
-of severity warn is left out, because it cannot hold the node. A check that judges the packet filter's rules may read them while
+Every check, with its name. "nodegate explain NAME" prints more: symptom, detection, trade-off. Stage boot is the gate's; there most
+warnings are left out, because they cannot hold the node. A check that judges the packet filter's rules may read them while
 kube-proxy or a CNI writes them: if it does not pass, it is repeated a second later, until it passes or gives the same result twice.
 "UPDATE=1 go test ./cmd/nodegate" writes all columns except the last.
 
