@@ -27,7 +27,7 @@ func (all *Rules) readModule(module string, args []string) func(*Node, *Packet) 
 	switch module {
 	case "set":
 		name, not, _ := option("--match-set")
-		if i := slices.Index(args, name); len(args) == i+2 && !(not && all.isPartial(name)) {
+		if i := slices.Index(args, name); len(args) == i+2 && (!not || !all.isPartial(name)) {
 			return invert(all.readSet(name, args[i+1]), not)
 		}
 	case "pkttype":
