@@ -46,10 +46,12 @@ func Spans(list []string) ([]Span, bool) {
 	return merged, true
 }
 
-// IPSet is a set of ipset: addresses, or addresses with a port.
+// IPSet is a set of ipset: addresses, addresses with a port, or a list of other sets.
 type IPSet struct {
-	Spans []Span
-	Ports []IPSetPort // of each span; nil in a set of addresses
+	Spans   []Span
+	Ports   []IPSetPort // of each span; nil in a set of addresses
+	Members []string    // nil unless it is a list of sets
+	Partial bool        // an address in Spans may not be in the set
 }
 
 // IPSetPort is the port of an element.

@@ -80,6 +80,19 @@ func readOriginal(text string) func(*Node, *Packet) Answer {
 	}
 }
 
+// readDirection reads --ctdir: ORIGINAL, or REPLY.
+func readDirection(text string) func(*Node, *Packet) Answer {
+	return func(_ *Node, p *Packet) Answer {
+		switch {
+		case !p.tracked():
+			return No
+		case p.reply.is || p.State == StateNew:
+			return answer(p.reply.is == (text == "REPLY"))
+		}
+		return Unknown
+	}
+}
+
 // readStatus reads conntrack's status. It returns nil if one of its bits is not known.
 func readStatus(list []string) func(*Node, *Packet) Answer {
 	var rest []string
@@ -122,6 +135,9 @@ func readTTL(text string) func(*Node, *Packet) Answer {
 		most := uint64(255)
 		if p.Own || p.Source.IsValid() && !p.reply.is || p.In != "" && isOfPods(p.In) {
 			most = 64
+		}
+		if !p.Own && p.Out != none && isBridged(nil, p) == No { // a router has taken one
+			most--
 		}
 		low, high := n, n
 		switch op {

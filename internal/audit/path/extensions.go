@@ -27,7 +27,7 @@ func (all *Rules) readModule(module string, args []string) func(*Node, *Packet) 
 	switch module {
 	case "set":
 		name, not, _ := option("--match-set")
-		if i := slices.Index(args, name); len(args) == i+2 {
+		if i := slices.Index(args, name); len(args) == i+2 && (!not || !all.isPartial(name)) {
 			return invert(all.readSet(name, args[i+1]), not)
 		}
 	case "pkttype":
@@ -141,10 +141,13 @@ func (all *Rules) readSet(name, dimensions string) func(*Node, *Packet) Answer {
 	if set == nil {
 		return nil
 	}
+	if set.Members != nil {
+		return anyOf(set.Members, func(name string) func(*Node, *Packet) Answer { return all.readSet(name, dimensions) })
+	}
 	directions := strings.Split(dimensions, ",")
 	first, last := directions[0] == "src", directions[len(directions)-1] == "src"
-	if set.Ports == nil && len(directions) == 1 {
-		return func(_ *Node, p *Packet) Answer { return p.inSpans(set.Spans, first) }
+	if set.Ports == nil && (len(directions) == 1 || set.Partial) {
+		return func(_ *Node, p *Packet) Answer { return p.inSpans(p.end(first), set.Spans, first) }
 	}
 	if set.Ports == nil || len(directions) != 2 {
 		return nil
@@ -156,7 +159,7 @@ func (all *Rules) readSet(name, dimensions string) func(*Node, *Packet) Answer {
 		}
 		result := No
 		for i := range set.Spans {
-			at := p.inSpans(set.Spans[i:i+1], first)
+			at := p.inSpans(p.end(first), set.Spans[i:i+1], first)
 			switch to := set.Ports[i]; {
 			case at == No || p.Protocol != "" && port != 0 && (to.Protocol != p.Protocol || to.Port != port):
 			case at == Yes && p.Protocol != "" && port != 0:
@@ -169,12 +172,22 @@ func (all *Rules) readSet(name, dimensions string) func(*Node, *Packet) Answer {
 	}
 }
 
-// inSpans answers whether the source or destination of a packet is in one of several spans.
-func (p *Packet) inSpans(spans []ruleset.Span, source bool) Answer {
-	of := p.Destination
+// isPartial reports whether a set of ipset may lack an address that its spans contain.
+func (all *Rules) isPartial(name string) bool {
+	set := all.sets[name]
+	return set != nil && (set.Partial || slices.ContainsFunc(set.Members, all.isPartial))
+}
+
+// end returns the source or the destination.
+func (p *Packet) end(source bool) netip.Prefix {
 	if source {
-		of = p.Source
+		return p.Source
 	}
+	return p.Destination
+}
+
+// inSpans answers whether an address, the source or destination of a packet, is in one of several spans.
+func (p *Packet) inSpans(of netip.Prefix, spans []ruleset.Span, source bool) Answer {
 	result := No
 	for _, span := range spans {
 		if p.excludes(span.First, span.Last, source) {

@@ -34,9 +34,9 @@ func (o *options) next() string {
 func readMatch(w string, o *options) (test func(*Node, *Packet) Answer, known bool) {
 	switch w {
 	case "-s", "--source":
-		return readAddress(o.next(), (*Packet).from), true
+		return readAddress(o.next(), true), true
 	case "-d", "--destination":
-		return readAddress(o.next(), (*Packet).toward), true
+		return readAddress(o.next(), false), true
 	case "-p", "--protocol":
 		return readProtocol(o.next()), true
 	case "-i", "--in-interface":
@@ -63,6 +63,8 @@ func readMatch(w string, o *options) (test func(*Node, *Packet) Answer, known bo
 		return readRange(o.next(), func(p *Packet) netip.Prefix { return p.Destination }), true
 	case "--ctorigdst":
 		return readOriginal(o.next()), true
+	case "--ctdir":
+		return readDirection(o.next()), true
 	case "--ctstatus":
 		return readStatus(strings.Split(o.next(), ",")), true
 	case "--length":
@@ -89,12 +91,12 @@ func readMatch(w string, o *options) (test func(*Node, *Packet) Answer, known bo
 	return nil, false
 }
 
-func readAddress(text string, in func(*Packet, netip.Prefix) Answer) func(*Node, *Packet) Answer {
+func readAddress(text string, source bool) func(*Node, *Packet) Answer {
 	r, ok := parsePrefix(text)
 	if !ok {
 		return nil
 	}
-	return func(_ *Node, p *Packet) Answer { return in(p, r) }
+	return func(_ *Node, p *Packet) Answer { return p.isIn(r, source) }
 }
 
 // parsePrefix reads 10.0.0.0/8, 10.0.0.0/255.0.0.0 and 10.0.0.1.

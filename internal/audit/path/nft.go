@@ -273,7 +273,7 @@ func (r *nftReader) random(left, op string, list []string) {
 // setMark reads the value of "meta mark set" and "ct mark set".
 func (r *nftReader) setMark(key string) {
 	value := strings.Join(r.words, " ")
-	k := map[string]kind{"meta mark": mark, "ct mark": markConn}[key]
+	k := map[string]kind{"meta mark": mark, "ct mark": markConn, "ct zone": zone}[key]
 	switch from, rest, _ := strings.Cut(value, " mark"); {
 	case k == next: // another field, such as the priority
 		if strings.HasSuffix(key, "addr") || strings.HasSuffix(key, "port") {
@@ -285,11 +285,11 @@ func (r *nftReader) setMark(key string) {
 		return
 	case from != "meta" && from != "ct":
 		number, err := strconv.ParseUint(r.next(), 0, 32)
+		a := action{kind: k, text: strings.ReplaceAll(key, "ct zone", "CT zone") + " set", value: uint32(number), mask: 0xffffffff}
 		if err != nil {
-			r.act(action{kind: handedOver, text: key})
-			return
+			a = action{kind: handedOver, text: key}
 		}
-		r.act(action{kind: k, text: key + " set", value: uint32(number), mask: 0xffffffff})
+		r.act(a)
 		return
 	case from == "ct" && k == mark:
 		r.act(action{kind: loadMark, text: key + " set", value: 0xffffffff, mask: 0xffffffff})

@@ -53,43 +53,18 @@ func (r *nftReader) compare(parts []selector, list []string) func(*Node, *Packet
 	if len(parts) == 1 {
 		return r.one(parts[0], list)
 	}
-	var rows [][]func(*Node, *Packet) Answer
-	for _, text := range list {
+	return anyOf(list, func(text string) func(*Node, *Packet) Answer {
 		values := strings.Split(text, " . ")
 		if len(values) != len(parts) {
 			return nil
 		}
-		var row []func(*Node, *Packet) Answer
-		for i, v := range values {
-			test := r.one(parts[i], []string{v})
-			if test == nil {
-				return nil
-			}
-			row = append(row, test)
-		}
-		rows = append(rows, row)
-	}
-	return func(n *Node, p *Packet) Answer {
-		result := No
-		for _, row := range rows {
-			all := Yes
-			for _, test := range row {
-				if a := test(n, p); a == No {
-					all = No
-					break
-				} else if a == Unknown {
-					all = Unknown
-				}
-			}
-			if all == Yes {
-				return Yes
-			}
-			if all == Unknown {
-				result = Unknown
-			}
-		}
-		return result
-	}
+		i := -1
+		others := anyOf(values, func(text string) func(*Node, *Packet) Answer { // one field differs
+			i++
+			return invert(r.one(parts[i], []string{text}), true)
+		})
+		return invert(others, others != nil)
+	})
 }
 
 // one returns the test of one field, or nil if it is not known.
@@ -148,28 +123,13 @@ func (r *nftReader) addresses(s selector, list []string) func(*Node, *Packet) An
 	}
 	original, source := strings.HasPrefix(s.words, "ct "), strings.HasSuffix(s.words, "saddr")
 	return func(n *Node, p *Packet) Answer {
-		of := p.Destination
 		switch {
 		case original && !p.tracked():
 			return No
 		case original:
-			of = p.firstDestination(n)
-		case source:
-			of = p.Source
+			return p.inSpans(p.firstDestination(n), spans, source)
 		}
-		result := No
-		for _, span := range spans {
-			if p.excludes(span.First, span.Last, source) {
-				continue
-			}
-			if a := inSpan(of, span.First, span.Last); a != No {
-				result = a
-			}
-			if result == Yes {
-				break
-			}
-		}
-		return result
+		return p.inSpans(p.end(source), spans, source)
 	}
 }
 

@@ -120,26 +120,12 @@ func (m Mark) String() string {
 // Addr returns the range that contains only an address.
 func Addr(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// from answers whether the source is in r.
-func (p *Packet) from(r netip.Prefix) Answer {
-	if p.NotFrom.IsValid() && p.NotFrom.Overlaps(r) && p.NotFrom.Bits() <= r.Bits() {
+// isIn answers whether the source or the destination is in r.
+func (p *Packet) isIn(r netip.Prefix, source bool) Answer {
+	if p.excludes(r.Addr(), lastOf(r), source) {
 		return No
 	}
-	if p.UnnamedFrom && !p.Source.IsSingleIP() && r.IsSingleIP() {
-		return No
-	}
-	return within(p.Source, r)
-}
-
-// toward answers whether the destination is in r.
-func (p *Packet) toward(r netip.Prefix) Answer {
-	if p.NotTo.IsValid() && p.NotTo.Overlaps(r) && p.NotTo.Bits() <= r.Bits() {
-		return No
-	}
-	if p.Unnamed && !p.Destination.IsValid() && r.IsSingleIP() {
-		return No
-	}
-	return within(p.Destination, r)
+	return within(p.end(source), r)
 }
 
 // within answers whether an address somewhere in p is in r.

@@ -185,7 +185,7 @@ func (all *Rules) losses(p Packet) (list []Loss) {
 		got := ways(p)
 		step, w, lost := DropsSurely(got)
 		if !lost {
-			step, w, lost = all.sourcedElsewhere(got)
+			step, w, lost = all.SourcedElsewhere(got)
 		}
 		if !lost {
 			step, w, lost = MayDrop(got)

@@ -93,7 +93,10 @@ func (all *Rules) readRule(r *ruleset.Rule) *rule {
 		case w == "-m" || w == "--match":
 			if module = o.next(); !isKnownModule(module) {
 				args := o.ofModule()
-				out.matches = append(out.matches, match{strings.Join(append([]string{"-m", module}, args...), " "), all.readModule(module, args)})
+				one := match{strings.Join(append([]string{"-m", module}, args...), " "), all.readModule(module, args)}
+				if out.matches = append(out.matches, one); module == "set" && slices.ContainsFunc(args, all.isPartial) {
+					out.matches = append(out.matches, match{text: one.text})
+				}
 			}
 		case w == "-j" || w == "-g" || w == "--jump" || w == "--goto":
 			out.actions = []action{readTarget(o.next(), w == "-g" || w == "--goto", o, r.Jump != 0)}

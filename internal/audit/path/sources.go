@@ -1,7 +1,7 @@
 package path
 
-// sourcedElsewhere returns the rule that certainly gives packets a source which is not an address of the node.
-func (all *Rules) sourcedElsewhere(ways []Way) (step Step, of Way, surely bool) {
+// SourcedElsewhere returns the rule that certainly gives packets a source which is not an address of the node.
+func (all *Rules) SourcedElsewhere(ways []Way) (step Step, of Way, surely bool) {
 	others := false // ways of packets that keep a right source
 	for _, w := range ways {
 		others = others || !w.dropped() && !all.hasOtherSource(&w)

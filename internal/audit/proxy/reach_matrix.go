@@ -46,6 +46,8 @@ func (r *reach) judgeFlows() {
 		}
 		if lost && r.losesOthers(whole, step, w) {
 			r.addFlow(&f, step, w, false)
+		} else if lost && w.Open == nil {
+			r.noteLoss("packets "+f.who+" to "+cmp.Or(f.service, f.to), step)
 		}
 		for i := range ways {
 			if w := &ways[i]; w.Sure && (w.End == path.Forwarded || w.End == path.Delivered) {
@@ -91,6 +93,10 @@ func (r *reach) judgeWay(f *flow, w *path.Way) {
 		}
 		return
 	}
+	if step, of, is := r.back.SourcedElsewhere([]path.Way{*w}); is && r.uplink != "" && w.Packet.Out == r.uplink {
+		r.addFlow(f, step, of, true) // Pods of this node answer to the node all the same
+		return
+	}
 	any := *w
 	if p := &any.Packet; p.Translated() && p.Destination.IsSingleIP() && r.own(p.Destination.Addr()) != path.Yes {
 		p.Destination, _ = r.rangeOf(p.Destination.Addr()) // not the rules for this Pod
@@ -122,7 +128,8 @@ func (r *reach) judgeWay(f *flow, w *path.Way) {
 // by judgeServices.
 func (r *reach) judgeTaken(f *flow, w *path.Way) {
 	step, ok := decider(*w)
-	if f.packet.Own || f.packet.Source.IsValid() || !ok || step.Unsure != "" || step.Effect != path.Changes && step.Effect != path.Untracks {
+	if f.packet.Own || f.packet.Source.IsValid() || !ok || step.Unsure != "" ||
+		step.Table != "nat" && step.Effect != path.Changes && step.Effect != path.Untracks {
 		return
 	}
 	r.addFlow(f, step, *w, false)

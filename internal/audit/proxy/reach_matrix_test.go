@@ -43,6 +43,18 @@ func TestReachFlows(t *testing.T) {
 		{"a set with all Pods", forward("-m set --match-set pods src -j DROP"), "kubeproxy.way.forward"},
 		{"a set with others", forward("-m set --match-set others src -j DROP"), ""},
 		{"a set that was not read", forward("-m set --match-set x src -j DROP"), "kubeproxy.way.undecided"},
+		{"a list with a set of all Pods", forward("-m set --match-set list src -j DROP"), "kubeproxy.way.forward"},
+		{"a list with a set of others", forward("-m set --match-set strangers src -j DROP"), ""},
+		{"a list with a set that was not read", forward("-m set --match-set unread src -j DROP"), "kubeproxy.way.undecided"},
+		{"addresses of Pods at some links", forward("-m set --match-set links src,src -j DROP"), "kubeproxy.way.undecided"},
+		{"addresses of others at some links", forward("-m set --match-set elsewhere src,src -j DROP"), ""},
+		{"all but addresses of others at some links", forward("-m set ! --match-set elsewhere src,src -j DROP"), "kubeproxy.way.undecided"},
+		{"a TTL below that of forwarded packets", forward("-m ttl --ttl-lt 63 -j DROP"), ""},
+		{"the TTL of forwarded packets of Pods", forward("-i cni0 -m ttl --ttl-lt 64 -j DROP"), "kubeproxy.way.forward"},
+		{"replies by their direction", forward("-m conntrack --ctdir REPLY -j DROP"), "kubeproxy.way.forward"},
+		{"a source of no machine, to other nodes' Pods", before("^-A POSTROUTING .*kubernetes postrouting", "-A POSTROUTING -o eth0 -d 10.244.1.0/24 -j SNAT --to-source 10.99.0.1"),
+			"kubeproxy.way.source"},
+		{"a source of no machine, to Pods of this node", before("^-A POSTROUTING .*kubernetes postrouting", "-A POSTROUTING -o cni0 -j SNAT --to-source 10.99.0.1"), ""},
 		{"a zone for packets from Pods alone", rawTable("-A PREROUTING -i cni0 -j CT --zone 5"), "kubeproxy.way.forward"},
 		{"a zone for all packets", rawTable("-A PREROUTING -j CT --zone 5\n-A OUTPUT -j CT --zone 5"), ""},
 		{"a zone for another link", rawTable("-A PREROUTING -i docker0 -j CT --zone 5"), ""},
@@ -60,7 +72,10 @@ func TestReachFlows(t *testing.T) {
 			sets := mustParse(t, declareChains(editedSave(t, readFile(t, "flannel-docker.txt"), c.edit)))
 			span := func(text string) []ruleset.Span { list, _ := ruleset.Spans([]string{text}); return list }
 			sets = append(sets, &ruleset.Set{Source: "ipset", IPSets: map[string]*ruleset.IPSet{
-				"pods": {Spans: span("10.244.0.0/16")}, "others": {Spans: span("198.18.0.0/15")}}})
+				"pods": {Spans: span("10.244.0.0/16")}, "others": {Spans: span("198.18.0.0/15")},
+				"links": {Spans: span("10.244.0.0/16"), Partial: true}, "elsewhere": {Spans: span("198.18.0.0/15"), Partial: true},
+				"list": {Members: []string{"others", "pods"}}, "strangers": {Members: []string{"others", "elsewhere"}},
+				"unread": {Members: []string{"others", "x"}}}})
 			rep := Judge(sets, Options{Uplink: "eth0", Links: []string{"eth0", "cni0"}, Routes: []path.Route{local, other}, PodRoutes: []path.Route{local},
 				Own: func(a netip.Addr) path.Answer { return path.No }, Listens: func(queue uint16) path.Answer {
 					return map[bool]path.Answer{true: path.Yes, false: path.No}[queue == 8]

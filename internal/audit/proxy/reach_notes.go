@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"nodegate/internal/audit/path"
@@ -38,8 +39,16 @@ func (r *reach) noteSinglePods() {
 	for _, a := range r.classes().Within(r.local.To) {
 		p := path.Packet{Source: path.Addr(a), In: r.local.Link, State: path.StateNew, NotTo: r.pods, Unnamed: true}
 		step, _, lost := path.DropsSurely(r.rules.Forwarded(p))
-		if t := (taken{step: step}); lost && r.found[stepKey(step)] == nil && !r.isExcused(step) {
-			r.rep.Notes = append(r.rep.Notes, fmt.Sprintf("packets of %s, an address of Pods of this node, to other machines: %s", a, t.describe()))
+		if lost {
+			r.noteLoss(fmt.Sprintf("packets of %s, an address of Pods of this node, to other machines", a), step)
 		}
+	}
+}
+
+// noteLoss makes a note of a rule that loses some packets, unless a finding is about it.
+func (r *reach) noteLoss(packets string, step path.Step) {
+	t := taken{step: step}
+	if note := packets + ": " + t.describe(); r.found[stepKey(step)] == nil && !r.isExcused(step) && !slices.Contains(r.rep.Notes, note) {
+		r.rep.Notes = append(r.rep.Notes, note)
 	}
 }

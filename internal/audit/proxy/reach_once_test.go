@@ -52,6 +52,8 @@ func TestReachNotes(t *testing.T) {
 		{"nothing", "", before(beforeForward, "-A FORWARD -s 198.18.0.1/32 -j DROP"), ""},
 		{"a Pod in a set", strings.Replace(ban, "ADDRESS", "10.244.0.9", 1), edit{}, banned},
 		{"another machine in a set", strings.Replace(ban, "ADDRESS", "198.18.0.9", 1), edit{}, ""},
+		{"one endpoint", "", before(beforeForward, "-A FORWARD -d 10.244.0.4/32 -p udp -m udp --dport 53 -j DROP"),
+			"packets from Pods to kube-system/kube-dns:dns: chain FORWARD of table filter, line"},
 		{"a lost jump", "", del("^-A POSTROUTING .*-j FLANNEL-POSTRTG"), "chain FLANNEL-POSTRTG of table nat masquerades packets, but no rule leads to it"},
 	} {
 		text := readFile(t, "flannel-docker.txt")

@@ -63,7 +63,9 @@ func (r *reach) report() {
 		case t.link:
 			f.Name, f.Message = "kubeproxy.way.link", fmt.Sprintf("packets %s: %s", strings.Join(t.who, ", "), t.describe())
 		case t.flow && !t.masquerade:
-			f.Name = "kubeproxy.way.forward"
+			if t.step.Effect != path.Sources {
+				f.Name = "kubeproxy.way.forward"
+			}
 			what := map[bool]string{false: "packets ", true: "replies to packets "}[t.replies]
 			f.Message, f.Service = share+what+strings.Join(t.who, ", "), ""
 			if len(t.services) > 0 {

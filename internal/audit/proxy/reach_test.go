@@ -219,6 +219,19 @@ func TestReachNodePort(t *testing.T) {
 	}
 }
 
+// TestReachNodePortPassed: a rule of the uplink that takes node ports past kube-proxy's rules is found, one for another port is not.
+func TestReachNodePortPassed(t *testing.T) {
+	for ports, want := range map[string]string{"31000:32000": "kubeproxy.way.forward", "8443": ""} {
+		rule := before(beforePrerouting, "-A PREROUTING -i eth0 -p tcp -m tcp --dport "+ports+" -j RETURN")
+		rep := Judge(mustParse(t, editedSave(t, readFile(t, "iptables-save.txt"), rule)), Options{Uplink: "eth0",
+			Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.10")}})
+		wantOne(t, rep, want)
+		if want != "" && rep.Findings[0].Verdict != verdict.Warn {
+			t.Errorf("%+v", rep.Findings[0])
+		}
+	}
+}
+
 // TestReachNFT puts tables of other programs beside kube-proxy's tables of nftables mode.
 func TestReachNFT(t *testing.T) {
 	chain := func(hook, kind string, priority int, rule string) string {

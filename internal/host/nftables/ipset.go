@@ -27,11 +27,12 @@ const (
 	ipsetPort     = 4
 	ipsetProto    = 7
 	ipsetFlags    = 8
+	ipsetMember   = 18
 	ipsetNoMatch  = 1 << 2
 )
 
-// IPSets returns the sets of ipset whose elements are addresses, or addresses with a port, by name. The kernel loads ip_set for
-// the request: ask only if a rule uses a set.
+// IPSets returns the sets of ipset whose elements begin with an address, and lists of sets, by name. A set of another kind is nil.
+// The kernel loads ip_set for the request: ask only if a rule uses a set.
 func IPSets(ctx context.Context) (map[string]*ruleset.IPSet, error) {
 	c, err := dial(ctx, unix.AF_UNSPEC)
 	if err != nil {
@@ -39,7 +40,7 @@ func IPSets(ctx context.Context) (map[string]*ruleset.IPSet, error) {
 	}
 	defer c.close()
 	c.subsystem = unix.NFNL_SUBSYS_IPSET
-	sets, others := map[string]*ruleset.IPSet{}, map[string]bool{}
+	sets := map[string]*ruleset.IPSet{}
 	err = c.ask(ipsetList, unix.NLM_F_DUMP, []attribute{{ipsetProtocol, "\x06"}}, func(_ int, b []byte) error {
 		var a [ipsetElements + 1][]byte
 		if err := nlattr.Split(b[nfGenMsg:], a[:]); err != nil {
@@ -48,63 +49,64 @@ func IPSets(ctx context.Context) (map[string]*ruleset.IPSet, error) {
 		name := strings.TrimRight(string(a[ipsetName]), "\x00")
 		set := sets[name]
 		if a[ipsetType] != nil { // a long set comes in several messages
-			set = &ruleset.IPSet{}
-			switch strings.TrimRight(string(a[ipsetType]), "\x00") {
-			case "hash:ip", "hash:net", "bitmap:ip":
-			case "hash:ip,port", "hash:net,port":
-				set.Ports = []ruleset.IPSetPort{}
-			default:
-				others[name] = true
-			}
 			var header [ipsetNetmask + 1][]byte
 			if err := nlattr.Split(a[ipsetHeader], header[:]); err != nil {
 				return err
 			}
-			others[name] = others[name] || header[ipsetNetmask] != nil
-			sets[name] = set
+			set = &ruleset.IPSet{}
+			switch kind := strings.TrimRight(string(a[ipsetType]), "\x00"); {
+			case kind == "list:set":
+				set.Members = []string{}
+			case header[ipsetNetmask] != nil || kind != "bitmap:ip" && !strings.HasPrefix(kind, "hash:ip") && !strings.HasPrefix(kind, "hash:net"):
+				set = nil
+			case kind == "hash:ip,port" || kind == "hash:net,port":
+				set.Ports = []ruleset.IPSetPort{}
+			default:
+				set.Partial = strings.Contains(kind, ",")
+			}
 		}
-		for rest := a[ipsetElements]; len(rest) > 0 && set != nil && !others[name]; {
-			var one []byte
-			var err error
-			if _, one, rest, err = nlattr.Next(rest); err != nil {
+		for rest := a[ipsetElements]; len(rest) > 0 && set != nil; {
+			_, one, left, err := nlattr.Next(rest)
+			if err != nil {
 				return err
 			}
-			if !addElement(set, one) {
-				others[name] = true
+			if rest = left; !addElement(set, one) {
+				set = nil
 			}
 		}
+		sets[name] = set
 		return nil
 	})
-	for name := range others {
-		if others[name] {
-			delete(sets, name)
-		}
-	}
 	return sets, err
 }
 
 // addElement adds an element to a set. It returns false if the element is of another kind.
 func addElement(set *ruleset.IPSet, b []byte) bool {
-	var a [ipsetFlags + 1][]byte
+	var a [ipsetMember + 1][]byte
 	if nlattr.Split(b, a[:]) != nil {
 		return false
 	}
+	if set.Members != nil {
+		set.Members = append(set.Members, strings.TrimRight(string(a[ipsetMember]), "\x00"))
+		return true
+	}
+	if flags := a[ipsetFlags]; len(flags) == 4 && binary.BigEndian.Uint32(flags)&ipsetNoMatch != 0 { // takes addresses out
+		set.Partial = true
+		return set.Ports == nil
+	}
 	first, ok := ipsetAddress(a[ipsetIP])
-	if flags := a[ipsetFlags]; !ok || len(flags) == 4 && binary.BigEndian.Uint32(flags)&ipsetNoMatch != 0 {
+	port, proto := a[ipsetPort], a[ipsetProto]
+	if !ok || set.Ports != nil && (len(port) != 2 || len(proto) != 1) {
 		return false
 	}
 	span := ruleset.Span{First: first, Last: first}
 	if cidr := a[ipsetCIDR]; len(cidr) == 1 {
-		span = ruleset.Span{First: netip.PrefixFrom(first, int(cidr[0])).Masked().Addr(), Last: ruleset.Last(netip.PrefixFrom(first,
-			int(cidr[0])).Masked())}
+		p := netip.PrefixFrom(first, int(cidr[0])).Masked()
+		span = ruleset.Span{First: p.Addr(), Last: ruleset.Last(p)}
 	} else if last, is := ipsetAddress(a[ipsetIPTo]); is {
 		span.Last = last
 	}
 	if set.Ports != nil {
-		port, proto := a[ipsetPort], a[ipsetProto]
-		if len(port) != 2 || len(proto) != 1 {
-			return false
-		}
 		name := map[byte]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_SCTP: "sctp"}[proto[0]]
 		set.Ports = append(set.Ports, ruleset.IPSetPort{Protocol: name, Port: binary.BigEndian.Uint16(port)})
 	}

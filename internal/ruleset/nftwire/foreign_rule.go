@@ -168,7 +168,15 @@ func (r *foreignRule) readForeignMeta(a *attributes) bool {
 }
 
 func (r *foreignRule) readCT(a *attributes) bool {
-	const direction, sreg = 3, 4 // NFTA_CT_DIRECTION, NFTA_CT_SREG
+	const direction, sreg, zone = 3, 4, 17 // NFTA_CT_DIRECTION, NFTA_CT_SREG, NFT_CT_ZONE
+	if a[sreg] != nil && a.number(unix.NFTA_CT_KEY) == zone {
+		t, err := r.getRegister(a.number(sreg))
+		if err != nil || len(t.value) < 2 || a[direction] != nil {
+			return false
+		}
+		r.addWords("ct zone", "set", fmt.Sprint(binary.NativeEndian.Uint16(t.value)))
+		return true
+	}
 	if a[sreg] != nil {
 		if a.number(unix.NFTA_CT_KEY) == unix.NFT_CT_MARK {
 			return r.readMark("ct mark", a.number(sreg))

@@ -1,6 +1,7 @@
 package nftwire_test
 
 import (
+	"encoding/binary"
 	"slices"
 	"strings"
 	"testing"
@@ -57,4 +58,45 @@ func FuzzForeign(f *testing.F) {
 			}
 		}
 	})
+}
+
+// attribute encodes an attribute of netlink.
+func attribute(kind uint16, value []byte) []byte {
+	b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
+	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)
+	return append(b, make([]byte, -len(b)&3)...)
+}
+
+// expression encodes an expression of a rule: its name and attributes.
+func expression(name string, attributes ...[]byte) []byte {
+	return attribute(unix.NFTA_LIST_ELEM, slices.Concat(attribute(unix.NFTA_EXPR_NAME, []byte(name+"\x00")),
+		attribute(unix.NFTA_EXPR_DATA, slices.Concat(attributes...))))
+}
+
+// number encodes a number as nftables does.
+func number(kind uint16, n uint32) []byte {
+	return attribute(kind, binary.BigEndian.AppendUint32(nil, n))
+}
+
+// TestForeignZone reads `ct zone set 3` of a chain of ARP's hook output: the numbers of its hooks are not those of IP.
+func TestForeignZone(t *testing.T) {
+	f := &nftwire.Foreign{Link: func(uint32) string { return "lo" }}
+	header := []byte{unix.NFPROTO_ARP, 0, 0, 0}
+	add := func(kind int, attributes ...[]byte) {
+		if err := f.Add(kind, slices.Concat(header, slices.Concat(attributes...))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(unix.NFT_MSG_NEWTABLE, attribute(unix.NFTA_TABLE_NAME, []byte("a\x00")))
+	add(unix.NFT_MSG_NEWCHAIN, attribute(unix.NFTA_CHAIN_TABLE, []byte("a\x00")), attribute(unix.NFTA_CHAIN_NAME, []byte("c\x00")),
+		attribute(unix.NFTA_CHAIN_HOOK, slices.Concat(number(unix.NFTA_HOOK_HOOKNUM, 1), number(unix.NFTA_HOOK_PRIORITY, 0))))
+	zone := attribute(unix.NFTA_DATA_VALUE, binary.NativeEndian.AppendUint16(nil, 3))
+	add(unix.NFT_MSG_NEWRULE, attribute(unix.NFTA_RULE_TABLE, []byte("a\x00")), attribute(unix.NFTA_RULE_CHAIN, []byte("c\x00")),
+		attribute(unix.NFTA_RULE_EXPRESSIONS, slices.Concat(
+			expression("immediate", number(unix.NFTA_IMMEDIATE_DREG, 1), attribute(unix.NFTA_IMMEDIATE_DATA, zone)),
+			expression("ct", number(unix.NFTA_CT_KEY, unix.NFT_CT_ZONE), number(4, 1)))))
+	c := f.Tables()[0].Chains[0]
+	if c.Hook != "output" || len(c.Rules) != 1 || c.Rules[0].Text != "ct zone set 3" {
+		t.Errorf("hook %s, rules %+v", c.Hook, c.Rules)
+	}
 }

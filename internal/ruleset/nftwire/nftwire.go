@@ -166,6 +166,8 @@ func (d *Decoder) addChain(a *attributes) error {
 		hooks = append(hooks, "ingress")
 	case "netdev":
 		hooks = []string{"ingress", "egress"}
+	case "arp":
+		hooks = []string{"input", "output", "forward"}
 	}
 	n := hook.number(unix.NFTA_HOOK_HOOKNUM)
 	if n >= uint64(len(hooks)) {
