@@ -95,7 +95,7 @@ func TestRuntimeSetupCRIO(t *testing.T) {
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
 	go func() { _ = server.Serve(l) }()
-	defer server.Close()
+	t.Cleanup(func() { _ = server.Close() })
 	want := func(want string) {
 		t.Helper()
 		s, err := machineRuntimes{}.RuntimeSetup(t.Context(), socket)
