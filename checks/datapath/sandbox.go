@@ -69,6 +69,9 @@ func Sandbox(ctx context.Context, h *host.Host, o SandboxOptions) (SandboxResult
 	p := sandboxProbe{h: h, r: SandboxResult{Socket: o.Socket}}
 	err := p.run(ctx)
 	p.r.Duration = Millis(time.Since(start))
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.ErrUnexpectedEOF) { // CRI-O panics if its storage is read-only
+		err = fmt.Errorf("the runtime has ended (`journalctl -u %s` shows why): %w", p.r.unit(), err)
+	}
 	if err != nil {
 		return p.r, fmt.Errorf("probing a Pod sandbox: %w", err)
 	}
@@ -154,6 +157,9 @@ func (p *sandboxProbe) connect(ctx context.Context) (down bool, err error) {
 			p.r.Image = string(m[1])
 		}
 	}
+	for _, file := range p.setup.Ignored {
+		p.r.Warnings = append(p.r.Warnings, "the runtime ignores "+file+": correct the file, or remove it")
+	}
 	driver, err := p.h.Runtimes.CgroupDriver(ctx, p.r.Socket)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return false, err
@@ -175,7 +181,7 @@ func (p *sandboxProbe) lacksFile(ctx context.Context) (lacks bool, err error) {
 	for _, plugin := range p.setup.Plugins() {
 		dirs := p.setup.PluginDirs
 		isFound := slices.ContainsFunc(dirs, func(dir string) bool { return !isMissing(path.Join(dir, plugin)) })
-		if p.setup.NetworkReady && len(dirs) > 0 && !isFound {
+		if (p.setup.NetworkReady || p.foreignPlugin() == "") && len(dirs) > 0 && !isFound {
 			p.refused(FailedStart, "no Pod can start", fmt.Sprintf("failed to find plugin %q in path %v", plugin, dirs))
 			return true, nil
 		}
@@ -184,13 +190,16 @@ func (p *sandboxProbe) lacksFile(ctx context.Context) (lacks bool, err error) {
 		p.skip("the runtime does not report the image of its sandboxes, which it may have to pull", "")
 		return true, nil
 	}
+	handler := p.setup.Handlers[p.setup.Default]
+	for _, program := range []string{handler.BinaryName, handler.Monitor} {
+		if path.IsAbs(program) && isMissing(program) {
+			p.refused(FailedStart, "no Pod can start", "fork/exec "+program+": no such file or directory")
+			return true, nil
+		}
+	}
 	has, err := host.HasImage(ctx, p.r.Socket, p.r.Image)
 	if has || err != nil {
 		return false, err
-	}
-	if program := p.setup.Handlers[p.setup.Default].BinaryName; path.IsAbs(program) && isMissing(program) {
-		p.refused(FailedStart, "no Pod can start", "fork/exec "+program+": no such file or directory")
-		return true, nil
 	}
 	image := cmp.Or(p.r.Image, "of its sandboxes")
 	p.fail(FailedImage, "the runtime does not have the image "+image+", and no Pod starts without it", p.r.pull())

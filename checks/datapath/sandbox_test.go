@@ -137,12 +137,21 @@ func TestSandbox(t *testing.T) {
 		return s
 	}
 	proc := fmt.Sprintf("/proc/%d", os.Getpid())
+	crio := func(change func(*host.RuntimeSetup)) host.RuntimeSetup { // it uses no network if it lacks a plugin
+		s := host.RuntimeSetup{SandboxImage: "pause:3.10", Networks: bridge, PluginDirs: []string{"/opt/none"}, Default: "runc",
+			Handlers: map[string]host.RuntimeHandler{"runc": {BinaryName: "/usr/bin/runc", Monitor: "/usr/bin/conmon"}}}
+		change(&s)
+		return s
+	}
+	programs := map[string]string{proc + "/root/proc": "", proc + "/root/usr/bin/runc": "", proc + "/root/usr/bin/conmon": ""}
+	isReady := func(s *host.RuntimeSetup) { s.NetworkReady, s.PluginDirs = true, nil }
 	const noPod = `failed to setup network for sandbox "ID": plugin type="calico" failed (add): pods "nodegate-probe" not found`
 	for _, c := range []struct {
 		what  string
 		cri   fakeCRI
 		setup host.RuntimeSetup
 		files map[string]string
+		name  string // of the runtime, in place of containerd 1.6.20
 		want  string // what begins the summary, "skipped", "error", or the failed step, then a part of the remedy or words
 		runs  int    // sandboxes started
 	}{
@@ -198,12 +207,27 @@ func TestSandbox(t *testing.T) {
 		{what: "a leftover that cannot be removed", setup: ready, cri: fakeCRI{runs: true, refuses: map[string]string{"RemovePodSandbox": "busy"}},
 			want: "remove: correct what the runtime reports"},
 		{what: "a leftover", setup: ready, cri: fakeCRI{runs: true}, want: "a Pod sandbox started at", runs: 1},
+		{what: "CRI-O", name: "cri-o 1.34.0", setup: crio(isReady), files: programs, want: "a Pod sandbox started at", runs: 1},
+		{what: "CRI-O does not find a plugin", name: "cri-o 1.34.0", setup: crio(func(*host.RuntimeSetup) {}), files: map[string]string{
+			proc + "/root/proc": "", "/opt/cni/bin/bridge": "", "/opt/cni/bin/portmap": "", "/opt/cni/bin/host-local": ""},
+			want: `start: the network's plugins are in /opt/cni/bin: set plugin_dirs = ["/opt/cni/bin"] in [crio.network] of /etc/crio/crio.conf.d`},
+		{what: "CRI-O before Calico's daemon", name: "cri-o 1.34.0", setup: crio(func(s *host.RuntimeSetup) { s.Networks = calico }), files: programs,
+			want: "a Pod sandbox started on the host network", runs: 1},
+		{what: "CRI-O, no image", name: "cri-o 1.34.0", setup: crio(isReady), files: programs, cri: fakeCRI{noImage: true},
+			want: "image: run `crictl pull pause:3.10`"},
+		{what: "CRI-O, conmon is gone", name: "cri-o 1.34.0", setup: crio(isReady), files: map[string]string{
+			proc + "/root/proc": "", proc + "/root/usr/bin/runc": ""}, want: "start: install /usr/bin/conmon, or correct runtime_path"},
+		{what: "CRI-O without systemd", name: "cri-o 1.34.0", setup: crio(isReady), files: programs, cri: fakeCRI{refuses: map[string]string{
+			"RunPodSandbox": `start transient unit "crio-conmon-ID.scope": dial unix /run/systemd/private: connect: no such file or directory`}},
+			want: `start: set cgroup_manager = "cgroupfs"`, runs: 1},
+		{what: "CRI-O, runc does not run", name: "cri-o 1.34.0", setup: crio(isReady), files: programs, cri: fakeCRI{refuses: map[string]string{
+			"RunPodSandbox": "exit status 1"}}, want: "start: conmon cannot run the handler's program", runs: 1},
 		{what: "no RunPodSandbox", setup: ready, cri: fakeCRI{lacks: "RunPodSandbox"}, want: "skipped: the runtime does not serve RunPodSandbox", runs: 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			c.cri.address = cmp.Or(c.cri.address, "127.0.0.1")
 			leftover, socket := c.cri.runs, c.cri.serve(t)
-			m := &hosttest.Machine{Files: c.files, Runtime: map[string]string{"v1 " + socket: "containerd 1.6.20"},
+			m := &hosttest.Machine{Files: c.files, Runtime: map[string]string{"v1 " + socket: cmp.Or(c.name, "containerd 1.6.20")},
 				Setups: map[string]host.RuntimeSetup{socket: c.setup}}
 			r, err := Sandbox(t.Context(), m.Host(), SandboxOptions{Socket: socket})
 			got := r.Summary

@@ -18,7 +18,7 @@ func runtimeWords(err error) (words string, said bool) {
 	if !said {
 		return "", false
 	}
-	words = regexp.MustCompile(`[0-9a-f]{64}`).ReplaceAllString(refusal.Words, "ID")
+	words = regexp.MustCompile(`[0-9a-f]{64}|0x[0-9a-f]{6,}|`+host.SandboxName+`-\w+`).ReplaceAllString(refusal.Words, "ID")
 	words = strings.Join(strings.Fields(words), " ")
 	const most = 500
 	if len(words) > most {
@@ -42,22 +42,35 @@ func (r SandboxResult) unit() string {
 
 const containerdConfig = "/etc/containerd/config.toml"
 
+const crioConfig = "of /etc/crio/crio.conf.d/*.conf or /etc/crio/crio.conf"
+
 // pull returns what to do about the missing image.
 func (r SandboxResult) pull() string {
-	pull := "`ctr -n k8s.io images pull " + cmp.Or(r.Image, "NAME") + "`"
 	if r.unit() == "crio" {
-		pull = "`crictl pull " + r.Image + "`"
+		return "run `crictl pull " + r.Image + "`; if no registry gives it, load the image with podman or skopeo, or correct pause_image in " +
+			"[crio.image] " + crioConfig
 	}
+	pull := "`ctr -n k8s.io images pull " + cmp.Or(r.Image, "NAME") + "`"
 	if r.Image == "" {
 		pull += ", with the name that `containerd config dump` has below pinned_images"
 	}
 	return "run " + pull + "; if no registry gives it, " + importImage
 }
 
-const importImage = "import the image, or correct its name in the configuration (sandbox_image, pinned_images.sandbox or pause_image)"
+const importImage = "import the image, or correct its name in the configuration (sandbox_image or pinned_images.sandbox)"
+
+// crioRemedies come before remedies, for CRI-O.
+var crioRemedies = []knownError{
+	{"dial unix /run/systemd/private", `set cgroup_manager = "cgroupfs" and conmon_cgroup = "pod" in [crio.runtime] ` + crioConfig +
+		": systemd does not run here"},
+	{"oom_score_adj", "CRI-O lacks CAP_SYS_RESOURCE: remove the limit of its unit, or start it outside the container"},
+	{"^exit status", "conmon cannot run the handler's program: `PROGRAM --version`, with runtime_path " + crioConfig + ", shows why"},
+}
+
+type knownError struct{ words, remedy string }
 
 // remedies are what to do about an error of a runtime: the first whose words it contains.
-var remedies = []struct{ words, remedy string }{
+var remedies = []knownError{
 	{"sandbox image", importImage},
 	{"expected cgroupsPath to be of format", "set SystemdCgroup and kubelet's cgroupDriver to the same driver"},
 	{"unknown version specified", "upgrade the handler's program (runc or crun): it is older than the runtime's OCI specification"},
@@ -80,14 +93,20 @@ func (p *sandboxProbe) remedy(words string) string {
 		return p.pluginRemedy(m[1], strings.Fields(m[2]))
 	}
 	if m := missingProgram().FindStringSubmatch(words); m != nil {
-		name := m[1] + m[2] + m[3]
-		return "install " + name + ", or correct the handler in the runtime's configuration that names it (BinaryName or runtime_type " +
-			"of containerd, runtime_path of CRI-O), then " + p.r.restart()
+		where := "BinaryName or runtime_type of the handler in " + containerdConfig
+		if p.r.unit() == "crio" {
+			where = "runtime_path, monitor_path or pinns_path " + crioConfig
+		}
+		return "install " + m[1] + m[2] + m[3] + ", or correct " + where + ", then " + p.r.restart()
 	}
-	if i := slices.IndexFunc(remedies, func(known struct{ words, remedy string }) bool {
-		return strings.Contains(strings.ToLower(words), strings.ToLower(known.words))
-	}); i >= 0 {
-		return remedies[i].remedy
+	known := remedies
+	if p.r.unit() == "crio" {
+		known = append(slices.Clone(crioRemedies), remedies...)
+	}
+	for _, k := range known {
+		if strings.Contains("^"+strings.ToLower(words), strings.ToLower(k.words)) {
+			return k.remedy
+		}
 	}
 	return "correct what the runtime reports; `journalctl -u " + p.r.unit() + "` has more"
 }
@@ -123,7 +142,7 @@ func (p *sandboxProbe) pluginSetting(dir string) string {
 	config, _ := p.h.Files.ReadFile(containerdConfig) // without it, the form of version 2 is right for all versions
 	switch {
 	case p.r.unit() == "crio":
-		return `plugin_dirs = ["` + dir + `"] in [crio.network] of /etc/crio/crio.conf`
+		return `plugin_dirs = ["` + dir + `"] in [crio.network] ` + crioConfig
 	case bytes.Contains(config, []byte("bin_dirs")): // since containerd 2.1
 		return `bin_dirs = ["` + dir + `"] in [plugins."io.containerd.cri.v1.runtime".cni] of ` + containerdConfig
 	case regexp.MustCompile(`(?m)^\s*version\s*=\s*3`).Match(config):

@@ -60,7 +60,11 @@ func inspectCgroupDriver(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 	minor, err := h.KubeletMinor(ctx)
 	if !runtime.Told || err == nil && minor < 31 {
 		s.Differs("kubelet "+own+", runtime "+runtime.Driver, "")
-		if own == "systemd" {
+		switch {
+		case strings.Contains(socket, "crio"):
+			s.Remedy = `set cgroup_manager = "systemd" in [crio.runtime] of /etc/crio/crio.conf.d/*.conf and cgroupDriver: systemd in kubelet's ` +
+				"configuration"
+		case own == "systemd":
 			s.Remedy = ignoredSetting(ctx, h, socket)
 		}
 		return s, nil

@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 
@@ -113,6 +114,9 @@ func TestCgroupDriver(t *testing.T) {
 		m.Files["/etc/containerd/config.toml"] = containerd
 		return m
 	}
+	crio := node("cgroupDriver: systemd\ncontainerRuntimeEndpoint: unix:///var/run/crio/crio.sock\n", host.CgroupDriver{})
+	crio.Cgroups = map[string]host.CgroupDriver{"/var/run/crio/crio.sock": {Driver: "cgroupfs"}}
+	crio.Files["/etc/containerd/config.toml"] = "SystemdCgroup = true\n"
 	const restart = "then run `systemctl restart containerd`"
 	const differ = "\nwarn\nwant: the runtime's driver\ngot: kubelet systemd, runtime cgroupfs\nevidence: " + socket + ": cgroupfs" +
 		"\nevidence: /var/lib/kubelet/config.yaml: cgroupDriver: systemd\nremedy: "
@@ -127,6 +131,8 @@ got: kubelet systemd, runtime cgroupfs
 evidence: /run/containerd/containerd.sock: cgroupfs
 evidence: /var/lib/kubelet/config.yaml: cgroupDriver: systemd
 remedy: set SystemdCgroup = true in containerd's configuration (the path depends on its version) and cgroupDriver: systemd in kubelet's`},
+		{What: "CRI-O differs", Node: crio, Want: strings.ReplaceAll(differ, socket, "/var/run/crio/crio.sock") +
+			`set cgroup_manager = "systemd" in [crio.runtime] of /etc/crio/crio.conf.d/*.conf and cgroupDriver: systemd in kubelet's configuration`},
 		{What: "they differ, and kubelet adopts the runtime's", Node: node("", host.CgroupDriver{Driver: "systemd", Told: true}),
 			Want: right + "systemd"},
 		{What: "set in a file without a version", Node: set("[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n  SystemdCgroup = true\n"),

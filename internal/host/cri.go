@@ -110,12 +110,8 @@ func criCall(ctx context.Context, socket, method string, message []byte) ([]byte
 
 // criCallLong is criCall for a method that may take as long as ctx allows.
 func criCallLong(ctx context.Context, socket, method string, message []byte) ([]byte, error) {
-	transport := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-		Protocols: &http.Protocols{},
-	}
+	transport := unixTransport(socket)
+	transport.Protocols = &http.Protocols{}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
 	// The prefix of a gRPC message: not compressed (0), then the length.
@@ -156,6 +152,12 @@ func criCallLong(ctx context.Context, socket, method string, message []byte) ([]
 		words = plain
 	}
 	return nil, &CRIError{socket, status, words}
+}
+
+func unixTransport(socket string) *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
 }
 
 // CRIError is the answer of a runtime that has refused a call.

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 )
@@ -12,6 +13,7 @@ type RuntimeSetup struct {
 	SandboxImage string                    `json:"sandboxImage,omitempty"` // the image of a Pod's first container
 	PluginDirs   []string                  `json:"pluginDirs,omitempty"`   // directories of CNI plugins
 	Networks     []RuntimeNetwork          `json:"networks,omitempty"`
+	Ignored      []string                  `json:"ignored,omitempty"` // files of networks that are not valid, each with the reason
 	Default      string                    `json:"default,omitempty"` // the handler of a Pod without a RuntimeClass
 	Handlers     map[string]RuntimeHandler `json:"handlers,omitempty"`
 }
@@ -33,11 +35,12 @@ type RuntimeNetwork struct {
 // RuntimeHandler is a program that the runtime starts containers with, by default runc.
 type RuntimeHandler struct {
 	BinaryName    string `json:"binaryName,omitempty"`
+	Monitor       string `json:"monitor,omitempty"` // CRI-O's conmon
 	SystemdCgroup bool   `json:"systemdCgroup,omitempty"`
 }
 
 // RuntimeSetup calls Status. In its response, field 1 is the status, whose field 1 repeats the conditions (type, status, reason, message),
-// and field 2 is a map of JSON: "config" is containerd's CRI configuration, or CRI-O's sandboxImage; "cniconfig" is the loaded network.
+// and field 2 is a map of JSON: "config" is containerd's CRI configuration or a part of CRI-O's; "cniconfig" is containerd's network.
 func (machineRuntimes) RuntimeSetup(ctx context.Context, socket string) (s RuntimeSetup, err error) {
 	message, err := criCall(ctx, socket, "runtime.v1.RuntimeService/Status", []byte{8, 1})
 	if err != nil {
@@ -52,6 +55,9 @@ func (machineRuntimes) RuntimeSetup(ctx context.Context, socket string) (s Runti
 		if err != nil {
 			return s, err
 		}
+	}
+	if s.PluginDirs == nil && s.SandboxImage != "" { // not containerd
+		s.addCRIO(ctx, socket)
 	}
 	return s, nil
 }
@@ -91,17 +97,24 @@ func (s *RuntimeSetup) addInfo(entry []byte) error {
 				DefaultRuntimeName string
 				Runtimes           map[string]struct{ Options RuntimeHandler }
 			}
+			CRIO struct { // since 1.29
+				DefaultRuntime, CgroupManagerName string
+				Runtimes                          map[string]struct{ RuntimePath, MonitorPath string }
+			}
 		}
 		if json.Unmarshal(info[2], &config) != nil {
 			return nil
 		}
-		s.SandboxImage, s.Default = config.SandboxImage, config.Containerd.DefaultRuntimeName
+		s.SandboxImage, s.Default = config.SandboxImage, cmp.Or(config.Containerd.DefaultRuntimeName, config.CRIO.DefaultRuntime)
 		if s.PluginDirs == nil {
 			s.PluginDirs = config.CNI.BinDirs
 		}
 		s.Handlers = map[string]RuntimeHandler{}
 		for name, runtime := range config.Containerd.Runtimes {
 			s.Handlers[name] = runtime.Options
+		}
+		for name, runtime := range config.CRIO.Runtimes {
+			s.Handlers[name] = RuntimeHandler{runtime.RuntimePath, runtime.MonitorPath, config.CRIO.CgroupManagerName == "systemd"}
 		}
 	case "cniconfig":
 		var loaded struct {
