@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -19,8 +20,12 @@ func (p *Policy) checkAbsent(r *reader) {
 		}
 		for _, s := range slices.Concat(p.Sysctls, p.Sysfs) {
 			if s.Applies() && ModuleOf(s.Key) == m.Name {
-				r.errorf(s.Range, "Contradiction", "%s exists only with module %s, which must not load at %s. Remove one of the two.",
-					s.Key, m.Name, place(m.Range))
+				at, remedy := s.Range, "Remove one of the two."
+				if s.Builtin {
+					at, remedy = m.at(), fmt.Sprintf("Write too: override %q { when = false }", s.Key.CheckName())
+				}
+				r.errorf(at, "Contradiction", "%s (%s) exists only with module %s, which must not load at %s. %s", s.Key, place(s.Range), m.Name,
+					place(m.at()), remedy)
 			}
 		}
 		if r.catalogue != nil {
@@ -29,11 +34,19 @@ func (p *Policy) checkAbsent(r *reader) {
 	}
 }
 
+// at returns the position of the requirement, or of the override that changed it.
+func (m Metadata) at() hcl.Range {
+	if m.Override.Filename != "" {
+		return m.Override
+	}
+	return m.Range
+}
+
 // checkNeeded reports the first module or link of the policy that an absent module prevents, or that kube-proxy and the CNI would lack it.
 func (p *Policy) checkNeeded(r *reader, absent Module) {
 	for _, o := range p.Modules {
 		if o.Applies() && !o.Absent && needsModule(r.catalogue, o.Name, absent.Name) {
-			r.errorf(absent.Range, "Contradiction", "Module %s must not load, but module %s at %s needs it and would not load either. "+
+			r.errorf(absent.at(), "Contradiction", "Module %s must not load, but module %s at %s needs it and would not load either. "+
 				"Remove one of the two.", absent.Name, o.Name, place(o.Range))
 			return
 		}
@@ -134,10 +147,7 @@ func (r *reader) checkModuleOption(module string, o ModuleOption, at hcl.Range) 
 			r.errorf(at, "Wrong value", "%s of nf_conntrack takes a number of at least 1, not %q.", o.Name, o.Value)
 			return
 		}
-		if o.Name != "hashsize" {
-			return
-		}
-		for _, d := range r.catalogue.Domains("net/netfilter/nf_conntrack_buckets") {
+		for _, d := range r.catalogue.Domains(map[string]string{"hashsize": "net/netfilter/nf_conntrack_buckets"}[o.Name]) {
 			if answer, stored := d.Stores(o.Value); answer == kernels.Rounded && stored != "" {
 				r.errorf(at, "Rounded by the kernel", "hashsize = %s: stored as %s by Linux %s, so this would never pass. Write %[2]s.",
 					o.Value, stored, d.Version)

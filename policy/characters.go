@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 )
@@ -36,6 +37,15 @@ func neverInLink(c rune) bool {
 	return c == '/' || c == ':' || unicode.IsSpace(c) || !unicode.IsGraphic(c)
 }
 
+// globFor returns the glob for a simple regular expression, or "".
+func globFor(expression string) string {
+	m := regexp.MustCompile(`^/?\^?([\w.-]*\w)(?:\.[*+]|\[0-9\][*+]?|\\d[*+]?)?\$?/?$`).FindStringSubmatch(expression)
+	if m == nil || m[1] == expression {
+		return ""
+	}
+	return fmt.Sprintf(" Write a glob: name = %q", m[1]+"*")
+}
+
 // checkCharacters returns false if it reports a name, kind or driver that no link can have because of one of its characters.
 // It checks only in Lint: a node keeps accepting its installed policy.
 func (r *reader) checkCharacters(m Match, b block) bool {
@@ -45,7 +55,7 @@ func (r *reader) checkCharacters(m Match, b block) bool {
 	before := len(r.diags)
 	if i := strings.IndexFunc(m.Name, neverInLink); i >= 0 {
 		r.errorf(b.at("name"), "Not a name of a link", "%q matches no link: a name has no white space, slashes, colons or invisible "+
-			"characters.%s", m.Name, oddCharacter(m.Name[i:]))
+			"characters.%s", m.Name, oddCharacter(m.Name[i:])+globFor(m.Name))
 	}
 	for _, field := range []struct{ name, value string }{{"kind", m.Kind}, {"driver", m.Driver}} {
 		odd := func(c rune) bool { return c > 0x7e || c < ' ' || c == ' ' && field.name == "kind" } // "802.1Q VLAN Support" is a driver

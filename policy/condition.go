@@ -100,10 +100,7 @@ func (l *loader) literals(fact string, e hclsyntax.Expression) (all []any) {
 		case v == cty.NilVal:
 		case v.Type() == cty.Number && l.words.facts[fact] == cty.Number:
 			number, _ := v.AsBigFloat().Int64()
-			step := int64(1)
-			if fact == "node.memory" { // a whole number of KiB
-				step = 1 << 10
-			}
+			step := map[bool]int64{true: 1 << 10, false: 1}[fact == "node.memory"] // a whole number of KiB
 			number -= number % step
 			all = append(all, number, number+step, number-step)
 		case v.Type() == cty.String && l.words.facts[fact] == cty.String:

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -191,7 +192,7 @@ func (s Sysctl) intersect(o Sysctl) (Sysctl, bool) {
 		tight.OneOf = slices.DeleteFunc(slices.Clone(tight.OneOf), func(v string) bool { return !loose.Allows(v) })
 		return tight, len(tight.OneOf) > 0
 	default:
-		tight.Min, tight.Max = larger(s.Min, o.Min), smaller(s.Max, o.Max)
+		tight.Min, tight.Max = outer(s.Min, o.Min, 1), outer(s.Max, o.Max, -1)
 		return tight, tight.Min == nil || tight.Max == nil || *tight.Min <= *tight.Max
 	}
 }
@@ -289,10 +290,7 @@ func (s Sysctl) override() string {
 	if s.Max != nil {
 		attributes = append(attributes, fmt.Sprintf("max = %d", *s.Max))
 	}
-	name := "sysctl." + s.Key.String()
-	if s.Key.InSysfs() {
-		name = "sysfs." + strings.TrimPrefix(string(s.Key), sysfsRoot)
-	}
+	name := s.Key.CheckName()
 	if len(attributes) > 1 {
 		return fmt.Sprintf("override %q {\n  %s\n}", name, strings.Join(attributes, "\n  "))
 	}
@@ -327,15 +325,9 @@ func (s Sysctl) Target(got string) string {
 	return strconv.FormatInt(*s.Min, 10)
 }
 
-func larger(a, b *int64) *int64 {
-	if a == nil || (b != nil && *b > *a) {
-		return b
-	}
-	return a
-}
-
-func smaller(a, b *int64) *int64 {
-	if a == nil || (b != nil && *b < *a) {
+// outer returns the bound that is further in the direction of sign.
+func outer(a, b *int64, sign int) *int64 {
+	if a == nil || b != nil && sign*cmp.Compare(*b, *a) > 0 {
 		return b
 	}
 	return a

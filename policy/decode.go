@@ -139,6 +139,10 @@ func (r *reader) decodeSysctl(b block) (Sysctl, bool) {
 	if err != nil {
 		r.errorf(b.Range, "Not a kernel parameter", "%s.", err)
 	}
+	if name, value, is := strings.Cut(b.Name, "="); is && r.catalogue != nil { // only in Lint: a node keeps its installed policy
+		r.errorf(b.Range, "Value in the name", "Write: sysctl %q { value = %s }", strings.TrimSpace(name), literal(strings.TrimSpace(value)))
+		return s, false
+	}
 	s.Key = key
 	r.checkWriteOnly(b, key)
 	r.checkPods(s, b)

@@ -45,7 +45,8 @@ func mayHoldSecret(lines []string) bool {
 // a gate block after on_held. Blocks begin in the first column, which also holds for a value of many lines.
 func inSecretBlock(lines []string) bool {
 	block := regexp.MustCompile(`^(?:(variable|check\s+"?exec\b)|(gate)\b|[a-z_]+\b)`)
-	plain := regexp.MustCompile(`^\s*((variable|check)\s+"[^"]*"\s*\{?\s*)?(type\s*=\s*[\w(), ]*)?\}?\s*$`)
+	plain := regexp.MustCompile(`^\s*((variable|check)\s+"[^"]*"\s*\{?\s*)?` +
+		`(type\s*=\s*["\w(), ]*|timeout\s*=\s*"[\w.]*"|stages\s*=\s*\[["\w, ]*\])?\}?\s*$`)
 	for i, line := range slices.Backward(lines) {
 		if m := block.FindStringSubmatch(line); m != nil {
 			return m[1] != "" && !plain.MatchString(lines[len(lines)-1]) || m[2] != "" && strings.Contains(strings.Join(lines[i:], "\n"), "on_held")
@@ -73,16 +74,21 @@ func writeDiagnostic(w io.Writer, files []File, d *hcl.Diagnostic) {
 		return
 	}
 	lines := strings.SplitN(string(files[i].Text[:min(len(files[i].Text), d.Subject.Start.Byte+400)]), "\n", at.Line+1)
-	if at.Line > len(lines) || strings.TrimSpace(lines[at.Line-1]) == "" || mayHoldSecret(lines[:at.Line]) {
+	if at.Line > len(lines) || strings.TrimSpace(lines[at.Line-1]) == "" {
 		return
 	}
 	line := strings.ToValidUTF8(strings.ReplaceAll(lines[at.Line-1], "\t", " "), "?")
-	if len(line) > 120 {
-		return
-	}
 	marks := 1
 	if d.Subject.End.Line == at.Line {
 		marks = max(1, d.Subject.End.Column-at.Column)
 	}
-	fmt.Fprintf(w, "    %s\n    %s%s\n", line, strings.Repeat(" ", at.Column-1), strings.Repeat("^", marks))
+	if mayHoldSecret(lines[:at.Line]) { // the line without its value
+		line = regexp.MustCompile(`^\s*(?:(?:variable|check)\s+"[^"]*"\s*\{\s*)?(?:command|on_held|default)\s*=|$`).FindString(line) + " ..."
+		if marks = min(marks, len(line)-at.Column+1); marks < 1 {
+			at.Column, marks = len(line)-2, 3
+		}
+	}
+	if len(line) <= 120 && strings.TrimSpace(line) != "..." {
+		fmt.Fprintf(w, "    %s\n    %s%s\n", line, strings.Repeat(" ", at.Column-1), strings.Repeat("^", marks))
+	}
 }

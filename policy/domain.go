@@ -158,6 +158,10 @@ func (l *loader) judge(r *reader, b block, a asked) {
 	} else if why := mistaken(a.key, a.target, floor); why != "" && !l.isAllowed(string(a.key)) {
 		r.warnf(a.at, "Harmful value", "%s = %s%s: %s.%s", a.key, a.target, a.on, why, ifWanted("Harmful value", a.key))
 	}
+	positive := func(d kernels.Domain) bool { low, _, known := d.Limits(); return known && low.Sign() >= 0 }
+	if n, is := parseNumber(a.target); is && n < 0 && floor && a.on == "" && len(domains) == len(applying(domains, positive)) {
+		r.warnf(a.at, "Holds nothing", "%s is never negative, so min = %d allows every value. Write the smallest right value.", a.key, n)
+	}
 	if oneWay != nil && !l.isAllowed(string(a.key)) {
 		loads := ""
 		if a.key == "kernel/modules_disabled" {

@@ -15,18 +15,9 @@ import (
 // result unknown: a distribution's odd version is not a mistake in the policy.
 func functions(facts bool) map[string]function.Function {
 	return map[string]function.Function{
-		"min":              stdlib.MinFunc,
-		"max":              stdlib.MaxFunc,
-		"ceil":             stdlib.CeilFunc,
-		"floor":            stdlib.FloorFunc,
-		"contains":         stdlib.ContainsFunc,
-		"regex":            withCheck(stdlib.RegexFunc, checkPattern),
-		"format":           withCheck(stdlib.FormatFunc, checkFormat),
-		"lower":            stdlib.LowerFunc,
-		"coalesce":         stdlib.CoalesceFunc,
-		"version_at_least": versionAtLeast(facts),
-		"can":              tryfunc.CanFunc,
-		"try":              tryfunc.TryFunc,
+		"min": stdlib.MinFunc, "max": stdlib.MaxFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "contains": stdlib.ContainsFunc,
+		"regex": withCheck(stdlib.RegexFunc, checkPattern), "format": withCheck(stdlib.FormatFunc, checkFormat), "lower": stdlib.LowerFunc,
+		"coalesce": stdlib.CoalesceFunc, "version_at_least": versionAtLeast(facts), "can": tryfunc.CanFunc, "try": tryfunc.TryFunc,
 	}
 }
 

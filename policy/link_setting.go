@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"math/big"
 	"slices"
 	"strconv"
@@ -200,6 +201,11 @@ func (r *reader) decodeLinkParameter(b block, s *LinkSetting, v cty.Value) bool 
 		parse = parseAttribute
 	}
 	key, err := parse(s.Name)
+	if err != nil && s.Kind == LinkSysctls && r.catalogue != nil {
+		if whole := r.catalogue.Matching("net/*/*/[*]/" + s.Name); whole != nil {
+			err = fmt.Errorf("%q is the last part of a name. Write the whole name: %q", s.Name, Key(whole[0]))
+		}
+	}
 	if err != nil {
 		r.errorf(at, "Not a kernel parameter", "%s.", err)
 		return false

@@ -123,7 +123,7 @@ func (l *loader) parse(f File, builtin bool) {
 		l.errorf(at, "Empty file", "A policy must require something; start with: use \"kubernetes\" {}")
 		return
 	case !utf8.Valid(f.Text):
-		l.errorf(badByte(f), "Not UTF-8", "A policy file must be UTF-8 text; this byte is not. Is this an HCL file?")
+		l.errorf(badByte(f), "Not UTF-8", "A policy file must be UTF-8 text; this byte is not. From UTF-16: iconv -f UTF-16 -t UTF-8")
 		return
 	}
 	if !f.own { // scanning takes a tenth of the time of `nodegate check`
@@ -148,7 +148,7 @@ func (l *loader) parse(f File, builtin bool) {
 	if !l.hasVersion(content.Attributes["required_version"]) {
 		return
 	}
-	l.diags = append(l.diags, mendUnknown(diags, "", fileSchema(), f.Text)...)
+	l.diags = append(l.diags, mendUnknown(diags, "", "", fileSchema(), f.Text)...)
 	l.policy.Files = append(l.policy.Files, f.Name)
 	for _, b := range content.Blocks {
 		opened := l.openBlock(b, f.Text)
@@ -158,7 +158,7 @@ func (l *loader) parse(f File, builtin bool) {
 			continue
 		}
 		if b.Type == "sysctls" {
-			l.blocks = append(l.blocks, l.each(opened)...)
+			l.blocks = append(l.blocks, l.each(opened, f.Text)...)
 			continue
 		}
 		l.blocks = append(l.blocks, opened)
@@ -183,19 +183,16 @@ func (l *loader) useBuiltin(b block) {
 
 // badByte returns the position of the first byte that is not UTF-8.
 func badByte(f File) hcl.Range {
-	pos := hcl.InitialPos
-	for rest := f.Text; len(rest) > 0; {
-		c, size := utf8.DecodeRune(rest)
+	at := 0
+	for at < len(f.Text) {
+		c, size := utf8.DecodeRune(f.Text[at:])
 		if c == utf8.RuneError && size == 1 {
 			break
 		}
-		if c == '\n' {
-			pos.Line, pos.Column = pos.Line+1, 0
-		}
-		pos.Column++
-		pos.Byte += size
-		rest = rest[size:]
+		at += size
 	}
+	line := f.Text[bytes.LastIndexByte(f.Text[:at], '\n')+1 : at]
+	pos := hcl.Pos{Line: bytes.Count(f.Text[:at], []byte("\n")) + 1, Column: utf8.RuneCount(line) + 1, Byte: at}
 	return hcl.Range{Filename: f.Name, Start: pos, End: pos}
 }
 

@@ -15,8 +15,9 @@ import (
 
 // The line to write instead of a mistake that HCL's own messages only name.
 
-// mendUnknown rewrites HCL's messages about unknown blocks and attributes: they list the known ones, and give the line to write.
-func mendUnknown(diags hcl.Diagnostics, owner string, s *hcl.BodySchema, text []byte) hcl.Diagnostics {
+// mendUnknown rewrites HCL's messages about unknown blocks and attributes: they list the known ones, and give the line to write. The
+// owner is the block's type, "" for the file, and label its name.
+func mendUnknown(diags hcl.Diagnostics, owner, label string, s *hcl.BodySchema, text []byte) hcl.Diagnostics {
 	var attributes, blocks []string
 	for _, a := range s.Attributes {
 		attributes = append(attributes, a.Name)
@@ -25,19 +26,19 @@ func mendUnknown(diags hcl.Diagnostics, owner string, s *hcl.BodySchema, text []
 		blocks = append(blocks, b.Type)
 	}
 	for _, d := range diags {
-		if own := ownLine(owner, text, d.Subject); own != "" {
-			d.Detail = own
-			continue
+		rest := "" // the text from the subject on
+		if d.Subject != nil {
+			rest = string(text[min(d.Subject.Start.Byte, len(text)):])
 		}
-		if of, is := nameless(d.Summary); is {
-			d.Detail = "Write one name, in quotes, before {: " + lineOf(of)
+		if own := mendBy(blockMends(), d.Summary+d.Detail, owner+" "+rest); own != "" {
+			d.Detail = own
 			continue
 		}
 		_, name, _ := strings.Cut(d.Detail, `"`)
 		name, _, quoted := strings.Cut(name, `"`)
 		known := slices.Concat(attributes, blocks)
 		switch {
-		case !quoted:
+		case mendLabel(d), !quoted:
 			continue
 		case d.Summary == "Unsupported argument" && slices.Contains(blocks, name):
 			d.Detail = fmt.Sprintf("%s is a block, without =. Write: %s", name, lineOf(name))
@@ -47,9 +48,13 @@ func mendUnknown(diags hcl.Diagnostics, owner string, s *hcl.BodySchema, text []
 			continue
 		case d.Summary != "Unsupported argument" && d.Summary != "Unsupported block type":
 			continue
+		case len(known) == 0:
+			d.Detail = fmt.Sprintf("A %s block has nothing in its braces. Write: %[1]s %q {}", owner, label)
+			continue
 		}
 		hint := didYouMean(name, known)
-		if write := insteadOf(owner, name); write != "" {
+		_, value, _ := strings.Cut(strings.SplitN(rest, "\n", 2)[0], "=")
+		if write := insteadOf(owner, label, name, strings.Trim(value, " \t\r}")); write != "" {
 			hint = " Write: " + write + "."
 		}
 		where := map[bool]string{true: "a policy", false: owner}[owner == ""]
@@ -58,79 +63,86 @@ func mendUnknown(diags hcl.Diagnostics, owner string, s *hcl.BodySchema, text []
 	return diags
 }
 
-// ownLine returns the remedy that has the author's own words, or "". The subject is in the text.
-func ownLine(owner string, text []byte, subject *hcl.Range) string {
-	if subject == nil {
-		return ""
+// blockMends returns what a message contains, an expression for the type of the block and the text from there on, and the remedy.
+func blockMends() [][3]string {
+	return [][3]string{
+		{"", `^\w+ count\s*=\s*[^0\s].*`, "A block is there once. Remove the line."},
+		{"", `^\w+ (?:enabled\s*=\s*true|disabled\s*=\s*false)\b`, "A block applies unless when is false. Remove the line."},
+		{"", `^ (?:resource|data)\s+"(module|sysctl|sysfs|link|check|probe|variable)"\s+("[^"]*")\s*\{.*`, "Write: $1 $2 {"},
+		{"", `^link match\s*=\s*(\{[^{}\n]*\}|\{).*`, "match is a block, without =. Write: match $1"},
+		{"Missing name for sysctl", `^ \{\s*(?:key|name)\s*=\s*("[^"\n]*")`, "Write: sysctl $1 {"},
+		{`one or more "sysctl" blocks`, `^ (-?\d+|"[^"\n]*")`, `Write: { "value": $1 }`},
 	}
-	line, _, _ := strings.Cut(string(text[min(subject.Start.Byte, len(text)):]), "\n")
-	for _, mend := range [][2]string{
-		{`^\w+ count\s*=\s*[^0\s].*`, "A block is there once. Remove the line."},
-		{`^ (?:resource|data)\s+"(module|sysctl|sysfs|link|check|probe|variable)"\s+("[^"]*")\s*\{.*`, "Write: $1 $2 {"},
-		{`^link match\s*=\s*(\{[^{}]*\}|\{).*`, "match is a block, without =. Write: match $1"},
-	} {
-		if line := owner + " " + line; regexp.MustCompile(mend[0]).MatchString(line) {
-			return regexp.MustCompile(mend[0]).ReplaceAllString(line, mend[1])
+}
+
+// mendBy returns the remedy of the first mend for a message and a text, or "".
+func mendBy(mends [][3]string, message, text string) string {
+	for _, m := range mends {
+		if !strings.Contains(message, m[0]) {
+			continue
+		}
+		expression := regexp.MustCompile(m[1])
+		if at := expression.FindStringSubmatchIndex(text); at != nil {
+			return string(expression.ExpandString(nil, m[2], text, at))
 		}
 	}
 	return ""
 }
 
-// nameless returns the type of a block without a name, or with several, from HCL's summary.
-func nameless(summary string) (blockType string, is bool) {
-	if of, missing := strings.CutPrefix(summary, "Missing name for "); missing {
-		return of, true
+// mendLabel rewrites a message about a block without a name, or with one too many.
+func mendLabel(d *hcl.Diagnostic) bool {
+	m := regexp.MustCompile(`^(?:Missing \w+|Extraneous label) for (\w+)$`).FindStringSubmatch(d.Summary)
+	if m == nil {
+		return false
 	}
-	return strings.CutPrefix(summary, "Extraneous label for ")
+	d.Detail = "Write one name, in quotes, before {: " + lineOf(m[1])
+	if isNameless(m[1]) {
+		d.Detail = fmt.Sprintf("A %s block has no name. Write: %[1]s {", m[1])
+	}
+	return true
 }
 
 // lineOf returns a block of the type, in one line.
 func lineOf(blockType string) string {
 	return cmp.Or(map[string]string{
-		"use":      `use "kubernetes" {}`,
-		"match":    `match { name = "eth*" }`,
-		"module":   `module "br_netfilter" {}`,
-		"sysctl":   `sysctl "net.ipv4.ip_forward" { value = 1 }`,
-		"sysctls":  `sysctls { values = { "net.ipv4.ip_forward" = 1 } }`,
-		"sysfs":    `sysfs "/sys/kernel/mm/transparent_hugepage/enabled" { value = "madvise" }`,
-		"link":     `link "uplink" { ... }, with match { name = "eth0" } in it`,
-		"check":    `check "swap" {}`,
-		"probe":    `probe "bridge" {}`,
-		"gate":     `gate { budget = "2m" }`,
-		"variable": `variable "name" { default = 1 }`,
+		"use": `use "kubernetes" {}`, "match": `match { name = "eth*" }`, "module": `module "br_netfilter" {}`,
+		"sysctl": `sysctl "net.ipv4.ip_forward" { value = 1 }`, "sysctls": `sysctls { values = { "net.ipv4.ip_forward" = 1 } }`,
+		"sysfs": `sysfs "/sys/kernel/mm/transparent_hugepage/enabled" { value = "madvise" }`,
+		"link":  `link "uplink" { ... }, with match { name = "eth0" } in it`, "check": `check "swap" {}`, "probe": `probe "bridge" {}`,
+		"gate": `gate { budget = "2m" }`, "variable": `variable "name" { default = 1 }`,
 		"override": `override "sysctl.net.ipv4.ip_forward" { when = false }`,
 	}[blockType], blockType+" {}")
 }
 
-// insteadOf returns the line for a word of other tools, or "". The owner is the type of the block that has the word, "" for the file.
-func insteadOf(owner, name string) string {
+// insteadOf returns the line for a word of other tools, or "". The owner is the type of the block that has the word, "" for the file, and
+// label the block's name. The value is the one that the author wrote, if it is known.
+func insteadOf(owner, label, name, value string) string {
 	const program = `check "exec.NAME" { command = ["/usr/bin/systemctl", "is-active", "X.service"] } ` +
 		"(a policy sets no services, packages or files)"
-	const off = "when = false; for a built-in requirement, override \"CHECK\" { when = false }"
+	off := fmt.Sprintf("when = false; for a built-in requirement, override %q { when = false }", block{Type: owner, Name: label}.checkName())
 	words := map[string]string{
 		"include": lineOf("use"), "import": lineOf("use"), "extends": lineOf("use"), "policy": lineOf("use"),
 		"service": program, "unit": program, "package": program, "file": program, "exec": program, "command": program,
 		"swap": lineOf("check"), "ethtool": lineOf("link"), "offload": lineOf("link"), "interface": lineOf("link"),
-		"modules": lineOf("module"), "kernel_modules": lineOf("module"), "kernel_module": lineOf("module"),
-		"modprobe": lineOf("module"),
-		"locals":   lineOf("variable"), "variables": lineOf("variable"), "blacklist": `module "NAME" { absent = true }`,
-		"nodegate": "its blocks at the top level of the file", "acknowledge": `lint { allow = ["RULE:NAME"] }`,
+		"modules": lineOf("module"), "kernel_modules": lineOf("module"), "kernel_module": lineOf("module"), "modprobe": lineOf("module"),
+		"locals": lineOf("variable"), "variables": lineOf("variable"), "blacklist": `module "NAME" { absent = true }`,
+		"terraform": `required_version = ">= 0.1", at the top level of the file`,
+		"nodegate":  "its blocks at the top level of the file", "acknowledge": `lint { allow = ["RULE:NAME"] }`,
 	}
 	switch {
 	case owner == "gate":
 		words = map[string]string{"timeout": `budget = "2m"`, "enabled": `enforce = "warn" (only report)`,
-			"mode": `enforce = "warn" (only report)`,
+			"mode": `enforce = "warn" (only report)`, "severity": `enforce = "warn" (only report)`,
 			"fail": `on_timeout = "hold"`, "service": `unit = "kubelet.service"`}
 	case owner == "audit":
 		words = map[string]string{"interval": `every = "1m"`, "timeout": `settle = "15s"`}
 	case owner == "link" && (name == "name" || name == "kind" || name == "driver"):
 		return fmt.Sprintf(`match { %s = ... }`, name)
-	case owner == "link" && slices.Contains(knownOffloads(), name):
-		return fmt.Sprintf("offload = { %s = false }", name)
+	case owner == "link" && settingInstead(name, value) != "":
+		return settingInstead(name, value)
 	case owner != "":
 		words = map[string]string{
-			"if":        "when = CONDITION",
-			"condition": "when = CONDITION", "only_if": "when = CONDITION", "unless": "when = !CONDITION",
+			"if": "when = CONDITION", "condition": "when = CONDITION", "only_if": "when = CONDITION", "unless": "when = !CONDITION",
 			"enabled": off, "disabled": off, "description": `reason = "..."`, "message": `reason = "..."`,
 			"name": fmt.Sprintf("the name after the type: %s \"NAME\" { ... }", owner), "minimum": "min = NUMBER", "maximum": "max = NUMBER",
 			"values":   "value = ..., or one_of = [...] for several that are right",
@@ -145,6 +157,20 @@ func insteadOf(owner, name string) string {
 	return words[name]
 }
 
+// settingInstead returns the map for a word of ethtool(8), or "". Some words are features and also numbers, such as rx.
+func settingInstead(name, value string) string {
+	number := strings.Trim(value, `"`)
+	if _, err := strconv.Atoi(number); err != nil && slices.Contains(knownOffloads(), name) {
+		return fmt.Sprintf("offload = { %s = false }", name)
+	}
+	for _, kind := range []LinkKind{Ring, Channels, Coalesce} {
+		if slices.Contains(kind.names(), name) {
+			return fmt.Sprintf("%s = { %s = %s }", kind, name, cmp.Or(number, "NUMBER"))
+		}
+	}
+	return ""
+}
+
 // mendSyntax replaces HCL's message about a line that is written in another language by the same line in this one. It keeps
 // one message for each line.
 func mendSyntax(text []byte, diags hcl.Diagnostics) hcl.Diagnostics {
@@ -155,92 +181,105 @@ func mendSyntax(text []byte, diags hcl.Diagnostics) hcl.Diagnostics {
 			return false
 		}
 		n := d.Subject.Start.Line
+		if d.Summary == "Unterminated template string" && strings.Contains(string(text), "<<") { // HCL names the end of the file
+			for ; !strings.Contains(lines[n-1], "<<"); n-- {
+			}
+			d.Subject.Start.Line, d.Subject.Start.Column = n, strings.Index(lines[n-1], "<<")+1
+		}
 		same := n == last
 		last = n
-		if line := lineInstead(strings.TrimRight(lines[n-1], " \t\r"), d.Summary); line != "" {
-			d.Detail = line
+		owner := ""
+		for _, line := range lines[:n] {
+			owner = cmp.Or(regexp.MustCompile(`^[a-z]+\b`).FindString(line), owner)
+		}
+		line := strings.TrimRight(lines[n-1], " \t\r")
+		if write := lineInstead(line, d.Summary+" in "+owner); write != "" {
+			d.Detail = write
 		}
 		return same
 	})
 }
 
-// lineInstead returns the remedy for a line that HCL cannot read, or "".
-func lineInstead(line, summary string) string {
+// lineMends returns what HCL's summary and the type of the block contain, an expression for a line that HCL cannot read, and the remedy.
+func lineMends() [][3]string {
+	types := strings.Join(blockTypes(), "|")
+	return [][3]string{
+		{"", `\{\{|\{%`, "This is a template. Render it first, or write var.NAME for a value."},
+		{"", `("?[\w./*-]+"?)\s*=\s*\$\{\s*((?:var|local|node|kernel|os)\.[^{}"]*?)\s*\}`, "Write: $1 = $2"},
+		{"", `"[^"]*"\s*=\s*(?:"[^"]*"|[^\s,{"]+)\s+"[^"]*"\s*=`, "Write: each entry on a line of its own"},
+		{" in sysctls", `^\s+"?([a-z]\w*(?:[./][\w*-]+)+)"?\s*[=:]\s*([^,]*[^,\s])`, `Write: values = { "$1" = $2 }`},
+		{"", `^\s*sysctls\s*\{\s*("[\w./*-]+")\s*=\s*([^}]*?)\s*\}?$`, "Write: sysctls { values = { $1 = $2 } }"},
+		{"", `^\s*(?:modprobe|insmod)\s+"?([\w-]+)"?$`, `Write: module "$1" {}`},
+		{"", `^\s*(?:use|include|import)\s+"(?:\./)?([\w.-]+\.hcl)"$`, `Write: use "./$1" {}`},
+		{"", `^\s*(module|use|check|probe)s?\s*(?:=?\s*\[\s*"?([\w./-]+)|"([\w./-]+)"\s*,)`,
+			`Write: $1 "$2$3" {}, and one such block for each other name`},
+		{"", `^\s*(sysctl|sysfs|link)\s+("[^"]*")(?:\s*=\s*\{.*)?$`, "Write: $1 $2 { ... }"},
+		{"", `^\s*(` + types + `)\s+("[^"]*")(?:\s*=\s*\{.*)?$`, "Write: $1 $2 {}"},
+		{"", `^\s*(` + types + `)\s+([\w./*-]+)\s*(\{.*)$`, `Write: $1 "$2" $3`},
+		{"", `^\s*(` + types + `)\s+([\w./*-]+)$`, `Write: $1 "$2" {}`},
+		{"", `^\s*(?:--|;)\s*([^-].*)$`, "A comment begins with #. Write: # $1"},
+		{"Argument or block", `^\s*(/\*[^/]*)$`, "Write: $1 */"},
+		{"Invalid character", `^\s*([^;]*[^;\s])\s*;$`, "Write: $1"},
+		{"Invalid character", `^\s*([^;]*[^;\s])\s*;\s*([^=;]+)$`, "A comment begins with #. Write: $1 # $2"},
+		{"Invalid character", `^\s*([\w-]+)\s*=\s*\$([A-Za-z_]\w*)$`, "Write: $1 = var.$2"},
+		{"Argument or block", `^\s*([\w-]+)\s*==\s*(.+)$`, "Write: $1 = $2"},
+		{"Missing newline", `^\s*(when\s*=.*[\w"')\]])\s*=\s*([^=\s].*)$`, "Write: $1 == $2"},
+		{"Missing newline", `^\s*(\w+\s*=)\s*(.+?)\s+if\s+(.+)\s+else\s+(.+)$`, "Write: $1 $3 ? $2 : $4"},
+		{"Missing newline", `^\s*(\w+\s*=\s*"[^"\\]*)"(\w[^"\\]*)"([^"\\]*")$`, `Write: $1\"$2\"$3`},
+		{"Missing newline", `^\s*\}\s*\}$`, "Remove one }."},
+		{"Unterminated", `<<-?\s*"?(\w+)`, "End the text by a line that has only $1."},
+		{" string", "", `Close the quotes: a string begins and ends with " on one line.`},
+		{"Invalid single-argument", "",
+			"Only one attribute fits on the line of its block. Write each attribute on a line of its own, and } on the last."},
+		{"", `^\s+(\w+)\s*:\s*(\S.*)$`, "Write: $1 = $2"},
+		{"", `^\s*\{`, "This is JSON: name the file *.hcl.json, or write HCL: " + lineOf("module")},
+		{"", `^---|^\s*- |^\s*[\w.-]+\s*:`,
+			"This is YAML; a policy is HCL. Write: " + lineOf("module") + ", " + lineOf("sysctl") + ", " + lineOf("gate")},
+	}
+}
+
+// lineInstead returns the remedy for a line that HCL cannot read, or "". The context is HCL's summary and the type of the block.
+func lineInstead(line, context string) string {
 	find := func(expression string) []string { return regexp.MustCompile(expression).FindStringSubmatch(line) }
-	quotes := strings.Contains(line, "'") && (summary == "Invalid character" || find(`^\s*[a-z]+ '`) != nil)
+	quotes := strings.Contains(line, "'") && (strings.Contains(context, "Invalid character") || find(`^\s*[a-z]+ '`) != nil)
 	if quotes {
 		return "Write: " + strings.ReplaceAll(strings.TrimSpace(line), "'", `"`)
 	}
-	if write := settingInstead(find); write != "" {
-		return "Write: " + write
-	}
-	if write := headerInstead(find); write != "" {
-		return "Write: " + write
-	}
-	switch summary {
-	case "Invalid single-argument block definition":
-		if m := find(`\b(and|or|not)\b`); m != nil {
-			return fmt.Sprintf("Conditions are joined by && and ||, and negated by !. Write %s instead of %s.",
-				map[string]string{"and": "&&", "or": "||", "not": "!"}[m[1]], m[1])
-		}
-		return "Only one attribute fits on the line of its block. Write each attribute on a line of its own, and } on the last."
-	case "Invalid multi-line string", "Invalid string literal":
-		return `Close the quotes: a string begins and ends with " on one line.`
-	}
-	if m := find(`^\s+(\w+)\s*:\s*(\S.*)$`); m != nil {
-		return fmt.Sprintf("Write: %s = %s", m[1], m[2])
-	}
-	if find(`^\s*\{`) != nil {
-		return "This is JSON: name the file *.hcl.json, or write HCL: " + lineOf("module")
-	}
-	if find(`^---|^\s*- |^\s*[\w.-]+\s*:`) != nil {
-		return "This is YAML; a policy is HCL. Write: " + lineOf("module") + ", " + lineOf("sysctl") + ", " + lineOf("gate")
-	}
-	return ""
-}
-
-// settingInstead returns the block for a line of sysctl.conf, of modules-load.d or of a shell, or "".
-func settingInstead(find func(string) []string) string {
 	sysctl := func(key, value string) string {
-		return fmt.Sprintf("sysctl %q { value = %s }", strings.ReplaceAll(key, "/", "."), literal(strings.Trim(value, `"'`)))
+		return fmt.Sprintf("Write: sysctl %q { value = %s }", strings.ReplaceAll(key, "/", "."), literal(strings.Trim(value, `"'`)))
 	}
-	if m := find(`("?[\w./*-]+"?)\s*=\s*\$\{\s*((?:var|local|node|kernel|os)\.[^{}"]*?)\s*\}`); m != nil {
-		return m[1] + " = " + m[2]
-	}
-	if find(`"[^"]*"\s*=\s*(?:"[^"]*"|[^\s,{"]+)\s+"[^"]*"\s*=`) != nil {
-		return "each entry on a line of its own"
-	}
-	if m := find(`^\s*-?"?([a-z]\w*(?:[./][\w*-]+)+)"?\s*[=:]\s*(\S.*)$`); m != nil {
-		return sysctl(m[1], m[2]) + " (`nodegate policy import FILE` converts a sysctl.conf)"
+	if !strings.HasSuffix(context, " in sysctls") {
+		if m := find(`^\s*-?"?([a-z]\w*(?:[./][\w*-]+)+)"?\s*[=:]\s*([^\s$=].*)$`); m != nil {
+			return sysctl(m[1], m[2]) + " (`nodegate policy import FILE` converts a sysctl.conf)"
+		}
 	}
 	if m := find(`^\s*sysctl\s+(?:-w\s+)?"?([\w./*-]+)"?\s*=\s*"?([^"{]+)"?$`); m != nil {
 		return sysctl(m[1], m[2])
 	}
-	if m := find(`^\s*sysctls\s*\{\s*("[\w./*-]+")\s*=\s*([^}]*?)\s*\}?$`); m != nil {
-		return fmt.Sprintf("sysctls { values = { %s = %s } }", m[1], m[2])
+	if m := find(`^\[+"?([a-z]+)`); m != nil {
+		return "This is TOML or INI; a policy is HCL. Write: " + lineOf(m[1])
 	}
-	if m := find(`^\s*(?:modprobe|insmod)\s+"?([\w-]+)"?$`); m != nil {
-		return fmt.Sprintf("module %q {}", m[1])
+	if m := find(`^\s*(\w+)\s*=\s*(\d\w+)$`); m != nil && bytesOf(m[2]) != "" {
+		return "Write the number:" + bytesOf(m[2])
+	} else if m != nil {
+		if n, err := strconv.ParseInt(m[2], 0, 64); err == nil {
+			return fmt.Sprintf("Write: %s = %d", m[1], n)
+		}
 	}
-	if m := find(`^\s*modules?\s*=?\s*\[\s*"?([\w-]+)`); m != nil {
-		return fmt.Sprintf("module %q {}, and one such block for each other module", m[1])
+	if said := withOperators(line); said != line && find(`(?:=|\{).*\b(?:and|or|not)\b`) != nil {
+		return "Conditions have && for and, || for or, ! for not. Write: " + strings.TrimSpace(said)
 	}
-	return ""
+	return mendBy(lineMends(), context, line)
 }
 
-// headerInstead returns the first line of a block whose name lacks quotes, or which lacks braces, or "".
-func headerInstead(find func(string) []string) string {
-	types := strings.Join(blockTypes(), "|")
-	if m := find(`^\s*(` + types + `)\s+("[^"]*")(?:\s*=\s*\{.*)?$`); m != nil {
-		if slices.Contains([]string{"sysctl", "sysfs", "link"}, m[1]) {
-			return m[1] + " " + m[2] + " { ... }"
-		}
-		return m[1] + " " + m[2] + " {}"
+// withOperators returns a line with the operators of HCL for the words and, or, not outside quotes.
+func withOperators(line string) string {
+	parts := strings.Split(line, `"`)
+	for i := 0; i < len(parts); i += 2 {
+		parts[i] = regexp.MustCompile(`\bnot\s+`).ReplaceAllString(parts[i], "!")
+		parts[i] = strings.NewReplacer(" and ", " && ", " or ", " || ").Replace(parts[i])
 	}
-	if m := find(`^\s*(` + types + `)\s+([\w./*-]+)\s*(\{.*)?$`); m != nil {
-		return fmt.Sprintf("%s %q %s", m[1], m[2], cmp.Or(strings.TrimSpace(m[3]), "{}"))
-	}
-	return ""
+	return strings.Join(parts, `"`)
 }
 
 // blockTypes returns the types of the blocks of a file.

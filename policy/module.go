@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -136,8 +137,12 @@ func (r *reader) mergeModules(all []Module) []Module {
 		}
 		first := &modules[i]
 		if first.Absent != m.Absent {
-			r.errorf(m.Range, "Contradiction", "Module %s must be %s here, but %s at %s. Remove one of the two.",
-				m.Name, m.Want(), first.Want(), place(first.Range))
+			remedy := "Remove one of the two."
+			if first.Builtin && !m.Builtin {
+				remedy = fmt.Sprintf("Replace your block by: override %q { absent = %t }", "module."+m.Name, m.Absent)
+			}
+			r.errorf(m.Range, "Contradiction", "Module %s must be %s here, but %s at %s. %s", m.Name, m.Want(), first.Want(), place(first.Range),
+				remedy)
 			continue
 		}
 		options := slices.Clone(first.Options)

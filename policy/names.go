@@ -49,7 +49,7 @@ func (r *reader) checkMatch(m Match, b block) {
 	}
 	if r.names && strings.ContainsAny(m.Name, "|^${}()+") {
 		r.warnf(b.at("name"), "Regular expression",
-			"name is a glob: * matches any string, ? one character, [01] one of these characters. %q matches no link.", m.Name)
+			"name is a glob: * matches any string, ? one character, [01] one of these characters. %q matches no link.%s", m.Name, globFor(m.Name))
 	}
 	module := strings.ReplaceAll(m.Driver, "-", "_")
 	if r.names && module != "" && !r.isAllowed(module) && !strings.Contains(module, " ") && !slices.Contains(r.catalogue.Modules, module) {
@@ -105,6 +105,10 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 			instead = fmt.Sprintf(" For a link whose name has dots, slashes separate. Write %q.", string(key.dotted()))
 		case strings.Contains(word, "hugepage"):
 			instead = " Transparent huge pages are in /sys. Write: " + lineOf("sysfs")
+		case slices.Contains(r.catalogue.Modules, strings.Split(word, ".")[0]) && strings.Count(word, ".") == 1:
+			module, option, _ := strings.Cut(word, ".")
+			instead = fmt.Sprintf(" An option is its module's. Write: module %q { options = { %s = %s } }", module, option,
+				literal(cmp.Or(strings.Join(values, " "), "VALUE")))
 		case strings.Contains(word, "swap") && instead == "":
 			instead = " Swap is a check. Write: " + lineOf("check")
 		}
@@ -172,11 +176,7 @@ func (r *reader) takesNumbers(key Key) bool {
 }
 
 func countOf(numbers []int) string {
-	words := make([]string, len(numbers))
-	for i, n := range numbers {
-		words[i] = strconv.Itoa(n)
-	}
-	if s := strings.Join(words, " or "); s != "1" {
+	if s := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(numbers), "[]")), " or "); s != "1" {
 		return s + " numbers"
 	}
 	return "1 number"
@@ -198,18 +198,14 @@ func suggestNumbers(value string, numbers []int) string {
 }
 
 func suggestNumber(word string) string {
-	if number := strings.ReplaceAll(strings.TrimPrefix(word, "+"), "_", ""); number != word && !notNumber(number) {
+	if number := strings.ReplaceAll(strings.TrimPrefix(strings.TrimSuffix(word, "%"), "+"), "_", ""); number != word && !notNumber(number) {
 		return " Write " + number + "."
 	}
-	switch strings.ToLower(word) {
-	case ">", ">=":
-		return " Write min = NUMBER instead of value."
-	case "<", "<=":
-		return " Write max = NUMBER instead of value."
-	case "yes", "true", "on", "enabled":
-		return " Write 1."
-	case "no", "false", "off", "disabled":
-		return " Write 0."
+	const low, high = "min = NUMBER instead of value", "max = NUMBER instead of value"
+	if write := map[string]string{">": low, ">=": low, "<": high, "<=": high, "yes": "1",
+		"true": "1", "on": "1", "enabled": "1", "no": "0", "false": "0", "off": "0",
+		"disabled": "0"}[strings.ToLower(word)]; write != "" {
+		return " Write " + write + "."
 	}
 	return bytesOf(word)
 }

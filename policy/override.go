@@ -73,7 +73,7 @@ func (l *loader) reportNoTarget(o block, name string, names []string) {
 func (l *loader) override(b *block, o block, report bool) {
 	content, diags := o.Body.Content(blockSchema(b.Type))
 	if report {
-		l.diags = append(l.diags, mendUnknown(diags, b.Type, blockSchema(b.Type), nil)...)
+		l.diags = append(l.diags, mendUnknown(diags, b.Type, b.Name, blockSchema(b.Type), nil)...)
 	}
 	attrs := hcl.Attributes{}
 	values := []string{"value", "min", "max", "one_of"}

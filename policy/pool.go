@@ -60,7 +60,11 @@ func (l *loader) hasVersion(required *hcl.Attribute) bool {
 	if required == nil {
 		return true
 	}
-	text := l.text(native(hcl.Attributes{"v": required})["v"].Expr, "required_version")
+	before, e := len(l.diags), native(hcl.Attributes{"v": required})["v"].Expr
+	text := l.textOf(e, "required_version", strings.Replace(inQuotes(e, ""), `"`, `">= `, 1))
+	if len(l.diags) > before {
+		return true
+	}
 	least, err := versionNumbers(strings.TrimSpace(strings.TrimPrefix(text, ">=")))
 	if err != nil || text == "" {
 		l.errorf(required.Expr.Range(), "Wrong value", "required_version must be the oldest version of nodegate that has all that the policy "+

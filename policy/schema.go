@@ -46,62 +46,45 @@ func (b block) at(name string) hcl.Range {
 }
 
 func fileSchema() *hcl.BodySchema {
-	return &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "required_version"}}, Blocks: []hcl.BlockHeaderSchema{
-		{Type: "use", LabelNames: []string{"name"}},
-		{Type: "module", LabelNames: []string{"name"}},
-		{Type: "sysctl", LabelNames: []string{"key"}},
-		{Type: "sysctls"},
-		{Type: "sysfs", LabelNames: []string{"path"}},
-		{Type: "link", LabelNames: []string{"name"}},
-		{Type: "check", LabelNames: []string{"name"}},
-		{Type: "probe", LabelNames: []string{"name"}},
-		{Type: "lint"},
-		{Type: "gate"},
-		{Type: "publish"},
-		{Type: "audit"},
-		{Type: "variable", LabelNames: []string{"name"}},
-		{Type: "override", LabelNames: []string{"name"}},
-	}}
+	s := &hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "required_version"}}}
+	for _, t := range strings.Fields("use module sysctl sysctls sysfs link check probe lint gate publish audit variable override") {
+		b := hcl.BlockHeaderSchema{Type: t}
+		if !isNameless(t) {
+			b.LabelNames = []string{"name"}
+		}
+		s.Blocks = append(s.Blocks, b)
+	}
+	return s
+}
+
+// isNameless reports whether blocks of a type have no name.
+func isNameless(blockType string) bool {
+	return slices.Contains([]string{"sysctls", "lint", "gate", "publish", "audit", "match"}, blockType)
 }
 
 // blockSchema returns the attributes and blocks that a block of that type may contain.
 func blockSchema(blockType string) *hcl.BodySchema {
-	requirement := []string{"severity", "reason", "ref", "symptom", "tradeoff", "when"}
-	switch blockType {
-	case "variable":
-		return attributes("type", "default", "description", "one_of", "min", "max")
-	case "module":
-		return attributes(append(requirement, "drift", "options", "absent")...)
-	case "check":
-		return attributes(append(requirement, "drift", "command", "timeout", "stages")...)
-	case "sysctl", "sysfs":
-		return attributes(append(requirement, "drift", "value", "min", "max", "one_of")...)
-	case "sysctls":
-		return attributes(append(requirement, "drift", "values")...)
-	case "link":
-		s := attributes(append(requirement, "drift", "offload", "mtu", "sysctl", "sysfs", "ring", "channels", "coalesce")...)
-		s.Blocks = []hcl.BlockHeaderSchema{{Type: "match"}}
-		return s
-	case "probe":
-		return attributes(append(requirement, "timeout", "address", "protocol")...)
-	case "match":
-		return attributes("name", "kind", "driver", "default_route")
-	case "gate":
-		return attributes("unit", "unit_absent", "budget", "interval", "on_timeout", "repair", "enforce", "on_held")
-	case "lint":
-		return attributes("allow_names", "allow")
-	case "publish":
-		return attributes("condition", "kubeconfig", "node", "by")
-	case "audit":
-		return attributes("kubeconfig", "node", "zone", "every", "settle", "severity")
-	}
-	return attributes()
-}
-
-func attributes(names ...string) *hcl.BodySchema {
+	const requirement = "severity reason ref symptom tradeoff when "
 	s := &hcl.BodySchema{}
-	for _, n := range names {
-		s.Attributes = append(s.Attributes, hcl.AttributeSchema{Name: n})
+	for _, name := range strings.Fields(map[string]string{
+		"variable": "type default description one_of min max",
+		"module":   requirement + "drift options absent",
+		"check":    requirement + "drift command timeout stages",
+		"sysctl":   requirement + "drift value min max one_of",
+		"sysfs":    requirement + "drift value min max one_of",
+		"sysctls":  requirement + "drift values",
+		"link":     requirement + "drift offload mtu sysctl sysfs ring channels coalesce",
+		"probe":    requirement + "timeout address protocol",
+		"match":    "name kind driver default_route",
+		"gate":     "unit unit_absent budget interval on_timeout repair enforce on_held",
+		"lint":     "allow_names allow",
+		"publish":  "condition kubeconfig node by",
+		"audit":    "kubeconfig node zone every settle severity",
+	}[blockType]) {
+		s.Attributes = append(s.Attributes, hcl.AttributeSchema{Name: name})
+	}
+	if blockType == "link" {
+		s.Blocks = []hcl.BlockHeaderSchema{{Type: "match"}}
 	}
 	return s
 }
@@ -113,7 +96,7 @@ func (r *reader) openBlock(b *hcl.Block, text []byte) block {
 	if b.Type != "override" {
 		var diags hcl.Diagnostics
 		content, diags = b.Body.Content(blockSchema(b.Type))
-		r.diags = append(r.diags, mendUnknown(diags, b.Type, blockSchema(b.Type), text)...)
+		r.diags = append(r.diags, mendUnknown(diags, b.Type, strings.Join(b.Labels, "."), blockSchema(b.Type), text)...)
 	}
 	opened := block{Type: b.Type, Range: b.DefRange, Body: b.Body, Attrs: content.Attributes, Blocks: content.Blocks}
 	if b.Type != "variable" { // its type is a keyword
@@ -133,7 +116,7 @@ func (r *reader) openBlock(b *hcl.Block, text []byte) block {
 }
 
 // each returns one sysctl block for each entry of a sysctls block. An entry is a value, or a map with min and max, or one_of.
-func (r *reader) each(b block) (all []block) {
+func (r *reader) each(b block, text []byte) (all []block) {
 	values, is := b.get("values").(*hclsyntax.ObjectConsExpr)
 	if !is || len(values.Items) == 0 {
 		r.errorf(b.at("values"), "Missing values", "Write the parameters with their values: values = { \"net.core.somaxconn\" = 4096, "+
@@ -143,7 +126,8 @@ func (r *reader) each(b block) (all []block) {
 	for _, item := range values.Items {
 		key, diags := item.KeyExpr.Value(nil)
 		if diags.HasErrors() || key.IsNull() || key.Type() != cty.String {
-			r.errorf(item.KeyExpr.Range(), "Not a kernel parameter", "Write the parameter's name in quotes: \"net.core.somaxconn\" = 4096.")
+			r.errorf(item.KeyExpr.Range(), "Not a kernel parameter", "Write the parameter's name in quotes: %q = %s.",
+				item.KeyExpr.Range().SliceBytes(text), item.ValueExpr.Range().SliceBytes(text))
 			continue
 		}
 		one := block{Type: "sysctl", Name: key.AsString(), Range: item.KeyExpr.Range(), Builtin: b.Builtin, Body: hcl.EmptyBody(),

@@ -117,6 +117,9 @@ func parseAttribute(s string) (Key, error) {
 		return "", attributeError(err)
 	case !strings.Contains(s, "/") && strings.HasPrefix(s, "kernel."):
 		return "", fmt.Errorf("%q has dots; write the path: %q", s, sysfsRoot+strings.ReplaceAll(s, ".", "/"))
+	case inPattern("class/net/*/mtu", below):
+		return "", fmt.Errorf("the MTU is a link's. Write: link \"NAME\" { mtu = NUMBER }, with match { name = %q } in it",
+			strings.Split(below, "/")[2])
 	case !slices.ContainsFunc(WritableAttributes(), func(p string) bool { return inPattern(p, below) }):
 		return "", fmt.Errorf("a policy may not write %q; it may write below kernel/mm, devices/system/cpu, block/*/queue, "+
 			"module/*/parameters and class/net/*/queues, and some others (docs/policy.md)", s)

@@ -97,7 +97,7 @@ func TestSysfsRefused(t *testing.T) {
 		{"block/sda/queue/rotational", "value = 0\n  when = os.id == \"debian\"", ""},
 		{"class/net/eth0/threaded", "value = 1", `write "class/net/*/threaded"`},
 		{"class/net/*/threaded", "value = 2", "from 0 to 1"},
-		{"class/net/*/gro_flush_timeout", "value = -1", "at least 0"},
+		{"class/net/*/gro_flush_timeout", "value = -1", "from 0 to 9223372036854775807"},
 		{"class/net/*/gro_flush_timeout", "max = 20000", ""},
 		{"class/net/*/napi_defer_hard_irqs", "min = 2", ""},
 		{"kernel/mm/ksm/run", "value = 5", "from 0 to 2"},

@@ -38,6 +38,8 @@ func (r *reader) checkAttribute(s Sysctl, b block) {
 			"Write \"off\".")
 	case inPattern("block/*/queue/scheduler", below):
 		r.checkScheduler(written, b)
+	case last == "scaling_governor":
+		r.checkWord(written, b, "CPU frequency governor", "conservative", "ondemand", "performance", "powersave", "schedutil", "userspace")
 	case strings.HasSuffix(last, "_cpus") || strings.HasSuffix(last, "_rxqs") || last == "cpumask":
 		if !regexp.MustCompile(`^[0-9a-fA-F]+(,[0-9a-fA-F]+)*$`).MatchString(written) {
 			r.errorf(b.valueAt(), "Wrong value", "%s takes a mask in hexadecimal digits, such as \"f\" for CPUs 0 to 3 or "+
@@ -57,8 +59,15 @@ func (r *reader) checkScheduler(name string, b block) {
 	case old[name] != "" && r.Fact == nil && b.get("when") == nil: // with facts, the condition was evaluated apart
 		r.errorf(b.valueAt(), "Wrong value", "Linux 5.0 removed the I/O scheduler %s. Write %q, or when = !version_at_least(kernel.version, "+
 			"\"5.0\").", name, old[name])
-	case old[name] == "" && r.names && !r.isAllowed(name) && !slices.Contains(known, name):
-		r.warnf(b.valueAt(), "Unknown I/O scheduler", "Linux has %s, not %q.%s", alternatives(known), name, didYouMean(name, known))
+	case old[name] == "":
+		r.checkWord(name, b, "I/O scheduler", known...)
+	}
+}
+
+// checkWord warns about a word that no supported kernel has for an attribute.
+func (r *reader) checkWord(word string, b block, what string, known ...string) {
+	if r.names && !r.isAllowed(word) && !slices.Contains(known, word) {
+		r.warnf(b.valueAt(), "Unknown "+what, "Linux has %s, not %q.%s", alternatives(known), word, didYouMean(word, known))
 	}
 }
 
@@ -71,10 +80,6 @@ func (r *reader) checkLimits(s Sysctl, b block) {
 		written := s.Target("")
 		n, is := parseNumber(written)
 		if !inPattern(pattern, strings.TrimPrefix(string(s.Key), sysfsRoot)) || is && 0 <= n && n <= high {
-			continue
-		}
-		if high == most {
-			r.errorf(b.valueAt(), "Refused by the kernel", "%s takes a number of at least 0, not %q.", s.Key, written)
 			continue
 		}
 		r.errorf(b.valueAt(), "Refused by the kernel", "%s takes a number from 0 to %d, not %q.", s.Key, high, written)

@@ -125,10 +125,7 @@ func (c *typeChecker) checkOperand(e, other hclsyntax.Expression, want cty.Type,
 		} else if !diags.HasErrors() && value.IsWhollyKnown() && value.Type() == cty.Number {
 			least = versionText(value)
 		}
-		not := ""
-		if less {
-			not = "!"
-		}
+		not := map[bool]string{true: "!"}[less]
 		detail = fmt.Sprintf("%s is a string such as %q, not a number: write %sversion_at_least(%s, %q).", v, exampleOf(v), not, v, least)
 	}
 	c.errorf(at, "Wrong type", "%s", detail)

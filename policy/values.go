@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"math/big"
 	"path"
 	"regexp"
@@ -73,6 +74,7 @@ func (r *reader) value(e hcl.Expression) (cty.Value, bool) {
 		return cty.NilVal, false
 	}
 	v, diags := e.Value(scope)
+	r.mendValues(diags)
 	r.diags = append(r.diags, diags...)
 	switch {
 	case diags.HasErrors() || v.IsNull():
@@ -82,6 +84,22 @@ func (r *reader) value(e hcl.Expression) (cty.Value, bool) {
 		return cty.NilVal, false
 	}
 	return v, true
+}
+
+// mendValues completes HCL's messages about an operand and a function.
+func (r *reader) mendValues(diags hcl.Diagnostics) {
+	for _, d := range diags {
+		switch {
+		case d.Summary == "Call to unknown function" && strings.Contains(d.Detail, "ver"):
+			d.Detail += ` Write: version_at_least(kernel.version, "5.4")`
+		case d.Summary == "Call to unknown function":
+			d.Detail += " There are " + strings.Join(slices.Sorted(maps.Keys(r.words.plain)), ", ") + "."
+		case d.Summary == "Invalid operand" && d.Expression != nil:
+			if v, wrong := d.Expression.Value(d.EvalContext); !wrong.HasErrors() && v.IsKnown() && !v.IsNull() && v.Type() == cty.String {
+				d.Detail += bytesOf(v.AsString())
+			}
+		}
+	}
 }
 
 func (r *reader) text(e hcl.Expression, name string) string {
@@ -125,10 +143,22 @@ func (r *reader) flag(e hcl.Expression, name string, unset bool) bool {
 		return unset
 	}
 	if v.Type() != cty.Bool {
-		r.errorf(e.Range(), "Wrong type", "%s must be true or false, without quotes; this is %s.", name, withArticle(v.Type()))
+		r.errorf(e.Range(), "Wrong type", "%s must be true or false, without quotes; this is %s.%s", name, withArticle(v.Type()),
+			conditionIn(v, e.Range().Filename))
 		return unset
 	}
 	return v.True()
+}
+
+// conditionIn returns what to write for a condition in quotes, or "".
+func conditionIn(v cty.Value, file string) string {
+	switch {
+	case v.Type() != cty.String || !strings.ContainsAny(v.AsString(), "=<>(!"):
+		return ""
+	case strings.HasSuffix(file, ".json"):
+		return fmt.Sprintf(` Write "${%s}".`, strings.ReplaceAll(v.AsString(), `"`, `\"`))
+	}
+	return fmt.Sprintf(" Write when = %s.", v.AsString())
 }
 
 // integer reads a whole number that fits int64.

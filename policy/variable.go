@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -38,16 +39,9 @@ func (l *loader) readVariables() {
 	for _, name := range slices.Sorted(maps.Keys(l.Vars)) {
 		if _, ok := declared[name]; !ok {
 			l.errorf(l.givenAt(name), "Unknown variable", "The policy does not declare variable %q. Declared variables: %s.%s",
-				name, listOrNone(names), didYouMean(name, names))
+				name, cmp.Or(strings.Join(names, ", "), "none"), didYouMean(name, names))
 		}
 	}
-}
-
-func listOrNone(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
 }
 
 func (l *loader) readVariable(b block) (cty.Value, bool) {
@@ -59,6 +53,7 @@ func (l *loader) readVariable(b block) (cty.Value, bool) {
 	typ := cty.DynamicPseudoType
 	if e := b.get("type"); e != nil {
 		t, diags := typeexpr.TypeConstraint(e)
+		mendType(e, diags)
 		if l.diags = append(l.diags, diags...); diags.HasErrors() {
 			return cty.NilVal, false
 		}
@@ -113,6 +108,20 @@ func (l *loader) readVariable(b block) (cty.Value, bool) {
 		return cty.NilVal, false
 	}
 	return converted, l.checkRange(b, converted, at)
+}
+
+// mendType completes a message about a type by the one that the author means.
+func mendType(e hcl.Expression, diags hcl.Diagnostics) {
+	word := hcl.ExprAsKeyword(e)
+	if v, wrong := e.Value(nil); !wrong.HasErrors() && v.Type() == cty.String && !v.IsNull() {
+		word = v.AsString()
+	}
+	for _, d := range diags {
+		if write := map[string]string{"int": "number", "integer": "number", "float": "number", "number": "number", "boolean": "bool",
+			"bool": "bool", "str": "string", "string": "string", "list": "list(string)", "map": "map(string)"}[word]; write != "" {
+			d.Detail = "Write: type = " + write
+		}
+	}
 }
 
 // givenAt returns the position of a variable's given value: in a file, on the command line or in the environment.
