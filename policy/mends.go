@@ -193,7 +193,8 @@ func mendSyntax(text []byte, diags hcl.Diagnostics) hcl.Diagnostics {
 			owner = cmp.Or(regexp.MustCompile(`^[a-z]+\b`).FindString(line), owner)
 		}
 		line := strings.TrimRight(lines[n-1], " \t\r")
-		if write := lineInstead(line, d.Summary+" in "+owner); write != "" {
+		write := lineInstead(line, d.Summary+" in "+owner)
+		if write != "" && !(strings.Contains(write, "Write: ") && mayHoldSecret(lines[:n])) { // the remedy repeats the line
 			d.Detail = write
 		}
 		return same
