@@ -187,7 +187,7 @@ type Causes struct {
 	without bool
 }
 
-// Add adds the cause of a fault, "" if it has none.
+// Add adds the cause of a fault, which may be "".
 func (c *Causes) Add(cause string) {
 	c.first, c.without = cmp.Or(c.first, cause), c.without || cause == ""
 }

@@ -41,7 +41,7 @@ func Read() (*Catalogue, error) {
 	if err != nil {
 		return nil, err
 	}
-	// These kinds have no module alias, so the recorder does not find them.
+	// These kinds lack a module alias, so the recorder does not find them.
 	c := &Catalogue{types: map[string]string{}, domains: map[string][]Domain{}, owners: map[string][]string{}, needs: map[string][]string{},
 		Kinds: []string{"tun", "openvswitch", "amt", "bareudp", "dsa", "netdevsim", "ovpn"}}
 	for line := range strings.Lines(string(text)) {
