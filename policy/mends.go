@@ -194,7 +194,8 @@ func mendSyntax(text []byte, diags hcl.Diagnostics) hcl.Diagnostics {
 		}
 		line := strings.TrimRight(lines[n-1], " \t\r")
 		write := lineInstead(line, d.Summary+" in "+owner)
-		if write != "" && !(strings.Contains(write, "Write: ") && mayHoldSecret(lines[:n])) { // the remedy repeats the line
+		repeats := strings.Contains(write, "Write: ")
+		if write != "" && (!repeats || !mayHoldSecret(lines[:n])) {
 			d.Detail = write
 		}
 		return same
