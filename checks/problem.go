@@ -14,9 +14,8 @@ import (
 	"nodegate/policy"
 )
 
-// Problem is a known failure: its symptom on a node, and how to detect it. Its check only reads. A
-// policy requests it by name, in a check block. `nodegate explain` and docs/checks.md print its
-// texts.
+// Problem is a known failure: its symptom on a node, and how to detect it. Its check only reads. A policy requests it by name, in a
+// check block. `nodegate explain` and docs/checks.md print its texts.
 type Problem struct {
 	Name       string          // lower case, dotted, stable: "vxlan.checksum"
 	Stages     []Stage         // when it can be detected
@@ -192,8 +191,7 @@ func (c *Causes) Add(cause string) {
 	c.first, c.without = cmp.Or(c.first, cause), c.without || cause == ""
 }
 
-// One returns the first cause, or "" if one fault has no cause and would remain after all causes
-// are fixed.
+// One returns the first cause, or "" if one fault has no cause and would remain after all causes are fixed.
 func (c *Causes) One() string {
 	if c.without {
 		return ""

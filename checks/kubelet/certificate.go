@@ -60,8 +60,7 @@ func certificateDates() checks.Problem {
 const certificateRemedy = "on a control plane node, run `kubeadm kubeconfig user --org system:nodes --client-name system:node:NODE`; " +
 	"or join the node again"
 
-// inspectCertificate compares the certificate's dates with now. With exits it reports only the
-// faults that make kubelet exit.
+// inspectCertificate compares the certificate's dates with now. With exits it reports only the faults that make kubelet exit.
 func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, error) {
 	s := checks.Passing("a valid client certificate")
 	k, found, err := readConfig(h, &s)
@@ -75,10 +74,18 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 	kubeconfig := k.Flags["kubeconfig"].Value
 	if kubeconfig == "" {
 		s.Skip = "kubelet has no --kubeconfig"
-		if k.Command == nil {
-			s.Skip = "kubelet's command line is unknown: " + k.Unknown
-		}
+		isKnown(k, &s)
 		return s, nil
+	}
+	if k.Renews {
+		renewed := s
+		renewed.Got = "requested by " + k.Holder + " at each start"
+		if exits {
+			return renewed, nil
+		}
+		if runs, err := kubeletRuns(h); !runs || err != nil {
+			return renewed, err
+		}
 	}
 	rotated, broken, err := rotatedCertificate(h, k)
 	if err != nil {
@@ -109,6 +116,9 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 	case errors.Is(err, errNoContext), errors.Is(err, errNotParsed) && bootstrap == "":
 		s.Skip = kubeconfig + " has no usable context"
 		return s, nil
+	case errors.Is(err, fs.ErrNotExist) && k.Holder != "" && k.Flags["kubeconfig"].From.Source == k.Holder:
+		s.Skip = "the program in " + k.Holder + " writes " + kubeconfig + " before it starts kubelet"
+		return s, nil
 	case errors.Is(err, fs.ErrNotExist), errors.As(err, &unusable) && bootstrap != "":
 		s.Evidence = []checks.Evidence{checks.Seen(kubeconfig, err.Error())}
 		if !exits {
@@ -133,6 +143,8 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 	switch {
 	case exits && (bootstrap == "" || now.Before(c.until)):
 		s.Got = "a client certificate that lets kubelet start"
+	case now.After(c.until) && k.Renews:
+		s.Differs("expired since "+c.until.UTC().Format(time.RFC3339), "run `systemctl restart "+k.Holder+"`, which requests a new one")
 	case now.After(c.until):
 		s.Differs("expired since "+c.until.UTC().Format(time.RFC3339), "")
 	case now.Before(c.since):
@@ -224,9 +236,8 @@ func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err er
 	return c, err
 }
 
-// readChain reads PEM certificates. It returns the name of the first one and the period in which
-// all are valid: kubelet requires every certificate of the file to be valid
-// (isClientConfigStillValid). With an error, only the file name is set.
+// readChain reads PEM certificates. It returns the name of the first one and the period in which all are valid: kubelet requires every
+// certificate of the file to be valid (isClientConfigStillValid). With an error, only the file name is set.
 func readChain(encoded []byte, from string) (clientAuth, error) {
 	none := clientAuth{from: from}
 	c, found := none, false

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -35,15 +36,14 @@ func configuration() checks.Problem {
 func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("files that kubelet can read")
 	k, err := h.Kubelet() // files that cannot be parsed are reported below, with a clearer message
-	if k.Command == nil {
-		s.Skip = "kubelet's command line is unknown: " + k.Unknown
+	if !isKnown(k, &s) {
 		return s, err
 	}
 	if before, err := isBeforeJoin(h, k); before || err != nil {
 		s.Skip = notJoined
 		return s, err
 	}
-	at, err := findWriter(h, k.Configs)
+	at, err := findWriter(h, cmp.Or(k.Holder, "kubelet.service"), k.Configs)
 	if at != "" || err != nil {
 		s.Skip = "the command of " + at + " may write kubelet's configuration when the unit starts"
 		return s, err
@@ -78,8 +78,11 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 
 // findWriter returns the place of a command of kubelet's unit that may write one of the files before kubelet starts, or "": a command that
 // names the file or its directory, a shell, or a program that the distribution does not own.
-func findWriter(h *host.Host, names []string) (at string, err error) {
-	u, err := service.Read(h.Files, "kubelet.service")
+func findWriter(h *host.Host, unit string, names []string) (at string, err error) {
+	if len(names) == 0 {
+		return "", nil
+	}
+	u, err := service.Read(h.Files, unit)
 	for _, e := range u.Entries {
 		program, arguments, _ := strings.Cut(strings.TrimLeft(e.Value, "@-:+!"), " ")
 		system := slices.Contains([]string{"/bin", "/sbin", "/usr/bin", "/usr/sbin"}, path.Dir(program)) &&

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -17,26 +18,25 @@ func facts() checks.Problem {
 		Detects: "kubelet's command line or configuration cannot be read from its unit, so the checks that need it are skipped.",
 		Symptom: "The checks that need kubelet's command line, such as kubelet.config and kubelet.values, are skipped, and " +
 			"a kubelet that exits over its configuration is not noticed.",
-		How: "Reads kubelet.service with its drop-ins and files of variables. The result is unknown if the unit exists and does not run " +
-			"kubelet itself, for example a script. Wrappers such as nice, a shell's exec, and podman run of kubelet's image are looked through. " +
-			"Skipped if kubelet.service does not exist.",
+		How: "Reads kubelet.service with its drop-ins and files of variables, or files of k3s, RKE2, k0s, MicroK8s or Canonical Kubernetes. " +
+			"The result is unknown if the gate's unit exists and does not run kubelet itself, for example a script. Wrappers such as nice, a " +
+			"shell's exec, and podman run of kubelet's image are looked through. Skipped if the gate's unit does not exist.",
 		Remedy: "start kubelet itself in ExecStart= of kubelet.service; to hold such a node until then, set severity = \"block\" in the " +
-			"policy's " +
-			"check block",
+			"policy's check block",
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/",
 		Inspect:  inspectFacts,
 	}
 }
 
-func inspectFacts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+func inspectFacts(_ context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.Passing("kubelet's command line is known")
-	u, err := service.Read(h.Files, "kubelet.service")
+	u, err := service.Read(h.Files, p.Gate.Unit)
 	if err != nil {
 		return s, err
 	}
 	if u.Path == "" {
-		s.Skip = "kubelet.service does not exist here"
+		s.Skip = p.Gate.Unit + " does not exist here"
 		return s, nil
 	}
 	k, err := h.Kubelet()
@@ -44,6 +44,10 @@ func inspectFacts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 	case err != nil:
 		s.Cause = "kubelet.config"
 		return s, err
+	case k.Holder != "":
+		s.Got = "kubelet's options are known; " + k.Unknown
+	case k.Command == nil && !strings.Contains(k.Unknown, p.Gate.Unit):
+		return s, errors.New("kubelet's command line is unknown: " + p.Gate.Unit + " is not known to run kubelet, and " + k.Unknown)
 	case k.Command == nil:
 		return s, errors.New("kubelet's command line is unknown, so checks that need it are skipped: " + k.Unknown)
 	}

@@ -1,5 +1,4 @@
-// Package kubelet lists the problems that make kubelet exit or work badly, and checks that an image
-// gates kubelet.
+// Package kubelet lists the problems that make kubelet exit or work badly, and checks that an image gates kubelet.
 package kubelet
 
 import (
@@ -59,8 +58,13 @@ func readConfig(h *host.Host, s *checks.State) (k config.Kubelet, found bool, er
 // readConfigAndCommand is readConfig for checks that also need the command line of kubelet's unit.
 func readConfigAndCommand(h *host.Host, s *checks.State) (k config.Kubelet, known bool, err error) {
 	k, found, err := readConfig(h, s)
-	if found && k.Command == nil {
+	return k, found && isKnown(k, s), err
+}
+
+// isKnown reports whether all options of kubelet are known. If not, s is skipped.
+func isKnown(k config.Kubelet, s *checks.State) bool {
+	if k.Command == nil && k.Holder == "" {
 		s.Skip = "kubelet's command line is unknown: " + k.Unknown
 	}
-	return k, found && k.Command != nil, err
+	return s.Skip == ""
 }

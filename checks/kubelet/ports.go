@@ -38,8 +38,7 @@ func inspectPorts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 	return inspectPort(h, cmp.Or(k.Values["address"].Value, "0.0.0.0"), cmp.Or(k.Values["port"].Value, "10250"))
 }
 
-// inspectPort reports another program that listens on kubelet's port and keeps kubelet from binding
-// its address.
+// inspectPort reports another program that listens on kubelet's port and keeps kubelet from binding its address.
 func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 	own, err := netip.ParseAddr(address)
 	if err != nil { // kubelet then listens on every address (net.ParseIP)
@@ -72,8 +71,7 @@ func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 			switch name, _, _ := strings.Cut(owner, " "); {
 			case isKubelet(name):
 			case name == "":
-				// nodegate-watch.service may not read kubelet's /proc/PID/fd. If kubelet runs,
-				// assume that the port is kubelet's.
+				// nodegate-watch.service may not read kubelet's /proc/PID/fd. If kubelet runs, assume that the port is kubelet's.
 				if runs, err := kubeletRuns(h); err != nil || !runs {
 					return s, cmp.Or(err, fmt.Errorf("port %s is in use, and its process is not visible", port))
 				}
@@ -93,14 +91,12 @@ func kubeletRuns(h *host.Host) (bool, error) {
 	return slices.ContainsFunc(processes, func(p host.Process) bool { return isKubelet(p.Name) }), err
 }
 
-// isKubelet reports whether a process of that name is kubelet or contains it: k3s, RKE2, MicroK8s,
-// hyperkube.
+// isKubelet reports whether a process of that name is kubelet or contains it: k3s, RKE2, MicroK8s, hyperkube.
 func isKubelet(name string) bool {
 	return slices.Contains([]string{"kubelet", "k3s", "k3s-server", "k3s-agent", "rke2", "kubelite", "hyperkube"}, name)
 }
 
-// parseListener parses a line of /proc/net/tcp or tcp6: "0: 0100007F:280A 00000000:0000 0A ...
-// INODE ..."; state 0A is LISTEN.
+// parseListener parses a line of /proc/net/tcp or tcp6: "0: 0100007F:280A 00000000:0000 0A ... INODE ..."; state 0A is LISTEN.
 func parseListener(line string) (at netip.AddrPort, inode string, listens bool) {
 	f := strings.Fields(line)
 	if len(f) < 10 || f[3] != "0A" {

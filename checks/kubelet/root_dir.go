@@ -67,8 +67,7 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	case space.Inodes > 0 && space.FreeInodes == 0:
 		full = "no inode left"
 		remedy = "free inodes, which few large files do not: `find " + at + " -xdev -printf '%h\\n' | sort | uniq -c | sort -n | tail` names " +
-			"the " +
-			"directories with most files"
+			"the directories with most files"
 	}
 	if full != "" {
 		s.Evidence = []checks.Evidence{checks.Seen(at, full)}
@@ -84,9 +83,8 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	return s, nil
 }
 
-// resolveLinks resolves the symbolic links in a path as statfs(2) does: a mount table lists
-// resolved paths only. It leaves elements unchanged that are not links, or that an older recording
-// does not contain.
+// resolveLinks resolves the symbolic links in a path as statfs(2) does: a mount table lists resolved paths only. It leaves elements
+// unchanged that are not links, or that an older recording does not contain.
 func resolveLinks(files host.Files, name string) string {
 	const most = 40 // the kernel's limit (MAXSYMLINKS in include/linux/namei.h); with more, statfs(2) returned ELOOP
 	at, followed := "/", 0
@@ -111,8 +109,7 @@ func resolveLinks(files host.Files, name string) string {
 	return at
 }
 
-// findMount returns the line of a mount table for the file system of a path, or nil: the last line
-// with the longest matching mount point.
+// findMount returns the line of a mount table for the file system of a path, or nil: the last line with the longest matching mount point.
 func findMount(h *host.Host, table, path string) (mounted []string, err error) {
 	text, err := h.Text(table)
 	if err != nil {

@@ -28,11 +28,11 @@ func swap() checks.Problem {
 
 func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.Passing("no swap")
-	if strings.HasPrefix(p.Gate.Unit, "k3s") || strings.HasPrefix(p.Gate.Unit, "rke2") {
-		s.Skip = "k3s and RKE2 start kubelet with --fail-swap-on=false"
-		return s, nil
-	}
 	k, found, err := readConfig(h, &s)
+	if k.Holder == "" && (strings.HasPrefix(p.Gate.Unit, "k3s") || strings.HasPrefix(p.Gate.Unit, "rke2")) { // a unit with a name of its own
+		s.Skip = "k3s and RKE2 start kubelet with --fail-swap-on=false"
+		return s, err
+	}
 	if !found {
 		return s, err
 	}
@@ -75,10 +75,9 @@ func inspectSwap(_ context.Context, h *host.Host, p *policy.Policy) (checks.Stat
 	return s, nil
 }
 
-// cannotSwap reports whether the kernel is unable to swap. Without CONFIG_SWAP the kernel has no
-// /proc/swaps (mm/swapfile.c), and kubelet treats that as swap off (IsSwapOn in
-// pkg/kubelet/util/swap). Every kernel has SwapTotal in /proc/meminfo (fs/proc/meminfo.c): if that
-// is missing too, or not 0, this /proc lacks files, as with subset=pid.
+// cannotSwap reports whether the kernel is unable to swap. Without CONFIG_SWAP the kernel has no /proc/swaps (mm/swapfile.c), and
+// kubelet treats that as swap off (IsSwapOn in pkg/kubelet/util/swap). Every kernel has SwapTotal in /proc/meminfo (fs/proc/meminfo.c):
+// if that is missing too, or not 0, this /proc lacks files, as with subset=pid.
 func cannotSwap(h *host.Host, s *checks.State) (bool, error) {
 	text, err := h.Text("/proc/meminfo")
 	if err != nil {

@@ -82,7 +82,16 @@ want: no swap, or failSwapOn false
 got: swap on /dev/zram0
 evidence: /proc/swaps: /dev/zram0 partition 1 0 100
 remedy: run ` + "`swapoff /dev/zram0; : >/etc/systemd/zram-generator.conf; sed -i -E '/^\\s*[^#[:space:]]\\S*\\s+\\S+\\s+swap\\s/d' /etc/fstab`" + `, or set failSwapOn: false in kubelet's configuration`},
-		{What: "k3s", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil), Policy: `gate { unit = "k3s-agent.service" }`,
+		{What: "k3s", Host: live, Node: checkstest.Node(map[string]string{"/proc/swaps": on,
+			"/etc/systemd/system/k3s.service": "[Service]\nExecStart=/usr/local/bin/k3s server\n"}, nil), Policy: `gate { unit = "k3s.service" }`,
+			Want: `
+pass
+want: no swap, or failSwapOn false
+got: swap, and failSwapOn false
+evidence: /proc/swaps: /dev/sda2 partition 2097148 0 -2
+evidence: /proc/swaps: /swapfile file 1048572 0 -3
+evidence: k3s.service: --fail-swap-on=false`},
+		{What: "k3s under another name", Node: checkstest.Node(map[string]string{"/proc/swaps": on}, nil), Policy: `gate { unit = "k3s-x.service" }`,
 			Want: `
 skipped
 skipped: k3s and RKE2 start kubelet with --fail-swap-on=false`},

@@ -13,8 +13,7 @@ import (
 	"nodegate/policy"
 )
 
-// values: kubelet exits over a value that it does not accept. Only kubelet itself knows all the
-// rules of its version.
+// values: kubelet exits over a value that it does not accept. Only kubelet itself knows all the rules of its version.
 func values() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.values", Stages: []checks.Stage{checks.Boot}, Severity: policy.Block, Later: true, Concurrent: true,
@@ -35,10 +34,9 @@ func values() checks.Problem {
 	}
 }
 
-// trialFlags make kubelet exit after it has validated its configuration (run in
-// cmd/kubelet/app/server.go): the lock file cannot be created at /. The other flags keep it from
-// writing a certificate before that (InitializeTLS), reduce its log, and keep a kubelet that gets
-// further from doing harm.
+// trialFlags make kubelet exit after it has validated its configuration (run in cmd/kubelet/app/server.go): the lock file cannot be
+// created at /. The other flags keep it from writing a certificate before that (InitializeTLS), reduce its log, and keep a kubelet that
+// gets further from doing harm.
 func trialFlags(k config.Kubelet) []string {
 	flags := []string{
 		"--lock-file=/", "--kubeconfig=", "--bootstrap-kubeconfig=", "--container-runtime-endpoint=unix:///dev/null",
@@ -56,8 +54,10 @@ func trialFlags(k config.Kubelet) []string {
 func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 	s := checks.Passing("values that kubelet accepts")
 	k, err := h.Kubelet()
-	if k.Command == nil {
-		s.Skip = "kubelet's command line is unknown: " + k.Unknown
+	if k.Holder != "" {
+		s.Skip = "there is no kubelet program to try the values with: " + k.Unknown
+	}
+	if !isKnown(k, &s) {
 		return s, err
 	}
 	files, err := inspectConfiguration(ctx, h, p)
@@ -96,13 +96,11 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 	return s, nil
 }
 
-// hasSpecifier reports whether a word still contains a systemd specifier; the percentage of an
-// eviction is not one.
+// hasSpecifier reports whether a word still contains a systemd specifier; the percentage of an eviction is not one.
 func hasSpecifier(word string) bool { return regexp.MustCompile(`%[a-zA-Z]`).MatchString(word) }
 
-// findRefusedValue returns the message over its values with which kubelet exits, from its whole
-// output, whose lines are joined by "; ". It ignores an unknown flag that only the trial gives, and
-// cgroup v1, which kubelet.cgroup-v1 reports.
+// findRefusedValue returns the message over its values with which kubelet exits, from its whole output, whose lines are joined by "; ".
+// It ignores an unknown flag that only the trial gives, and cgroup v1, which kubelet.cgroup-v1 reports.
 func findRefusedValue(said string, k config.Kubelet) string {
 	for _, begin := range []string{
 		"failed to parse kubelet flag: ", "failed to set feature gates", "failed to validate kubelet flags: ",

@@ -19,8 +19,7 @@ func networkdCNILinks() checks.Problem {
 		Symptom: "Pods lose their address or their routes when networkd touches their link; systemd-networkd-wait-online waits until its " +
 			"timeout at each boot, and the log fills with requests that nobody answers.",
 		How: "systemd-networkd.service is active or enabled, and the first .network file that matches a veth, or a link of flannel or Calico " +
-			"if " +
-			"the node has that CNI, sets DHCP=. A condition that only a running machine decides, such as Virtualization=, counts as true.",
+			"if the node has that CNI, sets DHCP=. A condition that only a running machine decides, such as Virtualization=, counts as true.",
 		Remedy:   "exclude the CNI's links from the file: Driver=!veth and Type=!vxlan tunnel bridge in its [Match] section",
 		TradeOff: "",
 		Ref:      "https://github.com/projectcalico/calico/issues/2471",

@@ -12,15 +12,23 @@ import (
 // argument is one word of a command line, and the file from which it comes.
 type argument struct{ text, file string }
 
-// unitCommand returns the command line that systemd builds from a unit and its drop-ins: ExecStart
-// with its variables, as systemd.exec(5) and systemd.service(5) specify. unknown is the reason why
-// it cannot be determined, or "".
-func unitCommand(files Files, unit []File) (command []argument, unknown string, err error) {
+func arguments(file string, words []string) (all []argument) {
+	for _, w := range words {
+		all = append(all, argument{w, file})
+	}
+	return all
+}
+
+// startCommand returns the command line that systemd builds from a unit and its drop-ins: ExecStart with its variables, as
+// systemd.exec(5) and systemd.service(5) specify. unknown is the reason why it cannot be determined, or "".
+func startCommand(files Files, unit []File, unitName string) (
+	command []argument, environment map[string]argument, unknown string, err error,
+) {
 	entries, _ := ParseFiles(unit) // systemd also ignores unreadable lines
 	var starts []Entry
 	var environmentFiles []string
-	environment := map[string]argument{}
-	specifiers := Specifiers("kubelet.service")
+	environment = map[string]argument{}
+	specifiers := Specifiers(unitName)
 	for _, e := range entries {
 		if e.Section != "Service" {
 			continue
@@ -48,10 +56,10 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		}
 	}
 	if len(unit) == 0 {
-		return nil, "kubelet.service does not exist", nil
+		return nil, nil, unitName + " does not exist", nil
 	}
 	if len(starts) != 1 {
-		return nil, fmt.Sprintf("kubelet.service has %d commands", len(starts)), nil
+		return nil, nil, fmt.Sprintf("%s has %d commands", unitName, len(starts)), nil
 	}
 	total := 0
 	for _, pattern := range environmentFiles {
@@ -59,20 +67,20 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 		names, known, err := Matching(files, pattern)
 		switch {
 		case err != nil:
-			return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
+			return nil, nil, "", fmt.Errorf("reading the variables of %s: %w", unitName, err)
 		case !known:
-			return nil, "kubelet.service reads its variables from " + pattern + ", whose directory part has wildcards; nodegate does not " +
-				"expand these", nil
+			return nil, nil, unitName + " reads its variables from " + pattern + ", whose directory part has wildcards; nodegate does " +
+				"not expand these", nil
 		}
 		missing := true
 		for _, name := range names {
 			text, found, err := ReadIfAny(files, name)
 			if err != nil {
-				return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
+				return nil, nil, "", fmt.Errorf("reading the variables of %s: %w", unitName, err)
 			}
 			total += len(text)
 			if err := file.TooMuch(pattern, total, mostText); err != nil {
-				return nil, "", fmt.Errorf("reading kubelet's variables: %w", err)
+				return nil, nil, "", fmt.Errorf("reading the variables of %s: %w", unitName, err)
 			}
 			missing = missing && !found
 			for variable, value := range environmentFile(string(text)) {
@@ -80,19 +88,27 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 			}
 		}
 		if missing && !optional {
-			return nil, pattern + ", which kubelet.service reads, is missing", nil
+			return nil, nil, pattern + ", which " + unitName + " reads, is missing", nil
 		}
 	}
 	for _, w := range SplitWords(starts[0].Value) {
 		command = append(command, expandVariables(argument{specifiers.Replace(w), starts[0].File}, environment)...)
 	}
 	if len(command) == 0 {
-		return nil, "kubelet.service has an empty command", nil
+		return nil, nil, unitName + " has an empty command", nil
 	}
-	program := strings.TrimLeft(command[0].text, "-:+!")
-	command[0].text = program
+	command[0].text = strings.TrimLeft(command[0].text, "-:+!")
+	return command, environment, "", nil
+}
+
+// unitCommand returns kubelet's own command line, behind wrappers, if kubelet.service runs kubelet.
+func unitCommand(files Files, unit []File) (command []argument, unknown string, err error) {
+	command, _, unknown, err = startCommand(files, unit, "kubelet.service")
+	if unknown != "" || err != nil {
+		return nil, unknown, err
+	}
 	command = unwrap(command)
-	program = command[0].text
+	program := command[0].text
 	hyperkube := len(command) > 1 && command[1].text == "kubelet" // an image's program may be kubelet, or hyperkube with its name
 	if !isKubelet(path.Base(program)) || path.Base(program) == "hyperkube" && !hyperkube {
 		return nil, "kubelet.service runs " + program + ", not kubelet itself", nil
@@ -100,9 +116,8 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	return command, "", nil
 }
 
-// Matching returns the files that match a name with wildcards, sorted as systemd reads them. A name
-// without wildcards matches itself, whether it exists or not. known is false if the directory part
-// has wildcards.
+// Matching returns the files that match a name with wildcards, sorted as systemd reads them. A name without wildcards matches itself,
+// whether it exists or not. known is false if the directory part has wildcards.
 func Matching(files Files, pattern string) (names []string, known bool, err error) {
 	const wild = "*?["
 	dir, base := path.Dir(pattern), path.Base(pattern)
@@ -121,15 +136,10 @@ func Matching(files Files, pattern string) (names []string, known bool, err erro
 	return names, true, err
 }
 
-// expandVariables replaces variables: $NAME as a whole word becomes any number of words, ${NAME} becomes
-// part of its word.
+// expandVariables replaces variables: $NAME as a whole word becomes any number of words, ${NAME} becomes part of its word.
 func expandVariables(w argument, environment map[string]argument) []argument {
 	if name, is := strings.CutPrefix(w.text, "$"); is && regexp.MustCompile(`^\w+$`).MatchString(name) {
-		var all []argument
-		for _, part := range SplitWords(environment[name].text) {
-			all = append(all, argument{part, environment[name].file})
-		}
-		return all
+		return arguments(environment[name].file, SplitWords(environment[name].text))
 	}
 	w.text = regexp.MustCompile(`\$\{\w+\}|\$\$`).ReplaceAllStringFunc(w.text, func(variable string) string {
 		if variable == "$$" {

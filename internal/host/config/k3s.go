@@ -9,10 +9,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// K3sKubeProxy returns the options with which k3s starts its kube-proxy, according to its
-// configuration files, its unit, and the arguments of its process, most of which it hides
-// (SetProcTitle in pkg/cli/server/server.go). RKE2 starts a separate kube-proxy, whose arguments
-// are complete. Unreadable sources are left out.
+// K3sKubeProxy returns the options with which k3s starts its kube-proxy, according to its configuration files, its unit, and the
+// arguments of its process, most of which it hides (SetProcTitle in pkg/cli/server/server.go). RKE2 starts a separate kube-proxy, whose
+// arguments are complete. Unreadable sources are left out.
 func K3sKubeProxy(files Files, args []string) []KubeProxy {
 	var command []string
 	for _, unit := range []string{"k3s.service", "k3s-agent.service"} {
@@ -23,18 +22,12 @@ func K3sKubeProxy(files Files, args []string) []KubeProxy {
 		}
 	}
 	command = append(command, args...)
-	names := append(flagValues(command, "--config", "-c"), "/etc/rancher/k3s/config.yaml")
-	var said []string
-	for _, name := range names {
-		said = append(said, k3sArguments(files, name, "kube-proxy-arg")...)
-	}
-	said = append(said, flagValues(command, "--kube-proxy-arg", "-kube-proxy-arg")...) // "override, or append to, the config file values"
+	said := k3sOptions(files, "/etc/rancher/k3s/config.yaml", command, "kube-proxy-arg")
 	// k3s' own defaults, before the configured options (kubeProxyArgs in pkg/daemons/agent).
 	text := "--conntrack-max-per-core=0\n"
 	var all []KubeProxy
 	for _, flag := range said {
-		// GetArgs in k3s' pkg/util/args.go: the hyphens are optional, and a name that ends in + or
-		// - extends the default.
+		// GetArgs in k3s' pkg/util/args.go: the hyphens are optional, and a name that ends in + or - extends the default.
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
 		name = strings.TrimRight(name, "+-")
 		if file, found, err := ReadIfAny(files, value); name == "config" && found && err == nil {
@@ -47,8 +40,20 @@ func K3sKubeProxy(files Files, args []string) []KubeProxy {
 	return append(all, c)
 }
 
-// flagValues returns all values of a flag that may occur several times: --flag=value or --flag
-// value.
+// k3sOptions returns the values of an option of k3s or RKE2 in its configuration files and then on its command line, which
+// "override, or append to, the config file values".
+func k3sOptions(files Files, own string, command []string, option string) (said []string) {
+	names := flagValues(command, "--config", "-c")
+	if names == nil {
+		names = []string{own}
+	}
+	for _, name := range names {
+		said = append(said, k3sArguments(files, name, option)...)
+	}
+	return append(said, flagValues(command, "--"+option, "-"+option)...)
+}
+
+// flagValues returns all values of a flag that may occur several times: --flag=value or --flag value.
 func flagValues(words []string, names ...string) []string {
 	var values []string
 	for i, w := range words {

@@ -14,12 +14,14 @@ type Kubelet struct {
 	Values map[string]KubeletValue // scalars, by name in KubeletConfiguration: authentication.x509.clientCAFile
 	Flags  map[string]KubeletValue // by name without --, the last value of each
 	Found  bool                    // there is any configuration or argument
-	// Command is kubelet's command line, beginning with the program. If it is nil, Unknown is the
-	// reason why it cannot be determined; the configuration then comes from the places where
-	// kubeadm, kops, EKS and the packages put arguments and configuration.
+	// Command is kubelet's command line, beginning with the program. If it is nil, Unknown is the reason, and Holder is the unit
+	// of a program that contains kubelet, whose files set all options. Without both the configuration comes from the places
+	// where kubeadm, kops, EKS and the packages put arguments and configuration.
 	Command []string
 	Unknown string
-	Configs []string // the configuration files that Command names, in the order in which kubelet reads them
+	Holder  string
+	Renews  bool     // the program of Holder gets kubelet a client certificate at each start
+	Configs []string // the configuration files that the operator writes, in the order in which kubelet reads them
 	DropIns string   // the --config-dir of Command
 }
 
@@ -42,9 +44,8 @@ func configName(flag string) string {
 	}[flag]
 }
 
-// ReadKubelet reads kubelet's unit with its drop-ins and variables, and the configuration that its
-// command line names. Files in a configuration directory override the configuration, and flags
-// override both. If a file cannot be parsed, the error comes together with the command line.
+// ReadKubelet reads kubelet's unit with its drop-ins and variables, and the configuration that its command line names. Drop-ins override
+// the configuration, and flags override both. If a file cannot be parsed, the error comes together with the command line.
 func ReadKubelet(files Files) (Kubelet, error) {
 	k := Kubelet{Values: map[string]KubeletValue{}, Flags: map[string]KubeletValue{}}
 	unit, err := WithDropIns(files, Dirs("systemd/system"), "kubelet.service")
@@ -67,15 +68,14 @@ func ReadKubelet(files Files) (Kubelet, error) {
 		if len(unit) == 0 {
 			holder, configs, dirs, err = k.readHolder(files)
 		}
-		if holder != "" {
-			k.Unknown = holder + " runs a program that contains kubelet"
-		} else if err == nil {
+		if holder == "" && err == nil {
 			configs, dirs, err = k.readUsualPlaces(files, unit)
 		}
 		if err != nil {
 			return k, err
 		}
 	}
+	theirs := slices.Clone(configs)
 	for _, named := range []struct {
 		flag string
 		list *[]string
@@ -91,8 +91,11 @@ func ReadKubelet(files Files) (Kubelet, error) {
 		}
 		configs = append(configs, below...)
 	}
-	if unknown == "" {
-		k.Configs, k.DropIns = configs, inWorkingDirectory(unit, k.Flags["config-dir"].Value)
+	if unknown == "" || k.Holder != "" {
+		k.Configs = slices.DeleteFunc(slices.Clone(configs), func(name string) bool {
+			return slices.Contains(theirs, name) || rewritten.MatchString(name) // the holder writes these at each start
+		})
+		k.DropIns = inWorkingDirectory(unit, k.Flags["config-dir"].Value)
 	}
 	for _, name := range configs {
 		if err := k.readConfig(files, name); err != nil {
@@ -127,9 +130,8 @@ func inWorkingDirectory(unit []File, name string) string {
 // mostDirs bounds the nesting of drop-in directories.
 const mostDirs = 8
 
-// kubeletDropIns returns the .conf files of a directory and its subdirectories, in the order in
-// which kubelet merges them (mergeKubeletConfigurations in cmd/kubelet/app/server.go): sorted by
-// path. It follows no symbolic link to a directory.
+// kubeletDropIns returns the .conf files of a directory and its subdirectories, in the order in which kubelet merges them
+// (mergeKubeletConfigurations in cmd/kubelet/app/server.go): sorted by path. It follows no symbolic link to a directory.
 func kubeletDropIns(files Files, dir string, most int) (all []string, err error) {
 	names, err := ReadDirIfAny(files, dir)
 	for _, name := range names {
@@ -244,7 +246,8 @@ func (k *Kubelet) removeSettings(key string) {
 // Gate reports the value of a feature gate, as the flag or the configuration sets it. AllAlpha and AllBeta are gates too.
 func (k Kubelet) Gate(name string) (on, set bool) {
 	value := k.Values["featureGates."+name].Value
-	for _, list := range flagValues(k.Command, "--feature-gates", "--feature_gates") { // the flag changes single gates
+	lists := append(flagValues(k.Command, "--feature-gates", "--feature_gates"), k.Flags["feature-gates"].Value)
+	for _, list := range lists { // the flag changes single gates
 		for pair := range strings.SplitSeq(list, ",") {
 			if gate, said, is := strings.Cut(strings.TrimSpace(pair), "="); is && gate == name {
 				value = said
@@ -254,8 +257,7 @@ func (k Kubelet) Gate(name string) (on, set bool) {
 	return ParseBool(value)
 }
 
-// KernelDefaults are the values that kubelet's protectKernelDefaults requires, in the order in
-// which kubelet names them.
+// KernelDefaults are the values that kubelet's protectKernelDefaults requires, in the order in which kubelet names them.
 func KernelDefaults() [][2]string {
 	return [][2]string{
 		{"vm/overcommit_memory", "1"}, {"vm/panic_on_oom", "0"}, {"kernel/panic", "10"},
@@ -263,9 +265,8 @@ func KernelDefaults() [][2]string {
 	}
 }
 
-// KubeletFileMistake returns the reason why kubelet exits because of a configuration file, as the
-// end of a sentence that begins with "FILE is", or "". A duplicate key is a mistake only in a
-// drop-in, which kubelet decodes strictly (DecodeKubeletConfigurationIntoJSON).
+// KubeletFileMistake returns the reason why kubelet exits because of a configuration file, as the end of a sentence that begins with
+// "FILE is", or "". A duplicate key is a mistake only in a drop-in, which kubelet decodes strictly (DecodeKubeletConfigurationIntoJSON).
 func KubeletFileMistake(text []byte, dropIn bool) string {
 	if len(text) == 0 {
 		return "empty"
