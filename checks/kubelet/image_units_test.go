@@ -74,7 +74,7 @@ evidence: /etc/systemd/system/nodegate-apply.service: present
 evidence: /etc/systemd/system/multi-user.target.wants/nodegate-apply.service: enabled
 evidence: /etc/systemd/system/k3s.service.d/10-nodegate.conf: present
 evidence: /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2: ExecStartPre=
-remedy: remove the line from /usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2, or rename the file so that it sorts before 10-nodegate.conf`},
+remedy: remove the line from ROOT/usr/lib/systemd/system/k3s.service.d/20-vendor.conf:2, or rename the file so that it sorts before 10-nodegate.conf`},
 		{What: "the unit starts a container before the gate", Tree: early, Policy: `gate { unit = "k3s.service" }`, Want: `
 fail
 want: installed and enabled
