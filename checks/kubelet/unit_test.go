@@ -2,6 +2,8 @@ package kubelet_test
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -275,4 +277,17 @@ evidence: systemctl show kubelet.service: NeedDaemonReload=yes
 remedy: run ` + "`systemctl daemon-reload`"},
 		{What: "no unit", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: kubelet.service does not exist here"},
 	})
+}
+
+// TestPrivateUnit: a unit that only root may read, as the CIS benchmark asks, is not accused of the words that are hidden from reports.
+func TestPrivateUnit(t *testing.T) {
+	h := checkstest.Tree(t, kubeadmTree(nil))
+	for _, name := range []string{unitFile, dropInD} {
+		if err := os.Chmod(filepath.Join(h.Root, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := checkstest.On(t.Context(), t, h, checks.Image, "kubelet.unit", ""); r.Verdict != verdict.Pass {
+		t.Errorf("%s", checkstest.Text(r))
+	}
 }
