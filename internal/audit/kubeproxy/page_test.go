@@ -26,7 +26,7 @@ func TestPageRedirect(t *testing.T) {
 func TestEndlessPage(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
-		for part := bytes.Repeat([]byte("a"), 64<<10); err == nil; {
+		for part := bytes.Repeat([]byte("a"), 1<<20); err == nil; {
 			_, err = w.Write(part)
 		}
 	}))

@@ -20,7 +20,7 @@ func OwnNetns(t *testing.T) bool {
 	if os.Getenv(inNetns) == t.Name() {
 		return true
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v", "-test.timeout", "5m")
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v", "-test.timeout", "50m")
 	cmd.Env = append(os.Environ(), inNetns+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()

@@ -22,7 +22,7 @@ import (
 func scratch(t *testing.T) (*netns.Namespace, context.Context) {
 	t.Helper()
 	hosttest.NeedRoot(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // a busy machine
 	t.Cleanup(cancel)
 	n, err := netns.New(ctx)
 	require.NoError(t, err)
