@@ -3,13 +3,17 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+
+	"nodegate/internal/host/file"
 )
 
 // addCRIO adds what CRI-O does not report over CRI: the directories of its running configuration, which it serves on the same socket,
@@ -37,16 +41,17 @@ func (s *RuntimeSetup) addCRIO(ctx context.Context, socket string) {
 	s.addNetwork(strings.Join(values("network_dir"), ""), strings.Join(values("cni_default_network"), ""))
 }
 
-// addNetwork adds the network that CRI-O takes: the one with this name, or the first whose plugins exist. If there is none, it adds the
-// first, which CRI-O does not use.
-func (s *RuntimeSetup) addNetwork(dir, name string) {
-	files, _ := os.ReadDir(dir)
-	for _, file := range files {
-		if !slices.Contains([]string{".conf", ".conflist", ".json"}, path.Ext(file.Name())) {
+// addNetwork adds the network that CRI-O takes: the one with this name, or the first whose plugins exist. Without such a network it adds
+// the first one, so that its plugins can be named.
+func (s *RuntimeSetup) addNetwork(dir, wanted string) {
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		name := path.Join(dir, entry.Name())
+		if !slices.Contains([]string{".conf", ".conflist", ".json"}, path.Ext(name)) {
 			continue
 		}
-		text, err := os.ReadFile(path.Join(dir, file.Name()))
-		if os.IsNotExist(err) {
+		text, err := file.ReadInput(name, criAnswer)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		type plugin struct {
@@ -58,11 +63,14 @@ func (s *RuntimeSetup) addNetwork(dir, name string) {
 			Name    string
 			Plugins []plugin
 		}
-		if err := json.Unmarshal(text, &list); err != nil {
-			s.Ignored = append(s.Ignored, path.Join(dir, file.Name())+": "+err.Error())
+		if err == nil {
+			err = json.Unmarshal(text, &list)
+		}
+		if err != nil {
+			s.Ignored = append(s.Ignored, name+": "+err.Error())
 			continue
 		}
-		network, isUsed := RuntimeNetwork{Name: list.Name}, name == "" || list.Name == name
+		network, isUsed := RuntimeNetwork{Name: list.Name}, wanted == "" || list.Name == wanted
 		for _, p := range append(list.Plugins, list.plugin) {
 			isUsed = isUsed && slices.ContainsFunc(s.PluginDirs, func(dir string) bool {
 				_, err := os.Stat(path.Join(dir, p.Type))
