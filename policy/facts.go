@@ -114,6 +114,10 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 		typ, known := r.words.facts[name]
 		if !known && attr == "" {
 			instead := fmt.Sprintf("If it is a string, put it in quotes: %q.", root)
+			with := slices.DeleteFunc(FactNames(), func(fact string) bool { return !slices.Contains(strings.Split(fact, "."), root) })
+			if len(with) > 0 {
+				instead = "Write " + strings.Join(with, " or ") + "."
+			}
 			if _, declared := r.vars[root]; declared {
 				instead = fmt.Sprintf("Write var.%s.", root)
 			} else if word := strings.ToLower(root); word == "yes" || word == "on" || word == "no" || word == "off" {
@@ -123,7 +127,7 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 			ok = false
 			continue
 		}
-		if !known && (root == "env" || root == "local") {
+		if !known && slices.Contains([]string{"env", "local", "vars"}, root) {
 			r.errorf(t.SourceRange(), "Unknown fact", "There is no %[1]s. Write var.%[2]s, and declare it: variable %[2]q { default = VALUE }. "+
 				"NODEGATE_VAR_%[2]s in the environment sets it.", name, attr)
 			ok = false

@@ -123,7 +123,11 @@ func (l *loader) parse(f File, builtin bool) {
 		l.errorf(at, "Empty file", "A policy must require something; start with: use \"kubernetes\" {}")
 		return
 	case !utf8.Valid(f.Text):
-		l.errorf(badByte(f), "Not UTF-8", "A policy file must be UTF-8 text; this byte is not. From UTF-16: iconv -f UTF-16 -t UTF-8")
+		mend := "From UTF-16: iconv -f UTF-16 -t UTF-8"
+		if bytes.HasPrefix(f.Text, []byte("\x1f\x8b")) {
+			mend = "The file is compressed: unpack it with gunzip"
+		}
+		l.errorf(badByte(f), "Not UTF-8", "A policy file must be UTF-8 text; this byte is not. %s", mend)
 		return
 	}
 	if !f.own { // scanning takes a tenth of the time of `nodegate check`

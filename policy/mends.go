@@ -68,6 +68,8 @@ func blockMends() [][3]string {
 	return [][3]string{
 		{"", `^\w+ count\s*=\s*[^0\s].*`, "A block is there once. Remove the line."},
 		{"", `^\w+ (?:enabled\s*=\s*true|disabled\s*=\s*false)\b`, "A block applies unless when is false. Remove the line."},
+		{"", `^ (?:unit|service)\s+"(kubelet[\w-]*)`, `The gate holds kubelet's unit. Write: gate { unit = "$1.service" }`},
+		{"", `^ (?:unit|service)\s+"([\w-]+)`, `Write: check "exec.$1" { command = ["/usr/bin/systemctl", "is-active", "$1.service"] }`},
 		{"", `^ (?:resource|data)\s+"(module|sysctl|sysfs|link|check|probe|variable)"\s+("[^"]*")\s*\{.*`, "Write: $1 $2 {"},
 		{"", `^link match\s*=\s*(\{[^{}\n]*\}|\{).*`, "match is a block, without =. Write: match $1"},
 		{"Missing name for sysctl", `^ \{\s*(?:key|name)\s*=\s*("[^"\n]*")`, "Write: sysctl $1 {"},
@@ -126,6 +128,7 @@ func insteadOf(owner, label, name, value string) string {
 		"swap": lineOf("check"), "ethtool": lineOf("link"), "offload": lineOf("link"), "interface": lineOf("link"),
 		"modules": lineOf("module"), "kernel_modules": lineOf("module"), "kernel_module": lineOf("module"), "modprobe": lineOf("module"),
 		"locals": lineOf("variable"), "variables": lineOf("variable"), "blacklist": `module "NAME" { absent = true }`,
+		"kubelet":   `gate { unit = "kubelet.service" }`,
 		"terraform": `required_version = ">= 0.1", at the top level of the file`,
 		"nodegate":  "its blocks at the top level of the file", "acknowledge": `lint { allow = ["RULE:NAME"] }`,
 	}
@@ -150,7 +153,12 @@ func insteadOf(owner, label, name, value string) string {
 			"count":    "when = false for count = 0; remove any other", "level": `severity = "warn"`, "args": `command = ["/PROGRAM", "ARGUMENT"]`,
 		}
 		if owner == "module" {
-			words["state"], words["ensure"], words["blacklist"] = "absent = true", "absent = true", "absent = true"
+			loaded := fmt.Sprintf("module %q {}", label)
+			words["state"], words["ensure"], words["blacklist"] = loaded, loaded, "absent = true"
+			words["load"], words["persistent"] = loaded, loaded
+			if strings.Trim(value, `"`) == "absent" {
+				words["state"], words["ensure"] = "absent = true", "absent = true"
+			}
 			words["hashsize"], words["params"] = "options = { hashsize = 65536 }", "options = { NAME = VALUE }"
 		}
 	}
@@ -206,6 +214,10 @@ func mendSyntax(text []byte, diags hcl.Diagnostics) hcl.Diagnostics {
 func lineMends() [][3]string {
 	types := strings.Join(blockTypes(), "|")
 	return [][3]string{
+		{"", `^\s*when\s*\{\s*(.+?)\s*\}$`, "Write: when = $1"},
+		{"", `^\s*if\s+(.+?)\s*\{$`, "Each block has its own condition. Write in it: when = $1"},
+		{"Missing newline", `^\s*(\w+\s*=)\s*if\s+(.+?)\s+then\s+(.+?)\s+else\s+(.+)$`, "Write: $1 $2 ? $3 : $4"},
+		{"Invalid single-argument", `^\s*(\w+(?:\s+"[^"]*")?\s*\{\s*\w+\s*=\s*[^={},]+?)$`, "Write: $1 }"},
 		{"", `\{\{|\{%`, "This is a template. Render it first, or write var.NAME for a value."},
 		{"", `("?[\w./*-]+"?)\s*=\s*\$\{\s*((?:var|local|node|kernel|os)\.[^{}"]*?)\s*\}`, "Write: $1 = $2"},
 		{"", `"[^"]*"\s*=\s*(?:"[^"]*"|[^\s,{"]+)\s+"[^"]*"\s*=`, "Write: each entry on a line of its own"},
@@ -245,7 +257,8 @@ func lineInstead(line, context string) string {
 	find := func(expression string) []string { return regexp.MustCompile(expression).FindStringSubmatch(line) }
 	quotes := strings.Contains(line, "'") && (strings.Contains(context, "Invalid character") || find(`^\s*[a-z]+ '`) != nil)
 	if quotes {
-		return "Write: " + strings.ReplaceAll(strings.TrimSpace(line), "'", `"`)
+		line = strings.ReplaceAll(strings.TrimSpace(line), "'", `"`)
+		return "Write: " + regexp.MustCompile(`^(\w+)\s*:\s+`).ReplaceAllString(line, "$1 = ")
 	}
 	sysctl := func(key, value string) string {
 		return fmt.Sprintf("Write: sysctl %q { value = %s }", strings.ReplaceAll(key, "/", "."), literal(strings.Trim(value, `"'`)))
@@ -258,11 +271,17 @@ func lineInstead(line, context string) string {
 	if m := find(`^\s*sysctl\s+(?:-w\s+)?"?([\w./*-]+)"?\s*=\s*"?([^"{]+)"?$`); m != nil {
 		return sysctl(m[1], m[2])
 	}
+	if find(`^\[[A-Z]\w*\]$`) != nil {
+		return "This is a unit of systemd; a policy is HCL. Write: " + lineOf("module") + ", " + lineOf("sysctl")
+	}
 	if m := find(`^\[+"?([a-z]+)`); m != nil {
 		return "This is TOML or INI; a policy is HCL. Write: " + lineOf(m[1])
 	}
-	if m := find(`^\s*(\w+)\s*=\s*(\d\w+)$`); m != nil && bytesOf(m[2]) != "" {
-		return "Write the number:" + bytesOf(m[2])
+	if m := find(`^\s*(budget|interval|every|settle|timeout)\s*=\s*(\d+(?:ms|s|m|h))$`); m != nil {
+		return fmt.Sprintf("Write: %s = %q", m[1], m[2])
+	}
+	if m := find(`^\s*(\w+)\s*=\s*(\d\w+)$`); m != nil && bytesOf(m[2], ifCounted) != "" {
+		return strings.TrimSpace(bytesOf(m[2], ifCounted))
 	} else if m != nil {
 		if n, err := strconv.ParseInt(m[2], 0, 64); err == nil {
 			return fmt.Sprintf("Write: %s = %d", m[1], n)
@@ -305,12 +324,15 @@ func inQuotes(e hcl.Expression, suffix string) string {
 	return "Write it in quotes."
 }
 
-// bytesOf explains a size such as 16M or 1 GiB.
-func bytesOf(size string) string {
+// ifCounted says when a size is the value of a parameter: some count pages.
+const ifCounted = ", if it counts bytes or entries"
+
+// bytesOf returns the number to write for a size such as 16M or 1 GiB, and a condition.
+func bytesOf(size, condition string) string {
 	m := regexp.MustCompile(`^\s*(\d{1,6})\s*([KMGkmg])i?[Bb]?$`).FindStringSubmatch(size)
 	if m == nil {
 		return ""
 	}
 	n, _ := strconv.ParseInt(m[1], 10, 64)
-	return fmt.Sprintf(" %s is %d bytes.", size, n<<map[string]int{"K": 10, "M": 20, "G": 30}[strings.ToUpper(m[2])])
+	return fmt.Sprintf(" Write %d%s.", n<<map[string]int{"K": 10, "M": 20, "G": 30}[strings.ToUpper(m[2])], condition)
 }

@@ -207,7 +207,7 @@ func suggestNumber(word string) string {
 		"disabled": "0"}[strings.ToLower(word)]; write != "" {
 		return " Write " + write + "."
 	}
-	return bytesOf(word)
+	return bytesOf(word, ifCounted)
 }
 
 // Nearest returns " Did you mean ...?" with up to three known names: the nearest ones, and names

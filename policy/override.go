@@ -64,8 +64,18 @@ func (l *loader) reportNoTarget(o block, name string, names []string) {
 		l.errorf(o.Range, "Not a built-in requirement", "%s is your own requirement. Change it at %s.", o.Name, place(l.blocks[i].Range))
 		return
 	}
-	l.errorf(o.Range, "Nothing to override", "No policy in use has %s.%s", o.Name,
-		cmp.Or(Nearest(name, names), " A use block such as use \"kubernetes\" {} puts a built-in policy in use."))
+	instead := Nearest(name, names)
+	switch {
+	case slices.Contains(blockTypes(), o.Name):
+		instead = " Write a block of your own: " + lineOf(o.Name) + "."
+	case strings.ContainsAny(o.Name, "*?["):
+		instead = " An override names one requirement: override \"sysctl.kernel.panic\" { value = 30 }."
+	case instead == "" && len(names) > 0:
+		instead = " List what it has with `nodegate policy show --effective`."
+	case instead == "":
+		instead = " A use block such as use \"kubernetes\" {} puts a built-in policy in use."
+	}
+	l.errorf(o.Range, "Nothing to override", "No policy in use has %s.%s", o.Name, instead)
 }
 
 // override replaces attributes of b by the attributes of o. The attributes for the value of a sysctl belong together: an override with min

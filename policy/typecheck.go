@@ -224,7 +224,13 @@ func (c *typeChecker) checkCall(n *hclsyntax.FunctionCallExpr) {
 			c.checkOperand(arg, nil, p.Type, false, arg.Range())
 		}
 		v, diags := arg.Value(c.EvalContext)
-		if n.Name == "version_at_least" && !diags.HasErrors() && v.IsWhollyKnown() && v.Type() == cty.String {
+		if n.Name != "version_at_least" || diags.HasErrors() || !v.IsWhollyKnown() {
+			continue
+		}
+		switch v.Type() {
+		case cty.Number:
+			c.errorf(arg.Range(), "Not a version", "Write the version in quotes: the number 1.30 would be 1.3.")
+		case cty.String:
 			if _, err := versionNumbers(v.AsString()); err != nil {
 				c.errorf(arg.Range(), "Not a version", "%s.", capitalize(err.Error()))
 			}

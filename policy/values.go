@@ -96,7 +96,7 @@ func (r *reader) mendValues(diags hcl.Diagnostics) {
 			d.Detail += " There are " + strings.Join(slices.Sorted(maps.Keys(r.words.plain)), ", ") + "."
 		case d.Summary == "Invalid operand" && d.Expression != nil:
 			if v, wrong := d.Expression.Value(d.EvalContext); !wrong.HasErrors() && v.IsKnown() && !v.IsNull() && v.Type() == cty.String {
-				d.Detail += bytesOf(v.AsString())
+				d.Detail += bytesOf(v.AsString(), "")
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func (r *reader) integer(e hcl.Expression, name string) (int64, bool) {
 	}
 	size := ""
 	if v.Type() == cty.String {
-		size = bytesOf(v.AsString())
+		size = bytesOf(v.AsString(), ifCounted)
 	}
 	r.errorf(e.Range(), "Wrong type", "%s must be a number, without quotes; this is %s.%s", name, withArticle(v.Type()), size)
 	return 0, false

@@ -33,6 +33,8 @@ func inspectBootOrder(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	b, err := h.Units.Boot(ctx, p.Gate.Unit)
 	cycles := b.Cycles
 	switch {
+	case ctx.Err() != nil:
+		return s, ctx.Err()
 	case err != nil: // the fault is this environment's, not the image's
 		s.Minor, s.Remedy = true, "install systemd in the image, and here to run it, or leave the check out with `--skip image.boot-order`"
 		return s, fmt.Errorf("no systemd can be asked about the boot: %w", err)

@@ -50,7 +50,7 @@ func (s sysctl) Inspect(_ context.Context, h *host.Host) (checks.State, error) {
 	got, err := h.ReadSysctl(string(s.Key))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.describeMissing(&st, s.moduleOf(h))
+		s.describeMissing(h, &st, s.moduleOf(h))
 		return st, nil
 	case errors.Is(err, fs.ErrPermission):
 		return st, fmt.Errorf("%s can be written but not read back: %w", s.Key, err)
@@ -90,10 +90,14 @@ func (s sysctl) moduleOf(h *host.Host) string {
 // describeMissing describes parameters that the kernel does not have. If a module provides them,
 // the module is the cause, and the change writes those that do not have the required value after it
 // was loaded.
-func (s sysctl) describeMissing(st *checks.State, module string) {
+func (s sysctl) describeMissing(h *host.Host, st *checks.State, module string) {
 	st.Got = "no such parameter"
 	st.Remedy = fmt.Sprintf("check the spelling; this kernel has no %s", s.Key.File())
 	if module == "" {
+		dir, name := path.Split(s.Key.File())
+		if siblings, err := h.Files.ReadDir(path.Clean(dir)); err == nil {
+			st.Remedy += strings.ReplaceAll(policy.Nearest(name, siblings), " Did", "; did")
+		}
 		return
 	}
 	st.Cause, st.Remedy = "module."+module, "run `modprobe "+module+"`"
@@ -177,7 +181,7 @@ func (s sysctl) inspectGlob(h *host.Host) (checks.State, error) {
 		module := s.moduleOf(h)
 		if state, err := h.Module(module); module != "" && err == nil && state == host.ModuleLoadable {
 			st.Pass = false
-			s.describeMissing(&st, module)
+			s.describeMissing(h, &st, module)
 			return st, nil
 		}
 	}

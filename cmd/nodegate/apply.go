@@ -31,6 +31,9 @@ with the old and the new value, in ` + report.ChangesFile + `.`,
   nodegate apply my.hcl`,
 		Args: policyArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if o.stage == string(checks.Image) {
+				return errors.New("apply changes a running machine: leave out --stage image; `nodegate install --root DIR` prepares an image")
+			}
 			o.acts = !dryRun
 			o.copied = true // a policy named in the call may belong to the caller
 			h, err := o.machine()

@@ -19,6 +19,7 @@ import (
 	"nodegate/internal/kube"
 	"nodegate/internal/plain"
 	"nodegate/internal/ruleset"
+	"nodegate/internal/verdict"
 )
 
 // auditOptions holds the flags of `nodegate audit`.
@@ -125,7 +126,10 @@ func (o *auditOptions) run(c *cobra.Command) error {
 		return err
 	}
 	if one, err := report.OneService(&got.Report, o.service); o.service != "" && err == nil {
-		return exitCode(report.Verdict(one)) // the verdict that was printed
+		if v := report.Verdict(one); v != verdict.Warn { // the verdict that was printed
+			return exitCode(v)
+		}
+		return nil
 	}
 	return exitCode(r.Verdict)
 }

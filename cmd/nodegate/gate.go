@@ -56,7 +56,7 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 		if !h.Live() {
 			return errors.New("gate works on the running machine; for a file tree run `nodegate check --root DIR`")
 		}
-		g := gate.Gate{Host: h, Voice: gate.Voice{Stderr: c.ErrOrStderr()}, BreakGlassFile: units.BreakGlassFile}
+		g := gate.Gate{Host: h, Call: repeated(c), Voice: gate.Voice{Stderr: c.ErrOrStderr()}, BreakGlassFile: units.BreakGlassFile}
 		if g.BreakGlass() {
 			return nil
 		}
@@ -73,6 +73,9 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 			return exit(exitUsage)
 		}
 		p := read.policy
+		if *budget < 0 {
+			return fmt.Errorf("--budget %s: write a time such as 30s", budget)
+		}
 		if c.Flags().Changed("budget") {
 			p.Gate.Budget = *budget
 		}

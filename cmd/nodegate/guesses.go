@@ -23,12 +23,14 @@ func takePolicies(c *cobra.Command, args []string) (others []string, err error) 
 	for _, arg := range args {
 		_, missing := os.Stat(arg)
 		switch {
+		case arg == "":
+			return nil, errors.New("a name is empty; is a variable in your script unset?")
 		case policy.IsPolicyFile(filepath.Base(arg)), strings.Contains(arg, "/") && missing == nil:
 			if err := c.Flags().Set("policy", arg); err != nil {
 				return nil, err
 			}
 		case strings.HasSuffix(arg, ".json") && missing == nil:
-			return nil, fmt.Errorf("%s is no policy; `nodegate check --snapshot %[1]s` checks a recorded node", arg)
+			return nil, fmt.Errorf("to read %s as a policy, write --policy %[1]s; `nodegate check --snapshot %[1]s` checks a recorded node", arg)
 		case strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml"):
 			return nil, fmt.Errorf("%s is no policy, which is HCL (*.hcl); `nodegate lint --kops %[1]s` reads a kops manifest", arg)
 		default:
@@ -53,7 +55,11 @@ func asPolicy(name string) string {
 func policyArgs(c *cobra.Command, args []string) error {
 	others, err := takePolicies(c, args)
 	if err == nil && len(others) > 0 {
-		use := cmp.Or(asPolicy(others[0]), "`nodegate check "+others[0]+"` runs single checks")
+		use := asPolicy(others[0])
+		if use == "" && !slices.ContainsFunc(verbs(), func(v verb) bool { return v.name == others[0] }) {
+			use = "`nodegate check " + others[0] + "` runs single checks"
+		}
+		use = cmp.Or(use, "one call has one verb")
 		err = fmt.Errorf("%s takes policies (*.hcl), not %q; %s", c.Name(), others[0], use)
 	}
 	return err
@@ -128,6 +134,7 @@ func foreignVerb(word string) string {
 		{"get show list ls", "use `nodegate status`, `nodegate check -v` or `nodegate policy show --effective`"},
 		{"render", "use `nodegate policy show --effective`"},
 		{"serve monitor daemon", "use `nodegate watch --listen HOST:PORT`"},
+		{"disable off stop", "`touch /etc/nodegate/disabled` opens the gate, and `nodegate uninstall` removes it"},
 		{"import", "use `nodegate policy import FILE...`"},
 		{"undo rollback", "use `nodegate revert`"},
 	})
@@ -154,6 +161,9 @@ func wrongCall(c *cobra.Command, err error) string {
 		}
 	default:
 		return message
+	}
+	if unexpected != nil && policy.IsPolicyFile(strings.Trim(unexpected[1], `"`)) && c.Flags().Lookup("policy") != nil {
+		return message + "; write --policy " + strings.Trim(unexpected[1], `"`)
 	}
 	return message + "; usage: " + c.UseLine()
 }

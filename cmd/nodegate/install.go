@@ -106,6 +106,9 @@ func (i *installer) readPolicy(c *cobra.Command, h *host.Host) (*policy.Policy, 
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
 	defer cancel()
+	if err := needSystemd(h, i.start, "--start"); err != nil {
+		return nil, nil, err
+	}
 	if err := checkUnit(c.Context(), h, p.Gate, i.start, texts, c.ErrOrStderr()); err != nil {
 		return nil, nil, err
 	}
@@ -251,6 +254,9 @@ func newUninstall() *cobra.Command {
 				return printChanges(c.OutOrStdout(), t, changes, "would be uninstalled", err)
 			}
 			if err := needRoot("uninstall", ", or preview its changes with `nodegate uninstall --dry-run`"); err != nil && h.Live() {
+				return err
+			}
+			if err := needSystemd(h, stop, "--stop"); err != nil {
 				return err
 			}
 			changes, err := units.Uninstall(t, force)

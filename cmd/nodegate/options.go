@@ -90,6 +90,9 @@ func (o *options) reportFlags(c *cobra.Command) {
 
 func (o *options) stageFlag(c *cobra.Command) {
 	usage := "image, boot, run or all (default boot, or image with --root)"
+	if root := c.Flags().Lookup("root"); root != nil && root.Hidden {
+		usage = "boot, run or all (default boot)"
+	}
 	if o.asIs {
 		usage = "image, boot, run or all (default run if kubelet's unit is active, otherwise boot; image with --root)"
 	}
@@ -132,6 +135,9 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 			return nil, nil, err
 		}
 		diags := policy.Lint(files, known)
+		if err := printDiagnostics(stderr, nil, unreadFiles(o.policies)); err != nil {
+			return nil, nil, err
+		}
 		if o.advise {
 			diags = slices.DeleteFunc(diags, func(d *hcl.Diagnostic) bool { return d.Severity == hcl.DiagWarning })
 			for _, d := range diags {
@@ -308,5 +314,9 @@ func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.P
 		return nil, checks.Outcome{}, err
 	}
 	o.left = s.left
-	return p, run(ctx, h, s.stage, s.list), nil
+	found := run(ctx, h, s.stage, s.list)
+	if !o.acts { // apply reports what it has changed
+		err = interrupted(c, ": no verdict")
+	}
+	return p, found, err
 }

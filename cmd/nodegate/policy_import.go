@@ -118,6 +118,9 @@ func (in *imported) read(args []string) error {
 		if err != nil {
 			return err
 		}
+		if bytes.ContainsRune(text, 0) {
+			return fmt.Errorf("%s is no text; name files of sysctl.d and modules-load.d", arg)
+		}
 		files = append(files, config.File{Path: arg, Text: text})
 	}
 	for kind, all := range dirs {

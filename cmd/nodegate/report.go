@@ -27,9 +27,9 @@ func newReport() *cobra.Command {
 --console reads the console report of a held node from its console log. The gate
 writes this report to the console in lines that begin with nodegate-report/1.
 
-Checks in which a few nodes differ from the rest come first: first those that
-differ in the verdict, then those that differ only in the value. Identical nodes
-are shown as one.
+Checks come in the order of their worst verdict, then of the number of nodes
+that do not pass; those that differ only in the value come after them. Identical
+nodes are shown as one.
 
 Exit status: 0 all nodes pass, 1 some nodes fail, 2 a file is not a report (the
 other files are still shown), 3 some nodes are unknown.`,

@@ -81,7 +81,7 @@ func checkWatchStopped(ctx context.Context, h *host.Host) error {
 
 // revertAll restores all settings, and keeps the record of the settings that it leaves.
 func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Writer) error {
-	changes, err := report.ReadChanges()
+	changes, damaged, err := report.ReadChanges()
 	if err != nil {
 		return err
 	}
@@ -152,6 +152,10 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 	if len(loaded) > 0 {
 		fmt.Fprintf(w, "  left     modules stay loaded: %s; a reboot unloads them\n", strings.Join(loaded, ", "))
 	}
+	for _, place := range damaged {
+		left[place] = true
+		fmt.Fprintf(w, "  left     %s is not a record of a change, so it cannot be undone; delete the line once its setting is right\n", place)
+	}
 	verb := "restored"
 	if dryRun {
 		verb = "would be restored"
@@ -184,7 +188,7 @@ func remaining(changes []report.AppliedChange, left map[string]bool) []report.Ap
 
 // offerRevert prints that the running machine keeps its settings, and how to restore them.
 func offerRevert(w io.Writer) {
-	changes, err := report.ReadChanges()
+	changes, _, err := report.ReadChanges()
 	for _, c := range changes {
 		for _, write := range c.Writes {
 			if write.Kind != checks.LoadModule && err == nil {

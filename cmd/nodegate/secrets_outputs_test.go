@@ -111,7 +111,7 @@ func (r *secretsRun) ofNode(found checks.Outcome, document report.Report) {
 		}
 		return nil
 	})
-	r.search("console of gate", func(b *bytes.Buffer) error { fmt.Fprint(b, report.Blocking(found)); return nil })
+	r.search("console of gate", func(b *bytes.Buffer) error { fmt.Fprint(b, report.Blocking(found, nil)); return nil })
 	r.search("console report", func(b *bytes.Buffer) error {
 		lines, err := report.FullConsoleReport(document)
 		if err != nil {

@@ -122,6 +122,9 @@ type spec struct {
 	sysctls []*yaml.Node
 }
 
+const noManifest = "not a manifest: apiVersion and kind are missing; a fragment belongs below spec of a Cluster or InstanceGroup, " +
+	"and a policy is checked without --kops"
+
 func (l *linter) readDocument(n *yaml.Node) {
 	root := resolveAlias(n)
 	if root.Kind == yaml.DocumentNode && len(root.Content) == 1 {
@@ -131,12 +134,12 @@ func (l *linter) readDocument(n *yaml.Node) {
 		return // an empty document between two ---
 	}
 	if root.Kind != yaml.MappingNode {
-		l.addMistake(root, "not a manifest: apiVersion and kind are missing")
+		l.addMistake(root, noManifest)
 		return
 	}
 	api, kind := field(root, "apiVersion"), field(root, "kind")
 	if api == nil || kind == nil {
-		l.addMistake(root, "not a manifest: apiVersion and kind are missing")
+		l.addMistake(root, noManifest)
 		return
 	}
 	group, version, _ := strings.Cut(api.Value, "/")

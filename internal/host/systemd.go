@@ -27,6 +27,12 @@ func (h *Host) SystemdRuns() bool {
 	return h.Live() && err == nil
 }
 
+// SystemdListens reports whether the file tree has the socket of a running systemd.
+func (h *Host) SystemdListens() bool {
+	found, err := h.Files.Exists(systemdSocket)
+	return found && err == nil
+}
+
 // machineUnits queries systemd through a socket over D-Bus. All queries share one connection, which
 // the first one opens. systemd closes it when it re-executes itself (systemctl daemon-reexec, which
 // the packages of systemd and libc run); the next query then opens a new one.

@@ -33,8 +33,8 @@ func TestMalformed(t *testing.T) {
 		name, text, want string
 		kind             error
 	}{
-		{"empty", "", "the input is empty: no tables, no rules; save them as root with iptables-save or nft list ruleset", input.ErrUnknown},
-		{"blank", " \n\n", "the input is empty: no tables, no rules; save them as root with iptables-save or nft list ruleset", input.ErrUnknown},
+		{"empty", "", "the input is empty: no tables, no rules; save them as root with iptables-save or nft -j list ruleset", input.ErrUnknown},
+		{"blank", " \n\n", "the input is empty: no tables, no rules; save them as root with iptables-save or nft -j list ruleset", input.ErrUnknown},
 		{"truncated", text[:len(text)/2], "line 524: the input is truncated: table nat has no COMMIT", input.ErrUnreadable},
 		{"long line", "*nat\n-A X " + strings.Repeat("x", 10<<20), "line 2: line is longer than 1 MiB", input.ErrUnreadable},
 		{"long line with a newline", "*nat\n:X - [0:0]\n-A X " + strings.Repeat("x", 10<<20) + "\nCOMMIT\n",

@@ -141,7 +141,7 @@ var ErrIncompatible = errors.New("the table has rules that only nft can print; l
 // ErrNoRules is the error for an input without any rules. An iptables backend that has never been
 // used prints nothing.
 var ErrNoRules error = &input.Error{
-	Msg: "the input is empty: no tables, no rules; save them as root with iptables-save or nft list ruleset", Kind: input.ErrUnknown,
+	Msg: "the input is empty: no tables, no rules; save them as root with iptables-save or nft -j list ruleset", Kind: input.ErrUnknown,
 }
 
 // Parse reads iptables-save text (either backend, with or without counters, one or more saves) or

@@ -26,6 +26,7 @@ import (
 type Gate struct {
 	Host           *host.Host
 	Voice          Voice
+	Call           report.Call           // completes the commands of the reasons
 	BreakGlassFile string                // the file that turns break-glass on
 	Again          func() *policy.Policy // re-evaluates the policy; nil if that fails; may block
 	last           string                // the last reported reason; each is reported once
@@ -381,7 +382,7 @@ func (g *Gate) explain(r checks.Outcome, waiting activity.Step) {
 		}
 		return
 	}
-	causes := report.Blocking(r)
+	causes := report.Blocking(r, g.Call)
 	if len(causes) == 0 || causes[0].Text == g.last {
 		return
 	}

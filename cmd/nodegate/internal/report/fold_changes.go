@@ -27,7 +27,7 @@ func foldChanges() error {
 			return err
 		}
 	}
-	changes, err := readChanges(olderChanges, movingChanges)
+	changes, _, err := readChanges(olderChanges, movingChanges)
 	if err != nil {
 		return err
 	}

@@ -29,10 +29,11 @@ func NewMessage(res checks.Result) Message {
 }
 
 // Blocking returns a message for each cause that keeps a unit held.
-func Blocking(r checks.Outcome) []Message {
+func Blocking(r checks.Outcome, call Call) []Message {
 	var all []Message
 	for _, res := range r.Results {
 		if res.Metadata.Severity == policy.Block && res.Verdict != verdict.Pass && res.Verdict != verdict.Skipped && !res.IsSymptom() {
+			res.State.Remedy = call.repeat(res.State.Remedy)
 			all = append(all, NewMessage(res))
 		}
 	}

@@ -72,7 +72,12 @@ func (r *Report) Repeat(c Call) {
 // Next returns the recommended next step after a check, or "" if apply would change
 // nothing.
 func (p Plan) Next(c Call) string {
-	n, rest := len(p.change)+len(p.follow), len(p.manual)+len(p.unknown)
+	n, rest := len(p.change)+len(p.follow), len(p.manual)
+	for _, res := range p.unknown {
+		if res.State.Remedy != "" {
+			rest++
+		}
+	}
 	if n == 0 {
 		return ""
 	}

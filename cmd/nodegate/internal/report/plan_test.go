@@ -38,7 +38,7 @@ func TestPlan(t *testing.T) {
 apply cannot fix:
   ! module.br_netfilter                        not installed, wants loaded; kernel 6.1.0 has no br_netfilter: install the package that contains it (Red Hat: kernel-modules-extra; Debian, Ubuntu: linux-modules or linux-image without -unsigned or -virtual reductions)
   ! sysctl.net.bridge.bridge-nf-call-iptables  no such parameter, wants 1; because of module.br_netfilter
-  ! sysctl.net.ipv4.ip_forwrd                  no such parameter, wants 1; check the spelling; this kernel has no /proc/sys/net/ipv4/ip_forwrd
+  ! sysctl.net.ipv4.ip_forwrd                  no such parameter, wants 1; check the spelling; this kernel has no /proc/sys/net/ipv4/ip_forwrd; did you mean "ip_forward"?
 could not determine:
   ? sysctl.kernel.panic                        unknown: reading sysctl: open /proc/sys/kernel/panic: input/output error
 ` + "3 changes; run `nodegate apply` to make them; 3 to fix manually; 1 unknown\n"
@@ -93,7 +93,7 @@ apply cannot fix:
 		if d := cmp.Diff(want, b.String()); d != "" {
 			t.Errorf("(-want +got)\n%s\n%s", d, b.String())
 		}
-		if why := report.Blocking(found); len(why) == 0 || !strings.Contains(why[len(why)-1].Text, "inotify.limits") {
+		if why := report.Blocking(found, nil); len(why) == 0 || !strings.Contains(why[len(why)-1].Text, "inotify.limits") {
 			t.Errorf("a warning hides a blocking result: %v", why)
 		}
 	}

@@ -130,8 +130,10 @@ func NewResult(res checks.Result) Result {
 // notReached is the error of a check that --timeout ended before it began.
 const notReached = "not reached in time"
 
-// NotReached reports whether time ran out before a check began.
-func NotReached(err error) bool { return err != nil && err.Error() == context.DeadlineExceeded.Error() }
+// NotReached reports whether time ran out, or a signal came, before a check began.
+func NotReached(err error) bool {
+	return err != nil && slices.Contains([]string{context.DeadlineExceeded.Error(), context.Canceled.Error()}, err.Error())
+}
 
 // Words returns an error in the words of an operator, without those of Go and of system calls.
 func Words(err error) string {

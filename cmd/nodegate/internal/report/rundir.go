@@ -86,29 +86,32 @@ func writes(made []checks.Change) []Write {
 	return all
 }
 
-// ReadChanges returns the changes in ChangesFile and its older files, the newest first. It ignores lines
-// that are truncated or not a change.
-func ReadChanges() ([]AppliedChange, error) {
-	all, err := readChanges(olderChanges, movingChanges, ChangesFile)
+// ReadChanges returns the changes in ChangesFile and its older files, the newest first, and the places of the lines that are truncated
+// or not a change.
+func ReadChanges() (all []AppliedChange, damaged []string, err error) {
+	all, damaged, err = readChanges(olderChanges, movingChanges, ChangesFile)
 	slices.Reverse(all)
-	return all, err
+	return all, damaged, err
 }
 
-func readChanges(names ...string) ([]AppliedChange, error) {
-	var all []AppliedChange
+func readChanges(names ...string) (all []AppliedChange, damaged []string, err error) {
 	for _, name := range names {
 		text, err := file.Read(name, 2*maxChanges)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+			return nil, nil, err
 		}
+		n := 0
 		for line := range bytes.Lines(text) {
+			n++
 			var c AppliedChange
 			if json.Unmarshal(line, &c) == nil {
 				all = append(all, c)
+			} else {
+				damaged = append(damaged, fmt.Sprintf("%s:%d", name, n))
 			}
 		}
 	}
-	return all, nil
+	return all, damaged, nil
 }
 
 // ReplaceChanges replaces the recorded changes with these, given newest first.
