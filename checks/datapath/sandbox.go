@@ -136,7 +136,10 @@ func (p *sandboxProbe) connect(ctx context.Context) (down bool, err error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, errors.ErrUnsupported):
-		p.skip("no runtime serves CRI v1 at "+p.r.Socket+" (name another with --socket; `nodegate check kubelet.runtime` says why)", "")
+		if number, is := errors.AsType[syscall.Errno](err); is {
+			err = number // the message has the path already
+		}
+		p.skip("no runtime serves CRI v1 at "+p.r.Socket+": "+err.Error()+"; name another with --socket", "")
 		return true, nil
 	case err != nil:
 		return false, err

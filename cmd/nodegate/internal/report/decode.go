@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"nodegate/internal/verdict"
 )
@@ -87,6 +88,9 @@ func jsonError(err error) error {
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the report is truncated")
+	}
+	if strings.Contains(err.Error(), `'\x1f'`) { // the first byte of gzip
+		return errors.New("not valid JSON: the file is compressed; unpack it with gunzip")
 	}
 	return fmt.Errorf("not valid JSON: %w", err)
 }
