@@ -168,7 +168,10 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 	p, found, err := o.examine(c, h, run)
 	if err != nil && o.format == "npd" { // node-problem-detector reads only standard output
 		why := err.Error()
-		if errors.As(err, new(exit)) {
+		switch {
+		case c.Context().Err() != nil:
+			why = "interrupted"
+		case errors.As(err, new(exit)):
 			why = "the policy has mistakes; run `nodegate lint`"
 		}
 		err = errors.Join(err, o.write(c.OutOrStdout(), func(w io.Writer) error { return report.NotChecked(w, why) }))
