@@ -86,8 +86,7 @@ func writes(made []checks.Change) []Write {
 	return all
 }
 
-// ReadChanges returns the changes in ChangesFile and its older files, the newest first, and the places of the lines that are truncated
-// or not a change.
+// ReadChanges returns the changes in ChangesFile and its older files, the newest first, and the places of the lines that are not a change.
 func ReadChanges() (all []AppliedChange, damaged []string, err error) {
 	all, damaged, err = readChanges(olderChanges, movingChanges, ChangesFile)
 	slices.Reverse(all)
@@ -104,9 +103,10 @@ func readChanges(names ...string) (all []AppliedChange, damaged []string, err er
 		for line := range bytes.Lines(text) {
 			n++
 			var c AppliedChange
-			if json.Unmarshal(line, &c) == nil {
+			switch {
+			case json.Unmarshal(line, &c) == nil:
 				all = append(all, c)
-			} else {
+			case bytes.HasSuffix(line, []byte("\n")): // without it the writer was killed, before it made the change
 				damaged = append(damaged, fmt.Sprintf("%s:%d", name, n))
 			}
 		}
@@ -187,13 +187,31 @@ func RecordChange(c AppliedChange) {
 	if info, err := os.Stat(ChangesFile); err == nil && info.Size() > maxChanges {
 		_ = foldChanges() // the next call retries
 	}
-	f, err := os.OpenFile(ChangesFile, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(ChangesFile, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
 		return
 	}
 	defer f.Close()
 	_ = f.Chmod(0o644) // whatever the umask
-	_, _ = f.Write(append(line, '\n'))
+	dropTorn(f)        // of a process that was killed
+	if _, err := f.Write(append(line, '\n')); err != nil {
+		dropTorn(f) // of a full file system
+	}
+}
+
+// dropTorn removes a last line without an end from ChangesFile: the next line would become a part of it.
+func dropTorn(f *os.File) {
+	info, err := f.Stat()
+	last := []byte{'\n'}
+	if err == nil && info.Size() > 0 {
+		_, err = f.ReadAt(last, info.Size()-1)
+	}
+	if err != nil || last[0] == '\n' {
+		return
+	}
+	if text, err := file.Read(ChangesFile, 2*maxChanges); err == nil {
+		_ = f.Truncate(int64(bytes.LastIndexByte(text, '\n') + 1))
+	}
 }
 
 // CountPass records a pass of the gate, and returns the number of passes within the given
