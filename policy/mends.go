@@ -68,7 +68,8 @@ func blockMends() [][3]string {
 	return [][3]string{
 		{"", `^\w+ count\s*=\s*[^0\s].*`, "A block is there once. Remove the line."},
 		{"", `^\w+ (?:enabled\s*=\s*true|disabled\s*=\s*false)\b`, "A block applies unless when is false. Remove the line."},
-		{"", `^ (?:unit|service)\s+"(kubelet[\w-]*)`, `The gate holds kubelet's unit. Write: gate { unit = "$1.service" }`},
+		{"", `^ (?:unit|service)\s+"(kubelet|k3s(?:-agent)?|rke2-(?:server|agent)|k0s\w+)[".]`,
+			`The gate holds kubelet's unit. Write: gate { unit = "$1.service" }`},
 		{"", `^ (?:unit|service)\s+"([\w-]+)`, `Write: check "exec.$1" { command = ["/usr/bin/systemctl", "is-active", "$1.service"] }`},
 		{"", `^ (?:resource|data)\s+"(module|sysctl|sysfs|link|check|probe|variable)"\s+("[^"]*")\s*\{.*`, "Write: $1 $2 {"},
 		{"", `^link match\s*=\s*(\{[^{}\n]*\}|\{).*`, "match is a block, without =. Write: match $1"},
@@ -154,11 +155,9 @@ func insteadOf(owner, label, name, value string) string {
 		}
 		if owner == "module" {
 			loaded := fmt.Sprintf("module %q {}", label)
-			words["state"], words["ensure"], words["blacklist"] = loaded, loaded, "absent = true"
+			either := loaded + " to load it, or absent = true in it to forbid it"
+			words["state"], words["ensure"], words["blacklist"] = either, either, "absent = true"
 			words["load"], words["persistent"] = loaded, loaded
-			if strings.Trim(value, `"`) == "absent" {
-				words["state"], words["ensure"] = "absent = true", "absent = true"
-			}
 			words["hashsize"], words["params"] = "options = { hashsize = 65536 }", "options = { NAME = VALUE }"
 		}
 	}
@@ -324,7 +323,7 @@ func inQuotes(e hcl.Expression, suffix string) string {
 	return "Write it in quotes."
 }
 
-// ifCounted says when a size is the value of a parameter: some count pages.
+// ifCounted restricts a number to the parameters for which it is right; some count pages.
 const ifCounted = ", if it counts bytes or entries"
 
 // bytesOf returns the number to write for a size such as 16M or 1 GiB, and a condition.

@@ -63,9 +63,6 @@ func replay(name string) (*host.Host, checks.Stage, error) {
 }
 
 func readSnapshot(name string) (*host.Snapshot, error) {
-	if name == "-" {
-		name = stdinName
-	}
 	f, err := file.OpenInput(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading snapshot: %w", err)

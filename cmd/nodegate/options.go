@@ -315,7 +315,7 @@ func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.P
 	}
 	o.left = s.left
 	found := run(ctx, h, s.stage, s.list)
-	if !o.acts { // apply reports what it has changed
+	if !o.acts { // apply still reports its changes
 		err = interrupted(c, ": no verdict")
 	}
 	return p, found, err

@@ -119,7 +119,7 @@ func (in *imported) read(args []string) error {
 			return err
 		}
 		if bytes.ContainsRune(text, 0) {
-			return fmt.Errorf("%s is no text; name files of sysctl.d and modules-load.d", arg)
+			return fmt.Errorf("%s is not a text file; name files of sysctl.d and modules-load.d", arg)
 		}
 		files = append(files, config.File{Path: arg, Text: text})
 	}

@@ -81,7 +81,7 @@ func readPolicies(paths []string) ([]policy.File, error) {
 	for _, p := range paths {
 		found, err := readPolicy(p)
 		if _, unknown := policy.Builtin(p); errors.Is(err, fs.ErrNotExist) && unknown == nil {
-			errs = append(errs, fmt.Errorf("%s is a built-in policy, no file; write a policy with: use %[1]q {}", p))
+			errs = append(errs, fmt.Errorf("%s is a built-in policy, not a file; write a policy with: use %[1]q {}", p))
 		} else if err != nil {
 			errs = append(errs, fmt.Errorf("reading policy: %w", err))
 		}

@@ -161,7 +161,7 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 		verb = "would be restored"
 	}
 	fmt.Fprintf(w, "%s: %s\n", verb, report.Count(done, "setting"))
-	if !dryRun && len(changes) > 0 {
+	if !dryRun && len(changes) > 0 && damaged == nil { // a damaged line stays until the operator has deleted it
 		if err := report.ReplaceChanges(remaining(changes, left)); err != nil {
 			return err
 		}

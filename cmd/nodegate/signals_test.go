@@ -73,12 +73,13 @@ func ended(t *testing.T, c *exec.Cmd, s os.Signal, code int) {
 	}
 }
 
-// TestInterrupted: a live audit and a probe that the operator ends have no verdict.
+// TestInterrupted: a live audit, a probe and a check that the operator ends have no verdict.
 func TestInterrupted(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")
 	hosttest.NeedProgram(t, "ip")
-	for _, verb := range []string{"probe service 192.0.2.1:80 -n 2000 --attempt-timeout 30s", "audit --kubeconfig config --timeout 10m"} {
+	for _, verb := range []string{"probe service 192.0.2.1:80 -n 2000 --attempt-timeout 30s", "audit --kubeconfig config --timeout 10m",
+		"check --policy slow.hcl"} {
 		t.Run(verb, func(t *testing.T) {
 			c := exec.Command("unshare", append([]string{"--net", "sh", "-c", `ip link set lo up; ip route add 192.0.2.0/24 dev lo
 				ip addr add 192.0.2.9/32 dev lo; exec nodegate "$@"`, "sh"}, strings.Fields(verb)...)...)
@@ -87,6 +88,8 @@ func TestInterrupted(t *testing.T) {
 				"clusters: [{name: c, cluster: {server: \"https://192.0.2.1:80\", insecure-skip-tls-verify: true}}]\n" +
 				"users: [{name: u, user: {token: t}}]\n"
 			require.NoError(t, os.WriteFile(filepath.Join(c.Dir, "config"), []byte(silent), 0o600))
+			slow := `check "exec.slow" { command = ["/bin/sleep", "60"] }` + "\n"
+			require.NoError(t, os.WriteFile(filepath.Join(c.Dir, "slow.hcl"), []byte(slow), 0o600))
 			var out strings.Builder
 			c.Stdout, c.Stderr = &out, &out
 			ended(t, c, os.Interrupt, 128+int(syscall.SIGINT))

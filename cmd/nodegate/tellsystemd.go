@@ -71,7 +71,7 @@ func tellSystemd(ctx context.Context, h *host.Host, enable []string, stderr io.W
 // needSystemd returns an error if a flag needs the systemd of the tree, and none runs.
 func needSystemd(h *host.Host, set bool, flag string) error {
 	if set && !h.SystemdListens() {
-		return fmt.Errorf("no systemd runs in %s, so %s cannot work; leave it out, or bind-mount the machine's /run into the tree", h.Root, flag)
+		return fmt.Errorf("no systemd runs in %s, which %s needs; leave it out", h.Root, flag)
 	}
 	return nil
 }
