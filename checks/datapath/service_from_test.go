@@ -45,6 +45,12 @@ func TestServiceFromPod(t *testing.T) {
 		runIn(t, node, "iptables", "-t", "nat", "-A", chain, "-d", service, "-p", "tcp", "--dport", "80", "-j", "DNAT",
 			"--to-destination", "10.244.0.3:8080")
 	}
+	for range 100 { // the kernel may open a new port of the bridge up to a second late (linkwatch)
+		r, err := serviceIn(deadline(t), node, service+":80", ServiceOptions{N: 1, Timeout: 300 * time.Millisecond})
+		if must(t, err); r.Failed == 0 {
+			break
+		}
+	}
 	for _, c := range []struct {
 		call, from string
 		failed     int
