@@ -1,6 +1,6 @@
 // Command testrun runs `go test` with its arguments for `make test`. First it looks for the programs
-// that the tests run, and as root installs the missing ones. It prints the lines of `go test`, and at
-// the end a table of the tests that were skipped. If CI is set, a skipped test is a failure.
+// that the tests run, and as root installs the missing ones. gotestsum prints the lines of `go test`; at
+// the end comes a table of the tests that were skipped. If CI is set, a skipped test is a failure.
 package main
 
 import (
@@ -31,16 +31,15 @@ func main() {
 	}
 	setVariable("NODEGATE_TEST_MACHINE", describeMachine(programs))
 	fmt.Println("Running go test; the first run compiles for a minute or two before its first test.")
-	r := results{out: os.Stdout}
-	err := runTests(ctx, &r, os.Args[1:])
-	r.writeSkipped(programs)
+	skips, err := runTests(ctx, os.Args[1:])
+	writeSkipped(os.Stdout, skips, programs)
 	switch {
-	case errors.As(err, new(*exec.ExitError)): // go test has printed why
+	case errors.As(err, new(*exec.ExitError)): // gotestsum has printed why
 		os.Exit(1)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "testrun:", err)
 		os.Exit(1)
-	case inCI && len(r.skipped) > 0:
+	case inCI && len(skips) > 0:
 		fmt.Fprintln(os.Stderr, "CI is set, and tests were skipped")
 		os.Exit(1)
 	}
@@ -95,41 +94,36 @@ func prepare(ctx context.Context, missing []program, root, inCI bool) {
 	m.install(ctx, packages)
 }
 
-// goTest returns the command. In a PID namespace that was made without a /proc of its own (`unshare --pid`), it mounts
-// one for the tests: /proc/self/task of another namespace does not have their threads.
-func goTest(ctx context.Context, args []string) *exec.Cmd {
-	command := append([]string{"go", "test", "-json", "-timeout", "60m"}, args...)
+// gotestsum prints the lines of go test, repeats the failures at the end, and keeps go test's events in a file.
+const gotestsum = "gotest.tools/gotestsum@v1.13.0"
+
+// runTests runs go test and returns the skipped tests. In a PID namespace that was made without a /proc of its own
+// (`unshare --pid`), it mounts one for the tests: /proc/self/task of another namespace does not have their threads.
+func runTests(ctx context.Context, args []string) ([]skip, error) {
+	events, err := os.CreateTemp("", "nodegate-testrun-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(events.Name())
+	defer events.Close()
+	command := append([]string{"go", "run", gotestsum, "--format=standard-quiet", "--hide-summary=skipped", "--jsonfile=" + events.Name(), "--",
+		"-timeout", "60m"}, args...)
 	own, err := os.Readlink("/proc/self")
 	foreign := err == nil && own != strconv.Itoa(os.Getpid())
 	if foreign && os.Geteuid() != 0 {
 		fmt.Println("/proc belongs to another PID namespace, and tests fail: use `unshare --pid --fork --mount-proc`.")
 	}
-	if !foreign || os.Geteuid() != 0 {
-		return exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	if foreign && os.Geteuid() == 0 {
+		cmd = exec.CommandContext(ctx, "sh", append([]string{"-c", `mount -t proc proc /proc && exec "$@"`, "sh"}, command...)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	}
-	command = append([]string{"-c", `mount -t proc proc /proc && exec "$@"`, "sh"}, command...)
-	cmd := exec.CommandContext(ctx, "sh", command...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	return cmd
-}
-
-// runTests runs go test and reads its events.
-func runTests(ctx context.Context, r *results, args []string) error {
-	cmd := goTest(ctx, args)
-	cmd.Stderr = os.Stderr
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
+	failed := cmd.Run()
+	skips, err := skippedTests(events)
+	if failed != nil {
+		err = failed
 	}
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	read := r.read(out, progressTicks(ctx))
-	if err := cmd.Wait(); err != nil {
-		return err
-	}
-	return read
+	return skips, err
 }

@@ -9,69 +9,38 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
-// TestResults: the lines are those of go test without -json, and the table has every skipped test.
-func TestResults(t *testing.T) {
+// TestSkipped: the table has every skipped test, with the reason that it logged.
+func TestSkipped(t *testing.T) {
 	var out strings.Builder
-	r := results{out: &out}
-	err := r.read(strings.NewReader(`
-{"Action":"output","Package":"nodegate/a","Test":"TestOne","Output":"=== RUN   TestOne\n"}
+	skips, err := skippedTests(strings.NewReader(`{"Action":"output","Package":"nodegate/a","Test":"TestOne","Output":"=== RUN   TestOne\n"}
 {"Action":"output","Package":"nodegate/a","Test":"TestOne","Output":"    a_test.go:3: needs the program nft\n"}
 {"Action":"output","Package":"nodegate/a","Test":"TestOne","Output":"--- SKIP: TestOne (0.00s)\n"}
 {"Action":"skip","Package":"nodegate/a","Test":"TestOne"}
 {"Action":"output","Package":"nodegate/a","Test":"TestScript","Output":"    testscript.go:9: needs the program nft\n"}
 {"Action":"output","Package":"nodegate/a","Test":"TestScript","Output":"    testscript.go:5: WORK=$WORK\n"}
 {"Action":"skip","Package":"nodegate/a","Test":"TestScript"}
-{"Action":"output","Package":"nodegate/a","Output":"PASS\n"}
-{"Action":"output","Package":"nodegate/a","Output":"ok  \tnodegate/a\t0.1s\n"}
-{"Action":"pass","Package":"nodegate/a"}
-{"Action":"output","Package":"nodegate/b","Test":"TestGood","Output":"    b_test.go:1: fine\n"}
+{"Action":"output","Package":"nodegate/b","Test":"TestGood","Output":"    b_test.go:1: needs nothing\n"}
 {"Action":"pass","Package":"nodegate/b","Test":"TestGood"}
-{"Action":"output","Package":"nodegate/b","Test":"TestBad","Output":"=== RUN   TestBad\n"}
-{"Action":"output","Package":"nodegate/b","Test":"TestBad","Output":"    b_test.go:7: wrong\n"}
-{"Action":"output","Package":"nodegate/b","Test":"TestBad","Output":"--- FAIL: TestBad (0.00s)\n"}
-{"Action":"fail","Package":"nodegate/b","Test":"TestBad"}
-{"Action":"output","Package":"nodegate/b","Test":"TestHung","Output":"panic: test timed out\n"}
-{"Action":"output","Package":"nodegate/b","Output":"FAIL\tnodegate/b\t0.1s\n"}
-{"Action":"fail","Package":"nodegate/b"}
 {"Action":"build-output","ImportPath":"nodegate/c","Output":"c.go:1:1: syntax error\n"}
-{"Action":"output","Package":"nodegate/d","Output":"?   \tnodegate/d\t[no test files]\n"}
 {"Action":"skip","Package":"nodegate/d"}
-`), nil)
+`))
 	require.NoError(t, err)
-	r.writeSkipped(parsePrograms(list))
-	const want = `ok  	nodegate/a	0.1s
-    b_test.go:7: wrong
---- FAIL: TestBad (0.00s)
-panic: test timed out
-FAIL	nodegate/b	0.1s
-c.go:1:1: syntax error
-?   	nodegate/d	[no test files]
-
+	writeSkipped(&out, skips, parsePrograms(list))
+	const want = `
 Skipped on this machine: 2 tests
 tests  need                                                         in
     2  the program nft (package nftables)                           a
 To list them: go test -v ./... | grep -B1 -e '--- SKIP'
 `
 	assert.Equal(t, out.String(), want)
-	if err := r.read(strings.NewReader("no JSON"), nil); err == nil {
+	if _, err := skippedTests(strings.NewReader("no JSON\n")); err == nil {
 		t.Error("accepted output that is not JSON")
 	}
-}
-
-// TestProgress: a tick prints the packages that are being tested.
-func TestProgress(t *testing.T) {
-	var out strings.Builder
-	r := results{out: &out, done: 3, running: map[string]*packageRun{"nodegate/units": {}, "nodegate/policy": {}}}
-	r.writeProgress(70 * time.Second)
-	r.running = nil
-	r.writeProgress(10 * time.Second)
-	assert.Equal(t, out.String(), "[1m10s] 3 packages done, running policy, units\n[10s] 3 packages done, compiling\n")
 }
 
 // TestInstall runs a stand-in for apt-get that knows one of two packages.
