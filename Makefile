@@ -81,7 +81,7 @@ fmt: ## format the Go files and group their imports
 	gofmt -w $$(git ls-files '*.go')
 	$(GO) run $(LINT) fmt
 
-dist: ## binaries, packages, image, SBOMs and their sums in dist/; signed where NODEGATE_SIGNING_KEY names a key
+dist: ## binaries, packages, image, module lists and their sums in dist/; signed where NODEGATE_SIGNING_KEY names a key
 	@rm -rf dist
 	@VERSION='$(VERSION)' $(GO) run ./images/release dist
 	@case '$(VERSION)' in 0.0.0~*) echo "This commit has no tag, so its version is $(VERSION). To release: git tag -a v0.1.0 -m v0.1.0 && make dist" ;; esac

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime/debug"
-	"slices"
 	"strings"
 )
 
@@ -41,39 +39,6 @@ func licenseTexts(m *debug.Module) ([]named, error) {
 		return nil, fmt.Errorf("%s %s has no license file", m.Path, m.Version)
 	}
 	return texts, nil
-}
-
-// recognize returns the SPDX names of a module's licenses. An unknown license stops the release until a person has reviewed it.
-func recognize(m *debug.Module, texts []named) ([]string, error) {
-	var ids []string
-	for _, t := range texts {
-		text := strings.Join(strings.Fields(t.text), " ")
-		for _, known := range []struct{ id, words, not string }{
-			{"Apache-2.0", `Apache License,? Version 2\.0`, ""},
-			{"MPL-2.0", `Mozilla Public License,? [Vv]ersion 2\.0`, ""},
-			{"MIT", `Permission is hereby granted, free of charge`, ""},
-			{"BSD-3-Clause", `Redistribution and use in source and binary forms.* Neither the name`, ""},
-			{"BSD-2-Clause", `Redistribution and use in source and binary forms`, "Neither the name"},
-		} {
-			is := regexp.MustCompile(known.words).MatchString(text) && (known.not == "" || !strings.Contains(text, known.not))
-			if is && !slices.Contains(ids, known.id) {
-				ids = append(ids, known.id)
-			}
-		}
-	}
-	if ids == nil {
-		return nil, fmt.Errorf("%s %s: its license is none of those that images/release/licenses.go knows", m.Path, m.Version)
-	}
-	slices.Sort(ids)
-	return ids, nil
-}
-
-func licensesOf(ids ...string) []license {
-	all := make([]license, len(ids))
-	for i, id := range ids {
-		all[i].License.ID = id
-	}
-	return all
 }
 
 // thirdPartyLicenses returns the license and notice files of all modules in the binary.

@@ -2,8 +2,7 @@
 // checkout is.
 //
 // VERSION names the release. SOURCE_DATE_EPOCH is its time in seconds since 1970; the default is the time of the commit.
-// SOURCE_COMMIT is the commit if this is not a git checkout;
-// NODEGATE_BUILDER is a URI for who builds; both are for the provenance. NODEGATE_SIGNING_KEY is the file of a minisign
+// SOURCE_COMMIT is the commit if this is not a git checkout. NODEGATE_SIGNING_KEY is the file of a minisign
 // secret key, NODEGATE_SIGNING_PASSWORD its password where it has one; without a
 // key all is made but the signature.
 package main
@@ -71,7 +70,7 @@ func run(dir string, steps func(release) error) error {
 }
 
 func (r release) all() error {
-	for _, step := range []func() error{r.binaries, r.boms, r.packages, r.image, r.extensions, r.provenance, r.sums, r.sign} {
+	for _, step := range []func() error{r.binaries, r.modules, r.packages, r.image, r.extensions, r.sums, r.sign} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -118,6 +117,22 @@ func (r release) build(arch string) *exec.Cmd {
 	return cmd
 }
 
+// modules writes beside each binary the list of its modules with their sums, as `go version -m` prints it.
+func (r release) modules() error {
+	for _, arch := range architectures() {
+		cmd := exec.Command("go", "version", "-m", filepath.Base(r.binary(arch)))
+		cmd.Dir = r.dir
+		list, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("listing the modules of %s: %w", r.binary(arch), err)
+		}
+		if err := put(r.binary(arch)+".modules", list, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (r release) binary(arch string) string {
 	return filepath.Join(r.dir, "nodegate-linux-"+arch)
 }
@@ -137,6 +152,20 @@ func sourceTime() (time.Time, error) {
 		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH is seconds since 1970, not %q", text)
 	}
 	return time.Unix(seconds, 0).UTC(), nil
+}
+
+// sourceCommit returns the commit of the sources, or "" if this is not a git checkout or has changes.
+func sourceCommit() string {
+	if commit := os.Getenv("SOURCE_COMMIT"); commit != "" {
+		return commit
+	}
+	changes, err := exec.Command("git", "status", "--porcelain").Output()
+	if err != nil || len(changes) > 0 {
+		fmt.Println("the image names no commit: the sources are no git checkout without changes, and SOURCE_COMMIT is not set")
+		return ""
+	}
+	commit, _ := exec.Command("git", "rev-parse", "HEAD").Output()
+	return strings.TrimSpace(string(commit))
 }
 
 // command runs a program whose output matters only if it fails.

@@ -29,27 +29,20 @@ func (r release) sums() error {
 	return put(filepath.Join(r.dir, sumsName), []byte(list.String()), 0o644)
 }
 
-// sign signs the list and the provenance with minisign(1). Both comments are given, because
-// its own ones contain the time of the signature.
+// sign signs the list with minisign(1). Both comments are given, because its own ones contain the time of the signature.
 func (r release) sign() error {
 	key := os.Getenv("NODEGATE_SIGNING_KEY")
 	if key == "" {
 		fmt.Println("not signed: NODEGATE_SIGNING_KEY names no secret key of minisign")
 		return nil
 	}
-	for _, name := range []string{sumsName, provenanceName} {
-		file := filepath.Join(r.dir, name)
-		signature := file + ".minisig"
-		cmd := exec.Command("minisign", "-S", "-s", key, "-m", file, "-x", signature, "-c", "minisign signature of nodegate's "+name,
-			"-t", fmt.Sprintf("nodegate %s timestamp:%d", r.version, r.time.Unix()))
-		// minisign reads the password here; it asks for none if the key is not encrypted.
-		cmd.Stdin = strings.NewReader(os.Getenv("NODEGATE_SIGNING_PASSWORD") + "\n")
-		if err := command(cmd); err != nil {
-			return err
-		}
-		if err := os.Chmod(signature, 0o644); err != nil { // whatever the umask
-			return err
-		}
+	file := filepath.Join(r.dir, sumsName)
+	cmd := exec.Command("minisign", "-S", "-s", key, "-m", file, "-x", file+".minisig", "-c", "minisign signature of nodegate's "+sumsName,
+		"-t", fmt.Sprintf("nodegate %s timestamp:%d", r.version, r.time.Unix()))
+	// minisign reads the password here; it asks for none if the key is not encrypted.
+	cmd.Stdin = strings.NewReader(os.Getenv("NODEGATE_SIGNING_PASSWORD") + "\n")
+	if err := command(cmd); err != nil {
+		return err
 	}
-	return nil
+	return os.Chmod(file+".minisig", 0o644) // whatever the umask
 }
