@@ -175,6 +175,9 @@ func (c *contractor) names() {
 	for _, name := range catalog.Names() {
 		c.add("problem %s", name)
 	}
+	for former := range catalog.Renamed() { // an alias keeps the promise
+		c.add("problem %s", former)
+	}
 	out, _ := c.run("explain")
 	for line := range bytes.Lines(out) {
 		if words := bytes.Fields(line); len(words) > 0 && !bytes.Equal(words[0], []byte("#")) { // a subject
