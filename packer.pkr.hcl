@@ -176,18 +176,6 @@ variable "qemu_args" {
   description = "For qemu: more arguments of QEMU, such as [[\"-cdrom\", \"seed.iso\"]]."
 }
 
-variable "boot" {
-  type        = bool
-  default     = false
-  description = "For qemu: boot the baked image with `nodegate image test`; the build fails if its gate does not pass. The image must contain kubelet."
-}
-
-variable "boot_args" {
-  type        = list(string)
-  default     = []
-  description = "For qemu: more arguments of that test, such as [\"--firmware\", \"uefi\"]."
-}
-
 locals {
   bases = {
     debian = {
@@ -348,15 +336,6 @@ build {
   provisioner "shell" {
     execute_command = local.as_root
     inline          = ["nodegate-bake/nodegate check --stage image", "nodegate-bake/nodegate apply", "rm -r nodegate-bake", "sync"]
-  }
-
-  # Test the image before it ships, on a throwaway overlay and without access to any network.
-  post-processor "shell-local" {
-    only = ["qemu.node"]
-    inline = [var.boot ? join(" ", concat(
-      ["'${abspath(local.nodegate)}' image test '${var.output}/disk/node.qcow2' --accelerator ${var.accelerator} --timeout 10m"],
-      [for word in var.boot_args : "'${word}'"]
-    )) : ":"]
   }
 
   post-processor "manifest" {

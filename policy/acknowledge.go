@@ -26,7 +26,7 @@ func (l *loader) readLint() {
 		for _, entry := range l.globs(b, "allow", "warnings and names: allow = [\"node-ports:net.ipv4.ip_local_port_range\"].") {
 			rule, name, named := strings.Cut(entry, ":")
 			if !named || name == "" || rule != RuleID(rule) {
-				l.errorf(b.at("allow"), "Not a warning", "%q must be the id of a warning, as `nodegate lint -f sarif` prints it, a colon, and the "+
+				l.errorf(b.at("allow"), "Not a warning", "%q must be the id of a warning, as `nodegate lint` prints it in brackets, a colon, and the "+
 					"name of a block: \"node-ports:net.ipv4.ip_local_port_range\".", entry)
 			}
 			l.acknowledged = append(l.acknowledged, [2]string{rule, name})

@@ -44,7 +44,7 @@ func TestAcknowledgedNames(t *testing.T) {
 	}
 }
 
-// TestAcknowledgedWarning: allow removes one warning of one block, by the id of SARIF, and no other.
+// TestAcknowledgedWarning: allow removes one warning of one block, by its id, and no other.
 func TestAcknowledgedWarning(t *testing.T) {
 	const text = `
 		lint { allow = ["node-ports:net.ipv4.ip_local_port_range", "harmful-value:kernel.*", "unused-variable:v", "advice:link.a"] }

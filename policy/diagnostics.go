@@ -60,15 +60,18 @@ func writeDiagnostic(w io.Writer, files []File, d *hcl.Diagnostic) {
 		fmt.Fprintf(w, "%s: %s\n", d.Summary, d.Detail)
 		return
 	}
-	at, summary := d.Subject.Start, strings.TrimSuffix(d.Summary, ".")
+	at, summary, id := d.Subject.Start, strings.TrimSuffix(d.Summary, "."), ""
+	if rule := RuleID(d.Summary); d.Severity == hcl.DiagWarning && !strings.Contains(d.Detail, `"`+rule+":") {
+		id = " [" + rule + "]" // what lint { allow } takes
+	}
 	if summary == "" { // advice about the whole block: no excerpt
-		fmt.Fprintf(w, "%s:%d:%d: Warning: %s\n", d.Subject.Filename, at.Line, at.Column, d.Detail)
+		fmt.Fprintf(w, "%s:%d:%d: Warning: %s%s\n", d.Subject.Filename, at.Line, at.Column, d.Detail, id)
 		return
 	}
 	if d.Severity == hcl.DiagWarning {
 		summary = "Warning: " + summary
 	}
-	fmt.Fprintf(w, "%s:%d:%d: %s: %s\n", d.Subject.Filename, at.Line, at.Column, summary, d.Detail)
+	fmt.Fprintf(w, "%s:%d:%d: %s: %s%s\n", d.Subject.Filename, at.Line, at.Column, summary, d.Detail, id)
 	i := slices.IndexFunc(files, func(f File) bool { return f.Name == d.Subject.Filename })
 	if i < 0 {
 		return

@@ -63,7 +63,6 @@ do not count.`,
   kubectl get endpointslices -A -o json > slices.json
   nodegate audit --endpoints slices.json
   nodegate audit --service default/web    show its path and endpoints' shares
-  nodegate audit --service default/web --output web.svg
   nodegate audit --service default/web --from 10.244.1.7`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
@@ -86,7 +85,7 @@ do not count.`,
 	f.StringVar(&o.audited.Proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (on the node, default http://127.0.0.1:10256/healthz)")
 	f.StringVar(&o.audited.Proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (on the node, default http://127.0.0.1:10249/metrics)")
 	f.StringArrayVar(&o.audited.Proxy.Logs, "log", nil, "read kube-proxy's log from `FILE` (on the node, default the usual places)")
-	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd", "svg")
+	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd")
 	timeoutFlag(f, &o.timeout, auditTimeout, "stop after this long; anything still undecided is then unknown")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, even in a large cluster")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig", "in-cluster")
@@ -153,20 +152,17 @@ func (o *auditOptions) audit(ctx context.Context, h *host.Host, stdin io.Reader,
 
 // renderer returns the writer of the requested format.
 func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *audit.Judgment, report.Report) error, error) {
-	draw := map[string]func(io.Writer, *audit.Judgment) error{"text": report.ServiceTree, "svg": report.ServiceSVG}[o.format]
 	switch {
-	case draw != nil && o.service != "":
+	case o.format == "text" && o.service != "":
 		return func(w io.Writer, rep *audit.Judgment, _ report.Report) error {
 			one, err := report.OneService(rep, o.service)
 			if err != nil {
 				return err
 			}
-			return draw(w, one)
+			return report.ServiceTree(w, one)
 		}, nil
 	case o.service != "":
-		return nil, fmt.Errorf("--service cannot be drawn in format %q; known formats: text, svg", o.format)
-	case o.format == "svg":
-		return nil, errors.New("--format svg draws one Service; name it with --service NAMESPACE/NAME")
+		return nil, fmt.Errorf("--service cannot be written in format %q; known formats: text", o.format)
 	case o.format == "text":
 		return func(w io.Writer, rep *audit.Judgment, r report.Report) error {
 			if err := report.AuditSummary(w, rep, o.verbose); err != nil {
@@ -181,7 +177,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *audit.Judgme
 	}
 	write, err := report.Renderer(o.format, report.Plain, o.verbose)
 	if err != nil {
-		return nil, fmt.Errorf("unknown format %q; known formats: text, json, junit, tap, prometheus, npd, svg", o.format)
+		return nil, fmt.Errorf("unknown format %q; known formats: text, json, junit, tap, prometheus, npd", o.format)
 	}
 	return func(w io.Writer, _ *audit.Judgment, r report.Report) error { return write(w, r) }, nil
 }

@@ -20,8 +20,8 @@ func (o *auditOptions) writeWays(ctx context.Context, h *host.Host, stdin io.Rea
 	if o.service == "" {
 		return errors.New("--from needs --service NAMESPACE/NAME[:PORT]")
 	}
-	if o.format != "text" && o.format != "json" && o.format != "svg" {
-		return fmt.Errorf("--from cannot be written in format %q; known formats: text, json, svg", o.format)
+	if o.format != "text" && o.format != "json" {
+		return fmt.Errorf("--from cannot be written in format %q; known formats: text, json", o.format)
 	}
 	sets, opts, err := o.readForWays(ctx, h, stdin)
 	if err != nil {

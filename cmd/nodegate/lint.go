@@ -29,12 +29,13 @@ instead (Cluster, InstanceGroups, or both) and reports traps in its hooks,
 fileAssets and sysctlParameters. An image without a digest is reported too, as a
 matter of style.
 
-With --format json, sarif or github the mistakes and warnings of a policy are
-written to standard output in a form that other tools read: code scanning, and
-annotations of GitHub Actions.
+With --format json the mistakes and warnings of a policy are written to standard
+output in a form that other tools read.
 
-A lint block in the policy (lint { allow_names = ["my_module"] }) lists names
-that no recorded kernel has and that are right.
+A lint block in the policy acknowledges what is right: names that no recorded
+kernel has (lint { allow_names = ["my_module"] }), and warnings, by the id in
+brackets at the end of the warning and the name of the block
+(lint { allow = ["harmful-value:kernel.panic"] }).
 
 Exit status: 0 no mistake or trap, 1 the kops manifest has traps, 2 the policy
 has mistakes, or the file is not a kops manifest.`,

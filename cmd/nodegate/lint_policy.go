@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -19,7 +17,7 @@ import (
 )
 
 // lintFormats returns the formats of lint for a policy.
-func lintFormats() []string { return []string{"text", "json", "sarif", "github"} }
+func lintFormats() []string { return []string{"text", "json"} }
 
 // lintPolicy judges a policy and writes its findings in the chosen format.
 func (o *options) lintPolicy(c *cobra.Command, strict bool) error {
@@ -51,7 +49,7 @@ func (o *options) lintPolicy(c *cobra.Command, strict bool) error {
 	diags = append(diags, unreadFiles(directories)...)
 	failed := diags.HasErrors() || strict && len(diags) > 0
 	if o.format != "text" {
-		text, err := lintDocument(o.format, p, diags, failed)
+		text, err := lintDocument(p, diags, failed)
 		if err == nil {
 			_, err = exactWriter(c.OutOrStdout()).Write(text)
 		}
@@ -112,12 +110,13 @@ type lintFinding struct {
 	EndLine   int    `json:"endLine"`   // the last line of the range
 	EndColumn int    `json:"endColumn"` // the column after the range
 	Severity  string `json:"severity"`  // error or warning
+	ID        string `json:"id"`        // of the kind of finding; lint { allow } takes a warning's
 	Summary   string `json:"summary"`   // stable for one kind of finding
 	Detail    string `json:"detail"`    // the fault, and the line to write
 }
 
 func newLintFinding(d *hcl.Diagnostic) lintFinding {
-	f := lintFinding{Severity: "error", Summary: strings.TrimSuffix(d.Summary, "."), Detail: d.Detail}
+	f := lintFinding{Severity: "error", ID: policy.RuleID(d.Summary), Summary: strings.TrimSuffix(d.Summary, "."), Detail: d.Detail}
 	if d.Severity == hcl.DiagWarning {
 		f.Severity = "warning"
 	}
@@ -131,38 +130,16 @@ func newLintFinding(d *hcl.Diagnostic) lintFinding {
 	return f
 }
 
-// lintDocument returns the findings in a format that other tools read.
-func lintDocument(format string, p *policy.Policy, diags hcl.Diagnostics, failed bool) ([]byte, error) {
+// lintDocument returns the findings as JSON.
+func lintDocument(p *policy.Policy, diags hcl.Diagnostics, failed bool) ([]byte, error) {
 	findings := make([]lintFinding, 0, len(diags))
 	for _, d := range diags {
 		findings = append(findings, newLintFinding(d))
 	}
-	if format == "github" {
-		var b bytes.Buffer
-		for _, f := range findings {
-			writeAnnotation(&b, f)
-		}
-		return b.Bytes(), nil
+	verdict := "pass"
+	if failed {
+		verdict = "fail"
 	}
-	var document any
-	switch verdict := "pass"; format {
-	case "sarif":
-		document = newSARIF(findings)
-	default:
-		if failed {
-			verdict = "fail"
-		}
-		document = lintReport{"nodegate/v1", "Lint", verdict, append([]string{}, p.Files...), findings}
-	}
-	text, err := json.MarshalIndent(document, "", "  ")
+	text, err := json.MarshalIndent(lintReport{"nodegate/v1", "Lint", verdict, append([]string{}, p.Files...), findings}, "", "  ")
 	return append(text, '\n'), err
-}
-
-// writeAnnotation writes a workflow command of GitHub Actions (docs.github.com, "Workflow commands"), with the escapes of
-// @actions/core's command.ts.
-func writeAnnotation(w io.Writer, f lintFinding) {
-	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-	fmt.Fprintf(w, "::%s file=%s,line=%d,endLine=%d,col=%d,endColumn=%d,title=%s::%s\n", f.Severity, property.Replace(f.File),
-		f.Line, f.EndLine, f.Column, f.EndColumn, property.Replace(f.Summary), data.Replace(f.Detail))
 }

@@ -89,7 +89,7 @@ func verbs() []verb {
 		{"uninstall", newUninstall}, {"revert", newRevert}, {"watch", newWatch}, {"status", newStatus}, {"publish", newPublish},
 		{"audit", newAudit}, {"probe", newProbe}, {childCommand, newProbeChild}, {"lint", newLint}, {"fmt", newFmt}, {"policy", newPolicy},
 		{"explain", newExplain}, {"snapshot", newSnapshot}, {"report", newReport}, {"preview", newPreview}, {"export", newExport},
-		{"image", newImage}, {"version", newVersion},
+		{"version", newVersion},
 	}
 }
 

@@ -113,7 +113,7 @@ func (r *secretsRun) ofNode(found checks.Outcome, document report.Report) {
 	})
 	r.search("console of gate", func(b *bytes.Buffer) error { fmt.Fprint(b, report.Blocking(found, nil)); return nil })
 	r.search("console report", func(b *bytes.Buffer) error {
-		lines, err := report.FullConsoleReport(document)
+		lines, err := report.ConsoleReport(document)
 		if err != nil {
 			return err
 		}

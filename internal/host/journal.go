@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"io"
-	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -19,7 +17,6 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 	"golang.org/x/sys/unix"
 
-	"nodegate/internal/host/file"
 	"nodegate/internal/host/program"
 	"nodegate/internal/plain"
 )
@@ -99,53 +96,6 @@ func Console(line string) bool {
 		_, err = f.WriteString("\r\n" + plain.Escape(line) + "\r\n")
 		return err == nil
 	})
-}
-
-// ReportPort is the name of the virtio port on which `nodegate image test` listens. It is also the
-// SMBIOS product family of such a machine, because kubelet may start before udev has loaded the
-// port's driver.
-const ReportPort = "org.nodegate.report"
-
-const reportPort = "/dev/virtio-ports/" + ReportPort
-
-// portRetryInterval is the pause before a writer tries the port again.
-const portRetryInterval = 10 * time.Millisecond
-
-// HasReportPort reports whether this machine runs under `nodegate image test`.
-func HasReportPort() bool {
-	_, err := os.Lstat(reportPort)
-	return err == nil || portAnnounced()
-}
-
-func portAnnounced() bool {
-	family, err := file.Read("/sys/class/dmi/id/product_family", 1<<16) // sysfs reports 4096 as the size of each file
-	return err == nil && strings.TrimSpace(string(family)) == ReportPort
-}
-
-// Report writes text to the image test that runs this machine. It returns false if the test did not
-// accept the text in time, and true on a machine without such a port. Only one program at a time
-// can have a virtio port open (EBUSY, the kernel's virtio_console.c), so the gates of kubelet and
-// of the boot wait for each other.
-func Report(text string) bool {
-	return InTime(func() bool {
-		end := time.Now().Add(messageTimeout)
-		f, err := openPort()
-		for err != nil && time.Now().Before(end) && (errors.Is(err, unix.EBUSY) || errors.Is(err, fs.ErrNotExist) && portAnnounced()) {
-			time.Sleep(portRetryInterval)
-			f, err = openPort()
-		}
-		if err != nil {
-			return errors.Is(err, fs.ErrNotExist) && !portAnnounced()
-		}
-		defer f.Close()
-		_ = f.SetWriteDeadline(end) // a port that cannot be polled does not block either
-		_, err = f.WriteString(plain.Escape(text))
-		return err == nil
-	})
-}
-
-func openPort() (*os.File, error) {
-	return os.OpenFile(reportPort, os.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 }
 
 // Persist writes text to pstore's pmsg, the kernel's store for user space, which survives a

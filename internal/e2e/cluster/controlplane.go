@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"nodegate/internal/host/qemu"
+	"nodegate/internal/e2e/qemu"
 )
 
 // These are the addresses of a cluster. They are visible only in its namespaces, so every cluster uses the same.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/internal/host/qemu"
+	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/require"
 )
 

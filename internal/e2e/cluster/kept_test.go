@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/internal/host/qemu"
+	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/require"
 )
 

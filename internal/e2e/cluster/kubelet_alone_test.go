@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/host/qemu"
 	"nodegate/internal/require"
 )
 

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/e2e/vm"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/host/qemu"
 	"nodegate/internal/require"
 )
 

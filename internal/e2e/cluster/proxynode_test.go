@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"syscall"
 
-	"nodegate/internal/host/qemu"
+	"nodegate/internal/e2e/qemu"
 )
 
 // A Backend is the packet filter for which kube-proxy writes its rules.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/internal/host/qemu"
+	"nodegate/internal/e2e/qemu"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"nodegate/internal/host/qemu"
+	"nodegate/internal/e2e/qemu"
 )
 
 // Space is a set of namespaces: network, processes and mounts. It has its own /proc, /sys and /run, and shares all other files with the

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/host/qemu"
 	"nodegate/internal/require"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"nodegate/internal/assert"
-	"nodegate/internal/host/qemu"
+	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/require"
 )
 

@@ -53,7 +53,7 @@ rm "$TREE/etc/systemd/system/ssh.service"
 systemctl --root="$TREE" enable ssh.service systemd-networkd.service
 `
 
-// Run bakes a prepared tree, boots the result once, and returns the output of the build. The caller may remove the tree afterwards.
+// Run bakes a prepared tree, and returns the output of the build. The caller may remove the tree afterwards.
 func (b Bake) Run(ctx context.Context, tree string) (string, error) {
 	keygen, err := GuideBlock(b.Repository, "ini keygen.conf")
 	if err != nil {
@@ -88,14 +88,10 @@ func (b Bake) Run(ctx context.Context, tree string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	tester, err := json.Marshal([]string{"--kernel", b.Base.Kernel, "--initrd", b.Base.Initrd, "--cmdline", direct})
-	if err != nil {
-		return "", err
-	}
 	env = []string{
 		"PATH=" + b.Dir + "/bin:" + os.Getenv("PATH"), "PACKER_PLUGIN_PATH=" + os.Getenv("PACKER_PLUGIN_PATH"),
 		"PACKER_CACHE_DIR=" + b.Dir + "/cache", "PACKER_CONFIG_DIR=" + b.Dir, "CHECKPOINT_DISABLE=1", "PACKER_NO_COLOR=1",
-		"PKR_VAR_accelerator=tcg", "PKR_VAR_qemu_args=" + string(builder), "PKR_VAR_boot=true", "PKR_VAR_boot_args=" + string(tester),
+		"PKR_VAR_accelerator=tcg", "PKR_VAR_qemu_args=" + string(builder),
 	}
 	// Its own network namespace has nothing but loopback.
 	return runProgram(ctx, bakeTime, env, "unshare", "--net", "sh", "-euc", `ip link set lo up; cd "$1"; eval "$2"`, "sh", b.Dir, build)

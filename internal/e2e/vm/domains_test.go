@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"nodegate/internal/host/qemu"
+	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/policy/kernels"

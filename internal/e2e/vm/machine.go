@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/internal/host/qemu"
+	"nodegate/internal/e2e/qemu"
 )
 
 // These are the package's own deadlines. They are generous: two emulated machines share two cores with other programs.
@@ -43,7 +43,7 @@ func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 	defer cancel()
 	words := m.Base.Arch.words + " root=/dev/vda rw loglevel=4 net.ifnames=0 systemd.show_status=true"
 	running, err := qemu.Machine{
-		Program: m.Base.Arch.program, Accelerator: qemu.TCG, Memory: m.Memory, Processors: 1, // two cost a quarter more of the host's
+		Program: m.Base.Arch.program, Memory: m.Memory, Processors: 1, // two cost a quarter more of the host's
 		Disk:   qemu.Disk{File: m.Disk, Format: cmp.Or(m.Format, "raw")},
 		Direct: qemu.Direct{Kernel: m.Base.Kernel, Initrd: m.Base.Initrd, Cmdline: strings.TrimSpace(words + " " + cmdline)},
 		Ports:  []string{"vm.agent"}, More: append(m.networkCards(), m.Base.Arch.options...), Enter: m.Enter,

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"nodegate/internal/host/qemu"
+	"nodegate/internal/e2e/qemu"
 )
 
 const (

@@ -29,7 +29,7 @@ import (
 	"syscall"
 	"time"
 
-	"nodegate/internal/host/qemu"
+	"nodegate/internal/e2e/qemu"
 )
 
 // tools are the host programs that the package runs, each with its Debian package.

@@ -23,36 +23,3 @@ func (g *Gate) leaveWords(document report.Report) {
 		g.Voice.write("pstore", func() bool { return host.Persist(all + "\n") })
 	}
 }
-
-// tellTester writes the whole report to the image tester's port, once for each change.
-func (g *Gate) tellTester(document report.Report) {
-	has, known := g.port.Ask(answerTime, host.HasReportPort)
-	if !known {
-		g.Voice.write("report port", func() bool { return false })
-	}
-	if !has {
-		return
-	}
-	short, err := report.ConsoleReport(document) // without times
-	if err != nil || strings.Join(short, "\n") == g.tested {
-		return
-	}
-	if lines, err := report.FullConsoleReport(document); err == nil {
-		if g.untold = strings.Join(lines, "\n"); g.Voice.toTester(g.untold) {
-			g.tested, g.untold = strings.Join(short, "\n"), ""
-		}
-	}
-}
-
-// insist retries to write the last report if the tester has not accepted it, because no other report follows. On a busy machine udev
-// creates the port seconds after kubelet's start.
-func (g *Gate) insist() {
-	if g.untold != "" {
-		g.deadline.Reset(finishTime + testerTime)
-	}
-	for tries := 6; g.untold != "" && tries > 0; tries-- {
-		if host.Report(g.untold + "\n") {
-			g.untold = ""
-		}
-	}
-}

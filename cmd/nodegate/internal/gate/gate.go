@@ -36,13 +36,10 @@ type Gate struct {
 	held           string       // the verb of the reasons; "" means "held"
 	words          string       // the last console report written
 	Next           string       // the consequence when the budget is used up; "" means that systemd retries
-	tested         string       // the report that the image tester has received
-	untold         string       // a newer report that the image tester has not accepted
 	shipped        <-chan error // the result of the on_held program; nil before it has run
 
 	glass    Question[glass]
 	machine  Question[report.Node]
-	port     Question[bool]
 	node     report.Node // describes the machine, once it is known
 	silent   bool        // the machine could not be described in time, which is reported once
 	decided  chan Outcome
@@ -187,7 +184,6 @@ func (g *Gate) run(ctx context.Context, p *policy.Policy) Outcome {
 		g.writeReport(g.document(p, r), r)
 	}
 	defer g.told()
-	g.insist()
 	g.announce(p.Gate, r, err, outcome, time.Since(began).Round(time.Millisecond))
 	return outcome
 }
@@ -346,7 +342,6 @@ func (g *Gate) document(p *policy.Policy, r checks.Outcome) report.Report {
 // writeReport writes the report and the changes to /run for other tools. A failed write does not hold
 // the unit: an unprivileged user may be trying the gate.
 func (g *Gate) writeReport(document report.Report, r checks.Outcome) {
-	g.tellTester(document)
 	kept := make(chan error, 1)
 	g.Voice.leave(func() {
 		kept <- report.Leave(report.File, document)

@@ -8,8 +8,6 @@ const (
 	// finishTime bounds the messages after the decision, which is also what may be missing of the budget when an outlet or a file
 	// system hangs. It is more than shipGrace.
 	finishTime = 8 * time.Second
-	// testerTime is added if an image tester waits for the report.
-	testerTime = 20 * time.Second
 )
 
 // Question is a question whose answer may never come, because a file system hangs. A thread that waits for one cannot be stopped.

@@ -11,7 +11,7 @@ import (
 	"nodegate/internal/host"
 )
 
-// Voice writes the gate's messages to the console, to the image tester, and to the journal
+// Voice writes the gate's messages to the console, and to the journal
 // or standard error. No reader can block it: a message that is not accepted in time is
 // dropped and counted.
 type Voice struct {
@@ -32,7 +32,6 @@ func (v *Voice) say(level host.Level, line string, fields map[string]string) {
 	// Beside each other: outlets that hang together cost the time of one.
 	var all sync.WaitGroup
 	all.Go(func() { v.onConsole(line) })
-	all.Go(func() { v.toTester(line) })
 	all.Go(func() { v.log(level, line, fields) })
 	all.Wait()
 }
@@ -40,11 +39,6 @@ func (v *Voice) say(level host.Level, line string, fields map[string]string) {
 // status sets the status line of the unit.
 func (v *Voice) status(line string) {
 	v.write("unit status", func() bool { return host.Status(line) })
-}
-
-// toTester writes to the image tester's port, and returns whether the tester accepted the text.
-func (v *Voice) toTester(text string) bool {
-	return v.write("report port", func() bool { return host.Report(text + "\n") })
 }
 
 // onConsole writes to the console only.
@@ -116,7 +110,7 @@ func (v *Voice) losses() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var all []string
-	for _, outlet := range []string{"console", "report port", "pstore", "journal", "standard error", "unit status", "/run"} {
+	for _, outlet := range []string{"console", "pstore", "journal", "standard error", "unit status", "/run"} {
 		if n := v.lost[outlet]; n > 0 {
 			all = append(all, fmt.Sprintf("%s %d", outlet, n))
 		}

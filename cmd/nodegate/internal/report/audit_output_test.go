@@ -1,14 +1,11 @@
 package report_test
 
 import (
-	"encoding/xml"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/assert"
@@ -66,95 +63,6 @@ func tree(w io.Writer, rep *audit.Judgment, name string) error {
 		return err
 	}
 	return report.ServiceTree(w, one)
-}
-
-// svgBoxes decodes a drawing, and checks that it fits the screen of a phone and that each box and text lies inside.
-func svgBoxes(t *testing.T, drawn string) (texts, bad []string) {
-	t.Helper()
-	var svg struct {
-		ViewBox string `xml:"viewBox,attr"`
-		Width   int    `xml:"width,attr"`
-		Height  int    `xml:"height,attr"`
-		Boxes   []struct {
-			Class string `xml:"class,attr"`
-			Rect  struct {
-				X int `xml:"x,attr"`
-				Y int `xml:"y,attr"`
-				W int `xml:"width,attr"`
-				H int `xml:"height,attr"`
-			} `xml:"rect"`
-			Text []string `xml:"text"`
-		} `xml:"g"`
-	}
-	if err := xml.Unmarshal([]byte(drawn), &svg); err != nil {
-		t.Fatalf("%v\n%s", err, drawn)
-	}
-	if svg.ViewBox != fmt.Sprintf("0 0 %d %d", svg.Width, svg.Height) || svg.Width > 375 {
-		t.Errorf("viewBox %q, width %d, height %d", svg.ViewBox, svg.Width, svg.Height)
-	}
-	bottom := 0
-	for _, box := range svg.Boxes {
-		text := strings.Join(box.Text, " ")
-		if box.Rect.X < 0 || box.Rect.X+box.Rect.W > svg.Width || box.Rect.Y+box.Rect.H > svg.Height || box.Rect.Y < bottom {
-			t.Errorf("%q: lies outside, or over another box: %+v in %d x %d", text, box.Rect, svg.Width, svg.Height)
-		}
-		bottom = box.Rect.Y + box.Rect.H
-		for _, line := range box.Text {
-			if utf8.RuneCountInString(line)*8 > box.Rect.W {
-				t.Errorf("%q is wider than its box", line)
-			}
-		}
-		texts = append(texts, text)
-		if box.Class == "bad" {
-			bad = append(bad, text)
-		}
-	}
-	return texts, bad
-}
-
-// TestServiceSVG: the drawing contains every line of the tree, folded, and fits a phone.
-func TestServiceSVG(t *testing.T) {
-	rep := judged(t, "", "")
-	one, err := report.OneService(&rep, "prod/lb-local")
-	require.NoError(t, err)
-	one.Services[0].ExternalIPs = []string{`<script>"&`}
-	var drawn, text strings.Builder
-	require.NoError(t, errors.Join(report.ServiceSVG(&drawn, one), report.ServiceTree(&text, one)))
-	boxes, bad := svgBoxes(t, drawn.String())
-	if len(bad) > 0 {
-		t.Errorf("marked on a healthy Service: %q", bad)
-	}
-	squeeze := func(s string) string { return strings.Join(strings.Fields(s), "") }
-	all := squeeze(text.String())
-	for _, box := range boxes {
-		if before, _, again := strings.Cut(box, ": the endpoints above"); !strings.Contains(all, squeeze(box)) &&
-			(!again || !strings.Contains(all, squeeze(before))) {
-			t.Errorf("the box %q is not in the tree:\n%s", box, text.String())
-		}
-	}
-	if !strings.Contains(strings.Join(boxes, "\n"), `external IP <script>"&`) {
-		t.Errorf("%q", boxes)
-	}
-}
-
-// TestServiceSVGFolds: many equal endpoints are one box, except the one that a finding is about, which is marked.
-func TestServiceSVGFolds(t *testing.T) {
-	s := audit.Service{Name: "prod/web:http", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.9", Port: 80, NodePort: 30080,
-		Chains: []string{"KUBE-SVC-AAAAAAAAAAAAAAAA"}, Verdict: verdict.Fail, Findings: []string{"kubeproxy.endpoint.stale"}}
-	for i := range 40 {
-		s.Endpoints = append(s.Endpoints, audit.Endpoint{Address: fmt.Sprintf("10.0.0.%d:80", i), Chance: 1.0 / 40, Line: 100 + i})
-	}
-	rep := audit.Judgment{Services: []audit.Service{s}, Findings: []audit.Finding{
-		{Name: "kubeproxy.endpoint.stale", Service: s.Name, Family: "ip", Message: "endpoint 10.0.0.17:80, which the API lacks"}}}
-	var drawn strings.Builder
-	require.NoError(t, report.ServiceSVG(&drawn, &rep))
-	boxes, bad := svgBoxes(t, drawn.String())
-	want := []string{"prod/web:http (tcp, ip) fail: kubeproxy.endpoint.stale", "✗ kubeproxy.endpoint.stale: endpoint 10.0.0.17:80, which the API lacks",
-		"ClusterIP 10.96.0.9:80/tcp", "KUBE-SVC-AAAAAAAAAAAAAAAA", "17 endpoints, 2.50 % each: 10.0.0.0:80 to 10.0.0.16:80",
-		"2.50 % 10.0.0.17:80 (line 117)", "22 endpoints, 2.50 % each: 10.0.0.18:80 to 10.0.0.39:80",
-		"node port 30080/tcp (masqueraded: all)", "KUBE-SVC-AAAAAAAAAAAAAAAA: the endpoints above"}
-	assert.Diff(t, boxes, want)
-	assert.Diff(t, bad, []string{want[0], want[1], want[5]})
 }
 
 // TestManyServices: of many Services those with a finding are listed, all if asked.

@@ -19,15 +19,12 @@ type Ways struct {
 	Ways       []audit.Trace `json:"ways"`       // one for each port, family and address
 }
 
-// WriteWays writes the ways of packets to a Service as text, json or svg.
+// WriteWays writes the ways of packets to a Service as text or json.
 func WriteWays(w io.Writer, format string, list []audit.Trace) error {
-	switch format {
-	case "json":
+	if format == "json" {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(Ways{APIVersion, KindWays, list})
-	case "svg":
-		return drawWays(w, list)
 	}
 	var b strings.Builder
 	for i, t := range list {

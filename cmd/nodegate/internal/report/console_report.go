@@ -38,20 +38,6 @@ func ConsoleReport(r Report) ([]string, error) {
 		r.Results[i].Evidence = r.Results[i].Evidence[:min(1, len(r.Results[i].Evidence))]
 		r.Results[i].Reason = "" // nodegate explain has it
 	}
-	return packReport(r)
-}
-
-// FullConsoleReport returns the lines for the whole of r, with the checks that pass. If r is too large for the reader, it returns the
-// lines of ConsoleReport.
-func FullConsoleReport(r Report) ([]string, error) {
-	lines, err := packReport(r)
-	if len(lines) > maxParts {
-		return ConsoleReport(r)
-	}
-	return lines, err
-}
-
-func packReport(r Report) ([]string, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, err

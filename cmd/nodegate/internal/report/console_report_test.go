@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"nodegate/checks"
 	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
@@ -111,30 +110,6 @@ func TestConsoleReportDamaged(t *testing.T) {
 	t.Logf("of 1,000 damaged logs %d yielded the original report, %d none", right, refused)
 	if right == 0 || refused == 0 {
 		t.Error("the damage covers only one of the two outcomes")
-	}
-}
-
-// TestFullConsoleReport: the whole report is recovered, with the checks that pass; a report that is too large is recovered without them.
-func TestFullConsoleReport(t *testing.T) {
-	whole := held()
-	whole.Time = "2026-01-31T12:00:00.000Z"
-	whole.Results = append(whole.Results, Result{Name: "swap", Verdict: verdict.Pass,
-		Evidence: []checks.Evidence{{Source: "a", Text: "b"}, {Source: "c"}}})
-	for _, size := range []int{0, 200_000} {
-		noise := make([]byte, size)
-		for i := range noise { // noise cannot be compressed
-			noise[i] = 'A' + byte(rand.IntN(50))
-		}
-		whole.Results[len(whole.Results)-1].Want = string(noise)
-		lines, err := FullConsoleReport(whole)
-		require.NoError(t, err)
-		got, err := DecodeConsole("port", strings.NewReader(strings.Join(lines, "\n")))
-		if err != nil || len(got) != 1 {
-			t.Fatal(got, err)
-		}
-		if d := cmp.Diff(whole, got[0].Report); (d == "") != (size == 0) {
-			t.Errorf("a report with %d more bytes: %.400s", size, d)
-		}
 	}
 }
 

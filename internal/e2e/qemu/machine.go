@@ -1,5 +1,5 @@
-// Package qemu runs virtual machines: for `nodegate image test`, and for the tests in
-// internal/e2e/vm and internal/e2e/cluster. QEMU ends with the process that started it, however
+// Package qemu runs virtual machines for the tests in internal/e2e/vm and
+// internal/e2e/cluster. QEMU ends with the process that started it, however
 // that process ends, and leaves nothing behind.
 package qemu
 
@@ -18,22 +18,18 @@ import (
 // Machine describes the machine that QEMU emulates: processors, a disk, a serial console, virtio
 // ports, no network card.
 type Machine struct {
-	Program     string // "" means the QEMU for this host's architecture
-	Accelerator string // KVM or TCG
-	Memory      int    // MiB; 0 means 1024
-	Processors  int    // 0 means 2
-	Disk        Disk
-	Direct      Direct
-	Ports       []string     // names of the guest's virtio ports; the first is also SMBIOS' product family
-	More        []string     // additional arguments of QEMU
-	Enter       func() error // if not nil, it joins the namespaces in which QEMU will run; see Start
+	Program    string // "" means the QEMU for this host's architecture
+	Memory     int    // MiB; 0 means 1024
+	Processors int    // 0 means 2
+	Disk       Disk
+	Direct     Direct
+	Ports      []string     // names of the guest's virtio ports
+	More       []string     // additional arguments of QEMU
+	Enter      func() error // if not nil, it joins the namespaces in which QEMU will run; see Start
 }
 
 // Disk is the machine's only disk.
-type Disk struct {
-	File, Format string
-	Throwaway    bool // the file is only read; the guest's writes are lost when QEMU ends
-}
+type Disk struct{ File, Format string }
 
 // Direct boots a kernel without a boot loader. The zero value boots from the disk.
 type Direct struct{ Kernel, Initrd, Cmdline string }
@@ -52,10 +48,7 @@ const killTime = 10 * time.Second
 
 // Start starts QEMU and so the boot.
 func (m Machine) Start() (*Running, error) {
-	program, err := findProgram(m.Program)
-	if err != nil {
-		return nil, err
-	}
+	program := cmp.Or(m.Program, "qemu-system-x86_64")
 	cmd := exec.Command(program, m.arguments()...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = time.Second
@@ -74,6 +67,7 @@ func (m Machine) Start() (*Running, error) {
 		}
 		r.Ports, cmd.ExtraFiles = append(r.Ports, ours), append(cmd.ExtraFiles, theirs) // starting at descriptor 3
 	}
+	var err error
 	if r.Process, err = Start(cmd, m.Enter); err != nil {
 		r.close()
 		return nil, fmt.Errorf("starting %s: %w", program, err)
@@ -87,24 +81,13 @@ func (m Machine) Start() (*Running, error) {
 // emulated processors only one runs at a time (thread=single): in a boot with two concurrent ones
 // under QEMU 7.2, both hung in the kernel until the time was up.
 func (m Machine) arguments() []string {
-	accelerator := m.Accelerator
-	if accelerator == TCG {
-		accelerator += ",thread=single"
-	}
-	drive := "if=virtio,cache=unsafe,format=" + m.Disk.Format + ",file=" + value(m.Disk.File)
-	if m.Disk.Throwaway {
-		drive += ",snapshot=on" // QEMU unlinks its overlay file before it uses it
-	}
 	args := []string{
-		"-accel", accelerator, "-m", strconv.Itoa(cmp.Or(m.Memory, 1024)),
+		"-accel", "tcg,thread=single", "-m", strconv.Itoa(cmp.Or(m.Memory, 1024)),
 		"-smp", strconv.Itoa(cmp.Or(m.Processors, 2)), "-no-reboot",
 		"-nodefaults", "-no-user-config", "-display", "none",
-		"-drive", drive,
+		"-drive", "if=virtio,cache=unsafe,format=" + m.Disk.Format + ",file=" + value(m.Disk.File),
 		"-chardev", "socket,id=console,fd=3", "-serial", "chardev:console",
 		"-device", "virtio-serial-pci", "-device", "virtio-rng-pci",
-	}
-	if len(m.Ports) > 0 {
-		args = append(args, "-smbios", "type=1,family="+value(m.Ports[0]))
 	}
 	for i, name := range m.Ports {
 		args = append(args, "-chardev", fmt.Sprintf("socket,id=port%d,fd=%d", i, 4+i),
@@ -153,29 +136,6 @@ func (r *Running) Console() string {
 func (r *Running) Complaints() string {
 	<-r.Ended()
 	return r.complaints.Text()
-}
-
-// NoKVM returns QEMU's error message if KVM cannot run the machine, or "" if no such error is
-// known. On some hosts, most of them virtual machines, KVM stops at an instruction that it does not
-// know; QEMU prints that and waits for ever. On others QEMU fails with a message about KVM, for
-// example if a processor register is missing (target/i386/kvm/kvm.c).
-func (r *Running) NoKVM() string {
-	signs := []string{"KVM internal error", "kvm run failed", "failed to initialize kvm"}
-	select {
-	case <-r.Ended():
-		if r.Wait() != nil {
-			signs = append(signs, "kvm", "KVM")
-		}
-	default:
-	}
-	for line := range strings.Lines(r.complaints.Text()) {
-		for _, words := range signs {
-			if strings.Contains(line, words) {
-				return strings.TrimSpace(line)
-			}
-		}
-	}
-	return ""
 }
 
 // SocketPair returns one end for this process and the other end for a child process.
