@@ -23,11 +23,11 @@ func (l *loader) readLint() {
 		for _, name := range l.globs(b, "allow_names", "names and globs: allow_names = [\"my_module\", \"net.mine.*\"].") {
 			l.allowed = append(l.allowed, comparableName(name))
 		}
-		for _, entry := range l.globs(b, "allow", "warnings and names: allow = [\"node-ports:net.ipv4.ip_local_port_range\"].") {
+		for _, entry := range l.globs(b, "allow", "warnings and names: allow = [\"harmful-value:net.ipv4.tcp_fin_timeout\"].") {
 			rule, name, named := strings.Cut(entry, ":")
 			if !named || name == "" || rule != RuleID(rule) {
 				l.errorf(b.at("allow"), "Not a warning", "%q must be the id of a warning, as `nodegate lint` prints it in brackets, a colon, and the "+
-					"name of a block: \"node-ports:net.ipv4.ip_local_port_range\".", entry)
+					"name of a block: \"harmful-value:net.ipv4.tcp_fin_timeout\".", entry)
 			}
 			l.acknowledged = append(l.acknowledged, [2]string{rule, name})
 		}
@@ -102,6 +102,6 @@ func (r *reader) isAllowed(name string) bool {
 // isForOthers reports whether the block's when is false on Debian, whose kernels the catalogue knows, because of os.id. Its names
 // and values belong to another distribution.
 func (l *loader) isForOthers(b block) bool {
-	is, known := l.holds(b.get("when"), map[string]any{"os.id": "debian"})
-	return known && !is
+	is, known := l.on(map[string]any{"os.id": "debian"}).value(b.get("when"))
+	return known && is.Type() == cty.Bool && is.False()
 }

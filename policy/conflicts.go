@@ -19,7 +19,6 @@ func (p *Policy) mergeDuplicates(r *reader) {
 	p.checkExclusive(r)
 	p.checkGlobs(r, p.Sysctls)
 	p.checkGlobs(r, p.Sysfs)
-	p.checkAbsent(r)
 
 	problems := p.Problems[:0]
 	for _, j := range p.Problems {
@@ -52,7 +51,7 @@ func (p *Policy) mergeDuplicates(r *reader) {
 
 	r.mergeExecs(p.Execs)
 	p.checkLinks(r)
-	p.checkOrders(r)
+	p.checkOvercommit(r)
 	p.checkHarm(r)
 	p.checkTimes(r)
 }

@@ -22,8 +22,7 @@ type asked struct {
 	others  bool     // the block is for other distributions
 }
 
-// checkDomains reports values that recorded kernels refuse, store as others, or never give back, and parameters that only some of them
-// have. A block is judged for the kernels that its conditions include.
+// checkDomains reports values that recorded kernels refuse or never give back, and parameters that only some of them have. A block is judged for the kernels that its conditions include.
 func (v *survey) checkDomains() hcl.Diagnostics {
 	r := &reader{}
 	for _, b := range v.blocks {
@@ -32,12 +31,6 @@ func (v *survey) checkDomains() hcl.Diagnostics {
 		}
 		if key, err := ParseKey(b.Name); b.Type == "sysctl" {
 			v.checkDistribution(r, b, key)
-			if err == nil && key.IsGlob() && v.catalogue.Domains(string(key)) == nil {
-				if found := v.checkGlob(b, key); found != nil {
-					r.warnings = append(r.warnings, found)
-				}
-				continue
-			}
 			if err != nil || v.catalogue.Domains(string(key)) == nil {
 				continue
 			}
@@ -73,9 +66,9 @@ func (v *survey) askedOn(b block) []asked {
 		kernels := versions
 		if !onEach {
 			version, _ := n.facts["kernel.version"].(string)
-			kernels = []string{v.recordedOf(version)}
+			kernels = recordedOf(version, versions)
 		}
-		if memory, _ := n.facts["node.memory"].(int64); kernels[0] == "" || computed && memory > mostMemory {
+		if memory, _ := n.facts["node.memory"].(int64); kernels == nil || computed && memory > mostMemory {
 			continue
 		}
 		for _, a := range n.asked(b) {
@@ -92,6 +85,15 @@ func (v *survey) askedOn(b block) []asked {
 		}
 	}
 	return all
+}
+
+// recordedOf returns the one of the recorded versions that a kernel's version begins with, or nil.
+func recordedOf(version string, recorded []string) []string {
+	i := slices.IndexFunc(recorded, func(v string) bool { return strings.HasPrefix(version+".", v+".") })
+	if i < 0 {
+		return nil
+	}
+	return recorded[i : i+1]
 }
 
 // asked returns the values that a block requires.
@@ -122,7 +124,7 @@ func (p *Policy) asked(b block) []asked {
 	return all
 }
 
-// judge reports a value that some of the kernels refuse, or store as another one.
+// judge reports a value that some of the kernels refuse.
 func (l *loader) judge(r *reader, b block, a asked) {
 	if b.get("value") != nil || b.get("one_of") != nil {
 		l.judgeWord(r, a)
@@ -181,32 +183,23 @@ type fault struct{ summary, why, advice string }
 
 // faultOf returns the fault of a value on one kernel, if any, and the kernel's answer.
 func (l *loader) faultOf(d kernels.Domain, b block, a asked) (fault, kernels.Answer) {
-	answer, stored := l.answer(d, a)
-	switch {
+	switch answer := l.answer(d, a); {
 	case answer == kernels.Refused && !withinBound(d, a, b):
 		return fault{"Refused by the kernel", "refused by", acceptedBy(d)}, answer
-	case answer == kernels.Rounded && !a.allows(stored) && len(stored) >= 64: // the beginning of a long string
-		return fault{"Rounded by the kernel", fmt.Sprintf("cut to %d bytes by", len(stored)),
-			fmt.Sprintf(", so this would never pass. Write at most %d bytes.", len(stored))}, answer
-	case answer == kernels.Rounded && !a.allows(stored):
-		return fault{"Rounded by the kernel", "stored as " + stored + " by", ", so this would never pass. Write " + stored + "."}, answer
 	case answer == kernels.ReadOnly && !slices.Contains([]Key{"crypto/fips_enabled", "kernel/ostype"}, a.key): // true without a write
 		return fault{"Read-only", "read-only on", ": no program can write it. Remove it."}, answer
+	default:
+		return fault{}, answer
 	}
-	return fault{}, answer
 }
 
 // on reports the fault of some kernels. It is a warning if another kernel that the block is for may be fine.
 func (f fault) on(bad []string, b block, a asked, fine, onAll bool) *hcl.Diagnostic {
-	severity := hcl.DiagError
-	when, key := b.get("when"), Key("")
-	if b.Type == "sysctl" {
-		key, _ = ParseKey(b.Name)
-	}
+	severity, when := hcl.DiagError, b.get("when")
 	switch {
 	case fine && (when == nil || !readsKernel(when)):
 		severity = hcl.DiagWarning
-	case f.summary == "Read-only" && (!onAll || key != "" && key != a.key): // another build may accept it; a glob's may be right already
+	case f.summary == "Read-only" && !onAll: // another build may accept it
 		severity = hcl.DiagWarning
 	case a.others:
 		severity = hcl.DiagWarning
@@ -219,19 +212,16 @@ func (f fault) on(bad []string, b block, a asked, fine, onAll bool) *hcl.Diagnos
 }
 
 // answer returns a kernel's answer to the value that a block asks for.
-func (l *loader) answer(d kernels.Domain, a asked) (kernels.Answer, string) {
-	answer, stored := d.Stores(a.target)
-	if answer != kernels.Refused {
-		return answer, stored
-	}
+func (l *loader) answer(d kernels.Domain, a asked) kernels.Answer {
+	answer := d.Answer(a.target)
 	for _, pair := range pairs("dependent") { // the recorded limits belong to the other's default
 		for i, key := range pair {
-			if key == a.key && l.hasSysctl(pair[1-i]) {
-				return kernels.Unknown, ""
+			if answer == kernels.Refused && key == a.key && l.hasSysctl(pair[1-i]) {
+				return kernels.Unknown
 			}
 		}
 	}
-	return answer, stored
+	return answer
 }
 
 // hasSysctl reports whether a block sets a parameter, on any node.

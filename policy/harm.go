@@ -75,6 +75,9 @@ func (p *Policy) checkHarm(r *reader) {
 	}
 }
 
+// uses reports whether the policy uses a built-in one.
+func (p *Policy) uses(name string) bool { return slices.Contains(p.Files, "builtin:"+name+".hcl") }
+
 // finding is a requirement that a term of a rule describes.
 type finding struct {
 	Metadata

@@ -15,7 +15,7 @@ import (
 
 // Lint returns the mistakes in a policy, including those that only some nodes would show. It
 // reports names that no kernel has and types that do not match on any branch of an expression,
-// and loads the policy on usualNodes and on nodes at the bounds of the policy's own conditions.
+// and loads the policy on usualNodes.
 func Lint(files []File, o Options) hcl.Diagnostics {
 	l, diags := lint(files, o)
 	return l.acknowledge(diags)
@@ -43,7 +43,7 @@ func lint(files []File, o Options) (*loader, hcl.Diagnostics) {
 	if err != nil {
 		return l, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "No catalogue of kernels", Detail: err.Error()}}
 	}
-	l.catalogue, l.names, l.usual, l.questions = catalogue, true, usualNodes(), map[hcl.Range]question{}
+	l.catalogue, l.names = catalogue, true
 	l.words.named = map[hcl.Expression][]string{}
 	l.evaluate()
 	diags := slices.Concat(l.diags, l.checkTypes(), l.warnings, l.findIneffective())
@@ -57,14 +57,16 @@ func lint(files []File, o Options) (*loader, hcl.Diagnostics) {
 	for _, d := range diags {
 		v.reported[mistakeKey(d)] = true
 	}
-	v.run()
+	for _, facts := range slices.Concat(usualNodes(), withoutOneFact()) {
+		v.load(facts)
+	}
 	diags = append(diags, v.diags...)
 	diags = append(diags, v.checkMemory()...)
 	diags = append(diags, v.checkDomains()...)
 	if !diags.HasErrors() { // a name may be misspelt
 		diags = append(diags, l.checkUnused()...)
 	}
-	return l, append(diags, l.checkConditions(diags)...)
+	return l, diags
 }
 
 // hasRead reports whether all files were parsed.
@@ -92,9 +94,6 @@ func (b block) contains(at *hcl.Range) bool {
 	return slices.ContainsFunc(ranges, func(r hcl.Range) bool { return r.Filename == at.Filename && r.Overlaps(*at) })
 }
 
-// mostEvaluations bounds the blocks that are evaluated on the nodes of other blocks' conditions.
-const mostEvaluations = 3_000
-
 // survey loads a policy on many nodes.
 type survey struct {
 	*loader
@@ -109,49 +108,22 @@ type answer struct {
 	*Policy
 }
 
-// run evaluates the whole policy on the usual nodes, and each block on the nodes at the bounds of its own conditions. On these, and first
-// on the first of each block, it evaluates the whole policy too, as far as mostEvaluations permits: blocks can contradict each other there.
-func (v *survey) run() {
-	for _, facts := range slices.Concat(v.usual, withoutOneFact()) {
-		v.load(facts, v.blocks, true)
-	}
-	var first, other []map[string]any
-	for _, b := range v.blocks {
-		for i, facts := range v.nodesOf(b) {
-			v.load(facts, []block{b}, true)
-			if i < 2 {
-				first = append(first, facts)
-			} else {
-				other = append(other, facts)
-			}
-		}
-	}
-	own := append(first, other...)
-	most := min(len(own), mostEvaluations/max(1, len(v.blocks)))
-	own = own[:max(most, len(first))]
-	for i := range most {
-		v.load(own[i*len(own)/most], v.blocks, false)
-	}
-}
-
-// load evaluates blocks on a node, and records the mistakes that are new. It keeps the answers only if asked to.
-func (v *survey) load(facts map[string]any, blocks []block, keep bool) {
+// load evaluates the policy on a node, and records the mistakes that are new.
+func (v *survey) load(facts map[string]any) {
 	node := v.on(facts)
-	node.blocks = blocks
+	node.blocks = v.blocks
 	node.decode()
 	for _, s := range node.policy.Sysctls {
-		if keep && s.Applies() {
+		if s.Applies() {
 			v.answers[s.Range] = append(v.answers[s.Range], answer{facts, &Policy{Sysctls: []Sysctl{s}}})
 		}
 	}
 	for _, k := range node.policy.Links {
-		if keep && k.Applies() {
+		if k.Applies() {
 			v.answers[k.Range] = append(v.answers[k.Range], answer{facts, &Policy{Links: []Link{k}}})
 		}
 	}
-	if len(blocks) == len(v.blocks) { // otherwise a block would seem to miss another one
-		node.conclude()
-	}
+	node.conclude()
 	for _, d := range slices.Concat(node.diags, node.warnings) {
 		key := mistakeKey(d)
 		if v.reported[key] {

@@ -100,8 +100,6 @@ type loader struct {
 	size   int     // bytes of the files so far, without the built-in ones
 	bases  []block // use blocks that name a file
 	// Only in Lint:
-	usual         []map[string]any // facts of nodes
-	questions     map[hcl.Range]question
 	acknowledging []hcl.Expression // of the lint blocks
 	acknowledged  [][2]string      // a warning's id, and a glob for the name of its block
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -66,7 +67,7 @@ func (v *survey) checkMemory() hcl.Diagnostics {
 	r := &reader{}
 	for _, b := range v.blocks {
 		key, err := ParseKey(b.Name)
-		if b.Type != "sysctl" || err != nil || key.IsGlob() { // see checkGlob
+		if b.Type != "sysctl" || err != nil || key.IsGlob() {
 			continue
 		}
 		if found := v.memoryOf(b, key); found != nil {
@@ -76,7 +77,7 @@ func (v *survey) checkMemory() hcl.Diagnostics {
 	return r.warnings
 }
 
-// memoryOf judges the value that a block requires for a parameter, which is the block's own or matches its glob.
+// memoryOf judges the value that a block requires for a parameter.
 func (v *survey) memoryOf(b block, key Key) *hcl.Diagnostic {
 	d, demands := demandOf(key)
 	n, needs := needOf(key)
@@ -88,7 +89,6 @@ func (v *survey) memoryOf(b block, key Key) *hcl.Diagnostic {
 	for _, a := range v.answers[b.Range] {
 		var found *hcl.Diagnostic
 		s := a.Sysctls[0]
-		s.Key = key
 		if demands {
 			memory, _ := a.facts["node.memory"].(int64)
 			found = d.judge(s, memory, readsMemory)
@@ -106,6 +106,46 @@ func (v *survey) memoryOf(b block, key Key) *hcl.Diagnostic {
 		}
 	}
 	return worst
+}
+
+// least returns the smallest number that satisfies the requirement, or false if there is none.
+func (s Sysctl) least() (int64, bool) {
+	switch numbers := s.numbers(); {
+	case numbers != nil:
+		return slices.Min(numbers), true
+	case s.Min != nil:
+		return *s.Min, true
+	}
+	return 0, false
+}
+
+// most returns the largest number that satisfies the requirement, or false if there is none.
+func (s Sysctl) most() (int64, bool) {
+	switch numbers := s.numbers(); {
+	case numbers != nil:
+		return slices.Max(numbers), true
+	case s.Max != nil:
+		return *s.Max, true
+	}
+	return 0, false
+}
+
+// numbers returns the values that the requirement allows, if it lists them and all are numbers.
+func (s Sysctl) numbers() []int64 {
+	values := s.OneOf
+	if s.Value != "" {
+		values = []string{s.Value}
+	}
+	var all []int64
+	for _, v := range values {
+		n, err := strconv.ParseInt(v, 0, 64) // the kernel reads 0x10 and 010 too; a larger number becomes the largest int64
+		is := err == nil || errors.Is(err, strconv.ErrRange)
+		if !is {
+			return nil
+		}
+		all = append(all, n)
+	}
+	return all
 }
 
 // written returns the number that is written if another one is found: the first of one_of, or the given bound.

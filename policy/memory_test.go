@@ -47,7 +47,6 @@ func TestMemory(t *testing.T) {
 		{"fs.nr_open", "value = 2147483584", "", ""},
 		{"fs.nr_open", "value = 2147483647", "error", "accepted: 64 to 2147483584"},
 		{"fs.file-max", "value = 9223372036854775807", "", ""},
-		{"vm.dirty_ratio", "value = 10\n}\nsysctl \"vm.dirty_background_ratio\" {\n value = 20", "warning", "uses half"},
 	} {
 		text := fmt.Sprintf("sysctl %q {\n %s\n}\n", c.key, c.body)
 		diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())

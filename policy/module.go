@@ -118,9 +118,7 @@ func (r *reader) decodeModuleOptions(b block) []ModuleOption {
 		if r.catalogue != nil {
 			r.checkOctal(Key(name), text, b.at("options"))
 		}
-		option := ModuleOption{strings.ReplaceAll(name, "-", "_"), text}
-		r.checkModuleOption(strings.ReplaceAll(b.Name, "-", "_"), option, b.at("options"))
-		all = append(all, option)
+		all = append(all, ModuleOption{strings.ReplaceAll(name, "-", "_"), text})
 	}
 	sorted.By(all, func(a, b ModuleOption) int { return strings.Compare(a.Name, b.Name) })
 	return all

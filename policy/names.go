@@ -140,9 +140,8 @@ func (r *reader) checkOctal(name Key, value string, at hcl.Range) {
 			instead := "."
 			fit := slices.DeleteFunc(slices.Compact([]string{strconv.FormatInt(n, 10), digits}), func(write string) bool {
 				return slices.ContainsFunc(r.catalogue.Domains(string(name)), func(d kernels.Domain) bool {
-					answer, _ := d.Stores(strings.Replace(value, word, write, 1))
 					instead = acceptedBy(d)
-					return answer == kernels.Refused
+					return d.Answer(strings.Replace(value, word, write, 1)) == kernels.Refused
 				})
 			})
 			if len(fit) > 0 {

@@ -192,7 +192,7 @@ func (h *Host) GlobSysctl(pattern string) ([]string, error) {
 // Parameter is a kernel parameter, by its path below /proc/sys, and its value.
 type Parameter struct{ Key, Value string }
 
-// cascades lists the parameters that recorded kernels change along with another one; policy/kernels/record writes it. "*" stands for an
+// cascades lists the parameters that recorded kernels change along with another one; internal/e2e/kernels writes it. "*" stands for an
 // interface, which is the same one as in the first parameter if that has a "*".
 //
 //go:embed cascades.txt

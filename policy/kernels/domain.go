@@ -14,7 +14,6 @@ const (
 	Unknown Answer = iota
 	Stored
 	Refused
-	Rounded // stored as another value
 	ReadOnly
 )
 
@@ -27,7 +26,7 @@ const (
 //	*             any word
 //	=a,b          of TriedWords, these
 //	1..5!3        a number: the limits, and the refused ones between them; !p refuses all but powers of two
-//	1..9~+4:0..8  a number and its rounding; see FitRounding
+//	1..9~         a number that the kernel may store as another one
 //	<             refuses the numbers in falling order
 //	-             cannot be set back to its value after boot
 //	^1            cannot be changed after 1
@@ -65,63 +64,56 @@ func versionOf(release string) string {
 // OneWay reports whether the kernel does not accept the value before this one again.
 func (d Domain) OneWay(value string) bool {
 	if slices.Contains(d.words, "-") {
-		answer, _ := d.Stores(value)
-		return answer == Stored
+		return d.Answer(value) == Stored
 	}
 	return slices.Contains(d.words, "^"+value)
 }
 
-// Stores returns the kernel's answer to a value, and the value that it stores if that is known.
-func (d Domain) Stores(value string) (Answer, string) {
-	if answer, stored, known := notRecorded(d.key, value); known {
-		return answer, stored
+// Answer returns the kernel's answer to a value.
+func (d Domain) Answer(value string) Answer {
+	if isRefused(d.key, value) {
+		return Refused
 	}
 	fields := strings.Fields(value)
-	var kept []string
 	answer, n := Stored, 0
 	for _, w := range d.words {
 		switch {
 		case w == "r":
-			return ReadOnly, ""
+			return ReadOnly
 		case w == "*":
-			return Stored, value
+			return Stored
 		case strings.HasPrefix(w, "="):
 			if !slices.Contains(TriedWords(), value) {
-				return Unknown, ""
+				return Unknown
 			}
 			if !slices.Contains(strings.Split(w[1:], ","), value) {
-				return Refused, ""
+				return Refused
 			}
-			return Stored, value
+			return Stored
 		case w == "<":
 			if !rising(fields) {
-				return Refused, ""
+				return Refused
 			}
 		case strings.Contains(w, ".."):
 			if n == len(fields) {
-				return Unknown, ""
+				return Unknown
 			}
 			v, number := parseNumber(fields[n])
 			if n++; !number {
-				return Unknown, ""
+				return Unknown
 			}
-			switch is, stored := parseRange(w).store(v); is {
+			switch parseRange(w).answer(v) {
 			case Refused:
-				return Refused, ""
+				return Refused
 			case Unknown:
 				answer = Unknown
-			default:
-				kept = append(kept, stored.String())
-				if is == Rounded && answer == Stored {
-					answer = Rounded
-				}
 			}
 		}
 	}
-	if n == 0 || n != len(fields) || answer == Unknown {
-		return Unknown, ""
+	if n == 0 || n != len(fields) {
+		return Unknown
 	}
-	return answer, strings.Join(kept, " ")
+	return answer
 }
 
 // Limits returns the smallest and the largest number that the kernel accepts, if the parameter is one number.
@@ -155,50 +147,29 @@ type numberRange struct {
 	low, high *big.Int
 	refused   []string
 	rounds    bool
-	round     rounding // nil if it is unknown
-	first     *big.Int // of the numbers that it explains; nil for all
-	last      *big.Int
 }
 
 func parseRange(word string) numberRange {
-	word, how, rounds := strings.Cut(word, "~")
+	word, _, rounds := strings.Cut(word, "~")
 	word, refused, _ := strings.Cut(word, "!")
+	first, last, _ := strings.Cut(word, "..")
 	r := numberRange{rounds: rounds, refused: strings.Split(refused, "!")}
-	r.low, r.high = limits(word)
-	if name, result, known := strings.Cut(how, ":"); known && name != "?" {
-		result, explained, part := strings.Cut(result, "@")
-		low, high := limits(result)
-		r.round = clamped(parseRounding(name), low, high)
-		if part {
-			r.first, r.last = limits(explained)
-		}
-	}
+	r.low, _ = new(big.Int).SetString(first, 10)
+	r.high, _ = new(big.Int).SetString(last, 10)
 	return r
 }
 
-func limits(word string) (low, high *big.Int) {
-	first, last, _ := strings.Cut(word, "..")
-	low, _ = new(big.Int).SetString(first, 10)
-	high, _ = new(big.Int).SetString(last, 10)
-	return low, high
-}
-
-func (r numberRange) store(v *big.Int) (Answer, *big.Int) {
+func (r numberRange) answer(v *big.Int) Answer {
+	isPower := v.Sign() <= 0 || v.TrailingZeroBits()+1 == uint(v.BitLen()) //nolint:gosec // not negative
 	switch {
 	case r.low == nil || r.high == nil || v.BitLen() > 64 || v.Sign() < 0 && !v.IsInt64(): // tried are 64 bits
-		return Unknown, nil
-	case slices.Contains(r.refused, "p") && parseRounding("p")(v).Cmp(v) != 0:
-		return Refused, nil
+		return Unknown
+	case slices.Contains(r.refused, "p") && !isPower:
+		return Refused
 	case v.Cmp(r.low) < 0 || v.Cmp(r.high) > 0 || slices.Contains(r.refused, v.String()):
-		return Refused, nil
-	case !r.rounds:
-		return Stored, v
-	case r.round == nil || r.first != nil && (v.Cmp(r.first) < 0 || v.Cmp(r.last) > 0):
-		return Unknown, nil
+		return Refused
+	case r.rounds:
+		return Unknown
 	}
-	stored := r.round(v)
-	if stored.Cmp(v) == 0 {
-		return Stored, v
-	}
-	return Rounded, stored
+	return Stored
 }

@@ -1,5 +1,5 @@
 // Package kernels lists the modules, link kinds, offloads and parameters of the kernels of Debian 11, 12 and 13, as recorded from running
-// kernels by `go run ./policy/kernels/record`. It serves `nodegate lint`; nothing on the boot path reads it.
+// kernels by `go run ./internal/e2e/kernels`. It serves `nodegate lint`; nothing on the boot path reads it.
 package kernels
 
 import (
@@ -121,9 +121,6 @@ func perInterface(key string) string {
 	return strings.Join(parts, "/")
 }
 
-// Needs reports whether a module is loaded with another one that brings parameters.
-func (c *Catalogue) Needs(module, other string) bool { return slices.Contains(c.needs[module], other) }
-
 // Brings returns the one of the modules that registers a parameter when it is loaded, itself or by a module that it needs, or "".
 func (c *Catalogue) Brings(key string, modules []string) string {
 	for name, owners := range c.owners {
@@ -131,7 +128,7 @@ func (c *Catalogue) Brings(key string, modules []string) string {
 			continue
 		}
 		for _, m := range modules {
-			needed := func(owner string) bool { return owner == m || c.Needs(m, owner) }
+			needed := func(owner string) bool { return owner == m || slices.Contains(c.needs[m], owner) }
 			if slices.ContainsFunc(owners, needed) {
 				return m
 			}

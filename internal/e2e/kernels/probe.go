@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -198,8 +197,8 @@ func (p *parameter) try(fields []string, i int, v *big.Int, restore bool) *big.I
 	return kept
 }
 
-// numbers returns the domain of one of a parameter's numbers: the smallest and the largest accepted one, how the kernel rounds those
-// between them, and small refused ones.
+// numbers returns the domain of one of a parameter's numbers: the smallest and the largest accepted one, small refused ones, and whether
+// the kernel stores some as another number.
 func (p *parameter) numbers(fields []string, i int, restore bool) string {
 	was, _ := new(big.Int).SetString(fields[i], 10)
 	keep := func(v *big.Int) *big.Int {
@@ -247,19 +246,17 @@ func (p *parameter) numbers(fields []string, i int, restore bool) string {
 		v := new(big.Int).SetUint64(random.Uint64() >> random.IntN(64))
 		samples = append(samples, v, new(big.Int).Add(low, v), new(big.Int).Sub(high, v))
 	}
-	kept := map[string][2]*big.Int{}
-	for _, v := range samples {
-		if inside(v) && kept[v.String()][0] == nil {
-			if k := keep(v); k != nil {
-				kept[v.String()] = [2]*big.Int{v, k}
-			}
+	rounds := func(v *big.Int) bool {
+		if !inside(v) {
+			return false
 		}
+		kept := keep(v)
+		return kept != nil && kept.Cmp(v) != 0
 	}
-	how := kernels.FitRounding(slices.Collect(maps.Values(kept)))
-	if len(fields) > 1 && how != "" {
-		how = "~?" // it depends on the other numbers
+	if slices.ContainsFunc(samples, rounds) {
+		return domain + "~"
 	}
-	return domain + how
+	return domain
 }
 
 // bound returns the last value on the way from one that is accepted to a far one that is accepted too, if all between are.

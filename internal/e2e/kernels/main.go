@@ -5,7 +5,7 @@
 //
 // It also writes the list of the parameters that the kernel changes along with a written one, which revert needs.
 //
-//	go run ./policy/kernels/record policy/kernels/catalogue.gz internal/host/cascades.txt
+//	go run ./internal/e2e/kernels policy/kernels/catalogue.gz internal/host/cascades.txt
 package main
 
 import (
