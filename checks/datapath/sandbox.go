@@ -44,6 +44,7 @@ type SandboxResult struct {
 	Removed     []string `json:"removed,omitempty"`   // the sandboxes of an earlier, killed probe
 	Warnings    []string `json:"warnings,omitempty"`  // errors that do not affect the verdict
 	Duration    Millis   `json:"durationMs"`          // of the whole probe
+	minor       bool     // another program may mend the fault, and needs kubelet for that
 }
 
 // The values of SandboxResult.Failed.
@@ -84,6 +85,7 @@ type sandboxProbe struct {
 	setup  host.RuntimeSetup
 	parent string // of the sandbox's cgroup
 	proc   string // the directory of the runtime's process in /proc
+	later  string // the runtime's words about a missing plugin, or a broken file of a network, that the network's own Pod may bring
 }
 
 // errTaken is the error of a sandbox that another program has stopped: kubelet stops the Pods that the API server does not have.
@@ -98,29 +100,47 @@ func (p *sandboxProbe) run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
-	p.r.Removed, err = host.RemoveSandboxes(ctx, p.r.Socket)
-	if words, said := runtimeWords(err); said { // a second sandbox would stay as well
-		p.refused(FailedRemove, "the sandbox of an earlier probe cannot be removed", words)
+	var left []string
+	p.r.Removed, left, err = host.RemoveSandboxes(ctx, p.r.Socket)
+	switch {
+	case left != nil && p.cannotRun(refusalOf(err)):
+		p.refused(FailedStart, "no Pod can start", refusalOf(err))
 		return nil
-	}
-	if err != nil {
+	case len(left) > 1, left != nil && ctx.Err() != nil: // another sandbox would stay as well
+		p.refused(FailedRemove, "the sandboxes of earlier probes cannot be removed", refusalOf(err))
+		return nil
+	case left == nil && err != nil:
 		return err
 	}
 	if lacks, err := p.lacksFile(ctx); lacks || err != nil {
 		return err
 	}
-	err = p.try(ctx, !p.setup.NetworkReady)
+	onHost := !p.setup.NetworkReady || left != nil || p.later != ""
+	err = p.try(ctx, onHost)
 	if errors.Is(err, errTaken) {
-		err = p.try(ctx, !p.setup.NetworkReady)
+		err = p.try(ctx, onHost)
 	}
 	if plugin := p.needsDaemon(); err == nil && plugin != "" {
 		words := p.r.Words
-		if err = p.try(ctx, true); err == nil && p.r.Pass {
+		if err = p.try(ctx, true); err == nil && (p.r.Pass || p.r.Failed == FailedRemove) {
 			p.skip("a sandbox starts on the host network; the CNI plugin "+plugin+
 				" does not serve a Pod that the API server does not know, or its daemon is not up yet", words)
 		}
 	}
+	if !p.setup.NetworkReady && p.setup.Ignored != nil && p.later == "" {
+		p.later = p.setup.Ignored[0]
+	}
+	if err == nil && p.r.Pass && p.later != "" { // the network's own Pod may write the file
+		p.refused(FailedStart, "no Pod can start, except on the host network", p.later)
+		p.r.minor = true
+	}
 	return err
+}
+
+// refusalOf returns the runtime's words in an error, or the error.
+func refusalOf(err error) string {
+	words, _ := runtimeWords(err)
+	return cmp.Or(words, err.Error())
 }
 
 // connect reads the runtime's report about itself. down is set if it does not serve CRI v1.
@@ -161,7 +181,9 @@ func (p *sandboxProbe) connect(ctx context.Context) (down bool, err error) {
 		}
 	}
 	for _, file := range p.setup.Ignored {
-		p.r.Warnings = append(p.r.Warnings, "the runtime ignores "+file+": correct the file, or remove it")
+		if p.setup.NetworkReady { // else it is the failure
+			p.r.Warnings = append(p.r.Warnings, "the runtime ignores "+file+": correct the file, or remove it")
+		}
 	}
 	driver, err := p.h.Runtimes.CgroupDriver(ctx, p.r.Socket)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -185,7 +207,12 @@ func (p *sandboxProbe) lacksFile(ctx context.Context) (lacks bool, err error) {
 		dirs := p.setup.PluginDirs
 		isFound := slices.ContainsFunc(dirs, func(dir string) bool { return !isMissing(path.Join(dir, plugin)) })
 		if (p.setup.NetworkReady || p.foreignPlugin() == "") && len(dirs) > 0 && !isFound {
-			p.refused(FailedStart, "no Pod can start", fmt.Sprintf("failed to find plugin %q in path %v", plugin, dirs))
+			words := fmt.Sprintf("failed to find plugin %q in path %v", plugin, dirs)
+			if p.comesLater(plugin) {
+				p.later = cmp.Or(p.later, words)
+				continue
+			}
+			p.refused(FailedStart, "no Pod can start", words)
 			return true, nil
 		}
 	}
@@ -231,14 +258,16 @@ func lockSandbox(ctx context.Context) (io.Closer, error) {
 
 // try starts a sandbox, tests it, and removes it.
 func (p *sandboxProbe) try(ctx context.Context, hostNetwork bool) (err error) {
-	p.r.HostNetwork, p.r.Pass, p.r.Failed, p.r.Words, p.r.Remedy = hostNetwork, false, "", "", ""
+	p.r.HostNetwork, p.r.Pass, p.r.Failed, p.r.Words, p.r.Remedy, p.r.minor = hostNetwork, false, "", "", "", false
 	defer func() {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
-		_, e := host.RemoveSandboxes(late, p.r.Socket)
-		if words, said := runtimeWords(e); said && p.r.Pass {
-			p.refused(FailedRemove, "the sandbox cannot be removed", words)
-		} else if e != nil {
+		_, left, e := host.RemoveSandboxes(late, p.r.Socket)
+		switch {
+		case e == nil:
+		case left != nil && p.r.Pass:
+			p.refused(FailedRemove, "a sandbox of the probe cannot be removed", refusalOf(e))
+		default:
 			p.r.Warnings = append(p.r.Warnings, "removing the sandbox: "+e.Error())
 		}
 	}()
@@ -246,6 +275,7 @@ func (p *sandboxProbe) try(ctx context.Context, hostNetwork bool) (err error) {
 	switch words, said := runtimeWords(err); {
 	case said:
 		p.refused(FailedStart, "no Pod can start", words)
+		p.spareBridge(ctx)
 		return nil
 	case errors.Is(err, errors.ErrUnsupported):
 		p.skip("the runtime does not serve RunPodSandbox", "")
@@ -307,20 +337,21 @@ func (p *sandboxProbe) skip(why, words string) {
 
 func (p *sandboxProbe) fail(step, summary, remedy string) {
 	p.r.Pass, p.r.Failed, p.r.Summary, p.r.Remedy = false, step, summary, remedy
+	p.r.minor = step == FailedImage || step == FailedRemove // the runtime may be able to pull it; the CNI, once its daemon is up
 }
 
 func (p *sandboxProbe) refused(step, summary, words string) {
 	p.fail(step, summary+": "+words, p.remedy(words))
+	if step == FailedRemove {
+		p.r.Remedy = "kubelet or the next probe removes it; if it stays, " + p.r.Remedy
+	}
 	p.r.Words = words
 }
 
 // Proof returns the result as a requirement of a policy.
 func (r SandboxResult) Proof() host.Proof {
-	proof := host.Proof{Pass: r.Pass, Skip: r.Skipped, Lost: r.Summary, Evidence: r.Socket + ": " + r.Summary, Remedy: r.Remedy}
-	switch {
-	case r.Failed == FailedImage:
-		proof.Minor = true // the runtime may be able to pull it
-	case r.Pass && r.Stale != "":
+	proof := host.Proof{Pass: r.Pass, Skip: r.Skipped, Minor: r.minor, Lost: r.Summary, Evidence: r.Socket + ": " + r.Summary, Remedy: r.Remedy}
+	if r.Pass && r.Stale != "" {
 		proof.Pass, proof.Minor = false, true
 		proof.Lost = "the runtime runs a program whose file was replaced"
 		proof.Evidence += "; " + r.staleText()

@@ -11,12 +11,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"nodegate/checks"
+	"nodegate/checks/catalog"
+	"nodegate/checks/checkstest"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
@@ -34,6 +39,7 @@ type containerd struct {
 	dir, binDir, path, program, handler string
 	noNetwork, noImage                  bool
 	network                             string // JSON, in place of a bridge with an address
+	broken                              string // a file of networks that is not JSON, before the good one
 }
 
 const bridgeNetwork = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [
@@ -61,6 +67,9 @@ func (c *containerd) start(t *testing.T) (socket string) {
 	write("net.d/README", "")
 	if !c.noNetwork {
 		write("net.d/10-pods.conflist", strings.ReplaceAll(cmp.Or(c.network, bridgeNetwork), "DIR", c.dir))
+	}
+	if c.broken != "" {
+		write("net.d/"+c.broken, "")
 	}
 	write("pause.tar", string(c.image))
 	log, err := os.Create(c.dir + "/log")
@@ -167,12 +176,31 @@ func TestSandboxContainerd(t *testing.T) {
 	copied := t.TempDir() + "/containerd"
 	run(t, "cp", "/usr/bin/containerd", copied)
 	const notFound = `failed to find plugin `
+	calico := without("")
+	write := func(name, text string) {
+		if err := os.WriteFile(calico+"/"+name, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("calico", `#!/bin/sh
+[ "$CNI_COMMAND" = VERSION ] && exec echo '{"cniVersion": "0.4.0", "supportedVersions": ["0.4.0"]}'
+[ "$CNI_COMMAND" = DEL ] && [ -e "$CNI_PATH/up" ] && exit
+echo '{"code": 99, "msg": "error getting ClusterInformation: connection is unauthorized: Unauthorized"}'; exit 1`)
+	cut := without("")
+	run(t, "truncate", "-s", "0", cut+"/bridge")
+	closed := without("")
+	run(t, "chmod", "644", closed+"/bridge")
+	const calicoNetwork = `{"cniVersion": "0.4.0", "name": "k8s-pod-network", "plugins": [{"type": "calico"}, {"type": "portmap"}]}`
 	for _, c := range []struct {
 		what         string
 		node         containerd
 		before       []string // a command
 		failed, want string   // the step, and a part of the result
 		remedy       string
+		minor        bool   // it blocks nothing
+		pods         int    // on cni0
+		stays        bool   // neither can the runtime remove it
+		again        string // the step that fails in a second probe; the third removes what is left
 	}{
 		{what: "healthy", want: "started at 10.244.7.2, answered the node"},
 		{what: "no network yet", node: containerd{noNetwork: true}, want: "started on the host network"},
@@ -193,6 +221,19 @@ func TestSandboxContainerd(t *testing.T) {
 			failed: "start", want: "no IP addresses available in range set", remedy: "/var/lib/cni/networks"},
 		{what: "the bridge has another range's address", before: []string{"ip", "address", "add", "10.99.0.1/24", "dev", "cni0"}, failed: "start",
 			want: "already has an IP address different from", remedy: "ip link delete cni0"},
+		{what: "the bridge has another range's address, and a Pod", pods: 1, before: []string{"ip", "address", "add", "10.99.0.1/24", "dev", "cni0"},
+			failed: "start", want: "already has an IP address different from", remedy: "run `kubectl drain NODE"},
+		{what: "an empty network before the good one", node: containerd{broken: "05-x.conflist"}, failed: "start", minor: true,
+			want: "/net.d/05-x.conflist: error parsing configuration list", remedy: "/net.d/05-x.conflist, or remove it"},
+		{what: "an empty plugin", stays: true, node: containerd{binDir: cut}, failed: "start", want: "exec format error", remedy: "install " + cut + "/bridge"},
+		{what: "a plugin without permission", node: containerd{binDir: closed}, failed: "start", want: "permission denied",
+			remedy: "run `chmod 755 " + closed + "/bridge`"},
+		{what: "a network of a newer version", stays: true, node: containerd{network: strings.Replace(bridgeNetwork, "0.4.0", "9.9.9", 1)},
+			failed: "start", want: "9.9.9", remedy: "set cniVersion"},
+		{what: "Calico without its API server", node: containerd{binDir: calico, network: calicoNetwork}, want: "the CNI plugin calico does not serve",
+			again: FailedRemove},
+		{what: "Calico's program is missing", node: containerd{network: calicoNetwork}, failed: "start", minor: true,
+			want: `failed to find plugin "calico"`, remedy: "start kubelet: the network's own Pod installs the plugin"},
 		{what: "no route to Pods", node: containerd{network: strings.ReplaceAll(bridgeNetwork, `"isGateway": true`, `"isGateway": false`)},
 			failed: "packet", want: "does not answer the node", remedy: "ip route get 10.244.7.2"},
 		{what: "an old daemon after an upgrade", node: containerd{program: copied}, before: []string{"rm", copied}, want: "started at 10.244.7.2"},
@@ -201,19 +242,40 @@ func TestSandboxContainerd(t *testing.T) {
 			if c.before != nil && c.before[0] == "ip" {
 				run(t, "ip", "link", "add", "cni0", "type", "bridge")
 			}
+			for range c.pods {
+				run(t, "ip", "link", "add", "pod0", "master", "cni0", "type", "veth", "peer", "name", "pod1")
+			}
 			c.node.image = image
 			socket := c.node.start(t)
 			if c.before != nil {
 				run(t, c.before...)
 			}
 			r := probeContainerd(t, socket)
-			if r.Pass != (c.failed == "") || r.Failed != c.failed || !strings.Contains(r.Summary, c.want) || !strings.Contains(r.Remedy, c.remedy) {
+			if r.Pass != (c.failed == "" && c.again == "") || r.Failed != c.failed || !strings.Contains(r.Summary, c.want) || !strings.Contains(r.Remedy, c.remedy) {
 				t.Errorf("%+v", r)
 			}
-			if replaced := r.Stale == copied; replaced != (c.node.program != "") || r.Proof().Minor != (replaced || c.failed == FailedImage) {
+			if replaced := r.Stale == copied; replaced != (c.node.program != "") || !r.Proof().Pass && r.Proof().Skip == "" &&
+				r.Proof().Minor != (replaced || c.minor || c.failed == FailedImage) {
 				t.Errorf("replaced %q, %+v", r.Stale, r.Proof())
 			}
-			c.node.checkEmpty(t, socket)
+			if c.again != "" {
+				if r := probeContainerd(t, socket); r.Failed != c.again || !r.Proof().Minor {
+					t.Errorf("in a second probe: %+v", r)
+				}
+				write("up", "")
+				if r := probeContainerd(t, socket); len(r.Removed) != 1 {
+					t.Errorf("in a third probe: %+v", r)
+				}
+			}
+			if c.failed == FailedStart { // a sandbox that stays must not hide the fault
+				if r := probeContainerd(t, socket); r.Failed != FailedStart || r.Proof().Minor != c.minor {
+					t.Errorf("in a second probe: %+v", r)
+				}
+			}
+			obey(t, socket, r.Remedy, c.pods)
+			if !c.stays {
+				c.node.checkEmpty(t, socket)
+			}
 		})
 	}
 	t.Run("killed", func(t *testing.T) {
@@ -241,6 +303,52 @@ func TestSandboxContainerd(t *testing.T) {
 		t.Logf("%d of %d killed probes left a sandbox, which the next removed; one probe takes %s", removed, moments, whole)
 		c.checkEmpty(t, socket)
 	})
+}
+
+// obey runs the first command of a remedy if this machine has its program. Then the probe passes, no check of the running node fails that
+// did not fail before, and each Pod is still on the bridge.
+func obey(t *testing.T, socket, remedy string, pods int) {
+	t.Helper()
+	command := regexp.MustCompile("^(?:run|correct) `?((?:ip link|chmod|cp|/tmp/)[^`,]+)").FindStringSubmatch(remedy)
+	failing := func() (all []string) {
+		h, err := host.Open("/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		policy := ""
+		for _, name := range catalog.Names() {
+			policy += fmt.Sprintf("check %q {}\n", name)
+		}
+		for _, r := range checks.Inspect(t.Context(), h, checks.Run, catalog.For(checkstest.Load(t, policy), checks.Run)).Results {
+			if r.Differs() {
+				all = append(all, r.Name)
+			}
+		}
+		return all
+	}
+	if command != nil {
+		before := failing()
+		run(t, "sh", "-c", regexp.MustCompile("^/tmp/").ReplaceAllString(command[1], "rm $0"))
+		time.Sleep(100 * time.Millisecond)
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) { // containerd notices a removed file
+			if r := probeContainerd(t, socket); r.Pass && !r.HostNetwork {
+				break
+			} else if time.Now().After(end) {
+				t.Fatalf("after %q: %+v", command[1], r)
+			}
+		}
+		for _, name := range failing() {
+			if !slices.Contains(before, name) {
+				t.Errorf("after %q %s fails", command[1], name)
+			}
+		}
+	}
+	ports := strings.Count(string(run(t, "ip", "-o", "link", "show", "type", "veth")), "master cni0")
+	if ports != pods {
+		t.Errorf("after %q %d of %d Pods are on the bridge", command, ports, pods)
+	}
+	run(t, "sh", "-c", "ip link delete pod0 2>/dev/null || true")
 }
 
 // TestSandboxProcess is the process that TestSandboxContainerd kills.

@@ -26,6 +26,7 @@ type fakeCRI struct {
 	address    string
 	noImage    bool
 	stops      bool // another program stops each sandbox at once
+	two        bool // each sandbox is listed twice
 	started    int
 	runs, host bool // there is a sandbox; it is on the host network
 }
@@ -77,7 +78,7 @@ func (f *fakeCRI) answer(method, message string) (response, refusal string) {
 		if !f.runs || !strings.Contains(message, "nodegate.probe") {
 			return "", ""
 		}
-		return field(1, field(1, "one")), ""
+		return strings.Repeat(field(1, field(1, "one")), map[bool]int{false: 1, true: 2}[f.two]), ""
 	case "RemovePodSandbox":
 		if words := f.refuses[method]; words != "" {
 			return "", words
@@ -154,6 +155,7 @@ func TestSandbox(t *testing.T) {
 		name  string // of the runtime, in place of containerd 1.6.20
 		want  string // what begins the summary, "skipped", "error", or the failed step, then a part of the remedy or words
 		runs  int    // sandboxes started
+		minor bool   // it blocks nothing
 	}{
 		{what: "healthy", setup: ready, want: "a Pod sandbox started at 127.0.0.1, answered the node", runs: 1},
 		{what: "no network yet", setup: with(func(s *host.RuntimeSetup) { s.NetworkReady, s.Networks = false, nil }),
@@ -176,6 +178,17 @@ func TestSandbox(t *testing.T) {
 			files: map[string]string{proc + "/root/proc": "", "/opt/cni/bin/bridge": "", "/opt/cni/bin/portmap": "", "/opt/cni/bin/host-local": "",
 				containerdConfig: "version = 3\n"},
 			want: "start: the network's plugins are in /opt/cni/bin: set bin_dir = \"/opt/cni/bin\" in [plugins.\"io.containerd.cri.v1.runtime\".cni]"},
+		{what: "no plugin, which Calico's own Pod brings", setup: with(func(s *host.RuntimeSetup) {
+			s.Networks, s.PluginDirs = calico, []string{"/opt/cni/bin"}
+		}), files: map[string]string{proc + "/root/proc": "", "/usr/lib/cni/portmap": ""},
+			want: "start: start kubelet: the network's own Pod installs the plugin; if it does not, install the CNI plugin calico into", runs: 1, minor: true},
+		{what: "no plugin, and Calico's is in another directory", setup: with(func(s *host.RuntimeSetup) {
+			s.Networks, s.PluginDirs = calico, []string{"/usr/lib/cni"}
+		}), files: map[string]string{proc + "/root/proc": "", "/opt/cni/bin/calico": "", "/opt/cni/bin/calico-ipam": "", "/opt/cni/bin/portmap": ""},
+			want: "start: the network's plugins are in /opt/cni/bin: set bin_dir"},
+		{what: "flannel's Pod brings no bridge", setup: with(func(s *host.RuntimeSetup) {
+			s.Networks, s.PluginDirs = flannel, []string{"/opt/cni/bin"}
+		}), files: map[string]string{proc + "/root/proc": "", proc + "/root/opt/cni/bin/flannel": ""}, want: "start: install the CNI plugin portmap ("},
 		{what: "the runtime's root is not known", setup: with(func(s *host.RuntimeSetup) { s.PluginDirs = []string{"/opt/cni/bin"} }),
 			want: "a Pod sandbox started at", runs: 1},
 		{what: "the runtime does not find a plugin", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": `failed to setup ` +
@@ -187,6 +200,11 @@ func TestSandbox(t *testing.T) {
 			want: "start: correct what the runtime reports", runs: 1},
 		{what: "an old runtime after an upgrade", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": "unsupported shim version"}},
 			files: map[string]string{proc + "/exe": "-> /usr/bin/containerd (deleted)"}, want: "start: run `systemctl restart containerd`", runs: 1},
+		{what: "a program of another machine", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": `failed to setup network: ` +
+			`plugin type="bridge" failed (add): fork/exec /opt/cni/bin/bridge: exec format error`}},
+			want: "start: install /opt/cni/bin/bridge for this machine", runs: 1},
+		{what: "versions of CNI", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": `failed to setup network: ` +
+			`incompatible CNI versions; config is "1.1.0", plugin supports ["0.1.0" "1.0.0"]`}}, want: "start: set cniVersion", runs: 1},
 		{what: "a bridge's own fault", setup: ready, cri: fakeCRI{refuses: map[string]string{"RunPodSandbox": `failed to setup network: ` +
 			`plugin type="bridge" failed (add): failed to allocate for range 0: no IP addresses available in range set: 10.0.0.1-10.0.0.2`}},
 			want: "start: the addresses of Pods that are gone", runs: 1},
@@ -203,9 +221,14 @@ func TestSandbox(t *testing.T) {
 			cri: fakeCRI{address: "192.0.2.9"}, want: "skipped: a sandbox starts at 192.0.2.9", runs: 1},
 		{what: "stopped by kubelet, twice", setup: ready, cri: fakeCRI{stops: true}, want: "error: another program", runs: 2},
 		{what: "cannot be removed", setup: ready, cri: fakeCRI{refuses: map[string]string{"RemovePodSandbox": "busy"}},
-			want: "remove: correct what the runtime reports", runs: 1},
+			want: "remove: kubelet or the next probe removes it; if it stays, correct what the runtime reports", runs: 1, minor: true},
 		{what: "a leftover that cannot be removed", setup: ready, cri: fakeCRI{runs: true, refuses: map[string]string{"RemovePodSandbox": "busy"}},
-			want: "remove: correct what the runtime reports"},
+			want: "remove: kubelet or the next probe removes it", runs: 1, minor: true},
+		{what: "two leftovers that cannot be removed", setup: ready, cri: fakeCRI{runs: true, two: true, refuses: map[string]string{
+			"RemovePodSandbox": "busy"}}, want: "remove: kubelet or the next probe removes it", minor: true},
+		{what: "a leftover that cannot be removed, and runc is gone", setup: ready, cri: fakeCRI{runs: true, refuses: map[string]string{
+			"RemovePodSandbox": "busy", "RunPodSandbox on the host network": `exec: "runc": executable file not found in $PATH`}},
+			want: "start: install runc", runs: 1},
 		{what: "a leftover", setup: ready, cri: fakeCRI{runs: true}, want: "a Pod sandbox started at", runs: 1},
 		{what: "CRI-O", name: "cri-o 1.34.0", setup: crio(isReady), files: programs, want: "a Pod sandbox started at", runs: 1},
 		{what: "CRI-O does not find a plugin", name: "cri-o 1.34.0", setup: crio(func(*host.RuntimeSetup) {}), files: map[string]string{
@@ -238,6 +261,9 @@ func TestSandbox(t *testing.T) {
 				got = "skipped: " + r.Skipped
 			case !r.Pass:
 				got = r.Failed + ": " + r.Remedy
+			}
+			if minor := r.Failed != "" && r.Proof().Minor; minor != (c.minor || r.Failed == FailedImage) {
+				t.Errorf("%+v", r.Proof())
 			}
 			if !strings.HasPrefix(got, c.want) || c.cri.started != c.runs {
 				t.Errorf("%d sandboxes, %q (%+v); want %d, %q", c.cri.started, got, r, c.runs, c.want)

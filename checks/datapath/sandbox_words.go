@@ -3,6 +3,7 @@ package datapath
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"path"
 	"regexp"
@@ -78,7 +79,7 @@ var remedies = []knownError{
 	{"apparmor", "install the package apparmor, which has apparmor_parser, or correct the profile that the error names"},
 	{"seccomp", "install a runc with seccomp, on a kernel with CONFIG_SECCOMP_FILTER, or correct the profile that the error names"},
 	{"failed to mount", "`dmesg` has the kernel's reason; load module overlay, or set snapshotter to one that this file system takes"},
-	{"already has an IP address different from", "run `ip link delete cni0`: the CNI makes the bridge again, with the node's present range"},
+	{"incompatible cni versions", "set cniVersion in the network's file to a version that the error lists, or install newer CNI plugins"},
 	{"no IP addresses available in range set", "the addresses of Pods that are gone are still reserved: drain the node, and remove " +
 		"the files of /var/lib/cni/networks"},
 	{"oom_score_adj", "the runtime lacks CAP_SYS_RESOURCE: set restrict_oom_score_adj = true, or give it the capability"},
@@ -90,7 +91,20 @@ func (p *sandboxProbe) remedy(words string) string {
 		return p.r.restart() + ": " + p.r.staleText()
 	}
 	if m := regexp.MustCompile(`failed to find plugin "([^"/]+)" in path \[([^\]]*)\]`).FindStringSubmatch(words); m != nil {
-		return p.pluginRemedy(m[1], strings.Fields(m[2]))
+		remedy := p.pluginRemedy(m[1], strings.Fields(m[2]))
+		if p.comesLater(m[1]) {
+			remedy = "start kubelet: the network's own Pod installs the plugin; if it does not, " + remedy
+		}
+		return remedy
+	}
+	if m := regexp.MustCompile(`(?:^|file )(/[^ :"]+\.(?:conf|conflist|json)): `).FindStringSubmatch(words); m != nil {
+		return "correct " + m[1] + ", or remove it: the runtime then takes the next file"
+	}
+	if m := regexp.MustCompile(`exec:? "?(/[^ :"]+)"?: (exec format error|permission denied)`).FindStringSubmatch(words); m != nil {
+		if m[2] == "permission denied" {
+			return "run `chmod 755 " + m[1] + "`; if it is executable, mount its file system without noexec (`findmnt -T " + m[1] + "`)"
+		}
+		return "install " + m[1] + " for this machine (`uname -m`), whole: an empty or cut file gives the same error"
 	}
 	if m := missingProgram().FindStringSubmatch(words); m != nil {
 		where := "BinaryName or runtime_type of the handler in " + containerdConfig
@@ -111,16 +125,34 @@ func (p *sandboxProbe) remedy(words string) string {
 	return "correct what the runtime reports; `journalctl -u " + p.r.unit() + "` has more"
 }
 
+// spareBridge sets the remedy for a bridge with the address of an earlier range. Pods on it would lose their network with it, those of a
+// DaemonSet too, which a drain leaves.
+func (p *sandboxProbe) spareBridge(ctx context.Context) {
+	m := regexp.MustCompile(`"([^"]+)" already has an IP address different from`).FindStringSubmatch(p.r.Words)
+	if m == nil {
+		return
+	}
+	p.r.Remedy = "run `ip link delete " + m[1] + "`: the CNI makes the bridge again, with the node's present range"
+	links, err := p.h.Links.List(ctx)
+	if err != nil || slices.ContainsFunc(links, func(l host.Link) bool { return l.Master == m[1] }) {
+		p.r.Remedy = "run `kubectl drain NODE --ignore-daemonsets --delete-emptydir-data`, then reboot: Pods are on " + m[1] +
+			", and the CNI makes it again with the node's present range"
+	}
+}
+
 // missingProgram matches an error about a program of the runtime that does not exist.
 func missingProgram() *regexp.Regexp {
 	return regexp.MustCompile(`exec: "([^"]+)": (?:executable file not found|stat |file does not exist)|` +
 		`fork/exec ([^ :]+): no such file or directory|binary not installed "([^"]+)"`)
 }
 
-// pluginRemedy looks for a missing CNI plugin in the directories to which packages and CNIs install them. A directory without the network's
+// pluginDirs are the directories to which packages and CNIs install plugins.
+var pluginDirs = []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"}
+
+// pluginRemedy looks for a missing CNI plugin in pluginDirs. A directory without the network's
 // other plugins cannot take the place of the runtime's.
 func (p *sandboxProbe) pluginRemedy(plugin string, dirs []string) string {
-	for _, dir := range []string{"/opt/cni/bin", "/usr/lib/cni", "/usr/libexec/cni"} {
+	for _, dir := range pluginDirs {
 		isMissing := func(plugin string) bool {
 			exists, err := p.h.Files.Exists(path.Join(dir, plugin))
 			return !exists || err != nil
@@ -133,8 +165,10 @@ func (p *sandboxProbe) pluginRemedy(plugin string, dirs []string) string {
 			return "the network's plugins are in " + dir + ": set " + p.pluginSetting(dir) + ", then " + p.r.restart()
 		}
 	}
-	return "install the CNI plugin " + plugin + " (https://github.com/containernetworking/plugins has the reference plugins) into " +
-		strings.Join(dirs, " or ")
+	if slices.Contains(referencePlugins, plugin) {
+		plugin += " (https://github.com/containernetworking/plugins has it)"
+	}
+	return "install the CNI plugin " + plugin + " into " + strings.Join(dirs, " or ")
 }
 
 // pluginSetting returns the setting of the runtime for a directory of CNI plugins.
@@ -162,6 +196,24 @@ func (p *sandboxProbe) foreignPlugin() string {
 		}
 	}
 	return ""
+}
+
+// comesLater reports whether the network's own Pod, which needs kubelet, may bring a missing plugin: its own, and what it has beside that.
+// flannel's brings only flannel.
+func (p *sandboxProbe) comesLater(plugin string) bool {
+	foreign := p.foreignPlugin()
+	isOwn := foreign != "" && (foreign != "flannel" || plugin == foreign)
+	return isOwn && !slices.ContainsFunc(pluginDirs, func(dir string) bool { // then the runtime's directory is wrong
+		exists, err := p.h.Files.Exists(path.Join(dir, foreign))
+		return exists && err == nil && !slices.Contains(p.setup.PluginDirs, dir)
+	})
+}
+
+// cannotRun reports whether the words about a sandbox that stays name a plugin of the node's own that cannot start one either.
+func (p *sandboxProbe) cannotRun(words string) bool {
+	m := regexp.MustCompile(`plugin (?:type=)?"([^"]+)".*(?:exec format error|permission denied|incompatible CNI versions|in path)`).
+		FindStringSubmatch(words)
+	return m != nil && slices.Contains(referencePlugins, m[1]) && !p.comesLater(m[1])
 }
 
 // needsDaemon returns the plugin that refused the sandbox for a reason that need not be the node's, or "".

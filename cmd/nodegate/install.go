@@ -296,7 +296,7 @@ func removeProbes(c *cobra.Command, h *host.Host) {
 	defer cancel()
 	removed, err := datapath.Clean(ctx)
 	if socket, known := h.RuntimeSocket(); known == nil {
-		sandboxes, _ := host.RemoveSandboxes(ctx, socket) // kubelet removes what stays
+		sandboxes, _, _ := host.RemoveSandboxes(ctx, socket) // kubelet removes what stays
 		removed = append(removed, sandboxes...)
 	}
 	for _, name := range removed {

@@ -112,30 +112,29 @@ func GetSandbox(ctx context.Context, socket, id string) (s Sandbox, err error) {
 	return s, nil
 }
 
-// RemoveSandboxes stops and removes all sandboxes of this program, and returns their IDs.
-func RemoveSandboxes(ctx context.Context, socket string) (removed []string, err error) {
+// RemoveSandboxes stops and removes all sandboxes of this program. It returns the IDs of those that it removed, and of those that the
+// runtime could not remove, with its errors.
+func RemoveSandboxes(ctx context.Context, socket string) (removed, left []string, err error) {
 	label := append(protoText(1, sandboxLabel), protoText(2, sandboxLabelValue)...)
 	message, err := criCall(ctx, socket, "runtime.v1.RuntimeService/ListPodSandbox", protoBytes(1, protoBytes(3, label)))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for item, err := range protoEach(message) {
-		if err != nil {
-			return removed, err
-		}
-		fields, err := protoFields(item.value)
-		if err != nil {
-			return removed, err
+	for item, bad := range protoEach(message) {
+		fields, unread := protoFields(item.value)
+		if bad = cmp.Or(bad, unread); bad != nil {
+			return removed, left, bad
 		}
 		id := string(fields[1])
 		_, stop := criCallLong(ctx, socket, "runtime.v1.RuntimeService/StopPodSandbox", protoText(1, id))
 		_, remove := criCallLong(ctx, socket, "runtime.v1.RuntimeService/RemovePodSandbox", protoText(1, id))
 		if remove != nil { // it stops the sandbox too
-			return removed, errors.Join(stop, remove)
+			left, err = append(left, id), errors.Join(err, stop, remove)
+			continue
 		}
 		removed = append(removed, id)
 	}
-	return removed, nil
+	return removed, left, err
 }
 
 func protoText(field uint64, text string) []byte { return protoBytes(field, []byte(text)) }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"strings"
 )
 
 // RuntimeSetup is a container runtime's report about itself, from CRI's Status. A runtime reports only a part of it: the rest is empty.
@@ -40,7 +41,8 @@ type RuntimeHandler struct {
 }
 
 // RuntimeSetup calls Status. In its response, field 1 is the status, whose field 1 repeats the conditions (type, status, reason, message),
-// and field 2 is a map of JSON: "config" is containerd's CRI configuration or a part of CRI-O's; "cniconfig" is containerd's network.
+// and field 2 is a map of JSON: "config" is containerd's CRI configuration or a part of CRI-O's; "cniconfig" is containerd's network;
+// "lastCNILoadStatus" is plain text, OK or an error.
 func (machineRuntimes) RuntimeSetup(ctx context.Context, socket string) (s RuntimeSetup, err error) {
 	message, err := criCall(ctx, socket, "runtime.v1.RuntimeService/Status", []byte{8, 1})
 	if err != nil {
@@ -115,6 +117,10 @@ func (s *RuntimeSetup) addInfo(entry []byte) error {
 		}
 		for name, runtime := range config.CRIO.Runtimes {
 			s.Handlers[name] = RuntimeHandler{runtime.RuntimePath, runtime.MonitorPath, config.CRIO.CgroupManagerName == "systemd"}
+		}
+	case "lastCNILoadStatus":
+		if err := string(info[2]); err != "OK" && !strings.Contains(err, "no network config found") {
+			s.Ignored = append(s.Ignored, err)
 		}
 	case "cniconfig":
 		var loaded struct {
