@@ -21,7 +21,7 @@ func (p *Policy) checkAbsent(r *reader) {
 		for _, s := range slices.Concat(p.Sysctls, p.Sysfs) {
 			if s.Applies() && ModuleOf(s.Key) == m.Name {
 				at, remedy := s.Range, "Remove one of the two."
-				if s.Builtin {
+				if s.Rank == ofBuiltin {
 					at, remedy = m.at(), fmt.Sprintf("Write too: override %q { when = false }", s.Key.CheckName())
 				}
 				r.errorf(at, "Contradiction", "%s (%s) exists only with module %s, which must not load at %s. %s", s.Key, place(s.Range), m.Name,
