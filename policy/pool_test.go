@@ -123,7 +123,9 @@ func TestPool(t *testing.T) {
 			both[i], both[1-i] = file("base.hcl", own("10", "false")), file("pool.hcl", pool)
 			_, diags := policy.Load(both, known())
 			for _, want := range []string{`{ absent = true }`, `{ value = 60 }`} {
-				if !slices.ContainsFunc(diags, func(d *hcl.Diagnostic) bool { return d.Subject.Filename == "pool.hcl" && strings.HasSuffix(d.Detail, want) }) {
+				if !slices.ContainsFunc(diags, func(d *hcl.Diagnostic) bool {
+					return d.Subject.Filename == "pool.hcl" && strings.HasSuffix(d.Detail, want)
+				}) {
 					t.Errorf("%v\nwant an override %s", diags, want)
 				}
 			}

@@ -34,7 +34,7 @@ func (b block) get(name string) hcl.Expression {
 	return nil
 }
 
-// ofBuiltin is the rank of the built-in policies. A file that no use block names has rank 0, and a base one more than the file that uses it.
+// ofBuiltin is the rank of built-in policies. A file that no use block names has rank 0, and a base one more than the file that uses it.
 const ofBuiltin = 1 << 20
 
 // isBuiltin reports whether the block is in a built-in policy.
