@@ -68,10 +68,10 @@ func (r *reader) mergeSysctls(all []Sysctl) []Sysctl {
 		merged, ok := sysctls[i].intersect(s)
 		if !ok {
 			here, other, remedy := s, sysctls[i], "Remove one of the two."
-			if here.Builtin && !other.Builtin {
+			if here.Rank > other.Rank {
 				here, other = other, here
 			}
-			if other.Builtin && !here.Builtin {
+			if here.Rank < other.Rank {
 				remedy = "Replace your block by: " + here.override()
 			}
 			r.errorf(here.Range, "Contradiction", "%s must be %s here, but %s at %s. %s",

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/hcl/v2"
-
 	"nodegate/policy/kernels"
 )
 
@@ -38,7 +36,6 @@ func add[T any, P requirement[T]](l *loader, to *[]T, decode func(block) (T, boo
 // decode evaluates the gathered blocks, in their order.
 func (l *loader) decode() {
 	p := l.policy
-	var gate *block
 	names := l.names
 	for _, b := range l.blocks {
 		l.unknown = nil
@@ -60,29 +57,17 @@ func (l *loader) decode() {
 			}
 		case "probe":
 			add(l, &p.Probes, l.decodeProbe, b)
-		case "gate": // the author's own gate replaces the gate of a built-in policy
-			if gate == nil || gate.Builtin && !b.Builtin {
-				gate = &b
-			} else if gate.Builtin == b.Builtin && !b.Builtin {
-				l.reportSecond(b, gate.Range)
-			}
-		case "publish":
-			if p.Publish.Condition != "" {
-				l.reportSecond(b, p.Publish.Range)
-			} else {
-				p.Publish = l.decodePublish(b)
-			}
-		case "audit":
-			if p.Audit.On {
-				l.reportSecond(b, p.Audit.Range)
-			} else {
-				p.Audit = l.decodeAudit(b)
-			}
 		}
 	}
 	l.names = names
+	if b := l.winner("publish", ""); b != nil {
+		p.Publish = l.decodePublish(*b)
+	}
+	if b := l.winner("audit", ""); b != nil {
+		p.Audit = l.decodeAudit(*b)
+	}
 	p.Gate = defaultGate()
-	if gate != nil {
+	if gate := l.winner("gate", ""); gate != nil {
 		l.unknown = nil
 		p.Gate = l.decodeGate(*gate)
 		if u := l.unknowns(); u != "" && !strings.HasPrefix(u, "var.") { // a mistake in a variable is reported already
@@ -90,10 +75,6 @@ func (l *loader) decode() {
 				"Write a constant or use a variable.", u)
 		}
 	}
-}
-
-func (l *loader) reportSecond(b block, first hcl.Range) {
-	l.errorf(b.Range, "Second "+b.Type, "A policy can have only one %s block; the first is at %s. Remove one.", b.Type, place(first))
 }
 
 // unknowns returns the unknown facts that the current block depends on, separated by commas.

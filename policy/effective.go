@@ -144,7 +144,7 @@ func (p *Policy) Advice() hcl.Diagnostics {
 	var all hcl.Diagnostics
 	parameters := slices.Concat(p.Sysctls, p.Sysfs)
 	add := func(a Metadata, what string) {
-		if !a.Builtin {
+		if a.Rank != ofBuiltin {
 			all = append(all, &hcl.Diagnostic{Severity: hcl.DiagWarning, Detail: what, Subject: &a.Range})
 		}
 	}

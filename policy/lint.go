@@ -29,9 +29,8 @@ func Advise(files []File, o Options) (*Policy, hcl.Diagnostics) {
 		p.Files = append(p.Files, f.Name)
 	}
 	if !diags.HasErrors() {
-		var loaded hcl.Diagnostics
-		p, loaded = Load(files, o)
-		diags = slices.Concat(diags, loaded, p.Advice())
+		p, _ = Load(files, o) // its warnings are among those of lint
+		diags = append(diags, p.Advice()...)
 	}
 	return p, l.acknowledge(diags)
 }

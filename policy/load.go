@@ -66,12 +66,12 @@ func (l *loader) forNode(fact func(name string) (any, bool)) *loader {
 func read(files []File, o Options) *loader {
 	l := &loader{reader: &reader{Options: o, words: newVocabulary()}, used: map[string]bool{}, policy: &Policy{}}
 	for _, f := range files {
-		l.parse(f, false)
+		l.parse(f, 0)
 	}
 	if l.stopped {
 		return l
 	}
-	l.markBases(files)
+	l.rankBases(files)
 	l.readVariables()
 	l.readLint()
 	l.applyOverrides()
@@ -105,9 +105,9 @@ type loader struct {
 }
 
 // parse reads the blocks of a file, and the blocks of the built-in policies that it uses.
-func (l *loader) parse(f File, builtin bool) {
+func (l *loader) parse(f File, rank int) {
 	at := hcl.Range{Filename: f.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
-	if !builtin {
+	if rank != ofBuiltin {
 		l.size += len(f.Text)
 	}
 	switch {
@@ -154,7 +154,7 @@ func (l *loader) parse(f File, builtin bool) {
 	l.policy.Files = append(l.policy.Files, f.Name)
 	for _, b := range content.Blocks {
 		opened := l.openBlock(b, f.Text)
-		opened.Builtin = builtin
+		opened.Rank = rank
 		if b.Type == "use" {
 			l.useBuiltin(opened)
 			continue
@@ -179,7 +179,7 @@ func (l *loader) useBuiltin(b block) {
 			b.Name, strings.Join(Builtins(), ", "), didYouMean(b.Name, Builtins()))
 	case !l.used[b.Name]:
 		l.used[b.Name] = true
-		l.parse(f, true)
+		l.parse(f, ofBuiltin)
 	}
 }
 

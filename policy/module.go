@@ -135,12 +135,15 @@ func (r *reader) mergeModules(all []Module) []Module {
 		}
 		first := &modules[i]
 		if first.Absent != m.Absent {
-			remedy := "Remove one of the two."
-			if first.Builtin && !m.Builtin {
-				remedy = fmt.Sprintf("Replace your block by: override %q { absent = %t }", "module."+m.Name, m.Absent)
+			here, other, remedy := m, *first, "Remove one of the two."
+			if here.Rank > other.Rank {
+				here, other = other, here
 			}
-			r.errorf(m.Range, "Contradiction", "Module %s must be %s here, but %s at %s. %s", m.Name, m.Want(), first.Want(), place(first.Range),
-				remedy)
+			if here.Rank < other.Rank {
+				remedy = fmt.Sprintf("Replace your block by: override %q { absent = %t }", "module."+m.Name, here.Absent)
+			}
+			r.errorf(here.Range, "Contradiction", "Module %s must be %s here, but %s at %s. %s", m.Name, here.Want(), other.Want(),
+				place(other.Range), remedy)
 			continue
 		}
 		options := slices.Clone(first.Options)

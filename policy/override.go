@@ -20,23 +20,17 @@ func (l *loader) applyOverrides() {
 		}
 		return b.Type == "override"
 	})
-	var names []string
-	for _, b := range l.blocks {
-		if b.Builtin && b.checkName() != "" {
-			names = append(names, b.checkName())
-		}
-	}
 	type target struct {
 		name string
-		base bool // overridden in a base, whose override another file may override
+		rank int // of the override, which a block of a lower rank may override
 	}
 	done := map[target]hcl.Range{}
 	slices.SortStableFunc(overrides, func(a, b block) int { // a base's first
-		return cmp.Compare(map[bool]int{false: 1}[a.Builtin], map[bool]int{false: 1}[b.Builtin])
+		return cmp.Compare(b.Rank, a.Rank)
 	})
 	for _, o := range overrides {
 		name := canonicalName(o.Name)
-		first, again := done[target{name, o.Builtin}]
+		first, again := done[target{name, o.Rank}]
 		if again && o.Former != "" {
 			continue // two checks became one, and the first override stands
 		}
@@ -44,22 +38,28 @@ func (l *loader) applyOverrides() {
 			l.errorf(o.Range, "Overridden twice", "%s is already overridden at %s. Merge the two blocks.", o.Name, place(first))
 			continue
 		}
-		done[target{name, o.Builtin}] = o.Range
+		done[target{name, o.Rank}] = o.Range
 		found := false
 		for i := range l.blocks { // several built-in policies may contain the requirement
-			if b := &l.blocks[i]; b.Builtin && b.checkName() == name {
+			if b := &l.blocks[i]; b.Rank > o.Rank && b.checkName() == name {
 				l.override(b, o, !found)
 				found = true
 			}
 		}
 		if !found && o.Former == "" { // a check that has gone needs no override
-			l.reportNoTarget(o, name, names)
+			l.reportNoTarget(o, name)
 		}
 	}
 }
 
 // reportNoTarget reports an override that does not name a built-in requirement.
-func (l *loader) reportNoTarget(o block, name string, names []string) {
+func (l *loader) reportNoTarget(o block, name string) {
+	var names []string
+	for _, b := range l.blocks {
+		if b.Rank > o.Rank && b.checkName() != "" {
+			names = append(names, b.checkName())
+		}
+	}
 	if i := slices.IndexFunc(l.blocks, func(b block) bool { return b.checkName() == name }); i >= 0 {
 		l.errorf(o.Range, "Not a built-in requirement", "%s is your own requirement. Change it at %s.", o.Name, place(l.blocks[i].Range))
 		return
@@ -106,14 +106,14 @@ func (l *loader) findIneffective() hcl.Diagnostics {
 	var diags hcl.Diagnostics
 	for _, b := range l.blocks {
 		when := b.get("when")
-		if b.Builtin || b.checkName() == "" || when == nil {
+		if b.isBuiltin() || b.checkName() == "" || when == nil {
 			continue
 		}
 		v, known := r.value(when)
 		off := known && v.Type() == cty.Bool && v.False()
 		for _, of := range l.blocks {
 			adds := (b.Type == "sysctl" || b.Type == "sysfs") && !off // it adds its own value when it applies
-			if of.Builtin && of.checkName() == b.checkName() && of.get("when") == nil && !adds {
+			if of.Rank > b.Rank && of.checkName() == b.checkName() && of.get("when") == nil && !adds {
 				diags = append(diags, &hcl.Diagnostic{
 					Severity: hcl.DiagWarning, Summary: "No effect", Subject: b.at("when").Ptr(),
 					Detail: fmt.Sprintf("%s is still required at %s, without a when. To switch that off, write: override %q { when = ... }.",

@@ -52,7 +52,7 @@ type Metadata struct {
 	Drift    Drift     // how watch reacts when it begins to fail
 	Range    hcl.Range // its position in the policy
 	Override hcl.Range // position of the override that changed it, if any
-	Builtin  bool      // it is in a built-in policy
+	Rank     int       // of its file, as a block's
 	Off      bool      // its when is false here
 	When     string    // position of a when that is false
 	Unknown  string    // unknown facts that it depends on, separated by commas

@@ -16,7 +16,7 @@ import (
 func Bases(files []File) (all []string) {
 	l := &loader{reader: &reader{words: newVocabulary()}, used: map[string]bool{}, policy: &Policy{}}
 	for _, f := range files {
-		l.parse(f, false)
+		l.parse(f, 0)
 	}
 	for _, b := range l.bases {
 		if name, ok := b.base(); ok && !slices.Contains(all, name) && !slices.ContainsFunc(files, func(f File) bool { return f.Name == name }) {
@@ -36,8 +36,15 @@ func (b block) base() (string, bool) {
 	return strings.TrimSuffix(dir, "/") + "/" + name, IsPolicyFile(name) && !strings.Contains(name, "/")
 }
 
-// markBases makes the blocks of the files that use blocks name as changeable as a built-in policy's.
-func (l *loader) markBases(files []File) {
+// rankBases ranks the blocks of the files that use blocks name.
+func (l *loader) rankBases(files []File) {
+	rank := map[string]int{}
+	for range files { // a chain of bases is not longer
+		for _, b := range l.bases {
+			name, _ := b.base()
+			rank[name] = max(rank[name], rank[b.Range.Filename]+1)
+		}
+	}
 	for _, b := range l.bases {
 		name, ok := b.base()
 		switch i := slices.IndexFunc(files, func(f File) bool { return f.Name == name }); {
@@ -46,11 +53,13 @@ func (l *loader) markBases(files []File) {
 				"{}.", b.Name)
 		case i < 0:
 			l.errorf(b.Range, "No such file", "%s does not exist.", name)
+		case rank[name] <= rank[b.Range.Filename]:
+			l.errorf(b.Range, "Bases in a circle", "%s uses this file too, directly or by another. Remove one of the use blocks.", name)
 		}
-		for i := range l.blocks {
-			if l.blocks[i].Range.Filename == name {
-				l.blocks[i].Builtin = true
-			}
+	}
+	for i := range l.blocks {
+		if b := &l.blocks[i]; !b.isBuiltin() {
+			b.Rank = rank[b.Range.Filename]
 		}
 	}
 }
@@ -168,10 +177,8 @@ func setDefault(body *hclwrite.Body, v cty.Value) {
 	body.SetAttributeValue("default", v)
 }
 
-// isOwn reports whether the variable that counts is in the file: an author's variable replaces one of a policy that it uses.
+// isOwn reports whether the variable that counts is in the file.
 func (l *loader) isOwn(name, file string) bool {
-	replaced := slices.ContainsFunc(l.blocks, func(b block) bool { return b.Type == "variable" && b.Name == name && !b.Builtin })
-	return slices.ContainsFunc(l.blocks, func(b block) bool {
-		return b.Type == "variable" && b.Name == name && b.Range.Filename == file && b.Builtin != replaced
-	})
+	b := l.winner("variable", name)
+	return b != nil && b.Range.Filename == file
 }

@@ -1,11 +1,77 @@
 package policy_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"nodegate/policy"
 )
+
+// TestRanks: of three files in a row, the one that uses another counts, whichever is read first and wherever its use block stands.
+func TestRanks(t *testing.T) {
+	const link = `link "up" {
+  match { name = "eth*" }
+  mtu = `
+	for _, c := range []struct{ name, root, base, pool, want string }{
+		{"gate", `gate { budget = "20s" }`, `gate { enforce = "warn" }`, "", `kubelet.service is never held (enforce = "warn"): the gate only reports`},
+		{"gate", `gate { on_timeout = "release" }`, `gate { unit = "k3s.service" }`, `gate { budget = "20s" }`,
+			"kubelet.service waits up to 20s, checked every 2s, then hold; repair true"},
+		{"gate", `gate { unit = "k3s.service" }`, "", "", "k3s.service waits up to 2m0s, checked every 2s, then hold; repair true"},
+		{"publish", `publish { condition = "A" }`, `publish { condition = "B" }`, `publish { condition = "C" }`, "condition C of "},
+		{"publish", `publish { condition = "A" }`, `publish { condition = "B" }`, "", "condition B of "},
+		{"audit", `audit { settle = "1s" }`, `audit { settle = "2s" }`, `audit { settle = "3s" }`, "reported after 3s"},
+		{"audit", `audit { settle = "1s" }`, `audit { settle = "2s" }`, "", "reported after 2s"},
+		{"link.flannel", `use "flannel-vxlan" {}`, `variable "flannel_checksum_fixed" { default = "9.9" }`, "", "=off"},
+		{"link.flannel", `use "flannel-vxlan" {}`, `variable "flannel_checksum_fixed" { default = "6.0" }`,
+			`variable "flannel_checksum_fixed" { default = "9.9" }`, "=off"},
+		{"sysctl.vm.swappiness", "variable \"n\" { default = 1 }\nsysctl \"vm.swappiness\" { value = var.n }", `variable "n" { default = 2 }`,
+			`variable "n" { default = 3 }`, "3"},
+		{"sysctl.vm.swappiness", "variable \"n\" { default = 1 }\nsysctls { values = { \"vm.swappiness\" = var.n } }",
+			`variable "n" { default = 5 }`, `override "sysctl.vm.swappiness" { max = var.n }`, "at most 5"},
+		{"sysctl.kernel.panic", `override "sysctl.kernel.panic" { value = 15 }`, `override "sysctl.kernel.panic" { value = 25 }`,
+			`override "sysctl.kernel.panic" { value = 35 }`, "35"},
+		{"sysctl.kernel.panic", `override "sysctl.kernel.panic" { value = 15 }`, `override "sysctl.kernel.panic" { value = 25 }`, "", "25"},
+		{"module.sctp", `module "sctp" {}`, `override "module.sctp" { severity = "warn" }`, `override "module.sctp" { absent = true }`, "not loadable"},
+		{"sysfs.kernel/mm/ksm/run", `sysfs "kernel/mm/ksm/run" { value = 1 }`, `override "sysfs.kernel/mm/ksm/run" { value = 0 }`,
+			`override "sysfs.kernel/mm/ksm/run" { value = 2 }`, "2"},
+		{"link.up", link + "1300\n}", `override "link.up" { mtu = 1400 }`, `override "link.up" { mtu = 1500 }`, "mtu=1500"},
+		{"link.up", link + "1300\n}", "", `override "link.up" { mtu = 1500 }`, "mtu=1500"},
+		{"exec.a", `check "exec.a" { command = ["/a"] }`, `override "exec.a" { command = ["/b"] }`, `override "exec.a" { timeout = "9s" }`,
+			"/b exits with status 0 within 9s"},
+		{"conntrack.full", `override "conntrack.full" { when = true }`, `override "conntrack.full" { when = false }`,
+			`override "conntrack.full" { when = true }`, "inspected"},
+		{"probe.sandbox", `probe "sandbox" { timeout = "9s" }`, `override "probe.sandbox" { timeout = "8s" }`,
+			`override "probe.sandbox" { timeout = "7s" }`, "a Pod can start within 7s"},
+		{"sysctl.kernel.no_such", `lint { allow_names = ["kernel.no_such"] }`, `lint { allow = ["unused-variable:n"] }`,
+			"variable \"n\" { default = 1 }\nsysctl \"kernel.no_such\" {\n  value = 1\n  reason = \"r\"\n}", "1"},
+	} {
+		for order := range 12 {
+			texts := []string{c.root, c.base, c.pool}
+			for i, use := range []string{`use "kubernetes" {}`, `use "./root.hcl" {}`, `use "./base.hcl" {}`} {
+				texts[i] = strings.Join([]string{use, texts[i], use}[order%2:][:2], "\n")
+			}
+			files := []policy.File{{Name: "root.hcl", Text: []byte(texts[0])}, {Name: "base.hcl", Text: []byte(texts[1])}, {Name: "pool.hcl", Text: []byte(texts[2])}}
+			first := order / 2 % 3
+			files[0], files[first] = files[first], files[0]
+			if order >= 6 {
+				files[1], files[2] = files[2], files[1]
+			}
+			o := known()
+			o.Fact = func(name string) (any, bool) { return "6.8.0", name == "kernel.version" }
+			p, diags := policy.Load(files, o)
+			if order == 0 && (c.name == "gate" || strings.HasPrefix(c.base, "lint")) {
+				diags = append(diags, policy.Lint(files, o)...)
+			}
+			i := slices.IndexFunc(p.Effective(), func(r policy.Requirement) bool { return r.Name == c.name })
+			if len(diags) > 0 || i < 0 || !strings.Contains(p.Effective()[i].Want, c.want) {
+				t.Errorf("%s, order %d: %v\n%+v\nwant %s", c.name, order, diags, p.Effective()[max(i, 0)], c.want)
+			}
+		}
+	}
+}
 
 // TestPool: a base is overridden by the file that uses it, whichever is read first; a variable has limits; an older nodegate is refused
 // with one message, whatever else it does not know.
@@ -48,6 +114,26 @@ func TestPool(t *testing.T) {
 		if p.Gate.Budget.String() != "1m0s" {
 			t.Error(p.Gate.Budget)
 		}
+	}
+	own := func(value, absent string) string {
+		return "module \"sctp\" { absent = " + absent + " }\nsysctl \"vm.swappiness\" { value = " + value + " }\n"
+	}
+	for _, pool := range []string{own("60", "true") + `use "./base.hcl" {}`, `use "./base.hcl" {}` + "\n" + own("60", "true")} {
+		for i := range both {
+			both[i], both[1-i] = file("base.hcl", own("10", "false")), file("pool.hcl", pool)
+			_, diags := policy.Load(both, known())
+			for _, want := range []string{`{ absent = true }`, `{ value = 60 }`} {
+				if !slices.ContainsFunc(diags, func(d *hcl.Diagnostic) bool {
+					return d.Subject.Filename == "pool.hcl" && strings.HasSuffix(d.Detail, want)
+				}) {
+					t.Errorf("%v\nwant an override %s", diags, want)
+				}
+			}
+		}
+	}
+	circle := []policy.File{file("/d/pool.hcl", pool), file("/d/base.hcl", base+"\nuse \"./pool.hcl\" {}")}
+	if _, diags := policy.Load(circle, known()); !strings.Contains(diags.Error(), "Bases in a circle") {
+		t.Error(diags)
 	}
 	if got := policy.Bases(both[:1]); len(got)+len(policy.Bases(both[1:])) != 1 {
 		t.Errorf("missing bases: %q", got)

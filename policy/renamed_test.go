@@ -12,9 +12,12 @@ import (
 // to write.
 func TestRenamedCheck(t *testing.T) {
 	load := func(text string) (*policy.Policy, string) {
-		p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, policy.Options{
+		files, known := []policy.File{{Name: "p.hcl", Text: []byte(text)}}, policy.Options{
 			Checks: []string{"kubelet.exit", "kubelet.swap"}, Renamed: map[string]string{"kubelet.flags": "kubelet.exit", "kubelet.state": "kubelet.exit"},
-		})
+		}
+		p, diags := policy.Load(files, known)
+		_, advice := policy.Advise(files, known)
+		assert.Diff(t, advice, diags, "the warnings of lint (+load)")
 		if diags.HasErrors() {
 			t.Fatal(diags)
 		}

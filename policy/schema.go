@@ -20,7 +20,7 @@ type block struct {
 	Former   string    // the label as written, if it is the former name of a check
 	Range    hcl.Range // position of the label, or of the block's first line
 	Override hcl.Range // position of the override that changed it, if any
-	Builtin  bool      // it is in a built-in policy, or in a base: others may override it
+	Rank     int       // of its file: a block of a lower rank replaces or overrides it
 	Body     hcl.Body
 	Attrs    hcl.Attributes
 	Blocks   hcl.Blocks
@@ -34,8 +34,31 @@ func (b block) get(name string) hcl.Expression {
 	return nil
 }
 
+// ofBuiltin is the rank of built-in policies. A file that no use block names has rank 0, and a base one more than the file that uses it.
+const ofBuiltin = 1 << 20
+
 // isBuiltin reports whether the block is in a built-in policy.
-func (b block) isBuiltin() bool { return strings.HasPrefix(b.Range.Filename, "builtin:") }
+func (b block) isBuiltin() bool { return b.Rank == ofBuiltin }
+
+// winner returns the block of the lowest rank of those with a type and a name that a policy can have once, or nil. It reports another
+// block of that rank.
+func (l *loader) winner(blockType, name string) (first *block) {
+	for _, b := range l.blocks {
+		if b.Type == blockType && b.Name == name && (first == nil || b.Rank < first.Rank) {
+			first = &b
+		}
+	}
+	for _, b := range l.blocks {
+		switch {
+		case b.Type != blockType || b.Name != name || b.Rank > first.Rank || b.isBuiltin() || b.Range == first.Range:
+		case isNameless(blockType):
+			l.errorf(b.Range, "Second "+b.Type, "A policy can have only one %s block; the first is at %s. Remove one.", b.Type, place(first.Range))
+		default:
+			l.errorf(b.Range, "Same name twice", "Variable %q is already defined at %s. Rename one of the two.", b.Name, place(first.Range))
+		}
+	}
+	return first
+}
 
 // at returns the position of an attribute's value, or of the block if it is not set.
 func (b block) at(name string) hcl.Range {
@@ -130,7 +153,7 @@ func (r *reader) each(b block, text []byte) (all []block) {
 				item.KeyExpr.Range().SliceBytes(text), item.ValueExpr.Range().SliceBytes(text))
 			continue
 		}
-		one := block{Type: "sysctl", Name: key.AsString(), Range: item.KeyExpr.Range(), Builtin: b.Builtin, Body: hcl.EmptyBody(),
+		one := block{Type: "sysctl", Name: key.AsString(), Range: item.KeyExpr.Range(), Rank: b.Rank, Body: hcl.EmptyBody(),
 			Attrs: maps.Clone(b.Attrs)}
 		delete(one.Attrs, "values")
 		set := func(name string, e hclsyntax.Expression) {

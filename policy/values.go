@@ -289,7 +289,7 @@ func (r *reader) decodeMetadata(b block) Metadata {
 		Symptom:  r.text(b.get("symptom"), "symptom"),
 		TradeOff: r.text(b.get("tradeoff"), "tradeoff"),
 		Drift:    r.decodeDrift(b),
-		Range:    b.Range, Override: b.Override, Builtin: b.isBuiltin(),
+		Range:    b.Range, Override: b.Override, Rank: b.Rank,
 	}
 	if e := b.get("when"); a.Off {
 		a.When = place(e.Range())

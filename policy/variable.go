@@ -16,19 +16,16 @@ import (
 // readVariables sets the value of every variable block to the given one, or to its default.
 func (l *loader) readVariables() {
 	l.vars = map[string]cty.Value{}
-	declared := map[string]hcl.Range{}
+	declared := map[string]bool{}
 	for _, b := range l.blocks {
 		if b.Type != "variable" {
 			continue
 		}
-		if b.Builtin && slices.ContainsFunc(l.blocks, func(o block) bool { return o.Type == "variable" && o.Name == b.Name && !o.Builtin }) {
-			continue // the author's own block replaces it
-		}
-		if first, ok := declared[b.Name]; ok {
-			l.errorf(b.Range, "Same name twice", "Variable %q is already defined at %s. Rename one of the two.", b.Name, place(first))
+		if declared[b.Name] {
 			continue
 		}
-		declared[b.Name] = b.Range
+		b = *l.winner(b.Type, b.Name)
+		declared[b.Name] = true
 		// A variable with a mistake remains declared, so that its uses are not reported too.
 		l.vars[b.Name] = cty.DynamicVal
 		if v, ok := l.readVariable(b); ok {
@@ -37,7 +34,7 @@ func (l *loader) readVariables() {
 	}
 	names := slices.Sorted(maps.Keys(declared))
 	for _, name := range slices.Sorted(maps.Keys(l.Vars)) {
-		if _, ok := declared[name]; !ok {
+		if !declared[name] {
 			l.errorf(l.givenAt(name), "Unknown variable", "The policy does not declare variable %q. Declared variables: %s.%s",
 				name, cmp.Or(strings.Join(names, ", "), "none"), didYouMean(name, names))
 		}

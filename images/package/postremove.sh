@@ -4,6 +4,9 @@ set -e
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 fi
+case $1 in
+remove | purge | 0) rm -f /usr/bin/.nodegate-before /usr/bin/.nodegate-refused ;;
+esac
 # A purge also removes files that people put there, unless another installation still uses
 # them: a copied binary, or an export.
 for gate in /etc/systemd/system/*.service.d/10-nodegate.conf /var/lib/nodegate/journal.json; do

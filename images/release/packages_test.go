@@ -54,6 +54,16 @@ func TestDeb(t *testing.T) {
 	}
 	held(t, root, "two")
 
+	write(t, root+ownPolicy, "newer {}\n")
+	if code, out := in(t, root, "dpkg", "-i", "/root/one.deb"); code == 0 || !strings.Contains(out, ownPolicy+":1:1: Unsupported block type") {
+		t.Errorf("under a newer policy: exit status %d\n%s", code, out)
+	}
+	held(t, root, "two")
+	require.NoError(t, os.Remove(root+ownPolicy))
+	sayIn(t, root, "dpkg", "--configure", "nodegate")
+	held(t, root, "one")
+	sayIn(t, root, "dpkg", "-i", "/root/two.deb")
+
 	write(t, root+ownPolicy, "use \"kubernetes\" {}\n")
 	sayIn(t, root, "dpkg", "-r", "nodegate")
 	for _, gone := range []string{dropIn, "/usr/bin/nodegate", wants + "nodegate-apply.service", wants + "nodegate-watch.service"} {

@@ -120,30 +120,30 @@ func (p *place) positionAt(offset int64) string {
 	return fmt.Sprintf("%s:%d:%d", p.file, p.line+1, offset-p.from+1)
 }
 
-// document is a Report, or the report inside a Watch.
-type document struct {
-	Report
-	Watched *Report `json:"report"`
-}
-
 // decode returns the report of one document. words interns the check names of all reports in a file, so that each name is stored once.
 func decode(raw json.RawMessage, words map[string]string) (Report, error) {
-	var d document
+	var d Report
+	var watch struct {
+		Kind   string          `json:"kind"`
+		Report json.RawMessage `json:"report"`
+	}
+	begin := 0
+	if err := json.Unmarshal(raw, &watch); err == nil && watch.Kind == KindWatch && watch.Report != nil {
+		begin, raw = bytes.Index(raw, watch.Report), watch.Report
+	}
 	if err := json.Unmarshal(raw, &d); err != nil {
 		if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is && wrong.Field != "" {
+			wrong.Offset += int64(begin)
 			return Report{}, fmt.Errorf("%s must not be a %s: %w", wrong.Field, wrong.Value, err)
 		}
 		return Report{}, fmt.Errorf("not a nodegate report: %w", err)
-	}
-	if d.Kind == KindWatch && d.Watched != nil {
-		d.Report = *d.Watched
 	}
 	d.Results = slices.Clone(d.Results) // drop the spare capacity left by decoding, because all results stay in memory
 	for i := range d.Results {
 		res := &d.Results[i]
 		res.Name = intern(words, res.Name)
 	}
-	return d.Report, d.validate()
+	return d, d.validate()
 }
 
 // intern returns the first stored copy of word.

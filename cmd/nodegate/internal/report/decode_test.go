@@ -22,7 +22,7 @@ func TestDecodeNamesThePlace(t *testing.T) {
 		{"broken in the middle", "{\n  \"kind\": oops\n}", "f.json:2:11: not valid JSON: invalid character 'o' looking for beginning of value"},
 		{"truncated", good[:40], "f.json:1:41: the report is truncated"},
 		{"broken after a good one", good + "\n{\"a\" 1}\n", "f.json:3:6: not valid JSON: invalid character '1' after object key"},
-		{"a list", "[1]", "f.json:1:2: not a nodegate report: json: cannot unmarshal array into Go value of type report.document"},
+		{"a list", "[1]", "f.json:1:2: not a nodegate report: json: cannot unmarshal array into Go value of type report.Report"},
 		{"another kind", `{"apiVersion":"nodegate/v1","kind":"Snapshot"}`,
 			`f.json:1:1: not a nodegate/v1 Report but "nodegate/v1" "Snapshot"; write a report with ` + "`nodegate check --format json`"},
 		{"another version", in("nodegate/v1", "nodegate/v2"),
@@ -35,6 +35,8 @@ func TestDecodeNamesThePlace(t *testing.T) {
 		{"duplicate name", in(`"results":[`, `"results":[{"name":"module","verdict":"pass"},`),
 			`f.json:1:1: results[1]: duplicate result "module"`},
 		{"a number for a name", in(`"name":"module"`, `"name":17`), "results.name must not be a number"},
+		{"a number in watch's report", `{"kind":"Watch","audit":{"services":1},"report":` + "\n" + in(`"name":"module"`, `"name":17`) + "}",
+			"f.json:2:101: results.name must not be a number"},
 		{"too many", in(`"results":[`, `"results":[`+strings.Repeat(`{},`, 10_001)), "f.json:1:1: 10002 results; a report may have at most 10000"},
 	} {
 		reports, err := report.Decode("f.json", strings.NewReader(c.text))

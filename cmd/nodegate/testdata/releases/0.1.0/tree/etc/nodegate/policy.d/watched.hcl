@@ -1,0 +1,5 @@
+sysctl "net.ipv4.ip_forward" {
+  value  = 1
+  reason = "r"
+}
+audit {}
