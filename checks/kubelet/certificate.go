@@ -83,7 +83,7 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 		if exits {
 			return renewed, nil
 		}
-		if runs, err := kubeletRuns(h); !runs || err != nil {
+		if running, err := ownKubelets(h); len(running) == 0 || err != nil {
 			return renewed, err
 		}
 	}

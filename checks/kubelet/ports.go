@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -22,7 +23,8 @@ func ports() checks.Problem {
 		Symptom: "kubelet exits: \"listen tcp 0.0.0.0:10250: bind: address already in use\".",
 		How: "kubelet's port (10250) cannot be bound. /proc/net/tcp or tcp6 has a listening socket on it whose address " +
 			"is kubelet's, or one of the two is the wildcard address. The process that owns the socket, found through /proc/PID/fd, is " +
-			"neither kubelet nor a program that contains kubelet (k3s, RKE2, MicroK8s' kubelite, hyperkube).",
+			"neither kubelet nor a program that contains kubelet (k3s, RKE2, MicroK8s' kubelite, hyperkube), run by root in this network " +
+			"namespace. If the owner is hidden from nodegate, as from nodegate-watch.service, the port is kubelet's once kubelet has run for 30 s.",
 		Remedy:   "stop the other program, or set port in kubelet's configuration",
 		TradeOff: "If kubelet's port changes, the API server, metrics-server and network policies must use the new one.",
 		Ref:      "https://kubernetes.io/docs/reference/networking/ports-and-protocols/",
@@ -68,15 +70,23 @@ func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 				return s, err
 			}
 			s.Evidence = append(s.Evidence, checks.Seen(table, "port "+port+": "+cmp.Or(owner, "unknown process")))
-			switch name, _, _ := strings.Cut(owner, " "); {
-			case isKubelet(name):
-			case name == "":
-				// nodegate-watch.service may not read kubelet's /proc/PID/fd. If kubelet runs, assume that the port is kubelet's.
-				if runs, err := kubeletRuns(h); err != nil || !runs {
-					return s, cmp.Or(err, fmt.Errorf("port %s is in use, and its process is not visible", port))
-				}
-			default:
+			kubelets, err := ownKubelets(h)
+			if err != nil {
+				return s, err
+			}
+			switch runs, is := kubelets[owner]; {
+			case is:
+			case owner != "":
 				taken = append(taken, "port "+port+" is used by "+owner)
+			case len(kubelets) == 0:
+				return s, fmt.Errorf("port %s is in use, and its process is not visible", port)
+			default: // nodegate-watch.service may not read kubelet's /proc/PID/fd. A kubelet without its port exits soon.
+				for _, age := range kubelets {
+					runs = max(runs, age)
+				}
+				if runs < startTime {
+					return s, fmt.Errorf("port %s is in use, its process is not visible, and kubelet has only run for %s", port, runs)
+				}
 			}
 		}
 	}
@@ -86,14 +96,28 @@ func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 	return s, nil
 }
 
-func kubeletRuns(h *host.Host) (bool, error) {
-	processes, err := h.Processes()
-	return slices.ContainsFunc(processes, func(p host.Process) bool { return isKubelet(p.Name) }), err
-}
+// startTime bounds the time in which a kubelet that cannot bind its port exits.
+const startTime = 30 * time.Second
 
-// isKubelet reports whether a process of that name is kubelet or contains it: k3s, RKE2, MicroK8s, hyperkube.
-func isKubelet(name string) bool {
-	return slices.Contains([]string{"kubelet", "k3s", "k3s-server", "k3s-agent", "rke2", "kubelite", "hyperkube"}, name)
+// ownKubelets returns the age of each process of this node that is kubelet or contains it (k3s, RKE2, MicroK8s, hyperkube), by name and
+// PID as findOwner returns them.
+func ownKubelets(h *host.Host) (map[string]time.Duration, error) {
+	names := []string{"kubelet", "k3s", "k3s-server", "k3s-agent", "rke2", "kubelite", "hyperkube"}
+	processes, err := h.Processes()
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]time.Duration{}
+	for _, p := range processes {
+		if slices.Contains(names, p.Name) {
+			up, err := h.Uptime()
+			if err != nil {
+				return nil, err
+			}
+			found[fmt.Sprintf("%s (pid %d)", p.Name, p.PID)] = up - p.Started
+		}
+	}
+	return found, nil
 }
 
 // parseListener parses a line of /proc/net/tcp or tcp6: "0: 0100007F:280A 00000000:0000 0A ... INODE ..."; state 0A is LISTEN.

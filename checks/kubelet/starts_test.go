@@ -200,6 +200,8 @@ func TestRuntimeNofile(t *testing.T) {
 				"               files     \n",
 		}, nil)
 	}
+	pods := node("containerd", "1024 524288")
+	pods.Files["/proc/9/ns/net"] = "-> net:[2]"
 	checkstest.RunOne(t, "kubelet.runtime-nofile", checks.Run, []checkstest.Case{
 		{What: "Ubuntu 24.04", Node: node("containerd", "1024 524288"), Want: `
 warn
@@ -220,6 +222,7 @@ want: more than 1024 files, with a bound
 got: crio has 1073741816
 evidence: /proc/9/limits: Max open files 1073741816 1073741816
 remedy: create /etc/systemd/system/crio.service.d/nofile.conf with ` + "`[Service]` and `LimitNOFILE=1048576`" + `, and restart the runtime; running containers keep their limit`},
+		{What: "a Pod's", Node: pods, Want: "skipped\nskipped: neither containerd nor crio runs here"},
 		{What: "none runs", Node: node("bash", "1024 1024"), Want: "skipped\nskipped: neither containerd nor crio runs here"},
 	})
 }

@@ -20,17 +20,26 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"nodegate":   main,
 		"kube-proxy": kubeProxy,
+		"listener":   kubeProxy,
 	})
 }
 
-// kubeProxy is a healthy kube-proxy that does nothing.
+// kubeProxy is a healthy kube-proxy that does nothing. It listens on the addresses of its command line.
 func kubeProxy() {
-	err := http.ListenAndServe("127.0.0.1:10256", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		now := time.Now().Format(time.RFC3339)
-		fmt.Fprintf(w, `{"lastUpdated": %q, "currentTime": %q, "healthy": true, "status": {"IPv4": {"lastUpdated": %q, "healthy": true}}}`,
-			now, now, now)
-	}))
-	fmt.Fprintln(os.Stderr, err)
+	at := os.Args[1:]
+	if len(at) == 0 {
+		at = []string{"127.0.0.1:10256"}
+	}
+	for _, address := range at {
+		go func() {
+			fmt.Fprintln(os.Stderr, http.ListenAndServe(address, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				now := time.Now().Format(time.RFC3339)
+				fmt.Fprintf(w, `{"lastUpdated": %q, "currentTime": %q, "healthy": true, "status": {"IPv4": {"lastUpdated": %q, "healthy": true}}}`,
+					now, now, now)
+			})))
+		}()
+	}
+	select {}
 }
 
 // TestScripts runs the scripts of testdata. "replace FILE" replaces the script's working

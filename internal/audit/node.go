@@ -51,6 +51,9 @@ func NewMachine(h *host.Host) *Machine {
 // set it at its start (conntrack.tcpBeLiberal), before it writes rules.
 func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 	sets, err := n.Host.Rulesets(ctx)
+	if err == nil {
+		err = n.Presence.Configured()
+	}
 	if err != nil {
 		return proxy.Judgment{}, err
 	}

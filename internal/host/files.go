@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
 	"github.com/cyphar/filepath-securejoin/pathrs-lite"
 	"golang.org/x/sys/unix"
@@ -22,11 +23,18 @@ const maxFile = 64 << 20
 // maxTail is enough for a few hundred log lines.
 const maxTail = 32 << 10
 
+// maxCommand bounds the part of a command line that is read: a process decides how much of its memory that is (PR_SET_MM_MAP).
+const maxCommand = 64 << 10
+
 // machineFiles reads and writes the running machine's files.
 type machineFiles struct{}
 
 // ReadFile synthesises /proc/net/stat/nf_conntrack if the kernel does not provide that file.
 func (machineFiles) ReadFile(name string) (config.Text, error) {
+	if path.Base(name) == "cmdline" {
+		f, err := file.Open(name)
+		return textOf(f, err, file.Tail, maxCommand) // the beginning: files in /proc have no size
+	}
 	found, mode, err := file.ReadMode(name, maxFile)
 	if name != "/proc/net/stat/nf_conntrack" || !errors.Is(err, fs.ErrNotExist) {
 		return config.NewText(mode, found), err
@@ -72,7 +80,19 @@ func existsResult(_ fs.FileInfo, err error) (bool, error) {
 	return err == nil, err
 }
 
-func (machineFiles) ReadLink(name string) (string, error) { return os.Readlink(name) }
+// ReadLink identifies a process's network namespace by the inode of its net/dev, which needs no right; the link itself needs
+// CAP_SYS_PTRACE.
+func (machineFiles) ReadLink(name string) (string, error) {
+	dir, is := strings.CutSuffix(name, "/ns/net")
+	if !is {
+		return os.Readlink(name)
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(dir+"/net/dev", &stat); err != nil {
+		return "", &fs.PathError{Op: "stat", Path: dir + "/net/dev", Err: err}
+	}
+	return fmt.Sprintf("net:[%d]", stat.Ino), nil
+}
 
 func (machineFiles) Head(name string) (file.Head, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)

@@ -42,19 +42,19 @@ func (h *Host) ProcessorTime() time.Duration {
 	return sum
 }
 
-// Processes returns the processes in this network namespace, and those whose namespace cannot be
-// read, sorted by PID.
+// Processes returns root's processes in this network namespace, sorted by PID. kube-proxy, kubelet and the container runtime are
+// among them; a Pod's processes with such names are not, nor are processes that cannot be read or have ended.
 func (h *Host) Processes() ([]Process, error) {
 	names, err := h.Files.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("listing processes: %w", err)
 	}
-	if !slices.Contains(names, "1") && h.hidesProcesses() {
+	if _, err := h.Files.ReadLink("/proc/1/ns/net"); err != nil && h.hidesProcesses() {
 		return nil, errHidden
 	}
 	own, err := h.Files.ReadLink("/proc/self/ns/net")
 	if err != nil {
-		own = ""
+		return nil, fmt.Errorf("determining this network namespace: %w", err)
 	}
 	var list []Process
 	for _, name := range names {
@@ -62,17 +62,17 @@ func (h *Host) Processes() ([]Process, error) {
 		if err != nil {
 			continue
 		}
-		if net, err := h.Files.ReadLink("/proc/" + name + "/ns/net"); err == nil && own != "" && net != own {
+		if net, err := h.Files.ReadLink("/proc/" + name + "/ns/net"); err != nil || net != own {
 			continue
 		}
-		p, err := h.Process(pid)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it has exited since
+		status, err := h.Files.ReadFile("/proc/" + name + "/status")
+		_, ids, _ := strings.Cut(string(status), "\nUid:")
+		if f := strings.Fields(ids); err != nil || len(f) < 2 || f[1] != "0" { // the second one is the effective user
+			continue
 		}
-		if err != nil {
-			return nil, err
+		if p, err := h.Process(pid); err == nil {
+			list = append(list, p)
 		}
-		list = append(list, p)
 	}
 	sorted.By(list, func(a, b Process) int { return a.PID - b.PID })
 	return list, nil
@@ -95,12 +95,12 @@ func (h *Host) hidesProcesses() bool {
 	return false
 }
 
-// Process returns one process. The error is fs.ErrNotExist if it has exited.
+// Process returns one process.
 func (h *Host) Process(pid int) (Process, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	stat, err := h.Files.ReadFile(dir + "/stat")
 	if err != nil {
-		return Process{}, asNotExist(err)
+		return Process{}, err
 	}
 	// "12 (name with ) and spaces) S ..."
 	open, end := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')')
@@ -116,7 +116,7 @@ func (h *Host) Process(pid int) (Process, error) {
 	}
 	line, err := h.Files.ReadFile(dir + "/cmdline")
 	if err != nil {
-		return Process{}, asNotExist(err)
+		return Process{}, err
 	}
 	if text := strings.TrimRight(string(line), "\x00"); text != "" {
 		p.Args = strings.Split(text, "\x00")
@@ -145,14 +145,6 @@ func (h *Host) Uptime() (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// asNotExist turns the "no such process" error of a read into fs.ErrNotExist.
-func asNotExist(err error) error {
-	if strings.Contains(err.Error(), "no such process") {
-		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
-	}
-	return err
-}
-
 // initialPIDs is the inode of the first PID namespace, PROC_PID_INIT_INO of the kernel's include/linux/proc_ns.h.
 const initialPIDs = "pid:[4026531836]"
 
@@ -163,7 +155,8 @@ func (h *Host) SeesAllProcesses() bool {
 	return err == nil && ns == initialPIDs
 }
 
-// Listening returns the TCP addresses that a process listens on.
+// Listening returns the TCP addresses that a process listens on. It returns an error if any of its open files cannot be identified,
+// which needs CAP_SYS_PTRACE if the process has more capabilities than this one.
 func (h *Host) Listening(pid int) ([]netip.AddrPort, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	fds, err := h.Files.ReadDir(dir + "/fd")
@@ -173,7 +166,10 @@ func (h *Host) Listening(pid int) ([]netip.AddrPort, error) {
 	sockets := map[string]bool{}
 	for _, fd := range fds {
 		to, err := h.Files.ReadLink(dir + "/fd/" + fd)
-		if inode, ok := strings.CutPrefix(to, "socket:["); err == nil && ok {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have been closed
+			return nil, fmt.Errorf("listing the sockets of process %d: %w", pid, err)
+		}
+		if inode, ok := strings.CutPrefix(to, "socket:["); ok {
 			sockets[strings.TrimSuffix(inode, "]")] = true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
@@ -228,44 +229,63 @@ func (p *Presence) Ports() (map[uint16]bool, error) {
 
 // NoExternalIPs reports whether kube-proxy is configured not to serve externalIPs.
 func (p *Presence) NoExternalIPs() bool {
-	return slices.ContainsFunc(configurations(p.Host), func(c config.KubeProxy) bool { return c.NoExternalIPs })
+	all, _ := configurations(p.Host)
+	return slices.ContainsFunc(all, func(c config.KubeProxy) bool { return c.NoExternalIPs })
 }
 
 // NodePortAddresses reports whether kube-proxy is configured to serve node ports only on some addresses.
 func (p *Presence) NodePortAddresses() bool {
-	return slices.ContainsFunc(configurations(p.Host), func(c config.KubeProxy) bool { return c.NodePortAddresses })
+	all, _ := configurations(p.Host)
+	return slices.ContainsFunc(all, func(c config.KubeProxy) bool { return c.NodePortAddresses })
 }
 
 // ExcludeCIDRs returns the ranges in which kube-proxy leaves virtual servers alone, because they belong to another program.
 func (p *Presence) ExcludeCIDRs() []netip.Prefix {
 	var all []netip.Prefix
-	for _, c := range configurations(p.Host) {
+	configured, _ := configurations(p.Host)
+	for _, c := range configured {
 		all = append(all, c.ExcludeCIDRs...)
 	}
 	return all
 }
 
+// Configured returns an error if kube-proxy has a configuration file that this process may not read.
+func (p *Presence) Configured() error {
+	_, err := configurations(p.Host)
+	return err
+}
+
 // configurations returns kube-proxy's configuration on the node, and the configuration of its process: the file that its command line
-// names (as the process sees it), else its flags, or the k3s configuration of its built-in kube-proxy. Unreadable files are left out.
-func configurations(h *host.Host) []config.KubeProxy {
+// names (as the process sees it), else its flags, or the k3s configuration of its built-in kube-proxy. Unreadable files are left out; the
+// error is about the process's own file if no other was found and the right to read it is missing.
+func configurations(h *host.Host) ([]config.KubeProxy, error) {
 	c, _ := config.ReadKubeProxy(h.Files)
 	all := []config.KubeProxy{c}
 	processes, err := h.Processes()
 	process, found := findProxy(processes)
 	if err != nil || !found {
-		return all
+		return all, nil
 	}
 	if name := command(process); name == "k3s" || strings.HasPrefix(name, "k3s-") {
-		return append(all, config.K3sKubeProxy(h.Files, process.Args)...)
+		return append(all, config.K3sKubeProxy(h.Files, process.Args)...), nil
 	}
 	text := strings.Join(process.Args, " ")
+	var denied error
 	if m := regexp.MustCompile(`--config[= ](/\S+)`).FindStringSubmatch(text); m != nil {
-		if file, err := h.Files.ReadFile(fmt.Sprintf("/proc/%d/root%s", process.PID, m[1])); err == nil {
+		root := fmt.Sprintf("/proc/%d/root", process.PID)
+		if unit, _ := unitOf(h, process); unit != "" {
+			root = "" // it runs outside of containers, and no right is needed
+		}
+		file, err := h.Files.ReadFile(root + m[1])
+		switch {
+		case err == nil:
 			text = string(file)
+		case errors.Is(err, fs.ErrPermission) && c.From == "":
+			denied = fmt.Errorf("kube-proxy's configuration is not known: %w; run the audit as root, outside of nodegate's units", err)
 		}
 	}
 	c, _ = config.ParseKubeProxy(text)
-	return append(all, c)
+	return append(all, c), denied
 }
 
 // isHealthz reports whether a page is kube-proxy's healthz.
@@ -349,7 +369,8 @@ const UsualSettle = 15 * time.Second
 // SettleTime returns how long rules may differ from the API: usual, or longer if kube-proxy is configured to write its rules less often.
 func SettleTime(h *host.Host, usual time.Duration) time.Duration {
 	const beside = 10 * time.Second
-	for _, c := range configurations(h) {
+	all, _ := configurations(h)
+	for _, c := range all {
 		usual = max(usual, c.MinSync+beside)
 	}
 	return usual

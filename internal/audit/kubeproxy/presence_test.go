@@ -1,7 +1,9 @@
 package kubeproxy_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http"
@@ -48,6 +50,10 @@ func TestPresence(t *testing.T) {
 			},
 		}
 	}
+	vcluster := process("k3s", 'S', initialPIDs)
+	vcluster.Files["/proc/7/status"] = "Name:\tk3s\nUid:\t1000\t1000\t1000\t1000\n"
+	blind := process("kube-proxy", 'S', initialPIDs)
+	blind.Refuse = map[string]error{"l /proc/7/fd/3": fs.ErrPermission}
 	foreign := process("/usr/local/bin/kube-proxy", 'S', initialPIDs)
 	foreign.Files["/proc/7/ns/net"] = "-> net:[2]"
 	deaf := process("kube-proxy", 'S', initialPIDs)
@@ -63,6 +69,8 @@ func TestPresence(t *testing.T) {
 		{"answers, briefly in state D", process("kube-proxy", 'D', initialPIDs), healthy.Listener.Addr(), ""},
 		{"is absent", process("bash", 'S', initialPIDs), refused.Addr(), "kubeproxy.process.absent"},
 		{"is another node's", foreign, refused.Addr(), "kubeproxy.process.absent"},
+		{"is another user's k3s", vcluster, refused.Addr(), "kubeproxy.process.absent"},
+		{"has sockets that cannot be read", blind, refused.Addr(), "kubeproxy.process.silent"},
 		{"is hidden", process("bash", 'S', "pid:[1]"), refused.Addr(), "kubeproxy.process.silent"},
 		{"is stopped", process("kube-proxy", 'T', initialPIDs), hanging.Addr(), "kubeproxy.process.stopped"},
 		{"is dead", process("kube-proxy", 'Z', initialPIDs), refused.Addr(), "kubeproxy.process.stopped"},
@@ -134,7 +142,7 @@ func TestPorts(t *testing.T) {
 		}}
 	}
 	hidden := machine("kube-proxy", initialPIDs)
-	delete(hidden.Files, "/proc/7/fd/3")
+	hidden.Refuse = map[string]error{"l /proc/7/fd/3": fs.ErrPermission}
 	for _, c := range []struct {
 		what string
 		m    *hosttest.Machine
@@ -221,6 +229,8 @@ func TestSettleTime(t *testing.T) {
 		files      map[string]string
 		want       time.Duration
 	}{
+		{"the file of a service, which needs no right", "kube-proxy --config=/etc/mine.yaml", map[string]string{
+			"/proc/7/cgroup": "0::/system.slice/kube-proxy.service\n", "/etc/mine.yaml": thirty}, 40 * time.Second},
 		{"nothing", "kube-proxy --v=2", nil, 15 * time.Second},
 		{"no kube-proxy", "bash", nil, 15 * time.Second},
 		{"a manifest", "bash", map[string]string{manifest: "kube-proxy --iptables-min-sync-period=20s"}, 30 * time.Second},
@@ -260,4 +270,10 @@ func TestSettleTime(t *testing.T) {
 		maps.Copy(m.Files, c.files)
 		assert.Equal(t, kubeproxy.SettleTime(m.Host(), kubeproxy.UsualSettle), c.want, "%s", c.what)
 	}
+	m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": "kube-proxy\x00--config=/etc/mine.yaml\x00"},
+		Refuse: map[string]error{"r " + mine: fs.ErrPermission}}
+	p := kubeproxy.Presence{Host: m.Host()}
+	assert.Equal(t, errors.Is(p.Configured(), fs.ErrPermission), true, "a file that may not be read")
+	m.Files["/var/lib/kube-proxy/config.conf"] = thirty
+	assert.Equal(t, p.Configured(), nil, "beside a copy")
 }

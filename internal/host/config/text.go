@@ -43,7 +43,7 @@ func As(files Files, kind Kind) Files {
 }
 
 var identity = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^/proc/sys/|^/proc/([^/]+/)?(stat|limits|comm|uid_map|cgroup|net/.*)$|` +
+	return regexp.MustCompile(`^/proc/sys/|^/proc/([^/]+/)?(stat|status|limits|comm|uid_map|cgroup|net/.*)$|` +
 		`^/proc/(devices|filesystems|meminfo|modules|swaps|uptime|version|version_signature)$|^/sys/|/os-release$|^/etc/hostname$|` +
 		`^(/usr)?/lib/modules/|^/etc/sysctl\.d/99-zz-nodegate\.conf$`)
 })

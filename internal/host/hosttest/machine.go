@@ -27,7 +27,7 @@ import (
 type Machine struct {
 	Kernel   string                       // uname -r; "" means 6.1.0
 	Files    map[string]string            // path -> content, or "-> TARGET" for a link; directories are implied
-	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "s " statfs, "x " run, "modprobe " load, "cycles"
+	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "l " of a link, "s " statfs, "x " run, "modprobe " load, "cycles"
 	Clamp    map[string]string            // path -> the value that the kernel stores at every write
 	Modes    map[string]fs.FileMode       // path -> permissions; 0755 for other paths
 	Modules  map[string]map[string]string // installed module, not loaded -> the parameters that it adds
@@ -134,6 +134,9 @@ func (m files) ReadFile(name string) (config.Text, error) {
 	if c, ok := m.Files[name]; ok {
 		return config.NewText(cmp.Or(m.Modes[name], 0o755), []byte(c)), nil
 	}
+	if dir, is := strings.CutSuffix(name, "/status"); is && m.Files[dir+"/stat"] != "" { // a process of root unless Files says otherwise
+		return config.NewText(0o444, []byte("Name:\ta\nUid:\t0\t0\t0\t0\n")), nil
+	}
 	return config.Text{}, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
 }
 
@@ -162,8 +165,14 @@ func (m files) Exists(name string) (bool, error) {
 }
 
 func (m files) ReadLink(name string) (string, error) {
+	if err := m.Refuse["l "+name]; err != nil {
+		return "", &fs.PathError{Op: "readlink", Path: name, Err: err}
+	}
 	if to, is := strings.CutPrefix(m.Files[name], "-> "); is {
 		return to, nil
+	}
+	if dir, is := strings.CutSuffix(name, "/ns/net"); is && (dir == "/proc/self" || m.Files[dir+"/stat"] != "") {
+		return "net:[1]", nil
 	}
 	return "", &fs.PathError{Op: "readlink", Path: name, Err: syscall.ENOENT}
 }
