@@ -55,7 +55,6 @@ type Watcher struct {
 	verdicts map[string]verdict.Verdict
 	late     bool              // the last round did not reach every check in time
 	glanced  map[string]string // the sysctls at the start of the last round
-	began    time.Time
 	clock    time.Duration // the clock offset at the start of the last round
 	dirty    bool
 }
@@ -78,9 +77,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 	w.setPolicy(p)
 	w.fights, w.known, w.verdicts = fights{}, map[int]*knownLink{}, map[string]verdict.Verdict{}
-	w.began = time.Now()
 	w.record.state = Status{
-		Watching: report.Watching{Since: w.began, Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
+		Watching: report.Watching{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
 	}
 
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
