@@ -2,6 +2,10 @@ package policy
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
 	"path"
 	"slices"
 	"strings"
@@ -57,17 +61,19 @@ func (s Source) For(fact func(name string) (any, bool)) (*Policy, hcl.Diagnostic
 
 // forNode returns a loader of the same blocks for a node with these facts.
 func (l *loader) forNode(fact func(name string) (any, bool)) *loader {
-	node := &loader{reader: l.fresh(), blocks: l.blocks, policy: &Policy{Files: l.policy.Files}}
+	node := &loader{reader: l.fresh(), blocks: l.blocks, policy: &Policy{Files: l.policy.Files, Digest: l.policy.Digest, Version: l.policy.Version}}
 	node.catalogue, node.Fact = l.catalogue, fact
 	return node
 }
 
 // read gathers the blocks of all files, with their overrides, and the variables.
 func read(files []File, o Options) *loader {
-	l := &loader{reader: &reader{Options: o, words: newVocabulary()}, used: map[string]bool{}, policy: &Policy{}}
+	l := &loader{reader: &reader{Options: o, words: newVocabulary()}, used: map[string]bool{}, policy: &Policy{Version: o.Version}, sum: sha256.New()}
 	for _, f := range files {
 		l.parse(f, 0)
 	}
+	fmt.Fprint(l.sum, o.Vars, o.Env) // in the order of the names
+	l.policy.Digest = hex.EncodeToString(l.sum.Sum(nil))[:12]
 	if l.stopped {
 		return l
 	}
@@ -97,6 +103,7 @@ type loader struct {
 	used   map[string]bool // built-in policies that are read already
 	blocks []block
 	policy *Policy
+	sum    hash.Hash
 	size   int     // bytes of the files so far, without the built-in ones
 	bases  []block // use blocks that name a file
 	// Only in Lint:
@@ -152,6 +159,7 @@ func (l *loader) parse(f File, rank int) {
 	}
 	l.diags = append(l.diags, mendUnknown(diags, "", "", fileSchema(), f.Text)...)
 	l.policy.Files = append(l.policy.Files, f.Name)
+	fmt.Fprintln(l.sum, string(f.Text))
 	for _, b := range content.Blocks {
 		opened := l.openBlock(b, f.Text)
 		opened.Rank = rank

@@ -16,6 +16,8 @@ import (
 // Policy holds the requirements of all files of a policy. Each list has the order of the files.
 type Policy struct {
 	Files    []string // names of the files that it was read from, including built-in ones
+	Digest   string   // of the text of these files and of the variables: the first digits of their SHA-256
+	Version  string   // of nodegate, as in Options
 	Modules  []Module
 	Sysctls  []Sysctl
 	Sysfs    []Sysctl // attributes below /sys: each Key is an absolute path

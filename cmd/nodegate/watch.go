@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -86,7 +87,8 @@ SIGHUP makes watch reload the policy. ` + units.WatchUnit + ` runs watch, and
 			return err
 		}
 		cluster := kube.NewPublisher(host.Credential, w.Trouble)
-		go cluster.Run(ctx)
+		var publishing sync.WaitGroup
+		publishing.Go(func() { cluster.Run(ctx) })
 		w.Publish = func(s watch.Status) {
 			w.publish(s, textfile)
 			want := s.Publication(w.Observer)
@@ -109,6 +111,9 @@ SIGHUP makes watch reload the policy. ` + units.WatchUnit + ` runs watch, and
 		defer signal.Stop(hup)
 		w.Reread = hup
 		err = w.Run(ctx)
+		cancel()
+		publishing.Wait()
+		w.leave(cluster)
 		select {
 		case failed := <-served:
 			err = errors.Join(err, failed)
@@ -227,6 +232,18 @@ func (w *watcher) logFight(f report.Fight, over bool) {
 		level, event, line = host.LevelNotice, "fight-over", "the fight over "+f.Name+" has ended"
 	}
 	w.logLine(level, line, map[string]string{"NODEGATE_EVENT": event, "NODEGATE_CHECK": f.Name, "NODEGATE_WRITER": f.Writer})
+}
+
+// leave writes that nothing checks the node any more, unless watch is to run again. Nothing else would ever change the condition.
+func (w *watcher) leave(cluster *kube.Publisher) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if !host.Stops(ctx, units.WatchUnit) {
+		return
+	}
+	if err := cluster.Last(ctx, watch.StoppedCondition()); err != nil {
+		w.Trouble("publishing that watch stops: " + err.Error())
+	}
 }
 
 // publish writes watch's findings for "nodegate status", for node_exporter and

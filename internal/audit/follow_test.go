@@ -17,6 +17,7 @@ import (
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/audit/settle"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/kube"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
@@ -28,17 +29,20 @@ type followed struct {
 	t        *testing.T
 	machine  *hosttest.Machine
 	log      string
-	written  time.Time // when kube-proxy last wrote rules; zero: never
-	queued   time.Time // when it last received a change
-	failures int       // of writing rules
-	answered int       // requests of kube-proxy to the API
-	refused  int       // requests without an answer
-	refuses  bool      // healthz has status 503
-	moved    bool      // an endpoint has another address in the API
-	dead     bool      // its process is gone
+	written  time.Time     // when kube-proxy last wrote rules; zero: never
+	queued   time.Time     // when it last received a change
+	failures int           // of writing rules
+	answered int           // requests of kube-proxy to the API
+	refused  int           // requests without an answer
+	refuses  bool          // healthz has status 503
+	moved    bool          // an endpoint has another address in the API
+	dead     bool          // its process is gone
+	away     bool          // the API server refuses connections
+	offset   time.Duration // by which the clock was set
 
 	costs, spent time.Duration // processor time of half a round, and of all
 	events       chan proxy.Event
+	ends         chan struct{} // ends the watch of the API
 
 	kept   settle.Progress
 	seen   []string // the worst verdict of each round
@@ -49,7 +53,7 @@ func newFollowed(t *testing.T) *followed {
 	rules, err := os.ReadFile(recorded + "iptables-save.txt")
 	require.NoError(t, err)
 	const listens = "  sl  local_address\n 0: 00000000:7906 00000000:0000 0A 0 0 0 0 0 77\n" // lb-local's health check node port
-	return &followed{t: t, events: make(chan proxy.Event), log: filepath.Join(t.TempDir(), "kube-proxy.log"),
+	return &followed{t: t, events: make(chan proxy.Event), ends: make(chan struct{}), log: filepath.Join(t.TempDir(), "kube-proxy.log"),
 		written: time.Now(), queued: time.Now(), machine: &hosttest.Machine{
 			Rules: map[string]string{"iptables-nft-save": string(rules)},
 			Files: map[string]string{
@@ -63,6 +67,7 @@ func newFollowed(t *testing.T) *followed {
 func (f *followed) node() *Machine {
 	n := NewMachine(f.machine.Host())
 	n.Logs, n.Presence.Get = []string{f.log}, f.page
+	n.Presence.Clock = func() time.Duration { return time.Hour + f.offset }
 	n.generation = func(context.Context) (string, bool, error) { return "7", true, nil }
 	n.flows = func(context.Context) ([]proxy.Flow, error) { return nil, nil }
 	n.spent = func() time.Duration { // the clock is not real: a busy machine would delay the next round
@@ -148,13 +153,39 @@ func (f *followed) list() *proxy.Versions {
 	return v
 }
 
-func (f *followed) List(context.Context, bool) (*proxy.Versions, error) { return f.list(), nil }
+// refusing is a server that refuses connections.
+type refusing struct{}
+
+func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return refused() }
+
+func (f *followed) List(ctx context.Context, latest bool) (*proxy.Versions, error) {
+	if f.away {
+		return (&API{kube.NewClient("", refusing{})}).List(ctx, latest)
+	}
+	return f.list(), nil
+}
+
+// failWithout makes the API server refuse everybody for a time, after which an endpoint has changed. kube-proxy fails for some time more.
+func (f *followed) failWithout(away, later time.Duration) {
+	f.away = true
+	f.ends <- struct{}{}
+	go f.fail(away + later)
+	for end := time.Now().Add(away + later); time.Now().Before(end); time.Sleep(10 * time.Second) {
+		f.refused++
+		if f.away = time.Until(end) > later; !f.away {
+			f.moved = true
+		}
+	}
+}
 
 func (f *followed) Follow(ctx context.Context, _ *proxy.Versions, send func(proxy.Event)) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-f.ends:
+			_, err := (&API{kube.NewClient("", refusing{})}).List(ctx, false)
+			return err
 		case e := <-f.events:
 			send(e)
 		}
@@ -245,6 +276,38 @@ func TestFollow(t *testing.T) {
 			f.answered++
 			time.Sleep(time.Minute)
 			f.want("answered again", verdict.Pass)
+		},
+		"the API server is away": func(f *followed) {
+			f.failWithout(5*time.Minute, 50*time.Second)
+			f.answered++
+			f.moved = false // kube-proxy has written the change
+			select {
+			case f.events <- proxy.Relisted(f.list()):
+			case <-time.After(time.Minute): // the next list has it
+			}
+			time.Sleep(5 * time.Minute)
+			f.want("all is well again", verdict.Pass)
+			if slices.Contains(f.seen, "fail") || !slices.Contains(f.seen, "unknown") {
+				f.t.Errorf("verdicts: %v", f.seen)
+			}
+		},
+		"the API server is away, and kube-proxy never reconnects": func(f *followed) {
+			f.failWithout(5*time.Minute, 10*time.Minute)
+			f.want("long after the return", verdict.Fail, "watch.failing")
+		},
+		"the clock is set": func(f *followed) {
+			time.Sleep(6 * time.Minute)
+			f.offset = time.Hour
+			f.written, f.queued = f.written.Add(-time.Hour), f.queued.Add(-time.Hour)
+			f.move(true)
+			f.move(false)
+			time.Sleep(time.Minute)
+			f.want("times of the clock before", verdict.Pass)
+			time.Sleep(time.Hour + 2*time.Minute)
+			f.move(true)
+			f.move(false)
+			time.Sleep(time.Minute)
+			f.want("not written for an hour since", verdict.Fail, "sync.dead")
 		},
 		"few requests fail": func(f *followed) {
 			for i := range 60 {

@@ -43,7 +43,7 @@ type Machine struct {
 
 // NewMachine returns the node of h.
 func NewMachine(h *host.Host) *Machine {
-	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h}, flows: kubeproxy.Flows, generation: h.RulesGeneration,
+	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h, Clock: host.ClockOffset}, flows: kubeproxy.Flows, generation: h.RulesGeneration,
 		spent: h.ProcessorTime, failures: -1}
 }
 

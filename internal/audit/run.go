@@ -64,6 +64,8 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 		err = r.Truth.readFiles(&opts)
 	} else if versions, n.unanswered = api.List(ctx, false); n.unanswered == nil {
 		opts.Endpoints, opts.Services = versions.Endpoints, versions.Services
+	} else {
+		n.Presence.Answered = time.Now
 	}
 	if err != nil {
 		return Result{}, err
@@ -103,8 +105,12 @@ func Follow(ctx context.Context, h *host.Host, r FollowRequest) {
 
 func (n *Machine) follow(ctx context.Context, api settle.API, r FollowRequest) {
 	n.follows = true
-	settle.Follow(ctx, n, api, settle.FollowOptions{Node: r.Node, Zone: r.Zone, Every: r.Every, Done: r.Done, Looked: r.Looked,
-		Settle: func() time.Duration { return kubeproxy.SettleTime(n.Host, r.Settle) }})
+	answers := &answering{API: api}
+	n.Presence.Answered = answers.answeredSince
+	settle.Follow(ctx, n, answers, settle.FollowOptions{Node: r.Node, Zone: r.Zone, Every: r.Every, Done: r.Done, Looked: r.Looked,
+		Settle: func() time.Duration {
+			return max(kubeproxy.SettleTime(n.Host, r.Settle), time.Until(answers.answeredSince().Add(returnTime)))
+		}})
 }
 
 // compareOnce reads the rules and compares them with the API once.

@@ -131,6 +131,13 @@ func ticks(text string) time.Duration {
 	return time.Duration(n) * 10 * time.Millisecond
 }
 
+// ClockOffset returns the wall clock minus the time since boot, which changes only when the clock is set.
+func ClockOffset() time.Duration {
+	var wall, boot unix.Timespec
+	_, _ = unix.ClockGettime(unix.CLOCK_REALTIME, &wall), unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) // cannot fail
+	return time.Duration(wall.Nano() - boot.Nano())
+}
+
 // Uptime returns the time since the boot.
 func (h *Host) Uptime() (time.Duration, error) {
 	text, err := h.Text("/proc/uptime")

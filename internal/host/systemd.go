@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -189,6 +190,18 @@ func (m *machineUnits) Restart(ctx context.Context, units ...string) error {
 		}
 	}
 	return nil
+}
+
+// Stops reports whether systemd is stopping a unit for good. During a restart the job has another type.
+func Stops(ctx context.Context, unit string) bool {
+	m, stops := &machineUnits{socket: systemdSocket}, false
+	defer m.Close()
+	err := m.ask(ctx, func(conn *dbus.Conn) error {
+		jobs, err := conn.ListJobsContext(ctx)
+		stops = slices.ContainsFunc(jobs, func(j dbus.JobStatus) bool { return j.Unit == unit && j.JobType == "stop" })
+		return err
+	})
+	return err == nil && stops
 }
 
 // runJob starts a systemd job and waits for its end.

@@ -17,6 +17,28 @@ type Condition struct {
 	Status  string // True, False, Unknown
 	Reason  string // one word, CamelCase
 	Message string // without changing times and numbers: a different message causes a write of the Node
+	Rests   Rests
+}
+
+// Rests holds the times of the observations that a condition rests on. Their ages at the time of writing end the message. A change of
+// these times alone is no reason to write.
+type Rests struct{ Checked, Compared time.Time } // when the node was checked, and its rules compared with the API; zero: never
+
+func (r Rests) describe(now time.Time) string {
+	if r.Checked.IsZero() {
+		return ""
+	}
+	text := fmt.Sprintf(" (checked %s ago", now.Sub(r.Checked).Round(time.Second))
+	if !r.Compared.IsZero() {
+		text += fmt.Sprintf("; rules compared with the API %s ago", now.Sub(r.Compared).Round(time.Second))
+	}
+	return text + ")"
+}
+
+// same reports whether both are equal except for what they rest on.
+func (p Publication) same(as Publication) bool {
+	p.Rests = as.Rests
+	return p == as
 }
 
 // Publication is a condition and the place to publish it.
@@ -93,6 +115,16 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 }
 
+// Last replaces the condition that Run has written, if any. Call it after Run has returned.
+func (p *Publisher) Last(ctx context.Context, last Condition) error {
+	want := p.written
+	if want.Type == "" {
+		return nil
+	}
+	last.Type, want.Condition = want.Type, last
+	return p.write(ctx, want)
+}
+
 // writeDue writes the condition if a write is due. It returns the time until the next call.
 func (p *Publisher) writeDue(ctx context.Context, want Publication) time.Duration {
 	if want.Type == "" {
@@ -129,7 +161,7 @@ func (p *Publisher) pauseAfterWrite(want Publication) time.Duration {
 	switch {
 	case p.at.IsZero():
 		return 0
-	case want == p.written:
+	case want.same(p.written):
 		return heartbeat
 	case want.Status == p.written.Status && want.Type == p.written.Type:
 		return messagePause
@@ -170,7 +202,9 @@ func (p *Publisher) writeToAPI(ctx context.Context, want Publication) error {
 	if was.Status != want.Status || since.IsZero() {
 		since = now
 	}
-	if err := client.setCondition(ctx, node, want.Condition, now, since); err != nil {
+	dated := want.Condition
+	dated.Message += want.Rests.describe(now)
+	if err := client.setCondition(ctx, node, dated, now, since); err != nil {
 		return err
 	}
 	p.since = since

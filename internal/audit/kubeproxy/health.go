@@ -112,6 +112,25 @@ func UnreadableAnswer(endpoint string, err error) proxy.Finding {
 	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.sync.unreadable", Message: fmt.Sprintf("%s: %v", endpoint, err)})
 }
 
+// after moves times from before the clock was set to that moment, because they cannot be compared with the clock.
+func (h Health) after(set time.Time) Health {
+	for name, f := range h.Status {
+		if !f.LastUpdated.IsZero() {
+			f.LastUpdated = later(f.LastUpdated, set)
+		}
+		h.Status[name] = f
+	}
+	return h
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return "an unknown time"

@@ -29,12 +29,39 @@ type Presence struct {
 	Healthz string // the address that the caller gives; "": to be found
 	Metrics string
 	Get     Get // nil means Page
+	// Answered returns since when the API server has answered this program: now if it does not. Nil means always.
+	Answered func() time.Time
+	Clock    func() time.Duration // host.ClockOffset; nil: the clock is never set
 
 	process   host.Process    // kube-proxy's, as Look has found it; its PID is 0 without one
 	health    []proxy.Finding // about the page that Look has read
 	journal   []proxy.Finding // about the journal, when it was last read
 	journaled time.Time       // when that was
 	requests  requestsSeen
+	offset    time.Duration // of Clock, at the last call of ClockSet
+	set       time.Time
+}
+
+// Counts returns the time from which on kube-proxy's failed requests count; zero: all do.
+func (p *Presence) Counts() time.Time {
+	if p.Answered == nil {
+		return time.Time{}
+	}
+	return p.Answered()
+}
+
+// ClockSet returns when the clock was last set, as far as the calls of ClockSet have seen it, in the present clock. Other programs'
+// earlier times of day cannot be compared with the clock.
+func (p *Presence) ClockSet() time.Time {
+	if p.Clock == nil {
+		return time.Time{}
+	}
+	now := p.Clock()
+	if p.offset != 0 && (now-p.offset).Abs() > time.Second {
+		p.set = time.Now()
+	}
+	p.offset = now
+	return p.set
 }
 
 // Look returns the problem with kube-proxy's process: it is missing, it does not run, or it does
@@ -55,7 +82,7 @@ func (p *Presence) Look(ctx context.Context) []proxy.Finding {
 	}
 	page, status, state := p.Get.read(ctx, cmp.Or(p.Healthz, defaultHealthz))
 	if h, err := ParseHealth(page, status); state == nil && err == nil {
-		p.health = JudgeHealth(h, time.Now())
+		p.health = JudgeHealth(h.after(p.ClockSet()), time.Now())
 	}
 	switch {
 	case state == nil:

@@ -28,6 +28,8 @@ type Pages struct {
 	Healthz, Metrics string // URLs
 	Logs             []string
 	Began            time.Time // start of kube-proxy's process; zero if unknown
+	Counts           time.Time // failed requests count from then on; zero: all
+	ClockSet         time.Time // when the clock was last set; zero if unknown
 	Get              Get       // nil means Page
 }
 
@@ -65,7 +67,7 @@ func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 			p.Findings = append(p.Findings, UnreadableAnswer(from.Healthz, err))
 		} else {
 			p.Health = true
-			p.Findings = append(p.Findings, JudgeHealth(h, now)...)
+			p.Findings = append(p.Findings, JudgeHealth(h.after(from.ClockSet), now)...)
 		}
 	}
 	if from.Metrics != "" {
@@ -75,17 +77,18 @@ func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 			p.Findings = append(p.Findings, UnreadableAnswer(from.Metrics, err))
 		} else {
 			p.Health, p.Metrics = true, m
-			p.Findings = append(p.Findings, JudgeMetrics(m, now)...)
+			p.Findings = append(p.Findings, JudgeMetrics(m.after(from.ClockSet), now)...)
 		}
 	}
+	of := Log{Now: now, Began: later(from.Began, from.Counts)}
 	if from.Live && len(from.Logs) == 0 {
 		from.Logs = usualLogs()
 		if len(from.Logs) == 0 && !from.NoJournal {
-			p.readJournal(ctx, Log{Now: now, Began: from.Began}, leftOut)
+			p.readJournal(ctx, of, leftOut)
 		}
 	}
 	for _, name := range from.Logs {
-		p.readLog(name, logTail, Log{Now: now, Began: from.Began}, leftOut)
+		p.readLog(name, logTail, of, leftOut)
 	}
 	return p
 }

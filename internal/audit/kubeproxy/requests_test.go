@@ -14,22 +14,27 @@ func TestRequests(t *testing.T) {
 	for what, c := range map[string]struct {
 		seen  []Requests // each 30 s later
 		fails bool
+
+		counts time.Duration // after the first reading
 	}{
-		"none":               {[]Requests{{}, {}, {}, {}}, false},
-		"all answered":       {[]Requests{{5, 0}, {6, 0}, {7, 0}, {8, 0}}, false},
-		"quiet":              {[]Requests{{5, 9}, {5, 9}, {5, 9}, {5, 9}}, false},
-		"all fail":           {[]Requests{{5, 0}, {5, 2}, {5, 4}, {5, 6}}, true},
-		"for half a minute":  {[]Requests{{5, 0}, {5, 0}, {5, 2}, {5, 9}}, false},
-		"two fail":           {[]Requests{{5, 0}, {5, 2}, {5, 3}, {5, 4}}, false},
-		"answered again":     {[]Requests{{5, 0}, {5, 2}, {5, 4}, {6, 6}}, false},
-		"another process":    {[]Requests{{5, 9}, {5, 12}, {5, 15}, {5, 1}}, false},
-		"metrics lost":       {[]Requests{{5, 0}, {5, 2}, {}, {5, 6}}, false},
-		"failed before that": {[]Requests{{5, 50}, {5, 50}, {5, 51}, {5, 52}}, false},
+		"none":               {[]Requests{{}, {}, {}, {}}, false, 0},
+		"all answered":       {[]Requests{{5, 0}, {6, 0}, {7, 0}, {8, 0}}, false, 0},
+		"quiet":              {[]Requests{{5, 9}, {5, 9}, {5, 9}, {5, 9}}, false, 0},
+		"all fail":           {[]Requests{{5, 0}, {5, 2}, {5, 4}, {5, 6}}, true, 0},
+		"for half a minute":  {[]Requests{{5, 0}, {5, 0}, {5, 2}, {5, 9}}, false, 0},
+		"two fail":           {[]Requests{{5, 0}, {5, 2}, {5, 3}, {5, 4}}, false, 0},
+		"answered again":     {[]Requests{{5, 0}, {5, 2}, {5, 4}, {6, 6}}, false, 0},
+		"another process":    {[]Requests{{5, 9}, {5, 12}, {5, 15}, {5, 1}}, false, 0},
+		"metrics lost":       {[]Requests{{5, 0}, {5, 2}, {}, {5, 6}}, false, 0},
+		"until it answers":   {[]Requests{{5, 0}, {5, 2}, {5, 4}, {5, 6}}, false, 61 * time.Second},
+		"long after it":      {[]Requests{{5, 0}, {5, 2}, {5, 4}, {5, 6}, {5, 8}}, true, time.Second},
+		"failed before that": {[]Requests{{5, 50}, {5, 50}, {5, 51}, {5, 52}}, false, 0},
 	} {
 		s, now := requestsSeen{}, time.Now()
+		began := now
 		fails := false
 		for _, r := range c.seen {
-			fails = len(s.judge(r, now)) > 0
+			fails = len(s.judge(r, now, began.Add(c.counts))) > 0
 			now = now.Add(30 * time.Second)
 		}
 		assert.Equal(t, fails, c.fails, "%s", what)

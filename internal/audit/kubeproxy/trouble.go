@@ -20,7 +20,7 @@ const (
 func (p *Presence) Trouble(ctx context.Context, logs []string) []proxy.Finding {
 	found := append(p.Look(ctx), p.health...)
 	asked := Answers{}
-	of := Log{Now: time.Now(), Began: p.began(p.process)}
+	of := Log{Now: time.Now(), Began: later(p.began(p.process), p.Counts())}
 	unreadable := func(error) {} // the audit reports that
 	if logs == nil {
 		logs = usualLogs()
@@ -45,7 +45,7 @@ func (p *Presence) Trouble(ctx context.Context, logs []string) []proxy.Finding {
 
 // JudgeRequests compares the counts of requests with earlier readings.
 func (p *Presence) JudgeRequests(m Metrics) []proxy.Finding {
-	return p.requests.judge(m.Requests, time.Now())
+	return p.requests.judge(m.Requests, time.Now(), p.Counts())
 }
 
 // NoJournal reports whether kube-proxy certainly does not log to the journal of kube-proxy.service, because its process runs elsewhere.

@@ -29,7 +29,7 @@ const (
 type Log struct {
 	Now     time.Time // in the host's zone
 	Written time.Time // the last write; zero if unknown
-	Began   time.Time // start of kube-proxy's process: earlier lines belong to another one; zero if unknown
+	Began   time.Time // earlier lines do not count: they are another process's, or the API server answered nobody; zero if unknown
 }
 
 // isOld reports whether the log certainly lacks a recent line of this process.

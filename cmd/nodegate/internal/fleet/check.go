@@ -43,7 +43,8 @@ const factPrefix = "node."
 func facts(r report.Read) []report.Result {
 	var all []report.Result
 	for _, f := range []struct{ name, got string }{
-		{"kernel", r.Node.Kernel}, {"os", r.Node.OS}, {"policy", strings.Join(r.Policy.Files, " ")},
+		{"kernel", r.Node.Kernel}, {"os", r.Node.OS}, {"version", r.Version},
+		{"policy", strings.TrimSpace(strings.Join(r.Policy.Files, " ") + " " + r.Policy.Digest)},
 	} {
 		if f.got != "" {
 			all = append(all, report.Result{Name: factPrefix + f.name, Verdict: verdict.Pass, Severity: policy.Warn, Got: f.got,

@@ -52,13 +52,13 @@ func writePrometheus(w io.Writer, r Report) error {
 // the stage label separates the metrics of watch, audit and each stage of check.
 func (e *exposition) writeReport(r Report, stage string) {
 	stageLabel := "stage=" + label(stage)
-	e.writeMetric("nodegate_requirement", "gauge", "Whether the requirement has this verdict, 1 or 0.")
+	e.writeMetric("nodegate_requirement", "gauge", "1 for the requirement's verdict; the other verdicts have no series.")
 	for _, res := range r.Results {
-		for _, v := range []verdict.Verdict{verdict.Pass, verdict.Warn, verdict.Fail, verdict.Unknown, verdict.Skipped} {
-			fmt.Fprintf(e, "nodegate_requirement{name=%s,severity=%s,%s,verdict=%s} %d\n",
-				label(res.Name), label(string(res.Severity)), stageLabel, label(v.String()), oneIf(res.Verdict == v))
-		}
+		fmt.Fprintf(e, "nodegate_requirement{name=%s,severity=%s,%s,verdict=%s} 1\n",
+			label(res.Name), label(string(res.Severity)), stageLabel, label(res.Verdict.String()))
 	}
+	e.writeMetric("nodegate_build_info", "gauge", "1; the labels are nodegate's version and the policy's digest.")
+	fmt.Fprintf(e, "nodegate_build_info{policy=%s,%s,version=%s} 1\n", label(r.Policy.Digest), stageLabel, label(r.Version))
 	for _, m := range []struct {
 		name, help string
 		value      float64

@@ -21,6 +21,7 @@ import (
 type Report struct {
 	APIVersion string          `json:"apiVersion"`      // nodegate/v1
 	Kind       string          `json:"kind"`            // Report
+	Version    string          `json:"version"`         // of nodegate
 	Node       Node            `json:"node"`            // the machine
 	Policy     Policy          `json:"policy"`          // the source of the requirements
 	Stage      string          `json:"stage"`           // image, boot, run or all
@@ -52,6 +53,7 @@ type Node struct {
 // Policy describes the policy of a report.
 type Policy struct {
 	Files   []string `json:"files"`             // paths, or builtin:NAME.hcl
+	Digest  string   `json:"digest"`            // of the text of these files and of the variables; equal on nodes with the same policy
 	Enforce string   `json:"enforce,omitempty"` // "warn" if the gate holds nothing
 }
 
@@ -81,7 +83,7 @@ func New(h *host.Host, p *policy.Policy, r checks.Outcome) Report { return NewFo
 // NewFor is New for a machine that is described already. It reads no file.
 func NewFor(n Node, p *policy.Policy, r checks.Outcome) Report {
 	out := Report{
-		APIVersion: APIVersion, Kind: KindReport, Node: n, Policy: NewPolicy(p),
+		APIVersion: APIVersion, Kind: KindReport, Version: p.Version, Node: n, Policy: NewPolicy(p),
 		Stage: string(r.Stage), Verdict: r.Verdict(), Time: r.Started.UTC().Format("2006-01-02T15:04:05.000Z"),
 		DurationMs: float64(r.Duration.Microseconds()) / 1000, Results: []Result{},
 	}
@@ -93,7 +95,7 @@ func NewFor(n Node, p *policy.Policy, r checks.Outcome) Report {
 
 // NewPolicy returns a report's description of its policy.
 func NewPolicy(p *policy.Policy) Policy {
-	out := Policy{Files: p.Files}
+	out := Policy{Files: p.Files, Digest: p.Digest}
 	if p.Gate.Enforce == policy.Warn {
 		out.Enforce = string(p.Gate.Enforce)
 	}

@@ -235,6 +235,15 @@ func CountPass(now time.Time, within time.Duration) int {
 	return len(times)
 }
 
+// GatePassed returns when the gate last passed, or the zero time.
+func GatePassed() time.Time {
+	info, err := os.Stat(passesFile)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
 const (
 	passesFile = runDir + "/passes"
 	maxPasses  = 1 << 16

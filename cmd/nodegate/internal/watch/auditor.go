@@ -106,9 +106,6 @@ func (a *Auditor) Document() *report.Auditing {
 // manyPorts is a number of Service ports whose rules take tens of MB.
 const manyPorts = 1000
 
-// firstRound bounds the first round: after it, a missing result is reported.
-const firstRound = 2 * time.Minute
-
 // auditCheck presents the last audit as a check.
 type auditCheck struct {
 	asks  policy.Audit
@@ -163,9 +160,6 @@ func (v auditCheck) Inspect(context.Context, *host.Host) (checks.State, error) {
 	k := v.kept
 	s, worst, reason := v.conclude()
 	switch {
-	case k.Rounds == 0 && time.Since(v.began) < firstRound:
-		s.Skip = "the first audit is still running"
-		return s, nil
 	case k.Rounds == 0:
 		return s, fmt.Errorf("no audit has finished since %s", v.began.UTC().Format(time.TimeOnly))
 	case time.Since(v.seen) > v.asks.Every+silence:

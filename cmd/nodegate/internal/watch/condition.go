@@ -14,8 +14,9 @@ import (
 	"nodegate/policy"
 )
 
-// maxMessage bounds the message of a condition, in bytes: readiness reporters and kubectl show that many in one line, with a newline.
-const maxMessage = 255
+// maxMessage bounds the message of a condition, in bytes, without the ages that end it: readiness reporters and kubectl show 255 in one
+// line, with a newline.
+const maxMessage = 190
 
 // Condition returns watch's findings as a condition of the Node. The condition changes only if the verdict or the failing checks
 // change. Values, times and counts are only in the report.
@@ -37,6 +38,20 @@ func Condition(kind string, d report.Watch, now time.Time) kube.Condition {
 		return lateCondition(kind)
 	}
 	return newCondition(kind, d.Report.Verdict, d.Report.Results, d.Report.Policy.Enforce != "", d.BreakGlass)
+}
+
+// rests returns the times that a watch's verdict rests on.
+func rests(w report.Watching) kube.Rests {
+	r := kube.Rests{Checked: w.LastRound}
+	if w.Audit != nil {
+		r.Compared = w.Audit.Last
+	}
+	return r
+}
+
+// StoppedCondition returns the condition of a node whose watch was stopped for good.
+func StoppedCondition() kube.Condition {
+	return kube.Condition{Status: "Unknown", Reason: "WatchStopped", Message: "watch was stopped on the node, or nodegate was uninstalled"}
 }
 
 // lateCondition returns the condition of a node whose watch does not report.
@@ -80,6 +95,7 @@ func (s Status) Publication(h *host.Host) kube.Publication {
 	}
 	p := s.Policy.Publish
 	out := kube.Publication{Condition: s.Condition(p.Condition), Kubeconfig: p.Kubeconfig, Node: p.Node}
+	out.Rests = rests(s.Watching)
 	switch {
 	case out.Kubeconfig != "":
 	case kube.InPod():

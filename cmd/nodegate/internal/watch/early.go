@@ -19,19 +19,14 @@ func (w *Watcher) publishesCondition() bool { return w.policy.Publish.Condition 
 
 // beginRound starts a round, and records the values that glanceChanged compares.
 func (w *Watcher) beginRound(ctx context.Context, r *round, reread bool) {
-	w.glanced, w.clock = w.readSysctls(), w.clockOffset()
+	w.glanced, w.clock = w.readSysctls(), host.ClockOffset()
 	r.begin(ctx, w.policy, reread)
 }
 
 // glanceChanged reports whether a sysctl of the policy has changed since the last round began, or the clock was set: by the new clock
 // the last round may be too old, or in the future.
 func (w *Watcher) glanceChanged() bool {
-	return !maps.Equal(w.glanced, w.readSysctls()) || (w.clockOffset()-w.clock).Abs() > time.Second
-}
-
-// clockOffset returns by how much the clock was set since watch began: the elapsed wall time minus the elapsed monotonic time.
-func (w *Watcher) clockOffset() time.Duration {
-	return time.Now().Round(0).Sub(w.began.Round(0)) - time.Since(w.began)
+	return !maps.Equal(w.glanced, w.readSysctls()) || (host.ClockOffset()-w.clock).Abs() > time.Second
 }
 
 // readSysctls reads the sysctls of the policy if the policy publishes a condition.

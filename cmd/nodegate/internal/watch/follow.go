@@ -29,7 +29,9 @@ func Follow(ctx context.Context, name, kind, node string, every time.Duration, s
 		}
 		// Use the monotonic clock: setting the wall clock must not make watch late.
 		now := seen.Add(time.Since(seen))
-		set(kube.Publication{Condition: Condition(kind, d, now), Node: node})
+		condition := Condition(kind, d, now)
+		condition.Rests = rests(d.Watching)
+		set(kube.Publication{Condition: condition, Node: node})
 		select {
 		case <-ctx.Done():
 			return

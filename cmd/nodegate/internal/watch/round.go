@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ type round struct {
 	reread    bool      // the requested round must reread the files
 	ended     time.Time // the end of the last round
 	took      time.Duration
-	cut       bool // the last round ran out of time
+	cut       bool // the last round was cut
 }
 
 // found is the result of a round, with the policy it used.
@@ -36,7 +37,7 @@ type found struct {
 	policy *policy.Policy
 	err    error // why the current files are not in use; policy is then the last good one
 	reread bool
-	cut    bool // the round ran out of time before everything was inspected
+	cut    bool // the round ran out of time before everything was inspected, or the gate passed during it
 	list   []checks.Check
 	report checks.Outcome
 }
@@ -46,7 +47,8 @@ func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 		r.requested, r.reread = true, r.reread || reread
 		return
 	}
-	r.began, r.requested, r.reread = time.Now(), false, false
+	began := time.Now()
+	r.began, r.requested, r.reread = began, false, false
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, roundTime)
 		defer cancel()
@@ -59,13 +61,13 @@ func (r *round) begin(ctx context.Context, last *policy.Policy, reread bool) {
 			f.list = append(f.list, r.audit(f.policy)...)
 		}
 		f.report = checks.Inspect(ctx, r.host, checks.Run, f.list)
-		f.cut = ctx.Err() != nil
+		f.cut = ctx.Err() != nil || report.GatePassed().After(began)
 		r.done <- f
 	}()
 }
 
-// mustRepeat reports whether a round ran out of time and is repeated at once instead of being reported: a busy machine must not become
-// unknown after one slow round. If the next round runs out of time too, it is reported.
+// mustRepeat reports whether a round was cut and is repeated at once instead of being reported: a busy machine must not become unknown
+// after one slow round, nor a node fail that has just passed the gate. If the next round is cut too, it is reported.
 func (r *round) mustRepeat(f found) bool {
 	repeat := f.cut && !r.cut && !f.reread
 	r.cut = f.cut
@@ -154,6 +156,7 @@ func (w *Watcher) finishRound(ctx context.Context, f found) {
 	done()
 	w.announceAll(all.Results, now)
 	w.endFights(now)
+	w.keepUnreached(all.Results, now)
 	first := false
 	w.updateStatus(func(s *Status) {
 		first = s.Rounds == 0
@@ -238,6 +241,31 @@ func (w *Watcher) announceAll(results []checks.Result, now time.Time) {
 		w.reportTrouble(report.Count(len(late), "check") + " not reached in time: " + strings.Join(late, ", "))
 	}
 	w.late = late != nil
+}
+
+// reached is the last result of a check, with the number of rounds since that did not reach the check.
+type reached struct {
+	result checks.Result
+	at     time.Time
+	missed int
+}
+
+// keepUnreached gives each check that a round did not reach its last result, with its age, for three rounds.
+func (w *Watcher) keepUnreached(results []checks.Result, now time.Time) {
+	before := w.reached
+	w.reached = map[string]reached{}
+	for i, res := range results {
+		last, known := before[res.Name]
+		if !report.NotReached(res.Err) {
+			last = reached{result: res, at: now}
+		} else if last.missed++; !known || last.missed > 3 {
+			continue
+		} else {
+			results[i] = last.result
+			results[i].State.Got += fmt.Sprintf(" (%s ago)", now.Sub(last.at).Round(time.Second))
+		}
+		w.reached[res.Name] = last
+	}
 }
 
 // announce reports once that a requirement fails or is unknown, and once that it passes

@@ -53,10 +53,11 @@ type Watcher struct {
 	known    map[int]*knownLink
 	present  map[int]bool // the links that existed at the start, nil before the first list
 	verdicts map[string]verdict.Verdict
-	late     bool              // the last round did not reach every check in time
+	late     bool // the last round did not reach every check in time
+	reached  map[string]reached
+	passed   time.Time         // when the gate last passed
 	glanced  map[string]string // the sysctls at the start of the last round
-	began    time.Time
-	clock    time.Duration // the clock offset at the start of the last round
+	clock    time.Duration     // the clock offset at the start of the last round
 	dirty    bool
 }
 
@@ -77,10 +78,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return err
 	}
 	w.setPolicy(p)
+	w.passed = report.GatePassed()
 	w.fights, w.known, w.verdicts = fights{}, map[int]*knownLink{}, map[string]verdict.Verdict{}
-	w.began = time.Now()
 	w.record.state = Status{
-		Watching: report.Watching{Since: w.began, Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
+		Watching: report.Watching{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
 	}
 
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
@@ -111,6 +112,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 			early = early || w.mayConcern(e)
 		case <-glances:
 			early = w.glanceChanged() || early
+			if passed := report.GatePassed(); !passed.Equal(w.passed) { // kubelet's unit becomes active
+				w.passed = passed
+				w.beginRound(ctx, round, false)
+			}
 		case <-subscribed:
 			w.resync(ctx, first)
 			if first {
