@@ -90,7 +90,10 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	if prog.bringsUnits() {
 		files = append(files, unitFiles(p.Gate, prog)...)
 	}
-	files = append(files, publishFiles(p, prog)...)
+	if p.Publish.Condition != "" && p.Publish.By == policy.ByWatch {
+		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-publish.conf", Mode: 0o644,
+			Content: networkDropIn(prog, "a publish block: watch writes a condition of this node's Node")})
+	}
 	if slices.ContainsFunc(p.Probes, func(pr policy.Probe) bool { return pr.Name == policy.Service && pr.Applies() }) {
 		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-probe.conf", Mode: 0o644,
 			Content: networkDropIn(prog, "a probe \"service\": watch connects to it")})

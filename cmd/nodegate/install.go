@@ -156,7 +156,7 @@ func (i *installer) files(c *cobra.Command, h *host.Host, t *tree.Tree, p *polic
 
 // write installs the files, and notifies systemd.
 func (i *installer) write(c *cobra.Command, h *host.Host, t *tree.Tree, p *policy.Policy, files []units.File) error {
-	started := units.Started(p)
+	started := units.Started()
 	changes, err := units.Install(t, files, i.force)
 	if err == nil {
 		relabel(c.Context(), h, changes, c.ErrOrStderr())
