@@ -105,7 +105,6 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	if prog.allow != "" {
 		files = append(files, writableDropIn(prog, ApplyUnit, applyCommand), writableDropIn(prog, WatchUnit, " watch"))
 	}
-	files = append(files, bootFiles(p.Gate, prog)...)
 	return append(files,
 		File{Path: enabling(ApplyUnit), Target: prog.unitDir() + "/" + ApplyUnit},
 		File{Path: enabling(WatchUnit), Target: prog.unitDir() + "/" + WatchUnit},
@@ -161,15 +160,15 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 			"CapabilityBoundingSet", "CAP_SYS_MODULE CAP_NET_ADMIN",
 			"RestrictAddressFamilies", "AF_UNIX AF_NETLINK AF_INET",
 			"RestrictNamespaces", "yes",
-		}, restrictions(""))...), section("Install",
+		}, restrictions())...), section("Install",
 			"WantedBy", "multi-user.target",
 		))
 }
 
-// restrictions returns the restrictions of the units that run before kubelet. They need no mount namespace, which would take time
+// restrictions returns the restrictions of the unit that runs before kubelet. They need no mount namespace, which would take time
 // and would hide the machine's own mounts from the checks. The list of forbidden system calls is a list of exceptions: systemd
 // before 250 does not know Landlock's system calls, and would forbid them in a list of permitted ones.
-func restrictions(alsoForbidden string) []string {
+func restrictions() []string {
 	return append(limits(), []string{
 		"NoNewPrivileges", "yes", // Landlock needs it
 		"RestrictRealtime", "yes",
@@ -180,7 +179,7 @@ func restrictions(alsoForbidden string) []string {
 		"KeyringMode", "private",
 		"SystemCallArchitectures", "native",
 		"SystemCallErrorNumber", "EPERM",
-		"SystemCallFilter", "~@clock @cpu-emulation @debug @mount @obsolete @raw-io @reboot @resources @swap" + alsoForbidden,
+		"SystemCallFilter", "~@clock @cpu-emulation @debug @mount @obsolete @raw-io @reboot @resources @swap",
 		"SystemCallFilter", "adjtimex", // reads the state of the clock
 	}...)
 }

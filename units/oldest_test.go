@@ -23,7 +23,7 @@ func TestOldestSystemd(t *testing.T) {
 	// It logs that it ignores these options and runs the unit. The drop-in that holds kubelet must not use them.
 	ignored := words("ProtectHostname ProtectKernelLogs RestrictSUIDSGID")
 	for _, publish := range []string{"", `publish {}`} {
-		for _, f := range filesOf(t, units.Copied([]byte("x")).AssessingBoot().AllowingWritable(),
+		for _, f := range filesOf(t, units.Copied([]byte("x")).AllowingWritable(),
 			policy.File{Name: "a.hcl", Text: []byte(policyOne + publish)}) {
 			if !strings.HasPrefix(f.Path, "/etc/systemd/") {
 				continue
