@@ -19,7 +19,7 @@ import (
 )
 
 func newGate() *cobra.Command {
-	var o options
+	var o policyInput
 	c := &cobra.Command{
 		Use:   "gate",
 		Short: "Hold a unit's start until the node is proven (for ExecStartPre)",
@@ -104,7 +104,7 @@ type loaded struct {
 }
 
 // loadInTime loads the policy beside the clock: its file system may hang.
-func (o *options) loadInTime(h *host.Host) loaded {
+func (o *policyInput) loadInTime(h *host.Host) loaded {
 	var q gate.Question[loaded]
 	read, answered := q.Ask(policyTime, func() loaded {
 		var mistakes bytes.Buffer

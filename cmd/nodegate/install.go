@@ -23,7 +23,7 @@ import (
 
 // installer is one call of install.
 type installer struct {
-	options
+	policyInput
 	force, dryRun, start bool
 }
 
@@ -209,7 +209,7 @@ func checkNotFetched(h *host.Host) error {
 }
 
 func newUninstall() *cobra.Command {
-	var o options
+	var o policyInput
 	var force, back, stop, dryRun bool
 	c := &cobra.Command{
 		Use:   "uninstall",
@@ -292,7 +292,7 @@ func removeProbes(c *cobra.Command, h *host.Host) {
 
 // onAnyMachine returns p with the modules and sysctls of an evaluation without facts, as an export has them: the files that
 // systemd reads at boot move with the disk, and an image that was made on one machine runs on others. apply knows the facts.
-func (o options) onAnyMachine(h *host.Host, p *policy.Policy, texts []policy.File, stderr io.Writer) (*policy.Policy, error) {
+func (o policyInput) onAnyMachine(h *host.Host, p *policy.Policy, texts []policy.File, stderr io.Writer) (*policy.Policy, error) {
 	o.noFacts = true
 	var mistakes bytes.Buffer // warnings were printed already
 	blind, err := o.evaluate(h, texts, &mistakes)
