@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/zclconf/go-cty/cty"
 
+	"nodegate/internal/ethtool"
 	"nodegate/internal/sorted"
 )
 
@@ -39,31 +41,32 @@ const (
 
 // linkKinds returns the kinds in the order in which they are reported.
 func linkKinds() []LinkKind {
-	return []LinkKind{Offload, MTU, Channels, Ring, Coalesce, LinkSysctls, LinkSysfs}
+	all := []LinkKind{Offload, MTU}
+	for _, k := range ethtool.Kinds() {
+		if k.Name != ethtool.Offload {
+			all = append(all, LinkKind(k.Name))
+		}
+	}
+	return append(all, LinkSysctls, LinkSysfs)
+}
+
+// linkArguments returns the arguments of a link block that are settings.
+func linkArguments() []string {
+	var all []string
+	for _, k := range linkKinds() {
+		all = append(all, string(k))
+	}
+	return all
 }
 
 // Resets reports whether the driver may reset the link to change a setting of this kind.
-func (k LinkKind) Resets() bool { return k == Channels || k == Ring }
+func (k LinkKind) Resets() bool { return ethtool.Of(string(k)).Resets }
 
 // IsParameter reports whether the settings of this kind are files, below /proc/sys or /sys.
 func (k LinkKind) IsParameter() bool { return k == LinkSysctls || k == LinkSysfs }
 
 // Flag returns the flag of ethtool(8) that changes settings of this kind, or "".
-func (k LinkKind) Flag() string {
-	return map[LinkKind]string{Offload: "-K", Channels: "-L", Ring: "-G", Coalesce: "-C"}[k]
-}
-
-// names returns the words of ethtool(8) that its ioctl has (struct ethtool_ringparam, ethtool_channels and ethtool_coalesce of
-// linux/ethtool.h).
-func (k LinkKind) names() []string {
-	return strings.Fields(map[LinkKind]string{
-		Channels: "combined other rx tx",
-		Ring:     "rx rx-jumbo rx-mini tx",
-		Coalesce: `adaptive-rx adaptive-tx rx-frames rx-frames-high rx-frames-irq rx-frames-low rx-usecs rx-usecs-high rx-usecs-irq rx-usecs-low
-			tx-frames tx-frames-high tx-frames-irq tx-frames-low tx-usecs tx-usecs-high tx-usecs-irq tx-usecs-low stats-block-usecs
-			sample-interval pkt-rate-low pkt-rate-high`,
-	}[k])
-}
+func (k LinkKind) Flag() string { return ethtool.Of(string(k)).Flag }
 
 // Label returns the setting's name in reports: "ring.rx".
 func (s LinkSetting) Label() string {
@@ -119,14 +122,10 @@ func (r *reader) decodeSettings(b block) []LinkSetting {
 			continue
 		}
 		if !v.Type().IsObjectType() && !v.Type().IsMapType() {
-			r.errorf(b.at(name), "Wrong type", "%s must be a map from %s.", name, map[LinkKind]string{
-				Offload:     "feature to true or false: offload = { tx-checksum-ip-generic = false }",
-				Channels:    "a name of ethtool(8) to a number: channels = { combined = 4 }",
-				Ring:        "a name of ethtool(8) to a number: ring = { rx = 512 }",
-				Coalesce:    "a name of ethtool(8) to a number: coalesce = { rx-usecs = 50 }",
+			r.errorf(b.at(name), "Wrong type", "%s must be a map from %s.", name, cmp.Or(ethtool.Of(name).Like, map[LinkKind]string{
 				LinkSysctls: "key to value, with * for the interface: sysctl = { \"net.ipv4.conf.*.rp_filter\" = 0 }",
 				LinkSysfs:   "path to value, with * for the interface: sysfs = { \"class/net/*/threaded\" = 1 }",
-			}[kind])
+			}[kind]))
 			continue
 		}
 		var some []LinkSetting
@@ -162,7 +161,7 @@ func (r *reader) decodeSetting(b block, s *LinkSetting, v cty.Value) bool {
 			return false
 		}
 	default:
-		if names := s.Kind.names(); !slices.Contains(names, s.Name) {
+		if names := slices.Sorted(slices.Values(ethtool.Of(string(s.Kind)).Numbers)); !slices.Contains(names, s.Name) {
 			r.errorf(at, "Unknown "+string(s.Kind)+" setting", "%q is not a name that ethtool uses for %s; known names: %s.%s", s.Name, s.Kind,
 				strings.Join(names, ", "), didYouMean(s.Name, names))
 			return false

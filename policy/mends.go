@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
+
+	"nodegate/internal/ethtool"
 )
 
 // The line to write instead of a mistake that HCL's own messages only name.
@@ -170,9 +172,9 @@ func settingInstead(name, value string) string {
 	if _, err := strconv.Atoi(number); err != nil && slices.Contains(knownOffloads(), name) {
 		return fmt.Sprintf("offload = { %s = false }", name)
 	}
-	for _, kind := range []LinkKind{Ring, Channels, Coalesce} {
-		if slices.Contains(kind.names(), name) {
-			return fmt.Sprintf("%s = { %s = %s }", kind, name, cmp.Or(number, "NUMBER"))
+	for _, kind := range slices.Backward(ethtool.Kinds()) { // of rings and channels with one name, rings are meant
+		if slices.Contains(kind.Numbers, name) {
+			return fmt.Sprintf("%s = { %s = %s }", kind.Name, name, cmp.Or(number, "NUMBER"))
 		}
 	}
 	return ""

@@ -21,10 +21,9 @@ type Publish struct {
 // Publisher is the program that publishes the verdict.
 type Publisher string
 
-// The publishers: watch, a timer that starts `nodegate publish`, and the Pod of a DaemonSet with its service account.
+// The publishers: watch, and the Pod of a DaemonSet with its service account.
 const (
 	ByWatch Publisher = "watch"
-	ByTimer Publisher = "timer"
 	ByPod   Publisher = "pod"
 )
 
@@ -66,7 +65,7 @@ func (r *reader) decodePublish(b block) Publish {
 		r.errorf(b.at("condition"), "Not a condition's type", "Write the condition's type in letters, digits, -, _ and ., for example %s or "+
 			"example.com/%s; %q is not a valid type.", defaultCondition, defaultCondition, p.Condition)
 	}
-	p.By = Publisher(r.oneOf(b.get("by"), "by", string(ByWatch), string(ByTimer), string(ByPod)))
+	p.By = Publisher(r.oneOf(b.get("by"), "by", string(ByWatch), string(ByPod)))
 	if p.By == ByPod && (b.get("kubeconfig") != nil || b.get("node") != nil) {
 		r.errorf(b.at("by"), "Not for a Pod",
 			"A Pod publishes with its service account, for the Node that it runs on: remove kubeconfig and node.")

@@ -96,7 +96,7 @@ func blockSchema(blockType string) *hcl.BodySchema {
 		"sysctl":   requirement + "drift value min max one_of",
 		"sysfs":    requirement + "drift value min max one_of",
 		"sysctls":  requirement + "drift values",
-		"link":     requirement + "drift offload mtu sysctl sysfs ring channels coalesce",
+		"link":     requirement + "drift " + strings.Join(linkArguments(), " "),
 		"probe":    requirement + "timeout address protocol",
 		"match":    "name kind driver default_route",
 		"gate":     "unit unit_absent budget interval on_timeout repair enforce on_held",

@@ -90,7 +90,10 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	if prog.bringsUnits() {
 		files = append(files, unitFiles(p.Gate, prog)...)
 	}
-	files = append(files, publishFiles(p, prog)...)
+	if p.Publish.Condition != "" && p.Publish.By == policy.ByWatch {
+		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-publish.conf", Mode: 0o644,
+			Content: networkDropIn(prog, "a publish block: watch writes a condition of this node's Node")})
+	}
 	if slices.ContainsFunc(p.Probes, func(pr policy.Probe) bool { return pr.Name == policy.Service && pr.Applies() }) {
 		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-probe.conf", Mode: 0o644,
 			Content: networkDropIn(prog, "a probe \"service\": watch connects to it")})
@@ -102,7 +105,6 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 	if prog.allow != "" {
 		files = append(files, writableDropIn(prog, ApplyUnit, applyCommand), writableDropIn(prog, WatchUnit, " watch"))
 	}
-	files = append(files, bootFiles(p.Gate, prog)...)
 	return append(files,
 		File{Path: enabling(ApplyUnit), Target: prog.unitDir() + "/" + ApplyUnit},
 		File{Path: enabling(WatchUnit), Target: prog.unitDir() + "/" + WatchUnit},
@@ -158,15 +160,15 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 			"CapabilityBoundingSet", "CAP_SYS_MODULE CAP_NET_ADMIN",
 			"RestrictAddressFamilies", "AF_UNIX AF_NETLINK AF_INET",
 			"RestrictNamespaces", "yes",
-		}, restrictions(""))...), section("Install",
+		}, restrictions())...), section("Install",
 			"WantedBy", "multi-user.target",
 		))
 }
 
-// restrictions returns the restrictions of the units that run before kubelet. They need no mount namespace, which would take time
+// restrictions returns the restrictions of the unit that runs before kubelet. They need no mount namespace, which would take time
 // and would hide the machine's own mounts from the checks. The list of forbidden system calls is a list of exceptions: systemd
 // before 250 does not know Landlock's system calls, and would forbid them in a list of permitted ones.
-func restrictions(alsoForbidden string) []string {
+func restrictions() []string {
 	return append(limits(), []string{
 		"NoNewPrivileges", "yes", // Landlock needs it
 		"RestrictRealtime", "yes",
@@ -177,7 +179,7 @@ func restrictions(alsoForbidden string) []string {
 		"KeyringMode", "private",
 		"SystemCallArchitectures", "native",
 		"SystemCallErrorNumber", "EPERM",
-		"SystemCallFilter", "~@clock @cpu-emulation @debug @mount @obsolete @raw-io @reboot @resources @swap" + alsoForbidden,
+		"SystemCallFilter", "~@clock @cpu-emulation @debug @mount @obsolete @raw-io @reboot @resources @swap",
 		"SystemCallFilter", "adjtimex", // reads the state of the clock
 	}...)
 }

@@ -125,7 +125,7 @@ sysctl "fs.inotify.max_user_instances" { min = 512 }
 `
 	policyTwo = `sysctl "kernel.panic" { value = 10 }
 gate { unit = "k3s.service" }
-publish { by = "timer" }
+publish {}
 `
 )
 

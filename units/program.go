@@ -20,7 +20,6 @@ type Program struct {
 	path    string
 	content []byte // written to path; nil if a package provides the binary and the units
 	carrier Delivery
-	assess  bool   // install BootUnit, which assesses the boot
 	allow   string // additional arguments of gate, apply and watch
 }
 

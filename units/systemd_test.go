@@ -37,14 +37,13 @@ func TestLinkAsSystemctl(t *testing.T) {
 func TestUnitsVerify(t *testing.T) {
 	hosttest.NeedProgram(t, "systemd-analyze")
 	root := t.TempDir()
-	program := units.Copied([]byte("#!/bin/sh\n")).AssessingBoot().AllowingWritable()
-	text := policy.File{Name: "a.hcl", Text: []byte(policyOne + `publish { by = "timer" }`)}
+	program := units.Copied([]byte("#!/bin/sh\n")).AllowingWritable()
+	text := policy.File{Name: "a.hcl", Text: []byte(policyOne + `publish {}`)}
 	_, err := units.Install(open(t, root), filesOf(t, program, text), false)
 	require.NoError(t, err)
 	dir := root + "/etc/systemd/system/"
 	require.NoError(t, os.WriteFile(dir+"kubelet.service", []byte("[Service]\nExecStart=/bin/true\n"), 0o644))
-	cmd := exec.Command("systemd-analyze", "verify", "--man=no", dir+"kubelet.service", dir+"nodegate-apply.service", dir+units.PublishTimer,
-		dir+units.BootUnit)
+	cmd := exec.Command("systemd-analyze", "verify", "--man=no", dir+"kubelet.service", dir+"nodegate-apply.service", dir+units.WatchUnit)
 	cmd.Env = append(slices.Clone(os.Environ()), "SYSTEMD_UNIT_PATH="+dir+":")
 	out, _ := cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {

@@ -2,7 +2,6 @@ package units
 
 import (
 	"errors"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -119,9 +118,6 @@ func planUninstall(t Tree, j *journal, force bool) (*step, error) {
 func removeState(t Tree, j *journal, l *lock) error {
 	aboveState := func(d string) bool { return strings.HasPrefix(stateDir, d) }
 	l.dirs = append(l.dirs, j.Dirs...)
-	if err := t.Remove(FailedBoot); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	err := removeDirs(t, slices.DeleteFunc(slices.Clone(j.Dirs), aboveState))
 	if err == nil {
 		err = t.Remove(JournalFile)

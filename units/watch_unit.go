@@ -37,11 +37,11 @@ func watchUnit(prog Program) []byte {
 		))
 }
 
-// systemCalls lists the system calls that watch and the publisher need. adjtimex reads the state of the clock; without
+// systemCalls lists the system calls that watch needs. adjtimex reads the state of the clock; without
 // CAP_SYS_TIME it cannot set it. ProtectClock= would forbid adjtimex and add no other protection.
 const systemCalls = "@system-service adjtimex"
 
-// sandbox returns restrictions that suit both watch and the publisher. NoNewPrivileges= is not among them: it protects nothing beyond
+// sandbox returns the restrictions of watch. NoNewPrivileges= is not among them: it protects nothing beyond
 // what CapabilityBoundingSet= does for root, and SELinux would deny and log that iptables-save and modprobe enter their own domains.
 func sandbox() []string {
 	return append(limits(), []string{
@@ -69,6 +69,9 @@ func sandbox() []string {
 // limits returns the limits of nodegate's own units, which a machine's defaults must not lower: Go's runtime reserves more address space
 // than a limit of 512 MiB leaves, and dies.
 func limits() []string { return []string{"LimitNOFILE", "1024", "LimitAS", "infinity"} }
+
+// Started returns the units that systemd starts at boot.
+func Started() []string { return []string{ApplyUnit, WatchUnit} }
 
 // networkDropIn returns a drop-in that lets watch reach the API server. why names the block of the policy that needs it.
 func networkDropIn(prog Program, why string) []byte {

@@ -19,8 +19,6 @@ func TestExposure(t *testing.T) {
 	prog := Program{path: Binary}
 	exposure(t, WatchUnit, watchUnit(prog), 3.5)
 	exposure(t, ApplyUnit, applyUnit(policy.Gate{Unit: "kubelet.service"}, prog), 4.7)
-	exposure(t, BootUnit, bootUnit(policy.Gate{Unit: "kubelet.service"}, prog), 5.5)
-	exposure(t, publishService, publishUnit(policy.Gate{Unit: "kubelet.service"}, prog), 3.5)
 }
 
 func exposure(t *testing.T, unit string, text []byte, most float64) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nodegate/checks"
+	"nodegate/internal/ethtool"
 	"nodegate/internal/host"
 	"nodegate/policy"
 )
@@ -100,7 +101,7 @@ func (l Link) Inspect(ctx context.Context, h *host.Host) (checks.State, error) {
 }
 
 // planChanges returns the changes that correct the settings of one link where possible: first its parameters and MTU, then the others
-// of each kind in one call. A change of the channels can change the rings. A link that no longer exists needs none.
+// of each kind in one call. A link that no longer exists needs none.
 func planChanges(device string, settings []setting) []checks.Change {
 	var all []checks.Change
 	lists := map[policy.LinkKind][]setting{}
@@ -115,7 +116,8 @@ func planChanges(device string, settings []setting) []checks.Change {
 			lists[s.kind] = append(lists[s.kind], s)
 		}
 	}
-	for _, kind := range []policy.LinkKind{policy.Channels, policy.Ring, policy.Coalesce, policy.Offload} {
+	for _, k := range ethtool.Kinds() {
+		kind := policy.LinkKind(k.Name)
 		var from, to []string
 		values := map[string]string{}
 		for _, s := range lists[kind] {

@@ -16,7 +16,7 @@ import (
 )
 
 func newApply() *cobra.Command {
-	var o options
+	var o checkRun
 	var dryRun bool
 	c := &cobra.Command{
 		Use:   "apply [POLICY]",

@@ -24,7 +24,8 @@ import (
 
 // auditOptions holds the flags of `nodegate audit`.
 type auditOptions struct {
-	options
+	outputs
+	timeout time.Duration
 	rules   []string
 	audited audit.Request
 	service string

@@ -12,7 +12,7 @@ import (
 )
 
 func newCheck() *cobra.Command {
-	o := options{some: true, asIs: true}
+	o := checkRun{some: true, asIs: true}
 	var snapshot string
 	c := &cobra.Command{
 		Use:   "check [POLICY] [NAME]...",

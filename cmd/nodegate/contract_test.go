@@ -33,7 +33,7 @@ func TestContract(t *testing.T) {
 	c := newContractor(t, "")
 	c.names()
 	c.flags("nodegate")
-	c.add("flag nodegate publish") // hidden, but units and DaemonSets of earlier versions call it
+	c.add("flag nodegate publish") // hidden, but DaemonSets of earlier versions call it
 	c.flags("nodegate publish")
 	c.inputs()
 	for _, call := range []struct{ situation, line string }{

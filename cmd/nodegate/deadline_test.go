@@ -19,7 +19,6 @@ func TestLimit(t *testing.T) {
 	}{
 		{newCheck(), nil, defaultTimeout},
 		{newCheck(), []string{"--timeout", "5s"}, 5 * time.Second},
-		{newPublish(), nil, defaultTimeout},
 		{newPublish(), []string{"--follow", "watch.json"}, 0},
 		{newWatch(), nil, 0},
 		{newGate(), nil, 0},

@@ -13,7 +13,11 @@ import (
 )
 
 func newExplain() *cobra.Command {
-	o := options{root: "/", noFacts: true}
+	var o struct {
+		policyInput
+		outputs
+	}
+	o.root, o.noFacts = "/", true
 	c := &cobra.Command{
 		Use:   "explain [NAME]",
 		Short: "Explain a check: symptom, detection, remedy, trade-off, source",

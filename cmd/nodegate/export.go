@@ -15,7 +15,8 @@ import (
 )
 
 func newExport() *cobra.Command {
-	o := options{root: "/", noFacts: true}
+	o := policyInput{root: "/", noFacts: true, lint: true, ships: true}
+	var output string
 	var binary, sum, image, at, apiVersion string
 	var strict, multipart bool
 	c := &cobra.Command{
@@ -49,7 +50,7 @@ Kubelet is held until the binary is there and the gate passes.`,
 			if err != nil {
 				return err
 			}
-			if format.Tree && o.output == "" {
+			if format.Tree && output == "" {
 				return fmt.Errorf("format %s writes several files; name their directory with --output DIR", format.Name)
 			}
 			p, texts, err := o.policyAlone(c)
@@ -82,19 +83,18 @@ Kubelet is held until the binary is there and the gate passes.`,
 					format.Name, report.Count(len(r.Lacks), "part"))
 			}
 			if format.Tree {
-				return writeTree(o.output, r)
+				return writeTree(output, r)
 			}
-			if o.output == "" {
+			if output == "" {
 				_, err = exactWriter(c.OutOrStdout()).Write(r.Text)
 				return err
 			}
-			return writeOut(o.output, r.Text, 0o644)
+			return writeOut(output, r.Text, 0o644)
 		},
 	}
-	o.lint, o.ships = true, true
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "read the policy from `FILE|DIR`; may be repeated")
 	o.varFlags(c)
-	c.Flags().StringVarP(&o.output, "output", "o", "", "write to `FILE|DIR` instead of standard output")
+	c.Flags().StringVarP(&output, "output", "o", "", "write to `FILE|DIR` instead of standard output")
 	c.Flags().BoolVar(&strict, "strict", false, "fail if the target cannot express all of the policy")
 	c.Flags().StringVar(&binary, "binary", "", "where the node gets nodegate: baked (in its image, the default) or a `URL`")
 	c.Flags().StringVar(&sum, "sha256", "", "the checksum `SUM` of the binary at the URL; the node runs no other binary")

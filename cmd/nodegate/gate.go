@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,13 +14,12 @@ import (
 	"nodegate/cmd/nodegate/internal/gate"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
-	"nodegate/internal/host/file"
 	"nodegate/policy"
 	"nodegate/units"
 )
 
 func newGate() *cobra.Command {
-	var o options
+	var o policyInput
 	c := &cobra.Command{
 		Use:   "gate",
 		Short: "Hold a unit's start until the node is proven (for ExecStartPre)",
@@ -43,9 +41,6 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 	_ = c.Flags().MarkHidden("root") // it is refused with what to do instead
 	o.guardFlag(c)
 	budget := c.Flags().Duration("budget", 0, "wait this long instead of the policy's budget")
-	assess := c.Flags().Bool("assess-boot", false, "judge this boot, not a unit's start (for "+units.BootUnit+
-		"); if the boot does not pass, save its report in "+units.FailedBoot+
-		", and restart the machine if its boot loader counts boots")
 	only := c.Flags().Bool("check-only", false, "change nothing, even if the policy sets repair")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		h, err := o.machine()
@@ -67,9 +62,6 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 		o.late = nil // the checks name a fact that stays unknown
 		if read.err != nil {
 			g.Unreadable(firstLine(read.mistakes, read.err), read.mistakes)
-			if *assess {
-				giveUpBoot(c.Context(), h, &g.Voice)
-			}
 			return exit(exitUsage)
 		}
 		p := read.policy
@@ -80,10 +72,6 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 			p.Gate.Budget = *budget
 		}
 		p.Gate.Repair = p.Gate.Repair && !*only
-		if *assess {
-			p.Gate.Unit, p.Gate.Repair, p.Gate.OnTimeout, p.Gate.OnHeld = "boot-complete.target", false, policy.Hold, nil
-			g.Next = "this boot has failed"
-		}
 		g.Again = func() *policy.Policy {
 			now, err := o.evaluate(h, read.texts, io.Discard)
 			if err != nil {
@@ -96,9 +84,6 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 		case gate.Proven, gate.GlassBroken, gate.Released, gate.Tolerated:
 			return nil
 		}
-		if *assess && c.Context().Err() == nil {
-			giveUpBoot(c.Context(), h, &g.Voice)
-		}
 		if outcome == gate.Unknown {
 			return exit(exitUnknown)
 		}
@@ -107,10 +92,8 @@ Break glass: put nodegate=off on the kernel command line, or create the file
 	return c
 }
 
-const (
-	policyTime = 10 * time.Second // bounds reading the policy, which has the budget: kubelet's version alone may take 5 s
-	saveTime   = 5 * time.Second  // bounds saving the report of a failed boot
-)
+// policyTime bounds reading the policy, which has the budget: kubelet's version alone may take 5 s.
+const policyTime = 10 * time.Second
 
 // loaded is a policy that was read, or the reason why it could not be.
 type loaded struct {
@@ -121,7 +104,7 @@ type loaded struct {
 }
 
 // loadInTime loads the policy beside the clock: its file system may hang.
-func (o *options) loadInTime(h *host.Host) loaded {
+func (o *policyInput) loadInTime(h *host.Host) loaded {
 	var q gate.Question[loaded]
 	read, answered := q.Ask(policyTime, func() loaded {
 		var mistakes bytes.Buffer
@@ -140,39 +123,4 @@ func firstLine(text string, err error) string {
 		return string(bytes.TrimSpace(line))
 	}
 	return err.Error()
-}
-
-// mostTries bounds the restarts of a machine whose boot loader has only one entry.
-const mostTries = 10
-
-// giveUpBoot saves the report for the next boot, and restarts the machine if its boot loader counts boots: when the tries of this
-// entry are used up, the boot loader picks another entry.
-func giveUpBoot(ctx context.Context, h *host.Host, v *gate.Voice) {
-	var saved gate.Question[error]
-	err, answered := saved.Ask(saveTime, func() error {
-		text, err := file.Read(report.File, report.MaxFile)
-		if err != nil {
-			return err
-		}
-		return file.Replace(units.FailedBoot, text, 0o644)
-	})
-	if !answered {
-		err = fmt.Errorf("writing %s has not returned for %s", units.FailedBoot, saveTime)
-	}
-	if err != nil {
-		v.Say(host.LevelWarning, "nodegate: saving the report of this boot: "+err.Error())
-	}
-	tried, counted := h.BootTries()
-	switch {
-	case !counted:
-		return
-	case tried > mostTries:
-		v.Say(host.LevelError, fmt.Sprintf("nodegate: this boot has failed, and so have %d before it: not restarting again", tried-1))
-		return
-	}
-	v.Say(host.LevelError, fmt.Sprintf("nodegate: this boot has failed (try %d): restarting; the boot loader picks another entry "+
-		"when the tries are used up; the report is in %s", tried, units.FailedBoot))
-	if err := host.Restart(ctx); err != nil {
-		v.Say(host.LevelError, "nodegate: restarting: "+err.Error())
-	}
 }

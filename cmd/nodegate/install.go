@@ -23,8 +23,8 @@ import (
 
 // installer is one call of install.
 type installer struct {
-	options
-	force, dryRun, start, assess bool
+	policyInput
+	force, dryRun, start bool
 }
 
 func newInstall() *cobra.Command {
@@ -80,9 +80,6 @@ that binary and the package's units.`,
 	i.guardFlag(c)
 	i.copied, i.lint, i.ships = true, true, true
 	c.Flags().BoolVar(&i.start, "start", false, "start the units after installing, through the systemd of --root")
-	c.Flags().BoolVar(&i.assess, "assess-boot", false,
-		"mark a boot as good only if the node passes; if systemd-boot counts boots, it then gives up a new kernel or image that does "+
-			"not pass; later installs keep this choice until one has --assess-boot=false")
 	c.Flags().BoolVar(&i.force, "force", false,
 		"overwrite files that were changed after nodegate wrote them; install even if the node downloads its binary (export)")
 	c.Flags().BoolVar(&i.dryRun, "dry-run", false, "show the files that would be written, and write nothing")
@@ -91,7 +88,7 @@ that binary and the package's units.`,
 
 // readPolicy returns the policy, if this machine can have nodegate and the policy can be used on it.
 func (i *installer) readPolicy(c *cobra.Command, h *host.Host) (*policy.Policy, []policy.File, error) {
-	if err := checkSystemd(h, i.assess, c.ErrOrStderr()); err != nil {
+	if err := checkSystemd(h, c.ErrOrStderr()); err != nil {
 		return nil, nil, err
 	}
 	if err := needRoot("install", ", or preview its changes with `nodegate install --dry-run`"); err != nil && h.Live() && !i.dryRun {
@@ -129,14 +126,6 @@ func (i *installer) files(c *cobra.Command, h *host.Host, t *tree.Tree, p *polic
 	if i.stays {
 		program = program.AllowingWritable()
 	}
-	if !c.Flags().Changed("assess-boot") {
-		if i.assess, err = units.AssessesBoot(t); err != nil {
-			return nil, err
-		}
-	}
-	if i.assess {
-		program = program.AssessingBoot()
-	}
 	lasting, err := i.onAnyMachine(h, p, texts, c.ErrOrStderr())
 	if err != nil {
 		return nil, err
@@ -156,7 +145,7 @@ func (i *installer) files(c *cobra.Command, h *host.Host, t *tree.Tree, p *polic
 
 // write installs the files, and notifies systemd.
 func (i *installer) write(c *cobra.Command, h *host.Host, t *tree.Tree, p *policy.Policy, files []units.File) error {
-	started := units.Started(p)
+	started := units.Started()
 	changes, err := units.Install(t, files, i.force)
 	if err == nil {
 		relabel(c.Context(), h, changes, c.ErrOrStderr())
@@ -194,22 +183,16 @@ func relabel(ctx context.Context, h *host.Host, changes []units.PathChange, stde
 
 // checkSystemd returns an error if systemd is too old for the units. A tree without systemd
 // passes: it may get one later.
-func checkSystemd(h *host.Host, assess bool, stderr io.Writer) error {
+func checkSystemd(h *host.Host, stderr io.Writer) error {
 	version, _, err := h.SystemdVersion()
-	exists := func(name string) bool {
-		usr, _ := h.Files.Exists("/usr/lib/systemd/" + name)
-		split, _ := h.Files.Exists("/lib/systemd/" + name)
-		return usr || split
-	}
+	usr, _ := h.Files.Exists("/usr/lib/systemd/systemd")
+	split, _ := h.Files.Exists("/lib/systemd/systemd")
 	switch {
-	case err != nil && exists("systemd"): // before version 232 systemd has no such library
+	case err != nil && (usr || split): // before version 232 systemd has no such library
 		fmt.Fprintf(stderr, "nodegate: %v; nodegate needs systemd %d or later\n", err, units.OldestSystemd)
 	case err == nil && version < units.OldestSystemd:
 		return fmt.Errorf("nodegate needs systemd %d or later; this is systemd %d: kubelet could start without its gate, and watch would not run",
 			units.OldestSystemd, version)
-	case err == nil && assess && !exists("system/boot-complete.target"):
-		return fmt.Errorf("--assess-boot needs boot-complete.target, which systemd %d lacks: nothing would check whether the boot is good",
-			version)
 	}
 	return nil
 }
@@ -226,7 +209,7 @@ func checkNotFetched(h *host.Host) error {
 }
 
 func newUninstall() *cobra.Command {
-	var o options
+	var o policyInput
 	var force, back, stop, dryRun bool
 	c := &cobra.Command{
 		Use:   "uninstall",
@@ -309,7 +292,7 @@ func removeProbes(c *cobra.Command, h *host.Host) {
 
 // onAnyMachine returns p with the modules and sysctls of an evaluation without facts, as an export has them: the files that
 // systemd reads at boot move with the disk, and an image that was made on one machine runs on others. apply knows the facts.
-func (o options) onAnyMachine(h *host.Host, p *policy.Policy, texts []policy.File, stderr io.Writer) (*policy.Policy, error) {
+func (o policyInput) onAnyMachine(h *host.Host, p *policy.Policy, texts []policy.File, stderr io.Writer) (*policy.Policy, error) {
 	o.noFacts = true
 	var mistakes bytes.Buffer // warnings were printed already
 	blind, err := o.evaluate(h, texts, &mistakes)

@@ -9,7 +9,6 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
-	"nodegate/policy"
 	"nodegate/units"
 )
 
@@ -23,15 +22,12 @@ func TestTellSystemd(t *testing.T) {
 		want    []string
 		warning string
 	}{
-		{"install", true, units.Started(&policy.Policy{}), []string{"systemctl daemon-reload", "systemctl stop nodegate-publish.timer",
+		{"install", true, units.Started(), []string{"systemctl daemon-reload",
 			"systemctl enable nodegate-apply.service nodegate-watch.service"},
 			"still runs the previous version"},
-		{"install, with a timer", true, units.Started(&policy.Policy{Publish: policy.Publish{By: policy.ByTimer}}), []string{
-			"systemctl daemon-reload", "systemctl enable nodegate-apply.service nodegate-watch.service nodegate-publish.timer"},
-			"still runs the previous version"},
-		{"uninstall", true, nil, []string{"systemctl daemon-reload", "systemctl stop nodegate-publish.timer",
+		{"uninstall", true, nil, []string{"systemctl daemon-reload",
 			"systemctl stop nodegate-watch.service", "systemctl stop nodegate-apply.service"}, ""},
-		{"a container", false, units.Started(&policy.Policy{}), nil, ""},
+		{"a container", false, units.Started(), nil, ""},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{}, Units: map[string][2]string{units.WatchUnit: {"active", "enabled"}}}
 		if c.booted {

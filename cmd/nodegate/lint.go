@@ -14,10 +14,16 @@ import (
 	"nodegate/policy"
 )
 
+// lintOptions holds the flags of lint.
+type lintOptions struct {
+	policyInput
+	format   string
+	strict   bool
+	manifest string
+}
+
 func newLint() *cobra.Command {
-	o := options{root: "/", noFacts: true}
-	var strict bool
-	var manifest string
+	o := lintOptions{policyInput: policyInput{root: "/", noFacts: true}}
 	c := &cobra.Command{
 		Use:   "lint [FILE|DIR]...",
 		Short: "Find the mistakes in a policy, or the traps in a kops manifest",
@@ -44,27 +50,27 @@ has mistakes, or the file is not a kops manifest.`,
   nodegate lint cluster.yaml
   kops get --name NAME -o yaml | nodegate lint --kops -`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if manifest == "" && len(args) == 1 && isManifest(args[0]) {
+			if o.manifest == "" && len(args) == 1 && isManifest(args[0]) {
 				return lintKops(c, args[0], o.format)
 			}
-			if i := slices.IndexFunc(args, isManifest); i >= 0 && manifest == "" {
+			if i := slices.IndexFunc(args, isManifest); i >= 0 && o.manifest == "" {
 				return fmt.Errorf("%s is YAML, not a policy (*.hcl); lint a kops manifest in a separate call: nodegate lint %[1]s", args[i])
 			}
 			if c.Flags().Changed("kops") {
 				if len(args) > 0 {
 					return errors.New("--kops reads a manifest; lint policies in a separate call")
 				}
-				return lintKops(c, manifest, o.format)
+				return lintKops(c, o.manifest, o.format)
 			}
 			o.lintInput(args)
-			return o.lintPolicy(c, strict)
+			return o.lintPolicy(c)
 		},
 	}
 	c.Flags().StringVarP(&o.format, "format", "f", "text", joinOr(lintFormats()))
 	completeWith(c, "format", lintFormats()...)
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "lint `FILE|DIR`, as an argument does")
-	c.Flags().StringVar(&manifest, "kops", "", "read the kops manifest in `FILE` (- is standard input)")
-	c.Flags().BoolVar(&strict, "strict", false, "treat warnings as errors")
+	c.Flags().StringVar(&o.manifest, "kops", "", "read the kops manifest in `FILE` (- is standard input)")
+	c.Flags().BoolVar(&o.strict, "strict", false, "treat warnings as errors")
 	o.varFlags(c)
 	return c
 }

@@ -18,7 +18,7 @@ const stdinName = "/dev/stdin"
 
 // lintInput sets the policies of a call of lint: its arguments, with standard input for "-". Without arguments it is standard input if
 // that brings text: to report ok for the installed policy instead would hide that the text was never read.
-func (o *options) lintInput(args []string) {
+func (o *policyInput) lintInput(args []string) {
 	o.policies = append(o.policies, args...)
 	for i, name := range o.policies {
 		if name == "-" {

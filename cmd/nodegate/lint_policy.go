@@ -20,7 +20,7 @@ import (
 func lintFormats() []string { return []string{"text", "json"} }
 
 // lintPolicy judges a policy and writes its findings in the chosen format.
-func (o *options) lintPolicy(c *cobra.Command, strict bool) error {
+func (o *lintOptions) lintPolicy(c *cobra.Command) error {
 	if policy.IsPolicyFile(filepath.Base(o.format)) {
 		return fmt.Errorf("-f is --format; name the policy as an argument: nodegate lint %s", o.format)
 	}
@@ -47,7 +47,7 @@ func (o *options) lintPolicy(c *cobra.Command, strict bool) error {
 	debug.SetGCPercent(50) // the tokens of the largest file take 25 MB
 	p, diags := policy.Advise(files, known)
 	diags = append(diags, unreadFiles(directories)...)
-	failed := diags.HasErrors() || strict && len(diags) > 0
+	failed := diags.HasErrors() || o.strict && len(diags) > 0
 	if o.format != "text" {
 		text, err := lintDocument(p, diags, failed)
 		if err == nil {

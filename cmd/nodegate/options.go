@@ -23,64 +23,63 @@ import (
 // defaultTimeout bounds a run of the checks; a healthy one takes milliseconds.
 const defaultTimeout = 30 * time.Second
 
-// options holds the flags that most verbs share.
-type options struct {
+// policyInput has the flags that choose a policy and the machine that it is for. Each verb's options embed it, outputs or checkRun, as the
+// verb needs.
+type policyInput struct {
 	policies []string
 	root     string
-	stage    string
-	format   string
-	output   string
-	named    string // the format that --output names
-	colour   string // auto, always or never
-	quiet    bool
-	private  bool // only the owner may read the output
-	timeout  time.Duration
-	verbose  bool
 	vars     []string
 	varFiles []string
-	ships    bool     // the policy goes to nodes, which do not have the values of variables
-	noEnv    bool     // the values of variables are in the policy already
-	facts    []string // of the node, instead of this machine's
+	facts    []string          // of the node, instead of this machine's
+	noFacts  bool              // read the policy without the facts of a machine
+	late     func(fact string) // called for a fact that was not read in time; may be nil
 
+	ships         bool // the policy goes to nodes, which do not have the values of variables
+	noEnv         bool // the values of variables are in the policy already
 	guarded       bool // refuse a policy that users other than root may write
 	allowWritable bool // overrides guarded
 	stays         bool // users other than root may write the policy that is, or will be, installed
 	copied        bool // the files of --policy are copied, not used in place
-
-	lint     bool              // refuse a policy that would be invalid on some node
-	advise   bool              // print the mistakes that lint finds, and continue
-	names    []string          // check only these
-	skip     []string          // leave these out
-	asIs     bool              // without --stage, the machine's state decides: run if kubelet runs
-	both     bool              // without --stage, also run the checks of the other stage
-	recorded checks.Stage      // the stage of the snapshot that is replayed
-	left     string            // the checks that were left out
-	some     bool              // report unknown if nothing was checked
-	acts     bool              // the exit status is that of the node, even if standard output does not take the report
-	noFacts  bool              // read the policy without the facts of a machine
-	late     func(fact string) // called for a fact that was not read in time; may be nil
+	lint          bool // refuse a policy that would be invalid on some node
+	advise        bool // print the mistakes that lint finds, and continue
 }
 
-func (o *options) policyFlags(c *cobra.Command) {
+// checkRun has the flags of a verb that runs checks.
+type checkRun struct {
+	policyInput
+	outputs
+	stage    string
+	timeout  time.Duration
+	names    []string     // check only these
+	skip     []string     // leave these out
+	asIs     bool         // without --stage, the machine's state decides: run if kubelet runs
+	both     bool         // without --stage, also run the checks of the other stage
+	recorded checks.Stage // the stage of the snapshot that is replayed
+	left     string       // the checks that were left out
+	some     bool         // report unknown if nothing was checked
+	acts     bool         // the exit status is that of the node, even if standard output does not take the report
+}
+
+func (o *policyInput) policyFlags(c *cobra.Command) {
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "read the policy from `FILE|DIR`; may be repeated")
 	c.Flags().StringVar(&o.root, "root", "/", "use the machine's file tree in `DIR`")
 	_ = c.MarkFlagDirname("root") // fails only if the flag does not exist
 	o.varFlags(c)
 }
 
-func (o *options) varFlags(c *cobra.Command) {
+func (o *policyInput) varFlags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&o.vars, "var", nil, "set a variable of the policy: `NAME=VALUE`; "+
 		"the environment variable NODEGATE_VAR_NAME does the same")
 	c.Flags().StringArrayVar(&o.varFiles, "var-file", nil, "set variables from the NAME = VALUE lines of `FILE`")
 }
 
-func (o *options) factFlag(c *cobra.Command) {
+func (o *policyInput) factFlag(c *cobra.Command) {
 	c.Flags().StringArrayVar(&o.facts, "fact", nil, "evaluate for a node with this fact: `NAME=VALUE`, such as node.cpus=96; facts that "+
 		"are not "+
 		"given are unknown")
 }
 
-func (o *options) reportFlags(c *cobra.Command) {
+func (o *checkRun) reportFlags(c *cobra.Command) {
 	o.stageFlag(c)
 	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd", "html")
 	o.quietFlag(c)
@@ -88,7 +87,7 @@ func (o *options) reportFlags(c *cobra.Command) {
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "also list the checks that pass, with evidence")
 }
 
-func (o *options) stageFlag(c *cobra.Command) {
+func (o *checkRun) stageFlag(c *cobra.Command) {
 	usage := "image, boot, run or all (default boot, or image with --root)"
 	if root := c.Flags().Lookup("root"); root != nil && root.Hidden {
 		usage = "boot, run or all (default boot)"
@@ -100,13 +99,13 @@ func (o *options) stageFlag(c *cobra.Command) {
 	completeWith(c, "stage", "image", "boot", "run", "all")
 }
 
-func (o *options) skipFlag(c *cobra.Command) {
+func (o *checkRun) skipFlag(c *cobra.Command) {
 	c.Flags().StringArrayVar(&o.skip, "skip", nil, "leave out the check `NAME`, which may contain shell wildcards; may be repeated")
 	_ = c.RegisterFlagCompletionFunc("skip", completeChecks) // fails only if the flag does not exist
 }
 
 // machine opens the machine at --root.
-func (o *options) machine() (*host.Host, error) {
+func (o *policyInput) machine() (*host.Host, error) {
 	root, err := filepath.Abs(o.root)
 	if err != nil {
 		return nil, err
@@ -119,7 +118,7 @@ func (o *options) machine() (*host.Host, error) {
 }
 
 // load reads the policy and prints all its mistakes.
-func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy.File, error) {
+func (o *policyInput) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy.File, error) {
 	files, err := o.policyFiles(h)
 	if err != nil {
 		return nil, nil, err
@@ -156,7 +155,7 @@ func (o *options) load(h *host.Host, stderr io.Writer) (*policy.Policy, []policy
 }
 
 // shipped returns the files with the given values of variables as defaults.
-func (o *options) shipped(files []policy.File, stderr io.Writer) ([]policy.File, error) {
+func (o *policyInput) shipped(files []policy.File, stderr io.Writer) ([]policy.File, error) {
 	known, err := o.policyOptions(stderr)
 	if err != nil {
 		return nil, err
@@ -170,7 +169,7 @@ func (o *options) shipped(files []policy.File, stderr io.Writer) ([]policy.File,
 }
 
 // policyAlone loads the policy for a verb that does not inspect the machine.
-func (o *options) policyAlone(c *cobra.Command) (*policy.Policy, []policy.File, error) {
+func (o *policyInput) policyAlone(c *cobra.Command) (*policy.Policy, []policy.File, error) {
 	h, err := o.machine()
 	if err != nil {
 		return nil, nil, err
@@ -180,7 +179,7 @@ func (o *options) policyAlone(c *cobra.Command) (*policy.Policy, []policy.File, 
 }
 
 // evaluate evaluates policy files with the current facts of h.
-func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
+func (o *policyInput) evaluate(h *host.Host, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
 	known, err := o.policyOptions(stderr)
 	if err != nil {
 		return nil, err
@@ -189,7 +188,7 @@ func (o *options) evaluate(h *host.Host, files []policy.File, stderr io.Writer) 
 }
 
 // evaluateSource evaluates files that were read already.
-func (o *options) evaluateSource(h *host.Host, read policy.Source, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
+func (o *policyInput) evaluateSource(h *host.Host, read policy.Source, files []policy.File, stderr io.Writer) (*policy.Policy, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), factTime)
 	defer cancel()
 	fact, err := policy.GivenFacts(o.facts)
@@ -210,7 +209,7 @@ func (o *options) evaluateSource(h *host.Host, read policy.Source, files []polic
 }
 
 // factInTime returns a fact, or false if its file system has not answered when ctx ends.
-func (o *options) factInTime(ctx context.Context, h *host.Host, name string) (any, bool) {
+func (o *policyInput) factInTime(ctx context.Context, h *host.Host, name string) (any, bool) {
 	type fact struct {
 		value any
 		known bool
@@ -267,7 +266,7 @@ func environment() map[string]string {
 
 // policyOptions returns the inputs of a policy except the facts. The values of variables
 // come from files first, then from --var; a later value wins.
-func (o *options) policyOptions(stderr io.Writer) (policy.Options, error) {
+func (o *policyInput) policyOptions(stderr io.Writer) (policy.Options, error) {
 	known := catalog.Known()
 	known.Version = version
 	known.Vars, known.VarsAt = map[string]string{}, map[string]hcl.Range{}
@@ -298,7 +297,7 @@ func (o *options) policyOptions(stderr io.Writer) (policy.Options, error) {
 type runner func(context.Context, *host.Host, checks.Stage, []checks.Check) checks.Outcome
 
 // examine reads the policy and runs its checks on h.
-func (o *options) examine(c *cobra.Command, h *host.Host, run runner) (*policy.Policy, checks.Outcome, error) {
+func (o *checkRun) examine(c *cobra.Command, h *host.Host, run runner) (*policy.Policy, checks.Outcome, error) {
 	if _, err := o.givenStage(); err != nil {
 		return nil, checks.Outcome{}, err
 	}

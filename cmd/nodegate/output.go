@@ -24,9 +24,20 @@ import (
 	"nodegate/internal/verdict"
 )
 
+// outputs has the flags of a verb that writes in several formats.
+type outputs struct {
+	format  string
+	output  string
+	named   string // the format that --output names
+	colour  string // auto, always or never
+	quiet   bool
+	private bool // only the owner may read the output
+	verbose bool
+}
+
 // formatFlags adds --format and --output. As with kubectl, -o json selects the format.
 // Any other value is a file; without --format its extension selects the format.
-func (o *options) formatFlags(c *cobra.Command, formats ...string) {
+func (o *outputs) formatFlags(c *cobra.Command, formats ...string) {
 	c.Flags().StringVarP(&o.format, "format", "f", "text", joinOr(formats))
 	c.Flags().VarP(outputValue{o, formats, c.Flags()}, "output", "o",
 		"write to `FILE`; the format follows its extension. -o json prints JSON to standard output")
@@ -35,7 +46,7 @@ func (o *options) formatFlags(c *cobra.Command, formats ...string) {
 	completeWith(c, "color", "auto", "always", "never")
 }
 
-func (o *options) quietFlag(c *cobra.Command) {
+func (o *outputs) quietFlag(c *cobra.Command) {
 	c.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print nothing; the exit status is the answer, and --output still writes")
 }
 
@@ -87,13 +98,13 @@ func isFormat(name string) bool {
 
 // outputValue is the value of --output: a file, or the name of a format.
 type outputValue struct {
-	*options
+	*outputs
 	formats []string
 	given   *pflag.FlagSet
 }
 
 func (v outputValue) String() string {
-	if v.options == nil {
+	if v.outputs == nil {
 		return ""
 	}
 	return v.output
@@ -137,7 +148,7 @@ func completeWith(c *cobra.Command, flag string, words ...string) {
 }
 
 // paint colours the report if it goes to a terminal.
-func (o *options) paint(stdout io.Writer) report.Paint {
+func (o *outputs) paint(stdout io.Writer) report.Paint {
 	if o.output != "" {
 		return report.Plain
 	}
@@ -145,7 +156,7 @@ func (o *options) paint(stdout io.Writer) report.Paint {
 }
 
 // renderer returns the writer of the requested format.
-func (o *options) renderer(stdout io.Writer) (func(io.Writer, report.Report) error, error) {
+func (o *outputs) renderer(stdout io.Writer) (func(io.Writer, report.Report) error, error) {
 	if o.format == "html" {
 		return func(w io.Writer, r report.Report) error {
 			f, errs := fleet.Merge([]report.Read{{Report: r, File: r.Stage}})
@@ -160,7 +171,7 @@ func (o *options) renderer(stdout io.Writer) (func(io.Writer, report.Report) err
 }
 
 // report runs the checks on h, writes the report and returns the exit code.
-func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
+func (o *checkRun) report(c *cobra.Command, h *host.Host, run runner) error {
 	write, err := o.renderer(c.OutOrStdout())
 	if err != nil {
 		return err
@@ -222,7 +233,7 @@ func (o *options) report(c *cobra.Command, h *host.Host, run runner) error {
 }
 
 // isNamedAndSkipped reports whether the call names the check, without wildcards, and it does not apply.
-func (o *options) isNamedAndSkipped(res report.Result) bool {
+func (o *checkRun) isNamedAndSkipped(res report.Result) bool {
 	return res.Verdict == verdict.Skipped && slices.Contains(o.names, res.Name)
 }
 
@@ -230,7 +241,7 @@ func (o *options) isNamedAndSkipped(res report.Result) bool {
 // reports unknown.
 const npdUnknown = 2
 
-func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
+func (o *outputs) write(stdout io.Writer, render func(io.Writer) error) error {
 	switch {
 	case o.output == "" && o.quiet:
 		return nil
@@ -254,7 +265,7 @@ func (o *options) write(stdout io.Writer, render func(io.Writer) error) error {
 }
 
 // writeDocument writes a document as JSON if that is the format, or else its text.
-func (o *options) writeDocument(stdout io.Writer, document any, text func(io.Writer) error) error {
+func (o *outputs) writeDocument(stdout io.Writer, document any, text func(io.Writer) error) error {
 	switch o.format {
 	case "text":
 		return o.write(stdout, text)

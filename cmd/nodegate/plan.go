@@ -15,7 +15,7 @@ import (
 )
 
 func newPlan() *cobra.Command {
-	var o options
+	var o checkRun
 	var detailed bool
 	c := &cobra.Command{
 		Use:   "plan [POLICY]",
@@ -80,7 +80,7 @@ func detailedError(c *cobra.Command, detailed bool, err error) error {
 }
 
 // plan inspects h and writes the changes that apply would make.
-func (o *options) plan(c *cobra.Command, h *host.Host) (verdict.Verdict, error) {
+func (o *checkRun) plan(c *cobra.Command, h *host.Host) (verdict.Verdict, error) {
 	if o.format != "text" && o.format != "json" {
 		return verdict.Unknown, fmt.Errorf("a plan cannot be written in format %q; known formats: text, json", o.format)
 	}

@@ -51,7 +51,7 @@ type builtinPolicy struct {
 }
 
 func newPolicyList() *cobra.Command {
-	var o options
+	var o outputs
 	c := &cobra.Command{
 		Use: "list", Short: "List the built-in policies", Example: "  nodegate policy list\n  nodegate policy list -o json", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -82,7 +82,10 @@ func firstComment(text string) string {
 }
 
 func newPolicyShow() *cobra.Command {
-	var o options
+	var o struct {
+		policyInput
+		outputs
+	}
 	var effective bool
 	c := &cobra.Command{
 		Use:               "show [NAME]",
@@ -136,7 +139,11 @@ type policyDiff struct {
 }
 
 func newPolicyDiff() *cobra.Command {
-	o := options{root: "/", noFacts: true}
+	var o struct {
+		policyInput
+		outputs
+	}
+	o.root, o.noFacts = "/", true
 	c := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Print what changes for a node between two policies",

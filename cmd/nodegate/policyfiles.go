@@ -16,7 +16,7 @@ import (
 
 // policyFiles returns the policy of --policy, else the installed policy, else the
 // built-in one.
-func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
+func (o *policyInput) policyFiles(h *host.Host) ([]policy.File, error) {
 	files, err := o.anyPolicy(h)
 	if err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func (o *options) policyFiles(h *host.Host) ([]policy.File, error) {
 	return files, o.trust(h, files)
 }
 
-func (o *options) anyPolicy(h *host.Host) ([]policy.File, error) {
+func (o *policyInput) anyPolicy(h *host.Host) ([]policy.File, error) {
 	if len(o.policies) > 0 {
 		return readPoliciesAndBases(o.policies)
 	}

@@ -19,7 +19,10 @@ import (
 )
 
 func newPreview() *cobra.Command {
-	var o options
+	var o struct {
+		policyInput
+		outputs
+	}
 	c := &cobra.Command{
 		Use:   "preview FILE...",
 		Short: "Preview the effect of a new policy on many nodes",
@@ -90,7 +93,7 @@ Exit status: 0 no node would be held, 1 some nodes would be held,
 	return c
 }
 
-func (o *options) previewRenderer(stdout io.Writer) (func(io.Writer, []policy.File, []preview.Forecast) error, error) {
+func (o *outputs) previewRenderer(stdout io.Writer) (func(io.Writer, []policy.File, []preview.Forecast) error, error) {
 	switch o.format {
 	case "text":
 		paint := o.paint(stdout)

@@ -38,7 +38,7 @@ func newProbe() *cobra.Command {
 
 func newProbeBridge() *cobra.Command {
 	var o datapath.BridgeOptions
-	var written options
+	var written outputs
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "bridge",
@@ -91,7 +91,7 @@ Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
 
 func newProbeSandbox() *cobra.Command {
 	var o datapath.SandboxOptions
-	var written options
+	var written outputs
 	c := &cobra.Command{
 		Use:   "sandbox",
 		Short: "Prove that a Pod can start on this node",
@@ -270,7 +270,7 @@ func unknown(c *cobra.Command, err error) error {
 }
 
 // writeProbe writes a result, and returns the exit code of its verdict.
-func (o *options) writeProbe(stdout io.Writer, result any, text func(io.Writer) error, v verdict.Verdict, about string) error {
+func (o *outputs) writeProbe(stdout io.Writer, result any, text func(io.Writer) error, v verdict.Verdict, about string) error {
 	render := map[string]func(io.Writer) error{
 		"text": func(w io.Writer) error {
 			if err := text(w); err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 func newReport() *cobra.Command {
-	var o options
+	var o outputs
 	var consoles []string
 	c := &cobra.Command{
 		Use:   "report [FILE...]",
@@ -82,7 +82,7 @@ func fleetCode(f fleet.Fleet, errs []error) error {
 	return exitCode(f.Verdict())
 }
 
-func (o *options) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) error, error) {
+func (o *outputs) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) error, error) {
 	text := func(w io.Writer, f fleet.Fleet) error { return fleet.Text(w, f, o.verbose, o.paint(stdout)) }
 	write := map[string]func(io.Writer, fleet.Fleet) error{"text": text, "json": fleet.JSON, "html": fleet.HTML}[o.format]
 	if write != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 func newSnapshot() *cobra.Command {
-	o := options{asIs: true, both: true}
+	o := checkRun{asIs: true, both: true}
 	var show, whole bool
 	c := &cobra.Command{
 		Use:   "snapshot [FILE]",
@@ -76,7 +76,7 @@ only root may read, the snapshot holds numbers only, and no key.`,
 	return c
 }
 
-func (o *options) showSnapshot(c *cobra.Command, name string, show bool) error {
+func (o *outputs) showSnapshot(c *cobra.Command, name string, show bool) error {
 	if !show {
 		return errors.New("a FILE is only read with --show; to write to it, use -o " + name)
 	}

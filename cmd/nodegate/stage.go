@@ -27,7 +27,7 @@ type selection struct {
 }
 
 // givenStage returns the stage of --stage, or "".
-func (o *options) givenStage() (checks.Stage, error) {
+func (o *checkRun) givenStage() (checks.Stage, error) {
 	switch s := checks.Stage(o.stage); s {
 	case "", checks.Image, checks.Boot, checks.Run, checks.All:
 		return s, nil
@@ -36,7 +36,7 @@ func (o *options) givenStage() (checks.Stage, error) {
 }
 
 // fittingStages returns the stage that fits the machine, and the stage whose other checks a call without --stage leaves out, or "".
-func (o *options) fittingStages(ctx context.Context, h *host.Host, p *policy.Policy) (stage, other checks.Stage) {
+func (o *checkRun) fittingStages(ctx context.Context, h *host.Host, p *policy.Policy) (stage, other checks.Stage) {
 	switch {
 	case !h.Live():
 		return checks.Image, ""
@@ -60,7 +60,7 @@ func runs(ctx context.Context, h *host.Host, unit string) bool {
 }
 
 // selectChecks returns the checks of a call: the named ones, or all of its stage, without the ones of --skip.
-func (o *options) selectChecks(ctx context.Context, h *host.Host, p *policy.Policy) (selection, error) {
+func (o *checkRun) selectChecks(ctx context.Context, h *host.Host, p *policy.Policy) (selection, error) {
 	stage, err := o.givenStage()
 	if err != nil {
 		return selection{}, err

@@ -21,10 +21,10 @@ func TestFittingStage(t *testing.T) {
 	if diags.HasErrors() {
 		t.Fatal(diags)
 	}
-	here := options{asIs: true}
-	with := func(change func(*options)) options { o := here; change(&o); return o }
+	here := checkRun{asIs: true}
+	with := func(change func(*checkRun)) checkRun { o := here; change(&o); return o }
 	for name, c := range map[string]struct {
-		o         options
+		o         checkRun
 		state     string // of kubelet's unit
 		noSystemd bool
 		want      checks.Stage
@@ -36,18 +36,18 @@ func TestFittingStage(t *testing.T) {
 		"a held node":              {o: here, state: "activating", want: checks.Boot, left: "stage run left out: run `nodegate check --stage run`"},
 		"a failed unit":            {o: here, state: "failed", want: checks.Boot, left: "stage run left out"},
 		"no systemd":               {o: here, state: "active", noSystemd: true, want: checks.Boot, left: "stage run left out"},
-		"apply and gate":           {o: options{}, state: "active", want: checks.Boot},
-		"an explicit stage":        {o: with(func(o *options) { o.stage = "boot" }), state: "active", want: checks.Boot},
-		"a recording of stage run": {o: with(func(o *options) { o.recorded = checks.Run }), want: checks.Run, left: "stage boot left out"},
-		"a recording of stage all": {o: with(func(o *options) { o.recorded = checks.All }), state: "active", want: checks.All},
-		"a name of stage run":      {o: with(func(o *options) { o.names = []string{"mtu.chain"} }), state: "inactive", want: checks.Run},
-		"a name of stage boot":     {o: with(func(o *options) { o.names = []string{"kubelet.values"} }), state: "active", want: checks.Boot},
-		"a name of another stage": {o: with(func(o *options) { o.stage, o.names = "boot", []string{"mtu.chain"} }),
+		"apply and gate":           {o: checkRun{}, state: "active", want: checks.Boot},
+		"an explicit stage":        {o: with(func(o *checkRun) { o.stage = "boot" }), state: "active", want: checks.Boot},
+		"a recording of stage run": {o: with(func(o *checkRun) { o.recorded = checks.Run }), want: checks.Run, left: "stage boot left out"},
+		"a recording of stage all": {o: with(func(o *checkRun) { o.recorded = checks.All }), state: "active", want: checks.All},
+		"a name of stage run":      {o: with(func(o *checkRun) { o.names = []string{"mtu.chain"} }), state: "inactive", want: checks.Run},
+		"a name of stage boot":     {o: with(func(o *checkRun) { o.names = []string{"kubelet.values"} }), state: "active", want: checks.Boot},
+		"a name of another stage": {o: with(func(o *checkRun) { o.stage, o.names = "boot", []string{"mtu.chain"} }),
 			fails: "mtu.chain is a check of stage run, not of stage boot; use --stage run"},
-		"a name of an image": {o: with(func(o *options) { o.names = []string{"image.swap"} }), fails: "image.swap is a check of stage image"},
-		"a check to skip": {o: with(func(o *options) { o.stage, o.skip = "boot", []string{"swap"} }), want: checks.Boot,
+		"a name of an image": {o: with(func(o *checkRun) { o.names = []string{"image.swap"} }), fails: "image.swap is a check of stage image"},
+		"a check to skip": {o: with(func(o *checkRun) { o.stage, o.skip = "boot", []string{"swap"} }), want: checks.Boot,
 			left: "1 check left out by --skip"},
-		"an unknown check to skip": {o: with(func(o *options) { o.skip = []string{"swpa"} }), fails: `Did you mean "swap"`},
+		"an unknown check to skip": {o: with(func(o *checkRun) { o.skip = []string{"swpa"} }), fails: `Did you mean "swap"`},
 	} {
 		m := &hosttest.Machine{Files: map[string]string{}, Units: map[string][2]string{"kubelet.service": {c.state, "enabled"}}}
 		if !c.noSystemd {

@@ -17,7 +17,7 @@ import (
 )
 
 func newStatus() *cobra.Command {
-	var o options
+	var o outputs
 	name := report.WatchFile
 	c := &cobra.Command{
 		Use:   "status",

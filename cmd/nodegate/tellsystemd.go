@@ -27,7 +27,7 @@ func printFinishing(stderr io.Writer) bool {
 }
 
 // ours lists the units that an uninstall stops.
-var ours = []string{units.PublishTimer, units.WatchUnit, units.ApplyUnit}
+var ours = []string{units.WatchUnit, units.ApplyUnit}
 
 // unitsLeft reports whether one of our units still runs without its file: an earlier uninstall was interrupted before it stopped the unit.
 func unitsLeft(ctx context.Context, h *host.Host, stderr io.Writer) bool {
@@ -56,9 +56,6 @@ func tellSystemd(ctx context.Context, h *host.Host, enable []string, stderr io.W
 		return stopUnits(ctx, h)
 	}
 	err := h.Units.Reload(ctx)
-	if err == nil && !slices.Contains(enable, units.PublishTimer) {
-		err = h.Units.Stop(ctx, units.PublishTimer)
-	}
 	if err == nil {
 		err = h.Units.Enable(ctx, enable...)
 	}

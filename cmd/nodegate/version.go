@@ -15,7 +15,7 @@ import (
 )
 
 func newVersion() *cobra.Command {
-	var o options
+	var o outputs
 	c := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version, the commit and the platform",

@@ -28,7 +28,7 @@ import (
 )
 
 func newWatch() *cobra.Command {
-	var o options
+	var o policyInput
 	var every time.Duration
 	var listen, textfile string
 	c := &cobra.Command{
@@ -131,7 +131,7 @@ type watcher struct {
 	unwritten string // why the files could not be written last time
 }
 
-func newWatcher(o *options, stderr io.Writer) (*watcher, error) {
+func newWatcher(o *policyInput, stderr io.Writer) (*watcher, error) {
 	h, err := o.machine()
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ func TestRefusedStays(t *testing.T) {
 		require.NoError(t, os.WriteFile(name, []byte("sysctl \"net.ipv4.ip_forward\" { value = 1 }\n"), 0o600))
 	}
 	write()
-	w, err := newWatcher(&options{root: "/", policies: []string{name}}, io.Discard)
+	w, err := newWatcher(&policyInput{root: "/", policies: []string{name}}, io.Discard)
 	require.NoError(t, err)
 	defer w.Host.Close()
 	defer w.Observer.Close()
@@ -50,7 +50,7 @@ func TestRefusedFacts(t *testing.T) {
 		{"gone", "", "p.hcl"}, {"a mistake", "link {\n", "p.hcl:1"},
 	} {
 		write(text)
-		w, err := newWatcher(&options{root: "/", policies: []string{name}}, io.Discard)
+		w, err := newWatcher(&policyInput{root: "/", policies: []string{name}}, io.Discard)
 		require.NoError(t, err)
 		defer w.Host.Close()
 		defer w.Observer.Close()

@@ -21,7 +21,7 @@ import (
 
 // guardFlag makes the verb refuse a policy that users other than root may write: the
 // policy decides what root does.
-func (o *options) guardFlag(c *cobra.Command) {
+func (o *policyInput) guardFlag(c *cobra.Command) {
 	o.guarded = true
 	c.Flags().BoolVar(&o.allowWritable, "allow-writable", false, "use the policy even if users other than root may write it")
 }
@@ -29,7 +29,7 @@ func (o *options) guardFlag(c *cobra.Command) {
 // trust decides once, for every verb, what a policy may do that users other than root may write or replace: its files and directories,
 // every directory above them, and the same for the targets of symbolic links. A verb that changes or holds the node refuses it; a file
 // that the call names may belong to the caller. A verb that only looks reads it, and runs none of its programs as root.
-func (o *options) trust(h *host.Host, files []policy.File) error {
+func (o *policyInput) trust(h *host.Host, files []policy.File) error {
 	err := o.checkWritable(h, files)
 	switch {
 	case err == nil || o.allowWritable:
@@ -43,7 +43,7 @@ func (o *options) trust(h *host.Host, files []policy.File) error {
 }
 
 // checkWritable returns an error for each place by which users other than root may change the policy.
-func (o *options) checkWritable(h *host.Host, files []policy.File) error {
+func (o *policyInput) checkWritable(h *host.Host, files []policy.File) error {
 	below := filepath.Join(h.Root, units.PolicyDir)
 	paths := slices.Concat([]string{below}, o.policies, o.varFiles)
 	for _, f := range files {

@@ -34,8 +34,8 @@ func cloudInit(in Input) (Result, error) {
 		WriteFiles: n.cloudFiles(""),
 		RunCmd: [][]string{
 			{"systemctl", "daemon-reload"},
-			append([]string{"systemctl", "enable"}, n.enabled()...),
-			append([]string{"systemctl", "start", "--no-block"}, n.enabled()...),
+			append([]string{"systemctl", "enable"}, n.unitNames()...),
+			append([]string{"systemctl", "start", "--no-block"}, n.unitNames()...),
 		},
 	}
 	text, err := encodeYAML(c)

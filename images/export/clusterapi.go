@@ -67,7 +67,7 @@ func clusterAPI(in Input) (Result, error) {
 				size, maxContent)
 		}
 	}
-	names := strings.Join(n.enabled(), " ")
+	names := strings.Join(n.unitNames(), " ")
 	k.Spec.PreKubeadmCommands = []string{"systemctl daemon-reload", "systemctl enable " + names, "systemctl start --no-block " + names,
 		untilApplied}
 	lacks := kubeletOnly(in)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/ethtool"
 	"nodegate/policy"
 	"nodegate/units"
 )
@@ -113,9 +114,9 @@ func (s *settings) udevRule(l policy.Link) (rule string, byName []sysctl) {
 	for _, t := range l.Of(policy.MTU) {
 		actions = append(actions, `ATTR{mtu}="`+t.Value+`"`)
 	}
-	for _, kind := range []policy.LinkKind{policy.Offload, policy.Channels, policy.Ring, policy.Coalesce} {
+	for _, kind := range ethtool.Kinds() {
 		words := ""
-		for _, t := range l.Of(kind) {
+		for _, t := range l.Of(policy.LinkKind(kind.Name)) {
 			if t.Value == "max" { // ethtool(8) does not know it
 				s.addLack(name, t.Label()+" is the driver's maximum, which is known only on the node", l.Metadata)
 				continue
@@ -123,7 +124,7 @@ func (s *settings) udevRule(l policy.Link) (rule string, byName []sysctl) {
 			words += " " + t.Name + " " + t.Value
 		}
 		if words != "" {
-			actions = append(actions, fmt.Sprintf(`RUN+="/sbin/ethtool %s $name%s"`, kind.Flag(), words))
+			actions = append(actions, fmt.Sprintf(`RUN+="/sbin/ethtool %s $name%s"`, kind.Flag, words))
 		}
 	}
 	for _, c := range l.Of(policy.LinkSysctls) {

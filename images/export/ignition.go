@@ -86,7 +86,7 @@ func (in Input) buildIgnition(format string) (ignitionConfig, error) {
 			Contents: ignitionContents{Inline: string(f.Content)}})
 	}
 	for _, u := range n.units {
-		c.Systemd.Units = append(c.Systemd.Units, ignitionUnit{u.name, u.enabled(), u.text})
+		c.Systemd.Units = append(c.Systemd.Units, ignitionUnit{u.name, true, u.text})
 	}
 	return c, err
 }

@@ -67,17 +67,11 @@ func (n *node) addFetch(name string, d Delivery) {
 	n.files = append(first, n.files...)
 }
 
-// enabled reports whether the unit starts at boot. The others are started by a timer, and systemctl
-// refuses to enable them.
-func (s service) enabled() bool { return strings.Contains(s.text, "\n[Install]\n") }
-
-// enabled returns the names of the units that start at boot.
-func (n node) enabled() []string {
+// unitNames returns the names of the units, which all start at boot.
+func (n node) unitNames() []string {
 	var all []string
 	for _, u := range n.units {
-		if u.enabled() {
-			all = append(all, u.name)
-		}
+		all = append(all, u.name)
 	}
 	return all
 }

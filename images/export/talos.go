@@ -99,8 +99,8 @@ func (s *settings) ethernetConfig(l policy.Link) (talosEthernet, bool) {
 		return talosEthernet{}, false
 	}
 	e := talosEthernet{"v1alpha1", "EthernetConfig", l.Match.Name, map[string]bool{}, map[string]uint32{}, map[string]uint32{}}
+	numbers := map[policy.LinkKind]map[string]uint32{policy.Ring: e.Rings, policy.Channels: e.Channels}
 	for _, t := range l.Settings {
-		n, _ := strconv.ParseUint(t.Value, 10, 32)
 		switch {
 		case t.Group:
 			s.addLack(name, "offload "+t.Name+" is a group; Talos needs the kernel's feature names, which depend on the device", l.Metadata)
@@ -108,16 +108,15 @@ func (s *settings) ethernetConfig(l policy.Link) (talosEthernet, bool) {
 			s.addLack(name, t.Label()+" is the driver's maximum, and Talos needs a number", l.Metadata)
 		case t.Kind == policy.Offload:
 			e.Features[t.Name] = t.Value == "on"
-		case t.Kind == policy.Ring:
-			e.Rings[t.Name] = uint32(n)
-		case t.Kind == policy.Channels:
-			e.Channels[t.Name] = uint32(n)
-		case t.Kind == policy.Coalesce:
-			s.addLack(name, "Talos does not set "+t.Label(), l.Metadata)
+		case numbers[t.Kind] != nil:
+			n, _ := strconv.ParseUint(t.Value, 10, 32)
+			numbers[t.Kind][t.Name] = uint32(n)
 		case t.Kind == policy.MTU:
 			s.addLack(name, "set the mtu in Talos' own network configuration of the link", l.Metadata)
-		default:
+		case t.Kind.IsParameter():
 			s.addLack(name, "Talos cannot set parameters of a link that appears later", l.Metadata)
+		default:
+			s.addLack(name, "Talos does not set "+t.Label(), l.Metadata)
 		}
 	}
 	return e, len(e.Features)+len(e.Rings)+len(e.Channels) > 0

@@ -98,21 +98,6 @@ func Console(line string) bool {
 	})
 }
 
-// Persist writes text to pstore's pmsg, the kernel's store for user space, which survives a
-// restart. It returns false if the store did not accept the text in time, and true on a machine
-// without one.
-func Persist(text string) bool {
-	return InTime(func() bool {
-		f, err := os.OpenFile("/dev/pmsg0", os.O_WRONLY|unix.O_NONBLOCK, 0)
-		if err != nil {
-			return true
-		}
-		defer f.Close()
-		_, err = f.WriteString(text)
-		return err == nil
-	})
-}
-
 // Print writes a line to an open file, for example standard error. It returns false if the line was
 // not accepted in time.
 func Print(w io.Writer, line string) bool {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -75,24 +73,4 @@ func (k machineKernel) revealed(flags []string) []string {
 		all[i] = k.hidden.Reveal(flag)
 	}
 	return all
-}
-
-// bootCountPath is the variable in which systemd-boot stores the entry that it booted, if it counts
-// that entry's boots: a UTF-16 path after four bytes, like \loader\entries
-// ode+2-1.conf (systemd.io/BOOT_LOADER_INTERFACE).
-const bootCountPath = "/sys/firmware/efi/efivars/LoaderBootCountPath-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
-
-// BootTries returns how often the booted entry has been tried, including this time. counted is
-// false if the boot loader does not count, or if this entry is known to be good.
-func (h *Host) BootTries() (tried int, counted bool) {
-	text, err := h.Text(bootCountPath)
-	if err != nil {
-		return 0, false
-	}
-	m := regexp.MustCompile(`\+[0-9]+-([0-9]+)\.(conf|efi)$`).FindStringSubmatch(strings.ReplaceAll(text, "\x00", ""))
-	if m == nil {
-		return 0, false
-	}
-	tried, err = strconv.Atoi(m[1])
-	return tried, err == nil
 }

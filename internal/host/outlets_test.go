@@ -27,8 +27,6 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	case "console":
 		os.Exit(said(host.Console("held")))
-	case "pstore":
-		os.Exit(said(host.Persist("held\n")))
 	case "journal":
 		os.Exit(said(host.Log(host.LevelError, "held\nby two lines", map[string]string{"NODEGATE_CHECK": "x"})))
 	case "conntrack":
@@ -104,29 +102,6 @@ func terminal(t *testing.T) (*os.File, string) {
 	}
 	require.NoError(t, err)
 	return master, filepath.Join("/dev/pts", strconv.Itoa(n))
-}
-
-// TestPersist: the kernel's store receives the text unchanged; a machine without one is not an
-// error.
-func TestPersist(t *testing.T) {
-	hosttest.NeedRoot(t)
-	const device = "/dev/pmsg0"
-	if _, err := os.Stat(device); err != nil {
-		if !outlet(t, "pstore", "", "") {
-			t.Error("a machine without pmsg is an error")
-		}
-		require.NoError(t, os.WriteFile(device, nil, 0o600))
-		defer func() { _ = os.Remove(device) }()
-	}
-	store := filepath.Join(t.TempDir(), "store")
-	require.NoError(t, os.WriteFile(store, nil, 0o600))
-	accepted := outlet(t, "pstore", device, store)
-	if text, err := os.ReadFile(store); !accepted || err != nil || string(text) != "held\n" {
-		t.Errorf("accepted: %v; it has %q, %v", accepted, text, err)
-	}
-	if outlet(t, "pstore", device, "/dev/full") {
-		t.Error("a store that is full accepted the text")
-	}
 }
 
 // TestHungJournal: journald and systemd have sockets, and do not read them.

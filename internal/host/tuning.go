@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/ethtool"
 )
 
 // Amount is one number of a link's rings, channels or interrupt coalescing.
@@ -17,49 +19,27 @@ type Amount struct {
 	Max uint32 `json:"max,omitempty"` // the driver's limit, 0 if it reports none
 }
 
-// tuning describes the messages of one kind: struct ethtool_ringparam, ethtool_channels and ethtool_coalesce of linux/ethtool.h. After the
-// command come the limits, if there are any, and the numbers, in the same order.
-type tuning struct {
-	get, set uint32
-	limits   bool
-	names    []string // of the numbers
-}
-
-func messagesOf(kind string) tuning {
-	switch kind {
-	case "ring":
-		return tuning{unix.ETHTOOL_GRINGPARAM, unix.ETHTOOL_SRINGPARAM, true, []string{"rx", "rx-mini", "rx-jumbo", "tx"}}
-	case "channels":
-		return tuning{unix.ETHTOOL_GCHANNELS, unix.ETHTOOL_SCHANNELS, true, []string{"rx", "tx", "other", "combined"}}
-	}
-	return tuning{unix.ETHTOOL_GCOALESCE, unix.ETHTOOL_SCOALESCE, false, []string{
-		"rx-usecs", "rx-frames", "rx-usecs-irq", "rx-frames-irq", "tx-usecs", "tx-frames", "tx-usecs-irq", "tx-frames-irq", "stats-block-usecs",
-		"adaptive-rx", "adaptive-tx", "pkt-rate-low", "rx-usecs-low", "rx-frames-low", "tx-usecs-low", "tx-frames-low", "pkt-rate-high",
-		"rx-usecs-high", "rx-frames-high", "tx-usecs-high", "tx-frames-high", "sample-interval",
-	}}
-}
-
 // message has room for the longest kind, the coalescing.
 type message [23]uint32
 
-// now returns the place of a number in a message.
-func (t tuning) now(i int) int {
-	if t.limits {
-		i += len(t.names)
+// now returns the place of the kind's number i in a message.
+func now(k ethtool.Kind, i int) int {
+	if k.Limits {
+		i += len(k.Numbers)
 	}
 	return 1 + i
 }
 
 func (m *machineLinks) Tuning(_ context.Context, link, kind string) (map[string]Amount, error) {
-	t := messagesOf(kind)
-	got := message{t.get}
+	k := ethtool.Of(kind)
+	got := message{k.Get}
 	if err := m.ethtoolIoctl(link, unsafe.Pointer(&got)); err != nil {
 		return nil, linkErr("reading "+kind, link, err)
 	}
-	all := make(map[string]Amount, len(t.names))
-	for i, name := range t.names {
-		a := Amount{Now: got[t.now(i)]}
-		if t.limits {
+	all := make(map[string]Amount, len(k.Numbers))
+	for i, name := range k.Numbers {
+		a := Amount{Now: got[now(k, i)]}
+		if k.Limits {
 			a.Max = got[1+i]
 		}
 		all[name] = a
@@ -69,19 +49,19 @@ func (m *machineLinks) Tuning(_ context.Context, link, kind string) (map[string]
 
 // setTuning writes all numbers of the kind in one message: those that are not in to keep their values.
 func (m *machineLinks) setTuning(link, kind string, to map[string]string) error {
-	t := messagesOf(kind)
-	sent := message{t.get}
+	k := ethtool.Of(kind)
+	sent := message{k.Get}
 	if err := m.ethtoolIoctl(link, unsafe.Pointer(&sent)); err != nil {
 		return err
 	}
-	sent[0] = t.set
+	sent[0] = k.Set
 	for name, value := range to {
-		i := slices.Index(t.names, name)
+		i := slices.Index(k.Numbers, name)
 		n, err := number(value)
 		if i < 0 || err != nil {
 			return fmt.Errorf("%s=%s: %w", name, value, unix.EINVAL)
 		}
-		sent[t.now(i)] = n
+		sent[now(k, i)] = n
 	}
 	return m.ethtoolIoctl(link, unsafe.Pointer(&sent))
 }
@@ -105,8 +85,8 @@ type LinkValue struct {
 	Feature Feature // of an offload
 }
 
-// LinkValues returns a link's settings of one kind: mtu, offload, ring, channels or coalesce. It uses the names of ethtool(8); the
-// name of the MTU is "".
+// LinkValues returns a link's settings of one kind: mtu, or one of ethtool.Kinds. It uses the names of ethtool(8); the name of the MTU
+// is "".
 func (h *Host) LinkValues(ctx context.Context, link, kind string) (map[string]LinkValue, error) {
 	all := map[string]LinkValue{}
 	switch kind {
@@ -114,13 +94,14 @@ func (h *Host) LinkValues(ctx context.Context, link, kind string) (map[string]Li
 		l, err := h.Links.Get(ctx, link)
 		all[""] = LinkValue{Now: strconv.Itoa(l.MTU)}
 		return all, err
-	case "offload":
+	case ethtool.Offload:
 		features, err := h.Links.Features(ctx, link)
 		for name, f := range features {
 			all[name] = LinkValue{Now: onOff(f.Active), Feature: f}
 		}
 		return all, err
-	case "ring", "channels", "coalesce":
+	}
+	if ethtool.Of(kind).Numbers != nil {
 		numbers, err := h.Links.Tuning(ctx, link, kind)
 		for name, n := range numbers {
 			v := LinkValue{Now: strconv.FormatUint(uint64(n.Now), 10), Max: n.Max}

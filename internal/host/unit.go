@@ -176,12 +176,6 @@ func (h *Host) ReadIfAny(name string) (text []byte, found bool, err error) {
 	return config.ReadIfAny(h.Files, name)
 }
 
-// Restart makes systemd restart the machine and returns at once.
-func Restart(ctx context.Context) error {
-	_, err := program.Run(ctx, "systemctl", "--no-block", "reboot")
-	return err
-}
-
 // Crash describes how the runs of a service ended since its last manual start.
 type Crash struct {
 	Restarts int       `json:"restarts"`          // automatic restarts by systemd since the last manual start

@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 
+	"nodegate/internal/ethtool"
 	"nodegate/internal/host/config"
 )
 
@@ -33,8 +34,8 @@ func (h *Host) RecordWhole(ctx context.Context, attributes, facts []string) {
 	_, _ = h.Links.DefaultRoutes(ctx)
 	for _, l := range links {
 		_, _ = h.Links.Driver(ctx, l.Name)
-		for _, kind := range []string{"offload", "ring", "channels", "coalesce"} {
-			_, _ = h.LinkValues(ctx, l.Name, kind)
+		for _, kind := range ethtool.Kinds() {
+			_, _ = h.LinkValues(ctx, l.Name, kind.Name)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestEndlessAnswers(t *testing.T) {
 			return c.watchOnce(t.Context(), "/", "1", nil)
 		},
 		"GET /api/v1/nodes/n: the response is larger than 4 MiB": func() error {
-			_, _, _, err := c.readCondition(t.Context(), "n", "Ready")
+			_, _, err := c.readCondition(t.Context(), "n", "Ready")
 			return err
 		},
 		"POST /apis/authentication.k8s.io/v1/selfsubjectreviews: the response is larger than 4 MiB": func() error {

@@ -19,14 +19,14 @@ import (
 // strategicMerge keeps the conditions that the patch does not name.
 const strategicMerge = "application/strategic-merge-patch+json"
 
-// readCondition returns a Node's condition of a type, the time of its last transition and the time
-// of its last write. All are zero if the Node lacks this condition.
-func (c *Client) readCondition(ctx context.Context, node, kind string) (now Condition, since, written time.Time, err error) {
+// readCondition returns a Node's condition of a type and the time of its last transition. Both are
+// zero if the Node lacks this condition.
+func (c *Client) readCondition(ctx context.Context, node, kind string) (now Condition, since time.Time, err error) {
 	var n struct {
 		Status struct {
 			Conditions []struct {
 				Condition
-				LastTransitionTime, LastHeartbeatTime time.Time
+				LastTransitionTime time.Time
 			}
 		}
 	}
@@ -35,10 +35,10 @@ func (c *Client) readCondition(ctx context.Context, node, kind string) (now Cond
 	})
 	for _, one := range n.Status.Conditions {
 		if one.Type == kind {
-			now, since, written = one.Condition, one.LastTransitionTime, one.LastHeartbeatTime
+			now, since = one.Condition, one.LastTransitionTime
 		}
 	}
-	return now, since, written, err
+	return now, since, err
 }
 
 // setCondition writes one condition of a Node and leaves the others alone.

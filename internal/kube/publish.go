@@ -63,8 +63,7 @@ type Publisher struct {
 	node        string    // the node of the credentials, if the API server has reported it
 	lastTrouble string
 	pause       time.Duration
-	retry       time.Time     // after a failure no write before this time, even if the condition changes
-	minInterval time.Duration // an unchanged condition is not written again within this time
+	retry       time.Time // after a failure no write before this time, even if the condition changes
 }
 
 const (
@@ -189,12 +188,8 @@ func (p *Publisher) writeToAPI(ctx context.Context, want Publication) error {
 	first := p.written.Type != want.Type
 	was := p.written.Condition
 	if first {
-		var written time.Time
-		if was, p.since, written, err = client.readCondition(ctx, node, want.Type); err != nil {
+		if was, p.since, err = client.readCondition(ctx, node, want.Type); err != nil {
 			return err
-		}
-		if was == want.Condition && time.Since(written) < p.minInterval {
-			return nil
 		}
 	}
 	now := time.Now()
@@ -221,15 +216,6 @@ func (p *Publisher) client(want Publication) (*Client, error) {
 		return InCluster()
 	}
 	return FromKubeconfig(want.Kubeconfig, p.plugins)
-}
-
-// Publish writes a condition once, unless the Node has had the same condition for less than four
-// minutes: a caller that runs every minute writes as often as a Publisher. Publish calls trouble
-// with everything that it left out.
-func Publish(ctx context.Context, run RunPlugin, want Publication, trouble func(string)) error {
-	p := NewPublisher(run, trouble)
-	p.minInterval = heartbeat - time.Minute
-	return p.write(ctx, want)
 }
 
 // Reason converts the name of a check into a condition's reason: "sysctl.net.ipv4.ip_forward"

@@ -2,14 +2,12 @@ package kube_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"nodegate/internal/audit"
 	"nodegate/internal/kube"
@@ -72,23 +70,6 @@ func TestPublishRestarted(t *testing.T) {
 	require.NoError(t, publish(t, forServer(s, "    token: secret\n")))
 	if len(*requests) != 2 || !strings.Contains((*requests)[1], `"lastTransitionTime":"2026-01-02T03:04:05Z"`) {
 		t.Errorf("got %q", *requests)
-	}
-}
-
-// TestPublishSpare: called every minute, Publish writes if the condition differs, or if the last
-// write is four minutes old.
-func TestPublishSpare(t *testing.T) {
-	const had = `{"type": "NodegatePassed", "status": "True", "reason": "Passed", "message": "every requirement of the policy passes",
-		"lastTransitionTime": "2026-01-02T03:04:05Z", "lastHeartbeatTime": "%s"}`
-	for _, c := range []struct {
-		had  string
-		last time.Duration
-		want int // requests
-	}{{had, 3 * time.Minute, 1}, {had, 5 * time.Minute, 2}, {strings.Replace(had, "every", "each", 1), time.Second, 2}} {
-		s, requests := node(t, fmt.Sprintf(c.had, time.Now().Add(-c.last).UTC().Format(time.RFC3339)))
-		if err := publish(t, forServer(s, "    token: secret\n")); err != nil || len(*requests) != c.want {
-			t.Errorf("written %s ago: %v, %q", c.last, err, *requests)
-		}
 	}
 }
 

@@ -83,8 +83,8 @@ func TestCondition(t *testing.T) {
 	require.NoError(t, err)
 	foreign := strings.Replace(string(text), "publish {", "publish {\n  node = \"other\"", 1)
 	require.NoError(t, os.WriteFile(policy, []byte(foreign), 0o644))
-	err = space.Shell(t.Context(), `"$1" publish --policy "$2" 2>&1`, binary, policy)
-	if err == nil || !strings.Contains(err.Error(), "403 Forbidden") || !strings.Contains(err.Error(), "only its own Node") {
+	const first = `timeout 60 "$1" watch --policy "$2" --allow-writable 2>&1 | grep -m 1 "$3"` // watch ends with its reader
+	if err := space.Shell(t.Context(), first, binary, policy, "403 Forbidden.*only its own Node"); err != nil {
 		t.Errorf("another node's condition: %v", err)
 	}
 	if _, found := conditionOf(t, c, "other"); found {
@@ -93,10 +93,13 @@ func TestCondition(t *testing.T) {
 	// With a credential plugin's certificate and without a name in the policy, the API server reports the certificate's user.
 	plugged := strings.Replace(string(text), credentials(), c.writePlugin(t, "watched"), 1)
 	require.NoError(t, os.WriteFile(policy, []byte(plugged), 0o644))
-	if err := space.Shell(t.Context(), `"$1" publish --policy "$2"`, binary, policy); err != nil {
-		t.Errorf("with a credential plugin: %v", err)
-	}
 	untilEvents(t, c, "watched", "Passed SysctlNetIpv4IpForward Passed SysctlNetIpv4IpForward Passed")
+	require.NoError(t, watch.Signal(syscall.SIGKILL))
+	again, err := space.Start(log+".plugged", nil, binary, "watch", "--policy", policy, "--interval", "2s", "--allow-writable")
+	require.NoError(t, err)
+	defer func() { _ = again.Signal(syscall.SIGKILL) }()
+	require.NoError(t, space.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=0"))
+	untilCondition(t, c, "watched", "False")
 }
 
 // testOutage stops the API server. A verdict that changes during the outage is published afterwards, and one outage logs one error.

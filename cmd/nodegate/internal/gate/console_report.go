@@ -7,8 +7,7 @@ import (
 	"nodegate/internal/host"
 )
 
-// leaveWords writes the console report, once for each change. It also writes it to pstore if the kernel allows that. Both outlive the
-// machine.
+// leaveWords writes the console report, once for each change. The console's log outlives the machine.
 func (g *Gate) leaveWords(document report.Report) {
 	lines, err := report.ConsoleReport(document)
 	if err != nil {
@@ -20,6 +19,5 @@ func (g *Gate) leaveWords(document report.Report) {
 		for _, line := range lines {
 			g.Voice.onConsole(line)
 		}
-		g.Voice.write("pstore", func() bool { return host.Persist(all + "\n") })
 	}
 }

@@ -35,7 +35,6 @@ type Gate struct {
 	doubt          string       // the error of the last break-glass check
 	held           string       // the verb of the reasons; "" means "held"
 	words          string       // the last console report written
-	Next           string       // the consequence when the budget is used up; "" means that systemd retries
 	shipped        <-chan error // the result of the on_held program; nil before it has run
 
 	glass    Question[glass]
@@ -232,8 +231,8 @@ func (g *Gate) announce(p policy.Gate, r checks.Outcome, err error, outcome Outc
 		if stuck != "" {
 			stuck = ": " + stuck
 		}
-		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; %s%s", p.Unit, waited,
-			stuck, cmp.Or(g.Next, "systemd retries"), g.Voice.losses()), nil)
+		g.Voice.log(host.LevelError, fmt.Sprintf("nodegate: %s stays held after %s%s; systemd retries%s", p.Unit, waited,
+			stuck, g.Voice.losses()), nil)
 	}
 }
 

@@ -110,7 +110,7 @@ func (v *Voice) losses() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var all []string
-	for _, outlet := range []string{"console", "pstore", "journal", "standard error", "unit status", "/run"} {
+	for _, outlet := range []string{"console", "journal", "standard error", "unit status", "/run"} {
 		if n := v.lost[outlet]; n > 0 {
 			all = append(all, fmt.Sprintf("%s %d", outlet, n))
 		}

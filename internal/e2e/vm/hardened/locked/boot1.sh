@@ -39,7 +39,6 @@ sysctl -qw net.ipv4.ip_forward=0
 systemctl kill -s HUP --kill-who=main $watch
 within 60 loaded br_netfilter
 within 60 is net.ipv4.ip_forward 1
-systemctl start nodegate-publish.service
 within 120 passes
 tail -n 1 /run/vm/check
 nodegate snapshot >/run/vm/snapshot

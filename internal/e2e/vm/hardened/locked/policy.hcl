@@ -6,4 +6,4 @@ gate {
   interval = "1s"
 }
 
-publish { by = "timer" }
+publish {}

@@ -1,10 +1,9 @@
 . /opt/vm/service.sh
 within 120 started 2
 if (saw 1) 2>/dev/null; then die "a stock machine already passes, so the rest would prove nothing"; fi
-printf 'use "kubernetes" {}\npublish { by = "timer" }\n' >/root/policy.hcl
+printf 'use "kubernetes" {}\npublish {}\n' >/root/policy.hcl
 /opt/nodegate install --policy /root/policy.hcl
-timer=nodegate-publish.timer
-systemctl start $timer # install alone does not start it
+systemctl start nodegate-watch.service # install alone does not start it
 
 # stays: at its latest start the stand-in found everything that kubelet demands.
 stays() {
@@ -16,10 +15,10 @@ saw "$newest"
 make_service
 asks $service_address || die "the Service does not answer"
 
-# Without an API server the publisher logs an error, but its unit must not fail.
-tried() { journalctl -b -u nodegate-publish.service --no-pager -o cat | grep -q 'publishing the condition NodegatePassed'; }
+# Without an API server watch logs an error, but its unit must not fail.
+tried() { journalctl -b -u nodegate-watch.service --no-pager -o cat | grep -q 'publishing the condition NodegatePassed'; }
 within 120 tried
-[ "$(systemctl show --value -p Result nodegate-publish.service)" = success ] || die "the publisher's unit failed"
+systemctl is-active --quiet nodegate-watch.service || die "watch failed"
 
 # If an install or uninstall ends before it has notified systemd, the next one must complete it.
 deaf() { unshare -m sh -c 'mount --bind /dev/null /run/systemd/private; exec "$@"' deaf "$@"; }
@@ -33,9 +32,9 @@ not deaf /opt/nodegate install --policy /root/policy.hcl
 not gated || die "systemd knows of the install, so the test proves nothing"
 /opt/nodegate install --policy /root/policy.hcl
 gated || die "the second install left kubelet without its gate"
-systemctl start $timer
+systemctl start nodegate-watch.service
 
 /opt/nodegate uninstall
-not systemctl is-active --quiet $timer || die "$timer is still active"
+not systemctl is-active --quiet nodegate-watch.service || die "watch is still active"
 throughout 6 systemctl is-active --quiet kubelet.service
 not started $((newest + 1)) || die "uninstall restarted kubelet"
