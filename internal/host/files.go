@@ -19,9 +19,6 @@ import (
 // full dump of kube-proxy's rules has 16 MiB.
 const maxFile = 64 << 20
 
-// maxTail is enough for a few hundred log lines.
-const maxTail = 32 << 10
-
 // machineFiles reads and writes the running machine's files.
 type machineFiles struct{}
 
@@ -41,11 +38,6 @@ func (machineFiles) ReadFile(name string) (config.Text, error) {
 		return config.Text{}, err
 	}
 	return config.NewText(0o444, stats), asked
-}
-
-func (machineFiles) Tail(name string) (config.Text, error) {
-	f, err := file.Open(name)
-	return textOf(f, err, file.Tail, maxTail)
 }
 
 // textOf reads an open file.
@@ -145,11 +137,6 @@ func (t treeFiles) readShown(name string) ([]byte, error) {
 		return nil, err
 	}
 	return file.Drain(f, maxFile)
-}
-
-func (t treeFiles) Tail(name string) (config.Text, error) {
-	f, err := t.open(name)
-	return textOf(f, err, file.Tail, maxTail)
 }
 
 func (t treeFiles) Exists(name string) (bool, error) {
