@@ -96,7 +96,7 @@ type meetingFiles struct {
 }
 
 func (f meetingFiles) ReadFile(name string) ([]byte, error) {
-	if name == "/proc/sys/net/ipv4/conf/all/route_localnet" {
+	if name == "/proc/sys/net/ipv4/ip_local_port_range" {
 		f.read()
 	}
 	return f.Files.ReadFile(name)
@@ -105,10 +105,10 @@ func (f meetingFiles) ReadFile(name string) ([]byte, error) {
 // TestConcurrent: concurrent checks run in parallel, and the results keep the order of the list.
 func TestConcurrent(t *testing.T) {
 	m := checkstest.Node(map[string]string{
-		"/var/lib/kube-proxy/config.conf":            "kind: KubeProxyConfiguration\nmode: iptables\n",
-		"/etc/kubernetes/kubelet.conf":               "users: []",
-		"/var/lib/kubelet/config.yaml":               "kind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///run/crio.sock\n",
-		"/proc/sys/net/ipv4/conf/all/route_localnet": "0\n",
+		"/var/lib/kube-proxy/config.conf":        "kind: KubeProxyConfiguration\nmode: iptables\n",
+		"/etc/kubernetes/kubelet.conf":           "users: []",
+		"/var/lib/kubelet/config.yaml":           "kind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix:///run/crio.sock\n",
+		"/proc/sys/net/ipv4/ip_local_port_range": "32768 60999\n",
 	}, nil)
 	m.Runtime = map[string]string{"v1 /run/crio.sock": "cri-o 1.34.0"}
 	m.Lacks = map[string][]string{"iptables-restore": nil, "ip6tables-restore": nil}
@@ -122,7 +122,7 @@ func TestConcurrent(t *testing.T) {
 	p := checkstest.Load(t, `
 check "kubelet.runtime" {}
 check "packetfilter.kernel-can" {}
-check "route-localnet.martian" {}
+check "nodeport.overlap" {}
 `)
 	list := catalog.For(p, checks.Run)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

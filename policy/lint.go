@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/zclconf/go-cty/cty"
 
 	"nodegate/policy/kernels"
 )
@@ -193,10 +192,6 @@ func factName(t hcl.Traversal) string {
 		}
 	}
 	return t.RootName() + "."
-}
-
-func (l *loader) readsFact(e hcl.Expression) bool {
-	return slices.ContainsFunc(e.Variables(), func(t hcl.Traversal) bool { return l.words.facts[factName(t)] != cty.NilType })
 }
 
 // expressions returns every expression that depends on the node.

@@ -24,6 +24,8 @@ type Options struct {
 	AtBoot []string
 	// Renamed maps the former name of a check to the name in Checks that replaced it.
 	Renamed map[string]string
+	// Dropped maps the name of a check that has gone to the reason.
+	Dropped map[string]string
 	// Fact returns the fact of a name such as "node.cpus": a string, an int64, or a list of strings. False means that the fact is unknown
 	// here, and that every value that depends on it is unknown. If Fact is nil, all facts are unknown.
 	Fact func(name string) (any, bool)
@@ -162,7 +164,9 @@ func (l *loader) parse(f File, rank int) {
 	fmt.Fprintln(l.sum, string(f.Text))
 	for _, b := range content.Blocks {
 		opened := l.openBlock(b, f.Text)
-		opened.Rank = rank
+		if opened.Rank = rank; l.isDropped(opened) {
+			continue
+		}
 		if b.Type == "use" {
 			l.useBuiltin(opened)
 			continue

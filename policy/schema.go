@@ -138,6 +138,18 @@ func (r *reader) openBlock(b *hcl.Block, text []byte) block {
 	return opened
 }
 
+// isDropped reports whether a block names a check that has gone, and warns of it.
+func (r *reader) isDropped(b block) bool {
+	why, dropped := r.Dropped[b.Name]
+	if dropped = dropped && (b.Type == "check" || b.Type == "override"); dropped {
+		r.diags = append(r.diags, &hcl.Diagnostic{
+			Severity: hcl.DiagWarning, Summary: "Dropped check", Subject: b.Range.Ptr(),
+			Detail: fmt.Sprintf("nodegate does not check %s any more: %s. Remove the block.", b.Name, why),
+		})
+	}
+	return dropped
+}
+
 // each returns one sysctl block for each entry of a sysctls block. An entry is a value, or a map with min and max, or one_of.
 func (r *reader) each(b block, text []byte) (all []block) {
 	values, is := b.get("values").(*hclsyntax.ObjectConsExpr)

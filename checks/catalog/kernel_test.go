@@ -114,8 +114,7 @@ func TestRulesOnTheKernel(t *testing.T) {
 func TestCountersOnTheKernel(t *testing.T) {
 	h, err := host.Open("/")
 	require.NoError(t, err)
-	for _, name := range []string{"conntrack.losses", "udp.checksum-errors", "conntrack.headroom", "conntrack.full", "conntrack.hashsize",
-		"iptables.version"} {
+	for _, name := range []string{"conntrack.losses", "udp.checksum-errors", "conntrack.headroom", "conntrack.full", "conntrack.hashsize"} {
 		r := checkstest.On(t.Context(), t, h, checks.Run, name, "")
 		if r.Verdict == verdict.Unknown {
 			t.Errorf("%s: %v", name, r.Err)

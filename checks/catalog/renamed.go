@@ -17,9 +17,22 @@ func Renamed() map[string]string {
 	return renamed
 }
 
+// Dropped maps the name of each check that has gone to the reason. A policy that names one loads, with a warning.
+func Dropped() map[string]string {
+	return map[string]string{
+		"ipset.revision":           "the log of calico-node names the set",
+		"iptables.mark-regression": "packetfilter.kernel-can tries the rule",
+		"iptables.version":         "kube-proxy brings its own iptables, and iptables.bare-drop finds what two versions lose",
+		"kubelet.host-users":       "the Pod's event names the fault; to require it, write sysctl \"user.max_user_namespaces\" { min = 15000 }",
+		"route-localnet.martian":   "`nodegate audit` reports it as kubeproxy.firewall.localnet",
+		"src-valid-mark.cilium":    "to require it, write sysctl \"net.ipv4.conf.all.src_valid_mark\" { value = 0 }",
+		"vxlan.udp-gso":            "no kernel since Linux 6.8.5 and 6.6.26 has the fault",
+	}
+}
+
 // Known returns the names that a policy may use.
 func Known() policy.Options {
-	o := policy.Options{Renamed: Renamed()}
+	o := policy.Options{Renamed: Renamed(), Dropped: Dropped()}
 	for _, p := range Problems() {
 		o.Checks = append(o.Checks, p.Name)
 		if slices.Contains(p.Stages, checks.Boot) {

@@ -25,7 +25,7 @@ func TestProblemsReplay(t *testing.T) {
 	}, map[string]string{
 		"net/ipv4/ip_forward": "1", "net/ipv4/conf/all/rp_filter": "1", "net/ipv4/conf/flannel.1/rp_filter": "0",
 		"net/ipv4/neigh/default/gc_thresh3": "1024",
-		"net/ipv4/conf/all/route_localnet":  "1", "net/ipv4/ip_local_port_range": "1024 65535", "net/ipv4/ip_local_reserved_ports": "",
+		"net/ipv4/ip_local_port_range":      "1024 65535", "net/ipv4/ip_local_reserved_ports": "",
 		"fs/inotify/max_user_watches": "1", "fs/inotify/max_user_instances": "1",
 	})
 	m.Links = map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan"}}
@@ -36,7 +36,7 @@ func TestProblemsReplay(t *testing.T) {
 		"sysctl.who-wins", "link.mac-address-policy", "networkd.foreign-routes", "networkmanager.cni-links", "nm-cloud-setup", "firewalld",
 		"ip-forward.writers",
 		"rp-filter.effective", "kubelet.protect-kernel-defaults", "swap", "cgroup.version", "nodeport.overlap", "inotify.limits", "ipvs.settings",
-		"neighbour.table", "route-localnet.martian",
+		"neighbour.table",
 	} {
 		text += "check \"" + name + "\" {}\n"
 	}
@@ -58,7 +58,6 @@ warn inotify.limits: want max_user_watches>=524288 max_user_instances>=512, got 
 warn rp-filter.effective: want 0 on lxc* and cilium_*, not 1 on tunnels, CNI bridges and ENIs, got flannel.1=1
 warn link.mac-address-policy: want no persistent MAC address on CNI links, got persistent for flannel.1 vxlan.calico veth* cali* eni*
 pass neighbour.table
-warn route-localnet.martian: want martian packets dropped, got route_localnet=1 without the KUBE-FIREWALL rule
 warn nodeport.overlap: want 30000-32767 not used for outgoing connections, got local ports 1024-65535, port 30000 not reserved
 skipped ipvs.settings: ip_vs is not in the kernel
 fail`, live)
@@ -91,7 +90,7 @@ func TestTrafficReplay(t *testing.T) {
 	for _, name := range []string{
 		"bridge.netfilter", "bridge.netfilter-ipv6", "mtu.chain", "ena.allowance", "conntrack.be-liberal-changed", "conntrack.invalid",
 		"conntrack.full", "conntrack.headroom", "conntrack.hashsize", "conntrack.kube-proxy-overwrites", "conntrack.losses", "vxlan.checksum",
-		"udp.checksum-errors", "iptables.version", "iptables.backends", "iptables.bare-drop", "iptables.mark-regression",
+		"udp.checksum-errors", "iptables.backends", "iptables.bare-drop",
 		"kubeproxy.postrouting", "docker.forward-drop",
 	} {
 		fmt.Fprintf(&blocks, "check %q {}\n", name)
@@ -113,10 +112,8 @@ warn conntrack.headroom: want at most 80 % of the table, got 99 % of the table (
 warn conntrack.hashsize: want at least a quarter of nf_conntrack_max, got 10 buckets for 100 entries
 skipped conntrack.kube-proxy-overwrites: the policy leaves nf_conntrack_max to kube-proxy
 pass conntrack.losses
-skipped iptables.version: iptables is not installed: kube-proxy uses its own
 pass iptables.backends
 pass iptables.bare-drop
-pass iptables.mark-regression
 skipped docker.forward-drop: no Docker rules found
 warn kubeproxy.postrouting: want masqueraded once, from random ports, got double-snat
 fail`, live)

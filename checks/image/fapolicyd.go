@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"slices"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -52,4 +53,21 @@ func inspectFapolicyd(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 		"/var/lib/containers/ /var/lib/rancher/ /run/containerd/ /run/k3s/ /opt/cni/; do echo \"allow perm=any all : dir=$d\"; done >"+
 		inRoot(in, "/etc/fapolicyd/rules.d/80-kubernetes.rules")+"`")
 	return s, nil
+}
+
+// anyHas reports whether a file that matches a pattern has a trait.
+func anyHas(h finder, trait config.Trait, patterns ...string) (bool, error) {
+	for _, pattern := range patterns {
+		names, err := h.glob(pattern)
+		if err != nil {
+			return false, err
+		}
+		for _, name := range names {
+			traits, err := h.traits(name)
+			if err != nil || slices.Contains(traits, trait) {
+				return err == nil, err
+			}
+		}
+	}
+	return false, nil
 }

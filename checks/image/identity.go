@@ -17,24 +17,22 @@ func identity() checks.Problem {
 	return checks.Problem{
 		Name: "image.identity", Stages: []checks.Stage{checks.Image}, NotAll: true, Severity: policy.Block,
 		Detects: "The image contains data that must be unique to each machine or must stay secret: a machine-id, host keys, iSCSI and " +
-			"NVMe names, DHCP leases, a hostname, keys, tokens, registrations of agents, or state of kubelet or cloud-init. " +
-			"Or its sshd has no host keys and nothing makes them.",
+			"NVMe names, DHCP leases, a hostname, keys, tokens, or state of kubelet or cloud-init.",
 		Symptom: "Nodes compete for one address, because networkd derives its DHCP identity from the machine-id. Their journals and Nodes are " +
 			"confused with each other; two iSCSI initiators of one name damage a volume. Anyone who has the image has the keys in it.",
 		How: "Looks for files with content at the paths where programs keep such data, and, in directories for keys and configuration, " +
 			"for files that hold a private key, a token or a password. A public key alone, an empty file, a link to /dev/null, " +
-			"\"GenerateName=yes\" and a kubeconfig that names other files or a plugin are fine. Logs, authorized_keys, and a hostname that " +
-			"cloud-init or a cloud's agent replaces only warn.",
+			"\"GenerateName=yes\" and a kubeconfig that names other files or a plugin are fine. Logs, authorized_keys and a hostname only warn.",
 		Remedy: "remove them in the last step that writes to the image, as packer.pkr.hcl does",
 		TradeOff: "SSH host keys must be generated at boot: by cloud-init, RHEL's sshd-keygen, a cloud's agent, or a drop-in for " +
-			"ssh.service with ExecStartPre=/usr/bin/ssh-keygen -A. Without any of them the remedy adds the drop-in.",
+			"ssh.service with ExecStartPre=/usr/bin/ssh-keygen -A.",
 		Ref:     "https://systemd.io/BUILDING_IMAGES/",
 		Inspect: inspectIdentity,
 	}
 }
 
 func leftovers() []leftover {
-	return slices.Concat(machineLeftovers(), traceLeftovers(), keyLeftovers(), clusterLeftovers(), agentLeftovers())
+	return slices.Concat(machineLeftovers(), traceLeftovers(), keyLeftovers(), clusterLeftovers())
 }
 
 // report collects what an image carries.
@@ -56,21 +54,24 @@ func inspectIdentity(ctx context.Context, h *host.Host, p *policy.Policy) (check
 		}
 		r.add(in, l, files)
 	}
-	for _, inspect := range []func(context.Context, finder, *report) error{judgeHostname, judgeHostKeys, judgeInitiator} {
-		if err := inspect(ctx, in, r); err != nil {
+	for _, inspect := range []func(finder, *report) error{judgeHostname, judgeInitiator} {
+		if err := inspect(in, r); err != nil {
 			return r.state, err
 		}
 	}
-	unless := ""
+	beware := ""
 	if !r.fault && r.access != nil {
 		r.remove = append(r.remove, r.access...)
-		unless = ", unless one of the keys in authorized_keys is your only way into the machine"
+		beware = ", unless one of the keys in authorized_keys is your only way into the machine"
+	}
+	if slices.Contains(r.kinds, hostKeys) {
+		beware = ", and see that cloud-init or an ExecStartPre=/usr/bin/ssh-keygen -A of sshd generates new host keys at boot"
 	}
 	if r.remove != nil {
 		r.remedies = append(r.remedies, "rm -rf "+strings.Join(r.remove, " "))
 	}
 	if r.kinds != nil {
-		remedy := "run `" + strings.Join(r.remedies, "; ") + "`" + unless
+		remedy := "run `" + strings.Join(r.remedies, "; ") + "`" + beware
 		if h.Live() {
 			const warning = "never do this on a node; only if this machine becomes an image, "
 			if active, _, err := h.Units.State(ctx, p.Gate.Unit); err == nil && active == "active" {

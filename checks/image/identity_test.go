@@ -33,20 +33,19 @@ got: no data that must be unique to a machine`},
 		}, Want: `
 fail
 want: no data that must be unique to a machine
-got: machine-id, DHCP leases, random seed, systemd's credential secret, cloud-init's state, journal, shell history, credentials, kubelet's certificate, SSH host keys
+got: machine-id, SSH host keys, DHCP leases, random seed, systemd's credential secret, cloud-init's state, journal, credentials, kubelet's certificate
 evidence: /etc/machine-id: machine-id
 evidence: /var/lib/dbus/machine-id: machine-id
+evidence: /etc/ssh/ssh_host_rsa_key: SSH host keys
 evidence: /var/lib/dhcp/dhclient.eth0.leases: DHCP leases
 evidence: /var/lib/NetworkManager/secret_key: DHCP leases
 evidence: /var/lib/systemd/random-seed: random seed
 evidence: /var/lib/systemd/credential.secret: systemd's credential secret
 evidence: /var/lib/cloud/instances/i-1: cloud-init's state
 evidence: /var/log/journal/6e6f64656761746500000000006e6f64: journal
-evidence: /home/a b/.bash_history: shell history
 evidence: /root/.aws/credentials: credentials
 evidence: /var/lib/kubelet/pki/kubelet-client-current.pem: kubelet's certificate
-evidence: /etc/ssh/ssh_host_rsa_key: SSH host keys
-remedy: run ` + "`truncate -s 0 ROOT/etc/machine-id; rm -rf ROOT/var/lib/dbus/machine-id ROOT/var/lib/dhcp/dhclient.eth0.leases ROOT/var/lib/NetworkManager/secret_key ROOT/var/lib/systemd/random-seed ROOT/var/lib/systemd/credential.secret ROOT/var/lib/cloud/instances/i-1 ROOT/var/log/journal/6e6f64656761746500000000006e6f64 'ROOT/home/a b/.bash_history' ROOT/root/.aws/credentials ROOT/var/lib/kubelet/pki/kubelet-client-current.pem ROOT/etc/ssh/ssh_host_rsa_key`"},
+remedy: run ` + "`truncate -s 0 ROOT/etc/machine-id; rm -rf ROOT/var/lib/dbus/machine-id ROOT/etc/ssh/ssh_host_rsa_key ROOT/var/lib/dhcp/dhclient.eth0.leases ROOT/var/lib/NetworkManager/secret_key ROOT/var/lib/systemd/random-seed ROOT/var/lib/systemd/credential.secret ROOT/var/lib/cloud/instances/i-1 ROOT/var/log/journal/6e6f64656761746500000000006e6f64 ROOT/root/.aws/credentials ROOT/var/lib/kubelet/pki/kubelet-client-current.pem`, and see that cloud-init or an ExecStartPre=/usr/bin/ssh-keygen -A of sshd generates new host keys at boot"},
 	})
 }
 

@@ -18,13 +18,13 @@ func keyLeftovers() []leftover {
 				".ssh/id_*", ".ssh/*.pem", ".ssh/*.key", "*.pem", "*.key", "*.kubeconfig", "kubeconfig", "kubeadm*", "*join*.sh"),
 			"/run/containers/0/auth.json", "/etc/containers/auth.json", "/etc/cni/net.d/*kubeconfig*", "/etc/cni/net.d/*/*kubeconfig*")},
 		{kind: "private key", holds: []config.Trait{config.PrivateKey}, patterns: []string{
-			"/etc/ssl/private/*", "/etc/pki/tls/private/*", "/etc/pki/consumer/*", "/etc/pki/entitlement/*", "/etc/ssl/*.key", "/etc/ssl/*.pem",
-			"/etc/ssl/*/*.key", "/etc/pki/*.key", "/etc/letsencrypt/archive/*/*", "/etc/letsencrypt/accounts/*/*/*/*", "/etc/wireguard/*",
+			"/etc/ssh/*", "/etc/ssh/*/*", "/etc/ssl/private/*", "/etc/pki/tls/private/*", "/etc/pki/consumer/*",
+			"/etc/pki/entitlement/*", "/etc/ssl/*.key", "/etc/ssl/*.pem", "/etc/ssl/*/*.key", "/etc/pki/*.key", "/etc/letsencrypt/archive/*/*", "/etc/letsencrypt/accounts/*/*/*/*", "/etc/wireguard/*",
 			"/etc/openvpn/*", "/etc/openvpn/*/*", "/etc/ipsec.d/private/*", "/etc/swanctl/private/*", "/etc/nebula/*", "/etc/etcd/*",
 			"/etc/etcd/*/*", "/etc/ssl/etcd/*", "/etc/ssl/etcd/ssl/*", "/etc/docker/certs.d/*/*",
 			"/etc/containerd/certs.d/*/*", "/opt/*.pem", "/opt/*.key", "/etc/*.pem", "/etc/*.key", "/tmp/*.pem", "/tmp/*.key",
 			"/var/tmp/*.pem", "/var/tmp/*.key",
 			// Debian's ssl-cert makes the same self-signed certificate for every image; no client can trust it.
-		}, except: []string{"/etc/ssl/private/ssl-cert-snakeoil.key", "/etc/pki/tls/private/localhost.key"}},
+		}, except: []string{"/etc/ssh/moduli", "/etc/ssl/private/ssl-cert-snakeoil.key", "/etc/pki/tls/private/localhost.key"}},
 	}
 }

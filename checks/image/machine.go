@@ -2,6 +2,8 @@ package image
 
 import "nodegate/internal/host/config"
 
+const hostKeys = "SSH host keys"
+
 // machineLeftovers are the identities of the machine on which the image was made.
 func machineLeftovers() []leftover {
 	return []leftover{
@@ -10,6 +12,7 @@ func machineLeftovers() []leftover {
 		{kind: "machine-id", patterns: []string{
 			"/var/lib/dbus/machine-id", "/etc/hostid", "/var/lib/zypp/AnonymousUniqueId", "/etc/insights-client/machine-id",
 		}},
+		{kind: hostKeys, patterns: []string{"/etc/ssh/ssh_host_*_key", "/etc/dropbear/dropbear_*_host_key"}},
 		{kind: "NVMe host identity", patterns: []string{"/etc/nvme/hostnqn", "/etc/nvme/hostid"}}, // libnvme falls back to the product's UUID
 		{kind: "DHCP leases", patterns: []string{
 			"/var/lib/dhcp/*.lease*", "/var/lib/dhclient/*.lease*", "/var/lib/dhcpcd/*", "/var/db/dhcpcd/*", "/etc/dhcpcd.duid",

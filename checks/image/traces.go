@@ -2,7 +2,7 @@ package image
 
 import "nodegate/internal/host/config"
 
-// traceLeftovers are what running the image, or a login to it, leaves behind.
+// traceLeftovers are what running the image leaves behind.
 func traceLeftovers() []leftover {
 	return []leftover{
 		{kind: "cloud-init's state", patterns: []string{
@@ -29,6 +29,5 @@ func traceLeftovers() []leftover {
 			"/var/log/containers/*",
 		}},
 		{kind: "core dumps", minor: true, patterns: []string{"/var/lib/systemd/coredump/*", "/var/crash/*.crash", "/var/spool/abrt/*"}},
-		{kind: "shell history", patterns: homes(".*_history", ".history", ".lesshst", ".viminfo")},
 	}
 }

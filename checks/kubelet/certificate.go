@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/x509"
@@ -23,14 +22,13 @@ import (
 func certificate() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.certificate", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "kubelet's client certificate is missing or expired, and the bootstrap kubeconfig that would renew it " +
-			"does not exist; or the file of the rotated certificate is damaged, for example by a power cut.",
+		Detects: "kubelet's client certificate has expired, and the bootstrap kubeconfig that would renew it does not exist.",
 		Symptom: "kubelet exits: \"part of the existing bootstrap client certificate ... is expired\". The node, often " +
 			"one that was powered off for a long time, never becomes Ready again.",
 		How: "Reads the kubeconfig of kubelet's --kubeconfig and the certificates of its user, and compares the earliest expiry date with the " +
 			"clock. If the file of --bootstrap-kubeconfig exists, kubelet renews the certificate itself and the check is skipped. Without that " +
-			"flag kubelet starts even if the certificate has expired (see kubelet.certificate-dates) or is missing. With rotateCertificates, " +
-			"kubelet-client-current.pem in --cert-dir must contain a certificate and its key if the file exists.",
+			"flag kubelet starts even if the certificate has expired (see kubelet.certificate-dates). A certificate that is missing or damaged " +
+			"is kubelet.exit's: kubelet names it.",
 		Remedy:   certificateRemedy,
 		TradeOff: "",
 		Ref:      "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
@@ -87,19 +85,6 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 			return renewed, err
 		}
 	}
-	rotated, broken, err := rotatedCertificate(h, k)
-	if err != nil {
-		return s, err
-	}
-	if broken != nil {
-		if !exits {
-			s.Skip = rotated.from + " is damaged, see kubelet.certificate"
-			return s, nil
-		}
-		s.Evidence = []checks.Evidence{checks.Seen(rotated.from, broken.Error())}
-		s.Differs("no certificate and key in "+rotated.from, "remove "+rotated.from+"; if the kubeconfig names that file, join the node again")
-		return s, nil
-	}
 	bootstrap := k.Flags["bootstrap-kubeconfig"].Value
 	if bootstrap != "" {
 		if exists, err := h.Files.Exists(bootstrap); err != nil || exists {
@@ -108,35 +93,21 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 		}
 	}
 	c, err := clientCertificate(h, kubeconfig)
-	if !exits && rotated.isPresent() && now.Before(rotated.until) { // then the kubeconfig's is used again (getCurrentCertificateOrBootstrap)
-		c, err = rotated, nil
-	}
-	var unusable unusableError
-	switch {
-	case errors.Is(err, errNoContext), errors.Is(err, errNotParsed) && bootstrap == "":
-		s.Skip = kubeconfig + " has no usable context"
-		return s, nil
-	case errors.Is(err, fs.ErrNotExist) && k.Holder != "" && k.Flags["kubeconfig"].From.Source == k.Holder:
-		s.Skip = "the program in " + k.Holder + " writes " + kubeconfig + " before it starts kubelet"
-		return s, nil
-	case errors.Is(err, fs.ErrNotExist), errors.As(err, &unusable) && bootstrap != "":
-		s.Evidence = []checks.Evidence{checks.Seen(kubeconfig, err.Error())}
-		if !exits {
-			s.Skip = "no certificate, see kubelet.certificate"
-			return s, nil
+	if !exits { // it uses the kubeconfig's again once the rotated one has expired (getCurrentCertificateOrBootstrap)
+		rotated, failed := rotatedCertificate(h, k)
+		if failed != nil {
+			return s, failed
 		}
-		s.Differs("missing, and no bootstrap kubeconfig", "join the node again, or provide a bootstrap kubeconfig")
+		if now.Before(rotated.until) {
+			c, err = rotated, nil
+		}
+	}
+	if errors.Is(err, errNoCertificate) || errors.Is(err, fs.ErrNotExist) {
+		s.Skip = "nothing to compare: " + err.Error()
 		return s, nil
-	case err != nil:
+	}
+	if err != nil {
 		return s, err
-	case !c.isPresent() && bootstrap != "" && exits: // with a bootstrap kubeconfig, kubelet requires one (isClientConfigStillValid)
-		s.Evidence = []checks.Evidence{checks.Seen(kubeconfig, "no user with a certificate"), checks.Seen(bootstrap, "missing")}
-		s.Differs("no certificate in "+kubeconfig+", and no bootstrap kubeconfig", "join the node again, or provide a bootstrap kubeconfig, or "+
-			"remove --bootstrap-kubeconfig from kubelet's flags")
-		return s, nil
-	case !c.isPresent():
-		s.Skip = kubeconfig + " has no client certificate"
-		return s, nil
 	}
 	s.Evidence = []checks.Evidence{checks.Seen(c.from, fmt.Sprintf("%s, valid from %s to %s", c.name, c.since.UTC().Format(time.RFC3339),
 		c.until.UTC().Format(time.RFC3339)))}
@@ -161,43 +132,24 @@ type clientAuth struct {
 	since, until time.Time
 }
 
-// isPresent reports whether there is a certificate, valid or not.
-func (c clientAuth) isPresent() bool { return !c.until.IsZero() }
+// errNoCertificate reports that a kubeconfig, or a file that it names, has no certificate that can be read; kubelet itself says what it lacks.
+var errNoCertificate = errors.New("no client certificate")
 
-// errNoContext reports that the current context of a kubeconfig does not exist.
-var errNoContext = errors.New("the kubeconfig has no usable context")
-
-var errNotParsed = errors.New("not a kubeconfig")
-
-// unusableError reports that a kubeconfig, or a file that it names, contains no usable certificate.
-type unusableError struct{ error }
-
-func (e unusableError) Unwrap() error { return e.error }
-
-// rotatedCertificate returns the certificate that kubelet rotates. broken is the reason why kubelet
-// cannot load it and exits (getCurrentCertificateOrBootstrap in client-go/util/certificate). The
-// certificate is empty if kubelet does not rotate certificates or has not rotated one yet.
-func rotatedCertificate(h *host.Host, k config.Kubelet) (c clientAuth, broken, err error) {
+// rotatedCertificate returns the certificate that kubelet rotates, or an empty one.
+func rotatedCertificate(h *host.Host, k config.Kubelet) (clientAuth, error) {
 	if k.Values["rotateCertificates"].Value != "true" {
-		return c, nil, nil
+		return clientAuth{}, nil
 	}
 	file := path.Join(cmp.Or(k.Flags["cert-dir"].Value, "/var/lib/kubelet/pki"), "kubelet-client-current.pem")
 	text, err := config.As(h.Files, config.Certificate).ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return c, nil, nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return clientAuth{}, err
 	}
-	if err != nil {
-		return c, nil, err
-	}
-	c, broken = readChain(text, file)
-	if broken == nil && !config.HasPrivateKey(text) {
-		broken = fmt.Errorf("%s contains no PEM private key", file)
-	}
-	return c, broken, nil
+	c, _ := readChain(text, file)
+	return c, nil
 }
 
-// clientCertificate returns the certificate of the user in a kubeconfig's current context, or an
-// empty one if that user authenticates in another way.
+// clientCertificate returns the certificate of the user in a kubeconfig's current context.
 func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err error) {
 	text, err := h.Files.ReadFile(kubeconfig)
 	if err != nil {
@@ -205,19 +157,17 @@ func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err er
 	}
 	file, err := config.ParseKubeClient(text)
 	if err != nil {
-		return none, unusableError{fmt.Errorf("reading %s: %w: %w", kubeconfig, errNotParsed, err)}
+		return none, fmt.Errorf("%w in %s: %w", errNoCertificate, kubeconfig, err)
 	}
 	chosen, err := file.Choose()
-	if err != nil && !errors.Is(err, config.ErrNoUser) || file.CurrentContext == "" && len(bytes.TrimSpace(text)) > 0 {
-		return none, errNoContext
+	if err != nil && !errors.Is(err, config.ErrNoUser) {
+		return none, fmt.Errorf("%w in %s: it has no usable context", errNoCertificate, kubeconfig)
 	}
 	user, from := chosen.User, kubeconfig
 	var encoded []byte
 	switch {
 	case user.CertificateData != "":
-		if encoded, err = base64.StdEncoding.DecodeString(user.CertificateData); err != nil {
-			return none, unusableError{fmt.Errorf("reading client-certificate-data of %s: %w", kubeconfig, err)}
-		}
+		encoded, _ = base64.StdEncoding.DecodeString(user.CertificateData)
 	case user.Certificate != "":
 		from = user.Certificate
 		if !path.IsAbs(from) {
@@ -226,21 +176,14 @@ func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err er
 		if encoded, err = config.As(h.Files, config.Certificate).ReadFile(from); err != nil {
 			return none, err
 		}
-	default:
-		return none, nil
 	}
-	c, err := readChain(encoded, from)
-	if err != nil {
-		err = unusableError{err}
-	}
-	return c, err
+	return readChain(encoded, from)
 }
 
 // readChain reads PEM certificates. It returns the name of the first one and the period in which all are valid: kubelet requires every
-// certificate of the file to be valid (isClientConfigStillValid). With an error, only the file name is set.
+// certificate of the file to be valid (isClientConfigStillValid).
 func readChain(encoded []byte, from string) (clientAuth, error) {
-	none := clientAuth{from: from}
-	c, found := none, false
+	c := clientAuth{from: from}
 	for block, rest := pem.Decode(encoded); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
 			continue
@@ -248,16 +191,15 @@ func readChain(encoded []byte, from string) (clientAuth, error) {
 		one, err := x509.ParseCertificate(block.Bytes)
 		switch {
 		case err != nil:
-			return none, fmt.Errorf("reading the certificate in %s: %w", from, err)
-		case !found:
-			found = true
+			return clientAuth{}, fmt.Errorf("%w in %s: %w", errNoCertificate, from, err)
+		case c.until.IsZero():
 			c.name, c.since, c.until = one.Subject.CommonName, one.NotBefore, one.NotAfter
 		case one.NotAfter.Before(c.until):
 			c.until = one.NotAfter
 		}
 	}
-	if !found {
-		return none, fmt.Errorf("%s contains no PEM certificate", from)
+	if c.until.IsZero() {
+		return c, fmt.Errorf("%w in %s", errNoCertificate, from)
 	}
 	return c, nil
 }

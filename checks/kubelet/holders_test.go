@@ -92,7 +92,7 @@ func TestHolders(t *testing.T) {
 			"/etc/systemd/system/k3s.service": "[Service]\nEnvironmentFile=/etc/none\nExecStart=/usr/local/bin/k3s server\n"}, nil), Host: live,
 			Want: "skipped\nskipped: kubelet's command line is unknown: /etc/none, which k3s.service reads, is missing"},
 		{What: "k0s before it joins", Node: unit("k0sworker.service", map[string]string{}), Host: live, Want: "skipped\n" +
-			"skipped: the program in k0sworker.service writes /var/lib/k0s/kubelet.conf before it starts kubelet"},
+			"skipped: nothing to compare: open /var/lib/k0s/kubelet.conf: no such file or directory"},
 	})
 	const kubeletD = "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/"
 	readable := "pass\nwant: files that kubelet can read\ngot: files that kubelet can read"

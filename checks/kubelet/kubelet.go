@@ -37,7 +37,6 @@ func Problems() []checks.Problem {
 		shutdownGrace(),
 		api(),
 		exit(),
-		hostUsers(),
 		clockUnsynchronised(),
 	}
 }

@@ -75,7 +75,7 @@ func inspectNodeName(h *host.Host) (checks.State, error) {
 	case len(name) > most || !subdomain.MatchString(name):
 		s.Differs("the name "+name+" is not a DNS subdomain", "")
 	default:
-		c, _, err := rotatedCertificate(h, k)
+		c, err := rotatedCertificate(h, k)
 		if of, is := strings.CutPrefix(c.name, "system:node:"); err == nil && is && of != name && !strings.Contains(name, config.Placeholder) {
 			s.Evidence = append(s.Evidence, checks.Seen(c.from, "common name "+c.name))
 			s.Differs("the name "+name+", and a certificate for "+of, "restore the host name "+of+", or remove "+c.from+

@@ -17,11 +17,9 @@ func Problems() []checks.Problem {
 		macAddressPolicy(),
 		neighbourTable(),
 		acceptRA(),
-		srcValidMark(),
 		cniLeftovers(),
 		tcpChecksumErrors(),
 		overlayEntries(),
-		udpGSO(),
 		defaultRoute(),
 		cniIPv6(),
 	}

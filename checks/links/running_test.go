@@ -55,30 +55,6 @@ got: router advertisements accepted for the default route`},
 	})
 }
 
-func TestSrcValidMark(t *testing.T) {
-	node := func(link, value string) *hosttest.Machine {
-		m := checkstest.Node(nil, map[string]string{"net/ipv4/conf/all/src_valid_mark": value})
-		m.Links = map[string]*hosttest.Link{link: {Kind: "veth"}}
-		return m
-	}
-	lxc := node("eth0", "1")
-	lxc.Links["lxcbr0"] = &hosttest.Link{Kind: "bridge"}
-	checkstest.RunOne(t, "src-valid-mark.cilium", checks.Run, []checkstest.Case{
-		{What: "Tailscale with Cilium", Node: node("lxc12ab", "1"), Want: `
-warn
-want: src_valid_mark=0
-got: src_valid_mark=1
-evidence: /proc/sys/net/ipv4/conf/all/src_valid_mark: 1` + "\nremedy: run `sysctl -w net.ipv4.conf.all.src_valid_mark=0` and add the sysctl to the policy"},
-		{What: "Cilium alone", Node: node("lxc12ab", "0"), Want: `
-pass
-want: src_valid_mark=0
-got: src_valid_mark=0
-evidence: /proc/sys/net/ipv4/conf/all/src_valid_mark: 0`},
-		{What: "Tailscale alone", Node: node("eth0", "1"), Want: "skipped\nskipped: no Cilium links"},
-		{What: "Tailscale with LXC, whose bridge is lxcbr0", Node: lxc, Want: "skipped\nskipped: no Cilium links"},
-	})
-}
-
 func TestCNILeftovers(t *testing.T) {
 	const dir, flannel, calico = "/etc/cni/net.d/", `{"name":"cbr0","plugins":[{"type":"flannel"}]}`,
 		`{"name":"k8s-pod-network","plugins":[{"type":"calico"}]}`
@@ -295,35 +271,4 @@ func TestOverlayEntriesKernel(t *testing.T) {
 	verdict("with its routes", "pass")
 	run("ip link del flannel.7")
 	verdict("removed", "skipped")
-}
-
-func TestUDPGSO(t *testing.T) {
-	node := func(parent, kernel, signature string) *hosttest.Machine {
-		m := checkstest.Node(nil, nil)
-		m.Kernel = kernel
-		m.Links = map[string]*hosttest.Link{
-			"tailscale0": {Kind: "tun"}, "eth0": {}, "flannel.1": {Kind: "vxlan", VXLAN: &host.VXLAN{Parent: parent}},
-		}
-		if signature != "" {
-			m.Files["/proc/version_signature"] = signature
-		}
-		return m
-	}
-	const want, link = "want: a kernel that forwards aggregated UDP packets\ngot: ",
-		"\nevidence: flannel.1: sends through tailscale0, a tun link\nevidence: "
-	const good = "pass\n" + want + "a kernel that forwards aggregated UDP packets" + link
-	const remedy = "\nremedy: upgrade to Linux 6.8.5 or later; until then, set TS_TUN_DISABLE_UDP_GRO=true in /etc/default/tailscaled and restart " +
-		"tailscaled"
-	checkstest.RunOne(t, "vxlan.udp-gso", checks.Run, []checkstest.Case{
-		{What: "flannel over Tailscale", Node: node("tailscale0", "6.6.25-talos", ""), Want: "warn\n" + want + "6.6.25" + link +
-			"uname -r: 6.6.25-talos" + remedy},
-		{What: "an affected Ubuntu kernel", Node: node("tailscale0", "6.8.0-31-generic", "Ubuntu 6.8.0-31.31-generic 6.8.1\n"),
-			Want: "warn\n" + want + "6.8.1" + link + "/proc/version_signature: 6.8.1" + remedy},
-		{What: "a later Ubuntu kernel", Node: node("tailscale0", "6.8.0-45-generic", "Ubuntu 6.8.0-45.45-generic 6.8.12\n"),
-			Want: good + "/proc/version_signature: 6.8.12"},
-		{What: "fixed", Node: node("tailscale0", "6.8.5", ""), Want: good + "uname -r: 6.8.5"},
-		{What: "fixed in 6.6", Node: node("tailscale0", "6.6.26", ""), Want: good + "uname -r: 6.6.26"},
-		{What: "before tun links supported aggregation", Node: node("tailscale0", "6.1.0-50-amd64", ""), Want: good + "uname -r: 6.1.0-50-amd64"},
-		{What: "over the network card", Node: node("eth0", "6.6.25", ""), Want: "skipped\nskipped: no VXLAN over a tun link"},
-	})
 }

@@ -7,12 +7,9 @@ import "nodegate/checks"
 // Problems lists the problems of the packet filter in the order they run.
 func Problems() []checks.Problem {
 	return []checks.Problem{
-		iptablesVersion(),
 		iptablesBackends(),
 		bareDrop(),
-		iptablesMark(),
 		dockerForwardDrop(),
-		routeLocalnetMartian(),
 		kernelCan(),
 		kernelCNI(),
 		markBits(),
@@ -20,6 +17,5 @@ func Problems() []checks.Problem {
 		forwardDrop(),
 		inputDrop(),
 		incompatible(),
-		ipsetRevision(),
 	}
 }

@@ -241,31 +241,3 @@ func TestIncompatible(t *testing.T) {
 	run("nft flush chain ip filter FORWARD")
 	expect("packetfilter.incompatible", "pass")
 }
-
-func TestIPSetRevision(t *testing.T) {
-	const dir = "/var/log/pods/kube-system_calico-node-9qbzx_4f6c/calico-node/"
-	const complaint = "2026-07-15T08:54:52.832Z stderr F 2026-07-15 08:54:52.832 [ERROR][11] felix/ipsets.go 671: Bad return code from " +
-		"'ipset list " +
-		"cali40this-host'. error=exit status 1 family=\"inet\" stderr=\"ipset v7.11: Kernel and userspace incompatible: settype hash:ip with " +
-		"revision 6 not supported by userspace.\\n\"\n"
-	later := func(at string) string {
-		return "2026-07-15T" + at + "Z stdout F felix/summary.go 100: Summarising 12 dataplane reconciliation loops\n"
-	}
-	node := func(name, log string) *hosttest.Machine {
-		return checkstest.Node(map[string]string{name: log, dir + "2.log": complaint}, nil)
-	}
-	const wrong = `
-warn
-want: sets that Calico's ipset can read
-got: hash:ip with revision 6
-evidence: ` + dir + `3.log: hash:ip with revision 6` + "\nremedy: upgrade to a Calico with a newer ipset; until then, remove the sets that no other program uses (`ipset list -t` shows revisions and references, `ipset destroy NAME` removes a set) and restart the Pod"
-	const right = "pass\nwant: sets that Calico's ipset can read\ngot: sets that Calico's ipset can read"
-	checkstest.RunOne(t, "ipset.revision", checks.Run, []checkstest.Case{
-		{What: "Debian 13 with Calico 3.30", Node: node(dir+"3.log", "cut line\n"+complaint), Want: wrong},
-		{What: "other lines follow", Node: node(dir+"3.log", complaint+later("08:55:40")), Want: wrong},
-		{What: "the agent continued", Node: node(dir+"3.log", complaint+later("09:10:00")), Want: right},
-		{What: "reported at an earlier start", Node: node(dir+"3.log", later("08:55:40")), Want: right},
-		{What: "the tenth start is newer than the ninth", Node: node(dir+"10.log", later("08:55:40")), Want: right},
-		{What: "no Calico", Node: checkstest.Node(nil, nil), Want: "skipped\nskipped: Calico's agent is not running"},
-	})
-}

@@ -18,14 +18,42 @@ func networkManagerLinks() checks.Problem {
 		Name: "networkmanager.cni-links", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
 		Detects: "NetworkManager runs and is not configured to ignore the CNI's interfaces.",
 		Symptom: "When NetworkManager restarts, Pod routes disappear, and interfaces go down or lose their addresses.",
-		How: "NetworkManager.service is active or enabled. Neither its configuration (unmanaged-devices, or managed=0 in a device section) nor " +
-			"udev's property NM_UNMANAGED (from its database for an existing link, otherwise from its rules) excludes the links of the CNI in " +
-			"/etc/cni/net.d: flannel*, or cali*, tunl* and vxlan.calico. Before there is a CNI, any exclusion passes.",
+		How: "NetworkManager.service is active or enabled. Its configuration (unmanaged-devices, or managed=0 in a device section) does not " +
+			"exclude the links of the CNI in /etc/cni/net.d: flannel*, or tunl* and vxlan.calico. Its own udev rules exclude cali* and other " +
+			"veths; rules of others are not read. Before there is a CNI, any exclusion passes.",
 		Remedy:   "add the links to unmanaged-devices in a file in /etc/NetworkManager/conf.d, and reload NetworkManager",
 		TradeOff: "",
 		Ref:      "https://docs.tigera.io/calico/latest/operations/troubleshoot/troubleshooting#configure-networkmanager",
 		Inspect:  inspectNetworkManager,
 	}
+}
+
+// cniLink is a family of links that a CNI creates.
+type cniLink struct {
+	cni     string        // a word of the CNI's configuration
+	pattern string        // in the syntax of NetworkManager's lists
+	device  config.Device // an example
+}
+
+func cniLinks() []cniLink {
+	return []cniLink{
+		{"flannel", "flannel*", config.Device{Name: "flannel.1", Kind: "vxlan"}},
+		{"calico", "cali*", config.Device{Name: "cali0a1b2c3d4e5", Kind: "veth"}},
+		{"calico", "tunl*", config.Device{Name: "tunl0", Kind: "ipip"}},
+		{"calico", "vxlan.calico", config.Device{Name: "vxlan.calico", Kind: "vxlan"}},
+	}
+}
+
+// presentLinks returns the families of links that the CNI of this node creates. configured is false if the node has no CNI yet.
+func presentLinks(h *host.Host) (links []cniLink, configured bool, err error) {
+	words, err := h.CNIConfig()
+	if err != nil {
+		return nil, false, err
+	}
+	if strings.Contains(words, "canal") {
+		words += "calico flannel"
+	}
+	return slices.DeleteFunc(cniLinks(), func(l cniLink) bool { return words != "" && !strings.Contains(words, l.cni) }), words != "", nil
 }
 
 func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
@@ -69,23 +97,11 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 		return s, nil // the image leaves links to a CNI that is not here yet
 	}
 	var managed []string
-	var unknown error
 	for _, l := range links {
-		if config.Unmanaged(patterns, l.device.Name) || config.Unmanaged(byDevice, l.device.Name) {
-			continue
-		}
-		off, said, err := unmanagedByUdev(ctx, h, l)
-		switch {
-		case err != nil:
-			unknown = errors.Join(unknown, err)
-		case off:
-			s.Evidence = append(s.Evidence, said)
-		default:
+		veth := l.device.Kind == "veth" // NetworkManager's 85-nm-unmanaged.rules
+		if !veth && !config.Unmanaged(patterns, l.device.Name) && !config.Unmanaged(byDevice, l.device.Name) {
 			managed = append(managed, l.pattern)
 		}
-	}
-	if managed == nil && unknown != nil {
-		return s, unknown // with a managed link the verdict would be certain
 	}
 	if managed != nil {
 		s.Got, s.Pass = "managed: "+strings.Join(managed, " "), false

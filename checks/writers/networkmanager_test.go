@@ -2,32 +2,12 @@ package writers_test
 
 import (
 	"maps"
-	"strings"
 	"testing"
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
 	"nodegate/internal/host/hosttest"
 )
-
-// nmRules has the form of the rules that NetworkManager ships.
-const nmRules = `SUBSYSTEM!="net", GOTO="end"
-ACTION!="add|change|move", GOTO="end"
-
-# a comment
-ATTR{address}=="00:50:56:*", ENV{INTERFACE}=="vmnet[0-9]*", ENV{NM_UNMANAGED}="1"
-ENV{ID_NET_DRIVER}=="veth", ENV{INTERFACE}!="eth[0-9]*", ENV{NM_UNMANAGED}="1"
-ENV{DEVTYPE}=="gadget", ENV{NM_UNMANAGED}="1"
-LABEL="end"
-`
-
-func present(m *hosttest.Machine, links ...string) *hosttest.Machine {
-	m.Links = map[string]*hosttest.Link{}
-	for _, name := range links {
-		m.Links[name] = &hosttest.Link{Kind: "vxlan"}
-	}
-	return m
-}
 
 func TestNetworkManagerLinks(t *testing.T) {
 	bare := func(files map[string]string) *hosttest.Machine {
@@ -44,9 +24,9 @@ func TestNetworkManagerLinks(t *testing.T) {
 	checkstest.RunOne(t, "networkmanager.cni-links", checks.Run, []checkstest.Case{
 		{What: "not configured", Node: nm(nil), Want: `warn
 want: CNI interfaces unmanaged
-got: managed: flannel* cali* tunl* vxlan.calico
+got: managed: flannel* tunl* vxlan.calico
 evidence: NetworkManager.service: active, enabled
-remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico, then run ` + "`nmcli general reload`"},
+remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:flannel*;interface-name:tunl*;interface-name:vxlan.calico, then run ` + "`nmcli general reload`"},
 		{What: "Calico's file, and a main file before it", Node: nm(map[string]string{
 			"/etc/NetworkManager/NetworkManager.conf": "[main]\nplugins=keyfile\n[keyfile]\nunmanaged-devices=interface-name:flannel*\n",
 			"/etc/NetworkManager/conf.d/calico.conf": "[keyfile]\nunmanaged-devices=" +
@@ -77,46 +57,6 @@ want: CNI interfaces unmanaged
 got: CNI interfaces unmanaged
 evidence: NetworkManager.service: active, enabled
 evidence: /etc/NetworkManager/conf.d/cni.conf:3: managed=0 for interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico`},
-		{What: "NetworkManager's own udev rules leave veths alone", Node: nm(map[string]string{
-			"/usr/lib/udev/rules.d/85-nm-unmanaged.rules": nmRules}), Want: `warn
-want: CNI interfaces unmanaged
-got: managed: flannel* tunl* vxlan.calico
-evidence: NetworkManager.service: active, enabled
-evidence: /usr/lib/udev/rules.d/85-nm-unmanaged.rules:6: NM_UNMANAGED=1 for cali*
-remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:flannel*;interface-name:tunl*;interface-name:vxlan.calico, then run ` + "`nmcli general reload`"},
-		{What: "a udev rule for all of them", Node: nm(map[string]string{
-			"/usr/lib/udev/rules.d/85-nm-unmanaged.rules": nmRules,
-			"/etc/udev/rules.d/90-cni.rules": `SUBSYSTEM=="net", ACTION!="remove", ` +
-				`KERNEL=="flannel*|tunl*|vxlan.calico", ENV{NM_UNMANAGED}="1"` + "\n",
-		}), Want: `
-pass
-want: CNI interfaces unmanaged
-got: CNI interfaces unmanaged
-evidence: NetworkManager.service: active, enabled
-evidence: /etc/udev/rules.d/90-cni.rules:1: NM_UNMANAGED=1 for flannel*
-evidence: /usr/lib/udev/rules.d/85-nm-unmanaged.rules:6: NM_UNMANAGED=1 for cali*
-evidence: /etc/udev/rules.d/90-cni.rules:1: NM_UNMANAGED=1 for tunl*
-evidence: /etc/udev/rules.d/90-cni.rules:1: NM_UNMANAGED=1 for vxlan.calico`},
-		{What: "a udev rule that depends on the machine", Node: nm(map[string]string{
-			"/etc/udev/rules.d/90-cni.rules": `SUBSYSTEM=="net", ATTR{address}=="02:*", ENV{NM_UNMANAGED}="1"` + "\n",
-		}), Want: "unknown\n" + strings.Join([]string{
-			"error: /etc/udev/rules.d/90-cni.rules:1: could not determine whether this rule matches flannel*",
-			"/etc/udev/rules.d/90-cni.rules:1: could not determine whether this rule matches cali*",
-			"/etc/udev/rules.d/90-cni.rules:1: could not determine whether this rule matches tunl*",
-			"/etc/udev/rules.d/90-cni.rules:1: could not determine whether this rule matches vxlan.calico"}, "\n")},
-		{What: "udev's database of existing links", Node: present(nm(map[string]string{
-			"/etc/udev/rules.d/90-cni.rules":       `SUBSYSTEM=="net", ATTR{address}=="02:*", ENV{NM_UNMANAGED}="1"` + "\n",
-			"/etc/NetworkManager/conf.d/rest.conf": "[keyfile]\nunmanaged-devices=interface-name:cali*;interface-name:tunl*\n",
-			"/sys/class/net/flannel.1/ifindex":     "7\n", "/run/udev/data/n7": "I:100\nE:ID_NET_DRIVER=vxlan\nE:NM_UNMANAGED=1\n",
-			"/sys/class/net/vxlan.calico/ifindex": "8\n", "/run/udev/data/n8": "I:100\nE:ID_NET_DRIVER=vxlan\n",
-		}), "flannel.1", "vxlan.calico"), Want: `
-warn
-want: CNI interfaces unmanaged
-got: managed: vxlan.calico
-evidence: NetworkManager.service: active, enabled
-evidence: /etc/NetworkManager/conf.d/rest.conf:2: unmanaged-devices=interface-name:cali*;interface-name:tunl*
-evidence: /run/udev/data/n7: NM_UNMANAGED=1
-remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:vxlan.calico, then run ` + "`nmcli general reload`"},
 		{What: "an exception", Node: nm(map[string]string{
 			"/etc/NetworkManager/conf.d/cni.conf": "[keyfile]\nunmanaged-devices=*;except:interface-name:tunl0\n",
 		}), Want: `warn
@@ -148,9 +88,9 @@ evidence: NetworkManager.service: active, enabled
 evidence: /etc/NetworkManager/conf.d/sdn.conf:2: unmanaged-devices=driver:veth;interface-name:ovn-k8s-*;interface-name:br-int`},
 		{What: "an image without a CNI yet", Node: bare(nil), Want: `warn
 want: CNI interfaces unmanaged
-got: managed: flannel* cali* tunl* vxlan.calico
+got: managed: flannel* tunl* vxlan.calico
 evidence: NetworkManager.service: active, enabled
-remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:flannel*;interface-name:cali*;interface-name:tunl*;interface-name:vxlan.calico, then run ` + "`nmcli general reload`"},
+remedy: create /etc/NetworkManager/conf.d/99-cni.conf with section [keyfile] and unmanaged-devices+=interface-name:flannel*;interface-name:tunl*;interface-name:vxlan.calico, then run ` + "`nmcli general reload`"},
 		{What: "off", Node: checkstest.Node(nil, nil), Want: `
 skipped
 skipped: NetworkManager is off`},

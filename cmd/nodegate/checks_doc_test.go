@@ -77,6 +77,14 @@ func TestChecksTable(t *testing.T) {
 		former = append(former, fmt.Sprintf("`%s` is now `%s`", name, catalog.Renamed()[name]))
 	}
 	fmt.Fprintf(&b, "\nFormer names keep working in policies and flags, with a warning: %s.\n", strings.Join(former, ", "))
+	dropped := catalog.Dropped()
+	for _, name := range slices.Sorted(maps.Keys(dropped)) {
+		if seen[name] {
+			t.Errorf("%s is a check, and catalog.Dropped has it", name)
+		}
+		dropped[name] = fmt.Sprintf("`%s` (%s)", name, dropped[name])
+	}
+	fmt.Fprintf(&b, "\nA policy that names a check which has gone loads, with a warning: %s.\n", strings.Join(slices.Sorted(maps.Values(dropped)), ", "))
 	// The text below the table is not generated.
 	if _, more, is := strings.Cut(string(have), "\n## "); is {
 		b.WriteString("\n## " + more)

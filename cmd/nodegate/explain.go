@@ -115,6 +115,9 @@ func findExplanations(all []catalog.Explanation, name string) ([]catalog.Explana
 		names = append(names, e.Name)
 		names = append(names, strings.Split(e.Name, ".")...)
 	}
+	if why, dropped := catalog.Dropped()[name]; dropped && found == nil {
+		return nil, fmt.Errorf("nodegate does not check %s any more: %s", name, why)
+	}
 	if found == nil {
 		return nil, fmt.Errorf("unknown check %q; list the checks with `nodegate explain`; --policy FILE explains a requirement of a policy.%s",
 			name, policy.Nearest(name, names))

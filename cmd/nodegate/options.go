@@ -306,6 +306,7 @@ func (o *checkRun) examine(c *cobra.Command, h *host.Host, run runner) (*policy.
 		return nil, checks.Outcome{}, err
 	}
 	o.names, o.skip = currentNames(c.ErrOrStderr(), o.names), currentNames(c.ErrOrStderr(), o.skip)
+	o.skip = slices.DeleteFunc(o.skip, func(name string) bool { return catalog.Dropped()[name] != "" })
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
 	s, err := o.selectChecks(ctx, h, p)

@@ -138,6 +138,9 @@ func notFound(p *policy.Policy, shown, name string, stage checks.Stage, all []ch
 	for i, c := range all {
 		known[i] = c.Name()
 	}
+	if why, dropped := catalog.Dropped()[name]; dropped {
+		return fmt.Errorf("nodegate does not check %s any more: %s", name, why)
+	}
 	use := policy.Nearest(name, known)
 	if i := slices.IndexFunc(known, func(k string) bool { return strings.HasSuffix(k, "."+name) }); i >= 0 {
 		use = fmt.Sprintf(" Did you mean %q?", known[i])

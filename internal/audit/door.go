@@ -66,9 +66,6 @@ func InvalidDrop(filter *ruleset.Table) (drop, accept *ruleset.Rule) {
 // BareDrops returns the rules of kube-proxy's chains that drop every packet.
 func BareDrops(filter *ruleset.Table) []*ruleset.Rule { return proxy.BareDrops(filter) }
 
-// MartianDrop returns the rule of KUBE-FIREWALL that drops packets to 127.0.0.0/8 from elsewhere.
-func MartianDrop(filter *ruleset.Table) *ruleset.Rule { return proxy.MartianDrop(filter) }
-
 // RestartOn returns a remedy with the command that restarts kube-proxy as it runs on this node.
 func RestartOn(h *host.Host, remedy string) string { return kubeproxy.RestartOn(h, remedy) }
 

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -20,9 +21,6 @@ import (
 // full dump of kube-proxy's rules has 16 MiB.
 const maxFile = 64 << 20
 
-// maxTail is enough for a few hundred log lines.
-const maxTail = 32 << 10
-
 // maxCommand bounds the part of a command line that is read: a process decides how much of its memory that is (PR_SET_MM_MAP).
 const maxCommand = 64 << 10
 
@@ -33,7 +31,7 @@ type machineFiles struct{}
 func (machineFiles) ReadFile(name string) (config.Text, error) {
 	if path.Base(name) == "cmdline" {
 		f, err := file.Open(name)
-		return textOf(f, err, file.Tail, maxCommand) // the beginning: files in /proc have no size
+		return textOf(f, err, readStart, maxCommand)
 	}
 	found, mode, err := file.ReadMode(name, maxFile)
 	if name != "/proc/net/stat/nf_conntrack" || !errors.Is(err, fs.ErrNotExist) {
@@ -51,9 +49,10 @@ func (machineFiles) ReadFile(name string) (config.Text, error) {
 	return config.NewText(0o444, stats), asked
 }
 
-func (machineFiles) Tail(name string) (config.Text, error) {
-	f, err := file.Open(name)
-	return textOf(f, err, file.Tail, maxTail)
+// readStart reads the first most bytes and closes the file.
+func readStart(f *os.File, most int64) ([]byte, error) {
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // textOf reads an open file.
@@ -165,11 +164,6 @@ func (t treeFiles) readShown(name string) ([]byte, error) {
 		return nil, err
 	}
 	return file.Drain(f, maxFile)
-}
-
-func (t treeFiles) Tail(name string) (config.Text, error) {
-	f, err := t.open(name)
-	return textOf(f, err, file.Tail, maxTail)
 }
 
 func (t treeFiles) Exists(name string) (bool, error) {

@@ -70,8 +70,6 @@ type Proof struct {
 // Files reads and writes by absolute path inside the root. Errors wrap the io/fs sentinels.
 type Files interface {
 	ReadFile(name string) ([]byte, error)
-	// Tail returns the end of a file such as a log, at most 32 KiB.
-	Tail(name string) ([]byte, error)
 	// ReadDir returns the sorted names in a directory.
 	ReadDir(name string) ([]string, error)
 	// ReadLink returns the target of a symbolic link, unresolved.
@@ -208,10 +206,6 @@ type Rules interface {
 	ForeignTables(ctx context.Context) ([]*ruleset.NFTTable, error)
 	// Others returns the nf_tables objects of other programs that affect Kubernetes.
 	Others(ctx context.Context) (Others, error)
-	// Accepts reports whether the kernel accepts a rule of an iptables program. It tries the rule
-	// in a scratch network namespace, so the machine's rules do not change. rejected is the
-	// program's output, "" if the rule is accepted; err is the reason why it could not be tried.
-	Accepts(ctx context.Context, program string, rule ...string) (rejected string, err error)
 	// Takes tries rules in one scratch network namespace. It first tries whole, the concatenation
 	// of texts; if that is rejected, it tries each of the texts alone. program reads them:
 	// iptables-restore, ip6tables-restore or nft. Takes returns the reason why each text is

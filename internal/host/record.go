@@ -84,11 +84,6 @@ func (r recordFiles) ReadFile(name string) ([]byte, error) {
 	return r.disclose(name, found, err)
 }
 
-func (r recordFiles) Tail(name string) ([]byte, error) {
-	found, err := r.Files.Tail(r.s.hidden.Reveal(name))
-	return r.disclose(name, found, err)
-}
-
 // disclose records what the snapshot holds of a file, in UTF-8 for JSON, and returns it.
 func (r recordFiles) disclose(name string, found []byte, err error) ([]byte, error) {
 	shown := ""
@@ -309,10 +304,6 @@ func (r recordRules) ForeignTables(ctx context.Context) ([]*ruleset.NFTTable, er
 
 func (r recordRules) Others(ctx context.Context) (Others, error) {
 	return recordOnly(r.s, &r.s.Others)(r.Rules.Others(ctx))
-}
-
-func (r recordRules) Accepts(ctx context.Context, program string, rule ...string) (string, error) {
-	return record(r.s, &r.s.Tried, commandKey(program, rule))(r.Rules.Accepts(ctx, program, rule...))
 }
 
 func (r recordRules) Takes(ctx context.Context, program, whole string, texts []string) ([]string, error) {

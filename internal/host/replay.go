@@ -33,7 +33,6 @@ func Replay(s *Snapshot) *Host {
 type replayFiles struct{ s *Snapshot }
 
 func (r replayFiles) ReadDir(name string) ([]string, error) { return replayed(r.s, r.s.Dirs, name) }
-func (r replayFiles) Tail(name string) ([]byte, error)      { return r.ReadFile(name) }
 func (r replayFiles) ReadLink(name string) (string, error)  { return replayed(r.s, r.s.SymLink, name) }
 func (r replayFiles) Filled(name string) (bool, error)      { return answered(r.s, r.s.Filled[name], name) }
 func (r replayFiles) Head(name string) (file.Head, error)   { return replayed(r.s, r.s.Heads, name) }
@@ -213,11 +212,6 @@ func (r replayRules) ForeignTables(context.Context) ([]*ruleset.NFTTable, error)
 
 func (r replayRules) Others(context.Context) (Others, error) {
 	return answered(r.s, r.s.Others, "rules of other programs")
-}
-
-func (r replayRules) Accepts(_ context.Context, program string, rule ...string) (rejected string, err error) {
-	what := commandKey(program, rule)
-	return answered(r.s, r.s.Tried[what], what)
 }
 
 func (r replayRules) Takes(_ context.Context, program, _ string, texts []string) ([]string, error) {

@@ -243,9 +243,6 @@ func iptablesNFT(ctx context.Context, family, name string, read func(string, io.
 	return nil
 }
 
-// scratchChain is the chain in which Accepts tries a rule.
-const scratchChain = "NODEGATE-PROBE"
-
 // Takes needs CAP_SYS_ADMIN.
 func (machineRules) Takes(ctx context.Context, name, whole string, texts []string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 12*time.Second)
@@ -275,41 +272,4 @@ func (machineRules) Takes(ctx context.Context, name, whole string, texts []strin
 		return ctx.Err()
 	})
 	return rejected, err
-}
-
-// Accepts tries the rule in table mangle of a temporary namespace. It needs CAP_SYS_ADMIN. The
-// kernel loads the rule's module if necessary, as for any rule.
-func (machineRules) Accepts(ctx context.Context, iptables string, rule ...string) (rejected string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	n, err := netns.New(ctx)
-	if err != nil {
-		return "", fmt.Errorf("trying a rule of %s: %w", iptables, err)
-	}
-	defer n.Close()
-	err = n.Do(ctx, func() error {
-		// All namespaces share the legacy backend's lock.
-		chain := func(command string, more ...string) error {
-			_, err := program.Run(ctx, iptables, append([]string{"-w", "1", "-t", "mangle", command, scratchChain}, more...)...)
-			return err
-		}
-		if err := chain("-N"); err != nil {
-			return err
-		}
-		said := chain("-A", rule...)
-		if said == nil {
-			return nil
-		}
-		// A rule that every kernel accepts distinguishes a rejected rule from a kernel that accepts
-		// no rules.
-		if err := chain("-A", "-j", "RETURN"); err != nil {
-			return err
-		}
-		rejected = said.Error()
-		return nil
-	})
-	if err != nil {
-		return "", fmt.Errorf("trying %s %s: %w", iptables, strings.Join(rule, " "), err)
-	}
-	return rejected, nil
 }

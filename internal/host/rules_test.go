@@ -1,12 +1,8 @@
 package host_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -21,72 +17,6 @@ import (
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
-
-// TestAccepts queries the real kernel through both backends: it accepts MARK and rejects an unknown
-// target, and the rules of the test's own namespace do not change.
-func TestAccepts(t *testing.T) {
-	hosttest.NeedRoot(t)
-	for _, program := range []string{"ip6tables-nft", "ip6tables-legacy"} {
-		hosttest.NeedProgram(t, program)
-		real, err := host.Open("/")
-		require.NoError(t, err)
-		before := save(t, program)
-		h, snapshot := host.Record(real)
-		mark := []string{"-j", "MARK", "--set-xmark", "0x4000/0x4000"}
-		if rejected, err := h.Rules.Accepts(t.Context(), program, mark...); err != nil || rejected != "" {
-			t.Errorf("%s: MARK: %q, %v", program, rejected, err)
-		}
-		rejected, err := h.Rules.Accepts(t.Context(), program, "-j", "NOSUCHTARGET")
-		if err != nil || rejected == "" {
-			t.Errorf("%s: a target that does not exist: %q, %v", program, rejected, err)
-		}
-		if after := save(t, program); after != before {
-			t.Errorf("%s left rules behind:\n%s\nbefore:\n%s", program, after, before)
-		}
-
-		text, err := json.Marshal(snapshot)
-		require.NoError(t, err)
-		read, err := host.ReadSnapshot(bytes.NewReader(text))
-		require.NoError(t, err)
-		again := host.Replay(read)
-		if r, err := again.Rules.Accepts(t.Context(), program, mark...); r != "" || err != nil {
-			t.Errorf("%s: replayed MARK: %q, %v", program, r, err)
-		}
-		if r, err := again.Rules.Accepts(t.Context(), program, "-j", "NOSUCHTARGET"); r != rejected || err != nil {
-			t.Errorf("%s: replayed %q, %v, recorded %q", program, r, err, rejected)
-		}
-	}
-	h, err := host.Open("/")
-	require.NoError(t, err)
-	if rejected, err := h.Rules.Accepts(t.Context(), "ip6tables-nosuch", "-j", "RETURN"); err == nil || rejected != "" {
-		t.Errorf("a program that does not exist: %q, %v", rejected, err)
-	}
-}
-
-// save returns the table that Accepts uses, without the times that iptables prints. For the legacy
-// backend it returns the names of the existing tables instead, because listing a table would create
-// it.
-func save(t *testing.T, program string) string {
-	t.Helper()
-	if program == "ip6tables-legacy" {
-		tables, err := os.ReadFile("/proc/net/ip6_tables_names")
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			t.Fatal(err)
-		}
-		return string(tables)
-	}
-	out, err := exec.CommandContext(t.Context(), program+"-save", "-t", "mangle").Output()
-	if err != nil {
-		t.Fatalf("%s-save: %v", program, err)
-	}
-	var lines []string
-	for line := range strings.Lines(string(out)) {
-		if !strings.HasPrefix(line, "#") {
-			lines = append(lines, line)
-		}
-	}
-	return strings.Join(lines, "")
-}
 
 // inScratch calls test with this machine in a new network namespace.
 func inScratch(t *testing.T, test func(h *host.Host) error) {

@@ -12,7 +12,6 @@ import (
 // Source is the files of a machine as they are. Checks do not have it: they read what Shown makes of it.
 type Source interface {
 	ReadFile(name string) (config.Text, error)
-	Tail(name string) (config.Text, error)
 	ReadDir(name string) ([]string, error)
 	ReadLink(name string) (string, error)
 	Exists(name string) (bool, error)
@@ -40,11 +39,6 @@ func (s shownFiles) As(kind config.Kind) config.Files {
 
 func (s shownFiles) ReadFile(name string) ([]byte, error) {
 	text, err := s.Source.ReadFile(s.filter.Reveal(name))
-	return s.filter.Show(s.kind, name, text, false), named(name, err)
-}
-
-func (s shownFiles) Tail(name string) ([]byte, error) {
-	text, err := s.Source.Tail(s.filter.Reveal(name))
 	return s.filter.Show(s.kind, name, text, false), named(name, err)
 }
 

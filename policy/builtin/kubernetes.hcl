@@ -135,7 +135,6 @@ check "kubelet.shutdown-grace" {}
 check "kubelet.exit" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}
-check "route-localnet.martian" {}
 check "docker.forward-drop" {}
 check "mtu.chain" {}
 
@@ -150,10 +149,8 @@ check "conntrack.hashsize" {}
 check "conntrack.kube-proxy-overwrites" {}
 
 check "kubeproxy.postrouting" {}
-check "iptables.version" {}
 check "iptables.backends" {}
 check "iptables.bare-drop" {}
-check "iptables.mark-regression" {}
 check "packetfilter.kernel-can" {}
 check "packetfilter.kernel-can-cni" {}
 check "packetfilter.mark-bits" {}
@@ -162,7 +159,6 @@ check "packetfilter.forward-drop" {}
 check "packetfilter.input-drop" {}
 check "kubeproxy.way" {}
 check "accept-ra.forwarding" {}
-check "src-valid-mark.cilium" {}
 check "cni.leftovers" {}
 
 probe "sandbox" {

@@ -14,8 +14,6 @@ func CheckOf(finding string) string {
 		return "iptables.backends"
 	case finding == "kubeproxy.firewall.bare-drop":
 		return "iptables.bare-drop"
-	case finding == "kubeproxy.firewall.localnet":
-		return "route-localnet.martian"
 	}
 	return ""
 }

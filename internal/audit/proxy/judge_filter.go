@@ -76,7 +76,7 @@ func (a *audit) judgeFirewall() {
 	if bare := BareDrops(a.filter); len(bare) > 0 {
 		a.addFinding("kubeproxy.firewall.bare-drop", "filter", c, bare[0], nil,
 			"this DROP rule has lost its match: the node drops every packet that reaches KUBE-FIREWALL")
-	} else if MartianDrop(a.filter) == nil && a.save.Family == ruleset.IPv4 && a.version.Min >= 19 &&
+	} else if martianDrop(a.filter) == nil && a.save.Family == ruleset.IPv4 && a.version.Min >= 19 &&
 		(a.opts.RouteLocalnet == nil || a.opts.RouteLocalnet()) {
 		a.addFinding("kubeproxy.firewall.localnet", "filter", c, nil, nil, "KUBE-FIREWALL has no rule for 127.0.0.0/8")
 	}
@@ -172,9 +172,9 @@ func BareDrops(filter *ruleset.Table) []*ruleset.Rule {
 	return found
 }
 
-// MartianDrop returns kubelet's rule of KUBE-FIREWALL in table filter that drops packets from the
+// martianDrop returns kubelet's rule of KUBE-FIREWALL in table filter that drops packets from the
 // network to 127.0.0.0/8 (CVE-2020-8558), or nil.
-func MartianDrop(filter *ruleset.Table) *ruleset.Rule {
+func martianDrop(filter *ruleset.Table) *ruleset.Rule {
 	const localnet = "127.0.0.0/8"
 	for r := range filter.Rules("KUBE-FIREWALL") {
 		notFrom := r.Source == localnet && r.Has(ruleset.NotSource)

@@ -42,10 +42,6 @@ func TestLarge(t *testing.T) {
 			_, err := config.WithDropIns(huge, []string{"/etc/systemd"}, "networkd.conf")
 			return err
 		}},
-		{"files with a large total size", refused, func() error {
-			_, _, _, err := config.UdevUnmanaged(huge, config.Device{})
-			return err
-		}},
 		{"100,000 options of TuneD", "/etc/tuned/big/tuned.conf is larger than 65536 bytes", func() error {
 			_, err := config.TunedSysctls(tree{"/etc/tuned/active_profile": "big", "/etc/tuned/big/tuned.conf": "[sysctl]\n" + keys.String()})
 			return err

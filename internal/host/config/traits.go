@@ -21,23 +21,11 @@ const (
 	InitiatorName   Trait = "iSCSI initiator name"
 	EngineID        Trait = "SNMP engine ID"
 	HardwareAddress Trait = "hardware address"
-	MakesHostKeys   Trait = "command that makes SSH host keys"
-	Uninitialized   Trait = "uninitialized"
-	KeepsHostname   Trait = "preserve_hostname: true"
 	Permissive      Trait = "permissive = 1"
 	AllowsNodeDirs  Trait = "rule that allows the directories of a node"
 	EnablesSwap     Trait = "option that enables swap"
 	NoDataSource    Trait = "datasource_list: [None]"
 )
-
-// hostKeyProgram matches the names of the programs and units that make SSH host keys: ssh-keygen, Fedora's sshd-keygen@.service,
-// Flatcar's sshd_keygen, SUSE's sshd-gen-keys-start, Arch's sshdgenkeys.service.
-const hostKeyProgram = `sshd?[-_]keygen|sshd?[-_]?gen[-_]?keys|regenerate_ssh_host_keys|dropbearkey`
-
-// NamesHostKeyProgram reports whether a command or a unit's name contains the name of a program that makes SSH host keys.
-func NamesHostKeyProgram(text string) bool {
-	return regexp.MustCompile(hostKeyProgram).MatchString(text)
-}
 
 // traitPattern matches the text of a file that has a trait. If the pattern has a group, it must also match a value that is not a
 // placeholder.
@@ -68,9 +56,6 @@ var traitPatterns = sync.OnceValue(func() (all []traitPattern) {
 		{InitiatorName, "InitiatorName", `(?m)^[ \t]*InitiatorName[ \t]*=[ \t]*\S`},
 		{EngineID, "oldEngineID", `(?m)^[ \t]*oldEngineID[ \t]+\S`},
 		{HardwareAddress, ":", `(?im)^[^#\n]*\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b`},
-		{MakesHostKeys, "key|openssh-server", `(?m)^[^#\n]*(?:` + hostKeyProgram + `|dpkg-reconfigure[^\n]*openssh-server)`},
-		{Uninitialized, "uninitialized", `\A\s*uninitialized\s*\z`},
-		{KeepsHostname, "preserve_hostname", `(?m)^[ \t]*preserve_hostname:[ \t]*["']?(?i:true|yes|on)\b`},
 		{NoDataSource, "datasource_list", `(?m)^[ \t]*datasource_list:[ \t]*(?:\[[ \t]*["']?(?i:none)?["']?[ \t]*\]|` +
 			`\n[ \t]*-[ \t]*["']?(?i:none)["']?[ \t]*(?:\n[^ \t-]|\n*\z))`},
 		{Permissive, "permissive", `(?m)^[ \t]*permissive[ \t]*=[ \t]*1\b`},

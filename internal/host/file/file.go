@@ -133,17 +133,6 @@ func Drain(f *os.File, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// Tail reads the last most bytes and closes the file.
-func Tail(f *os.File, most int64) ([]byte, error) {
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	from := max(0, info.Size()-most)
-	return io.ReadAll(io.NewSectionReader(f, from, most))
-}
-
 // TooLarge returns the error for a file of more than limit bytes.
 func TooLarge(name string, limit int64) error {
 	return fmt.Errorf("%s is larger than %d bytes", name, limit)

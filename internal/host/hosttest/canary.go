@@ -107,8 +107,6 @@ func (f canarySource) ReadFile(name string) (config.Text, error) {
 	return config.NewText(mode, []byte(text)), err
 }
 
-func (f canarySource) Tail(name string) (config.Text, error) { return f.ReadFile(name) }
-
 func (f canarySource) read(name string) (string, fs.FileMode, error) {
 	_, err := f.files.ReadFile(name)
 	text, mode := f.Files[name], cmp.Or(f.Modes[name], 0o755)

@@ -57,10 +57,9 @@ type Machine struct {
 	// Lacks is program -> words in the texts that the kernel rejects. With "program WORD" the
 	// program itself rejects them; with "cache WORD" it finds no nf_tables. A program without a key
 	// is not installed.
-	Lacks   map[string][]string
-	Rejects map[string]string   // program and rule -> the reason of the rejection, "" if accepted
-	Ran     map[string]host.Ran // command line of the policy's program -> how it ends; others are not installed
-	Log     []string            // every requested change
+	Lacks map[string][]string
+	Ran   map[string]host.Ran // command line of the policy's program -> how it ends; others are not installed
+	Log   []string            // every requested change
 }
 
 // Link is a network interface of a Machine.
@@ -139,8 +138,6 @@ func (m files) ReadFile(name string) (config.Text, error) {
 	}
 	return config.Text{}, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
 }
-
-func (m files) Tail(name string) (config.Text, error) { return m.ReadFile(name) }
 
 func (m files) ReadDir(name string) ([]string, error) {
 	found := map[string]bool{}
@@ -347,15 +344,6 @@ func (m rules) ForeignTables(context.Context) ([]*ruleset.NFTTable, error) {
 }
 
 func (m rules) Others(context.Context) (host.Others, error) { return m.Machine.Others, nil }
-
-func (m rules) Accepts(_ context.Context, program string, rule ...string) (rejected string, err error) {
-	what := program + " " + strings.Join(rule, " ")
-	rejected, ok := m.Rejects[what]
-	if !ok {
-		return "", fmt.Errorf("%s: not permitted", what)
-	}
-	return rejected, nil
-}
 
 func (m rules) Takes(_ context.Context, program, _ string, texts []string) ([]string, error) {
 	lacks, installed := m.Lacks[program]

@@ -104,9 +104,6 @@ func (u Unit) list(section string, keys ...string) (all []config.Entry) {
 	return all
 }
 
-// CommandLines returns the effective assignments of an option that names commands, as ExecStartPre.
-func (u Unit) CommandLines(key string) []config.Entry { return u.list("Service", key) }
-
 // last returns the effective value of an option, "" if it is unset.
 func (u Unit) last(section, key string) config.Entry {
 	e, _ := config.Last(u.Entries, section, key)

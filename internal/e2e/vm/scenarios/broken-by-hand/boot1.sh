@@ -60,7 +60,6 @@ broken run 'firewalld' '' 'printf "[Service]\nExecStart=/bin/sleep infinity\n[In
 	systemctl enable -q --now firewalld.service' remedy
 broken run 'nm-cloud-setup' '' 'ip rule add priority 30200 from 10.9.9.9 table 30200' 'ip rule del priority 30200'
 broken run 'nodeport.overlap' '' 'sysctl -qw net.ipv4.ip_local_port_range="20000 60999"' 'sysctl -qw net.ipv4.ip_local_port_range="32768 60999"'
-broken run 'route-localnet.martian' '' 'sysctl -qw net.ipv4.conf.all.route_localnet=1' 'sysctl -qw net.ipv4.conf.all.route_localnet=0'
 broken run 'conntrack.hashsize' '' 'echo 1024 >/sys/module/nf_conntrack/parameters/hashsize' 'echo 65536 >/sys/module/nf_conntrack/parameters/hashsize'
 broken run 'swap' '' 'mkdir -p /var/lib/kubelet; echo "kind: KubeletConfiguration" >/var/lib/kubelet/config.yaml
 	dd if=/dev/zero of=/swap bs=1M count=8 status=none; chmod 600 /swap; mkswap -q /swap; swapon /swap' remedy
@@ -81,8 +80,7 @@ broken run 'neighbour.table' '' 'ip link add nic0 type veth peer name nic1; ip l
 # The packet filter comes last, because its modules stay loaded.
 broken run 'docker.forward-drop' '' 'iptables-nft -N DOCKER; iptables-nft -P FORWARD DROP' remedy
 iptables-nft -X DOCKER
-broken run 'iptables.version' '' 'printf "#!/bin/sh\necho iptables v1.4.7\n" >/usr/local/sbin/iptables; chmod +x /usr/local/sbin/iptables' 'rm /usr/local/sbin/iptables'
-broken run 'iptables.mark-regression kubeproxy.postrouting? packetfilter.kernel-can' '' 'echo install xt_mark /bin/false >/etc/modprobe.d/no.conf; rmmod xt_mark 2>/dev/null || :; iptables-nft -t nat -N KUBE-SERVICES' \
+broken run 'packetfilter.kernel-can kubeproxy.postrouting?' '' 'echo install xt_mark /bin/false >/etc/modprobe.d/no.conf; rmmod xt_mark 2>/dev/null || :; iptables-nft -t nat -N KUBE-SERVICES' \
 	'rm /etc/modprobe.d/no.conf; iptables-nft -t nat -X KUBE-SERVICES'
 
 # The rules that kube-proxy 1.30 writes for one Service.
