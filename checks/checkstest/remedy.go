@@ -66,6 +66,9 @@ func (c Case) obey(t *testing.T) {
 // policy, and whether it left out a command. Parameters and links are the host's, the rest is the fake machine's.
 func Obey(t *testing.T, h *host.Host, m *hosttest.Machine, remedy string) (lines string, left bool) {
 	t.Helper()
+	for _, line := range regexp.MustCompile(`remove "([^"]+)" from ([^ :]+):\d+`).FindAllStringSubmatch(remedy, -1) {
+		m.Files[line[2]] = strings.Replace(m.Files[line[2]], line[1]+"\n", "", 1)
+	}
 	for i, quoted := range strings.Split(remedy, "`") {
 		if i%2 == 0 {
 			continue
@@ -110,6 +113,9 @@ func change(ctx context.Context, h *host.Host, m *hosttest.Machine, words []stri
 	case "modprobe":
 		if words[1] != "br_netfilter" {
 			return false, nil
+		}
+		if _, forbidden, _ := h.Forbidden("6.1.0", words[1]); forbidden {
+			return true, errors.New("modprobe.d forbids it")
 		}
 		m.Files["/sys/module/br_netfilter/initstate"] = "live\n"
 		m.Sysctl("net/bridge/bridge-nf-call-iptables", "1")
