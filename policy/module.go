@@ -127,7 +127,7 @@ func (r *reader) decodeModuleOptions(b block) []ModuleOption {
 }
 
 // mergeModules merges modules of one name into the first of them.
-func (r *reader) mergeModules(all []Module) []Module {
+func (r *reader) mergeModules(all []Module, links []Link) []Module {
 	modules := all[:0]
 	for _, m := range all {
 		i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name && o.Applies() })
@@ -140,6 +140,12 @@ func (r *reader) mergeModules(all []Module) []Module {
 			remedy := "Remove one of the two."
 			if first.Builtin && !m.Builtin {
 				remedy = fmt.Sprintf("Replace your block by: override %q { absent = %t }", "module."+m.Name, m.Absent)
+			}
+			for _, l := range links {
+				if m.Absent && first.Builtin && l.Match.Kind != "" && kindModule(l.Match.Kind) == m.Name {
+					remedy = fmt.Sprintf("Remove your block: the module creates the links of kind %s, which link %q at %s sets.", l.Match.Kind, l.Name,
+						place(l.Range))
+				}
 			}
 			r.errorf(m.Range, "Contradiction", "Module %s must be %s here, but %s at %s. %s", m.Name, m.Want(), first.Want(), place(first.Range),
 				remedy)
