@@ -140,6 +140,11 @@ func change(ctx context.Context, h *host.Host, m *hosttest.Machine, words []stri
 		}
 		for _, unit := range words[3:] { // after --now
 			m.Units[unit] = [2]string{"inactive", "disabled"}
+			for name, text := range m.Files { // its process ends
+				if dir, is := strings.CutSuffix(name, "/cgroup"); is && strings.Contains(text, "/"+unit) {
+					maps.DeleteFunc(m.Files, func(name, _ string) bool { return strings.HasPrefix(name, dir+"/") })
+				}
+			}
 		}
 	case "iptables", "ip6tables", "iptables-nft", "ip6tables-nft", "iptables-legacy":
 		return changeRules(m, words), nil

@@ -38,6 +38,9 @@ want: free, or used by kubelet
 got: port 10250 is used by nginx (pid 815)
 evidence: /proc/net/tcp: port 10250: nginx (pid 815)
 remedy: stop the other program, or set port in kubelet's configuration`
+	inUnit := node(line("280A", "0A"), "nginx")
+	inUnit.What, inUnit.Node.Files["/proc/815/cgroup"] = "a stranger's unit", "0::/system.slice/nginx.service\n"
+	inUnit.Want = strings.Replace(stranger.Want, "stop the other program", "stop its unit (`systemctl disable --now nginx.service`)", 1)
 	unseen := checkstest.Case{What: "kubelet runs, and its open files are unreadable", Node: checkstest.Node(map[string]string{
 		"/proc/net/tcp": title + line("280A", "0A"), "/proc/815/stat": "815 (kubelet) S 1", "/proc/815/cmdline": "kubelet\x00",
 	}, nil), Want: `
@@ -56,7 +59,7 @@ evidence: /proc/net/tcp: port 10250: unknown process`}
 			kubeadmConfig: header + "address: " + address + "\n", "/proc/net/tcp": "  sl\n" + line, "/proc/815/comm": "nginx\n",
 			"/proc/815/fd/3": "-> socket:[4711]"})}
 	}
-	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, microk8s, stranger, unseen, invisible,
+	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, microk8s, stranger, inUnit, unseen, invisible,
 		at("a stranger at another address", "10.0.0.1", elsewhere, free.Want),
 		at("a stranger at one address, kubelet at all", "0.0.0.0", elsewhere, stranger.Want),
 		at("a stranger at kubelet's address, by IPv6", "10.0.0.1", mapped, stranger.Want),
