@@ -230,7 +230,7 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 }
 
 // dropIntactCauses removes causes that did not fail: a symptom names a cause only if that check is
-// in the report and does not pass. If the policy omits the cause, nothing fixes it, and the changes
+// in the report and does not pass. If the policy omits the cause, or if no change fixes it, the changes
 // that depend on it are dropped. A blocking result does not name a cause that only warns, although
 // it follows from it: the report would then name no blocking fault.
 func dropIntactCauses(results []Result) {
@@ -241,7 +241,7 @@ func dropIntactCauses(results []Result) {
 	for i := range results {
 		r := &results[i]
 		cause, is := causes[r.State.Cause]
-		if is && cause.Verdict == verdict.Skipped {
+		if is && (cause.Verdict == verdict.Skipped || cause.Differs() && cause.State.Changes == nil) {
 			r.State.Changes = nil
 		}
 		if !is || cause.Verdict == verdict.Skipped || cause.Verdict == verdict.Pass {

@@ -250,11 +250,10 @@ func isZeroAfterBoot(key Key) bool {
 
 // acceptedBy returns the end of a sentence with the numbers that a kernel accepts.
 func acceptedBy(d kernels.Domain) string {
-	low, high, known := d.Limits()
-	if !known {
-		return "."
+	if accepted := d.Accepted(); accepted != "" {
+		return "; accepted: " + accepted + "."
 	}
-	return fmt.Sprintf("; accepted: %d to %d.", low, high)
+	return "."
 }
 
 // readsKernel reports whether an expression depends on the kernel.

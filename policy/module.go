@@ -125,7 +125,7 @@ func (r *reader) decodeModuleOptions(b block) []ModuleOption {
 }
 
 // mergeModules merges modules of one name into the first of them.
-func (r *reader) mergeModules(all []Module) []Module {
+func (r *reader) mergeModules(all []Module, links []Link) []Module {
 	modules := all[:0]
 	for _, m := range all {
 		i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name && o.Applies() })
@@ -141,6 +141,12 @@ func (r *reader) mergeModules(all []Module) []Module {
 			}
 			if here.Rank < other.Rank {
 				remedy = fmt.Sprintf("Replace your block by: override %q { absent = %t }", "module."+m.Name, here.Absent)
+			}
+			for _, l := range links {
+				if here.Absent && other.Rank == ofBuiltin && l.Match.Kind == m.Name {
+					remedy = fmt.Sprintf("Remove your block: the module creates the links of kind %s, which link %q at %s sets.", l.Match.Kind, l.Name,
+						place(l.Range))
+				}
 			}
 			r.errorf(here.Range, "Contradiction", "Module %s must be %s here, but %s at %s. %s", m.Name, here.Want(), other.Want(),
 				place(other.Range), remedy)

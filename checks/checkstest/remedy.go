@@ -66,6 +66,9 @@ func (c Case) obey(t *testing.T) {
 // policy, and whether it left out a command. Parameters and links are the host's, the rest is the fake machine's.
 func Obey(t *testing.T, h *host.Host, m *hosttest.Machine, remedy string) (lines string, left bool) {
 	t.Helper()
+	for _, line := range regexp.MustCompile(`remove "([^"]+)" from ([^ :]+):\d+`).FindAllStringSubmatch(remedy, -1) {
+		m.Files[line[2]] = strings.Replace(m.Files[line[2]], line[1]+"\n", "", 1)
+	}
 	for i, quoted := range strings.Split(remedy, "`") {
 		if i%2 == 0 {
 			continue
@@ -111,6 +114,9 @@ func change(ctx context.Context, h *host.Host, m *hosttest.Machine, words []stri
 		if words[1] != "br_netfilter" {
 			return false, nil
 		}
+		if _, forbidden, _ := h.Forbidden("6.1.0", words[1]); forbidden {
+			return true, errors.New("modprobe.d forbids it")
+		}
 		m.Files["/sys/module/br_netfilter/initstate"] = "live\n"
 		m.Sysctl("net/bridge/bridge-nf-call-iptables", "1")
 	case "echo":
@@ -134,6 +140,11 @@ func change(ctx context.Context, h *host.Host, m *hosttest.Machine, words []stri
 		}
 		for _, unit := range words[3:] { // after --now
 			m.Units[unit] = [2]string{"inactive", "disabled"}
+			for name, text := range m.Files { // its process ends
+				if dir, is := strings.CutSuffix(name, "/cgroup"); is && strings.Contains(text, "/"+unit) {
+					maps.DeleteFunc(m.Files, func(name, _ string) bool { return strings.HasPrefix(name, dir+"/") })
+				}
+			}
 		}
 	case "iptables", "ip6tables", "iptables-nft", "ip6tables-nft", "iptables-legacy":
 		return changeRules(m, words), nil

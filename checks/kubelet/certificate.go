@@ -117,7 +117,8 @@ func inspectCertificate(h *host.Host, now time.Time, exits bool) (checks.State, 
 	case now.After(c.until) && k.Renews:
 		s.Differs("expired since "+c.until.UTC().Format(time.RFC3339), "run `systemctl restart "+k.Holder+"`, which requests a new one")
 	case now.After(c.until):
-		s.Differs("expired since "+c.until.UTC().Format(time.RFC3339), "")
+		s.Differs("expired since "+c.until.UTC().Format(time.RFC3339), "replace "+kubeconfig+" by the output, on a control plane node, of "+
+			"`kubeadm kubeconfig user --org system:nodes --client-name "+c.name+"`, and remove "+rotatedFile(k)+"; or join the node again")
 	case now.Before(c.since):
 		s.Differs("valid only from "+c.since.UTC().Format(time.RFC3339),
 			"set the clock, which reads "+now.UTC().Format(time.RFC3339)+" (`timedatectl`), and find out why it is not synchronised")
@@ -140,13 +141,17 @@ func rotatedCertificate(h *host.Host, k config.Kubelet) (clientAuth, error) {
 	if k.Values["rotateCertificates"].Value != "true" {
 		return clientAuth{}, nil
 	}
-	file := path.Join(cmp.Or(k.Flags["cert-dir"].Value, "/var/lib/kubelet/pki"), "kubelet-client-current.pem")
+	file := rotatedFile(k)
 	text, err := config.As(h.Files, config.Certificate).ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return clientAuth{}, err
 	}
 	c, _ := readChain(text, file)
 	return c, nil
+}
+
+func rotatedFile(k config.Kubelet) string {
+	return path.Join(cmp.Or(k.Flags["cert-dir"].Value, "/var/lib/kubelet/pki"), "kubelet-client-current.pem")
 }
 
 // clientCertificate returns the certificate of the user in a kubeconfig's current context.

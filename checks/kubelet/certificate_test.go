@@ -98,6 +98,10 @@ func TestCertificate(t *testing.T) {
 			if !strings.HasPrefix(got, want) || r.Err != nil || r.Differs() && r.State.Remedy == "" {
 				t.Errorf("%s, %s: %s (%v, remedy %q), want %s", c.what, name, got, r.Err, r.State.Remedy, want)
 			}
+			if strings.Contains(got, "expired since") && !strings.HasPrefix(r.State.Remedy, "replace /etc/kubernetes/kubelet.conf by the output, on a "+
+				"control plane node, of `kubeadm kubeconfig user --org system:nodes --client-name ") {
+				t.Errorf("%s, %s: remedy %q", c.what, name, r.State.Remedy)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,7 @@ func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 		return s, nil
 	}
 	var taken []string
+	remedy := ""
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, found, err := h.ReadIfAny(table)
 		if err != nil {
@@ -78,6 +80,11 @@ func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 			case is:
 			case owner != "":
 				taken = append(taken, "port "+port+" is used by "+owner)
+				pid := regexp.MustCompile(`\d+\)$`).FindString(owner)
+				cgroups, _ := h.Files.ReadFile("/proc/" + strings.TrimSuffix(pid, ")") + "/cgroup") // else the program's name must do
+				if unit := regexp.MustCompile(`(?m)/([^/\n]+\.service)$`).FindSubmatch(cgroups); unit != nil {
+					remedy = "stop its unit (`systemctl disable --now " + string(unit[1]) + "`), or set port in kubelet's configuration"
+				}
 			case len(kubelets) == 0:
 				return s, fmt.Errorf("port %s is in use, and its process is not visible", port)
 			default: // nodegate-watch.service may not read kubelet's /proc/PID/fd. A kubelet without its port exits soon.
@@ -91,7 +98,7 @@ func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 		}
 	}
 	if taken != nil {
-		s.Differs(strings.Join(taken, ", "), "")
+		s.Differs(strings.Join(taken, ", "), remedy)
 	}
 	return s, nil
 }

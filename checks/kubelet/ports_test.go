@@ -39,6 +39,9 @@ want: free, or used by kubelet
 got: port 10250 is used by nginx (pid 815)
 evidence: /proc/net/tcp: port 10250: nginx (pid 815)
 remedy: stop the other program, or set port in kubelet's configuration`
+	inUnit := node(line("280A", "0A"), "nginx")
+	inUnit.What, inUnit.Node.Files["/proc/815/cgroup"] = "a stranger's unit", "0::/system.slice/nginx.service\n"
+	inUnit.Want = strings.Replace(stranger.Want, "stop the other program", "stop its unit (`systemctl disable --now nginx.service`)", 1)
 	hidden := func(what, uptime, status, net, want string) checkstest.Case {
 		return checkstest.Case{What: what + ", and open files are unreadable", Want: want, Node: checkstest.Node(map[string]string{
 			"/proc/net/tcp": title + line("280A", "0A"), "/proc/815/stat": "815 (kubelet) S 1", "/proc/815/cmdline": "kubelet\x00",
@@ -65,7 +68,7 @@ evidence: /proc/net/tcp: port 10250: unknown process`)
 			kubeadmConfig: header + "address: " + address + "\n", "/proc/net/tcp": "  sl\n" + line, "/proc/815/comm": "nginx\n",
 			"/proc/815/fd/3": "-> socket:[4711]"})}
 	}
-	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, microk8s, stranger, unseen, invisible, pods,
+	checkstest.RunOne(t, "kubelet.ports", checks.Boot, []checkstest.Case{free, own, microk8s, stranger, inUnit, unseen, invisible, pods,
 		hidden("kubelet has just started", "29.00", root, "net:[1]",
 			"unknown\nerror: port 10250 is in use, its process is not visible, and kubelet has only run for 29s"),
 		hidden("a Pod's kubelet runs", "1000.00", root, "net:[2]", notVisible),

@@ -29,6 +29,10 @@ func TestValues(t *testing.T) {
 		return "\nfail\nwant: values that kubelet accepts\ngot: " + why + "\nevidence: /usr/bin/kubelet: " + why +
 			"\nremedy: correct the value, or remove the flag; if a feature gate was removed, remove it from featureGates: its feature is always on or gone"
 	}
+	in := func(why, source, text string) string {
+		return "\nfail\nwant: values that kubelet accepts\ngot: " + why + "\nevidence: /usr/bin/kubelet: " + why + "\nevidence: " + source + ": " + text +
+			"\nremedy: correct it in " + source + ", or remove it; the feature of a removed feature gate is always on or gone"
+	}
 	const cut = "failed to load kubelet config file, path: /etc/c, error: failed to decode: json: cannot unmarshal string into Go struct field "
 	gate := func(said string) *hosttest.Machine { // the names of gates come from the configuration
 		m := node("", "v1.37.2", said)
@@ -46,7 +50,7 @@ func TestValues(t *testing.T) {
 		{What: "as it should be", Node: node("", "v1.37.2", ended), Want: right},
 		{What: "a removed feature gate", Node: gate("panic: failed to merge global and in-flight KubeletConfiguration while " +
 			"setting defaults, error: unrecognized feature gate: Foo; ; goroutine 1 [running]:; k8s.io/kubernetes/pkg"),
-			Want: wrong("failed to merge global and in-flight KubeletConfiguration while setting defaults, error: unrecognized feature gate: Foo")},
+			Want: in("failed to merge global and in-flight KubeletConfiguration while setting defaults, error: unrecognized feature gate: Foo", kubeadmConfig+":4", "featureGates.Foo: true")},
 		{What: "out of bounds", Node: node("", "v1.37.2", failed("failed to validate kubelet configuration, error: invalid configuration: maxPods "+
 			"(--max-pods) -1 must not be a negative number, path: &TypeMeta{Kind:,APIVersion:,}")), Want: wrong("failed to validate kubelet " +
 			"configuration, error: invalid configuration: maxPods (--max-pods) -1 must not be a negative number")},
@@ -66,8 +70,8 @@ func TestValues(t *testing.T) {
 		{What: "a flag's value", Node: node(" --max-pods=many", "v1.37.2", failed(`failed to parse kubelet flag: invalid argument \"many\"`)),
 			Want: wrong(`failed to parse kubelet flag: invalid argument "many"`)},
 		{What: "a removed flag", Node: node(" --network-plugin=cni", "v1.37.2", failed("failed to parse kubelet flag: unknown flag: --network-plugin")),
-			Want: wrong("failed to parse kubelet flag: unknown flag: --network-plugin")},
-		{What: "a role as a label", Node: node(" --node-labels=node-role.kubernetes.io/worker=", "v1.37.2", failed(labels)), Want: wrong(labels)},
+			Want: in("failed to parse kubelet flag: unknown flag: --network-plugin", "/usr/lib/systemd/system/kubelet.service:2", "--network-plugin=cni")},
+		{What: "a role as a label", Node: node(" --node-labels=node-role.kubernetes.io/worker=", "v1.37.2", failed(labels)), Want: in(labels, "/usr/lib/systemd/system/kubelet.service:2", "--node-labels=node-role.kubernetes.io/worker=")},
 		{What: "a role as a label, which OpenShift's kubelet accepts", Node: node(" --node-labels=node-role.kubernetes.io/worker=", "v1.31.7", ended), Want: right},
 		{What: "kubelet does not exit", Node: slow, Want: "skipped\nskipped: the trial run of kubelet did not exit"},
 		{What: "an old kubelet is not run", Node: old,

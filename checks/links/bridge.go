@@ -43,7 +43,8 @@ func inspectBridgeNetfilter(ctx context.Context, h *host.Host, _ *policy.Policy)
 	switch {
 	case !calls.loaded:
 		s.Cause = "module.br_netfilter"
-		s.Differs("br_netfilter not loaded", "run `modprobe br_netfilter` and add `module \"br_netfilter\" {}` to the policy")
+		s.Differs("br_netfilter not loaded", h.LoadRemedy("run `modprobe br_netfilter` and add `module \"br_netfilter\" {}` to the policy",
+			"br_netfilter"))
 	case calls.off != nil:
 		s.Cause = "sysctl.net.bridge.bridge-nf-call-iptables"
 		s.Differs("off for "+strings.Join(calls.off, ", "),

@@ -49,6 +49,12 @@ want: every Pod bridge passes packets to iptables
 got: br_netfilter not loaded
 because: module.br_netfilter
 evidence: /proc/sys/net/bridge/bridge-nf-call-iptables: no such parameter` + "\nremedy: run `modprobe br_netfilter` and add `module \"br_netfilter\" {}` to the policy"},
+		{What: "br_netfilter forbidden", Problem: "bridge.netfilter", Policy: `module "br_netfilter" {}`, Node: forbiddenNode(), Want: `
+fail
+want: every Pod bridge passes packets to iptables
+got: br_netfilter not loaded
+because: module.br_netfilter
+evidence: /proc/sys/net/bridge/bridge-nf-call-iptables: no such parameter` + "\nremedy: remove \"install br_netfilter /bin/false\" from /etc/modprobe.d/x.conf:1, then run `modprobe br_netfilter` and add `module \"br_netfilter\" {}` to the policy"},
 		{What: "on for all bridges", Problem: "bridge.netfilter", Node: bridgedNode("iptables", "1", "0"), Want: `
 pass
 want: every Pod bridge passes packets to iptables
@@ -113,4 +119,12 @@ func TestBridgesOnTheKernel(t *testing.T) {
 	checkstest.SetMTU(t, h, "nic0", 1480)
 	checkstest.Is(t, h, "NIC 1480", "mtu.chain", "warn: flannel.1 1450 > 1430")
 	checkstest.Is(t, h, "no such driver", "ena.allowance", "skipped: no link uses the ena driver")
+}
+
+// forbiddenNode is a node with a bridge of Pods whose modprobe.d forbids br_netfilter.
+func forbiddenNode() *hosttest.Machine {
+	m := bridgedNode("iptables", "", "1")
+	m.Files["/lib/modules/6.1.0/modules.dep"] = "kernel/net/bridge/br_netfilter.ko:\n"
+	m.Files["/etc/modprobe.d/x.conf"] = "install br_netfilter /bin/false\n"
+	return m
 }

@@ -74,7 +74,7 @@ fail
 want: one backend
 got: mixed
 evidence: nft: Service chains in two backends: nft and nftables; each packet passes both
-remedy: use one iptables backend for kube-proxy, kubelet and the host (` + "`" + `update-alternatives --config iptables` + "`" + `), then reboot, or flush the KUBE chains of the other backend`},
+remedy: remove the rules of the other mode (run ` + "`" + `kube-proxy --cleanup` + "`" + `, then restart kube-proxy), or reboot`},
 	})
 }
 

@@ -99,8 +99,8 @@ func inspectKernelCan(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 		slices.Sort(wrong)
 		wrong = slices.Compact(wrong)
 		list := strings.Join(wrong, ", ")
-		s.Differs("unavailable modules: "+list, "install "+h.ModulePackage(release)+" for "+list+", then run `modprobe -a "+
-			strings.Join(wrong, " ")+"`")
+		s.Differs("unavailable modules: "+list, h.LoadRemedy("install "+h.ModulePackage(release)+" for "+list+", then run `modprobe -a "+
+			strings.Join(wrong, " ")+"`", wrong...))
 		return s, nil
 	}
 	return s, unfinished

@@ -115,14 +115,9 @@ func (m installedModule) inspectKernel(h *host.Host, release string, modprobe []
 				seen:   []checks.Evidence{checks.Seen(file, "in modules.dep, but the file does not exist")},
 			}, nil
 		}
-		// modprobe loads dependencies the same way, so they fail the same way.
-		if l, found := config.Install(modprobe, host.ModuleName(file)); found && l.Disables() {
-			line := "install " + l.Module + " " + l.Rest
-			return kernelFinding{
-				wrong: "disabled in " + l.At(), remedy: "remove \"" + line + "\" from " + l.At(),
-				seen: []checks.Evidence{checks.Seen(l.At(), line)},
-			}, nil
-		}
+	}
+	if l, is, err := h.Forbidden(release, m.Module.Name); is || err != nil {
+		return kernelFinding{"disabled in " + l.At(), l.Removal(), []checks.Evidence{checks.Seen(l.At(), l.Text())}}, err
 	}
 	found := kernelFinding{seen: []checks.Evidence{checks.Seen(dir, "loadable")}}
 	if wrong := lackingOptions(m.Module, modprobe); wrong != "" {

@@ -37,7 +37,12 @@ func (m loadedModule) Inspect(_ context.Context, h *host.Host) (checks.State, er
 			s.Remedy = host.ModulesDisabledRemedy
 			break
 		}
-		s.Remedy = "run `modprobe " + m.Module.Name + "`"
+		s.Remedy = h.LoadRemedy("run `modprobe "+m.Module.Name+"`", m.Module.Name)
+		release, _ := h.Kernel.Release() // without it, or modprobe.d, modprobe itself reports the reason
+		if l, is, _ := h.Forbidden(release, m.Module.Name); is {
+			s.Got, s.Evidence = "disabled in "+l.At(), []checks.Evidence{checks.Seen(l.At(), l.Text())}
+			break
+		}
 		s.Changes = []checks.Change{{
 			What: m.Module.Name, From: s.Got, To: s.Want, Kind: checks.LoadModule, Target: m.Module.Name,
 			Make: func(ctx context.Context, h *host.Host) error {

@@ -82,7 +82,7 @@ func inspectAbsent(h *host.Host, m policy.Module, state host.ModuleState) (check
 			s.Differs("not loaded, but loadable", "run `nodegate install`, which writes modprobe.d")
 			break
 		}
-		s.Evidence = append(s.Evidence, checks.Seen(line.At(), "install "+line.Module+" "+line.Rest))
+		s.Evidence = append(s.Evidence, checks.Seen(line.At(), line.Text()))
 	}
 	return s, nil
 }
@@ -97,7 +97,7 @@ func absentIn(h *host.Host, m policy.Module, release string, state host.ModuleSt
 	case state == host.ModuleLoadable && (!disabled || !line.Disables()):
 		found.wrong, found.remedy = "loadable in "+release, "run `nodegate install --root "+plain.Quote(h.Root)+"`, which writes modprobe.d"
 	case state == host.ModuleLoadable:
-		found.seen = append(found.seen, checks.Seen(line.At(), "install "+line.Module+" "+line.Rest))
+		found.seen = append(found.seen, checks.Seen(line.At(), line.Text()))
 	}
 	return found
 }

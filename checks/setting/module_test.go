@@ -50,6 +50,30 @@ fail`, checkstest.Print(r))
 	}
 }
 
+// TestForbiddenModule: a line of modprobe.d that keeps a module, or one that it needs, from loading is named, and no change is promised.
+func TestForbiddenModule(t *testing.T) {
+	m := &hosttest.Machine{Files: map[string]string{"/etc/modprobe.d/x.conf": "\ninstall bridge /bin/false\n"},
+		Modules: map[string]map[string]string{"br_netfilter": {"net/bridge/bridge-nf-call-iptables": "0"}}}
+	h := checkstest.WithModuleIndex(m)
+	m.Files["/lib/modules/6.1.0/modules.dep"] = "kernel/net/bridge/br_netfilter.ko: kernel/net/bridge/bridge.ko\n"
+	p := checkstest.Load(t, "module \"br_netfilter\" {}\nsysctl \"net.bridge.bridge-nf-call-iptables\" { value = 1 }")
+	r := checks.Apply(t.Context(), h, checks.Boot, catalog.For(p, checks.Boot), nil)
+	checkstest.Equal(t, "report", `
+fail module.br_netfilter: want loaded, got disabled in /etc/modprobe.d/x.conf:2
+fail sysctl.net.bridge.bridge-nf-call-iptables: want 1, got no such parameter (because module.br_netfilter)
+fail`, checkstest.Print(r))
+	for _, res := range r.Results {
+		if len(res.State.Changes) > 0 ||
+			!strings.HasPrefix(res.State.Remedy, `remove "install bridge /bin/false" from /etc/modprobe.d/x.conf:2, then run `+"`modprobe br_netfilter`") {
+			t.Errorf("%s: %d changes, %s", res.Name, len(res.State.Changes), res.State.Remedy)
+		}
+	}
+	checkstest.Obey(t, h, m, r.Results[0].State.Remedy)
+	if r := checks.Apply(t.Context(), h, checks.Boot, catalog.For(p, checks.Boot), nil); r.Verdict() != verdict.Pass {
+		t.Errorf("after the remedy:\n%s", checkstest.Print(r))
+	}
+}
+
 // TestParameterOfModule: a parameter belongs to the module of the policy that brings it, itself or by a module that it needs: the plan
 // names the module, and one apply does both.
 func TestParameterOfModule(t *testing.T) {

@@ -3,6 +3,7 @@ package setting
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -42,6 +43,9 @@ func (p probe) Inspect(ctx context.Context, h *host.Host) (checks.State, error) 
 		return s, err
 	}
 	s.Pass, s.Got, s.Remedy, s.Skip, s.Minor = proof.Pass, proof.Lost, proof.Remedy, proof.Skip, proof.Minor
+	if strings.Contains(s.Remedy, "modprobe br_netfilter") {
+		s.Remedy = h.LoadRemedy(s.Remedy, "br_netfilter")
+	}
 	if proof.Pass {
 		s.Got = s.Want
 	}

@@ -100,7 +100,7 @@ func (s sysctl) describeMissing(h *host.Host, st *checks.State, module string) {
 		}
 		return
 	}
-	st.Cause, st.Remedy = "module."+module, "run `modprobe "+module+"`"
+	st.Cause, st.Remedy = "module."+module, h.LoadRemedy("run `modprobe "+module+"`", module)
 	var written []checks.Change
 	st.Changes = []checks.Change{{
 		What: s.Key.String(), From: st.Got, To: st.Want, Kind: kindOf(s.Key),

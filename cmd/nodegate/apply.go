@@ -77,5 +77,10 @@ func applyAndRecord(ctx context.Context, h *host.Host, stage checks.Stage, list 
 	r.Results = append(r.Results, checks.ProgramsLeftOut(list, len(r.Results) == 0)...)
 	report.RecordFixed(r)
 	report.LogFixed(r, func(line string, fields map[string]string) { host.Log(host.LevelNotice, line, fields) })
+	for _, res := range r.Results {
+		if res.Name == "kubelet.unit" && res.Differs() && os.Getenv("RUNTIME_DIRECTORY") != "" {
+			host.Console("nodegate: " + report.NewMessage(res).Text) // systemd may refuse the unit before its gate, which would print it
+		}
+	}
 	return r
 }

@@ -39,3 +39,28 @@ func TestApplyConfined(t *testing.T) {
 		}
 	}
 }
+
+// TestApplyOnConsole: systemd refuses a unit before it runs the gate, so apply's unit prints the reason on the console. Here systemd answers in
+// its test mode, which writes below /run: hence the directory.
+func TestApplyOnConsole(t *testing.T) {
+	hosttest.NeedRoot(t)
+	for _, program := range []string{"unshare", "systemctl"} {
+		hosttest.NeedProgram(t, program)
+	}
+	const script = `mount -t tmpfs tmpfs /run; mkdir /run/units; : >/run/console; mount --bind /run/console /dev/console
+mount --bind /run/units /etc/systemd/system; printf "[Service]\nExecStart=/bin/true\n$1\n" >/etc/systemd/system/kubelet.service
+mkdir -p /etc/systemd/system/multi-user.target.wants; ln -s ../kubelet.service /etc/systemd/system/multi-user.target.wants/; echo 'check "kubelet.unit" {}' >/run/p.hcl; nodegate apply --policy /run/p.hcl --stage boot >&2 || true; cat /run/console`
+	for _, c := range []struct{ line, from, want string }{
+		{"EnvironmentFile=/usr/lib/none/variables", "/", "/usr/lib/none/variables is missing: systemd runs no command of kubelet.service, not even the gate"},
+		{"User=nodegate-none", "/", "/etc/passwd has no nodegate-none: kubelet.service does not start"},
+		{"User=nodegate-none", "", ""}, // from a shell
+		{"User=root", "/", ""},
+	} {
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "sh", "-euc", script, "sh", c.line)
+		cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+c.from)
+		out, _ := cmd.Output()
+		if got := string(out); (got == "") != (c.want == "") || !strings.Contains(got, c.want) || c.want != "" && !strings.Contains(got, "; ") {
+			t.Errorf("%s in a service with %q: %q, want %q", c.line, c.from, got, c.want)
+		}
+	}
+}

@@ -30,6 +30,7 @@ type Machine struct {
 	skipped    func(error)                                 // called with the reason why a page or log was not read; nil: a note
 	flows      func(context.Context) ([]proxy.Flow, error) // reads conntrack
 	unanswered error                                       // why the API was not listed; nil if it was, and in Follow
+	node       string                                      // its name in the API, or ""
 	follows    bool                                        // audited by Follow
 	failures   float64                                     // of writing rules, at the last round of Follow; -1: not known
 	asked      kubeproxy.Answers                           // kube-proxy's last report about itself

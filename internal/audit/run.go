@@ -50,6 +50,7 @@ func Run(ctx context.Context, h *host.Host, r Request) (Result, error) {
 	}
 	n := NewMachine(h)
 	n.Presence.Healthz, n.Presence.Metrics, n.Logs, n.skipped = r.Proxy.Healthz, r.Proxy.Metrics, r.Proxy.Logs, r.Skipped
+	n.node = r.Node
 	if api == nil {
 		return n.run(ctx, nil, r)
 	}
@@ -104,7 +105,7 @@ func Follow(ctx context.Context, h *host.Host, r FollowRequest) {
 }
 
 func (n *Machine) follow(ctx context.Context, api settle.API, r FollowRequest) {
-	n.follows = true
+	n.follows, n.node = true, r.Node
 	answers := &answering{API: api}
 	n.Presence.Answered = answers.answeredSince
 	settle.Follow(ctx, n, answers, settle.FollowOptions{Node: r.Node, Zone: r.Zone, Every: r.Every, Done: r.Done, Looked: r.Looked,
@@ -182,7 +183,7 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	if compared && rep.Mode != "" {
 		kubeproxy.Agreed(rep.Findings)
 	}
-	kubeproxy.RestartAll(n.Host, rep.Findings)
+	kubeproxy.RestartAll(n.Host, n.node, rep.Findings)
 }
 
 // forgetFailures drops the warning about failed writes of rules unless more have failed since the

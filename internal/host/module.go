@@ -132,6 +132,29 @@ func (h *Host) ModuleFiles(release, name string) ([]string, error) {
 	return files, nil
 }
 
+// Forbidden returns the line of modprobe.d that keeps modprobe from loading an installed module, or one that it needs.
+func (h *Host) Forbidden(release, name string) (line config.Modprobe, is bool, err error) {
+	modprobe, err := config.ModprobeConfig(h.Files)
+	files, failed := h.ModuleFiles(release, name)
+	for _, file := range files {
+		if line, is = config.Install(modprobe, ModuleName(file)); is && line.Disables() {
+			return line, true, nil
+		}
+	}
+	return config.Modprobe{}, false, errors.Join(err, failed)
+}
+
+// LoadRemedy returns a remedy that loads modules into the running kernel, after the line of modprobe.d that forbids one of them.
+func (h *Host) LoadRemedy(remedy string, names ...string) string {
+	release, _ := h.Kernel.Release()
+	for _, name := range names {
+		if line, is, _ := h.Forbidden(release, name); is {
+			remedy = line.Removal() + ", then " + remedy
+		}
+	}
+	return remedy
+}
+
 // ModuleName returns the name of the module in a file: br_netfilter for
 // /lib/modules/6.1.0/kernel/net/bridge/br_netfilter.ko.xz.
 func ModuleName(file string) string {

@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -118,16 +119,32 @@ func (d Domain) Answer(value string) Answer {
 
 // Limits returns the smallest and the largest number that the kernel accepts, if the parameter is one number.
 func (d Domain) Limits() (low, high *big.Int, known bool) {
-	var all []numberRange
+	all := d.ranges()
+	if len(all) != 1 {
+		return nil, nil, false
+	}
+	return all[0].low, all[0].high, true
+}
+
+// Accepted returns the limits of each number of a parameter as text, or "".
+func (d Domain) Accepted() string {
+	var all []string
+	for _, r := range d.ranges() {
+		all = append(all, fmt.Sprintf("%d to %d", r.low, r.high))
+	}
+	if one := slices.Compact(slices.Clone(all)); len(one) == 1 && len(all) > 1 {
+		return one[0] + " each"
+	}
+	return strings.Join(all, ", ")
+}
+
+func (d Domain) ranges() (all []numberRange) {
 	for _, w := range d.words {
 		if strings.Contains(w, "..") {
 			all = append(all, parseRange(w))
 		}
 	}
-	if len(all) != 1 {
-		return nil, nil, false
-	}
-	return all[0].low, all[0].high, true
+	return all
 }
 
 func rising(fields []string) bool {

@@ -22,8 +22,8 @@ func RestartOn(h *host.Host, remedy string) string {
 }
 
 // RestartAll does the same for the remedies of all findings. It searches kube-proxy's process only once: an audit may have a
-// thousand findings. A kube-proxy that has just started needs no restart.
-func RestartAll(h *host.Host, findings []proxy.Finding) {
+// thousand findings. A kube-proxy that has just started needs no restart. Commands name the node, if its name in the API is known.
+func RestartAll(h *host.Host, node string, findings []proxy.Finding) {
 	on := sync.OnceValue(func() string { return restartCommand(h) })
 	young := sync.OnceValue(func() string {
 		began := (&Presence{Host: h}).Began()
@@ -39,6 +39,9 @@ func RestartAll(h *host.Host, findings []proxy.Finding) {
 			f.Remedy = young()
 		} else if strings.Contains(f.Remedy, proxy.DeletePod) {
 			f.Remedy = strings.ReplaceAll(f.Remedy, proxy.DeletePod, on())
+		}
+		if node != "" {
+			findings[i].Remedy = regexp.MustCompile(`([ =])NODE\b`).ReplaceAllString(findings[i].Remedy, "${1}"+node)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestRestartYoung(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) S 1 7 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 99500 0",
 		"/proc/7/cmdline": "kube-proxy\x00", "/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/uptime": "1000.00 1.00\n"}}
 	findings := []proxy.Finding{{Remedy: "restart kube-proxy: `" + proxy.DeletePod + "`"}}
-	kubeproxy.RestartAll(m.Host(), findings)
+	kubeproxy.RestartAll(m.Host(), "", findings)
 	if got := findings[0].Remedy; strings.Contains(got, "restart kube-proxy") || !strings.Contains(got, "started 5s ago") {
 		t.Errorf("remedy: %s", got)
 	}
@@ -64,9 +64,11 @@ func TestRestartAll(t *testing.T) {
 	h := m.Host()
 	files := &countedFiles{Files: h.Files}
 	h.Files = files
-	findings := []proxy.Finding{{Remedy: "reboot"}, {Remedy: proxy.DeletePod}, {Remedy: "now " + proxy.DeletePod}}
-	kubeproxy.RestartAll(h, findings)
-	for i, want := range []string{"reboot", "systemctl restart k3s", "now systemctl restart k3s"} {
+	findings := []proxy.Finding{{Remedy: "reboot"}, {Remedy: proxy.DeletePod}, {Remedy: "now " + proxy.DeletePod},
+		{Remedy: "find KUBE-NODE-PORT; `kubectl cordon NODE; kubectl get pods --field-selector spec.nodeName=NODE`"}}
+	kubeproxy.RestartAll(h, "worker-1", findings)
+	for i, want := range []string{"reboot", "systemctl restart k3s", "now systemctl restart k3s",
+		"find KUBE-NODE-PORT; `kubectl cordon worker-1; kubectl get pods --field-selector spec.nodeName=worker-1`"} {
 		assert.Equal(t, findings[i].Remedy, want)
 	}
 	if files.cgroups != 1 {

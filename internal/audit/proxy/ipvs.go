@@ -57,7 +57,7 @@ func (r *Judgment) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
 	switch {
 	case dispatches:
 		f.Message = "found rules of both IPVS mode and iptables mode: the mode that kube-proxy uses now is unknown"
-		f.Remedy = "remove the rules of the other mode (run `kube-proxy --cleanup`, then restart kube-proxy), or reboot"
+		f.Remedy = otherMode
 	case r.ipvs == nil:
 		r.judgeLeftRejects(s, out)
 		f.Message = "found rules of IPVS mode without its virtual servers, which only the node's kernel has"

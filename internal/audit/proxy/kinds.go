@@ -25,6 +25,9 @@ const (
 		DeletePod + "`; after an audit passes, run `kubectl uncordon NODE`"
 )
 
+// otherMode is the remedy after a switch of kube-proxy's mode.
+const otherMode = "remove the rules of the other mode (run `kube-proxy --cleanup`, then restart kube-proxy), or reboot"
+
 // removeRule is the remedy for a rule of another program.
 const removeRule = "remove the rule that the finding names, and change the program that adds it, or it comes back"
 

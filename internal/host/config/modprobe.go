@@ -19,6 +19,12 @@ type Modprobe struct {
 // At returns file:line.
 func (m Modprobe) At() string { return At(m.File, m.Line) }
 
+// Text returns the line with single spaces.
+func (m Modprobe) Text() string { return m.Command + " " + m.Module + " " + m.Rest }
+
+// Removal returns the remedy that removes the line.
+func (m Modprobe) Removal() string { return "remove \"" + m.Text() + "\" from " + m.At() }
+
 // Disables reports whether an install line loads nothing: its whole command is true or false.
 func (m Modprobe) Disables() bool {
 	words := strings.Fields(m.Rest)

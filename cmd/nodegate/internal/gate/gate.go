@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"nodegate/checks"
@@ -92,7 +93,11 @@ func (g *Gate) BreakGlass() bool {
 func (g *Gate) Unreadable(mistake, all string) {
 	line := "nodegate: held: the policy cannot be read: " + report.OneLine(mistake)
 	g.Voice.status(line)
-	g.Voice.say(host.LevelError, line+"; correct the policy, or run `touch "+g.BreakGlassFile+"`", nil)
+	remedy := "; correct the policy"
+	if strings.Contains(mistake, "has not returned for") {
+		remedy = "; `dmesg` shows why the disk is slow or hangs, and systemd retries"
+	}
+	g.Voice.say(host.LevelError, line+remedy+", or run `touch "+g.BreakGlassFile+"`", nil)
 	if all != "" {
 		g.Voice.log(host.LevelError, all, nil)
 	}

@@ -25,3 +25,18 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
 }
+
+// TestUnreadable: a disk that does not return the policy in time is no mistake of the policy.
+func TestUnreadable(t *testing.T) {
+	for mistake, want := range map[string]string{
+		"a.hcl:1: Unknown block":                         "; correct the policy, or run `touch /off`",
+		"reading /etc/nodegate has not returned for 10s": "; `dmesg` shows why the disk is slow or hangs, and systemd retries, or run `touch /off`",
+	} {
+		var out bytes.Buffer
+		g := Gate{Voice: Voice{Stderr: &out}, BreakGlassFile: "/off"}
+		g.Unreadable(mistake, "")
+		if got := strings.TrimSpace(out.String()); got != "nodegate: held: the policy cannot be read: "+mistake+want {
+			t.Errorf("%q", got)
+		}
+	}
+}
