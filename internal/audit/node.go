@@ -24,6 +24,7 @@ type Machine struct {
 	Host     *host.Host
 	Presence kubeproxy.Presence
 	Logs     []string // kube-proxy's log; nil means the usual places
+	name     string   // in the API; "" if it is not known
 
 	generation func(context.Context) (generation string, sure bool, err error)
 	spent      func() time.Duration                        // processor time since the start

@@ -57,6 +57,7 @@ func Run(ctx context.Context, h *host.Host, r Request) (Result, error) {
 }
 
 func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, error) {
+	n.name = r.Node
 	opts := proxy.Options{NodeName: r.Node, Zone: r.Zone}
 	var versions *proxy.Versions
 	var err error
@@ -104,7 +105,7 @@ func Follow(ctx context.Context, h *host.Host, r FollowRequest) {
 }
 
 func (n *Machine) follow(ctx context.Context, api settle.API, r FollowRequest) {
-	n.follows = true
+	n.follows, n.name = true, r.Node
 	answers := &answering{API: api}
 	n.Presence.Answered = answers.answeredSince
 	settle.Follow(ctx, n, answers, settle.FollowOptions{Node: r.Node, Zone: r.Zone, Every: r.Every, Done: r.Done, Looked: r.Looked,
@@ -147,6 +148,7 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 	kubeproxy.Unproven(res.Report.Findings)
 	asked := kubeproxy.Ask(ctx, r.Proxy, r.Skipped)
 	res.Report.Findings = append(res.Report.Findings, asked.Findings...)
+	kubeproxy.NameNode(res.Report.Findings, r.Node)
 	res.Covered = Covered{Endpoints: opts.Endpoints != nil, Services: opts.Services != nil, Health: asked.Health, Log: asked.Log}
 	return res, nil
 }
@@ -183,6 +185,7 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 		kubeproxy.Agreed(rep.Findings)
 	}
 	kubeproxy.RestartAll(n.Host, rep.Findings)
+	kubeproxy.NameNode(rep.Findings, n.name)
 }
 
 // forgetFailures drops the warning about failed writes of rules unless more have failed since the

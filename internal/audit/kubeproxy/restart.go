@@ -43,6 +43,16 @@ func RestartAll(h *host.Host, findings []proxy.Finding) {
 	}
 }
 
+// NameNode writes the name of the node, if it is known, into the commands of all remedies.
+func NameNode(findings []proxy.Finding, name string) {
+	if name == "" {
+		return
+	}
+	for i := range findings {
+		findings[i].Remedy = regexp.MustCompile(`[ =]NODE\b`).ReplaceAllStringFunc(findings[i].Remedy, func(s string) string { return s[:1] + name })
+	}
+}
+
 // restartCommand returns the command that restarts kube-proxy on this node: of its systemd unit, which is the whole of k3s or MicroK8s,
 // or of its container, which kubelet then starts again. It is DeletePod if kube-proxy runs in a DaemonSet, and if that is unknown.
 func restartCommand(h *host.Host) string {

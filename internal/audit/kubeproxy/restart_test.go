@@ -74,6 +74,19 @@ func TestRestartAll(t *testing.T) {
 	}
 }
 
+// TestNameNode checks that a known name takes the place of NODE in commands, and that chains keep their names.
+func TestNameNode(t *testing.T) {
+	findings := []proxy.Finding{{Remedy: "`kubectl cordon NODE; " + proxy.DeletePod + "`; see KUBE-NODE-PORT"}}
+	kubeproxy.NameNode(findings, "")
+	if !strings.Contains(findings[0].Remedy, "cordon NODE;") {
+		t.Errorf("without a name: %s", findings[0].Remedy)
+	}
+	kubeproxy.NameNode(findings, "n$17")
+	if got := findings[0].Remedy; !strings.Contains(got, "cordon n$17;") || !strings.Contains(got, "nodeName=n$17`; see KUBE-NODE-PORT") {
+		t.Errorf("remedy: %s", got)
+	}
+}
+
 // countedFiles counts the readings of control groups.
 type countedFiles struct {
 	host.Files

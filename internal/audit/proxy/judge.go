@@ -358,7 +358,11 @@ func (b *backends) judgeMixed(family string, out *Collector) {
 	if len(seen) > 2 {
 		count, all = strconv.Itoa(len(seen)), "all"
 	}
-	out.Add(Finding{Name: "kubeproxy.backend.mixed", Family: family,
+	remedy := "" // the usual one
+	if slices.Contains(seen, "nftables") {
+		remedy = "drain the node and reboot it: the rules of kube-proxy's former mode are left over, and `update-alternatives` does not remove them"
+	}
+	out.Add(Finding{Name: "kubeproxy.backend.mixed", Family: family, Remedy: remedy,
 		Message: fmt.Sprintf("Service chains in %s backends: %s; each packet passes %s", count, strings.Join(seen, " and "), all)})
 }
 
