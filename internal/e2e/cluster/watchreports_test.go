@@ -143,7 +143,9 @@ func TestAPIAway(t *testing.T) {
 }
 
 // refuseProxy refuses the connections of kube-proxy to the API server, and ends those that are open. MendProxy reverts it.
-func (n *ProxyNode) refuseProxy(t *testing.T) error { return n.refuse(t, fmt.Sprint("meta skgid ", proxyGroup)) }
+func (n *ProxyNode) refuseProxy(t *testing.T) error {
+	return n.refuse(t, fmt.Sprint("meta skgid ", proxyGroup))
+}
 
 // refuse does the same to the packets that match.
 func (n *ProxyNode) refuse(t *testing.T, match string) error {
