@@ -57,7 +57,7 @@ func TestPublishWrites(t *testing.T) {
 	publishing(t, a, func(p *Publisher, _ *[]string) {
 		for range 20 { // one round every half minute
 			want := publication("False", "fails: swap")
-			want.Rests.Checked = time.Now()
+			want.Checked = time.Now()
 			p.Set(want)
 			time.Sleep(30 * time.Second)
 		}
