@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"path"
 	"slices"
 	"strings"
@@ -70,12 +69,12 @@ func (l *loader) forNode(fact func(name string) (any, bool)) *loader {
 
 // read gathers the blocks of all files, with their overrides, and the variables.
 func read(files []File, o Options) *loader {
-	l := &loader{reader: &reader{Options: o, words: newVocabulary()}, used: map[string]bool{}, policy: &Policy{Version: o.Version}, sum: sha256.New()}
+	l := &loader{reader: &reader{Options: o, words: newVocabulary()}, used: map[string]bool{}, policy: &Policy{Version: o.Version}}
 	for _, f := range files {
 		l.parse(f, 0)
 	}
-	fmt.Fprint(l.sum, o.Vars, o.Env) // in the order of the names
-	l.policy.Digest = hex.EncodeToString(l.sum.Sum(nil))[:12]
+	l.addText(fmt.Append(nil, o.Vars, o.Env)) // in the order of the names
+	l.policy.Digest = hex.EncodeToString(l.sum[:6])
 	if l.stopped {
 		return l
 	}
@@ -105,9 +104,9 @@ type loader struct {
 	used   map[string]bool // built-in policies that are read already
 	blocks []block
 	policy *Policy
-	sum    hash.Hash
-	size   int     // bytes of the files so far, without the built-in ones
-	bases  []block // use blocks that name a file
+	sum    [sha256.Size]byte // of all texts so far
+	size   int               // bytes of the files so far, without the built-in ones
+	bases  []block           // use blocks that name a file
 	// Only in Lint:
 	acknowledging []hcl.Expression // of the lint blocks
 	acknowledged  [][2]string      // a warning's id, and a glob for the name of its block
@@ -161,7 +160,7 @@ func (l *loader) parse(f File, rank int) {
 	}
 	l.diags = append(l.diags, mendUnknown(diags, "", "", fileSchema(), f.Text)...)
 	l.policy.Files = append(l.policy.Files, f.Name)
-	fmt.Fprintln(l.sum, string(f.Text))
+	l.addText(f.Text)
 	for _, b := range content.Blocks {
 		opened := l.openBlock(b, f.Text)
 		if opened.Rank = rank; l.isDropped(opened) {
@@ -178,6 +177,8 @@ func (l *loader) parse(f File, rank int) {
 		l.blocks = append(l.blocks, opened)
 	}
 }
+
+func (l *loader) addText(text []byte) { l.sum = sha256.Sum256(append(l.sum[:], text...)) }
 
 func (l *loader) useBuiltin(b block) {
 	f, err := Builtin(b.Name)

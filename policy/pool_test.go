@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -160,5 +161,32 @@ func TestPool(t *testing.T) {
 		if c.want == "" && diags.HasErrors() || !strings.Contains(diags.Error(), c.want) || strings.HasPrefix(c.want, "p.hcl:1,20") && len(diags) != 1 {
 			t.Errorf("%s\n%v\nwant %s", c.text, diags, c.want)
 		}
+	}
+}
+
+// TestDigest: the same text has the same digest under any name; a built-in policy, a variable and the order of files count.
+func TestDigest(t *testing.T) {
+	n := 0
+	digest := func(value string, texts ...string) string {
+		t.Helper()
+		o := known()
+		o.Vars = map[string]string{"n": value}
+		var files []policy.File
+		for _, text := range texts {
+			n++
+			files = append(files, policy.File{Name: fmt.Sprintf("p%d.hcl", n), Text: []byte(text)})
+		}
+		p, diags := policy.Load(files, o)
+		if diags.HasErrors() {
+			t.Fatal(diags)
+		}
+		return p.Digest
+	}
+	const base, other = "variable \"n\" { default = 1 }\ncheck \"swap\" {}\n", "module \"overlay\" {}\n"
+	first := digest("5", base, other)
+	seen := map[string]bool{first: true, digest("6", base, other): true, digest("5", other, base): true,
+		digest("5", base, other+" "): true, digest("5", base, "use \"kubernetes\" {}\n"): true}
+	if len(seen) != 5 || len(first) != 12 || digest("5", base, other) != first {
+		t.Errorf("%d digests: %v", len(seen), seen)
 	}
 }

@@ -189,6 +189,7 @@ func newWatcher(o *policyInput, stderr io.Writer) (*watcher, error) {
 		}
 		return why
 	}
+	w.Passed = report.GatePassed
 	w.Alive, w.AliveEvery = host.Alive, host.Watchdog()
 	w.Ready = func(watch.Status) { host.Ready() }
 	w.Corrected, w.Wrote, w.Changed, w.Fighting = w.logCorrected, report.RecordChange, w.logChanged, w.logFight

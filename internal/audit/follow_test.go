@@ -153,29 +153,11 @@ func (f *followed) list() *proxy.Versions {
 	return v
 }
 
-// refusing is a server that refuses connections.
-type refusing struct{}
-
-func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return refused() }
-
 func (f *followed) List(ctx context.Context, latest bool) (*proxy.Versions, error) {
 	if f.away {
 		return (&API{kube.NewClient("", refusing{})}).List(ctx, latest)
 	}
 	return f.list(), nil
-}
-
-// failWithout makes the API server refuse everybody for a time, after which an endpoint has changed. kube-proxy fails for some time more.
-func (f *followed) failWithout(away, later time.Duration) {
-	f.away = true
-	f.ends <- struct{}{}
-	go f.fail(away + later)
-	for end := time.Now().Add(away + later); time.Now().Before(end); time.Sleep(10 * time.Second) {
-		f.refused++
-		if f.away = time.Until(end) > later; !f.away {
-			f.moved = true
-		}
-	}
 }
 
 func (f *followed) Follow(ctx context.Context, _ *proxy.Versions, send func(proxy.Event)) error {
@@ -218,7 +200,7 @@ func (f *followed) want(when string, v verdict.Verdict, names ...string) {
 // TestFollow checks that the audit of watch draws the conclusions of a single audit about kube-proxy
 // itself, and passes again after the failure.
 func TestFollow(t *testing.T) {
-	for what, run := range map[string]func(f *followed){
+	runFollowed(t, map[string]func(f *followed){
 		"healthy": func(f *followed) {
 			time.Sleep(time.Hour)
 			f.want("after an hour", verdict.Pass)
@@ -276,38 +258,6 @@ func TestFollow(t *testing.T) {
 			f.answered++
 			time.Sleep(time.Minute)
 			f.want("answered again", verdict.Pass)
-		},
-		"the API server is away": func(f *followed) {
-			f.failWithout(5*time.Minute, 50*time.Second)
-			f.answered++
-			f.moved = false // kube-proxy has written the change
-			select {
-			case f.events <- proxy.Relisted(f.list()):
-			case <-time.After(time.Minute): // the next list has it
-			}
-			time.Sleep(5 * time.Minute)
-			f.want("all is well again", verdict.Pass)
-			if slices.Contains(f.seen, "fail") || !slices.Contains(f.seen, "unknown") {
-				f.t.Errorf("verdicts: %v", f.seen)
-			}
-		},
-		"the API server is away, and kube-proxy never reconnects": func(f *followed) {
-			f.failWithout(5*time.Minute, 10*time.Minute)
-			f.want("long after the return", verdict.Fail, "watch.failing")
-		},
-		"the clock is set": func(f *followed) {
-			time.Sleep(6 * time.Minute)
-			f.offset = time.Hour
-			f.written, f.queued = f.written.Add(-time.Hour), f.queued.Add(-time.Hour)
-			f.move(true)
-			f.move(false)
-			time.Sleep(time.Minute)
-			f.want("times of the clock before", verdict.Pass)
-			time.Sleep(time.Hour + 2*time.Minute)
-			f.move(true)
-			f.move(false)
-			time.Sleep(time.Minute)
-			f.want("not written for an hour since", verdict.Fail, "sync.dead")
 		},
 		"few requests fail": func(f *followed) {
 			for i := range 60 {
@@ -384,7 +334,12 @@ func TestFollow(t *testing.T) {
 			time.Sleep(time.Minute)
 			f.want("no more", verdict.Pass)
 		},
-	} {
+	})
+}
+
+// runFollowed runs each function in simulated time on a node that has passed for a minute.
+func runFollowed(t *testing.T, runs map[string]func(f *followed)) {
+	for what, run := range runs {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFollowed(t)
@@ -413,46 +368,5 @@ func TestFollowStart(t *testing.T) {
 		f.written, f.queued = time.Now(), time.Now()
 		time.Sleep(6 * time.Minute)
 		f.want("it has written", verdict.Pass)
-	})
-}
-
-// TestRunDies checks a kube-proxy that ends between the readings of its rules and of its pages: that it is gone is not known
-// for long enough to be a failure, and its pages are not unreadable.
-func TestRunDies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFollowed(t)
-		n := f.node()
-		page, asked := n.Presence.Get, 0
-		n.Presence.Get = func(ctx context.Context, address string) ([]byte, int, error) {
-			if asked++; asked == 2 {
-				f.dead = true
-				delete(f.machine.Files, "/proc/7/cmdline")
-				delete(f.machine.Files, "/proc/7/stat")
-			}
-			return page(ctx, address)
-		}
-		got, err := n.run(t.Context(), f, Request{Once: true, Skipped: func(error) {}})
-		require.NoError(t, err)
-		f.kept.Findings = got.Report.Findings
-		f.want("it has just ended", verdict.Unknown, "process.absent")
-	})
-}
-
-// TestRun checks that one audit of a minute has the time to query a kube-proxy whose sync hangs, although
-// its rules are still excused then.
-func TestRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFollowed(t)
-		time.Sleep(2 * time.Minute)
-		f.queued, f.refuses, f.moved = time.Now().Add(-90*time.Second), true, true
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		got, err := f.node().run(ctx, f, Request{Skipped: func(err error) { t.Error(err) }})
-		require.NoError(t, err)
-		f.kept.Findings = got.Report.Findings
-		f.want("one audit", verdict.Fail, "sync.stuck", "sync.unhealthy")
-		if !got.Covered.Health || !got.Covered.Log || !got.Covered.Endpoints {
-			t.Errorf("covered: %+v", got.Covered)
-		}
 	})
 }

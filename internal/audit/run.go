@@ -58,6 +58,7 @@ func Run(ctx context.Context, h *host.Host, r Request) (Result, error) {
 }
 
 func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, error) {
+	n.node = r.Node
 	opts := proxy.Options{NodeName: r.Node, Zone: r.Zone}
 	var versions *proxy.Versions
 	var err error
@@ -106,11 +107,10 @@ func Follow(ctx context.Context, h *host.Host, r FollowRequest) {
 
 func (n *Machine) follow(ctx context.Context, api settle.API, r FollowRequest) {
 	n.follows, n.node = true, r.Node
-	answers := &answering{API: api}
-	n.Presence.Answered = answers.answeredSince
-	settle.Follow(ctx, n, answers, settle.FollowOptions{Node: r.Node, Zone: r.Zone, Every: r.Every, Done: r.Done, Looked: r.Looked,
+	settle.Follow(ctx, n, api, settle.FollowOptions{Node: r.Node, Zone: r.Zone, Every: r.Every, Done: r.Done, Looked: r.Looked,
+		Answers: func(since func() time.Time) { n.Presence.Answered = since },
 		Settle: func() time.Duration {
-			return max(kubeproxy.SettleTime(n.Host, r.Settle), time.Until(answers.answeredSince().Add(returnTime)))
+			return max(kubeproxy.SettleTime(n.Host, r.Settle), time.Until(n.Presence.Counts().Add(kubeproxy.Reconnects)))
 		}})
 }
 

@@ -194,8 +194,12 @@ func (m *machineUnits) Restart(ctx context.Context, units ...string) error {
 
 // Stops reports whether systemd is stopping a unit for good. During a restart the job has another type.
 func Stops(ctx context.Context, unit string) bool {
-	m, stops := &machineUnits{socket: systemdSocket}, false
+	m := &machineUnits{socket: systemdSocket}
 	defer m.Close()
+	return m.stops(ctx, unit)
+}
+
+func (m *machineUnits) stops(ctx context.Context, unit string) (stops bool) {
 	err := m.ask(ctx, func(conn *dbus.Conn) error {
 		jobs, err := conn.ListJobsContext(ctx)
 		stops = slices.ContainsFunc(jobs, func(j dbus.JobStatus) bool { return j.Unit == unit && j.JobType == "stop" })

@@ -92,7 +92,7 @@ func TestAskAgain(t *testing.T) {
 			if err != nil {
 				return
 			}
-			go serveUnit(conn, func() bool { asked++; return asked > 1 })
+			go serveUnit(conn, map[string]godbus.Variant{"ActiveState": godbus.MakeVariant("active")}, func() bool { asked++; return asked > 1 })
 		}
 	}()
 	m := &machineUnits{socket: path}
@@ -105,8 +105,40 @@ func TestAskAgain(t *testing.T) {
 	assert.Equal(t, asked, 2)
 }
 
+// TestStops: only a stop is one. systemd lists the job of a restart with its own type while the unit stops.
+func TestStops(t *testing.T) {
+	type job struct {
+		ID                uint32
+		Unit, Type, State string
+		Path, UnitPath    godbus.ObjectPath
+	}
+	for _, c := range []struct {
+		unit, job string
+		want      bool
+	}{{"w.service", "stop", true}, {"w.service", "restart", false}, {"other.service", "stop", false}} {
+		path := filepath.Join(t.TempDir(), "private")
+		listener, err := net.Listen("unix", path)
+		require.NoError(t, err)
+		go func() {
+			for { // godbus opens two connections
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				go serveUnit(conn, []job{{7, c.unit, c.job, "running", "/j", "/u"}}, func() bool { return true })
+			}
+		}()
+		m := &machineUnits{socket: path}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		assert.Equal(t, m.stops(ctx, "w.service"), c.want, "%+v", c)
+		m.Close()
+		_ = listener.Close()
+	}
+}
+
 // serveUnit speaks D-Bus: it authenticates anybody, and answers the first question while answers allows it.
-func serveUnit(conn net.Conn, answers func() bool) {
+func serveUnit(conn net.Conn, body any, answers func() bool) {
 	defer func() { _ = conn.Close() }()
 	in := bufio.NewReader(conn)
 	for line := ""; line != "BEGIN\r\n"; {
@@ -126,7 +158,6 @@ func serveUnit(conn net.Conn, answers func() bool) {
 	if err != nil || !answers() {
 		return
 	}
-	body := map[string]godbus.Variant{"ActiveState": godbus.MakeVariant("active")}
 	answer := godbus.Message{Type: godbus.TypeMethodReply, Body: []any{body}, Headers: map[godbus.HeaderField]godbus.Variant{
 		godbus.FieldReplySerial: godbus.MakeVariant(question.Serial()), godbus.FieldSignature: godbus.MakeVariant(godbus.SignatureOf(body)),
 	}}

@@ -133,12 +133,6 @@ type transientError struct {
 func (p *transientError) Error() string { return p.err.Error() }
 func (p *transientError) Unwrap() error { return p.err }
 
-// IsTransient reports whether an error shows that the API server is overloaded, starting, stopping or unreachable.
-func IsTransient(err error) bool {
-	var transient *transientError
-	return errors.As(err, &transient)
-}
-
 var errRedirects = errors.New("the server redirects the request, which an API server never does")
 
 // newClient returns a client of one server over TLS that does not follow redirects. It pings an

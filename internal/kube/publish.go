@@ -14,31 +14,10 @@ import (
 // Condition is a condition of a Node.
 type Condition struct {
 	Type    string
-	Status  string // True, False, Unknown
-	Reason  string // one word, CamelCase
-	Message string // without changing times and numbers: a different message causes a write of the Node
-	Rests   Rests
-}
-
-// Rests holds the times of the observations that a condition rests on. Their ages at the time of writing end the message. A change of
-// these times alone is no reason to write.
-type Rests struct{ Checked, Compared time.Time } // when the node was checked, and its rules compared with the API; zero: never
-
-func (r Rests) describe(now time.Time) string {
-	if r.Checked.IsZero() {
-		return ""
-	}
-	text := fmt.Sprintf(" (checked %s ago", now.Sub(r.Checked).Round(time.Second))
-	if !r.Compared.IsZero() {
-		text += fmt.Sprintf("; rules compared with the API %s ago", now.Sub(r.Compared).Round(time.Second))
-	}
-	return text + ")"
-}
-
-// same reports whether both are equal except for what they rest on.
-func (p Publication) same(as Publication) bool {
-	p.Rests = as.Rests
-	return p == as
+	Status  string    // True, False, Unknown
+	Reason  string    // one word, CamelCase
+	Message string    // without changing times and numbers: a different message causes a write of the Node
+	Checked time.Time // its age ends the message; a change of it alone causes no write
 }
 
 // Publication is a condition and the place to publish it.
@@ -157,10 +136,11 @@ func (p *Publisher) writeDue(ctx context.Context, want Publication) time.Duratio
 
 // pauseAfterWrite returns the minimum time between the last write and this one.
 func (p *Publisher) pauseAfterWrite(want Publication) time.Duration {
+	want.Checked = p.written.Checked
 	switch {
 	case p.at.IsZero():
 		return 0
-	case want.same(p.written):
+	case want == p.written:
 		return heartbeat
 	case want.Status == p.written.Status && want.Type == p.written.Type:
 		return messagePause
@@ -198,7 +178,9 @@ func (p *Publisher) writeToAPI(ctx context.Context, want Publication) error {
 		since = now
 	}
 	dated := want.Condition
-	dated.Message += want.Rests.describe(now)
+	if !want.Checked.IsZero() {
+		dated.Message += fmt.Sprintf(" (checked %s ago)", now.Sub(want.Checked).Round(time.Second))
+	}
 	if err := client.setCondition(ctx, node, dated, now, since); err != nil {
 		return err
 	}

@@ -56,7 +56,9 @@ func TestPublishWrites(t *testing.T) {
 	a := &api{}
 	publishing(t, a, func(p *Publisher, _ *[]string) {
 		for range 20 { // one round every half minute
-			p.Set(publication("False", "fails: swap"))
+			want := publication("False", "fails: swap")
+			want.Checked = time.Now()
+			p.Set(want)
 			time.Sleep(30 * time.Second)
 		}
 		if len(a.writes) > 3 || len(a.writes) < 2 {

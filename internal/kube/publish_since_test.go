@@ -49,4 +49,16 @@ func TestPublishSince(t *testing.T) {
 	if refused != 1 || !strings.Contains(last, `"lastTransitionTime":"`+since+`"`) {
 		t.Errorf("%d writes refused, the last one is %s", refused, last)
 	}
+	want := publication("Unknown", "")
+	p.written.Checked = time.Now().Add(-7 * time.Second)
+	if err := p.write(t.Context(), p.written); err != nil || !strings.Contains(last, `"message":"x (checked 7s ago)"`) {
+		t.Errorf("%v: %s", err, last)
+	}
+	if err := p.Last(t.Context(), want.Condition); err != nil || !strings.Contains(last, `"status":"Unknown"`) || strings.Contains(last, "ago") {
+		t.Errorf("the last write: %v: %s", err, last)
+	}
+	last = ""
+	if err := NewPublisher(nil, nil).Last(t.Context(), want.Condition); err != nil || last != "" {
+		t.Errorf("nothing was published before, but %v: %s", err, last)
+	}
 }

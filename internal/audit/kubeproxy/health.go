@@ -20,6 +20,7 @@ type Health struct {
 	NodeEligible *bool                   `json:"nodeEligible,omitempty"`
 	Status       map[string]FamilyHealth `json:"status,omitempty"` // by "IPv4", "IPv6"; nil before 1.33
 	HasStatus    bool                    `json:"hasStatus"`        // the page has the 1.33 form, even if no family has synced
+	clockSet     time.Time               // ages of earlier times count from then on, because they cannot be compared with the clock
 }
 
 // FamilyHealth is the state of one address family.
@@ -89,6 +90,7 @@ func JudgeHealth(h Health, now time.Time) []proxy.Finding {
 	sick := false
 	for _, family := range []string{"IPv4", "IPv6"} {
 		f, ok := h.Status[family]
+		now := now.Add(-max(0, h.clockSet.Sub(f.LastUpdated)))
 		switch {
 		case !ok:
 		case !f.Healthy:
@@ -110,17 +112,6 @@ func JudgeHealth(h Health, now time.Time) []proxy.Finding {
 // UnreadableAnswer returns the finding for one of kube-proxy's own pages that could not be fetched or read: Unknown.
 func UnreadableAnswer(endpoint string, err error) proxy.Finding {
 	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.sync.unreadable", Message: fmt.Sprintf("%s: %v", endpoint, err)})
-}
-
-// after moves times from before the clock was set to that moment, because they cannot be compared with the clock.
-func (h Health) after(set time.Time) Health {
-	for name, f := range h.Status {
-		if !f.LastUpdated.IsZero() {
-			f.LastUpdated = later(f.LastUpdated, set)
-		}
-		h.Status[name] = f
-	}
-	return h
 }
 
 // later returns the later of two times.

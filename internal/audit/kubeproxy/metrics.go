@@ -20,6 +20,7 @@ import (
 type Metrics struct {
 	Families map[string]SyncMetrics `json:"families"`
 	Requests Requests               `json:"requests"`
+	clockSet time.Time              // as in Health
 }
 
 // SyncMetrics are the metrics of one address family.
@@ -148,23 +149,6 @@ func unixTime(seconds float64) time.Time {
 	return time.Unix(int64(whole), int64(part*1e9))
 }
 
-// after moves times from before the clock was set to that moment, because they cannot be compared with the clock. Their order remains.
-func (m Metrics) after(set time.Time) Metrics {
-	for name, f := range m.Families {
-		by := max(0, set.Sub(later(f.LastSync, f.LastQueued)))
-		for _, t := range []*time.Time{&f.LastSync, &f.LastQueued} {
-			if !t.IsZero() {
-				*t = t.Add(by)
-			}
-		}
-		if !f.LastSync.IsZero() && f.LastQueued.After(set) {
-			f.LastSync = later(f.LastSync, set)
-		}
-		m.Families[name] = f
-	}
-	return m
-}
-
 // JudgeMetrics judges the metrics: an update that is pending for more than a minute cannot be written; a loop that has not run for an
 // hour is dead. A dead watch shows in neither (kubernetes#87615).
 func JudgeMetrics(m Metrics, now time.Time) []proxy.Finding {
@@ -174,6 +158,10 @@ func JudgeMetrics(m Metrics, now time.Time) []proxy.Finding {
 		of := ""
 		if name != "" {
 			of = " for " + name
+		}
+		now := now.Add(-max(0, m.clockSet.Sub(later(f.LastSync, f.LastQueued))))
+		if !f.LastSync.IsZero() && f.LastQueued.After(m.clockSet) {
+			f.LastSync = later(f.LastSync, m.clockSet)
 		}
 		waiting := f.LastQueued.Sub(f.LastSync)
 		switch {

@@ -82,7 +82,8 @@ func (p *Presence) Look(ctx context.Context) []proxy.Finding {
 	}
 	page, status, state := p.Get.read(ctx, cmp.Or(p.Healthz, defaultHealthz))
 	if h, err := ParseHealth(page, status); state == nil && err == nil {
-		p.health = JudgeHealth(h.after(p.ClockSet()), time.Now())
+		h.clockSet = p.ClockSet()
+		p.health = JudgeHealth(h, time.Now())
 	}
 	switch {
 	case state == nil:

@@ -66,8 +66,8 @@ func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 		} else if h, err := ParseHealth(body, status); err != nil {
 			p.Findings = append(p.Findings, UnreadableAnswer(from.Healthz, err))
 		} else {
-			p.Health = true
-			p.Findings = append(p.Findings, JudgeHealth(h.after(from.ClockSet), now)...)
+			p.Health, h.clockSet = true, from.ClockSet
+			p.Findings = append(p.Findings, JudgeHealth(h, now)...)
 		}
 	}
 	if from.Metrics != "" {
@@ -76,8 +76,9 @@ func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 		} else if m, err := ParseMetrics(bytes.NewReader(body)); err != nil {
 			p.Findings = append(p.Findings, UnreadableAnswer(from.Metrics, err))
 		} else {
+			m.clockSet = from.ClockSet
 			p.Health, p.Metrics = true, m
-			p.Findings = append(p.Findings, JudgeMetrics(m.after(from.ClockSet), now)...)
+			p.Findings = append(p.Findings, JudgeMetrics(m, now)...)
 		}
 	}
 	of := Log{Now: now, Began: later(from.Began, from.Counts)}

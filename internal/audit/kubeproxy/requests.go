@@ -34,6 +34,10 @@ func (r *Requests) add(line string) {
 	}
 }
 
+// Reconnects bounds the time in which a healthy kube-proxy reconnects after an outage of the API server: its pauses grow to 30 s, with
+// jitter to a minute (defaultBackoffMax in client-go's tools/cache/reflector.go).
+const Reconnects = time.Minute
+
 // requestsSeen is what readings of Requests have shown so far. client-go logs nothing while the API server refuses its connections
 // (IsConnectionRefused in watch of tools/cache/reflector.go), so only these counts show that the watch fails.
 type requestsSeen struct {

@@ -261,7 +261,13 @@ func TestBackends(t *testing.T) {
 		{"ipvs", mustParse(t, "*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-NODE-PORT - [0:0]\n:KUBE-LOAD-BALANCER - [0:0]\n-A KUBE-SERVICES -m "+
 			"set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT\nCOMMIT\n"), "kubeproxy.mode.ipvs"},
 	} {
-		t.Run(b.name, func(t *testing.T) { wantOne(t, Judge(b.rs, Options{}), b.want) })
+		t.Run(b.name, func(t *testing.T) {
+			rep := Judge(b.rs, Options{})
+			wantOne(t, rep, b.want)
+			if left := b.name == "nftables and iptables"; b.want == "kubeproxy.backend.mixed" && strings.HasPrefix(rep.Findings[0].Remedy, "drain") != left {
+				t.Errorf("remedy: %s", rep.Findings[0].Remedy)
+			}
+		})
 	}
 }
 

@@ -30,6 +30,7 @@ type feed struct {
 	more     chan struct{}        // closed when the log grows
 	err      error                // error of the last attempt to follow the API
 	failing  time.Time            // time of the first failure
+	answers  time.Time            // time of the first answer after the last failure; zero: none has failed
 	relist   context.CancelFunc   // triggers a new list
 	behind   bool                 // the next list must bypass caches, because the watch lagged behind
 }
@@ -71,6 +72,9 @@ func (f *feed) listAndFollow(ctx context.Context) error {
 func (f *feed) addEvent(c proxy.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !f.failing.IsZero() {
+		f.answers = time.Now()
+	}
 	f.err, f.failing = nil, time.Time{}
 	if now := c.Relist(); now != nil {
 		f.relisted, f.now = time.Now(), now.Current()
@@ -122,6 +126,16 @@ func (f *feed) pending() (first time.Time, known bool, err error) {
 		err = f.err
 	}
 	return first, f.now != nil, err
+}
+
+// answeredSince returns since when the API has answered: now if it does not, and the zero time if it always has.
+func (f *feed) answeredSince() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.failing.IsZero() {
+		return time.Now()
+	}
+	return f.answers
 }
 
 // beginRound starts a round. It returns the API's current state and the Services that changed since the

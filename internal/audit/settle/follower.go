@@ -30,6 +30,8 @@ type FollowOptions struct {
 	Every      time.Duration        // interval for reading the rules if Generation returns ""; longer if it is not sure
 	Done       func(Progress)       // called after each round, and after a report about kube-proxy alone
 	Looked     func(Progress)       // called after each look, and before a round; may be nil
+	// Answers is called at first, with a function that returns since when the API has answered: now if it does not. It may be nil.
+	Answers func(since func() time.Time)
 }
 
 // Progress is the result of the audit so far.
@@ -87,6 +89,9 @@ type follower struct {
 // settle, when the rules have changed, and every few minutes if changes of the rules cannot be detected.
 func Follow(ctx context.Context, node FollowedNode, api API, opts FollowOptions) {
 	k := &follower{node: node, feed: newFeed(api), opts: opts}
+	if opts.Answers != nil {
+		opts.Answers(k.feed.answeredSince)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

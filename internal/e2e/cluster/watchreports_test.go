@@ -109,11 +109,49 @@ func (n *ProxyNode) showLog(t *testing.T) error {
 	return n.Shell(t.Context(), script, n.Log())
 }
 
+// TestAPIAway: the API server refuses everybody on a node for two minutes (LONG=1: five), and an endpoint changes meanwhile. watch with an
+// audit block must not accuse kube-proxy, neither then nor after the return.
+func TestAPIAway(t *testing.T) {
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
+	s, err := c.AddService(t.Context(), "away", "TCP")
+	require.NoError(t, err)
+	s.replaceEndpoints()
+	require.NoError(t, s.Update(t.Context()))
+	n := addNode(t, c, IptablesNFT)
+	require.NoError(t, n.showLog(t))
+	k := startKept(t, n, binary, "1m")
+	k.untilVerdict("before", "pass")
+	away := 2 * time.Minute
+	if os.Getenv("LONG") != "" {
+		away = 5 * time.Minute
+	}
+	never := func(d time.Duration) {
+		t.Helper()
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
+			if _, err := k.passes(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	require.NoError(t, n.refuse(t, ""))
+	s.replaceEndpoints()
+	require.NoError(t, s.Update(t.Context()))
+	never(away)
+	require.NoError(t, n.MendProxy(t.Context()))
+	never(3 * time.Minute)
+	k.untilVerdict("and back", "pass")
+}
+
 // refuseProxy refuses the connections of kube-proxy to the API server, and ends those that are open. MendProxy reverts it.
 func (n *ProxyNode) refuseProxy(t *testing.T) error {
+	return n.refuse(t, fmt.Sprint("meta skgid ", proxyGroup))
+}
+
+// refuse does the same to the packets that match.
+func (n *ProxyNode) refuse(t *testing.T, match string) error {
 	return n.Shell(t.Context(), `nft "add table inet cut
 add chain inet cut out { type filter hook output priority 0; }
-add rule inet cut out ip daddr $2 tcp dport 6443 meta skgid $1 reject with tcp reset"`, fmt.Sprint(proxyGroup), Address)
+add rule inet cut out ip daddr $2 tcp dport 6443 $1 reject with tcp reset"`, match, Address)
 }
 
 // blockRestore replaces the program with which kube-proxy writes its rules by one that does not end.

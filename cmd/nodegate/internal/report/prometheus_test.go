@@ -15,7 +15,7 @@ func TestSeriesApart(t *testing.T) {
 	results := []Result{{Name: "sysctl.net.ipv4.ip_forward", Verdict: verdict.Pass, Severity: "block"}}
 	var b strings.Builder
 	for _, r := range []Report{
-		{Stage: "image", Results: results}, {Stage: "boot", Results: results}, {Stage: "run", Results: results},
+		{Stage: "image", Results: results, Version: "0.3.0", Policy: Policy{Digest: "0a1b2c3d4e5f"}}, {Stage: "boot", Results: results}, {Stage: "run", Results: results},
 		{Stage: "all", Results: results}, {Stage: "run", Results: results, Audit: &Audit{}},
 	} {
 		require.NoError(t, writePrometheus(&b, r))
@@ -30,7 +30,13 @@ func TestSeriesApart(t *testing.T) {
 		}
 		seen[series] = true
 	}
-	if len(seen) < 6*9 {
+	if len(seen) < 6*6 {
 		t.Errorf("only %d series:\n%s", len(seen), b.String())
+	}
+	if n := strings.Count(b.String(), "\nnodegate_requirement{"); n != 6 { // no series for a verdict that it does not have
+		t.Errorf("%d series for the requirement's verdict in 6 documents", n)
+	}
+	if !strings.Contains(b.String(), "\n"+`nodegate_build_info{policy="0a1b2c3d4e5f",stage="image",version="0.3.0"} 1`+"\n") {
+		t.Errorf("the build is missing:\n%s", b.String())
 	}
 }

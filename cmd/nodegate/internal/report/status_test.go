@@ -22,7 +22,7 @@ const watched = `{
   "fights": [{"name": "sysctl.net.ipv4.ip_forward", "since": "2026-01-01T11:58:00Z", "next": "2026-01-01T12:01:00Z",
     "writer": "no known program writes it"}],
   "report": {
-    "apiVersion": "nodegate/v1", "kind": "Report", "node": {"name": "node17"}, "verdict": "fail",
+    "apiVersion": "nodegate/v1", "kind": "Report", "node": {"name": "node17"}, "verdict": "fail", "time": "2026-01-01T11:59:48Z",
     "results": [
       {"name": "sysctl.kernel.panic", "verdict": "fail", "want": "10", "got": "0"},
       {"name": "module.overlay", "verdict": "unknown", "error": "reading /proc/modules: permission denied"},
@@ -58,5 +58,19 @@ func TestStatus(t *testing.T) {
 	if late != "unknown watch                       the last round was 1h0m10s ago; a round is due every 30s; "+
 		"run `systemctl status nodegate-watch.service`" {
 		t.Errorf("a watch that is late: %s", late)
+	}
+	for _, c := range []struct {
+		passed, now int // seconds before noon
+		superseded  bool
+	}{{13, 0, false}, {11, 0, true}, {9, 0, true}, {-5, 0, false}, {9, -3600, false}} {
+		d := s
+		if got := d.Supersede(noon.Add(time.Duration(-c.passed)*time.Second), noon.Add(time.Duration(-c.now)*time.Second)); got != c.superseded {
+			t.Errorf("%+v: superseded %v", c, got)
+		}
+		var b strings.Builder
+		require.NoError(t, d.Text(&b, noon, Plain, "nodegate-watch.service"))
+		if strings.Contains(b.String(), "fail ") == c.superseded {
+			t.Errorf("%+v: %s", c, b.String())
+		}
 	}
 }

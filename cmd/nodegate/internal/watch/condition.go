@@ -14,9 +14,9 @@ import (
 	"nodegate/policy"
 )
 
-// maxMessage bounds the message of a condition, in bytes, without the ages that end it: readiness reporters and kubectl show 255 in one
+// maxMessage bounds the message of a condition, in bytes, without the age that ends it: readiness reporters and kubectl show 255 in one
 // line, with a newline.
-const maxMessage = 190
+const maxMessage = 220
 
 // Condition returns watch's findings as a condition of the Node. The condition changes only if the verdict or the failing checks
 // change. Values, times and counts are only in the report.
@@ -38,15 +38,6 @@ func Condition(kind string, d report.Watch, now time.Time) kube.Condition {
 		return lateCondition(kind)
 	}
 	return newCondition(kind, d.Report.Verdict, d.Report.Results, d.Report.Policy.Enforce != "", d.BreakGlass)
-}
-
-// rests returns the times that a watch's verdict rests on.
-func rests(w report.Watching) kube.Rests {
-	r := kube.Rests{Checked: w.LastRound}
-	if w.Audit != nil {
-		r.Compared = w.Audit.Last
-	}
-	return r
 }
 
 // StoppedCondition returns the condition of a node whose watch was stopped for good.
@@ -95,7 +86,7 @@ func (s Status) Publication(h *host.Host) kube.Publication {
 	}
 	p := s.Policy.Publish
 	out := kube.Publication{Condition: s.Condition(p.Condition), Kubeconfig: p.Kubeconfig, Node: p.Node}
-	out.Rests = rests(s.Watching)
+	out.Checked = s.LastRound
 	switch {
 	case out.Kubeconfig != "":
 	case kube.InPod():

@@ -30,7 +30,7 @@ func Follow(ctx context.Context, name, kind, node string, every time.Duration, s
 		// Use the monotonic clock: setting the wall clock must not make watch late.
 		now := seen.Add(time.Since(seen))
 		condition := Condition(kind, d, now)
-		condition.Rests = rests(d.Watching)
+		condition.Checked = d.LastRound
 		set(kube.Publication{Condition: condition, Node: node})
 		select {
 		case <-ctx.Done():

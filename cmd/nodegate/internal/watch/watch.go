@@ -32,6 +32,7 @@ type Watcher struct {
 	Audit      func(*policy.Policy) []checks.Check
 	Auditing   func() *report.Auditing // the progress of the audit, nil without an audit
 	BreakGlass func() string           // the break-glass in force, "" if none
+	Passed     func() time.Time        // when the gate last passed; nil: never
 	Reread     <-chan os.Signal        // a request to reread the files
 	Again      <-chan struct{}         // a request for a round
 
@@ -78,7 +79,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return err
 	}
 	w.setPolicy(p)
-	w.passed = report.GatePassed()
+	w.passed = w.gatePassed()
 	w.fights, w.known, w.verdicts = fights{}, map[int]*knownLink{}, map[string]verdict.Verdict{}
 	w.record.state = Status{
 		Watching: report.Watching{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
@@ -87,7 +88,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
 	go subscribe(ctx, w.Host.Links, events, subscribed, lost)
 
-	round := &round{host: w.Observer, policy: w.Policy, audit: w.Audit, done: make(chan found, 1)}
+	round := &round{host: w.Observer, policy: w.Policy, audit: w.Audit, passed: w.gatePassed, done: make(chan found, 1)}
 	next := time.NewTimer(time.Hour)
 	next.Stop()
 	chores := time.NewTimer(time.Hour)
@@ -112,7 +113,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			early = early || w.mayConcern(e)
 		case <-glances:
 			early = w.glanceChanged() || early
-			if passed := report.GatePassed(); !passed.Equal(w.passed) { // kubelet's unit becomes active
+			if passed := w.gatePassed(); !passed.Equal(w.passed) { // kubelet's unit becomes active
 				w.passed = passed
 				w.beginRound(ctx, round, false)
 			}
@@ -169,6 +170,13 @@ func (w *Watcher) Run(ctx context.Context) error {
 			chores.Reset(choreDelay)
 		}
 	}
+}
+
+func (w *Watcher) gatePassed() time.Time {
+	if w.Passed == nil {
+		return time.Time{}
+	}
+	return w.Passed()
 }
 
 // newTicks returns a ticker, or one that never ticks if d is 0.
