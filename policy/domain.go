@@ -260,11 +260,10 @@ func isZeroAfterBoot(key Key) bool {
 
 // acceptedBy returns the end of a sentence with the numbers that a kernel accepts.
 func acceptedBy(d kernels.Domain) string {
-	low, high, known := d.Limits()
-	if !known {
+	if d.Accepted() == "" {
 		return "."
 	}
-	return fmt.Sprintf("; accepted: %d to %d.", low, high)
+	return fmt.Sprintf("; accepted: %s.", d.Accepted())
 }
 
 // readsKernel reports whether an expression depends on the kernel.

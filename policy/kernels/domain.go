@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -136,6 +137,18 @@ func (d Domain) Limits() (low, high *big.Int, known bool) {
 		return nil, nil, false
 	}
 	return all[0].low, all[0].high, true
+}
+
+// Accepted returns the range of each number of the parameter, for a message: "1024 to 65535", or "" if none is recorded.
+func (d Domain) Accepted() string {
+	var all []string
+	for _, w := range d.words {
+		if strings.Contains(w, "..") {
+			r := parseRange(w)
+			all = append(all, fmt.Sprintf("%d to %d", r.low, r.high))
+		}
+	}
+	return strings.Join(slices.Compact(all), "; ")
 }
 
 func rising(fields []string) bool {
