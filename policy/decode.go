@@ -209,6 +209,7 @@ func (r *reader) decodeGate(b block) Gate {
 	g.Repair = r.flag(b.get("repair"), "repair", g.Repair)
 	g.Enforce = Severity(r.oneOf(b.get("enforce"), "enforce", string(Block), string(Warn)))
 	g.OnHeld = r.command(b.get("on_held"), "on_held")
+	r.checkProgram("on_held", g.OnHeld, b.at("on_held"))
 	if r.names {
 		r.checkGate(g, b)
 	}

@@ -51,9 +51,9 @@ func (p *Policy) Effective() []Requirement {
 		add("probe."+pr.Name, pr.Want()+" within "+pr.Timeout.String(), pr.Metadata)
 	}
 	g := p.Gate
-	waits := fmt.Sprintf("waits up to %s, checked every %s, then %s; repair %t", g.Budget, g.Interval, g.OnTimeout, g.Repair)
-	if g.Enforce == Warn {
-		waits = g.Waits()
+	waits := g.Waits()
+	if g.Enforce != Warn {
+		waits += fmt.Sprintf("; %s for a start, checked every %s, repair %t", g.Budget, g.Interval, g.Repair)
 	}
 	add("gate", g.Unit+" "+waits, Metadata{Range: g.Range})
 	if p.Publish.Condition != "" {
@@ -114,12 +114,15 @@ func (r Requirement) String() string {
 	return r.Want
 }
 
-// Waits describes how long the gate holds its unit: "waits up to 2m0s, then hold".
+// Waits describes how long the gate holds its unit: "is held until it passes".
 func (g Gate) Waits() string {
-	if g.Enforce == Warn {
+	switch {
+	case g.Enforce == Warn:
 		return `is never held (enforce = "warn"): the gate only reports`
+	case g.OnTimeout == Release:
+		return fmt.Sprintf("is held for up to %s, and then starts unproven", g.Budget)
 	}
-	return fmt.Sprintf("waits up to %s, then %s", g.Budget, g.OnTimeout)
+	return "is held until the node passes"
 }
 
 // WriteEffective lists every requirement of the merged policy with its source.

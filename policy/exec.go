@@ -1,9 +1,15 @@
 package policy
 
 import (
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"nodegate/policy/kernels"
 )
 
 // Exec requires a program of the operator to exit with status 0.
@@ -52,6 +58,9 @@ func (r *reader) decodeExec(b block) (Exec, bool) {
 			r.errorf(b.at("stages"), "Wrong value", "stages must be a list of \"boot\" and \"run\": a program runs only on the running machine.")
 		}
 	}
+	if e.Severity == Block && slices.Contains(e.Stages, "boot") {
+		r.checkProgram("exec", e.Command, b.at("command"))
+	}
 	if r.catalogue != nil && !slices.Contains(e.Stages, "boot") {
 		r.checkHoldsNothing(e.Metadata, b, "stages has no \"boot\"")
 		if e.Drift == Ignore {
@@ -60,6 +69,27 @@ func (r *reader) decodeExec(b block) (Exec, bool) {
 		}
 	}
 	return e, len(r.diags) == before
+}
+
+// checkProgram reports a command that a rule names, also as a word of a shell's, unless it is about this machine.
+func (r *reader) checkProgram(where string, command []string, at hcl.Range) {
+	words := strings.Fields(strings.Join(command, " "))
+	if r.catalogue == nil || len(words) == 0 ||
+		slices.ContainsFunc(words, func(w string) bool {
+			return regexp.MustCompile(`127\.0\.0\.1|localhost|\[::1\]|169\.254\.|unix`).MatchString(w)
+		}) {
+		return
+	}
+	runs := slices.Contains([]string{"sh", "bash", "dash", "env", "timeout", "systemctl"}, path.Base(words[0]))
+	for _, rule := range kernels.About("program", where) {
+		for i, w := range words {
+			name := path.Base(strings.Trim(w, `"';&|()`))
+			if (i == 0 || runs) && slices.Contains(rule.Words[1:], name) || where == "exec" && strings.Contains(w, "://") {
+				r.warnf(at, "Harmful program", "%s: %s.", w, rule.Effect)
+				return
+			}
+		}
+	}
 }
 
 // checkHoldsNothing reports a block that is written to hold kubelet and that the gate never inspects.

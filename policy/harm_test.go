@@ -12,7 +12,7 @@ import (
 // TestHarmfulValues: lint warns of a value that every kernel accepts and no node of a cluster wants, unless the policy allows the name.
 func TestHarmfulValues(t *testing.T) {
 	for _, c := range []struct{ key, value, want string }{
-		{"net.netfilter.nf_conntrack_tcp_timeout_established", "value = 5", "usual is 300 to 2592000 seconds"},
+		{"net.netfilter.nf_conntrack_tcp_timeout_established", "value = 5", "usual is 900 to 2592000 seconds"},
 		{"net.netfilter.nf_conntrack_tcp_timeout_established", "value = 86400", ""},
 		{"net.netfilter.nf_conntrack_max", "max = 1024", "a full table drops every new connection; usual is at least 16384 connections"},
 		{"net.netfilter.nf_conntrack_max", "min = 1024", ""}, // lowers nothing
@@ -25,6 +25,18 @@ func TestHarmfulValues(t *testing.T) {
 		{"kernel.core_pattern", `value = "|systemd-coredump %P"`, "write |/PATH"},
 		{"kernel.core_pattern", `value = "|/usr/lib/systemd/systemd-coredump %P"`, ""},
 		{"kernel.panic", "value = -1", ""},
+		{"net.netfilter.nf_conntrack_tcp_timeout_established", "value = 300", "usual is 900 to 2592000 seconds"},
+		{"kernel.randomize_va_space", "value = 0", "usual is 1 to 2"},
+		{"kernel.randomize_va_space", "value = 2", ""},
+		{"kernel.unprivileged_bpf_disabled", "value = 0", "may load BPF programs"},
+		{"net.ipv4.conf.all.accept_source_route", "value = 1", "a sender chooses the path"},
+		{"net.ipv4.conf.default.accept_source_route", "value = 0", ""},
+		{"net.ipv6.conf.all.accept_source_route", "value = 1", "a sender chooses the path"},
+		{"net.ipv4.tcp_syncookies", "value = 0", "a flood of connection requests"},
+		{"net.ipv4.tcp_syncookies", "value = 2", ""},
+		{"user.max_user_namespaces", "value = 0", "hostUsers = false"},
+		{"user.max_user_namespaces", "value = 15000", ""},
+		{"vm.vfs_cache_pressure", "value = 2000", ""},
 	} {
 		text := fmt.Sprintf("sysctl %q {\n  %s\n}\n", c.key, c.value)
 		for _, allowed := range []bool{false, true} {
@@ -85,9 +97,9 @@ func TestMeaning(t *testing.T) {
 		{"link \"a\" {\n  match { driver = \"ice\" }\n  offload = { sg = false, tso = true }\n}", []string{"3 No effect"}},
 		{"link \"a\" {\n  match { driver = \"ice\" }\n  offload = { lro = true }\n}", []string{"3 Harmful value"}},
 		{"link \"a\" {\n  match { driver = \"ice\" }\n  mtu = 576\n}", []string{"3 Harmful value"}},
-		{"link \"a\" {\n  match { default_route = true }\n  mtu = 9001\n}\nlink \"b\" {\n  match { name = \"tunl0\" }\n  mtu = 8981\n}", nil},
+		{"link \"a\" {\n  match { driver = \"ena\" }\n  mtu = 9001\n}\nlink \"b\" {\n  match { name = \"tunl0\" }\n  mtu = 8981\n}", nil},
 		{"link \"a\" {\n  match { default_route = true }\n  mtu = 9001\n}\nlink \"b\" {\n  match { name = \"tunl0\" }\n  mtu = 8982\n}",
-			[]string{"5 Harmful value"}},
+			[]string{"3 Harmful value", "5 Harmful value"}},
 		{"gate { budget = \"5s\" }\ncheck \"exec\" { command = [\"/bin/x\"] }", []string{"2 Longer than the budget"}},
 		{"gate { budget = \"5s\" }\nprobe \"bridge\" { timeout = \"30s\" }", []string{"2 Longer than the budget"}},
 		{"check \"exec\" {\n  command = [\"/bin/x\"]\n  stages = [\"run\"]\n  drift = \"ignore\"\n}", []string{"4 Never runs"}},
@@ -100,6 +112,20 @@ func TestMeaning(t *testing.T) {
 		{set("net.ipv4.tcp_congestion_control", "\"cubic\"\n  reason = \"Pods send far\""), nil},
 		{set("net.ipv4.ip_forward", "1\n  reason = \"packets of Pods\""), nil},
 		{"variable \"v\" { default = 1 }\ngate { repair = var.v == 1 }", nil},
+		{set("net.ipv6.conf.all.accept_ra", "0"), []string{"1 Harmful value"}},
+		{set("net.ipv4.tcp_max_syn_backlog", "65536") + set("net.core.somaxconn", "4096"), nil},
+		{"module \"overlay\" {\n  when = os.id == \"amazon\"\n}", []string{"2 Unknown value"}},
+		{"module \"overlay\" {\n  when = contains([\"redhat\", \"openEuler\"], os.id)\n}", []string{"2 Unknown value"}},
+		{"variable \"v\" { default = \"suse\" }\nmodule \"overlay\" {\n  when = os.id != var.v\n}", []string{"3 Unknown value"}},
+		{"module \"overlay\" {\n  when = contains([\"amzn\", \"rhel\", \"sles\", \"photon\", \"talos\"], os.id)\n}", nil},
+		{"gate {\n  on_held = [\"/usr/bin/systemctl\", \"reboot\"]\n}", []string{"2 Harmful program"}},
+		{"gate {\n  on_held = [\"/bin/sh\", \"-c\", \"sleep 9; shutdown -r now\"]\n}", []string{"2 Harmful program"}},
+		{"gate {\n  on_held = [\"/opt/ship\", \"reboot\"]\n}", nil},
+		{"check \"exec\" {\n  command = [\"/usr/bin/curl\", \"-f\", \"registry.local\"]\n}", []string{"2 Harmful program"}},
+		{"check \"exec\" {\n  command = [\"/opt/x\", \"https://api/healthz\"]\n}", []string{"2 Harmful program"}},
+		{"check \"exec\" {\n  command = [\"/usr/bin/curl\", \"http://127.0.0.1:80/\"]\n}", nil},
+		{"check \"exec\" {\n  command = [\"/usr/bin/curl\", \"registry.local\"]\n  stages = [\"run\"]\n}", nil},
+		{"check \"exec\" {\n  command = [\"/usr/bin/curl\", \"registry.local\"]\n  severity = \"warn\"\n}", nil},
 		{"gate {\n  enforce = \"warn\"\n  on_held = [\"/bin/x\"]\n}", []string{"3 Holds nothing"}},
 	} {
 		o := known()

@@ -26,6 +26,10 @@ func (r *reader) checkSettings(l Link, b block) {
 	if mtu, set := l.number(MTU, ""); set && mtu >= 68 && mtu < leastMTU {
 		r.warnf(b.at("mtu"), "Harmful value", "With an MTU of %d the kernel removes IPv6 from the link: it needs %d.", mtu, leastMTU)
 	}
+	if mtu, _ := l.number(MTU, ""); mtu > 1500 && l.Match == (Match{DefaultRoute: true}) {
+		r.warnf(b.at("mtu"), "Harmful value", "Every uplink gets an MTU of %d, also where the network carries less: large packets are lost. "+
+			"Add the name or the driver to match.", mtu)
+	}
 	combined, set := l.number(Channels, "combined")
 	rx, _ := l.number(Channels, "rx")
 	tx, _ := l.number(Channels, "tx")

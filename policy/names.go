@@ -297,6 +297,11 @@ func pairs(kind string) (all [][2]Key) {
 	return all
 }
 
+// Means reports whether two names are of one parameter.
+func (k Key) Means(o Key) bool {
+	return k == o || slices.ContainsFunc(pairs("alias"), func(names [2]Key) bool { return k == names[0] && o == names[1] })
+}
+
 // checkAliases reports two values for one parameter that has two names.
 func (p *Policy) checkAliases(r *reader) {
 	for _, names := range pairs("alias") {

@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
+
+	"nodegate/policy/kernels"
 )
 
 // checkTypes reports operands, conditions and arguments of a wrong type, for any values of the facts and on every branch of every
@@ -168,8 +170,8 @@ func (c *typeChecker) checkEquality(n *hclsyntax.BinaryOpExpr) {
 
 // checkPossible reports a string that a fact never equals. The versions of the kernel and of kubelet nearly always have three numbers.
 func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
-	v, diags := e.Value(nil)
-	if diags.HasErrors() || v.Type() != cty.String || v.IsNull() {
+	v, diags := e.Value(c.EvalContext)
+	if diags.HasErrors() || v.Type() != cty.String || v.IsNull() || !v.IsKnown() {
 		return
 	}
 	text := v.AsString()
@@ -178,9 +180,23 @@ func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 	case words != nil && !slices.Contains(words, text):
 		c.errorf(e.Range(), "Wrong value", "%s is never %q; it is one of %s.%s",
 			fact, text, strings.Join(quoted(words), ", "), Nearest(text, words))
+	case fact == "os.id" && len(kernels.About("os", text)) > 0:
 	case fact == "os.id" && strings.ToLower(strings.TrimSpace(text)) != text:
 		c.errorf(e.Range(), "Wrong value", "os.id is never %q: os-release(5) requires lower case. Write %q.",
 			text, strings.ToLower(strings.TrimSpace(text)))
+	case fact == "os.id" && text != "":
+		var all, meant []string
+		for _, rule := range kernels.Rules("os") {
+			all = append(all, rule.Words[0])
+			if slices.Contains(rule.Words[1:], text) {
+				meant = append(meant, fmt.Sprintf("%q", rule.Words[0]))
+			}
+		}
+		hint := Nearest(text, all)
+		if meant != nil {
+			hint = " Did you mean " + strings.Join(meant, " or ") + "?"
+		}
+		c.warnf(e.Range(), "Unknown value", "os.id is the ID in /etc/os-release, and %q is not that of a known distribution.%s", text, hint)
 	case fact == "os.version" && strings.Trim(text, "0123456789.") == text && text != "":
 		c.warnf(e.Range(), "Never equal", "os.version is a number such as %q; the distribution is os.id, and no fact has the code "+
 			"name.", exampleOf(fact))

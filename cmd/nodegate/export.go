@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,6 +44,9 @@ Kubelet is held until the binary is there and the gate passes.`,
 				return fmt.Errorf("name one format, and the policy with --policy FILE; known formats: %s", strings.Join(export.Names(), ", "))
 			}
 			format, err := export.Find(args[0])
+			if err != nil && slices.Contains([]string{"user-data", "userdata", "terraform", "eks", "karpenter", "aws"}, args[0]) {
+				return fmt.Errorf("%w; user data of a machine is `nodegate export cloud-init`, with --mime for EKS and Karpenter", err)
+			}
 			if err != nil {
 				return err
 			}

@@ -25,6 +25,8 @@ func takePolicies(c *cobra.Command, args []string) (others []string, err error) 
 		switch {
 		case arg == "":
 			return nil, errors.New("a name is empty; is a variable in your script unset?")
+		case missing == nil && isTree(arg) && c.Flags().Lookup("root") != nil:
+			return nil, fmt.Errorf("%s is a machine's file tree, not a policy; write --root %[1]s", arg)
 		case policy.IsPolicyFile(filepath.Base(arg)), strings.Contains(arg, "/") && missing == nil:
 			if err := c.Flags().Set("policy", arg); err != nil {
 				return nil, err
@@ -38,6 +40,13 @@ func takePolicies(c *cobra.Command, args []string) (others []string, err error) 
 		}
 	}
 	return others, nil
+}
+
+// isTree reports whether a directory has the directories of a machine.
+func isTree(dir string) bool {
+	_, etc := os.Stat(filepath.Join(dir, "etc"))
+	_, usr := os.Stat(filepath.Join(dir, "usr"))
+	return etc == nil && usr == nil
 }
 
 // asPolicy returns how to read a file or directory as a policy, or "" if none has the name.
@@ -112,6 +121,7 @@ func foreignFlag(verb, name string) string {
 	return instead(name, [][2]string{
 		{"only include", "name the checks as arguments: nodegate check NAME..."},
 		{"exclude ignore", "use --skip NAME of `nodegate check`"},
+		{"fix repair", "use `nodegate apply`"},
 		{"check dry-run", "use `nodegate plan` to see the changes"},
 		{"auto-approve y yes", verb + " does not ask; leave it out"},
 		{"exit-code", "the exit status is 1 if a requirement fails and 3 if one is unknown"},
@@ -128,7 +138,8 @@ func foreignVerb(word string) string {
 		{"validate v test scan config verify doctor", "`nodegate check` judges this node, and `nodegate lint FILE` a policy"},
 		{"format", "use `nodegate fmt FILE`"},
 		{"diff", "use `nodegate plan`, or `nodegate policy diff` for two policies"},
-		{"init add", "use `nodegate install`"},
+		{"add", "use `nodegate install`"},
+		{"init", "use `nodegate policy import /etc/sysctl.d` to write a policy, and `nodegate install` to put one in force"},
 		{"destroy delete remove", "use `nodegate uninstall`, or `nodegate revert` for the settings alone"},
 		{"describe", "use `nodegate explain NAME`"},
 		{"get show list ls", "use `nodegate status`, `nodegate check -v` or `nodegate policy show --effective`"},

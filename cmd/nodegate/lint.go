@@ -75,16 +75,14 @@ has mistakes, or the file is not a kops manifest.`,
 	return c
 }
 
-// summary counts the settings of a policy, and describes its gate.
+// summary counts the settings and the checks of a policy, and describes its gate.
 func summary(p *policy.Policy) string {
 	all := []string{report.Count(len(p.Modules), "module"), report.Count(len(p.Sysctls), "sysctl")}
 	if len(p.Sysfs) > 0 {
 		all = append(all, fmt.Sprintf("%d sysfs", len(p.Sysfs)))
 	}
 	all = append(all, report.Count(len(p.Links), "link"))
-	if len(p.Execs) > 0 {
-		all = append(all, report.Count(len(p.Execs), "program"))
-	}
+	all = append(all, report.Count(len(p.Problems)+len(p.Execs)+len(p.Probes), "check"))
 	return fmt.Sprintf("%s; %s %s", strings.Join(all, ", "), p.Gate.Unit, p.Gate.Waits())
 }
 

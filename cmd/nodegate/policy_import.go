@@ -31,10 +31,11 @@ func newPolicyImport() *cobra.Command {
 		Use:   "import FILE|DIR...",
 		Short: "Write a policy from sysctl.d and modules-load.d files",
 		Long: `Import reads files of sysctl.d and modules-load.d, and writes a policy with the
-same settings. As at boot, a file of /etc overrides one of the same name in
-/usr/lib, a link to /dev/null masks it, files count in the order of their names,
-and the last line for a parameter decides. A comment names every line that was
-left out.
+same settings, the checks of the built-in policy "kubernetes", and an override
+for each of its parameters that a line contradicts. As at boot, a file of /etc
+overrides one of the same name in /usr/lib, a link to /dev/null masks it, files
+count in the order of their names, and the last line for a parameter decides. A
+comment names every line that was left out.
 
 Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
 		Example: `  nodegate policy import /etc/sysctl.d /etc/modules-load.d -o my.hcl
@@ -45,13 +46,14 @@ Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
 			if err := in.read(args); err != nil {
 				return err
 			}
-			text := in.policy()
 			switch settings := len(in.modules) + len(in.sysctls); {
 			case settings == 0 && len(in.left) > 0:
 				return fmt.Errorf("no setting found; left out: %s", strings.Join(in.left, "; "))
 			case settings == 0:
 				return fmt.Errorf("no setting found in %s; name directories such as sysctl.d and modules-load.d, or files", strings.Join(args, ", "))
 			}
+			wrote := report.Count(len(in.modules), "module") + ", " + report.Count(len(in.sysctls), "sysctl")
+			text := in.policy()
 			var err error
 			if output == "" {
 				_, err = exactWriter(c.OutOrStdout()).Write(text)
@@ -62,8 +64,7 @@ Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
 				return err
 			}
 			if output != "" {
-				fmt.Fprintf(c.ErrOrStderr(), "nodegate: wrote %s: %s, %s\n", output, report.Count(len(in.modules), "module"),
-					report.Count(len(in.sysctls), "sysctl"))
+				fmt.Fprintf(c.ErrOrStderr(), "nodegate: wrote %s: %s\n", output, wrote)
 			}
 			for _, l := range in.left {
 				fmt.Fprintln(c.ErrOrStderr(), "nodegate: left out:", l)
@@ -238,19 +239,54 @@ func (in *imported) readSysctls(name string, text []byte) {
 // policy returns the settings as a formatted policy.
 func (in *imported) policy() []byte {
 	var b bytes.Buffer
-	b.WriteString("# From `nodegate policy import`. Replace each reason by what the setting is for: the operator of a held node reads it.\n")
+	b.WriteString("# From `nodegate policy import`. Replace each reason by what the setting is for: the operator of a held node reads it.\n" +
+		"# The built-in policy has the checks of a Kubernetes node; without its use block only the settings below are required.\n")
 	for _, l := range in.left {
 		fmt.Fprintf(&b, "# Left out: %s\n", strings.Map(printableRune, l))
 	}
+	b.WriteString("\nuse \"kubernetes\" {}\n")
 	f := hclwrite.NewEmptyFile()
 	for _, m := range in.modules {
 		f.Body().AppendNewline()
 		f.Body().AppendNewBlock("module", []string{m}).Body().SetAttributeValue("reason", cty.StringVal("Imported from "+in.at[m]+"."))
 	}
+	in.appendOverrides(f.Body())
 	b.Write(f.Bytes())
 	in.writeSysctls(&b, false)
 	in.writeSysctls(&b, true)
 	return hclwrite.Format(b.Bytes())
+}
+
+// appendOverrides writes an override for each parameter of the built-in policy that an imported line contradicts. It replaces the line,
+// unless that has the parameter's other name.
+func (in *imported) appendOverrides(to *hclwrite.Body) {
+	builtin, _ := policy.Builtin("kubernetes")
+	p, _ := policy.Load([]policy.File{builtin}, catalog.Known())
+	done := map[int]bool{}
+	in.sysctls = slices.DeleteFunc(in.sysctls, func(s config.Setting) bool {
+		own := policy.Sysctl{Key: policy.Key(s.Key), Value: strings.Join(strings.Fields(s.Value), " ")}
+		i := slices.IndexFunc(p.Sysctls, func(b policy.Sysctl) bool { return b.Key.Means(own.Key) && own.Contradicts(b) })
+		if i < 0 || done[i] {
+			return i >= 0 && p.Sysctls[i].Key == own.Key
+		}
+		done[i] = true
+		to.AppendNewline()
+		b := to.AppendNewBlock("override", []string{p.Sysctls[i].Key.CheckName()}).Body()
+		b.SetAttributeValue("value", literalOf(s))
+		if s.Lenient {
+			b.SetAttributeValue("severity", cty.StringVal(string(policy.Warn)))
+		}
+		b.SetAttributeValue("reason", cty.StringVal("Imported from "+strings.Map(printableRune, s.At())+"."))
+		return p.Sysctls[i].Key == own.Key
+	})
+}
+
+// literalOf returns the value of a line, a number as such.
+func literalOf(s config.Setting) cty.Value {
+	if n, err := strconv.ParseInt(s.Value, 10, 64); err == nil && strconv.FormatInt(n, 10) == s.Value {
+		return cty.NumberIntVal(n)
+	}
+	return cty.StringVal(strings.Join(strings.Fields(s.Value), " "))
 }
 
 // writeSysctls writes the parameters in one block: those whose failure sysctl(8) ignores, or the others.
@@ -265,12 +301,8 @@ func (in *imported) writeSysctls(b *bytes.Buffer, lenient bool) {
 	}
 	fmt.Fprintf(b, "\nsysctls {\nreason = \"Imported.\"\n%svalues = {\n", severity)
 	for _, s := range all {
-		value := cty.StringVal(strings.Join(strings.Fields(s.Value), " "))
-		if n, err := strconv.ParseInt(s.Value, 10, 64); err == nil && strconv.FormatInt(n, 10) == s.Value {
-			value = cty.NumberIntVal(n)
-		}
 		key := hclwrite.TokensForValue(cty.StringVal(policy.Key(s.Key).String())).Bytes()
-		fmt.Fprintf(b, "%s = %s # %s\n", key, hclwrite.TokensForValue(value).Bytes(), strings.Map(printableRune, s.At()))
+		fmt.Fprintf(b, "%s = %s # %s\n", key, hclwrite.TokensForValue(literalOf(s)).Bytes(), strings.Map(printableRune, s.At()))
 	}
 	b.WriteString("}\n}\n")
 }

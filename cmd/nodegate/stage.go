@@ -145,6 +145,11 @@ func notFound(p *policy.Policy, shown, name string, stage checks.Stage, all []ch
 	if i := slices.IndexFunc(known, func(k string) bool { return strings.HasSuffix(k, "."+name) }); i >= 0 {
 		use = fmt.Sprintf(" Did you mean %q?", known[i])
 	}
+	if slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, name+".") }) {
+		use = fmt.Sprintf(" For all of that kind write '%s.*'.", name)
+	} else if _, err := policy.Builtin(name); err == nil {
+		use = fmt.Sprintf(" It is a built-in policy: write --policy FILE, and use %q {} in the file.", name)
+	}
 	if as := asPolicy(name); as != "" {
 		use = " " + upper(as)
 	}
