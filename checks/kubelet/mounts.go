@@ -18,7 +18,8 @@ func mounts() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.mounts", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true, AtBoot: true,
 		Detects: "/etc/fstab has a file system for a directory of kubelet or the container runtime, and it is not " +
-			"mounted, for example because cloud-init has not finished; or kubelet's directory is mounted with noexec, nosuid or nodev; or / is not shared.",
+			"mounted, for example because cloud-init has not finished; or kubelet's directory is mounted with noexec, nosuid or nodev; " +
+			"or / is not shared.",
 		Symptom: "The node's image store, logs or Pods disappear when the disk is mounted over them; the hidden files " +
 			"keep filling the root disk. With noexec, nosuid or nodev, programs, setuid programs or devices in Pods' volumes fail. If / is not " +
 			"shared, the runtime refuses Pods with Bidirectional mounts, such as CSI drivers.",

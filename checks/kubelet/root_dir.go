@@ -26,7 +26,8 @@ func rootDir() checks.Problem {
 		Symptom: "kubelet restarts forever: \"mkdir /var/lib/kubelet/pki: read-only file system\" or \"no space left on device\".",
 		How: "The file system of --root-dir (/var/lib/kubelet by default) is mounted read-only in the mount table of " +
 			"process 1 (nodegate's own services see every file system read-only); or statfs reports less than 32 KiB or no inode left, " +
-			"and kubelet's cpu_manager_state does not exist. A kubelet that has run before starts on a full disk, and evicts Pods: less space than " +
+			"and kubelet's cpu_manager_state does not exist. A kubelet that has run before starts on a full disk, and evicts Pods: " +
+			"less space than " +
 			"evictionHard's percentage for nodefs.available (10% by default) is a warning.",
 		Remedy: "find out why it is read-only (`dmesg`: the kernel remounts a file system with errors), or free space: " +
 			"run `crictl rmi --prune` or `journalctl --vacuum-size=100M`",
