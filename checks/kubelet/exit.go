@@ -50,8 +50,10 @@ func inspectExit(ctx context.Context, h *host.Host, p *policy.Policy, now time.T
 		s.Skip = "this snapshot does not record exits"
 		return s, nil
 	}
-	stopped := c.Active == "inactive" || c.Active == "deactivating"
-	if err != nil || stopped || c.Active == "active" && now.Sub(c.Since).Abs() >= stableTime {
+	if c.Active == "inactive" || c.Active == "deactivating" {
+		s.Skip = p.Gate.Unit + " does not run"
+	}
+	if err != nil || s.Skip != "" || c.Active == "active" && now.Sub(c.Since).Abs() >= stableTime {
 		return s, err
 	}
 	// NRestarts also counts starts that a control process ended (service_enter_restart() in systemd's
@@ -63,6 +65,9 @@ func inspectExit(ctx context.Context, h *host.Host, p *policy.Policy, now time.T
 	unknown := c.Exit == "" && c.Line == "" // the journal cannot be read, so the gate may have held the starts
 	switch {
 	case ends > 0 && (ends >= loopRestarts || !unknown):
+	case c.Restarts == 0 && c.Active != "active":
+		s.Skip = "kubelet has not run yet"
+		return s, nil
 	case c.Restarts == 0:
 		return s, nil
 	default:
@@ -70,7 +75,9 @@ func inspectExit(ctx context.Context, h *host.Host, p *policy.Policy, now time.T
 		if c.Earlier > 0 {
 			text = fmt.Sprintf("%s, restarted %d times, %d of them before its unit file or a drop-in changed", c.Active, c.Restarts, c.Earlier)
 		}
-		s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, text)}
+		if s.Evidence = []checks.Evidence{checks.Seen(p.Gate.Unit, text)}; c.Active != "active" {
+			s.Skip = text
+		}
 		return s, nil
 	}
 	k, _ := h.Kubelet() // kubelet.config reports an error

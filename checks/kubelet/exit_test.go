@@ -19,7 +19,8 @@ func TestExit(t *testing.T) {
 		return m
 	}
 	const right = "pass\nwant: kubelet keeps running\ngot: kubelet keeps running"
-	const held = right + "\nevidence: kubelet.service: activating, restarted 4 times; the gate or another ExecStartPre= held all recent starts"
+	const down = "skipped\nskipped: kubelet.service does not run"
+	const held = "skipped\nskipped: activating, restarted 4 times; the gate or another ExecStartPre= held all recent starts"
 	const line = `E1121 12:00:00.000000       1 run.go:72] "command failed" err="failed to run Kubelet: an unknown reason"`
 	named := func(verdict, got, state, exit string) string {
 		return "\n" + verdict + `
@@ -55,20 +56,22 @@ remedy: read kubelet's last messages: run ` + "`journalctl -b -u kubelet _TRANSP
 			Want: once("failed", "0")},
 		{What: "the gate held it after it exited", Node: node(host.Crash{Restarts: 4, Held: 3, Active: "activating", Exit: "exit status 1", Line: line}, 0),
 			Want: once("activating", "4")},
-		{What: "stopped manually", Node: node(host.Crash{Restarts: 5, Active: "inactive", Exit: "exit status 1"}, time.Second), Want: right},
+		{What: "stopped manually", Node: node(host.Crash{Restarts: 5, Active: "inactive", Exit: "exit status 1"}, time.Second), Want: down},
+		{What: "its first start waits in the gate", Node: node(host.Crash{Active: "activating"}, 0), Want: "skipped\nskipped: kubelet has not run yet"},
+		{What: "it has just started", Node: node(host.Crash{Active: "active"}, time.Second), Want: right},
 		{What: "the gate holds it", Node: node(host.Crash{Restarts: 4, Held: 4, Active: "activating"}, time.Second), Want: held},
 		{What: "it may have been held: the journal cannot be read", Node: node(host.Crash{Restarts: 2, Active: "activating"}, time.Second),
 			Want: strings.Replace(held, "4 times", "2 times", 1)},
 		{What: "it exited before the gate was installed",
 			Node: node(host.Crash{Restarts: 6, Earlier: 6, Active: "activating", Exit: "exit status 1", Line: line}, time.Second),
-			Want: right + "\nevidence: kubelet.service: activating, restarted 6 times, 6 of them before its unit file or a drop-in changed"},
+			Want: "skipped\nskipped: activating, restarted 6 times, 6 of them before its unit file or a drop-in changed"},
 		{What: "it exited before the gate was installed, and goes on",
 			Node: node(host.Crash{Restarts: 20, Earlier: 17, Active: "activating", Exit: "exit status 1", Line: line}, time.Second),
 			Want: loops("activating", "exit status 1")},
 		{What: "the gate held it, and now it exits", Node: node(host.Crash{Restarts: 20, Held: 17, Active: "active", Exit: "exit status 1", Line: line},
 			time.Second), Want: loops("active", "exit status 1")},
 		{What: "kubeadm has not joined", Node: waiting, Want: "skipped\nskipped: this node has not joined a cluster: kubeadm join writes kubelet's files"},
-		{What: "no systemd", Node: checkstest.Node(nil, nil), Want: right},
+		{What: "no systemd", Node: checkstest.Node(nil, nil), Want: down},
 	})
 	// At kubelet's start it warns, so that it does not hold.
 	checkstest.RunOne(t, "kubelet.exit", checks.Boot, []checkstest.Case{

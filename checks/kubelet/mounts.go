@@ -3,6 +3,8 @@ package kubelet
 import (
 	"cmp"
 	"context"
+	"errors"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,9 +18,11 @@ func mounts() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.mounts", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Later: true, AtBoot: true,
 		Detects: "/etc/fstab has a file system for a directory of kubelet or the container runtime, and it is not " +
-			"mounted, for example because cloud-init has not finished; or kubelet's directory is mounted with noexec, nosuid or nodev.",
+			"mounted, for example because cloud-init has not finished; or kubelet's directory is mounted with noexec, nosuid or nodev; " +
+			"or / is not shared.",
 		Symptom: "The node's image store, logs or Pods disappear when the disk is mounted over them; the hidden files " +
-			"keep filling the root disk. With noexec, nosuid or nodev, programs, setuid programs or devices in Pods' volumes fail.",
+			"keep filling the root disk. With noexec, nosuid or nodev, programs, setuid programs or devices in Pods' volumes fail. If / is not " +
+			"shared, the runtime refuses Pods with Bidirectional mounts, such as CSI drivers.",
 		How: "/etc/fstab has a mount point at or above /var/lib/kubelet, /var/lib/containerd, /var/lib/containers or /var/log/pods, without " +
 			"noauto, and /proc/mounts does not list it. The options are those of the file system of --root-dir.",
 		Remedy: "mount it before kubelet and the runtime start: order their units after it with RequiresMountsFor=, " +
@@ -72,6 +76,16 @@ func judgeOptions(h *host.Host, s *checks.State) error {
 	if err != nil {
 		s.Cause = "kubelet.config"
 		return err
+	}
+	table, found, err := h.ReadIfAny("/proc/1/mountinfo") // nodegate's services have mounts of their own
+	if err != nil && !errors.Is(err, host.ErrNotRecorded) {
+		return err
+	}
+	root := regexp.MustCompile(`(?m)^\d+ \d+ \S+ \S+ / .*? - `).FindAllString(string(table), -1)
+	if k.Found && found && len(root) > 0 && !strings.Contains(root[len(root)-1], " shared:") {
+		s.Evidence = append(s.Evidence, checks.Seen("/proc/1/mountinfo", root[len(root)-1]))
+		s.Differs("/ is not shared", "run `mount --make-rshared /`, at each boot before the runtime starts; systemd does that by itself")
+		return nil
 	}
 	dir := cmp.Or(k.Flags["root-dir"].Value, "/var/lib/kubelet")
 	mounted, err := findMount(h, "/proc/mounts", resolveLinks(h.Files, dir))

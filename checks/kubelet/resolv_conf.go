@@ -16,12 +16,12 @@ import (
 func resolvConf() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.resolv-conf", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "The resolv.conf that kubelet gives to Pods is missing, or names a loopback resolver such as " +
-			"systemd-resolved's stub.",
+		Detects: "The resolv.conf that kubelet gives to Pods is missing, or names a resolver that no Pod can reach: a loopback address such as " +
+			"systemd-resolved's stub, or a link-local one.",
 		Symptom: "CoreDNS exits: \"Loop (127.0.0.1:... -> :53) detected for zone .\"; or no Pod starts: \"open " +
 			"/etc/resolv.conf: no such file\".",
 		How: "The file named by resolvConf in kubelet's configuration (/etc/resolv.conf by default) is missing or has " +
-			"a nameserver in 127.0.0.0/8 or ::1. Only a missing file, without which no Pod starts, is more than a warning.",
+			"a nameserver in 127.0.0.0/8 or fe80::/10, or ::1. Only a missing file, without which no Pod starts, is more than a warning.",
 		Remedy: "set resolvConf: /run/systemd/resolve/resolv.conf in kubelet's configuration, as kubeadm does if " +
 			"systemd-resolved runs",
 		TradeOff: "Pods with dnsPolicy Default then query the network's resolvers directly, without systemd-resolved's " +
@@ -60,13 +60,13 @@ func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (check
 		if len(f) < 2 || f[0] != "nameserver" {
 			continue
 		}
-		if a, err := netip.ParseAddr(f[1]); err == nil && a.IsLoopback() {
+		if a, err := netip.ParseAddr(f[1]); err == nil && (a.IsLoopback() || a.Is6() && a.IsLinkLocalUnicast()) {
 			s.Evidence = append(s.Evidence, checks.Seen(name, strings.TrimSpace(line)))
 			remedy, err := otherResolvConf(h, name)
 			if err != nil {
 				return s, err
 			}
-			s.Differs("loopback resolver "+f[1], remedy)
+			s.Differs(map[bool]string{true: "loopback", false: "link-local"}[a.IsLoopback()]+" resolver "+f[1], remedy)
 			s.Minor = true
 		}
 	}

@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
+	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -19,11 +21,14 @@ import (
 func rootDir() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.root-dir", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Block, Later: true,
-		Detects: "kubelet's root directory is on a read-only file system, or on one that is full before kubelet's first start.",
+		Detects: "kubelet's root directory is on a read-only file system, or on one that is full before kubelet's first start or above " +
+			"kubelet's eviction threshold.",
 		Symptom: "kubelet restarts forever: \"mkdir /var/lib/kubelet/pki: read-only file system\" or \"no space left on device\".",
 		How: "The file system of --root-dir (/var/lib/kubelet by default) is mounted read-only in the mount table of " +
 			"process 1 (nodegate's own services see every file system read-only); or statfs reports less than 32 KiB or no inode left, " +
-			"and kubelet's cpu_manager_state does not exist. A kubelet that has run before starts on a full disk, and evicts Pods.",
+			"and kubelet's cpu_manager_state does not exist. A kubelet that has run before starts on a full disk, and evicts Pods: " +
+			"less space than " +
+			"evictionHard's percentage for nodefs.available (10% by default) is a warning.",
 		Remedy: "find out why it is read-only (`dmesg`: the kernel remounts a file system with errors), or free space: " +
 			"run `crictl rmi --prune` or `journalctl --vacuum-size=100M`",
 		TradeOff: "",
@@ -79,8 +84,31 @@ func inspectRootDir(_ context.Context, h *host.Host, _ *policy.Policy) (checks.S
 	}
 	if full != "" {
 		s.Differs(full, remedy)
+	} else if limit := nodefsLimit(k); float64(space.Available)*100 < limit*float64(space.Size) {
+		s.Differs(fmt.Sprintf("%d %% available, less than the %.4g %% at which kubelet evicts Pods", space.Available*100/space.Size, limit), "")
+		s.Evidence, s.Minor = []checks.Evidence{checks.Seen(at, s.Got)}, true
 	}
 	return s, nil
+}
+
+// nodefsLimit returns the percentage of available space below which kubelet evicts Pods, 0 if it does not, or not by a percentage.
+func nodefsLimit(k config.Kubelet) (percent float64) {
+	limit := "10%" // any other threshold replaces the defaults
+	for name := range k.Values {
+		if strings.HasPrefix(name, "evictionHard") {
+			limit = ""
+		}
+	}
+	if flag := k.Flags["eviction-hard"].Value; flag != "" {
+		_, limit, _ = strings.Cut(flag, "nodefs.available<")
+		limit, _, _ = strings.Cut(limit, ",")
+	} else {
+		limit = cmp.Or(k.Values["evictionHard.nodefs.available"].Value, limit)
+	}
+	if text, is := strings.CutSuffix(limit, "%"); is {
+		percent, _ = strconv.ParseFloat(text, 64) // kubelet.values asks kubelet about a wrong one
+	}
+	return percent
 }
 
 // resolveLinks resolves the symbolic links in a path as statfs(2) does: a mount table lists resolved paths only. It leaves elements

@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"strings"
 	"syscall"
 	"testing"
 
@@ -41,6 +42,23 @@ func TestRootDirBehindLinks(t *testing.T) {
 		{What: "a link to itself", Node: node(readOnlyRoot, map[string]string{"/var": "-> /var"}), Want: wrong(onRoot)},
 	})
 
+	filled := func(percent uint64, config string) *hosttest.Machine {
+		m := withUnit("--config="+kubeadmConfig, map[string]string{"/proc/1/mounts": "/dev/vda / ext4 rw 0 0\n", kubeadmConfig: header + config})
+		m.Spaces = map[string]host.Space{"/var/lib/kubelet": {Free: 1 << 30, Available: (100 - percent) << 30, Size: 100 << 30, FreeInodes: 1, Inodes: 9}}
+		return m
+	}
+	evicts := func(available, limit string) string {
+		got := available + " % available, less than the " + limit + " % at which kubelet evicts Pods"
+		return "warn\nwant: a writable file system with space\ngot: " + got + "\nevidence: /var/lib/kubelet: " + got +
+			strings.TrimPrefix(wrong(""), "fail\nwant: a writable file system with space\ngot: read-only\n")
+	}
+	checkstest.RunOne(t, "kubelet.root-dir", checks.Boot, []checkstest.Case{
+		{What: "93 % full", Node: filled(93, ""), Want: evicts("7", "10")},
+		{What: "90 % full", Node: filled(90, ""), Want: right},
+		{What: "a higher threshold", Node: filled(80, "evictionHard: {nodefs.available: 25%}\n"), Want: evicts("20", "25")},
+		{What: "a threshold for memory only", Node: filled(93, "evictionHard: {memory.available: 100Mi}\n"), Want: right},
+		{What: "a threshold in bytes", Node: filled(93, "evictionHard: {nodefs.available: 1Gi}\n"), Want: right},
+	})
 	on := func(h *host.Host) string {
 		return checkstest.Text(checkstest.On(t.Context(), t, h, checks.Boot, "kubelet.root-dir", ""))
 	}

@@ -187,6 +187,11 @@ remedy: start systemd-resolved, which writes /run/systemd/resolve/resolv.conf (`
 fail
 want: resolvers that a Pod can reach
 got: /etc/resolv.conf is missing` + remedy},
+		{What: "a router's link-local address", Node: node(map[string]string{"/etc/resolv.conf": "nameserver 169.254.169.253\nnameserver fe80::1%eth0\n"}), Want: `
+warn
+want: resolvers that a Pod can reach
+got: link-local resolver fe80::1%eth0
+evidence: /etc/resolv.conf: nameserver fe80::1%eth0` + remedy},
 		{What: "resolvConf is empty", Node: node(map[string]string{kubeadmConfig: header + "resolvConf: \"\"\n"}),
 			Want: "skipped\nskipped: kubelet's resolvConf is empty: Pods do not use the node's resolvers"},
 	})

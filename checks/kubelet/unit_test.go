@@ -254,7 +254,7 @@ warn
 want: a unit that systemd starts
 got: kubelet.service is enabled nowhere: systemd does not start it at boot
 evidence: /usr/lib/systemd/system/kubelet.service: no unit of the boot starts it
-remedy: run ` + "`systemctl enable kubelet.service`"},
+remedy: run ` + "`systemctl enable kubelet.service`, unless a program starts it, as EKS' nodeadm, GKE's scripts and minikube do"},
 		{What: "skipped", Node: node(nil, "inactive", "enabled", host.Loaded{State: "loaded", Unit: service.Answer{Starts: true,
 			Conditions: []service.Condition{{Key: "ConditionVirtualization", Value: "!container"}}}}), Want: `
 fail

@@ -54,6 +54,10 @@ func (m installedModule) Inspect(_ context.Context, h *host.Host) (checks.State,
 	switch {
 	case len(releases) == 0 && m.Absent:
 	case len(releases) == 0:
+		if boots, err := h.Files.Filled("/boot"); err != nil || !boots {
+			s.Skip = "no kernel and no boot loader here: a container or WSL2, which use the kernel of their host"
+			return s, err
+		}
 		s.Differs("no kernel in the image", "install a kernel with its modules below /lib/modules")
 	case wrong != nil:
 		s.Differs(strings.Join(wrong, ", "), strings.Join(remedies, "; "))

@@ -72,7 +72,9 @@ got: no modules.dep in 6.1.0-18-amd64
 evidence: /lib/modules/6.1.0-13-amd64: loadable
 evidence: /lib/modules/6.1.0-18-amd64/modules.dep: missing
 remedy: run ` + "`depmod --basedir ROOT 6.1.0-18-amd64`" + `, or remove ROOT/lib/modules/6.1.0-18-amd64 if that kernel is gone`},
-		{"no kernel", map[string]string{"/etc/os-release": "ID=debian\n"}, `fail
+		{"a container", map[string]string{"/etc/os-release": "ID=debian\n"},
+			"skipped\nskipped: no kernel and no boot loader here: a container or WSL2, which use the kernel of their host"},
+		{"no kernel", map[string]string{"/boot/grub/grub.cfg": "\n"}, `fail
 want: in every kernel
 got: no kernel in the image
 remedy: install a kernel with its modules below /lib/modules`},

@@ -10,7 +10,20 @@ import (
 )
 
 func TestUnitsThatMustBeOff(t *testing.T) {
+	tables := func(text string) *hosttest.Machine {
+		return checkstest.WithUnit(checkstest.Node(map[string]string{"/etc/nftables.conf": "#!/usr/sbin/nft -f\n\n" + text}, nil), "nftables.service", "inactive", "enabled")
+	}
 	checkstest.RunOne(t, "firewalld", checks.Run, []checkstest.Case{
+		{What: "nftables.service, as Debian has it", Node: tables("flush ruleset\ntable inet filter {\n}\n"), Want: `warn
+want: off
+got: nftables.service deletes all rules at each start and reload
+evidence: firewalld.service: inactive
+evidence: /etc/nftables.conf: flush ruleset
+remedy: in /etc/nftables.conf delete only its own tables, with ` + "`table inet NAME; delete table inet NAME` in place of `flush ruleset`; or run `systemctl disable nftables.service`"},
+		{What: "nftables.service with its own table only", Node: tables("# flush ruleset\ntable inet filter\ndelete table inet filter\n"), Want: `pass
+want: off
+got: off
+evidence: firewalld.service: inactive`},
 		{What: "running", Node: checkstest.WithUnit(checkstest.Node(nil, nil), "firewalld.service", "active", "enabled"), Want: `warn
 want: off
 got: firewalld.service is active, enabled

@@ -115,7 +115,8 @@ func (machineFiles) Space(name string) (Space, error) {
 	if err := unix.Statfs(name, &s); err != nil {
 		return Space{}, &fs.PathError{Op: "statfs", Path: name, Err: err}
 	}
-	return Space{s.Bfree * uint64(s.Bsize), s.Ffree, s.Files}, nil
+	size := uint64(s.Bsize)
+	return Space{s.Bfree * size, s.Bavail * size, s.Blocks * size, s.Ffree, s.Files}, nil
 }
 
 // treeFiles reads files below an untrusted root. It resolves every symbolic link as if the root

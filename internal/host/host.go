@@ -90,7 +90,9 @@ type Files interface {
 
 // Space is the free space of a file system, available to root.
 type Space struct {
-	Free       uint64 `json:"free"` // bytes
+	Free       uint64 `json:"free"`                // bytes
+	Available  uint64 `json:"available,omitempty"` // bytes available to ordinary users, as kubelet counts
+	Size       uint64 `json:"size,omitempty"`      // bytes; 0 in an older snapshot
 	FreeInodes uint64 `json:"freeInodes"`
 	Inodes     uint64 `json:"inodes"` // 0 if the file system does not count them
 }

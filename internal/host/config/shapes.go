@@ -50,7 +50,7 @@ var (
 	// Numbers with a unit, ranges, durations, times, Kubernetes' APIs and labels, units of systemd, links, variables in a command line.
 	shape = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^([+-]?[0-9.]+([numkMGTPE]|[KMGTPE]i|%%?|[eE][+-]?[0-9]+)?|[0-9]+-[0-9]+|-?([0-9.]+(ns|us|µs|ms|s|m|h))+` +
-			`|[0-9]+:(memory|hugepages-[0-9]+[KMG]i)|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]{5})` +
+			`|shared:[0-9]+|[0-9]+:(memory|hugepages-[0-9]+[KMG]i)|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[+-][0-9:]{5})` +
 			`|([a-z0-9.-]+\.)?k8s\.io/v[0-9][a-z0-9]*|v1|([a-z0-9.-]+\.)?(kubernetes|k8s)\.io/[A-Za-z0-9._-]+` +
 			`|[\w@.%:\\-]+\.(service|target|mount|automount|socket|slice|timer|path|swap|scope|device)` +
 			`|(except:)?(interface-name:|driver:)?(eth|en[iopsx]?|ib|wl|ww|veth|lxc|cali|cni|flannel|flannel-v6|` +
@@ -77,6 +77,7 @@ func isShown(t string) bool {
 	if _, err := netip.ParsePrefix(t); err == nil {
 		return true
 	}
+	_, zone, _ := strings.Cut(t, "%") // which may be any text
 	_, err := netip.ParseAddr(t)
-	return err == nil && !strings.Contains(t, "%") // a zone may be any text
+	return err == nil && (zone == "" || shape().MatchString(zone))
 }

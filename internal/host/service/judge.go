@@ -65,7 +65,7 @@ func (u Unit) Judge(files Files, a Answer) ([]Fault, error) {
 	j.checkRetries()
 	if !a.Starts {
 		f := j.add("no unit of the boot starts it", u.Name+" is enabled nowhere: systemd does not start it at boot",
-			"run `systemctl enable "+u.Name+"`")
+			"run `systemctl enable "+u.Name+"`, unless a program starts it, as EKS' nodeadm, GKE's scripts and minikube do")
 		f.Doubt, f.Later = true, j.awaits // a program may start it, as nodeadm does
 	}
 	return j.faults, j.err
