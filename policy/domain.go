@@ -133,30 +133,10 @@ func (l *loader) judge(r *reader, b block, a asked) {
 	if domains == nil || isZeroAfterBoot(a.key) && a.allows("0") {
 		return
 	}
-	var worst fault
-	var bad, lack, oneWay []string
-	fine := false
-	for _, version := range a.kernels {
-		i := slices.IndexFunc(domains, func(d kernels.Domain) bool { return d.Version == version })
-		if i < 0 {
-			lack = append(lack, version)
-			continue
-		}
-		found, answer := l.faultOf(domains[i], b, a)
-		switch {
-		case found.summary != "":
-			worst, bad = found, append(bad, version)
-			continue
-		case answer == kernels.Stored:
-			fine = true
-		}
-		if domains[i].OneWay(a.target) && !coupled(a.key) {
-			oneWay = append(oneWay, version)
-		}
-	}
+	answers := l.answersOn(domains, b, a)
 	floor := b.get("min") != nil && b.at("min") == a.at
-	if bad != nil {
-		r.warnings = append(r.warnings, worst.on(bad, b, a, fine, len(bad) == len(domains)))
+	if answers.bad != nil {
+		r.warnings = append(r.warnings, answers.worst.on(answers.bad, b, a, answers.fine, len(answers.bad) == len(domains)))
 	} else if why := mistaken(a.key, a.target, floor); why != "" && !l.isAllowed(string(a.key)) {
 		r.warnf(a.at, "Harmful value", "%s = %s%s: %s.%s", a.key, a.target, a.on, why, ifWanted("Harmful value", a.key))
 	}
@@ -164,18 +144,46 @@ func (l *loader) judge(r *reader, b block, a asked) {
 	if n, is := parseNumber(a.target); is && n < 0 && floor && a.on == "" && len(domains) == len(applying(domains, positive)) {
 		r.warnf(a.at, "Holds nothing", "%s is never negative, so min = %d allows every value. Write the smallest right value.", a.key, n)
 	}
-	if oneWay != nil && !l.isAllowed(string(a.key)) {
+	if answers.oneWay != nil && !l.isAllowed(string(a.key)) {
 		loads := ""
 		if a.key == "kernel/modules_disabled" {
 			loads = " No module loads any more, so load all that the node needs before."
 		}
 		r.warnf(a.at, "Cannot be undone", "%s = %s: the old value is refused by Linux %s until the next boot, so `nodegate revert` cannot "+
-			"restore it.%s%s", a.key, a.target, inWords(oneWay), loads, ifWanted("Cannot be undone", a.key))
+			"restore it.%s%s", a.key, a.target, inWords(answers.oneWay), loads, ifWanted("Cannot be undone", a.key))
 	}
-	if lack != nil && !a.others && b.Type == "sysctl" && !strings.ContainsAny(b.Name, "*?[") {
+	if answers.lack && !a.others && b.Type == "sysctl" && !strings.ContainsAny(b.Name, "*?[") {
 		r.warnf(b.Range, "Not on every kernel", "%s: of the recorded kernels, only in Linux %s. A node with another one is held. Write "+
 			"when = %s.", a.key, inWords(versionsOf(domains)), l.whenFor(versionsOf(domains)))
 	}
+}
+
+// kernelAnswers are the answers of several kernels to one value.
+type kernelAnswers struct {
+	worst       fault
+	bad, oneWay []string // versions that have a fault, or keep the value until the next boot
+	lack, fine  bool     // one lacks the parameter, one stores the value
+}
+
+// answersOn returns the answers of the kernels that a block is for.
+func (l *loader) answersOn(domains []kernels.Domain, b block, a asked) (all kernelAnswers) {
+	for _, version := range a.kernels {
+		i := slices.IndexFunc(domains, func(d kernels.Domain) bool { return d.Version == version })
+		if i < 0 {
+			all.lack = true
+			continue
+		}
+		found, answer := l.faultOf(domains[i], b, a)
+		if found.summary != "" {
+			all.worst, all.bad = found, append(all.bad, version)
+			continue
+		}
+		all.fine = all.fine || answer == kernels.Stored
+		if domains[i].OneWay(a.target) && !coupled(a.key) {
+			all.oneWay = append(all.oneWay, version)
+		}
+	}
+	return all
 }
 
 // fault describes a value that a kernel does not keep.

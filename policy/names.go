@@ -94,25 +94,7 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 	}
 	numbers, known := r.catalogue.Parameter(string(key))
 	if !known && r.names && !r.isAllowed(string(key)) {
-		var all []string
-		for _, p := range r.catalogue.Parameters {
-			all = append(all, Key(p).String())
-		}
-		instead := Nearest(key.String(), all)
-		_, dotted := r.catalogue.Parameter(string(key.dotted()))
-		switch word := key.String(); {
-		case dotted:
-			instead = fmt.Sprintf(" For a link whose name has dots, slashes separate. Write %q.", string(key.dotted()))
-		case strings.Contains(word, "hugepage"):
-			instead = " Transparent huge pages are in /sys. Write: " + lineOf("sysfs")
-		case slices.Contains(r.catalogue.Modules, strings.Split(word, ".")[0]) && strings.Count(word, ".") == 1:
-			module, option, _ := strings.Cut(word, ".")
-			instead = fmt.Sprintf(" An option is its module's. Write: module %q { options = { %s = %s } }", module, option,
-				literal(cmp.Or(strings.Join(values, " "), "VALUE")))
-		case strings.Contains(word, "swap") && instead == "":
-			instead = " Swap is a check. Write: " + lineOf("check")
-		}
-		r.warnf(name, "Unknown parameter", "%s: %s%s", key, noKernel, instead)
+		r.warnf(name, "Unknown parameter", "%s: %s%s", key, noKernel, r.parameterInstead(key, values))
 	}
 	if key == "net/core/flow_limit_cpu_bitmap" || key == "net/core/rps_default_mask" {
 		return // a mask of CPUs, in groups of hexadecimal digits: a machine with few CPUs prints what looks like a number
@@ -130,6 +112,29 @@ func (r *reader) checkParameter(key Key, name hcl.Range, values []string, at hcl
 				"pass.", key, countOf(numbers), len(fields))
 		}
 	}
+}
+
+// parameterInstead returns the line to write instead of a parameter that no kernel has, or its nearest names.
+func (r *reader) parameterInstead(key Key, values []string) string {
+	var all []string
+	for _, p := range r.catalogue.Parameters {
+		all = append(all, Key(p).String())
+	}
+	instead := Nearest(key.String(), all)
+	_, dotted := r.catalogue.Parameter(string(key.dotted()))
+	switch word := key.String(); {
+	case dotted:
+		instead = fmt.Sprintf(" For a link whose name has dots, slashes separate. Write %q.", string(key.dotted()))
+	case strings.Contains(word, "hugepage"):
+		instead = " Transparent huge pages are in /sys. Write: " + lineOf("sysfs")
+	case slices.Contains(r.catalogue.Modules, strings.Split(word, ".")[0]) && strings.Count(word, ".") == 1:
+		module, option, _ := strings.Cut(word, ".")
+		instead = fmt.Sprintf(" An option is its module's. Write: module %q { options = { %s = %s } }", module, option,
+			literal(cmp.Or(strings.Join(values, " "), "VALUE")))
+	case strings.Contains(word, "swap") && instead == "":
+		instead = " Swap is a check. Write: " + lineOf("check")
+	}
+	return instead
 }
 
 // checkOctal reports a number with a leading zero: the kernel and nodegate read 0600 as 384, and its author may have meant either.

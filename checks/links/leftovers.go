@@ -31,20 +31,48 @@ func cniLeftovers() checks.Problem {
 
 func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 	s := checks.Passing("one CNI")
-	const dir = "/etc/cni/net.d"
-	names, err := h.ReadDirIfAny(dir)
+	networks, err := networksOf(h)
 	if err != nil {
 		return s, err
 	}
+	var got []string
+	if len(networks) > 1 {
+		got = append(got, networks...)
+		s.Evidence = append(s.Evidence, checks.Seen(netDir, "the runtime uses the first: "+networks[0]))
+	}
+	links, err := h.Links.List(ctx)
+	if err != nil {
+		return s, err
+	}
+	shared, overlays := sharedPorts(links)
+	got = append(got, shared...)
+	switch {
+	case got != nil:
+		s.Differs(strings.Join(got, ", "), "")
+	case networks == nil && !overlays:
+		s.Skip = "no CNI is installed yet"
+	}
+	return s, nil
+}
+
+// netDir has the runtime's configuration of networks.
+const netDir = "/etc/cni/net.d"
+
+// networksOf returns the networks that CNIs have installed, each with its file, and before them an example that the runtime would use instead.
+func networksOf(h *host.Host) (networks []string, err error) {
+	names, err := h.ReadDirIfAny(netDir)
+	if err != nil {
+		return nil, err
+	}
 	var first string // an example that sorts before every network
-	var seen, networks, got []string
+	var seen []string
 	for _, name := range names {
 		if !strings.HasSuffix(name, ".conf") && !strings.HasSuffix(name, ".conflist") && !strings.HasSuffix(name, ".json") {
 			continue
 		}
-		text, err := h.Files.ReadFile(dir + "/" + name)
+		text, err := h.Files.ReadFile(netDir + "/" + name)
 		if err != nil {
-			return s, err
+			return nil, err
 		}
 		var conf struct {
 			Name, Type string
@@ -70,14 +98,11 @@ func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 	if first != "" && len(networks) > 0 {
 		networks = append([]string{first}, networks...)
 	}
-	if len(networks) > 1 {
-		got = append(got, networks...)
-		s.Evidence = append(s.Evidence, checks.Seen(dir, "the runtime uses the first: "+networks[0]))
-	}
-	links, err := h.Links.List(ctx)
-	if err != nil {
-		return s, err
-	}
+	return networks, nil
+}
+
+// sharedPorts returns the pairs of VXLAN links of two CNIs that use one port, and whether a CNI has such a link at all.
+func sharedPorts(links []host.Link) (shared []string, overlays bool) {
 	owner := map[int]host.Link{} // keyed by port
 	for _, l := range links {
 		if l.VXLAN == nil || overlayOwner(l.Name) == "" {
@@ -85,17 +110,11 @@ func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 		}
 		other, taken := owner[l.VXLAN.Port]
 		if taken && overlayOwner(other.Name) != overlayOwner(l.Name) {
-			got = append(got, fmt.Sprintf("%s and %s on port %d", other.Name, l.Name, l.VXLAN.Port))
+			shared = append(shared, fmt.Sprintf("%s and %s on port %d", other.Name, l.Name, l.VXLAN.Port))
 		}
 		owner[l.VXLAN.Port] = l
 	}
-	switch {
-	case got != nil:
-		s.Differs(strings.Join(got, ", "), "")
-	case networks == nil && len(owner) == 0:
-		s.Skip = "no CNI is installed yet"
-	}
-	return s, nil
+	return shared, len(owner) > 0
 }
 
 // overlayOwner returns the CNI that a VXLAN link belongs to by its name, or "".

@@ -42,26 +42,53 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 	if err != nil {
 		return s, err
 	}
-	byName := map[string]host.Link{}
-	for _, l := range links {
-		byName[l.Name] = l
-	}
 	routes, err := h.Links.DefaultRoutes(ctx)
 	if err != nil {
 		return s, err
 	}
-	largest := 0
-	var wrong, lower, raise []string
+	found := mtuFaults{State: &s}
+	found.compareTunnels(links, routes)
+	tunnelled := s.Evidence != nil
+	pods, err := h.Links.PodMTUs(ctx)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		s.Evidence = append(s.Evidence, checks.Seen("links in Pods", "not compared: "+err.Error()))
+	case err != nil:
+		return s, err
+	}
+	found.comparePods(links, podBridges(links, routes), pods, tunnelled)
+	switch {
+	case found.wrong != nil:
+		s.Differs(strings.Join(found.wrong, ", "), mtuRemedy(append(found.lower, found.raise...)))
+	case !tunnelled:
+		s.Skip = "no VXLAN tunnel"
+	}
+	return s, nil
+}
+
+// mtuFaults are the links with a wrong MTU, and the commands that correct them.
+type mtuFaults struct {
+	*checks.State
+	wrong, lower, raise []string
+	largest             int // MTU of a tunnel
+}
+
+// compareTunnels compares each VXLAN link with the link that carries its packets.
+func (f *mtuFaults) compareTunnels(links []host.Link, routes []string) {
+	byName := map[string]host.Link{}
+	for _, l := range links {
+		byName[l.Name] = l
+	}
 	for _, l := range links {
 		if l.VXLAN == nil || l.VXLAN.FlowBased || strings.HasPrefix(l.Name, "cilium_") || strings.HasPrefix(l.Name, "vxlan_sys_") {
 			continue
 		}
-		largest = max(largest, l.MTU)
+		f.largest = max(f.largest, l.MTU)
 		overhead := vxlanOverhead
 		if l.VXLAN.V6 || strings.Contains(l.Name, "-v6.") { // flannel's and Calico's names; old snapshots lack V6
 			overhead = vxlanOverheadV6
-			s.Want = "tunnel <= NIC - 50 (over IPv6 70), Pods <= tunnel"
-			s.Got = s.Want
+			f.Want = "tunnel <= NIC - 50 (over IPv6 70), Pods <= tunnel"
+			f.Got = f.Want
 		}
 		parents := routes
 		if l.VXLAN.Parent != "" {
@@ -72,46 +99,34 @@ func inspectMTUChain(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 			if !known {
 				continue
 			}
-			s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d through %s mtu %d", l.MTU, name, parent.MTU)))
+			f.Evidence = append(f.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d through %s mtu %d", l.MTU, name, parent.MTU)))
 			if most := parent.MTU - overhead; l.MTU > most {
-				wrong = append(wrong, fmt.Sprintf("%s %d > %d", l.Name, l.MTU, most))
-				lower = append(lower, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), most))
+				f.wrong = append(f.wrong, fmt.Sprintf("%s %d > %d", l.Name, l.MTU, most))
+				f.lower = append(f.lower, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), most))
 			}
 		}
 	}
-	tunnelled := s.Evidence != nil
-	pods, err := h.Links.PodMTUs(ctx)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported):
-		s.Evidence = append(s.Evidence, checks.Seen("links in Pods", "not compared: "+err.Error()))
-	case err != nil:
-		return s, err
-	}
-	bridges := podBridges(links, routes)
+}
+
+// comparePods compares the bridges and links of Pods with the tunnels, and with the other ends in the Pods.
+func (f *mtuFaults) comparePods(links []host.Link, bridges map[string]bool, pods map[string]int, tunnelled bool) {
 	for _, l := range links {
 		ofPod := bridges[l.Name] || bridges[l.Master] || l.Kind == "veth" && strings.HasPrefix(l.Name, "cali")
-		if tunnelled && ofPod && l.MTU > largest {
-			s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d", l.MTU)))
-			wrong = append(wrong, fmt.Sprintf("%s %d > %d", l.Name, l.MTU, largest))
+		if tunnelled && ofPod && l.MTU > f.largest {
+			f.Evidence = append(f.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d", l.MTU)))
+			f.wrong = append(f.wrong, fmt.Sprintf("%s %d > %d", l.Name, l.MTU, f.largest))
 			if l.Kind == "bridge" { // with a smaller MTU than the Pod's own, a veth drops packets silently
-				lower = append(lower, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), largest))
+				f.lower = append(f.lower, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), f.largest))
 			}
 		}
 		if pods[l.Name] > l.MTU {
-			s.Evidence = append(s.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d, its Pod's end %d", l.MTU, pods[l.Name])))
-			wrong = append(wrong, fmt.Sprintf("the Pod of %s %d > %d", l.Name, pods[l.Name], l.MTU))
-			if !tunnelled || pods[l.Name] <= largest {
-				raise = append(raise, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), pods[l.Name]))
+			f.Evidence = append(f.Evidence, checks.Seen(l.Name, fmt.Sprintf("mtu %d, its Pod's end %d", l.MTU, pods[l.Name])))
+			f.wrong = append(f.wrong, fmt.Sprintf("the Pod of %s %d > %d", l.Name, pods[l.Name], l.MTU))
+			if !tunnelled || pods[l.Name] <= f.largest {
+				f.raise = append(f.raise, fmt.Sprintf("ip link set dev %s mtu %d", plain.Quote(l.Name), pods[l.Name]))
 			}
 		}
 	}
-	switch {
-	case wrong != nil:
-		s.Differs(strings.Join(wrong, ", "), mtuRemedy(append(lower, raise...)))
-	case !tunnelled:
-		s.Skip = "no VXLAN tunnel"
-	}
-	return s, nil
 }
 
 // mtuRemedy returns a remedy with the commands that change this node's links. The link in a Pod keeps its MTU as long as the Pod exists.
