@@ -29,8 +29,8 @@ nothing and waits until it is stopped. On a node watch publishes by itself.`,
 			node := os.Getenv("NODE_NAME")
 			switch {
 			case condition == "":
-				fmt.Fprintln(c.ErrOrStderr(), "nodegate: --condition is empty: publishing nothing") // keep running: Kubernetes restarts a Pod that exits
-				<-c.Context().Done()
+				fmt.Fprintln(c.ErrOrStderr(), "nodegate: --condition is empty: publishing nothing")
+				<-c.Context().Done() // Kubernetes would restart a Pod that exits
 				return nil
 			case node == "":
 				return errors.New("NODE_NAME is not set; set it to the Pod's spec.nodeName through the downward API")

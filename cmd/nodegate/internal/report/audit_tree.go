@@ -78,17 +78,8 @@ func Verdict(rep *audit.Judgment) verdict.Verdict {
 
 // branch is a line of a tree with the branches below it.
 type branch struct {
-	text     string
-	sub      []branch
-	endpoint *audit.Endpoint // of a line about one endpoint
-}
-
-// chance returns the probability of an endpoint in per cent.
-func (n branch) chance() string {
-	if n.endpoint == nil {
-		return ""
-	}
-	return fmt.Sprintf("%.2f", 100*n.endpoint.Chance)
+	text string
+	sub  []branch
 }
 
 func (s service) writeTree(b *strings.Builder) {
@@ -161,7 +152,7 @@ func chainBranch(chain string, endpoints []audit.Endpoint, none string) []branch
 		return []branch{{text: none}}
 	}
 	node := branch{text: chain}
-	for i, e := range endpoints {
+	for _, e := range endpoints {
 		text := fmt.Sprintf("%6.2f %%  %s", 100*e.Chance, e.Address)
 		if e.Chain != "" {
 			text += "  " + e.Chain
@@ -169,7 +160,7 @@ func chainBranch(chain string, endpoints []audit.Endpoint, none string) []branch
 		if e.Line > 1 {
 			text += fmt.Sprintf("  (line %d)", e.Line)
 		}
-		node.sub = append(node.sub, branch{text: text, endpoint: &endpoints[i]})
+		node.sub = append(node.sub, branch{text: text})
 	}
 	return []branch{node}
 }

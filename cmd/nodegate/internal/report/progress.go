@@ -43,20 +43,3 @@ func bar(w io.Writer, now func() time.Time) func(done, failed, total int) {
 		}
 	}
 }
-
-// StatusLine returns a function that shows one line on a terminal; "" erases the line. If w is not a terminal, the function does
-// nothing.
-func StatusLine(w io.Writer) func(line string) {
-	f := terminal(w)
-	if f == nil {
-		return func(string) {}
-	}
-	return statusLine(f, func() int { return host.Columns(f) })
-}
-
-func statusLine(w io.Writer, columns func() int) func(line string) {
-	return func(line string) {
-		shown := []rune(plain.Escape(strings.Join(strings.Fields(line), " ")))
-		fmt.Fprintf(w, "\r\x1b[K%s", string(shown[:min(len(shown), max(columns()-1, 0))]))
-	}
-}
