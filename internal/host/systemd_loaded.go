@@ -124,7 +124,7 @@ func answerOf(properties map[string]any) service.Answer {
 				}
 			}
 			if ok, _ := properties[strings.TrimSuffix(key, "s")+"Result"].(bool); met < 0 && !ok {
-				a.Conditions = append(a.Conditions, service.Condition{Key: name, Value: value})
+				a.Conditions = append(a.Conditions, service.NewCondition(name, value))
 			}
 		}
 	}

@@ -235,9 +235,9 @@ func (m kernel) Complaint(_ context.Context, program string, flags ...string) (s
 	return m.words(m.Said[program]), m.Refuse["x "+program]
 }
 
-// words returns kubelet's words without values of its private files. The fake kubelet contains no word.
+// words returns kubelet's words without values of its private files.
 func (m *Machine) words(text string) string {
-	return host.KubeletWords(text, m.files(), func(string, []string) map[string]bool { return nil })
+	return host.KubeletWords(text, m.files())
 }
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
