@@ -14,7 +14,7 @@ const pauseTime = 100 * time.Millisecond
 
 // Pause waits between two reads of counters: 100 ms, or until ctx ends. It returns the host for the second read.
 func Pause(ctx context.Context, h *host.Host) (*host.Host, error) {
-	return h.Anew(), sleepFor(ctx, pauseTime)
+	return h.Again(), sleepFor(ctx, pauseTime)
 }
 
 func sleepFor(ctx context.Context, d time.Duration) error {

@@ -49,7 +49,7 @@ func (k rememberingKernel) Version(ctx context.Context, name string, flags ...st
 	key := fmt.Sprint(commandKey(name, flags), file.Dev, file.Ino, file.Size, file.Ctim, file.Mtim)
 	said, err := ask(ctx, k.m, "", key, read)
 	if !asked && (err != nil || time.Since(said.at) >= versionTTL) {
-		k.m.anew = true
+		k.m.again = true
 		said, err = ask(ctx, k.m, "", key, read)
 	}
 	return said.text, err

@@ -21,14 +21,14 @@ func Once(h *Host) *Host {
 	return asking(h, *h, memo{Snapshot: &Snapshot{}, derived: &Snapshot{}})
 }
 
-// Anew returns a host that asks every question again, and may get another answer.
-func (h *Host) Anew() *Host {
+// Again returns a host that asks every question again, and may get another answer.
+func (h *Host) Again() *Host {
 	switch {
 	case h.asked == nil || h.memo.absent != nil:
 		return h
 	case h.memo.keeps:
 		again := h.memo
-		again.anew, again.derived = true, &Snapshot{}
+		again.again, again.derived = true, &Snapshot{}
 		return asking(h.asked, *h.asked, again)
 	}
 	return Once(h.asked)

@@ -57,7 +57,7 @@ type memo struct {
 	derived *Snapshot      // what was computed from answers
 	hidden  *config.Filter // of a recording: knows the words that the recorded files leave out
 	keeps   bool           // it is a recording, and shows the answers of its replay
-	anew    bool           // a new answer replaces the one that is there
+	again    bool           // a new answer replaces the one that is there
 	absent  error          // of a replay, and of a file tree's kernel: why a question has no answer
 }
 
@@ -80,7 +80,7 @@ func ask[T any](ctx context.Context, m memo, kind, name string, read func() (T, 
 	a.asking.Lock()
 	defer a.asking.Unlock()
 	m.mu.Lock()
-	value, err, given := a.value, a.err, a.given && !m.anew
+	value, err, given := a.value, a.err, a.given && !m.again
 	m.mu.Unlock()
 	if v, is := value.(T); is && given {
 		return v, err
