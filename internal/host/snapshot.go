@@ -57,7 +57,7 @@ type memo struct {
 	derived *Snapshot      // what was computed from answers
 	hidden  *config.Filter // of a recording: knows the words that the recorded files leave out
 	keeps   bool           // it is a recording, and shows the answers of its replay
-	again    bool           // a new answer replaces the one that is there
+	again   bool           // a new answer replaces the one that is there
 	absent  error          // of a replay, and of a file tree's kernel: why a question has no answer
 }
 
