@@ -61,8 +61,8 @@ var (
 	})
 )
 
-// isSysctl reports whether a key is in one of the kernel's directories of parameters, and no key of a cipher: stable_secret has the shape of
-// an address.
+// isSysctl reports whether a key is in one of the kernel's directories of parameters, and no key of a cipher: stable_secret has the shape
+// of an address.
 func isSysctl(key string) bool {
 	return sysctlName().MatchString(key) && !strings.HasSuffix(key, "_secret") && !strings.HasSuffix(key, "_key")
 }
