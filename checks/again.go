@@ -35,7 +35,7 @@ func recheckFailing(ctx context.Context, h *host.Host, list []Check, results []R
 		if err != nil {
 			return
 		}
-		once := host.Once(h)
+		once := host.Once(h.Again())
 		suspects = slices.DeleteFunc(suspects, func(i int) bool {
 			was, now := results[i], inspect(ctx, once, list[i])
 			if ctx.Err() != nil {

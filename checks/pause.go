@@ -4,14 +4,18 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"nodegate/internal/host"
 )
 
 // pauseTime is the pause between two reads of counters: long enough to see a continuing loss, short
 // enough for a check.
 const pauseTime = 100 * time.Millisecond
 
-// Pause waits between two reads of counters: 100 ms, or until ctx ends.
-func Pause(ctx context.Context) error { return sleepFor(ctx, pauseTime) }
+// Pause waits between two reads of counters: 100 ms, or until ctx ends. It returns the host for the second read.
+func Pause(ctx context.Context, h *host.Host) (*host.Host, error) {
+	return h.Again(), sleepFor(ctx, pauseTime)
+}
 
 func sleepFor(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)

@@ -66,10 +66,10 @@ func Apply(ctx context.Context, h *host.Host, stage Stage, list []Check, record 
 	// change failed.
 	proof, cancel := context.WithTimeout(context.WithoutCancel(ctx), proofTime)
 	defer cancel()
-	after := Inspect(proof, h, stage, list)
+	after := Inspect(proof, h.Again(), stage, list)
 	if first := len(tried); ctx.Err() == nil {
 		if makeChanges(ctx, h, after, tried, failures, made, record); len(tried) > first {
-			after = Inspect(proof, h, stage, list)
+			after = Inspect(proof, h.Again(), stage, list)
 		}
 	}
 	after.Started, after.Duration = before.Started, time.Since(before.Started)

@@ -105,8 +105,8 @@ func (r *reader) decodeProblem(b block) (Problem, bool) {
 	if r.AtBoot != nil && !slices.Contains(r.AtBoot, b.Name) {
 		r.checkHoldsNothing(about, b, "it is not a check of stage boot")
 	}
-	for _, rule := range kernels.About("check", b.Name) {
-		if r.catalogue != nil && about.Severity != Warn && b.get("when") == nil {
+	if r.catalogue != nil && about.Severity != Warn && b.get("when") == nil {
+		for _, rule := range kernels.About("check", b.Name) {
 			r.warnf(b.Range, "Waits for kubelet", "%s: %s.", b.Name, rule.Effect)
 		}
 	}

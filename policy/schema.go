@@ -118,8 +118,9 @@ func (r *reader) openBlock(b *hcl.Block, text []byte) block {
 	content := &hcl.BodyContent{}
 	if b.Type != "override" {
 		var diags hcl.Diagnostics
-		content, diags = b.Body.Content(blockSchema(b.Type))
-		r.diags = append(r.diags, mendUnknown(diags, b.Type, strings.Join(b.Labels, "."), blockSchema(b.Type), text)...)
+		schema := blockSchema(b.Type)
+		content, diags = b.Body.Content(schema)
+		r.diags = append(r.diags, mendUnknown(diags, b.Type, strings.Join(b.Labels, "."), schema, text)...)
 	}
 	opened := block{Type: b.Type, Range: b.DefRange, Body: b.Body, Attrs: content.Attributes, Blocks: content.Blocks}
 	if b.Type != "variable" { // its type is a keyword

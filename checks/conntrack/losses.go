@@ -51,7 +51,7 @@ func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy)
 		}
 	}
 	if first["insert_failed"]+first["drop"]+first["early_drop"] > 0 {
-		if err := checks.Pause(ctx); err != nil {
+		if h, err = checks.Pause(ctx, h); err != nil {
 			return s, err
 		}
 		if second, err = readConntrackStat(h); err != nil {

@@ -73,7 +73,7 @@ func judgeENA(ctx context.Context, h *host.Host, link string, s *checks.State) e
 		s.Evidence = append(s.Evidence, checks.Seen("ethtool -S "+link, "every *_allowance_exceeded counter is 0 or missing"))
 		return nil
 	}
-	if err := checks.Pause(ctx); err != nil {
+	if h, err = checks.Pause(ctx, h); err != nil {
 		return err
 	}
 	second, err := enaCounters(ctx, h, link)

@@ -47,7 +47,7 @@ func inspectNeighbourTable(ctx context.Context, h *host.Host, p *policy.Policy) 
 		}
 		before := full
 		if full > 0 { // counted since boot: the overflow may have ended
-			if err := checks.Pause(ctx); err != nil {
+			if h, err = checks.Pause(ctx, h); err != nil {
 				return s, err
 			}
 			if entries, full, err = readNeighbourStat(h, table.stat); err != nil {

@@ -48,7 +48,7 @@ func inspectOverlayEntries(ctx context.Context, h *host.Host, _ *policy.Policy) 
 		if err != nil || s.Pass || s.Skip != "" || recheck == maxRechecks {
 			return s, err
 		}
-		if err := checks.Pause(ctx); err != nil {
+		if h, err = checks.Pause(ctx, h); err != nil {
 			return s, err
 		}
 	}

@@ -26,7 +26,7 @@ func tcpChecksumErrors() checks.Problem {
 			if err != nil || first == 0 {
 				return s, err
 			}
-			if err := checks.Pause(ctx); err != nil {
+			if h, err = checks.Pause(ctx, h); err != nil {
 				return s, err
 			}
 			second, err := readChecksumErrors(h, "Tcp")

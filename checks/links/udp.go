@@ -37,7 +37,7 @@ func inspectUDPChecksumErrors(ctx context.Context, h *host.Host, _ *policy.Polic
 	}
 	second := first
 	if first > 0 {
-		if err := checks.Pause(ctx); err != nil {
+		if h, err = checks.Pause(ctx, h); err != nil {
 			return s, err
 		}
 		if second, err = readChecksumErrors(h, "Udp"); err != nil {

@@ -161,7 +161,7 @@ evidence: eth1: net.ipv6.neigh.eth1.gc_stale_time is skipped: /proc/sys/net/ipv6
 	inspect(recording, only)
 	checkstest.Equal(t, "a replay", "skipped\nskipped: no matching link has IPv6, and no other setting is required",
 		inspect(host.Replay(snapshot), only))
-	clear(snapshot.Dirs)
+	clear(snapshot.Answers["directories"])
 	if got := inspect(host.Replay(snapshot), only); !strings.HasPrefix(got, "fail\n") {
 		t.Errorf("an older recording: %s", got)
 	}

@@ -42,7 +42,7 @@ at which it was recorded. The last line counts the checks that were left out.`,
 				return err
 			}
 			defer h.Close()
-			return o.report(c, h, checks.Inspect)
+			return o.report(c, host.Once(h), checks.Inspect)
 		},
 	}
 	o.policyFlags(c)

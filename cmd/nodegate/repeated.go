@@ -15,6 +15,13 @@ import (
 // repeated returns what completes the nodegate commands in a text: each gets the flags of this call that choose the policy, the
 // machine and the stage, as far as it has them.
 func repeated(c *cobra.Command) report.Call {
+	flags := slices.DeleteFunc([]string{"policy", "var", "var-file", "root", "snapshot", "stage"}, func(flag string) bool {
+		given := c.Flags().Lookup(flag)
+		return given == nil || !given.Changed
+	})
+	if len(flags) == 0 {
+		return func(text string) string { return text }
+	}
 	commands := regexp.MustCompile("`nodegate ([a-z]+)[^`]*`")
 	return func(text string) string {
 		return commands.ReplaceAllStringFunc(text, func(command string) string {
@@ -27,10 +34,9 @@ func repeated(c *cobra.Command) report.Call {
 			if sub, _, err := other.Find(strings.Fields(strings.Trim(command, "`"))[2:]); err == nil {
 				other = sub
 			}
-			for _, flag := range []string{"policy", "var", "var-file", "root", "snapshot", "stage"} {
-				given := c.Flags().Lookup(flag)
-				if given != nil && given.Changed && other.Flags().Lookup(flag) != nil && !strings.Contains(command, "--"+flag+" ") {
-					command = strings.TrimSuffix(command, "`") + written(given) + "`"
+			for _, flag := range flags {
+				if other.Flags().Lookup(flag) != nil && !strings.Contains(command, "--"+flag+" ") {
+					command = strings.TrimSuffix(command, "`") + written(c.Flags().Lookup(flag)) + "`"
 				}
 			}
 			return command

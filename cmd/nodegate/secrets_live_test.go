@@ -60,7 +60,7 @@ func (t *secretsTest) plantServers() {
 	kubeconfig := func(user string) string {
 		name := filepath.Join(t.TempDir(), "kubeconfig")
 		text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nclusters:\n- name: c\n" +
-			"  cluster: {server: \"" + s.URL + "\", certificate-authority-data: " + authority + "}\nusers:\n- name: u\n  user: " + t.canaries(user) + "\n"
+			"  cluster: {server: \"" + s.URL + t.canaries("/?token=@") + "\", certificate-authority-data: " + authority + "}\nusers:\n- name: u\n  user: " + t.canaries(user) + "\n"
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

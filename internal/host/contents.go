@@ -2,7 +2,6 @@ package host
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -22,31 +21,32 @@ func note(name string) string {
 // Contents prints what a snapshot holds, for a reader who wants to send it: each file with its size
 // in the snapshot, the largest first, and the size of every other kind of answer.
 func (s *Snapshot) Contents(w io.Writer) error {
-	all, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	var sections map[string]json.RawMessage
-	if err := json.Unmarshal(all, &sections); err != nil {
-		return err
-	}
 	type entry struct {
 		name string
 		size int
 	}
 	var lines []entry
-	for name, content := range sections {
-		if name != "files" && name != "rules" {
-			lines = append(lines, entry{name, len(content)})
+	total := 0
+	for kind, answers := range s.Answers {
+		sum := entry{name: kind}
+		for name, a := range answers {
+			text, err := a.MarshalJSON()
+			if err != nil {
+				return err
+			}
+			total += len(text)
+			switch kind {
+			case fileKind:
+				lines = append(lines, entry{name + note(name), len(text)})
+			case ruleKind:
+				lines = append(lines, entry{"rules: " + name, len(text)})
+			default:
+				sum.size += len(name) + len(text)
+			}
 		}
-	}
-	for name, a := range s.Files {
-		if a.Error == "" {
-			lines = append(lines, entry{name + note(name), len(a.Value)})
+		if sum.size > 0 {
+			lines = append(lines, sum)
 		}
-	}
-	for _, d := range s.Rules {
-		lines = append(lines, entry{"rules: " + d.Source, len(d.Text)})
 	}
 	sorted.By(lines, func(a, b entry) int { return cmp.Or(b.size-a.size, strings.Compare(a.name, b.name)) })
 	for _, l := range lines {
@@ -54,6 +54,6 @@ func (s *Snapshot) Contents(w io.Writer) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(w, "%9d  in all\n", len(all))
+	_, err := fmt.Fprintf(w, "%9d  in all\n", total)
 	return err
 }

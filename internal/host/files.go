@@ -225,15 +225,13 @@ func (treeFiles) Space(string) (Space, error) { return Space{}, errTree }
 func (h *Host) ReadFiles(dir string, want func(name string) bool) ([]file.Named, error) {
 	var open func() (*os.File, error)
 	read := h.Files.ReadFile
-	if s, is := h.Files.(shownFiles); is {
-		switch t := s.Source.(type) {
-		case machineFiles:
-			open = func() (*os.File, error) { return file.OpenDir(dir) }
-			read = func(name string) ([]byte, error) { return file.ReadShown(name, maxFile) }
-		case treeFiles:
-			open = func() (*os.File, error) { return t.open(dir) }
-			read = t.readShown
-		}
+	switch t := h.source().(type) {
+	case machineFiles:
+		open = func() (*os.File, error) { return file.OpenDir(dir) }
+		read = func(name string) ([]byte, error) { return file.ReadShown(name, maxFile) }
+	case treeFiles:
+		open = func() (*os.File, error) { return t.open(dir) }
+		read = t.readShown
 	}
 	return file.ReadDir(dir, open, h.Files.ReadDir, want, read)
 }

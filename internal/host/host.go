@@ -17,7 +17,6 @@ import (
 	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
-	"nodegate/internal/host/service"
 	"nodegate/internal/ruleset"
 )
 
@@ -45,9 +44,8 @@ type Host struct {
 	Memory *Memory // only set for watch
 
 	opened []interface{ Close() }
-	// Set by Once.
-	kubelet func() (config.Kubelet, error)
-	wanted  func() (map[string]string, error)
+	asked  *Host // of a host that asks through a memo: the host that answers
+	memo   memo
 }
 
 // Probe is a proof with real packets.
@@ -181,23 +179,6 @@ type Units interface {
 	Restart(ctx context.Context, units ...string) error
 }
 
-// Loaded is what systemd made of a unit's files.
-type Loaded struct {
-	State   string   `json:"state,omitempty"`   // its LoadState: loaded, not-found, bad-setting, error, masked
-	Error   string   `json:"error,omitempty"`   // why it could not be loaded
-	Changed bool     `json:"changed,omitempty"` // its files have changed since: NeedDaemonReload
-	DropIns []string `json:"dropIns,omitempty"`
-
-	Unit service.Answer `json:"unit,omitzero"`
-}
-
-// Lacks reports whether systemd has not yet loaded a drop-in of the unit, or the current version of
-// the unit's other files.
-func (l Loaded) Lacks(dropIn string) bool {
-	// Changed misses a new drop-in directory.
-	return l.State == "loaded" && (l.Changed || !slices.Contains(l.DropIns, dropIn))
-}
-
 // Rules are the rules of the packet filter.
 type Rules interface {
 	// Dumps passes the output of every iptables backend's save program, then kube-proxy's nftables
@@ -216,53 +197,6 @@ type Rules interface {
 	Takes(ctx context.Context, program, whole string, texts []string) (rejected []string, err error)
 }
 
-// Link is a network interface.
-type Link struct {
-	Name   string `json:"name"`
-	Index  int    `json:"index,omitempty"` // differs for a link that was recreated under the same name
-	Kind   string `json:"kind,omitempty"`  // "" for a physical one
-	MTU    int    `json:"mtu"`
-	Master string `json:"master,omitempty"` // the bridge or bond that it belongs to
-	Up     bool   `json:"up,omitempty"`
-	VXLAN  *VXLAN `json:"vxlan,omitempty"`
-}
-
-// VXLAN has the properties that only links of kind vxlan have.
-type VXLAN struct {
-	UDPCSum bool   `json:"udpCSum"` // the outer packet carries a UDP checksum
-	Port    int    `json:"port"`
-	Parent  string `json:"parent,omitempty"` // the interface it sends through
-	// FlowBased is set if each packet's metadata selects its destination (external). The program
-	// that creates the packets then also decides their size, as Open vSwitch does.
-	FlowBased bool `json:"flowBased,omitempty"`
-	V6        bool `json:"v6,omitempty"` // its own address or its group is an IPv6 address
-}
-
-// Feature is the state of one offload, as ETHTOOL_GFEATURES reports it.
-type Feature struct {
-	Available    bool `json:"available"`    // the driver allows changes
-	Requested    bool `json:"requested"`    // it was requested on
-	Active       bool `json:"active"`       // it is on
-	NeverChanged bool `json:"neverChanged"` // no driver allows changes
-}
-
-// Fixed reports whether the feature cannot be changed.
-func (f Feature) Fixed() bool { return !f.Available || f.NeverChanged }
-
-// String returns the state as ethtool -k prints it.
-func (f Feature) String() string {
-	s := onOff(f.Active)
-	switch {
-	case f.Fixed():
-		s += " [fixed]"
-	case f.Requested && !f.Active:
-		s += " [requested on]"
-	case !f.Requested && f.Active:
-		s += " [requested off]"
-	}
-	return s
-}
-
 // Open opens the machine or file tree at root. It fails if root is not a directory.
 func Open(root string) (*Host, error) {
 	if root != "/" {
@@ -274,10 +208,11 @@ func Open(root string) (*Host, error) {
 			return nil, fmt.Errorf("opening root: %s is not a directory", root)
 		}
 		files := Shown(treeFiles{root}, new(config.Filter))
-		none := &Snapshot{tree: true}
+		none := memo{Snapshot: &Snapshot{}, absent: errTree}
 		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}, files}
 		return &Host{
-			Root: root, Files: files, Kernel: replayKernel{none}, Links: replayLinks{none}, Units: units, Rules: replayRules{none},
+			Root: root, Files: files, Kernel: askedKernel{frozenKernel{}, none}, Links: askedLinks{frozenLinks{m: none}, none}, Units: units,
+			Rules:    askedRules{askedRules{}, none},
 			Openings: func(name string) ([]file.Opening, error) { return file.WhoMayReplace(root, path.Join(root, name)) },
 			opened:   []interface{ Close() }{units},
 		}, nil
@@ -300,6 +235,16 @@ func (h *Host) Close() {
 	}
 }
 
+// source returns the files of the running machine or of a file tree, nil for a recording, a replay or a fake.
+func (h *Host) source() Source {
+	files := h.Files
+	if a, is := files.(askedFiles); is && !a.m.keeps {
+		files = a.Files
+	}
+	shown, _ := files.(shownFiles)
+	return shown.Source
+}
+
 // Live reports whether the host is a running machine, not a file tree.
 func (h *Host) Live() bool { return h.Root == "/" }
 
@@ -307,4 +252,124 @@ func (h *Host) Live() bool { return h.Root == "/" }
 func (h *Host) Text(name string) (string, error) {
 	b, err := h.Files.ReadFile(name)
 	return strings.TrimSpace(string(b)), err
+}
+
+// The asked parts of a host ask through its memo. What they do not have passes on: changes, and questions about this moment.
+type (
+	askedFiles struct {
+		Files
+		m    memo
+		kind config.Kind
+	}
+	askedKernel struct {
+		Kernel
+		m memo
+	}
+	askedLinks struct {
+		Links
+		m memo
+	}
+	askedUnits struct {
+		Units
+		m memo
+	}
+	askedRules struct {
+		Rules
+		m memo
+	}
+	askedRuntimes struct {
+		Runtimes
+		m memo
+	}
+)
+
+func (a askedFiles) ReadDir(name string) ([]string, error) {
+	return askFile(a, dirKind, name, a.Files.ReadDir)
+}
+func (a askedFiles) Filled(name string) (bool, error) {
+	return askFile(a, "filled", name, a.Files.Filled)
+}
+func (a askedFiles) Space(name string) (Space, error) {
+	return askFile(a, "space", name, a.Files.Space)
+}
+
+func (a askedKernel) Release() (string, error) {
+	return ask(context.Background(), a.m, "kernel release", "", a.Kernel.Release)
+}
+
+func (a askedKernel) Synchronised() (bool, error) {
+	return ask(context.Background(), a.m, "state of the clock", "", a.Kernel.Synchronised)
+}
+
+func (a askedKernel) Version(ctx context.Context, program string, flags ...string) (string, error) {
+	return ask(ctx, a.m, "version of", commandKey(program, flags), func() (string, error) { return a.Kernel.Version(ctx, program, flags...) })
+}
+
+func (a askedLinks) List(ctx context.Context) ([]Link, error) {
+	links, err := askOnly(ctx, a.m, "links", a.Links.List)
+	return slices.Clone(links), err
+}
+
+func (a askedLinks) Addresses(ctx context.Context) ([]netip.Addr, error) {
+	return askOnly(ctx, a.m, "addresses of the links", a.Links.Addresses)
+}
+
+func (a askedLinks) PodMTUs(ctx context.Context) (map[string]int, error) {
+	return askOnly(ctx, a.m, "MTU of Pods", a.Links.PodMTUs)
+}
+
+func (a askedLinks) DefaultRoutes(ctx context.Context) ([]string, error) {
+	return askOnly(ctx, a.m, "default routes", a.Links.DefaultRoutes)
+}
+
+func (a askedLinks) Routes(ctx context.Context) ([]Route, error) {
+	return askOnly(ctx, a.m, "routes", a.Links.Routes)
+}
+
+func (a askedLinks) RoutingRules(ctx context.Context) ([]RoutingRule, error) {
+	return askOnly(ctx, a.m, "routing rules", a.Links.RoutingRules)
+}
+
+func (a askedLinks) Hops(ctx context.Context) ([]Hop, error) {
+	return askOnly(ctx, a.m, "gateways of VXLAN links", a.Links.Hops)
+}
+
+func (a askedLinks) Driver(ctx context.Context, link string) (string, error) {
+	return askAbout(ctx, a.m, "driver of", link, a.Links.Driver)
+}
+
+func (a askedLinks) Features(ctx context.Context, link string) (map[string]Feature, error) {
+	return askAbout(ctx, a.m, "features of", link, a.Links.Features)
+}
+
+func (a askedLinks) Tuning(ctx context.Context, link, kind string) (map[string]Amount, error) {
+	return ask(ctx, a.m, kind+" of", link, func() (map[string]Amount, error) { return a.Links.Tuning(ctx, link, kind) })
+}
+
+func (a askedLinks) Stats(ctx context.Context, link string) (map[string]uint64, error) {
+	return askAbout(ctx, a.m, "statistics of", link, a.Links.Stats)
+}
+
+func (a askedUnits) Loaded(ctx context.Context, unit string) (Loaded, error) {
+	return askAbout(ctx, a.m, "load state of", unit, a.Units.Loaded)
+}
+
+func (a askedUnits) Boot(ctx context.Context, unit string) (boot.Boot, error) {
+	return askAbout(ctx, a.m, "the boot with", unit, a.Units.Boot)
+}
+
+func (a askedRules) Others(ctx context.Context) (Others, error) {
+	return askOnly(ctx, a.m, "rules of other programs", a.Rules.Others)
+}
+
+func (a askedRuntimes) CRIVersion(ctx context.Context, socket, api string) (string, error) {
+	return ask(ctx, a.m, "the "+api+" runtime at", socket, func() (string, error) { return a.Runtimes.CRIVersion(ctx, socket, api) })
+}
+
+func (a askedRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error) {
+	return askAbout(ctx, a.m, "the cgroup driver of the runtime at", socket, a.Runtimes.CgroupDriver)
+}
+
+func (a askedRuntimes) RuntimeSetup(ctx context.Context, socket string) (RuntimeSetup, error) {
+	return askAbout(ctx, a.m, "the setup of the runtime at", socket, a.Runtimes.RuntimeSetup)
 }

@@ -16,6 +16,53 @@ import (
 	"nodegate/internal/host/netns"
 )
 
+// Link is a network interface.
+type Link struct {
+	Name   string `json:"name"`
+	Index  int    `json:"index,omitempty"` // differs for a link that was recreated under the same name
+	Kind   string `json:"kind,omitempty"`  // "" for a physical one
+	MTU    int    `json:"mtu"`
+	Master string `json:"master,omitempty"` // the bridge or bond that it belongs to
+	Up     bool   `json:"up,omitempty"`
+	VXLAN  *VXLAN `json:"vxlan,omitempty"`
+}
+
+// VXLAN has the properties that only links of kind vxlan have.
+type VXLAN struct {
+	UDPCSum bool   `json:"udpCSum"` // the outer packet carries a UDP checksum
+	Port    int    `json:"port"`
+	Parent  string `json:"parent,omitempty"` // the interface it sends through
+	// FlowBased is set if each packet's metadata selects its destination (external). The program
+	// that creates the packets then also decides their size, as Open vSwitch does.
+	FlowBased bool `json:"flowBased,omitempty"`
+	V6        bool `json:"v6,omitempty"` // its own address or its group is an IPv6 address
+}
+
+// Feature is the state of one offload, as ETHTOOL_GFEATURES reports it.
+type Feature struct {
+	Available    bool `json:"available"`    // the driver allows changes
+	Requested    bool `json:"requested"`    // it was requested on
+	Active       bool `json:"active"`       // it is on
+	NeverChanged bool `json:"neverChanged"` // no driver allows changes
+}
+
+// Fixed reports whether the feature cannot be changed.
+func (f Feature) Fixed() bool { return !f.Available || f.NeverChanged }
+
+// String returns the state as ethtool -k prints it.
+func (f Feature) String() string {
+	s := onOff(f.Active)
+	switch {
+	case f.Fixed():
+		s += " [fixed]"
+	case f.Requested && !f.Active:
+		s += " [requested on]"
+	case !f.Requested && f.Active:
+		s += " [requested off]"
+	}
+	return s
+}
+
 // machineLinks queries the kernel in the caller's network namespace. It opens its sockets at the
 // first use, because most policies need none.
 type machineLinks struct {

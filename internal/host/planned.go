@@ -20,6 +20,7 @@ type PlannedFile struct {
 func (h *Host) With(files map[string]PlannedFile) *Host {
 	planned := *h
 	planned.opened = nil // h closes them
+	planned.asked, planned.memo = nil, memo{}
 	planned.Files = plannedFiles{h.Files, files}
 	return &planned
 }

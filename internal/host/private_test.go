@@ -32,14 +32,3 @@ func TestComplaint(t *testing.T) {
 		t.Errorf("a slow kubelet: %v", err)
 	}
 }
-
-func TestWordsIn(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "kubelet")
-	const part = 1 << 20 // words at both ends, and one across the border of two parts
-	text := "memory" + strings.Repeat(".", part-10) + "Static" + strings.Repeat(".", part) + "swap"
-	require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-	got := wordsIn(name, []string{"memory", "Static", "swap", "S3cret"})
-	if !got["memory"] || !got["Static"] || !got["swap"] || got["S3cret"] {
-		t.Errorf("%v", got)
-	}
-}

@@ -2,9 +2,8 @@ package host
 
 import (
 	"context"
-	"maps"
+	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -12,69 +11,46 @@ import (
 )
 
 // Remember prepares a host for watch, which inspects repeatedly: checks may store state in Memory,
-// and a program's version is cached until its file changes. Starting kubelet for its version costs
+// and a program's version is remembered until its file changes. Starting kubelet for its version costs
 // more than the rest of a round.
 func (h *Host) Remember() {
 	h.Memory = &Memory{}
-	h.Kernel = &kernelCache{Kernel: h.Kernel, versions: map[string]cachedVersion{}}
+	h.Kernel = rememberingKernel{h.Kernel, memo{Snapshot: &Snapshot{}}}
 }
 
-// versionTTL bounds the age of a cached version: a wrapper script does not change when the program
+// versionTTL bounds the age of a remembered version: a wrapper script does not change when the program
 // that it runs is replaced.
 const versionTTL = 10 * time.Minute
 
-type kernelCache struct {
+type rememberingKernel struct {
 	Kernel
-	mu       sync.Mutex
-	versions map[string]cachedVersion // by command line
+	m memo
 }
 
-type cachedVersion struct {
-	file identity
-	at   time.Time
+type datedVersion struct {
 	text string
+	at   time.Time
 }
 
-// identity changes when a file is replaced or written to.
-type identity struct {
-	device, inode    uint64
-	size             int64
-	changed, written syscall.Timespec
-}
-
-// Version caches the output of a program, but no error.
-func (k *kernelCache) Version(ctx context.Context, name string, flags ...string) (string, error) {
-	file, err := identify(name)
-	if err != nil {
+// Version remembers the output of a program, but no error.
+func (k rememberingKernel) Version(ctx context.Context, name string, flags ...string) (string, error) {
+	path, err := program.Find(name)
+	info, unknown := os.Stat(path)
+	if err != nil || unknown != nil {
 		return k.Kernel.Version(ctx, name, flags...) // whose error is clearer
 	}
-	line := commandKey(name, flags)
-	k.mu.Lock()
-	known, is := k.versions[line]
-	k.mu.Unlock()
-	if is && known.file == file && time.Since(known.at) < versionTTL {
-		return known.text, nil
+	asked, file := false, info.Sys().(*syscall.Stat_t)
+	read := func() (datedVersion, error) {
+		asked = true
+		text, err := k.Kernel.Version(ctx, name, flags...)
+		return datedVersion{text, time.Now()}, err
 	}
-	now := cachedVersion{file: file, at: time.Now()}
-	if now.text, err = k.Kernel.Version(ctx, name, flags...); err != nil {
-		return "", err
+	// These change when a file is replaced or written to.
+	key := fmt.Sprint(commandKey(name, flags), file.Dev, file.Ino, file.Size, file.Ctim, file.Mtim)
+	said, err := ask(ctx, k.m, "", key, read)
+	if !asked && (err != nil || time.Since(said.at) >= versionTTL) {
+		k.m.again = true
+		said, err = ask(ctx, k.m, "", key, read)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.DeleteFunc(k.versions, func(_ string, s cachedVersion) bool { return time.Since(s.at) >= versionTTL })
-	k.versions[line] = now
-	return now.text, nil
-}
-
-func identify(name string) (identity, error) {
-	path, err := program.Find(name)
-	if err != nil {
-		return identity{}, err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return identity{}, err
-	}
-	s := info.Sys().(*syscall.Stat_t)
-	return identity{device: s.Dev, inode: s.Ino, size: s.Size, changed: s.Ctim, written: s.Mtim}, nil
+	return said.text, err
 }

@@ -5,92 +5,96 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/netip"
-	"path"
 	"slices"
-	"strings"
+	"time"
 
-	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
-	"nodegate/internal/host/file"
-	"nodegate/internal/ruleset"
 )
 
-// Replay returns the host that a snapshot was taken from, in its recorded state. It rejects all
-// changes.
+// Once returns a host for one run of the checks, some of which run concurrently: it asks each question at most once. A host that Once,
+// Record or Replay made is returned as it is.
+func Once(h *Host) *Host {
+	if h.memo.Snapshot != nil {
+		return h
+	}
+	return asking(h, *h, memo{Snapshot: &Snapshot{}, derived: &Snapshot{}})
+}
+
+// Again returns a host that asks every question again, and may get another answer.
+func (h *Host) Again() *Host {
+	switch {
+	case h.asked == nil || h.memo.absent != nil:
+		return h
+	case h.memo.keeps:
+		again := h.memo
+		again.again, again.derived = true, &Snapshot{}
+		return asking(h.asked, *h.asked, again)
+	}
+	return Once(h.asked)
+}
+
+// Record returns a host that asks h, and the snapshot that records the answers. Changes are passed on but not recorded.
+func Record(h *Host) (*Host, *Snapshot) {
+	s := &Snapshot{
+		APIVersion: snapshotVersion, Kind: snapshotKind, Form: snapshotForm, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
+	}
+	m := memo{Snapshot: s, derived: &Snapshot{}, hidden: new(config.Filter), keeps: true}
+	if files, is := h.Files.(shownFiles); is {
+		m.hidden = files.filter
+	}
+	source := &Host{Root: h.Root, Files: h.Files, Kernel: h.Kernel, Links: h.Links, Units: h.Units, Rules: h.Rules, Runtimes: h.Runtimes}
+	return asking(source, *source, m), s
+}
+
+// Replay returns the host that a snapshot was taken from, in its recorded state. It rejects all changes.
 func Replay(s *Snapshot) *Host {
-	h := &Host{
-		Root: s.Root, Files: replayFiles{s}, Kernel: replayKernel{s}, Links: replayLinks{s}, Units: replayUnits{s}, Rules: replayRules{s},
-	}
+	m := memo{Snapshot: s, derived: &Snapshot{}, absent: ErrNotRecorded}
+	h := Host{Root: s.Root, Files: frozenFiles{}, Kernel: frozenKernel{}, Links: frozenLinks{m: m}, Units: frozenUnits{}, Rules: askedRules{}}
 	if h.Live() { // a file tree has no runtimes
-		h.Runtimes = replayRuntimes{s}
+		h.Runtimes = askedRuntimes{}
 	}
-	return h
+	return asking(nil, h, m)
 }
 
-type replayFiles struct{ s *Snapshot }
-
-func (r replayFiles) ReadDir(name string) ([]string, error) { return replayed(r.s, r.s.Dirs, name) }
-func (r replayFiles) ReadLink(name string) (string, error)  { return replayed(r.s, r.s.SymLink, name) }
-func (r replayFiles) Filled(name string) (bool, error)      { return answered(r.s, r.s.Filled[name], name) }
-func (r replayFiles) Head(name string) (file.Head, error)   { return replayed(r.s, r.s.Heads, name) }
-func (r replayFiles) Space(name string) (Space, error)      { return answered(r.s, r.s.Spaces[name], name) }
-func (r replayFiles) Write(string, []byte) error            { return errReplay }
-
-func (r replayFiles) ReadFile(name string) ([]byte, error) {
-	text, err := replayed(r.s, r.s.Files, name)
-	return []byte(text), err
-}
-
-func (r replayFiles) Exists(name string) (bool, error) {
-	exists, err := replayed(r.s, r.s.Present, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+// asking makes a copy of a host ask through a memo.
+func asking(of *Host, h Host, m memo) *Host {
+	h.opened = nil // of closes them
+	h.asked, h.memo = of, m
+	h.Files, h.Kernel, h.Links = askedFiles{h.Files, m, config.ByPath}, askedKernel{h.Kernel, m}, askedLinks{h.Links, m}
+	h.Units, h.Rules = askedUnits{h.Units, m}, askedRules{h.Rules, m}
+	if h.Runtimes != nil {
+		h.Runtimes = askedRuntimes{h.Runtimes, m}
 	}
-	return exists, err
+	return &h
 }
 
-// replayed returns the recorded answer about a file. A name that was not asked for does not exist if a recorded directory lacks it, or
-// if a recorded file is in its path.
-func replayed[T any](s *Snapshot, answers map[string]answer[T], name string) (T, error) {
-	a := answers[name]
-	if a.Asked || name != path.Clean(name) || strings.Contains(name, config.Placeholder) {
-		return answered(s, a, name)
+// errReplay is the error of every attempt to change a replayed host, or the kernel of a file tree.
+var errReplay = errors.New("a snapshot, or a file tree without a kernel, cannot be changed")
+
+// The frozen parts of a host reject changes, and answer what is not asked through a memo.
+type (
+	frozenFiles  struct{ Files }
+	frozenKernel struct{ Kernel }
+	frozenUnits  struct{ Units }
+	frozenLinks  struct {
+		Links
+		m memo
 	}
-	for at := name; at != "/" && at != "."; at = path.Dir(at) {
-		in, is := s.Dirs[path.Dir(at)]
-		missing := is && in.Error == "" && !slices.Contains(in.Value, path.Base(at))
-		if f, is := s.Files[path.Dir(at)]; missing || is && f.Error == "" {
-			return a.Value, &fs.PathError{Op: "reading", Path: name, Err: fs.ErrNotExist}
-		}
-	}
-	return answered(s, a, name)
-}
+)
 
-type replayKernel struct{ s *Snapshot }
+func (frozenFiles) Write(string, []byte) error                           { return errReplay }
+func (frozenKernel) LoadModule(context.Context, string, ...string) error { return errReplay }
 
-func (r replayKernel) Release() (string, error) { return answered(r.s, r.s.Kernel, "kernel release") }
-func (r replayKernel) Synchronised() (bool, error) {
-	return answered(r.s, r.s.Clock, "state of the clock")
-}
-func (r replayKernel) LoadModule(context.Context, string, ...string) error { return errReplay }
+func (frozenUnits) Reload(context.Context) error             { return errReplay }
+func (frozenUnits) Enable(context.Context, ...string) error  { return errReplay }
+func (frozenUnits) Stop(context.Context, string) error       { return errReplay }
+func (frozenUnits) Restart(context.Context, ...string) error { return errReplay }
 
-func (r replayKernel) Version(_ context.Context, program string, flags ...string) (string, error) {
-	return answered(r.s, r.s.Version[commandKey(program, flags)], "version of "+program)
-}
+func (frozenLinks) Set(context.Context, string, string, map[string]string) error { return errReplay }
 
-func (r replayKernel) Complaint(_ context.Context, program string, flags ...string) (string, error) {
-	return answered(r.s, r.s.Said[commandKey(program, flags)], "error output of "+program)
-}
-
-type replayLinks struct{ s *Snapshot }
-
-func (r replayLinks) List(context.Context) ([]Link, error) { return answered(r.s, r.s.List, "links") }
-
-func (r replayLinks) Get(ctx context.Context, name string) (Link, error) {
-	links, err := r.List(ctx)
+func (f frozenLinks) Get(ctx context.Context, name string) (Link, error) {
+	links, err := askedLinks{f, f.m}.List(ctx)
 	if i := slices.IndexFunc(links, func(l Link) bool { return l.Name == name }); i >= 0 {
 		return links[i], nil
 	}
@@ -98,134 +102,15 @@ func (r replayLinks) Get(ctx context.Context, name string) (Link, error) {
 }
 
 // Watch fails: a snapshot records a single moment.
-func (r replayLinks) Watch(context.Context, func(), chan<- LinkEvent) error {
-	return fmt.Errorf("link notifications: %w", r.s.unknown())
+func (f frozenLinks) Watch(context.Context, func(), chan<- LinkEvent) error {
+	return fmt.Errorf("link notifications: %w", f.m.absent)
 }
 
-func (r replayLinks) PodMTUs(context.Context) (map[string]int, error) {
-	return answered(r.s, r.s.PodMTUs, "MTU of Pods")
-}
+func (f frozenLinks) Lookup(RouteQuery) (RouteAnswer, error) { return RouteAnswer{}, f.m.absent }
 
-func (r replayLinks) DefaultRoutes(context.Context) ([]string, error) {
-	return answered(r.s, r.s.Default, "default routes")
-}
-
-func (r replayLinks) Addresses(context.Context) ([]netip.Addr, error) {
-	return answered(r.s, r.s.IPs, "addresses of the links")
-}
-
-func (r replayLinks) Routes(context.Context) ([]Route, error) {
-	return answered(r.s, r.s.Routes, "routes")
-}
-
-func (r replayLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
-	return answered(r.s, r.s.Routing, "routing rules")
-}
-
-func (r replayLinks) Lookup(RouteQuery) (RouteAnswer, error) { return RouteAnswer{}, r.s.unknown() }
-
-func (r replayLinks) Encrypts() (bool, error) { return false, r.s.unknown() }
-
-func (r replayLinks) Hops(context.Context) ([]Hop, error) {
-	return answered(r.s, r.s.Hops, "gateways of VXLAN links")
-}
+func (f frozenLinks) Encrypts() (bool, error) { return false, f.m.absent }
 
 // Foreign fails: a snapshot does not record it.
-func (r replayLinks) Foreign(context.Context) ([]Foreign, error) {
-	return nil, fmt.Errorf("routes of other programs: %w", r.s.unknown())
-}
-
-func (r replayLinks) Driver(_ context.Context, link string) (string, error) {
-	return answered(r.s, r.s.Drivers[link], "driver of "+link)
-}
-
-func (r replayLinks) Features(_ context.Context, link string) (map[string]Feature, error) {
-	return answered(r.s, r.s.Offload[link], "features of "+link)
-}
-
-func (r replayLinks) Set(context.Context, string, string, map[string]string) error { return errReplay }
-
-func (r replayLinks) Tuning(_ context.Context, link, kind string) (map[string]Amount, error) {
-	return answered(r.s, r.s.Tuning[kind+" "+link], kind+" of "+link)
-}
-
-func (r replayLinks) Stats(_ context.Context, link string) (map[string]uint64, error) {
-	return answered(r.s, r.s.Stats[link], "statistics of "+link)
-}
-
-type replayRuntimes struct{ s *Snapshot }
-
-func (r replayRuntimes) CRIVersion(_ context.Context, socket, api string) (string, error) {
-	return answered(r.s, r.s.Runtime[api+" "+socket], "the runtime at "+socket)
-}
-
-func (r replayRuntimes) CgroupDriver(_ context.Context, socket string) (CgroupDriver, error) {
-	return answered(r.s, r.s.Cgroups[socket], "the cgroup driver of the runtime at "+socket)
-}
-
-func (r replayRuntimes) RuntimeSetup(_ context.Context, socket string) (RuntimeSetup, error) {
-	return answered(r.s, r.s.Setups[socket], "the setup of the runtime at "+socket)
-}
-
-type replayUnits struct{ s *Snapshot }
-
-func (r replayUnits) State(_ context.Context, unit string) (active, file string, err error) {
-	u, err := answered(r.s, r.s.Units[unit], "state of "+unit)
-	return u.Active, u.File, err
-}
-
-func (r replayUnits) Crashes(_ context.Context, unit string) (Crash, error) {
-	return answered(r.s, r.s.Crashes[unit], "exits of "+unit)
-}
-
-func (r replayUnits) Loaded(_ context.Context, unit string) (Loaded, error) {
-	return answered(r.s, r.s.Loaded[unit], "load state of "+unit)
-}
-
-func (r replayUnits) Boot(_ context.Context, unit string) (boot.Boot, error) {
-	return answered(r.s, r.s.Boot[unit], "the boot with "+unit)
-}
-
-func (r replayUnits) Reload(context.Context) error             { return errReplay }
-func (r replayUnits) Enable(context.Context, ...string) error  { return errReplay }
-func (r replayUnits) Stop(context.Context, string) error       { return errReplay }
-func (r replayUnits) Restart(context.Context, ...string) error { return errReplay }
-
-type replayRules struct{ s *Snapshot }
-
-func (r replayRules) Dumps(_ context.Context, read func(string, io.Reader) error) error {
-	if _, err := answered(r.s, r.s.RuleErr, "packet filter rules"); err != nil {
-		return err
-	}
-	for _, d := range r.s.Rules {
-		if err := read(d.Source, strings.NewReader(d.Text)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r replayRules) ForeignTables(context.Context) ([]*ruleset.NFTTable, error) {
-	tables, err := answered(r.s, r.s.Foreign, "nft tables of other programs")
-	return slices.DeleteFunc(tables, func(t *ruleset.NFTTable) bool { return t == nil }), err
-}
-
-func (r replayRules) Others(context.Context) (Others, error) {
-	return answered(r.s, r.s.Others, "rules of other programs")
-}
-
-func (r replayRules) Takes(_ context.Context, program, _ string, texts []string) ([]string, error) {
-	rejected := make([]string, len(texts))
-	for i, text := range texts {
-		var err error
-		if rejected[i], err = answered(r.s, r.s.Tried[commandKey(program, []string{text})], "rules of "+program); err != nil {
-			return nil, err
-		}
-	}
-	return rejected, nil
-}
-
-// commandKey returns the key of a rule or a command line in a snapshot.
-func commandKey(program string, rule []string) string {
-	return strings.Join(append([]string{program}, rule...), " ")
+func (f frozenLinks) Foreign(context.Context) ([]Foreign, error) {
+	return nil, fmt.Errorf("routes of other programs: %w", f.m.absent)
 }

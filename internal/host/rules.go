@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,10 +25,12 @@ import (
 // rules. The sets are shared, so callers must not change them. A host made by Once reads them only
 // once.
 func (h *Host) Rulesets(ctx context.Context) ([]*ruleset.Set, error) {
-	if once, ok := h.Rules.(*rulesOnce); ok {
-		return once.rulesets(ctx)
+	rules := h.Rules
+	if a, is := rules.(askedRules); is && h.memo.absent == nil && !h.memo.keeps {
+		rules = a.Rules
 	}
-	return readRulesets(ctx, h.Rules)
+	sets, err := derived(ctx, h.memo, "rule sets", func() ([]*ruleset.Set, error) { return readRulesets(ctx, rules) })
+	return slices.Clone(sets), err
 }
 
 func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {

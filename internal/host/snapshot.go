@@ -8,108 +8,207 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/netip"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
-	"nodegate/internal/host/file"
-	"nodegate/internal/ruleset"
 )
 
-// Snapshot records a host's answers: enough to run the same checks again on any machine. If a query
-// was not made when the snapshot was taken, a replay returns ErrNotRecorded.
+// Snapshot is the memo of a host: the answers that it gave, by the kind of the question and by its name. A recording of them is enough
+// to run the same checks again on any machine. If a question was not asked when it was taken, a replay returns ErrNotRecorded.
 type Snapshot struct {
-	APIVersion string    `json:"apiVersion"`
-	Kind       string    `json:"kind"`
-	Taken      time.Time `json:"taken"`
-	Root       string    `json:"root"`
-	Stage      string    `json:"stage,omitempty"` // the stage that fitted the machine
+	APIVersion string                        `json:"apiVersion"`
+	Kind       string                        `json:"kind"`
+	Form       int                           `json:"form"`
+	Taken      time.Time                     `json:"taken"`
+	Root       string                        `json:"root"`
+	Stage      string                        `json:"stage,omitempty"` // the stage that fitted the machine
+	Answers    map[string]map[string]*answer `json:"answers"`
 
-	Kernel  answer[string]                  `json:"kernelRelease"`
-	Version map[string]answer[string]       `json:"versions,omitempty"`
-	Said    map[string]answer[string]       `json:"complaints,omitempty"`
-	Files   map[string]answer[string]       `json:"files,omitempty"`
-	Dirs    map[string]answer[[]string]     `json:"dirs,omitempty"`
-	SymLink map[string]answer[string]       `json:"symlinks,omitempty"`
-	Present map[string]answer[bool]         `json:"present,omitempty"`
-	Filled  map[string]answer[bool]         `json:"filled,omitempty"` // file -> whether it has content
-	Heads   map[string]answer[file.Head]    `json:"heads,omitempty"`
-	Spaces  map[string]answer[Space]        `json:"spaces,omitempty"`
-	List    answer[[]Link]                  `json:"links"`
-	PodMTUs answer[map[string]int]          `json:"podMTUs"`
-	Default answer[[]string]                `json:"defaultRoutes"`
-	IPs     answer[[]netip.Addr]            `json:"addresses,omitzero"`
-	Routing answer[[]RoutingRule]           `json:"routingRules"`
-	Routes  answer[[]Route]                 `json:"routes,omitzero"`
-	Hops    answer[[]Hop]                   `json:"hops,omitzero"`
-	Clock   answer[bool]                    `json:"clockSynchronised,omitzero"`
-	Drivers map[string]answer[string]       `json:"drivers,omitempty"`
-	Offload map[string]answer[featureOf]    `json:"features,omitempty"`
-	Tuning  map[string]answer[tuningOf]     `json:"tuning,omitempty"` // "ring eth0"
-	Stats   map[string]answer[statsOf]      `json:"stats,omitempty"`
-	Runtime map[string]answer[string]       `json:"runtimes,omitempty"`
-	Crashes map[string]answer[Crash]        `json:"crashes,omitempty"`
-	Loaded  map[string]answer[Loaded]       `json:"loaded,omitempty"`
-	Boot    map[string]answer[boot.Boot]    `json:"boot,omitempty"` // by the unit that was asked for
-	Cgroups map[string]answer[CgroupDriver] `json:"cgroupDrivers,omitempty"`
-	Setups  map[string]answer[RuntimeSetup] `json:"runtimeSetups,omitempty"`
-	Units   map[string]answer[unitState]    `json:"units,omitempty"`
-	Rules   []ruleDump                      `json:"rules,omitempty"`
-	Foreign answer[[]*ruleset.NFTTable]     `json:"foreignTables,omitzero"`
-	Others  answer[Others]                  `json:"otherRules,omitzero"`
-	RuleErr answer[bool]                    `json:"rulesRead"`
-	Tried   map[string]answer[string]       `json:"rulesTried,omitempty"` // rule or command -> reason for its rejection, "" if it was accepted
-
-	hidden *config.Filter // knows the words that the recorded files leave out
-	tree   bool           // of a file tree, which answers nothing that only a running machine knows
-
-	mu sync.Mutex // for recording: some checks run concurrently
+	mu sync.Mutex // some checks run concurrently
 }
 
-type (
-	featureOf = map[string]Feature
-	statsOf   = map[string]uint64
-	tuningOf  = map[string]Amount
+// The kinds of questions that are not asked in host.go alone.
+const (
+	fileKind = "files"
+	dirKind  = "directories"
+	ruleKind = "rules"
 )
 
-type unitState struct {
-	Active string `json:"active"`
-	File   string `json:"file,omitempty"`
+// answer is a value or an error.
+type answer struct {
+	asking sync.Mutex // held by the check that asks
+	given  bool
+	value  any
+	err    error
+
+	read    json.RawMessage // of a snapshot
+	decoded any             // the question's type of it
+	failed  error
 }
 
-type ruleDump struct {
-	Source string `json:"source"`
-	Text   string `json:"text"`
+// memo is a host's access to the answers that it has given.
+type memo struct {
+	*Snapshot
+	derived *Snapshot      // what was computed from answers
+	hidden  *config.Filter // of a recording: knows the words that the recorded files leave out
+	keeps   bool           // it is a recording, and shows the answers of its replay
+	again   bool           // a new answer replaces the one that is there
+	absent  error          // of a replay, and of a file tree's kernel: why a question has no answer
 }
 
-// ErrNotRecorded is the error of a query whose answer is not in the snapshot.
+// ErrNotRecorded is the error of a question whose answer is not in the snapshot.
 var ErrNotRecorded = errors.New("not in this snapshot: its policy did not read it, and it is not --whole")
 
-// errReplay is the error of every attempt to change a replayed host, or the kernel of a file tree.
-var errReplay = errors.New("a snapshot, or a file tree without a kernel, cannot be changed")
-
-// errTree is the error of every query that only a running machine can answer.
+// errTree is the error of every question that only a running machine can answer.
 var errTree = errors.New("a file tree has no running kernel; use --stage image, or omit --root")
 
-// unknown returns the error of a query without an answer.
-func (s *Snapshot) unknown() error {
-	if s.tree {
-		return errTree
+// ask returns the answer to a question, and calls read the first time. Checks that ask at the same time get the same answer. An answer
+// that the end of ctx cut short is not given again.
+func ask[T any](ctx context.Context, m memo, kind, name string, read func() (T, error)) (T, error) {
+	if m.Snapshot == nil {
+		return read()
 	}
-	return ErrNotRecorded
+	a := m.answer(kind, name)
+	if m.absent != nil {
+		return replayed[T](m, a, kind, name)
+	}
+	a.asking.Lock()
+	defer a.asking.Unlock()
+	m.mu.Lock()
+	value, err, given := a.value, a.err, a.given && !m.again
+	m.mu.Unlock()
+	if v, is := value.(T); is && given {
+		return v, err
+	}
+	v, err := read()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a.value, a.err, a.given = v, err, ctx.Err() == nil
+	return v, err
 }
 
-// ReadSnapshot accepts only snapshotVersion and snapshotKind.
-const snapshotVersion, snapshotKind = "nodegate/v1", "Snapshot"
+// askOnly is ask for the only question of its kind, askAbout for one about a thing.
+func askOnly[T any](ctx context.Context, m memo, kind string, read func(context.Context) (T, error)) (T, error) {
+	return ask(ctx, m, kind, "", func() (T, error) { return read(ctx) })
+}
+
+func askAbout[T any](ctx context.Context, m memo, kind, of string, read func(context.Context, string) (T, error)) (T, error) {
+	return ask(ctx, m, kind, of, func() (T, error) { return read(ctx, of) })
+}
+
+// answer returns the place of an answer. In a replay it is nil for a question that was not asked.
+func (m memo) answer(kind, name string) *answer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := m.Answers[kind][name]
+	if a == nil && m.absent == nil {
+		if m.Answers == nil {
+			m.Answers = map[string]map[string]*answer{}
+		}
+		if m.Answers[kind] == nil {
+			m.Answers[kind] = map[string]*answer{}
+		}
+		a = &answer{}
+		m.Answers[kind][name] = a
+	}
+	return a
+}
+
+// replayed returns a recorded answer.
+func replayed[T any](m memo, a *answer, kind, name string) (v T, err error) {
+	about := name
+	if name == "" || name[0] != '/' {
+		about = kind + " " + name
+	}
+	if a == nil {
+		return v, fmt.Errorf("%s: %w", about, m.absent)
+	}
+	a.asking.Lock()
+	defer a.asking.Unlock()
+	if a.decoded == nil && a.failed == nil {
+		var recorded struct {
+			Value T
+			Error string
+		}
+		text := a.read
+		if text == nil {
+			text, a.failed = a.MarshalJSON()
+		}
+		if a.failed == nil {
+			a.failed = json.Unmarshal(text, &recorded)
+		}
+		if a.decoded = recorded.Value; a.failed == nil && recorded.Error != "" {
+			a.failed = recordedError(about, recorded.Error)
+		}
+	}
+	v, _ = a.decoded.(T)
+	return v, a.failed
+}
+
+// MarshalJSON encodes an answer. Checks distinguish the errors that have a name; any other error keeps its text.
+func (a *answer) MarshalJSON() ([]byte, error) {
+	if a.read != nil {
+		return a.read, nil
+	}
+	said := struct {
+		Value any    `json:"value,omitempty"`
+		Error string `json:"error,omitempty"`
+	}{Value: a.value}
+	if a.err != nil {
+		no, is := errors.AsType[syscall.Errno](a.err)
+		switch said.Value = nil; {
+		case errors.Is(a.err, context.DeadlineExceeded):
+			said.Error = timeoutError
+		case is:
+			said.Error = unix.ErrnoName(no)
+		case errors.Is(a.err, fs.ErrNotExist):
+			said.Error = "ENOENT"
+		case errors.Is(a.err, errors.ErrUnsupported):
+			said.Error = "EOPNOTSUPP"
+		default:
+			said.Error = a.err.Error()
+		}
+	}
+	return json.Marshal(said)
+}
+
+// UnmarshalJSON keeps the text: only the question knows its type.
+func (a *answer) UnmarshalJSON(text []byte) error {
+	a.read = bytes.Clone(text)
+	return nil
+}
+
+// timeoutError is recorded for a program that did not end in time.
+const timeoutError = "timeout"
+
+func recordedError(about, text string) error {
+	switch text {
+	case "EOPNOTSUPP": // unix.ErrnoName returns the number's other name, ENOTSUP
+		return &fs.PathError{Op: "reading", Path: about, Err: errors.ErrUnsupported}
+	case timeoutError:
+		return fmt.Errorf("%s did not end: %w", about, context.DeadlineExceeded)
+	}
+	for _, no := range []syscall.Errno{
+		syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV,
+		syscall.ECONNREFUSED,
+	} {
+		if text == unix.ErrnoName(no) {
+			return &fs.PathError{Op: "reading", Path: about, Err: no}
+		}
+	}
+	return fmt.Errorf("reading %s: %s", about, text)
+}
+
+// ReadSnapshot accepts only this version, kind and form.
+const snapshotVersion, snapshotKind, snapshotForm = "nodegate/v1", "Snapshot", 2
 
 // ReadSnapshot reads a Snapshot in JSON, at most 64 MiB.
 func ReadSnapshot(r io.Reader) (*Snapshot, error) {
-	var s Snapshot
+	s := Snapshot{Form: 1} // which had no number
 	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err == nil && len(b) > maxFile {
 		err = fmt.Errorf("it is larger than %d MiB", maxFile>>20)
@@ -126,60 +225,9 @@ func ReadSnapshot(r io.Reader) (*Snapshot, error) {
 	if s.APIVersion != snapshotVersion || s.Kind != snapshotKind {
 		return nil, fmt.Errorf("reading snapshot: this is %q %q, not a %s %s", s.APIVersion, s.Kind, snapshotVersion, snapshotKind)
 	}
+	if s.Form != snapshotForm {
+		return nil, fmt.Errorf("reading snapshot: it has form %d, and this nodegate reads form %d; record the node again with "+
+			"`nodegate snapshot -o FILE`", s.Form, snapshotForm)
+	}
 	return &s, nil
-}
-
-// answer is the result of a query: a value or an error. The zero answer belongs to a query that was
-// not made.
-type answer[T any] struct {
-	Value T      `json:"value,omitzero"`
-	Error string `json:"error,omitempty"`
-	Asked bool   `json:"asked"`
-}
-
-func recordAnswer[T any](v T, err error) answer[T] {
-	if err == nil {
-		return answer[T]{Value: v, Asked: true}
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return answer[T]{Error: timeoutError, Asked: true}
-	}
-	if no, is := errors.AsType[syscall.Errno](err); is {
-		return answer[T]{Error: unix.ErrnoName(no), Asked: true}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return answer[T]{Error: "ENOENT", Asked: true}
-	}
-	if errors.Is(err, errors.ErrUnsupported) {
-		return answer[T]{Error: "EOPNOTSUPP", Asked: true}
-	}
-	return answer[T]{Error: err.Error(), Asked: true}
-}
-
-// timeoutError is recorded for a program that did not end in time.
-const timeoutError = "timeout"
-
-// answered returns the value or the error of an answer about what.
-func answered[T any](s *Snapshot, a answer[T], what string) (T, error) {
-	var zero T
-	switch {
-	case !a.Asked:
-		return zero, fmt.Errorf("%s: %w", what, s.unknown())
-	case a.Error == "":
-		return a.Value, nil
-	case a.Error == "EOPNOTSUPP": // unix.ErrnoName returns the number's other name, ENOTSUP
-		return zero, &fs.PathError{Op: "reading", Path: what, Err: errors.ErrUnsupported}
-	case a.Error == timeoutError:
-		return zero, fmt.Errorf("%s did not end: %w", what, context.DeadlineExceeded)
-	}
-	// Checks distinguish these errors; any other error keeps its text.
-	for _, no := range []syscall.Errno{
-		syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.EINVAL, syscall.EIO, syscall.ENOTDIR, syscall.EOPNOTSUPP, syscall.ENODEV,
-		syscall.ECONNREFUSED,
-	} {
-		if a.Error == unix.ErrnoName(no) {
-			return zero, &fs.PathError{Op: "reading", Path: what, Err: no}
-		}
-	}
-	return zero, fmt.Errorf("reading %s: %s", what, a.Error)
 }

@@ -57,8 +57,7 @@ func Addresses() (map[netip.Addr]bool, error) {
 // by the machine's memory. False means that the caller must read that table.
 func (h *Host) PortIsFree(port string) bool {
 	number, err := strconv.ParseUint(port, 10, 16)
-	files, _ := h.Files.(shownFiles)
-	if _, live := files.Source.(machineFiles); !live || err != nil || number == 0 {
+	if _, live := h.source().(machineFiles); !live || err != nil || number == 0 {
 		return false
 	}
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

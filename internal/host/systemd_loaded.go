@@ -66,6 +66,23 @@ func (m *machineUnits) Loaded(ctx context.Context, unit string) (Loaded, error) 
 	return l, nil
 }
 
+// Loaded is what systemd made of a unit's files.
+type Loaded struct {
+	State   string   `json:"state,omitempty"`   // its LoadState: loaded, not-found, bad-setting, error, masked
+	Error   string   `json:"error,omitempty"`   // why it could not be loaded
+	Changed bool     `json:"changed,omitempty"` // its files have changed since: NeedDaemonReload
+	DropIns []string `json:"dropIns,omitempty"`
+
+	Unit service.Answer `json:"unit,omitzero"`
+}
+
+// Lacks reports whether systemd has not yet loaded a drop-in of the unit, or the current version of
+// the unit's other files.
+func (l Loaded) Lacks(dropIn string) bool {
+	// Changed misses a new drop-in directory.
+	return l.State == "loaded" && (l.Changed || !slices.Contains(l.DropIns, dropIn))
+}
+
 // answerOf reads the properties of a unit as D-Bus has them.
 func answerOf(properties map[string]any) service.Answer {
 	text := func(key string) string { s, _ := properties[key].(string); return s }
@@ -107,7 +124,7 @@ func answerOf(properties map[string]any) service.Answer {
 				}
 			}
 			if ok, _ := properties[strings.TrimSuffix(key, "s")+"Result"].(bool); met < 0 && !ok {
-				a.Conditions = append(a.Conditions, service.Condition{Key: name, Value: value})
+				a.Conditions = append(a.Conditions, service.NewCondition(name, value))
 			}
 		}
 	}

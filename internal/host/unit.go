@@ -129,11 +129,7 @@ func (h *Host) unitLinked(unit string) (bool, Evidence, error) {
 	if to, err := h.Files.ReadLink("/etc/systemd/system/" + unit); err == nil && to == "/dev/null" {
 		return false, Evidence{"/etc/systemd/system/" + unit, "masked"}, nil
 	}
-	read := h.wanted
-	if read == nil {
-		read = func() (map[string]string, error) { return wantedUnits(h.Files) }
-	}
-	wanted, err := read()
+	wanted, err := derived(context.Background(), h.memo, "wanted units", func() (map[string]string, error) { return wantedUnits(h.Files) })
 	if where, is := wanted[unit]; is {
 		return true, Evidence{where, "enabled"}, nil
 	}

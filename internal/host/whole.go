@@ -16,8 +16,8 @@ func (h *Host) RecordWhole(ctx context.Context, attributes, facts []string) {
 	for _, name := range facts {
 		h.Fact(ctx, name)
 	}
-	files, is := h.Files.(recordFiles)
-	if !is || !h.Live() {
+	files, is := h.Files.(askedFiles)
+	if !is || !h.memo.keeps || !h.Live() {
 		return
 	}
 	files.recordTree("/proc/sys", []string{"**"})
@@ -42,30 +42,30 @@ func (h *Host) RecordWhole(ctx context.Context, attributes, facts []string) {
 
 // recordTree records the directories on the way to the files that match a pattern, and these files. "**" matches any path. A link to
 // another directory is recorded as such, since no attribute is read through it; registrations of binfmt_misc are not parameters.
-func (r recordFiles) recordTree(at string, pattern []string) {
-	if _, err := r.Files.ReadLink(at); err == nil && !isDeviceName(at) {
-		_, _ = r.ReadLink(at)
+func (a askedFiles) recordTree(at string, pattern []string) {
+	if _, err := a.Files.ReadLink(at); err == nil && !isDeviceName(at) {
+		_, _ = a.ReadLink(at)
 		return
 	}
-	names, err := r.Files.ReadDir(at)
+	names, err := a.Files.ReadDir(at)
 	if err != nil {
-		_, _ = r.ReadFile(at)
-		if head, err := r.Files.Head(at); err == nil && head.Mode&0o222 == 0 && strings.HasPrefix(at, sysfsRoot) {
-			_, _ = r.Head(at)
+		_, _ = a.ReadFile(at)
+		if head, err := a.Files.Head(at); err == nil && head.Mode&0o222 == 0 && strings.HasPrefix(at, sysfsRoot) {
+			_, _ = a.Head(at)
 		}
 		return
 	}
 	if len(pattern) == 0 || at == "/proc/sys/fs/binfmt_misc" {
 		return
 	}
-	_, _ = r.ReadDir(at)
+	_, _ = a.ReadDir(at)
 	rest := pattern[1:]
 	if pattern[0] == "**" {
 		rest = pattern
 	}
 	for _, name := range names {
 		if matches, _ := path.Match(pattern[0], name); matches {
-			r.recordTree(at+"/"+name, rest)
+			a.recordTree(at+"/"+name, rest)
 		}
 	}
 }

@@ -144,7 +144,9 @@ func newClient(server string, tlsConfig *tls.Config, token token) (*Client, erro
 		return nil, errors.New("the API server's address is not https://HOST[:PORT]")
 	}
 	tlsConfig.MinVersion = tls.VersionTLS12
-	c := NewClient(strings.TrimSuffix(server, "/"), &http.Transport{
+	// client-go ignores a user and a query too. Errors name the address, and these may be secret.
+	address := url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimSuffix(u.Path, "/")}
+	c := NewClient(address.String(), &http.Transport{
 		TLSClientConfig: tlsConfig, Proxy: http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext, // TCP's own timeout is two minutes
 		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 20 * time.Second, ForceAttemptHTTP2: true,

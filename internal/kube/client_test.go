@@ -90,9 +90,13 @@ func TestRefused(t *testing.T) {
 	s := server(t)
 	list := func(ctx context.Context, text string) error {
 		t.Helper()
+		text = strings.Replace(text, s.URL, s.URL+"/?token=S3cret#S3cret", 1)
 		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, text)}}.Server()
 		require.NoError(t, err)
 		_, err = api.List(ctx, false)
+		if err == nil || strings.Contains(err.Error(), "S3cret") {
+			t.Errorf("the query of the server's address: %v", err)
+		}
 		if !errors.Is(err, input.ErrUnknown) {
 			t.Errorf("%v is not input.ErrUnknown", err)
 		}

@@ -41,7 +41,7 @@ func parseUnit(dump, name string) service.Answer {
 			case key == "EnvironmentFile":
 				a.EnvironmentFiles = append(a.EnvironmentFiles, value)
 			case kind != key:
-				a.Conditions = append(a.Conditions, service.Condition{Key: key, Value: strings.TrimSuffix(value, " untested")})
+				a.Conditions = append(a.Conditions, service.NewCondition(key, strings.TrimSuffix(value, " untested")))
 			case slices.Contains([]string{"User", "Group", "DynamicUser", "Restart"}, key):
 				a.Settings[key] = value
 			}

@@ -7,6 +7,14 @@ import (
 	"nodegate/internal/assert"
 )
 
+// TestParseConditions: a condition's value is shown if it has a type, and not if it is a free text.
+func TestParseConditions(t *testing.T) {
+	dump := "-> By units:\n\t-> Unit a.service:\n\t\tConditionEnvironment: TOKEN=S3cret untested\n\t\tAssertKernelCommandLine: !t=S3cret untested\n" +
+		"\t\tAssertPathExists: |/x untested\n\t\tConditionHost: h untested\n"
+	assert.Equal(t, fmt.Sprint(parseUnit(dump, "a.service").Conditions), "[{ConditionEnvironment (value left out)} "+
+		"{AssertKernelCommandLine (value left out)} {AssertPathExists |/x} {ConditionHost h}]")
+}
+
 func TestParse(t *testing.T) {
 	for printed, want := range map[string]string{
 		"": "[]",

@@ -40,15 +40,16 @@ func (t tree) ReadLink(name string) (string, error) {
 func (t tree) ReadDir(dir string) ([]string, error) {
 	var names []string
 	for name := range t {
-		if path.Dir(name) == dir {
-			names = append(names, path.Base(name))
+		if below, is := strings.CutPrefix(name, dir+"/"); is {
+			first, _, _ := strings.Cut(below, "/")
+			names = append(names, first)
 		}
 	}
 	if names == nil {
 		return nil, &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOENT}
 	}
 	slices.Sort(names)
-	return names, nil
+	return slices.Compact(names), nil
 }
 
 func equal(t *testing.T, what string, want, got any) {

@@ -101,26 +101,34 @@ func WithDropIns(files Files, dirs []string, name string) ([]File, error) {
 // First returns a file from the first directory that contains it, without a path if none does.
 // masked is true if that directory has a link to /dev/null instead.
 func First(files Files, dirs []string, name string) (f File, masked bool, err error) {
-	for _, dir := range dirs {
-		f, masked, err := read(files, dir+"/"+name)
+	for _, at := range Listed(files, dirs, name) {
+		f, masked, err := read(files, at)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if masked {
-			f.Path = dir + "/" + name
+			f.Path = at
 		}
 		return f, masked, err
 	}
 	return File{}, false, nil
 }
 
+// Listed returns the paths of a name in the directories that may contain it. Of many names in the same directories, most exist nowhere:
+// a host that answers each question once lists the directories, and tries no path.
+func Listed(files Files, dirs []string, name string) (all []string) {
+	for _, dir := range dirs {
+		names, err := files.ReadDir(dir)
+		if err == nil && slices.Contains(names, name) || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			all = append(all, dir+"/"+name)
+		}
+	}
+	return all
+}
+
 // DropIns returns the .conf files that extend a file.
 func DropIns(files Files, dirs []string, name string) ([]File, error) {
-	below := make([]string, len(dirs))
-	for i, dir := range dirs {
-		below[i] = dir + "/" + name + ".d"
-	}
-	return Collect(files, below, ".conf")
+	return Collect(files, Listed(files, dirs, name+".d"), ".conf")
 }
 
 // read recognizes a link to /dev/null without following it: an image may lack that device.

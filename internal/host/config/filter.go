@@ -167,7 +167,7 @@ func (s *filtering) token(l string, at, end int, begins bool) int {
 	switch {
 	case begins && (t == "install" || t == "blacklist"):
 		s.hides = module
-	case isFlag && s.hides == shown && !isKnown(t):
+	case isFlag && s.hides == shown && !IsKnown(t):
 		s.hides = next
 	}
 	return end
@@ -186,7 +186,7 @@ func (s *filtering) url(l string, at, end int) int {
 // assignment writes a name, and decides whether its value is hidden.
 func (s *filtering) assignment(l, name string, at, after int, begins bool) int {
 	isFlag, isCommandLine := strings.HasPrefix(name, "-"), false
-	known := isKnown(name) && (s.hides != line || s.block < 0 && isFlag)
+	known := IsKnown(name) && (s.hides != line || s.block < 0 && isFlag)
 	if written := l[at : at+len(name)]; known || isVariable(name) || isMessageWord(strings.TrimLeft(name, "-")) {
 		s.out.WriteString(written)
 	} else {

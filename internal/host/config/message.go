@@ -26,46 +26,34 @@ var (
 	camelWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+|[0-9]+`) })
 )
 
-// valueLeftOut replaces a value in the message of a program.
-const valueLeftOut = "(value left out)"
+// LeftOut replaces a value that is not shown.
+const LeftOut = "(value left out)"
 
 // PlainMessage returns the message of a program without the values in it, which come from the
 // program's arguments, environment and files: only words of messages, numbers, addresses, flags and
-// paths remain, and the words in known, which the caller itself passed to the program.
+// paths remain, and the words in known, which the caller itself passed to the program. The message of
+// klog's structured form is a constant of the program: only its keys' values are free.
 func PlainMessage(text string, known ...string) string {
-	return FilterMessage(text, nil, known...)
-}
-
-// FilterMessage is PlainMessage with a function that returns which of the other words the program itself contains.
-func FilterMessage(text string, constants func(words []string) map[string]bool, known ...string) string {
+	constant := structuredMessage().FindString(text)
 	given := map[string]bool{}
 	for _, k := range known {
 		for _, token := range messageToken().FindAllString(k, -1) {
 			given[bareWord(token)] = true
 		}
 	}
-	var unknown []string
-	for _, token := range messageToken().FindAllString(text, -1) {
-		if word := bareWord(token); word != "" && !given[word] && !isMessageWord(word) {
-			unknown = append(unknown, word)
-		}
-	}
-	if unknown == nil {
-		return text
-	}
-	own := map[string]bool{}
-	if constants != nil {
-		own = constants(unknown)
-	}
-	text = messageToken().ReplaceAllStringFunc(text, func(token string) string {
+	return constant + repeatedValue().ReplaceAllString(messageToken().ReplaceAllStringFunc(text[len(constant):], func(token string) string {
 		word := bareWord(token)
-		if !slices.Contains(unknown, word) || own[word] {
+		if word == "" || given[word] || isMessageWord(word) {
 			return token
 		}
-		return valueLeftOut + token[len(word):]
-	})
-	return repeatedValue().ReplaceAllString(text, valueLeftOut)
+		return LeftOut + token[len(word):]
+	}), LeftOut)
 }
+
+// structuredMessage matches klog's header and message, before the keys: E1126 10:00:00.123456 7 run.go:72] "command failed" err="...".
+var structuredMessage = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[IWEF]\d{4} [0-9:.]+ +\d+ [a-z0-9_]+\.go:\d+\] "[^"\\]*"`)
+})
 
 func bareWord(token string) string { return strings.TrimRight(token, ".:?") }
 

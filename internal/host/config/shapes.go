@@ -23,8 +23,8 @@ func wordSet(list string) map[string]bool {
 	return all
 }
 
-// isKnown reports whether a setting or flag is one that checks read.
-func isKnown(name string) bool {
+// IsKnown reports whether a setting or flag is one that checks read.
+func IsKnown(name string) bool {
 	bare := strings.TrimLeft(name, "-+:!@*")
 	if strings.HasPrefix(name, "--") {
 		bare = strings.ReplaceAll(bare, "_", "-")
@@ -61,8 +61,11 @@ var (
 	})
 )
 
-// isSysctl reports whether a key is in one of the kernel's directories of parameters.
-func isSysctl(key string) bool { return sysctlName().MatchString(key) }
+// isSysctl reports whether a key is in one of the kernel's directories of parameters, and no key of a cipher: stable_secret has the shape
+// of an address.
+func isSysctl(key string) bool {
+	return sysctlName().MatchString(key) && !strings.HasSuffix(key, "_secret") && !strings.HasSuffix(key, "_key")
+}
 
 // isPath reports whether a word is the path of a file in a directory of the system. A path in another directory may belong to a URL.
 func isPath(word string) bool { return systemPath().MatchString(word) }
@@ -71,7 +74,7 @@ func isPath(word string) bool { return systemPath().MatchString(word) }
 func isShown(t string) bool {
 	bare := strings.TrimLeft(t, "-+:@*")
 	switch {
-	case bare == "" || isKnown(strings.TrimRight(t, ".:")) || shape().MatchString(t) || isPath(bare):
+	case bare == "" || IsKnown(strings.TrimRight(t, ".:")) || shape().MatchString(t) || isPath(bare):
 		return true
 	}
 	if _, err := netip.ParsePrefix(t); err == nil {

@@ -67,6 +67,8 @@ func (f *Filter) Show(kind Kind, name string, t Text, leaves bool) []byte {
 		kind = KindOf(name)
 	}
 	switch {
+	case leaves && strings.HasSuffix(name, "/os-release"):
+		return bytes.Join(factsOfOS().FindAll(t.text, -1), nil)
 	case kind == Policy:
 		return privateKey().ReplaceAll(t.text, []byte(leftOut))
 	case !t.private && !leaves, kind == Identity && (!t.private || !strings.HasPrefix(name, "/sys/")):
@@ -84,6 +86,9 @@ func (f *Filter) Show(kind Kind, name string, t Text, leaves bool) []byte {
 	}
 	return []byte(f.words(string(t.text)))
 }
+
+// factsOfOS matches the variables of os-release that a report or a policy reads. Others are texts and URLs of a vendor.
+var factsOfOS = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(ID|ID_LIKE|VERSION_ID|PRETTY_NAME)=.*(\n|\z)`) })
 
 // commandParameter matches the parameters whose value people write freely: a command line with arguments, or a name.
 var commandParameter = sync.OnceValue(func() *regexp.Regexp {

@@ -195,12 +195,14 @@ var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompil
 // settings that no check judges.
 func additions(name string) string {
 	for _, of := range []struct{ pattern, lines string }{
-		{`/systemd/system/`, "\n# @\n[Unit]\nDescription=@\nX-A=@\n[Service]\nEnvironment=\"PLANTED=@\" " +
+		{`/systemd/system/`, "\n# @\n[Unit]\nDescription=@\nX-A=@\n" +
+			"ConditionEnvironment=T=@\nConditionKernelCommandLine=!t=@\n[Service]\nEnvironment=\"PLANTED=@\" " +
 			"B=@\nLoadCredential=@:/etc/@\nSetCredential=a:@\n" +
 			"ExecStartPre=-/bin/sh -c 'curl -H \"Token: @\" https://a:@@@/ | grep @ > /dev/null'\n" +
 			"ExecStopPost=/bin/echo @\nEnvironmentFile=-/etc/planted.env\n"},
 		{`/tuned/`, "\n# @\n[planted]\nx=@\n[script]\nscript=@\n"},
-		{`kubelet\.conf$|kubeconfig`, "\n# @\nplanted:\n- name: \"@\"\n  token: @\n  user:\n    client-key-data: @\n    exec: {env: " +
+		{`kubelet\.conf$|kubeconfig`, "\n# @\nplanted:\n- name: \"@\"\n" +
+			"  server: https://api/?token=@\n  token: @\n  user:\n    client-key-data: @\n    exec: {env: " +
 			"[{value: @}], args: [@]}\n"},
 		{`\.log$`, "\n2026-01-02T03:04:05.6Z stderr F @ token=@\n"},
 		{`^/proc/\d+/cmdline$`, "\x00--token=@\x00--hostname-override\x00@\x00-p@\x00@"},

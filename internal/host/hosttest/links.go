@@ -15,7 +15,10 @@ import (
 	"nodegate/internal/host"
 )
 
-type links struct{ *Machine }
+type links struct {
+	*Machine
+	otherLinks
+}
 
 func (m links) find(name string) (*Link, error) {
 	if l, ok := m.Links[name]; ok {

@@ -80,8 +80,9 @@ func (m *Machine) Host() *host.Host {
 	if m.Kernel == "" {
 		m.Kernel = "6.1.0"
 	}
-	return &host.Host{Root: "/", Files: m.files(), Kernel: kernel{m}, Links: links{m}, Units: units{m}, Rules: rules{m}, Runtimes: runtimes{m},
-		Exec: m.exec, Openings: m.openings}
+	other := host.Replay(&host.Snapshot{Root: "/"})
+	return &host.Host{Root: "/", Files: m.files(), Kernel: kernel{m, other.Kernel}, Links: links{m, other.Links}, Units: units{m, other.Units},
+		Rules: rules{m, other.Rules}, Runtimes: runtimes{m, other.Runtimes}, Exec: m.exec, Openings: m.openings}
 }
 
 func (m *Machine) openings(name string) ([]file.Opening, error) {
@@ -210,7 +211,19 @@ func (m files) Space(name string) (host.Space, error) {
 	return host.Space{Free: 1 << 40, FreeInodes: 1 << 20, Inodes: 1 << 20}, nil
 }
 
-type kernel struct{ *Machine }
+// The fake does not answer a new question until a test needs it.
+type (
+	otherKernel   = host.Kernel
+	otherLinks    = host.Links
+	otherUnits    = host.Units
+	otherRules    = host.Rules
+	otherRuntimes = host.Runtimes
+)
+
+type kernel struct {
+	*Machine
+	otherKernel
+}
 
 func (m kernel) Release() (string, error) { return m.Kernel, nil }
 
@@ -228,9 +241,9 @@ func (m kernel) Complaint(_ context.Context, program string, flags ...string) (s
 	return m.words(m.Said[program]), m.Refuse["x "+program]
 }
 
-// words returns kubelet's words without values of its private files. The fake kubelet contains no word.
+// words returns kubelet's words without values of its private files.
 func (m *Machine) words(text string) string {
-	return host.KubeletWords(text, m.files(), func(string, []string) map[string]bool { return nil })
+	return host.KubeletWords(text, m.files())
 }
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
@@ -256,7 +269,10 @@ func (m kernel) LoadModule(_ context.Context, name string, options ...string) er
 	return nil
 }
 
-type runtimes struct{ *Machine }
+type runtimes struct {
+	*Machine
+	otherRuntimes
+}
 
 func (m runtimes) CRIVersion(_ context.Context, socket, api string) (string, error) {
 	if v, ok := m.Runtime[api+" "+socket]; ok {
@@ -284,7 +300,10 @@ func (m runtimes) RuntimeSetup(_ context.Context, socket string) (host.RuntimeSe
 	return host.RuntimeSetup{}, errors.ErrUnsupported
 }
 
-type units struct{ *Machine }
+type units struct {
+	*Machine
+	otherUnits
+}
 
 func (m units) State(_ context.Context, unit string) (active, file string, err error) {
 	if s, ok := m.Units[unit]; ok {
@@ -328,7 +347,10 @@ func (m units) Restart(_ context.Context, units ...string) error {
 	return m.systemctl("restart", units...)
 }
 
-type rules struct{ *Machine }
+type rules struct {
+	*Machine
+	otherRules
+}
 
 func (m rules) Dumps(_ context.Context, read func(string, io.Reader) error) error {
 	for _, source := range slices.Sorted(maps.Keys(m.Rules)) {

@@ -36,6 +36,14 @@ type Condition struct {
 	Value string `json:"value"`
 }
 
+// NewCondition returns a condition, without a value that is a free text, as of ConditionEnvironment=.
+func NewCondition(key, value string) Condition {
+	if !config.IsKnown("Condition" + strings.TrimPrefix(strings.TrimPrefix(key, "Condition"), "Assert")) {
+		value = config.LeftOut
+	}
+	return Condition{key, value}
+}
+
 // Fault is a reason why systemd does not start a service, or starts it without a part of its settings.
 type Fault struct {
 	At, Text string // the place and its content

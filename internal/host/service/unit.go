@@ -67,9 +67,7 @@ func Read(files config.Files, name string) (Unit, error) {
 	}
 	var below []string
 	for _, n := range append(names, name[strings.LastIndexByte(name, '.')+1:]) { // service.d holds drop-ins of all services
-		for _, dir := range dirs {
-			below = append(below, dir+"/"+n+".d")
-		}
+		below = append(below, config.Listed(files, dirs, n+".d")...)
 	}
 	dropIns, err := config.Collect(files, below, ".conf")
 	if err != nil {

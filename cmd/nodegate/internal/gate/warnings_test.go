@@ -2,6 +2,7 @@ package gate
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"nodegate/checks"
