@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -121,8 +122,8 @@ func (m memo) answer(kind, name string) *answer {
 // replayed returns a recorded answer.
 func replayed[T any](m memo, a *answer, kind, name string) (v T, err error) {
 	about := name
-	if name == "" || name[0] != '/' {
-		about = kind + " " + name
+	if !strings.HasPrefix(name, "/") {
+		about = strings.TrimSpace(kind + " " + name)
 	}
 	if a == nil {
 		return v, fmt.Errorf("%s: %w", about, m.absent)
