@@ -1,0 +1,289 @@
+// Package replay sends packets through a replica of the node, and names the rule, route or routing rule that loses them.
+package replay
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"nodegate/internal/host/replica"
+)
+
+// Flow is one connection, which stands for all of its kind.
+type Flow struct {
+	Name     string
+	From     From
+	To       netip.AddrPort
+	Protocol uint8
+	Big      bool             // with packets of the full MTU
+	Want     []netip.AddrPort // where it must arrive: the endpoints of a Service. Empty: at To
+	Outside  bool             // to a machine that knows no Pods
+}
+
+// From is a sender.
+type From struct {
+	Node    bool
+	Address netip.Addr // of a Pod of this node, or of another machine
+}
+
+// Outcome is what became of a flow.
+type Outcome struct {
+	Flow  Flow
+	Sent  int
+	Lost  int
+	Why   string // of the last loss
+	Part  int    // what loses it: an index of Capture.Parts, or -1
+	Cured bool   // without the part the flow passes
+}
+
+// Patience bounds what a flow waits for: first, and when a lost flow is looked at again.
+const (
+	patience = 400 * time.Millisecond
+	again    = 900 * time.Millisecond
+	copies   = 4 // of each flow, since a rule may lose some
+)
+
+// Replay sends flows through a replica.
+type Replay struct {
+	Replica *replica.Replica
+	own     []netip.Addr
+	pods    map[netip.Addr]int // the index of their End
+	others  map[netip.Addr]int // senders on other machines; -1 if the node has no route to one
+}
+
+// New returns a Replay of a replica.
+func New(r *replica.Replica) *Replay {
+	p := &Replay{Replica: r, own: r.Capture.Own(), pods: map[netip.Addr]int{}, others: map[netip.Addr]int{}}
+	for i, e := range r.Ends {
+		for _, a := range e.Addresses() {
+			p.pods[a] = i
+		}
+	}
+	return p
+}
+
+// Run sends the flows, looks at the lost ones again, and names what loses them.
+func (p *Replay) Run(ctx context.Context, flows []Flow) ([]Outcome, error) {
+	for i := range flows {
+		from := flows[i].From
+		if _, pod := p.pods[from.Address]; !from.Node && !pod {
+			end, ok := p.Replica.Behind(ctx, from.Address)
+			if p.others[from.Address] = end; !ok {
+				p.others[from.Address] = -1
+			}
+		}
+	}
+	list := p.send(ctx, flows, copies, patience)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var lost []int
+	var retry []Flow
+	for i := range list {
+		if list[i].Lost > 0 {
+			lost, retry = append(lost, i), append(retry, list[i].Flow)
+		}
+	}
+	for n, o := range p.send(ctx, retry, copies, again) {
+		if o.Lost == 0 && list[lost[n]].Lost < copies/2 {
+			list[lost[n]].Lost = 0 // the machine was busy
+			continue
+		}
+		list[lost[n]].Sent, list[lost[n]].Lost, list[lost[n]].Why = o.Sent, o.Lost, o.Why
+	}
+	var open []*Outcome
+	for i := range list {
+		if list[i].Lost > 0 {
+			open = append(open, &list[i])
+		}
+	}
+	return list, p.name(ctx, open)
+}
+
+// send sends all flows at once, several copies of each.
+func (p *Replay) send(ctx context.Context, flows []Flow, copies int, patience time.Duration) []Outcome {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	list := make([]Outcome, len(flows))
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range flows {
+		list[i] = Outcome{Flow: flows[i], Sent: copies, Part: -1}
+		for range copies {
+			all.Go(func() {
+				why := p.try(ctx, &flows[i])
+				mu.Lock()
+				defer mu.Unlock()
+				if why != "" {
+					list[i].Lost++
+					list[i].Why = why
+				}
+			})
+		}
+	}
+	all.Wait()
+	return list
+}
+
+// try sends a flow once. It returns "" if the right side answered.
+func (p *Replay) try(ctx context.Context, f *Flow) string {
+	call := replica.Call{End: -1, To: f.To, Protocol: f.Protocol, Big: f.Big}
+	outside := false
+	if !f.From.Node {
+		end, pod := p.pods[f.From.Address]
+		if !pod {
+			if end, outside = p.others[f.From.Address], true; end < 0 {
+				return fmt.Sprintf("the node has no route to the sender %s", f.From.Address)
+			}
+		}
+		call.End, call.From = end, f.From.Address
+	}
+	answer, err := p.Replica.Send(ctx, call)
+	if err != nil {
+		return err.Error()
+	}
+	want := f.Want
+	if len(want) == 0 {
+		want = []netip.AddrPort{f.To}
+	}
+	end, pod := p.pods[answer.At.Addr()]
+	own := slices.Contains(p.own, answer.From.Addr())
+	switch {
+	case !slices.Contains(want, answer.At):
+		return fmt.Sprintf("%s answered", answer.At)
+	case pod && answer.End != end, answer.End >= 0 && slices.Contains(p.own, answer.At.Addr()):
+		return fmt.Sprintf("the packets leave by %s", p.Replica.Ends[answer.End].Link)
+	case answer.End < 0 || pod || own:
+	case outside:
+		return fmt.Sprintf("the packets arrive with the source %s, so the replies do not come back by this node", answer.From.Addr())
+	case answer.From.Addr() != f.From.Address:
+		return fmt.Sprintf("the packets arrive with the source %s, which this node lacks", answer.From.Addr())
+	case f.Outside:
+		return "the packets leave with the address of the Pod"
+	}
+	return ""
+}
+
+// name finds what loses each flow.
+func (p *Replay) name(ctx context.Context, open []*Outcome) error {
+	parts := p.Replica.Capture.Parts
+	loaded := false
+	defer func() {
+		if loaded {
+			_ = p.Replica.Load(context.WithoutCancel(ctx), nil)
+		}
+	}()
+	const causes = 4
+	for range causes {
+		i := slices.IndexFunc(open, func(o *Outcome) bool { return o.Lost == o.Sent && o.Part < 0 })
+		if i < 0 {
+			i = slices.IndexFunc(open, func(o *Outcome) bool { return o.Part < 0 })
+		}
+		if i < 0 || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		o := open[i]
+		if loaded {
+			if err := p.Replica.Load(ctx, nil); err != nil {
+				return err
+			}
+			loaded = false
+		}
+		n := 1
+		if o.Lost < o.Sent {
+			n = copies
+		}
+		part, found, err := p.Replica.Trace(ctx, func() { p.send(ctx, []Flow{o.Flow}, n, patience) })
+		if err != nil {
+			return err
+		}
+		loaded = true
+		if !found || parts[part].Own {
+			other, others, err := p.takeAway(ctx, o)
+			if err != nil {
+				return err
+			}
+			if others {
+				part, found = other, true
+			}
+		}
+		if !found {
+			open = slices.Delete(open, i, i+1)
+			continue
+		}
+		o.Part = part
+		if err := p.Replica.Load(ctx, map[int]bool{part: true}); err != nil {
+			return err
+		}
+		var flows []Flow
+		var same []*Outcome
+		for _, o := range open {
+			if o.Part < 0 || o.Part == part {
+				flows, same = append(flows, o.Flow), append(same, o)
+			}
+		}
+		for i, now := range p.send(ctx, flows, copies, patience) {
+			if now.Lost == 0 {
+				same[i].Part, same[i].Cured = part, true
+			}
+		}
+	}
+	return nil
+}
+
+// takeAway finds the part without which a flow passes, by halves: the last of the shortest beginning of other programs' parts whose
+// absence lets it pass. The rules of a CNI come last, for without them Pods may reach nothing.
+func (p *Replay) takeAway(ctx context.Context, o *Outcome) (part int, ok bool, err error) {
+	var list, last []int
+	for i := range p.Replica.Capture.Parts {
+		one := &p.Replica.Capture.Parts[i]
+		switch {
+		case one.Own:
+		case isOfNetwork(one):
+			last = append(last, i)
+		default:
+			list = append(list, i)
+		}
+	}
+	passes := func(list []int) bool {
+		without := map[int]bool{}
+		for _, i := range list {
+			without[i] = true
+		}
+		if err = p.Replica.Load(ctx, without); err != nil || ctx.Err() != nil {
+			return false
+		}
+		n := 1
+		if o.Lost < o.Sent {
+			n = 2 * copies
+		}
+		return p.send(ctx, []Flow{o.Flow}, n, patience)[0].Lost == 0
+	}
+	if !passes(list) {
+		if list = append(list, last...); err != nil || len(last) == 0 || !passes(list) {
+			return -1, false, err
+		}
+	}
+	low, high := 0, len(list) // without list[:low] it is lost, without list[:high] it passes
+	for high-low > 1 {
+		if middle := (low + high) / 2; passes(list[:middle]) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	if high == 0 {
+		return -1, false, err
+	}
+	return list[high-1], err == nil, err
+}
+
+// isOfNetwork reports whether a part is a CNI's, or a route: what is only taken away if nothing else helps.
+func isOfNetwork(p *replica.Part) bool {
+	return p.Kind == replica.PartRoute || slices.ContainsFunc([]string{"FLANNEL", "CNI-", "cali-", "AWS-", "CILIUM_", "ANTREA", "KUBE-ROUTER", "WEAVE",
+		"IP-MASQ", "KIND-"}, func(prefix string) bool { return strings.HasPrefix(p.Chain, prefix) })
+}

@@ -1,0 +1,269 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mdlayher/socket"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/netns"
+)
+
+// Answer is what the other side of a connection saw.
+type Answer struct {
+	End  int            // the index of the End in Replica.Ends that answered; -1 for the node itself
+	At   netip.AddrPort // the address at which it was reached
+	From netip.AddrPort // who asked
+}
+
+// small and big are the sizes of answers: a packet, and some of full size.
+const (
+	small = 200
+	big   = 40_000
+)
+
+// serve answers at the ports, at every end, and where the node's own programs listen.
+func (r *Replica) serve(ctx context.Context, ports []Port) error {
+	for _, e := range r.Ends {
+		for _, p := range ports {
+			for _, a := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+				r.listen(ctx, e.Namespace, e.number, p.Protocol, netip.AddrPortFrom(a, p.Number))
+			}
+		}
+	}
+	for _, l := range r.Capture.Listeners {
+		r.listen(ctx, r.Node, -1, l.Protocol, l.At)
+	}
+	return r.Node.Do(ctx, func() error { return r.acceptQueues() })
+}
+
+// listen starts a server. Where the address cannot be bound there is none: a flow to it is lost, as on the node.
+func (r *Replica) listen(ctx context.Context, n *netns.Namespace, end int, protocol uint8, at netip.AddrPort) {
+	network := "4"
+	if at.Addr().Is6() {
+		network = "6"
+	}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) {
+			if end >= 0 { // it has every address
+				setTransparent(int(fd), at.Addr().Is6())
+			}
+		})
+	}}
+	config.SetMultipathTCP(false)
+	_ = n.Do(ctx, func() error {
+		if protocol == unix.IPPROTO_TCP {
+			l, err := config.Listen(ctx, "tcp"+network, at.String())
+			if err == nil {
+				r.closers = append(r.closers, func() { _ = l.Close() })
+				go serveTCP(l, end)
+			}
+			return err
+		}
+		l, err := config.ListenPacket(ctx, "udp"+network, at.String())
+		if err == nil {
+			r.closers = append(r.closers, func() { _ = l.Close() })
+			go serveUDP(l, end, at)
+		}
+		return err
+	})
+}
+
+func setTransparent(fd int, is6 bool) {
+	if is6 {
+		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1)
+	} else {
+		_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1)
+	}
+}
+
+const wait = 3 * time.Second // of a server, for a client that is gone
+
+func serveTCP(l net.Listener, end int) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(wait))
+			query := make([]byte, 64)
+			n, err := c.Read(query)
+			if err != nil {
+				return
+			}
+			size := small
+			if n > 0 && query[0] == 'b' {
+				size = big
+			}
+			_, _ = c.Write(reply(end, c.LocalAddr().String(), c.RemoteAddr().String(), size))
+		}()
+	}
+}
+
+func reply(end int, at, from string, size int) []byte {
+	b := fmt.Appendf(make([]byte, 0, size), "%d %s %s ", end, at, from)
+	return append(b, strings.Repeat("x", size-len(b))...)
+}
+
+func serveUDP(l net.PacketConn, end int, at netip.AddrPort) {
+	query := make([]byte, 1500)
+	four, six := ipv4.NewPacketConn(l), ipv6.NewPacketConn(l)
+	if at.Addr().Is4() {
+		_ = four.SetControlMessage(ipv4.FlagDst, true)
+	} else {
+		_ = six.SetControlMessage(ipv6.FlagDst, true)
+	}
+	for {
+		if at.Addr().Is4() {
+			_, about, from, err := four.ReadFrom(query)
+			if err != nil {
+				return
+			}
+			here := netip.AddrPortFrom(at.Addr(), at.Port())
+			if about != nil {
+				a, _ := netip.AddrFromSlice(about.Dst.To4())
+				here = netip.AddrPortFrom(a, at.Port())
+			}
+			_, _ = four.WriteTo(reply(end, here.String(), from.String(), small), &ipv4.ControlMessage{Src: here.Addr().AsSlice()}, from)
+			continue
+		}
+		_, about, from, err := six.ReadFrom(query)
+		if err != nil {
+			return
+		}
+		here := at
+		if about != nil {
+			a, _ := netip.AddrFromSlice(about.Dst)
+			here = netip.AddrPortFrom(a, at.Port())
+		}
+		_, _ = six.WriteTo(reply(end, here.String(), from.String(), small), &ipv6.ControlMessage{Src: here.Addr().AsSlice()}, from)
+	}
+}
+
+// Call is one connection, or one datagram and its answer.
+type Call struct {
+	End      int        // the index of the sender in Replica.Ends; -1 for the node
+	From     netip.Addr // of a sender that has many addresses; may be invalid
+	To       netip.AddrPort
+	Protocol uint8
+	Big      bool // the answer fills some packets
+}
+
+// Send makes a call, and returns once it is answered, refused, or ctx ends.
+func (r *Replica) Send(ctx context.Context, call Call) (answer Answer, err error) {
+	n := r.Node
+	if call.End >= 0 {
+		n = r.Ends[call.End].Namespace
+	}
+	domain, kind := unix.AF_INET, unix.SOCK_STREAM
+	if call.To.Addr().Is6() {
+		domain = unix.AF_INET6
+	}
+	if call.Protocol == unix.IPPROTO_UDP {
+		kind = unix.SOCK_DGRAM
+	}
+	var c *socket.Conn
+	err = n.Do(ctx, func() (err error) {
+		c, err = socket.Socket(domain, kind, int(call.Protocol), "call", nil)
+		if err == nil && call.From.IsValid() {
+			raw, failed := c.SyscallConn()
+			if failed != nil {
+				return failed
+			}
+			_ = raw.Control(func(fd uintptr) { setTransparent(int(fd), call.To.Addr().Is6()) })
+			err = c.Bind(sockaddr(netip.AddrPortFrom(call.From, 0)))
+		}
+		return err
+	})
+	if c != nil {
+		defer c.Close()
+	}
+	if err != nil {
+		return answer, err
+	}
+	if _, err := c.Connect(ctx, sockaddr(call.To)); err != nil {
+		return answer, err
+	}
+	query, want := []byte("s"), small
+	if call.Big {
+		query, want = []byte("b"), big
+	}
+	if _, err := c.WriteContext(ctx, query); err != nil {
+		return answer, err
+	}
+	var all []byte
+	b := make([]byte, 1<<16)
+	for len(all) < want {
+		size, err := c.ReadContext(ctx, b)
+		if err != nil {
+			return answer, err
+		}
+		if size == 0 {
+			return answer, errors.New("the connection ended early")
+		}
+		all = append(all, b[:size]...)
+	}
+	f := strings.Fields(string(all[:min(len(all), small)]))
+	if len(f) < 3 {
+		return answer, errors.New("another server answered")
+	}
+	answer.End, err = strconv.Atoi(f[0])
+	answer.At = addrPort(f[1])
+	answer.From = addrPort(f[2])
+	return answer, err
+}
+
+func addrPort(s string) netip.AddrPort {
+	a, _ := netip.ParseAddrPort(s) // of our own server
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+}
+
+// Addresses returns the addresses of a Pod; nil if the end stands for all machines behind its link.
+func (e *End) Addresses() []netip.Addr { return e.addresses }
+
+// Behind returns the end behind the link by which the copy of the node sends packets to an address.
+func (r *Replica) Behind(ctx context.Context, a netip.Addr) (end int, ok bool) {
+	var answers [][]byte
+	err := r.Node.Do(ctx, func() error {
+		s, err := open(unix.NETLINK_ROUTE)
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		answers, err = s.ask(unix.RTM_GETROUTE, 0, append(routeHeader(family(a), byte(a.BitLen()), 0, 0), attribute(unix.RTA_DST, a.AsSlice())...))
+		return err
+	})
+	if err != nil || len(answers) == 0 {
+		return 0, false
+	}
+	link := intOf(attributes(answers[0][unix.SizeofRtMsg:], unix.RTA_OIF)[unix.RTA_OIF])
+	for i, e := range r.Ends {
+		top := e.link
+		for l := r.Capture.link(top.Master); l != nil && r.index[l.Index] != 0; l = r.Capture.link(l.Master) {
+			top = l
+		}
+		if !e.Pod && (r.index[e.link.Index] == link || r.index[top.Index] == link) {
+			return i, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,31 @@
+package replica
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+)
+
+// addRule adds a rule of nf_tables as a part.
+func (c *Capture) addRule(chain chainID, rule []byte, position int) int {
+	p := Part{Kind: PartRule, Family: chain.family, Table: chain.table, Chain: chain.name, Position: position, Message: rule,
+		Own: isOwn(chain.table, chain.name)}
+	if handle := attributes(rule, unix.NFTA_RULE_HANDLE)[unix.NFTA_RULE_HANDLE]; len(handle) == 8 {
+		p.Handle = binary.BigEndian.Uint64(handle)
+	}
+	for target := range jumps(rule) {
+		p.Own = p.Own || isOwn(chain.table, target)
+	}
+	c.Parts = append(c.Parts, p)
+	return len(c.Parts) - 1
+}
+
+// addPolicy adds the policy of a base chain as a part if it drops packets.
+func (c *Capture) addPolicy(chain *nftChain) int {
+	policy := attributes(chain.message, unix.NFTA_CHAIN_POLICY)[unix.NFTA_CHAIN_POLICY]
+	if len(policy) != 4 || binary.BigEndian.Uint32(policy) != 0 {
+		return -1
+	}
+	c.Parts = append(c.Parts, Part{Kind: PartPolicy, Family: chain.id.family, Table: chain.id.table, Chain: chain.id.name})
+	return len(c.Parts) - 1
+}
