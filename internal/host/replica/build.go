@@ -303,7 +303,7 @@ func (r *Replica) copyNetwork() error {
 			if _, err := s.ask(unix.RTM_NEWLINK, 0, change); err != nil {
 				return fmt.Errorf("adding %s to its master: %w", l.Name, err)
 			}
-			if data := filter(l.SlaveData, func(kind int) bool { return slices.Contains(portOptions, kind) }); len(data) > 0 && l.SlaveKind == "bridge" {
+			if data := chosen(l.SlaveData, portOptions); len(data) > 0 && l.SlaveKind == "bridge" {
 				_, _ = s.ask(unix.RTM_NEWLINK, 0, slices.Concat(linkHeader(r.index[l.Index], 0), attribute(unix.IFLA_LINKINFO,
 					text(infoSlaveKind, l.SlaveKind), attribute(infoSlaveData|unix.NLA_F_NESTED, data))))
 			}
@@ -329,9 +329,19 @@ func (r *Replica) copyNetwork() error {
 
 // Options of bridges and their ports (include/uapi/linux/if_link.h) that decide about packets.
 var (
-	bridgeOptions = []int{7, 9, 36, 37, 38}        // IFLA_BR_VLAN_FILTERING, _GROUP_FWD_MASK, _NF_CALL_IPTABLES and so on
+	bridgeOptions = []int{7, 36, 37, 38}           // IFLA_BR_VLAN_FILTERING, _NF_CALL_IPTABLES, _NF_CALL_IP6TABLES, _NF_CALL_ARPTABLES
 	portOptions   = []int{4, 8, 9, 10, 11, 32, 33} // IFLA_BRPORT_MODE (hairpin), _LEARNING, _UNICAST_FLOOD, _PROXYARP, _ISOLATED
 )
+
+// chosen returns some of the attributes of data, if they are set: a kernel may lack an option that is off.
+func chosen(data []byte, kinds []int) (out []byte) {
+	each(data, func(kind int, value, _ []byte) {
+		if slices.Contains(kinds, kind) && (len(bytes.Trim(value, "\x00")) > 0 || kind == 8 || kind == 9) {
+			out = append(out, attribute(uint16(kind), value)...)
+		}
+	})
+	return out
+}
 
 // addLink creates the stand-in of a link: of its own kind, or one end of a veth pair.
 func (r *Replica) addLink(s *wire, l *Link, taken map[int]bool) error {
@@ -341,7 +351,7 @@ func (r *Replica) addLink(s *wire, l *Link, taken map[int]bool) error {
 	info := text(infoKind, l.Kind)
 	switch l.Kind {
 	case "bridge":
-		info = append(info, attribute(infoData|unix.NLA_F_NESTED, filter(l.Data, func(kind int) bool { return slices.Contains(bridgeOptions, kind) }))...)
+		info = append(info, attribute(infoData|unix.NLA_F_NESTED, chosen(l.Data, bridgeOptions))...)
 	case "vrf":
 		info = append(info, attribute(infoData|unix.NLA_F_NESTED, l.Data)...)
 	}

@@ -55,7 +55,7 @@ func (s *wire) dump(kind uint16, payload []byte) (list [][]byte, err error) {
 
 // ask sends a request and returns the data of all answers.
 func (s *wire) ask(kind, flags uint16, payload []byte) ([][]byte, error) {
-	if flags&unix.NLM_F_DUMP == 0 {
+	if flags&unix.NLM_F_DUMP != unix.NLM_F_DUMP {
 		flags |= unix.NLM_F_ACK
 	}
 	s.number++
