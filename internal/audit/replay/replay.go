@@ -2,6 +2,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -36,6 +37,7 @@ type Outcome struct {
 	Sent  int
 	Lost  int
 	Why   string // of the last loss
+	Link  string // by which it leaves, if that may lead to another network than the cluster's
 	Part  int    // what loses it: an index of Capture.Parts, or -1
 	Cured bool   // without the part the flow passes
 }
@@ -71,7 +73,7 @@ func (p *Replay) Run(ctx context.Context, flows []Flow) ([]Outcome, error) {
 	for i := range flows {
 		from := flows[i].From
 		if _, pod := p.pods[from.Address]; !from.Node && !pod {
-			end, ok := p.Replica.Behind(ctx, from.Address)
+			end, ok := p.Replica.Behind(from.Address)
 			if p.others[from.Address] = end; !ok {
 				p.others[from.Address] = -1
 			}
@@ -115,9 +117,10 @@ func (p *Replay) send(ctx context.Context, flows []Flow, copies int, patience ti
 		list[i] = Outcome{Flow: flows[i], Sent: copies, Part: -1}
 		for range copies {
 			all.Go(func() {
-				why := p.try(ctx, &flows[i])
+				why, link := p.try(ctx, &flows[i])
 				mu.Lock()
 				defer mu.Unlock()
+				list[i].Link = cmp.Or(link, list[i].Link)
 				if why != "" {
 					list[i].Lost++
 					list[i].Why = why
@@ -129,43 +132,46 @@ func (p *Replay) send(ctx context.Context, flows []Flow, copies int, patience ti
 	return list
 }
 
-// try sends a flow once. It returns "" if the right side answered.
-func (p *Replay) try(ctx context.Context, f *Flow) string {
+// try sends a flow once. why is "" if the right side answered; link is a tunnel by which it left.
+func (p *Replay) try(ctx context.Context, f *Flow) (why, link string) {
 	call := replica.Call{End: -1, To: f.To, Protocol: f.Protocol, Big: f.Big}
 	outside := false
 	if !f.From.Node {
 		end, pod := p.pods[f.From.Address]
 		if !pod {
 			if end, outside = p.others[f.From.Address], true; end < 0 {
-				return fmt.Sprintf("the node has no route to the sender %s", f.From.Address)
+				return fmt.Sprintf("the node has no route to the sender %s", f.From.Address), ""
 			}
 		}
 		call.End, call.From = end, f.From.Address
 	}
 	answer, err := p.Replica.Send(ctx, call)
 	if err != nil {
-		return err.Error()
+		return err.Error(), ""
 	}
 	want := f.Want
 	if len(want) == 0 {
 		want = []netip.AddrPort{f.To}
 	}
 	end, pod := p.pods[answer.At.Addr()]
+	if answer.End >= 0 && !pod && !f.Outside && p.Replica.Ends[answer.End].Tunnel() {
+		link = p.Replica.Ends[answer.End].Link
+	}
 	own := slices.Contains(p.own, answer.From.Addr())
 	switch {
 	case !slices.Contains(want, answer.At):
-		return fmt.Sprintf("%s answered", answer.At)
+		why = fmt.Sprintf("%s answered", answer.At)
 	case pod && answer.End != end, answer.End >= 0 && slices.Contains(p.own, answer.At.Addr()):
-		return fmt.Sprintf("the packets leave by %s", p.Replica.Ends[answer.End].Link)
+		why = fmt.Sprintf("the packets leave by %s", p.Replica.Ends[answer.End].Link)
 	case answer.End < 0 || pod || own:
 	case outside:
-		return fmt.Sprintf("the packets arrive with the source %s, so the replies do not come back by this node", answer.From.Addr())
+		why = fmt.Sprintf("the packets arrive with the source %s, so the replies do not come back by this node", answer.From.Addr())
 	case answer.From.Addr() != f.From.Address:
-		return fmt.Sprintf("the packets arrive with the source %s, which this node lacks", answer.From.Addr())
+		why = fmt.Sprintf("the packets arrive with the source %s, which this node lacks", answer.From.Addr())
 	case f.Outside:
-		return "the packets leave with the address of the Pod"
+		why = "the packets leave with the address of the Pod"
 	}
-	return ""
+	return why, link
 }
 
 // name finds what loses each flow.

@@ -27,6 +27,7 @@ type input struct {
 
 type output struct {
 	Lost  map[string]string  `json:"lost"`
+	Left  map[string]string  `json:"left"`
 	Who   map[string]int     `json:"who"`
 	Notes []string           `json:"notes"`
 	T     map[string]float64 `json:"t"`
@@ -74,7 +75,7 @@ func run() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	out := output{Lost: map[string]string{}, Who: map[string]int{}, Notes: []string{}, T: map[string]float64{}}
+	out := output{Lost: map[string]string{}, Left: map[string]string{}, Who: map[string]int{}, Notes: []string{}, T: map[string]float64{}}
 	start := time.Now()
 	took := func(what string) {
 		out.T[what] = float64(time.Since(start).Milliseconds()) / 1000
@@ -100,6 +101,9 @@ func run() error {
 	took("flows")
 	out.Notes = append(out.Notes, r.Refused...)
 	for _, o := range outcomes {
+		if o.Link != "" {
+			out.Left[o.Flow.Name] = o.Link
+		}
 		if o.Lost == 0 {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -240,30 +241,50 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 // Addresses returns the addresses of a Pod; nil if the end stands for all machines behind its link.
 func (e *End) Addresses() []netip.Addr { return e.addresses }
 
-// Behind returns the end behind the link by which the copy of the node sends packets to an address.
-func (r *Replica) Behind(ctx context.Context, a netip.Addr) (end int, ok bool) {
-	var answers [][]byte
-	err := r.Node.Do(ctx, func() error {
-		s, err := open(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
+// Behind returns the end behind the link to which the table main sends packets for an address. Packets of the outside come in there,
+// whatever routing rules do with the replies.
+func (r *Replica) Behind(a netip.Addr) (end int, ok bool) {
+	best := -1
+	for _, m := range r.Capture.Routes {
+		attrs := attributes(m[unix.SizeofRtMsg:], unix.RTA_TABLE)
+		to, is := netip.AddrFromSlice(attrs[unix.RTA_DST])
+		if !is && m[1] == 0 {
+			to = netip.IPv6Unspecified()
+			if a.Is4() {
+				to = netip.IPv4Unspecified()
+			}
 		}
-		defer s.close()
-		answers, err = s.ask(unix.RTM_GETROUTE, 0, append(routeHeader(family(a), byte(a.BitLen()), 0, 0), attribute(unix.RTA_DST, a.AsSlice())...))
-		return err
-	})
-	if err != nil || len(answers) == 0 {
-		return 0, false
+		if m[0] != family(a) || routeTable(m, attrs) != "254" || m[7] != unix.RTN_UNICAST || int(m[1]) <= best ||
+			!netip.PrefixFrom(to, int(m[1])).Contains(a) {
+			continue
+		}
+		link := intOf(attrs[unix.RTA_OIF])
+		if hops := attrs[unix.RTA_MULTIPATH]; link == 0 && len(hops) >= unix.SizeofRtNexthop {
+			link = intOf(hops[4:8])
+		}
+		for i, e := range r.Ends {
+			if !e.Pod && (e.link.Index == link || r.top(e.link).Index == link) {
+				best, end = int(m[1]), i
+			}
+		}
 	}
-	link := intOf(attributes(answers[0][unix.SizeofRtMsg:], unix.RTA_OIF)[unix.RTA_OIF])
-	for i, e := range r.Ends {
-		top := e.link
-		for l := r.Capture.link(top.Master); l != nil && r.index[l.Index] != 0; l = r.Capture.link(l.Master) {
-			top = l
-		}
-		if !e.Pod && (r.index[e.link.Index] == link || r.index[top.Index] == link) {
-			return i, true
-		}
+	return end, best >= 0
+}
+
+// top returns the link that has the addresses: the uppermost bridge of a port.
+func (r *Replica) top(l *Link) *Link {
+	for up := r.Capture.link(l.Master); up != nil && up.Kind == "bridge" && r.index[up.Index] != 0; up = r.Capture.link(up.Master) {
+		l = up
 	}
-	return 0, false
+	return l
+}
+
+// Tunnel returns whether the link of an end may lead to another network than the cluster's: it has no addresses of hardware, and no CNI
+// made it.
+func (e *End) Tunnel() bool {
+	if slices.ContainsFunc([]string{"flannel", "cilium", "antrea", "wireguard.cali", "vxlan", "tunl", "kube-", "weave", "kilo", "cni"},
+		func(prefix string) bool { return strings.HasPrefix(e.Link, prefix) }) {
+		return false
+	}
+	return e.link.NoARP || slices.Contains([]string{"wireguard", "tun", "ppp", "xfrm", "vti", "gre"}, e.link.Kind)
 }

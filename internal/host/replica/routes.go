@@ -230,10 +230,7 @@ func (r *Replica) setEnd(e *End) error {
 	if !e.link.Carrier && e.link.Up {
 		return nil // it stays down, so that the link has no carrier
 	}
-	top := e.link // the link that has the addresses
-	for l := r.Capture.link(top.Master); l != nil && l.Kind == "bridge" && r.index[l.Index] != 0; l = r.Capture.link(l.Master) {
-		top = l
-	}
+	top := r.top(e.link)
 	ask := func(kind, flags uint16, payload ...[]byte) {
 		_, one := s.ask(kind, flags, slices.Concat(payload...))
 		if one != unix.EEXIST && one != unix.EOPNOTSUPP && one != unix.EAFNOSUPPORT {
