@@ -115,7 +115,10 @@ func (p *Replay) send(ctx context.Context, flows []Flow, copies int, patience ti
 	var all sync.WaitGroup
 	for i := range flows {
 		list[i] = Outcome{Flow: flows[i], Sent: copies, Part: -1}
-		for range copies {
+		if len(flows[i].Want) > 1 && copies > 1 { // it meets one of several endpoints
+			list[i].Sent *= 2
+		}
+		for range list[i].Sent {
 			all.Go(func() {
 				why, link := p.try(ctx, &flows[i])
 				mu.Lock()
@@ -208,12 +211,8 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 			return err
 		}
 		loaded = true
-		if !found || parts[part].Own {
-			other, others, err := p.takeAway(ctx, o)
-			if err != nil {
-				return err
-			}
-			if others {
+		if !found || parts[part].Own || !p.passes(ctx, o, []int{part}) {
+			if other, others := p.takeAway(ctx, o); others {
 				part, found = other, true
 			}
 		}
@@ -243,7 +242,7 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 
 // takeAway finds the part without which a flow passes, by halves: the last of the shortest beginning of other programs' parts whose
 // absence lets it pass. The rules of a CNI come last, for without them Pods may reach nothing.
-func (p *Replay) takeAway(ctx context.Context, o *Outcome) (part int, ok bool, err error) {
+func (p *Replay) takeAway(ctx context.Context, o *Outcome) (part int, ok bool) {
 	var list, last []int
 	for i := range p.Replica.Capture.Parts {
 		one := &p.Replica.Capture.Parts[i]
@@ -255,37 +254,39 @@ func (p *Replay) takeAway(ctx context.Context, o *Outcome) (part int, ok bool, e
 			list = append(list, i)
 		}
 	}
-	passes := func(list []int) bool {
-		without := map[int]bool{}
-		for _, i := range list {
-			without[i] = true
-		}
-		if err = p.Replica.Load(ctx, without); err != nil || ctx.Err() != nil {
-			return false
-		}
-		n := 1
-		if o.Lost < o.Sent {
-			n = 2 * copies
-		}
-		return p.send(ctx, []Flow{o.Flow}, n, patience)[0].Lost == 0
-	}
-	if !passes(list) {
-		if list = append(list, last...); err != nil || len(last) == 0 || !passes(list) {
-			return -1, false, err
+	if !p.passes(ctx, o, list) {
+		if list = append(list, last...); len(last) == 0 || !p.passes(ctx, o, list) {
+			return -1, false
 		}
 	}
 	low, high := 0, len(list) // without list[:low] it is lost, without list[:high] it passes
 	for high-low > 1 {
-		if middle := (low + high) / 2; passes(list[:middle]) {
+		if middle := (low + high) / 2; p.passes(ctx, o, list[:middle]) {
 			high = middle
 		} else {
 			low = middle
 		}
 	}
 	if high == 0 {
-		return -1, false, err
+		return -1, false
 	}
-	return list[high-1], err == nil, err
+	return list[high-1], true
+}
+
+// passes reports whether a flow passes without some parts.
+func (p *Replay) passes(ctx context.Context, o *Outcome, parts []int) bool {
+	without := map[int]bool{}
+	for _, i := range parts {
+		without[i] = true
+	}
+	if err := p.Replica.Load(ctx, without); err != nil {
+		return false
+	}
+	n := 1
+	if o.Lost < o.Sent {
+		n = 2 * copies
+	}
+	return p.send(ctx, []Flow{o.Flow}, n, patience)[0].Lost == 0
 }
 
 // isOfNetwork reports whether a part is a CNI's, or a route: what is only taken away if nothing else helps.

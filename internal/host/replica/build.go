@@ -308,10 +308,19 @@ func (r *Replica) copyNetwork() error {
 					text(infoSlaveKind, l.SlaveKind), attribute(infoSlaveData|unix.NLA_F_NESTED, data))))
 			}
 		}
+	}
+	for i := range c.Links {
+		l := &c.Links[i]
+		if r.index[l.Index] == 0 {
+			continue
+		}
 		for _, key := range linkSysctls {
 			if key = fmt.Sprintf(key, l.Name); c.Sysctls[key] != "" {
 				write(key, c.Sysctls[key])
 			}
+		}
+		if l.Kind == "bridge" { // a port has changed it
+			_, _ = s.ask(unix.RTM_NEWLINK, 0, slices.Concat(linkHeader(r.index[l.Index], 0), number(unix.IFLA_MTU, l.mtu())))
 		}
 		if l.Up {
 			if _, err := s.ask(unix.RTM_NEWLINK, 0, linkHeader(r.index[l.Index], unix.IFF_UP)); err != nil {

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,11 @@ const transaction = 180_000
 
 // Load replaces the rules of the copy by the node's without some parts: indexes of Capture.Parts.
 func (r *Replica) Load(ctx context.Context, without map[int]bool) error {
+	for _, e := range r.Ends {
+		if err := e.Namespace.Do(ctx, forgetNeighbours); err != nil {
+			return err
+		}
+	}
 	return r.Node.Do(ctx, func() error {
 		if err := r.loadRouting(without); err != nil {
 			return err
@@ -24,8 +30,28 @@ func (r *Replica) Load(ctx context.Context, without map[int]bool) error {
 		if err := r.loadNFT(without); err != nil {
 			return fmt.Errorf("loading nf_tables: %w", err)
 		}
-		return r.loadLegacy(without)
+		if err := r.loadLegacy(without); err != nil {
+			return err
+		}
+		return forgetNeighbours()
 	})
+}
+
+// forgetNeighbours removes what the namespace has learnt: a flow may have been lost because it could learn nothing.
+func forgetNeighbours() error {
+	s, err := open(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	all, err := s.dump(unix.RTM_GETNEIGH, make([]byte, unix.SizeofNdMsg))
+	for _, m := range all {
+		if len(m) >= unix.SizeofNdMsg && binary.NativeEndian.Uint16(m[8:])&(unix.NUD_PERMANENT|unix.NUD_NOARP) == 0 {
+			_, _ = s.ask(unix.RTM_DELNEIGH, 0, slices.Concat(m[:unix.SizeofNdMsg],
+				attribute(unix.NDA_DST, attributes(m[unix.SizeofNdMsg:], unix.NDA_DST)[unix.NDA_DST])))
+		}
+	}
+	return err
 }
 
 func (r *Replica) loadSets() error {
