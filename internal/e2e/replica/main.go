@@ -17,6 +17,7 @@ import (
 )
 
 type input struct {
+	Cluster *replay.Cluster // its flows are sent if Flows is empty
 	Pods  [][]netip.Addr
 	Flows []struct {
 		Name, From, To, Protocol string
@@ -50,7 +51,6 @@ func run() error {
 		spec.Pods = append(spec.Pods, replica.Pod{Addresses: p})
 	}
 	var flows []replay.Flow
-	ports := map[replica.Port]bool{}
 	for _, f := range in.Flows {
 		to, err := netip.ParseAddrPort(f.To)
 		if err != nil {
@@ -65,13 +65,7 @@ func run() error {
 				return err
 			}
 		}
-		for _, at := range append(f.Want, to) {
-			ports[replica.Port{Protocol: one.Protocol, Number: at.Port()}] = true
-		}
 		flows = append(flows, one)
-	}
-	for p := range ports {
-		spec.Ports = append(spec.Ports, p)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -92,6 +86,11 @@ func run() error {
 		return err
 	}
 	took("capture")
+	if in.Cluster != nil {
+		in.Cluster.Pods = spec.Pods
+		flows = in.Cluster.Flows(c.Masquerades())
+	}
+	spec.Ports = replay.Ports(flows)
 	r, err := replica.Build(ctx, c, &spec)
 	if err != nil {
 		return err

@@ -20,6 +20,18 @@ for s in objects['services']:
             want[('192.168.50.1', p['nodePort'])] = ends
 spec = dict(Pods=pods, Flows=[dict(Name=n, From=sender[f][':' in ip], To=at(ip, port), Protocol='udp' if k == 'udp' else 'tcp', Big=k == 'big',
                                    Outside=n == 'p2out', Want=want.get((ip, port), [])) for n, f, ip, port, k in flows])
+if os.environ.get('GENERATED'):  # the flows that the program chooses itself
+    services = []
+    for s in objects['services']:
+        p = s['spec']['ports'][0]
+        ip = s['spec']['clusterIPs'][0]
+        outer = [at(a, p['port']) for a in s['spec'].get('externalIPs', [])+[i['ip'] for i in s['status']['loadBalancer'].get('ingress', [])]]
+        outer += [at('192.168.50.1', p['nodePort'])] if 'nodePort' in p else []
+        services.append(dict(Name=s['metadata']['name'], Protocol=17 if p['protocol'] == 'UDP' else 6, Addresses=[at(ip, p['port'])], External=outer,
+                             Endpoints=want[(ip, p['port'])], Local=s['spec'].get('externalTrafficPolicy') == 'Local'))
+    order = ['kubernetes', 'kube-dns', 'local', 'remote', 'lb', 'six']
+    services = [next(s for s in services if s['Name'] == n) for n in order]
+    spec = dict(Pods=pods, Cluster=dict(Services=services, Servers=['192.168.50.2:6443'], Kubelet='192.168.50.1:10250', Outside=['203.0.113.7:8000']))
 r = subprocess.run([os.environ['REPLICA']], input=json.dumps(spec), text=True, capture_output=True)
 sys.stderr.write(r.stderr)
 sys.stdout.write(r.stdout)

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
@@ -28,4 +29,24 @@ func (c *Capture) addPolicy(chain *nftChain) int {
 	}
 	c.Parts = append(c.Parts, Part{Kind: PartPolicy, Family: chain.id.family, Table: chain.id.table, Chain: chain.id.name})
 	return len(c.Parts) - 1
+}
+
+// Masquerades reports whether the network of Pods hides their addresses from other networks: a CNI that does has a chain for it, even if
+// another program has emptied it.
+func (c *Capture) Masquerades() bool {
+	for _, chain := range []string{"FLANNEL-POSTRTG", "IP-MASQ-AGENT", "KIND-MASQ-AGENT", "AWS-SNAT-CHAIN-0"} {
+		for _, u := range c.NFT {
+			for _, m := range u.Messages {
+				if m.Kind == unix.NFT_MSG_NEWCHAIN && bytes.Contains(m.Payload, append([]byte(chain), 0)) {
+					return true
+				}
+			}
+		}
+		for i := range c.Legacy {
+			if bytes.Contains(c.Legacy[i].Blob, append([]byte(chain), 0)) {
+				return true
+			}
+		}
+	}
+	return false
 }
