@@ -40,12 +40,15 @@ type Outcome struct {
 	Link  string // by which it leaves, if that may lead to another network than the cluster's
 	Part  int    // what loses it: an index of Capture.Parts, or -1
 	Cured bool   // without the part the flow passes
+	Doubt string // why a loss in the replica may be none on the node
 }
 
-// Patience bounds what a flow waits for: first, and when a lost flow is looked at again.
+// Bounds of what a flow waits for: first, when a lost flow is looked at again, and while the cause is sought.
 const (
 	patience = 400 * time.Millisecond
 	again    = 900 * time.Millisecond
+	least    = 150 * time.Millisecond
+	naming   = 5 * time.Second // until no further cause is sought
 	copies   = 4 // of each flow, since a rule may lose some
 )
 
@@ -53,6 +56,7 @@ const (
 type Replay struct {
 	Replica *replica.Replica
 	own     []netip.Addr
+	slowest time.Duration      // of the flows that passed
 	pods    map[netip.Addr]int // the index of their End
 	others  map[netip.Addr]int // senders on other machines; -1 if the node has no route to one
 }
@@ -83,19 +87,16 @@ func (p *Replay) Run(ctx context.Context, flows []Flow) ([]Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var lost []int
-	var retry []Flow
-	for i := range list {
-		if list[i].Lost > 0 {
-			lost, retry = append(lost, i), append(retry, list[i].Flow)
-		}
+	if err := p.repeat(ctx, list, ""); err != nil {
+		return nil, err
 	}
-	for n, o := range p.send(ctx, retry, copies, again) {
-		if o.Lost == 0 && list[lost[n]].Lost < copies/2 {
-			list[lost[n]].Lost = 0 // the machine was busy
-			continue
+	if p.Replica.Capture.Ambiguous() {
+		if err := p.Replica.Load(ctx, nil); err != nil {
+			return nil, err
 		}
-		list[lost[n]].Sent, list[lost[n]].Lost, list[lost[n]].Why = o.Sent, o.Lost, o.Why
+		if err := p.repeat(ctx, list, "nf_tables and the legacy backend both translate addresses, and the order in which they do cannot be read"); err != nil {
+			return nil, err
+		}
 	}
 	var open []*Outcome
 	for i := range list {
@@ -106,12 +107,31 @@ func (p *Replay) Run(ctx context.Context, flows []Flow) ([]Outcome, error) {
 	return list, p.name(ctx, open)
 }
 
+// repeat looks at the lost flows again. Those that pass now are not lost, for a machine may be busy.
+func (p *Replay) repeat(ctx context.Context, list []Outcome, doubt string) error {
+	var lost []int
+	var flows []Flow
+	for i := range list {
+		if list[i].Lost > 0 {
+			lost, flows = append(lost, i), append(flows, list[i].Flow)
+		}
+	}
+	for n, o := range p.send(ctx, flows, 2*copies, again) {
+		o.Link = list[lost[n]].Link
+		if list[lost[n]] = o; o.Lost == 0 {
+			list[lost[n]].Doubt = doubt
+		}
+	}
+	return ctx.Err()
+}
+
 // send sends all flows at once, several copies of each.
 func (p *Replay) send(ctx context.Context, flows []Flow, copies int, patience time.Duration) []Outcome {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	list := make([]Outcome, len(flows))
 	var mu sync.Mutex
+	start := time.Now()
 	var all sync.WaitGroup
 	for i := range flows {
 		list[i] = Outcome{Flow: flows[i], Sent: copies, Part: -1}
@@ -127,7 +147,9 @@ func (p *Replay) send(ctx context.Context, flows []Flow, copies int, patience ti
 				if why != "" {
 					list[i].Lost++
 					list[i].Why = why
+					return
 				}
+				p.slowest = max(p.slowest, time.Since(start))
 			})
 		}
 	}
@@ -187,7 +209,11 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 		}
 	}()
 	const causes = 4
+	deadline := time.Now().Add(naming)
 	for range causes {
+		if time.Now().After(deadline) {
+			return ctx.Err()
+		}
 		i := slices.IndexFunc(open, func(o *Outcome) bool { return o.Lost == o.Sent && o.Part < 0 })
 		if i < 0 {
 			i = slices.IndexFunc(open, func(o *Outcome) bool { return o.Part < 0 })
@@ -206,7 +232,7 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 		if o.Lost < o.Sent {
 			n = copies
 		}
-		part, found, err := p.Replica.Trace(ctx, func() { p.send(ctx, []Flow{o.Flow}, n, patience) })
+		part, found, err := p.Replica.Trace(ctx, func() { p.send(ctx, []Flow{o.Flow}, n, p.enough()) })
 		if err != nil {
 			return err
 		}
@@ -231,7 +257,7 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 				flows, same = append(flows, o.Flow), append(same, o)
 			}
 		}
-		for i, now := range p.send(ctx, flows, copies, patience) {
+		for i, now := range p.send(ctx, flows, copies, p.enough()) {
 			if now.Lost == 0 {
 				same[i].Part, same[i].Cured = part, true
 			}
@@ -286,8 +312,11 @@ func (p *Replay) passes(ctx context.Context, o *Outcome, parts []int) bool {
 	if o.Lost < o.Sent {
 		n = 2 * copies
 	}
-	return p.send(ctx, []Flow{o.Flow}, n, patience)[0].Lost == 0
+	return p.send(ctx, []Flow{o.Flow}, n, p.enough())[0].Lost == 0
 }
+
+// enough returns how long a flow that passes takes at most on this machine now.
+func (p *Replay) enough() time.Duration { return min(max(least, 4*p.slowest), again) }
 
 // isOfNetwork reports whether a part is a CNI's, or a route: what is only taken away if nothing else helps.
 func isOfNetwork(p *replica.Part) bool {

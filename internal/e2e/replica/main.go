@@ -18,8 +18,8 @@ import (
 
 type input struct {
 	Cluster *replay.Cluster // its flows are sent if Flows is empty
-	Pods  [][]netip.Addr
-	Flows []struct {
+	Pods    [][]netip.Addr
+	Flows   []struct {
 		Name, From, To, Protocol string
 		Big, Outside             bool
 		Want                     []netip.AddrPort
@@ -102,6 +102,9 @@ func run() error {
 	for _, o := range outcomes {
 		if o.Link != "" {
 			out.Left[o.Flow.Name] = o.Link
+		}
+		if o.Doubt != "" {
+			out.Left[o.Flow.Name] = o.Doubt
 		}
 		if o.Lost == 0 {
 			continue

@@ -197,9 +197,9 @@ func (r *Replica) Send(ctx context.Context, call Call) (answer Answer, err error
 	if _, err := c.Connect(ctx, sockaddr(call.To)); err != nil {
 		return answer, err
 	}
-	query, want := []byte("s"), small
+	query, want := []byte("hello"), small
 	if call.Big {
-		query, want = []byte("b"), big
+		query, want = []byte("big"), big
 	}
 	if _, err := c.WriteContext(ctx, query); err != nil {
 		return answer, err

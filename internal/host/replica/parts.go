@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,4 +50,15 @@ func (c *Capture) Masquerades() bool {
 		}
 	}
 	return false
+}
+
+// Ambiguous reports whether both backends of iptables translate addresses: the one that was there last does it, and nothing shows which
+// one that is. In the copy it is the legacy backend's after Build, and nf_tables' after Load.
+func (c *Capture) Ambiguous() bool {
+	nat := func(legacy bool) bool {
+		return slices.ContainsFunc(c.Parts, func(p Part) bool {
+			return p.Kind == PartRule && p.Legacy == legacy && (p.Table == "nat" || p.Table == kubeProxy)
+		})
+	}
+	return nat(true) && nat(false)
 }
