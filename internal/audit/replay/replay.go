@@ -49,7 +49,7 @@ const (
 	again    = 900 * time.Millisecond
 	least    = 150 * time.Millisecond
 	naming   = 5 * time.Second // until no further cause is sought
-	copies   = 4 // of each flow, since a rule may lose some
+	copies   = 4               // of each flow, since a rule may lose some
 )
 
 // Replay sends flows through a replica.

@@ -83,10 +83,11 @@ func Read(ctx context.Context, keep func(ports []string) map[string]bool) (*Capt
 		return nil, err
 	}
 	defer n.Close()
-	return read(ctx, n, keep)
+	return ReadIn(ctx, n, keep)
 }
 
-func read(ctx context.Context, n *netns.Namespace, keep func(ports []string) map[string]bool) (*Capture, error) {
+// ReadIn captures the network of a namespace.
+func ReadIn(ctx context.Context, n *netns.Namespace, keep func(ports []string) map[string]bool) (*Capture, error) {
 	c := &Capture{Sysctls: map[string]string{}}
 	err := n.Do(ctx, func() error {
 		if err := c.readNetwork(); err != nil {

@@ -20,6 +20,9 @@ func (r *nftReader) units(c *Capture) ([]Unit, error) {
 		a := attributes(m, tableUserData)
 		table := append(attribute(unix.NFTA_TABLE_NAME, a[unix.NFTA_TABLE_NAME]),
 			network(unix.NFTA_TABLE_FLAGS, uint32Of(a[unix.NFTA_TABLE_FLAGS])&tableDormant)...)
+		if a[tableUserData] != nil {
+			table = append(table, attribute(tableUserData, a[tableUserData])...)
+		}
 		add(-1, Message{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, families[i], table})
 	}
 	bound := map[chainID]*nftChain{}
@@ -35,12 +38,11 @@ func (r *nftReader) units(c *Capture) ([]Unit, error) {
 			}
 		}
 	}
+	bases = r.registered(bases)
 	for _, one := range kept {
-		if !one.base {
-			add(-1, one.create(false))
+		if one.base {
+			one, bases = bases[0], bases[1:]
 		}
-	}
-	for _, one := range r.registered(bases) {
 		if part := c.addPolicy(one); part < 0 {
 			add(-1, one.create(false))
 		} else {

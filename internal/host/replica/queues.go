@@ -11,13 +11,15 @@ import (
 
 // Messages and attributes of include/uapi/linux/netfilter/nfnetlink_queue.h.
 const (
-	queuePacket    = 0
-	queueVerdict   = 1
-	queueConfig    = 2
-	queueHeader    = 1
-	queueVerdictIs = 2
-	queueCommand   = 1
-	queueBind      = 1
+	queuePacket     = 0
+	queueVerdict    = 1
+	queueConfig     = 2
+	queueHeader     = 1
+	queueVerdictIs  = 2
+	queueCommand    = 1
+	queueBind       = 1
+	queueParameters = 2
+	queueCopyMeta   = 1
 )
 
 // acceptQueues accepts what rules put into the queues from which a program of the node takes packets. The other queues have no
@@ -32,7 +34,11 @@ func (r *Replica) acceptQueues() error {
 			return append([]byte{0, unix.NFNETLINK_V0, byte(queue >> 8), byte(queue)}, slices.Concat(attributes...)...)
 		}
 		const config = unix.NFNL_SUBSYS_QUEUE<<8 | queueConfig
-		if _, err := s.ask(config, 0, message(attribute(queueCommand, []byte{queueBind, 0, 0, 0}))); err != nil {
+		_, err = s.ask(config, 0, message(attribute(queueCommand, []byte{queueBind, 0, 0, 0})))
+		if err == nil {
+			_, err = s.ask(config, 0, message(attribute(queueParameters, []byte{0, 0, 0, 0, queueCopyMeta})))
+		}
+		if err != nil {
 			s.close()
 			r.refuse("queue", err)
 			continue

@@ -14,6 +14,7 @@ import (
 // Messages and attributes of include/uapi/linux/netfilter/ipset/ip_set.h and nfnetlink_acct.h.
 const (
 	ipsetCreate     = 2
+	ipsetDestroy    = 3
 	ipsetList       = 7
 	ipsetAdd        = 9
 	ipsetHeader     = 13
@@ -35,7 +36,7 @@ const (
 )
 
 // readSets reads the objects that rules name: counters of nfacct, and ip sets. A rule knows a set by its index, so the copies have the
-// same indexes, and sets of other names fill the gaps.
+// same indexes: sets of other names fill the gaps at first.
 func (c *Capture) readSets() error {
 	s, err := open(unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -96,14 +97,20 @@ func (c *Capture) readSets() error {
 	}
 	slices.SortFunc(sets, func(a, b set) int { return a.index - b.index })
 	next := 0
+	var holes [][]byte
 	for _, one := range sets {
 		for ; next < one.index; next++ {
-			add(unix.NFNL_SUBSYS_IPSET, ipsetCreate, slices.Concat(protocol, text(ipsetName, fmt.Sprintf("hole%d", next)),
+			hole := text(ipsetName, fmt.Sprintf("nodegate-hole-%d", next))
+			holes = append(holes, slices.Concat(protocol, hole))
+			add(unix.NFNL_SUBSYS_IPSET, ipsetCreate, slices.Concat(protocol, hole,
 				text(ipsetType, "hash:ip"), attribute(ipsetRevision, []byte{0}), attribute(ipsetFamily, []byte{unix.NFPROTO_IPV4}),
 				attribute(ipsetData|unix.NLA_F_NESTED)))
 		}
 		add(unix.NFNL_SUBSYS_IPSET, ipsetCreate, one.create)
 		next++
+	}
+	for _, hole := range holes {
+		add(unix.NFNL_SUBSYS_IPSET, ipsetDestroy, hole)
 	}
 	for _, e := range elements {
 		add(unix.NFNL_SUBSYS_IPSET, ipsetAdd, e)
