@@ -72,8 +72,15 @@ func New(r *replica.Replica) *Replay {
 	return p
 }
 
-// Run sends the flows, looks at the lost ones again, and names what loses them.
+// Run sends the flows, looks at the lost ones again, and names what loses them. Flows of Pods that the copy lacks are left out.
 func (p *Replay) Run(ctx context.Context, flows []Flow) ([]Outcome, error) {
+	flows = slices.DeleteFunc(slices.Clone(flows), func(f Flow) bool { // the copy lacks this Pod
+		return slices.ContainsFunc(p.Replica.Missing, func(pod replica.Pod) bool {
+			return slices.ContainsFunc(pod.Addresses, func(a netip.Addr) bool {
+				return f.From.Address == a || f.To.Addr() == a || slices.ContainsFunc(f.Want, func(w netip.AddrPort) bool { return w.Addr() == a })
+			})
+		})
+	})
 	for i := range flows {
 		from := flows[i].From
 		if _, pod := p.pods[from.Address]; !from.Node && !pod {

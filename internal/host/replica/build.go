@@ -38,6 +38,7 @@ type Replica struct {
 	Node    *netns.Namespace
 	Ends    []*End   // first the Pods of the Spec, then one behind each link that leads elsewhere
 	Refused []string // what the kernel did not take, and so is not tried
+	Missing []Pod    // to which no link leads
 
 	index   map[int]int  // the replica's index of each link
 	absent  map[int]bool // routing rules and routes that are left out
@@ -54,6 +55,7 @@ type End struct {
 	number    int
 	link      *Link
 	addresses []netip.Addr
+	silent    bool // another Pod, whose addresses are not known
 }
 
 // Build creates a replica. It needs CAP_NET_ADMIN, and CAP_SYS_ADMIN to create namespaces.
@@ -76,6 +78,9 @@ func (r *Replica) Close() {
 }
 
 func (r *Replica) build(ctx context.Context, spec *Spec) (err error) {
+	if c := r.Capture; !isLoaded("veth") && !slices.ContainsFunc(c.Links, func(l Link) bool { return l.Kind == "veth" }) {
+		return fmt.Errorf("the kernel has not loaded veth, and a copy must not load it: %w", errors.ErrUnsupported)
+	}
 	if r.Node, err = r.newNamespace(ctx); err != nil {
 		return err
 	}
@@ -112,10 +117,11 @@ func (r *Replica) newNamespace(ctx context.Context) (*netns.Namespace, error) {
 		// What a new link has. The node's own values follow, as far as it has such a link.
 		for _, key := range []string{"net/ipv4/conf/all/rp_filter", "net/ipv4/conf/default/rp_filter", "net/ipv6/conf/default/accept_dad",
 			"net/ipv6/conf/default/accept_ra"} {
-			write(key, "0")
+			if err := write(key, "0"); err != nil {
+				return err
+			}
 		}
-		write("net/ipv6/conf/default/addr_gen_mode", "1") // no address of its own
-		return nil
+		return write("net/ipv6/conf/default/addr_gen_mode", "1") // no address of its own
 	})
 }
 
@@ -136,7 +142,8 @@ func (r *Replica) addEnds(ctx context.Context, pods []Pod) error {
 	for _, p := range pods {
 		l, mac := c.linkOf(p, used)
 		if l == nil {
-			return fmt.Errorf("no link leads to Pod %v", p.Addresses)
+			r.Missing = append(r.Missing, p)
+			continue
 		}
 		e, err := add(l, true)
 		if err != nil {
@@ -148,9 +155,12 @@ func (r *Replica) addEnds(ctx context.Context, pods []Pod) error {
 	}
 	for i := range c.Links {
 		if l := &c.Links[i]; l.Name != "lo" && !used[l.Index] && c.isCopied(l) && !l.keepsKind() {
-			if _, err := add(l, false); err != nil {
+			e, err := add(l, false)
+			if err != nil {
 				return err
 			}
+			up := c.link(l.Master)
+			e.silent = up != nil && up.Kind == "bridge" && (l.Kind == "veth" || l.Kind == "tun")
 		}
 	}
 	return nil
@@ -268,7 +278,9 @@ func (r *Replica) copyNetwork() error {
 	defer s.close()
 	for _, key := range slices.Sorted(maps.Keys(c.Sysctls)) { // before the links: forwarding sets theirs
 		if slices.Contains(sysctls, key) {
-			write(key, c.Sysctls[key])
+			if err := write(key, c.Sysctls[key]); err != nil {
+				return err
+			}
 		}
 	}
 	existing, err := s.dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
@@ -316,7 +328,9 @@ func (r *Replica) copyNetwork() error {
 		}
 		for _, key := range linkSysctls {
 			if key = fmt.Sprintf(key, l.Name); c.Sysctls[key] != "" {
-				write(key, c.Sysctls[key])
+				if err := write(key, c.Sysctls[key]); err != nil {
+					return err
+				}
 			}
 		}
 		if l.Kind == "bridge" { // a port has changed it
@@ -330,7 +344,9 @@ func (r *Replica) copyNetwork() error {
 	}
 	for _, key := range linkSysctls {
 		if key = fmt.Sprintf(key, "all"); c.Sysctls[key] != "" && !slices.Contains(sysctls, key) && key != "net/ipv4/conf/all/forwarding" {
-			write(key, c.Sysctls[key])
+			if err := write(key, c.Sysctls[key]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -43,7 +43,13 @@ func (r *Replica) serve(ctx context.Context, ports []Port) error {
 		}
 	}
 	for _, l := range r.Capture.Listeners {
-		r.listen(ctx, r.Node, -1, l.Protocol, l.At)
+		if !slices.Contains(ports, Port{l.Protocol, l.At.Port()}) {
+			continue
+		}
+		if at := l.At.Addr().Unmap(); at == netip.IPv6Unspecified() { // most such sockets serve IPv4 too
+			r.listen(ctx, r.Node, -1, l.Protocol, netip.AddrPortFrom(netip.IPv4Unspecified(), l.At.Port()))
+		}
+		r.listen(ctx, r.Node, -1, l.Protocol, netip.AddrPortFrom(l.At.Addr().Unmap(), l.At.Port()))
 	}
 	return r.Node.Do(ctx, func() error { return r.acceptQueues() })
 }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -219,8 +220,15 @@ func parseHex(s string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a, uint16(p)), ok && err == nil
 }
 
-// isLoaded reports whether the kernel has a module. One that is compiled in may have no directory.
+// isLoaded reports whether the kernel has a module, loaded or compiled in; also if a container hides which ones are.
 func isLoaded(module string) bool {
-	_, err := os.Stat("/sys/module/" + module)
-	return err == nil
+	if _, err := os.Stat("/sys/module/" + module); err == nil {
+		return true
+	}
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return false
+	}
+	list, err := os.ReadFile("/lib/modules/" + unix.ByteSliceToString(name.Release[:]) + "/modules.builtin")
+	return err != nil || bytes.Contains(list, []byte("/"+module+".ko"))
 }

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"slices"
@@ -13,8 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// write sets a sysctl. The kernel may lack it.
-func write(key, value string) { _ = os.WriteFile("/proc/sys/"+key, []byte(value), 0) }
+// write sets a sysctl of the thread's namespace. The kernel may lack it, or not take its own value.
+func write(key, value string) error {
+	err := os.WriteFile("/proc/sys/"+key, []byte(value), 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
+}
 
 // setRoutes adds the addresses, routes, routing rules and fixed neighbours.
 func (r *Replica) setRoutes(ctx context.Context) error {
@@ -239,6 +247,9 @@ func (r *Replica) setEnd(e *End) error {
 	}
 	const create = unix.NLM_F_CREATE | unix.NLM_F_REPLACE
 	ask(unix.RTM_NEWLINK, 0, linkHeader(dev, unix.IFF_UP))
+	if e.silent {
+		return err
+	}
 	for _, ipv6 := range []bool{false, true} {
 		via, fam := gateway4, byte(unix.AF_INET)
 		if ipv6 {
