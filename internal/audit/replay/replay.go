@@ -287,6 +287,17 @@ func (p *Replay) takeAway(ctx context.Context, o *Outcome) (part int, ok bool) {
 			list = append(list, i)
 		}
 	}
+	// The rules of a chain come before those that lead to it: the innermost is named.
+	slices.SortStableFunc(list, func(a, b int) int {
+		parts := p.Replica.Capture.Parts
+		switch {
+		case parts[a].Jump == parts[b].Jump:
+			return 0
+		case parts[a].Jump:
+			return 1
+		}
+		return -1
+	})
 	if !p.passes(ctx, o, list) {
 		if list = append(list, last...); len(last) == 0 || !p.passes(ctx, o, list) {
 			return -1, false
