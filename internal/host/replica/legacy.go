@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -76,14 +77,14 @@ func entries(t *xtables.Table) ([]entry, map[int]string, error) {
 			return nil, nil, fmt.Errorf("an entry is cut off")
 		}
 		e := entry{at: at, size: size, target: at + target}
-		kind := name(t.Blob[e.target+targetName : e.target+targetName+28])
-		if e.standard = kind == ""; e.standard {
+		kind := t.Blob[e.target+targetName:]
+		if e.standard = kind[0] == 0; e.standard {
 			if e.verdict = int(int32(binary.NativeEndian.Uint32(t.Blob[e.target+targetVerdict:]))); e.verdict == at+size {
 				e.verdict = fall
 			}
 		}
 		last := at+size == len(t.Blob)
-		if kind == "ERROR" && !last {
+		if bytes.HasPrefix(kind, []byte("ERROR\x00")) && !last {
 			text, _, _ := bytes.Cut(t.Blob[e.target+targetVerdict:min(e.target+targetVerdict+targetNameSize, len(t.Blob))], []byte{0})
 			chain, e.head = string(text), true
 			heads[at+size] = chain
@@ -112,16 +113,16 @@ func (c *Capture) prune(t *xtables.Table, keep func(ports []string) map[string]b
 	}
 	kept := map[string]bool{"": true}
 	jumps := map[string][]string{}
-	var ports []string
+	ports := map[string]bool{}
 	for _, e := range list {
-		if port := servicePort("", e.chain); port != "" && !ofEndpoint(e.chain) && !slices.Contains(ports, port) {
-			ports = append(ports, port)
+		if port := servicePort("", e.chain); e.head && port != "" && !ofEndpoint(e.chain) {
+			ports[port] = true
 		}
 		if to := heads[e.verdict]; e.standard && to != "" {
 			jumps[e.chain] = append(jumps[e.chain], to)
 		}
 	}
-	sample := keep(ports)
+	sample := keep(slices.Sorted(maps.Keys(ports)))
 	var visit func(chain string)
 	visit = func(chain string) {
 		if kept[chain] {
@@ -135,12 +136,15 @@ func (c *Capture) prune(t *xtables.Table, keep func(ports []string) map[string]b
 		}
 	}
 	for _, e := range list {
+		if kept[e.chain] {
+			continue
+		}
 		if port := servicePort("", e.chain); port == "" || sample[port] && !ofEndpoint(e.chain) {
 			visit(e.chain)
 		}
 	}
 	out := Legacy{Table: *t}
-	drop := map[int]bool{}
+	drop := make([]bool, len(list))
 	position := map[string]int{}
 	family := byte(2)
 	if t.IPv6 {
@@ -177,32 +181,31 @@ func (c *Capture) prune(t *xtables.Table, keep func(ports []string) map[string]b
 
 // rewrite returns the table without some entries: jumps, and where hooks begin and end, are moved. The policies in accept are accept.
 func rewrite(t *xtables.Table, list []entry, heads map[int]string, drop func(int) bool, accept map[int]bool) (xtables.Table, error) {
-	moved := map[int]int{}      // the new offset of each entry
-	first := map[string]int{}   // of the first rule of each chain
-	following := map[int]bool{} // offsets that were dropped, and now belong to the next kept entry
 	out := *t
 	out.Blob, out.Count = nil, 0
+	first := map[string]int{} // the new offset of the first rule of each chain
 	size := 0
+	var hooks, underflows int // a hook begins, or ends, at the first kept entry from there on
 	for i, e := range list {
-		if drop(i) {
-			following[e.at] = true
-			continue
+		for hook := range 5 {
+			if int(t.HookEntry[hook]) <= e.at && hooks>>hook&1 == 0 && !drop(i) {
+				out.HookEntry[hook] = uint32(size)
+				hooks |= 1 << hook
+			}
+			if int(t.Underflow[hook]) <= e.at && underflows>>hook&1 == 0 && !drop(i) {
+				out.Underflow[hook] = uint32(size)
+				underflows |= 1 << hook
+			}
 		}
-		for at := range following {
-			moved[at] = size
-		}
-		clear(following)
-		moved[e.at] = size
-		size += e.size
-	}
-	for i, e := range list {
 		if drop(i) {
 			continue
 		}
 		if _, known := first[e.chain]; !known && !e.head {
-			first[e.chain] = moved[e.at]
+			first[e.chain] = size
 		}
+		size += e.size
 	}
+	out.Blob = make([]byte, 0, size)
 	for i, e := range list {
 		if drop(i) {
 			continue
@@ -227,9 +230,8 @@ func rewrite(t *xtables.Table, list []entry, heads map[int]string, drop func(int
 		}
 	}
 	for hook := range 5 {
-		if t.Hooks>>hook&1 != 0 {
-			out.HookEntry[hook] = uint32(moved[int(t.HookEntry[hook])])
-			out.Underflow[hook] = uint32(moved[int(t.Underflow[hook])])
+		if t.Hooks>>hook&1 == 0 {
+			out.HookEntry[hook], out.Underflow[hook] = t.HookEntry[hook], t.Underflow[hook]
 		}
 	}
 	return out, nil

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -162,7 +163,7 @@ func (r *nftReader) read(keep func(ports []string) map[string]bool) error {
 	if err != nil {
 		return err
 	}
-	var ports []string
+	ports := map[string]bool{}
 	for i, m := range list {
 		a := attributes(m, chainFlags)
 		c := &nftChain{id: chainID{families[i], name(a[unix.NFTA_CHAIN_TABLE]), name(a[unix.NFTA_CHAIN_NAME])}, message: m,
@@ -170,12 +171,12 @@ func (r *nftReader) read(keep func(ports []string) map[string]bool) error {
 		if c.service = servicePort(c.id.table, c.id.name); c.base {
 			c.service = ""
 		}
-		if c.service != "" && !ofEndpoint(c.id.name) && !slices.Contains(ports, c.service) {
-			ports = append(ports, c.service)
+		if c.service != "" && !ofEndpoint(c.id.name) {
+			ports[c.service] = true
 		}
 		r.chains, r.byID[c.id] = append(r.chains, c), c
 	}
-	r.sample = keep(ports)
+	r.sample = keep(slices.Sorted(maps.Keys(ports)))
 	if err := r.readSets(); err != nil {
 		return err
 	}
