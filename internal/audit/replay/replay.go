@@ -235,11 +235,7 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 			}
 			loaded = false
 		}
-		n := 1
-		if o.Lost < o.Sent {
-			n = copies
-		}
-		part, found, err := p.Replica.Trace(ctx, func() { p.send(ctx, []Flow{o.Flow}, n, p.enough()) })
+		part, found, err := p.Replica.Trace(ctx, func() { p.send(ctx, []Flow{o.Flow}, copies, p.enough()) })
 		if err != nil {
 			return err
 		}
@@ -247,6 +243,13 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 		if !found || parts[part].Own || !p.passes(ctx, o, []int{part}) {
 			if other, others := p.takeAway(ctx, o); others {
 				part, found = other, true
+			}
+		}
+		if !found {
+			for _, to := range append(o.Flow.Want, o.Flow.To) {
+				if at, denied := p.Replica.Denial(to.Addr()); denied && !found {
+					part, found = at, true
+				}
 			}
 		}
 		if !found {
@@ -326,11 +329,7 @@ func (p *Replay) passes(ctx context.Context, o *Outcome, parts []int) bool {
 	if err := p.Replica.Load(ctx, without); err != nil {
 		return false
 	}
-	n := 1
-	if o.Lost < o.Sent {
-		n = 2 * copies
-	}
-	return p.send(ctx, []Flow{o.Flow}, n, p.enough())[0].Lost == 0
+	return p.send(ctx, []Flow{o.Flow}, 2*copies, p.enough())[0].Lost == 0 // many: a limit lets some pass after each change
 }
 
 // enough returns how long a flow that passes takes at most on this machine now.

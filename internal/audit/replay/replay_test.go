@@ -107,6 +107,8 @@ func TestReplay(t *testing.T) {
 		{name: "a tunnel takes the Pods", change: `ip link add wg0 type veth peer name w1 netns $other
 ip link set wg0 arp off; ip link set wg0 up; nsenter --net=$other ip link set w1 up; ip route add 10.244.0.0/16 dev wg0 table 52; ip rule add pref 5270 lookup 52`,
 			lost: "node to an endpoint of web 10.244.0.4:8080", passes: "node to the outside 203.0.113.7:443", part: "routing rule 5270, table 52"},
+		{name: "a route refuses", change: "ip route replace blackhole 10.244.1.0/24", lost: "node to an endpoint of dns 10.244.1.4:53",
+			passes: "node to the outside 203.0.113.7:443", part: "route to 10.244.1.0/24, table 254"},
 		{name: "another source", change: "iptables-nft -t nat -I POSTROUTING -s 10.244.0.0/16 -o eth0 -j SNAT --to-source 192.168.50.77",
 			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "nft family 2 table nat chain POSTROUTING rule 1 "},
 		{name: "no masquerading", change: "iptables-nft -t nat -F FLANNEL-POSTRTG", lost: "10.244.0.9 to the outside 203.0.113.7:443",

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -250,31 +251,48 @@ func (e *End) Addresses() []netip.Addr { return e.addresses }
 // Behind returns the end behind the link to which the table main sends packets for an address. Packets of the outside come in there,
 // whatever routing rules do with the replies.
 func (r *Replica) Behind(a netip.Addr) (end int, ok bool) {
-	best := -1
-	for _, m := range r.Capture.Routes {
+	m := r.Capture.route(a, func(m []byte, link int) bool {
+		return m[7] == unix.RTN_UNICAST && slices.ContainsFunc(r.Ends, func(e *End) bool { return r.isBehind(e, link) })
+	})
+	if m == nil {
+		return 0, false
+	}
+	return slices.IndexFunc(r.Ends, func(e *End) bool { return r.isBehind(e, linkOfRoute(m)) }), true
+}
+
+func (r *Replica) isBehind(e *End, link int) bool {
+	return !e.Pod && !e.silent && (e.link.Index == link || r.top(e.link).Index == link)
+}
+
+// Denial returns the route of the table main by which the kernel refuses packets to an address: an index of Capture.Parts.
+func (r *Replica) Denial(a netip.Addr) (part int, ok bool) {
+	m := r.Capture.route(a, func([]byte, int) bool { return true })
+	if m == nil || m[7] != unix.RTN_BLACKHOLE && m[7] != unix.RTN_UNREACHABLE && m[7] != unix.RTN_PROHIBIT {
+		return 0, false
+	}
+	part = slices.IndexFunc(r.Capture.Parts, func(p Part) bool { return p.Kind == PartRoute && bytes.Equal(p.Message, m) })
+	return part, part >= 0
+}
+
+// route returns the most specific route to an address in the table main, of those that suit.
+func (c *Capture) route(a netip.Addr, suits func(m []byte, link int) bool) (best []byte) {
+	for _, m := range c.Routes {
 		attrs := attributes(m[unix.SizeofRtMsg:], unix.RTA_TABLE)
 		to, is := netip.AddrFromSlice(attrs[unix.RTA_DST])
-		if !is && m[1] == 0 {
-			to = netip.IPv6Unspecified()
-			if a.Is4() {
-				to = netip.IPv4Unspecified()
-			}
-		}
-		if m[0] != family(a) || routeTable(m, attrs) != "254" || m[7] != unix.RTN_UNICAST || int(m[1]) <= best ||
-			!netip.PrefixFrom(to, int(m[1])).Contains(a) {
-			continue
-		}
-		link := intOf(attrs[unix.RTA_OIF])
-		if hops := attrs[unix.RTA_MULTIPATH]; link == 0 && len(hops) >= unix.SizeofRtNexthop {
-			link = intOf(hops[4:8])
-		}
-		for i, e := range r.Ends {
-			if !e.Pod && (e.link.Index == link || r.top(e.link).Index == link) {
-				best, end = int(m[1]), i
-			}
+		if (best == nil || m[1] > best[1]) && m[0] == family(a) && routeTable(m, attrs) == "254" && suits(m, linkOfRoute(m)) &&
+			(m[1] == 0 || is && netip.PrefixFrom(to, int(m[1])).Contains(a)) {
+			best = m
 		}
 	}
-	return end, best >= 0
+	return best
+}
+
+func linkOfRoute(m []byte) int {
+	a := attributes(m[unix.SizeofRtMsg:], unix.RTA_TABLE)
+	if hops := a[unix.RTA_MULTIPATH]; len(hops) >= unix.SizeofRtNexthop {
+		return intOf(hops[4:8])
+	}
+	return intOf(a[unix.RTA_OIF])
 }
 
 // top returns the link that has the addresses: the uppermost bridge of a port.

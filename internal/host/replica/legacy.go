@@ -65,7 +65,7 @@ func entries(t *xtables.Table) ([]entry, map[int]string, error) {
 	if t.IPv6 {
 		next = entryNext6
 	}
-	var list []entry
+	list := make([]entry, 0, t.Count)
 	heads := map[int]string{}
 	chain := ""
 	for at := 0; at < len(t.Blob); {
