@@ -1,7 +1,9 @@
 package replica_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/gob"
 	"fmt"
 	"net/netip"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -295,4 +298,33 @@ kill $a $b; cat $d/ip $d/nft | sed 's/^/event: /'; rm -r $d`, self))
 		t.Error(out)
 	}
 	assert.Diff(t, run(t, n, state), before)
+}
+
+// TestInUserNamespace: a process that has rights only in a user namespace of its own builds the replica from what another one captured.
+func TestInUserNamespace(t *testing.T) {
+	if os.Getenv("REPLICA_CHILD") == "user" {
+		var c replica.Capture
+		require.NoError(t, gob.NewDecoder(os.Stdin).Decode(&c))
+		r, err := replica.Build(t.Context(), &c, &replica.Spec{})
+		require.NoError(t, err)
+		fmt.Println("refused:", r.Refused)
+		r.Close()
+		return
+	}
+	n, ctx := node(t, links+nftRules+"iptables-nft -A FORWARD -m conntrack --ctstate NEW -j REJECT; iptables-legacy -A FORWARD -j DROP\n"+
+		"ipset create s hash:ip; ipset add s 1.2.3.4; iptables-nft -A FORWARD -m set --match-set s src -j DROP; ip rule add pref 7 lookup 9; echo 1 >/proc/sys/net/ipv4/ip_forward")
+	c, err := replica.ReadIn(ctx, n, func([]string) map[string]bool { return nil })
+	require.NoError(t, err)
+	var b bytes.Buffer
+	require.NoError(t, gob.NewEncoder(&b).Encode(c))
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, "-test.run", "TestInUserNamespace$")
+	cmd.Env, cmd.Stdin = append(os.Environ(), "REPLICA_CHILD=user"), &b
+	one := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: one, GidMappings: one}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "refused: []") {
+		t.Errorf("%v: %s", err, out)
+	}
 }
