@@ -43,20 +43,24 @@ type Outcome struct {
 	Doubt string // why a loss in the replica may be none on the node
 }
 
-// Bounds of what a flow waits for: first, when a lost flow is looked at again, and while the cause is sought.
+// A flow is lost if it has no answer for so long, and while so many others, which no rule can lose, had theirs: on a busy machine
+// everything takes its time.
 const (
-	patience = 400 * time.Millisecond
-	again    = 900 * time.Millisecond
-	least    = 150 * time.Millisecond
-	naming   = 5 * time.Second // until no further cause is sought
-	copies   = 4               // of each flow, since a rule may lose some
+	patience = 200 * time.Millisecond
+	controls = 20
+	longest  = 20 * time.Second
+)
+
+const (
+	copies = 4               // of each flow, since a rule may lose some
+	few    = 20              // flows of which more copies are sent
+	naming = 5 * time.Second // until no further cause is sought
 )
 
 // Replay sends flows through a replica.
 type Replay struct {
 	Replica *replica.Replica
 	own     []netip.Addr
-	slowest time.Duration      // of the flows that passed
 	pods    map[netip.Addr]int // the index of their End
 	others  map[netip.Addr]int // senders on other machines; -1 if the node has no route to one
 }
@@ -90,7 +94,19 @@ func (p *Replay) Run(ctx context.Context, flows []Flow) ([]Outcome, error) {
 			}
 		}
 	}
-	list := p.send(ctx, flows, copies, patience)
+	list := p.send(ctx, flows, 1)
+	for range copies - 1 {
+		var passed []int
+		var more []Flow
+		for i := range list {
+			if list[i].Lost == 0 {
+				passed, more = append(passed, i), append(more, list[i].Flow)
+			}
+		}
+		for n, o := range p.send(ctx, more, 1) {
+			list[passed[n]] = o
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -123,7 +139,7 @@ func (p *Replay) repeat(ctx context.Context, list []Outcome, doubt string) error
 			lost, flows = append(lost, i), append(flows, list[i].Flow)
 		}
 	}
-	for n, o := range p.send(ctx, flows, 2*copies, again) {
+	for n, o := range p.send(ctx, flows, copies) {
 		o.Link = list[lost[n]].Link
 		if list[lost[n]] = o; o.Lost == 0 {
 			list[lost[n]].Doubt = doubt
@@ -133,16 +149,15 @@ func (p *Replay) repeat(ctx context.Context, list []Outcome, doubt string) error
 }
 
 // send sends all flows at once, several copies of each.
-func (p *Replay) send(ctx context.Context, flows []Flow, copies int, patience time.Duration) []Outcome {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (p *Replay) send(ctx context.Context, flows []Flow, copies int) []Outcome {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	list := make([]Outcome, len(flows))
 	var mu sync.Mutex
-	start := time.Now()
 	var all sync.WaitGroup
 	for i := range flows {
 		list[i] = Outcome{Flow: flows[i], Sent: copies, Part: -1}
-		if len(flows[i].Want) > 1 && copies > 1 { // it meets one of several endpoints
+		if copies > 1 && (len(flows) < few || len(flows[i].Want) > 1) { // it may meet one of several endpoints
 			list[i].Sent *= 2
 		}
 		for range list[i].Sent {
@@ -154,13 +169,33 @@ func (p *Replay) send(ctx context.Context, flows []Flow, copies int, patience ti
 				if why != "" {
 					list[i].Lost++
 					list[i].Why = why
-					return
 				}
-				p.slowest = max(p.slowest, time.Since(start))
 			})
 		}
 	}
-	all.Wait()
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	start := time.Now()
+	tick := time.NewTicker(patience / controls)
+	defer tick.Stop()
+	for answered := 0; (answered < controls || time.Since(start) < patience) && time.Since(start) < longest; {
+		select {
+		case <-done:
+			return list
+		case <-ctx.Done():
+			<-done
+			return list
+		case <-tick.C:
+			if p.Replica.Control(ctx) == nil {
+				answered++
+			}
+		}
+	}
+	cancel()
+	<-done
 	return list
 }
 
@@ -178,6 +213,9 @@ func (p *Replay) try(ctx context.Context, f *Flow) (why, link string) {
 		call.End, call.From = end, f.From.Address
 	}
 	answer, err := p.Replica.Send(ctx, call)
+	if ctx.Err() != nil {
+		return "no answer", ""
+	}
 	if err != nil {
 		return err.Error(), ""
 	}
@@ -235,7 +273,7 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 			}
 			loaded = false
 		}
-		part, found, err := p.Replica.Trace(ctx, func() { p.send(ctx, []Flow{o.Flow}, copies, p.enough()) })
+		part, found, err := p.Replica.Trace(ctx, func() { p.send(ctx, []Flow{o.Flow}, copies) })
 		if err != nil {
 			return err
 		}
@@ -267,7 +305,7 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 				flows, same = append(flows, o.Flow), append(same, o)
 			}
 		}
-		for i, now := range p.send(ctx, flows, copies, p.enough()) {
+		for i, now := range p.send(ctx, flows, copies) {
 			if now.Lost == 0 {
 				same[i].Part, same[i].Cured = part, true
 			}
@@ -329,11 +367,8 @@ func (p *Replay) passes(ctx context.Context, o *Outcome, parts []int) bool {
 	if err := p.Replica.Load(ctx, without); err != nil {
 		return false
 	}
-	return p.send(ctx, []Flow{o.Flow}, 2*copies, p.enough())[0].Lost == 0 // many: a limit lets some pass after each change
+	return p.send(ctx, []Flow{o.Flow}, copies)[0].Lost == 0 // many: a limit lets some pass after each change
 }
-
-// enough returns how long a flow that passes takes at most on this machine now.
-func (p *Replay) enough() time.Duration { return min(max(least, 4*p.slowest), again) }
 
 // isOfNetwork reports whether a part is a CNI's, or a route: what is only taken away if nothing else helps.
 func isOfNetwork(p *replica.Part) bool {

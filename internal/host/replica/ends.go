@@ -43,6 +43,9 @@ func (r *Replica) serve(ctx context.Context, ports []Port) error {
 			}
 		}
 	}
+	if len(r.Ends) > 0 {
+		r.listen(ctx, r.Ends[0].Namespace, 0, unix.IPPROTO_TCP, control)
+	}
 	for _, l := range r.Capture.Listeners {
 		if !slices.Contains(ports, Port{l.Protocol, l.At.Port()}) {
 			continue
@@ -53,6 +56,18 @@ func (r *Replica) serve(ctx context.Context, ports []Port) error {
 		r.listen(ctx, r.Node, -1, l.Protocol, netip.AddrPortFrom(l.At.Addr().Unmap(), l.At.Port()))
 	}
 	return r.Node.Do(ctx, func() error { return r.acceptQueues() })
+}
+
+// control is where an end answers itself.
+var control = netip.MustParseAddrPort("127.0.0.1:9")
+
+// Control makes a call that no rule of the node can lose: how long it takes shows how busy the machine is.
+func (r *Replica) Control(ctx context.Context) error {
+	if len(r.Ends) == 0 {
+		return nil
+	}
+	_, err := r.Send(ctx, Call{To: control, Protocol: unix.IPPROTO_TCP})
+	return err
 }
 
 // listen starts a server. Where the address cannot be bound there is none: a flow to it is lost, as on the node.
@@ -197,6 +212,7 @@ func (r *Replica) Send(ctx context.Context, call Call) (answer Answer, err error
 	})
 	if c != nil {
 		defer c.Close()
+		defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })() // the library observes only ctx's deadline
 	}
 	if err != nil {
 		return answer, err
