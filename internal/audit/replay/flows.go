@@ -35,6 +35,7 @@ const (
 	maxServices = 6
 	maxPods     = 6
 	full        = " with full packets"
+	dns         = 53 // clients ask the Service: rules that send what asks another server elsewhere are meant so
 )
 
 // Flows returns the flows of a cluster: each kind of sender to each kind of address.
@@ -81,7 +82,7 @@ func (c *Cluster) Flows(masquerades bool) (list []Flow) {
 				remote = append(remote, from)
 			}
 			for _, from := range append(senders, own) {
-				if from.Address != e.Addr() {
+				if from.Address != e.Addr() && e.Port() != dns {
 					add("an endpoint of "+s.Name, from, e, s.Protocol, nil)
 				}
 			}
@@ -109,7 +110,7 @@ func (c *Cluster) Flows(masquerades bool) (list []Flow) {
 				}
 			}
 			for _, e := range s.Endpoints {
-				if here[e.Addr()] && slices.Contains(remote, from) {
+				if here[e.Addr()] && e.Port() != dns && slices.Contains(remote, from) {
 					add("an endpoint of "+s.Name, from, e, s.Protocol, nil)
 				}
 			}

@@ -22,13 +22,13 @@ import (
 	"nodegate/internal/require"
 )
 
-// world is a node with two Pods on a bridge, kube-proxy's rules for two Services, and a CNI that masquerades.
+// world is a node with three Pods on a bridge, of which two are known, kube-proxy's rules for two Services, and a CNI that masquerades.
 const world = `
 echo 1 >/proc/sys/net/ipv4/ip_forward; echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
 ip link add eth0 type veth peer name e1 netns $other; ip addr add 192.168.50.1/24 dev eth0; ip link set eth0 up
 ip link add cni0 type bridge; ip addr add 10.244.0.1/24 dev cni0; ip link set cni0 up
-for p in 1 2; do ip link add veth$p type veth peer name p$p netns $other; ip link set veth$p master cni0 up; bridge link set dev veth$p hairpin on; done
-for l in e1 p1 p2; do nsenter --net=$other ip link set $l up; done; while ip link show up | grep 'cni0:\|@' | grep -vq 'state UP'; do sleep 0.01; done
+for p in 1 2 3; do ip link add veth$p type veth peer name p$p netns $other; ip link set veth$p master cni0 up; bridge link set dev veth$p hairpin on; done
+for l in e1 p1 p2 p3; do nsenter --net=$other ip link set $l up; done; while ip link show up | grep 'cni0:\|@' | grep -vq 'state UP'; do sleep 0.01; done
 ip route add default via 192.168.50.254; ip route add 10.244.1.0/24 via 192.168.50.2
 iptables-nft-restore <<'X'
 *nat
@@ -107,7 +107,7 @@ func TestReplay(t *testing.T) {
 		{name: "a tunnel takes the Pods", change: `ip link add wg0 type veth peer name w1 netns $other
 ip link set wg0 arp off; ip link set wg0 up; nsenter --net=$other ip link set w1 up; ip route add 10.244.0.0/16 dev wg0 table 52; ip rule add pref 5270 lookup 52`,
 			lost: "node to an endpoint of web 10.244.0.4:8080", passes: "node to the outside 203.0.113.7:443", part: "routing rule 5270, table 52"},
-		{name: "a route refuses", change: "ip route replace blackhole 10.244.1.0/24", lost: "node to an endpoint of dns 10.244.1.4:53",
+		{name: "a route refuses", change: "ip route replace blackhole 10.244.1.0/24", lost: "node to dns 10.96.0.2:53",
 			passes: "node to the outside 203.0.113.7:443", part: "route to 10.244.1.0/24, table 254"},
 		{name: "another source", change: "iptables-nft -t nat -I POSTROUTING -s 10.244.0.0/16 -o eth0 -j SNAT --to-source 192.168.50.77",
 			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "nft family 2 table nat chain POSTROUTING rule 1 "},
@@ -153,7 +153,7 @@ ip link set wg0 arp off; ip link set wg0 up; nsenter --net=$other ip link set w1
 			assert.Equal(t, strings.Join(r.Refused, "\n"), "")
 			outcomes, err := replay.New(r).Run(ctx, flows)
 			require.NoError(t, err)
-			found := ""
+			found, lost := "", false
 			for _, o := range outcomes {
 				part := ""
 				if o.Part >= 0 {
@@ -163,7 +163,7 @@ ip link set wg0 arp off; ip link set wg0 up; nsenter --net=$other ip link set w1
 					t.Errorf("%s: lost %d of %d, %s, %s", o.Flow.Name, o.Lost, o.Sent, o.Why, part)
 				}
 				if o.Flow.Name == c.lost && o.Lost > 0 {
-					found = part
+					found, lost = part, true
 					if !strings.HasPrefix(part, c.part) || (part == "") != (c.part == "") {
 						t.Errorf("%s: %s, named %q", c.lost, o.Why, part)
 					}
@@ -174,7 +174,7 @@ ip link set wg0 arp off; ip link set wg0 up; nsenter --net=$other ip link set w1
 					t.Errorf("no flow %q", name)
 				}
 			}
-			if c.part != "" && found == "" {
+			if lost != (c.lost != "") || c.part != "" && found == "" {
 				t.Errorf("%s is not lost, or not named", c.lost)
 			}
 		})

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes and messages of include/uapi/linux/netfilter/nf_tables.h and nfnetlink_hook.h that x/sys lacks.
+// Attributes and messages of include/uapi/linux/netfilter/nf_tables.h that x/sys lacks.
 const (
 	chainFlags      = 10
 	chainBinding    = 1 << 2
@@ -23,8 +23,6 @@ const (
 	newFlowtable    = 22
 	flowtableHook   = 3
 	flowtableDevs   = 3
-	subsystemHook   = 12
-	hookChainInfo   = 6
 	ruleCompat      = unix.NFTA_RULE_COMPAT | unix.NLA_F_NESTED
 	elementMessage  = 16 << 10 // bytes of elements in one message
 	readings        = 12

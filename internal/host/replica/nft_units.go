@@ -26,23 +26,17 @@ func (r *nftReader) units(c *Capture) ([]Unit, error) {
 		add(-1, Message{unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, families[i], table})
 	}
 	bound := map[chainID]*nftChain{}
-	var kept, bases []*nftChain
+	var kept []*nftChain
 	for _, one := range r.chains {
 		switch {
 		case one.bound:
 			bound[one.id] = one
 		case r.kept[one.id]:
 			kept = append(kept, one)
-			if one.base {
-				bases = append(bases, one)
-			}
 		}
 	}
-	bases = r.registered(bases)
+	// Of base chains with one hook and one priority the newest runs first. The order of the listing is that of their tables.
 	for _, one := range kept {
-		if one.base {
-			one, bases = bases[0], bases[1:]
-		}
 		if part := c.addPolicy(one); part < 0 {
 			add(-1, one.create(false))
 		} else {
@@ -67,7 +61,9 @@ func (r *nftReader) units(c *Capture) ([]Unit, error) {
 	}
 	for _, id := range r.setOrder {
 		if s := r.sets[id]; !s.anonymous && (servicePort(id.table, id.name) == "" || r.isNamed(id)) {
-			add(-1, r.createSet(s)...)
+			for _, m := range r.createSet(s) { // a long list may be in several transactions
+				add(-1, m)
+			}
 		}
 	}
 	for _, one := range kept {
@@ -195,54 +191,4 @@ func (r *nftReader) createRule(chain chainID, rule []byte, bound map[chainID]*nf
 		}
 	}
 	return append(all, Message{unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE | unix.NLM_F_APPEND, chain.family, body})
-}
-
-// registered sorts base chains by the order of their registration: of those with one hook and one priority the kernel runs the newest
-// first, and no listing shows it before Linux 5.14.
-func (r *nftReader) registered(bases []*nftChain) []*nftChain {
-	earlier := map[chainID][]chainID{} // that were registered before it
-	for _, family := range []byte{unix.NFPROTO_IPV4, unix.NFPROTO_IPV6, unix.NFPROTO_BRIDGE, unix.NFPROTO_ARP} {
-		for hook := range uint32(5) {
-			_, list, err := r.list(subsystemHook, 0, family, network(1, hook))
-			if err != nil {
-				continue
-			}
-			var previous chainID
-			var priority []byte
-			for _, m := range list {
-				a := attributes(m, hookChainInfo)
-				d := attributes(attributes(a[hookChainInfo], 1)[1], 3)
-				if d[1] == nil || d[3] == nil {
-					continue
-				}
-				id := chainID{family, name(d[1]), name(d[3])}
-				if len(d[2]) == 1 {
-					id.family = d[2][0]
-				}
-				if previous.name != "" && bytes.Equal(priority, a[2]) {
-					earlier[previous] = append(earlier[previous], id)
-				}
-				previous, priority = id, bytes.Clone(a[2])
-			}
-		}
-	}
-	var sorted []*nftChain
-	seen := map[chainID]bool{}
-	var visit func(id chainID)
-	visit = func(id chainID) {
-		if seen[id] {
-			return
-		}
-		seen[id] = true
-		for _, before := range earlier[id] {
-			visit(before)
-		}
-		if one := r.byID[id]; one != nil && one.base {
-			sorted = append(sorted, one)
-		}
-	}
-	for _, one := range bases {
-		visit(one.id)
-	}
-	return sorted
 }
