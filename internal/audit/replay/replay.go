@@ -117,7 +117,8 @@ func (p *Replay) Run(ctx context.Context, flows []Flow) ([]Outcome, error) {
 		if err := p.Replica.Load(ctx, nil); err != nil {
 			return nil, err
 		}
-		if err := p.repeat(ctx, list, "nf_tables and the legacy backend both translate addresses, and the order in which they do cannot be read"); err != nil {
+		const doubt = "nf_tables and the legacy backend both translate addresses, and the order in which they do cannot be read"
+		if err := p.repeat(ctx, list, doubt); err != nil {
 			return nil, err
 		}
 	}
@@ -372,6 +373,6 @@ func (p *Replay) passes(ctx context.Context, o *Outcome, parts []int) bool {
 
 // isOfNetwork reports whether a part is a CNI's, or a route: what is only taken away if nothing else helps.
 func isOfNetwork(p *replica.Part) bool {
-	return p.Kind == replica.PartRoute || slices.ContainsFunc([]string{"FLANNEL", "CNI-", "cali-", "AWS-", "CILIUM_", "ANTREA", "KUBE-ROUTER", "WEAVE",
-		"IP-MASQ", "KIND-"}, func(prefix string) bool { return strings.HasPrefix(p.Chain, prefix) })
+	cni := []string{"FLANNEL", "CNI-", "cali-", "AWS-", "CILIUM_", "ANTREA", "KUBE-ROUTER", "WEAVE", "IP-MASQ", "KIND-"}
+	return p.Kind == replica.PartRoute || slices.ContainsFunc(cni, func(prefix string) bool { return strings.HasPrefix(p.Chain, prefix) })
 }

@@ -175,99 +175,6 @@ func (l *Link) keepsKind() bool {
 	return slices.Contains([]string{"bridge", "dummy", "vrf", "ifb"}, l.Kind)
 }
 
-func (c *Capture) link(index int) *Link {
-	for i := range c.Links {
-		if c.Links[i].Index == index {
-			return &c.Links[i]
-		}
-	}
-	return nil
-}
-
-// linkOf returns the free link that leads to a Pod, and the Pod's hardware address if it is known.
-func (c *Capture) linkOf(p Pod, used map[int]bool) (*Link, net.HardwareAddr) {
-	free := func(l *Link) bool {
-		return l != nil && l.Name != "lo" && !used[l.Index] && !l.keepsKind() && !c.isUplink(l)
-	}
-	var bridge *Link
-	for _, n := range c.Neighbours {
-		if !slices.Contains(p.Addresses, n.Address) {
-			continue
-		}
-		l := c.link(n.Link)
-		if free(l) {
-			return l, n.MAC
-		}
-		bridge = l
-		for _, port := range c.Neighbours {
-			if port.Bridge && bytes.Equal(port.MAC, n.MAC) && !port.Permanent && free(c.link(port.Link)) {
-				return c.link(port.Link), n.MAC
-			}
-		}
-	}
-	for _, m := range c.Routes { // to this Pod alone
-		a := attributes(m[unix.SizeofRtMsg:], unix.RTA_OIF)
-		to, _ := netip.AddrFromSlice(a[unix.RTA_DST])
-		if l := c.link(intOf(a[unix.RTA_OIF])); int(m[1]) == to.BitLen() && slices.Contains(p.Addresses, to) && free(l) {
-			return l, nil
-		}
-	}
-	for _, want := range []func(*Link) bool{
-		func(l *Link) bool { return bridge != nil && l.Master == bridge.Index },
-		func(l *Link) bool {
-			return slices.ContainsFunc(p.Addresses, func(a netip.Addr) bool { return c.hasRange(l.Master, a) })
-		},
-		func(l *Link) bool { return l.Kind == "veth" },
-	} {
-		for i := range c.Links {
-			if l := &c.Links[i]; free(l) && want(l) {
-				return l, nil
-			}
-		}
-	}
-	return nil, nil
-}
-
-// isUplink reports whether a default route leaves by a link, or by a bridge of which it is a port and that is not one of veths alone.
-func (c *Capture) isUplink(l *Link) bool {
-	return l.Kind != "veth" && l.Master != 0 || slices.ContainsFunc(c.Routes, func(m []byte) bool {
-		return m[1] == 0 && intOf(attributes(m[unix.SizeofRtMsg:], unix.RTA_OIF)[unix.RTA_OIF]) == l.Index
-	})
-}
-
-// address is an address of a link of the node.
-type address struct {
-	link   int
-	prefix netip.Prefix
-	scope  byte
-}
-
-func (c *Capture) addressesOf(link int) (list []address) {
-	for _, m := range c.Addresses {
-		a := attributes(m[unix.SizeofIfAddrmsg:], unix.IFA_LOCAL)
-		local := a[unix.IFA_LOCAL]
-		if local == nil {
-			local = a[unix.IFA_ADDRESS]
-		}
-		if ip, ok := netip.AddrFromSlice(local); ok && (link == 0 || intOf(m[4:8]) == link) {
-			list = append(list, address{intOf(m[4:8]), netip.PrefixFrom(ip, int(m[1])), m[3]})
-		}
-	}
-	return list
-}
-
-// Addresses returns the node's own addresses.
-func (c *Capture) Own() (list []netip.Addr) {
-	for _, a := range c.addressesOf(0) {
-		list = append(list, a.prefix.Addr())
-	}
-	return list
-}
-
-func (c *Capture) hasRange(link int, a netip.Addr) bool {
-	return link != 0 && slices.ContainsFunc(c.addressesOf(link), func(own address) bool { return own.prefix.Contains(a) })
-}
-
 // copyNetwork creates the links, in the node's copy.
 func (r *Replica) copyNetwork() error {
 	c := r.Capture
@@ -430,7 +337,8 @@ func linkHeader(index int, flags uint32) []byte {
 func (r *Replica) awaitUp(ctx context.Context, s *wire) error {
 	wanted := map[int]bool{}
 	for i := range r.Capture.Links {
-		if l := &r.Capture.Links[i]; l.Up && l.Carrier && l.Name != "lo" && slices.ContainsFunc(r.Ends, func(e *End) bool { return e.link == l }) {
+		l := &r.Capture.Links[i]
+		if l.Up && l.Carrier && slices.ContainsFunc(r.Ends, func(e *End) bool { return e.link == l }) {
 			wanted[r.index[l.Index]] = true
 		}
 	}

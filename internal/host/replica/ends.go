@@ -119,7 +119,7 @@ func serveTCP(l net.Listener, end int) {
 			return
 		}
 		go func() {
-			defer c.Close()
+			defer func() { _ = c.Close() }()
 			_ = c.SetDeadline(time.Now().Add(wait))
 			query := make([]byte, 64)
 			n, err := c.Read(query)
@@ -211,7 +211,7 @@ func (r *Replica) Send(ctx context.Context, call Call) (answer Answer, err error
 		return err
 	})
 	if c != nil {
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })() // the library observes only ctx's deadline
 	}
 	if err != nil {
@@ -288,27 +288,6 @@ func (r *Replica) Denial(a netip.Addr) (part int, ok bool) {
 	}
 	part = slices.IndexFunc(r.Capture.Parts, func(p Part) bool { return p.Kind == PartRoute && bytes.Equal(p.Message, m) })
 	return part, part >= 0
-}
-
-// route returns the most specific route to an address in the table main, of those that suit.
-func (c *Capture) route(a netip.Addr, suits func(m []byte, link int) bool) (best []byte) {
-	for _, m := range c.Routes {
-		attrs := attributes(m[unix.SizeofRtMsg:], unix.RTA_TABLE)
-		to, is := netip.AddrFromSlice(attrs[unix.RTA_DST])
-		if (best == nil || m[1] > best[1]) && m[0] == family(a) && routeTable(m, attrs) == "254" && suits(m, linkOfRoute(m)) &&
-			(m[1] == 0 || is && netip.PrefixFrom(to, int(m[1])).Contains(a)) {
-			best = m
-		}
-	}
-	return best
-}
-
-func linkOfRoute(m []byte) int {
-	a := attributes(m[unix.SizeofRtMsg:], unix.RTA_TABLE)
-	if hops := a[unix.RTA_MULTIPATH]; len(hops) >= unix.SizeofRtNexthop {
-		return intOf(hops[4:8])
-	}
-	return intOf(a[unix.RTA_OIF])
 }
 
 // top returns the link that has the addresses: the uppermost bridge of a port.

@@ -130,7 +130,8 @@ func (r *Replica) routeMessage(m []byte) []byte {
 			hops = hops[min(size, len(hops)):]
 		}
 	})
-	return append(out[:unix.SizeofRtMsg:unix.SizeofRtMsg], filter(out[unix.SizeofRtMsg:], func(kind int) bool { return kind != unix.RTA_CACHEINFO })...)
+	head := out[:unix.SizeofRtMsg:unix.SizeofRtMsg]
+	return append(head, filter(out[unix.SizeofRtMsg:], func(kind int) bool { return kind != unix.RTA_CACHEINFO })...)
 }
 
 // replaceRoutes adds the node's routes, and removes those that the kernel added for addresses and the node lacks.
@@ -163,7 +164,7 @@ func (r *Replica) replaceRoutes(s *wire) error {
 	}
 	key := func(m []byte) string {
 		a := attributes(m[unix.SizeofRtMsg:], unix.RTA_TABLE)
-		return fmt.Sprint(m[0], m[1], a[unix.RTA_DST], a[unix.RTA_OIF], routeTable(m, a))
+		return fmt.Sprintf("%d %d %x %x %s", m[0], m[1], a[unix.RTA_DST], a[unix.RTA_OIF], routeTable(m, a))
 	}
 	wanted := map[string]bool{}
 	for _, m := range r.Capture.Routes {
@@ -294,37 +295,6 @@ func (r *Replica) setEnd(e *End) error {
 		ask(unix.RTM_NEWROUTE, create, header, attribute(unix.RTA_GATEWAY, via.AsSlice()), number(unix.RTA_OIF, dev))
 	}
 	return err
-}
-
-// gateways returns the IPv6 gateways behind a link.
-func (c *Capture) gateways(link int) (list []netip.Addr) {
-	add := func(b []byte) {
-		if a, ok := netip.AddrFromSlice(b); ok && a.Is6() && !slices.Contains(list, a) {
-			list = append(list, a)
-		}
-	}
-	for _, m := range c.Routes {
-		a := attributes(m[unix.SizeofRtMsg:], unix.RTA_MULTIPATH)
-		if intOf(a[unix.RTA_OIF]) == link {
-			add(a[unix.RTA_GATEWAY])
-		}
-		for hops := a[unix.RTA_MULTIPATH]; len(hops) >= unix.SizeofRtNexthop; {
-			size := int(binary.NativeEndian.Uint16(hops))
-			if size < unix.SizeofRtNexthop || size > len(hops) {
-				break
-			}
-			if intOf(hops[4:8]) == link {
-				add(attributes(hops[unix.SizeofRtNexthop:size], unix.RTA_GATEWAY)[unix.RTA_GATEWAY])
-			}
-			hops = hops[min(align(size), len(hops)):]
-		}
-	}
-	for _, m := range c.Nexthops {
-		if a := attributes(m[8:], 6); intOf(a[5]) == link { // NHA_OIF, NHA_GATEWAY
-			add(a[6])
-		}
-	}
-	return list
 }
 
 func addressOf(link int, p netip.Prefix) []byte {

@@ -60,7 +60,7 @@ func (r *Replica) Trace(ctx context.Context, send func()) (part int, ok bool, er
 				return false, nil
 			}
 			e := readTrace(data)
-			if e.table == traceTable {
+			if e.chain.table == traceTable {
 				return false, nil
 			}
 			if e.verdict < 0 {
@@ -96,15 +96,14 @@ func (r *Replica) Trace(ctx context.Context, send func()) (part int, ok bool, er
 type traceEvent struct {
 	packet  uint32
 	chain   chainID
-	table   string
 	handle  []byte // nil for the policy of a chain
 	verdict int32
 }
 
 func readTrace(data []byte) traceEvent {
 	a := attributes(data[netfilterHeader:], unix.NFTA_TRACE_POLICY)
-	e := traceEvent{packet: uint32Of(a[unix.NFTA_TRACE_ID]), table: name(a[unix.NFTA_TRACE_TABLE]),
-		chain: chainID{data[0], name(a[unix.NFTA_TRACE_TABLE]), name(a[unix.NFTA_TRACE_CHAIN])}, handle: bytes.Clone(a[unix.NFTA_TRACE_RULE_HANDLE])}
+	e := traceEvent{packet: uint32Of(a[unix.NFTA_TRACE_ID]), handle: bytes.Clone(a[unix.NFTA_TRACE_RULE_HANDLE]),
+		chain: chainID{data[0], name(a[unix.NFTA_TRACE_TABLE]), name(a[unix.NFTA_TRACE_CHAIN])}}
 	e.verdict = int32(uint32Of(attributes(a[unix.NFTA_TRACE_VERDICT], 2)[unix.NFTA_VERDICT_CODE]))
 	if policy := a[unix.NFTA_TRACE_POLICY]; policy != nil {
 		e.handle, e.verdict = nil, int32(uint32Of(policy))
@@ -140,7 +139,8 @@ func traceUnits() []Unit {
 		return Unit{Messages: []Message{{kind, flags, unix.NFPROTO_INET, bytes.Join(attributes, nil)}}}
 	}
 	expression := func(name string, data ...[]byte) []byte {
-		return attribute(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, text(unix.NFTA_EXPR_NAME, name), attribute(unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, data...))
+		return attribute(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, text(unix.NFTA_EXPR_NAME, name),
+			attribute(unix.NFTA_EXPR_DATA|unix.NLA_F_NESTED, data...))
 	}
 	const register, before = 1, -450
 	units := []Unit{add(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, text(unix.NFTA_TABLE_NAME, traceTable))}
