@@ -93,7 +93,7 @@ func (c *Cluster) Flows(masquerades bool) (list []Flow) {
 		outside = append(outside, From{Address: o.Addr()})
 		for _, from := range append(senders, own) {
 			if f := add("the outside", from, o, unix.IPPROTO_TCP, nil); f != nil {
-				f.Outside = masquerades && !from.Node
+				f.Outside, f.Hidden = true, masquerades && !from.Node
 			}
 		}
 	}

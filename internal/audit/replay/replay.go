@@ -22,7 +22,8 @@ type Flow struct {
 	Protocol uint8
 	Big      bool             // with packets of the full MTU
 	Want     []netip.AddrPort // where it must arrive: the endpoints of a Service. Empty: at To
-	Outside  bool             // to a machine that knows no Pods
+	Outside  bool             // to another network, to which a tunnel may lead
+	Hidden   bool             // to a machine that knows no Pods
 }
 
 // From is a sender.
@@ -239,7 +240,7 @@ func (p *Replay) try(ctx context.Context, f *Flow) (why, link string) {
 		why = fmt.Sprintf("the packets arrive with the source %s, so the replies do not come back by this node", answer.From.Addr())
 	case answer.From.Addr() != f.From.Address:
 		why = fmt.Sprintf("the packets arrive with the source %s, which this node lacks", answer.From.Addr())
-	case f.Outside:
+	case f.Hidden:
 		why = "the packets leave with the address of the Pod"
 	}
 	return why, link

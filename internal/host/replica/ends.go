@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/mdlayher/socket"
-	"golang.org/x/net/ipv4"
-	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/netns"
@@ -81,6 +79,11 @@ func (r *Replica) listen(ctx context.Context, n *netns.Namespace, end int, proto
 			if end >= 0 { // it has every address
 				setTransparent(int(fd), at.Addr().Is6())
 			}
+			if protocol == unix.IPPROTO_UDP && at.Addr().Is6() {
+				_ = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_RECVPKTINFO, 1)
+			} else if protocol == unix.IPPROTO_UDP {
+				_ = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_PKTINFO, 1)
+			}
 		})
 	}}
 	config.SetMultipathTCP(false)
@@ -96,7 +99,7 @@ func (r *Replica) listen(ctx context.Context, n *netns.Namespace, end int, proto
 		l, err := config.ListenPacket(ctx, "udp"+network, at.String())
 		if err == nil {
 			r.closers = append(r.closers, func() { _ = l.Close() })
-			go serveUDP(l, end, at)
+			go serveUDP(l.(*net.UDPConn), end, at)
 		}
 		return err
 	})
@@ -140,38 +143,25 @@ func reply(end int, at, from string, size int) []byte {
 	return append(b, strings.Repeat("x", size-len(b))...)
 }
 
-func serveUDP(l net.PacketConn, end int, at netip.AddrPort) {
-	query := make([]byte, 1500)
-	four, six := ipv4.NewPacketConn(l), ipv6.NewPacketConn(l)
-	if at.Addr().Is4() {
-		_ = four.SetControlMessage(ipv4.FlagDst, true)
-	} else {
-		_ = six.SetControlMessage(ipv6.FlagDst, true)
+// serveUDP answers from the address at which it was asked: the control message that tells it is sent back, without the link.
+func serveUDP(l *net.UDPConn, end int, at netip.AddrPort) {
+	query, control := make([]byte, 1500), make([]byte, 128)
+	destination, link, size := unix.SizeofCmsghdr+8, unix.SizeofCmsghdr, 4 // of struct in_pktinfo
+	if at.Addr().Is6() {
+		destination, link, size = unix.SizeofCmsghdr, unix.SizeofCmsghdr+16, 16 // of struct in6_pktinfo
 	}
 	for {
-		if at.Addr().Is4() {
-			_, about, from, err := four.ReadFrom(query)
-			if err != nil {
-				return
-			}
-			here := netip.AddrPortFrom(at.Addr(), at.Port())
-			if about != nil {
-				a, _ := netip.AddrFromSlice(about.Dst.To4())
-				here = netip.AddrPortFrom(a, at.Port())
-			}
-			_, _ = four.WriteTo(reply(end, here.String(), from.String(), small), &ipv4.ControlMessage{Src: here.Addr().AsSlice()}, from)
-			continue
-		}
-		_, about, from, err := six.ReadFrom(query)
+		_, n, _, from, err := l.ReadMsgUDPAddrPort(query, control)
 		if err != nil {
 			return
 		}
-		here := at
-		if about != nil {
-			a, _ := netip.AddrFromSlice(about.Dst)
+		here, told := at, control[:n]
+		if n >= max(destination+size, link+4) {
+			a, _ := netip.AddrFromSlice(told[destination : destination+size])
 			here = netip.AddrPortFrom(a, at.Port())
+			clear(told[link : link+4])
 		}
-		_, _ = six.WriteTo(reply(end, here.String(), from.String(), small), &ipv6.ControlMessage{Src: here.Addr().AsSlice()}, from)
+		_, _, _ = l.WriteMsgUDPAddrPort(reply(end, here.String(), from.String(), small), told, from)
 	}
 }
 

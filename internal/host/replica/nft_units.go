@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -60,7 +61,8 @@ func (r *nftReader) units(c *Capture) ([]Unit, error) {
 		add(-1, Message{unix.NFT_MSG_NEWOBJ, unix.NLM_F_CREATE, families[i], filter(m, func(kind int) bool { return kind < 5 || kind > 7 })})
 	}
 	for _, id := range r.setOrder {
-		if s := r.sets[id]; !s.anonymous && (servicePort(id.table, id.name) == "" || r.isNamed(id)) {
+		endpoint := chainID{id.family, id.table, strings.Replace(id.name, "affinity-", "endpoint-", 1)}
+		if s := r.sets[id]; !s.anonymous && (servicePort(id.table, id.name) == "" || r.kept[endpoint]) {
 			for _, m := range r.createSet(s) { // a long list may be in several transactions
 				add(-1, m)
 			}
@@ -77,20 +79,6 @@ func (r *nftReader) units(c *Capture) ([]Unit, error) {
 		}
 	}
 	return all, nil
-}
-
-// isNamed reports whether a kept rule of a Service uses a set.
-func (r *nftReader) isNamed(set chainID) bool {
-	for id, rules := range r.rules {
-		if id.table == set.table && id.family == set.family && r.byID[id].service != "" {
-			for _, rule := range rules {
-				if bytes.Contains(rule, append([]byte(set.name), 0)) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 func (one *nftChain) create(accept bool) Message {
@@ -120,7 +108,7 @@ func (r *nftReader) createSet(s *nftSet) []Message {
 		pending = nil
 	}
 	for _, e := range r.elements[s.id] {
-		if r.leadsOut(s.id, e) || s.id.table == kubeProxy && s.id.name == "hairpin-connections" && !r.knows(s.id.family, e) {
+		if r.leadsOut(s.id, e) {
 			continue
 		}
 		pending = append(append(pending, e...), make([]byte, align(len(e))-len(e))...)
@@ -130,33 +118,6 @@ func (r *nftReader) createSet(s *nftSet) []Message {
 	}
 	flush()
 	return all
-}
-
-// knows reports whether a kept rule or anonymous set has the address with which the key of an element begins.
-func (r *nftReader) knows(family byte, element []byte) bool {
-	size := 4
-	if family == unix.NFPROTO_IPV6 {
-		size = 16
-	}
-	key := attributes(element[unix.SizeofNlAttr:], unix.NFTA_SET_ELEM_KEY)[unix.NFTA_SET_ELEM_KEY]
-	if len(key) < 4+size {
-		return true
-	}
-	address := key[4 : 4+size]
-	has := func(list [][]byte) bool {
-		return slices.ContainsFunc(list, func(b []byte) bool { return bytes.Contains(b, address) })
-	}
-	for id, rules := range r.rules {
-		if id.table == kubeProxy && id.family == family && r.byID[id].service != "" && has(rules) {
-			return true
-		}
-	}
-	for id, elements := range r.elements {
-		if id.table == kubeProxy && id.family == family && r.sets[id].anonymous && has(elements) {
-			return true
-		}
-	}
-	return false
 }
 
 // createRule returns a rule's message behind those of its anonymous sets and chains.

@@ -199,6 +199,31 @@ func TestPruned(t *testing.T) {
 	}
 }
 
+// TestPrunedMaps: in nftables mode verdict maps lead to the chains of Services.
+func TestPrunedMaps(t *testing.T) {
+	script := "table ip kube-proxy {\n"
+	elements := ""
+	for i, key := range []string{"AAAAAAAA", "BBBBBBBB", "CCCCCCCC"} {
+		script += fmt.Sprintf(`set affinity-%[1]s-x { type ipv4_addr; flags dynamic,timeout; timeout 3h; }
+chain endpoint-%[1]s-x { update @affinity-%[1]s-x { ip saddr }; meta l4proto tcp dnat to 10.244.0.%[2]d:80; }
+chain service-%[1]s-x { ip saddr @affinity-%[1]s-x goto endpoint-%[1]s-x; numgen random mod 1 vmap { 0 : goto endpoint-%[1]s-x }; }
+`, key, i)
+		elements += fmt.Sprintf("10.96.0.%d . tcp . 80 : goto service-%s-x,", i, key)
+	}
+	script += "map service-ips { type ipv4_addr . inet_proto . inet_service : verdict; elements = { " + elements + ` } }
+chain services { ip daddr . meta l4proto . th dport vmap @service-ips; }
+chain mine { ip saddr 1.2.3.4 goto service-CCCCCCCC-x; }
+chain nat-prerouting { type nat hook prerouting priority dstnat; jump services; }
+}`
+	n, ctx := node(t, "nft -f - <<'X'\n"+script+"\nX\n")
+	r := copyOf(t, ctx, n, replica.Spec{}, "AAAAAAAA")
+	got := run(t, r.Node, "nft list ruleset")
+	assert.Equal(t, strings.Join(r.Refused, "\n"), "")
+	for text, times := range map[string]int{"AAAAAAAA": 8, "BBBBBBBB": 0, "CCCCCCCC": 9, "dnat to": 2, "vmap": 3} {
+		assert.Equal(t, strings.Count(got, text), times, text)
+	}
+}
+
 // TestWithout: a part that is left out is missing, and everything else is as it was.
 func TestWithout(t *testing.T) {
 	n, ctx := node(t, links+"iptables-nft -P FORWARD DROP; iptables-nft -A FORWARD -s 1.2.3.4 -j DROP; iptables-nft -A FORWARD -s 1.2.3.5 -j DROP\n"+

@@ -56,7 +56,7 @@ func run() error {
 		if err != nil {
 			return err
 		}
-		one := replay.Flow{Name: f.Name, To: to, Protocol: unix.IPPROTO_TCP, Big: f.Big, Want: f.Want, Outside: f.Outside}
+		one := replay.Flow{Name: f.Name, To: to, Protocol: unix.IPPROTO_TCP, Big: f.Big, Want: f.Want, Outside: f.Outside, Hidden: f.Outside}
 		if f.Protocol == "udp" {
 			one.Protocol = unix.IPPROTO_UDP
 		}

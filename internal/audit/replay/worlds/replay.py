@@ -19,7 +19,7 @@ for s in objects['services']:
         if 'nodePort' in p:
             want[('192.168.50.1', p['nodePort'])] = ends
 spec = dict(Pods=pods, Flows=[dict(Name=n, From=sender[f][':' in ip], To=at(ip, port), Protocol='udp' if k == 'udp' else 'tcp', Big=k == 'big',
-                                   Outside=n == 'p2out', Want=want.get((ip, port), [])) for n, f, ip, port, k in flows])
+                                   Outside=n in ('p2out', 'n2out'), Want=want.get((ip, port), [])) for n, f, ip, port, k in flows])
 if os.environ.get('GENERATED'):  # the flows that the program chooses itself
     services = []
     for s in objects['services']:
