@@ -39,7 +39,7 @@ type Outcome struct {
 	Lost  int
 	Why   string // of the last loss
 	Link  string // by which it leaves, if that may lead to another network than the cluster's
-	Part  int    // what loses it: an index of Capture.Parts, or -1
+	Part  int    // what loses it, or makes it leave by Link: an index of Capture.Parts, or -1
 	Cured bool   // without the part the flow passes
 	Doubt string // why a loss in the replica may be none on the node
 }
@@ -125,7 +125,7 @@ func (p *Replay) Run(ctx context.Context, flows []Flow) ([]Outcome, error) {
 	}
 	var open []*Outcome
 	for i := range list {
-		if list[i].Lost > 0 {
+		if list[i].Lost > 0 || list[i].Link != "" {
 			open = append(open, &list[i])
 		}
 	}
@@ -246,7 +246,7 @@ func (p *Replay) try(ctx context.Context, f *Flow) (why, link string) {
 	return why, link
 }
 
-// name finds what loses each flow.
+// name finds what loses each flow, or sends it into a tunnel.
 func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 	parts := p.Replica.Capture.Parts
 	loaded := false
@@ -308,7 +308,7 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 			}
 		}
 		for i, now := range p.send(ctx, flows, copies) {
-			if now.Lost == 0 {
+			if now.Lost == 0 && (now.Link == "" || now.Link != same[i].Link) {
 				same[i].Part, same[i].Cured = part, true
 			}
 		}
@@ -360,7 +360,7 @@ func (p *Replay) takeAway(ctx context.Context, o *Outcome) (part int, ok bool) {
 	return list[high-1], true
 }
 
-// passes reports whether a flow passes without some parts.
+// passes reports whether a flow passes without some parts, and leaves by no tunnel as it did.
 func (p *Replay) passes(ctx context.Context, o *Outcome, parts []int) bool {
 	without := map[int]bool{}
 	for _, i := range parts {
@@ -369,7 +369,8 @@ func (p *Replay) passes(ctx context.Context, o *Outcome, parts []int) bool {
 	if err := p.Replica.Load(ctx, without); err != nil {
 		return false
 	}
-	return p.send(ctx, []Flow{o.Flow}, copies)[0].Lost == 0 // many: a limit lets some pass after each change
+	now := p.send(ctx, []Flow{o.Flow}, copies)[0] // many copies: a limit lets some pass after each change
+	return now.Lost == 0 && (now.Link == "" || now.Link != o.Link)
 }
 
 // isOfNetwork reports whether a part is a CNI's, or a route: what is only taken away if nothing else helps.

@@ -62,6 +62,9 @@ COMMIT
 X
 `
 
+const tunnel = `ip link add wg0 type veth peer name w1 netns $other; ip link set wg0 arp off; ip link set wg0 up; nsenter --net=$other ip link set w1 up
+`
+
 func cluster() *replay.Cluster {
 	at := netip.MustParseAddrPort
 	pod := func(a string) replica.Pod { return replica.Pod{Addresses: []netip.Addr{netip.MustParseAddr(a)}} }
@@ -104,9 +107,11 @@ func TestReplay(t *testing.T) {
 			lost: "10.244.0.9 to web 10.96.0.1:80", passes: "node to web 10.96.0.1:80", part: "nft family 2 table nat chain PREROUTING rule 1 "},
 		{name: "a routing rule", change: "ip rule add pref 100 from 10.244.0.0/16 lookup 99; ip route add blackhole default table 99",
 			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "routing rule 100, table 99"},
-		{name: "a tunnel takes the Pods", change: `ip link add wg0 type veth peer name w1 netns $other
-ip link set wg0 arp off; ip link set wg0 up; nsenter --net=$other ip link set w1 up; ip route add 10.244.0.0/16 dev wg0 table 52; ip rule add pref 5270 lookup 52`,
+		{name: "a tunnel takes the Pods", change: tunnel + "ip route add 10.244.0.0/16 dev wg0 table 52; ip rule add pref 5270 lookup 52",
 			lost: "node to an endpoint of web 10.244.0.4:8080", passes: "node to the outside 203.0.113.7:443", part: "routing rule 5270, table 52"},
+		{name: "a tunnel takes another node's Pods", change: tunnel + "ip route add 10.244.1.0/24 dev wg0 table 52; ip rule add pref 5270 lookup 52",
+			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "10.244.0.9 to web 10.96.0.1:80", part: "routing rule 5270, table 52"},
+		{name: "a tunnel to the outside", change: tunnel + "ip route add 203.0.113.0/24 dev wg0"},
 		{name: "a route refuses", change: "ip route replace blackhole 10.244.1.0/24", lost: "node to dns 10.96.0.2:53",
 			passes: "node to the outside 203.0.113.7:443", part: "route to 10.244.1.0/24, table 254"},
 		{name: "another source", change: "iptables-nft -t nat -I POSTROUTING -s 10.244.0.0/16 -o eth0 -j SNAT --to-source 192.168.50.77",
@@ -162,7 +167,7 @@ ip link set wg0 arp off; ip link set wg0 up; nsenter --net=$other ip link set w1
 				if c.lost == "" && (o.Lost > 0 || o.Link != "") || o.Flow.Name == c.passes && o.Lost > 0 {
 					t.Errorf("%s: lost %d of %d, %s, %s", o.Flow.Name, o.Lost, o.Sent, o.Why, part)
 				}
-				if o.Flow.Name == c.lost && o.Lost > 0 {
+				if o.Flow.Name == c.lost && (o.Lost > 0 || o.Link != "") {
 					found, lost = part, true
 					if !strings.HasPrefix(part, c.part) || (part == "") != (c.part == "") {
 						t.Errorf("%s: %s, named %q", c.lost, o.Why, part)

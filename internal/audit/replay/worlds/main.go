@@ -106,10 +106,11 @@ func run() error {
 		if o.Doubt != "" {
 			out.Left[o.Flow.Name] = o.Doubt
 		}
-		if o.Lost == 0 {
+		if o.Lost > 0 {
+			out.Lost[o.Flow.Name] = fmt.Sprintf("%d/%d %s", o.Lost, o.Sent, o.Why)
+		} else if o.Link == "" {
 			continue
 		}
-		out.Lost[o.Flow.Name] = fmt.Sprintf("%d/%d %s", o.Lost, o.Sent, o.Why)
 		who := "not named"
 		if o.Part >= 0 {
 			who = fmt.Sprintf("%v (cured %v)", &c.Parts[o.Part], o.Cured)
