@@ -150,6 +150,11 @@ func TestReplay(t *testing.T) {
 				return map[string]bool{"AAAAAAAAAAAAAAAA": true, "BBBBBBBBBBBBBBBB": true}
 			})
 			require.NoError(t, err)
+			for i := range capture.Links {
+				if l := &capture.Links[i]; l.NoARP { // as the link of a tunnel
+					l.MAC = nil
+				}
+			}
 			cluster := cluster()
 			flows := cluster.Flows(capture.Masquerades())
 			r, err := replica.Build(ctx, capture, &replica.Spec{Pods: cluster.Pods, Ports: replay.Ports(flows)})

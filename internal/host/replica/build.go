@@ -41,6 +41,7 @@ type Replica struct {
 	Missing []Pod    // to which no link leads
 
 	index   map[int]int  // the replica's index of each link
+	macs    uint32       // that were given
 	absent  map[int]bool // routing rules and routes that are left out
 	loaded  []Unit       // of nf_tables, in the order in which they were created
 	closers []func()
@@ -131,6 +132,9 @@ func (r *Replica) addEnds(ctx context.Context, pods []Pod) error {
 	used := map[int]bool{}
 	add := func(l *Link, pod bool) (*End, error) {
 		n, err := r.newNamespace(ctx)
+		if len(l.MAC) != 6 { // a veth has an address of hardware
+			l.MAC = r.newMAC()
+		}
 		e := &End{Namespace: n, Link: l.Name, Pod: pod, MAC: r.newMAC(), number: len(r.Ends), link: l}
 		if l.NoARP { // the kernel sends to the link's own address
 			e.MAC = l.MAC
@@ -167,7 +171,8 @@ func (r *Replica) addEnds(ctx context.Context, pods []Pod) error {
 }
 
 func (r *Replica) newMAC() net.HardwareAddr {
-	return binary.BigEndian.AppendUint32([]byte{0x0a, 0x58}, uint32(len(r.Ends))+0x4e470000)
+	r.macs++
+	return binary.BigEndian.AppendUint32([]byte{0x0a, 0x58}, 0x4e470000+r.macs)
 }
 
 // keepsKind reports whether the stand-in is of the link's own kind, and has no other side. The kernel has its module: the link is there.

@@ -37,6 +37,9 @@ type Neighbour struct {
 	Bridge    bool
 }
 
+// maxRoutes bounds the routes of a node: a router of the internet has a million.
+const maxRoutes = 20_000
+
 // Attributes of include/uapi/linux/if_link.h.
 const (
 	infoKind      = 1
@@ -76,6 +79,9 @@ func (c *Capture) readNetwork() error {
 		if *one.to, err = s.dump(one.request, make([]byte, one.head)); err != nil && one.request != unix.RTM_GETNEXTHOP { // before 5.3
 			return fmt.Errorf("reading addresses, routes and routing rules: %w", err)
 		}
+	}
+	if len(c.Routes) > maxRoutes {
+		return fmt.Errorf("the node has %d routes; at most %d are copied", len(c.Routes), maxRoutes)
 	}
 	c.addRoutingParts()
 	for _, family := range []byte{unix.AF_UNSPEC, unix.AF_BRIDGE} {
@@ -151,9 +157,7 @@ func (c *Capture) readSysctls() {
 	for _, key := range linkSysctls {
 		keys = append(keys, fmt.Sprintf(key, "all"))
 		for i := range c.Links {
-			if l := &c.Links[i]; c.isCopied(l) {
-				keys = append(keys, fmt.Sprintf(key, l.Name))
-			}
+			keys = append(keys, fmt.Sprintf(key, c.Links[i].Name))
 		}
 	}
 	for _, key := range keys {
