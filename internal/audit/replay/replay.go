@@ -159,7 +159,7 @@ func (p *Replay) send(ctx context.Context, flows []Flow, copies int) []Outcome {
 	var all sync.WaitGroup
 	for i := range flows {
 		list[i] = Outcome{Flow: flows[i], Sent: copies, Part: -1}
-		if copies > 1 && (len(flows) < few || len(flows[i].Want) > 1) { // it may meet one of several endpoints
+		if len(flows[i].Want) > 1 || copies > 1 && len(flows) < few { // it may meet one of several endpoints
 			list[i].Sent *= 2
 		}
 		for range list[i].Sent {
