@@ -286,9 +286,11 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 			}
 		}
 		if !found {
-			for _, to := range append(o.Flow.Want, o.Flow.To) {
-				if at, denied := p.Replica.Denial(to.Addr()); denied && !found {
-					part, found = at, true
+			if part, found = p.denial(&o.Flow); found { // for all of them: a route that is missing besides cannot be tried
+				for _, other := range open {
+					if same, denied := p.denial(&other.Flow); denied && same == part && other.Part < 0 {
+						other.Part = part
+					}
 				}
 			}
 		}
@@ -314,6 +316,16 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 		}
 	}
 	return nil
+}
+
+// denial returns the route by which the kernel refuses a flow.
+func (p *Replay) denial(f *Flow) (part int, found bool) {
+	for _, to := range append(slices.Clone(f.Want), f.To) {
+		if part, found = p.Replica.Denial(to.Addr()); found {
+			return part, true
+		}
+	}
+	return -1, false
 }
 
 // takeAway finds the part without which a flow passes, by halves: the last of the shortest beginning of other programs' parts whose
