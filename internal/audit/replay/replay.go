@@ -141,6 +141,11 @@ func (p *Replay) repeat(ctx context.Context, list []Outcome, doubt string) error
 			lost, flows = append(lost, i), append(flows, list[i].Flow)
 		}
 	}
+	if len(lost) > 0 {
+		if err := p.Replica.Forget(ctx); err != nil {
+			return err
+		}
+	}
 	for n, o := range p.send(ctx, flows, copies) {
 		o.Link = list[lost[n]].Link
 		if list[lost[n]] = o; o.Lost == 0 {

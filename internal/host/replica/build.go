@@ -92,7 +92,7 @@ func (r *Replica) build(ctx context.Context, spec *Spec) (err error) {
 		return err
 	}
 	for _, e := range r.Ends {
-		if err := e.Namespace.Do(ctx, func() error { return r.setEnd(e) }); err != nil {
+		if err := e.Namespace.Do(ctx, func() error { return r.setEnd(ctx, e) }); err != nil {
 			return fmt.Errorf("setting up the other side of %s: %w", e.Link, err)
 		}
 	}
@@ -338,15 +338,8 @@ func linkHeader(index int, flags uint32) []byte {
 	return b
 }
 
-// awaitUp waits until the links with a carrier are operational: until then they drop packets.
-func (r *Replica) awaitUp(ctx context.Context, s *wire) error {
-	wanted := map[int]bool{}
-	for i := range r.Capture.Links {
-		l := &r.Capture.Links[i]
-		if l.Up && l.Carrier && slices.ContainsFunc(r.Ends, func(e *End) bool { return e.link == l }) {
-			wanted[r.index[l.Index]] = true
-		}
-	}
+// awaitUp waits until some links of the thread's namespace are operational: until then they drop packets.
+func awaitUp(ctx context.Context, s *wire, wanted map[int]bool) error {
 	for {
 		links, err := s.dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
 		if err != nil {

@@ -18,26 +18,32 @@ const transaction = 180_000
 
 // Load replaces the rules of the copy by the node's without some parts: indexes of Capture.Parts.
 func (r *Replica) Load(ctx context.Context, without map[int]bool) error {
-	for _, e := range r.Ends {
-		if err := e.Namespace.Do(ctx, forgetNeighbours); err != nil {
-			return err
-		}
-	}
-	return r.Node.Do(ctx, func() error {
+	err := r.Node.Do(ctx, func() error {
 		if err := r.loadRouting(without); err != nil {
 			return err
 		}
 		if err := r.loadNFT(without); err != nil {
 			return fmt.Errorf("loading nf_tables: %w", err)
 		}
-		if err := r.loadLegacy(without); err != nil {
-			return err
-		}
-		return forgetNeighbours()
+		return r.loadLegacy(without)
 	})
+	if err != nil {
+		return err
+	}
+	return r.Forget(ctx)
 }
 
-// forgetNeighbours removes what the namespace has learnt: a flow may have been lost because it could learn nothing.
+// Forget removes the neighbours that all have learnt: a flow may have been lost because it could learn nothing, and the kernel asks again
+// only after a second.
+func (r *Replica) Forget(ctx context.Context) error {
+	for _, e := range r.Ends {
+		if err := e.Namespace.Do(ctx, forgetNeighbours); err != nil {
+			return err
+		}
+	}
+	return r.Node.Do(ctx, forgetNeighbours)
+}
+
 func forgetNeighbours() error {
 	s, err := open(unix.NETLINK_ROUTE)
 	if err != nil {

@@ -31,10 +31,17 @@ func (r *Replica) setRoutes(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	if err := r.awaitUp(ctx, s); err != nil {
+	c := r.Capture
+	wanted := map[int]bool{}
+	for _, e := range r.Ends {
+		if e.link.Up && e.link.Carrier {
+			wanted[r.index[e.link.Index]] = true
+			wanted[r.index[r.top(e.link).Index]] = r.top(e.link).Up
+		}
+	}
+	if err := awaitUp(ctx, s, wanted); err != nil {
 		return err
 	}
-	c := r.Capture
 	for _, m := range c.Addresses {
 		if link := r.index[intOf(m[4:8])]; link != 0 {
 			_, err := s.ask(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, addressMessage(m, link))
@@ -220,7 +227,7 @@ var (
 )
 
 // setEnd sets up the other side of a link, in its namespace.
-func (r *Replica) setEnd(e *End) error {
+func (r *Replica) setEnd(ctx context.Context, e *End) error {
 	s, err := open(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
@@ -248,8 +255,13 @@ func (r *Replica) setEnd(e *End) error {
 	}
 	const create = unix.NLM_F_CREATE | unix.NLM_F_REPLACE
 	ask(unix.RTM_NEWLINK, 0, linkHeader(dev, unix.IFF_UP))
-	if e.silent {
+	if e.silent || err != nil {
 		return err
+	}
+	if e.link.Up {
+		if err := awaitUp(ctx, s, map[int]bool{dev: true}); err != nil {
+			return err
+		}
 	}
 	for _, ipv6 := range []bool{false, true} {
 		via, fam := gateway4, byte(unix.AF_INET)
