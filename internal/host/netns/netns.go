@@ -59,6 +59,9 @@ func Open(ctx context.Context, path string) (*Namespace, error) {
 	})
 }
 
+// FD returns the descriptor of the namespace's file, for netlink.
+func (n *Namespace) FD() int { return int(n.file.Fd()) }
+
 // Same reports whether two namespaces are the same one.
 func (n *Namespace) Same(other *Namespace) (bool, error) {
 	mine, err := n.file.Stat()

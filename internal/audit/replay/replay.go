@@ -1,0 +1,397 @@
+// Package replay sends packets through a replica of the node, and names the rule, route or routing rule that loses them.
+package replay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"nodegate/internal/host/replica"
+)
+
+// Flow is one connection, which stands for all of its kind.
+type Flow struct {
+	Name     string
+	From     From
+	To       netip.AddrPort
+	Protocol uint8
+	Big      bool             // with packets of the full MTU
+	Want     []netip.AddrPort // where it must arrive: the endpoints of a Service. Empty: at To
+	Outside  bool             // to another network, to which a tunnel may lead
+	Hidden   bool             // to a machine that knows no Pods
+}
+
+// From is a sender.
+type From struct {
+	Node    bool
+	Address netip.Addr // of a Pod of this node, or of another machine
+}
+
+// Outcome is what became of a flow.
+type Outcome struct {
+	Flow  Flow
+	Sent  int
+	Lost  int
+	Why   string // of the last loss
+	Link  string // by which it leaves, if that may lead to another network than the cluster's
+	Part  int    // what loses it, or makes it leave by Link: an index of Capture.Parts, or -1
+	Cured bool   // without the part the flow passes
+	Doubt string // why a loss in the replica may be none on the node
+}
+
+// A flow is lost if it has no answer for so long, and while so many others, which no rule can lose, had theirs: on a busy machine
+// everything takes its time.
+const (
+	patience = 200 * time.Millisecond
+	controls = 20
+	longest  = 20 * time.Second
+)
+
+const (
+	copies = 4               // of each flow, since a rule may lose some
+	few    = 20              // flows of which more copies are sent
+	naming = 5 * time.Second // until no further cause is sought
+)
+
+// Replay sends flows through a replica.
+type Replay struct {
+	Replica *replica.Replica
+	own     []netip.Addr
+	pods    map[netip.Addr]int // the index of their End
+	others  map[netip.Addr]int // senders on other machines; -1 if the node has no route to one
+}
+
+// New returns a Replay of a replica.
+func New(r *replica.Replica) *Replay {
+	p := &Replay{Replica: r, own: r.Capture.Own(), pods: map[netip.Addr]int{}, others: map[netip.Addr]int{}}
+	for i, e := range r.Ends {
+		for _, a := range e.Addresses() {
+			p.pods[a] = i
+		}
+	}
+	return p
+}
+
+// Run sends the flows, looks at the lost ones again, and names what loses them. Flows of Pods that the copy lacks are left out.
+func (p *Replay) Run(ctx context.Context, flows []Flow) ([]Outcome, error) {
+	flows = slices.DeleteFunc(slices.Clone(flows), func(f Flow) bool { // the copy lacks this Pod
+		return slices.ContainsFunc(p.Replica.Missing, func(pod replica.Pod) bool {
+			return slices.ContainsFunc(pod.Addresses, func(a netip.Addr) bool {
+				return f.From.Address == a || f.To.Addr() == a || slices.ContainsFunc(f.Want, func(w netip.AddrPort) bool { return w.Addr() == a })
+			})
+		})
+	})
+	for i := range flows {
+		from := flows[i].From
+		if _, pod := p.pods[from.Address]; !from.Node && !pod {
+			end, ok := p.Replica.Behind(from.Address)
+			if p.others[from.Address] = end; !ok {
+				p.others[from.Address] = -1
+			}
+		}
+	}
+	list := p.send(ctx, flows, 1)
+	for range copies - 1 {
+		var passed []int
+		var more []Flow
+		for i := range list {
+			if list[i].Lost == 0 {
+				passed, more = append(passed, i), append(more, list[i].Flow)
+			}
+		}
+		for n, o := range p.send(ctx, more, 1) {
+			list[passed[n]] = o
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := p.repeat(ctx, list, ""); err != nil {
+		return nil, err
+	}
+	if p.Replica.Capture.Ambiguous() {
+		if err := p.Replica.Load(ctx, nil); err != nil {
+			return nil, err
+		}
+		const doubt = "nf_tables and the legacy backend both translate addresses, and the order in which they do cannot be read"
+		if err := p.repeat(ctx, list, doubt); err != nil {
+			return nil, err
+		}
+	}
+	var open []*Outcome
+	for i := range list {
+		if list[i].Lost > 0 || list[i].Link != "" {
+			open = append(open, &list[i])
+		}
+	}
+	return list, p.name(ctx, open)
+}
+
+// repeat looks at the lost flows again. Those that pass now are not lost, for a machine may be busy.
+func (p *Replay) repeat(ctx context.Context, list []Outcome, doubt string) error {
+	var lost []int
+	var flows []Flow
+	for i := range list {
+		if list[i].Lost > 0 {
+			lost, flows = append(lost, i), append(flows, list[i].Flow)
+		}
+	}
+	if len(lost) > 0 {
+		if err := p.Replica.Forget(ctx); err != nil {
+			return err
+		}
+	}
+	for n, o := range p.send(ctx, flows, copies) {
+		o.Link = list[lost[n]].Link
+		if list[lost[n]] = o; o.Lost == 0 {
+			list[lost[n]].Doubt = doubt
+		}
+	}
+	return ctx.Err()
+}
+
+// send sends all flows at once, several copies of each.
+func (p *Replay) send(ctx context.Context, flows []Flow, copies int) []Outcome {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	list := make([]Outcome, len(flows))
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range flows {
+		list[i] = Outcome{Flow: flows[i], Sent: copies, Part: -1}
+		if len(flows[i].Want) > 1 || copies > 1 && len(flows) < few { // it may meet one of several endpoints
+			list[i].Sent *= 2
+		}
+		for range list[i].Sent {
+			all.Go(func() {
+				why, link := p.try(ctx, &flows[i])
+				mu.Lock()
+				defer mu.Unlock()
+				list[i].Link = cmp.Or(link, list[i].Link)
+				if why != "" {
+					list[i].Lost++
+					list[i].Why = why
+				}
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		all.Wait()
+		close(done)
+	}()
+	start := time.Now()
+	tick := time.NewTicker(patience / controls)
+	defer tick.Stop()
+	for answered := 0; (answered < controls || time.Since(start) < patience) && time.Since(start) < longest; {
+		select {
+		case <-done:
+			return list
+		case <-ctx.Done():
+			<-done
+			return list
+		case <-tick.C:
+			if p.Replica.Control(ctx) == nil {
+				answered++
+			}
+		}
+	}
+	cancel()
+	<-done
+	return list
+}
+
+// try sends a flow once. why is "" if the right side answered; link is a tunnel by which it left.
+func (p *Replay) try(ctx context.Context, f *Flow) (why, link string) {
+	call := replica.Call{End: -1, To: f.To, Protocol: f.Protocol, Big: f.Big}
+	outside := false
+	if !f.From.Node {
+		end, pod := p.pods[f.From.Address]
+		if !pod {
+			if end, outside = p.others[f.From.Address], true; end < 0 {
+				return fmt.Sprintf("the node has no route to the sender %s", f.From.Address), ""
+			}
+		}
+		call.End, call.From = end, f.From.Address
+	}
+	answer, err := p.Replica.Send(ctx, call)
+	if ctx.Err() != nil {
+		return "no answer", ""
+	}
+	if err != nil {
+		return err.Error(), ""
+	}
+	want := f.Want
+	if len(want) == 0 {
+		want = []netip.AddrPort{f.To}
+	}
+	end, pod := p.pods[answer.At.Addr()]
+	if answer.End >= 0 && !pod && !f.Outside && p.Replica.Ends[answer.End].Tunnel() {
+		link = p.Replica.Ends[answer.End].Link
+	}
+	own := slices.Contains(p.own, answer.From.Addr())
+	switch {
+	case !slices.Contains(want, answer.At):
+		why = fmt.Sprintf("%s answered", answer.At)
+	case pod && answer.End != end, answer.End >= 0 && slices.Contains(p.own, answer.At.Addr()):
+		why = fmt.Sprintf("the packets leave by %s", p.Replica.Ends[answer.End].Link)
+	case answer.End < 0 || pod || own:
+	case outside:
+		why = fmt.Sprintf("the packets arrive with the source %s, so the replies do not come back by this node", answer.From.Addr())
+	case answer.From.Addr() != f.From.Address:
+		why = fmt.Sprintf("the packets arrive with the source %s, which this node lacks", answer.From.Addr())
+	case f.Hidden:
+		why = "the packets leave with the address of the Pod"
+	}
+	return why, link
+}
+
+// name finds what loses each flow, or sends it into a tunnel.
+func (p *Replay) name(ctx context.Context, open []*Outcome) error {
+	parts := p.Replica.Capture.Parts
+	loaded := false
+	defer func() {
+		if loaded {
+			_ = p.Replica.Load(context.WithoutCancel(ctx), nil)
+		}
+	}()
+	const causes = 4
+	deadline := time.Now().Add(naming)
+	for range causes {
+		if time.Now().After(deadline) {
+			return ctx.Err()
+		}
+		i := slices.IndexFunc(open, func(o *Outcome) bool { return o.Lost == o.Sent && o.Part < 0 })
+		if i < 0 {
+			i = slices.IndexFunc(open, func(o *Outcome) bool { return o.Part < 0 })
+		}
+		if i < 0 || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		o := open[i]
+		if loaded {
+			if err := p.Replica.Load(ctx, nil); err != nil {
+				return err
+			}
+			loaded = false
+		}
+		part, found, err := p.Replica.Trace(ctx, func() { p.send(ctx, []Flow{o.Flow}, copies) })
+		if err != nil {
+			return err
+		}
+		loaded = true
+		if !found || parts[part].Own || !p.passes(ctx, o, []int{part}) {
+			if other, others := p.takeAway(ctx, o); others {
+				part, found = other, true
+			}
+		}
+		if !found {
+			if part, found = p.denial(&o.Flow); found { // for all of them: a route that is missing besides cannot be tried
+				for _, other := range open {
+					if same, denied := p.denial(&other.Flow); denied && same == part && other.Part < 0 {
+						other.Part = part
+					}
+				}
+			}
+		}
+		if !found {
+			open = slices.Delete(open, i, i+1)
+			continue
+		}
+		o.Part = part
+		if err := p.Replica.Load(ctx, map[int]bool{part: true}); err != nil {
+			return err
+		}
+		var flows []Flow
+		var same []*Outcome
+		for _, o := range open {
+			if o.Part < 0 || o.Part == part {
+				flows, same = append(flows, o.Flow), append(same, o)
+			}
+		}
+		for i, now := range p.send(ctx, flows, copies) {
+			if now.Lost == 0 && (now.Link == "" || now.Link != same[i].Link) {
+				same[i].Part, same[i].Cured = part, true
+			}
+		}
+	}
+	return nil
+}
+
+// denial returns the route by which the kernel refuses a flow.
+func (p *Replay) denial(f *Flow) (part int, found bool) {
+	for _, to := range append(slices.Clone(f.Want), f.To) {
+		if part, found = p.Replica.Denial(to.Addr()); found {
+			return part, true
+		}
+	}
+	return -1, false
+}
+
+// takeAway finds the part without which a flow passes, by halves: the last of the shortest beginning of other programs' parts whose
+// absence lets it pass. The rules of a CNI come last, for without them Pods may reach nothing.
+func (p *Replay) takeAway(ctx context.Context, o *Outcome) (part int, ok bool) {
+	var list, last []int
+	for i := range p.Replica.Capture.Parts {
+		one := &p.Replica.Capture.Parts[i]
+		switch {
+		case one.Own:
+		case isOfNetwork(one):
+			last = append(last, i)
+		default:
+			list = append(list, i)
+		}
+	}
+	// The rules of a chain come before those that lead to it: the innermost is named.
+	slices.SortStableFunc(list, func(a, b int) int {
+		parts := p.Replica.Capture.Parts
+		switch {
+		case parts[a].Jump == parts[b].Jump:
+			return 0
+		case parts[a].Jump:
+			return 1
+		}
+		return -1
+	})
+	if !p.passes(ctx, o, list) {
+		if list = append(list, last...); len(last) == 0 || !p.passes(ctx, o, list) {
+			return -1, false
+		}
+	}
+	low, high := 0, len(list) // without list[:low] it is lost, without list[:high] it passes
+	for high-low > 1 {
+		if middle := (low + high) / 2; p.passes(ctx, o, list[:middle]) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	if high == 0 {
+		return -1, false
+	}
+	return list[high-1], true
+}
+
+// passes reports whether a flow passes without some parts, and leaves by no tunnel as it did.
+func (p *Replay) passes(ctx context.Context, o *Outcome, parts []int) bool {
+	without := map[int]bool{}
+	for _, i := range parts {
+		without[i] = true
+	}
+	if err := p.Replica.Load(ctx, without); err != nil {
+		return false
+	}
+	now := p.send(ctx, []Flow{o.Flow}, copies)[0] // many copies: a limit lets some pass after each change
+	return now.Lost == 0 && (now.Link == "" || now.Link != o.Link)
+}
+
+// isOfNetwork reports whether a part is a CNI's, or a route: what is only taken away if nothing else helps.
+func isOfNetwork(p *replica.Part) bool {
+	cni := []string{"FLANNEL", "CNI-", "cali-", "AWS-", "CILIUM_", "ANTREA", "KUBE-ROUTER", "WEAVE", "IP-MASQ", "KIND-"}
+	return p.Kind == replica.PartRoute || slices.ContainsFunc(cni, func(prefix string) bool { return strings.HasPrefix(p.Chain, prefix) })
+}

@@ -1,0 +1,204 @@
+package replay_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/assert"
+	"nodegate/internal/audit/replay"
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/host/netns"
+	"nodegate/internal/host/replica"
+	"nodegate/internal/require"
+)
+
+// world is a node with three Pods on a bridge, of which two are known, kube-proxy's rules for two Services, and a CNI that masquerades.
+const world = `
+echo 1 >/proc/sys/net/ipv4/ip_forward; echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+ip link add eth0 type veth peer name e1 netns $other; ip addr add 192.168.50.1/24 dev eth0; ip link set eth0 up
+ip link add cni0 type bridge; ip addr add 10.244.0.1/24 dev cni0; ip link set cni0 up
+for p in 1 2 3; do ip link add veth$p type veth peer name p$p netns $other; ip link set veth$p master cni0 up; bridge link set dev veth$p hairpin on; done
+for l in e1 p1 p2 p3; do nsenter --net=$other ip link set $l up; done; while ip link show up | grep 'cni0:\|@' | grep -vq 'state UP'; do sleep 0.01; done
+ip route add default via 192.168.50.254; ip route add 10.244.1.0/24 via 192.168.50.2
+iptables-nft-restore <<'X'
+*nat
+:KUBE-SERVICES - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]
+:KUBE-SEP-AAAAAAAAAAAAAAA2 - [0:0]
+:KUBE-SVC-BBBBBBBBBBBBBBBB - [0:0]
+:KUBE-SEP-BBBBBBBBBBBBBBB2 - [0:0]
+:FLANNEL-POSTRTG - [0:0]
+-A PREROUTING -j KUBE-SERVICES
+-A OUTPUT -j KUBE-SERVICES
+-A POSTROUTING -j KUBE-POSTROUTING
+-A POSTROUTING -j FLANNEL-POSTRTG
+-A FLANNEL-POSTRTG -s 10.244.0.0/16 ! -d 10.244.0.0/16 -j MASQUERADE
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
+-A KUBE-POSTROUTING -j MASQUERADE
+-A KUBE-SERVICES -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j KUBE-SVC-AAAAAAAAAAAAAAAA
+-A KUBE-SERVICES -d 10.96.0.2/32 -p udp -m udp --dport 53 -j KUBE-SVC-BBBBBBBBBBBBBBBB
+-A KUBE-SERVICES -d 192.168.50.1/32 -p tcp -m tcp --dport 30080 -j KUBE-SVC-AAAAAAAAAAAAAAAA
+-A KUBE-SVC-AAAAAAAAAAAAAAAA ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ
+-A KUBE-SVC-AAAAAAAAAAAAAAAA -j KUBE-SEP-AAAAAAAAAAAAAAA2
+-A KUBE-SEP-AAAAAAAAAAAAAAA2 -s 10.244.0.4/32 -j KUBE-MARK-MASQ
+-A KUBE-SEP-AAAAAAAAAAAAAAA2 -p tcp -m tcp -j DNAT --to-destination 10.244.0.4:8080
+-A KUBE-SVC-BBBBBBBBBBBBBBBB -j KUBE-SEP-BBBBBBBBBBBBBBB2
+-A KUBE-SEP-BBBBBBBBBBBBBBB2 -p udp -m udp -j DNAT --to-destination 10.244.1.4:53
+COMMIT
+X
+`
+
+const tunnel = `ip link add wg0 type veth peer name w1 netns $other; ip link set wg0 arp off; ip link set wg0 up; nsenter --net=$other ip link set w1 up
+`
+
+func cluster() *replay.Cluster {
+	at := netip.MustParseAddrPort
+	pod := func(a string) replica.Pod { return replica.Pod{Addresses: []netip.Addr{netip.MustParseAddr(a)}} }
+	return &replay.Cluster{Pods: []replica.Pod{pod("10.244.0.4"), pod("10.244.0.9")}, Servers: []netip.AddrPort{at("192.168.50.2:6443")},
+		Outside: []netip.AddrPort{at("203.0.113.7:443")}, Services: []replay.Service{
+			{Name: "web", Protocol: unix.IPPROTO_TCP, Addresses: []netip.AddrPort{at("10.96.0.1:80")}, External: []netip.AddrPort{at("192.168.50.1:30080")},
+				Endpoints: []netip.AddrPort{at("10.244.0.4:8080")}},
+			{Name: "dns", Protocol: unix.IPPROTO_UDP, Addresses: []netip.AddrPort{at("10.96.0.2:53")}, Endpoints: []netip.AddrPort{at("10.244.1.4:53")}},
+		}}
+}
+
+// TestReplay: what each change of the node loses, and the part that is named.
+func TestReplay(t *testing.T) {
+	hosttest.NeedRoot(t)
+	hosttest.NeedBridgeNetfilter(t)
+	for _, program := range []string{"ip", "bridge", "nft", "iptables-nft-restore", "iptables-legacy"} {
+		hosttest.NeedProgram(t, program)
+	}
+	for _, c := range []struct {
+		name, change string
+		queue        bool   // a program takes packets from queue 7
+		lost         string // one of the flows
+		passes       string // another one
+		part         string
+	}{
+		{name: "healthy"},
+		{name: "a rule drops", change: "iptables-nft -I FORWARD -i cni0 -o eth0 -j DROP", lost: "10.244.0.9 to dns 10.96.0.2:53",
+			passes: "10.244.0.9 to web 10.96.0.1:80", part: "nft family 2 table filter chain FORWARD rule 1 "},
+		{name: "a rule drops replies", change: "iptables-nft -I FORWARD -p udp --sport 53 -j DROP", lost: "10.244.0.9 to dns 10.96.0.2:53",
+			passes: "node to dns 10.96.0.2:53", part: "nft family 2 table filter chain FORWARD rule 1 "},
+		{name: "a policy drops", change: "nft 'table inet f { chain c { type filter hook forward priority 0; policy drop; ct state established accept; }; }'",
+			lost: "10.244.1.4 to an endpoint of web 10.244.0.4:8080", passes: "node to web 10.96.0.1:80", part: "nft family 1 table f: policy of chain c"},
+		{name: "the legacy backend drops", change: "iptables-legacy -N X; iptables-legacy -A FORWARD -j X; iptables-legacy -A X -s 1.2.3.4 -j DROP; iptables-legacy -A X -o eth0 -j DROP",
+			lost: "10.244.0.9 to the outside 203.0.113.7:443", passes: "10.244.0.9 to web 10.96.0.1:80", part: "legacy family 2 table filter chain X rule 2"},
+		{name: "half is dropped", change: "iptables-nft -I FORWARD -p udp -m statistic --mode random --probability 0.5 -j DROP",
+			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "nft family 2 table filter chain FORWARD rule 1 "},
+		{name: "a mark is lost", change: "iptables-nft -t mangle -I FORWARD -s 1.2.3.4 -j DROP; iptables-nft -t mangle -A FORWARD -j MARK --set-mark 1",
+			lost: "10.244.0.4 to web 10.96.0.1:80", passes: "10.244.0.9 to web 10.96.0.1:80", part: "nft family 2 table mangle chain FORWARD rule 2 "},
+		{name: "a redirect", change: "iptables-nft -t nat -I PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 3128",
+			lost: "10.244.0.9 to web 10.96.0.1:80", passes: "node to web 10.96.0.1:80", part: "nft family 2 table nat chain PREROUTING rule 1 "},
+		{name: "a routing rule", change: "ip rule add pref 100 from 10.244.0.0/16 lookup 99; ip route add blackhole default table 99",
+			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "routing rule 100, table 99"},
+		{name: "a tunnel takes the Pods", change: tunnel + "ip route add 10.244.0.0/16 dev wg0 table 52; ip rule add pref 5270 lookup 52",
+			lost: "node to an endpoint of web 10.244.0.4:8080", passes: "node to the outside 203.0.113.7:443", part: "routing rule 5270, table 52"},
+		{name: "a tunnel takes another node's Pods", change: tunnel + "ip route add 10.244.1.0/24 dev wg0 table 52; ip rule add pref 5270 lookup 52",
+			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "10.244.0.9 to web 10.96.0.1:80", part: "routing rule 5270, table 52"},
+		{name: "a tunnel to the outside", change: tunnel + "ip route add 203.0.113.0/24 dev wg0"},
+		{name: "a route refuses", change: "ip route replace blackhole 10.244.1.0/24", lost: "node to dns 10.96.0.2:53",
+			passes: "node to the outside 203.0.113.7:443", part: "route to 10.244.1.0/24, table 254"},
+		{name: "another source", change: "iptables-nft -t nat -I POSTROUTING -s 10.244.0.0/16 -o eth0 -j SNAT --to-source 192.168.50.77",
+			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "nft family 2 table nat chain POSTROUTING rule 1 "},
+		{name: "no masquerading", change: "iptables-nft -t nat -F FLANNEL-POSTRTG", lost: "10.244.0.9 to the outside 203.0.113.7:443",
+			passes: "10.244.0.9 to dns 10.96.0.2:53"},
+		{name: "a queue that no program reads", change: "iptables-nft -I FORWARD -j NFQUEUE --queue-num 7", lost: "10.244.0.9 to dns 10.96.0.2:53",
+			passes: "node to web 10.96.0.1:80", part: "nft family 2 table filter chain FORWARD rule 1 "},
+		{name: "a queue that a program reads", change: "iptables-nft -I FORWARD -j NFQUEUE --queue-num 7", queue: true},
+		{name: "a list of other addresses", change: "nft 'table inet f { set s { type ipv4_addr; elements = { 45.1.2.3 }; }; chain c { type filter hook prerouting priority -150; ip saddr @s drop; }; }'"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+			t.Cleanup(cancel)
+			var spaces []*netns.Namespace
+			for range 2 {
+				n, err := netns.New(ctx)
+				require.NoError(t, err)
+				t.Cleanup(n.Close)
+				spaces = append(spaces, n)
+			}
+			lock := t.TempDir() + "/lock"
+			require.NoError(t, spaces[0].Do(ctx, func() error {
+				cmd := exec.Command("bash", "-ec", world+c.change)
+				cmd.Env = append(os.Environ(), "XTABLES_LOCKFILE="+lock, fmt.Sprintf("other=/proc/%d/fd/%d", os.Getpid(), spaces[1].FD()))
+				out, err := cmd.CombinedOutput()
+				if err == nil && c.queue {
+					err = bindQueue(t)
+				}
+				if err != nil {
+					return fmt.Errorf("%w: %s", err, out)
+				}
+				return nil
+			}))
+			capture, err := replica.ReadIn(ctx, spaces[0], func(ports []string) map[string]bool {
+				return map[string]bool{"AAAAAAAAAAAAAAAA": true, "BBBBBBBBBBBBBBBB": true}
+			})
+			require.NoError(t, err)
+			for i := range capture.Links {
+				if l := &capture.Links[i]; l.NoARP { // as the link of a tunnel
+					l.MAC = nil
+				}
+			}
+			cluster := cluster()
+			flows := cluster.Flows(capture.Masquerades())
+			r, err := replica.Build(ctx, capture, &replica.Spec{Pods: cluster.Pods, Ports: replay.Ports(flows)})
+			require.NoError(t, err)
+			t.Cleanup(r.Close)
+			assert.Equal(t, strings.Join(r.Refused, "\n"), "")
+			outcomes, err := replay.New(r).Run(ctx, flows)
+			require.NoError(t, err)
+			found, lost := "", false
+			for _, o := range outcomes {
+				part := ""
+				if o.Part >= 0 {
+					part = r.Capture.Parts[o.Part].String()
+				}
+				if c.lost == "" && (o.Lost > 0 || o.Link != "") || o.Flow.Name == c.passes && o.Lost > 0 {
+					t.Errorf("%s: lost %d of %d, %s, %s", o.Flow.Name, o.Lost, o.Sent, o.Why, part)
+				}
+				if o.Flow.Name == c.lost && (o.Lost > 0 || o.Link != "") {
+					found, lost = part, true
+					if !strings.HasPrefix(part, c.part) || (part == "") != (c.part == "") {
+						t.Errorf("%s: %s, named %q", c.lost, o.Why, part)
+					}
+				}
+			}
+			for _, name := range []string{c.lost, c.passes} {
+				if !slices.ContainsFunc(flows, func(f replay.Flow) bool { return f.Name == name || name == "" }) {
+					t.Errorf("no flow %q", name)
+				}
+			}
+			if lost != (c.lost != "") || c.part != "" && found == "" {
+				t.Errorf("%s is not lost, or not named", c.lost)
+			}
+		})
+	}
+}
+
+// bindQueue takes packets from queue 7, as a program does.
+func bindQueue(t *testing.T) error {
+	c, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return err
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_, err = c.Execute(netlink.Message{Header: netlink.Header{Type: unix.NFNL_SUBSYS_QUEUE<<8 | 2, Flags: netlink.Request | netlink.Acknowledge},
+		Data: []byte{0, 0, 0, 7, 8, 0, 1, 0, 1, 0, 0, 0}})
+	return err
+}

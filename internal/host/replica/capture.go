@@ -1,0 +1,117 @@
+// Package replica copies this node's network into scratch namespaces on the same kernel, in which packets show what the node does
+// with them. It copies without understanding: rules, routes and routing rules by the kernel's own messages, of which only names and
+// verdicts are read. Nothing of it is visible on the node, and all of it ends with the process.
+package replica
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"nodegate/internal/host/netns"
+	"nodegate/internal/host/xtables"
+)
+
+// Capture is what a replica copies. It contains only data: another process may build the replica.
+type Capture struct {
+	Links      []Link
+	Addresses  [][]byte // messages of rtnetlink, as are the next ones
+	Routes     [][]byte
+	Rules      [][]byte
+	Nexthops   [][]byte
+	Neighbours []Neighbour
+	Sysctls    map[string]string // in the form net/ipv4/ip_forward
+	Listeners  []Listener
+	Queues     []uint16 // of NFQUEUE, from which a program takes packets
+	Sets       []Message
+	Subsystems []uint16 // of Sets
+	NFT        []Unit
+	Legacy     []Legacy
+	Parts      []Part
+}
+
+// Legacy is a table of the legacy backend.
+type Legacy struct {
+	xtables.Table
+	Parts []int // the index in Capture.Parts of each entry, or -1
+}
+
+// Part is a piece of the configuration that can be left out of the replica: a rule, the policy of a chain, a routing rule, or a route.
+type Part struct {
+	Kind     string // PartRule and so on
+	Legacy   bool
+	Family   byte // as in nf_tables, or of the route
+	Table    string
+	Chain    string
+	Handle   uint64 // of a rule of nf_tables, on the node
+	Position int    // of a rule in its chain on the node, from 1
+	Own      bool   // kube-proxy wrote it
+	Jump     bool   // it leads to another chain, whose rules are parts too
+	Priority int    // of a routing rule
+	To       string // of a route
+	Message  []byte // of a rule of nf_tables, a routing rule or a route
+}
+
+// The kinds of parts.
+const (
+	PartRule        = "rule"
+	PartPolicy      = "policy"
+	PartRoutingRule = "routing rule"
+	PartRoute       = "route"
+)
+
+func (p *Part) String() string {
+	backend := "nft"
+	if p.Legacy {
+		backend = "legacy"
+	}
+	switch p.Kind {
+	case PartRoutingRule:
+		return fmt.Sprintf("routing rule %d, table %s", p.Priority, p.Table)
+	case PartRoute:
+		return fmt.Sprintf("route to %s, table %s", p.To, p.Table)
+	case PartPolicy:
+		return fmt.Sprintf("%s family %d table %s: policy of chain %s", backend, p.Family, p.Table, p.Chain)
+	}
+	return fmt.Sprintf("%s family %d table %s chain %s rule %d handle %d", backend, p.Family, p.Table, p.Chain, p.Position, p.Handle)
+}
+
+// Read captures this process's network. keep returns the keys of the Service ports whose chains are copied, from those that the
+// rules have. It needs CAP_NET_ADMIN, and changes nothing.
+func Read(ctx context.Context, keep func(ports []string) map[string]bool) (*Capture, error) {
+	n, err := netns.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Close()
+	return ReadIn(ctx, n, keep)
+}
+
+// ReadIn captures the network of a namespace.
+func ReadIn(ctx context.Context, n *netns.Namespace, keep func(ports []string) map[string]bool) (*Capture, error) {
+	c := &Capture{Sysctls: map[string]string{}}
+	err := n.Do(ctx, func() error {
+		if err := c.readNetwork(); err != nil {
+			return err
+		}
+		c.readSysctls()
+		c.readListeners()
+		if err := c.readSets(); err != nil {
+			return fmt.Errorf("reading ip sets and counters: %w", err)
+		}
+		if err := c.readNFT(keep); err != nil {
+			return err
+		}
+		return c.readLegacy(keep)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("copying the node's network: %w", err)
+	}
+	return c, nil
+}
+
+// Listener is an address at which a program of the node waits for packets.
+type Listener struct {
+	Protocol uint8 // 6 or 17
+	At       netip.AddrPort
+}

@@ -1,0 +1,299 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mdlayher/socket"
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/netns"
+)
+
+// Answer is what the other side of a connection saw.
+type Answer struct {
+	End  int            // the index of the End in Replica.Ends that answered; -1 for the node itself
+	At   netip.AddrPort // the address at which it was reached
+	From netip.AddrPort // who asked
+}
+
+// small and big are the sizes of answers: a packet, and some of full size.
+const (
+	small = 200
+	big   = 40_000
+)
+
+// serve answers at the ports, at every end, and where the node's own programs listen.
+func (r *Replica) serve(ctx context.Context, ports []Port) error {
+	for _, e := range r.Ends {
+		for _, p := range ports {
+			for _, a := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+				r.listen(ctx, e.Namespace, e.number, p.Protocol, netip.AddrPortFrom(a, p.Number))
+			}
+		}
+	}
+	if len(r.Ends) > 0 {
+		r.listen(ctx, r.Ends[0].Namespace, 0, unix.IPPROTO_TCP, control)
+	}
+	for _, l := range r.Capture.Listeners {
+		if !slices.Contains(ports, Port{l.Protocol, l.At.Port()}) {
+			continue
+		}
+		if at := l.At.Addr().Unmap(); at == netip.IPv6Unspecified() { // most such sockets serve IPv4 too
+			r.listen(ctx, r.Node, -1, l.Protocol, netip.AddrPortFrom(netip.IPv4Unspecified(), l.At.Port()))
+		}
+		r.listen(ctx, r.Node, -1, l.Protocol, netip.AddrPortFrom(l.At.Addr().Unmap(), l.At.Port()))
+	}
+	return r.Node.Do(ctx, func() error { return r.acceptQueues() })
+}
+
+// control is where an end answers itself.
+var control = netip.MustParseAddrPort("127.0.0.1:9")
+
+// Control makes a call that no rule of the node can lose: how long it takes shows how busy the machine is.
+func (r *Replica) Control(ctx context.Context) error {
+	if len(r.Ends) == 0 {
+		return nil
+	}
+	_, err := r.Send(ctx, Call{To: control, Protocol: unix.IPPROTO_TCP})
+	return err
+}
+
+// listen starts a server. Where the address cannot be bound there is none: a flow to it is lost, as on the node.
+func (r *Replica) listen(ctx context.Context, n *netns.Namespace, end int, protocol uint8, at netip.AddrPort) {
+	network := "4"
+	if at.Addr().Is6() {
+		network = "6"
+	}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) {
+			if end >= 0 { // it has every address
+				setTransparent(int(fd), at.Addr().Is6())
+			}
+			if protocol == unix.IPPROTO_UDP && at.Addr().Is6() {
+				_ = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_RECVPKTINFO, 1)
+			} else if protocol == unix.IPPROTO_UDP {
+				_ = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_PKTINFO, 1)
+			}
+		})
+	}}
+	config.SetMultipathTCP(false)
+	_ = n.Do(ctx, func() error {
+		if protocol == unix.IPPROTO_TCP {
+			l, err := config.Listen(ctx, "tcp"+network, at.String())
+			if err == nil {
+				r.closers = append(r.closers, func() { _ = l.Close() })
+				go serveTCP(l, end)
+			}
+			return err
+		}
+		l, err := config.ListenPacket(ctx, "udp"+network, at.String())
+		if err == nil {
+			r.closers = append(r.closers, func() { _ = l.Close() })
+			go serveUDP(l.(*net.UDPConn), end, at)
+		}
+		return err
+	})
+}
+
+func setTransparent(fd int, is6 bool) {
+	if is6 {
+		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1)
+	} else {
+		_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1)
+	}
+}
+
+const wait = 3 * time.Second // of a server, for a client that is gone
+
+func serveTCP(l net.Listener, end int) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer func() { _ = c.Close() }()
+			_ = c.SetDeadline(time.Now().Add(wait))
+			query := make([]byte, 64)
+			n, err := c.Read(query)
+			if err != nil {
+				return
+			}
+			size := small
+			if n > 0 && query[0] == 'b' {
+				size = big
+			}
+			_, _ = c.Write(reply(end, c.LocalAddr().String(), c.RemoteAddr().String(), size))
+		}()
+	}
+}
+
+func reply(end int, at, from string, size int) []byte {
+	b := fmt.Appendf(make([]byte, 0, size), "%d %s %s ", end, at, from)
+	return append(b, strings.Repeat("x", size-len(b))...)
+}
+
+// serveUDP answers from the address at which it was asked: the control message that tells it is sent back, without the link.
+func serveUDP(l *net.UDPConn, end int, at netip.AddrPort) {
+	query, control := make([]byte, 1500), make([]byte, 128)
+	destination, link, size := unix.SizeofCmsghdr+8, unix.SizeofCmsghdr, 4 // of struct in_pktinfo
+	if at.Addr().Is6() {
+		destination, link, size = unix.SizeofCmsghdr, unix.SizeofCmsghdr+16, 16 // of struct in6_pktinfo
+	}
+	for {
+		_, n, _, from, err := l.ReadMsgUDPAddrPort(query, control)
+		if err != nil {
+			return
+		}
+		here, told := at, control[:n]
+		if n >= max(destination+size, link+4) {
+			a, _ := netip.AddrFromSlice(told[destination : destination+size])
+			here = netip.AddrPortFrom(a, at.Port())
+			clear(told[link : link+4])
+		}
+		_, _, _ = l.WriteMsgUDPAddrPort(reply(end, here.String(), from.String(), small), told, from)
+	}
+}
+
+// Call is one connection, or one datagram and its answer.
+type Call struct {
+	End      int        // the index of the sender in Replica.Ends; -1 for the node
+	From     netip.Addr // of a sender that has many addresses; may be invalid
+	To       netip.AddrPort
+	Protocol uint8
+	Big      bool // the answer fills some packets
+}
+
+// Send makes a call, and returns once it is answered, refused, or ctx ends.
+func (r *Replica) Send(ctx context.Context, call Call) (answer Answer, err error) {
+	n := r.Node
+	if call.End >= 0 {
+		n = r.Ends[call.End].Namespace
+	}
+	domain, kind := unix.AF_INET, unix.SOCK_STREAM
+	if call.To.Addr().Is6() {
+		domain = unix.AF_INET6
+	}
+	if call.Protocol == unix.IPPROTO_UDP {
+		kind = unix.SOCK_DGRAM
+	}
+	var c *socket.Conn
+	err = n.Do(ctx, func() (err error) {
+		c, err = socket.Socket(domain, kind, int(call.Protocol), "call", nil)
+		if err == nil && call.From.IsValid() {
+			raw, failed := c.SyscallConn()
+			if failed != nil {
+				return failed
+			}
+			_ = raw.Control(func(fd uintptr) { setTransparent(int(fd), call.To.Addr().Is6()) })
+			err = c.Bind(sockaddr(netip.AddrPortFrom(call.From, 0)))
+		}
+		return err
+	})
+	if c != nil {
+		defer func() { _ = c.Close() }()
+		defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })() // the library observes only ctx's deadline
+	}
+	if err != nil {
+		return answer, err
+	}
+	if _, err := c.Connect(ctx, sockaddr(call.To)); err != nil {
+		return answer, err
+	}
+	query, want := []byte("hello"), small
+	if call.Big {
+		query, want = []byte("big"), big
+	}
+	if _, err := c.WriteContext(ctx, query); err != nil {
+		return answer, err
+	}
+	var all []byte
+	b := make([]byte, 1<<16)
+	for len(all) < want {
+		size, err := c.ReadContext(ctx, b)
+		if err != nil {
+			return answer, err
+		}
+		if size == 0 {
+			return answer, errors.New("the connection ended early")
+		}
+		all = append(all, b[:size]...)
+	}
+	f := strings.Fields(string(all[:min(len(all), small)]))
+	if len(f) < 3 {
+		return answer, errors.New("another server answered")
+	}
+	answer.End, err = strconv.Atoi(f[0])
+	answer.At = addrPort(f[1])
+	answer.From = addrPort(f[2])
+	return answer, err
+}
+
+func addrPort(s string) netip.AddrPort {
+	a, _ := netip.ParseAddrPort(s) // of our own server
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
+}
+
+// Addresses returns the addresses of a Pod; nil if the end stands for all machines behind its link.
+func (e *End) Addresses() []netip.Addr { return e.addresses }
+
+// Behind returns the end behind the link to which the table main sends packets for an address. Packets of the outside come in there,
+// whatever routing rules do with the replies.
+func (r *Replica) Behind(a netip.Addr) (end int, ok bool) {
+	m := r.Capture.route(a, func(m []byte, link int) bool {
+		return m[7] == unix.RTN_UNICAST && slices.ContainsFunc(r.Ends, func(e *End) bool { return r.isBehind(e, link) })
+	})
+	if m == nil {
+		return 0, false
+	}
+	return slices.IndexFunc(r.Ends, func(e *End) bool { return r.isBehind(e, linkOfRoute(m)) }), true
+}
+
+func (r *Replica) isBehind(e *End, link int) bool {
+	return !e.Pod && !e.silent && (e.link.Index == link || r.top(e.link).Index == link)
+}
+
+// Denial returns the route of the table main by which the kernel refuses packets to an address: an index of Capture.Parts.
+func (r *Replica) Denial(a netip.Addr) (part int, ok bool) {
+	m := r.Capture.route(a, func([]byte, int) bool { return true })
+	if m == nil || m[7] != unix.RTN_BLACKHOLE && m[7] != unix.RTN_UNREACHABLE && m[7] != unix.RTN_PROHIBIT {
+		return 0, false
+	}
+	part = slices.IndexFunc(r.Capture.Parts, func(p Part) bool { return p.Kind == PartRoute && bytes.Equal(p.Message, m) })
+	return part, part >= 0
+}
+
+// top returns the link that has the addresses: the uppermost bridge of a port.
+func (r *Replica) top(l *Link) *Link {
+	for up := r.Capture.link(l.Master); up != nil && up.Kind == "bridge" && r.index[up.Index] != 0; up = r.Capture.link(up.Master) {
+		l = up
+	}
+	return l
+}
+
+// Tunnel returns whether the link of an end may lead to another network than the cluster's: it has no addresses of hardware, and no CNI
+// made it.
+func (e *End) Tunnel() bool {
+	if slices.ContainsFunc([]string{"flannel", "cilium", "antrea", "wireguard.cali", "vxlan", "tunl", "kube-", "weave", "kilo", "cni"},
+		func(prefix string) bool { return strings.HasPrefix(e.Link, prefix) }) {
+		return false
+	}
+	return e.link.NoARP || slices.Contains([]string{"wireguard", "tun", "ppp", "xfrm", "vti", "gre"}, e.link.Kind)
+}

@@ -1,0 +1,261 @@
+package replica
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/xtables"
+)
+
+// transaction bounds the bytes of one transaction: in a user namespace the buffer of a socket cannot be made larger.
+const transaction = 180_000
+
+// Load replaces the rules of the copy by the node's without some parts: indexes of Capture.Parts.
+func (r *Replica) Load(ctx context.Context, without map[int]bool) error {
+	err := r.Node.Do(ctx, func() error {
+		if err := r.loadRouting(without); err != nil {
+			return err
+		}
+		if err := r.loadNFT(without); err != nil {
+			return fmt.Errorf("loading nf_tables: %w", err)
+		}
+		return r.loadLegacy(without)
+	})
+	if err != nil {
+		return err
+	}
+	return r.Forget(ctx)
+}
+
+// Forget removes the neighbours that all have learnt: a flow may have been lost because it could learn nothing, and the kernel asks again
+// only after a second.
+func (r *Replica) Forget(ctx context.Context) error {
+	for _, e := range r.Ends {
+		if err := e.Namespace.Do(ctx, forgetNeighbours); err != nil {
+			return err
+		}
+	}
+	return r.Node.Do(ctx, forgetNeighbours)
+}
+
+func forgetNeighbours() error {
+	s, err := open(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	all, err := s.dump(unix.RTM_GETNEIGH, make([]byte, unix.SizeofNdMsg))
+	for _, m := range all {
+		if len(m) >= unix.SizeofNdMsg && binary.NativeEndian.Uint16(m[8:])&(unix.NUD_PERMANENT|unix.NUD_NOARP) == 0 {
+			_, _ = s.ask(unix.RTM_DELNEIGH, 0, slices.Concat(m[:unix.SizeofNdMsg],
+				attribute(unix.NDA_DST, attributes(m[unix.SizeofNdMsg:], unix.NDA_DST)[unix.NDA_DST])))
+		}
+	}
+	return err
+}
+
+func (r *Replica) loadSets() error {
+	s, err := open(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for i, m := range r.Capture.Sets {
+		_, err := s.ask(r.Capture.Subsystems[i]<<8|m.Kind, m.Flags, nfnetlink(m.Family, m.Payload))
+		r.refuse(fmt.Sprintf("set or counter %s", name(attributes(m.Payload, ipsetName)[ipsetName])), err)
+	}
+	return nil
+}
+
+// loadRouting removes the routing rules and routes that are left out now, and adds those that were left out before.
+func (r *Replica) loadRouting(without map[int]bool) error {
+	s, err := open(unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for i := range r.Capture.Parts {
+		p := &r.Capture.Parts[i]
+		if p.Kind != PartRoutingRule && p.Kind != PartRoute || without[i] == r.absent[i] {
+			continue
+		}
+		message := ruleMessage(p.Message)
+		create, remove := uint16(unix.RTM_NEWRULE), uint16(unix.RTM_DELRULE)
+		if p.Kind == PartRoute {
+			message, create, remove = r.routeMessage(p.Message), unix.RTM_NEWROUTE, unix.RTM_DELROUTE
+		}
+		if without[i] {
+			_, err = s.ask(remove, 0, message)
+		} else {
+			_, err = s.ask(create, unix.NLM_F_CREATE, message)
+		}
+		if err == nil {
+			r.absent[i] = without[i]
+		}
+	}
+	return nil
+}
+
+// loadNFT creates everything in transactions. What the kernel refuses is left out.
+func (r *Replica) loadNFT(without map[int]bool) error {
+	if len(r.Capture.NFT) == 0 {
+		return nil
+	}
+	s, err := open(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	flush := Unit{Part: -1, Messages: []Message{{Kind: unix.NFT_MSG_DELTABLE}}}
+	r.loaded = nil
+	todo := append([]Unit{flush}, r.Capture.NFT...)
+	for i := range todo {
+		if u := &todo[i]; u.Part >= 0 && without[u.Part] {
+			u.Messages = u.Without
+		}
+	}
+	for failures := 0; len(todo) > 0; {
+		size, n := 0, 0
+		for ; n < len(todo); n++ {
+			more := 0
+			for _, m := range todo[n].Messages {
+				more += len(m.Payload) + unix.SizeofNlMsghdr + 2*netfilterHeader
+			}
+			if size += more; size > transaction && n > 0 {
+				break
+			}
+		}
+		refused, err := s.commit(todo[:n])
+		if err != nil && refused < 0 {
+			return err
+		}
+		if refused >= 0 {
+			if failures++; failures > 200 {
+				return fmt.Errorf("the kernel refuses the copy: %w", err)
+			}
+			r.refuse(r.describe(&todo[refused]), err)
+			r.Capture.NFT = slices.DeleteFunc(r.Capture.NFT, func(u Unit) bool {
+				return len(u.Messages) > 0 && len(todo[refused].Messages) > 0 && &u.Messages[0] == &todo[refused].Messages[0]
+			})
+			todo = slices.Delete(todo, refused, refused+1)
+			continue
+		}
+		r.loaded = append(r.loaded, todo[:n]...)
+		todo = todo[n:]
+	}
+	return nil
+}
+
+func (r *Replica) describe(u *Unit) string {
+	if u.Part >= 0 {
+		return r.Capture.Parts[u.Part].String()
+	}
+	if len(u.Messages) == 0 {
+		return "nf_tables"
+	}
+	a := attributes(u.Messages[0].Payload, 3)
+	return fmt.Sprintf("nf_tables message %d of table %s: %s %s", u.Messages[0].Kind, name(a[1]), name(a[2]), name(a[3]))
+}
+
+// commit sends units as one transaction. If the kernel refuses one, it does none of them: refused is its index, else -1.
+func (s *wire) commit(units []Unit) (refused int, err error) {
+	edge := func(b []byte, kind uint16) []byte {
+		s.number++
+		return frame(b, kind, 0, s.number, []byte{0, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES})
+	}
+	b := edge(nil, unix.NFNL_MSG_BATCH_BEGIN)
+	first := s.number
+	owner := map[uint32]int{}
+	last := 0
+	for i, u := range units {
+		if len(u.Messages) > 0 {
+			last = i
+		}
+	}
+	var end uint32
+	for i, u := range units {
+		for j, m := range u.Messages {
+			s.number++
+			owner[s.number] = i
+			flags := m.Flags
+			if i == last && j == len(u.Messages)-1 {
+				flags |= unix.NLM_F_ACK
+				end = s.number
+			}
+			b = frame(b, unix.NFNL_SUBSYS_NFTABLES<<8|m.Kind, flags, s.number, nfnetlink(m.Family, m.Payload))
+		}
+	}
+	b = edge(b, unix.NFNL_MSG_BATCH_END)
+	_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 2*len(b))
+	if err := unix.Sendto(s.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return -1, err
+	}
+	refused = -1
+	for {
+		done, failed := s.receive(func(number uint32, kind, _ uint16, data []byte) (bool, error) {
+			if number < first || kind != unix.NLMSG_ERROR {
+				return false, nil
+			}
+			if e := failure(data); e != nil && refused < 0 {
+				if at, known := owner[number]; known {
+					refused = at
+				}
+				err = e
+			}
+			return number == end || err != nil, nil
+		})
+		if failed != nil {
+			return -1, errors.Join(err, failed)
+		}
+		if done {
+			return refused, err
+		}
+	}
+}
+
+func (r *Replica) loadLegacy(without map[int]bool) error {
+	for i := range r.Capture.Legacy {
+		one := &r.Capture.Legacy[i]
+		list, heads, err := entries(&one.Table)
+		if err != nil {
+			return err
+		}
+		accept := map[int]bool{}
+		for at, part := range one.Parts {
+			if part >= 0 && without[part] && r.Capture.Parts[part].Kind == PartPolicy {
+				accept[at] = true
+			}
+		}
+		t, err := rewrite(&one.Table, list, heads, func(at int) bool {
+			return one.Parts[at] >= 0 && without[one.Parts[at]] && !accept[at]
+		}, accept)
+		if err != nil {
+			return err
+		}
+		if err := xtables.Replace(&t); err != nil {
+			if r.refuse("legacy", err); !errors.Is(err, os.ErrPermission) {
+				continue
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// Parts returns the indexes of the parts that are in the copy's chain, in their order.
+func (r *Replica) Parts(family byte, table, chain string) (list []int) {
+	for i := range r.loaded {
+		if part := r.loaded[i].Part; part >= 0 && len(r.loaded[i].Messages) > 0 {
+			if p := &r.Capture.Parts[part]; p.Kind == PartRule && p.Family == family && p.Table == table && p.Chain == chain {
+				list = append(list, part)
+			}
+		}
+	}
+	return list
+}

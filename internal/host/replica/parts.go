@@ -1,0 +1,64 @@
+package replica
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// addRule adds a rule of nf_tables as a part.
+func (c *Capture) addRule(chain chainID, rule []byte, position int) int {
+	p := Part{Kind: PartRule, Family: chain.family, Table: chain.table, Chain: chain.name, Position: position, Message: rule,
+		Own: isOwn(chain.table, chain.name)}
+	if handle := attributes(rule, unix.NFTA_RULE_HANDLE)[unix.NFTA_RULE_HANDLE]; len(handle) == 8 {
+		p.Handle = binary.BigEndian.Uint64(handle)
+	}
+	for target := range jumps(rule) {
+		p.Own, p.Jump = p.Own || isOwn(chain.table, target), true
+	}
+	c.Parts = append(c.Parts, p)
+	return len(c.Parts) - 1
+}
+
+// addPolicy adds the policy of a base chain as a part if it drops packets.
+func (c *Capture) addPolicy(chain *nftChain) int {
+	policy := attributes(chain.message, unix.NFTA_CHAIN_POLICY)[unix.NFTA_CHAIN_POLICY]
+	if len(policy) != 4 || binary.BigEndian.Uint32(policy) != 0 {
+		return -1
+	}
+	c.Parts = append(c.Parts, Part{Kind: PartPolicy, Family: chain.id.family, Table: chain.id.table, Chain: chain.id.name})
+	return len(c.Parts) - 1
+}
+
+// Masquerades reports whether the network of Pods hides their addresses from other networks: a CNI that does has a chain for it, even if
+// another program has emptied it.
+func (c *Capture) Masquerades() bool {
+	for _, chain := range []string{"FLANNEL-POSTRTG", "IP-MASQ-AGENT", "KIND-MASQ-AGENT", "AWS-SNAT-CHAIN-0"} {
+		for _, u := range c.NFT {
+			for _, m := range u.Messages {
+				if m.Kind == unix.NFT_MSG_NEWCHAIN && bytes.Contains(m.Payload, append([]byte(chain), 0)) {
+					return true
+				}
+			}
+		}
+		for i := range c.Legacy {
+			if bytes.Contains(c.Legacy[i].Blob, append([]byte(chain), 0)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Ambiguous reports whether both backends of iptables translate addresses: the one that was there last does it, and nothing shows which
+// one that is. In the copy it is the legacy backend's after Build, and nf_tables' after Load.
+func (c *Capture) Ambiguous() bool {
+	nat := func(legacy bool) bool {
+		return slices.ContainsFunc(c.Parts, func(p Part) bool {
+			return p.Kind == PartRule && p.Legacy == legacy && (p.Table == "nat" || p.Table == kubeProxy)
+		})
+	}
+	return nat(true) && nat(false)
+}
