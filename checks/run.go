@@ -222,6 +222,7 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	default:
 		r.Verdict = verdict.Fail
 	}
+	// The block that could not be decided may demand another value, and may be a blocking one. A failure is certain without it.
 	if r.Metadata.Undecided != "" && r.Verdict != verdict.Fail {
 		r.Verdict, r.Metadata.Severity = verdict.Unknown, policy.Block
 		r.Err = cmp.Or(r.Err, fmt.Errorf("another block for it depends on %s, which is unknown here", r.Metadata.Undecided))

@@ -50,6 +50,7 @@ func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy)
 			return s, fmt.Errorf("%s lacks the column %s", conntrackStat, name)
 		}
 	}
+	// A node that never lost a packet is spared the wait for a second reading.
 	if first["insert_failed"]+first["drop"]+first["early_drop"] > 0 {
 		if h, err = checks.Pause(ctx, h); err != nil {
 			return s, err
@@ -70,6 +71,7 @@ func inspectConntrackLosses(ctx context.Context, h *host.Host, _ *policy.Policy)
 	if rising == nil {
 		return s, nil
 	}
+	// insert_failed is the first of counters: it is the first here or not rising, and any other name at the end means a full table.
 	if rising[0] == "insert_failed" {
 		remedies = append(remedies, "run NodeLocal DNSCache, or add single-request-reopen or use-vc to the options in resolv.conf")
 	}

@@ -68,6 +68,7 @@ func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions
 	if err := router.AddBridge(ctx, s.name, s.mac(1), s.group); err != nil {
 		return b, err
 	}
+	// Only from here on may close remove the bridge: AddBridge fails if another program has one of this name.
 	b.ours = true
 	if o.PerBridge != nil {
 		if err := router.SetBridgeCall(ctx, s.name, *o.PerBridge); err != nil {
@@ -89,6 +90,7 @@ func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions
 		if err := end.n.AddAddr(ctx, "eth0", netip.PrefixFrom(end.addr, slotBits)); err != nil {
 			return b, err
 		}
+		// The route follows the address: without it the kernel refuses a gateway that it cannot reach.
 		if err := end.n.AddRoute(ctx, netip.PrefixFrom(netip.IPv4Unspecified(), 0), s.gateway); err != nil {
 			return b, err
 		}

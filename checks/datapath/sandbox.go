@@ -260,6 +260,7 @@ func lockSandbox(ctx context.Context) (io.Closer, error) {
 func (p *sandboxProbe) try(ctx context.Context, hostNetwork bool) (err error) {
 	p.r.HostNetwork, p.r.Pass, p.r.Failed, p.r.Words, p.r.Remedy, p.r.minor = hostNetwork, false, "", "", "", false
 	defer func() {
+		// The sandbox must go even if the probe has used up its time.
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
 		_, left, e := host.RemoveSandboxes(late, p.r.Socket)

@@ -44,6 +44,7 @@ func inspectCgroupDriver(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 	socket := host.SocketPath(cmp.Or(k.Values["containerRuntimeEndpoint"].Value, host.ContainerdSocket))
 	runtime, err := h.Runtimes.CgroupDriver(ctx, socket)
 	switch {
+	// A runtime that does not run yet, or is too old for the call, is not a wrong driver.
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, errors.ErrUnsupported):
 		s.Skip = "the runtime at " + socket + " does not report its driver"
 		return s, nil
@@ -58,6 +59,7 @@ func inspectCgroupDriver(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 		return s, nil
 	}
 	minor, err := h.KubeletMinor(ctx)
+	// From 1.31 on kubelet uses the driver that the runtime reports, whatever its own setting is.
 	if !runtime.Told || err == nil && minor < 31 {
 		s.Differs("kubelet "+own+", runtime "+runtime.Driver, "")
 		switch {

@@ -47,6 +47,7 @@ func inspectProtectKernelDefaults(_ context.Context, h *host.Host, p *policy.Pol
 		key := policy.Key(d[0])
 		got, err := h.ReadSysctl(d[0])
 		if errors.Is(err, fs.ErrNotExist) {
+			// kubelet exits for a missing parameter as for a wrong one.
 			got, err = "no such parameter", nil
 		}
 		if err != nil {

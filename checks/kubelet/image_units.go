@@ -104,6 +104,7 @@ func inspectImageUnits(ctx context.Context, h *host.Host, p *policy.Policy) (che
 	if err != nil {
 		return s, err
 	}
+	// Each later remedy holds only if nothing before it is missing: install comes first, and does not mend the rest.
 	remedy := "run `nodegate install`"
 	if undone != "" {
 		s.Evidence = append(s.Evidence, checks.Seen(undone, "ExecStartPre="))

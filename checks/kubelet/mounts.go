@@ -56,6 +56,7 @@ func inspectMounts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 			continue
 		}
 		at := strings.TrimRight(f[1], "/")
+		// at is "" for the root, which is always mounted.
 		used := slices.ContainsFunc([]string{"/var/lib/kubelet", "/var/lib/containerd", "/var/lib/containers", "/var/log/pods"},
 			func(dir string) bool { return at != "" && strings.HasPrefix(dir+"/", at+"/") })
 		if used && !slices.Contains(mounted, at) {

@@ -60,6 +60,7 @@ func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (check
 		if len(f) < 2 || f[0] != "nameserver" {
 			continue
 		}
+		// Link-local IPv4 is left out: a Pod reaches 169.254.169.253 of a cloud by the default route. Link-local IPv6 needs a link of the node.
 		if a, err := netip.ParseAddr(f[1]); err == nil && (a.IsLoopback() || a.Is6() && a.IsLinkLocalUnicast()) {
 			s.Evidence = append(s.Evidence, checks.Seen(name, strings.TrimSpace(line)))
 			remedy, err := otherResolvConf(h, name)

@@ -87,6 +87,7 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 	}
 	why := findRefusedValue(said, k)
 	switch {
+	// Kubelet takes the lock file of trialFlags after it has validated the values: without that error, silence proves nothing.
 	case why == "" && !strings.Contains(said, "unable to acquire file lock"):
 		s.Skip = "the trial run of kubelet exited before it validated all values"
 	case why != "":

@@ -227,6 +227,7 @@ func inspectImageCan(h *host.Host, mode string) (checks.State, error) {
 		if lacks != nil {
 			s.Evidence = append(s.Evidence, checks.Seen("/lib/modules/"+release, strings.Join(lacks, "; ")))
 		}
+		// If the mode is not known yet, one mode that works is enough.
 		if len(lacks) == len(modes) {
 			wrong = append(wrong, release+": "+strings.Join(lacks, "; "))
 			packages = append(packages, h.ModulePackage(release))

@@ -23,6 +23,7 @@ func inspectOptions(h *host.Host, m policy.Module, state host.ModuleState) (chec
 		key := required.Key
 		value, err := h.ReadSysctl(string(key))
 		switch {
+		// The only proof of a parameter that the module hides is the modprobe.d that it was loaded with.
 		case errors.Is(err, fs.ErrNotExist) && m.Hides(o):
 			modprobe, err := config.ModprobeConfig(h.Files)
 			if err != nil {

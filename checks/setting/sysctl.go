@@ -109,6 +109,7 @@ func (s sysctl) describeMissing(h *host.Host, st *checks.State, module string) {
 			keys := []string{string(s.Key)}
 			if s.Key.IsGlob() {
 				var err error
+				// Only now, because the parameters appear when the module loads.
 				if keys, err = h.GlobSysctl(string(s.Key)); err != nil {
 					return err
 				}

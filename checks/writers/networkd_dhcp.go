@@ -47,6 +47,7 @@ func inspectNetworkdCNILinks(ctx context.Context, h *host.Host, _ *policy.Policy
 	}
 	s.Evidence = []checks.Evidence{said}
 	var wrong []string
+	// The veth stands for the links of later Pods.
 	for _, l := range append(present, cniLink{pattern: "veth*", device: config.Device{Name: "veth0a1b2c3d", Kind: "veth"}}) {
 		for _, c := range config.LinkFor(files, l.device) {
 			e, set := config.Last(c.Entries, "Network", "DHCP")

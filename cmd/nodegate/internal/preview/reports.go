@@ -91,6 +91,7 @@ func compareResult(r *checks.Result, was report.Result, p *policy.Policy) {
 	case was.Verdict == verdict.Skipped:
 		r.Verdict, r.State.Skip = verdict.Skipped, was.Skipped
 		return
+	// The report has one text for all parameters of a glob: only a single value can be compared with the new policy.
 	case i >= 0 && !all[i].Key.IsGlob():
 		s := all[i]
 		r.State.Want, r.State.Pass = s.Want(), s.Allows(was.Got)

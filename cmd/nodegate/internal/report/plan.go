@@ -147,6 +147,7 @@ func (p Plan) Text(w io.Writer, paint Paint, call Call) error {
 	}
 	var parts []string
 	writes := ""
+	// A glob, or a link with several settings, is one change in several writes.
 	if p.writes > len(p.change) {
 		writes = fmt.Sprintf(" in %d writes", p.writes)
 	}

@@ -1,4 +1,7 @@
 # From `nodegate policy import`. Replace each reason by what the setting is for: the operator of a held node reads it.
+# The built-in policy has the checks of a Kubernetes node; without its use block only the settings below are required.
+
+use "kubernetes" {}
 
 sysctls {
   reason = "Imported."

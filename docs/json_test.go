@@ -1,4 +1,4 @@
-package main
+package docs_test
 
 import (
 	"bytes"
@@ -54,7 +54,7 @@ var documents = []struct {
 		[]string{"nodegate probe service 127.0.0.1:1 --trace --attempt-timeout 100ms --format json"}},
 }
 
-const reportSchema = "../../docs/json.schema.json"
+const reportSchema = "json.schema.json"
 
 // TestJSONSchemaOfTypes: docs/json.schema.json has every field of the types, with the meaning that its comment gives.
 func TestJSONSchemaOfTypes(t *testing.T) {
@@ -69,7 +69,7 @@ func TestJSONSchemaOfTypes(t *testing.T) {
 	text, err := json.MarshalIndent(object{
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
 		{"title", "The JSON documents of nodegate"},
-		{"$comment", "UPDATE=1 go test ./cmd/nodegate writes this file from the Go types and their comments"},
+		{"$comment", "UPDATE=1 go test ./docs writes this file from the Go types and their comments"},
 		{"anyOf", any},
 		{"$defs", types.defs},
 	}, "", " ")
@@ -80,7 +80,7 @@ func TestJSONSchemaOfTypes(t *testing.T) {
 	}
 	have, err := os.ReadFile(reportSchema)
 	require.NoError(t, err)
-	assert.Diff(t, strings.Split(string(text), "\n"), strings.Split(string(have), "\n"), "run UPDATE=1 go test ./cmd/nodegate (-file +types)")
+	assert.Diff(t, strings.Split(string(text), "\n"), strings.Split(string(have), "\n"), "run UPDATE=1 go test ./docs (-file +types)")
 }
 
 // TestJSONSchemaOfOutput: a schema validator accepts what nodegate prints, and the examples of docs/json.md, as the document that they
@@ -103,7 +103,7 @@ func TestJSONSchemaOfOutput(t *testing.T) {
 			texts[d.name] = append(texts[d.name], out)
 		}
 	}
-	page, err := os.ReadFile("../../docs/json.md")
+	page, err := os.ReadFile("json.md")
 	require.NoError(t, err)
 	for _, example := range regexp.MustCompile("(?ms)^```json (\\w+)\n(.*?)^```").FindAllSubmatch(page, -1) {
 		name := string(example[1])
@@ -190,7 +190,7 @@ type jsonTypes struct {
 func (j jsonTypes) find(dir, name string) *ast.TypeSpec {
 	if j.dirs[dir] == nil {
 		j.dirs[dir] = map[string]*ast.TypeSpec{}
-		files, err := filepath.Glob("../../" + dir + "/*.go")
+		files, err := filepath.Glob("../" + dir + "/*.go")
 		if err != nil || len(files) == 0 {
 			j.t.Fatalf("no Go files in %s: %v", dir, err)
 		}
@@ -329,3 +329,5 @@ func (j *jsonTypes) schema(dir string, e ast.Expr) object {
 	}
 	return j.schema(inDir, spec.Type)
 }
+
+func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,4 +1,4 @@
-package main
+package docs_test
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 )
 
 // currentRelease has the files that RECORD=1 writes; CHANGELOG.md names the version.
-const currentRelease = "testdata/releases/0.1.0"
+const currentRelease = "../cmd/nodegate/testdata/releases/0.1.0"
 
 // writesFiles writes a file of each kind that a verb reads.
 const writesFiles = `hostname node17
@@ -70,7 +70,7 @@ func TestReadsWhatItWrites(t *testing.T) {
 		require.NoError(t, os.RemoveAll(currentRelease))
 		require.NoError(t, os.CopyFS(currentRelease, os.DirFS(c.dir+"/made")))
 	}
-	releases, err := filepath.Glob("testdata/releases/*")
+	releases, err := filepath.Glob("../cmd/nodegate/testdata/releases/*")
 	require.NoError(t, err)
 	if len(releases) == 0 {
 		t.Error("no release's files")

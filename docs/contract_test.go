@@ -1,4 +1,4 @@
-package main
+package docs_test
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ import (
 
 // contract is the file with everything that scripts and other tools rely on: the names of
 // checks, the flags, the fields of each document, and exit codes.
-const contract = "testdata/contract.golden"
+const contract = "../cmd/nodegate/testdata/contract.golden"
 
 // TestContract compares this program with the contract of earlier versions. UPDATE=1
 // adds lines to the file; no line may be removed.
@@ -136,6 +136,7 @@ type contractor struct {
 const asRoot = "as root: "
 
 func newContractor(t *testing.T, prefix string) *contractor {
+	needNodegate(t)
 	return &contractor{t, t.TempDir(), prefix, map[string]bool{}}
 }
 
@@ -143,7 +144,7 @@ func (c *contractor) add(format string, args ...any) {
 	c.lines[c.prefix+fmt.Sprintf(format, args...)] = true
 }
 
-// run runs the program, which testscript has added to the path.
+// run runs nodegate.
 func (c *contractor) run(args ...string) (stdout []byte, code int) {
 	return c.exec("nodegate", args...)
 }
@@ -242,12 +243,12 @@ func (c *contractor) inputs() {
 	write := func(name, text string) {
 		require.NoError(c, os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o644))
 	}
-	script, err := txtar.ParseFile("testdata/check.txtar")
+	script, err := txtar.ParseFile("../cmd/nodegate/testdata/check.txtar")
 	require.NoError(c, err)
 	for _, f := range script.Files {
 		write(f.Name, string(f.Data))
 	}
-	rules, err := os.ReadFile("../../internal/audit/proxy/testdata/iptables-save.txt")
+	rules, err := os.ReadFile("../internal/audit/proxy/testdata/iptables-save.txt")
 	require.NoError(c, err)
 	const report = `{"apiVersion": "nodegate/v1", "kind": "Report", "node": {"name": "%s"}, "stage": "boot", "verdict": "%[1]s",
 		"time": "2026-01-01T10:00:00.000Z", "results": [

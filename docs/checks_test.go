@@ -1,4 +1,4 @@
-package main
+package docs_test
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ const checksHeader = `# Checks
 Every check, with its name. "nodegate explain NAME" prints more: symptom, detection, trade-off. Stage boot is the gate's; there most
 warnings are left out, because they cannot hold the node. A check that judges the packet filter's rules may read them while
 kube-proxy or a CNI writes them: if it does not pass, it is repeated a second later, until it passes or gives the same result twice.
-"UPDATE=1 go test ./cmd/nodegate" writes all columns except the last.
+"UPDATE=1 go test ./docs" writes all columns except the last.
 
 The last column is edited manually: it names the tests that show the check failing. "VM" is a Debian machine in QEMU that is broken in
 that way (internal/e2e/vm/scenarios); TestTrees uses real file trees of Debian 11, 12 and 13; a test whose name ends in Kernel uses the
@@ -34,7 +34,7 @@ it failing (checks/datapath).
 // TestChecksTable requires that docs/checks.md lists every check with the texts of `nodegate explain`,
 // and that each row names existing tests that show the check failing.
 func TestChecksTable(t *testing.T) {
-	const file = "../../docs/checks.md"
+	const file = "checks.md"
 	all, err := catalog.Explain()
 	require.NoError(t, err)
 	have, err := os.ReadFile(file)
@@ -62,7 +62,7 @@ func TestChecksTable(t *testing.T) {
 		for name := range strings.SplitSeq(shown[e.Name], ", ") {
 			if name == "" {
 				t.Errorf("no test shows %s failing: edit docs/checks.md, name a test in the last column of its row "+
-					"(UPDATE=1 go test ./cmd/nodegate adds a missing row)", e.Name)
+					"(UPDATE=1 go test ./docs adds a missing row)", e.Name)
 			} else if scenario, is := strings.CutPrefix(name, "VM "); is {
 				breaks(t, scenario, e.Name)
 			} else if !slices.Contains(tests, name) {
@@ -89,7 +89,7 @@ func TestChecksTable(t *testing.T) {
 	if _, more, is := strings.Cut(string(have), "\n## "); is {
 		b.WriteString("\n## " + more)
 	}
-	coverage, err := os.ReadFile("../../internal/e2e/README.md")
+	coverage, err := os.ReadFile("../internal/e2e/README.md")
 	require.NoError(t, err)
 	for _, m := range regexp.MustCompile("(?m)^\\| [^`|]* \\| ((?:`[^`]+`(?:, )?)+)").FindAllStringSubmatch(string(coverage), -1) {
 		for name := range strings.SplitSeq(m[1], ", ") {
@@ -104,7 +104,7 @@ func TestChecksTable(t *testing.T) {
 	if os.Getenv("UPDATE") != "" {
 		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	} else if d := cmp.Diff(strings.Split(b.String(), "\n"), strings.Split(string(have), "\n")); d != "" {
-		t.Errorf("docs/checks.md differs from the checks' texts; run `UPDATE=1 go test ./cmd/nodegate` (-new, +docs/checks.md)\n%s", d)
+		t.Errorf("docs/checks.md differs from the checks' texts; run `UPDATE=1 go test ./docs` (-new, +docs/checks.md)\n%s", d)
 	}
 }
 
@@ -118,7 +118,7 @@ func shortRemedy(text string) string {
 // breaks fails the test unless a boot script of the scenario mentions the check.
 func breaks(t *testing.T, scenario, check string) {
 	t.Helper()
-	scripts, err := filepath.Glob("../../internal/e2e/vm/scenarios/" + scenario + "/boot*.sh")
+	scripts, err := filepath.Glob("../internal/e2e/vm/scenarios/" + scenario + "/boot*.sh")
 	require.NoError(t, err)
 	for _, script := range scripts {
 		text, err := os.ReadFile(script)
@@ -135,7 +135,7 @@ func breaks(t *testing.T, scenario, check string) {
 func testNames(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for _, root := range []string{"../../checks", "../../cmd", "../../internal", "../../images", "../../policy", "../../units"} {
+	for _, root := range []string{"../checks", "../cmd", "../internal", "../images", "../policy", "../units", "."} {
 		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if strings.HasSuffix(path, ".txtar") {
 				names = append(names, filepath.Base(path))

@@ -1,4 +1,4 @@
-package main
+package docs_test
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func TestPolicySchema(t *testing.T) {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 		arguments = append(arguments, "-i", name)
 	}
-	out, err := exec.Command("jsonschema", append(arguments, "../../docs/policy.schema.json")...).CombinedOutput()
+	out, err := exec.Command("jsonschema", append(arguments, "policy.schema.json")...).CombinedOutput()
 	if err == nil {
 		t.Errorf("all documents are valid:\n%s", out)
 	}

@@ -1,4 +1,4 @@
-package main
+package docs_test
 
 import (
 	"errors"
@@ -24,22 +24,23 @@ const (
 
 // TestPicture: the picture of a terminal in README is the output of check for the recorded node of TestReadme, with its colours.
 func TestPicture(t *testing.T) {
+	needNodegate(t)
 	cmd := exec.CommandContext(t.Context(), "nodegate", "check", "--snapshot", "testdata/readme-node.json", "--color", "always")
 	out, err := cmd.Output()
 	var failed *exec.ExitError
-	if !errors.As(err, &failed) || failed.ExitCode() != exitFail {
+	if !errors.As(err, &failed) || failed.ExitCode() != 1 {
 		t.Fatalf("check: %v", err)
 	}
 	text := strings.NewReplacer(" --snapshot testdata/readme-node.json", "", "on node17: ", "").Replace(string(out))
 	text = regexp.MustCompile(`, [0-9.]+(µs|ms|s)\)`).ReplaceAllString(text, ", 520µs)")
 	have := terminalPicture("\x1b[1m$ nodegate check\x1b[0m\n" + text)
-	const file = "../../docs/pictures/check.svg"
+	const file = "pictures/check.svg"
 	if os.Getenv("UPDATE") != "" {
 		require.NoError(t, os.WriteFile(file, []byte(have), 0o644))
 	}
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
-	assert.Diff(t, have, string(want), "run UPDATE=1 go test ./cmd/nodegate -run TestPicture (-file +output)")
+	assert.Diff(t, have, string(want), "run UPDATE=1 go test ./docs -run TestPicture (-file +output)")
 }
 
 // terminalPicture draws the output of a program, with the colours that it sets.
