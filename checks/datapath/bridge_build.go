@@ -21,7 +21,7 @@ type bench struct {
 	router         *netns.Namespace
 	client, server *netns.Namespace
 	ours           bool // this probe created the bridge
-	redirect       netns.Redirect
+	redirect       *netns.Redirect
 	// The traffic on the client's and the server's link.
 	atClient, atServer *netns.Capture
 }
@@ -31,7 +31,7 @@ func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r B
 	r.Where = OnHost
 	if o.InScratch {
 		r.Where = InScratch
-	} else if r.Removed, err = clean(ctx, router, o.Backend == netns.BackendIptables); err != nil {
+	} else if r.Removed, err = clean(ctx, router); err != nil {
 		return r, fmt.Errorf("removing leftovers: %w", err)
 	}
 	s, err := takeSlot(ctx, router)
@@ -44,7 +44,7 @@ func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r B
 	}
 	b, err := build(ctx, router, s, o)
 	if err == nil {
-		r.Service, r.Endpoint, r.Backend = s.service, s.endpoint, b.redirect.Backend()
+		r.Service, r.Endpoint = s.service, s.endpoint
 		err = b.sendRequest(ctx, o, &r)
 	}
 	if e := b.close(ctx, o); e != nil {
@@ -93,7 +93,7 @@ func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions
 			return b, err
 		}
 	}
-	if b.redirect, err = router.AddRedirect(ctx, o.Backend, netns.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint,
+	if b.redirect, err = router.AddRedirect(ctx, netns.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint,
 		Client: s.client}); err != nil {
 		return b, err
 	}
