@@ -19,9 +19,6 @@ type BridgeOptions struct {
 	// Timeout bounds the wait for the reply; 0 means one second. Set-up and removal are bounded by ctx and by
 	// ten more seconds.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// PerBridge sets nf_call_iptables of the scratch bridge, as some CNIs do on their bridges. nil leaves
-	// the default of a new bridge: 0.
-	PerBridge *bool `json:"perBridge,omitempty"`
 	// CallIPTables and Forward set net.bridge.bridge-nf-call-iptables and net.ipv4.ip_forward of the
 	// scratch namespace; they require InScratch. If nil, CallIPTables keeps the default of a new namespace
 	// and Forward means true.

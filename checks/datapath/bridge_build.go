@@ -42,7 +42,7 @@ func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r B
 	if err := s.checkUnrouted(ctx, router); err != nil {
 		return r, err
 	}
-	b, err := build(ctx, router, s, o)
+	b, err := build(ctx, router, s)
 	if err == nil {
 		r.Service, r.Endpoint = s.service, s.endpoint
 		err = b.sendRequest(ctx, o, &r)
@@ -57,7 +57,7 @@ func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r B
 }
 
 // build returns the bench also on failure, with the parts that close must remove.
-func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions) (b *bench, err error) {
+func build(ctx context.Context, router *netns.Namespace, s slot) (b *bench, err error) {
 	b = &bench{slot: s, router: router}
 	if b.client, err = netns.New(ctx); err != nil {
 		return b, err
@@ -69,11 +69,6 @@ func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions
 		return b, err
 	}
 	b.ours = true
-	if o.PerBridge != nil {
-		if err := router.SetBridgeCall(ctx, s.name, *o.PerBridge); err != nil {
-			return b, err
-		}
-	}
 	if err := router.AddAddr(ctx, s.name, netip.PrefixFrom(s.gateway, slotBits)); err != nil {
 		return b, err
 	}

@@ -63,23 +63,6 @@ func TestScenarioSameBridgeReplyLost(t *testing.T) {
 	checkEmpty(t, n)
 }
 
-// TestBridgePerBridge checks that the bridge's own setting is ORed with the namespace's.
-func TestBridgePerBridge(t *testing.T) {
-	n := newNetns(t)
-	sysctl(t, n, forwardKey, "1")
-	on := true
-	for _, c := range []struct {
-		call string
-		own  *bool
-		pass bool
-	}{{"0", nil, false}, {"0", &on, true}, {"1", nil, true}} {
-		sysctl(t, n, callKey, c.call)
-		if r := onHost(t, n, BridgeOptions{PerBridge: c.own}); r.Pass != c.pass {
-			t.Errorf("%s=%s, own %v: %s", callKey, c.call, c.own, r.Summary)
-		}
-	}
-}
-
 // TestBridgeLosses checks that other causes of loss are named, from the counters.
 func TestBridgeLosses(t *testing.T) {
 	for _, c := range []struct {
