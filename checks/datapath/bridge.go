@@ -19,12 +19,6 @@ type BridgeOptions struct {
 	// Timeout bounds the wait for the reply; 0 means one second. Set-up and removal are bounded by ctx and by
 	// ten more seconds.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// Backend is netns.BackendNftables, netns.BackendIptables, or "" for nftables, or for iptables if the
-	// kernel lacks nf_tables.
-	Backend string `json:"backend,omitempty"`
-	// PerBridge sets nf_call_iptables of the scratch bridge, as some CNIs do on their bridges. nil leaves
-	// the default of a new bridge: 0.
-	PerBridge *bool `json:"perBridge,omitempty"`
 	// CallIPTables and Forward set net.bridge.bridge-nf-call-iptables and net.ipv4.ip_forward of the
 	// scratch namespace; they require InScratch. If nil, CallIPTables keeps the default of a new namespace
 	// and Forward means true.
@@ -42,7 +36,6 @@ type BridgeResult struct {
 	Summary  string         `json:"summary"`          // the result in one sentence
 	Remedy   string         `json:"remedy,omitempty"` // what to do about a failure
 	Where    string         `json:"where"`            // "host", "scratch" or "user namespace"
-	Backend  string         `json:"backend"`          // the backend of the DNAT rule: nftables, iptables-nft or iptables-legacy
 	Service  netip.AddrPort `json:"service"`          // the Service address, ip:port
 	Endpoint netip.AddrPort `json:"endpoint"`         // the endpoint's address
 	Client   netip.AddrPort `json:"client"`           // the client's address

@@ -21,7 +21,7 @@ type bench struct {
 	router         *netns.Namespace
 	client, server *netns.Namespace
 	ours           bool // this probe created the bridge
-	redirect       netns.Redirect
+	redirect       *netns.Redirect
 	// The traffic on the client's and the server's link.
 	atClient, atServer *netns.Capture
 }
@@ -31,7 +31,7 @@ func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r B
 	r.Where = OnHost
 	if o.InScratch {
 		r.Where = InScratch
-	} else if r.Removed, err = clean(ctx, router, o.Backend == netns.BackendIptables); err != nil {
+	} else if r.Removed, err = clean(ctx, router); err != nil {
 		return r, fmt.Errorf("removing leftovers: %w", err)
 	}
 	s, err := takeSlot(ctx, router)
@@ -42,9 +42,9 @@ func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r B
 	if err := s.checkUnrouted(ctx, router); err != nil {
 		return r, err
 	}
-	b, err := build(ctx, router, s, o)
+	b, err := build(ctx, router, s)
 	if err == nil {
-		r.Service, r.Endpoint, r.Backend = s.service, s.endpoint, b.redirect.Backend()
+		r.Service, r.Endpoint = s.service, s.endpoint
 		err = b.sendRequest(ctx, o, &r)
 	}
 	if e := b.close(ctx, o); e != nil {
@@ -57,7 +57,7 @@ func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r B
 }
 
 // build returns the bench also on failure, with the parts that close must remove.
-func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions) (b *bench, err error) {
+func build(ctx context.Context, router *netns.Namespace, s slot) (b *bench, err error) {
 	b = &bench{slot: s, router: router}
 	if b.client, err = netns.New(ctx); err != nil {
 		return b, err
@@ -70,11 +70,6 @@ func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions
 	}
 	// Only from here on may close remove the bridge: AddBridge fails if another program has one of this name.
 	b.ours = true
-	if o.PerBridge != nil {
-		if err := router.SetBridgeCall(ctx, s.name, *o.PerBridge); err != nil {
-			return b, err
-		}
-	}
 	if err := router.AddAddr(ctx, s.name, netip.PrefixFrom(s.gateway, slotBits)); err != nil {
 		return b, err
 	}
@@ -95,7 +90,7 @@ func build(ctx context.Context, router *netns.Namespace, s slot, o BridgeOptions
 			return b, err
 		}
 	}
-	if b.redirect, err = router.AddRedirect(ctx, o.Backend, netns.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint,
+	if b.redirect, err = router.AddRedirect(ctx, netns.RedirectSpec{Name: s.name, Service: s.service, Endpoint: s.endpoint,
 		Client: s.client}); err != nil {
 		return b, err
 	}

@@ -17,7 +17,7 @@ func (r BridgeResult) Render(w io.Writer) error {
 		fmt.Fprintf(&b, "%s: %s\n", r.Lost, r.Summary)
 	}
 	o := r.Observed
-	fmt.Fprintf(&b, "  %s to %s, endpoint %s; %s, %s, %s\n\n", r.Client, r.Service, r.Endpoint, r.describePlace(), r.Backend, r.Duration)
+	fmt.Fprintf(&b, "  %s to %s, endpoint %s; %s, %s\n\n", r.Client, r.Service, r.Endpoint, r.describePlace(), r.Duration)
 	for _, line := range [][4]string{
 		{"request", "", "reply", ""},
 		{"sent by the client", formatCount(o.Sent), "sent by the endpoint", formatCount(o.Answered)},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"strings"
 	"sync"
 	"testing"
@@ -32,7 +31,7 @@ func checkEmpty(t testing.TB, n *netns.Namespace) {
 	t.Helper()
 	links, err := n.LinksNamed(deadline(t), "")
 	must(t, err)
-	redirects, err := n.Redirects(deadline(t), Prefix, true)
+	redirects, err := n.Redirects(deadline(t), Prefix)
 	must(t, err)
 	if len(links) != 1 || len(redirects) != 0 {
 		t.Errorf("left behind: links %v, redirections %v", links, redirects)
@@ -41,52 +40,27 @@ func checkEmpty(t testing.TB, n *netns.Namespace) {
 
 // TestScenarioSameBridgeReplyLost loses the reply of a same-node Service, checks that the loss is named, and repairs it.
 func TestScenarioSameBridgeReplyLost(t *testing.T) {
-	for _, backend := range []string{netns.BackendNftables, netns.BackendIptables} {
-		t.Run(backend, func(t *testing.T) {
-			n := newNetns(t)
-			sysctl(t, n, forwardKey, "1")
-			sysctl(t, n, callKey, "0")
-			o := BridgeOptions{Backend: backend}
-			if backend == netns.BackendNftables {
-				o.Timeout = time.Hour // it sees an untranslated reply, and does not wait for another one
-			}
-			r := onHost(t, n, o)
-			if r.Pass || r.Lost != ReplyUntranslated || r.Backend != backend {
-				t.Fatalf("%s with %s: %s", r.Lost, r.Backend, r.Summary)
-			}
-			seen := r.Observed
-			if seen.Hooks.Translated != 1 || seen.Arrived == 0 || seen.Hooks.Reply.Prerouting != 0 || seen.Untranslated == 0 || seen.Resets == 0 {
-				t.Errorf("counted %+v", seen)
-			}
-			if seen.Conntrack == nil || seen.Conntrack.SeenReply || seen.Conntrack.Reply.From != r.Endpoint {
-				t.Errorf("conntrack %+v", seen.Conntrack)
-			}
-			checkEmpty(t, n)
-
-			applyPolicy(t, n, `sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }`)
-			if r := onHost(t, n, BridgeOptions{Backend: backend}); !r.Pass || r.Observed.Hooks.Reply.Prerouting == 0 {
-				t.Errorf("repaired: %s: %s", r.Lost, r.Summary)
-			}
-			checkEmpty(t, n)
-		})
-	}
-}
-
-// TestBridgePerBridge checks that the bridge's own setting is ORed with the namespace's.
-func TestBridgePerBridge(t *testing.T) {
 	n := newNetns(t)
 	sysctl(t, n, forwardKey, "1")
-	on := true
-	for _, c := range []struct {
-		call string
-		own  *bool
-		pass bool
-	}{{"0", nil, false}, {"0", &on, true}, {"1", nil, true}} {
-		sysctl(t, n, callKey, c.call)
-		if r := onHost(t, n, BridgeOptions{PerBridge: c.own}); r.Pass != c.pass {
-			t.Errorf("%s=%s, own %v: %s", callKey, c.call, c.own, r.Summary)
-		}
+	sysctl(t, n, callKey, "0")
+	r := onHost(t, n, BridgeOptions{Timeout: time.Hour}) // it sees an untranslated reply, and does not wait for another one
+	if r.Pass || r.Lost != ReplyUntranslated {
+		t.Fatalf("%s: %s", r.Lost, r.Summary)
 	}
+	seen := r.Observed
+	if seen.Hooks.Translated != 1 || seen.Arrived == 0 || seen.Hooks.Reply.Prerouting != 0 || seen.Untranslated == 0 || seen.Resets == 0 {
+		t.Errorf("counted %+v", seen)
+	}
+	if seen.Conntrack == nil || seen.Conntrack.SeenReply || seen.Conntrack.Reply.From != r.Endpoint {
+		t.Errorf("conntrack %+v", seen.Conntrack)
+	}
+	checkEmpty(t, n)
+
+	applyPolicy(t, n, `sysctl "net.bridge.bridge-nf-call-iptables" { value = 1 }`)
+	if r := onHost(t, n, BridgeOptions{}); !r.Pass || r.Observed.Hooks.Reply.Prerouting == 0 {
+		t.Errorf("repaired: %s: %s", r.Lost, r.Summary)
+	}
+	checkEmpty(t, n)
 }
 
 // TestBridgeLosses checks that other causes of loss are named, from the counters.
@@ -141,19 +115,17 @@ func TestBridgeLosses(t *testing.T) {
 
 // TestBridgeMasqueraded checks that masquerading of traffic to non-Pod addresses does not hide a loss from the probe.
 func TestBridgeMasqueraded(t *testing.T) {
-	for _, backend := range []string{netns.BackendNftables, netns.BackendIptables} {
-		n := newNetns(t)
-		sysctl(t, n, forwardKey, "1")
-		runIn(t, n, "iptables", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE")
-		for call, want := range map[string]Loss{"0": ReplyUntranslated, "1": ""} {
-			sysctl(t, n, callKey, call)
-			if r := onHost(t, n, BridgeOptions{Backend: backend}); r.Lost != want || r.Observed.Masqueraded {
-				t.Errorf("%s, call %s: %s: %+v", backend, call, r.Summary, r.Observed)
-			}
+	n := newNetns(t)
+	sysctl(t, n, forwardKey, "1")
+	runIn(t, n, "iptables", "-t", "nat", "-A", "POSTROUTING", "-j", "MASQUERADE")
+	for call, want := range map[string]Loss{"0": ReplyUntranslated, "1": ""} {
+		sysctl(t, n, callKey, call)
+		if r := onHost(t, n, BridgeOptions{}); r.Lost != want || r.Observed.Masqueraded {
+			t.Errorf("call %s: %s: %+v", call, r.Summary, r.Observed)
 		}
-		runIn(t, n, "iptables", "-t", "nat", "-F", "POSTROUTING")
-		checkEmpty(t, n)
 	}
+	runIn(t, n, "iptables", "-t", "nat", "-F", "POSTROUTING")
+	checkEmpty(t, n)
 }
 
 // TestBridgeMasqueradedFirst checks that the summary mentions masquerading that precedes the probe's rules.
@@ -205,7 +177,7 @@ func TestBridgeConcurrent(t *testing.T) {
 			}
 		})
 		all.Go(func() {
-			if removed, err := clean(deadline(t), n, true); err != nil || len(removed) > 0 {
+			if removed, err := clean(deadline(t), n); err != nil || len(removed) > 0 {
 				t.Errorf("clean removed %v of running probes: %v", removed, err)
 			}
 		})
@@ -250,10 +222,6 @@ func TestBridgeOptions(t *testing.T) {
 		if _, err := Bridge(deadline(t), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
-	}
-	needRoot(t)
-	if _, err := Bridge(deadline(t), BridgeOptions{InScratch: true, Backend: "ipfw"}); err == nil || errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
 	}
 }
 

@@ -193,54 +193,48 @@ func TestServiceWithoutConntrack(t *testing.T) {
 // TestKilled checks that Clean and the next probe remove the bridge and rules of a killed probe.
 func TestKilled(t *testing.T) {
 	program := copySelf(t)
-	for _, backend := range []string{netns.BackendNftables, netns.BackendIptables} {
-		for _, by := range []string{"clean", "next run"} {
-			t.Run(backend+"/"+by, func(t *testing.T) {
-				n := newNetns(t) // ip_forward is 0: the probe waits for its timeout
-				var cmd *exec.Cmd
-				must(t, n.Do(deadline(t), func() error {
-					cmd, _, _ = startProbe(t, program, "as-host", BridgeOptions{Timeout: 20 * time.Second, Backend: backend}, nil)
-					return nil
-				}))
-				awaitRules(t, n, backend)
-				must(t, cmd.Process.Kill())
-				_ = cmd.Wait()
-				links, err := n.LinksNamed(deadline(t), Prefix)
+	for _, by := range []string{"clean", "next run"} {
+		t.Run(by, func(t *testing.T) {
+			n := newNetns(t) // ip_forward is 0: the probe waits for its timeout
+			var cmd *exec.Cmd
+			must(t, n.Do(deadline(t), func() error {
+				cmd, _, _ = startProbe(t, program, "as-host", BridgeOptions{Timeout: 20 * time.Second}, nil)
+				return nil
+			}))
+			awaitRules(t, n)
+			must(t, cmd.Process.Kill())
+			_ = cmd.Wait()
+			links, err := n.LinksNamed(deadline(t), Prefix)
+			must(t, err)
+			redirects, err := n.Redirects(deadline(t), Prefix)
+			must(t, err)
+			if !slices.Contains(links, "ngprobe0") || !slices.Contains(redirects, "ngprobe0") {
+				t.Fatalf("nothing to clean: %v %v", links, redirects)
+			}
+			var removed []string
+			if by == "clean" {
+				removed, err = clean(deadline(t), n)
 				must(t, err)
-				redirects, err := n.Redirects(deadline(t), Prefix, true)
-				must(t, err)
-				if !slices.Contains(links, "ngprobe0") || !slices.Contains(redirects, "ngprobe0") {
-					t.Fatalf("nothing to clean: %v %v", links, redirects)
-				}
-				var removed []string
-				if by == "clean" {
-					removed, err = clean(deadline(t), n, true)
-					must(t, err)
-				} else {
-					removed = onHost(t, n, BridgeOptions{Timeout: 50 * time.Millisecond}).Removed // whichever backend the killed one used
-				}
-				if !slices.Equal(removed, []string{"ngprobe0"}) {
-					t.Errorf("removed %v", removed)
-				}
-				checkEmpty(t, n)
-			})
-		}
+			} else {
+				removed = onHost(t, n, BridgeOptions{Timeout: 50 * time.Millisecond}).Removed
+			}
+			if !slices.Equal(removed, []string{"ngprobe0"}) {
+				t.Errorf("removed %v", removed)
+			}
+			checkEmpty(t, n)
+		})
 	}
 }
 
 // awaitRules waits until the probe in a namespace has created its rules.
-func awaitRules(t *testing.T, n *netns.Namespace, backend string) {
+func awaitRules(t *testing.T, n *netns.Namespace) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(deadline(t), 10*time.Second)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		list := []string{"nft", "list", "ruleset"}
-		if backend == netns.BackendIptables {
-			list = []string{"iptables-save", "-t", "nat"}
-		}
-		if strings.Contains(runIn(t, n, list[0], list[1:]...), "198.51.100.10") {
+		if strings.Contains(runIn(t, n, "nft", "list", "ruleset"), "198.51.100.10") {
 			return
 		}
 		select {

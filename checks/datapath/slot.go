@@ -100,14 +100,11 @@ func Clean(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	defer router.Close()
-	return clean(ctx, router, true)
+	return clean(ctx, router)
 }
 
-// clean looks for leftovers that are only in iptables if all is set: that may cost
-// more than the whole probe. Of a leftover that it finds, it removes the iptables
-// chains too.
-func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, error) {
-	found, err := traces(ctx, router, all)
+func clean(ctx context.Context, router *netns.Namespace) ([]string, error) {
+	found, err := traces(ctx, router)
 	if err != nil {
 		return nil, err
 	}
@@ -125,9 +122,9 @@ func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, er
 			return removed, err
 		}
 		// A probe that was running may have ended in the meantime and removed its objects.
-		still, err := traces(ctx, router, all)
+		still, err := traces(ctx, router)
 		if err == nil && still(s) {
-			err = errors.Join(router.RemoveRedirect(ctx, s.name, true), s.removeLinks(ctx, router))
+			err = errors.Join(router.RemoveRedirect(ctx, s.name), s.removeLinks(ctx, router))
 			removed = append(removed, s.name)
 		}
 		errs = append(errs, err)
@@ -137,12 +134,12 @@ func clean(ctx context.Context, router *netns.Namespace, all bool) ([]string, er
 }
 
 // traces returns a function that reports whether an object in the namespace has a name of the slot.
-func traces(ctx context.Context, router *netns.Namespace, all bool) (func(slot) bool, error) {
+func traces(ctx context.Context, router *netns.Namespace) (func(slot) bool, error) {
 	links, err := router.LinksNamed(ctx, Prefix)
 	if err != nil {
 		return nil, err
 	}
-	redirects, err := router.Redirects(ctx, Prefix, all)
+	redirects, err := router.Redirects(ctx, Prefix)
 	if err != nil {
 		return nil, err
 	}

@@ -21,10 +21,9 @@ func bootOrder() checks.Problem {
 		How: "This machine's systemd computes the image's boot in its test mode, without privileges, from a copy of the units and of the " +
 			"mounts in /etc/fstab. Nothing of the image runs. A cycle without units of nodegate and without the gate's unit is a warning. " +
 			"Unknown, as a warning, if systemd is not installed or cannot run here.",
-		Remedy:   "remove After= or Before= from one of the named units with a drop-in",
-		TradeOff: "",
-		Ref:      "https://github.com/awslabs/amazon-eks-ami/issues/2703",
-		Inspect:  inspectBootOrder,
+		Remedy:  "remove After= or Before= from one of the named units with a drop-in",
+		Ref:     "https://github.com/awslabs/amazon-eks-ami/issues/2703",
+		Inspect: inspectBootOrder,
 	}
 }
 

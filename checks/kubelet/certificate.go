@@ -29,9 +29,8 @@ func certificate() checks.Problem {
 			"clock. If the file of --bootstrap-kubeconfig exists, kubelet renews the certificate itself and the check is skipped. Without that " +
 			"flag kubelet starts even if the certificate has expired (see kubelet.certificate-dates). A certificate that is missing or damaged " +
 			"is kubelet.exit's: kubelet names it.",
-		Remedy:   certificateRemedy,
-		TradeOff: "",
-		Ref:      "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
+		Remedy: certificateRemedy,
+		Ref:    "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
 		Inspect: func(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 			return inspectCertificate(h, time.Now(), true)
 		},
@@ -46,9 +45,8 @@ func certificateDates() checks.Problem {
 		Symptom: "kubelet runs and logs \"Unauthorized\" or \"x509: certificate has expired or is not yet valid\"; the node is NotReady.",
 		How: "Like kubelet.certificate, but checks both dates. With rotateCertificates, kubelet uses " +
 			"kubelet-client-current.pem in --cert-dir until it expires, whatever the kubeconfig contains.",
-		Remedy:   certificateRemedy,
-		TradeOff: "",
-		Ref:      "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
+		Remedy: certificateRemedy,
+		Ref:    "https://kubernetes.io/docs/setup/production-environment/tools/kubeadm/troubleshooting-kubeadm/#kubelet-client-cert",
 		Inspect: func(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 			return inspectCertificate(h, time.Now(), false)
 		},

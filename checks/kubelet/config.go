@@ -26,10 +26,9 @@ func configuration() checks.Problem {
 			"must be kubelet.config.k8s.io/v1beta1 and kind KubeletConfiguration. Unknown fields pass: kubelet only logs them. The check is " +
 			"skipped if the command line of kubelet's unit is unknown, if another command of the unit may write the file before kubelet " +
 			"starts, and before kubeadm join. Faults in the files that the configuration names are reported by kubelet.exit.",
-		Remedy:   "correct the file; the KubeletConfiguration reference lists all fields",
-		TradeOff: "",
-		Ref:      "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/",
-		Inspect:  inspectConfiguration,
+		Remedy:  "correct the file; the KubeletConfiguration reference lists all fields",
+		Ref:     "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/",
+		Inspect: inspectConfiguration,
 	}
 }
 

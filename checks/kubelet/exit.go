@@ -29,9 +29,8 @@ func exit() checks.Problem {
 			"The check is skipped before kubeadm join. It reports the exit status, kubelet's own error from that journal, and a remedy for " +
 			"about 70 known errors. It leaves out values from files that only root may read. At kubelet's start the gate prints it and lets " +
 			"kubelet start, because only kubelet can decide. Otherwise the check warns after the first two exits, and fails from the third.",
-		Remedy:   exitRemedyUnknown,
-		TradeOff: "",
-		Ref:      "https://kubernetes.io/docs/tasks/debug/debug-cluster/#looking-at-logs",
+		Remedy: exitRemedyUnknown,
+		Ref:    "https://kubernetes.io/docs/tasks/debug/debug-cluster/#looking-at-logs",
 		Inspect: func(ctx context.Context, h *host.Host, p *policy.Policy) (checks.State, error) {
 			return inspectExit(ctx, h, p, time.Now())
 		},

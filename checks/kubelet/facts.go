@@ -23,9 +23,8 @@ func facts() checks.Problem {
 			"shell's exec, and podman run of kubelet's image are looked through. Skipped if the gate's unit does not exist.",
 		Remedy: "start kubelet itself in ExecStart= of kubelet.service; to hold such a node until then, set severity = \"block\" in the " +
 			"policy's check block",
-		TradeOff: "",
-		Ref:      "https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/",
-		Inspect:  inspectFacts,
+		Ref:     "https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/",
+		Inspect: inspectFacts,
 	}
 }
 

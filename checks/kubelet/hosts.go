@@ -19,11 +19,10 @@ func hosts() checks.Problem {
 		Detects: "/etc/hosts has no line for localhost.",
 		Symptom: "Go programs on the node and Pods in its network ask DNS for localhost, and wait for the answer or get another machine's " +
 			"address: probes of Calico and MicroK8s fail.",
-		How:      "No line of /etc/hosts gives a loopback address the name localhost. Go's resolver reads the file, and no NSS module.",
-		Remedy:   "run `echo '127.0.0.1 localhost' >>/etc/hosts`; with cloud-init, set manage_etc_hosts to localhost",
-		TradeOff: "",
-		Ref:      "https://github.com/projectcalico/calico/issues/6963",
-		Inspect:  inspectHosts,
+		How:     "No line of /etc/hosts gives a loopback address the name localhost. Go's resolver reads the file, and no NSS module.",
+		Remedy:  "run `echo '127.0.0.1 localhost' >>/etc/hosts`; with cloud-init, set manage_etc_hosts to localhost",
+		Ref:     "https://github.com/projectcalico/calico/issues/6963",
+		Inspect: inspectHosts,
 	}
 }
 

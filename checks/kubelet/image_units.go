@@ -35,10 +35,9 @@ func imageUnits() checks.Problem {
 		Symptom: "Nodes made from the image start kubelet unchecked; they join the cluster and lose packets.",
 		How: "Looks below the root for the binary, nodegate-apply.service, the link that enables it, the policy's gate " +
 			"unit and its drop-in, and for later drop-ins that remove the gate again.",
-		Remedy:   "run `nodegate install --root TREE` as the last step that writes to the image",
-		TradeOff: "",
-		Ref:      "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html",
-		Inspect:  inspectImageUnits,
+		Remedy:  "run `nodegate install --root TREE` as the last step that writes to the image",
+		Ref:     "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html",
+		Inspect: inspectImageUnits,
 	}
 }
 

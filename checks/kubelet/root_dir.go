@@ -31,9 +31,8 @@ func rootDir() checks.Problem {
 			"evictionHard's percentage for nodefs.available (10% by default) is a warning.",
 		Remedy: "find out why it is read-only (`dmesg`: the kernel remounts a file system with errors), or free space: " +
 			"run `crictl rmi --prune` or `journalctl --vacuum-size=100M`",
-		TradeOff: "",
-		Ref:      "https://kubernetes.io/docs/reference/node/kubelet-files/",
-		Inspect:  inspectRootDir,
+		Ref:     "https://kubernetes.io/docs/reference/node/kubelet-files/",
+		Inspect: inspectRootDir,
 	}
 }
 

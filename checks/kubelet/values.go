@@ -28,9 +28,8 @@ func values() checks.Problem {
 			"resolved, such as %i. kubelet.exit reports the values that kubelet validates later.",
 		Remedy: "correct the value, or remove the flag; if a feature gate was removed, remove it from featureGates: its feature is always " +
 			"on or gone",
-		TradeOff: "",
-		Ref:      "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates-removed/",
-		Inspect:  inspectValues,
+		Ref:     "https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates-removed/",
+		Inspect: inspectValues,
 	}
 }
 

@@ -19,9 +19,8 @@ func defaultRoute() checks.Problem {
 			"(kube-proxy's mode ipvs). Warns only: a route to the Services' range is enough, with --node-ip.",
 		Remedy: "add a default route, or one to the Services' range and --node-ip; a node that needs no other network can have `ip link add " +
 			"dummy0 type dummy` with a default route of a high metric, as k3s' documents show",
-		TradeOff: "",
-		Ref:      "https://github.com/k3s-io/k3s/issues/6265",
-		Inspect:  inspectDefaultRoute,
+		Ref:     "https://github.com/k3s-io/k3s/issues/6265",
+		Inspect: inspectDefaultRoute,
 	}
 }
 

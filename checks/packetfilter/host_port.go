@@ -23,10 +23,9 @@ func hostPort() checks.Problem {
 			"node may become NotReady for the API server only. A Pod with a hostPort gets no packets.",
 		How: "A rule in chain CNI-HOSTPORT-DNAT (portmap's) is for TCP port 22 or 10250, or for a port that " +
 			"has a rule in KUBE-NODEPORTS, or two of its chains translate the same port.",
-		Remedy:   "give the Pod another hostPort or remove it: a Service of type NodePort does not need one",
-		TradeOff: "",
-		Ref:      "https://github.com/aws/eks-node-monitoring-agent",
-		Inspect:  inspectHostPort,
+		Remedy:  "give the Pod another hostPort or remove it: a Service of type NodePort does not need one",
+		Ref:     "https://github.com/aws/eks-node-monitoring-agent",
+		Inspect: inspectHostPort,
 	}
 }
 

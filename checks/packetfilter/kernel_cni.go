@@ -17,9 +17,8 @@ func kernelCNI() checks.Problem {
 		Symptom: "Pods on other nodes are unreachable, and the CNI logs \"operation not supported\" or \"Kernel error received: no such file\".",
 		How: "The name in /etc/cni/net.d identifies the CNI, and its modules are looked up in the running kernel. The CNI's own configuration " +
 			"decides which of them it uses. That is not on the node, so this is only a warning.",
-		Remedy:   "install the package that provides the module for this kernel: kernel-modules-extra, linux-modules-extra or linux-image",
-		TradeOff: "",
-		Ref:      "https://docs.tigera.io/calico/latest/getting-started/kubernetes/requirements",
+		Remedy: "install the package that provides the module for this kernel: kernel-modules-extra, linux-modules-extra or linux-image",
+		Ref:    "https://docs.tigera.io/calico/latest/getting-started/kubernetes/requirements",
 		Inspect: func(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 			s := checks.Passing("the CNI's modules installed")
 			fact, _ := h.Fact(ctx, "cni.name")

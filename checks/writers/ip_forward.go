@@ -18,10 +18,9 @@ func ipForwardWriters() checks.Problem {
 		How: "net.ipv4.ip_forward is not 1; or sysctl.d or /etc/sysctl.conf sets it to 0; or, from systemd 256 on, " +
 			"IPv4Forwarding= turns it off, in networkd.conf for the node or in the matching .network file for packets from one link. " +
 			"IPv6Forwarding= is checked too if the policy requires IPv6 forwarding.",
-		Remedy:   "remove the line, and add net.ipv4.ip_forward=1 to the policy",
-		TradeOff: "",
-		Ref:      "https://kubernetes.io/docs/setup/production-environment/container-runtimes/",
-		Inspect:  inspectIPForward,
+		Remedy:  "remove the line, and add net.ipv4.ip_forward=1 to the policy",
+		Ref:     "https://kubernetes.io/docs/setup/production-environment/container-runtimes/",
+		Inspect: inspectIPForward,
 	}
 }
 

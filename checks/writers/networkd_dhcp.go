@@ -20,10 +20,9 @@ func networkdCNILinks() checks.Problem {
 			"timeout at each boot, and the log fills with requests that nobody answers.",
 		How: "systemd-networkd.service is active or enabled, and the first .network file that matches a veth, or a link of flannel or Calico " +
 			"if the node has that CNI, sets DHCP=. A condition that only a running machine decides, such as Virtualization=, counts as true.",
-		Remedy:   "exclude the CNI's links from the file: Driver=!veth and Type=!vxlan tunnel bridge in its [Match] section",
-		TradeOff: "",
-		Ref:      "https://github.com/projectcalico/calico/issues/2471",
-		Inspect:  inspectNetworkdCNILinks,
+		Remedy:  "exclude the CNI's links from the file: Driver=!veth and Type=!vxlan tunnel bridge in its [Match] section",
+		Ref:     "https://github.com/projectcalico/calico/issues/2471",
+		Inspect: inspectNetworkdCNILinks,
 	}
 }
 

@@ -21,10 +21,9 @@ func networkManagerLinks() checks.Problem {
 		How: "NetworkManager.service is active or enabled. Its configuration (unmanaged-devices, or managed=0 in a device section) does not " +
 			"exclude the links of the CNI in /etc/cni/net.d: flannel*, or tunl* and vxlan.calico. Its own udev rules exclude cali* and other " +
 			"veths; rules of others are not read. Before there is a CNI, any exclusion passes.",
-		Remedy:   "add the links to unmanaged-devices in a file in /etc/NetworkManager/conf.d, and reload NetworkManager",
-		TradeOff: "",
-		Ref:      "https://docs.tigera.io/calico/latest/operations/troubleshoot/troubleshooting#configure-networkmanager",
-		Inspect:  inspectNetworkManager,
+		Remedy:  "add the links to unmanaged-devices in a file in /etc/NetworkManager/conf.d, and reload NetworkManager",
+		Ref:     "https://docs.tigera.io/calico/latest/operations/troubleshoot/troubleshooting#configure-networkmanager",
+		Inspect: inspectNetworkManager,
 	}
 }
 

@@ -27,10 +27,9 @@ func whoWins() checks.Problem {
 			"/etc/sysctl.conf comes last), and compares the winning line with the policy's value, bounds or choices. net.nf_conntrack_max is " +
 			"net.netfilter.nf_conntrack_max. If TuneD runs, also reads the values of its " +
 			"active profile (with include=), unless reapply_sysctl makes /run/sysctl.d, /etc/sysctl.d or /etc/sysctl.conf override them.",
-		Remedy:   "remove the line, or run `nodegate install`, which writes " + ownFile,
-		TradeOff: "",
-		Ref:      "https://man7.org/linux/man-pages/man5/sysctl.d.5.html",
-		Inspect:  inspectWhoWins,
+		Remedy:  "remove the line, or run `nodegate install`, which writes " + ownFile,
+		Ref:     "https://man7.org/linux/man-pages/man5/sysctl.d.5.html",
+		Inspect: inspectWhoWins,
 	}
 }
 

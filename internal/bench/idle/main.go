@@ -10,15 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
-
-	"nodegate/policy"
 )
 
 const (
@@ -62,10 +59,8 @@ func measure(nodegate string, idle time.Duration) (err error) {
 	// repair = false: watch must not change this machine.
 	text := "gate { repair = false }\nlink \"vxlan\" {\n  match { kind = \"vxlan\" }\n  mtu = 1450\n}\n"
 	// A node has one kube-proxy mode and one CNI plugin.
-	for _, name := range policy.Builtins() {
-		if slices.Contains([]string{"kubernetes", "kube-proxy-iptables", "flannel-vxlan", "counters"}, name) {
-			text += fmt.Sprintf("use %q {}\n", name)
-		}
+	for _, name := range []string{"kubernetes", "kube-proxy-iptables", "flannel-vxlan", "counters"} {
+		text += fmt.Sprintf("use %q {}\n", name)
 	}
 	file := filepath.Join(dir, "node.hcl")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {

@@ -1,9 +1,4 @@
 package netns
 
-// The functions that tests with a kernel use besides the exported API.
-var (
-	NFTTables    = nftTables
-	LegacyTables = legacyTables
-	AddWith      = (*Namespace).addRedirectWith
-	LinksUpTo    = linksUpTo
-)
+// LinksUpTo is used by the tests with a kernel.
+var LinksUpTo = linksUpTo

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,47 +109,6 @@ func TestNetnsErrors(t *testing.T) {
 		t.Error(err)
 	} else {
 		_ = lock.Close()
-	}
-}
-
-// TestIptablesLeftovers: the leftover of a redirection is replaced, found by name and removed, with
-// either backend; searching for it creates no table.
-func TestIptablesLeftovers(t *testing.T) {
-	for _, name := range []string{"iptables-nft", "iptables-legacy"} {
-		t.Run(name, func(t *testing.T) {
-			n, ctx := scratch(t)
-			hosttest.NeedProgram(t, name)
-			if names, err := n.Redirects(ctx, "left", true); err != nil || names != nil {
-				t.Errorf("%v, %v", names, err)
-			}
-			if err := n.Do(ctx, func() error {
-				nft, err := netns.NFTTables()
-				if len(nft)+len(netns.LegacyTables()) > 0 {
-					t.Errorf("the search created tables: %v %v", nft, netns.LegacyTables())
-				}
-				return err
-			}); err != nil {
-				t.Error(err)
-			}
-			spec := netns.RedirectSpec{Name: "left1", Service: netip.MustParseAddrPort("198.51.100.10:80"),
-				Endpoint: netip.MustParseAddrPort("203.0.113.3:80"), Client: netip.MustParseAddr("203.0.113.2")}
-			for range 2 {
-				r, err := netns.AddWith(n, ctx, name, spec)
-				require.NoError(t, err)
-				if hits, err := r.Hits(ctx); err != nil || hits != (netns.Hits{}) {
-					t.Errorf("%+v, %v", hits, err)
-				}
-			}
-			if names, err := n.Redirects(ctx, "left", true); err != nil || !slices.Equal(names, []string{"left1"}) {
-				t.Errorf("%v, %v", names, err)
-			}
-			if err := n.RemoveRedirect(ctx, "left1", true); err != nil {
-				t.Error(err)
-			}
-			if names, err := n.Redirects(ctx, "left", true); err != nil || names != nil {
-				t.Errorf("%v, %v", names, err)
-			}
-		})
 	}
 }
 

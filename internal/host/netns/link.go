@@ -27,32 +27,6 @@ func (n *Namespace) AddBridge(ctx context.Context, name string, mac net.Hardware
 	})
 }
 
-// SetBridgeCall sets the bridge's own nf_call_iptables, which the kernel ORs with
-// net.bridge.bridge-nf-call-iptables. It uses netlink, because /sys shows the links of the
-// namespace that mounted it.
-func (n *Namespace) SetBridgeCall(ctx context.Context, bridge string, on bool) error {
-	return n.Do(ctx, func() error {
-		link, err := netlink.LinkByName(bridge)
-		if err != nil {
-			return wrap("finding", bridge, err)
-		}
-		value := []byte{0}
-		if on {
-			value[0] = 1
-		}
-		req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
-		msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
-		msg.Index = int32(link.Attrs().Index)
-		req.AddData(msg)
-		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated("bridge"))
-		info.AddRtAttr(nl.IFLA_INFO_DATA, nil).AddRtAttr(nl.IFLA_BR_NF_CALL_IPTABLES, value)
-		req.AddData(info)
-		_, err = req.Execute(unix.NETLINK_ROUTE, 0)
-		return wrap("setting nf_call_iptables of", bridge, err)
-	})
-}
-
 // Veth is a pair of links. One end is here, and is a port of the bridge Master unless that is "";
 // the other end is in the namespace Peer.
 type Veth struct {

@@ -1,44 +1,11 @@
 package netns
 
 import (
-	"context"
-	"errors"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
-
-// TestFirstRedirect: iptables is tried if nf_tables does not exist, but not if a permission is
-// missing.
-func TestFirstRedirect(t *testing.T) {
-	spec := RedirectSpec{Name: "test"}
-	second := func(_ context.Context, s RedirectSpec) (Redirect, error) { return &iptablesRedirect{}, nil }
-	for _, c := range []struct {
-		first error
-		want  string
-	}{
-		{wrap("making nftables table", "test", unix.EOPNOTSUPP), BackendIptables},
-		{wrap("making nftables table", "test", unix.EPROTONOSUPPORT), BackendIptables},
-		{wrap("making nftables table", "test", unix.EPERM), ""},
-	} {
-		r, err := firstRedirect(t.Context(), spec, func(context.Context, RedirectSpec) (Redirect, error) { return nil, c.first }, second)
-		if c.want == "" {
-			if !errors.Is(err, os.ErrPermission) || !strings.Contains(err.Error(), "CAP_NET_ADMIN") {
-				t.Errorf("%v: %v", c.first, err)
-			}
-		} else if err != nil || r.Backend() != c.want {
-			t.Errorf("%v: %v", c.first, err)
-		}
-	}
-	both := func(context.Context, RedirectSpec) (Redirect, error) { return nil, unix.EOPNOTSUPP }
-	if r, err := firstRedirect(t.Context(), spec, both, both); r != nil || err == nil {
-		t.Errorf("%v, %v", r, err)
-	}
-}
 
 func TestParsePorts(t *testing.T) {
 	for text, want := range map[string][]uint16{
@@ -52,18 +19,6 @@ func TestParsePorts(t *testing.T) {
 		if got, err := parsePorts(text); err == nil {
 			t.Errorf("%q: %v", text, got)
 		}
-	}
-}
-
-func TestPacketCounts(t *testing.T) {
-	got := packetCounts([]string{
-		"-N c",
-		"-A c -d 198.51.100.10/32 -p tcp -m tcp --dport 80 -c 5 300",
-		"-A c -s 203.0.113.3/32 -p tcp -m tcp --sport 80 -c 7 420 -j DNAT --to-destination 1.2.3.4:5",
-		"-A c -c x",
-	})
-	if !slices.Equal(got, []uint64{5, 7}) {
-		t.Error(got)
 	}
 }
 

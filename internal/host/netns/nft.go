@@ -14,16 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftRedirect is a separate table, so that one delete removes it.
-type nftRedirect struct {
+// Redirect is an active redirection, in a table of its own, so that one delete removes it.
+type Redirect struct {
 	n     *Namespace
 	table *nftables.Table
 	ways  []*nftables.Chain // prerouting, forward, postrouting; rules: request, reply
 	dnat  *nftables.Chain
 }
 
-func (n *Namespace) addNftRedirect(ctx context.Context, spec RedirectSpec) (Redirect, error) {
-	r := &nftRedirect{n: n, table: &nftables.Table{Name: spec.Name, Family: nftables.TableFamilyIPv4}}
+// AddRedirect creates the redirection. It needs CAP_NET_ADMIN, and a kernel with nf_tables.
+func (n *Namespace) AddRedirect(ctx context.Context, spec RedirectSpec) (*Redirect, error) {
+	r := &Redirect{n: n, table: &nftables.Table{Name: spec.Name, Family: nftables.TableFamilyIPv4}}
 	err := n.Do(ctx, func() error {
 		conn, err := nftables.New()
 		if err != nil {
@@ -91,9 +92,8 @@ func match(a netip.AddrPort, addrAt, portAt uint32) []expr.Any {
 
 func port(a netip.AddrPort) []byte { return binary.BigEndian.AppendUint16(nil, a.Port()) }
 
-func (r *nftRedirect) Backend() string { return BackendNftables }
-
-func (r *nftRedirect) Hits(ctx context.Context) (h Hits, err error) {
+// Hits reads the counters.
+func (r *Redirect) Hits(ctx context.Context) (h Hits, err error) {
 	err = r.n.Do(ctx, func() error {
 		conn, err := nftables.New()
 		if err != nil {
@@ -132,9 +132,9 @@ func newHits(c []uint64) (Hits, error) {
 	}, nil
 }
 
-// Remove does not use the namespace's thread, so that other objects can be removed at the same
+// Remove deletes the redirection, if it exists. It does not use the namespace's thread, so that other objects can be removed at the same
 // time: a commit waits for the kernel's readers.
-func (r *nftRedirect) Remove(ctx context.Context) error {
+func (r *Redirect) Remove(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -149,36 +149,30 @@ func (r *nftRedirect) Remove(ctx context.Context) error {
 	return wrap("removing nftables table", r.table.Name, err)
 }
 
-// nftRedirects returns nothing if the kernel lacks nf_tables.
-func (n *Namespace) nftRedirects(ctx context.Context, prefix string) ([]string, error) {
-	var names []string
-	err := n.Do(ctx, func() error {
-		tables, err := nftTables()
+// Redirects returns the names of the redirections that begin with prefix: none if the kernel lacks nf_tables.
+func (n *Namespace) Redirects(ctx context.Context, prefix string) (names []string, err error) {
+	err = n.Do(ctx, func() error {
+		conn, err := nftables.New()
+		if err != nil {
+			return wrap("listing", "nftables tables", err)
+		}
+		tables, err := conn.ListTablesOfFamily(nftables.TableFamilyIPv4)
+		if noNftables(err) {
+			return nil
+		}
 		for _, t := range tables {
-			if strings.HasPrefix(t, prefix) {
-				names = append(names, t)
+			if strings.HasPrefix(t.Name, prefix) {
+				names = append(names, t.Name)
 			}
 		}
-		return err
+		return wrap("listing", "nftables tables", err)
 	})
 	return names, err
 }
 
-// nftTables returns the names of the tables of family ip, none if the kernel lacks nf_tables.
-func nftTables() ([]string, error) {
-	conn, err := nftables.New()
-	if err != nil {
-		return nil, wrap("listing", "nftables tables", err)
-	}
-	tables, err := conn.ListTablesOfFamily(nftables.TableFamilyIPv4)
-	if noNftables(err) {
-		return nil, nil
-	}
-	names := make([]string, 0, len(tables))
-	for _, t := range tables {
-		names = append(names, t.Name)
-	}
-	return names, wrap("listing", "nftables tables", err)
+// RemoveRedirect removes a redirection that an earlier process created, if there is one.
+func (n *Namespace) RemoveRedirect(ctx context.Context, name string) error {
+	return (&Redirect{n: n, table: &nftables.Table{Name: name, Family: nftables.TableFamilyIPv4}}).Remove(ctx)
 }
 
 // noNftables reports whether err is nfnetlink's response for a missing subsystem.

@@ -65,7 +65,7 @@ func (v *Voice) leave(write func()) {
 // its timeout, at the cost of the budget.
 const retry = 5 * time.Second
 
-func (v *Voice) write(outlet string, write func() bool) bool {
+func (v *Voice) write(outlet string, write func() bool) {
 	v.mu.Lock()
 	again := time.Since(v.lostAt[outlet]) > retry && !v.ended
 	v.now = append(v.now, outlet)
@@ -76,7 +76,7 @@ func (v *Voice) write(outlet string, write func() bool) bool {
 	at := slices.Index(v.now, outlet)
 	v.now = slices.Delete(v.now, at, at+1)
 	if accepted {
-		return true
+		return
 	}
 	if v.lost == nil {
 		v.lost, v.lostAt = map[string]int{}, map[string]time.Time{}
@@ -85,7 +85,6 @@ func (v *Voice) write(outlet string, write func() bool) bool {
 	if again {
 		v.lostAt[outlet] = time.Now()
 	}
-	return false
 }
 
 // end drops every later message: another decision than the reported one must not follow.

@@ -87,88 +87,109 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
 	go subscribe(ctx, w.Host.Links, events, subscribed, lost)
-
-	round := &round{host: w.Observer, policy: w.Policy, audit: w.Audit, passed: w.gatePassed, done: make(chan found, 1)}
-	next := time.NewTimer(time.Hour)
-	next.Stop()
-	chores := time.NewTimer(time.Hour)
-	chores.Stop()
-	due := false // whether chores are scheduled
-	alive, stop := newTicks(w.AliveEvery)
-	defer stop()
-	defer next.Stop()
-	defer chores.Stop()
-	first := true   // the notifications have not started yet
-	routed := false // a link that may carry a default route has changed
-	early := false  // a round is needed before the next one is due
-	glances, rest := newTicks(glanceEvery)
-	defer rest()
+	l := loop{Watcher: w, next: stoppedTimer(), chores: stoppedTimer(), first: true}
+	l.round = &round{host: w.Observer, policy: w.Policy, audit: w.Audit, passed: w.gatePassed, done: make(chan found, 1)}
+	alive, glances := time.Tick(w.AliveEvery), time.Tick(glanceEvery) // the first is nil, and never ticks, for 0
 	for {
 		select {
 		case <-ctx.Done():
-			round.waitForEnd()
+			l.round.waitForEnd()
 			return nil
 		case e := <-events:
-			routed = w.handleEvent(ctx, e) || routed
-			early = early || w.mayConcern(e)
+			l.routed = w.handleEvent(ctx, e) || l.routed
+			l.early = l.early || w.mayConcern(e)
 		case <-glances:
-			early = w.glanceChanged() || early
-			if passed := w.gatePassed(); !passed.Equal(w.passed) { // kubelet's unit becomes active
-				w.passed = passed
-				w.beginRound(ctx, round, false)
-			}
+			l.glance(ctx)
 		case <-subscribed:
-			w.resync(ctx, first)
-			if first {
-				// Watch is ready after the first round. The round starts only now, when no
-				// notification can be missed any more.
-				first = false
-				next.Reset(0)
-			}
+			l.resync(ctx)
 		case err := <-lost:
-			w.updateStatus(func(s *Status) { s.Resyncs++ })
-			w.dirty = true
-			if first {
-				next.Reset(0) // without notifications only the rounds find changes
-			}
-			w.reportTrouble("missed link notifications, inspecting all links again: " + err.Error())
+			l.recordLost(err)
 		case <-w.Reread:
-			w.beginRound(ctx, round, true)
+			w.beginRound(ctx, l.round, true)
 		case <-w.Again:
-			w.beginRound(ctx, round, false)
-		case <-next.C:
-			w.beginRound(ctx, round, false)
-			next.Reset(jitter(w.Every))
-		case f := <-round.done:
-			if !round.mustRepeat(f) {
+			w.beginRound(ctx, l.round, false)
+		case <-l.next.C:
+			w.beginRound(ctx, l.round, false)
+			l.next.Reset(jitter(w.Every))
+		case f := <-l.round.done:
+			if !l.round.mustRepeat(f) {
 				w.finishRound(ctx, f)
 			}
-			round.end(ctx, w.policy)
+			l.round.end(ctx, w.policy)
 		case <-alive:
-			// A round that ignores its deadline hangs in the kernel. Let systemd's
-			// watchdog end this process.
-			if !round.isHanging() {
+			if !l.round.isHanging() { // in the kernel, past its deadline: systemd's watchdog ends this process
 				w.Alive()
 			}
-		case <-chores.C:
-			due = false
-			if routed {
-				w.reconcileAll(ctx, w.routedLinks(), true)
-				routed = false
-			}
-			if early && round.affordable(time.Now()) {
-				early = false
-				w.beginRound(ctx, round, false)
-			}
-			if w.dirty {
-				w.dirty = false
-				w.publish()
-			}
+		case <-l.chores.C:
+			l.doChores(ctx)
 		}
-		if (routed || early || w.dirty) && !due {
-			due = true
-			chores.Reset(choreDelay)
+		if (l.routed || l.early || w.dirty) && !l.due {
+			l.due = true
+			l.chores.Reset(choreDelay)
 		}
+	}
+}
+
+// loop is the state of Run besides the Watcher's.
+type loop struct {
+	*Watcher
+	round        *round
+	next, chores *time.Timer
+	due          bool // chores are scheduled
+	first        bool // the notifications have not started yet
+	routed       bool // a link that may carry a default route has changed
+	early        bool // a round is needed before the next one is due
+}
+
+func stoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// glance looks for changes that no notification reports.
+func (l *loop) glance(ctx context.Context) {
+	l.early = l.glanceChanged() || l.early
+	if passed := l.gatePassed(); !passed.Equal(l.passed) { // kubelet's unit becomes active
+		l.passed = passed
+		l.beginRound(ctx, l.round, false)
+	}
+}
+
+// resync inspects all links after a subscription. Watch is ready after the first round, which starts with the first subscription, when no
+// notification can be missed any more.
+func (l *loop) resync(ctx context.Context) {
+	l.Watcher.resync(ctx, l.first)
+	if l.first {
+		l.first = false
+		l.next.Reset(0)
+	}
+}
+
+// recordLost records that notifications were missed. Without any, only the rounds find changes.
+func (l *loop) recordLost(err error) {
+	l.updateStatus(func(s *Status) { s.Resyncs++ })
+	l.dirty = true
+	if l.first {
+		l.next.Reset(0)
+	}
+	l.reportTrouble("missed link notifications, inspecting all links again: " + err.Error())
+}
+
+// doChores does once what several events have asked for.
+func (l *loop) doChores(ctx context.Context) {
+	l.due = false
+	if l.routed {
+		l.reconcileAll(ctx, l.routedLinks(), true)
+		l.routed = false
+	}
+	if l.early && l.round.affordable(time.Now()) {
+		l.early = false
+		l.beginRound(ctx, l.round, false)
+	}
+	if l.dirty {
+		l.dirty = false
+		l.publish()
 	}
 }
 
@@ -177,15 +198,6 @@ func (w *Watcher) gatePassed() time.Time {
 		return time.Time{}
 	}
 	return w.Passed()
-}
-
-// newTicks returns a ticker, or one that never ticks if d is 0.
-func newTicks(d time.Duration) (<-chan time.Time, func()) {
-	if d == 0 {
-		return nil, func() {}
-	}
-	t := time.NewTicker(d)
-	return t.C, t.Stop
 }
 
 // subscribe receives notifications about links until ctx ends, and subscribes again
