@@ -79,7 +79,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return err
 	}
 	w.setPolicy(p)
-	w.passed = w.gatePassed()
+	if w.Passed == nil {
+		w.Passed = func() time.Time { return time.Time{} }
+	}
+	w.passed = w.Passed()
 	w.fights, w.known, w.verdicts = fights{}, map[int]*knownLink{}, map[string]verdict.Verdict{}
 	w.record.state = Status{
 		Watching: report.Watching{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
@@ -88,7 +91,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
 	go subscribe(ctx, w.Host.Links, events, subscribed, lost)
 
-	round := &round{host: w.Observer, policy: w.Policy, audit: w.Audit, passed: w.gatePassed, done: make(chan found, 1)}
+	round := &round{host: w.Observer, policy: w.Policy, audit: w.Audit, passed: w.Passed, done: make(chan found, 1)}
 	next := time.NewTimer(time.Hour)
 	next.Stop()
 	chores := time.NewTimer(time.Hour)
@@ -113,7 +116,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			early = early || w.mayConcern(e)
 		case <-glances:
 			early = w.glanceChanged() || early
-			if passed := w.gatePassed(); !passed.Equal(w.passed) { // kubelet's unit becomes active
+			if passed := w.Passed(); !passed.Equal(w.passed) { // kubelet's unit becomes active
 				w.passed = passed
 				w.beginRound(ctx, round, false)
 			}
@@ -170,13 +173,6 @@ func (w *Watcher) Run(ctx context.Context) error {
 			chores.Reset(choreDelay)
 		}
 	}
-}
-
-func (w *Watcher) gatePassed() time.Time {
-	if w.Passed == nil {
-		return time.Time{}
-	}
-	return w.Passed()
 }
 
 // newTicks returns a ticker, or one that never ticks if d is 0.
