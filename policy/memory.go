@@ -108,28 +108,6 @@ func (v *survey) memoryOf(b block, key Key) *hcl.Diagnostic {
 	return worst
 }
 
-// least returns the smallest number that satisfies the requirement, or false if there is none.
-func (s Sysctl) least() (int64, bool) {
-	switch numbers := s.numbers(); {
-	case numbers != nil:
-		return slices.Min(numbers), true
-	case s.Min != nil:
-		return *s.Min, true
-	}
-	return 0, false
-}
-
-// most returns the largest number that satisfies the requirement, or false if there is none.
-func (s Sysctl) most() (int64, bool) {
-	switch numbers := s.numbers(); {
-	case numbers != nil:
-		return slices.Max(numbers), true
-	case s.Max != nil:
-		return *s.Max, true
-	}
-	return 0, false
-}
-
 // numbers returns the values that the requirement allows, if it lists them and all are numbers.
 func (s Sysctl) numbers() []int64 {
 	values := s.OneOf
@@ -139,8 +117,7 @@ func (s Sysctl) numbers() []int64 {
 	var all []int64
 	for _, v := range values {
 		n, err := strconv.ParseInt(v, 0, 64) // the kernel reads 0x10 and 010 too; a larger number becomes the largest int64
-		is := err == nil || errors.Is(err, strconv.ErrRange)
-		if !is {
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			return nil
 		}
 		all = append(all, n)
@@ -149,16 +126,19 @@ func (s Sysctl) numbers() []int64 {
 }
 
 // written returns the number that is written if another one is found: the first of one_of, or the given bound.
-func (s Sysctl) written(bound func() (int64, bool)) (int64, bool) {
+func (s Sysctl) written(bound *int64) (int64, bool) {
 	if numbers := s.numbers(); numbers != nil {
 		return numbers[0], true
 	}
-	return bound()
+	if bound == nil {
+		return 0, false
+	}
+	return *bound, true
 }
 
 // judge compares the number that s writes with the memory of a node.
 func (d demand) judge(s Sysctl, memory int64, known bool) *hcl.Diagnostic {
-	n, bounded := s.written(s.least)
+	n, bounded := s.written(s.Min)
 	if !bounded || known && memory < leastNode {
 		return nil
 	}
@@ -182,7 +162,7 @@ func (d demand) judge(s Sysctl, memory int64, known bool) *hcl.Diagnostic {
 
 // judge compares the number that s writes with the needs of a node.
 func (n need) judge(s Sysctl) *hcl.Diagnostic {
-	most, bounded := s.written(s.most)
+	most, bounded := s.written(s.Max)
 	if !bounded || most >= n.few {
 		return nil
 	}
@@ -201,7 +181,7 @@ func (s Sysctl) CanStopMachine() bool {
 		matches, _ := path.Match(string(s.Key), key)
 		return matches
 	}
-	n, isNumber := s.least()
+	n, isNumber := s.written(s.Min)
 	return slices.ContainsFunc(kernels.Rules("memory"), func(rule kernels.Rule) bool {
 		d, _ := demandOf(Key(rule.Words[0]))
 		return covers(rule.Words[0]) && (!isNumber || d.judge(s, leastNode, true) != nil)
@@ -212,7 +192,7 @@ func (s Sysctl) CanStopMachine() bool {
 
 // strictOvercommit reports whether vm.overcommit_memory makes the kernel limit the memory that programs reserve.
 func (s Sysctl) strictOvercommit() bool {
-	mode, _ := s.written(s.least)
+	mode, _ := s.written(s.Min)
 	return mode == 2
 }
 
@@ -231,7 +211,7 @@ func (p *Policy) checkOvercommit(r *reader) {
 		return
 	}
 	if kbytes := p.findSysctl("vm/overcommit_kbytes"); kbytes != nil {
-		if most, bounded := kbytes.written(kbytes.most); !bounded || most != 0 { // 0: the ratio counts
+		if most, bounded := kbytes.written(kbytes.Max); !bounded || most != 0 { // 0: the ratio counts
 			if bounded && most < leastNode>>10 {
 				r.errorf(kbytes.Range, "Takes the memory", "With vm.overcommit_memory = 2 (%s) all programs together can reserve only the %d kB of "+
 					"vm.overcommit_kbytes: no node starts with so little. Set vm.overcommit_ratio to 80 or more instead.", place(mode.Range), most)
@@ -241,7 +221,7 @@ func (p *Policy) checkOvercommit(r *reader) {
 	}
 	percent, at, is := int64(50), mode, "the kernel's default"
 	if ratio := p.findSysctl("vm/overcommit_ratio"); ratio != nil {
-		if most, bounded := ratio.most(); bounded {
+		if most, bounded := ratio.written(ratio.Max); bounded {
 			percent, at, is = most, ratio, place(ratio.Range)
 		}
 	}

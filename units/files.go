@@ -169,19 +169,10 @@ func applyUnit(g policy.Gate, prog Program) []byte {
 // and would hide the machine's own mounts from the checks. The list of forbidden system calls is a list of exceptions: systemd
 // before 250 does not know Landlock's system calls, and would forbid them in a list of permitted ones.
 func restrictions() []string {
-	return append(limits(), []string{
-		"NoNewPrivileges", "yes", // Landlock needs it
-		"RestrictRealtime", "yes",
-		"RestrictSUIDSGID", "yes",
-		"LockPersonality", "yes",
-		"MemoryDenyWriteExecute", "yes",
-		"RemoveIPC", "yes",
-		"KeyringMode", "private",
-		"SystemCallArchitectures", "native",
-		"SystemCallErrorNumber", "EPERM",
+	return slices.Concat(limits(), []string{"NoNewPrivileges", "yes"}, commonRestrictions(), []string{ // Landlock needs NoNewPrivileges=
 		"SystemCallFilter", "~@clock @cpu-emulation @debug @mount @obsolete @raw-io @reboot @resources @swap",
 		"SystemCallFilter", "adjtimex", // reads the state of the clock
-	}...)
+	})
 }
 
 // applyAfter returns the units that precede the apply unit. local-fs.target is not among them: a mount

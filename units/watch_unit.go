@@ -44,7 +44,7 @@ const systemCalls = "@system-service adjtimex"
 // sandbox returns the restrictions of watch. NoNewPrivileges= is not among them: it protects nothing beyond
 // what CapabilityBoundingSet= does for root, and SELinux would deny and log that iptables-save and modprobe enter their own domains.
 func sandbox() []string {
-	return append(limits(), []string{
+	return slices.Concat(limits(), []string{
 		"UMask", "0022",
 		"ProtectSystem", "strict",
 		"ProtectHome", "yes",
@@ -55,6 +55,12 @@ func sandbox() []string {
 		"ProtectKernelLogs", "yes",
 		"RestrictAddressFamilies", "AF_UNIX AF_NETLINK AF_INET AF_INET6",
 		"RestrictNamespaces", "yes",
+	}, commonRestrictions())
+}
+
+// commonRestrictions returns the restrictions of every unit of nodegate's own.
+func commonRestrictions() []string {
+	return []string{
 		"RestrictRealtime", "yes",
 		"RestrictSUIDSGID", "yes",
 		"LockPersonality", "yes",
@@ -63,7 +69,7 @@ func sandbox() []string {
 		"KeyringMode", "private",
 		"SystemCallArchitectures", "native",
 		"SystemCallErrorNumber", "EPERM",
-	}...)
+	}
 }
 
 // limits returns the limits of nodegate's own units, which a machine's defaults must not lower: Go's runtime reserves more address space

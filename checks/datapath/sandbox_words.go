@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -60,14 +59,6 @@ func (r SandboxResult) pull() string {
 
 const importImage = "import the image, or correct its name in the configuration (sandbox_image or pinned_images.sandbox)"
 
-// crioRemedies come before remedies, for CRI-O.
-var crioRemedies = []knownError{
-	{"dial unix /run/systemd/private", `set cgroup_manager = "cgroupfs" and conmon_cgroup = "pod" in [crio.runtime] ` + crioConfig +
-		": systemd does not run here"},
-	{"oom_score_adj", "CRI-O lacks CAP_SYS_RESOURCE: remove the limit of its unit, or start it outside the container"},
-	{"^exit status", "conmon cannot run the handler's program: `PROGRAM --version`, with runtime_path " + crioConfig + ", shows why"},
-}
-
 type knownError struct{ words, remedy string }
 
 // remedies are what to do about an error of a runtime: the first whose words it contains.
@@ -113,12 +104,8 @@ func (p *sandboxProbe) remedy(words string) string {
 		}
 		return "install " + m[1] + m[2] + m[3] + ", or correct " + where + ", then " + p.r.restart()
 	}
-	known := remedies
-	if p.r.unit() == "crio" {
-		known = append(slices.Clone(crioRemedies), remedies...)
-	}
-	for _, k := range known {
-		if strings.Contains("^"+strings.ToLower(words), strings.ToLower(k.words)) {
+	for _, k := range remedies {
+		if strings.Contains(strings.ToLower(words), strings.ToLower(k.words)) {
 			return k.remedy
 		}
 	}
@@ -173,16 +160,10 @@ func (p *sandboxProbe) pluginRemedy(plugin string, dirs []string) string {
 
 // pluginSetting returns the setting of the runtime for a directory of CNI plugins.
 func (p *sandboxProbe) pluginSetting(dir string) string {
-	config, _ := p.h.Files.ReadFile(containerdConfig) // without it, the form of version 2 is right for all versions
-	switch {
-	case p.r.unit() == "crio":
+	if p.r.unit() == "crio" {
 		return `plugin_dirs = ["` + dir + `"] in [crio.network] ` + crioConfig
-	case bytes.Contains(config, []byte("bin_dirs")): // since containerd 2.1
-		return `bin_dirs = ["` + dir + `"] in [plugins."io.containerd.cri.v1.runtime".cni] of ` + containerdConfig
-	case regexp.MustCompile(`(?m)^\s*version\s*=\s*3`).Match(config):
-		return `bin_dir = "` + dir + `" in [plugins."io.containerd.cri.v1.runtime".cni] of ` + containerdConfig
 	}
-	return `bin_dir = "` + dir + `" in [plugins."io.containerd.grpc.v1.cri".cni] of ` + containerdConfig
+	return `bin_dir = "` + dir + `" (since containerd 2.1 bin_dirs = ["` + dir + `"]) in the section of CRI's cni, in ` + containerdConfig
 }
 
 // referencePlugins need neither a daemon nor the API server (https://www.cni.dev/plugins/current/).

@@ -4,14 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"net"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"nodegate/checks"
+	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/policy"
 )
@@ -38,11 +40,15 @@ func inspectPorts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 	if err != nil {
 		return checks.State{Cause: "kubelet.config"}, err
 	}
-	return inspectPort(h, cmp.Or(k.Values["address"].Value, "0.0.0.0"), cmp.Or(k.Values["port"].Value, "10250"))
+	return inspectPort(h, cmp.Or(k.Values["address"].Value, "0.0.0.0"), cmp.Or(k.Values["port"].Value, "10250"), func(age time.Duration) bool {
+		const startTime = 30 * time.Second // bounds the time in which a kubelet that cannot bind its port exits
+		return age >= startTime
+	})
 }
 
-// inspectPort reports another program that listens on kubelet's port and keeps kubelet from binding its address.
-func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
+// inspectPort reports another program that listens on kubelet's port and keeps kubelet from binding its address. nodegate-watch.service
+// may not read kubelet's /proc/PID/fd: isOwn then reports whether a kubelet of this age must be the owner.
+func inspectPort(h *host.Host, address, wanted string, isOwn func(age time.Duration) bool) (checks.State, error) {
 	own, err := netip.ParseAddr(address)
 	if err != nil { // kubelet then listens on every address (net.ParseIP)
 		own = netip.IPv6Unspecified()
@@ -51,50 +57,35 @@ func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 	if h.PortIsFree(wanted) {
 		return s, nil
 	}
+	listeners, err := h.Listeners("/proc")
+	if err != nil {
+		return s, err
+	}
 	var taken []string
 	remedy := ""
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, found, err := h.ReadIfAny(table)
+	for _, l := range listeners {
+		port := strconv.Itoa(int(l.Port()))
+		if port != wanted || l.Addr() != own.Unmap() && !l.Addr().IsUnspecified() && !own.IsUnspecified() {
+			continue
+		}
+		pid, owner, err := findOwner(h, l.Inode)
 		if err != nil {
 			return s, err
 		}
-		if !found {
-			continue // a kernel without IPv6
+		s.Evidence = append(s.Evidence, checks.Seen(l.Table, "port "+port+": "+cmp.Or(owner, "unknown process")))
+		kubelets, err := ownKubelets(h)
+		if err != nil {
+			return s, err
 		}
-		for line := range strings.Lines(string(text)) {
-			at, inode, listens := parseListener(line)
-			port := strconv.Itoa(int(at.Port()))
-			if !listens || port != wanted || at.Addr() != own.Unmap() && !at.Addr().IsUnspecified() && !own.IsUnspecified() {
-				continue
+		switch _, is := kubelets[pid]; {
+		case is, owner == "" && len(kubelets) > 0 && isOwn(slices.Max(slices.Collect(maps.Values(kubelets)))):
+		case owner != "":
+			taken = append(taken, "port "+port+" is used by "+owner)
+			if unit, _ := h.ServiceOf(pid); unit != "" { // else the program's name must do
+				remedy = "stop its unit (`systemctl disable --now " + unit + "`), or set port in kubelet's configuration"
 			}
-			owner, err := findOwner(h, inode)
-			if err != nil {
-				return s, err
-			}
-			s.Evidence = append(s.Evidence, checks.Seen(table, "port "+port+": "+cmp.Or(owner, "unknown process")))
-			kubelets, err := ownKubelets(h)
-			if err != nil {
-				return s, err
-			}
-			switch runs, is := kubelets[owner]; {
-			case is:
-			case owner != "":
-				taken = append(taken, "port "+port+" is used by "+owner)
-				pid := regexp.MustCompile(`\d+\)$`).FindString(owner)
-				cgroups, _ := h.Files.ReadFile("/proc/" + strings.TrimSuffix(pid, ")") + "/cgroup") // else the program's name must do
-				if unit := regexp.MustCompile(`(?m)/([^/\n]+\.service)$`).FindSubmatch(cgroups); unit != nil {
-					remedy = "stop its unit (`systemctl disable --now " + string(unit[1]) + "`), or set port in kubelet's configuration"
-				}
-			case len(kubelets) == 0:
-				return s, fmt.Errorf("port %s is in use, and its process is not visible", port)
-			default: // nodegate-watch.service may not read kubelet's /proc/PID/fd. A kubelet without its port exits soon.
-				for _, age := range kubelets {
-					runs = max(runs, age)
-				}
-				if runs < startTime {
-					return s, fmt.Errorf("port %s is in use, its process is not visible, and kubelet has only run for %s", port, runs)
-				}
-			}
+		default:
+			return s, fmt.Errorf("port %s is in use, and its process is not visible", port)
 		}
 	}
 	if taken != nil {
@@ -103,85 +94,69 @@ func inspectPort(h *host.Host, address, wanted string) (checks.State, error) {
 	return s, nil
 }
 
-// startTime bounds the time in which a kubelet that cannot bind its port exits.
-const startTime = 30 * time.Second
-
-// ownKubelets returns the age of each process of this node that is kubelet or contains it (k3s, RKE2, MicroK8s, hyperkube), by name and
-// PID as findOwner returns them.
-func ownKubelets(h *host.Host) (map[string]time.Duration, error) {
+// ownKubelets returns the PID and age of each process of this node that is kubelet or contains it (k3s, RKE2, MicroK8s, hyperkube).
+func ownKubelets(h *host.Host) (map[int]time.Duration, error) {
 	names := []string{"kubelet", "k3s", "k3s-server", "k3s-agent", "rke2", "kubelite", "hyperkube"}
 	processes, err := h.Processes()
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]time.Duration{}
+	found := map[int]time.Duration{}
 	for _, p := range processes {
 		if slices.Contains(names, p.Name) {
 			up, err := h.Uptime()
 			if err != nil {
 				return nil, err
 			}
-			found[fmt.Sprintf("%s (pid %d)", p.Name, p.PID)] = up - p.Started
+			found[p.PID] = up - p.Started
 		}
 	}
 	return found, nil
 }
 
-// parseListener parses a line of /proc/net/tcp or tcp6: "0: 0100007F:280A 00000000:0000 0A ... INODE ..."; state 0A is LISTEN.
-func parseListener(line string) (at netip.AddrPort, inode string, listens bool) {
-	f := strings.Fields(line)
-	if len(f) < 10 || f[3] != "0A" {
-		return at, "", false
-	}
-	at, listens = host.KernelAddress(f[1])
-	return at, f[9], listens
-}
-
-// findOwner returns the name and PID of the process that has a socket open, or "".
-func findOwner(h *host.Host, inode string) (string, error) {
-	pids, err := h.Files.ReadDir("/proc")
-	if err != nil {
-		return "", err
-	}
-	for _, pid := range pids {
-		if _, err := strconv.Atoi(pid); err != nil {
+// findOwner returns the PID and the name of the process that has a socket open, or "".
+func findOwner(h *host.Host, inode string) (pid int, name string, err error) {
+	all, err := h.Files.ReadDir("/proc")
+	for _, dir := range all {
+		pid, notProcess := strconv.Atoi(dir)
+		if notProcess != nil {
 			continue
 		}
 		// A process may have ended, and the files of other users' processes may be unreadable.
-		open, err := h.Files.ReadDir("/proc/" + pid + "/fd")
-		if err != nil {
+		if open, _ := h.Sockets(pid); !open[inode] {
 			continue
 		}
-		for _, fd := range open {
-			if to, err := h.Files.ReadLink("/proc/" + pid + "/fd/" + fd); err != nil || to != "socket:["+inode+"]" {
-				continue
-			}
-			name, err := h.Text("/proc/" + pid + "/comm")
-			if err != nil {
-				continue
-			}
-			return name + " (pid " + pid + ")", nil
+		if name, err := h.Text("/proc/" + dir + "/comm"); err == nil {
+			return pid, name + " (pid " + dir + ")", nil
 		}
 	}
-	return "", nil
+	return 0, "", err
 }
 
 // healthzPort: kubelet runs without its healthz endpoint, so its clients report the node as unhealthy.
 func healthzPort() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.healthz-port", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
-		Detects:  "Another program listens on kubelet's healthz port.",
-		Symptom:  "kubelet runs and logs \"Failed to start healthz server\" every 5 s; kubeadm waits for the healthz endpoint and times out.",
-		How:      "Like kubelet.ports, with healthzBindAddress (127.0.0.1) and healthzPort (10248; 0 disables it).",
+		Detects: "Another program listens on kubelet's healthz port.",
+		Symptom: "kubelet runs and logs \"Failed to start healthz server\" every 5 s; kubeadm waits for the healthz endpoint and times out.",
+		How: "Like kubelet.ports, with healthzBindAddress (127.0.0.1) and healthzPort (10248; 0 disables it). If the owner is hidden, /healthz " +
+			"must answer \"ok\".",
 		Remedy:   "stop the other program, or set healthzPort in kubelet's configuration",
 		TradeOff: "kubeadm queries port 10248 only.",
 		Ref:      "https://kubernetes.io/docs/reference/networking/ports-and-protocols/",
-		Inspect: func(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+		Inspect: func(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
 			k, err := h.Kubelet()
 			if err != nil {
 				return checks.State{Cause: "kubelet.config"}, err
 			}
-			return inspectPort(h, cmp.Or(k.Values["healthzBindAddress"].Value, "127.0.0.1"), cmp.Or(k.Values["healthzPort"].Value, "10248"))
+			address, port := cmp.Or(k.Values["healthzBindAddress"].Value, "127.0.0.1"), cmp.Or(k.Values["healthzPort"].Value, "10248")
+			return inspectPort(h, address, port, func(time.Duration) bool {
+				if !h.Live() {
+					return false
+				}
+				page, _, err := audit.Page(ctx, "http://"+net.JoinHostPort(address, port)+"/healthz")
+				return err == nil && string(page) == "ok"
+			})
 		},
 	}
 }

@@ -261,6 +261,12 @@ want: free, or used by kubelet
 got: port 10248 is used by nginx (pid 815)
 evidence: /proc/net/tcp: port 10248: nginx (pid 815)
 remedy: stop the other program, or set healthzPort in kubelet's configuration`},
+		{What: "its process is hidden, and it did not answer /healthz", Node: checkstest.Node(map[string]string{"/proc/net/tcp": line,
+			"/proc/1/ns/net": "-> net:[1]", "/proc/self/ns/net": "-> net:[1]", "/proc/700/ns/net": "-> net:[1]",
+			"/proc/700/stat": "700 (kubelet) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 0 0 1 0 100", "/proc/700/cmdline": "kubelet\x00",
+			"/proc/700/status": "Name:\tkubelet\nUid:\t0\t0\t0\t0\n", "/proc/uptime": "1000.00 1.00\n"}, nil), Want: `
+unknown
+error: port 10248 is in use, and its process is not visible`},
 		{What: "free", Node: checkstest.Node(map[string]string{"/proc/net/tcp": ""}, nil),
 			Want: "pass\nwant: free, or used by kubelet\ngot: free, or used by kubelet"},
 	})

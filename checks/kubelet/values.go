@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"regexp"
@@ -92,8 +93,7 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 	case why != "":
 		s.Evidence = []checks.Evidence{checks.Seen(k.Command[0], why)}
 		s.Differs(why, "")
-		if from := placeOf(why, k); from.Source != "" {
-			from.Source = withLine(h, from)
+		if from := placeOf(h, why, k); from.Source != "" {
 			s.Evidence = append(s.Evidence, checks.Seen(from.Source, from.Text))
 			s.Remedy = "correct it in " + from.Source + ", or remove it; the feature of a removed feature gate is always on or gone"
 		}
@@ -101,40 +101,29 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 	return s, nil
 }
 
-// placeOf returns the place of the option that a message of kubelet is about: a flag, a feature gate, or a field.
-func placeOf(why string, k config.Kubelet) (from config.Source) {
+// placeOf returns the file, with its last line about it, of the option that a message of kubelet names: a flag, a field, or a feature gate.
+func placeOf(h *host.Host, why string, k config.Kubelet) (from config.Source) {
 	for _, word := range regexp.MustCompile(`[\w.-]+`).FindAllString(why, -1) {
-		flag, is := strings.CutPrefix(word, "--")
-		if from = k.Values[word].From; is {
+		from = cmp.Or(k.Values[word].From, k.Values["featureGates."+word].From)
+		if flag, is := strings.CutPrefix(word, "--"); is {
 			from = k.Flags[flag].From
-		} else if from.Source == "" {
-			from = k.Values["featureGates."+word].From
-		}
-		if gates := k.Flags["feature-gates"]; from.Source == "" && strings.Contains(gates.Value, word+"=") {
+		} else if gates := k.Flags["feature-gates"]; strings.Contains(gates.Value, word+"=") {
 			from = gates.From
 		}
-		if from.Source != "" {
-			return from
+		if from.Source == "" {
+			continue
 		}
+		text, _ := h.Files.ReadFile(from.Source)
+		lines := strings.Split(string(text), "\n")
+		for i, line := range slices.Backward(lines) {
+			if strings.Contains(line, word[strings.LastIndex(word, ".")+1:]) {
+				from.Source = config.At(from.Source, i+1)
+				break
+			}
+		}
+		return from
 	}
 	return config.Source{}
-}
-
-// withLine returns the file of an option with its last line that has the option, if it can be read.
-func withLine(h *host.Host, from config.Source) string {
-	name, _, isFlag := strings.Cut(from.Text, "=")
-	if !isFlag {
-		name, _, _ = strings.Cut(from.Text, ":")
-		name = name[strings.LastIndex(name, ".")+1:] + ":"
-	}
-	text, _ := h.Files.ReadFile(from.Source)
-	lines := strings.Split(string(text), "\n")
-	for i, line := range slices.Backward(lines) {
-		if strings.Contains(line, name) {
-			return config.At(from.Source, i+1)
-		}
-	}
-	return from.Source
 }
 
 // hasSpecifier reports whether a word still contains a systemd specifier; the percentage of an eviction is not one.

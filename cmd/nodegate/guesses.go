@@ -25,8 +25,6 @@ func takePolicies(c *cobra.Command, args []string) (others []string, err error) 
 		switch {
 		case arg == "":
 			return nil, errors.New("a name is empty; is a variable in your script unset?")
-		case missing == nil && isTree(arg) && c.Flags().Lookup("root") != nil:
-			return nil, fmt.Errorf("%s is a machine's file tree, not a policy; write --root %[1]s", arg)
 		case policy.IsPolicyFile(filepath.Base(arg)), strings.Contains(arg, "/") && missing == nil:
 			if err := c.Flags().Set("policy", arg); err != nil {
 				return nil, err
@@ -40,13 +38,6 @@ func takePolicies(c *cobra.Command, args []string) (others []string, err error) 
 		}
 	}
 	return others, nil
-}
-
-// isTree reports whether a directory has the directories of a machine.
-func isTree(dir string) bool {
-	_, etc := os.Stat(filepath.Join(dir, "etc"))
-	_, usr := os.Stat(filepath.Join(dir, "usr"))
-	return etc == nil && usr == nil
 }
 
 // asPolicy returns how to read a file or directory as a policy, or "" if none has the name.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,9 +51,6 @@ has mistakes, or the file is not a kops manifest.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.manifest == "" && len(args) == 1 && isManifest(args[0]) {
 				return lintKops(c, args[0], o.format)
-			}
-			if i := slices.IndexFunc(args, isManifest); i >= 0 && o.manifest == "" {
-				return fmt.Errorf("%s is YAML, not a policy (*.hcl); lint a kops manifest in a separate call: nodegate lint %[1]s", args[i])
 			}
 			if c.Flags().Changed("kops") {
 				if len(args) > 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -35,6 +36,11 @@ func (o *lintOptions) lintPolicy(c *cobra.Command) error {
 	files, err := o.policyFiles(h)
 	if err != nil {
 		return err
+	}
+	for _, f := range files {
+		if bytes.HasPrefix(f.Text, []byte("apiVersion:")) {
+			return fmt.Errorf("%s is YAML, not a policy (*.hcl); `nodegate lint --kops %[1]s` alone reads a kops manifest", f.Name)
+		}
 	}
 	known, err := o.policyOptions(c.ErrOrStderr())
 	if err != nil {

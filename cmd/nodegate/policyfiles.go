@@ -117,7 +117,7 @@ func readPolicy(p string) ([]policy.File, error) {
 	open := func() (*os.File, error) { return file.OpenDir(p) }
 	found, err := file.ReadDir(filepath.Clean(p), open, file.ListDir, policy.IsPolicyFile, read)
 	if err == nil && found == nil {
-		err = fmt.Errorf("%s: the directory has no *.hcl file; add one, or name a file", p)
+		err = fmt.Errorf("%s: the directory has no *.hcl file; add one, name a file, or write --root for a machine's file tree", p)
 	}
 	var files []policy.File
 	for _, f := range found {

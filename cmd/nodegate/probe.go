@@ -265,7 +265,11 @@ func refusedCall(err error) error {
 }
 
 func unknown(c *cobra.Command, err error) error {
-	fmt.Fprintf(c.ErrOrStderr(), "nodegate: unknown: %s%s\n", report.Words(err), needsRoot(err))
+	use := needsRoot(err)
+	if use != "" && c.Flags().Lookup("in-scratch") != nil {
+		use += ", or use --in-scratch"
+	}
+	fmt.Fprintf(c.ErrOrStderr(), "nodegate: unknown: %s%s\n", report.Words(err), use)
 	return exit(exitUnknown)
 }
 

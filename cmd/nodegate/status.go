@@ -55,14 +55,12 @@ Exit status: as check; also 3 if watch does not run or is late.`,
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			now := time.Now()
-			superseded := name == report.WatchFile && d.Supersede(report.GatePassed(), now)
+			if name == report.WatchFile {
+				d.Supersede(report.GatePassed(), now)
+			}
 			err = o.write(c.OutOrStdout(), func(w io.Writer) error {
-				if superseded && o.format == "json" {
-					return report.JSON(w, d)
-				}
 				if o.format == "json" {
-					_, err := w.Write(text)
-					return err
+					return report.JSON(w, d)
 				}
 				return d.Text(w, now, o.paint(c.OutOrStdout()), units.WatchUnit)
 			})

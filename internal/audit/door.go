@@ -66,6 +66,11 @@ func InvalidDrop(filter *ruleset.Table) (drop, accept *ruleset.Rule) {
 // BareDrops returns the rules of kube-proxy's chains that drop every packet.
 func BareDrops(filter *ruleset.Table) []*ruleset.Rule { return proxy.BareDrops(filter) }
 
+// Page reads one small page of a program on this node.
+func Page(ctx context.Context, address string) (body []byte, status int, err error) {
+	return kubeproxy.Page(ctx, address)
+}
+
 // RestartOn returns a remedy with the command that restarts kube-proxy as it runs on this node.
 func RestartOn(h *host.Host, remedy string) string { return kubeproxy.RestartOn(h, remedy) }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,6 +96,17 @@ func (h *Host) hidesProcesses() bool {
 	return false
 }
 
+// ServiceOf returns the systemd service in whose cgroup a process runs, or "" if it runs in a container or elsewhere.
+func (h *Host) ServiceOf(pid int) (string, error) {
+	cgroups, err := h.Files.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	inPod := regexp.MustCompile(`kubepods|/crio-|/docker/|cri-containerd`).Match(cgroups)
+	unit := regexp.MustCompile(`(?m)/([^/\n]+\.service)$`).FindSubmatch(cgroups)
+	if err != nil || inPod || unit == nil {
+		return "", err
+	}
+	return string(unit[1]), nil
+}
+
 // Process returns one process.
 func (h *Host) Process(pid int) (Process, error) {
 	dir := "/proc/" + strconv.Itoa(pid)
@@ -162,36 +174,44 @@ func (h *Host) SeesAllProcesses() bool {
 	return err == nil && ns == initialPIDs
 }
 
-// Listening returns the TCP addresses that a process listens on. It returns an error if any of its open files cannot be identified,
-// which needs CAP_SYS_PTRACE if the process has more capabilities than this one.
-func (h *Host) Listening(pid int) ([]netip.AddrPort, error) {
-	dir := "/proc/" + strconv.Itoa(pid)
-	fds, err := h.Files.ReadDir(dir + "/fd")
+// Listener is a TCP socket that listens.
+type Listener struct {
+	netip.AddrPort
+	Inode, Table string // Table is the file that lists it
+}
+
+// Listening returns the sockets on which a process listens. It returns an error if any of its open files cannot be identified.
+func (h *Host) Listening(pid int) ([]Listener, error) {
+	sockets, err := h.Sockets(pid)
 	if err != nil {
 		return nil, fmt.Errorf("listing the sockets of process %d: %w", pid, err)
 	}
+	all, err := h.Listeners("/proc/" + strconv.Itoa(pid))
+	return slices.DeleteFunc(all, func(l Listener) bool { return !sockets[l.Inode] }), err
+}
+
+// Sockets returns the inodes of the sockets that a process has open. It returns an error, and those before it, if a file cannot be
+// identified, which needs CAP_SYS_PTRACE if the process has more capabilities than this one.
+func (h *Host) Sockets(pid int) (map[string]bool, error) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/fd/"
+	fds, err := h.Files.ReadDir(strings.TrimSuffix(dir, "/"))
 	sockets := map[string]bool{}
 	for _, fd := range fds {
-		to, err := h.Files.ReadLink(dir + "/fd/" + fd)
+		to, err := h.Files.ReadLink(dir + fd)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // it may have been closed
-			return nil, fmt.Errorf("listing the sockets of process %d: %w", pid, err)
+			return sockets, err
 		}
 		if inode, ok := strings.CutPrefix(to, "socket:["); ok {
 			sockets[strings.TrimSuffix(inode, "]")] = true
 		}
 	}
-	return h.listening(dir, func(inode string) bool { return sockets[inode] })
+	return sockets, err
 }
 
-// ListeningHere returns the TCP addresses on which any process in this network namespace listens.
-func (h *Host) ListeningHere() ([]netip.AddrPort, error) {
-	return h.listening("/proc/thread-self", func(string) bool { return true })
-}
-
-func (h *Host) listening(dir string, wanted func(inode string) bool) ([]netip.AddrPort, error) {
-	var list []netip.AddrPort
-	for _, table := range []string{"tcp", "tcp6"} {
-		text, err := h.Files.ReadFile(dir + "/net/" + table)
+// Listeners returns the sockets that listen in the network namespace of a directory of /proc.
+func (h *Host) Listeners(dir string) (list []Listener, err error) {
+	for _, table := range []string{dir + "/net/tcp", dir + "/net/tcp6"} {
+		text, err := h.Files.ReadFile(table)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // without IPv6
 		}
@@ -201,11 +221,11 @@ func (h *Host) listening(dir string, wanted func(inode string) bool) ([]netip.Ad
 		for line := range strings.Lines(string(text)) {
 			const listen = "0A"
 			words := strings.Fields(line)
-			if len(words) < 10 || words[3] != listen || !wanted(words[9]) {
+			if len(words) < 10 || words[3] != listen {
 				continue
 			}
 			if a, ok := KernelAddress(words[1]); ok {
-				list = append(list, a)
+				list = append(list, Listener{a, words[9], table})
 			}
 		}
 	}

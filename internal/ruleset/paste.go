@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -36,39 +37,16 @@ func describePaste(s string) string {
 	case strings.HasPrefix(s, "IP Virtual Server "), strings.HasPrefix(s, "-A -t "), strings.HasPrefix(s, "-A -u "),
 		strings.HasPrefix(s, "-a -"):
 		return "this is the output of `ipvsadm`; run `nodegate audit --kubeconfig FILE` on the node: it reads IPVS from the kernel"
-	case strings.HasPrefix(s, "```"):
-		return "this is a code fence; remove it, or " + save
 	case strings.Contains(s, "\x1b["):
 		return "the line contains terminal colours; " + save
-	case strings.Contains(s, "&quot;"), strings.Contains(s, "&gt;"), strings.Contains(s, "&#"), strings.Contains(s, "<br"):
-		return "the line contains HTML; " + save
 	case strings.HasPrefix(s, ">"), strings.HasPrefix(s, "+"), strings.HasPrefix(s, "|"):
 		return "the lines are quoted, as in mail or a difference; " + save
-	case s != "" && s[0] >= '0' && s[0] <= '9':
+	case regexp.MustCompile(`^\d+[:\s]`).MatchString(s):
 		return "the lines have numbers; " + save
-	case slices.ContainsFunc([]string{"[sudo]", "Warning:", "Defaulted container", "Pseudo-terminal", "Connection to "},
-		func(begin string) bool { return strings.HasPrefix(s, begin) }):
-		return "this line is from sudo, ssh or kubectl; remove it, or " + save
 	case slices.Contains([]string{"...", "[...]", "…", "[…]", "(...)", "<snip>", "[snip]", "<snipped>", "--snip--"}, strings.TrimSpace(s)):
 		return "lines were cut out here, so that a loss does not show; " + save
-	case isPrompt(s):
-		return "this is a command line, not its output; " + save
-	case strings.Contains(s, "\u00a0"):
-		return "the line contains no-break spaces, which an editor or browser put there; " + save
 	}
-	return ""
-}
-
-// isPrompt reports whether a line is a shell prompt with the command that prints rules.
-func isPrompt(s string) bool {
-	for _, command := range []string{"iptables", "ip6tables", "nft ", "sudo ", "kubectl ", "docker ", "ssh "} {
-		for _, prompt := range []string{"$ ", "# ", "% ", "> "} {
-			if strings.Contains(s, prompt+command) || strings.HasPrefix(s, command) && command != "nft " {
-				return true
-			}
-		}
-	}
-	return false
+	return describeEdit(s)
 }
 
 // describeWord describes a word outside of quotes that iptables-save does not write. It returns "" for any other word.
@@ -81,10 +59,15 @@ func describeWord(w string) string {
 	if strings.HasPrefix(w, "\u2014") || strings.HasPrefix(w, "\u2013") {
 		return "the line contains a dash in place of --, which an editor put there; " + save
 	}
-	if strings.Contains(w, "&quot;") {
+	return describeEdit(w)
+}
+
+// describeEdit describes what an editor or a browser has put into a text that iptables-save printed. It returns "" for any other text.
+func describeEdit(s string) string {
+	if strings.Contains(s, "&quot;") || strings.Contains(s, "&gt;") {
 		return "the line contains HTML; " + save
 	}
-	if strings.Contains(w, "\u00a0") {
+	if strings.Contains(s, "\u00a0") {
 		return "the line contains no-break spaces, which an editor or browser put there; " + save
 	}
 	return ""

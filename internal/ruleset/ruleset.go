@@ -13,6 +13,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"regexp"
 	"strings"
 
 	"nodegate/internal/input"
@@ -159,25 +160,19 @@ func Parse(source string, r io.Reader) (*Set, error) {
 			return nil, &input.Error{Msg: "reading rules", Kind: input.ErrUnknown, Err: err}
 		}
 	}
-	for n := 1; n <= 4096; n++ {
-		head, err := br.Peek(n)
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			return nil, &input.Error{Msg: "reading rules", Kind: input.ErrUnknown, Err: err}
+	head, err = br.Peek(br.Size())
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, &input.Error{Msg: "reading rules", Kind: input.ErrUnknown, Err: err}
+	}
+	// Before the program's output may be a prompt, a code fence or a log line.
+	if at := regexp.MustCompile(`(?m)^[ \t]*(?:\*|\{|# Generated )`).FindIndex(head); at != nil && head[at[1]-1] == '{' {
+		lines := bytes.Repeat([]byte("\n"), bytes.Count(head[:at[0]], []byte("\n")))
+		_, _ = br.Discard(at[0]) // has been read
+		p := nftParser{in: input.NewJSON(io.MultiReader(bytes.NewReader(lines), br)), set: set, native: map[*NFTTable]bool{}}
+		if err := p.parse(); err != nil {
+			return nil, err
 		}
-		switch head[n-1] {
-		case ' ', '\t', '\r', '\n':
-			continue
-		case '{':
-			p := nftParser{in: input.NewJSON(br), set: set, native: map[*NFTTable]bool{}}
-			if err := p.parse(); err != nil {
-				return nil, err
-			}
-			return set, nil
-		}
-		break
+		return set, nil
 	}
 	p := saveParser{lines: input.NewLines(br), set: set}
 	if err := p.parse(); err != nil {

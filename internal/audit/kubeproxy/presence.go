@@ -69,12 +69,11 @@ func (p *Presence) ClockSet() time.Time {
 func (p *Presence) Look(ctx context.Context) []proxy.Finding {
 	out := proxy.NewCollector()
 	p.health, p.process = nil, host.Process{}
-	processes, err := p.Host.Processes()
+	process, found, err := findProxy(p.Host)
 	if err != nil {
 		out.Addf("kubeproxy.process.silent", "could not list processes: %v", err)
 		return out.List
 	}
-	process, found := findProxy(processes)
 	p.process = process
 	if found && isInactive(process) {
 		out.Addf("kubeproxy.process.stopped", "process %d (%s) is in state %s", process.PID, command(process), stateWord(process.State))
@@ -127,11 +126,8 @@ func (p *Presence) Lost(ctx context.Context) []proxy.Finding {
 // Writer returns the process with which kube-proxy is currently writing rules, or reading them
 // before it writes, and how long it has run. It returns false if no such process runs.
 func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool) {
-	processes, err := p.Host.Processes()
-	if err != nil {
-		return host.Process{}, 0, false
-	}
-	process, found := findProxy(processes)
+	processes, _ := p.Host.Processes()
+	process, found, _ := findProxy(p.Host)
 	for _, c := range processes {
 		name := command(c)
 		writes := name == "nft" || strings.HasSuffix(name, "tables-restore") || strings.HasSuffix(name, "tables-save")
@@ -145,8 +141,7 @@ func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool
 
 // Began returns when kube-proxy's process started, or the zero time if that is unknown.
 func (p *Presence) Began() time.Time {
-	processes, err := p.Host.Processes()
-	process, found := findProxy(processes)
+	process, found, err := findProxy(p.Host)
 	if err != nil || !found {
 		return time.Time{}
 	}
@@ -175,16 +170,14 @@ func (p *Presence) Figures(ctx context.Context) (m Metrics, slow bool) {
 	if !timedOut(err) {
 		return m, false
 	}
-	processes, err := p.Host.Processes()
-	process, found := findProxy(processes)
+	process, found, err := findProxy(p.Host)
 	return m, err == nil && found && !isInactive(process)
 }
 
 // LastSync returns when kube-proxy's metrics show that it last wrote rules, or the zero time if its process does not run or
 // has not written any.
 func (p *Presence) LastSync(ctx context.Context) (last time.Time) {
-	processes, err := p.Host.Processes()
-	process, found := findProxy(processes)
+	process, found, err := findProxy(p.Host)
 	if err != nil || !found && p.Host.SeesAllProcesses() || found && isInactive(process) {
 		return time.Time{}
 	}
@@ -213,7 +206,7 @@ func (p *Presence) findPages(ctx context.Context, process host.Process, refused 
 	answers := false
 	for _, a := range listens {
 		tried = append(tried, a.String())
-		base := "http://" + reachable(a)
+		base := "http://" + reachable(a.AddrPort)
 		if p.isHealthz(ctx, base+"/healthz") {
 			p.Healthz, answers = base+"/healthz", true
 		}
@@ -231,20 +224,19 @@ func (p *Presence) findPages(ctx context.Context, process host.Process, refused 
 // Ports returns the TCP ports on which kube-proxy listens, nil if it is absent, which Look reports. If the owners of the sockets are
 // hidden from this process, Ports returns every port on which any process listens: a port without a listener is not kube-proxy's either.
 func (p *Presence) Ports() (map[uint16]bool, error) {
-	processes, err := p.Host.Processes()
+	process, found, err := findProxy(p.Host)
 	if err != nil {
 		return nil, err
 	}
-	process, found := findProxy(processes)
 	if !found && p.Host.SeesAllProcesses() {
 		return nil, nil
 	}
-	var listens []netip.AddrPort
+	var listens []host.Listener
 	if found {
 		listens, err = p.Host.Listening(process.PID)
 	}
 	if !found || err != nil {
-		if listens, err = p.Host.ListeningHere(); err != nil {
+		if listens, err = p.Host.Listeners("/proc/thread-self"); err != nil {
 			return nil, err
 		}
 	}
@@ -289,8 +281,7 @@ func (p *Presence) Configured() error {
 func configurations(h *host.Host) ([]config.KubeProxy, error) {
 	c, _ := config.ReadKubeProxy(h.Files)
 	all := []config.KubeProxy{c}
-	processes, err := h.Processes()
-	process, found := findProxy(processes)
+	process, found, err := findProxy(h)
 	if err != nil || !found {
 		return all, nil
 	}
@@ -301,7 +292,7 @@ func configurations(h *host.Host) ([]config.KubeProxy, error) {
 	var denied error
 	if m := regexp.MustCompile(`--config[= ](/\S+)`).FindStringSubmatch(text); m != nil {
 		root := fmt.Sprintf("/proc/%d/root", process.PID)
-		if unit, _ := unitOf(h, process); unit != "" {
+		if unit, _ := h.ServiceOf(process.PID); unit != "" {
 			root = "" // it runs outside of containers, and no right is needed
 		}
 		file, err := h.Files.ReadFile(root + m[1])
@@ -343,13 +334,14 @@ func timedOut(err error) bool {
 }
 
 // findProxy returns the process that is kube-proxy or contains it. A running process takes precedence over one that does not run.
-func findProxy(list []host.Process) (best host.Process, found bool) {
+func findProxy(h *host.Host) (best host.Process, found bool, err error) {
+	list, err := h.Processes()
 	for _, p := range list {
 		if isProxy(p) && (!found || isRunnable(p) && !isRunnable(best)) {
 			best, found = p, true
 		}
 	}
-	return best, found
+	return best, found, err
 }
 
 // isProxy recognises kube-proxy by its name, hyperkube by its first argument, and k3s and MicroK8s, which contain kube-proxy.

@@ -49,15 +49,14 @@ func RestartAll(h *host.Host, node string, findings []proxy.Finding) {
 // restartCommand returns the command that restarts kube-proxy on this node: of its systemd unit, which is the whole of k3s or MicroK8s,
 // or of its container, which kubelet then starts again. It is DeletePod if kube-proxy runs in a DaemonSet, and if that is unknown.
 func restartCommand(h *host.Host) string {
-	processes, err := h.Processes()
-	process, found := findProxy(processes)
+	process, found, err := findProxy(h)
 	if err != nil || !found {
 		if isStaticPod(h) {
 			return restartContainer
 		}
 		return proxy.DeletePod
 	}
-	unit, _ := unitOf(h, process)
+	unit, _ := h.ServiceOf(process.PID)
 	switch {
 	case unit != "":
 		return "systemctl restart " + strings.TrimSuffix(unit, ".service")
@@ -71,17 +70,6 @@ func restartCommand(h *host.Host) string {
 		return "systemctl restart " + map[bool]string{true: "k3s-agent", false: "k3s"}[strings.Contains(strings.Join(process.Args, " "), "agent")]
 	}
 	return proxy.DeletePod
-}
-
-// unitOf returns the systemd service in whose cgroup a process runs, or "" if it runs in a container or elsewhere.
-func unitOf(h *host.Host, p host.Process) (string, error) {
-	cgroups, err := h.Files.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
-	inPod := regexp.MustCompile(`kubepods|/crio-|/docker/|cri-containerd`).Match(cgroups)
-	unit := regexp.MustCompile(`(?m)/([^/\n]+\.service)$`).FindSubmatch(cgroups)
-	if err != nil || inPod || unit == nil {
-		return "", err
-	}
-	return string(unit[1]), nil
 }
 
 const restartContainer = "crictl stop $(crictl ps -q --name kube-proxy)"

@@ -50,8 +50,7 @@ func (p *Presence) JudgeRequests(m Metrics) []proxy.Finding {
 
 // NoJournal reports whether kube-proxy certainly does not log to the journal of kube-proxy.service, because its process runs elsewhere.
 func (p *Presence) NoJournal() bool {
-	processes, err := p.Host.Processes()
-	process, _ := findProxy(processes)
+	process, _, err := findProxy(p.Host)
 	return err == nil && p.noJournal(process)
 }
 
@@ -59,6 +58,6 @@ func (p *Presence) noJournal(process host.Process) bool {
 	if process.PID == 0 {
 		return false
 	}
-	unit, err := unitOf(p.Host, process)
+	unit, err := p.Host.ServiceOf(process.PID)
 	return err == nil && unit != proxyUnit
 }

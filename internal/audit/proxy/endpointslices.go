@@ -77,34 +77,46 @@ func LoadEndpointSlices(r io.Reader) (*Endpoints, error) {
 
 // loadEndpointSlices also passes each slice to keep.
 func loadEndpointSlices(r io.Reader, keep func(*endpointSlice)) (*Endpoints, error) {
-	in := input.NewJSON(r)
 	all := &Endpoints{services: map[string]*apiEndpoints{}}
-	others, pairs := 0, 0
-	err := in.Items("EndpointSlice", func() error {
-		var s endpointSlice
-		if err := in.Decode(&s); err != nil {
-			return err
-		}
-		if s.Kind != "EndpointSlice" && (s.Kind != "" || s.AddressType == "") {
-			others++
-			return nil
-		}
+	pairs := 0
+	version, err := loadItems(r, "EndpointSlice", func(s *endpointSlice) bool {
+		return s.Kind == "EndpointSlice" || s.Kind == "" && s.AddressType != ""
+	}, func(s *endpointSlice) error {
 		// Each endpoint is stored once for each port, so a small slice can expand to millions.
 		if pairs += len(s.Ports) * len(s.Endpoints); pairs > maxPairs {
 			return input.Unknown(0, "more than %d endpoints (counted once for each port)", maxPairs)
 		}
-		all.add(&s)
-		keep(&s)
+		all.add(s)
+		keep(s)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	all.Version = in.Version
-	if all.Slices == 0 && others > 0 {
-		return nil, input.Unreadable(0, "none of %d items is an EndpointSlice", others)
-	}
+	all.Version = version
 	return all, nil
+}
+
+// loadItems passes the items of a list to add, without those of other kinds, and returns the list's version.
+func loadItems[T any](r io.Reader, kind string, is func(*T) bool, add func(*T) error) (version string, err error) {
+	in := input.NewJSON(r)
+	added, others := 0, 0
+	err = in.Items(kind, func() error {
+		var item T
+		if err := in.Decode(&item); err != nil {
+			return err
+		}
+		if !is(&item) {
+			others++
+			return nil
+		}
+		added++
+		return add(&item)
+	})
+	if err == nil && added == 0 && others > 0 {
+		err = input.Unreadable(0, "none of %d items has the kind %s", others, kind)
+	}
+	return in.Version, err
 }
 
 // service returns the slice's Service as ns/name, or "".

@@ -77,7 +77,7 @@ func TestListErrors(t *testing.T) {
 		{"", "the input is empty"},
 		{"[]", `line 1: EndpointSlice: expected "{"`},
 		{`{"kind": "Pod"}`, "line 1: not a list of EndpointSlices: no items"},
-		{"{\n\"items\": [{\"kind\": \"Pod\"}]}", "none of 1 items is an EndpointSlice"},
+		{"{\n\"items\": [{\"kind\": \"Pod\"}]}", "none of 1 items has the kind EndpointSlice"},
 		{"{\n\"items\": [{\"kind\": \"EndpointSlice\", \"endpoints\": 3}]}", "line 2: endpoints must not be a number"},
 		{"{\n\"items\": [\n", "line 2: cut off: the JSON is incomplete"},
 		{`{"nftables": [{}]}`, "line 1: not a list of EndpointSlices: no items"},

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strings"
 
-	"nodegate/internal/input"
 	"nodegate/internal/ruleset"
 )
 
@@ -147,30 +146,19 @@ func LoadServices(r io.Reader) (*Services, error) { return loadServices(r, func(
 
 // loadServices also passes each Service to keep.
 func loadServices(r io.Reader, keep func(*serviceObject)) (*Services, error) {
-	in := input.NewJSON(r)
 	all := &Services{}
-	others := 0
-	err := in.Items("Service", func() error {
-		var s serviceObject
-		if err := in.Decode(&s); err != nil {
-			return err
-		}
-		if s.Kind != "Service" && (s.Kind != "" || len(s.Spec.Ports) == 0) {
-			others++
-			return nil
-		}
+	version, err := loadItems(r, "Service", func(s *serviceObject) bool {
+		return s.Kind == "Service" || s.Kind == "" && len(s.Spec.Ports) > 0
+	}, func(s *serviceObject) error {
 		all.Count++
-		all.add(&s)
-		keep(&s)
+		all.add(s)
+		keep(s)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	all.Version = in.Version
-	if all.Count == 0 && others > 0 {
-		return nil, input.Unreadable(0, "none of %d items is a Service", others)
-	}
+	all.Version = version
 	return all, nil
 }
 

@@ -119,14 +119,12 @@ func (w Watching) Late(now time.Time) error {
 	return nil
 }
 
-// Supersede makes the verdict unknown if the gate has passed since the last round began. It returns whether it did so.
-func (d *Watch) Supersede(passed, now time.Time) bool {
-	if d.Late(now) != nil || !passed.After(d.Report.began()) || passed.After(now) {
-		return false
+// Supersede makes the verdict unknown if the gate has passed since the last round began.
+func (d *Watch) Supersede(passed, now time.Time) {
+	if d.Late(now) == nil && passed.After(d.Report.began()) && !passed.After(now) {
+		d.Report.Verdict = verdict.Unknown
+		d.Report.Results = []Result{{Name: "watch", Error: "the gate has passed since the last round began; the next one is running"}}
 	}
-	d.Report.Verdict = verdict.Unknown
-	d.Report.Results = []Result{{Name: "watch", Error: "the gate has passed since the last round began; the next one is running"}}
-	return true
 }
 
 // Verdict returns the node's verdict: unknown if watch is late.

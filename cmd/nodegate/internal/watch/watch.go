@@ -79,7 +79,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 		return err
 	}
 	w.setPolicy(p)
-	w.passed = w.gatePassed()
+	if w.Passed == nil {
+		w.Passed = func() time.Time { return time.Time{} }
+	}
+	w.passed = w.Passed()
 	w.fights, w.known, w.verdicts = fights{}, map[int]*knownLink{}, map[string]verdict.Verdict{}
 	w.record.state = Status{
 		Watching: report.Watching{Since: time.Now(), Interval: w.Every, Corrected: map[string]int{}}, Policy: p,
@@ -88,7 +91,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	events, lost, subscribed := make(chan host.LinkEvent, eventsQueued), make(chan error), make(chan struct{})
 	go subscribe(ctx, w.Host.Links, events, subscribed, lost)
 	l := loop{Watcher: w, next: stoppedTimer(), chores: stoppedTimer(), first: true}
-	l.round = &round{host: w.Observer, policy: w.Policy, audit: w.Audit, passed: w.gatePassed, done: make(chan found, 1)}
+	l.round = &round{host: w.Observer, policy: w.Policy, audit: w.Audit, passed: w.Passed, done: make(chan found, 1)}
 	alive, glances := time.Tick(w.AliveEvery), time.Tick(glanceEvery) // the first is nil, and never ticks, for 0
 	for {
 		select {
@@ -150,7 +153,7 @@ func stoppedTimer() *time.Timer {
 // glance looks for changes that no notification reports.
 func (l *loop) glance(ctx context.Context) {
 	l.early = l.glanceChanged() || l.early
-	if passed := l.gatePassed(); !passed.Equal(l.passed) { // kubelet's unit becomes active
+	if passed := l.Passed(); !passed.Equal(l.passed) { // kubelet's unit becomes active
 		l.passed = passed
 		l.beginRound(ctx, l.round, false)
 	}
@@ -191,13 +194,6 @@ func (l *loop) doChores(ctx context.Context) {
 		l.dirty = false
 		l.publish()
 	}
-}
-
-func (w *Watcher) gatePassed() time.Time {
-	if w.Passed == nil {
-		return time.Time{}
-	}
-	return w.Passed()
 }
 
 // subscribe receives notifications about links until ctx ends, and subscribes again
