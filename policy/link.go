@@ -78,22 +78,20 @@ func (m Match) disjoint(o Match) bool {
 		m.isSoftware() && o.isHardware() || m.isHardware() && o.isSoftware()
 }
 
-// isSoftware reports whether m selects links that the kernel makes without a device.
-func (m Match) isSoftware() bool {
-	return slices.Contains([]string{
-		"bond", "bridge", "dummy", "erspan", "geneve", "gre", "gretap", "ifb", "ip6gre", "ip6tnl", "ipip", "ipvlan", "macvlan", "macvtap", "sit",
-		"team", "tun", "veth", "vlan", "vrf", "vxlan", "wireguard",
-	}, m.Kind)
+// software lists the kinds of links that the kernel makes without a device. ethtool prints most of them as the driver, the last two
+// under another name.
+func software() []string {
+	return []string{
+		"bond", "bridge", "dummy", "erspan", "geneve", "gre", "gretap", "ifb", "ip6gre", "ip6tnl", "ipip", "ipvlan", "macvlan", "macvtap",
+		"openvswitch", "sit", "team", "tun", "veth", "vlan", "vrf", "vxlan", "wireguard", "802.1Q VLAN Support", "bonding",
+	}
 }
 
-// isHardware reports whether m selects links of a device's driver. The others are the names that ethtool prints for links without a device.
-func (m Match) isHardware() bool {
-	software := []string{
-		"802.1Q VLAN Support", "bonding", "bridge", "dummy", "geneve", "gre", "ifb", "ipip", "ipvlan", "macvlan", "macvtap", "openvswitch",
-		"team", "tun", "veth", "vrf", "vxlan", "wireguard",
-	}
-	return m.Driver != "" && !slices.Contains(software, m.Driver)
-}
+// isSoftware reports whether m selects links that the kernel makes without a device.
+func (m Match) isSoftware() bool { return slices.Contains(software(), m.Kind) }
+
+// isHardware reports whether m selects links of a device's driver.
+func (m Match) isHardware() bool { return m.Driver != "" && !slices.Contains(software(), m.Driver) }
 
 // isVirtual reports whether m selects links that a CNI or kube-proxy makes. Such a link carries no default route of a node, and has
 // no hardware driver.

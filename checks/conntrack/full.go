@@ -3,7 +3,6 @@ package conntrack
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"nodegate/checks"
 	"nodegate/internal/host"
@@ -58,13 +57,5 @@ func bucketsFor(entries uint64) uint64 { return (entries/4 + 8191) / 8192 * 8192
 
 // conntrackNumber reads one of nf_conntrack's numeric parameters. It returns fs.ErrNotExist if nf_conntrack is not loaded.
 func conntrackNumber(h *host.Host, name string) (uint64, error) {
-	text, err := h.ReadSysctl("net/netfilter/nf_conntrack_" + name)
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseUint(text, 10, 32) // the kernel keeps them in 32 bits
-	if err != nil {
-		return 0, fmt.Errorf("reading net.netfilter.nf_conntrack_%s: %w", name, err)
-	}
-	return n, nil
+	return h.SysctlNumber("net/netfilter/nf_conntrack_" + name)
 }

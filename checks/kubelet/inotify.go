@@ -32,18 +32,15 @@ func inspectInotify(_ context.Context, h *host.Host, p *policy.Policy) (checks.S
 	var want, got, commands []string
 	for _, limit := range []struct {
 		name  string
-		least int
+		least uint64
 		write string
 	}{{"max_user_watches", 524288, "524288"}, {"max_user_instances", 512, "8192"}} {
 		key := "fs/inotify/" + limit.name
-		text, err := h.ReadSysctl(key)
+		n, err := h.SysctlNumber(key)
 		if err != nil {
 			return s, err
 		}
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return s, fmt.Errorf("reading fs.inotify.%s: %w", limit.name, err)
-		}
+		text := strconv.FormatUint(n, 10)
 		want = append(want, fmt.Sprintf("%s>=%d", limit.name, limit.least))
 		got = append(got, limit.name+"="+text)
 		s.Evidence = append(s.Evidence, checks.Seen("/proc/sys/"+key, text))

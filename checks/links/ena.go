@@ -41,9 +41,8 @@ func inspectENAAllowance(ctx context.Context, h *host.Host, _ *policy.Policy) (c
 		if l.Kind != "" {
 			continue
 		}
-		// A link such as lo lacks a driver.
-		driver, err := h.Links.Driver(ctx, l.Name)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
+		driver, err := h.DriverOf(ctx, l.Name)
+		if err != nil {
 			return s, err
 		}
 		if driver != "ena" {

@@ -58,7 +58,7 @@ func inspectLeftovers(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 // netDir has the runtime's configuration of networks.
 const netDir = "/etc/cni/net.d"
 
-// networksOf returns the networks that CNIs have installed, each with its file, and before them an example that the runtime would use instead.
+// networksOf returns the networks that CNIs have installed, each with its file. An example that the runtime would use instead comes first.
 func networksOf(h *host.Host) (networks []string, err error) {
 	names, err := h.ReadDirIfAny(netDir)
 	if err != nil {

@@ -55,16 +55,12 @@ func inspectNeighbourTable(ctx context.Context, h *host.Host, p *policy.Policy) 
 			}
 		}
 		key := "net/" + table.family + "/neigh/default/gc_thresh3"
-		limit, err := h.ReadSysctl(key)
+		most, err := h.SysctlNumber(key)
 		if err != nil {
 			return s, err
 		}
-		most, err := strconv.ParseUint(limit, 10, 64)
-		if err != nil {
-			return s, fmt.Errorf("reading %s: %w", policy.Key(key), err)
-		}
 		s.Evidence = append(s.Evidence, checks.Seen(table.stat, fmt.Sprintf("entries %d, table_fulls %d", entries, full)),
-			checks.Seen("/proc/sys/"+key, limit))
+			checks.Seen("/proc/sys/"+key, strconv.FormatUint(most, 10)))
 		if entries*100 >= most*80 {
 			kept, err := countPermanentEntries(ctx, h, table.family)
 			if err != nil {

@@ -42,7 +42,7 @@ func inspectRPFilter(ctx context.Context, h *host.Host, p *policy.Policy) (check
 	if err != nil {
 		return s, err
 	}
-	s.Evidence = []checks.Evidence{checks.Seen("/proc/sys/net/ipv4/conf/all/rp_filter", strconv.Itoa(all))}
+	s.Evidence = []checks.Evidence{checks.Seen("/proc/sys/net/ipv4/conf/all/rp_filter", strconv.FormatUint(all, 10))}
 	var uplinks []string
 	if names, err := h.ReadDirIfAny("/etc/cni/net.d"); err != nil {
 		return s, err
@@ -102,17 +102,17 @@ func isCiliumPodLink(l host.Link) bool { return strings.HasPrefix(l.Name, "lxc")
 // cniInterface is an interface of a CNI, with its own rp_filter and the value it needs.
 type cniInterface struct {
 	name, need string
-	own        int
+	own        uint64
 }
 
-func (f cniInterface) isSatisfied(all int) bool {
+func (f cniInterface) isSatisfied(all uint64) bool {
 	effective := max(all, f.own)
 	return effective == 0 || effective == 2 && f.need == "not 1"
 }
 
 // rpFilterCommands returns the assignments that correct the interfaces. It lowers `all` only if an interface needs 0;
 // it then also corrects the interfaces that only `all` had made loose.
-func rpFilterCommands(all int, inspected []cniInterface) []string {
+func rpFilterCommands(all uint64, inspected []cniInterface) []string {
 	var commands []string
 	if all > 0 && slices.ContainsFunc(inspected, func(f cniInterface) bool { return f.need == "0" }) {
 		all, commands = 0, []string{"net.ipv4.conf.all.rp_filter=0"}
@@ -144,14 +144,6 @@ func rpFilterNeed(l host.Link, uplinks []string) string {
 	return ""
 }
 
-func readRPFilter(h *host.Host, link string) (int, error) {
-	text, err := h.ReadSysctl("net/ipv4/conf/" + link + "/rp_filter")
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return 0, fmt.Errorf("reading rp_filter of %s: %w", link, err)
-	}
-	return n, nil
+func readRPFilter(h *host.Host, link string) (uint64, error) {
+	return h.SysctlNumber("net/ipv4/conf/" + link + "/rp_filter")
 }

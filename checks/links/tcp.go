@@ -1,11 +1,7 @@
 package links
 
 import (
-	"context"
-	"fmt"
-
 	"nodegate/checks"
-	"nodegate/internal/host"
 	"nodegate/policy"
 )
 
@@ -20,21 +16,6 @@ func tcpChecksumErrors() checks.Problem {
 			"a link block in the policy keeps it off",
 		TradeOff: "The CPU computes the checksums.",
 		Ref:      "https://github.com/flannel-io/flannel/issues/1279",
-		Inspect: func(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-			s := checks.Passing("no wrong checksums now")
-			first, err := readChecksumErrors(h, "Tcp")
-			if err != nil || first == 0 {
-				return s, err
-			}
-			if h, err = checks.Pause(ctx, h); err != nil {
-				return s, err
-			}
-			second, err := readChecksumErrors(h, "Tcp")
-			s.Evidence = []checks.Evidence{checks.Seen("/proc/net/snmp", fmt.Sprintf("Tcp InCsumErrors %d, then %d", first, second))}
-			if second > first {
-				s.Differs("InCsumErrors rising", "")
-			}
-			return s, err
-		},
+		Inspect:  inspectChecksumErrors("Tcp", "", ""),
 	}
 }

@@ -3,6 +3,7 @@ package links
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,33 +26,36 @@ func udpChecksumErrors() checks.Problem {
 			"vxlan.checksum; on VMware vmxnet3, use another VXLAN port or turn off the NIC's tunnel offloads",
 		TradeOff: "Without tunnel offloads, the CPU computes checksums and segments packets.",
 		Ref:      "https://github.com/kubernetes/kubernetes/pull/92035",
-		Inspect:  inspectUDPChecksumErrors,
+		Inspect: inspectChecksumErrors("Udp", "vxlan.checksum",
+			"run `dmesg | grep 'UDP: bad checksum'` to find the sender, then `nodegate check --stage run` there (vxlan.checksum)"),
 	}
 }
 
-func inspectUDPChecksumErrors(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
-	s := checks.Passing("no wrong checksums now")
-	first, err := readChecksumErrors(h, "Udp")
-	if err != nil {
-		return s, err
-	}
-	second := first
-	if first > 0 {
-		if h, err = checks.Pause(ctx, h); err != nil {
+// inspectChecksumErrors returns the inspection of one protocol's counter, with the cause and the remedy of a counter that rises.
+func inspectChecksumErrors(protocol, cause, remedy string) func(context.Context, *host.Host, *policy.Policy) (checks.State, error) {
+	return func(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
+		s := checks.Passing("no wrong checksums now")
+		first, err := readChecksumErrors(h, protocol)
+		if err != nil {
 			return s, err
 		}
-		if second, err = readChecksumErrors(h, "Udp"); err != nil {
-			return s, err
+		second := first
+		if first > 0 {
+			if h, err = checks.Pause(ctx, h); err != nil {
+				return s, err
+			}
+			if second, err = readChecksumErrors(h, protocol); err != nil {
+				return s, err
+			}
 		}
+		s.Evidence = []checks.Evidence{checks.Seen("/proc/net/snmp", fmt.Sprintf("%s InCsumErrors %d", protocol, second))}
+		if second > first {
+			s.Evidence[0].Text += fmt.Sprintf(", %d more in 100 ms", second-first)
+			s.Cause = cause
+			s.Differs("InCsumErrors rising", remedy)
+		}
+		return s, nil
 	}
-	s.Evidence = []checks.Evidence{checks.Seen("/proc/net/snmp", fmt.Sprintf("Udp InCsumErrors %d", second))}
-	if second > first {
-		s.Evidence[0].Text += fmt.Sprintf(", %d more in 100 ms", second-first)
-		s.Cause = "vxlan.checksum"
-		s.Differs("InCsumErrors rising",
-			"run `dmesg | grep 'UDP: bad checksum'` to find the sender, then `nodegate check --stage run` there (vxlan.checksum)")
-	}
-	return s, nil
 }
 
 func readChecksumErrors(h *host.Host, protocol string) (int64, error) {
@@ -59,43 +63,27 @@ func readChecksumErrors(h *host.Host, protocol string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	counters, err := parseSNMP(text, protocol)
-	if err != nil {
-		return 0, err
-	}
-	n, ok := counters["InCsumErrors"]
-	if !ok {
-		return 0, fmt.Errorf("/proc/net/snmp: no counter InCsumErrors in this kernel")
-	}
-	return n, nil
+	return parseChecksumErrors(text, protocol)
 }
 
-// parseSNMP reads the counters of one protocol from /proc/net/snmp: a line of names and a line of
-// numbers, both starting with the protocol.
-func parseSNMP(text, protocol string) (map[string]int64, error) {
+// parseChecksumErrors reads the counter InCsumErrors of one protocol from /proc/net/snmp: a line of names and a line of numbers, both
+// starting with the protocol.
+func parseChecksumErrors(text, protocol string) (int64, error) {
 	var names []string
 	for line := range strings.Lines(text) {
 		rest, ok := strings.CutPrefix(line, protocol+":")
-		if !ok {
-			continue
-		}
 		fields := strings.Fields(rest)
-		if names == nil {
+		switch at := slices.Index(names, "InCsumErrors"); {
+		case !ok:
+		case names == nil:
 			names = fields
-			continue
+		case at < 0:
+			return 0, fmt.Errorf("/proc/net/snmp: no counter InCsumErrors in this kernel")
+		case at >= len(fields):
+			return 0, fmt.Errorf("/proc/net/snmp: %s has %d numbers for %d names", protocol, len(fields), len(names))
+		default:
+			return strconv.ParseInt(fields[at], 10, 64)
 		}
-		if len(fields) != len(names) {
-			return nil, fmt.Errorf("/proc/net/snmp: %s has %d numbers for %d names", protocol, len(fields), len(names))
-		}
-		counters := make(map[string]int64, len(names))
-		for i, f := range fields {
-			n, err := strconv.ParseInt(f, 10, 64) // Tcp's MaxConn is -1
-			if err != nil {
-				return nil, fmt.Errorf("/proc/net/snmp: %s: %w", protocol, err)
-			}
-			counters[names[i]] = n
-		}
-		return counters, nil
 	}
-	return nil, fmt.Errorf("/proc/net/snmp: no counters of %s", protocol)
+	return 0, fmt.Errorf("/proc/net/snmp: no counters of %s", protocol)
 }

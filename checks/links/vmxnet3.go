@@ -44,13 +44,11 @@ func inspectVMXNET3(ctx context.Context, h *host.Host, _ *policy.Policy) (checks
 		if card.Kind != "" || tunnel == nil {
 			continue
 		}
-		driver, err := h.Links.Driver(ctx, card.Name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errors.ErrUnsupported):
-			continue
-		case err != nil:
+		driver, err := h.DriverOf(ctx, card.Name)
+		if err != nil {
 			return s, err
-		case driver != "vmxnet3":
+		}
+		if driver != "vmxnet3" {
 			continue
 		}
 		features, err := h.Links.Features(ctx, card.Name)

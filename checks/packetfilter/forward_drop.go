@@ -42,10 +42,6 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	if err != nil {
 		return s, err
 	}
-	kubernetes := slices.ContainsFunc(sets, func(set *ruleset.Set) bool { return set.NFT != nil })
-	for _, t := range ruleset.Tables(sets, "filter") {
-		kubernetes = kubernetes || t.Declares("KUBE-FORWARD")
-	}
 	var got []string
 	links := audit.LinkNames(ctx, h)
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
@@ -78,12 +74,20 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		}
 	}
 	switch {
-	case !kubernetes:
+	case !isKubernetes(sets):
 		s.Skip = noderules.None
 	case got != nil:
 		s.Differs(strings.Join(got, ", "), "")
 	}
 	return s, nil
+}
+
+// isKubernetes reports whether the rules have chains of kube-proxy or kubelet.
+func isKubernetes(sets []*ruleset.Set) bool {
+	return slices.ContainsFunc(sets, func(set *ruleset.Set) bool { return set.NFT != nil }) ||
+		slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
+			return t.Declares("KUBE-FORWARD") || t.Declares("KUBE-FIREWALL")
+		})
 }
 
 // servesIPv6 reports whether kube-proxy's rules may have Services for IPv6. Those of IPVS mode do not show it.

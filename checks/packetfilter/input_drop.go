@@ -40,10 +40,7 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 	if err != nil {
 		return s, err
 	}
-	kubernetes := slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
-		return t.Declares("KUBE-FORWARD") || t.Declares("KUBE-FIREWALL")
-	}) || slices.ContainsFunc(sets, func(set *ruleset.Set) bool { return set.NFT != nil })
-	if !kubernetes {
+	if !isKubernetes(sets) {
 		s.Skip = noderules.None
 		return s, nil
 	}

@@ -213,9 +213,6 @@ func (l Link) matchesBeside(ctx context.Context, h *host.Host, found host.Link, 
 	if l.Match.Driver == "" {
 		return true, nil
 	}
-	driver, err := h.Links.Driver(ctx, found.Name)
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
+	driver, err := h.DriverOf(ctx, found.Name)
 	return driver == l.Match.Driver, err
 }

@@ -52,7 +52,7 @@ func (o *auditOptions) writeWays(ctx context.Context, h *host.Host, stdin io.Rea
 	for _, t := range list {
 		worst = verdict.Worse(worst, t.Verdict)
 	}
-	if err := o.write(stdout, func(w io.Writer) error { return report.WriteWays(w, o.format, list) }); err != nil {
+	if err := o.writeDocument(stdout, report.NewWays(list), func(w io.Writer) error { return report.WriteWays(w, list) }); err != nil {
 		return err
 	}
 	return exitCode(worst)

@@ -275,20 +275,13 @@ func unknown(c *cobra.Command, err error) error {
 
 // writeProbe writes a result, and returns the exit code of its verdict.
 func (o *outputs) writeProbe(stdout io.Writer, result any, text func(io.Writer) error, v verdict.Verdict, about string) error {
-	render := map[string]func(io.Writer) error{
-		"text": func(w io.Writer) error {
-			if err := text(w); err != nil {
-				return err
-			}
-			fmt.Fprintln(w)
-			return report.Total(w, o.paint(stdout), v, about)
-		},
-		"json": func(w io.Writer) error { return report.JSON(w, result) },
-	}[o.format]
-	if render == nil {
-		return fmt.Errorf("unknown format %q; known formats: text, json", o.format)
-	}
-	if err := o.write(stdout, render); err != nil {
+	if err := o.writeDocument(stdout, result, func(w io.Writer) error {
+		if err := text(w); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+		return report.Total(w, o.paint(stdout), v, about)
+	}); err != nil {
 		return err
 	}
 	return exitCode(v)

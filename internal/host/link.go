@@ -63,6 +63,15 @@ func (f Feature) String() string {
 	return s
 }
 
+// DriverOf returns the driver of a link, or "" if it has none, as lo, or was removed.
+func (h *Host) DriverOf(ctx context.Context, link string) (string, error) {
+	driver, err := h.Links.Driver(ctx, link)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return driver, err
+}
+
 // machineLinks queries the kernel in the caller's network namespace. It opens its sockets at the
 // first use, because most policies need none.
 type machineLinks struct {

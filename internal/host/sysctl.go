@@ -7,9 +7,23 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 )
+
+// SysctlNumber reads a parameter that is a number. The kernel keeps all of these in 32 bits.
+func (h *Host) SysctlNumber(key string) (uint64, error) {
+	text, err := h.ReadSysctl(key)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("reading %s: %w", strings.ReplaceAll(key, "/", "."), err)
+	}
+	return n, nil
+}
 
 // ReadSysctl reads a kernel parameter by its path below /proc/sys, or an attribute by its path, which begins with /sys/. Of a list of
 // choices the value is the word in brackets. Tabs and runs of spaces become

@@ -1,16 +1,12 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"nodegate/internal/audit"
 )
-
-// KindWays is the kind of the document with the ways of packets to a Service.
-const KindWays = "Ways"
 
 // Ways is the document with the ways of packets to a Service.
 type Ways struct {
@@ -19,13 +15,11 @@ type Ways struct {
 	Ways       []audit.Trace `json:"ways"`       // one for each port, family and address
 }
 
-// WriteWays writes the ways of packets to a Service as text or json.
-func WriteWays(w io.Writer, format string, list []audit.Trace) error {
-	if format == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(Ways{APIVersion, KindWays, list})
-	}
+// NewWays returns the document of ways.
+func NewWays(list []audit.Trace) Ways { return Ways{APIVersion, "Ways", list} }
+
+// WriteWays writes the ways of packets to a Service as text.
+func WriteWays(w io.Writer, list []audit.Trace) error {
 	var b strings.Builder
 	for i, t := range list {
 		if i > 0 {
