@@ -48,7 +48,9 @@ var (
 		return regexp.MustCompile(`^(unix:(//)?)?(/|(/(` + top + `)|%[a-zA-Z])(/[\w.@:+%*?-]*)*)$`)
 	})
 	// No key in base64 lacks capital letters.
-	anyPath = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^((/[a-z0-9_.@:-]+)+|[a-z0-9-]+\.(ya?ml|conf|json))$`) })
+	anyPath = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^((/[a-z0-9_.@:-]+)+|[a-z0-9-]+\.(ya?ml|conf|json))$`)
+	})
 	// Numbers with a unit, ranges, durations, times, Kubernetes' APIs and labels, units of systemd, links, variables in a command line.
 	shape = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^([+-]?[0-9.]+([numkMGTPE]|[KMGTPE]i|%%?|[eE][+-]?[0-9]+)?|[0-9]+-[0-9]+|-?([0-9.]+(ns|us|µs|ms|s|m|h))+` +
