@@ -48,7 +48,7 @@ type filtering struct {
 	block int  // the column of the name to which deeper lines belong, which are hidden; -1: none
 }
 
-// words filters the text of a file of any format: the names and values that are made of known words or have the shape of a number, address, path,
+// words filters the text of a file: the names and values that are made of known words or have the shape of a number, address, path,
 // unit or link remain, and so do the characters between words. The value of a name that is not known is hidden whatever its shape.
 func words(text string) string {
 	s := filtering{block: -1}
