@@ -22,7 +22,8 @@ type asked struct {
 	others  bool     // the block is for other distributions
 }
 
-// checkDomains reports values that recorded kernels refuse or never give back, and parameters that only some of them have. A block is judged for the kernels that its conditions include.
+// checkDomains reports values that recorded kernels refuse or never give back, and parameters that only some of them have. A block is
+// judged for the kernels that its conditions include.
 func (v *survey) checkDomains() hcl.Diagnostics {
 	r := &reader{}
 	for _, b := range v.blocks {

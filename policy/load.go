@@ -62,7 +62,8 @@ func (s Source) For(fact func(name string) (any, bool)) (*Policy, hcl.Diagnostic
 
 // forNode returns a loader of the same blocks for a node with these facts.
 func (l *loader) forNode(fact func(name string) (any, bool)) *loader {
-	node := &loader{reader: l.fresh(), blocks: l.blocks, policy: &Policy{Files: l.policy.Files, Digest: l.policy.Digest, Version: l.policy.Version}}
+	p := &Policy{Files: l.policy.Files, Digest: l.policy.Digest, Version: l.policy.Version}
+	node := &loader{reader: l.fresh(), blocks: l.blocks, policy: p}
 	node.catalogue, node.Fact = l.catalogue, fact
 	return node
 }

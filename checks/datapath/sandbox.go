@@ -351,7 +351,8 @@ func (p *sandboxProbe) refused(step, summary, words string) {
 
 // Proof returns the result as a requirement of a policy.
 func (r SandboxResult) Proof() host.Proof {
-	proof := host.Proof{Pass: r.Pass, Skip: r.Skipped, Minor: r.minor, Lost: r.Summary, Evidence: r.Socket + ": " + r.Summary, Remedy: r.Remedy}
+	proof := host.Proof{Pass: r.Pass, Skip: r.Skipped, Minor: r.minor, Lost: r.Summary,
+		Evidence: r.Socket + ": " + r.Summary, Remedy: r.Remedy}
 	if r.Pass && r.Stale != "" {
 		proof.Pass, proof.Minor = false, true
 		proof.Lost = "the runtime runs a program whose file was replaced"

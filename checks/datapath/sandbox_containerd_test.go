@@ -38,8 +38,7 @@ type containerd struct {
 	image                               []byte // pauseImage, as pauseTar makes it
 	dir, binDir, path, program, handler string
 	noNetwork, noImage                  bool
-	network                             string // JSON, in place of a bridge with an address
-	broken                              string // a file of networks that is not JSON, before the good one
+	network, broken                     string // JSON, in place of a bridge with an address; a file of networks that is not JSON, before the good one
 }
 
 const bridgeNetwork = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [

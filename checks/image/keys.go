@@ -19,7 +19,8 @@ func keyLeftovers() []leftover {
 			"/run/containers/0/auth.json", "/etc/containers/auth.json", "/etc/cni/net.d/*kubeconfig*", "/etc/cni/net.d/*/*kubeconfig*")},
 		{kind: "private key", holds: []config.Trait{config.PrivateKey}, patterns: []string{
 			"/etc/ssh/*", "/etc/ssh/*/*", "/etc/ssl/private/*", "/etc/pki/tls/private/*", "/etc/pki/consumer/*",
-			"/etc/pki/entitlement/*", "/etc/ssl/*.key", "/etc/ssl/*.pem", "/etc/ssl/*/*.key", "/etc/pki/*.key", "/etc/letsencrypt/archive/*/*", "/etc/letsencrypt/accounts/*/*/*/*", "/etc/wireguard/*",
+			"/etc/pki/entitlement/*", "/etc/ssl/*.key", "/etc/ssl/*.pem", "/etc/ssl/*/*.key", "/etc/pki/*.key",
+			"/etc/letsencrypt/archive/*/*", "/etc/letsencrypt/accounts/*/*/*/*", "/etc/wireguard/*",
 			"/etc/openvpn/*", "/etc/openvpn/*/*", "/etc/ipsec.d/private/*", "/etc/swanctl/private/*", "/etc/nebula/*", "/etc/etcd/*",
 			"/etc/etcd/*/*", "/etc/ssl/etcd/*", "/etc/ssl/etcd/ssl/*", "/etc/docker/certs.d/*/*",
 			"/etc/containerd/certs.d/*/*", "/opt/*.pem", "/opt/*.key", "/etc/*.pem", "/etc/*.key", "/tmp/*.pem", "/tmp/*.key",

@@ -131,7 +131,8 @@ type clientAuth struct {
 	since, until time.Time
 }
 
-// errNoCertificate reports that a kubeconfig, or a file that it names, has no certificate that can be read; kubelet itself says what it lacks.
+// errNoCertificate reports that a kubeconfig, or a file that it names, has no certificate that can be read. kubelet itself says what it
+// lacks.
 var errNoCertificate = errors.New("no client certificate")
 
 // rotatedCertificate returns the certificate that kubelet rotates, or an empty one.

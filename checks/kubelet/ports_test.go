@@ -50,7 +50,7 @@ remedy: stop the other program, or set port in kubelet's configuration`
 	}
 	const root, notVisible = "0\t0\t0\t0", "unknown\nerror: port 10250 is in use, and its process is not visible"
 	pods := node(line("280A", "0A"), "kubelet")
-	pods.What, pods.Want = "another user's kubelet", strings.Replace(stranger.Want, "nginx", "kubelet", -1)
+	pods.What, pods.Want = "another user's kubelet", strings.ReplaceAll(stranger.Want, "nginx", "kubelet")
 	pods.Node.Files["/proc/815/status"] = "Name:\tkubelet\nUid:\t0\t1000\t0\t0\n"
 	unseen := hidden("kubelet runs", "1000.00", root, "net:[1]", `
 pass

@@ -44,8 +44,8 @@ type Machine struct {
 
 // NewMachine returns the node of h.
 func NewMachine(h *host.Host) *Machine {
-	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h, Clock: host.ClockOffset}, flows: kubeproxy.Flows, generation: h.RulesGeneration,
-		spent: h.ProcessorTime, failures: -1}
+	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h, Clock: host.ClockOffset}, flows: kubeproxy.Flows,
+		generation: h.RulesGeneration, spent: h.ProcessorTime, failures: -1}
 }
 
 // Rules reads and judges the rules. It reads nf_conntrack_tcp_be_liberal after them each time, because kube-proxy may be configured to

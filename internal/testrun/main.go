@@ -104,10 +104,9 @@ func runTests(ctx context.Context, args []string) ([]skip, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(events.Name())
-	defer events.Close()
-	command := append([]string{"go", "run", gotestsum, "--format=standard-quiet", "--hide-summary=skipped", "--jsonfile=" + events.Name(), "--",
-		"-timeout", "60m"}, args...)
+	defer func() { _, _ = events.Close(), os.Remove(events.Name()) }()
+	command := append([]string{"go", "run", gotestsum, "--format=standard-quiet", "--hide-summary=skipped",
+		"--jsonfile=" + events.Name(), "--", "-timeout", "60m"}, args...)
 	own, err := os.Readlink("/proc/self")
 	foreign := err == nil && own != strconv.Itoa(os.Getpid())
 	if foreign && os.Geteuid() != 0 {

@@ -47,7 +47,8 @@ type requestsSeen struct {
 	failed float64   // how many had failed then
 }
 
-// judge takes a reading; readings before counts are forgotten. It returns the finding that kube-proxy's requests keep failing: for over a minute without any answer.
+// judge takes a reading; readings before counts are forgotten. It returns the finding that kube-proxy's requests keep failing: for over a
+// minute without any answer.
 func (s *requestsSeen) judge(r Requests, now, counts time.Time) []proxy.Finding {
 	first := s.read.IsZero() || s.read.Before(counts)
 	switch {

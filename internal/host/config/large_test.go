@@ -21,7 +21,6 @@ func TestLarge(t *testing.T) {
 		"/etc/udev/rules.d/a.rules":  strings.Repeat("x\n", 1<<20), "/etc/udev/rules.d/b.rules": strings.Repeat("x\n", 1<<20+1),
 	}
 	kubelet := tree{"/var/lib/kubelet/config.yaml": "a: [" + strings.Repeat("[],", 4<<20) + "]"}
-	const refused = "have more than 4194304 bytes in total"
 	for _, c := range []struct {
 		what, refused string
 		read          func() error

@@ -21,7 +21,8 @@ var (
 	messageToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^\s"'` + "`" + `,;()\[\]{}=<>|!\\]+`) })
 	// Places in a source, klog's header, versions and exit codes.
 	messagePattern = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^([a-z0-9_]+\.go:[0-9]+|\.\./libkmod/[a-z-]+\.c:[0-9]+|[IWEF][0-9]{4}|:?v?[0-9][0-9:.]*|0x[0-9a-f]{1,8}|!!\w+|nf_tables)$`)
+		return regexp.MustCompile(`^([a-z0-9_]+\.go:[0-9]+|` +
+			`\.\./libkmod/[a-z-]+\.c:[0-9]+|[IWEF][0-9]{4}|:?v?[0-9][0-9:.]*|0x[0-9a-f]{1,8}|!!\w+|nf_tables)$`)
 	})
 	camelWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+|[0-9]+`) })
 )

@@ -27,7 +27,7 @@ import (
 type Machine struct {
 	Kernel   string                       // uname -r; "" means 6.1.0
 	Files    map[string]string            // path -> content, or "-> TARGET" for a link; directories are implied
-	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "l " link, "s " statfs, "x " run, "modprobe ", "cycles"
+	Refuse   map[string]error             // path -> error of a write; "r "+path of a read, "l " link, "s " statfs, "x " run, "modprobe "
 	Clamp    map[string]string            // path -> the value that the kernel stores at every write
 	Modes    map[string]fs.FileMode       // path -> permissions; 0755 for other paths
 	Modules  map[string]map[string]string // installed module, not loaded -> the parameters that it adds
