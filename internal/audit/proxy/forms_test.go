@@ -264,7 +264,7 @@ func TestBackends(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			rep := Judge(b.rs, Options{})
 			wantOne(t, rep, b.want)
-			if left := b.name == "nftables and iptables"; b.want == "kubeproxy.backend.mixed" && strings.HasPrefix(rep.Findings[0].Remedy, "drain") != left {
+			if left := b.name == "nftables and iptables"; b.want == "kubeproxy.backend.mixed" && (rep.Findings[0].Remedy == otherMode) != left {
 				t.Errorf("remedy: %s", rep.Findings[0].Remedy)
 			}
 		})
