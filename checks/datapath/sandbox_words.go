@@ -112,8 +112,8 @@ func (p *sandboxProbe) remedy(words string) string {
 	return "correct what the runtime reports; `journalctl -u " + p.r.unit() + "` has more"
 }
 
-// spareBridge sets the remedy for a bridge with the address of an earlier range. Pods on it would lose their network with it, those of a
-// DaemonSet too, which a drain leaves.
+// spareBridge sets the remedy for a bridge with the address of an earlier range. Pods on it would lose their network with it, also a
+// DaemonSet's, which a drain leaves.
 func (p *sandboxProbe) spareBridge(ctx context.Context) {
 	m := regexp.MustCompile(`"([^"]+)" already has an IP address different from`).FindStringSubmatch(p.r.Words)
 	if m == nil {

@@ -12,7 +12,7 @@ import (
 	"nodegate/internal/host/config"
 )
 
-// Once returns a host for one run of the checks, some of which run concurrently: it asks each question at most once. A host that Once,
+// Once returns a host for one run of the checks, which may run concurrently: it asks each question at most once. A host that Once,
 // Record or Replay made is returned as it is.
 func Once(h *Host) *Host {
 	if h.memo.Snapshot != nil {

@@ -44,7 +44,7 @@ type Outcome struct {
 	Doubt string // why a loss in the replica may be none on the node
 }
 
-// A flow is lost if it has no answer for so long, and while so many others, which no rule can lose, had theirs: on a busy machine
+// A flow is lost if it lacks an answer for so long, and while so many others, which no rule can lose, had theirs: on a busy machine
 // everything takes its time.
 const (
 	patience = 200 * time.Millisecond
@@ -390,7 +390,7 @@ func (p *Replay) passes(ctx context.Context, o *Outcome, parts []int) bool {
 	return now.Lost == 0 && (now.Link == "" || now.Link != o.Link)
 }
 
-// isOfNetwork reports whether a part is a CNI's, or a route: what is only taken away if nothing else helps.
+// isOfNetwork reports whether a part is a CNI's, or a route. It is taken away only if nothing else helps.
 func isOfNetwork(p *replica.Part) bool {
 	cni := []string{"FLANNEL", "CNI-", "cali-", "AWS-", "CILIUM_", "ANTREA", "KUBE-ROUTER", "WEAVE", "IP-MASQ", "KIND-"}
 	return p.Kind == replica.PartRoute || slices.ContainsFunc(cni, func(prefix string) bool { return strings.HasPrefix(p.Chain, prefix) })

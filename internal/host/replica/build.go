@@ -17,7 +17,7 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// Spec is what a replica has beside the copy of the node.
+// Spec lists the parts of a replica beside the copy of the node.
 type Spec struct {
 	Pods  []Pod  // of this node, each with a kernel of its own
 	Ports []Port // at which every end answers
@@ -115,7 +115,7 @@ func (r *Replica) newNamespace(ctx context.Context) (*netns.Namespace, error) {
 	}
 	r.closers = append(r.closers, n.Close)
 	return n, n.Do(ctx, func() error {
-		// What a new link has. The node's own values follow, as far as it has such a link.
+		// The values of a new link. The node's own values follow if it has such a link.
 		for _, key := range []string{"net/ipv4/conf/all/rp_filter", "net/ipv4/conf/default/rp_filter", "net/ipv6/conf/default/accept_dad",
 			"net/ipv6/conf/default/accept_ra"} {
 			if err := write(key, "0"); err != nil {
@@ -175,7 +175,7 @@ func (r *Replica) newMAC() net.HardwareAddr {
 	return binary.BigEndian.AppendUint32([]byte{0x0a, 0x58}, 0x4e470000+r.macs)
 }
 
-// keepsKind reports whether the stand-in is of the link's own kind, and has no other side. The kernel has its module: the link is there.
+// keepsKind reports whether the stand-in is of the link's own kind and lacks another side. The kernel has its module: the link is there.
 func (l *Link) keepsKind() bool {
 	return slices.Contains([]string{"bridge", "dummy", "vrf", "ifb"}, l.Kind)
 }

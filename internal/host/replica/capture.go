@@ -1,5 +1,5 @@
 // Package replica copies this node's network into scratch namespaces on the same kernel, in which packets show what the node does
-// with them. It copies without understanding: rules, routes and routing rules by the kernel's own messages, of which only names and
+// with them. It copies without understanding: rules, routes and routing rules by the kernel's own messages. Only names and
 // verdicts are read. Nothing of it is visible on the node, and all of it ends with the process.
 package replica
 
@@ -12,7 +12,7 @@ import (
 	"nodegate/internal/host/xtables"
 )
 
-// Capture is what a replica copies. It contains only data: another process may build the replica.
+// Capture is the input of a replica. It contains only data: another process may build the replica.
 type Capture struct {
 	Links      []Link
 	Addresses  [][]byte // messages of rtnetlink, as are the next ones

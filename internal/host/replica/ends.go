@@ -19,7 +19,7 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// Answer is what the other side of a connection saw.
+// Answer is the other side's view of a connection.
 type Answer struct {
 	End  int            // the index of the End in Replica.Ends that answered; -1 for the node itself
 	At   netip.AddrPort // the address at which it was reached
@@ -68,7 +68,7 @@ func (r *Replica) Control(ctx context.Context) error {
 	return err
 }
 
-// listen starts a server. Where the address cannot be bound there is none: a flow to it is lost, as on the node.
+// listen starts a server. If the address cannot be bound, a flow to it is lost, as on the node.
 func (r *Replica) listen(ctx context.Context, n *netns.Namespace, end int, protocol uint8, at netip.AddrPort) {
 	network := "4"
 	if at.Addr().Is6() {
@@ -288,7 +288,7 @@ func (r *Replica) top(l *Link) *Link {
 	return l
 }
 
-// Tunnel returns whether the link of an end may lead to another network than the cluster's: it has no addresses of hardware, and no CNI
+// Tunnel returns whether the link of an end may lead to another network than the cluster's: it lacks a hardware address, and no CNI
 // made it.
 func (e *End) Tunnel() bool {
 	if slices.ContainsFunc([]string{"flannel", "cilium", "antrea", "wireguard.cali", "vxlan", "tunl", "kube-", "weave", "kilo", "cni"},

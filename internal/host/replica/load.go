@@ -102,7 +102,7 @@ func (r *Replica) loadRouting(without map[int]bool) error {
 	return nil
 }
 
-// loadNFT creates everything in transactions. What the kernel refuses is left out.
+// loadNFT creates everything in transactions. Objects that the kernel refuses are left out.
 func (r *Replica) loadNFT(without map[int]bool) error {
 	if len(r.Capture.NFT) == 0 {
 		return nil

@@ -63,7 +63,7 @@ func (c *Capture) linkOf(p Pod, used map[int]bool) (*Link, net.HardwareAddr) {
 	return nil, nil
 }
 
-// isUplink reports whether a default route leaves by a link, or by a bridge of which it is a port and that is not one of veths alone.
+// isUplink reports whether a default route leaves by a link, or by a bridge that has it as a port, and not only veths.
 func (c *Capture) isUplink(l *Link) bool {
 	return l.Kind != "veth" && l.Master != 0 || slices.ContainsFunc(c.Routes, func(m []byte) bool {
 		return m[1] == 0 && intOf(attributes(m[unix.SizeofRtMsg:], unix.RTA_OIF)[unix.RTA_OIF]) == l.Index

@@ -110,7 +110,7 @@ func (c *Capture) readNetwork() error {
 	return nil
 }
 
-// addRoutingParts makes a part of each routing rule that is not the kernel's own, and of each route but those of the table local.
+// addRoutingParts makes a part of each routing rule that is not the kernel's own, and of each route but the local table's.
 func (c *Capture) addRoutingParts() {
 	for _, m := range c.Rules {
 		a := attributes(m[unix.SizeofRtMsg:], unix.RTA_TABLE)

@@ -81,7 +81,7 @@ func nfnetlink(family byte, attributes ...[]byte) []byte {
 	return append([]byte{family, unix.NFNETLINK_V0, 0, 0}, bytes.Join(attributes, nil)...)
 }
 
-// list returns the messages of a dump: their families, and their attributes. An object that is gone is no message.
+// list returns the messages of a dump: their families, and their attributes. An object that is gone yields nothing.
 func (r *nftReader) list(subsystem, kind uint16, family byte, about ...[]byte) (families []byte, list [][]byte, err error) {
 	all, err := r.dump(subsystem<<8|kind, nfnetlink(family, about...))
 	if errors.Is(err, unix.ENOENT) {

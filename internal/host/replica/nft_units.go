@@ -36,7 +36,7 @@ func (r *nftReader) units(c *Capture) ([]Unit, error) {
 			kept = append(kept, one)
 		}
 	}
-	// Of base chains with one hook and one priority the newest runs first. The order of the listing is that of their tables.
+	// Of base chains with one hook and one priority the newest runs first. The listing follows the order of their tables.
 	for _, one := range kept {
 		if part := c.addPolicy(one); part < 0 {
 			add(-1, one.create(false))
@@ -120,7 +120,7 @@ func (r *nftReader) createSet(s *nftSet) []Message {
 	return all
 }
 
-// createRule returns a rule's message behind those of its anonymous sets and chains.
+// createRule returns a rule's message behind the messages of its anonymous sets and chains.
 func (r *nftReader) createRule(chain chainID, rule []byte, bound map[chainID]*nftChain) (all []Message) {
 	for target := range jumps(rule) {
 		if inner := bound[chainID{chain.family, chain.table, target}]; inner != nil {

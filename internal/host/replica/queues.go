@@ -22,7 +22,7 @@ const (
 	queueCopyMeta   = 1
 )
 
-// acceptQueues accepts what rules put into the queues from which a program of the node takes packets. The other queues have no
+// acceptQueues accepts the packets of the queues that a program of the node reads. The other queues lack a
 // listener, as on the node.
 func (r *Replica) acceptQueues() error {
 	for _, queue := range r.Capture.Queues {

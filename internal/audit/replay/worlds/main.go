@@ -1,4 +1,4 @@
-// Command replica sends flows through a replica of the network in which it runs, and prints what is lost and why. The worlds of
+// Command replica sends flows through a replica of the network in which it runs, and prints the lost flows with their causes. The worlds of
 // the harness compare its answer with what the real packets did.
 package main
 
