@@ -80,7 +80,7 @@ func inspectValues(ctx context.Context, h *host.Host, p *policy.Policy) (checks.
 		s.Skip = "kubelet is older than 1.31, not installed, or does not report its version"
 		return s, nil
 	}
-	said, err := h.Trial(ctx, trialFlags)
+	said, err := h.Kernel.Complaint(ctx, k.Command[0], append(slices.Clone(k.Command[1:]), trialFlags(k)...)...)
 	if err != nil {
 		s.Skip = "the trial run of kubelet did not exit"
 		return s, nil

@@ -20,7 +20,7 @@ func newSnapshot() *cobra.Command {
 		Short: "Record a node, to run the checks on another machine",
 		Long: `Snapshot runs the checks and records the answers that they got: parameters,
 links with their features, rules, and of configuration files and command lines
-the options that checks read. A placeholder (left-out-...) replaces every other
+the options that checks read. A placeholder (left-out-1) replaces every other
 value. --show prints what a snapshot holds, by source and size: of FILE, or of
 what would be recorded.
 

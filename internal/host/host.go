@@ -207,7 +207,7 @@ func Open(root string) (*Host, error) {
 		if !info.IsDir() {
 			return nil, fmt.Errorf("opening root: %s is not a directory", root)
 		}
-		files := Shown(treeFiles{root})
+		files := Shown(treeFiles{root}, new(config.Filter))
 		none := memo{Snapshot: &Snapshot{}, absent: errTree}
 		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}, files}
 		return &Host{
@@ -217,9 +217,9 @@ func Open(root string) (*Host, error) {
 			opened:   []interface{ Close() }{units},
 		}, nil
 	}
-	links, units := &machineLinks{}, &machineUnits{socket: systemdSocket}
+	links, units, filter := &machineLinks{}, &machineUnits{socket: systemdSocket}, new(config.Filter)
 	return &Host{
-		Root: root, Moves: true, Files: Shown(machineFiles{}), Kernel: machineKernel{}, Links: links,
+		Root: root, Moves: true, Files: Shown(machineFiles{}, filter), Kernel: machineKernel{filter}, Links: links,
 		Units: units, Rules: machineRules{},
 		Runtimes: machineRuntimes{}, Exec: runChecked,
 		Openings: func(name string) ([]file.Opening, error) { return file.WhoMayReplace("/", name) },

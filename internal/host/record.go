@@ -47,7 +47,7 @@ func (a askedFiles) disclosed(read func(string) ([]byte, error)) func(string) (s
 		case bytes.HasPrefix(found, []byte("#!")) && a.kind == config.ByPath:
 			return "", errors.New("a snapshot does not hold scripts")
 		}
-		return strings.ToValidUTF8(string(config.Show(a.kind, name, config.NewText(0o444, found), true)), "\uFFFD"), nil
+		return strings.ToValidUTF8(string(a.m.hidden.Show(a.kind, name, config.NewText(0o444, found), true)), "\uFFFD"), nil
 	}
 }
 
@@ -99,18 +99,11 @@ func executableHeader(start []byte) []byte {
 	return []byte(" ")[:min(len(start), 1)]
 }
 
-// errNotShown is the error of a question about a file that a file names which not every user may read.
-var errNotShown = errors.New("its name is not shown: the file that has it may hold secrets")
-
 // askFile asks about a file. In a replay, a name that was not asked for does not exist if a recorded directory lacks it, or if a recorded
 // file is in its path.
 func askFile[T any](a askedFiles, kind, name string, read func(string) (T, error)) (T, error) {
-	if strings.Contains(name, config.Placeholder+"-") {
-		var none T
-		return none, &fs.PathError{Op: "reading", Path: name, Err: errNotShown}
-	}
 	v, err := ask(context.Background(), a.m, kind, name, func() (T, error) { return read(name) })
-	if a.m.absent == nil || !errors.Is(err, a.m.absent) || name != path.Clean(name) {
+	if a.m.absent == nil || !errors.Is(err, a.m.absent) || name != path.Clean(name) || strings.Contains(name, config.Placeholder) {
 		return v, err
 	}
 	for at := name; at != "/" && at != "."; at = path.Dir(at) {
@@ -121,6 +114,16 @@ func askFile[T any](a askedFiles, kind, name string, read func(string) (T, error
 		}
 	}
 	return v, err
+}
+
+func (a askedKernel) Complaint(ctx context.Context, program string, flags ...string) (string, error) {
+	return ask(ctx, a.m, "error output of", commandKey(program, flags), func() (string, error) {
+		said, err := a.Kernel.Complaint(ctx, program, flags...)
+		if a.m.keeps {
+			said = config.PlainMessage(said, program)
+		}
+		return said, err
+	})
 }
 
 type unitState struct{ Active, File string }

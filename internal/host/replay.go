@@ -39,7 +39,10 @@ func Record(h *Host) (*Host, *Snapshot) {
 	s := &Snapshot{
 		APIVersion: snapshotVersion, Kind: snapshotKind, Form: snapshotForm, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 	}
-	m := memo{Snapshot: s, derived: &Snapshot{}, keeps: true}
+	m := memo{Snapshot: s, derived: &Snapshot{}, hidden: new(config.Filter), keeps: true}
+	if files, is := h.Files.(shownFiles); is {
+		m.hidden = files.filter
+	}
 	source := &Host{Root: h.Root, Files: h.Files, Kernel: h.Kernel, Links: h.Links, Units: h.Units, Rules: h.Rules, Runtimes: h.Runtimes}
 	return asking(source, *source, m), s
 }

@@ -1,6 +1,10 @@
 package host
 
 import (
+	"errors"
+	"io/fs"
+	"strings"
+
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 )
@@ -17,11 +21,14 @@ type Source interface {
 }
 
 // Shown returns files without the values that only root may read, except in a shape without a place for a secret.
-func Shown(source Source) Files { return shownFiles{Source: source} }
+func Shown(source Source, filter *config.Filter) Files {
+	return shownFiles{Source: source, filter: filter}
+}
 
 type shownFiles struct {
 	Source
-	kind config.Kind
+	filter *config.Filter
+	kind   config.Kind
 }
 
 // As returns files whose content is of a kind.
@@ -31,8 +38,41 @@ func (s shownFiles) As(kind config.Kind) config.Files {
 }
 
 func (s shownFiles) ReadFile(name string) ([]byte, error) {
-	text, err := s.Source.ReadFile(name)
-	return config.Show(s.kind, name, text, false), err
+	text, err := s.Source.ReadFile(s.filter.Reveal(name))
+	return s.filter.Show(s.kind, name, text, false), named(name, err)
+}
+
+func (s shownFiles) ReadDir(name string) ([]string, error) {
+	found, err := s.Source.ReadDir(s.filter.Reveal(name))
+	return found, named(name, err)
+}
+
+func (s shownFiles) ReadLink(name string) (string, error) {
+	found, err := s.Source.ReadLink(s.filter.Reveal(name))
+	return found, named(name, err)
+}
+
+func (s shownFiles) Exists(name string) (bool, error) {
+	found, err := s.Source.Exists(s.filter.Reveal(name))
+	return found, named(name, err)
 }
 
 func (s shownFiles) Filled(name string) (bool, error) { return config.Filled(s, name) }
+
+func (s shownFiles) Head(name string) (file.Head, error) {
+	found, err := s.Source.Head(s.filter.Reveal(name))
+	return found, named(name, err)
+}
+
+func (s shownFiles) Space(name string) (Space, error) {
+	found, err := s.Source.Space(s.filter.Reveal(name))
+	return found, named(name, err)
+}
+
+// named returns an error with the name by which the caller knows a file, which may stand for one that is hidden.
+func named(name string, err error) error {
+	if wrapped, is := errors.AsType[*fs.PathError](err); is && strings.Contains(name, config.Placeholder) {
+		return &fs.PathError{Op: wrapped.Op, Path: name, Err: wrapped.Err}
+	}
+	return err
+}

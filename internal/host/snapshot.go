@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/config"
 )
 
 // Snapshot is the memo of a host: the answers that it gave, by the kind of the question and by its name. A recording of them is enough
@@ -52,10 +54,11 @@ type answer struct {
 // memo is a host's access to the answers that it has given.
 type memo struct {
 	*Snapshot
-	derived *Snapshot // what was computed from answers
-	keeps   bool      // it is a recording, and shows the answers of its replay
-	again   bool      // a new answer replaces the one that is there
-	absent  error     // of a replay, and of a file tree's kernel: why a question has no answer
+	derived *Snapshot      // what was computed from answers
+	hidden  *config.Filter // of a recording: knows the words that the recorded files leave out
+	keeps   bool           // it is a recording, and shows the answers of its replay
+	again   bool           // a new answer replaces the one that is there
+	absent  error          // of a replay, and of a file tree's kernel: why a question has no answer
 }
 
 // ErrNotRecorded is the error of a question whose answer is not in the snapshot.

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
 	"fmt"
 	"regexp"
 	"slices"
@@ -10,22 +8,55 @@ import (
 	"sync"
 )
 
-// Placeholder begins the word that stands for a value that is not shown.
+// Filter decides which words of files leave the program. It replaces every other word by a numbered placeholder. Equal words have equal
+// placeholders, so that two files still name the same thing.
+type Filter struct {
+	mu     sync.Mutex
+	number map[string]int
+	values []string
+}
+
+// Placeholder begins each placeholder.
 const Placeholder = "left-out"
 
-var placeholderSalt = sync.OnceValue(rand.Text)
+var hidden = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(Placeholder + `-[0-9]+`) })
 
-// hide returns the word that stands for a value: the same for equal values of one process, so that two files still name the same thing.
-// A leading hyphen keeps its meaning for a parser.
-func hide(value string) string {
+// Hide returns the placeholder of a value. A leading hyphen and a number keep their meaning for a parser: a flag, a zero.
+func (f *Filter) Hide(value string) string {
 	if rest, is := strings.CutPrefix(value, "-"); is {
-		return "-" + hide(rest)
+		return "-" + f.Hide(rest)
 	}
-	if value == "" || strings.HasPrefix(value, Placeholder) && shape().MatchString(value) {
+	if value == "" || hidden().FindString(value) == value {
 		return value
 	}
-	sum := sha256.Sum256([]byte(placeholderSalt() + value))
-	return fmt.Sprintf("%s-%x", Placeholder, sum[:4])
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, known := f.number[value]
+	if !known {
+		if f.number == nil {
+			f.number = map[string]int{}
+		}
+		f.values = append(f.values, value)
+		n = len(f.values)
+		f.number[value] = n
+	}
+	return fmt.Sprintf("%s-%d", Placeholder, n)
+}
+
+// Reveal returns text with the values in place of their placeholders, for the machine's own programs and files.
+func (f *Filter) Reveal(text string) string {
+	if f == nil || !strings.Contains(text, Placeholder) {
+		return text
+	}
+	return hidden().ReplaceAllStringFunc(text, func(found string) string {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		n := 0
+		if _, err := fmt.Sscanf(found, Placeholder+"-%d", &n); err != nil || n < 1 || n > len(f.values) {
+			return found
+		}
+		return f.values[n-1]
+	})
 }
 
 // scope is how far a value reaches whose name is not known.
@@ -37,21 +68,21 @@ const (
 	flag         // to the next space
 	next         // the next word
 	line         // to the end of the line
-	module       // the next word is the name of a module or a profile
+	module       // the next word is the name of a module
 )
 
 // filtering is the state of a filter in one text.
 type filtering struct {
+	*Filter
 	out   strings.Builder
 	hides scope
-	named bool // a name that is known came before this word, so it may be a path
-	block int  // the column of the name to which deeper lines belong, which are hidden; -1: none
+	block int // the column of the name to which deeper lines belong, which are hidden; -1: none
 }
 
-// words filters the text of a file: the names and values that are made of known words or have the shape of a number, address, path,
+// words filters a text of any format: the names and values that are made of known words or have the shape of a number, address, path,
 // unit or link remain, and so do the characters between words. The value of a name that is not known is hidden whatever its shape.
-func words(text string) string {
-	s := filtering{block: -1}
+func (f *Filter) words(text string) string {
+	s := filtering{Filter: f, block: -1}
 	continued := false
 	for i, l := range strings.Split(text, "\n") {
 		if i > 0 {
@@ -132,7 +163,6 @@ func (s *filtering) token(l string, at, end int, begins bool) int {
 		return end
 	}
 	s.value(t)
-	s.named = strings.HasPrefix(t, "-") && IsKnown(t)
 	isFlag := strings.HasPrefix(t, "--") || len(t) == 2 && t[0] == '-'
 	switch {
 	case begins && (t == "install" || t == "blacklist"):
@@ -149,7 +179,7 @@ func (s *filtering) url(l string, at, end int) int {
 		end++
 	}
 	scheme, rest, _ := strings.Cut(l[at:end], "://")
-	s.out.WriteString(scheme + "://" + hide(rest))
+	s.out.WriteString(scheme + "://" + s.Hide(rest))
 	return end
 }
 
@@ -160,7 +190,7 @@ func (s *filtering) assignment(l, name string, at, after int, begins bool) int {
 	if written := l[at : at+len(name)]; known || isVariable(name) || isMessageWord(strings.TrimLeft(name, "-")) {
 		s.out.WriteString(written)
 	} else {
-		s.out.WriteString(hide(written))
+		s.out.WriteString(s.Hide(written))
 	}
 	s.out.WriteString(l[at+len(name) : after])
 	if isVariable(name) && s.hides != line { // its value may be a part of a command line
@@ -170,9 +200,7 @@ func (s *filtering) assignment(l, name string, at, after int, begins bool) int {
 	case known && strings.HasSuffix(name, "-data"):
 		return s.data(l, after)
 	case known, isCommandLine:
-		if s.hides, s.named = shown, known; name == "include" {
-			s.hides = module
-		}
+		s.hides = shown
 		return after
 	case s.hides == line:
 	case isFlag:
@@ -211,7 +239,7 @@ func (s *filtering) quoted(l string, at int) int {
 			end++
 		case l[start]:
 			s.out.WriteString(l[at : start+1])
-			s.out.WriteString(hide(l[start+1 : end]))
+			s.out.WriteString(s.Hide(l[start+1 : end]))
 			return end
 		}
 	}
@@ -250,7 +278,7 @@ func (s *filtering) value(t string) {
 		s.out.WriteByte('0') // which is a number still
 	default:
 		bare := strings.TrimLeft(t, "*@+:~")
-		s.out.WriteString(t[:len(t)-len(bare)] + hide(bare))
+		s.out.WriteString(t[:len(t)-len(bare)] + s.Hide(bare))
 		// Checks do not run a command with a specifier that they cannot resolve.
 		s.out.WriteString(regexp.MustCompile(`%[a-zA-Z]`).FindString(Specifiers("kubelet.service").Replace(t)))
 	}
@@ -261,6 +289,6 @@ func (s *filtering) value(t string) {
 
 // shows reports whether a word remains here.
 func (s *filtering) shows(t string) bool {
-	return s.hides == shown && (isShown(t) || s.named && anyPath().MatchString(t)) || s.hides == module && moduleName().MatchString(t) ||
+	return s.hides == shown && isShown(t) || s.hides == module && moduleName().MatchString(t) ||
 		strings.HasPrefix(t, "--") && isMessageWord(t[2:])
 }

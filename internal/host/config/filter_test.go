@@ -87,7 +87,7 @@ func TestFilterCanaries(t *testing.T) {
 	} {
 		all = append(all, texts...)
 	}
-	for _, mark := range []string{"CaNaRy%dx", "canary%dx", "x-%d/canaryx", "/CaNaRy%dx", "Canary.%dX"} {
+	for _, mark := range []string{"CaNaRy%dx", "canary%dx", "x-%d/canaryx", "Canary.%dX"} {
 		for _, text := range all {
 			n := 0
 			text = regexp.MustCompile("@").ReplaceAllStringFunc(text, func(string) string {
@@ -99,7 +99,7 @@ func TestFilterCanaries(t *testing.T) {
 				if kind == Policy || kind == Identity {
 					continue
 				}
-				shown := Show(kind, "/unknown", NewText(0o600, []byte(text)), false)
+				shown := new(Filter).Show(kind, "/unknown", NewText(0o600, []byte(text)), false)
 				if found := regexp.MustCompile("(?i)[^\n]*canary[^\n]*").FindAll(shown, -1); found != nil {
 					t.Errorf("kind %d: %q of\n%.300s", kind, found, text)
 				}
@@ -112,14 +112,15 @@ func TestFilterCanaries(t *testing.T) {
 	t.Logf("%d canaries", planted)
 }
 
-// TestHide: equal values have the same placeholder, which no value has.
-func TestHide(t *testing.T) {
-	for _, value := range []string{"S3cret", "-pS3cret", "a b", ""} {
-		if hidden := hide(value); hidden != hide(value) || hidden != hide(hidden) || strings.Contains(hidden, "S3cret") {
+// TestReveal: a program gets the values that a recording hides from the checks.
+func TestReveal(t *testing.T) {
+	d := &Filter{}
+	for _, value := range []string{"S3cret", "-pS3cret", "a b", "", "S3cret"} {
+		if hidden := d.Hide(value); d.Reveal("--x="+hidden) != "--x="+value || strings.Contains(hidden, "S3cret") {
 			t.Errorf("%q is hidden as %q", value, hidden)
 		}
 	}
-	if hide("S3cret") == hide("s3cret") {
-		t.Error("different values are the same")
+	if d.Hide("S3cret") != "left-out-1" || d.Reveal("left-out-99") != "left-out-99" {
+		t.Error("placeholders are not stable")
 	}
 }

@@ -47,10 +47,6 @@ var (
 		const top = `bin|boot|data|dev|etc|home|lib|lib64|mnt|opt|proc|root|run|sbin|snap|srv|sys|tmp|usr|var`
 		return regexp.MustCompile(`^(unix:(//)?)?(/|(/(` + top + `)|%[a-zA-Z])(/[\w.@:+%*?-]*)*)$`)
 	})
-	// No key in base64 lacks capital letters.
-	anyPath = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^((/[a-z0-9_.@:-]+)+|[a-z0-9-]+\.(ya?ml|conf|json))$`)
-	})
 	// Numbers with a unit, ranges, durations, times, Kubernetes' APIs and labels, units of systemd, links, variables in a command line.
 	shape = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^([+-]?[0-9.]+([numkMGTPE]|[KMGTPE]i|%%?|[eE][+-]?[0-9]+)?|[0-9]+-[0-9]+|-?([0-9.]+(ns|us|µs|ms|s|m|h))+` +
@@ -61,7 +57,7 @@ var (
 			`vxlan|vxlan(-v6)?\.calico|tunl|cilium_?|bond|br|` +
 			`br-int|cbr|docker|dummy|kube-?|kube-ipvs|` +
 			`kube-bridge|nodelocaldns|ovn-?|ovn-k8s-?|genev_sys_?|antrea-gw|weave|azv|gke|nerdctl|podman|virbr|tailscale|wg|lo)` +
-			`[0-9.*?_-]*([nps][0-9*?]+)*|\*+|\$[A-Z][A-Z0-9_]*|--?[a-zA-Z]|` + Placeholder + `-[0-9a-f]+)$`)
+			`[0-9.*?_-]*([nps][0-9*?]+)*|\*+|\$[A-Z][A-Z0-9_]*|--?[a-zA-Z]|` + Placeholder + `-[0-9]+)$`)
 	})
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Text is the content of a file of the machine. Only Show returns it, so no text can reach an output around the filter.
+// Text is the content of a file of the machine. Only a Filter shows it, so no text can reach an output around the filter.
 type Text struct {
 	private bool
 	text    []byte
@@ -20,10 +20,7 @@ type Text struct {
 // NewText returns the text of a file with these permissions.
 func NewText(mode fs.FileMode, text []byte) Text { return Text{mode.Perm()&0o004 == 0, text} }
 
-// Whole returns all of the text.
-func (t Text) Whole() []byte { return t.text }
-
-// Kind is the part of a file that Show returns.
+// Kind is the part of a file that a filter shows.
 type Kind int
 
 // The kinds of files. Policy and Identity are shown whole: a replay evaluates the policy, and every report names the machine.
@@ -37,7 +34,7 @@ const (
 	TraitsOnly
 )
 
-// As returns files that Show treats as being of a kind.
+// As returns files that a filter treats as being of a kind.
 func As(files Files, kind Kind) Files {
 	if r, shows := files.(interface{ As(kind Kind) Files }); shows {
 		return r.As(kind)
@@ -65,7 +62,7 @@ func KindOf(name string) Kind {
 }
 
 // Show returns what checks see of a file. Of one that every user may read that is everything, unless it leaves the machine.
-func Show(kind Kind, name string, t Text, leaves bool) []byte {
+func (f *Filter) Show(kind Kind, name string, t Text, leaves bool) []byte {
 	if kind == ByPath {
 		kind = KindOf(name)
 	}
@@ -78,24 +75,16 @@ func Show(kind Kind, name string, t Text, leaves bool) []byte {
 		return t.text
 	case kind == Parameter && !t.private && !commandParameter().MatchString(name):
 		return t.text // the kernel's own words
-	case strings.HasPrefix(name, "/etc/tuned/") && strings.HasSuffix(name, "_profile"):
-		s := filtering{block: -1, hides: module}
-		for word := range strings.FieldsSeq(string(t.text)) {
-			s.value(word)
-			s.out.WriteByte('\n')
-			s.hides = module
-		}
-		return []byte(s.out.String())
 	case kind == TraitsOnly:
 		return []byte(traitsOnly(string(t.text)))
 	case kind == Certificate:
 		return certificates(t.text)
 	case t.private && (kind == Parameter || kind == Identity): // a key may have the shape of an address
 		return regexp.MustCompile(`[^\s]*[^\s0-9-][^\s]*|[0-9]+-\S*`).ReplaceAllFunc(t.text, func(word []byte) []byte {
-			return []byte(hide(string(word)))
+			return []byte(f.Hide(string(word)))
 		})
 	}
-	return []byte(words(string(t.text)))
+	return []byte(f.words(string(t.text)))
 }
 
 // factsOfOS matches the variables of os-release that a report or a policy reads. Others are texts and URLs of a vendor.

@@ -44,7 +44,7 @@ func TestTraits(t *testing.T) {
 		if got := Traits([]byte(c.text)); !slices.Equal(got, c.want) {
 			t.Errorf("%q has %q, want %q", c.text, got, c.want)
 		}
-		shown := Show(TraitsOnly, "/x", NewText(0o600, []byte(c.text)), false)
+		shown := new(Filter).Show(TraitsOnly, "/x", NewText(0o600, []byte(c.text)), false)
 		if got := Traits(shown); !slices.Equal(got, c.want) {
 			t.Errorf("%q is recorded as %q, which has %q, want %q", c.text, shown, got, c.want)
 		}

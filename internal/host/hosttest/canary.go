@@ -67,7 +67,7 @@ func (c *Canaries) Planted() int {
 // Host returns the machine with canaries.
 func (c *Canaries) Host(m *Machine) *host.Host {
 	h := m.Host()
-	h.Files, h.Rules = host.Shown(canarySource{files{m}, c}), canaryRules{h.Rules, c}
+	h.Files, h.Rules = host.Shown(canarySource{files{m}, c}, new(config.Filter)), canaryRules{h.Rules, c}
 	return h
 }
 

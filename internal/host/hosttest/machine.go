@@ -125,7 +125,7 @@ func (m *Machine) String() string {
 
 type files struct{ *Machine }
 
-func (m *Machine) files() host.Files { return host.Shown(files{m}) }
+func (m *Machine) files() host.Files { return host.Shown(files{m}, new(config.Filter)) }
 
 func (m files) ReadFile(name string) (config.Text, error) {
 	if err := m.Refuse["r "+name]; err != nil {
