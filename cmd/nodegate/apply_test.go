@@ -47,9 +47,10 @@ func TestApplyOnConsole(t *testing.T) {
 	for _, program := range []string{"unshare", "systemctl"} {
 		hosttest.NeedProgram(t, program)
 	}
-	const script = `mount -t tmpfs tmpfs /run; mkdir /run/units; : >/run/console; mount --bind /run/console /dev/console
+	const script = `mount -t tmpfs tmpfs /run; mkdir /run/units /run/dev; for f in null console; do : >/run/dev/$f; done
+mount --bind /dev/null /run/dev/null; mount --rbind /run/dev /dev
 mount --bind /run/units /etc/systemd/system; printf "[Service]\nExecStart=/bin/true\n$1\n" >/etc/systemd/system/kubelet.service
-mkdir -p /etc/systemd/system/multi-user.target.wants; ln -s ../kubelet.service /etc/systemd/system/multi-user.target.wants/; echo 'check "kubelet.unit" {}' >/run/p.hcl; nodegate apply --policy /run/p.hcl --stage boot >&2 || true; cat /run/console`
+mkdir -p /etc/systemd/system/multi-user.target.wants; ln -s ../kubelet.service /etc/systemd/system/multi-user.target.wants/; echo 'check "kubelet.unit" {}' >/run/p.hcl; nodegate apply --policy /run/p.hcl --stage boot >&2 || true; cat /dev/console`
 	for _, c := range []struct{ line, from, want string }{
 		{"EnvironmentFile=/usr/lib/none/variables", "/", "/usr/lib/none/variables is missing: systemd runs no command of kubelet.service, not even the gate"},
 		{"User=nodegate-none", "/", "/etc/passwd has no nodegate-none: kubelet.service does not start"},
