@@ -51,6 +51,9 @@ func TestSysfsMistakes(t *testing.T) {
 		`sysfs "kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages" { value = 2048 }`:                                   "Takes the memory",
 		`sysfs "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages" { value = max(1, floor(node.memory / 1048576)) }`:      "Takes the memory",
 		"sysfs \"block/*/queue/scheduler\" { value = \"none\" }\nsysfs \"block/sda/queue/scheduler\" { value = \"bfq\" }": "Contradiction",
+		`sysfs "devices/system/clocksource/clocksource0/unbind_clocksource" { value = "tsc" }`:                            "a policy may not write",
+		`sysfs "devices/system/clocksource/clocksource0/u*" { value = "tsc" }`:                                            "a policy may not write",
+		"gate { unit = \"@x.service\" }":                                                                                  "is the name of no unit",
 		"gate { unit = \"kubelet@.service\" }":                                                                            "is a template",
 		`sysfs "kernel/mm/ksm/run" {}`:                                                                                    "Missing value",
 	} {
