@@ -27,7 +27,7 @@ sysfs.class/net/eth0.100/queues/rx-0/rps_cpus f /sys/class/net/eth0.100/queues/r
 }
 
 // TestSysfsMistakes: lint refuses paths that a policy may not write, words that the kernel does not know, and huge pages that take the
-// machine.
+// machine. SECURITY.md: sysfs.
 func TestSysfsMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		`sysfs "block/sda/device/delete" { value = 1 }`:                                                                   "a policy may not write",
