@@ -233,9 +233,10 @@ func newLoss(n *replica.Capture, part int) *Loss {
 	p := &n.Parts[part]
 	l := &Loss{Kind: p.Kind, Legacy: p.Legacy, Family: p.FamilyName(), Table: p.Table, Chain: p.Chain, Handle: p.Handle, Position: p.Position,
 		Own: p.Own, Owner: Owner(p.Table, p.Chain)}
-	if p.Kind == replica.PartRoutingRule {
+	switch p.Kind {
+	case replica.PartRoutingRule:
 		l.Position = p.Priority
-	} else if p.Kind == replica.PartRoute {
+	case replica.PartRoute:
 		l.Chain = p.To
 	}
 	l.Policy = enforcesPolicies(l.Owner)

@@ -3,6 +3,8 @@ package replay
 import (
 	"slices"
 	"strings"
+
+	"nodegate/internal/host/replica"
 )
 
 // Owner returns the program to which a chain belongs, or a table of nft that is not iptables', as far as its name shows it.
@@ -36,4 +38,10 @@ func Owner(table, chain string) string {
 func enforcesPolicies(owner string) bool {
 	return slices.Contains([]string{"Calico", "Cilium", "kube-router", "Weave Net", "Antrea", "OVN-Kubernetes", "kube-network-policies",
 		"kindnet"}, owner)
+}
+
+// isOfNetwork reports whether a part is a CNI's, or a route. It is taken away only if nothing else helps.
+func isOfNetwork(p *replica.Part) bool {
+	cni := []string{"FLANNEL", "CNI-", "cali-", "AWS-", "CILIUM_", "ANTREA", "KUBE-ROUTER", "WEAVE", "IP-MASQ", "KIND-"}
+	return p.Kind == replica.PartRoute || slices.ContainsFunc(cni, func(prefix string) bool { return strings.HasPrefix(p.Chain, prefix) })
 }

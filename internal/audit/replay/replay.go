@@ -395,9 +395,3 @@ func (p *Replay) passes(ctx context.Context, o *Outcome, parts []int) bool {
 	now := p.send(ctx, []Flow{o.Flow}, copies)[0] // many copies: a limit lets some pass after each change
 	return now.Lost == 0 && (now.Link == "" || now.Link != o.Link)
 }
-
-// isOfNetwork reports whether a part is a CNI's, or a route. It is taken away only if nothing else helps.
-func isOfNetwork(p *replica.Part) bool {
-	cni := []string{"FLANNEL", "CNI-", "cali-", "AWS-", "CILIUM_", "ANTREA", "KUBE-ROUTER", "WEAVE", "IP-MASQ", "KIND-"}
-	return p.Kind == replica.PartRoute || slices.ContainsFunc(cni, func(prefix string) bool { return strings.HasPrefix(p.Chain, prefix) })
-}

@@ -50,7 +50,7 @@ func WhoMayReplace(root, name string) ([]Opening, error) {
 	return all, err
 }
 
-// isDescriptor reports whether a path without links is that of an open file in /proc. Such a link leads to the file itself.
+// isDescriptor reports whether a path without links names an open file in /proc. Such a link leads to the file itself.
 func isDescriptor(name string) bool {
 	is, _ := path.Match("/proc/[0-9]*/fd/[0-9]*", name)
 	return is
@@ -79,7 +79,7 @@ func resolve(root, name string, toWrite bool) (all []Opening, at, rest string, e
 			return all, at, rest, err
 		}
 		rest = strings.TrimLeft(rest, "/")
-		if info.Mode()&fs.ModeSymlink != 0 && at != root && !(toWrite && isDescriptor(at)) {
+		if info.Mode()&fs.ModeSymlink != 0 && at != root && (!toWrite || !isDescriptor(at)) {
 			if shared && !ours(info) {
 				all = append(all, Opening{at, "chown -h root"})
 				if toWrite {
