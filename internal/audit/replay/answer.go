@@ -121,7 +121,8 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 
 // leadsToProgram reports whether a rule redirects packets to a port of the node at which a program listens.
 func leadsToProgram(rule string, n *replica.Capture) bool {
-	m := regexp.MustCompile(`--to-ports (\d+)|--on-port (\d+)|(?:redirect|tproxy)[a-z0-9 ]* to (?:[0-9.]+|\[[0-9a-f:]+\])?:(\d+)`).FindStringSubmatch(rule)
+	to := regexp.MustCompile(`--to-ports (\d+)|--on-port (\d+)|(?:redirect|tproxy)[a-z0-9 ]* to (?:[0-9.]+|\[[0-9a-f:]+\])?:(\d+)`)
+	m := to.FindStringSubmatch(rule)
 	return m != nil && slices.ContainsFunc(n.Listeners, func(l replica.Listener) bool {
 		return slices.Contains(m[1:], strconv.Itoa(int(l.At.Port())))
 	})
