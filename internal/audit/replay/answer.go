@@ -18,10 +18,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/audit/path"
 	"nodegate/internal/host/replica"
 )
 
-// Question is what is asked about the node.
+// Question asks where packets of the node arrive.
 type Question struct {
 	Cluster Cluster
 	Keys    []string // of the Service ports: see replica.Read
@@ -233,14 +234,16 @@ func newLoss(n *replica.Capture, part int) *Loss {
 	}
 	p := &n.Parts[part]
 	l := &Loss{Kind: p.Kind, Legacy: p.Legacy, Family: p.FamilyName(), Table: p.Table, Chain: p.Chain, Handle: p.Handle, Position: p.Position,
-		Own: p.Own, Owner: Owner(p.Table, p.Chain)}
+		Own: p.Own}
 	switch p.Kind {
 	case replica.PartRoutingRule:
 		l.Position = p.Priority
 	case replica.PartRoute:
 		l.Chain = p.To
 	}
-	l.Policy = enforcesPolicies(l.Owner)
+	step := path.Step{Chain: p.Chain, Program: "nft", Table: l.Family + " " + p.Table}
+	l.Owner = step.Owner()
+	l.Policy = path.EnforcesPolicies(l.Owner)
 	return l
 }
 

@@ -356,9 +356,9 @@ func (p *Replay) takeAway(ctx context.Context, o *Outcome) (part int, ok bool) {
 	slices.SortStableFunc(list, func(a, b int) int {
 		parts := p.Replica.Capture.Parts
 		switch {
-		case parts[a].Jump == parts[b].Jump:
+		case (parts[a].Target == "") == (parts[b].Target == ""):
 			return 0
-		case parts[a].Jump:
+		case parts[a].Target != "":
 			return 1
 		}
 		return -1

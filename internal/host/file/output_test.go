@@ -15,7 +15,7 @@ import (
 
 const nobody = 65534
 
-// TestOutput writes as root to u/f, below a directory of another user, and to links of root outside it.
+// TestOutput writes as root to u/f, below a directory of another user, and to links of root outside it. SECURITY.md: output.
 func TestOutput(t *testing.T) {
 	hosttest.NeedRoot(t)
 	for _, c := range []struct {

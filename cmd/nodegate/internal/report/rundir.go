@@ -139,7 +139,12 @@ func ReplaceChanges(read, left []AppliedChange) error {
 	if err != nil {
 		return err
 	}
-	left = append(now[:max(0, len(now)-len(read))], left...)
+	known := map[string]bool{}
+	for i := range read {
+		known[fmt.Sprintf("%+v", read[i])] = true
+	}
+	later := slices.DeleteFunc(now, func(c AppliedChange) bool { return known[fmt.Sprintf("%+v", c)] })
+	left = append(later, left...)
 	var b bytes.Buffer
 	for _, c := range slices.Backward(left) {
 		line, err := json.Marshal(c)
