@@ -119,7 +119,8 @@ func listExplanations(w io.Writer, all []catalog.Explanation) error {
 	return nil
 }
 
-// findExplanations returns the check with this name, or else the checks of this subject, or else every check whose name contains it.
+// findExplanations returns the check with this name, the checks of this subject if it has several, or else
+// every check whose name contains it.
 func findExplanations(all []catalog.Explanation, name string) ([]catalog.Explanation, error) {
 	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("-", "_", "/", ".").Replace(s)) }
 	var found []catalog.Explanation
@@ -132,9 +133,10 @@ func findExplanations(all []catalog.Explanation, name string) ([]catalog.Explana
 			found = append(found, e)
 		}
 	}
-	if found != nil {
+	if len(found) > 1 {
 		return found, nil
 	}
+	found = nil
 	for _, e := range all {
 		if strings.Contains(plain(e.Name), plain(name)) {
 			found = append(found, e)

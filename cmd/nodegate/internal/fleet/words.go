@@ -99,7 +99,9 @@ func (f Fleet) summary(word func(Answer) string) string {
 	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Warn, verdict.Pass} {
 		n := f.Count(v)
 		if f.single() {
-			n = count(f.Checks, func(c Check) bool { return !strings.HasPrefix(c.Name, factPrefix) && c.States[0].Verdict == v })
+			n = count(f.Checks, func(c Check) bool {
+				return c.Kind != Caused && !strings.HasPrefix(c.Name, factPrefix) && c.States[0].Verdict == v
+			})
 		}
 		if n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, word(Answer{Verdict: v})))
