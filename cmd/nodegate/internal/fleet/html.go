@@ -161,7 +161,8 @@ func (p *page) writeHeatMap() {
 		"<b class=skip>–</b> skipped, <b class=none>×</b> not checked.</p>\n")
 	// A narrower window than the first column (8.5) and the others (1.75 each) cuts the table off.
 	fmt.Fprintf(p, "<style>@media (max-width: %drem) { #map .more { display: block } }</style>\n", 11+2*len(columns))
-	p.writeParts("<p class=\"more quiet\">More columns: scroll the table sideways →</p>\n<div class=scroll>\n<table>\n<thead><tr><th scope=col>nodes</th>")
+	p.writeParts("<p class=\"more quiet\">More columns: scroll the table sideways →</p>\n<div class=scroll>\n<table>\n",
+		"<thead><tr><th scope=col>nodes</th>")
 	for i, c := range columns {
 		fmt.Fprintf(p, "<th scope=col><a href=#c%d title=\"%s\">%s</a></th>", i+1, p.escape(c.Name, 200), p.escape(c.Name, 48))
 	}
