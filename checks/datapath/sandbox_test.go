@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -229,6 +230,12 @@ func TestSandbox(t *testing.T) {
 		{what: "a leftover that cannot be removed, and runc is gone", setup: ready, cri: fakeCRI{runs: true, refuses: map[string]string{
 			"RemovePodSandbox": "busy", "RunPodSandbox on the host network": `exec: "runc": executable file not found in $PATH`}},
 			want: "start: install runc", runs: 1},
+		{what: "a leftover, and the node's own plugin cannot run", setup: ready, cri: fakeCRI{runs: true, refuses: map[string]string{
+			"RemovePodSandbox": `plugin type="bridge" failed (delete): fork/exec /opt/cni/bin/bridge: exec format error`}},
+			want: "start: install /opt/cni/bin/bridge for this machine"},
+		{what: "a leftover that Calico cannot remove", setup: with(func(s *host.RuntimeSetup) { s.Networks = calico }), cri: fakeCRI{runs: true,
+			refuses: map[string]string{"RemovePodSandbox": `plugin type="calico" failed (delete): stat /var/lib/calico/nodename: permission denied`}},
+			want: "remove: kubelet or the next probe removes it", runs: 1, minor: true},
 		{what: "a leftover", setup: ready, cri: fakeCRI{runs: true}, want: "a Pod sandbox started at", runs: 1},
 		{what: "CRI-O", name: "cri-o 1.34.0", setup: crio(isReady), files: programs, want: "a Pod sandbox started at", runs: 1},
 		{what: "CRI-O does not find a plugin", name: "cri-o 1.34.0", setup: crio(func(*host.RuntimeSetup) {}), files: map[string]string{
@@ -271,5 +278,24 @@ func TestSandbox(t *testing.T) {
 	m := &hosttest.Machine{}
 	if r, err := Sandbox(t.Context(), m.Host(), SandboxOptions{}); err != nil || !strings.HasPrefix(r.Skipped, "no runtime serves CRI v1 at /run/containerd") {
 		t.Errorf("without a runtime: %+v, %v", r, err)
+	}
+}
+
+// TestCannotRun: only a plugin that no Pod brings keeps a sandbox because the node is broken.
+func TestCannotRun(t *testing.T) {
+	for words, want := range map[string]bool{
+		`plugin type="bridge" failed (delete): fork/exec /opt/cni/bin/bridge: permission denied`:             true,
+		`plugin type="bridge" failed (delete): incompatible CNI versions; config is "1.1.0"`:                 true,
+		`plugin type="bridge" failed (delete): failed to find plugin "bridge" in path [/opt/cni/bin]`:        true,
+		`failed to find plugin "host-local" in path [/opt/cni/bin]`:                                          true,
+		`plugin type="bridge" failed (delete): running [/usr/sbin/iptables -t nat -D CNI-1]: exit status 4`:  false,
+		`plugin type="flannel" failed (delete): fork/exec /opt/cni/bin/flannel: exec format error`:           false,
+		`plugin type="calico" failed (delete): error getting ClusterInformation: connection is unauthorized`: false,
+		"busy": false,
+	} {
+		p := sandboxProbe{h: (&hosttest.Machine{}).Host(), setup: host.RuntimeSetup{Networks: []host.RuntimeNetwork{{Plugins: []string{"bridge", "host-local"}}}}}
+		assert.Equal(t, p.cannotRun(words), want, "%s", words)
+		p.setup.Networks[0].Plugins[0] = "calico" // whose Pod brings the others too
+		assert.Equal(t, p.cannotRun(words), false, "beside Calico: %s", words)
 	}
 }
