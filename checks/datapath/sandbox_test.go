@@ -23,6 +23,7 @@ import (
 // fakeCRI is a runtime with one sandbox at most.
 type fakeCRI struct {
 	lacks      string            // a method that it does not implement
+	hangs      string            // a method that it does not answer
 	refuses    map[string]string // method, or "RunPodSandbox on the host network" -> its words
 	address    string
 	noImage    bool
@@ -100,6 +101,10 @@ func (f *fakeCRI) serve(t *testing.T) (socket string) {
 			message := make([]byte, r.ContentLength)
 			_, _ = r.Body.Read(message)
 			_, method, _ := strings.Cut(r.URL.Path, "Service/")
+			if method == f.hangs {
+				<-r.Context().Done()
+				return
+			}
 			w.Header().Set("Content-Type", "application/grpc")
 			response, words := f.answer(method, string(message))
 			switch {
@@ -247,6 +252,12 @@ func TestSandbox(t *testing.T) {
 			want: "image: run `crictl pull pause:3.10`"},
 		{what: "CRI-O, conmon is gone", name: "cri-o 1.34.0", setup: crio(isReady), files: map[string]string{
 			proc + "/root/proc": "", proc + "/root/usr/bin/runc": ""}, want: "start: install /usr/bin/conmon, or correct runtime_path"},
+		{what: "RunPodSandbox does not return", setup: ready, cri: fakeCRI{hangs: "RunPodSandbox"}, want: "error: querying the runtime at "},
+		{what: "Calico does not return", setup: with(func(s *host.RuntimeSetup) { s.Networks = calico }), cri: fakeCRI{hangs: "RunPodSandbox"},
+			want: "skipped: the CNI plugin calico did not return in time"},
+		{what: "the image service does not return", setup: ready, cri: fakeCRI{hangs: "ImageStatus"}, want: "error: querying the runtime at "},
+		{what: "a sandbox stays that is never removed", setup: ready, cri: fakeCRI{hangs: "RemovePodSandbox"},
+			want: "remove: kubelet or the next probe removes it", runs: 1, minor: true},
 		{what: "no RunPodSandbox", setup: ready, cri: fakeCRI{lacks: "RunPodSandbox"}, want: "skipped: the runtime does not serve RunPodSandbox", runs: 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -254,7 +265,11 @@ func TestSandbox(t *testing.T) {
 			leftover, socket := c.cri.runs, c.cri.serve(t)
 			m := &hosttest.Machine{Files: c.files, Runtime: map[string]string{"v1 " + socket: cmp.Or(c.name, "containerd 1.6.20")},
 				Setups: map[string]host.RuntimeSetup{socket: c.setup}}
-			r, err := Sandbox(t.Context(), m.Host(), SandboxOptions{Socket: socket})
+			o := SandboxOptions{Socket: socket}
+			if c.cri.hangs != "" {
+				o.Timeout = time.Second
+			}
+			r, err := Sandbox(t.Context(), m.Host(), o)
 			got := r.Summary
 			switch {
 			case err != nil:
@@ -270,7 +285,7 @@ func TestSandbox(t *testing.T) {
 			if !strings.HasPrefix(got, c.want) || c.cri.started != c.runs {
 				t.Errorf("%d sandboxes, %q (%+v); want %d, %q", c.cri.started, got, r, c.runs, c.want)
 			}
-			if c.cri.runs != (c.cri.refuses["RemovePodSandbox"] != "") || leftover && r.Pass && len(r.Removed) != 1 {
+			if stays := c.cri.refuses["RemovePodSandbox"] != "" || c.cri.hangs == "RemovePodSandbox"; c.cri.runs != stays || leftover && r.Pass && len(r.Removed) != 1 {
 				t.Errorf("sandboxes that stay: %t, removed %v", c.cri.runs, r.Removed)
 			}
 		})
