@@ -139,7 +139,7 @@ func TestFaultyServer(t *testing.T) {
 	defer elsewhere.Close()
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer silent.Close()
+	defer func() { _ = silent.Close() }()
 	before := net.DefaultResolver
 	defer func() { net.DefaultResolver = before }()
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
