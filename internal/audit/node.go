@@ -34,6 +34,9 @@ type Machine struct {
 	follows    bool                                        // audited by Follow
 	failures   float64                                     // of writing rules, at the last round of Follow; -1: not known
 	asked      kubeproxy.Answers                           // kube-proxy's last report about itself
+	ways       Ways                                        // what packets last showed
+	tried      time.Time                                   // when packets were last sent
+	untried    string                                      // why none were, or ""
 
 	// State of kube-proxy at the last reading.
 	live     proxy.Live
@@ -130,11 +133,7 @@ func (n *Machine) excuse(ctx context.Context, found []proxy.Finding) []proxy.Fin
 		if !strings.HasPrefix(f.Name, "kubeproxy.process.") || f.Name == "kubeproxy.process.stopped" || err != nil {
 			continue
 		}
-		sets, err := n.Host.Rulesets(ctx)
-		if err != nil {
-			continue
-		}
-		if does, remedy, lost := proxy.LostQuery(sets, page); lost {
+		if does, remedy, lost := n.losesPage(ctx, page); lost {
 			*f = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.process.silent", Remedy: remedy,
 				Message: f.Message + "; it may not have received this query: " + does})
 		}

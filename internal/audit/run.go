@@ -156,6 +156,7 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 // its answers and the report what neither shows alone.
 func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bool) {
 	rep := &out.Report
+	n.judgeWays(ctx, rep)
 	if n.unanswered != nil {
 		rep.Findings = append(rep.Findings, kubeproxy.Unanswered(n.unanswered))
 	}

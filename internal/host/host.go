@@ -189,6 +189,9 @@ type Rules interface {
 	ForeignTables(ctx context.Context) ([]*ruleset.NFTTable, error)
 	// Others returns the nf_tables objects of other programs that affect Kubernetes.
 	Others(ctx context.Context) (Others, error)
+	// Packets sends packets through a replica of this node's network. Question and answer are JSON: a question and an answer of
+	// internal/audit/replay.
+	Packets(ctx context.Context, question []byte) (answer []byte, err error)
 	// Takes tries rules in one scratch network namespace. It first tries whole, the concatenation
 	// of texts; if that is rejected, it tries each of the texts alone. program reads them:
 	// iptables-restore, ip6tables-restore or nft. Takes returns the reason why each text is

@@ -177,6 +177,15 @@ func (a askedRules) Dumps(ctx context.Context, read func(string, io.Reader) erro
 	return nil
 }
 
+// Packets records the last answer, whatever the question was.
+func (a askedRules) Packets(ctx context.Context, question []byte) ([]byte, error) {
+	said, err := askOnly(ctx, a.m, "packets", func(ctx context.Context) (string, error) {
+		answer, err := a.Rules.Packets(ctx, question)
+		return string(answer), err
+	})
+	return []byte(said), err
+}
+
 func (a askedRules) ForeignTables(ctx context.Context) ([]*ruleset.NFTTable, error) {
 	return ask(ctx, a.m, "nft tables of other programs", "", func() ([]*ruleset.NFTTable, error) {
 		tables, err := a.Rules.ForeignTables(ctx)

@@ -151,7 +151,6 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	seen.judge(out)
 	rep.settleIPVS(out)
 	compare(&rep, &opts, out.List, out)
-	judgeReach(&rep, sets, &opts, out)
 	if rep.redacted {
 		out.List = slices.DeleteFunc(out.List, func(f Finding) bool { return !structural.MatchString(f.Name) })
 	}

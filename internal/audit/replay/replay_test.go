@@ -156,7 +156,7 @@ func TestReplay(t *testing.T) {
 				}
 			}
 			cluster := cluster()
-			flows := cluster.Flows(capture.Masquerades())
+			flows := cluster.Flows(capture.Masquerades)
 			r, err := replica.Build(ctx, capture, &replica.Spec{Pods: cluster.Pods, Ports: replay.Ports(flows)})
 			require.NoError(t, err)
 			t.Cleanup(r.Close)
