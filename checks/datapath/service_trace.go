@@ -24,7 +24,6 @@ type ServiceTrace struct {
 	Request Passage        `json:"request"`          // the first packet of the client
 	Reply   Passage        `json:"reply"`            // the first packet that came back
 
-	Model string `json:"model,omitempty"` // how the audit's own walk ends, without a packet
 }
 
 // Passage is the way of one packet.
@@ -231,9 +230,6 @@ func (t *ServiceTrace) Render(w io.Writer) error {
 	t.Request.render(w, "request")
 	if t.Reply.End != "" {
 		t.Reply.render(w, "reply")
-	}
-	if t.Model != "" {
-		fmt.Fprintf(w, "the audit, without a packet: %s\n", t.Model)
 	}
 	return nil
 }

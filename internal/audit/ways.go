@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -52,6 +53,23 @@ func AskWays(ctx context.Context, h *host.Host, rep *Judgment) (Ways, error) {
 	return ask(ctx, h, question(rep))
 }
 
+// AskFrom sends packets from one sender to each address of a Service: a Pod's address or another one, pod, node or outside. The name is
+// ns/name or ns/name:port.
+func AskFrom(ctx context.Context, h *host.Host, rep *Judgment, service, from string) (Ways, error) {
+	if _, err := netip.ParseAddr(from); err != nil && !slices.Contains([]string{replay.FromPod, replay.FromNode, replay.FromOutside}, from) {
+		return Ways{}, fmt.Errorf("--from must be an address, pod, node, outside or a Pod's NAMESPACE/NAME; %q is none of these (without the API, "+
+			"give the address that `kubectl get pod -o wide` prints)", from)
+	}
+	q := replay.Question{Sender: from}
+	for i := range rep.Services {
+		s := &rep.Services[i]
+		if ns, name, _ := SplitServicePort(s.Name); s.Name == service || ns+"/"+name == service {
+			addService(&q, s, rep.Mode == "nftables")
+		}
+	}
+	return ask(ctx, h, q)
+}
+
 func ask(ctx context.Context, h *host.Host, q replay.Question) (a Ways, err error) {
 	in, err := json.Marshal(q)
 	if err != nil {
@@ -69,7 +87,7 @@ func ask(ctx context.Context, h *host.Host, q replay.Question) (a Ways, err erro
 
 // question returns what is asked about the Services of the rules.
 func question(rep *Judgment) (q replay.Question) {
-	const most = 6 // of each family stand for all
+	const most = 8 // of each family stand for all
 	usual := []func(*Service) bool{
 		func(s *Service) bool { return s.Name == "default/kubernetes:https" },
 		func(s *Service) bool { return s.Port == 53 },
@@ -216,7 +234,7 @@ func FindLosses(a *Ways) (found []Finding, notes []string) {
 			return f.Kind == replay.ToPage || l.Kind == "" && strange && f.Kind == replay.ToService // kube-proxy may serve other addresses
 		})
 		lost := slices.DeleteFunc(slices.Clone(l.Flows), func(f Flow) bool { return f.Lost == 0 || f.Doubt != "" })
-		if f, is := findLoss(&l, lost); is && !l.Policy && !l.Own {
+		if f, is := findLoss(&l, lost); is && !l.Policy && !l.Own && !l.Taken && !namesOutside(&l, lost) {
 			found = append(found, f)
 			continue
 		}
@@ -225,7 +243,9 @@ func FindLosses(a *Ways) (found []Finding, notes []string) {
 			case l.Policy:
 			case f.Doubt != "":
 				notes = append(notes, fmt.Sprintf("packets from %s may be lost: %s", f.Name, f.Doubt))
-			case l.Own:
+			case l.Taken:
+				notes = append(notes, fmt.Sprintf("packets from %s are taken by a program of this node: %s", f.Name, Describe(&l)))
+			case l.Own || len(lost) > 0:
 				notes = append(notes, fmt.Sprintf("packets from %s are lost by %s", f.Name, Describe(&l)))
 			case f.Link != "":
 				notes = append(notes, fmt.Sprintf("packets from %s leave by %s: %s", f.Name, f.Link, Describe(&l)))
@@ -236,6 +256,12 @@ func FindLosses(a *Ways) (found []Finding, notes []string) {
 		notes = append(notes, "not tried with packets: "+what)
 	}
 	return found, notes
+}
+
+// namesOutside reports whether a rule picks machines outside the cluster by their addresses. Which of them it loses may be meant so.
+func namesOutside(l *Loss, lost []Flow) bool {
+	outside := !slices.ContainsFunc(lost, func(f Flow) bool { return f.Kind != replay.ToOutside && (f.Node || f.Pod) })
+	return outside && regexp.MustCompile(`--match-set|@| -m geoip `).MatchString(l.Rule)
 }
 
 // findLoss returns the finding about one cause.

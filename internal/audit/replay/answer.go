@@ -11,7 +11,9 @@ import (
 	"io"
 	"io/fs"
 	"net/netip"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +25,7 @@ import (
 type Question struct {
 	Cluster Cluster
 	Keys    []string // of the Service ports: see replica.Read
-	Only    *Flow    // ask only about the connections of its sender to its Service, or to its address
+	Sender  string   // ask only about connections to Services from an address, a Pod, the node, or outside; empty: ask about all
 	Unless  string   // do nothing if this is the fingerprint of the node's network
 }
 
@@ -70,6 +72,7 @@ type Loss struct {
 	Owner    string   `json:"owner,omitempty"`  // a program, as far as the names show it
 	Rule     string   `json:"rule,omitempty"`   // as its program prints it
 	Cured    bool     `json:"cured,omitempty"`  // without it the packets pass
+	Taken    bool     `json:"taken,omitempty"`  // it leads to a port of this node at which a program listens, such as a proxy
 	Flows    []Result `json:"flows"`
 }
 
@@ -90,8 +93,9 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		return a, nil
 	}
 	print := a.Fingerprint
-	if q.Cluster.Observe(n); q.Only != nil && !q.Only.From.Node { // the sender is a Pod
-		q.Cluster.addPod(q.Only.From.Address, n)
+	q.Cluster.Observe(n)
+	if a, err := netip.ParseAddr(q.Sender); err == nil {
+		q.Cluster.addSender(a, n)
 	}
 	order := built{*q, n}
 	if a, err = order.run(ctx); errors.Is(err, fs.ErrPermission) {
@@ -109,18 +113,34 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		l := &a.Losses[i]
 		if at := l.index(n); at >= 0 {
 			l.Rule = n.Parts[at].Words(ctx)
+			l.Taken = leadsToProgram(l.Rule, n)
 		}
 	}
 	return a, err
 }
 
-// addPod makes a Pod of an address in the range of the node's Pods.
-func (c *Cluster) addPod(a netip.Addr, n *replica.Capture) {
-	if slices.ContainsFunc(c.Pods, func(p replica.Pod) bool { return slices.Contains(p.Addresses, a) }) {
-		return
-	}
-	if one := n.Pods([]netip.Addr{a}, 1); len(one) == 1 && slices.Contains(one[0].Addresses, a) {
-		c.Pods = append(one, c.Pods...)
+// leadsToProgram reports whether a rule redirects packets to a port of the node at which a program listens.
+func leadsToProgram(rule string, n *replica.Capture) bool {
+	m := regexp.MustCompile(`--to-ports (\d+)|--on-port (\d+)|(?:redirect|tproxy)[a-z0-9 ]* to (?:[0-9.]+|\[[0-9a-f:]+\])?:(\d+)`).FindStringSubmatch(rule)
+	return m != nil && slices.ContainsFunc(n.Listeners, func(l replica.Listener) bool {
+		return slices.Contains(m[1:], strconv.Itoa(int(l.At.Port())))
+	})
+}
+
+// Senders beside addresses.
+const (
+	FromPod     = "pod"
+	FromNode    = "node"
+	FromOutside = "outside"
+)
+
+// addSender makes a Pod of an address in the range of the node's Pods, and another machine of any other one.
+func (c *Cluster) addSender(a netip.Addr, n *replica.Capture) {
+	is := func(p replica.Pod) bool { return slices.Contains(p.Addresses, a) }
+	if one := n.Pods([]netip.Addr{a}, 1); slices.ContainsFunc(one, is) {
+		c.Pods = append(one, slices.DeleteFunc(c.Pods, is)...)
+	} else if !slices.Contains(n.Own(), a) {
+		c.Outside = append(c.Outside, netip.AddrPortFrom(a, 443))
 	}
 }
 
@@ -234,16 +254,15 @@ func (l *Loss) index(n *replica.Capture) int {
 // flows returns the flows of the question.
 func (q *Question) flows(n *replica.Capture) []Flow {
 	list := q.Cluster.Flows(n.Masquerades)
-	if q.Only == nil {
+	if q.Sender == "" {
 		return list
 	}
-	only := q.Only
+	address, _ := netip.ParseAddr(q.Sender)
 	return slices.DeleteFunc(list, func(f Flow) bool {
-		outside := only.From.Address.IsValid() && only.From.Address.IsUnspecified() // any other machine
-		from := f.From == only.From || outside && !f.From.Node && slices.ContainsFunc(q.Cluster.Outside, func(o netip.AddrPort) bool {
-			return o.Addr() == f.From.Address
-		})
-		return !from || f.Big || f.Kind != ToService
+		pod := slices.ContainsFunc(q.Cluster.Pods, func(p replica.Pod) bool { return slices.Contains(p.Addresses, f.From.Address) })
+		asked := map[string]bool{FromPod: pod, FromNode: f.From.Node, FromOutside: !f.From.Node && !pod}
+		is := asked[q.Sender] || f.From.Address == address && address.IsValid() || f.From.Node && slices.Contains(n.Own(), address)
+		return !is || f.Big || f.Kind != ToService
 	})
 }
 
