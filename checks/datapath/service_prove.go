@@ -84,7 +84,7 @@ func (s *PassageStep) isPolicy() bool {
 }
 
 func (s *PassageStep) owner() string {
-	return (&audit.Step{Program: "nft", Table: s.Family + " " + s.Table, Chain: s.Chain}).Owner()
+	return audit.Owner(s.Table, s.Chain)
 }
 
 // NameRules adds the texts of the rules.

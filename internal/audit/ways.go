@@ -35,6 +35,8 @@ const (
 	ToKubelet = replay.ToKubelet
 	ToOverlay = replay.ToOverlay
 	ToPage    = replay.ToPage
+
+	ByPolicy = replica.PartPolicy // Loss.Kind
 )
 
 // Packets reads a question about this node, and writes the answer: the command host.PacketsCommand. With captured it continues in a user
