@@ -21,7 +21,7 @@ import (
 	"nodegate/internal/host/replica"
 )
 
-// Question is what is asked about the node.
+// Question asks where packets of the node arrive.
 type Question struct {
 	Cluster Cluster
 	Keys    []string // of the Service ports: see replica.Read
@@ -121,7 +121,8 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 
 // leadsToProgram reports whether a rule redirects packets to a port of the node at which a program listens.
 func leadsToProgram(rule string, n *replica.Capture) bool {
-	m := regexp.MustCompile(`--to-ports (\d+)|--on-port (\d+)|(?:redirect|tproxy)[a-z0-9 ]* to (?:[0-9.]+|\[[0-9a-f:]+\])?:(\d+)`).FindStringSubmatch(rule)
+	to := regexp.MustCompile(`--to-ports (\d+)|--on-port (\d+)|(?:redirect|tproxy)[a-z0-9 ]* to (?:[0-9.]+|\[[0-9a-f:]+\])?:(\d+)`)
+	m := to.FindStringSubmatch(rule)
 	return m != nil && slices.ContainsFunc(n.Listeners, func(l replica.Listener) bool {
 		return slices.Contains(m[1:], strconv.Itoa(int(l.At.Port())))
 	})
@@ -233,9 +234,10 @@ func newLoss(n *replica.Capture, part int) *Loss {
 	p := &n.Parts[part]
 	l := &Loss{Kind: p.Kind, Legacy: p.Legacy, Family: p.FamilyName(), Table: p.Table, Chain: p.Chain, Handle: p.Handle, Position: p.Position,
 		Own: p.Own, Owner: Owner(p.Table, p.Chain)}
-	if p.Kind == replica.PartRoutingRule {
+	switch p.Kind {
+	case replica.PartRoutingRule:
 		l.Position = p.Priority
-	} else if p.Kind == replica.PartRoute {
+	case replica.PartRoute:
 		l.Chain = p.To
 	}
 	l.Policy = enforcesPolicies(l.Owner)

@@ -19,7 +19,7 @@ type Service struct {
 	External  []netip.AddrPort // for other machines too: load balancers, external addresses, node ports
 	Endpoints []netip.AddrPort // to which the addresses of the cluster lead
 	Here      []netip.AddrPort // to which External leads; nil: to Endpoints
-	Port      uint16           // at which External has the node's own addresses too; 0 if there is none
+	Port      uint16           // of the node: Observe adds its addresses to External; 0 without a node port
 }
 
 // Cluster is what senders and addresses are taken from.

@@ -31,7 +31,8 @@ func (c *Capture) Fingerprint() string {
 		switch {
 		case p.Own:
 		case p.Kind == PartRoute && !pod[linkOfRoute(p.Message)]:
-			fmt.Fprintf(h, "%x %x\n", p.Message[:unix.SizeofRtMsg], filter(p.Message[unix.SizeofRtMsg:], func(kind int) bool { return kind != cached }))
+			lasting := filter(p.Message[unix.SizeofRtMsg:], func(kind int) bool { return kind != cached })
+			fmt.Fprintf(h, "%x %x\n", p.Message[:unix.SizeofRtMsg], lasting)
 		case p.Kind != PartRoute:
 			fmt.Fprintln(h, p.Kind, p.Legacy, p.Family, p.Table, p.Chain, p.Handle, p.Priority)
 		}

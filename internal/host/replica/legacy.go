@@ -164,7 +164,7 @@ func (c *Capture) prune(t *xtables.Table, keep func(ports []string) map[string]b
 			e.chain != "" && !ends {
 			position[e.chain]++
 			p := Part{Kind: PartRule, Legacy: true, Family: family, Table: t.Name, Chain: e.chain, Position: position[e.chain],
-				Own: isOwn("", e.chain) || to != "" && isOwn("", to), Jump: to != ""}
+				Own: isOwn("", e.chain) || to != "" && isOwn("", to), Target: to}
 			if policy {
 				p.Kind, p.Position = PartPolicy, 0
 			}

@@ -16,7 +16,7 @@ func (c *Capture) addRule(chain chainID, rule []byte, position int) int {
 		p.Handle = binary.BigEndian.Uint64(handle)
 	}
 	for target := range jumps(rule) {
-		p.Own, p.Jump = p.Own || isOwn(chain.table, target), true
+		p.Own, p.Target = p.Own || isOwn(chain.table, target), target
 	}
 	c.Parts = append(c.Parts, p)
 	return len(c.Parts) - 1

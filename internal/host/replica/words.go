@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/netns"
 	"nodegate/internal/host/program"
 )
 
@@ -67,17 +68,5 @@ func line(ctx context.Context, prefix, name string, args ...string) string {
 
 // FamilyName returns the family of a table as nft prints it.
 func (p *Part) FamilyName() string {
-	switch p.Family {
-	case unix.NFPROTO_INET:
-		return "inet"
-	case unix.NFPROTO_ARP:
-		return "arp"
-	case unix.NFPROTO_NETDEV:
-		return "netdev"
-	case unix.NFPROTO_BRIDGE:
-		return "bridge"
-	case unix.NFPROTO_IPV6:
-		return "ip6"
-	}
-	return "ip"
+	return netns.FamilyName(p.Family)
 }
