@@ -73,7 +73,6 @@ func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
 		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, Live: n.live,
 	}
-	AddNetwork(ctx, n.Host, &opts)
 	rep := proxy.Judge(sets, opts)
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.markUnwritten(ctx, &rep)
