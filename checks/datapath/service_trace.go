@@ -44,6 +44,8 @@ type PassageStep struct {
 	Position int    `json:"-"`                // of the rule in its chain, from 1
 	Does     string `json:"does"`             // its verdict: accept, drop, "jump CHAIN"
 	Rule     string `json:"rule,omitempty"`   // absent for a policy, or if it is not known
+
+	family byte
 }
 
 // Died returns the step that dropped the packet, or nil.
@@ -167,7 +169,7 @@ func passageOf(events []netns.TraceEvent, reply bool) Passage {
 		p.Mark = e.Mark
 		p.Link = e.Out
 		step := PassageStep{Hook: hook, Family: netns.FamilyName(e.Family), Table: e.Table, Chain: e.Chain, Handle: e.Handle,
-			Position: e.Position, Does: doesName(e)}
+			Position: e.Position, Does: doesName(e), family: e.Family}
 		p.Steps = append(p.Steps, step)
 		if e.Code == netns.Drop || e.Code&0xff == netns.Queue {
 			p.End = map[bool]string{true: endDropped, false: endQueued}[e.Code == netns.Drop]

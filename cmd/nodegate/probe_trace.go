@@ -33,7 +33,7 @@ func (o *auditOptions) traceService(ctx context.Context, c *cobra.Command, addr 
 	if err != nil {
 		fmt.Fprintf(c.ErrOrStderr(), "nodegate: printing handles in place of rules: %v\n", err)
 	}
-	t.NameRules(sets)
+	t.NameRules(ctx, sets)
 	got := verdict.Pass
 	if t.Failed != "" {
 		got = verdict.Fail

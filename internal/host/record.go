@@ -14,7 +14,6 @@ import (
 
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
-	"nodegate/internal/ruleset"
 )
 
 // The questions whose recorded answer is less than the answer.
@@ -184,20 +183,6 @@ func (a askedRules) Packets(ctx context.Context, question []byte) ([]byte, error
 		return string(answer), err
 	})
 	return []byte(said), err
-}
-
-func (a askedRules) ForeignTables(ctx context.Context) ([]*ruleset.NFTTable, error) {
-	return ask(ctx, a.m, "nft tables of other programs", "", func() ([]*ruleset.NFTTable, error) {
-		tables, err := a.Rules.ForeignTables(ctx)
-		for _, t := range tables {
-			for _, set := range t.Sets {
-				for i := range set.Elements {
-					set.Elements[i].Comment = ""
-				}
-			}
-		}
-		return tables, err
-	})
 }
 
 // Takes records the answer about each text.

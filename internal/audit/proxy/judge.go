@@ -91,9 +91,6 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 		if set.Note != "" {
 			rep.Notes = append(rep.Notes, set.Note)
 		}
-		if set.Unread != nil {
-			rep.Notes = append(rep.Notes, set.Unread.Error())
-		}
 		for _, s := range set.Saves {
 			if !nft[s.Family] || !cleanedUp(s) {
 				rep.judgeSave(s, &opts, out)
