@@ -51,7 +51,7 @@ func lossesTo(ctx context.Context, h *host.Host, sets []*ruleset.Set, kinds ...s
 	ways, err := audit.AskWays(ctx, h, &rep)
 	for _, l := range ways.Losses {
 		l.Flows = slices.DeleteFunc(l.Flows, func(f audit.Flow) bool { return f.Lost == 0 || !slices.Contains(kinds, f.Kind) })
-		if len(l.Flows) > 0 && !l.Policy && !l.Own && !l.Taken {
+		if len(l.Flows) > 0 && audit.IsFault(&l, l.Flows) {
 			list = append(list, l)
 		}
 	}

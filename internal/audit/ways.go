@@ -236,7 +236,7 @@ func FindLosses(a *Ways) (found []Finding, notes []string) {
 			return f.Kind == replay.ToPage || l.Kind == "" && strange && f.Kind == replay.ToService // kube-proxy may serve other addresses
 		})
 		lost := slices.DeleteFunc(slices.Clone(l.Flows), func(f Flow) bool { return f.Lost == 0 || f.Doubt != "" })
-		if f, is := findLoss(&l, lost); is && !l.Policy && !l.Own && !l.Taken && !namesOutside(&l, lost) {
+		if f, is := findLoss(&l, lost); is && IsFault(&l, lost) {
 			found = append(found, f)
 			continue
 		}
@@ -258,6 +258,11 @@ func FindLosses(a *Ways) (found []Finding, notes []string) {
 		notes = append(notes, "not tried with packets: "+what)
 	}
 	return found, notes
+}
+
+// IsFault reports whether lost packets are a fault: not if a NetworkPolicy, kube-proxy or a program of this node may want it so.
+func IsFault(l *Loss, lost []Flow) bool {
+	return !l.Policy && !l.Own && !l.Taken && !namesOutside(l, lost)
 }
 
 // namesOutside reports whether a rule picks machines outside the cluster by their addresses. Which of them it loses may be meant so.

@@ -3,7 +3,6 @@ package host_test
 import (
 	"net"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
