@@ -24,7 +24,7 @@ func watchUnit(prog Program) []byte {
 			"RuntimeDirectoryPreserve", "yes",
 			// Limit the damage of a memory leak or of runaway threads.
 			"MemoryMax", "512M",
-			"TasksMax", "64",
+			"TasksMax", "128",
 			"OOMScoreAdjust", "-500",
 			"CapabilityBoundingSet", "CAP_NET_ADMIN CAP_NET_RAW CAP_SYS_MODULE",
 		}, sandbox(), []string{
@@ -54,7 +54,7 @@ func sandbox() []string {
 		"ProtectHostname", "yes",
 		"ProtectKernelLogs", "yes",
 		"RestrictAddressFamilies", "AF_UNIX AF_NETLINK AF_INET AF_INET6",
-		"RestrictNamespaces", "yes",
+		"RestrictNamespaces", "user net", // a copy of the node's network, for packets
 	}, commonRestrictions())
 }
 

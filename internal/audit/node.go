@@ -34,9 +34,6 @@ type Machine struct {
 	follows    bool                                        // audited by Follow
 	failures   float64                                     // of writing rules, at the last round of Follow; -1: not known
 	asked      kubeproxy.Answers                           // kube-proxy's last report about itself
-	ways       Ways                                        // what packets last showed
-	tried      time.Time                                   // when packets were last sent
-	untried    string                                      // why none were, or ""
 
 	// State of kube-proxy at the last reading.
 	live     proxy.Live

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -72,7 +73,41 @@ func AskFrom(ctx context.Context, h *host.Host, rep *Judgment, service, from str
 	return ask(ctx, h, q)
 }
 
-func ask(ctx context.Context, h *host.Host, q replay.Question) (a Ways, err error) {
+// rest is the shortest time between two replicas of one node in watch.
+const rest = time.Minute
+
+// recalled is what packets last showed in watch.
+type recalled struct {
+	mu    sync.Mutex
+	ways  Ways
+	err   error
+	tried time.Time
+}
+
+// ask asks a question by packets. In watch it does so at most once a minute, and sends none if other programs have changed nothing since no
+// packet was lost.
+func ask(ctx context.Context, h *host.Host, q replay.Question) (Ways, error) {
+	if h.Memory == nil {
+		return askNode(ctx, h, q)
+	}
+	kept, _ := h.Memory.Packets.LoadOrStore(q.Cluster.Page, &recalled{})
+	last := kept.(*recalled)
+	last.mu.Lock()
+	defer last.mu.Unlock()
+	if time.Since(last.tried) < rest {
+		return last.ways, last.err
+	}
+	if len(last.ways.Losses) == 0 {
+		q.Unless = last.ways.Fingerprint
+	}
+	a, err := askNode(ctx, h, q)
+	if last.err, last.tried = err, time.Now(); err != nil || !a.Unchanged {
+		last.ways = a
+	}
+	return last.ways, err
+}
+
+func askNode(ctx context.Context, h *host.Host, q replay.Question) (a Ways, err error) {
 	in, err := json.Marshal(q)
 	if err != nil {
 		return a, err
@@ -172,31 +207,17 @@ func addService(q *replay.Question, s *Service, nft bool) {
 	q.Cluster.Services = append(q.Cluster.Services, one)
 }
 
-// rest is the shortest time between two replicas of one node.
-const rest = time.Minute
-
 // judgeWays adds what packets showed, unless kube-proxy's rules themselves explain why they are lost.
 func (n *Machine) judgeWays(ctx context.Context, rep *Judgment) {
 	if len(rep.Services) == 0 || rep.Mode != "iptables" && rep.Mode != "nftables" || slices.ContainsFunc(rep.Findings, explainsLosses) {
 		return
 	}
-	if !n.follows || n.untried != "" || time.Since(n.tried) > rest {
-		q := question(rep)
-		q.Unless = n.ways.Fingerprint
-		a, err := ask(ctx, n.Host, q)
-		n.tried, n.untried = time.Now(), ""
-		switch {
-		case err != nil:
-			n.ways, n.untried = Ways{}, untried(err)
-		case !a.Unchanged:
-			n.ways = a
-		}
+	ways, err := ask(ctx, n.Host, question(rep))
+	if err != nil {
+		rep.Notes = append(rep.Notes, untried(err))
 	}
-	found, notes := FindLosses(&n.ways)
+	found, notes := FindLosses(&ways)
 	rep.Findings, rep.Notes = append(rep.Findings, found...), append(rep.Notes, notes...)
-	if n.untried != "" {
-		rep.Notes = append(rep.Notes, n.untried)
-	}
 }
 
 // untried returns the note that no packets were sent.

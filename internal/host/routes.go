@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -109,6 +110,7 @@ type Memory struct {
 	// inspection.
 	Restarted time.Time
 	Tunnels   map[string]Tunnel
+	Packets   sync.Map // of package audit: what packets last showed
 }
 
 // Tunnel is a VXLAN link in its state when routes over it had gateways.

@@ -21,11 +21,16 @@ import (
 // network namespace, which an ordinary user may create. It passes input to the child's standard
 // input and returns its standard output. The child is killed when ctx ends or the caller dies.
 func RunInUserNamespace(ctx context.Context, args []string, input []byte) ([]byte, error) {
+	const spaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNET
 	out, err := runAgain(ctx, args, input, &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
+		Cloneflags:  spaces,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
 	})
+	if _, is := errors.AsType[startError](err); is && os.Geteuid() == 0 && errors.Is(err, unix.EPERM) { // without CAP_SETFCAP root maps no user
+		out, err = runAgain(ctx, args, input, &syscall.SysProcAttr{Cloneflags: spaces,
+			AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_ADMIN}})
+	}
 	if failed, is := errors.AsType[startError](err); is {
 		return nil, fmt.Errorf("creating a user namespace%s: %w", whyNoUserNamespace(failed.error), failed.error)
 	}
