@@ -197,6 +197,11 @@ func (b *built) run(ctx context.Context) (a Answer, err error) {
 		return a, err
 	}
 	defer r.Close()
+	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := r.Control(soon); err != nil {
+		return a, fmt.Errorf("this process may not send packets (IPAddressDeny= of its unit?): %v", err)
+	}
 	list, err := New(r).Run(ctx, flows)
 	if err != nil {
 		return a, err
