@@ -142,6 +142,9 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 		return Result{}, unanswered
 	}
 	res := Result{Report: proxy.Judge(sets, opts)}
+	if res.Report.Mode == "iptables" || res.Report.Mode == "nftables" {
+		res.Report.Notes = append(res.Report.Notes, untried(errors.New("packets are sent on the node only")))
+	}
 	if unanswered != nil {
 		res.Report.Findings = append(res.Report.Findings, kubeproxy.Unanswered(unanswered))
 	}

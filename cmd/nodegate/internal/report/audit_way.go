@@ -12,17 +12,17 @@ import (
 
 // Way is what became of connections from a sender to one address of a Service, in a copy of the node's network.
 type Way struct {
-	Service  string           `json:"service"`         // ns/name[:port]
-	From     string           `json:"from"`            // an address, or "node"
-	To       netip.AddrPort   `json:"to"`              // the Service's address
-	Verdict  verdict.Verdict  `json:"verdict"`         // pass if every connection was answered by an endpoint
-	Sent     int              `json:"sent"`            // connections
-	Lost     int              `json:"lost,omitempty"`  // of them
-	Answered []netip.AddrPort `json:"answered"`        // the endpoints that did
-	Why      string           `json:"why,omitempty"`   // the last loss
-	Cause    string           `json:"cause,omitempty"` // what loses them
-	Rule     string           `json:"rule,omitempty"`  // its text
-	Remedy   string           `json:"remedy,omitempty"`
+	Service  string           `json:"service"`          // ns/name[:port]
+	From     string           `json:"from"`             // an address, or "node"
+	To       netip.AddrPort   `json:"to"`               // the Service's address
+	Verdict  verdict.Verdict  `json:"verdict"`          // pass if every connection was answered by an endpoint
+	Sent     int              `json:"sent"`             // connections
+	Lost     int              `json:"lost,omitempty"`   // of them
+	Answered []netip.AddrPort `json:"answered"`         // the endpoints that did
+	Why      string           `json:"why,omitempty"`    // the last loss
+	Cause    string           `json:"cause,omitempty"`  // what loses them
+	Rule     string           `json:"rule,omitempty"`   // its text
+	Remedy   string           `json:"remedy,omitempty"` // for the cause
 }
 
 // NewWays returns what became of each connection of an answer.
