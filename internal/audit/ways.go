@@ -286,10 +286,11 @@ func IsFault(l *Loss, lost []Flow) bool {
 	return !l.Policy && !l.Own && !l.Taken && !namesOutside(l, lost)
 }
 
-// namesOutside reports whether a rule picks machines outside the cluster by their addresses. Which of them it loses may be meant so.
+// namesOutside reports whether a rule picks machines outside the cluster by their addresses, or leads to a proxy. Which of them it loses may
+// be meant so.
 func namesOutside(l *Loss, lost []Flow) bool {
 	outside := !slices.ContainsFunc(lost, func(f Flow) bool { return f.Kind != replay.ToOutside && (f.Node || f.Pod) })
-	return outside && regexp.MustCompile(`--match-set|@| -m geoip `).MatchString(l.Rule)
+	return outside && regexp.MustCompile(`--match-set|@| -m geoip |REDIRECT|TPROXY|redirect to|tproxy`).MatchString(l.Rule)
 }
 
 // findLoss returns the finding about one cause.

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -113,8 +114,12 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		l := &a.Losses[i]
 		if at := l.index(n); at >= 0 {
 			l.Rule = n.Parts[at].Words(ctx)
-			l.Taken = leadsToProgram(l.Rule, n)
+			l.Taken = leadsToProgram(l.Rule, n) || l.Kind == replica.PartRoutingRule && deliversAll(ctx, n.Parts[at])
 		}
+	}
+	taken := slices.ContainsFunc(a.Losses, func(l Loss) bool { return l.Taken })
+	for i := range a.Losses { // beside a proxy of the node nothing is known of a loss without a cause
+		a.Losses[i].Taken = a.Losses[i].Taken || a.Losses[i].Kind == "" && taken
 	}
 	return a, err
 }
@@ -126,6 +131,12 @@ func leadsToProgram(rule string, n *replica.Capture) bool {
 	return m != nil && slices.ContainsFunc(n.Listeners, func(l replica.Listener) bool {
 		return slices.Contains(m[1:], strconv.Itoa(int(l.At.Port())))
 	})
+}
+
+// deliversAll reports whether a routing rule leads to a table that delivers all packets to this node, as TPROXY needs it.
+func deliversAll(ctx context.Context, rule replica.Part) bool {
+	rule.Kind, rule.To = replica.PartRoute, "default"
+	return strings.HasPrefix(rule.Words(ctx), "local ")
 }
 
 // Senders beside addresses.
