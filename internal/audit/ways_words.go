@@ -113,12 +113,15 @@ func accept(l *Loss, program string, lost []Flow) string {
 	}
 	r := lost[0]
 	host := r.To.Addr().String()
-	if program == "nft" {
-		return fmt.Sprintf("`nft insert rule %s %s %s handle %d %s daddr %s accept`, and so on for the others", l.Family, l.Table, l.Chain, l.Handle,
-			map[bool]string{true: "ip6", false: "ip"}[r.To.Addr().Is6()], host)
+	original, to := "", fmt.Sprintf("-d %s --dport %d", host, r.To.Port())
+	if r.Kind == replay.ToService { // kube-proxy has translated the address
+		original, to = "ct original ", fmt.Sprintf("-m conntrack --ctorigdst %s --ctorigdstport %d", host, r.To.Port())
 	}
-	return fmt.Sprintf("`%s -I %s %d -p %s -d %s --dport %d -j ACCEPT`, and so on for the others", program, l.Chain, l.Position,
-		replay.Protocol(r.Protocol), host, r.To.Port())
+	if program == "nft" {
+		return fmt.Sprintf("`nft insert rule %s %s %s handle %d %s%s daddr %s accept`, and so on for the others", l.Family, l.Table, l.Chain,
+			l.Handle, original, map[bool]string{true: "ip6", false: "ip"}[r.To.Addr().Is6()], host)
+	}
+	return fmt.Sprintf("`%s -I %s %d -p %s %s -j ACCEPT`, and so on for the others", program, l.Chain, l.Position, replay.Protocol(r.Protocol), to)
 }
 
 // set returns the commands that show the set whose elements the rule loses, and remove one; "" if the rule has no set, or a negated one.
