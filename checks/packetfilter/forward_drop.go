@@ -19,7 +19,8 @@ func forwardDrop() checks.Problem {
 		Detects: "A DROP or REJECT for all packets comes before the rule that accepts the traffic of Pods.",
 		Symptom: "Pods cannot reach anything outside their node, for example with ufw, with the REJECT that Enterprise Linux has at the end of " +
 			"FORWARD, or with an /etc/nftables.conf whose chain forward has policy drop.",
-		How: "The check sends packets of Pods to other machines through a copy of the node's network, as kubeproxy.way does. It fails if a rule " +
+		How: "The check sends packets of Pods to other machines through a copy of the node's network, as kubeproxy.way does. It fails if a " +
+			"rule " +
 			"or a policy loses them. If Docker is present, docker.forward-drop judges FORWARD's policy.",
 		Remedy: "put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw, run `ufw default " +
 			"allow routed`; in a table of nft, let the Pods' links pass or give the chain policy accept",
@@ -55,7 +56,8 @@ func isKubernetes(sets []*ruleset.Set) bool {
 
 // isDockersPolicy reports whether packets are lost by the policy of a chain beside Docker's, which docker.forward-drop judges.
 func isDockersPolicy(sets []*ruleset.Set, l *audit.Loss) bool {
-	return l.Kind == audit.ByPolicy && l.Chain == "FORWARD" && slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
-		return t.Chain("DOCKER") != nil
-	})
+	return l.Kind == audit.ByPolicy && l.Chain == "FORWARD" &&
+		slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
+			return t.Chain("DOCKER") != nil
+		})
 }

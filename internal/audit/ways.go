@@ -60,8 +60,8 @@ func AskWays(ctx context.Context, h *host.Host, rep *Judgment) (Ways, error) {
 // ns/name or ns/name:port.
 func AskFrom(ctx context.Context, h *host.Host, rep *Judgment, service, from string) (Ways, error) {
 	if _, err := netip.ParseAddr(from); err != nil && !slices.Contains([]string{replay.FromPod, replay.FromNode, replay.FromOutside}, from) {
-		return Ways{}, fmt.Errorf("--from must be an address, pod, node, outside or a Pod's NAMESPACE/NAME; %q is none of these (without the API, "+
-			"give the address that `kubectl get pod -o wide` prints)", from)
+		return Ways{}, fmt.Errorf("--from must be an address, pod, node, outside or a Pod's NAMESPACE/NAME; %q is none of these (without the "+
+			"API, give the address that `kubectl get pod -o wide` prints)", from)
 	}
 	q := replay.Question{Sender: from}
 	for i := range rep.Services {
@@ -286,8 +286,8 @@ func IsFault(l *Loss, lost []Flow) bool {
 	return !l.Policy && !l.Own && !l.Taken && !namesOutside(l, lost)
 }
 
-// namesOutside reports whether a rule picks machines outside the cluster by their addresses, or leads to a proxy. Which of them it loses may
-// be meant so.
+// namesOutside reports whether a rule picks machines outside the cluster by their addresses, or leads to a proxy. Which of them it loses
+// may be meant so.
 func namesOutside(l *Loss, lost []Flow) bool {
 	outside := !slices.ContainsFunc(lost, func(f Flow) bool { return f.Kind != replay.ToOutside && (f.Node || f.Pod) })
 	return outside && regexp.MustCompile(`--match-set|@| -m geoip |REDIRECT|TPROXY|redirect to|tproxy`).MatchString(l.Rule)

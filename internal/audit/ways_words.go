@@ -22,8 +22,8 @@ func Describe(l *Loss) string {
 	case replica.PartRoute, replica.PartRoutingRule:
 		where = fmt.Sprintf("the %s `%s`", l.Kind, l.Rule)
 		if l.Rule == "" {
-			where = fmt.Sprintf("the %s %s of table %s", l.Kind, map[bool]string{true: l.Chain, false: fmt.Sprint(l.Position)}[l.Kind == replica.PartRoute],
-				l.Table)
+			which := map[bool]string{true: l.Chain, false: fmt.Sprint(l.Position)}[l.Kind == replica.PartRoute]
+			where = fmt.Sprintf("the %s %s of table %s", l.Kind, which, l.Table)
 		}
 	case replica.PartPolicy:
 		where = fmt.Sprintf("the policy DROP of chain %s of table %s", l.Chain, table(l))
@@ -121,7 +121,8 @@ func accept(l *Loss, program string, lost []Flow) string {
 		return fmt.Sprintf("`nft insert rule %s %s %s handle %d %s%s daddr %s accept`, and so on for the others", l.Family, l.Table, l.Chain,
 			l.Handle, original, map[bool]string{true: "ip6", false: "ip"}[r.To.Addr().Is6()], host)
 	}
-	return fmt.Sprintf("`%s -I %s %d -p %s %s -j ACCEPT`, and so on for the others", program, l.Chain, l.Position, replay.Protocol(r.Protocol), to)
+	return fmt.Sprintf("`%s -I %s %d -p %s %s -j ACCEPT`, and so on for the others", program, l.Chain, l.Position,
+		replay.Protocol(r.Protocol), to)
 }
 
 // set returns the commands that show the set whose elements the rule loses, and remove one; "" if the rule has no set, or a negated one.
@@ -129,10 +130,11 @@ func set(l *Loss, program string) string {
 	if m := regexp.MustCompile(`(!)? ?--match-set ([A-Za-z0-9_.:-]+) `).FindStringSubmatch(l.Rule); m != nil && m[1] == "" {
 		return fmt.Sprintf("`ipset list %s` shows all, `ipset del %[1]s ELEMENT` removes one", m[2])
 	}
-	if m := regexp.MustCompile(`(!=)? (map |vmap )?@([A-Za-z0-9_.-]+)`).FindStringSubmatch(l.Rule); m != nil && m[1] == "" && program == "nft" {
+	named := regexp.MustCompile(`(!=)? (map |vmap )?@([A-Za-z0-9_.-]+)`)
+	if m := named.FindStringSubmatch(l.Rule); m != nil && m[1] == "" && program == "nft" {
 		kind := map[bool]string{true: "set", false: "map"}[m[2] == ""]
-		return fmt.Sprintf("`nft list %s %s %s %s` shows all, `nft delete element %[2]s %[3]s %[4]s { ELEMENT }` removes one", kind, l.Family, l.Table,
-			m[3])
+		return fmt.Sprintf("`nft list %s %s %s %s` shows all, `nft delete element %[2]s %[3]s %[4]s { ELEMENT }` removes one", kind, l.Family,
+			l.Table, m[3])
 	}
 	return ""
 }
@@ -143,8 +145,9 @@ func remedyOfPolicy(l *Loss, program string) string {
 		return fmt.Sprintf("accept these packets: add a rule for the Pods' links to chain %s of table %s %s, or run "+
 			"`nft 'chain %[2]s %[3]s %[1]s { policy accept; }'`; find the program that loads the table", l.Chain, l.Family, l.Table)
 	}
-	return fmt.Sprintf("with ufw run `ufw default allow routed`; after Docker set net.ipv4.ip_forward=1 before it starts, and run `%s -t %s -P %s "+
-		"ACCEPT`; otherwise restart the CNI plugin's agent, which inserts its ACCEPT, and find the program that sets the policy", program, l.Table, l.Chain)
+	return fmt.Sprintf("with ufw run `ufw default allow routed`; after Docker set net.ipv4.ip_forward=1 before it starts, and run `%s -t %s -P "+
+		"%s ACCEPT`; otherwise restart the CNI plugin's agent, which inserts its ACCEPT, and find the program that sets the policy",
+		program, l.Table, l.Chain)
 }
 
 // canPaste reports whether a shell takes a rule literally: another program chose its comment.

@@ -79,7 +79,7 @@ func (m links) PodMTUs(context.Context) (map[string]int, error) {
 	return mtus, m.Refuse["MTU of Pods"]
 }
 
-func (m links) DefaultRoutes(context.Context) ([]string, error) { return m.Machine.Routes, nil }
+func (m links) DefaultRoutes(context.Context) ([]string, error) { return m.Routes, nil }
 
 func (m links) Addresses(context.Context) ([]netip.Addr, error)          { return m.IPs, m.Refuse["addresses"] }
 func (m links) RoutingRules(context.Context) ([]host.RoutingRule, error) { return m.Routing, nil }

@@ -27,7 +27,7 @@ func RunInUserNamespace(ctx context.Context, args []string, input []byte) ([]byt
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
 	})
-	if _, is := errors.AsType[startError](err); is && os.Geteuid() == 0 && errors.Is(err, unix.EPERM) { // without CAP_SETFCAP root maps no user
+	if _, is := errors.AsType[startError](err); is && os.Geteuid() == 0 && errors.Is(err, unix.EPERM) { // root lacks CAP_SETFCAP
 		out, err = runAgain(ctx, args, input, &syscall.SysProcAttr{Cloneflags: spaces,
 			AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_ADMIN}})
 	}
