@@ -146,8 +146,8 @@ func remedyOfPolicy(l *Loss, program string) string {
 			"`nft 'chain %[2]s %[3]s %[1]s { policy accept; }'`; find the program that loads the table", l.Chain, l.Family, l.Table)
 	}
 	return fmt.Sprintf("with ufw run `ufw default allow routed`; after Docker set net.ipv4.ip_forward=1 before it starts, and run `%s -t %s -P "+
-		"%s ACCEPT`; otherwise restart the CNI plugin's agent, which inserts its ACCEPT, and find the program that sets the policy",
-		program, l.Table, l.Chain)
+		"%s ACCEPT`; otherwise restart the CNI plugin's agent, which inserts its ACCEPT, and find the program "+
+		"that sets the policy", program, l.Table, l.Chain)
 }
 
 // canPaste reports whether a shell takes a rule literally: another program chose its comment.
