@@ -317,7 +317,7 @@ func inQuotes(e hcl.Expression, suffix string) string {
 	switch e := e.(type) {
 	case *hclsyntax.LiteralValueExpr:
 		if e.Val.Type() == cty.Number {
-			return fmt.Sprintf("Write %q.", e.Val.AsBigFloat().Text('f', -1)+suffix)
+			return fmt.Sprintf("Write %q.", numberText(e, e.Val)+suffix)
 		}
 	case *hclsyntax.TupleConsExpr:
 		return "Write one string, without brackets."
@@ -327,6 +327,16 @@ func inQuotes(e hcl.Expression, suffix string) string {
 
 // ifCounted restricts a number to the parameters for which it is right; some count pages.
 const ifCounted = ", if it counts bytes or entries"
+// numberText returns a number as the author wrote it. HCL drops the final zeros of 5.10, and keeps the width.
+func numberText(e hcl.Expression, v cty.Value) string {
+	text := v.AsBigFloat().Text('f', -1)
+	if _, is := e.(*hclsyntax.LiteralValueExpr); is {
+		whole, _, _ := strings.Cut(text, ".")
+		text = v.AsBigFloat().Text('f', max(-1, e.Range().End.Byte-e.Range().Start.Byte-len(whole)-1))
+	}
+	return text
+}
+
 
 // bytesOf returns the number to write for a size such as 16M or 1 GiB, and a condition.
 func bytesOf(size, condition string) string {
