@@ -28,7 +28,7 @@ const noKernel = "no kernel of Debian 11, 12 or 13 has it."
 
 func (r *reader) checkModule(b block) {
 	if name := strings.ReplaceAll(b.Name, "-", "_"); r.names && !r.isAllowed(name) && !slices.Contains(r.catalogue.Modules, name) {
-		r.warnf(b.Range, "Unknown module", "%s: %s%s", b.Name, noKernel, Nearest(name, r.catalogue.Modules))
+		r.warnf(b.Range, "Unknown module", "%s: %s%s", b.Name, noKernel, cmp.Or(afterRemoval(name), Nearest(name, r.catalogue.Modules)))
 	}
 }
 
@@ -134,7 +134,17 @@ func (r *reader) parameterInstead(key Key, values []string) string {
 	case strings.Contains(word, "swap") && instead == "":
 		instead = " Swap is a check. Write: " + lineOf("check")
 	}
-	return instead
+	return cmp.Or(afterRemoval(string(key)), instead)
+}
+
+// afterRemoval returns the remedy for a name that Linux no longer has, or "".
+func afterRemoval(name string) string {
+	for _, rule := range kernels.Rules("gone") {
+		if is, _ := path.Match(rule.Words[0], name); is {
+			return " " + rule.Effect
+		}
+	}
+	return ""
 }
 
 // checkOctal reports a number with a leading zero: the kernel and nodegate read 0600 as 384, and its author may have meant either.
