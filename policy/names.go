@@ -204,11 +204,12 @@ func notNumber(s string) bool {
 
 // suggestNumbers suggests how to write several numbers that other marks than spaces separate.
 func suggestNumbers(value string, numbers []int) string {
-	words := strings.FieldsFunc(value, func(c rune) bool { return strings.ContainsRune(" ,;:-", c) })
-	if len(words) < 2 || !slices.Contains(numbers, len(words)) || slices.ContainsFunc(words, notNumber) {
+	value, _, _ = strings.Cut(value, "#")
+	words := strings.FieldsFunc(value, func(c rune) bool { return strings.ContainsRune(" ,;:-'\"", c) })
+	if !slices.Contains(numbers, len(words)) || slices.ContainsFunc(words, notNumber) {
 		return ""
 	}
-	return fmt.Sprintf(" Write %q.", strings.Join(words, " "))
+	return fmt.Sprintf(" Write %s.", literal(strings.Join(words, " ")))
 }
 
 func suggestNumber(word string) string {
