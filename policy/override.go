@@ -34,7 +34,8 @@ func (l *loader) applyOverrides() {
 			continue // two checks became one, and the first override stands
 		}
 		if again {
-			l.errorf(o.Range, "Overridden twice", "%s is already overridden at %s. Merge the two blocks.", o.Name, place(first))
+			l.errorf(o.Range, "Overridden twice", "%s is already overridden at %s. Merge the two blocks.%s",
+				o.Name, place(first), ifPools(o.Range, first))
 			continue
 		}
 		done[target{name, o.Rank}] = o.Range
