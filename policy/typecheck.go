@@ -161,6 +161,10 @@ func (c *typeChecker) checkEquality(n *hclsyntax.BinaryOpExpr) {
 	right, dependsRight := c.typeOf(n.RHS)
 	c.checkPossible(nameOf(n.LHS), n.RHS)
 	c.checkPossible(nameOf(n.RHS), n.LHS)
+	if dependsLeft && left.IsPrimitiveType() && right.IsTupleType() {
+		c.errorf(n.Range(), "Wrong type", "%s is %s and never equals a list. Write %scontains([...], %[1]s).", nameOf(n.LHS), withArticle(left),
+			map[bool]string{true: "!"}[n.Op == hclsyntax.OpNotEqual])
+	}
 	if !dependsLeft && !dependsRight || !left.IsPrimitiveType() || !right.IsPrimitiveType() || left == right {
 		return
 	}
