@@ -139,14 +139,14 @@ func set(l *Loss, program string) string {
 	return ""
 }
 
-// remedyOfPolicy returns the command that lets a chain pass what its rules do not accept.
+// remedyOfPolicy returns the command that lets a chain pass the packets that its rules do not accept.
 func remedyOfPolicy(l *Loss, program string) string {
 	if program == "nft" {
 		return fmt.Sprintf("accept these packets: add a rule for the Pods' links to chain %s of table %s %s, or run "+
 			"`nft 'chain %[2]s %[3]s %[1]s { policy accept; }'`; find the program that loads the table", l.Chain, l.Family, l.Table)
 	}
-	return fmt.Sprintf("with ufw run `ufw default allow routed`; after Docker set net.ipv4.ip_forward=1 before it starts, and run `%s -t %s -P "+
-		"%s ACCEPT`; otherwise restart the CNI plugin's agent, which inserts its ACCEPT, and find the program "+
+	return fmt.Sprintf("with ufw run `ufw default allow routed`; after Docker set net.ipv4.ip_forward=1 before it starts, and run "+
+		"`%s -t %s -P %s ACCEPT`; otherwise restart the CNI plugin's agent, which inserts its ACCEPT, and find the program "+
 		"that sets the policy", program, l.Table, l.Chain)
 }
 
