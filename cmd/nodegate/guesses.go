@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nodegate/checks/catalog"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/policy"
 )
@@ -40,13 +41,17 @@ func takePolicies(c *cobra.Command, args []string) (others []string, err error) 
 	return others, nil
 }
 
-// asPolicy returns how to read a file or directory as a policy, or "" if none has the name.
+// asPolicy returns how to read a file or directory as a policy, or as a machine's tree, or "" if none has the name.
 func asPolicy(name string) string {
 	if name == "-" {
 		return "to read a policy from standard input, write --policy /dev/stdin"
 	}
-	if _, err := os.Stat(name); err != nil {
+	info, err := os.Stat(name)
+	if err != nil && !filepath.IsAbs(name) {
 		return ""
+	}
+	if found, _ := filepath.Glob(filepath.Join(name, "*.hcl")); found == nil && (err != nil || info.IsDir()) {
+		return "to use it as a machine's file tree, write --root " + name
 	}
 	return "to read it as a policy, write --policy " + name
 }
@@ -54,15 +59,21 @@ func asPolicy(name string) string {
 // policyArgs is the Args of a verb that takes policies as arguments, and nothing else.
 func policyArgs(c *cobra.Command, args []string) error {
 	others, err := takePolicies(c, args)
-	if err == nil && len(others) > 0 {
-		use := asPolicy(others[0])
-		if use == "" && !slices.ContainsFunc(verbs(), func(v verb) bool { return v.name == others[0] }) {
-			use = "`nodegate check " + others[0] + "` runs single checks"
-		}
-		use = cmp.Or(use, "one call has one verb")
-		err = fmt.Errorf("%s takes policies (*.hcl), not %q; %s", c.Name(), others[0], use)
+	if err != nil || len(others) == 0 {
+		return err
 	}
-	return err
+	name, use := others[0], ""
+	all, _ := catalog.Explain() // without it no check is proposed
+	for _, e := range all {
+		if e.Name == name || use == "" && strings.HasSuffix(e.Name, "."+name) {
+			use = "`nodegate check " + e.Name + "` runs single checks"
+		}
+	}
+	if slices.ContainsFunc(verbs(), func(v verb) bool { return v.name == name }) {
+		use = "one call has one verb"
+	}
+	use = cmp.Or(asPolicy(name), use)
+	return errors.New(strings.TrimSuffix(fmt.Sprintf("%s takes policies (*.hcl), not %q; %s", c.Name(), name, use), "; "))
 }
 
 // wrongFlag returns the error for a flag that a command lacks, with the nearest flags.
