@@ -120,6 +120,9 @@ func foreignFlag(verb, name string) string {
 	if verb == "lint" && (name == "o" || name == "output") {
 		return "use --format json; lint writes to standard output"
 	}
+	if verb == "revert" && name == "root" {
+		return "for a file tree run `nodegate uninstall --root DIR`"
+	}
 	return instead(name, [][2]string{
 		{"only include", "name the checks as arguments: nodegate check NAME..."},
 		{"exclude ignore", "use --skip NAME of `nodegate check`"},
@@ -139,6 +142,7 @@ func foreignVerb(word string) string {
 	return instead(word, [][2]string{
 		{"validate v test scan config verify doctor", "`nodegate check` judges this node, and `nodegate lint FILE` a policy"},
 		{"format", "use `nodegate fmt FILE`"},
+		{"fix repair", "use `nodegate apply`"},
 		{"diff", "use `nodegate plan`, or `nodegate policy diff` for two policies"},
 		{"add", "use `nodegate install`"},
 		{"init", "use `nodegate policy import /etc/sysctl.d` to write a policy, and `nodegate install` to put one in force"},
