@@ -210,11 +210,14 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	switch {
 	case r.Err != nil:
 		r.Verdict = verdict.Unknown
+		if r.State.Pass { // the wanted state, with which an inspection begins, was not found
+			r.State.Got = ""
+		}
 		if r.State.Minor {
 			r.Metadata.Severity = policy.Warn
 		}
 	case r.State.Skip != "":
-		r.Verdict = verdict.Skipped
+		r.Verdict, r.State.Got = verdict.Skipped, ""
 	case r.State.Pass:
 		r.Verdict = verdict.Pass
 	case r.State.Minor, r.Metadata.Severity == policy.Warn:
