@@ -315,6 +315,16 @@ func (o *checkRun) examine(c *cobra.Command, h *host.Host, run runner) (*policy.
 	}
 	o.left = s.left
 	found := run(ctx, h, s.stage, s.list)
+	denied := 0
+	for i := range found.Results {
+		if r := &found.Results[i]; h.Moves && needsRoot(r.Err) != "" {
+			r.Err = fmt.Errorf("%s: %w", report.NeedsRoot, r.Err)
+			denied++
+		}
+	}
+	if denied > 0 {
+		o.left = strings.TrimPrefix(o.left+"; run it as root for "+report.Count(denied, "more check"), "; ")
+	}
 	if !o.acts { // apply still reports its changes
 		err = interrupted(c, ": no verdict")
 	}

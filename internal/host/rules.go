@@ -203,7 +203,11 @@ func dumpRules(ctx context.Context, read func(source string, r io.Reader) error,
 		}
 		if ask {
 			ran++
-			errs = append(errs, iptablesNFT(ctx, family, name+"-nft", read, noted))
+			err := iptablesNFT(ctx, family, name+"-nft", read, noted)
+			if errors.Is(err, fs.ErrPermission) {
+				return err // the other readings would be refused too
+			}
+			errs = append(errs, err)
 		}
 		for _, save := range programs {
 			if _, err := program.Find(save); err != nil {
@@ -235,10 +239,10 @@ func iptablesNFT(ctx context.Context, family, name string, read func(string, io.
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
-	err = fmt.Errorf("reading them over netlink failed: %w", err)
 	if errors.Is(err, fs.ErrPermission) || ctx.Err() != nil {
-		return fmt.Errorf("reading the rules of %s: %w", name, err)
+		return fmt.Errorf("reading the rules of %s over netlink: %w", name, err)
 	}
+	err = fmt.Errorf("reading them over netlink failed: %w", err)
 	noted(fmt.Sprintf("the rules of %s were read by %s-save, which is slower and needs more memory; %v", name, name, err))
 	if failed := program.Stream(ctx, read, name+"-save"); failed != nil {
 		return fmt.Errorf("reading the rules of %s: %w; %w", name, failed, err)
