@@ -315,6 +315,14 @@ func (o *checkRun) examine(c *cobra.Command, h *host.Host, run runner) (*policy.
 	}
 	o.left = s.left
 	found := run(ctx, h, s.stage, s.list)
+	switch {
+	case len(found.Results) > 0:
+	case len(o.skip) > 0:
+		fmt.Fprintln(c.ErrOrStderr(), "nodegate: nothing was checked: --skip leaves out every requirement")
+	default:
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy has no requirement at stage %s; on a running machine it has %d\n",
+			found.Stage, len(catalog.For(p, checks.Run)))
+	}
 	denied := 0
 	for i := range found.Results {
 		if r := &found.Results[i]; h.Moves && needsRoot(r.Err) != "" {
