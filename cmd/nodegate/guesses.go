@@ -117,13 +117,9 @@ func instead(word string, rows [][2]string) string {
 
 // foreignFlag returns what to use instead of a flag that kubectl, terraform, goss or trivy has.
 func foreignFlag(verb, name string) string {
-	if verb == "lint" && (name == "o" || name == "output") {
-		return "use --format json; lint writes to standard output"
-	}
-	if verb == "revert" && name == "root" {
-		return "for a file tree run `nodegate uninstall --root DIR`"
-	}
-	return instead(name, [][2]string{
+	rows := [][2]string{
+		{"lint:o lint:output", "use --format json; lint writes to standard output"},
+		{"revert:root", "for a file tree run `nodegate uninstall --root DIR`"},
 		{"only include", "name the checks as arguments: nodegate check NAME..."},
 		{"exclude ignore", "use --skip NAME of `nodegate check`"},
 		{"fix repair", "use `nodegate apply`"},
@@ -134,7 +130,8 @@ func foreignFlag(verb, name string) string {
 		{"json", "use --format json"},
 		{"unit", "name the unit in the policy: gate { unit = \"NAME.service\" }"},
 		{"g gossfile", "use --policy FILE"},
-	})
+	}
+	return cmp.Or(instead(verb+":"+name, rows), instead(name, rows))
 }
 
 // foreignVerb returns the verb for a word that kubectl, terraform, goss or trivy uses, or "".
