@@ -323,15 +323,9 @@ func (o *checkRun) examine(c *cobra.Command, h *host.Host, run runner) (*policy.
 		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy has no requirement at stage %s; on a running machine it has %d\n",
 			found.Stage, len(catalog.For(p, checks.Run)))
 	}
-	denied := 0
-	for i := range found.Results {
-		if r := &found.Results[i]; h.Moves && needsRoot(r.Err) != "" {
-			r.Err = fmt.Errorf("%s: %w", report.NeedsRoot, r.Err)
-			denied++
-		}
-	}
-	if denied > 0 {
-		o.left = strings.TrimPrefix(o.left+"; run it as root for "+report.Count(denied, "more check"), "; ")
+	refused := slices.DeleteFunc(slices.Clone(found.Results), func(r checks.Result) bool { return needsRoot(r.Err) == "" })
+	if len(refused) > 0 && h.Moves {
+		o.left = strings.TrimPrefix(o.left+"; run it as root for "+report.Count(len(refused), "more check"), "; ")
 	}
 	if !o.acts { // apply still reports its changes
 		err = interrupted(c, ": no verdict")

@@ -132,9 +132,6 @@ func NewResult(res checks.Result) Result {
 // notReached is the error of a check that --timeout ended before it began.
 const notReached = "not reached in time"
 
-// NeedsRoot begins the error of a check that another user than root may not run.
-const NeedsRoot = "needs root"
-
 // NotReached reports whether time ran out, or a signal came, before a check began.
 func NotReached(err error) bool {
 	return err != nil && slices.Contains([]string{context.DeadlineExceeded.Error(), context.Canceled.Error()}, err.Error())

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"nodegate/internal/verdict"
 )
 
@@ -36,9 +38,7 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 				t.writeProblem(res)
 			} else if res.Name == names[0] {
 				t.writeVerdict(v, Count(len(names), "check"), res.Error+": "+strings.Join(names, ", "))
-				if res.Error == notReached {
-					t.writeDetail("do", "use a longer --timeout")
-				}
+				t.writeDetail("do", map[string]string{notReached: "use a longer --timeout"}[res.Error])
 			}
 			t.writeSymptoms(r.Results, res.Name, map[string]bool{})
 		}
@@ -60,11 +60,11 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 	return err
 }
 
-// sharedErrors returns the names of the checks that were not reached in time or that need root, by their error.
+// sharedErrors returns the names of the checks that were not reached in time or not permitted, by their error.
 func (r Report) sharedErrors() map[string][]string {
 	names := map[string][]string{}
 	for _, res := range r.Results {
-		known := res.Error == notReached || strings.HasPrefix(res.Error, NeedsRoot)
+		known := res.Error == notReached || strings.HasSuffix(res.Error, unix.EPERM.Error())
 		if res.Verdict == verdict.Unknown && known && res.Because == "" {
 			names[res.Error] = append(names[res.Error], res.Name)
 		}
