@@ -209,10 +209,7 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	r.State, r.Err = c.Inspect(ctx, h)
 	switch {
 	case r.Err != nil:
-		r.Verdict = verdict.Unknown
-		if r.State.Pass { // the wanted state, with which an inspection begins, was not found
-			r.State.Got = ""
-		}
+		r.Verdict, r.State.Got = verdict.Unknown, "" // an inspection begins with the wanted state
 		if r.State.Minor {
 			r.Metadata.Severity = policy.Warn
 		}

@@ -141,8 +141,7 @@ func planStep(t Tree, j *journal, files []File, force bool) (*step, error) {
 	}
 	if len(s.changes) > 0 {
 		errs = append(errs, t.Replaceable(JournalFile))
-		action := map[bool]Action{true: Create, false: Replace}[j.Entries == nil]
-		s.changes = slices.Insert(s.changes, 0, PathChange{JournalFile, action})
+		s.changes = slices.Insert(s.changes, 0, PathChange{JournalFile, map[bool]Action{true: Create, false: Replace}[j.Entries == nil]})
 	}
 	for _, f := range s.files {
 		errs = append(errs, t.Replaceable(f.Path))
