@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -128,6 +129,8 @@ func (o *policyInput) load(h *host.Host, stderr io.Writer) (*policy.Policy, []po
 			return nil, nil, err
 		}
 	}
+	var said bytes.Buffer
+	p, evaluated := o.evaluate(h, files, &said)
 	if o.lint {
 		known, err := o.policyOptions(stderr)
 		if err != nil {
@@ -140,18 +143,19 @@ func (o *policyInput) load(h *host.Host, stderr io.Writer) (*policy.Policy, []po
 		if o.advise {
 			diags = slices.DeleteFunc(diags, func(d *hcl.Diagnostic) bool { return d.Severity == hcl.DiagWarning })
 			for _, d := range diags {
-				d.Severity = hcl.DiagWarning
+				if evaluated == nil { // otherwise they are errors, each printed once
+					d.Severity = hcl.DiagWarning
+				}
 			}
 		}
 		if err := printDiagnostics(stderr, files, diags); err != nil {
 			return nil, nil, err
 		}
 	}
-	p, err := o.evaluate(h, files, stderr)
-	if err != nil {
+	if _, err := said.WriteTo(stderr); err != nil {
 		return nil, nil, err
 	}
-	return p, files, nil
+	return p, files, evaluated
 }
 
 // shipped returns the files with the given values of variables as defaults.
