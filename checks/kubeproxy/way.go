@@ -44,7 +44,7 @@ func inspectWay(ctx context.Context, h *host.Host, _ *policy.Policy) (checks.Sta
 		return s, nil
 	}
 	ways, err := audit.AskWays(ctx, h, &rep)
-	if err != nil {
+	if s.Skip = ways.Skipped; err != nil || s.Skip != "" {
 		return s, err
 	}
 	findings, notes := audit.FindLosses(&ways)

@@ -40,7 +40,7 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 		s.Skip = "no Docker rules found"
 		return s, nil
 	}
-	losses, err := lossesTo(ctx, h, sets, audit.ToOutside)
+	losses, err := lossesTo(ctx, h, &s, sets, audit.ToOutside)
 	losses = slices.DeleteFunc(losses, func(l audit.Loss) bool { return !isDockersPolicy(sets, &l) })
 	if fail(&s, losses, map[string]string{audit.ToOutside: "FORWARD drops packets of Pods"}); len(losses) > 0 {
 		program := audit.Program(&losses[0])

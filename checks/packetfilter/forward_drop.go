@@ -40,7 +40,7 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 		s.Skip = noderules.None
 		return s, nil
 	}
-	losses, err := lossesTo(ctx, h, sets, audit.ToOutside)
+	losses, err := lossesTo(ctx, h, &s, sets, audit.ToOutside)
 	losses = slices.DeleteFunc(losses, func(l audit.Loss) bool { return l.Flows[0].Node || isDockersPolicy(sets, &l) })
 	fail(&s, losses, map[string]string{audit.ToOutside: "packets of Pods are lost"})
 	return s, err

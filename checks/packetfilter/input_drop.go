@@ -40,15 +40,16 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 		s.Skip = noderules.None
 		return s, nil
 	}
-	losses, err := lossesTo(ctx, h, sets, audit.ToKubelet, audit.ToOverlay)
+	losses, err := lossesTo(ctx, h, &s, sets, audit.ToKubelet, audit.ToOverlay)
 	fail(&s, losses, map[string]string{audit.ToKubelet: "kubelet's port is closed", audit.ToOverlay: "the overlay network's port is closed"})
 	return s, err
 }
 
 // lossesTo returns what loses packets to destinations of some kinds, in a copy of the node's network.
-func lossesTo(ctx context.Context, h *host.Host, sets []*ruleset.Set, kinds ...string) (list []audit.Loss, err error) {
+func lossesTo(ctx context.Context, h *host.Host, s *checks.State, sets []*ruleset.Set, kinds ...string) (list []audit.Loss, err error) {
 	rep := audit.Judge(sets, audit.Options{})
 	ways, err := audit.AskWays(ctx, h, &rep)
+	s.Skip = ways.Skipped
 	for _, l := range ways.Losses {
 		l.Flows = slices.DeleteFunc(l.Flows, func(f audit.Flow) bool { return f.Lost == 0 || !slices.Contains(kinds, f.Kind) })
 		if len(l.Flows) > 0 && audit.IsFault(&l, l.Flows) {

@@ -55,6 +55,11 @@ want: the cluster's packets reach this node
 got: kubelet's port is closed
 evidence: iptables-nft: rule 5 of chain INPUT of table filter (iptables-nft), ` + "`-A INPUT -j REJECT --reject-with icmp-host-prohibited`, loses them: 192.0.2.2 to kubelet\n" +
 			"remedy: accept these packets before the rule: `iptables-nft -I INPUT 5 -p tcp -d 192.0.2.10 --dport 10250 -j ACCEPT`, and so on for the others; find the program that adds it"},
+		{What: "no Pod yet", Problem: "packetfilter.input-drop", Want: "skipped\nskipped: no Pod has run", Node: func() *hosttest.Machine {
+			m := node("", "")
+			m.Packets = `{"skipped": "no Pod has run"}`
+			return m
+		}()},
 		{What: "packets of Pods", Problem: "packetfilter.input-drop", Node: node(reject, ""), Want: open},
 	})
 }

@@ -70,41 +70,75 @@ func AskFrom(ctx context.Context, h *host.Host, rep *Judgment, service, from str
 			addService(&q, s, rep.Mode == "nftables")
 		}
 	}
-	return ask(ctx, h, q)
+	a, err := ask(ctx, h, q)
+	if err == nil && a.Skipped != "" {
+		err = errors.New(a.Skipped)
+	}
+	return a, err
 }
 
-// rest is the shortest time between two replicas of one node in watch.
-const rest = time.Minute
+// rest is the shortest time between two replicas of one node in watch; a round waits for the answer of one for at most stay.
+const (
+	rest = time.Minute
+	stay = 5 * time.Second
+)
 
 // recalled is what packets last showed in watch.
 type recalled struct {
-	mu    sync.Mutex
-	ways  Ways
-	err   error
-	tried time.Time
+	mu       sync.Mutex
+	begun    time.Time
+	answered chan struct{} // closed at the end of the last question; nil before the first
+	tried    time.Time     // that end; zero before it
+	ways     Ways
+	err      error
 }
 
 // ask asks a question by packets. In watch it does so at most once a minute, and sends none if other programs have changed nothing since no
-// packet was lost.
+// packet was lost. The packets have a time of their own: a round that they outlast has the answer before.
 func ask(ctx context.Context, h *host.Host, q replay.Question) (Ways, error) {
 	if h.Memory == nil {
 		return askNode(ctx, h, q)
 	}
 	kept, _ := h.Memory.Packets.LoadOrStore(q.Cluster.Page, &recalled{})
 	last := kept.(*recalled)
+	begun, answered := last.renew(ctx, h, q)
+	select {
+	case <-answered:
+	case <-ctx.Done():
+	case <-time.After(time.Until(begun.Add(stay))):
+	}
 	last.mu.Lock()
 	defer last.mu.Unlock()
-	if time.Since(last.tried) < rest {
-		return last.ways, last.err
+	if last.tried.IsZero() {
+		return Ways{}, errors.New("packets through a copy of the node are still on their way: the next round has what they show")
 	}
-	if len(last.ways.Losses) == 0 {
-		q.Unless = last.ways.Fingerprint
+	return last.ways, last.err
+}
+
+// renew asks the question again if it is time.
+func (r *recalled) renew(ctx context.Context, h *host.Host, q replay.Question) (begun time.Time, answered <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.answered != nil && (r.tried.Before(r.begun) || time.Since(r.tried) < rest) {
+		return r.begun, r.answered
 	}
-	a, err := askNode(ctx, h, q)
-	if last.err, last.tried = err, time.Now(); err != nil || !a.Unchanged {
-		last.ways = a
+	done := make(chan struct{})
+	r.begun, r.answered = time.Now(), done
+	if len(r.ways.Losses) == 0 {
+		q.Unless = r.ways.Fingerprint
 	}
-	return last.ways, err
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), replay.Longest)
+		defer cancel()
+		a, err := askNode(ctx, h, q)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.err, r.tried = err, time.Now(); err != nil || !a.Unchanged {
+			r.ways = a
+		}
+		close(done)
+	}()
+	return r.begun, done
 }
 
 func askNode(ctx context.Context, h *host.Host, q replay.Question) (a Ways, err error) {
@@ -213,6 +247,9 @@ func (n *Machine) judgeWays(ctx context.Context, rep *Judgment) {
 		return
 	}
 	ways, err := ask(ctx, n.Host, question(rep))
+	if err == nil && ways.Skipped != "" {
+		err = errors.New(ways.Skipped)
+	}
 	if err != nil {
 		rep.Notes = append(rep.Notes, untried(err))
 	}

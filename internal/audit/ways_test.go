@@ -1,12 +1,15 @@
 package audit
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	"nodegate/internal/audit/replay"
+	"nodegate/internal/host"
+	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
 )
 
@@ -55,5 +58,40 @@ func TestFindLosses(t *testing.T) {
 		if is := func(n string) bool { return strings.Contains(n, c.note) }; c.note == "" != (len(notes) == 1) || !slices.ContainsFunc(notes, is) {
 			t.Errorf("%s: notes %q", what, notes)
 		}
+	}
+}
+
+// heldPackets answers once it may.
+type heldPackets struct {
+	host.Rules
+	answer chan string
+}
+
+func (r heldPackets) Packets(ctx context.Context, _ []byte) ([]byte, error) {
+	select {
+	case a := <-r.answer:
+		return []byte(a), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// TestPacketsOutlastARound: in watch packets go on after the round that asked for them, and the next one has what they show.
+func TestPacketsOutlastARound(t *testing.T) {
+	m := hosttest.Machine{}
+	h := m.Host()
+	h.Remember()
+	held := heldPackets{h.Rules, make(chan string)}
+	h.Rules = held
+	round, end := context.WithCancel(t.Context())
+	end()
+	for range 2 {
+		if _, err := AskWays(round, h, &Judgment{}); err == nil || !strings.Contains(err.Error(), "still on their way") {
+			t.Fatalf("before the answer: %v", err)
+		}
+	}
+	held.answer <- `{"fingerprint": "first"}`
+	if a, err := AskWays(t.Context(), h, &Judgment{}); err != nil || a.Fingerprint != "first" {
+		t.Errorf("after the answer: %+v, %v", a, err)
 	}
 }

@@ -176,9 +176,13 @@ func (a askedRules) Dumps(ctx context.Context, read func(string, io.Reader) erro
 	return nil
 }
 
-// Packets records the last answer, whatever the question was.
+// Packets records the last answer, whatever the question was: in a replay it is asked otherwise.
 func (a askedRules) Packets(ctx context.Context, question []byte) ([]byte, error) {
-	said, err := askOnly(ctx, a.m, "packets", func(ctx context.Context) (string, error) {
+	of := string(question)
+	if a.m.keeps || a.m.absent != nil {
+		of = ""
+	}
+	said, err := ask(ctx, a.m, "packets", of, func() (string, error) {
 		answer, err := a.Rules.Packets(ctx, question)
 		return string(answer), err
 	})

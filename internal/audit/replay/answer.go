@@ -37,6 +37,7 @@ type Answer struct {
 	Flows       []Result `json:"flows,omitempty"`
 	Losses      []Loss   `json:"losses,omitempty"`
 	Refused     []string `json:"refused,omitempty"` // by the kernel, and so not tried
+	Skipped     string   `json:"skipped,omitempty"` // why nothing was tried, although nothing failed
 	Error       string   `json:"error,omitempty"`
 	Denied      bool     `json:"denied,omitempty"` // the error is a lack of privilege
 }
@@ -91,6 +92,14 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 	}
 	if a.Fingerprint = n.Fingerprint(); a.Fingerprint == q.Unless {
 		a.Unchanged = true
+		return a, nil
+	}
+	everything := q.Sender == "" && !q.Cluster.Page.IsValid()
+	switch {
+	case everything && !n.HasForeign():
+		return a, nil // nothing can lose packets but kube-proxy's own rules
+	case !n.HasVeth():
+		a.Fingerprint, a.Skipped = "", noPods
 		return a, nil
 	}
 	print := a.Fingerprint
@@ -284,8 +293,10 @@ func (q *Question) flows(n *replica.Capture) []Flow {
 	})
 }
 
-// Longest bounds the time of one answer.
-const Longest = 40 * time.Second
+// Longest bounds the time of one answer: an emulated processor takes half a minute.
+const Longest = 2 * time.Minute
+
+const noPods = "no Pod has run on this node yet: the kernel has not loaded veth, and a copy of the node must not load it"
 
 // Protocol returns the name of a protocol.
 func Protocol(p uint8) string { return cmp.Or(map[uint8]string{unix.IPPROTO_UDP: "udp"}[p], "tcp") }

@@ -79,9 +79,6 @@ func (r *Replica) Close() {
 }
 
 func (r *Replica) build(ctx context.Context, spec *Spec) (err error) {
-	if c := r.Capture; !isLoaded("veth") && !slices.ContainsFunc(c.Links, func(l Link) bool { return l.Kind == "veth" }) {
-		return fmt.Errorf("the kernel has not loaded veth, and a copy must not load it: %w", errors.ErrUnsupported)
-	}
 	if r.Node, err = r.newNamespace(ctx); err != nil {
 		return err
 	}

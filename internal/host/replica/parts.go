@@ -53,6 +53,21 @@ func (c *Capture) Masquerades(is6 bool) bool {
 	return false
 }
 
+// HasForeign reports whether other programs than kube-proxy and kubelet have rules, sets, routing rules, routes beside those of the table
+// main that lead somewhere, or links whose other side is a network of its own.
+func (c *Capture) HasForeign() bool {
+	return len(c.Sets) > 0 || c.Masquerades(false) || c.Masquerades(true) ||
+		slices.ContainsFunc(c.Links, func(l Link) bool { return l.NoARP && l.Up && l.Name != "lo" }) ||
+		slices.ContainsFunc(c.Parts, func(p Part) bool {
+			return !p.Own && (p.Kind != PartRoute || p.Table != "254" || p.Message[7] != unix.RTN_UNICAST)
+		})
+}
+
+// HasVeth reports whether the kernel can create the stand-ins without loading a module.
+func (c *Capture) HasVeth() bool {
+	return isLoaded("veth") || slices.ContainsFunc(c.Links, func(l Link) bool { return l.Kind == "veth" })
+}
+
 // Ambiguous reports whether both backends of iptables translate addresses: the one that was there last does it, and nothing shows which
 // one that is. In the copy it is the legacy backend's after Build, and nf_tables' after Load.
 func (c *Capture) Ambiguous() bool {
