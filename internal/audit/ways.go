@@ -246,6 +246,11 @@ func (n *Machine) judgeWays(ctx context.Context, rep *Judgment) {
 	if len(rep.Services) == 0 || rep.Mode != "iptables" && rep.Mode != "nftables" || slices.ContainsFunc(rep.Findings, explainsLosses) {
 		return
 	}
+	if end, bounded := ctx.Deadline(); bounded { // kube-proxy's rules are judged without packets too, and its pages come after them
+		var done context.CancelFunc
+		ctx, done = context.WithDeadline(ctx, end.Add(-time.Until(end)/3))
+		defer done()
+	}
 	ways, err := ask(ctx, n.Host, question(rep))
 	if err == nil && ways.Skipped != "" {
 		err = errors.New(ways.Skipped)
