@@ -209,4 +209,3 @@ func addService(q *replay.Question, s *Service, nft bool) {
 	}
 	q.Cluster.Services = append(q.Cluster.Services, one)
 }
-
