@@ -167,8 +167,8 @@ func findLoss(l *Loss, lost []Flow) (f Finding, is bool) {
 	if f.Name == "kubeproxy.way.service" && oneService(lost) {
 		f.Service = lost[0].Service
 	}
-	if node || f.Name == "kubeproxy.way.service" && strange || gone*2 < sent {
-		f.Verdict = verdict.Warn // closed on purpose, or a rule that loses few
+	if node || f.Name == "kubeproxy.way.service" && strange || gone*2 < sent || l.Kind == "" {
+		f.Verdict = verdict.Warn // closed on purpose, a rule that loses few, or what the copy itself may lack
 	}
 	some := ""
 	if gone < sent {

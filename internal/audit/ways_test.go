@@ -38,7 +38,7 @@ func TestFindLosses(t *testing.T) {
 		"few packets":        {rule, flow(ToOutside, pod, 1), "kubeproxy.way.forward", verdict.Warn, ""},
 		"kubelet's port":     {rule, flow(ToKubelet, strange, 4), "kubeproxy.way.forward", verdict.Warn, ""},
 		"a closed Service":   {rule, flow(replay.ToService, strange, 4), "kubeproxy.way.service", verdict.Warn, ""},
-		"no cause, a Pod":    {Loss{}, flow(replay.ToService, pod, 4), "kubeproxy.way.service", verdict.Fail, ""},
+		"no cause, a Pod":    {Loss{}, flow(replay.ToService, pod, 4), "kubeproxy.way.service", verdict.Warn, ""},
 		"no cause, strange":  {Loss{}, flow(replay.ToService, strange, 4), "", 0, ""},
 		"a NetworkPolicy":    {with(func(l *Loss) { l.Policy = true }), flow(ToOutside, pod, 4), "", 0, ""},
 		"kube-proxy's":       {with(func(l *Loss) { l.Own = true }), flow(ToOutside, pod, 4), "", 0, "are lost by rule 1"},

@@ -18,7 +18,7 @@ func Describe(l *Loss) string {
 	where := ""
 	switch l.Kind {
 	case "":
-		return "no rule, route or routing rule alone is the cause"
+		return "no rule, route or routing rule alone is the cause, so the copy may lack something that the node has"
 	case replica.PartRoute, replica.PartRoutingRule:
 		where = fmt.Sprintf("the %s `%s`", l.Kind, l.Rule)
 		if l.Rule == "" {
