@@ -9,9 +9,9 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// compare compares the graph with the API. No other test finds a dead watch (kubernetes#87615), because kube-proxy itself
+// compareAPI compares the graph with the API. No other test finds a dead watch (kubernetes#87615), because kube-proxy itself
 // then reports that it is healthy. Services that already have a finding are skipped.
-func compare(rep *Judgment, opts *Options, known []Finding, out *Collector) {
+func compareAPI(rep *Judgment, opts *Options, known []Finding, out *Collector) {
 	if opts.Endpoints == nil && opts.Services == nil || len(rep.Services) == 0 && len(rep.Families) == 0 {
 		return // nothing to compare with, or a finding already explains why nothing was judged
 	}
@@ -37,7 +37,7 @@ func compare(rep *Judgment, opts *Options, known []Finding, out *Collector) {
 // Compare returns the differences between the API and rules that were judged alone. The result equals that of Judge with both.
 func Compare(rep *Judgment, opts Options) []Finding {
 	out := NewCollector()
-	compare(rep, &opts, rep.Findings, out)
+	compareAPI(rep, &opts, rep.Findings, out)
 	return out.List
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/verdict"
 )
@@ -34,8 +35,8 @@ func (r *Judgment) judgeLeftRejects(s *ruleset.Save, out *Collector) {
 			continue
 		}
 		for rule := range filter.Rules(name) {
-			service, what := splitPortal(rule.Comment)
-			ip, err := netip.ParseAddr(trimCIDR(rule.Destination))
+			service, what := model.SplitPortal(rule.Comment)
+			ip, err := netip.ParseAddr(model.TrimCIDR(rule.Destination))
 			if err != nil || !strings.HasPrefix(what, "has no") || rule.Target != "REJECT" && rule.Target != "DROP" {
 				continue
 			}

@@ -150,7 +150,7 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	}
 	seen.judge(out)
 	rep.settleIPVS(out)
-	compare(&rep, &opts, out.List, out)
+	compareAPI(&rep, &opts, out.List, out)
 	judgeReach(&rep, sets, &opts, out)
 	if rep.redacted {
 		out.List = slices.DeleteFunc(out.List, func(f Finding) bool { return !structural.MatchString(f.Name) })
@@ -181,10 +181,10 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 			return
 		}
 		a := newAudit(s, opts, out)
-		found := a.judge()
+		notes, found := a.judge(r.redacted)
+		r.Notes = append(r.Notes, notes...)
 		r.Version = r.Version.narrow(a.version)
 		if found && !opts.WithoutServices {
-			a.judgeServices()
 			r.Services = append(r.Services, a.services()...)
 			r.NodePorts[s.Family] = a.nodePorts
 			r.filtered[s.Family] = a.filter != nil

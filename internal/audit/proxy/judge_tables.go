@@ -76,48 +76,6 @@ func hasProxyRules(t *ruleset.Table) bool {
 	return false
 }
 
-// judgeLoops reports chains that form a loop. The kernel rejects loops, but a file may have one.
-func (a *audit) judgeLoops() {
-	const (
-		open   = 1
-		closed = 2
-	)
-	type frame struct {
-		c    *chain
-		next int // rule
-	}
-	for _, t := range a.save.Tables {
-		for root := range a.chainsOf(t) {
-			if root.state != 0 || !root.deep {
-				continue
-			}
-			root.state = open
-			stack := []frame{{root, 0}}
-			for len(stack) > 0 {
-				top := &stack[len(stack)-1]
-				if top.next == len(top.c.Rules) {
-					top.c.state = closed
-					stack = stack[:len(stack)-1]
-					continue
-				}
-				r := &top.c.Rules[top.next]
-				top.next++
-				switch to := a.target(r); {
-				case to == nil || !to.deep: // a loop consists of deep chains
-				case to.state == 0:
-					to.state = open
-					stack = append(stack, frame{to, 0})
-				case to.state == open:
-					a.addFinding("kubeproxy.jump.loop", t.Name, top.c, r, nil, "%s jumps back to %s", top.c.Name, to.Name)
-					for i := range stack {
-						stack[i].c.blamed = true
-					}
-				}
-			}
-		}
-	}
-}
-
 // judgeCanary checks invariant 10: from 1.17 each table has an empty chain by which kube-proxy detects a flush.
 func (a *audit) judgeCanary() {
 	if a.version.Min < 17 {
@@ -181,9 +139,10 @@ func jumpCondition(table, to string) ruleset.Flags {
 }
 
 func (a *audit) judgeRootJump(t *ruleset.Table, from, to string) {
-	base, c := t.Chain(from), a.chain(t, to)
+	base := t.Chain(from)
 	if base == nil {
-		a.addFinding("kubeproxy.jump.missing", t.Name, c, nil, nil, "table %s has no chain %s that jumps to %s", t.Name, from, to)
+		a.out.Add(Finding{Name: "kubeproxy.jump.missing", Family: a.save.Family, Table: t.Name, Chain: to, Line: int(t.Chain(to).Line),
+			Message: fmt.Sprintf("table %s has no chain %s that jumps to %s", t.Name, from, to)})
 		return
 	}
 	var first *ruleset.Rule
@@ -197,7 +156,6 @@ func (a *audit) judgeRootJump(t *ruleset.Table, from, to string) {
 			first = r
 		}
 	}
-	c.blamed = true
 	msg := fmt.Sprintf("%s has no jump to %s that matches every packet", from, to)
 	if first != nil {
 		msg += fmt.Sprintf("; its first rule %q matches every packet", first.Text)

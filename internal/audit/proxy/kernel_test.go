@@ -79,12 +79,12 @@ func TestKernelIptables(t *testing.T) {
 				args []string
 				want string
 			}{
-				{[]string{"-t", "nat", "-D", svcEX, "3"}, "kubeproxy.dispatch.probability"},
-				{[]string{"-t", "nat", "-F", sepNP1}, "kubeproxy.endpoint.empty"},
+				{[]string{"-t", "nat", "-D", svcEX, "3"}, "kubeproxy.chain.damaged"},
+				{[]string{"-t", "nat", "-F", sepNP1}, "kubeproxy.chain.damaged"},
 				{[]string{"-t", "nat", "-R", svcNP, "3", "-m", "statistic", "--mode", "random", "--probability", "0.4", "-j", sepNP2},
-					"kubeproxy.dispatch.probability"},
-				{[]string{"-t", "nat", "-I", "KUBE-SERVICES", "-j", "RETURN"}, "kubeproxy.chain.unexpected-rule"},
-				{[]string{"-t", "nat", "-D", "KUBE-SERVICES", "9"}, "kubeproxy.nodeports.missing"},
+					"kubeproxy.chain.damaged"},
+				{[]string{"-t", "nat", "-I", "KUBE-SERVICES", "-j", "RETURN"}, "kubeproxy.chain.damaged"},
+				{[]string{"-t", "nat", "-D", "KUBE-SERVICES", "9"}, "kubeproxy.chain.damaged"},
 				{[]string{"-t", "nat", "-X", "KUBE-PROXY-CANARY"}, "kubeproxy.canary.missing"},
 				{[]string{"-t", "nat", "-F"}, "kubeproxy.table.flushed"},
 				{[]string{"-A", "KUBE-FIREWALL", "-j", "DROP"}, "kubeproxy.firewall.bare-drop"},

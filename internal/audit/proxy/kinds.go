@@ -112,6 +112,7 @@ func structureKinds() []Kind {
 			"unless another program routes this address to the node, " + removeRule, ""},
 		{"kubeproxy.way.link", verdict.Fail, "packets of Pods are lost: a chain at a hook of links or bridges drops all of them", removeRule, ""},
 		{"kubeproxy.jump.loop", verdict.Fail, "rules form a loop: connections that reach it fail", restart, ""},
+		broken("kubeproxy.chain.damaged", "kube-proxy's rules for a Service were changed: kube-proxy writes another rule, or does not write this one"),
 		broken("kubeproxy.chain.undeclared", "a rule jumps to a missing chain: its connections fail"),
 		{"kubeproxy.chain.unreferenced", verdict.Warn,
 			"unused chains are left over: no connection reaches them (normal only above 1000 endpoints)", restart, refIptables},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 )
 
@@ -18,7 +19,7 @@ type nftAudit struct {
 	chains  []nftChain // by Index
 	out     *Collector
 	version VersionRange
-	hash    hasher
+	hash    model.Hasher
 	nodes   []*nftNode
 	byName  map[nodeKey]*nftNode
 
@@ -198,14 +199,14 @@ func (a *nftAudit) judgeNames() {
 		case "firewall":
 			n.fire = c
 		}
-		if strings.HasSuffix(base, "...") || string(a.hash.sum16(base)[:8]) == hash {
+		if strings.HasSuffix(base, "...") || string(a.hash.Sum16(base)[:8]) == hash {
 			continue
 		}
 		name := "kubeproxy.service.hash"
 		if kind == "endpoint" {
 			name = "kubeproxy.endpoint.hash"
 		}
-		a.addFinding(name, c, nil, n, "the hash of %s is %s, but the chain has %s", base, a.hash.sum16(base)[:8], hash)
+		a.addFinding(name, c, nil, n, "the hash of %s is %s, but the chain has %s", base, a.hash.Sum16(base)[:8], hash)
 	}
 }
 
@@ -281,3 +282,5 @@ func (a *nftAudit) services() []Service {
 	}
 	return list
 }
+
+type nodeKey struct{ name, proto string }

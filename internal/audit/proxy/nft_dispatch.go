@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 )
 
@@ -176,7 +177,7 @@ func (a *nftAudit) judgeEndpoint(n *nftNode, c *nftChain, address string) {
 			return
 		}
 	}
-	ip, _ := splitAddress(address)
+	ip, _ := model.SplitAddress(address)
 	switch {
 	case len(c.Rules) == 0:
 		a.addFinding("kubeproxy.endpoint.empty", c, nil, n, "%s has no rules", c.Name)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 )
 
@@ -38,7 +39,7 @@ func (r *Judgment) judgeText(s *ruleset.Save, out *Collector) bool {
 // redacted returns a rule which shows that names or addresses of the input were replaced, and how it shows it. kube-proxy makes the name
 // of each chain from a hash of them, so that several wrong ones were replaced, unless right ones are beside them.
 func redacted(s *ruleset.Save) (*ruleset.Rule, string) {
-	var h hasher
+	var h model.Hasher
 	right := map[string]bool{}            // kinds of chains, and ranges of endpoints
 	wrong := map[string][]*ruleset.Rule{} // by the same
 	for _, t := range s.Tables {
@@ -48,7 +49,7 @@ func redacted(s *ruleset.Save) (*ruleset.Rule, string) {
 				if a := r.Source + r.Destination + r.To; !r.Has(ruleset.Unprintable) && strings.Trim(a, "0123456789abcdefABCDEF.:/-[]%") != "" {
 					return r, "an address of this rule was replaced"
 				}
-				if key, hash, parts := chainHash(r, c.Name); key != "" && string(h.sum16(parts...)) == hash {
+				if key, hash, parts := chainHash(r, c.Name); key != "" && string(h.Sum16(parts...)) == hash {
 					right[key] = true
 				} else if key != "" {
 					wrong[key] = append(wrong[key], r)
@@ -70,7 +71,7 @@ const documentation = "documentation"
 // chainHash returns the hash in the name of a chain, and its input: the Service of a rule that leads there, or an endpoint. The key is
 // the kind of the chain, or the range of the endpoint; it is "" for any other rule.
 func chainHash(r *ruleset.Rule, chain string) (key, hash string, parts []string) {
-	if service, what := splitPortal(r.Comment); what == "cluster IP" {
+	if service, what := model.SplitPortal(r.Comment); what == "cluster IP" {
 		kind, hash := serviceChain(r.Target)
 		if kind != "SVC" {
 			return "", "", nil

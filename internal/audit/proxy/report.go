@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -201,30 +199,6 @@ func (r *Judgment) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
 		}
 	}
 	return ""
-}
-
-// hasher computes the hashes in chain names without an allocation for each.
-type hasher struct {
-	in  []byte
-	out [16]byte
-}
-
-// sum16 returns the first 16 base32 characters of the SHA-256 of the joined parts. The next call overwrites the result.
-//
-// In iptables mode, the hash is the suffix of a chain's name. For KUBE-SVC-, KUBE-SVL-, KUBE-EXT-, KUBE-FW- and (until 1.23) KUBE-XLB-
-// chains, its input is a Service port, written as `ns/name[:port]` (until 1.18 an unnamed port keeps its colon), and the protocol in
-// lower case. For KUBE-SEP- chains, the endpoint follows: `ip:port` or `[ip]:port`.
-//
-// In nftables mode, the eight characters before a name are the start of its hash. The input is `ns/name/proto/port`, for an endpoint
-// followed by `__ip/port` (with `.` instead of `:` in IPv6 addresses).
-func (h *hasher) sum16(parts ...string) []byte {
-	h.in = h.in[:0]
-	for _, p := range parts {
-		h.in = append(h.in, p...)
-	}
-	sum := sha256.Sum256(h.in)
-	base32.StdEncoding.Encode(h.out[:], sum[:10])
-	return h.out[:]
 }
 
 // formatServicePort formats a Service port as kube-proxy does since 1.19.

@@ -117,7 +117,7 @@ func TestExpectations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.opts.Endpoints = endpoints(t, sliceText("", c.api...))
 			out := NewCollector()
-			compare(&c.rep, &c.opts, nil, out)
+			compareAPI(&c.rep, &c.opts, nil, out)
 			wantOne(t, Judgment{Findings: out.List}, c.want)
 		})
 	}

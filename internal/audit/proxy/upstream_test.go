@@ -92,7 +92,7 @@ func TestUpstream(t *testing.T) {
 // to serve node ports: kube-proxy writes the node ports, but no jump to them.
 func TestNodePortsNowhere(t *testing.T) {
 	text := editedSave(t, readFile(t, "iptables-save.txt"), del("^-A KUBE-SERVICES .*nodeports"))
-	for some, want := range map[bool]string{true: "", false: "kubeproxy.nodeports.missing"} {
+	for some, want := range map[bool]string{true: "", false: "kubeproxy.chain.damaged"} {
 		opts := Options{NodePortAddresses: func() bool { return some }, NodeName: "node0",
 			Services: services(t, readFile(t, "services.json")), Endpoints: endpoints(t, readFile(t, "endpointslices.json"))}
 		wantOne(t, Judge(mustParse(t, text), opts), want)

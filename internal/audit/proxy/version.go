@@ -93,18 +93,13 @@ func (a *audit) inferVersion() VersionRange {
 	return s.versions()
 }
 
-// chainSigns collects the signs of the Service chains, and records the chains by kind and hash.
+// chainSigns collects the signs of the Service chains.
 func (a *audit) chainSigns(s *signs) {
 	if a.nat == nil {
 		return
 	}
-	a.kinds = map[string]map[string]*chain{"SVC": {}, "SVL": {}, "EXT": {}, "FW": {}, "XLB": {}}
-	for c := range a.chainsOf(a.nat) {
-		kind, hash := serviceChain(c.Name)
-		if byHash := a.kinds[kind]; byHash != nil {
-			byHash[hash] = c
-		}
-		switch kind {
+	for _, c := range a.nat.Chains {
+		switch kind, _ := serviceChain(c.Name); kind {
 		case "EXT", "SVL":
 			s.atLeast(24, true)
 		case "XLB":

@@ -1,0 +1,118 @@
+// Package expect says what kube-proxy writes: the rules of each chain, for a model of Services and the parameters of a release.
+package expect
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"nodegate/internal/audit/model"
+	"nodegate/internal/ruleset"
+)
+
+// Rule is a rule as kube-proxy writes it, in a canonical form: comments and counters do not count.
+type Rule struct {
+	Chain                                           int32 // Index; 0 in a list for one chain
+	Flags                                           ruleset.Flags
+	Target, Source, Destination, Protocol, Port, To string
+	Chance                                          float64
+	In, States, Mark, SetMark, Recent               string
+	Seconds                                         int32 // -1 if any will do
+}
+
+// Known are the flags that count. Others are about how a rule was read.
+const Known = ruleset.Conditions | ruleset.NotSource | ruleset.NotDestination | ruleset.NotMark | ruleset.NotInterface | ruleset.RecentSet |
+	ruleset.RecentReap | ruleset.RecentOther | ruleset.RandomFully
+
+// Sheet collects the rules of one chain, or those of one Service in chains that Services share.
+type Sheet struct{ Rules []Rule }
+
+// add adds a rule. Its conditions are those whose fields are set, and those of r.Flags.
+func (s *Sheet) add(r Rule) {
+	for _, by := range [...]struct {
+		field string
+		flag  ruleset.Flags
+	}{{r.Source, ruleset.BySource}, {r.Destination, ruleset.ByDestination}, {r.Protocol, ruleset.ByProtocol}, {r.Port, ruleset.ByPort},
+		{r.In, ruleset.ByInterface}, {r.States, ruleset.ByState}, {r.Mark, ruleset.ByMark}} {
+		if by.field != "" {
+			r.Flags |= by.flag
+		}
+	}
+	if r.Chance > 0 {
+		r.Flags |= ruleset.ByChance
+	}
+	if r.Seconds != 0 {
+		r.Flags |= ruleset.ByRecent | ruleset.RecentReap
+	}
+	s.Rules = append(s.Rules, r)
+}
+
+// Is reports whether r is the rule w. If the addresses were replaced, they count only as far as they are there.
+func (w *Rule) Is(r *ruleset.Rule, m *model.Model) bool {
+	if r.Flags&Known != w.Flags || r.Target != w.Target || r.Port != w.Port || r.Protocol != w.Protocol ||
+		math.Abs(r.Chance-w.Chance) > m.Tolerance {
+		return false
+	}
+	if (r.Destination != w.Destination || r.Source != w.Source && model.TrimCIDR(r.Source) != model.TrimCIDR(w.Source) ||
+		r.To != w.To && w.To != "" && !r.Has(ruleset.Unprintable)) && !m.Redacted {
+		return false
+	}
+	if w.Flags&(ruleset.ByInterface|ruleset.ByState|ruleset.ByMark|ruleset.ByRecent|ruleset.RecentSet) == 0 && w.SetMark == "" {
+		return true
+	}
+	e := r.Extra()
+	return (w.In == "" || e.In == w.In) && (w.States == "" || sameWords(e.States, w.States)) && sameMark(e.Mark, w.Mark) &&
+		sameMark(e.SetMark, w.SetMark) && (w.Recent == "" || e.Recent == w.Recent) && (w.Seconds <= 0 || e.Seconds == w.Seconds)
+}
+
+func sameWords(a, b string) bool {
+	before, after, both := strings.Cut(b, ",")
+	return a == b || both && a == after+","+before
+}
+
+func sameMark(a, b string) bool {
+	if a == b {
+		return true
+	}
+	mark, mask, ok := model.MarkMask(a)
+	m, k, also := model.MarkMask(b)
+	return ok && also && mark == m && mask == k
+}
+
+// Text writes the rule as iptables-save does, without comments.
+func (w *Rule) Text(chain string) string {
+	b := strings.Builder{}
+	b.WriteString("-A " + chain)
+	put := func(not ruleset.Flags, option, value string) {
+		if value == "" {
+			return
+		}
+		if not != 0 && w.Flags&not != 0 {
+			b.WriteString(" !")
+		}
+		b.WriteString(" " + option + " " + value)
+	}
+	put(ruleset.NotSource, "-s", w.Source)
+	put(ruleset.NotDestination, "-d", w.Destination)
+	put(ruleset.NotInterface, "-i", w.In)
+	put(0, "-p", w.Protocol)
+	put(ruleset.NotMark, "-m mark --mark", w.Mark)
+	put(0, "-m conntrack --ctstate", w.States)
+	if w.Flags&ruleset.FromLocal != 0 {
+		put(0, "-m addrtype --src-type", "LOCAL")
+	}
+	if w.Flags&ruleset.ToLocal != 0 {
+		put(0, "-m addrtype --dst-type", "LOCAL")
+	}
+	if w.Chance > 0 {
+		put(0, "-m statistic --mode random --probability", fmt.Sprintf("%.11f", w.Chance))
+	}
+	if w.Seconds > 0 {
+		put(0, "-m recent --rcheck --seconds", fmt.Sprint(w.Seconds))
+	}
+	put(0, "--dport", w.Port)
+	put(0, "-j", w.Target)
+	put(0, "--set-xmark", w.SetMark)
+	put(0, "--to-destination", w.To)
+	return b.String()
+}
