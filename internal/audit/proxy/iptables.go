@@ -107,7 +107,7 @@ func (a *audit) sharedParts() (parts []compare.Part) {
 		return parts
 	}
 	drop, _ := InvalidDrop(a.filter)
-	if drop == nil {
+	if drop == nil && len(c.Rules) <= 2 {
 		a.judgeNoDrop(c)
 	}
 	var established []*ruleset.Rule
