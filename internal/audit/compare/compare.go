@@ -69,7 +69,9 @@ func (d *differ) compareAll(parts []Part) {
 	}
 	for i := range m.Chains { // in the order of the save: see Model.each
 		if c := &m.Chains[i]; c.Kind == "SEP" && c.Port != nil {
-			d.own(c.Port, c.Chain, true, func(s *expect.Sheet) { s.Endpoint(c.Port, c) })
+			d.sheet.Rules = d.sheet.Rules[:0]
+			d.sheet.Endpoint(c.Port, c)
+			d.written(c.Port, c.Chain, true)
 		}
 	}
 	for _, r := range m.Strangers {
@@ -87,6 +89,11 @@ func (d *differ) own(p *model.Port, c *ruleset.Chain, ordered bool, write func(*
 	}
 	d.sheet.Rules = d.sheet.Rules[:0]
 	write(&d.sheet)
+	d.written(p, c, ordered)
+}
+
+// written compares a chain with the sheet.
+func (d *differ) written(p *model.Port, c *ruleset.Chain, ordered bool) {
 	if d.count == nil && len(d.sheet.Rules) == len(c.Rules) { // healthy: no copies
 		i := 0
 		for i < len(c.Rules) && d.sheet.Rules[i].Is(&c.Rules[i], d.m) {

@@ -29,22 +29,22 @@ type Sheet struct{ Rules []Rule }
 
 // add adds a rule. Its conditions are those whose fields are set, and those of r.Flags.
 func (s *Sheet) add(r Rule) {
-	for _, by := range [...]struct {
-		field string
-		flag  ruleset.Flags
-	}{{r.Source, ruleset.BySource}, {r.Destination, ruleset.ByDestination}, {r.Protocol, ruleset.ByProtocol}, {r.Port, ruleset.ByPort},
-		{r.In, ruleset.ByInterface}, {r.States, ruleset.ByState}, {r.Mark, ruleset.ByMark}} {
-		if by.field != "" {
-			r.Flags |= by.flag
+	s.Rules = append(s.Rules, r)
+	w := &s.Rules[len(s.Rules)-1]
+	set := func(is bool, flags ruleset.Flags) {
+		if is {
+			w.Flags |= flags
 		}
 	}
-	if r.Chance > 0 {
-		r.Flags |= ruleset.ByChance
-	}
-	if r.Seconds != 0 {
-		r.Flags |= ruleset.ByRecent | ruleset.RecentReap
-	}
-	s.Rules = append(s.Rules, r)
+	set(w.Source != "", ruleset.BySource)
+	set(w.Destination != "", ruleset.ByDestination)
+	set(w.Protocol != "", ruleset.ByProtocol)
+	set(w.Port != "", ruleset.ByPort)
+	set(w.In != "", ruleset.ByInterface)
+	set(w.States != "", ruleset.ByState)
+	set(w.Mark != "", ruleset.ByMark)
+	set(w.Chance > 0, ruleset.ByChance)
+	set(w.Seconds != 0, ruleset.ByRecent|ruleset.RecentReap)
 }
 
 // Is reports whether r is the rule w. If the addresses were replaced, they count only as far as they are there.

@@ -277,9 +277,9 @@ func (m *Model) readDispatch(p *Port, c, to *Chain, r *ruleset.Rule) {
 		list = &p.Local
 	}
 	if *list == nil {
-		*list = make([]int32, 0, len(c.Rules))
+		*list = make([]Endpoint, 0, len(c.Rules))
 	}
-	*list = append(*list, r.Jump)
+	*list = append(*list, Endpoint{r.Jump, r.Target})
 	switch {
 	case to.Port == nil:
 		to.Port = p
@@ -343,10 +343,10 @@ func (m *Model) hashes(c *Chain, p *Port, address string) bool {
 }
 
 // EndpointChain returns the name that the chain of an endpoint must have.
-func (m *Model) EndpointChain(p *Port, index int32) string {
-	c := &m.Chains[index]
+func (m *Model) EndpointChain(p *Port, e Endpoint) string {
+	c := &m.Chains[e.Index]
 	if c.Port == p && c.Named || m.Redacted || !p.Named {
-		return c.Name
+		return e.Name
 	}
 	return "KUBE-SEP-" + string(m.hash.Sum16(p.Name, p.Protocol, c.Address))
 }
@@ -442,8 +442,8 @@ func (m *Model) finish(p *Port) {
 	p.Ranges = slices.Compact(p.Ranges)
 	records, endpoints := 0, len(p.Endpoints)+len(p.Local)
 	if p.Affinity == 0 {
-		for _, i := range slices.Concat(p.Endpoints, p.Local) {
-			if r := m.Chains[i].Translate; r != nil && r.Has(ruleset.RecentSet) {
+		for _, e := range slices.Concat(p.Endpoints, p.Local) {
+			if r := m.Chains[e.Index].Translate; r != nil && r.Has(ruleset.RecentSet) {
 				records++
 			}
 		}

@@ -27,7 +27,7 @@ type Port struct {
 	Outside           []Address // its addresses for external traffic
 	InternalLocal     bool
 	ExternalLocal     bool
-	Endpoints, Local  []int32  // chains of its endpoints, by Index
+	Endpoints, Local  []Endpoint
 	Affinity          int32    // seconds; -1 if only the endpoints show it
 	Ranges            []string // the sources that FW admits; "" for all
 
@@ -36,6 +36,12 @@ type Port struct {
 	witness  *ruleset.Rule   // the rule that masquerades connections to the ClusterIP
 	serves   *ruleset.Rule   // its rule for the node port at all addresses
 	detector Detector        // of the witness
+}
+
+// Endpoint is the chain of an endpoint, as a rule of its Service names it.
+type Endpoint struct {
+	Index int32
+	Name  string
 }
 
 // Address is an address for external traffic.
@@ -156,9 +162,10 @@ func ServiceChain(name string) (kind, hash string) {
 	if !ok || len(hash) != 16 {
 		return "", ""
 	}
-	switch kind {
-	case "SVC", "SVL", "EXT", "FW", "XLB", "SEP":
-		return kind, hash
+	for _, known := range [...]string{"SEP", "SVC", "SVL", "EXT", "FW", "XLB"} {
+		if kind == known {
+			return known, hash // not a part of the name, which is far away in memory
+		}
 	}
 	return "", ""
 }

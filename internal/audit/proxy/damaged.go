@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"strings"
 
 	"nodegate/internal/audit/compare"
 	"nodegate/internal/audit/model"
@@ -36,6 +37,11 @@ func (a *audit) report(d compare.Difference) {
 	if a.emptied[d.Chain.Index] || d.Port != nil && a.broken[d.Port.Name] {
 		return
 	}
+	if d.Port == nil && d.Extra != nil { // a damaged rule that no longer leads to its Service
+		if of, _, _ := strings.Cut(d.Extra.Comment, " "); a.broken[of] {
+			return
+		}
+	}
 	table := "nat"
 	if a.filter.Chain(d.Chain.Name) == d.Chain {
 		table = "filter"
@@ -54,6 +60,11 @@ func (a *audit) report(d compare.Difference) {
 		service, words = "", c+" has no rules"
 	case len(d.Chain.Rules) == 0:
 		words = c + " has no rules"
+	case d.Order && c == "KUBE-FORWARD":
+		drop, accept := InvalidDrop(a.filter)
+		if d.Extra, words = drop, "the rules are out of order"; accept != nil && drop != nil {
+			words = fmt.Sprintf("the ACCEPT in line %d comes first and accepts INVALID packets", accept.Line)
+		}
 	case d.Order:
 		words = fmt.Sprintf("the rules are out of order: %q comes too late", d.Missing.Text(c))
 	case d.Missing != nil && d.Extra != nil:

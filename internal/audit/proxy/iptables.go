@@ -321,9 +321,7 @@ func (a *audit) endpoints(c *ruleset.Chain) (list []Endpoint) {
 			e.Chance = left * r.Chance
 		}
 		left -= e.Chance
-		if to.Translate != nil && !to.Translate.Has(ruleset.Unprintable) {
-			e.Address = to.Translate.To
-		}
+		e.Address = to.Address
 		list = append(list, e)
 	}
 	return list
