@@ -323,7 +323,7 @@ func (m *Model) readEndpoint(c *Chain) {
 		}
 		return
 	}
-	c.Address = c.Translate.To
+	c.Address, c.To = c.Translate.To, c.Translate.To
 	if c.Named = m.Redacted || !c.Port.Named || m.hashes(c, c.Port, c.Address); c.Named || hairpin == nil {
 		return
 	}

@@ -97,7 +97,8 @@ type Chain struct {
 	Left bool   // unused, but not yet deleted
 
 	// Of an endpoint:
-	Address   string        // ip:port; "" if it is not known
+	Address   string        // ip:port, as its rules agree; "" if it is not known
+	To        string        // where its rule leads
 	Named     bool          // the chain's name is the hash of Service and address, or that cannot be known
 	Translate *ruleset.Rule // its DNAT rule
 	stamp     int32

@@ -321,7 +321,7 @@ func (a *audit) endpoints(c *ruleset.Chain) (list []Endpoint) {
 			e.Chance = left * r.Chance
 		}
 		left -= e.Chance
-		e.Address = to.Address
+		e.Address = to.To
 		list = append(list, e)
 	}
 	return list

@@ -209,13 +209,13 @@ func (a *nftAudit) judgeAffinity(n *nftNode, c *nftChain, dispatch *ruleset.NFTR
 		s := a.t.Sets[set]
 		switch {
 		case r.Source != "@"+set:
-			a.addFinding("kubeproxy.affinity.name", c, r, n, "the rule checks %s but jumps to %s", r.Source, r.Target)
+			a.addFinding("kubeproxy.affinity.set", c, r, n, "the rule checks %s but jumps to %s", r.Source, r.Target)
 			return
 		case s == nil:
 			a.addFinding("kubeproxy.nft.map", c, r, n, "the rule checks @%s, which is missing from the table", set)
 			return
 		case n.out.AffinitySeconds != 0 && s.Timeout != n.out.AffinitySeconds:
-			a.addFinding("kubeproxy.affinity.timeout", c, r, n,
+			a.addFinding("kubeproxy.affinity.set", c, r, n,
 				"the timeout of @%s is %d s, the timeout of another set of the Service %d s", set, s.Timeout, n.out.AffinitySeconds)
 			return
 		}
@@ -235,7 +235,7 @@ func (a *nftAudit) judgeAffinity(n *nftNode, c *nftChain, dispatch *ruleset.NFTR
 		switch {
 		case checked[e.Target] != (records != "") && len(affinity) > 0 && checked[e.Target],
 			records != "" && records != "affinity-"+hash+"-"+base:
-			a.addFinding("kubeproxy.affinity.record", to, nil, n, "%s does not record its clients in its own set", e.Target)
+			a.addFinding("kubeproxy.affinity.set", to, nil, n, "%s does not record its clients in its own set", e.Target)
 			return
 		case !checked[e.Target] && (len(affinity) > 0 || records != ""):
 			a.addFinding("kubeproxy.affinity.set", c, dispatch, n, "no affinity rule for %s, which gets connections", e.Target)

@@ -133,7 +133,7 @@ func TestReachPolicies(t *testing.T) {
 			text = declareChains(editedSave(t, text, c.edits...))
 			got := ""
 			for _, f := range Judge(mustParse(t, text), Options{Uplink: "eth0"}).Findings {
-				if !strings.HasPrefix(f.Name, "kubeproxy.chain.undeclared") {
+				if !strings.HasPrefix(f.Name, "kubeproxy.chain.damaged") {
 					if f.Verdict == verdict.Warn {
 						got += "warn "
 					}

@@ -158,7 +158,7 @@ func TestReach(t *testing.T) {
 			text := declareChains(editedSave(t, readFile(t, "flannel-docker.txt"), c.edit))
 			got := ""
 			for _, f := range Judge(mustParse(t, text), Options{}).Findings {
-				if !strings.HasPrefix(f.Name, "kubeproxy.chain.undeclared") {
+				if !strings.HasPrefix(f.Name, "kubeproxy.chain.damaged") {
 					if f.Verdict == verdict.Warn {
 						got += "warn "
 					}
