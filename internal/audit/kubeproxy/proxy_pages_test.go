@@ -166,7 +166,7 @@ func TestDeadWatch(t *testing.T) {
 	if f, ok := kubeproxy.DeadWatch(&rep, wrote, now); ok {
 		t.Errorf("rules were written just now: %+v", f)
 	}
-	broken := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.endpoint.dnat", Verdict: verdict.Fail, Service: "prod/np",
+	broken := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.chain.damaged", Verdict: verdict.Fail, Service: "prod/np",
 		Family: "ip"}}}
 	if f, ok := kubeproxy.DeadWatch(&broken, kubeproxy.Answers{}, now); ok {
 		t.Errorf("a broken chain is reported as a dead watch: %+v", f)
@@ -180,7 +180,7 @@ func TestDeadWatch(t *testing.T) {
 // TestUnproven: only a difference from the API can be one that kube-proxy has yet to write.
 func TestUnproven(t *testing.T) {
 	found := []proxy.Finding{{Name: "kubeproxy.truth.endpoint-stale"}, {Name: "kubeproxy.healthport.missing"},
-		{Name: "kubeproxy.endpoint.dnat"}}
+		{Name: "kubeproxy.chain.damaged"}}
 	for i := range found {
 		found[i].Remedy = "restart kube-proxy"
 	}

@@ -1,5 +1,5 @@
-// Package model describes Services as kube-proxy knows them, and reads them from the rules that kube-proxy wrote. What contradicts itself is
-// read by the majority of its witnesses, so that a rule that differs is a difference from what kube-proxy writes for the model.
+// Package model describes Services as kube-proxy knows them, and reads them from the rules that kube-proxy wrote. If rules contradict each
+// other, the majority decides, so that the others differ from what kube-proxy writes for the model.
 package model
 
 import (

@@ -268,8 +268,8 @@ func (a *audit) services() []Service {
 }
 
 func (a *audit) service(p *model.Port) Service {
-	s := Service{Name: serviceName(p), Protocol: p.Protocol, Family: a.save.Family, ClusterIP: model.TrimCIDR(p.ClusterIP), Port: atoi(p.Number),
-		NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal, AffinitySeconds: max(0, int(p.Affinity)),
+	s := Service{Name: serviceName(p), Protocol: p.Protocol, Family: a.save.Family, ClusterIP: model.TrimCIDR(p.ClusterIP),
+		Port: atoi(p.Number), NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal, AffinitySeconds: max(0, int(p.Affinity)),
 		Masquerade: p.Masquerade(), health: a.model.HealthPorts[p.Name]}
 	for _, o := range p.Outside {
 		if o.Balancer {

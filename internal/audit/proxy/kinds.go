@@ -111,7 +111,7 @@ func structureKinds() []Kind {
 			"replies of other machines may not come back: a rule gives packets a source that is not an address of the node",
 			"unless another program routes this address to the node, " + removeRule, ""},
 		{"kubeproxy.way.link", verdict.Fail, "packets of Pods are lost: a chain at a hook of links or bridges drops all of them", removeRule, ""},
-		broken("kubeproxy.chain.damaged", "kube-proxy's rules for a Service were changed: kube-proxy writes another rule, or does not write this one"),
+		broken("kubeproxy.chain.damaged", "a rule of kube-proxy is missing, altered or too many"),
 		{"kubeproxy.chain.unreferenced", verdict.Warn,
 			"unused chains are left over: no connection reaches them (normal only above 1000 endpoints)", restart, refIptables},
 		{"kubeproxy.rule.unreadable", verdict.Unknown, "this host's iptables is too old to print the rule",
