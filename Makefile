@@ -7,9 +7,11 @@ export GIT_CONFIG_COUNT   = 1
 export GIT_CONFIG_KEY_0   = safe.directory
 export GIT_CONFIG_VALUE_0 = $(CURDIR)
 endif
-# The version comes from the tag. Without a tag it is built from the commit's time, and sorts before every release.
+# The version comes from the tag. Without a tag it is the version on top of CHANGELOG.md with the commit's time and name, and sorts before
+# that release, because packages sort a tilde before the end.
+NEXT     = $(shell awk '/^## [0-9]/ { print $$2; exit }' CHANGELOG.md)
 VERSION ?= $(shell $(GIT) describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
-	TZ=UTC $(GIT) show --no-patch --date=format-local:%Y%m%d%H%M%S --format=0.0.0~%cd.%h 2>/dev/null || echo 0.0.0~dev)
+	TZ=UTC $(GIT) show --no-patch --date=format-local:%Y%m%d%H%M%S --format='$(NEXT)~dev.%cd.%h' 2>/dev/null || echo '$(NEXT)~dev')
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 LINT     = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VULN     = golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -84,7 +86,7 @@ fmt: ## format the Go files and group their imports
 dist: ## binaries, packages, image, module lists and their sums in dist/; signed where NODEGATE_SIGNING_KEY names a key
 	@rm -rf dist
 	@VERSION='$(VERSION)' $(GO) run ./images/release dist
-	@case '$(VERSION)' in 0.0.0~*) echo "This commit has no tag, so its version is $(VERSION). To release: git tag -a v0.1.0 -m v0.1.0 && make dist" ;; esac
+	@case '$(VERSION)' in *~dev*) echo "This commit has no tag, so its version is $(VERSION). To release: git tag -a v$(NEXT) -m v$(NEXT) && make dist" ;; esac
 
 test-cluster: ## test with a real control plane, kube-proxy and kubelet (needs {images,internal/e2e}/*/apt-packages); LONG=1 changes Services for ten minutes per backend; RUN and SKIP as for test-vm
 	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v -run '$(RUN)' -skip 'TestScenarios$(if $(SKIP),|$(SKIP))' ./internal/e2e/cluster/

@@ -6,41 +6,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"nodegate/internal/require"
 )
-
-// TestPackagesInDesign: docs/design.md names every package, and no other.
-func TestPackagesInDesign(t *testing.T) {
-	text, err := os.ReadFile("design.md")
-	require.NoError(t, err)
-	_, table, _ := strings.Cut(string(text), "\n## Packages\n")
-	table, _, _ = strings.Cut(table, "\n### ")
-	var named []string
-	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \|`).FindAllStringSubmatch(table, -1) {
-		for _, m := range regexp.MustCompile("`([a-z0-9/-]+)`").FindAllStringSubmatch(row[1], -1) {
-			named = append(named, m[1])
-		}
-	}
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-tags", "vm,release,cluster,torture", "nodegate/...").Output()
-	require.NoError(t, err)
-	for _, path := range strings.Fields(string(out)) {
-		name := strings.TrimPrefix(path, "nodegate/")
-		i := slices.Index(named, name)
-		if i < 0 {
-			t.Errorf("docs/design.md has no row for %s", name)
-			continue
-		}
-		named = slices.Delete(named, i, i+1)
-	}
-	for _, name := range named {
-		t.Errorf("docs/design.md names %s, which is not a package", name)
-	}
-}
 
 // TestGlossary: docs/design.md explains at most 30 words, each once.
 func TestGlossary(t *testing.T) {

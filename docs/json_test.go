@@ -113,7 +113,7 @@ func TestJSONSchemaOfOutput(t *testing.T) {
 		if len(texts[d.name]) > 0 {
 			assert.Equal(t, c.validate(d.name, texts[d.name]), "", "%s", d.name)
 		}
-		if !bytes.Contains(page, []byte("| `"+d.name+"` |")) {
+		if !bytes.Contains(page, []byte("`"+d.name+"`")) {
 			t.Errorf("docs/json.md does not name %s", d.name)
 		}
 	}

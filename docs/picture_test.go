@@ -22,7 +22,7 @@ const (
 	pictureLine    = 19
 )
 
-// TestPicture: the picture of a terminal in README is the output of check for the recorded node of TestReadme, with its colours.
+// TestPicture: the picture of a terminal in README is the output of check for a recorded node, with its colours.
 func TestPicture(t *testing.T) {
 	needNodegate(t)
 	cmd := exec.CommandContext(t.Context(), "nodegate", "check", "--snapshot", "testdata/readme-node.json", "--color", "always")

@@ -16,13 +16,13 @@ const currentRelease = "../cmd/nodegate/testdata/releases/0.1.0"
 const writesFiles = `hostname node17
 mkdir -p tree/etc/systemd/system run
 printf "%s\n" "[Service]" ExecStart=/usr/bin/true >tree/etc/systemd/system/kubelet.service
-mkfifo ../console && exec 3<>../console; cat <&3 >console.log & reader=$!
 [ -e /dev/console ] || { mount -t tmpfs -o dev tmpfs /dev; mknod /dev/null c 1 3; : >/dev/console; } # a container without one
+mkfifo ../console && exec 3<>../console; cat <&3 >console.log & reader=$!
 mount --bind ../console /dev/console
 nodegate check --policy hold.hcl --stage boot -o check.json || :
 nodegate snapshot --policy watched.hcl --stage all -o snapshot.json
 ! nodegate gate --budget 10ms --policy hold.hcl && cp /run/nodegate/report.json gate.json
-until grep -q nodegate-report/1 console.log; do sleep 0.1; done; kill $reader
+for i in $(seq 600); do ! grep -q nodegate-report/1 console.log || break; sleep 0.1; done; kill $reader; grep -q nodegate-report/1 console.log
 nodegate apply --policy watched.hcl -o apply.json || :
 timeout 3 nodegate watch --policy watched.hcl --interval 1s || :
 grep -q "\"services\": 0" /run/nodegate/watch.json # of the audit

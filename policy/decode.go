@@ -186,7 +186,10 @@ func (r *reader) decodeGate(b block) Gate {
 	g := defaultGate()
 	g.Range = b.Range
 	if u := r.text(b.get("unit"), "unit"); u != "" {
-		switch isService := isName(u, 255, `:_.\@-.`) && strings.HasSuffix(u, ".service") && u != ".service"; {
+		isService := isName(u, 255, `:_.\@-.`) && strings.HasSuffix(u, ".service") && u != ".service"
+		switch {
+		case isService && u[0] == '@' && r.catalogue != nil:
+			r.errorf(b.at("unit"), "Not a service unit", "%q is the name of no unit: systemd wants a name before @.", u)
 		case isService && strings.HasSuffix(u, "@.service") && r.catalogue != nil:
 			r.errorf(b.at("unit"), "Not a service unit", "%q is a template, which systemd never starts. Name an instance, for example %q.", u,
 				strings.Replace(u, "@.", "@1.", 1))

@@ -8,7 +8,7 @@ import (
 )
 
 // TestTooComplex: a policy that would overflow the stack or use up the memory is refused before it
-// is parsed. Without checkDepth this test does not end.
+// is parsed. Without checkDepth this test does not end. SECURITY.md: parser.
 func TestTooComplex(t *testing.T) {
 	value := func(v string) string { return "sysctl \"kernel.panic\" {\n  value = " + v + "\n}\n" }
 	many, long := strings.Repeat("1,", 3000)+"1", strings.Repeat("x", 60_000)

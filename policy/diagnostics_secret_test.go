@@ -8,6 +8,7 @@ import (
 )
 
 // TestSecretsInMistakes: a mistake in a command or in the value of a variable is reported with its place, and without its line.
+// SECURITY.md: secrets.
 func TestSecretsInMistakes(t *testing.T) {
 	for _, text := range []string{
 		"gate {\n  on_held = [\"/opt/page\", \"--token=hunter2\", 5 5]\n}\n",

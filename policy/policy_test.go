@@ -212,6 +212,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
+// FuzzLoad: SECURITY.md: panic.
 func FuzzLoad(f *testing.F) {
 	for _, name := range policy.Builtins() {
 		b, err := policy.Builtin(name)

@@ -81,7 +81,7 @@ func (l *loader) hasVersion(required *hcl.Attribute) bool {
 		return true
 	}
 	have, err := versionNumbers(l.Version)
-	if err != nil || l.Version == "" || strings.HasPrefix(l.Version, "0.0.0") || slices.Compare(have, least) >= 0 { // 0.0.0: not a release
+	if err != nil || l.Version == "" || slices.Compare(have, least) >= 0 {
 		return true
 	}
 	l.diags, l.blocks, l.bases = nil, nil, nil

@@ -149,7 +149,7 @@ func TestPool(t *testing.T) {
 		{"required_version = \">= 1.2\"\nfuture {}", "1.1.9", "", "p.hcl:1,20-28: Too old; The policy requires nodegate >= 1.2; this is 1.1.9. Install a newer one."},
 		{"required_version = \">= 1.2\"\nfuture {}", "1.2.0", "", "Unsupported block type"},
 		{"required_version = \"new\"\ncheck \"swap\" {}", "1.2.0", "", "Wrong value"},
-		{"required_version = \"1.2\"\ncheck \"swap\" {}", "0.0.0~20261127.abc", "", ""},
+		{"required_version = \"1.2\"\ncheck \"swap\" {}", "1.2.0~dev.20261127.abc", "", ""},
 		{"variable \"n\" {\n default = \"a\"\n min = 5\n}", "", "", "min is for a variable that is a number"},
 	} {
 		o := known()

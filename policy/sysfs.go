@@ -20,19 +20,19 @@ const sysfsRoot = "/sys/"
 // (reset, remove, bind), or belong to another program.
 func WritableAttributes() []string {
 	return []string{
-		"kernel/mm/**",                       // huge pages, KSM, multi-generational LRU: Documentation/admin-guide/mm
-		"devices/system/cpu/**",              // frequency, idle states, SMT: Documentation/admin-guide/pm
-		"devices/system/node/*/hugepages/**", // huge pages of one NUMA node
-		"devices/system/clocksource/*/*",     // current_clocksource: tsc in place of xen
-		"devices/virtual/workqueue/**",       // cpumask of kernel workers, on nodes with isolated CPUs
-		"block/*/queue/**",                   // scheduler, read-ahead, depth: Documentation/block/queue-sysfs.rst
-		"module/*/parameters/*",              // parameters that a loaded module accepts
-		"class/net/*/queues/**",              // receive and transmit packet steering: Documentation/networking/scaling.rst
-		"class/net/*/threaded",               // NAPI in kernel threads: Documentation/networking/napi.rst
-		"class/net/*/gro_flush_timeout",      // software interrupt coalescing, the same document
-		"class/net/*/napi_defer_hard_irqs",   // the same
-		"class/bdi/*/read_ahead_kb",          // read-ahead of a file system without a disk, such as NFS
-		"class/bdi/*/max_ratio",              // its share of dirty memory
+		"kernel/mm/**",                                     // huge pages, KSM, multi-generational LRU: Documentation/admin-guide/mm
+		"devices/system/cpu/**",                            // frequency, idle states, SMT: Documentation/admin-guide/pm
+		"devices/system/node/*/hugepages/**",               // huge pages of one NUMA node
+		"devices/system/clocksource/*/current_clocksource", // tsc in place of xen; its neighbour unbinds one for ever
+		"devices/virtual/workqueue/**",                     // cpumask of kernel workers, on nodes with isolated CPUs
+		"block/*/queue/**",                                 // scheduler, read-ahead, depth: Documentation/block/queue-sysfs.rst
+		"module/*/parameters/*",                            // parameters that a loaded module accepts
+		"class/net/*/queues/**",                            // receive and transmit packet steering: Documentation/networking/scaling.rst
+		"class/net/*/threaded",                             // NAPI in kernel threads: Documentation/networking/napi.rst
+		"class/net/*/gro_flush_timeout",                    // software interrupt coalescing, the same document
+		"class/net/*/napi_defer_hard_irqs",                 // the same
+		"class/bdi/*/read_ahead_kb",                        // read-ahead of a file system without a disk, such as NFS
+		"class/bdi/*/max_ratio",                            // its share of dirty memory
 	}
 }
 

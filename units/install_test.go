@@ -224,6 +224,7 @@ func TestEditedInPlace(t *testing.T) {
 	assert.Diff(t, manifest(t, root), before, "uninstall left a difference")
 }
 
+// TestNothingLeavesTheRoot: SECURITY.md: tree.
 func TestNothingLeavesTheRoot(t *testing.T) {
 	outside := t.TempDir()
 	for name, prepare := range map[string]func(root string) error{

@@ -16,7 +16,7 @@ import (
 )
 
 // TestKilledAnywhere kills install and uninstall before each of their writes and in the middle of
-// each file, and lets the next run finish.
+// each file, and lets the next run finish. SECURITY.md: atomic.
 func TestKilledAnywhere(t *testing.T) {
 	one, two := files(t, policyOne, "binary one"), files(t, policyTwo, "binary two")
 	install := func(f []units.File) func(units.Tree) error {

@@ -13,6 +13,7 @@ import (
 	"nodegate/units"
 )
 
+// TestFullRoot: SECURITY.md: atomic.
 func TestFullRoot(t *testing.T) {
 	hosttest.NeedRoot(t)
 	root := t.TempDir()
@@ -38,7 +39,7 @@ func TestReadOnlyRoot(t *testing.T) {
 	}
 }
 
-// TestSecondInstaller: a second install is refused while the first one runs.
+// TestSecondInstaller: a second install is refused while the first one runs. SECURITY.md: atomic.
 func TestSecondInstaller(t *testing.T) {
 	root := node(t)
 	first := open(t, root)

@@ -46,7 +46,7 @@ func chattr(t *testing.T, flag, name string) {
 }
 
 // TestUnreplaceable: a target that root cannot replace is found before the first write, by install, upgrade and uninstall,
-// and so are all others. Then nothing changes.
+// and so are all others. Then nothing changes. SECURITY.md: atomic.
 func TestUnreplaceable(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "chattr")

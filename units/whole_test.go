@@ -56,7 +56,7 @@ func policyOf(files []units.File) string {
 }
 
 // TestReadersDuringUpgrades: a program that reads the policy during an upgrade reads the old one or
-// the new one. LONG=1 makes 1,000 upgrades.
+// the new one. LONG=1 makes 1,000 upgrades. SECURITY.md: atomic.
 func TestReadersDuringUpgrades(t *testing.T) {
 	upgrades, readers := 20, 4
 	if os.Getenv("LONG") != "" {

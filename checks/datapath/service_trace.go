@@ -167,8 +167,8 @@ func passageOf(events []netns.TraceEvent, reply bool) Passage {
 		}
 		p.Mark = e.Mark
 		p.Link = e.Out
-		step := PassageStep{Hook: hook, Family: familyName(e.Family), Table: e.Table, Chain: e.Chain, Handle: e.Handle, Position: e.Position,
-			Does: doesName(e)}
+		step := PassageStep{Hook: hook, Family: netns.FamilyName(e.Family), Table: e.Table, Chain: e.Chain, Handle: e.Handle,
+			Position: e.Position, Does: doesName(e)}
 		p.Steps = append(p.Steps, step)
 		if e.Code == netns.Drop || e.Code&0xff == netns.Queue {
 			p.End = map[bool]string{true: endDropped, false: endQueued}[e.Code == netns.Drop]
@@ -186,10 +186,6 @@ func passageOf(events []netns.TraceEvent, reply bool) Passage {
 		p.End = "lost in " + hook
 	}
 	return p
-}
-
-func familyName(family byte) string {
-	return map[byte]string{1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}[family]
 }
 
 func doesName(e netns.TraceEvent) string {

@@ -16,7 +16,7 @@ import (
 	"nodegate/internal/require"
 )
 
-// TestAPI queries a real server over TLS.
+// TestAPI queries a real server over TLS. SECURITY.md: api.
 func TestAPI(t *testing.T) {
 	status, asked := http.StatusCreated, ""
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,7 +92,10 @@ Kubelet is held until the binary is there and the gate passes.`,
 				_, err = exactWriter(c.OutOrStdout()).Write(r.Text)
 				return err
 			}
-			return writeOut(output, r.Text, 0o644)
+			if err := file.Output(output, r.Text, 0o644); err != nil {
+				return fmt.Errorf("writing the export: %w", err)
+			}
+			return nil
 		},
 	}
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "read the policy from `FILE|DIR`; may be repeated")
@@ -128,20 +130,9 @@ func formatList() string {
 // writeTree writes an export of several files below dir.
 func writeTree(dir string, r export.Result) error {
 	for _, f := range r.Tree {
-		name := filepath.Join(dir, filepath.FromSlash(f.Path))
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		if err := file.OutputTree(filepath.Join(dir, filepath.FromSlash(f.Path)), f.Content, f.Mode); err != nil {
 			return fmt.Errorf("writing the export: %w", err)
 		}
-		if err := writeOut(name, f.Content, f.Mode); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func writeOut(name string, content []byte, mode os.FileMode) error {
-	if err := file.Output(name, content, mode); err != nil {
-		return fmt.Errorf("writing the export: %w", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -87,7 +86,7 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 			result = errors.Join(result, exit(exitFail))
 			continue
 		}
-		if err := rewrite(f.Name, out); err != nil {
+		if err := file.Output(f.Name, out, 0o644); err != nil {
 			fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
 			result = errors.Join(result, exit(exitUsage))
 			continue
@@ -95,15 +94,6 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 		fmt.Fprintln(c.OutOrStdout(), f.Name)
 	}
 	return result
-}
-
-// rewrite replaces a file's content. It follows a symbolic link and changes its target.
-func rewrite(name string, text []byte) error {
-	name, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		return err
-	}
-	return file.Output(name, text, 0o644)
 }
 
 // formatFile returns the formatted file, and prints its syntax errors.

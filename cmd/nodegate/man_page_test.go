@@ -158,5 +158,10 @@ func (p *page) table(rows []string) {
 func inline(s string) string {
 	s = roff(regexp.MustCompile(`\[([^]]+)\]\([^)]+\)`).ReplaceAllString(s, "$1"))
 	s = regexp.MustCompile(`(?s)\\\(ga(.*?)\\\(ga`).ReplaceAllString(s, `\fB$1\fR`)
-	return regexp.MustCompile(`(^|[^\w.*])\*([^\s*][^*\n]*?)\*([^\w.*]|$)`).ReplaceAllString(s, `$1\fI$2\fR$3`)
+	return regexp.MustCompile(`(?s)\\fB.*?\\fR|\*[^\s*][^*\n]*?\*`).ReplaceAllStringFunc(s, func(found string) string {
+		if strings.HasPrefix(found, "*") {
+			return slanted(strings.Trim(found, "*"))
+		}
+		return found // a path in code may have asterisks
+	})
 }

@@ -18,6 +18,8 @@ import (
 //
 //	# EXIT LINE:COLUMN TEXT     exit status, position and message of lint
 //	# install EXIT ...          the same for install into a tree with k3s
+//
+// SECURITY.md: terminal.
 func TestMistakes(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/mistakes.ar")
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"nodegate/internal/require"
 )
 
-// TestReaderGone: gate, apply and watch decide the same whether or not their output has a reader.
+// TestReaderGone: gate, apply and watch decide the same whether or not their output has a reader. SECURITY.md: gate.
 func TestReaderGone(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")

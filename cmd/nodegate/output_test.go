@@ -16,7 +16,7 @@ import (
 )
 
 // TestOutputs: each verb that has --output replaces a regular file only. It writes through a device, a FIFO and a link to each, and
-// refuses a directory. As root, a verb that renamed its file over /dev/null left a machine without that device.
+// refuses a directory, and a link in a directory of another user; so do the verbs that write files by another flag. As root, a verb that renamed its file over /dev/null left a machine without that device.
 func TestOutputs(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -27,6 +27,13 @@ func TestOutputs(t *testing.T) {
 	write("s.conf", "net.ipv4.ip_forward = 1\n")
 	write("rules.txt", "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n")
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "tree/etc"), 0o755))
+	const odd = "sysctl   \"net.ipv4.ip_forward\" { value = 1 }\n"
+	write("odd.hcl", odd)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "theirs/tree"), 0o755))
+	for link, to := range map[string]string{"link": "../s.conf", "link.hcl": "../odd.hcl", "nodegate.prom": "../odd.hcl", "tree/etc": "../../tree/etc"} {
+		require.NoError(t, os.Symlink(to, filepath.Join(dir, "theirs", link)))
+	}
+	_ = os.Chown(filepath.Join(dir, "theirs"), 65534, 0) // an ordinary user cannot
 	verbs := map[string]string{
 		"audit": "--rules rules.txt", "check": "--policy p.hcl --root tree", "explain": "", "export": "kops --policy p.hcl",
 		"plan": "--policy p.hcl --root tree", "policy diff": "p.hcl q.hcl", "policy import": "s.conf", "policy list": "", "policy show": "kubernetes", "preview": "--policy p.hcl r.json",
@@ -46,6 +53,24 @@ func TestOutputs(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?m)^flag nodegate (.*) --output`).FindAllSubmatch(golden, -1) {
 		if _, listed := verbs[string(m[1])]; !listed && !slices.Contains(needsNode, string(m[1])) {
 			t.Errorf("nodegate %s has --output and is not in this test", m[1])
+		}
+	}
+	for what, command := range map[string]string{
+		"fmt":          "nodegate fmt theirs/link.hcl",
+		"export files": "nodegate export files --policy q.hcl -o theirs/tree", // theirs/tree/etc is a link
+		"textfile": `mount -t tmpfs tmpfs /run; nodegate watch --policy q.hcl --interval 1s --textfile theirs 2>log & for i in $(seq 300); do ! grep "symbolic link" log || break; sleep 0.1; done
+			kill $!; wait $!`,
+	} {
+		if os.Getuid() == 0 { // an ordinary user cannot make files of another one
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			c := exec.CommandContext(ctx, "unshare", "--mount", "--net", "sh", "-c", command)
+			c.Dir = dir
+			out, _ := c.CombinedOutput()
+			mine, _ := os.ReadFile(filepath.Join(dir, "odd.hcl"))
+			if made, _ := os.ReadDir(filepath.Join(dir, "tree/etc")); !strings.Contains(string(out), "is a symbolic link that another user") || string(mine) != odd || len(made) > 0 {
+				t.Errorf("%s followed a link of another user: %s\n%s\n%v", what, out, mine, made)
+			}
 		}
 	}
 	for verb, args := range verbs {
@@ -89,6 +114,11 @@ func TestOutputs(t *testing.T) {
 					if n := <-end; n == 0 {
 						t.Errorf("-o %s wrote nothing: %s", target, out)
 					}
+				}
+			}
+			if os.Getuid() == 0 { // other tests skip the whole test for an ordinary user
+				if out, _ := run(append(call, "-o", filepath.Join(dir, "theirs", "link"))...); !strings.Contains(string(out), "link is a symbolic link that another user") {
+					t.Errorf("-o LINK of another user: %s", out)
 				}
 			}
 			if out, err := run(append(call, "-o", filepath.Join(dir, "tree"))...); err == nil || !strings.Contains(string(out), "tree") {

@@ -58,7 +58,7 @@ Exit status: 0, or 2 if a file cannot be read or the policy needs corrections.`,
 			if output == "" {
 				_, err = exactWriter(c.OutOrStdout()).Write(text)
 			} else {
-				err = writeOut(output, text, 0o644)
+				err = file.Output(output, text, 0o644)
 			}
 			if err != nil {
 				return err

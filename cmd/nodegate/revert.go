@@ -162,7 +162,7 @@ func revertAll(ctx context.Context, h *host.Host, force, dryRun bool, w io.Write
 	}
 	fmt.Fprintf(w, "%s: %s\n", verb, report.Count(done, "setting"))
 	if !dryRun && len(changes) > 0 && damaged == nil { // a damaged line stays until the operator has deleted it
-		if err := report.ReplaceChanges(remaining(changes, left)); err != nil {
+		if err := report.ReplaceChanges(changes, remaining(changes, left)); err != nil {
 			return err
 		}
 	}

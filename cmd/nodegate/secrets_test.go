@@ -38,7 +38,7 @@ func (t *secretsTest) search(where, output, text string) {
 
 // TestSecrets plants canaries in every answer that any check reads, in what programs and servers
 // print, and looks for them in every output. The answers are those that the checks were seen to
-// read, so that the files of a new check are planted too.
+// read, so that the files of a new check are planted too. SECURITY.md: secrets.
 func TestSecrets(t *testing.T) {
 	s := &secretsTest{T: t, outputs: map[string]bool{}}
 	places, runs := s.plantAnswers()

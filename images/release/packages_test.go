@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -87,11 +88,12 @@ func TestLintian(t *testing.T) {
 	}
 }
 
-// TestVersion: a release has the version of its tag. Without a tag the version contains the commit and its time. dpkg sorts later
-// commits later, and all of them before 1.0.0.
+// TestVersion: a release has the version of its tag. Without a tag the version is the changelog's, with the commit and its time. dpkg and
+// rpm sort later commits later, and all of them before the release.
 func TestVersion(t *testing.T) {
 	dir := t.TempDir()
 	say(t, "cp", repository+"/Makefile", dir)
+	write(t, dir+"/CHANGELOG.md", "# Changelog\n\n## 1.0.0 - unreleased\n\n## 0.9.0 - 2026-01-01\n")
 	git := func(args ...string) {
 		t.Helper()
 		say(t, "env", append([]string{"GIT_CONFIG_GLOBAL=/dev/null", "git", "-C", dir, "-c", "user.name=x", "-c", "user.email=x@localhost"},
@@ -111,7 +113,7 @@ func TestVersion(t *testing.T) {
 	git("add", "Makefile")
 	commit("2026-11-23T01:02:03+0900")
 	first := version()
-	if !regexp.MustCompile(`^0\.0\.0~20261122160203\.[0-9a-f]{7,}$`).MatchString(first) {
+	if !regexp.MustCompile(`^1\.0\.0~dev\.20261122160203\.[0-9a-f]{7,}$`).MatchString(first) {
 		t.Errorf("without a tag: %s", first)
 	}
 	commit("2026-11-23T01:02:04+0900")
@@ -125,7 +127,11 @@ func TestVersion(t *testing.T) {
 	}
 	sorted := []string{first, second, tagged, later}
 	for i := range sorted[1:] {
-		say(t, "dpkg", "--compare-versions", packageVersion(sorted[i]), "lt", packageVersion(sorted[i+1]))
+		before, after := packageVersion(sorted[i]), packageVersion(sorted[i+1])
+		say(t, "dpkg", "--compare-versions", before, "lt", after)
+		if out := say(t, "rpm", "--eval", fmt.Sprintf("%%{lua:print(rpm.vercmp(%q, %q))}", before, after)); strings.TrimSpace(out) != "-1" {
+			t.Errorf("rpm sorts %s before %s: %s", after, before, out)
+		}
 	}
 }
 

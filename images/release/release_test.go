@@ -80,7 +80,7 @@ func makeDist(checkout, secret string, env ...string) error {
 }
 
 // TestSameBytes: in another directory, in another time zone and with another umask, the release has the same bytes. So does a program
-// built with an empty cache.
+// built with an empty cache. SECURITY.md: release.
 func TestSameBytes(t *testing.T) {
 	r := releaseMade(t)
 	again := filepath.Join(t.TempDir(), "a", "longer", "way", "to", "the", "sources")

@@ -19,7 +19,7 @@ import (
 	"nodegate/internal/require"
 )
 
-// TestSigned: the tools that everybody has verify the release, and refuse one that was changed.
+// TestSigned: the tools that everybody has verify the release, and refuse one that was changed. SECURITY.md: release.
 func TestSigned(t *testing.T) {
 	r := releaseMade(t)
 	dir := filepath.Join(t.TempDir(), "dist")

@@ -28,7 +28,7 @@ func (f forever) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestEndlessValue: one value without an end is refused before it takes the machine's memory; so is an endless list.
+// TestEndlessValue: one value without an end is refused before it takes the machine's memory; so is an endless list. SECURITY.md: bounded.
 func TestEndlessValue(t *testing.T) {
 	for what, c := range map[string]struct {
 		in   io.Reader

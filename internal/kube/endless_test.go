@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/assert"
 )
 
-// TestEndlessAnswers: a server that never ends its response cannot fill the memory. The error names the limit.
+// TestEndlessAnswers: a server that never ends its response cannot fill the memory. The error names the limit. SECURITY.md: bounded.
 func TestEndlessAnswers(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.WriteString(w, "{\"items\": [{\"a\": \"")

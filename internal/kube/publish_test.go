@@ -37,7 +37,7 @@ func publish(t *testing.T, text string) error {
 		func(line string) { t.Error(line) })
 }
 
-// TestPublish: a status change is a patch of the one condition, and an Event.
+// TestPublish: a status change is a patch of the one condition, and an Event. SECURITY.md: api.
 func TestPublish(t *testing.T) {
 	s, requests := node(t, `{"type": "Ready", "status": "True"}, {"type": "NodegatePassed", "status": "False",
 		"lastTransitionTime": "2026-01-02T03:04:05Z"}`)
@@ -74,7 +74,7 @@ func TestPublishRestarted(t *testing.T) {
 }
 
 // TestPublishBlind: a node's credentials are not sent to a server whose certificate is not
-// verified.
+// verified. SECURITY.md: api.
 func TestPublishBlind(t *testing.T) {
 	s, requests := node(t, "")
 	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data", "insecure-skip-tls-verify: true\n    x", 1)

@@ -11,45 +11,102 @@ import (
 	"nodegate/internal/host/replica"
 )
 
-// Service is one port of a Service, as kube-proxy knows it.
+// Service is one port of a Service, as kube-proxy's rules know it.
 type Service struct {
 	Name      string
 	Protocol  uint8
 	Addresses []netip.AddrPort // for every sender: of the cluster
 	External  []netip.AddrPort // for other machines too: load balancers, external addresses, node ports
-	Endpoints []netip.AddrPort
-	Local     bool // other machines reach only the endpoints on this node
+	Endpoints []netip.AddrPort // to which the addresses of the cluster lead
+	Here      []netip.AddrPort // to which External leads; nil: to Endpoints
+	Port      uint16           // of the node: Observe adds its addresses to External; 0 without a node port
 }
 
 // Cluster is what senders and addresses are taken from.
 type Cluster struct {
 	Services []Service
-	Pods     []replica.Pod    // of this node
 	Servers  []netip.AddrPort // of the API
-	Kubelet  netip.AddrPort   // of this node
-	Outside  []netip.AddrPort // machines outside the cluster, one of each family
+	Page     netip.AddrPort   // of kube-proxy on this node
+
+	// What the capture shows.
+	Pods    []replica.Pod    // of this node
+	Nodes   []netip.Addr     // another node, if there is an overlay network
+	Node    []netip.AddrPort // the node's own ports: kubelet's, and by UDP the overlay network's
+	Outside []netip.AddrPort // machines outside the cluster, one of each family
+	own     []netip.Addr
+}
+
+// Kinds of destinations.
+const (
+	ToService  = "service"
+	ToEndpoint = "endpoint"
+	ToOutside  = "outside"
+	ToServer   = "API server"
+	ToKubelet  = "kubelet"
+	ToOverlay  = "overlay network"
+	ToPage     = "kube-proxy's page"
+)
+
+const kubelet = 10250
+
+// Observe adds what a capture of the node shows.
+func (c *Cluster) Observe(n *replica.Capture) {
+	var known []netip.Addr
+	for i := range c.Services {
+		for _, e := range c.Services[i].Endpoints {
+			known = append(known, e.Addr())
+		}
+	}
+	c.Pods = n.Pods(known, maxPods)
+	// Root name servers: hardly a list bans them.
+	for _, to := range []string{"198.41.0.4:443", "[2001:503:ba3e::2:30]:443"} {
+		at := netip.MustParseAddrPort(to)
+		own, ok := n.Uplink(at.Addr().Is6())
+		if !ok || !slices.ContainsFunc(c.Pods, func(p replica.Pod) bool {
+			return slices.ContainsFunc(p.Addresses, func(a netip.Addr) bool { return a.Is6() == at.Addr().Is6() })
+		}) && at.Addr().Is6() {
+			continue
+		}
+		c.Outside = append(c.Outside, at)
+		if slices.ContainsFunc(n.Listeners, func(l replica.Listener) bool { return l.At.Port() == kubelet }) {
+			c.Node = append(c.Node, netip.AddrPortFrom(own, kubelet))
+		}
+		for i := range c.Services {
+			if s := &c.Services[i]; s.Port > 0 && s.Endpoints[0].Addr().Is6() == own.Is6() {
+				s.External = append(s.External, netip.AddrPortFrom(own, s.Port))
+			}
+		}
+	}
+	var ports []uint16
+	ports, c.Nodes = n.Overlays()
+	for _, port := range ports {
+		if own, ok := n.Uplink(len(c.Nodes) > 0 && c.Nodes[0].Is6()); ok {
+			c.Node = append(c.Node, netip.AddrPortFrom(own, port))
+		}
+	}
+	c.Nodes = c.Nodes[:min(1, len(c.Nodes))]
+	c.own = n.Own()
 }
 
 // Bounds of what stands for all.
 const (
-	maxServices = 6
-	maxPods     = 6
-	full        = " with full packets"
-	dns         = 53 // clients ask the Service: rules that send what asks another server elsewhere are meant so
+	maxPods = 6
+	full    = " with full packets"
+	dns     = 53 // clients ask the Service: rules that send what asks another server elsewhere are meant so
 )
 
 // Flows returns the flows of a cluster: each kind of sender to each kind of address.
-func (c *Cluster) Flows(masquerades bool) (list []Flow) {
+func (c *Cluster) Flows(masquerades func(is6 bool) bool) (list []Flow) {
 	here := map[netip.Addr]bool{}
 	var senders []From
-	for _, p := range c.Pods[:min(maxPods, len(c.Pods))] {
+	for _, p := range c.Pods {
 		for _, a := range p.Addresses {
 			here[a] = true
 			senders = append(senders, From{Address: a})
 		}
 	}
 	own := From{Node: true}
-	add := func(name string, from From, to netip.AddrPort, protocol uint8, want []netip.AddrPort) *Flow {
+	add := func(kind, name string, from From, to netip.AddrPort, protocol uint8, want []netip.AddrPort) *Flow {
 		if !from.Node && from.Address.Is4() != to.Addr().Is4() {
 			return nil
 		}
@@ -57,22 +114,27 @@ func (c *Cluster) Flows(masquerades bool) (list []Flow) {
 		if !from.Node {
 			who = from.Address.String()
 		}
-		if slices.ContainsFunc(list, func(f Flow) bool { return f.From == from && f.To == to && f.Protocol == protocol && !f.Big }) &&
-			!strings.HasSuffix(name, full) {
+		f := Flow{Name: fmt.Sprintf("%s to %s %s", who, name, to), Kind: kind, From: from, To: to, Protocol: protocol, Want: want,
+			Big: strings.HasSuffix(name, full)}
+		if kind == ToService || kind == ToEndpoint {
+			f.Service = strings.TrimSuffix(strings.TrimPrefix(name, anEndpoint), full)
+		}
+		if slices.ContainsFunc(list, func(g Flow) bool {
+			return g.From == from && g.To == to && g.Protocol == protocol && g.Big == f.Big
+		}) {
 			return nil // several Services have this endpoint
 		}
-		list = append(list, Flow{Name: fmt.Sprintf("%s to %s %s", who, name, to), From: from, To: to, Protocol: protocol, Want: want,
-			Big: strings.HasSuffix(name, full)})
+		list = append(list, f)
 		return &list[len(list)-1]
 	}
 	var remote []From
-	for i := range c.Services[:min(maxServices, len(c.Services))] {
+	for i := range c.Services {
 		s := &c.Services[i]
 		for _, to := range s.Addresses {
 			for _, from := range append(senders, own) {
-				add(s.Name, from, to, s.Protocol, s.Endpoints)
+				add(ToService, s.Name, from, to, s.Protocol, s.Endpoints)
 				if s.Protocol == unix.IPPROTO_TCP {
-					add(s.Name+full, from, to, s.Protocol, s.Endpoints)
+					add(ToService, s.Name+full, from, to, s.Protocol, s.Endpoints)
 				}
 			}
 		}
@@ -83,7 +145,7 @@ func (c *Cluster) Flows(masquerades bool) (list []Flow) {
 			}
 			for _, from := range append(senders, own) {
 				if from.Address != e.Addr() && e.Port() != dns {
-					add("an endpoint of "+s.Name, from, e, s.Protocol, nil)
+					add(ToEndpoint, anEndpoint+s.Name, from, e, s.Protocol, nil)
 				}
 			}
 		}
@@ -92,40 +154,57 @@ func (c *Cluster) Flows(masquerades bool) (list []Flow) {
 	for _, o := range c.Outside {
 		outside = append(outside, From{Address: o.Addr()})
 		for _, from := range append(senders, own) {
-			if f := add("the outside", from, o, unix.IPPROTO_TCP, nil); f != nil {
-				f.Outside, f.Hidden = true, masquerades && !from.Node
+			if f := add(ToOutside, "the outside", from, o, unix.IPPROTO_TCP, nil); f != nil {
+				f.Outside, f.Hidden = true, !from.Node && masquerades(o.Addr().Is6())
 			}
 		}
 	}
-	for i := range c.Services[:min(maxServices, len(c.Services))] {
+	for i := range c.Services {
 		s := &c.Services[i]
-		for _, from := range append(remote[:min(1, len(remote))], outside...) {
-			want := s.Endpoints
-			if s.Local {
-				want = slices.DeleteFunc(slices.Clone(want), func(e netip.AddrPort) bool { return !here[e.Addr()] })
-			}
+		want := s.Here
+		if want == nil {
+			want = s.Endpoints
+		}
+		for _, from := range outside {
 			for _, to := range s.External {
-				if len(want) > 0 && slices.Contains(outside, from) {
-					add(s.Name, from, to, s.Protocol, want)
+				if len(want) > 0 {
+					add(ToService, s.Name, from, to, s.Protocol, want)
 				}
 			}
+		}
+		for _, from := range remote[:min(1, len(remote))] {
 			for _, e := range s.Endpoints {
-				if here[e.Addr()] && e.Port() != dns && slices.Contains(remote, from) {
-					add("an endpoint of "+s.Name, from, e, s.Protocol, nil)
+				if here[e.Addr()] && e.Port() != dns {
+					add(ToEndpoint, anEndpoint+s.Name, from, e, s.Protocol, nil)
 				}
 			}
 		}
 	}
 	for _, to := range c.Servers {
 		for _, from := range append(senders, own) {
-			add("the API server", from, to, unix.IPPROTO_TCP, nil)
+			add(ToServer, "the API server", from, to, unix.IPPROTO_TCP, nil)
 		}
-		if c.Kubelet.IsValid() {
-			add("kubelet", From{Address: to.Addr()}, c.Kubelet, unix.IPPROTO_TCP, nil)
+	}
+	for _, to := range c.Node {
+		if to.Port() != kubelet {
+			for _, node := range c.Nodes {
+				add(ToOverlay, "the overlay network", From{Address: node}, to, unix.IPPROTO_UDP, nil)
+			}
+			continue
 		}
+		for _, server := range c.Servers {
+			if !slices.Contains(c.own, server.Addr()) {
+				add(ToKubelet, ToKubelet, From{Address: server.Addr()}, to, unix.IPPROTO_TCP, nil)
+			}
+		}
+	}
+	if c.Page.IsValid() {
+		add(ToPage, ToPage, own, c.Page, unix.IPPROTO_TCP, nil)
 	}
 	return list
 }
+
+const anEndpoint = "an endpoint of "
 
 // Ports returns the ports at which the flows arrive.
 func Ports(flows []Flow) (list []replica.Port) {

@@ -28,7 +28,7 @@ echo 1 >/proc/sys/net/ipv4/ip_forward; echo 0 >/proc/sys/net/ipv6/conf/default/a
 ip link add eth0 type veth peer name e1 netns $other; ip addr add 192.168.50.1/24 dev eth0; ip link set eth0 up
 ip link add cni0 type bridge; ip addr add 10.244.0.1/24 dev cni0; ip link set cni0 up
 for p in 1 2 3; do ip link add veth$p type veth peer name p$p netns $other; ip link set veth$p master cni0 up; bridge link set dev veth$p hairpin on; done
-for l in e1 p1 p2 p3; do nsenter --net=$other ip link set $l up; done; while ip link show up | grep 'cni0:\|@' | grep -vq 'state UP'; do sleep 0.01; done
+for l in e1 p1 p2 p3; do nsenter --net=$other ip link set $l up; done; for i in $(seq 1000); do ip link show up | grep 'cni0:\|@' | grep -vq 'state UP' || break; sleep 0.01; done
 ip route add default via 192.168.50.254; ip route add 10.244.1.0/24 via 192.168.50.2
 iptables-nft-restore <<'X'
 *nat
@@ -156,7 +156,7 @@ func TestReplay(t *testing.T) {
 				}
 			}
 			cluster := cluster()
-			flows := cluster.Flows(capture.Masquerades())
+			flows := cluster.Flows(capture.Masquerades)
 			r, err := replica.Build(ctx, capture, &replica.Spec{Pods: cluster.Pods, Ports: replay.Ports(flows)})
 			require.NoError(t, err)
 			t.Cleanup(r.Close)

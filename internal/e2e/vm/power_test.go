@@ -48,7 +48,7 @@ cmp -s /run/now /run/a || cmp -s /run/now /run/b || die "the policy is neither t
 `
 
 // TestPowerCutUpgrade kills QEMU in the middle of upgrades. The node must boot and be proven, and the next upgrade begins. The guest's
-// memory and the cache of its disk are lost. LONG=1 repeats it 30 times.
+// memory and the cache of its disk are lost. LONG=1 repeats it 30 times. SECURITY.md: atomic.
 func TestPowerCutUpgrade(t *testing.T) {
 	t.Parallel()
 	r, m := newMachineForCuts(t)

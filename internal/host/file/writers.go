@@ -46,33 +46,49 @@ const mostLinks = 40
 // count. In a directory with the sticky bit only the owner of an entry may replace it, so that
 // directory counts only if it is name itself, and the entry counts if it is another user's.
 func WhoMayReplace(root, name string) ([]Opening, error) {
+	all, _, _, err := resolve(root, name, false)
+	return all, err
+}
+
+// isDescriptor reports whether a path without links names an open file in /proc. Such a link leads to the file itself.
+func isDescriptor(name string) bool {
+	is, _ := path.Match("/proc/[0-9]*/fd/[0-9]*", name)
+	return is
+}
+
+// resolve is WhoMayReplace. It also returns the path, without links, of the last existing component or the first missing one, and what
+// remains below that. With toWrite it ends at the first opening, and does not follow the link of an open file.
+func resolve(root, name string, toWrite bool) (all []Opening, at, rest string, err error) {
 	if !path.IsAbs(name) {
 		dir, err := os.Getwd()
 		if err != nil {
-			return nil, err
+			return nil, "", "", err
 		}
 		name = dir + "/" + name // not cleaned: in LINK/.., the link is followed first
 	}
-	at, links, shared := path.Clean(root), 0, false
+	at = path.Clean(root)
+	links, shared := 0, false
 	rest, below := strings.CutPrefix(name, at)
 	if !below {
-		return nil, &fs.PathError{Op: "resolve", Path: name, Err: fs.ErrInvalid}
+		return nil, "", "", &fs.PathError{Op: "resolve", Path: name, Err: fs.ErrInvalid}
 	}
 	root = at
-	var all []Opening
 	for {
 		info, err := os.Lstat(at)
 		if err != nil {
-			return all, err
+			return all, at, rest, err
 		}
 		rest = strings.TrimLeft(rest, "/")
-		if info.Mode()&fs.ModeSymlink != 0 && at != root {
+		if info.Mode()&fs.ModeSymlink != 0 && at != root && (!toWrite || !isDescriptor(at)) {
 			if shared && !ours(info) {
 				all = append(all, Opening{at, "chown -h root"})
+				if toWrite {
+					return all, at, rest, nil
+				}
 			}
 			to, err := os.Readlink(at)
 			if links++; err != nil || links > mostLinks {
-				return all, &fs.PathError{Op: "resolve", Path: name, Err: unix.ELOOP}
+				return all, at, rest, &fs.PathError{Op: "resolve", Path: name, Err: unix.ELOOP}
 			}
 			at, rest, shared = filepath.Dir(at), to+"/"+rest, false
 			if path.IsAbs(to) {
@@ -82,7 +98,7 @@ func WhoMayReplace(root, name string) ([]Opening, error) {
 		}
 		if at == root {
 			if info, err = os.Stat(at); err != nil {
-				return all, err
+				return all, at, rest, err
 			}
 		}
 		mend := mayOthersWrite(at, info)
@@ -90,8 +106,8 @@ func WhoMayReplace(root, name string) ([]Opening, error) {
 		if mend != "" && !shared {
 			all = append(all, Opening{at, mend})
 		}
-		if rest == "" {
-			return all, nil
+		if rest == "" || toWrite && len(all) > 0 {
+			return all, at, rest, nil
 		}
 		var next string
 		next, rest, _ = strings.Cut(rest, "/")

@@ -309,3 +309,8 @@ func (e *TraceEvent) Place() (hook string, last, is bool) {
 	}
 	return hook, last, e.Own && (last || is)
 }
+
+// FamilyName returns a family of nf_tables (NFPROTO_ of include/uapi/linux/netfilter.h) as nft prints it, or "".
+func FamilyName(family byte) string {
+	return map[byte]string{1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}[family]
+}

@@ -46,7 +46,7 @@ type Part struct {
 	Handle   uint64 // of a rule of nf_tables, on the node
 	Position int    // of a rule in its chain on the node, from 1
 	Own      bool   // kube-proxy wrote it
-	Jump     bool   // it leads to another chain, whose rules are parts too
+	Target   string // a chain to which it leads, whose rules are parts too
 	Priority int    // of a routing rule
 	To       string // of a route
 	Message  []byte // of a rule of nf_tables, a routing rule or a route

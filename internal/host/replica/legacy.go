@@ -115,7 +115,7 @@ func (c *Capture) prune(t *xtables.Table, keep func(ports []string) map[string]b
 	jumps := map[string][]string{}
 	ports := map[string]bool{}
 	for _, e := range list {
-		if port := servicePort("", e.chain); e.head && port != "" && !ofEndpoint(e.chain) {
+		if port := ServicePort("", e.chain); e.head && port != "" && !ofEndpoint(e.chain) {
 			ports[port] = true
 		}
 		if to := heads[e.verdict]; e.standard && to != "" {
@@ -139,7 +139,7 @@ func (c *Capture) prune(t *xtables.Table, keep func(ports []string) map[string]b
 		if kept[e.chain] {
 			continue
 		}
-		if port := servicePort("", e.chain); port == "" || sample[port] && !ofEndpoint(e.chain) {
+		if port := ServicePort("", e.chain); port == "" || sample[port] && !ofEndpoint(e.chain) {
 			visit(e.chain)
 		}
 	}
@@ -164,7 +164,7 @@ func (c *Capture) prune(t *xtables.Table, keep func(ports []string) map[string]b
 			e.chain != "" && !ends {
 			position[e.chain]++
 			p := Part{Kind: PartRule, Legacy: true, Family: family, Table: t.Name, Chain: e.chain, Position: position[e.chain],
-				Own: isOwn("", e.chain) || to != "" && isOwn("", to), Jump: to != ""}
+				Own: isOwn("", e.chain) || to != "" && isOwn("", to), Target: to}
 			if policy {
 				p.Kind, p.Position = PartPolicy, 0
 			}

@@ -7,8 +7,8 @@ import (
 
 const kubeProxy = "kube-proxy" // its table in nftables mode
 
-// servicePort returns the key of the Service port to which a chain or a set belongs, or "".
-func servicePort(table, name string) string {
+// ServicePort returns the key of the Service port to which a chain or a set belongs, or "".
+func ServicePort(table, name string) string {
 	if table == kubeProxy {
 		for _, prefix := range []string{"service-", "external-", "firewall-", "local-", "affinity-", "endpoint-"} {
 			if rest, ok := strings.CutPrefix(name, prefix); ok && len(rest) > 8 && rest[8] == '-' && isKey(rest[:8]) {
@@ -40,7 +40,7 @@ func dispatches(chain string) bool {
 
 // isOwn reports whether kube-proxy or kubelet wrote the rules of a chain. kube-router's chains begin with KUBE- too.
 func isOwn(table, chain string) bool {
-	if table == kubeProxy || servicePort(table, chain) != "" || dispatches(chain) {
+	if table == kubeProxy || ServicePort(table, chain) != "" || dispatches(chain) {
 		return true
 	}
 	return slices.Contains([]string{"KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-MARK-DROP", "KUBE-FORWARD", "KUBE-FIREWALL",

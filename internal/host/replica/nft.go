@@ -166,7 +166,7 @@ func (r *nftReader) read(keep func(ports []string) map[string]bool) error {
 		a := attributes(m, chainFlags)
 		c := &nftChain{id: chainID{families[i], name(a[unix.NFTA_CHAIN_TABLE]), name(a[unix.NFTA_CHAIN_NAME])}, message: m,
 			base: a[unix.NFTA_CHAIN_POLICY] != nil, bound: uint32Of(a[chainFlags])&chainBinding != 0}
-		if c.service = servicePort(c.id.table, c.id.name); c.base {
+		if c.service = ServicePort(c.id.table, c.id.name); c.base {
 			c.service = ""
 		}
 		if c.service != "" && !ofEndpoint(c.id.name) {
@@ -241,7 +241,7 @@ func (r *nftReader) readSets() error {
 			anonymous: uint32Of(a[unix.NFTA_SET_FLAGS])&setAnonymous != 0}
 		r.sets[s.id] = s
 		r.setOrder = append(r.setOrder, s.id)
-		if !s.anonymous && servicePort(s.id.table, s.id.name) == "" { // not the addresses of an endpoint's clients
+		if !s.anonymous && ServicePort(s.id.table, s.id.name) == "" { // not the addresses of an endpoint's clients
 			if _, err := r.elementsOf(s.id); err != nil {
 				return err
 			}
@@ -290,7 +290,7 @@ func (r *nftReader) used(chain chainID, rule []byte) (list []chainID) {
 // leadsOut reports whether a rule or an element leads to a Service's chain that is left out.
 func (r *nftReader) leadsOut(of chainID, b []byte) bool {
 	for target := range jumps(b) {
-		if servicePort(of.table, target) != "" && !r.kept[chainID{of.family, of.table, target}] {
+		if ServicePort(of.table, target) != "" && !r.kept[chainID{of.family, of.table, target}] {
 			return true
 		}
 	}

@@ -62,7 +62,7 @@ func (r *nftReader) units(c *Capture) ([]Unit, error) {
 	}
 	for _, id := range r.setOrder {
 		endpoint := chainID{id.family, id.table, strings.Replace(id.name, "affinity-", "endpoint-", 1)}
-		if s := r.sets[id]; !s.anonymous && (servicePort(id.table, id.name) == "" || r.kept[endpoint]) {
+		if s := r.sets[id]; !s.anonymous && (ServicePort(id.table, id.name) == "" || r.kept[endpoint]) {
 			for _, m := range r.createSet(s) { // a long list may be in several transactions
 				add(-1, m)
 			}

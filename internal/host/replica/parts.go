@@ -16,7 +16,7 @@ func (c *Capture) addRule(chain chainID, rule []byte, position int) int {
 		p.Handle = binary.BigEndian.Uint64(handle)
 	}
 	for target := range jumps(rule) {
-		p.Own, p.Jump = p.Own || isOwn(chain.table, target), true
+		p.Own, p.Target = p.Own || isOwn(chain.table, target), target
 	}
 	c.Parts = append(c.Parts, p)
 	return len(c.Parts) - 1
@@ -32,19 +32,20 @@ func (c *Capture) addPolicy(chain *nftChain) int {
 	return len(c.Parts) - 1
 }
 
-// Masquerades reports whether the network of Pods hides their addresses from other networks: a CNI that does has a chain for it, even if
-// another program has emptied it.
-func (c *Capture) Masquerades() bool {
-	for _, chain := range []string{"FLANNEL-POSTRTG", "IP-MASQ-AGENT", "KIND-MASQ-AGENT", "AWS-SNAT-CHAIN-0"} {
+// Masquerades reports whether the network of Pods hides their addresses of a family from other networks: a CNI that does has a chain for
+// it, even if another program has emptied it.
+func (c *Capture) Masquerades(is6 bool) bool {
+	family := map[bool]byte{false: unix.NFPROTO_IPV4, true: unix.NFPROTO_IPV6}[is6]
+	for _, chain := range []string{"FLANNEL-POSTRTG", "IP-MASQ-AGENT", "KIND-MASQ-AGENT"} {
 		for _, u := range c.NFT {
 			for _, m := range u.Messages {
-				if m.Kind == unix.NFT_MSG_NEWCHAIN && bytes.Contains(m.Payload, append([]byte(chain), 0)) {
+				if m.Kind == unix.NFT_MSG_NEWCHAIN && m.Family == family && bytes.Contains(m.Payload, append([]byte(chain), 0)) {
 					return true
 				}
 			}
 		}
 		for i := range c.Legacy {
-			if bytes.Contains(c.Legacy[i].Blob, append([]byte(chain), 0)) {
+			if c.Legacy[i].IPv6 == is6 && bytes.Contains(c.Legacy[i].Blob, append([]byte(chain), 0)) {
 				return true
 			}
 		}

@@ -83,7 +83,7 @@ ip link add eth0 type veth peer name e1 netns $other; ip addr add 192.168.50.1/2
 ip link set eth0 up mtu 1450
 ip link add cni0 type bridge; ip addr add 10.244.0.1/24 dev cni0; ip link set cni0 up
 ip link add veth1 type veth peer name p1 netns $other; ip link set veth1 master cni0 up
-for l in e1 p1; do nsenter --net=$other ip link set $l up; done; while ip link show up | grep 'cni0:\|eth0@\|veth1@' | grep -vq 'state UP'; do sleep 0.01; done
+for l in e1 p1; do nsenter --net=$other ip link set $l up; done; for i in $(seq 1000); do ip link show up | grep 'cni0:\|eth0@\|veth1@' | grep -vq 'state UP' || break; sleep 0.01; done
 `
 
 // TestCopies: the listings of the copy are those of the node.

@@ -79,7 +79,7 @@ func unpackAll(lines []string) (Report, error) {
 	return got[0].Report, nil
 }
 
-// TestConsoleReportDamaged: a log with lost or changed bytes yields the original report, or none.
+// TestConsoleReportDamaged: a log with lost or changed bytes yields the original report, or none. SECURITY.md: panic.
 func TestConsoleReportDamaged(t *testing.T) {
 	lines, err := ConsoleReport(held())
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ const (
 
 // foldChanges makes room in ChangesFile: it merges the lines into the older ones, with one write for each setting. It never drops the
 // original value of a setting. Without folding, a gate that is held all night by one parameter, which the kernel resets each time, would
-// write the same line thousands of times. An interruption or a concurrent writer loses no line; at most it duplicates some.
+// write the same line thousands of times. An interruption loses no line; at most it duplicates some. The caller holds the lock.
 func foldChanges() error {
 	if _, err := os.Lstat(movingChanges); errors.Is(err, fs.ErrNotExist) {
 		if err := os.Rename(ChangesFile, movingChanges); err != nil {

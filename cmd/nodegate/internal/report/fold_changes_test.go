@@ -2,12 +2,55 @@ package report
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
 	"nodegate/checks"
 	"nodegate/internal/assert"
+	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
+
+// TestAppendedAtOnce: no line is lost while eight processes append and fold the log. The test runs itself with a /run of its own, and
+// there as each of the processes.
+func TestAppendedAtOnce(t *testing.T) {
+	const processes, lines = 8, 300
+	switch process := os.Getenv("APPENDS"); process {
+	case "":
+		hosttest.NeedRoot(t)
+		out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-euc", `mount -t tmpfs tmpfs /run; all=
+			for n in 1 2 3 4 5 6 7 8; do APPENDS=$n "$0" -test.run '^TestAppendedAtOnce$' & all="$all $!"; done
+			for one in $all; do wait $one; done
+			APPENDS=end exec "$0" -test.run '^TestAppendedAtOnce$'`, os.Args[0]).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	case "end":
+		changes, damaged, err := ReadChanges()
+		require.NoError(t, err)
+		seen := map[string]bool{}
+		for _, c := range changes {
+			seen[c.Name] = true
+		}
+		_, err = os.Stat(olderChanges)
+		if len(seen) != processes*lines || damaged != nil || err != nil {
+			t.Errorf("%d changes of %d, damaged %q, %v", len(seen), processes*lines, damaged, err)
+		}
+		RecordChange(AppliedChange{Name: "later"})
+		require.NoError(t, ReplaceChanges(changes, changes[:1]))
+		if left, _, err := ReadChanges(); err != nil || len(left) != 2 || left[0].Name != "later" {
+			t.Errorf("after a replacement: %v, %v", left, err)
+		}
+	default:
+		long := Write{Kind: checks.LoadModule, Target: strings.Repeat("x", 1000)} // a folded log has it once
+		for i := range lines {
+			name := fmt.Sprint(process, ".", i)
+			RecordChange(AppliedChange{Name: name, Writes: []Write{{Kind: checks.LoadModule, Target: name}, long}})
+		}
+	}
+}
 
 // TestFolded: folding keeps the first and the last value of every setting that still exists.
 func TestFolded(t *testing.T) {

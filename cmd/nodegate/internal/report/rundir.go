@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
@@ -114,8 +116,35 @@ func readChanges(names ...string) (all []AppliedChange, damaged []string, err er
 	return all, damaged, nil
 }
 
-// ReplaceChanges replaces the recorded changes with these, given newest first.
-func ReplaceChanges(left []AppliedChange) error {
+// lockChanges excludes other processes from the files of changes until unlock is called. It waits for a second at most: a process that was
+// stopped in the middle of a line must not hold the gate. Only root may open the lock, so no other user can keep it.
+func lockChanges() (unlock func()) {
+	f, err := os.OpenFile(runDir+"/changes.lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return func() {}
+	}
+	for range 100 {
+		if !errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return func() { f.Close() }
+}
+
+// ReplaceChanges replaces the changes that were read with those that are left. Both begin with the newest. Later changes stay.
+func ReplaceChanges(read, left []AppliedChange) error {
+	defer lockChanges()()
+	now, _, err := ReadChanges()
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for i := range read {
+		known[fmt.Sprintf("%+v", read[i])] = true
+	}
+	later := slices.DeleteFunc(now, func(c AppliedChange) bool { return known[fmt.Sprintf("%+v", c)] })
+	left = append(later, left...)
 	var b bytes.Buffer
 	for _, c := range slices.Backward(left) {
 		line, err := json.Marshal(c)
@@ -184,6 +213,7 @@ func RecordChange(c AppliedChange) {
 	if err != nil || makeRunDir() != nil {
 		return
 	}
+	defer lockChanges()()
 	if info, err := os.Stat(ChangesFile); err == nil && info.Size() > maxChanges {
 		_ = foldChanges() // the next call retries
 	}

@@ -188,7 +188,7 @@ func TestListenAddress(t *testing.T) {
 }
 
 // TestRebinding: a listener on loopback answers only requests for this machine's names and addresses; one on another address
-// answers every request, as Prometheus may send it.
+// answers every request, as Prometheus may send it. SECURITY.md: listener.
 func TestRebinding(t *testing.T) {
 	machine, err := os.Hostname()
 	require.NoError(t, err)

@@ -88,7 +88,7 @@ func run() error {
 	took("capture")
 	if in.Cluster != nil {
 		in.Cluster.Pods = spec.Pods
-		flows = in.Cluster.Flows(c.Masquerades())
+		flows = in.Cluster.Flows(c.Masquerades)
 	}
 	spec.Ports = replay.Ports(flows)
 	r, err := replica.Build(ctx, c, &spec)

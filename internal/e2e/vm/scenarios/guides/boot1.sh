@@ -9,7 +9,7 @@ follow() {
 	grep '^+' /run/vm/guide
 }
 
-follow fix-bridge
+follow kops
 not test -e /etc/systemd/system/fix-bridge.service || die "the old unit still exists"
 gate=/etc/systemd/system/kubelet.service.d/10-nodegate.conf
 [ -e $gate ] || die "the gate is missing"

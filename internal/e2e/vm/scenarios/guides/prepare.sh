@@ -1,7 +1,7 @@
 install -m 0755 "$NODEGATE" "$ROOT/usr/local/sbin/nodegate"
 # blocks GUIDE WORDS: print a guide's blocks that begin with these words.
 blocks() { awk -v want="$2" '/^```/ { on = !on && substr($0, 4) == want; next } on' "../../../docs/guides/$1.md"; }
-for guide in fix-bridge kubeadm k3s-rke2; do
+for guide in kops kubeadm k3s-rke2; do
 	mkdir -p "$ROOT/opt/guides/$guide"
 	blocks $guide 'hcl node.hcl' >"$ROOT/opt/guides/$guide/node.hcl"
 	blocks $guide 'sh node' >"$ROOT/opt/guides/$guide/commands"

@@ -1,0 +1,278 @@
+package replay
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/gob"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/audit/path"
+	"nodegate/internal/host/replica"
+)
+
+// Question asks where packets of the node arrive.
+type Question struct {
+	Cluster Cluster
+	Keys    []string // of the Service ports: see replica.Read
+	Sender  string   // ask only about connections to Services from an address, a Pod, the node, or outside; empty: ask about all
+	Unless  string   // do nothing if this is the fingerprint of the node's network
+}
+
+// Answer is what packets in a replica showed.
+type Answer struct {
+	Fingerprint string   `json:"fingerprint"`
+	Unchanged   bool     `json:"unchanged,omitempty"`
+	Flows       []Result `json:"flows,omitempty"`
+	Losses      []Loss   `json:"losses,omitempty"`
+	Refused     []string `json:"refused,omitempty"` // by the kernel, and so not tried
+	Error       string   `json:"error,omitempty"`
+	Denied      bool     `json:"denied,omitempty"` // the error is a lack of privilege
+}
+
+// Result is what became of one flow.
+type Result struct {
+	Name     string           `json:"name"`
+	Kind     string           `json:"kind"`
+	Service  string           `json:"service,omitempty"`
+	Node     bool             `json:"node,omitempty"` // the sender is the node
+	Pod      bool             `json:"pod,omitempty"`  // the sender is a Pod of this node
+	From     netip.Addr       `json:"from"`           // the sender otherwise
+	To       netip.AddrPort   `json:"to"`
+	Protocol uint8            `json:"protocol"`
+	At       []netip.AddrPort `json:"at,omitempty"` // what answered
+	Sent     int              `json:"sent"`
+	Lost     int              `json:"lost,omitempty"`
+	Why      string           `json:"why,omitempty"`
+	Link     string           `json:"link,omitempty"` // a tunnel by which it leaves
+	Doubt    string           `json:"doubt,omitempty"`
+}
+
+// Loss is the cause of some losses. Without a Kind none was found.
+type Loss struct {
+	Kind     string   `json:"kind,omitempty"` // as replica.Part's, as are the next ones
+	Legacy   bool     `json:"legacy,omitempty"`
+	Family   string   `json:"family,omitempty"`
+	Table    string   `json:"table,omitempty"`
+	Chain    string   `json:"chain,omitempty"`
+	Handle   uint64   `json:"handle,omitempty"`
+	Position int      `json:"position,omitempty"`
+	Own      bool     `json:"own,omitempty"`    // kube-proxy or kubelet wrote it
+	Policy   bool     `json:"policy,omitempty"` // a program wrote it that enforces NetworkPolicies
+	Owner    string   `json:"owner,omitempty"`  // a program, as far as the names show it
+	Rule     string   `json:"rule,omitempty"`   // as its program prints it
+	Cured    bool     `json:"cured,omitempty"`  // without it the packets pass
+	Taken    bool     `json:"taken,omitempty"`  // it leads to a port of this node at which a program listens, such as a proxy
+	Flows    []Result `json:"flows"`
+}
+
+// Ask answers a question about the node by packets in a replica. The node notices nothing. It needs CAP_NET_ADMIN.
+func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context, []byte) ([]byte, error)) (a Answer, err error) {
+	n, err := replica.Read(ctx, func([]string) map[string]bool {
+		keep := map[string]bool{}
+		for _, key := range q.Keys {
+			keep[key] = true
+		}
+		return keep
+	})
+	if err != nil {
+		return a, err
+	}
+	if a.Fingerprint = n.Fingerprint(); a.Fingerprint == q.Unless {
+		a.Unchanged = true
+		return a, nil
+	}
+	print := a.Fingerprint
+	q.Cluster.Observe(n)
+	if a, err := netip.ParseAddr(q.Sender); err == nil {
+		q.Cluster.addSender(a, n)
+	}
+	order := built{*q, n}
+	if a, err = order.run(ctx); errors.Is(err, fs.ErrPermission) {
+		var in bytes.Buffer
+		var out []byte
+		if err = gob.NewEncoder(&in).Encode(order); err == nil {
+			out, err = inUserNamespace(ctx, in.Bytes())
+		}
+		if err == nil {
+			err = json.Unmarshal(out, &a)
+		}
+	}
+	a.Fingerprint = print
+	for i := range a.Losses {
+		l := &a.Losses[i]
+		if at := l.index(n); at >= 0 {
+			l.Rule = n.Parts[at].Words(ctx)
+			l.Taken = leadsToProgram(l.Rule, n)
+		}
+	}
+	return a, err
+}
+
+// leadsToProgram reports whether a rule redirects packets to a port of the node at which a program listens.
+func leadsToProgram(rule string, n *replica.Capture) bool {
+	to := regexp.MustCompile(`--to-ports (\d+)|--on-port (\d+)|(?:redirect|tproxy)[a-z0-9 ]* to (?:[0-9.]+|\[[0-9a-f:]+\])?:(\d+)`)
+	m := to.FindStringSubmatch(rule)
+	return m != nil && slices.ContainsFunc(n.Listeners, func(l replica.Listener) bool {
+		return slices.Contains(m[1:], strconv.Itoa(int(l.At.Port())))
+	})
+}
+
+// Senders beside addresses.
+const (
+	FromPod     = "pod"
+	FromNode    = "node"
+	FromOutside = "outside"
+)
+
+// addSender makes a Pod of an address in the range of the node's Pods, and another machine of any other one.
+func (c *Cluster) addSender(a netip.Addr, n *replica.Capture) {
+	is := func(p replica.Pod) bool { return slices.Contains(p.Addresses, a) }
+	if one := n.Pods([]netip.Addr{a}, 1); slices.ContainsFunc(one, is) {
+		c.Pods = append(one, slices.DeleteFunc(c.Pods, is)...)
+	} else if !slices.Contains(n.Own(), a) {
+		c.Outside = append(c.Outside, netip.AddrPortFrom(a, 443))
+	}
+}
+
+// built is what another process needs to build the replica.
+type built struct {
+	Question Question
+	Capture  *replica.Capture
+}
+
+// Build reads what Ask has captured, and writes the answer: in a user namespace, where this process may do what Ask may not.
+func Build(ctx context.Context, in io.Reader, out io.Writer) error {
+	var b built
+	if err := gob.NewDecoder(in).Decode(&b); err != nil {
+		return err
+	}
+	a, err := b.run(ctx)
+	a.fail(err)
+	return json.NewEncoder(out).Encode(a)
+}
+
+// Main reads a question, and writes the answer.
+func Main(ctx context.Context, in io.Reader, out io.Writer, inUserNamespace func(context.Context, []byte) ([]byte, error)) error {
+	var q Question
+	if err := json.NewDecoder(in).Decode(&q); err != nil {
+		return err
+	}
+	a, err := q.Ask(ctx, inUserNamespace)
+	a.fail(err)
+	return json.NewEncoder(out).Encode(a)
+}
+
+func (a *Answer) fail(err error) {
+	if err != nil {
+		a.Error, a.Denied = err.Error(), errors.Is(err, fs.ErrPermission)
+	}
+}
+
+// Err returns why the question was not answered.
+func (a *Answer) Err() error {
+	switch {
+	case a.Error == "":
+		return nil
+	case a.Denied:
+		return fmt.Errorf("%s: %w", a.Error, fs.ErrPermission)
+	}
+	return errors.New(a.Error)
+}
+
+func (b *built) run(ctx context.Context) (a Answer, err error) {
+	flows := b.Question.flows(b.Capture)
+	r, err := replica.Build(ctx, b.Capture, &replica.Spec{Pods: b.Question.Cluster.Pods, Ports: Ports(flows)})
+	if err != nil {
+		return a, err
+	}
+	defer r.Close()
+	list, err := New(r).Run(ctx, flows)
+	if err != nil {
+		return a, err
+	}
+	a.Refused = r.Refused
+	causes := map[int]*Loss{}
+	var order []*Loss
+	for i := range list {
+		o := &list[i]
+		f := Result{Name: o.Flow.Name, Kind: o.Flow.Kind, Service: o.Flow.Service, Node: o.Flow.From.Node, From: o.Flow.From.Address,
+			To: o.Flow.To, Protocol: o.Flow.Protocol, At: o.At, Sent: o.Sent, Lost: o.Lost, Why: o.Why, Link: o.Link, Doubt: o.Doubt}
+		f.Pod = slices.ContainsFunc(b.Question.Cluster.Pods, func(p replica.Pod) bool { return slices.Contains(p.Addresses, f.From) })
+		a.Flows = append(a.Flows, f)
+		if o.Lost == 0 && o.Link == "" && o.Doubt == "" {
+			continue
+		}
+		l := causes[o.Part]
+		if l == nil {
+			l = newLoss(b.Capture, o.Part)
+			causes[o.Part] = l
+			order = append(order, l)
+		}
+		l.Flows, l.Cured = append(l.Flows, f), l.Cured || o.Cured
+	}
+	for _, l := range order {
+		a.Losses = append(a.Losses, *l)
+	}
+	return a, nil
+}
+
+func newLoss(n *replica.Capture, part int) *Loss {
+	if part < 0 {
+		return &Loss{}
+	}
+	p := &n.Parts[part]
+	l := &Loss{Kind: p.Kind, Legacy: p.Legacy, Family: p.FamilyName(), Table: p.Table, Chain: p.Chain, Handle: p.Handle, Position: p.Position,
+		Own: p.Own}
+	switch p.Kind {
+	case replica.PartRoutingRule:
+		l.Position = p.Priority
+	case replica.PartRoute:
+		l.Chain = p.To
+	}
+	step := path.Step{Chain: p.Chain, Program: "nft", Table: l.Family + " " + p.Table}
+	l.Owner = step.Owner()
+	l.Policy = path.EnforcesPolicies(l.Owner)
+	return l
+}
+
+// index returns the part of a capture that is the cause, or -1.
+func (l *Loss) index(n *replica.Capture) int {
+	return slices.IndexFunc(n.Parts, func(p replica.Part) bool {
+		return p.Kind == l.Kind && p.Legacy == l.Legacy && p.FamilyName() == l.Family && p.Table == l.Table && p.Handle == l.Handle &&
+			(p.Kind == replica.PartRoute && p.To == l.Chain || p.Kind != replica.PartRoute && p.Chain == l.Chain) &&
+			(p.Kind != replica.PartRoutingRule || p.Priority == l.Position) && (p.Position == l.Position || p.Position == 0)
+	})
+}
+
+// flows returns the flows of the question.
+func (q *Question) flows(n *replica.Capture) []Flow {
+	list := q.Cluster.Flows(n.Masquerades)
+	if q.Sender == "" {
+		return list
+	}
+	address, _ := netip.ParseAddr(q.Sender)
+	return slices.DeleteFunc(list, func(f Flow) bool {
+		pod := slices.ContainsFunc(q.Cluster.Pods, func(p replica.Pod) bool { return slices.Contains(p.Addresses, f.From.Address) })
+		asked := map[string]bool{FromPod: pod, FromNode: f.From.Node, FromOutside: !f.From.Node && !pod}
+		is := asked[q.Sender] || f.From.Address == address && address.IsValid() || f.From.Node && slices.Contains(n.Own(), address)
+		return !is || f.Big || f.Kind != ToService
+	})
+}
+
+// Longest bounds the time of one answer.
+const Longest = 40 * time.Second
+
+// Protocol returns the name of a protocol.
+func Protocol(p uint8) string { return cmp.Or(map[uint8]string{unix.IPPROTO_UDP: "udp"}[p], "tcp") }

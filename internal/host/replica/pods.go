@@ -1,0 +1,90 @@
+package replica
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Pods returns at most so many Pods of this node: those that have one of the known addresses, then those in the neighbour table. The
+// addresses of one Pod share its hardware address.
+func (c *Capture) Pods(known []netip.Addr, most int) (list []Pod) {
+	mac := map[netip.Addr]string{}
+	for _, n := range c.Neighbours {
+		if !n.Bridge && c.leadsToPods(n.Link) && !n.Address.IsLinkLocalUnicast() {
+			mac[n.Address] = n.MAC.String()
+		}
+	}
+	of := map[string]int{}
+	add := func(a netip.Addr) {
+		at, same := of[mac[a]]
+		switch {
+		case slices.ContainsFunc(list, func(p Pod) bool { return slices.Contains(p.Addresses, a) }) || slices.Contains(c.Own(), a):
+		case same && mac[a] != "" && !slices.ContainsFunc(list[at].Addresses, func(b netip.Addr) bool { return b.Is4() == a.Is4() }):
+			list[at].Addresses = append(list[at].Addresses, a)
+		case len(list) < most:
+			of[mac[a]] = len(list)
+			list = append(list, Pod{Addresses: []netip.Addr{a}})
+		}
+	}
+	for _, a := range known {
+		if m := c.route(a, func([]byte, int) bool { return true }); m != nil && m[1] != 0 && c.leadsToPods(linkOfRoute(m)) &&
+			len(attributes(m[unix.SizeofRtMsg:], unix.RTA_GATEWAY)[unix.RTA_GATEWAY]) == 0 {
+			add(a)
+		}
+	}
+	for _, n := range c.Neighbours {
+		if mac[n.Address] != "" {
+			add(n.Address)
+		}
+	}
+	return list
+}
+
+// leadsToPods reports whether a link is a veth, or a bridge of veths, and no uplink.
+func (c *Capture) leadsToPods(index int) bool {
+	l := c.link(index)
+	if l == nil || l.Kind != "veth" && l.Kind != "bridge" || c.isUplink(l) {
+		return false
+	}
+	veth := func(port Link) bool { return port.Master == index && port.Kind == "veth" }
+	foreign := func(port Link) bool {
+		return port.Master == index && port.Kind != "veth" && port.Kind != "vxlan" && port.Kind != "tun"
+	}
+	return l.Kind == "veth" || slices.ContainsFunc(c.Links, veth) && !slices.ContainsFunc(c.Links, foreign)
+}
+
+// Uplink returns the node's own address on a link with a default route.
+func (c *Capture) Uplink(is6 bool) (own netip.Addr, ok bool) {
+	for _, m := range c.Routes {
+		if m[1] != 0 || (m[0] == unix.AF_INET6) != is6 {
+			continue
+		}
+		for _, a := range c.addressesOf(linkOfRoute(m)) {
+			if ip := a.prefix.Addr(); ip.Is6() == is6 && !ip.IsLinkLocalUnicast() {
+				return ip, true
+			}
+		}
+	}
+	return own, false
+}
+
+// Overlays returns the UDP ports of the node's VXLAN links, and the other nodes to which they lead.
+func (c *Capture) Overlays() (ports []uint16, nodes []netip.Addr) {
+	for _, l := range c.Links {
+		const port = 15 // IFLA_VXLAN_PORT
+		if b := attributes(l.Data, port)[port]; l.Kind != "vxlan" || len(b) != 2 {
+			continue
+		} else if n := binary.BigEndian.Uint16(b); !slices.Contains(ports, n) {
+			ports = append(ports, n)
+		}
+		for _, n := range c.Neighbours {
+			if n.Bridge && n.Link == l.Index && n.Address.IsValid() && !n.Address.IsUnspecified() {
+				nodes = append(nodes, n.Address)
+			}
+		}
+	}
+	return ports, nodes
+}
