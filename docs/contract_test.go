@@ -179,11 +179,10 @@ func (c *contractor) names() {
 	for former := range catalog.Renamed() { // an alias keeps the promise
 		c.add("problem %s", former)
 	}
-	out, _ := c.run("explain")
-	for line := range bytes.Lines(out) {
-		if words := bytes.Fields(line); len(words) > 0 && !bytes.Equal(words[0], []byte("#")) { // a subject
-			c.add("check %s", words[0])
-		}
+	all, err := catalog.Explain()
+	require.NoError(c, err)
+	for _, e := range all {
+		c.add("check %s", e.Name)
 	}
 }
 

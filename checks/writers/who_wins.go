@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"nodegate/checks"
@@ -45,6 +46,7 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 	}
 	tuned, tunedErr := tunedSettings(ctx, h)
 	var keys, got, remedies []string
+	var wrong []config.Setting // lines to remove
 	for _, want := range p.Sysctls {
 		if want.Key.IsGlob() {
 			continue
@@ -76,8 +78,8 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 			}
 			// Overridden values come first, because a reader looks for them.
 			said.Text += "; the policy wants " + want.Want() + describeOverruled(boot, reload, key, want)
-			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
-			remedies = append(remedies, "remove \""+policy.Key(w.Key).String()+" = "+w.Value+"\" from "+w.At())
+			s.Evidence = slices.Insert(s.Evidence, len(wrong)+len(remedies), said)
+			wrong = append(wrong, w)
 		}
 		w, loses := findTunedLoss(want, tuned)
 		said := checks.Seen(w.At(), "TuneD writes "+policy.Key(w.Key).String()+" = "+w.Value+"; the policy wants "+want.Want())
@@ -87,7 +89,7 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 			s.Evidence = append(s.Evidence, said)
 		case loses:
 			got = append(got, want.Key.String()+"="+w.Value+" by TuneD")
-			s.Evidence = slices.Insert(s.Evidence, len(remedies), said)
+			s.Evidence = slices.Insert(s.Evidence, len(wrong)+len(remedies), said)
 			remedies = append(remedies, "remove it from "+w.At()+", or add \""+want.Key.String()+" = "+want.Target(w.Value)+"\" to a file in "+
 				"/etc/sysctl.d, which TuneD applies after its profile unless reapply_sysctl is 0")
 		}
@@ -103,9 +105,31 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 		s.Evidence = append(s.Evidence, checks.Seen("other writers", "unknown: "+err.Error()))
 	}
 	if got != nil {
-		s.Differs(strings.Join(got, ", "), strings.Join(remedies, "; "))
+		s.Differs(strings.Join(got, ", "), strings.Join(append(removals(wrong), remedies...), "\n"))
 	}
 	return s, nil
+}
+
+// removals returns one remedy for each file.
+func removals(lines []config.Setting) (remedies []string) {
+	var files []string
+	for _, l := range lines {
+		files = append(files, l.File)
+	}
+	for i, file := range files {
+		if slices.Index(files, file) < i {
+			continue
+		}
+		var texts, numbers []string
+		for _, l := range lines {
+			if l.File == file {
+				texts = append(texts, "\""+policy.Key(l.Key).String()+" = "+l.Value+"\"")
+				numbers = append(numbers, strconv.Itoa(l.Line))
+			}
+		}
+		remedies = append(remedies, "remove "+strings.Join(texts, ", ")+" from "+file+":"+strings.Join(numbers, ","))
+	}
+	return remedies
 }
 
 // parametersLeftToApply returns the parameters that install left out of its file because their

@@ -22,7 +22,8 @@ got: net.ipv4.ip_forward=0 at boot, net.ipv4.ip_forward=0 at sysctl --system
 evidence: /etc/sysctl.d/99-sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-k8s-general.conf:1
 evidence: /etc/sysctl.conf:2: net.ipv4.ip_forward = 0; the policy wants 1, as in /etc/sysctl.d/99-k8s-general.conf:1
 evidence: /etc/sysctl.d/99-k8s-general.conf: kops' nodeup writes it and runs sysctl --system
-remedy: remove "net.ipv4.ip_forward = 0" from ROOT/etc/sysctl.d/99-sysctl.conf:2; remove "net.ipv4.ip_forward = 0" from ROOT/etc/sysctl.conf:2`},
+remedy: remove "net.ipv4.ip_forward = 0" from ROOT/etc/sysctl.d/99-sysctl.conf:2
+remove "net.ipv4.ip_forward = 0" from ROOT/etc/sysctl.conf:2`},
 		{What: "the size of conntrack's table by its other name", Policy: "sysctl \"net.netfilter.nf_conntrack_max\" { value = 131072 }",
 			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "net.nf_conntrack_max = 65536\n"}, Want: `warn
 want: the policy's values win
@@ -30,6 +31,13 @@ got: net.netfilter.nf_conntrack_max=65536 at boot and at sysctl --system
 evidence: /etc/sysctl.d/50-a.conf:1: net.nf_conntrack_max = 65536; the policy wants 131072
 evidence: kube-proxy: writes net.netfilter.nf_conntrack_max at startup unless its conntrack settings are 0
 remedy: remove "net.nf_conntrack_max = 65536" from ROOT/etc/sysctl.d/50-a.conf:1`},
+		{What: "two lines of one file", Policy: "sysctl \"kernel.panic\" { value = 10 }\nsysctl \"vm.swappiness\" { value = 1 }\n",
+			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "kernel.panic = 0\n# x\nvm.swappiness = 60\n"}, Want: `warn
+want: the policy's values win
+got: kernel.panic=0 at boot and at sysctl --system, vm.swappiness=60 at boot and at sysctl --system
+evidence: /etc/sysctl.d/50-a.conf:1: kernel.panic = 0; the policy wants 10
+evidence: /etc/sysctl.d/50-a.conf:3: vm.swappiness = 60; the policy wants 1
+remedy: remove "kernel.panic = 0", "vm.swappiness = 60" from ROOT/etc/sysctl.d/50-a.conf:1,3`},
 		{What: "the reverse", Policy: "sysctl \"net.nf_conntrack_max\" { value = 131072 }",
 			Tree: map[string]string{"/etc/sysctl.d/50-a.conf": "net.netfilter.nf_conntrack_max = 65536\n"}, Want: `warn
 want: the policy's values win

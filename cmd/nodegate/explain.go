@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,10 +23,11 @@ func newExplain() *cobra.Command {
 		Use:   "explain [NAME]",
 		Short: "Explain a check: symptom, detection, remedy, trade-off, source",
 		Long: `Explain describes a check: the problem it finds, how it finds it, and the
-remedy. Part of a name is enough. If several checks match, explain lists them.
-With --policy it also explains the requirements of that policy, with the
-symptom and tradeoff that the policy gives.`,
-		Example: `  nodegate explain                              list every check, by subject
+remedy. Part of a name is enough. If several checks match, explain lists them;
+without a name, it counts the checks of each subject. With --policy it also
+explains the requirements of that policy, with its symptom and tradeoff.`,
+		Example: `  nodegate explain                              list the subjects
+  nodegate explain kubelet                      list the checks of one
   nodegate explain sysctl.net.ipv4.ip_forward
   nodegate explain vxlan -o json
   nodegate explain --policy my.hcl link.overlay
@@ -54,6 +56,9 @@ symptom and tradeoff that the policy gives.`,
 					all[0].Remedy = repeated(c)(all[0].Remedy)
 					return all[0].Write(w)
 				}
+				if len(args) == 0 {
+					return listSubjects(w, all)
+				}
 				return listExplanations(w, all)
 			})
 		},
@@ -71,44 +76,68 @@ type explanations struct {
 	Checks     []catalog.Explanation `json:"checks"`     // in the order of the text
 }
 
-// listExplanations writes one line for each check, grouped by subject: the first part
-// of its name.
-func listExplanations(w io.Writer, all []catalog.Explanation) error {
-	var subjects []string
-	bySubject := map[string][]catalog.Explanation{}
-	for _, e := range all {
-		subject, _, several := strings.Cut(e.Name, ".")
-		if !several {
-			subject = "node"
-		}
-		if bySubject[subject] == nil {
-			subjects = append(subjects, subject)
-		}
-		bySubject[subject] = append(bySubject[subject], e)
+// subject returns the first part of a check's name.
+func subject(e catalog.Explanation) string {
+	subject, _, several := strings.Cut(e.Name, ".")
+	if !several {
+		return "node"
 	}
-	for i, subject := range subjects {
-		if i > 0 {
-			fmt.Fprintln(w)
+	return subject
+}
+
+// listSubjects writes one line for each subject, with the number of its checks and the first names.
+func listSubjects(w io.Writer, all []catalog.Explanation) error {
+	var subjects []string
+	names := map[string][]string{}
+	for _, e := range all {
+		s := subject(e)
+		if names[s] == nil {
+			subjects = append(subjects, s)
 		}
-		fmt.Fprintf(w, "# %s\n", subject)
-		for _, e := range bySubject[subject] {
-			if _, err := fmt.Fprintf(w, "%-52s %s\n", e.Name, e.Breaks); err != nil {
-				return err
-			}
+		names[s] = append(names[s], strings.TrimPrefix(e.Name, s+"."))
+	}
+	slices.Sort(subjects)
+	for _, s := range subjects {
+		n := names[s]
+		more := ""
+		if len(n) > 3 {
+			n, more = n[:3], ", ..."
+		}
+		fmt.Fprintf(w, "%-20s %3d  %s%s\n", s, len(names[s]), strings.Join(n, ", "), more)
+	}
+	_, err := fmt.Fprintf(w, "next    `nodegate explain SUBJECT` lists the checks of one; `nodegate explain NAME` describes a check\n")
+	return err
+}
+
+// listExplanations writes one line for each check.
+func listExplanations(w io.Writer, all []catalog.Explanation) error {
+	for _, e := range all {
+		if _, err := fmt.Fprintf(w, "%-52s %s\n", e.Name, e.Breaks); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// findExplanations returns the check with this name, or else every check whose name contains it.
+// findExplanations returns the check with this name, the checks of this subject if it has several, or else
+// every check whose name contains it.
 func findExplanations(all []catalog.Explanation, name string) ([]catalog.Explanation, error) {
 	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("-", "_", "/", ".").Replace(s)) }
 	var found []catalog.Explanation
 	var names []string
+	if i := slices.IndexFunc(all, func(e catalog.Explanation) bool { return e.Name == name }); i >= 0 {
+		return all[i : i+1], nil
+	}
 	for _, e := range all {
-		if e.Name == name {
-			return []catalog.Explanation{e}, nil
+		if subject(e) == name {
+			found = append(found, e)
 		}
+	}
+	if len(found) > 1 {
+		return found, nil
+	}
+	found = nil
+	for _, e := range all {
 		if strings.Contains(plain(e.Name), plain(name)) {
 			found = append(found, e)
 		}

@@ -75,10 +75,10 @@ func (c *collected) addResult(node int, stage string, r report.Result) {
 	if c.Severity == "" || r.Severity == "block" {
 		c.Severity = string(r.Severity)
 	}
-	c.Reason, c.Ref = cmp.Or(c.Reason, r.Reason), cmp.Or(c.Ref, r.Ref)
+	c.Reason, c.Ref, c.Source = cmp.Or(c.Reason, r.Reason), cmp.Or(c.Ref, r.Ref), cmp.Or(c.Source, r.Source)
 	if !r.Verdict.Fine() {
 		c.wrong++
-		c.Want, c.Remedy = cmp.Or(c.Want, r.Want), cmp.Or(c.Remedy, r.Remedy)
+		c.Want, c.Remedy = cmp.Or(c.Want, r.Want), cmp.Or(c.Remedy, report.OneLine(r.Remedy))
 		if r.Because != "" {
 			c.caused++
 			c.cause = r.Because

@@ -42,6 +42,7 @@ type Check struct {
 	States   []Answer // the most common first; every node is in at most one
 	Reason   string   // why the policy requires it
 	Ref      string   // the documentation of the reason
+	Source   string   // the place in a node's policy
 	Want     string   // the required state, and
 	Remedy   string   // the remedy, from the first node on which the check does not pass
 	Because  string   // the check that causes every failure of this one
@@ -123,7 +124,11 @@ func fixes(reports []report.Read) string {
 	if len(nodes) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; `nodegate apply` fixes %s on %s", report.Count(len(checks), "check"), report.Count(len(nodes), "node"))
+	on := ""
+	if len(reports) > 1 {
+		on = " on " + report.Count(len(nodes), "node")
+	}
+	return "; `nodegate apply` fixes " + report.Count(len(checks), "check") + on
 }
 
 // The limits of a table. A fleet has a few hundred different checks, and most nodes have the same ones.

@@ -149,12 +149,20 @@ func (p *page) writeHeatMap() {
 	if len(columns) == 0 || p.f.single() {
 		return
 	}
-	p.writeParts("<section id=map>\n<h2>Nodes that differ</h2>\n<p class=quiet>Each row is a group of identical nodes, each column "+
+	heading := "Nodes that differ"
+	if len(p.f.Groups) == 1 {
+		heading = "All nodes are alike"
+	}
+	p.writeParts("<section id=map>\n<h2>", heading, "</h2>\n<p class=quiet>Each row is a group of identical nodes, each column "+
 		"one of the checks below. ",
 		"<b class=fail>", p.failSign(), "</b> ", p.word(Answer{Verdict: verdict.Fail}), ", <b class=unknown>?</b> unknown, <b class=warn>!</b> ",
 		p.word(Answer{Verdict: verdict.Warn}), ", ",
 		"<b class=value>≠</b> pass with a value that differs from the majority, ",
-		"<b class=skip>–</b> skipped, <b class=none>×</b> not checked.</p>\n<div class=scroll>\n<table>\n<thead><tr><th scope=col>nodes</th>")
+		"<b class=skip>–</b> skipped, <b class=none>×</b> not checked.</p>\n")
+	// A narrower window than the first column (8.5) and the others (1.75 each) cuts the table off.
+	fmt.Fprintf(p, "<style>@media (max-width: %drem) { #map .more { display: block } }</style>\n", 11+2*len(columns))
+	p.writeParts("<p class=\"more quiet\">More columns: scroll the table sideways →</p>\n<div class=scroll>\n<table>\n",
+		"<thead><tr><th scope=col>nodes</th>")
 	for i, c := range columns {
 		fmt.Fprintf(p, "<th scope=col><a href=#c%d title=\"%s\">%s</a></th>", i+1, p.escape(c.Name, 200), p.escape(c.Name, 48))
 	}
@@ -226,7 +234,7 @@ func (p *page) writeChecks() {
 		return
 	}
 	heading := "Checks with differences"
-	if p.f.single() {
+	if len(p.f.Groups) == 1 {
 		heading = "Checks that do not pass"
 	}
 	p.writeParts("<section id=checks>\n<h2>", heading, "</h2>\n")
@@ -262,6 +270,9 @@ func (p *page) writeChecks() {
 		p.writeParts("</ul>\n")
 		if c.Want != "" && c.Kind != Caused {
 			p.writeParts("<p><b>Want</b> <code>", p.escape(c.Want, pageValue), "</code></p>\n")
+		}
+		if c.Source != "" {
+			p.writeParts("<p><b>Policy</b> <code>", p.escape(c.Source, pageValue), "</code></p>\n")
 		}
 		if c.Reason != "" {
 			p.writeParts("<p><b>Why</b> ", p.marked(c.Reason), p.link(c.Ref), "</p>\n")

@@ -101,6 +101,7 @@ func TestWidePage(t *testing.T) {
 		{"document.querySelectorAll('#map tbody tr').length * document.querySelectorAll('#map thead th a').length > 2000", "true"},
 		{"const s = document.querySelector('.scroll'); s.scrollWidth > s.clientWidth && s.clientWidth < 360", "true"},
 		{"document.querySelectorAll('#map b b, article b b, code b').length", "0"},
+		{"getComputedStyle(document.querySelector('#map .more')).display", "block"},
 	} {
 		assert.Equal(t, b.eval(c.script), c.want, "%s is", c.script)
 	}

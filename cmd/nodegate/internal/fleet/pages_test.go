@@ -30,6 +30,18 @@ func TestOtherPagesInChromium(t *testing.T) {
 		Verdicts: map[verdict.Verdict]string{verdict.Fail: "held", verdict.Warn: "changed"}}
 	require.NoError(t, fleet.Page(&preview, changed, words))
 	require.NoError(t, fleet.HTML(&one, merged(t, farm(t, 18, 40)[17])))
+	var alike strings.Builder
+	wrong := fail("swap", "on")
+	wrong["source"] = "node.hcl:7"
+	require.NoError(t, fleet.Page(&alike, merged(t, reportOf(t, "a", "boot", wrong), reportOf(t, "b", "boot", wrong)), words))
+	for text, want := range map[string]bool{"Nodes that differ": false, "All nodes are alike": true, "<b>Policy</b> <code>node.hcl:7</code>": true} {
+		if strings.Contains(alike.String(), text) != want {
+			t.Errorf("the page of two nodes that agree has %q: %t", text, !want)
+		}
+	}
+	if text := "40 checks, stage boot: 1 fail, 1 warn, 36 pass"; !strings.Contains(one.String(), "<p>"+text) {
+		t.Errorf("the page of one node lacks %q", text)
+	}
 	pages := map[string]string{"preview": write("preview.html", preview.String()), "one": write("one.html", one.String())}
 	b := startChromium(t)
 	for name, url := range pages {

@@ -93,11 +93,17 @@ func domain(nodes []Member) string {
 	return "." + end
 }
 
-// summary returns the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 fail, 997 pass".
+// summary returns the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 fail, 997 pass". Of one node it counts the checks.
 func (f Fleet) summary(word func(Answer) string) string {
 	var parts []string
 	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Warn, verdict.Pass} {
-		if n := f.Count(v); n > 0 {
+		n := f.Count(v)
+		if f.single() {
+			n = count(f.Checks, func(c Check) bool {
+				return c.Kind != Caused && !strings.HasPrefix(c.Name, factPrefix) && c.States[0].Verdict == v
+			})
+		}
+		if n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, word(Answer{Verdict: v})))
 		}
 	}
@@ -105,12 +111,14 @@ func (f Fleet) summary(word func(Answer) string) string {
 	for i := range stages {
 		stages[i] = clean(stages[i], 40)
 	}
-	nodes := report.Count(len(f.Nodes), "node")
-	if f.domain != "" {
-		nodes += " of " + clean(strings.TrimPrefix(f.domain, "."), hostName)
+	nodes := report.Count(len(f.Nodes), "node") + ", "
+	if f.single() {
+		nodes = ""
+	} else if f.domain != "" {
+		nodes = report.Count(len(f.Nodes), "node") + " of " + clean(strings.TrimPrefix(f.domain, "."), hostName) + ", "
 	}
 	checks := len(f.Checks) - f.countFacts(Verdicted, Valued, Wrong, Caused, Varies, Alike)
-	return fmt.Sprintf("%s, %s, stage %s: %s", nodes, report.Count(checks, "check"), strings.Join(stages, " and "), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s%s, stage %s: %s", nodes, report.Count(checks, "check"), strings.Join(stages, " and "), strings.Join(parts, ", "))
 }
 
 // countFacts returns the number of checks of these kinds that are properties of the node, not requirements.

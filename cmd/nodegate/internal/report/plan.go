@@ -81,7 +81,8 @@ func (p Plan) Next(c Call) string {
 	if n == 0 {
 		return ""
 	}
-	next := c.repeat(fmt.Sprintf("`nodegate apply` fixes %d of these; `nodegate plan` shows the changes", n))
+	next := c.repeat(fmt.Sprintf("`nodegate apply` fixes %d of these now, `nodegate install` keeps them across reboots; "+
+		"`nodegate plan` shows the changes", n))
 	if rest > 0 {
 		next += fmt.Sprintf("; for the other %d, follow their remedies", rest)
 	}

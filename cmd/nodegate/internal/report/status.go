@@ -44,20 +44,35 @@ func (d Watch) Text(w io.Writer, now time.Time, paint Paint, watchUnit string) e
 			}
 		}
 	}
+	rest, shown := maps.Clone(d.Corrected), map[string]bool{}
 	for _, c := range d.Last {
-		word := "fixed"
-		if c.New {
-			word = "set"
+		if word := c.word(); !shown[word+c.Subject()] {
+			shown[word+c.Subject()] = true
+			total := ""
+			if n := rest[c.Name]; n > 1 && !c.New {
+				total = ", " + times(n) + " in all"
+			}
+			if !c.New {
+				delete(rest, c.Name)
+			}
+			t.writeLine(Green, word, c.Subject(), fmt.Sprintf("%s -> %s, %s ago%s", c.Was, c.Now, since(c.Time), total))
 		}
-		t.writeLine(Green, word, c.Subject(), fmt.Sprintf("%s -> %s, %s ago", c.Was, c.Now, since(c.Time)))
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.Corrected)) {
-		t.writeLine(Dim, "total", name, times(d.Corrected[name])+" corrected")
+	for _, name := range slices.Sorted(maps.Keys(rest)) {
+		t.writeLine(Dim, "total", name, times(rest[name])+" corrected")
 	}
 	_ = Total(&t, paint, d.Verdict(now), fmt.Sprintf("%s, %s, %s set, watching for %s, last round %s ago", d.Report.Node.Name,
 		Count(len(d.Report.Results), "requirement"), Count(d.Links, "new link"), since(d.Since), since(d.LastRound)))
 	_, err := t.WriteTo(w)
 	return err
+}
+
+// word describes the correction in one word.
+func (c Correction) word() string {
+	if c.New {
+		return "set"
+	}
+	return "fixed"
 }
 
 func times(n int) string {

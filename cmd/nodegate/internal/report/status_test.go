@@ -16,6 +16,7 @@ const watched = `{
   "corrected": {"sysctl.net.ipv4.ip_forward": 5, "link.vxlan": 1},
   "last": [
     {"time": "2026-01-01T11:58:00Z", "name": "sysctl.net.ipv4.ip_forward", "was": "0", "now": "1"},
+    {"time": "2026-01-01T11:57:00Z", "name": "sysctl.net.ipv4.ip_forward", "was": "0", "now": "1"},
     {"time": "2026-01-01T11:00:00Z", "name": "link.vxlan", "link": "flannel.1", "new": true,
      "was": "tx-checksum-ip-generic=on", "now": "tx-checksum-ip-generic=off"}
   ],
@@ -47,10 +48,9 @@ func TestStatus(t *testing.T) {
 		"        no known program writes it",
 		"fail    sysctl.kernel.panic         want 10, got 0",
 		"unknown module.overlay              reading /proc/modules: permission denied",
-		"fixed   sysctl.net.ipv4.ip_forward  0 -> 1, 2m0s ago",
+		"fixed   sysctl.net.ipv4.ip_forward  0 -> 1, 2m0s ago, 5 times in all",
 		"set     link.vxlan of flannel.1     tx-checksum-ip-generic=on -> tx-checksum-ip-generic=off, 1h0m0s ago",
 		"total   link.vxlan                  once corrected",
-		"total   sysctl.net.ipv4.ip_forward  5 times corrected",
 		"nodegate: fail  (node17, 4 requirements, 2 new links set, watching for 2h0m0s, last round 10s ago)",
 	}
 	assert.Diff(t, show(noon), want)

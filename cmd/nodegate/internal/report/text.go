@@ -11,12 +11,17 @@ import (
 )
 
 // Text writes the report for people: failures first, each with its reason, its
-// place in the policy and its remedy; each symptom of a failure in one line; then
-// the fixed requirements. Passes are only counted, or listed if verbose is set.
+// place in the policy and its remedy, unless several share it and Next covers it;
+// each symptom of a failure in one line; then the fixed requirements. Passes are
+// only counted. With verbose they are listed, and failures have their sources.
 func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 	t := text{paint: paint, verbose: verbose}
+	byApply := map[string]int{} // problems by the remedy that Next covers
 	for _, res := range r.Results {
 		t.width = max(t.width, len(res.Name))
+		if r.Next != "" && res.Fixable && res.Because == "" && strings.HasPrefix(res.Remedy, "run `nodegate apply") {
+			byApply[res.Remedy]++
+		}
 	}
 	late := r.late()
 	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Warn} {
@@ -26,6 +31,9 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 		}
 		for _, res := range r.Results {
 			if res.Verdict == v && res.Because == "" && (len(late) < 2 || !slices.Contains(late, res.Name)) {
+				if byApply[res.Remedy] > 1 {
+					res.Remedy = ""
+				}
 				t.writeProblem(res)
 				t.writeSymptoms(r.Results, res.Name, map[string]bool{})
 			}
@@ -101,8 +109,11 @@ func (t *text) writeProblem(r Result) {
 	}
 	t.writeDetail("why", r.Reason)
 	t.writeDetail("policy", r.Source)
-	t.writeDetail("do", r.Remedy)
-	t.writeDetail("see", r.Ref)
+	word := "do"
+	for line := range strings.SplitSeq(r.Remedy, "\n") { // one for each file, of some checks
+		t.writeDetail(word, line)
+		word = ""
+	}
 	t.writeEvidence(r)
 }
 
@@ -115,6 +126,9 @@ func (t *text) writeDetail(word, what string) {
 func (t *text) writeEvidence(r Result) {
 	if !t.verbose {
 		return
+	}
+	if !r.Verdict.Fine() {
+		t.writeDetail("see", r.Ref)
 	}
 	for _, e := range r.Evidence {
 		t.writeDetail("saw", e.Source+": "+e.Text)
