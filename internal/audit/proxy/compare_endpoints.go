@@ -233,7 +233,7 @@ func (d *difference) report(c *comparison, s *Service) {
 			"%sendpoints in the API but not in the rules: %s; the rules have %d endpoints", d.at, formatSet(d.missing), d.total)
 	case len(d.hairpins) > 0:
 		c.stale[keyOf(s)] = true
-		c.addFinding("kubeproxy.nft.hairpin-set", s, "endpoints of this node that set hairpin-connections lacks: %s; "+
+		c.addFinding(damaged, s, "endpoints of this node that set hairpin-connections lacks: %s; "+
 			"they cannot connect to themselves through the Service", formatSet(d.hairpins))
 	}
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,11 +10,25 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// explain returns what it means for connections if a rule of such a chain is missing, altered or too many.
-func explain(chain string) string {
+// damaged is the kind of a rule that kube-proxy does not write, or lacks.
+const damaged = "kubeproxy.chain.damaged"
+
+// explain returns what a finding means for connections if it is about a rule of a chain, or about an element of a set. It returns "" if
+// the kind of the finding says it.
+func explain(name, chain string) string {
 	kind, _ := model.ServiceChain(chain)
 	if kind == "" {
-		kind = chain
+		kind, _, _ = nftKind(chain)
+	}
+	kind = cmp.Or(kind, chain)
+	if like := map[string]string{"service": "SVC", "local": "SVL", "endpoint": "SEP", "external": "EXT", "firewall": "KUBE-PROXY-FIREWALL",
+		"services": "KUBE-SERVICES", "service-ips": "KUBE-SERVICES", "service-nodeports": "KUBE-NODEPORTS", "no-endpoint-services": "KUBE-SERVICES",
+		"firewall-check": "KUBE-PROXY-FIREWALL", "firewall-ips": "KUBE-PROXY-FIREWALL", "mark-for-masquerade": "KUBE-MARK-MASQ",
+		"masquerading": "KUBE-POSTROUTING"}[kind]; like != "" {
+		kind = like
+	}
+	if name != damaged {
+		return ""
 	}
 	return map[string]string{
 		"SVC":                    "some connections to a Service fail, are not masqueraded, or reach its endpoints in unequal shares",
@@ -28,6 +43,9 @@ func explain(chain string) string {
 		"KUBE-MARK-MASQ":         "connections to Services from outside the Pod network get no answer: they are not marked for masquerading",
 		"KUBE-POSTROUTING":       "connections leave with the wrong source address: replies bypass this node, or client addresses are lost",
 		"KUBE-FORWARD":           "forwarded connections to Services are dropped, or packets of the state INVALID reset them",
+		"cluster-ips":            "connections to unused ports of ClusterIPs hang, or other addresses are rejected",
+		"cluster-ips-check":      "connections to unused ports of ClusterIPs hang, or other addresses are rejected",
+		"hairpin-connections":    "a Pod that connects to itself through its Service may get no answer",
 	}[kind]
 }
 
@@ -46,7 +64,7 @@ func (a *audit) report(d compare.Difference) {
 	if a.filter.Chain(d.Chain.Name) == d.Chain {
 		table = "filter"
 	}
-	name, cost := "kubeproxy.chain.damaged", a.cost(d)
+	name, cost := damaged, a.cost(d)
 	switch {
 	case table == "filter" && (d.Chain.Name == "KUBE-SERVICES" || d.Chain.Name == "KUBE-EXTERNAL-SERVICES") && d.Port != nil:
 		name = "kubeproxy.service.reject"
@@ -55,7 +73,7 @@ func (a *audit) report(d compare.Difference) {
 	}
 	words := ""
 	switch c := d.Chain.Name; {
-	case len(d.Chain.Rules) == 0 && a.model.Chains[d.Chain.Index].Kind == "" && d.Port != nil: // one cause for all Services
+	case len(d.Chain.Rules) == 0 && a.model.Chains[d.Chain.Index].Kind == "" && a.lost[d.Chain.Index] > 1: // one cause for all Services
 		a.emptied[d.Chain.Index] = true
 		service, words = "", c+" has no rules"
 	case len(d.Chain.Rules) == 0:
@@ -79,8 +97,8 @@ func (a *audit) report(d compare.Difference) {
 	}
 	f := a.add(name, table, d.Chain, d.Extra, "%s%s", words, cost)
 	f.Service = service
-	if name == "kubeproxy.chain.damaged" {
-		f.Means = explain(d.Chain.Name)
+	if means := explain(name, d.Chain.Name); means != "" {
+		f.Means = means
 	}
 }
 

@@ -25,12 +25,13 @@ type audit struct {
 
 	nodePorts bool            // node ports are served at some address
 	emptied   map[int32]bool  // shared chains without any rule, by Index
+	lost      map[int32]int   // how many Services lack rules in a chain without any
 	broken    map[string]bool // Services with a finding
 }
 
 func newAudit(s *ruleset.Save, opts *Options, out *Collector) *audit {
 	return &audit{opts: opts, out: out, save: s, nat: s.Table("nat"), filter: s.Table("filter"), mangle: s.Table("mangle"),
-		emptied: map[int32]bool{}, broken: map[string]bool{}}
+		emptied: map[int32]bool{}, lost: map[int32]int{}, broken: map[string]bool{}}
 }
 
 // judge judges the save, without the names and addresses of a redacted one. It returns notes, and false if no table is left to judge.
@@ -54,6 +55,11 @@ func (a *audit) judge(redacted bool) (notes []string, judged bool) {
 		a.judgeNodePorts()
 	}
 	list, unknown := compare.Diff(a.model, parts)
+	for _, d := range list {
+		if d.Port != nil && len(d.Chain.Rules) == 0 {
+			a.lost[d.Chain.Index]++
+		}
+	}
 	for _, d := range list {
 		a.report(d)
 	}
@@ -91,7 +97,7 @@ func (a *audit) sharedParts() (parts []compare.Part) {
 	if mark, post := a.nat.Chain("KUBE-MARK-MASQ"), a.nat.Chain("KUBE-POSTROUTING"); a.nat != nil {
 		for name, other := range map[string]*ruleset.Chain{"KUBE-MARK-MASQ": post, "KUBE-POSTROUTING": mark} {
 			if c := a.nat.Chain(name); c == nil && other != nil {
-				a.add("kubeproxy.chain.damaged", "nat", nil, nil, "table nat has no chain %s", name).Chain = name
+				a.add(damaged, "nat", nil, nil, "table nat has no chain %s", name).Chain = name
 			}
 		}
 		if mark != nil {
@@ -192,7 +198,7 @@ func (a *audit) judgeNodePorts() {
 	}
 	if len(c.Rules) == 0 && !a.dispatchesNone() {
 		a.emptied[c.Index] = true
-		a.add("kubeproxy.chain.damaged", "nat", c, nil, "KUBE-SERVICES has no rules: no Service address is handled").Means = explain(c.Name)
+		a.add(damaged, "nat", c, nil, "KUBE-SERVICES has no rules: no Service address is handled").Means = explain(damaged, c.Name)
 		return
 	}
 	jumps := 0
@@ -204,26 +210,26 @@ func (a *audit) judgeNodePorts() {
 			a.nodePorts = true
 		default:
 			jumps++
-			a.add("kubeproxy.chain.damaged", "nat", c, r, "the rule must match exactly the addresses of this node").Means =
+			a.add(damaged, "nat", c, r, "the rule must match exactly the addresses of this node").Means =
 				"node ports are not served at exactly the addresses of this node"
 		}
 	}
 	if jumps > 0 {
 		first := slices.IndexFunc(c.Rules, func(r ruleset.Rule) bool { return r.Jump == ports.Index })
 		if i := slices.IndexFunc(c.Rules[first:], func(r ruleset.Rule) bool { return a.model.Chains[r.Jump].Port != nil }); i > 0 {
-			a.add("kubeproxy.chain.damaged", "nat", c, &c.Rules[first],
-				"rules for Services follow the jump to KUBE-NODEPORTS: node port rules may match their packets").Means = explain(c.Name)
+			a.add(damaged, "nat", c, &c.Rules[first],
+				"rules for Services follow the jump to KUBE-NODEPORTS: node port rules may match their packets").Means = explain(damaged, c.Name)
 		}
 		return
 	}
 	if ports == nil || len(ports.Rules) == 0 || a.opts.NodePortAddresses != nil && a.opts.NodePortAddresses() {
 		return // this node may have none of the configured addresses
 	}
-	name := "kubeproxy.chain.damaged"
+	name := damaged
 	if a.opts.NodePortAddresses == nil {
 		name = "kubeproxy.nodeports.nowhere"
 	}
-	a.add(name, "nat", c, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is served").Means = explain("KUBE-NODEPORTS")
+	a.add(name, "nat", c, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is served").Means = explain(damaged, "KUBE-NODEPORTS")
 }
 
 // judgeUnreferenced reports unused chains of Services. Outside of large-cluster mode, kube-proxy deletes them when it writes its rules.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/audit/expect"
 	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 )
@@ -23,8 +24,8 @@ type nftAudit struct {
 	nodes   []*nftNode
 	byName  map[nodeKey]*nftNode
 
-	detector   string // the ClusterIP traffic that is masqueraded
-	mark       uint32
+	writes     expect.NFT
+	detector   string          // the ClusterIP traffic that is masqueraded
 	clusterIPs map[string]bool // the elements of set cluster-ips, read on first use
 
 	mapDamaged bool            // a map lost elements: its targets are not reported too
@@ -47,7 +48,6 @@ type nftNode struct {
 	broken, reached                bool
 	out                            Service
 
-	short                   bool                 // its external chain sends Pods past externalTrafficPolicy Local
 	servedPort, blockedPort int                  // its node port in service-nodeports, in no-endpoint-nodeports
 	outside                 []ruleset.NFTElement // elements for its external addresses
 }
@@ -92,13 +92,12 @@ func (a *nftAudit) judge() {
 	a.judgeBaseChains()
 	a.judgeLookups()
 	a.judgeOwnChains()
-	a.judgeMasquerade()
+	a.judgeShared()
 }
 
 // judgeServices checks the invariants of each Service.
 func (a *nftAudit) judgeServices() {
 	a.judgeMaps()
-	a.findDetector()
 	for _, n := range a.nodes {
 		a.judgeService(n)
 	}
@@ -113,6 +112,7 @@ func (a *nftAudit) addFinding(name string, c *nftChain, r *ruleset.NFTRule, n *n
 	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Message: fmt.Sprintf(format, args...)}
 	if c != nil {
 		c.blamed = true
+		f.Means = explain(name, c.Name)
 		f.Chain, f.Line, f.Handle = c.Name, c.Line, c.Handle
 		if n == nil {
 			n = c.owner
@@ -130,7 +130,8 @@ func (a *nftAudit) addFinding(name string, c *nftChain, r *ruleset.NFTRule, n *n
 
 // addSetFinding adds a finding about a set or map.
 func (a *nftAudit) addSetFinding(name, set, rule string, n *nftNode, format string, args ...any) {
-	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule, Message: fmt.Sprintf(format, args...)}
+	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule, Message: fmt.Sprintf(format, args...),
+		Means: explain(name, set)}
 	if s := a.t.Sets[set]; s != nil {
 		f.Line, f.Handle = s.Line, s.Handle
 	}
@@ -202,11 +203,7 @@ func (a *nftAudit) judgeNames() {
 		if strings.HasSuffix(base, "...") || string(a.hash.Sum16(base)[:8]) == hash {
 			continue
 		}
-		name := "kubeproxy.service.hash"
-		if kind == "endpoint" {
-			name = "kubeproxy.endpoint.hash"
-		}
-		a.addFinding(name, c, nil, n, "the hash of %s is %s, but the chain has %s", base, a.hash.Sum16(base)[:8], hash)
+		a.addFinding(damaged, c, nil, n, "the hash of %s is %s, but the chain has %s", base, a.hash.Sum16(base)[:8], hash)
 	}
 }
 
@@ -224,10 +221,10 @@ func (a *nftAudit) judgeTargets() {
 		if !reported[target] {
 			reported[target] = true
 			if c != nil {
-				a.addFinding("kubeproxy.chain.undeclared", c, r, nil, "%s jumps to %s, which is missing from the table", from, target)
+				a.addFinding(damaged, c, r, nil, "%s jumps to %s, which is missing from the table", from, target)
 			} else {
 				a.mapDamaged = true
-				a.addSetFinding("kubeproxy.chain.undeclared", from, "", a.node(target), "%s uses %s, which is missing from the table", from, target)
+				a.addSetFinding(damaged, from, "", a.node(target), "%s uses %s, which is missing from the table", from, target)
 			}
 		} else if c != nil {
 			c.blamed = true

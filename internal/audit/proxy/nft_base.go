@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"slices"
-	"strings"
 
 	"nodegate/internal/ruleset"
 )
@@ -18,7 +17,7 @@ func (a *nftAudit) judgeContainers() {
 	} {
 		if a.version.Min >= want.since && a.t.Sets[want.name] == nil {
 			a.mapDamaged = true
-			a.addSetFinding("kubeproxy.nft.map", want.name, "", nil, "table %s %s has no %s", a.t.Family, ruleset.KubeProxyTable, want.name)
+			a.addSetFinding(damaged, want.name, "", nil, "table %s %s has no %s", a.t.Family, ruleset.KubeProxyTable, want.name)
 		}
 	}
 }
@@ -61,18 +60,18 @@ func (a *nftAudit) judgeBaseChains() {
 	for _, want := range baseChains(a.version.Min) {
 		c := a.chain(want.name)
 		if c == nil || c.Hook == "" {
-			a.out.Add(Finding{Name: "kubeproxy.nft.base-chain", Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: want.name,
+			a.out.Add(Finding{Name: "kubeproxy.jump.missing", Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: want.name,
 				Message: "no base chain " + want.name + " on hook " + want.hook})
 			a.blame(want.jumps)
 			continue
 		}
 		if c.Policy == "drop" {
-			a.addFinding("kubeproxy.nft.base-chain", c, nil, nil,
+			a.addFinding("kubeproxy.jump.missing", c, nil, nil,
 				"%s has policy drop, kube-proxy's base chains accept: every packet of hook %s is dropped", c.Name, c.Hook)
 			continue
 		}
 		if c.Hook != want.hook || c.Priority != want.prio {
-			a.addFinding("kubeproxy.nft.base-chain", c, nil, nil,
+			a.addFinding("kubeproxy.jump.missing", c, nil, nil,
 				"%s is on hook %s with priority %d; it must be on hook %s with priority %d", c.Name, c.Hook, c.Priority, want.hook, want.prio)
 			continue
 		}
@@ -103,11 +102,11 @@ func (a *nftAudit) judgeLookups() {
 		chain, set, finding string
 		since               int
 	}{
-		{"services", "service-ips", "kubeproxy.service.portals", 29},
-		{"services", "service-nodeports", "kubeproxy.nodeports.missing", 29},
+		{"services", "service-ips", damaged, 29},
+		{"services", "service-nodeports", damaged, 29},
 		{"service-endpoints-check", "no-endpoint-services", "kubeproxy.service.reject", 30},
 		{"nodeport-endpoints-check", "no-endpoint-nodeports", "kubeproxy.service.reject", 30},
-		{"firewall-check", "firewall-ips", "kubeproxy.firewall.unpaired", 30},
+		{"firewall-check", "firewall-ips", damaged, 30},
 	} {
 		c := a.chain(want.chain)
 		if a.version.Min < want.since || c == nil && a.t.Sets[want.set] == nil {
@@ -120,170 +119,5 @@ func (a *nftAudit) judgeLookups() {
 		if !found && !c.blamed {
 			a.addFinding(want.finding, c, nil, nil, "%s has no lookup in @%s", c.Name, want.set)
 		}
-	}
-	if c := a.chain("reject-chain"); c != nil && !c.blamed && (len(c.Rules) != 1 || c.Rules[0].Verdict != "reject") {
-		a.addFinding("kubeproxy.service.reject", c, nil, nil,
-			"reject-chain does not reject packets: clients of Services without endpoints wait for a timeout")
-	}
-}
-
-// findDetector determines which ClusterIP traffic is masqueraded: until 1.35 from the Services' own
-// chains, from 1.36 from chain services.
-func (a *nftAudit) findDetector() {
-	count := map[string]int{}
-	note := func(r *ruleset.NFTRule) {
-		if marksPackets(r) && r.Destination != "" {
-			count[nftDetector(r)]++
-		}
-	}
-	if c := a.chain("services"); c != nil {
-		for _, r := range c.Rules {
-			note(r)
-		}
-	}
-	for _, n := range a.nodes {
-		for _, c := range []*nftChain{n.service, n.local} {
-			if c != nil {
-				for _, r := range c.Rules {
-					note(r)
-				}
-			}
-		}
-	}
-	most := 0
-	for d, n := range count {
-		if n > most || n == most && strings.Compare(d, a.detector) < 0 {
-			a.detector, most = d, n
-		}
-	}
-}
-
-func nftDetector(r *ruleset.NFTRule) string {
-	switch {
-	case r.Source != "" && r.NotSource:
-		return "not from " + r.Source
-	case r.In != "" && r.NotSource:
-		return "not from interface " + r.In
-	case r.Source != "":
-		return "from " + r.Source
-	}
-	return "all"
-}
-
-// judgeMasquerade judges the masquerading chains. Until 1.35, mark-for-masquerade sets a bit, and masquerading returns unmarked packets,
-// clears the bit and masquerades. 1.36 does the same in one rule and adds hairpin traffic by a set.
-func (a *nftAudit) judgeMasquerade() {
-	a.mark = a.judgeMark()
-	c := a.chain("masquerading")
-	if c == nil || c.blamed {
-		return
-	}
-	const name = "kubeproxy.masquerade.postrouting"
-	var test, toggle, masquerade, hairpin *ruleset.NFTRule
-	for _, r := range c.Rules {
-		switch {
-		case r.Masquerade && r.Other:
-			hairpin = r
-			continue
-		case r.MarkTest != 0:
-			test = r
-		}
-		if r.MarkToggle != 0 {
-			toggle = r
-		}
-		if r.Masquerade {
-			masquerade = r
-		}
-	}
-	one := masquerade != nil && masquerade == test && masquerade == toggle
-	switch {
-	case masquerade == nil:
-		a.addFinding(name, c, nil, nil, "chain masquerading never masquerades")
-	case test == nil || !one && (!test.MarkUnset || test.Verdict != "return"):
-		a.addFinding(name, c, masquerade, nil,
-			"chain masquerading does not skip unmarked packets: it masquerades all traffic that leaves the node")
-	case toggle == nil:
-		a.addFinding(name, c, masquerade, nil, "chain masquerading does not clear the mark: a tunnelled packet is masqueraded a second time")
-	case one && test.MarkUnset:
-		a.addFinding(name, c, masquerade, nil, "chain masquerading matches unmarked packets instead of marked ones")
-	case a.version.Min >= 36 && hairpin == nil:
-		a.addFinding(name, c, nil, nil,
-			"chain masquerading has no lookup in @hairpin-connections: endpoints cannot reach themselves through their Service")
-	case a.mark != 0 && (test.MarkTest != a.mark || toggle.MarkToggle != a.mark):
-		a.addFinding("kubeproxy.masquerade.mismatch", c, test, nil,
-			"packets are marked with %#x, but chain masquerading tests %#x and clears %#x", a.mark, test.MarkTest, toggle.MarkToggle)
-	case !masquerade.FullyRandom:
-		a.addFinding("kubeproxy.masquerade.random-fully", c, masquerade, nil, "masquerade without fully-random")
-	}
-}
-
-// judgeMark returns the bit that marks packets, or 0 without a rule to compare with. From
-// 1.36, other rules set the bit themselves, and a chain mark-for-masquerade is left over from an
-// older version.
-func (a *nftAudit) judgeMark() uint32 {
-	c := a.chain("mark-for-masquerade")
-	if c == nil || a.version.Min >= 36 {
-		if s := a.chain("services"); s != nil {
-			for _, r := range s.Rules {
-				if r.MarkSet != 0 {
-					return r.MarkSet
-				}
-			}
-		}
-		return 0
-	}
-	if len(c.Rules) != 1 || c.Rules[0].MarkSet == 0 || !c.Rules[0].Always() {
-		a.addFinding("kubeproxy.masquerade.mark", c, nil, nil, "mark-for-masquerade must set one bit of the mark on every packet")
-		return 0
-	}
-	return c.Rules[0].MarkSet
-}
-
-// judgeExternal judges the chain for external traffic. Under policy Cluster, it marks all packets
-// and jumps to the Service's chain. Under policy Local, packets of Pods and of the node go there
-// too (the node's packets marked), and the rest goes to local endpoints if there are any.
-func (a *nftAudit) judgeExternal(n *nftNode) {
-	c := n.external
-	if c.blamed {
-		return
-	}
-	at := external{}
-	for i, r := range c.Rules {
-		what := ""
-		to := a.chain(r.Target)
-		switch {
-		case marksPackets(r) && r.Always():
-			what = "mark"
-		case marksPackets(r) && r.FromLocal:
-			what = "markHost"
-		case to != nil && to == n.service && r.Always():
-			what = "cluster"
-		case to != nil && to == n.service && r.FromLocal:
-			what = "toHost"
-		case to != nil && to == n.service && (r.Source != "" || r.In != "") && !r.NotSource && !r.Other:
-			what = "pod"
-		case to != nil && to == n.local && r.Always():
-			what = "toLocal"
-		}
-		kind, _, _ := nftKind(r.Target)
-		switch {
-		case what == "" && kind != "":
-			a.addFinding("kubeproxy.external.dispatch", c, r, n, "%s jumps to %s", c.Name, r.Target)
-			return
-		case what == "" || at[what] > 0:
-			a.addFinding("kubeproxy.chain.unexpected-rule", c, r, n, "kube-proxy does not write this rule into %s", c.Name)
-			return
-		}
-		at[what] = i + 1
-	}
-	n.out.ExternalLocal, n.short = at.local(), at["pod"] > 0
-	local := ""
-	if n.local != nil && len(n.local.Rules) > 0 {
-		local = n.local.Name
-	}
-	if name, _, why := at.judge(a.detector != "" && a.detector != "all", local); name != "" {
-		a.addFinding("kubeproxy.external."+name, c, nil, n, "%s: %s", c.Name, why)
-	} else {
-		a.judgeNoLocal(n, at)
 	}
 }

@@ -23,13 +23,13 @@ func (a *nftAudit) judgeMaps() {
 			}
 			n := a.node(e.Target)
 			if n == nil || len(e.Key) != 2 {
-				a.addSetFinding("kubeproxy.chain.unexpected-rule", s.Name, e.String(), nil, "the target of element %s is not a chain of a Service", e)
+				a.addSetFinding(damaged, s.Name, e.String(), nil, "the target of element %s is not a chain of a Service", e)
 				continue
 			}
 			n.reached, n.servedPort = true, atoi(e.Key[1])
 			n.out.NodePort = n.servedPort
 			if kind, _, _ := nftKind(e.Target); kind != "external" || e.Key[0] != n.proto {
-				a.addSetFinding("kubeproxy.service.hash", s.Name, e.String(), n, "node port %s leads to %s", e, e.Target)
+				a.addSetFinding(damaged, s.Name, e.String(), n, "node port %s leads to %s", e, e.Target)
 			}
 		}
 	}
@@ -57,7 +57,7 @@ func (a *nftAudit) judgeNoPortals(s *ruleset.NFTSet) {
 	for c := range a.all() {
 		if c.owner != nil && len(c.Rules) > 0 {
 			a.mapDamaged = true
-			a.addSetFinding("kubeproxy.service.portals", s.Name, "", nil,
+			a.addSetFinding(damaged, s.Name, "", nil,
 				"map %s is empty: no Service address is handled (or the listing was made with nft -t, which omits elements)", s.Name)
 			return
 		}
@@ -76,7 +76,7 @@ func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]st
 	}
 	n := a.node(e.Target)
 	if n == nil || len(e.Key) != 3 {
-		a.addSetFinding("kubeproxy.chain.unexpected-rule", set, e.String(), nil, "the target of element %s is not a chain of a Service", e)
+		a.addSetFinding(damaged, set, e.String(), nil, "the target of element %s is not a chain of a Service", e)
 		return
 	}
 	n.reached = true
@@ -84,9 +84,9 @@ func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]st
 	kind, _, _ := nftKind(e.Target)
 	switch {
 	case e.Key[1] != n.proto:
-		a.addSetFinding("kubeproxy.service.hash", set, e.String(), n, "%s traffic goes to a chain for %s", e.Key[1], n.proto)
+		a.addSetFinding(damaged, set, e.String(), n, "%s traffic goes to a chain for %s", e.Key[1], n.proto)
 	case (kind == "service" || kind == "local") && n.out.ClusterIP != "":
-		a.addSetFinding("kubeproxy.service.address", set, e.String(), n,
+		a.addSetFinding(damaged, set, e.String(), n,
 			"%s has two ClusterIP addresses: %s:%d and %s:%s", n.name, n.out.ClusterIP, n.out.Port, e.Key[0], e.Key[2])
 	case kind == "service" || kind == "local":
 		n.out.ClusterIP, n.out.Port = e.Key[0], atoi(e.Key[2])
@@ -95,7 +95,7 @@ func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]st
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
 		n.outside = append(n.outside, e)
 	default:
-		a.addSetFinding("kubeproxy.service.hash", set, e.String(), n, "the target %s is not a chain for Service addresses", e.Target)
+		a.addSetFinding(damaged, set, e.String(), n, "the target %s is not a chain for Service addresses", e.Target)
 	}
 }
 
@@ -129,7 +129,7 @@ func (a *nftAudit) judgeBlocked(s *ruleset.NFTSet, e ruleset.NFTElement, dispatc
 	case kind == "external" && a.node(dispatched[e.String()]) != n: // another Service with endpoints uses the address too
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
 	case kind == "service" || kind == "local" || kind == "external" && e.Verdict != "drop":
-		a.addSetFinding("kubeproxy.service.conflict", s.Name, e.String(), n,
+		a.addSetFinding(damaged, s.Name, e.String(), n,
 			"%s is blocked here, but sent to %s", n.name, dispatched[e.String()])
 	case kind == "external":
 		n.out.ExternalLocal = true
@@ -165,7 +165,7 @@ func (a *nftAudit) isClusterIP(ip string) bool {
 //
 // Each of these addresses is also in service-ips or, without endpoints, in no-endpoint-services (syncProxyRules of pkg/proxy/nftables).
 func (a *nftAudit) judgeFirewallIPs(dispatched map[string]string) {
-	const name = "kubeproxy.firewall.unpaired"
+	const name = damaged
 	blocked := a.blocked()
 	if s := a.t.Sets["firewall-ips"]; s != nil {
 		for _, e := range s.Elements {
@@ -176,7 +176,7 @@ func (a *nftAudit) judgeFirewallIPs(dispatched map[string]string) {
 			} else if len(e.Key) == 3 && (dispatched[e.String()] != "" || blocked[e.String()]) {
 				n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, e.Key[0])
 			} else if !n.broken && !a.mapDamaged {
-				a.addSetFinding("kubeproxy.service.address", "service-ips", "", n,
+				a.addSetFinding(damaged, "service-ips", "", n,
 					"%s is in @firewall-ips, but neither in @service-ips nor in @no-endpoint-services: connections to this address "+
 						"of the load balancer reach no endpoint", e)
 			}
@@ -227,7 +227,7 @@ func (a *nftAudit) judgeClusterIPs() {
 	}
 	for _, e := range s.Elements {
 		if used[e.String()] == nil && !nameless[e.String()] {
-			a.addSetFinding("kubeproxy.nft.cluster-ips", set, e.String(), nil, "%s is in @cluster-ips, but no Service uses it", e)
+			a.addSetFinding(damaged, set, e.String(), nil, "%s is in @cluster-ips, but no Service uses it", e)
 			return
 		}
 		delete(used, e.String())
@@ -235,7 +235,7 @@ func (a *nftAudit) judgeClusterIPs() {
 	// A ClusterIP may serve several ports: one of them is in used.
 	for _, n := range a.nodes {
 		if used[n.out.ClusterIP] == n {
-			a.addSetFinding("kubeproxy.nft.cluster-ips", set, "", n, "%s is not in @cluster-ips", n.out.ClusterIP)
+			a.addSetFinding(damaged, set, "", n, "%s is not in @cluster-ips", n.out.ClusterIP)
 			return
 		}
 	}
@@ -268,7 +268,7 @@ func (a *nftAudit) judgeHairpinSet() {
 	}
 	for _, e := range s.Elements {
 		if len(e.Key) != 4 || e.Key[0] != e.Key[1] || !known[net.JoinHostPort(e.Key[0], e.Key[3])+" "+e.Key[2]] {
-			a.addSetFinding("kubeproxy.nft.hairpin-set", set, e.String(), nil, "%s is not a connection of an endpoint to itself", e)
+			a.addSetFinding(damaged, set, e.String(), nil, "%s is not a connection of an endpoint to itself", e)
 			return
 		}
 	}

@@ -32,23 +32,19 @@ func (a *nftAudit) judgeOwnChains() {
 				ranges := strings.ContainsAny(r.Destination, "@{/") && r.Source == "" && !r.Other
 				return ranges && (r.Verdict == "reject" || r.Verdict == "drop")
 			}
-		case "masquerading":
-			writes = func(r *ruleset.NFTRule) bool {
-				return r.Masquerade || r.MarkToggle != 0 || r.MarkTest != 0 && r.Verdict == "return"
-			}
 		default:
 			if c.Hook == "" {
 				continue
 			}
 			writes = func(r *ruleset.NFTRule) bool { return jumps[r.Target] }
 			if c.Policy == "drop" && !c.blamed {
-				a.addFinding("kubeproxy.nft.base-chain", c, nil, nil,
+				a.addFinding("kubeproxy.jump.missing", c, nil, nil,
 					"%s has policy drop, kube-proxy's base chains accept: every packet of hook %s is dropped", c.Name, c.Hook)
 			}
 		}
 		for _, r := range c.Rules {
 			if !c.blamed && decides(r) && !writes(r) {
-				a.addFinding("kubeproxy.chain.unexpected-rule", c, r, nil, "kube-proxy does not write this rule into %s", c.Name)
+				a.addFinding(damaged, c, r, nil, "kube-proxy does not write this rule into %s", c.Name)
 			}
 		}
 	}
@@ -69,7 +65,7 @@ func (a *nftAudit) judgeClusterIPsCheck() {
 	}) {
 		return
 	}
-	a.addFinding("kubeproxy.nft.cluster-ips", c, nil, nil,
+	a.addFinding(damaged, c, nil, nil,
 		"%s does not reject packets to @cluster-ips: connections to unused ports of ClusterIPs hang", c.Name)
 }
 
@@ -82,7 +78,7 @@ func (a *nftAudit) judgePortals() {
 	for _, n := range a.nodes {
 		for _, e := range n.outside {
 			if !n.broken && n.out.Port != 0 && atoi(e.Key[2]) != n.out.Port {
-				a.addSetFinding("kubeproxy.service.address", "service-ips", e.String(), n,
+				a.addSetFinding(damaged, "service-ips", e.String(), n,
 					"the port of %s is %d at its ClusterIP, but %s here", n.name, n.out.Port, e.Key[2])
 			}
 		}
@@ -96,7 +92,7 @@ func (a *nftAudit) judgePortals() {
 			}
 		}
 		if len(chains) > 0 || n.reached {
-			a.addSetFinding("kubeproxy.service.portal", "service-ips", "", n,
+			a.addSetFinding(damaged, "service-ips", "", n,
 				"%s has rules, but @service-ips and @no-endpoint-services lack its ClusterIP", n.name)
 		}
 		for _, c := range chains {
@@ -108,26 +104,22 @@ func (a *nftAudit) judgePortals() {
 // judgeDetector reports, from 1.36, that chain services masquerades nothing although another rule identifies Pods, so
 // that kube-proxy knows which traffic is off-cluster.
 func (a *nftAudit) judgeDetector() {
-	c := a.chain("services")
-	if a.version.Min < 36 || a.detector != "" || c == nil || c.blamed {
-		return
-	}
-	if i := slices.IndexFunc(a.nodes, func(n *nftNode) bool { return n.short && !n.broken }); i >= 0 {
-		a.addFinding("kubeproxy.masquerade.mark", c, nil, nil,
-			"services does not mark packets to @cluster-ips from outside the cluster, although %s identifies Pods", a.nodes[i].external.Name)
+	if c := a.chain("services"); a.writes.Inline && a.detector == "" && a.writes.Pods != nil && c != nil && !c.blamed {
+		a.addFinding(damaged, c, nil, nil,
+			"services does not mark packets to @cluster-ips from outside the cluster, although other rules identify Pods")
 	}
 }
 
 // judgeNoLocal judges the node port of a Service with externalTrafficPolicy Local and without endpoints on this node: it
 // is in two maps (syncProxyRules of pkg/proxy/nftables, from 1.30).
-func (a *nftAudit) judgeNoLocal(n *nftNode, at external) {
+func (a *nftAudit) judgeNoLocal(n *nftNode) {
 	switch {
-	case !at.local() || at["toLocal"] > 0 || a.version.Min < 30 || n.broken || len(n.name) >= longestComment:
+	case !n.out.ExternalLocal || a.version.Min < 30 || n.broken || len(n.name) >= longestComment:
 	case n.servedPort != 0 && n.blockedPort == 0:
 		a.addSetFinding("kubeproxy.service.reject", "no-endpoint-nodeports", "", n,
 			"node port %d of %s, which has no endpoint on this node, is not in @no-endpoint-nodeports", n.servedPort, n.name)
 	case n.servedPort != n.blockedPort:
-		a.addSetFinding("kubeproxy.nodeports.missing", "service-nodeports", "", n,
+		a.addSetFinding(damaged, "service-nodeports", "", n,
 			"node port %d of %s is not in @service-nodeports: Pods and the node itself cannot use it", n.blockedPort, n.name)
 	}
 }

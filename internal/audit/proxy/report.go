@@ -218,10 +218,9 @@ func SplitServicePort(s string) (namespace, name, port string) {
 
 // Collector collects findings and completes each from its Kind.
 type Collector struct {
-	kinds  []Kind
-	faults map[string]string
-	List   []Finding
-	count  map[string]int
+	kinds []Kind
+	List  []Finding
+	count map[string]int
 }
 
 // maxPerKind limits the size of a report on hostile input.
@@ -248,14 +247,7 @@ func (c *Collector) Add(f Finding) {
 		return
 	}
 	if c.kinds == nil { // most collectors stay empty
-		c.kinds, c.faults = Kinds(), nftFaults()
-	}
-	if means, ok := c.faults[strings.TrimPrefix(f.Name, "kubeproxy.")]; ok {
-		if f.Means = means; f.Name == "kubeproxy.nft.base-chain" {
-			f.Name = "kubeproxy.jump.missing"
-		} else {
-			f.Name = "kubeproxy.chain.damaged"
-		}
+		c.kinds = Kinds()
 	}
 	k := Kind{}
 	if i := slices.IndexFunc(c.kinds, func(k Kind) bool { return k.Name == f.Name }); i >= 0 {
