@@ -135,7 +135,8 @@ func TestJudgeLog(t *testing.T) {
 		{"zero bytes after a crash", "\x00\x00\x00" + line("22:56:00") + line("22:57:00") + line("22:58:00"), "kubeproxy.watch.failing"},
 	} {
 		t.Run(l.name, func(t *testing.T) {
-			findings, err := kubeproxy.JudgeLog(strings.NewReader(l.text), kubeproxy.Log{Now: now})
+			findings, err := kubeproxy.JudgeLog(strings.NewReader(l.text+"I1120 22:59:59.000000 1 server.go:1] \"Alive\"\n"),
+				kubeproxy.Log{Now: now, Written: now})
 			require.NoError(t, err)
 			want(t, findings, l.want)
 			if verdict := map[bool]verdict.Verdict{false: verdict.Fail, true: verdict.Unknown}[l.name == "no times"]; l.want != "" &&

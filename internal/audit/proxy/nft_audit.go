@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"nodegate/internal/audit/expect"
-	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 )
 
@@ -20,7 +19,6 @@ type nftAudit struct {
 	chains  []nftChain // by Index
 	out     *Collector
 	version VersionRange
-	hash    model.Hasher
 	nodes   []*nftNode
 	byName  map[nodeKey]*nftNode
 
@@ -87,11 +85,9 @@ func marksPackets(r *ruleset.NFTRule) bool {
 func (a *nftAudit) judge() {
 	a.version = a.inferVersion()
 	a.judgeContainers()
-	a.judgeNames()
+	a.findNodes()
 	a.judgeTargets()
-	a.judgeBaseChains()
-	a.judgeLookups()
-	a.judgeOwnChains()
+	a.judgeFrame()
 	a.judgeShared()
 }
 
@@ -178,10 +174,10 @@ func (a *nftAudit) findNode(name, proto, base string) *nftNode {
 	return n
 }
 
-// judgeNames checks that the chain of every Service and endpoint carries the hash of the rest of its name.
-func (a *nftAudit) judgeNames() {
+// findNodes finds the Services of the chains.
+func (a *nftAudit) findNodes() {
 	for c := range a.all() {
-		kind, hash, base := nftKind(c.Name)
+		kind, _, _ := nftKind(c.Name)
 		if kind == "" {
 			continue
 		}
@@ -200,10 +196,6 @@ func (a *nftAudit) judgeNames() {
 		case "firewall":
 			n.fire = c
 		}
-		if strings.HasSuffix(base, "...") || string(a.hash.Sum16(base)[:8]) == hash {
-			continue
-		}
-		a.addFinding(damaged, c, nil, n, "the hash of %s is %s, but the chain has %s", base, a.hash.Sum16(base)[:8], hash)
 	}
 }
 
