@@ -332,6 +332,9 @@ func (m *Model) readEndpoint(c *Chain) {
 	if strings.Contains(ip, ":") {
 		ip = "[" + ip + "]"
 	}
+	if ip+":"+port == c.Address {
+		m.Replaced = append(m.Replaced, c.Translate)
+	}
 	if m.hashes(c, c.Port, ip+":"+port) {
 		c.Address, c.Named = ip+":"+port, true
 	}

@@ -129,6 +129,7 @@ type Model struct {
 	HealthPorts   map[string]int // by Service port
 	Unreadable    int            // rules that iptables could not print
 	FirstUnread   *ruleset.Rule
+	Replaced      []*ruleset.Rule // DNAT rules of endpoints whose rules agree on an address, but not their chain's name
 
 	hash   Hasher
 	byHash map[string]*Port

@@ -23,10 +23,11 @@ type audit struct {
 	version VersionRange
 	model   *model.Model
 
-	nodePorts bool            // node ports are served at some address
-	emptied   map[int32]bool  // shared chains without any rule, by Index
-	lost      map[int32]int   // how many Services lack rules in a chain without any
-	broken    map[string]bool // Services with a finding
+	nodePorts  bool            // node ports are served at some address
+	isRedacted bool            // names or addresses were replaced
+	emptied    map[int32]bool  // shared chains without any rule, by Index
+	lost       map[int32]int   // how many Services lack rules in a chain without any
+	broken     map[string]bool // Services with a finding
 }
 
 func newAudit(s *ruleset.Save, opts *Options, out *Collector) *audit {
@@ -34,18 +35,28 @@ func newAudit(s *ruleset.Save, opts *Options, out *Collector) *audit {
 		emptied: map[int32]bool{}, lost: map[int32]int{}, broken: map[string]bool{}}
 }
 
-// judge judges the save, without the names and addresses of a redacted one. It returns notes, and false if no table is left to judge.
-func (a *audit) judge(redacted bool) (notes []string, judged bool) {
+// judge judges the save, without the names and addresses of a redacted one. It returns notes, and false if it could not judge.
+func (a *audit) judge() (notes []string, judged bool) {
 	a.version = a.inferVersion()
 	if !a.judgeTables() {
 		return nil, false
 	}
 	services := !a.opts.WithoutServices
-	p := model.Parameters{Old: a.version.Min < 25, Tolerance: 1e-9, Redacted: redacted}
+	p := model.Parameters{Old: a.version.Min < 25, Tolerance: 1e-9}
 	if a.version.Max < 17 {
 		p.Tolerance = 6e-6 // five digits
 	}
 	a.model = model.FromRules(a.save, a.nat, a.filter, p, services)
+	if a.opts.Pasted && services {
+		if at, why, judged := a.redacted(); at != nil {
+			a.out.Add(Finding{Name: "kubeproxy.rules.redacted", Family: a.save.Family, Line: int(at.Line), Rule: at.Text, Message: why})
+			if a.isRedacted = true; !judged {
+				return nil, false
+			}
+			p.Redacted = true
+			a.model = model.FromRules(a.save, a.nat, a.filter, p, services)
+		}
+	}
 	a.judgeCanary()
 	a.judgeRootJumps()
 	a.judgeFirewall()

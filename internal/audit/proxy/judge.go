@@ -177,11 +177,9 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 	case hasProxyChains(s):
 		r.Mode = "iptables"
 		r.Families[s.Family] = true
-		if opts.Pasted && !r.judgeText(s, out) {
-			return
-		}
 		a := newAudit(s, opts, out)
-		notes, found := a.judge(r.redacted)
+		notes, found := a.judge()
+		r.redacted = r.redacted || a.isRedacted
 		r.Notes = append(r.Notes, notes...)
 		r.Version = r.Version.narrow(a.version)
 		if found && !opts.WithoutServices {
