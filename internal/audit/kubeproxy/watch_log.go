@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -60,16 +61,16 @@ func JudgeLog(r io.Reader, of Log) ([]proxy.Finding, error) {
 			}
 			newest, zoned = at, zone
 		}
-		kind := failedKind(line)
-		if kind == "" {
+		m := failed.FindStringSubmatch(line)
+		if m == nil {
 			continue
 		}
 		if newest.Sub(last) > watchGap {
 			first, count, kinds = newest, 0, nil
 		}
 		last, all, count = newest, all+1, count+1
-		if len(kinds) < 8 && !slices.Contains(kinds, kind) {
-			kinds = append(kinds, strings.Clone(kind))
+		if len(kinds) < 8 && !slices.Contains(kinds, m[1]) {
+			kinds = append(kinds, strings.Clone(m[1]))
 		}
 		f = proxy.Finding{Name: watchFailing, Line: in.N, Rule: config.PlainMessage(line[:min(len(line), 400)])}
 	}
@@ -104,29 +105,14 @@ const watchFailing = "kubeproxy.watch.failing"
 // IsFailingWatch reports whether a finding is about lists or watches of the API that keep failing.
 func IsFailingWatch(f proxy.Finding) bool { return f.Name == watchFailing }
 
-// failedKind returns the kind that could not be listed or watched: "*v1.Service".
-func failedKind(line string) string {
-	for _, what := range []string{"ailed to list ", "ailed to watch "} {
-		_, rest, ok := strings.Cut(line, what)
-		if !ok || !strings.HasPrefix(rest, "*v1") {
-			continue
-		}
-		end := strings.IndexFunc(rest[1:], func(r rune) bool {
-			return r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-		})
-		if end < 0 {
-			end = len(rest) - 1
-		}
-		switch kind := rest[:end+1]; kind[strings.IndexByte(kind, '.')+1:] {
-		case "Service", "EndpointSlice", "Endpoints", "Node", "ServiceCIDR":
-			return kind
-		}
-	}
-	return ""
-}
+// failed matches what could not be listed or watched: "*v1.Service".
+var failed = regexp.MustCompile(`ailed to (?:list|watch) (\*v1\w*\.(?:Service|EndpointSlice|Endpoints|Node|ServiceCIDR))\b`)
+
+// klogTime matches the time of klog, which has neither year nor zone: "E1120 22:56:29.123456".
+var klogTime = regexp.MustCompile(`^.{0,200}?[IWEF](\d{4} \d\d:\d\d:\d\d)`)
 
 // lineTime returns the timestamp at the start of a line: the container runtime's, or journalctl's, which lacks the colon in the zone with
-// systemd 252; or klog's own, "E1120 22:56:29.123456", which has neither year nor zone. It returns zero for a line without one.
+// systemd 252; or klog's own. It returns zero for a line without one.
 func lineTime(line string) (at time.Time, zone bool) {
 	word, _, _ := strings.Cut(line, " ")
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05-0700"} {
@@ -134,15 +120,10 @@ func lineTime(line string) (at time.Time, zone bool) {
 			return t, true
 		}
 	}
-	const klog = "0102 15:04:05"
-	for i := 0; i+1+len(klog) <= len(line) && i < 200; i++ {
-		if strings.ContainsRune("IWEF", rune(line[i])) && line[i+1] >= '0' && line[i+1] <= '9' {
-			if t, err := time.Parse("2006"+klog, "2000"+line[i+1:i+1+len(klog)]); err == nil { // a leap year
-				return t, false
-			}
-		}
+	if m := klogTime.FindStringSubmatch(line); m != nil {
+		at, _ = time.Parse("2006 0102 15:04:05", "2000 "+m[1]) // a leap year
 	}
-	return time.Time{}, false
+	return at, false
 }
 
 // DeadWatch draws a conclusion that no single source shows: the rules differ from the API, while kube-proxy's own pages (judged by

@@ -187,7 +187,6 @@ func TestForms(t *testing.T) {
 		want                string
 	}{
 		{"1.15", form115, "1.15 to 1.16", nil, ""},
-		{"1.14, without the INVALID drop", form115, "unknown", []edit{del("INVALID")}, "kubeproxy.version.older"},
 		{"1.15 with a probability of six digits", form115,
 			"1.15 to 1.16", []edit{sub("^.*0.33332999982", "0.33332999982", "0.33340000000")}, "kubeproxy.chain.damaged"},
 		{"1.15 with a bare DROP", form115, "1.15 to 1.16", []edit{sub("KUBE-FIREWALL .*DROP", " -m mark --mark 0x8000/0x8000", "")},

@@ -99,8 +99,11 @@ func (a *audit) add(name, table string, c *ruleset.Chain, r *ruleset.Rule, forma
 	if r != nil {
 		f.Chain, f.Line, f.Rule = a.model.Chains[r.Chain].Name, int(r.Line), r.Text
 	}
-	a.out.Add(f)
-	return &a.out.List[len(a.out.List)-1]
+	before := len(a.out.List)
+	if a.out.Add(f); len(a.out.List) == before {
+		return &f // too many of its kind
+	}
+	return &a.out.List[before]
 }
 
 // sharedParts returns the chains that Services share and whose rules do not depend on Services. It reports what is no damage of a rule.

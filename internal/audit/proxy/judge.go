@@ -171,9 +171,6 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 		out.Add(Finding{Name: "kubeproxy.rules.partial", Family: s.Family, Line: int(at.Line), Rule: at.Text,
 			Message: "a rule belongs to a chain, or jumps to one, that the save does not declare: it is only a part of the rules, " +
 				"and was not judged"})
-	case isOlder(s):
-		r.Mode = "iptables"
-		out.Add(Finding{Name: "kubeproxy.version.older", Family: s.Family})
 	case hasProxyChains(s):
 		r.Mode = "iptables"
 		r.Families[s.Family] = true
@@ -279,19 +276,6 @@ func isPartial(s *ruleset.Save) *ruleset.Rule {
 		}
 	}
 	return nil
-}
-
-// isOlder reports whether rules have the form of Kubernetes 1.14 or older: no canary, which 1.17 added, and nothing in
-// KUBE-FORWARD that drops INVALID packets, which 1.15 added (kubernetes#74840).
-func isOlder(s *ruleset.Save) bool {
-	filter := s.Table("filter")
-	drop, accept := InvalidDrop(filter)
-	canary := slices.ContainsFunc(s.Tables, func(t *ruleset.Table) bool { return t.Declares("KUBE-PROXY-CANARY") })
-	newer := filter.Declares("KUBE-NODEPORTS") || filter.Declares("KUBE-PROXY-FIREWALL")
-	for r := range s.Table("nat").Rules("KUBE-POSTROUTING") {
-		newer = newer || r.Target == "RETURN" || r.Has(ruleset.RandomFully) // from 1.16
-	}
-	return drop == nil && accept != nil && !canary && !newer
 }
 
 // backends records, by address family, which programs write into which backend.

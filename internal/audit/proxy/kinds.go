@@ -48,13 +48,10 @@ func stale(name, summary string) Kind {
 
 // Kinds lists every finding that this package can make.
 func Kinds() []Kind {
-	list := structureKinds()
-	list = append(list, serviceKinds()...)
-	list = append(list, truthKinds()...)
-	return list
+	return append(ruleKinds(), truthKinds()...)
 }
 
-func structureKinds() []Kind {
+func ruleKinds() []Kind {
 	return []Kind{
 		{"kubeproxy.rules.absent", verdict.Unknown, "no kube-proxy rules found",
 			"run the audit on a node with kube-proxy, or read all backends: `iptables-nft-save`, `iptables-legacy-save`, `nft -j list ruleset`", ""},
@@ -65,9 +62,6 @@ func structureKinds() []Kind {
 			"save all rules: run `iptables-save > rules.txt`, and ip6tables-save for IPv6", ""},
 		{"kubeproxy.rules.redacted", verdict.Unknown, "names or addresses were replaced: only the structure of the rules was judged",
 			"audit the text as it is on the node: nodegate sends it nowhere", ""},
-		{"kubeproxy.version.older", verdict.Unknown,
-			"the rules have the form of Kubernetes 1.14 or older, which is not known: they were not judged",
-			"upgrade kube-proxy: 1.14 has had no fixes since 2019", ""},
 		{"kubeproxy.mode.ipvs", verdict.Unknown, "kube-proxy uses IPVS mode; its rules cannot be judged without the node's kernel and the API",
 			"run the audit on the node with API access: --kubeconfig, --in-cluster, or --services and --endpoints", ""},
 		{"kubeproxy.ipvs.left-reject", verdict.Fail,
@@ -135,11 +129,6 @@ func structureKinds() []Kind {
 				"match when 1.8.7 rewrites the rule)", "kubernetes#112477"},
 		{"kubeproxy.firewall.localnet", verdict.Warn, "KUBE-FIREWALL does not protect localhost Services from other hosts",
 			"restart kubelet: `systemctl restart kubelet`; while route_localnet=1, 127.0.0.0/8 is open to the network", "kubernetes#90259"},
-	}
-}
-
-func serviceKinds() []Kind {
-	return []Kind{
 		{"kubeproxy.service.duplicate", verdict.Fail, "two Services use the same address and port: the first gets all connections",
 			"change the address or port of one Service (the API does not compare externalIPs); if only one Service uses it, " + restart,
 			refIptables},

@@ -191,37 +191,26 @@ func (a *nftAudit) compare(n *nftNode, c *nftChain, want []ruleset.NFTRule, shar
 	if c.blamed {
 		return
 	}
-	var missing, late *ruleset.NFTRule
-	taken, last := 0, -1 // a bit for each of the first rules
-	for i := range want {
-		w := &want[i]
-		k := slices.IndexFunc(c.Rules, func(r *ruleset.NFTRule) bool { return sameNFT(w, r) })
-		if i < len(c.Rules) && sameNFT(w, c.Rules[i]) {
-			k = i
-		}
-		switch {
-		case k < 0 && missing == nil:
-			missing = w
-		case k >= 0 && k < last && late == nil && !isNFTAffinity(w):
-			late = w
-		}
-		if k >= 0 {
-			taken++
-		}
-		last = max(last, k)
+	have := slices.DeleteFunc(slices.Clone(c.Rules), func(r *ruleset.NFTRule) bool { return !decides(r) && r.Update == "" && r.MarkToggle == 0 })
+	i := 0
+	for i < len(want) && i < len(have) && sameNFT(&want[i], have[i]) {
+		i++
 	}
-	var extra *ruleset.NFTRule
-	if decisive := 0; missing != nil || late != nil || taken != len(c.Rules) {
-		for _, r := range c.Rules {
-			if !decides(r) && r.Update == "" && r.MarkToggle == 0 {
-				continue
-			}
-			if decisive++; extra == nil && !slices.ContainsFunc(want, func(w ruleset.NFTRule) bool { return sameNFT(&w, r) }) {
-				extra = r
-			}
+	var missing, late, extra *ruleset.NFTRule
+	left := slices.Clone(have[i:])
+	for w := range slices.Values(want[i:]) {
+		if k := slices.IndexFunc(left, func(r *ruleset.NFTRule) bool { return sameNFT(&w, r) }); k >= 0 {
+			left = slices.Delete(left, k, k+1)
+		} else if missing == nil {
+			missing = &w
 		}
-		if extra == nil && decisive > taken { // a rule twice
-			extra = c.Rules[len(c.Rules)-1]
+	}
+	if len(left) > 0 {
+		extra = left[0]
+	}
+	for ; i < len(want) && missing == nil && extra == nil && late == nil; i++ { // affinity rules have any order
+		if w := &want[i]; !sameNFT(w, have[i]) && !isNFTAffinity(w) {
+			late = w
 		}
 	}
 	why := ""

@@ -22,13 +22,12 @@ func (a *nftAudit) judgeMaps() {
 				continue
 			}
 			n := a.node(e.Target)
-			if n == nil || len(e.Key) != 2 {
-				a.addSetFinding(damaged, s.Name, e.String(), nil, "the target of element %s is not a chain of a Service", e)
-				continue
+			kind, _, _ := nftKind(e.Target)
+			if n != nil && len(e.Key) == 2 {
+				n.reached, n.servedPort = true, atoi(e.Key[1])
+				n.out.NodePort = n.servedPort
 			}
-			n.reached, n.servedPort = true, atoi(e.Key[1])
-			n.out.NodePort = n.servedPort
-			if kind, _, _ := nftKind(e.Target); kind != "external" || e.Key[0] != n.proto {
+			if n == nil || len(e.Key) != 2 || kind != "external" || e.Key[0] != n.proto {
 				a.addSetFinding(damaged, s.Name, e.String(), n, "node port %s leads to %s", e, e.Target)
 			}
 		}
@@ -82,20 +81,19 @@ func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]st
 	n.reached = true
 	dispatched[e.String()] = e.Target
 	kind, _, _ := nftKind(e.Target)
+	inside := kind == "service" || kind == "local"
 	switch {
-	case e.Key[1] != n.proto:
-		a.addSetFinding(damaged, set, e.String(), n, "%s traffic goes to a chain for %s", e.Key[1], n.proto)
-	case (kind == "service" || kind == "local") && n.out.ClusterIP != "":
+	case e.Key[1] != n.proto, kind != "external" && !inside:
+		a.addSetFinding(damaged, set, e.String(), n, "%s traffic leads to %s", e.Key[1], e.Target)
+	case inside && n.out.ClusterIP != "":
 		a.addSetFinding(damaged, set, e.String(), n,
 			"%s has two ClusterIP addresses: %s:%d and %s:%s", n.name, n.out.ClusterIP, n.out.Port, e.Key[0], e.Key[2])
-	case kind == "service" || kind == "local":
+	case inside:
 		n.out.ClusterIP, n.out.Port = e.Key[0], atoi(e.Key[2])
 		n.out.InternalLocal = kind == "local"
-	case kind == "external":
+	default:
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
 		n.outside = append(n.outside, e)
-	default:
-		a.addSetFinding(damaged, set, e.String(), n, "the target %s is not a chain for Service addresses", e.Target)
 	}
 }
 
@@ -165,14 +163,13 @@ func (a *nftAudit) isClusterIP(ip string) bool {
 //
 // Each of these addresses is also in service-ips or, without endpoints, in no-endpoint-services (syncProxyRules of pkg/proxy/nftables).
 func (a *nftAudit) judgeFirewallIPs(dispatched map[string]string) {
-	const name = damaged
 	blocked := a.blocked()
 	if s := a.t.Sets["firewall-ips"]; s != nil {
 		for _, e := range s.Elements {
 			n := a.node(e.Target)
 			kind, _, _ := nftKind(e.Target)
 			if n == nil || kind != "firewall" {
-				a.addSetFinding(name, s.Name, e.String(), n, "the target of element %s is %s, which is not a chain of source ranges", e, e.Target)
+				a.addSetFinding(damaged, s.Name, e.String(), n, "the target of element %s is %s, which is not a chain of source ranges", e, e.Target)
 			} else if len(e.Key) == 3 && (dispatched[e.String()] != "" || blocked[e.String()]) {
 				n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, e.Key[0])
 			} else if !n.broken && !a.mapDamaged {
@@ -187,17 +184,18 @@ func (a *nftAudit) judgeFirewallIPs(dispatched map[string]string) {
 		if c == nil || c.blamed || n.broken || c.refs == 0 && len(c.Rules) == 0 {
 			continue
 		}
-		drops := len(c.Rules) == 1 && c.Rules[0].Verdict == "drop" && c.Rules[0].Source != "" && c.Rules[0].NotSource
-		switch {
-		case c.refs == 0:
-			a.addFinding(name, c, nil, n, "no element of @firewall-ips has the target %s: loadBalancerSourceRanges is not enforced", c.Name)
-		case !drops:
-			a.addFinding(name, c, nil, n, "%s does not drop the clients that loadBalancerSourceRanges excludes", c.Name)
-		case c.Rules[0].Sources != nil:
-			n.out.SourceRanges = c.Rules[0].Sources
-		default:
-			n.out.SourceRanges = []string{c.Rules[0].Source}
+		if c.refs == 0 {
+			a.addFinding(damaged, c, nil, n, "no element of @firewall-ips has the target %s: loadBalancerSourceRanges is not enforced", c.Name)
+			continue
 		}
+		only := ruleset.NFTRule{Source: "...", NotSource: true, Verdict: "drop"}
+		if len(c.Rules) > 0 && c.Rules[0].Source != "" {
+			only.Source = c.Rules[0].Source
+			if n.out.SourceRanges = c.Rules[0].Sources; n.out.SourceRanges == nil {
+				n.out.SourceRanges = []string{only.Source}
+			}
+		}
+		a.compare(n, c, []ruleset.NFTRule{only}, 0)
 	}
 }
 
@@ -208,33 +206,29 @@ func (a *nftAudit) judgeClusterIPs() {
 	if s == nil || a.mapDamaged {
 		return
 	}
-	nameless := map[string]bool{} // addresses of Services with truncated names
+	used, missing := map[string]bool{}, map[string]*nftNode{}
 	if blocked := a.t.Sets["no-endpoint-services"]; blocked != nil {
 		for _, e := range blocked.Elements {
-			if len(e.Comment) >= longestComment && len(e.Key) == 3 {
-				nameless[e.Key[0]] = true
+			if len(e.Key) == 3 && len(e.Comment) >= longestComment {
+				used[e.Key[0]] = true // of a Service whose name is not known
 			}
 		}
 	}
-	used := map[string]*nftNode{}
 	for _, n := range a.nodes {
-		if n.out.ClusterIP != "" {
-			used[n.out.ClusterIP] = n
-		}
 		if n.broken { // its address may be lost too
 			return
 		}
+		used[n.out.ClusterIP], missing[n.out.ClusterIP] = true, n
 	}
+	delete(missing, "")
 	for _, e := range s.Elements {
-		if used[e.String()] == nil && !nameless[e.String()] {
+		if delete(missing, e.String()); !used[e.String()] {
 			a.addSetFinding(damaged, set, e.String(), nil, "%s is in @cluster-ips, but no Service uses it", e)
 			return
 		}
-		delete(used, e.String())
 	}
-	// A ClusterIP may serve several ports: one of them is in used.
-	for _, n := range a.nodes {
-		if used[n.out.ClusterIP] == n {
+	for _, n := range a.nodes { // a ClusterIP may serve several ports: one of them is in missing
+		if missing[n.out.ClusterIP] == n {
 			a.addSetFinding(damaged, set, "", n, "%s is not in @cluster-ips", n.out.ClusterIP)
 			return
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // structural matches the findings that need neither names nor addresses.
-var structural = regexp.MustCompile(`^kubeproxy\.(rules|table|chain|jump|canary|backend|version)\.`)
+var structural = regexp.MustCompile(`^kubeproxy\.(rules|table|chain|jump|canary|backend)\.`)
 
 // redacted returns a rule which shows that names or addresses of the input were replaced, and how it shows it. It reports false if the
 // rules cannot be judged at all: those that lead to Services lack the comments that name them. kube-proxy makes the name of each chain from
