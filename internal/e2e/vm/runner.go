@@ -18,7 +18,7 @@ import (
 
 const (
 	prepareTime = 5 * time.Minute
-	bootScript  = 20 * time.Minute // one boot script, including its deliberate waits
+	bootScript  = 30 * time.Minute // one boot script, including its deliberate waits
 	afterwards  = time.Minute
 )
 

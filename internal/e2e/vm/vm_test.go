@@ -18,7 +18,7 @@ import (
 
 const (
 	repository = "../../.."
-	wholeTime  = 15 * time.Minute // one scenario
+	wholeTime  = 40 * time.Minute // one scenario
 )
 
 // TestScenarios runs every directory in scenarios as a subtest. The -parallel flag of go test limits the machines that run at a time.

