@@ -81,38 +81,28 @@ func sameMark(a, b string) bool {
 
 // Text writes the rule as iptables-save does, without comments.
 func (w *Rule) Text(chain string) string {
-	b := strings.Builder{}
-	b.WriteString("-A " + chain)
-	put := func(not ruleset.Flags, option, value string) {
-		if value == "" {
-			return
+	text := "-A " + chain
+	put := func(is bool, not ruleset.Flags, option string, value any) {
+		if is && w.Flags&not != 0 {
+			text += " !"
 		}
-		if not != 0 && w.Flags&not != 0 {
-			b.WriteString(" !")
+		if is {
+			text += fmt.Sprint(" ", option, " ", value)
 		}
-		b.WriteString(" " + option + " " + value)
 	}
-	put(ruleset.NotSource, "-s", w.Source)
-	put(ruleset.NotDestination, "-d", w.Destination)
-	put(ruleset.NotInterface, "-i", w.In)
-	put(0, "-p", w.Protocol)
-	put(ruleset.NotMark, "-m mark --mark", w.Mark)
-	put(0, "-m conntrack --ctstate", w.States)
-	if w.Flags&ruleset.FromLocal != 0 {
-		put(0, "-m addrtype --src-type", "LOCAL")
-	}
-	if w.Flags&ruleset.ToLocal != 0 {
-		put(0, "-m addrtype --dst-type", "LOCAL")
-	}
-	if w.Chance > 0 {
-		put(0, "-m statistic --mode random --probability", fmt.Sprintf("%.11f", w.Chance))
-	}
-	if w.Seconds > 0 {
-		put(0, "-m recent --rcheck --seconds", fmt.Sprint(w.Seconds))
-	}
-	put(0, "--dport", w.Port)
-	put(0, "-j", w.Target)
-	put(0, "--set-xmark", w.SetMark)
-	put(0, "--to-destination", w.To)
-	return b.String()
+	put(w.Source != "", ruleset.NotSource, "-s", w.Source)
+	put(w.Destination != "", ruleset.NotDestination, "-d", w.Destination)
+	put(w.In != "", ruleset.NotInterface, "-i", w.In)
+	put(w.Protocol != "", 0, "-p", w.Protocol)
+	put(w.Mark != "", ruleset.NotMark, "-m mark --mark", w.Mark)
+	put(w.States != "", 0, "-m conntrack --ctstate", w.States)
+	put(w.Flags&ruleset.FromLocal != 0, 0, "-m addrtype --src-type", "LOCAL")
+	put(w.Flags&ruleset.ToLocal != 0, 0, "-m addrtype --dst-type", "LOCAL")
+	put(w.Chance > 0, 0, "-m statistic --mode random --probability", fmt.Sprintf("%.11f", w.Chance))
+	put(w.Seconds > 0, 0, "-m recent --rcheck --seconds", w.Seconds)
+	put(w.Port != "", 0, "--dport", w.Port)
+	put(w.Target != "", 0, "-j", w.Target)
+	put(w.SetMark != "", 0, "--set-xmark", w.SetMark)
+	put(w.To != "", 0, "--to-destination", w.To)
+	return text
 }

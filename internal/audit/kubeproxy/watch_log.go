@@ -37,9 +37,8 @@ func (of Log) isOld() bool {
 	return !of.Written.IsZero() && (of.Written.Before(of.Now.Add(-watchFresh)) || of.Written.Before(of.Began))
 }
 
-// JudgeLog searches kube-proxy's log (a container's log file or /var/log/kube-proxy.log) for lists and watches of the API that keep failing.
-// `Failed to list *v1.Service` has the reason, which no page of kube-proxy has. A log's clock may be of any zone: its last
-// line is as old as its last write.
+// JudgeLog searches kube-proxy's log for lists and watches of the API that keep failing. `Failed to list *v1.Service` has the reason, which
+// no page of kube-proxy has. A log's clock may be of any zone: its last line is as old as its last write.
 func JudgeLog(r io.Reader, of Log) ([]proxy.Finding, error) {
 	in := input.NewLines(r)
 	in.Zeros = true

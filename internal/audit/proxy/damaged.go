@@ -22,9 +22,9 @@ func explain(name, chain string) string {
 	}
 	kind = cmp.Or(kind, chain)
 	if like := map[string]string{"service": "SVC", "local": "SVL", "endpoint": "SEP", "external": "EXT", "firewall": "KUBE-PROXY-FIREWALL",
-		"services": "KUBE-SERVICES", "service-ips": "KUBE-SERVICES", "service-nodeports": "KUBE-NODEPORTS", "no-endpoint-services": "KUBE-SERVICES",
-		"firewall-check": "KUBE-PROXY-FIREWALL", "firewall-ips": "KUBE-PROXY-FIREWALL", "mark-for-masquerade": "KUBE-MARK-MASQ",
-		"masquerading": "KUBE-POSTROUTING"}[kind]; like != "" {
+		"services": "KUBE-SERVICES", "service-ips": "KUBE-SERVICES", "service-nodeports": "KUBE-NODEPORTS",
+		"no-endpoint-services": "KUBE-SERVICES", "firewall-check": "KUBE-PROXY-FIREWALL", "firewall-ips": "KUBE-PROXY-FIREWALL",
+		"mark-for-masquerade": "KUBE-MARK-MASQ", "masquerading": "KUBE-POSTROUTING"}[kind]; like != "" {
 		kind = like
 	}
 	if name != damaged {

@@ -243,7 +243,7 @@ func (a *audit) judgeNodePorts() {
 	if a.opts.NodePortAddresses == nil {
 		name = "kubeproxy.nodeports.nowhere"
 	}
-	a.add(name, "nat", c, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is served").Means = explain(damaged, "KUBE-NODEPORTS")
+	a.add(name, "nat", c, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is served").Means = explain(damaged, ports.Name)
 }
 
 // judgeUnreferenced reports unused chains of Services. Outside of large-cluster mode, kube-proxy deletes them when it writes its rules.
@@ -289,8 +289,8 @@ func (a *audit) services() []Service {
 
 func (a *audit) service(p *model.Port) Service {
 	s := Service{Name: serviceName(p), Protocol: p.Protocol, Family: a.save.Family, ClusterIP: model.TrimCIDR(p.ClusterIP),
-		Port: atoi(p.Number), NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal, AffinitySeconds: max(0, int(p.Affinity)),
-		Masquerade: p.Masquerade(), health: a.model.HealthPorts[p.Name]}
+		Port: atoi(p.Number), NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal,
+		AffinitySeconds: max(0, int(p.Affinity)), Masquerade: p.Masquerade(), health: a.model.HealthPorts[p.Name]}
 	for _, o := range p.Outside {
 		if o.Balancer {
 			s.LoadBalancerIPs = append(s.LoadBalancerIPs, model.TrimCIDR(o.IP))

@@ -191,7 +191,9 @@ func (a *nftAudit) compare(n *nftNode, c *nftChain, want []ruleset.NFTRule, shar
 	if c.blamed {
 		return
 	}
-	have := slices.DeleteFunc(slices.Clone(c.Rules), func(r *ruleset.NFTRule) bool { return !decides(r) && r.Update == "" && r.MarkToggle == 0 })
+	have := slices.DeleteFunc(slices.Clone(c.Rules), func(r *ruleset.NFTRule) bool {
+		return !decides(r) && r.Update == "" && r.MarkToggle == 0
+	})
 	i := 0
 	for i < len(want) && i < len(have) && sameNFT(&want[i], have[i]) {
 		i++
