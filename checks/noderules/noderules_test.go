@@ -59,8 +59,8 @@ evidence: nftables mode: rules in the form of 1.34 to 1.35`},
 warn
 want: masqueraded once, from random ports
 got: random-fully, random-fully (IPv6)
-evidence: nft kube-proxy masquerading: masquerade random: masquerade without fully-random
-evidence: nft kube-proxy masquerading: masquerade random: masquerade without fully-random` + "\nremedy: restart kube-proxy, which rewrites its table: `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`"},
+evidence: nft kube-proxy masquerading: masquerade random: kube-proxy writes "masquerade fully-random" here
+evidence: nft kube-proxy masquerading: masquerade random: kube-proxy writes "masquerade fully-random" here` + "\nremedy: restart kube-proxy, which rewrites its table: `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`"},
 		{What: "IPVS", Problem: "kubeproxy.postrouting", Node: ipvs(), Want: `
 unknown` + "\nerror: cannot judge the rules of kube-proxy's IPVS mode; run `iptables-save -t nat | grep KUBE-POSTROUTING`"},
 		{What: "IPv6 not random", Problem: "kubeproxy.postrouting", Node: dual, Want: `
