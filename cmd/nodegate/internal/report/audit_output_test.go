@@ -35,8 +35,8 @@ func TestAuditSummary(t *testing.T) {
 	const want = `kube-proxy in iptables mode, rules of version 1.31 to 1.37, 9 Service ports
 
 fail: kubeproxy.chain.damaged (prod/np)
-  connections to one endpoint of a Service fail or go to another address
-  seen:   KUBE-SEP-KND7CFLS43625DNG is the chain of 100.96.1.1:80, but its DNAT rule leads to 100.96.1.9:80
+  connections to one endpoint of a Service fail, go to another address, or get no answer
+  seen:   kube-proxy writes "-A KUBE-SEP-KND7CFLS43625DNG -p tcp -j DNAT --to-destination 100.96.1.1:80" here; this concerns 33.3 % of its connections
   where:  ip nat KUBE-SEP-KND7CFLS43625DNG line 443
   rule:   -A KUBE-SEP-KND7CFLS43625DNG -p tcp -m comment --comment "prod/np" -m tcp -j DNAT --to-destination 100.96.1.9:80
   remedy: restart kube-proxy (rules stay in place): ` + "`" + `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE` + "`" + `
