@@ -83,10 +83,10 @@ fmt: ## format the Go files and group their imports
 	gofmt -w $$(git ls-files '*.go')
 	$(GO) run $(LINT) fmt
 
-dist: ## binaries, packages, image, module lists and their sums in dist/; signed where NODEGATE_SIGNING_KEY names a key
+dist: ## binaries, packages, image, module lists and their sums in dist/; NODEGATE_SIGNING_KEY=FILE signs them, and a tag needs it
 	@rm -rf dist
 	@VERSION='$(VERSION)' $(GO) run ./images/release dist
-	@case '$(VERSION)' in *~dev*) echo "This commit has no tag, so its version is $(VERSION). To release: git tag -a v$(NEXT) -m v$(NEXT) && make dist" ;; esac
+	@case '$(VERSION)' in *~dev*) echo "This commit has no tag, so its version is $(VERSION). To release: git tag -a v$(NEXT) -m v$(NEXT) && NODEGATE_SIGNING_KEY=FILE make dist" ;; esac
 
 test-cluster: ## test with a real control plane, kube-proxy and kubelet (needs {images,internal/e2e}/*/apt-packages); LONG=1 changes Services for ten minutes per backend; RUN and SKIP as for test-vm
 	LONG='$(LONG)' $(GO) test -tags cluster -count=1 -timeout 120m -v -run '$(RUN)' -skip 'TestScenarios$(if $(SKIP),|$(SKIP))' ./internal/e2e/cluster/

@@ -72,13 +72,12 @@ func (l *loader) forNode(fact func(name string) (any, bool)) *loader {
 func read(files []File, o Options) *loader {
 	l := &loader{reader: &reader{Options: o, words: newVocabulary()}, used: map[string]bool{}, policy: &Policy{Version: o.Version}}
 	for _, f := range files {
-		l.parse(f, 0)
+		if !l.stopped {
+			l.parse(f, 0)
+		}
 	}
 	l.addText(fmt.Append(nil, o.Vars, o.Env)) // in the order of the names
 	l.policy.Digest = hex.EncodeToString(l.sum[:6])
-	if l.stopped {
-		return l
-	}
 	l.rankBases(files)
 	l.readVariables()
 	l.readLint()

@@ -29,11 +29,11 @@ func Bases(files []File) (all []string) {
 // base returns the name of the file that a use block names.
 func (b block) base() (string, bool) {
 	name := strings.TrimPrefix(b.Name, "./")
-	dir := path.Dir(b.Range.Filename)
-	if dir == "." && !strings.HasPrefix(b.Range.Filename, "./") {
-		return name, IsPolicyFile(name) && !strings.Contains(name, "/")
+	isBeside := IsPolicyFile(name) && !strings.Contains(name, "/")
+	if dir := path.Dir(b.Range.Filename); dir != "." || strings.HasPrefix(b.Range.Filename, "./") {
+		name = strings.TrimSuffix(dir, "/") + "/" + name
 	}
-	return strings.TrimSuffix(dir, "/") + "/" + name, IsPolicyFile(name) && !strings.Contains(name, "/")
+	return name, isBeside
 }
 
 // rankBases ranks the blocks of the files that use blocks name.
@@ -84,7 +84,7 @@ func (l *loader) hasVersion(required *hcl.Attribute) bool {
 	if err != nil || l.Version == "" || slices.Compare(have, least) >= 0 {
 		return true
 	}
-	l.diags, l.blocks, l.bases = nil, nil, nil
+	l.diags, l.blocks = nil, nil
 	l.errorf(required.Expr.Range(), "Too old", "The policy requires nodegate %s; this is %s. Install a newer one.", text, l.Version)
 	l.stopped = true
 	return false

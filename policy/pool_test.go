@@ -145,9 +145,11 @@ func TestPool(t *testing.T) {
 		{base, "", "30", "--var n:1,1-1: Wrong value; Variable \"n\" must be one of its one_of at p.hcl:4:14"},
 		{`use "./p.hcl" {}`, "", "", "must name another *.hcl file"},
 		{`use "./../p.hcl" {}`, "", "", "must name another *.hcl file"},
+		{`use "./d/q.hcl" {}`, "", "", "must name another *.hcl file"},
 		{`use "./q.hcl" {}`, "", "", "q.hcl does not exist"},
 		{"required_version = \">= 1.2\"\nfuture {}", "1.1.9", "", "p.hcl:1,20-28: Too old; The policy requires nodegate >= 1.2; this is 1.1.9. Install a newer one."},
 		{"required_version = \">= 1.2\"\nfuture {}", "1.2.0", "", "Unsupported block type"},
+		{"required_version = \">=1.2.0\"\ncheck \"swap\" {}", "1.2.0", "", ""},
 		{"required_version = \"new\"\ncheck \"swap\" {}", "1.2.0", "", "Wrong value"},
 		{"required_version = \"1.2\"\ncheck \"swap\" {}", "1.2.0~dev.20261127.abc", "", ""},
 		{"variable \"n\" {\n default = \"a\"\n min = 5\n}", "", "", "min is for a variable that is a number"},
@@ -157,8 +159,13 @@ func TestPool(t *testing.T) {
 		if c.value != "" {
 			o.Vars = map[string]string{"n": c.value}
 		}
-		_, diags := policy.Load([]policy.File{file("p.hcl", c.text)}, o)
-		if c.want == "" && diags.HasErrors() || !strings.Contains(diags.Error(), c.want) || strings.HasPrefix(c.want, "p.hcl:1,20") && len(diags) != 1 {
+		files, isOld := []policy.File{file("p.hcl", c.text)}, strings.HasPrefix(c.want, "p.hcl:1,20")
+		if isOld { // the mistakes of the files beside it are not reported
+			const wrong = "use \"./none.hcl\" {}\nmodule \"a\" { absent = 5 }\nvariable \"x\" { type = nonsense }\nfuture {}"
+			files = []policy.File{file("a.hcl", wrong), files[0], file("z.hcl", wrong)}
+		}
+		_, diags := policy.Load(files, o)
+		if c.want == "" && diags.HasErrors() || !strings.Contains(diags.Error(), c.want) || isOld && len(diags) != 1 {
 			t.Errorf("%s\n%v\nwant %s", c.text, diags, c.want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -22,6 +23,7 @@ import (
 // fakeCRI is a runtime with one sandbox at most.
 type fakeCRI struct {
 	lacks      string            // a method that it does not implement
+	hangs      string            // a method that it does not answer
 	refuses    map[string]string // method, or "RunPodSandbox on the host network" -> its words
 	address    string
 	noImage    bool
@@ -99,6 +101,10 @@ func (f *fakeCRI) serve(t *testing.T) (socket string) {
 			message := make([]byte, r.ContentLength)
 			_, _ = r.Body.Read(message)
 			_, method, _ := strings.Cut(r.URL.Path, "Service/")
+			if method == f.hangs {
+				<-r.Context().Done()
+				return
+			}
 			w.Header().Set("Content-Type", "application/grpc")
 			response, words := f.answer(method, string(message))
 			switch {
@@ -229,6 +235,12 @@ func TestSandbox(t *testing.T) {
 		{what: "a leftover that cannot be removed, and runc is gone", setup: ready, cri: fakeCRI{runs: true, refuses: map[string]string{
 			"RemovePodSandbox": "busy", "RunPodSandbox on the host network": `exec: "runc": executable file not found in $PATH`}},
 			want: "start: install runc", runs: 1},
+		{what: "a leftover, and the node's own plugin cannot run", setup: ready, cri: fakeCRI{runs: true, refuses: map[string]string{
+			"RemovePodSandbox": `plugin type="bridge" failed (delete): fork/exec /opt/cni/bin/bridge: exec format error`}},
+			want: "start: install /opt/cni/bin/bridge for this machine"},
+		{what: "a leftover that Calico cannot remove", setup: with(func(s *host.RuntimeSetup) { s.Networks = calico }), cri: fakeCRI{runs: true,
+			refuses: map[string]string{"RemovePodSandbox": `plugin type="calico" failed (delete): stat /var/lib/calico/nodename: permission denied`}},
+			want: "remove: kubelet or the next probe removes it", runs: 1, minor: true},
 		{what: "a leftover", setup: ready, cri: fakeCRI{runs: true}, want: "a Pod sandbox started at", runs: 1},
 		{what: "CRI-O", name: "cri-o 1.34.0", setup: crio(isReady), files: programs, want: "a Pod sandbox started at", runs: 1},
 		{what: "CRI-O does not find a plugin", name: "cri-o 1.34.0", setup: crio(func(*host.RuntimeSetup) {}), files: map[string]string{
@@ -240,6 +252,12 @@ func TestSandbox(t *testing.T) {
 			want: "image: run `crictl pull pause:3.10`"},
 		{what: "CRI-O, conmon is gone", name: "cri-o 1.34.0", setup: crio(isReady), files: map[string]string{
 			proc + "/root/proc": "", proc + "/root/usr/bin/runc": ""}, want: "start: install /usr/bin/conmon, or correct runtime_path"},
+		{what: "RunPodSandbox does not return", setup: ready, cri: fakeCRI{hangs: "RunPodSandbox"}, want: "error: querying the runtime at "},
+		{what: "Calico does not return", setup: with(func(s *host.RuntimeSetup) { s.Networks = calico }), cri: fakeCRI{hangs: "RunPodSandbox"},
+			want: "skipped: the CNI plugin calico did not return in time"},
+		{what: "the image service does not return", setup: ready, cri: fakeCRI{hangs: "ImageStatus"}, want: "error: querying the runtime at "},
+		{what: "a sandbox stays that is never removed", setup: ready, cri: fakeCRI{hangs: "RemovePodSandbox"},
+			want: "remove: kubelet or the next probe removes it", runs: 1, minor: true},
 		{what: "no RunPodSandbox", setup: ready, cri: fakeCRI{lacks: "RunPodSandbox"}, want: "skipped: the runtime does not serve RunPodSandbox", runs: 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -247,7 +265,11 @@ func TestSandbox(t *testing.T) {
 			leftover, socket := c.cri.runs, c.cri.serve(t)
 			m := &hosttest.Machine{Files: c.files, Runtime: map[string]string{"v1 " + socket: cmp.Or(c.name, "containerd 1.6.20")},
 				Setups: map[string]host.RuntimeSetup{socket: c.setup}}
-			r, err := Sandbox(t.Context(), m.Host(), SandboxOptions{Socket: socket})
+			o := SandboxOptions{Socket: socket}
+			if c.cri.hangs != "" {
+				o.Timeout = time.Second
+			}
+			r, err := Sandbox(t.Context(), m.Host(), o)
 			got := r.Summary
 			switch {
 			case err != nil:
@@ -263,7 +285,7 @@ func TestSandbox(t *testing.T) {
 			if !strings.HasPrefix(got, c.want) || c.cri.started != c.runs {
 				t.Errorf("%d sandboxes, %q (%+v); want %d, %q", c.cri.started, got, r, c.runs, c.want)
 			}
-			if c.cri.runs != (c.cri.refuses["RemovePodSandbox"] != "") || leftover && r.Pass && len(r.Removed) != 1 {
+			if stays := c.cri.refuses["RemovePodSandbox"] != "" || c.cri.hangs == "RemovePodSandbox"; c.cri.runs != stays || leftover && r.Pass && len(r.Removed) != 1 {
 				t.Errorf("sandboxes that stay: %t, removed %v", c.cri.runs, r.Removed)
 			}
 		})
@@ -271,5 +293,24 @@ func TestSandbox(t *testing.T) {
 	m := &hosttest.Machine{}
 	if r, err := Sandbox(t.Context(), m.Host(), SandboxOptions{}); err != nil || !strings.HasPrefix(r.Skipped, "no runtime serves CRI v1 at /run/containerd") {
 		t.Errorf("without a runtime: %+v, %v", r, err)
+	}
+}
+
+// TestCannotRun: only a plugin that no Pod brings keeps a sandbox because the node is broken.
+func TestCannotRun(t *testing.T) {
+	for words, want := range map[string]bool{
+		`plugin type="bridge" failed (delete): fork/exec /opt/cni/bin/bridge: permission denied`:             true,
+		`plugin type="bridge" failed (delete): incompatible CNI versions; config is "1.1.0"`:                 true,
+		`plugin type="bridge" failed (delete): failed to find plugin "bridge" in path [/opt/cni/bin]`:        true,
+		`failed to find plugin "host-local" in path [/opt/cni/bin]`:                                          true,
+		`plugin type="bridge" failed (delete): running [/usr/sbin/iptables -t nat -D CNI-1]: exit status 4`:  false,
+		`plugin type="flannel" failed (delete): fork/exec /opt/cni/bin/flannel: exec format error`:           false,
+		`plugin type="calico" failed (delete): error getting ClusterInformation: connection is unauthorized`: false,
+		"busy": false,
+	} {
+		p := sandboxProbe{h: (&hosttest.Machine{}).Host(), setup: host.RuntimeSetup{Networks: []host.RuntimeNetwork{{Plugins: []string{"bridge", "host-local"}}}}}
+		assert.Equal(t, p.cannotRun(words), want, "%s", words)
+		p.setup.Networks[0].Plugins[0] = "calico" // whose Pod brings the others too
+		assert.Equal(t, p.cannotRun(words), false, "beside Calico: %s", words)
 	}
 }

@@ -227,6 +227,20 @@ func TestServiceOptions(t *testing.T) {
 		_, err := Service(deadline(t), c.addr, c.o)
 		assert.ErrorContains(t, err, c.want, "%s %+v", c.addr, c.o)
 	}
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	must(t, err)
+	before := net.DefaultResolver
+	defer func() { net.DefaultResolver = before; must(t, silent.Close()) }()
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", silent.LocalAddr().String())
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { // once it is asked
+		_, _, _ = silent.ReadFrom(make([]byte, 1))
+		cancel()
+	}()
+	_, err = Service(ctx, "silent.example.com:80", ServiceOptions{N: 1})
+	assert.ErrorContains(t, err, "lookup silent.example.com: operation was canceled", "a resolver that does not answer")
 }
 
 func BenchmarkService1000(b *testing.B) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/pem"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,8 +22,15 @@ func TestAPI(t *testing.T) {
 	status, asked := http.StatusCreated, ""
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = r.Header.Get("Authorization")
+		if status == http.StatusTemporaryRedirect {
+			w.Header().Set("Location", "https://127.0.0.1:1/")
+		}
+		answer := `{"status": {"userInfo": {"username": "system:node:n1"}}}`
+		if status == http.StatusAccepted {
+			answer = answer[:20]
+		}
 		w.WriteHeader(status)
-		_, _ = w.Write([]byte(`{"status": {"userInfo": {"username": "system:node:n1"}}}`))
+		_, _ = io.WriteString(w, answer)
 	}))
 	defer server.Close()
 	authority := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
@@ -46,6 +54,9 @@ func TestAPI(t *testing.T) {
 		{"an old API server", trusted, "pass", http.StatusNotFound, true},
 		{"refused", trusted, "fail", http.StatusUnauthorized, true},
 		{"starting", trusted, "unknown", http.StatusServiceUnavailable, true},
+		{"redirects", trusted, "unknown", http.StatusTemporaryRedirect, true},
+		{"redirects nowhere", trusted, "unknown", http.StatusFound, true},
+		{"a part of an answer", trusted, "unknown", http.StatusAccepted, true},
 		{"another authority", "server: \"" + server.URL + "\"", "fail", http.StatusCreated, false},
 		{"not verified", "server: \"" + server.URL + "\", insecure-skip-tls-verify: true", "skipped", http.StatusCreated, false},
 		{"no TLS", "server: \"http://127.0.0.1:1\"", "unknown", http.StatusCreated, false},

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io/fs"
 	"maps"
 	"math/big"
 	"strings"
@@ -39,6 +40,9 @@ func TestCertificate(t *testing.T) {
 		{what: "no kubeconfig", files: map[string]string{drop: ""}, want: "skipped"},
 		{what: "valid", from: -time.Hour, until: time.Hour, want: "pass: a client certificate that lets kubelet start",
 			dates: "pass: a valid client certificate"},
+		{what: "beside the kubeconfig, by its name", from: -time.Hour, until: time.Hour, want: "pass: ", dates: "pass: a valid client certificate",
+			files: map[string]string{"/etc/kubernetes/kubelet.conf": inContext + "users: [{name: u, user: {client-certificate: client.crt}}]\n",
+				"/etc/kubernetes/client.crt": certificate(t, now.Add(-time.Hour), now.Add(time.Hour))}},
 		{what: "expired", from: -2 * time.Hour, until: -time.Hour, want: "fail: expired since ", dates: "warn: expired since "},
 		{what: "expired, and kubelet starts with it", from: -2 * time.Hour, until: -time.Hour, want: "pass: ", dates: "warn: expired since ",
 			files: map[string]string{drop: "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf\n"}},
@@ -82,15 +86,17 @@ func TestCertificate(t *testing.T) {
 			drop: "[Service]\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf " +
 				"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf\n",
 			"/usr/lib/systemd/system/kubelet.service": "[Service]\nExecStart=/usr/bin/kubelet\n",
-			"/etc/kubernetes/kubelet.conf":            inContext + "users: [{name: u, user: {client-certificate: ../../var/lib/kubelet/pki/kubelet.pem}}]\n",
+			"/etc/kubernetes/kubelet.conf":            inContext + "users: [{name: u, user: {client-certificate: /var/lib/kubelet/pki/kubelet.pem}}]\n",
 			"/var/lib/kubelet/pki/kubelet.pem":        certificate(t, now.Add(c.from), now.Add(c.until)),
 		}
 		maps.Copy(files, c.files)
 		if files["/var/lib/kubelet/pki/kubelet.pem"] == "absent" {
 			delete(files, "/var/lib/kubelet/pki/kubelet.pem")
 		}
+		m := checkstest.Node(files, nil)
+		m.Modes = map[string]fs.FileMode{"/etc/kubernetes/kubelet.conf": 0o600} // as kubeadm writes it
 		for name, want := range map[string]string{"kubelet.certificate": c.want, "kubelet.certificate-dates": cmp.Or(c.dates, "skipped")} {
-			r := checkstest.On(t.Context(), t, checkstest.Node(files, nil).Host(), checks.Run, name, "")
+			r := checkstest.On(t.Context(), t, m.Host(), checks.Run, name, "")
 			got := r.Verdict.String()
 			if r.Verdict != verdict.Skipped {
 				got += ": " + r.State.Got

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"nodegate/internal/host"
+	"nodegate/internal/host/activity"
 )
 
 // grace bounds how long a verb may take to end by itself, after a signal or at the end
@@ -114,8 +115,14 @@ func limitVerb(c *cobra.Command) error {
 	if err != nil || limit == 0 {
 		return err
 	}
+	ctx, steps := activity.With(c.Context())
+	c.SetContext(ctx)
 	time.AfterFunc(limit+lateGrace(limit), func() {
-		host.Print(os.Stderr, "nodegate: timed out after "+limit.String()+" (--timeout)")
+		why := "nodegate: timed out after " + limit.String() + " (--timeout)"
+		if step := steps.Now().String(); step != "" {
+			why += ": " + step
+		}
+		host.Print(os.Stderr, why)
 		os.Exit(exitUnknown)
 	})
 	return nil

@@ -61,7 +61,7 @@ func daemonSet(in Input) (Result, error) {
 	if byPod {
 		k += "- rbac.yaml\n- own-node.yaml # Kubernetes 1.30 and later\n"
 	}
-	k += "configMapGenerator:\n- name: nodegate-policy\n  namespace: kube-system\n  files:\n"
+	k += "configMapGenerator:\n- name: nodegate-policy\n  namespace: kube-system\n  options: {immutable: true}\n  files:\n"
 	var tree []units.File
 	for _, f := range files {
 		if path.Dir(f.Path) == units.PolicyDir {

@@ -54,6 +54,7 @@ func TestKustomizeBuilds(t *testing.T) {
 			Kind     string
 			Metadata struct{ Name, Namespace string }
 			Data     map[string]string
+			Fixed    bool `yaml:"immutable"`
 			Spec     struct {
 				Template struct {
 					Spec struct {
@@ -70,8 +71,8 @@ func TestKustomizeBuilds(t *testing.T) {
 		switch doc.Kind {
 		case "ConfigMap":
 			name = doc.Metadata.Name
-			if doc.Data["my.hcl"] != podPolicy {
-				t.Errorf("the policy in the config map is %q", doc.Data)
+			if doc.Data["my.hcl"] != podPolicy || !doc.Fixed {
+				t.Errorf("the policy in the config map is %q, immutable: %t", doc.Data, doc.Fixed)
 			}
 		case "DaemonSet":
 			for _, v := range doc.Spec.Template.Spec.Volumes {

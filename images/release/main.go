@@ -2,9 +2,8 @@
 // checkout is.
 //
 // VERSION names the release. SOURCE_DATE_EPOCH is its time in seconds since 1970; the default is the time of the commit.
-// SOURCE_COMMIT is the commit if this is not a git checkout. NODEGATE_SIGNING_KEY is the file of a minisign
-// secret key, NODEGATE_SIGNING_PASSWORD its password where it has one; without a
-// key all is made but the signature.
+// SOURCE_COMMIT is the commit if this is not a git checkout. NODEGATE_SIGNING_KEY is the file of a minisign secret key,
+// NODEGATE_SIGNING_PASSWORD its password. Only a build between two tags may be unsigned.
 package main
 
 import (
@@ -70,7 +69,7 @@ func run(dir string, steps func(release) error) error {
 }
 
 func (r release) all() error {
-	for _, step := range []func() error{r.binaries, r.modules, r.packages, r.image, r.extensions, r.sums, r.sign} {
+	for _, step := range []func() error{r.checkKey, r.binaries, r.modules, r.packages, r.image, r.extensions, r.sums, r.sign} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -82,3 +82,19 @@ func TestPackageScripts(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, len(left), 0, "files left: %v", left)
 }
+
+// TestUnsigned: only a build that is not a tag's may be unsigned. SECURITY.md: release.
+func TestUnsigned(t *testing.T) {
+	t.Setenv("NODEGATE_SIGNING_KEY", "")
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	t.Setenv("VERSION", "v1.0.0")
+	assert.ErrorContains(t, run(t.TempDir()+"/dist", release.all), "signing v1.0.0: set NODEGATE_SIGNING_KEY to the file", "make dist")
+	for version, want := range map[string]bool{
+		"v1.0.0": false, "v1.0.0-rc1": false, "v1.0.0-g1": false, "0.1.0~dev": true, "0.1.0~dev.20261129032055.abcdef12": true,
+		"v1.0.0-3-gabcdef12": true, "v1.0.0-3-gabcdef12-dirty": true, "v1.0.0-dirty": true,
+	} {
+		assert.Equal(t, release{version: version}.checkKey() == nil, want, "%s without a key", version)
+	}
+	t.Setenv("NODEGATE_SIGNING_KEY", t.TempDir()+"/key")
+	assert.ErrorContains(t, release{version: "0.1.0~dev"}.checkKey(), "no such file", "a key that is missing")
+}

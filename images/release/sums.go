@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -29,11 +30,23 @@ func (r release) sums() error {
 	return put(filepath.Join(r.dir, sumsName), []byte(list.String()), 0o644)
 }
 
+// checkKey returns an error if a release could not be signed. A build between two tags needs no key.
+func (r release) checkKey() error {
+	key := os.Getenv("NODEGATE_SIGNING_KEY")
+	if key == "" && regexp.MustCompile(`~dev|-[0-9]+-g[0-9a-f]+|-dirty$`).MatchString(r.version) {
+		return nil
+	}
+	if _, err := os.Stat(key); err != nil {
+		return fmt.Errorf("signing %s: set NODEGATE_SIGNING_KEY to the file of the secret key, which `minisign -G` makes: %w", r.version, err)
+	}
+	return nil
+}
+
 // sign signs the list with minisign(1). Both comments are given, because its own ones contain the time of the signature.
 func (r release) sign() error {
 	key := os.Getenv("NODEGATE_SIGNING_KEY")
 	if key == "" {
-		fmt.Println("not signed: NODEGATE_SIGNING_KEY names no secret key of minisign")
+		fmt.Printf("not signed, because %s is not a release: NODEGATE_SIGNING_KEY is not set\n", r.version)
 		return nil
 	}
 	file := filepath.Join(r.dir, sumsName)

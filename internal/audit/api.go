@@ -124,10 +124,19 @@ func (a *API) List(ctx context.Context, latest bool) (*proxy.Versions, error) {
 	if latest {
 		query = ""
 	}
-	if err := a.Get(ctx, slicesPath+query, v.ReadEndpointSlices); err != nil {
-		return nil, fmt.Errorf("%w: %w", input.ErrUnknown, err)
+	read := func(path string, list func(io.Reader) error) error {
+		return a.Get(ctx, path+query, func(r io.Reader) error {
+			if err := list(r); err != nil {
+				return fmt.Errorf("reading the API server's %s: %w", path, err)
+			}
+			return nil
+		})
 	}
-	if err := a.Get(ctx, servicesPath+query, v.ReadServices); err != nil {
+	err := read(slicesPath, v.ReadEndpointSlices)
+	if err == nil {
+		err = read(servicesPath, v.ReadServices)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", input.ErrUnknown, err)
 	}
 	if v.Endpoints.Slices == 0 || v.Services.Count == 0 {

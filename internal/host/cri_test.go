@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -33,6 +34,11 @@ func TestCgroupDriver(t *testing.T) {
 		{"nonsense", "Status", "\xff", "error"},
 		{"too large", "Status", strings.Repeat("a", criAnswer), "larger than 1 MiB"},
 		{"neither", "", "", "unsupported"},
+		{"100 MB", "Status", "", "larger than 1 MiB"},
+		{"half", "Status", "", "received from peer"},
+		{"half, and no fault", "Status", "", "not a CRI message"},
+		{"too slow", "Status", "", "deadline exceeded"},
+		{"without an end", "RuntimeConfig", "", "deadline exceeded"},
 	} {
 		socket := filepath.Join(t.TempDir(), "s")
 		l, err := net.Listen("unix", socket)
@@ -45,12 +51,40 @@ func TestCgroupDriver(t *testing.T) {
 					return
 				}
 				w.Header().Set("Trailer", "Grpc-Status")
-				_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(c.answer))), c.answer...))
+				switch written := 0; c.what {
+				case "100 MB":
+					part := make([]byte, 64<<10)
+					for _, gone := w.Write(part); gone == nil && written < 100<<20; written += len(part) {
+						_, gone = w.Write(part)
+					}
+					if written > 50*criAnswer {
+						t.Errorf("%d bytes were read", written)
+					}
+				case "half", "half, and no fault":
+					_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, 100), make([]byte, 50)...))
+					_ = http.NewResponseController(w).Flush()
+					if c.what == "half" {
+						panic(http.ErrAbortHandler)
+					}
+				case "without an end", "too slow":
+					if c.what == "without an end" {
+						_, _ = w.Write([]byte{0, 0, 0, 0, 9, 1})
+						_ = http.NewResponseController(w).Flush()
+					}
+					<-r.Context().Done()
+				default:
+					_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(c.answer))), c.answer...))
+				}
 				w.Header().Set("Grpc-Status", "0")
 			})}
 		server.Protocols.SetUnencryptedHTTP2(true)
 		go func() { _ = server.Serve(l) }()
-		d, err := machineRuntimes{}.CgroupDriver(t.Context(), socket)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		d, err := machineRuntimes{}.CgroupDriver(ctx, socket)
+		if ctx.Err() != nil {
+			t.Errorf("%s: only the caller's deadline ended the call", c.what)
+		}
+		cancel()
 		_ = server.Close()
 		got := d.Driver
 		switch {

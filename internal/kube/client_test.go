@@ -2,16 +2,25 @@ package kube_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"io"
+	"log"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"nodegate/internal/audit"
 	"nodegate/internal/audit/kubeproxy"
@@ -119,6 +128,76 @@ func TestRefused(t *testing.T) {
 	cancel()
 	if err := list(ended, forServer(s, "    token: secret\n")); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the deadline: %v", err)
+	}
+}
+
+// TestFaultyServer: an API server that redirects, hands out a part of a list, changes its certificate between two requests, or whose name
+// is never resolved, gives no list. The error has the place, and no other server gets a request.
+func TestFaultyServer(t *testing.T) {
+	const slices = `{"metadata": {"resourceVersion": "8"}, "items": [{"addressType": "IPv4"}, {"addressType": "IPv4"}]}`
+	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("another server is queried") }))
+	defer elsewhere.Close()
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = silent.Close() }()
+	before := net.DefaultResolver
+	defer func() { net.DefaultResolver = before }()
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", silent.LocalAddr().String())
+	}}
+	part := func(size int, then func()) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, slices[:size])
+			_ = http.NewResponseController(w).Flush()
+			then()
+		}
+	}
+	cut := func() { panic(http.ErrAbortHandler) }
+	for what, c := range map[string]struct {
+		handler http.HandlerFunc
+		want    string
+	}{
+		"redirects":                  {http.RedirectHandler(elsewhere.URL, http.StatusFound).ServeHTTP, "redirects the request"},
+		"redirects nowhere":          {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusFound) }, "/endpointslices: 302 Found"},
+		"cut in a list":              {part(60, cut), "/endpointslices: reading JSON: unexpected EOF"},
+		"cut between two items":      {part(strings.Index(slices, ", {"), cut), "/endpointslices: reading JSON: unexpected EOF"},
+		"ends in a list":             {part(60, func() {}), "/endpointslices: line 1: cut off"},
+		"ends before the last brace": {part(len(slices)-1, func() {}), "/endpointslices: line 1: cut off"},
+		"another certificate":        {part(len(slices), func() {}), "certificate signed by unknown authority"},
+		"a name without an answer":   {part(len(slices), func() {}), "deadline exceeded"},
+	} {
+		s := httptest.NewUnstartedServer(c.handler)
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		s.StartTLS()
+		ctx, text := t.Context(), forServer(s, "    token: secret\n")
+		switch what {
+		case "another certificate":
+			s.Config.SetKeepAlivesEnabled(false)
+			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			require.NoError(t, err)
+			same := &x509.Certificate{SerialNumber: big.NewInt(1), IPAddresses: s.Certificate().IPAddresses, NotAfter: s.Certificate().NotAfter}
+			der, err := x509.CreateCertificate(rand.Reader, same, same, key.Public(), key)
+			require.NoError(t, err)
+			later, shaken := tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, 0
+			s.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				if shaken++; shaken == 1 {
+					return nil, nil
+				}
+				return &tls.Config{Certificates: []tls.Certificate{later}}, nil
+			}
+		case "a name without an answer":
+			text = strings.Replace(text, s.URL, "https://api.example.com:6443", 1)
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+		}
+		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, text)}}.Server()
+		require.NoError(t, err)
+		v, err := api.List(ctx, false)
+		if v != nil || !errors.Is(err, input.ErrUnknown) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", what, err, c.want)
+		}
+		s.Close()
 	}
 }
 

@@ -185,7 +185,7 @@ func (c *Client) Authenticate(ctx context.Context) (user string, err error) {
 		return "", err
 	case status == http.StatusUnauthorized, user == "system:anonymous":
 		return "", ErrRefused
-	case status >= 500 || status == http.StatusTooManyRequests:
+	case status >= 500, status/100 == 3, status == http.StatusTooManyRequests: // the client returns a redirection without a target
 		return "", fmt.Errorf("querying the API server: %d %s", status, http.StatusText(status))
 	}
 	return user, nil

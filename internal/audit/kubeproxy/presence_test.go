@@ -1,6 +1,7 @@
 package kubeproxy_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,8 +25,8 @@ const initialPIDs = "pid:[4026531836]"
 // that responds at another address, and from one that is hidden from this process.
 func TestPresence(t *testing.T) {
 	healthy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/healthz" {
-			http.NotFound(w, r)
+		if r.URL.Path == "/metrics" {
+			fmt.Fprintln(w, `kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 50`)
 			return
 		}
 		fmt.Fprint(w, `{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,"status":{}}`)
@@ -67,18 +68,20 @@ func TestPresence(t *testing.T) {
 		{"answers", process("/usr/local/bin/kube-proxy", 'S', initialPIDs), healthy.Listener.Addr(), ""},
 		{"answers, but is hidden", process("bash", 'S', "pid:[1]"), healthy.Listener.Addr(), ""},
 		{"answers, briefly in state D", process("kube-proxy", 'D', initialPIDs), healthy.Listener.Addr(), ""},
+		{"is absent, and another program answers", process("bash", 'S', initialPIDs), healthy.Listener.Addr(), ""},
 		{"is absent", process("bash", 'S', initialPIDs), refused.Addr(), "kubeproxy.process.absent"},
 		{"is another node's", foreign, refused.Addr(), "kubeproxy.process.absent"},
 		{"is another user's k3s", vcluster, refused.Addr(), "kubeproxy.process.absent"},
 		{"has sockets that cannot be read", blind, refused.Addr(), "kubeproxy.process.silent"},
 		{"is hidden", process("bash", 'S', "pid:[1]"), refused.Addr(), "kubeproxy.process.silent"},
 		{"is stopped", process("kube-proxy", 'T', initialPIDs), hanging.Addr(), "kubeproxy.process.stopped"},
+		{"is stopped, and another program answers", process("kube-proxy", 'T', initialPIDs), healthy.Listener.Addr(), "kubeproxy.process.stopped"},
 		{"is dead", process("kube-proxy", 'Z', initialPIDs), refused.Addr(), "kubeproxy.process.stopped"},
 		{"is blocked in the kernel", process("kube-proxy", 'D', initialPIDs), hanging.Addr(), "kubeproxy.process.stopped"},
 		{"hangs", process("k3s-server", 'S', initialPIDs), hanging.Addr(), "kubeproxy.process.hung"},
 		{"listens on nothing", deaf, refused.Addr(), "kubeproxy.process.silent"},
 	} {
-		p := kubeproxy.Presence{Host: c.m.Host(), Healthz: page(c.healthz)}
+		p := kubeproxy.Presence{Host: c.m.Host(), Healthz: page(c.healthz), Metrics: "http://" + c.healthz.String() + "/metrics"}
 		found := p.Look(t.Context())
 		if len(found) > 1 || c.want == "" && len(found) != 0 || c.want != "" && (len(found) == 0 || found[0].Name != c.want) {
 			t.Errorf("kube-proxy %s: %+v, want %q", c.what, found, c.want)
@@ -86,6 +89,15 @@ func TestPresence(t *testing.T) {
 		if kubeproxy.Silent(found) != (c.want != "") {
 			t.Errorf("kube-proxy %s: silent is wrong", c.what)
 		}
+		ctx := t.Context()
+		if c.healthz == hanging.Addr() {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+		}
+		_, slow := p.Figures(ctx)
+		assert.Equal(t, slow, c.what == "hangs" || c.what == "is blocked in the kernel", "kube-proxy %s: slow", c.what)
+		assert.Equal(t, !p.LastSync(ctx).IsZero(), strings.HasPrefix(c.what, "answers"), "kube-proxy %s: it has written rules", c.what)
 	}
 	// kube-proxy does not respond at the expected address, and listens on another one.
 	p := kubeproxy.Presence{Host: process("kube-proxy", 'S', initialPIDs).Host(), Healthz: page(refused.Addr())}

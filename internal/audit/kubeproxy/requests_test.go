@@ -25,6 +25,8 @@ func TestRequests(t *testing.T) {
 		"two fail":           {[]Requests{{5, 0}, {5, 2}, {5, 3}, {5, 4}}, false, 0},
 		"answered again":     {[]Requests{{5, 0}, {5, 2}, {5, 4}, {6, 6}}, false, 0},
 		"another process":    {[]Requests{{5, 9}, {5, 12}, {5, 15}, {5, 1}}, false, 0},
+		"another one fails":  {[]Requests{{5, 9}, {5, 12}, {5, 15}, {5, 1}, {5, 20}}, false, 0},
+		"another, answered":  {[]Requests{{5, 0}, {5, 2}, {5, 4}, {1, 6}}, false, 0},
 		"metrics lost":       {[]Requests{{5, 0}, {5, 2}, {}, {5, 6}}, false, 0},
 		"until it answers":   {[]Requests{{5, 0}, {5, 2}, {5, 4}, {5, 6}}, false, 61 * time.Second},
 		"long after it":      {[]Requests{{5, 0}, {5, 2}, {5, 4}, {5, 6}, {5, 8}}, true, time.Second},
