@@ -209,12 +209,12 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	r.State, r.Err = c.Inspect(ctx, h)
 	switch {
 	case r.Err != nil:
-		r.Verdict = verdict.Unknown
+		r.Verdict, r.State.Got = verdict.Unknown, "" // an inspection begins with the wanted state
 		if r.State.Minor {
 			r.Metadata.Severity = policy.Warn
 		}
 	case r.State.Skip != "":
-		r.Verdict = verdict.Skipped
+		r.Verdict, r.State.Got = verdict.Skipped, ""
 	case r.State.Pass:
 		r.Verdict = verdict.Pass
 	case r.State.Minor, r.Metadata.Severity == policy.Warn:

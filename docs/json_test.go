@@ -34,7 +34,8 @@ var documents = []struct {
 	{"Watch", "cmd/nodegate/internal/report", "Watch", nil,
 		[]string{"timeout 2 nodegate watch --policy forward.hcl --interval 1s || :; nodegate status --format json"}},
 	{"Ways", "cmd/nodegate/internal/report", "Ways",
-		[]string{"nodegate audit --rules rules.txt --service prod/np --from outside -f json"}, nil},
+		nil, []string{"ip link add eth0 type veth peer name peer0; ip link set peer0 up; ip addr add 192.0.2.5/24 dev eth0; ip link set eth0 up; ip route add default via 192.0.2.1; " +
+			"sed 's/ -m nfacct --nfacct-name  *[a-z_]*//' rules.txt | iptables-nft-restore; nodegate audit --service prod/np --from node -f json || :"}},
 	{"Change", "cmd/nodegate/internal/report", "AppliedChange", nil,
 		[]string{"nodegate apply --policy forward.hcl >&2; tail -n 1 /run/nodegate/changes.jsonl"}},
 	{"FleetReport", "cmd/nodegate/internal/fleet", "jsonFleet", []string{"nodegate report pass.json fail.json unknown.json -f json"}, nil},

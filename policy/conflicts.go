@@ -13,7 +13,7 @@ import (
 // mergeDuplicates merges requirements of one name into the first of them, with the stricter
 // severity, and reports requirements that contradict each other.
 func (p *Policy) mergeDuplicates(r *reader) {
-	p.Modules = r.mergeModules(p.Modules, p.Links)
+	p.Modules = r.mergeModules(p.Modules)
 	p.Sysctls, p.Sysfs = r.mergeSysctls(p.Sysctls), r.mergeSysctls(p.Sysfs)
 	p.checkAliases(r)
 	p.checkExclusive(r)

@@ -326,7 +326,8 @@ func (l *loader) checkInterface(r *reader, b block, key Key) {
 			link := parts[3]
 			parts[3] = "*"
 			r.warnf(b.Range, "Only with this interface", "%s exists only while the node has %s: a node without it is held. For any interface of "+
-				"that name write: link \"NAME\" { match { name = %q } sysctl = { %q = VALUE } }.", key, link, link, Key(strings.Join(parts, "/")))
+				"that name write:\nlink %[2]q {\n  match { name = %[2]q }\n  sysctl = { %q = %s }\n}\n",
+				key, link, Key(strings.Join(parts, "/")), literal(s.Target("")))
 		}
 	}
 }

@@ -45,11 +45,16 @@ func (r *reader) decodeExec(b block) (Exec, bool) {
 			"a name.%s", b.Name, oddCharacter(b.Name))
 	}
 	e.Command = r.command(b.get("command"), "command")
+	forShell := regexp.MustCompile(`(?m)^(?:/\S*\*\S*|\$\{?[A-Za-z_]\w*\}?|[|]+|&&|>\S*)$`).FindString(strings.Join(e.Command, "\n"))
+	readers := []string{"sh", "bash", "dash", "find", "grep", "awk", "sed"} // of patterns
 	switch {
 	case b.get("command") == nil:
 		r.errorf(b.Range, "Missing command", "Write the program and its arguments: command = [\"/usr/local/bin/check-gpu\", \"--all\"].")
 	case r.names && len(e.Command) > 0 && strings.Contains(e.Command[0], " "):
 		r.warnf(b.at("command"), "One path", "%q is read as the path of a program. Write each argument as a separate element.", e.Command[0])
+	case r.names && forShell != "" && !slices.Contains(readers, path.Base(e.Command[0])):
+		r.warnf(b.at("command"), "No shell", "No shell runs, so the program gets %q as it is. Write command = [\"/bin/sh\", \"-c\", \"...\"], "+
+			"with the whole line as the last string.", forShell)
 	}
 	e.Timeout = r.duration(b.get("timeout"), "timeout", 10*time.Second, 10*time.Millisecond, maxExecTime)
 	e.Stages = []string{"boot", "run"}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -134,8 +135,9 @@ func (r *reader) scopeFor(e hcl.Expression) (scope *hcl.EvalContext, unknown []s
 			continue
 		}
 		if !known {
+			meant := map[string]string{"node.os": "os.id", "node.distribution": "os.id", "os.name": "os.id", "os.family": "os.id"}[name]
 			r.errorf(t.SourceRange(), "Unknown fact", "There is no fact %s. Known facts: %s.%s",
-				name, strings.Join(FactNames(), ", "), didYouMean(name, FactNames()))
+				name, strings.Join(FactNames(), ", "), didYouMean(cmp.Or(meant, name), FactNames()))
 			ok = false
 			continue
 		}

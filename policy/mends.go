@@ -204,7 +204,7 @@ func mendSyntax(text []byte, diags hcl.Diagnostics) hcl.Diagnostics {
 		line := strings.TrimRight(lines[n-1], " \t\r")
 		write := lineInstead(line, d.Summary+" in "+owner)
 		repeats := strings.Contains(write, "Write: ")
-		if write != "" && (!repeats || !mayHoldSecret(lines[:n])) {
+		if write != "" && d.Summary != "Attribute redefined" && (!repeats || !mayHoldSecret(lines[:n])) {
 			d.Detail = write
 		}
 		return same
@@ -218,6 +218,8 @@ func lineMends() [][3]string {
 		{"", `^\s*when\s*\{\s*(.+?)\s*\}$`, "Write: when = $1"},
 		{"", `^\s*if\s+(.+?)\s*\{$`, "Each block has its own condition. Write in it: when = $1"},
 		{"Missing newline", `^\s*(\w+\s*=)\s*if\s+(.+?)\s+then\s+(.+?)\s+else\s+(.+)$`, "Write: $1 $2 ? $3 : $4"},
+		{"", `^\s*(.*=\s*)([\w.]+)\s+in\s+(\[[^\]]*\])(.*)$`, "Write: ${1}contains($3, $2)$4"},
+		{"Missing newline", `^\s*(.*[<>=]\s*)(\d+)\s*Gi?B?\b(.*)$`, "Write: $1$2 * 1024 * 1024 * 1024$3"},
 		{"Invalid single-argument", `^\s*(\w+(?:\s+"[^"]*")?\s*\{\s*\w+\s*=\s*[^={},]+?)$`, "Write: $1 }"},
 		{"", `\{\{|\{%`, "This is a template. Render it first, or write var.NAME for a value."},
 		{"", `("?[\w./*-]+"?)\s*=\s*\$\{\s*((?:var|local|node|kernel|os)\.[^{}"]*?)\s*\}`, "Write: $1 = $2"},
@@ -317,12 +319,22 @@ func inQuotes(e hcl.Expression, suffix string) string {
 	switch e := e.(type) {
 	case *hclsyntax.LiteralValueExpr:
 		if e.Val.Type() == cty.Number {
-			return fmt.Sprintf("Write %q.", e.Val.AsBigFloat().Text('f', -1)+suffix)
+			return fmt.Sprintf("Write %q.", numberText(e, e.Val)+suffix)
 		}
 	case *hclsyntax.TupleConsExpr:
 		return "Write one string, without brackets."
 	}
 	return "Write it in quotes."
+}
+
+// numberText returns a number as the author wrote it. HCL drops the final zeros of 5.10, and keeps the width.
+func numberText(e hcl.Expression, v cty.Value) string {
+	text := v.AsBigFloat().Text('f', -1)
+	if _, is := e.(*hclsyntax.LiteralValueExpr); is {
+		whole, _, _ := strings.Cut(text, ".")
+		text = v.AsBigFloat().Text('f', max(-1, e.Range().End.Byte-e.Range().Start.Byte-len(whole)-1))
+	}
+	return text
 }
 
 // ifCounted restricts a number to the parameters for which it is right; some count pages.

@@ -79,6 +79,10 @@ func (r *reader) decodeModule(b block) (Module, bool) {
 	if !m.Absent { // a module that no kernel has does not load
 		r.checkModule(b)
 	}
+	if at := b.at("absent"); m.Absent && !m.Off && b.Rank == ofBuiltin && !strings.HasPrefix(at.Filename, "builtin:") && r.catalogue != nil {
+		r.warnf(at, "Harmful value", "Module %s must not load, but %s requires it. If a node does not need it, write when = false instead.%s",
+			m.Name, place(b.Range), ifWanted("Harmful value", Key(m.Name)))
+	}
 	switch {
 	case m.Absent && m.Options != nil:
 		r.errorf(b.at("options"), "Contradiction", "A module that must not load takes no options. Remove options or absent.")
@@ -125,7 +129,7 @@ func (r *reader) decodeModuleOptions(b block) []ModuleOption {
 }
 
 // mergeModules merges modules of one name into the first of them.
-func (r *reader) mergeModules(all []Module, links []Link) []Module {
+func (r *reader) mergeModules(all []Module) []Module {
 	modules := all[:0]
 	for _, m := range all {
 		i := slices.IndexFunc(modules, func(o Module) bool { return o.Name == m.Name && o.Applies() })
@@ -142,11 +146,8 @@ func (r *reader) mergeModules(all []Module, links []Link) []Module {
 			if here.Rank < other.Rank {
 				remedy = fmt.Sprintf("Replace your block by: override %q { absent = %t }", "module."+m.Name, here.Absent)
 			}
-			for _, l := range links {
-				if here.Absent && other.Rank == ofBuiltin && l.Match.Kind == m.Name {
-					remedy = fmt.Sprintf("Remove your block: the module creates the links of kind %s, which link %q at %s sets.", l.Match.Kind, l.Name,
-						place(l.Range))
-				}
+			if here.Absent && other.Rank == ofBuiltin {
+				remedy = "Remove your block, because nodes need the module: " + other.Reason
 			}
 			r.errorf(here.Range, "Contradiction", "Module %s must be %s here, but %s at %s. %s", m.Name, here.Want(), other.Want(),
 				place(other.Range), remedy)

@@ -31,7 +31,7 @@ func TestModuleOptions(t *testing.T) {
 		`module "a" { options = 5 }`:                                                 "options must be a map",
 		`module "a" { options = {} }`:                                                "options must be a map",
 		"module \"a\" {\n options = { x = 1 }\n absent = true\n}":                    "takes no options",
-		"use \"flannel-vxlan\" {}\nmodule \"vxlan\" { absent = true }":               `Remove your block: the module creates the links of kind vxlan, which link "flannel"`,
+		"use \"flannel-vxlan\" {}\nmodule \"vxlan\" { absent = true }":               `Remove your block, because nodes need the module: flanneld needs it to create flannel.1.`,
 		"module \"a\" {}\nmodule \"a\" { absent = true }":                            "must be not loadable here, but loaded",
 		"module \"a\" { options = { x = 1 } }\nmodule \"a\" { options = { x = 2 } }": "Option x of module a is 2 here, but 1",
 		"module \"dccp\" {\n absent = true\n when = os.id == \"debian\"\n}":          "must not depend on os.id",

@@ -28,7 +28,7 @@ const noKernel = "no kernel of Debian 11, 12 or 13 has it."
 
 func (r *reader) checkModule(b block) {
 	if name := strings.ReplaceAll(b.Name, "-", "_"); r.names && !r.isAllowed(name) && !slices.Contains(r.catalogue.Modules, name) {
-		r.warnf(b.Range, "Unknown module", "%s: %s%s", b.Name, noKernel, Nearest(name, r.catalogue.Modules))
+		r.warnf(b.Range, "Unknown module", "%s: %s%s", b.Name, noKernel, cmp.Or(afterRemoval(name), Nearest(name, r.catalogue.Modules)))
 	}
 }
 
@@ -134,7 +134,17 @@ func (r *reader) parameterInstead(key Key, values []string) string {
 	case strings.Contains(word, "swap") && instead == "":
 		instead = " Swap is a check. Write: " + lineOf("check")
 	}
-	return instead
+	return cmp.Or(afterRemoval(string(key)), instead)
+}
+
+// afterRemoval returns the remedy for a name that Linux no longer has, or "".
+func afterRemoval(name string) string {
+	for _, rule := range kernels.Rules("gone") {
+		if is, _ := path.Match(rule.Words[0], name); is {
+			return " " + rule.Effect
+		}
+	}
+	return ""
 }
 
 // checkOctal reports a number with a leading zero: the kernel and nodegate read 0600 as 384, and its author may have meant either.
@@ -194,11 +204,12 @@ func notNumber(s string) bool {
 
 // suggestNumbers suggests how to write several numbers that other marks than spaces separate.
 func suggestNumbers(value string, numbers []int) string {
-	words := strings.FieldsFunc(value, func(c rune) bool { return strings.ContainsRune(" ,;:-", c) })
-	if len(words) < 2 || !slices.Contains(numbers, len(words)) || slices.ContainsFunc(words, notNumber) {
+	value, _, _ = strings.Cut(value, "#")
+	words := strings.FieldsFunc(value, func(c rune) bool { return strings.ContainsRune(" ,;:-'\"", c) })
+	if !slices.Contains(numbers, len(words)) || slices.ContainsFunc(words, notNumber) {
 		return ""
 	}
-	return fmt.Sprintf(" Write %q.", strings.Join(words, " "))
+	return fmt.Sprintf(" Write %s.", literal(strings.Join(words, " ")))
 }
 
 func suggestNumber(word string) string {

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -35,7 +34,8 @@ func (l *loader) applyOverrides() {
 			continue // two checks became one, and the first override stands
 		}
 		if again {
-			l.errorf(o.Range, "Overridden twice", "%s is already overridden at %s. Merge the two blocks.", o.Name, place(first))
+			l.errorf(o.Range, "Overridden twice", "%s is already overridden at %s. Merge the two blocks.%s",
+				o.Name, place(first), ifPools(o.Range, first))
 			continue
 		}
 		done[target{name, o.Rank}] = o.Range
@@ -103,26 +103,30 @@ func (l *loader) override(b *block, o block, report bool) {
 // findIneffective reports blocks that seem meant to switch off a built-in requirement but do not.
 func (l *loader) findIneffective() hcl.Diagnostics {
 	r := l.fresh()
-	var diags hcl.Diagnostics
+	warns := func(b block) bool {
+		v, known := r.value(b.get("severity"))
+		return known && v.RawEquals(cty.StringVal(string(Warn)))
+	}
 	for _, b := range l.blocks {
-		when := b.get("when")
-		if b.isBuiltin() || b.checkName() == "" || when == nil {
+		if b.isBuiltin() || b.checkName() == "" {
 			continue
 		}
-		v, known := r.value(when)
+		v, known := r.value(b.get("when"))
 		off := known && v.Type() == cty.Bool && v.False()
 		for _, of := range l.blocks {
 			adds := (b.Type == "sysctl" || b.Type == "sysfs") && !off // it adds its own value when it applies
-			if of.Rank > b.Rank && of.checkName() == b.checkName() && of.get("when") == nil && !adds {
-				diags = append(diags, &hcl.Diagnostic{
-					Severity: hcl.DiagWarning, Summary: "No effect", Subject: b.at("when").Ptr(),
-					Detail: fmt.Sprintf("%s is still required at %s, without a when. To switch that off, write: override %q { when = ... }.",
-						b.checkName(), place(of.Range), b.checkName()),
-				})
+			switch merged := b.Type != "check" && b.Type != "link"; {
+			case of.Rank <= b.Rank || of.checkName() != b.checkName() || of.get("when") != nil:
+			case b.get("when") != nil && !adds:
+				r.warnf(b.at("when"), "No effect", "%s is still required at %s, without a when. To switch that off, write: override %q { when = ... }.",
+					b.checkName(), place(of.Range), b.checkName())
+			case merged && !off && warns(b) && !warns(of):
+				r.warnf(b.at("severity"), "No effect", "%s still blocks, because of %s. To change that, write: override %[1]q { severity = \"warn\" }.",
+					b.checkName(), place(of.Range))
 			}
 		}
 	}
-	return diags
+	return r.warnings
 }
 
 // checkName returns the name of the check that the block creates, or "" if it creates no check.

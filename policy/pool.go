@@ -52,7 +52,7 @@ func (l *loader) rankBases(files []File) {
 			l.errorf(b.Range, "Not a file of this directory", "%q must name another *.hcl file in the same directory: use \"./base.hcl\" "+
 				"{}.", b.Name)
 		case i < 0:
-			l.errorf(b.Range, "No such file", "%s does not exist.", name)
+			l.errorf(b.Range, "No such file", "%s does not exist. A base is beside the file that uses it.", name)
 		case rank[name] <= rank[b.Range.Filename]:
 			l.errorf(b.Range, "Bases in a circle", "%s uses this file too, directly or by another. Remove one of the use blocks.", name)
 		}

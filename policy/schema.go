@@ -52,12 +52,18 @@ func (l *loader) winner(blockType, name string) (first *block) {
 		switch {
 		case b.Type != blockType || b.Name != name || b.Rank > first.Rank || b.isBuiltin() || b.Range == first.Range:
 		case isNameless(blockType):
-			l.errorf(b.Range, "Second "+b.Type, "A policy can have only one %s block; the first is at %s. Remove one.", b.Type, place(first.Range))
+			l.errorf(b.Range, "Second "+b.Type, "A policy can have only one %s block; the first is at %s. Remove one.%s", b.Type, place(first.Range),
+				ifPools(b.Range, first.Range))
 		default:
 			l.errorf(b.Range, "Same name twice", "Variable %q is already defined at %s. Rename one of the two.", b.Name, place(first.Range))
 		}
 	}
 	return first
+}
+
+// ifPools completes a message about two blocks: those of two files may be of two pools.
+func ifPools(a, b hcl.Range) string {
+	return map[bool]string{true: " All files are one policy: for different pools, name each pool's file alone."}[a.Filename != b.Filename]
 }
 
 // at returns the position of an attribute's value, or of the block if it is not set.

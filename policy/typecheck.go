@@ -125,7 +125,7 @@ func (c *typeChecker) checkOperand(e, other hclsyntax.Expression, want cty.Type,
 		if value, diags := other.Value(c.EvalContext); !diags.HasErrors() && value.IsWhollyKnown() && value.Type() == cty.String {
 			least = value.AsString()
 		} else if !diags.HasErrors() && value.IsWhollyKnown() && value.Type() == cty.Number {
-			least = versionText(value)
+			least = versionText(other, value)
 		}
 		not := map[bool]string{true: "!"}[less]
 		detail = fmt.Sprintf("%s is a string such as %q, not a number: write %sversion_at_least(%s, %q).", v, exampleOf(v), not, v, least)
@@ -161,6 +161,10 @@ func (c *typeChecker) checkEquality(n *hclsyntax.BinaryOpExpr) {
 	right, dependsRight := c.typeOf(n.RHS)
 	c.checkPossible(nameOf(n.LHS), n.RHS)
 	c.checkPossible(nameOf(n.RHS), n.LHS)
+	if dependsLeft && left.IsPrimitiveType() && right.IsTupleType() {
+		c.errorf(n.Range(), "Wrong type", "%s is %s and never equals a list. Write %scontains([...], %[1]s).", nameOf(n.LHS), withArticle(left),
+			map[bool]string{true: "!"}[n.Op == hclsyntax.OpNotEqual])
+	}
 	if !dependsLeft && !dependsRight || !left.IsPrimitiveType() || !right.IsPrimitiveType() || left == right {
 		return
 	}
@@ -208,10 +212,9 @@ func (c *typeChecker) checkPossible(fact string, e hclsyntax.Expression) {
 	}
 }
 
-// versionText returns a number as the version that its author meant. HCL drops a final zero, and no component has had a version 1.1 to 1.4
-// for years: 1.3 is 1.30.
-func versionText(v cty.Value) string {
-	text := v.AsBigFloat().Text('f', -1)
+// versionText returns a number as the version that its author meant. No component has had a version 1.1 to 1.4 for years: 1.3 is 1.30.
+func versionText(e hcl.Expression, v cty.Value) string {
+	text := numberText(e, v)
 	if len(text) == 3 && strings.HasPrefix(text, "1.") {
 		text += "0"
 	}
@@ -225,9 +228,9 @@ func suggestLiteral(of hclsyntax.Expression, other cty.Type, e hclsyntax.Express
 		return ""
 	}
 	if fact := nameOf(of); fact == "kernel.version" || fact == "kubelet.version" {
-		return fmt.Sprintf(" Write version_at_least(%s, %q).", fact, versionText(v))
+		return fmt.Sprintf(" Write version_at_least(%s, %q).", fact, versionText(e, v))
 	}
-	return fmt.Sprintf(" Write %q.", v.AsBigFloat().Text('f', -1))
+	return fmt.Sprintf(" Write %q.", numberText(e, v))
 }
 
 func (c *typeChecker) checkCall(n *hclsyntax.FunctionCallExpr) {

@@ -92,11 +92,16 @@ func (r *reader) mendValues(diags hcl.Diagnostics) {
 		switch {
 		case d.Summary == "Call to unknown function" && strings.Contains(d.Detail, "ver"):
 			d.Detail += ` Write: version_at_least(kernel.version, "5.4")`
+		case d.Summary == "Call to unknown function" && strings.Contains(d.Detail, `"not"`):
+			d.Detail += " Write ! for not."
 		case d.Summary == "Call to unknown function":
 			d.Detail += " There are " + strings.Join(slices.Sorted(maps.Keys(r.words.plain)), ", ") + "."
 		case d.Summary == "Invalid operand" && d.Expression != nil:
 			if v, wrong := d.Expression.Value(d.EvalContext); !wrong.HasErrors() && v.IsKnown() && !v.IsNull() && v.Type() == cty.String {
 				d.Detail += bytesOf(v.AsString(), "")
+				if strings.Contains(d.Detail, "bool is required") {
+					d.Detail += fmt.Sprintf(" Write the fact again, FACT == %q, or a list: contains([..., %[1]q], FACT).", v.AsString())
+				}
 			}
 		}
 	}
@@ -158,7 +163,7 @@ func conditionIn(v cty.Value, file string) string {
 	case strings.HasSuffix(file, ".json"):
 		return fmt.Sprintf(` Write "${%s}".`, strings.ReplaceAll(v.AsString(), `"`, `\"`))
 	}
-	return fmt.Sprintf(" Write when = %s.", v.AsString())
+	return fmt.Sprintf(" Write when = %s.", strings.ReplaceAll(v.AsString(), "'", `"`))
 }
 
 // integer reads a whole number that fits int64.
@@ -171,7 +176,7 @@ func (r *reader) integer(e hcl.Expression, name string) (int64, bool) {
 		if n, acc := v.AsBigFloat().Int64(); acc == big.Exact {
 			return n, true
 		}
-		r.errorf(e.Range(), "Wrong value", "%s must be a whole number of at most 64 bits.", name)
+		r.errorf(e.Range(), "Wrong value", "%s must be a whole number of at most 64 bits. Write floor(...) around a quotient.", name)
 		return 0, false
 	}
 	size := ""
@@ -237,8 +242,12 @@ func inOneString(v cty.Value) string {
 	if words == nil {
 		return ""
 	}
+	whole := strings.Join(words, " ")
+	if slices.ContainsFunc(words, notNumber) {
+		words = quoted(words)
+	}
 	return fmt.Sprintf(" Write value = %q if the parameter has these numbers, or one_of = [%s] if each of them is right.",
-		strings.Join(words, " "), strings.Join(words, ", "))
+		whole, strings.Join(words, ", "))
 }
 
 func (r *reader) duration(e hcl.Expression, name string, unset, least, most time.Duration) time.Duration {

@@ -98,9 +98,13 @@ func Files(p *policy.Policy, texts []policy.File, prog Program) ([]File, error) 
 		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-probe.conf", Mode: 0o644,
 			Content: networkDropIn(prog, "a probe \"service\": watch connects to it")})
 	}
+	if slices.ContainsFunc(p.Problems, func(pr policy.Problem) bool { return slices.Contains(sendPackets(), pr.Name) && pr.Applies() }) {
+		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-packets.conf", Mode: 0o644,
+			Content: packetsDropIn(prog, "a check that sends packets through a copy of the node's network")})
+	}
 	if p.Audit.On {
 		files = append(files, File{Path: unitDir + "/" + WatchUnit + ".d/10-audit.conf", Mode: 0o644,
-			Content: networkDropIn(prog, "an audit block: watch compares kube-proxy's rules with the API server")})
+			Content: packetsDropIn(prog, "an audit block: watch compares kube-proxy's rules with the API server")})
 	}
 	if prog.allow != "" {
 		files = append(files, writableDropIn(prog, ApplyUnit, applyCommand), writableDropIn(prog, WatchUnit, " watch"))

@@ -141,6 +141,7 @@ func planStep(t Tree, j *journal, files []File, force bool) (*step, error) {
 	}
 	if len(s.changes) > 0 {
 		errs = append(errs, t.Replaceable(JournalFile))
+		s.changes = slices.Insert(s.changes, 0, PathChange{JournalFile, map[bool]Action{true: Create, false: Replace}[j.Entries == nil]})
 	}
 	for _, f := range s.files {
 		errs = append(errs, t.Replaceable(f.Path))

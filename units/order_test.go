@@ -13,7 +13,7 @@ import (
 )
 
 // TestDropInLastAndFirst: the drop-in that kubelet's start depends on is written last and removed
-// first, so that it never calls a binary that does not exist.
+// first, so that it never calls a binary that does not exist. The journal is the first to be written and the last to be removed.
 func TestDropInLastAndFirst(t *testing.T) {
 	tree := open(t, t.TempDir())
 	installed, err := units.Install(tree, files(t, policyOne, "one"), false)
@@ -24,8 +24,9 @@ func TestDropInLastAndFirst(t *testing.T) {
 	if !strings.HasSuffix(last, "/10-nodegate.conf") || first != last {
 		t.Errorf("installed last: %s; removed first: %s", last, first)
 	}
-	if installed[0].Path != units.Binary || removed[len(removed)-1].Path != units.Binary {
-		t.Errorf("installed first: %s; removed last: %s", installed[0].Path, removed[len(removed)-1].Path)
+	n := len(removed)
+	if installed[1].Path != units.Binary || removed[n-2].Path != units.Binary || installed[0].Path != units.JournalFile || removed[n-1].Path != units.JournalFile {
+		t.Errorf("installed first: %v; removed last: %v", installed[:2], removed[n-2:])
 	}
 }
 

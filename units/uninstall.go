@@ -43,7 +43,6 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	var changes []PathChange
 	if err := removeStaged(t, j); err != nil {
 		return nil, err
 	}
@@ -53,17 +52,16 @@ func uninstall(t Tree, l *lock, force bool) ([]PathChange, error) {
 			return nil, err
 		}
 	}
-	for _, e := range s.dropped {
+	for i, e := range s.dropped {
 		restore := e.restore
 		if s.isCopied(e.Path) {
 			restore = s.commitDir
 		}
 		if err := restore(t); err != nil {
-			return changes, err
+			return s.changes[:i], err
 		}
-		changes = append(changes, undoOf(&e))
 	}
-	return changes, removeState(t, j, l)
+	return s.changes, removeState(t, j, l)
 }
 
 // PlanUninstall returns the changes that Uninstall would make.
@@ -79,11 +77,7 @@ func PlanUninstall(t Tree, force bool) ([]PathChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	var changes []PathChange
-	for _, e := range s.dropped {
-		changes = append(changes, undoOf(&e))
-	}
-	return changes, nil
+	return s.changes, nil
 }
 
 // planUninstall returns the entries to restore, if all can be.
@@ -103,8 +97,11 @@ func planUninstall(t Tree, j *journal, force bool) (*step, error) {
 		if now, err := t.Stat(e.Path); err == nil && sameNode(now, e.Before) {
 			continue
 		}
-		s.dropped = append(s.dropped, e)
+		s.dropped, s.changes = append(s.dropped, e), append(s.changes, undoOf(&e))
 		errs = append(errs, t.Replaceable(e.Path))
+	}
+	if len(s.changes) > 0 {
+		s.changes = append(s.changes, PathChange{JournalFile, Remove})
 	}
 	for _, d := range j.Dirs { // a mount point may stay, but nothing can be removed from a locked directory
 		errs = append(errs, t.Replaceable(path.Join(path.Dir(d), ".nodegate")))

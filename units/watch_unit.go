@@ -79,7 +79,18 @@ func limits() []string { return []string{"LimitNOFILE", "1024", "LimitAS", "infi
 // Started returns the units that systemd starts at boot.
 func Started() []string { return []string{ApplyUnit, WatchUnit} }
 
-// networkDropIn returns a drop-in that lets watch reach the API server. why names the block of the policy that needs it.
+// sendPackets returns the checks that send packets through a copy of the node's network.
+func sendPackets() []string {
+	return []string{"kubeproxy.way", "packetfilter.forward-drop", "packetfilter.input-drop", "docker.forward-drop"}
+}
+
+// packetsDropIn returns a drop-in that lets watch build a copy of the node's network, in which IPAddressDeny= would lose packets too.
+func packetsDropIn(prog Program, why string) []byte {
+	return render(prog.unitHeader()+"# The policy has "+why+".", section("Service", "IPAddressDeny", "", "IPAddressAllow", "",
+		"RestrictNamespaces", "", "RestrictNamespaces", "user net", "TasksMax", "128"))
+}
+
+// networkDropIn returns a drop-in that lets watch reach other addresses. why names the block of the policy that needs it.
 func networkDropIn(prog Program, why string) []byte {
 	return render(prog.unitHeader()+"# The policy has "+why+".",
 		section("Service", "IPAddressDeny", "", "IPAddressAllow", ""))

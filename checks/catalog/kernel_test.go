@@ -83,14 +83,12 @@ func TestRulesOnTheKernel(t *testing.T) {
 	checkstest.Is(t, h, "this kernel", "vxlan.checksum", "pass: not all four conditions met: the kernel has the fix")
 
 	load(checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.ReturnClear, "", checkstest.Masquerade, checkstest.OldForm,
-		":FORWARD ACCEPT [0:0]\n", ":FORWARD DROP [0:0]\n:DOCKER - [0:0]\n",
 		"-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding rules\"",
 		"-A KUBE-FIREWALL -j DROP\n-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding rules\""))
 	checkstest.Is(t, h, "old form", "kubeproxy.postrouting", "warn: double-snat")
 	checkstest.Is(t, h, "DROP left out", "conntrack.be-liberal-changed", "fail: be_liberal=0 now, not 0 when kube-proxy started")
 	checkstest.Is(t, h, "DROP left out", "conntrack.invalid", "fail: be_liberal=0, no DROP of INVALID")
 	checkstest.Is(t, h, "bare", "iptables.bare-drop", "fail: bare DROP in iptables-nft")
-	checkstest.Is(t, h, "closed", "docker.forward-drop", "warn: FORWARD drops in iptables-nft")
 	checkstest.SetSysctl(t, h, "net/netfilter/nf_conntrack_tcp_be_liberal", "1")
 	checkstest.Is(t, h, "be_liberal", "conntrack.invalid", "pass: be_liberal=1")
 

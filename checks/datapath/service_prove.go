@@ -8,6 +8,7 @@ import (
 
 	"nodegate/internal/audit"
 	"nodegate/internal/host"
+	"nodegate/internal/host/replica"
 	"nodegate/internal/ruleset"
 )
 
@@ -28,7 +29,7 @@ func ProveService(ctx context.Context, h *host.Host, addr string, o ServiceOptio
 		return host.Proof{}, fmt.Errorf("a connection to %s failed; the second one: %w", addr, err)
 	}
 	if sets, err := h.Rulesets(ctx); err == nil {
-		t.NameRules(sets)
+		t.NameRules(ctx, sets)
 	}
 	return t.proof()
 }
@@ -84,14 +85,17 @@ func (s *PassageStep) isPolicy() bool {
 }
 
 func (s *PassageStep) owner() string {
-	return (&audit.Step{Program: "nft", Table: s.Family + " " + s.Table, Chain: s.Chain}).Owner()
+	return audit.Owner(s.Table, s.Chain)
 }
 
-// NameRules adds the texts of the rules.
-func (t *ServiceTrace) NameRules(sets []*ruleset.Set) {
+// NameRules adds the texts of the rules. nft prints those of other programs' tables.
+func (t *ServiceTrace) NameRules(ctx context.Context, sets []*ruleset.Set) {
 	for _, p := range []*Passage{&t.Request, &t.Reply} {
 		for i := range p.Steps {
-			p.Steps[i].Rule = ruleOf(sets, &p.Steps[i])
+			s := &p.Steps[i]
+			if s.Rule = ruleOf(sets, s); s.Rule == "" && s.Handle != 0 {
+				s.Rule = (&replica.Part{Kind: replica.PartRule, Family: s.family, Table: s.Table, Chain: s.Chain, Handle: s.Handle}).Words(ctx)
+			}
 		}
 	}
 }
@@ -99,7 +103,7 @@ func (t *ServiceTrace) NameRules(sets []*ruleset.Set) {
 // ruleOf returns the text of a step's rule, or "" if it is not known.
 func ruleOf(sets []*ruleset.Set, s *PassageStep) string {
 	for _, set := range sets {
-		for _, t := range append(append([]*ruleset.NFTTable{}, set.NFT...), set.Foreign...) {
+		for _, t := range set.NFT {
 			if t.Family != s.Family || t.Name != s.Table {
 				continue
 			}

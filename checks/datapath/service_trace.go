@@ -24,7 +24,6 @@ type ServiceTrace struct {
 	Request Passage        `json:"request"`          // the first packet of the client
 	Reply   Passage        `json:"reply"`            // the first packet that came back
 
-	Model string `json:"model,omitempty"` // how the audit's own walk ends, without a packet
 }
 
 // Passage is the way of one packet.
@@ -45,6 +44,8 @@ type PassageStep struct {
 	Position int    `json:"-"`                // of the rule in its chain, from 1
 	Does     string `json:"does"`             // its verdict: accept, drop, "jump CHAIN"
 	Rule     string `json:"rule,omitempty"`   // absent for a policy, or if it is not known
+
+	family byte
 }
 
 // Died returns the step that dropped the packet, or nil.
@@ -168,7 +169,7 @@ func passageOf(events []netns.TraceEvent, reply bool) Passage {
 		p.Mark = e.Mark
 		p.Link = e.Out
 		step := PassageStep{Hook: hook, Family: netns.FamilyName(e.Family), Table: e.Table, Chain: e.Chain, Handle: e.Handle,
-			Position: e.Position, Does: doesName(e)}
+			Position: e.Position, Does: doesName(e), family: e.Family}
 		p.Steps = append(p.Steps, step)
 		if e.Code == netns.Drop || e.Code&0xff == netns.Queue {
 			p.End = map[bool]string{true: endDropped, false: endQueued}[e.Code == netns.Drop]
@@ -227,9 +228,6 @@ func (t *ServiceTrace) Render(w io.Writer) error {
 	t.Request.render(w, "request")
 	if t.Reply.End != "" {
 		t.Reply.render(w, "reply")
-	}
-	if t.Model != "" {
-		fmt.Fprintf(w, "the audit, without a packet: %s\n", t.Model)
 	}
 	return nil
 }

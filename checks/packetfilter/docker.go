@@ -17,9 +17,8 @@ func dockerForwardDrop() checks.Problem {
 		Name: "docker.forward-drop", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Moves: true,
 		Detects: "Docker set the policy of FORWARD to DROP, and no rule accepts the traffic of Pods.",
 		Symptom: "Pods cannot reach anything outside their node and cannot be reached from there, although every Pod runs and the node is Ready.",
-		How: "Table filter of an IPv4 iptables backend has a chain DOCKER, and every way of a new packet from a Pod to " +
-			"another machine ends at the policy DROP of FORWARD. Rules for docker0 and br-* do not match it. If the " +
-			"rules do not decide a condition, the packet takes both ways. packetfilter.forward-drop judges rules that drop.",
+		How: "Table filter of an IPv4 iptables backend has a chain DOCKER, and packets of Pods to other machines, sent through a copy of the " +
+			"node's network, are lost by the policy DROP of FORWARD. packetfilter.forward-drop judges rules that drop.",
 		Remedy: "set net.ipv4.ip_forward=1 before Docker starts, so that it does not change the policy of " +
 			"FORWARD, and run `iptables -P FORWARD ACCEPT`",
 		TradeOff: "With policy ACCEPT, the node also forwards for its neighbours, as any Kubernetes node does.",
@@ -41,22 +40,11 @@ func inspectDockerForwardDrop(ctx context.Context, h *host.Host, _ *policy.Polic
 		s.Skip = "no Docker rules found"
 		return s, nil
 	}
-	step, _, ways, lost := audit.PodsLost(sets, ruleset.IPv4, audit.LinkNames(ctx, h))
-	if lost && isDockersPolicy(sets, step) {
-		program := ruleset.Program(step.Source)
-		s.Evidence = append(s.Evidence, checks.Seen(step.Source, stepText(step)))
-		s.Differs("FORWARD drops in "+program, "run `"+program+" -P FORWARD ACCEPT` and set net.ipv4.ip_forward=1 before Docker starts, "+
-			"or it sets FORWARD to DROP again")
-		return s, nil
+	losses, err := lossesTo(ctx, h, sets, audit.ToOutside)
+	losses = slices.DeleteFunc(losses, func(l audit.Loss) bool { return !isDockersPolicy(sets, &l) })
+	if fail(&s, losses, map[string]string{audit.ToOutside: "FORWARD drops packets of Pods"}); len(losses) > 0 {
+		program := audit.Program(&losses[0])
+		s.Remedy = "run `" + program + " -P FORWARD ACCEPT` and set net.ipv4.ip_forward=1 before Docker starts, or it sets FORWARD to DROP again"
 	}
-	if lost {
-		s.Skip = "a rule drops the packets before the policy does: packetfilter.forward-drop judges it"
-		return s, nil
-	}
-	for _, t := range ruleset.Tables(sets, "filter") {
-		if forward := t.Chain("FORWARD"); forward != nil && t.Family != ruleset.IPv6 && t.Chain("DOCKER") != nil {
-			s.Evidence = append(s.Evidence, checks.Seen(t.Source, audit.AcceptedBy(ways, t.Source, forward.Policy)))
-		}
-	}
-	return s, nil
+	return s, err
 }

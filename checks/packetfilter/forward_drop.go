@@ -1,11 +1,8 @@
 package packetfilter
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"slices"
-	"strings"
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
@@ -22,12 +19,9 @@ func forwardDrop() checks.Problem {
 		Detects: "A DROP or REJECT for all packets comes before the rule that accepts the traffic of Pods.",
 		Symptom: "Pods cannot reach anything outside their node, for example with ufw, with the REJECT that Enterprise Linux has at the end of " +
 			"FORWARD, or with an /etc/nftables.conf whose chain forward has policy drop.",
-		How: "The check follows a new packet from a Pod to another machine through raw, mangle, nat and filter of all backends, in the " +
-			"kernel's order. It fails if every way of the packet ends in a DROP, a REJECT or a policy DROP. If the rules do not decide a " +
-			"condition (the Pod's address, a set, a rate limit), the packet takes both ways. It also follows packets that come in by a Pods' link " +
-			"which a rule names. In addition, every base chain of nft at hook forward must let a packet pass, independently of the others: a " +
-			"chain drops everything if no rule accepts new connections or jumps elsewhere before its drop, reject or policy drop. If Docker is " +
-			"present, docker.forward-drop judges FORWARD's policy.",
+		How: "The check sends packets of Pods to other machines through a copy of the node's network, as kubeproxy.way does. It fails if a " +
+			"rule " +
+			"or a policy loses them. If Docker is present, docker.forward-drop judges FORWARD's policy.",
 		Remedy: "put the CNI's ACCEPT first: restart its agent, which inserts it; with ufw, run `ufw default " +
 			"allow routed`; in a table of nft, let the Pods' links pass or give the chain policy accept",
 		TradeOff: "The node also forwards for its neighbours, as any Kubernetes node does.",
@@ -42,44 +36,14 @@ func inspectForwardDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (ch
 	if err != nil {
 		return s, err
 	}
-	var got []string
-	links := audit.LinkNames(ctx, h)
-	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
-		if family == ruleset.IPv6 && !servesIPv6(sets) {
-			continue // the cluster has only IPv4
-		}
-		step, share, _, lost := audit.PodsLost(sets, family, links)
-		if !lost || isDockersPolicy(sets, step) || audit.EnforcesPolicies(step.Owner()) {
-			continue
-		}
-		if step.Program == "nft" {
-			s.Evidence = append(s.Evidence, checks.Seen("nf_tables", step.Table+" "+step.Chain+": "+strings.ToLower(cmp.Or(step.Rule, step.Does))))
-			got = append(got, strings.TrimSuffix(step.Table+" "+step.Chain+" drops "+share, " "))
-			continue
-		}
-		s.Evidence = append(s.Evidence, checks.Seen(step.Source, stepText(step)))
-		got = append(got, step.Table+" "+step.Hook+" drops "+share+"in "+ruleset.Program(step.Source))
-	}
-	others, err := h.Rules.Others(ctx)
-	if errors.Is(err, host.ErrNotRecorded) {
-		s.Evidence = append(s.Evidence, checks.Seen("nf_tables", err.Error()))
-	} else if err != nil {
-		return s, err
-	}
-	for _, drop := range others.Drops {
-		chain, _, _ := strings.Cut(drop, ":")
-		if !slices.Contains(got, chain+" drops") { // not found by the walk above
-			s.Evidence = append(s.Evidence, checks.Seen("nf_tables", drop))
-			got = append(got, chain+" drops")
-		}
-	}
-	switch {
-	case !isKubernetes(sets):
+	if !isKubernetes(sets) {
 		s.Skip = noderules.None
-	case got != nil:
-		s.Differs(strings.Join(got, ", "), "")
+		return s, nil
 	}
-	return s, nil
+	losses, err := lossesTo(ctx, h, sets, audit.ToOutside)
+	losses = slices.DeleteFunc(losses, func(l audit.Loss) bool { return l.Flows[0].Node || isDockersPolicy(sets, &l) })
+	fail(&s, losses, map[string]string{audit.ToOutside: "packets of Pods are lost"})
+	return s, err
 }
 
 // isKubernetes reports whether the rules have chains of kube-proxy or kubelet.
@@ -90,35 +54,10 @@ func isKubernetes(sets []*ruleset.Set) bool {
 		})
 }
 
-// servesIPv6 reports whether kube-proxy's rules may have Services for IPv6. Those of IPVS mode do not show it.
-func servesIPv6(sets []*ruleset.Set) bool {
-	for _, t := range ruleset.Tables(sets, "nat") {
-		if t.Family == ruleset.IPv6 && slices.ContainsFunc(t.Chains, func(c *ruleset.Chain) bool {
-			return strings.HasPrefix(c.Name, "KUBE-SVC-") || strings.HasPrefix(c.Name, "KUBE-SEP-") || c.Name == "KUBE-NODE-PORT"
-		}) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(sets, func(set *ruleset.Set) bool {
-		return slices.ContainsFunc(set.NFT, func(t *ruleset.NFTTable) bool {
-			ips := t.Sets["service-ips"]
-			return t.Family == ruleset.IPv6 && ips != nil && len(ips.Elements) > 0
+// isDockersPolicy reports whether packets are lost by the policy of a chain beside Docker's, which docker.forward-drop judges.
+func isDockersPolicy(sets []*ruleset.Set, l *audit.Loss) bool {
+	return l.Kind == audit.ByPolicy && l.Chain == "FORWARD" &&
+		slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
+			return t.Chain("DOCKER") != nil
 		})
-	})
-}
-
-// isDockersPolicy reports whether a packet is dropped by the policy of a table with Docker's chains, which
-// docker.forward-drop judges.
-func isDockersPolicy(sets []*ruleset.Set, step audit.Step) bool {
-	return step.Rule == "" && slices.ContainsFunc(ruleset.Tables(sets, "filter"), func(t *ruleset.Table) bool {
-		return t.Source == step.Source && t.Chain("DOCKER") != nil
-	})
-}
-
-// stepText returns a rule, or the policy of a chain as iptables-save prints it.
-func stepText(step audit.Step) string {
-	if step.Rule == "" {
-		return ":" + step.Chain + " DROP"
-	}
-	return step.Rule
 }

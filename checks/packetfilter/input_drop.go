@@ -2,7 +2,6 @@ package packetfilter
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -21,11 +20,8 @@ func inputDrop() checks.Problem {
 		Detects: "A DROP or REJECT for all packets in INPUT comes before the rule that accepts the overlay network or connections to kubelet.",
 		Symptom: "Pods of this node reach no Pod of another node, because VXLAN packets are lost. `kubectl logs` and `kubectl exec` time " +
 			"out. The images of some clouds have such a REJECT at the end of INPUT.",
-		How: "The check follows a new packet from another machine to the port of each VXLAN link, and to kubelet's port 10250, through raw, " +
-			"mangle, nat and filter of all backends, in the kernel's order, and a packet of this node's Pods to kubelet's port (if a rule takes " +
-			"their range, as Tailscale's does with 100.64.0.0/10). It fails if every way of the packet ends in a DROP, a REJECT or a policy DROP. " +
-			"The packet comes in by the node's only uplink, if there is no other link to other machines. If the rules do not decide a condition " +
-			"(the sender's address, a set), the packet takes both ways.",
+		How: "The check sends packets through a copy of the node's network, as kubeproxy.way does: from another node to the port of each VXLAN " +
+			"link, and from the API server to kubelet's port 10250. It fails if a rule, a policy or a route loses them.",
 		Remedy: "insert a rule that accepts the cluster's packets before the one that drops them, and save it in the firewall's " +
 			"configuration",
 		TradeOff: "The port is then open to every machine that the rule does not exclude: limit the rule to the addresses of the nodes.",
@@ -44,43 +40,35 @@ func inspectInputDrop(ctx context.Context, h *host.Host, _ *policy.Policy) (chec
 		s.Skip = noderules.None
 		return s, nil
 	}
-	links, err := h.Links.List(ctx)
-	if err != nil {
-		return s, err
-	}
-	var got, accept []string
-	uplink := audit.OnlyUplink(ctx, h)
-	judge := func(family, what string, p audit.Packet) {
-		if !p.Source.IsValid() {
-			p.In = uplink
-		}
-		step, lost := audit.Delivered(sets, family, p)
-		bySource := strings.Contains(step.Rule, " -s ") || strings.Contains(step.Rule, " saddr ")
-		if !lost || p.Source.IsValid() && (!bySource || strings.Contains(step.Rule, "dport")) { // closed to Pods on purpose
-			return
-		}
-		got = append(got, what)
-		program := map[string]string{ruleset.IPv4: "iptables", ruleset.IPv6: "ip6tables"}[family]
-		accept = append(accept, fmt.Sprintf("%s -I INPUT -p %s --dport %d -j ACCEPT", program, p.Protocol, p.Port))
-		if seen := checks.Seen(step.Source, stepText(step)); !slices.Contains(s.Evidence, seen) {
-			s.Evidence = append(s.Evidence, seen)
+	losses, err := lossesTo(ctx, h, sets, audit.ToKubelet, audit.ToOverlay)
+	fail(&s, losses, map[string]string{audit.ToKubelet: "kubelet's port is closed", audit.ToOverlay: "the overlay network's port is closed"})
+	return s, err
+}
+
+// lossesTo returns what loses packets to destinations of some kinds, in a copy of the node's network.
+func lossesTo(ctx context.Context, h *host.Host, sets []*ruleset.Set, kinds ...string) (list []audit.Loss, err error) {
+	rep := audit.Judge(sets, audit.Options{})
+	ways, err := audit.AskWays(ctx, h, &rep)
+	for _, l := range ways.Losses {
+		l.Flows = slices.DeleteFunc(l.Flows, func(f audit.Flow) bool { return f.Lost == 0 || !slices.Contains(kinds, f.Kind) })
+		if len(l.Flows) > 0 && audit.IsFault(&l, l.Flows) {
+			list = append(list, l)
 		}
 	}
-	for _, l := range links {
-		if l.VXLAN != nil && l.VXLAN.Port > 0 && l.VXLAN.Port < 1<<16 {
-			family := map[bool]string{false: ruleset.IPv4, true: ruleset.IPv6}[l.VXLAN.V6]
-			p := audit.Packet{Protocol: "udp", Port: uint16(l.VXLAN.Port)}
-			judge(family, fmt.Sprintf("port %d/udp of %s is closed", l.VXLAN.Port, l.Name), p)
+	return list, err
+}
+
+// fail makes a state fail with losses. words has what each kind of destination means.
+func fail(s *checks.State, losses []audit.Loss, words map[string]string) {
+	var got []string
+	for i := range losses {
+		l := &losses[i]
+		if got = append(got, words[l.Flows[0].Kind]); i == 0 {
+			s.Remedy = audit.Remedy(l, l.Flows)
 		}
-	}
-	judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed", audit.Packet{Protocol: "tcp", Port: 10250})
-	if pods := audit.PodRange(sets, ruleset.IPv4); got == nil && pods.IsValid() {
-		p := audit.Packet{Source: pods, Protocol: "tcp", Port: 10250}
-		judge(ruleset.IPv4, "port 10250/tcp of kubelet is closed to the Pods of this node", p)
+		s.Evidence = append(s.Evidence, checks.Seen(audit.Program(l), audit.Describe(l)+": "+l.Flows[0].Name))
 	}
 	if got != nil {
-		s.Differs(strings.Join(got, ", "), "insert a rule that accepts the cluster's packets before the one that drops them, for example `"+
-			strings.Join(accept, "; ")+"`, and save it in the firewall's configuration")
+		s.Differs(strings.Join(slices.Compact(got), ", "), s.Remedy)
 	}
-	return s, nil
 }

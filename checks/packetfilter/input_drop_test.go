@@ -1,66 +1,60 @@
 package packetfilter_test
 
 import (
-	"strings"
 	"testing"
 
-	"nodegate/checks"
 	"nodegate/checks/checkstest"
-	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
 
-func TestInputDrop(t *testing.T) {
-	const jumps = "-A INPUT -j KUBE-FIREWALL\n"
-	node := func(rules string) *hosttest.Machine {
-		m := checkstest.ProxyNode(checkstest.Changed(t, jumps, rules+jumps), "")
-		m.Links = map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan", MTU: 1450, VXLAN: &host.VXLAN{Port: 8472}}}
+// TestPackets: of what packets in a copy of the node showed, each check reports the losses that are its own.
+func TestPackets(t *testing.T) {
+	node := func(packets, docker string) *hosttest.Machine {
+		m := checkstest.ProxyNode(checkstest.Changed(t, ":FORWARD ACCEPT [0:0]\n", ":FORWARD ACCEPT [0:0]\n"+docker), "")
+		m.Packets = `{"losses": [` + packets + `]}`
 		return m
 	}
-	const right = "\npass\nwant: the cluster's packets reach this node\ngot: the cluster's packets reach this node"
-	remedyFor := func(accept string) string {
-		return "\nremedy: insert a rule that accepts the cluster's packets before the one that drops them, for example `" + accept +
-			"`, and save it in the firewall's configuration"
-	}
-	kubelet := remedyFor("iptables -I INPUT -p tcp --dport 10250 -j ACCEPT")
-	remedy := remedyFor("iptables -I INPUT -p udp --dport 8472 -j ACCEPT; iptables -I INPUT -p tcp --dport 10250 -j ACCEPT")
-	const wrong = "\nwarn\nwant: the cluster's packets reach this node\ngot: port 8472/udp of flannel.1 is closed, port 10250/tcp of kubelet is closed"
-	const cloud = "-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -p icmp -j ACCEPT\n-A INPUT -i lo -j ACCEPT\n" +
-		"-A INPUT -p tcp -m conntrack --ctstate NEW -m tcp --dport 22 -j ACCEPT\n"
-	const reject = "-A INPUT -j REJECT --reject-with icmp-host-prohibited\n"
-	const accept = "-A INPUT -s 10.0.0.0/24 -p udp -m udp --dport 8472 -j ACCEPT\n-A INPUT -p tcp -m multiport --dports 10250,6443 -j ACCEPT\n"
-	policyDrop := node(cloud)
-	policyDrop.Rules["iptables-nft-save"] = strings.Replace(policyDrop.Rules["iptables-nft-save"], ":INPUT ACCEPT", ":INPUT DROP", 1)
-	withUplink := func(rules string, others ...string) *hosttest.Machine {
-		m := node(rules)
-		for _, name := range append(others, "eth0", "lo") {
-			m.Links[name] = &hosttest.Link{}
-		}
-		m.Routes = []string{"eth0"}
-		return m
-	}
-	const closed = "-A INPUT -i eth0 -p tcp -m tcp --dport 10250 -j DROP\n"
-	checkstest.RunOne(t, "packetfilter.input-drop", checks.Run, []checkstest.Case{
-		{What: "no firewall", Node: node(""), Want: right},
-		{What: "Oracle's images", Node: node(cloud + reject), Want: wrong +
-			"\nevidence: iptables-nft-save: -A INPUT -j REJECT --reject-with icmp-host-prohibited" + remedy},
-		{What: "a policy", Node: policyDrop, Want: wrong + "\nevidence: iptables-nft-save: :INPUT DROP" + remedy},
-		{What: "accepted for the nodes", Node: node(cloud + accept + reject), Want: right},
-		{What: "accepted too late", Node: node(cloud + reject + accept), Want: wrong +
-			"\nevidence: iptables-nft-save: -A INPUT -j REJECT --reject-with icmp-host-prohibited" + remedy},
-		{What: "a set of the nodes", Node: node("-A INPUT -m set --match-set nodes src -j ACCEPT\n" + reject), Want: right},
-		{What: "from Pods only", Node: node("-A INPUT -i cni0 -j ACCEPT\n" + reject), Want: wrong +
-			"\nevidence: iptables-nft-save: -A INPUT -j REJECT --reject-with icmp-host-prohibited" + remedy},
-		{What: "an uplink of WireGuard", Node: node("-A INPUT -i wg0 -j ACCEPT\n" + reject), Want: right},
-		{What: "an uplink of Open vSwitch", Node: node("-A INPUT -i br-ex -j ACCEPT\n" + reject), Want: right},
-		{What: "Tailscale's rule, if its range has the Pods", Node: node("-A INPUT -s 10.128.0.0/9 ! -i tailscale0 -j DROP\n"), Want: "\nwarn\n" +
-			"want: the cluster's packets reach this node\ngot: port 10250/tcp of kubelet is closed to the Pods of this node\n" +
-			"evidence: iptables-nft-save: -A INPUT -s 10.128.0.0/9 ! -i tailscale0 -j DROP" + kubelet},
-		{What: "closed to Pods on purpose", Node: node("-A INPUT -s 10.244.0.0/16 -p tcp -m tcp --dport 10250 -j DROP\n"), Want: right},
-		{What: "closed at the only uplink", Node: withUplink(closed), Want: "\nwarn\nwant: the cluster's packets reach this node\n" +
-			"got: port 10250/tcp of kubelet is closed\nevidence: iptables-nft-save: " + strings.TrimSpace(closed) + kubelet},
-		{What: "closed at one of two uplinks", Node: withUplink(closed, "eth1"), Want: right},
-		{What: "open to the nodes", Node: withUplink("-A INPUT -i eth0 -s 10.0.0.0/24 -p tcp -m tcp --dport 10250 -j ACCEPT\n" + closed), Want: right},
-		{What: "no kube-proxy", Node: checkstest.ProxyNode("", ""), Want: "skipped\nskipped: no kube-proxy rules found"},
+	const docker = ":DOCKER - [0:0]\n"
+	const flows = `"flows": [{"name": "10.244.0.5 to 192.0.2.7:443", "kind": "outside", "pod": true, "from": "10.244.0.5", "to": "192.0.2.7:443",
+		"protocol": 6, "sent": 3, "lost": 3, "why": "no answer"}]`
+	const closed = `{"kind": "policy", "family": "ip", "table": "filter", "chain": "FORWARD", "cured": true, ` + flows + `}`
+	const reject = `{"kind": "rule", "family": "ip", "table": "filter", "chain": "FORWARD", "position": 4, "cured": true, "rule": "-A FORWARD -j REJECT", ` +
+		flows + `}`
+	const policy = `{"kind": "rule", "family": "ip", "table": "filter", "chain": "cali-x", "owner": "Calico", "policy": true, "rule": "-A cali-x -j DROP", ` +
+		flows + `}`
+	const listed = `{"kind": "rule", "family": "ip", "table": "filter", "chain": "FORWARD", "position": 1, "cured": true,
+		"rule": "-A FORWARD -m set --match-set country dst -j DROP", ` + flows + `}`
+	const kubelet = `{"kind": "rule", "family": "ip", "table": "filter", "chain": "INPUT", "position": 5, "cured": true,
+		"rule": "-A INPUT -j REJECT --reject-with icmp-host-prohibited", "flows": [{"name": "192.0.2.2 to kubelet", "kind": "kubelet",
+		"from": "192.0.2.2", "to": "192.0.2.10:10250", "protocol": 6, "sent": 3, "lost": 3}]}`
+	const passes = "pass\nwant: FORWARD accepts Pod traffic\ngot: FORWARD accepts Pod traffic"
+	const right = "pass\nwant: Pod traffic passes\ngot: Pod traffic passes"
+	const open = "pass\nwant: the cluster's packets reach this node\ngot: the cluster's packets reach this node"
+	checkstest.Run(t, []checkstest.Case{
+		{What: "Docker's policy", Problem: "docker.forward-drop", Node: node(closed, docker), Want: `
+warn
+want: FORWARD accepts Pod traffic
+got: FORWARD drops packets of Pods
+evidence: iptables-nft: the policy DROP of chain FORWARD of table filter (iptables-nft) loses them: 10.244.0.5 to 192.0.2.7:443
+remedy: run ` + "`iptables-nft -P FORWARD ACCEPT` and set net.ipv4.ip_forward=1 before Docker starts, or it sets FORWARD to DROP again"},
+		{What: "a rule beside Docker", Problem: "docker.forward-drop", Node: node(reject, docker), Want: passes},
+		{What: "no Docker", Problem: "docker.forward-drop", Node: node(closed, ""), Want: "skipped\nskipped: no Docker rules found"},
+		{What: "Docker's policy", Problem: "packetfilter.forward-drop", Node: node(closed, docker), Want: right},
+		{What: "a REJECT for all", Problem: "packetfilter.forward-drop", Node: node(reject, ""), Want: `
+warn
+want: Pod traffic passes
+got: packets of Pods are lost
+evidence: iptables-nft: rule 4 of chain FORWARD of table filter (iptables-nft), ` + "`-A FORWARD -j REJECT`, loses them: 10.244.0.5 to 192.0.2.7:443\n" +
+			"remedy: accept these packets before the rule: `iptables-nft -I FORWARD 4 -p tcp -d 192.0.2.7 --dport 443 -j ACCEPT`, and so on for the others; find the program that adds it"},
+		{What: "a NetworkPolicy", Problem: "packetfilter.forward-drop", Node: node(policy, ""), Want: right},
+		{What: "a list of countries", Problem: "packetfilter.forward-drop", Node: node(listed, ""), Want: right},
+		{What: "no kube-proxy", Problem: "packetfilter.forward-drop", Node: checkstest.ProxyNode("", ""), Want: "skipped\nskipped: no kube-proxy rules found"},
+		{What: "kubelet's port", Problem: "packetfilter.input-drop", Node: node(kubelet, ""), Want: `
+warn
+want: the cluster's packets reach this node
+got: kubelet's port is closed
+evidence: iptables-nft: rule 5 of chain INPUT of table filter (iptables-nft), ` + "`-A INPUT -j REJECT --reject-with icmp-host-prohibited`, loses them: 192.0.2.2 to kubelet\n" +
+			"remedy: accept these packets before the rule: `iptables-nft -I INPUT 5 -p tcp -d 192.0.2.10 --dport 10250 -j ACCEPT`, and so on for the others; find the program that adds it"},
+		{What: "packets of Pods", Problem: "packetfilter.input-drop", Node: node(reject, ""), Want: open},
 	})
 }

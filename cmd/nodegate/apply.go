@@ -41,6 +41,9 @@ with the old and the new value, in ` + report.ChangesFile + `.`,
 				return err
 			}
 			defer h.Close()
+			if !h.Live() {
+				return errors.New("apply works on the running machine; for a file tree run `nodegate install --root DIR`")
+			}
 			if dryRun {
 				v, err := o.plan(c, h)
 				if err == nil && v == verdict.Unknown {
@@ -48,11 +51,8 @@ with the old and the new value, in ` + report.ChangesFile + `.`,
 				}
 				return err
 			}
-			if err := needRoot("apply", ", or preview its changes with `nodegate plan`"); err != nil && h.Live() {
+			if err := needRoot("apply", ", or preview its changes with `nodegate plan`"); err != nil {
 				return err
-			}
-			if !h.Live() {
-				return errors.New("apply works on the running machine; for a file tree run `nodegate install --root DIR`")
 			}
 			// systemd sets this for nodegate-apply.service, which writes to no other directory.
 			if own := os.Getenv("RUNTIME_DIRECTORY"); own != "" {

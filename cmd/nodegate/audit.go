@@ -81,8 +81,8 @@ do not count.`,
 	f.DurationVar(&o.audited.Settle, "settle", 0, "report a difference after it has persisted for `DURATION` "+
 		"(default 15s, or longer if kube-proxy's minSyncPeriod is)")
 	f.StringVar(&o.service, "service", "", "show the path of one Service, `NAMESPACE/NAME[:PORT]`")
-	f.StringVar(&o.from, "from", "", "with --service, follow a packet from `SENDER` (an address, pod, node, outside, or with --kubeconfig "+
-		"a Pod's NAMESPACE/NAME) through all rules; --rules may then also be a snapshot")
+	f.StringVar(&o.from, "from", "", "with --service, send packets from `SENDER` (an address, pod, node, outside, or with --kubeconfig "+
+		"a Pod's NAMESPACE/NAME) through a copy of this node's network")
 	f.StringVar(&o.audited.Proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (on the node, default http://127.0.0.1:10256/healthz)")
 	f.StringVar(&o.audited.Proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (on the node, default http://127.0.0.1:10249/metrics)")
 	f.StringArrayVar(&o.audited.Proxy.Logs, "log", nil, "read kube-proxy's log from `FILE` (on the node, default the usual places)")
@@ -106,7 +106,7 @@ func (o *auditOptions) run(c *cobra.Command) error {
 	ctx, cancel := context.WithTimeout(c.Context(), o.timeout)
 	defer cancel()
 	if c.Flags().Changed("from") {
-		return inputError(o.writeWays(ctx, h, c.InOrStdin(), c.OutOrStdout()))
+		return inputError(o.writeWays(ctx, h, c.OutOrStdout()))
 	}
 	render, err := o.renderer(c.OutOrStdout())
 	if err != nil {

@@ -5,99 +5,64 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/kube"
-	"nodegate/internal/ruleset"
 	"nodegate/internal/verdict"
 )
 
-// writeWays writes the ways of packets from --from to --service, in recorded rules or on this node.
-func (o *auditOptions) writeWays(ctx context.Context, h *host.Host, stdin io.Reader, stdout io.Writer) error {
-	if o.service == "" {
+// writeWays sends packets from --from to --service through a copy of this node, and writes where they arrive.
+func (o *auditOptions) writeWays(ctx context.Context, h *host.Host, stdout io.Writer) error {
+	switch {
+	case o.service == "":
 		return errors.New("--from needs --service NAMESPACE/NAME[:PORT]")
-	}
-	if o.format != "text" && o.format != "json" {
+	case o.rules != nil:
+		return errors.New("--from sends packets through a copy of this node's network: run it on the node, without --rules")
+	case o.format != "text" && o.format != "json":
 		return fmt.Errorf("--from cannot be written in format %q; known formats: text, json", o.format)
 	}
-	sets, opts, err := o.readForWays(ctx, h, stdin)
+	sets, err := h.Rulesets(ctx)
 	if err != nil {
 		return err
 	}
-	senders, err := o.findSenders(ctx, &opts)
-	if err != nil {
-		return err
-	}
-	rep := audit.Judge(sets, opts)
+	rep := audit.Judge(sets, audit.Options{})
 	one, err := report.OneService(&rep, o.service)
 	if err != nil {
 		return err
 	}
-	var list []audit.Trace
+	senders, err := o.findSenders(ctx, h)
+	if err != nil {
+		return err
+	}
+	var ways []report.Way
+	worst := verdict.Pass
 	for _, from := range senders {
-		ways, err := audit.Traces(&rep, sets, &opts, o.service, from)
+		a, err := audit.AskFrom(ctx, h, &rep, o.service, from)
 		if err != nil {
 			return err
 		}
-		list = append(list, ways...)
+		ways = append(ways, report.NewWays(&a)...)
 	}
-	if len(list) == 0 {
-		return fmt.Errorf("no address of %s can be used from %s: it has no node port, external or load balancer address, or not this "+
+	if len(ways) == 0 {
+		return fmt.Errorf("no address of %s can be used from %s: it has no node port, external or load balancer address, no endpoints, or not "+
+			"this "+
 			"address family (%d ports)", o.service, o.from, len(one.Services))
 	}
-	worst := verdict.Pass
-	for _, t := range list {
-		worst = verdict.Worse(worst, t.Verdict)
+	for _, w := range ways {
+		worst = verdict.Worse(worst, w.Verdict)
 	}
-	if err := o.writeDocument(stdout, report.NewWays(list), func(w io.Writer) error { return report.WriteWays(w, list) }); err != nil {
+	if err := o.writeDocument(stdout, report.WaysDocument(ways), func(w io.Writer) error { return report.WriteWays(w, ways) }); err != nil {
 		return err
 	}
 	return exitCode(worst)
 }
 
-// readForWays reads the rules of --rules, each a file of rules or a snapshot, or this node's.
-func (o *auditOptions) readForWays(ctx context.Context, h *host.Host, stdin io.Reader) (
-	sets []*ruleset.Set, opts audit.Options, err error) {
-	for _, name := range o.rules {
-		if recorded := replayed(name); recorded != nil {
-			of, err := recorded.Rulesets(ctx)
-			if err != nil {
-				return nil, opts, fmt.Errorf("reading rules of snapshot %s: %w", name, err)
-			}
-			sets = append(sets, of...)
-			audit.AddNetwork(ctx, recorded, &opts)
-			continue
-		}
-		set, err := parseRules(name, stdin)
-		if err != nil {
-			return nil, opts, fmt.Errorf("reading rules: %w", err)
-		}
-		sets = append(sets, set)
-	}
-	if len(o.rules) == 0 {
-		sets, err = h.Rulesets(ctx)
-		audit.AddNetwork(ctx, h, &opts)
-	}
-	return sets, opts, err
-}
-
-// replayed returns the node of a snapshot, or nil if the file is not a snapshot.
-func replayed(name string) *host.Host {
-	if name == "-" {
-		return nil
-	}
-	h, _, err := replay(name)
-	if err != nil {
-		return nil // parseRules reports the file
-	}
-	return h
-}
-
 // findSenders returns the values of --from: for the name of a Pod, its addresses in the API.
-func (o *auditOptions) findSenders(ctx context.Context, opts *audit.Options) (senders []string, err error) {
+func (o *auditOptions) findSenders(ctx context.Context, h *host.Host) (senders []string, err error) {
 	namespace, name, named := strings.Cut(o.from, "/")
 	if !named || !isObjectName(namespace) || !isObjectName(name) {
 		return []string{o.from}, nil
@@ -116,7 +81,7 @@ func (o *auditOptions) findSenders(ctx context.Context, opts *audit.Options) (se
 	if err != nil {
 		return nil, err
 	}
-	if opts.Own != nil && pod.Host.IsValid() && opts.Own(pod.Host) == audit.No {
+	if own, err := h.Links.Addresses(ctx); err == nil && pod.Host.IsValid() && !slices.Contains(own, pod.Host) {
 		return nil, fmt.Errorf("--from %s: this Pod runs on %s, not on this node, whose rules its packets do not pass first: audit there",
 			o.from, pod.Host)
 	}

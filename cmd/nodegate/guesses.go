@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"nodegate/checks/catalog"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/policy"
 )
@@ -40,13 +41,17 @@ func takePolicies(c *cobra.Command, args []string) (others []string, err error) 
 	return others, nil
 }
 
-// asPolicy returns how to read a file or directory as a policy, or "" if none has the name.
+// asPolicy returns how to read a file or directory as a policy, or as a machine's tree, or "" if none has the name.
 func asPolicy(name string) string {
 	if name == "-" {
 		return "to read a policy from standard input, write --policy /dev/stdin"
 	}
-	if _, err := os.Stat(name); err != nil {
+	info, err := os.Stat(name)
+	if err != nil && !filepath.IsAbs(name) {
 		return ""
+	}
+	if found, _ := filepath.Glob(filepath.Join(name, "*.hcl")); found == nil && (err != nil || info.IsDir()) {
+		return "to use it as a machine's file tree, write --root " + name
 	}
 	return "to read it as a policy, write --policy " + name
 }
@@ -54,15 +59,21 @@ func asPolicy(name string) string {
 // policyArgs is the Args of a verb that takes policies as arguments, and nothing else.
 func policyArgs(c *cobra.Command, args []string) error {
 	others, err := takePolicies(c, args)
-	if err == nil && len(others) > 0 {
-		use := asPolicy(others[0])
-		if use == "" && !slices.ContainsFunc(verbs(), func(v verb) bool { return v.name == others[0] }) {
-			use = "`nodegate check " + others[0] + "` runs single checks"
-		}
-		use = cmp.Or(use, "one call has one verb")
-		err = fmt.Errorf("%s takes policies (*.hcl), not %q; %s", c.Name(), others[0], use)
+	if err != nil || len(others) == 0 {
+		return err
 	}
-	return err
+	name, use := others[0], ""
+	all, _ := catalog.Explain() // without it no check is proposed
+	for _, e := range all {
+		if e.Name == name || use == "" && strings.HasSuffix(e.Name, "."+name) {
+			use = "`nodegate check " + e.Name + "` runs single checks"
+		}
+	}
+	if slices.ContainsFunc(verbs(), func(v verb) bool { return v.name == name }) {
+		use = "one call has one verb"
+	}
+	use = cmp.Or(asPolicy(name), use)
+	return errors.New(strings.TrimSuffix(fmt.Sprintf("%s takes policies (*.hcl), not %q; %s", c.Name(), name, use), "; "))
 }
 
 // wrongFlag returns the error for a flag that a command lacks, with the nearest flags.
@@ -106,10 +117,9 @@ func instead(word string, rows [][2]string) string {
 
 // foreignFlag returns what to use instead of a flag that kubectl, terraform, goss or trivy has.
 func foreignFlag(verb, name string) string {
-	if verb == "lint" && (name == "o" || name == "output") {
-		return "use --format json; lint writes to standard output"
-	}
-	return instead(name, [][2]string{
+	rows := [][2]string{
+		{"lint:o lint:output", "use --format json; lint writes to standard output"},
+		{"revert:root", "for a file tree run `nodegate uninstall --root DIR`"},
 		{"only include", "name the checks as arguments: nodegate check NAME..."},
 		{"exclude ignore", "use --skip NAME of `nodegate check`"},
 		{"fix repair", "use `nodegate apply`"},
@@ -120,7 +130,8 @@ func foreignFlag(verb, name string) string {
 		{"json", "use --format json"},
 		{"unit", "name the unit in the policy: gate { unit = \"NAME.service\" }"},
 		{"g gossfile", "use --policy FILE"},
-	})
+	}
+	return cmp.Or(instead(verb+":"+name, rows), instead(name, rows))
 }
 
 // foreignVerb returns the verb for a word that kubectl, terraform, goss or trivy uses, or "".
@@ -128,6 +139,7 @@ func foreignVerb(word string) string {
 	return instead(word, [][2]string{
 		{"validate v test scan config verify doctor", "`nodegate check` judges this node, and `nodegate lint FILE` a policy"},
 		{"format", "use `nodegate fmt FILE`"},
+		{"fix repair", "use `nodegate apply`"},
 		{"diff", "use `nodegate plan`, or `nodegate policy diff` for two policies"},
 		{"add", "use `nodegate install`"},
 		{"init", "use `nodegate policy import /etc/sysctl.d` to write a policy, and `nodegate install` to put one in force"},

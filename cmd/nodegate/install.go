@@ -33,7 +33,7 @@ func newInstall() *cobra.Command {
 		Use:   "install [POLICY]",
 		Short: "Install nodegate on a machine or in an image",
 		Long: `Install writes these files below --root:
-  the binary and the policy
+  the binary, the policy, and the journal that uninstall reads
   nodegate-apply.service and nodegate-watch.service, both enabled
   the gate, as a drop-in of kubelet's unit
   modules-load.d and sysctl.d files with the same settings

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -128,6 +129,8 @@ func (o *policyInput) load(h *host.Host, stderr io.Writer) (*policy.Policy, []po
 			return nil, nil, err
 		}
 	}
+	var said bytes.Buffer
+	p, evaluated := o.evaluate(h, files, &said)
 	if o.lint {
 		known, err := o.policyOptions(stderr)
 		if err != nil {
@@ -140,18 +143,19 @@ func (o *policyInput) load(h *host.Host, stderr io.Writer) (*policy.Policy, []po
 		if o.advise {
 			diags = slices.DeleteFunc(diags, func(d *hcl.Diagnostic) bool { return d.Severity == hcl.DiagWarning })
 			for _, d := range diags {
-				d.Severity = hcl.DiagWarning
+				if evaluated == nil { // otherwise they are errors, each printed once
+					d.Severity = hcl.DiagWarning
+				}
 			}
 		}
 		if err := printDiagnostics(stderr, files, diags); err != nil {
 			return nil, nil, err
 		}
 	}
-	p, err := o.evaluate(h, files, stderr)
-	if err != nil {
+	if _, err := said.WriteTo(stderr); err != nil {
 		return nil, nil, err
 	}
-	return p, files, nil
+	return p, files, evaluated
 }
 
 // shipped returns the files with the given values of variables as defaults.
@@ -315,6 +319,18 @@ func (o *checkRun) examine(c *cobra.Command, h *host.Host, run runner) (*policy.
 	}
 	o.left = s.left
 	found := run(ctx, h, s.stage, s.list)
+	switch {
+	case len(found.Results) > 0:
+	case len(o.skip) > 0:
+		fmt.Fprintln(c.ErrOrStderr(), "nodegate: nothing was checked: --skip leaves out every requirement")
+	default:
+		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy has no requirement at stage %s; on a running machine it has %d\n",
+			found.Stage, len(catalog.For(p, checks.Run)))
+	}
+	refused := slices.DeleteFunc(slices.Clone(found.Results), func(r checks.Result) bool { return needsRoot(r.Err) == "" })
+	if len(refused) > 0 && h.Moves {
+		o.left = strings.TrimPrefix(o.left+"; run it as root for "+report.Count(len(refused), "more check"), "; ")
+	}
 	if !o.acts { // apply still reports its changes
 		err = interrupted(c, ": no verdict")
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"nodegate/checks/catalog"
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
@@ -218,13 +217,6 @@ func (o *checkRun) report(c *cobra.Command, h *host.Host, run runner) error {
 				fmt.Fprintf(c.ErrOrStderr(), "nodegate: %s was named and does not apply here: %s\n", res.Name, res.Skipped)
 			}
 		}
-	}
-	switch {
-	case nothing && len(o.skip) > 0:
-		fmt.Fprintln(c.ErrOrStderr(), "nodegate: nothing was checked: --skip leaves out every requirement")
-	case nothing:
-		fmt.Fprintf(c.ErrOrStderr(), "nodegate: nothing was checked: the policy has no requirement at stage %s; on a running machine it has %d\n",
-			r.Stage, len(catalog.For(p, "run")))
 	}
 	if o.format == "npd" && r.Verdict == verdict.Unknown {
 		return exit(npdUnknown)

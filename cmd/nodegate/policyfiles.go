@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"nodegate/internal/host"
@@ -94,8 +95,11 @@ func readPolicies(paths []string) ([]policy.File, error) {
 func readPoliciesAndBases(paths []string) ([]policy.File, error) {
 	files, err := readPolicies(paths)
 	for err == nil {
-		names := policy.Bases(files)
-		if names == nil {
+		names := slices.DeleteFunc(policy.Bases(files), func(name string) bool {
+			_, err := os.Stat(name)
+			return errors.Is(err, fs.ErrNotExist) // the policy's diagnostics name the use block
+		})
+		if len(names) == 0 {
 			break
 		}
 		var bases []policy.File

@@ -24,6 +24,8 @@ import (
 // childCommand is the hidden command that a probe starts in a user namespace.
 const childCommand = "probe-child"
 
+const packetsCommand = host.PacketsCommand
+
 func newProbe() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "probe",
@@ -252,6 +254,16 @@ func newProbeChild() *cobra.Command {
 		Use: childCommand, Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return datapath.ChildMain(c.Context(), c.InOrStdin(), c.OutOrStdout())
+		},
+	}
+}
+
+// newPackets returns the command that an audit starts: its replica of the node ends with this process.
+func newPackets() *cobra.Command {
+	return &cobra.Command{
+		Use: host.PacketsCommand, Hidden: true, Args: cobra.MaximumNArgs(1), ValidArgs: []string{"build"},
+		RunE: func(c *cobra.Command, args []string) error {
+			return audit.Packets(c.Context(), len(args) > 0, c.InOrStdin(), c.OutOrStdout())
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -39,11 +40,11 @@ other files are still shown), 3 some nodes are unknown.`,
     nodegate report -
   aws ec2 get-console-output --instance-id i-0123 --output text --latest |
     nodegate report --console -`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(consoles) > 0 {
-				return nil
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(consoles)+len(args) == 0 {
+				return errors.New("report needs FILE..., the reports of nodes: make one with `nodegate check -o NAME.json`")
 			}
-			return cobra.MinimumNArgs(1)(c, args)
+			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			write, err := o.fleetRenderer(c.OutOrStdout())

@@ -70,7 +70,6 @@ func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
 		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, Live: n.live,
 	}
-	AddNetwork(ctx, n.Host, &opts)
 	rep := proxy.Judge(sets, opts)
 	n.mode, n.families = rep.Mode, len(rep.Families)
 	n.markUnwritten(ctx, &rep)
@@ -130,11 +129,7 @@ func (n *Machine) excuse(ctx context.Context, found []proxy.Finding) []proxy.Fin
 		if !strings.HasPrefix(f.Name, "kubeproxy.process.") || f.Name == "kubeproxy.process.stopped" || err != nil {
 			continue
 		}
-		sets, err := n.Host.Rulesets(ctx)
-		if err != nil {
-			continue
-		}
-		if does, remedy, lost := proxy.LostQuery(sets, page); lost {
+		if does, remedy, lost := n.losesPage(ctx, page); lost {
 			*f = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.process.silent", Remedy: remedy,
 				Message: f.Message + "; it may not have received this query: " + does})
 		}

@@ -142,6 +142,9 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 		return Result{}, unanswered
 	}
 	res := Result{Report: proxy.Judge(sets, opts)}
+	if res.Report.Mode == "iptables" || res.Report.Mode == "nftables" {
+		res.Report.Notes = append(res.Report.Notes, untried(errors.New("packets are sent on the node only")))
+	}
 	if unanswered != nil {
 		res.Report.Findings = append(res.Report.Findings, kubeproxy.Unanswered(unanswered))
 	}
@@ -156,6 +159,7 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 // its answers and the report what neither shows alone.
 func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bool) {
 	rep := &out.Report
+	n.judgeWays(ctx, rep)
 	if n.unanswered != nil {
 		rep.Findings = append(rep.Findings, kubeproxy.Unanswered(n.unanswered))
 	}

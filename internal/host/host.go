@@ -17,7 +17,6 @@ import (
 	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
-	"nodegate/internal/ruleset"
 )
 
 // Host is a machine, or a file tree that will become one. Each field answers one kind of query; the
@@ -130,16 +129,9 @@ type Links interface {
 	PodMTUs(ctx context.Context) (map[string]int, error)
 	// DefaultRoutes returns the names of the links that carry a default route.
 	DefaultRoutes(ctx context.Context) ([]string, error)
-	// Routes returns the routes of table main.
-	Routes(ctx context.Context) ([]Route, error)
 	// RoutingRules returns the rules that look up routes in a table other than those of every
 	// machine.
 	RoutingRules(ctx context.Context) ([]RoutingRule, error)
-	// Lookup returns the kernel's route of one packet, which depends on routing rules too. Its error is the kernel's errno if the
-	// packet lacks a route. A snapshot lacks lookups.
-	Lookup(RouteQuery) (RouteAnswer, error)
-	// Encrypts reports whether the kernel has policies of xfrm (IPsec).
-	Encrypts() (bool, error)
 	// Hops returns the gateways of routes over VXLAN links whose entries an agent maintains.
 	Hops(ctx context.Context) ([]Hop, error)
 	// Foreign returns the routes, rules and VXLAN link entries that other programs or people
@@ -184,11 +176,11 @@ type Rules interface {
 	// Dumps passes the output of every iptables backend's save program, then kube-proxy's nftables
 	// tables as JSON, to read; source is the command line.
 	Dumps(ctx context.Context, read func(source string, r io.Reader) error) error
-	// ForeignTables returns the nftables tables of other programs that have base chains. Without them the way
-	// of a packet is not complete.
-	ForeignTables(ctx context.Context) ([]*ruleset.NFTTable, error)
 	// Others returns the nf_tables objects of other programs that affect Kubernetes.
 	Others(ctx context.Context) (Others, error)
+	// Packets sends packets through a replica of this node's network. Question and answer are JSON: a question and an answer of
+	// internal/audit/replay.
+	Packets(ctx context.Context, question []byte) (answer []byte, err error)
 	// Takes tries rules in one scratch network namespace. It first tries whole, the concatenation
 	// of texts; if that is rejected, it tries each of the texts alone. program reads them:
 	// iptables-restore, ip6tables-restore or nft. Takes returns the reason why each text is
@@ -320,10 +312,6 @@ func (a askedLinks) PodMTUs(ctx context.Context) (map[string]int, error) {
 
 func (a askedLinks) DefaultRoutes(ctx context.Context) ([]string, error) {
 	return askOnly(ctx, a.m, "default routes", a.Links.DefaultRoutes)
-}
-
-func (a askedLinks) Routes(ctx context.Context) ([]Route, error) {
-	return askOnly(ctx, a.m, "routes", a.Links.Routes)
 }
 
 func (a askedLinks) RoutingRules(ctx context.Context) ([]RoutingRule, error) {

@@ -29,8 +29,6 @@ func (c *counted) Dumps(_ context.Context, read func(string, io.Reader) error) e
 	return errors.Join(err, read("iptables-nft-save", strings.NewReader("*nat\nCOMMIT\n")))
 }
 
-func (c *counted) ForeignTables(context.Context) ([]*ruleset.NFTTable, error) { return nil, nil }
-
 func TestOnceAsksOnce(t *testing.T) {
 	c := &counted{}
 	h := host.Once(&host.Host{Root: "/", Links: c, Rules: c})

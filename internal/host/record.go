@@ -14,7 +14,6 @@ import (
 
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
-	"nodegate/internal/ruleset"
 )
 
 // The questions whose recorded answer is less than the answer.
@@ -177,18 +176,13 @@ func (a askedRules) Dumps(ctx context.Context, read func(string, io.Reader) erro
 	return nil
 }
 
-func (a askedRules) ForeignTables(ctx context.Context) ([]*ruleset.NFTTable, error) {
-	return ask(ctx, a.m, "nft tables of other programs", "", func() ([]*ruleset.NFTTable, error) {
-		tables, err := a.Rules.ForeignTables(ctx)
-		for _, t := range tables {
-			for _, set := range t.Sets {
-				for i := range set.Elements {
-					set.Elements[i].Comment = ""
-				}
-			}
-		}
-		return tables, err
+// Packets records the last answer, whatever the question was.
+func (a askedRules) Packets(ctx context.Context, question []byte) ([]byte, error) {
+	said, err := askOnly(ctx, a.m, "packets", func(ctx context.Context) (string, error) {
+		answer, err := a.Rules.Packets(ctx, question)
+		return string(answer), err
 	})
+	return []byte(said), err
 }
 
 // Takes records the answer about each text.

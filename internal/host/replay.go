@@ -106,10 +106,6 @@ func (f frozenLinks) Watch(context.Context, func(), chan<- LinkEvent) error {
 	return fmt.Errorf("link notifications: %w", f.m.absent)
 }
 
-func (f frozenLinks) Lookup(RouteQuery) (RouteAnswer, error) { return RouteAnswer{}, f.m.absent }
-
-func (f frozenLinks) Encrypts() (bool, error) { return false, f.m.absent }
-
 // Foreign fails: a snapshot does not record it.
 func (f frozenLinks) Foreign(context.Context) ([]Foreign, error) {
 	return nil, fmt.Errorf("routes of other programs: %w", f.m.absent)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -22,36 +23,6 @@ type RoutingRule struct {
 	Table    int    `json:"table"`
 	From     string `json:"from,omitempty"` // a prefix; "" matches all
 	Routes   int    `json:"routes"`         // number of routes in the table
-}
-
-// Route is a route of table main. Link is "" if its packets do not leave by one link.
-type Route struct {
-	To   netip.Prefix `json:"to"`
-	Link string       `json:"link,omitempty"`
-}
-
-func (m *machineLinks) Routes(context.Context) ([]Route, error) {
-	found, err := listRoutes(maxRoutes, func(*netlink.Route) bool { return true })
-	if err != nil {
-		return nil, err
-	}
-	links, err := netns.Links()
-	if err != nil {
-		return nil, fmt.Errorf("listing links: %w", err)
-	}
-	names := map[int]string{}
-	for _, l := range links {
-		names[l.Attrs().Index] = l.Attrs().Name
-	}
-	var routes []Route
-	for _, r := range found {
-		one := Route{To: routePrefix(&r)}
-		if r.Type == unix.RTN_UNICAST { // blackhole, unreachable: the IPv6 ones name lo
-			one.Link = names[r.LinkIndex] // several hops have links of their own, which are not known here
-		}
-		routes = append(routes, one)
-	}
-	return routes, nil
 }
 
 // maxRoutes limits the routes that are kept: a router of the whole Internet has a million.
@@ -128,43 +99,6 @@ func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 	return rules, nil
 }
 
-// RouteQuery is a packet: one that the node sends if In is "".
-type RouteQuery struct {
-	To, From netip.Addr // From may be the zero value for a packet of the node
-	In       string
-	Mark     uint32
-}
-
-// RouteAnswer is the kernel's route of a packet.
-type RouteAnswer struct {
-	Link   string
-	Source netip.Addr // of a packet of the node without one
-	Here   bool       // To is an address of the node
-}
-
-func (m *machineLinks) Lookup(q RouteQuery) (RouteAnswer, error) {
-	routes, err := netlink.RouteGetWithOptions(q.To.AsSlice(), &netlink.RouteGetOptions{Iif: q.In, SrcAddr: q.From.AsSlice(), Mark: q.Mark})
-	if err != nil || len(routes) == 0 {
-		return RouteAnswer{}, err
-	}
-	answer := RouteAnswer{Here: routes[0].Type == unix.RTN_LOCAL}
-	answer.Source, _ = netip.AddrFromSlice(routes[0].Src)
-	answer.Source = answer.Source.Unmap()
-	link, err := netlink.LinkByIndex(routes[0].LinkIndex)
-	if err == nil {
-		answer.Link = link.Attrs().Name
-	}
-	return answer, err
-}
-
-func (m *machineLinks) Encrypts() (bool, error) {
-	list, err := netns.Dump(func() ([]netlink.XfrmPolicy, error) { return netlink.XfrmPolicyList(netlink.FAMILY_ALL) })
-	if errors.Is(err, unix.EPROTONOSUPPORT) { // a kernel without xfrm
-		return false, nil
-	}
-	return len(list) > 0, err
-}
-
 // Memory carries state from one inspection of a running node to the next. Only watch has one.
 type Memory struct {
 	Foreign []Foreign // routes, rules and entries of the previous inspection
@@ -176,6 +110,7 @@ type Memory struct {
 	// inspection.
 	Restarted time.Time
 	Tunnels   map[string]Tunnel
+	Packets   sync.Map // of package audit: what packets last showed
 }
 
 // Tunnel is a VXLAN link in its state when routes over it had gateways.

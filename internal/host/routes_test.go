@@ -2,9 +2,7 @@ package host_test
 
 import (
 	"net"
-	"net/netip"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,18 +120,9 @@ func TestDefaultRoutesKernel(t *testing.T) {
 	if d := cmp.Diff([]string{"uplink"}, got); d != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, d)
 	}
-	all, err := h.Links.Routes(t.Context())
-	require.NoError(t, err)
-	for _, want := range []host.Route{{To: netip.MustParsePrefix("0.0.0.0/0"), Link: "uplink"}, {To: netip.MustParsePrefix("0.0.0.0/0")},
-		{To: netip.MustParsePrefix("::/0")}} {
-		if !slices.Contains(all, want) {
-			t.Errorf("%v is not among %v", want, all)
-		}
-	}
 	every := func(*netlink.Route) bool { return true }
-	if list, err := host.ListRoutes(len(all), every); err != nil || len(list) != len(all) {
-		t.Errorf("%d of %d routes, %v", len(list), len(all), err)
-	}
+	all, err := host.ListRoutes(1000, every)
+	require.NoError(t, err)
 	if _, err := host.ListRoutes(len(all)-1, every); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("with one route too many: %v", err)
 	}

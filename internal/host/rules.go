@@ -52,9 +52,6 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 	}
 	if _, is := rules.(machineRules); !is {
 		err := rules.Dumps(ctx, parse)
-		if err == nil {
-			err = addForeign(ctx, rules, &sets)
-		}
 		return sets, err
 	}
 	switch virtual, err := ipvs.Read(ctx); {
@@ -83,30 +80,7 @@ func readRulesets(ctx context.Context, rules Rules) ([]*ruleset.Set, error) {
 			tableName(family), err))
 		return program.Stream(ctx, parse, "nft", printTable(family)...)
 	})
-	if err == nil {
-		err = addForeign(ctx, rules, &sets)
-	}
-	if err == nil && ruleset.NamesIPSet(sets) { // without their elements, conditions stay open
-		if named, err := nftables.IPSets(ctx); err == nil {
-			sets = append(sets, &ruleset.Set{Source: "ipset", IPSets: named})
-		}
-	}
 	return sets, err
-}
-
-// addForeign adds the tables of other programs, or why they are not known.
-func addForeign(ctx context.Context, rules Rules, sets *[]*ruleset.Set) error {
-	tables, err := rules.ForeignTables(ctx)
-	switch {
-	case errors.Is(err, fs.ErrPermission) || ctx.Err() != nil:
-		return fmt.Errorf("reading the tables of other programs over netlink: %w", err)
-	case err != nil:
-		*sets = append(*sets, &ruleset.Set{Source: "nft", Unread: fmt.Errorf("the nft tables of other programs could not be read, "+
-			"so it is not known whether they drop packets: %w", err)})
-	case len(tables) > 0:
-		*sets = append(*sets, &ruleset.Set{Source: "nft", Foreign: tables})
-	}
-	return nil
 }
 
 func tableName(family string) string { return "table " + family + " " + ruleset.KubeProxyTable }
@@ -149,13 +123,6 @@ func (h *Host) RulesGeneration(ctx context.Context) (generation string, sure boo
 		return "", false, err
 	}
 	return legacy + generation, legacy == "", nil
-}
-
-func (machineRules) ForeignTables(ctx context.Context) ([]*ruleset.NFTTable, error) {
-	if !mayQueryNFTables() {
-		return nil, nil
-	}
-	return nftables.ReadForeign(ctx)
 }
 
 // Others has the nf_tables objects of other programs that affect Kubernetes.
@@ -203,7 +170,11 @@ func dumpRules(ctx context.Context, read func(source string, r io.Reader) error,
 		}
 		if ask {
 			ran++
-			errs = append(errs, iptablesNFT(ctx, family, name+"-nft", read, noted))
+			err := iptablesNFT(ctx, family, name+"-nft", read, noted)
+			if errors.Is(err, fs.ErrPermission) {
+				return err // the other readings would be refused too
+			}
+			errs = append(errs, err)
 		}
 		for _, save := range programs {
 			if _, err := program.Find(save); err != nil {
@@ -235,10 +206,10 @@ func iptablesNFT(ctx context.Context, family, name string, read func(string, io.
 	if err == nil || errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}
-	err = fmt.Errorf("reading them over netlink failed: %w", err)
 	if errors.Is(err, fs.ErrPermission) || ctx.Err() != nil {
-		return fmt.Errorf("reading the rules of %s: %w", name, err)
+		return fmt.Errorf("reading the rules of %s over netlink: %w", name, err)
 	}
+	err = fmt.Errorf("reading them over netlink failed: %w", err)
 	noted(fmt.Sprintf("the rules of %s were read by %s-save, which is slower and needs more memory; %v", name, name, err))
 	if failed := program.Stream(ctx, read, name+"-save"); failed != nil {
 		return fmt.Errorf("reading the rules of %s: %w; %w", name, failed, err)

@@ -57,10 +57,8 @@ func (t *NFTTable) Chain(name string) *NFTChain { return t.byName[name] }
 // NFTChain is a chain of nftables.
 type NFTChain struct {
 	Name     string
-	Hook     string   // for a base chain; otherwise empty
-	Devices  []string // at hook ingress or egress: the links
-	Type     string   // of a base chain: filter, nat, route
-	Policy   string   // of a base chain: accept, drop; empty if not read
+	Hook     string // for a base chain; otherwise empty
+	Policy   string // of a base chain: accept, drop; empty if not read
 	Priority int
 	Handle   int
 	Line     int
@@ -101,10 +99,8 @@ type nftBody struct {
 	Hook, Policy               string
 	Handle                     int
 	Prio                       json.RawMessage
-	Dev                        any // of a chain: a name, or a list of names
 	Timeout                    int
 	Type                       any // of a chain or of a set's key: a name, or a list of names
-	Flags                      any // of a table or set
 	Expr                       []any
 	Elem                       []any
 }
@@ -112,11 +108,9 @@ type nftBody struct {
 // nftParser reads the output of `nft -j list ruleset` into set. Of iptables-nft's tables it only
 // counts the Service chains that iptables mode has left behind.
 type nftParser struct {
-	in      *input.JSON
-	set     *Set
-	items   int
-	dormant []string           // tables whose chains are not in the hooks: "ip nat"
-	native  map[*NFTTable]bool // tables of iptables-nft with base chains of other programs
+	in    *input.JSON
+	set   *Set
+	items int
 }
 
 func (p *nftParser) parse() error {
@@ -149,22 +143,7 @@ func (p *nftParser) parse() error {
 			return p.in.Fail(err)
 		}
 	}
-	p.set.keepNative()
 	return nil
-}
-
-// names returns a name, or a list of names.
-func names(v any) (list []string) {
-	several, is := v.([]any)
-	if !is {
-		several = []any{v}
-	}
-	for _, one := range several {
-		if name, is := one.(string); is {
-			list = append(list, name)
-		}
-	}
-	return list
 }
 
 func (p *nftParser) addObject(o *nftObject, line int) error {
@@ -172,23 +151,19 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 	switch {
 	case p.items > maxItems:
 		return input.Unknown(line, "more than %d objects", maxItems)
-	case o.Table != nil && o.Table.isDormant():
-		p.dormant = append(p.dormant, o.Table.Family+" "+o.Table.Name)
 	case o.Table != nil:
 		p.proxyTable(o.Table.Family, o.Table.Name)
 	case o.Chain != nil:
 		if o.Chain.Table != KubeProxyTable {
 			p.set.addServiceChain(o.Chain.Family, o.Chain.Name)
 		}
-		if t := p.table(o.Chain); t != nil {
+		if t := p.proxyTable(o.Chain.Family, o.Chain.Table); t != nil {
 			c := t.AddChain(o.Chain.Name)
 			c.Hook, c.Policy, c.Handle, c.Line = o.Chain.Hook, o.Chain.Policy, o.Chain.Handle, line
-			c.Type, _ = o.Chain.Type.(string)
-			c.Devices = names(o.Chain.Dev)
 			c.Priority, _ = strconv.Atoi(string(o.Chain.Prio)) // 0 if not set
 		}
 	case o.Rule != nil:
-		if t := p.table(o.Rule); t != nil {
+		if t := p.proxyTable(o.Rule.Family, o.Rule.Table); t != nil {
 			r := &NFTRule{Handle: o.Rule.Handle, Line: line}
 			r.decode(o.Rule.Expr)
 			c := t.byName[o.Rule.Chain]
@@ -203,44 +178,6 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 		p.addSet(o.Map, line)
 	}
 	return nil
-}
-
-// isDormant reports whether the chains of a table are not in the hooks. nft 1.0.6 prints arbitrary bytes instead of this
-// flag, because it reads freed memory.
-func (b *nftBody) isDormant() bool {
-	list, several := b.Flags.([]any)
-	if !several && b.Flags != nil {
-		list = []any{b.Flags}
-	}
-	return slices.ContainsFunc(list, func(flag any) bool { return flag != "owner" && flag != "persist" })
-}
-
-// table returns the table of a chain, rule or set, or nil for a table that is not kept.
-func (p *nftParser) table(b *nftBody) *NFTTable {
-	if t := p.proxyTable(b.Family, b.Table); t != nil {
-		return t
-	}
-	if slices.Contains(p.dormant, b.Family+" "+b.Table) || !slices.Contains([]string{IPv4, IPv6, "inet", "bridge", "netdev"}, b.Family) {
-		return nil
-	}
-	shared := IsTableOfIPTables(b.Family, b.Table)
-	if shared && (IsChainOfIPTables(b.Name) || IsChainOfIPTables(b.Chain)) {
-		return nil
-	}
-	i := slices.IndexFunc(p.set.Foreign, func(t *NFTTable) bool { return t.Family == b.Family && t.Name == b.Table })
-	if i < 0 {
-		i = len(p.set.Foreign)
-		p.set.Foreign = append(p.set.Foreign, NewNFTTable(b.Family))
-		p.set.Foreign[i].Name = b.Table
-	}
-	t := p.set.Foreign[i]
-	if b.Hook != "" {
-		p.native[t] = true
-	}
-	if shared && b.Chain != "" && !p.native[t] { // a rule: the chains come first
-		return nil
-	}
-	return t
 }
 
 // proxyTable returns kube-proxy's table of a family, or nil for any other table.
@@ -270,7 +207,7 @@ func (t *NFTTable) AddChain(name string) *NFTChain {
 }
 
 func (p *nftParser) addSet(b *nftBody, line int) {
-	t := p.table(b)
+	t := p.proxyTable(b.Family, b.Table)
 	if t == nil {
 		return
 	}

@@ -26,11 +26,7 @@ type Set struct {
 	Lines  int    // of iptables-save text
 	Saves  []*Save
 	NFT    []*NFTTable // kube-proxy's own tables
-
-	Foreign []*NFTTable // tables of other programs, except iptables-nft's
-	Unread  error       // why these are not known
-	IPVS    *IPVS       // nil if not read, or if the kernel has none
-	IPSets  map[string]*IPSet
+	IPVS   *IPVS       // nil if not read, or if the kernel has none
 
 	// ServiceChains counts the chains of kube-proxy's iptables mode by family in an nft listing.
 	// nft cannot print their matches, so only the number is kept.
@@ -168,7 +164,7 @@ func Parse(source string, r io.Reader) (*Set, error) {
 	if at := regexp.MustCompile(`(?m)^[ \t]*(?:\*|\{|# Generated )`).FindIndex(head); at != nil && head[at[1]-1] == '{' {
 		lines := bytes.Repeat([]byte("\n"), bytes.Count(head[:at[0]], []byte("\n")))
 		_, _ = br.Discard(at[0]) // has been read
-		p := nftParser{in: input.NewJSON(io.MultiReader(bytes.NewReader(lines), br)), set: set, native: map[*NFTTable]bool{}}
+		p := nftParser{in: input.NewJSON(io.MultiReader(bytes.NewReader(lines), br)), set: set}
 		if err := p.parse(); err != nil {
 			return nil, err
 		}

@@ -45,38 +45,3 @@ func Spans(list []string) ([]Span, bool) {
 	}
 	return merged, true
 }
-
-// IPSet is a set of ipset: addresses, addresses with a port, or a list of other sets.
-type IPSet struct {
-	Spans   []Span
-	Ports   []IPSetPort // of each span; nil in a set of addresses
-	Members []string    // nil unless it is a list of sets
-	Partial bool        // an address in Spans may not be in the set
-}
-
-// IPSetPort is the port of an element.
-type IPSetPort struct {
-	Protocol string
-	Port     uint16
-}
-
-// NamesIPSet reports whether a rule asks for a set of ipset.
-func NamesIPSet(sets []*Set) bool {
-	for _, set := range sets {
-		for _, save := range set.Saves {
-			for _, t := range save.Tables {
-				for _, c := range t.Chains {
-					if strings.HasPrefix(c.Name, "KUBE-S") { // a Service's
-						continue
-					}
-					for i := range c.Rules {
-						if strings.Contains(c.Rules[i].Text, "--match-set") {
-							return true
-						}
-					}
-				}
-			}
-		}
-	}
-	return false
-}

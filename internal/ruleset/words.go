@@ -77,17 +77,3 @@ func Last(p netip.Prefix) netip.Addr {
 	last, _ := netip.AddrFromSlice(b)
 	return last
 }
-
-// Words splits a rule of iptables into its words, without quotes and escapes.
-func Words(rule string) []string {
-	sc := scanner{rest: rule}
-	var words []string
-	for {
-		w := sc.nextWord()
-		if w != "" {
-			words = append(words, w)
-		} else if sc.rest == "" {
-			return words
-		}
-	}
-}

@@ -179,27 +179,3 @@ func cpuTime() time.Duration {
 	}
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
-
-// BenchmarkTraceLarge measures `audit --service --from`, beside 300 rules for sets in nat and in filter.
-func BenchmarkTraceLarge(b *testing.B) {
-	text := string(large(b))
-	for _, chain := range []string{"PREROUTING", "FORWARD"} {
-		rules := ""
-		for i := range 300 {
-			rules += fmt.Sprintf("-A %s -m set --match-set s%d src -j DROP\n", chain, i)
-		}
-		at := strings.Index(text, "-A "+chain+" ")
-		text = text[:at] + rules + text[at:]
-	}
-	before := cpuTime()
-	defer func() { b.ReportMetric(float64((cpuTime()-before).Milliseconds())/float64(b.N), "cpu-ms/op") }()
-	for b.Loop() {
-		set, err := ruleset.Parse("", strings.NewReader(text))
-		require.NoError(b, err)
-		sets := []*ruleset.Set{set}
-		rep := Judge(sets, Options{})
-		if list, err := Traces(&rep, sets, &Options{}, "scale/s2005", FromPod); err != nil || len(list) != 1 {
-			b.Fatal(list, err)
-		}
-	}
-}

@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 
-	"nodegate/internal/audit/path"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/sorted"
 	"nodegate/internal/verdict"
@@ -33,27 +32,6 @@ type Options struct {
 
 	// WithoutServices skips the Services. The other findings do not depend on them.
 	WithoutServices bool
-
-	// Own answers whether an address belongs to this node; nil means that only the rules are known.
-	Own func(netip.Addr) path.Answer
-
-	// Links are the names of this node's links; empty means that only the rules are known.
-	Links []string
-
-	// Uplink is the link by which replies of other machines certainly come in; "" if that is not known.
-	Uplink string
-
-	// Addresses are this node's; nil if only the rules are known.
-	Addresses []netip.Addr
-
-	// Lookup returns the kernel's route of a packet; nil if only the rules are known. IPsec and Listens are path.Node's.
-	Lookup  func(*path.Packet) path.Hop
-	IPsec   path.Answer
-	Listens func(queue uint16) path.Answer
-
-	// Routes are the routes that alone decide by which link packets leave; nil if that is not known.
-	// PodRoutes are those among them to Pods of this node that share one link.
-	Routes, PodRoutes []path.Route
 
 	// RouteLocalnet reports whether the kernel may accept packets to 127.0.0.0/8 from the network; nil means that it may.
 	RouteLocalnet func() bool
@@ -113,9 +91,6 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 		if set.Note != "" {
 			rep.Notes = append(rep.Notes, set.Note)
 		}
-		if set.Unread != nil {
-			rep.Notes = append(rep.Notes, set.Unread.Error())
-		}
 		for _, s := range set.Saves {
 			if !nft[s.Family] || !cleanedUp(s) {
 				rep.judgeSave(s, &opts, out)
@@ -151,7 +126,6 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	seen.judge(out)
 	rep.settleIPVS(out)
 	compareAPI(&rep, &opts, out.List, out)
-	judgeReach(&rep, sets, &opts, out)
 	if rep.redacted {
 		out.List = slices.DeleteFunc(out.List, func(f Finding) bool { return !structural.MatchString(f.Name) })
 	}

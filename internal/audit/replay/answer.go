@@ -14,11 +14,11 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"nodegate/internal/audit/path"
 	"nodegate/internal/host/replica"
 )
 
@@ -114,8 +114,12 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		l := &a.Losses[i]
 		if at := l.index(n); at >= 0 {
 			l.Rule = n.Parts[at].Words(ctx)
-			l.Taken = leadsToProgram(l.Rule, n)
+			l.Taken = leadsToProgram(l.Rule, n) || l.Kind == replica.PartRoutingRule && deliversAll(ctx, n.Parts[at])
 		}
+	}
+	taken := slices.ContainsFunc(a.Losses, func(l Loss) bool { return l.Taken })
+	for i := range a.Losses { // beside a proxy of the node nothing is known of a loss without a cause
+		a.Losses[i].Taken = a.Losses[i].Taken || a.Losses[i].Kind == "" && taken
 	}
 	return a, err
 }
@@ -127,6 +131,12 @@ func leadsToProgram(rule string, n *replica.Capture) bool {
 	return m != nil && slices.ContainsFunc(n.Listeners, func(l replica.Listener) bool {
 		return slices.Contains(m[1:], strconv.Itoa(int(l.At.Port())))
 	})
+}
+
+// deliversAll reports whether a routing rule leads to a table that delivers all packets to this node, as TPROXY needs it.
+func deliversAll(ctx context.Context, rule replica.Part) bool {
+	rule.Kind, rule.To = replica.PartRoute, "default"
+	return strings.HasPrefix(rule.Words(ctx), "local ")
 }
 
 // Senders beside addresses.
@@ -198,6 +208,11 @@ func (b *built) run(ctx context.Context) (a Answer, err error) {
 		return a, err
 	}
 	defer r.Close()
+	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := r.Control(soon); err != nil {
+		return a, fmt.Errorf("this process may not send packets (IPAddressDeny= of its unit?): %v", err)
+	}
 	list, err := New(r).Run(ctx, flows)
 	if err != nil {
 		return a, err
@@ -234,16 +249,14 @@ func newLoss(n *replica.Capture, part int) *Loss {
 	}
 	p := &n.Parts[part]
 	l := &Loss{Kind: p.Kind, Legacy: p.Legacy, Family: p.FamilyName(), Table: p.Table, Chain: p.Chain, Handle: p.Handle, Position: p.Position,
-		Own: p.Own}
+		Own: p.Own, Owner: Owner(p.Table, p.Chain)}
 	switch p.Kind {
 	case replica.PartRoutingRule:
 		l.Position = p.Priority
 	case replica.PartRoute:
 		l.Chain = p.To
 	}
-	step := path.Step{Chain: p.Chain, Program: "nft", Table: l.Family + " " + p.Table}
-	l.Owner = step.Owner()
-	l.Policy = path.EnforcesPolicies(l.Owner)
+	l.Policy = enforcesPolicies(l.Owner)
 	return l
 }
 

@@ -60,8 +60,9 @@ func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 	return g, nil
 }
 
-// clock lets the clock of a machine that has no network card, and so shares its time with nobody, count instructions, four nanoseconds
-// each, instead of the host's seconds: on a busy host no limit in the guest is over too early. While the guest waits, real time passes.
+// clock lets the clock of a machine without network cards count instructions, four nanoseconds each, instead of the host's seconds: on a
+// busy host no limit in the guest is over too early. While the guest waits, real time passes. Machines with a card share their time with
+// other machines.
 func (m Machine) clock() []string {
 	if len(m.Taps) > 0 {
 		return nil

@@ -79,21 +79,9 @@ func (m links) PodMTUs(context.Context) (map[string]int, error) {
 	return mtus, m.Refuse["MTU of Pods"]
 }
 
-func (m links) Lookup(q host.RouteQuery) (host.RouteAnswer, error) {
-	if link, is := m.Lookups[q.To]; is && link == "" {
-		return host.RouteAnswer{}, syscall.EINVAL
-	} else if is {
-		return host.RouteAnswer{Link: link}, nil
-	}
-	return host.RouteAnswer{}, host.ErrNotRecorded
-}
-
-func (m links) Encrypts() (bool, error) { return false, nil }
-
-func (m links) DefaultRoutes(context.Context) ([]string, error) { return m.Machine.Routes, nil }
+func (m links) DefaultRoutes(context.Context) ([]string, error) { return m.Routes, nil }
 
 func (m links) Addresses(context.Context) ([]netip.Addr, error)          { return m.IPs, m.Refuse["addresses"] }
-func (m links) Routes(context.Context) ([]host.Route, error)             { return m.Paths, m.Refuse["routes"] }
 func (m links) RoutingRules(context.Context) ([]host.RoutingRule, error) { return m.Routing, nil }
 
 func (m links) Hops(context.Context) ([]host.Hop, error) { return slices.Clone(m.Machine.Hops), nil }

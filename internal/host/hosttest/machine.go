@@ -20,7 +20,6 @@ import (
 	"nodegate/internal/host/boot"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
-	"nodegate/internal/ruleset"
 )
 
 // Machine is the state of the fake. Fill it in before use.
@@ -34,9 +33,7 @@ type Machine struct {
 	Links    map[string]*Link
 	Notices  chan host.LinkEvent          // about links
 	Routes   []string                     // links with a default route
-	Paths    []host.Route                 // routes of table main
 	IPs      []netip.Addr                 // addresses of the links
-	Lookups  map[netip.Addr]string        // destination -> link of the kernel's route, "" for a blackhole
 	Routing  []host.RoutingRule           // rules other than those of every machine
 	Version  map[string]string            // program -> output for --version; "... hangs": it does not exit
 	Said     map[string]string            // program -> its error output
@@ -47,7 +44,7 @@ type Machine struct {
 	Crashes  map[string]host.Crash        // unit -> how its runs ended
 	Loaded   map[string]host.Loaded       // unit -> how systemd has loaded it; the zero value for other units
 	Boot     *boot.Boot                   // nil: systemd cannot compute it
-	Tables   []*ruleset.NFTTable          // nftables tables of other programs
+	Packets  string                       // JSON of what packets show in a replica; "" means that none are lost
 	Others   host.Others                  // objects of other programs in nf_tables
 	Hops     []host.Hop                   // gateways over VXLAN links
 	Unsynced bool                         // the clock is not synchronised
@@ -361,8 +358,8 @@ func (m rules) Dumps(_ context.Context, read func(string, io.Reader) error) erro
 	return nil
 }
 
-func (m rules) ForeignTables(context.Context) ([]*ruleset.NFTTable, error) {
-	return m.Tables, nil
+func (m rules) Packets(context.Context, []byte) ([]byte, error) {
+	return []byte(cmp.Or(m.Machine.Packets, "{}")), m.Refuse["packets"]
 }
 
 func (m rules) Others(context.Context) (host.Others, error) { return m.Machine.Others, nil }

@@ -21,21 +21,51 @@ import (
 // network namespace, which an ordinary user may create. It passes input to the child's standard
 // input and returns its standard output. The child is killed when ctx ends or the caller dies.
 func RunInUserNamespace(ctx context.Context, args []string, input []byte) ([]byte, error) {
+	const spaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNET
+	out, err := runAgain(ctx, args, input, &syscall.SysProcAttr{
+		Cloneflags:  spaces,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
+	})
+	if _, is := errors.AsType[startError](err); is && os.Geteuid() == 0 && errors.Is(err, unix.EPERM) { // root lacks CAP_SETFCAP
+		out, err = runAgain(ctx, args, input, &syscall.SysProcAttr{Cloneflags: spaces,
+			AmbientCaps: []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_ADMIN}})
+	}
+	if failed, is := errors.AsType[startError](err); is {
+		return nil, fmt.Errorf("creating a user namespace%s: %w", whyNoUserNamespace(failed.error), failed.error)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("running %s in a user namespace: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+// RunAgain runs this program again, with other arguments, as RunInUserNamespace does, in the caller's namespaces.
+func RunAgain(ctx context.Context, args []string, input []byte) ([]byte, error) {
+	out, err := runAgain(ctx, args, input, &syscall.SysProcAttr{})
+	if err != nil {
+		return nil, fmt.Errorf("running %s: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
+}
+
+type startError struct{ error }
+
+func (e startError) Unwrap() error { return e.error }
+
+func runAgain(ctx context.Context, args []string, input []byte, attr *syscall.SysProcAttr) ([]byte, error) {
 	runtime.LockOSThread() // Pdeathsig refers to the thread that started the child
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
+	cmd.Args[0] = os.Args[0]
 	cmd.Env = program.Environment()
 	cmd.WaitDelay = time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
-	}
+	attr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr = attr
 	var out, complaint bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &complaint
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("creating a user namespace%s: %w", whyNoUserNamespace(err), err)
+		return nil, startError{err}
 	}
 	if err := cmd.Wait(); err != nil {
 		if ctx.Err() != nil {
@@ -44,7 +74,7 @@ func RunInUserNamespace(ctx context.Context, args []string, input []byte) ([]byt
 		if said := strings.TrimSpace(complaint.String()); said != "" {
 			err = fmt.Errorf("%w: %s", err, said)
 		}
-		return nil, fmt.Errorf("running %s in a user namespace: %w", strings.Join(args, " "), err)
+		return nil, err
 	}
 	return out.Bytes(), nil
 }

@@ -42,7 +42,7 @@ func (r *Replica) serve(ctx context.Context, ports []Port) error {
 		}
 	}
 	if len(r.Ends) > 0 {
-		r.listen(ctx, r.Ends[0].Namespace, 0, unix.IPPROTO_TCP, control)
+		r.listen(ctx, r.Ends[0].Namespace, 0, unix.IPPROTO_TCP, netip.AddrPortFrom(netip.IPv4Unspecified(), control))
 	}
 	for _, l := range r.Capture.Listeners {
 		if !slices.Contains(ports, Port{l.Protocol, l.At.Port()}) {
@@ -56,15 +56,25 @@ func (r *Replica) serve(ctx context.Context, ports []Port) error {
 	return r.Node.Do(ctx, func() error { return r.acceptQueues() })
 }
 
-// control is where an end answers itself.
-var control = netip.MustParseAddrPort("127.0.0.1:9")
+// control is the port at which an end answers itself.
+const control = 9
 
-// Control makes a call that no rule of the node can lose: how long it takes shows how busy the machine is.
+// Control makes a call that no rule of the node can lose: how long it takes shows how busy the machine is. It fails if this process may
+// send no packets to other addresses than localhost.
 func (r *Replica) Control(ctx context.Context) error {
 	if len(r.Ends) == 0 {
 		return nil
 	}
-	_, err := r.Send(ctx, Call{To: control, Protocol: unix.IPPROTO_TCP})
+	at := netip.MustParseAddr("127.0.0.1")
+	if r.Ends[0].addresses == nil {
+		at = outside4
+	}
+	for _, a := range r.Ends[0].addresses {
+		if a.Is4() {
+			at = a
+		}
+	}
+	_, err := r.Send(ctx, Call{To: netip.AddrPortFrom(at, control), Protocol: unix.IPPROTO_TCP})
 	return err
 }
 

@@ -22,7 +22,7 @@ func (p *Part) Words(ctx context.Context) string {
 		return line(ctx, fmt.Sprintf("%d:\t", p.Priority), "ip", family6(is6), "rule")
 	case PartRoute:
 		to := p.To
-		for _, kind := range []string{"", "unreachable ", "blackhole ", "prohibit "} {
+		for _, kind := range []string{"", "unreachable ", "blackhole ", "prohibit ", "local "} {
 			if said := line(ctx, kind+to+" ", "ip", family6(is6), "route", "show", "table", p.Table); said != "" {
 				return said
 			}

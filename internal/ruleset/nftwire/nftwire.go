@@ -8,10 +8,8 @@
 package nftwire
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -161,40 +159,14 @@ func (d *Decoder) addChain(a *attributes) error {
 		return fmt.Errorf("chain %s: %w", name, err)
 	}
 	hooks := []string{"prerouting", "input", "forward", "output", "postrouting"}
-	switch d.family {
-	case "inet":
-		hooks = append(hooks, "ingress")
-	case "netdev":
-		hooks = []string{"ingress", "egress"}
-	case "arp":
-		hooks = []string{"input", "output", "forward"}
-	}
 	n := hook.number(unix.NFTA_HOOK_HOOKNUM)
 	if n >= uint64(len(hooks)) {
 		return fmt.Errorf("chain %s: unknown hook %d", name, n)
 	}
 	c.Hook, c.Priority = hooks[n], int(int32(hook.number(unix.NFTA_HOOK_PRIORITY)))
-	c.Type, c.Policy = string(a.text(unix.NFTA_CHAIN_TYPE)), "accept"
+	c.Policy = "accept"
 	if a[unix.NFTA_CHAIN_POLICY] != nil && a.number(unix.NFTA_CHAIN_POLICY) == 0 { // NF_DROP
 		c.Policy = "drop"
-	}
-	return d.addDevices(c, &hook)
-}
-
-// addDevices reads the links of a chain at hook ingress or egress.
-func (d *Decoder) addDevices(c *ruleset.NFTChain, hook *attributes) error {
-	const device, devices = 3, 4 // NFTA_HOOK_DEV, NFTA_HOOK_DEVS
-	if hook[device] != nil {
-		c.Devices = []string{string(hook.text(device))}
-	}
-	for rest := hook[devices]; len(rest) > 0; {
-		_, name, after, err := nlattr.Next(rest)
-		if err != nil {
-			return fmt.Errorf("chain %s: %w", c.Name, err)
-		}
-		if name, rest = bytes.TrimRight(name, "\x00"), after; !slices.Contains(c.Devices, string(name)) {
-			c.Devices = append(c.Devices, string(name))
-		}
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (s *Save) Add(message int, b []byte) error {
 		return err
 	}
 	name := string(a.text(unix.NFTA_TABLE_NAME)) // NFTA_CHAIN_TABLE has the same number
-	if !slices.Contains(ruleset.SaveTables(), name) {
+	if !slices.Contains(saveTables(), name) {
 		return nil
 	}
 	i := slices.IndexFunc(s.tables, func(t *SaveTable) bool { return t.Name == name })
@@ -92,6 +92,9 @@ func (s *Save) splitMessage(b []byte) (*attributes, error) {
 	a, err := splitAttributes(b[nfGenMsg:])
 	return &a, err
 }
+
+// saveTables returns the tables of iptables in the order of iptables-nft-save.
+func saveTables() []string { return []string{"mangle", "security", "raw", "filter", "nat"} }
 
 func saveHooks() []string { return []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"} }
 
@@ -148,7 +151,7 @@ func saveChain(table string, a *attributes) (SaveChain, error) {
 // Tables returns the tables in iptables-nft-save's order.
 func (s *Save) Tables() []*SaveTable {
 	sorted.By(s.tables, func(a, b *SaveTable) int {
-		return cmp.Compare(slices.Index(ruleset.SaveTables(), a.Name), slices.Index(ruleset.SaveTables(), b.Name))
+		return cmp.Compare(slices.Index(saveTables(), a.Name), slices.Index(saveTables(), b.Name))
 	})
 	return s.tables
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"nodegate/cmd/nodegate/internal/report"
@@ -117,13 +118,14 @@ func (t *text) writeGroups() {
 		}
 		fmt.Fprintf(t, "%s: %s\n", t.f.names(g.Nodes, t.names), strings.Join(differs, ", "))
 	}
-	for _, g := range t.f.Groups {
-		if len(g.Differs) == 0 && len(t.f.Nodes) > 1 {
-			verb := "match"
-			if len(g.Nodes) == 1 {
-				verb = "matches"
-			}
-			fmt.Fprintf(t, "%s %s the majority: %s\n", report.Count(len(g.Nodes), "node"), verb, t.f.names(g.Nodes, t.names))
+	most := slices.DeleteFunc(slices.Clone(t.f.Groups), func(g Group) bool { return len(g.Differs) > 0 })
+	for _, g := range most {
+		which := strings.Replace(report.Count(len(g.Nodes), "node")+" match the majority", "node match", "node matches", 1)
+		if len(most) > 1 { // in some check no state has a majority
+			which = fmt.Sprintf("%d of %d nodes", len(g.Nodes), len(t.f.Nodes))
+		}
+		if len(t.f.Nodes) > 1 {
+			fmt.Fprintf(t, "%s: %s\n", which, t.f.names(g.Nodes, t.names))
 		}
 	}
 	fmt.Fprintln(t)

@@ -3,131 +3,84 @@ package report
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"strings"
 
 	"nodegate/internal/audit"
+	"nodegate/internal/verdict"
 )
 
-// Ways is the document with the ways of packets to a Service.
-type Ways struct {
-	APIVersion string        `json:"apiVersion"` // nodegate/v1
-	Kind       string        `json:"kind"`       // Ways
-	Ways       []audit.Trace `json:"ways"`       // one for each port, family and address
+// Way is what became of connections from a sender to one address of a Service, in a copy of the node's network.
+type Way struct {
+	Service  string           `json:"service"`          // ns/name[:port]
+	From     string           `json:"from"`             // an address, or "node"
+	To       netip.AddrPort   `json:"to"`               // the Service's address
+	Verdict  verdict.Verdict  `json:"verdict"`          // pass if every connection was answered by an endpoint
+	Sent     int              `json:"sent"`             // connections
+	Lost     int              `json:"lost,omitempty"`   // of them
+	Answered []netip.AddrPort `json:"answered"`         // the endpoints that did
+	Why      string           `json:"why,omitempty"`    // the last loss
+	Cause    string           `json:"cause,omitempty"`  // what loses them
+	Rule     string           `json:"rule,omitempty"`   // its text
+	Remedy   string           `json:"remedy,omitempty"` // for the cause
 }
 
-// NewWays returns the document of ways.
-func NewWays(list []audit.Trace) Ways { return Ways{APIVersion, "Ways", list} }
-
-// WriteWays writes the ways of packets to a Service as text.
-func WriteWays(w io.Writer, list []audit.Trace) error {
-	var b strings.Builder
-	for i, t := range list {
-		if i > 0 {
-			b.WriteByte('\n')
+// NewWays returns what became of each connection of an answer.
+func NewWays(a *audit.Ways) (list []Way) {
+	for _, f := range a.Flows {
+		w := Way{Service: f.Service, From: "node", To: f.To, Verdict: verdict.Pass, Sent: f.Sent, Lost: f.Lost, Answered: f.At}
+		if !f.Node {
+			w.From = f.From.String()
 		}
-		fmt.Fprintln(&b, trace(t).title())
-		writeBranches(&b, trace(t).branches(), "")
+		if f.Lost > 0 {
+			w.Verdict, w.Why = verdict.Fail, f.Why
+		}
+		if f.Doubt != "" {
+			w.Verdict, w.Why = verdict.Unknown, f.Doubt
+		}
+		for i := range a.Losses {
+			l := &a.Losses[i]
+			for _, lost := range l.Flows {
+				if lost.Name == f.Name {
+					w.Cause, w.Rule, w.Remedy = audit.Describe(l), l.Rule, audit.Remedy(l, []audit.Flow{f})
+				}
+			}
+		}
+		list = append(list, w)
+	}
+	return list
+}
+
+// Ways is the document of WaysDocument.
+type Ways struct {
+	APIVersion string `json:"apiVersion"` // nodegate/v1
+	Kind       string `json:"kind"`       // Ways
+	Ways       []Way  `json:"ways"`       // one for each port, family and address
+}
+
+// WaysDocument returns the document of ways.
+func WaysDocument(list []Way) Ways { return Ways{APIVersion, "Ways", list} }
+
+// WriteWays writes ways as text.
+func WriteWays(w io.Writer, list []Way) error {
+	var b strings.Builder
+	for _, way := range list {
+		fmt.Fprintf(&b, "%s: %s from %s to %s", way.Verdict, way.Service, way.From, way.To)
+		if way.Lost > 0 {
+			fmt.Fprintf(&b, ": %d of %d connections lost (%s)", way.Lost, way.Sent, way.Why)
+		}
+		b.WriteByte('\n')
+		if len(way.Answered) > 0 {
+			var ends []string
+			for _, a := range way.Answered {
+				ends = append(ends, a.String())
+			}
+			fmt.Fprintf(&b, "  answered by %s\n", strings.Join(ends, ", "))
+		}
+		if way.Cause != "" {
+			fmt.Fprintf(&b, "  cause:  %s\n  remedy: %s\n", way.Cause, way.Remedy)
+		}
 	}
 	_, err := io.WriteString(w, printableLines(b.String()))
 	return err
-}
-
-type trace audit.Trace
-
-func (t trace) title() string {
-	return fmt.Sprintf("%s (%s, %s) from %s to %s: %s", t.Service, t.Protocol, t.Family, t.From, t.To, t.Verdict)
-}
-
-// branches returns the hooks with their rules, then the ways.
-func (t trace) branches() []branch {
-	roots := stepBranches(t.Steps)
-	for _, w := range t.Ways {
-		one := branch{text: share(w) + ": " + endOf(w), sub: stepBranches(w.Steps)}
-		if w.Reply != "" {
-			one.sub = append(one.sub, branch{text: "the reply " + w.Reply})
-		}
-		roots = append(roots, one)
-	}
-	for _, text := range t.NotFollowed {
-		roots = append(roots, branch{text: "not followed: " + text})
-	}
-	return roots
-}
-
-// share returns how many of the new connections take a way.
-func share(w audit.TraceWay) string {
-	switch {
-	case !w.Sure:
-		return "perhaps"
-	case len(w.To) > 1:
-		return fmt.Sprintf("%.2f %% each", 100*w.Chance)
-	}
-	return fmt.Sprintf("%.2f %%", 100*w.Chance)
-}
-
-// isLost reports whether the packets of a way do not arrive.
-func isLost(w audit.TraceWay) bool { return w.End == "dropped" || w.End == "rejected" }
-
-// endOf returns the end of a way in words.
-func endOf(w audit.TraceWay) string {
-	text := w.End + " to "
-	if isLost(w) {
-		text = w.End + ", on its way to "
-	}
-	text += strings.Join(w.To[:min(len(w.To), 20)], ", ")
-	if len(w.To) > 20 {
-		text += fmt.Sprintf(" and %d more", len(w.To)-20)
-	}
-	if w.Masquerade {
-		text += ", masqueraded"
-	}
-	if w.Untracked {
-		text += ", not tracked"
-	} else if !w.Translated {
-		text += ", not translated"
-	}
-	return text
-}
-
-// stepBranches groups rules by their hook.
-func stepBranches(steps []audit.TraceStep) (roots []branch) {
-	hook := ""
-	for _, s := range steps {
-		if s.Hook != hook {
-			hook = s.Hook
-			roots = append(roots, branch{text: hook})
-		}
-		last := &roots[len(roots)-1]
-		last.sub = append(last.sub, branch{text: stepText(s)})
-	}
-	return roots
-}
-
-func stepText(s audit.TraceStep) string {
-	text := s.Table + " " + s.Chain
-	switch {
-	case s.Handle > 0:
-		text += fmt.Sprintf(" handle %d", s.Handle)
-	case s.Line > 0:
-		text += fmt.Sprintf(" line %d", s.Line)
-	}
-	if text += ": " + s.Does; s.Rule != "" && s.Rule != s.Does {
-		text += "  " + shortRule(s.Rule)
-	}
-	if s.Unsure != "" {
-		text += "  (if " + s.Unsure + ")"
-	}
-	return text
-}
-
-// shortRule returns a rule without its chain, which is printed before it, and without its comment.
-func shortRule(rule string) string {
-	if rest, is := strings.CutPrefix(rule, "-A "); is {
-		_, rule, _ = strings.Cut(rest, " ")
-	}
-	before, rest, has := strings.Cut(rule, "-m comment --comment \"")
-	if _, after, ends := strings.Cut(rest, "\" "); has && ends {
-		return before + after
-	}
-	return rule
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/checks"
 	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
@@ -29,6 +30,14 @@ func TestLines(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestMessageOfASymptom: the remedy of a symptom is its cause's.
+func TestMessageOfASymptom(t *testing.T) {
+	r := checks.Result{Name: "a", Verdict: verdict.Warn, State: checks.State{Want: "1", Got: "0", Remedy: "run b", Cause: "b"}}
+	assert.Equal(t, NewMessage(r).Text, "a: because of b ()", "the message of a symptom")
+	r.State.Cause = ""
+	assert.Equal(t, NewMessage(r).Text, "a: want 1, got 0 (); run b", "the message of a cause")
 }
 
 // TestPlace: positions are right on long lines and across line ends.

@@ -22,7 +22,7 @@ func NewMessage(res checks.Result) Message {
 		"NODEGATE_CHECK": r.Name, "NODEGATE_VERDICT": r.Verdict.String(), "NODEGATE_WANT": r.Want,
 		"NODEGATE_GOT": r.Got, "NODEGATE_SOURCE": r.Source, "NODEGATE_REMEDY": r.Remedy,
 	}}
-	if r.Remedy != "" {
+	if r.Remedy != "" && r.Because == "" { // the remedy of a symptom is its cause's
 		m.Text += "; " + r.Remedy
 	}
 	return m

@@ -63,7 +63,7 @@ type Result struct {
 	Verdict  verdict.Verdict   `json:"verdict"`           // pass, warn, fail, unknown or skipped
 	Severity policy.Severity   `json:"severity"`          // block or warn
 	Want     string            `json:"want"`              // the required state
-	Got      string            `json:"got"`               // the state found
+	Got      string            `json:"got"`               // the state found; "" if the check found none
 	Fixed    bool              `json:"fixed"`             // apply corrected it in this run
 	Fixable  bool              `json:"fixable,omitempty"` // apply can correct it, but may have to correct its cause first
 	Was      string            `json:"was,omitempty"`     // the state before the correction

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"nodegate/internal/verdict"
 )
 
@@ -23,20 +25,22 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 			byApply[res.Remedy]++
 		}
 	}
-	late := r.late()
+	shared := r.sharedErrors()
 	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Warn} {
-		if v == verdict.Unknown && len(late) > 1 {
-			t.writeVerdict(v, Count(len(late), "check"), notReached+": "+strings.Join(late, ", "))
-			t.writeDetail("do", "use a longer --timeout")
-		}
 		for _, res := range r.Results {
-			if res.Verdict == v && res.Because == "" && (len(late) < 2 || !slices.Contains(late, res.Name)) {
-				if byApply[res.Remedy] > 1 {
-					res.Remedy = ""
-				}
-				t.writeProblem(res)
-				t.writeSymptoms(r.Results, res.Name, map[string]bool{})
+			if res.Verdict != v || res.Because != "" {
+				continue
 			}
+			if byApply[res.Remedy] > 1 {
+				res.Remedy = ""
+			}
+			if names := shared[res.Error]; len(names) < 2 {
+				t.writeProblem(res)
+			} else if res.Name == names[0] {
+				t.writeVerdict(v, Count(len(names), "check"), res.Error+": "+strings.Join(names, ", "))
+				t.writeDetail("do", map[string]string{notReached: "use a longer --timeout"}[res.Error])
+			}
+			t.writeSymptoms(r.Results, res.Name, map[string]bool{})
 		}
 	}
 	for _, res := range r.Results {
@@ -56,11 +60,13 @@ func (r Report) Text(w io.Writer, paint Paint, verbose bool) error {
 	return err
 }
 
-// late returns the names of the checks that were not reached in time.
-func (r Report) late() (names []string) {
+// sharedErrors returns the names of the checks that were not reached in time or not permitted, by their error.
+func (r Report) sharedErrors() map[string][]string {
+	names := map[string][]string{}
 	for _, res := range r.Results {
-		if res.Verdict == verdict.Unknown && res.Error == notReached && res.Because == "" {
-			names = append(names, res.Name)
+		known := res.Error == notReached || strings.HasSuffix(res.Error, unix.EPERM.Error())
+		if res.Verdict == verdict.Unknown && known && res.Because == "" {
+			names[res.Error] = append(names[res.Error], res.Name)
 		}
 	}
 	return names

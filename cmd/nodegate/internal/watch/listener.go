@@ -99,7 +99,7 @@ func Serve(ctx context.Context, l *Listener, p Pages) error {
 }
 
 // checkHost refuses a request for another host than a loopback listener's. A page in a browser on this machine can make its own
-// name resolve to 127.0.0.1, and then read what the listener serves (DNS rebinding). Its requests carry that name. An address
+// name resolve to 127.0.0.1, and then read the answers of the listener (DNS rebinding). Its requests carry that name. An address
 // in the Host header is not a name that such a page could have.
 //
 // A listener on any other address does not check: the operator has opened it to the network without a password, so its pages

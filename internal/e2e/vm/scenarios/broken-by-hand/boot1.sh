@@ -78,7 +78,6 @@ broken run 'neighbour.table' '' 'ip link add nic0 type veth peer name nic1; ip l
 	'sysctl -qw net.ipv4.neigh.default.gc_thresh3=1024; ip link del nic0'
 
 # The packet filter comes last, because its modules stay loaded.
-broken run 'docker.forward-drop' '' 'iptables-nft -N DOCKER; iptables-nft -P FORWARD DROP' remedy
 iptables-nft -X DOCKER
 broken run 'packetfilter.kernel-can kubeproxy.postrouting?' '' 'echo install xt_mark /bin/false >/etc/modprobe.d/no.conf; rmmod xt_mark 2>/dev/null || :; iptables-nft -t nat -N KUBE-SERVICES' \
 	'rm /etc/modprobe.d/no.conf; iptables-nft -t nat -X KUBE-SERVICES'
@@ -141,7 +140,7 @@ expect "kube-proxy's rules, stage run" "" "$(complain run)"
 tail -n 1 /root/report.txt
 broken run 'kubeproxy.postrouting' '' 'sed -e "/KUBE-POSTROUTING -m mark ! /d" -e "/KUBE-POSTROUTING -j MARK/d" \
 	-e "s/requiring SNAT\" -j/requiring SNAT\" -m mark --mark 0x4000\/0x4000 -j/" /root/proxy.rules | iptables-nft-restore' "$proxy"
-broken run 'iptables.bare-drop packetfilter.input-drop' '' 'iptables-nft -A KUBE-FIREWALL -j DROP' remedy
+broken run 'iptables.bare-drop' '' 'iptables-nft -A KUBE-FIREWALL -j DROP' remedy
 broken run 'iptables.backends kubeproxy.postrouting?' '' 'iptables-legacy -t nat -N KUBE-SVC-TCOU7JCQXEZGVUNU' 'iptables-legacy -t nat -X KUBE-SVC-TCOU7JCQXEZGVUNU'
 liberal='sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal'
 broken both 'sysctl.net.netfilter.nf_conntrack_tcp_be_liberal' 'conntrack.be-liberal-changed conntrack.invalid' "sed '/INVALID/d' /root/proxy.rules | iptables-nft-restore; $liberal=0" "$proxy; $liberal=1"

@@ -1,0 +1,59 @@
+package audit
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"nodegate/internal/audit/replay"
+	"nodegate/internal/verdict"
+)
+
+// TestFindLosses: each loss is a finding, a note, or neither.
+func TestFindLosses(t *testing.T) {
+	pod, strange := netip.MustParseAddr("10.244.0.5"), netip.MustParseAddr("203.0.113.7")
+	flow := func(kind string, from netip.Addr, lost int) Flow {
+		return Flow{Name: "a flow", Kind: kind, Service: "prod/web:http", Pod: from == pod, Node: !from.IsValid(), From: from,
+			To: netip.MustParseAddrPort("192.0.2.7:443"), Protocol: 6, Sent: 4, Lost: lost}
+	}
+	rule := Loss{Kind: "rule", Family: "ip", Table: "filter", Chain: "FORWARD", Position: 1, Rule: "-A FORWARD -j DROP", Cured: true}
+	with := func(change func(*Loss)) Loss {
+		l := rule
+		change(&l)
+		return l
+	}
+	for what, c := range map[string]struct {
+		loss    Loss
+		flow    Flow
+		finding string
+		verdict verdict.Verdict
+		note    string
+	}{
+		"a Service":          {rule, flow(replay.ToService, pod, 4), "kubeproxy.way.service", verdict.Fail, ""},
+		"the outside":        {rule, flow(ToOutside, pod, 4), "kubeproxy.way.forward", verdict.Fail, ""},
+		"few packets":        {rule, flow(ToOutside, pod, 1), "kubeproxy.way.forward", verdict.Warn, ""},
+		"kubelet's port":     {rule, flow(ToKubelet, strange, 4), "kubeproxy.way.forward", verdict.Warn, ""},
+		"a closed Service":   {rule, flow(replay.ToService, strange, 4), "kubeproxy.way.service", verdict.Warn, ""},
+		"no cause, a Pod":    {Loss{}, flow(replay.ToService, pod, 4), "kubeproxy.way.service", verdict.Fail, ""},
+		"no cause, strange":  {Loss{}, flow(replay.ToService, strange, 4), "", 0, ""},
+		"a NetworkPolicy":    {with(func(l *Loss) { l.Policy = true }), flow(ToOutside, pod, 4), "", 0, ""},
+		"kube-proxy's":       {with(func(l *Loss) { l.Own = true }), flow(ToOutside, pod, 4), "", 0, "are lost by rule 1"},
+		"a proxy":            {with(func(l *Loss) { l.Taken = true }), flow(ToOutside, pod, 4), "", 0, "are taken by a program"},
+		"a list, outside":    {with(func(l *Loss) { l.Rule = "-A FORWARD -m set --match-set geo dst -j DROP" }), flow(ToOutside, pod, 4), "", 0, "are lost by rule 1"},
+		"a list, a Service":  {with(func(l *Loss) { l.Rule = "-A FORWARD -m set --match-set geo dst -j DROP" }), flow(replay.ToService, pod, 4), "kubeproxy.way.service", verdict.Fail, ""},
+		"a page":             {rule, flow(ToPage, netip.Addr{}, 4), "", 0, ""},
+		"nothing is lost":    {rule, flow(ToOutside, pod, 0), "", 0, ""},
+		"a tunnel":           {Loss{Kind: "route", Chain: "default", Table: "52", Rule: "default dev wg0"}, func() Flow { f := flow(ToOutside, pod, 0); f.Link = "wg0"; return f }(), "", 0, "leave by wg0"},
+		"state starts empty": {rule, func() Flow { f := flow(ToOutside, pod, 4); f.Doubt = "a rate"; return f }(), "", 0, "may be lost: a rate"},
+	} {
+		c.loss.Flows = []Flow{c.flow}
+		found, notes := FindLosses(&Ways{Losses: []Loss{c.loss}, Refused: []string{"owner"}})
+		if c.finding == "" != (len(found) == 0) || len(found) > 0 && (found[0].Name != c.finding || found[0].Verdict != c.verdict) {
+			t.Errorf("%s: %+v", what, found)
+		}
+		if is := func(n string) bool { return strings.Contains(n, c.note) }; c.note == "" != (len(notes) == 1) || !slices.ContainsFunc(notes, is) {
+			t.Errorf("%s: notes %q", what, notes)
+		}
+	}
+}

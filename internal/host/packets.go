@@ -1,0 +1,27 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"nodegate/internal/host/netns"
+)
+
+// PacketsCommand is the hidden command that answers a question by packets in a replica of the node.
+const PacketsCommand = "packets-child"
+
+// Packets starts PacketsCommand: the replica's memory and namespaces end with that process.
+func (machineRules) Packets(ctx context.Context, question []byte) ([]byte, error) {
+	if self, err := os.Executable(); err != nil || strings.HasSuffix(filepath.Base(self), ".test") { // it would run its tests
+		return nil, errors.ErrUnsupported
+	}
+	return netns.RunAgain(ctx, []string{PacketsCommand}, question)
+}
+
+// BuildPackets starts PacketsCommand in a user namespace, for a process that may create no other.
+func BuildPackets(ctx context.Context, captured []byte) ([]byte, error) {
+	return netns.RunInUserNamespace(ctx, []string{PacketsCommand, "build"}, captured)
+}
