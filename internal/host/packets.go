@@ -11,7 +11,7 @@ import (
 )
 
 // PacketsCommand is the hidden command that answers a question by packets in a replica of the node.
-const PacketsCommand = "packets-child"
+const PacketsCommand = "packets"
 
 // Packets starts PacketsCommand: the replica's memory and namespaces end with that process.
 func (machineRules) Packets(ctx context.Context, question []byte) ([]byte, error) {
