@@ -61,7 +61,7 @@ func (l *loader) winner(blockType, name string) (first *block) {
 	return first
 }
 
-// ifPools completes a message about two blocks: those of two files may be of two pools.
+// ifPools completes a message about two blocks: blocks in two files may be for two pools.
 func ifPools(a, b hcl.Range) string {
 	return map[bool]string{true: " All files are one policy: for different pools, name each pool's file alone."}[a.Filename != b.Filename]
 }

@@ -48,9 +48,8 @@ func (o *auditOptions) writeWays(ctx context.Context, h *host.Host, stdout io.Wr
 		ways = append(ways, report.NewWays(&a)...)
 	}
 	if len(ways) == 0 {
-		return fmt.Errorf("no address of %s can be used from %s: it has no node port, external or load balancer address, no endpoints, or not "+
-			"this "+
-			"address family (%d ports)", o.service, o.from, len(one.Services))
+		return fmt.Errorf("no address of %s can be used from %s: it has no node port, external or load balancer address, no endpoints, or "+
+			"not this address family (%d ports)", o.service, o.from, len(one.Services))
 	}
 	for _, w := range ways {
 		worst = verdict.Worse(worst, w.Verdict)

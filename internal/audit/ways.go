@@ -40,8 +40,8 @@ const (
 	ByPolicy = replica.PartPolicy // Loss.Kind
 )
 
-// Packets reads a question about this node, and writes the answer: the command host.PacketsCommand. With captured it continues in a user
-// namespace what it has begun.
+// Packets reads a question about this node, and writes the answer: the command host.PacketsCommand. With captured
+// it builds the replica in a user namespace, from a capture that its parent made.
 func Packets(ctx context.Context, captured bool, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, replay.Longest)
 	defer cancel()
@@ -122,7 +122,7 @@ func askNode(ctx context.Context, h *host.Host, q replay.Question) (a Ways, err 
 	return a, a.Err()
 }
 
-// question returns what is asked about the Services of the rules.
+// question returns the question about the Services of the rules.
 func question(rep *Judgment) (q replay.Question) {
 	const most = 8 // of each family stand for all
 	usual := []func(*Service) bool{

@@ -178,11 +178,12 @@ untouched() {
 }
 lease() { kubectl get lease -n kube-node-lease "$1" -o 'jsonpath={.spec.renewTime}'; }
 
-# run POD NODE [LABEL]: create a Pod with the test's program on that node.
+# run POD NODE [LABEL]: create a Pod with the test's program on that node. No taint evicts it: an emulated machine on a busy host may need
+# more than five minutes for a restart.
 run() {
 	kubectl apply -f - <<-E
 	{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "$1", "labels": {"app": "${3:-$1}"}},
-	 "spec": {"nodeName": "$2", "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0,
+	 "spec": {"nodeName": "$2", "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0, "tolerations": [{"operator": "Exists"}],
 	  "containers": [{"name": "pod", "image": "localhost/pod:test", "imagePullPolicy": "Never", "ports": [{"containerPort": 8080}]}]}}
 	E
 }
