@@ -172,6 +172,15 @@ func (all *Endpoints) add(s *endpointSlice) {
 	}
 }
 
+// of returns the endpoints of a Service port, ready or not.
+func (e *Endpoints) of(key apiServiceKey) []apiEndpoint {
+	_, _, port := SplitServicePort(key.name)
+	if svc := e.services[key.service()]; svc != nil {
+		return svc.ports[apiPort{port, key.proto, key.family}]
+	}
+	return nil
+}
+
 // Has reports whether any Service has a ready endpoint at that address, written as `ip:port` or `[ip]:port`.
 func (e *Endpoints) Has(address string) bool {
 	for _, s := range e.services {

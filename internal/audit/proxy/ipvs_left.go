@@ -73,14 +73,39 @@ func (v *ipvs) leftNodePort(at *ruleset.VirtualServer) bool {
 	})
 }
 
-// namedReport returns the report with the names of one version of the Service's ports: in IPVS mode the rules contain no names.
+// claimant returns the Service port in the API that owns a virtual server without a name; with past
+// also one that owned it before. It returns p if nothing owns it or if p has a name.
+func (v *Versions) claimant(rep *Judgment, p ServicePort, past bool) ServicePort {
+	if rep.ipvs == nil || rep.ipvs.at[p.Name] == nil {
+		return p
+	}
+	among := func(ports []apiServicePort) bool {
+		i := slices.IndexFunc(ports, func(of apiServicePort) bool { return rep.ipvs.serves(rep.ipvs.at[p.Name], &of) })
+		if i >= 0 {
+			p = ServicePort{ports[i].name, ports[i].family}
+		}
+		return i >= 0
+	}
+	for name := range v.objects {
+		if among(v.ports(name)) {
+			return p
+		}
+	}
+	for _, versions := range v.pastPort {
+		if past && slices.ContainsFunc(versions, among) {
+			return p
+		}
+	}
+	return p
+}
+
+// namedReport returns the report with the names of one version of the compared ports: in IPVS mode the rules contain no names.
 func (c compared) namedReport(ports []apiServicePort) *Judgment {
 	if c.rep.ipvs == nil {
 		return c.rep
 	}
 	one := *c.rep
 	one.Services = nil
-	ports = c.ownPorts(ports)
 	for i := range ports {
 		if s, found := c.rep.ipvs.service(&ports[i]); found {
 			one.Services = append(one.Services, s)
@@ -105,7 +130,7 @@ func (c compared) leftOver() []Service {
 		}
 	}
 	for _, ports := range v.versions.portVersions(c.port.Service()) {
-		for _, p := range c.ownPorts(ports) {
+		for _, p := range c.port.among(ports) {
 			s, found := v.service(&p)
 			if found && !slices.ContainsFunc(v.claims[s.servers[0].VirtualServer], func(by ServicePort) bool { return by != c.port }) {
 				return []Service{s}
@@ -118,7 +143,7 @@ func (c compared) leftOver() []Service {
 // state describes all places of a Service port, now or earlier, so that it changes only if kube-proxy changes something. For external
 // addresses it contains only the permitted clients, because another Service may share the address.
 func (v *ipvs) state(p ServicePort) string {
-	ports := compared{port: p}.ownPorts(slices.Concat(v.versions.portVersions(p.Service())...))
+	ports := p.among(slices.Concat(v.versions.portVersions(p.Service())...))
 	var lines []string
 	for at, ranges := range v.Sources {
 		ip, port := at.Address.Addr().String(), int(at.Address.Port())

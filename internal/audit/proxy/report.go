@@ -24,16 +24,8 @@ type Judgment struct {
 	filtered map[string]bool            // families whose table filter was judged
 	hairpins map[string]map[string]bool // the set hairpin-connections of each family that uses it: "tcp 10.0.0.1:80"
 
-	whole *Judgment // the full report, if this is a report of one Service
-	ipvs  *ipvs     // nil if not in IPVS mode or not read
-}
-
-// all returns the full report if r is a report of one Service, and r otherwise.
-func (r *Judgment) all() *Judgment {
-	if r.whole != nil {
-		return r.whole
-	}
-	return r
+	others []Service // the Services of the full report, if this is a report of one Service
+	ipvs   *ipvs     // nil if not in IPVS mode or not read
 }
 
 // Finding is one violated invariant with its evidence.

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"net/netip"
 	"strings"
@@ -17,17 +18,24 @@ type Services struct {
 
 // apiServicePort is one port of a Service in one address family.
 type apiServicePort struct {
-	namespace, name, port string
-	proto, family         string
-	clusterIP             string
-	number, nodePort      int
-	internal, affinity    string            // internalTrafficPolicy, sessionAffinity; "" if the API does not report them
-	external              string            // externalTrafficPolicy; "" also if there is no external traffic
-	timeout               int               // affinity timeout in seconds; 0 if unknown
-	outside               map[string]string // addresses of the family other than the ClusterIP, with their descriptions; nil if unknown
-	sources               []string          // ranges of the family that may use the load balancer's addresses; empty for all clients
-	health                int               // health check node port, stored with one port of the Service; 0 for none
-	unsure                bool              // until 1.35 kube-proxy does not serve it
+	apiServiceKey
+	clusterIP          string // "" if only EndpointSlices are known
+	number, nodePort   int
+	internal, affinity string            // internalTrafficPolicy, sessionAffinity; "" if the API does not report them
+	external           string            // externalTrafficPolicy; "" also if there is no external traffic
+	timeout            int               // affinity timeout in seconds; 0 if unknown
+	outside            map[string]string // addresses of the family other than the ClusterIP, with their descriptions; nil if unknown
+	sources            []string          // ranges of the family that may use the load balancer's addresses; empty for all clients
+	health             int               // health check node port, stored with one port of the Service; 0 for none
+	unsure             bool              // until 1.35 kube-proxy does not serve it; by EndpointSlices alone, it may not serve it
+}
+
+// at returns " at " and the ClusterIP with the port, or "" if they are unknown.
+func (p *apiServicePort) at() string {
+	if p.clusterIP == "" {
+		return ""
+	}
+	return fmt.Sprintf(" at %s:%d", p.clusterIP, p.number)
 }
 
 // Descriptions of addresses other than the ClusterIP.
@@ -192,8 +200,8 @@ func (all *Services) add(s *serviceObject) {
 			if proto == "" {
 				proto = "tcp"
 			}
-			all.list = append(all.list, apiServicePort{namespace: s.Metadata.Namespace, name: s.Metadata.Name, port: p.Name,
-				proto: proto, family: family, clusterIP: ip, number: p.Port, nodePort: p.NodePort,
+			key := apiServiceKey{formatServicePort(s.Metadata.Namespace, s.Metadata.Name, p.Name), proto, family}
+			all.list = append(all.list, apiServicePort{apiServiceKey: key, clusterIP: ip, number: p.Port, nodePort: p.NodePort,
 				internal: s.Spec.InternalTrafficPolicy, external: s.externalPolicy(), affinity: s.Spec.SessionAffinity,
 				timeout: s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds, outside: outside, sources: sources, health: health,
 				unsure: unsure})

@@ -184,39 +184,67 @@ func (p ServicePort) Service() string {
 // PortOf returns the Service port of a finding.
 func PortOf(f *Finding) ServicePort { return ServicePort{f.Service, f.Family} }
 
+// among returns the named port of a Service's ports.
+func (p ServicePort) among(ports []apiServicePort) []apiServicePort {
+	return slices.DeleteFunc(slices.Clone(ports), func(of apiServicePort) bool { return of.name != p.Name || of.family != p.Family })
+}
+
+// compared is one Service port of the rules, for comparison with versions of the API.
+type compared struct {
+	rep  *Judgment // of this Service port alone
+	port ServicePort
+	opts Options
+	left []Service // IPVS mode: its rules if the API lacks the Service
+}
+
+func newCompared(rep *Judgment, p ServicePort, opts Options) compared {
+	one := *rep
+	one.others, one.Services = rep.Services, nil
+	for i := range rep.Services {
+		if s := &rep.Services[i]; s.Name == p.Name && s.Family == p.Family {
+			one.Services = append(one.Services, *s)
+		}
+	}
+	c := compared{rep: &one, port: p, opts: opts}
+	c.left = c.leftOver()
+	return c
+}
+
+// with compares the Service port with a version of the Service's ports and, unless there are none to compare, of its endpoints.
+func (c compared) with(ports []apiServicePort, endpoints ...*apiEndpoints) []Finding {
+	out, opts := NewCollector(), c.opts
+	ports = c.port.among(ports)
+	opts.Services, opts.Endpoints = &Services{list: ports}, nil
+	for _, e := range endpoints {
+		opts.Endpoints = &Endpoints{services: map[string]*apiEndpoints{}}
+		if e != nil {
+			opts.Endpoints.services[c.port.Service()] = e
+		}
+	}
+	c.namedReport(ports).compareWith(&opts, nil, out)
+	return out.List
+}
+
 // Explain reports whether a Service port of the rules agrees with some version of the API: a version of the Service and a version of its
 // endpoints. The API defines no order between the two. The options name the node and its facts.
 func (v *Versions) Explain(rep *Judgment, p ServicePort, opts Options) bool {
 	p = v.claimant(rep, p, true)
-	name := p.Service()
 	c := newCompared(rep, p, opts)
-	ports, endpoints := v.portVersions(name), append(slices.Clone(v.pastEps[name]), v.endpoints(name))
-	served := func(with []apiServicePort) bool { return len(c.service(with)) == 0 && len(c.health(with)) == 0 }
-	reached := func(with []apiServicePort) bool {
-		rep := c.namedReport(with)
-		return slices.ContainsFunc(endpoints, func(e *apiEndpoints) bool { return len(c.endpoints(rep, e)) == 0 })
-	}
-	if rep.ipvs == nil {
-		return slices.ContainsFunc(ports, served) && reached(nil)
-	}
-	tried := map[string]bool{} // most versions are equal
-	return slices.ContainsFunc(ports, func(with []apiServicePort) bool {
-		text := fmt.Sprint(with)
-		if tried[text] {
+	endpoints, tried := append(slices.Clone(v.pastEps[p.Service()]), v.endpoints(p.Service())), map[string]bool{}
+	return slices.ContainsFunc(v.portVersions(p.Service()), func(ports []apiServicePort) bool {
+		text := fmt.Sprint(ports)
+		if tried[text] || len(c.with(ports)) > 0 { // most versions are equal
 			return false
 		}
 		tried[text] = true
-		return served(with) && reached(with)
+		return slices.ContainsFunc(endpoints, func(e *apiEndpoints) bool { return len(c.with(ports, e)) == 0 })
 	})
 }
 
 // Differences returns the differences between a Service port of the rules and the API's current state.
 func (v *Versions) Differences(rep *Judgment, p ServicePort, opts Options) []Finding {
 	p = v.claimant(rep, p, false)
-	name := p.Service()
-	c := newCompared(rep, p, opts)
-	ports := v.ports(name)
-	return slices.Concat(c.service(ports), c.endpoints(c.namedReport(ports), v.endpoints(name)), c.health(ports))
+	return newCompared(rep, p, opts).with(v.ports(p.Service()), v.endpoints(p.Service()))
 }
 
 // HadVersion reports whether the current state of a Service port in now is also a version in v.
@@ -276,15 +304,21 @@ func (v *Versions) DropPast() {
 	clear(v.pastPort)
 }
 
-// NameServices adds the names of the API's current Services to the report if the rules contain none, as in IPVS mode.
-func (v *Versions) NameServices(rep *Judgment) {
-	if rep.ipvs == nil {
-		return
+// Complete adds to a report what the API's current state shows beside the rules of single Services: the names of the Services if the rules
+// contain none, as in IPVS mode, and findings about the address families in which the report has no rules and the API has Services.
+func (v *Versions) Complete(rep *Judgment, live Live) {
+	if rep.ipvs == nil && len(rep.Families) > 1 {
+		return // avoids one lookup for each Service
 	}
-	var ports []apiServicePort
-	for name := range v.objects {
-		ports = append(ports, v.ports(name)...)
+	all := &Services{}
+	for _, s := range v.objects {
+		all.add(s)
 	}
-	rep.nameServices(ports)
-	rep.ipvs.versions = v
+	if rep.ipvs != nil {
+		rep.nameServices(all.list)
+		rep.ipvs.versions = v
+	}
+	out := NewCollector()
+	rep.findUnserved(&Options{Services: all, Live: live}, out)
+	rep.Findings = append(rep.Findings, out.List...)
 }

@@ -156,8 +156,7 @@ func (l *loop) firstLook(ctx context.Context) (err error) {
 	}
 	l.looks = 1
 	if l.versions != nil {
-		l.versions.NameServices(&l.latest)
-		l.versions.Unserved(&l.latest, l.node.Live())
+		l.versions.Complete(&l.latest, l.node.Live())
 	}
 	now := time.Now()
 	l.looked = now
@@ -197,8 +196,7 @@ func (l *loop) recheckRules(ctx context.Context) error {
 		return err
 	}
 	if l.latest = rep; l.versions != nil {
-		l.versions.NameServices(&l.latest)
-		l.versions.Unserved(&l.latest, l.node.Live())
+		l.versions.Complete(&l.latest, l.node.Live())
 	}
 	l.looks++
 	now := time.Now()
