@@ -233,7 +233,7 @@ func TestHealthPorts(t *testing.T) {
 	for _, mode := range []string{"iptables", "nft"} {
 		rules, svcs, eps := recordedFields(t, mode)
 		var open []uint16
-		for _, p := range services(t, svcs).list {
+		for _, p := range services(t, svcs).ports() {
 			open = append(open, uint16(p.health))
 		}
 		var nowhere string // rules without node ports

@@ -42,7 +42,7 @@ func recordedAs(t *testing.T, mode string, ipv6, sctp bool) (rules, svcs, eps st
 		if len(words) < 2 || words[0] != "-A" {
 			continue
 		}
-		kind, hash := serviceChain(words[1])
+		kind, hash := model.ServiceChain(words[1])
 		proto, service := "tcp", serviceOf(l)
 		if sctp {
 			proto = "sctp"

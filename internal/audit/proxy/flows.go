@@ -50,8 +50,9 @@ func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleF
 		to       netip.AddrPort
 	}
 	ports, outside := map[address]*apiServicePort{}, map[address]bool{}
-	for i := range services.list {
-		p := &services.list[i]
+	all := services.ports()
+	for i := range all {
+		p := &all[i]
 		if ip, err := netip.ParseAddr(p.clusterIP); err == nil {
 			ports[address{p.proto, netip.AddrPortFrom(ip, uint16(p.number))}] = p
 		}

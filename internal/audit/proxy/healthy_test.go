@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -127,7 +128,7 @@ func slicesOf(t testing.TB, rep *Judgment) string {
 			ip, number := model.SplitAddress(e.Address)
 			items = append(items, object{
 				"kind": "EndpointSlice", "addressType": map[string]string{"ip": "IPv4", "ip6": "IPv6"}[s.Family],
-				"metadata":  object{"namespace": ns, "name": name, "labels": object{labelService: name}},
+				"metadata":  object{"namespace": ns, "name": fmt.Sprint(name, "-", len(items)), "labels": object{labelService: name}},
 				"endpoints": []any{object{"addresses": []string{ip}, "conditions": object{"ready": true}}},
 				"ports":     []any{object{"name": port, "port": json.Number(number), "protocol": strings.ToUpper(s.Protocol)}},
 			})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/sorted"
 )
@@ -51,7 +52,7 @@ func (r *Judgment) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
 	f := Finding{Name: "kubeproxy.mode.ipvs", Family: s.Family}
 	dispatches := false
 	for rule := range s.Table("nat").Rules("KUBE-SERVICES") {
-		kind, _ := serviceChain(rule.Target)
+		kind, _ := model.ServiceChain(rule.Target)
 		dispatches = dispatches || kind == "SVC"
 	}
 	switch {

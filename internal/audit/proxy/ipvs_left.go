@@ -79,19 +79,20 @@ func (v *Versions) claimant(rep *Judgment, p ServicePort, past bool) ServicePort
 	if rep.ipvs == nil || rep.ipvs.at[p.Name] == nil {
 		return p
 	}
-	among := func(ports []apiServicePort) bool {
+	among := func(s *serviceObject) bool {
+		ports := s.ports()
 		i := slices.IndexFunc(ports, func(of apiServicePort) bool { return rep.ipvs.serves(rep.ipvs.at[p.Name], &of) })
 		if i >= 0 {
 			p = ServicePort{ports[i].name, ports[i].family}
 		}
 		return i >= 0
 	}
-	for name := range v.objects {
-		if among(v.ports(name)) {
+	for _, s := range v.Services.objects {
+		if among(s) {
 			return p
 		}
 	}
-	for _, versions := range v.pastPort {
+	for _, versions := range v.pastServices {
 		if past && slices.ContainsFunc(versions, among) {
 			return p
 		}
@@ -129,8 +130,8 @@ func (c compared) leftOver() []Service {
 			return []Service{s}
 		}
 	}
-	for _, ports := range v.versions.portVersions(c.port.Service()) {
-		for _, p := range c.port.among(ports) {
+	for _, service := range v.versions.services(c.port.Service()) {
+		for _, p := range c.port.among(service.ports()) {
 			s, found := v.service(&p)
 			if found && !slices.ContainsFunc(v.claims[s.servers[0].VirtualServer], func(by ServicePort) bool { return by != c.port }) {
 				return []Service{s}
@@ -143,7 +144,10 @@ func (c compared) leftOver() []Service {
 // state describes all places of a Service port, now or earlier, so that it changes only if kube-proxy changes something. For external
 // addresses it contains only the permitted clients, because another Service may share the address.
 func (v *ipvs) state(p ServicePort) string {
-	ports := p.among(slices.Concat(v.versions.portVersions(p.Service())...))
+	var ports []apiServicePort
+	for _, service := range v.versions.services(p.Service()) {
+		ports = append(ports, p.among(service.ports())...)
+	}
 	var lines []string
 	for at, ranges := range v.Sources {
 		ip, port := at.Address.Addr().String(), int(at.Address.Port())

@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -103,39 +104,29 @@ func (r *Judgment) Conclude(findings []Finding) {
 // CloneStrings copies all strings that are substrings of the rules, so that the report does not keep the
 // rules in memory (12 MB for 50,000 endpoints).
 func (r *Judgment) CloneStrings() {
-	each := func(do func(*string)) {
-		all := func(list []string) {
-			for i := range list {
-				do(&list[i])
-			}
-		}
-		for i := range r.Services {
-			s := &r.Services[i]
-			for _, text := range []*string{&s.Name, &s.Protocol, &s.Family, &s.ClusterIP, &s.Blocked, &s.Masquerade} {
+	var each func(reflect.Value, func(*string))
+	each = func(v reflect.Value, do func(*string)) {
+		switch v.Kind() {
+		case reflect.String:
+			if text, ok := v.Addr().Interface().(*string); ok {
 				do(text)
 			}
-			for _, list := range [][]string{s.ExternalIPs, s.LoadBalancerIPs, s.SourceRanges, s.Chains, s.Findings} {
-				all(list)
+		case reflect.Slice:
+			for i := range v.Len() {
+				each(v.Index(i), do)
 			}
-			for _, list := range [][]Endpoint{s.Endpoints, s.LocalEndpoints} {
-				for k := range list {
-					do(&list[k].Address)
-					do(&list[k].Chain)
+		case reflect.Struct:
+			for i := range v.NumField() {
+				if f := v.Field(i); f.CanSet() {
+					each(f, do)
 				}
 			}
 		}
-		for i := range r.Findings {
-			f := &r.Findings[i]
-			for _, text := range []*string{&f.Service, &f.Family, &f.Table, &f.Chain, &f.Rule, &f.Means, &f.Message} {
-				do(text)
-			}
-		}
 	}
-	size := 0
-	each(func(text *string) { size += len(*text) })
-	var b strings.Builder
+	size, b := 0, strings.Builder{}
+	each(reflect.ValueOf(r).Elem(), func(text *string) { size += len(*text) })
 	b.Grow(size)
-	each(func(text *string) {
+	each(reflect.ValueOf(r).Elem(), func(text *string) {
 		at := b.Len()
 		b.WriteString(*text)
 		*text = b.String()[at:]

@@ -16,14 +16,17 @@ func compareAPI(rep *Judgment, opts *Options, known []Finding, out *Collector) {
 	if opts.Endpoints == nil && opts.Services == nil || len(rep.Services) == 0 && len(rep.Families) == 0 {
 		return // nothing to compare with, or a finding already explains why nothing was judged
 	}
-	if rep.ipvs != nil {
-		if opts.Services == nil {
-			return
-		}
-		rep.nameServices(opts.Services.list)
+	var wanted []apiServicePort
+	if opts.Services != nil {
+		wanted = opts.Services.ports()
+	} else if wanted = opts.Endpoints.ports(); rep.ipvs != nil {
+		return
 	}
-	rep.findUnserved(opts, out)
-	rep.compareWith(opts, known, out)
+	if rep.ipvs != nil {
+		rep.nameServices(wanted)
+	}
+	rep.findUnserved(wanted, opts.Live, out)
+	rep.compareWith(opts, wanted, known, out)
 }
 
 // Compare returns the differences between the API and rules that were judged alone. The result equals that of Judge with both.
@@ -56,36 +59,20 @@ func (c *comparison) add(name string, s *Service, format string, args ...any) {
 	c.out.Add(Finding{Name: name, Service: s.Name, Family: s.Family, Message: fmt.Sprintf(format, args...)})
 }
 
-// wanted returns the Service ports of the API: without Services, as far as EndpointSlices show them.
-func (o *Options) wanted() (list []apiServicePort) {
-	if o.Services != nil {
-		return o.Services.list
-	}
-	for _, name := range slices.Sorted(maps.Keys(o.Endpoints.services)) {
-		api := o.Endpoints.services[name]
-		for port, eps := range api.ports {
-			p := apiServicePort{apiServiceKey: apiServiceKey{strings.TrimSuffix(name+":"+port.name, ":"), port.proto, port.family}}
-			p.unsure = !api.managed || api.ignored || !slices.ContainsFunc(eps, func(e apiEndpoint) bool { return e.ready })
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
 // optional reports whether kube-proxy may leave out a Service port of the API.
 func (r *Judgment) optional(p *apiServicePort) bool {
 	return p.unsure && (p.clusterIP == "" || r.Version.Min < 36)
 }
 
-// compareWith compares the Services of the report, except those with a known fault.
-func (r *Judgment) compareWith(opts *Options, known []Finding, out *Collector) {
+// compareWith compares the Services of the report with those of the API, except those with a known fault.
+func (r *Judgment) compareWith(opts *Options, wanted []apiServicePort, known []Finding, out *Collector) {
 	c := comparison{rep: r, opts: opts, out: out, inRules: map[apiServiceKey]*Service{}, broken: (&Judgment{Findings: known}).Broken(),
 		differs: map[apiServiceKey]bool{}, hairpins: map[string]bool{}}
 	for i := range r.Services {
 		s := &r.Services[i]
 		c.inRules[keyOf(s)] = s
 	}
-	wanted, inAPI := opts.wanted(), map[apiServiceKey]bool{}
+	inAPI := map[apiServiceKey]bool{}
 	for i := range wanted {
 		p := &wanted[i]
 		if !r.Families[p.family] {
@@ -304,12 +291,11 @@ func containsAll(ranges []string) bool {
 // (newProxyServer of cmd/kube-proxy/app/server.go; cmd/kube-apiserver validates that it is the family of the API server's own address). If
 // the node lacks another family, kube-proxy never writes rules for it (platformCheckSupported of server_linux.go). Only its metrics, from
 // 1.33, show whether it serves a family.
-func (r *Judgment) findUnserved(opts *Options, out *Collector) {
-	if opts.Wrote == nil || len(r.Families) == 0 {
+func (r *Judgment) findUnserved(wanted []apiServicePort, live Live, out *Collector) {
+	if live.Wrote == nil || len(r.Families) == 0 {
 		return
 	}
 	ports, primary := map[string]int{}, ""
-	wanted := opts.wanted()
 	for i := range wanted {
 		p := &wanted[i]
 		first := p.service() == "default/kubernetes"
@@ -324,7 +310,7 @@ func (r *Judgment) findUnserved(opts *Options, out *Collector) {
 		if r.Families[family] || slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Family == family && f.Service == "" }) {
 			continue
 		}
-		wrote, known := opts.Wrote(family)
+		wrote, known := live.Wrote(family)
 		text := fmt.Sprintf("no kube-proxy rules for %s, although the API has Services in this family (%d ports)",
 			map[string]string{ruleset.IPv4: "IPv4", ruleset.IPv6: "IPv6"}[family], ports[family])
 		switch note := text + ": not compared; this is correct only if the node lacks the family"; {

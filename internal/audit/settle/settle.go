@@ -107,13 +107,12 @@ type loop struct {
 // the rules cannot be read, the outcome has only the stale flows.
 func Run(ctx context.Context, node Node, api API, versions *proxy.Versions, opts Options) (Outcome, error) {
 	flows := make(chan []proxy.Finding, 1)
-	go func() {
-		if versions == nil {
-			flows <- nil
-			return
-		}
-		flows <- node.Flows(ctx, api, versions, opts.Settle)
-	}()
+	if versions == nil {
+		flows <- nil
+	} else {
+		listed := versions.Current() // changes are applied to the other one
+		go func() { flows <- node.Flows(ctx, api, listed, opts.Settle) }()
+	}
 	out, err := settleRules(ctx, node, api, versions, opts)
 	out.Report.Conclude(append(out.Report.Findings, <-flows...))
 	if err == nil {
