@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"slices"
+	"strings"
 
 	"nodegate/checks"
 	"nodegate/policy"
@@ -19,7 +20,7 @@ func Renamed() map[string]string {
 
 // Dropped maps the name of each check that has gone to the reason. A policy that names one loads, with a warning.
 func Dropped() map[string]string {
-	return map[string]string{
+	dropped := map[string]string{
 		"ipset.revision":           "the log of calico-node names the set",
 		"iptables.mark-regression": "packetfilter.kernel-can tries the rule",
 		"iptables.version":         "kube-proxy brings its own iptables, and iptables.bare-drop finds what two versions lose",
@@ -28,6 +29,17 @@ func Dropped() map[string]string {
 		"src-valid-mark.cilium":    "to require it, write sysctl \"net.ipv4.conf.all.src_valid_mark\" { value = 0 }",
 		"vxlan.udp-gso":            "no kernel since Linux 6.8.5 and 6.6.26 has the fault",
 	}
+	for _, finding := range strings.Fields("affinity.name affinity.record affinity.timeout chain.undeclared chain.unexpected-rule " +
+		"dispatch.condition dispatch.count dispatch.duplicate dispatch.empty dispatch.foreign dispatch.keys dispatch.last dispatch.order " +
+		"dispatch.probability dispatch.shadowed endpoint.dnat endpoint.empty endpoint.hairpin endpoint.hash endpoint.order endpoint.protocol " +
+		"external.dispatch external.empty external.masquerade external.order external.pod firewall.unpaired forward.accept " +
+		"forward.invalid-order jump.loop masquerade.mark masquerade.mismatch masquerade.postrouting nft.base-chain nft.cluster-ips " +
+		"nft.hairpin-set nft.map nodeports.condition nodeports.missing nodeports.order service.address service.conflict service.hash " +
+		"service.masquerade service.portal service.portals") {
+		dropped["kubeproxy."+finding] = "kubeproxy.chain.damaged names the rule"
+	}
+	dropped["kubeproxy.version.older"] = "no node has Kubernetes 1.14"
+	return dropped
 }
 
 // Known returns the names that a policy may use.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"nodegate/checks"
 	"nodegate/checks/noderules"
 	"nodegate/internal/audit"
 	"nodegate/internal/host"
+	"nodegate/internal/ruleset"
 	"nodegate/policy"
 )
 
@@ -60,10 +62,11 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 			switch f.Name {
 			case "kubeproxy.forward.invalid-drop":
 				s.Got, s.Cause = "be_liberal=0, no DROP of INVALID", "conntrack.be-liberal-changed"
-			case "kubeproxy.forward.invalid-order":
+			case "kubeproxy.chain.damaged":
+				if !acceptsFirst(rep) {
+					return s, fmt.Errorf("cannot judge KUBE-FORWARD: %s: %s", f.Message, f.Rule)
+				}
 				s.Got, s.Cause = "be_liberal=0, DROP of INVALID after an ACCEPT", beLiberalSysctl
-			case "kubeproxy.chain.unexpected-rule", "kubeproxy.chain.undeclared":
-				return s, fmt.Errorf("cannot judge KUBE-FORWARD: %s: %s", f.Message, f.Rule)
 			default:
 				continue
 			}
@@ -73,6 +76,14 @@ func inspectConntrackInvalid(ctx context.Context, h *host.Host, _ *policy.Policy
 		return s, judgeForward(&s, rep)
 	}
 	return s, nil
+}
+
+// acceptsFirst reports whether a rule accepts INVALID packets before the rule that drops them.
+func acceptsFirst(rep noderules.Rules) bool {
+	return slices.ContainsFunc(rep.Filters, func(t *ruleset.Table) bool {
+		drop, accept := audit.InvalidDrop(t)
+		return drop != nil && accept != nil
+	})
 }
 
 // judgeForward checks that the chain and its rules exist: without KUBE-FORWARD there are no findings about it either.

@@ -9,7 +9,7 @@ import (
 func TestInvalidPackets(t *testing.T) {
 	withoutDrop, late := checkstest.Changed(t, checkstest.DropInvalid, ""),
 		checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.AcceptMark, checkstest.AcceptMark+checkstest.DropInvalid)
-	foreign := checkstest.Changed(t, checkstest.DropInvalid, "-A KUBE-FORWARD -j LOG\n"+checkstest.DropInvalid)
+	foreign := checkstest.Changed(t, checkstest.DropInvalid, "-A KUBE-FORWARD -j RETURN\n"+checkstest.DropInvalid)
 	gone := checkstest.Changed(t, checkstest.DropInvalid, "", checkstest.AcceptMark, "", ":KUBE-FORWARD - [0:0]\n", "",
 		"-A FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD\n", "",
 		"-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack --ctstate RELATED,ESTABLISHED -j "+
@@ -55,7 +55,7 @@ evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
 evidence: iptables-nft-save: -A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts -j DROP`},
 		{What: "a foreign rule before it", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(foreign, "0"), Want: `
 unknown
-error: cannot judge KUBE-FORWARD: kube-proxy does not write this rule into KUBE-FORWARD: -A KUBE-FORWARD -j LOG`},
+error: cannot judge KUBE-FORWARD: kube-proxy does not write this rule into KUBE-FORWARD: -A KUBE-FORWARD -j RETURN`},
 		{What: "KUBE-FORWARD missing", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(gone, "0"), Want: `
 unknown
 error: cannot read KUBE-FORWARD: table filter has no kube-proxy rules, but other tables do; kube-proxy repairs a flush that keeps the canary chain only at its next full sync (1 h)`},

@@ -133,7 +133,7 @@ func masqueradedTwice(ctx context.Context, h *host.Host, s *checks.State) (bool,
 	}
 	for _, f := range rep.About("KUBE-POSTROUTING", "POSTROUTING") {
 		switch f.Name {
-		case "kubeproxy.jump.missing", "kubeproxy.chain.undeclared", "kubeproxy.chain.unexpected-rule", "kubeproxy.masquerade.mismatch":
+		case "kubeproxy.jump.missing", "kubeproxy.chain.damaged":
 			return false, fmt.Errorf("cannot determine the form of KUBE-POSTROUTING: %s: %s", f.Message, f.Rule)
 		}
 	}

@@ -55,7 +55,7 @@ func (l Rules) About(subjects ...string) []audit.Finding {
 // Lost returns the finding that prevents judging a table: the table is missing from the save, contains no kube-proxy rules,
 // or none of the rules were judged.
 func (l Rules) Lost(table string) (audit.Finding, bool) {
-	for _, f := range l.About("kubeproxy.table.", "kubeproxy.rules.partial", "kubeproxy.version.older") {
+	for _, f := range l.About("kubeproxy.table.", "kubeproxy.rules.partial") {
 		if f.Table == table || f.Table == "" {
 			return f, true
 		}

@@ -59,8 +59,8 @@ evidence: nftables mode: rules in the form of 1.34 to 1.35`},
 warn
 want: masqueraded once, from random ports
 got: random-fully, random-fully (IPv6)
-evidence: nft kube-proxy masquerading: masquerade random: masquerade without fully-random
-evidence: nft kube-proxy masquerading: masquerade random: masquerade without fully-random` + "\nremedy: restart kube-proxy, which rewrites its table: `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`"},
+evidence: nft kube-proxy masquerading: masquerade random: kube-proxy writes "masquerade fully-random" here
+evidence: nft kube-proxy masquerading: masquerade random: kube-proxy writes "masquerade fully-random" here` + "\nremedy: restart kube-proxy, which rewrites its table: `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE`"},
 		{What: "IPVS", Problem: "kubeproxy.postrouting", Node: ipvs(), Want: `
 unknown` + "\nerror: cannot judge the rules of kube-proxy's IPVS mode; run `iptables-save -t nat | grep KUBE-POSTROUTING`"},
 		{What: "IPv6 not random", Problem: "kubeproxy.postrouting", Node: dual, Want: `
@@ -117,9 +117,9 @@ remedy: upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; or use a kernel 
 		{What: "other bit", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(otherBit, ""), Want: `
 fail
 want: masqueraded once, from random ports
-got: mismatch
-evidence: iptables nat KUBE-POSTROUTING: -A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN: KUBE-MARK-MASQ sets 0x8000, this rule uses 0x4000/0x4000
-remedy: set the same iptablesMasqueradeBit for kube-proxy and kubelet, then restart kube-proxy (rules stay in place): ` + "`" + `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE` + "`" + ``},
+got: damaged
+evidence: iptables nat KUBE-MARK-MASQ: -A KUBE-MARK-MASQ -j MARK --set-xmark 0x8000/0x8000: kube-proxy writes "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000" here
+remedy: restart kube-proxy (rules stay in place): ` + "`" + `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE` + "`" + ``},
 		{What: "not random", Problem: "kubeproxy.postrouting", Node: checkstest.ProxyNode(notRandom, ""), Want: `
 warn
 want: masqueraded once, from random ports

@@ -31,7 +31,7 @@ explains the requirements of that policy, with its symptom and tradeoff.`,
   nodegate explain sysctl.net.ipv4.ip_forward
   nodegate explain vxlan -o json
   nodegate explain --policy my.hcl link.overlay
-  nodegate explain kubeproxy.dispatch.probability`,
+  nodegate explain kubeproxy.chain.damaged`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeChecks,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -21,8 +21,7 @@ const (
 // include the update. If no sync runs, Ask queries again: a sync may just have ended and the sync of the other family may be about to
 // begin. A kube-proxy that has just started may still list the API before its first sync.
 func (n *Machine) Ask(ctx context.Context, from kubeproxy.Pages, leftOut func(error)) kubeproxy.Answers {
-	from.Began, from.NoJournal = n.Presence.Began(), n.Presence.NoJournal()
-	from.Counts, from.ClockSet = n.Presence.Counts(), n.Presence.ClockSet()
+	from.Began, from.Counts, from.ClockSet = n.Presence.Began(), n.Presence.Counts(), n.Presence.ClockSet()
 	for look := 1; ; look++ {
 		var left []error
 		writer := n.Writer()

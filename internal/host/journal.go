@@ -2,7 +2,6 @@ package host
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"io"
 	"maps"
@@ -17,7 +16,6 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 	"golang.org/x/sys/unix"
 
-	"nodegate/internal/host/program"
 	"nodegate/internal/plain"
 )
 
@@ -135,13 +133,6 @@ func Columns(f *os.File) int {
 		return 0
 	}
 	return int(size.Col)
-}
-
-// Journal passes the last hour of a unit's journal to read, as lines that begin with an ISO
-// timestamp.
-func Journal(ctx context.Context, unit string, read func(io.Reader) error) error {
-	return program.Stream(ctx, func(_ string, r io.Reader) error { return read(r) },
-		"journalctl", "--no-pager", "--quiet", "--output=short-iso", "--since=-1h", "--unit="+unit)
 }
 
 // startMessages are systemd's messages about the starts of a service (sd-messages.h): the process

@@ -33,13 +33,11 @@ type Presence struct {
 	Answered func() time.Time
 	Clock    func() time.Duration // host.ClockOffset; nil: the clock is never set
 
-	process   host.Process    // kube-proxy's, as Look has found it; its PID is 0 without one
-	health    []proxy.Finding // about the page that Look has read
-	journal   []proxy.Finding // about the journal, when it was last read
-	journaled time.Time       // when that was
-	requests  requestsSeen
-	offset    time.Duration // of Clock, at the last call of ClockSet
-	set       time.Time
+	process  host.Process    // kube-proxy's, as Look has found it; its PID is 0 without one
+	health   []proxy.Finding // about the page that Look has read
+	requests requestsSeen
+	offset   time.Duration // of Clock, at the last call of ClockSet
+	set      time.Time
 }
 
 // Counts returns the time from which on kube-proxy's failed requests count; zero: all do.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"nodegate/internal/audit/proxy"
-	"nodegate/internal/host"
 	"nodegate/internal/host/file"
 )
 
@@ -24,7 +23,6 @@ const (
 type Pages struct {
 	Live             bool
 	Silent           bool   // kube-proxy is known not to respond: only the log is read
-	NoJournal        bool   // its process does not log to the journal of kube-proxy.service
 	Healthz, Metrics string // URLs
 	Logs             []string
 	Began            time.Time // start of kube-proxy's process; zero if unknown
@@ -84,9 +82,6 @@ func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 	of := Log{Now: now, Began: later(from.Began, from.Counts)}
 	if from.Live && len(from.Logs) == 0 {
 		from.Logs = usualLogs()
-		if len(from.Logs) == 0 && !from.NoJournal {
-			p.readJournal(ctx, of, leftOut)
-		}
 	}
 	for _, name := range from.Logs {
 		p.readLog(name, logTail, of, leftOut)
@@ -105,9 +100,6 @@ func usualLogs() []string {
 	}
 	return found
 }
-
-// proxyUnit is the systemd service of a kube-proxy that runs in no container.
-const proxyUnit = "kube-proxy.service"
 
 // logTail limits how much of the end of a log is read: hours of a quiet kube-proxy, or minutes of
 // one that fails constantly. Only the second case matters.
@@ -133,21 +125,7 @@ func (p *Answers) readLog(name string, tail int64, of Log, leftOut func(error)) 
 			}
 		}
 	}
-	p.judgeLog(name, io.LimitReader(f, tail), of, leftOut)
-}
-
-func (p *Answers) readJournal(ctx context.Context, of Log, leftOut func(error)) {
-	err := host.Journal(ctx, proxyUnit, func(r io.Reader) error {
-		p.judgeLog("the journal of "+proxyUnit, io.LimitReader(r, logTail), of, leftOut)
-		return nil
-	})
-	if err != nil {
-		leftOut(err)
-	}
-}
-
-func (p *Answers) judgeLog(name string, r io.Reader, of Log, leftOut func(error)) {
-	found, err := JudgeLog(r, of)
+	found, err := JudgeLog(io.LimitReader(f, tail), of)
 	if err != nil {
 		leftOut(fmt.Errorf("%s: %w", name, err))
 		return

@@ -135,7 +135,8 @@ func TestJudgeLog(t *testing.T) {
 		{"zero bytes after a crash", "\x00\x00\x00" + line("22:56:00") + line("22:57:00") + line("22:58:00"), "kubeproxy.watch.failing"},
 	} {
 		t.Run(l.name, func(t *testing.T) {
-			findings, err := kubeproxy.JudgeLog(strings.NewReader(l.text), kubeproxy.Log{Now: now})
+			findings, err := kubeproxy.JudgeLog(strings.NewReader(l.text+"I1120 22:59:59.000000 1 server.go:1] \"Alive\"\n"),
+				kubeproxy.Log{Now: now, Written: now})
 			require.NoError(t, err)
 			want(t, findings, l.want)
 			if verdict := map[bool]verdict.Verdict{false: verdict.Fail, true: verdict.Unknown}[l.name == "no times"]; l.want != "" &&
@@ -166,7 +167,7 @@ func TestDeadWatch(t *testing.T) {
 	if f, ok := kubeproxy.DeadWatch(&rep, wrote, now); ok {
 		t.Errorf("rules were written just now: %+v", f)
 	}
-	broken := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.endpoint.dnat", Verdict: verdict.Fail, Service: "prod/np",
+	broken := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.chain.damaged", Verdict: verdict.Fail, Service: "prod/np",
 		Family: "ip"}}}
 	if f, ok := kubeproxy.DeadWatch(&broken, kubeproxy.Answers{}, now); ok {
 		t.Errorf("a broken chain is reported as a dead watch: %+v", f)
@@ -180,7 +181,7 @@ func TestDeadWatch(t *testing.T) {
 // TestUnproven: only a difference from the API can be one that kube-proxy has yet to write.
 func TestUnproven(t *testing.T) {
 	found := []proxy.Finding{{Name: "kubeproxy.truth.endpoint-stale"}, {Name: "kubeproxy.healthport.missing"},
-		{Name: "kubeproxy.endpoint.dnat"}}
+		{Name: "kubeproxy.chain.damaged"}}
 	for i := range found {
 		found[i].Remedy = "restart kube-proxy"
 	}

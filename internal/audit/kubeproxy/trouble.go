@@ -5,14 +5,12 @@ import (
 	"time"
 
 	"nodegate/internal/audit/proxy"
-	"nodegate/internal/host"
 )
 
 const (
 	// requestsEvery is the interval of reading the metrics, about 150 kB, unless requests have begun to fail.
 	requestsEvery = 5 * time.Minute
-	troubleTail   = 64 << 10        // hours of the log of a quiet kube-proxy, and ten minutes if four watches fail
-	journalEvery  = 5 * time.Minute // journalctl costs more than all else of a look
+	troubleTail   = 64 << 10 // hours of the log of a quiet kube-proxy, and ten minutes if four watches fail
 )
 
 // Trouble looks at kube-proxy at so little cost that it can be repeated every 30 s: at its process, at its health page, and at the end of
@@ -28,14 +26,6 @@ func (p *Presence) Trouble(ctx context.Context, logs []string) []proxy.Finding {
 	for _, name := range logs {
 		asked.readLog(name, troubleTail, of, unreadable)
 	}
-	if len(logs) == 0 && !p.noJournal(p.process) {
-		if of.Now.Sub(p.journaled) >= journalEvery {
-			journal := Answers{}
-			journal.readJournal(ctx, of, unreadable)
-			p.journal, p.journaled = journal.Findings, of.Now
-		}
-		asked.Findings = append(asked.Findings, p.journal...)
-	}
 	if p.process.PID != 0 && (of.Now.Sub(p.requests.read) >= requestsEvery || !p.requests.since.IsZero()) {
 		m, _ := p.Figures(ctx)
 		found = append(found, p.JudgeRequests(m)...)
@@ -46,18 +36,4 @@ func (p *Presence) Trouble(ctx context.Context, logs []string) []proxy.Finding {
 // JudgeRequests compares the counts of requests with earlier readings.
 func (p *Presence) JudgeRequests(m Metrics) []proxy.Finding {
 	return p.requests.judge(m.Requests, time.Now(), p.Counts())
-}
-
-// NoJournal reports whether kube-proxy certainly does not log to the journal of kube-proxy.service, because its process runs elsewhere.
-func (p *Presence) NoJournal() bool {
-	process, _, err := findProxy(p.Host)
-	return err == nil && p.noJournal(process)
-}
-
-func (p *Presence) noJournal(process host.Process) bool {
-	if process.PID == 0 {
-		return false
-	}
-	unit, err := p.Host.ServiceOf(process.PID)
-	return err == nil && unit != proxyUnit
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +22,7 @@ const (
 	watchFresh = 3 * time.Minute
 	// watchGap ends an episode: client-go tries again within a minute, and a request without an answer ends after 45 s (the HTTP/2
 	// ping). A longer gap between two failures means that a request was answered.
-	watchGap   = 2 * time.Minute
-	clockSlack = time.Minute // a time less than this in the future counts as now
+	watchGap = 2 * time.Minute
 )
 
 // Log has the facts about a log that its lines do not contain.
@@ -37,14 +37,15 @@ func (of Log) isOld() bool {
 	return !of.Written.IsZero() && (of.Written.Before(of.Now.Add(-watchFresh)) || of.Written.Before(of.Began))
 }
 
-// JudgeLog searches kube-proxy's log (the journal, a container's log file or
-// /var/log/kube-proxy.log) for lists and watches of the API that keep failing: `Failed to list
-// *v1.Service` is the only trace that a dead watch leaves. Times without a zone are read as UTC, the
-// zone of containers. On a host with another zone they cause a failure only if the last of them agrees with the last write of the log.
+// JudgeLog searches kube-proxy's log for lists and watches of the API that keep failing. `Failed to list *v1.Service` has the reason, which
+// no page of kube-proxy has. A log's clock may be of any zone: its last line is as old as its last write.
 func JudgeLog(r io.Reader, of Log) ([]proxy.Finding, error) {
 	in := input.NewLines(r)
 	in.Zeros = true
-	var e episode
+	var newest, first, last time.Time // in the log; first and last failure without a longer gap
+	var kinds []string
+	var f proxy.Finding
+	all, count, zoned := 0, 0, false
 	for {
 		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -53,34 +54,49 @@ func JudgeLog(r io.Reader, of Log) ([]proxy.Finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		if at := lineTime(line); !at.IsZero() {
-			e.newest, e.zoned = at, true
-		} else if at := klogTime(line, of.Now); !at.IsZero() && !e.zoned {
-			e.newest = at
+		if at, zone := lineTime(line); !at.IsZero() && (zone || !zoned) {
+			if !zone && at.Before(newest.AddDate(0, 0, -1)) {
+				at = at.AddDate(1, 0, 0) // klog has no year
+			}
+			newest, zoned = at, zone
 		}
-		if kind := failedKind(line); kind != "" {
-			e.addFailure(kind, line, in.N, of)
+		m := failed.FindStringSubmatch(line)
+		if m == nil {
+			continue
 		}
+		if newest.Sub(last) > watchGap {
+			first, count, kinds = newest, 0, nil
+		}
+		last, all, count = newest, all+1, count+1
+		if len(kinds) < 8 && !slices.Contains(kinds, m[1]) {
+			kinds = append(kinds, strings.Clone(m[1]))
+		}
+		f = proxy.Finding{Name: watchFailing, Line: in.N, Rule: config.PlainMessage(line[:min(len(line), 400)])}
 	}
-	dated := e.isDated(of)
+	slices.Sort(kinds)
+	said := fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", all, strings.Join(kinds, ", "))
 	switch {
-	case of.isOld(), dated && !e.isFailing(of.Now) && e.undated < 3, !dated && e.all < 3:
+	case of.isOld():
+		return nil, nil
+	case last.IsZero(), !zoned && of.Written.IsZero():
+		if all < 3 {
+			return nil, nil
+		}
+		f.Message = said + "; their times are unknown"
+		f = proxy.NewFinding(f)
+		f.Verdict = verdict.Unknown
+		f.Remedy = "read the end of the log: if the last failure is older than three minutes, the problem is over; otherwise: " + f.Remedy
+		return []proxy.Finding{f}, nil
+	case !zoned:
+		shift := of.Written.Sub(newest)
+		first, last = first.Add(shift), last.Add(shift)
+	}
+	first = later(first, of.Began)
+	if count < 3 || of.Now.Sub(last) > watchFresh || last.Sub(first) < watchSpan {
 		return nil, nil
 	}
-	slices.Sort(e.kinds)
-	f := proxy.Finding{Name: watchFailing, Line: e.number, Rule: config.PlainMessage(e.text)}
-	said := func(count int) string {
-		return fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", count, strings.Join(e.kinds, ", "))
-	}
-	if dated && e.isFailing(of.Now) {
-		f.Message = fmt.Sprintf("%s, from %s to %s ago, without a gap", said(e.count), age(of.Now, e.first), age(of.Now, e.last))
-		return []proxy.Finding{proxy.NewFinding(f)}, nil
-	}
-	f.Message = said(e.all) + "; their times are unknown"
-	f = proxy.NewFinding(f)
-	f.Verdict = verdict.Unknown
-	f.Remedy = "read the end of the log: if the last failure is older than three minutes, the problem is over; otherwise: " + f.Remedy
-	return []proxy.Finding{f}, nil
+	f.Message = fmt.Sprintf("%s, from %s to %s ago, without a gap", said, age(of.Now, first), age(of.Now, last))
+	return []proxy.Finding{proxy.NewFinding(f)}, nil
 }
 
 const watchFailing = "kubeproxy.watch.failing"
@@ -88,101 +104,25 @@ const watchFailing = "kubeproxy.watch.failing"
 // IsFailingWatch reports whether a finding is about lists or watches of the API that keep failing.
 func IsFailingWatch(f proxy.Finding) bool { return f.Name == watchFailing }
 
-// episode is the log's part about one failure.
-type episode struct {
-	newest      time.Time // the time of the last line; zero if no line had a time
-	zoned       bool      // a line had a time with its zone
-	count       int       // failures of this process in the newest episode
-	first, last time.Time // of that episode
-	undated     int       // failures whose times are unknown
-	all         int       // failures, also of earlier processes
-	kinds       []string
-	number      int    // line number of the last failure
-	text        string // its text
-}
+// failed matches what could not be listed or watched: "*v1.Service".
+var failed = regexp.MustCompile(`ailed to (?:list|watch) (\*v1\w*\.(?:Service|EndpointSlice|Endpoints|Node|ServiceCIDR))\b`)
 
-func (e *episode) addFailure(kind, line string, n int, of Log) {
-	e.all++
-	switch at := e.newest; {
-	case at.IsZero(), at.After(of.Now.Add(clockSlack)):
-		e.undated++
-	case at.Before(of.Began):
-		return
-	default:
-		if e.first.IsZero() || at.Sub(e.last) > watchGap {
-			e.first, e.count, e.kinds = at, 0, nil
-		}
-		e.last = at
-		e.count++
-	}
-	if len(e.kinds) < 8 && !slices.Contains(e.kinds, kind) {
-		e.kinds = append(e.kinds, strings.Clone(kind))
-	}
-	e.number, e.text = n, strings.Clone(line[:min(len(line), 400)])
-}
+// klogTime matches the time of klog, which has neither year nor zone: "E1120 22:56:29.123456".
+var klogTime = regexp.MustCompile(`^.{0,200}?[IWEF](\d{4} \d\d:\d\d:\d\d)`)
 
-// isDated reports whether the times of the log are known: they have a zone, the host's zone is UTC too, or the last time read as UTC is the
-// time of the last write.
-func (e *episode) isDated(of Log) bool {
-	const near = 2 * time.Minute
-	_, offset := of.Now.Zone()
-	return e.zoned || offset == 0 || e.newest.IsZero() || !of.Written.IsZero() && of.Written.Sub(e.newest).Abs() <= near
-}
-
-func (e *episode) isFailing(now time.Time) bool {
-	return e.count >= 3 && now.Sub(e.last) <= watchFresh && e.last.Sub(e.first) >= watchSpan
-}
-
-// failedKind returns the kind that could not be listed or watched: "*v1.Service".
-func failedKind(line string) string {
-	for _, what := range []string{"ailed to list ", "ailed to watch "} {
-		_, rest, ok := strings.Cut(line, what)
-		if !ok || !strings.HasPrefix(rest, "*v1") {
-			continue
-		}
-		end := strings.IndexFunc(rest[1:], func(r rune) bool {
-			return r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-		})
-		if end < 0 {
-			end = len(rest) - 1
-		}
-		switch kind := rest[:end+1]; kind[strings.IndexByte(kind, '.')+1:] {
-		case "Service", "EndpointSlice", "Endpoints", "Node", "ServiceCIDR":
-			return kind
-		}
-	}
-	return ""
-}
-
-// lineTime returns the timestamp at the start of a line: the container runtime's, or journalctl's,
-// which lacks the colon in the zone with systemd 252. It returns zero for a line without one.
-func lineTime(line string) time.Time {
+// lineTime returns the timestamp at the start of a line: the container runtime's, or journalctl's, which lacks the colon in the zone with
+// systemd 252; or klog's own. It returns zero for a line without one.
+func lineTime(line string) (at time.Time, zone bool) {
 	word, _, _ := strings.Cut(line, " ")
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05-0700"} {
 		if t, err := time.Parse(layout, word); err == nil {
-			return t
+			return t, true
 		}
 	}
-	return time.Time{}
-}
-
-// klogTime returns klog's own timestamp, "E1120 22:56:29.123456", which has neither year nor zone: it is returned as UTC. It returns zero
-// for a line without one.
-func klogTime(line string, now time.Time) time.Time {
-	const layout = "0102 15:04:05"
-	for i := 0; i+1+len(layout) <= len(line) && i < 200; i++ {
-		if !strings.ContainsRune("IWEF", rune(line[i])) || line[i+1] < '0' || line[i+1] > '9' {
-			continue
-		}
-		if t, err := time.Parse("2006"+layout, "2000"+line[i+1:i+1+len(layout)]); err == nil { // a leap year
-			t = t.AddDate(now.UTC().Year()-2000, 0, 0)
-			if t.After(now.Add(24 * time.Hour)) { // December's log read in January
-				t = t.AddDate(-1, 0, 0)
-			}
-			return t
-		}
+	if m := klogTime.FindStringSubmatch(line); m != nil {
+		at, _ = time.Parse("2006 0102 15:04:05", "2000 "+m[1]) // a leap year
 	}
-	return time.Time{}
+	return at, false
 }
 
 // DeadWatch draws a conclusion that no single source shows: the rules differ from the API, while kube-proxy's own pages (judged by

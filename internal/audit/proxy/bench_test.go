@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
@@ -51,12 +52,12 @@ func benchmarkAudit(b *testing.B, text []byte) {
 // Its chains are sorted by name, so by hash.
 func generated(n int) []byte {
 	var chains, portals, rules strings.Builder
-	var h hasher
+	var h model.Hasher
 	byChain := map[string]string{}
 	for i := range n {
 		name := fmt.Sprintf("scale/s%d", i)
 		ip := fmt.Sprintf("10.%d.%d.%d", 100+i/65536, i/256%256, i%256)
-		svc := "KUBE-SVC-" + string(h.sum16(name, "tcp"))
+		svc := "KUBE-SVC-" + string(h.Sum16(name, "tcp"))
 		fmt.Fprintf(&portals, "-A KUBE-SERVICES -d %s/32 -p tcp -m comment --comment \"%s cluster IP\" -m tcp --dport 80 -j %s\n", ip,
 			name, svc)
 		dispatch := fmt.Sprintf("-A %s ! -s 100.64.0.0/10 -d %s/32 -p tcp -m comment --comment \"%s cluster IP\" -m tcp --dport 80 -j "+
@@ -64,7 +65,7 @@ func generated(n int) []byte {
 		for k := range 10 {
 			e := i*10 + k
 			addr := fmt.Sprintf("100.%d.%d.%d", 64+e/65536, e/256%256, e%256)
-			sep := "KUBE-SEP-" + string(h.sum16(name, "tcp", addr+":80"))
+			sep := "KUBE-SEP-" + string(h.Sum16(name, "tcp", addr+":80"))
 			chance := ""
 			if k < 9 {
 				chance = fmt.Sprintf("-m statistic --mode random --probability %.11f ", 1/float64(10-k))

@@ -11,94 +11,90 @@ var nftBreakages = []struct {
 	name, want string
 	edits      []edit
 }{
-	{"base chain missing", "kubeproxy.nft.base-chain",
+	{"base chain missing", "kubeproxy.jump.missing",
 		[]edit{del(`"chain".*"name": "nat-prerouting".*ip", "table": "kube-proxy|"family": "ip", "table": "kube-proxy", "name": ` +
 			`"nat-prerouting"`), del(`"ip", "table": "kube-proxy", "chain": "nat-prerouting"`)}},
-	{"base chain on another hook", "kubeproxy.nft.base-chain",
+	{"base chain on another hook", "kubeproxy.jump.missing",
 		[]edit{sub(`"ip", "table": "kube-proxy", "name": "nat-output"`, `"hook": "output"`, `"hook": "input"`)}},
 	{"base chain with another priority",
-		"kubeproxy.nft.base-chain", []edit{sub(`"ip", "table": "kube-proxy", "name": "filter-prerouting-pre-dnat"`, `-110`, `-90`)}},
+		"kubeproxy.jump.missing", []edit{sub(`"ip", "table": "kube-proxy", "name": "filter-prerouting-pre-dnat"`, `-110`, `-90`)}},
 	{"jump to services missing", "kubeproxy.jump.missing", []edit{del(`"ip", "table": "kube-proxy", "chain": "nat-prerouting"`)}},
 	{"jump to masquerading missing", "kubeproxy.jump.missing", []edit{del(`"ip", "table": "kube-proxy", "chain": "nat-postrouting"`)}},
-	{"no lookup in service-ips", "kubeproxy.service.portals", []edit{del(`"ip", "table": "kube-proxy".*"data": "@service-ips"`)}},
-	{"no lookup in service-nodeports", "kubeproxy.nodeports.missing",
+	{"no lookup in service-ips", "kubeproxy.chain.damaged", []edit{del(`"ip", "table": "kube-proxy".*"data": "@service-ips"`)}},
+	{"no lookup in service-nodeports", "kubeproxy.chain.damaged",
 		[]edit{del(`"ip", "table": "kube-proxy".*"data": "@service-nodeports"`)}},
 	{"no lookup in no-endpoint-services",
 		"kubeproxy.service.reject", []edit{del(`"ip", "table": "kube-proxy".*"data": "@no-endpoint-services"`)}},
-	{"map missing", "kubeproxy.nft.map", []edit{del(`{"map": {"family": "ip", "name": "firewall-ips"`)}},
-	{"modulus", "kubeproxy.dispatch.count", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`, `"mod": 3`, `"mod": 4`)}},
-	{"key twice", "kubeproxy.dispatch.keys", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`, `[2, {"goto"`, `[1, {"goto"`)}},
-	{"endpoint twice", "kubeproxy.dispatch.duplicate", []edit{sub(`"chain": "service-VTLL5JLX-prod/sticky/tcp/".*numgen`,
+	{"map missing", "kubeproxy.chain.damaged", []edit{del(`{"map": {"family": "ip", "name": "firewall-ips"`)}},
+	{"modulus", "kubeproxy.chain.damaged", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`, `"mod": 3`, `"mod": 4`)}},
+	{"key twice", "kubeproxy.chain.damaged", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`, `[2, {"goto"`, `[1, {"goto"`)}},
+	{"endpoint twice", "kubeproxy.chain.damaged", []edit{sub(`"chain": "service-VTLL5JLX-prod/sticky/tcp/".*numgen`,
 		`endpoint-CY263KL3-prod/sticky/tcp/__100.96.3.1/80`, `endpoint-XBV3KTXM-prod/sticky/tcp/__100.96.3.2/80`)}},
-	{"dispatch missing", "kubeproxy.dispatch.empty", []edit{del(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`)}},
-	{"another service's endpoint", "kubeproxy.dispatch.foreign", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`,
+	{"dispatch missing", "kubeproxy.chain.damaged", []edit{del(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`)}},
+	{"another service's endpoint", "kubeproxy.chain.damaged", []edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`,
 		`endpoint-672AFPA7-prod/np/tcp/__100.96.1.1/80`, `endpoint-OTFGYKFL-prod/itp/tcp/__100.96.4.1/80`)}},
-	{"endpoint chain missing", "kubeproxy.chain.undeclared",
+	{"endpoint chain missing", "kubeproxy.chain.damaged",
 		[]edit{del(`"name": "endpoint-672AFPA7-prod/np/tcp/`), delAll(`"chain": "endpoint-672AFPA7-prod/np/tcp/`)}},
-	{"service chain missing", "kubeproxy.chain.undeclared",
+	{"service chain missing", "kubeproxy.chain.damaged",
 		[]edit{del(`"name": "service-QJDDRABM-prod/export/tcp/"`), delAll(`"chain": "service-QJDDRABM-prod/export/tcp/"`)}},
-	{"name is not its hash", "kubeproxy.service.hash",
-		[]edit{subAll(`service-QJDDRABM-prod/export/tcp/`, `service-QJDDRABM-prod`, `service-AAAAAAAA-prod`)}},
-	{"endpoint's name is not its hash", "kubeproxy.endpoint.hash",
-		[]edit{subAll(`endpoint-672AFPA7`, `endpoint-672AFPA7`, `endpoint-AAAAAAAA`)}},
-	{"dnat to another address", "kubeproxy.endpoint.dnat",
+	{"dnat to another address", "kubeproxy.chain.damaged",
 		[]edit{sub(`"chain": "endpoint-672AFPA7.*dnat`, `"addr": "100.96.1.1"`, `"addr": "100.96.1.9"`)}},
-	{"dnat missing", "kubeproxy.endpoint.dnat", []edit{del(`"chain": "endpoint-672AFPA7.*dnat`)}},
-	{"hairpin missing", "kubeproxy.endpoint.hairpin", []edit{del(`"chain": "endpoint-672AFPA7.*mark-for`)}},
-	{"hairpin of another address", "kubeproxy.endpoint.hairpin",
+	{"dnat missing", "kubeproxy.chain.damaged", []edit{del(`"chain": "endpoint-672AFPA7.*dnat`)}},
+	{"hairpin missing", "kubeproxy.chain.damaged", []edit{del(`"chain": "endpoint-672AFPA7.*mark-for`)}},
+	{"hairpin of another address", "kubeproxy.chain.damaged",
 		[]edit{sub(`"chain": "endpoint-672AFPA7.*mark-for`, `100.96.1.1"}`, `100.96.1.8"}`)}},
-	{"endpoint flushed", "kubeproxy.endpoint.empty", []edit{delAll(`"chain": "endpoint-672AFPA7`)}},
-	{"other protocol", "kubeproxy.endpoint.protocol", []edit{sub(`"chain": "endpoint-672AFPA7.*dnat`, `"right": "tcp"`, `"right": "udp"`)}},
-	{"rejected and dispatched", "kubeproxy.service.conflict",
+	{"endpoint flushed", "kubeproxy.chain.damaged", []edit{delAll(`"chain": "endpoint-672AFPA7`)}},
+	{"other protocol", "kubeproxy.chain.damaged", []edit{sub(`"chain": "endpoint-672AFPA7.*dnat`, `"right": "tcp"`, `"right": "udp"`)}},
+	{"rejected and dispatched", "kubeproxy.chain.damaged",
 		[]edit{sub(`{"map": {"family": "ip", "name": "no-endpoint-services"`, `"elem": [`,
 			`"elem": [[{"elem": {"val": {"concat": ["10.104.34.55", "tcp", 80]}, "comment": "prod/np"}}, {"goto": {"target": "reject-chain"}}], `)}},
 	{"reject-chain accepts", "kubeproxy.service.reject", []edit{sub(`"family": "ip", "table": "kube-proxy", "chain": "reject-chain"`,
 		`{"reject": {"type": "icmp", "expr": "port-unreachable"}}`, `{"accept": null}`)}},
-	{"not masqueraded", "kubeproxy.service.masquerade", []edit{del(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*mark-for`)}},
-	{"ClusterIP differs", "kubeproxy.service.address",
+	{"not masqueraded", "kubeproxy.chain.damaged", []edit{del(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*mark-for`)}},
+	{"ClusterIP differs", "kubeproxy.chain.damaged",
 		[]edit{sub(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*mark-for`, `10.104.34.55`, `10.104.34.56`)}},
-	{"set lacks a ClusterIP", "kubeproxy.nft.cluster-ips",
+	{"set lacks a ClusterIP", "kubeproxy.chain.damaged",
 		[]edit{sub(`{"set": {"family": "ip", "name": "cluster-ips"`, `"10.104.34.55"`, `"10.96.0.10"`)}},
-	{"set has another ClusterIP", "kubeproxy.nft.cluster-ips",
+	{"set has another ClusterIP", "kubeproxy.chain.damaged",
 		[]edit{sub(`{"set": {"family": "ip", "name": "cluster-ips"`, `"10.104.34.55"`, `"10.104.34.55", "10.104.34.99"`)}},
-	{"external not masqueraded", "kubeproxy.external.masquerade", []edit{del(`"chain": "external-CFIEJ2HK-prod/np/tcp/".*mark-for`)}},
-	{"external flushed", "kubeproxy.external.empty", []edit{delAll(`"chain": "external-CFIEJ2HK-prod/np/tcp/"`)}},
-	{"local: node not routed", "kubeproxy.external.dispatch", []edit{del(`"chain": "external-OBSQWQTE.*short-circuit local`)}},
-	{"local: pods not routed", "kubeproxy.external.pod", []edit{del(`"chain": "external-OBSQWQTE.*short-circuit pod`)}},
+	{"external not masqueraded", "kubeproxy.chain.damaged", []edit{del(`"chain": "external-CFIEJ2HK-prod/np/tcp/".*mark-for`)}},
+	{"external flushed", "kubeproxy.chain.damaged", []edit{delAll(`"chain": "external-CFIEJ2HK-prod/np/tcp/"`)}},
+	{"local: node not routed", "kubeproxy.chain.damaged", []edit{del(`"chain": "external-OBSQWQTE.*short-circuit local`)}},
+	{"local: pods not routed", "kubeproxy.chain.damaged", []edit{del(`"chain": "external-OBSQWQTE.*short-circuit pod`)}},
 	{"affinity rule missing", "kubeproxy.affinity.set", []edit{del(`"chain": "service-VTLL5JLX-prod/sticky/tcp/".*@affinity-CY263KL3`)}},
-	{"affinity of another endpoint", "kubeproxy.affinity.name",
+	{"affinity of another endpoint", "kubeproxy.affinity.set",
 		[]edit{sub(`"chain": "service-VTLL5JLX-prod/sticky/tcp/".*@affinity-CY263KL3`,
 			`@affinity-CY263KL3-prod/sticky/tcp/__100.96.3.1/80`, `@affinity-XBV3KTXM-prod/sticky/tcp/__100.96.3.2/80`)}},
-	{"affinity timeouts differ", "kubeproxy.affinity.timeout", []edit{sub(`"name": "affinity-XBV3KTXM`, `10800`, `600`)}},
-	{"clients not recorded", "kubeproxy.affinity.record", []edit{del(`"chain": "endpoint-CY263KL3.*update`)}},
-	{"marked with another bit", "kubeproxy.masquerade.mismatch",
+	{"affinity timeouts differ", "kubeproxy.affinity.set", []edit{sub(`"name": "affinity-XBV3KTXM`, `10800`, `600`)}},
+	{"clients not recorded", "kubeproxy.affinity.set", []edit{del(`"chain": "endpoint-CY263KL3.*update`)}},
+	{"marked with another bit", "kubeproxy.chain.damaged",
 		[]edit{sub(`"ip", "table": "kube-proxy", "chain": "mark-for-masquerade"`, `16384`, `32768`)}},
-	{"nothing marked", "kubeproxy.masquerade.mark", []edit{del(`"ip", "table": "kube-proxy", "chain": "mark-for-masquerade"`)}},
-	{"everything masqueraded", "kubeproxy.masquerade.postrouting",
+	{"nothing marked", "kubeproxy.chain.damaged", []edit{del(`"ip", "table": "kube-proxy", "chain": "mark-for-masquerade"`)}},
+	{"everything masqueraded", "kubeproxy.chain.damaged",
 		[]edit{del(`"ip", "table": "kube-proxy", "chain": "masquerading".*return`)}},
-	{"mark not cleared", "kubeproxy.masquerade.postrouting", []edit{del(`"ip", "table": "kube-proxy", "chain": "masquerading".*mangle`)}},
+	{"mark not cleared", "kubeproxy.chain.damaged", []edit{del(`"ip", "table": "kube-proxy", "chain": "masquerading".*mangle`)}},
 	{"ports not random", "kubeproxy.masquerade.random-fully",
 		[]edit{sub(`"ip", "table": "kube-proxy", "chain": "masquerading".*fully-random`, `{"flags": "fully-random"}`, `null`)}},
-	{"a rule of another program", "kubeproxy.chain.unexpected-rule",
+	{"a rule of another program", "kubeproxy.chain.damaged",
 		[]edit{before(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*numgen`,
 			`{"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-CFIEJ2HK-prod/np/tcp/", "handle": 900, "expr": [{"return": `+
 				`null}]}}`)}},
-	{"a portal missing", "kubeproxy.service.portal",
+	{"a portal missing", "kubeproxy.chain.damaged",
 		[]edit{sub(`{"map": {"family": "ip", "name": "service-ips"`,
 			`[{"concat": ["10.104.21.207", "tcp", 80]}, {"goto": {"target": "service-QJDDRABM-prod/export/tcp/"}}], `, ``),
 			sub(`{"set": {"family": "ip", "name": "cluster-ips"`, `"10.104.21.207", `, ``)}},
-	{"another program's drop in services", "kubeproxy.chain.unexpected-rule", []edit{foreign("services", `"10.104.34.55"`, "drop")}},
-	{"another program's drop in cluster-ips-check", "kubeproxy.chain.unexpected-rule",
+	{"another program's drop in services", "kubeproxy.chain.damaged", []edit{foreign("services", `"10.104.34.55"`, "drop")}},
+	{"another program's drop in cluster-ips-check", "kubeproxy.chain.damaged",
 		[]edit{foreign("cluster-ips-check", `"10.104.34.55"`, "drop")}},
-	{"another program's return in masquerading", "kubeproxy.chain.unexpected-rule",
+	{"another program's return in masquerading", "kubeproxy.chain.damaged",
 		[]edit{foreign("masquerading", `{"prefix": {"addr": "10.0.0.0", "len": 8}}`, "return")}},
-	{"another program's accept in a base chain", "kubeproxy.chain.unexpected-rule",
+	{"another program's accept in a base chain", "kubeproxy.chain.damaged",
 		[]edit{foreign("filter-forward", `"10.104.34.55"`, "accept")}},
-	{"a base chain that drops", "kubeproxy.nft.base-chain",
+	{"a base chain that drops", "kubeproxy.jump.missing",
 		[]edit{sub(`"ip", "table": "kube-proxy", "name": "filter-forward"`, `"policy": "accept"`, `"policy": "drop"`)}},
-	{"unused ports not rejected", "kubeproxy.nft.cluster-ips",
+	{"unused ports not rejected", "kubeproxy.chain.damaged",
 		[]edit{del(`"ip", "table": "kube-proxy", "chain": "cluster-ips-check".*@cluster-ips`)}},
-	{"map flushed", "kubeproxy.service.portals",
+	{"map flushed", "kubeproxy.chain.damaged",
 		[]edit{{op: "cut", line: `{"map": {"family": "ip", "name": "service-ips"`, old: `, "elem": `}}},
 	{"iptables rules left", "kubeproxy.backend.mixed", []edit{after(`{"table": {"family": "ip", "name": "nat"`,
 		`{"chain": {"family": "ip", "table": "nat", "name": "KUBE-SVC-7FSGN2D7XFJNQ2EL", "handle": 3}}`)}},
@@ -129,20 +125,20 @@ func TestNFT136(t *testing.T) {
 		edits      []edit
 	}{
 		{"healthy", "", nil},
-		{"modulus", "kubeproxy.dispatch.count", []edit{sub(`"dnat".*numgen`, `"mod": 2`, `"mod": 3`)}},
-		{"key twice", "kubeproxy.dispatch.keys", []edit{sub(`"dnat".*numgen`, `[1, `, `[0, `)}},
-		{"endpoint twice", "kubeproxy.dispatch.duplicate", []edit{sub(`"dnat".*numgen`, `10.244.2.2`, `10.244.1.2`)}},
-		{"other protocol", "kubeproxy.dispatch.condition", []edit{sub(`"dnat".*numgen`, `"right": "tcp"`, `"right": "udp"`)}},
-		{"hairpin of no endpoint", "kubeproxy.nft.hairpin-set",
+		{"modulus", "kubeproxy.chain.damaged", []edit{sub(`"dnat".*numgen`, `"mod": 2`, `"mod": 3`)}},
+		{"key twice", "kubeproxy.chain.damaged", []edit{sub(`"dnat".*numgen`, `[1, `, `[0, `)}},
+		{"endpoint twice", "kubeproxy.chain.damaged", []edit{sub(`"dnat".*numgen`, `10.244.2.2`, `10.244.1.2`)}},
+		{"other protocol", "kubeproxy.chain.damaged", []edit{sub(`"dnat".*numgen`, `"right": "tcp"`, `"right": "udp"`)}},
+		{"hairpin of no endpoint", "kubeproxy.chain.damaged",
 			[]edit{sub(`"name": "hairpin-connections"`, `"10.244.1.2", "10.244.1.2"`, `"10.244.1.3", "10.244.1.3"`)}},
-		{"hairpin not looked up", "kubeproxy.masquerade.postrouting", []edit{del(`"chain": "masquerading".*hairpin`)}},
-		{"mark not cleared", "kubeproxy.masquerade.postrouting", []edit{sub(`"chain": "masquerading".*mangle`,
+		{"hairpin not looked up", "kubeproxy.chain.damaged", []edit{del(`"chain": "masquerading".*hairpin`)}},
+		{"mark not cleared", "kubeproxy.chain.damaged", []edit{sub(`"chain": "masquerading".*mangle`,
 			`{"mangle": {"key": {"meta": {"key": "mark"}}, "value": {"^": [{"meta": {"key": "mark"}}, 16384]}}}, `, ``)}},
-		{"another bit", "kubeproxy.masquerade.mismatch", []edit{sub(`"chain": "masquerading".*mangle`, `16384`, `32768`)}},
-		{"external not masqueraded", "kubeproxy.external.masquerade", []edit{del(`"chain": "external-.*mangle`)}},
-		{"source ranges not enforced", "kubeproxy.firewall.unpaired", []edit{del(`"chain": "firewall-[A-Z0-9]{8}-`)}},
-		{"clients not recorded", "kubeproxy.affinity.record", []edit{del(`"chain": "endpoint-.*update.*10.244.1.4`)}},
-		{"dnat to another address", "kubeproxy.endpoint.dnat",
+		{"another bit", "kubeproxy.chain.damaged", []edit{sub(`"chain": "masquerading".*mangle`, `16384`, `32768`)}},
+		{"external not masqueraded", "kubeproxy.chain.damaged", []edit{del(`"chain": "external-.*mangle`)}},
+		{"source ranges not enforced", "kubeproxy.chain.damaged", []edit{del(`"chain": "firewall-[A-Z0-9]{8}-`)}},
+		{"clients not recorded", "kubeproxy.affinity.set", []edit{del(`"chain": "endpoint-.*update.*10.244.1.4`)}},
+		{"dnat to another address", "kubeproxy.chain.damaged",
 			[]edit{sub(`"chain": "endpoint-.*dnat.*10.244.1.4`, `"addr": "10.244.1.4"`, `"addr": "10.244.1.5"`)}},
 	} {
 		t.Run(b.name, func(t *testing.T) {
@@ -170,12 +166,12 @@ func TestNFT137(t *testing.T) {
 	}{
 		{"healthy", "1.37", "", []edit{one(to)}},
 		{"1.36", "1.36", "", []edit{one(chosen)}},
-		{"other protocol", "1.37", "kubeproxy.dispatch.condition", []edit{one(to), sub(`"service-5O3K3WW6.*8080`, `"right": "tcp"`, `"right": "udp"`)}},
-		{"two", "1.37", "kubeproxy.chain.unexpected-rule", []edit{one(to + `, ` + to), sub(`"service-5O3K3WW6.*8080`, to+", "+to,
+		{"other protocol", "1.37", "kubeproxy.chain.damaged", []edit{one(to), sub(`"service-5O3K3WW6.*8080`, `"right": "tcp"`, `"right": "udp"`)}},
+		{"two", "1.37", "kubeproxy.chain.damaged", []edit{one(to + `, ` + to), sub(`"service-5O3K3WW6.*8080`, to+", "+to,
 			to+`]}}, {"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-5O3K3WW6-prod/web/tcp/http", "handle": 253, "expr": [`+to)}},
-		{"on another condition", "1.37", "kubeproxy.dispatch.condition", []edit{one(
+		{"on another condition", "1.37", "kubeproxy.chain.damaged", []edit{one(
 			`{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "10.1.1.1"}}, ` + to)}},
-		{"not of this node", "1.37", "kubeproxy.nft.hairpin-set", []edit{one(`{"dnat": {"addr": "10.244.1.9", "port": 8080}}`)}},
+		{"not of this node", "1.37", "kubeproxy.chain.damaged", []edit{one(`{"dnat": {"addr": "10.244.1.9", "port": 8080}}`)}},
 	} {
 		t.Run(b.name, func(t *testing.T) {
 			rep := Judge(mustParse(t, editedNFT(t, readFile(t, "nft-1.36-form.json"), b.edits...)), Options{})
@@ -192,7 +188,7 @@ func TestNFT137(t *testing.T) {
 	}
 	old := editedNFT(t, readFile(t, "nft-list-ruleset.json"), after(`"chain": "service-CFIEJ2HK-prod/np/tcp/".*mark-for`,
 		`{"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-CFIEJ2HK-prod/np/tcp/", "handle": 253, "expr": [`+to+`]}}`))
-	wantOne(t, Judge(mustParse(t, old), Options{}), "kubeproxy.chain.unexpected-rule")
+	wantOne(t, Judge(mustParse(t, old), Options{}), "kubeproxy.chain.damaged")
 }
 
 // until33 moves the base chains to their positions in 1.30 to 1.33.
@@ -231,7 +227,7 @@ func TestNFTLeftovers(t *testing.T) {
 		edits                     []edit
 	}{
 		{"1.36, back to 1.35", "nft-list-ruleset.json", "1.34 to 1.35", "", []edit{hairpins}},
-		{"1.36, back to 1.35, and then broken", "nft-list-ruleset.json", "1.34 to 1.35", "kubeproxy.endpoint.hairpin",
+		{"1.36, back to 1.35, and then broken", "nft-list-ruleset.json", "1.34 to 1.35", "kubeproxy.chain.damaged",
 			[]edit{hairpins, del(`"chain": "endpoint-672AFPA7.*mark-for`)}},
 		{"1.35, and another mark with 1.36", "nft-1.36-form.json", "1.36 to 1.37", "", []edit{mark, chain("mark-for-masquerade", "")}},
 		{"1.34, back to 1.33", "nft-list-ruleset.json", "1.30 to 1.33", "", append(slices.Clone(until33),
@@ -261,7 +257,7 @@ func TestDetectorByInterface(t *testing.T) {
 			t.Errorf("%s: %+v", key, rep.Services[max(i, 0)])
 		}
 		lost := editedNFT(t, text, sub(`"chain": "external-[A-Z0-9]*-prod/lb-local/tcp/".*"cni0"`, `"op": "=="`, `"op": "!="`))
-		wantOne(t, Judge(mustParse(t, lost), Options{}), "kubeproxy.external.dispatch")
+		wantOne(t, Judge(mustParse(t, lost), Options{}), "kubeproxy.chain.damaged")
 	}
 }
 
@@ -275,7 +271,7 @@ func TestSharedAddress(t *testing.T) {
 	wantOne(t, Judge(mustParse(t, shared), opts), "")
 	wantOne(t, Judge(mustParse(t, rules), opts), "kubeproxy.truth.service-address")
 	own := strings.Replace(rules, `"192.0.2.4", "tcp", 80]}, "comment": "default/vip-none"`, `"192.0.2.2", "tcp", 80]}, "comment": "default/vip"`, 1)
-	wantOne(t, Judge(mustParse(t, own), Options{}), "kubeproxy.service.conflict")
+	wantOne(t, Judge(mustParse(t, own), Options{}), "kubeproxy.chain.damaged")
 }
 
 // TestLongNames checks that Services without endpoints are not judged if their names are longer
@@ -292,5 +288,5 @@ func TestLongNames(t *testing.T) {
 	cut := strings.ReplaceAll(rules, "default/vip-none", (ns + "/" + name + ":a-port-of-it")[:128])
 	wantOne(t, Judge(mustParse(t, cut), opts), "")
 	stray := strings.Replace(cut, `"elem": ["10.96.0.1"`, `"elem": ["10.96.0.2", "10.96.0.1"`, 1)
-	wantOne(t, Judge(mustParse(t, stray), opts), "kubeproxy.nft.cluster-ips")
+	wantOne(t, Judge(mustParse(t, stray), opts), "kubeproxy.chain.damaged")
 }

@@ -8,7 +8,7 @@ func CheckOf(finding string) string {
 	switch {
 	case strings.HasPrefix(finding, "kubeproxy.masquerade."):
 		return "kubeproxy.postrouting"
-	case finding == "kubeproxy.forward.invalid-drop", finding == "kubeproxy.forward.invalid-order":
+	case finding == "kubeproxy.forward.invalid-drop":
 		return "conntrack.invalid"
 	case finding == "kubeproxy.backend.mixed":
 		return "iptables.backends"

@@ -31,37 +31,38 @@ func TestRecordedFields(t *testing.T) {
 	}{
 		{"unchanged", "kept", "", "", "", ""},
 		{"one more balancer", "vip", `"ip": "192.0.2.2"`, `"ip": "192.0.2.3"}, {"ip": "192.0.2.2"`, address,
-			"does not serve 192.0.2.3, port 80: in the API it is an address of its load balancer"},
-		{"another balancer, no endpoints", "vip-none", "192.0.2.4", "192.0.2.5", address, "still serves 192.0.2.4, port 80"},
+			"address 192.0.2.3, port 80: an address of its load balancer in the API; not served on this node"},
+		{"another balancer, no endpoints", "vip-none", "192.0.2.4", "192.0.2.5", address, "address 192.0.2.4, port 80: not an address of the Service in the API; served on this node"},
 		{"one more balancer, no endpoints", "vip-none", `"ip": "192.0.2.4"`, `"ip": "192.0.2.4"}, {"ip": "192.0.2.5"`, address, "192.0.2.5"},
-		{"a balancer that is a proxy", "vip", `"ipMode": "VIP"`, `"ipMode": "Proxy"`, address, "still serves 192.0.2.2"},
-		{"a proxy that is an address", "vip", `"ipMode": "Proxy"`, `"ipMode": "VIP"`, address, "does not serve 192.0.2.99"},
+		{"a balancer that is a proxy", "vip", `"ipMode": "VIP"`, `"ipMode": "Proxy"`, address, "address 192.0.2.2, port 80: not an address"},
+		{"a proxy that is an address", "vip", `"ipMode": "Proxy"`, `"ipMode": "VIP"`, address, "address 192.0.2.99, port 80: an address of"},
 		{"a balancer without a mode", "vip", `, "ipMode": "VIP"`, ``, "", ""},
 		{"a balancer of the other family", "vip", `"ip": "192.0.2.2"`, `"ip": "2001:db8::2"}, {"ip": "192.0.2.2"`, "", ""},
 		{"an ambiguous spelling", "vip", `"ip": "192.0.2.2"`, `"ip": "192.0.2.010"}, {"ip": "192.0.2.2"`, "", ""},
 		{"one more external address", "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.2"`, address,
-			"does not serve 203.0.113.2, port 80: in the API it is an external address"},
+			"address 203.0.113.2, port 80: an external address in the API; not served"},
 		{"the same in IPv6", "external-more", `"203.0.113.1"`, `"203.0.113.1", "2001:db8::1"`, "", ""},
 		{"an address of another Service", "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.3"`, "", ""},
-		{"one external address less", "external-less", `"203.0.113.3"`, ``, address, "still serves 203.0.113.3, port 80"},
-		{"a longer affinity", "sticky", `"timeoutSeconds": 77`, `"timeoutSeconds": 300`, policy, "is 300 s in the API, 77 s on this node"},
+		{"one external address less", "external-less", `"203.0.113.3"`, ``, address, "address 203.0.113.3, port 80: not an address"},
+		{"a longer affinity", "sticky", `"timeoutSeconds": 77`, `"timeoutSeconds": 300`, policy, "sessionAffinity: ClientIP (300 s) in the API; ClientIP (77 s) on this node"},
 		{"an affinity without a timeout", "sticky", `"timeoutSeconds": 77`, ``, "", ""},
 		{"now Local", "to-local", `"externalTrafficPolicy": "Cluster"`, `"externalTrafficPolicy": "Local"`, policy,
-			"also sends external traffic to endpoints of other nodes"},
+			"externalTrafficPolicy: Local in the API; Cluster on this node"},
 		{"now Local, none here", "to-local-none", `"externalTrafficPolicy": "Cluster"`, `"externalTrafficPolicy": "Local"`, policy,
-			"of other nodes"},
+			"Local in the API"},
 		{"now Cluster", "to-cluster", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`, policy,
-			"only to its own endpoints"},
-		{"now Cluster, none here", "to-cluster-none", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`, policy, "drops"},
+			"externalTrafficPolicy: Cluster in the API; Local on this node"},
+		{"now Cluster, none here", "to-cluster-none", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`, policy,
+			"Cluster in the API"},
 		{"now Cluster, no endpoints at all", "vip-none", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`, "", ""},
 		{"no policy", "to-local", `"externalTrafficPolicy": "Cluster"`, `"x": ""`, "", ""},
 		{"one range less", "ranges-less", `"198.51.100.0/24", `, ``, ranges,
-			"loadBalancerSourceRanges is 203.0.112.0/21 in the API; this node admits 198.51."},
-		{"one range more", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "10.0.0.0/8"`, ranges, "this node admits 203.0.112.0/21 to"},
-		{"a narrower range", "ranges-none", `"203.0.112.0/21"`, `" 203.0.112.0/22 "`, ranges, "is 203.0.112.0/22 in the API"},
-		{"no ranges", "ranges-none", `"loadBalancerSourceRanges": ["203.0.112.0/21"], `, ``, ranges, "the API has no loadBalancerSourceRanges"},
-		{"all addresses", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "0.0.0.0/0"`, ranges, "the API has no loadBalancerSourceRanges"},
-		{"ranges added", "ranges-now", `"ports"`, `"loadBalancerSourceRanges": ["10.0.0.0/8"], "ports"`, ranges, "admits all clients"},
+			"loadBalancerSourceRanges for 192.0.2.6: 203.0.112.0/21 in the API; 198.51.100.0/24, 203.0.112.0/21 on this node"},
+		{"one range more", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "10.0.0.0/8"`, ranges, "203.0.112.0/21, 10.0.0.0/8 in the API; 203.0.112.0/21 on"},
+		{"a narrower range", "ranges-none", `"203.0.112.0/21"`, `" 203.0.112.0/22 "`, ranges, "203.0.112.0/22 in the API"},
+		{"no ranges", "ranges-none", `"loadBalancerSourceRanges": ["203.0.112.0/21"], `, ``, ranges, "all clients in the API; 203.0.112.0/21 on this node"},
+		{"all addresses", "ranges-none", `"203.0.112.0/21"`, `"203.0.112.0/21", "0.0.0.0/0"`, ranges, "all clients in the API; 203.0.112.0/21 on this node"},
+		{"ranges added", "ranges-now", `"ports"`, `"loadBalancerSourceRanges": ["10.0.0.0/8"], "ports"`, ranges, "10.0.0.0/8 in the API; all clients on"},
 		{"ranges, no endpoints", "vip-none", `"ports"`, `"loadBalancerSourceRanges": ["10.0.0.0/8"], "ports"`, "", ""},
 		{"ranges of the other family", "ranges-now", `"ports"`, `"loadBalancerSourceRanges": ["2001:db8::/32"], "ports"`, "", ""},
 		{"the same ranges, written differently", "ranges-none", `"203.0.112.0/21"`, `" 203.0.116.0/22 ", "203.0.112.7/22"`, "", ""},
@@ -95,7 +96,7 @@ func TestRangesOfEachAddress(t *testing.T) {
 	wantOne(t, Judge(mustParse(t, strings.Replace(rules, firewall, firewall+", "+fmt.Sprintf(one, "77", "firewall"), 1)), opts), "")
 	rep := Judge(mustParse(t, rules), opts)
 	wantOne(t, rep, "kubeproxy.truth.source-ranges")
-	if got := rep.Findings[0].Message; !strings.Contains(got, "admits all clients to the load balancer address 192.0.2.77") {
+	if got := rep.Findings[0].Message; !strings.Contains(got, "for 192.0.2.77: 203.0.112.0/21 in the API; all clients on this node") {
 		t.Errorf("message %s", got)
 	}
 }
@@ -232,7 +233,7 @@ func TestHealthPorts(t *testing.T) {
 	for _, mode := range []string{"iptables", "nft"} {
 		rules, svcs, eps := recordedFields(t, mode)
 		var open []uint16
-		for _, p := range services(t, svcs).list {
+		for _, p := range services(t, svcs).ports() {
 			open = append(open, uint16(p.health))
 		}
 		var nowhere string // rules without node ports

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"nodegate/internal/audit/model"
 )
 
 // recordedAs returns recordedFields in IPv6 or with SCTP: addresses, protocols and the hashes that contain them are
@@ -40,7 +42,7 @@ func recordedAs(t *testing.T, mode string, ipv6, sctp bool) (rules, svcs, eps st
 		if len(words) < 2 || words[0] != "-A" {
 			continue
 		}
-		kind, hash := serviceChain(words[1])
+		kind, hash := model.ServiceChain(words[1])
 		proto, service := "tcp", serviceOf(l)
 		if sctp {
 			proto = "sctp"
@@ -54,20 +56,20 @@ func recordedAs(t *testing.T, mode string, ipv6, sctp bool) (rules, svcs, eps st
 		case kind == "SEP":
 			parts = append(parts, replace(to))
 		}
-		var h hasher
-		names = append(names, hash, string(h.sum16(parts...)))
+		var h model.Hasher
+		names = append(names, hash, string(h.Sum16(parts...)))
 	}
 	rules, svcs, eps = replace(rules), replace(svcs), replace(eps)
 	rules = strings.NewReplacer(names...).Replace(rules)
 	rules = regexp.MustCompile(`-[A-Z0-9]{8}-([a-z-]+/[^"]*)"`).ReplaceAllStringFunc(rules, func(name string) string { // and of nftables mode
-		var h hasher
+		var h model.Hasher
 		base := strings.TrimSuffix(name[10:], `"`)
 		if ipv6 {
 			base = regexp.MustCompile(`__\[?([0-9a-f:]+)\]?/`).ReplaceAllStringFunc(base, func(s string) string {
 				return strings.ReplaceAll(strings.Trim(s, "[]"), ":", ".")
 			})
 		}
-		return "-" + string(h.sum16(base)[:8]) + "-" + base + `"`
+		return "-" + string(h.Sum16(base)[:8]) + "-" + base + `"`
 	})
 	if ipv6 {
 		rules = regexp.MustCompile(`(?m)^-A KUBE-(NODEPORTS|FIREWALL) .*7f00:0?/.*\n`).ReplaceAllString(rules, "")

@@ -3,8 +3,10 @@ package proxy
 import (
 	"cmp"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,21 +14,16 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Endpoints holds all EndpointSlices of the API.
+// Endpoints holds the EndpointSlices of the API.
 type Endpoints struct {
-	Slices   int    // number of slices read
-	Version  string // resourceVersion of the list
-	services map[string]*apiEndpoints
+	Slices   int                 // number of slices read
+	Version  string              // resourceVersion of the list
+	services map[string]sliceSet // by Service, ns/name
+	owner    map[string]string   // the Service of a slice
 }
 
-// apiEndpoints holds the endpoints of one Service.
-type apiEndpoints struct {
-	managed bool // from the EndpointSlice controller, which copies the Service's labels to its slices
-	ignored bool // headless, or another proxy's
-	ports   map[apiPort][]apiEndpoint
-}
-
-type apiPort struct{ name, proto, family string }
+// sliceSet holds the slices of one Service by ns/name. It does not change: a set with a change replaces it.
+type sliceSet map[string]*endpointSlice
 
 type apiEndpoint struct {
 	address              string // ip:port
@@ -71,29 +68,23 @@ const maxPairs = 500_000
 
 // LoadEndpointSlices reads a list of EndpointSlices in the format of `kubectl get endpointslices -A
 // -o json` or of the API. It skips items of other kinds. Every error is an input.Error.
-func LoadEndpointSlices(r io.Reader) (*Endpoints, error) {
-	return loadEndpointSlices(r, func(*endpointSlice) {})
-}
-
-// loadEndpointSlices also passes each slice to keep.
-func loadEndpointSlices(r io.Reader, keep func(*endpointSlice)) (*Endpoints, error) {
-	all := &Endpoints{services: map[string]*apiEndpoints{}}
+func LoadEndpointSlices(r io.Reader) (all *Endpoints, err error) {
+	all = &Endpoints{services: map[string]sliceSet{}, owner: map[string]string{}}
 	pairs := 0
-	version, err := loadItems(r, "EndpointSlice", func(s *endpointSlice) bool {
+	all.Version, err = loadItems(r, "EndpointSlice", func(s *endpointSlice) bool {
 		return s.Kind == "EndpointSlice" || s.Kind == "" && s.AddressType != ""
 	}, func(s *endpointSlice) error {
-		// Each endpoint is stored once for each port, so a small slice can expand to millions.
+		// Each endpoint counts once for each port, so a small slice can expand to millions.
 		if pairs += len(s.Ports) * len(s.Endpoints); pairs > maxPairs {
 			return input.Unknown(0, "more than %d endpoints (counted once for each port)", maxPairs)
 		}
-		all.add(s)
-		keep(s)
+		all.Slices++
+		all.put(s, false)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	all.Version = version
 	return all, nil
 }
 
@@ -119,71 +110,121 @@ func loadItems[T any](r io.Reader, kind string, is func(*T) bool, add func(*T) e
 	return in.Version, err
 }
 
-// service returns the slice's Service as ns/name, or "".
+func (s *endpointSlice) id() string { return s.Metadata.Namespace + "/" + s.Metadata.Name }
+
+// service returns the slice's Service as ns/name, or "" if kube-proxy skips the slice.
 func (s *endpointSlice) service() string {
-	if name := s.Metadata.Labels[labelService]; name != "" {
+	if name := s.Metadata.Labels[labelService]; name != "" && s.family() != "" {
 		return s.Metadata.Namespace + "/" + name
 	}
 	return ""
 }
 
-func (all *Endpoints) add(s *endpointSlice) {
-	all.Slices++
-	name, family := s.service(), map[string]string{"IPv4": ruleset.IPv4, "IPv6": ruleset.IPv6}[s.AddressType]
-	if name == "" || family == "" {
-		return // kube-proxy skips these too
+func (s *endpointSlice) family() string {
+	switch s.AddressType {
+	case "IPv4":
+		return ruleset.IPv4
+	case "IPv6":
+		return ruleset.IPv6
 	}
-	svc := all.services[name]
-	if svc == nil {
-		svc = &apiEndpoints{ports: map[apiPort][]apiEndpoint{}}
-		all.services[name] = svc
-	}
-	svc.managed = svc.managed || s.Metadata.Labels[labelManagedBy] == "endpointslice-controller.k8s.io"
-	_, headless := s.Metadata.Labels[labelHeadless]
-	_, others := s.Metadata.Labels[labelProxy]
-	svc.ignored = svc.ignored || headless || others
-	for _, p := range s.Ports {
-		if p.Port == nil || *p.Port == 0 || headless {
-			continue // kube-proxy does not see these
+	return ""
+}
+
+// put replaces or deletes a slice.
+func (all *Endpoints) put(s *endpointSlice, deleted bool) {
+	id, name := s.id(), s.service()
+	if was := all.owner[id]; was != "" {
+		set := maps.Clone(all.services[was])
+		delete(set, id)
+		delete(all.owner, id)
+		if all.services[was] = set; len(set) == 0 {
+			delete(all.services, was)
 		}
-		key := apiPort{textOr(p.Name, ""), strings.ToLower(textOr(p.Protocol, "TCP")), family}
-		for _, e := range s.Endpoints {
-			if len(e.Addresses) == 0 {
+	}
+	if !deleted && name != "" {
+		set := sliceSet{id: s}
+		maps.Copy(set, all.services[name])
+		all.services[name], all.owner[id] = set, name
+	}
+}
+
+// of returns the endpoints of a Service port, ready or not.
+func (e *Endpoints) of(key apiServiceKey) (list []apiEndpoint) {
+	e.services[key.service()].each(func(k apiServiceKey, ep apiEndpoint) {
+		if k == key {
+			list = append(list, ep)
+		}
+	}, key)
+	return list
+}
+
+// each calls do for the endpoints of each port, or of one port.
+func (set sliceSet) each(do func(apiServiceKey, apiEndpoint), only ...apiServiceKey) {
+	for _, id := range slices.Sorted(maps.Keys(set)) {
+		s := set[id]
+		for _, p := range s.Ports {
+			if p.Port == nil || *p.Port == 0 || has(s.Metadata.Labels, labelHeadless) {
+				continue // kube-proxy does not see these
+			}
+			key := apiServiceKey{strings.TrimSuffix(s.service()+":"+textOr(p.Name, ""), ":"), strings.ToLower(textOr(p.Protocol, "TCP")), s.family()}
+			if len(only) > 0 && key != only[0] {
 				continue
 			}
-			ep := apiEndpoint{
-				address:     net.JoinHostPort(canonical(e.Addresses[0]), strconv.Itoa(int(*p.Port))),
-				node:        textOr(e.NodeName, ""),
-				ready:       boolOr(e.Conditions.Ready, true),
-				serving:     boolOr(e.Conditions.Serving, true),
-				terminating: boolOr(e.Conditions.Terminating, false),
-				unsure:      others, // until 1.35 kube-proxy skips them
-			}
-			if e.Hints != nil {
-				for _, z := range e.Hints.ForZones {
-					ep.zones = append(ep.zones, z.Name)
-				}
-				for _, n := range e.Hints.ForNodes {
-					ep.nodes = append(ep.nodes, n.Name)
+			for i := range s.Endpoints {
+				if len(s.Endpoints[i].Addresses) > 0 {
+					do(key, s.endpoint(i, int(*p.Port)))
 				}
 			}
-			svc.ports[key] = append(svc.ports[key], ep)
 		}
 	}
 }
 
-// Has reports whether any Service has a ready endpoint at that address, written as `ip:port` or `[ip]:port`.
-func (e *Endpoints) Has(address string) bool {
-	for _, s := range e.services {
-		for _, endpoints := range s.ports {
-			for _, ep := range endpoints {
-				if ep.address == address && ep.ready {
-					return true
-				}
-			}
+func (s *endpointSlice) endpoint(i, port int) apiEndpoint {
+	e := &s.Endpoints[i]
+	ep := apiEndpoint{
+		address:     net.JoinHostPort(canonical(e.Addresses[0]), strconv.Itoa(port)),
+		node:        textOr(e.NodeName, ""),
+		ready:       boolOr(e.Conditions.Ready, true),
+		serving:     boolOr(e.Conditions.Serving, true),
+		terminating: boolOr(e.Conditions.Terminating, false),
+		unsure:      has(s.Metadata.Labels, labelProxy), // until 1.35 kube-proxy skips them
+	}
+	if e.Hints != nil {
+		for _, z := range e.Hints.ForZones {
+			ep.zones = append(ep.zones, z.Name)
+		}
+		for _, n := range e.Hints.ForNodes {
+			ep.nodes = append(ep.nodes, n.Name)
 		}
 	}
-	return false
+	return ep
+}
+
+// ports returns the ports of the Services, as far as slices show them. kube-proxy certainly serves those whose slices the EndpointSlice
+// controller made, which copies the Service's labels, if a slice shows that the Service is neither headless nor another proxy's.
+func (e *Endpoints) ports() (list []apiServicePort) {
+	for _, name := range slices.Sorted(maps.Keys(e.services)) {
+		managed, ready := false, map[apiServiceKey]bool{}
+		for _, s := range e.services[name] {
+			managed = managed || s.Metadata.Labels[labelManagedBy] == "endpointslice-controller.k8s.io"
+		}
+		for _, s := range e.services[name] {
+			managed = managed && !has(s.Metadata.Labels, labelHeadless) && !has(s.Metadata.Labels, labelProxy)
+		}
+		e.services[name].each(func(key apiServiceKey, ep apiEndpoint) { ready[key] = ready[key] || ep.ready })
+		for key, ready := range ready {
+			list = append(list, apiServicePort{apiServiceKey: key, unsure: !managed || !ready})
+		}
+	}
+	return list
+}
+
+// Has reports whether any Service has a ready endpoint at that address, written as `ip:port` or `[ip]:port`.
+func (e *Endpoints) Has(address string) (found bool) {
+	for _, set := range e.services {
+		set.each(func(_ apiServiceKey, ep apiEndpoint) { found = found || ep.ready && ep.address == address })
+	}
+	return found
 }
 
 func textOr(s *string, otherwise string) string {

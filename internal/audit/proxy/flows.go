@@ -50,8 +50,9 @@ func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleF
 		to       netip.AddrPort
 	}
 	ports, outside := map[address]*apiServicePort{}, map[address]bool{}
-	for i := range services.list {
-		p := &services.list[i]
+	all := services.ports()
+	for i := range all {
+		p := &all[i]
 		if ip, err := netip.ParseAddr(p.clusterIP); err == nil {
 			ports[address{p.proto, netip.AddrPortFrom(ip, uint16(p.number))}] = p
 		}
@@ -79,10 +80,13 @@ func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleF
 			continue
 		}
 		if known[port] == nil {
-			known[port] = endpoints.addresses(port)
+			known[port] = map[string]bool{}
+			for _, ep := range endpoints.of(port.apiServiceKey) {
+				known[port][ep.address] = true
+			}
 		}
 		if all := known[port]; !all[f.Endpoint.String()] {
-			stale = append(stale, StaleFlow{f, formatServicePort(port.namespace, port.name, port.port), len(all) == 0})
+			stale = append(stale, StaleFlow{f, port.name, len(all) == 0})
 		}
 	}
 	return stale
@@ -94,17 +98,6 @@ func anyAddress(family string) netip.Addr {
 		return netip.IPv6Unspecified()
 	}
 	return netip.IPv4Unspecified()
-}
-
-// addresses returns every endpoint of a Service port, ready or not, as `ip:port` or `[ip]:port`.
-func (e *Endpoints) addresses(p *apiServicePort) map[string]bool {
-	all := map[string]bool{}
-	if svc := e.services[p.namespace+"/"+p.name]; svc != nil {
-		for _, ep := range svc.ports[apiPort{p.port, p.proto, p.family}] {
-			all[ep.address] = true
-		}
-	}
-	return all
 }
 
 // FlowFindings returns one finding for each pair of Service address and stale endpoint.

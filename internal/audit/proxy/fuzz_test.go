@@ -65,7 +65,7 @@ func FuzzEndpointSlices(f *testing.F) {
 		rep := Judgment{Families: map[string]bool{"ip": true},
 			Services: []Service{{Name: "prod/np", Protocol: "tcp", Family: "ip", Endpoints: []Endpoint{{Address: "10.0.0.1:80"}}}}}
 		out := NewCollector()
-		compare(&rep, &Options{Endpoints: eps, NodeName: "n1"}, out.List, out)
+		compareAPI(&rep, &Options{Endpoints: eps, NodeName: "n1"}, out.List, out)
 	})
 }
 

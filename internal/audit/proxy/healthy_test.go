@@ -2,27 +2,29 @@ package proxy
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
 	"nodegate/internal/assert"
+	"nodegate/internal/audit/model"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
 func TestHashVectors(t *testing.T) {
-	var h hasher
+	var h model.Hasher
 	for _, v := range []struct{ port, proto, want string }{
 		{"kube-system/kube-dns:dns", "udp", "TCOU7JCQXEZGVUNU"},
 		{"kube-system/kube-dns:dns-tcp", "tcp", "ERIFXISQEP7F7OF4"},
 		{"default/kubernetes:https", "tcp", "NPX46M4PTMTKRN6Y"},
 		{"prod/export:", "tcp", "3IL52ANAN3BQ2L74"},
 	} {
-		assert.Equal(t, string(h.sum16(v.port, v.proto)), v.want, "hash of %q, %q is", v.port, v.proto)
+		assert.Equal(t, string(h.Sum16(v.port, v.proto)), v.want, "hash of %q, %q is", v.port, v.proto)
 	}
-	assert.Equal(t, string(h.sum16("prod/export:", "tcp", "100.96.54.247:80")), "OAQPXBQCZ2RBB4R7", "hash of an endpoint")
-	assert.Equal(t, string(h.sum16("default/kubernetes/tcp/https")[:8]), "2QRHZV4L", "hash of nftables mode")
+	assert.Equal(t, string(h.Sum16("prod/export:", "tcp", "100.96.54.247:80")), "OAQPXBQCZ2RBB4R7", "hash of an endpoint")
+	assert.Equal(t, string(h.Sum16("default/kubernetes/tcp/https")[:8]), "2QRHZV4L", "hash of nftables mode")
 }
 
 // TestHealthy checks that a healthy cluster gives no finding, with any set of options.
@@ -123,10 +125,10 @@ func slicesOf(t testing.TB, rep *Judgment) string {
 			list = s.LocalEndpoints
 		}
 		for _, e := range list {
-			ip, number := splitAddress(e.Address)
+			ip, number := model.SplitAddress(e.Address)
 			items = append(items, object{
 				"kind": "EndpointSlice", "addressType": map[string]string{"ip": "IPv4", "ip6": "IPv6"}[s.Family],
-				"metadata":  object{"namespace": ns, "name": name, "labels": object{labelService: name}},
+				"metadata":  object{"namespace": ns, "name": fmt.Sprint(name, "-", len(items)), "labels": object{labelService: name}},
 				"endpoints": []any{object{"addresses": []string{ip}, "conditions": object{"ready": true}}},
 				"ports":     []any{object{"name": port, "port": json.Number(number), "protocol": strings.ToUpper(s.Protocol)}},
 			})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/sorted"
 )
@@ -51,7 +52,7 @@ func (r *Judgment) judgeIPVS(s *ruleset.Save, opts *Options, out *Collector) {
 	f := Finding{Name: "kubeproxy.mode.ipvs", Family: s.Family}
 	dispatches := false
 	for rule := range s.Table("nat").Rules("KUBE-SERVICES") {
-		kind, _ := serviceChain(rule.Target)
+		kind, _ := model.ServiceChain(rule.Target)
 		dispatches = dispatches || kind == "SVC"
 	}
 	switch {
@@ -164,7 +165,7 @@ func (v *ipvs) findNodes(ports []apiServicePort) {
 
 // service returns the virtual servers of a Service port. found reports whether its ClusterIP is served.
 func (v *ipvs) service(p *apiServicePort) (s Service, found bool) {
-	s = Service{Name: formatServicePort(p.namespace, p.name, p.port), Protocol: p.proto, Family: p.family,
+	s = Service{Name: p.name, Protocol: p.proto, Family: p.family,
 		ClusterIP: p.clusterIP, Port: p.number,
 		InternalLocal: p.internal == "Local", ExternalLocal: p.external == "Local"}
 	add := func(address string, port int, local bool) bool {
@@ -233,24 +234,56 @@ func endpointsOf(at *ruleset.VirtualServer) []Endpoint {
 
 // serverEndpoints compares the endpoints of each virtual server of a Service port by the policy of
 // its traffic, until it finds a difference.
-func (c *comparison) serverEndpoints(s *Service, e *expectation) {
+func (c *comparison) serverEndpoints(s *Service) {
 	for i, at := range s.servers {
-		d := newDifference(e)
+		if len(c.rep.ipvs.claims[at.VirtualServer]) > 1 { // it has the endpoints of the Service that was written last
+			continue
+		}
+		d, place := c.newDifference(s), ""
 		if i > 0 {
-			d.at = fmt.Sprintf("at %s, ", at.Address)
+			place = fmt.Sprintf("at %s, ", at.Address)
 		}
-		as := &Service{Endpoints: at.endpoints, LocalEndpoints: at.endpoints}
+		local, _ := d.local()
 		switch {
-		case len(c.rep.ipvs.claims[at.VirtualServer]) > 1: // it has the endpoints of the Service that was written last
-		case !at.local:
-			d.compareCluster(as, c.rep.Version)
-		case e.local == nil || len(e.local) > 0:
-			d.compareLocal(as, c.rep.Version)
-		case len(at.endpoints) > 0: // without local endpoints, kube-proxy uses others or none
-			d.compareCluster(as, c.rep.Version)
+		case at.local && (len(local) > 0 || c.opts.NodeName == ""):
+			d.compareLocal(at.endpoints)
+		case !at.local || len(at.endpoints) > 0: // without local endpoints, kube-proxy uses others or none
+			d.compareCluster(at.endpoints)
 		}
-		if d.report(c, s); c.stale[keyOf(s)] {
+		if c.report(s, d, place); c.differs[keyOf(s)] {
 			return
 		}
 	}
+}
+
+// differentServer compares the addresses of a Service port's virtual servers with the addresses in the API, and the clients that may use
+// each address of the load balancer.
+func (c *comparison) differentServer(s *Service, p *apiServicePort) (name, text string) {
+	v := c.rep.ipvs
+	for _, at := range s.servers {
+		if ip := at.Address.Addr(); !v.Local[ip] {
+			return wrongAddress, fmt.Sprintf("%s is not on kube-ipvs0: only this node itself can connect to port %d", ip, at.Address.Port())
+		}
+	}
+	for _, ip := range v.nodes[s.Family] {
+		if s.NodePort != 0 && v.at[formatPlace(ip, s.NodePort, s.Protocol)] == nil {
+			return wrongAddress, fmt.Sprintf("this node does not serve node port %d at %s, where it serves other node ports", p.nodePort, ip)
+		}
+	}
+	for _, at := range s.servers {
+		ip := at.Address.Addr().String()
+		if v.Sources == nil || p.outside[ip] != balancerAddress || len(v.claims[at.VirtualServer]) > 1 {
+			continue
+		}
+		ranges, closed := v.Sources[ruleset.Portal{Address: at.Address, Protocol: at.Protocol}]
+		var let []string
+		for _, r := range ranges {
+			let = append(let, r.String())
+		}
+		slices.Sort(let)
+		if text = rangesDiffer(s, p, []string{ip}, let, closed); text != "" {
+			return wrongRanges, text
+		}
+	}
+	return "", ""
 }

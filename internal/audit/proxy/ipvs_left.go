@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/verdict"
 )
@@ -34,8 +35,8 @@ func (r *Judgment) judgeLeftRejects(s *ruleset.Save, out *Collector) {
 			continue
 		}
 		for rule := range filter.Rules(name) {
-			service, what := splitPortal(rule.Comment)
-			ip, err := netip.ParseAddr(trimCIDR(rule.Destination))
+			service, what := model.SplitPortal(rule.Comment)
+			ip, err := netip.ParseAddr(model.TrimCIDR(rule.Destination))
 			if err != nil || !strings.HasPrefix(what, "has no") || rule.Target != "REJECT" && rule.Target != "DROP" {
 				continue
 			}
@@ -72,14 +73,40 @@ func (v *ipvs) leftNodePort(at *ruleset.VirtualServer) bool {
 	})
 }
 
-// namedReport returns the report with the names of one version of the Service's ports: in IPVS mode the rules contain no names.
+// claimant returns the Service port in the API that owns a virtual server without a name; with past
+// also one that owned it before. It returns p if nothing owns it or if p has a name.
+func (v *Versions) claimant(rep *Judgment, p ServicePort, past bool) ServicePort {
+	if rep.ipvs == nil || rep.ipvs.at[p.Name] == nil {
+		return p
+	}
+	among := func(s *serviceObject) bool {
+		ports := s.ports()
+		i := slices.IndexFunc(ports, func(of apiServicePort) bool { return rep.ipvs.serves(rep.ipvs.at[p.Name], &of) })
+		if i >= 0 {
+			p = ServicePort{ports[i].name, ports[i].family}
+		}
+		return i >= 0
+	}
+	for _, s := range v.Services.objects {
+		if among(s) {
+			return p
+		}
+	}
+	for _, versions := range v.pastServices {
+		if past && slices.ContainsFunc(versions, among) {
+			return p
+		}
+	}
+	return p
+}
+
+// namedReport returns the report with the names of one version of the compared ports: in IPVS mode the rules contain no names.
 func (c compared) namedReport(ports []apiServicePort) *Judgment {
 	if c.rep.ipvs == nil {
 		return c.rep
 	}
 	one := *c.rep
 	one.Services = nil
-	ports = c.ownPorts(ports)
 	for i := range ports {
 		if s, found := c.rep.ipvs.service(&ports[i]); found {
 			one.Services = append(one.Services, s)
@@ -103,8 +130,8 @@ func (c compared) leftOver() []Service {
 			return []Service{s}
 		}
 	}
-	for _, ports := range v.versions.portVersions(c.port.Service()) {
-		for _, p := range c.ownPorts(ports) {
+	for _, service := range v.versions.services(c.port.Service()) {
+		for _, p := range c.port.among(service.ports()) {
 			s, found := v.service(&p)
 			if found && !slices.ContainsFunc(v.claims[s.servers[0].VirtualServer], func(by ServicePort) bool { return by != c.port }) {
 				return []Service{s}
@@ -117,7 +144,10 @@ func (c compared) leftOver() []Service {
 // state describes all places of a Service port, now or earlier, so that it changes only if kube-proxy changes something. For external
 // addresses it contains only the permitted clients, because another Service may share the address.
 func (v *ipvs) state(p ServicePort) string {
-	ports := compared{port: p}.ownPorts(slices.Concat(v.versions.portVersions(p.Service())...))
+	var ports []apiServicePort
+	for _, service := range v.versions.services(p.Service()) {
+		ports = append(ports, p.among(service.ports())...)
+	}
 	var lines []string
 	for at, ranges := range v.Sources {
 		ip, port := at.Address.Addr().String(), int(at.Address.Port())

@@ -136,23 +136,23 @@ func TestIPVS(t *testing.T) {
 		{"another program's port", web, strings.ReplaceAll(both30, "30081", "8080") + web, "", "", ""},
 		{"at one address only", web, "tcp +10.0.0.254:30081 rr 0 10.0.0.7:8080\n" + web, "", "", ""},
 		{"the balancer's address is not served", "tcp 192.0.2.1:80 rr 0", "tcp 192.0.2.1:81 rr 0", address + " " + left, "prod/web",
-			"does not serve 192.0.2.1, port 80: in the API it is an address of its load balancer"},
+			"address 192.0.2.1, port 80: an address of its load balancer in the API; not served"},
 		{"the proxy's address is served", web, "tcp 192.0.2.99:80 rr 0 10.0.0.1:8080\n" + web, "", "", ""},
 		{"not on the device", "tcp 10.96.0.10:80", "tcp -10.96.0.10:80", address, "prod/web", "10.96.0.10 is not on kube-ipvs0"},
 		{"an external address not on the node", "tcp +203.0.113.1", "tcp -203.0.113.1", address, "prod/web", "203.0.113.1 is not on kube-ipvs0"},
 		{"no node port", "udp +172.18.0.2:30053 rr 77 10.0.0.4:53\nudp +10.0.0.254:30053 rr 77 10.0.0.4:53", "", address, "prod/sticky",
-			"the API has node port 30053, the rules have none"},
+			"the node port: 30053 in the API; none on this node"},
 		{"a node port at one address only", "udp +10.0.0.254:30053 rr 77 10.0.0.4:53", "", address, "prod/sticky",
 			"does not serve node port 30053 at 10.0.0.254"},
 		{"the same ranges, written differently", "10.0.0.0/8", "10.0.0.0/9 10.128.0.0/9", "", "", ""},
-		{"a stale range", "10.0.0.0/8", "10.0.0.0/8 192.168.0.0/16", ranges, "prod/web", "is 172.16.0.0/12, 10.0.0.0/8 in the API; this node admits 10.0.0.0/8, " +
-			"172.16.0.0/12, 192.168.0.0/16 to the load balancer address 192.0.2.1"},
-		{"no clients", open, "closed tcp 192.0.2.1:80", ranges, "prod/web", "this node admits no clients"},
-		{"all clients", open, "", ranges, "prod/web", "this node admits all clients"},
-		{"all clients in two ranges", open, "closed tcp 192.0.2.1:80 0.0.0.0/1 128.0.0.0/1", ranges, "prod/web", "this node admits all clients"},
-		{"no affinity", "udp 10.96.0.11:53 rr 77", "udp 10.96.0.11:53 rr 0", policy, "prod/sticky", "sessionAffinity is ClientIP"},
-		{"another affinity", "udp 10.96.0.11:53 rr 77", "udp 10.96.0.11:53 rr 300", policy, "prod/sticky", "is 77 s in the API, 300 s"},
-		{"an affinity", "tcp 10.96.0.10:80 rr 0", "tcp 10.96.0.10:80 rr 10", policy, "prod/web", "sessionAffinity is None"},
+		{"a stale range", "10.0.0.0/8", "10.0.0.0/8 192.168.0.0/16", ranges, "prod/web", "for 192.0.2.1: 172.16.0.0/12, 10.0.0.0/8 in the API; 10.0.0.0/8, " +
+			"172.16.0.0/12, 192.168.0.0/16 on this node"},
+		{"no clients", open, "closed tcp 192.0.2.1:80", ranges, "prod/web", "no clients on this node"},
+		{"all clients", open, "", ranges, "prod/web", "all clients on this node"},
+		{"all clients in two ranges", open, "closed tcp 192.0.2.1:80 0.0.0.0/1 128.0.0.0/1", ranges, "prod/web", "all clients on this node"},
+		{"no affinity", "udp 10.96.0.11:53 rr 77", "udp 10.96.0.11:53 rr 0", policy, "prod/sticky", "sessionAffinity: ClientIP (77 s) in the API; none on"},
+		{"another affinity", "udp 10.96.0.11:53 rr 77", "udp 10.96.0.11:53 rr 300", policy, "prod/sticky", "(77 s) in the API; ClientIP (300 s)"},
+		{"an affinity", "tcp 10.96.0.10:80 rr 0", "tcp 10.96.0.10:80 rr 10", policy, "prod/web", "sessionAffinity: none in the API"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			if !strings.Contains(ipvsNode, c.old) {
@@ -208,7 +208,7 @@ func TestIPVSRangesState(t *testing.T) {
 		rep := Judge(append(mustParse(t, ipvsSave), &ruleset.Set{IPVS: virtualServers(t, node)}), Options{})
 		api := NewVersions()
 		require.NoError(t, errors.Join(api.ReadServices(strings.NewReader(ipvsServices)), api.ReadEndpointSlices(strings.NewReader(ipvsSlices))))
-		api.NameServices(&rep)
+		api.Complete(&rep, Live{})
 		return rep.State(ServicePort{of, ruleset.IPv4})
 	}
 	other := strings.Replace(ipvsNode, "10.0.0.0/8", "11.0.0.0/8", 1)

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/sorted"
 	"nodegate/internal/verdict"
@@ -74,7 +75,7 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	out := NewCollector()
 	rep := Judgment{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{},
 		filtered: map[string]bool{}, hairpins: map[string]map[string]bool{}}
-	var seen backends
+	leftover := false        // chains of iptables mode in an nft listing
 	nft := map[string]bool{} // families with a table of nftables mode
 	for _, set := range sets {
 		if set.IPVS != nil {
@@ -96,7 +97,7 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 				rep.judgeSave(s, &opts, out)
 			}
 		}
-		seen.add(set)
+		leftover = leftover || len(set.ServiceChains) > 0
 	}
 	for _, set := range sets {
 		for _, t := range set.NFT {
@@ -117,15 +118,15 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	}
 	if rep.Mode == "" {
 		f := Finding{Name: "kubeproxy.rules.absent"}
-		if len(seen.leftover) > 0 {
+		if leftover {
 			f.Message = "nft cannot print the matches of kube-proxy's iptables rules; " +
 				"use the output of `iptables-nft-save` instead"
 		}
 		out.Add(f)
 	}
-	seen.judge(out)
+	judgeBackends(sets, out)
 	rep.settleIPVS(out)
-	compare(&rep, &opts, out.List, out)
+	compareAPI(&rep, &opts, out.List, out)
 	if rep.redacted {
 		out.List = slices.DeleteFunc(out.List, func(f Finding) bool { return !structural.MatchString(f.Name) })
 	}
@@ -145,20 +146,15 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 		out.Add(Finding{Name: "kubeproxy.rules.partial", Family: s.Family, Line: int(at.Line), Rule: at.Text,
 			Message: "a rule belongs to a chain, or jumps to one, that the save does not declare: it is only a part of the rules, " +
 				"and was not judged"})
-	case isOlder(s):
-		r.Mode = "iptables"
-		out.Add(Finding{Name: "kubeproxy.version.older", Family: s.Family})
 	case hasProxyChains(s):
 		r.Mode = "iptables"
 		r.Families[s.Family] = true
-		if opts.Pasted && !r.judgeText(s, out) {
-			return
-		}
 		a := newAudit(s, opts, out)
-		found := a.judge()
+		notes, found := a.judge()
+		r.redacted = r.redacted || a.isRedacted
+		r.Notes = append(r.Notes, notes...)
 		r.Version = r.Version.narrow(a.version)
 		if found && !opts.WithoutServices {
-			a.judgeServices()
 			r.Services = append(r.Services, a.services()...)
 			r.NodePorts[s.Family] = a.nodePorts
 			r.filtered[s.Family] = a.filter != nil
@@ -221,7 +217,7 @@ func cleanedUp(s *ruleset.Save) bool {
 func hasServices(s *ruleset.Save) bool {
 	if t := s.Table("nat"); t != nil {
 		for _, c := range t.Chains {
-			if kind, _ := serviceChain(c.Name); kind == "SVC" || kind == "SVL" {
+			if kind, _ := model.ServiceChain(c.Name); kind == "SVC" || kind == "SVL" {
 				return true
 			}
 		}
@@ -257,107 +253,62 @@ func isPartial(s *ruleset.Save) *ruleset.Rule {
 	return nil
 }
 
-// isOlder reports whether rules have the form of Kubernetes 1.14 or older: no canary, which 1.17 added, and nothing in
-// KUBE-FORWARD that drops INVALID packets, which 1.15 added (kubernetes#74840).
-func isOlder(s *ruleset.Save) bool {
-	filter := s.Table("filter")
-	drop, accept := InvalidDrop(filter)
-	canary := slices.ContainsFunc(s.Tables, func(t *ruleset.Table) bool { return t.Declares("KUBE-PROXY-CANARY") })
-	newer := filter.Declares("KUBE-NODEPORTS") || filter.Declares("KUBE-PROXY-FIREWALL")
-	for r := range s.Table("nat").Rules("KUBE-POSTROUTING") {
-		newer = newer || r.Target == "RETURN" || r.Has(ruleset.RandomFully) // from 1.16
-	}
-	return drop == nil && accept != nil && !canary && !newer
-}
-
-// backends records, by address family, which programs write into which backend.
-type backends struct {
-	services []inBackend    // Service chains
-	kubelet  []inBackend    // kubelet's hint chain in mangle
-	leftover map[string]int // chains of iptables mode in an nft listing
-}
-
-type inBackend struct{ family, name string }
-
-func (b *backends) add(set *ruleset.Set) {
-	for _, s := range set.Saves {
-		in := inBackend{s.Family, s.Backend}
-		if hasServices(s) && !isIPVS(s) {
-			b.services = append(b.services, in)
-		}
-		if mangle := s.Table("mangle"); mangle.Declares("KUBE-IPTABLES-HINT") || mangle.Declares("KUBE-KUBELET-CANARY") {
-			b.kubelet = append(b.kubelet, in)
-		}
-	}
-	for _, t := range set.NFT {
-		b.services = append(b.services, inBackend{t.Family, "nftables"})
-	}
-	for family, n := range set.ServiceChains {
-		if b.leftover == nil {
-			b.leftover = map[string]int{}
-		}
-		b.leftover[family] += n
-	}
-}
-
-func (b *backends) judge(out *Collector) {
+// judgeBackends reports Service chains in several backends of one family, and a kubelet that uses another backend than kube-proxy, if each
+// uses one (kubernetes#109811). Two saves of one backend are a duplicate reading and not a finding. Without a header, the backend of a
+// save is unknown.
+func judgeBackends(sets []*ruleset.Set, out *Collector) {
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
-		b.judgeMixed(family, out)
-	}
-	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
-		b.judgeKubelet(family, out)
-	}
-}
-
-// judgeMixed reports Service chains in several backends of one family (kubernetes#109811). Two saves of one backend are a duplicate
-// reading and not a finding. Without a header, the backend of a save is unknown.
-func (b *backends) judgeMixed(family string, out *Collector) {
-	var seen []string
-	for _, in := range b.services {
-		switch {
-		case in.family != family:
-		case in.name == "":
-			seen = append(seen, "a save without a header")
-		case !slices.Contains(seen, in.name):
-			seen = append(seen, in.name)
+		var services, proxy, kubelet []string // proxy, kubelet: iptables backends
+		leftover := 0
+		for _, set := range sets {
+			for _, s := range set.Saves {
+				if s.Family != family {
+					continue
+				}
+				if mangle := s.Table("mangle"); mangle.Declares("KUBE-IPTABLES-HINT") || mangle.Declares("KUBE-KUBELET-CANARY") {
+					kubelet = append(kubelet, s.Backend)
+				}
+				if !hasServices(s) || isIPVS(s) {
+					continue
+				}
+				if proxy = append(proxy, s.Backend); s.Backend == "" {
+					services = append(services, "a save without a header")
+				} else {
+					services = appendNew(services, s.Backend)
+				}
+			}
+			for _, t := range set.NFT {
+				if t.Family == family {
+					services = appendNew(services, "nftables")
+				}
+			}
+			leftover += set.ServiceChains[family]
 		}
-	}
-	if n := b.leftover[family]; n > 0 && slices.Contains(seen, "nftables") {
-		seen = append(seen, fmt.Sprintf("iptables-nft (%d Service chains)", n))
-	}
-	if len(seen) < 2 {
-		return
-	}
-	count, all := "two", "both"
-	if len(seen) > 2 {
-		count, all = strconv.Itoa(len(seen)), "all"
-	}
-	remedy := "" // the kind's
-	if slices.Contains(seen, "nftables") {
-		remedy = otherMode
-	}
-	out.Add(Finding{Name: "kubeproxy.backend.mixed", Family: family, Remedy: remedy,
-		Message: fmt.Sprintf("Service chains in %s backends: %s; each packet passes %s", count, strings.Join(seen, " and "), all)})
-}
-
-// judgeKubelet compares the backends of kubelet and kube-proxy, if both are known and each uses one.
-func (b *backends) judgeKubelet(family string, out *Collector) {
-	one := func(list []inBackend) string {
-		name := ""
-		for _, in := range list {
-			switch {
-			case in.family != family || in.name == "" || in.name == "nftables" || in.name == name:
-			case name != "":
-				return ""
-			default:
-				name = in.name
+		remedy, count, all := "", "two", "both" // "": the kind's
+		if slices.Contains(services, "nftables") {
+			if remedy = otherMode; leftover > 0 {
+				services = append(services, fmt.Sprintf("iptables-nft (%d Service chains)", leftover))
 			}
 		}
-		return name
+		if len(services) > 2 {
+			count, all = strconv.Itoa(len(services)), "all"
+		}
+		if len(services) > 1 {
+			out.Add(Finding{Name: "kubeproxy.backend.mixed", Family: family, Remedy: remedy,
+				Message: fmt.Sprintf("Service chains in %s backends: %s; each packet passes %s", count, strings.Join(services, " and "), all)})
+		}
+		if by, of := oneBackend(proxy), oneBackend(kubelet); by != "" && of != "" && by != of {
+			out.Add(Finding{Name: "kubeproxy.backend.kubelet", Family: family, Table: "mangle",
+				Message: fmt.Sprintf("kube-proxy uses iptables-%s; kubelet's chain KUBE-IPTABLES-HINT is only in the other backend", by)})
+		}
 	}
-	proxy, kubelet := one(b.services), one(b.kubelet)
-	if proxy != "" && kubelet != "" && proxy != kubelet {
-		out.Add(Finding{Name: "kubeproxy.backend.kubelet", Family: family, Table: "mangle",
-			Message: fmt.Sprintf("kube-proxy uses iptables-%s; kubelet's chain KUBE-IPTABLES-HINT is only in the other backend", proxy)})
+}
+
+// oneBackend returns the only known backend, or "".
+func oneBackend(names []string) string {
+	slices.Sort(names)
+	if names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" }); len(names) == 1 {
+		return names[0]
 	}
+	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 )
 
@@ -39,7 +40,7 @@ func (a *audit) dispatchesNone() bool {
 		return false
 	}
 	for _, c := range a.nat.Chains {
-		if kind, _ := serviceChain(c.Name); kind != "" {
+		if kind, _ := model.ServiceChain(c.Name); kind != "" {
 			return false
 		}
 	}
@@ -69,53 +70,11 @@ func hasProxyRules(t *ruleset.Table) bool {
 		case "KUBE-SERVICES", "KUBE-FORWARD", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS":
 			return true
 		}
-		if kind, _ := serviceChain(c.Name); kind != "" {
+		if kind, _ := model.ServiceChain(c.Name); kind != "" {
 			return true
 		}
 	}
 	return false
-}
-
-// judgeLoops reports chains that form a loop. The kernel rejects loops, but a file may have one.
-func (a *audit) judgeLoops() {
-	const (
-		open   = 1
-		closed = 2
-	)
-	type frame struct {
-		c    *chain
-		next int // rule
-	}
-	for _, t := range a.save.Tables {
-		for root := range a.chainsOf(t) {
-			if root.state != 0 || !root.deep {
-				continue
-			}
-			root.state = open
-			stack := []frame{{root, 0}}
-			for len(stack) > 0 {
-				top := &stack[len(stack)-1]
-				if top.next == len(top.c.Rules) {
-					top.c.state = closed
-					stack = stack[:len(stack)-1]
-					continue
-				}
-				r := &top.c.Rules[top.next]
-				top.next++
-				switch to := a.target(r); {
-				case to == nil || !to.deep: // a loop consists of deep chains
-				case to.state == 0:
-					to.state = open
-					stack = append(stack, frame{to, 0})
-				case to.state == open:
-					a.addFinding("kubeproxy.jump.loop", t.Name, top.c, r, nil, "%s jumps back to %s", top.c.Name, to.Name)
-					for i := range stack {
-						stack[i].c.blamed = true
-					}
-				}
-			}
-		}
-	}
 }
 
 // judgeCanary checks invariant 10: from 1.17 each table has an empty chain by which kube-proxy detects a flush.
@@ -142,65 +101,57 @@ func (a *audit) judgeCanary() {
 }
 
 // judgeRootJumps checks the jumps from the built-in chains to kube-proxy's chains. A jump must
-// exist if its target chain exists and the version writes it.
+// exist if its target chain exists and the version writes it. Those for new connections may have --ctstate NEW.
 func (a *audit) judgeRootJumps() {
+	const always, isNew = 0, ruleset.ByState
 	for _, j := range []struct {
-		t        *ruleset.Table
-		from, to string
-		since    int
+		t         *ruleset.Table
+		from, to  string
+		since     int
+		condition ruleset.Flags
 	}{
-		{a.nat, "PREROUTING", "KUBE-SERVICES", 0},
-		{a.nat, "OUTPUT", "KUBE-SERVICES", 0},
-		{a.nat, "POSTROUTING", "KUBE-POSTROUTING", 0},
-		{a.filter, "INPUT", "KUBE-EXTERNAL-SERVICES", 0},
-		{a.filter, "FORWARD", "KUBE-EXTERNAL-SERVICES", 20},
-		{a.filter, "FORWARD", "KUBE-SERVICES", 0},
-		{a.filter, "OUTPUT", "KUBE-SERVICES", 0},
-		{a.filter, "FORWARD", "KUBE-FORWARD", 0},
-		{a.filter, "INPUT", "KUBE-NODEPORTS", 21},
-		{a.filter, "INPUT", "KUBE-PROXY-FIREWALL", 25},
-		{a.filter, "FORWARD", "KUBE-PROXY-FIREWALL", 25},
-		{a.filter, "OUTPUT", "KUBE-PROXY-FIREWALL", 25},
-		{a.filter, "INPUT", "KUBE-FIREWALL", 0},
-		{a.filter, "OUTPUT", "KUBE-FIREWALL", 0},
+		{a.nat, "PREROUTING", "KUBE-SERVICES", 0, always},
+		{a.nat, "OUTPUT", "KUBE-SERVICES", 0, always},
+		{a.nat, "POSTROUTING", "KUBE-POSTROUTING", 0, always},
+		{a.filter, "INPUT", "KUBE-EXTERNAL-SERVICES", 0, isNew},
+		{a.filter, "FORWARD", "KUBE-EXTERNAL-SERVICES", 20, isNew},
+		{a.filter, "FORWARD", "KUBE-SERVICES", 0, isNew},
+		{a.filter, "OUTPUT", "KUBE-SERVICES", 0, isNew},
+		{a.filter, "FORWARD", "KUBE-FORWARD", 0, always},
+		{a.filter, "INPUT", "KUBE-NODEPORTS", 21, always},
+		{a.filter, "INPUT", "KUBE-PROXY-FIREWALL", 25, isNew},
+		{a.filter, "FORWARD", "KUBE-PROXY-FIREWALL", 25, isNew},
+		{a.filter, "OUTPUT", "KUBE-PROXY-FIREWALL", 25, isNew},
+		{a.filter, "INPUT", "KUBE-FIREWALL", 0, always},
+		{a.filter, "OUTPUT", "KUBE-FIREWALL", 0, always},
 	} {
 		if j.t == nil || !j.t.Declares(j.to) || a.version.Min < j.since {
 			continue
 		}
-		a.judgeRootJump(j.t, j.from, j.to)
-	}
-}
-
-// jumpCondition returns the condition that a root jump may have: jumps for new connections have
-// --ctstate NEW.
-func jumpCondition(table, to string) ruleset.Flags {
-	if table == "filter" && (to == "KUBE-SERVICES" || to == "KUBE-EXTERNAL-SERVICES" || to == "KUBE-PROXY-FIREWALL") {
-		return ruleset.ByState
-	}
-	return 0
-}
-
-func (a *audit) judgeRootJump(t *ruleset.Table, from, to string) {
-	base, c := t.Chain(from), a.chain(t, to)
-	if base == nil {
-		a.addFinding("kubeproxy.jump.missing", t.Name, c, nil, nil, "table %s has no chain %s that jumps to %s", t.Name, from, to)
-		return
-	}
-	var first *ruleset.Rule
-	for i := range base.Rules {
-		r := &base.Rules[i]
-		states := r.Extra().States
-		if r.Target == to && r.Conditions()&^jumpCondition(t.Name, to) == 0 && (states == "" || states == "NEW") {
-			return
+		f := Finding{Name: "kubeproxy.jump.missing", Family: a.save.Family, Table: j.t.Name, Chain: j.from}
+		base := j.t.Chain(j.from)
+		if base == nil {
+			f.Chain, f.Line = j.to, int(j.t.Chain(j.to).Line)
+			f.Message = fmt.Sprintf("table %s has no chain %s that jumps to %s", j.t.Name, j.from, j.to)
+			a.out.Add(f)
+			continue
 		}
-		if r.Always() && first == nil && (r.Target == "ACCEPT" || r.Target == "DROP" || r.Target == "REJECT") {
-			first = r
+		var first *ruleset.Rule
+		found := false
+		for i := range base.Rules {
+			r := &base.Rules[i]
+			states := r.Extra().States
+			found = found || r.Target == j.to && r.Conditions()&^j.condition == 0 && (states == "" || states == "NEW")
+			if r.Always() && first == nil && (r.Target == "ACCEPT" || r.Target == "DROP" || r.Target == "REJECT") {
+				first = r
+			}
+		}
+		f.Line, f.Message = int(base.Line), fmt.Sprintf("%s has no jump to %s that matches every packet", j.from, j.to)
+		if first != nil {
+			f.Message += fmt.Sprintf("; its first rule %q matches every packet", first.Text)
+		}
+		if !found {
+			a.out.Add(f)
 		}
 	}
-	c.blamed = true
-	msg := fmt.Sprintf("%s has no jump to %s that matches every packet", from, to)
-	if first != nil {
-		msg += fmt.Sprintf("; its first rule %q matches every packet", first.Text)
-	}
-	a.out.Add(Finding{Name: "kubeproxy.jump.missing", Family: a.save.Family, Table: t.Name, Chain: from, Line: int(base.Line), Message: msg})
 }

@@ -79,12 +79,12 @@ func TestKernelIptables(t *testing.T) {
 				args []string
 				want string
 			}{
-				{[]string{"-t", "nat", "-D", svcEX, "3"}, "kubeproxy.dispatch.probability"},
-				{[]string{"-t", "nat", "-F", sepNP1}, "kubeproxy.endpoint.empty"},
+				{[]string{"-t", "nat", "-D", svcEX, "3"}, "kubeproxy.chain.damaged"},
+				{[]string{"-t", "nat", "-F", sepNP1}, "kubeproxy.chain.damaged"},
 				{[]string{"-t", "nat", "-R", svcNP, "3", "-m", "statistic", "--mode", "random", "--probability", "0.4", "-j", sepNP2},
-					"kubeproxy.dispatch.probability"},
-				{[]string{"-t", "nat", "-I", "KUBE-SERVICES", "-j", "RETURN"}, "kubeproxy.chain.unexpected-rule"},
-				{[]string{"-t", "nat", "-D", "KUBE-SERVICES", "9"}, "kubeproxy.nodeports.missing"},
+					"kubeproxy.chain.damaged"},
+				{[]string{"-t", "nat", "-I", "KUBE-SERVICES", "-j", "RETURN"}, "kubeproxy.chain.damaged"},
+				{[]string{"-t", "nat", "-D", "KUBE-SERVICES", "9"}, "kubeproxy.chain.damaged"},
 				{[]string{"-t", "nat", "-X", "KUBE-PROXY-CANARY"}, "kubeproxy.canary.missing"},
 				{[]string{"-t", "nat", "-F"}, "kubeproxy.table.flushed"},
 				{[]string{"-A", "KUBE-FIREWALL", "-j", "DROP"}, "kubeproxy.firewall.bare-drop"},
@@ -107,10 +107,10 @@ func TestKernelNFT(t *testing.T) {
 	audit := func() Judgment { return Judge(mustParse(t, ns.run(t, "", "nft", "-j", "list", "ruleset")), Options{}) }
 	wantOne(t, audit(), "")
 	for _, b := range []struct{ cmd, want string }{
-		{"flush chain ip kube-proxy endpoint-672AFPA7-prod/np/tcp/__100.96.1.1/80", "kubeproxy.endpoint.empty"},
-		{"add rule ip kube-proxy services drop", "kubeproxy.chain.unexpected-rule"},
-		{"delete element ip kube-proxy cluster-ips { 10.104.34.55 }", "kubeproxy.nft.cluster-ips"},
-		{"flush chain ip kube-proxy masquerading", "kubeproxy.masquerade.postrouting"},
+		{"flush chain ip kube-proxy endpoint-672AFPA7-prod/np/tcp/__100.96.1.1/80", "kubeproxy.chain.damaged"},
+		{"add rule ip kube-proxy services drop", "kubeproxy.chain.damaged"},
+		{"delete element ip kube-proxy cluster-ips { 10.104.34.55 }", "kubeproxy.chain.damaged"},
+		{"flush chain ip kube-proxy masquerading", "kubeproxy.chain.damaged"},
 		{"flush chain ip kube-proxy nat-prerouting", "kubeproxy.jump.missing"},
 	} {
 		t.Run(b.cmd, func(t *testing.T) {

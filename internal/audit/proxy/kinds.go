@@ -48,13 +48,10 @@ func stale(name, summary string) Kind {
 
 // Kinds lists every finding that this package can make.
 func Kinds() []Kind {
-	list := structureKinds()
-	list = append(list, serviceKinds()...)
-	list = append(list, truthKinds()...)
-	return list
+	return append(ruleKinds(), truthKinds()...)
 }
 
-func structureKinds() []Kind {
+func ruleKinds() []Kind {
 	return []Kind{
 		{"kubeproxy.rules.absent", verdict.Unknown, "no kube-proxy rules found",
 			"run the audit on a node with kube-proxy, or read all backends: `iptables-nft-save`, `iptables-legacy-save`, `nft -j list ruleset`", ""},
@@ -65,9 +62,6 @@ func structureKinds() []Kind {
 			"save all rules: run `iptables-save > rules.txt`, and ip6tables-save for IPv6", ""},
 		{"kubeproxy.rules.redacted", verdict.Unknown, "names or addresses were replaced: only the structure of the rules was judged",
 			"audit the text as it is on the node: nodegate sends it nowhere", ""},
-		{"kubeproxy.version.older", verdict.Unknown,
-			"the rules have the form of Kubernetes 1.14 or older, which is not known: they were not judged",
-			"upgrade kube-proxy: 1.14 has had no fixes since 2019", ""},
 		{"kubeproxy.mode.ipvs", verdict.Unknown, "kube-proxy uses IPVS mode; its rules cannot be judged without the node's kernel and the API",
 			"run the audit on the node with API access: --kubeconfig, --in-cluster, or --services and --endpoints", ""},
 		{"kubeproxy.ipvs.left-reject", verdict.Fail,
@@ -97,22 +91,12 @@ func structureKinds() []Kind {
 		{"kubeproxy.way.forward", verdict.Fail,
 			"packets of Pods, of the node or of other machines are lost: a rule, route or routing rule of another program loses them",
 			removeRule, ""},
-		{"kubeproxy.jump.loop", verdict.Fail, "rules form a loop: connections that reach it fail", restart, ""},
-		broken("kubeproxy.chain.undeclared", "a rule jumps to a missing chain: its connections fail"),
+		broken("kubeproxy.chain.damaged", "a rule of kube-proxy is missing, altered or too many"),
 		{"kubeproxy.chain.unreferenced", verdict.Warn,
 			"unused chains are left over: no connection reaches them (normal only above 1000 endpoints)", restart, refIptables},
-		{"kubeproxy.chain.unexpected-rule", verdict.Fail,
-			"kube-proxy's chains contain a rule from another program: it may affect connections to Services", whoElse, refIptables},
 		{"kubeproxy.rule.unreadable", verdict.Unknown, "this host's iptables is too old to print the rule",
 			"read the rules with the iptables of the kube-proxy image; do not judge endpoints by this output",
 			"kubernetes#95409, kubernetes#114537"},
-		broken("kubeproxy.masquerade.mark",
-			"connections to Services from outside the Pod network get no answer: they are not marked for masquerading"),
-		{"kubeproxy.masquerade.mismatch", verdict.Fail,
-			"connections to Services from outside the Pod network get no answer: rules use different mark bits for masquerading",
-			"set the same iptablesMasqueradeBit for kube-proxy and kubelet, then " + restart, refIptables},
-		broken("kubeproxy.masquerade.postrouting",
-			"connections leave with the wrong source address: replies bypass this node, or client addresses are lost"),
 		{"kubeproxy.masquerade.double-snat", verdict.Warn, "the old form of KUBE-POSTROUTING masquerades VXLAN packets twice",
 			"upgrade kube-proxy to 1.16.13, 1.17.9, 1.18.6 or later; or use a kernel with the fix (5.7, 5.4.41, 4.19.123, 4.14.181); or turn " +
 				"off tx-checksum-ip-generic on the VXLAN link", "kubernetes#92035"},
@@ -125,83 +109,22 @@ func structureKinds() []Kind {
 		{"kubeproxy.forward.be-liberal", verdict.Unknown,
 			"no rule drops INVALID packets; whether nf_conntrack_tcp_be_liberal replaces it is unknown",
 			"check that `sysctl -n net.netfilter.nf_conntrack_tcp_be_liberal` prints 1; if not, set it to 1, or " + restart, "kubernetes#120412"},
-		{"kubeproxy.forward.invalid-order", verdict.Fail,
-			"INVALID packets are accepted before the rule that drops them, and reset their connections", restart, "kubernetes#74840"},
-		broken("kubeproxy.forward.accept", "forwarded connections to Services are dropped if the policy of chain FORWARD is DROP"),
 		{"kubeproxy.firewall.bare-drop", verdict.Fail,
 			"KUBE-FIREWALL drops every packet of this node: a rule lost its mark match between iptables versions",
 			"run `iptables -D KUBE-FIREWALL -j DROP`, then use the same iptables version for kubelet and the host (1.8.8 and later lose the " +
 				"match when 1.8.7 rewrites the rule)", "kubernetes#112477"},
 		{"kubeproxy.firewall.localnet", verdict.Warn, "KUBE-FIREWALL does not protect localhost Services from other hosts",
 			"restart kubelet: `systemctl restart kubelet`; while route_localnet=1, 127.0.0.0/8 is open to the network", "kubernetes#90259"},
-		{"kubeproxy.firewall.unpaired", verdict.Fail,
-			"loadBalancerSourceRanges admits every client or none: one of its two rules is missing", restart, "kubernetes#110289"},
-		{"kubeproxy.nft.base-chain", verdict.Fail,
-			"packets do not reach kube-proxy's rules, or reach them at the wrong hook or priority: connections to Services fail", restart, refNFT},
-		{"kubeproxy.nft.map", verdict.Fail, "table kube-proxy lacks a map or set: connections that need it fail", restart, refNFT},
-		{"kubeproxy.nft.cluster-ips", verdict.Fail,
-			"set cluster-ips does not match the ClusterIPs in use: connections to unused ports hang, or other addresses are rejected", restart,
-			refNFT},
-		{"kubeproxy.nft.hairpin-set", verdict.Fail,
-			"set hairpin-connections does not match the endpoints: a Pod that connects to itself through its Service may get no answer", restart,
-			refNFT},
-	}
-}
-
-func serviceKinds() []Kind {
-	return []Kind{
-		broken("kubeproxy.service.hash", "connections to a Service are handled by the rules of another Service"),
-		broken("kubeproxy.service.address", "a Service's rules use different addresses or ports: connections to one of them fail"),
 		{"kubeproxy.service.duplicate", verdict.Fail, "two Services use the same address and port: the first gets all connections",
 			"change the address or port of one Service (the API does not compare externalIPs); if only one Service uses it, " + restart,
 			refIptables},
-		broken("kubeproxy.service.conflict", "one rule blocks connections to a Service and another sends them to its endpoints"),
 		broken("kubeproxy.service.reject",
 			"connections to a Service without endpoints are not rejected as they should be: clients wait for a timeout, or fail when they "+
 				"should wait"),
-		broken("kubeproxy.service.masquerade",
-			"connections to a Service from outside the Pod network get no answer: it lacks the masquerading that other Services have"),
-		{"kubeproxy.service.portal", verdict.Fail,
-			"connections to a Service's ClusterIP are not handled, although the rules for its endpoints exist", whoElse, refIptables},
-		{"kubeproxy.service.portals", verdict.Fail,
-			"connections to Services are not handled: no rule matches any Service address", whoElse, refIptables},
-		broken("kubeproxy.nodeports.order", "connections to some Service addresses may be handled as connections to node ports"),
-		broken("kubeproxy.nodeports.condition", "node ports are not served at exactly the addresses of this node"),
-		broken("kubeproxy.nodeports.missing", "node ports are not served on this node"),
 		{"kubeproxy.nodeports.nowhere", verdict.Unknown,
 			"node ports are served at no address of this node; whether nodePortAddresses asks for that is unknown",
 			"compare `nodePortAddresses` in kube-proxy's configuration with the node's addresses, or run the audit on the node", refIptables},
-		broken("kubeproxy.external.empty", "connections from outside to a Service (node port, external or load balancer address) get no answer"),
-		broken("kubeproxy.external.masquerade",
-			"connections from outside to a Service get no answer, or lose the client address that policy Local preserves"),
-		broken("kubeproxy.external.dispatch", "connections from outside to a Service do not reach the endpoints that its policy selects"),
-		broken("kubeproxy.external.pod",
-			"Pods of this node cannot reach a Service through its external addresses, or reach only endpoints on this node"),
-		broken("kubeproxy.external.order", "connections from outside to a Service are forwarded before they are marked: some get no answer"),
-		broken("kubeproxy.dispatch.empty", "every connection to a Service fails: no rule leads to an endpoint"),
-		broken("kubeproxy.dispatch.shadowed", "some endpoints of a Service get no connections: an earlier rule takes them all"),
-		broken("kubeproxy.dispatch.last", "some connections to a Service fail: no rule matches them"),
-		broken("kubeproxy.dispatch.duplicate", "one endpoint of a Service gets twice its share of connections"),
-		broken("kubeproxy.dispatch.probability", "the endpoints of a Service get unequal shares of its connections"),
-		broken("kubeproxy.dispatch.condition",
-			"some connections to a Service are handled differently: a rule has a condition that kube-proxy does not write"),
-		broken("kubeproxy.dispatch.order", "some of a Service's rules come too late: its connections are forwarded before them"),
-		broken("kubeproxy.dispatch.foreign", "some connections to a Service go to an endpoint of another Service"),
-		{"kubeproxy.dispatch.count", verdict.Fail,
-			"some connections to a Service fail, or an endpoint gets none: the rule assumes another number of endpoints", restart, refNFT},
-		{"kubeproxy.dispatch.keys", verdict.Fail,
-			"some connections to a Service fail: the rules pick a number that no endpoint has", restart, refNFT},
 		broken("kubeproxy.affinity.set", "session affinity does not cover exactly the endpoints of a Service: some clients change endpoint"),
-		broken("kubeproxy.affinity.name", "session affinity sends clients to a different endpoint than before"),
-		broken("kubeproxy.affinity.timeout", "session affinity has different timeouts for different endpoints, or never expires"),
-		broken("kubeproxy.affinity.record", "session affinity does not work for one endpoint: its clients are not recorded"),
-		broken("kubeproxy.endpoint.empty", "connections to one endpoint of a Service fail: its chain is empty"),
-		broken("kubeproxy.endpoint.hairpin", "a Pod that connects to itself through its Service gets no answer"),
-		broken("kubeproxy.endpoint.dnat", "connections to one endpoint of a Service fail or go to another address"),
-		broken("kubeproxy.endpoint.order", "connections to one endpoint are forwarded before they are marked for masquerading"),
-		broken("kubeproxy.endpoint.hash",
-			"the rules for one endpoint of a Service have the wrong name: they may be stale or belong to another endpoint"),
-		broken("kubeproxy.endpoint.protocol", "connections to one endpoint of a Service are not forwarded: its rule matches another protocol"),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/audit/expect"
 	"nodegate/internal/ruleset"
 )
 
@@ -18,12 +19,11 @@ type nftAudit struct {
 	chains  []nftChain // by Index
 	out     *Collector
 	version VersionRange
-	hash    hasher
 	nodes   []*nftNode
 	byName  map[nodeKey]*nftNode
 
-	detector   string // the ClusterIP traffic that is masqueraded
-	mark       uint32
+	writes     expect.NFT
+	detector   string          // the ClusterIP traffic that is masqueraded
 	clusterIPs map[string]bool // the elements of set cluster-ips, read on first use
 
 	mapDamaged bool            // a map lost elements: its targets are not reported too
@@ -46,7 +46,6 @@ type nftNode struct {
 	broken, reached                bool
 	out                            Service
 
-	short                   bool                 // its external chain sends Pods past externalTrafficPolicy Local
 	servedPort, blockedPort int                  // its node port in service-nodeports, in no-endpoint-nodeports
 	outside                 []ruleset.NFTElement // elements for its external addresses
 }
@@ -86,18 +85,15 @@ func marksPackets(r *ruleset.NFTRule) bool {
 func (a *nftAudit) judge() {
 	a.version = a.inferVersion()
 	a.judgeContainers()
-	a.judgeNames()
+	a.findNodes()
 	a.judgeTargets()
-	a.judgeBaseChains()
-	a.judgeLookups()
-	a.judgeOwnChains()
-	a.judgeMasquerade()
+	a.judgeFrame()
+	a.judgeShared()
 }
 
 // judgeServices checks the invariants of each Service.
 func (a *nftAudit) judgeServices() {
 	a.judgeMaps()
-	a.findDetector()
 	for _, n := range a.nodes {
 		a.judgeService(n)
 	}
@@ -112,6 +108,7 @@ func (a *nftAudit) addFinding(name string, c *nftChain, r *ruleset.NFTRule, n *n
 	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Message: fmt.Sprintf(format, args...)}
 	if c != nil {
 		c.blamed = true
+		f.Means = explain(name, c.Name)
 		f.Chain, f.Line, f.Handle = c.Name, c.Line, c.Handle
 		if n == nil {
 			n = c.owner
@@ -129,7 +126,8 @@ func (a *nftAudit) addFinding(name string, c *nftChain, r *ruleset.NFTRule, n *n
 
 // addSetFinding adds a finding about a set or map.
 func (a *nftAudit) addSetFinding(name, set, rule string, n *nftNode, format string, args ...any) {
-	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule, Message: fmt.Sprintf(format, args...)}
+	f := Finding{Name: name, Family: a.t.Family, Table: ruleset.KubeProxyTable, Chain: set, Rule: rule, Message: fmt.Sprintf(format, args...),
+		Means: explain(name, set)}
 	if s := a.t.Sets[set]; s != nil {
 		f.Line, f.Handle = s.Line, s.Handle
 	}
@@ -176,10 +174,10 @@ func (a *nftAudit) findNode(name, proto, base string) *nftNode {
 	return n
 }
 
-// judgeNames checks that the chain of every Service and endpoint carries the hash of the rest of its name.
-func (a *nftAudit) judgeNames() {
+// findNodes finds the Services of the chains.
+func (a *nftAudit) findNodes() {
 	for c := range a.all() {
-		kind, hash, base := nftKind(c.Name)
+		kind, _, _ := nftKind(c.Name)
 		if kind == "" {
 			continue
 		}
@@ -198,14 +196,6 @@ func (a *nftAudit) judgeNames() {
 		case "firewall":
 			n.fire = c
 		}
-		if strings.HasSuffix(base, "...") || string(a.hash.sum16(base)[:8]) == hash {
-			continue
-		}
-		name := "kubeproxy.service.hash"
-		if kind == "endpoint" {
-			name = "kubeproxy.endpoint.hash"
-		}
-		a.addFinding(name, c, nil, n, "the hash of %s is %s, but the chain has %s", base, a.hash.sum16(base)[:8], hash)
 	}
 }
 
@@ -223,10 +213,10 @@ func (a *nftAudit) judgeTargets() {
 		if !reported[target] {
 			reported[target] = true
 			if c != nil {
-				a.addFinding("kubeproxy.chain.undeclared", c, r, nil, "%s jumps to %s, which is missing from the table", from, target)
+				a.addFinding(damaged, c, r, nil, "%s jumps to %s, which is missing from the table", from, target)
 			} else {
 				a.mapDamaged = true
-				a.addSetFinding("kubeproxy.chain.undeclared", from, "", a.node(target), "%s uses %s, which is missing from the table", from, target)
+				a.addSetFinding(damaged, from, "", a.node(target), "%s uses %s, which is missing from the table", from, target)
 			}
 		} else if c != nil {
 			c.blamed = true
@@ -281,3 +271,5 @@ func (a *nftAudit) services() []Service {
 	}
 	return list
 }
+
+type nodeKey struct{ name, proto string }

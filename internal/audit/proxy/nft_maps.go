@@ -22,14 +22,13 @@ func (a *nftAudit) judgeMaps() {
 				continue
 			}
 			n := a.node(e.Target)
-			if n == nil || len(e.Key) != 2 {
-				a.addSetFinding("kubeproxy.chain.unexpected-rule", s.Name, e.String(), nil, "the target of element %s is not a chain of a Service", e)
-				continue
+			kind, _, _ := nftKind(e.Target)
+			if n != nil && len(e.Key) == 2 {
+				n.reached, n.servedPort = true, atoi(e.Key[1])
+				n.out.NodePort = n.servedPort
 			}
-			n.reached, n.servedPort = true, atoi(e.Key[1])
-			n.out.NodePort = n.servedPort
-			if kind, _, _ := nftKind(e.Target); kind != "external" || e.Key[0] != n.proto {
-				a.addSetFinding("kubeproxy.service.hash", s.Name, e.String(), n, "node port %s leads to %s", e, e.Target)
+			if n == nil || len(e.Key) != 2 || kind != "external" || e.Key[0] != n.proto {
+				a.addSetFinding(damaged, s.Name, e.String(), n, "node port %s leads to %s", e, e.Target)
 			}
 		}
 	}
@@ -57,7 +56,7 @@ func (a *nftAudit) judgeNoPortals(s *ruleset.NFTSet) {
 	for c := range a.all() {
 		if c.owner != nil && len(c.Rules) > 0 {
 			a.mapDamaged = true
-			a.addSetFinding("kubeproxy.service.portals", s.Name, "", nil,
+			a.addSetFinding(damaged, s.Name, "", nil,
 				"map %s is empty: no Service address is handled (or the listing was made with nft -t, which omits elements)", s.Name)
 			return
 		}
@@ -76,26 +75,25 @@ func (a *nftAudit) judgeServiceIP(e ruleset.NFTElement, dispatched map[string]st
 	}
 	n := a.node(e.Target)
 	if n == nil || len(e.Key) != 3 {
-		a.addSetFinding("kubeproxy.chain.unexpected-rule", set, e.String(), nil, "the target of element %s is not a chain of a Service", e)
+		a.addSetFinding(damaged, set, e.String(), nil, "the target of element %s is not a chain of a Service", e)
 		return
 	}
 	n.reached = true
 	dispatched[e.String()] = e.Target
 	kind, _, _ := nftKind(e.Target)
+	inside := kind == "service" || kind == "local"
 	switch {
-	case e.Key[1] != n.proto:
-		a.addSetFinding("kubeproxy.service.hash", set, e.String(), n, "%s traffic goes to a chain for %s", e.Key[1], n.proto)
-	case (kind == "service" || kind == "local") && n.out.ClusterIP != "":
-		a.addSetFinding("kubeproxy.service.address", set, e.String(), n,
+	case e.Key[1] != n.proto, kind != "external" && !inside:
+		a.addSetFinding(damaged, set, e.String(), n, "%s traffic leads to %s", e.Key[1], e.Target)
+	case inside && n.out.ClusterIP != "":
+		a.addSetFinding(damaged, set, e.String(), n,
 			"%s has two ClusterIP addresses: %s:%d and %s:%s", n.name, n.out.ClusterIP, n.out.Port, e.Key[0], e.Key[2])
-	case kind == "service" || kind == "local":
+	case inside:
 		n.out.ClusterIP, n.out.Port = e.Key[0], atoi(e.Key[2])
 		n.out.InternalLocal = kind == "local"
-	case kind == "external":
+	default:
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
 		n.outside = append(n.outside, e)
-	default:
-		a.addSetFinding("kubeproxy.service.hash", set, e.String(), n, "the target %s is not a chain for Service addresses", e.Target)
 	}
 }
 
@@ -129,7 +127,7 @@ func (a *nftAudit) judgeBlocked(s *ruleset.NFTSet, e ruleset.NFTElement, dispatc
 	case kind == "external" && a.node(dispatched[e.String()]) != n: // another Service with endpoints uses the address too
 		n.out.ExternalIPs = appendNew(n.out.ExternalIPs, e.Key[0])
 	case kind == "service" || kind == "local" || kind == "external" && e.Verdict != "drop":
-		a.addSetFinding("kubeproxy.service.conflict", s.Name, e.String(), n,
+		a.addSetFinding(damaged, s.Name, e.String(), n,
 			"%s is blocked here, but sent to %s", n.name, dispatched[e.String()])
 	case kind == "external":
 		n.out.ExternalLocal = true
@@ -165,18 +163,17 @@ func (a *nftAudit) isClusterIP(ip string) bool {
 //
 // Each of these addresses is also in service-ips or, without endpoints, in no-endpoint-services (syncProxyRules of pkg/proxy/nftables).
 func (a *nftAudit) judgeFirewallIPs(dispatched map[string]string) {
-	const name = "kubeproxy.firewall.unpaired"
 	blocked := a.blocked()
 	if s := a.t.Sets["firewall-ips"]; s != nil {
 		for _, e := range s.Elements {
 			n := a.node(e.Target)
 			kind, _, _ := nftKind(e.Target)
 			if n == nil || kind != "firewall" {
-				a.addSetFinding(name, s.Name, e.String(), n, "the target of element %s is %s, which is not a chain of source ranges", e, e.Target)
+				a.addSetFinding(damaged, s.Name, e.String(), n, "the target of element %s is %s, which is not a chain of source ranges", e, e.Target)
 			} else if len(e.Key) == 3 && (dispatched[e.String()] != "" || blocked[e.String()]) {
 				n.out.LoadBalancerIPs = appendNew(n.out.LoadBalancerIPs, e.Key[0])
 			} else if !n.broken && !a.mapDamaged {
-				a.addSetFinding("kubeproxy.service.address", "service-ips", "", n,
+				a.addSetFinding(damaged, "service-ips", "", n,
 					"%s is in @firewall-ips, but neither in @service-ips nor in @no-endpoint-services: connections to this address "+
 						"of the load balancer reach no endpoint", e)
 			}
@@ -187,17 +184,18 @@ func (a *nftAudit) judgeFirewallIPs(dispatched map[string]string) {
 		if c == nil || c.blamed || n.broken || c.refs == 0 && len(c.Rules) == 0 {
 			continue
 		}
-		drops := len(c.Rules) == 1 && c.Rules[0].Verdict == "drop" && c.Rules[0].Source != "" && c.Rules[0].NotSource
-		switch {
-		case c.refs == 0:
-			a.addFinding(name, c, nil, n, "no element of @firewall-ips has the target %s: loadBalancerSourceRanges is not enforced", c.Name)
-		case !drops:
-			a.addFinding(name, c, nil, n, "%s does not drop the clients that loadBalancerSourceRanges excludes", c.Name)
-		case c.Rules[0].Sources != nil:
-			n.out.SourceRanges = c.Rules[0].Sources
-		default:
-			n.out.SourceRanges = []string{c.Rules[0].Source}
+		if c.refs == 0 {
+			a.addFinding(damaged, c, nil, n, "no element of @firewall-ips has the target %s: loadBalancerSourceRanges is not enforced", c.Name)
+			continue
 		}
+		only := ruleset.NFTRule{Source: "...", NotSource: true, Verdict: "drop"}
+		if len(c.Rules) > 0 && c.Rules[0].Source != "" {
+			only.Source = c.Rules[0].Source
+			if n.out.SourceRanges = c.Rules[0].Sources; n.out.SourceRanges == nil {
+				n.out.SourceRanges = []string{only.Source}
+			}
+		}
+		a.compare(n, c, []ruleset.NFTRule{only}, 0)
 	}
 }
 
@@ -208,34 +206,30 @@ func (a *nftAudit) judgeClusterIPs() {
 	if s == nil || a.mapDamaged {
 		return
 	}
-	nameless := map[string]bool{} // addresses of Services with truncated names
+	used, missing := map[string]bool{}, map[string]*nftNode{}
 	if blocked := a.t.Sets["no-endpoint-services"]; blocked != nil {
 		for _, e := range blocked.Elements {
-			if len(e.Comment) >= longestComment && len(e.Key) == 3 {
-				nameless[e.Key[0]] = true
+			if len(e.Key) == 3 && len(e.Comment) >= longestComment {
+				used[e.Key[0]] = true // of a Service whose name is not known
 			}
 		}
 	}
-	used := map[string]*nftNode{}
 	for _, n := range a.nodes {
-		if n.out.ClusterIP != "" {
-			used[n.out.ClusterIP] = n
-		}
 		if n.broken { // its address may be lost too
 			return
 		}
+		used[n.out.ClusterIP], missing[n.out.ClusterIP] = true, n
 	}
+	delete(missing, "")
 	for _, e := range s.Elements {
-		if used[e.String()] == nil && !nameless[e.String()] {
-			a.addSetFinding("kubeproxy.nft.cluster-ips", set, e.String(), nil, "%s is in @cluster-ips, but no Service uses it", e)
+		if delete(missing, e.String()); !used[e.String()] {
+			a.addSetFinding(damaged, set, e.String(), nil, "%s is in @cluster-ips, but no Service uses it", e)
 			return
 		}
-		delete(used, e.String())
 	}
-	// A ClusterIP may serve several ports: one of them is in used.
-	for _, n := range a.nodes {
-		if used[n.out.ClusterIP] == n {
-			a.addSetFinding("kubeproxy.nft.cluster-ips", set, "", n, "%s is not in @cluster-ips", n.out.ClusterIP)
+	for _, n := range a.nodes { // a ClusterIP may serve several ports: one of them is in missing
+		if missing[n.out.ClusterIP] == n {
+			a.addSetFinding(damaged, set, "", n, "%s is not in @cluster-ips", n.out.ClusterIP)
 			return
 		}
 	}
@@ -268,7 +262,7 @@ func (a *nftAudit) judgeHairpinSet() {
 	}
 	for _, e := range s.Elements {
 		if len(e.Key) != 4 || e.Key[0] != e.Key[1] || !known[net.JoinHostPort(e.Key[0], e.Key[3])+" "+e.Key[2]] {
-			a.addSetFinding("kubeproxy.nft.hairpin-set", set, e.String(), nil, "%s is not a connection of an endpoint to itself", e)
+			a.addSetFinding(damaged, set, e.String(), nil, "%s is not a connection of an endpoint to itself", e)
 			return
 		}
 	}

@@ -1,78 +1,5 @@
 package proxy
 
-import (
-	"slices"
-	"strings"
-
-	"nodegate/internal/ruleset"
-)
-
-// judgeOwnChains reports rules that kube-proxy does not write into the chains that all Services share (setupNFTables of
-// pkg/proxy/nftables, from 1.30), and policies of base chains that only another version has. A rule that neither ends nor
-// changes a packet's way is ignored.
-func (a *nftAudit) judgeOwnChains() {
-	if a.version.Min < 30 {
-		return
-	}
-	jumps := map[string]bool{"endpoints-check": true} // of 1.29
-	for minor := 30; minor <= newestMinor; minor++ {
-		for _, base := range baseChains(minor) {
-			for _, to := range base.jumps {
-				jumps[to] = true
-			}
-		}
-	}
-	for c := range a.all() {
-		var writes func(r *ruleset.NFTRule) bool
-		switch c.Name {
-		case "services", "service-endpoints-check", "nodeport-endpoints-check", "firewall-check":
-			writes = func(r *ruleset.NFTRule) bool { return r.Lookup != "" || c.Name == "services" && marksPackets(r) }
-		case "cluster-ips-check":
-			writes = func(r *ruleset.NFTRule) bool {
-				ranges := strings.ContainsAny(r.Destination, "@{/") && r.Source == "" && !r.Other
-				return ranges && (r.Verdict == "reject" || r.Verdict == "drop")
-			}
-		case "masquerading":
-			writes = func(r *ruleset.NFTRule) bool {
-				return r.Masquerade || r.MarkToggle != 0 || r.MarkTest != 0 && r.Verdict == "return"
-			}
-		default:
-			if c.Hook == "" {
-				continue
-			}
-			writes = func(r *ruleset.NFTRule) bool { return jumps[r.Target] }
-			if c.Policy == "drop" && !c.blamed {
-				a.addFinding("kubeproxy.nft.base-chain", c, nil, nil,
-					"%s has policy drop, kube-proxy's base chains accept: every packet of hook %s is dropped", c.Name, c.Hook)
-			}
-		}
-		for _, r := range c.Rules {
-			if !c.blamed && decides(r) && !writes(r) {
-				a.addFinding("kubeproxy.chain.unexpected-rule", c, r, nil, "kube-proxy does not write this rule into %s", c.Name)
-			}
-		}
-	}
-	a.judgeClusterIPsCheck()
-}
-
-// decides reports whether a rule ends a packet's way through its chain or changes the packet.
-func decides(r *ruleset.NFTRule) bool {
-	return r.Verdict != "" || r.Target != "" || r.To != "" || r.Masquerade || r.Entries != nil || r.Lookup != "" || r.MarkSet != 0
-}
-
-// judgeClusterIPsCheck checks that connections to unused ports of ClusterIPs are rejected. The second rule of the chain
-// exists only if kube-proxy knows the Service ranges.
-func (a *nftAudit) judgeClusterIPsCheck() {
-	c := a.chain("cluster-ips-check")
-	if c == nil || c.blamed || slices.ContainsFunc(c.Rules, func(r *ruleset.NFTRule) bool {
-		return r.Verdict == "reject" && r.Destination == "@cluster-ips"
-	}) {
-		return
-	}
-	a.addFinding("kubeproxy.nft.cluster-ips", c, nil, nil,
-		"%s does not reject packets to @cluster-ips: connections to unused ports of ClusterIPs hang", c.Name)
-}
-
 // judgePortals reports Services that have another port at an external address, and Services whose ClusterIP is in no map. From 1.30 each
 // Service has it in service-ips or, without endpoints, in no-endpoint-services, whose comment may be too short for the name.
 func (a *nftAudit) judgePortals() {
@@ -82,7 +9,7 @@ func (a *nftAudit) judgePortals() {
 	for _, n := range a.nodes {
 		for _, e := range n.outside {
 			if !n.broken && n.out.Port != 0 && atoi(e.Key[2]) != n.out.Port {
-				a.addSetFinding("kubeproxy.service.address", "service-ips", e.String(), n,
+				a.addSetFinding(damaged, "service-ips", e.String(), n,
 					"the port of %s is %d at its ClusterIP, but %s here", n.name, n.out.Port, e.Key[2])
 			}
 		}
@@ -96,7 +23,7 @@ func (a *nftAudit) judgePortals() {
 			}
 		}
 		if len(chains) > 0 || n.reached {
-			a.addSetFinding("kubeproxy.service.portal", "service-ips", "", n,
+			a.addSetFinding(damaged, "service-ips", "", n,
 				"%s has rules, but @service-ips and @no-endpoint-services lack its ClusterIP", n.name)
 		}
 		for _, c := range chains {
@@ -108,26 +35,22 @@ func (a *nftAudit) judgePortals() {
 // judgeDetector reports, from 1.36, that chain services masquerades nothing although another rule identifies Pods, so
 // that kube-proxy knows which traffic is off-cluster.
 func (a *nftAudit) judgeDetector() {
-	c := a.chain("services")
-	if a.version.Min < 36 || a.detector != "" || c == nil || c.blamed {
-		return
-	}
-	if i := slices.IndexFunc(a.nodes, func(n *nftNode) bool { return n.short && !n.broken }); i >= 0 {
-		a.addFinding("kubeproxy.masquerade.mark", c, nil, nil,
-			"services does not mark packets to @cluster-ips from outside the cluster, although %s identifies Pods", a.nodes[i].external.Name)
+	if c := a.chain("services"); a.writes.Inline && a.detector == "" && a.writes.Pods != nil && c != nil && !c.blamed {
+		a.addFinding(damaged, c, nil, nil,
+			"services does not mark packets to @cluster-ips from outside the cluster, although other rules identify Pods")
 	}
 }
 
 // judgeNoLocal judges the node port of a Service with externalTrafficPolicy Local and without endpoints on this node: it
 // is in two maps (syncProxyRules of pkg/proxy/nftables, from 1.30).
-func (a *nftAudit) judgeNoLocal(n *nftNode, at external) {
+func (a *nftAudit) judgeNoLocal(n *nftNode) {
 	switch {
-	case !at.local() || at["toLocal"] > 0 || a.version.Min < 30 || n.broken || len(n.name) >= longestComment:
+	case !n.out.ExternalLocal || a.version.Min < 30 || n.broken || len(n.name) >= longestComment:
 	case n.servedPort != 0 && n.blockedPort == 0:
 		a.addSetFinding("kubeproxy.service.reject", "no-endpoint-nodeports", "", n,
 			"node port %d of %s, which has no endpoint on this node, is not in @no-endpoint-nodeports", n.servedPort, n.name)
 	case n.servedPort != n.blockedPort:
-		a.addSetFinding("kubeproxy.nodeports.missing", "service-nodeports", "", n,
+		a.addSetFinding(damaged, "service-nodeports", "", n,
 			"node port %d of %s is not in @service-nodeports: Pods and the node itself cannot use it", n.blockedPort, n.name)
 	}
 }

@@ -1,10 +1,9 @@
 package proxy
 
 import (
-	"crypto/sha256"
-	"encoding/base32"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -26,16 +25,8 @@ type Judgment struct {
 	filtered map[string]bool            // families whose table filter was judged
 	hairpins map[string]map[string]bool // the set hairpin-connections of each family that uses it: "tcp 10.0.0.1:80"
 
-	whole *Judgment // the full report, if this is a report of one Service
-	ipvs  *ipvs     // nil if not in IPVS mode or not read
-}
-
-// all returns the full report if r is a report of one Service, and r otherwise.
-func (r *Judgment) all() *Judgment {
-	if r.whole != nil {
-		return r.whole
-	}
-	return r
+	others []Service // the Services of the full report, if this is a report of one Service
+	ipvs   *ipvs     // nil if not in IPVS mode or not read
 }
 
 // Finding is one violated invariant with its evidence.
@@ -113,39 +104,29 @@ func (r *Judgment) Conclude(findings []Finding) {
 // CloneStrings copies all strings that are substrings of the rules, so that the report does not keep the
 // rules in memory (12 MB for 50,000 endpoints).
 func (r *Judgment) CloneStrings() {
-	each := func(do func(*string)) {
-		all := func(list []string) {
-			for i := range list {
-				do(&list[i])
-			}
-		}
-		for i := range r.Services {
-			s := &r.Services[i]
-			for _, text := range []*string{&s.Name, &s.Protocol, &s.Family, &s.ClusterIP, &s.Blocked, &s.Masquerade} {
+	var each func(reflect.Value, func(*string))
+	each = func(v reflect.Value, do func(*string)) {
+		switch v.Kind() {
+		case reflect.String:
+			if text, ok := v.Addr().Interface().(*string); ok {
 				do(text)
 			}
-			for _, list := range [][]string{s.ExternalIPs, s.LoadBalancerIPs, s.SourceRanges, s.Chains, s.Findings} {
-				all(list)
+		case reflect.Slice:
+			for i := range v.Len() {
+				each(v.Index(i), do)
 			}
-			for _, list := range [][]Endpoint{s.Endpoints, s.LocalEndpoints} {
-				for k := range list {
-					do(&list[k].Address)
-					do(&list[k].Chain)
+		case reflect.Struct:
+			for i := range v.NumField() {
+				if f := v.Field(i); f.CanSet() {
+					each(f, do)
 				}
 			}
 		}
-		for i := range r.Findings {
-			f := &r.Findings[i]
-			for _, text := range []*string{&f.Service, &f.Family, &f.Table, &f.Chain, &f.Rule, &f.Means, &f.Message} {
-				do(text)
-			}
-		}
 	}
-	size := 0
-	each(func(text *string) { size += len(*text) })
-	var b strings.Builder
+	size, b := 0, strings.Builder{}
+	each(reflect.ValueOf(r).Elem(), func(text *string) { size += len(*text) })
 	b.Grow(size)
-	each(func(text *string) {
+	each(reflect.ValueOf(r).Elem(), func(text *string) {
 		at := b.Len()
 		b.WriteString(*text)
 		*text = b.String()[at:]
@@ -201,30 +182,6 @@ func (r *Judgment) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
 		}
 	}
 	return ""
-}
-
-// hasher computes the hashes in chain names without an allocation for each.
-type hasher struct {
-	in  []byte
-	out [16]byte
-}
-
-// sum16 returns the first 16 base32 characters of the SHA-256 of the joined parts. The next call overwrites the result.
-//
-// In iptables mode, the hash is the suffix of a chain's name. For KUBE-SVC-, KUBE-SVL-, KUBE-EXT-, KUBE-FW- and (until 1.23) KUBE-XLB-
-// chains, its input is a Service port, written as `ns/name[:port]` (until 1.18 an unnamed port keeps its colon), and the protocol in
-// lower case. For KUBE-SEP- chains, the endpoint follows: `ip:port` or `[ip]:port`.
-//
-// In nftables mode, the eight characters before a name are the start of its hash. The input is `ns/name/proto/port`, for an endpoint
-// followed by `__ip/port` (with `.` instead of `:` in IPv6 addresses).
-func (h *hasher) sum16(parts ...string) []byte {
-	h.in = h.in[:0]
-	for _, p := range parts {
-		h.in = append(h.in, p...)
-	}
-	sum := sha256.Sum256(h.in)
-	base32.StdEncoding.Encode(h.out[:], sum[:10])
-	return h.out[:]
 }
 
 // formatServicePort formats a Service port as kube-proxy does since 1.19.

@@ -1,33 +1,44 @@
 package proxy
 
 import (
+	"cmp"
+	"fmt"
 	"io"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"nodegate/internal/ruleset"
 )
 
-// Services holds all Services of the API.
+// Services holds the Services of the API.
 type Services struct {
-	Count   int    // number of Services read
-	Version string // resourceVersion of the list
-	list    []apiServicePort
+	Count   int                       // number of Services read
+	Version string                    // resourceVersion of the list
+	objects map[string]*serviceObject // by ns/name
 }
 
 // apiServicePort is one port of a Service in one address family.
 type apiServicePort struct {
-	namespace, name, port string
-	proto, family         string
-	clusterIP             string
-	number, nodePort      int
-	internal, affinity    string            // internalTrafficPolicy, sessionAffinity; "" if the API does not report them
-	external              string            // externalTrafficPolicy; "" also if there is no external traffic
-	timeout               int               // affinity timeout in seconds; 0 if unknown
-	outside               map[string]string // addresses of the family other than the ClusterIP, with their descriptions; nil if unknown
-	sources               []string          // ranges of the family that may use the load balancer's addresses; empty for all clients
-	health                int               // health check node port, stored with one port of the Service; 0 for none
-	unsure                bool              // until 1.35 kube-proxy does not serve it
+	apiServiceKey
+	clusterIP          string // "" if only EndpointSlices are known
+	number, nodePort   int
+	internal, affinity string            // internalTrafficPolicy, sessionAffinity; "" if the API does not report them
+	external           string            // externalTrafficPolicy; "" also if there is no external traffic
+	timeout            int               // affinity timeout in seconds; 0 if unknown
+	outside            map[string]string // addresses of the family other than the ClusterIP, with their descriptions; nil if unknown
+	sources            []string          // ranges of the family that may use the load balancer's addresses; empty for all clients
+	health             int               // health check node port, stored with one port of the Service; 0 for none
+	unsure             bool              // until 1.35 kube-proxy does not serve it; by EndpointSlices alone, it may not serve it
+}
+
+// at returns " at " and the ClusterIP with the port, or "" if they are unknown.
+func (p *apiServicePort) at() string {
+	if p.clusterIP == "" {
+		return ""
+	}
+	return fmt.Sprintf(" at %s:%d", p.clusterIP, p.number)
 }
 
 // Descriptions of addresses other than the ClusterIP.
@@ -142,33 +153,37 @@ func familyOf(a netip.Addr) string {
 
 // LoadServices reads a list of Services in the format of `kubectl get services -A -o json` or of
 // the API. It skips items of other kinds. Every error is an input.Error.
-func LoadServices(r io.Reader) (*Services, error) { return loadServices(r, func(*serviceObject) {}) }
-
-// loadServices also passes each Service to keep.
-func loadServices(r io.Reader, keep func(*serviceObject)) (*Services, error) {
-	all := &Services{}
-	version, err := loadItems(r, "Service", func(s *serviceObject) bool {
+func LoadServices(r io.Reader) (all *Services, err error) {
+	all = &Services{objects: map[string]*serviceObject{}}
+	all.Version, err = loadItems(r, "Service", func(s *serviceObject) bool {
 		return s.Kind == "Service" || s.Kind == "" && len(s.Spec.Ports) > 0
 	}, func(s *serviceObject) error {
 		all.Count++
-		all.add(s)
-		keep(s)
+		all.objects[s.id()] = s
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	all.Version = version
 	return all, nil
 }
 
-// add stores the ports that kube-proxy serves. It skips headless and ExternalName Services and Services of another proxy.
-func (all *Services) add(s *serviceObject) {
-	_, others := s.Metadata.Labels[labelProxy]
-	if s.Spec.Type == "ExternalName" || others {
-		return
+// ports returns the ports of all Services.
+func (all *Services) ports() []apiServicePort {
+	list := make([]apiServicePort, 0, len(all.objects))
+	for _, name := range slices.Sorted(maps.Keys(all.objects)) {
+		list = append(list, all.objects[name].ports()...)
 	}
-	_, unsure := s.Metadata.Labels[labelHeadless]
+	return list
+}
+
+func (s *serviceObject) id() string { return s.Metadata.Namespace + "/" + s.Metadata.Name }
+
+// ports returns the ports that kube-proxy serves: none of a nil, headless or ExternalName Service or of a Service of another proxy.
+func (s *serviceObject) ports() (list []apiServicePort) {
+	if s == nil || s.Spec.Type == "ExternalName" || has(s.Metadata.Labels, labelProxy) {
+		return nil
+	}
 	ips := s.Spec.ClusterIPs
 	if len(ips) == 0 {
 		ips = []string{s.Spec.ClusterIP}
@@ -188,16 +203,18 @@ func (all *Services) add(s *serviceObject) {
 			health = s.Spec.HealthCheckNodePort
 		}
 		for _, p := range s.Spec.Ports {
-			proto := strings.ToLower(p.Protocol)
-			if proto == "" {
-				proto = "tcp"
-			}
-			all.list = append(all.list, apiServicePort{namespace: s.Metadata.Namespace, name: s.Metadata.Name, port: p.Name,
-				proto: proto, family: family, clusterIP: ip, number: p.Port, nodePort: p.NodePort,
+			key := apiServiceKey{formatServicePort(s.Metadata.Namespace, s.Metadata.Name, p.Name), cmp.Or(strings.ToLower(p.Protocol), "tcp"), family}
+			list = append(list, apiServicePort{apiServiceKey: key, clusterIP: ip, number: p.Port, nodePort: p.NodePort,
 				internal: s.Spec.InternalTrafficPolicy, external: s.externalPolicy(), affinity: s.Spec.SessionAffinity,
 				timeout: s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds, outside: outside, sources: sources, health: health,
-				unsure: unsure})
+				unsure: has(s.Metadata.Labels, labelHeadless)})
 			health = 0
 		}
 	}
+	return list
+}
+
+func has(labels map[string]string, name string) bool {
+	_, ok := labels[name]
+	return ok
 }

@@ -117,7 +117,7 @@ func TestExpectations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.opts.Endpoints = endpoints(t, sliceText("", c.api...))
 			out := NewCollector()
-			compare(&c.rep, &c.opts, nil, out)
+			compareAPI(&c.rep, &c.opts, nil, out)
 			wantOne(t, Judgment{Findings: out.List}, c.want)
 		})
 	}
@@ -232,9 +232,9 @@ func TestBrokenIsNotCompared(t *testing.T) {
 	text := editedSave(t, readFile(t, "iptables-save.txt"), sub("^-A "+sepNP1+" .*DNAT", "100.96.1.1:80", "100.96.1.9:80"))
 	opts := Options{Endpoints: endpoints(t, readFile(t, "endpointslices.json")), Services: services(t, readFile(t, "services.json"))}
 	rep := Judge(mustParse(t, text), opts)
-	wantOne(t, rep, "kubeproxy.endpoint.dnat")
+	wantOne(t, rep, "kubeproxy.chain.damaged")
 	if i := indexService(&rep, "prod/np"); rep.Services[i].Verdict != verdict.Fail ||
-		rep.Services[i].Findings[0] != "kubeproxy.endpoint.dnat" {
+		rep.Services[i].Findings[0] != "kubeproxy.chain.damaged" {
 		t.Errorf("%+v", rep.Services[i])
 	}
 }

@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 )
 
@@ -63,136 +65,94 @@ func (s signs) versions() VersionRange {
 	return VersionRange{Min: s.min, Max: s.max}
 }
 
+// since takes the first sign that shows one form of a change in a release, before it or since it. Of the last, both may count.
+func (s *signs) since(minor int, forms ...[2]bool) {
+	for i, f := range forms {
+		if f[0] != f[1] || i == len(forms)-1 {
+			s.atMost(minor-1, f[0])
+			s.atLeast(minor, f[1])
+			return
+		}
+	}
+}
+
 // inferVersion derives the version from the changes of each release. The absence of a form proves
 // an old version only if nothing newer is present, because a missing chain may also be damage.
 func (a *audit) inferVersion() VersionRange {
-	s := signs{min: oldestMinor, max: newestMinor}
-	s.atLeast(17, a.nat.Declares("KUBE-PROXY-CANARY") || a.filter.Declares("KUBE-PROXY-CANARY") || a.mangle.Declares("KUBE-PROXY-CANARY"))
-	s.atLeast(20, a.jumps(a.filter, "FORWARD", "KUBE-EXTERNAL-SERVICES"))
-	s.atLeast(21, a.filter.Declares("KUBE-NODEPORTS"))
-	s.atLeast(25, a.filter.Declares("KUBE-PROXY-FIREWALL"))
-	s.atMost(19, a.jumps(a.filter, "INPUT", "KUBE-SERVICES"))
-
-	accepts := 0
-	for r := range a.filter.Rules("KUBE-FORWARD") {
-		s.atLeast(31, strings.Contains(r.Text, "ct_state_invalid_dropped_pkts"))
-		if r.Target == "ACCEPT" && r.Has(ruleset.ByState) {
-			accepts++
+	s, accepts := signs{min: oldestMinor, max: newestMinor}, 0
+	for _, t := range []*ruleset.Table{a.nat, a.filter, a.mangle} {
+		for i := 0; t != nil && i < len(t.Chains); i++ {
+			c := t.Chains[i]
+			kind, _ := model.ServiceChain(c.Name)
+			at := ""
+			if kind == "" {
+				at = t.Name + " " + c.Name
+			}
+			s.atLeast(17, c.Name == "KUBE-PROXY-CANARY" && c.Declared())
+			s.atLeast(21, at == "filter KUBE-NODEPORTS" && c.Declared())
+			s.atLeast(22, kind == "SVC" && len(c.Rules) > 0 && c.Rules[0].Target == "KUBE-MARK-MASQ")
+			s.atMost(23, kind == "XLB")
+			s.atLeast(24, kind == "EXT" || kind == "SVL")
+			s.atLeast(25, at == "filter KUBE-PROXY-FIREWALL" && c.Declared())
+			for i := 0; at != "" && i < len(c.Rules); i++ {
+				switch r := &c.Rules[i]; at {
+				case "filter FORWARD":
+					s.atLeast(20, r.Target == "KUBE-EXTERNAL-SERVICES")
+				case "filter INPUT":
+					s.atMost(19, r.Target == "KUBE-SERVICES")
+				case "filter KUBE-FORWARD":
+					s.atLeast(31, strings.Contains(r.Text, "ct_state_invalid_dropped_pkts"))
+					if r.Target == "ACCEPT" && r.Has(ruleset.ByState) {
+						accepts++
+					}
+				case "nat KUBE-POSTROUTING":
+					s.atLeast(16, r.Target == "MASQUERADE" && r.Has(ruleset.RandomFully))
+					s.atMost(18, r.Target == "MASQUERADE" && r.Has(ruleset.ByMark))
+				case "nat KUBE-SERVICES":
+					s.atMost(21, r.Target == "KUBE-MARK-MASQ")
+					s.atMost(18, strings.HasSuffix(r.Comment, ": cluster IP"))
+				}
+			}
 		}
 	}
-	s.atMost(22, accepts == 2)
-	s.atLeast(23, accepts == 1)
-	for r := range a.nat.Rules("KUBE-POSTROUTING") {
-		s.atLeast(16, r.Target == "MASQUERADE" && r.Has(ruleset.RandomFully))
-		s.atMost(18, r.Target == "MASQUERADE" && r.Has(ruleset.ByMark))
-	}
-	a.chainSigns(&s)
+	s.since(23, [2]bool{accepts == 2, accepts == 1})
 	if s.min < 17 && a.nat != nil {
 		s.atMost(16, true) // no canary, and nothing else that is newer
 	}
 	return s.versions()
 }
 
-// chainSigns collects the signs of the Service chains, and records the chains by kind and hash.
-func (a *audit) chainSigns(s *signs) {
-	if a.nat == nil {
-		return
-	}
-	a.kinds = map[string]map[string]*chain{"SVC": {}, "SVL": {}, "EXT": {}, "FW": {}, "XLB": {}}
-	for c := range a.chainsOf(a.nat) {
-		kind, hash := serviceChain(c.Name)
-		if byHash := a.kinds[kind]; byHash != nil {
-			byHash[hash] = c
-		}
-		switch kind {
-		case "EXT", "SVL":
-			s.atLeast(24, true)
-		case "XLB":
-			s.atMost(23, true)
-		case "SVC":
-			s.atLeast(22, len(c.Rules) > 0 && c.Rules[0].Target == "KUBE-MARK-MASQ")
-		}
-	}
-	for r := range a.nat.Rules("KUBE-SERVICES") {
-		s.atMost(21, r.Target == "KUBE-MARK-MASQ")
-		s.atMost(18, strings.HasSuffix(r.Comment, ": cluster IP"))
-	}
-}
-
-// jumps reports whether a chain has a rule with that target.
-func (a *audit) jumps(t *ruleset.Table, from, to string) bool {
-	for r := range t.Rules(from) {
-		if r.Target == to {
-			return true
-		}
-	}
-	return false
-}
-
 // inferVersion derives the version from the changes of each release in nftables mode. No version deletes the table or objects that only
 // another version knows (setupNFTables of pkg/proxy/nftables/proxier.go): base chains, mark-for-masquerade and hairpin-connections remain
-// after an upgrade or a rollback. Therefore the objects that every start rewrites take precedence.
+// after an upgrade or a rollback. Therefore the objects that every start rewrites take precedence: the priorities of filter chains, the
+// rules of chain masquerading, and those for Services with one endpoint and without affinity, which are a numgen with one entry in 1.36,
+// an address from 1.37 (writeServiceToEndpointDNATs).
 func (a *nftAudit) inferVersion() VersionRange {
 	s := signs{min: 29, max: newestMinor}
 	has := func(chain string) bool { return a.chain(chain) != nil }
 	s.atMost(29, has("endpoints-check"))
 	s.atLeast(30, a.t.Sets["cluster-ips"] != nil || has("cluster-ips-check"))
-	if until33, since34 := a.filterForm(); until33 != since34 && s.min >= 30 { // in 1.29 they had the priorities of 1.34
-		s.atMost(33, until33)
-		s.atLeast(34, since34)
-	} else {
-		s.atMost(33, has("filter-prerouting") || has("filter-output-post-dnat"))
-		s.atLeast(34, has("filter-prerouting-pre-dnat") || has("filter-output-pre-dnat"))
-	}
-	if until35, since36 := a.masqueradeForm(); until35 != since36 {
-		s.atMost(35, until35)
-		s.atLeast(36, since36)
-	} else {
-		s.atMost(35, has("mark-for-masquerade"))
-		s.atLeast(36, a.t.Sets["hairpin-connections"] != nil)
-	}
-	if until36, since37 := a.dispatchForm(); s.min >= 36 && until36 != since37 {
-		s.atMost(36, until36)
-		s.atLeast(37, since37)
-	}
-	return s.versions()
-}
-
-// filterForm reports which priorities the filter chains have that 1.34 moved. Every start recreates them.
-func (a *nftAudit) filterForm() (until33, since34 bool) {
-	for _, name := range []string{"filter-input", "filter-forward", "filter-output"} {
-		if c := a.chain(name); c != nil && c.Hook != "" {
-			until33 = until33 || c.Priority == -110
-			since34 = since34 || c.Priority == 0
-		}
-	}
-	return until33, since34
-}
-
-// dispatchForm reports the form of the rules for Services with one endpoint and without affinity: in 1.36 a numgen with one entry, from
-// 1.37 an address (writeServiceToEndpointDNATs of pkg/proxy/nftables/proxier.go). Every start rewrites them.
-func (a *nftAudit) dispatchForm() (until36, since37 bool) {
+	var priority, masquerade, single [2]bool
+	is := func(form *[2]bool, before, since bool) { form[0], form[1] = form[0] || before, form[1] || since }
 	for c := range a.all() {
-		if kind, _, _ := nftKind(c.Name); kind != "service" && kind != "local" {
-			continue
+		kind, _, _ := nftKind(c.Name)
+		if c.Hook != "" && s.min >= 30 && slices.Contains([]string{"filter-input", "filter-forward", "filter-output"}, c.Name) {
+			is(&priority, c.Priority == -110, c.Priority == 0) // in 1.29 they had the priorities of 1.34
 		}
 		for _, r := range c.Rules {
-			until36 = until36 || len(r.Entries) == 1 && strings.Contains(r.Entries[0].Target, ":")
-			since37 = since37 || r.To != ""
+			if c.Name == "masquerading" {
+				is(&masquerade, r.MarkUnset && r.Verdict == "return" || r.MarkToggle != 0 && !r.Masquerade,
+					r.Masquerade && (r.MarkTest != 0 || r.Other))
+			} else if kind == "service" || kind == "local" {
+				is(&single, len(r.Entries) == 1 && strings.Contains(r.Entries[0].Target, ":"), r.To != "")
+			}
 		}
 	}
-	return until36, since37
-}
-
-// masqueradeForm reports the form of chain masquerading. Every full sync flushes it first.
-func (a *nftAudit) masqueradeForm() (until35, since36 bool) {
-	c := a.chain("masquerading")
-	if c == nil {
-		return false, false
+	s.since(34, priority, [2]bool{has("filter-prerouting") || has("filter-output-post-dnat"),
+		has("filter-prerouting-pre-dnat") || has("filter-output-pre-dnat")})
+	s.since(36, masquerade, [2]bool{has("mark-for-masquerade"), a.t.Sets["hairpin-connections"] != nil})
+	if s.min >= 36 && single[0] != single[1] {
+		s.since(37, single)
 	}
-	for _, r := range c.Rules {
-		until35 = until35 || r.MarkUnset && r.Verdict == "return" || r.MarkToggle != 0 && !r.Masquerade
-		since36 = since36 || r.Masquerade && (r.MarkTest != 0 || r.Other)
-	}
-	return until35, since36
+	return s.versions()
 }

@@ -215,7 +215,7 @@ func (c *cluster) Rules(ctx context.Context) (proxy.Judgment, error) {
 		}
 		rep.Services = append(rep.Services, s)
 		if !c.stale[name] && c.IntN(40) == 0 {
-			rep.Findings = append(rep.Findings, proxy.Finding{Name: "kubeproxy.service.conflict", Service: name, Family: "ip",
+			rep.Findings = append(rep.Findings, proxy.Finding{Name: "kubeproxy.chain.damaged", Service: name, Family: "ip",
 				Verdict: verdict.Fail})
 		}
 	}

@@ -64,7 +64,6 @@ func (f *feed) listAndFollow(ctx context.Context) error {
 		return err
 	}
 	f.addEvent(proxy.Relisted(now))
-	now.DropIndex()
 	return f.api.Follow(ctx, now, f.addEvent)
 }
 
@@ -78,7 +77,6 @@ func (f *feed) addEvent(c proxy.Event) {
 	f.err, f.failing = nil, time.Time{}
 	if now := c.Relist(); now != nil {
 		f.relisted, f.now = time.Now(), now.Current()
-		f.now.DropIndex()
 	} else {
 		for _, service := range f.now.Apply(c) {
 			if _, known := f.changed[service]; !known {

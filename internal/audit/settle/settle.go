@@ -107,13 +107,12 @@ type loop struct {
 // the rules cannot be read, the outcome has only the stale flows.
 func Run(ctx context.Context, node Node, api API, versions *proxy.Versions, opts Options) (Outcome, error) {
 	flows := make(chan []proxy.Finding, 1)
-	go func() {
-		if versions == nil {
-			flows <- nil
-			return
-		}
-		flows <- node.Flows(ctx, api, versions, opts.Settle)
-	}()
+	if versions == nil {
+		flows <- nil
+	} else {
+		listed := versions.Current() // changes are applied to the other one
+		go func() { flows <- node.Flows(ctx, api, listed, opts.Settle) }()
+	}
 	out, err := settleRules(ctx, node, api, versions, opts)
 	out.Report.Conclude(append(out.Report.Findings, <-flows...))
 	if err == nil {
@@ -156,8 +155,7 @@ func (l *loop) firstLook(ctx context.Context) (err error) {
 	}
 	l.looks = 1
 	if l.versions != nil {
-		l.versions.NameServices(&l.latest)
-		l.versions.Unserved(&l.latest, l.node.Live())
+		l.versions.Complete(&l.latest, l.node.Live())
 	}
 	now := time.Now()
 	l.looked = now
@@ -197,8 +195,7 @@ func (l *loop) recheckRules(ctx context.Context) error {
 		return err
 	}
 	if l.latest = rep; l.versions != nil {
-		l.versions.NameServices(&l.latest)
-		l.versions.Unserved(&l.latest, l.node.Live())
+		l.versions.Complete(&l.latest, l.node.Live())
 	}
 	l.looks++
 	now := time.Now()

@@ -15,7 +15,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-const tableGone, half = "kubeproxy.table.flushed", "kubeproxy.service.conflict"
+const tableGone, half = "kubeproxy.table.flushed", "kubeproxy.chain.damaged"
 
 // still is a cluster without changes in which the rules of one Service are stale. Its API may fail.
 type still struct {

@@ -91,8 +91,6 @@ func notCovered(name, mode string, c audit.Covered) string {
 		return "needs this node and the API; use --kubeconfig or --in-cluster"
 	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
 		return "no kube-proxy rules found"
-	case strings.HasPrefix(name, "kubeproxy.nft.") && mode != "nftables":
-		return "not in nftables mode"
 	case strings.HasPrefix(name, "kubeproxy.truth.endpoint") && !c.Endpoints:
 		return "not compared with the API; use --endpoints, --kubeconfig or --in-cluster"
 	case (strings.HasPrefix(name, "kubeproxy.truth.service") || name == "kubeproxy.truth.source-ranges") && !c.Services && !c.Endpoints:

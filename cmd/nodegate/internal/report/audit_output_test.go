@@ -34,9 +34,9 @@ func TestAuditSummary(t *testing.T) {
 	require.NoError(t, report.AuditSummary(&b, &rep, false))
 	const want = `kube-proxy in iptables mode, rules of version 1.31 to 1.37, 9 Service ports
 
-fail: kubeproxy.endpoint.dnat (prod/np)
-  connections to one endpoint of a Service fail or go to another address
-  seen:   KUBE-SEP-KND7CFLS43625DNG is the chain of 100.96.1.1:80, but its DNAT rule leads to 100.96.1.9:80
+fail: kubeproxy.chain.damaged (prod/np)
+  connections to one endpoint of a Service fail, go to another address, or get no answer
+  seen:   kube-proxy writes "-A KUBE-SEP-KND7CFLS43625DNG -p tcp -j DNAT --to-destination 100.96.1.1:80" here; this concerns 33.3 % of its connections
   where:  ip nat KUBE-SEP-KND7CFLS43625DNG line 443
   rule:   -A KUBE-SEP-KND7CFLS43625DNG -p tcp -m comment --comment "prod/np" -m tcp -j DNAT --to-destination 100.96.1.9:80
   remedy: restart kube-proxy (rules stay in place): ` + "`" + `kubectl -n kube-system delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=NODE` + "`" + `
@@ -50,7 +50,7 @@ prod/empty                    10.97.80.155:80/tcp   -                           
 prod/export                   10.104.21.207:80/tcp  -                                10            pass
 prod/itp                      10.111.71.138:80/tcp  internal Local                   2 local       pass
 prod/lb-local                 10.103.37.132:80/tcp  node port 31669, external Local  3, 1 local    pass
-prod/np                       10.104.34.55:80/tcp   node port 31137                  3             fail: kubeproxy.endpoint.dnat
+prod/np                       10.104.34.55:80/tcp   node port 31137                  3             fail: kubeproxy.chain.damaged
 prod/sticky                   10.98.126.252:80/tcp  affinity 10800 s                 2             pass
 `
 	assert.Equal(t, b.String(), want)
@@ -71,7 +71,7 @@ func TestManyServices(t *testing.T) {
 	for i := range 1000 {
 		rep.Services = append(rep.Services, audit.Service{Name: fmt.Sprintf("prod/s%d", i), Verdict: verdict.Pass})
 	}
-	rep.Services[7].Verdict, rep.Services[7].Findings = verdict.Fail, []string{"kubeproxy.dispatch.empty"}
+	rep.Services[7].Verdict, rep.Services[7].Findings = verdict.Fail, []string{"kubeproxy.chain.damaged"}
 	for all, want := range map[bool]int{false: 1, true: 1000} {
 		var b strings.Builder
 		require.NoError(t, report.AuditSummary(&b, &rep, all))

@@ -29,8 +29,6 @@ func TestNotCovered(t *testing.T) {
 		{"kubeproxy.healthport.missing", "iptables", func(*audit.Covered) {}, ""},
 		{"kubeproxy.healthport.missing", "iptables", func(c *audit.Covered) { c.Live = false }, node},
 		{"kubeproxy.healthport.missing", "iptables", func(c *audit.Covered) { c.Endpoints = false }, node},
-		{"kubeproxy.nft.base", "nftables", func(*audit.Covered) {}, ""},
-		{"kubeproxy.nft.base", "iptables", func(*audit.Covered) {}, "not in nftables mode"},
 		{"kubeproxy.truth.endpoint-stale", "iptables", func(*audit.Covered) {}, ""},
 		{"kubeproxy.truth.endpoint-stale", "iptables", func(c *audit.Covered) { c.Services = false }, ""},
 		{"kubeproxy.truth.endpoint-stale", "iptables", func(c *audit.Covered) { c.Endpoints = false }, api},

@@ -1,0 +1,348 @@
+package proxy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"nodegate/internal/audit/compare"
+	"nodegate/internal/audit/expect"
+	"nodegate/internal/audit/model"
+	"nodegate/internal/ruleset"
+)
+
+// audit judges one save of iptables mode: the rules give a model of the Services, the model gives the rules that kube-proxy writes for it,
+// and what differs is a finding. The rules are shared and must not change.
+type audit struct {
+	opts    *Options
+	out     *Collector
+	save    *ruleset.Save
+	nat     *ruleset.Table // nil if missing or flushed; so are the next two
+	filter  *ruleset.Table
+	mangle  *ruleset.Table
+	version VersionRange
+	model   *model.Model
+
+	nodePorts  bool            // node ports are served at some address
+	isRedacted bool            // names or addresses were replaced
+	emptied    map[int32]bool  // shared chains without any rule, by Index
+	lost       map[int32]int   // how many Services lack rules in a chain without any
+	broken     map[string]bool // Services with a finding
+}
+
+func newAudit(s *ruleset.Save, opts *Options, out *Collector) *audit {
+	return &audit{opts: opts, out: out, save: s, nat: s.Table("nat"), filter: s.Table("filter"), mangle: s.Table("mangle"),
+		emptied: map[int32]bool{}, lost: map[int32]int{}, broken: map[string]bool{}}
+}
+
+// judge judges the save, without the names and addresses of a redacted one. It returns notes, and false if it could not judge.
+func (a *audit) judge() (notes []string, judged bool) {
+	a.version = a.inferVersion()
+	if !a.judgeTables() {
+		return nil, false
+	}
+	services := !a.opts.WithoutServices
+	p := model.Parameters{Old: a.version.Min < 25, Tolerance: 1e-9}
+	if a.version.Max < 17 {
+		p.Tolerance = 6e-6 // five digits
+	}
+	a.model = model.FromRules(a.save, a.nat, a.filter, p, services)
+	if a.opts.Pasted && services {
+		if at, why, judged := a.redacted(); at != nil {
+			a.out.Add(Finding{Name: "kubeproxy.rules.redacted", Family: a.save.Family, Line: int(at.Line), Rule: at.Text, Message: why})
+			if a.isRedacted = true; !judged {
+				return nil, false
+			}
+			p.Redacted = true
+			a.model = model.FromRules(a.save, a.nat, a.filter, p, services)
+		}
+	}
+	a.judgeCanary()
+	a.judgeRootJumps()
+	a.judgeFirewall()
+	parts := a.sharedParts()
+	if services {
+		a.judgeTwice()
+		a.judgeNodePorts()
+	}
+	list, unknown := compare.Diff(a.model, parts)
+	for _, d := range list {
+		if d.Port != nil && len(d.Chain.Rules) == 0 {
+			a.lost[d.Chain.Index]++
+		}
+	}
+	for _, d := range list {
+		a.report(d)
+	}
+	if a.model.FirstUnread != nil {
+		r := a.model.FirstUnread
+		a.add("kubeproxy.rule.unreadable", "nat", nil, r,
+			"iptables-save could not print the destination of %d endpoints: the host's iptables is older than the one that wrote the rules",
+			a.model.Unreadable)
+	}
+	if services {
+		a.judgeUnreferenced()
+	}
+	if len(unknown) > 0 {
+		notes = []string{fmt.Sprintf("kube-proxy up to 1.%d does not write rules of this form: %s (line %d, and %d more): a newer release may, "+
+			"so rules that are missing were judged only if most Services have them", newestMinor, unknown[0].Text, unknown[0].Line, len(unknown)-1)}
+	}
+	return notes, true
+}
+
+// add adds a finding about a rule or, if r is nil, about a chain.
+func (a *audit) add(name, table string, c *ruleset.Chain, r *ruleset.Rule, format string, args ...any) *Finding {
+	f := Finding{Name: name, Family: a.save.Family, Table: table, Message: fmt.Sprintf(format, args...)}
+	if c != nil {
+		f.Chain, f.Line = c.Name, int(c.Line)
+	}
+	if r != nil {
+		f.Chain, f.Line, f.Rule = a.model.Chains[r.Chain].Name, int(r.Line), r.Text
+	}
+	before := len(a.out.List)
+	if a.out.Add(f); len(a.out.List) == before {
+		return &f // too many of its kind
+	}
+	return &a.out.List[before]
+}
+
+// sharedParts returns the chains that Services share and whose rules do not depend on Services. It reports what is no damage of a rule.
+func (a *audit) sharedParts() (parts []compare.Part) {
+	if mark, post := a.nat.Chain("KUBE-MARK-MASQ"), a.nat.Chain("KUBE-POSTROUTING"); a.nat != nil {
+		for name, other := range map[string]*ruleset.Chain{"KUBE-MARK-MASQ": post, "KUBE-POSTROUTING": mark} {
+			if c := a.nat.Chain(name); c == nil && other != nil {
+				a.add(damaged, "nat", nil, nil, "table nat has no chain %s", name).Chain = name
+			}
+		}
+		if mark != nil {
+			parts = append(parts, compare.Part{Chain: mark, Write: func(s *expect.Sheet) { s.Masquerading(a.model, mark.Name, false) }})
+		}
+		if post != nil && !a.judgeOldPostrouting(post) {
+			random := a.judgeRandomFully(post)
+			parts = append(parts, compare.Part{Chain: post, Write: func(s *expect.Sheet) { s.Masquerading(a.model, post.Name, random) }})
+		}
+	}
+	c := a.filter.Chain("KUBE-FORWARD")
+	if c == nil {
+		return parts
+	}
+	drop, _ := InvalidDrop(a.filter)
+	if drop == nil && len(c.Rules) <= 2 {
+		a.judgeNoDrop(c)
+	}
+	var established []*ruleset.Rule
+	for i := range c.Rules {
+		if r := &c.Rules[i]; r.Target == "ACCEPT" && r.Has(ruleset.ByState) {
+			established = append(established, r)
+		}
+	}
+	if a.version.Min >= 22 || len(established) == 1 {
+		established = []*ruleset.Rule{{}}
+	}
+	return append(parts, compare.Part{Chain: c, Write: func(s *expect.Sheet) { s.Forward(a.model, drop != nil, established) }})
+}
+
+// judgeOldPostrouting judges the form before 1.16.13, 1.17.9 and 1.18.6, which masquerades a tunnelled packet again with a random port:
+// kubernetes#92035. It returns false for a later form.
+func (a *audit) judgeOldPostrouting(c *ruleset.Chain) bool {
+	if len(c.Rules) != 1 || c.Rules[0].Target != "MASQUERADE" || !c.Rules[0].Has(ruleset.ByMark) {
+		return false
+	}
+	r := &c.Rules[0]
+	switch {
+	case r.Has(ruleset.RandomFully):
+		a.add("kubeproxy.masquerade.double-snat", "nat", c, r,
+			"the mark stays on the packet: after VXLAN encapsulation it is masqueraded again with a random port, "+
+				"which breaks the checksum on kernels without the fix (delays of 1, 3 and 63 s)")
+	case a.version.Min >= 16:
+		a.add("kubeproxy.masquerade.random-fully", "nat", c, r, "MASQUERADE without --random-fully")
+	}
+	return true
+}
+
+// judgeRandomFully reports a masquerade without random ports, and returns whether it has them.
+func (a *audit) judgeRandomFully(c *ruleset.Chain) bool {
+	for i := range c.Rules {
+		if r := &c.Rules[i]; r.Target == "MASQUERADE" && !r.Has(ruleset.RandomFully) {
+			if r.Always() {
+				a.add("kubeproxy.masquerade.random-fully", "nat", c, r,
+					"MASQUERADE without --random-fully: two connections may get the same source port, and one of them waits a second or more")
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// judgeTwice reports a second rule for an address: the first one matches every packet.
+func (a *audit) judgeTwice() {
+	type place struct{ chain, address, proto, port string }
+	seen := map[place]*ruleset.Rule{}
+	for _, name := range []string{"KUBE-SERVICES", "KUBE-NODEPORTS"} {
+		for r := range a.nat.Rules(name) {
+			p := a.model.Chains[r.Jump].Port
+			if p == nil || !r.Has(ruleset.ByPort) {
+				continue
+			}
+			key := place{name, r.Destination, r.Protocol, r.Port}
+			first := seen[key]
+			if first == nil {
+				seen[key] = r
+			} else if first.Target != r.Target && r.Conditions() == first.Conditions() && !a.broken[p.Name] && a.model.Chains[first.Jump].Port != p {
+				a.broken[p.Name] = true
+				a.add("kubeproxy.service.duplicate", "nat", nil, r, "line %d already handles %s %s %s for %s",
+					first.Line, r.Destination, r.Protocol, r.Port, first.Target).Service = serviceName(p)
+			}
+		}
+	}
+}
+
+func serviceName(p *model.Port) string {
+	if p == nil {
+		return ""
+	}
+	return strings.TrimSuffix(p.Name, ":")
+}
+
+// judgeNodePorts judges the rules that lead to node ports: they come last, and match this node's own addresses, listed or all.
+func (a *audit) judgeNodePorts() {
+	c, ports := a.nat.Chain("KUBE-SERVICES"), a.nat.Chain("KUBE-NODEPORTS")
+	if c == nil {
+		return
+	}
+	if len(c.Rules) == 0 && !a.dispatchesNone() {
+		a.emptied[c.Index] = true
+		a.add(damaged, "nat", c, nil, "KUBE-SERVICES has no rules: no Service address is handled").Means = explain(damaged, c.Name)
+		return
+	}
+	jumps := 0
+	for _, r := range a.model.NodePortJumps {
+		switch kinds := r.Conditions(); {
+		case ports == nil || r.Jump != ports.Index: // no rule leads there, which is reported below
+		case kinds == ruleset.ByDestination && !r.Has(ruleset.NotDestination), kinds&^ruleset.ByDestination == ruleset.ToLocal:
+			jumps++
+			a.nodePorts = true
+		default:
+			jumps++
+			a.add(damaged, "nat", c, r, "the rule must match exactly the addresses of this node").Means =
+				"node ports are not served at exactly the addresses of this node"
+		}
+	}
+	if jumps > 0 {
+		first := slices.IndexFunc(c.Rules, func(r ruleset.Rule) bool { return r.Jump == ports.Index })
+		if i := slices.IndexFunc(c.Rules[first:], func(r ruleset.Rule) bool { return a.model.Chains[r.Jump].Port != nil }); i > 0 {
+			a.add(damaged, "nat", c, &c.Rules[first],
+				"rules for Services follow the jump to KUBE-NODEPORTS: node port rules may match their packets").Means = explain(damaged, c.Name)
+		}
+		return
+	}
+	if ports == nil || len(ports.Rules) == 0 || a.opts.NodePortAddresses != nil && a.opts.NodePortAddresses() {
+		return // this node may have none of the configured addresses
+	}
+	name := damaged
+	if a.opts.NodePortAddresses == nil {
+		name = "kubeproxy.nodeports.nowhere"
+	}
+	a.add(name, "nat", c, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is served").Means = explain(damaged, ports.Name)
+}
+
+// judgeUnreferenced reports unused chains of Services. Outside of large-cluster mode, kube-proxy deletes them when it writes its rules.
+func (a *audit) judgeUnreferenced() {
+	if a.nat == nil || a.model.Large {
+		return
+	}
+	if c := a.nat.Chain("KUBE-SERVICES"); c != nil && a.emptied[c.Index] {
+		return
+	}
+	for _, c := range a.nat.Chains {
+		at := &a.model.Chains[c.Index]
+		if at.Kind == "" || !c.Declared() || c.Refs > 0 || at.Kind == "EXT" && a.opts.unled() {
+			continue
+		}
+		service := serviceName(at.Port)
+		if at.Kind == "SEP" && service == "" && len(c.Rules) > 0 {
+			service = strings.TrimSuffix(c.Rules[0].Comment, ":")
+		}
+		if !a.broken[service] {
+			a.add("kubeproxy.chain.unreferenced", "nat", c, nil, "no rule of table nat jumps to %s", c.Name).Service = service
+		}
+	}
+}
+
+// services returns the Service graph for the report.
+func (a *audit) services() []Service {
+	m := a.model
+	slices.SortFunc(m.Ports, func(x, y *model.Port) int { // cheaper here than later, when the elements are large
+		if x.Name != y.Name {
+			return strings.Compare(x.Name, y.Name)
+		}
+		return strings.Compare(x.Protocol, y.Protocol)
+	})
+	list := make([]Service, 0, len(m.Ports))
+	for _, p := range m.Ports {
+		if len(p.Lines) > 0 {
+			list = append(list, a.service(p))
+		}
+	}
+	return list
+}
+
+func (a *audit) service(p *model.Port) Service {
+	s := Service{Name: serviceName(p), Protocol: p.Protocol, Family: a.save.Family, ClusterIP: model.TrimCIDR(p.ClusterIP),
+		Port: atoi(p.Number), NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal,
+		AffinitySeconds: max(0, int(p.Affinity)), Masquerade: p.Masquerade(), health: a.model.HealthPorts[p.Name]}
+	for _, o := range p.Outside {
+		if o.Balancer {
+			s.LoadBalancerIPs = append(s.LoadBalancerIPs, model.TrimCIDR(o.IP))
+		} else {
+			s.ExternalIPs = append(s.ExternalIPs, model.TrimCIDR(o.IP))
+		}
+	}
+	for _, source := range p.Ranges {
+		if source == "" { // older versions write a range that contains all addresses
+			source = map[string]string{ruleset.IPv4: "0.0.0.0/0", ruleset.IPv6: "::/0"}[a.save.Family]
+		}
+		if !a.model.Old && a.filter != nil {
+			s.SourceRanges = append(s.SourceRanges, source)
+		}
+	}
+	for _, r := range p.Lines {
+		if c := &a.model.Chains[r.Chain]; p.Portal == nil && a.filter.Chain(c.Name) == c.Chain && c.Name == "KUBE-SERVICES" {
+			s.Blocked = strings.ToLower(r.Target)
+			s.ClusterIP, s.Port, s.InternalLocal = model.TrimCIDR(r.Destination), atoi(r.Port), r.Target == "DROP"
+		}
+	}
+	for _, c := range []*ruleset.Chain{p.FW, p.EXT, p.XLB, p.SVC, p.SVL} {
+		if c != nil {
+			s.Chains = append(s.Chains, c.Name)
+		}
+	}
+	s.Endpoints = a.endpoints(p.SVC)
+	if s.LocalEndpoints = a.endpoints(p.SVL); p.XLB != nil {
+		s.LocalEndpoints = a.endpoints(p.XLB)
+	}
+	return s
+}
+
+// endpoints lists the endpoints to which a chain leads, with the probability of each.
+func (a *audit) endpoints(c *ruleset.Chain) (list []Endpoint) {
+	left := 1.0
+	for i := 0; c != nil && i < len(c.Rules); i++ {
+		r := &c.Rules[i]
+		to := &a.model.Chains[r.Jump]
+		if to.Kind != "SEP" || r.Has(ruleset.ByRecent) {
+			continue
+		}
+		if list == nil {
+			list = make([]Endpoint, 0, len(c.Rules)-i)
+		}
+		e := Endpoint{Chain: r.Target, Line: int(r.Line), Chance: left}
+		if r.Has(ruleset.ByChance) {
+			e.Chance = left * r.Chance
+		}
+		left -= e.Chance
+		e.Address = to.To
+		list = append(list, e)
+	}
+	return list
+}
