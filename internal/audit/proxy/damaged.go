@@ -18,7 +18,7 @@ const damaged = "kubeproxy.chain.damaged"
 func explain(name, chain string) string {
 	kind, _ := model.ServiceChain(chain)
 	if kind == "" {
-		kind, _, _ = nftKind(chain)
+		kind, _ = model.NFTServiceChain(chain)
 	}
 	kind = cmp.Or(kind, chain)
 	if like := map[string]string{"service": "SVC", "local": "SVL", "endpoint": "SEP", "external": "EXT", "firewall": "KUBE-PROXY-FIREWALL",
