@@ -2,7 +2,9 @@ package ruleset
 
 import (
 	"encoding/json"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -31,7 +33,7 @@ func (r *NFTRule) decode(statements []any) {
 			if name == "counter" {
 				continue
 			}
-			words = append(words, r.addStatement(name, arg))
+			words = append(words, r.addStatement(name, arg)+otherKeys(name, arg))
 		}
 	}
 	r.Text = strings.Join(words, " ")
@@ -74,18 +76,12 @@ func (r *NFTRule) addStatement(name string, arg any) string {
 		data, _ := member(arg, "data")
 		r.parseDispatch(key, data)
 		return nftText(key) + " vmap " + nftText(data)
-	case "dnat":
-		return r.parseDNAT(arg)
-	case "snat":
-		return natText(name, arg)
+	case "dnat", "snat":
+		return r.addNAT(name, arg)
 	case "set":
 		set, _ := member(arg, "set")
 		elem, _ := member(arg, "elem")
-		text := nftText(elem)
-		for _, name := range statementNames(arg) {
-			text += " " + name
-		}
-		return "update " + nftText(set) + " { " + text + " }"
+		return "update " + nftText(set) + " { " + nftText(elem) + " }"
 	}
 	if port, is := member(arg, "port"); is && name == "redirect" {
 		return "redirect to :" + nftText(port)
@@ -93,17 +89,17 @@ func (r *NFTRule) addStatement(name string, arg any) string {
 	return name
 }
 
-// statementNames returns the names of the statements that a rule attaches to an element: "limit".
-func statementNames(update any) (names []string) {
-	attached, _ := member(update, "stmt")
-	list, _ := attached.([]any)
-	for _, one := range list {
-		m, _ := one.(map[string]any)
-		for name := range m {
-			names = append(names, name)
+// otherKeys returns what a statement has and addStatement does not know: a rule with it is another rule.
+func otherKeys(name string, arg any) (text string) {
+	known, ok := map[string]string{"match": "op left right", "masquerade": "flags", "mangle": "key value", "vmap": "key data",
+		"dnat": "addr port family", "set": "op set elem", "jump": "target", "goto": "target"}[name]
+	m, _ := arg.(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if ok && !slices.Contains(strings.Fields(known), key) {
+			text += " " + key + " " + nftText(m[key])
 		}
 	}
-	return names
+	return text
 }
 
 // MatchText returns a match in nft's syntax, for example of "ip saddr", "!=" and "10.0.0.0/8".
@@ -124,28 +120,20 @@ func MatchText(l, o, rt string) string {
 	return l + " " + o + " " + rt
 }
 
-// parseDNAT reads a dnat statement: to one address or, from 1.36, to a random address of a map.
-func (r *NFTRule) parseDNAT(arg any) string {
-	addr, _ := member(arg, "addr")
-	if m, ok := member(addr, "map"); ok {
+// addNAT reads a translation: to one address or, from 1.36, to a random address of a map.
+func (r *NFTRule) addNAT(name string, arg any) string {
+	addr, known := member(arg, "addr")
+	port, _ := member(arg, "port")
+	m, mapped := member(addr, "map")
+	switch {
+	case mapped:
 		key, _ := member(m, "key")
 		data, _ := member(m, "data")
 		r.parseDispatch(key, data)
-		return natText("dnat", arg)
-	}
-	port, _ := member(arg, "port")
-	return "dnat to " + net.JoinHostPort(nftText(addr), portNumber(nftText(port)))
-}
-
-// natText returns a statement with its address: "snat to 10.0.0.1", or with the map that has it.
-func natText(name string, arg any) string {
-	addr, known := member(arg, "addr")
-	if m, ok := member(addr, "map"); ok {
-		key, _ := member(m, "key")
-		data, _ := member(m, "data")
 		return name + " to " + nftText(key) + " map " + nftText(data)
-	}
-	if !known {
+	case name == "dnat":
+		return "dnat to " + net.JoinHostPort(nftText(addr), portNumber(nftText(port)))
+	case !known:
 		return name
 	}
 	return name + " to " + nftText(addr)

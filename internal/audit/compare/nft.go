@@ -35,9 +35,10 @@ type NFTResult struct {
 type nftDiffer struct {
 	m       *model.NFT
 	form    expect.NFTForm
+	fit     expect.NFTForm // the best so far
 	list    []NFTDifference
 	visited []bool             // by Index
-	counts  map[string]*[3]int // of the second pass, by shape: wanted, present, extra
+	counts  map[string]*[3]int // of the second pass, by shape: wanted, missing, extra
 	kinds   map[string]int     // chains of each kind
 	known   map[string]bool    // shapes of rules that kube-proxy writes
 	values  *regexp.Regexp     // of a rule
@@ -48,61 +49,53 @@ type nftDiffer struct {
 func DiffNFT(m *model.NFT, forms []expect.NFTForm, services bool) NFTResult {
 	d := nftDiffer{m: m, visited: make([]bool, len(m.Chains)),
 		values: regexp.MustCompile(`([a-z]+)-[A-Z2-7]{8}-\S+|\b(?:tcp|udp|sctp)\b|\[?[0-9a-f]*[.:][0-9a-f.:/\]]+|\b\d+\b`)}
-	fit, least := []expect.NFTForm(nil), 0
+	least := -1
 	for _, f := range forms {
 		d.form, d.list = f, nil
 		d.compareShared(forms)
 		n := 0
+		if f.Inline && m.Single != m.Choices && f.Single != (m.Single > m.Choices) {
+			n++
+		}
 		for _, u := range d.list {
 			n += 1 + len(u.missing) + len(u.extra)
 		}
-		if fit == nil || n < least {
-			fit, least = nil, n
-		}
-		if n == least {
-			fit = append(fit, f)
-		}
-	}
-	d.form = fit[0]
-	for _, f := range fit[1:] { // they differ in the rule for a single endpoint
-		if d.form.Max = f.Max; m.Single > 0 {
-			d.form = f
-		}
-		if d.form.Min = fit[0].Min; m.Single > 0 && m.Choices == 0 {
-			d.form.Min = f.Min
-		} else if m.Single == 0 && m.Choices > 0 {
-			d.form.Max = fit[0].Max
+		switch {
+		case least < 0 || n < least:
+			d.fit, least = f, n
+		case n == least:
+			d.fit.Max = f.Max
 		}
 	}
-	d.list = nil
-	d.compareAll(forms, services)
-	if slices.ContainsFunc(d.list, func(u NFTDifference) bool {
-		return slices.ContainsFunc(u.extra, func(r string) bool { return !d.isKnown(u.Name, r) })
-	}) {
-		d.list, d.counts, d.kinds = nil, map[string]*[3]int{}, map[string]int{}
-		d.compareAll(forms, services)
+	d.form = d.fit
+	for again := true; again; {
+		d.list = nil
+		d.compareShared(forms)
+		for i := 0; services && i < len(m.Ports); i++ {
+			d.compareService(m.Ports[i])
+		}
+		again = d.counts == nil && slices.ContainsFunc(d.list, func(u NFTDifference) bool {
+			return slices.ContainsFunc(u.extra, func(r string) bool { return !d.isKnown(u.Name, r) })
+		})
+		if again {
+			d.counts, d.kinds = map[string]*[3]int{}, map[string]int{}
+		}
 	}
 	r := NFTResult{NFTForm: d.form}
 	r.List, r.Unknown = d.judge()
-	shared := func(u NFTDifference) bool {
-		return u.Port == nil && u.Missing == u.Extra || u.Empty && u.Port == nil && d.m.Sets[u.Name] != nil
+	whole := func(u NFTDifference) bool { return u.Port == nil && (u.Empty || u.Missing == u.Extra) }
+	if !services || slices.ContainsFunc(r.List, whole) {
+		return r
 	}
-	if services && !slices.ContainsFunc(r.List, shared) {
-		r.List = append(r.List, d.elements(len(r.List) > 0)...)
+	if r.List = append(r.List, d.elements(len(r.List) > 0)...); slices.ContainsFunc(r.List, whole) {
+		return r
 	}
 	for i, c := range m.Chains {
-		if kind, _ := model.NFTServiceChain(c.Name); services && kind != "" && !d.visited[i] && len(c.Rules) > 0 && !slices.ContainsFunc(r.List, shared) {
+		if kind, _ := model.NFTServiceChain(c.Name); kind != "" && !d.visited[i] && len(c.Rules) > 0 {
 			r.Unused = append(r.Unused, c)
 		}
 	}
 	return r
-}
-
-func (d *nftDiffer) compareAll(forms []expect.NFTForm, services bool) {
-	d.compareShared(forms)
-	for i := 0; services && i < len(d.m.Ports); i++ {
-		d.compareService(d.m.Ports[i])
-	}
 }
 
 // compareShared compares what does not depend on Services. Objects of other forms do not count: no version deletes them.
@@ -149,13 +142,13 @@ func (d *nftDiffer) compareService(p *model.NFTPort) {
 		}
 		d.compare(p, p.Chain(kind), d.form.Dispatch(d.m, p, local, endpoints), true, 0)
 		for _, e := range endpoints {
-			c := d.m.NFTTable.Chain(e)
+			c := d.m.Chain(e)
 			if !strings.HasPrefix(e, "endpoint-") || c != nil && d.visited[c.Index] && d.counts == nil {
 				continue
 			}
 			d.compare(p, e, d.form.Endpoint(d.m, p, e, d.m.NFTEndpoint(p, e)), true, 1/float64(len(list)))
-			if s := d.m.Sets[expect.AffinitySet(e)]; p.Affinity && (s == nil || s.Timeout != p.Seconds) {
-				u := NFTDifference{Port: p, Name: expect.AffinitySet(e)}
+			if s := d.m.Sets[model.AffinitySet(e)]; p.Affinity && (s == nil || s.Timeout != p.Seconds) {
+				u := NFTDifference{Port: p, Name: model.AffinitySet(e)}
 				if s != nil {
 					u.missing, u.extra = []string{fmt.Sprint("timeout ", p.Seconds)}, []string{fmt.Sprint("timeout ", s.Timeout)}
 					u.lines = [][2]int{{s.Line, s.Handle}}
@@ -180,7 +173,7 @@ func (d *nftDiffer) compareService(p *model.NFTPort) {
 // compare compares a chain with rules, as multisets, and if ordered also their order.
 func (d *nftDiffer) compare(p *model.NFTPort, name string, want []string, ordered bool, share float64) {
 	u := NFTDifference{Port: p, Name: name, Share: share}
-	c := d.m.NFTTable.Chain(name)
+	c := d.m.Chain(name)
 	if c == nil {
 		d.list = append(d.list, u)
 		return
@@ -300,7 +293,7 @@ func (d *nftDiffer) isKnown(chain, text string) bool {
 
 // judge separates faults from forms that are not known. A rule that is missing is a fault if most of its shape are there, or if nothing
 // has an unknown shape. A rule that kube-proxy does not write is a fault if it has a shape that kube-proxy writes there, if it takes
-// packets from the rules behind it, or if it is the rest of a missing rule.
+// packets from the rules behind it, if it is an altered missing rule, or if most other Services have the rule in its place.
 func (d *nftDiffer) judge() (list []NFTDifference, unknown []string) {
 	for i := range d.list {
 		u := &d.list[i]
@@ -318,7 +311,7 @@ func (d *nftDiffer) judge() (list []NFTDifference, unknown []string) {
 	for _, u := range d.list {
 		base := strings.HasPrefix(u.Name, "filter-") || strings.HasPrefix(u.Name, "nat-")
 		for _, text := range u.missing {
-			if n := d.counts[d.shape(u.Name, text)]; u.Missing == "" && (len(unknown) == 0 || n != nil && 2*n[1] < n[0]) {
+			if u.Missing == "" && (len(unknown) == 0 || d.stands(u.Name, text)) {
 				u.Missing = text
 			}
 		}
@@ -334,20 +327,32 @@ func (d *nftDiffer) isFault(u *NFTDifference, text string) bool {
 	words := strings.Fields(text)
 	takes := slices.Contains([]string{"drop", "reject", "accept", "return"}, words[len(words)-1]) &&
 		!regexp.MustCompile(`\b(ct st|mark|limit|quota|set|oif|tcp flags)`).MatchString(text)
-	rest := func(missing string) bool {
-		i := 0
-		for w := range strings.FieldsSeq(missing) {
-			if i < len(words) && words[i] == w {
-				i++
-			}
-		}
-		return i == len(words)
-	}
-	if takes || strings.HasPrefix(text, "hook ") || d.isKnown(u.Name, text) || u.Port == nil && slices.ContainsFunc(u.missing, rest) {
-		return true
-	}
 	n := d.counts[d.shape(u.Name, text)]
-	return u.Port != nil && (n == nil || 2*n[2] <= max(d.kinds[nftKind(u.Name)], 2))
+	few := n == nil || 2*n[2] <= max(d.kinds[nftKind(u.Name)], 2)
+	altered := func(missing string) bool {
+		m := strings.Fields(missing)
+		return (u.Port == nil || few) && 2*len(words) >= len(m) && within(words, m) || few && len(words) == len(m)+1 && within(m, words) ||
+			u.Port != nil && d.stands(u.Name, missing)
+	}
+	return takes || strings.HasPrefix(text, "hook ") || strings.HasPrefix(text, "timeout ") || d.isKnown(u.Name, text) ||
+		slices.ContainsFunc(u.missing, altered) || u.missing == nil && u.Port != nil && 2*n[2] <= d.kinds[nftKind(u.Name)]
+}
+
+// within reports whether b has the words of a in their order.
+func within(a, b []string) bool {
+	i := 0
+	for _, w := range b {
+		if i < len(a) && a[i] == w {
+			i++
+		}
+	}
+	return i == len(a)
+}
+
+// stands reports whether most rules of a shape are there.
+func (d *nftDiffer) stands(name, text string) bool {
+	n := d.counts[d.shape(name, text)]
+	return n != nil && 2*n[1] < n[0]
 }
 
 // elements compares the elements of maps and sets. An element that belongs to no Service may be the consequence of another difference.
@@ -361,6 +366,10 @@ func (d *nftDiffer) elements(before bool) (list []NFTDifference) {
 					want[set], owners[set] = append(want[set], key+value), append(owners[set], p)
 				}
 			})
+		}
+		for _, e := range slices.Concat(p.Endpoints, p.LocalEndpoints) {
+			ip, port := model.SplitAddress(d.m.NFTEndpoint(p, e))
+			seen[ip+" . "+ip+" . "+p.Protocol+" . "+port] = d.form.Inline
 		}
 	}
 	var strays []NFTDifference
@@ -395,23 +404,10 @@ func (d *nftDiffer) elements(before bool) (list []NFTDifference) {
 	if before || len(list) > 0 {
 		return list
 	}
-	strays = append(strays, d.hairpins()...)
+	for _, e := range d.m.Elements("hairpin-connections") { // which endpoints are of this node, only the API knows
+		if d.form.Inline && !seen[e.String()] {
+			strays = append(strays, NFTDifference{Name: "hairpin-connections", Extra: e.String()})
+		}
+	}
 	return strays[:min(len(strays), 1)]
-}
-
-// hairpins checks the connections of endpoints of this node to themselves. Which endpoints are of this node, only the API knows.
-func (d *nftDiffer) hairpins() (list []NFTDifference) {
-	known := map[string]bool{}
-	for _, p := range d.m.Ports {
-		for _, e := range slices.Concat(p.Endpoints, p.LocalEndpoints) {
-			ip, port := model.SplitAddress(d.m.NFTEndpoint(p, e))
-			known[ip+" . "+ip+" . "+p.Protocol+" . "+port] = true
-		}
-	}
-	for _, e := range d.m.Elements("hairpin-connections") {
-		if d.form.Inline && !known[e.String()] {
-			list = append(list, NFTDifference{Name: "hairpin-connections", Extra: e.String()})
-		}
-	}
-	return list
 }

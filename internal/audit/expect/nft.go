@@ -188,11 +188,6 @@ func Elements(p *model.NFTPort, add func(set, key, value string)) {
 	}
 }
 
-// AffinitySet returns the set of the clients of an endpoint.
-func AffinitySet(endpoint string) string {
-	return "affinity-" + strings.TrimPrefix(endpoint, "endpoint-")
-}
-
 // NFTText returns the text of a rule without the endpoints among which it chooses.
 func NFTText(r *ruleset.NFTRule) string {
 	if r.Entries == nil {
@@ -207,7 +202,14 @@ func NFTText(r *ruleset.NFTRule) string {
 		}
 	}
 	head, _, _ := strings.Cut(r.Text, "{")
-	return fmt.Sprintf("%s{ %d endpoints }", head, n)
+	return head + choices(n)
+}
+
+func choices(n int) string {
+	if n == 1 {
+		return "{ one endpoint }"
+	}
+	return fmt.Sprintf("{ %d endpoints }", n)
 }
 
 // Dispatch returns the rules of the chain of a Service, or of its endpoints on this node. Endpoints are chains or addresses.
@@ -220,16 +222,16 @@ func (f *NFTForm) Dispatch(m *model.NFT, p *model.NFTPort, local bool, endpoints
 	}
 	for _, e := range endpoints {
 		if p.Affinity {
-			rules = append(rules, m.Family+" saddr @"+AffinitySet(e)+" goto "+e)
+			rules = append(rules, m.Family+" saddr @"+model.AffinitySet(e)+" goto "+e)
 		}
 	}
 	switch choice := fmt.Sprintf("numgen random mod %d ", len(endpoints)); {
 	case p.Affinity || !f.Inline:
-		rules = append(rules, fmt.Sprintf("%svmap { %d endpoints }", choice, len(endpoints)))
+		rules = append(rules, choice+"vmap "+choices(len(endpoints)))
 	case f.Single && len(endpoints) == 1:
 		rules = append(rules, "meta l4proto "+p.Protocol+" dnat to "+endpoints[0])
 	default:
-		rules = append(rules, fmt.Sprintf("meta l4proto %s dnat to %smap { %d endpoints }", p.Protocol, choice, len(endpoints)))
+		rules = append(rules, "meta l4proto "+p.Protocol+" dnat to "+choice+"map "+choices(len(endpoints)))
 	}
 	return rules
 }
@@ -241,7 +243,7 @@ func (f *NFTForm) Endpoint(m *model.NFT, p *model.NFTPort, chain, address string
 		rules = append(rules, f.mark(m, m.Family+" saddr "+ip+" "))
 	}
 	if p.Affinity {
-		rules = append(rules, "update @"+AffinitySet(chain)+" { "+m.Family+" saddr }")
+		rules = append(rules, "update @"+model.AffinitySet(chain)+" { "+m.Family+" saddr }")
 	}
 	return append(rules, "meta l4proto "+p.Protocol+" dnat to "+address)
 }

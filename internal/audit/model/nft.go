@@ -70,6 +70,11 @@ func NFTServiceChain(chain string) (kind, base string) {
 	return "", ""
 }
 
+// AffinitySet returns the set of the clients of an endpoint's chain.
+func AffinitySet(endpoint string) string {
+	return "affinity-" + strings.TrimPrefix(endpoint, "endpoint-")
+}
+
 // Chain returns the name of the Service's chain of a kind.
 func (p *NFTPort) Chain(kind string) string { return kind + "-" + p.tail }
 
@@ -229,18 +234,20 @@ func (m *NFT) readChains(p *NFTPort) {
 			m.Choices++
 		}
 		for _, e := range *of.list {
-			c := m.NFTTable.Chain(e)
+			c := m.Chain(e)
 			for i := 0; c != nil && i < len(c.Rules); i++ {
-				if set, ok := strings.CutPrefix(c.Rules[i].Text, "update @"); ok {
+				if strings.Contains(c.Rules[i].Text, "update @affinity-") {
 					votes++
-					if s := m.Sets[strings.Fields(set)[0]]; s != nil && p.Seconds == 0 {
-						p.Seconds = s.Timeout
-					}
 				}
+			}
+			if s := m.Sets[AffinitySet(e)]; s != nil && p.Seconds == 0 {
+				p.Seconds = s.Timeout
 			}
 		}
 	}
-	p.Affinity = votes > 0 && votes >= len(p.Endpoints)+len(p.LocalEndpoints)
+	if p.Affinity = votes > 0 && votes >= len(p.Endpoints)+len(p.LocalEndpoints); !p.Affinity {
+		p.Seconds = 0
+	}
 	local := 0
 	for i := 0; p.External != nil && i < len(p.External.Rules); i++ {
 		r := p.External.Rules[i]

@@ -30,7 +30,10 @@ func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) 
 	reported := map[string]bool{}
 	for _, d := range result.List {
 		f := Finding{Name: nftName(&d), Family: t.Family, Table: ruleset.KubeProxyTable, Chain: d.Name, Line: d.Line, Handle: d.Handle,
-			Rule: ruleset.RuleText(d.Extra), Message: nftWords(&d)}
+			Rule: ruleset.RuleText(d.Extra), Message: describe(d.Name, d.Missing, d.Extra, d.Empty, d.Order)}
+		if d.Share > 0 {
+			f.Message += fmt.Sprintf("; this concerns %.1f %% of its connections", 100*d.Share)
+		}
 		subject := d.Name
 		if d.Port != nil {
 			f.Service, subject = d.Port.Name, d.Port.Name
@@ -91,27 +94,6 @@ func nftName(d *compare.NFTDifference) string {
 		return "kubeproxy.affinity.set"
 	}
 	return damaged
-}
-
-func nftWords(d *compare.NFTDifference) (words string) {
-	switch {
-	case d.Missing == "" && d.Extra == "":
-		words = fmt.Sprintf("table %s has no %s", ruleset.KubeProxyTable, d.Name)
-	case d.Empty:
-		words = d.Name + " is empty (or the listing was made with nft -t, which omits elements)"
-	case d.Order:
-		words = fmt.Sprintf("the rules are out of order: %q comes too late", d.Missing)
-	case d.Missing != "" && d.Extra != "":
-		words = fmt.Sprintf("kube-proxy writes %q here", d.Missing)
-	case d.Missing != "":
-		words = fmt.Sprintf("%s lacks %q", d.Name, d.Missing)
-	default:
-		words = "kube-proxy does not write this into " + d.Name
-	}
-	if d.Share > 0 {
-		words += fmt.Sprintf("; this concerns %.1f %% of its connections", 100*d.Share)
-	}
-	return words
 }
 
 // nftService returns a Service for the report.
