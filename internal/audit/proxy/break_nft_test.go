@@ -169,8 +169,6 @@ func TestNFT137(t *testing.T) {
 		{"other protocol", "1.37", "kubeproxy.chain.damaged", []edit{one(to), sub(`"service-5O3K3WW6.*8080`, `"right": "tcp"`, `"right": "udp"`)}},
 		{"two", "1.37", "kubeproxy.chain.damaged", []edit{one(to + `, ` + to), sub(`"service-5O3K3WW6.*8080`, to+", "+to,
 			to+`]}}, {"rule": {"family": "ip", "table": "kube-proxy", "chain": "service-5O3K3WW6-prod/web/tcp/http", "handle": 253, "expr": [`+to)}},
-		{"on another condition", "1.37", "kubeproxy.chain.damaged", []edit{one(
-			`{"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "10.1.1.1"}}, ` + to)}},
 		{"not of this node", "1.37", "kubeproxy.chain.damaged", []edit{one(`{"dnat": {"addr": "10.244.1.9", "port": 8080}}`)}},
 	} {
 		t.Run(b.name, func(t *testing.T) {

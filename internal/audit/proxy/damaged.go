@@ -18,7 +18,7 @@ const damaged = "kubeproxy.chain.damaged"
 func explain(name, chain string) string {
 	kind, _ := model.ServiceChain(chain)
 	if kind == "" {
-		kind, _, _ = nftKind(chain)
+		kind, _ = model.NFTServiceChain(chain)
 	}
 	kind = cmp.Or(kind, chain)
 	if like := map[string]string{"service": "SVC", "local": "SVL", "endpoint": "SEP", "external": "EXT", "firewall": "KUBE-PROXY-FIREWALL",
@@ -75,22 +75,21 @@ func (a *audit) report(d compare.Difference) {
 	switch c := d.Chain.Name; {
 	case len(d.Chain.Rules) == 0 && a.model.Chains[d.Chain.Index].Kind == "" && a.lost[d.Chain.Index] > 1: // one cause for all Services
 		a.emptied[d.Chain.Index] = true
-		service, words = "", c+" has no rules"
-	case len(d.Chain.Rules) == 0:
-		words = c + " has no rules"
+		service, words = "", c+" is empty"
 	case d.Order && c == "KUBE-FORWARD":
 		drop, accept := InvalidDrop(a.filter)
 		if d.Extra, words = drop, "the rules are out of order"; accept != nil && drop != nil {
 			words = fmt.Sprintf("the ACCEPT in line %d comes first and accepts INVALID packets", accept.Line)
 		}
-	case d.Order:
-		words = fmt.Sprintf("the rules are out of order: %q comes too late", d.Missing.Text(c))
-	case d.Missing != nil && d.Extra != nil:
-		words = fmt.Sprintf("kube-proxy writes %q here", d.Missing.Text(c))
-	case d.Missing != nil:
-		words = fmt.Sprintf("%s lacks the rule %q", c, d.Missing.Text(c))
 	default:
-		words = "kube-proxy does not write this rule into " + c
+		missing, extra := "", ""
+		if d.Missing != nil {
+			missing = d.Missing.Text(c)
+		}
+		if d.Extra != nil {
+			extra = d.Extra.Text
+		}
+		words = describe(c, missing, extra, len(d.Chain.Rules) == 0, d.Order)
 	}
 	if d.Port != nil {
 		a.broken[d.Port.Name] = true
@@ -100,6 +99,23 @@ func (a *audit) report(d compare.Difference) {
 	if means := explain(name, d.Chain.Name); means != "" {
 		f.Means = means
 	}
+}
+
+// describe says how a chain, a set or a map differs from what kube-proxy writes.
+func describe(name, missing, extra string, empty, late bool) string {
+	switch {
+	case empty:
+		return name + " is empty"
+	case late:
+		return fmt.Sprintf("the rules are out of order: %q comes too late", missing)
+	case missing != "" && extra != "":
+		return fmt.Sprintf("kube-proxy writes %q here", missing)
+	case missing != "":
+		return fmt.Sprintf("%s lacks %q", name, missing)
+	case extra != "":
+		return "kube-proxy does not write this into " + name
+	}
+	return name + " is missing from the table"
 }
 
 // isAffinity reports whether a difference is about session affinity alone.

@@ -101,19 +101,7 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	}
 	for _, set := range sets {
 		for _, t := range set.NFT {
-			rep.Mode = "nftables"
-			rep.Families[t.Family] = true
-			a := newNFTAudit(t, &opts, out)
-			a.judge()
-			rep.Version = rep.Version.narrow(a.version)
-			if !opts.WithoutServices {
-				a.judgeServices()
-				rep.Services = append(rep.Services, a.services()...)
-				rep.filtered[t.Family] = true
-				rep.hairpins[t.Family] = a.hairpins
-				to := t.Sets["nodeport-ips"] // nil: every address of the node
-				rep.NodePorts[t.Family] = to == nil || len(to.Elements) > 0
-			}
+			rep.judgeNFT(t, &opts, out)
 		}
 	}
 	if rep.Mode == "" {

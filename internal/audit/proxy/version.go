@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"nodegate/internal/audit/model"
@@ -118,41 +117,6 @@ func (a *audit) inferVersion() VersionRange {
 	s.since(23, [2]bool{accepts == 2, accepts == 1})
 	if s.min < 17 && a.nat != nil {
 		s.atMost(16, true) // no canary, and nothing else that is newer
-	}
-	return s.versions()
-}
-
-// inferVersion derives the version from the changes of each release in nftables mode. No version deletes the table or objects that only
-// another version knows (setupNFTables of pkg/proxy/nftables/proxier.go): base chains, mark-for-masquerade and hairpin-connections remain
-// after an upgrade or a rollback. Therefore the objects that every start rewrites take precedence: the priorities of filter chains, the
-// rules of chain masquerading, and those for Services with one endpoint and without affinity, which are a numgen with one entry in 1.36,
-// an address from 1.37 (writeServiceToEndpointDNATs).
-func (a *nftAudit) inferVersion() VersionRange {
-	s := signs{min: 29, max: newestMinor}
-	has := func(chain string) bool { return a.chain(chain) != nil }
-	s.atMost(29, has("endpoints-check"))
-	s.atLeast(30, a.t.Sets["cluster-ips"] != nil || has("cluster-ips-check"))
-	var priority, masquerade, single [2]bool
-	is := func(form *[2]bool, before, since bool) { form[0], form[1] = form[0] || before, form[1] || since }
-	for c := range a.all() {
-		kind, _, _ := nftKind(c.Name)
-		if c.Hook != "" && s.min >= 30 && slices.Contains([]string{"filter-input", "filter-forward", "filter-output"}, c.Name) {
-			is(&priority, c.Priority == -110, c.Priority == 0) // in 1.29 they had the priorities of 1.34
-		}
-		for _, r := range c.Rules {
-			if c.Name == "masquerading" {
-				is(&masquerade, r.MarkUnset && r.Verdict == "return" || r.MarkToggle != 0 && !r.Masquerade,
-					r.Masquerade && (r.MarkTest != 0 || r.Other))
-			} else if kind == "service" || kind == "local" {
-				is(&single, len(r.Entries) == 1 && strings.Contains(r.Entries[0].Target, ":"), r.To != "")
-			}
-		}
-	}
-	s.since(34, priority, [2]bool{has("filter-prerouting") || has("filter-output-post-dnat"),
-		has("filter-prerouting-pre-dnat") || has("filter-output-pre-dnat")})
-	s.since(36, masquerade, [2]bool{has("mark-for-masquerade"), a.t.Sets["hairpin-connections"] != nil})
-	if s.min >= 36 && single[0] != single[1] {
-		s.since(37, single)
 	}
 	return s.versions()
 }

@@ -80,9 +80,8 @@ func (r *rule) readLoad(name string, b []byte) error {
 	case "numgen":
 		modulus, mode := a.number(unix.NFTA_NG_MODULUS), a.number(unix.NFTA_NG_TYPE)
 		if a.number(unix.NFTA_NG_OFFSET) == 0 && modulus > 0 && mode <= unix.NFT_NG_RANDOM {
-			random := mode == unix.NFT_NG_RANDOM
-			words := fmt.Sprint("numgen ", map[bool]string{true: "random", false: "inc"}[random], " mod ", modulus)
-			return r.setRegister(a.number(unix.NFTA_NG_DREG), term{words: words, kind: integer, size: 4, modulus: int(modulus), random: random})
+			words := fmt.Sprint("numgen ", map[bool]string{true: "random", false: "inc"}[mode == unix.NFT_NG_RANDOM], " mod ", modulus)
+			return r.setRegister(a.number(unix.NFTA_NG_DREG), term{words: words, kind: integer, size: 4, modulus: int(modulus)})
 		}
 	}
 	return errForm
@@ -92,7 +91,7 @@ func (r *rule) readLoad(name string, b []byte) error {
 // "meta l4proto tcp th dport 80" (until 1.33, kube-proxy writes that form). It returns the protocol.
 func (r *rule) dropDependency() string {
 	protocol := r.depends
-	r.words, r.out.Protocol, r.protocol, r.depends = r.words[:r.before], "", false, ""
+	r.words, r.protocol, r.depends = r.words[:r.before], false, ""
 	return protocol
 }
 
@@ -184,14 +183,11 @@ func (r *rule) readLookup(b []byte) error {
 	}
 	switch op := map[uint64]string{0: "==", 1: "!="}[a.number(unix.NFTA_LOOKUP_FLAGS)]; {
 	case leads && op == "==":
-		if s.out != nil {
-			r.out.Lookup, r.out.Random, r.out.Modulus = s.out.Name, one.random, one.modulus
-		}
 		r.addWords(words + " vmap " + right)
 	case leads || op == "" || one.modulus != 0:
 		return errForm
 	default:
-		r.addWords(r.out.Match(words, op, right))
+		r.addWords(ruleset.MatchText(words, op, right))
 	}
 	return nil
 }
@@ -201,7 +197,6 @@ func (r *rule) readLookup(b []byte) error {
 func (r *rule) setMembers(s *wireSet, by *term) (text string, keys []string, err error) {
 	n := 0
 	if by.modulus != 0 {
-		r.out.Random, r.out.Modulus = by.random, by.modulus
 		r.out.Entries = make([]ruleset.NFTEntry, 0, len(s.elements))
 	}
 	err = s.eachElement(func(e *element, key []string) error {
@@ -257,7 +252,6 @@ func (r *rule) readUpdate(b []byte) error {
 	if err != nil {
 		return err
 	}
-	r.out.Update = s.out.Name
 	r.addWords("update @" + s.out.Name + " { " + words + " }")
 	return nil
 }

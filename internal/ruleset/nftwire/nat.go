@@ -23,7 +23,6 @@ func (r *rule) readNAT(b []byte) error {
 	same := func(x, y int) bool { return a[y] == nil || slices.Equal(a[x], a[y]) }
 	address := map[string]kind{ruleset.IPv4: ipv4, ruleset.IPv6: ipv6}[r.family]
 	if a.number(unix.NFTA_NAT_TYPE) != unix.NFT_NAT_DNAT {
-		r.out.Other = true
 		r.addWords("snat")
 		if to, err := r.getRegister(a.number(low)); err == nil && to.value != nil && same(low, high) {
 			if ip, err := address.text(to.value); err == nil {
@@ -62,10 +61,7 @@ func (r *rule) readNAT(b []byte) error {
 			return err
 		}
 	}
-	r.addWords("dnat to")
-	r.to = len(r.words) + 1
-	r.addWords(net.JoinHostPort(ip, port))
-	r.end = len(r.words)
+	r.addWords("dnat to", net.JoinHostPort(ip, port))
 	return nil
 }
 
@@ -108,7 +104,6 @@ func (r *rule) readMasquerade(b []byte) error {
 	if flags != nil {
 		words = append(words, strings.Join(flags, ", "))
 	}
-	r.out.Masquerade, r.out.FullyRandom = true, slices.Contains(flags, "fully-random")
 	r.addWords(strings.Join(words, " "))
 	return nil
 }
@@ -142,6 +137,6 @@ func (r *rule) readMarkWrite(register uint64) error {
 	if err != nil {
 		return err
 	}
-	r.addWords(r.out.Mangle(key, value))
+	r.addWords(key, "set", value)
 	return nil
 }

@@ -186,8 +186,7 @@ func (d *Rules) addRule(a *attributes) error {
 	if err := d.rule.decode(a[unix.NFTA_RULE_EXPRESSIONS], d.rule.readExpression); err != nil {
 		return fmt.Errorf("chain %s, rule %d: %w", c.Name, out.Handle, err)
 	}
-	text := string(d.rule.words)
-	out.To, out.Text = text[d.rule.to:d.rule.end], ruleset.RuleText(text)
+	out.Text = string(d.rule.words)
 	c.Rules = append(c.Rules, out)
 	return nil
 }

@@ -20,7 +20,6 @@ type rule struct {
 	depends   string   // the protocol that the last expression compared
 	before    int      // length of words before that comparison
 	words     []byte
-	to, end   int // position of the dnat destination in words
 }
 
 // term is the content of a register.
@@ -33,9 +32,8 @@ type term struct {
 	masked    bool
 	mask, xor []byte
 
-	value   []byte // value of an immediate expression
-	modulus int    // modulus of numgen
-	random  bool
+	value   []byte   // value of an immediate expression
+	modulus int      // modulus of numgen
 	mapped  *wireSet // map from which the term is chosen
 }
 
@@ -76,12 +74,7 @@ func (r *rule) readExpression(name string, b []byte) error {
 	switch name {
 	case "counter":
 		return nil
-	case "limit", "log":
-		r.out.Other = true
-		r.addWords(name)
-		return nil
-	case "reject":
-		r.out.Verdict = name
+	case "limit", "log", "reject":
 		r.addWords(name)
 		return nil
 	case "payload", "meta", "ct", "fib", "numgen":
@@ -201,7 +194,7 @@ func (r *rule) readComparison(b []byte) error {
 		return err
 	}
 	before := len(r.words)
-	r.addWords(r.out.Match(left, op, right))
+	r.addWords(ruleset.MatchText(left, op, right))
 	if t.kind == proto {
 		r.protocol = true
 		if op == "==" {
@@ -276,17 +269,11 @@ func (r *rule) readImmediate(b []byte) error {
 	switch {
 	case v.way != "":
 		r.out.Target = v.chain
-	case v.word == "continue":
-		r.out.Other = true
+		r.addWords(v.way, v.chain)
 	case v.word != "":
-		r.out.Verdict = v.word
+		r.addWords(v.word)
 	default:
 		return errForm
-	}
-	if v.way != "" {
-		r.addWords(v.way, v.chain)
-	} else {
-		r.addWords(v.word)
 	}
 	return nil
 }

@@ -1,0 +1,143 @@
+package proxy
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"nodegate/internal/audit/compare"
+	"nodegate/internal/audit/expect"
+	"nodegate/internal/audit/model"
+	"nodegate/internal/ruleset"
+)
+
+// longestComment is the maximum length of an nftables comment in bytes: longer names are truncated.
+const longestComment = model.LongestComment
+
+// judgeNFT judges a table kube-proxy of nftables mode.
+func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) {
+	r.Mode, r.Families[t.Family] = "nftables", true
+	if t.Chain("endpoints-check") != nil && t.Sets["cluster-ips"] == nil {
+		r.Version = r.Version.narrow(VersionRange{29, 29})
+		r.Notes = append(r.Notes, "nftables mode of kube-proxy 1.29 (alpha) is another program: its rules were not judged")
+		return
+	}
+	m := model.FromNFT(t)
+	result := compare.DiffNFT(m, expect.NFTForms(), !opts.WithoutServices)
+	r.Version = r.Version.narrow(VersionRange{result.Min, result.Max})
+	reported := map[string]bool{}
+	for _, d := range result.List {
+		f := Finding{Name: nftName(&d), Family: t.Family, Table: ruleset.KubeProxyTable, Chain: d.Name, Line: d.Line, Handle: d.Handle,
+			Rule: ruleset.RuleText(d.Extra), Message: describe(d.Name, d.Missing, d.Extra, d.Empty, d.Order)}
+		if d.Share > 0 {
+			f.Message += fmt.Sprintf("; this concerns %.1f %% of its connections", 100*d.Share)
+		}
+		subject := d.Name
+		if d.Port != nil {
+			f.Service, subject = d.Port.Name, d.Port.Name
+		}
+		if f.Means = explain(f.Name, d.Name); !reported[subject] {
+			out.Add(f)
+		}
+		reported[subject] = true
+	}
+	for _, c := range result.Unused {
+		kind, base := model.NFTServiceChain(c.Name)
+		base, _, _ = strings.Cut(base, "__")
+		if p := m.Port(base); p != nil && !reported[p.Name] && (kind != "external" || !opts.unled()) {
+			out.Add(Finding{Name: "kubeproxy.chain.unreferenced", Family: t.Family, Table: ruleset.KubeProxyTable, Chain: c.Name, Line: c.Line,
+				Handle: c.Handle, Service: p.Name, Message: "no rule jumps to " + c.Name})
+		}
+	}
+	if n := len(result.Unknown); n > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("kube-proxy up to 1.%d does not write rules of this form: %s (and %d more): a newer release may, "+
+			"so rules that are missing were judged only if most chains have them", newestMinor, ruleset.RuleText(result.Unknown[0]), n-1))
+	}
+	if opts.WithoutServices {
+		return
+	}
+	r.filtered[t.Family] = true
+	for _, p := range m.Ports {
+		if p.Reached {
+			r.Services = append(r.Services, nftService(m, p, result.NFTForm))
+		}
+	}
+	if to := t.Sets["nodeport-ips"]; to == nil || len(to.Elements) > 0 { // without the set at every address of the node
+		r.NodePorts[t.Family] = true
+	}
+	if result.Inline && t.Sets["hairpin-connections"] != nil {
+		r.hairpins[t.Family] = map[string]bool{}
+		for _, e := range m.Elements("hairpin-connections") {
+			if len(e.Key) == 4 {
+				r.hairpins[t.Family][e.Key[2]+" "+net.JoinHostPort(e.Key[0], e.Key[3])] = true
+			}
+		}
+	}
+}
+
+// nftName returns the kind of finding of a difference.
+func nftName(d *compare.NFTDifference) string {
+	first := cmp.Or(d.Missing, d.Extra)
+	switch {
+	case strings.HasPrefix(d.Name, "filter-") || strings.HasPrefix(d.Name, "nat-"):
+		if d.Extra == "" || strings.HasPrefix(d.Extra, "hook ") {
+			return "kubeproxy.jump.missing"
+		}
+	case d.Name == "reject-chain", strings.HasSuffix(d.Name, "-endpoints-check") && d.Extra == "",
+		strings.HasPrefix(d.Name, "no-endpoint-") && d.Missing != "":
+		return "kubeproxy.service.reject"
+	case strings.HasSuffix(d.Missing, "masquerade fully-random") && strings.HasSuffix(d.Extra, "masquerade"):
+		return "kubeproxy.masquerade.random-fully"
+	case !d.Empty && (strings.Contains(first, " saddr @affinity-") || strings.HasPrefix(first, "update @") || strings.HasPrefix(first, "timeout ")):
+		return "kubeproxy.affinity.set"
+	}
+	return damaged
+}
+
+// nftService returns a Service for the report.
+func nftService(m *model.NFT, p *model.NFTPort, form expect.NFTForm) Service {
+	s := Service{Name: p.Name, Protocol: p.Protocol, Family: m.Family, ClusterIP: p.ClusterIP, Port: atoi(p.Number), NodePort: atoi(p.NodePort),
+		InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal, SourceRanges: p.Sources, AffinitySeconds: p.Seconds}
+	for _, a := range p.Outside {
+		s.ExternalIPs = append(s.ExternalIPs, a.IP)
+		if a.Ranged {
+			s.LoadBalancerIPs = append(s.LoadBalancerIPs, a.IP)
+		}
+	}
+	if p.Blocked {
+		s.Blocked = map[bool]string{true: "drop", false: "reject"}[p.InternalLocal]
+	}
+	if !form.Inline && m.Masquerades && p.Serves && !p.Blocked {
+		s.Masquerade = "all"
+		if _, pods, ok := strings.Cut(m.Masquerade, "!= "); ok {
+			s.Masquerade = "not from " + map[bool]string{true: "interface "}[strings.HasPrefix(m.Masquerade, "meta ")] + strings.TrimSpace(pods)
+		}
+	}
+	for _, c := range []*ruleset.NFTChain{p.Firewall, p.External, p.Service, p.Local} {
+		if c != nil {
+			s.Chains = append(s.Chains, c.Name)
+		}
+	}
+	endpoints := func(c *ruleset.NFTChain, targets []string) (list []Endpoint) {
+		if c == nil {
+			return nil
+		}
+		line := 0
+		if i := slices.IndexFunc(c.Rules, func(r *ruleset.NFTRule) bool { return r.Entries != nil || strings.Contains(r.Text, "dnat to") }); i >= 0 {
+			line = c.Rules[i].Line
+		}
+		list = make([]Endpoint, 0, len(targets))
+		for _, to := range targets {
+			e := Endpoint{Address: m.NFTEndpoint(p, to), Chance: 1 / float64(len(targets)), Line: line}
+			if e.Address != to {
+				e.Chain = to
+			}
+			list = append(list, e)
+		}
+		return list
+	}
+	s.Endpoints, s.LocalEndpoints = endpoints(p.Service, p.Endpoints), endpoints(p.Local, p.LocalEndpoints)
+	return s
+}
