@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,55 +61,35 @@ func (s Truth) readServer(ctx context.Context, judged *proxy.Options) error {
 	return nil
 }
 
-const empty = "reading %s: %sthe list is empty; use the output of `kubectl get %s -A -o json`"
-
-func prefix(file string) string {
-	if file == "" {
-		return ""
+// readFiles reads the files.
+func (s Truth) readFiles(judged *proxy.Options) (err error) {
+	judged.Endpoints, err = readFile(s.Endpoints, "EndpointSlices", proxy.LoadEndpointSlices, func(e *proxy.Endpoints) int { return e.Slices })
+	if err == nil {
+		judged.Services, err = readFile(s.Services, "Services", proxy.LoadServices, func(s *proxy.Services) int { return s.Count })
 	}
-	return file + ": "
+	return err
 }
 
-// readFiles reads the files. Every cluster has a Service and an EndpointSlice for its own API
-// server, so an empty list is the wrong list: it would make every rule look stale.
-func (s Truth) readFiles(judged *proxy.Options) error {
-	endpoints := func(r io.Reader) (err error) {
-		judged.Endpoints, err = proxy.LoadEndpointSlices(r)
-		return err
-	}
-	services := func(r io.Reader) (err error) {
-		judged.Services, err = proxy.LoadServices(r)
-		return err
-	}
-	if err := readFile(s.Endpoints, endpoints); err != nil {
-		return fmt.Errorf("reading EndpointSlices: %w; `kubectl get endpointslices -A -o json` prints them", err)
-	}
-	if err := readFile(s.Services, services); err != nil {
-		return fmt.Errorf("reading Services: %w", err)
-	}
-	switch {
-	case judged.Endpoints != nil && judged.Endpoints.Slices == 0:
-		return fmt.Errorf(empty, "EndpointSlices", prefix(s.Endpoints), "endpointslices")
-	case judged.Services != nil && judged.Services.Count == 0:
-		return fmt.Errorf(empty, "Services", prefix(s.Services), "services")
-	}
-	return nil
-}
-
-// readFile passes a file to parse and names it in errors. It does nothing if name is "".
-func readFile(name string, parse func(io.Reader) error) error {
+// readFile reads a list of the API from a file. It returns nil if name is "". Every cluster has a Service and an EndpointSlice for its own
+// API server, so an empty list is the wrong list: it would make every rule look stale.
+func readFile[T any](name, what string, load func(io.Reader) (*T, error), count func(*T) int) (all *T, err error) {
 	if name == "" {
-		return nil
+		return all, nil
 	}
 	f, err := file.OpenInput(name)
+	if err == nil {
+		defer f.Close()
+		if all, err = load(f); err == nil && count(all) == 0 {
+			err = errors.New("the list is empty")
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("reading %s: %w; `kubectl get %s -A -o json` prints them", what, err, strings.ToLower(what))
 	}
-	defer f.Close()
-	if err := parse(f); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+	return all, nil
 }
 
 // API reads the Services and EndpointSlices of one API server: first as lists, then as changes.

@@ -166,7 +166,7 @@ func (set sliceSet) each(do func(apiServiceKey, apiEndpoint), only ...apiService
 			if p.Port == nil || *p.Port == 0 || has(s.Metadata.Labels, labelHeadless) {
 				continue // kube-proxy does not see these
 			}
-			key := apiServiceKey{strings.TrimSuffix(s.service()+":"+textOr(p.Name, ""), ":"), strings.ToLower(textOr(p.Protocol, "TCP")), s.family()}
+			key := apiServiceKey{strings.TrimSuffix(s.service()+":"+valueOr(p.Name, ""), ":"), strings.ToLower(valueOr(p.Protocol, "TCP")), s.family()}
 			if len(only) > 0 && key != only[0] {
 				continue
 			}
@@ -183,10 +183,10 @@ func (s *endpointSlice) endpoint(i, port int) apiEndpoint {
 	e := &s.Endpoints[i]
 	ep := apiEndpoint{
 		address:     net.JoinHostPort(canonical(e.Addresses[0]), strconv.Itoa(port)),
-		node:        textOr(e.NodeName, ""),
-		ready:       boolOr(e.Conditions.Ready, true),
-		serving:     boolOr(e.Conditions.Serving, true),
-		terminating: boolOr(e.Conditions.Terminating, false),
+		node:        valueOr(e.NodeName, ""),
+		ready:       valueOr(e.Conditions.Ready, true),
+		serving:     valueOr(e.Conditions.Serving, true),
+		terminating: valueOr(e.Conditions.Terminating, false),
 		unsure:      has(s.Metadata.Labels, labelProxy), // until 1.35 kube-proxy skips them
 	}
 	if e.Hints != nil {
@@ -227,18 +227,11 @@ func (e *Endpoints) Has(address string) (found bool) {
 	return found
 }
 
-func textOr(s *string, otherwise string) string {
-	if s == nil {
+func valueOr[T any](value *T, otherwise T) T {
+	if value == nil {
 		return otherwise
 	}
-	return *s
-}
-
-func boolOr(b *bool, otherwise bool) bool {
-	if b == nil {
-		return otherwise
-	}
-	return *b
+	return *value
 }
 
 // canonical formats an address as the kernel does. The API stores addresses as they were written,

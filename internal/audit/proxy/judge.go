@@ -153,20 +153,17 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 // finish sorts the Services and derives the verdict of each from its findings. It drops unused chains of a Service that
 // has a failure: they are a symptom.
 func (r *Judgment) finish() {
-	type key struct{ name, family string }
-	about, failed := map[key][]int{}, map[key]bool{}
+	about, failed := map[ServicePort][]*Finding{}, map[ServicePort]bool{}
 	for i := range r.Findings {
-		if f := &r.Findings[i]; f.Service != "" && f.Verdict == verdict.Fail {
-			failed[key{f.Service, f.Family}] = true
-		}
+		f := &r.Findings[i]
+		failed[PortOf(f)] = failed[PortOf(f)] || f.Service != "" && f.Verdict == verdict.Fail
 	}
 	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool {
-		return f.Name == "kubeproxy.chain.unreferenced" && failed[key{f.Service, f.Family}]
+		return f.Name == "kubeproxy.chain.unreferenced" && failed[PortOf(&f)]
 	})
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Service != "" {
-			k := key{f.Service, f.Family}
-			about[k] = append(about[k], i)
+			about[PortOf(f)] = append(about[PortOf(f)], f)
 		}
 	}
 	sorted.By(r.Services, func(a, b Service) int {
@@ -175,23 +172,28 @@ func (r *Judgment) finish() {
 	for i := range r.Services {
 		s := &r.Services[i]
 		s.Verdict = verdict.Pass
-		for _, n := range about[key{s.Name, s.Family}] {
-			s.Findings = append(s.Findings, r.Findings[n].Name)
-			s.Verdict = verdict.Worse(s.Verdict, r.Findings[n].Verdict)
+		for _, f := range about[ServicePort{s.Name, s.Family}] {
+			s.Findings = append(s.Findings, f.Name)
+			s.Verdict = verdict.Worse(s.Verdict, f.Verdict)
 		}
 	}
 }
 
 // hasProxyChains reports whether the save has any chain of kube-proxy.
 func hasProxyChains(s *ruleset.Save) bool {
-	for _, t := range s.Tables {
-		for _, name := range []string{"KUBE-PROXY-CANARY", "KUBE-SERVICES", "KUBE-FORWARD", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS"} {
-			if t.Chain(name) != nil {
-				return true
-			}
-		}
+	return slices.ContainsFunc(s.Tables, func(t *ruleset.Table) bool {
+		return t.Chain("KUBE-PROXY-CANARY") != nil || slices.ContainsFunc(t.Chains, isProxyChain)
+	})
+}
+
+// isProxyChain reports whether a chain belongs to iptables mode of kube-proxy, and does not stay when kube-proxy changes to another mode.
+func isProxyChain(c *ruleset.Chain) bool {
+	switch c.Name {
+	case "KUBE-SERVICES", "KUBE-FORWARD", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS":
+		return true
 	}
-	return hasServices(s)
+	kind, _ := model.ServiceChain(c.Name)
+	return kind != ""
 }
 
 // cleanedUp reports whether a save contains no more than the remains of iptables mode after kube-proxy (until 1.33) changed to nftables

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"nodegate/internal/audit/model"
@@ -59,22 +60,7 @@ func (a *audit) dispatchesNone() bool {
 
 // hasProxyRules reports whether any of kube-proxy's own chains has a rule. It returns false for a nil table.
 func hasProxyRules(t *ruleset.Table) bool {
-	if t == nil {
-		return false
-	}
-	for _, c := range t.Chains {
-		if len(c.Rules) == 0 {
-			continue
-		}
-		switch c.Name {
-		case "KUBE-SERVICES", "KUBE-FORWARD", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS":
-			return true
-		}
-		if kind, _ := model.ServiceChain(c.Name); kind != "" {
-			return true
-		}
-	}
-	return false
+	return t != nil && slices.ContainsFunc(t.Chains, func(c *ruleset.Chain) bool { return len(c.Rules) > 0 && isProxyChain(c) })
 }
 
 // judgeCanary checks invariant 10: from 1.17 each table has an empty chain by which kube-proxy detects a flush.

@@ -24,29 +24,27 @@ func (a *audit) redacted() (at *ruleset.Rule, why string, judged bool) {
 			}
 		}
 	}
-	const wrong = "no chain here has the hash of the names and addresses in its rules"
-	named, unnamed, silent := 0, 0, 0
+	var unnamed, silent []*ruleset.Rule
+	named := false
 	for _, p := range a.model.Ports {
 		switch {
 		case p.Portal == nil:
 		case p.Named && strings.HasPrefix(p.Portal.Comment, p.Name+" "):
-			named++
+			named = true
 		case p.Portal.Comment == "":
-			silent++
-			at, why = p.Portal, "the rules lack the comments that name their Services, and were not judged"
+			silent = append(silent, p.Portal)
 		default:
-			if unnamed++; unnamed > 1 {
-				at, why = p.Portal, wrong
-			}
+			unnamed = append(unnamed, p.Portal)
 		}
 	}
-	if named+unnamed == 0 && silent > 0 {
-		return at, why, false
-	}
-	if named > 0 && why == wrong {
-		at = nil
-	}
-	if len(a.model.Replaced) > 1 && at == nil {
+	const wrong = "no chain here has the hash of the names and addresses in its rules"
+	switch {
+	case !named && len(unnamed) == 0 && len(silent) > 0:
+		return silent[0], "the rules lack the comments that name their Services, and were not judged", false
+	case at != nil:
+	case !named && len(unnamed) > 1:
+		at, why = unnamed[0], wrong
+	case len(a.model.Replaced) > 1:
 		at, why = a.model.Replaced[0], wrong
 	}
 	return at, why, true

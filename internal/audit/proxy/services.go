@@ -131,11 +131,7 @@ func (s *serviceObject) outside(family string) (addresses map[string]string, sou
 
 // externalPolicy returns externalTrafficPolicy if kube-proxy uses it.
 func (s *serviceObject) externalPolicy() string {
-	switch s.Spec.Type {
-	case "LoadBalancer", "NodePort":
-		return s.Spec.ExternalTrafficPolicy
-	}
-	if len(s.Spec.ExternalIPs) > 0 {
+	if s.Spec.Type == "LoadBalancer" || s.Spec.Type == "NodePort" || len(s.Spec.ExternalIPs) > 0 {
 		return s.Spec.ExternalTrafficPolicy
 	}
 	return ""
@@ -203,7 +199,8 @@ func (s *serviceObject) ports() (list []apiServicePort) {
 			health = s.Spec.HealthCheckNodePort
 		}
 		for _, p := range s.Spec.Ports {
-			key := apiServiceKey{formatServicePort(s.Metadata.Namespace, s.Metadata.Name, p.Name), cmp.Or(strings.ToLower(p.Protocol), "tcp"), family}
+			name := formatServicePort(s.Metadata.Namespace, s.Metadata.Name, p.Name)
+			key := apiServiceKey{name, cmp.Or(strings.ToLower(p.Protocol), "tcp"), family}
 			list = append(list, apiServicePort{apiServiceKey: key, clusterIP: ip, number: p.Port, nodePort: p.NodePort,
 				internal: s.Spec.InternalTrafficPolicy, external: s.externalPolicy(), affinity: s.Spec.SessionAffinity,
 				timeout: s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds, outside: outside, sources: sources, health: health,

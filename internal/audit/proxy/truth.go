@@ -137,7 +137,8 @@ func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text s
 	case p.clusterIP == "": // known by EndpointSlices alone
 		return "", ""
 	case s.ClusterIP == "" && rejects, s.ClusterIP != "" && (s.ClusterIP != p.clusterIP || s.Port != p.number):
-		return wrongAddress, differs("the ClusterIP", strings.TrimPrefix(p.at(), " at "), or(s.ClusterIP != "", fmt.Sprint(s.ClusterIP, ":", s.Port)))
+		have := fmt.Sprintf("%s:%d", s.ClusterIP, s.Port)
+		return wrongAddress, differs("the ClusterIP", strings.TrimPrefix(p.at(), " at "), or(s.ClusterIP != "", have))
 	case s.NodePort != 0 && s.NodePort != p.nodePort:
 		return wrongAddress, differs("the node port", or(p.nodePort != 0, p.nodePort), s.NodePort)
 	case !ipvs && (!form || s.ClusterIP == ""):

@@ -183,40 +183,6 @@ func inService(svcs, name, old, now string) string {
 	return before + `"name": "` + name + `",` + changed
 }
 
-// TestOutsideAddresses checks that an address that the Service no longer has is reported. An
-// address in its status or externalIPs is not, and without a status no address is.
-func TestOutsideAddresses(t *testing.T) {
-	rules := Judgment{Mode: "nftables", Version: VersionRange{30, 36}, Families: map[string]bool{"ip": true}, Services: []Service{{
-		Name: "prod/lb", Protocol: "tcp", Family: "ip", ClusterIP: "10.96.0.7", Port: 80, ExternalIPs: []string{"192.0.2.7", "203.0.113.9"},
-		LoadBalancerIPs: []string{"192.0.2.7"},
-	}}}
-	old := rules
-	old.Version = VersionRange{29, 30}
-	const external, status = `"externalIPs": ["203.0.113.9"],`,
-		`"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"hostname": "x"}]}},`
-	for _, c := range []struct {
-		name             string
-		rep              Judgment
-		external, status string
-		want             string
-	}{
-		{"both", rules, external, status, ""},
-		{"another spelling", rules, `"externalIPs": ["::ffff:203.0.113.9"],`, status, ""},
-		{"the external address is proxied", rules, external,
-			`"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"ip": "203.0.113.9", "ipMode": "Proxy"}]}},`, ""},
-		{"external address removed", rules, "", status, "kubeproxy.truth.service-address"},
-		{"balancer removed", rules, external, `"status": {"loadBalancer": {}},`, "kubeproxy.truth.service-address"},
-		{"no status", rules, external, "", ""},
-		{"before 1.30", old, external, `"status": {"loadBalancer": {}},`, ""},
-	} {
-		list := `{"kind": "ServiceList", "items": [{` + c.status + `"metadata": {"namespace": "prod", "name": "lb"}, "spec": {` + c.external +
-			`"clusterIP": "10.96.0.7", "ports": [{"port": 80, "protocol": "TCP"}]}}]}`
-		t.Run(c.name, func(t *testing.T) {
-			wantOne(t, Judgment{Findings: Compare(&c.rep, Options{Services: services(t, list)})}, c.want)
-		})
-	}
-}
-
 // oneSlice returns a slice of prod/new, which the rules lack.
 func oneSlice(labels string) string {
 	text := sliceText(labels, "10.0.0.9 rs")

@@ -44,6 +44,10 @@ func TestRecordedFields(t *testing.T) {
 		{"the same in IPv6", "external-more", `"203.0.113.1"`, `"203.0.113.1", "2001:db8::1"`, "", ""},
 		{"an address of another Service", "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.3"`, "", ""},
 		{"one external address less", "external-less", `"203.0.113.3"`, ``, address, "address 203.0.113.3, port 80: not an address"},
+		{"an unknown status", "vip", `"status": {`, `"x": {`, "", ""},
+		{"another spelling", "external-more", `"203.0.113.1"`, `"::ffff:203.0.113.1"`, "", ""},
+		{"an external address that its balancer answers", "external-more", `"loadBalancer": {}`,
+			`"loadBalancer": {"ingress": [{"ip": "203.0.113.1", "ipMode": "Proxy"}]}`, "", ""},
 		{"a longer affinity", "sticky", `"timeoutSeconds": 77`, `"timeoutSeconds": 300`, policy, "sessionAffinity: ClientIP (300 s) in the API; ClientIP (77 s) on this node"},
 		{"an affinity without a timeout", "sticky", `"timeoutSeconds": 77`, ``, "", ""},
 		{"now Local", "to-local", `"externalTrafficPolicy": "Cluster"`, `"externalTrafficPolicy": "Local"`, policy,
@@ -197,6 +201,8 @@ func TestNoExternalIPs(t *testing.T) {
 		rep := Judge(mustParse(t, rules), Options{})
 		live := Live{NoExternalIPs: func() bool { return off }}
 		wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs), Live: live})}, want)
+		rep.Version.Min = 29 // a form from which addresses are not read
+		wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs)})}, "")
 	}
 }
 
