@@ -166,7 +166,8 @@ func (set sliceSet) each(do func(apiServiceKey, apiEndpoint), only ...apiService
 			if p.Port == nil || *p.Port == 0 || has(s.Metadata.Labels, labelHeadless) {
 				continue // kube-proxy does not see these
 			}
-			key := apiServiceKey{strings.TrimSuffix(s.service()+":"+valueOr(p.Name, ""), ":"), strings.ToLower(valueOr(p.Protocol, "TCP")), s.family()}
+			name := strings.TrimSuffix(s.service()+":"+valueOr(p.Name, ""), ":")
+			key := apiServiceKey{name, strings.ToLower(valueOr(p.Protocol, "TCP")), s.family()}
 			if len(only) > 0 && key != only[0] {
 				continue
 			}
