@@ -334,7 +334,12 @@ func (d *nftDiffer) isFault(u *NFTDifference, text string) bool {
 		return (u.Port == nil || few) && 2*len(words) >= len(m) && within(words, m) || few && len(words) == len(m)+1 && within(m, words) ||
 			u.Port != nil && d.stands(u.Name, missing)
 	}
-	return takes || strings.HasPrefix(text, "hook ") || strings.HasPrefix(text, "timeout ") || d.isKnown(u.Name, text) ||
+	known := d.isKnown(u.Name, text) || strings.HasPrefix(text, "hook ") || strings.HasPrefix(text, "timeout ")
+	gone := func(missing string) bool { // nothing in the table is of its shape
+		n := d.counts[d.shape(u.Name, missing)]
+		return n != nil && n[0] == n[1]
+	}
+	return takes || known && !slices.ContainsFunc(u.missing, gone) ||
 		slices.ContainsFunc(u.missing, altered) || u.missing == nil && u.Port != nil && 2*n[2] <= d.kinds[nftKind(u.Name)]
 }
 
