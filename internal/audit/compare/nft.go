@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -40,7 +41,7 @@ type nftDiffer struct {
 	visited []bool             // by Index
 	counts  map[string]*[3]int // of the second pass, by shape: wanted, missing, extra
 	kinds   map[string]int     // chains of each kind
-	known   map[string]bool    // shapes of rules that kube-proxy writes
+	unsure  bool               // some rule has a shape that is not known
 	values  *regexp.Regexp     // of a rule
 	other   int                // base chains of another form
 }
@@ -74,12 +75,12 @@ func DiffNFT(m *model.NFT, forms []expect.NFTForm, services bool) NFTResult {
 		for i := 0; services && i < len(m.Ports); i++ {
 			d.compareService(m.Ports[i])
 		}
-		again = d.counts == nil && slices.ContainsFunc(d.list, func(u NFTDifference) bool {
-			return slices.ContainsFunc(u.extra, func(r string) bool { return !d.isKnown(u.Name, r) })
-		})
-		if again {
+		if again = d.counts == nil && slices.ContainsFunc(d.list, func(u NFTDifference) bool { return u.extra != nil }); again {
 			d.counts, d.kinds = map[string]*[3]int{}, map[string]int{}
 		}
+	}
+	for _, u := range d.list {
+		d.unsure = d.unsure || slices.ContainsFunc(u.extra, func(text string) bool { return !d.isKnown(u.Name, text, strings.Clone) })
 	}
 	r := NFTResult{NFTForm: d.form}
 	r.List, r.Unknown = d.judge()
@@ -214,10 +215,12 @@ func (d *nftDiffer) compare(p *model.NFTPort, name string, want []string, ordere
 		for n, list := range [][]string{want, u.missing, u.extra} {
 			for _, text := range list {
 				key := d.shape(name, text)
-				if d.counts[key] == nil {
-					d.counts[key] = &[3]int{}
+				for _, key := range slices.Compact([]string{key, anyNumber(key)}) {
+					if d.counts[key] == nil {
+						d.counts[key] = &[3]int{}
+					}
+					d.counts[key][n]++
 				}
-				d.counts[key][n]++
 			}
 		}
 	}
@@ -248,13 +251,10 @@ func subtract(want, have []string) (missing, extra []int) {
 
 func nftKind(chain string) string {
 	kind, _ := model.NFTServiceChain(chain)
-	switch kind {
-	case "":
-		return chain
-	case "local":
+	if kind == "local" {
 		return "service"
 	}
-	return kind
+	return cmp.Or(kind, chain)
 }
 
 // shape returns a rule without names, addresses and numbers.
@@ -262,33 +262,15 @@ func (d *nftDiffer) shape(chain, text string) string {
 	return nftKind(chain) + ": " + d.values.ReplaceAllString(text, "$1#")
 }
 
+// anyNumber returns a shape for any number of endpoints. Some forms differ only for one.
+func anyNumber(shape string) string {
+	return strings.Replace(shape, "{ one endpoint }", "{ # endpoints }", 1)
+}
+
 // isKnown reports whether kube-proxy writes rules of this shape into such chains.
-func (d *nftDiffer) isKnown(chain, text string) bool {
-	if d.known == nil {
-		d.known = map[string]bool{}
-		put := func(chain string, rules []string) {
-			for _, text := range rules {
-				d.known[d.shape(chain, text)] = true
-			}
-		}
-		for _, w := range d.form.Shared(d.m) {
-			put(w.Name, w.Rules)
-		}
-		for n := range 16 { // Services of every kind
-			p := &model.NFTPort{Protocol: "tcp", ClusterIP: "10.0.0.1", Number: "80", Affinity: n&2 != 0, ExternalLocal: n&4 != 0, Serves: true,
-				NodePort: "1", InternalLocal: true}
-			const tail, address = "-AAAAAAAA-a/b/tcp/", "10.0.0.1:80"
-			const endpoint = "endpoint" + tail + "__10.0.0.1/80"
-			to := []string{endpoint, endpoint}[n&1:]
-			if d.form.Inline && !p.Affinity {
-				to = []string{address, address}[n&1:]
-			}
-			put("service"+tail, d.form.Dispatch(d.m, p, n&8 != 0, to))
-			put(endpoint, d.form.Endpoint(d.m, p, endpoint, address))
-			put("external"+tail, append(d.form.External(d.m, p), "goto local"+tail))
-		}
-	}
-	return d.known[d.shape(chain, text)]
+func (d *nftDiffer) isKnown(chain, text string, key func(string) string) bool {
+	n := d.counts[key(d.shape(chain, text))]
+	return n != nil && n[0] > 0 || strings.HasPrefix(text, "hook ") || strings.HasPrefix(text, "timeout ")
 }
 
 // judge separates faults from forms that are not known. A rule that is missing is a fault if most of its shape are there, or if nothing
@@ -327,14 +309,20 @@ func (d *nftDiffer) isFault(u *NFTDifference, text string) bool {
 	words := strings.Fields(text)
 	takes := slices.Contains([]string{"drop", "reject", "accept", "return"}, words[len(words)-1]) &&
 		!regexp.MustCompile(`\b(ct st|mark|limit|quota|set|oif|tcp flags)`).MatchString(text)
-	n := d.counts[d.shape(u.Name, text)]
+	n := d.counts[anyNumber(d.shape(u.Name, text))]
 	few := n == nil || 2*n[2] <= max(d.kinds[nftKind(u.Name)], 2)
+	gone := func(missing string) bool { // no chain has a rule of its shape, which is another
+		key := d.shape(u.Name, missing)
+		n := d.counts[key]
+		return n != nil && n[0] == n[1] && anyNumber(key) != anyNumber(d.shape(u.Name, text))
+	}
 	altered := func(missing string) bool {
 		m := strings.Fields(missing)
-		return (u.Port == nil || few) && 2*len(words) >= len(m) && within(words, m) || few && len(words) == len(m)+1 && within(m, words) ||
+		return (u.Port == nil || few) && 2*len(words) >= len(m) && within(words, m) ||
+			few && len(words) == len(m)+1 && within(m, words) ||
 			u.Port != nil && d.stands(u.Name, missing)
 	}
-	return takes || strings.HasPrefix(text, "hook ") || strings.HasPrefix(text, "timeout ") || d.isKnown(u.Name, text) ||
+	return !d.unsure || takes || d.isKnown(u.Name, text, anyNumber) && !slices.ContainsFunc(u.missing, gone) ||
 		slices.ContainsFunc(u.missing, altered) || u.missing == nil && u.Port != nil && 2*n[2] <= d.kinds[nftKind(u.Name)]
 }
 

@@ -144,7 +144,8 @@ func (m *NFT) Elements(set string) []ruleset.NFTElement {
 // Owner returns the Service of an element of a map: it has a chain, or else its name is the comment. A truncated comment names none.
 func (m *NFT) Owner(e *ruleset.NFTElement) (p *NFTPort, kind string) {
 	kind, base := NFTServiceChain(e.Target)
-	if name, port, _ := strings.Cut(e.Comment, ":"); kind == "" && strings.Contains(name, "/") && len(e.Comment) < LongestComment && len(e.Key) > 1 {
+	name, port, _ := strings.Cut(e.Comment, ":")
+	if kind == "" && strings.Contains(name, "/") && len(e.Comment) < LongestComment && len(e.Key) > 1 {
 		base = name + "/" + e.Key[len(e.Key)-2] + "/" + port
 	}
 	if base == "" {
@@ -174,7 +175,7 @@ func (m *NFT) readElements() {
 					p.NodePort = number
 				}
 				p.ExternalLocal = p.ExternalLocal || e.Verdict == "drop"
-			case kind == "service" || kind == "local", kind == "" && m.clusterIPs[e.Key[0]]:
+			case kind == "service" || kind == "local", kind == "" && (m.clusterIPs[e.Key[0]] || m.Sets["cluster-ips"] == nil):
 				if p.ClusterIP == "" {
 					p.ClusterIP, p.Number, p.Blocked = e.Key[0], number, kind == ""
 					p.InternalLocal = kind == "local" || e.Verdict == "drop"

@@ -2,7 +2,7 @@
 //
 // It is a pure library: its input are rules, its output are findings. It opens no files, runs no
 // programs and changes nothing. It converts the rules of iptables mode (either backend, 1.15 to
-// 1.37) and of nftables mode (1.29 to 1.37) into one graph of Services, chains and endpoints.
+// 1.37) and of nftables mode (1.30 to 1.37) into one graph of Services, chains and endpoints.
 // [Judge] compares the rules with kube-proxy's own invariants and, if it gets EndpointSlices, with
 // the API. One cause gives one finding: the consequences of a broken chain are not reported again.
 //

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"slices"
+	"regexp"
 	"strings"
 
 	"nodegate/internal/audit/compare"
@@ -19,13 +19,14 @@ const longestComment = model.LongestComment
 // judgeNFT judges a table kube-proxy of nftables mode.
 func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) {
 	r.Mode, r.Families[t.Family] = "nftables", true
-	if t.Chain("endpoints-check") != nil && t.Sets["cluster-ips"] == nil {
-		r.Version = r.Version.narrow(VersionRange{29, 29})
-		r.Notes = append(r.Notes, "nftables mode of kube-proxy 1.29 (alpha) is another program: its rules were not judged")
-		return
-	}
 	m := model.FromNFT(t)
-	result := compare.DiffNFT(m, expect.NFTForms(), !opts.WithoutServices)
+	var result compare.NFTResult
+	if t.Chain("endpoints-check") != nil && t.Sets["cluster-ips"] == nil {
+		result.Min, result.Max = 29, 29
+		r.Notes = append(r.Notes, "nftables mode of kube-proxy 1.29 (alpha): its maps were read, its rules were not judged")
+	} else {
+		result = compare.DiffNFT(m, expect.NFTForms(), !opts.WithoutServices)
+	}
 	r.Version = r.Version.narrow(VersionRange{result.Min, result.Max})
 	reported := map[string]bool{}
 	for _, d := range result.List {
@@ -90,7 +91,7 @@ func nftName(d *compare.NFTDifference) string {
 		return "kubeproxy.service.reject"
 	case strings.HasSuffix(d.Missing, "masquerade fully-random") && strings.HasSuffix(d.Extra, "masquerade"):
 		return "kubeproxy.masquerade.random-fully"
-	case !d.Empty && (strings.Contains(first, " saddr @affinity-") || strings.HasPrefix(first, "update @") || strings.HasPrefix(first, "timeout ")):
+	case !d.Empty && regexp.MustCompile(`@affinity-|^timeout `).MatchString(first):
 		return "kubeproxy.affinity.set"
 	}
 	return damaged
@@ -98,8 +99,9 @@ func nftName(d *compare.NFTDifference) string {
 
 // nftService returns a Service for the report.
 func nftService(m *model.NFT, p *model.NFTPort, form expect.NFTForm) Service {
-	s := Service{Name: p.Name, Protocol: p.Protocol, Family: m.Family, ClusterIP: p.ClusterIP, Port: atoi(p.Number), NodePort: atoi(p.NodePort),
-		InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal, SourceRanges: p.Sources, AffinitySeconds: p.Seconds}
+	s := Service{Name: p.Name, Protocol: p.Protocol, Family: m.Family, ClusterIP: p.ClusterIP, Port: atoi(p.Number),
+		NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal, SourceRanges: p.Sources,
+		AffinitySeconds: p.Seconds}
 	for _, a := range p.Outside {
 		s.ExternalIPs = append(s.ExternalIPs, a.IP)
 		if a.Ranged {
@@ -112,7 +114,8 @@ func nftService(m *model.NFT, p *model.NFTPort, form expect.NFTForm) Service {
 	if !form.Inline && m.Masquerades && p.Serves && !p.Blocked {
 		s.Masquerade = "all"
 		if _, pods, ok := strings.Cut(m.Masquerade, "!= "); ok {
-			s.Masquerade = "not from " + map[bool]string{true: "interface "}[strings.HasPrefix(m.Masquerade, "meta ")] + strings.TrimSpace(pods)
+			by := map[bool]string{true: "interface "}[strings.HasPrefix(m.Masquerade, "meta ")]
+			s.Masquerade = "not from " + by + strings.TrimSpace(pods)
 		}
 	}
 	for _, c := range []*ruleset.NFTChain{p.Firewall, p.External, p.Service, p.Local} {
@@ -124,9 +127,9 @@ func nftService(m *model.NFT, p *model.NFTPort, form expect.NFTForm) Service {
 		if c == nil {
 			return nil
 		}
-		line := 0
-		if i := slices.IndexFunc(c.Rules, func(r *ruleset.NFTRule) bool { return r.Entries != nil || strings.Contains(r.Text, "dnat to") }); i >= 0 {
-			line = c.Rules[i].Line
+		line := c.Line
+		for _, r := range c.Rules { // the choice is the last one
+			line = r.Line
 		}
 		list = make([]Endpoint, 0, len(targets))
 		for _, to := range targets {

@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -16,20 +18,22 @@ import (
 	"nodegate/internal/audit/compare"
 	"nodegate/internal/audit/expect"
 	"nodegate/internal/audit/model"
+	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
 
 // TestKubernetesTables judges the tables that kube-proxy's own tests expect. With its form unknown, a table is not a fault. It reads them
-// from the modules that the cluster tests build kube-proxy from, if these are here.
+// from the modules that the cluster tests build kube-proxy from.
 func TestKubernetesTables(t *testing.T) {
-	cache, err := exec.Command("go", "env", "GOMODCACHE").Output()
-	require.NoError(t, err)
 	for minor, version := range map[int]string{31: "1.31.4", 37: "1.37.2"} {
-		path := filepath.Join(strings.TrimSpace(string(cache)), "k8s.io/kubernetes@v"+version, "pkg/proxy/nftables/proxier_test.go")
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			t.Skipf("no source of kube-proxy %s: %v", version, err)
-		}
+		var module struct{ Dir string }
+		download := exec.Command("go", "mod", "download", "-json", "k8s.io/kubernetes@v"+version)
+		download.Dir, download.Env = t.TempDir(), append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+		out, err := download.Output()
+		hosttest.Need(t, err == nil, "the source of kube-proxy "+version)
+		require.NoError(t, json.Unmarshal(out, &module))
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(module.Dir, "pkg/proxy/nftables/proxier_test.go"), nil, 0)
+		require.NoError(t, err)
 		n := newNetns(t, "nft")
 		tables := expectedTables(t, file)
 		for i, table := range tables {
