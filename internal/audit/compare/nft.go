@@ -48,10 +48,9 @@ type nftDiffer struct {
 
 // DiffNFT compares a table with the forms. Without services, it compares only what Services share.
 func DiffNFT(m *model.NFT, forms []expect.NFTForm, services bool) NFTResult {
-	d := nftDiffer{m: m, visited: make([]bool, len(m.Chains)),
+	least, d := 0, nftDiffer{m: m, visited: make([]bool, len(m.Chains)),
 		values: regexp.MustCompile(`([a-z]+)-[A-Z2-7]{8}-\S+|\b(?:tcp|udp|sctp)\b|\[?[0-9a-f]*[.:][0-9a-f.:/\]]+|\b\d+\b`)}
-	least := -1
-	for _, f := range forms {
+	for i, f := range forms {
 		d.form, d.list = f, nil
 		d.compareShared(forms)
 		n := 0
@@ -62,7 +61,7 @@ func DiffNFT(m *model.NFT, forms []expect.NFTForm, services bool) NFTResult {
 			n += 1 + len(u.missing) + len(u.extra)
 		}
 		switch {
-		case least < 0 || n < least:
+		case i == 0 || n < least:
 			d.fit, least = f, n
 		case n == least:
 			d.fit.Max = f.Max
