@@ -7,7 +7,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -76,7 +75,7 @@ func inspectNodeName(h *host.Host) (checks.State, error) {
 		s.Differs("the name "+name+" is not a DNS subdomain", "")
 	default:
 		c, err := rotatedCertificate(h, k)
-		if of, is := strings.CutPrefix(c.name, "system:node:"); err == nil && is && of != name && !strings.Contains(name, config.Placeholder) {
+		if of, is := strings.CutPrefix(c.name, "system:node:"); err == nil && is && of != name {
 			s.Evidence = append(s.Evidence, checks.Seen(c.from, "common name "+c.name))
 			s.Differs("the name "+name+", and a certificate for "+of, "restore the host name "+of+", or remove "+c.from+
 				" and let kubelet ask for a certificate again (`kubeadm join`)")
