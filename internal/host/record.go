@@ -44,8 +44,11 @@ var errText = errors.New("a snapshot does not hold its text")
 func (a askedFiles) ReadFile(name string) ([]byte, error) {
 	text, err := askFile(a, fileKind, name, func(name string) (string, error) {
 		text, err := a.Files.ReadFile(name)
-		if err != nil || !a.m.keeps {
+		switch {
+		case !a.m.keeps:
 			return string(text), err
+		case err != nil:
+			return "", err
 		}
 		kept, keeps := config.Kept(name, text)
 		isParameter := strings.HasPrefix(name, "/proc/sys/") || strings.HasPrefix(name, sysfsRoot)

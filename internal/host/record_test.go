@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"

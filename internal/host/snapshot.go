@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -160,7 +161,10 @@ func (a *answer) MarshalJSON() ([]byte, error) {
 	}{Value: a.value}
 	if a.err != nil {
 		no, is := errors.AsType[syscall.Errno](a.err)
-		switch said.Value = nil; {
+		if v := reflect.ValueOf(a.value); !v.IsValid() || v.IsZero() { // a conclusion is more than its error
+			said.Value = nil
+		}
+		switch {
 		case errors.Is(a.err, context.DeadlineExceeded):
 			said.Error = timeoutError
 		case is:

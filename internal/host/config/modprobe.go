@@ -29,7 +29,7 @@ func (m Modprobe) Plain() Modprobe {
 	words := strings.Fields(m.Rest)
 	for i, w := range words {
 		switch name, value, is := strings.Cut(w, "="); {
-		case is && isMessageWord(value):
+		case is && (len(value) == 1 || isMessageWord(value)):
 			words[i] = Name(name) + "=" + value
 		case is:
 			words[i] = Name(name) + "=?"
