@@ -70,7 +70,8 @@ var errTree = errors.New("a file tree has no running kernel; use --stage image, 
 // ask returns the answer to a question, and calls read the first time. Checks that ask at the same time get the same answer. An answer
 // that the end of ctx cut short is not given again.
 func ask[T any](ctx context.Context, m memo, kind, name string, read func() (T, error)) (T, error) {
-	if m.Snapshot == nil || m.told != nil && m.told.Load() {
+	asksOf := name != "" && kind != ruleKind // only the name of a question may have words of a text
+	if m.Snapshot == nil || asksOf && m.told != nil && m.told.Load() {
 		return read()
 	}
 	a := m.answer(kind, name)
