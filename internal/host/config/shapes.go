@@ -64,6 +64,14 @@ func Name(word string) string {
 	return LeftOut
 }
 
+// Typed returns a value that is a name, or else without words that may be any text.
+func Typed(value string) string {
+	if Name(value) == value {
+		return value
+	}
+	return PlainMessage(value)
+}
+
 // isSysctl reports whether a key is in one of the kernel's directories of parameters, and no key of a cipher: stable_secret has the shape
 // of an address.
 func isSysctl(key string) bool {
