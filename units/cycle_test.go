@@ -67,9 +67,7 @@ func TestNoCycle(t *testing.T) {
 				cmd.Env = []string{"SYSTEMD_UNIT_PATH=" + etc + ":/usr/lib/systemd/system", "SYSTEMD_LOG_TARGET=console", "PATH=/usr/sbin:/usr/bin"}
 				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 				out, err := cmd.CombinedOutput()
-				if err != nil || !strings.Contains(string(out), "-> Unit kubelet.service") {
-					t.Fatalf("systemd --test: %v\n%.2000s", err, out)
-				}
+				require.True(t, err == nil && strings.Contains(string(out), "-> Unit kubelet.service"), "systemd --test: %v\n%.2000s", err, out)
 				var found []string
 				for line := range strings.Lines(string(out)) {
 					if strings.Contains(line, "ordering cycle") {

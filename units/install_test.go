@@ -55,8 +55,7 @@ func manifest(t *testing.T, root string) string {
 	return strings.Join(lines, "\n")
 }
 
-// inMemory creates an empty tree in memory, if possible. These tests flush thousands of files, and do
-// not depend on a disk.
+// inMemory creates an empty tree in memory, if possible. These tests flush thousands of files, and do not depend on a disk.
 func inMemory(t *testing.T) string {
 	t.Helper()
 	root, err := os.MkdirTemp("/dev/shm", "nodegate")
@@ -110,9 +109,7 @@ func files(t *testing.T, text, binary string) []units.File {
 func filesOf(t *testing.T, program units.Program, texts ...policy.File) []units.File {
 	t.Helper()
 	p, diags := policy.Load(texts, policy.Options{})
-	if diags.HasErrors() {
-		t.Fatal(diags)
-	}
+	require.True(t, !diags.HasErrors(), "%v", diags)
 	f, err := units.Files(p, texts, program)
 	require.NoError(t, err)
 	return f
@@ -147,28 +144,19 @@ func TestInstallAndUninstall(t *testing.T) {
 	if again, err := units.Install(tree, one, false); err != nil || len(again) != 0 || manifest(t, root) != installed {
 		t.Errorf("second install: %v, %v", again, err)
 	}
-	conf, err := os.ReadFile(root + "/etc/sysctl.d/99-zz-nodegate.conf")
-	require.NoError(t, err)
-	if !strings.Contains(string(conf), "net.bridge.bridge-nf-call-iptables = 1\n# fs.inotify.max_user_instances: at least 512;") {
-		t.Errorf("sysctl.d:\n%s", conf)
-	}
-	dropIn, err := os.ReadFile(root + "/etc/systemd/system/kubelet.service.d/10-nodegate.conf")
-	require.NoError(t, err)
-	if !strings.Contains(string(dropIn), "\nTimeoutStartSec=150s\n") {
-		t.Errorf("the drop-in does not wait longer than the budget of 2 minutes:\n%s", dropIn)
-	}
+	conf := require.ReadFile(t, root+"/etc/sysctl.d/99-zz-nodegate.conf")
+	assert.Contains(t, string(conf), "net.bridge.bridge-nf-call-iptables = 1\n# fs.inotify.max_user_instances: at least 512;", "sysctl.d")
+	dropIn := require.ReadFile(t, root+"/etc/systemd/system/kubelet.service.d/10-nodegate.conf")
+	assert.Contains(t, string(dropIn), "\nTimeoutStartSec=150s\n", "the drop-in does not wait longer than the budget of 2 minutes")
 	modules, err := os.ReadFile(root + "/etc/modules-load.d/nodegate.conf")
 	require.NoError(t, err)
-	if !strings.HasSuffix(string(modules), "overlay\nbr_netfilter\n") {
-		t.Errorf("modules-load.d:\n%s", modules)
-	}
+	assert.True(t, strings.HasSuffix(string(modules), "overlay\nbr_netfilter\n"), "modules-load.d:\n%s", modules)
 
 	// Another policy, for another unit: the old drop-in goes.
 	_, err = units.Install(tree, two, false)
 	require.NoError(t, err)
-	if _, err := os.Stat(root + "/etc/systemd/system/kubelet.service.d/10-nodegate.conf"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the drop-in of the previous unit remains: %v", err)
-	}
+	_, err = os.Stat(root + "/etc/systemd/system/kubelet.service.d/10-nodegate.conf")
+	assert.True(t, errors.Is(err, fs.ErrNotExist), "the drop-in of the previous unit remains: %v", err)
 	_, err = units.Uninstall(tree, false)
 	require.NoError(t, err)
 	assert.Diff(t, manifest(t, root), before, "uninstall left a difference")
@@ -194,9 +182,8 @@ func TestChangedFile(t *testing.T) {
 	} {
 		err := try(false)
 		for _, f := range changed {
-			if err == nil || strings.Count(err.Error(), f+" has changed since") != 1 {
-				t.Errorf("the error of %s does not name %s once: %v", what, f, err)
-			}
+			assert.True(t, err != nil && strings.Count(err.Error(), f+" has changed since") == 1,
+				"the error of %s does not name %s once: %v", what, f, err)
 		}
 		assert.Diff(t, manifest(t, root), now, "%s refused, but changed the tree", what)
 	}
@@ -242,9 +229,8 @@ func TestNothingLeavesTheRoot(t *testing.T) {
 			_, err := units.Install(open(t, root), files(t, policyOne, "one"), false)
 			assert.ErrorContains(t, err, root+"/etc/", "the error names no path")
 			assert.Diff(t, manifest(t, root), before, "it failed, but changed the tree")
-			if names, _ := os.ReadDir(outside); len(names) > 0 {
-				t.Errorf("it wrote outside the root: %v", names)
-			}
+			names, _ := os.ReadDir(outside)
+			assert.True(t, len(names) == 0, "it wrote outside the root: %v", names)
 		})
 	}
 }

@@ -49,26 +49,20 @@ func TestKilledAnywhere(t *testing.T) {
 						t.Fatalf("killed at write %d: the policy is neither the old one nor the new one, but\n%s", kill, now)
 					}
 					if !strings.HasPrefix(finish, "uninstall") {
-						if err := reinstall(tree, two); err != nil {
-							t.Fatalf("killed at write %d, then install: %v", kill, err)
-						}
+						require.NoError(t, reinstall(tree, two), "killed at write %d", kill)
 						want := freshly(t, two)
-						if d := cmp.Diff(want, withoutTimes(manifest(t, root))); d != "" {
-							t.Fatalf("killed at write %d, install finished wrong:\n%s", kill, d)
-						}
+						d := cmp.Diff(want, withoutTimes(manifest(t, root)))
+						require.True(t, d == "", "killed at write %d, install finished wrong:\n%s", kill, d)
 					}
 					require.NoError(t, uninstall(tree))
-					if d := cmp.Diff(before, manifest(t, root)); d != "" {
-						t.Fatalf("killed at write %d, then %s: uninstall left a difference:\n%s", kill, finish, d)
-					}
+					d := cmp.Diff(before, manifest(t, root))
+					require.True(t, d == "", "killed at write %d, then %s: uninstall left a difference:\n%s", kill, finish, d)
 				}
 				if steps = kill; finished {
 					break
 				}
 			}
-			if steps < 10 {
-				t.Errorf("killed at only %d writes: the test does not see the writes", steps)
-			}
+			assert.True(t, steps >= 10, "killed at only %d writes: the test does not see the writes", steps)
 		})
 	}
 }
@@ -101,9 +95,7 @@ func TestDirectoryStays(t *testing.T) {
 			stuck.dir = "/etc/nodegate"
 			_, err = units.Uninstall(stuck, false)
 		}
-		if !errors.Is(err, errDead) {
-			t.Errorf("%s: %v", failing, err)
-		}
+		assert.True(t, errors.Is(err, errDead), "%s: %v", failing, err)
 		_, err = units.Uninstall(tree, false)
 		require.NoError(t, err)
 		assert.Diff(t, manifest(t, root), before, "%s failed; the next uninstall left a difference", failing)
@@ -135,9 +127,8 @@ func TestKilledAtTheLock(t *testing.T) {
 	root := node(t)
 	before := manifest(t, root)
 	require.NoError(t, os.WriteFile(root+"/var/lib/.nodegate.lock", nil, 0o600))
-	if _, err := units.Uninstall(open(t, root), false); err != nil {
-		t.Fatal(err)
-	}
+	_, err := units.Uninstall(open(t, root), false)
+	require.NoError(t, err)
 	assert.Diff(t, manifest(t, root), before, "left")
 }
 

@@ -42,9 +42,7 @@ func TestLostJournal(t *testing.T) {
 			}
 		}
 		changes, err := units.Install(tree, wanted, false)
-		if err != nil || len(changes) != len(wanted)+1 {
-			t.Errorf("installed again: %v, %v", changes, err)
-		}
+		assert.True(t, err == nil && len(changes) == len(wanted)+1, "installed again: %v, %v", changes, err)
 		_, err = units.Uninstall(tree, false)
 		require.NoError(t, err)
 		assert.Diff(t, filesAndLinks(t, root), before, "packaged %t: uninstalled after the journal was lost", packaged)

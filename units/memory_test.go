@@ -14,9 +14,7 @@ func TestMemoryNotInSysctlD(t *testing.T) {
 	p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte("sysctl \"vm.min_free_kbytes\" { value = 262144 }\n" +
 		"sysctl \"vm.swappiness\" { value = 10 }\nsysctl \"kernel.pid_max\" { value = 8192 }\n" +
 		"sysctl \"fs.file-max\" { value = 2097152 }\nsysctl \"vm.max_map_count\" { value = 262144 }\nsysctl \"vm.min_free*\" { value = 67584 }\n")}}, policy.Options{})
-	if diags.HasErrors() {
-		t.Fatal(diags)
-	}
+	require.True(t, !diags.HasErrors(), "%v", diags)
 	files, err := units.Files(p, nil, units.Program{})
 	require.NoError(t, err)
 	for _, f := range files {

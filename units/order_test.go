@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
@@ -21,9 +22,7 @@ func TestDropInLastAndFirst(t *testing.T) {
 	removed, err := units.Uninstall(tree, false)
 	require.NoError(t, err)
 	last, first := installed[len(installed)-1].Path, removed[0].Path
-	if !strings.HasSuffix(last, "/10-nodegate.conf") || first != last {
-		t.Errorf("installed last: %s; removed first: %s", last, first)
-	}
+	assert.True(t, strings.HasSuffix(last, "/10-nodegate.conf") && first == last, "installed last: %s; removed first: %s", last, first)
 	n := len(removed)
 	if installed[1].Path != units.Binary || removed[n-2].Path != units.Binary || installed[0].Path != units.JournalFile || removed[n-1].Path != units.JournalFile {
 		t.Errorf("installed first: %v; removed last: %v", installed[:2], removed[n-2:])
@@ -47,16 +46,13 @@ func TestDropInNamesAProgram(t *testing.T) {
 		finished = reinstall(k, moved) == nil && k.left >= 0
 		dropIns, err := filepath.Glob(root + "/etc/systemd/system/*.d/10-nodegate.conf")
 		require.NoError(t, err)
-		if len(dropIns) == 0 {
-			t.Fatalf("killed at write %d: no gate", kill)
-		}
+		require.True(t, len(dropIns) != 0, "killed at write %d: no gate", kill)
 		for _, name := range dropIns {
 			text, err := os.ReadFile(name)
 			require.NoError(t, err)
 			called := regexp.MustCompile(`exec (\S+) gate`).FindSubmatch(text)
-			if _, err := os.Stat(root + string(called[1])); err != nil {
-				t.Errorf("killed at write %d, %s: %v", kill, name, err)
-			}
+			_, err = os.Stat(root + string(called[1]))
+			assert.NoError(t, err, "killed at write %d, %s", kill, name)
 		}
 	}
 }
@@ -68,7 +64,6 @@ func TestChangedMode(t *testing.T) {
 	_, err := units.Install(tree, files(t, policyOne, "one"), false)
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(root+units.Binary, 0o700))
-	if _, err := units.Uninstall(tree, false); err == nil || !strings.Contains(err.Error(), root+units.Binary+" has changed since") {
-		t.Errorf("a changed mode: %v", err)
-	}
+	_, err = units.Uninstall(tree, false)
+	assert.ErrorContains(t, err, root+units.Binary+" has changed since", "a changed mode")
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
@@ -29,9 +30,7 @@ func found(t *testing.T, tree units.Tree, binary string) []units.File {
 	prog, err := units.FindProgram(tree, []byte(binary))
 	require.NoError(t, err)
 	p, diags := policy.Load([]policy.File{{Name: "a.hcl", Text: []byte(policyOne)}}, policy.Options{})
-	if diags.HasErrors() {
-		t.Fatal(diags)
-	}
+	require.True(t, !diags.HasErrors(), "%v", diags)
 	f, err := units.Files(p, nil, prog)
 	require.NoError(t, err)
 	return f
@@ -47,9 +46,7 @@ func TestPackagedProgram(t *testing.T) {
 	changes, err := units.Install(tree, found(t, tree, "packaged"), false)
 	require.NoError(t, err)
 	for _, c := range changes {
-		if !strings.HasPrefix(c.Path, "/etc/") && c.Path != units.JournalFile {
-			t.Errorf("written: %s", c.Path)
-		}
+		assert.True(t, strings.HasPrefix(c.Path, "/etc/") || c.Path == units.JournalFile, "written: %s", c.Path)
 	}
 	calls(t, root, units.PackagedBinary)
 	_, err = units.Uninstall(tree, false)
@@ -57,9 +54,8 @@ func TestPackagedProgram(t *testing.T) {
 	for _, dir := range []string{"etc", "var"} {
 		require.NoError(t, os.RemoveAll(filepath.Join(root, dir))) // the top directories, which Install created and keeps
 	}
-	if after := manifest(t, root); stripTimes(after) != stripTimes(before) {
-		t.Errorf("the package's files were changed:\n%s\nbefore:\n%s", after, before)
-	}
+	after := manifest(t, root)
+	assert.True(t, stripTimes(after) == stripTimes(before), "the package's files were changed:\n%s\nbefore:\n%s", after, before)
 }
 
 // TestAnotherBinary: a binary that differs from the package's is installed as a copy. A later
@@ -75,9 +71,8 @@ func TestAnotherBinary(t *testing.T) {
 	require.NoError(t, err)
 	calls(t, root, units.PackagedBinary)
 	for _, gone := range []string{units.Binary, "/etc/systemd/system/" + units.ApplyUnit} {
-		if _, err := os.Lstat(root + gone); err == nil {
-			t.Errorf("%s still exists", gone)
-		}
+		_, err = os.Lstat(root + gone)
+		assert.True(t, err != nil, "%s still exists", gone)
 	}
 }
 
@@ -87,13 +82,10 @@ func TestPackageWithoutUnits(t *testing.T) {
 	tree := open(t, root)
 	pack(t, root, "packaged")
 	require.NoError(t, os.Remove(root+units.ForPackage()[0].Path))
-	if f := found(t, tree, "packaged"); f[0].Path != units.Binary {
-		t.Errorf("the first file is %s, want a copy of the binary", f[0].Path)
-	}
+	assert.Equal(t, found(t, tree, "packaged")[0].Path, units.Binary, "the first file")
 }
 
-// calls fails the test unless every command of the enabled units below the root is the binary, and
-// the binary exists.
+// calls fails the test unless every command of the enabled units below the root is the binary, and the binary exists.
 func calls(t *testing.T, root, binary string) {
 	t.Helper()
 	var seen []string
@@ -104,20 +96,17 @@ func calls(t *testing.T, root, binary string) {
 			if to, err := os.Readlink(name); err == nil {
 				name = root + to
 			}
-			text, err := os.ReadFile(name)
-			require.NoError(t, err)
+			text := require.ReadFile(t, name)
 			for _, m := range regexp.MustCompile(`(?m)^ExecStart\w*=(?:\+.* exec )?(\S+)`).FindAllStringSubmatch(string(text), -1) {
 				seen = append(seen, m[1])
 			}
 		}
 	}
 	slices.Sort(seen)
-	if got := slices.Compact(seen); !slices.Equal(got, []string{binary}) {
-		t.Errorf("the units call %v, want %s", got, binary)
-	}
-	if _, err := os.Stat(root + binary); err != nil {
-		t.Error(err)
-	}
+	got := slices.Compact(seen)
+	assert.True(t, slices.Equal(got, []string{binary}), "the units call %v, want %s", got, binary)
+	_, err := os.Stat(root + binary)
+	assert.NoError(t, err)
 }
 
 func stripTimes(manifest string) string {

@@ -22,9 +22,7 @@ func TestFullRoot(t *testing.T) {
 	require.NoError(t, os.MkdirAll(root+"/var/lib", 0o755))
 	before := manifest(t, root)
 	_, err := units.Install(open(t, root), files(t, policyOne, strings.Repeat("x", 1<<20)), false)
-	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), root+"/usr/local/bin/nodegate") {
-		t.Errorf("a full root: %v", err)
-	}
+	assert.True(t, errors.Is(err, syscall.ENOSPC) && strings.Contains(err.Error(), root+"/usr/local/bin/nodegate"), "a full root: %v", err)
 	assert.Diff(t, manifest(t, root), before, "it failed, but changed the tree")
 }
 
@@ -34,9 +32,7 @@ func TestReadOnlyRoot(t *testing.T) {
 	require.NoError(t, syscall.Mount("none", root, "tmpfs", syscall.MS_RDONLY, ""))
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
 	_, err := units.Install(open(t, root), files(t, policyOne, "one"), false)
-	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), root+"/") {
-		t.Errorf("a read-only root: %v", err)
-	}
+	assert.True(t, errors.Is(err, syscall.EROFS) && strings.Contains(err.Error(), root+"/"), "a read-only root: %v", err)
 }
 
 // TestSecondInstaller: a second install is refused while the first one runs. SECURITY.md: atomic.

@@ -40,9 +40,8 @@ func inMounts(t *testing.T, do func()) {
 func chattr(t *testing.T, flag, name string) {
 	t.Helper()
 	hosttest.NeedProgram(t, "chattr")
-	if out, err := exec.CommandContext(t.Context(), "chattr", flag, name).CombinedOutput(); err != nil {
-		t.Errorf("chattr %s %s: %v: %s", flag, name, err, out)
-	}
+	out, err := exec.CommandContext(t.Context(), "chattr", flag, name).CombinedOutput()
+	assert.True(t, err == nil, "chattr %s %s: %v: %s", flag, name, err, out)
 }
 
 // TestUnreplaceable: a target that root cannot replace is found before the first write, by install, upgrade and uninstall,
@@ -104,9 +103,7 @@ func TestUnreplaceable(t *testing.T) {
 					} else {
 						_, planned = units.Plan(tree, two, false)
 						_, err = units.Install(tree, two, false)
-						if planned == nil || err == nil || planned.Error() != err.Error() {
-							t.Errorf("%s: planned %v, installed %v", stage, planned, err)
-						}
+						assert.True(t, planned != nil && err != nil && planned.Error() == err.Error(), "%s: planned %v, installed %v", stage, planned, err)
 					}
 					if err == nil || !strings.Contains(err.Error(), c.want) {
 						t.Errorf("%s: %v", stage, err)
@@ -131,7 +128,5 @@ func TestUnreplaceableTogether(t *testing.T) {
 	defer chattr(t, "-i", root+"/usr/local/bin/nodegate")
 	defer chattr(t, "-i", root+"/etc/sysctl.d")
 	err := reinstall(open(t, root), files(t, policyOne, "one"))
-	if err == nil || strings.Count(err.Error(), "is immutable and cannot change") != 2 {
-		t.Errorf("got %v", err)
-	}
+	assert.True(t, err != nil && strings.Count(err.Error(), "is immutable and cannot change") == 2, "got %v", err)
 }

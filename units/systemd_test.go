@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/units"
 )
 
-// TestLinkAsSystemctl compares the symbolic link with the one that systemd's
-// own tool makes.
+// TestLinkAsSystemctl compares the symbolic link with the one that systemd's own tool makes.
 func TestLinkAsSystemctl(t *testing.T) {
 	hosttest.NeedProgram(t, "systemctl")
 	root := node(t)
@@ -28,9 +28,7 @@ func TestLinkAsSystemctl(t *testing.T) {
 		t.Fatalf("systemctl enable: %v\n%s", err, out)
 	}
 	theirs, err := os.Readlink(wants + "/nodegate-apply.service")
-	if err != nil || ours != theirs {
-		t.Errorf("our link points to %q, systemctl's to %q (%v)", ours, theirs, err)
-	}
+	assert.True(t, err == nil && ours == theirs, "our link points to %q, systemctl's to %q (%v)", ours, theirs, err)
 }
 
 // TestUnitsVerify runs `systemd-analyze verify` on the installed units.
@@ -49,8 +47,6 @@ func TestUnitsVerify(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		// The binary is below the root, not on this machine.
 		expected := strings.Contains(line, "is not executable") || strings.Contains(line, "Failed to create")
-		if strings.Contains(line, "nodegate") && !expected {
-			t.Errorf("systemd-analyze verify: %s", line)
-		}
+		assert.True(t, !strings.Contains(line, "nodegate") || expected, "systemd-analyze verify: %s", line)
 	}
 }

@@ -26,13 +26,9 @@ func exposure(t *testing.T, unit string, text []byte, most float64) {
 	file := filepath.Join(t.TempDir(), unit)
 	require.NoError(t, os.WriteFile(file, text, 0o644))
 	out, err := exec.Command("systemd-analyze", "security", "--offline=yes", "--no-pager", file).CombinedOutput()
-	if err != nil {
-		t.Fatalf("systemd-analyze: %v\n%s", err, out)
-	}
+	require.True(t, err == nil, "systemd-analyze: %v\n%s", err, out)
 	m := regexp.MustCompile(`Overall exposure level for \S+ ([0-9.]+)`).FindSubmatch(out)
-	if m == nil {
-		t.Fatalf("no exposure level in:\n%s", out)
-	}
+	require.True(t, m != nil, "no exposure level in:\n%s", out)
 	if level, err := strconv.ParseFloat(string(m[1]), 64); err != nil || level > most {
 		t.Errorf("%s: the exposure %s exceeds %.1f:\n%s", unit, m[1], most, out)
 	}

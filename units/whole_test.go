@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/require"
 	"nodegate/policy"
@@ -34,9 +35,7 @@ func policyIn(t *testing.T, root string) string {
 	}
 	defer h.Close()
 	found, err := h.ReadFiles(units.PolicyDir, policy.IsPolicyFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	assert.True(t, err == nil || errors.Is(err, fs.ErrNotExist), "%v", err)
 	var b strings.Builder
 	for _, f := range found {
 		b.WriteString(path.Base(f.Name) + "\n" + string(f.Text) + "\n")
@@ -96,9 +95,7 @@ func TestReadersDuringUpgrades(t *testing.T) {
 	}
 	done.Store(true)
 	wg.Wait()
-	if changes.Load() <= int64(readers) {
-		t.Error("no reader saw an upgrade: the test proves nothing")
-	}
+	assert.True(t, changes.Load() > int64(readers), "no reader saw an upgrade: the test proves nothing")
 	t.Logf("%d reads during %d upgrades, none wrong; the policy had changed %d times", reads.Load(), upgrades, changes.Load())
 }
 
@@ -111,43 +108,34 @@ func TestForeignPolicyFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(mine, []byte("# mine"), 0o640))
 	require.NoError(t, os.Symlink("/nowhere", root+units.PolicyDir+"/README"))
 	require.NoError(t, reinstall(tree, files(t, policyTwo, "two")))
-	if text, err := os.ReadFile(mine); err != nil || string(text) != "# mine" {
-		t.Errorf("a file of another program: %q, %v", text, err)
-	}
+	text, err := os.ReadFile(mine)
+	assert.True(t, err == nil && string(text) == "# mine", "a file of another program: %q, %v", text, err)
 	if to, err := os.Readlink(root + units.PolicyDir + "/README"); err != nil || to != "/nowhere" {
 		t.Errorf("a link of another program: %q, %v", to, err)
 	}
 	// The policy directory cannot be copied if it contains a directory; install still works.
 	require.NoError(t, os.Mkdir(root+units.PolicyDir+"/old", 0o755))
 	require.NoError(t, reinstall(tree, files(t, policyOne, "one")))
-	if got, want := policyIn(t, root), "50-mine.hcl\n# mine\n"+policyOf(files(t, policyOne, "one")); got != want {
-		t.Errorf("the policy is\n%s\nnot\n%s", got, want)
-	}
+	got, want := policyIn(t, root), "50-mine.hcl\n# mine\n"+policyOf(files(t, policyOne, "one"))
+	assert.Equal(t, got, want, "the policy")
 }
 
-// TestStagedNames: no program reads the files that a killed run left. procps, for example, applies
-// hidden files too.
+// TestStagedNames: no program reads the files that a killed run left. procps, for example, applies hidden files too.
 func TestStagedNames(t *testing.T) {
 	root := node(t)
 	tree := open(t, root)
 	k := &killer{Tree: tree, left: 30}
 	for k.left > 0 && !k.dead {
-		if _, err := units.Install(k, files(t, policyOne, "one"), false); err == nil {
-			t.Fatal("not killed: choose an earlier write")
-		}
+		_, err := units.Install(k, files(t, policyOne, "one"), false)
+		require.True(t, err != nil, "not killed: choose an earlier write")
 	}
 	left := strings.Count(manifest(t, root), ".nodegate-new")
-	if left == 0 {
-		t.Fatal("no staged file was left: the test proves nothing")
-	}
+	require.True(t, left != 0, "no staged file was left: the test proves nothing")
 	for line := range strings.SplitSeq(manifest(t, root), "\n") {
 		name := path.Base(strings.TrimSuffix(strings.Fields(line)[0], "/"))
-		if strings.Contains(name, "nodegate-new") && !strings.HasSuffix(name, ".nodegate-new") {
-			t.Errorf("%s could be taken for a file of its kind", name)
-		}
+		assert.True(t, !strings.Contains(name, "nodegate-new") || strings.HasSuffix(name, ".nodegate-new"),
+			"%s could be taken for a file of its kind", name)
 	}
 	require.NoError(t, reinstall(tree, files(t, policyOne, "one")))
-	if strings.Contains(manifest(t, root), ".nodegate-new") {
-		t.Errorf("the next install left:\n%s", manifest(t, root))
-	}
+	assert.True(t, !strings.Contains(manifest(t, root), ".nodegate-new"), "the next install left:\n%s", manifest(t, root))
 }
