@@ -49,12 +49,12 @@ torture: build ## kill the real binary, starve it of memory and disk, make its s
 
 # Run three machines for every two processors: with two machines, a fifth of the processors' time was idle.
 test-vm: ## boot real Debian nodes in QEMU (needs internal/e2e/vm/apt-packages); RUN='TestTrees|TestBake' selects, SKIP leaves out
-	$(GO) test -tags vm -count=1 -timeout 80m -v -parallel $$(($$(nproc) * 3 / 2)) -run '$(RUN)' -skip 'TestARM64|TestBootCost$(if $(SKIP),|$(SKIP))' ./internal/e2e/vm/
+	$(GO) test -tags vm -count=1 -timeout 80m -v -parallel $$(($$(nproc) * 3 / 2)) -run '$(RUN)' -skip 'TestARM64$(if $(SKIP),|$(SKIP))' ./internal/e2e/vm/
 
 test-arm64: ## boot an emulated arm64 node; its image takes minutes to build
 	$(GO) test -tags vm -count=1 -timeout 40m -v -run TestARM64 ./internal/e2e/vm/
 
-bench: build ## measure check beside a shell script and goss, audit, probe, and the boot natively and in a VM; OLD=BINARY adds another binary for comparison
+bench: build ## measure check beside a shell script and goss, audit, probe, and the boot; OLD=BINARY adds another binary for comparison
 	$(GO) run ./internal/bench bin/nodegate $(OLD)
 	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/audit/proxy ./internal/host/netns ./checks/datapath ./cmd/nodegate/internal/preview
 	$(GO) test -run "^$$" -bench Part -benchtime 5x ./internal/audit
@@ -62,8 +62,7 @@ bench: build ## measure check beside a shell script and goss, audit, probe, and 
 	$(GO) test -exec "unshare --net" -run "^$$" -bench . -benchtime 1000x ./cmd/nodegate/internal/watch
 	$(GO) run ./internal/bench/idle bin/nodegate
 	@if command -v qemu-system-x86_64 >/dev/null; then \
-		$(GO) test -tags vm -run '^$$' -bench NativeBoot -benchtime 20x ./internal/e2e/vm/ && \
-		$(GO) test -tags vm -count=1 -run TestBootCost -v ./internal/e2e/vm/; fi
+		$(GO) test -tags vm -run '^$$' -bench NativeBoot -benchtime 20x ./internal/e2e/vm/; fi
 
 lint: ## run gofmt, go vet, golangci-lint and the list of words; every finding fails
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }

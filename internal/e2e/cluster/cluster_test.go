@@ -53,9 +53,8 @@ func buildNodegate(t testing.TB) string {
 	binary := filepath.Join(t.TempDir(), "nodegate")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/nodegate")
 	cmd.Dir, cmd.Env = repositoryRoot(t), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building nodegate: %v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	require.True(t, err == nil, "building nodegate: %v\n%s", err, out)
 	return binary
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -84,12 +85,9 @@ func TestCondition(t *testing.T) {
 	foreign := strings.Replace(string(text), "publish {", "publish {\n  node = \"other\"", 1)
 	require.NoError(t, os.WriteFile(policy, []byte(foreign), 0o644))
 	const first = `timeout 60 "$1" watch --policy "$2" --allow-writable 2>&1 | grep -m 1 "$3"` // watch ends with its reader
-	if err := space.Shell(t.Context(), first, binary, policy, "403 Forbidden.*only its own Node"); err != nil {
-		t.Errorf("another node's condition: %v", err)
-	}
-	if _, found := conditionOf(t, c, "other"); found {
-		t.Error("another node's condition was written")
-	}
+	assert.NoError(t, space.Shell(t.Context(), first, binary, policy, "403 Forbidden.*only its own Node"), "another node's condition")
+	_, found := conditionOf(t, c, "other")
+	assert.True(t, !found, "another node's condition was written")
 	// With a credential plugin's certificate and without a name in the policy, the API server reports the certificate's user.
 	plugged := strings.Replace(string(text), credentials(), c.writePlugin(t, "watched"), 1)
 	require.NoError(t, os.WriteFile(policy, []byte(plugged), 0o644))
@@ -106,8 +104,7 @@ func TestCondition(t *testing.T) {
 func testOutage(t *testing.T, c *ControlPlane, space *Space, log string) {
 	t.Helper()
 	said := func() string {
-		text, err := os.ReadFile(log)
-		require.NoError(t, err)
+		text := require.ReadFile(t, log)
 		return string(text)
 	}
 	before := said()
@@ -131,8 +128,7 @@ func (c *ControlPlane) writePlugin(t *testing.T, name string) string {
 	t.Helper()
 	status := object{}
 	for suffix, field := range map[string]string{".crt": "clientCertificateData", ".key": "clientKeyData"} {
-		text, err := os.ReadFile(c.ca.filePath(name + suffix))
-		require.NoError(t, err)
+		text := require.ReadFile(t, c.ca.filePath(name+suffix))
 		status[field] = string(text)
 	}
 	const version = "client.authentication.k8s.io/v1"

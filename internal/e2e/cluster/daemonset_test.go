@@ -17,6 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -50,14 +51,10 @@ func TestDaemonSet(t *testing.T) {
 	root := newNodeRoot(t, binary, policy, pod)
 	before := root.files(t)
 	root.run(t, pod.InitContainers[0].Command)
-	if after := root.files(t); !strings.Contains(after, "/usr/local/bin/nodegate\n") {
-		t.Errorf("the init container installed\n%s", after)
-	}
+	assert.Contains(t, root.files(t), "/usr/local/bin/nodegate\n", "the init container installed")
 	c.runUndo(t)
 	root.run(t, c.daemonSet(t).InitContainers[0].Command)
-	if after := root.files(t); after != before {
-		t.Errorf("files after the undo:\n%s\nbefore:\n%s", after, before)
-	}
+	assert.Equal(t, root.files(t), before, "files after the undo")
 	for _, name := range []string{"watched", "other"} {
 		require.NoError(t, c.Create(t.Context(), "/api/v1/nodes", object{"metadata": object{"name": name}}))
 	}
@@ -100,22 +97,16 @@ account=/var/run/secrets/kubernetes.io/serviceaccount; mkdir -p $account; cp "$1
 	} {
 		out, err := space.Output(t.Context(), "curl", "-s", "--cacert", c.ca.filePath("ca.crt"), "-H", "Authorization: Bearer "+token, "-X", "PATCH",
 			"-H", "Content-Type: application/"+refused.kind+"-patch+json", "-d", refused.body, Server+refused.path)
-		if err != nil || !strings.Contains(out, refused.says) {
-			t.Errorf("%s: %v\n%s", refused.what, err, out)
-		}
+		assert.True(t, err == nil && strings.Contains(out, refused.says), "%s: %v\n%s", refused.what, err, out)
 	}
 	mine, others := c.listRights(t, token, "default"), c.listRights(t, c.token(t, "default", nil), "default")
 	for rule := range others {
 		delete(mine, rule)
 	}
 	want := map[string]bool{"get nodes": true, "patch nodes/status": true, "create events": true}
-	if !reflect.DeepEqual(mine, want) {
-		t.Errorf("the service account has the rights %v, want %v", mine, want)
-	}
+	assert.True(t, reflect.DeepEqual(mine, want), "the service account has the rights %v, want %v", mine, want)
 	system := c.listRights(t, token, "kube-system")
-	if system["create events"] || !system["get nodes"] {
-		t.Errorf("in kube-system it has the rights %v", system)
-	}
+	assert.True(t, !system["create events"] && system["get nodes"], "in kube-system it has the rights %v", system)
 }
 
 // createAll creates the objects in a directory of manifests.
@@ -133,9 +124,7 @@ func (c *ControlPlane) createAll(t *testing.T, dir string) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			kind := fmt.Sprint(o["kind"])
-			if err := c.API.Do(t.Context(), http.MethodPost, apiPaths()[kind]+"?fieldValidation=Strict", o, nil); err != nil {
-				t.Fatalf("%s: %v", kind, err)
-			}
+			require.NoError(t, c.API.Do(t.Context(), http.MethodPost, apiPaths()[kind]+"?fieldValidation=Strict", o, nil), "%s", kind)
 		}
 	}
 }
@@ -160,8 +149,7 @@ func (c *ControlPlane) daemonSet(t *testing.T) podSpec {
 // runUndo runs the documented command that makes the DaemonSet uninstall nodegate.
 func (c *ControlPlane) runUndo(t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(repository, "docs/export.md"))
-	require.NoError(t, err)
+	text := require.ReadFile(t, filepath.Join(repository, "docs/export.md"))
 	for line := range strings.Lines(string(text)) {
 		if arguments, found := strings.CutPrefix(line, "kubectl -n kube-system patch "); found {
 			require.NoError(t, c.Shell(t.Context(), `"$1" --kubeconfig "$2" -n kube-system patch `+arguments, c.programPath("kubectl"),

@@ -62,9 +62,7 @@ func TestDamage(t *testing.T) {
 			n.restore(t, rules) // from then on nft's handles are always the same
 			const some = 40
 			list := n.damages(t, rules)
-			if len(list) < some {
-				t.Fatalf("only %d damages: this tests too little", len(list))
-			}
+			require.True(t, len(list) >= some, "only %d damages: this tests too little", len(list))
 			tried := slices.Clone(list)
 			if os.Getenv("LONG") == "" {
 				rand.Shuffle(len(tried), func(i, j int) { tried[i], tried[j] = tried[j], tried[i] })

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/require"
 )
@@ -103,9 +104,7 @@ func TestFields(t *testing.T) {
 			a := untilAudit(t, n, binary, "cut off", "fail")
 			for name, f := range fields() {
 				said := failureEvidence(a, "default/"+name+" ")
-				if f.want == "" && said != "" || !strings.Contains(said, f.want) {
-					t.Errorf("%s: audit reports %q, want %q", name, said, f.want)
-				}
+				assert.True(t, (f.want != "" || said == "") && strings.Contains(said, f.want), "%s: audit reports %q, want %q", name, said, f.want)
 			}
 			t.Log(a.Said())
 			require.NoError(t, n.MendProxy(t.Context()))
@@ -164,9 +163,8 @@ func TestHealthPort(t *testing.T) {
 			spec := object{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 32100}
 			require.NoError(t, s.Patch(t.Context(), spec, nil))
 			a := untilAudit(t, n, binary, "the port is another program's", "fail")
-			if got := a.Accusations(); !slices.Equal(got, []string{"kubeproxy.healthport.closed"}) {
-				t.Errorf("audit finds %v", got)
-			}
+			got := a.Accusations()
+			assert.True(t, slices.Equal(got, []string{"kubeproxy.healthport.closed"}), "audit finds %v", got)
 			t.Log(a.Said())
 			require.NoError(t, taken.Close())
 			s.replaceEndpoints() // kube-proxy tries again at its next sync

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -32,9 +33,7 @@ func TestFirstWriting(t *testing.T) {
 		return k.passes()
 	})
 	t.Logf("watch passes after %.0f s; audits before that: %s", time.Since(began).Seconds(), &during)
-	if during.Findings["kubeproxy.table.unwritten"] == 0 {
-		t.Error("no audit ended during kube-proxy's first sync, so nothing was tested")
-	}
+	assert.True(t, during.Findings["kubeproxy.table.unwritten"] != 0, "no audit ended during kube-proxy's first sync, so nothing was tested")
 	for name, text := range during.Accused {
 		t.Errorf("a false %s:\n%s", name, text)
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -88,9 +89,7 @@ func (f strayFlow) prepareState(t *testing.T, script string) {
 		require.NoError(t, step())
 	}
 	t.Cleanup(func() {
-		if err := f.node.Shell(context.Background(), undo, string(f.node.Backend)); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, f.node.Shell(context.Background(), undo, string(f.node.Backend)))
 	})
 }
 
@@ -99,15 +98,12 @@ func (f strayFlow) checkFindings(t *testing.T, w way, binary, policy string) {
 	t.Helper()
 	out, err := f.node.Output(t.Context(), binary, "check", "--stage", "run", "--format", "json", "--policy", policy)
 	var failed *exec.ExitError
-	if err != nil && !errors.As(err, &failed) {
-		t.Fatal(err)
-	}
+	require.True(t, err == nil || errors.As(err, &failed), "%v", err)
 	var r struct {
 		Results []struct{ Name, Verdict, Got string }
 	}
-	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Results) != 2 {
-		t.Fatalf("nodegate check: %v\n%s", err, out)
-	}
+	err = json.Unmarshal([]byte(out), &r)
+	require.True(t, err == nil && len(r.Results) == 2, "nodegate check: %v\n%s", err, out)
 	for _, res := range r.Results {
 		got, wantGot, want := res.Got, w.found, "pass"
 		if w.arrives == untranslated {
@@ -115,15 +111,11 @@ func (f strayFlow) checkFindings(t *testing.T, w way, binary, policy string) {
 		}
 		if res.Name == "conntrack.be-liberal-changed" {
 			if wantGot = w.changed; wantGot == "" {
-				if res.Verdict == "warn" || res.Verdict == "fail" {
-					t.Errorf("%s: %s", res.Name, got)
-				}
+				assert.True(t, res.Verdict != "warn" && res.Verdict != "fail", "%s: %s", res.Name, got)
 				continue
 			}
 		}
-		if res.Verdict != want || got != wantGot {
-			t.Errorf("%s: %s: %q, want %s: %q", res.Name, res.Verdict, got, want, wantGot)
-		}
+		assert.True(t, res.Verdict == want && got == wantGot, "%s: %s: %q, want %s: %q", res.Name, res.Verdict, got, want, wantGot)
 	}
 }
 
@@ -135,9 +127,7 @@ func (f strayFlow) tryConnection(t *testing.T, arrives string) {
 		t.Fatal(err)
 	}
 	here, there := f.connect(t)
-	if err := exchange(here, there); err != nil {
-		t.Fatalf("before the stray segment: %v", err)
-	}
+	require.NoError(t, exchange(here, there), "before the stray segment")
 	require.NoError(t, f.sendStray(there))
 	type seen struct{ node, client [2]int } // {bad, good}
 	want := map[string]seen{
@@ -145,9 +135,8 @@ func (f strayFlow) tryConnection(t *testing.T, arrives string) {
 	}[arrives]
 	waitUntil(t, "stray segment at the node", func() (bool, error) { return readCounters(t, f.node.Space) != [2]int{}, nil })
 	err := exchange(here, there)
-	if got := (seen{readCounters(t, f.node.Space), readCounters(t, f.client)}); got != want {
-		t.Errorf("the stray segment: %+v, want %+v: %s", got, want, arrives)
-	}
+	got := (seen{readCounters(t, f.node.Space), readCounters(t, f.client)})
+	assert.True(t, got == want, "the stray segment: %+v, want %+v: %s", got, want, arrives)
 	if reset := errors.Is(err, syscall.ECONNRESET); reset != (arrives == untranslated) || !reset && err != nil {
 		t.Errorf("the connection after a stray segment that arrives %s: %v", arrives, err)
 	}

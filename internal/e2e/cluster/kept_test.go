@@ -46,9 +46,8 @@ func TestKept(t *testing.T) {
 			duringChurn(t, churn, func() {
 				before, restarted := churn.Changes(), time.Now()
 				for end := time.Now().Add(churnTime(time.Minute)); time.Now().Before(end); time.Sleep(time.Second) {
-					if _, err := k.passes(); err != nil {
-						t.Fatal(err)
-					}
+					_, err := k.passes()
+					require.NoError(t, err)
 					if time.Since(restarted) > restartEvery {
 						restarted = time.Now()
 						restartProxy(t, n)
@@ -97,17 +96,10 @@ type kept struct {
 
 func startKept(t testing.TB, n *ProxyNode, binary, every string) *kept {
 	t.Helper()
-	return startKeptAt(t, n, binary, every, 9758)
-}
-
-// startKeptAt starts a watch that serves its metrics on a port.
-func startKeptAt(t testing.TB, n *ProxyNode, binary, every string, port int) *kept {
-	t.Helper()
-	name := fmt.Sprintf("%s-%d", n.Name, port)
-	policy := filepath.Join(n.plane.Dir, name+".hcl")
+	policy := filepath.Join(n.plane.Dir, n.Name+".hcl")
 	require.NoError(t, os.WriteFile(policy, fmt.Appendf(nil, keptPolicy, n.plane.ProxyKubeconfig, n.Name, every), 0o644))
 	k := &kept{
-		t: t, log: filepath.Join(n.plane.Dir, name+"-watch.log"), listen: fmt.Sprintf("127.0.0.1:%d", port), began: time.Now(),
+		t: t, log: filepath.Join(n.plane.Dir, n.Name+"-watch.log"), listen: "127.0.0.1:9758", began: time.Now(),
 		http: &http.Client{Transport: &http.Transport{DialContext: n.DialContext}, Timeout: 10 * time.Second},
 	}
 	var err error
@@ -195,8 +187,7 @@ func (k *kept) cost() string {
 // processorTime returns the processor time of a process and its reaped children.
 func processorTime(t testing.TB, p *qemu.Process) time.Duration {
 	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
-	require.NoError(t, err)
+	stat := require.ReadFile(t, fmt.Sprintf("/proc/%d/stat", p.PID()))
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	const tick = 10 * time.Millisecond // 1/USER_HZ
 	var spent time.Duration
@@ -211,8 +202,7 @@ func processorTime(t testing.TB, p *qemu.Process) time.Duration {
 // resident returns the memory of a process in bytes.
 func resident(t testing.TB, p *qemu.Process) int {
 	t.Helper()
-	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID()))
-	require.NoError(t, err)
+	statm := require.ReadFile(t, fmt.Sprintf("/proc/%d/statm", p.PID()))
 	pages, err := strconv.Atoi(strings.Fields(string(statm))[1])
 	require.NoError(t, err)
 	return pages * os.Getpagesize()
@@ -221,8 +211,7 @@ func resident(t testing.TB, p *qemu.Process) int {
 // peak returns the peak memory of a process in bytes.
 func peak(t testing.TB, p *qemu.Process) int {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
-	require.NoError(t, err)
+	status := require.ReadFile(t, fmt.Sprintf("/proc/%d/status", p.PID()))
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")
 	kB, err := strconv.Atoi(strings.Fields(rest + " none")[0])
 	require.NoError(t, err)

@@ -76,9 +76,8 @@ func (n *kubeletNode) certificates(t *testing.T) (valid, expired string) {
 			a.certificate.NotAfter = time.Now().Add(-time.Hour)
 		}
 		require.NoError(t, a.issue(name, "system:node:n1", []string{"system:nodes"}))
-		if files[i], err = a.writeUserKubeconfig(name, "https://127.0.0.1:6443"); err != nil {
-			t.Fatal(err)
-		}
+		files[i], err = a.writeUserKubeconfig(name, "https://127.0.0.1:6443")
+		require.NoError(t, err)
 	}
 	return files[0], files[1]
 }
@@ -118,9 +117,8 @@ func (n *kubeletNode) runScript(t *testing.T, script string) (stop func()) {
 	host, port, _ := strings.Cut(address, ":")
 	wait := `i=0; until grep -q "$1 00000000:0000 0A" /proc/net/tcp; do i=$((i+1)); [ $i -lt 300 ]; sleep 0.1; done`
 	number := 0
-	if _, err := fmt.Sscan(port, &number); err != nil || host == "" {
-		t.Fatalf("%s is not an address", address)
-	}
+	_, err = fmt.Sscan(port, &number)
+	require.True(t, err == nil && host != "", "%s is not an address", address)
 	require.NoError(t, n.Shell(t.Context(), wait, fmt.Sprintf(":%04X", number)))
 	return func() { killProcess(p) }
 }
@@ -143,9 +141,8 @@ func (n *kubeletNode) findChecks(t *testing.T, stage string, verdicts ...string)
 	var r struct {
 		Results []struct{ Name, Verdict, Because string }
 	}
-	if bad := json.Unmarshal([]byte(out), &r); bad != nil || len(r.Results) < 9 {
-		t.Fatalf("nodegate check: %v, %v\n%s", bad, err, out)
-	}
+	bad := json.Unmarshal([]byte(out), &r)
+	require.True(t, bad == nil && len(r.Results) >= 9, "nodegate check: %v, %v\n%s", bad, err, out)
 	var names []string
 	for _, res := range r.Results {
 		if res.Because == "" && slices.Contains(verdicts, res.Verdict) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -78,9 +79,7 @@ func TestKubeletCondition(t *testing.T) {
 		return strings.Contains(c.pod(t).why, "had untolerated taint(s)") && len(c.readTaints(t)) == 1, nil
 	})
 	c.watchKubelet(t)
-	if p := c.pod(t); p.node != "" {
-		t.Errorf("the Pod is on %s while the condition is False", p.node)
-	}
+	assert.Equal(t, c.pod(t).node, "", "the Pod is on")
 	change := func(what, script, status string) {
 		t.Helper()
 		require.NoError(t, n.Shell(t.Context(), script))
@@ -152,14 +151,11 @@ func (c *ControlPlane) watchKubelet(t *testing.T) {
 				kubelets[one.LastHeartbeatTime] = true
 			}
 		}
-		if !found {
-			t.Fatalf("the condition is missing or changed: %+v", node.Status.Conditions)
-		}
+		require.True(t, found, "the condition is missing or changed: %+v", node.Status.Conditions)
 	}
 	t.Logf("%d writes of the condition, %d of kubelet's own", len(writes), len(kubelets))
-	if len(writes) > 3 || len(kubelets) < 10 {
-		t.Errorf("%d writes of the condition, want at most 3; %d of kubelet's, want many", len(writes), len(kubelets))
-	}
+	assert.True(t, len(writes) <= 3 && len(kubelets) >= 10,
+		"%d writes of the condition, want at most 3; %d of kubelet's, want many", len(writes), len(kubelets))
 }
 
 type scheduled struct{ node, why, phase string }
@@ -187,18 +183,15 @@ func (c *ControlPlane) pod(t *testing.T) scheduled {
 // removeTaint stands in for the Node Readiness Controller: it removes only the exported taint, and only if the condition is True.
 func (c *ControlPlane) removeTaint(t *testing.T) {
 	t.Helper()
-	if now, _ := conditionOf(t, c, "n1"); now.Status != "True" {
-		t.Fatalf("the condition is %+v", now)
-	}
+	now, _ := conditionOf(t, c, "n1")
+	require.True(t, now.Status == "True", "the condition is %+v", now)
 	all, others := c.readTaints(t), []object{}
 	for _, taint := range all {
 		if taint["key"] != "readiness.k8s.io/nodegate" {
 			others = append(others, taint)
 		}
 	}
-	if len(others) == len(all) {
-		t.Errorf("the exported taint is missing on the Node: %v", all)
-	}
+	assert.True(t, len(others) != len(all), "the exported taint is missing on the Node: %v", all)
 	require.NoError(t, c.API.Do(t.Context(), http.MethodPatch, "/api/v1/nodes/n1", object{"spec": object{"taints": others}}, nil))
 }
 

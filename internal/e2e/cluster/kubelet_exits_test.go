@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/e2e/vm"
 	"nodegate/internal/host/hosttest"
@@ -134,9 +135,7 @@ func TestKubeletExits(t *testing.T) {
 			scratch, err := cache.Scratch()
 			require.NoError(t, err)
 			defer func() {
-				if err := scratch.Close(); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, scratch.Close())
 			}()
 			tree := filepath.Join(scratch.Dir, "tree")
 			require.NoError(t, errors.Join(base.Clone(t.Context(), tree), writeExitsTree(t.Context(), tree, bin+"/kubelet", binary)))
@@ -166,9 +165,8 @@ func (f fatal) try(t *testing.T, guest *vm.Guest) {
 	}
 	console := guest.Console()[before:]
 	named := regexp.MustCompile(`nodegate: kubelet\.exit: .*` + regexp.QuoteMeta(f.says) + `.*; .+`).FindString(console)
-	if named == "" || strings.Contains(console, "S3cret") || strings.Contains(named, "read kubelet's last messages") {
-		t.Fatalf("the console does not name %q with a remedy, or has a private value:\n%s\n%s", f.says, qemu.Tail(console, 20), out.Stdout)
-	}
+	require.True(t, named != "" && !strings.Contains(console, "S3cret") && !strings.Contains(named, "read kubelet's last messages"),
+		"the console does not name %q with a remedy, or has a private value:\n%s\n%s", f.says, qemu.Tail(console, 20), out.Stdout)
 	t.Logf("%.0f s: %s", time.Since(began).Seconds(), named)
 }
 

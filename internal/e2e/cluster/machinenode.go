@@ -54,8 +54,7 @@ func NodeBase(ctx context.Context, cache vm.Cache, suite string) (*vm.Base, erro
 	return cache.Tree(ctx, "cluster", packages...)
 }
 
-// Make makes the disk of a node that has not joined yet; number is 1 or above. prepare may change its tree. The caller boots the
-// machine.
+// Make makes the disk of a node that has not joined yet; number is 1 or above. prepare may change its tree. The caller boots the machine.
 func (m Nodes) Make(ctx context.Context, number int, prepare func(tree string) error) (*MachineNode, error) {
 	n := &MachineNode{
 		Name: fmt.Sprintf("node%d", number), Address: fmt.Sprintf("%s.%d", network, 100+number),

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/e2e/vm"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -73,9 +74,7 @@ func TestScenarios(t *testing.T) {
 	for failure := range failures { // again at the end: the evidence of one failure has hundreds of lines
 		t.Error(failure)
 	}
-	if ran.Load() == 0 {
-		t.Error("unknown scenario; scenarios are the directories in scenarios/")
-	}
+	assert.True(t, ran.Load() != 0, "unknown scenario; scenarios are the directories in scenarios/")
 }
 
 func runScenario(t *testing.T, s Scenario, suite string) error {
@@ -95,9 +94,7 @@ func newRunner(t *testing.T, version string, s Scenario, suite string) Runner {
 	scratch, err := cache.Scratch()
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := scratch.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, scratch.Close())
 	})
 	base, err := NodeBase(t.Context(), cache, suite)
 	require.NoError(t, err)
@@ -106,9 +103,8 @@ func newRunner(t *testing.T, version string, s Scenario, suite string) Runner {
 	r := Runner{Nodes: Nodes{Base: base, Plane: c, Pod: pod, Scratch: scratch.Dir}, Nodegate: binary, Log: t.Logf}
 	var flags []string
 	if len(s.Suites) > 0 {
-		if r.Containerd, err = BuildContainerd(t.Context(), CacheDir(repositoryRoot(t))); err != nil {
-			t.Fatal(err)
-		}
+		r.Containerd, err = BuildContainerd(t.Context(), CacheDir(repositoryRoot(t)))
+		require.NoError(t, err)
 	}
 	if s.Bake {
 		policy, err := os.ReadFile(s.Policy)
@@ -117,9 +113,8 @@ func newRunner(t *testing.T, version string, s Scenario, suite string) Runner {
 		r.Bake = &vm.Bake{Repository: repositoryRoot(t), Nodegate: r.Releases + "/v1.0.0/nodegate-linux-amd64", Policy: string(policy)}
 	}
 	if s.Flannel {
-		if r.Flannel, err = BuildFlannel(t.Context(), CacheDir(repositoryRoot(t))); err != nil {
-			t.Fatal(err)
-		}
+		r.Flannel, err = BuildFlannel(t.Context(), CacheDir(repositoryRoot(t)))
+		require.NoError(t, err)
 		require.NoError(t, c.LetFlannel(t.Context()))
 		flags = NodeCIDRs()
 	}
@@ -133,9 +128,8 @@ func podProgram(t *testing.T) string {
 	pod := filepath.Join(t.TempDir(), "pod")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", pod, "./internal/e2e/cluster/pod")
 	cmd.Dir, cmd.Env = repositoryRoot(t), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the Pods' program: %v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	require.True(t, err == nil, "building the Pods' program: %v\n%s", err, out)
 	return pod
 }
 
@@ -149,9 +143,8 @@ func buildReleases(t *testing.T) string {
 	for _, version := range []string{"v1.0.0", "v1.0.1"} {
 		cmd := exec.CommandContext(t.Context(), "go", "run", "./images/release", "deb", filepath.Join(dir, version))
 		cmd.Dir, cmd.Env = repositoryRoot(t), append(os.Environ(), "VERSION="+version, "SOURCE_DATE_EPOCH=1700000000")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("making %s: %v\n%s", version, err, out)
-		}
+		out, err := cmd.CombinedOutput()
+		require.True(t, err == nil, "making %s: %v\n%s", version, err, out)
 	}
 	return dir
 }

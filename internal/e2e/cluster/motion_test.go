@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -66,9 +67,7 @@ func duringChurn(t testing.TB, churn *Churn, do func()) {
 	go func() { ended <- churn.Run(ctx) }()
 	defer func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 	}()
 	do()
 }
@@ -85,9 +84,8 @@ func auditHealthy(t *testing.T, n *ProxyNode, binary string, churn *Churn, d tim
 	}
 	changes := churn.Changes() - before
 	t.Logf("%d audits during %d changes: %s", tally.Audits(), changes, &tally)
-	if tally.Audits() == 0 || changes == 0 || tally.Verdicts["pass"] == 0 {
-		t.Error("no audit or no change happened, so nothing was tested")
-	}
+	assert.True(t, tally.Audits() != 0 && changes != 0 && tally.Verdicts["pass"] != 0,
+		"no audit or no change happened, so nothing was tested")
 	for name, text := range tally.Accused {
 		t.Errorf("the first false %s:\n%s", name, text)
 	}
@@ -112,9 +110,7 @@ func auditStale(t *testing.T, n *ProxyNode, binary string, victim *Service) {
 		for _, e := range r.Evidence {
 			seen := e.Source + " " + e.Text
 			named = named || r.Verdict == "fail" && strings.Contains(seen, victim.Name)
-			if r.Verdict == "fail" && strings.Contains(seen, "churn-") {
-				t.Errorf("%s reports a healthy Service: %s", r.Name, seen)
-			}
+			assert.True(t, r.Verdict != "fail" || !strings.Contains(seen, "churn-"), "%s reports a healthy Service: %s", r.Name, seen)
 		}
 	}
 	if !named {
@@ -159,9 +155,7 @@ func TestStale(t *testing.T) {
 				a := untilAudit(t, n, binary, way.name, "fail")
 				t.Logf("found after %.1f s: %s", time.Since(began).Seconds(), strings.Join(a.Accusations(), ", "))
 				_, err := n.Healthz(t.Context())
-				if (err == nil) != way.answers {
-					t.Errorf("%s: kube-proxy's healthz: %v", way.name, err)
-				}
+				assert.True(t, (err == nil) == way.answers, "%s: kube-proxy's healthz: %v", way.name, err)
 				require.NoError(t, way.mend())
 				began = time.Now()
 				untilAudit(t, n, binary, way.name+", and back", "pass")

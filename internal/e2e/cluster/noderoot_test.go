@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -44,9 +45,7 @@ cp "$2" /run/policy; mount -t tmpfs -o mode=755 tmpfs /run/pod; cp "$1" /run/pod
 func (r nodeRoot) run(t *testing.T, command []string) {
 	t.Helper()
 	line := slices.DeleteFunc(slices.Clone(command), func(a string) bool { return a == "--start" || a == "--stop" })
-	if len(line) != len(command)-1 {
-		t.Errorf("%q does not try to reach systemd", command)
-	}
+	assert.True(t, len(line) == len(command)-1, "%q does not try to reach systemd", command)
 	require.NoError(t, r.Shell(t.Context(), `chroot /run/pod "$@"`, line...))
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -13,9 +14,7 @@ func TestOurScenariosLoad(t *testing.T) {
 	all, err := Load("scenarios")
 	require.NoError(t, err)
 	for _, s := range all {
-		if len(s.Steps) == 0 || s.Description == "" {
-			t.Errorf("%s is empty", s.Name)
-		}
+		assert.True(t, len(s.Steps) != 0 && s.Description != "", "%s is empty", s.Name)
 	}
 }
 

@@ -78,13 +78,10 @@ func readCounters(t *testing.T, s *Space) (counts [2]int) {
 	out, err := s.Output(t.Context(), "nft", "list", "chain", "ip", "seen", "c")
 	require.NoError(t, err)
 	parts := strings.Split(out, "counter packets ")
-	if len(parts) != 3 {
-		t.Fatalf("no counters: %s", out)
-	}
+	require.True(t, len(parts) == 3, "no counters: %s", out)
 	for i := range counts {
-		if _, err := fmt.Sscan(parts[i+1], &counts[i]); err != nil {
-			t.Fatal(err)
-		}
+		_, err = fmt.Sscan(parts[i+1], &counts[i])
+		require.NoError(t, err)
 	}
 	return counts
 }

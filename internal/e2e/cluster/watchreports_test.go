@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -69,9 +70,8 @@ func TestWatchReports(t *testing.T) {
 				return slices.Contains(found, f.finding) && k.verdict() == "fail", err
 			})
 			t.Logf("reported after %.1f s; one after the other: %q", time.Since(began).Seconds(), seen)
-			if _, err := n.Healthz(t.Context()); (err == nil) != f.answers {
-				t.Errorf("kube-proxy's healthz: %v", err)
-			}
+			_, err = n.Healthz(t.Context())
+			assert.True(t, (err == nil) == f.answers, "kube-proxy's healthz: %v", err)
 			require.NoError(t, f.mend(n))
 			replace()
 			began = time.Now()
@@ -128,9 +128,8 @@ func TestAPIAway(t *testing.T) {
 	never := func(d time.Duration) {
 		t.Helper()
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
-			if _, err := k.passes(); err != nil {
-				t.Fatal(err)
-			}
+			_, err := k.passes()
+			require.NoError(t, err)
 		}
 	}
 	require.NoError(t, n.refuse(t, ""))

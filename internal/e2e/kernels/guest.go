@@ -105,9 +105,8 @@ func parameters() map[string]bool {
 	return all
 }
 
-// typeOf distinguishes numbers from strings that only look like numbers, by writing values that
-// are not numbers: a mask accepts "a", and a list of CPUs accepts "0-0". A parameter that accepts
-// "a" and keeps its value ignores invalid input, and is a number.
+// typeOf distinguishes numbers from strings that only look like numbers, by writing values that are not numbers: a mask accepts "a", and a
+// list of CPUs accepts "0-0". A parameter that accepts "a" and keeps its value ignores invalid input, and is a number.
 func typeOf(path string) string {
 	read := func() (string, error) {
 		b, err := os.ReadFile(path)

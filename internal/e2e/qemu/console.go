@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// mostConsole bounds the console output that is kept, the latest part: a machine may write for
-// ever.
+// mostConsole bounds the console output that is kept, the latest part: a machine may write for ever.
 const mostConsole = 16 << 20
 
 // Recording is the data received from a reader up to now.
@@ -46,9 +45,8 @@ func (r *Recording) Text() string {
 	return string(r.kept)
 }
 
-// Plain returns console text without carriage returns and the terminal's control sequences. A
-// cursor position in the leftmost column becomes a line break. (SeaBIOS also moves the cursor
-// within words.)
+// Plain returns console text without carriage returns and the terminal's control sequences. A cursor position in the leftmost column
+// becomes a line break. (SeaBIOS also moves the cursor within words.)
 func Plain(text string) string {
 	text = regexp.MustCompile(`\x1b\[[0-9]+;0*1H`).ReplaceAllString(text, "\n")
 	return regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[ -/]*[0-~]|\r`).ReplaceAllString(text, "")

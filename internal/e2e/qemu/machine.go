@@ -1,6 +1,5 @@
-// Package qemu runs virtual machines for the tests in internal/e2e/vm and
-// internal/e2e/cluster. QEMU ends with the process that started it, however
-// that process ends, and leaves nothing behind.
+// Package qemu runs virtual machines for the tests in internal/e2e/vm and internal/e2e/cluster. QEMU ends with the process that started
+// it, however that process ends, and leaves nothing behind.
 package qemu
 
 import (
@@ -15,8 +14,7 @@ import (
 	"time"
 )
 
-// Machine describes the machine that QEMU emulates: processors, a disk, a serial console, virtio
-// ports, no network card.
+// Machine describes the machine that QEMU emulates: processors, a disk, a serial console, virtio ports, no network card.
 type Machine struct {
 	Program    string // "" means the QEMU for this host's architecture
 	Memory     int    // MiB; 0 means 1024
@@ -77,9 +75,8 @@ func (m Machine) Start() (*Running, error) {
 	return r, nil
 }
 
-// arguments returns QEMU's arguments. -no-reboot makes a reboot of the guest end QEMU. Of several
-// emulated processors only one runs at a time (thread=single): in a boot with two concurrent ones
-// under QEMU 7.2, both hung in the kernel until the time was up.
+// arguments returns QEMU's arguments. -no-reboot makes a reboot of the guest end QEMU. Of several emulated processors only one runs at a
+// time (thread=single): in a boot with two concurrent ones under QEMU 7.2, both hung in the kernel until the time was up.
 func (m Machine) arguments() []string {
 	args := []string{
 		"-accel", "tcg,thread=single", "-m", strconv.Itoa(cmp.Or(m.Memory, 1024)),
@@ -121,8 +118,7 @@ func (r *Running) close() {
 	}
 }
 
-// Console returns the machine's output to its serial console so far, without colours and carriage
-// returns.
+// Console returns the machine's output to its serial console so far, without colours and carriage returns.
 func (r *Running) Console() string {
 	select {
 	case <-r.Ended():

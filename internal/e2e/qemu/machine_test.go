@@ -3,12 +3,13 @@ package qemu
 import (
 	"slices"
 	"testing"
+
+	"nodegate/internal/assert"
 )
 
 // TestDisk: the disk's format is never guessed, and a name with a comma stays one name.
 func TestDisk(t *testing.T) {
 	args := Machine{Disk: Disk{File: "/a,b", Format: "raw"}}.arguments()
-	if want := "if=virtio,cache=unsafe,format=raw,file=/a,,b"; !slices.Contains(args, want) {
-		t.Errorf("%q lacks %s", args, want)
-	}
+	want := "if=virtio,cache=unsafe,format=raw,file=/a,,b"
+	assert.True(t, slices.Contains(args, want), "%q lacks %s", args, want)
 }

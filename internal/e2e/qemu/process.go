@@ -16,9 +16,8 @@ type Process struct {
 // Start starts a command whose SysProcAttr.Pdeathsig is set. If enter is not nil, it runs first, on
 // the thread that forks: the child inherits the namespaces that it joins, and no other thread does.
 //
-// The kernel sends the parent-death signal when the *thread* that forked ends, and Go may end
-// threads at any time. So the forking goroutine keeps its thread until the child has ended; the
-// thread ends with it.
+// The kernel sends the parent-death signal when the *thread* that forked ends, and Go may end threads at any time. So the forking
+// goroutine keeps its thread until the child has ended; the thread ends with it.
 func Start(cmd *exec.Cmd, enter func() error) (*Process, error) {
 	p := &Process{cmd: cmd, ended: make(chan struct{})}
 	started := make(chan error, 1)

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -47,9 +48,7 @@ func TestPowerCut(t *testing.T) {
 		hosttest.NeedProgram(t, "mkfs."+name)
 		wg.Go(func() {
 			for _, p := range phases {
-				if err := inOwnMounts(func() error { return b.powerCuts(t, name, p) }); err != nil {
-					t.Errorf("%s, %s: %v", name, p.name, err)
-				}
+				assert.NoError(t, inOwnMounts(func() error { return b.powerCuts(t, name, p) }), "%s, %s", name, p.name)
 			}
 		})
 	}
@@ -125,8 +124,7 @@ func (b *bench) powerCuts(t *testing.T, name string, p phase) error {
 	return nil
 }
 
-// recordWrites creates a file system with the tree at the start of the phase, and returns all writes of the
-// run to its disk.
+// recordWrites creates a file system with the tree at the start of the phase, and returns all writes of the run to its disk.
 func (b *bench) recordWrites(dir, name string, p phase) (log []loggedWrite, err error) {
 	base, exported := dir+"/base", dir+"/exported"
 	for _, f := range []string{base, exported, dir + "/log"} {
@@ -190,9 +188,8 @@ func (b *bench) bootAfterCut(dir, name string, p phase, more []loggedWrite, byUn
 	return errors.Join(b.judgeTree(p, dir+"/mnt", byUninstall), unmount(dir+"/mnt"))
 }
 
-// unmount waits while another test's child keeps the file system busy. A child that was forked while this
-// process read a file there holds a copy of the descriptor until it executes its program. With a new network
-// namespace that takes a while.
+// unmount waits while another test's child keeps the file system busy. A child that was forked while this process read a file there holds
+// a copy of the descriptor until it executes its program. With a new network namespace that takes a while.
 func unmount(dir string) error {
 	err := unix.Unmount(dir, 0)
 	for deadline := time.Now().Add(time.Minute); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); err = unix.Unmount(dir, 0) {

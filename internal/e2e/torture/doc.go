@@ -1,7 +1,6 @@
-// Package torture attacks the real binary and counts the runs that survive. It ends an installation at every
-// possible moment: killed, disk full, disk broken, power cut, or with targets that root cannot replace. It also runs
-// a gate with hostile files, file systems, programs, console, journal and /run, and every verb with hostile names,
-// endless inputs, and a policy that others may replace.
+// Package torture attacks the real binary and counts the runs that survive. It ends an installation at every possible moment: killed, disk
+// full, disk broken, power cut, or with targets that root cannot replace. It also runs a gate with hostile files, file systems, programs,
+// console, journal and /run, and every verb with hostile names, endless inputs, and a policy that others may replace.
 //
 //	make torture          a sample of the points, three minutes
 //	LONG=1 make torture   every point, about an hour

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -49,7 +50,6 @@ func TestHungFileSystems(t *testing.T) {
 	})
 	s.printCounts(t, "gate: a FUSE file system never answers")
 	out, status, err := r.run("", "gate")
-	if judgeHeld(out, status, err, "nodegate_no_such") != nil || strings.Contains(out, "has not returned") {
-		t.Errorf("without an attack: status %d, %v: %s", status, err, out)
-	}
+	assert.True(t, judgeHeld(out, status, err, "nodegate_no_such") == nil && !strings.Contains(out, "has not returned"),
+		"without an attack: status %d, %v: %s", status, err, out)
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/e2e/torture/inject"
 	"nodegate/internal/require"
 )
@@ -76,9 +77,7 @@ func TestGate(t *testing.T) {
 	var own unix.Rusage
 	require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &own))
 	t.Logf("the largest run used %d MiB, this process %d MiB", w.maxMemory>>20, own.Maxrss>>10)
-	if w.maxMemory > max(256<<20, own.Maxrss<<10) {
-		t.Errorf("a run used %d MiB", w.maxMemory>>20)
-	}
+	assert.True(t, w.maxMemory <= max(256<<20, own.Maxrss<<10), "a run used %d MiB", w.maxMemory>>20)
 }
 
 // TestBreakGlass: the break-glass file works only if it certainly exists; an error does not switch the gate off.

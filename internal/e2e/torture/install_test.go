@@ -73,9 +73,8 @@ func newBench(t *testing.T, dir string) *bench {
 	for state, root := range map[string]string{"bare": b.bare, "old": b.old, "new": upgraded} {
 		b.manifest[state], err = describeTree(root)
 		require.NoError(t, err)
-		if b.reads[state], err = b.readPolicy(root); err != nil {
-			t.Fatalf("%s: %v", state, err)
-		}
+		b.reads[state], err = b.readPolicy(root)
+		require.NoError(t, err, "%s", state)
 	}
 	return b
 }
@@ -153,8 +152,7 @@ var phases = []phase{
 	{"uninstall", "old", "uninstall", "old", []string{"old", "bare", "installing"}},
 }
 
-// judgeTree checks a tree after an attack, and consumes it: the policy must be complete, and another run
-// must reach a known state.
+// judgeTree checks a tree after an attack, and consumes it: the policy must be complete, and another run must reach a known state.
 func (b *bench) judgeTree(p phase, root string, byUninstall bool) error {
 	got, err := b.readPolicy(root)
 	if err != nil {
@@ -206,12 +204,8 @@ func TestInstallation(t *testing.T) {
 			return inject.Action{}
 		}
 		out, status, err := runProgram(b.dir, b.runArgs(root, p.verb, p.which), count)
-		if err != nil || status != 0 {
-			t.Fatalf("%s: exit %d, %v: %s", p.name, status, err, out)
-		}
-		if len(calls) < 30 {
-			t.Fatalf("%s makes only %d writing calls: the test does not see all of them", p.name, len(calls))
-		}
+		require.True(t, err == nil && status == 0, "%s: exit %d, %v: %s", p.name, status, err, out)
+		require.True(t, len(calls) >= 30, "%s makes only %d writing calls: the test does not see all of them", p.name, len(calls))
 		t.Logf("%s makes %d writing system calls", p.name, len(calls))
 		for _, attack := range []struct {
 			name string

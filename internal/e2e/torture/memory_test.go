@@ -16,8 +16,7 @@ import (
 	"nodegate/internal/require"
 )
 
-// TestMemory gives every reader its most expensive input. It may use at most ten times the size of the input
-// plus 96 MiB of memory.
+// TestMemory gives every reader its most expensive input. It may use at most ten times the size of the input plus 96 MiB of memory.
 func TestMemory(t *testing.T) {
 	dir := t.TempDir()
 	var s survey

@@ -155,9 +155,7 @@ func attackPoints(t *testing.T, what string, samples int, run func(decide func(i
 		}
 		return inject.Action{}
 	}))
-	if len(calls) < 5 {
-		t.Fatalf("%s makes only %d writing calls: the test does not see all of them", what, len(calls))
-	}
+	require.True(t, len(calls) >= 5, "%s makes only %d writing calls: the test does not see all of them", what, len(calls))
 	for _, attack := range []struct {
 		name string
 		do   inject.Action

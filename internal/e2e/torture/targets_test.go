@@ -71,9 +71,7 @@ func (b *bench) targets(t *testing.T, p phase) []string {
 			}
 		}
 	}
-	if len(all) < 2 {
-		t.Fatalf("%s changes only %q", p.name, all)
-	}
+	require.True(t, len(all) >= 2, "%s changes only %q", p.name, all)
 	return all
 }
 

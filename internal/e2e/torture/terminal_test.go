@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/assert"
 )
 
 // hostile is text that clears a terminal, rings its bell, and reverses what follows. As a name of a link it has 9 bytes.
@@ -106,9 +108,7 @@ func TestTerminal(t *testing.T) {
 	})
 	s.printCounts(t, "hostile names on a terminal")
 	t.Logf("%d of %d outputs have the hostile text, escaped", len(shown), len(runs))
-	if len(shown) < len(runs)/3 {
-		t.Error("the attacks do not reach the output")
-	}
+	assert.True(t, len(shown) >= len(runs)/3, "the attacks do not reach the output")
 }
 
 // onTerminal returns what a run writes to a terminal, from which it also reads.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/e2e/torture/inject"
 	"nodegate/internal/require"
 )
@@ -25,8 +26,7 @@ var (
 	seed  = flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the random samples")
 )
 
-// runLimit is the time that systemd gives a gate beyond its budget (units, dropInSlack). systemd ends a gate
-// that takes longer.
+// runLimit is the time that systemd gives a gate beyond its budget (units, dropInSlack). systemd ends a gate that takes longer.
 const runLimit = 30 * time.Second
 
 // survey counts the attacks in one area, and those that nodegate did not survive.
@@ -50,9 +50,7 @@ func (s *survey) runPoint(t *testing.T, what string, attack func() error) {
 // printCounts prints the counts. It fails if nothing was tried.
 func (s *survey) printCounts(t *testing.T, area string) {
 	t.Logf("TORTURE %-44s tried %5d, survived %5d", area, s.tried, s.tried-s.failed)
-	if s.tried == 0 {
-		t.Error("nothing was tried")
-	}
+	assert.True(t, s.tried != 0, "nothing was tried")
 }
 
 // samplePoints returns n random numbers below total, more with -times, or all of them with LONG=1.
@@ -117,9 +115,7 @@ func nodegate(t *testing.T) string {
 	if err == nil {
 		_, err = os.Stat(abs)
 	}
-	if err != nil {
-		t.Fatalf("%v; run `make build`", err)
-	}
+	require.NoError(t, err)
 	return abs
 }
 

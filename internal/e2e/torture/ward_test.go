@@ -45,8 +45,7 @@ var programs = map[string]struct{ what, text string }{
 
 // problemNames returns all names of check blocks, from the golden file of the command's contract test.
 func problemNames(t *testing.T) []string {
-	text, err := os.ReadFile("../../../cmd/nodegate/testdata/contract.golden")
-	require.NoError(t, err)
+	text := require.ReadFile(t, "../../../cmd/nodegate/testdata/contract.golden")
 	var names []string
 	for line := range strings.Lines(string(text)) {
 		if name, is := strings.CutPrefix(line, "problem "); is {

@@ -48,9 +48,7 @@ func TestAgentAnswers(t *testing.T) {
 		{"cat <<'E'\n" + long + "E\n", Output{long, "", 0}},
 	} {
 		got, err := a.run(t.Context(), test.script)
-		if err != nil {
-			t.Fatalf("%.40q: %v", test.script, err)
-		}
+		require.NoError(t, err, "%.40q", test.script)
 		assert.Equal(t, got, test.want, "%.40q", test.script)
 	}
 }
@@ -61,9 +59,7 @@ func TestAgentStopsALongScript(t *testing.T) {
 	defer cancel()
 	got, err := a.run(ctx, "echo before; sleep 60")
 	require.NoError(t, err)
-	if got.Code != 124 || got.Stdout != "before\n" {
-		t.Errorf("got %+v, want code 124 and the output so far", got)
-	}
+	assert.True(t, got.Code == 124 && got.Stdout == "before\n", "got %+v, want code 124 and the output so far", got)
 	// The agent must still answer.
 	if got, err := a.run(t.Context(), "echo after"); err != nil || got.Stdout != "after\n" {
 		t.Errorf("got %+v, %v", got, err)
@@ -85,15 +81,13 @@ func TestAgentThatIsSilent(t *testing.T) {
 	defer theirs.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := newAgent(port).waitHello(ctx); err == nil {
-		t.Error("a silent agent passed for a greeting")
-	}
+	err = newAgent(port).waitHello(ctx)
+	assert.True(t, err != nil, "a silent agent passed for a greeting")
 }
 
 func TestParseAnswerRefusesNonsense(t *testing.T) {
 	for _, line := range []string{"", "HELLO", "1 0 -", "2 0 - -", "1 x - -", "1 0 ! -", "1 0 - - -"} {
-		if out, err := parseAnswer("1", line); err == nil {
-			t.Errorf("%q: got %+v", line, out)
-		}
+		out, err := parseAnswer("1", line)
+		assert.True(t, err != nil, "%q: got %+v", line, out)
 	}
 }

@@ -28,9 +28,7 @@ func (b bake) checkNoIdentity(t *testing.T) {
 	mustRun(t, "debugfs", "-R", "rdump /usr/lib/systemd "+tree+"/usr/lib", disk)
 	out, err := exec.CommandContext(t.Context(), b.Nodegate, "check", "--root", tree, "--policy",
 		identityPolicy(t, b.Dir)).CombinedOutput()
-	if err != nil || strings.Contains(string(out), "sshd will not start") {
-		t.Errorf("the baked disk: %v\n%s", err, out)
-	}
+	assert.True(t, err == nil && !strings.Contains(string(out), "sshd will not start"), "the baked disk: %v\n%s", err, out)
 	mustRun(t, "rm", "-r", tree)
 }
 
@@ -51,9 +49,7 @@ func (b bake) readIdentity(t *testing.T) map[string]string {
 		ctx, cancel := context.WithTimeout(t.Context(), bootScript)
 		defer cancel()
 		out, err := g.Run(ctx, library+script)
-		if err != nil || out.Code != 0 {
-			t.Fatalf("%s: exit %d, %v\n%s", script, out.Code, err, out.Stderr)
-		}
+		require.True(t, err == nil && out.Code == 0, "%s: exit %d, %v\n%s", script, out.Code, err, out.Stderr)
 		return strings.TrimSpace(out.Stdout)
 	}
 	ask("first_start; saw 1; within 120 settled; within 60 test -s /etc/ssh/ssh_host_ed25519_key.pub")
@@ -98,7 +94,6 @@ func readJSON(t *testing.T, name string, into any) {
 
 func mustRun(t *testing.T, name string, args ...string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	require.True(t, err == nil, "%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"nodegate/internal/assert"
@@ -25,20 +24,14 @@ func TestBake(t *testing.T) {
 	t.Run("good", func(t *testing.T) {
 		b := newBake(t, r)
 		out, err := b.Run(t.Context(), b.prepareTree(t))
-		if err != nil {
-			t.Fatalf("packer build: %v\n%s", err, out)
-		}
+		require.True(t, err == nil, "packer build: %v\n%s", err, out)
 		assert.Equal(t, b.readReport(t).Verdict, "pass", "the verdict of the report beside the image is")
 		b.checkManifest(t)
 		b.checkNoIdentity(t)
-		if err := b.bootCopy(t, r, "installed-into-the-image", 2); err != nil {
-			t.Errorf("the baked image: %v", err)
-		}
+		assert.NoError(t, b.bootCopy(t, r, "installed-into-the-image", 2), "the baked image")
 		one, two := b.readIdentity(t), b.readIdentity(t)
 		for what, of := range one {
-			if of == "" || of == two[what] {
-				t.Errorf("two machines of one image have the same %s: %q", what, of)
-			}
+			assert.True(t, of != "" && of != two[what], "two machines of one image have the same %s: %q", what, of)
 		}
 	})
 	t.Run("broken", func(t *testing.T) {
@@ -47,18 +40,13 @@ func TestBake(t *testing.T) {
 		putFile(t, tree+"/etc/modprobe.d/rival.conf", "install br_netfilter /bin/false\n")
 		mustRun(t, "ssh-keygen", "-A", "-f", tree) // nothing creates these keys at boot: the bake keeps them, and the check finds them
 		out, err := b.Run(t.Context(), tree)
-		if err == nil {
-			t.Fatalf("the build of a broken image passed:\n%s", out)
-		}
+		require.True(t, err != nil, "the build of a broken image passed:\n%s", out)
 		for _, why := range []string{"image.module.br_netfilter", "image.identity", "/etc/ssh/ssh_host_ed25519_key"} {
-			if !strings.Contains(out, why) {
-				t.Errorf("the output of the build lacks the reason %s:\n%s", why, out)
-			}
+			assert.Contains(t, out, why, "the output of the build lacks the reason")
 		}
 		assert.Equal(t, b.readReport(t).Verdict, "fail", "the verdict of the report of the failed build is")
-		if left, _ := filepath.Glob(b.Out() + "/disk/*"); len(left) > 0 {
-			t.Errorf("the failed build left %v", left)
-		}
+		left, _ := filepath.Glob(b.Out() + "/disk/*")
+		assert.True(t, len(left) == 0, "the failed build left %v", left)
 	})
 }
 
@@ -101,9 +89,7 @@ func (b bake) bootCopy(t *testing.T, r Runner, scenario string, boots int) error
 	t.Helper()
 	s, err := loadScenario(filepath.Join("scenarios", scenario))
 	require.NoError(t, err)
-	if s.Prepare != "" || s.Policy != "" || len(s.Boots) < boots {
-		t.Fatalf("%s needs an image other than the baked one", scenario)
-	}
+	require.True(t, s.Prepare == "" && s.Policy == "" && len(s.Boots) >= boots, "%s needs an image other than the baked one", scenario)
 	r.Log = t.Logf
 	return r.bootAll(t.Context(), b.copyMachine(t), s.Boots[:boots])
 }

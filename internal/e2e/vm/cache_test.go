@@ -28,19 +28,14 @@ func TestScratchSweepsTheDeadOnly(t *testing.T) {
 	require.NoError(t, err)
 	second, err := cache.Scratch()
 	require.NoError(t, err)
-	if _, err := os.Stat(dead); !os.IsNotExist(err) {
-		t.Errorf("the directory of the dead run: %v", err)
-	}
+	_, err = os.Stat(dead)
+	assert.True(t, os.IsNotExist(err), "the directory of the dead run: %v", err)
 	for _, s := range []*Scratch{first, second} {
-		if _, err := os.Stat(s.Dir); err != nil {
-			t.Errorf("the directory of a living run: %v", err)
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if _, err := os.Stat(s.Dir); !os.IsNotExist(err) {
-			t.Errorf("the directory of a closed run: %v", err)
-		}
+		_, err = os.Stat(s.Dir)
+		assert.NoError(t, err, "the directory of a living run")
+		assert.NoError(t, s.Close())
+		_, err = os.Stat(s.Dir)
+		assert.True(t, os.IsNotExist(err), "the directory of a closed run: %v", err)
 	}
 }
 
@@ -63,9 +58,8 @@ func TestOpenWantsOneKernelAndItsInitrd(t *testing.T) {
 		ok   bool
 	}{{"config-1", false}, {"vmlinuz-1", false}, {"initrd.img-1", true}, {"vmlinuz-2", false}} {
 		add(step.file)
-		if _, err := openBase(dir, amd64()); (err == nil) != step.ok {
-			t.Errorf("with %s: %v", step.file, err)
-		}
+		_, err := openBase(dir, amd64())
+		assert.True(t, (err == nil) == step.ok, "with %s: %v", step.file, err)
 	}
 }
 
@@ -80,9 +74,8 @@ func TestTreeInUse(t *testing.T) {
 	require.NoError(t, err)
 	for _, used := range []bool{true, false} {
 		require.NoError(t, removeUnused(dir))
-		if _, err := os.Stat(dir); (err == nil) != used {
-			t.Errorf("used %v: %v", used, err)
-		}
+		_, err = os.Stat(dir)
+		assert.True(t, (err == nil) == used, "used %v: %v", used, err)
 		b.used.Close()
 	}
 }
@@ -98,9 +91,8 @@ func needNamespaces(t *testing.T) {
 func TestRunSaysWhatFailed(t *testing.T) {
 	needNamespaces(t)
 	out, err := runProgram(t.Context(), time.Minute, []string{"WORD=hello"}, "sh", "-c", "echo $WORD; exit 3")
-	if err == nil || out != "hello\n" || !strings.Contains(err.Error(), "hello") || !strings.Contains(err.Error(), "3") {
-		t.Errorf("got %q, %v", out, err)
-	}
+	assert.True(t, err != nil && out == "hello\n" && strings.Contains(err.Error(), "hello") && strings.Contains(err.Error(), "3"),
+		"got %q, %v", out, err)
 }
 
 func TestRunEndsAtItsLimit(t *testing.T) {
@@ -114,9 +106,8 @@ func TestChildrenDieWithTheTest(t *testing.T) {
 	if os.Getenv("VM_TEST_PARENT") != "" {
 		cmd := exec.Command("sleep", "600")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if _, err := qemu.Start(cmd, nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := qemu.Start(cmd, nil)
+		require.NoError(t, err)
 		fmt.Println("child", cmd.Process.Pid)
 		select {}
 	}
@@ -133,9 +124,7 @@ func TestChildrenDieWithTheTest(t *testing.T) {
 	}
 	_ = parent.Process.Kill()
 	_ = parent.Wait()
-	if child == 0 || err != nil {
-		t.Fatalf("child %d: %v", child, err)
-	}
+	require.True(t, child != 0 && err == nil, "child %d: %v", child, err)
 	stat := filepath.Join("/proc", strconv.Itoa(child), "stat")
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		text, err := os.ReadFile(stat)
@@ -157,20 +146,14 @@ func TestRemoveTreeSparesWhatIsMounted(t *testing.T) {
 	require.NoError(t, syscall.Mount("none", mounted, "tmpfs", 0, ""))
 	assert.ErrorContains(t, removeTree(filepath.Join(dir, "tree")), "umount")
 	require.NoError(t, syscall.Unmount(mounted, 0))
-	if err := removeTree(filepath.Join(dir, "tree")); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, removeTree(filepath.Join(dir, "tree")))
 }
 
 func TestRunLeavesNoMounts(t *testing.T) {
 	needNamespaces(t)
 	dir := t.TempDir()
-	if _, err := runProgram(t.Context(), time.Minute, nil, "mount", "-t", "tmpfs", "none", dir); err != nil {
-		t.Fatal(err)
-	}
-	mounts, err := os.ReadFile("/proc/self/mounts")
+	_, err := runProgram(t.Context(), time.Minute, nil, "mount", "-t", "tmpfs", "none", dir)
 	require.NoError(t, err)
-	if strings.Contains(string(mounts), dir) {
-		t.Error("the mount outlived the program")
-	}
+	mounts := require.ReadFile(t, "/proc/self/mounts")
+	assert.True(t, !strings.Contains(string(mounts), dir), "the mount outlived the program")
 }

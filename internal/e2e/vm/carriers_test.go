@@ -55,9 +55,7 @@ func TestCarriers(t *testing.T) {
 		}
 	})
 	want := machines["apply"]
-	if len(want) < 15 {
-		t.Fatalf("the machine with nodegate apply has only %d requirements: too few to compare", len(want))
-	}
+	require.True(t, len(want) >= 15, "the machine with nodegate apply has only %d requirements: too few to compare", len(want))
 	for _, s := range scenarios {
 		lacks := announcedLacks(t, r.Nodegate, s.Name)
 		for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -78,9 +76,7 @@ func TestCarriers(t *testing.T) {
 func replaySnapshot(t *testing.T, nodegate, snapshot string) map[string]string {
 	t.Helper()
 	text, err := base64.StdEncoding.DecodeString(snapshot)
-	if err != nil || len(text) == 0 {
-		t.Fatalf("reading the snapshot: %v", err)
-	}
+	require.True(t, err == nil && len(text) != 0, "reading the snapshot: %v", err)
 	file := filepath.Join(t.TempDir(), "snapshot.json")
 	require.NoError(t, os.WriteFile(file, text, 0o644))
 	out, err := exec.CommandContext(t.Context(), nodegate, "check", "--snapshot", file, "--policy", "carriers.hcl", "--stage", "boot",
@@ -88,9 +84,7 @@ func replaySnapshot(t *testing.T, nodegate, snapshot string) map[string]string {
 	var report struct {
 		Results []struct{ Name, Verdict, Got string }
 	}
-	if json.Unmarshal(out, &report) != nil {
-		t.Fatalf("check --snapshot: %v\n%s", err, out)
-	}
+	require.True(t, json.Unmarshal(out, &report) == nil, "check --snapshot: %v\n%s", err, out)
 	all := map[string]string{}
 	for _, res := range report.Results {
 		if kind, _, _ := strings.Cut(res.Name, "."); kind == "module" || kind == "sysctl" || kind == "link" {
@@ -113,9 +107,8 @@ func announcedLacks(t *testing.T, nodegate, format string) []string {
 	cmd := exec.CommandContext(t.Context(), nodegate, args...)
 	var said strings.Builder
 	cmd.Stderr = &said
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("export %s: %v\n%s", format, err, said.String())
-	}
+	err := cmd.Run()
+	require.True(t, err == nil, "export %s: %v\n%s", format, err, said.String())
 	var names []string
 	for line := range strings.Lines(said.String()) {
 		if _, lack, ok := strings.Cut(line, " cannot express "); ok {

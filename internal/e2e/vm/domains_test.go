@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/require"
 	"nodegate/policy"
@@ -52,9 +53,8 @@ func TestDomains(t *testing.T) {
 		t.Run(suite, func(t *testing.T) {
 			r := newRunner(t)
 			if suite != "bookworm" {
-				if r.Base, err = DefaultCache(mustAbs(t, repository)).Other(t.Context(), suite, "oldest"); err != nil {
-					t.Fatal(err)
-				}
+				r.Base, err = DefaultCache(mustAbs(t, repository)).Other(t.Context(), suite, "oldest")
+				require.NoError(t, err)
 			}
 			m, err := r.makeMachine(t.Context(), Scenario{Folder: Folder{Name: "domains-" + suite}}, t.TempDir())
 			require.NoError(t, err)
@@ -71,9 +71,7 @@ func TestDomains(t *testing.T) {
 				if err != nil || out.Code != 0 {
 					t.Fatalf("%v, %+v\n%s", err, out, qemu.Tail(guest.Console(), 20))
 				}
-				if !strings.Contains(out.Stdout, "\n") {
-					t.Fatalf("no parameter was written: %+v", out)
-				}
+				require.True(t, strings.Contains(out.Stdout, "\n"), "no parameter was written: %+v", out)
 				for line := range strings.Lines(out.Stdout) {
 					path, stored, _ := strings.Cut(strings.TrimSpace(line), " ")
 					i := slices.IndexFunc(tries, func(l string) bool { return strings.HasPrefix(l, path+" ") })
@@ -82,9 +80,7 @@ func TestDomains(t *testing.T) {
 					if compared++; why != "" {
 						reported++
 					}
-					if (stored == "refused") != (why != "") {
-						t.Errorf("%s = %s: the kernel: %s; lint: %q", path, value, stored, why)
-					}
+					assert.True(t, (stored == "refused") == (why != ""), "%s = %s: the kernel: %s; lint: %q", path, value, stored, why)
 				}
 			}
 			t.Logf("%d values on Linux %s, %d of them reported", compared, versions[suite], reported)

@@ -38,7 +38,7 @@ type Guest struct {
 
 // Boot starts the machine and returns when its agent answers, which is early: units may still be starting. cmdline is added to the
 // kernel command line. If the agent does not answer in time or QEMU ends, the error contains the end of the console's log. The
-// caller must end the Guest with Reboot, PowerOff or Kill.
+// caller must end the Guest with Reboot or Kill.
 func (m Machine) Boot(ctx context.Context, cmdline string) (*Guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
@@ -89,21 +89,16 @@ func (g *Guest) Run(ctx context.Context, script string) (Output, error) {
 }
 
 // Reboot makes the guest's systemd reboot, and returns when the machine is down. Boot the Machine again to continue.
-func (g *Guest) Reboot(ctx context.Context) error { return g.shutdown(ctx, "reboot") }
-
-// PowerOff makes the guest's systemd power off, and returns when the machine is down.
-func (g *Guest) PowerOff(ctx context.Context) error { return g.shutdown(ctx, "poweroff") }
-
-func (g *Guest) shutdown(ctx context.Context, verb string) error {
+func (g *Guest) Reboot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, haltTime)
 	defer cancel()
 	defer g.Kill()
 	// The agent may be stopped before it answers; only the end of QEMU counts.
 	asked := make(chan error, 1)
 	go func() {
-		out, err := g.Run(ctx, "sync; systemctl --no-block "+verb)
+		out, err := g.Run(ctx, "sync; systemctl --no-block reboot")
 		if err == nil && out.Code != 0 {
-			asked <- fmt.Errorf("systemctl %s: exit %d\n%s", verb, out.Code, out.Stderr)
+			asked <- fmt.Errorf("systemctl reboot: exit %d\n%s", out.Code, out.Stderr)
 		}
 	}()
 	select {
@@ -112,7 +107,7 @@ func (g *Guest) shutdown(ctx context.Context, verb string) error {
 	case err := <-asked:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the %s: %w\n%s", verb, ctx.Err(), qemu.Tail(g.Console(), 80))
+		return fmt.Errorf("waiting for the reboot: %w\n%s", ctx.Err(), qemu.Tail(g.Console(), 80))
 	}
 }
 

@@ -75,14 +75,12 @@ func nativeTree(b *testing.B, r Runner) string {
 	b.Helper()
 	policy := "use \"kubernetes\" {}\n"
 	for key, field := range nodeParameters {
-		value, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(key, ".", "/"))
-		require.NoError(b, err)
+		value := require.ReadFile(b, "/proc/sys/"+strings.ReplaceAll(key, ".", "/"))
 		policy += fmt.Sprintf("override \"sysctl.%s\" {\n  %s = %s\n}\n", key, field, strings.TrimSpace(string(value)))
 	}
 	tree := filepath.Join(r.Scratch, "native")
 	require.NoError(b, r.Base.Clone(b.Context(), tree))
-	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	require.NoError(b, err)
+	kernel := require.ReadFile(b, "/proc/sys/kernel/osrelease")
 	modules := filepath.Join("lib/modules", strings.TrimSpace(string(kernel)))
 	for name, text := range map[string]string{
 		"etc/policy.hcl":                      policy,
@@ -115,9 +113,7 @@ func nativeBoot(b *testing.B, r Runner, tree string) map[string]float64 {
 	said, err := runProgram(ctx, time.Minute, nil, "sh", "-euc", container, "sh", tree, filepath.Base(r.Scratch))
 	require.NoError(b, err)
 	text, err := os.ReadFile(filepath.Join(tree, "figures"))
-	if err != nil {
-		b.Fatalf("%v\n%s", err, said)
-	}
+	require.True(b, err == nil, "%v\n%s", err, said)
 	ms := map[string]float64{}
 	for block := range strings.SplitSeq(string(text), "\n\n") {
 		at := map[string]float64{}
@@ -139,9 +135,7 @@ func nativeBoot(b *testing.B, r Runner, tree string) map[string]float64 {
 			ms[name+"-ms"] = end - at["InactiveExit"]
 		}
 	}
-	if len(ms) != 4 {
-		b.Fatalf("not every unit ran:\n%s", text)
-	}
+	require.True(b, len(ms) == 4, "not every unit ran:\n%s", text)
 	ms["nodegate-over-systemd"] = (ms["nodegate-apply-ms"] + ms["gate-ms"]) / (ms["systemd-sysctl-ms"] + ms["systemd-modules-load-ms"])
 	return ms
 }

@@ -60,9 +60,7 @@ func TestPowerCutUpgrade(t *testing.T) {
 			script += upgrades
 		}
 		m = overlayDisk(t, m)
-		if err := r.bootAll(t.Context(), m, []Boot{{Script: script + fmt.Sprintf("sleep %.3f\n", after.Seconds())}}); err != nil {
-			t.Fatalf("after %d power cuts in an upgrade: %v", cut, err)
-		}
+		require.NoError(t, r.bootAll(t.Context(), m, []Boot{{Script: script + fmt.Sprintf("sleep %.3f\n", after.Seconds())}}), "after %d", cut)
 		script = afterCut
 	}
 	t.Logf("TORTURE power cut in the middle of an upgrade: tried %d, survived %d", cuts, cuts)

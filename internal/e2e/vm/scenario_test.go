@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -17,9 +18,7 @@ func TestOurScenariosLoad(t *testing.T) {
 	carriers, err := Load("carriers")
 	require.NoError(t, err)
 	for _, s := range append(scenarios, carriers...) {
-		if len(s.Boots) == 0 {
-			t.Errorf("%s has no boots", s.Name)
-		}
+		assert.True(t, len(s.Boots) != 0, "%s has no boots", s.Name)
 	}
 }
 
@@ -46,18 +45,10 @@ func TestLoad(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	s := scenarios[0]
-	if s.Name != "x" || s.Description != "It works." || s.Policy == "" || s.Prepare != "" || len(s.Boots) != 3 {
-		t.Fatalf("got %+v", s)
-	}
-	if s.Boots[0].Script != "true" || s.Boots[1].Script != "true" || s.Boots[2].Script != "false" {
-		t.Errorf("scripts: %+v", s.Boots)
-	}
-	if s.Boots[0].Cmdline != "" || s.Boots[2].Cmdline != "a=1 b" {
-		t.Errorf("command lines: %+v", s.Boots)
-	}
-	if len(s.Boots[1].Console) != 1 || !s.Boots[1].Console[0].Never || s.Boots[2].Console[0].Never {
-		t.Errorf("console: %+v", s.Boots)
-	}
+	require.True(t, s.Name == "x" && s.Description == "It works." && s.Policy != "" && s.Prepare == "" && len(s.Boots) == 3, "got %+v", s)
+	assert.True(t, s.Boots[0].Script == "true" && s.Boots[1].Script == "true" && s.Boots[2].Script == "false", "scripts: %+v", s.Boots)
+	assert.True(t, s.Boots[0].Cmdline == "" && s.Boots[2].Cmdline == "a=1 b", "command lines: %+v", s.Boots)
+	assert.True(t, len(s.Boots[1].Console) == 1 && s.Boots[1].Console[0].Never && !s.Boots[2].Console[0].Never, "console: %+v", s.Boots)
 }
 
 func TestLoadNamesEveryMistake(t *testing.T) {
@@ -68,16 +59,12 @@ func TestLoadNamesEveryMistake(t *testing.T) {
 		"notes.txt":  "",
 		"console":    "boot1 (\nbeet1 x\nboot2\n",
 	}))
-	if err == nil {
-		t.Fatal("loaded")
-	}
+	require.True(t, err != nil, "loaded")
 	for _, want := range []string{
 		"scenario.md is empty", "boot1.sh is missing", "boot 2 already has", "boot9-4.sh: unknown file", "notes.txt: unknown file",
 		"console:1:", "console:2:", "console:3:",
 	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is missing in:\n%v", want, err)
-		}
+		assert.True(t, strings.Contains(err.Error(), want), "%q is missing in:\n%v", want, err)
 	}
 }
 
@@ -94,9 +81,8 @@ func TestExpectation(t *testing.T) {
 		{"releases", true, true},
 	} {
 		e := Expectation{Pattern: regexp.MustCompile(test.pattern), Never: test.never}
-		if err := e.Check(console); (err == nil) != test.ok {
-			t.Errorf("%+v: %v", test, err)
-		}
+		err := e.Check(console)
+		assert.True(t, (err == nil) == test.ok, "%+v: %v", test, err)
 	}
 }
 
@@ -106,34 +92,26 @@ func TestShellSyntax(t *testing.T) {
 	for _, pattern := range []string{"scenarios/*/*.sh", "carriers/*/*.sh", "carriers_prepare.sh", "rootfs/opt/vm/*.sh", "rootfs/opt/vm/agent",
 		"rootfs/opt/vm/kubelet"} {
 		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) == 0 {
-			t.Fatalf("%s: %v, %v", pattern, found, err)
-		}
+		require.True(t, err == nil && len(found) != 0, "%s: %v, %v", pattern, found, err)
 		scripts = append(scripts, found...)
 	}
 	for _, script := range scripts {
-		if out, err := exec.Command("sh", "-n", script).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", script, err, out)
-		}
+		out, err := exec.Command("sh", "-n", script).CombinedOutput()
+		assert.True(t, err == nil, "%s: %v\n%s", script, err, out)
 	}
 }
 
 // TestStandInReadsThePolicysSysctls fails if the built-in policy sets a sysctl that the stand-in does not record. The two lists are
 // separate, so that an error in one is not repeated in the other.
 func TestStandInReadsThePolicysSysctls(t *testing.T) {
-	policy, err := os.ReadFile("../../../policy/builtin/kubernetes.hcl")
-	require.NoError(t, err)
-	looked, err := os.ReadFile("rootfs/opt/vm/sysctls")
-	require.NoError(t, err)
+	policy := require.ReadFile(t, "../../../policy/builtin/kubernetes.hcl")
+	looked := require.ReadFile(t, "rootfs/opt/vm/sysctls")
 	named := regexp.MustCompile(`(?m)^sysctl "([^"]+)" *\{\s*value += +"?([^"\s]+)"?`).FindAllStringSubmatch(string(policy), -1)
 	// ... and those of sysctls blocks.
 	named = append(named, regexp.MustCompile(`(?m)^    "([^"]+)" += +(\d+)`).FindAllStringSubmatch(string(policy), -1)...)
-	if len(named) < 10 {
-		t.Fatalf("found %d sysctls in the policy: the pattern of this test no longer fits", len(named))
-	}
+	require.True(t, len(named) >= 10, "found %d sysctls in the policy: the pattern of this test no longer fits", len(named))
 	for _, m := range named {
-		if line := m[1] + " = " + m[2] + "\n"; !strings.Contains(string(looked), line) {
-			t.Errorf("rootfs/opt/vm/sysctls lacks %q", line)
-		}
+		line := m[1] + " = " + m[2] + "\n"
+		assert.True(t, strings.Contains(string(looked), line), "rootfs/opt/vm/sysctls lacks %q", line)
 	}
 }

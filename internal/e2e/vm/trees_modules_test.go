@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -43,17 +44,12 @@ func removeModule(t *testing.T, tree, mode, module string) func() func() {
 	return func() func() {
 		manifest := filepath.Join(tree, "etc/kubernetes/manifests/kube-proxy.yaml")
 		found, err := filepath.Glob(filepath.Join(tree, "lib/modules/*/modules.dep"))
-		if err != nil || len(found) != 1 {
-			t.Fatalf("modules.dep: %v, %v", found, err)
-		}
-		dep, err := os.ReadFile(found[0])
-		require.NoError(t, err)
+		require.True(t, err == nil && len(found) == 1, "modules.dep: %v, %v", found, err)
+		dep := require.ReadFile(t, found[0])
 		less := dep
 		if module != "" {
 			less = regexp.MustCompile(`(?m)^\S*/`+module+`\.ko.*\n`).ReplaceAll(dep, nil)
-			if len(less) == len(dep) {
-				t.Errorf("%s is not a module of this kernel", module)
-			}
+			assert.True(t, len(less) != len(dep), "%s is not a module of this kernel", module)
 		}
 		writeFile(t, manifest, []byte("spec: {containers: [{command: [kube-proxy, --proxy-mode="+mode+"]}]}\n"))
 		writeFile(t, found[0], less)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -29,8 +30,7 @@ func checkBootOrders(t *testing.T, tree string) {
 	unit("cloud-config.service", "Wants=network-online.target\nAfter=network-online.target\n")
 	mustRun(t, "systemctl", "--root", tree, "enable", "systemd-networkd.service", "systemd-networkd-wait-online.service")
 	fstab := filepath.Join(tree, "etc/fstab")
-	before, err := os.ReadFile(fstab)
-	require.NoError(t, err)
+	before := require.ReadFile(t, fstab)
 	late := filepath.Join(tree, "etc/systemd/system/nodegate-apply.service.d/late.conf")
 	for what, line := range map[string]string{
 		"cloud-init":     "/dev/nvme1n1 /var/lib/kubelet ext4 defaults,x-systemd.requires=cloud-init.service 0 2\n",
@@ -39,9 +39,8 @@ func checkBootOrders(t *testing.T, tree string) {
 		"LVM":            "/dev/vg/kubelet /var/lib/kubelet ext4 defaults,x-systemd.after=blk-availability.service 0 2\n",
 	} {
 		putFile(t, fstab, line)
-		if verdict, found := bootOrder(t, tree); verdict != "pass" {
-			t.Errorf("%s: %s: %s", what, verdict, found)
-		}
+		verdict, found := bootOrder(t, tree)
+		assert.True(t, verdict == "pass", "%s: %s: %s", what, verdict, found)
 		if what != "cloud-init" && what != "network-online" {
 			continue // these mounts are not before local-fs.target, or wait for nothing of the network
 		}
@@ -70,8 +69,6 @@ exec chroot "$0" /usr/local/bin/nodegate check --stage image --format json image
 	var report struct {
 		Results []struct{ Verdict, Got, Error string }
 	}
-	if json.Unmarshal(out, &report) != nil || len(report.Results) != 1 {
-		t.Fatalf("check: %v\n%s", err, out)
-	}
+	require.True(t, json.Unmarshal(out, &report) == nil && len(report.Results) == 1, "check: %v\n%s", err, out)
 	return report.Results[0].Verdict, report.Results[0].Got + report.Results[0].Error
 }

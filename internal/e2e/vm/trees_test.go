@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -33,9 +34,8 @@ func TestTrees(t *testing.T) {
 				tree = buildTree(t, r.Scratch, rel)
 			} else {
 				copied := filepath.Join(r.Scratch, "tree-bookworm")
-				if _, err := runProgram(t.Context(), 5*time.Minute, nil, "cp", "-a", tree, copied); err != nil {
-					t.Fatal(err)
-				}
+				_, err := runProgram(t.Context(), 5*time.Minute, nil, "cp", "-a", tree, copied)
+				require.NoError(t, err)
 				tree = copied
 			}
 			kubelet := filepath.Join(tree, "etc/systemd/system/kubelet.service") // Debian has none
@@ -46,18 +46,15 @@ func TestTrees(t *testing.T) {
 			if keygen := filepath.Join(tree, "etc/systemd/system/ssh.service.d/keygen.conf"); hasUnit(tree, "ssh.service") {
 				putFile(t, keygen, guideBlock(t, "ini keygen.conf"))
 			}
-			if out, err := exec.CommandContext(t.Context(), r.Nodegate, "install", "--root", tree).CombinedOutput(); err != nil {
-				t.Fatalf("install: %v\n%s", err, out)
-			}
-			if failed := failingChecks(t, r.Nodegate, tree); len(failed) > 0 {
-				t.Errorf("checks fail on an intact tree: %v", failed)
-			}
+			out, err := exec.CommandContext(t.Context(), r.Nodegate, "install", "--root", tree).CombinedOutput()
+			require.True(t, err == nil, "install: %v\n%s", err, out)
+			failed := failingChecks(t, r.Nodegate, tree)
+			assert.True(t, len(failed) == 0, "checks fail on an intact tree: %v", failed)
 			checkBootOrders(t, tree)
 			for _, b := range append(breakages(t, tree), withoutModules(t, tree)...) {
 				undo := b.do()
-				if failed := failingChecks(t, r.Nodegate, tree); strings.Join(failed, " ") != b.want {
-					t.Errorf("%s: fails %v, want %s", b.name, failed, b.want)
-				}
+				failed := failingChecks(t, r.Nodegate, tree)
+				assert.True(t, strings.Join(failed, " ") == b.want, "%s: fails %v, want %s", b.name, failed, b.want)
 				undo()
 			}
 		})
@@ -88,12 +85,8 @@ func failingChecks(t *testing.T, nodegate, tree string) []string {
 	var report struct {
 		Results []struct{ Name, Verdict, Error string }
 	}
-	if json.Unmarshal(out, &report) != nil {
-		t.Fatalf("check: %v\n%s", err, out)
-	}
-	if len(report.Results) < 5 {
-		t.Fatalf("only %d checks of an image", len(report.Results))
-	}
+	require.True(t, json.Unmarshal(out, &report) == nil, "check: %v\n%s", err, out)
+	require.True(t, len(report.Results) >= 5, "only %d checks of an image", len(report.Results))
 	var names []string
 	for _, r := range report.Results {
 		switch r.Verdict {
@@ -126,9 +119,7 @@ func breakages(t *testing.T, tree string) []breakage {
 	move := func(pattern string) func() func() {
 		return func() func() {
 			found, err := filepath.Glob(filepath.Join(tree, pattern))
-			if err != nil || len(found) != 1 {
-				t.Fatalf("%s: %v, %v", pattern, found, err)
-			}
+			require.True(t, err == nil && len(found) == 1, "%s: %v, %v", pattern, found, err)
 			require.NoError(t, os.Rename(found[0], found[0]+".away"))
 			return func() {
 				require.NoError(t, os.Rename(found[0]+".away", found[0]))
@@ -138,8 +129,7 @@ func breakages(t *testing.T, tree string) []breakage {
 	replace := func(name, text string) func() func() {
 		return func() func() {
 			file := filepath.Join(tree, name)
-			before, err := os.ReadFile(file)
-			require.NoError(t, err)
+			before := require.ReadFile(t, file)
 			putFile(t, file, text)
 			return func() { putFile(t, file, string(before)) }
 		}

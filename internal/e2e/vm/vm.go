@@ -5,7 +5,7 @@
 //
 //	Cache.Base       builds (once) a Debian tree with mmdebstrap and keeps it
 //	Base.Clone       copies the tree for one scenario; the caller prepares it from the host; MakeDisk turns it into a disk
-//	Machine.Boot     starts QEMU on the disk and returns a Guest: Run, Reboot, PowerOff, Kill, Console
+//	Machine.Boot     starts QEMU on the disk and returns a Guest: Run, Reboot, Kill, Console
 //
 // These contracts hold for the whole package:
 //

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -32,9 +33,8 @@ func TestHardened(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
 	var err error
-	if r.Base, err = DefaultCache(mustAbs(t, repository)).Hardened(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.Base, err = DefaultCache(mustAbs(t, repository)).Hardened(t.Context())
+	require.NoError(t, err)
 	runAll(t, r, "hardened")
 }
 
@@ -51,9 +51,7 @@ func runAll(t *testing.T, r Runner, dir string) {
 			r := r
 			r.Log = t.Logf
 			t.Log(s.Description)
-			if err := r.Run(ctx, s); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, r.Run(ctx, s))
 		})
 	}
 }
@@ -63,9 +61,8 @@ func TestOldestSystemd(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t)
 	var err error
-	if r.Base, err = DefaultCache(mustAbs(t, repository)).Oldest(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.Base, err = DefaultCache(mustAbs(t, repository)).Oldest(t.Context())
+	require.NoError(t, err)
 	for _, name := range []string{"installed-into-the-image", "flipped-and-held", "kops-fetched"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,9 +71,7 @@ func TestOldestSystemd(t *testing.T) {
 			s.Boots = s.Boots[:min(2, len(s.Boots))]
 			r := r
 			r.Log = t.Logf
-			if err := r.Run(t.Context(), s); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, r.Run(t.Context(), s))
 		})
 	}
 }
@@ -86,9 +81,8 @@ func TestARM64(t *testing.T) {
 	r := newRunner(t)
 	arch, root, began := ARM64(), mustAbs(t, repository), time.Now()
 	var err error
-	if r.Base, err = DefaultCache(root).Foreign(t.Context(), arch); err != nil {
-		t.Fatal(err)
-	}
+	r.Base, err = DefaultCache(root).Foreign(t.Context(), arch)
+	require.NoError(t, err)
 	t.Logf("base image of %s ready after %.0f s", arch.Name, time.Since(began).Seconds())
 	r.Nodegate = filepath.Join(r.Scratch, "nodegate-"+arch.Name)
 	compile(t, root, r.Nodegate, "GOARCH="+arch.Name)
@@ -96,9 +90,7 @@ func TestARM64(t *testing.T) {
 	require.NoError(t, err)
 	s.Boots = s.Boots[:2]
 	s.Boots[0].Script += "[ \"$(uname -m)\" = aarch64 ] || die \"this is $(uname -m)\"\n"
-	if err := r.Run(t.Context(), s); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, r.Run(t.Context(), s))
 }
 
 func mustAbs(t testing.TB, name string) string {
@@ -118,9 +110,7 @@ func newRunner(t testing.TB) Runner {
 	scratch, err := cache.Scratch()
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		if err := scratch.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, scratch.Close())
 	})
 	began := time.Now()
 	base, err := cache.Base(t.Context())
@@ -145,7 +135,6 @@ func compile(t testing.TB, root, binary string, env ...string) {
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/nodegate")
 	cmd.Dir = root
 	cmd.Env = append(append(os.Environ(), "CGO_ENABLED=0"), env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building nodegate: %v\n%s", err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	require.True(t, err == nil, "building nodegate: %v\n%s", err, out)
 }

@@ -1,8 +1,7 @@
 //go:build torture
 
-// Package inject runs a program and intercepts its system calls. It sees each call of all threads and children
-// before the kernel executes it. It can kill the program, and fail, shorten or redirect the call. It supports
-// only x86-64.
+// Package inject runs a program and intercepts its system calls. It sees each call of all threads and children before the kernel executes
+// it. It can kill the program, and fail, shorten or redirect the call. It supports only x86-64.
 package inject
 
 import (
