@@ -44,9 +44,7 @@ func TestKustomizeBuilds(t *testing.T) {
 	var stderr bytes.Buffer
 	build.Stderr = &stderr
 	out, err = build.Output()
-	if err != nil {
-		t.Fatalf("kustomize build: %v\n%s", err, stderr.String())
-	}
+	require.True(t, err == nil, "kustomize build: %v\n%s", err, stderr.String())
 	var name, used string
 	d := yaml.NewDecoder(bytes.NewReader(out))
 	for {

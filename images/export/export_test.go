@@ -130,9 +130,8 @@ func TestKopsHasNoTrap(t *testing.T) {
 		text := writeFormat(t, "kops", loadInput(t, testPolicy+"publish {}\n", d)).Text
 		for _, head := range []string{"v1alpha2\nkind: Cluster\n", "v1alpha2\nkind: InstanceGroup\n", "v1alpha3\nkind: Cluster\n"} {
 			r, err := kops.Lint([]byte("apiVersion: kops.k8s.io/" + head + string(text)))
-			if err != nil || len(r.Findings) > 0 || r.Hooks == 0 || r.Assets == 0 || r.Sysctls == 0 {
-				t.Errorf("%s, %s: %+v, %v", name, head, r, err)
-			}
+			assert.True(t, err == nil && len(r.Findings) == 0 && r.Hooks != 0 && r.Assets != 0 && r.Sysctls != 0,
+				"%s, %s: %+v, %v", name, head, r, err)
 		}
 	}
 }

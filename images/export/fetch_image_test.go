@@ -83,9 +83,7 @@ func containerd(t *testing.T) (socket string) {
 		if exec.Command("ctr", "--address", socket, "version").Run() == nil {
 			return socket
 		}
-		if time.Now().After(end) {
-			t.Fatalf("containerd does not answer:\n%s", log.String())
-		}
+		require.True(t, !time.Now().After(end), "containerd does not answer:\n%s", log.String())
 	}
 }
 

@@ -3,12 +3,12 @@ package npd
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/units"
@@ -18,8 +18,7 @@ import (
 // limit, and its output fits the limit for messages.
 func TestMonitor(t *testing.T) {
 	hosttest.NeedProgram(t, "go")
-	text, err := os.ReadFile("nodegate-monitor.json")
-	require.NoError(t, err)
+	text := require.ReadFile(t, "nodegate-monitor.json")
 	var c struct {
 		Plugin       string
 		PluginConfig struct {
@@ -33,12 +32,9 @@ func TestMonitor(t *testing.T) {
 		}
 	}
 	require.NoError(t, json.Unmarshal(text, &c))
-	if c.Plugin != "custom" || len(c.Rules) != 1 || len(c.Conditions) != 1 || c.Rules[0].Condition != c.Conditions[0].Type {
-		t.Fatalf("want one rule for one condition: %+v", c)
-	}
-	if c.Rules[0].Path != units.Binary {
-		t.Errorf("the rule runs %s, which install does not write", c.Rules[0].Path)
-	}
+	require.True(t, c.Plugin == "custom" && len(c.Rules) == 1 && len(c.Conditions) == 1 && c.Rules[0].Condition == c.Conditions[0].Type,
+		"want one rule for one condition: %+v", c)
+	assert.Equal(t, c.Rules[0].Path, units.Binary, "the rule runs")
 	limit, err := time.ParseDuration(c.Rules[0].Timeout)
 	require.NoError(t, err)
 	binary := filepath.Join(t.TempDir(), "nodegate")
@@ -50,10 +46,8 @@ func TestMonitor(t *testing.T) {
 	timer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	out, _ := cmd.Output() // the verdict about this machine does not matter
-	if code := cmd.ProcessState.ExitCode(); code < 0 || code > 2 {
-		t.Errorf("node-problem-detector does not know exit status %d", code)
-	}
-	if len(out) == 0 || len(out) > c.PluginConfig.MaxOutputLength+1 {
-		t.Errorf("%d bytes: %q; want 1 to %d and a line feed", len(out), out, c.PluginConfig.MaxOutputLength)
-	}
+	code := cmd.ProcessState.ExitCode()
+	assert.True(t, code >= 0 && code <= 2, "node-problem-detector does not know exit status %d", code)
+	assert.True(t, len(out) != 0 && len(out) <= c.PluginConfig.MaxOutputLength+1,
+		"%d bytes: %q; want 1 to %d and a line feed", len(out), out, c.PluginConfig.MaxOutputLength)
 }

@@ -1,5 +1,4 @@
-// Package packer_test validates packer.pkr.hcl with Packer. The bake itself is tested in
-// internal/e2e/vm.
+// Package packer_test validates packer.pkr.hcl with Packer. The bake itself is tested in internal/e2e/vm.
 package packer_test
 
 import (
@@ -13,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -42,8 +42,7 @@ func runPacker(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// readableTemplate returns the template in a form that this Packer can read: debian.sed converts it for
-// Debian's version.
+// readableTemplate returns the template in a form that this Packer can read: debian.sed converts it for Debian's version.
 func readableTemplate(t *testing.T) string {
 	t.Helper()
 	if os.Getenv("PACKER") != "" {
@@ -63,19 +62,16 @@ func validate(t *testing.T, args ...string) (string, error) {
 }
 
 func TestLayout(t *testing.T) {
-	if out, err := runPacker(t, "fmt", "-check", "-diff", template); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	out, err := runPacker(t, "fmt", "-check", "-diff", template)
+	assert.True(t, err == nil, "%v\n%s", err, out)
 }
 
 // TestDebianForm: debian.sed removes only the parts that Debian's Packer does not support, and the result
 // does not open SSH to more networks.
 func TestDebianForm(t *testing.T) {
 	t.Setenv("PACKER", "")
-	whole, err := os.ReadFile(filepath.Join(repository, template))
-	require.NoError(t, err)
-	form, err := os.ReadFile(readableTemplate(t))
-	require.NoError(t, err)
+	whole := require.ReadFile(t, filepath.Join(repository, template))
+	form := require.ReadFile(t, readableTemplate(t))
 	normal := func(text []byte) (lines []string) { // ignores alignment
 		for line := range strings.Lines(string(text)) {
 			lines = append(lines, strings.Join(strings.Fields(line), " "))
@@ -92,9 +88,8 @@ func TestDebianForm(t *testing.T) {
 	}, gone); diff != "" {
 		t.Error(diff)
 	}
-	if !strings.Contains(string(form), `= concat(["127.0.0.1/32"], local.ssh_from)`) {
-		t.Error("without ssh_from the whole network could reach the instance's SSH")
-	}
+	assert.Contains(t, string(form), `= concat(["127.0.0.1/32"], local.ssh_from)`,
+		"without ssh_from the whole network could reach the instance's SSH")
 }
 
 // TestValid covers every source, distribution, architecture and AWS partition.
@@ -108,9 +103,8 @@ func TestValid(t *testing.T) {
 		{"-only=amazon-ebs.node", "-var", "distribution=amazon-linux-2023", "-var", "region=us-gov-west-1", "-var", `tags={team="nodes"}`},
 		{"-only=amazon-ebs.node", "-var", "region=us-gov-west-1", "-var", "base_owner=123456789012", "-var", `ssh_from=["192.0.2.7/32"]`},
 	} {
-		if out, err := validate(t, args...); err != nil {
-			t.Errorf("%v: %v\n%s", args, err, out)
-		}
+		out, err := validate(t, args...)
+		assert.True(t, err == nil, "%v: %v\n%s", args, err, out)
 	}
 }
 
@@ -118,9 +112,7 @@ func TestValid(t *testing.T) {
 func TestNoOwner(t *testing.T) {
 	for _, region := range []string{"us-gov-west-1", "cn-north-1"} {
 		out, err := validate(t, "-only=amazon-ebs.node", "-var", "region="+region)
-		if err == nil || !strings.Contains(out, "must declare an owner") {
-			t.Errorf("%s: %v\n%s", region, err, out)
-		}
+		assert.True(t, err != nil && strings.Contains(out, "must declare an owner"), "%s: %v\n%s", region, err, out)
 	}
 }
 
@@ -135,40 +127,30 @@ func TestWrongValues(t *testing.T) {
 		"accelerator=hvf":   "The accelerator must be kvm or tcg.",
 	} {
 		out, err := validate(t, "-only=amazon-ebs.node", "-var", value)
-		if err == nil || !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
-			t.Errorf("%s: %v\n%s", value, err, out)
-		}
+		assert.True(t, err != nil && strings.Contains(strings.Join(strings.Fields(out), " "), want), "%s: %v\n%s", value, err, out)
 	}
 }
 
 // TestRunsWhatWasUploaded: the template runs only the uploaded binary, because the installed path depends
 // on whether the base image contains the package. It removes the upload directory last.
 func TestRunsWhatWasUploaded(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(repository, template))
-	require.NoError(t, err)
+	text := require.ReadFile(t, filepath.Join(repository, template))
 	calls := regexp.MustCompile(`"(\S*nodegate) (install|check|apply)`).FindAllStringSubmatch(string(text), -1)
-	if len(calls) != 4 {
-		t.Errorf("the template calls nodegate %d times, want 4: install, check twice, apply", len(calls))
-	}
+	assert.Equal(t, len(calls), 4, "the template calls nodegate")
 	for _, c := range calls {
 		if c[1] != "nodegate-bake/nodegate" {
 			t.Errorf("%s calls %s, which the machine may not have", c[2], c[1])
 		}
 	}
 	_, after, removed := strings.Cut(string(text), `"rm -r nodegate-bake"`)
-	if !removed || strings.Contains(after, `"nodegate-bake`) {
-		t.Error("the upload directory is not removed, or is used afterwards")
-	}
+	assert.True(t, removed && !strings.Contains(after, `"nodegate-bake`), "the upload directory is not removed, or is used afterwards")
 }
 
 // TestVariables: every variable has a type, a default and a description.
 func TestVariables(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(repository, template))
-	require.NoError(t, err)
+	text := require.ReadFile(t, filepath.Join(repository, template))
 	blocks := regexp.MustCompile(`(?ms)^variable "(\w+)" \{\n(.*?)^\}`).FindAllStringSubmatch(string(text), -1)
-	if len(blocks) < 10 {
-		t.Fatalf("found %d variables", len(blocks))
-	}
+	require.True(t, len(blocks) >= 10, "found %d variables", len(blocks))
 	for _, b := range blocks {
 		for _, must := range []string{"  type ", "  default ", "  description "} {
 			if !strings.Contains(b[2], must) {
@@ -189,9 +171,7 @@ func TestGuide(t *testing.T) {
 		}
 	}
 	block := regexp.MustCompile("(?ms)^```sh amazon\npacker init \\.\npacker build (.*?) \\.\n```").FindStringSubmatch(string(text))
-	if block == nil {
-		t.Fatal("the guide's block for a build in the cloud lacks packer init or packer build")
-	}
+	require.True(t, block != nil, "the guide's block for a build in the cloud lacks packer init or packer build")
 	args := strings.Fields(strings.Replace(block[1], "policy=node.hcl", "policy=policy/builtin/kops.hcl", 1))
 	if out, err := validate(t, args...); err != nil {
 		t.Errorf("%s: %v\n%s", block[1], err, out)

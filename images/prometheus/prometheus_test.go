@@ -19,6 +19,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -29,9 +30,7 @@ func runProgram(t *testing.T, stdin io.Reader, name string, args ...string) stri
 	cmd := exec.Command(name, args...)
 	cmd.Stdin = stdin
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
+	require.True(t, err == nil, "%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	return string(out)
 }
 
@@ -43,10 +42,8 @@ func TestRules(t *testing.T) {
 
 // TestRunbooks: every alert has a runbook_url, and the documents have that heading.
 func TestRunbooks(t *testing.T) {
-	rules, err := os.ReadFile("nodegate.rules.yaml")
-	require.NoError(t, err)
-	board, err := os.ReadFile("nodegate-dashboard.json")
-	require.NoError(t, err)
+	rules := require.ReadFile(t, "nodegate.rules.yaml")
+	board := require.ReadFile(t, "nodegate-dashboard.json")
 	alerts := regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(string(rules), -1)
 	for _, a := range alerts {
 		if url := "docs/troubleshooting.md#" + strings.ToLower(a[1]) + `"`; !strings.Contains(string(rules), url) {
@@ -54,14 +51,10 @@ func TestRunbooks(t *testing.T) {
 		}
 	}
 	links := regexp.MustCompile(`https://example\.com/nodegate/([\w/.]+)(?:#(\w+))?`).FindAllStringSubmatch(string(rules)+string(board), -1)
-	if len(links) < len(alerts)+2 {
-		t.Errorf("%d links", len(links))
-	}
+	assert.True(t, len(links) >= len(alerts)+2, "%d links", len(links))
 	for _, link := range links {
 		text, err := os.ReadFile("../../" + link[1])
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		if link[2] != "" && !regexp.MustCompile(`(?mi)^#+ `+link[2]+`$`).Match(text) {
 			t.Errorf("%s has no heading %s", link[1], link[2])
 		}
@@ -86,8 +79,7 @@ func TestDashboard(t *testing.T) {
 // dashboardExprs returns the expressions of all panels.
 func dashboardExprs(t *testing.T) []string {
 	t.Helper()
-	text, err := os.ReadFile("nodegate-dashboard.json")
-	require.NoError(t, err)
+	text := require.ReadFile(t, "nodegate-dashboard.json")
 	var d struct {
 		Panels []struct {
 			Title   string
@@ -101,9 +93,7 @@ func dashboardExprs(t *testing.T) []string {
 			all = append(all, target.Expr)
 		}
 	}
-	if len(all) == 0 {
-		t.Fatal("no expressions found in the dashboard")
-	}
+	require.True(t, len(all) != 0, "no expressions found in the dashboard")
 	return all
 }
 
@@ -233,20 +223,15 @@ func checkNodeExporter(t *testing.T, binary, dir string) {
 		"--web.listen-address=127.0.0.1:9100")
 	got := eventually(t, "node_exporter", func() (string, error) { return fetchURL(t.Context(), "http://127.0.0.1:9100/metrics") })
 	for _, want := range []string{"\nnode_textfile_scrape_error 0\n", `nodegate_pass{stage="watch"} 0`, `nodegate_pass{stage="run"} 0`} {
-		if !strings.Contains(got, want) {
-			t.Errorf("node_exporter does not export %q:\n%s", want, got)
-		}
+		assert.Contains(t, got, want, "node_exporter does not export")
 	}
 }
 
 // checkKnownMetrics checks that watch exports every metric that the rules and the dashboard use.
 func checkKnownMetrics(t *testing.T, metrics string) {
 	t.Helper()
-	rules, err := os.ReadFile("nodegate.rules.yaml")
-	require.NoError(t, err)
+	rules := require.ReadFile(t, "nodegate.rules.yaml")
 	for _, name := range regexp.MustCompile(`\bnodegate_[a-z_]+`).FindAllString(string(rules)+strings.Join(dashboardExprs(t), "\n"), -1) {
-		if !strings.Contains(metrics, "# TYPE "+name+" ") {
-			t.Errorf("watch does not export the metric %s", name)
-		}
+		assert.Contains(t, metrics, "# TYPE "+name+" ", "watch does not export the metric %s", name)
 	}
 }

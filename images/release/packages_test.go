@@ -34,21 +34,18 @@ func TestDeb(t *testing.T) {
 	newer(t, root)
 
 	say(t, "cp", "-r", r.dir, root+"/root/dist")
-	install := regexp.MustCompile(`(?m)^apt install \./\S+`).FindString(readFile(t, repository+"/README.md"))
+	install := regexp.MustCompile(`(?m)^apt install \./\S+`).FindString(string(require.ReadFile(t, repository+"/README.md")))
 	sayIn(t, root, "sh", "-euc", "cd /root; "+strings.Replace(install, "apt", "apt-get --yes --quiet -o Dpkg::Use-Pty=0", 1))
 	for _, early := range []string{dropIn, wants + "nodegate-apply.service", wants + "nodegate-watch.service"} {
-		if _, err := os.Lstat(root + early); err == nil {
-			t.Fatalf("%s is there before anybody asked for it", early)
-		}
+		_, err := os.Lstat(root + early)
+		require.True(t, err != nil, "%s is there before anybody asked for it", early)
 	}
 	sayIn(t, root, "nodegate", "install")
 	held(t, root, "one")
-	if code, out := in(t, root, "nodegate", "check", "--stage", "image"); code != 0 {
-		t.Errorf("the image does not hold:\n%s", out)
-	}
-	if _, err := os.Lstat(root + "/usr/local/bin/nodegate"); err == nil {
-		t.Error("the package's binary was copied")
-	}
+	code, out := in(t, root, "nodegate", "check", "--stage", "image")
+	assert.True(t, code == 0, "the image does not hold:\n%s", out)
+	_, err := os.Lstat(root + "/usr/local/bin/nodegate")
+	assert.True(t, err != nil, "the package's binary was copied")
 
 	if out := sayIn(t, root, "dpkg", "-i", "/root/two.deb"); strings.Contains(out, takesOver) {
 		t.Errorf("the package in force offers to take over:\n%s", out)
@@ -68,13 +65,11 @@ func TestDeb(t *testing.T) {
 	write(t, root+ownPolicy, "use \"kubernetes\" {}\n")
 	sayIn(t, root, "dpkg", "-r", "nodegate")
 	for _, gone := range []string{dropIn, "/usr/bin/nodegate", wants + "nodegate-apply.service", wants + "nodegate-watch.service"} {
-		if _, err := os.Lstat(root + gone); err == nil {
-			t.Errorf("%s is left after removal", gone)
-		}
+		_, err := os.Lstat(root + gone)
+		assert.True(t, err != nil, "%s is left after removal", gone)
 	}
-	if _, err := os.Lstat(root + ownPolicy); err != nil {
-		t.Errorf("the removal deleted the administrator's policy: %v", err)
-	}
+	_, err = os.Lstat(root + ownPolicy)
+	assert.NoError(t, err, "the removal deleted the administrator's policy")
 	sayIn(t, root, "dpkg", "-P", "nodegate")
 	assert.Diff(t, picture(t, root), before, "after purge (-before +after)")
 }
@@ -83,9 +78,8 @@ func TestDeb(t *testing.T) {
 func TestLintian(t *testing.T) {
 	hosttest.NeedProgram(t, "lintian")
 	r := releaseMade(t)
-	if code, out := try(t, "lintian", "--allow-root", "--fail-on", "error,warning", r.the(t, "*_amd64.deb")); code != 0 {
-		t.Errorf("exit status %d:\n%s", code, out)
-	}
+	code, out := try(t, "lintian", "--allow-root", "--fail-on", "error,warning", r.the(t, "*_amd64.deb"))
+	assert.True(t, code == 0, "exit status %d:\n%s", code, out)
 }
 
 // TestVersion: a release has the version of its tag. Without a tag the version is the changelog's, with the commit and its time. dpkg and
@@ -113,25 +107,20 @@ func TestVersion(t *testing.T) {
 	git("add", "Makefile")
 	commit("2026-11-23T01:02:03+0900")
 	first := version()
-	if !regexp.MustCompile(`^1\.0\.0~dev\.20261122160203\.[0-9a-f]{7,}$`).MatchString(first) {
-		t.Errorf("without a tag: %s", first)
-	}
+	assert.True(t, regexp.MustCompile(`^1\.0\.0~dev\.20261122160203\.[0-9a-f]{7,}$`).MatchString(first), "without a tag: %s", first)
 	commit("2026-11-23T01:02:04+0900")
 	second := version()
 	git("tag", "v1.0.0")
 	tagged := version()
 	commit("2026-11-23T01:02:05+0900")
 	later := version()
-	if tagged != "v1.0.0" || !strings.HasPrefix(later, "v1.0.0-1-g") {
-		t.Errorf("with a tag: %s; after it: %s", tagged, later)
-	}
+	assert.True(t, tagged == "v1.0.0" && strings.HasPrefix(later, "v1.0.0-1-g"), "with a tag: %s; after it: %s", tagged, later)
 	sorted := []string{first, second, tagged, later}
 	for i := range sorted[1:] {
 		before, after := packageVersion(sorted[i]), packageVersion(sorted[i+1])
 		say(t, "dpkg", "--compare-versions", before, "lt", after)
-		if out := say(t, "rpm", "--eval", fmt.Sprintf("%%{lua:print(rpm.vercmp(%q, %q))}", before, after)); strings.TrimSpace(out) != "-1" {
-			t.Errorf("rpm sorts %s before %s: %s", after, before, out)
-		}
+		out := say(t, "rpm", "--eval", fmt.Sprintf("%%{lua:print(rpm.vercmp(%q, %q))}", before, after))
+		assert.True(t, strings.TrimSpace(out) == "-1", "rpm sorts %s before %s: %s", after, before, out)
 	}
 }
 
@@ -147,9 +136,7 @@ func TestDebRefuses(t *testing.T) {
 	require.NoError(t, err)
 	write(t, root+dropIn, string(text)+"# mine\n")
 	code, out := in(t, root, "dpkg", "-r", "nodegate")
-	if code == 0 || !strings.Contains(out, "has changed since nodegate wrote it") {
-		t.Errorf("exit status %d:\n%s", code, out)
-	}
+	assert.True(t, code != 0 && strings.Contains(out, "has changed since nodegate wrote it"), "exit status %d:\n%s", code, out)
 	held(t, root, "one")
 	sayIn(t, root, "nodegate", "uninstall", "--force")
 	sayIn(t, root, "dpkg", "-P", "nodegate")
@@ -158,23 +145,19 @@ func TestDebRefuses(t *testing.T) {
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
 	sayIn(t, root, "systemctl", "enable", "nodegate-apply.service")
 	sayIn(t, root, "dpkg", "-P", "nodegate")
-	if _, err := os.Lstat(root + wants + "nodegate-apply.service"); err == nil {
-		t.Error("a unit that is gone is enabled")
-	}
+	_, err = os.Lstat(root + wants + "nodegate-apply.service")
+	assert.True(t, err != nil, "a unit that is gone is enabled")
 
 	// The package leaves an installation with its own binary alone.
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
 	other := filepath.Join(root, "root", "nodegate")
 	say(t, "cp", r.the(t, "nodegate-linux-amd64"), other)
-	write(t, other, readFile(t, other)+"another\n")
+	write(t, other, string(require.ReadFile(t, other))+"another\n")
 	sayIn(t, root, "/root/nodegate", "install")
-	if out := sayIn(t, root, "dpkg", "-i", "/root/one.deb"); !strings.Contains(out, takesOver) {
-		t.Errorf("the package does not say that it is not in force:\n%s", out)
-	}
+	assert.Contains(t, sayIn(t, root, "dpkg", "-i", "/root/one.deb"), takesOver, "the package does not say that it is not in force")
 	sayIn(t, root, "dpkg", "-P", "nodegate")
-	if !strings.Contains(readFile(t, root+dropIn), "exec /usr/local/bin/nodegate gate") {
-		t.Error("the package took an installation away that did not need it")
-	}
+	assert.Contains(t, string(require.ReadFile(t, root+dropIn)), "exec /usr/local/bin/nodegate gate",
+		"the package took an installation away that did not need it")
 	sayIn(t, root, "/usr/local/bin/nodegate", "check", "--stage", "image")
 
 	// It also leaves an export alone, which lacks a journal, if the export has its own program.
@@ -182,12 +165,11 @@ func TestDebRefuses(t *testing.T) {
 	say(t, "mv", journal, root+"/root/journal.json")
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
 	sayIn(t, root, "dpkg", "-P", "nodegate")
-	if _, err := os.Lstat(root + "/etc/nodegate/policy.d/kubernetes.hcl"); err != nil {
-		t.Errorf("the package took the policy of an export away: %v", err)
-	}
+	_, err = os.Lstat(root + "/etc/nodegate/policy.d/kubernetes.hcl")
+	assert.NoError(t, err, "the package took the policy of an export away")
 	// If the export uses the package's program, it must be removed first.
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
-	gate := readFile(t, root+dropIn)
+	gate := string(require.ReadFile(t, root+dropIn))
 	write(t, root+dropIn, strings.ReplaceAll(gate, "/usr/local/bin/nodegate", "/usr/bin/nodegate"))
 	if code, out := in(t, root, "dpkg", "-r", "nodegate"); code == 0 || !strings.Contains(out, "remove that file first") {
 		t.Errorf("exit status %d:\n%s", code, out)
@@ -202,13 +184,11 @@ func TestDebRefuses(t *testing.T) {
 	sayIn(t, root, "dpkg", "-i", "/root/one.deb")
 	sayIn(t, root, strings.Fields(takesOver)...)
 	held(t, root, "one")
-	if _, err := os.Lstat(root + "/usr/local/bin/nodegate"); err == nil {
-		t.Error("two programs are installed")
-	}
+	_, err = os.Lstat(root + "/usr/local/bin/nodegate")
+	assert.True(t, err != nil, "two programs are installed")
 	sayIn(t, root, "dpkg", "-P", "nodegate")
-	if _, err := os.Lstat(root + dropIn); err == nil {
-		t.Error("the gate calls a program that is gone")
-	}
+	_, err = os.Lstat(root + dropIn)
+	assert.True(t, err != nil, "the gate calls a program that is gone")
 }
 
 // TestRPM: the same steps with the real rpm.
@@ -238,29 +218,20 @@ func newer(t *testing.T, root string) {
 	dir := filepath.Join(root, "root", "two")
 	say(t, "dpkg-deb", "-R", root+"/root/one.deb", dir)
 	control := filepath.Join(dir, "DEBIAN", "control")
-	write(t, control, strings.Replace(readFile(t, control), "Version: 1.0.0", "Version: 1.0.1", 1))
+	write(t, control, strings.Replace(string(require.ReadFile(t, control)), "Version: 1.0.0", "Version: 1.0.1", 1))
 	binary := dir + "/usr/bin/nodegate"
-	write(t, binary, readFile(t, binary)+"two\n")
+	write(t, binary, string(require.ReadFile(t, binary))+"two\n")
 	say(t, "dpkg-deb", "-b", dir, root+"/root/two.deb")
 }
 
 // held fails unless kubelet's drop-in calls the package's binary of that version.
 func held(t *testing.T, root, version string) {
 	t.Helper()
-	if !strings.Contains(readFile(t, root+dropIn), "exec /usr/bin/nodegate gate") {
-		t.Fatalf("%s does not call the package's binary", dropIn)
-	}
-	if is := strings.HasSuffix(readFile(t, root+"/usr/bin/nodegate"), "two\n"); is != (version == "two") {
-		t.Errorf("the binary is not that of version %s", version)
-	}
+	require.True(t, strings.Contains(string(require.ReadFile(t, root+dropIn)), "exec /usr/bin/nodegate gate"),
+		"%s does not call the package's binary", dropIn)
+	is := strings.HasSuffix(string(require.ReadFile(t, root+"/usr/bin/nodegate")), "two\n")
+	assert.True(t, is == (version == "two"), "the binary is not that of version %s", version)
 	sayIn(t, root, "/usr/bin/nodegate", "version")
-}
-
-func readFile(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(name)
-	require.NoError(t, err)
-	return string(text)
 }
 
 // write replaces the content of a file and keeps its mode.

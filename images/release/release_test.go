@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/e2e/vm"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -89,35 +90,27 @@ func TestSameBytes(t *testing.T) {
 	syscall.Umask(old)
 	require.NoError(t, err)
 	first, second := sumsOf(t, r.dir), sumsOf(t, filepath.Join(again, "dist"))
-	if len(first) < 10 {
-		t.Errorf("a release of %d files: %v", len(first), first)
-	}
+	assert.True(t, len(first) >= 10, "a release of %d files: %v", len(first), first)
 	for name := range second {
-		if first[name] == "" {
-			t.Errorf("%s: made only the second time", name)
-		}
+		assert.True(t, first[name] != "", "%s: made only the second time", name)
 	}
 	for name, sum := range first {
-		if second[name] != sum {
-			t.Errorf("%s: %s, and %s the second time", name, sum, second[name])
-		}
+		assert.Equal(t, second[name], sum, "%s", name)
 	}
 	fresh := release{version: "v1.0.0", dir: t.TempDir()}
 	build := fresh.build("amd64")
 	build.Dir = again
 	build.Env = append(build.Env, "GOCACHE="+filepath.Join(t.TempDir(), "cache"))
 	require.NoError(t, command(build))
-	if sum := sumsOf(t, fresh.dir)["nodegate-linux-amd64"]; sum != first["nodegate-linux-amd64"] {
-		t.Errorf("built without a cache, the program has the checksum %s", sum)
-	}
+	assert.Equal(t, sumsOf(t, fresh.dir)["nodegate-linux-amd64"], first["nodegate-linux-amd64"],
+		"built without a cache, the program has the checksum")
 }
 
 func sumsOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, f := range filesIn(t, dir) {
-		text, err := os.ReadFile(filepath.Join(dir, f))
-		require.NoError(t, err)
+		text := require.ReadFile(t, filepath.Join(dir, f))
 		all[f] = fmt.Sprintf("%x", sha256.Sum256(text))
 	}
 	return all
@@ -138,9 +131,7 @@ func filesIn(t *testing.T, dir string) []string {
 func (m made) the(t *testing.T, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(m.dir, pattern))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("%s: found %v, %v; want one", pattern, found, err)
-	}
+	require.True(t, err == nil && len(found) == 1, "%s: found %v, %v; want one", pattern, found, err)
 	return found[0]
 }
 
@@ -164,9 +155,7 @@ func tree(t *testing.T) string {
 func say(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	code, out := try(t, name, args...)
-	if code != 0 {
-		t.Fatalf("%s %s: exit status %d\n%s", name, strings.Join(args, " "), code, out)
-	}
+	require.True(t, code == 0, "%s %s: exit status %d\n%s", name, strings.Join(args, " "), code, out)
 	return out
 }
 
@@ -178,9 +167,7 @@ func try(t *testing.T, name string, args ...string) (int, string) {
 		"DEBIAN_FRONTEND=noninteractive")
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState == nil {
-		t.Fatalf("running %s: %v", name, err)
-	}
+	require.True(t, err == nil || cmd.ProcessState != nil, "running %s: %v", name, err)
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
@@ -195,9 +182,7 @@ func in(t *testing.T, root string, args ...string) (int, string) {
 func sayIn(t *testing.T, root string, args ...string) string {
 	t.Helper()
 	code, out := in(t, root, args...)
-	if code != 0 {
-		t.Fatalf("%s: exit status %d\n%s", strings.Join(args, " "), code, out)
-	}
+	require.True(t, code == 0, "%s: exit status %d\n%s", strings.Join(args, " "), code, out)
 	return out
 }
 

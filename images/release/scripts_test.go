@@ -25,17 +25,15 @@ func TestPackageScripts(t *testing.T) {
 		return "#!/bin/sh\n! grep -Hn " + word + " $2/*.hcl >&2 # lint DIR\n"
 	}
 	script := func(name, argument string) (bool, string) {
-		text, err := os.ReadFile("../package/" + name + ".sh")
-		require.NoError(t, err)
+		text := require.ReadFile(t, "../package/"+name+".sh")
 		moved := strings.NewReplacer(" /usr/", " "+root+"/usr/", "(/usr/", "("+root+"/usr/", " /etc/", " "+root+"/etc/", "=/var/", "="+root+"/var/",
 			"/run/systemd/system", "/nonexistent")
 		out, err := exec.Command("sh", "-c", moved.Replace(string(text)), "sh", argument).CombinedOutput()
 		return err == nil, string(out)
 	}
 	upgrade := func(program string) (bool, string) {
-		if ok, out := script("preinstall", "upgrade"); !ok {
-			t.Fatal(out)
-		}
+		ok, out := script("preinstall", "upgrade")
+		require.True(t, ok, "%v", out)
 		put("/usr/bin/nodegate", program)
 		return script("postinstall", "configure")
 	}
@@ -66,9 +64,7 @@ func TestPackageScripts(t *testing.T) {
 			run = func(string) (bool, string) { return script("postinstall", "configure") }
 		}
 		ok, out := run(step.program)
-		if ok != step.ok || !strings.Contains(out, step.says) || ok && out != "" {
-			t.Errorf("%s: success %t\n%s", step.what, ok, out)
-		}
+		assert.True(t, ok == step.ok && strings.Contains(out, step.says) && (!ok || out == ""), "%s: success %t\n%s", step.what, ok, out)
 		assert.Equal(t, force(), step.inForce, "%s: the program in force", step.what)
 	}
 	put("/var/lib/nodegate/journal.json", `{"path": "/usr/local/bin/nodegate"}`)

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"debug/buildinfo"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -26,20 +25,19 @@ func TestSigned(t *testing.T) {
 	say(t, "cp", "-r", r.dir, dir)
 	verify := func(script string, want bool) {
 		t.Helper()
-		if code, out := try(t, "sh", "-c", `cd "$1" && `+script, "sh", dir, r.public); (code == 0) != want {
-			t.Errorf("%s: exit status %d, want success: %t\n%s", script, code, want, out)
-		}
+		code, out := try(t, "sh", "-c", `cd "$1" && `+script, "sh", dir, r.public)
+		assert.True(t, (code == 0) == want, "%s: exit status %d, want success: %t\n%s", script, code, want, out)
 	}
 	const sums = `minisign -Vm SHA256SUMS -p "$2" && sha256sum --strict -c SHA256SUMS`
 	verify(sums, true)
 	image := filepath.Join(dir, "nodegate-image.oci.tar")
-	kept := readFile(t, image)
+	kept := string(require.ReadFile(t, image))
 	write(t, image, kept+"x")
 	verify(sums, false)
 	write(t, image, kept)
 	verify(sums, true)
 	list := filepath.Join(dir, "SHA256SUMS")
-	write(t, list, readFile(t, list)+"\n")
+	write(t, list, string(require.ReadFile(t, list))+"\n")
 	verify(sums, false)
 }
 
@@ -56,9 +54,8 @@ func TestSignedEncrypted(t *testing.T) {
 	assert.ErrorContains(t, r.sign(), "Wrong password", "without the password")
 	t.Setenv("NODEGATE_SIGNING_PASSWORD", "a password")
 	require.NoError(t, r.sign())
-	if out := say(t, "minisign", "-Vm", filepath.Join(r.dir, sumsName), "-p", keys+"/pub"); !strings.Contains(out, "nodegate v1.0.0 timestamp:") {
-		t.Errorf("the trusted comment: %s", out)
-	}
+	assert.Contains(t, say(t, "minisign", "-Vm", filepath.Join(r.dir, sumsName), "-p", keys+"/pub"), "nodegate v1.0.0 timestamp:",
+		"the trusted comment")
 }
 
 // podmanHere makes podman keep all files in a directory that the test removes. It uses runc, because crun lacks cgroups in hybrid mode,
@@ -81,9 +78,7 @@ runroot = "`+dir+`/run"
 	t.Setenv("CONTAINERS_CONF", dir+"/containers.conf")
 	t.Setenv("CONTAINERS_STORAGE_CONF", dir+"/storage.conf")
 	t.Cleanup(func() { // podman has mounted file systems and written files of other owners; the test's context has ended
-		if err := command(exec.Command("podman", "rmi", "--all", "--force")); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, command(exec.Command("podman", "rmi", "--all", "--force")))
 	})
 }
 
@@ -96,9 +91,8 @@ func TestImage(t *testing.T) {
 	root := tree(t)
 	say(t, r.the(t, "nodegate-linux-amd64"), "install", "--root", root)
 	podmanHere(t)
-	if code, out := try(t, "podman", "load", "-i", r.the(t, "nodegate-image.oci.tar")); code != 0 {
-		t.Fatalf("podman load: %s", out)
-	}
+	code, out := try(t, "podman", "load", "-i", r.the(t, "nodegate-image.oci.tar"))
+	require.True(t, code == 0, "podman load: %s", out)
 	run := func(args ...string) (int, string) {
 		return try(t, "podman", append([]string{"run", "--rm", "--pull", "never", "--network", "none", "-v", root + ":/host"}, args...)...)
 	}
@@ -133,9 +127,8 @@ func TestUnpacked(t *testing.T) {
 		image, to := t.TempDir()+":"+arch, filepath.Join(t.TempDir(), "bundle")
 		say(t, "skopeo", "copy", "--override-arch", arch, "oci-archive:"+r.the(t, "nodegate-image.oci.tar"), "oci:"+image)
 		say(t, "umoci", "unpack", "--image", image, to)
-		if readFile(t, to+"/rootfs/nodegate") != readFile(t, r.the(t, "nodegate-linux-"+arch)) {
-			t.Errorf("%s: the image has another program", arch)
-		}
+		assert.True(t, string(require.ReadFile(t, to+"/rootfs/nodegate")) == string(require.ReadFile(t, r.the(t, "nodegate-linux-"+arch))),
+			"%s: the image has another program", arch)
 	}
 }
 
@@ -146,9 +139,7 @@ func TestARM64(t *testing.T) {
 	r := releaseMade(t)
 	root := tree(t)
 	amd64, arm64 := r.the(t, "nodegate-linux-amd64"), r.the(t, "nodegate-linux-arm64")
-	if out := say(t, "qemu-aarch64-static", arm64, "version"); !strings.Contains(out, "linux/arm64") {
-		t.Errorf("version: %s", out)
-	}
+	assert.Contains(t, say(t, "qemu-aarch64-static", arm64, "version"), "linux/arm64", "version")
 	before := picture(t, root)
 	say(t, "qemu-aarch64-static", arm64, "install", "--root", root)
 	for _, args := range [][]string{
@@ -160,9 +151,8 @@ func TestARM64(t *testing.T) {
 	} {
 		code1, out1 := try(t, amd64, args...)
 		code2, out2 := try(t, "qemu-aarch64-static", append([]string{arm64}, args...)...)
-		if d := cmp.Diff(steady(out1), steady(out2)); d != "" || code1 != code2 {
-			t.Errorf("%v: exit status %d on amd64, %d on arm64 (-amd64 +arm64):\n%s", args, code1, code2, d)
-		}
+		d := cmp.Diff(steady(out1), steady(out2))
+		assert.True(t, d == "" && code1 == code2, "%v: exit status %d on amd64, %d on arm64 (-amd64 +arm64):\n%s", args, code1, code2, d)
 	}
 	say(t, "qemu-aarch64-static", arm64, "uninstall", "--root", root)
 	assert.Diff(t, picture(t, root), before, "install and uninstall left (-before +after)")
@@ -173,24 +163,18 @@ func TestModules(t *testing.T) {
 	r := releaseMade(t)
 	for _, arch := range architectures() {
 		binary := r.the(t, "nodegate-linux-"+arch)
-		list := readFile(t, binary+".modules")
+		list := string(require.ReadFile(t, binary+".modules"))
 		info, err := buildinfo.ReadFile(binary)
 		require.NoError(t, err)
 		for _, m := range info.Deps {
-			if !strings.Contains(list, "\tdep\t"+m.Path+"\t"+m.Version+"\t"+m.Sum+"\n") {
-				t.Errorf("%s: %s %s is not in the list", arch, m.Path, m.Version)
-			}
+			assert.Contains(t, list, "\tdep\t"+m.Path+"\t"+m.Version+"\t"+m.Sum+"\n", "%s: %s %s", arch, m.Path, m.Version)
 		}
-		content, err := os.ReadFile(binary)
-		require.NoError(t, err)
+		content := require.ReadFile(t, binary)
 		// A stripped binary still has the names of its functions, which stack traces print.
-		if len(info.Deps) == 0 || !bytes.Contains(content, []byte("nodegate/internal/host.")) {
-			t.Errorf("%s: the names of modules or functions are not in the binary", arch)
-		}
+		assert.True(t, len(info.Deps) != 0 && bytes.Contains(content, []byte("nodegate/internal/host.")),
+			"%s: the names of modules or functions are not in the binary", arch)
 		for _, library := range []string{"testing.(*T).", "nodegate/internal/host/hosttest.", "rogpeppe/go-internal"} { // go-cmp is hclwrite's
-			if bytes.Contains(content, []byte(library)) {
-				t.Errorf("%s: the binary contains a library of the tests: %s", arch, library)
-			}
+			assert.True(t, !bytes.Contains(content, []byte(library)), "%s: the binary contains a library of the tests: %s", arch, library)
 		}
 	}
 }
@@ -210,7 +194,7 @@ func TestGuide(t *testing.T) {
 	podmanHere(t)
 	ran := 0
 	for _, document := range []string{"guides/bake-an-ami.md", "packages.md"} {
-		text := readFile(t, repository+"/docs/"+document)
+		text := string(require.ReadFile(t, repository+"/docs/"+document))
 		for _, b := range regexp.MustCompile("(?ms)^```(\\w+ ?\\S*)\n(.*?)^```").FindAllStringSubmatch(text, -1) {
 			switch b[1] {
 			case "hcl node.hcl":
@@ -223,9 +207,7 @@ func TestGuide(t *testing.T) {
 			}
 		}
 	}
-	if ran != 5 {
-		t.Errorf("ran %d blocks of the documents", ran)
-	}
+	assert.Equal(t, ran, 5, "ran")
 }
 
 // steady removes the duration from an output.
