@@ -82,8 +82,7 @@ func (h hanging) Inspect(context.Context, *host.Host) (checks.State, error) {
 	return checks.Passing("ok"), nil
 }
 
-// TestUntilKeepsItsBudget: an attempt that ignores its context delays neither the end of the budget nor a signal, and is
-// named.
+// TestUntilKeepsItsBudget: an attempt that ignores its context delays neither the end of the budget nor a signal, and is named.
 func TestUntilKeepsItsBudget(t *testing.T) {
 	stuck := hanging{make(chan struct{})}
 	defer close(stuck.release)
@@ -122,8 +121,7 @@ func (l late) Name() string {
 	return "test.late"
 }
 
-// TestUntilBetweenChecks: an attempt that is between two checks has not ended, and has no report yet: an empty one would
-// pass.
+// TestUntilBetweenChecks: an attempt that is between two checks has not ended, and has no report yet: an empty one would pass.
 func TestUntilBetweenChecks(t *testing.T) {
 	slow := late{hanging{make(chan struct{})}, &sync.Once{}}
 	var said []string

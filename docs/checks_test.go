@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,8 +23,7 @@ const shownFailing = "testdata/shown-failing.txt"
 func TestChecks(t *testing.T) {
 	all, err := catalog.Explain()
 	require.NoError(t, err)
-	text, err := os.ReadFile(shownFailing)
-	require.NoError(t, err)
+	text := require.ReadFile(t, shownFailing)
 	shown := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		name, tests, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -33,9 +31,8 @@ func TestChecks(t *testing.T) {
 	}
 	tests, inVM := testNames(t), 0
 	for _, e := range all {
-		if e.Breaks == "" || e.Remedy == "" || e.How == "" || e.Stages == "" || e.Severity == "" {
-			t.Errorf("%s lacks a text that checks.Problem requires: %+v", e.Name, e)
-		}
+		assert.True(t, e.Breaks != "" && e.Remedy != "" && e.How != "" && e.Stages != "" && e.Severity != "",
+			"%s lacks a text that checks.Problem requires: %+v", e.Name, e)
 		if strings.Contains(shown[e.Name], "VM ") {
 			inVM++
 		}
@@ -50,29 +47,20 @@ func TestChecks(t *testing.T) {
 		}
 		delete(shown, e.Name)
 	}
-	coverage, err := os.ReadFile("../internal/e2e/README.md")
-	require.NoError(t, err)
+	coverage := require.ReadFile(t, "../internal/e2e/README.md")
 	for _, m := range regexp.MustCompile("(?m)^\\| [^`|]* \\| ((?:`[^`]+`(?:, )?)+)").FindAllStringSubmatch(string(coverage), -1) {
 		for name := range strings.SplitSeq(m[1], ", ") {
-			if !slices.ContainsFunc(all, func(e catalog.Explanation) bool { return e.Name == strings.Trim(name, "`") }) {
-				t.Errorf("internal/e2e/README.md names the unknown check %s: correct that row", name)
-			}
+			assert.True(t, slices.ContainsFunc(all, func(e catalog.Explanation) bool { return e.Name == strings.Trim(name, "`") }),
+				"internal/e2e/README.md names the unknown check %s: correct that row", name)
 		}
 	}
 	for name := range shown {
 		t.Errorf("docs/%s has %s, which is not a check, or has it twice", shownFailing, name)
 	}
-	if inVM < 40 {
-		t.Errorf("only %d checks are shown failing in a virtual machine, want at least 40", inVM)
-	}
+	assert.True(t, inVM >= 40, "only %d checks are shown failing in a virtual machine, want at least 40", inVM)
 	const file = "checks.md"
 	page := checksPage(all)
-	if os.Getenv("UPDATE") != "" {
-		require.NoError(t, os.WriteFile(file, []byte(page), 0o644))
-	}
-	have, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Diff(t, strings.Split(page, "\n"), strings.Split(string(have), "\n"), "run UPDATE=1 go test ./docs -run TestChecks (-file +texts)")
+	assert.Golden(t, file, page)
 }
 
 // checksPage returns docs/checks.md, with a heading for each subject and each check, so that other pages can link to it.
@@ -129,8 +117,7 @@ func breaks(t *testing.T, scenario, check string) {
 	scripts, err := filepath.Glob("../internal/e2e/vm/scenarios/" + scenario + "/boot*.sh")
 	require.NoError(t, err)
 	for _, script := range scripts {
-		text, err := os.ReadFile(script)
-		require.NoError(t, err)
+		text := require.ReadFile(t, script)
 		if strings.Contains(string(text), strings.TrimPrefix(check, "sysctl.")) {
 			return
 		}
@@ -145,8 +132,7 @@ func testNames(t *testing.T) []string {
 	var names []string
 	for _, path := range testFiles(t) {
 		names = append(names, filepath.Base(path))
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
+		text := require.ReadFile(t, path)
 		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
 			names = append(names, string(m[1]))
 		}

@@ -27,8 +27,7 @@ import (
 // checks, the flags, the fields of each document, and exit codes.
 const contract = "../cmd/nodegate/testdata/contract.golden"
 
-// TestContract compares this program with the contract of earlier versions. UPDATE=1
-// adds lines to the file; no line may be removed.
+// TestContract compares this program with the contract of earlier versions. UPDATE=1 adds lines to the file; no line may be removed.
 func TestContract(t *testing.T) {
 	c := newContractor(t, "")
 	c.names()
@@ -247,8 +246,7 @@ func (c *contractor) inputs() {
 	for _, f := range script.Files {
 		write(f.Name, string(f.Data))
 	}
-	rules, err := os.ReadFile("../internal/audit/proxy/testdata/iptables-save.txt")
-	require.NoError(c, err)
+	rules := require.ReadFile(c, "../internal/audit/proxy/testdata/iptables-save.txt")
 	const report = `{"apiVersion": "nodegate/v1", "kind": "Report", "node": {"name": "%s"}, "stage": "boot", "verdict": "%[1]s",
 		"time": "2026-01-01T10:00:00.000Z", "results": [
 		{"name": "module.x", "verdict": "%[1]s", "severity": "block", "got": "x", "error": "e", "remedy": "mend it"},
@@ -280,8 +278,7 @@ func (c *contractor) inputs() {
 
 // compare fails for each line of the contract that this program does not keep.
 func (c *contractor) compare() {
-	text, err := os.ReadFile(contract)
-	require.NoError(c, err)
+	text := require.ReadFile(c, contract)
 	kept := 0
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSuffix(line, "\n")

@@ -6,18 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
-// TestWalks: every step of the walks in CONTRIBUTING.md names an existing file and a
-// function in it.
+// TestWalks: every step of the walks in CONTRIBUTING.md names an existing file and a function in it.
 func TestWalks(t *testing.T) {
-	text, err := os.ReadFile("../CONTRIBUTING.md")
-	require.NoError(t, err)
+	text := require.ReadFile(t, "../CONTRIBUTING.md")
 	steps := regexp.MustCompile("(?m)^[1-5]\\. `([a-z/_]+\\.go)` `(\\w+)`: ").FindAllSubmatch(text, -1)
-	if len(steps) != 10 {
-		t.Errorf("%d steps, want two walks of five", len(steps))
-	}
+	assert.Equal(t, len(steps), 10)
 	for _, s := range steps {
 		code, err := os.ReadFile("../" + string(s[1]))
 		if err != nil {
@@ -32,31 +29,25 @@ func TestWalks(t *testing.T) {
 
 // TestPromises: tests name every promise of SECURITY.md, and no other.
 func TestPromises(t *testing.T) {
-	text, err := os.ReadFile("../SECURITY.md")
-	require.NoError(t, err)
+	text := require.ReadFile(t, "../SECURITY.md")
 	held := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^- \*\*([a-z]+)\*\*: `).FindAllSubmatch(text, -1) {
 		held[string(m[1])] = false
 	}
-	if len(held) < 15 {
-		t.Errorf("%d promises", len(held))
-	}
+	assert.True(t, len(held) >= 15, "%d promises", len(held))
 	label := regexp.MustCompile(`(?m)^(?://|#) .*?SECURITY\.md: ([a-z]+(?:, [a-z]+)*)\.$`)
 	for _, path := range testFiles(t) {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, m := range label.FindAllSubmatch(text, -1) {
 			for name := range strings.SplitSeq(string(m[1]), ", ") {
-				if _, is := held[name]; !is {
-					t.Errorf("%s names %s, which SECURITY.md does not promise", path, name)
-				}
+				_, is := held[name]
+				assert.True(t, is, "%s names %s, which SECURITY.md does not promise", path, name)
 				held[name] = true
 			}
 		}
 	}
 	for name, is := range held {
-		if !is {
-			t.Errorf("SECURITY.md promises %s, and no test names it: write `SECURITY.md: %s.` above the test", name, name)
-		}
+		assert.True(t, is, "SECURITY.md promises %s, and no test names it: write `SECURITY.md: %s.` above the test", name, name)
 	}
 }

@@ -10,33 +10,29 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
 // TestGlossary: docs/design.md explains at most 30 words, each once.
 func TestGlossary(t *testing.T) {
-	text, err := os.ReadFile("design.md")
-	require.NoError(t, err)
+	text := require.ReadFile(t, "design.md")
 	_, table, _ := strings.Cut(string(text), "\n## Glossary\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	rows := regexp.MustCompile(`(?m)^\| ([a-z -]+(?:, [a-z]+)?) \|`).FindAllStringSubmatch(table, -1)
 	seen := map[string]bool{"word": true}
 	for _, row := range rows[1:] {
-		if seen[row[1]] {
-			t.Errorf("%s is explained twice", row[1])
-		}
+		assert.True(t, !seen[row[1]], "%s is explained twice", row[1])
 		seen[row[1]] = true
 	}
-	if n := len(rows) - 1; n < 20 || n > 30 {
-		t.Errorf("%d words, want 20 to 30", n)
-	}
+	n := len(rows) - 1
+	assert.True(t, n >= 20 && n <= 30, "%d words, want 20 to 30", n)
 }
 
 // TestBudgets: no subject of docs/design.md has more lines that ship than its budget, and each file that ships belongs to one. All
 // other Go files, tests and harness, have one budget together.
 func TestBudgets(t *testing.T) {
-	text, err := os.ReadFile("design.md")
-	require.NoError(t, err)
+	text := require.ReadFile(t, "design.md")
 	_, table, _ := strings.Cut(string(text), "\n## Budgets\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	budgets, used, of := map[string]int{}, map[string]int{}, map[string]string{}

@@ -1,19 +1,18 @@
 package docs_test
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"nodegate/checks/catalog"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
 // TestTroubleshooting: the checks that the rows of docs/troubleshooting.md name exist.
 func TestTroubleshooting(t *testing.T) {
-	text, err := os.ReadFile("troubleshooting.md")
-	require.NoError(t, err)
+	text := require.ReadFile(t, "troubleshooting.md")
 	all, err := catalog.Explain()
 	require.NoError(t, err)
 	known := map[string]bool{}
@@ -28,12 +27,8 @@ func TestTroubleshooting(t *testing.T) {
 		}
 		rows++
 		for _, name := range regexp.MustCompile("`([a-z-]+\\.[a-z_.-]+)`").FindAllStringSubmatch(cells[2], -1) {
-			if !known[name[1]] && name[1] != "10-nodegate.conf" {
-				t.Errorf("unknown check %s", name[1])
-			}
+			assert.True(t, known[name[1]] || name[1] == "10-nodegate.conf", "unknown check %s", name[1])
 		}
 	}
-	if rows < 20 {
-		t.Errorf("%d rows", rows)
-	}
+	assert.True(t, rows >= 20, "%d rows", rows)
 }

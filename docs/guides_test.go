@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -39,9 +40,7 @@ func guideBlocks(t *testing.T, file string) []guideBlock {
 			open.text += line + "\n"
 		}
 	}
-	if open != nil || lines.Err() != nil {
-		t.Fatalf("%s: unterminated block: %v", file, lines.Err())
-	}
+	require.True(t, open == nil && lines.Err() == nil, "%s: unterminated block: %v", file, lines.Err())
 	return all
 }
 
@@ -115,9 +114,7 @@ func TestGuides(t *testing.T) {
 					write(b.words[1], b.text, 0o644)
 				}
 			}
-			if ran == 0 {
-				t.Error("no commands found in the guide")
-			}
+			assert.True(t, ran != 0, "no commands found in the guide")
 			if scratch != "" {
 				hosttest.NeedRoot(t)
 				hosttest.NeedProgram(t, "ip")

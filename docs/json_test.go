@@ -76,12 +76,7 @@ func TestJSONSchemaOfTypes(t *testing.T) {
 	}, "", " ")
 	require.NoError(t, err)
 	text = append(text, '\n')
-	if os.Getenv("UPDATE") != "" {
-		require.NoError(t, os.WriteFile(reportSchema, text, 0o644))
-	}
-	have, err := os.ReadFile(reportSchema)
-	require.NoError(t, err)
-	assert.Diff(t, strings.Split(string(text), "\n"), strings.Split(string(have), "\n"), "run UPDATE=1 go test ./docs (-file +types)")
+	assert.Golden(t, reportSchema, string(text))
 }
 
 // TestJSONSchemaOfOutput: a schema validator accepts what nodegate prints, and the examples of docs/json.md, as the document that they
@@ -104,8 +99,7 @@ func TestJSONSchemaOfOutput(t *testing.T) {
 			texts[d.name] = append(texts[d.name], out)
 		}
 	}
-	page, err := os.ReadFile("json.md")
-	require.NoError(t, err)
+	page := require.ReadFile(t, "json.md")
 	for _, example := range regexp.MustCompile("(?ms)^```json (\\w+)\n(.*?)^```").FindAllSubmatch(page, -1) {
 		name := string(example[1])
 		texts[name] = append(texts[name], example[2])
@@ -114,14 +108,10 @@ func TestJSONSchemaOfOutput(t *testing.T) {
 		if len(texts[d.name]) > 0 {
 			assert.Equal(t, c.validate(d.name, texts[d.name]), "", "%s", d.name)
 		}
-		if !bytes.Contains(page, []byte("`"+d.name+"`")) {
-			t.Errorf("docs/json.md does not name %s", d.name)
-		}
+		assert.True(t, bytes.Contains(page, []byte("`"+d.name+"`")), "docs/json.md does not name %s", d.name)
 	}
 	for _, wrong := range []string{`{}`, `{"apiVersion": "nodegate/v1", "kind": "Version"}`} {
-		if c.validate("Report", [][]byte{[]byte(wrong)}) == "" {
-			t.Errorf("a valid Report: %s", wrong)
-		}
+		assert.True(t, c.validate("Report", [][]byte{[]byte(wrong)}) != "", "a valid Report: %s", wrong)
 	}
 }
 

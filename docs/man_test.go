@@ -16,9 +16,7 @@ func TestManualLint(t *testing.T) {
 	hosttest.NeedProgram(t, "mandoc")
 	hosttest.NeedProgram(t, "man")
 	there, err := filepath.Glob("man/*")
-	if err != nil || len(there) == 0 {
-		t.Fatalf("no pages: %v", err)
-	}
+	require.True(t, err == nil && len(there) != 0, "no pages: %v", err)
 	for _, file := range there {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"html"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -28,19 +27,12 @@ func TestPicture(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "nodegate", "check", "--snapshot", "testdata/readme-node.json", "--color", "always")
 	out, err := cmd.Output()
 	var failed *exec.ExitError
-	if !errors.As(err, &failed) || failed.ExitCode() != 1 {
-		t.Fatalf("check: %v", err)
-	}
+	require.True(t, errors.As(err, &failed) && failed.ExitCode() == 1, "check: %v", err)
 	text := strings.NewReplacer(" --snapshot testdata/readme-node.json", "", "on node17: ", "").Replace(string(out))
 	text = regexp.MustCompile(`, [0-9.]+(µs|ms|s)\)`).ReplaceAllString(text, ", 520µs)")
 	have := terminalPicture("\x1b[1m$ nodegate check\x1b[0m\n" + text)
 	const file = "pictures/check.svg"
-	if os.Getenv("UPDATE") != "" {
-		require.NoError(t, os.WriteFile(file, []byte(have), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	require.NoError(t, err)
-	assert.Diff(t, have, string(want), "run UPDATE=1 go test ./docs -run TestPicture (-file +output)")
+	assert.Golden(t, file, have)
 }
 
 // terminalPicture draws the output of a program, with the colours that it sets.

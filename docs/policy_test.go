@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"nodegate/checks/catalog"
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/policy"
@@ -44,17 +45,12 @@ func TestPolicySchema(t *testing.T) {
 		arguments = append(arguments, "-i", name)
 	}
 	out, err := exec.Command("jsonschema", append(arguments, "policy.schema.json")...).CombinedOutput()
-	if err == nil {
-		t.Errorf("all documents are valid:\n%s", out)
-	}
+	assert.True(t, err != nil, "all documents are valid:\n%s", out)
 	for i, text := range slices.Sorted(maps.Keys(documents)) {
 		name := filepath.Join(dir, fmt.Sprintf("%d.hcl.json", i))
-		if valid := strings.Contains(string(out), "[SUCCESS]===("+name+")"); valid != documents[text] {
-			t.Errorf("%s\nvalid: %t\n%s", text, valid, out)
-		}
+		valid := strings.Contains(string(out), "[SUCCESS]===("+name+")")
+		assert.True(t, valid == documents[text], "%s\nvalid: %t\n%s", text, valid, out)
 		_, diags := policy.Load([]policy.File{{Name: name, Text: []byte(text)}}, policy.Options{Checks: catalog.Names()})
-		if diags.HasErrors() == documents[text] {
-			t.Errorf("%s\nthe language differs from the schema: %v", text, diags)
-		}
+		assert.True(t, diags.HasErrors() != documents[text], "%s\nthe language differs from the schema: %v", text, diags)
 	}
 }

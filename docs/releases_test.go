@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -63,25 +64,19 @@ func TestReadsWhatItWrites(t *testing.T) {
 	require.NoError(t, os.WriteFile(c.dir+"/watched.hcl", []byte("sysctl \"net.ipv4.ip_forward\" {\n  value  = 1\n  reason = \"r\"\n}\naudit {}\n"), 0o600))
 	out, code := c.scratch(`exec 2>&1; mkdir made; cp watched.hcl hold.hcl rules.txt made; cd made
 		unshare --uts sh -euc '` + writesFiles + `'`)
-	if code != 0 {
-		t.Fatalf("%s", out)
-	}
+	require.True(t, code == 0, "%s", out)
 	if os.Getenv("RECORD") != "" {
 		require.NoError(t, os.RemoveAll(currentRelease))
 		require.NoError(t, os.CopyFS(currentRelease, os.DirFS(c.dir+"/made")))
 	}
 	releases, err := filepath.Glob("../cmd/nodegate/testdata/releases/*")
 	require.NoError(t, err)
-	if len(releases) == 0 {
-		t.Error("no release's files")
-	}
+	assert.True(t, len(releases) != 0, "no release's files")
 	for _, dir := range append(releases, c.dir+"/made") {
 		require.NoError(t, os.CopyFS(c.dir+"/"+filepath.Base(dir)+"-read", os.DirFS(dir)))
 		for _, call := range readsFiles() {
 			out, code := c.scratch("exec 2>&1; cd " + filepath.Base(dir) + "-read; " + call)
-			if code < 0 || code == 2 || code > 3 || len(out) == 0 {
-				t.Errorf("%s: %s: exit status %d\n%s", dir, call, code, out)
-			}
+			assert.True(t, code >= 0 && code != 2 && code <= 3 && len(out) != 0, "%s: %s: exit status %d\n%s", dir, call, code, out)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
@@ -56,9 +57,7 @@ func TestSnapshotWhole(t *testing.T) {
 		nodegate snapshot --whole --policy old.hcl -o whole.json
 		nodegate snapshot --policy old.hcl -o small.json
 		nodegate check --policy new.hcl --format json || :`)
-	if code != 0 {
-		t.Fatal(code)
-	}
+	require.True(t, code == 0, "%v", code)
 	results := func(document []byte) map[string]string {
 		var r struct {
 			Results []struct {
@@ -70,31 +69,24 @@ func TestSnapshotWhole(t *testing.T) {
 		all := map[string]string{}
 		for _, res := range r.Results {
 			all[res.Name] = fmt.Sprint(res.Verdict, ": ", res.Got, " ", res.Error)
-			if res.Verdict == verdict.Unknown {
-				t.Errorf("%s is unknown: %s", res.Name, res.Error)
-			}
+			assert.True(t, res.Verdict != verdict.Unknown, "%s is unknown: %s", res.Name, res.Error)
 		}
 		return all
 	}
 	want := results(out)
 	replayed, _ := c.run("check", "--policy", "new.hcl", "--snapshot", "whole.json", "--format", "json")
-	if got := results(replayed); len(want) != 14 || !maps.Equal(got, want) {
-		t.Errorf("the snapshot has\n%v\nthe machine\n%v", got, want)
-	}
+	got := results(replayed)
+	assert.True(t, len(want) == 14 && maps.Equal(got, want), "the snapshot has\n%v\nthe machine\n%v", got, want)
 	for file, want := range map[string]int{"whole.json": 1, "small.json": 3} {
 		out, code := c.run("preview", "--policy", "new.hcl", file, "--format", "json")
-		if strings.Contains(string(out), `"outcome": "unknown"`) != (want == 3) || code != want {
-			t.Errorf("preview of %s exits %d: %s", file, code, out)
-		}
+		assert.True(t, strings.Contains(string(out), `"outcome": "unknown"`) == (want == 3) && code == want,
+			"preview of %s exits %d: %s", file, code, out)
 	}
 	text, err := os.ReadFile(filepath.Join(c.dir, "whole.json"))
 	require.NoError(t, err)
 	for _, secret := range []string{key, key[:8], "badc:", "badc0de"} {
-		if strings.Contains(string(text), secret) {
-			t.Errorf("the snapshot holds %q of a key", secret)
-		}
+		assert.True(t, !strings.Contains(string(text), secret), "the snapshot holds %q of a key", secret)
 	}
-	if !strings.Contains(string(text), "tcp_fastopen_key") || !strings.Contains(string(text), "pod0/stable_secret") {
-		t.Error("the snapshot lacks the names of the keys")
-	}
+	assert.True(t, strings.Contains(string(text), "tcp_fastopen_key") && strings.Contains(string(text), "pod0/stable_secret"),
+		"the snapshot lacks the names of the keys")
 }

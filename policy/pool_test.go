@@ -165,9 +165,8 @@ func TestPool(t *testing.T) {
 			files = []policy.File{file("a.hcl", wrong), files[0], file("z.hcl", wrong)}
 		}
 		_, diags := policy.Load(files, o)
-		if c.want == "" && diags.HasErrors() || !strings.Contains(diags.Error(), c.want) || isOld && len(diags) != 1 {
-			t.Errorf("%s\n%v\nwant %s", c.text, diags, c.want)
-		}
+		assert.True(t, (c.want != "" || !diags.HasErrors()) && strings.Contains(diags.Error(), c.want) && (!isOld || len(diags) == 1),
+			"%s\n%v\nwant %s", c.text, diags, c.want)
 	}
 }
 

@@ -134,9 +134,8 @@ func TestInstallAndUninstall(t *testing.T) {
 
 	planned, err := units.Plan(tree, one, false)
 	require.NoError(t, err)
-	if after := manifest(t, root); after != before {
-		t.Fatalf("Plan changed the tree:\n%s", cmp.Diff(before, after))
-	}
+	after := manifest(t, root)
+	require.True(t, after == before, "Plan changed the tree:\n%s", cmp.Diff(before, after))
 	done, err := units.Install(tree, one, false)
 	require.NoError(t, err)
 	assert.Diff(t, done, planned, "Install differs from Plan")

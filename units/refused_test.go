@@ -57,9 +57,8 @@ func TestDirectoryRemoved(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.RemoveAll(root+"/etc/sysctl.d"))
 	require.NoError(t, os.RemoveAll(root+"/usr"))
-	if _, err = units.Uninstall(tree, false); err == nil || !strings.Contains(err.Error(), "has changed since nodegate wrote it") {
-		t.Errorf("uninstall: %v", err)
-	}
+	_, err = units.Uninstall(tree, false)
+	assert.ErrorContains(t, err, "has changed since nodegate wrote it", "uninstall")
 	_, err = units.Uninstall(tree, true)
 	require.NoError(t, err)
 	assert.Diff(t, manifest(t, root), before, "uninstalled")

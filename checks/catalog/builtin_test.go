@@ -15,8 +15,7 @@ import (
 	"nodegate/policy"
 )
 
-// TestEveryBuiltinRequirementFails: each module, sysctl and link of each built-in policy fails on a node that does not meet
-// it.
+// TestEveryBuiltinRequirementFails: each module, sysctl and link of each built-in policy fails on a node that does not meet it.
 func TestEveryBuiltinRequirementFails(t *testing.T) {
 	facts := map[string]any{"kernel.version": "5.4.0", "node.cpus": int64(2)}
 	known := policy.Options{Checks: catalog.Names(), Vars: map[string]string{},

@@ -56,8 +56,7 @@ func TestRemediesInARealKernel(t *testing.T) {
 	}
 }
 
-// TestRulesOnTheKernel writes kube-proxy's rules into a namespace and checks them as the machine's own iptables prints
-// them.
+// TestRulesOnTheKernel writes kube-proxy's rules into a namespace and checks them as the machine's own iptables prints them.
 func TestRulesOnTheKernel(t *testing.T) {
 	h := checkstest.ScratchSys(t)
 	const restore = "iptables-nft-restore"

@@ -17,8 +17,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Scratch gives the test a network namespace of its own, on a thread that ends
-// with the test, and the real host as seen from there.
+// Scratch gives the test a network namespace of its own, on a thread that ends with the test, and the real host as seen from there.
 func Scratch(t *testing.T) *host.Host {
 	t.Helper()
 	hosttest.NeedRoot(t)
@@ -37,9 +36,7 @@ func Scratch(t *testing.T) *host.Host {
 // AddLink adds a link to the namespace of the test.
 func AddLink(t *testing.T, l netlink.Link) {
 	t.Helper()
-	if err := netlink.LinkAdd(l); err != nil {
-		t.Fatalf("adding %s: %v", l.Attrs().Name, err)
-	}
+	require.NoError(t, netlink.LinkAdd(l), "adding %s", l.Attrs().Name)
 }
 
 // ScratchSys is Scratch with the namespace's own /sys, where bridges show.
@@ -91,8 +88,7 @@ func Is(t *testing.T, h *host.Host, what, name, want string) {
 	}
 }
 
-// PodNetwork makes a NIC with a default route, a VXLAN tunnel on it, and a bridge
-// with one Pod.
+// PodNetwork makes a NIC with a default route, a VXLAN tunnel on it, and a bridge with one Pod.
 func PodNetwork(t *testing.T) {
 	t.Helper()
 	hosttest.NeedProgram(t, "ip")

@@ -55,9 +55,8 @@ func (c Case) obey(t *testing.T) {
 		lines, left := Obey(t, node.Host(), &node, failed.State.Remedy)
 		text += lines
 		for name, r := range inspect() {
-			if r.Differs() && (before[name].Verdict == verdict.Pass || name == c.Problem && !left && r.State.Got == failed.State.Got) {
-				t.Errorf("after the remedy %q %s is %s", failed.State.Remedy, name, Text(r))
-			}
+			assert.True(t, !r.Differs() || before[name].Verdict != verdict.Pass && (name != c.Problem || left || r.State.Got != failed.State.Got),
+				"after the remedy %q %s is %s", failed.State.Remedy, name, Text(r))
 		}
 	}
 }

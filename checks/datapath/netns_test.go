@@ -61,8 +61,6 @@ func runIn(t testing.TB, n *netns.Namespace, name string, args ...string) string
 		out, err = exec.Command(name, args...).CombinedOutput()
 		return err
 	})
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
+	require.True(t, err == nil, "%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	return string(out)
 }

@@ -14,9 +14,8 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// TestScenarioInvalidPacketResets sends a packet outside the window from an endpoint on another node. A
-// gateway that classifies it as INVALID does not translate it, the client answers with RST to an address
-// that it has no connection to, and the endpoint accepts the RST.
+// TestScenarioInvalidPacketResets sends a packet outside the window from an endpoint on another node. A gateway that classifies it as
+// INVALID does not translate it, the client answers with RST to an address that it has no connection to, and the endpoint accepts the RST.
 func TestScenarioInvalidPacketResets(t *testing.T) {
 	for _, c := range []struct {
 		name     string

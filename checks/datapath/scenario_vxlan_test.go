@@ -13,11 +13,10 @@ import (
 	"nodegate/internal/host/netns"
 )
 
-// TestScenarioDoubleSNAT: the old form of KUBE-POSTROUTING leaves the mark on the packet, and the tunnel's
-// outer packet inherits it, so the outer UDP is translated a second time. Without the kernel's fix, and
-// with UDPCSum off and tx-checksum-ip-generic on, its checksum is then wrong. The new form clears the mark
-// first. The kernel that runs this test may have the fix, so the test checks only the double translation
-// and the offload.
+// TestScenarioDoubleSNAT: the old form of KUBE-POSTROUTING leaves the mark on the packet, and the tunnel's outer packet inherits it, so
+// the outer UDP is translated a second time. Without the kernel's fix, and with UDPCSum off and tx-checksum-ip-generic on, its checksum is
+// then wrong. The new form clears the mark first. The kernel that runs this test may have the fix, so the test checks only the double
+// translation and the offload.
 func TestScenarioDoubleSNAT(t *testing.T) {
 	const masquerade = "-j MASQUERADE --random-fully"
 	for _, c := range []struct {
@@ -96,8 +95,7 @@ func addVXLAN(t testing.TB, n *netns.Namespace, remote, addr string) {
 	must(t, n.SetUp(deadline(t), "vx0"))
 }
 
-// countTranslations counts the flows with a translated source: their replies go to another address than
-// the original source.
+// countTranslations counts the flows with a translated source: their replies go to another address than the original source.
 func countTranslations(t testing.TB, n *netns.Namespace) (tcp, udp int) {
 	t.Helper()
 	must(t, n.Do(deadline(t), func() error {

@@ -54,8 +54,7 @@ ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELE
 	extra := map[string]string{"/etc/default/kubelet": "KUBELET_EXTRA_ARGS=\"--config-dir /etc/kubelet.d --v=2\"\n"}
 	maps.Copy(extra, joined)
 	checkstest.RunOne(t, "kubelet.config", checks.Boot, []checkstest.Case{
-		{What: "valid, with an unknown field", Node: withUnit(flag, map[string]string{kubeadmConfig: header + "fooBar: 1\n"}),
-			Want: right},
+		{What: "valid, with an unknown field", Node: withUnit(flag, map[string]string{kubeadmConfig: header + "fooBar: 1\n"}), Want: right},
 		{What: "a repeated field: the last one counts", Node: withUnit(flag, map[string]string{
 			kubeadmConfig: header + "rotateCertificates: true\nrotateCertificates: false\n"}), Want: right},
 		{What: "the directory of drop-ins is missing",

@@ -54,9 +54,8 @@ pass sysctl.net.ipv4.tcp_rmem
 fail sysctl.fs.inotify.max_user_instances: want at least 512, got 128
 fail link.vxlan: want tso=on tx-checksum-ip-generic=off mtu=1450 net.ipv4.conf.*.rp_filter=0, got flannel.1: tx-checksum-ip-generic=on, flannel.1: mtu=1500, flannel.1: net.ipv4.conf.flannel/1.rp_filter=2
 fail`, checkstest.Print(checks.Inspect(t.Context(), checkstest.WithModuleIndex(m), checks.Boot, list)))
-	if after := m.String(); after != before {
-		t.Errorf("Inspect changed the machine:\n%s", cmp.Diff(before, after))
-	}
+	after := m.String()
+	assert.True(t, after == before, "Inspect changed the machine:\n%s", cmp.Diff(before, after))
 
 	checkstest.Equal(t, "apply", `
 pass module.overlay: not loaded -> loaded

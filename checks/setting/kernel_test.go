@@ -205,8 +205,7 @@ func TestRecordedKernel(t *testing.T) {
 	}
 }
 
-// TestLinkWithoutIPv6OnTheKernel: the kernel removes an interface's IPv6 parameters below an MTU of 1280, and restores
-// them.
+// TestLinkWithoutIPv6OnTheKernel: the kernel removes an interface's IPv6 parameters below an MTU of 1280, and restores them.
 func TestLinkWithoutIPv6OnTheKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	_, err := h.ReadSysctl("net/ipv6/conf/lo/disable_ipv6")

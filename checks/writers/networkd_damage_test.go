@@ -126,8 +126,7 @@ func overlayRoutes(from, to int) (all []host.Foreign) {
 	return all
 }
 
-// TestNetworkdDamageOff: entries that go while networkd is off, or one by one while systemd does not answer, are not
-// reported.
+// TestNetworkdDamageOff: entries that go while networkd is off, or one by one while systemd does not answer, are not reported.
 func TestNetworkdDamageOff(t *testing.T) {
 	r := newRounds(t)
 	r.m.Foreign = append(podRules(0, 10), overlayRoutes(0, 4)...)

@@ -15,8 +15,7 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// TestNMCloudSetupRulesInARealKernel creates the rules as nm-cloud-setup does, in a namespace, and also reads them from a
-// recording.
+// TestNMCloudSetupRulesInARealKernel creates the rules as nm-cloud-setup does, in a namespace, and also reads them from a recording.
 func TestNMCloudSetupRulesInARealKernel(t *testing.T) {
 	h := checkstest.Scratch(t)
 	hosttest.NeedProgram(t, "ip")

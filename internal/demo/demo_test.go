@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -42,11 +43,8 @@ func TestDemo(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", "-euc", c.script, "sh", dir)
 		cmd.Env = append(os.Environ(), "TMPDIR=/tmp")
 		out, err := cmd.CombinedOutput()
-		if err != nil || !regexp.MustCompile(c.want).Match(out) {
-			t.Errorf("%s: %v\n%s", name, err, out)
-		}
+		assert.True(t, err == nil && regexp.MustCompile(c.want).Match(out), "%s: %v\n%s", name, err, out)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "demo.html")); err != nil {
-		t.Error(err)
-	}
+	_, err = os.Stat(filepath.Join(dir, "demo.html"))
+	assert.NoError(t, err)
 }
