@@ -1,21 +1,19 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
 // TestExamples: the help of every verb has an example.
 func TestExamples(t *testing.T) {
 	for _, c := range newRoot().Commands() {
-		if c.Example == "" && shown(c) && c.Name() != "version" {
-			t.Errorf("the help of %s has no example", c.Name())
-		}
+		assert.True(t, c.Example != "" || !shown(c) || c.Name() == "version", "the help of %s has no example", c.Name())
 	}
 }
 
@@ -23,14 +21,11 @@ func TestExamples(t *testing.T) {
 func TestVerbs(t *testing.T) {
 	for _, v := range verbs() {
 		root := newRoot(v.name, "--help")
-		if all := root.Commands(); len(all) != 1 || all[0].Name() != v.name {
-			t.Errorf("%s: %d commands, the first %s", v.name, len(all), all[0].Name())
-		}
+		all := root.Commands()
+		assert.True(t, len(all) == 1 && all[0].Name() == v.name, "%s: %d commands, the first %s", v.name, len(all), all[0].Name())
 	}
 	for _, args := range [][]string{nil, {"--help"}, {"help", "check"}, {"chek"}, {"completion", "bash"}, {"__complete", "ch"}} {
-		if all := newRoot(args...).Commands(); len(all) != len(verbs()) {
-			t.Errorf("%q: %d commands", args, len(all))
-		}
+		assert.Equal(t, len(newRoot(args...).Commands()), len(verbs()), "%q", args)
 	}
 }
 
@@ -47,8 +42,7 @@ func TestCallsInDocs(t *testing.T) {
 	block, sentence := regexp.MustCompile("(?ms)^```sh.*?^```"), regexp.MustCompile("`nodegate [^`]*`")
 	call := regexp.MustCompile(`(?m)(?:^|[` + "`" + `|;&(] *|\bdo |sudo )nodegate( [^` + "`" + `|;&>#\n)]*)`)
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := require.ReadFile(t, file)
 		joined := strings.ReplaceAll(string(text), "\\\n", " ")
 		found := block.FindAllString(joined, -1)
 		for _, s := range sentence.FindAllString(block.ReplaceAllString(joined, ""), -1) {
@@ -73,7 +67,5 @@ func TestCallsInDocs(t *testing.T) {
 			calls++
 		}
 	}
-	if calls < 100 {
-		t.Errorf("found %d calls", calls)
-	}
+	assert.True(t, calls >= 100, "found %d calls", calls)
 }

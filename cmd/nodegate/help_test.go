@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -62,13 +63,11 @@ func TestHelpGroups(t *testing.T) {
 		}
 		return all
 	}
-	if got := names(core); !slices.Equal(got, coreVerbs()) {
-		t.Errorf("core: %q", got)
-	}
+	got := names(core)
+	assert.True(t, slices.Equal(got, coreVerbs()), "core: %q", got)
 	for _, name := range available(root) {
-		if in := slices.Contains(names(more), name); in == slices.Contains(coreVerbs(), name) {
-			t.Errorf("%s: among the others: %t", name, in)
-		}
+		in := slices.Contains(names(more), name)
+		assert.True(t, in != slices.Contains(coreVerbs(), name), "%s: among the others: %t", name, in)
 	}
 }
 
@@ -122,9 +121,7 @@ func TestHelpExamples(t *testing.T) {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PATH="+dir+"/tools:"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
-	if err != nil || strings.Contains(string(out), "WRONG") || ran < 50 {
-		t.Errorf("%d examples, %v:\n%s", ran, err, out)
-	}
+	assert.True(t, err == nil && !strings.Contains(string(out), "WRONG") && ran >= 50, "%d examples, %v:\n%s", ran, err, out)
 }
 
 // exampleSetup makes the files that the examples name. The installed policy sets nothing outside the network namespace.

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/units"
 )
 
-// TestTellSystemd: the calls to systemd after install and uninstall; none if
-// systemd does not run.
+// TestTellSystemd: the calls to systemd after install and uninstall; none if systemd does not run.
 func TestTellSystemd(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -34,12 +34,9 @@ func TestTellSystemd(t *testing.T) {
 			m.Files["/run/systemd/system/x"] = ""
 		}
 		var stderr bytes.Buffer
-		if err := tellSystemd(t.Context(), m.Host(), c.enable, &stderr); err != nil {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		if !slices.Equal(m.Log, c.want) || !strings.Contains(stderr.String(), c.warning) || c.warning == "" && stderr.Len() > 0 {
-			t.Errorf("%s: calls %q, printed %q", c.name, m.Log, stderr.String())
-		}
+		assert.NoError(t, tellSystemd(t.Context(), m.Host(), c.enable, &stderr), "%s", c.name)
+		assert.True(t, slices.Equal(m.Log, c.want) && strings.Contains(stderr.String(), c.warning) && (c.warning != "" || stderr.Len() <= 0),
+			"%s: calls %q, printed %q", c.name, m.Log, stderr.String())
 	}
 }
 
@@ -51,20 +48,12 @@ func TestUntold(t *testing.T) {
 	if !reloadPending(t.Context(), m.Host(), "kubelet.service", io.Discard) || reloadPending(t.Context(), m.Host(), "k3s.service", io.Discard) {
 		t.Error("systemd has not loaded the gate: want a reload")
 	}
-	if !unitsLeft(t.Context(), m.Host(), io.Discard) {
-		t.Error("watch runs without its file: want a reload")
-	}
+	assert.True(t, unitsLeft(t.Context(), m.Host(), io.Discard), "watch runs without its file: want a reload")
 	m.Files["/etc/systemd/system/"+units.WatchUnit] = ""
-	if unitsLeft(t.Context(), m.Host(), io.Discard) {
-		t.Error("watch runs with its file: want no reload")
-	}
+	assert.True(t, !unitsLeft(t.Context(), m.Host(), io.Discard), "watch runs with its file: want no reload")
 	m.Units = nil
 	delete(m.Files, "/etc/systemd/system/"+units.WatchUnit)
-	if unitsLeft(t.Context(), m.Host(), io.Discard) {
-		t.Error("nothing runs: want no reload")
-	}
+	assert.True(t, !unitsLeft(t.Context(), m.Host(), io.Discard), "nothing runs: want no reload")
 	delete(m.Files, "/run/systemd/system/x")
-	if reloadPending(t.Context(), m.Host(), "kubelet.service", io.Discard) {
-		t.Error("systemd does not run: want no reload")
-	}
+	assert.True(t, !reloadPending(t.Context(), m.Host(), "kubelet.service", io.Discard), "systemd does not run: want no reload")
 }

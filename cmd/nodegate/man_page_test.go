@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -101,8 +100,7 @@ func roff(s string) string {
 // policyPage returns docs/policy.md as nodegate-policy(5).
 func policyPage(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/policy.md")
-	require.NoError(t, err)
+	text := require.ReadFile(t, "../../docs/policy.md")
 	var p page
 	p.title("NODEGATE-POLICY", "5")
 	p.section("NAME")

@@ -33,21 +33,12 @@ func TestManual(t *testing.T) {
 	}
 	for name, page := range pages {
 		file := filepath.Join(manDir, name)
-		if os.Getenv("UPDATE") != "" {
-			require.NoError(t, os.WriteFile(file, []byte(page), 0o644))
-		}
-		have, err := os.ReadFile(file)
-		if err != nil {
-			t.Error(err)
-		}
-		assert.Diff(t, strings.Split(string(have), "\n"), strings.Split(page, "\n"), "%s is outdated; run UPDATE=1 go test ./cmd/nodegate", file)
+		assert.Golden(t, file, page)
 	}
 	there, err := filepath.Glob(manDir + "/*")
 	require.NoError(t, err)
 	for _, file := range there {
-		if pages[filepath.Base(file)] == "" {
-			t.Errorf("%s does not belong to a command; remove it", file)
-		}
+		assert.True(t, pages[filepath.Base(file)] != "", "%s does not belong to a command; remove it", file)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -23,9 +24,7 @@ import (
 func TestMistakes(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/mistakes.ar")
 	require.NoError(t, err)
-	if len(archive.Files) < 60 {
-		t.Fatalf("only %d mistakes", len(archive.Files))
-	}
+	require.True(t, len(archive.Files) >= 60, "only %d mistakes", len(archive.Files))
 	root := t.TempDir()
 	unit := filepath.Join(root, "etc/systemd/system/k3s.service")
 	require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(unit), 0o755), os.WriteFile(unit, []byte("[Service]\n"), 0o644)))
@@ -42,9 +41,7 @@ func TestMistakes(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(cmd.Dir, f.Name), f.Data, 0o644))
 			out, err := cmd.CombinedOutput()
 			var failed *exec.ExitError
-			if err != nil && !errors.As(err, &failed) {
-				t.Fatal(err)
-			}
+			require.True(t, err == nil || errors.As(err, &failed), "%v", err)
 			code, place := "0", f.Name+":"+words[1]+": "
 			if failed != nil {
 				code = "2"
@@ -57,18 +54,14 @@ func TestMistakes(t *testing.T) {
 					said += rest
 				}
 			}
-			if code != words[0] || !strings.Contains(said, words[2]) {
-				t.Errorf("exit status %s, and at %s: %q\n%s", code, place, said, out)
-			}
+			assert.True(t, code == words[0] && strings.Contains(said, words[2]), "exit status %s, and at %s: %q\n%s", code, place, said, out)
 			more := 0
 			for line := range strings.Lines(string(out)) {
 				if strings.HasPrefix(line, f.Name+":") && !strings.Contains(line, "without a reason") {
 					more++
 				}
 			}
-			if more > 1 {
-				t.Errorf("more than one message:\n%s", out)
-			}
+			assert.True(t, more <= 1, "more than one message:\n%s", out)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -51,9 +52,8 @@ func TestOutputs(t *testing.T) {
 	require.NoError(t, err)
 	needsNode := []string{"apply", "probe bridge", "probe sandbox", "probe service", "status"} // they have the same writer as check
 	for _, m := range regexp.MustCompile(`(?m)^flag nodegate (.*) --output`).FindAllSubmatch(golden, -1) {
-		if _, listed := verbs[string(m[1])]; !listed && !slices.Contains(needsNode, string(m[1])) {
-			t.Errorf("nodegate %s has --output and is not in this test", m[1])
-		}
+		_, listed := verbs[string(m[1])]
+		assert.True(t, listed || slices.Contains(needsNode, string(m[1])), "nodegate %s has --output and is not in this test", m[1])
 	}
 	for what, command := range map[string]string{
 		"fmt":          "nodegate fmt theirs/link.hcl",
@@ -111,15 +111,13 @@ func TestOutputs(t *testing.T) {
 					if f, err := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil { // end a reader that got nothing
 						f.Close()
 					}
-					if n := <-end; n == 0 {
-						t.Errorf("-o %s wrote nothing: %s", target, out)
-					}
+					n := <-end
+					assert.True(t, n != 0, "-o %s wrote nothing: %s", target, out)
 				}
 			}
 			if os.Getuid() == 0 { // other tests skip the whole test for an ordinary user
-				if out, _ := run(append(call, "-o", filepath.Join(dir, "theirs", "link"))...); !strings.Contains(string(out), "link is a symbolic link that another user") {
-					t.Errorf("-o LINK of another user: %s", out)
-				}
+				out, _ := run(append(call, "-o", filepath.Join(dir, "theirs", "link"))...)
+				assert.Contains(t, string(out), "link is a symbolic link that another user", "-o LINK of another user")
 			}
 			if out, err := run(append(call, "-o", filepath.Join(dir, "tree"))...); err == nil || !strings.Contains(string(out), "tree") {
 				t.Errorf("-o DIRECTORY: %v, %s", err, out)

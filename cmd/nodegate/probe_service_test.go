@@ -13,14 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
 	"nodegate/internal/require"
 )
 
-// TestProbeServiceNamesStaleEndpoints loads the recorded rules into a network
-// namespace that contains two of the Service's three endpoints. The third is still in
-// the rules but no longer in the API: the probe must report it as stale.
+// TestProbeServiceNamesStaleEndpoints loads the recorded rules into a network namespace that contains two of the Service's three
+// endpoints. The third is still in the rules but no longer in the API: the probe must report it as stale.
 func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "iptables-nft-restore")
@@ -59,9 +59,7 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 
 	binary := filepath.Join(t.TempDir(), "nodegate")
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
-	}
+	require.True(t, err == nil, "building: %v\n%s", err, out)
 	check(n.Do(ctx, func() error {
 		restore := exec.CommandContext(ctx, "iptables-nft-restore")
 		restore.Stdin = bytes.NewReader(rules)
@@ -91,7 +89,6 @@ func TestProbeServiceNamesStaleEndpoints(t *testing.T) {
 			"--endpoints", api).CombinedOutput()
 		return nil
 	}))
-	if text := string(out); !strings.Contains(text, "100.96.1.1:80") || strings.Contains(text, "   in the API") {
-		t.Errorf("with an empty API:\n%s", out)
-	}
+	text := string(out)
+	assert.True(t, strings.Contains(text, "100.96.1.1:80") && !strings.Contains(text, "   in the API"), "with an empty API:\n%s", out)
 }

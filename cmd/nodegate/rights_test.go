@@ -77,9 +77,7 @@ type rights struct{ name, commands, options string }
 // unitRights returns the rights of each service that install writes or a package carries, and of the DaemonSet's containers.
 func unitRights(t *testing.T) []rights {
 	p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte("audit {}\n")}}, policy.Options{})
-	if diags.HasErrors() {
-		t.Fatal(diags)
-	}
+	require.True(t, !diags.HasErrors(), "%v", diags)
 	installed, err := units.Files(p, nil, units.Copied([]byte("nodegate")))
 	require.NoError(t, err)
 	var all []rights
@@ -98,9 +96,8 @@ func unitRights(t *testing.T) []rights {
 			require.NoError(t, err)
 			for _, o := range options {
 				commands, options, known := restricted(o.Name, o.Value)
-				if o.Section == "Service" && !known {
-					t.Errorf("%s: %s=%s is neither applied here nor among those that only systemd can apply", f.Path, o.Name, o.Value)
-				}
+				assert.True(t, o.Section != "Service" || known,
+					"%s: %s=%s is neither applied here nor among those that only systemd can apply", f.Path, o.Name, o.Value)
 				if o.Section == "Service" {
 					r.commands += commands + "\n"
 					r.options += " " + options
@@ -112,16 +109,13 @@ func unitRights(t *testing.T) []rights {
 			t.Errorf("%s: %q; add what is new to this test", from.name, names)
 		}
 		for name, r := range services {
-			if !strings.Contains(r.options, "--bounding-set=") {
-				t.Errorf("%s %s has no CapabilityBoundingSet", from.name, name)
-			}
+			assert.Contains(t, r.options, "--bounding-set=", "%s %s", from.name, name)
 			if r.name = from.name + " " + name; !slices.ContainsFunc(all, func(o rights) bool { return o.commands+o.options == r.commands+r.options }) {
 				all = append(all, r)
 			}
 		}
 	}
-	manifest, err := os.ReadFile("../../images/export/daemonset.yaml")
-	require.NoError(t, err)
+	manifest := require.ReadFile(t, "../../images/export/daemonset.yaml")
 	for _, m := range regexp.MustCompile(`(?s)- name: (\w+)\n {8}image:.*?securityContext:\n(.*?)\n {8}\w`).FindAllStringSubmatch(string(manifest), -1) {
 		r := rights{name: "container " + m[1], options: "--clear-groups"}
 		for line := range strings.SplitSeq(m[2], "\n") {
@@ -178,9 +172,7 @@ func (w *world) verdicts(t *testing.T, r rights, command string) map[string]stri
 	if err == nil && doc.Report != nil {
 		err = json.Unmarshal(doc.Report, &doc)
 	}
-	if err != nil || len(doc.Results) == 0 {
-		t.Fatalf("%s, %s: %v %.2000s %.2000s", r.name, command, err, out, &stderr)
-	}
+	require.True(t, err == nil && len(doc.Results) != 0, "%s, %s: %v %.2000s %.2000s", r.name, command, err, out, &stderr)
 	found := map[string]string{}
 	for _, v := range doc.Results {
 		if slices.Contains([]string{"unknown", "fail"}, found[v.Name]) {
@@ -206,8 +198,7 @@ func newWorld(t *testing.T) *world {
 		require.NoError(t, os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o644))
 	}
 	read := func(name string) string {
-		text, err := os.ReadFile(recorded + name)
-		require.NoError(t, err)
+		text := require.ReadFile(t, recorded+name)
 		return string(text)
 	}
 	api := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -235,9 +226,7 @@ func newWorld(t *testing.T) *world {
 	write("p.hcl", all)
 	write("rules", regexp.MustCompile(` -m nfacct --nfacct-name  *\w*`).ReplaceAllString(read("iptables-save.txt"), ""))
 	out, err := exec.Command("sh", "-c", "ip link set lo up && iptables-nft-restore <"+w.dir+"/rules").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v %s", err, out)
-	}
+	require.True(t, err == nil, "%v %s", err, out)
 	w.start(t, "kube-proxy", "127.0.0.1:10256", "0.0.0.0:30982") // with the health check node port of prod/lb-local
 	w.start(t, "kubelet", "0.0.0.0:10250", "127.0.0.1:10248")
 	w.start(t, "containerd")
@@ -249,8 +238,7 @@ func (w *world) start(t *testing.T, name string, listen ...string) {
 	listener, err := exec.LookPath("kube-proxy")
 	require.NoError(t, err)
 	program := filepath.Join(t.TempDir(), name)
-	text, err := os.ReadFile(listener)
-	require.NoError(t, err)
+	text := require.ReadFile(t, listener)
 	require.NoError(t, os.WriteFile(program, text, 0o755))
 	cmd := exec.Command(program, listen...)
 	if name != "kube-proxy" {
@@ -301,9 +289,7 @@ func TestRights(t *testing.T) {
 					break
 				}
 			}
-			if differ != nil {
-				t.Errorf("%.20s with the rights of %s:\n%s", command, r.name, strings.Join(differ, "\n"))
-			}
+			assert.True(t, differ == nil, "%.20s with the rights of %s:\n%s", command, r.name, strings.Join(differ, "\n"))
 		}
 	}
 }

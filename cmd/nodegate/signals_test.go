@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -58,9 +59,7 @@ func ended(t *testing.T, c *exec.Cmd, s os.Signal, code int) {
 			if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled() {
 				return // the signal arrived before the program started
 			}
-			if exit == nil || exit.ExitCode() != code {
-				t.Errorf("ended with %v, want exit status %d", err, code)
-			}
+			assert.True(t, exit != nil && exit.ExitCode() == code, "ended with %v, want exit status %d", err, code)
 			return
 		case <-resend.C:
 			if s != nil {
@@ -96,9 +95,8 @@ func TestInterrupted(t *testing.T) {
 			if out.Len() == 0 {
 				return // the signal arrived before the program started
 			}
-			if strings.Contains(out.String(), "unknown") || !strings.Contains(out.String(), "nodegate: interrupted: ") {
-				t.Errorf("printed:\n%s", out.String())
-			}
+			assert.True(t, !strings.Contains(out.String(), "unknown") && strings.Contains(out.String(), "nodegate: interrupted: "),
+				"printed:\n%s", out.String())
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -44,8 +45,7 @@ func TestSnapshotOfTree(t *testing.T) {
 			continue
 		}
 		again, got := run("check", "--snapshot", file, "--stage", stage, "--policy", "../../policy/builtin/kubernetes.hcl", "-f", "prometheus")
-		if want == "" || again != code || got != want {
-			t.Errorf("%s: the snapshot exits %d with\n%sthe tree %d with\n%s", stage, again, got, code, want)
-		}
+		assert.True(t, want != "" && again == code && got == want,
+			"%s: the snapshot exits %d with\n%sthe tree %d with\n%s", stage, again, got, code, want)
 	}
 }

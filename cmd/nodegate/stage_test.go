@@ -18,9 +18,7 @@ func TestFittingStage(t *testing.T) {
 	builtin, err := policy.Builtin("kubernetes")
 	require.NoError(t, err)
 	p, diags := policy.Load([]policy.File{builtin}, policy.Options{Checks: catalog.Names()})
-	if diags.HasErrors() {
-		t.Fatal(diags)
-	}
+	require.True(t, !diags.HasErrors(), "%v", diags)
 	here := checkRun{asIs: true}
 	with := func(change func(*checkRun)) checkRun { o := here; change(&o); return o }
 	for name, c := range map[string]struct {

@@ -71,9 +71,7 @@ func TestRefusedFacts(t *testing.T) {
 			node(round.cni)
 			p, err := w.Policy(round.reread)
 			assert.ErrorContains(t, err, c.first, "%s, %+v", c.what, round)
-			if p == nil || p.Links[0].Applies() != (round.cni == "flannel") {
-				t.Errorf("%s, %+v: %+v", c.what, round, p)
-			}
+			assert.True(t, p != nil && p.Links[0].Applies() == (round.cni == "flannel"), "%s, %+v: %+v", c.what, round, p)
 		}
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
 
-// browser is a headless Chromium, driven through its debugging protocol over two
-// pipes, without a port.
+// browser is a headless Chromium, driven through its debugging protocol over two pipes, without a port.
 type browser struct {
 	t       *testing.T
 	in      io.Writer
@@ -45,8 +45,7 @@ func startChromium(t *testing.T) *browser {
 	b := &browser{t: t, in: ours[0], out: bufio.NewReader(ours[1])}
 	t.Cleanup(func() {
 		fmt.Fprint(b.in, `{"id":0,"method":"Browser.close"}`+"\x00")
-		// The exit status does not matter. Its helper processes may still run for a moment,
-		// and write files.
+		// The exit status does not matter. Its helper processes may still run for a moment, and write files.
 		_ = cmd.Wait()
 		cancel()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -55,9 +54,7 @@ func startChromium(t *testing.T) *browser {
 			time.Sleep(50 * time.Millisecond)
 			err = os.RemoveAll(profile)
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	})
 	for _, f := range theirs {
 		f.Close()

@@ -85,9 +85,7 @@ alike same`
 	}, groups); d != "" {
 		t.Errorf("groups: %s", d)
 	}
-	if f.Verdict() != verdict.Fail || f.Count(verdict.Fail) != 10 {
-		t.Errorf("%s, %d fail", f.Verdict(), f.Count(verdict.Fail))
-	}
+	assert.True(t, f.Verdict() == verdict.Fail && f.Count(verdict.Fail) == 10, "%s, %d fail", f.Verdict(), f.Count(verdict.Fail))
 }
 
 // TestStages: a check that does not belong to a node's stage is not a difference.
@@ -95,16 +93,12 @@ func TestStages(t *testing.T) {
 	f := merged(t,
 		reportOf(t, "a", "boot", pass("module", "loaded")), reportOf(t, "b", "run", pass("module", "loaded"), pass("mtu.chain", "ok")),
 		reportOf(t, "c", "run", pass("module", "loaded")), reportOf(t, "d", "run", pass("module", "loaded"), pass("mtu.chain", "ok")))
-	if d := cmp.Diff("value mtu.chain\nalike module", inOrder(f)); d != "" {
-		t.Fatal(d)
-	}
+	d := cmp.Diff("value mtu.chain\nalike module", inOrder(f))
+	require.True(t, d == "", "%v", d)
 	odd := f.Checks[0].States[1]
-	if f.Checks[0].Odd() != 1 || !odd.NotChecked || f.Nodes[odd.Nodes[0]].Name != "c" {
-		t.Errorf("%+v", f.Checks[0].States)
-	}
-	if _, asked := f.Checks[0].Of(0); asked {
-		t.Error("a node of stage boot was asked about stage run")
-	}
+	assert.True(t, f.Checks[0].Odd() == 1 && odd.NotChecked && f.Nodes[odd.Nodes[0]].Name == "c", "%+v", f.Checks[0].States)
+	_, asked := f.Checks[0].Of(0)
+	assert.True(t, !asked, "a node of stage boot was asked about stage run")
 }
 
 func TestText(t *testing.T) {
@@ -153,9 +147,8 @@ func TestHostileText(t *testing.T) {
 	const evil = "<script>alert(1)</script>\x1b[2J\u202e\"'&\n\x00"
 	f := merged(t, reportOf(t, "a"+evil, "b"+evil, pass("n"+evil, "1")),
 		reportOf(t, "c"+evil, "b"+evil, fail("n"+evil, evil)), reportOf(t, "d"+evil, "b"+evil, pass("n"+evil, "1")))
-	if got := asText(t, f, true); strings.ContainsAny(got, "\x1b\u202e\x00") {
-		t.Errorf("text: %q", got)
-	}
+	got := asText(t, f, true)
+	assert.True(t, !strings.ContainsAny(got, "\x1b\u202e\x00"), "text: %q", got)
 	var page bytes.Buffer
 	require.NoError(t, fleet.HTML(&page, f))
 	if got := page.String(); strings.Contains(got, "<script") || strings.ContainsAny(got, "\x1b\u202e\x00") ||
@@ -191,30 +184,6 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// BenchmarkFleet measures `nodegate report` with 1,000 nodes and 100 checks.
-func BenchmarkFleet(b *testing.B) {
-	all := strings.Join(farm(b, 1000, 100), "")
-	for _, c := range []struct {
-		name  string
-		write func(fleet.Fleet) error
-	}{
-		{"text", func(f fleet.Fleet) error {
-			return fleet.Text(&bytes.Buffer{}, f, false, report.Plain)
-		}},
-		{"html", func(f fleet.Fleet) error { return fleet.HTML(&bytes.Buffer{}, f) }},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			b.SetBytes(int64(len(all)))
-			for b.Loop() {
-				reports, err := report.Decode("all", strings.NewReader(all))
-				require.NoError(b, err)
-				f, _ := fleet.Merge(reports)
-				require.NoError(b, c.write(f))
-			}
-		})
-	}
-}
-
 // TestFacts: eight of fifty nodes with another kernel stand out, on the page too, although no policy requires a kernel. A reason is shown
 // with its source, and the source is a link only if it is an https address.
 func TestFacts(t *testing.T) {
@@ -235,18 +204,13 @@ func TestFacts(t *testing.T) {
 		reports = append(reports, strings.Replace(text, `"name":"node-`, `"kernel":"`+kernel+`","name":"node-`, 1))
 	}
 	f := merged(t, reports...)
-	if c := f.Checks[0]; c.Name != "node.kernel" || c.Kind != fleet.Valued || c.Odd() != 8 {
-		t.Errorf("%+v", c)
-	}
+	c := f.Checks[0]
+	assert.True(t, c.Name == "node.kernel" && c.Kind == fleet.Valued && c.Odd() == 8, "%+v", c)
 	var page bytes.Buffer
 	require.NoError(t, fleet.HTML(&page, f))
 	for _, want := range []string{"8 nodes differ from the majority", "6.1.0-49",
 		`because it is so <a rel=noreferrer href="https://example.com/a">source</a>`, "for reasons</p>"} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("no %q on the page", want)
-		}
+		assert.Contains(t, page.String(), want)
 	}
-	if strings.Contains(page.String(), "javascript:") {
-		t.Error("the page links to a script")
-	}
+	assert.True(t, !strings.Contains(page.String(), "javascript:"), "the page links to a script")
 }

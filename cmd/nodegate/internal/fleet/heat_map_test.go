@@ -94,13 +94,9 @@ func TestPageOfFixes(t *testing.T) {
 	require.NoError(t, fleet.HTML(&page, f))
 	for _, want := range []string{"<h1>3 of 3 nodes not passing; <code>nodegate apply</code> fixes 1 check on 2 nodes</h1>",
 		"<b>Do</b> run <code>nodegate apply</code> &lt;now&gt;</p>", "<b>Want</b> <code>at least &lt;1&gt;</code>", "<q>" + long} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("the page lacks %s:\n%s", want, page.String())
-		}
+		assert.Contains(t, page.String(), want, "the page")
 	}
-	if n := strings.Count(page.String(), "<th scope=col><a "); n != 2 {
-		t.Errorf("%d columns, want 2", n)
-	}
+	assert.Equal(t, strings.Count(page.String(), "<th scope=col><a "), 2)
 	require.NoError(t, fleet.Text(&text, f, false, report.Plain))
 	if !strings.HasSuffix(text.String(), "; `nodegate apply` fixes 1 check on 2 nodes)\n") || !strings.Contains(text.String(), " want      at least <1>\n") {
 		t.Error(text.String())

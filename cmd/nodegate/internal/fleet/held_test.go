@@ -7,6 +7,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -20,18 +21,14 @@ func TestWouldBeHeld(t *testing.T) {
 	const want = "1 node would be held if enforce were not warn: "
 	var text, page, document bytes.Buffer
 	require.NoError(t, fleet.Text(&text, f, false, report.Plain))
-	if !strings.Contains(text.String(), want+"n1\n") {
-		t.Errorf("the text:\n%s", &text)
-	}
+	assert.Contains(t, text.String(), want+"n1\n", "the text")
 	require.NoError(t, fleet.HTML(&page, f))
 	_, rest, _ := strings.Cut(page.String(), want)
-	if line, _, _ := strings.Cut(rest, "</p>"); !strings.Contains(line, "n1") || strings.Contains(line, "n3") || strings.Contains(line, "n4") {
-		t.Errorf("the page says %q", line)
-	}
+	line, _, _ := strings.Cut(rest, "</p>")
+	assert.True(t, strings.Contains(line, "n1") && !strings.Contains(line, "n3") && !strings.Contains(line, "n4"), "the page says %q", line)
 	require.NoError(t, fleet.JSON(&document, f))
-	if n := strings.Count(document.String(), `"enforce": "warn"`); n != 3 {
-		t.Errorf("%d nodes of the JSON say that the gate only warns, want 3:\n%s", n, &document)
-	}
+	n := strings.Count(document.String(), `"enforce": "warn"`)
+	assert.True(t, n == 3, "%d nodes of the JSON say that the gate only warns, want 3:\n%s", n, &document)
 	if f := merged(t, reportOf(t, "n4", "boot", fail("swap", "on"))); f.WouldBeHeld() != nil {
 		t.Error("a node that is held would be held")
 	}
@@ -47,14 +44,11 @@ func TestOutdated(t *testing.T) {
 	const want = "1 report more than a day older than the newest (is nodegate watch running there?): "
 	var text, page bytes.Buffer
 	require.NoError(t, fleet.Text(&text, f, false, report.Plain))
-	if !strings.Contains(text.String(), want+"n2\n") {
-		t.Errorf("the text:\n%s", &text)
-	}
+	assert.Contains(t, text.String(), want+"n2\n", "the text")
 	require.NoError(t, fleet.HTML(&page, f))
 	_, rest, _ := strings.Cut(page.String(), want)
-	if line, _, _ := strings.Cut(rest, "</p>"); !strings.Contains(line, "n2") || strings.Contains(line, "n3") || strings.Contains(line, "n4") {
-		t.Errorf("the page says %q", line)
-	}
+	line, _, _ := strings.Cut(rest, "</p>")
+	assert.True(t, strings.Contains(line, "n2") && !strings.Contains(line, "n3") && !strings.Contains(line, "n4"), "the page says %q", line)
 }
 
 // TestConsoleReport: a node with only a console report shows the checks that do not pass. The other checks must not be shown as "not
@@ -67,9 +61,7 @@ func TestConsoleReport(t *testing.T) {
 	lines, err := report.ConsoleReport(read[2].Report)
 	require.NoError(t, err)
 	console, err := report.DecodeConsole("console", strings.NewReader(strings.Join(lines, "\n")))
-	if err != nil || len(console) != 1 {
-		t.Fatalf("%v, %v", console, err)
-	}
+	require.True(t, err == nil && len(console) == 1, "%v, %v", console, err)
 	for want, reports := range map[string][]report.Read{"not checked": read, "": append(read[:2:2], console...)} {
 		f, errs := fleet.Merge(reports)
 		if text := asText(t, f, true); errs != nil || strings.Contains(text, "not checked") != (want != "") || !strings.Contains(text, "other") {

@@ -15,9 +15,8 @@ import (
 	"nodegate/internal/require"
 )
 
-// TestPageInChromium renders the page of 1,000 nodes in the width of a phone and of a
-// desktop, in light and dark mode, without a network. If SCREENSHOTS names a directory,
-// the test writes screenshots to it for a review by eye. UPDATE=1 writes the picture of README.
+// TestPageInChromium renders the page of 1,000 nodes in the width of a phone and of a desktop, in light and dark mode, without a network.
+// If SCREENSHOTS names a directory, the test writes screenshots to it for a review by eye. UPDATE=1 writes the picture of README.
 func TestPageInChromium(t *testing.T) {
 	f := merged(t, farm(t, 1000, 100)...)
 	url := written(t, f)
@@ -64,17 +63,11 @@ func TestPageInChromium(t *testing.T) {
 		b.open(url, 1000, "light")
 		require.NoError(t, os.WriteFile("../../../../docs/pictures/report.png", b.screenshot(1000, 640), 0o644))
 	}
-	if len(backgrounds) != 2 {
-		t.Errorf("light and dark look alike: %v", backgrounds)
-	}
+	assert.True(t, len(backgrounds) == 2, "light and dark look alike: %v", backgrounds)
 	for _, asked := range b.asked {
-		if asked != url && asked != "about:blank" {
-			t.Errorf("the page asked for %s", asked)
-		}
+		assert.True(t, asked == url || asked == "about:blank", "the page asked for %s", asked)
 	}
-	if len(b.asked) < 4 {
-		t.Errorf("requests were not seen: %v", b.asked)
-	}
+	assert.True(t, len(b.asked) >= 4, "requests were not seen: %v", b.asked)
 }
 
 // TestWidePage: a map of 300 nodes that differ in 80 checks scrolls by itself and does not
@@ -117,8 +110,7 @@ func written(t *testing.T, f fleet.Fleet) string {
 	return "file://" + file
 }
 
-// hues fails if a screenshot lacks one of the four colours of a heat map: nearly
-// pure red, blue, green and violet.
+// hues fails if a screenshot lacks one of the four colours of a heat map: nearly pure red, blue, green and violet.
 func hues(t *testing.T, what string, shown []byte) {
 	t.Helper()
 	picture, err := png.Decode(bytes.NewReader(shown))

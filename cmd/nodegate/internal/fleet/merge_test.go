@@ -7,6 +7,7 @@ import (
 
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
@@ -36,15 +37,11 @@ func FuzzMerge(f *testing.F) {
 		for _, g := range merged.Groups {
 			in += len(g.Nodes)
 		}
-		if in != len(merged.Nodes) {
-			t.Fatalf("%d of %d nodes are in a group", in, len(merged.Nodes))
-		}
+		require.True(t, in == len(merged.Nodes), "%d of %d nodes are in a group", in, len(merged.Nodes))
 		asText(t, merged, true)
 		var page strings.Builder
 		require.NoError(t, fleet.HTML(&page, merged))
-		if strings.Contains(page.String(), "<script") {
-			t.Fatal(page.String())
-		}
+		require.True(t, !strings.Contains(page.String(), "<script"), "%v", page.String())
 	})
 }
 
@@ -61,7 +58,6 @@ func TestTooManyChecks(t *testing.T) {
 		reports = append(reports, r)
 	}
 	f, errs := fleet.Merge(reports)
-	if len(f.Nodes) != 20 || len(errs) != 180 || !strings.Contains(errs[0].Error(), "file-20: report left out: ") {
-		t.Errorf("%d nodes, %d errors, the first: %v", len(f.Nodes), len(errs), errs[0])
-	}
+	assert.True(t, len(f.Nodes) == 20 && len(errs) == 180 && strings.Contains(errs[0].Error(), "file-20: report left out: "),
+		"%d nodes, %d errors, the first: %v", len(f.Nodes), len(errs), errs[0])
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/fleet"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
@@ -35,9 +36,7 @@ func TestOtherPagesInChromium(t *testing.T) {
 	wrong["source"] = "node.hcl:7"
 	require.NoError(t, fleet.Page(&alike, merged(t, reportOf(t, "a", "boot", wrong), reportOf(t, "b", "boot", wrong)), words))
 	for text, want := range map[string]bool{"Nodes that differ": false, "All nodes are alike": true, "<b>Policy</b> <code>node.hcl:7</code>": true} {
-		if strings.Contains(alike.String(), text) != want {
-			t.Errorf("the page of two nodes that agree has %q: %t", text, !want)
-		}
+		assert.True(t, strings.Contains(alike.String(), text) == want, "the page of two nodes that agree has %q: %t", text, !want)
 	}
 	if text := "40 checks, stage boot: 1 fail, 1 warn, 36 pass"; !strings.Contains(one.String(), "<p>"+text) {
 		t.Errorf("the page of one node lacks %q", text)
@@ -48,9 +47,8 @@ func TestOtherPagesInChromium(t *testing.T) {
 		for _, width := range []int{375, 1400} {
 			for _, scheme := range []string{"light", "dark"} {
 				b.open(url, width, scheme)
-				if got := b.eval("document.documentElement.scrollWidth <= " + fmt.Sprint(width)); got != "true" {
-					t.Errorf("%s, %d pixels, %s: wider than the screen", name, width, scheme)
-				}
+				got := b.eval("document.documentElement.scrollWidth <= " + fmt.Sprint(width))
+				assert.True(t, got == "true", "%s, %d pixels, %s: wider than the screen", name, width, scheme)
 				if to := os.Getenv("SCREENSHOTS"); to != "" {
 					file := filepath.Join(to, fmt.Sprintf("%s-%d-%s.png", name, width, scheme))
 					require.NoError(t, os.WriteFile(file, b.screenshot(width, 900), 0o644))
@@ -59,10 +57,7 @@ func TestOtherPagesInChromium(t *testing.T) {
 		}
 	}
 	b.open(pages["preview"], 1400, "light")
-	if got := b.eval("document.title"); !strings.HasPrefix(got, "nodegate preview: Preview of a-policy-with-a-long-name.hcl: ") {
-		t.Error(got)
-	}
-	if got := b.eval("document.querySelector('header p').textContent"); !strings.Contains(got, " 5 changed, ") {
-		t.Error(got)
-	}
+	got := b.eval("document.title")
+	assert.True(t, strings.HasPrefix(got, "nodegate preview: Preview of a-policy-with-a-long-name.hcl: "), "%v", got)
+	assert.Contains(t, b.eval("document.querySelector('header p').textContent"), " 5 changed, ")
 }

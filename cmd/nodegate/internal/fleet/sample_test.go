@@ -54,9 +54,8 @@ func merged(t testing.TB, reports ...string) fleet.Fleet {
 	return f
 }
 
-// farm returns the reports of many nodes with many checks. One node lacks a
-// module (and two sysctls with it), one has another value, two are unknown; every
-// node has its own count of connections.
+// farm returns the reports of many nodes with many checks. One node lacks a module (and two sysctls with it), one has another value, two
+// are unknown; every node has its own count of connections.
 func farm(t testing.TB, nodes, checks int) []string {
 	t.Helper()
 	var all []string

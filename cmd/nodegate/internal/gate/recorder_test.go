@@ -53,13 +53,11 @@ func TestKeeper(t *testing.T) {
 		for i := range mostWaiting + 10 {
 			made(fmt.Sprint(i))
 		}
-		if d := time.Since(began); d > time.Minute {
-			t.Errorf("a file system that does not respond delayed the changes until %s", d)
-		}
+		d := time.Since(began)
+		assert.True(t, d <= time.Minute, "a file system that does not respond delayed the changes until %s", d)
 		noted()
 		time.Sleep(2 * time.Hour)
-		if n := len(noted()); n != mostWaiting+1 {
-			t.Errorf("%d lines waited besides the one being written", n-1)
-		}
+		n := len(noted())
+		assert.True(t, n == mostWaiting+1, "%d lines waited besides the one being written", n-1)
 	})
 }

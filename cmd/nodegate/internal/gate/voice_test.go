@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"nodegate/internal/assert"
 )
 
 // TestRetry: an outlet that lost a message is retried after the retry time, however many messages arrive before.
@@ -14,8 +16,7 @@ func TestRetry(t *testing.T) {
 			v.write("/run", func() bool { tries++; return tries == 3 })
 			time.Sleep(2 * time.Second)
 		}
-		if want := "; lost messages: /run 9"; tries != 4 || v.losses() != want {
-			t.Errorf("tried %d times%s", tries, v.losses())
-		}
+		want := "; lost messages: /run 9"
+		assert.True(t, tries == 4 && v.losses() == want, "tried %d times%s", tries, v.losses())
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nodegate/checks"
+	"nodegate/internal/assert"
 	"nodegate/internal/verdict"
 )
 
@@ -22,9 +23,7 @@ func TestWarnings(t *testing.T) {
 		{Name: "sysctl.a.c", Verdict: verdict.Pass, State: state}, {Name: "sysctl.a.d", Verdict: verdict.Warn, State: symptom},
 	}})
 	const want = "nodegate: warning: sysctl.a.b: want 1, got 0 (); run `sysctl -w a.b=1`\n"
-	if out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
-	}
+	assert.Equal(t, out.String(), want)
 }
 
 // TestUnreadable: a disk that does not return the policy in time is no mistake of the policy.
@@ -36,8 +35,6 @@ func TestUnreadable(t *testing.T) {
 		var out bytes.Buffer
 		g := Gate{Voice: Voice{Stderr: &out}, BreakGlassFile: "/off"}
 		g.Unreadable(mistake, "")
-		if got := strings.TrimSpace(out.String()); got != "nodegate: held: the policy cannot be read: "+mistake+want {
-			t.Errorf("%q", got)
-		}
+		assert.Equal(t, strings.TrimSpace(out.String()), "nodegate: held: the policy cannot be read: "+mistake+want)
 	}
 }

@@ -14,8 +14,7 @@ import (
 	"nodegate/policy"
 )
 
-// BenchmarkThousand measures the built-in policy on snapshots of 1,000 nodes: this machine,
-// recorded at all stages, under different names.
+// BenchmarkThousand measures the built-in policy on snapshots of 1,000 nodes: this machine, recorded at all stages, under different names.
 func BenchmarkThousand(b *testing.B) {
 	const count = 1000
 	h, err := host.Open("/")
@@ -24,9 +23,7 @@ func BenchmarkThousand(b *testing.B) {
 	p := builtin(b)
 	recording, s := host.Record(h)
 	loaded, diags := p.For(nil)
-	if diags.HasErrors() {
-		b.Fatal(diags)
-	}
+	require.True(b, !diags.HasErrors(), "%v", diags)
 	checks.Inspect(b.Context(), recording, checks.All, catalog.For(loaded, checks.All))
 	text, err := json.MarshalIndent(s, "", "  ")
 	require.NoError(b, err)
@@ -37,9 +34,7 @@ func BenchmarkThousand(b *testing.B) {
 			named := bytes.Replace(text, []byte(`"`+name+`\n"`), fmt.Appendf(nil, `"node%d\n"`, i), 1)
 			return preview.Document{Name: fmt.Sprint(i), Text: named}, nil
 		})
-		if len(errs) > 0 || len(nodes) != count {
-			b.Fatalf("%d nodes, %v", len(nodes), errs)
-		}
+		require.True(b, len(errs) == 0 && len(nodes) == count, "%d nodes, %v", len(nodes), errs)
 	}
 	b.ReportMetric(float64(len(text))/1024, "KiB/snapshot")
 }

@@ -55,9 +55,7 @@ func snapshot(t *testing.T, m *hosttest.Machine, text string) string {
 	recording, s := host.Record(m.Host())
 	o := policy.Options{Checks: catalog.Names(), Fact: func(name string) (any, bool) { return recording.Fact(t.Context(), name) }}
 	p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, o)
-	if diags.HasErrors() {
-		t.Fatal(diags)
-	}
+	require.True(t, !diags.HasErrors(), "%v", diags)
 	found := checks.Inspect(t.Context(), recording, checks.Boot, catalog.For(p, checks.Boot))
 	report.New(recording, p, found)
 	return encode(t, s)
@@ -113,9 +111,8 @@ func TestPreview(t *testing.T) {
 		reported(t, node("reported-less", "6.1.0", "30", has), old),
 		"", "{}",
 	)
-	if d := cmp.Diff(2, len(errs)); d != "" {
-		t.Errorf("%v", errs)
-	}
+	d := cmp.Diff(2, len(errs))
+	assert.True(t, d == "", "%v", errs)
 	var b strings.Builder
 	require.NoError(t, preview.Text(&b, nodes, false, report.Plain))
 	checkstest.Equal(t, "text", `
@@ -145,13 +142,10 @@ nodegate: 7 nodes: 1 pass, 2 changed, 2 unknown, 2 held`, b.String())
 			preview.Changed: verdict.Pass, preview.Pass: verdict.Pass}[n.Outcome]
 		assert.Equal(t, n.Report.Verdict, want, "%s is %s, and its report says", n.Name, n.Outcome)
 		text := encode(t, n.Report.Report)
-		if _, err := report.Decode(n.Name, bytes.NewReader([]byte(text))); err != nil {
-			t.Error(err)
-		}
+		_, err := report.Decode(n.Name, bytes.NewReader([]byte(text)))
+		assert.NoError(t, err)
 	}
-	if preview.Worst(nodes) != preview.Held {
-		t.Error("the worst is not held")
-	}
+	assert.True(t, preview.Worst(nodes) == preview.Held, "the worst is not held")
 }
 
 // TestFollows: a failure that ends when apply changes another setting does not hold the node. A warning that apply cannot fix does not
@@ -173,9 +167,8 @@ sysctl "kernel.no_such" {
 	blocking := strings.Replace(text, "  severity = \"warn\"\n", "", 1) // a report does not name a cause that only warns
 	for what, document := range map[string]string{"snapshot": snapshot(t, low, text), "report": reported(t, low, blocking)} {
 		nodes, errs := previewedBy(t, text, document)
-		if len(errs) != 0 || len(nodes) != 1 || nodes[0].Outcome != preview.Changed || len(nodes[0].Reasons) != 3 {
-			t.Fatalf("%s: %+v, %v", what, nodes, errs)
-		}
+		require.True(t, len(errs) == 0 && len(nodes) == 1 && nodes[0].Outcome == preview.Changed && len(nodes[0].Reasons) == 3,
+			"%s: %+v, %v", what, nodes, errs)
 		for _, r := range nodes[0].Report.Results {
 			want := verdict.Warn
 			if r.Name == "sysctl.kernel.no_such" {
@@ -207,17 +200,14 @@ gate { enforce = "warn" }`
 	} {
 		text = strings.Replace(text, "gate { enforce = \"warn\" }", "", 1)
 		nodes, errs := previewedBy(t, text, document)
-		if len(errs) != 0 || len(nodes) != 1 {
-			t.Fatal(errs)
-		}
+		require.True(t, len(errs) == 0 && len(nodes) == 1, "%v", errs)
 		reasons := encode(t, nodes[0].Reasons)
 		reasons = strings.ReplaceAll(reasons, `\"`, `"`)
 		if unknown := nodes[0].Outcome == preview.Unknown; unknown != (want != "") || !strings.Contains(reasons, want) {
 			t.Errorf("want %q: %s, %s", want, nodes[0].Outcome, reasons)
 		}
-		if p := nodes[0].Report.Policy; p.Enforce != "" || p.Files[0] != "new.hcl" {
-			t.Errorf("the report is of the old policy: %+v", p)
-		}
+		p := nodes[0].Report.Policy
+		assert.True(t, p.Enforce == "" && p.Files[0] == "new.hcl", "the report is of the old policy: %+v", p)
 	}
 }
 
@@ -226,10 +216,8 @@ func TestForged(t *testing.T) {
 	nodes, errs := previewed(t, strings.Replace(reported(t, node("forger", "6.1.0", "0", ""), "check \"swap\" {}\n"),
 		`"forger"`, `"x\nnodegate: 1 node: 1 pass\u001b[8m"`, 1))
 	var b strings.Builder
-	if err := preview.Text(&b, nodes, true, report.Plain); err != nil || errs != nil {
-		t.Fatal(err, errs)
-	}
-	if text := b.String(); strings.Count(text, "\nnodegate: 1 node") != 1 || strings.Contains(text, "\x1b") {
-		t.Errorf("%q", text)
-	}
+	err := preview.Text(&b, nodes, true, report.Plain)
+	require.True(t, err == nil && errs == nil, "%v %v", err, errs)
+	text := b.String()
+	assert.True(t, strings.Count(text, "\nnodegate: 1 node") == 1 && !strings.Contains(text, "\x1b"), "%q", text)
 }

@@ -8,6 +8,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -28,9 +29,7 @@ func TestNothingApplies(t *testing.T) {
 		require.NoError(t, rep.Text(&check, report.Plain, false))
 		require.NoError(t, report.NewPlan(r).Text(&plan, report.Plain, nil))
 		for _, out := range []string{check.String(), plan.String()} {
-			if strings.Contains(out, "0 of 2 requirements apply here") != want {
-				t.Errorf("%s:\n%s", text, out)
-			}
+			assert.True(t, strings.Contains(out, "0 of 2 requirements apply here") == want, "%s:\n%s", text, out)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package report_test
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
 
@@ -18,11 +17,8 @@ import (
 // judged judges a recorded iptables-save output after replacing the first old with new.
 func judged(t testing.TB, old, new string) audit.Judgment {
 	t.Helper()
-	text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/iptables-save.txt")
-	require.NoError(t, err)
-	if !strings.Contains(string(text), old) {
-		t.Fatalf("%q is not in the save", old)
-	}
+	text := require.ReadFile(t, "../../../../internal/audit/proxy/testdata/iptables-save.txt")
+	require.True(t, strings.Contains(string(text), old), "%q is not in the save", old)
 	set, err := ruleset.Parse("", strings.NewReader(strings.Replace(string(text), old, new, 1)))
 	require.NoError(t, err)
 	return audit.Judge([]*ruleset.Set{set}, audit.Options{})
@@ -110,13 +106,11 @@ default/kubernetes:https (tcp, ip) pass
       └─ 100.00 %  10.0.0.5:6443  KUBE-SEP-LGAKEG2JTP62DLLW  (line 707)
 `
 	assert.Equal(t, b.String(), want)
-	if err := tree(io.Discard, &rep, "prod/nothing"); err == nil {
-		t.Error("no error for a Service that does not exist")
-	}
+	err := tree(io.Discard, &rep, "prod/nothing")
+	assert.True(t, err != nil, "no error for a Service that does not exist")
 	b.Reset()
-	if err := tree(&b, &rep, "kube-system/kube-dns"); err != nil || strings.Count(b.String(), "ClusterIP") != 2 {
-		t.Errorf("both ports of kube-dns: %v\n%s", err, b.String())
-	}
+	err = tree(&b, &rep, "kube-system/kube-dns")
+	assert.True(t, err == nil && strings.Count(b.String(), "ClusterIP") == 2, "both ports of kube-dns: %v\n%s", err, b.String())
 }
 
 // A comment in a rule must not control a terminal.
@@ -124,9 +118,7 @@ func TestNoEscapes(t *testing.T) {
 	rep := judged(t, "\"prod/np cluster IP", "\"prod/\x1b[31mnp cluster IP")
 	var b strings.Builder
 	require.NoError(t, report.AuditSummary(&b, &rep, false))
-	if strings.Contains(b.String(), "\x1b") {
-		t.Errorf("an escape sequence was not removed:\n%q", b.String())
-	}
+	assert.True(t, !strings.Contains(b.String(), "\x1b"), "an escape sequence was not removed:\n%q", b.String())
 }
 
 // FuzzAuditOutput: no text in a rule makes a renderer panic, or reaches a terminal unescaped.
@@ -134,8 +126,7 @@ func FuzzAuditOutput(f *testing.F) {
 	f.Add("prod/np", "prod/\x1b[31mnp")
 	f.Add("--to-destination 100.96.1.1:80", "--to-destination \xff")
 	f.Fuzz(func(t *testing.T, old, new string) {
-		text, err := os.ReadFile("../../../../internal/audit/proxy/testdata/iptables-save.txt")
-		require.NoError(t, err)
+		text := require.ReadFile(t, "../../../../internal/audit/proxy/testdata/iptables-save.txt")
 		set, err := ruleset.Parse("", strings.NewReader(strings.ReplaceAll(string(text), old, new)))
 		if err != nil {
 			return
@@ -146,8 +137,6 @@ func FuzzAuditOutput(f *testing.F) {
 		for _, s := range rep.Services {
 			require.NoError(t, tree(&b, &rep, s.Name))
 		}
-		if strings.Contains(b.String(), "\x1b") {
-			t.Errorf("an escape sequence was not removed: %q", b.String())
-		}
+		assert.True(t, !strings.Contains(b.String(), "\x1b"), "an escape sequence was not removed: %q", b.String())
 	})
 }

@@ -44,22 +44,17 @@ func TestConsoleReport(t *testing.T) {
 	r := held()
 	lines, err := ConsoleReport(r)
 	require.NoError(t, err)
-	if len(lines) < 3 {
-		t.Fatalf("%d lines are too few for this test", len(lines))
-	}
+	require.True(t, len(lines) >= 3, "%d lines are too few for this test", len(lines))
 	want, err := unpackAll(lines)
 	require.NoError(t, err)
-	if len(want.Results) != 15 || want.Results[1].Got != r.Results[4].Got || want.Node != r.Node || want.Verdict != verdict.Fail {
-		t.Errorf("got %+v", want)
-	}
+	assert.True(t, len(want.Results) == 15 && want.Results[1].Got == r.Results[4].Got && want.Node == r.Node && want.Verdict == verdict.Fail,
+		"got %+v", want)
 	for what, text := range map[string]string{
 		"mixed": among(lines), "twice": among(append(lines, lines...)), "other order": among(append(lines[1:], lines[0])),
 		"two copies with different gaps": among(lines[1:]) + among(lines[:1]),
 	} {
 		got, err := DecodeConsole("console", strings.NewReader(text))
-		if err != nil || len(got) != 1 || cmp.Diff(want, got[0].Report) != "" {
-			t.Errorf("%s: %v, %v", what, got, err)
-		}
+		assert.True(t, err == nil && len(got) == 1 && cmp.Diff(want, got[0].Report) == "", "%s: %v, %v", what, got, err)
 	}
 	for what, text := range map[string]string{
 		"cut": among(lines[:len(lines)-1]), "torn": strings.Replace(among(lines), lines[1], lines[1][:40]+"[  1.2] oops\r\n"+lines[1][40:], 1),
@@ -108,9 +103,7 @@ func TestConsoleReportDamaged(t *testing.T) {
 		}
 	}
 	t.Logf("of 1,000 damaged logs %d yielded the original report, %d none", right, refused)
-	if right == 0 || refused == 0 {
-		t.Error("the damage covers only one of the two outcomes")
-	}
+	assert.True(t, right != 0 && refused != 0, "the damage covers only one of the two outcomes")
 }
 
 // TestConsoleReportFlood: forged lines, each of a different report, cost a small multiple of their size in memory, and a report after
@@ -131,14 +124,10 @@ func TestConsoleReportFlood(t *testing.T) {
 	got, err := DecodeConsole("console", text)
 	runtime.ReadMemStats(&after)
 	assert.ErrorContains(t, err, "ignored the oldest 199002")
-	if len(got) != 1 || got[0].Node.Name != "node-1" {
-		t.Errorf("%d reports", len(got))
-	}
+	assert.True(t, len(got) == 1 && got[0].Node.Name == "node-1", "%d reports", len(got))
 	used := after.TotalAlloc - before.TotalAlloc
 	t.Logf("%d KiB allocated for %d", used>>10, size>>10)
-	if used > 50*uint64(size) {
-		t.Errorf("%d KiB allocated for %d KiB", used>>10, size>>10)
-	}
+	assert.True(t, used <= 50*uint64(size), "%d KiB allocated for %d KiB", used>>10, size>>10)
 }
 
 // TestConsoleReportOrder: reports are returned in the order of their first lines; only the last report of a node is kept.
@@ -157,9 +146,7 @@ func TestConsoleReportOrder(t *testing.T) {
 	for _, r := range got {
 		is = append(is, r.Node.Name+r.Node.Kernel)
 	}
-	if err != nil || !slices.Equal(is, []string{"c3", "b1", "a2"}) {
-		t.Errorf("got %q, %v", is, err)
-	}
+	assert.True(t, err == nil && slices.Equal(is, []string{"c3", "b1", "a2"}), "got %q, %v", is, err)
 }
 
 func FuzzDecodeConsole(f *testing.F) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -40,16 +41,12 @@ func TestDecodeNamesThePlace(t *testing.T) {
 		{"too many", in(`"results":[`, `"results":[`+strings.Repeat(`{},`, 10_001)), "f.json:1:1: 10002 results; a report may have at most 10000"},
 	} {
 		reports, err := report.Decode("f.json", strings.NewReader(c.text))
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "f.json:") {
-			t.Errorf("%s: %v\nwant %s", c.what, err, c.want)
-		}
-		if c.what == "broken after a good one" && len(reports) != 1 {
-			t.Errorf("%s: %d reports", c.what, len(reports))
-		}
+		assert.True(t, err != nil && strings.Contains(err.Error(), c.want) && strings.HasPrefix(err.Error(), "f.json:"),
+			"%s: %v\nwant %s", c.what, err, c.want)
+		assert.True(t, c.what != "broken after a good one" || len(reports) == 1, "%s: %d reports", c.what, len(reports))
 	}
-	if _, err := report.Decode("f.json", endless{}); err == nil || err.Error() != "f.json: larger than 64 MiB, the limit for a file of reports" {
-		t.Errorf("endless: %v", err)
-	}
+	_, err := report.Decode("f.json", endless{})
+	assert.True(t, err != nil && err.Error() == "f.json: larger than 64 MiB, the limit for a file of reports", "endless: %v", err)
 }
 
 // endless is a file that never ends.
@@ -62,8 +59,7 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// FuzzDecode: every file yields an error, or reports that can be written in every
-// format and decoded again.
+// FuzzDecode: every file yields an error, or reports that can be written in every format and decoded again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"apiVersion":"nodegate/v1","kind":"Report","verdict":"pass","results":[{"name":"a","verdict":"skipped"}]}`))
@@ -75,9 +71,7 @@ func FuzzDecode(f *testing.F) {
 				write, err := report.Renderer(format, report.Plain, true)
 				require.NoError(t, err)
 				out.Reset()
-				if err := write(&out, r.Report); err != nil {
-					t.Fatalf("%s: %v", format, err)
-				}
+				require.NoError(t, write(&out, r.Report), "%s", format)
 			}
 			if again, err := report.Decode("again", &out); err != nil || len(again) != 1 {
 				t.Fatalf("%d reports, %v", len(again), err)

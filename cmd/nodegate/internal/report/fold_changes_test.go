@@ -24,9 +24,7 @@ func TestAppendedAtOnce(t *testing.T) {
 			for n in 1 2 3 4 5 6 7 8; do APPENDS=$n "$0" -test.run '^TestAppendedAtOnce$' & all="$all $!"; done
 			for one in $all; do wait $one; done
 			APPENDS=end exec "$0" -test.run '^TestAppendedAtOnce$'`, os.Args[0]).CombinedOutput()
-		if err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		assert.True(t, err == nil, "%v\n%s", err, out)
 	case "end":
 		changes, damaged, err := ReadChanges()
 		require.NoError(t, err)
@@ -35,9 +33,8 @@ func TestAppendedAtOnce(t *testing.T) {
 			seen[c.Name] = true
 		}
 		_, err = os.Stat(olderChanges)
-		if len(seen) != processes*lines || damaged != nil || err != nil {
-			t.Errorf("%d changes of %d, damaged %q, %v", len(seen), processes*lines, damaged, err)
-		}
+		assert.True(t, len(seen) == processes*lines && damaged == nil && err == nil,
+			"%d changes of %d, damaged %q, %v", len(seen), processes*lines, damaged, err)
 		RecordChange(AppliedChange{Name: "later"})
 		require.NoError(t, ReplaceChanges(changes, changes[:1]))
 		if left, _, err := ReadChanges(); err != nil || len(left) != 2 || left[0].Name != "later" {
@@ -76,7 +73,5 @@ offload [{offload eth0 gro=on gro=off }]
 offloads [{offload eth0 gro=on, gso=on gro=off, gso=off }]
 again [{sysctl c 7 9 }]`
 	assert.Equal(t, strings.Join(got, "\n"), want)
-	if changes[0].Writes[1].To != "1" {
-		t.Error("the input was modified")
-	}
+	assert.True(t, changes[0].Writes[1].To == "1", "the input was modified")
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"nodegate/internal/assert"
+	"nodegate/internal/require"
 )
 
-// TestFold: no line is wider than the terminal, except for a single word that is too long; no
-// word is lost; a line that fits is unchanged.
+// TestFold: no line is wider than the terminal, except for a single word that is too long; no word is lost; a line that fits is unchanged.
 func TestFold(t *testing.T) {
 	const text = "" +
 		"\x1b[31mfail   \x1b[0m module.br_netfilter   want loaded, got not loaded, and some more\n" +
@@ -35,9 +35,8 @@ func TestFold(t *testing.T) {
 	assert.Diff(t, got, want)
 	assert.Equal(t, fold(text, 200), text, "a wide terminal changes the text")
 	for columns := 1; columns < 100; columns++ {
-		if d := cmp.Diff(strings.Fields(text), strings.Fields(fold(text, columns))); d != "" {
-			t.Fatalf("%d columns: %s", columns, d)
-		}
+		d := cmp.Diff(strings.Fields(text), strings.Fields(fold(text, columns)))
+		require.True(t, d == "", "%d columns: %s", columns, d)
 	}
 }
 
@@ -50,10 +49,6 @@ func TestBar(t *testing.T) {
 		now = now.Add(time.Millisecond)
 		draw(i+1, 0, 1000)
 	}
-	if n := strings.Count(b.String(), "\r["); n != 10 {
-		t.Errorf("drawn %d times in a second", n)
-	}
-	if !strings.HasSuffix(b.String(), "\r\x1b[K") {
-		t.Errorf("%q stays", b.String())
-	}
+	assert.Equal(t, strings.Count(b.String(), "\r["), 10, "drawn")
+	assert.True(t, strings.HasSuffix(b.String(), "\r\x1b[K"), "%q stays", b.String())
 }

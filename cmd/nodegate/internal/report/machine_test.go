@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
@@ -23,8 +24,7 @@ func TestNPD(t *testing.T) {
 		write, err := report.Renderer("npd", report.Plain, false)
 		require.NoError(t, err)
 		var out strings.Builder
-		if err := write(&out, r); err != nil || out.String() != want+"\n" {
-			t.Errorf("got %q, %v; want %q", out.String(), err, want)
-		}
+		err = write(&out, r)
+		assert.True(t, err == nil && out.String() == want+"\n", "got %q, %v; want %q", out.String(), err, want)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -42,9 +43,8 @@ apply cannot fix:
 could not determine:
   ? sysctl.kernel.panic                        unknown: reading sysctl: open /proc/sys/kernel/panic: input/output error
 ` + "3 changes; run `nodegate apply` to make them; 3 to fix manually; 1 unknown\n"
-	if d := cmp.Diff(want, b.String()); d != "" {
-		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
-	}
+	d := cmp.Diff(want, b.String())
+	assert.True(t, d == "", "(-want +got)\n%s\n%s", d, b.String())
 }
 
 // TestPlanLeftOut: apply cannot set a sysctl of a module that the policy does not load.
@@ -58,9 +58,8 @@ func TestPlanLeftOut(t *testing.T) {
 	require.NoError(t, plan.Text(&b, report.Plain, nil))
 	want := "apply cannot fix:\n  ! sysctl.net.ipv4.vs.conntrack  no such parameter, wants 1; run `modprobe ip_vs`\n" +
 		"no change: 2 requirements checked; 1 to fix manually\n"
-	if d := cmp.Diff(want, b.String()); d != "" {
-		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
-	}
+	d := cmp.Diff(want, b.String())
+	assert.True(t, d == "", "(-want +got)\n%s\n%s", d, b.String())
 }
 
 // TestPlanFollows: a requirement that passes as a consequence of another requirement's change is not listed for manual work, even if
@@ -90,12 +89,10 @@ apply cannot fix:
 		found := checks.Inspect(t.Context(), node.Host(), checks.Boot, catalog.For(p, checks.Boot))
 		var b strings.Builder
 		require.NoError(t, report.NewPlan(found).Text(&b, report.Plain, nil))
-		if d := cmp.Diff(want, b.String()); d != "" {
-			t.Errorf("(-want +got)\n%s\n%s", d, b.String())
-		}
-		if why := report.Blocking(found, nil); len(why) == 0 || !strings.Contains(why[len(why)-1].Text, "inotify.limits") {
-			t.Errorf("a warning hides a blocking result: %v", why)
-		}
+		d := cmp.Diff(want, b.String())
+		assert.True(t, d == "", "(-want +got)\n%s\n%s", d, b.String())
+		why := report.Blocking(found, nil)
+		assert.True(t, len(why) != 0 && strings.Contains(why[len(why)-1].Text, "inotify.limits"), "a warning hides a blocking result: %v", why)
 	}
 }
 
@@ -124,7 +121,6 @@ apply cannot fix:
 		"`nodegate apply` now; `nodegate install` keeps it across reboots" + `
 1 change in 3 writes; run ` + "`nodegate apply`" + ` to make it; 1 to fix manually
 `
-	if d := cmp.Diff(want, b.String()); d != "" {
-		t.Errorf("(-want +got)\n%s\n%s", d, b.String())
-	}
+	d := cmp.Diff(want, b.String())
+	assert.True(t, d == "", "(-want +got)\n%s\n%s", d, b.String())
 }

@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
-// TestSeriesApart: the files that watch, audit and check write for one machine share no
-// series: node_exporter rejects duplicate series.
+// TestSeriesApart: the files that watch, audit and check write for one machine share no series: node_exporter rejects duplicate series.
 func TestSeriesApart(t *testing.T) {
 	results := []Result{{Name: "sysctl.net.ipv4.ip_forward", Verdict: verdict.Pass, Severity: "block"}}
 	var b strings.Builder
@@ -25,18 +25,12 @@ func TestSeriesApart(t *testing.T) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(b.String()) {
 		series, _, _ := strings.Cut(line, "} ")
-		if !strings.HasPrefix(line, "#") && seen[series] {
-			t.Errorf("duplicate series %s", series)
-		}
+		assert.True(t, strings.HasPrefix(line, "#") || !seen[series], "duplicate series %s", series)
 		seen[series] = true
 	}
-	if len(seen) < 6*6 {
-		t.Errorf("only %d series:\n%s", len(seen), b.String())
-	}
+	assert.True(t, len(seen) >= 6*6, "only %d series:\n%s", len(seen), b.String())
 	if n := strings.Count(b.String(), "\nnodegate_requirement{"); n != 6 { // no series for a verdict that it does not have
 		t.Errorf("%d series for the requirement's verdict in 6 documents", n)
 	}
-	if !strings.Contains(b.String(), "\n"+`nodegate_build_info{policy="0a1b2c3d4e5f",stage="image",version="0.3.0"} 1`+"\n") {
-		t.Errorf("the build is missing:\n%s", b.String())
-	}
+	assert.Contains(t, b.String(), "\n"+`nodegate_build_info{policy="0a1b2c3d4e5f",stage="image",version="0.3.0"} 1`+"\n", "the build is ")
 }

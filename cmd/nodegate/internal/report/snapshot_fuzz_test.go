@@ -11,6 +11,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/require"
 )
@@ -39,8 +40,6 @@ func FuzzSnapshot(f *testing.F) {
 		defer cancel()
 		h := host.Replay(s)
 		r := report.New(h, p, checks.Inspect(ctx, h, checks.All, list))
-		if err := r.Total(&bytes.Buffer{}, report.Plain); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, r.Total(&bytes.Buffer{}, report.Plain))
 	})
 }

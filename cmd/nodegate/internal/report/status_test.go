@@ -67,8 +67,6 @@ func TestStatus(t *testing.T) {
 		d.Supersede(noon.Add(time.Duration(-c.passed)*time.Second), noon.Add(time.Duration(-c.now)*time.Second))
 		var b strings.Builder
 		require.NoError(t, d.Text(&b, noon, Plain, "nodegate-watch.service"))
-		if strings.Contains(b.String(), "fail ") == c.superseded {
-			t.Errorf("%+v: %s", c, b.String())
-		}
+		assert.True(t, strings.Contains(b.String(), "fail ") != c.superseded, "%+v: %s", c, b.String())
 	}
 }

@@ -53,9 +53,7 @@ fail sysctl.net.bridge.nosuch-*: want 1, got no such parameter (because module.b
 fail`, checkstest.Print(checks.Inspect(t.Context(), h, checks.Boot, list)))
 	var got []string
 	after := checks.Apply(t.Context(), h, checks.Boot, list, func(was checks.Result, made []checks.Change) {
-		if was.Name == "sysctl.net.bridge.nosuch-*" {
-			t.Error("what was not written is recorded")
-		}
+		assert.True(t, was.Name != "sysctl.net.bridge.nosuch-*", "what was not written is recorded")
 		for _, w := range report.Made(was, made).Writes {
 			got = append(got, fmt.Sprintf("%s: %s %s -> %s", was.Name, w.Target, w.From, w.To))
 		}
@@ -82,9 +80,7 @@ func TestGlobOfModuleInPart(t *testing.T) {
 	checks.Apply(t.Context(), checkstest.WithModuleIndex(m), checks.Boot, list, func(was checks.Result, made []checks.Change) {
 		got = append(got, report.Made(was, made).Writes...)
 	})
-	if len(got) != 4 || got[1].Target != "net/bridge/bridge-nf-call-arptables" || got[3].To != got[3].From {
-		t.Errorf("recorded: %+v", got)
-	}
+	assert.True(t, len(got) == 4 && got[1].Target == "net/bridge/bridge-nf-call-arptables" && got[3].To == got[3].From, "recorded: %+v", got)
 }
 
 // TestRecordOfSeveral: each change of a requirement has its own line, which describes only that change.
@@ -111,9 +107,7 @@ func TestRecordOfSeveral(t *testing.T) {
 link.vxlan: flannel.1 mtu: 1500 -> flannel.1 mtu: 1450; 1
 link.vxlan: net.ipv4.conf.flannel/1.rp_filter: 2 -> net.ipv4.conf.flannel/1.rp_filter: 0; 1
 link.vxlan: flannel.1 offload: tx-checksum-ip-generic=on -> flannel.1 offload: tx-checksum-ip-generic=off; 1`, strings.Join(got, "\n"))
-	if !r.Results[0].Fixed || len(r.Results[0].Made) != 3 {
-		t.Errorf("it is not known as recorded: %+v", r.Results[0])
-	}
+	assert.True(t, r.Results[0].Fixed && len(r.Results[0].Made) == 3, "it is not known as recorded: %+v", r.Results[0])
 	steps, err := revert.Steps(t.Context(), h, changes)
 	require.NoError(t, err)
 	got = nil
@@ -138,12 +132,10 @@ func TestRounded(t *testing.T) {
 	})
 	m.Clamp = nil
 	steps, err := revert.Steps(t.Context(), m.Host(), changes)
-	if err != nil || len(steps) != 1 || steps[0].State != revert.AsSet || changes[0].Now != "2304" {
-		t.Fatalf("%+v, %v, record %+v", steps, err, changes)
-	}
-	if err := steps[0].Do(t.Context(), m.Host()); err != nil || !strings.Contains(m.String(), key+" = 212992") {
-		t.Errorf("%v\n%s", err, m)
-	}
+	require.True(t, err == nil && len(steps) == 1 && steps[0].State == revert.AsSet && changes[0].Now == "2304",
+		"%+v, %v, record %+v", steps, err, changes)
+	err = steps[0].Do(t.Context(), m.Host())
+	assert.True(t, err == nil && strings.Contains(m.String(), key+" = 212992"), "%v\n%s", err, m)
 }
 
 // TestRefused: a write that the kernel refused is nothing to undo, whatever the value is later.
@@ -158,9 +150,7 @@ func TestRefused(t *testing.T) {
 	})
 	m.Sysctl(key, "300000")
 	steps, err := revert.Steps(t.Context(), m.Host(), changes)
-	if err != nil || len(changes) != 2 || len(steps) != 0 {
-		t.Errorf("%+v, %v, record %+v", steps, err, changes)
-	}
+	assert.True(t, err == nil && len(changes) == 2 && len(steps) == 0, "%+v, %v, record %+v", steps, err, changes)
 }
 
 // TestGone: a setting whose link or module is gone needs no undo, and an unknown kind of change is an error.
@@ -172,9 +162,7 @@ func TestGone(t *testing.T) {
 		{Kind: checks.SetFeatures, Target: "eth9", From: "rx-gro=on", To: "rx-gro=off"},
 	} {
 		steps, err := revert.Steps(t.Context(), h, []report.AppliedChange{{Writes: []report.Write{w}}})
-		if err != nil || len(steps) != 1 || steps[0].State != revert.Back {
-			t.Errorf("%s %s: %+v, %v", w.Kind, w.Target, steps, err)
-		}
+		assert.True(t, err == nil && len(steps) == 1 && steps[0].State == revert.Back, "%s %s: %+v, %v", w.Kind, w.Target, steps, err)
 	}
 	_, err := revert.Steps(t.Context(), h, []report.AppliedChange{{Writes: []report.Write{{Kind: "later", Target: "x", To: "1"}}}})
 	assert.ErrorContains(t, err, "another version of nodegate wrote it", "an unknown kind of change")

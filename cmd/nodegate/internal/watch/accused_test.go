@@ -11,6 +11,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/policy"
@@ -58,16 +59,11 @@ func TestFightWhileSystemdIsSilent(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
 		time.Sleep(fightCount*every + every/2)
-		if n := len(w.State().Fights); n != len(keys) {
-			t.Errorf("%d fights, want %d", n, len(keys))
-		}
+		assert.Equal(t, len(w.State().Fights), len(keys))
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if limit := actionTime + 2*time.Second; longest > limit {
-			t.Errorf("the loop gave no sign of life for %s, want %s at most", longest, limit)
-		}
+		assert.NoError(t, <-ended)
+		limit := actionTime + 2*time.Second
+		assert.True(t, longest <= limit, "the loop gave no sign of life for %s, want %s at most", longest, limit)
 	})
 }
 
@@ -138,16 +134,10 @@ func TestFailureIsNoFight(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- w.Run(ctx) }()
 			time.Sleep(20 * time.Minute)
-			if n := len(w.State().Fights); n != 0 {
-				t.Errorf("%s: %d fights", test.what, n)
-			}
+			assert.Equal(t, len(w.State().Fights), 0, "%s", test.what)
 			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-			if !slices.Equal(said, test.want) {
-				t.Errorf("%s: said was %q", test.what, said)
-			}
+			assert.NoError(t, <-ended)
+			assert.True(t, slices.Equal(said, test.want), "%s: said was %q", test.what, said)
 			if tried < fightCount || tried > fightCount+5 { // then retries after 1, 2, 4 and 8 minutes
 				t.Errorf("%s: tried %d times", test.what, tried)
 			}
@@ -176,12 +166,9 @@ func TestLinkFight(t *testing.T) {
 		go func() { ended <- w.Run(ctx) }()
 		time.Sleep(5 * time.Minute)
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if want := []string{"fight link.vxlan of flannel.1"}; !slices.Equal(said, want) {
-			t.Errorf("said was %q, want %q", said, want)
-		}
+		assert.NoError(t, <-ended)
+		want := []string{"fight link.vxlan of flannel.1"}
+		assert.True(t, slices.Equal(said, want), "said was %q, want %q", said, want)
 	})
 }
 

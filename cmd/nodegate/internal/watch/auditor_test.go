@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
@@ -57,14 +58,9 @@ func TestVerdict(t *testing.T) {
 		case s.Pass:
 			got = "pass " + s.Got
 		}
-		if !strings.HasPrefix(got, c.want) {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-		if want := len(c.kept.Findings); len(s.Evidence) != want {
-			t.Errorf("%s: %d lines of evidence, want %d", name, len(s.Evidence), want)
-		}
-		if severity := v.Metadata().Severity; severity != c.severity {
-			t.Errorf("%s: severity %s, want %s", name, severity, c.severity)
-		}
+		assert.True(t, strings.HasPrefix(got, c.want), "%s: %q, want %q", name, got, c.want)
+		assert.Equal(t, len(s.Evidence), len(c.kept.Findings), "%s", name)
+		severity := v.Metadata().Severity
+		assert.True(t, severity == c.severity, "%s: severity %s, want %s", name, severity, c.severity)
 	}
 }

@@ -63,12 +63,9 @@ func TestCondition(t *testing.T) {
 		// A condition from the document that another process reads must be the same.
 		now := time.Now()
 		s.LastRound, s.Interval = now, time.Minute
-		if got := watch.Condition("NodegatePassed", s.Document((&hosttest.Machine{}).Host()), now); got != test.want {
-			t.Errorf("%s: its document says %+v, want %+v", test.what, got, test.want)
-		}
-		if got := watch.Condition("NodegatePassed", s.Document((&hosttest.Machine{}).Host()), now.Add(time.Hour)); got.Status != "Unknown" {
-			t.Errorf("%s: an hour later its document says %+v", test.what, got)
-		}
+		assert.Equal(t, watch.Condition("NodegatePassed", s.Document((&hosttest.Machine{}).Host()), now), test.want, "%s", test.what)
+		got := watch.Condition("NodegatePassed", s.Document((&hosttest.Machine{}).Host()), now.Add(time.Hour))
+		assert.True(t, got.Status == "Unknown", "%s: an hour later its document says %+v", test.what, got)
 		for i := range s.Report.Results {
 			s.Report.Results[i].State.Got += " and 7"
 		}

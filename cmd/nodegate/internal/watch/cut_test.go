@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nodegate/checks"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
@@ -63,25 +64,20 @@ func TestCut(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- w.Run(ctx) }()
 			time.Sleep(10*time.Second + time.Duration(test.starts)*2*roundTime)
-			if s := w.State(); s.Rounds != 1 || s.Report.Verdict() != verdict.Pass {
-				t.Errorf("at first: %d rounds, %v", s.Rounds, s.Report.Verdict())
-			}
+			s := w.State()
+			assert.True(t, s.Rounds == 1 && s.Report.Verdict() == verdict.Pass, "at first: %d rounds, %v", s.Rounds, s.Report.Verdict())
 			left.Store(test.busy)
 			unknown := false
 			for range 8 * 60 {
 				time.Sleep(time.Second)
 				unknown = unknown || w.State().Report.Verdict() == verdict.Unknown
 			}
-			if unknown != test.unknown {
-				t.Errorf("%+v: unknown at some time: %v", test, unknown)
-			}
+			assert.Equal(t, unknown, test.unknown, "%+v", test)
 			if s := w.State(); s.Report.Verdict() != verdict.Pass || !slices.Equal(said, test.want) || left.Load() != 0 {
 				t.Errorf("%+v: %v afterwards, said was %q", test, s.Report.Verdict(), said)
 			}
 			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, <-ended)
 		})
 	}
 }
@@ -113,18 +109,13 @@ func TestGatePasses(t *testing.T) {
 		m.Sysctl("kernel/oops", "1") // the round has read the other value, and is not over
 		passed = time.Now()
 		time.Sleep(roundTime)
-		if rounds := w.State().Rounds; rounds != 1 || said != nil {
-			t.Errorf("%d rounds, said %q", rounds, said)
-		}
+		rounds := w.State().Rounds
+		assert.True(t, rounds == 1 && said == nil, "%d rounds, said %q", rounds, said)
 		m.Sysctl("kernel/oops", "0")
 		passed = time.Now()
 		time.Sleep(2 * glanceEvery)
-		if !slices.Equal(said, []string{"fail sysctl.kernel.oops"}) {
-			t.Errorf("said %q after another pass", said)
-		}
+		assert.True(t, slices.Equal(said, []string{"fail sysctl.kernel.oops"}), "said %q after another pass", said)
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 	})
 }

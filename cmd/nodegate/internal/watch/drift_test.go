@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/policy"
@@ -36,8 +37,7 @@ sysctl "net.ipv4.conf.all.send_redirects" {
 }
 `
 
-// TestDrift: three sysctls drift; watch corrects one, reports one and ignores
-// one.
+// TestDrift: three sysctls drift; watch corrects one, reports one and ignores one.
 func TestDrift(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -53,12 +53,8 @@ func TestDrift(t *testing.T) {
 	})
 	rounds := w.State().Rounds
 	eventually(t, "two more rounds", func() bool { return w.State().Rounds >= rounds+2 })
-	if got := w.sysctl(t, "net/ipv4/conf/all/rp_filter"); got != "2" {
-		t.Errorf("rp_filter is %s: what is only to be reported was corrected", got)
-	}
-	if n := w.heard("fail sysctl.net.ipv4.conf.all.rp_filter"); n != 1 {
-		t.Errorf("that rp_filter fails was reported %d times, want once", n)
-	}
+	assert.Equal(t, w.sysctl(t, "net/ipv4/conf/all/rp_filter"), "2", "rp_filter")
+	assert.Equal(t, w.heard("fail sysctl.net.ipv4.conf.all.rp_filter"), 1, "that rp_filter fails was reported")
 	if got := w.sysctl(t, "net/ipv4/conf/all/send_redirects"); got != "0" || w.heard("send_redirects") != 0 {
 		t.Errorf("send_redirects is %s and was reported %d times; want 0 and never", got, w.heard("send_redirects"))
 	}
@@ -90,15 +86,9 @@ func TestFight(t *testing.T) {
 	eventually(t, "the fight is reported", func() bool { return len(w.State().Fights) == 1 })
 	rounds := w.State().Rounds
 	eventually(t, "three more rounds", func() bool { return w.State().Rounds >= rounds+3 })
-	if n := w.State().Corrected["sysctl.net.ipv4.ip_forward"]; n != fightCount {
-		t.Errorf("corrected %d times, want %d and then a pause", n, fightCount)
-	}
-	if n := w.heard("fight sysctl.net.ipv4.ip_forward over=false"); n != 1 {
-		t.Errorf("the fight was reported %d times, want once", n)
-	}
-	if w.heard("bpftrace") != 1 {
-		t.Error("nothing says how to catch the other program")
-	}
+	assert.Equal(t, w.State().Corrected["sysctl.net.ipv4.ip_forward"], fightCount, "corrected")
+	assert.Equal(t, w.heard("fight sysctl.net.ipv4.ip_forward over=false"), 1, "the fight was reported")
+	assert.True(t, w.heard("bpftrace") == 1, "nothing says how to catch the other program")
 }
 
 // TestOff: while break-glass is in force, watch changes nothing.
@@ -120,17 +110,15 @@ func TestOff(t *testing.T) {
 	add(t, vxlan("flannel.1", 1))
 	rounds := w.State().Rounds
 	eventually(t, "two more rounds", func() bool { return w.State().Rounds >= rounds+2 })
-	if w.sysctl(t, "net/ipv4/ip_forward") != "0" || w.off("flannel.1") || w.State().BreakGlass != "the test" {
-		t.Errorf("corrected despite break-glass by %q", w.State().BreakGlass)
-	}
+	assert.True(t, w.sysctl(t, "net/ipv4/ip_forward") == "0" && !w.off("flannel.1") && w.State().BreakGlass == "the test",
+		"corrected despite break-glass by %q", w.State().BreakGlass)
 	off.Store(false)
 	eventually(t, "it is corrected afterwards", func() bool {
 		return w.sysctl(t, "net/ipv4/ip_forward") == "1" && w.off("flannel.1")
 	})
 }
 
-// TestReread: SIGHUP makes watch reload the policy; if the new policy cannot be read,
-// the last good one stays in use.
+// TestReread: SIGHUP makes watch reload the policy; if the new policy cannot be read, the last good one stays in use.
 func TestReread(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return

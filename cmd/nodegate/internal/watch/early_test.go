@@ -6,6 +6,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -30,9 +31,8 @@ publish {}
 		eventually(t, "a round", func() bool { return w.State().Rounds > rounds })
 		remove(t, young)
 	}
-	if n := w.heard("fail link.young"); n > 0 {
-		t.Errorf("the requirement failed %d times", n)
-	}
+	n := w.heard("fail link.young")
+	assert.True(t, n <= 0, "the requirement failed %d times", n)
 }
 
 // TestEarly: if the policy publishes a condition, a changed sysctl or link is found before the next round is due.

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"nodegate/internal/assert"
+	"nodegate/internal/require"
 )
 
-// TestFights: a setting is changed back every second and inspected every 30 s, until
-// the other program stops.
+// TestFights: a setting is changed back every second and inspected every 30 s, until the other program stops.
 func TestFights(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f := fights{}
@@ -34,21 +34,17 @@ func TestFights(t *testing.T) {
 	// The last pause began at 1h5m, so the next correction would have been due at 2h9m.
 	const want = "0s 30s 1m0s 1m30s 2m0s 3m0s 5m0s 9m0s 17m0s 33m0s 1h5m0s; fight at 2m0s, over at 2h9m0s"
 	assert.Equal(t, got, want)
-	if len(f) != 0 {
-		t.Errorf("%d things are still remembered", len(f))
-	}
+	assert.Equal(t, len(f), 0)
 }
 
-// TestNoFight: four corrections in ten minutes are not a fight, no matter how long this
-// continues.
+// TestNoFight: four corrections in ten minutes are not a fight, no matter how long this continues.
 func TestNoFight(t *testing.T) {
 	f := fights{}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for range 1000 {
 		now = now.Add(3 * time.Minute)
-		if begins, _ := f.recordAttempt("x", now, false); begins || !f.mayCorrect("x", now) {
-			t.Fatalf("a fight at %s", now)
-		}
+		begins, _ := f.recordAttempt("x", now, false)
+		require.True(t, !begins && f.mayCorrect("x", now), "a fight at %s", now)
 	}
 }
 

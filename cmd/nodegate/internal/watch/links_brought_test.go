@@ -10,6 +10,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/policy"
@@ -75,9 +76,8 @@ func TestFactsReport(t *testing.T) {
 	known.Store(true)
 	eventually(t, "the policy is in use", used.Load)
 	noticed(t, "eth0", "eth1")
-	if eth0, eth1 := mtu(t, "eth0"), mtu(t, "eth1"); eth0 != 1500 || eth1 != 1400 {
-		t.Errorf("mtu of eth0 is %d, of eth1 %d, want 1500 and 1400", eth0, eth1)
-	}
+	eth0, eth1 := mtu(t, "eth0"), mtu(t, "eth1")
+	assert.True(t, eth0 == 1500 && eth1 == 1400, "mtu of eth0 is %d, of eth1 %d, want 1500 and 1400", eth0, eth1)
 }
 
 // TestFactsReportReread: the same, if the fact becomes known in a round that also reloads the policy, which may have new requirements.

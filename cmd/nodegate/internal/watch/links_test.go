@@ -12,15 +12,15 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
-// TestRecreated: a vxlan is created and removed repeatedly while veths that no
-// requirement matches come and go; every new vxlan is set. BenchmarkRecreated
-// does the same a thousand times, and measures.
+// TestRecreated: a vxlan is created and removed repeatedly while veths that no requirement matches come and go; every new vxlan is set.
+// BenchmarkRecreated does the same a thousand times, and measures.
 func TestRecreated(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -29,9 +29,8 @@ func TestRecreated(t *testing.T) {
 	recreate(t, func() bool { left--; return left >= 0 }, 40)
 }
 
-// recreate creates and removes a vxlan while more returns true. It measures how long
-// the setting takes, and how long the kernel needs to answer one query at the same
-// time: both wait for the kernel's lock on links.
+// recreate creates and removes a vxlan while more returns true. It measures how long the setting takes, and how long the kernel needs to
+// answer one query at the same time: both wait for the kernel's lock on links.
 func recreate(t testing.TB, more func() bool, veths int) (took, asked []time.Duration) {
 	t.Helper()
 	w := start(t, vxlanPolicy, nil)
@@ -46,9 +45,8 @@ func recreate(t testing.TB, more func() bool, veths int) (took, asked []time.Dur
 		eventually(t, fmt.Sprintf("the offload of the %d. flannel.1 is off", len(took)+1), func() bool { return w.off("flannel.1") })
 		took = append(took, time.Since(began))
 		began = time.Now()
-		if _, err := netlink.LinkByName("lo"); err != nil {
-			t.Fatal(err)
-		}
+		_, err := netlink.LinkByName("lo")
+		require.NoError(t, err)
 		asked = append(asked, time.Since(began))
 		remove(t, l)
 	}
@@ -57,9 +55,7 @@ func recreate(t testing.TB, more func() bool, veths int) (took, asked []time.Dur
 
 	// The kernel may have set the last one before watch reported it.
 	eventually(t, "all are reported", func() bool { return w.State().Links == len(took) })
-	if n := w.heard("fight"); n != 0 {
-		t.Errorf("%d fights, although nobody fights", n)
-	}
+	assert.Equal(t, w.heard("fight"), 0)
 	t.Logf("%d notices, %d resyncs", w.State().LinkEvents, w.State().Resyncs)
 	return took, asked
 }
@@ -118,8 +114,7 @@ func TestOverrun(t *testing.T) {
 		return
 	}
 	release := make(chan struct{})
-	// Use a long interval: missed links must be found by an immediate inspection,
-	// not by the next round.
+	// Use a long interval: missed links must be found by an immediate inspection, not by the next round.
 	w := start(t, `
 		link "vxlan" {
 		  match { kind = "vxlan" }
@@ -143,8 +138,7 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestChanged: a link that exists before watch, one that another program changes back, and
-// one that is given a matching name later.
+// TestChanged: a link that exists before watch, one that another program changes back, and one that is given a matching name later.
 func TestChanged(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -189,9 +183,7 @@ func TestChanged(t *testing.T) {
 		return err == nil && linkErr == nil && v == "2" && l.Attrs().MTU == 1400
 	})
 
-	if n := w.heard("flannel.9 new=false"); n != 0 {
-		t.Errorf("%d corrections of the renamed link: late notices were taken for drift", n)
-	}
+	assert.Equal(t, w.heard("flannel.9 new=false"), 0)
 
 	for _, name := range []string{"told0", "left0"} {
 		add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}})
@@ -206,19 +198,14 @@ func TestChanged(t *testing.T) {
 	add(t, vxlan("after", 2))
 	eventually(t, "a later link is set", func() bool { return w.off("after") })
 	// Only recorded changes can be reverted; changes of later links are not recorded.
-	if w.heard("wrote link.there of before: [{offload before "+feature+"=on "+feature+"=off }]") != 2 || w.heard("wrote") != 2 {
-		t.Error("recorded is not what was written to the link that was there, twice, and nothing else")
-	}
-	if mtu(t, "told1") != 1500 {
-		t.Errorf("mtu of told1 is %d: it was there before watch, and its drift is only reported", mtu(t, "told1"))
-	}
-	if mtu(t, "told0") != 1200 || mtu(t, "left0") != 1500 {
-		t.Errorf("mtu of told0 is %d, of left0 %d; want 1200 and 1500, as nobody may correct them", mtu(t, "told0"), mtu(t, "left0"))
-	}
+	assert.True(t, w.heard("wrote link.there of before: [{offload before "+feature+"=on "+feature+"=off }]") == 2 && w.heard("wrote") == 2,
+		"recorded is not what was written to the link that was there, twice, and nothing else")
+	assert.Equal(t, mtu(t, "told1"), 1500, "mtu of told1")
+	assert.True(t, mtu(t, "told0") == 1200 && mtu(t, "left0") == 1500,
+		"mtu of told0 is %d, of left0 %d; want 1200 and 1500, as nobody may correct them", mtu(t, "told0"), mtu(t, "left0"))
 }
 
-// TestRereadMatch: a reloaded policy matches another driver; a link of the former driver
-// is not changed any more.
+// TestRereadMatch: a reloaded policy matches another driver; a link of the former driver is not changed any more.
 func TestRereadMatch(t *testing.T) {
 	if !hosttest.OwnNetns(t) {
 		return
@@ -246,9 +233,7 @@ func TestRereadMatch(t *testing.T) {
 	// Notifications arrive in order, so watch has also handled the other link.
 	add(t, &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "bridge0"}})
 	eventually(t, "the second policy is in use", func() bool { return mtu(t, "bridge0") == 1300 })
-	if got := mtu(t, "vxlan0"); got != 1350 {
-		t.Errorf("mtu of vxlan0 is %d, want 1350: no requirement matches it any more", got)
-	}
+	assert.Equal(t, mtu(t, "vxlan0"), 1350, "mtu of vxlan0")
 }
 
 func mtu(t *testing.T, name string) int {
@@ -274,7 +259,5 @@ func TestDefaultRoute(t *testing.T) {
 	require.NoError(t, netlink.RouteAdd(&netlink.Route{LinkIndex: d.Index, Scope: netlink.SCOPE_LINK, Dst: &net.IPNet{IP: net.IPv4zero,
 		Mask: net.CIDRMask(0, 32)}}))
 	eventually(t, "the uplink is set", func() bool { return mtu(t, "eth7") == 1400 })
-	if w.heard("trouble") != 0 {
-		t.Error("watch reported trouble")
-	}
+	assert.True(t, w.heard("trouble") == 0, "watch reported trouble")
 }

@@ -55,9 +55,7 @@ func servingOn(t *testing.T, listen string) (address string, passes *atomic.Bool
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-ended)
 	})
 	return l.Addr().String(), passes
 }
@@ -127,9 +125,7 @@ func TestCrowd(t *testing.T) {
 	resp, err := client.Get("http://" + address + "/check")
 	require.NoError(t, err)
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		t.Errorf("status %d behind a crowd", resp.StatusCode)
-	}
+	assert.Equal(t, resp.StatusCode, http.StatusOK, "status")
 	most = max(most, heap())
 	if grown := int64(most) - int64(before); grown > 64<<20 {
 		t.Errorf("the heap grew by %d MiB", grown>>20)
@@ -157,9 +153,7 @@ func TestManyReaders(t *testing.T) {
 					break
 				}
 			}
-			if err != nil || lines != 10000 {
-				t.Errorf("%d lines, %v", lines, err)
-			}
+			assert.True(t, err == nil && lines == 10000, "%d lines, %v", lines, err)
 		})
 	}
 	readers.Wait()
@@ -181,9 +175,8 @@ func TestListenAddress(t *testing.T) {
 		{"9758", "--listen must be HOST:PORT, for example 127.0.0.1:9758: address 9758: missing port in address"},
 		{"127.0.0.1:http-no", "listening on 127.0.0.1:http-no: "},
 	} {
-		if _, err := Listen(c.address); err == nil || !strings.HasPrefix(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %s", c.address, err, c.want)
-		}
+		_, err := Listen(c.address)
+		assert.True(t, err != nil && strings.HasPrefix(err.Error(), c.want), "%s: %v, want %s", c.address, err, c.want)
 	}
 }
 
@@ -223,13 +216,10 @@ func TestRebinding(t *testing.T) {
 			}
 		}
 	}
-	if !isOwnHost("Node17.example:9758", "node17.example") {
-		t.Error("the name in --listen is refused")
-	}
+	assert.True(t, isOwnHost("Node17.example:9758", "node17.example"), "the name in --listen is refused")
 	address, _ := serving(t)
-	if got := ask(t, address, "GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"); got != refused {
-		t.Errorf("a request line with another host: %q", got)
-	}
+	assert.Equal(t, ask(t, address, "GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"), refused,
+		"a request line with another host")
 	assert.Equal(t, ask(t, address, "GET /metrics HTTP/1.0\r\n\r\n"), "HTTP/1.0 200 OK", "HTTP/1.0")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
 	require.NoError(t, err)
@@ -239,7 +229,5 @@ func TestRebinding(t *testing.T) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	want := "This listener is for this machine only. Query it as http://" + address + ", not as \"evil.example\".\n"
-	if err != nil || string(text) != want {
-		t.Errorf("%v, %s", err, text)
-	}
+	assert.True(t, err == nil && string(text) == want, "%v, %s", err, text)
 }

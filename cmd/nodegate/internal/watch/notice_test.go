@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
@@ -21,8 +22,7 @@ func (c counting) Get(ctx context.Context, name string) (host.Link, error) {
 	return c.Links.Get(ctx, name)
 }
 
-// TestNoticeAsksOnce: a notification contains the data that watch needs. The link is read
-// once more, and only if something differs.
+// TestNoticeAsksOnce: a notification contains the data that watch needs. The link is read once more, and only if something differs.
 func TestNoticeAsksOnce(t *testing.T) {
 	m := &hosttest.Machine{
 		Links: map[string]*hosttest.Link{"cni0": {Index: 7, Kind: "bridge", MTU: 1500}}, Notices: make(chan host.LinkEvent),
@@ -51,11 +51,7 @@ func TestNoticeAsksOnce(t *testing.T) {
 		m.Notices <- host.LinkEvent{Link: c.notice}
 		m.Notices <- host.LinkEvent{Link: host.Link{Name: "lo", Index: 1}} // once this is handled, so is the previous one
 		eventually(t, c.name, func() bool { return w.State().LinkEvents == seen+2 })
-		if got := gets.Load() - before; got != c.want {
-			t.Errorf("%s: the link was read %d times, want %d", c.name, got, c.want)
-		}
+		assert.Equal(t, gets.Load()-before, c.want, "%s", c.name)
 	}
-	if n := w.heard("corrected"); n != 1 {
-		t.Errorf("%d corrections, want 1", n)
-	}
+	assert.Equal(t, w.heard("corrected"), 1)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
@@ -33,7 +34,5 @@ func TestChannels(t *testing.T) {
 	require.NoError(t, w.h.Links.Set(t.Context(), "new", "channels", map[string]string{"rx": "3"}))
 	rounds := w.State().Rounds
 	eventually(t, "two more rounds", func() bool { return w.State().Rounds > rounds+2 })
-	if channels("old") != 4 || channels("new") != 3 {
-		t.Errorf("watch corrected drift: old %d, new %d", channels("old"), channels("new"))
-	}
+	assert.True(t, channels("old") == 4 && channels("new") == 3, "watch corrected drift: old %d, new %d", channels("old"), channels("new"))
 }

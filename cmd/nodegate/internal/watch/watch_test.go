@@ -13,6 +13,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/cmd/nodegate/internal/report"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/require"
 	"nodegate/policy"
@@ -71,9 +72,7 @@ func start(t testing.TB, text string, set func(*Watcher)) *watching {
 	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("watch ended with %v", err)
-		}
+		assert.NoError(t, <-ended, "watch ended with")
 		if t.Failed() {
 			t.Logf("reported last:\n%s", strings.Join(w.reports[max(0, len(w.reports)-20):], "\n"))
 		}
@@ -119,16 +118,12 @@ func vxlan(name string, id int) *netlink.Vxlan {
 
 func add(t testing.TB, l netlink.Link) {
 	t.Helper()
-	if err := netlink.LinkAdd(l); err != nil {
-		t.Fatalf("adding %s: %v", l.Attrs().Name, err)
-	}
+	require.NoError(t, netlink.LinkAdd(l), "adding %s", l.Attrs().Name)
 }
 
 func remove(t testing.TB, l netlink.Link) {
 	t.Helper()
-	if err := netlink.LinkDel(l); err != nil {
-		t.Fatalf("removing %s: %v", l.Attrs().Name, err)
-	}
+	require.NoError(t, netlink.LinkDel(l), "removing %s", l.Attrs().Name)
 }
 
 const vxlanPolicy = `
