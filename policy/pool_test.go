@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 

@@ -12,6 +12,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/catalog"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
