@@ -159,7 +159,7 @@ func (a requestedProblem) Inspect(ctx context.Context, h *host.Host) (State, err
 	return s, err
 }
 
-// question returns the name of the problem and a sum of what its conclusion depends on.
+// question returns the name of the problem and a sum of the inputs of its conclusion.
 func (a requestedProblem) question() string {
 	sum, p := fnv.New64(), a.policy
 	of := []any{p.Gate.Unit}

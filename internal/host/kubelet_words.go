@@ -3,7 +3,7 @@ package host
 import "nodegate/internal/host/config"
 
 // KubeletWords returns a message of kubelet without values that not every user may read: its own words, the names of its options, and
-// the words of those of its files that every user may read.
+// the words of the files that every user may read.
 func KubeletWords(text string, files Files) string {
 	if text == "" {
 		return ""

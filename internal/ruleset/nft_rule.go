@@ -89,7 +89,7 @@ func (r *NFTRule) addStatement(name string, arg any) string {
 	return name
 }
 
-// otherKeys returns what a statement has and addStatement does not know: a rule with it is another rule.
+// otherKeys returns the keys of a statement that addStatement does not know: a rule with it is another rule.
 func otherKeys(name string, arg any) (text string) {
 	known, ok := map[string]string{"match": "op left right", "masquerade": "flags", "mangle": "key value", "vmap": "key data",
 		"dnat": "addr port family", "set": "op set elem", "jump": "target", "goto": "target"}[name]

@@ -7,7 +7,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// Difference is a place where the rules differ from what kube-proxy writes.
+// Difference is a place where the rules differ from kube-proxy's.
 type Difference struct {
 	Port    *model.Port // nil for what Services share
 	Chain   *ruleset.Chain
@@ -16,7 +16,7 @@ type Difference struct {
 	Order   bool          // all rules are there, but in another order
 }
 
-// Part is a chain that belongs to no Service, and what kube-proxy writes there.
+// Part is a chain that belongs to no Service, and kube-proxy's rules for it.
 type Part struct {
 	Chain *ruleset.Chain
 	Write func(*expect.Sheet)
@@ -82,7 +82,7 @@ func (d *differ) compareAll(parts []Part) {
 	}
 }
 
-// own compares a chain with what kube-proxy writes there.
+// own compares a chain with kube-proxy's rules for it.
 func (d *differ) own(p *model.Port, c *ruleset.Chain, ordered bool, write func(*expect.Sheet)) {
 	if c == nil || p != nil && c.Refs == 0 { // a chain without references is not used
 		return

@@ -12,7 +12,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// NFTDifference is a place where a table kube-proxy differs from what kube-proxy writes. Without Missing and Extra, the place is missing.
+// NFTDifference is a place where a table differs from the one that kube-proxy writes. Without Missing and Extra, the place is missing.
 type NFTDifference struct {
 	Port           *model.NFTPort // nil for what Services share
 	Name           string         // of the chain, the set or the map

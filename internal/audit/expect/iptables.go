@@ -8,7 +8,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// The functions of this file are what kube-proxy writes in iptables mode from 1.25 on (syncProxyRules of pkg/proxy/iptables). Older
+// The functions of this file return kube-proxy's rules in iptables mode from 1.25 on (syncProxyRules of pkg/proxy/iptables). Older
 // releases write the chains that lead to endpoints in the same form.
 
 const markMasq = "KUBE-MARK-MASQ"

@@ -9,8 +9,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// The functions of this file are what kube-proxy writes into table kube-proxy of nftables mode from 1.30 on (setupNFTables and
-// syncProxyRules of pkg/proxy/nftables). A rule is the text of ruleset.NFTRule, or for a choice among endpoints that of [NFTText].
+// The functions of this file return kube-proxy's table of nftables mode from 1.30 on (setupNFTables and
+// syncProxyRules of pkg/proxy/nftables). A rule is the text of ruleset.NFTRule, or for a choice among endpoints the text of [NFTText].
 
 // NFTForm is what some releases write differently.
 type NFTForm struct {
@@ -26,7 +26,7 @@ func NFTForms() []NFTForm {
 		{Min: 37, Max: 37, Inline: true, Single: true}}
 }
 
-// NFTChain is a chain that does not depend on Services. The first rule of a base chain is that of [NFTHook].
+// NFTChain is a chain that does not depend on Services. The first rule of a base chain is [NFTHook]'s.
 type NFTChain struct {
 	Name  string
 	Rules []string

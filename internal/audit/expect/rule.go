@@ -1,4 +1,4 @@
-// Package expect says what kube-proxy writes: the rules of each chain, for a model of Services and the parameters of a release.
+// Package expect lists kube-proxy's rules: the rules of each chain, for a model of Services and the parameters of a release.
 package expect
 
 import (
@@ -24,10 +24,10 @@ type Rule struct {
 const Known = ruleset.Conditions | ruleset.NotSource | ruleset.NotDestination | ruleset.NotMark | ruleset.NotInterface | ruleset.RecentSet |
 	ruleset.RecentReap | ruleset.RecentOther | ruleset.RandomFully
 
-// Sheet collects the rules of one chain, or those of one Service in chains that Services share.
+// Sheet collects the rules of one chain, or the rules of one Service in chains that Services share.
 type Sheet struct{ Rules []Rule }
 
-// add adds a rule. Its conditions are those whose fields are set, and those of r.Flags.
+// add adds a rule. Its conditions are the fields that are set, and r.Flags.
 func (s *Sheet) add(r Rule) {
 	s.Rules = append(s.Rules, r)
 	w := &s.Rules[len(s.Rules)-1]

@@ -78,7 +78,7 @@ func (m *Model) named(name, protocol string) *Port {
 	return p
 }
 
-// finish decides what the rules of a Service show together.
+// finish decides from all rules of a Service.
 func (m *Model) finish(p *Port) {
 	for _, r := range []*ruleset.Rule{p.Portal, p.witness} {
 		if r != nil && p.ClusterIP == "" && r.Has(ruleset.ByDestination|ruleset.ByPort) && !r.Has(ruleset.NotDestination) {

@@ -1,5 +1,5 @@
 // Package model describes Services as kube-proxy knows them, and reads them from the rules that kube-proxy wrote. If rules contradict each
-// other, the majority decides, so that the others differ from what kube-proxy writes for the model.
+// other, the majority decides, so that the others differ from kube-proxy's rules for the model.
 package model
 
 import (
@@ -89,7 +89,7 @@ func (p *Port) Masquerade() string {
 	return p.detector.String()
 }
 
-// Chain is what the model knows of a chain.
+// Chain is the model's knowledge of a chain.
 type Chain struct {
 	*ruleset.Chain
 	Kind string // SVC, SVL, EXT, FW, XLB, SEP; "" for any other
@@ -146,7 +146,7 @@ type rival struct {
 	port  *Port
 }
 
-// Chain returns what the model knows of a chain of a table, or nil.
+// Chain returns the model's knowledge of a chain of a table, or nil.
 func (m *Model) Chain(t *ruleset.Table, name string) *Chain {
 	if c := t.Chain(name); c != nil {
 		return &m.Chains[c.Index]

@@ -101,7 +101,7 @@ func (a *audit) report(d compare.Difference) {
 	}
 }
 
-// describe says how a chain, a set or a map differs from what kube-proxy writes.
+// describe says how a chain, a set or a map differs from kube-proxy's.
 func describe(name, missing, extra string, empty, late bool) string {
 	switch {
 	case empty:

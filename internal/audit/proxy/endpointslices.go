@@ -88,7 +88,7 @@ func LoadEndpointSlices(r io.Reader) (all *Endpoints, err error) {
 	return all, nil
 }
 
-// loadItems passes the items of a list to add, without those of other kinds, and returns the list's version.
+// loadItems passes the items of a list to add, without other kinds, and returns the list's version.
 func loadItems[T any](r io.Reader, kind string, is func(*T) bool, add func(*T) error) (version string, err error) {
 	in := input.NewJSON(r)
 	added, others := 0, 0

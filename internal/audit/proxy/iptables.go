@@ -106,7 +106,7 @@ func (a *audit) add(name, table string, c *ruleset.Chain, r *ruleset.Rule, forma
 	return &a.out.List[before]
 }
 
-// sharedParts returns the chains that Services share and whose rules do not depend on Services. It reports what is no damage of a rule.
+// sharedParts returns the chains that Services share and whose rules do not depend on Services. It reports faults other than damaged rules.
 func (a *audit) sharedParts() (parts []compare.Part) {
 	if mark, post := a.nat.Chain("KUBE-MARK-MASQ"), a.nat.Chain("KUBE-POSTROUTING"); a.nat != nil {
 		for name, other := range map[string]*ruleset.Chain{"KUBE-MARK-MASQ": post, "KUBE-POSTROUTING": mark} {

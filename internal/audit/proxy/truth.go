@@ -10,7 +10,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// compareAPI compares the Services that the rules show with those of the API. No other test finds a dead watch (kubernetes#87615), because
+// compareAPI compares the Services that the rules show with the API's. No other test finds a dead watch (kubernetes#87615), because
 // kube-proxy itself then reports that it is healthy. Services that already have a finding are skipped.
 func compareAPI(rep *Judgment, opts *Options, known []Finding, out *Collector) {
 	if opts.Endpoints == nil && opts.Services == nil || len(rep.Services) == 0 && len(rep.Families) == 0 {
@@ -29,7 +29,7 @@ func compareAPI(rep *Judgment, opts *Options, known []Finding, out *Collector) {
 	rep.compareWith(opts, wanted, known, out)
 }
 
-// Compare returns the differences between the API and rules that were judged alone. The result equals that of Judge with both.
+// Compare returns the differences between the API and rules that were judged alone. The result equals Judge's with both.
 func Compare(rep *Judgment, opts Options) []Finding {
 	out := NewCollector()
 	compareAPI(rep, &opts, rep.Findings, out)
@@ -64,7 +64,7 @@ func (r *Judgment) optional(p *apiServicePort) bool {
 	return p.unsure && (p.clusterIP == "" || r.Version.Min < 36)
 }
 
-// compareWith compares the Services of the report with those of the API, except those with a known fault.
+// compareWith compares the Services of the report with the API's, except those with a known fault.
 func (r *Judgment) compareWith(opts *Options, wanted []apiServicePort, known []Finding, out *Collector) {
 	c := comparison{rep: r, opts: opts, out: out, inRules: map[apiServiceKey]*Service{}, broken: (&Judgment{Findings: known}).Broken(),
 		differs: map[apiServiceKey]bool{}, hairpins: map[string]bool{}}
@@ -199,7 +199,7 @@ func (c *comparison) listens(port int) bool {
 	return err == nil && open[uint16(port)]
 }
 
-// differentAddress returns an address other than the ClusterIP that is either served or in the API, and what it is there.
+// differentAddress returns an address other than the ClusterIP that is either served or in the API, and its kind there.
 func (c *comparison) differentAddress(s *Service, p *apiServicePort) (ip, what string) {
 	have := slices.Concat(s.ExternalIPs, s.LoadBalancerIPs)
 	if p.outside == nil || len(have) >= maxAddresses {

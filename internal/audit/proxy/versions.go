@@ -228,7 +228,7 @@ func (v *Versions) DropPast() {
 	clear(v.pastServices)
 }
 
-// Complete adds to a report what the API's current state shows beside the rules of single Services: the names of the Services if the rules
+// Complete adds to a report the API's current state beside the rules of single Services: the names of the Services if the rules
 // contain none, as in IPVS mode, and findings about the address families in which the report has no rules and the API has Services.
 func (v *Versions) Complete(rep *Judgment, live Live) {
 	if rep.ipvs == nil && len(rep.Families) > 1 {

@@ -69,8 +69,8 @@ func startCommand(files Files, unit []File, unitName string) (
 		case err != nil:
 			return nil, nil, "", fmt.Errorf("reading the variables of %s: %w", unitName, err)
 		case !known:
-			return nil, nil, unitName + " reads its variables from " + PlainMessage(pattern) + ", whose directory part has wildcards; nodegate does " +
-				"not expand these", nil
+			return nil, nil, unitName + " reads its variables from " + PlainMessage(pattern) + ", whose directory part has wildcards; nodegate " +
+				"does not expand these", nil
 		}
 		missing := true
 		for _, name := range names {

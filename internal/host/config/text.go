@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Kept returns what a snapshot holds of a file: the kernel's own words, the facts of os-release, and the policy without private keys,
+// Kept returns the part of a file that a snapshot holds: the kernel's own words, the facts of os-release, and the policy without private keys,
 // which a replay evaluates. It returns false for any other file: people write its text.
 func Kept(name string, text []byte) ([]byte, bool) {
 	switch {

@@ -125,7 +125,8 @@ func (f canarySource) read(name string) (string, fs.FileMode, error) {
 	_, err := f.files.ReadFile(name)
 	text, mode := f.Files[name], cmp.Or(f.Modes[name], 0o755)
 	_, kernels := config.Kept(name, nil)
-	if kernels && !config.IsPolicy(name) && !(strings.HasPrefix(name, "/proc/sys/") && name != "/proc/sys/kernel/hostname") || Canary().MatchString(name) {
+	parameter := strings.HasPrefix(name, "/proc/sys/") && name != "/proc/sys/kernel/hostname"
+	if kernels && !config.IsPolicy(name) && !parameter || Canary().MatchString(name) {
 		return text, mode, err
 	}
 	place := Place{"file", name}
