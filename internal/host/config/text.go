@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Kept returns the part of a file that a snapshot holds: the kernel's own words, the facts of os-release, and the policy without private keys,
-// which a replay evaluates. It returns false for any other file: people write its text.
+// Kept returns the part of a file that a snapshot holds: the kernel's own words, the facts of os-release, and the policy without private
+// keys, which a replay evaluates. It returns false for any other file: people write its text.
 func Kept(name string, text []byte) ([]byte, bool) {
 	switch {
 	case strings.HasSuffix(name, "/os-release"):

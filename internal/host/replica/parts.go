@@ -53,8 +53,8 @@ func (c *Capture) Masquerades(is6 bool) bool {
 	return false
 }
 
-// HasForeign reports whether other programs than kube-proxy and kubelet have rules, sets, routing rules, routes other than the
-// usual ones of table main, or links whose other side is a network of its own.
+// HasForeign reports whether other programs than kube-proxy and kubelet have rules, sets or routing rules, whether there are routes of
+// other tables than main or routes that refuse packets, or links without hardware addresses, which may lead to another network.
 func (c *Capture) HasForeign() bool {
 	return len(c.Sets) > 0 || c.Masquerades(false) || c.Masquerades(true) ||
 		slices.ContainsFunc(c.Links, func(l Link) bool { return l.NoARP && l.Up && l.Name != "lo" }) ||
