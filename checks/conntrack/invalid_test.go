@@ -55,7 +55,7 @@ evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0
 evidence: iptables-nft-save: -A KUBE-FORWARD -m conntrack --ctstate INVALID -m nfacct --nfacct-name  ct_state_invalid_dropped_pkts -j DROP`},
 		{What: "a foreign rule before it", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(foreign, "0"), Want: `
 unknown
-error: cannot judge KUBE-FORWARD: kube-proxy does not write this rule into KUBE-FORWARD: -A KUBE-FORWARD -j RETURN`},
+error: cannot judge KUBE-FORWARD: kube-proxy does not write this into KUBE-FORWARD: -A KUBE-FORWARD -j RETURN`},
 		{What: "KUBE-FORWARD missing", Problem: "conntrack.invalid", Node: checkstest.ProxyNode(gone, "0"), Want: `
 unknown
 error: cannot read KUBE-FORWARD: table filter has no kube-proxy rules, but other tables do; kube-proxy repairs a flush that keeps the canary chain only at its next full sync (1 h)`},

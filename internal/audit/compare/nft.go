@@ -319,6 +319,7 @@ func (d *nftDiffer) isFault(u *NFTDifference, text string) bool {
 		m := strings.Fields(missing)
 		return (u.Port == nil || few) && 2*len(words) >= len(m) && within(words, m) ||
 			few && len(words) == len(m)+1 && within(m, words) ||
+			text == strings.TrimSuffix(missing, " fully-random")+" random" ||
 			u.Port != nil && d.stands(u.Name, missing)
 	}
 	return !d.unsure || takes || d.isKnown(u.Name, text, anyNumber) && !slices.ContainsFunc(u.missing, gone) ||

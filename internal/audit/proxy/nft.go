@@ -89,7 +89,7 @@ func nftName(d *compare.NFTDifference) string {
 	case d.Name == "reject-chain", strings.HasSuffix(d.Name, "-endpoints-check") && d.Extra == "",
 		strings.HasPrefix(d.Name, "no-endpoint-") && d.Missing != "":
 		return "kubeproxy.service.reject"
-	case strings.HasSuffix(d.Missing, "masquerade fully-random") && strings.HasSuffix(d.Extra, "masquerade"):
+	case strings.HasSuffix(d.Missing, "masquerade fully-random") && strings.HasSuffix(strings.TrimSuffix(d.Extra, " random"), "masquerade"):
 		return "kubeproxy.masquerade.random-fully"
 	case !d.Empty && regexp.MustCompile(`@affinity-|^timeout `).MatchString(first):
 		return "kubeproxy.affinity.set"
