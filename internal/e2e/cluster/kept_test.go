@@ -207,13 +207,3 @@ func resident(t testing.TB, p *qemu.Process) int {
 	require.NoError(t, err)
 	return pages * os.Getpagesize()
 }
-
-// peak returns the peak memory of a process in bytes.
-func peak(t testing.TB, p *qemu.Process) int {
-	t.Helper()
-	status := require.ReadFile(t, fmt.Sprintf("/proc/%d/status", p.PID()))
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
-	kB, err := strconv.Atoi(strings.Fields(rest + " none")[0])
-	require.NoError(t, err)
-	return kB << 10
-}
