@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,11 +41,10 @@ func (h *Host) Fact(ctx context.Context, name string) (any, bool) {
 	case "cloud.provider":
 		return h.cloud()
 	case "cni.name":
-		name, err := Conclude(h, name, (*Host).cni)
-		return name, err == nil
+		return h.cni()
 	case "kube_proxy.mode":
-		mode, err := Conclude(h, name, (*Host).proxyMode)
-		return mode, err == nil
+		c, err := config.ReadKubeProxy(h.Files)
+		return c.Mode, err == nil && c.From != ""
 	case "kubelet.version":
 		said, err := h.kubeletVersion(ctx) // "Kubernetes v1.34.1"
 		return config.LeadingNumbers(strings.TrimPrefix(said, "Kubernetes v")), err == nil
@@ -154,10 +152,10 @@ func (h *Host) cloud() (any, bool) {
 
 // cni returns the name in the first configuration file, which is the one that the container runtime
 // uses. The directory is empty until a CNI is installed: until then the name is unknown, not empty.
-func (h *Host) cni() (string, error) {
+func (h *Host) cni() (any, bool) {
 	names, err := h.Files.ReadDir("/etc/cni/net.d")
 	if err != nil {
-		return "", err
+		return nil, false
 	}
 	for _, n := range names {
 		if !strings.HasSuffix(n, ".conf") && !strings.HasSuffix(n, ".conflist") && !strings.HasSuffix(n, ".json") {
@@ -165,20 +163,12 @@ func (h *Host) cni() (string, error) {
 		}
 		b, err := h.Files.ReadFile("/etc/cni/net.d/" + n)
 		var conf struct{ Name string }
-		if err = cmp.Or(err, json.Unmarshal(b, &conf)); err != nil {
-			return "", err
+		if err != nil || json.Unmarshal(b, &conf) != nil {
+			return nil, false
 		}
-		return config.Name(conf.Name), nil
+		return conf.Name, true
 	}
-	return "", fs.ErrNotExist
-}
-
-func (h *Host) proxyMode() (string, error) {
-	c, err := config.ReadKubeProxy(h.Files)
-	if err == nil && c.From == "" {
-		err = fs.ErrNotExist
-	}
-	return c.Mode, err
+	return nil, false
 }
 
 // CNIConfig returns the names and contents of the CNI's configuration files on this node, or "" before there is a CNI.
@@ -205,10 +195,6 @@ func (h *Host) CNIConfig() (string, error) {
 
 // kubeletVersion runs the kubelet that the unit starts, or else the one in the search path.
 func (h *Host) kubeletVersion(ctx context.Context) (string, error) {
-	return Conclude(h, "kubelet.version", func(h *Host) (string, error) { return h.runKubelet(ctx) })
-}
-
-func (h *Host) runKubelet(ctx context.Context) (string, error) {
 	if k, _ := h.Kubelet(); k.Command != nil {
 		var command []string
 		if len(k.Command) > 1 && k.Command[1] == "kubelet" { // hyperkube kubelet

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -32,8 +34,18 @@ func TestRecordProcesses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(list) != 4 || !slices.Contains(list[0].Args, "S3cret") {
-		t.Errorf("a check sees %v", list)
+	want := map[int]string{
+		7:  "/usr/bin/kube-proxy --proxy-mode=ipvs --config /etc/p.conf --hostname-override=left-out --x left-out",
+		8:  "left-out -left-out --proxy-mode=left-out left-out",
+		9:  "/usr/local/bin/k3s agent --token left-out --kube-proxy-arg=proxy-mode=ipvs",
+		10: "left-out: left-out left-out",
+	}
+	for _, p := range list {
+		assert.Equal(t, regexp.MustCompile(`left-out-[0-9]+`).ReplaceAllString(strings.Join(p.Args, " "), "left-out"), want[p.PID], "%d", p.PID)
+	}
+	again, err := host.Replay(s).Processes()
+	if err != nil || !slices.EqualFunc(list, again, func(a, b host.Process) bool { return slices.Equal(a.Args, b.Args) }) {
+		t.Errorf("the replay has %v, %v", again, err)
 	}
 	text, err := json.Marshal(s)
 	if err != nil || strings.Contains(string(text), "S3cret") || !strings.Contains(string(text), "socket:[9]") {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"nodegate/internal/ethtool"
+	"nodegate/internal/host/config"
 )
 
 // RecordWhole makes a recording host read every parameter, the attributes below /sys that match the patterns, all links with their
@@ -23,7 +24,7 @@ func (h *Host) RecordWhole(ctx context.Context, attributes, facts []string) {
 	for _, pattern := range append(attributes, "module/*/initstate") {
 		files.recordTree("/sys", strings.Split(pattern, "/"))
 	}
-	_, _ = h.Modprobe()
+	_, _ = config.ModprobeConfig(h.Files)
 	_, _ = h.Files.ReadFile("/proc/filesystems")
 	if release, err := h.Kernel.Release(); err == nil {
 		_, _ = h.Files.ReadDir("/lib/modules/" + release)
