@@ -240,8 +240,7 @@ func subtract(want, have []string) (missing, extra []int) {
 		}
 	}
 	for i, text := range want {
-		if count[text] > 0 {
-			count[text]--
+		if count[text]--; count[text] >= 0 {
 			missing = append(missing, i)
 		}
 	}
