@@ -41,10 +41,10 @@ func mayHoldSecret(lines []string) bool {
 	return false
 }
 
-// inSecretBlock reports whether the last line is in the block of a variable or of a program, and has more than its name and type, or in
-// a gate block after on_held. Blocks begin in the first column, which also holds for a value of many lines.
+// inSecretBlock reports whether the last line is in the block of a variable or of a program, and has more than its name and type, in a
+// gate block after on_held, or in a file of values. Blocks begin in the first column, which also holds for a value of many lines.
 func inSecretBlock(lines []string) bool {
-	block := regexp.MustCompile(`^(?:(variable|check\s+"?exec\b)|(gate)\b|[a-z_]+\b)`)
+	block := regexp.MustCompile(`^(?:(variable|[a-z]+\s+"?exec\b|[A-Za-z_][\w-]*\s*=)|(gate)\b|[a-z_]+\b)`)
 	plain := regexp.MustCompile(`^\s*((variable|check)\s+"[^"]*"\s*\{?\s*)?` +
 		`(type\s*=\s*["\w(), ]*|timeout\s*=\s*"[\w.]*"|stages\s*=\s*\[["\w, ]*\])?\}?\s*$`)
 	for i, line := range slices.Backward(lines) {
@@ -86,7 +86,8 @@ func writeDiagnostic(w io.Writer, files []File, d *hcl.Diagnostic) {
 		marks = max(1, d.Subject.End.Column-at.Column)
 	}
 	if mayHoldSecret(lines[:at.Line]) { // the line without its value
-		line = regexp.MustCompile(`^\s*(?:(?:variable|check)\s+"[^"]*"\s*\{\s*)?(?:command|on_held|default)\s*=|$`).FindString(line) + " ..."
+		name := regexp.MustCompile(`^\s*(?:(?:variable|check)\s+"[^"]*"\s*\{\s*)?(?:command|on_held|default)\s*=|^[A-Za-z_][\w-]*\s*=|$`)
+		line = name.FindString(line) + " ..."
 		if marks = min(marks, len(line)-at.Column+1); marks < 1 {
 			at.Column, marks = len(line)-2, 3
 		}

@@ -27,6 +27,9 @@ func TestSecretsInMistakes(t *testing.T) {
 		"check \"exec.gpu\" {\n  command = [\"gpu\", \"a\"hunter2\"b\"]\n}\n",
 		"gate {\n  on_held: [\"/opt/page\", \"hunter2\"]\n}\n",
 		"gate {\n  on_held = \"/opt/page hunter2\"\n}\n",
+		"chek \"exec.x\" { comand = [\"/bin/x\", \"hunter2\"] }\n",
+		"list = [\"a\" \"hunter2\"]\n", // of a file of values
+		"token = \"hunter2\n",
 		"check \"exec\" {\n  comand = [\"/bin/x\", \"hunter2\"]\n}\n",
 		"gate {\n  on_held = [\n    \"/opt/page\",\n    {hunter2 = \"x\" \"y\"},\n  ]\n}\n",
 	} {
