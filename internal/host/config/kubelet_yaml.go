@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -27,7 +28,7 @@ func ReadYAML(files Files, name string) (text []byte, found bool, err error) {
 // UnmarshalYAML decodes a YAML file. The error quotes no value of the file.
 func UnmarshalYAML(text []byte, to any) error {
 	if err := yaml.Unmarshal(text, to); err != nil {
-		return errors.New(PlainMessage(err.Error()))
+		return errors.New(regexp.MustCompile("`[^`]*`").ReplaceAllString(PlainMessage(err.Error()), "`"+LeftOut+"`"))
 	}
 	return nil
 }

@@ -42,3 +42,13 @@ func TestMergeKeys(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestYAMLErrorHasNoValue: also a number may be a secret.
+func TestYAMLErrorHasNoValue(t *testing.T) {
+	var to struct{ Args []string }
+	for _, value := range []string{"97531", "s3cret"} {
+		if err := UnmarshalYAML([]byte("args: "+value), &to); err == nil || strings.Contains(err.Error(), value) {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}
