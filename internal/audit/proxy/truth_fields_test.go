@@ -283,7 +283,7 @@ func TestHealthPorts(t *testing.T) {
 }
 
 // TestHealthPortVersions checks that only an API version without the port explains that kube-proxy
-// does not listen on it.
+// does not listen on it, and that a past version of the endpoints explains the rules.
 func TestHealthPortVersions(t *testing.T) {
 	rules, svcs, eps := recordedFields(t, "nft")
 	v := NewVersions()
@@ -304,6 +304,16 @@ func TestHealthPortVersions(t *testing.T) {
 	v.Apply(none)
 	if !v.Explain(&rep, kept, opts) {
 		t.Error("not explained by a version without the port")
+	}
+	for line := range strings.Lines(eps) {
+		if strings.Contains(line, `"name": "kept-1"`) {
+			moved, err := SliceChange([]byte(strings.TrimRight(strings.ReplaceAll(line, `"10.245.`, `"10.246.`), ",\n")), false)
+			require.NoError(t, err)
+			v.Apply(moved)
+		}
+	}
+	if found := v.Differences(&rep, kept, opts); names(found) != "kubeproxy.truth.endpoint-stale" || !v.Explain(&rep, kept, opts) {
+		t.Errorf("moved endpoints: %q, not explained by the version before", names(found))
 	}
 }
 
