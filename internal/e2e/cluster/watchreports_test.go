@@ -132,25 +132,22 @@ func TestAPIAway(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	require.NoError(t, n.refuse(t, ""))
+	require.NoError(t, c.Shell(t.Context(), `nft "add table inet cut
+add chain inet cut in { type filter hook input priority 0; }
+add rule inet cut in ip saddr $1 tcp dport 6443 reject with tcp reset"`, n.Address)) // not on the node, where the audit would name the rule
 	s.replaceEndpoints()
 	require.NoError(t, s.Update(t.Context()))
 	never(away)
-	require.NoError(t, n.MendProxy(t.Context()))
+	require.NoError(t, c.Shell(t.Context(), "nft delete table inet cut"))
 	never(3 * time.Minute)
 	k.untilVerdict("and back", "pass")
 }
 
 // refuseProxy refuses the connections of kube-proxy to the API server, and ends those that are open. MendProxy reverts it.
 func (n *ProxyNode) refuseProxy(t *testing.T) error {
-	return n.refuse(t, fmt.Sprint("meta skgid ", proxyGroup))
-}
-
-// refuse does the same to the packets that match.
-func (n *ProxyNode) refuse(t *testing.T, match string) error {
 	return n.Shell(t.Context(), `nft "add table inet cut
 add chain inet cut out { type filter hook output priority 0; }
-add rule inet cut out ip daddr $2 tcp dport 6443 $1 reject with tcp reset"`, match, Address)
+add rule inet cut out ip daddr $2 tcp dport 6443 meta skgid $1 reject with tcp reset"`, fmt.Sprint(proxyGroup), Address)
 }
 
 // blockRestore replaces the program with which kube-proxy writes its rules by one that does not end.
