@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nodegate/internal/audit/replay"
 	"nodegate/internal/host"
@@ -93,5 +94,31 @@ func TestPacketsOutlastARound(t *testing.T) {
 	held.answer <- `{"fingerprint": "first"}`
 	if a, err := AskWays(t.Context(), h, &Judgment{}); err != nil || a.Fingerprint != "first" {
 		t.Errorf("after the answer: %+v, %v", a, err)
+	}
+}
+
+// hurriedPackets notes until when it may answer.
+type hurriedPackets struct {
+	host.Rules
+	until *time.Time
+}
+
+func (r hurriedPackets) Packets(ctx context.Context, _ []byte) ([]byte, error) {
+	*r.until, _ = ctx.Deadline()
+	return nil, context.DeadlineExceeded
+}
+
+// TestPacketsLeaveTime: packets may not take the whole time of an audit.
+func TestPacketsLeaveTime(t *testing.T) {
+	m := hosttest.Machine{}
+	h := m.Host()
+	var until time.Time
+	h.Rules = hurriedPackets{h.Rules, &until}
+	ctx, end := context.WithTimeout(t.Context(), time.Hour)
+	defer end()
+	rep := Judgment{Mode: "iptables", Services: make([]Service, 1)}
+	(&Machine{Host: h}).judgeWays(ctx, &rep)
+	if all, _ := ctx.Deadline(); until.IsZero() || all.Sub(until) < time.Minute || len(rep.Notes) != 1 {
+		t.Errorf("packets may answer until %s of %s; notes %q", until, all, rep.Notes)
 	}
 }

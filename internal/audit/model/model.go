@@ -22,7 +22,7 @@ type Port struct {
 	SVC, SVL, EXT, FW, XLB *ruleset.Chain // its chains
 
 	ClusterIP, Number string    // "10.96.0.1/32", "443"; "" if no rule of table nat has it
-	NodePort          string    // "" if there is none
+	NodePort          string    // "" without one
 	Loopback          bool      // the node port has a rule for 127.0.0.0/8
 	Outside           []Address // its addresses for external traffic
 	InternalLocal     bool
@@ -110,8 +110,8 @@ type Parameters struct {
 	Tolerance  float64   // of probabilities
 	Redacted   bool      // names or addresses were replaced: only the structure counts
 	Large      bool      // unused chains stay for a time
-	Masquerade *Detector // of connections to ClusterIPs; nil if there is none
-	Pods       Detector  // recognises Pods for policy Local; zero if there is none
+	Masquerade *Detector // of connections to ClusterIPs; nil without one
+	Pods       Detector  // recognises Pods for policy Local; zero without one
 	Bit        uint64    // of the mark for masquerading
 	Loopback   bool      // node ports have a rule for 127.0.0.0/8
 	ByAddress  bool      // node ports are served at listed addresses

@@ -36,7 +36,7 @@ type NFTPort struct {
 	ClusterIP, Number            string // "" if no element has it
 	Marked                       string // the address whose connections a rule of Service or Local marks
 	Blocked                      bool   // the ClusterIP is in no-endpoint-services
-	NodePort                     string // "" if there is none
+	NodePort                     string // "" without one
 	Outside                      []NFTAddress
 	InternalLocal, ExternalLocal bool
 	Serves                       bool     // it has endpoints on some node

@@ -14,7 +14,7 @@ import (
 const damaged = "kubeproxy.chain.damaged"
 
 // explain returns what a finding means for connections if it is about a rule of a chain, or about an element of a set. It returns "" if
-// the kind of the finding says it.
+// the kind of the finding has a meaning of its own.
 func explain(name, chain string) string {
 	kind, _ := model.ServiceChain(chain)
 	if kind == "" {
@@ -101,7 +101,7 @@ func (a *audit) report(d compare.Difference) {
 	}
 }
 
-// describe says how a chain, a set or a map differs from kube-proxy's.
+// describe returns the difference of a chain, a set or a map from kube-proxy's.
 func describe(name, missing, extra string, empty, late bool) string {
 	switch {
 	case empty:

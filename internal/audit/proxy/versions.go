@@ -165,7 +165,7 @@ func newCompared(rep *Judgment, p ServicePort, opts Options) compared {
 	return c
 }
 
-// with compares the Service port with a version of the Service and, unless there is none to compare, of its EndpointSlices.
+// with compares the Service port with a version of the Service, and of its EndpointSlices if they are known.
 func (c compared) with(service *serviceObject, endpoints ...sliceSet) []Finding {
 	out, opts := NewCollector(), c.opts
 	ports := c.port.among(service.ports())
