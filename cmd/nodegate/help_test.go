@@ -83,7 +83,7 @@ func TestHelpExamples(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"setup": exampleSetup, "cluster.yaml": "apiVersion: kops.k8s.io/v1alpha2\nkind: Cluster\nspec: {}\n",
-		"tools/kops": "#!/bin/sh\ncat cluster.yaml\n", "nodes": "node1\n", "old.hcl": "sysctl \"kernel.panic\" { value = 10 }\n", "new.hcl": "sysctl \"kernel.panic\" { value = 20 }\n",
+		"tools/kops": "#!/bin/sh\ncat cluster.yaml\n", "nodes": "node1\n", "rules.nft": "table ip x\n", "old.hcl": "sysctl \"kernel.panic\" { value = 10 }\n", "new.hcl": "sysctl \"kernel.panic\" { value = 20 }\n",
 		"tools/kubectl": "#!/bin/sh\necho '{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [" +
 			"{\"apiVersion\": \"discovery.k8s.io/v1\", \"kind\": \"EndpointSlice\", \"metadata\": {\"name\": \"a\", \"namespace\": \"b\"}, " +
 			"\"addressType\": \"IPv4\", \"endpoints\": []}]}'\n",

@@ -87,7 +87,7 @@ func verbs() []verb {
 	return []verb{
 		{"check", newCheck}, {"plan", newPlan}, {"apply", newApply}, {"gate", newGate}, {"install", newInstall},
 		{"uninstall", newUninstall}, {"revert", newRevert}, {"watch", newWatch}, {"status", newStatus}, {"publish", newPublish},
-		{"audit", newAudit}, {"probe", newProbe}, {childCommand, newProbeChild}, {packetsCommand, newPackets},
+		{"audit", newAudit}, {"probe", newProbe}, {"rehearse", newRehearse}, {childCommand, newProbeChild}, {packetsCommand, newPackets},
 		{"lint", newLint}, {"fmt", newFmt}, {"policy", newPolicy},
 		{"explain", newExplain}, {"snapshot", newSnapshot}, {"report", newReport}, {"preview", newPreview}, {"export", newExport},
 		{"version", newVersion},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/audit"
 	"nodegate/internal/host"
+	"nodegate/internal/host/cage"
 	"nodegate/internal/kube"
 	"nodegate/internal/verdict"
 )
@@ -261,9 +263,12 @@ func newProbeChild() *cobra.Command {
 // newPackets returns the command that an audit starts: its replica of the node ends with this process.
 func newPackets() *cobra.Command {
 	return &cobra.Command{
-		Use: host.PacketsCommand, Hidden: true, Args: cobra.MaximumNArgs(1), ValidArgs: []string{"build"},
+		Use: host.PacketsCommand, Hidden: true, DisableFlagParsing: true,
 		RunE: func(c *cobra.Command, args []string) error {
-			return audit.Packets(c.Context(), len(args) > 0, c.InOrStdin(), c.OutOrStdout())
+			if len(args) > 0 && args[0] == "cage" {
+				return exit(cage.Main(args[1:]))
+			}
+			return audit.Packets(c.Context(), strings.Join(args, " "), c.InOrStdin(), c.OutOrStdout())
 		},
 	}
 }

@@ -36,12 +36,15 @@ const (
 	ByPolicy = replica.PartPolicy // Loss.Kind
 )
 
-// Packets reads a question about this node, and writes the answer: the command host.PacketsCommand. With captured
-// it builds the replica in a user namespace, from a capture that its parent made.
-func Packets(ctx context.Context, captured bool, in io.Reader, out io.Writer) error {
+// Packets reads a question about this node, and writes the answer: the command host.PacketsCommand. In a user namespace it does only the
+// part of it that its parent leaves to it: to build the replica from a capture ("build"), or to rehearse a command there ("rehearse").
+func Packets(ctx context.Context, part string, in io.Reader, out io.Writer) error {
+	if strings.HasPrefix(part, "rehearse") {
+		return rehearse(ctx, part != "rehearse", in, out)
+	}
 	ctx, cancel := context.WithTimeout(ctx, replay.Longest)
 	defer cancel()
-	if captured {
+	if part == "build" {
 		return replay.Build(ctx, in, out)
 	}
 	return replay.Main(ctx, in, out, host.BuildPackets)
@@ -174,7 +177,7 @@ func findLoss(l *Loss, lost []Flow) (f Finding, is bool) {
 	if gone < sent {
 		some = "some "
 	}
-	f.Message = fmt.Sprintf("%spackets %s: %s", some, describeFlows(lost), Describe(l))
+	f.Message = fmt.Sprintf("%spackets %s: %s", some, DescribeFlows(lost), Describe(l))
 	if l.Kind == "" || !l.Cured {
 		f.Message += ": " + lost[0].Why
 	}
@@ -185,8 +188,8 @@ func oneService(lost []Flow) bool {
 	return !slices.ContainsFunc(lost, func(r Flow) bool { return r.Service != lost[0].Service })
 }
 
-// describeFlows returns who lacks an answer of whom: "from Pods and the node to Services (a, b) and machines outside".
-func describeFlows(lost []Flow) string {
+// DescribeFlows returns who lacks an answer of whom: "from Pods and the node to Services (a, b) and machines outside".
+func DescribeFlows(lost []Flow) string {
 	var from, to, services []string
 	add := func(list *[]string, what string) {
 		if !slices.Contains(*list, what) {
@@ -209,6 +212,8 @@ func describeFlows(lost []Flow) string {
 			add(&to, "endpoints of Services")
 		case replay.ToOutside:
 			add(&to, "machines outside the cluster")
+		case replay.ToPort:
+			add(&to, fmt.Sprintf("port %d of the node", r.To.Port()))
 		default:
 			add(&to, "the "+r.Kind)
 		}

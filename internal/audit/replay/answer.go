@@ -80,13 +80,7 @@ type Loss struct {
 
 // Ask answers a question about the node by packets in a replica. The node notices nothing. It needs CAP_NET_ADMIN.
 func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context, []byte) ([]byte, error)) (a Answer, err error) {
-	n, err := replica.Read(ctx, func([]string) map[string]bool {
-		keep := map[string]bool{}
-		for _, key := range q.Keys {
-			keep[key] = true
-		}
-		return keep
-	})
+	n, err := replica.Read(ctx, q.keep)
 	if err != nil {
 		return a, err
 	}
@@ -122,8 +116,7 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 	for i := range a.Losses {
 		l := &a.Losses[i]
 		if at := l.index(n); at >= 0 {
-			l.Rule = n.Parts[at].Words(ctx)
-			l.Taken = leadsToProgram(l.Rule, n) || l.Kind == replica.PartRoutingRule && deliversAll(ctx, n.Parts[at])
+			l.describe(ctx, n, at)
 		}
 	}
 	taken := slices.ContainsFunc(a.Losses, func(l Loss) bool { return l.Taken })
@@ -131,6 +124,12 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 		a.Losses[i].Taken = a.Losses[i].Taken || a.Losses[i].Kind == "" && taken
 	}
 	return a, err
+}
+
+// describe adds the words of the part that is the cause, in the namespace of the capture.
+func (l *Loss) describe(ctx context.Context, n *replica.Capture, part int) {
+	l.Rule = n.Parts[part].Words(ctx)
+	l.Taken = leadsToProgram(l.Rule, n) || l.Kind == replica.PartRoutingRule && deliversAll(ctx, n.Parts[part])
 }
 
 // leadsToProgram reports whether a rule redirects packets to a port of the node at which a program listens.

@@ -45,6 +45,7 @@ const (
 	ToKubelet  = "kubelet"
 	ToOverlay  = "overlay network"
 	ToPage     = "kube-proxy's page"
+	ToPort     = "port of the node"
 )
 
 const kubelet = 10250

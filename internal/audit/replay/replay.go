@@ -39,6 +39,7 @@ type Outcome struct {
 	Sent  int
 	Lost  int
 	At    []netip.AddrPort // what answered
+	Own   bool             // it saw an address of the node as the sender's
 	Why   string           // of the last loss
 	Link  string           // by which it leaves, if that may lead to another network than the cluster's
 	Part  int              // what loses it, or makes it leave by Link: an index of Capture.Parts, or -1
@@ -81,6 +82,30 @@ func New(r *replica.Replica) *Replay {
 
 // Run sends the flows, looks at the lost ones again, and names what loses them. Flows of Pods that the copy lacks are left out.
 func (p *Replay) Run(ctx context.Context, flows []Flow) ([]Outcome, error) {
+	list, err := p.look(ctx, flows)
+	if err != nil {
+		return nil, err
+	}
+	if p.Replica.Capture.Ambiguous() {
+		if err := p.Replica.Load(ctx, nil); err != nil {
+			return nil, err
+		}
+		const doubt = "nf_tables and the legacy backend both translate addresses, and the order in which they do cannot be read"
+		if err := p.repeat(ctx, list, doubt); err != nil {
+			return nil, err
+		}
+	}
+	var open []*Outcome
+	for i := range list {
+		if list[i].Lost > 0 || list[i].Link != "" {
+			open = append(open, &list[i])
+		}
+	}
+	return list, p.name(ctx, open)
+}
+
+// look sends the flows, and the lost ones again.
+func (p *Replay) look(ctx context.Context, flows []Flow) ([]Outcome, error) {
 	flows = slices.DeleteFunc(slices.Clone(flows), func(f Flow) bool { // the copy lacks this Pod
 		return slices.ContainsFunc(p.Replica.Missing, func(pod replica.Pod) bool {
 			return slices.ContainsFunc(pod.Addresses, func(a netip.Addr) bool {
@@ -113,25 +138,7 @@ func (p *Replay) Run(ctx context.Context, flows []Flow) ([]Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := p.repeat(ctx, list, ""); err != nil {
-		return nil, err
-	}
-	if p.Replica.Capture.Ambiguous() {
-		if err := p.Replica.Load(ctx, nil); err != nil {
-			return nil, err
-		}
-		const doubt = "nf_tables and the legacy backend both translate addresses, and the order in which they do cannot be read"
-		if err := p.repeat(ctx, list, doubt); err != nil {
-			return nil, err
-		}
-	}
-	var open []*Outcome
-	for i := range list {
-		if list[i].Lost > 0 || list[i].Link != "" {
-			open = append(open, &list[i])
-		}
-	}
-	return list, p.name(ctx, open)
+	return list, p.repeat(ctx, list, "")
 }
 
 // repeat looks at the lost flows again. Those that pass now are not lost, for a machine may be busy.
@@ -171,9 +178,10 @@ func (p *Replay) send(ctx context.Context, flows []Flow, copies int) []Outcome {
 		}
 		for range list[i].Sent {
 			all.Go(func() {
-				why, link, at := p.try(ctx, &flows[i])
+				why, link, at, own := p.try(ctx, &flows[i])
 				mu.Lock()
 				defer mu.Unlock()
+				list[i].Own = list[i].Own || own
 				if at.IsValid() && !slices.Contains(list[i].At, at) {
 					list[i].At = append(list[i].At, at)
 				}
@@ -211,25 +219,19 @@ func (p *Replay) send(ctx context.Context, flows []Flow, copies int) []Outcome {
 	return list
 }
 
-// try sends a flow once. why is "" if the right side answered; link is a tunnel by which it left; at is where it arrived.
-func (p *Replay) try(ctx context.Context, f *Flow) (why, link string, at netip.AddrPort) {
-	call := replica.Call{End: -1, To: f.To, Protocol: f.Protocol, Big: f.Big}
-	outside := false
-	if !f.From.Node {
-		end, pod := p.pods[f.From.Address]
-		if !pod {
-			if end, outside = p.others[f.From.Address], true; end < 0 {
-				return fmt.Sprintf("the node has no route to the sender %s", f.From.Address), "", at
-			}
-		}
-		call.End, call.From = end, f.From.Address
+// try sends a flow once. why is "" if the right side answered; link is a tunnel by which it left; at is where it arrived;
+// own: the sender had an address of the node there.
+func (p *Replay) try(ctx context.Context, f *Flow) (why, link string, at netip.AddrPort, own bool) {
+	call, outside := p.call(f)
+	if outside && call.End < 0 {
+		return fmt.Sprintf("the node has no route to the sender %s", f.From.Address), "", at, false
 	}
 	answer, err := p.Replica.Send(ctx, call)
 	if ctx.Err() != nil {
-		return "no answer", "", at
+		return "no answer", "", at, false
 	}
 	if err != nil {
-		return err.Error(), "", at
+		return err.Error(), "", at, false
 	}
 	want := f.Want
 	if len(want) == 0 {
@@ -239,7 +241,7 @@ func (p *Replay) try(ctx context.Context, f *Flow) (why, link string, at netip.A
 	if answer.End >= 0 && !pod && !f.Outside && p.Replica.Ends[answer.End].Tunnel() {
 		link = p.Replica.Ends[answer.End].Link
 	}
-	own := slices.Contains(p.own, answer.From.Addr())
+	own = slices.Contains(p.own, answer.From.Addr())
 	switch {
 	case !slices.Contains(want, answer.At):
 		why = fmt.Sprintf("%s answered", answer.At)
@@ -253,7 +255,21 @@ func (p *Replay) try(ctx context.Context, f *Flow) (why, link string, at netip.A
 	case f.Hidden:
 		why = "the packets leave with the address of the Pod"
 	}
-	return why, link, answer.At
+	return why, link, answer.At, own
+}
+
+// call returns the call of a flow. A sender outside has no end if the node has no route to it.
+func (p *Replay) call(f *Flow) (call replica.Call, outside bool) {
+	call = replica.Call{End: -1, To: f.To, Protocol: f.Protocol, Big: f.Big}
+	if f.From.Node {
+		return call, false
+	}
+	end, pod := p.pods[f.From.Address]
+	if !pod {
+		end = p.others[f.From.Address]
+	}
+	call.End, call.From = end, f.From.Address
+	return call, !pod
 }
 
 // name finds what loses each flow, or sends it into a tunnel.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -47,6 +48,34 @@ func RunAgain(ctx context.Context, args []string, input []byte) ([]byte, error) 
 		return nil, fmt.Errorf("running %s: %w", strings.Join(args, " "), err)
 	}
 	return out, nil
+}
+
+// RunApart runs this program again, with other arguments, as RunAgain does, in mount and process namespaces of its own; with inUser as root
+// of new namespaces of all kinds, in which every user and group stands for itself. It needs root. The child calls MountProc first: the
+// kernel allows a new /proc in a user namespace only beside one of which nothing is hidden.
+func RunApart(ctx context.Context, args []string, input []byte, inUser bool) ([]byte, error) {
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}
+	if inUser {
+		all := []syscall.SysProcIDMap{{Size: math.MaxUint32}}
+		attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = all, all, true
+		attr.Cloneflags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+	}
+	out, err := runAgain(ctx, args, input, attr)
+	if failed, is := errors.AsType[startError](err); is {
+		return nil, fmt.Errorf("creating namespaces%s: %w", whyNoUserNamespace(failed.error), failed.error)
+	}
+	return out, err
+}
+
+// MountProc mounts a /proc of this process's own namespace, which no other namespace sees.
+func MountProc() error {
+	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making the mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mounting /proc: %w", err)
+	}
+	return nil
 }
 
 type startError struct{ error }

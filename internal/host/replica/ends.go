@@ -123,7 +123,7 @@ func setTransparent(fd int, is6 bool) {
 	}
 }
 
-const wait = 3 * time.Second // of a server, for a client that is gone
+const wait = 2 * time.Minute // of a server, for a client that is gone or holds its connection
 
 func serveTCP(l net.Listener, end int) {
 	for {
@@ -186,6 +186,25 @@ type Call struct {
 
 // Send makes a call, and returns once it is answered, refused, or ctx ends.
 func (r *Replica) Send(ctx context.Context, call Call) (answer Answer, err error) {
+	c, err := r.Open(ctx, call)
+	if err != nil {
+		return answer, err
+	}
+	defer c.Close()
+	return c.Ask(ctx)
+}
+
+// Connection is a call that has not asked yet.
+type Connection struct {
+	conn *socket.Conn
+	call Call
+}
+
+// Close ends a connection.
+func (c *Connection) Close() { _ = c.conn.Close() }
+
+// Open connects, or binds a socket for a datagram.
+func (r *Replica) Open(ctx context.Context, call Call) (*Connection, error) {
 	n := r.Node
 	if call.End >= 0 {
 		n = r.Ends[call.End].Namespace
@@ -197,40 +216,52 @@ func (r *Replica) Send(ctx context.Context, call Call) (answer Answer, err error
 	if call.Protocol == unix.IPPROTO_UDP {
 		kind = unix.SOCK_DGRAM
 	}
-	var c *socket.Conn
-	err = n.Do(ctx, func() (err error) {
-		c, err = socket.Socket(domain, kind, int(call.Protocol), "call", nil)
+	c := &Connection{call: call}
+	err := n.Do(ctx, func() (err error) {
+		c.conn, err = socket.Socket(domain, kind, int(call.Protocol), "call", nil)
 		if err == nil && call.From.IsValid() {
-			raw, failed := c.SyscallConn()
+			raw, failed := c.conn.SyscallConn()
 			if failed != nil {
 				return failed
 			}
 			_ = raw.Control(func(fd uintptr) { setTransparent(int(fd), call.To.Addr().Is6()) })
-			err = c.Bind(sockaddr(netip.AddrPortFrom(call.From, 0)))
+			err = c.conn.Bind(sockaddr(netip.AddrPortFrom(call.From, 0)))
 		}
 		return err
 	})
-	if c != nil {
-		defer func() { _ = c.Close() }()
-		defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })() // the library observes only ctx's deadline
+	if c.conn == nil {
+		return nil, err
+	}
+	defer c.end(ctx)()
+	if err == nil {
+		_, err = c.conn.Connect(ctx, sockaddr(call.To))
 	}
 	if err != nil {
-		return answer, err
+		c.Close()
+		return nil, err
 	}
-	if _, err := c.Connect(ctx, sockaddr(call.To)); err != nil {
-		return answer, err
-	}
+	return c, nil
+}
+
+// end ends what the connection waits for at the end of ctx: the library observes only ctx's deadline.
+func (c *Connection) end(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
+}
+
+// Ask sends a query, and returns the answer.
+func (c *Connection) Ask(ctx context.Context) (answer Answer, err error) {
+	defer c.end(ctx)()
 	query, want := []byte("hello"), small
-	if call.Big {
+	if c.call.Big {
 		query, want = []byte("big"), big
 	}
-	if _, err := c.WriteContext(ctx, query); err != nil {
+	if _, err := c.conn.WriteContext(ctx, query); err != nil {
 		return answer, err
 	}
 	var all []byte
 	b := make([]byte, 1<<16)
 	for len(all) < want {
-		size, err := c.ReadContext(ctx, b)
+		size, err := c.conn.ReadContext(ctx, b)
 		if err != nil {
 			return answer, err
 		}

@@ -1,0 +1,130 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"nodegate/internal/audit/replay"
+	"nodegate/internal/host"
+	"nodegate/internal/host/cage"
+	"nodegate/internal/host/netns"
+	"nodegate/internal/host/program"
+)
+
+// What a rehearsal returns.
+type (
+	Rehearsed = replay.Rehearsed
+	WouldDo   = cage.Record
+)
+
+// Rehearse runs a command in a copy of the node, and returns what it would do to packets. The node notices nothing. It needs root.
+func Rehearse(ctx context.Context, h *host.Host, args []string) (o Rehearsed, err error) {
+	sets, err := h.Rulesets(ctx)
+	if err != nil {
+		return o, err
+	}
+	rep := Judge(sets, Options{})
+	a, err := replay.NewRehearsal(ctx, question(&rep), args)
+	if err != nil {
+		return o, err
+	}
+	a.Self = []string{"/proc/self/exe", host.PacketsCommand, "cage"}
+	a.Units = map[string]string{}
+	states, _ := program.Run(ctx, "systemctl", "list-units", "--all", "--plain", "--no-legend") // none without systemd
+	for line := range strings.Lines(string(states)) {
+		if f := strings.Fields(line); len(f) > 2 {
+			a.Units[f[0]] = f[2]
+		}
+	}
+	var in bytes.Buffer
+	if err := gob.NewEncoder(&in).Encode(a); err != nil {
+		return o, err
+	}
+	out, err := host.Rehearse(ctx, in.Bytes(), false)
+	if err != nil {
+		return o, fmt.Errorf("rehearsing in a copy of the node: %w", err)
+	}
+	if err := json.Unmarshal(out, &o); err != nil {
+		return o, fmt.Errorf("reading what the rehearsal showed: %w", err)
+	}
+	conclude(&o)
+	return o, nil
+}
+
+// conclude adds what was not tried, and the verdict.
+func conclude(o *Rehearsed) {
+	for _, list := range []*[]Loss{&o.Lost, &o.Brief} {
+		*list = slices.DeleteFunc(*list, func(l Loss) bool {
+			excused := l.Taken || namesOutside(&l, l.Flows)
+			if excused {
+				o.NotTried = append(o.NotTried, fmt.Sprintf("packets %s, which a program of this node or a list of addresses decides about: %s",
+					DescribeFlows(l.Flows), Cause(&l)))
+			}
+			return excused
+		})
+	}
+	if o.Flows == 0 {
+		o.NotTried = append(o.NotTried, "no connection passes before the change")
+	}
+	switch {
+	case !o.Ended:
+		o.NotTried = append(o.NotTried, "the command had not ended in its time")
+	case o.Exit != 0:
+		lines := strings.Split(strings.TrimSpace(o.Said), "\n")
+		o.NotTried = append(o.NotTried, fmt.Sprintf("the command ended with status %d: %s", o.Exit, lines[len(lines)-1]))
+	}
+	for _, u := range o.Would.Units {
+		switch u.How {
+		case cage.NotRun:
+			o.NotTried = append(o.NotTried, fmt.Sprintf("%s of %s: a program that keeps running does not run here, nor what it would do", u.Verb, u.Name))
+		case cage.Absent:
+			o.NotTried = append(o.NotTried, fmt.Sprintf("%s of %s: this node has no such unit", u.Verb, u.Name))
+		}
+	}
+	for _, dir := range o.Would.Hidden {
+		o.NotTried = append(o.NotTried, dir+": the command could not see it")
+	}
+	switch o.Verdict = "pass"; {
+	case len(o.Lost)+len(o.Brief)+len(o.Cut) > 0:
+		o.Verdict = "fail"
+	case len(o.NotTried) > 0:
+		o.Verdict = "unknown"
+	}
+}
+
+// rehearse passes a rehearsal on to a user namespace, or does it there.
+func rehearse(ctx context.Context, inUser bool, in io.Reader, out io.Writer) error {
+	if err := netns.MountProc(); err != nil {
+		return err
+	}
+	if inUser {
+		return replay.RehearseMain(ctx, in, out)
+	}
+	order, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	answer, err := host.Rehearse(ctx, order, true)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(answer)
+	return err
+}
+
+// Cause returns what loses connections after a rehearsed command.
+func Cause(l *Loss) string {
+	if l.Kind == "" && l.Rule != "" {
+		return l.Rule
+	}
+	if l.Kind == "" {
+		return "no rule, route or sysctl that it added alone is the cause: " + l.Flows[0].Why
+	}
+	return Describe(l)
+}
