@@ -1,0 +1,104 @@
+package cage
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/file"
+)
+
+// Outside is the part of the machine that only its first namespaces show. In a further user namespace the kernel refuses a
+// layer over a directory that has mounts below it.
+type Outside struct {
+	Trees   []string          // directories, one for each of Files
+	Files   []*os.File        `json:"-"` // cmd.ExtraFiles of the process that calls Run
+	Hidden  []string          // mounts that a cage does not show, such as network file systems
+	Sockets []string          // paths of unix sockets
+	Sysctls map[string]string // those of net that can be written, by path: net/core/netdev_max_backlog
+}
+
+// Directories of /, which a cage makes for itself; runtimes' directories, which it covers; and file systems that answer at once.
+const (
+	own     = "/proc /sys /dev /run"
+	covered = "/var/lib/kubelet/plugins /var/lib/kubelet/device-plugins /var/lib/kubelet/pod-resources /var/lib/kubelet/pods " +
+		"/var/lib/kubelet/pki /etc/kubernetes/pki /var/lib/etcd /var/lib/docker /var/lib/containerd /var/lib/containers /var/lib/rancher"
+	local = "ext2 ext3 ext4 xfs btrfs f2fs zfs bcachefs overlay tmpfs ramfs rootfs erofs squashfs iso9660 9p virtiofs"
+)
+
+// below reports whether a path is one of a list's directories or below it.
+func below(path, list string) bool {
+	return slices.ContainsFunc(strings.Fields(list), func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") })
+}
+
+// Look returns the machine as the calling process sees it. Call it in the machine's first namespaces.
+func Look() (*Outside, error) {
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := file.Read("/proc/self/mountinfo", 16<<20)
+	if err != nil {
+		return nil, err
+	}
+	o, types := &Outside{Sysctls: map[string]string{}}, map[string]string{}
+	for _, e := range entries {
+		if path := "/" + e.Name(); e.IsDir() && !below(path, own) {
+			types[path] = "ext4" // of the root's file system, which answers
+		}
+	}
+	for line := range strings.Lines(string(mounts)) {
+		mount, super, _ := strings.Cut(line, " - ")
+		f, kind := strings.Fields(mount), strings.Fields(super)
+		if len(f) < 5 || len(kind) == 0 {
+			continue
+		}
+		path := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(f[4])
+		if path != "/" && !below(path, own+" "+covered) {
+			types[path] = kind[0]
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(types)) {
+		tree := -1
+		if slices.Contains(strings.Fields(local), types[path]) {
+			tree, _ = unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		}
+		if tree < 0 {
+			o.Hidden = append(o.Hidden, path)
+			continue
+		}
+		o.Trees, o.Files = append(o.Trees, path), append(o.Files, os.NewFile(uintptr(tree), path))
+	}
+	sockets, _ := file.Read("/proc/net/unix", 16<<20)
+	for line := range strings.Lines(string(sockets)) {
+		if f := strings.SplitN(strings.TrimSpace(line), " /", 2); len(f) == 2 && !below("/"+f[1], own) {
+			o.Sockets = append(o.Sockets, "/"+f[1])
+		}
+	}
+	return o, filepath.WalkDir("/proc/sys/net", func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if dir := filepath.Base(filepath.Dir(path)); e.IsDir() && (dir == "conf" || dir == "neigh" && e.Name() != "default") {
+			return fs.SkipDir // of a link
+		}
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && info.Mode()&0o200 != 0 {
+			if value, err := file.Read(path, 64<<10); err == nil {
+				o.Sysctls[strings.TrimPrefix(path, "/proc/sys/")] = string(value)
+			}
+		}
+		return nil
+	})
+}
+
+// Close closes the files.
+func (o *Outside) Close() {
+	for _, f := range o.Files {
+		f.Close()
+	}
+}
