@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,10 +56,8 @@ Exit status: 0 nothing is lost and all was tried, 1 connections are lost,
 				return err
 			}
 			defer h.Close()
-			ctx, cancel := context.WithTimeout(c.Context(), timeout)
-			defer cancel()
 			begun := time.Now()
-			r, err := audit.Rehearse(ctx, h, args)
+			r, err := audit.Rehearse(c.Context(), h, args, timeout)
 			if err := interrupted(c, ": no verdict"); err != nil {
 				return err
 			}

@@ -1,14 +1,14 @@
 package audit
 
 import (
-	"bytes"
 	"context"
-	"encoding/gob"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"nodegate/internal/audit/replay"
 	"nodegate/internal/host"
@@ -24,7 +24,10 @@ type (
 )
 
 // Rehearse runs a command in a copy of the node, and returns what it would do to packets. The node notices nothing. It needs root.
-func Rehearse(ctx context.Context, h *host.Host, args []string) (o Rehearsed, err error) {
+func Rehearse(ctx context.Context, h *host.Host, args []string, limit time.Duration) (o Rehearsed, err error) {
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	sets, err := h.Rulesets(ctx)
 	if err != nil {
 		return o, err
@@ -42,11 +45,12 @@ func Rehearse(ctx context.Context, h *host.Host, args []string) (o Rehearsed, er
 			a.Units[f[0]] = f[2]
 		}
 	}
-	var in bytes.Buffer
-	if err := gob.NewEncoder(&in).Encode(a); err != nil {
+	a.Time = limit - time.Since(begun) - limit/20 // to answer
+	in, err := json.Marshal(a)
+	if err != nil {
 		return o, err
 	}
-	out, err := host.Rehearse(ctx, in.Bytes(), false)
+	out, err := host.Rehearse(ctx, in, false)
 	if err != nil {
 		return o, fmt.Errorf("rehearsing in a copy of the node: %w", err)
 	}
@@ -103,14 +107,30 @@ func rehearse(ctx context.Context, inUser bool, in io.Reader, out io.Writer) err
 	if err := netns.MountProc(); err != nil {
 		return err
 	}
-	if inUser {
-		return replay.RehearseMain(ctx, in, out)
+	var a replay.Rehearsal
+	if err := json.NewDecoder(in).Decode(&a); err != nil {
+		return err
 	}
-	order, err := io.ReadAll(in)
+	if inUser {
+		for i, tree := range a.Outside.Trees {
+			a.Outside.Files = append(a.Outside.Files, os.NewFile(uintptr(3+i), tree))
+		}
+		o, err := a.Run(ctx)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(out).Encode(o)
+	}
+	var err error
+	if a.Outside, err = cage.Look(); err != nil {
+		return err
+	}
+	defer a.Outside.Close()
+	order, err := json.Marshal(&a)
 	if err != nil {
 		return err
 	}
-	answer, err := host.Rehearse(ctx, order, true)
+	answer, err := host.Rehearse(ctx, order, true, a.Outside.Files...)
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,8 @@ func BuildPackets(ctx context.Context, captured []byte) ([]byte, error) {
 	return netns.RunInUserNamespace(ctx, []string{PacketsCommand, "build"}, captured)
 }
 
-// Rehearse starts PacketsCommand in namespaces of its own; with inUser as root of a user namespace.
-func Rehearse(ctx context.Context, rehearsal []byte, inUser bool) ([]byte, error) {
+// Rehearse starts PacketsCommand in namespaces of its own; with inUser as root of a user namespace. It has the files from descriptor 3 on.
+func Rehearse(ctx context.Context, rehearsal []byte, inUser bool, files ...*os.File) ([]byte, error) {
 	part := map[bool]string{false: "rehearse", true: "rehearse in user namespace"}[inUser]
-	return netns.RunApart(ctx, []string{PacketsCommand, part}, rehearsal, inUser)
+	return netns.RunApart(ctx, []string{PacketsCommand, part}, rehearsal, inUser, files...)
 }

@@ -2,11 +2,8 @@ package replay
 
 import (
 	"context"
-	"encoding/gob"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/netip"
 	"slices"
@@ -27,6 +24,8 @@ type Rehearsal struct {
 	Args     []string
 	Units    map[string]string // systemd's units on the node, and their state
 	Self     []string          // starts this program in the cage
+	Outside  *cage.Outside     // its Files are the descriptors from 3 on
+	Time     time.Duration
 }
 
 // Rehearsed is what the command did there, and would do to packets of the node.
@@ -47,20 +46,11 @@ type Rehearsed struct {
 	Connected int         `json:"connected"` // connections that were open
 }
 
-// RehearseMain reads a Rehearsal, and writes what it showed: in namespaces of their own, which end with this process.
-func RehearseMain(ctx context.Context, in io.Reader, out io.Writer) error {
-	var a Rehearsal
-	if err := gob.NewDecoder(in).Decode(&a); err != nil {
-		return err
-	}
-	o, err := a.run(ctx)
-	if err != nil {
-		return err
-	}
-	return json.NewEncoder(out).Encode(o)
-}
-
-func (a *Rehearsal) run(ctx context.Context) (*Rehearsed, error) {
+// Run runs the command: as root of namespaces of its own, which end with this process.
+func (a *Rehearsal) Run(ctx context.Context) (*Rehearsed, error) {
+	end := time.Now().Add(a.Time)
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
 	flows := append(a.Question.flows(a.Capture), a.ports()...)
 	spec := &replica.Spec{Pods: a.Question.Cluster.Pods, Ports: Ports(flows)}
 	r, err := replica.Build(ctx, a.Capture, spec)
@@ -91,9 +81,9 @@ func (a *Rehearsal) run(ctx context.Context) (*Rehearsed, error) {
 	}
 	hops := p.hops(ctx, flows)
 	// The flows after it need time too.
-	limit, cancel := context.WithTimeout(ctx, time.Until(deadline(ctx))*2/3)
-	c, err := cage.Run(limit, cage.Spec{Args: a.Args, Network: r.Node.FD(), Units: a.Units, Self: a.Self})
-	cancel()
+	limit, done := context.WithTimeout(ctx, time.Until(end)*2/3)
+	c, err := cage.Run(limit, cage.Spec{Args: a.Args, Network: r.Node.FD(), Units: a.Units, Self: a.Self, Outside: a.Outside})
+	done()
 	if err != nil {
 		return nil, fmt.Errorf("running %s: %w", a.Args[0], err)
 	}
@@ -117,13 +107,6 @@ func (a *Rehearsal) run(ctx context.Context) (*Rehearsed, error) {
 		return nil, err
 	}
 	return o, nil
-}
-
-func deadline(ctx context.Context) time.Time {
-	if end, bounded := ctx.Deadline(); bounded {
-		return end
-	}
-	return time.Now().Add(Longest)
 }
 
 func (q *Question) keep([]string) map[string]bool {

@@ -85,7 +85,7 @@ func build() int {
 		return 1
 	}
 	_, _ = unix.FcntlInt(messageFD, unix.F_SETFD, 0)
-	again := slices.Concat([]string{private + "/self"}, b.Self[1:], []string{"init"}, b.Args)
+	again := slices.Concat([]string{private + "/nodegate"}, b.Self[1:], []string{"init"}, b.Args)
 	fmt.Fprintln(os.Stderr, "nodegate:", unix.Exec(again[0], again, os.Environ()))
 	return 1
 }
@@ -101,7 +101,7 @@ func (b *builder) stage() {
 	}
 	copyRun(at + "root/run")
 	b.do("writing in memory", os.Mkdir(at+"root"+private, 0o755))
-	b.do("copying this program", copyFile("/proc/self/exe", at+"root"+private+"/self"))
+	b.do("copying this program", copyFile("/proc/self/exe", at+"root"+private+"/nodegate"))
 	if b.err != nil {
 		return
 	}
@@ -333,7 +333,7 @@ func (b *builder) cover() {
 	}
 	units, _ := json.Marshal(b.Units)
 	b.do("writing in memory", os.WriteFile(private+"/known", units, 0o644))
-	script := fmt.Sprintf("#!/bin/sh\nexec %s/self %s as \"${0##*/}\" \"$@\"\n", private, strings.Join(b.Self[1:], " "))
+	script := fmt.Sprintf("#!/bin/sh\nexec %s/nodegate %s as \"${0##*/}\" \"$@\"\n", private, strings.Join(b.Self[1:], " "))
 	b.do("writing in memory", os.WriteFile(private+"/as", []byte(script), 0o755))
 	for _, path := range strings.Fields("/usr/bin/systemctl /bin/systemctl /usr/sbin/service /sbin/service") {
 		if to, err := filepath.EvalSymlinks(path); err == nil && !strings.Contains(filepath.Base(to), "box") { // a BusyBox has all names

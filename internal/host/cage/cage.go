@@ -89,6 +89,7 @@ func Run(ctx context.Context, s Spec) (_ *Cage, err error) {
 		return nil, err
 	}
 	c.cmd = exec.Command(s.Self[0], append(s.Self[1:len(s.Self):len(s.Self)], "build")...)
+	c.cmd.Args[0] = os.Args[0]
 	c.cmd.Env, c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = environment(), bytes.NewReader(spec), ends[1], ends[1]
 	c.cmd.ExtraFiles = append([]*os.File{ends[3], stage, os.NewFile(uintptr(network), "network")}, s.Outside.Files...)
 	c.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL,

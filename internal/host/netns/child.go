@@ -51,16 +51,16 @@ func RunAgain(ctx context.Context, args []string, input []byte) ([]byte, error) 
 }
 
 // RunApart runs this program again, with other arguments, as RunAgain does, in mount and process namespaces of its own; with inUser as root
-// of new namespaces of all kinds, in which every user and group stands for itself. It needs root. The child calls MountProc first: the
-// kernel allows a new /proc in a user namespace only beside one of which nothing is hidden.
-func RunApart(ctx context.Context, args []string, input []byte, inUser bool) ([]byte, error) {
+// of new namespaces of all kinds, in which every user and group stands for itself. It needs root. The child has the files from descriptor
+// 3 on. It calls MountProc first: the kernel allows a new /proc in a user namespace only beside one of which nothing is hidden.
+func RunApart(ctx context.Context, args []string, input []byte, inUser bool, files ...*os.File) ([]byte, error) {
 	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}
 	if inUser {
 		all := []syscall.SysProcIDMap{{Size: math.MaxUint32}}
 		attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = all, all, true
 		attr.Cloneflags |= unix.CLONE_NEWUSER | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 	}
-	out, err := runAgain(ctx, args, input, attr)
+	out, err := runAgain(ctx, args, input, attr, files...)
 	if failed, is := errors.AsType[startError](err); is {
 		return nil, fmt.Errorf("creating namespaces%s: %w", whyNoUserNamespace(failed.error), failed.error)
 	}
@@ -82,7 +82,7 @@ type startError struct{ error }
 
 func (e startError) Unwrap() error { return e.error }
 
-func runAgain(ctx context.Context, args []string, input []byte, attr *syscall.SysProcAttr) ([]byte, error) {
+func runAgain(ctx context.Context, args []string, input []byte, attr *syscall.SysProcAttr, files ...*os.File) ([]byte, error) {
 	runtime.LockOSThread() // Pdeathsig refers to the thread that started the child
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
@@ -90,7 +90,7 @@ func runAgain(ctx context.Context, args []string, input []byte, attr *syscall.Sy
 	cmd.Env = program.Environment()
 	cmd.WaitDelay = time.Second
 	attr.Pdeathsig = syscall.SIGKILL
-	cmd.SysProcAttr = attr
+	cmd.SysProcAttr, cmd.ExtraFiles = attr, files
 	var out, complaint bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &out, &complaint
 	if err := cmd.Start(); err != nil {
