@@ -21,10 +21,11 @@ import (
 
 // Descriptors of the process that builds the cage, and places. Nothing below stage is seen by the command, which has root as /.
 const (
-	messageFD, stageFD, networkFD, treesFD = 3, 4, 5, 6
+	messageFD, networkFD, treesFD = 3, 4, 5
 
-	stage   = "/run"
+	stage   = "/tmp"
 	root    = stage + "/root"
+	copies  = stage + "/sysctl/"
 	private = "/run/.nodegate" // in the cage
 )
 
@@ -46,23 +47,26 @@ func (b *builder) mount(from, to, kind string, flags uintptr, options string) {
 	}
 }
 
-// readOnly keeps the mounts below it as they are.
-func (b *builder) readOnly(dir string) {
-	b.mount("", dir, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+// bind makes a file or directory seen at another place, with the mounts below it. If it is read-only, those are not.
+func (b *builder) bind(from, to string, readOnly bool) {
+	b.mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
+	if readOnly {
+		b.mount("", to, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID, "")
+	}
 }
 
 // build makes the cage's mounts, gives up all further rights, and becomes its init.
 func build() int {
 	runtime.LockOSThread() // rights are a thread's
-	_ = unix.CloseRange(messageFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+	_ = unix.CloseRange(messageFD, ^uint(0)>>32, unix.CLOSE_RANGE_CLOEXEC)
 	_ = unix.Umask(0)
-	b, messages := &builder{}, os.NewFile(messageFD, "messages")
+	b := &builder{}
 	b.do("reading the command", json.NewDecoder(os.Stdin).Decode(&b.Spec))
 	b.do("entering the network namespace", unix.Setns(networkFD, unix.CLONE_NEWNET))
 	b.mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-	b.stage()
+	b.files()
 	b.devices()
-	b.processes()
+	b.sysctls()
 	b.links()
 	if b.err == nil {
 		b.do("entering the cage", unix.Chdir(root))
@@ -70,60 +74,57 @@ func build() int {
 		b.do("leaving the machine's files", unix.Unmount(".", unix.MNT_DETACH))
 	}
 	b.cover()
-	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	null, err := os.Open("/dev/null")
 	b.do("opening /dev/null", err)
-	b.do("opening /dev/null", unix.Dup3(null, 0, 0))
-	_ = unix.Umask(0o022)
 	if b.err == nil {
+		b.do("opening /dev/null", unix.Dup3(int(null.Fd()), 0, 0))
 		b.do("giving up rights", restrict())
 	}
-	state := told{Hidden: append(b.hidden, b.Outside.Hidden...)}
+	_ = unix.Umask(0o022)
+	state := told{Hidden: slices.Concat(b.hidden, b.Outside.Hidden)}
 	if b.err != nil {
 		state.Error = b.err.Error()
 	}
-	if err := json.NewEncoder(messages).Encode(state); err != nil || b.err != nil {
-		return 1
+	tell(state)
+	if b.err == nil {
+		_, _ = unix.FcntlInt(messageFD, unix.F_SETFD, 0)
+		again := slices.Concat([]string{private + "/nodegate"}, b.Self[1:], []string{"init"}, b.Args)
+		fmt.Fprintln(os.Stderr, "nodegate:", unix.Exec(again[0], again, os.Environ()))
 	}
-	_, _ = unix.FcntlInt(messageFD, unix.F_SETFD, 0)
-	again := slices.Concat([]string{private + "/nodegate"}, b.Self[1:], []string{"init"}, b.Args)
-	fmt.Fprintln(os.Stderr, "nodegate:", unix.Exec(again[0], again, os.Environ()))
 	return 1
 }
 
-// stage makes the cage's root: each tree of the machine below a layer in memory, and a copy of /run.
-func (b *builder) stage() {
+func tell(t told) {
+	text, _ := json.Marshal(t)
+	_, _ = unix.Write(messageFD, text)
+}
+
+// files makes the cage's root: a layer in memory over each tree of the machine, and a copy of /run.
+func (b *builder) files() {
 	if b.err != nil {
 		return
 	}
-	at := fmt.Sprintf("/proc/self/fd/%d/", stageFD)
-	for _, dir := range []string{"root", "low", "up", "work", "psys", "root/proc", "root/sys", "root/dev", "root/run"} {
-		b.do("writing in memory", os.Mkdir(at+dir, 0o755))
+	for _, dir := range []string{"", "/proc", "/sys", "/dev", "/run"} {
+		b.do("writing in memory", os.Mkdir(root+dir, 0o755))
 	}
-	copyRun(at + "root/run")
-	b.do("writing in memory", os.Mkdir(at+"root"+private, 0o755))
-	b.do("copying this program", copyFile("/proc/self/exe", at+"root"+private+"/nodegate"))
-	if b.err != nil {
-		return
-	}
-	b.do("mounting the cage", unix.MoveMount(stageFD, "", unix.AT_FDCWD, stage, unix.MOVE_MOUNT_F_EMPTY_PATH))
-	b.mount(root, root, "", unix.MS_BIND, "")
+	copyRun()
+	b.do("writing in memory", os.Mkdir(root+private, 0o755))
+	b.do("copying this program", copyFile("/proc/self/exe", root+private+"/nodegate", 0o755))
+	b.bind(root, root, false)
 	entries, _ := os.ReadDir("/")
 	for _, e := range entries {
-		switch path := "/" + e.Name(); {
-		case e.Type()&fs.ModeSymlink != 0:
-			to, _ := os.Readlink(path)
-			_ = os.Symlink(to, root+path)
-		case e.IsDir() && !below(path, own):
-			_ = os.Mkdir(root+path, 0o755)
+		if to, err := os.Readlink("/" + e.Name()); err == nil {
+			_ = os.Symlink(to, root+"/"+e.Name())
 		}
 	}
+	var err error
 	for i, path := range b.Outside.Trees {
-		if b.err == nil && layer(i, path) != nil {
-			b.hidden = append(b.hidden, path)
+		if one := layer(i, path); one != nil {
+			b.hidden, err = append(b.hidden, path), one
 		}
 	}
-	if b.err == nil && len(b.hidden) == len(b.Outside.Trees) {
-		b.do("mounting a layer over the machine's directories (Linux 5.11)", layer(0, b.Outside.Trees[0]))
+	if len(b.hidden) == len(b.Outside.Trees) {
+		b.do("mounting an overlay in a user namespace (Linux 5.11)", err)
 	}
 }
 
@@ -134,18 +135,17 @@ func layer(i int, path string) error {
 	if err != nil {
 		return err
 	}
-	if info.Mode().IsRegular() { // /etc/resolv.conf of a container
-		if err := copyFile(from, up); err != nil {
+	if !info.IsDir() { // /etc/resolv.conf of a container
+		_ = os.MkdirAll(stage+"/up", 0o755)
+		if err := copyFile(from, up, info.Mode()); err != nil {
 			return err
 		}
 		return unix.Mount(up, root+path, "", unix.MS_BIND, "")
 	}
-	for _, dir := range []string{low, up, work} {
-		_ = os.Mkdir(dir, 0o755)
+	for _, dir := range []string{low, up, work, root + path} {
+		_ = os.MkdirAll(dir, 0o755)
 	}
-	own := info.Sys().(*syscall.Stat_t)
-	_ = os.Chown(up, int(own.Uid), int(own.Gid))
-	_ = os.Chmod(up, info.Mode())
+	as(up, info)
 	if err := unix.MoveMount(treesFD+i, "", unix.AT_FDCWD, low, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return err
 	}
@@ -156,49 +156,48 @@ func layer(i int, path string) error {
 		fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,userxattr", low, up, work))
 }
 
+// as gives a copy its original's owner and permissions.
+func as(path string, original fs.FileInfo) {
+	owner := original.Sys().(*syscall.Stat_t)
+	_ = os.Lchown(path, int(owner.Uid), int(owner.Gid))
+	_ = os.Chmod(path, original.Mode())
+}
+
 // copyRun copies the regular files and links of /run but those of runtimes, up to 1 MB each and 32 MB in all.
-func copyRun(to string) {
-	left := int64(32 << 20)
-	var here unix.Stat_t
+func copyRun() {
+	left, here := int64(32<<20), unix.Stat_t{}
 	_ = unix.Stat("/run", &here)
 	_ = filepath.WalkDir("/run", func(path string, e fs.DirEntry, err error) error {
+		info, err := os.Lstat(path)
 		if err != nil {
 			return nil
 		}
-		info, err := e.Info()
-		if err != nil {
-			return nil
-		}
-		is, as := info.Sys().(*syscall.Stat_t), to+strings.TrimPrefix(path, "/run")
-		switch {
-		case e.IsDir() && (is.Dev != here.Dev || below(path, "/run/netns /run/user /run/containerd /run/k3s /run/docker /run/crio /run/secrets")):
+		switch mode := info.Mode(); {
+		case mode.IsDir() && (info.Sys().(*syscall.Stat_t).Dev != here.Dev ||
+			below(path, "/run/netns /run/user /run/containerd /run/k3s /run/docker /run/crio /run/secrets")):
 			return fs.SkipDir
-		case e.IsDir():
-			_ = os.Mkdir(as, 0o755)
-		case info.Mode()&fs.ModeSymlink != 0:
+		case mode.IsDir():
+			_ = os.Mkdir(root+path, 0o755)
+		case mode&fs.ModeSymlink != 0:
 			target, _ := os.Readlink(path)
-			_ = os.Symlink(target, as)
+			_ = os.Symlink(target, root+path)
 			return nil
-		case !info.Mode().IsRegular() || info.Size() > min(1<<20, left) || copyFile(path, as) != nil:
+		case !mode.IsRegular() || info.Size() > min(1<<20, left) || copyFile(path, root+path, 0o600) != nil:
 			return nil
 		}
 		left -= info.Size() + 1<<10
-		_ = os.Chown(as, int(is.Uid), int(is.Gid))
-		_ = os.Chmod(as, info.Mode())
+		as(root+path, info)
 		return nil
 	})
 }
 
-func copyFile(from, to string) error {
-	f, err := os.OpenFile(from, os.O_RDONLY|unix.O_NONBLOCK, 0)
+func copyFile(from, to string, mode fs.FileMode) error {
+	f, err := file.Open(from)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := file.Regular(f, from); err != nil {
-		return err
-	}
-	w, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	w, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, mode.Perm())
 	if err != nil {
 		return err
 	}
@@ -207,13 +206,14 @@ func copyFile(from, to string) error {
 	return err
 }
 
+// devices makes /dev. The mounts are read-only: the devices can be written, and their permissions cannot.
 func (b *builder) devices() {
 	_ = os.MkdirAll(root+"/dev/net", 0o755)
 	_ = os.Mkdir(root+"/dev/shm", 0o777|fs.ModeSticky)
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty", "net/tun"} {
 		if _, err := os.Stat("/dev/" + name); err == nil {
 			_ = os.WriteFile(root+"/dev/"+name, nil, 0o600)
-			b.mount("/dev/"+name, root+"/dev/"+name, "", unix.MS_BIND, "")
+			b.bind("/dev/"+name, root+"/dev/"+name, true)
 		}
 	}
 	for name, to := range map[string]string{"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
@@ -221,123 +221,106 @@ func (b *builder) devices() {
 	}
 }
 
-// processes mounts /proc. Its files belong to the machine's root, as which the command runs: what can be written is covered, or a
-// copy, but for the sysctls of the network namespace.
-func (b *builder) processes() {
-	const proc, sysctls = root + "/proc", root + "/proc/sys"
+// sysctls mounts /proc, whose files belong to the machine's root, as which the command runs. Only the sysctls can be written: those
+// of the network namespace, and copies of all others.
+func (b *builder) sysctls() {
+	const proc, sysctls = root + "/proc", root + "/proc/sys/"
 	b.mount("proc", proc, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
-	entries, _ := os.ReadDir(sysctls)
-	for _, e := range entries {
-		if e.Name() != "net" {
-			copySysctls("/" + e.Name())
-			b.mount(stage+"/psys/"+e.Name(), sysctls+"/"+e.Name(), "", unix.MS_BIND, "")
+	for _, name := range names(sysctls) {
+		if name != "net" {
+			_ = filepath.WalkDir(sysctls+name, func(path string, e fs.DirEntry, err error) error {
+				if text, err := file.Read(path, 64<<10); err == nil || e != nil && !e.IsDir() {
+					writeSysctl(copies+strings.TrimPrefix(path, sysctls), string(text))
+				}
+				return nil
+			})
+			b.bind(copies+name, sysctls+name, false)
 		}
 	}
-	b.machineSysctls()
-	b.mount(sysctls, sysctls, "", unix.MS_BIND|unix.MS_REC, "")
-	b.mount(sysctls+"/net", sysctls+"/net", "", unix.MS_BIND|unix.MS_REC, "")
-	b.readOnly(sysctls)
-	entries, _ = os.ReadDir(proc)
-	for _, e := range entries {
-		info, err := e.Info()
-		path := proc + "/" + e.Name()
-		switch {
-		case err != nil || e.Name() == "sys" || strings.Trim(e.Name(), "0123456789") == "":
-		case e.IsDir():
-			b.mount(path, path, "", unix.MS_BIND, "")
-			b.readOnly(path)
-		case info.Mode().IsRegular() && (info.Mode()&0o222 != 0 || info.Mode()&0o004 == 0 || below(e.Name(), "keys key-users kallsyms timer_list")):
-			b.mount("/dev/null", path, "", unix.MS_BIND, "")
+	b.machineSysctls(sysctls)
+	b.bind(sysctls+"net", sysctls+"net", false)
+	b.mount("", proc, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	for _, name := range names(proc) { // what shows the kernel, or keys
+		info, err := os.Lstat(proc + "/" + name)
+		if err == nil && info.Mode().IsRegular() && (info.Mode()&0o004 == 0 || below(name, "keys key-users kallsyms timer_list")) {
+			b.bind(root+"/dev/null", proc+"/"+name, false)
 		}
 	}
 }
 
-func copySysctls(dir string) {
-	_ = filepath.WalkDir(root+"/proc/sys"+dir, func(path string, e fs.DirEntry, err error) error {
-		if to := stage + "/psys" + strings.TrimPrefix(path, root+"/proc/sys"); err == nil && e.IsDir() {
-			_ = os.MkdirAll(to, 0o755)
-		} else if err == nil {
-			text, _ := file.Read(path, 64<<10)
-			writeSysctl(to, string(text))
-		}
-		return nil
-	})
+func names(dir string) []string {
+	all, _ := file.ListDir(dir)
+	return all
 }
 
 // writeSysctl writes a copy of a sysctl. The command's writes give it a time.
 func writeSysctl(path, text string) {
+	_ = os.MkdirAll(filepath.Dir(path), 0o755)
 	_ = os.WriteFile(path, []byte(text), 0o644)
 	_ = os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0))
 }
 
 // machineSysctls adds a copy of each sysctl below net that only the machine's first network namespace has or may write. A file
 // cannot be added to a directory of /proc: a copy covers the directory, and the files that are there are bound into the copy.
-func (b *builder) machineSysctls() {
-	const sysctls, copies = root + "/proc/sys/", stage + "/psys/"
+func (b *builder) machineSysctls(sysctls string) {
 	machine := map[string][]string{} // by directory
 	for key := range b.Outside.Sysctls {
-		if info, err := os.Stat(sysctls + key); err != nil || info.Mode()&0o200 == 0 {
-			dir := filepath.Dir(key)
-			for _, err := os.Stat(sysctls + dir); err != nil && dir != "net"; _, err = os.Stat(sysctls + dir) {
-				dir = filepath.Dir(dir)
-			}
-			machine[dir] = append(machine[dir], key)
+		info, err := os.Stat(sysctls + key)
+		if err == nil && info.Mode()&0o200 != 0 {
+			continue
 		}
+		dir := filepath.Dir(key)
+		for _, err := os.Stat(sysctls + dir); err != nil && dir != "net"; _, err = os.Stat(sysctls + dir) {
+			dir = filepath.Dir(dir)
+		}
+		machine[dir] = append(machine[dir], key)
 	}
 	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(machine))) { // the deepest first
-		b.do("writing in memory", os.MkdirAll(copies+dir, 0o755))
-		entries, _ := os.ReadDir(sysctls + dir)
-		for _, e := range entries {
-			switch at := dir + "/" + e.Name(); {
-			case slices.Contains(machine[dir], at):
-				continue
-			case e.IsDir():
+		for _, name := range names(sysctls + dir) {
+			at := dir + "/" + name
+			if info, err := os.Stat(sysctls + at); err == nil && info.IsDir() {
 				_ = os.MkdirAll(copies+at, 0o755)
-				fallthrough
-			default:
-				if !e.IsDir() {
-					writeSysctl(copies+at, "")
-				}
-				b.mount(sysctls+at, copies+at, "", unix.MS_BIND|unix.MS_REC, "")
+			} else {
+				writeSysctl(copies+at, "")
+			}
+			if !slices.Contains(machine[dir], at) {
+				b.bind(sysctls+at, copies+at, false)
 			}
 		}
 		for _, key := range machine[dir] {
-			_ = os.MkdirAll(copies+filepath.Dir(key), 0o755)
 			writeSysctl(copies+key, b.Outside.Sysctls[key])
 		}
-		b.mount(copies+dir, sysctls+dir, "", unix.MS_BIND|unix.MS_REC, "")
+		b.bind(copies+dir, sysctls+dir, false)
 	}
 }
 
 // links mounts /sys, of which only the links of the network namespace can be written.
 func (b *builder) links() {
-	b.mount("sysfs", root+"/sys", "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
-	b.mount(root+"/sys/devices/virtual/net", root+"/sys/devices/virtual/net", "", unix.MS_BIND, "")
-	b.readOnly(root + "/sys")
+	const sys, links = root + "/sys", root + "/sys/devices/virtual/net/"
+	b.mount("sysfs", sys, "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	for _, name := range names(links) { // not the directory of all: its permissions are the machine's
+		b.bind(links+name, links+name, false)
+	}
+	b.mount("", sys, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 }
 
-// cover hides secrets and sockets, and puts this program in the place of systemctl and service.
+// cover hides runtimes' sockets and secrets, and puts this program in the place of systemctl and service.
 func (b *builder) cover() {
+	if b.err != nil {
+		return
+	}
 	for _, dir := range strings.Fields(covered) {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
 			b.mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, "mode=700")
 		}
 	}
-	for _, path := range b.Outside.Sockets {
-		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
-			b.mount("/dev/null", path, "", unix.MS_BIND, "")
-		}
-	}
-	if b.err != nil {
-		return
-	}
 	units, _ := json.Marshal(b.Units)
-	b.do("writing in memory", os.WriteFile(private+"/known", units, 0o644))
 	script := fmt.Sprintf("#!/bin/sh\nexec %s/nodegate %s as \"${0##*/}\" \"$@\"\n", private, strings.Join(b.Self[1:], " "))
+	b.do("writing in memory", os.WriteFile(private+"/known", units, 0o644))
 	b.do("writing in memory", os.WriteFile(private+"/as", []byte(script), 0o755))
-	for _, path := range strings.Fields("/usr/bin/systemctl /bin/systemctl /usr/sbin/service /sbin/service") {
-		if to, err := filepath.EvalSymlinks(path); err == nil && !strings.Contains(filepath.Base(to), "box") { // a BusyBox has all names
-			b.mount(private+"/as", to, "", unix.MS_BIND, "")
+	for _, path := range []string{"/usr/bin/systemctl", "/bin/systemctl", "/usr/sbin/service", "/sbin/service"} {
+		if to, err := filepath.EvalSymlinks(path); err == nil && !strings.Contains(to, "busybox") {
+			b.bind(private+"/as", to, false)
 		}
 	}
 }

@@ -37,7 +37,7 @@ type Cage struct {
 	hidden  []string
 	modules map[string]bool // before the command
 	root    *os.Root        // its files in memory
-	files   []io.Closer
+	out     *os.File
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
@@ -50,76 +50,61 @@ type told struct {
 }
 
 // Run runs a command in a cage and returns when it or ctx has ended. Its processes stay until Close. The caller is root of its own
-// user, mount and PID namespaces.
+// user, mount and PID namespaces, and no other thread of it needs /tmp.
 func Run(ctx context.Context, s Spec) (_ *Cage, err error) {
 	if s.Outside == nil {
 		if s.Outside, err = Look(); err != nil {
 			return nil, err
 		}
-		defer s.Outside.Close()
 	}
 	c := &Cage{outside: s.Outside, modules: modules(), done: make(chan struct{})}
-	defer func() {
-		if err != nil {
-			c.Close()
-		}
-	}()
-	stage, err := memory()
-	if err != nil {
+	if err := unix.Mount("tmpfs", stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=256m,nr_inodes=100k,mode=755"); err != nil {
 		return nil, fmt.Errorf("mounting a tmpfs for the command's files: %w", err)
 	}
-	c.files = append(c.files, stage)
-	if c.root, err = os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", stage.Fd())); err != nil {
-		return nil, err
-	}
-	network, err := unix.FcntlInt(uintptr(s.Network), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return nil, err
-	}
-	var ends [4]*os.File // of the pipe of its outputs, and of the pipe of messages
-	for i := 0; i < len(ends); i += 2 {
-		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
-			return nil, err
-		}
-	}
-	out, messages := ends[0], ends[2]
-	c.files = append(c.files, out, messages)
-	spec, err := json.Marshal(s)
-	if err != nil {
-		return nil, err
-	}
-	c.cmd = exec.Command(s.Self[0], append(s.Self[1:len(s.Self):len(s.Self)], "build")...)
-	c.cmd.Args[0] = os.Args[0]
-	c.cmd.Env, c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = environment(), bytes.NewReader(spec), ends[1], ends[1]
-	c.cmd.ExtraFiles = append([]*os.File{ends[3], stage, os.NewFile(uintptr(network), "network")}, s.Outside.Files...)
-	c.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL,
-		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // Pdeathsig refers to the thread that started the child
-		err := c.cmd.Start()
-		started <- err
-		if err == nil {
+	c.root, err = os.OpenRoot(stage)
+	network, err2 := os.Open(fmt.Sprintf("/proc/self/fd/%d", s.Network))
+	out, outputs, err3 := os.Pipe()
+	messages, message, err4 := os.Pipe()
+	spec, err5 := json.Marshal(s)
+	if err = errors.Join(err, err2, err3, err4, err5); err == nil {
+		defer messages.Close()
+		c.out, c.cmd = out, exec.Command(s.Self[0], append(s.Self[1:len(s.Self):len(s.Self)], "build")...)
+		c.cmd.Args[0] = os.Args[0]
+		c.cmd.Env, c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = environment(), bytes.NewReader(spec), outputs, outputs
+		c.cmd.ExtraFiles = append([]*os.File{message, network}, s.Outside.Files...)
+		c.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL,
+			Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP}
+		started := make(chan error)
+		go func() {
+			runtime.LockOSThread() // Pdeathsig refers to the thread that started the child
+			started <- c.cmd.Start()
 			_ = c.cmd.Wait()
+			close(c.done)
+		}()
+		if err = <-started; err != nil {
+			err = fmt.Errorf("creating namespaces (user.max_mnt_namespaces, user.max_pid_namespaces and so on limit them): %w", err)
 		}
-		close(c.done)
-	}()
-	err = <-started
-	for _, f := range []*os.File{ends[1], ends[3], c.cmd.ExtraFiles[2]} {
+	}
+	_ = unix.Unmount(stage, unix.MNT_DETACH) // the child has its own
+	for _, f := range []*os.File{network, outputs, message} {
 		f.Close()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("creating the command's namespaces (user.max_mnt_namespaces and user.max_pid_namespaces limit them): %w", err)
+	if err == nil {
+		err = c.follow(ctx, messages)
 	}
-	return c, c.follow(ctx, out, messages)
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
 }
 
 // follow waits for the command's end, and keeps the last part of its outputs.
-func (c *Cage) follow(ctx context.Context, out, messages *os.File) error {
+func (c *Cage) follow(ctx context.Context, messages *os.File) error {
 	last, copied := &tail{}, make(chan struct{})
 	go func() {
 		defer close(copied)
-		_, _ = io.Copy(last, out)
+		_, _ = io.Copy(last, c.out)
 	}()
 	defer context.AfterFunc(ctx, func() { _ = messages.SetReadDeadline(time.Now()) })()
 	var stands, ended told
@@ -128,34 +113,27 @@ func (c *Cage) follow(ctx context.Context, out, messages *os.File) error {
 	if err == nil && stands.Error == "" {
 		err = from.Decode(&ended)
 		c.Ended = err == nil
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = nil
-		}
 	}
 	c.hidden, c.Exit = stands.Hidden, ended.Exit
-	_ = out.SetReadDeadline(time.Now())
+	_ = c.out.SetReadDeadline(time.Now())
 	<-copied
-	_ = out.SetReadDeadline(time.Time{})
-	if raw, err := out.SyscallConn(); err == nil { // the pipe may hold the command's last words
-		_ = raw.Read(func(fd uintptr) bool {
-			var b [16 << 10]byte
-			for range 4 { // a pipe's capacity
-				n, _ := unix.Read(int(fd), b[:])
-				_, _ = last.Write(b[:max(n, 0)])
-			}
+	_ = c.out.SetReadDeadline(time.Time{})
+	if raw, err := c.out.SyscallConn(); err == nil {
+		_ = raw.Read(func(fd uintptr) bool { // the command's last words
+			var pipe [64 << 10]byte
+			n, _ := unix.Read(int(fd), pipe[:])
+			_, _ = last.Write(pipe[:max(n, 0)])
 			return true
 		})
 	}
 	c.Said = string(last.kept)
 	switch {
 	case stands.Error != "":
-		return fmt.Errorf("building the command's cage: %s", stands.Error)
-	case err != nil && ctx.Err() != nil:
-		return ctx.Err()
-	case err != nil:
-		return fmt.Errorf("the command's cage ended early: %s", c.Said)
+		return errors.New(stands.Error)
+	case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("the command's cage ended early (%w): %s", err, c.Said)
 	}
-	go func() { _, _ = io.Copy(io.Discard, out) }() // of what the command left running
+	go func() { _, _ = io.Copy(io.Discard, c.out) }() // of what the command left running
 	return nil
 }
 
@@ -165,12 +143,8 @@ func (c *Cage) Close() {
 		_ = c.cmd.Process.Kill()
 		<-c.done
 	}
-	if c.root != nil {
-		c.root.Close()
-	}
-	for _, f := range c.files {
-		f.Close()
-	}
+	_ = c.root.Close()
+	c.out.Close()
 }
 
 // tail keeps the last bytes that are written to it.
@@ -180,28 +154,6 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.kept = append(t.kept, p...)
 	t.kept = append(t.kept[:0], t.kept[max(0, len(t.kept)-9000):]...)
 	return len(p), nil
-}
-
-// memory returns a tmpfs that is not mounted anywhere.
-func memory() (*os.File, error) {
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = unix.Close(fs) }()
-	for _, option := range [][2]string{{"size", "256m"}, {"nr_inodes", "100k"}, {"mode", "755"}} {
-		if err := unix.FsconfigSetString(fs, option[0], option[1]); err != nil {
-			return nil, err
-		}
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return nil, err
-	}
-	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), "tmpfs"), nil
 }
 
 func environment() []string {

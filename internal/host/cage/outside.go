@@ -19,7 +19,6 @@ type Outside struct {
 	Trees   []string          // directories, one for each of Files
 	Files   []*os.File        `json:"-"` // cmd.ExtraFiles of the process that calls Run
 	Hidden  []string          // mounts that a cage does not show, such as network file systems
-	Sockets []string          // paths of unix sockets
 	Sysctls map[string]string // those of net that can be written, by path: net/core/netdev_max_backlog
 }
 
@@ -36,31 +35,24 @@ func below(path, list string) bool {
 	return slices.ContainsFunc(strings.Fields(list), func(dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") })
 }
 
-// Look returns the machine as the calling process sees it. Call it in the machine's first namespaces.
+// Look returns the machine as the calling process sees it. Call it in the machine's first namespaces, and close its Files.
 func Look() (*Outside, error) {
-	entries, err := os.ReadDir("/")
-	if err != nil {
-		return nil, err
-	}
 	mounts, err := file.Read("/proc/self/mountinfo", 16<<20)
 	if err != nil {
 		return nil, err
 	}
+	entries, err := os.ReadDir("/")
 	o, types := &Outside{Sysctls: map[string]string{}}, map[string]string{}
 	for _, e := range entries {
 		if path := "/" + e.Name(); e.IsDir() && !below(path, own) {
-			types[path] = "ext4" // of the root's file system, which answers
+			types[path] = "ext4" // the root's answers
 		}
 	}
 	for line := range strings.Lines(string(mounts)) {
 		mount, super, _ := strings.Cut(line, " - ")
-		f, kind := strings.Fields(mount), strings.Fields(super)
-		if len(f) < 5 || len(kind) == 0 {
-			continue
-		}
-		path := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(f[4])
+		path := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(strings.Fields(mount)[4])
 		if path != "/" && !below(path, own+" "+covered) {
-			types[path] = kind[0]
+			types[path] = strings.Fields(super)[0]
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(types)) {
@@ -74,31 +66,14 @@ func Look() (*Outside, error) {
 		}
 		o.Trees, o.Files = append(o.Trees, path), append(o.Files, os.NewFile(uintptr(tree), path))
 	}
-	sockets, _ := file.Read("/proc/net/unix", 16<<20)
-	for line := range strings.Lines(string(sockets)) {
-		if f := strings.SplitN(strings.TrimSpace(line), " /", 2); len(f) == 2 && !below("/"+f[1], own) {
-			o.Sockets = append(o.Sockets, "/"+f[1])
-		}
-	}
-	return o, filepath.WalkDir("/proc/sys/net", func(path string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return nil
-		}
-		if dir := filepath.Base(filepath.Dir(path)); e.IsDir() && (dir == "conf" || dir == "neigh" && e.Name() != "default") {
+	_ = filepath.WalkDir("/proc/sys/net", func(path string, e fs.DirEntry, err error) error {
+		if dir := filepath.Base(filepath.Dir(path)); err == nil && e.IsDir() && (dir == "conf" || dir == "neigh" && e.Name() != "default") {
 			return fs.SkipDir // of a link
 		}
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && info.Mode()&0o200 != 0 {
-			if value, err := file.Read(path, 64<<10); err == nil {
-				o.Sysctls[strings.TrimPrefix(path, "/proc/sys/")] = string(value)
-			}
+		if value, mode, err := file.ReadMode(path, 64<<10); err == nil && mode&0o200 != 0 {
+			o.Sysctls[strings.TrimPrefix(path, "/proc/sys/")] = string(value)
 		}
 		return nil
 	})
-}
-
-// Close closes the files.
-func (o *Outside) Close() {
-	for _, f := range o.Files {
-		f.Close()
-	}
+	return o, err
 }

@@ -56,14 +56,14 @@ func (c *Cage) Would() Record {
 		})
 	}
 	slices.Sort(r.Files)
-	c.walk("psys", func(path string, e fs.FileInfo) {
+	c.walk("sysctl", func(path string, e fs.FileInfo) {
 		key := strings.TrimPrefix(path, "/")
 		was, machine := c.outside.Sysctls[key]
 		if !machine {
 			text, _ := file.Read("/proc/sys/"+key, 64<<10)
 			was = string(text)
 		}
-		if is := strings.Fields(string(c.read("psys/"+key, 64<<10))); e.ModTime().Unix() != 0 && !slices.Equal(is, strings.Fields(was)) {
+		if is := strings.Fields(string(c.read("sysctl/"+key, 64<<10))); e.ModTime().Unix() != 0 && !slices.Equal(is, strings.Fields(was)) {
 			r.Sysctls = append(r.Sysctls, strings.ReplaceAll(key, "/", ".")+" = "+strings.Join(is, " "))
 		}
 	})
@@ -86,7 +86,10 @@ func (c *Cage) Would() Record {
 // walk calls do with each file below a directory in memory; the command made them.
 func (c *Cage) walk(dir string, do func(path string, e fs.FileInfo)) {
 	_ = fs.WalkDir(c.root.FS(), dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+		switch {
+		case strings.Count(path, "/") > 64: // a command may nest them without end
+			return fs.SkipDir
+		case err != nil || e.IsDir():
 			return nil
 		}
 		if info, err := e.Info(); err == nil {
