@@ -125,7 +125,6 @@ func rehearse(ctx context.Context, inUser bool, in io.Reader, out io.Writer) err
 	if a.Outside, err = cage.Look(); err != nil {
 		return err
 	}
-	defer a.Outside.Close()
 	order, err := json.Marshal(&a)
 	if err != nil {
 		return err
