@@ -84,7 +84,7 @@ func TestRehearse(t *testing.T) {
 		wants []string
 	}{
 		{"-- iptables-nft -A INPUT -p tcp --dport 9999 -j DROP", 0, []string{"No connection of", "open connections   all", "ip filter +1"}},
-		{"-- iptables-nft -P FORWARD DROP", 1, []string{"the policy DROP of chain FORWARD of table filter (iptables-nft)", "prod/web", "FORWARD -> DROP"}},
+		{"-- iptables-nft -P FORWARD DROP", 1, []string{"the policy DROP of chain FORWARD of table filter (iptables-nft)", "prod/web", "ip filter, policy DROP of FORWARD +1"}},
 		{"--rules " + rules, 1, []string{"the policy DROP of chain c of table inet guard"}},
 		{"-- iptables-nft -t nat -F", 1, []string{"gone: ip nat -", "until kube-proxy and kubelet write their rules again (30 s): ", "machines outside the cluster"}},
 		{"-- iptables-nft -t nat -F KUBE-SERVICES", 1, []string{"lasting            0; until"}},

@@ -97,7 +97,7 @@ func (a *Rehearsal) Run(ctx context.Context) (*Rehearsed, error) {
 	if list, err = p.look(ctx, flows); err != nil {
 		return nil, err
 	}
-	o.Cut = p.cut(ctx, held, list)
+	o.Cut = cut(ctx, held)
 	for to, hop := range p.hops(ctx, flows) { // one kernel stands for all machines behind a link
 		if hop != hops[to] && hop != "" && hops[to] != "" {
 			o.NotTried = append(o.NotTried, fmt.Sprintf("packets to %s go to %s instead of %s: whether they arrive is not known", to, hop, hops[to]))
@@ -168,8 +168,8 @@ func (p *Replay) hops(ctx context.Context, flows []Flow) map[netip.Addr]string {
 	return hops
 }
 
-// cut returns the held connections that no longer carry packets, although a new one does; of the other flows as well.
-func (p *Replay) cut(ctx context.Context, held map[string]*replica.Connection, list []Outcome) (names []string) {
+// cut returns the held connections that carry no packets any more.
+func cut(ctx context.Context, held map[string]*replica.Connection) (names []string) {
 	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	var mu sync.Mutex
@@ -260,124 +260,77 @@ func (p *Replay) lasting(ctx context.Context, now *replica.Capture, lost []Flow)
 	return last, err
 }
 
-// takeBack finds the sysctl, route or routing rule whose change loses a flow that no rule loses: it is changed back.
+// takeBack finds the sysctl whose change loses a flow that no rule loses: it is changed back.
 func (p *Replay) takeBack(ctx context.Context, was, now *replica.Capture, causes []Outcome) map[string]string {
-	type change struct {
-		what     string
-		old, new string
-		key      string
-		part     *replica.Part
-	}
-	var all []change
-	for _, key := range keys(was) {
-		if old, value := was.Sysctls[key], now.Sysctls[key]; old != value && value != "" {
-			all = append(all, change{fmt.Sprintf("%s %s -> %s", strings.ReplaceAll(key, "/", "."), old, value), old, value, key, nil})
-		}
-	}
-	for i := range was.Parts {
-		if one := &was.Parts[i]; (one.Kind == replica.PartRoute || one.Kind == replica.PartRoutingRule) && !has(now, one) {
-			all = append(all, change{what: "without the " + one.String(), part: one})
-		}
-	}
 	found := map[string]string{}
-	for _, c := range all {
+	for _, key := range changedSysctls(was, now) {
 		var open []Flow
 		for _, o := range causes {
 			if o.Part < 0 && found[o.Flow.Name] == "" {
 				open = append(open, o.Flow)
 			}
 		}
-		if len(open) == 0 || p.Replica.Try(ctx, c.key, c.old, c.part) != nil {
+		if len(open) == 0 || p.Replica.Set(ctx, key, was.Sysctls[key]) != nil {
 			continue
 		}
 		for _, o := range p.send(ctx, open, copies) {
 			if o.Lost == 0 {
-				found[o.Flow.Name] = c.what
+				found[o.Flow.Name] = changed(key, was, now)
 			}
 		}
-		if c.part == nil && p.Replica.Try(ctx, c.key, c.new, nil) != nil {
-			break
-		}
+		_ = p.Replica.Set(ctx, key, now.Sysctls[key])
 	}
 	return found
 }
 
-// keys returns the names of the sysctls: first those of the node, which set those of its links.
-func keys(n *replica.Capture) []string {
-	list := slices.Sorted(maps.Keys(n.Sysctls))
+// changedSysctls returns the names of the sysctls that differ: first those of the node, which set those of its links.
+func changedSysctls(was, now *replica.Capture) []string {
+	list := slices.DeleteFunc(slices.Sorted(maps.Keys(now.Sysctls)), func(key string) bool {
+		old, there := was.Sysctls[key]
+		return !there || old == now.Sysctls[key]
+	})
 	slices.SortStableFunc(list, func(a, b string) int { return strings.Count(a, "/") - strings.Count(b, "/") })
 	return list
 }
 
-func has(n *replica.Capture, p *replica.Part) bool {
-	return slices.ContainsFunc(n.Parts, func(o replica.Part) bool { return identity(&o) == identity(p) })
+func changed(key string, was, now *replica.Capture) string {
+	return fmt.Sprintf("%s %s -> %s", strings.ReplaceAll(key, "/", "."), was.Sysctls[key], now.Sysctls[key])
 }
 
-// identity tells the parts of two captures of one namespace apart. Rules of the legacy backend are only counted.
-func identity(p *replica.Part) string {
-	one := *p
-	if one.Position = 0; one.Kind == replica.PartRoute || one.Kind == replica.PartRoutingRule {
-		return fmt.Sprintf("%s %d", one.String(), one.Family)
-	}
-	return one.String()
-}
-
-// changes lists what differs between two captures of one namespace.
+// changes lists what differs between two captures of one namespace. Rules of the legacy backend, which have no handles, are only counted.
 func changes(was, now *replica.Capture) (list []string) {
+	more, group := map[string]int{}, map[string]string{}
+	for sign, c := range map[int]*replica.Capture{-1: was, 1: now} {
+		for _, p := range c.Parts {
+			p.Position = 0
+			id := fmt.Sprint(p.Family, p.String())
+			more[id] += sign
+			switch group[id] = p.FamilyName() + " " + p.Table; {
+			case p.Kind == replica.PartRoute || p.Kind == replica.PartRoutingRule:
+				group[id] = p.Kind + "s"
+			case p.Kind == replica.PartPolicy:
+				group[id] += ", policy DROP of " + p.Chain
+			case p.Legacy:
+				group[id] = "legacy " + group[id]
+			}
+		}
+	}
 	count := map[string][2]int{}
-	policies := map[string]string{}
-	group := func(p *replica.Part) string {
-		switch {
-		case p.Kind == replica.PartRoute || p.Kind == replica.PartRoutingRule:
-			return p.Kind + "s"
-		case p.Legacy:
-			return "legacy " + p.FamilyName() + " " + p.Table
-		}
-		return p.FamilyName() + " " + p.Table
+	for id, n := range more {
+		c := count[group[id]]
+		c[0], c[1] = c[0]+max(-n, 0), c[1]+max(n, 0)
+		count[group[id]] = c
 	}
-	add := func(from, to *replica.Capture, at int) {
-		have := map[string]int{}
-		for i := range to.Parts {
-			have[identity(&to.Parts[i])]++
-		}
-		for i := range from.Parts {
-			p := &from.Parts[i]
-			if id := identity(p); have[id] > 0 {
-				have[id]--
-				continue
-			}
-			n := count[group(p)]
-			if p.Kind == replica.PartPolicy {
-				policies[group(p)] += fmt.Sprintf(", %s -> %s", p.Chain, [2]string{"ACCEPT", "DROP"}[at])
-			} else {
-				n[at]++
-			}
-			count[group(p)] = n
-		}
-	}
-	add(was, now, 0)
-	add(now, was, 1)
+	count["links"] = [2]int{max(len(was.Links)-len(now.Links), 0), max(len(now.Links)-len(was.Links), 0)}
 	for _, what := range slices.Sorted(maps.Keys(count)) {
-		line := what
 		for at, sign := range []string{"-", "+"} {
 			if n := count[what][at]; n > 0 {
-				line += fmt.Sprintf(" %s%d", sign, n)
+				list = append(list, fmt.Sprintf("%s %s%d", what, sign, n))
 			}
 		}
-		list = append(list, line+policies[what])
 	}
-	for _, key := range keys(now) {
-		if old, there := was.Sysctls[key]; there && old != now.Sysctls[key] {
-			list = append(list, fmt.Sprintf("%s %s -> %s", strings.ReplaceAll(key, "/", "."), old, now.Sysctls[key]))
-		}
-	}
-	for _, one := range []struct {
-		what     string
-		was, now int
-	}{{"links", len(was.Links), len(now.Links)}, {"addresses", len(was.Addresses), len(now.Addresses)}, {"sets", len(was.Sets), len(now.Sets)}} {
-		if one.was != one.now {
-			list = append(list, fmt.Sprintf("%s %+d", one.what, one.now-one.was))
-		}
+	for _, key := range changedSysctls(was, now) {
+		list = append(list, changed(key, was, now))
 	}
 	return list
 }

@@ -37,24 +37,9 @@ func (r *Replica) Again(ctx context.Context, keep func(ports []string) map[strin
 	return c, nil
 }
 
-// Try sets a sysctl of the copy of the node, or adds a route or a routing rule.
-func (r *Replica) Try(ctx context.Context, sysctl, value string, p *Part) error {
-	return r.Node.Do(ctx, func() error {
-		if p == nil {
-			return write(sysctl, value)
-		}
-		s, err := open(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
-		}
-		defer s.close()
-		if p.Kind == PartRoute {
-			_, err = s.ask(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, r.routeMessage(p.Message))
-		} else {
-			_, err = s.ask(unix.RTM_NEWRULE, unix.NLM_F_CREATE, ruleMessage(p.Message))
-		}
-		return err
-	})
+// Set sets a sysctl of the copy of the node.
+func (r *Replica) Set(ctx context.Context, key, value string) error {
+	return r.Node.Do(ctx, func() error { return write(key, value) })
 }
 
 // Rewrite writes the rules of kube-proxy and kubelet that the capture has into the copy, as both do within half a minute: their chains
@@ -85,14 +70,11 @@ func (r *Replica) Rewrite(ctx context.Context, now *Capture) error {
 func (c *Capture) rewriteLegacy(l *Legacy, now *Capture) error {
 	foreign := func(l *Legacy, parts []Part) string {
 		var b strings.Builder
-		l.fingerprint(func(p []byte) (int, error) { return b.Write(p) }, parts)
+		l.fingerprint(b.Write, parts)
 		return b.String()
 	}
 	at := slices.IndexFunc(now.Legacy, func(o Legacy) bool { return o.IPv6 == l.IPv6 && o.Name == l.Name })
 	if at >= 0 && foreign(l, c.Parts) != foreign(&now.Legacy[at], now.Parts) {
-		if own := func(p Part) bool { return p.Legacy && p.Own && p.Table == l.Name }; len(Select(c.Parts, own)) == len(Select(now.Parts, own)) {
-			return nil
-		}
 		return fmt.Errorf("the table %s of the legacy backend has both kube-proxy's and other new rules", l.Name)
 	}
 	return xtables.Replace(&l.Table)
@@ -121,11 +103,6 @@ func (r *Replica) Hop(ctx context.Context, to netip.Addr) (hop string) {
 		return err
 	})
 	return hop
-}
-
-// Select returns the parts of a kind.
-func Select(parts []Part, is func(Part) bool) []Part {
-	return slices.DeleteFunc(slices.Clone(parts), func(p Part) bool { return !is(p) })
 }
 
 // own returns the units that write kube-proxy's and kubelet's rules again.
