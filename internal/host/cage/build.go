@@ -226,14 +226,14 @@ func (b *builder) devices() {
 func (b *builder) sysctls() {
 	const proc, sysctls = root + "/proc", root + "/proc/sys/"
 	b.mount("proc", proc, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	for key, value := range b.Outside.Sysctls {
+		if !below(key, "net") {
+			writeSysctl(copies+key, value)
+		}
+	}
 	for _, name := range names(sysctls) {
 		if name != "net" {
-			_ = filepath.WalkDir(sysctls+name, func(path string, e fs.DirEntry, err error) error {
-				if text, err := file.Read(path, 64<<10); err == nil || e != nil && !e.IsDir() {
-					writeSysctl(copies+strings.TrimPrefix(path, sysctls), string(text))
-				}
-				return nil
-			})
+			_ = os.MkdirAll(copies+name, 0o755)
 			b.bind(copies+name, sysctls+name, false)
 		}
 	}
@@ -266,7 +266,7 @@ func (b *builder) machineSysctls(sysctls string) {
 	machine := map[string][]string{} // by directory
 	for key := range b.Outside.Sysctls {
 		info, err := os.Stat(sysctls + key)
-		if err == nil && info.Mode()&0o200 != 0 {
+		if !below(key, "net") || err == nil && info.Mode()&0o200 != 0 {
 			continue
 		}
 		dir := filepath.Dir(key)

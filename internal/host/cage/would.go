@@ -58,11 +58,7 @@ func (c *Cage) Would() Record {
 	slices.Sort(r.Files)
 	c.walk("sysctl", func(path string, e fs.FileInfo) {
 		key := strings.TrimPrefix(path, "/")
-		was, machine := c.outside.Sysctls[key]
-		if !machine {
-			text, _ := file.Read("/proc/sys/"+key, 64<<10)
-			was = string(text)
-		}
+		was := c.outside.Sysctls[key]
 		if is := strings.Fields(string(c.read("sysctl/"+key, 64<<10))); e.ModTime().Unix() != 0 && !slices.Equal(is, strings.Fields(was)) {
 			r.Sysctls = append(r.Sysctls, strings.ReplaceAll(key, "/", ".")+" = "+strings.Join(is, " "))
 		}
