@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -30,13 +31,13 @@ type Spec struct {
 type Cage struct {
 	Exit  int    // 127: not found; 128+n: ended by signal n
 	Ended bool   // the command ended before ctx did
-	Said  string // the last 9,000 bytes of its outputs, which take part in the limit of its files: 256 MB of memory
+	Said  string // the last 9,000 bytes of its outputs
 
 	outside *Outside
 	hidden  []string
 	modules map[string]bool // before the command
 	root    *os.Root        // its files in memory
-	said    *os.File
+	out     *os.File
 	cmd     *exec.Cmd
 	done    chan struct{}
 }
@@ -64,7 +65,7 @@ func Run(ctx context.Context, s Spec) (*Cage, error) {
 	}
 	defer func() { _ = unix.Unmount(stage, unix.MNT_DETACH) }() // the child keeps its own
 	root, err1 := os.OpenRoot(stage)
-	said, err2 := os.OpenFile(stage+"/said", os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	out, outputs, err2 := os.Pipe()
 	network, err3 := os.Open(fmt.Sprintf("/proc/self/fd/%d", s.Network))
 	messages, message, err4 := os.Pipe()
 	spec, err5 := json.Marshal(s)
@@ -72,14 +73,14 @@ func Run(ctx context.Context, s Spec) (*Cage, error) {
 		return nil, err
 	}
 	defer messages.Close()
-	c.root, c.said, c.cmd = root, said, exec.Command(s.Self[0], append(s.Self[1:len(s.Self):len(s.Self)], "build")...)
+	c.root, c.out, c.cmd = root, out, exec.Command(s.Self[0], append(s.Self[1:len(s.Self):len(s.Self)], "build")...)
 	c.cmd.Env = []string{"container=nodegate-rehearse", "PATH=" + program.SearchPath}
 	for _, name := range []string{"PATH", "HOME", "LANG", "TERM"} {
 		if value := os.Getenv(name); value != "" {
 			c.cmd.Env = append(c.cmd.Env, name+"="+value)
 		}
 	}
-	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = bytes.NewReader(spec), said, said
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = bytes.NewReader(spec), outputs, outputs
 	c.cmd.ExtraFiles = append([]*os.File{message, network}, s.Outside.Files...)
 	c.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL,
 		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP}
@@ -91,8 +92,9 @@ func Run(ctx context.Context, s Spec) (*Cage, error) {
 		close(c.done)
 	}()
 	err := <-started
-	network.Close()
-	message.Close()
+	for _, f := range []*os.File{network, message, outputs} {
+		f.Close()
+	}
 	if err == nil {
 		err = c.follow(ctx, messages)
 	}
@@ -106,6 +108,11 @@ func Run(ctx context.Context, s Spec) (*Cage, error) {
 // follow waits for the command's end.
 func (c *Cage) follow(ctx context.Context, messages *os.File) error {
 	defer context.AfterFunc(ctx, func() { _ = messages.SetReadDeadline(time.Now()) })()
+	last, copied := &tail{}, make(chan struct{})
+	go func() {
+		_, _ = io.Copy(last, c.out)
+		close(copied)
+	}()
 	var stands, ended told
 	from := json.NewDecoder(messages)
 	err := from.Decode(&stands)
@@ -119,11 +126,19 @@ func (c *Cage) follow(ctx context.Context, messages *os.File) error {
 			err = nil
 		}
 	}
-	last := make([]byte, 9000)
-	if info, err := c.said.Stat(); err == nil {
-		n, _ := c.said.ReadAt(last, max(0, info.Size()-int64(len(last))))
-		c.Said = string(last[:n])
+	_ = c.out.SetReadDeadline(time.Now())
+	<-copied
+	_ = c.out.SetReadDeadline(time.Time{})
+	if raw, err := c.out.SyscallConn(); err == nil {
+		_ = raw.Read(func(fd uintptr) bool { // the command's last words
+			var pipe [64 << 10]byte
+			n, _ := unix.Read(int(fd), pipe[:])
+			_, _ = last.Write(pipe[:max(n, 0)])
+			return true
+		})
 	}
+	c.Said = string(last.kept)
+	go func() { _, _ = io.Copy(io.Discard, c.out) }() // of what the command left running
 	if err != nil {
 		return fmt.Errorf("%w %s", err, c.Said)
 	}
@@ -137,7 +152,16 @@ func (c *Cage) Close() {
 		<-c.done
 	}
 	c.root.Close()
-	c.said.Close()
+	c.out.Close()
+}
+
+// tail keeps the last bytes that are written to it.
+type tail struct{ kept []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	t.kept = append(t.kept[:0], t.kept[max(0, len(t.kept)-9000):]...)
+	return len(p), nil
 }
 
 // Main is the cage's own process, and systemctl and service in it. The command line calls it with the arguments that follow

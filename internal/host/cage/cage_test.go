@@ -78,7 +78,7 @@ func TestMain(m *testing.M) {
 // node makes a machine's directories, mounts and sockets in a mount namespace of its own, and starts the caller.
 func node(q question, a *answer) (err error) {
 	script := `mount --make-rprivate /; for d in /var/lib /srv; do mount -t tmpfs tmpfs $d; done; mkdir -p /srv/sub /var/lib/kubelet/pki
-mount -t tmpfs tmpfs /srv/sub; echo file | tee /srv/file /srv/gone /srv/touched /srv/sub/file >/var/lib/kubelet/pki/key`
+mount -t tmpfs tmpfs /srv/sub; mkdir /srv/proc /srv/old; mount -t proc proc /srv/proc; touch /srv/bound /srv/old/one; mount --bind /etc/passwd /srv/bound; echo file | tee /srv/file /srv/gone /srv/touched /srv/sub/file >/var/lib/kubelet/pki/key`
 	if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -91,7 +91,7 @@ mount -t tmpfs tmpfs /srv/sub; echo file | tee /srv/file /srv/gone /srv/touched 
 		return err
 	}
 	all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1<<32 - 1}}
-	text, err := again("caller", q, &syscall.SysProcAttr{UidMappings: all, GidMappings: all, Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS |
+	text, err := again("caller", q, &syscall.SysProcAttr{UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true, Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS |
 		unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWNET}, q.Look.Files)
 	if err != nil {
 		return fmt.Errorf("starting a caller in a user namespace (kernel.unprivileged_userns_clone, user.max_user_namespaces): %w", err)
@@ -99,7 +99,7 @@ mount -t tmpfs tmpfs /srv/sub; echo file | tee /srv/file /srv/gone /srv/touched 
 	if err := json.Unmarshal(text, a); err != nil {
 		return err
 	}
-	text, err = exec.Command("sh", "-c", "grep -r . /srv/; ls /srv").CombinedOutput()
+	text, err = exec.Command("sh", "-c", "cd /srv; grep . file gone touched sub/*; cmp bound /etc/passwd; ls . old").CombinedOutput()
 	a.Node = string(text)
 	return nil
 }
@@ -216,8 +216,8 @@ Max core file size        1                    1                    bytes
 func TestWould(t *testing.T) {
 	hosttest.NeedProgram(t, "sysctl")
 	before := require.ReadFile(t, "/proc/sys/kernel/panic")
-	q := sh(`set -e; echo new >/srv/sub/new; echo longer >>/srv/file; rm /srv/gone; : >>/srv/touched; mkdir /srv/dir; echo x >/top; ln -s x /srv/link
-sysctl -w kernel.panic=77 net.core.netdev_max_backlog=7777 net.ipv4.ip_forward=1; cat /proc/sys/kernel/panic /proc/sys/net/ipv4/ip_forward; grep -q . /proc/sys/net/core/somaxconn
+	q := sh(`set -e; echo new >/srv/sub/new; echo longer >>/srv/file; rm /srv/gone; : >>/srv/touched; mkdir /srv/dir; echo x >>/srv/bound; rm -r /srv/old; mkdir /srv/old; echo 2 >/srv/old/two; echo x >/top; ln -s x /srv/link
+sysctl -w kernel.panic=77 net.core.netdev_max_backlog=7777 net.ipv4.ip_forward=1; cat /proc/sys/kernel/panic /proc/sys/net/ipv4/ip_forward; su nobody -s /bin/sh -c "id -un"; systemctl show -p ActiveState known; grep -q . /proc/sys/net/core/somaxconn
 echo 1234 >/proc/sys/net/ipv4/neigh/default/gc_thresh3; sysctl -w kernel.pid_max=$(cat /proc/sys/kernel/pid_max)
 cat >/etc/systemd/system/once@.service <<E
 [Service]
@@ -240,6 +240,8 @@ net.core.netdev_max_backlog = 7777
 net.ipv4.ip_forward = 1
 77
 1
+nobody
+ActiveState=active
 kernel.pid_max = %sactive
 rc 3
 Unit none.service not found.
@@ -248,11 +250,11 @@ started x e
 stopped
 `, require.ReadFile(t, "/proc/sys/kernel/pid_max")))
 	assert.Diff(t, fmt.Sprintf("%q\n%q\n%v\n%v", a.Would.Files, a.Would.Sysctls, a.Would.Units, a.Would.Hidden),
-		`["/etc/systemd/system/once@.service" "/etc/systemd/system/stays.service" "/srv/file" "/srv/link" "/srv/once" "/srv/sub/new" "/top" "deleted /srv/gone"]
+		`["/etc/systemd/system/once@.service" "/etc/systemd/system/stays.service" "/srv/bound" "/srv/file" "/srv/link" "/srv/old/two" "/srv/once" "/srv/sub/new" "/top" "deleted /srv/gone" "deleted /srv/old"]
 ["kernel.panic = 77" "net.core.netdev_max_backlog = 7777" "net.ipv4.neigh.default.gc_thresh3 = 1234"]
 [{start once@x.service ran} {stop once@x.service ran} {restart stays.service not run} {enable stays.service at the next start} {start stays.service not run} {daemon-reload  at the next start} {start none.service absent}]
-[]`)
-	assert.Diff(t, a.Node, "/srv/touched:file\n/srv/gone:file\n/srv/file:file\n/srv/sub/file:file\nfile\ngone\nsocket\nsub\ntouched\n")
+[/srv/proc]`)
+	assert.Diff(t, a.Node, "file:file\ngone:file\ntouched:file\nsub/file:file\n.:\nbound\nfile\ngone\nold\nproc\nsocket\nsub\ntouched\n\nold:\none\n")
 	assert.Equal(t, string(require.ReadFile(t, "/proc/sys/kernel/panic")), string(before))
 }
 

@@ -18,8 +18,12 @@ const unitDirs = "/etc/systemd/system /run/systemd/system /usr/local/lib/systemd
 // standIn is systemctl, a link to it, or service in the cage. A unit of Type=oneshot only runs a command: it runs here. firewalld
 // writes its rules when it starts: it gets a bus of its own. All other units are written down.
 func standIn(name string, args []string) (rc int) {
-	words := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
-	now := slices.Contains(args, "--now")
+	var words []string
+	for i, arg := range args {
+		if !strings.HasPrefix(arg, "-") && (i == 0 || !slices.Contains(strings.Fields("-p -t -n -o -s -H -M --property --type"), args[i-1])) {
+			words = append(words, arg)
+		}
+	}
 	switch {
 	case name == "service" && len(words) > 1:
 		words[0], words[1] = words[1], words[0]
@@ -43,7 +47,7 @@ func standIn(name string, args []string) (rc int) {
 		action = "restart"
 	case "enable", "reenable", "disable", "mask", "unmask", "preset", "daemon-reload", "daemon-reexec", "link", "set-default":
 		note(verb, strings.Join(units, " "), Later)
-		if now {
+		if slices.Contains(args, "--now") {
 			action = map[string]string{"enable": "start", "reenable": "start", "disable": "stop", "mask": "stop"}[verb]
 		}
 	default:
