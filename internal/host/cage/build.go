@@ -1,9 +1,9 @@
 package cage
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -47,12 +47,11 @@ func (b *builder) mount(from, to, kind string, flags uintptr, options string) {
 	}
 }
 
-// bind makes a file or directory seen at another place, with the mounts below it. If it is read-only, those are not.
-func (b *builder) bind(from, to string, readOnly bool) {
-	b.mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
-	if readOnly {
-		b.mount("", to, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID, "")
-	}
+func (b *builder) bind(from, to string) { b.mount(from, to, "", unix.MS_BIND|unix.MS_REC, "") }
+
+// readOnly keeps the mounts below it as they are.
+func (b *builder) readOnly(path string) {
+	b.mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID, "")
 }
 
 // build makes the cage's mounts, gives up all further rights, and becomes its init.
@@ -64,29 +63,20 @@ func build() int {
 	b.do("reading the command", json.NewDecoder(os.Stdin).Decode(&b.Spec))
 	b.do("entering the network namespace", unix.Setns(networkFD, unix.CLONE_NEWNET))
 	b.mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-	b.files()
-	b.devices()
-	b.sysctls()
-	b.links()
-	if b.err == nil {
-		b.do("entering the cage", unix.Chdir(root))
-		b.do("entering the cage", unix.PivotRoot(".", "."))
-		b.do("leaving the machine's files", unix.Unmount(".", unix.MNT_DETACH))
-	}
-	b.cover()
-	null, err := os.Open("/dev/null")
-	b.do("opening /dev/null", err)
-	if b.err == nil {
-		b.do("opening /dev/null", unix.Dup3(int(null.Fd()), 0, 0))
-		b.do("giving up rights", restrict())
+	for _, step := range []func(){b.files, b.copyRun, b.devices, b.sysctls, b.links, b.enter, b.cover} {
+		if b.err == nil {
+			step()
+		}
 	}
 	_ = unix.Umask(0o022)
+	if b.err == nil {
+		b.do("giving up rights", restrict())
+	}
 	state := told{Hidden: slices.Concat(b.hidden, b.Outside.Hidden)}
 	if b.err != nil {
 		state.Error = b.err.Error()
 	}
-	tell(state)
-	if b.err == nil {
+	if tell(state); b.err == nil {
 		_, _ = unix.FcntlInt(messageFD, unix.F_SETFD, 0)
 		again := slices.Concat([]string{private + "/nodegate"}, b.Self[1:], []string{"init"}, b.Args)
 		fmt.Fprintln(os.Stderr, "nodegate:", unix.Exec(again[0], again, os.Environ()))
@@ -99,25 +89,18 @@ func tell(t told) {
 	_, _ = unix.Write(messageFD, text)
 }
 
-// files makes the cage's root: a layer in memory over each tree of the machine, and a copy of /run.
+// files makes the cage's root: a layer in memory over each tree of the machine.
 func (b *builder) files() {
-	if b.err != nil {
-		return
-	}
 	for _, dir := range []string{"", "/proc", "/sys", "/dev", "/run"} {
 		b.do("writing in memory", os.Mkdir(root+dir, 0o755))
 	}
-	copyRun()
-	b.do("writing in memory", os.Mkdir(root+private, 0o755))
-	b.do("copying this program", copyFile("/proc/self/exe", root+private+"/nodegate", 0o755))
-	b.bind(root, root, false)
-	entries, _ := os.ReadDir("/")
+	b.bind(root, root)
+	entries, err := os.ReadDir("/")
 	for _, e := range entries {
 		if to, err := os.Readlink("/" + e.Name()); err == nil {
 			_ = os.Symlink(to, root+"/"+e.Name())
 		}
 	}
-	var err error
 	for i, path := range b.Outside.Trees {
 		if one := layer(i, path); one != nil {
 			b.hidden, err = append(b.hidden, path), one
@@ -136,8 +119,7 @@ func layer(i int, path string) error {
 		return err
 	}
 	if !info.IsDir() { // /etc/resolv.conf of a container
-		_ = os.MkdirAll(stage+"/up", 0o755)
-		if err := copyFile(from, up, info.Mode()); err != nil {
+		if err := copyFile(from, up, info); err != nil {
 			return err
 		}
 		return unix.Mount(up, root+path, "", unix.MS_BIND, "")
@@ -145,65 +127,53 @@ func layer(i int, path string) error {
 	for _, dir := range []string{low, up, work, root + path} {
 		_ = os.MkdirAll(dir, 0o755)
 	}
-	as(up, info)
-	if err := unix.MoveMount(treesFD+i, "", unix.AT_FDCWD, low, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return err
-	}
-	if err := unix.Mount("", low, "", unix.MS_PRIVATE, ""); err != nil {
-		return err
-	}
-	return unix.Mount("overlay", root+path, "overlay", unix.MS_NODEV|unix.MS_NOSUID,
-		fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,userxattr", low, up, work))
+	likewise(up, info)
+	return cmp.Or(unix.MoveMount(treesFD+i, "", unix.AT_FDCWD, low, unix.MOVE_MOUNT_F_EMPTY_PATH),
+		unix.Mount("", low, "", unix.MS_PRIVATE, ""),
+		unix.Mount("overlay", root+path, "overlay", unix.MS_NODEV|unix.MS_NOSUID,
+			fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,userxattr", low, up, work)))
 }
 
-// as gives a copy its original's owner and permissions.
-func as(path string, original fs.FileInfo) {
+// likewise gives a copy its original's owner and permissions.
+func likewise(path string, original fs.FileInfo) {
 	owner := original.Sys().(*syscall.Stat_t)
 	_ = os.Lchown(path, int(owner.Uid), int(owner.Gid))
 	_ = os.Chmod(path, original.Mode())
 }
 
-// copyRun copies the regular files and links of /run but those of runtimes, up to 1 MB each and 32 MB in all.
-func copyRun() {
-	left, here := int64(32<<20), unix.Stat_t{}
-	_ = unix.Stat("/run", &here)
-	_ = filepath.WalkDir("/run", func(path string, e fs.DirEntry, err error) error {
-		info, err := os.Lstat(path)
-		if err != nil {
-			return nil
-		}
-		switch mode := info.Mode(); {
-		case mode.IsDir() && (info.Sys().(*syscall.Stat_t).Dev != here.Dev ||
-			below(path, "/run/netns /run/user /run/containerd /run/k3s /run/docker /run/crio /run/secrets")):
-			return fs.SkipDir
-		case mode.IsDir():
-			_ = os.Mkdir(root+path, 0o755)
-		case mode&fs.ModeSymlink != 0:
-			target, _ := os.Readlink(path)
-			_ = os.Symlink(target, root+path)
-			return nil
-		case !mode.IsRegular() || info.Size() > min(1<<20, left) || copyFile(path, root+path, 0o600) != nil:
-			return nil
-		}
-		left -= info.Size() + 1<<10
-		as(root+path, info)
-		return nil
-	})
+func copyFile(from, to string, original fs.FileInfo) error {
+	text, err := file.Read(from, 1<<20)
+	if err == nil {
+		err = os.WriteFile(to, text, 0o600)
+		likewise(to, original)
+	}
+	return err
 }
 
-func copyFile(from, to string, mode fs.FileMode) error {
-	f, err := file.Open(from)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, mode.Perm())
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	_, err = io.Copy(w, io.LimitReader(f, 128<<20))
-	return err
+// copyRun copies the regular files and links of /run but those of runtimes, up to 1 MB each and 32 MB in all.
+func (b *builder) copyRun() {
+	left, here := int64(32<<20), unix.Stat_t{}
+	_ = unix.Stat("/run", &here)
+	_ = filepath.WalkDir("/run", func(path string, _ fs.DirEntry, err error) error {
+		info, err := os.Lstat(path)
+		switch {
+		case err != nil:
+		case info.IsDir() && (info.Sys().(*syscall.Stat_t).Dev != here.Dev ||
+			below(path, "/run/netns /run/user /run/containerd /run/k3s /run/docker /run/crio /run/secrets")):
+			return fs.SkipDir
+		case info.IsDir():
+			_ = os.Mkdir(root+path, 0o755)
+			likewise(root+path, info)
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, _ := os.Readlink(path)
+			_ = os.Symlink(target, root+path)
+		case info.Mode().IsRegular() && info.Size() <= left:
+			if copyFile(path, root+path, info) == nil {
+				left -= info.Size() + 1<<10
+			}
+		}
+		return nil
+	})
 }
 
 // devices makes /dev. The mounts are read-only: the devices can be written, and their permissions cannot.
@@ -213,7 +183,8 @@ func (b *builder) devices() {
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty", "net/tun"} {
 		if _, err := os.Stat("/dev/" + name); err == nil {
 			_ = os.WriteFile(root+"/dev/"+name, nil, 0o600)
-			b.bind("/dev/"+name, root+"/dev/"+name, true)
+			b.bind("/dev/"+name, root+"/dev/"+name)
+			b.readOnly(root + "/dev/" + name)
 		}
 	}
 	for name, to := range map[string]string{"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
@@ -222,35 +193,51 @@ func (b *builder) devices() {
 }
 
 // sysctls mounts /proc, whose files belong to the machine's root, as which the command runs. Only the sysctls can be written: those
-// of the network namespace, and copies of all others.
+// of the network namespace, and copies of all others. The machine's first network namespace has further ones below net, or only it
+// may write them. A file cannot be added to a directory of /proc: a copy covers it, into which the other files are bound.
 func (b *builder) sysctls() {
 	const proc, sysctls = root + "/proc", root + "/proc/sys/"
-	b.mount("proc", proc, "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
-	for _, name := range names(sysctls) {
-		if name != "net" {
-			_ = filepath.WalkDir(sysctls+name, func(path string, e fs.DirEntry, err error) error {
-				if text, err := file.Read(path, 64<<10); err == nil || e != nil && !e.IsDir() {
-					writeSysctl(copies+strings.TrimPrefix(path, sysctls), string(text))
+	b.mount("proc", proc, "proc", 0, "")
+	copied := map[string][]string{} // keys by directory
+	for key := range b.Outside.Sysctls {
+		dir, _, _ := strings.Cut(key, "/")
+		if info, err := os.Stat(sysctls + key); dir != "net" || err != nil || info.Mode()&0o200 == 0 {
+			for up := filepath.Dir(key); dir == "net" && up != "net"; up = filepath.Dir(up) {
+				if _, err := os.Stat(sysctls + up); err == nil {
+					dir = up
+					break
 				}
-				return nil
-			})
-			b.bind(copies+name, sysctls+name, false)
+			}
+			copied[dir] = append(copied[dir], key)
 		}
 	}
-	b.machineSysctls(sysctls)
-	b.bind(sysctls+"net", sysctls+"net", false)
-	b.mount("", proc, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
-	for _, name := range names(proc) { // what shows the kernel, or keys
+	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(copied))) { // the deepest first
+		names, _ := file.ListDir(sysctls + dir)
+		for _, name := range names {
+			at := dir + "/" + name
+			if info, err := os.Stat(sysctls + at); err == nil && info.IsDir() {
+				_ = os.MkdirAll(copies+at, 0o755)
+			} else {
+				writeSysctl(copies+at, "")
+			}
+			if below(dir, "net") && !slices.Contains(copied[dir], at) {
+				b.bind(sysctls+at, copies+at)
+			}
+		}
+		for _, key := range copied[dir] {
+			writeSysctl(copies+key, b.Outside.Sysctls[key])
+		}
+		b.bind(copies+dir, sysctls+dir)
+	}
+	b.bind(sysctls+"net", sysctls+"net")
+	b.readOnly(proc)
+	names, _ := file.ListDir(proc)
+	for _, name := range names { // those that show the kernel's memory or keys
 		info, err := os.Lstat(proc + "/" + name)
 		if err == nil && info.Mode().IsRegular() && (info.Mode()&0o004 == 0 || below(name, "keys key-users kallsyms timer_list")) {
-			b.bind(root+"/dev/null", proc+"/"+name, false)
+			b.bind(root+"/dev/null", proc+"/"+name)
 		}
 	}
-}
-
-func names(dir string) []string {
-	all, _ := file.ListDir(dir)
-	return all
 }
 
 // writeSysctl writes a copy of a sysctl. The command's writes give it a time.
@@ -260,67 +247,41 @@ func writeSysctl(path, text string) {
 	_ = os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0))
 }
 
-// machineSysctls adds a copy of each sysctl below net that only the machine's first network namespace has or may write. A file
-// cannot be added to a directory of /proc: a copy covers the directory, and the files that are there are bound into the copy.
-func (b *builder) machineSysctls(sysctls string) {
-	machine := map[string][]string{} // by directory
-	for key := range b.Outside.Sysctls {
-		info, err := os.Stat(sysctls + key)
-		if err == nil && info.Mode()&0o200 != 0 {
-			continue
-		}
-		dir := filepath.Dir(key)
-		for _, err := os.Stat(sysctls + dir); err != nil && dir != "net"; _, err = os.Stat(sysctls + dir) {
-			dir = filepath.Dir(dir)
-		}
-		machine[dir] = append(machine[dir], key)
-	}
-	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(machine))) { // the deepest first
-		for _, name := range names(sysctls + dir) {
-			at := dir + "/" + name
-			if info, err := os.Stat(sysctls + at); err == nil && info.IsDir() {
-				_ = os.MkdirAll(copies+at, 0o755)
-			} else {
-				writeSysctl(copies+at, "")
-			}
-			if !slices.Contains(machine[dir], at) {
-				b.bind(sysctls+at, copies+at, false)
-			}
-		}
-		for _, key := range machine[dir] {
-			writeSysctl(copies+key, b.Outside.Sysctls[key])
-		}
-		b.bind(copies+dir, sysctls+dir, false)
-	}
-}
-
 // links mounts /sys, of which only the links of the network namespace can be written.
 func (b *builder) links() {
-	const sys, links = root + "/sys", root + "/sys/devices/virtual/net/"
-	b.mount("sysfs", sys, "sysfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
-	for _, name := range names(links) { // not the directory of all: its permissions are the machine's
-		b.bind(links+name, links+name, false)
+	const links = root + "/sys/devices/virtual/net/"
+	b.mount("sysfs", root+"/sys", "sysfs", 0, "")
+	names, _ := file.ListDir(links)
+	for _, name := range names { // not the directory of all: its permissions are the machine's
+		b.bind(links+name, links+name)
 	}
-	b.mount("", sys, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	b.readOnly(root + "/sys")
+}
+
+func (b *builder) enter() {
+	self, err := os.ReadFile("/proc/self/exe")
+	b.do("copying this program", cmp.Or(err, os.Mkdir(root+private, 0o755), os.WriteFile(root+private+"/self", self, 0o755)))
+	b.do("entering the cage", unix.Chdir(root))
+	if b.err == nil {
+		b.do("entering the cage", cmp.Or(unix.PivotRoot(".", "."), unix.Unmount(".", unix.MNT_DETACH)))
+	}
 }
 
 // cover hides runtimes' sockets and secrets, and puts this program in the place of systemctl and service.
 func (b *builder) cover() {
-	if b.err != nil {
-		return
-	}
+	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	b.do("opening /dev/null", cmp.Or(err, unix.Dup3(null, 0, 0)))
 	for _, dir := range strings.Fields(covered) {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
 			b.mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, "mode=700")
 		}
 	}
 	units, _ := json.Marshal(b.Units)
-	script := fmt.Sprintf("#!/bin/sh\nexec %s/nodegate %s as \"${0##*/}\" \"$@\"\n", private, strings.Join(b.Self[1:], " "))
-	b.do("writing in memory", os.WriteFile(private+"/known", units, 0o644))
-	b.do("writing in memory", os.WriteFile(private+"/as", []byte(script), 0o755))
+	script := fmt.Sprintf("#!/bin/sh\nexec %s/self %s as \"${0##*/}\" \"$@\"\n", private, strings.Join(b.Self[1:], " "))
+	b.do("writing in memory", cmp.Or(os.WriteFile(private+"/known", units, 0o644), os.WriteFile(private+"/as", []byte(script), 0o755)))
 	for _, path := range []string{"/usr/bin/systemctl", "/bin/systemctl", "/usr/sbin/service", "/sbin/service"} {
 		if to, err := filepath.EvalSymlinks(path); err == nil && !strings.Contains(to, "busybox") {
-			b.bind(private+"/as", to, false)
+			b.bind(private+"/as", to)
 		}
 	}
 }

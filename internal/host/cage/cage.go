@@ -50,43 +50,49 @@ type told struct {
 }
 
 // Run runs a command in a cage and returns when it or ctx has ended. Its processes stay until Close. The caller is root of its own
-// user, mount and PID namespaces, and no other thread of it needs /tmp.
-func Run(ctx context.Context, s Spec) (_ *Cage, err error) {
+// user, mount and PID namespaces, has /proc of those, and no other thread of it needs /tmp.
+func Run(ctx context.Context, s Spec) (*Cage, error) {
 	if s.Outside == nil {
-		if s.Outside, err = Look(); err != nil {
+		look, err := Look()
+		if err != nil {
 			return nil, err
 		}
+		s.Outside = look
 	}
 	c := &Cage{outside: s.Outside, modules: modules(), done: make(chan struct{})}
 	if err := unix.Mount("tmpfs", stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=256m,nr_inodes=100k,mode=755"); err != nil {
 		return nil, fmt.Errorf("mounting a tmpfs for the command's files: %w", err)
 	}
-	c.root, err = os.OpenRoot(stage)
-	network, err2 := os.Open(fmt.Sprintf("/proc/self/fd/%d", s.Network))
-	out, outputs, err3 := os.Pipe()
+	defer func() { _ = unix.Unmount(stage, unix.MNT_DETACH) }() // the child keeps its own
+	root, err1 := os.OpenRoot(stage)
+	out, outputs, err2 := os.Pipe()
+	network, err3 := os.Open(fmt.Sprintf("/proc/self/fd/%d", s.Network))
 	messages, message, err4 := os.Pipe()
 	spec, err5 := json.Marshal(s)
-	if err = errors.Join(err, err2, err3, err4, err5); err == nil {
-		defer messages.Close()
-		c.out, c.cmd = out, exec.Command(s.Self[0], append(s.Self[1:len(s.Self):len(s.Self)], "build")...)
-		c.cmd.Args[0] = os.Args[0]
-		c.cmd.Env, c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = environment(), bytes.NewReader(spec), outputs, outputs
-		c.cmd.ExtraFiles = append([]*os.File{message, network}, s.Outside.Files...)
-		c.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL,
-			Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP}
-		started := make(chan error)
-		go func() {
-			runtime.LockOSThread() // Pdeathsig refers to the thread that started the child
-			started <- c.cmd.Start()
-			_ = c.cmd.Wait()
-			close(c.done)
-		}()
-		if err = <-started; err != nil {
-			err = fmt.Errorf("creating namespaces (user.max_mnt_namespaces, user.max_pid_namespaces and so on limit them): %w", err)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return nil, err
+	}
+	defer messages.Close()
+	c.root, c.out, c.cmd = root, out, exec.Command(s.Self[0], append(s.Self[1:len(s.Self):len(s.Self)], "build")...)
+	c.cmd.Env = []string{"container=nodegate-rehearse", "PATH=" + program.SearchPath}
+	for _, name := range []string{"PATH", "HOME", "LANG", "TERM"} {
+		if value := os.Getenv(name); value != "" {
+			c.cmd.Env = append(c.cmd.Env, name+"="+value)
 		}
 	}
-	_ = unix.Unmount(stage, unix.MNT_DETACH) // the child has its own
-	for _, f := range []*os.File{network, outputs, message} {
+	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = bytes.NewReader(spec), outputs, outputs
+	c.cmd.ExtraFiles = append([]*os.File{message, network}, s.Outside.Files...)
+	c.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL,
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // Pdeathsig refers to the thread that started the child
+		started <- c.cmd.Start()
+		_ = c.cmd.Wait()
+		close(c.done)
+	}()
+	err := <-started
+	for _, f := range []*os.File{network, message, outputs} {
 		f.Close()
 	}
 	if err == nil {
@@ -94,27 +100,32 @@ func Run(ctx context.Context, s Spec) (_ *Cage, err error) {
 	}
 	if err != nil {
 		c.Close()
-		return nil, err
+		return nil, fmt.Errorf("the command's cage (user.max_mnt_namespaces and the like limit it): %w", err)
 	}
 	return c, nil
 }
 
-// follow waits for the command's end, and keeps the last part of its outputs.
+// follow waits for the command's end.
 func (c *Cage) follow(ctx context.Context, messages *os.File) error {
+	defer context.AfterFunc(ctx, func() { _ = messages.SetReadDeadline(time.Now()) })()
 	last, copied := &tail{}, make(chan struct{})
 	go func() {
-		defer close(copied)
 		_, _ = io.Copy(last, c.out)
+		close(copied)
 	}()
-	defer context.AfterFunc(ctx, func() { _ = messages.SetReadDeadline(time.Now()) })()
 	var stands, ended told
 	from := json.NewDecoder(messages)
 	err := from.Decode(&stands)
-	if err == nil && stands.Error == "" {
-		err = from.Decode(&ended)
-		c.Ended = err == nil
+	if err == nil && stands.Error != "" {
+		return errors.New(stands.Error)
 	}
-	c.hidden, c.Exit = stands.Hidden, ended.Exit
+	if c.hidden = stands.Hidden; err == nil {
+		err = from.Decode(&ended)
+		c.Ended, c.Exit = err == nil, ended.Exit
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = nil
+		}
+	}
 	_ = c.out.SetReadDeadline(time.Now())
 	<-copied
 	_ = c.out.SetReadDeadline(time.Time{})
@@ -127,23 +138,20 @@ func (c *Cage) follow(ctx context.Context, messages *os.File) error {
 		})
 	}
 	c.Said = string(last.kept)
-	switch {
-	case stands.Error != "":
-		return errors.New(stands.Error)
-	case err != nil && !errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("the command's cage ended early (%w): %s", err, c.Said)
-	}
 	go func() { _, _ = io.Copy(io.Discard, c.out) }() // of what the command left running
+	if err != nil {
+		return fmt.Errorf("%w %s", err, c.Said)
+	}
 	return nil
 }
 
 // Close ends the cage and all its processes.
 func (c *Cage) Close() {
-	if c.cmd != nil && c.cmd.Process != nil {
+	if c.cmd.Process != nil {
 		_ = c.cmd.Process.Kill()
 		<-c.done
 	}
-	_ = c.root.Close()
+	c.root.Close()
 	c.out.Close()
 }
 
@@ -154,16 +162,6 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.kept = append(t.kept, p...)
 	t.kept = append(t.kept[:0], t.kept[max(0, len(t.kept)-9000):]...)
 	return len(p), nil
-}
-
-func environment() []string {
-	env := []string{"container=nodegate-rehearse", "PATH=" + program.SearchPath}
-	for _, name := range []string{"PATH", "HOME", "LANG", "TERM"} {
-		if value := os.Getenv(name); value != "" {
-			env = append(env, name+"="+value)
-		}
-	}
-	return env
 }
 
 // Main is the cage's own process, and systemctl and service in it. The command line calls it with the arguments that follow

@@ -26,10 +26,10 @@ import (
 )
 
 type question struct {
-	Args   []string
-	For    time.Duration
-	Units  map[string]string
-	Look   *cage.Outside
+	Args  []string
+	For   time.Duration
+	Units map[string]string
+	Look  *cage.Outside
 }
 
 type answer struct {
@@ -78,7 +78,7 @@ func TestMain(m *testing.M) {
 // node makes a machine's directories, mounts and sockets in a mount namespace of its own, and starts the caller.
 func node(q question, a *answer) (err error) {
 	script := `mount --make-rprivate /; for d in /var/lib /srv; do mount -t tmpfs tmpfs $d; done; mkdir -p /srv/sub /var/lib/kubelet/pki
-mount -t tmpfs tmpfs /srv/sub; echo file | tee /srv/file /srv/gone /srv/touched /srv/sub/file >/var/lib/kubelet/pki/key`
+mount -t tmpfs tmpfs /srv/sub; mkdir /srv/proc /srv/old; mount -t proc proc /srv/proc; touch /srv/bound /srv/old/one; mount --bind /etc/passwd /srv/bound; echo file | tee /srv/file /srv/gone /srv/touched /srv/sub/file >/var/lib/kubelet/pki/key`
 	if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -91,7 +91,7 @@ mount -t tmpfs tmpfs /srv/sub; echo file | tee /srv/file /srv/gone /srv/touched 
 		return err
 	}
 	all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1<<32 - 1}}
-	text, err := again("caller", q, &syscall.SysProcAttr{UidMappings: all, GidMappings: all, Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS |
+	text, err := again("caller", q, &syscall.SysProcAttr{UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true, Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS |
 		unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWNET}, q.Look.Files)
 	if err != nil {
 		return fmt.Errorf("starting a caller in a user namespace (kernel.unprivileged_userns_clone, user.max_user_namespaces): %w", err)
@@ -99,7 +99,7 @@ mount -t tmpfs tmpfs /srv/sub; echo file | tee /srv/file /srv/gone /srv/touched 
 	if err := json.Unmarshal(text, a); err != nil {
 		return err
 	}
-	text, err = exec.Command("sh", "-c", "grep -r . /srv/; ls /srv").CombinedOutput()
+	text, err = exec.Command("sh", "-c", "cd /srv; grep . file gone touched sub/*; cmp bound /etc/passwd; ls . old").CombinedOutput()
 	a.Node = string(text)
 	return nil
 }
@@ -162,7 +162,9 @@ func TestEscapes(t *testing.T) {
 	outside := exec.Command("sleep", "1000")
 	require.NoError(t, outside.Start())
 	defer func() { _ = outside.Process.Kill(); _ = outside.Wait() }()
-	sys := func(n ...any) string { return "/run/.nodegate/self system-call " + strings.Trim(fmt.Sprintf("%v", n), "[]") }
+	sys := func(n ...any) string {
+		return "/run/.nodegate/self system-call " + strings.Trim(fmt.Sprintf("%v", n), "[]")
+	}
 	var script strings.Builder
 	rows := [][2]string{
 		{"signal a process of the machine", fmt.Sprintf("kill -0 %d", outside.Process.Pid)},
@@ -202,15 +204,11 @@ func TestEscapes(t *testing.T) {
 	} {
 		fmt.Fprintf(&script, "%s >/tmp/out 2>&1 && { echo escaped: %q; cat /tmp/out; }\n", sys(call...), name)
 	}
-	a := run(t, sh(script.String()+`grep '^Cap[PB]\|NoNew' /proc/self/status; grep core /proc/self/limits; env | sed '/^PWD\|^PATH/d; s/=.*//' | sort`))
+	a := run(t, sh(script.String()+`grep '^Cap[PB]\|NoNew' /proc/self/status; grep core /proc/self/limits; env | grep -v '^\(HOME\|LANG\|TERM\|PATH\|PWD\|container=nodegate-rehearse$\)'`))
 	assert.Diff(t, a.Cage.Said, `CapPrm:	00000000000435ff
 CapBnd:	00000000000435ff
 NoNewPrivs:	1
 Max core file size        1                    1                    bytes     
-HOME
-LANG
-TERM
-container
 `)
 	require.NoError(t, outside.Process.Signal(syscall.Signal(0)))
 }
@@ -218,8 +216,8 @@ container
 func TestWould(t *testing.T) {
 	hosttest.NeedProgram(t, "sysctl")
 	before := require.ReadFile(t, "/proc/sys/kernel/panic")
-	q := sh(`set -e; echo new >/srv/sub/new; echo longer >>/srv/file; rm /srv/gone; : >>/srv/touched; mkdir /srv/dir; echo x >/top; ln -s x /srv/link
-sysctl -w kernel.panic=77 net.core.netdev_max_backlog=7777 net.ipv4.ip_forward=1; cat /proc/sys/kernel/panic /proc/sys/net/ipv4/ip_forward; test -s /proc/sys/net/core/somaxconn
+	q := sh(`set -e; echo new >/srv/sub/new; echo longer >>/srv/file; rm /srv/gone; : >>/srv/touched; mkdir /srv/dir; echo x >>/srv/bound; rm -r /srv/old; mkdir /srv/old; echo 2 >/srv/old/two; echo x >/top; ln -s x /srv/link
+sysctl -w kernel.panic=77 net.core.netdev_max_backlog=7777 net.ipv4.ip_forward=1; cat /proc/sys/kernel/panic /proc/sys/net/ipv4/ip_forward; su nobody -s /bin/sh -c "id -un"; systemctl show -p ActiveState known; grep -q . /proc/sys/net/core/somaxconn
 echo 1234 >/proc/sys/net/ipv4/neigh/default/gc_thresh3; sysctl -w kernel.pid_max=$(cat /proc/sys/kernel/pid_max)
 cat >/etc/systemd/system/once@.service <<E
 [Service]
@@ -236,9 +234,66 @@ systemctl start once@x; systemctl stop once@x.service; service stays restart; sy
 systemctl is-active known; systemctl is-active --quiet stays || echo rc $?; systemctl start none || echo rc $?; cat /srv/once; echo a >/run/x; touch /dev/shm/x`)
 	q.Units = map[string]string{"known.service": "active"}
 	a := run(t, q)
-	assert.Equal(t, a.Cage.Exit, 0)
-	assert.Diff(t, a.Cage.Said, "")
-	assert.Diff(t, fmt.Sprintf("%+v", a.Would), "")
-	assert.Diff(t, a.Node, "")
+	assert.Equal(t, fmt.Sprint(a.Cage.Exit, a.Cage.Ended), "0 true")
+	assert.Diff(t, a.Cage.Said, fmt.Sprintf(`kernel.panic = 77
+net.core.netdev_max_backlog = 7777
+net.ipv4.ip_forward = 1
+77
+1
+nobody
+ActiveState=active
+kernel.pid_max = %sactive
+rc 3
+Unit none.service not found.
+rc 5
+started x e
+stopped
+`, require.ReadFile(t, "/proc/sys/kernel/pid_max")))
+	assert.Diff(t, fmt.Sprintf("%q\n%q\n%v\n%v", a.Would.Files, a.Would.Sysctls, a.Would.Units, a.Would.Hidden),
+		`["/etc/systemd/system/once@.service" "/etc/systemd/system/stays.service" "/srv/bound" "/srv/file" "/srv/link" "/srv/old/two" "/srv/once" "/srv/sub/new" "/top" "deleted /srv/gone" "deleted /srv/old"]
+["kernel.panic = 77" "net.core.netdev_max_backlog = 7777" "net.ipv4.neigh.default.gc_thresh3 = 1234"]
+[{start once@x.service ran} {stop once@x.service ran} {restart stays.service not run} {enable stays.service at the next start} {start stays.service not run} {daemon-reload  at the next start} {start none.service absent}]
+[/srv/proc]`)
+	assert.Diff(t, a.Node, "file:file\ngone:file\ntouched:file\nsub/file:file\n.:\nbound\nfile\ngone\nold\nproc\nsocket\nsub\ntouched\n\nold:\none\n")
 	assert.Equal(t, string(require.ReadFile(t, "/proc/sys/kernel/panic")), string(before))
+}
+
+func TestEnds(t *testing.T) {
+	for _, c := range []struct {
+		q          question
+		said, want string
+	}{
+		{question{Args: []string{"no-such-program"}}, "nodegate: exec: \"no-such-program\": executable file not found in $PATH\n", "127 true"},
+		{sh("kill -9 $$"), "", "137 true"},
+		{question{Args: []string{"sh", "-c", "echo begun; sleep 1000"}, For: 2 * time.Second}, "begun\n", "0 false"},
+		{sh("sleep 1000 & i=0; while [ $i -lt 5000 ]; do echo $i; i=$((i+1)); done | tee /dev/stderr; exit 3"), "4999\n", "3 true"},
+	} {
+		a := run(t, c.q)
+		assert.Equal(t, fmt.Sprint(a.Cage.Exit, a.Cage.Ended), c.want, "%v", c.q)
+		assert.True(t, strings.HasSuffix(a.Cage.Said, c.said) && len(a.Cage.Said) <= 9000, "%v: %q", c.q, a.Cage.Said)
+	}
+}
+
+// TestKilled: the processes of a cage end with the process that started it.
+func TestKilled(t *testing.T) {
+	hosttest.NeedRoot(t)
+	q := sh("setsid sleep 1000.25 & sleep 1000.25")
+	q.For = time.Minute
+	text, err := json.Marshal(q)
+	require.NoError(t, err)
+	cmd := exec.Command("/proc/self/exe", "node")
+	cmd.Stdin, cmd.SysProcAttr = bytes.NewReader(text), &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	require.NoError(t, cmd.Start())
+	running := func() string {
+		out, _ := exec.Command("pgrep", "-f", "^sleep 1000.25").Output()
+		return string(out)
+	}
+	for strings.Count(running(), "\n") < 2 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	for running() != "" { // the caller gets its signal first
+		time.Sleep(10 * time.Millisecond)
+	}
 }

@@ -19,7 +19,7 @@ type Outside struct {
 	Trees   []string          // directories, one for each of Files
 	Files   []*os.File        `json:"-"` // cmd.ExtraFiles of the process that calls Run
 	Hidden  []string          // mounts that a cage does not show, such as network file systems
-	Sysctls map[string]string // those of net that can be written, by path: net/core/netdev_max_backlog
+	Sysctls map[string]string // by path: kernel/panic; of net those that can be written, and none of a link
 }
 
 // Directories of /, which a cage makes for itself; runtimes' directories, which it covers; and file systems that answer at once.
@@ -66,12 +66,16 @@ func Look() (*Outside, error) {
 		}
 		o.Trees, o.Files = append(o.Trees, path), append(o.Files, os.NewFile(uintptr(tree), path))
 	}
-	_ = filepath.WalkDir("/proc/sys/net", func(path string, e fs.DirEntry, err error) error {
-		if dir := filepath.Base(filepath.Dir(path)); err == nil && e.IsDir() && (dir == "conf" || dir == "neigh" && e.Name() != "default") {
-			return fs.SkipDir // of a link
-		}
-		if value, mode, err := file.ReadMode(path, 64<<10); err == nil && mode&0o200 != 0 {
-			o.Sysctls[strings.TrimPrefix(path, "/proc/sys/")] = string(value)
+	_ = filepath.WalkDir("/proc/sys", func(path string, e fs.DirEntry, err error) error {
+		switch dir := filepath.Base(filepath.Dir(path)); {
+		case err != nil:
+			return nil
+		case e.IsDir() && (dir == "conf" || dir == "neigh" && e.Name() != "default" || e.Name() == "binfmt_misc"):
+			return fs.SkipDir // of a link; a mount
+		case !e.IsDir():
+			if value, mode, _ := file.ReadMode(path, 64<<10); mode&0o200 != 0 || !below(path, "/proc/sys/net") {
+				o.Sysctls[strings.TrimPrefix(path, "/proc/sys/")] = string(value)
+			}
 		}
 		return nil
 	})

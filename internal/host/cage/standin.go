@@ -13,56 +13,52 @@ import (
 	"nodegate/internal/host/file"
 )
 
-// standIn is systemctl or service in the cage. A unit of Type=oneshot only runs a command, which runs here. firewalld, which writes
-// its rules when it starts, gets a bus of its own. All others are written down.
-func standIn(name string, args []string) int {
-	words := slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "-") })
-	if name == "service" && len(words) > 1 {
-		words[0], words[1] = words[1], words[0]
-	}
-	verb, names := name, words // reboot, shutdown: links to systemctl
-	if name == "service" || name == "systemctl" {
-		verb, names = "", nil
-		if len(words) > 0 {
-			verb, names = words[0], words[1:]
+const unitDirs = "/etc/systemd/system /run/systemd/system /usr/local/lib/systemd/system /usr/lib/systemd/system /lib/systemd/system"
+
+// standIn is systemctl, a link to it, or service in the cage. A unit of Type=oneshot only runs a command: it runs here. firewalld
+// writes its rules when it starts: it gets a bus of its own. All other units are written down.
+func standIn(name string, args []string) (rc int) {
+	var words []string
+	for i, arg := range args {
+		if !strings.HasPrefix(arg, "-") && (i == 0 || !slices.Contains(strings.Fields("-p -t -n -o -s -H -M --property --type"), args[i-1])) {
+			words = append(words, arg)
 		}
 	}
-	known := map[string]string{}
-	text, _ := file.Read(private+"/known", 8<<20)
-	_ = json.Unmarshal(text, &known)
-	action := map[string]string{"start": "start", "stop": "stop", "restart": "restart", "reload": "reload", "try-restart": "restart",
-		"condrestart": "restart", "force-reload": "restart", "reload-or-restart": "restart", "try-reload-or-restart": "restart",
-		"reload-or-try-restart": "restart"}[verb]
-	if slices.Contains(args, "--now") {
-		action = map[string]string{"enable": "start", "reenable": "start", "disable": "stop", "mask": "stop"}[verb]
+	switch {
+	case name == "service" && len(words) > 1:
+		words[0], words[1] = words[1], words[0]
+	case name != "service" && name != "systemctl": // reboot
+		words = []string{name}
 	}
-	rc := 0
+	verb, units := append(words, "")[0], words[min(1, len(words)):]
+	for i, unit := range units {
+		if filepath.Ext(unit) == "" {
+			units[i] += ".service"
+		}
+	}
+	action := ""
 	switch verb {
 	case "", "is-active", "is-failed", "is-enabled", "is-system-running", "status", "show", "cat", "list-units", "list-unit-files",
 		"list-timers", "list-sockets", "list-dependencies", "get-default":
-		return answer(verb, args, names, known)
+		return answer(verb, strings.Join(args, " "), units)
+	case "start", "stop", "reload":
+		action = verb
+	case "restart", "try-restart", "condrestart", "force-reload", "reload-or-restart", "try-reload-or-restart":
+		action = "restart"
 	case "enable", "reenable", "disable", "mask", "unmask", "preset", "daemon-reload", "daemon-reexec", "link", "set-default":
-		for _, unit := range append(names, "")[:max(len(names), 1)] {
-			note(verb, unit, Later)
+		note(verb, strings.Join(units, " "), Later)
+		if slices.Contains(args, "--now") {
+			action = map[string]string{"enable": "start", "reenable": "start", "disable": "stop", "mask": "stop"}[verb]
 		}
 	default:
-		if action == "" {
-			note(verb, strings.Join(names, " "), NotRun)
-		}
+		note(verb, strings.Join(units, " "), NotRun)
 	}
-	for _, unit := range names {
+	for _, unit := range units {
 		if action != "" {
-			rc = max(rc, act(action, full(unit)))
+			rc = max(rc, act(action, unit))
 		}
 	}
 	return rc
-}
-
-func full(unit string) string {
-	if strings.Contains(unit, ".") {
-		return unit
-	}
-	return unit + ".service"
 }
 
 func note(verb, unit, how string) {
@@ -73,37 +69,32 @@ func note(verb, unit, how string) {
 }
 
 // answer prints the state that systemd, asked outside, gave each unit.
-func answer(verb string, args, names []string, known map[string]string) (rc int) {
-	if verb == "list-units" {
-		for unit, state := range known {
+func answer(verb, args string, units []string) (rc int) {
+	known := map[string]string{}
+	text, _ := file.Read(private+"/known", 8<<20)
+	_ = json.Unmarshal(text, &known)
+	for unit, state := range known {
+		if verb == "list-units" {
 			fmt.Println(unit, "loaded", state, state)
 		}
 	}
-	for _, unit := range names {
-		unit = full(unit)
-		state, loaded := known[unit]
-		if _, there := load(unit); there || loaded {
-			loaded = true
-		}
+	for _, unit := range units {
+		state := known[unit]
 		if state == "" {
 			state = "inactive"
 		}
-		switch verb {
-		case "is-enabled":
-			wanted, _ := filepath.Glob("/etc/systemd/system/*/" + unit)
-			if state = "enabled"; len(wanted) == 0 {
-				state, rc = "disabled", 1
-			}
-		case "show":
-			if !slices.Contains(args, "--value") {
-				state = "ActiveState=" + state + "\nLoadState=" + map[bool]string{true: "loaded", false: "not-found"}[loaded]
-			}
-		default:
-			if state != "active" {
-				rc = 3
-			}
+		wanted, _ := filepath.Glob("/etc/systemd/system/*/" + unit)
+		switch {
+		case verb == "is-enabled" && len(wanted) > 0:
+			state = "enabled"
+		case verb == "is-enabled":
+			state, rc = "disabled", 1
+		case verb == "show" && !strings.Contains(args, "--value"):
+			state = "ActiveState=" + state
+		case verb != "show" && state != "active":
+			rc = 3
 		}
-		if !slices.Contains(args, "--quiet") && !slices.Contains(args, "-q") {
+		if !strings.Contains(args, "-q") {
 			fmt.Println(state)
 		}
 	}
@@ -112,26 +103,32 @@ func answer(verb string, args, names []string, known map[string]string) (rc int)
 
 // act does one action to one unit and returns systemctl's exit code.
 func act(action, unit string) int {
-	settings, there := load(unit)
+	settings := load(unit)
 	switch {
-	case !there:
+	case settings == nil:
 		note(action, unit, Absent)
 		fmt.Fprintf(os.Stderr, "Unit %s not found.\n", unit)
 		return 5
 	case unit == "firewalld.service" && action != "stop" && firewalld():
 		note(action, unit, Ran)
 		return 0
-	case last(settings["Type"]) != "oneshot":
+	case !slices.Contains(settings["Type"], "oneshot"):
 		note(action, unit, NotRun)
 		return 0
 	}
 	note(action, unit, Ran)
-	steps := map[string]string{"start": "ExecStartPre ExecStart ExecStartPost", "stop": "ExecStop ExecStopPost", "reload": "ExecReload",
-		"restart": "ExecStop ExecStopPost ExecStartPre ExecStart ExecStartPost"}[action]
-	for _, step := range strings.Fields(steps) {
+	variables := "" // of a unit, in the shell's words
+	for _, list := range settings["Environment"] {
+		variables += "export " + list + "; "
+	}
+	for _, name := range settings["EnvironmentFile"] {
+		variables += "set -a; . " + strings.TrimPrefix(name, "-") + "; set +a; "
+	}
+	for _, step := range strings.Fields(map[string]string{"start": "ExecStartPre ExecStart", "stop": "ExecStop", "reload": "ExecReload",
+		"restart": "ExecStop ExecStartPre ExecStart"}[action]) {
 		for _, line := range settings[step] {
-			cmd := exec.Command("/bin/sh", "-c", strings.TrimLeft(line, "-@+!:"))
-			cmd.Stdout, cmd.Stderr, cmd.Env = os.Stdout, os.Stderr, append(os.Environ(), variables(settings)...)
+			cmd := exec.Command("/bin/sh", "-c", variables+strings.TrimLeft(line, "-@+!:"))
+			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 			if err := cmd.Run(); err != nil && !strings.HasPrefix(line, "-") {
 				fmt.Fprintf(os.Stderr, "Job for %s failed: %v\n", unit, err)
 				return 1
@@ -141,73 +138,44 @@ func act(action, unit string) int {
 	return 0
 }
 
-func last(values []string) string { return append([]string{""}, values...)[len(values)] }
-
-// variables returns a unit's environment.
-func variables(settings map[string][]string) (all []string) {
-	for _, line := range settings["Environment"] {
-		for _, one := range strings.Fields(line) {
-			all = append(all, strings.Trim(one, `"'`))
-		}
-	}
-	for _, name := range settings["EnvironmentFile"] {
-		text, _ := file.Read(strings.TrimPrefix(name, "-"), 1<<20)
-		for line := range strings.Lines(string(text)) {
-			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(key, "#") {
-				all = append(all, key+"="+strings.Trim(value, `"'`))
-			}
-		}
-	}
-	return all
-}
-
-// load returns a unit's settings, with its drop-ins.
-func load(unit string) (map[string][]string, bool) {
-	const dirs = "/etc/systemd/system /run/systemd/system /usr/local/lib/systemd/system /usr/lib/systemd/system /lib/systemd/system"
-	stem, kind := strings.TrimSuffix(unit, filepath.Ext(unit)), filepath.Ext(unit)
-	template, instance, _ := strings.Cut(stem, "@")
+// load returns a unit's settings, with its drop-ins, or nil.
+func load(unit string) map[string][]string {
+	template, instance, _ := strings.Cut(strings.TrimSuffix(unit, filepath.Ext(unit)), "@")
 	var text []byte
-	for _, name := range []string{unit, template + "@" + kind} {
-		for _, dir := range strings.Fields(dirs) {
+	for _, name := range []string{unit, template + "@" + filepath.Ext(unit)} {
+		for _, dir := range strings.Fields(unitDirs) {
 			if len(text) == 0 {
 				text, _ = file.Read(dir+"/"+name, 1<<20)
 			}
 		}
 	}
 	if len(text) == 0 {
-		return nil, false
+		return nil
 	}
-	for _, dir := range slices.Backward(strings.Fields(dirs)) {
+	for _, dir := range slices.Backward(strings.Fields(unitDirs)) {
 		more, _ := filepath.Glob(dir + "/" + unit + ".d/*.conf")
 		for _, name := range more {
-			b, _ := file.Read(name, 1<<20)
-			text = append(append(text, '\n'), b...)
+			one, _ := file.Read(name, 1<<20)
+			text = append(append(text, '\n'), one...)
 		}
 	}
-	settings := map[string][]string{}
+	settings, specifiers := map[string][]string{}, strings.NewReplacer("%%", "%", "%i", instance, "%I", instance, "%n", unit)
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if value == "" {
-			delete(settings, key)
-			continue
+		if settings[key] = append(settings[key], specifiers.Replace(value)); value == "" || key == "Type" {
+			settings[key] = []string{value}[:min(len(value), 1)]
 		}
-		value = strings.NewReplacer("%%", "%", "%i", instance, "%I", instance, "%n", unit, "%p", template).Replace(value)
-		settings[key] = append(settings[key], value)
 	}
-	return settings, true
+	return settings
 }
 
 // firewalld starts firewalld with a bus of its own, and waits until it has written its rules.
 func firewalld() bool {
-	for _, name := range []string{"dbus-daemon", "firewalld", "firewall-cmd"} {
-		if _, err := exec.LookPath(name); err != nil {
-			return false
-		}
+	script := `command -v dbus-daemon && command -v firewalld && command -v firewall-cmd || exit 1; mkdir -p /run/dbus; cd ` + private + `
+[ -e dbus ] || dbus-daemon --system --fork && : >dbus; kill $(cat firewalld 2>/dev/null) && sleep 0.3; firewalld --nofork --nopid & echo $! >firewalld`
+	if exec.Command("/bin/sh", "-c", script).Run() != nil {
+		return false
 	}
-	_ = os.MkdirAll("/run/dbus", 0o755)
-	_ = exec.Command("/bin/sh", "-c", "[ -e /run/dbus/nodegate ] || dbus-daemon --system --fork && : >/run/dbus/nodegate; "+
-		"kill $(cat /run/nodegate-firewalld 2>/dev/null) 2>/dev/null && sleep 0.3; "+
-		"firewalld --nofork --nopid >/dev/null 2>&1 & echo $! >/run/nodegate-firewalld").Run()
 	for range 15 {
 		if exec.Command("firewall-cmd", "--state").Run() == nil {
 			return true

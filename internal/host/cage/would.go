@@ -40,7 +40,7 @@ type Record struct {
 func (c *Cage) Would() Record {
 	r := Record{Hidden: c.hidden}
 	c.walk("root", func(path string, e fs.FileInfo) {
-		if !below(path, own) && !c.same("root"+path, e, path) {
+		if !e.IsDir() && !below(path, own) && !c.same("root"+path, e, path) {
 			r.Files = append(r.Files, path)
 		}
 	})
@@ -48,9 +48,9 @@ func (c *Cage) Would() Record {
 		up := fmt.Sprint("up/", i)
 		c.walk(up, func(path string, e fs.FileInfo) {
 			switch at := filepath.Join(tree, path); {
-			case e.Mode()&fs.ModeCharDevice != 0 && e.Sys().(*syscall.Stat_t).Rdev == 0:
+			case e.IsDir() && c.opaque(up+path) && exists(at), e.Mode()&fs.ModeCharDevice != 0 && e.Sys().(*syscall.Stat_t).Rdev == 0:
 				r.Files = append(r.Files, "deleted "+at)
-			case !c.same(up+path, e, at):
+			case !e.IsDir() && !c.same(up+path, e, at):
 				r.Files = append(r.Files, at)
 			}
 		})
@@ -58,12 +58,8 @@ func (c *Cage) Would() Record {
 	slices.Sort(r.Files)
 	c.walk("sysctl", func(path string, e fs.FileInfo) {
 		key := strings.TrimPrefix(path, "/")
-		was, machine := c.outside.Sysctls[key]
-		if !machine {
-			text, _ := file.Read("/proc/sys/"+key, 64<<10)
-			was = string(text)
-		}
-		if is := strings.Fields(string(c.read("sysctl/"+key, 64<<10))); e.ModTime().Unix() != 0 && !slices.Equal(is, strings.Fields(was)) {
+		is := strings.Fields(string(c.read("sysctl/"+key, 64<<10)))
+		if !e.IsDir() && e.ModTime().Unix() != 0 && !slices.Equal(is, strings.Fields(c.outside.Sysctls[key])) {
 			r.Sysctls = append(r.Sysctls, strings.ReplaceAll(key, "/", ".")+" = "+strings.Join(is, " "))
 		}
 	})
@@ -89,7 +85,7 @@ func (c *Cage) walk(dir string, do func(path string, e fs.FileInfo)) {
 		switch {
 		case strings.Count(path, "/") > 64: // a command may nest them without end
 			return fs.SkipDir
-		case err != nil || e.IsDir():
+		case err != nil:
 			return nil
 		}
 		if info, err := e.Info(); err == nil {
@@ -97,6 +93,22 @@ func (c *Cage) walk(dir string, do func(path string, e fs.FileInfo)) {
 		}
 		return nil
 	})
+}
+
+// opaque reports whether a directory was deleted and made again.
+func (c *Cage) opaque(path string) bool {
+	f, err := c.root.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	n, _ := unix.Fgetxattr(int(f.Fd()), "user.overlay.opaque", nil)
+	return n > 0
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // same reports whether a file in memory is as the machine's: it was opened for writing, and not changed.
