@@ -260,7 +260,7 @@ func (b *builder) links() {
 
 func (b *builder) enter() {
 	self, err := os.ReadFile("/proc/self/exe")
-	b.do("copying this program", cmp.Or(err, os.Mkdir(root+private, 0o755), os.WriteFile(root+private+"/self", self, 0o755)))
+	b.do("copying this program", cmp.Or(err, os.Mkdir(root+private, 0o755), os.WriteFile(root+private+"/nodegate", self, 0o755)))
 	b.do("entering the cage", unix.Chdir(root))
 	if b.err == nil {
 		b.do("entering the cage", cmp.Or(unix.PivotRoot(".", "."), unix.Unmount(".", unix.MNT_DETACH)))
@@ -277,7 +277,7 @@ func (b *builder) cover() {
 		}
 	}
 	units, _ := json.Marshal(b.Units)
-	script := fmt.Sprintf("#!/bin/sh\nexec %s/self %s as \"${0##*/}\" \"$@\"\n", private, strings.Join(b.Self[1:], " "))
+	script := fmt.Sprintf("#!/bin/sh\nexec %s/nodegate %s as \"${0##*/}\" \"$@\"\n", private, strings.Join(b.Self[1:], " "))
 	b.do("writing in memory", cmp.Or(os.WriteFile(private+"/known", units, 0o644), os.WriteFile(private+"/as", []byte(script), 0o755)))
 	for _, path := range []string{"/usr/bin/systemctl", "/bin/systemctl", "/usr/sbin/service", "/sbin/service"} {
 		if to, err := filepath.EvalSymlinks(path); err == nil && !strings.Contains(to, "busybox") {
