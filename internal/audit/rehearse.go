@@ -13,8 +13,6 @@ import (
 	"nodegate/internal/audit/replay"
 	"nodegate/internal/host"
 	"nodegate/internal/host/cage"
-	"nodegate/internal/host/netns"
-	"nodegate/internal/host/program"
 )
 
 // What a rehearsal returns.
@@ -38,13 +36,7 @@ func Rehearse(ctx context.Context, h *host.Host, args []string, limit time.Durat
 		return o, err
 	}
 	a.Self = []string{"/proc/self/exe", host.PacketsCommand, "cage"}
-	a.Units = map[string]string{}
-	states, _ := program.Run(ctx, "systemctl", "list-units", "--all", "--plain", "--no-legend") // none without systemd
-	for line := range strings.Lines(string(states)) {
-		if f := strings.Fields(line); len(f) > 2 {
-			a.Units[f[0]] = f[2]
-		}
-	}
+	a.Units = host.UnitStates(ctx)
 	a.Time = limit - time.Since(begun) - limit/20 // to answer
 	in, err := json.Marshal(a)
 	if err != nil {
@@ -86,9 +78,9 @@ func conclude(o *Rehearsed) {
 	for _, u := range o.Would.Units {
 		switch u.How {
 		case cage.NotRun:
-			o.NotTried = append(o.NotTried, fmt.Sprintf("%s of %s: a program that keeps running does not run here, nor what it would do", u.Verb, u.Name))
+			o.NotTried = append(o.NotTried, fmt.Sprintf("%s %s: it would keep running, and does not run here", u.Verb, u.Name))
 		case cage.Absent:
-			o.NotTried = append(o.NotTried, fmt.Sprintf("%s of %s: this node has no such unit", u.Verb, u.Name))
+			o.NotTried = append(o.NotTried, fmt.Sprintf("%s %s: this node has no such unit", u.Verb, u.Name))
 		}
 	}
 	for _, dir := range o.Would.Hidden {
@@ -104,7 +96,7 @@ func conclude(o *Rehearsed) {
 
 // rehearse passes a rehearsal on to a user namespace, or does it there.
 func rehearse(ctx context.Context, inUser bool, in io.Reader, out io.Writer) error {
-	if err := netns.MountProc(); err != nil {
+	if err := host.Enter(); err != nil {
 		return err
 	}
 	var a replay.Rehearsal

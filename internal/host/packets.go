@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"nodegate/internal/host/netns"
+	"nodegate/internal/host/program"
 )
 
 // PacketsCommand is the hidden command that answers a question by packets in a replica of the node.
@@ -30,4 +31,19 @@ func BuildPackets(ctx context.Context, captured []byte) ([]byte, error) {
 func Rehearse(ctx context.Context, rehearsal []byte, inUser bool, files ...*os.File) ([]byte, error) {
 	part := map[bool]string{false: "rehearse", true: "rehearse in user namespace"}[inUser]
 	return netns.RunApart(ctx, []string{PacketsCommand, part}, rehearsal, inUser, files...)
+}
+
+// Enter prepares a process that Rehearse started.
+func Enter() error { return netns.MountProc() }
+
+// UnitStates returns the ActiveState of systemd's units; none without systemd.
+func UnitStates(ctx context.Context) map[string]string {
+	states := map[string]string{}
+	text, _ := program.Run(ctx, "systemctl", "list-units", "--all", "--plain", "--no-legend")
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 2 {
+			states[f[0]] = f[2]
+		}
+	}
+	return states
 }

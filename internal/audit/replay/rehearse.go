@@ -215,7 +215,9 @@ func (a *Rehearsal) name(ctx context.Context, r *replica.Replica, spec *replica.
 	if err != nil {
 		o.NotTried = append(o.NotTried, fmt.Sprintf("which losses last: %v", err))
 	}
-	gone := slices.DeleteFunc(slices.Clone(o.Changed), func(line string) bool { return !strings.Contains(line, " -") || strings.Contains(line, "->") })
+	gone := slices.DeleteFunc(slices.Clone(o.Changed), func(line string) bool {
+		return !strings.Contains(line, " -") || strings.Contains(line, "->")
+	})
 	for i := range list {
 		f := &list[i]
 		part, cause := -1, ""

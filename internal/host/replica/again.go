@@ -43,7 +43,7 @@ func (r *Replica) Set(ctx context.Context, key, value string) error {
 }
 
 // Rewrite writes the rules of kube-proxy and kubelet that the capture has into the copy, as both do within half a minute: their chains
-// anew, and the jumps to them that the copy lacks now before all rules. Tables of the legacy backend cannot be mixed: they must be
+// again, and the jumps to them that the copy lacks now before all rules. Tables of the legacy backend cannot be mixed: they must be
 // as in the capture but for these rules.
 func (r *Replica) Rewrite(ctx context.Context, now *Capture) error {
 	return r.Node.Do(ctx, func() error {
@@ -140,7 +140,8 @@ func (c *Capture) own(now *Capture) (all []Unit) {
 			}
 		case own && table == kubeProxy:
 			all = append(all, u)
-		case m.Kind == unix.NFT_MSG_NEWCHAIN && (own && isOwn(table, chain) || chains[place{m.Family, table, chain}]): // its policy is another program's
+		case m.Kind == unix.NFT_MSG_NEWCHAIN && (own && isOwn(table, chain) || chains[place{m.Family, table, chain}]):
+			// Its policy is another program's.
 			m.Payload = filter(m.Payload, func(kind int) bool { return kind != unix.NFTA_CHAIN_POLICY })
 			all = append(all, Unit{Messages: []Message{m}})
 			if isOwn(table, chain) {
