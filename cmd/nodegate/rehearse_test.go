@@ -20,8 +20,7 @@ ip link add eth0 type veth peer name e1 netns $other; ip addr add 192.168.50.1/2
 ip link add cni0 type bridge; ip addr add 10.244.0.1/24 dev cni0; ip link set cni0 up
 for p in 1 2; do ip link add veth$p type veth peer name p$p netns $other; ip link set veth$p master cni0 up; bridge link set dev veth$p hairpin on; done
 for l in e1 p1 p2; do nsenter --net=$other ip link set $l up; done
-for p in 1 2; do ip neigh add 10.244.0.$((p+3)) lladdr 0a:58:0a:f4:00:0$p dev cni0 nud reachable
-for i in $(seq 500); do bridge fdb add 0a:58:0a:f4:00:0$p dev veth$p master dynamic 2>&- && break; sleep .01; done; done
+for p in 1 2; do ip neigh add 10.244.0.$((p+3)) lladdr 0a:58:0a:f4:00:0$p dev cni0; bridge fdb add 0a:58:0a:f4:00:0$p dev veth$p master static; done
 ip route add default via 192.168.50.254; ip route add 10.244.1.0/24 via 192.168.50.2
 iptables-nft-restore <<'X'
 *nat

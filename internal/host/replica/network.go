@@ -99,8 +99,8 @@ func (c *Capture) readNetwork() error {
 			one := Neighbour{Link: intOf(m[4:8]), MAC: a[unix.NDA_LLADDR], Bridge: m[0] == unix.AF_BRIDGE,
 				Permanent: binary.NativeEndian.Uint16(m[8:])&unix.NUD_PERMANENT != 0}
 			one.Address, _ = netip.AddrFromSlice(a[unix.NDA_DST])
-			if binary.NativeEndian.Uint16(m[8:])&unix.NUD_NOARP != 0 {
-				continue // of a link without addresses of hardware
+			if !one.Bridge && binary.NativeEndian.Uint16(m[8:])&unix.NUD_NOARP != 0 {
+				continue // of a link without addresses of hardware; in a bridge: a static entry
 			}
 			if len(one.MAC) == 6 && (one.Bridge || one.Address.IsValid()) {
 				c.Neighbours = append(c.Neighbours, one)
