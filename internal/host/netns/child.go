@@ -64,6 +64,11 @@ func RunApart(ctx context.Context, args []string, input []byte, inUser bool, fil
 	if failed, is := errors.AsType[startError](err); is {
 		return nil, fmt.Errorf("creating namespaces%s: %w", whyNoUserNamespace(failed.error), failed.error)
 	}
+	if err != nil {
+		if _, said, is := strings.Cut(err.Error(), ": nodegate: "); is { // the child's own words
+			err = errors.New(said)
+		}
+	}
 	return out, err
 }
 
