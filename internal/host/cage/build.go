@@ -153,7 +153,7 @@ func copyFile(from, to string, original fs.FileInfo) error {
 func (b *builder) copyRun() {
 	left, here := int64(32<<20), unix.Stat_t{}
 	_ = unix.Stat("/run", &here)
-	_ = filepath.WalkDir("/run", func(path string, _ fs.DirEntry, err error) error {
+	_ = filepath.WalkDir("/run", func(path string, _ fs.DirEntry, _ error) error {
 		info, err := os.Lstat(path)
 		switch {
 		case err != nil:
