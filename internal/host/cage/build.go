@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -57,9 +56,9 @@ func (b *builder) readOnly(path string) {
 // build makes the cage's mounts, gives up all further rights, and becomes its init.
 func build() int {
 	runtime.LockOSThread() // rights are a thread's
-	_ = unix.CloseRange(messageFD, ^uint(0)>>32, unix.CLOSE_RANGE_CLOEXEC)
 	_ = unix.Umask(0)
 	b := &builder{}
+	b.do("closing descriptors", unix.CloseRange(messageFD, ^uint(0)>>32, unix.CLOSE_RANGE_CLOEXEC))
 	b.do("reading the command", json.NewDecoder(os.Stdin).Decode(&b.Spec))
 	b.do("entering the network namespace", unix.Setns(networkFD, unix.CLONE_NEWNET))
 	b.mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -154,7 +153,7 @@ func copyFile(from, to string, original fs.FileInfo) error {
 func (b *builder) copyRun() {
 	left, here := int64(32<<20), unix.Stat_t{}
 	_ = unix.Stat("/run", &here)
-	_ = filepath.WalkDir("/run", func(path string, _ fs.DirEntry, err error) error {
+	_ = filepath.WalkDir("/run", func(path string, _ fs.DirEntry, _ error) error {
 		info, err := os.Lstat(path)
 		switch {
 		case err != nil:
@@ -198,38 +197,33 @@ func (b *builder) devices() {
 func (b *builder) sysctls() {
 	const proc, sysctls = root + "/proc", root + "/proc/sys/"
 	b.mount("proc", proc, "proc", 0, "")
-	copied := map[string][]string{} // keys by directory
-	for key := range b.Outside.Sysctls {
-		dir, _, _ := strings.Cut(key, "/")
-		if info, err := os.Stat(sysctls + key); dir != "net" || err != nil || info.Mode()&0o200 == 0 {
-			for up := filepath.Dir(key); dir == "net" && up != "net"; up = filepath.Dir(up) {
-				if _, err := os.Stat(sysctls + up); err == nil {
-					dir = up
-					break
-				}
+	copied := map[string]bool{"net": true} // and the directories of copies
+	for key, value := range b.Outside.Sysctls {
+		if info, err := os.Stat(sysctls + key); !below(key, "net") || err != nil || info.Mode()&0o200 == 0 {
+			writeSysctl(copies+key, value)
+			for at := key; at != "."; at = filepath.Dir(at) {
+				copied[at] = true
 			}
-			copied[dir] = append(copied[dir], key)
 		}
 	}
-	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(copied))) { // the deepest first
+	for dir := range copied {
 		names, _ := file.ListDir(sysctls + dir)
 		for _, name := range names {
 			at := dir + "/" + name
-			if info, err := os.Stat(sysctls + at); err == nil && info.IsDir() {
-				_ = os.MkdirAll(copies+at, 0o755)
-			} else {
-				writeSysctl(copies+at, "")
+			if copied[at] || !below(dir, "net") {
+				continue
 			}
-			if below(dir, "net") && !slices.Contains(copied[dir], at) {
-				b.bind(sysctls+at, copies+at)
+			if writeSysctl(copies+at, ""); isDir(sysctls + at) {
+				_ = os.Remove(copies + at)
+				_ = os.Mkdir(copies+at, 0o755)
 			}
+			b.bind(sysctls+at, copies+at)
 		}
-		for _, key := range copied[dir] {
-			writeSysctl(copies+key, b.Outside.Sysctls[key])
-		}
-		b.bind(copies+dir, sysctls+dir)
 	}
-	b.bind(sysctls+"net", sysctls+"net")
+	tops, _ := file.ListDir(copies)
+	for _, name := range tops {
+		b.bind(copies+name, sysctls+name)
+	}
 	b.readOnly(proc)
 	names, _ := file.ListDir(proc)
 	for _, name := range names { // those that show the kernel's memory or keys
@@ -245,6 +239,11 @@ func writeSysctl(path, text string) {
 	_ = os.MkdirAll(filepath.Dir(path), 0o755)
 	_ = os.WriteFile(path, []byte(text), 0o644)
 	_ = os.Chtimes(path, time.Unix(0, 0), time.Unix(0, 0))
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // links mounts /sys, of which only the links of the network namespace can be written.
@@ -272,7 +271,7 @@ func (b *builder) cover() {
 	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	b.do("opening /dev/null", cmp.Or(err, unix.Dup3(null, 0, 0)))
 	for _, dir := range strings.Fields(covered) {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		if isDir(dir) {
 			b.mount("tmpfs", dir, "tmpfs", unix.MS_RDONLY, "mode=700")
 		}
 	}

@@ -2,6 +2,7 @@ package cage_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -86,13 +87,13 @@ mount -t tmpfs tmpfs /srv/sub; mkdir /srv/proc /srv/old; mount -t proc proc /srv
 	if err != nil {
 		return err
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	if q.Look, err = cage.Look(); err != nil {
 		return err
 	}
 	all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1<<32 - 1}}
-	text, err := again("caller", q, &syscall.SysProcAttr{UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true, Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS |
-		unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWNET}, q.Look.Files)
+	text, err := again("caller", q, &syscall.SysProcAttr{UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true, Cloneflags: q.Spaces | unix.CLONE_NEWUSER | unix.CLONE_NEWNS |
+		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWNET}, q.Look.Files)
 	if err != nil {
 		return fmt.Errorf("starting a caller in a user namespace (kernel.unprivileged_userns_clone, user.max_user_namespaces): %w", err)
 	}
@@ -118,8 +119,10 @@ func again(stage string, q question, attr *syscall.SysProcAttr, files []*os.File
 
 // call runs the command, as cage.Run's caller does.
 func call(q question, a *answer) error {
-	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil { // of the new PID namespace
-		return err
+	if q.Spaces != 0 {
+		if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil { // of the new PID namespace
+			return err
+		}
 	}
 	for i, name := range q.Look.Trees {
 		q.Look.Files = append(q.Look.Files, os.NewFile(uintptr(3+i), name))
@@ -143,9 +146,7 @@ func call(q question, a *answer) error {
 func run(t *testing.T, q question) answer {
 	t.Helper()
 	hosttest.NeedRoot(t)
-	if q.For == 0 {
-		q.For = time.Minute
-	}
+	q.Spaces, q.For = unix.CLONE_NEWPID, cmp.Or(q.For, time.Minute)
 	text, err := again("node", q, &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}, nil)
 	require.NoError(t, err)
 	var a answer
@@ -274,7 +275,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestKilled: the processes of a cage end with the process that started it.
+// TestKilled: the processes of a cage end with the process that started it, if that has no PID namespace of its own either.
 func TestKilled(t *testing.T) {
 	hosttest.NeedRoot(t)
 	q := sh("setsid sleep 1000.25 & sleep 1000.25")

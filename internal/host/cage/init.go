@@ -86,7 +86,7 @@ func start(args []string) int {
 	signal.Notify(make(chan os.Signal, 1))           // or one would end it
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.SysProcAttr = os.Stdout, os.Stderr, "/", &unix.SysProcAttr{Setsid: true}
-	if info, err := os.Stat("/root"); err == nil && info.IsDir() {
+	if isDir("/root") {
 		cmd.Dir = "/root"
 	}
 	ended := told{Exit: 127}

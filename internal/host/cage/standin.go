@@ -1,6 +1,7 @@
 package cage
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -8,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"nodegate/internal/host/file"
 )
@@ -36,27 +36,25 @@ func standIn(name string, args []string) (rc int) {
 			units[i] += ".service"
 		}
 	}
-	action := ""
-	switch verb {
-	case "", "is-active", "is-failed", "is-enabled", "is-system-running", "status", "show", "cat", "list-units", "list-unit-files",
-		"list-timers", "list-sockets", "list-dependencies", "get-default":
-		return answer(verb, strings.Join(args, " "), units)
-	case "start", "stop", "reload":
-		action = verb
-	case "restart", "try-restart", "condrestart", "force-reload", "reload-or-restart", "try-reload-or-restart":
+	action, list := verb, strings.Join(units, " ")
+	switch {
+	case below(verb, "start stop restart reload"):
+	case below(verb, "try-restart condrestart force-reload reload-or-restart try-reload-or-restart"):
 		action = "restart"
-	case "enable", "reenable", "disable", "mask", "unmask", "preset", "daemon-reload", "daemon-reexec", "link", "set-default":
-		note(verb, strings.Join(units, " "), Later)
-		if slices.Contains(args, "--now") {
-			action = map[string]string{"enable": "start", "reenable": "start", "disable": "stop", "mask": "stop"}[verb]
+	case below(verb, "enable reenable disable mask unmask preset daemon-reload daemon-reexec link set-default"):
+		note(verb, list, Later)
+		action = map[string]string{"enable": "start", "reenable": "start", "disable": "stop", "mask": "stop"}[verb]
+		if !slices.Contains(args, "--now") {
+			return 0
 		}
+	case verb == "" || below(verb, "is-active is-failed is-enabled is-system-running status show cat get-default") || strings.HasPrefix(verb, "list-"):
+		return answer(verb, strings.Join(args, " "), units)
 	default:
-		note(verb, strings.Join(units, " "), NotRun)
+		note(verb, list, NotRun)
+		return 0
 	}
 	for _, unit := range units {
-		if action != "" {
-			rc = max(rc, act(action, unit))
-		}
+		rc = max(rc, act(action, unit))
 	}
 	return rc
 }
@@ -73,16 +71,8 @@ func answer(verb, args string, units []string) (rc int) {
 	known := map[string]string{}
 	text, _ := file.Read(private+"/known", 8<<20)
 	_ = json.Unmarshal(text, &known)
-	for unit, state := range known {
-		if verb == "list-units" {
-			fmt.Println(unit, "loaded", state, state)
-		}
-	}
 	for _, unit := range units {
-		state := known[unit]
-		if state == "" {
-			state = "inactive"
-		}
+		state := cmp.Or(known[unit], "inactive")
 		wanted, _ := filepath.Glob("/etc/systemd/system/*/" + unit)
 		switch {
 		case verb == "is-enabled" && len(wanted) > 0:
@@ -171,16 +161,8 @@ func load(unit string) map[string][]string {
 
 // firewalld starts firewalld with a bus of its own, and waits until it has written its rules.
 func firewalld() bool {
-	script := `command -v dbus-daemon && command -v firewalld && command -v firewall-cmd || exit 1; mkdir -p /run/dbus; cd ` + private + `
-[ -e dbus ] || dbus-daemon --system --fork && : >dbus; kill $(cat firewalld 2>/dev/null) && sleep 0.3; firewalld --nofork --nopid & echo $! >firewalld`
-	if exec.Command("/bin/sh", "-c", script).Run() != nil {
-		return false
-	}
-	for range 15 {
-		if exec.Command("firewall-cmd", "--state").Run() == nil {
-			return true
-		}
-		time.Sleep(500 * time.Millisecond)
-	}
-	return false
+	return exec.Command("/bin/sh", "-c", `command -v dbus-daemon && command -v firewalld && mkdir -p /run/dbus && cd `+private+` || exit 1
+[ -e dbus ] || dbus-daemon --system --fork && : >dbus; kill $(cat firewalld) && sleep 0.3
+firewalld --nofork --nopid & echo $! >firewalld
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do firewall-cmd --state && exit; sleep 0.5; done; exit 1`).Run() == nil
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -39,35 +38,32 @@ type Record struct {
 // Would returns what the command would have changed, so far. Call it before Close.
 func (c *Cage) Would() Record {
 	r := Record{Hidden: c.hidden}
-	c.walk("root", func(path string, e fs.FileInfo) {
-		if !e.IsDir() && !below(path, own) && !c.same("root"+path, e, path) {
-			r.Files = append(r.Files, path)
+	for i, tree := range append([]string{"/"}, c.outside.Trees...) {
+		layer := "root"
+		if i > 0 {
+			layer = fmt.Sprint("up/", i-1)
 		}
-	})
-	for i, tree := range c.outside.Trees {
-		up := fmt.Sprint("up/", i)
-		c.walk(up, func(path string, e fs.FileInfo) {
-			switch at := filepath.Join(tree, path); {
-			case e.IsDir() && c.opaque(up+path) && exists(at), e.Mode()&fs.ModeCharDevice != 0 && e.Sys().(*syscall.Stat_t).Rdev == 0:
+		c.walk(layer, func(path string, e fs.FileInfo) {
+			at := filepath.Join(tree, path)
+			old, err := os.Lstat(at)
+			switch {
+			case i == 0 && below(at, own), e.IsDir() && (err != nil || !c.opaque(layer+path)):
+			case e.IsDir(), e.Mode()&fs.ModeCharDevice != 0:
 				r.Files = append(r.Files, "deleted "+at)
-			case !e.IsDir() && !c.same(up+path, e, at):
+			case err != nil || !c.same(layer+path, e, at, old):
 				r.Files = append(r.Files, at)
 			}
 		})
 	}
 	slices.Sort(r.Files)
 	c.walk("sysctl", func(path string, e fs.FileInfo) {
-		key := strings.TrimPrefix(path, "/")
-		is := strings.Fields(string(c.read("sysctl/"+key, 64<<10)))
+		is, key := strings.Fields(string(c.read("sysctl"+path, 64<<10))), strings.TrimPrefix(path, "/")
 		if !e.IsDir() && e.ModTime().Unix() != 0 && !slices.Equal(is, strings.Fields(c.outside.Sysctls[key])) {
 			r.Sysctls = append(r.Sysctls, strings.ReplaceAll(key, "/", ".")+" = "+strings.Join(is, " "))
 		}
 	})
-	for units := json.NewDecoder(bytes.NewReader(c.read("root"+private+"/units", 1<<20))); ; {
-		var u Unit
-		if units.Decode(&u) != nil {
-			break
-		}
+	units := json.NewDecoder(bytes.NewReader(c.read("root"+private+"/units", 1<<20)))
+	for u := (Unit{}); units.Decode(&u) == nil; u = (Unit{}) {
 		r.Units = append(r.Units, u)
 	}
 	for name := range modules() {
@@ -79,14 +75,11 @@ func (c *Cage) Would() Record {
 	return r
 }
 
-// walk calls do with each file below a directory in memory; the command made them.
+// walk calls do with each file and directory below one in memory. A command may nest them without end.
 func (c *Cage) walk(dir string, do func(path string, e fs.FileInfo)) {
 	_ = fs.WalkDir(c.root.FS(), dir, func(path string, e fs.DirEntry, err error) error {
-		switch {
-		case strings.Count(path, "/") > 64: // a command may nest them without end
+		if err != nil || strings.Count(path, "/") > 64 {
 			return fs.SkipDir
-		case err != nil:
-			return nil
 		}
 		if info, err := e.Info(); err == nil {
 			do(strings.TrimPrefix(path, dir), info)
@@ -106,27 +99,15 @@ func (c *Cage) opaque(path string) bool {
 	return n > 0
 }
 
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
 // same reports whether a file in memory is as the machine's: it was opened for writing, and not changed.
-func (c *Cage) same(path string, info fs.FileInfo, machine string) bool {
-	was, err := os.Lstat(machine)
-	if err != nil || was.Mode() != info.Mode() || was.Size() != info.Size() || was.Size() > 16<<20 {
-		return false
+func (c *Cage) same(path string, info fs.FileInfo, machine string, old fs.FileInfo) bool {
+	if info.Mode()&fs.ModeSymlink != 0 {
+		was, _ := os.Readlink(machine)
+		is, _ := c.root.Readlink(path)
+		return was == is
 	}
-	if a, b := was.Sys().(*syscall.Stat_t), info.Sys().(*syscall.Stat_t); a.Uid != b.Uid || a.Gid != b.Gid {
-		return false
-	}
-	if info.Mode().IsRegular() {
-		text, err := file.Read(machine, was.Size())
-		return err == nil && bytes.Equal(text, c.read(path, was.Size()))
-	}
-	to, _ := os.Readlink(machine)
-	now, _ := c.root.Readlink(path)
-	return to == now
+	was, err := file.Read(machine, 16<<20)
+	return err == nil && old.Mode() == info.Mode() && old.Size() == info.Size() && bytes.Equal(was, c.read(path, 16<<20))
 }
 
 // read returns at most limit bytes of a file in memory, which may be anything that the command put there.
@@ -147,8 +128,7 @@ func modules() map[string]bool {
 	all := map[string]bool{}
 	text, _ := file.Read("/proc/modules", 1<<20)
 	for line := range strings.Lines(string(text)) {
-		name, _, _ := strings.Cut(line, " ")
-		all[name] = true
+		all[strings.Fields(line)[0]] = true
 	}
 	return all
 }
