@@ -54,8 +54,9 @@ X
 
 // TestRehearse: what a change loses is named, with what loses it; what loses nothing passes, and the node stays as it is.
 func TestRehearse(t *testing.T) {
+	hosttest.NeedRoot(t)
 	hosttest.NeedBridgeNetfilter(t)
-	for _, program := range []string{"ip", "bridge", "nsenter", "nft", "iptables-nft-restore", "sysctl"} {
+	for _, program := range []string{"ip", "bridge", "nsenter", "nft", "iptables-nft-restore"} {
 		hosttest.NeedProgram(t, program)
 	}
 	t.Parallel()
@@ -73,7 +74,7 @@ func TestRehearse(t *testing.T) {
 	}
 	out, code := run("set -e" + rehearsedNode)
 	require.True(t, code == 0, "%s", out)
-	const state = "iptables-nft-save | sed 's/ \\[.*//; /^#/d'; ip rule; ip route; sysctl net.ipv4.ip_forward; ls /etc/rehearsed"
+	const state = "iptables-nft-save | sed 's/ \\[.*//; /^#/d'; ip rule; ip route; cat /proc/sys/net/ipv4/ip_forward; ls /etc/rehearsed"
 	before, _ := run(state)
 	rules := filepath.Join(t.TempDir(), "rules.nft")
 	require.NoError(t, os.WriteFile(rules, []byte("table inet guard {\n chain c { type filter hook forward priority 0; policy drop; }\n}\n"), 0o644))
@@ -87,7 +88,7 @@ func TestRehearse(t *testing.T) {
 		{"--rules " + rules, 1, []string{"the policy DROP of chain c of table inet guard"}},
 		{"-- iptables-nft -t nat -F", 1, []string{"gone: ip nat -", "until kube-proxy and kubelet write their rules again (30 s): ", "machines outside the cluster"}},
 		{"-- iptables-nft -t nat -F KUBE-SERVICES", 1, []string{"lasting            0; until"}},
-		{"-- sysctl -qw net.ipv4.ip_forward=0", 1, []string{"net.ipv4.ip_forward 1 -> 0\n"}},
+		{"-- sh -c 'echo 0 >/proc/sys/net/ipv4/ip_forward'", 1, []string{"net.ipv4.ip_forward 1 -> 0\n"}},
 		{"-- sh -c 'ip rule add pref 9 lookup 52; ip route add blackhole 10.244.0.0/16 table 52'", 1, []string{"the routing rule `9: from all lookup 52`"}},
 		{"-- ip route del 10.244.1.0/24", 3, []string{"not tried          packets to 10.244.1.4 go to 192.168.50.254 by eth0 instead of 192.168.50.2 by eth0"}},
 		{"-- sh -c 'echo x >/etc/rehearsed; exit 5'", 3, []string{"/etc/rehearsed", "the command ended with status 5"}},
