@@ -27,10 +27,11 @@ import (
 )
 
 type question struct {
-	Args  []string
-	For   time.Duration
-	Units map[string]string
-	Look  *cage.Outside
+	Args   []string
+	For    time.Duration
+	Units  map[string]string
+	Spaces uintptr // the caller's further namespaces
+	Look   *cage.Outside
 }
 
 type answer struct {
@@ -289,12 +290,17 @@ func TestKilled(t *testing.T) {
 		out, _ := exec.Command("pgrep", "-f", "^sleep 1000.25").Output()
 		return string(out)
 	}
-	for strings.Count(running(), "\n") < 2 {
-		time.Sleep(10 * time.Millisecond)
+	wait := func(n int) {
+		for range 6000 {
+			if strings.Count(running(), "\n") == n {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("want %d, have %s", n, running())
 	}
+	wait(2)
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	for running() != "" { // the caller gets its signal first
-		time.Sleep(10 * time.Millisecond)
-	}
+	wait(0)
 }
