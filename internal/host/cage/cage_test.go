@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -217,9 +218,11 @@ Max core file size        1                    1                    bytes
 
 func TestWould(t *testing.T) {
 	hosttest.NeedProgram(t, "sysctl")
+	hosttest.NeedProgram(t, "systemctl")
+	hosttest.NeedProgram(t, "setpriv")
 	before := require.ReadFile(t, "/proc/sys/kernel/panic")
 	q := sh(`set -e; echo new >/srv/sub/new; echo longer >>/srv/file; rm /srv/gone; : >>/srv/touched; mkdir /srv/dir; echo x >>/srv/bound; rm -r /srv/old; mkdir /srv/old; echo 2 >/srv/old/two; echo x >/top; ln -s x /srv/link
-sysctl -w kernel.panic=77 net.core.netdev_max_backlog=7777 net.ipv4.ip_forward=1; cat /proc/sys/kernel/panic /proc/sys/net/ipv4/ip_forward; su nobody -s /bin/sh -c "id -un"; systemctl show -p ActiveState known; grep -q . /proc/sys/net/core/somaxconn
+sysctl -w kernel.panic=77 net.core.netdev_max_backlog=7777 net.ipv4.ip_forward=1; cat /proc/sys/kernel/panic /proc/sys/net/ipv4/ip_forward; setpriv --reuid 65534 --regid 65534 --clear-groups id -u; systemctl show -p ActiveState known; grep -q . /proc/sys/net/core/somaxconn
 echo 1234 >/proc/sys/net/ipv4/neigh/default/gc_thresh3; sysctl -w kernel.pid_max=$(cat /proc/sys/kernel/pid_max)
 cat >/etc/systemd/system/once@.service <<E
 [Service]
@@ -232,7 +235,7 @@ ExecStart=/bin/sh -c 'echo started %i \$D >>/srv/once'
 ExecStop=/bin/sh -c 'echo stopped >>/srv/once'
 E
 printf '[Service]\nExecStart=/bin/sleep 9\n' >/etc/systemd/system/stays.service
-systemctl start once@x; systemctl stop once@x.service; service stays restart; systemctl enable --now stays; systemctl daemon-reload
+systemctl start once@x; systemctl stop once@x.service; ln -s /run/.nodegate/as /srv/service; /srv/service stays restart; rm /srv/service; systemctl enable --now stays; systemctl daemon-reload
 systemctl is-active known; systemctl is-active --quiet stays || echo rc $?; systemctl start none || echo rc $?; cat /srv/once; echo a >/run/x; touch /dev/shm/x`)
 	q.Units = map[string]string{"known.service": "active"}
 	a := run(t, q)
@@ -242,7 +245,7 @@ net.core.netdev_max_backlog = 7777
 net.ipv4.ip_forward = 1
 77
 1
-nobody
+65534
 ActiveState=active
 kernel.pid_max = %sactive
 rc 3
@@ -286,13 +289,18 @@ func TestKilled(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "node")
 	cmd.Stdin, cmd.SysProcAttr = bytes.NewReader(text), &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	require.NoError(t, cmd.Start())
-	running := func() string {
-		out, _ := exec.Command("pgrep", "-f", "^sleep 1000.25").Output()
-		return string(out)
+	running := func() (pids []string) {
+		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, name := range all {
+			if text, _ := os.ReadFile(name); strings.HasPrefix(string(text), "sleep\x001000.25") {
+				pids = append(pids, name)
+			}
+		}
+		return pids
 	}
 	wait := func(n int) {
 		for range 6000 {
-			if strings.Count(running(), "\n") == n {
+			if len(running()) == n {
 				return
 			}
 			time.Sleep(10 * time.Millisecond)
