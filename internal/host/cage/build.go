@@ -66,6 +66,7 @@ func build() int {
 	b.do("reading the command", json.NewDecoder(os.Stdin).Decode(&b.Spec))
 	b.do("entering the network namespace", unix.Setns(networkFD, unix.CLONE_NEWNET))
 	b.mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // if memory ends, the cage does first
 	for _, step := range []func(){b.files, b.copyRun, b.devices, b.sysctls, b.links, b.enter, b.cover} {
 		if b.err == nil {
 			step()

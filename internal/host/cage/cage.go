@@ -24,7 +24,7 @@ type Spec struct {
 	Network int               // descriptor of the network namespace
 	Units   map[string]string // ActiveState by unit
 	Self    []string          // the arguments with which this program calls Main, /proc/self/exe first
-	Outside *Outside         
+	Outside *Outside
 }
 
 // Cage is a command's namespaces. They end with Close or with the caller.

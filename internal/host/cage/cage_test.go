@@ -207,11 +207,12 @@ func TestEscapes(t *testing.T) {
 	} {
 		fmt.Fprintf(&script, "%s >/tmp/out 2>&1 && { echo escaped: %q; cat /tmp/out; }\n", sys(call...), name)
 	}
-	a := run(t, sh(script.String()+`grep '^Cap[PB]\|NoNew' /proc/self/status; grep core /proc/self/limits; env | grep -v '^\(HOME\|LANG\|TERM\|PATH\|PWD\|container=nodegate-rehearse$\)'`))
+	a := run(t, sh(script.String()+`grep '^Cap[PB]\|NoNew' /proc/self/status; grep core /proc/self/limits; cat /proc/1/oom_score_adj; env | grep -v '^\(HOME\|LANG\|TERM\|PATH\|PWD\|container=nodegate-rehearse$\)'`))
 	assert.Diff(t, a.Cage.Said, `CapPrm:	00000000000435ff
 CapBnd:	00000000000435ff
 NoNewPrivs:	1
 Max core file size        1                    1                    bytes     
+1000
 `)
 	require.NoError(t, outside.Process.Signal(syscall.Signal(0)))
 }
