@@ -193,7 +193,7 @@ func TestEscapes(t *testing.T) {
 		{"another root", "cat /../../tmp/up/0 || chroot /proc/1/root true"},
 	}
 	for _, row := range rows {
-		fmt.Fprintf(&script, "{ %s; } >/tmp/out 2>&1 && { echo escaped: %q; cat /tmp/out; }\n", row[1], row[0])
+		fmt.Fprintf(&script, "{ %s; } >/dev/shm/out 2>&1 && { echo escaped: %q; cat /dev/shm/out; }\n", row[1], row[0])
 	}
 	for name, call := range map[string][]any{
 		"vsock": {unix.SYS_SOCKET, 40, 1, 0}, "alg": {unix.SYS_SOCKET, 38, 5, 0}, "tipc": {unix.SYS_SOCKETPAIR, 30, 5, 0},
@@ -205,7 +205,7 @@ func TestEscapes(t *testing.T) {
 		"core": {unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, 1 << 32}, "core 2": {unix.SYS_SETRLIMIT, unix.RLIMIT_CORE}, "x32": {1<<30 | unix.SYS_GETPID},
 		"ptrace": {unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1},
 	} {
-		fmt.Fprintf(&script, "%s >/tmp/out 2>&1 && { echo escaped: %q; cat /tmp/out; }\n", sys(call...), name)
+		fmt.Fprintf(&script, "%s >/dev/shm/out 2>&1 && { echo escaped: %q; cat /dev/shm/out; }\n", sys(call...), name)
 	}
 	a := run(t, sh(script.String()+`grep '^Cap[PB]\|NoNew' /proc/self/status; grep core /proc/self/limits; cat /proc/1/oom_score_adj; env | grep -v '^\(HOME\|LANG\|TERM\|PATH\|PWD\|container=nodegate-rehearse$\)'`))
 	assert.Diff(t, a.Cage.Said, `CapPrm:	00000000000435ff
