@@ -26,6 +26,8 @@ const (
 	root    = stage + "/root"
 	copies  = stage + "/sysctl/"
 	private = "/run/.nodegate" // in the cage
+
+	quiet = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 )
 
 type builder struct {
@@ -48,9 +50,11 @@ func (b *builder) mount(from, to, kind string, flags uintptr, options string) {
 
 func (b *builder) bind(from, to string) { b.mount(from, to, "", unix.MS_BIND|unix.MS_REC, "") }
 
-// readOnly keeps the mounts below it as they are.
+// readOnly keeps the mounts below it, and the flags that this namespace may not clear.
 func (b *builder) readOnly(path string) {
-	b.mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID, "")
+	var is unix.Statfs_t
+	_ = unix.Statfs(path, &is)
+	b.mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|uintptr(is.Flags)&quiet, "")
 }
 
 // build makes the cage's mounts, gives up all further rights, and becomes its init.
@@ -62,6 +66,7 @@ func build() int {
 	b.do("reading the command", json.NewDecoder(os.Stdin).Decode(&b.Spec))
 	b.do("entering the network namespace", unix.Setns(networkFD, unix.CLONE_NEWNET))
 	b.mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) // if memory ends, the cage does first
 	for _, step := range []func(){b.files, b.copyRun, b.devices, b.sysctls, b.links, b.enter, b.cover} {
 		if b.err == nil {
 			step()
@@ -196,7 +201,7 @@ func (b *builder) devices() {
 // may write them. A file cannot be added to a directory of /proc: a copy covers it, into which the other files are bound.
 func (b *builder) sysctls() {
 	const proc, sysctls = root + "/proc", root + "/proc/sys/"
-	b.mount("proc", proc, "proc", 0, "")
+	b.mount("proc", proc, "proc", quiet, "")
 	copied := map[string]bool{"net": true} // and the directories of copies
 	for key, value := range b.Outside.Sysctls {
 		if info, err := os.Stat(sysctls + key); !below(key, "net") || err != nil || info.Mode()&0o200 == 0 {
@@ -249,7 +254,7 @@ func isDir(path string) bool {
 // links mounts /sys, of which only the links of the network namespace can be written.
 func (b *builder) links() {
 	const links = root + "/sys/devices/virtual/net/"
-	b.mount("sysfs", root+"/sys", "sysfs", 0, "")
+	b.mount("sysfs", root+"/sys", "sysfs", quiet, "")
 	names, _ := file.ListDir(links)
 	for _, name := range names { // not the directory of all: its permissions are the machine's
 		b.bind(links+name, links+name)
@@ -257,6 +262,7 @@ func (b *builder) links() {
 	b.readOnly(root + "/sys")
 }
 
+// enter leaves the machine's files, and keeps this program.
 func (b *builder) enter() {
 	self, err := os.ReadFile("/proc/self/exe")
 	b.do("copying this program", cmp.Or(err, os.Mkdir(root+private, 0o755), os.WriteFile(root+private+"/nodegate", self, 0o755)))

@@ -24,7 +24,7 @@ type Spec struct {
 	Network int               // descriptor of the network namespace
 	Units   map[string]string // ActiveState by unit
 	Self    []string          // the arguments with which this program calls Main, /proc/self/exe first
-	Outside *Outside          // nil: as the caller sees the machine
+	Outside *Outside
 }
 
 // Cage is a command's namespaces. They end with Close or with the caller.
@@ -52,13 +52,6 @@ type told struct {
 // Run runs a command in a cage and returns when it or ctx has ended. Its processes stay until Close. The caller is root of its own
 // user, mount and PID namespaces, has /proc of those, and no other thread of it needs /tmp.
 func Run(ctx context.Context, s Spec) (*Cage, error) {
-	if s.Outside == nil {
-		look, err := Look()
-		if err != nil {
-			return nil, err
-		}
-		s.Outside = look
-	}
 	c := &Cage{outside: s.Outside, modules: modules(), done: make(chan struct{})}
 	if err := unix.Mount("tmpfs", stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=256m,nr_inodes=100k,mode=755"); err != nil {
 		return nil, fmt.Errorf("mounting a tmpfs for the command's files: %w", err)
@@ -74,8 +67,7 @@ func Run(ctx context.Context, s Spec) (*Cage, error) {
 	}
 	defer messages.Close()
 	c.root, c.out, c.cmd = root, out, exec.Command(s.Self[0], append(s.Self[1:len(s.Self):len(s.Self)], "build")...)
-	c.cmd.Args[0] = os.Args[0]
-	c.cmd.Env = []string{"container=nodegate-rehearse", "PATH=" + program.SearchPath}
+	c.cmd.Env = []string{"container=nodegate-rehearse", "HOME=/root", "PATH=" + program.SearchPath}
 	for _, name := range []string{"PATH", "HOME", "LANG", "TERM"} {
 		if value := os.Getenv(name); value != "" {
 			c.cmd.Env = append(c.cmd.Env, name+"="+value)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -27,10 +28,11 @@ import (
 )
 
 type question struct {
-	Args  []string
-	For   time.Duration
-	Units map[string]string
-	Look  *cage.Outside
+	Args   []string
+	For    time.Duration
+	Units  map[string]string
+	Spaces uintptr // the caller's further namespaces
+	Look   *cage.Outside
 }
 
 type answer struct {
@@ -146,14 +148,16 @@ func call(q question, a *answer) error {
 func run(t *testing.T, q question) answer {
 	t.Helper()
 	hosttest.NeedRoot(t)
+	for _, name := range []string{"nsenter", "unshare", "setpriv", "sysctl", "systemctl"} {
+		hosttest.NeedProgram(t, name)
+	}
 	q.Spaces, q.For = unix.CLONE_NEWPID, cmp.Or(q.For, time.Minute)
 	text, err := again("node", q, &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}, nil)
 	require.NoError(t, err)
 	var a answer
 	require.NoError(t, json.Unmarshal(text, &a))
-	if a.Error != "" {
-		t.Fatal(a.Error)
-	}
+	hosttest.Need(t, !strings.HasPrefix(a.Error, "starting a caller"), a.Error)
+	require.True(t, a.Error == "", "%s", a.Error)
 	return a
 }
 
@@ -191,7 +195,7 @@ func TestEscapes(t *testing.T) {
 		{"another root", "cat /../../tmp/up/0 || chroot /proc/1/root true"},
 	}
 	for _, row := range rows {
-		fmt.Fprintf(&script, "{ %s; } >/tmp/out 2>&1 && { echo escaped: %q; cat /tmp/out; }\n", row[1], row[0])
+		fmt.Fprintf(&script, "{ %s; } >/dev/shm/out 2>&1 && { echo escaped: %q; cat /dev/shm/out; }\n", row[1], row[0])
 	}
 	for name, call := range map[string][]any{
 		"vsock": {unix.SYS_SOCKET, 40, 1, 0}, "alg": {unix.SYS_SOCKET, 38, 5, 0}, "tipc": {unix.SYS_SOCKETPAIR, 30, 5, 0},
@@ -203,22 +207,22 @@ func TestEscapes(t *testing.T) {
 		"core": {unix.SYS_PRLIMIT64, 0, unix.RLIMIT_CORE, 1 << 32}, "core 2": {unix.SYS_SETRLIMIT, unix.RLIMIT_CORE}, "x32": {1<<30 | unix.SYS_GETPID},
 		"ptrace": {unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1},
 	} {
-		fmt.Fprintf(&script, "%s >/tmp/out 2>&1 && { echo escaped: %q; cat /tmp/out; }\n", sys(call...), name)
+		fmt.Fprintf(&script, "%s >/dev/shm/out 2>&1 && { echo escaped: %q; cat /dev/shm/out; }\n", sys(call...), name)
 	}
-	a := run(t, sh(script.String()+`grep '^Cap[PB]\|NoNew' /proc/self/status; grep core /proc/self/limits; env | grep -v '^\(HOME\|LANG\|TERM\|PATH\|PWD\|container=nodegate-rehearse$\)'`))
+	a := run(t, sh(script.String()+`grep '^Cap[PB]\|NoNew' /proc/self/status; grep core /proc/self/limits; cat /proc/1/oom_score_adj; env | grep -v '^\(HOME\|LANG\|TERM\|PATH\|PWD\|container=nodegate-rehearse$\)'`))
 	assert.Diff(t, a.Cage.Said, `CapPrm:	00000000000435ff
 CapBnd:	00000000000435ff
 NoNewPrivs:	1
 Max core file size        1                    1                    bytes     
+1000
 `)
 	require.NoError(t, outside.Process.Signal(syscall.Signal(0)))
 }
 
 func TestWould(t *testing.T) {
-	hosttest.NeedProgram(t, "sysctl")
 	before := require.ReadFile(t, "/proc/sys/kernel/panic")
 	q := sh(`set -e; echo new >/srv/sub/new; echo longer >>/srv/file; rm /srv/gone; : >>/srv/touched; mkdir /srv/dir; echo x >>/srv/bound; rm -r /srv/old; mkdir /srv/old; echo 2 >/srv/old/two; echo x >/top; ln -s x /srv/link
-sysctl -w kernel.panic=77 net.core.netdev_max_backlog=7777 net.ipv4.ip_forward=1; cat /proc/sys/kernel/panic /proc/sys/net/ipv4/ip_forward; su nobody -s /bin/sh -c "id -un"; systemctl show -p ActiveState known; grep -q . /proc/sys/net/core/somaxconn
+sysctl -w kernel.panic=77 net.core.netdev_max_backlog=7777 net.ipv4.ip_forward=1; cat /proc/sys/kernel/panic /proc/sys/net/ipv4/ip_forward; setpriv --reuid 65534 --regid 65534 --clear-groups id -u; systemctl show -p ActiveState known; grep -q . /proc/sys/net/core/somaxconn
 echo 1234 >/proc/sys/net/ipv4/neigh/default/gc_thresh3; sysctl -w kernel.pid_max=$(cat /proc/sys/kernel/pid_max)
 cat >/etc/systemd/system/once@.service <<E
 [Service]
@@ -231,7 +235,7 @@ ExecStart=/bin/sh -c 'echo started %i \$D >>/srv/once'
 ExecStop=/bin/sh -c 'echo stopped >>/srv/once'
 E
 printf '[Service]\nExecStart=/bin/sleep 9\n' >/etc/systemd/system/stays.service
-systemctl start once@x; systemctl stop once@x.service; service stays restart; systemctl enable --now stays; systemctl daemon-reload
+systemctl start once@x; systemctl stop once@x.service; ln -s /run/.nodegate/as /srv/service; /srv/service stays restart; rm /srv/service; systemctl enable --now stays; systemctl daemon-reload
 systemctl is-active known; systemctl is-active --quiet stays || echo rc $?; systemctl start none || echo rc $?; cat /srv/once; echo a >/run/x; touch /dev/shm/x`)
 	q.Units = map[string]string{"known.service": "active"}
 	a := run(t, q)
@@ -241,7 +245,7 @@ net.core.netdev_max_backlog = 7777
 net.ipv4.ip_forward = 1
 77
 1
-nobody
+65534
 ActiveState=active
 kernel.pid_max = %sactive
 rc 3
@@ -277,7 +281,7 @@ func TestEnds(t *testing.T) {
 
 // TestKilled: the processes of a cage end with the process that started it, if that has no PID namespace of its own either.
 func TestKilled(t *testing.T) {
-	hosttest.NeedRoot(t)
+	run(t, sh("true"))
 	q := sh("setsid sleep 1000.25 & sleep 1000.25")
 	q.For = time.Minute
 	text, err := json.Marshal(q)
@@ -285,16 +289,26 @@ func TestKilled(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "node")
 	cmd.Stdin, cmd.SysProcAttr = bytes.NewReader(text), &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 	require.NoError(t, cmd.Start())
-	running := func() string {
-		out, _ := exec.Command("pgrep", "-f", "^sleep 1000.25").Output()
-		return string(out)
+	running := func() (pids []string) {
+		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, name := range all {
+			if text, _ := os.ReadFile(name); strings.HasPrefix(string(text), "sleep\x001000.25") {
+				pids = append(pids, name)
+			}
+		}
+		return pids
 	}
-	for strings.Count(running(), "\n") < 2 {
-		time.Sleep(10 * time.Millisecond)
+	wait := func(n int) {
+		for range 6000 {
+			if len(running()) == n {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("want %d, have %s", n, running())
 	}
+	wait(2)
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	for running() != "" { // the caller gets its signal first
-		time.Sleep(10 * time.Millisecond)
-	}
+	wait(0)
 }

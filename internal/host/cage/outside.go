@@ -51,8 +51,8 @@ func Look() (*Outside, error) {
 	for line := range strings.Lines(string(mounts)) {
 		mount, super, _ := strings.Cut(line, " - ")
 		path := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(strings.Fields(mount)[4])
-		if path != "/" && !below(path, own+" "+covered) {
-			types[path] = strings.Fields(super)[0]
+		if kind := strings.Fields(super)[0]; path != "/" && kind != "vfat" && !below(path, own+" "+covered) { // vfat: the firmware's
+			types[path] = kind
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(types)) {

@@ -47,7 +47,7 @@ func standIn(name string, args []string) (rc int) {
 		if !slices.Contains(args, "--now") {
 			return 0
 		}
-	case verb == "" || below(verb, "is-active is-failed is-enabled is-system-running status show cat get-default") || strings.HasPrefix(verb, "list-"):
+	case verb == "", strings.HasPrefix(verb, "list-"), strings.HasPrefix(verb, "is-"), below(verb, "status show cat get-default"):
 		return answer(verb, strings.Join(args, " "), units)
 	default:
 		note(verb, list, NotRun)
