@@ -67,6 +67,7 @@ func Run(ctx context.Context, s Spec) (*Cage, error) {
 	}
 	defer messages.Close()
 	c.root, c.out, c.cmd = root, out, exec.Command(s.Self[0], append(s.Self[1:len(s.Self):len(s.Self)], "build")...)
+	c.cmd.Args[0] = os.Args[0]
 	c.cmd.Env = []string{"container=nodegate-rehearse", "HOME=/root", "PATH=" + program.SearchPath}
 	for _, name := range []string{"PATH", "HOME", "LANG", "TERM"} {
 		if value := os.Getenv(name); value != "" {
