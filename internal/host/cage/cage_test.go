@@ -83,7 +83,7 @@ func node(q question, a *answer) (err error) {
 	script := `mount --make-rprivate /; for d in /var/lib /srv; do mount -t tmpfs tmpfs $d; done; mkdir -p /srv/sub /var/lib/kubelet/pki
 mount -t tmpfs tmpfs /srv/sub; mkdir /srv/proc /srv/old; mount -t proc proc /srv/proc; touch /srv/bound /srv/old/one; mount --bind /etc/passwd /srv/bound; echo file | tee /srv/file /srv/gone /srv/touched /srv/sub/file >/var/lib/kubelet/pki/key`
 	if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+		return fmt.Errorf("forbidden here: mounts: %w: %s", err, out)
 	}
 	listener, err := net.Listen("unix", "/srv/socket")
 	if err != nil {
@@ -97,7 +97,7 @@ mount -t tmpfs tmpfs /srv/sub; mkdir /srv/proc /srv/old; mount -t proc proc /srv
 	text, err := again("caller", q, &syscall.SysProcAttr{UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true, Cloneflags: q.Spaces | unix.CLONE_NEWUSER | unix.CLONE_NEWNS |
 		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWNET}, q.Look.Files)
 	if err != nil {
-		return fmt.Errorf("starting a caller in a user namespace (kernel.unprivileged_userns_clone, user.max_user_namespaces): %w", err)
+		return fmt.Errorf("forbidden here: a user namespace (kernel.unprivileged_userns_clone, user.max_user_namespaces): %w", err)
 	}
 	if err := json.Unmarshal(text, a); err != nil {
 		return err
@@ -156,7 +156,7 @@ func run(t *testing.T, q question) answer {
 	require.NoError(t, err)
 	var a answer
 	require.NoError(t, json.Unmarshal(text, &a))
-	hosttest.Need(t, !strings.HasPrefix(a.Error, "starting a caller"), a.Error)
+	hosttest.Need(t, !strings.HasPrefix(a.Error, "forbidden here"), a.Error)
 	require.True(t, a.Error == "", "%s", a.Error)
 	return a
 }
