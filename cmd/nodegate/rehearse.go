@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"nodegate/internal/audit"
 	"nodegate/internal/host"
+	"nodegate/internal/plain"
 	"nodegate/internal/verdict"
 )
 
@@ -125,8 +127,13 @@ func writeRehearsed(w io.Writer, r *audit.Rehearsed, took time.Duration) error {
 	}
 	row := func(what string, list []string, none string) {
 		const most = 12
-		if len(list) > most {
-			list = append(list[:most:most], fmt.Sprintf("and %d more", len(list)-most))
+		more := len(list) - most
+		list = slices.Clone(list[:min(len(list), most)])
+		for i := range list { // a command chooses names
+			list[i] = plain.Escape(list[i])
+		}
+		if more > 0 {
+			list = append(list, fmt.Sprintf("and %d more", more))
 		}
 		if said := cmp.Or(strings.Join(list, "\n                     "), none); said != "" {
 			fmt.Fprintf(w, "  %-18s %s\n", what, said)

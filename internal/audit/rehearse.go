@@ -84,7 +84,9 @@ func conclude(o *Rehearsed) {
 		}
 	}
 	for _, dir := range o.Would.Hidden {
-		o.NotTried = append(o.NotTried, dir+": the command could not see it")
+		if o.Exit != 0 {
+			o.NotTried = append(o.NotTried, dir+": the command could not see it")
+		}
 	}
 	switch o.Verdict = "pass"; {
 	case len(o.Lost)+len(o.Brief)+len(o.Cut) > 0:
