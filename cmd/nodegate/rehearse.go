@@ -15,7 +15,6 @@ import (
 
 	"nodegate/internal/audit"
 	"nodegate/internal/host"
-	"nodegate/internal/plain"
 	"nodegate/internal/verdict"
 )
 
@@ -129,8 +128,8 @@ func writeRehearsed(w io.Writer, r *audit.Rehearsed, took time.Duration) error {
 		const most = 12
 		more := len(list) - most
 		list = slices.Clone(list[:min(len(list), most)])
-		for i := range list { // a command chooses names
-			list[i] = plain.Escape(list[i])
+		for i := range list { // a command chooses names; other characters are escaped already
+			list[i] = strings.ReplaceAll(list[i], "\n", `\n`)
 		}
 		if more > 0 {
 			list = append(list, fmt.Sprintf("and %d more", more))
