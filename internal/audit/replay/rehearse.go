@@ -94,10 +94,10 @@ func (a *Rehearsal) Run(ctx context.Context) (*Rehearsed, error) {
 		return nil, err
 	}
 	o.Changed = changes(was, now)
+	o.Cut = cut(ctx, held) // before new ones, which a limit counts too
 	if list, err = p.look(ctx, flows); err != nil {
 		return nil, err
 	}
-	o.Cut = cut(ctx, held)
 	for to, hop := range p.hops(ctx, flows) { // one kernel stands for all machines behind a link
 		if hop != hops[to] && hop != "" && hops[to] != "" {
 			o.NotTried = append(o.NotTried, fmt.Sprintf("packets to %s go to %s instead of %s: whether they arrive is not known", to, hop, hops[to]))
