@@ -135,11 +135,15 @@ func (a *Rehearsal) ports() (list []Flow) {
 	return list
 }
 
-// hold connects for each flow by TCP, and leaves the connections open.
+// hold connects by TCP from each sender to two destinations of each kind, and leaves the connections open. More would meet limits that the
+// node's own connections do not.
 func (p *Replay) hold(ctx context.Context, flows []Flow) map[string]*replica.Connection {
-	held := map[string]*replica.Connection{}
+	held, kinds := map[string]*replica.Connection{}, map[string]int{}
 	for i := range flows {
-		if f := &flows[i]; f.Protocol == unix.IPPROTO_TCP && !f.Big {
+		f := &flows[i]
+		kind := fmt.Sprint(f.Kind, f.From)
+		if f.Protocol == unix.IPPROTO_TCP && !f.Big && kinds[kind] < 2 {
+			kinds[kind]++
 			call, _ := p.call(f)
 			soon, cancel := context.WithTimeout(ctx, time.Second)
 			if c, err := p.Replica.Open(soon, call); err == nil {
