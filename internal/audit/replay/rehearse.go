@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -174,22 +173,14 @@ func (p *Replay) hops(ctx context.Context, flows []Flow) map[netip.Addr]string {
 
 // cut returns the held connections that carry no packets any more.
 func cut(ctx context.Context, held map[string]*replica.Connection) (names []string) {
-	soon, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	for name, c := range held {
-		all.Go(func() {
-			defer c.Close()
-			if _, err := c.Ask(soon); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				names = append(names, name)
-			}
-		})
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		soon, cancel := context.WithTimeout(ctx, time.Second)
+		if _, err := held[name].Ask(soon); err != nil {
+			names = append(names, name+" ("+err.Error()+")")
+		}
+		held[name].Close()
+		cancel()
 	}
-	all.Wait()
-	slices.Sort(names)
 	return names
 }
 
