@@ -92,6 +92,8 @@ func TestRehearse(t *testing.T) {
 		{"-- sh -c 'ip rule add pref 9 lookup 52; ip route add blackhole 10.244.0.0/16 table 52'", 1, []string{"the routing rule `9: from all lookup 52`"}},
 		{"-- ip route del 10.244.1.0/24", 3, []string{"not tried          packets to 10.244.1.4 go to 192.168.50.254 by eth0 instead of 192.168.50.2 by eth0"}},
 		{"-- sh -c 'echo x >/etc/rehearsed; exit 5'", 3, []string{"/etc/rehearsed", "the command ended with status 5"}},
+		{"-- sh -c 'sleep 9 & exit 0'", 3, []string{"left running"}},
+		{"-- iptables-nft-restore --noflush </dev/stdin <<'X'\n*filter\n-I FORWARD -j DROP\nCOMMIT\nX", 1, []string{"rule 1 of chain FORWARD"}},
 		{"--timeout 5s -- sh -c 'sleep 100 & sleep 100'", 3, []string{"the command had not ended in its time"}},
 	} {
 		out, code := run("nodegate rehearse --timeout 30s " + c.do)

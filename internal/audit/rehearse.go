@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ type (
 )
 
 // Rehearse runs a command in a copy of the node, and returns what it would do to packets. The node notices nothing. It needs root.
-func Rehearse(ctx context.Context, h *host.Host, args []string, limit time.Duration) (o Rehearsed, err error) {
+func Rehearse(ctx context.Context, h *host.Host, args []string, stdin []byte, limit time.Duration) (o Rehearsed, err error) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -36,7 +37,8 @@ func Rehearse(ctx context.Context, h *host.Host, args []string, limit time.Durat
 		return o, err
 	}
 	a.Self = []string{"/proc/self/exe", host.PacketsCommand, "cage"}
-	a.Units = host.UnitStates(ctx)
+	a.Units, a.Stdin = host.UnitStates(ctx), stdin
+	a.Dir, _ = os.Getwd()
 	a.Time = limit - time.Since(begun) - limit/20 // to answer
 	in, err := json.Marshal(a)
 	if err != nil {
@@ -82,6 +84,18 @@ func conclude(o *Rehearsed) {
 		case cage.Absent:
 			o.NotTried = append(o.NotTried, fmt.Sprintf("%s %s: this node has no such unit", u.Verb, u.Name))
 		}
+	}
+	if o.Left > 0 && !slices.ContainsFunc(o.Would.Units, func(u cage.Unit) bool { return u.How == cage.Ran }) {
+		o.NotTried = append(o.NotTried, fmt.Sprintf("what %d processes do that the command left running", o.Left))
+	}
+	for _, set := range o.Would.Sysctls {
+		if strings.HasPrefix(set, "net.") {
+			o.NotTried = append(o.NotTried, set+": the machine has one for all its networks")
+		}
+	}
+	refused := regexp.MustCompile(`(?i)message too long|operation not permitted|permission denied|no space left`)
+	if said := refused.FindString(o.Said); said != "" {
+		o.NotTried = append(o.NotTried, fmt.Sprintf("what the copy refused the command: %q in its output", said))
 	}
 	for _, dir := range o.Would.Hidden {
 		if o.Exit != 0 {

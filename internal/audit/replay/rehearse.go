@@ -25,6 +25,8 @@ type Rehearsal struct {
 	Self     []string          // starts this program in the cage
 	Outside  *cage.Outside     // its Files are the descriptors from 3 on
 	Time     time.Duration
+	Dir      string
+	Stdin    []byte
 }
 
 // Rehearsed is what the command did there, and would do to packets of the node.
@@ -33,6 +35,7 @@ type Rehearsed struct {
 	Command   []string    `json:"command"`
 	Exit      int         `json:"exit"`  // of the command
 	Ended     bool        `json:"ended"` // in its time
+	Left      int         `json:"left"`  // processes that still ran then
 	Said      string      `json:"said,omitempty"`
 	Flows     int         `json:"flows"`            // that passed before it
 	Lost      []Loss      `json:"lost,omitempty"`   // by cause
@@ -81,18 +84,22 @@ func (a *Rehearsal) Run(ctx context.Context) (*Rehearsed, error) {
 	hops := p.hops(ctx, flows)
 	// The flows after it need time too.
 	limit, done := context.WithTimeout(ctx, time.Until(end)*2/3)
-	c, err := cage.Run(limit, cage.Spec{Args: a.Args, Network: r.Node.FD(), Units: a.Units, Self: a.Self, Outside: a.Outside})
+	c, err := cage.Run(limit, cage.Spec{Args: a.Args, Network: r.Node.FD(), Units: a.Units, Self: a.Self, Outside: a.Outside,
+		Dir: a.Dir, Stdin: a.Stdin})
 	done()
 	if err != nil {
 		return nil, fmt.Errorf("running %s: %w", a.Args[0], err)
 	}
 	defer c.Close()
-	o.Exit, o.Ended, o.Said, o.Would = c.Exit, c.Ended, c.Said, c.Would()
+	o.Exit, o.Ended, o.Left, o.Said, o.Would = c.Exit, c.Ended, c.Left, c.Said, c.Would()
 	now, err := r.Again(ctx, a.Question.keep)
 	if err != nil {
 		return nil, err
 	}
 	o.Changed = changes(was, now)
+	if err := r.Forget(ctx); err != nil { // a node's neighbours age
+		return nil, err
+	}
 	o.Cut = cut(ctx, held) // before new ones, which a limit counts too
 	if list, err = p.look(ctx, flows); err != nil {
 		return nil, err
@@ -206,7 +213,10 @@ func (a *Rehearsal) name(ctx context.Context, r *replica.Replica, spec *replica.
 		return err
 	}
 	back := p.takeBack(ctx, was, now, causes)
-	last, err := New(r).lasting(ctx, now, lost)
+	var last map[string]bool // nil: all of them
+	if !slices.Equal(ownRules(was), ownRules(now)) {
+		last, err = New(r).lasting(ctx, now, lost)
+	}
 	if err != nil {
 		o.NotTried = append(o.NotTried, fmt.Sprintf("which losses last: %v", err))
 	}
@@ -228,11 +238,12 @@ func (a *Rehearsal) name(ctx context.Context, r *replica.Replica, spec *replica.
 			_ = r.Node.Do(ctx, func() error { one.describe(ctx, now, part); return nil })
 		}
 		to := &o.Lost
-		if err == nil && !last[f.Flow.Name] {
+		if err == nil && last != nil && !last[f.Flow.Name] {
 			to = &o.Brief
 		}
-		result := Result{Name: f.Flow.Name, Kind: f.Flow.Kind, Service: f.Flow.Service, Node: f.Flow.From.Node, From: f.Flow.From.Address,
-			To: f.Flow.To, Protocol: f.Flow.Protocol, Sent: f.Sent, Lost: f.Lost, Why: f.Why}
+		_, pod := p.pods[f.Flow.From.Address]
+		result := Result{Name: f.Flow.Name, Kind: f.Flow.Kind, Service: f.Flow.Service, Node: f.Flow.From.Node, Pod: pod,
+			From: f.Flow.From.Address, To: f.Flow.To, Protocol: f.Flow.Protocol, Sent: f.Sent, Lost: f.Lost, Why: f.Why}
 		same := slices.IndexFunc(*to, func(l Loss) bool {
 			return l.Kind == one.Kind && l.Rule == one.Rule && l.Table == one.Table && l.Chain == one.Chain && l.Family == one.Family
 		})
@@ -242,6 +253,17 @@ func (a *Rehearsal) name(ctx context.Context, r *replica.Replica, spec *replica.
 		(*to)[same].Flows = append((*to)[same].Flows, result)
 	}
 	return nil
+}
+
+// ownRules returns kube-proxy's and kubelet's rules.
+func ownRules(n *replica.Capture) (list []string) {
+	for _, p := range n.Parts {
+		if p.Position = 0; p.Own {
+			list = append(list, fmt.Sprint(p.Family, p.String()))
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 // lasting returns the flows that are lost once kube-proxy and kubelet have written their rules again.

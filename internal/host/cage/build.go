@@ -74,6 +74,10 @@ func build() int {
 	}
 	_ = unix.Umask(0o022)
 	if b.err == nil {
+		if os.Chdir(b.Dir) != nil {
+			_ = os.Chdir("/")
+		}
+		b.do("writing in memory", os.WriteFile(private+"/stdin", b.Stdin, 0o600))
 		b.do("giving up rights", restrict())
 	}
 	state := told{Hidden: slices.Concat(b.hidden, b.Outside.Hidden)}
@@ -204,7 +208,9 @@ func (b *builder) sysctls() {
 	b.mount("proc", proc, "proc", quiet, "")
 	copied := map[string]bool{"net": true} // and the directories of copies
 	for key, value := range b.Outside.Sysctls {
-		if info, err := os.Stat(sysctls + key); !below(key, "net") || err != nil || info.Mode()&0o200 == 0 {
+		info, err := os.Stat(sysctls + key)
+		// nf_hooks_lwtunnel is one switch of all namespaces, which each of them may turn on.
+		if !below(key, "net") || err != nil || info.Mode()&0o200 == 0 || filepath.Base(key) == "nf_hooks_lwtunnel" {
 			writeSysctl(copies+key, value)
 			for at := key; at != "."; at = filepath.Dir(at) {
 				copied[at] = true

@@ -25,12 +25,15 @@ type Spec struct {
 	Units   map[string]string // ActiveState by unit
 	Self    []string          // the arguments with which this program calls Main, /proc/self/exe first
 	Outside *Outside
+	Dir     string // where the command starts, if it is there in the cage
+	Stdin   []byte // what the command reads
 }
 
 // Cage is a command's namespaces. They end with Close or with the caller.
 type Cage struct {
 	Exit  int    // 127: not found; 128+n: ended by signal n
 	Ended bool   // the command ended before ctx did
+	Left  int    // processes that still ran when the command had ended
 	Said  string // the last 9,000 bytes of its outputs
 
 	outside *Outside
@@ -47,6 +50,7 @@ type told struct {
 	Hidden []string
 	Error  string
 	Exit   int
+	Left   int
 }
 
 // Run runs a command in a cage and returns when it or ctx has ended. Its processes stay until Close. The caller is root of its own
@@ -115,7 +119,7 @@ func (c *Cage) follow(ctx context.Context, messages *os.File) error {
 	}
 	if c.hidden = stands.Hidden; err == nil {
 		err = from.Decode(&ended)
-		c.Ended, c.Exit = err == nil, ended.Exit
+		c.Ended, c.Exit, c.Left = err == nil, ended.Exit, ended.Left
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			err = nil
 		}

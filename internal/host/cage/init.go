@@ -6,9 +6,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/file"
 )
 
 // keep is chown, dac_override, dac_read_search, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, net_admin, net_raw
@@ -85,9 +88,9 @@ func start(args []string) int {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // no process of the cage looks into it
 	signal.Notify(make(chan os.Signal, 1))           // or one would end it
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.SysProcAttr = os.Stdout, os.Stderr, "/", &unix.SysProcAttr{Setsid: true}
-	if isDir("/root") {
-		cmd.Dir = "/root"
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdout, os.Stderr, &unix.SysProcAttr{Setsid: true}
+	if stdin, err := os.Open(private + "/stdin"); err == nil {
+		cmd.Stdin = stdin
 	}
 	ended := told{Exit: 127}
 	err := cmd.Start()
@@ -105,7 +108,20 @@ func start(args []string) int {
 			if ended.Exit = status.ExitStatus(); status.Signaled() {
 				ended.Exit = 128 + int(status.Signal())
 			}
+			ended.Left = running()
 			tell(ended)
 		}
 	}
+}
+
+// running returns how many processes of the cage run beside its init.
+func running() (n int) {
+	names, _ := file.ListDir("/proc")
+	for _, name := range names {
+		text, err := os.ReadFile("/proc/" + name + "/stat")
+		if err == nil && name != "1" && strings.Trim(name, "0123456789") == "" && !strings.Contains(string(text), ") Z ") {
+			n++
+		}
+	}
+	return n
 }

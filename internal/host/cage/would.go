@@ -16,7 +16,11 @@ import (
 )
 
 // Unit is a call of systemctl or service.
-type Unit struct{ Verb, Name, How string }
+type Unit struct {
+	Verb string `json:"verb"`
+	Name string `json:"name"`
+	How  string `json:"how"`
+}
 
 // How a unit was treated.
 const (
@@ -28,11 +32,11 @@ const (
 
 // Record lists what the command would have changed on the machine.
 type Record struct {
-	Files   []string // "deleted /etc/x": a deletion
-	Sysctls []string // "kernel.panic = 10"
-	Units   []Unit
-	Modules []string // that the kernel loaded in the meantime, and keeps
-	Hidden  []string // directories that the command could not see
+	Files   []string `json:"files,omitempty"`   // "deleted /etc/x": a deletion
+	Sysctls []string `json:"sysctls,omitempty"` // "kernel.panic = 10"
+	Units   []Unit   `json:"units,omitempty"`
+	Modules []string `json:"modules,omitempty"` // that the kernel loaded in the meantime, and keeps
+	Hidden  []string `json:"hidden,omitempty"`  // directories that the command could not see
 }
 
 // Would returns what the command would have changed, so far. Call it before Close.
