@@ -3,9 +3,7 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"slices"
 	"strings"
@@ -67,8 +65,7 @@ func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 	}
 	opts := proxy.Options{
 		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
-		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
-		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, Live: n.live,
+		ExcludeCIDRs: n.Presence.ExcludeCIDRs, Live: n.live,
 	}
 	rep := proxy.Judge(sets, opts)
 	n.mode, n.families = rep.Mode, len(rep.Families)
@@ -205,17 +202,4 @@ func readBeLiberal(h *host.Host) *bool {
 	}
 	liberal := v != "0"
 	return &liberal
-}
-
-// mayRouteLocalnet reports whether any interface may route 127.0.0.0/8. The kernel uses the value of conf/all or of the interface,
-// whichever is 1 (IN_DEV_ROUTE_LOCALNET of include/linux/inetdevice.h). It also returns true if the values are unknown.
-func mayRouteLocalnet(h *host.Host) bool {
-	keys, err := h.GlobSysctl("net/ipv4/conf/*/route_localnet")
-	if err != nil || len(keys) == 0 {
-		return true
-	}
-	return slices.ContainsFunc(keys, func(key string) bool {
-		v, err := h.ReadSysctl(key)
-		return v != "0" && !errors.Is(err, fs.ErrNotExist) // the interface may have been deleted
-	})
 }

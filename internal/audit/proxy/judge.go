@@ -1,7 +1,7 @@
 // Package proxy judges the rules that kube-proxy wrote on a node.
 //
 // It is a pure library: its input are rules, its output are findings. It opens no files, runs no
-// programs and changes nothing. It converts the rules of iptables mode (either backend, 1.15 to
+// programs and changes nothing. It converts the rules of iptables mode (either backend, 1.25 to
 // 1.37) and of nftables mode (1.30 to 1.37) into one graph of Services, chains and endpoints.
 // [Judge] compares the rules with kube-proxy's own invariants and, if it gets EndpointSlices, with
 // the API. One cause gives one finding: the consequences of a broken chain are not reported again.
@@ -33,9 +33,6 @@ type Options struct {
 
 	// WithoutServices skips the Services. The other findings do not depend on them.
 	WithoutServices bool
-
-	// RouteLocalnet reports whether the kernel may accept packets to 127.0.0.0/8 from the network; nil means that it may.
-	RouteLocalnet func() bool
 
 	// NodePortAddresses reports whether kube-proxy is configured to serve node ports only at some
 	// addresses; nil means that this is unknown.
@@ -115,9 +112,6 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	judgeBackends(sets, out)
 	rep.settleIPVS(out)
 	compareAPI(&rep, &opts, out.List, out)
-	if rep.redacted {
-		out.List = slices.DeleteFunc(out.List, func(f Finding) bool { return !structural.MatchString(f.Name) })
-	}
 	rep.Findings = append(rep.Findings, out.List...)
 	rep.finish()
 	return rep
@@ -131,15 +125,16 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 	case hasProxyChains(s) && isPartial(s) != nil:
 		r.Mode = "iptables"
 		at := isPartial(s)
-		out.Add(Finding{Name: "kubeproxy.rules.partial", Family: s.Family, Line: int(at.Line), Rule: at.Text,
+		out.Add(Finding{Name: partial, Family: s.Family, Line: int(at.Line), Rule: at.Text,
 			Message: "a rule belongs to a chain, or jumps to one, that the save does not declare: it is only a part of the rules, " +
 				"and was not judged"})
 	case hasProxyChains(s):
 		r.Mode = "iptables"
-		r.Families[s.Family] = true
 		a := newAudit(s, opts, out)
 		notes, found := a.judge()
-		r.redacted = r.redacted || a.isRedacted
+		if !a.unjudged {
+			r.Families[s.Family] = true
+		}
 		r.Notes = append(r.Notes, notes...)
 		r.Version = r.Version.narrow(a.version)
 		if found && !opts.WithoutServices {

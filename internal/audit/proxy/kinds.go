@@ -25,6 +25,9 @@ const (
 		DeletePod + "`; after an audit passes, run `kubectl uncordon NODE`"
 )
 
+// partial is the kind of rules that cannot be judged as they are.
+const partial = "kubeproxy.rules.partial"
+
 // otherMode is the remedy after a switch of kube-proxy's mode.
 const otherMode = "remove the rules of the other mode (run `kube-proxy --cleanup`, then restart kube-proxy), or reboot"
 
@@ -58,10 +61,8 @@ func ruleKinds() []Kind {
 		{"kubeproxy.rules.deleted", verdict.Fail,
 			"another program deleted all of kube-proxy's rules: no Service works on this node, although kube-proxy reports that it is healthy",
 			whoElse, refIptables},
-		{"kubeproxy.rules.partial", verdict.Unknown, "the input is only a part of the rules: no kernel can hold it",
+		{partial, verdict.Unknown, "the input is only a part of the rules, has replaced names or addresses, or is of a release before 1.25",
 			"save all rules: run `iptables-save > rules.txt`, and ip6tables-save for IPv6", ""},
-		{"kubeproxy.rules.redacted", verdict.Unknown, "names or addresses were replaced: only the structure of the rules was judged",
-			"audit the text as it is on the node: nodegate sends it nowhere", ""},
 		{"kubeproxy.mode.ipvs", verdict.Unknown, "kube-proxy uses IPVS mode; its rules cannot be judged without the node's kernel and the API",
 			"run the audit on the node with API access: --kubeconfig, --in-cluster, or --services and --endpoints", ""},
 		{"kubeproxy.ipvs.left-reject", verdict.Fail,
@@ -113,17 +114,12 @@ func ruleKinds() []Kind {
 			"KUBE-FIREWALL drops every packet of this node: a rule lost its mark match between iptables versions",
 			"run `iptables -D KUBE-FIREWALL -j DROP`, then use the same iptables version for kubelet and the host (1.8.8 and later lose the " +
 				"match when 1.8.7 rewrites the rule)", "kubernetes#112477"},
-		{"kubeproxy.firewall.localnet", verdict.Warn, "KUBE-FIREWALL does not protect localhost Services from other hosts",
-			"restart kubelet: `systemctl restart kubelet`; while route_localnet=1, 127.0.0.0/8 is open to the network", "kubernetes#90259"},
 		{"kubeproxy.service.duplicate", verdict.Fail, "two Services use the same address and port: the first gets all connections",
 			"change the address or port of one Service (the API does not compare externalIPs); if only one Service uses it, " + restart,
 			refIptables},
 		broken("kubeproxy.service.reject",
 			"connections to a Service without endpoints are not rejected as they should be: clients wait for a timeout, or fail when they "+
 				"should wait"),
-		{"kubeproxy.nodeports.nowhere", verdict.Unknown,
-			"node ports are served at no address of this node; whether nodePortAddresses asks for that is unknown",
-			"compare `nodePortAddresses` in kube-proxy's configuration with the node's addresses, or run the audit on the node", refIptables},
 		broken("kubeproxy.affinity.set", "session affinity does not cover exactly the endpoints of a Service: some clients change endpoint"),
 	}
 }

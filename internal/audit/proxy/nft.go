@@ -18,15 +18,15 @@ const longestComment = model.LongestComment
 
 // judgeNFT judges a table kube-proxy of nftables mode.
 func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) {
-	r.Mode, r.Families[t.Family] = "nftables", true
-	m := model.FromNFT(t)
-	var result compare.NFTResult
+	r.Mode = "nftables"
 	if t.Chain("endpoints-check") != nil && t.Sets["cluster-ips"] == nil {
-		result.Min, result.Max = 29, 29
-		r.Notes = append(r.Notes, "nftables mode of kube-proxy 1.29 (alpha): its maps were read, its rules were not judged")
-	} else {
-		result = compare.DiffNFT(m, expect.NFTForms(), !opts.WithoutServices)
+		out.Add(Finding{Name: partial, Family: t.Family, Remedy: "upgrade kube-proxy",
+			Message: "kube-proxy 1.29 (alpha) wrote this table, which was not judged"})
+		return
 	}
+	r.Families[t.Family] = true
+	m := model.FromNFT(t)
+	result := compare.DiffNFT(m, expect.NFTForms(), !opts.WithoutServices)
 	r.Version = r.Version.narrow(VersionRange{result.Min, result.Max})
 	reported := map[string]bool{}
 	for _, d := range result.List {

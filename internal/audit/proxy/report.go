@@ -21,7 +21,6 @@ type Judgment struct {
 	Families  map[string]bool `json:"-"` // families that were judged
 	NodePorts map[string]bool `json:"-"` // families in which the rules serve node ports at some address
 
-	redacted bool                       // only the structure is known
 	filtered map[string]bool            // families whose table filter was judged
 	hairpins map[string]map[string]bool // the set hairpin-connections of each family that uses it: "tcp 10.0.0.1:80"
 

@@ -125,12 +125,11 @@ func differs(field string, want, have any) string {
 	return fmt.Sprintf("%s: %v in the API; %v on this node", field, want, have)
 }
 
-// differentField returns the kind and the text of the first field of a Service port that differs, or "". It knows the form in which
-// kube-proxy writes policies and addresses from 1.25, in nftables mode from 1.30. Without endpoints, the rules show little of a Service.
+// differentField returns the kind and the text of the first field of a Service port that differs, or "". Without endpoints, the
+// rules show little of a Service.
 func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text string) {
 	r, ipvs := c.rep, c.rep.ipvs != nil
-	form := !ipvs && r.Version.Min >= 25 && (r.Mode != "nftables" || r.Version.Min >= 30)
-	rejects := form && r.filtered[s.Family] && len(s.Name) < longestComment // the rules show a Service without endpoints
+	rejects := !ipvs && r.filtered[s.Family] && len(s.Name) < longestComment // the rules show a Service without endpoints
 	served := dispatches(s) || s.Blocked == "reject" && rejects
 	endpoints := s.Blocked == "" && len(s.Endpoints)+len(s.LocalEndpoints) > 0
 	switch {
@@ -141,7 +140,7 @@ func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text s
 		return wrongAddress, differs("the ClusterIP", strings.TrimPrefix(p.at(), " at "), or(s.ClusterIP != "", have))
 	case s.NodePort != 0 && s.NodePort != p.nodePort:
 		return wrongAddress, differs("the node port", or(p.nodePort != 0, p.nodePort), s.NodePort)
-	case !ipvs && (!form || s.ClusterIP == ""):
+	case !ipvs && s.ClusterIP == "":
 		return "", ""
 	case s.NodePort == 0 && p.nodePort != 0 && served && (!ipvs || r.NodePorts[s.Family]):
 		return wrongAddress, differs("the node port", p.nodePort, "none")
@@ -249,7 +248,7 @@ func (c *comparison) differentRanges(s *Service, p *apiServicePort) string {
 }
 
 // rangesDiffer compares the ranges that the rules admit to the load balancer's own addresses with the API. closed reports whether the
-// rules restrict access. Older versions write a range that contains all addresses.
+// rules restrict access. Some versions write a range that contains all addresses.
 func rangesDiffer(s *Service, p *apiServicePort, own, let []string, closed bool) string {
 	if len(own) == 0 {
 		return ""

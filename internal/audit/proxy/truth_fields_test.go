@@ -201,8 +201,6 @@ func TestNoExternalIPs(t *testing.T) {
 		rep := Judge(mustParse(t, rules), Options{})
 		live := Live{NoExternalIPs: func() bool { return off }}
 		wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs), Live: live})}, want)
-		rep.Version.Min = 29 // a form from which addresses are not read
-		wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs)})}, "")
 	}
 }
 

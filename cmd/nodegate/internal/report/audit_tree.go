@@ -132,7 +132,7 @@ func (s service) anyBranches() []branch {
 }
 
 func (s service) localBranches() []branch {
-	return chainBranch(s.findChain("SVL", "local-", "XLB"), s.LocalEndpoints, "no endpoint on this node: drop")
+	return chainBranch(s.findChain("SVL", "local-"), s.LocalEndpoints, "no endpoint on this node: drop")
 }
 
 // findChain returns the Service's first chain of one of these kinds, or "".
