@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"time"
 
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
@@ -53,6 +52,3 @@ func Page(ctx context.Context, address string) (body []byte, status int, err err
 
 // RestartOn returns a remedy with the command that restarts kube-proxy as it runs on this node.
 func RestartOn(h *host.Host, remedy string) string { return kubeproxy.RestartOn(h, remedy) }
-
-// DelayBounds returns the upper bounds of the histogram of Progress.
-func DelayBounds() []time.Duration { return settle.DelayBounds() }

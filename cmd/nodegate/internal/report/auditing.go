@@ -16,30 +16,14 @@ type Auditing struct {
 	Changes  int       `json:"changes"`  // Services that changed in the API, each counted once a round
 	Services int       `json:"services"` // Service ports in the rules
 	Findings int       `json:"findings"` // findings of the last round
-	Delay    Delay     `json:"delay"`    // from a change of the API to this node's rules
-}
-
-// Delay is a histogram of the time from a change in the API to the first read of the rules that shows it. It is an upper bound of the
-// real delay.
-type Delay struct {
-	Buckets map[string]int `json:"buckets"`    // cumulative, by upper bound in seconds
-	Sum     float64        `json:"sumSeconds"` // of all delays
-	Count   int            `json:"count"`      // changes that were measured
 }
 
 // NewAuditing returns the document for the progress of an audit.
 func NewAuditing(k audit.Progress) *Auditing {
-	a := &Auditing{
+	return &Auditing{
 		Last: k.Audited, Waiting: k.Waiting, Rounds: k.Rounds, Reads: k.Reads, Changes: k.Changes, Services: k.Services,
 		Findings: len(k.Findings),
-		Delay:    Delay{Buckets: map[string]int{}, Sum: k.Delay.Sum.Seconds(), Count: k.Delay.Count},
 	}
-	sum := 0
-	for i, bound := range audit.DelayBounds() {
-		sum += k.Delay.Buckets[i]
-		a.Delay.Buckets[fmt.Sprint(bound.Seconds())] = sum
-	}
-	return a
 }
 
 func (e *exposition) writeAuditing(a *Auditing) {
@@ -59,11 +43,4 @@ func (e *exposition) writeAuditing(a *Auditing) {
 		e.writeMetric(m.name, m.kind, m.help)
 		fmt.Fprintf(e, "%s %d\n", m.name, m.value)
 	}
-	const delay = "nodegate_audit_delay_seconds"
-	e.writeMetric(delay, "histogram", "Time from a change in the API until a read of this node's rules shows it (upper bound).")
-	for _, bound := range audit.DelayBounds() {
-		le := fmt.Sprint(bound.Seconds())
-		fmt.Fprintf(e, "%s_bucket{le=%q} %d\n", delay, le, a.Delay.Buckets[le])
-	}
-	fmt.Fprintf(e, "%s_bucket{le=\"+Inf\"} %d\n%s_sum %g\n%s_count %d\n", delay, a.Delay.Count, delay, a.Delay.Sum, delay, a.Delay.Count)
 }
