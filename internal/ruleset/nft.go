@@ -216,11 +216,8 @@ func (p *nftParser) addSet(b *nftBody, line int) {
 	for _, e := range b.Elem {
 		el := decodeElement(e)
 		for i := range min(len(types), len(el.Key)) {
-			switch types[i] {
-			case "inet_proto":
+			if types[i] == "inet_proto" {
 				el.Key[i] = protocolName(el.Key[i])
-			case "inet_service":
-				el.Key[i] = portNumber(el.Key[i])
 			}
 		}
 		s.Elements = append(s.Elements, el)

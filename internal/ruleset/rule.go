@@ -144,7 +144,7 @@ func (r *Rule) parseOption(sc *scanner, w string, not bool) {
 		r.Protocol = protocolName(sc.nextWord())
 		r.addCondition(ByProtocol, not, ByOther)
 	case "--dport", "--dports", "--destination-port":
-		r.Port = portNumber(sc.nextWord())
+		r.Port = sc.nextWord()
 		r.addCondition(ByPort, not, ByOther)
 	case "-i", "--in-interface", "--physdev-in":
 		r.extraForWriting().In = sc.nextWord()

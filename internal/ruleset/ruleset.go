@@ -147,16 +147,13 @@ var ErrNoRules error = &input.Error{
 func Parse(source string, r io.Reader) (*Set, error) {
 	br := bufio.NewReader(r)
 	set := &Set{Source: source}
-	head, err := br.Peek(6)
-	if what := describeBinary(head); what != "" && (err == nil || errors.Is(err, io.EOF)) {
-		return nil, input.Unreadable(1, "%s", what)
-	}
+	head, _ := br.Peek(len("\ufeff"))
 	if bytes.HasPrefix(head, []byte("\ufeff")) { // a byte order mark
 		if _, err := br.Discard(len("\ufeff")); err != nil {
 			return nil, &input.Error{Msg: "reading rules", Kind: input.ErrUnknown, Err: err}
 		}
 	}
-	head, err = br.Peek(br.Size())
+	head, err := br.Peek(br.Size())
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, &input.Error{Msg: "reading rules", Kind: input.ErrUnknown, Err: err}
 	}

@@ -14,6 +14,11 @@ const (
 	slab     = 512       // chains or rules per allocation
 )
 
+const (
+	noLine = "not a line of iptables-save: %.60q; run `iptables-save > rules.txt`, ip6tables-save for IPv6, or `nft -j list ruleset`"
+	edited = "an editor, a chat or a browser has changed the line"
+)
+
 // saveParser reads iptables-save text into set.
 type saveParser struct {
 	lines *input.Lines
@@ -84,13 +89,7 @@ func (p *saveParser) parseLine(s string) error {
 	if s == "COMMIT" {
 		return p.commit()
 	}
-	if what := describePaste(s); what != "" {
-		return p.unreadable("%s", what)
-	}
-	if p.table == nil && strings.HasPrefix(s, "table ") && strings.HasSuffix(s, "{") {
-		return p.unreadable("this is the text format of nft; use the output of `nft -j list ruleset`")
-	}
-	err := p.unreadable("not a line of iptables-save: %.60q", s)
+	err := p.unreadable(noLine, s)
 	if p.table == nil {
 		p.other, err = cmp.Or(p.other, err), nil
 	}

@@ -23,11 +23,7 @@ func TestPasted(t *testing.T) {
 	unnamed = regexp.MustCompile(`"protocol": (6|17)`).ReplaceAllString(unnamed, `"protocol": "th"`)
 	for _, c := range []struct{ what, rules, want string }{
 		{"protocols as numbers", unnamed, ""},
-		{"ports as names", strings.NewReplacer(", 53]", `, "domain"]`, ", 443]", `, "https"]`, `"port": 53`, `"port": "domain"`).Replace(nft), ""},
 		{"protocols as numbers, iptables", strings.NewReplacer("-p tcp", "-p 6", "-p udp", "-p 17").Replace(save), ""},
-		{"ports as names, iptables", regexp.MustCompile("--dport (53|443|80) ").ReplaceAllStringFunc(save, func(s string) string {
-			return strings.NewReplacer("53", "domain", "443", "https", "80", "http").Replace(s)
-		}), ""},
 		{"rules without declarations", lines("^-A (PREROUTING|KUBE-(SERVICES|SVC|SEP)).*(portals|prod/np)"), partial},
 		{"rules with some declarations", lines("^(:|-A )KUBE-SVC-7FSGN2D7XFJNQ2EL "), partial},
 		{"one chain of IPVS mode left over", strings.Replace(save, ":KUBE-POSTROUTING", ":KUBE-LOAD-BALANCER - [0:0]\n:KUBE-POSTROUTING", 1), ""},
