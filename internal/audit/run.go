@@ -183,7 +183,7 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	if f, ok := kubeproxy.DeadWatch(rep, n.asked, time.Now()); ok && n.asked.Health && out.Stale {
 		rep.Findings = append(rep.Findings, f)
 	}
-	kubeproxy.Conclude(rep.Findings, n.asked, time.Now())
+	kubeproxy.Conclude(rep.Findings)
 	if compared && rep.Mode != "" {
 		kubeproxy.Agreed(rep.Findings)
 	}

@@ -63,7 +63,7 @@ type Rule struct {
 
 // Extra holds the fields that few rules need.
 type Extra struct {
-	In, Out string // interfaces that the rule matches; Out is empty if negated
+	In      string // interface that the rule matches
 	States  string // connection states: "RELATED,ESTABLISHED"
 	Mark    string // mark that the rule matches: "0x4000/0x4000"
 	SetMark string // mark that target MARK sets
@@ -150,9 +150,7 @@ func (r *Rule) parseOption(sc *scanner, w string, not bool) {
 		r.extraForWriting().In = sc.nextWord()
 		r.addCondition(ByInterface, not, NotInterface)
 	case "-o", "--out-interface":
-		if out := sc.nextWord(); !not {
-			r.extraForWriting().Out = out
-		}
+		sc.nextWord()
 		r.Flags |= ByOther
 	case "--ctstate", "--state":
 		r.extraForWriting().States = sc.nextWord()

@@ -124,8 +124,6 @@ type Chain struct {
 	Index  int32 // position among the chains of the save, from 1; the chains of a table are contiguous
 	Line   int32 // line of the declaration
 	Refs   int32 // number of rules that jump here
-	Jumps  int32 // number of rules that jump to other chains
-	Only   int32 // Index of the only chain to which its rules jump; 0 if there are several
 	Lost   int32 // number of rules whose target is neither a chain of the table nor a common built-in target
 }
 

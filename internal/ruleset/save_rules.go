@@ -138,12 +138,6 @@ func (t *Table) linkJumps() {
 			}
 			r.Jump = to.Index
 			to.Refs++
-			if c.Jumps == 0 {
-				c.Only = to.Index
-			} else if c.Only != to.Index {
-				c.Only = 0
-			}
-			c.Jumps++
 		}
 	}
 }

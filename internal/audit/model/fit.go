@@ -136,9 +136,6 @@ func (m *Model) fit() {
 	if m.Pods.Flags == 0 && len(pods) > 0 {
 		m.Pods = mostFrequent(pods)
 	}
-	for _, r := range m.NodePortJumps {
-		m.ByAddress = m.ByAddress || r.Has(ruleset.ByDestination) && r.Conditions() == ruleset.ByDestination && !r.Has(ruleset.NotDestination)
-	}
 	bits := map[uint64]int{}
 	vote := func(mark string) {
 		if bit, _, ok := MarkMask(mark); ok && bit != 0 && bit&(bit-1) == 0 {

@@ -111,7 +111,6 @@ type Parameters struct {
 	Pods       Detector  // recognises Pods for policy Local; zero without one
 	Bit        uint64    // of the mark for masquerading
 	Loopback   bool      // node ports have a rule for 127.0.0.0/8
-	ByAddress  bool      // node ports are served at listed addresses
 }
 
 // Model is the Services of one save.
