@@ -41,6 +41,9 @@ func Dropped() map[string]string {
 	dropped["kubeproxy.version.older"] = "no node has Kubernetes 1.14"
 	dropped["kubeproxy.firewall.localnet"] = dropped["route-localnet.martian"]
 	dropped["kubeproxy.nodeports.nowhere"] = "on the node, kubeproxy.chain.damaged reports node ports that nodePortAddresses does not exclude"
+	for _, finding := range []string{"closed", "unread"} {
+		dropped["kubeproxy.healthport."+finding] = "kube-proxy's event FailedToStartServiceHealthcheck of the Service reports it"
+	}
 	dropped["kubeproxy.rules.redacted"] = "kubeproxy.rules.partial reports it"
 	return dropped
 }

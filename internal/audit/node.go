@@ -57,7 +57,7 @@ func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 		return proxy.Judgment{}, err
 	}
 	n.live = proxy.Live{
-		NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs), Listening: sync.OnceValues(n.Presence.Ports),
+		NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
 		Wrote: func(family string) (wrote, known bool) {
 			figures, _ := n.Presence.Figures(ctx)
 			return figures.Wrote(family)

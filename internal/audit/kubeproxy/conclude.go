@@ -36,7 +36,7 @@ func Agreed(findings []proxy.Finding) {
 // Unproven makes the remedy of every difference from the API that was seen only once begin with a second check.
 func Unproven(findings []proxy.Finding) {
 	for i := range findings {
-		if f := &findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") || strings.HasPrefix(f.Name, "kubeproxy.healthport.") {
+		if f := &findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") {
 			f.Remedy = "check again first: kube-proxy may not have written its rules yet when they were read; `nodegate audit` with " +
 				"the API keeps reading until the difference is certain. Only if it persists: " + f.Remedy
 		}

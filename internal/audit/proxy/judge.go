@@ -54,9 +54,6 @@ type Live struct {
 	// (AllowServiceExternalIPs=false, 1.36); nil means that it is not.
 	NoExternalIPs func() bool
 
-	// Listening returns the TCP ports on which kube-proxy listens; nil ports if it does not run.
-	Listening func() (map[uint16]bool, error)
-
 	// Wrote reports whether kube-proxy's metrics show that it has written the rules of a family
 	// since it started. known is false if the metrics do not show it.
 	Wrote func(family string) (wrote, known bool)
