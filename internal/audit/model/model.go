@@ -59,18 +59,6 @@ type Detector struct {
 	In     string
 }
 
-func (d Detector) String() string {
-	switch {
-	case d.Flags&ruleset.NotSource != 0:
-		return "not from " + d.Source
-	case d.Source != "":
-		return "from " + d.Source
-	case d.Flags&ruleset.NotInterface != 0:
-		return "not from interface " + d.In
-	}
-	return "all"
-}
-
 // DetectorOf returns the detector of a rule that marks packets.
 func DetectorOf(r *ruleset.Rule) Detector {
 	const by = ruleset.BySource | ruleset.NotSource | ruleset.ByInterface | ruleset.NotInterface
@@ -79,14 +67,6 @@ func DetectorOf(r *ruleset.Rule) Detector {
 		d.In = r.Extra().In
 	}
 	return d
-}
-
-// Masquerade returns how connections to the ClusterIP are masqueraded, or "" if they are not.
-func (p *Port) Masquerade() string {
-	if p.witness == nil {
-		return ""
-	}
-	return p.detector.String()
 }
 
 // Chain is the model's knowledge of a chain.

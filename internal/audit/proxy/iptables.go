@@ -284,7 +284,7 @@ func (a *audit) services() []Service {
 func (a *audit) service(p *model.Port) Service {
 	s := Service{Name: serviceName(p), Protocol: p.Protocol, Family: a.save.Family, ClusterIP: model.TrimCIDR(p.ClusterIP),
 		Port: atoi(p.Number), NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal,
-		AffinitySeconds: max(0, int(p.Affinity)), Masquerade: p.Masquerade(), health: a.model.HealthPorts[p.Name]}
+		AffinitySeconds: max(0, int(p.Affinity)), health: a.model.HealthPorts[p.Name]}
 	for _, o := range p.Outside {
 		if o.Balancer {
 			s.LoadBalancerIPs = append(s.LoadBalancerIPs, model.TrimCIDR(o.IP))

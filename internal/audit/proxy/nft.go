@@ -62,7 +62,7 @@ func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) 
 	r.filtered[t.Family] = true
 	for _, p := range m.Ports {
 		if p.Reached {
-			r.Services = append(r.Services, nftService(m, p, result.NFTForm))
+			r.Services = append(r.Services, nftService(m, p))
 		}
 	}
 	if to := t.Sets["nodeport-ips"]; to == nil || len(to.Elements) > 0 { // without the set at every address of the node
@@ -98,7 +98,7 @@ func nftName(d *compare.NFTDifference) string {
 }
 
 // nftService returns a Service for the report.
-func nftService(m *model.NFT, p *model.NFTPort, form expect.NFTForm) Service {
+func nftService(m *model.NFT, p *model.NFTPort) Service {
 	s := Service{Name: p.Name, Protocol: p.Protocol, Family: m.Family, ClusterIP: p.ClusterIP, Port: atoi(p.Number),
 		NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal, SourceRanges: p.Sources,
 		AffinitySeconds: p.Seconds}
@@ -110,13 +110,6 @@ func nftService(m *model.NFT, p *model.NFTPort, form expect.NFTForm) Service {
 	}
 	if p.Blocked {
 		s.Blocked = map[bool]string{true: "drop", false: "reject"}[p.InternalLocal]
-	}
-	if !form.Inline && m.Masquerades && p.Serves && !p.Blocked {
-		s.Masquerade = "all"
-		if _, pods, ok := strings.Cut(m.Masquerade, "!= "); ok {
-			by := map[bool]string{true: "interface "}[strings.HasPrefix(m.Masquerade, "meta ")]
-			s.Masquerade = "not from " + by + strings.TrimSpace(pods)
-		}
 	}
 	for _, c := range []*ruleset.NFTChain{p.Firewall, p.External, p.Service, p.Local} {
 		if c != nil {

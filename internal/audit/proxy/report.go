@@ -72,7 +72,6 @@ type Service struct {
 	ExternalLocal   bool            `json:"externalLocal,omitempty"`   // externalTrafficPolicy Local
 	Blocked         string          `json:"blocked,omitempty"`         // "reject" or "drop": treatment of ClusterIP traffic without endpoints
 	AffinitySeconds int             `json:"affinitySeconds,omitempty"` // the timeout of ClientIP affinity
-	Masquerade      string          `json:"masquerade,omitempty"`      // of ClusterIP traffic: "all", "not from 100.96.0.0/11", or empty
 	Chains          []string        `json:"chains,omitempty"`          // the Service's own chains
 	Endpoints       []Endpoint      `json:"endpoints,omitempty"`       // endpoints on any node
 	LocalEndpoints  []Endpoint      `json:"localEndpoints,omitempty"`  // endpoints on this node, for policy Local

@@ -99,9 +99,6 @@ func (s service) branches() []branch {
 		default:
 			root.sub = s.anyBranches()
 		}
-		if s.Masquerade != "" && s.Blocked == "" {
-			root.text += " (masqueraded: " + s.Masquerade + ")"
-		}
 		roots = append(roots, root)
 	}
 	var external []string
