@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -165,21 +164,6 @@ func (r *Judgment) State(p ServicePort) string {
 		}
 	}
 	return b.String()
-}
-
-// StaleIn returns the Service whose rules still lead to an endpoint that the API no longer has, or "".
-func (r *Judgment) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
-	for _, s := range r.Services {
-		if !slices.Contains(s.Findings, "kubeproxy.truth.endpoint-stale") && !slices.Contains(s.Findings, "kubeproxy.truth.service-stale") {
-			continue
-		}
-		for _, e := range slices.Concat(s.Endpoints, s.LocalEndpoints) {
-			if e.Address == endpoint.String() && !api.Has(endpoint.String()) {
-				return s.Name
-			}
-		}
-	}
-	return ""
 }
 
 // formatServicePort formats a Service port as kube-proxy does since 1.19.
