@@ -12,14 +12,13 @@ import (
 
 // What an audit reads and returns.
 type (
-	Finding   = proxy.Finding
-	Judgment  = proxy.Judgment
-	Kind      = proxy.Kind
-	Options   = proxy.Options
-	Service   = proxy.Service
-	Endpoint  = proxy.Endpoint
-	Progress  = settle.Progress
-	Converged = settle.Converged
+	Finding  = proxy.Finding
+	Judgment = proxy.Judgment
+	Kind     = proxy.Kind
+	Options  = proxy.Options
+	Service  = proxy.Service
+	Endpoint = proxy.Endpoint
+	Progress = settle.Progress
 )
 
 // DeletePod is the command in a remedy that restarts kube-proxy if it runs in a DaemonSet.

@@ -32,7 +32,7 @@ type Request struct {
 type Result struct {
 	Report    proxy.Judgment
 	Covered   Covered
-	Converged []settle.Converged
+	Converged int // Service ports that differed from the API, but agree now
 }
 
 // Covered records which inputs the audit could compare the rules with.

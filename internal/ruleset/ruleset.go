@@ -27,10 +27,6 @@ type Set struct {
 	Saves  []*Save
 	NFT    []*NFTTable // kube-proxy's own tables
 	IPVS   *IPVS       // nil if not read, or if the kernel has none
-
-	// ServiceChains counts the chains of kube-proxy's iptables mode by family in an nft listing.
-	// nft cannot print their matches, so only the number is kept.
-	ServiceChains map[string]int
 }
 
 // Families of rules, as nft names them.
@@ -170,14 +166,4 @@ func Parse(source string, r io.Reader) (*Set, error) {
 		return nil, err
 	}
 	return set, nil
-}
-
-// addServiceChain counts chain if it is a Service chain of kube-proxy's iptables mode.
-func (s *Set) addServiceChain(family, chain string) {
-	if strings.HasPrefix(chain, "KUBE-SVC-") || strings.HasPrefix(chain, "KUBE-SVL-") {
-		if s.ServiceChains == nil {
-			s.ServiceChains = map[string]int{}
-		}
-		s.ServiceChains[family]++
-	}
 }

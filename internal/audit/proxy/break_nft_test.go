@@ -96,8 +96,6 @@ var nftBreakages = []struct {
 		[]edit{del(`"ip", "table": "kube-proxy", "chain": "cluster-ips-check".*@cluster-ips`)}},
 	{"map flushed", "kubeproxy.chain.damaged",
 		[]edit{{op: "cut", line: `{"map": {"family": "ip", "name": "service-ips"`, old: `, "elem": `}}},
-	{"iptables rules left", "kubeproxy.backend.mixed", []edit{after(`{"table": {"family": "ip", "name": "nat"`,
-		`{"chain": {"family": "ip", "table": "nat", "name": "KUBE-SVC-7FSGN2D7XFJNQ2EL", "handle": 3}}`)}},
 }
 
 // foreign puts a rule for one destination in front of the first rule of a chain.

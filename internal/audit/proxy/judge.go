@@ -69,7 +69,6 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	out := NewCollector()
 	rep := Judgment{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{},
 		filtered: map[string]bool{}, hairpins: map[string]map[string]bool{}}
-	leftover := false        // chains of iptables mode in an nft listing
 	nft := map[string]bool{} // families with a table of nftables mode
 	for _, set := range sets {
 		if set.IPVS != nil {
@@ -91,7 +90,6 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 				rep.judgeSave(s, &opts, out)
 			}
 		}
-		leftover = leftover || len(set.ServiceChains) > 0
 	}
 	for _, set := range sets {
 		for _, t := range set.NFT {
@@ -99,12 +97,7 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 		}
 	}
 	if rep.Mode == "" {
-		f := Finding{Name: "kubeproxy.rules.absent"}
-		if leftover {
-			f.Message = "nft cannot print the matches of kube-proxy's iptables rules; " +
-				"use the output of `iptables-nft-save` instead"
-		}
-		out.Add(f)
+		out.Add(Finding{Name: "kubeproxy.rules.absent"})
 	}
 	judgeBackends(sets, out)
 	rep.settleIPVS(out)
@@ -241,7 +234,6 @@ func isPartial(s *ruleset.Save) *ruleset.Rule {
 func judgeBackends(sets []*ruleset.Set, out *Collector) {
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		var services, proxy, kubelet []string // proxy, kubelet: iptables backends
-		leftover := 0
 		for _, set := range sets {
 			for _, s := range set.Saves {
 				if s.Family != family {
@@ -264,13 +256,10 @@ func judgeBackends(sets []*ruleset.Set, out *Collector) {
 					services = appendNew(services, "nftables")
 				}
 			}
-			leftover += set.ServiceChains[family]
 		}
 		remedy, count, all := "", "two", "both" // "": the kind's
 		if slices.Contains(services, "nftables") {
-			if remedy = otherMode; leftover > 0 {
-				services = append(services, fmt.Sprintf("iptables-nft (%d Service chains)", leftover))
-			}
+			remedy = otherMode
 		}
 		if len(services) > 2 {
 			count, all = strconv.Itoa(len(services)), "all"

@@ -54,11 +54,11 @@ type Options struct {
 // Outcome is the result of Run.
 type Outcome struct {
 	Report    proxy.Judgment // with the persistent findings and the unknown ones
-	Converged []Converged
-	Looks     int  // number of readings of the rules
-	Stale     bool // a difference from the API is persistent
-	Writing   bool // kube-proxy was in a long sync when the time ended
-	Behind    bool // the watch of the API lacks a change that a list without caches has
+	Converged int            // Service ports that differed from the API, but agree now
+	Looks     int            // number of readings of the rules
+	Stale     bool           // a difference from the API is persistent
+	Writing   bool           // kube-proxy was in a long sync when the time ended
+	Behind    bool           // the watch of the API lacks a change that a list without caches has
 }
 
 const (

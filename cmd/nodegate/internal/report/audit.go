@@ -15,11 +15,11 @@ import (
 
 // Audit holds the part of an audit report that its results do not contain.
 type Audit struct {
-	Mode      string            `json:"mode"`                // iptables, nftables or ipvs
-	Version   string            `json:"version"`             // of kube-proxy, inferred from the rules
-	Services  []audit.Service   `json:"services"`            // ports of Services in the rules
-	Converged []audit.Converged `json:"converged,omitempty"` // differed from the API, then matched
-	Notes     []string          `json:"notes,omitempty"`     // about reading the rules
+	Mode      string          `json:"mode"`                // iptables, nftables or ipvs
+	Version   string          `json:"version"`             // of kube-proxy, inferred from the rules
+	Services  []audit.Service `json:"services"`            // ports of Services in the rules
+	Converged int             `json:"converged,omitempty"` // Service ports that differed from the API, then matched
+	Notes     []string        `json:"notes,omitempty"`     // about reading the rules
 }
 
 // NewAudit returns the audit as a Report, with one result for each kind of finding.
