@@ -43,7 +43,6 @@ type Progress struct {
 	Services   int       // number of Service ports in the rules
 	Rounds     int
 	Reads      int   // number of readings of the rules
-	Changes    int   // number of changes in the API
 	Unanswered error // why the rules were not compared with the API
 	Unread     error // why the rules could not be read
 }
@@ -213,7 +212,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	bounded, cancel := context.WithTimeout(ctx, settle+roundTime)
 	defer cancel()
 	read, spent := &counted{Node: k.node}, k.node.Spent()
-	now, changed := k.feed.beginRound()
+	now := k.feed.beginRound()
 	defer k.feed.endRound()
 	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many rules.
 	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone}
@@ -249,7 +248,6 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	k.kept.Services = len(out.Report.Services)
 	k.kept.Rounds++
 	k.kept.Reads += read.times
-	k.kept.Changes += len(changed)
 	unsure := func(f proxy.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.un") } // the watch may be the cause
 	if out.Behind || !out.Writing && slices.ContainsFunc(found, unsure) {
 		k.feed.restart()

@@ -13,7 +13,6 @@ type Auditing struct {
 	Waiting  time.Time `json:"waiting"`  // when the oldest change that no round has compared was seen, zero without one
 	Rounds   int       `json:"rounds"`   // comparisons of the rules with the API
 	Reads    int       `json:"reads"`    // reads of the rules
-	Changes  int       `json:"changes"`  // Services that changed in the API, each counted once a round
 	Services int       `json:"services"` // Service ports in the rules
 	Findings int       `json:"findings"` // findings of the last round
 }
@@ -21,7 +20,7 @@ type Auditing struct {
 // NewAuditing returns the document for the progress of an audit.
 func NewAuditing(k audit.Progress) *Auditing {
 	return &Auditing{
-		Last: k.Audited, Waiting: k.Waiting, Rounds: k.Rounds, Reads: k.Reads, Changes: k.Changes, Services: k.Services,
+		Last: k.Audited, Waiting: k.Waiting, Rounds: k.Rounds, Reads: k.Reads, Services: k.Services,
 		Findings: len(k.Findings),
 	}
 }
@@ -33,7 +32,6 @@ func (e *exposition) writeAuditing(a *Auditing) {
 	}{
 		{"nodegate_audit_rounds_total", "counter", "Comparisons of kube-proxy's rules with the API.", int64(a.Rounds)},
 		{"nodegate_audit_reads_total", "counter", "Reads of kube-proxy's rules.", int64(a.Reads)},
-		{"nodegate_audit_changes_total", "counter", "Services that changed in the API, each counted once a round.", int64(a.Changes)},
 		{"nodegate_audit_service_ports", "gauge", "Service ports in the rules.", int64(a.Services)},
 		{"nodegate_audit_findings", "gauge", "Findings of the last round, including unknown ones.", int64(a.Findings)},
 		{"nodegate_audit_last_timestamp_seconds", "gauge", "When the last round ended; 0 before the first.", max(0, a.Last.Unix())},
