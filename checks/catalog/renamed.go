@@ -25,7 +25,7 @@ func Dropped() map[string]string {
 		"iptables.mark-regression": "packetfilter.kernel-can tries the rule",
 		"iptables.version":         "kube-proxy brings its own iptables, and iptables.bare-drop finds what two versions lose",
 		"kubelet.host-users":       "the Pod's event names the fault; to require it, write sysctl \"user.max_user_namespaces\" { min = 15000 }",
-		"route-localnet.martian":   "`nodegate audit` reports it as kubeproxy.firewall.localnet",
+		"route-localnet.martian":   "`sysctl -a -r route_localnet` and `iptables -S KUBE-FIREWALL` show it",
 		"src-valid-mark.cilium":    "to require it, write sysctl \"net.ipv4.conf.all.src_valid_mark\" { value = 0 }",
 		"vxlan.udp-gso":            "no kernel since Linux 6.8.5 and 6.6.26 has the fault",
 	}
@@ -39,6 +39,15 @@ func Dropped() map[string]string {
 		dropped["kubeproxy."+finding] = "kubeproxy.chain.damaged names the rule"
 	}
 	dropped["kubeproxy.version.older"] = "no node has Kubernetes 1.14"
+	dropped["kubeproxy.firewall.localnet"] = dropped["route-localnet.martian"]
+	dropped["kubeproxy.nodeports.nowhere"] = "on the node, kubeproxy.chain.damaged reports node ports that nodePortAddresses does not exclude"
+	for _, finding := range []string{"closed", "unread"} {
+		dropped["kubeproxy.healthport."+finding] = "kube-proxy's event FailedToStartServiceHealthcheck of the Service reports it"
+	}
+	for _, finding := range []string{"stale-flow", "unread"} {
+		dropped["kubeproxy.conntrack."+finding] = "kube-proxy compares conntrack's flows with the endpoints itself since 1.32"
+	}
+	dropped["kubeproxy.rules.redacted"] = "kubeproxy.rules.partial reports it"
 	return dropped
 }
 

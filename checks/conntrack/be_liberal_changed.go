@@ -38,15 +38,15 @@ func inspectBeLiberalChanged(ctx context.Context, h *host.Host, _ *policy.Policy
 	if err != nil {
 		return s, err
 	}
-	switch {
+	switch lost, isLost := rep.Lost("filter"); {
 	case rep.Mode == "":
 		s.Skip = noderules.None
 		return s, nil
 	case rep.Mode != "iptables":
 		s.Skip = rep.Mode + " mode writes no rule that depends on be_liberal"
 		return s, nil
-	case rep.Version.Max < 29:
-		s.Skip = "kube-proxy " + rep.Version.String() + " does not read be_liberal"
+	case isLost:
+		s.Skip = lost.Message
 		return s, nil
 	}
 	for _, f := range rep.About("kubeproxy.forward.invalid-drop") {

@@ -15,15 +15,6 @@ func TestInvalidPackets(t *testing.T) {
 		"-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack --ctstate RELATED,ESTABLISHED -j "+
 			"ACCEPT\n", "")
 	notReached := checkstest.Changed(t, "-A FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD\n", "")
-	old := checkstest.Changed(t,
-		"-A KUBE-FORWARD -m comment --comment \"kubernetes forwarding conntrack rule\" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n",
-		"-A KUBE-FORWARD -s 10.244.0.0/16 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A KUBE-FORWARD -d 10.244.0.0/16 -m conntrack "+
-			"--ctstate RELATED,ESTABLISHED -j ACCEPT\n",
-		checkstest.DropInvalid, "", ":KUBE-PROXY-FIREWALL - [0:0]\n", "",
-		"-A INPUT -m conntrack --ctstate NEW -m comment --comment \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n", "",
-		"-A FORWARD -m conntrack --ctstate NEW -m comment --comment \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n", "",
-		"-A OUTPUT -m conntrack --ctstate NEW -m comment --comment \"kubernetes load balancer firewall\" -j KUBE-PROXY-FIREWALL\n", "",
-		"-A KUBE-SVC-NPX46M4PTMTKRN6Y ! -s", "-A KUBE-SERVICES ! -s")
 	const toForward = "-A FORWARD -m comment --comment \"kubernetes forwarding rules\" -j KUBE-FORWARD\n"
 	bypassed := checkstest.Changed(t, toForward, "-A FORWARD -j ACCEPT\n"+toForward)
 	const changedName = "conntrack.be-liberal-changed"
@@ -93,9 +84,6 @@ pass
 want: be_liberal unchanged since kube-proxy started
 got: be_liberal unchanged since kube-proxy started
 evidence: /proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal: 0`},
-		{What: "before 1.29", Problem: changedName, Node: checkstest.ProxyNode(old, "0"), Want: `
-skipped
-skipped: kube-proxy 1.21 does not read be_liberal`},
 		{What: "no kube-proxy", Problem: changedName, Node: checkstest.ProxyNode("", "0"), Want: `
 skipped
 skipped: no kube-proxy rules found`},

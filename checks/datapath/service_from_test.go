@@ -59,7 +59,7 @@ func TestServiceFromPod(t *testing.T) {
 		r, err := serviceIn(deadline(t), node, service+":80", ServiceOptions{N: 5, Netns: c.from, Timeout: 300 * time.Millisecond})
 		must(t, err)
 		var text bytes.Buffer
-		must(t, r.Render(&text, nil))
+		must(t, r.Render(&text))
 		first, _, _ := strings.Cut(text.String(), "\n")
 		warned := strings.Contains(first, "cannot show faults between Pods of one node")
 		if r.Failed != c.failed || r.OfNode != (c.from == "") || warned != r.OfNode {

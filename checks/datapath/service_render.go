@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 )
@@ -63,9 +62,8 @@ func (r ServiceResult) summarizeEndpoints() string {
 	return fmt.Sprintf("%d endpoints answered", len(r.Endpoints))
 }
 
-// Render writes the result for people. note returns a remark for a failing endpoint's line, such as
-// whether it is stale; it may be nil.
-func (r ServiceResult) Render(w io.Writer, note func(netip.AddrPort) string) error {
+// Render writes the result for people.
+func (r ServiceResult) Render(w io.Writer) error {
 	var b bytes.Buffer
 	if r.OfNode {
 		fmt.Fprintln(&b, "From the node itself, which cannot show faults between Pods of one node; --from NAMESPACE/POD connects from a Pod.")
@@ -77,11 +75,7 @@ func (r ServiceResult) Render(w io.Writer, note func(netip.AddrPort) string) err
 	if failing := r.Failing(); len(failing) > 0 {
 		fmt.Fprintf(&b, "\n  %-28s %15s\n", "endpoint", "failed")
 		for _, e := range failing[:min(len(failing), maxShown)] {
-			line := fmt.Sprintf("  %-28s %6d of %5d", e.Address, e.Failed, e.Attempts)
-			if note != nil {
-				line += "   " + note(e.Address)
-			}
-			fmt.Fprintln(&b, strings.TrimRight(line, " "))
+			fmt.Fprintf(&b, "  %-28s %6d of %5d\n", e.Address, e.Failed, e.Attempts)
 		}
 		if rest := len(failing) - maxShown; rest > 0 {
 			fmt.Fprintf(&b, "  and %d more\n", rest)

@@ -55,7 +55,7 @@ func TestServiceSummary(t *testing.T) {
 		r.countAttempts(c.attempts)
 		assert.Equal(t, r.Summary(), c.want)
 		var text bytes.Buffer
-		must(t, r.Render(&text, nil))
+		must(t, r.Render(&text))
 		data, err := json.Marshal(r)
 		must(t, err)
 		if strings.Contains(string(data), "NaN") || strings.Contains(text.String(), "%!") {

@@ -126,7 +126,7 @@ func TestScenarioStaleEndpoint(t *testing.T) {
 		Progress: func(done, failed, total int) { calls++ }})
 	must(t, err)
 	var text bytes.Buffer
-	must(t, r.Render(&text, func(a netip.AddrPort) string { return fmt.Sprintf("stale: %v", gone[a]) }))
+	must(t, r.Render(&text))
 	t.Logf("\n%s", &text)
 	failing := r.Failing()
 	if len(r.Endpoints) != 10 || len(failing) != 1 || !gone[failing[0].Address] || failing[0].Failed != failing[0].Attempts ||

@@ -169,8 +169,8 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *audit.Judgme
 			if err := report.AuditSummary(w, rep, o.verbose); err != nil {
 				return err
 			}
-			if err := report.WriteConverged(w, r.Audit.Converged); err != nil {
-				return err
+			if n := r.Audit.Converged; n > 0 {
+				fmt.Fprintf(w, "\n%s converged after a difference\n", report.Count(n, "Service port"))
 			}
 			fmt.Fprintln(w)
 			return r.Total(w, o.paint(stdout))

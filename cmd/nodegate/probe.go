@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os/signal"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 	"nodegate/internal/audit"
 	"nodegate/internal/host"
 	"nodegate/internal/host/cage"
-	"nodegate/internal/kube"
 	"nodegate/internal/verdict"
 )
 
@@ -153,8 +151,8 @@ func newProbeService() *cobra.Command {
 		Short: "Connect to a Service many times and list the endpoints that fail",
 		Long: `Service connects n times, each time from a different port, and reports the
 failing fraction with its 95 % confidence interval. Conntrack shows which
-endpoint each failed attempt was sent to. With --endpoints or --kubeconfig, the
-report also shows whether the API still has that endpoint.
+endpoint each failed attempt was sent to; nodegate audit --kubeconfig FILE shows
+whether the API still has it.
 
 By default it connects from the node itself. A packet of the node never crosses
 the bridge between two Pods, so that cannot show a lost reply of a same-node
@@ -168,7 +166,6 @@ are not in the kernel's trace.
 
 Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 		Example: `  nodegate probe service 10.96.0.1:443 -n 1000
-  nodegate probe service 10.96.0.10:53 --proto dns --endpoints slices.json
   nodegate probe service 10.96.0.10:53 --proto dns --from prod/web-7d4b9
   nodegate probe service 10.96.0.10:53 --proto dns --trace`,
 		Args: cobra.ExactArgs(1),
@@ -211,10 +208,6 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 			if err != nil && r.Attempts == 0 {
 				return unknown(c, err)
 			}
-			note, noteErr := opts.staleness(ctx, r.Failing())
-			if noteErr != nil {
-				fmt.Fprintf(c.ErrOrStderr(), "nodegate: skipped the check for stale endpoints: %v\n", noteErr)
-			}
 			got := verdict.Pass
 			switch {
 			case err != nil:
@@ -223,8 +216,7 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 			case r.Failed > 0:
 				got = verdict.Fail
 			}
-			text := func(w io.Writer) error { return r.Render(w, note) }
-			return opts.writeProbe(c.OutOrStdout(), r, text, got,
+			return opts.writeProbe(c.OutOrStdout(), r, r.Render, got,
 				fmt.Sprintf("probe service, %d of %d failed, %s", r.Failed, r.Attempts, r.Duration))
 		},
 	}
@@ -238,13 +230,10 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 	f.StringVar(&pod, "from", "", "connect from the Pod `NAMESPACE/NAME` of this node (default: from the node itself)")
 	f.StringVar(&o.Netns, "netns", "", "connect from the network namespace in `FILE`, such as /proc/PID/ns/net")
 	f.StringVar(&o.Query, "query", "", "the `NAME` in the DNS query (default kubernetes.default.svc.cluster.local.)")
-	f.StringVar(&opts.audited.Truth.Endpoints, "endpoints", "", "compare failing endpoints with the EndpointSlices in `FILE`")
-	f.StringVar(&opts.audited.Truth.Kubeconfig, "kubeconfig", "", "compare failing endpoints with the API server of the kubeconfig in `FILE`")
 	opts.formatFlags(c, "text", "json")
 	completeWith(c, "proto", "tcp", "dns")
-	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig")
 	c.MarkFlagsMutuallyExclusive("from", "netns")
-	for _, other := range []string{"count", "concurrency", "endpoints", "kubeconfig"} { // of many connections
+	for _, other := range []string{"count", "concurrency"} { // of many connections
 		c.MarkFlagsMutuallyExclusive("trace", other)
 	}
 	return c
@@ -302,39 +291,6 @@ func (o *outputs) writeProbe(stdout io.Writer, result any, text func(io.Writer) 
 		return err
 	}
 	return exitCode(v)
-}
-
-// staleness returns a function that notes whether an endpoint is stale: in the rules but not in
-// the API. It returns nil if there is nothing to compare.
-func (o *auditOptions) staleness(ctx context.Context, failing []datapath.Endpoint) (func(netip.AddrPort) string, error) {
-	if len(failing) == 0 || o.audited.Truth == (audit.Truth{}) {
-		return nil, nil
-	}
-	var judged audit.Options
-	o.audited.Truth.Plugins = kube.NewPlugins(host.Credential)
-	if err := o.audited.Truth.Read(ctx, &judged); err != nil {
-		return nil, err
-	}
-	h, err := host.Open("/")
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
-	rules, err := h.Rulesets(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rep := audit.Judge(rules, judged)
-	return func(endpoint netip.AddrPort) string {
-		service := rep.StaleIn(endpoint, judged.Endpoints)
-		switch {
-		case service != "":
-			return "stale: in the rules of " + service + ", not in the API"
-		case judged.Endpoints.Has(endpoint.String()):
-			return "in the API"
-		}
-		return "not in the API, or not ready there"
-	}, nil
 }
 
 // prove runs the probe of a policy's probe block.

@@ -39,14 +39,6 @@ func (s Truth) Server() (*API, error) {
 	return &API{client}, nil
 }
 
-// Read reads the API's Services and EndpointSlices into judged, once.
-func (s Truth) Read(ctx context.Context, judged *proxy.Options) error {
-	if err := s.readFiles(judged); err != nil {
-		return err
-	}
-	return s.readServer(ctx, judged)
-}
-
 // readServer asks the API server, if there is one. The error is input.ErrUnknown if it does not answer.
 func (s Truth) readServer(ctx context.Context, judged *proxy.Options) error {
 	api, err := s.Server()

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"time"
 
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/audit/proxy"
@@ -13,14 +12,13 @@ import (
 
 // What an audit reads and returns.
 type (
-	Finding   = proxy.Finding
-	Judgment  = proxy.Judgment
-	Kind      = proxy.Kind
-	Options   = proxy.Options
-	Service   = proxy.Service
-	Endpoint  = proxy.Endpoint
-	Progress  = settle.Progress
-	Converged = settle.Converged
+	Finding  = proxy.Finding
+	Judgment = proxy.Judgment
+	Kind     = proxy.Kind
+	Options  = proxy.Options
+	Service  = proxy.Service
+	Endpoint = proxy.Endpoint
+	Progress = settle.Progress
 )
 
 // DeletePod is the command in a remedy that restarts kube-proxy if it runs in a DaemonSet.
@@ -53,6 +51,3 @@ func Page(ctx context.Context, address string) (body []byte, status int, err err
 
 // RestartOn returns a remedy with the command that restarts kube-proxy as it runs on this node.
 func RestartOn(h *host.Host, remedy string) string { return kubeproxy.RestartOn(h, remedy) }
-
-// DelayBounds returns the upper bounds of the histogram of Progress.
-func DelayBounds() []time.Duration { return settle.DelayBounds() }

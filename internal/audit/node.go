@@ -3,9 +3,7 @@ package audit
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"slices"
 	"strings"
@@ -26,14 +24,13 @@ type Machine struct {
 	Logs     []string // kube-proxy's log; nil means the usual places
 
 	generation func(context.Context) (generation string, sure bool, err error)
-	spent      func() time.Duration                        // processor time since the start
-	skipped    func(error)                                 // called with the reason why a page or log was not read; nil: a note
-	flows      func(context.Context) ([]proxy.Flow, error) // reads conntrack
-	unanswered error                                       // why the API was not listed; nil if it was, and in Follow
-	node       string                                      // its name in the API, or ""
-	follows    bool                                        // audited by Follow
-	failures   float64                                     // of writing rules, at the last round of Follow; -1: not known
-	asked      kubeproxy.Answers                           // kube-proxy's last report about itself
+	spent      func() time.Duration // processor time since the start
+	skipped    func(error)          // called with the reason why a page or log was not read; nil: a note
+	unanswered error                // why the API was not listed; nil if it was, and in Follow
+	node       string               // its name in the API, or ""
+	follows    bool                 // audited by Follow
+	failures   float64              // of writing rules, at the last round of Follow; -1: not known
+	asked      kubeproxy.Answers    // kube-proxy's last report about itself
 
 	// State of kube-proxy at the last reading.
 	live     proxy.Live
@@ -44,7 +41,7 @@ type Machine struct {
 
 // NewMachine returns the node of h.
 func NewMachine(h *host.Host) *Machine {
-	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h, Clock: host.ClockOffset}, flows: kubeproxy.Flows,
+	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h, Clock: host.ClockOffset},
 		generation: h.RulesGeneration, spent: h.ProcessorTime, failures: -1}
 }
 
@@ -59,7 +56,7 @@ func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 		return proxy.Judgment{}, err
 	}
 	n.live = proxy.Live{
-		NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs), Listening: sync.OnceValues(n.Presence.Ports),
+		NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
 		Wrote: func(family string) (wrote, known bool) {
 			figures, _ := n.Presence.Figures(ctx)
 			return figures.Wrote(family)
@@ -67,8 +64,7 @@ func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 	}
 	opts := proxy.Options{
 		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
-		RouteLocalnet: func() bool { return mayRouteLocalnet(n.Host) },
-		ExcludeCIDRs:  n.Presence.ExcludeCIDRs, Live: n.live,
+		ExcludeCIDRs: n.Presence.ExcludeCIDRs, Live: n.live,
 	}
 	rep := proxy.Judge(sets, opts)
 	n.mode, n.families = rep.Mode, len(rep.Families)
@@ -188,15 +184,6 @@ func (n *Machine) Generation(ctx context.Context) (generation string, sure bool,
 // Spent returns the processor time of this process.
 func (n *Machine) Spent() time.Duration { return n.spent() }
 
-// Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about that.
-func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxy.Versions, d time.Duration) []proxy.Finding {
-	found, err := settle.Flows(ctx, n.flows, api, now, d)
-	if err != nil {
-		return []proxy.Finding{kubeproxy.UnreadFlows(err)}
-	}
-	return found
-}
-
 // readBeLiberal returns whether conntrack accepts packets outside of its window, or nil if unknown.
 func readBeLiberal(h *host.Host) *bool {
 	v, err := h.ReadSysctl("net/netfilter/nf_conntrack_tcp_be_liberal")
@@ -205,17 +192,4 @@ func readBeLiberal(h *host.Host) *bool {
 	}
 	liberal := v != "0"
 	return &liberal
-}
-
-// mayRouteLocalnet reports whether any interface may route 127.0.0.0/8. The kernel uses the value of conf/all or of the interface,
-// whichever is 1 (IN_DEV_ROUTE_LOCALNET of include/linux/inetdevice.h). It also returns true if the values are unknown.
-func mayRouteLocalnet(h *host.Host) bool {
-	keys, err := h.GlobSysctl("net/ipv4/conf/*/route_localnet")
-	if err != nil || len(keys) == 0 {
-		return true
-	}
-	return slices.ContainsFunc(keys, func(key string) bool {
-		v, err := h.ReadSysctl(key)
-		return v != "0" && !errors.Is(err, fs.ErrNotExist) // the interface may have been deleted
-	})
 }

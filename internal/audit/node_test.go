@@ -191,28 +191,3 @@ func TestWrote(t *testing.T) {
 		server.Close()
 	}
 }
-
-// TestRouteLocalnet checks that an empty KUBE-FIREWALL is not reported if no interface routes
-// 127.0.0.0/8.
-func TestRouteLocalnet(t *testing.T) {
-	text, err := os.ReadFile("proxy/testdata/iptables-save.txt")
-	require.NoError(t, err)
-	save := regexp.MustCompile("-A KUBE-FIREWALL .*\n").ReplaceAllString(string(text), "")
-	for _, c := range []struct{ all, link, want string }{
-		{"0", "0", ""}, {"1", "0", "kubeproxy.firewall.localnet"}, {"0", "1", "kubeproxy.firewall.localnet"},
-		{"", "", "kubeproxy.firewall.localnet"},
-	} {
-		m := &hosttest.Machine{Files: map[string]string{}, Rules: map[string]string{"iptables-nft-save": save}}
-		if c.all != "" {
-			m.Sysctl("net/ipv4/conf/all/route_localnet", c.all)
-			m.Sysctl("net/ipv4/conf/cni0/route_localnet", c.link)
-		}
-		rep, err := NewMachine(m.Host()).Rules(t.Context())
-		require.NoError(t, err)
-		got := ""
-		for _, f := range rep.Findings {
-			got += f.Name
-		}
-		assert.Equal(t, got, c.want, "all %q, cni0 %q", c.all, c.link)
-	}
-}

@@ -32,7 +32,7 @@ type Request struct {
 type Result struct {
 	Report    proxy.Judgment
 	Covered   Covered
-	Converged []settle.Converged
+	Converged int // Service ports that differed from the API, but agree now
 }
 
 // Covered records which inputs the audit could compare the rules with.
@@ -183,7 +183,7 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	if f, ok := kubeproxy.DeadWatch(rep, n.asked, time.Now()); ok && n.asked.Health && out.Stale {
 		rep.Findings = append(rep.Findings, f)
 	}
-	kubeproxy.Conclude(rep.Findings, n.asked, time.Now())
+	kubeproxy.Conclude(rep.Findings)
 	if compared && rep.Mode != "" {
 		kubeproxy.Agreed(rep.Findings)
 	}

@@ -32,13 +32,13 @@ COMMIT
 		Extra ruleset.Extra
 	}
 	type chain struct {
-		Name, Policy                         string
-		Index, Line, Refs, Jumps, Only, Lost int32
-		Rules                                []rule
+		Name, Policy            string
+		Index, Line, Refs, Lost int32
+		Rules                   []rule
 	}
 	var got []chain
 	for _, c := range set.Saves[0].Table("filter").Chains {
-		flat := chain{c.Name, c.Policy, c.Index, c.Line, c.Refs, c.Jumps, c.Only, c.Lost, nil}
+		flat := chain{c.Name, c.Policy, c.Index, c.Line, c.Refs, c.Lost, nil}
 		for i := range c.Rules {
 			r := c.Rules[i]
 			extra := r.Extra()
@@ -48,21 +48,21 @@ COMMIT
 		got = append(got, flat)
 	}
 	want := []chain{
-		{"INPUT", "DROP", 1, 3, 0, 2, 0, 1, []rule{
+		{"INPUT", "DROP", 1, 3, 0, 1, []rule{
 			{ruleset.Rule{Flags: ruleset.ByInterface | ruleset.ByState | ruleset.ByOther, Line: 5, Chain: 1, Jump: 2,
 				Target: "KUBE-FIREWALL"},
-				ruleset.Extra{In: "eth0", Out: "docker0", States: "NEW"}},
+				ruleset.Extra{In: "eth0", States: "NEW"}},
 			{ruleset.Rule{Line: 6, Chain: 1, Target: "NOWHERE"}, ruleset.Extra{}},
 			{ruleset.Rule{Line: 10, Chain: 1, Jump: 3, Target: "LATE"}, ruleset.Extra{}},
 		}},
-		{"KUBE-FIREWALL", "-", 2, 4, 2, 0, 0, 0, []rule{
+		{"KUBE-FIREWALL", "-", 2, 4, 2, 0, []rule{
 			{ruleset.Rule{Flags: ruleset.BySource | ruleset.NotSource | ruleset.ByDestination | ruleset.ByProtocol | ruleset.ByPort,
 				Line: 8, Chain: 2, Target: "DROP", Source: "127.0.0.0/8", Destination: "127.0.0.0/8", Protocol: "tcp", Port: "80",
 				Comment: `a "b"`}, ruleset.Extra{}},
 			{ruleset.Rule{Flags: ruleset.ByMark | ruleset.NotMark, Line: 9, Chain: 2, Target: "MARK"},
 				ruleset.Extra{Mark: "0x1/0x1", SetMark: "0x2/0x2"}},
 		}},
-		{"LATE", "", 3, 0, 1, 1, 2, 0, []rule{
+		{"LATE", "", 3, 0, 1, 0, []rule{
 			{ruleset.Rule{Flags: ruleset.ByChance, Line: 7, Chain: 3, Jump: 2, Target: "KUBE-FIREWALL", Chance: 0.25}, ruleset.Extra{}},
 		}},
 	}

@@ -105,8 +105,7 @@ type nftBody struct {
 	Elem                       []any
 }
 
-// nftParser reads the output of `nft -j list ruleset` into set. Of iptables-nft's tables it only
-// counts the Service chains that iptables mode has left behind.
+// nftParser reads the output of `nft -j list ruleset` into set, without the tables of other programs.
 type nftParser struct {
 	in    *input.JSON
 	set   *Set
@@ -154,9 +153,6 @@ func (p *nftParser) addObject(o *nftObject, line int) error {
 	case o.Table != nil:
 		p.proxyTable(o.Table.Family, o.Table.Name)
 	case o.Chain != nil:
-		if o.Chain.Table != KubeProxyTable {
-			p.set.addServiceChain(o.Chain.Family, o.Chain.Name)
-		}
 		if t := p.proxyTable(o.Chain.Family, o.Chain.Table); t != nil {
 			c := t.AddChain(o.Chain.Name)
 			c.Hook, c.Policy, c.Handle, c.Line = o.Chain.Hook, o.Chain.Policy, o.Chain.Handle, line
@@ -216,11 +212,8 @@ func (p *nftParser) addSet(b *nftBody, line int) {
 	for _, e := range b.Elem {
 		el := decodeElement(e)
 		for i := range min(len(types), len(el.Key)) {
-			switch types[i] {
-			case "inet_proto":
+			if types[i] == "inet_proto" {
 				el.Key[i] = protocolName(el.Key[i])
-			case "inet_service":
-				el.Key[i] = portNumber(el.Key[i])
 			}
 		}
 		s.Elements = append(s.Elements, el)

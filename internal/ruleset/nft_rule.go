@@ -132,7 +132,7 @@ func (r *NFTRule) addNAT(name string, arg any) string {
 		r.parseDispatch(key, data)
 		return name + " to " + nftText(key) + " map " + nftText(data)
 	case name == "dnat":
-		return "dnat to " + net.JoinHostPort(nftText(addr), portNumber(nftText(port)))
+		return "dnat to " + net.JoinHostPort(nftText(addr), nftText(port))
 	case !known:
 		return name
 	}
@@ -154,7 +154,7 @@ func (r *NFTRule) parseDispatch(key, data any) {
 		entry := NFTEntry{Key: number(pair[0])}
 		if parts, ok := member(pair[1], "concat"); ok {
 			if p, _ := parts.([]any); len(p) == 2 {
-				entry.Target = net.JoinHostPort(nftText(p[0]), portNumber(nftText(p[1])))
+				entry.Target = net.JoinHostPort(nftText(p[0]), nftText(p[1]))
 			}
 		} else {
 			entry.Target, _ = decodeVerdict(pair[1])

@@ -10,29 +10,22 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// TestPastes: text that people changed on the way is refused with the reason.
+// TestPastes: text that people changed on the way is refused.
 func TestPastes(t *testing.T) {
 	save := readFile(t, testdata+"iptables-save.txt")
 	each := func(before, after string) string {
 		return before + strings.ReplaceAll(strings.TrimSuffix(save, "\n"), "\n", after+"\n"+before) + after + "\n"
 	}
 	middle := len(save) / 2
-	for want, text := range map[string]string{
-		"HTML":                       strings.ReplaceAll(save, `"`, "&quot;"),
-		"a dash in place of --":      strings.ReplaceAll(save, "--", "—"),
-		"a dash in place of --, ":    strings.ReplaceAll(save, "--", "–"),
-		"quoted, as in mail":         each("> ", ""),
-		"quoted, as in mail or a di": each("+", ""),
-		"have numbers":               each("12  ", ""),
-		"terminal colours":           each("\x1b[32m", "\x1b[0m"),
-		"the line ends were lost":    strings.ReplaceAll(save, "\n", " "),
-		"lines were cut out here":    save[:middle] + "\n[...]\n" + save[middle:],
-		"truncated":                  save[:middle],
-		"lacks its closing quote":    regexp.MustCompile(`(?m)^(-A [^"\n]*"[^"\n]*) ([^"\n]*".*)$`).ReplaceAllString(save, "$1\n$2"),
+	for i, text := range []string{
+		strings.ReplaceAll(save, `"`, "&quot;"), strings.ReplaceAll(save, "--", "—"), strings.ReplaceAll(save, "--", "–"),
+		strings.ReplaceAll(save, `"`, "“"), each("> ", ""), each("+", ""), each("12  ", ""), each("\x1b[32m", "\x1b[0m"),
+		strings.ReplaceAll(save, "\n", " "), save[:middle] + "\n[...]\n" + save[middle:], save[:middle], "\x1f\x8b\x08\x01abc",
+		"\xff\xfe*\x00n\x00", "-P INPUT ACCEPT\n-N X\n", "-A -t 10.96.0.1:443 -s rr\n", "table ip kube-proxy {\n",
+		regexp.MustCompile(`(?m)^(-A [^"\n]*"[^"\n]*) ([^"\n]*".*)$`).ReplaceAllString(save, "$1\n$2"),
 	} {
-		_, err := ruleset.Parse("", strings.NewReader(text))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+		if _, err := ruleset.Parse("", strings.NewReader(text)); err == nil {
+			t.Errorf("text %d is read: %.80q", i, text)
 		}
 	}
 }

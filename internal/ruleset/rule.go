@@ -63,7 +63,7 @@ type Rule struct {
 
 // Extra holds the fields that few rules need.
 type Extra struct {
-	In, Out string // interfaces that the rule matches; Out is empty if negated
+	In      string // interface that the rule matches
 	States  string // connection states: "RELATED,ESTABLISHED"
 	Mark    string // mark that the rule matches: "0x4000/0x4000"
 	SetMark string // mark that target MARK sets
@@ -144,15 +144,13 @@ func (r *Rule) parseOption(sc *scanner, w string, not bool) {
 		r.Protocol = protocolName(sc.nextWord())
 		r.addCondition(ByProtocol, not, ByOther)
 	case "--dport", "--dports", "--destination-port":
-		r.Port = portNumber(sc.nextWord())
+		r.Port = sc.nextWord()
 		r.addCondition(ByPort, not, ByOther)
 	case "-i", "--in-interface", "--physdev-in":
 		r.extraForWriting().In = sc.nextWord()
 		r.addCondition(ByInterface, not, NotInterface)
 	case "-o", "--out-interface":
-		if out := sc.nextWord(); !not {
-			r.extraForWriting().Out = out
-		}
+		sc.nextWord()
 		r.Flags |= ByOther
 	case "--ctstate", "--state":
 		r.extraForWriting().States = sc.nextWord()

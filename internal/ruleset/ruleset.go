@@ -27,10 +27,6 @@ type Set struct {
 	Saves  []*Save
 	NFT    []*NFTTable // kube-proxy's own tables
 	IPVS   *IPVS       // nil if not read, or if the kernel has none
-
-	// ServiceChains counts the chains of kube-proxy's iptables mode by family in an nft listing.
-	// nft cannot print their matches, so only the number is kept.
-	ServiceChains map[string]int
 }
 
 // Families of rules, as nft names them.
@@ -124,8 +120,6 @@ type Chain struct {
 	Index  int32 // position among the chains of the save, from 1; the chains of a table are contiguous
 	Line   int32 // line of the declaration
 	Refs   int32 // number of rules that jump here
-	Jumps  int32 // number of rules that jump to other chains
-	Only   int32 // Index of the only chain to which its rules jump; 0 if there are several
 	Lost   int32 // number of rules whose target is neither a chain of the table nor a common built-in target
 }
 
@@ -147,16 +141,13 @@ var ErrNoRules error = &input.Error{
 func Parse(source string, r io.Reader) (*Set, error) {
 	br := bufio.NewReader(r)
 	set := &Set{Source: source}
-	head, err := br.Peek(6)
-	if what := describeBinary(head); what != "" && (err == nil || errors.Is(err, io.EOF)) {
-		return nil, input.Unreadable(1, "%s", what)
-	}
+	head, _ := br.Peek(len("\ufeff"))
 	if bytes.HasPrefix(head, []byte("\ufeff")) { // a byte order mark
 		if _, err := br.Discard(len("\ufeff")); err != nil {
 			return nil, &input.Error{Msg: "reading rules", Kind: input.ErrUnknown, Err: err}
 		}
 	}
-	head, err = br.Peek(br.Size())
+	head, err := br.Peek(br.Size())
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, &input.Error{Msg: "reading rules", Kind: input.ErrUnknown, Err: err}
 	}
@@ -175,14 +166,4 @@ func Parse(source string, r io.Reader) (*Set, error) {
 		return nil, err
 	}
 	return set, nil
-}
-
-// addServiceChain counts chain if it is a Service chain of kube-proxy's iptables mode.
-func (s *Set) addServiceChain(family, chain string) {
-	if strings.HasPrefix(chain, "KUBE-SVC-") || strings.HasPrefix(chain, "KUBE-SVL-") {
-		if s.ServiceChains == nil {
-			s.ServiceChains = map[string]int{}
-		}
-		s.ServiceChains[family]++
-	}
 }

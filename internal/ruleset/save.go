@@ -14,6 +14,11 @@ const (
 	slab     = 512       // chains or rules per allocation
 )
 
+const (
+	noLine = "not a line of iptables-save: %.60q; run `iptables-save > rules.txt`, ip6tables-save for IPv6, or `nft -j list ruleset`"
+	edited = "an editor, a chat or a browser has changed the line"
+)
+
 // saveParser reads iptables-save text into set.
 type saveParser struct {
 	lines *input.Lines
@@ -84,13 +89,7 @@ func (p *saveParser) parseLine(s string) error {
 	if s == "COMMIT" {
 		return p.commit()
 	}
-	if what := describePaste(s); what != "" {
-		return p.unreadable("%s", what)
-	}
-	if p.table == nil && strings.HasPrefix(s, "table ") && strings.HasSuffix(s, "{") {
-		return p.unreadable("this is the text format of nft; use the output of `nft -j list ruleset`")
-	}
-	err := p.unreadable("not a line of iptables-save: %.60q", s)
+	err := p.unreadable(noLine, s)
 	if p.table == nil {
 		p.other, err = cmp.Or(p.other, err), nil
 	}
@@ -208,29 +207,21 @@ func (p *saveParser) indexChains() error {
 // findFamily sets the family of a save without a header from its addresses, or else from the name
 // of the program.
 func (s *Save) findFamily(source string) {
-	switch {
-	case s.Family != "":
-	case s.hasAddress(func(address string) bool { return strings.Contains(address, ":") }):
-		s.Family = IPv6
-	case strings.HasPrefix(source, "ip6tables") && !s.hasAddress(func(address string) bool { return address != "" }):
-		s.Family = IPv6
-	default:
+	if s.Family == "" {
+		addresses := ""
+		for _, t := range s.Tables {
+			for _, c := range t.Chains {
+				for k := 0; k < len(c.Rules) && !strings.Contains(addresses, ":"); k++ {
+					addresses = cmp.Or(c.Rules[k].Source+c.Rules[k].Destination, addresses)
+				}
+			}
+		}
 		s.Family = IPv4
+		if strings.Contains(addresses, ":") || addresses == "" && strings.HasPrefix(source, "ip6tables") {
+			s.Family = IPv6
+		}
 	}
 	for _, t := range s.Tables {
 		t.Source, t.Family = source, s.Family
 	}
-}
-
-func (s *Save) hasAddress(match func(string) bool) bool {
-	for _, t := range s.Tables {
-		for _, c := range t.Chains {
-			for i := range c.Rules {
-				if match(c.Rules[i].Source) || match(c.Rules[i].Destination) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }

@@ -16,20 +16,15 @@ func (p *saveParser) parseRule(s string) error {
 		s = strings.TrimLeft(s[i+1:], " ")
 	}
 	rest, ok := strings.CutPrefix(s, "-A ")
-	if !ok || p.table == nil {
-		if what := describePaste(s); what != "" {
-			return p.unreadable("%s", what)
-		}
-	}
 	if !ok {
-		return p.unreadable("not a line of iptables-save: %.60q", s)
+		return p.unreadable(noLine, s)
 	}
 	if p.table == nil {
 		return p.unreadable("this is only a part: rule outside of a table: %.60q", s)
 	}
 	name, rest, _ := strings.Cut(rest, " ")
-	if what := describeWord(name); what != "" {
-		return p.unreadable("%s", what)
+	if isEdited(name) {
+		return p.unreadable(edited+": %.120q", s)
 	}
 	if name == "" {
 		return p.unreadable("rule without a chain: %.60q", s)
@@ -143,12 +138,6 @@ func (t *Table) linkJumps() {
 			}
 			r.Jump = to.Index
 			to.Refs++
-			if c.Jumps == 0 {
-				c.Only = to.Index
-			} else if c.Only != to.Index {
-				c.Only = 0
-			}
-			c.Jumps++
 		}
 	}
 }

@@ -30,11 +30,17 @@ func (s *scanner) nextWord() string {
 		s.rest = ""
 	}
 	if w[0] >= 0x80 || w[0] == '&' || strings.IndexByte(w, 0xc2) >= 0 { // a quote, a dash, or a no-break space
-		if what := describeWord(w); what != "" && s.msg == "" {
-			s.msg = what
+		if isEdited(w) && s.msg == "" {
+			s.msg = edited
 		}
 	}
 	return w
+}
+
+// isEdited reports whether a word outside of quotes has characters that programs put into a text which people copy.
+func isEdited(w string) bool {
+	return strings.ContainsAny(w, "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb\u2013\u2014\u00a0") || strings.Contains(w, "&quot;") ||
+		strings.Contains(w, "&gt;")
 }
 
 func (s *scanner) quotedWord() string {

@@ -57,13 +57,11 @@ func (d *differ) compareAll(parts []Part) {
 	}
 	m := d.m
 	for _, p := range m.Ports {
-		if !m.Old {
-			d.sheet.Rules = d.sheet.Rules[:0]
-			d.sheet.Shared(m, p)
-			d.compare(p, nil, p.Lines, false)
-			d.own(p, p.EXT, true, func(s *expect.Sheet) { s.External(m, p) })
-			d.own(p, p.FW, false, func(s *expect.Sheet) { s.Firewall(p) })
-		}
+		d.sheet.Rules = d.sheet.Rules[:0]
+		d.sheet.Shared(m, p)
+		d.compare(p, nil, p.Lines, false)
+		d.own(p, p.EXT, true, func(s *expect.Sheet) { s.External(m, p) })
+		d.own(p, p.FW, false, func(s *expect.Sheet) { s.Firewall(p) })
 		d.own(p, p.SVC, true, func(s *expect.Sheet) { s.Policy(m, p, false) })
 		d.own(p, p.SVL, true, func(s *expect.Sheet) { s.Policy(m, p, true) })
 	}
@@ -75,10 +73,8 @@ func (d *differ) compareAll(parts []Part) {
 		}
 	}
 	for _, r := range m.Strangers {
-		if !m.Old {
-			d.sheet.Rules = d.sheet.Rules[:0]
-			d.compare(nil, m.Chains[r.Chain].Chain, []*ruleset.Rule{r}, false)
-		}
+		d.sheet.Rules = d.sheet.Rules[:0]
+		d.compare(nil, m.Chains[r.Chain].Chain, []*ruleset.Rule{r}, false)
 	}
 }
 
@@ -96,7 +92,7 @@ func (d *differ) own(p *model.Port, c *ruleset.Chain, ordered bool, write func(*
 func (d *differ) written(p *model.Port, c *ruleset.Chain, ordered bool) {
 	if d.count == nil && len(d.sheet.Rules) == len(c.Rules) { // healthy: no copies
 		i := 0
-		for i < len(c.Rules) && d.sheet.Rules[i].Is(&c.Rules[i], d.m) {
+		for i < len(c.Rules) && d.sheet.Rules[i].Is(&c.Rules[i]) {
 			i++
 		}
 		if i == len(c.Rules) {
@@ -105,14 +101,9 @@ func (d *differ) written(p *model.Port, c *ruleset.Chain, ordered bool) {
 	}
 	have := make([]*ruleset.Rule, 0, len(c.Rules))
 	for i := range c.Rules {
-		r := &c.Rules[i]
-		before := d.m.Old && p != nil && d.m.Chains[c.Index].Kind != "SEP" && (r.Target == "KUBE-MARK-MASQ" || r.Target == "KUBE-MARK-DROP")
-		if r.Target != "" && !before {
+		if r := &c.Rules[i]; r.Target != "" {
 			have = append(have, r)
 		}
-	}
-	if d.m.Old && len(have) == 0 && len(c.Rules) > 0 {
-		return // until 1.24 a Service without endpoints on this node has KUBE-MARK-DROP alone
 	}
 	d.compare(p, c, have, ordered)
 }
@@ -165,20 +156,14 @@ func (d *differ) match(want []expect.Rule, have []*ruleset.Rule) []int {
 		chain                     int32
 		target, destination, port string
 	}
-	keyOf := func(chain int32, target, destination, port string) key {
-		if d.m.Redacted {
-			destination = ""
-		}
-		return key{chain, target, destination, port}
-	}
 	byKey := make(map[key][]int, len(have))
 	for k, r := range have[len(d.at):] {
-		id := keyOf(r.Chain, r.Target, r.Destination, r.Port)
+		id := key{r.Chain, r.Target, r.Destination, r.Port}
 		byKey[id] = append(byKey[id], k+len(d.at))
 	}
 	for i := len(d.at); i < len(want); i++ {
 		w, at := &want[i], -1
-		id := keyOf(w.Chain, w.Target, w.Destination, w.Port)
+		id := key{w.Chain, w.Target, w.Destination, w.Port}
 		if id.chain == 0 && len(have) > 0 {
 			id.chain = have[0].Chain
 		}
@@ -195,5 +180,5 @@ func (d *differ) match(want []expect.Rule, have []*ruleset.Rule) []int {
 }
 
 func (d *differ) same(w *expect.Rule, r *ruleset.Rule) bool {
-	return (w.Chain == 0 || w.Chain == r.Chain) && w.Is(r, d.m)
+	return (w.Chain == 0 || w.Chain == r.Chain) && w.Is(r)
 }

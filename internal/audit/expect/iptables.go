@@ -8,8 +8,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// The functions of this file return kube-proxy's rules in iptables mode from 1.25 on (syncProxyRules of pkg/proxy/iptables). Older
-// releases write the chains that lead to endpoints in the same form.
+// The functions of this file return kube-proxy's rules in iptables mode from 1.25 on (syncProxyRules of pkg/proxy/iptables).
 
 const markMasq = "KUBE-MARK-MASQ"
 
@@ -43,16 +42,14 @@ func (s *Sheet) Masquerading(m *model.Model, chain string, randomFully bool) {
 	s.add(r)
 }
 
-// Forward returns the rules of KUBE-FORWARD in table filter. Until 1.22, the last one names the range of Pods.
-func (s *Sheet) Forward(m *model.Model, dropsInvalid bool, established []*ruleset.Rule) {
+// Forward returns the rules of KUBE-FORWARD in table filter.
+func (s *Sheet) Forward(m *model.Model, dropsInvalid bool) {
 	bit := fmt.Sprintf("%#x", m.Bit)
 	if dropsInvalid {
 		s.add(Rule{States: "INVALID", Target: "DROP"})
 	}
 	s.add(Rule{Mark: bit + "/" + bit, Target: "ACCEPT"})
-	for _, r := range established {
-		s.add(Rule{States: "RELATED,ESTABLISHED", Source: r.Source, Destination: r.Destination, Target: "ACCEPT"})
-	}
+	s.add(Rule{States: "RELATED,ESTABLISHED", Target: "ACCEPT"})
 }
 
 // Shared returns the rules of a Service in the chains of its addresses and node ports.
@@ -135,7 +132,7 @@ func (s *Sheet) blocked(m *model.Model, p *model.Port, number string) {
 
 // Policy returns the rules of a SVC chain, or of a SVL chain for endpoints on this node.
 func (s *Sheet) Policy(m *model.Model, p *model.Port, local bool) {
-	if m.Masquerade != nil && p.ClusterIP != "" && p.InternalLocal == local && !m.Old {
+	if m.Masquerade != nil && p.ClusterIP != "" && p.InternalLocal == local {
 		s.add(masqueraded(*m.Masquerade,
 			Rule{Destination: p.ClusterIP, Protocol: p.Protocol, Port: p.Number, Target: markMasq}))
 	}

@@ -47,14 +47,15 @@ func (s *Sheet) add(r Rule) {
 	set(w.Seconds != 0, ruleset.ByRecent|ruleset.RecentReap)
 }
 
-// Is reports whether r is the rule w. If the addresses were replaced, they count only as far as they are there.
-func (w *Rule) Is(r *ruleset.Rule, m *model.Model) bool {
+// tolerance is the greatest difference of equal probabilities.
+const tolerance = 1e-9
+
+// Is reports whether r is the rule w.
+func (w *Rule) Is(r *ruleset.Rule) bool {
 	if r.Flags&Known != w.Flags || r.Target != w.Target || r.Port != w.Port || r.Protocol != w.Protocol ||
-		math.Abs(r.Chance-w.Chance) > m.Tolerance {
-		return false
-	}
-	if (r.Destination != w.Destination || r.Source != w.Source && model.TrimCIDR(r.Source) != model.TrimCIDR(w.Source) ||
-		r.To != w.To && w.To != "" && !r.Has(ruleset.Unprintable)) && !m.Redacted {
+		math.Abs(r.Chance-w.Chance) > tolerance || r.Destination != w.Destination ||
+		r.Source != w.Source && model.TrimCIDR(r.Source) != model.TrimCIDR(w.Source) ||
+		r.To != w.To && w.To != "" && !r.Has(ruleset.Unprintable) {
 		return false
 	}
 	if w.Flags&(ruleset.ByInterface|ruleset.ByState|ruleset.ByMark|ruleset.ByRecent|ruleset.RecentSet) == 0 && w.SetMark == "" {

@@ -1,30 +1,20 @@
 package kubeproxy
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/verdict"
 )
 
-// Conclude adds kube-proxy's own report to each difference from the API. If the cause is known, it
-// also replaces the remedy: a kube-proxy that is absent or stopped cannot simply be restarted.
-func Conclude(findings []proxy.Finding, asked Answers, now time.Time) {
+// Conclude replaces the remedy of the differences from the API if their cause is known: a kube-proxy that is absent or stopped cannot
+// simply be restarted.
+func Conclude(findings []proxy.Finding) {
 	cause := slices.IndexFunc(findings, func(f proxy.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.process.") })
 	for i := range findings {
-		f := &findings[i]
-		if !strings.HasPrefix(f.Name, "kubeproxy.truth.") {
-			continue
-		}
-		if words := asked.Metrics.describeSync(now); words != "" {
-			f.Message += "; kube-proxy reports: " + words
-		}
-		if cause >= 0 {
-			f.Remedy = findings[cause].Remedy
+		if cause >= 0 && strings.HasPrefix(findings[i].Name, "kubeproxy.truth.") {
+			findings[i].Remedy = findings[cause].Remedy
 		}
 	}
 }
@@ -43,32 +33,10 @@ func Agreed(findings []proxy.Finding) {
 	}
 }
 
-// describeSync describes when the rules were last written, and whether a change is pending.
-func (m Metrics) describeSync(now time.Time) string {
-	var parts []string
-	for _, family := range slices.Sorted(maps.Keys(m.Families)) {
-		f := m.Families[family]
-		text := "rules never written"
-		if !f.LastSync.IsZero() {
-			text = "rules written " + age(now, f.LastSync) + " ago"
-		}
-		if f.LastQueued.After(f.LastSync) {
-			text += ", a change pending for " + age(now, f.LastQueued)
-		} else {
-			text += ", no change pending"
-		}
-		if family != "" {
-			text = fmt.Sprintf("%s (%s)", text, family)
-		}
-		parts = append(parts, text)
-	}
-	return strings.Join(parts, ", ")
-}
-
 // Unproven makes the remedy of every difference from the API that was seen only once begin with a second check.
 func Unproven(findings []proxy.Finding) {
 	for i := range findings {
-		if f := &findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") || strings.HasPrefix(f.Name, "kubeproxy.healthport.") {
+		if f := &findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") {
 			f.Remedy = "check again first: kube-proxy may not have written its rules yet when they were read; `nodegate audit` with " +
 				"the API keeps reading until the difference is certain. Only if it persists: " + f.Remedy
 		}

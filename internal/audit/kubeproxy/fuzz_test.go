@@ -20,7 +20,6 @@ func FuzzPages(f *testing.F) {
 		}
 		if m, err := ParseMetrics(bytes.NewReader(text)); err == nil {
 			JudgeMetrics(m, now)
-			_ = m.describeSync(now)
 		}
 		_, _ = JudgeLog(bytes.NewReader(text), Log{Now: now})
 	})

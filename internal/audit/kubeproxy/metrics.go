@@ -25,12 +25,8 @@ type Metrics struct {
 
 // SyncMetrics are the metrics of one address family.
 type SyncMetrics struct {
-	LastSync                time.Time `json:"lastSync"`   // zero: never
-	LastQueued              time.Time `json:"lastQueued"` // zero: never
-	RestoreFailures         float64   `json:"restoreFailures"`
-	PartialRestoreFailures  float64   `json:"partialRestoreFailures"`
-	NFTablesSyncFailures    float64   `json:"nftablesSyncFailures"`
-	NFTablesCleanupFailures float64   `json:"nftablesCleanupFailures"`
+	LastSync, LastQueued                                          time.Time // zero: never
+	RestoreFailures, PartialRestoreFailures, NFTablesSyncFailures float64
 }
 
 // Of returns the metrics of a family, "ip" or "ip6", and whether there are any.
@@ -70,12 +66,8 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 			return Metrics{}, err
 		}
 		m.Requests.add(line)
-		rest, ok := strings.CutPrefix(line, "kubeproxy_")
-		if !ok {
-			continue
-		}
-		if err := m.parseLine(rest); err != "" {
-			return Metrics{}, input.Unreadable(in.N, "%s", err)
+		if rest, ok := strings.CutPrefix(line, "kubeproxy_sync_proxy_rules_"); ok && !m.parseLine(rest) {
+			return Metrics{}, input.Unreadable(in.N, "metric without a number")
 		}
 	}
 	if len(m.Families) == 0 {
@@ -84,61 +76,29 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 	return m, nil
 }
 
-// parseLine reads `sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7e+09`. It returns the fault, or "".
-func (m *Metrics) parseLine(s string) string {
-	var name, labels, value string
-	if i := strings.IndexByte(s, '{'); i >= 0 {
-		j := strings.IndexByte(s, '}')
-		if j < i {
-			return "labels without an end"
-		}
-		name, labels, value = s[:i], s[i+1:j], s[j+1:]
-	} else {
-		name, value, _ = strings.Cut(s, " ")
-	}
-	name, ok := strings.CutPrefix(name, "sync_proxy_rules_")
-	if !ok {
-		return ""
-	}
-	switch name {
-	case "last_timestamp_seconds", "last_queued_timestamp_seconds", "iptables_restore_failures_total",
-		"iptables_partial_restore_failures_total", "nftables_sync_failures_total", "nftables_cleanup_failures_total":
-	default:
-		return ""
-	}
-	words := strings.Fields(value)
-	if len(words) == 0 {
-		return "metric without a value"
-	}
-	v, err := strconv.ParseFloat(words[0], 64)
-	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) > 1e12 {
-		return "metric without a number"
-	}
-	family := ""
-	if _, after, ok := strings.Cut(labels, `ip_family="`); ok {
-		if family, _, _ = strings.Cut(after, `"`); family != "IPv4" && family != "IPv6" {
-			return "" // another program's
-		}
-	}
+// parseLine reads `last_timestamp_seconds{ip_family="IPv4"} 1.7e+09`. It returns false for a metric that is not a number.
+func (m *Metrics) parseLine(s string) bool {
+	name, value, _ := strings.Cut(s, " ")
+	name, labels, _ := strings.Cut(name, "{")
+	family := strings.TrimSuffix(strings.TrimPrefix(labels, `ip_family="`), `"}`)
 	f := m.Families[family]
-	switch name {
-	case "last_timestamp_seconds":
-		f.LastSync = unixTime(v)
-	case "last_queued_timestamp_seconds":
-		f.LastQueued = unixTime(v)
-	case "iptables_restore_failures_total":
-		f.RestoreFailures = v
-	case "iptables_partial_restore_failures_total":
-		f.PartialRestoreFailures = v
-	case "nftables_sync_failures_total":
-		f.NFTablesSyncFailures = v
-	case "nftables_cleanup_failures_total":
-		f.NFTablesCleanupFailures = v
+	set := map[string]func(v float64){
+		"last_timestamp_seconds":                  func(v float64) { f.LastSync = unixTime(v) },
+		"last_queued_timestamp_seconds":           func(v float64) { f.LastQueued = unixTime(v) },
+		"iptables_restore_failures_total":         func(v float64) { f.RestoreFailures = v },
+		"iptables_partial_restore_failures_total": func(v float64) { f.PartialRestoreFailures = v },
+		"nftables_sync_failures_total":            func(v float64) { f.NFTablesSyncFailures = v },
+	}[name]
+	if set == nil || family != "" && family != "IPv4" && family != "IPv6" {
+		return true // another metric, or another program's
 	}
-	if len(m.Families) < 8 || m.Families[family] != (SyncMetrics{}) {
-		m.Families[family] = f
+	v, err := strconv.ParseFloat(value, 64)
+	if err != nil || math.IsNaN(v) || math.Abs(v) > 1e12 {
+		return false
 	}
-	return ""
+	set(v)
+	m.Families[family] = f
+	return true
 }
 
 func unixTime(seconds float64) time.Time {

@@ -219,32 +219,6 @@ func (p *Presence) findPages(ctx context.Context, process host.Process, refused 
 	}
 }
 
-// Ports returns the TCP ports on which kube-proxy listens, nil if it is absent, which Look reports. If the owners of the sockets are
-// hidden from this process, Ports returns every port on which any process listens: a port without a listener is not kube-proxy's either.
-func (p *Presence) Ports() (map[uint16]bool, error) {
-	process, found, err := findProxy(p.Host)
-	if err != nil {
-		return nil, err
-	}
-	if !found && p.Host.SeesAllProcesses() {
-		return nil, nil
-	}
-	var listens []host.Listener
-	if found {
-		listens, err = p.Host.Listening(process.PID)
-	}
-	if !found || err != nil {
-		if listens, err = p.Host.Listeners("/proc/thread-self"); err != nil {
-			return nil, err
-		}
-	}
-	ports := map[uint16]bool{}
-	for _, a := range listens {
-		ports[a.Port()] = true
-	}
-	return ports, nil
-}
-
 // NoExternalIPs reports whether kube-proxy is configured not to serve externalIPs.
 func (p *Presence) NoExternalIPs() bool {
 	all, _ := configurations(p.Host)

@@ -137,42 +137,6 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// TestPorts: kube-proxy's ports are the ports of its own sockets. If the sockets are hidden, every
-// listening port counts; if kube-proxy is absent, no port is returned.
-func TestPorts(t *testing.T) {
-	tcp := func(lines ...string) string { return "  sl  local_address\n" + strings.Join(lines, "\n") }
-	const (
-		own         = "   0: 00000000:7D64 00000000:0000 0A 0:0 0:0 0 0 0 77 1" // 32100
-		others      = "   1: 0100007F:7D65 00000000:0000 0A 0:0 0:0 0 0 0 78 1"
-		established = "   2: 0100007F:7D66 0100007F:0001 01 0:0 0:0 0 0 0 77 1"
-	)
-	machine := func(name, ns string) *hosttest.Machine {
-		return &hosttest.Machine{Files: map[string]string{
-			"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": name + "\x00", "/proc/self/ns/pid": "-> " + ns,
-			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/7/fd/3": "-> socket:[77]",
-			"/proc/7/net/tcp": tcp(own, others, established), "/proc/thread-self/net/tcp": tcp(own, others, established),
-		}}
-	}
-	hidden := machine("kube-proxy", initialPIDs)
-	hidden.Refuse = map[string]error{"l /proc/7/fd/3": fs.ErrPermission}
-	for _, c := range []struct {
-		what string
-		m    *hosttest.Machine
-		want string
-	}{
-		{"its own", machine("kube-proxy", initialPIDs), "map[32100:true]"},
-		{"sockets hidden", hidden, "map[32100:true 32101:true]"},
-		{"processes hidden", machine("bash", "pid:[1]"), "map[32100:true 32101:true]"},
-		{"absent", machine("bash", initialPIDs), "map[]"},
-	} {
-		p := kubeproxy.Presence{Host: c.m.Host()}
-		got, err := p.Ports()
-		if fmt.Sprint(got) != c.want || err != nil || (got == nil) != (c.what == "absent") {
-			t.Errorf("%s: %v, %v, want %s", c.what, got, err, c.want)
-		}
-	}
-}
-
 // TestConfigured reads kube-proxy's configuration file or its command line.
 func TestConfigured(t *testing.T) {
 	for _, c := range []struct {

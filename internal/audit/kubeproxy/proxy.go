@@ -84,7 +84,7 @@ func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 		from.Logs = usualLogs()
 	}
 	for _, name := range from.Logs {
-		p.readLog(name, logTail, of, leftOut)
+		p.readLog(name, of, leftOut)
 	}
 	return p
 }
@@ -101,12 +101,11 @@ func usualLogs() []string {
 	return found
 }
 
-// logTail limits how much of the end of a log is read: hours of a quiet kube-proxy, or minutes of
-// one that fails constantly. Only the second case matters.
-const logTail = 4 << 20
+// logTail limits how much of the end of a log is read: hours of a quiet kube-proxy, and ten minutes if four watches fail.
+const logTail = 64 << 10
 
 // readLog reads the end of a log. It does not read a log without a recent line, which proves nothing.
-func (p *Answers) readLog(name string, tail int64, of Log, leftOut func(error)) {
+func (p *Answers) readLog(name string, of Log, leftOut func(error)) {
 	f, err := file.OpenInput(name)
 	if err != nil {
 		leftOut(err)
@@ -118,14 +117,14 @@ func (p *Answers) readLog(name string, tail int64, of Log, leftOut func(error)) 
 			p.Log = true
 			return
 		}
-		if info.Size() > tail {
-			if _, err := f.Seek(-tail, io.SeekEnd); err != nil {
+		if info.Size() > logTail {
+			if _, err := f.Seek(-logTail, io.SeekEnd); err != nil {
 				leftOut(err)
 				return
 			}
 		}
 	}
-	found, err := JudgeLog(io.LimitReader(f, tail), of)
+	found, err := JudgeLog(io.LimitReader(f, logTail), of)
 	if err != nil {
 		leftOut(fmt.Errorf("%s: %w", name, err))
 		return

@@ -7,11 +7,8 @@ import (
 	"nodegate/internal/audit/proxy"
 )
 
-const (
-	// requestsEvery is the interval of reading the metrics, about 150 kB, unless requests have begun to fail.
-	requestsEvery = 5 * time.Minute
-	troubleTail   = 64 << 10 // hours of the log of a quiet kube-proxy, and ten minutes if four watches fail
-)
+// requestsEvery is the interval of reading the metrics, about 150 kB, unless requests have begun to fail.
+const requestsEvery = 5 * time.Minute
 
 // Trouble looks at kube-proxy at so little cost that it can be repeated every 30 s: at its process, at its health page, and at the end of
 // its log. A finding is a reason to audit, and not yet a result. logs are kube-proxy's; nil means the usual places.
@@ -24,7 +21,7 @@ func (p *Presence) Trouble(ctx context.Context, logs []string) []proxy.Finding {
 		logs = usualLogs()
 	}
 	for _, name := range logs {
-		asked.readLog(name, troubleTail, of, unreadable)
+		asked.readLog(name, of, unreadable)
 	}
 	if p.process.PID != 0 && (of.Now.Sub(p.requests.read) >= requestsEvery || !p.requests.since.IsZero()) {
 		m, _ := p.Figures(ctx)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,14 +37,12 @@ func (of Log) isOld() bool {
 }
 
 // JudgeLog searches kube-proxy's log for lists and watches of the API that keep failing. `Failed to list *v1.Service` has the reason, which
-// no page of kube-proxy has. A log's clock may be of any zone: its last line is as old as its last write.
+// no page of kube-proxy has. klog writes times without a zone, so the last one of the log is as old as its last write.
 func JudgeLog(r io.Reader, of Log) ([]proxy.Finding, error) {
 	in := input.NewLines(r)
 	in.Zeros = true
 	var newest, first, last time.Time // in the log; first and last failure without a longer gap
-	var kinds []string
-	var f proxy.Finding
-	all, count, zoned := 0, 0, false
+	f, count := proxy.Finding{Name: watchFailing}, 0
 	for {
 		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -54,48 +51,42 @@ func JudgeLog(r io.Reader, of Log) ([]proxy.Finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		if at, zone := lineTime(line); !at.IsZero() && (zone || !zoned) {
-			if !zone && at.Before(newest.AddDate(0, 0, -1)) {
+		if m := logTime.FindStringSubmatch(line); m != nil {
+			at, err := time.Parse("2006-01-02T15:04:05", m[1])
+			if err != nil {
+				at, _ = time.Parse("2006 0102 15:04:05", "2000 "+m[2]) // a leap year
+			}
+			if at.Before(newest.AddDate(0, 0, -1)) {
 				at = at.AddDate(1, 0, 0) // klog has no year
 			}
-			newest, zoned = at, zone
+			newest = at
 		}
-		m := failed.FindStringSubmatch(line)
-		if m == nil {
+		if !failed.MatchString(line) {
 			continue
 		}
 		if newest.Sub(last) > watchGap {
-			first, count, kinds = newest, 0, nil
+			first, count = newest, 0
 		}
-		last, all, count = newest, all+1, count+1
-		if len(kinds) < 8 && !slices.Contains(kinds, m[1]) {
-			kinds = append(kinds, strings.Clone(m[1]))
-		}
-		f = proxy.Finding{Name: watchFailing, Line: in.N, Rule: config.PlainMessage(line[:min(len(line), 400)])}
+		last, count = newest, count+1
+		f.Line, f.Rule = in.N, config.PlainMessage(line[:min(len(line), 400)])
 	}
-	slices.Sort(kinds)
-	said := fmt.Sprintf("kube-proxy's log has %d failures to list or watch %s", all, strings.Join(kinds, ", "))
-	switch {
-	case of.isOld():
+	if count < 3 || of.isOld() {
 		return nil, nil
-	case last.IsZero(), !zoned && of.Written.IsZero():
-		if all < 3 {
-			return nil, nil
-		}
-		f.Message = said + "; their times are unknown"
+	}
+	if last.IsZero() || of.Written.IsZero() {
+		f.Message = fmt.Sprintf("kube-proxy's log has %d failures to list or watch the API; their times are unknown", count)
 		f = proxy.NewFinding(f)
 		f.Verdict = verdict.Unknown
 		f.Remedy = "read the end of the log: if the last failure is older than three minutes, the problem is over; otherwise: " + f.Remedy
 		return []proxy.Finding{f}, nil
-	case !zoned:
-		shift := of.Written.Sub(newest)
-		first, last = first.Add(shift), last.Add(shift)
 	}
-	first = later(first, of.Began)
-	if count < 3 || of.Now.Sub(last) > watchFresh || last.Sub(first) < watchSpan {
+	shift := of.Written.Sub(newest)
+	first, last = later(first.Add(shift), of.Began), last.Add(shift)
+	if of.Now.Sub(last) > watchFresh || last.Sub(first) < watchSpan {
 		return nil, nil
 	}
-	f.Message = fmt.Sprintf("%s, from %s to %s ago, without a gap", said, age(of.Now, first), age(of.Now, last))
+	f.Message = fmt.Sprintf("kube-proxy's log has %d failures to list or watch the API, from %s to %s ago, without a gap", count,
+		age(of.Now, first), age(of.Now, last))
 	return []proxy.Finding{proxy.NewFinding(f)}, nil
 }
 
@@ -104,26 +95,12 @@ const watchFailing = "kubeproxy.watch.failing"
 // IsFailingWatch reports whether a finding is about lists or watches of the API that keep failing.
 func IsFailingWatch(f proxy.Finding) bool { return f.Name == watchFailing }
 
-// failed matches what could not be listed or watched: "*v1.Service".
+// failed matches what could not be listed or watched.
 var failed = regexp.MustCompile(`ailed to (?:list|watch) (\*v1\w*\.(?:Service|EndpointSlice|Endpoints|Node|ServiceCIDR))\b`)
 
-// klogTime matches the time of klog, which has neither year nor zone: "E1120 22:56:29.123456".
-var klogTime = regexp.MustCompile(`^.{0,200}?[IWEF](\d{4} \d\d:\d\d:\d\d)`)
-
-// lineTime returns the timestamp at the start of a line: the container runtime's, or journalctl's, which lacks the colon in the zone with
-// systemd 252; or klog's own. It returns zero for a line without one.
-func lineTime(line string) (at time.Time, zone bool) {
-	word, _, _ := strings.Cut(line, " ")
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05-0700"} {
-		if t, err := time.Parse(layout, word); err == nil {
-			return t, true
-		}
-	}
-	if m := klogTime.FindStringSubmatch(line); m != nil {
-		at, _ = time.Parse("2006 0102 15:04:05", "2000 "+m[1]) // a leap year
-	}
-	return at, false
-}
+// logTime matches the time that the container runtime writes before a line, or klog's, which has neither year nor zone:
+// "E1120 22:56:29.123456".
+var logTime = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)|^.{0,200}?[IWEF](\d{4} \d\d:\d\d:\d\d)`)
 
 // DeadWatch draws a conclusion that no single source shows: the rules differ from the API, while kube-proxy's own pages (judged by
 // JudgeHealth and JudgeMetrics into own) report no fault. The judgment must contain only settled differences: others disappear, and must

@@ -88,13 +88,9 @@ func (m *Model) finish(p *Port) {
 			}
 		}
 	}
-	if d, ok := m.old[p.ClusterIP+" "+p.Number]; ok && p.witness == nil {
-		p.witness, p.detector = p.Portal, d
-	}
 	if p.EXT != nil && len(p.EXT.Rules) == 0 {
 		p.ExternalLocal = p.SVL != nil && !p.InternalLocal
 	}
-	p.ExternalLocal = p.ExternalLocal || p.XLB != nil
 	slices.Sort(p.Ranges)
 	p.Ranges = slices.Compact(p.Ranges)
 	records, endpoints := 0, len(p.Endpoints)+len(p.Local)
@@ -139,9 +135,6 @@ func (m *Model) fit() {
 	}
 	if m.Pods.Flags == 0 && len(pods) > 0 {
 		m.Pods = mostFrequent(pods)
-	}
-	for _, r := range m.NodePortJumps {
-		m.ByAddress = m.ByAddress || r.Has(ruleset.ByDestination) && r.Conditions() == ruleset.ByDestination && !r.Has(ruleset.NotDestination)
 	}
 	bits := map[uint64]int{}
 	vote := func(mark string) {

@@ -11,11 +11,11 @@ import (
 // largeCluster is the number of endpoints above which kube-proxy omits comments and lets unused chains stay for a time.
 const largeCluster = 1000
 
-// FromRules reads the Services of iptables mode. nat and filter are nil if the table must not be read. The parameters contain what the
-// form of the release decides. Without services, only what Services share is read.
-func FromRules(save *ruleset.Save, nat, filter *ruleset.Table, p Parameters, services bool) *Model {
-	m := &Model{Parameters: p, Save: save, NAT: nat, Filter: filter, Chains: make([]Chain, save.Chains+1), HealthPorts: map[string]int{},
-		byHash: map[string]*Port{}, byName: map[portName]*Port{}, old: map[string]Detector{}}
+// FromRules reads the Services of iptables mode. nat and filter are nil if the table must not be read. Without
+// services, only what Services share is read.
+func FromRules(save *ruleset.Save, nat, filter *ruleset.Table, services bool) *Model {
+	m := &Model{Save: save, NAT: nat, Filter: filter, Chains: make([]Chain, save.Chains+1), HealthPorts: map[string]int{},
+		byHash: map[string]*Port{}, byName: map[portName]*Port{}}
 	for _, t := range save.Tables {
 		for _, c := range t.Chains {
 			m.Chains[c.Index].Chain = c
@@ -57,7 +57,7 @@ func (m *Model) findChains() {
 		}
 		endpoints++
 		last := len(c.Rules) - 1
-		m.Large = m.Large || m.Tolerance < 1e-6 && last >= 0 && c.Rules[last].Target == "DNAT" && c.Rules[last].Comment == ""
+		m.Large = m.Large || last >= 0 && c.Rules[last].Target == "DNAT" && c.Rules[last].Comment == ""
 	})
 	m.Large = m.Large || endpoints > largeCluster
 }
@@ -110,8 +110,6 @@ func (m *Model) adopt() {
 			p.EXT = c.Chain
 		case "FW":
 			p.FW = c.Chain
-		case "XLB":
-			p.XLB = c.Chain
 		}
 	})
 }
@@ -167,8 +165,6 @@ func (m *Model) readShared() {
 		switch {
 		case r.Target == "KUBE-NODEPORTS" || strings.HasPrefix(r.Comment, "kubernetes service nodeports"):
 			m.NodePortJumps = append(m.NodePortJumps, r)
-		case m.Old && r.Target == "KUBE-MARK-MASQ": // until 1.21
-			m.old[r.Destination+" "+r.Port] = DetectorOf(r)
 		case to.Port == nil:
 			m.Strangers = append(m.Strangers, r)
 		default:
@@ -195,7 +191,7 @@ func (m *Model) readShared() {
 func (m *Model) readPortal(p *Port, r *ruleset.Rule, kind string) {
 	p.Lines = append(p.Lines, r)
 	switch {
-	case kind != "SVC" && kind != "SVL" || strings.HasSuffix(r.Comment, " external IP"): // until 1.23 to SVC
+	case kind != "SVC" && kind != "SVL":
 		if r.Has(ruleset.ByDestination) {
 			p.addOutside(Address{IP: r.Destination, Ranged: kind == "FW",
 				Balancer: kind == "FW" || p.FW == nil && strings.HasSuffix(r.Comment, " loadbalancer IP")})
@@ -273,7 +269,7 @@ func (m *Model) readDispatch(p *Port, c, to *Chain, r *ruleset.Rule) {
 	}
 	to.stamp = m.stamp
 	list := &p.Endpoints
-	if c.Kind == "SVL" || c.Kind == "XLB" {
+	if c.Kind == "SVL" {
 		list = &p.Local
 	}
 	if *list == nil {
@@ -324,7 +320,7 @@ func (m *Model) readEndpoint(c *Chain) {
 		return
 	}
 	c.Address, c.To = c.Translate.To, c.Translate.To
-	if c.Named = m.Redacted || !c.Port.Named || m.hashes(c, c.Port, c.Address); c.Named || hairpin == nil {
+	if c.Named = !c.Port.Named || m.hashes(c, c.Port, c.Address); c.Named || hairpin == nil {
 		return
 	}
 	_, port := SplitAddress(c.Address)
@@ -348,7 +344,7 @@ func (m *Model) hashes(c *Chain, p *Port, address string) bool {
 // EndpointChain returns the name that the chain of an endpoint must have.
 func (m *Model) EndpointChain(p *Port, e Endpoint) string {
 	c := &m.Chains[e.Index]
-	if c.Port == p && c.Named || m.Redacted || !p.Named {
+	if c.Port == p && c.Named || !p.Named {
 		return e.Name
 	}
 	return "KUBE-SEP-" + string(m.hash.Sum16(p.Name, p.Protocol, c.Address))

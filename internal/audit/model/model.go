@@ -19,7 +19,7 @@ type Port struct {
 	Hash     string // in the names of its chains; "" without chains
 	Named    bool   // the hash of name and protocol is Hash
 
-	SVC, SVL, EXT, FW, XLB *ruleset.Chain // its chains
+	SVC, SVL, EXT, FW *ruleset.Chain // its chains
 
 	ClusterIP, Number string    // "10.96.0.1/32", "443"; "" if no rule of table nat has it
 	NodePort          string    // "" without one
@@ -59,18 +59,6 @@ type Detector struct {
 	In     string
 }
 
-func (d Detector) String() string {
-	switch {
-	case d.Flags&ruleset.NotSource != 0:
-		return "not from " + d.Source
-	case d.Source != "":
-		return "from " + d.Source
-	case d.Flags&ruleset.NotInterface != 0:
-		return "not from interface " + d.In
-	}
-	return "all"
-}
-
 // DetectorOf returns the detector of a rule that marks packets.
 func DetectorOf(r *ruleset.Rule) Detector {
 	const by = ruleset.BySource | ruleset.NotSource | ruleset.ByInterface | ruleset.NotInterface
@@ -81,18 +69,10 @@ func DetectorOf(r *ruleset.Rule) Detector {
 	return d
 }
 
-// Masquerade returns how connections to the ClusterIP are masqueraded, or "" if they are not.
-func (p *Port) Masquerade() string {
-	if p.witness == nil {
-		return ""
-	}
-	return p.detector.String()
-}
-
 // Chain is the model's knowledge of a chain.
 type Chain struct {
 	*ruleset.Chain
-	Kind string // SVC, SVL, EXT, FW, XLB, SEP; "" for any other
+	Kind string // SVC, SVL, EXT, FW, SEP; "" for any other
 	Port *Port  // its Service
 	Left bool   // unused, but not yet deleted
 
@@ -104,17 +84,13 @@ type Chain struct {
 	stamp     int32
 }
 
-// Parameters are the settings and the release of kube-proxy that the rules show.
+// Parameters are the settings of kube-proxy that the rules show.
 type Parameters struct {
-	Old        bool      // a form before 1.25: only chains that lead to endpoints and shared rules are known
-	Tolerance  float64   // of probabilities
-	Redacted   bool      // names or addresses were replaced: only the structure counts
 	Large      bool      // unused chains stay for a time
 	Masquerade *Detector // of connections to ClusterIPs; nil without one
 	Pods       Detector  // recognises Pods for policy Local; zero without one
 	Bit        uint64    // of the mark for masquerading
 	Loopback   bool      // node ports have a rule for 127.0.0.0/8
-	ByAddress  bool      // node ports are served at listed addresses
 }
 
 // Model is the Services of one save.
@@ -136,7 +112,6 @@ type Model struct {
 	byName map[portName]*Port
 	stamp  int32
 	rivals []rival // further Services that lead to an endpoint of another
-	old    map[string]Detector
 }
 
 type portName struct{ name, protocol string }
@@ -164,7 +139,7 @@ func ServiceChain(name string) (kind, hash string) {
 	if !ok || len(hash) != 16 {
 		return "", ""
 	}
-	for _, known := range [...]string{"SEP", "SVC", "SVL", "EXT", "FW", "XLB"} {
+	for _, known := range [...]string{"SEP", "SVC", "SVL", "EXT", "FW"} {
 		if kind == known {
 			return known, hash // not a part of the name, which is far away in memory
 		}
@@ -222,9 +197,9 @@ type Hasher struct {
 
 // Sum16 returns the first 16 base32 characters of the SHA-256 of the joined parts. The next call overwrites the result.
 //
-// In iptables mode, the hash is the suffix of a chain's name. For KUBE-SVC-, KUBE-SVL-, KUBE-EXT-, KUBE-FW- and (until 1.23) KUBE-XLB-
-// chains, its input is a Service port, written as `ns/name[:port]` (until 1.18 an unnamed port keeps its colon), and the protocol in
-// lower case. For KUBE-SEP- chains, the endpoint follows: `ip:port` or `[ip]:port`.
+// In iptables mode, the hash is the suffix of a chain's name. For KUBE-SVC-, KUBE-SVL-, KUBE-EXT- and KUBE-FW- chains, its input
+// is a Service port, written as `ns/name[:port]`, and the protocol in lower case. For KUBE-SEP- chains, the endpoint follows: `ip:port` or
+// `[ip]:port`.
 //
 // In nftables mode, the eight characters before a name are the start of its hash. The input is `ns/name/proto/port`, for an endpoint
 // followed by `__ip/port` (with `.` instead of `:` in IPv6 addresses).

@@ -103,7 +103,7 @@ var iptablesBreakages = []struct {
 	{"ClusterIP of a node port service deleted", "kubeproxy.chain.damaged", []edit{del("^-A KUBE-SERVICES .*prod/np cluster IP")}},
 	{"POSTROUTING mark toggled twice", "kubeproxy.chain.damaged",
 		[]edit{after("^-A KUBE-POSTROUTING .*MARK --set", "-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0")}},
-	{"no jump to node ports", "kubeproxy.nodeports.nowhere", []edit{del("^-A KUBE-SERVICES .*nodeports")}},
+	{"no jump to node ports: nodePortAddresses may ask for that", "", []edit{del("^-A KUBE-SERVICES .*nodeports")}},
 
 	{"external not masqueraded", "kubeproxy.chain.damaged", []edit{del("^-A " + extNP + " .*MARK-MASQ")}},
 	{"external chain leads nowhere", "kubeproxy.chain.damaged", []edit{del("^-A " + extNP + " -j KUBE-SVC")}},
@@ -150,7 +150,6 @@ var iptablesBreakages = []struct {
 	{"marked not accepted", "kubeproxy.chain.damaged", []edit{del("^-A KUBE-FORWARD .*mark")}},
 	{"established not accepted", "kubeproxy.chain.damaged", []edit{del("^-A KUBE-FORWARD .*ESTABLISHED")}},
 	{"bare DROP", "kubeproxy.firewall.bare-drop", []edit{before("^-A KUBE-FIREWALL", "-A KUBE-FIREWALL -j DROP")}},
-	{"localhost open", "kubeproxy.firewall.localnet", []edit{del("^-A KUBE-FIREWALL")}},
 
 	{"canary of nat missing", "kubeproxy.canary.missing", nil},
 	{"filter missing", "kubeproxy.table.missing", nil},

@@ -220,14 +220,6 @@ func (e *Endpoints) ports() (list []apiServicePort) {
 	return list
 }
 
-// Has reports whether any Service has a ready endpoint at that address, written as `ip:port` or `[ip]:port`.
-func (e *Endpoints) Has(address string) (found bool) {
-	for _, set := range e.services {
-		set.each(func(_ apiServiceKey, ep apiEndpoint) { found = found || ep.ready && ep.address == address })
-	}
-	return found
-}
-
 func valueOr[T any](value *T, otherwise T) T {
 	if value == nil {
 		return otherwise

@@ -29,7 +29,6 @@ func useUp(t *testing.T, set *ruleset.Set) {
 
 // FuzzRules uses the corpora of the parser's fuzz targets.
 func FuzzRules(f *testing.F) {
-	f.Add(hashed(form115))
 	f.Add(hashed(formIPv6))
 	f.Add(readFile(f, "nft-1.36-form.json"))
 	corpora, err := filepath.Glob("../../ruleset/testdata/fuzz/*/*")
@@ -72,7 +71,7 @@ func FuzzEndpointSlices(f *testing.F) {
 // FuzzDamage damages valid rules in many places at once, and so reaches deeper than arbitrary text.
 func FuzzDamage(f *testing.F) {
 	var lines []string
-	for _, l := range strings.Split(readFile(f, "iptables-save.txt")+hashed(formIPv6)+hashed(form115), "\n") {
+	for _, l := range strings.Split(readFile(f, "iptables-save.txt")+hashed(formIPv6), "\n") {
 		if !strings.Contains(l, "kube-dns") {
 			lines = append(lines, l)
 		}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,11 +24,11 @@ type audit struct {
 	version VersionRange
 	model   *model.Model
 
-	nodePorts  bool            // node ports are served at some address
-	isRedacted bool            // names or addresses were replaced
-	emptied    map[int32]bool  // shared chains without any rule, by Index
-	lost       map[int32]int   // how many Services lack rules in a chain without any
-	broken     map[string]bool // Services with a finding
+	nodePorts bool            // node ports are served at some address
+	unjudged  bool            // the form is not known, or names or addresses were replaced
+	emptied   map[int32]bool  // shared chains without any rule, by Index
+	lost      map[int32]int   // how many Services lack rules in a chain without any
+	broken    map[string]bool // Services with a finding
 }
 
 func newAudit(s *ruleset.Save, opts *Options, out *Collector) *audit {
@@ -35,32 +36,28 @@ func newAudit(s *ruleset.Save, opts *Options, out *Collector) *audit {
 		emptied: map[int32]bool{}, lost: map[int32]int{}, broken: map[string]bool{}}
 }
 
-// judge judges the save, without the names and addresses of a redacted one. It returns notes, and false if it could not judge.
+// judge judges the save. It returns notes, and false if it could not judge.
 func (a *audit) judge() (notes []string, judged bool) {
-	a.version = a.inferVersion()
 	if !a.judgeTables() {
 		return nil, false
 	}
 	services := !a.opts.WithoutServices
-	p := model.Parameters{Old: a.version.Min < 25, Tolerance: 1e-9}
-	if a.version.Max < 17 {
-		p.Tolerance = 6e-6 // five digits
+	a.model = model.FromRules(a.save, a.nat, a.filter, services)
+	post := a.nat.Chain("KUBE-POSTROUTING")
+	old := a.isOld()
+	doubles := post != nil && a.judgeOldPostrouting(post)
+	if old {
+		return nil, a.leaveOut("filter", nil, "a kube-proxy before 1.25 wrote these rules, which were not judged", "upgrade kube-proxy")
 	}
-	a.model = model.FromRules(a.save, a.nat, a.filter, p, services)
-	if a.opts.Pasted && services {
-		if at, why, judged := a.redacted(); at != nil {
-			a.out.Add(Finding{Name: "kubeproxy.rules.redacted", Family: a.save.Family, Line: int(at.Line), Rule: at.Text, Message: why})
-			if a.isRedacted = true; !judged {
-				return nil, false
-			}
-			p.Redacted = true
-			a.model = model.FromRules(a.save, a.nat, a.filter, p, services)
-		}
-	}
+	a.version = a.versions()
 	a.judgeCanary()
 	a.judgeRootJumps()
 	a.judgeFirewall()
-	parts := a.sharedParts()
+	if at, why := a.redactedRule(); at != nil {
+		return nil, a.leaveOut("", at, why+": names or addresses were replaced, so the rules of Services were not judged",
+			"audit the text as it is on the node: nodegate sends it nowhere")
+	}
+	parts := a.sharedParts(doubles)
 	if services {
 		a.judgeTwice()
 		a.judgeNodePorts()
@@ -90,6 +87,17 @@ func (a *audit) judge() (notes []string, judged bool) {
 	return notes, true
 }
 
+// leaveOut reports why the save is not judged.
+func (a *audit) leaveOut(table string, at *ruleset.Rule, why, remedy string) (judged bool) {
+	f := Finding{Name: partial, Family: a.save.Family, Table: table, Message: why, Remedy: remedy}
+	if at != nil {
+		f.Line, f.Rule = int(at.Line), at.Text
+	}
+	a.out.Add(f)
+	a.unjudged = true
+	return false
+}
+
 // add adds a finding about a rule or, if r is nil, about a chain.
 func (a *audit) add(name, table string, c *ruleset.Chain, r *ruleset.Rule, format string, args ...any) *Finding {
 	f := Finding{Name: name, Family: a.save.Family, Table: table, Message: fmt.Sprintf(format, args...)}
@@ -107,7 +115,7 @@ func (a *audit) add(name, table string, c *ruleset.Chain, r *ruleset.Rule, forma
 }
 
 // sharedParts returns the chains that Services share and whose rules do not depend on Services. It reports faults other than damaged rules.
-func (a *audit) sharedParts() (parts []compare.Part) {
+func (a *audit) sharedParts(doubles bool) (parts []compare.Part) {
 	if mark, post := a.nat.Chain("KUBE-MARK-MASQ"), a.nat.Chain("KUBE-POSTROUTING"); a.nat != nil {
 		for name, other := range map[string]*ruleset.Chain{"KUBE-MARK-MASQ": post, "KUBE-POSTROUTING": mark} {
 			if c := a.nat.Chain(name); c == nil && other != nil {
@@ -117,7 +125,7 @@ func (a *audit) sharedParts() (parts []compare.Part) {
 		if mark != nil {
 			parts = append(parts, compare.Part{Chain: mark, Write: func(s *expect.Sheet) { s.Masquerading(a.model, mark.Name, false) }})
 		}
-		if post != nil && !a.judgeOldPostrouting(post) {
+		if post != nil && !doubles {
 			random := a.judgeRandomFully(post)
 			parts = append(parts, compare.Part{Chain: post, Write: func(s *expect.Sheet) { s.Masquerading(a.model, post.Name, random) }})
 		}
@@ -130,16 +138,7 @@ func (a *audit) sharedParts() (parts []compare.Part) {
 	if drop == nil && len(c.Rules) <= 2 {
 		a.judgeNoDrop(c)
 	}
-	var established []*ruleset.Rule
-	for i := range c.Rules {
-		if r := &c.Rules[i]; r.Target == "ACCEPT" && r.Has(ruleset.ByState) {
-			established = append(established, r)
-		}
-	}
-	if a.version.Min >= 22 || len(established) == 1 {
-		established = []*ruleset.Rule{{}}
-	}
-	return append(parts, compare.Part{Chain: c, Write: func(s *expect.Sheet) { s.Forward(a.model, drop != nil, established) }})
+	return append(parts, compare.Part{Chain: c, Write: func(s *expect.Sheet) { s.Forward(a.model, drop != nil) }})
 }
 
 // judgeOldPostrouting judges the form before 1.16.13, 1.17.9 and 1.18.6, which masquerades a tunnelled packet again with a random port:
@@ -149,12 +148,11 @@ func (a *audit) judgeOldPostrouting(c *ruleset.Chain) bool {
 		return false
 	}
 	r := &c.Rules[0]
-	switch {
-	case r.Has(ruleset.RandomFully):
+	if r.Has(ruleset.RandomFully) {
 		a.add("kubeproxy.masquerade.double-snat", "nat", c, r,
 			"the mark stays on the packet: after VXLAN encapsulation it is masqueraded again with a random port, "+
 				"which breaks the checksum on kernels without the fix (delays of 1, 3 and 63 s)")
-	case a.version.Min >= 16:
+	} else {
 		a.add("kubeproxy.masquerade.random-fully", "nat", c, r, "MASQUERADE without --random-fully")
 	}
 	return true
@@ -236,14 +234,10 @@ func (a *audit) judgeNodePorts() {
 		}
 		return
 	}
-	if ports == nil || len(ports.Rules) == 0 || a.opts.NodePortAddresses != nil && a.opts.NodePortAddresses() {
+	if ports == nil || len(ports.Rules) == 0 || a.opts.NodePortAddresses == nil || a.opts.NodePortAddresses() {
 		return // this node may have none of the configured addresses
 	}
-	name := damaged
-	if a.opts.NodePortAddresses == nil {
-		name = "kubeproxy.nodeports.nowhere"
-	}
-	a.add(name, "nat", c, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is served").Means = explain(damaged, ports.Name)
+	a.add(damaged, "nat", c, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is served").Means = explain(damaged, ports.Name)
 }
 
 // judgeUnreferenced reports unused chains of Services. Outside of large-cluster mode, kube-proxy deletes them when it writes its rules.
@@ -290,7 +284,7 @@ func (a *audit) services() []Service {
 func (a *audit) service(p *model.Port) Service {
 	s := Service{Name: serviceName(p), Protocol: p.Protocol, Family: a.save.Family, ClusterIP: model.TrimCIDR(p.ClusterIP),
 		Port: atoi(p.Number), NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal,
-		AffinitySeconds: max(0, int(p.Affinity)), Masquerade: p.Masquerade(), health: a.model.HealthPorts[p.Name]}
+		AffinitySeconds: max(0, int(p.Affinity)), health: a.model.HealthPorts[p.Name]}
 	for _, o := range p.Outside {
 		if o.Balancer {
 			s.LoadBalancerIPs = append(s.LoadBalancerIPs, model.TrimCIDR(o.IP))
@@ -298,13 +292,9 @@ func (a *audit) service(p *model.Port) Service {
 			s.ExternalIPs = append(s.ExternalIPs, model.TrimCIDR(o.IP))
 		}
 	}
-	for _, source := range p.Ranges {
-		if source == "" { // older versions write a range that contains all addresses
-			source = map[string]string{ruleset.IPv4: "0.0.0.0/0", ruleset.IPv6: "::/0"}[a.save.Family]
-		}
-		if !a.model.Old && a.filter != nil {
-			s.SourceRanges = append(s.SourceRanges, source)
-		}
+	all := map[string]string{ruleset.IPv4: "0.0.0.0/0", ruleset.IPv6: "::/0"}[a.save.Family]
+	for i := 0; a.filter != nil && i < len(p.Ranges); i++ { // "": all addresses
+		s.SourceRanges = append(s.SourceRanges, cmp.Or(p.Ranges[i], all))
 	}
 	for _, r := range p.Lines {
 		if c := &a.model.Chains[r.Chain]; p.Portal == nil && a.filter.Chain(c.Name) == c.Chain && c.Name == "KUBE-SERVICES" {
@@ -312,15 +302,12 @@ func (a *audit) service(p *model.Port) Service {
 			s.ClusterIP, s.Port, s.InternalLocal = model.TrimCIDR(r.Destination), atoi(r.Port), r.Target == "DROP"
 		}
 	}
-	for _, c := range []*ruleset.Chain{p.FW, p.EXT, p.XLB, p.SVC, p.SVL} {
+	for _, c := range []*ruleset.Chain{p.FW, p.EXT, p.SVC, p.SVL} {
 		if c != nil {
 			s.Chains = append(s.Chains, c.Name)
 		}
 	}
-	s.Endpoints = a.endpoints(p.SVC)
-	if s.LocalEndpoints = a.endpoints(p.SVL); p.XLB != nil {
-		s.LocalEndpoints = a.endpoints(p.XLB)
-	}
+	s.Endpoints, s.LocalEndpoints = a.endpoints(p.SVC), a.endpoints(p.SVL)
 	return s
 }
 

@@ -243,7 +243,7 @@ func (c *comparison) serverEndpoints(s *Service) {
 		if i > 0 {
 			place = fmt.Sprintf("at %s, ", at.Address)
 		}
-		local, _ := d.local()
+		local := d.local()
 		switch {
 		case at.local && (len(local) > 0 || c.opts.NodeName == ""):
 			d.compareLocal(at.endpoints)

@@ -1,7 +1,7 @@
 // Package proxy judges the rules that kube-proxy wrote on a node.
 //
 // It is a pure library: its input are rules, its output are findings. It opens no files, runs no
-// programs and changes nothing. It converts the rules of iptables mode (either backend, 1.15 to
+// programs and changes nothing. It converts the rules of iptables mode (either backend, 1.25 to
 // 1.37) and of nftables mode (1.30 to 1.37) into one graph of Services, chains and endpoints.
 // [Judge] compares the rules with kube-proxy's own invariants and, if it gets EndpointSlices, with
 // the API. One cause gives one finding: the consequences of a broken chain are not reported again.
@@ -34,9 +34,6 @@ type Options struct {
 	// WithoutServices skips the Services. The other findings do not depend on them.
 	WithoutServices bool
 
-	// RouteLocalnet reports whether the kernel may accept packets to 127.0.0.0/8 from the network; nil means that it may.
-	RouteLocalnet func() bool
-
 	// NodePortAddresses reports whether kube-proxy is configured to serve node ports only at some
 	// addresses; nil means that this is unknown.
 	NodePortAddresses func() bool
@@ -57,9 +54,6 @@ type Live struct {
 	// (AllowServiceExternalIPs=false, 1.36); nil means that it is not.
 	NoExternalIPs func() bool
 
-	// Listening returns the TCP ports on which kube-proxy listens; nil ports if it does not run.
-	Listening func() (map[uint16]bool, error)
-
 	// Wrote reports whether kube-proxy's metrics show that it has written the rules of a family
 	// since it started. known is false if the metrics do not show it.
 	Wrote func(family string) (wrote, known bool)
@@ -75,7 +69,6 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	out := NewCollector()
 	rep := Judgment{Services: []Service{}, Findings: []Finding{}, Families: map[string]bool{}, NodePorts: map[string]bool{},
 		filtered: map[string]bool{}, hairpins: map[string]map[string]bool{}}
-	leftover := false        // chains of iptables mode in an nft listing
 	nft := map[string]bool{} // families with a table of nftables mode
 	for _, set := range sets {
 		if set.IPVS != nil {
@@ -97,7 +90,6 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 				rep.judgeSave(s, &opts, out)
 			}
 		}
-		leftover = leftover || len(set.ServiceChains) > 0
 	}
 	for _, set := range sets {
 		for _, t := range set.NFT {
@@ -105,19 +97,11 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 		}
 	}
 	if rep.Mode == "" {
-		f := Finding{Name: "kubeproxy.rules.absent"}
-		if leftover {
-			f.Message = "nft cannot print the matches of kube-proxy's iptables rules; " +
-				"use the output of `iptables-nft-save` instead"
-		}
-		out.Add(f)
+		out.Add(Finding{Name: "kubeproxy.rules.absent"})
 	}
 	judgeBackends(sets, out)
 	rep.settleIPVS(out)
 	compareAPI(&rep, &opts, out.List, out)
-	if rep.redacted {
-		out.List = slices.DeleteFunc(out.List, func(f Finding) bool { return !structural.MatchString(f.Name) })
-	}
 	rep.Findings = append(rep.Findings, out.List...)
 	rep.finish()
 	return rep
@@ -131,15 +115,16 @@ func (r *Judgment) judgeSave(s *ruleset.Save, opts *Options, out *Collector) {
 	case hasProxyChains(s) && isPartial(s) != nil:
 		r.Mode = "iptables"
 		at := isPartial(s)
-		out.Add(Finding{Name: "kubeproxy.rules.partial", Family: s.Family, Line: int(at.Line), Rule: at.Text,
+		out.Add(Finding{Name: partial, Family: s.Family, Line: int(at.Line), Rule: at.Text,
 			Message: "a rule belongs to a chain, or jumps to one, that the save does not declare: it is only a part of the rules, " +
 				"and was not judged"})
 	case hasProxyChains(s):
 		r.Mode = "iptables"
-		r.Families[s.Family] = true
 		a := newAudit(s, opts, out)
 		notes, found := a.judge()
-		r.redacted = r.redacted || a.isRedacted
+		if !a.unjudged {
+			r.Families[s.Family] = true
+		}
 		r.Notes = append(r.Notes, notes...)
 		r.Version = r.Version.narrow(a.version)
 		if found && !opts.WithoutServices {
@@ -249,7 +234,6 @@ func isPartial(s *ruleset.Save) *ruleset.Rule {
 func judgeBackends(sets []*ruleset.Set, out *Collector) {
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		var services, proxy, kubelet []string // proxy, kubelet: iptables backends
-		leftover := 0
 		for _, set := range sets {
 			for _, s := range set.Saves {
 				if s.Family != family {
@@ -272,13 +256,10 @@ func judgeBackends(sets []*ruleset.Set, out *Collector) {
 					services = appendNew(services, "nftables")
 				}
 			}
-			leftover += set.ServiceChains[family]
 		}
 		remedy, count, all := "", "two", "both" // "": the kind's
 		if slices.Contains(services, "nftables") {
-			if remedy = otherMode; leftover > 0 {
-				services = append(services, fmt.Sprintf("iptables-nft (%d Service chains)", leftover))
-			}
+			remedy = otherMode
 		}
 		if len(services) > 2 {
 			count, all = strconv.Itoa(len(services)), "all"

@@ -63,11 +63,8 @@ func hasProxyRules(t *ruleset.Table) bool {
 	return t != nil && slices.ContainsFunc(t.Chains, func(c *ruleset.Chain) bool { return len(c.Rules) > 0 && isProxyChain(c) })
 }
 
-// judgeCanary checks invariant 10: from 1.17 each table has an empty chain by which kube-proxy detects a flush.
+// judgeCanary checks that each table has an empty chain by which kube-proxy detects a flush.
 func (a *audit) judgeCanary() {
-	if a.version.Min < 17 {
-		return
-	}
 	var missing []string
 	for _, t := range []struct {
 		name string
@@ -87,31 +84,30 @@ func (a *audit) judgeCanary() {
 }
 
 // judgeRootJumps checks the jumps from the built-in chains to kube-proxy's chains. A jump must
-// exist if its target chain exists and the version writes it. Those for new connections may have --ctstate NEW.
+// exist if its target chain exists. Those for new connections may have --ctstate NEW.
 func (a *audit) judgeRootJumps() {
 	const always, isNew = 0, ruleset.ByState
 	for _, j := range []struct {
 		t         *ruleset.Table
 		from, to  string
-		since     int
 		condition ruleset.Flags
 	}{
-		{a.nat, "PREROUTING", "KUBE-SERVICES", 0, always},
-		{a.nat, "OUTPUT", "KUBE-SERVICES", 0, always},
-		{a.nat, "POSTROUTING", "KUBE-POSTROUTING", 0, always},
-		{a.filter, "INPUT", "KUBE-EXTERNAL-SERVICES", 0, isNew},
-		{a.filter, "FORWARD", "KUBE-EXTERNAL-SERVICES", 20, isNew},
-		{a.filter, "FORWARD", "KUBE-SERVICES", 0, isNew},
-		{a.filter, "OUTPUT", "KUBE-SERVICES", 0, isNew},
-		{a.filter, "FORWARD", "KUBE-FORWARD", 0, always},
-		{a.filter, "INPUT", "KUBE-NODEPORTS", 21, always},
-		{a.filter, "INPUT", "KUBE-PROXY-FIREWALL", 25, isNew},
-		{a.filter, "FORWARD", "KUBE-PROXY-FIREWALL", 25, isNew},
-		{a.filter, "OUTPUT", "KUBE-PROXY-FIREWALL", 25, isNew},
-		{a.filter, "INPUT", "KUBE-FIREWALL", 0, always},
-		{a.filter, "OUTPUT", "KUBE-FIREWALL", 0, always},
+		{a.nat, "PREROUTING", "KUBE-SERVICES", always},
+		{a.nat, "OUTPUT", "KUBE-SERVICES", always},
+		{a.nat, "POSTROUTING", "KUBE-POSTROUTING", always},
+		{a.filter, "INPUT", "KUBE-EXTERNAL-SERVICES", isNew},
+		{a.filter, "FORWARD", "KUBE-EXTERNAL-SERVICES", isNew},
+		{a.filter, "FORWARD", "KUBE-SERVICES", isNew},
+		{a.filter, "OUTPUT", "KUBE-SERVICES", isNew},
+		{a.filter, "FORWARD", "KUBE-FORWARD", always},
+		{a.filter, "INPUT", "KUBE-NODEPORTS", always},
+		{a.filter, "INPUT", "KUBE-PROXY-FIREWALL", isNew},
+		{a.filter, "FORWARD", "KUBE-PROXY-FIREWALL", isNew},
+		{a.filter, "OUTPUT", "KUBE-PROXY-FIREWALL", isNew},
+		{a.filter, "INPUT", "KUBE-FIREWALL", always},
+		{a.filter, "OUTPUT", "KUBE-FIREWALL", always},
 	} {
-		if j.t == nil || !j.t.Declares(j.to) || a.version.Min < j.since {
+		if j.t == nil || !j.t.Declares(j.to) {
 			continue
 		}
 		f := Finding{Name: "kubeproxy.jump.missing", Family: a.save.Family, Table: j.t.Name, Chain: j.from}

@@ -25,6 +25,9 @@ const (
 		DeletePod + "`; after an audit passes, run `kubectl uncordon NODE`"
 )
 
+// partial is the kind of rules that cannot be judged as they are.
+const partial = "kubeproxy.rules.partial"
+
 // otherMode is the remedy after a switch of kube-proxy's mode.
 const otherMode = "remove the rules of the other mode (run `kube-proxy --cleanup`, then restart kube-proxy), or reboot"
 
@@ -58,10 +61,8 @@ func ruleKinds() []Kind {
 		{"kubeproxy.rules.deleted", verdict.Fail,
 			"another program deleted all of kube-proxy's rules: no Service works on this node, although kube-proxy reports that it is healthy",
 			whoElse, refIptables},
-		{"kubeproxy.rules.partial", verdict.Unknown, "the input is only a part of the rules: no kernel can hold it",
+		{partial, verdict.Unknown, "the input is only a part of the rules, has replaced names or addresses, or is of a release before 1.25",
 			"save all rules: run `iptables-save > rules.txt`, and ip6tables-save for IPv6", ""},
-		{"kubeproxy.rules.redacted", verdict.Unknown, "names or addresses were replaced: only the structure of the rules was judged",
-			"audit the text as it is on the node: nodegate sends it nowhere", ""},
 		{"kubeproxy.mode.ipvs", verdict.Unknown, "kube-proxy uses IPVS mode; its rules cannot be judged without the node's kernel and the API",
 			"run the audit on the node with API access: --kubeconfig, --in-cluster, or --services and --endpoints", ""},
 		{"kubeproxy.ipvs.left-reject", verdict.Fail,
@@ -113,17 +114,12 @@ func ruleKinds() []Kind {
 			"KUBE-FIREWALL drops every packet of this node: a rule lost its mark match between iptables versions",
 			"run `iptables -D KUBE-FIREWALL -j DROP`, then use the same iptables version for kubelet and the host (1.8.8 and later lose the " +
 				"match when 1.8.7 rewrites the rule)", "kubernetes#112477"},
-		{"kubeproxy.firewall.localnet", verdict.Warn, "KUBE-FIREWALL does not protect localhost Services from other hosts",
-			"restart kubelet: `systemctl restart kubelet`; while route_localnet=1, 127.0.0.0/8 is open to the network", "kubernetes#90259"},
 		{"kubeproxy.service.duplicate", verdict.Fail, "two Services use the same address and port: the first gets all connections",
 			"change the address or port of one Service (the API does not compare externalIPs); if only one Service uses it, " + restart,
 			refIptables},
 		broken("kubeproxy.service.reject",
 			"connections to a Service without endpoints are not rejected as they should be: clients wait for a timeout, or fail when they "+
 				"should wait"),
-		{"kubeproxy.nodeports.nowhere", verdict.Unknown,
-			"node ports are served at no address of this node; whether nodePortAddresses asks for that is unknown",
-			"compare `nodePortAddresses` in kube-proxy's configuration with the node's addresses, or run the audit on the node", refIptables},
 		broken("kubeproxy.affinity.set", "session affinity does not cover exactly the endpoints of a Service: some clients change endpoint"),
 	}
 }
@@ -144,14 +140,6 @@ func truthKinds() []Kind {
 			"the rules differ from the API, but the audit ended before that was certain", "run the audit again with a longer --timeout", ""},
 		{"kubeproxy.truth.unanswered", verdict.Unknown, "the API server did not answer: the rules were not compared with the API",
 			"check that the API server is up, and that the kubeconfig's user may list and watch Services and EndpointSlices", ""},
-		{"kubeproxy.healthport.closed", verdict.Fail, "kube-proxy does not listen on a Service's health check node port",
-			"find the process that uses the port: `ss -ltnp`; kube-proxy retries whenever it writes its rules", ""},
-		{"kubeproxy.healthport.unread", verdict.Unknown,
-			"could not determine whether kube-proxy listens on health check node ports", "run the audit as root on the node itself", ""},
-		{"kubeproxy.conntrack.stale-flow", verdict.Fail, "conntrack still sends flows to endpoints that the API no longer has",
-			"delete these flows: `conntrack -D` with their Service address and endpoint", "kubernetes#139628"},
-		{"kubeproxy.conntrack.unread", verdict.Unknown,
-			"could not read conntrack's flows", "run the audit as root on the node itself, with a kernel that has nf_conntrack_netlink", ""},
 		{"kubeproxy.process.absent", verdict.Fail, "kube-proxy does not run, but its rules exist: no program updates them",
 			"find out why it does not run: `kubectl -n kube-system get pods -o wide --field-selector spec.nodeName=NODE`, `crictl ps -a --name " +
 				"kube-proxy`; if another program replaces it, remove its rules with `kube-proxy --cleanup`", ""},

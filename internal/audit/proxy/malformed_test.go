@@ -48,7 +48,7 @@ func TestManyChains(t *testing.T) {
 	}
 	b.WriteString(":KUBE-SERVICES - [0:0]\n-A KUBE-SERVICES -j L0\nCOMMIT\n")
 	rep = Judge(mustParse(t, b.String()), Options{})
-	if got := names(rep.Findings); got != "kubeproxy.table.missing kubeproxy.jump.missing kubeproxy.jump.missing" {
+	if got := names(rep.Findings); got != "kubeproxy.table.missing kubeproxy.canary.missing kubeproxy.jump.missing kubeproxy.jump.missing" {
 		t.Errorf("findings %.300q", got)
 	}
 }

@@ -18,15 +18,15 @@ const longestComment = model.LongestComment
 
 // judgeNFT judges a table kube-proxy of nftables mode.
 func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) {
-	r.Mode, r.Families[t.Family] = "nftables", true
-	m := model.FromNFT(t)
-	var result compare.NFTResult
+	r.Mode = "nftables"
 	if t.Chain("endpoints-check") != nil && t.Sets["cluster-ips"] == nil {
-		result.Min, result.Max = 29, 29
-		r.Notes = append(r.Notes, "nftables mode of kube-proxy 1.29 (alpha): its maps were read, its rules were not judged")
-	} else {
-		result = compare.DiffNFT(m, expect.NFTForms(), !opts.WithoutServices)
+		out.Add(Finding{Name: partial, Family: t.Family, Remedy: "upgrade kube-proxy",
+			Message: "kube-proxy 1.29 (alpha) wrote this table, which was not judged"})
+		return
 	}
+	r.Families[t.Family] = true
+	m := model.FromNFT(t)
+	result := compare.DiffNFT(m, expect.NFTForms(), !opts.WithoutServices)
 	r.Version = r.Version.narrow(VersionRange{result.Min, result.Max})
 	reported := map[string]bool{}
 	for _, d := range result.List {
@@ -62,7 +62,7 @@ func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) 
 	r.filtered[t.Family] = true
 	for _, p := range m.Ports {
 		if p.Reached {
-			r.Services = append(r.Services, nftService(m, p, result.NFTForm))
+			r.Services = append(r.Services, nftService(m, p))
 		}
 	}
 	if to := t.Sets["nodeport-ips"]; to == nil || len(to.Elements) > 0 { // without the set at every address of the node
@@ -98,7 +98,7 @@ func nftName(d *compare.NFTDifference) string {
 }
 
 // nftService returns a Service for the report.
-func nftService(m *model.NFT, p *model.NFTPort, form expect.NFTForm) Service {
+func nftService(m *model.NFT, p *model.NFTPort) Service {
 	s := Service{Name: p.Name, Protocol: p.Protocol, Family: m.Family, ClusterIP: p.ClusterIP, Port: atoi(p.Number),
 		NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal, SourceRanges: p.Sources,
 		AffinitySeconds: p.Seconds}
@@ -110,13 +110,6 @@ func nftService(m *model.NFT, p *model.NFTPort, form expect.NFTForm) Service {
 	}
 	if p.Blocked {
 		s.Blocked = map[bool]string{true: "drop", false: "reject"}[p.InternalLocal]
-	}
-	if !form.Inline && m.Masquerades && p.Serves && !p.Blocked {
-		s.Masquerade = "all"
-		if _, pods, ok := strings.Cut(m.Masquerade, "!= "); ok {
-			by := map[bool]string{true: "interface "}[strings.HasPrefix(m.Masquerade, "meta ")]
-			s.Masquerade = "not from " + by + strings.TrimSpace(pods)
-		}
 	}
 	for _, c := range []*ruleset.NFTChain{p.Firewall, p.External, p.Service, p.Local} {
 		if c != nil {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,7 +20,6 @@ type Judgment struct {
 	Families  map[string]bool `json:"-"` // families that were judged
 	NodePorts map[string]bool `json:"-"` // families in which the rules serve node ports at some address
 
-	redacted bool                       // only the structure is known
 	filtered map[string]bool            // families whose table filter was judged
 	hairpins map[string]map[string]bool // the set hairpin-connections of each family that uses it: "tcp 10.0.0.1:80"
 
@@ -73,7 +71,6 @@ type Service struct {
 	ExternalLocal   bool            `json:"externalLocal,omitempty"`   // externalTrafficPolicy Local
 	Blocked         string          `json:"blocked,omitempty"`         // "reject" or "drop": treatment of ClusterIP traffic without endpoints
 	AffinitySeconds int             `json:"affinitySeconds,omitempty"` // the timeout of ClientIP affinity
-	Masquerade      string          `json:"masquerade,omitempty"`      // of ClusterIP traffic: "all", "not from 100.96.0.0/11", or empty
 	Chains          []string        `json:"chains,omitempty"`          // the Service's own chains
 	Endpoints       []Endpoint      `json:"endpoints,omitempty"`       // endpoints on any node
 	LocalEndpoints  []Endpoint      `json:"localEndpoints,omitempty"`  // endpoints on this node, for policy Local
@@ -167,21 +164,6 @@ func (r *Judgment) State(p ServicePort) string {
 		}
 	}
 	return b.String()
-}
-
-// StaleIn returns the Service whose rules still lead to an endpoint that the API no longer has, or "".
-func (r *Judgment) StaleIn(endpoint netip.AddrPort, api *Endpoints) string {
-	for _, s := range r.Services {
-		if !slices.Contains(s.Findings, "kubeproxy.truth.endpoint-stale") && !slices.Contains(s.Findings, "kubeproxy.truth.service-stale") {
-			continue
-		}
-		for _, e := range slices.Concat(s.Endpoints, s.LocalEndpoints) {
-			if e.Address == endpoint.String() && !api.Has(endpoint.String()) {
-				return s.Name
-			}
-		}
-	}
-	return ""
 }
 
 // formatServicePort formats a Service port as kube-proxy does since 1.19.

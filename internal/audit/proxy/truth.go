@@ -112,7 +112,6 @@ func (r *Judgment) compareWith(opts *Options, wanted []apiServicePort, known []F
 			c.compareEndpoints(s)
 		}
 	}
-	c.healthPorts(wanted)
 }
 
 const (
@@ -125,12 +124,11 @@ func differs(field string, want, have any) string {
 	return fmt.Sprintf("%s: %v in the API; %v on this node", field, want, have)
 }
 
-// differentField returns the kind and the text of the first field of a Service port that differs, or "". It knows the form in which
-// kube-proxy writes policies and addresses from 1.25, in nftables mode from 1.30. Without endpoints, the rules show little of a Service.
+// differentField returns the kind and the text of the first field of a Service port that differs, or "". Without endpoints, the
+// rules show little of a Service.
 func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text string) {
 	r, ipvs := c.rep, c.rep.ipvs != nil
-	form := !ipvs && r.Version.Min >= 25 && (r.Mode != "nftables" || r.Version.Min >= 30)
-	rejects := form && r.filtered[s.Family] && len(s.Name) < longestComment // the rules show a Service without endpoints
+	rejects := !ipvs && r.filtered[s.Family] && len(s.Name) < longestComment // the rules show a Service without endpoints
 	served := dispatches(s) || s.Blocked == "reject" && rejects
 	endpoints := s.Blocked == "" && len(s.Endpoints)+len(s.LocalEndpoints) > 0
 	switch {
@@ -141,7 +139,7 @@ func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text s
 		return wrongAddress, differs("the ClusterIP", strings.TrimPrefix(p.at(), " at "), or(s.ClusterIP != "", have))
 	case s.NodePort != 0 && s.NodePort != p.nodePort:
 		return wrongAddress, differs("the node port", or(p.nodePort != 0, p.nodePort), s.NodePort)
-	case !ipvs && (!form || s.ClusterIP == ""):
+	case !ipvs && s.ClusterIP == "":
 		return "", ""
 	case s.NodePort == 0 && p.nodePort != 0 && served && (!ipvs || r.NodePorts[s.Family]):
 		return wrongAddress, differs("the node port", p.nodePort, "none")
@@ -171,7 +169,7 @@ func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text s
 		p.affinity == "ClientIP" && s.AffinitySeconds != 0 && timeout != 0 && timeout != s.AffinitySeconds:
 		return wrongPolicy, differs("sessionAffinity", or(p.affinity != "None", fmt.Sprintf("ClientIP (%d s)", timeout)),
 			or(s.AffinitySeconds != 0, fmt.Sprintf("ClientIP (%d s)", s.AffinitySeconds)))
-	case p.health != 0 && p.health != s.health && r.Mode == "iptables" && r.filtered[s.Family] && (s.health == 0 || c.listens(p.health)):
+	case p.health != 0 && p.health != s.health && r.Mode == "iptables" && r.filtered[s.Family]:
 		return wrongAddress, differs("the health check node port that table filter accepts", p.health, or(s.health != 0, s.health))
 	}
 	return "", ""
@@ -189,15 +187,6 @@ func policy(local bool) string { return map[bool]string{true: "Local", false: "C
 
 // dispatches reports whether the rules have endpoints for external traffic.
 func dispatches(s *Service) bool { return s.Blocked == "" && len(s.Endpoints) > 0 }
-
-// listens reports whether kube-proxy listens on a port, as far as that is known.
-func (c *comparison) listens(port int) bool {
-	if c.opts.Listening == nil {
-		return true
-	}
-	open, err := c.opts.Listening()
-	return err == nil && open[uint16(port)]
-}
 
 // differentAddress returns an address other than the ClusterIP that is either served or in the API, and its kind there.
 func (c *comparison) differentAddress(s *Service, p *apiServicePort) (ip, what string) {
@@ -249,7 +238,7 @@ func (c *comparison) differentRanges(s *Service, p *apiServicePort) string {
 }
 
 // rangesDiffer compares the ranges that the rules admit to the load balancer's own addresses with the API. closed reports whether the
-// rules restrict access. Older versions write a range that contains all addresses.
+// rules restrict access. Some versions write a range that contains all addresses.
 func rangesDiffer(s *Service, p *apiServicePort, own, let []string, closed bool) string {
 	if len(own) == 0 {
 		return ""
@@ -322,36 +311,6 @@ func (r *Judgment) findUnserved(wanted []apiServicePort, live Live, out *Collect
 			out.Add(Finding{Name: "kubeproxy.truth.family-missing", Family: family, Message: text})
 		case !slices.Contains(r.Notes, note):
 			r.Notes = append(r.Notes, note)
-		}
-	}
-}
-
-// healthPorts checks the ports on which kube-proxy answers the health checks of load balancers. With
-// externalTrafficPolicy Local, load balancers query each node for local endpoints. If node ports are served at no address
-// of this node, kube-proxy does not listen on these ports.
-func (c *comparison) healthPorts(wanted []apiServicePort) {
-	if c.opts.Listening == nil {
-		return
-	}
-	for i := range wanted {
-		p := &wanted[i]
-		s := c.inRules[p.apiServiceKey]
-		if p.health == 0 || s == nil || c.broken[ServicePort{p.name, p.family}] || c.differs[p.apiServiceKey] || !c.rep.NodePorts[p.family] {
-			continue
-		}
-		open, err := c.opts.Listening()
-		if err != nil {
-			c.add("kubeproxy.healthport.unread", s,
-				"could not determine whether kube-proxy listens on health check node port %d: %v", p.health, err)
-			return // the same error applies to all ports
-		}
-		if open != nil && !open[uint16(p.health)] {
-			c.out.Add(Finding{Name: "kubeproxy.healthport.closed", Service: s.Name, Family: s.Family,
-				Message: fmt.Sprintf("kube-proxy does not listen on health check node port %d: the load balancer assumes that this node "+
-					"has no endpoints, and sends it no traffic", p.health),
-				Remedy: fmt.Sprintf("find the process that uses the port: `ss -ltnp 'sport = :%d'`; kube-proxy logs the error as \"failed to start "+
-					"healthcheck\". Free the port, or set another healthCheckNodePort; kube-proxy retries at the next change of any Service or "+
-					"EndpointSlice and needs no restart", p.health)})
 		}
 	}
 }

@@ -6,7 +6,6 @@ import "slices"
 // pkg/proxy/topology.go. The node's name and zone may be unknown.
 type difference struct {
 	opts           *Options
-	old            bool // before 1.26, kube-proxy does not fall back to terminating endpoints
 	api            []apiEndpoint
 	known          map[string]bool // all endpoints that kube-proxy could use
 	unsure         map[string]bool // endpoints about which kube-proxy may have other data
@@ -16,7 +15,7 @@ type difference struct {
 }
 
 func (c *comparison) newDifference(s *Service) *difference {
-	d := &difference{opts: c.opts, old: c.rep.Version.Min < 26, known: map[string]bool{}, unsure: map[string]bool{},
+	d := &difference{opts: c.opts, known: map[string]bool{}, unsure: map[string]bool{},
 		stale: map[string]bool{}, missing: map[string]bool{}, api: distinctEndpoints(c.opts.Endpoints.of(keyOf(s)))}
 	for i := range d.api {
 		if ep := &d.api[i]; ep.ready || ep.drains() {
@@ -93,7 +92,7 @@ func (d *difference) usable(in func(*apiEndpoint) bool) (set map[string]bool, dr
 // PreferSameTrafficDistribution is off; none for older kube-proxies, and for Services that do not use them.
 func (d *difference) compareCluster(have []Endpoint) {
 	all, draining := d.usable(nil)
-	if same(have, all) || draining && d.old && len(have) == 0 {
+	if same(have, all) {
 		return
 	}
 	if draining || len(all) == 0 {
@@ -133,14 +132,16 @@ func (d *difference) hinted(hints func(*apiEndpoint) []string, name string) (in 
 }
 
 // local returns this node's endpoints, for policy Local.
-func (d *difference) local() (map[string]bool, bool) {
-	return d.usable(func(ep *apiEndpoint) bool { return ep.node == d.opts.NodeName })
+func (d *difference) local() map[string]bool {
+	set, _ := d.usable(func(ep *apiEndpoint) bool { return ep.node == d.opts.NodeName })
+	return set
 }
 
 func (d *difference) compareLocal(have []Endpoint) {
 	if d.opts.NodeName == "" {
 		d.compare(have, d.known, nil)
-	} else if local, draining := d.local(); !draining || !d.old || len(have) > 0 {
+	} else {
+		local := d.local()
 		d.compare(have, local, local)
 	}
 }

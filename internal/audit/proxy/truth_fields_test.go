@@ -1,13 +1,10 @@
 package proxy
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"testing"
-
-	"nodegate/internal/require"
 )
 
 // recordedFields returns the rules of kube-proxy 1.36 for Services of every kind, and the API's
@@ -201,8 +198,6 @@ func TestNoExternalIPs(t *testing.T) {
 		rep := Judge(mustParse(t, rules), Options{})
 		live := Live{NoExternalIPs: func() bool { return off }}
 		wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs), Live: live})}, want)
-		rep.Version.Min = 29 // a form from which addresses are not read
-		wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs)})}, "")
 	}
 }
 
@@ -229,98 +224,4 @@ func TestNoWayToExternal(t *testing.T) {
 	}
 	stray := editedSave(t, readFile(t, "fields-iptables.txt"), after(`^\*nat`, ":KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]"))
 	wantOne(t, Judge(mustParse(t, stray), Options{Live: Live{NoExternalIPs: func() bool { return true }}}), left)
-}
-
-// TestHealthPorts checks that a port is reported if kube-proxy does not listen on it. It is not
-// reported if kube-proxy serves no node ports or does not run, or if the Service has a worse fault.
-// It is unknown if the ports could not be read.
-func TestHealthPorts(t *testing.T) {
-	const closed, port = "kubeproxy.healthport.closed", `"healthCheckNodePort": `
-	for _, mode := range []string{"iptables", "nft"} {
-		rules, svcs, eps := recordedFields(t, mode)
-		var open []uint16
-		for _, p := range services(t, svcs).ports() {
-			open = append(open, uint16(p.health))
-		}
-		var nowhere string // rules without node ports
-		if mode == "iptables" {
-			nowhere = editedSave(t, rules, del("^-A KUBE-SERVICES .*-j KUBE-NODEPORTS"))
-		} else {
-			nowhere = editedNFT(t, rules, edit{op: "cut", line: `"name": "nodeport-ips"`, old: `, "elem": `})
-		}
-		for _, c := range []struct {
-			what      string
-			rules     string
-			svcs      string
-			listening func() (map[uint16]bool, error)
-			want      string
-		}{
-			{"all", rules, svcs, ports(open...), ""},
-			{"no query", rules, svcs, nil, ""},
-			{"no kube-proxy", rules, svcs, func() (map[uint16]bool, error) { return nil, nil }, ""},
-			{"none", rules, svcs, ports(), closed + " " + closed},
-			{"query fails", rules, svcs, func() (map[uint16]bool, error) { return nil, errors.New("EPERM") }, "kubeproxy.healthport.unread"},
-			{"another port", rules, inService(svcs, "kept", port+"3", port+"1"), ports(open...), closed},
-			{"policy Cluster", rules, inService(svcs, "kept", `"externalTrafficPolicy": "Local"`, `"externalTrafficPolicy": "Cluster"`),
-				ports(open...), "kubeproxy.truth.service-policy"},
-			{"another difference", rules, inService(svcs, "kept", "192.0.2.1", "192.0.2.77"), ports(),
-				"kubeproxy.truth.service-address " + closed},
-			{"no node ports", nowhere, svcs, ports(), ""},
-			{"endpoints too", rules, svcs, ports(), "kubeproxy.truth.endpoint-stale " + closed},
-		} {
-			t.Run(c.what+" "+mode, func(t *testing.T) {
-				rep := Judge(mustParse(t, c.rules), Options{})
-				rep.Findings = nil
-				eps := eps
-				if c.what == "endpoints too" {
-					eps = editedSave(t, eps, sub(`"kept-1"`, "10.245.0.2", "10.245.9.9"))
-				}
-				wantOne(t, Judgment{Findings: Compare(&rep,
-					Options{Services: services(t, c.svcs), Endpoints: endpoints(t, eps), Live: Live{Listening: c.listening}})}, c.want)
-			})
-		}
-	}
-}
-
-// TestHealthPortVersions checks that only an API version without the port explains that kube-proxy
-// does not listen on it, and that a past version of the endpoints explains the rules.
-func TestHealthPortVersions(t *testing.T) {
-	rules, svcs, eps := recordedFields(t, "nft")
-	v := NewVersions()
-	require.NoError(t, errors.Join(v.ReadServices(strings.NewReader(svcs)), v.ReadEndpointSlices(strings.NewReader(eps))))
-	rep, kept := Judge(mustParse(t, rules), Options{}), ServicePort{"default/kept", "ip"}
-	opts := Options{NodeName: "node-nftables", Live: Live{Listening: ports()}}
-	if found := v.Differences(&rep, kept, opts); names(found) != "kubeproxy.healthport.closed" {
-		t.Errorf("differences: %q", names(found))
-	}
-	if v.Explain(&rep, kept, opts) {
-		t.Error("explained by a version with the port")
-	}
-	object, after, _ := strings.Cut(svcs[strings.Index(svcs, `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "kept"`):], "},\n")
-	none, err := ServiceChange([]byte(strings.Replace(object+"}", `"healthCheckNodePort"`, `"x"`, 1)), false)
-	if err != nil || after == "" {
-		t.Fatal(err)
-	}
-	v.Apply(none)
-	if !v.Explain(&rep, kept, opts) {
-		t.Error("not explained by a version without the port")
-	}
-	for line := range strings.Lines(eps) {
-		if strings.Contains(line, `"name": "kept-1"`) {
-			moved, err := SliceChange([]byte(strings.TrimRight(strings.ReplaceAll(line, `"10.245.`, `"10.246.`), ",\n")), false)
-			require.NoError(t, err)
-			v.Apply(moved)
-		}
-	}
-	if found := v.Differences(&rep, kept, opts); names(found) != "kubeproxy.truth.endpoint-stale" || !v.Explain(&rep, kept, opts) {
-		t.Errorf("moved endpoints: %q, not explained by the version before", names(found))
-	}
-}
-
-func ports(open ...uint16) func() (map[uint16]bool, error) {
-	set := map[uint16]bool{}
-	for _, p := range open {
-		set[p] = true
-	}
-	return func() (map[uint16]bool, error) { return set, nil }
 }

@@ -55,8 +55,6 @@ func TestExpectations(t *testing.T) {
 	local := graph(Service{NodePort: 30080, ExternalLocal: true, Endpoints: three, LocalEndpoints: three[:1]})
 	noLocal := graph(Service{NodePort: 30080, ExternalLocal: true, Endpoints: three})
 	internal := graph(Service{InternalLocal: true, LocalEndpoints: three[:1]})
-	old, oldLocal := none, noLocal
-	old.Version, oldLocal.Version = VersionRange{20, 20}, VersionRange{20, 20}
 	const stale, missing = "kubeproxy.truth.endpoint-stale", "kubeproxy.truth.endpoint-missing"
 
 	for _, c := range []struct {
@@ -79,7 +77,6 @@ func TestExpectations(t *testing.T) {
 		{"rejected, but there are endpoints", none, Options{}, []string{"10.0.0.1 rs"}, missing},
 		{"rejected, none ready", none, Options{}, []string{"10.0.0.1"}, ""},
 		{"rejected, some terminating", none, Options{}, []string{"10.0.0.1 st"}, missing},
-		{"rejected, some terminating, before 1.26", old, Options{}, []string{"10.0.0.1 st"}, ""},
 
 		{"zone hints, zone known", hinted, Options{Zone: "a"}, []string{"10.0.0.1 rs +a", "10.0.0.2 rs +b"}, ""},
 		{"zone hints, zone not known", hinted, Options{}, []string{"10.0.0.1 rs +a", "10.0.0.2 rs +b"}, ""},
@@ -107,9 +104,6 @@ func TestExpectations(t *testing.T) {
 			[]string{"10.0.0.1 st @n1", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2"}, ""},
 		{"local terminating, not taken", noLocal, Options{NodeName: "n1"},
 			[]string{"10.0.0.1 rs @n2", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2", "10.0.0.4 st @n1"}, missing},
-		{"local terminating, before 1.26", oldLocal, Options{NodeName: "n1"},
-			[]string{"10.0.0.1 rs @n2", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2", "10.0.0.4 st @n1"}, ""},
-		{"local, before 1.26", oldLocal, Options{NodeName: "n1"}, []string{"10.0.0.1 rs @n1", "10.0.0.2 rs @n2", "10.0.0.3 rs @n2"}, missing},
 		{"internal local", internal, Options{NodeName: "n1"}, []string{"10.0.0.1 rs @n1", "10.0.0.2 rs @n2"}, ""},
 		{"internal local, node not known", internal, Options{}, []string{"10.0.0.1 rs @n1", "10.0.0.2 rs @n2"}, ""},
 		{"internal local, gone", internal, Options{}, []string{"10.0.0.2 rs @n2"}, stale},

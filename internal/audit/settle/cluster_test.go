@@ -32,10 +32,10 @@ type cluster struct {
 	next    int               // the next new endpoint
 	hot     bool              // one Service changes continuously, faster than kube-proxy writes
 	lagged  time.Duration     // maximum delay of kube-proxy's syncs and of the watch
+	live    proxy.Live
 	shadow  map[string]string // current state of the API
 	ipvs    bool              // IPVS mode
-	live    proxy.Live
-	spent   time.Duration // time spent on reading the rules
+	spent   time.Duration     // time spent on reading the rules
 }
 
 // event is a version of one Service: its endpoints and a kind, as in "1,5 3", or "gone".
@@ -178,10 +178,9 @@ func sleep(ctx context.Context, d time.Duration) {
 func (c *cluster) Rules(ctx context.Context) (proxy.Judgment, error) {
 	began := time.Now()
 	defer func() { c.spent += time.Since(began) }()
-	open := map[uint16]bool{}
 	rep := proxy.Judgment{Mode: "iptables", Version: proxy.VersionRange{Min: 31, Max: 36}, Families: map[string]bool{"ip": true},
 		NodePorts: map[string]bool{"ip": true}}
-	c.live = proxy.Live{Listening: func() (map[uint16]bool, error) { return open, nil }}
+	c.live = proxy.Live{}
 	virtual := &ruleset.IPVS{}
 	for i, name := range c.names {
 		sleep(ctx, time.Duration(c.IntN(100))*time.Millisecond)
@@ -196,7 +195,6 @@ func (c *cluster) Rules(ctx context.Context) (proxy.Judgment, error) {
 		for _, e := range endpoints {
 			s.Endpoints = append(s.Endpoints, proxy.Endpoint{Address: address(e) + ":80"})
 		}
-		open[uint16(k.health)] = true
 		if c.ipvs {
 			virtual.Servers = append(virtual.Servers, c.virtualServers(i, endpoints, k)...)
 			continue

@@ -15,28 +15,26 @@ const (
 	patience   = time.Minute // time without an answer of the API until that is reported
 )
 
-// feed lists an API once and follows it as long as nodegate watch runs. It serves as the API of
-// each round and of the parallel search for stale flows.
+// feed lists an API once and follows it as long as nodegate watch runs. It serves as the API of each round.
 type feed struct {
 	api  API
 	news chan struct{} // signals a change
 
-	mu       sync.Mutex
-	now      *proxy.Versions      // nil until listed
-	changed  map[string]time.Time // Services changed since the last round, with the time of the first change
-	relisted time.Time            // time of a new list since the last round
-	rounds   bool                 // a round is running
-	log      []proxy.Event        // events since the round began
-	more     chan struct{}        // closed when the log grows
-	err      error                // error of the last attempt to follow the API
-	failing  time.Time            // time of the first failure
-	answers  time.Time            // time of the first answer after the last failure; zero: none has failed
-	relist   context.CancelFunc   // triggers a new list
-	behind   bool                 // the next list must bypass caches, because the watch lagged behind
+	mu      sync.Mutex
+	now     *proxy.Versions    // nil until listed
+	changed time.Time          // time of the first change or new list since the last round; zero: none
+	rounds  bool               // a round is running
+	log     []proxy.Event      // events since the round began
+	more    chan struct{}      // closed when the log grows
+	err     error              // error of the last attempt to follow the API
+	failing time.Time          // time of the first failure
+	answers time.Time          // time of the first answer after the last failure; zero: none has failed
+	relist  context.CancelFunc // triggers a new list
+	behind  bool               // the next list must bypass caches, because the watch lagged behind
 }
 
 func newFeed(api API) *feed {
-	return &feed{api: api, news: make(chan struct{}, 1), changed: map[string]time.Time{}, more: make(chan struct{})}
+	return &feed{api: api, news: make(chan struct{}, 1), more: make(chan struct{})}
 }
 
 // run lists and follows the API until the context ends.
@@ -75,15 +73,15 @@ func (f *feed) addEvent(c proxy.Event) {
 		f.answers = time.Now()
 	}
 	f.err, f.failing = nil, time.Time{}
-	if now := c.Relist(); now != nil {
-		f.relisted, f.now = time.Now(), now.Current()
+	now, changed := c.Relist(), true
+	if now != nil {
+		f.now = now.Current()
 	} else {
-		for _, service := range f.now.Apply(c) {
-			if _, known := f.changed[service]; !known {
-				f.changed[service] = time.Now()
-			}
-		}
+		changed = len(f.now.Apply(c)) > 0
 		f.now.DropPast()
+	}
+	if changed && f.changed.IsZero() {
+		f.changed = time.Now()
 	}
 	if f.rounds {
 		f.log = append(f.log, c)
@@ -114,16 +112,10 @@ func (f *feed) notify() {
 func (f *feed) pending() (first time.Time, known bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	first = f.relisted
-	for _, at := range f.changed {
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-	}
 	if f.err != nil && time.Since(f.failing) >= patience {
 		err = f.err
 	}
-	return first, f.now != nil, err
+	return f.changed, f.now != nil, err
 }
 
 // answeredSince returns since when the API has answered: now if it does not, and the zero time if it always has.
@@ -136,17 +128,15 @@ func (f *feed) answeredSince() time.Time {
 	return f.answers
 }
 
-// beginRound starts a round. It returns the API's current state and the Services that changed since the
-// last round. The caller must call endRound.
-func (f *feed) beginRound() (now *proxy.Versions, changed map[string]time.Time) {
+// beginRound starts a round, and returns the API's current state, nil if unknown. The caller must call endRound.
+func (f *feed) beginRound() *proxy.Versions {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	changed, f.changed, f.relisted, f.log = f.changed, map[string]time.Time{}, time.Time{}, nil
-	f.rounds = true
+	f.changed, f.log, f.rounds = time.Time{}, nil, true
 	if f.now == nil {
-		return nil, changed
+		return nil
 	}
-	return f.now.Current(), changed
+	return f.now.Current()
 }
 
 // endRound ends a round.
@@ -186,5 +176,17 @@ func (f *feed) Follow(ctx context.Context, _ *proxy.Versions, send func(proxy.Ev
 			return nil
 		case <-more:
 		}
+	}
+}
+
+// sleep returns false if the context ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
 }

@@ -43,10 +43,8 @@ type Progress struct {
 	Services   int       // number of Service ports in the rules
 	Rounds     int
 	Reads      int   // number of readings of the rules
-	Changes    int   // number of changes in the API
 	Unanswered error // why the rules were not compared with the API
 	Unread     error // why the rules could not be read
-	Delay      Delays
 }
 
 const (
@@ -213,8 +211,8 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	settle := k.opts.Settle()
 	bounded, cancel := context.WithTimeout(ctx, settle+roundTime)
 	defer cancel()
-	began, read, spent := time.Now(), &counted{Node: k.node}, k.node.Spent()
-	now, changed := k.feed.beginRound()
+	read, spent := &counted{Node: k.node}, k.node.Spent()
+	now := k.feed.beginRound()
 	defer k.feed.endRound()
 	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many rules.
 	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone}
@@ -250,8 +248,6 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	k.kept.Services = len(out.Report.Services)
 	k.kept.Rounds++
 	k.kept.Reads += read.times
-	k.kept.Changes += len(changed)
-	k.kept.Delay.add(changed, out, began, read.first)
 	unsure := func(f proxy.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.un") } // the watch may be the cause
 	if out.Behind || !out.Writing && slices.ContainsFunc(found, unsure) {
 		k.feed.restart()
@@ -269,14 +265,9 @@ func sameFindings(a, b []proxy.Finding) bool {
 type counted struct {
 	Node
 	times int
-	first time.Time // end of the first reading
 }
 
 func (c *counted) Rules(ctx context.Context) (proxy.Judgment, error) {
-	rep, err := c.Node.Rules(ctx)
 	c.times++
-	if c.first.IsZero() {
-		c.first = time.Now()
-	}
-	return rep, err
+	return c.Node.Rules(ctx)
 }

@@ -110,7 +110,7 @@ func TestSlowWritings(t *testing.T) {
 			defer end()
 			out, err := settle.Run(looking, s, s, versions, settle.Options{Settle: settleTime})
 			require.NoError(t, err)
-			converged += len(out.Converged)
+			converged += out.Converged
 			for _, f := range out.Report.Findings {
 				if f.Service = s.called(f.Service); f.Verdict != verdict.Fail || !s.stale[f.Service] && !s.deaf {
 					t.Errorf("seed %d: finding about healthy Service %s: %s, %s: %s", seed, f.Service, f.Verdict, f.Name, f.Message)

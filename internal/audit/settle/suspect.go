@@ -19,13 +19,6 @@ type suspect struct {
 	state string    // state of the rules
 }
 
-// Converged is a Service port that differed from the API, but agrees now.
-type Converged struct {
-	Service string  `json:"service"`      // namespace/name:port
-	Family  string  `json:"family"`       // ip or ip6
-	After   float64 `json:"afterSeconds"` // until rules and API agreed
-}
-
 // compare adds suspects for the differences from the API and for the findings of the rules alone.
 // Service ports with such a finding are not compared until it is gone.
 func (l *loop) compare(now time.Time) {
@@ -70,7 +63,7 @@ func (l *loop) isExplained(s *suspect, now time.Time) bool {
 		return false
 	}
 	if l.versions.Explain(&l.latest, s.port, l.facts()) {
-		l.out.Converged = append(l.out.Converged, Converged{s.port.Name, s.port.Family, now.Sub(l.began).Seconds()})
+		l.out.Converged++
 		return true
 	}
 	if state := l.latest.State(s.port); state != s.state {
@@ -121,7 +114,7 @@ func (l *loop) judgeSuspects(ctx context.Context, now time.Time) {
 		case len(differ) == 0 && l.damaged[s.port]:
 			l.addUnsettled(s, now, "another fault has appeared, which must persist before it is reported")
 		case len(differ) == 0:
-			l.out.Converged = append(l.out.Converged, Converged{s.port.Name, s.port.Family, now.Sub(l.began).Seconds()})
+			l.out.Converged++
 		case knew:
 			l.addStale(s, now, differ[0])
 		default:

@@ -3,16 +3,12 @@
 package cluster
 
 import (
-	"context"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"nodegate/internal/assert"
-	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/require"
 )
 
@@ -147,49 +143,4 @@ func (n *ProxyNode) recordNode(t *testing.T, dir string) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-}
-
-// TestHealthPort: audit fails while another program listens on a Service's health check node port, and passes once kube-proxy has it.
-func TestHealthPort(t *testing.T) {
-	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
-	s, err := c.AddService(t.Context(), "balanced", "TCP")
-	require.NoError(t, err)
-	s.replaceEndpoints()
-	require.NoError(t, s.Update(t.Context()))
-	for _, b := range []Backend{IptablesLegacy, NFTables} {
-		t.Run(string(b), func(t *testing.T) {
-			n := addNode(t, c, b)
-			taken := n.listenOnNode(t, ":32100")
-			spec := object{"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 32100}
-			require.NoError(t, s.Patch(t.Context(), spec, nil))
-			a := untilAudit(t, n, binary, "the port is another program's", "fail")
-			got := a.Accusations()
-			assert.True(t, slices.Equal(got, []string{"kubeproxy.healthport.closed"}), "audit finds %v", got)
-			t.Log(a.Said())
-			require.NoError(t, taken.Close())
-			s.replaceEndpoints() // kube-proxy tries again at its next sync
-			require.NoError(t, s.Update(t.Context()))
-			untilAudit(t, n, binary, "kube-proxy has the port", "pass")
-			back := object{"type": "ClusterIP", "externalTrafficPolicy": nil, "healthCheckNodePort": nil}
-			require.NoError(t, s.Patch(t.Context(), back, nil))
-			untilAudit(t, n, binary, "no longer asked for", "pass")
-		})
-	}
-}
-
-// listenOnNode listens in the node's network.
-func (n *ProxyNode) listenOnNode(t *testing.T, address string) net.Listener {
-	t.Helper()
-	var l net.Listener
-	listened := make(chan error, 1)
-	go qemu.OnSpareThread(func() {
-		err := n.EnterNetwork()
-		if err == nil {
-			l, err = (&net.ListenConfig{}).Listen(context.WithoutCancel(t.Context()), "tcp", address)
-		}
-		listened <- err
-	})
-	require.NoError(t, <-listened)
-	t.Cleanup(func() { _ = l.Close() }) // already closed if the test succeeds
-	return l
 }

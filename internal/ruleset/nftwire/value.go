@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"nodegate/internal/ruleset"
 )
 
@@ -29,11 +27,6 @@ const (
 	ctState
 	ctStatus
 	addressType
-	nfproto
-	linkIndex
-	octet
-	tcpFlags
-	etherType
 )
 
 // kinds returns the parts of a set's type. A concatenation uses six bits for each part.
@@ -51,9 +44,9 @@ func (k kind) size() int {
 	switch k {
 	case ipv6:
 		return 16
-	case proto, octet, tcpFlags:
+	case proto:
 		return 1
-	case service, etherType:
+	case service:
 		return 2
 	}
 	return 4
@@ -95,16 +88,6 @@ func (k kind) text(b []byte) (string, error) {
 		}
 	case ctState, ctStatus:
 		return k.flags(binary.NativeEndian.Uint32(b))
-	case etherType:
-		name := map[uint16]string{unix.ETH_P_IP: "ip", unix.ETH_P_IPV6: "ip6", unix.ETH_P_ARP: "arp",
-			unix.ETH_P_8021Q: "vlan"}[binary.BigEndian.Uint16(b)]
-		if name != "" {
-			return name, nil
-		}
-	case octet:
-		return strconv.Itoa(int(b[0])), nil
-	case tcpFlags:
-		return k.flags(uint32(b[0]))
 	}
 	return "", fmt.Errorf("unknown value %x", b)
 }
@@ -112,10 +95,7 @@ func (k kind) text(b []byte) (string, error) {
 // flags returns the names of the set bits, in nft's order (src/ct.c).
 func (k kind) flags(bits uint32) (string, error) {
 	names := []string{"", "invalid", "established", "related", "new", "", "", "untracked"}[1:]
-	switch k {
-	case tcpFlags:
-		names = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"}
-	case ctStatus:
+	if k == ctStatus {
 		names = []string{"expected", "seen-reply", "assured", "confirmed", "snat", "dnat"}
 	}
 	var list []string

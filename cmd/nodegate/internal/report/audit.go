@@ -15,11 +15,11 @@ import (
 
 // Audit holds the part of an audit report that its results do not contain.
 type Audit struct {
-	Mode      string            `json:"mode"`                // iptables, nftables or ipvs
-	Version   string            `json:"version"`             // of kube-proxy, inferred from the rules
-	Services  []audit.Service   `json:"services"`            // ports of Services in the rules
-	Converged []audit.Converged `json:"converged,omitempty"` // differed from the API, then matched
-	Notes     []string          `json:"notes,omitempty"`     // about reading the rules
+	Mode      string          `json:"mode"`                // iptables, nftables or ipvs
+	Version   string          `json:"version"`             // of kube-proxy, inferred from the rules
+	Services  []audit.Service `json:"services"`            // ports of Services in the rules
+	Converged int             `json:"converged,omitempty"` // Service ports that differed from the API, then matched
+	Notes     []string        `json:"notes,omitempty"`     // about reading the rules
 }
 
 // NewAudit returns the audit as a Report, with one result for each kind of finding.
@@ -87,8 +87,6 @@ func notCovered(name, mode string, c audit.Covered) string {
 	switch {
 	case strings.HasPrefix(name, "kubeproxy.process.") && !c.Live:
 		return "the rules come from a file, not from this node"
-	case (strings.HasPrefix(name, "kubeproxy.conntrack.") || strings.HasPrefix(name, "kubeproxy.healthport.")) && (!c.Live || !c.Endpoints):
-		return "needs this node and the API; use --kubeconfig or --in-cluster"
 	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
 		return "no kube-proxy rules found"
 	case strings.HasPrefix(name, "kubeproxy.truth.endpoint") && !c.Endpoints:

@@ -84,7 +84,7 @@ func TestAuditTree(t *testing.T) {
 		require.NoError(t, tree(&b, &rep, name))
 	}
 	const want = `prod/lb-local (tcp, ip) pass
-├─ ClusterIP 10.103.37.132:80/tcp (masqueraded: not from 100.96.0.0/11)
+├─ ClusterIP 10.103.37.132:80/tcp
 │  └─ KUBE-SVC-GBS3FQUAWA63ERWZ
 │     ├─  33.33 %  100.96.2.1:80  KUBE-SEP-GSUFTNDARKQ3Y45T  (line 698)
 │     ├─  33.33 %  100.96.2.2:80  KUBE-SEP-TDMNYC2JX46UMSXO  (line 699)
@@ -101,7 +101,7 @@ func TestAuditTree(t *testing.T) {
 prod/empty (tcp, ip) pass
 └─ ClusterIP 10.97.80.155:80/tcp: reject
 default/kubernetes:https (tcp, ip) pass
-└─ ClusterIP 10.96.0.1:443/tcp (masqueraded: not from 100.96.0.0/11)
+└─ ClusterIP 10.96.0.1:443/tcp
    └─ KUBE-SVC-NPX46M4PTMTKRN6Y
       └─ 100.00 %  10.0.0.5:6443  KUBE-SEP-LGAKEG2JTP62DLLW  (line 707)
 `

@@ -99,9 +99,6 @@ func (s service) branches() []branch {
 		default:
 			root.sub = s.anyBranches()
 		}
-		if s.Masquerade != "" && s.Blocked == "" {
-			root.text += " (masqueraded: " + s.Masquerade + ")"
-		}
 		roots = append(roots, root)
 	}
 	var external []string
@@ -132,7 +129,7 @@ func (s service) anyBranches() []branch {
 }
 
 func (s service) localBranches() []branch {
-	return chainBranch(s.findChain("SVL", "local-", "XLB"), s.LocalEndpoints, "no endpoint on this node: drop")
+	return chainBranch(s.findChain("SVL", "local-"), s.LocalEndpoints, "no endpoint on this node: drop")
 }
 
 // findChain returns the Service's first chain of one of these kinds, or "".
