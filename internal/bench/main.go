@@ -1,6 +1,5 @@
-// Command bench compares `nodegate check` of twelve sysctls and an interface with a shell script, with
-// goss if it is installed, and with a program that only reads the files. All of them run in turns, so
-// that other load on the machine does not distort the ratios.
+// Command bench compares `nodegate check` of twelve sysctls and an interface with a shell script, with goss if it is installed, and with a
+// program that only reads the files. All of them run in turns, so that other load on the machine does not distort the ratios.
 package main
 
 import (

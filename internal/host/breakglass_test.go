@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -37,15 +38,11 @@ func TestSwitchedOff(t *testing.T) {
 	} {
 		m := hosttest.Machine{Files: map[string]string{"/proc/cmdline": line + "\n"}}
 		why, err := m.Host().BreakGlass("/etc/nodegate/disabled")
-		if err != nil || (why != "") != want {
-			t.Errorf("%q: %q, %v; want %t", line, why, err, want)
-		}
+		assert.True(t, err == nil && (why != "") == want, "%q: %q, %v; want %t", line, why, err, want)
 		c := exec.Command("systemd-analyze", "condition", "ConditionKernelCommandLine=nodegate=off")
 		c.Env = append(os.Environ(), "SYSTEMD_PROC_CMDLINE="+line)
 		_, failed := c.CombinedOutput()
-		if (failed == nil) != want && (!strings.Contains(line, `\`) || want) {
-			t.Errorf("%q: systemd matches: %t", line, failed == nil)
-		}
+		assert.True(t, (failed == nil) == want || strings.Contains(line, `\`) && !want, "%q: systemd matches: %t", line, failed == nil)
 	}
 	m := hosttest.Machine{Files: map[string]string{
 		"/run/systemd/container": "docker", "/proc/cmdline": "nodegate=off", "/proc/1/cmdline": "/sbin/init\x00",

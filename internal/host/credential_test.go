@@ -14,8 +14,7 @@ import (
 	"nodegate/internal/require"
 )
 
-// TestCredential runs real programs as credential plugins, and checks that plugins which other
-// users may write are refused.
+// TestCredential runs real programs as credential plugins, and checks that plugins which other users may write are refused.
 func TestCredential(t *testing.T) {
 	hosttest.NeedRoot(t)
 	const good = "#!/bin/sh\necho $A$1\n"
@@ -63,14 +62,12 @@ func TestCredential(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
-		if (err == nil) != (c.what == "runs") || !strings.Contains(got, c.want) || strings.Contains(got, "secret") {
-			t.Errorf("%s: got %.200q, %v; want %q", c.what, got, err, c.want)
-		}
+		assert.True(t, (err == nil) == (c.what == "runs") && strings.Contains(got, c.want) && !strings.Contains(got, "secret"),
+			"%s: got %.200q, %v; want %q", c.what, got, err, c.want)
 	}
 }
 
-// TestCredentialEnds: when its time is over, a plugin ends together with the processes that it has
-// started.
+// TestCredentialEnds: when its time is over, a plugin ends together with the processes that it has started.
 func TestCredentialEnds(t *testing.T) {
 	hosttest.NeedRoot(t)
 	dir := t.TempDir()
@@ -96,9 +93,7 @@ func TestCredentialEnds(t *testing.T) {
 		if err != nil || strings.Contains(string(state), ") Z ") {
 			break // gone, or a zombie that its new parent has not reaped
 		}
-		if i == 500 {
-			t.Fatalf("the plugin's child is still running: %s", state)
-		}
+		require.True(t, i != 500, "the plugin's child is still running: %s", state)
 		time.Sleep(10 * time.Millisecond)
 	}
 }

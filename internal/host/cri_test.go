@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
-// TestCgroupDriver compares the runtimes' responses in gRPC's encoding: containerd 2 implements
-// RuntimeConfig, containerd 1 only Status.
+// TestCgroupDriver compares the runtimes' responses in gRPC's encoding: containerd 2 implements RuntimeConfig, containerd 1 only Status.
 func TestCgroupDriver(t *testing.T) {
 	field := func(n byte, value string) string {
 		return string([]byte{n<<3 | 2}) + string(binary.AppendUvarint(nil, uint64(len(value)))) + value
@@ -57,9 +57,7 @@ func TestCgroupDriver(t *testing.T) {
 					for _, gone := w.Write(part); gone == nil && written < 100<<20; written += len(part) {
 						_, gone = w.Write(part)
 					}
-					if written > 50*criAnswer {
-						t.Errorf("%d bytes were read", written)
-					}
+					assert.True(t, written <= 50*criAnswer, "%d bytes were read", written)
 				case "half", "half, and no fault":
 					_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, 100), make([]byte, 50)...))
 					_ = http.NewResponseController(w).Flush()
@@ -81,9 +79,7 @@ func TestCgroupDriver(t *testing.T) {
 		go func() { _ = server.Serve(l) }()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		d, err := machineRuntimes{}.CgroupDriver(ctx, socket)
-		if ctx.Err() != nil {
-			t.Errorf("%s: only the caller's deadline ended the call", c.what)
-		}
+		assert.True(t, ctx.Err() == nil, "%s: only the caller's deadline ended the call", c.what)
 		cancel()
 		_ = server.Close()
 		got := d.Driver
@@ -97,9 +93,7 @@ func TestCgroupDriver(t *testing.T) {
 		case d.Told:
 			got += " told"
 		}
-		if got != c.want {
-			t.Errorf("%s: %s (%v), want %s", c.what, got, err, c.want)
-		}
+		assert.True(t, got == c.want, "%s: %s (%v), want %s", c.what, got, err, c.want)
 	}
 }
 
@@ -135,9 +129,7 @@ func TestRuntimeSetupCRIO(t *testing.T) {
 		s, err := machineRuntimes{}.RuntimeSetup(t.Context(), socket)
 		require.NoError(t, err)
 		got := strings.ReplaceAll(fmt.Sprint(s.SandboxImage, s.Default, s.Handlers, s.PluginDirs, s.Networks, s.Ignored), dir, "DIR")
-		if got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		assert.Equal(t, got, want)
 	}
 	const programs = "pause:3.10crunmap[crun:{/usr/bin/crun /usr/bin/conmon true}] [DIR /opt/none] "
 	want(programs + "[] []")
@@ -160,8 +152,6 @@ func FuzzProto(f *testing.F) {
 				total += len(e.value)
 			}
 		}
-		if total > len(message) {
-			t.Fatalf("%d bytes out of %d", total, len(message))
-		}
+		require.True(t, total <= len(message), "%d bytes out of %d", total, len(message))
 	})
 }

@@ -41,23 +41,18 @@ func TestRunChecked(t *testing.T) {
 		{strings.Repeat("x", 5000), "1", host.Ran{1, strings.Repeat("x", 300) + "..."}},
 	} {
 		got, err := h.Exec(t.Context(), []string{says, c.line, c.status})
-		if err != nil || got != c.want {
-			t.Errorf("%q: %+v, %v", c.line, got, err)
-		}
+		assert.True(t, err == nil && got == c.want, "%q: %+v, %v", c.line, got, err)
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := h.Exec(ctx, []string{write("hangs", "sleep 100 & sleep 100"), "secret"}); err == nil ||
-		!strings.Contains(err.Error(), "did not finish") || strings.Contains(err.Error(), "secret") {
-		t.Errorf("a program that hangs: %v", err)
-	}
-	if _, err := h.Exec(t.Context(), []string{write("killed", "kill -9 $$")}); err == nil {
-		t.Error("a killed program passes")
-	}
-	if _, err := h.Exec(t.Context(), []string{dir + "/none"}); err == nil {
-		t.Error("a missing program passes")
-	}
+	_, err = h.Exec(ctx, []string{write("hangs", "sleep 100 & sleep 100"), "secret"})
+	assert.True(t, err != nil && strings.Contains(err.Error(), "did not finish") && !strings.Contains(err.Error(), "secret"),
+		"a program that hangs: %v", err)
+	_, err = h.Exec(t.Context(), []string{write("killed", "kill -9 $$")})
+	assert.True(t, err != nil, "a killed program passes")
+	_, err = h.Exec(t.Context(), []string{dir + "/none"})
+	assert.True(t, err != nil, "a missing program passes")
 
 	for what, open := range map[string]func(file string) error{
 		"the file is writable":       func(file string) error { return os.Chmod(file, 0o775) },
@@ -77,9 +72,8 @@ func TestRunChecked(t *testing.T) {
 		}
 		_, err := h.Exec(t.Context(), []string{file})
 		assert.ErrorContains(t, err, "was not run, because users other than root may write or replace it: run `ch", "%s", what)
-		if _, err := os.Stat(mark); err == nil {
-			t.Errorf("%s: it ran", what)
-		}
+		_, err = os.Stat(mark)
+		assert.True(t, err != nil, "%s: it ran", what)
 		_ = os.Remove(file)
 		require.NoError(t, os.Chown(dir, 0, 0))
 		require.NoError(t, os.Chmod(dir, 0o755))
@@ -89,9 +83,8 @@ func TestRunChecked(t *testing.T) {
 	tree, err := host.Open(t.TempDir())
 	require.NoError(t, err)
 	defer tree.Close()
-	if recorded.Exec != nil || host.Replay(&host.Snapshot{Root: "/"}).Exec != nil || tree.Exec != nil {
-		t.Error("a program of the policy can run from a recording, a replay or a tree")
-	}
+	assert.True(t, recorded.Exec == nil && host.Replay(&host.Snapshot{Root: "/"}).Exec == nil && tree.Exec == nil,
+		"a program of the policy can run from a recording, a replay or a tree")
 }
 
 // TestUnfitProgram judges real files of a tree.
@@ -121,9 +114,7 @@ func TestUnfitProgram(t *testing.T) {
 		"/tmp/x":     {"/tmp/x may be written or replaced by users other than root", "run `chmod go-w " + root + "/tmp`"},
 	} {
 		wrong, remedy, err := h.UnfitProgram(name)
-		if err != nil || wrong != want[0] || remedy != want[1] {
-			t.Errorf("%s: %q, %q, %v", name, wrong, remedy, err)
-		}
+		assert.True(t, err == nil && wrong == want[0] && remedy == want[1], "%s: %q, %q, %v", name, wrong, remedy, err)
 	}
 }
 
@@ -133,25 +124,17 @@ func TestInterpreter(t *testing.T) {
 	dir := t.TempDir()
 	open, own := filepath.Join(dir, "open"), filepath.Join(dir, "own")
 	for name, text := range map[string]string{open: "#!/bin/sh\necho it ran\n", own: "#!" + open + " -x\n"} {
-		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o755))
 	}
 	h, err := host.Open("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer h.Close()
-	if _, err := h.Exec(t.Context(), []string{own}); err != nil {
-		t.Errorf("root's interpreter: %v", err)
-	}
-	if err := os.Chmod(open, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	_, err = h.Exec(t.Context(), []string{own})
+	assert.NoError(t, err, "root's interpreter")
+	require.NoError(t, os.Chmod(open, 0o777))
 	ran, err := h.Exec(t.Context(), []string{own})
-	if want := "may write or replace " + open + ", which executes it: run `chmod go-w"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("another user's interpreter: %+v, %v", ran, err)
-	}
+	want := "may write or replace " + open + ", which executes it: run `chmod go-w"
+	assert.True(t, err != nil && strings.Contains(err.Error(), want), "another user's interpreter: %+v, %v", ran, err)
 	if wrong, _, err := h.UnfitProgram(own); err != nil || !strings.Contains(wrong, open) {
 		t.Errorf("in an image: %q, %v", wrong, err)
 	}
@@ -170,8 +153,7 @@ func TestChildrenDie(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		_, _, _ = program.Status(ctx, name)
 		cancel()
-		text, err := os.ReadFile(pids)
-		require.NoError(t, err)
+		text := require.ReadFile(t, pids)
 		pid := strings.TrimSpace(string(text))
 		alive := func() string {
 			state, err := os.ReadFile("/proc/" + pid + "/stat")
@@ -186,8 +168,6 @@ func TestChildrenDie(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if state := alive(); state != "" {
-			t.Errorf("%s: process %s survives: %s", script, pid, state)
-		}
+		assert.Equal(t, alive(), "", "%s: process %s", script, pid)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/hosttest"
@@ -14,21 +15,17 @@ import (
 // TestOSRelease: the second file is the fallback, as os-release(5) specifies.
 func TestOSRelease(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{"/usr/lib/os-release": "ID=flatcar\n"}}
-	if r, err := m.Host().OSRelease(); err != nil || r["ID"] != "flatcar" {
-		t.Errorf("%v, %v", r, err)
-	}
+	r, err := m.Host().OSRelease()
+	assert.True(t, err == nil && r["ID"] == "flatcar", "%v, %v", r, err)
 	m.Files["/etc/os-release"] = "# mine\nID=\"debian\"\nVERSION_ID='12'\n"
-	if v, ok := m.Host().Fact(t.Context(), "os.version"); !ok || v != "12" {
-		t.Errorf("os.version: %v, %t", v, ok)
-	}
+	v, ok := m.Host().Fact(t.Context(), "os.version")
+	assert.True(t, ok && v == "12", "os.version: %v, %t", v, ok)
 	m.Files["/etc/os-release"] = strings.Repeat("x\n", 1<<20) // an error for each line
-	if _, err := m.Host().OSRelease(); err == nil || !strings.Contains(err.Error(), "/etc/os-release is larger than 65536 bytes") {
-		t.Errorf("a file of 2 MiB: %v", err)
-	}
+	_, err = m.Host().OSRelease()
+	assert.ErrorContains(t, err, "/etc/os-release is larger than 65536 bytes", "a file of 2 MiB")
 }
 
-// TestKubeProxy reads kube-proxy's configuration from every place and in every form, for the fact
-// and for the checks alike.
+// TestKubeProxy reads kube-proxy's configuration from every place and in every form, for the fact and for the checks alike.
 func TestKubeProxy(t *testing.T) {
 	const volumes = "/var/lib/kubelet/pods/6b1a/volumes/kubernetes.io~configmap"
 	const volume, eks = volumes + "/kube-proxy/config.conf", volumes + "/config/config"
@@ -62,43 +59,36 @@ func TestKubeProxy(t *testing.T) {
 			MinSync: time.Second}, true},
 	} {
 		h := (&hosttest.Machine{Files: c.files}).Host()
-		if got, err := config.ReadKubeProxy(h.Files); err != nil || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s: %+v, %v, want %+v", c.name, got, err, c.want)
-		}
-		if mode, known := h.Fact(t.Context(), "kube_proxy.mode"); known != c.known || known && mode != c.want.Mode {
-			t.Errorf("%s: fact: %v, %t", c.name, mode, known)
-		}
+		got, err := config.ReadKubeProxy(h.Files)
+		assert.True(t, err == nil && reflect.DeepEqual(got, c.want), "%s: %+v, %v, want %+v", c.name, got, err, c.want)
+		mode, known := h.Fact(t.Context(), "kube_proxy.mode")
+		assert.True(t, known == c.known && (!known || mode == c.want.Mode), "%s: fact: %v, %t", c.name, mode, known)
 	}
 }
 
-// TestSystemdVersion: /lib/systemd is searched too, and one unreadable directory does not hide
-// another.
+// TestSystemdVersion: /lib/systemd is searched too, and one unreadable directory does not hide another.
 func TestSystemdVersion(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{"/lib/systemd/libsystemd-shared-241.so": ""}}
-	if v, file, err := m.Host().SystemdVersion(); v != 241 || file.Source != "/lib/systemd/libsystemd-shared-241.so" || err != nil {
-		t.Errorf("%d, %v, %v", v, file, err)
-	}
+	v, file, err := m.Host().SystemdVersion()
+	assert.True(t, v == 241 && file.Source == "/lib/systemd/libsystemd-shared-241.so" && err == nil, "%d, %v, %v", v, file, err)
 	if v, known := m.Host().Fact(t.Context(), "systemd.version"); !known || v != int64(241) {
 		t.Errorf("fact: %v, %t", v, known)
 	}
-	if _, _, err := (&hosttest.Machine{}).Host().SystemdVersion(); err == nil {
-		t.Error("a machine without systemd has a version")
-	}
+	_, _, err = (&hosttest.Machine{}).Host().SystemdVersion()
+	assert.True(t, err != nil, "a machine without systemd has a version")
 }
 
 // TestCloudWithoutDMI: a machine without DMI is in none of the clouds that DMI could name; a
 // snapshot without a record of DMI leaves the fact unknown.
 func TestCloudWithoutDMI(t *testing.T) {
-	if v, known := (&hosttest.Machine{}).Host().Fact(t.Context(), "cloud.provider"); !known || v != "" {
-		t.Errorf("%v, %t", v, known)
-	}
+	v, known := (&hosttest.Machine{}).Host().Fact(t.Context(), "cloud.provider")
+	assert.True(t, known && v == "", "%v, %t", v, known)
 	if v, known := host.Replay(&host.Snapshot{Root: "/"}).Fact(t.Context(), "cloud.provider"); known {
 		t.Errorf("not recorded, but the fact is %v", v)
 	}
 }
 
-// TestCloud: EC2's older types run on Xen, which is their vendor in DMI; another Xen is not a
-// cloud. OpenStack's vendor is the packager.
+// TestCloud: EC2's older types run on Xen, which is their vendor in DMI; another Xen is not a cloud. OpenStack's vendor is the packager.
 func TestCloud(t *testing.T) {
 	for _, c := range []struct{ vendor, product, bios, want string }{
 		{"Amazon EC2", "m7i.large", "1.0", "aws"},
@@ -114,8 +104,7 @@ func TestCloud(t *testing.T) {
 			"/sys/class/dmi/id/sys_vendor": c.vendor + "\n", "/sys/class/dmi/id/product_name": c.product + "\n",
 			"/sys/class/dmi/id/bios_version": c.bios + "\n",
 		}}
-		if v, known := m.Host().Fact(t.Context(), "cloud.provider"); !known || v != c.want {
-			t.Errorf("%s, %s: %v, %t, want %q", c.vendor, c.bios, v, known, c.want)
-		}
+		v, known := m.Host().Fact(t.Context(), "cloud.provider")
+		assert.True(t, known && v == c.want, "%s, %s: %v, %t, want %q", c.vendor, c.bios, v, known, c.want)
 	}
 }

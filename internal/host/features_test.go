@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
@@ -31,13 +32,10 @@ func TestFeatures(t *testing.T) {
 			}
 			compared++
 			fixed := f.NeverChanged || !f.Available
-			if f.Active != strings.HasPrefix(state, "on") || fixed != strings.Contains(state, "[fixed]") {
-				t.Errorf("%s is %+v, ethtool prints %s", name, f, state)
-			}
+			assert.True(t, f.Active == strings.HasPrefix(state, "on") && fixed == strings.Contains(state, "[fixed]"),
+				"%s is %+v, ethtool prints %s", name, f, state)
 		}
-		if compared < 20 {
-			t.Errorf("only %d of %d features are compared:\n%s", compared, len(features), out)
-		}
+		assert.True(t, compared >= 20, "only %d of %d features are compared:\n%s", compared, len(features), out)
 		return nil
 	})
 }

@@ -8,8 +8,7 @@ import (
 	"nodegate/internal/assert"
 )
 
-// TestSynchronised uses the states that chronyd leaves in the kernel with and without rtcsync, and
-// the state without any time daemon.
+// TestSynchronised uses the states that chronyd leaves in the kernel with and without rtcsync, and the state without any time daemon.
 func TestSynchronised(t *testing.T) {
 	for _, test := range []struct {
 		what  string

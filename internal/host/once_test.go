@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -35,16 +37,10 @@ func TestOnceAsksOnce(t *testing.T) {
 	var first *ruleset.Set
 	for range 3 {
 		links, err := h.Links.List(t.Context())
-		if err != nil || len(links) != 1 {
-			t.Fatalf("%v, %v", links, err)
-		}
+		require.True(t, err == nil && len(links) == 1, "%v, %v", links, err)
 		sets, err := h.Rulesets(t.Context())
-		if err != nil || len(sets) != 1 || sets[0] != first && first != nil {
-			t.Fatalf("%v, %v", sets, err)
-		}
+		require.True(t, err == nil && len(sets) == 1 && (sets[0] == first || first == nil), "%v, %v", sets, err)
 		first = sets[0]
 	}
-	if c.lists != 1 || c.dumps != 1 {
-		t.Errorf("listed the links %d times, read the rules %d times", c.lists, c.dumps)
-	}
+	assert.True(t, c.lists == 1 && c.dumps == 1, "listed the links %d times, read the rules %d times", c.lists, c.dumps)
 }

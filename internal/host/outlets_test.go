@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -79,15 +80,11 @@ func TestStoppedConsole(t *testing.T) {
 	slave, err := os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0)
 	require.NoError(t, err)
 	defer slave.Close()
-	if !outlet(t, "console", "/dev/console", name) {
-		t.Error("a console with a reader did not accept the line")
-	}
+	assert.True(t, outlet(t, "console", "/dev/console", name), "a console with a reader did not accept the line")
 	if err := unix.IoctlSetInt(int(slave.Fd()), unix.TCXONC, 0); err != nil { // TCOOFF
 		t.Fatal(err)
 	}
-	if outlet(t, "console", "/dev/console", name) {
-		t.Error("a stopped console accepted the line")
-	}
+	assert.True(t, !outlet(t, "console", "/dev/console", name), "a stopped console accepted the line")
 }
 
 // terminal opens a pseudo-terminal, and returns its other end and its name.
@@ -120,18 +117,13 @@ func TestHungJournal(t *testing.T) {
 			}
 			return outlet(t, "journal", "/run", dir)
 		}
-		if !send() {
-			t.Errorf("a %s with a reader did not accept the message", c.what)
-		}
+		assert.True(t, send(), "a %s with a reader did not accept the message", c.what)
 		b := make([]byte, 4096)
 		count, err := l.Read(b)
-		if got := string(b[:count]); err != nil || !strings.Contains(got, "held") {
-			t.Errorf("the %s received %q, %v", c.what, got, err)
-		}
+		got := string(b[:count])
+		assert.True(t, err == nil && strings.Contains(got, "held"), "the %s received %q, %v", c.what, got, err)
 		fill(t, c.path)
-		if send() && c.what == "journal" {
-			t.Error("a journal without a reader accepted the message")
-		}
+		assert.True(t, !send() || c.what != "journal", "a journal without a reader accepted the message")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -23,14 +24,11 @@ func TestPodNetwork(t *testing.T) {
 		files["/proc/42/cgroup"] = cgroup
 		h := (&hosttest.Machine{Files: files}).Host()
 		path, err := h.PodNetwork("prod/web-1")
-		if found && (err != nil || path != "/proc/42/ns/net") || !found && err == nil {
-			t.Errorf("%s: %q, %v", cgroup, path, err)
-		}
+		assert.True(t, (!found || err == nil && path == "/proc/42/ns/net") && (found || err != nil), "%s: %q, %v", cgroup, path, err)
 	}
 	for pod, want := range map[string]string{"prod/none": "this node has no Pod prod/none", "web-1": "this node has no Pod default/web-1",
 		"prod/gone": "no process of Pod prod/gone"} {
-		if _, err := (&hosttest.Machine{Files: files}).Host().PodNetwork(pod); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", pod, err, want)
-		}
+		_, err := (&hosttest.Machine{Files: files}).Host().PodNetwork(pod)
+		assert.ErrorContains(t, err, want, "%s", pod)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -20,15 +21,12 @@ func TestComplaint(t *testing.T) {
 	}
 	const flag = "--token=S3cret"
 	said, err := machineKernel{}.Complaint(t.Context(), program("echo one >&2; echo two >&2; exit 1"), flag)
-	if said != "one; (value left out)" || err != nil {
-		t.Errorf("a kubelet that exits: %q, %v", said, err)
-	}
+	assert.True(t, said == "one; (value left out)" && err == nil, "a kubelet that exits: %q, %v", said, err)
 	if said, err := (machineKernel{}).Complaint(t.Context(), program("echo one >&2"), flag); said != "" || err != nil {
 		t.Errorf("a kubelet that succeeds: %q, %v", said, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := (machineKernel{}).Complaint(ctx, program("exec sleep 9"), flag); err == nil || strings.Contains(err.Error(), "S3cret") {
-		t.Errorf("a slow kubelet: %v", err)
-	}
+	_, err = (machineKernel{}).Complaint(ctx, program("exec sleep 9"), flag)
+	assert.True(t, err != nil && !strings.Contains(err.Error(), "S3cret"), "a slow kubelet: %v", err)
 }

@@ -69,9 +69,8 @@ func TestProcesses(t *testing.T) {
 		want := l.Addr().(*net.TCPAddr).AddrPort()
 		got, err := h.Listening(os.Getpid())
 		want = netip.AddrPortFrom(want.Addr().Unmap(), want.Port())
-		if err != nil || !slices.ContainsFunc(got, func(l host.Listener) bool { return l.AddrPort == want }) {
-			t.Errorf("%s is not in %v, %v", want, got, err)
-		}
+		assert.True(t, err == nil && slices.ContainsFunc(got, func(l host.Listener) bool { return l.AddrPort == want }),
+			"%s is not in %v, %v", want, got, err)
 		_ = l.Close()
 	}
 }
@@ -89,12 +88,8 @@ func TestProcessorTime(t *testing.T) {
 	program := took(func() {
 		require.NoError(t, exec.Command("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done").Run())
 	})
-	if program <= 0 {
-		t.Errorf("a busy program used %s", program)
-	}
+	assert.True(t, program > 0, "a busy program used %s", program)
 	for before, end := h.ProcessorTime(), time.Now().Add(30*time.Second); h.ProcessorTime()-before < 10*time.Millisecond; {
-		if time.Now().After(end) {
-			t.Fatal("30 s of busy work used less than 10 ms of processor time")
-		}
+		require.True(t, !time.Now().After(end), "30 s of busy work used less than 10 ms of processor time")
 	}
 }

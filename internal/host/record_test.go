@@ -30,9 +30,8 @@ func TestRecordProcesses(t *testing.T) {
 	list, err := recorder.Processes()
 	require.NoError(t, err)
 	for _, fd := range []string{"3", "4"} {
-		if _, err := recorder.Files.ReadLink("/proc/7/fd/" + fd); err != nil {
-			t.Error(err)
-		}
+		_, err = recorder.Files.ReadLink("/proc/7/fd/" + fd)
+		assert.NoError(t, err)
 	}
 	want := map[int]string{
 		7:  "/usr/bin/kube-proxy --proxy-mode=ipvs --config /etc/p.conf --hostname-override=left-out --x left-out",
@@ -44,13 +43,11 @@ func TestRecordProcesses(t *testing.T) {
 		assert.Equal(t, regexp.MustCompile(`left-out-[0-9]+`).ReplaceAllString(strings.Join(p.Args, " "), "left-out"), want[p.PID], "%d", p.PID)
 	}
 	again, err := host.Replay(s).Processes()
-	if err != nil || !slices.EqualFunc(list, again, func(a, b host.Process) bool { return slices.Equal(a.Args, b.Args) }) {
-		t.Errorf("the replay has %v, %v", again, err)
-	}
+	assert.True(t, err == nil && slices.EqualFunc(list, again, func(a, b host.Process) bool { return slices.Equal(a.Args, b.Args) }),
+		"the replay has %v, %v", again, err)
 	text, err := json.Marshal(s)
-	if err != nil || strings.Contains(string(text), "S3cret") || !strings.Contains(string(text), "socket:[9]") {
-		t.Errorf("%v: %s", err, text)
-	}
+	assert.True(t, err == nil && !strings.Contains(string(text), "S3cret") && strings.Contains(string(text), "socket:[9]"),
+		"%v: %s", err, text)
 }
 
 // TestRecordFilled: a snapshot holds whether a file has content, and not the content.
@@ -63,14 +60,11 @@ func TestRecordFilled(t *testing.T) {
 	} {
 		now, err := recorder.Files.Filled(name)
 		then, replayErr := host.Replay(s).Files.Filled(name)
-		if now != want || err != nil || then != want || replayErr != nil {
-			t.Errorf("%s: %v, %v; replayed %v, %v", name, now, err, then, replayErr)
-		}
+		assert.True(t, now == want && err == nil && then == want && replayErr == nil,
+			"%s: %v, %v; replayed %v, %v", name, now, err, then, replayErr)
 	}
 	text, err := json.Marshal(s)
-	if err != nil || strings.Contains(string(text), "S3cret") {
-		t.Errorf("%v: %s", err, text)
-	}
+	assert.True(t, err == nil && !strings.Contains(string(text), "S3cret"), "%v: %s", err, text)
 }
 
 // endless is a reader without an end.
@@ -91,10 +85,8 @@ func TestSnapshotLimit(t *testing.T) {
 	h.Rules = endlessRules{}
 	recorder, _ := host.Record(h)
 	err := recorder.Rules.Dumps(t.Context(), func(string, io.Reader) error { return nil })
-	if want := "iptables-nft-save prints more than 64 MiB of rules, the limit of a snapshot"; err == nil || err.Error() != want {
-		t.Errorf("recording: %v", err)
-	}
-	if _, err := host.ReadSnapshot(endless{}); err == nil || err.Error() != "reading snapshot: it is larger than 64 MiB" {
-		t.Errorf("reading: %v", err)
-	}
+	want := "iptables-nft-save prints more than 64 MiB of rules, the limit of a snapshot"
+	assert.True(t, err != nil && err.Error() == want, "recording: %v", err)
+	_, err = host.ReadSnapshot(endless{})
+	assert.True(t, err != nil && err.Error() == "reading snapshot: it is larger than 64 MiB", "reading: %v", err)
 }

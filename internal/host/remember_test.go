@@ -9,12 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/require"
 )
 
-// TestRemember: a program is run again for its version only if its file or its arguments changed,
-// or if it failed.
+// TestRemember: a program is run again for its version only if its file or its arguments changed, or if it failed.
 func TestRemember(t *testing.T) {
 	h, err := host.Open("/")
 	require.NoError(t, err)
@@ -53,8 +53,7 @@ func TestRemember(t *testing.T) {
 			install(step.end)
 		}
 		got := ask(step.flags...)
-		b, err := os.ReadFile(started)
-		require.NoError(t, err)
+		b := require.ReadFile(t, started)
 		if starts := strings.Count(string(b), "\n"); !strings.Contains(got, step.want) || starts != step.starts {
 			t.Errorf("step %d: %q after %d starts, want %q after %d", i, got, starts, step.want, step.starts)
 		}
@@ -72,8 +71,7 @@ func (c *asked) Version(context.Context, string, ...string) (string, error) {
 	return strings.Repeat("I", c.times), nil
 }
 
-// TestRememberTenMinutes: a script may run a different program later although its own file is the
-// same.
+// TestRememberTenMinutes: a script may run a different program later although its own file is the same.
 func TestRememberTenMinutes(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "kubelet")
 	require.NoError(t, os.WriteFile(program, nil, 0o755))
@@ -87,9 +85,8 @@ func TestRememberTenMinutes(t *testing.T) {
 			{0, "I"}, {10*time.Minute - 1, "I"}, {1, "II"}, {9 * time.Minute, "II"}, {time.Minute, "III"},
 		} {
 			time.Sleep(step.after)
-			if said, err := h.Kernel.Version(t.Context(), program); said != step.want || err != nil {
-				t.Errorf("step %d: %q, %v, want %q", i, said, err, step.want)
-			}
+			said, err := h.Kernel.Version(t.Context(), program)
+			assert.True(t, said == step.want && err == nil, "step %d: %q, %v, want %q", i, said, err, step.want)
 		}
 	})
 }

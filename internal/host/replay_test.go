@@ -5,8 +5,10 @@ import (
 	"io/fs"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestReplayLinks: a replay returns a link's recorded state, and no later event.
@@ -14,21 +16,14 @@ func TestReplayLinks(t *testing.T) {
 	m := &hosttest.Machine{Links: map[string]*hosttest.Link{"eth0": {Index: 2, MTU: 9001}}}
 	recorder, s := host.Record(m.Host())
 	replayed := host.Replay(s)
-	if _, err := replayed.Links.Get(t.Context(), "eth0"); !errors.Is(err, host.ErrNotRecorded) {
-		t.Errorf("before the links were listed: %v", err)
-	}
-	if _, err := recorder.Links.List(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := replayed.Links.Get(t.Context(), "eth0")
+	assert.True(t, errors.Is(err, host.ErrNotRecorded), "before the links were listed: %v", err)
+	_, err = recorder.Links.List(t.Context())
+	require.NoError(t, err)
 	l, err := replayed.Links.Get(t.Context(), "eth0")
-	if err != nil || l != (host.Link{Name: "eth0", Index: 2, MTU: 9001, Up: true}) {
-		t.Errorf("%+v, %v", l, err)
-	}
-	if _, err := replayed.Links.Get(t.Context(), "eth1"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing link: %v", err)
-	}
+	assert.True(t, err == nil && l == (host.Link{Name: "eth0", Index: 2, MTU: 9001, Up: true}), "%+v, %v", l, err)
+	_, err = replayed.Links.Get(t.Context(), "eth1")
+	assert.True(t, errors.Is(err, fs.ErrNotExist), "a missing link: %v", err)
 	err = replayed.Links.Watch(t.Context(), func() { t.Error("subscribed to a snapshot") }, nil)
-	if !errors.Is(err, host.ErrNotRecorded) {
-		t.Errorf("notifications: %v", err)
-	}
+	assert.True(t, errors.Is(err, host.ErrNotRecorded), "notifications: %v", err)
 }

@@ -3,7 +3,6 @@ package host_test
 import (
 	"net"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -67,9 +66,8 @@ func TestHopsGrow(t *testing.T) {
 		best := time.Hour
 		for range 10 {
 			began := threadTime(t)
-			if hops := host.HopsOf("vx", routes, entries); len(hops) != nodes || hops[nodes-1].Remote == "" {
-				t.Fatalf("%d hops of %d", len(hops), nodes)
-			}
+			hops := host.HopsOf("vx", routes, entries)
+			require.True(t, len(hops) == nodes && hops[nodes-1].Remote != "", "%d hops of %d", len(hops), nodes)
 			best = min(best, threadTime(t)-began)
 		}
 		return best
@@ -109,21 +107,17 @@ func TestDefaultRoutesKernel(t *testing.T) {
 		{Dst: v4, LinkIndex: uplink.Index, Scope: netlink.SCOPE_LINK},
 		{Dst: v4, Type: unix.RTN_BLACKHOLE, Priority: 500}, {Dst: v6, Type: unix.RTN_UNREACHABLE, Priority: 9999},
 	} {
-		if err := netlink.RouteAdd(&r); err != nil {
-			t.Fatalf("%v: %v", r, err)
-		}
+		require.NoError(t, netlink.RouteAdd(&r), "%v", r)
 	}
 	h, err := host.Open("/")
 	require.NoError(t, err)
 	defer h.Close()
 	got, err := h.Links.DefaultRoutes(t.Context())
-	if d := cmp.Diff([]string{"uplink"}, got); d != "" || err != nil {
-		t.Errorf("%v, -want +got:\n%s", err, d)
-	}
+	d := cmp.Diff([]string{"uplink"}, got)
+	assert.True(t, d == "" && err == nil, "%v, -want +got:\n%s", err, d)
 	every := func(*netlink.Route) bool { return true }
 	all, err := host.ListRoutes(1000, every)
 	require.NoError(t, err)
-	if _, err := host.ListRoutes(len(all)-1, every); err == nil || !strings.Contains(err.Error(), "more than") {
-		t.Errorf("with one route too many: %v", err)
-	}
+	_, err = host.ListRoutes(len(all)-1, every)
+	assert.ErrorContains(t, err, "more than", "with one route too many")
 }

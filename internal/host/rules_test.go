@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
@@ -64,17 +65,15 @@ func TestRulesGeneration(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if generation == "" || (generation == last) != c.same || sure != c.certain {
-				t.Errorf("after %q: %q, sure: %v; before: %q", c.change, generation, sure, last)
-			}
+			assert.True(t, generation != "" && (generation == last) == c.same && sure == c.certain,
+				"after %q: %q, sure: %v; before: %q", c.change, generation, sure, last)
 			last = generation
 		}
 		return nil
 	})
 }
 
-// TestTablesOfNFT: kube-proxy's tables are read over netlink. If that fails, nft prints them, and
-// the set has a note about it.
+// TestTablesOfNFT: kube-proxy's tables are read over netlink. If that fails, nft prints them, and the set has a note about it.
 func TestTablesOfNFT(t *testing.T) {
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "nft")
@@ -102,9 +101,8 @@ func TestTablesOfNFT(t *testing.T) {
 				return fmt.Errorf("%s: %w\n%s", c.command, err, out)
 			}
 			source, note, rule, err := read()
-			if err != nil || source != c.source || note != c.note || rule != c.rule {
-				t.Errorf("%s: %q, %q, %q, %v", c.command, source, note, rule, err)
-			}
+			assert.True(t, err == nil && source == c.source && note == c.note && rule == c.rule,
+				"%s: %q, %q, %q, %v", c.command, source, note, rule, err)
 		}
 		return nil
 	})
@@ -133,9 +131,8 @@ func TestTablesOfIptables(t *testing.T) {
 			s := sets[0]
 			note := regexp.MustCompile(`rule \d+`).ReplaceAllString(s.Note, "rule N")
 			text := s.Saves[0].Table("filter").Chain("INPUT").Rules[0].Text
-			if s.Source != c.source || note != c.note || text != c.text || s.Saves[0].Family != "ip6" || s.Saves[0].Backend != "nft" {
-				t.Errorf("%s: %q, %q, %q", c.rule, s.Source, s.Note, text)
-			}
+			assert.True(t, s.Source == c.source && note == c.note && text == c.text && s.Saves[0].Family == "ip6" && s.Saves[0].Backend == "nft",
+				"%s: %q, %q, %q", c.rule, s.Source, s.Note, text)
 		}
 		// A rule that iptables itself cannot print is an error that names the rule.
 		if out, err := exec.Command("nft", "add rule ip6 filter INPUT tcp dport 1 reject").CombinedOutput(); err != nil {
@@ -145,8 +142,7 @@ func TestTablesOfIptables(t *testing.T) {
 		if !errors.Is(err, ruleset.ErrIncompatible) || !strings.Contains(err.Error(), "over netlink failed: table filter, chain INPUT, rule ") {
 			t.Errorf("a rule of nft's own: %v", err)
 		}
-		// On a host without iptables-nft it is an error too, but the known rules are read all the
-		// same.
+		// On a host without iptables-nft it is an error too, but the known rules are read all the same.
 		if err := hide("/usr/sbin/ip6tables-nft"); err != nil {
 			return err
 		}
@@ -159,9 +155,8 @@ func TestTablesOfIptables(t *testing.T) {
 			return fmt.Errorf("%w\n%s", err, out)
 		}
 		sets, err := h.Rulesets(t.Context())
-		if err != nil || len(sets) != 1 || sets[0].Saves[0].Table("filter").Chain("INPUT").Rules[0].Text != "-A INPUT -j DROP" {
-			t.Errorf("without the program: %v, %v", sets, err)
-		}
+		assert.True(t, err == nil && len(sets) == 1 && sets[0].Saves[0].Table("filter").Chain("INPUT").Rules[0].Text == "-A INPUT -j DROP",
+			"without the program: %v, %v", sets, err)
 		return nil
 	})
 }

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestShown: checks see no value of a file that only root may read, except of a shape without a place for a secret, and a recording
@@ -43,19 +45,13 @@ func TestShown(t *testing.T) {
 		m := &hosttest.Machine{Files: map[string]string{c.name: c.text}, Modes: map[string]fs.FileMode{c.name: c.mode}}
 		h := m.Host()
 		live, err := h.Files.ReadFile(c.name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if secret().Match(live) && c.mode == private {
-			t.Errorf("checks see of %s: %s", c.name, live)
-		}
+		require.NoError(t, err)
+		assert.True(t, !secret().Match(live) || c.mode != private, "checks see of %s: %s", c.name, live)
 		recording, s := host.Record(h)
 		shown, err := recording.Files.ReadFile(c.name)
 		text, jsonErr := json.Marshal(s)
-		if err != nil || jsonErr != nil || secret().Match(text) ||
-			!strings.Contains(string(shown), c.shows) {
-			t.Errorf("%v, %v: a recording of %s holds %s", err, jsonErr, c.name, shown)
-		}
+		assert.True(t, err == nil && jsonErr == nil && !secret().Match(text) && strings.Contains(string(shown), c.shows),
+			"%v, %v: a recording of %s holds %s", err, jsonErr, c.name, shown)
 	}
 }
 
@@ -80,8 +76,7 @@ func TestSysfsLinks(t *testing.T) {
 		"/sys/devices/system/clocksource/clocksource0/current_clocksource": false,
 	} {
 		_, readErr := h.ReadSysctl(key)
-		if err := h.WriteSysctl(key, "1"); (err == nil) != fine || (readErr == nil) != fine {
-			t.Errorf("%s: %v, %v", key, readErr, err)
-		}
+		err := h.WriteSysctl(key, "1")
+		assert.True(t, (err == nil) == fine && (readErr == nil) == fine, "%s: %v, %v", key, readErr, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -23,11 +24,7 @@ func TestPortIsFree(t *testing.T) {
 			t.Errorf("%s: reported as free while a program listens", l.Addr())
 		}
 		_ = l.Close()
-		if !h.PortIsFree(port) {
-			t.Errorf("%s: reported as not free after the listener closed", address)
-		}
+		assert.True(t, h.PortIsFree(port), "%s: reported as not free after the listener closed", address)
 	}
-	if h.PortIsFree("0") || h.PortIsFree("x") || h.PortIsFree("70000") {
-		t.Error("an invalid port is reported as free")
-	}
+	assert.True(t, !h.PortIsFree("0") && !h.PortIsFree("x") && !h.PortIsFree("70000"), "an invalid port is reported as free")
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
@@ -30,8 +31,6 @@ func TestRelated(t *testing.T) {
 	} {
 		got := m.Host().Related(key)
 		slices.SortFunc(got, func(a, b host.Parameter) int { return strings.Compare(a.Key, b.Key) })
-		if fmt.Sprint(got) != want {
-			t.Errorf("%s: %s, want %s", key, got, want)
-		}
+		assert.Equal(t, fmt.Sprint(got), want, "%s: %s", key, got)
 	}
 }

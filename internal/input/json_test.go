@@ -47,12 +47,9 @@ func TestEndlessValue(t *testing.T) {
 		})
 		runtime.ReadMemStats(&after)
 		assert.ErrorContains(t, err, c.want, "%s", what)
-		if c.want != "" && !errors.Is(err, input.ErrUnknown) {
-			t.Errorf("%s: %v is not ErrUnknown", what, err)
-		}
-		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 256 {
-			t.Errorf("%s: allocated %d MiB", what, used)
-		}
+		assert.True(t, c.want == "" || errors.Is(err, input.ErrUnknown), "%s: %v is not ErrUnknown", what, err)
+		used := (after.TotalAlloc - before.TotalAlloc) >> 20
+		assert.True(t, used <= 256, "%s: allocated %d MiB", what, used)
 	}
 }
 
@@ -67,9 +64,8 @@ func TestManySpaces(t *testing.T) {
 	err := in.Items("thing", func() error { return nil })
 	assert.ErrorContains(t, err, "one value is larger than 32 MiB")
 	in = input.NewJSON(io.MultiReader(strings.NewReader("{\"items\": ["), iotest.ErrReader(io.ErrUnexpectedEOF)))
-	if err := in.Items("thing", func() error { return nil }); !errors.Is(err, io.ErrUnexpectedEOF) || !errors.Is(err, input.ErrUnknown) {
-		t.Errorf("a broken connection: %v", err)
-	}
+	err = in.Items("thing", func() error { return nil })
+	assert.True(t, errors.Is(err, io.ErrUnexpectedEOF) && errors.Is(err, input.ErrUnknown), "a broken connection: %v", err)
 }
 
 // TestEndlessLines: lines without an end are refused.
@@ -80,9 +76,8 @@ func TestEndlessLines(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		if want := "line 500001: input has more than 500000 lines"; err.Error() != want || !errors.Is(err, input.ErrUnknown) {
-			t.Errorf("%v, want %s", err, want)
-		}
+		want := "line 500001: input has more than 500000 lines"
+		assert.True(t, err.Error() == want && errors.Is(err, input.ErrUnknown), "%v, want %s", err, want)
 		return
 	}
 }
@@ -97,7 +92,5 @@ func TestLargeValue(t *testing.T) {
 		sizes = append(sizes, len(s))
 		return err
 	})
-	if err != nil || len(sizes) != 2 || sizes[0] != 20<<20 || sizes[1] != 1 {
-		t.Errorf("%v, %v", sizes, err)
-	}
+	assert.True(t, err == nil && len(sizes) == 2 && sizes[0] == 20<<20 && sizes[1] == 1, "%v, %v", sizes, err)
 }

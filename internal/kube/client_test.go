@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit"
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/input"
@@ -89,9 +90,8 @@ func TestLists(t *testing.T) {
 		require.NoError(t, err)
 		v, err := api.List(t.Context(), false)
 		require.NoError(t, err)
-		if v.Services.Version != "7" || v.Endpoints.Version != "8" || v.Services.Count != 1 || v.Endpoints.Slices != 1 {
-			t.Errorf("%+v, %+v", v.Services, v.Endpoints)
-		}
+		assert.True(t, v.Services.Version == "7" && v.Endpoints.Version == "8" && v.Services.Count == 1 && v.Endpoints.Slices == 1,
+			"%+v, %+v", v.Services, v.Endpoints)
 	}
 }
 
@@ -103,32 +103,24 @@ func TestRefused(t *testing.T) {
 		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, text)}}.Server()
 		require.NoError(t, err)
 		_, err = api.List(ctx, false)
-		if err == nil || strings.Contains(err.Error(), "S3cret") {
-			t.Errorf("the query of the server's address: %v", err)
-		}
-		if !errors.Is(err, input.ErrUnknown) {
-			t.Errorf("%v is not input.ErrUnknown", err)
-		}
-		if f := kubeproxy.Unanswered(err); f.Name != "kubeproxy.truth.unanswered" || f.Verdict != verdict.Unknown {
-			t.Errorf("%+v", f)
-		}
+		assert.True(t, err != nil && !strings.Contains(err.Error(), "S3cret"), "the query of the server's address: %v", err)
+		assert.True(t, errors.Is(err, input.ErrUnknown), "%v is not input.ErrUnknown", err)
+		f := kubeproxy.Unanswered(err)
+		assert.True(t, f.Name == "kubeproxy.truth.unanswered" && f.Verdict == verdict.Unknown, "%+v", f)
 		return err
 	}
-	if err := list(t.Context(), forServer(s, "    token: wrong\n")); !strings.Contains(err.Error(),
-		"/apis/discovery.k8s.io/v1/endpointslices: 403 Forbidden; these credentials") {
-		t.Errorf("a refusal: %v", err)
-	}
+	err := list(t.Context(), forServer(s, "    token: wrong\n"))
+	assert.True(t, strings.Contains(err.Error(), "/apis/discovery.k8s.io/v1/endpointslices: 403 Forbidden; these credentials"),
+		"a refusal: %v", err)
 	// Another server's certificate is rejected.
 	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data",
 		"tls-server-name: elsewhere.example\n    certificate-authority-data", 1)
-	if err := list(t.Context(), text); !strings.Contains(err.Error(), "certificate is valid for") {
-		t.Errorf("another server's certificate: %v", err)
-	}
+	err = list(t.Context(), text)
+	assert.True(t, strings.Contains(err.Error(), "certificate is valid for"), "another server's certificate: %v", err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := list(ended, forServer(s, "    token: secret\n")); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the deadline: %v", err)
-	}
+	err = list(ended, forServer(s, "    token: secret\n"))
+	assert.True(t, errors.Is(err, context.Canceled), "after the deadline: %v", err)
 }
 
 // TestFaultyServer: an API server that redirects, hands out a part of a list, changes its certificate between two requests, or whose name
@@ -194,9 +186,8 @@ func TestFaultyServer(t *testing.T) {
 		api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, text)}}.Server()
 		require.NoError(t, err)
 		v, err := api.List(ctx, false)
-		if v != nil || !errors.Is(err, input.ErrUnknown) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %s", what, err, c.want)
-		}
+		assert.True(t, v == nil && errors.Is(err, input.ErrUnknown) && strings.Contains(err.Error(), c.want),
+			"%s: %v, want %s", what, err, c.want)
 		s.Close()
 	}
 }
@@ -220,15 +211,12 @@ func TestBadKubeconfig(t *testing.T) {
 	} {
 		name := kubeconfig(t, text)
 		_, err := kube.FromKubeconfig(name, nil)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
-			t.Errorf("want an error with %q and the file, got %v", want, err)
-		}
+		assert.True(t, err != nil && strings.Contains(err.Error(), want) && strings.Contains(err.Error(), name),
+			"want an error with %q and the file, got %v", want, err)
 	}
-	if _, err := kube.FromKubeconfig("nosuch", nil); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
-	}
+	_, err := kube.FromKubeconfig("nosuch", nil)
+	assert.True(t, errors.Is(err, os.ErrNotExist), "a missing file: %v", err)
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if _, err := kube.InCluster(); err == nil || !strings.Contains(err.Error(), "not in a Pod") {
-		t.Errorf("outside a Pod: %v", err)
-	}
+	_, err = kube.InCluster()
+	assert.ErrorContains(t, err, "not in a Pod", "outside a Pod")
 }

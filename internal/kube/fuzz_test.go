@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"nodegate/internal/assert"
 )
 
 func FuzzKubeconfig(f *testing.F) {
@@ -24,8 +26,7 @@ func FuzzReason(f *testing.F) {
 	f.Add("sysctl.net.ipv4.ip_forward")
 	f.Fuzz(func(t *testing.T, name string) {
 		const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-		if r := Reason(name); len(r) > 128 || strings.Trim(r, letters) != "" {
-			t.Errorf("%q gives %q", name, r)
-		}
+		r := Reason(name)
+		assert.True(t, len(r) <= 128 && strings.Trim(r, letters) == "", "%q gives %q", name, r)
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -29,16 +30,13 @@ func TestIdleConnectionPing(t *testing.T) {
 	pool.AddCert(s.Certificate())
 	c, err := newClient(s.URL, &tls.Config{RootCAs: pool}, nil)
 	require.NoError(t, err)
-	if err := c.Get(t.Context(), "/", func(io.Reader) error { return nil }); err != nil || version != 2 {
-		t.Errorf("by HTTP/%d: %v", version, err)
-	}
-	if pings := c.http.Transport.(*http.Transport).HTTP2; pings == nil || pings.SendPingTimeout == 0 || pings.PingTimeout == 0 {
-		t.Errorf("no ping on an idle connection: %+v", pings)
-	}
+	err = c.Get(t.Context(), "/", func(io.Reader) error { return nil })
+	assert.True(t, err == nil && version == 2, "by HTTP/%d: %v", version, err)
+	pings := c.http.Transport.(*http.Transport).HTTP2
+	assert.True(t, pings != nil && pings.SendPingTimeout != 0 && pings.PingTimeout != 0, "no ping on an idle connection: %+v", pings)
 }
 
-// TestBlackHole: if an API server's address does not respond at all, the wait ends by its own
-// timeout.
+// TestBlackHole: if an API server's address does not respond at all, the wait ends by its own timeout.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -59,7 +57,6 @@ func TestBlackHole(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := c.Get(ctx, "/", func(io.Reader) error { return nil }); err == nil || ctx.Err() != nil {
-		t.Errorf("%v, only after the whole timeout: %v", err, ctx.Err())
-	}
+	err = c.Get(ctx, "/", func(io.Reader) error { return nil })
+	assert.True(t, err != nil && ctx.Err() == nil, "%v, only after the whole timeout: %v", err, ctx.Err())
 }

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit"
 	"nodegate/internal/input"
 	"nodegate/internal/kube"
@@ -95,17 +96,11 @@ func TestPluginCache(t *testing.T) {
 			if err == nil {
 				_, err = api.List(t.Context(), false)
 			}
-			if err != nil {
-				t.Fatalf("%s: %v", c.what, err)
-			}
+			require.NoError(t, err, "%s", c.what)
 		}
-		if p.runs != c.runs {
-			t.Errorf("%s: %d runs, want %d", c.what, p.runs, c.runs)
-		}
-		if want := []string{"aws", "eks", "get-token", "A=b c"}; !slices.Equal(p.asked[:4], want) ||
-			!strings.HasPrefix(p.asked[4], "KUBERNETES_EXEC_INFO={") {
-			t.Errorf("input %q", p.asked)
-		}
+		assert.Equal(t, p.runs, c.runs, "%s", c.what)
+		want := []string{"aws", "eks", "get-token", "A=b c"}
+		assert.True(t, slices.Equal(p.asked[:4], want) && strings.HasPrefix(p.asked[4], "KUBERNETES_EXEC_INFO={"), "input %q", p.asked)
 	}
 	p := &plugin{says: func(run int) string {
 		return says("v1", map[string]any{"token": "t" + string(rune('0'+run)), "expirationTimestamp": "2999-01-02T03:04:05Z"})
@@ -116,15 +111,12 @@ func TestPluginCache(t *testing.T) {
 	defer s.Close()
 	plugins, name := kube.NewPlugins(p.run), kubeconfig(t, forPlugin(s, anExec))
 	for range 2 {
-		if err := kube.Publish(t.Context(), p.run, kube.Publication{Condition: fits, Kubeconfig: name, Node: "n"}, nil); err == nil {
-			t.Error("refused, but written")
-		}
+		err := kube.Publish(t.Context(), p.run, kube.Publication{Condition: fits, Kubeconfig: name, Node: "n"}, nil)
+		assert.True(t, err != nil, "refused, but written")
 		api, _ := audit.Truth{Source: kube.Source{Kubeconfig: name, Plugins: plugins}}.Server()
 		_, _ = api.List(t.Context(), false) // refused
 	}
-	if p.runs != 4 {
-		t.Errorf("%d runs of four refused requests, want 4", p.runs)
-	}
+	assert.Equal(t, p.runs, 4)
 }
 
 // TestPluginClusterInfo: a plugin receives the cluster's data if the kubeconfig requests it.
@@ -136,9 +128,8 @@ func TestPluginClusterInfo(t *testing.T) {
 	name := kubeconfig(t, text)
 	api, err := audit.Truth{Source: kube.Source{Kubeconfig: name, Plugins: kube.NewPlugins(p.run)}}.Server()
 	require.NoError(t, err)
-	if _, err := api.List(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	_, err = api.List(t.Context(), false)
+	require.NoError(t, err)
 	var told struct {
 		APIVersion, Kind string
 		Spec             struct {
@@ -157,9 +148,7 @@ func TestPluginClusterInfo(t *testing.T) {
 		!bytes.HasPrefix(in.Authority, []byte("-----BEGIN CERT")) || in.Config["audience"] != "mine" {
 		t.Errorf("received %q", p.asked[1])
 	}
-	if want := filepath.Join(filepath.Dir(name), "bin/plugin"); p.asked[0] != want {
-		t.Errorf("runs %s, want %s", p.asked[0], want)
-	}
+	assert.Equal(t, p.asked[0], filepath.Join(filepath.Dir(name), "bin/plugin"), "runs")
 }
 
 // TestPluginCertificate: a plugin may print a certificate instead of a token.
@@ -186,9 +175,7 @@ func TestPluginCertificate(t *testing.T) {
 	s.StartTLS()
 	defer s.Close()
 	_ = listWith(t, kube.NewPlugins(p.run), forPlugin(s, anExec)) // the lists are empty
-	if who != "me" || header != "" || p.runs != 1 {
-		t.Errorf("the server sees %q and %q after %d runs", who, header, p.runs)
-	}
+	assert.True(t, who == "me" && header == "" && p.runs == 1, "the server sees %q and %q after %d runs", who, header, p.runs)
 }
 
 // TestPluginRefused: each error names the fault, and no error contains a possible secret.
@@ -209,12 +196,9 @@ func TestPluginRefused(t *testing.T) {
 	} {
 		p := &plugin{says: func(int) string { return c.says }}
 		err := listWith(t, kube.NewPlugins(p.run), forPlugin(server(t), c.block))
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: got %v, want %q", c.what, err, c.want)
-		}
-		if p.runs > 0 && !errors.Is(err, input.ErrUnknown) {
-			t.Errorf("%s: not input.ErrUnknown: %v", c.what, err)
-		}
+		assert.True(t, err != nil && strings.Contains(err.Error(), c.want) && !strings.Contains(err.Error(), "secret"),
+			"%s: got %v, want %q", c.what, err, c.want)
+		assert.True(t, p.runs <= 0 || errors.Is(err, input.ErrUnknown), "%s: not input.ErrUnknown: %v", c.what, err)
 	}
 }
 

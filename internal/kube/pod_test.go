@@ -5,9 +5,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit"
 	"nodegate/internal/kube"
 	"nodegate/internal/require"
@@ -34,8 +34,6 @@ func TestPod(t *testing.T) {
 		"gone":    "reading Pod prod/gone: ",
 	} {
 		p, err := api.Pod(t.Context(), "prod", name)
-		if got := fmt.Sprint(p.Addresses, p.Host, err); !strings.Contains(got, want) {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
+		assert.Contains(t, fmt.Sprint(p.Addresses, p.Host, err), want, "%s", name)
 	}
 }

@@ -50,8 +50,7 @@ func publishing(t *testing.T, a *api, do func(p *Publisher, told *[]string)) {
 	})
 }
 
-// TestPublishWrites: a node that fails for ten minutes causes at most three writes, and a change is
-// written at once.
+// TestPublishWrites: a node that fails for ten minutes causes at most three writes, and a change is written at once.
 func TestPublishWrites(t *testing.T) {
 	a := &api{}
 	publishing(t, a, func(p *Publisher, _ *[]string) {
@@ -61,19 +60,15 @@ func TestPublishWrites(t *testing.T) {
 			p.Set(want)
 			time.Sleep(30 * time.Second)
 		}
-		if len(a.writes) > 3 || len(a.writes) < 2 {
-			t.Errorf("%d writes in ten minutes, want 2 or 3", len(a.writes))
-		}
+		assert.True(t, len(a.writes) <= 3 && len(a.writes) >= 2, "%d writes in ten minutes, want 2 or 3", len(a.writes))
 		p.Set(publication("True", "passes"))
 		time.Sleep(changePause + time.Second) // a heartbeat may just have been written
-		if last := a.writes[len(a.writes)-1]; last.Status != "True" {
-			t.Errorf("after the change: %+v", last)
-		}
+		last := a.writes[len(a.writes)-1]
+		assert.True(t, last.Status == "True", "after the change: %+v", last)
 	})
 }
 
-// TestPublishFlaps: a condition that changes constantly does not flood the API, and the last state
-// is written.
+// TestPublishFlaps: a condition that changes constantly does not flood the API, and the last state is written.
 func TestPublishFlaps(t *testing.T) {
 	a := &api{}
 	publishing(t, a, func(p *Publisher, _ *[]string) {
@@ -81,17 +76,14 @@ func TestPublishFlaps(t *testing.T) {
 			p.Set(publication([]string{"True", "False"}[i%2], "x"))
 			time.Sleep(100 * time.Millisecond)
 		}
-		if len(a.writes) > 31 {
-			t.Errorf("%d writes in a minute", len(a.writes))
-		}
+		assert.True(t, len(a.writes) <= 31, "%d writes in a minute", len(a.writes))
 		before := len(a.writes)
 		for i := range 600 {
 			p.Set(publication("False", fmt.Sprint(i)))
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := len(a.writes) - before; n > 3 {
-			t.Errorf("%d writes in a minute in which only the message changed", n)
-		}
+		n := len(a.writes) - before
+		assert.True(t, n <= 3, "%d writes in a minute in which only the message changed", n)
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, a.writes[len(a.writes)-1], publication("False", "599"), "the last write is")
 	})
@@ -112,20 +104,16 @@ func TestPublishDown(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.Set(publication("False", "fails: swap"))
 		time.Sleep(4 * time.Minute)
-		if a.tries > 40 || len(*told) != 1 {
-			t.Errorf("%d tries in five minutes, logged %q", a.tries, *told)
-		}
+		assert.True(t, a.tries <= 40 && len(*told) == 1, "%d tries in five minutes, logged %q", a.tries, *told)
 		down = false
 		time.Sleep(maxPause + time.Second)
-		if want := []Publication{publication("False", "fails: swap")}; !slices.Equal(a.writes, want) {
-			t.Errorf("writes %+v, want %+v", a.writes, want)
-		}
+		want := []Publication{publication("False", "fails: swap")}
+		assert.True(t, slices.Equal(a.writes, want), "writes %+v, want %+v", a.writes, want)
 	})
 }
 
-// TestPublishDownSet: setting the condition during the outage, changed or not, does not hasten the
-// next try. The tries are as rare as for a condition that is set once, and the latest state is
-// written half a minute after the API server is back.
+// TestPublishDownSet: setting the condition during the outage, changed or not, does not hasten the next try. The tries are as rare as for
+// a condition that is set once, and the latest state is written half a minute after the API server is back.
 func TestPublishDownSet(t *testing.T) {
 	for name, other := range map[string]string{"the same": "True", "changing": "False"} {
 		t.Run(name, func(t *testing.T) {
@@ -141,14 +129,11 @@ func TestPublishDownSet(t *testing.T) {
 					p.Set(publication([]string{"True", other}[i%2], "x"))
 					time.Sleep(2 * time.Second)
 				}
-				if a.tries > 40 || a.tries < 10 || len(*told) != 1 {
-					t.Errorf("%d tries in five minutes, logged %q", a.tries, *told)
-				}
+				assert.True(t, a.tries <= 40 && a.tries >= 10 && len(*told) == 1, "%d tries in five minutes, logged %q", a.tries, *told)
 				down = false
 				time.Sleep(maxPause + time.Second)
-				if want := []Publication{publication(other, "x")}; !slices.Equal(a.writes, want) {
-					t.Errorf("writes %+v, want %+v", a.writes, want)
-				}
+				want := []Publication{publication(other, "x")}
+				assert.True(t, slices.Equal(a.writes, want), "writes %+v, want %+v", a.writes, want)
 			})
 		})
 	}
@@ -168,9 +153,7 @@ func TestPublishJoin(t *testing.T) {
 		time.Sleep(10*time.Minute + time.Second/2)
 		joined = true
 		time.Sleep(2 * time.Second)
-		if len(a.writes) != 1 || len(*told) != 1 {
-			t.Errorf("%d writes, logged %q", len(a.writes), *told)
-		}
+		assert.True(t, len(a.writes) == 1 && len(*told) == 1, "%d writes, logged %q", len(a.writes), *told)
 	})
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"nodegate/internal/assert"
 )
 
 // TestPublishSince: a status that the API server refused does not count. The next write of the
@@ -46,19 +48,16 @@ func TestPublishSince(t *testing.T) {
 		p.at, p.retry = time.Time{}, time.Time{} // make the write due
 		p.writeDue(t.Context(), want)
 	}
-	if refused != 1 || !strings.Contains(last, `"lastTransitionTime":"`+since+`"`) {
-		t.Errorf("%d writes refused, the last one is %s", refused, last)
-	}
+	assert.True(t, refused == 1 && strings.Contains(last, `"lastTransitionTime":"`+since+`"`),
+		"%d writes refused, the last one is %s", refused, last)
 	want := publication("Unknown", "")
 	p.written.Checked = time.Now().Add(-7 * time.Second)
-	if err := p.write(t.Context(), p.written); err != nil || !strings.Contains(last, `"message":"x (checked 7s ago)"`) {
-		t.Errorf("%v: %s", err, last)
-	}
+	err := p.write(t.Context(), p.written)
+	assert.True(t, err == nil && strings.Contains(last, `"message":"x (checked 7s ago)"`), "%v: %s", err, last)
 	if err := p.Last(t.Context(), want.Condition); err != nil || !strings.Contains(last, `"status":"Unknown"`) || strings.Contains(last, "ago") {
 		t.Errorf("the last write: %v: %s", err, last)
 	}
 	last = ""
-	if err := NewPublisher(nil, nil).Last(t.Context(), want.Condition); err != nil || last != "" {
-		t.Errorf("nothing was published before, but %v: %s", err, last)
-	}
+	err = NewPublisher(nil, nil).Last(t.Context(), want.Condition)
+	assert.True(t, err == nil && last == "", "nothing was published before, but %v: %s", err, last)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/audit"
 	"nodegate/internal/kube"
 	"nodegate/internal/require"
@@ -48,9 +49,7 @@ func TestPublish(t *testing.T) {
 	}
 	want := []string{"GET /api/v1/nodes/n", "PATCH /api/v1/nodes/n/status application/strategic-merge-patch+json",
 		"POST /api/v1/namespaces/default/events application/json"}
-	if !slices.Equal(begin, want) {
-		t.Fatalf("got %q, want %q", begin, want)
-	}
+	require.True(t, slices.Equal(begin, want), "got %q, want %q", begin, want)
 	var patch struct {
 		Status struct {
 			Conditions []struct{ Type, Status, Reason, LastHeartbeatTime, LastTransitionTime string }
@@ -59,22 +58,19 @@ func TestPublish(t *testing.T) {
 	_, body, _ := strings.Cut((*requests)[1], "json ")
 	require.NoError(t, json.Unmarshal([]byte(body), &patch))
 	c := patch.Status.Conditions
-	if len(c) != 1 || c[0].Status != "True" || c[0].Reason != "Passed" || c[0].LastTransitionTime != c[0].LastHeartbeatTime {
-		t.Errorf("got %s", body)
-	}
+	assert.True(t, len(c) == 1 && c[0].Status == "True" && c[0].Reason == "Passed" && c[0].LastTransitionTime == c[0].LastHeartbeatTime,
+		"got %s", body)
 }
 
 // TestPublishRestarted: a restarted process keeps the time of the last transition and creates no Event.
 func TestPublishRestarted(t *testing.T) {
 	s, requests := node(t, `{"type": "NodegatePassed", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}`)
 	require.NoError(t, publish(t, forServer(s, "    token: secret\n")))
-	if len(*requests) != 2 || !strings.Contains((*requests)[1], `"lastTransitionTime":"2026-01-02T03:04:05Z"`) {
-		t.Errorf("got %q", *requests)
-	}
+	assert.True(t, len(*requests) == 2 && strings.Contains((*requests)[1], `"lastTransitionTime":"2026-01-02T03:04:05Z"`),
+		"got %q", *requests)
 }
 
-// TestPublishBlind: a node's credentials are not sent to a server whose certificate is not
-// verified. SECURITY.md: api.
+// TestPublishBlind: a node's credentials are not sent to a server whose certificate is not verified. SECURITY.md: api.
 func TestPublishBlind(t *testing.T) {
 	s, requests := node(t, "")
 	text := strings.Replace(forServer(s, "    token: secret\n"), "certificate-authority-data", "insecure-skip-tls-verify: true\n    x", 1)
@@ -82,7 +78,5 @@ func TestPublishBlind(t *testing.T) {
 		t.Errorf("got %v, %q", err, *requests)
 	}
 	api, err := audit.Truth{Source: kube.Source{Kubeconfig: kubeconfig(t, text)}}.Server()
-	if err != nil || !api.Unverified() {
-		t.Errorf("not reported as unverified: %v, %v", api, err)
-	}
+	assert.True(t, err == nil && api.Unverified(), "not reported as unverified: %v, %v", api, err)
 }

@@ -98,14 +98,12 @@ func TestFollow(t *testing.T) {
 			}
 		}
 		for n := range 8 {
-			if want := n >= 2 && n <= 5; has(n) != want {
-				t.Errorf("expired %v: version %d known: %v, want %v", expired, n, !want, want)
-			}
+			want := n >= 2 && n <= 5
+			assert.True(t, has(n) == want, "expired %v: version %d known: %v, want %v", expired, n, !want, want)
 		}
 		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("after cancelling: %v", err)
-		}
+		err = <-ended
+		assert.True(t, err == nil || errors.Is(err, context.Canceled), "after cancelling: %v", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/nlattr"
 	"nodegate/internal/require"
 )
@@ -29,12 +30,9 @@ func TestSplit(t *testing.T) {
 	var a [5][]byte
 	require.NoError(t, nlattr.Split(encoded(t), a[:]))
 	var nest [2][]byte
-	if err := nlattr.Split(a[2], nest[:]); err != nil || string(nest[1]) != "a name\x00" {
-		t.Errorf("in the nest: %q, %v", nest[1], err)
-	}
-	if !bytes.Equal(a[1], []byte{8}) || !bytes.Equal(a[3], []byte{1, 2}) || a[0] != nil || a[4] != nil {
-		t.Errorf("%q", a)
-	}
+	err := nlattr.Split(a[2], nest[:])
+	assert.True(t, err == nil && string(nest[1]) == "a name\x00", "in the nest: %q, %v", nest[1], err)
+	assert.True(t, bytes.Equal(a[1], []byte{8}) && bytes.Equal(a[3], []byte{1, 2}) && a[0] == nil && a[4] == nil, "%q", a)
 	before := bytes.Clone(encoded(t))
 	message := bytes.Clone(before)
 	if _, value, _, err := nlattr.Next(message); err != nil || !bytes.Equal(append(value, 1, 2, 3), []byte{7, 1, 2, 3}) ||
@@ -57,27 +55,20 @@ func FuzzSplit(f *testing.F) {
 		}
 		var got, want [256][]byte
 		if err := nlattr.Split(b, got[:]); err != nil {
-			if !errors.Is(err, nlattr.ErrCut) {
-				t.Fatal(err)
-			}
+			require.True(t, errors.Is(err, nlattr.ErrCut), "%v", err)
 			return // the other reader also takes a length of 0, which no kernel writes
 		}
 		d, err := netlink.NewAttributeDecoder(b)
-		if err != nil {
-			t.Fatalf("the other reader: %v", err)
-		}
+		require.NoError(t, err, "the other reader")
 		for d.Next() {
 			if int(d.Type()) < len(want) {
 				want[d.Type()] = d.Bytes()
 			}
 		}
-		if d.Err() != nil {
-			t.Fatalf("the other reader: %v", d.Err())
-		}
+		require.True(t, d.Err() == nil, "the other reader: %v", d.Err())
 		for kind := range got {
-			if !bytes.Equal(got[kind], want[kind]) || (got[kind] == nil) != (want[kind] == nil) {
-				t.Errorf("attribute %d: %x, the other reader %x", kind, got[kind], want[kind])
-			}
+			assert.True(t, bytes.Equal(got[kind], want[kind]) && (got[kind] == nil) == (want[kind] == nil),
+				"attribute %d: %x, the other reader %x", kind, got[kind], want[kind])
 		}
 	})
 }

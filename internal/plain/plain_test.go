@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/plain"
 	"nodegate/internal/require"
 )
@@ -20,16 +21,13 @@ func TestEscape(t *testing.T) {
 		"a\xffb":                         `a\xffb`,
 		"\U000e0041":                     `\udb40\udc41`,
 	} {
-		if got := plain.Escape(in); got != want {
-			t.Errorf("Escape(%q) = %q, not %q", in, got, want)
-		}
+		assert.Equal(t, plain.Escape(in), want, "Escape(%q", in)
 	}
 	// Escaping a JSON document does not change its meaning.
 	before, _ := json.Marshal("a\u202eb\u009b\U000e0041")
 	var got string
-	if err := json.Unmarshal([]byte(plain.Escape(string(before))), &got); err != nil || got != "a\u202eb\u009b\U000e0041" {
-		t.Errorf("JSON: %q, %v", got, err)
-	}
+	err := json.Unmarshal([]byte(plain.Escape(string(before))), &got)
+	assert.True(t, err == nil && got == "a\u202eb\u009b\U000e0041", "JSON: %q, %v", got, err)
 }
 
 // TestQuote: a shell parses each quoted word back to the original.
@@ -40,9 +38,7 @@ func TestQuote(t *testing.T) {
 			t.Errorf("Quote(%q) = %s, which a shell parses as %q (%v)", s, plain.Quote(s), out, err)
 		}
 	}
-	if plain.Quote("eth0.1") != "eth0.1" {
-		t.Error("a name that needs no quotes is quoted")
-	}
+	assert.True(t, plain.Quote("eth0.1") == "eth0.1", "a name that needs no quotes is quoted")
 }
 
 // TestWriter: only the colours of the Writer itself pass; a colour in text from outside is escaped.
@@ -64,9 +60,8 @@ func TestWriter(t *testing.T) {
 					t.Fatal(n, err)
 				}
 			}
-			if got, _ := os.ReadFile(f.Name()); string(got) != want {
-				t.Errorf("colours %t, %d bytes at a time: %q, not %q", colours, chunk, got, want)
-			}
+			got, _ := os.ReadFile(f.Name())
+			assert.Equal(t, string(got), want, "colours %t, %d bytes at a time: %q", colours, chunk, got)
 			f.Close()
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
@@ -16,9 +17,8 @@ func consistent(t *testing.T, set *ruleset.Set) {
 		for _, table := range s.Tables {
 			for _, c := range table.Chains {
 				n++
-				if c.Index != n || table.Chain(c.Name) != c {
-					t.Fatalf("chain %q has index %d, not %d, or a lookup by name fails", c.Name, c.Index, n)
-				}
+				require.True(t, c.Index == n && table.Chain(c.Name) == c,
+					"chain %q has index %d, not %d, or a lookup by name fails", c.Name, c.Index, n)
 				for i := range c.Rules {
 					r := &c.Rules[i]
 					switch {
@@ -32,28 +32,23 @@ func consistent(t *testing.T, set *ruleset.Set) {
 				}
 			}
 		}
-		if s.Chains != int(n) || s.Family == "" {
-			t.Fatalf("%d chains, not %d, of family %q", s.Chains, n, s.Family)
-		}
+		require.True(t, s.Chains == int(n) && s.Family != "", "%d chains, not %d, of family %q", s.Chains, n, s.Family)
 		for _, table := range s.Tables {
 			for _, c := range table.Chains {
-				if c.Refs != refs[c.Index] {
-					t.Fatalf("chain %q: %d references, not %d", c.Name, c.Refs, refs[c.Index])
-				}
+				require.True(t, c.Refs == refs[c.Index], "chain %q: %d references, not %d", c.Name, c.Refs, refs[c.Index])
 			}
 		}
 	}
 	for _, table := range set.NFT {
 		for i, c := range table.Chains {
-			if c.Index != i || table.Chain(c.Name) != c {
-				t.Fatalf("chain %q has index %d, not %d, or a lookup by name fails", c.Name, c.Index, i)
-			}
+			require.True(t, c.Index == i && table.Chain(c.Name) == c,
+				"chain %q has index %d, not %d, or a lookup by name fails", c.Name, c.Index, i)
 		}
 	}
 }
 
 func FuzzIptablesSave(f *testing.F) {
-	f.Add(readFile(f, testdata+"iptables-save.txt")[:4000] + "\nCOMMIT\n")
+	f.Add(string(require.ReadFile(f, testdata+"iptables-save.txt"))[:4000] + "\nCOMMIT\n")
 	f.Add("*nat\n:X - [0:0]\n[1:2] -A X ! -s 1.2.3.4/32 -m comment --comment \"a \\\" b\" -j RETURN\nCOMMIT\n")
 	f.Add("*nat\n-A X -j Z\n-A Y -j X\n-A X -j Y\n:Z - [0:0]\n-A Z -j Z\nCOMMIT\n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -64,7 +59,7 @@ func FuzzIptablesSave(f *testing.F) {
 }
 
 func FuzzNFT(f *testing.F) {
-	f.Add(readFile(f, testdata+"nft-1.36-form.json"))
+	f.Add(string(require.ReadFile(f, testdata+"nft-1.36-form.json")))
 	f.Add(`{"nftables": [{"table": {"family": "ip", "name": "kube-proxy"}},
 		{"chain": {"family": "ip", "table": "kube-proxy", "name": "services"}},
 		{"rule": {"family": "ip", "table": "kube-proxy", "chain": "services", "expr": [{"drop": null}]}}]}`)

@@ -3,7 +3,6 @@ package ruleset_test
 import (
 	"errors"
 	"io"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,17 +16,10 @@ import (
 
 const testdata = "../../internal/audit/proxy/testdata/"
 
-func readFile(t testing.TB, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(name)
-	require.NoError(t, err)
-	return string(text)
-}
-
 // TestMalformed checks that malformed input yields an error of the right kind that names the line.
 func TestMalformed(t *testing.T) {
-	text := readFile(t, testdata+"iptables-save.txt")
-	listing := readFile(t, testdata+"nft-list-ruleset.json")
+	text := string(require.ReadFile(t, testdata+"iptables-save.txt"))
+	listing := string(require.ReadFile(t, testdata+"nft-list-ruleset.json"))
 	const save = "; run `iptables-save > rules.txt`, ip6tables-save for IPv6, or `nft -j list ruleset`"
 	for _, u := range []struct {
 		name, text, want string
@@ -73,13 +65,9 @@ func TestMalformed(t *testing.T) {
 	} {
 		t.Run(u.name, func(t *testing.T) {
 			_, err := ruleset.Parse("", strings.NewReader(u.text))
-			if err == nil {
-				t.Fatal("no error")
-			}
+			require.True(t, err != nil, "no error")
 			assert.Equal(t, err.Error(), u.want, "error")
-			if !errors.Is(err, u.kind) {
-				t.Errorf("%v is not %v", err, u.kind)
-			}
+			assert.True(t, errors.Is(err, u.kind), "%v is not %v", err, u.kind)
 		})
 	}
 }
@@ -87,31 +75,25 @@ func TestMalformed(t *testing.T) {
 func TestReadError(t *testing.T) {
 	for _, head := range []string{"", "*nat\n", `{"nftables": [`} {
 		_, err := ruleset.Parse("", io.MultiReader(strings.NewReader(head), iotest.ErrReader(io.ErrClosedPipe)))
-		if !errors.Is(err, input.ErrUnknown) || !errors.Is(err, io.ErrClosedPipe) {
-			t.Errorf("%q: %v", head, err)
-		}
+		assert.True(t, errors.Is(err, input.ErrUnknown) && errors.Is(err, io.ErrClosedPipe), "%q: %v", head, err)
 	}
 }
 
 // TestSmallReads checks that a reader that returns one byte at a time gives the same rules.
 func TestSmallReads(t *testing.T) {
 	for _, file := range []string{"iptables-save.txt", "nft-list-ruleset.json"} {
-		text := readFile(t, testdata+file)
+		text := string(require.ReadFile(t, testdata+file))
 		once, err := ruleset.Parse(file, strings.NewReader(text))
 		require.NoError(t, err)
 		bytewise, err := ruleset.Parse(file, iotest.OneByteReader(strings.NewReader(text)))
 		require.NoError(t, err)
-		if !reflect.DeepEqual(once, bytewise) {
-			t.Errorf("%s: the models differ", file)
-		}
+		assert.True(t, reflect.DeepEqual(once, bytewise), "%s: the models differ", file)
 	}
 }
 
 func TestEndlessInput(t *testing.T) {
 	_, err := ruleset.Parse("", io.MultiReader(strings.NewReader("*nat\n:X - [0:0]\n"), &repeat{line: "-A X -j X\n"}))
-	if !errors.Is(err, input.ErrUnknown) {
-		t.Errorf("%v", err)
-	}
+	assert.True(t, errors.Is(err, input.ErrUnknown), "%v", err)
 }
 
 // repeat is an endless reader of one line.
@@ -124,12 +106,10 @@ func (r *repeat) Read(p []byte) (int, error) {
 // TestByteOrderMark checks that a byte order mark, which editors put in front, is ignored.
 func TestByteOrderMark(t *testing.T) {
 	for _, file := range []string{"iptables-save.txt", "nft-list-ruleset.json"} {
-		text := readFile(t, testdata+file)
+		text := string(require.ReadFile(t, testdata+file))
 		plain, err := ruleset.Parse(file, strings.NewReader(text))
 		require.NoError(t, err)
 		marked, err := ruleset.Parse(file, strings.NewReader("\ufeff"+text))
-		if err != nil || !reflect.DeepEqual(plain, marked) {
-			t.Errorf("%s: %v, or another model", file, err)
-		}
+		assert.True(t, err == nil && reflect.DeepEqual(plain, marked), "%s: %v, or another model", file, err)
 	}
 }

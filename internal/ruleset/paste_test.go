@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
 // TestPastes: text that people changed on the way is refused.
 func TestPastes(t *testing.T) {
-	save := readFile(t, testdata+"iptables-save.txt")
+	save := string(require.ReadFile(t, testdata+"iptables-save.txt"))
 	each := func(before, after string) string {
 		return before + strings.ReplaceAll(strings.TrimSuffix(save, "\n"), "\n", after+"\n"+before) + after + "\n"
 	}
@@ -32,7 +33,7 @@ func TestPastes(t *testing.T) {
 
 // TestWholePastes checks that a whole output is read behind the lines that a terminal, a chat or a log puts before it.
 func TestWholePastes(t *testing.T) {
-	save, listing := readFile(t, testdata+"iptables-save.txt"), readFile(t, testdata+"nft-list-ruleset.json")
+	save, listing := string(require.ReadFile(t, testdata+"iptables-save.txt")), string(require.ReadFile(t, testdata+"nft-list-ruleset.json"))
 	for _, before := range []string{
 		"root@node17:~# iptables-save\n", "[root@node17 ~]$ sudo iptables-save\n[sudo] password for me: \n", "```\n", "# iptables-save\n",
 		"Defaulted container \"x\" out of: x, y\n", "Warning: Permanently added 'node17' (ED25519)\n", "2026-11-29 10:00:00 started\n",
@@ -42,12 +43,9 @@ func TestWholePastes(t *testing.T) {
 			require.NoError(t, err)
 			want, err := ruleset.Parse("x", strings.NewReader(strings.Repeat("\n", strings.Count(before, "\n"))+text))
 			require.NoError(t, err)
-			if !reflect.DeepEqual(got, want) {
-				t.Errorf("%q: the models differ", before)
-			}
+			assert.True(t, reflect.DeepEqual(got, want), "%q: the models differ", before)
 		}
-		if _, err := ruleset.Parse("x", strings.NewReader(before+save+"```\nroot@node17:~#\n"+before+save)); err != nil {
-			t.Errorf("two outputs: %v", err)
-		}
+		_, err := ruleset.Parse("x", strings.NewReader(before+save+"```\nroot@node17:~#\n"+before+save))
+		assert.NoError(t, err, "two outputs")
 	}
 }

@@ -3,6 +3,8 @@ package ruleset
 import (
 	"strings"
 	"testing"
+
+	"nodegate/internal/assert"
 )
 
 func TestSpans(t *testing.T) {
@@ -26,8 +28,6 @@ func TestSpans(t *testing.T) {
 		if !ok {
 			got = []string{"?"}
 		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%q: %v, want %q", c.list, got, c.want)
-		}
+		assert.Equal(t, strings.Join(got, " "), c.want, "%q: %v", c.list, got)
 	}
 }

@@ -38,9 +38,8 @@ tests  need                                                         in
 To list them: go test -v ./... | grep -B1 -e '--- SKIP'
 `
 	assert.Equal(t, out.String(), want)
-	if _, err := skippedTests(strings.NewReader("no JSON\n")); err == nil {
-		t.Error("accepted output that is not JSON")
-	}
+	_, err = skippedTests(strings.NewReader("no JSON\n"))
+	assert.True(t, err != nil, "accepted output that is not JSON")
 }
 
 // TestInstall runs a stand-in for apt-get that knows one of two packages.
@@ -50,18 +49,13 @@ func TestInstall(t *testing.T) {
 	require.NoError(t, os.WriteFile(dir+"/apt-get", []byte(stub), 0o755))
 	t.Setenv("PATH", dir)
 	m, ok := findManager()
-	if !ok || m.name != "apt-get" {
-		t.Fatalf("%v, %t", m.name, ok)
-	}
+	require.True(t, ok && m.name == "apt-get", "%v, %t", m.name, ok)
 	missing := missingPrograms([]program{{"nft", "nftables", "nftables", false}, {"iptables", "iptables", "iptables-nft", false},
 		{"iptables-legacy", "iptables", "iptables-legacy", false}, {"chromium", "chromium", "chromium", true}, {"apt-get", "apt", "apt", false}})
-	if got := m.packages(missing, false); !slices.Equal(got, []string{"iptables", "nftables"}) {
-		t.Errorf("outside of CI: %q", got)
-	}
+	got := m.packages(missing, false)
+	assert.True(t, slices.Equal(got, []string{"iptables", "nftables"}), "outside of CI: %q", got)
 	packages := m.packages(missing, true)
-	if !slices.Equal(packages, []string{"chromium", "iptables", "nftables"}) {
-		t.Errorf("in CI: %q", packages)
-	}
+	assert.True(t, slices.Equal(packages, []string{"chromium", "iptables", "nftables"}), "in CI: %q", packages)
 	m.install(t.Context(), packages)
 	log, err := os.ReadFile(dir + "/apt-get.log")
 	if lines := strings.Split(strings.TrimSpace(string(log)), "\n"); err != nil || len(lines) != 5 || !strings.HasPrefix(lines[0], "update") ||
@@ -90,13 +84,10 @@ func TestListIsComplete(t *testing.T) {
 		text, err := os.ReadFile(path)
 		for _, m := range need.FindAllSubmatch(text, -1) {
 			found++
-			if name := string(m[1]); !listed[name] {
-				t.Errorf("%s needs %s, which is not in programs", path, name)
-			}
+			name := string(m[1])
+			assert.True(t, listed[name], "%s needs %s, which is not in programs", path, name)
 		}
 		return err
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || found < 30 {
-		t.Errorf("found %d, %v", found, err)
-	}
+	assert.True(t, (err == nil || errors.Is(err, fs.ErrNotExist)) && found >= 30, "found %d, %v", found, err)
 }

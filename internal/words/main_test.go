@@ -3,6 +3,7 @@ package main
 import (
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -12,22 +13,15 @@ func TestCount(t *testing.T) {
 	require.NoError(t, err)
 	count(patterns, "a.go", "// Somebody wrote it.\n\tx := \"somebody\"\n\t// somebody else, words: a quotation\n//go:generate somebody\n")
 	count(patterns, "a.md", "made again\nsomebody\n")
-	if report(patterns) || len(patterns[0].found) != 1 {
-		t.Errorf("%q", patterns[0].found)
-	}
+	assert.True(t, !report(patterns) && len(patterns[0].found) == 1, "%q", patterns[0].found)
 	count(patterns, "b.go", "// and somebody else\n")
-	if !report(patterns) {
-		t.Error("two lines pass where one may match")
-	}
+	assert.True(t, report(patterns), "two lines pass where one may match")
 	count(patterns[1:], "a.md", "made anew\n")
-	if len(patterns[1].found) != 1 {
-		t.Errorf("%q", patterns[1].found)
-	}
+	assert.True(t, len(patterns[1].found) == 1, "%q", patterns[1].found)
 }
 
 // TestList fails if words.txt has a row that cannot be read.
 func TestList(t *testing.T) {
-	if patterns, err := parse(list); err != nil || len(patterns) == 0 {
-		t.Errorf("%d patterns, %v", len(patterns), err)
-	}
+	patterns, err := parse(list)
+	assert.True(t, err == nil && len(patterns) != 0, "%d patterns, %v", len(patterns), err)
 }

@@ -1,6 +1,5 @@
-// Command idle measures the cost of `nodegate watch` on an idle node, and then during a hundred
-// thousand link notices. It runs in its own network namespace with 200 links and the built-in policies
-// of one typical node.
+// Command idle measures the cost of `nodegate watch` on an idle node, and then during a hundred thousand link notices. It runs in its own
+// network namespace with 200 links and the built-in policies of one typical node.
 package main
 
 import (

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/boot"
 	"nodegate/internal/host/hosttest"
@@ -79,9 +80,7 @@ func TestCycles(t *testing.T) {
 			continue
 		}
 		for _, unit := range c.want {
-			if !found[0].Has(unit) {
-				t.Errorf("%s: %v lacks %s", what, found[0], unit)
-			}
+			assert.True(t, found[0].Has(unit), "%s: %v lacks %s", what, found[0], unit)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/boot"
 	"nodegate/internal/host/hosttest"
@@ -77,7 +78,5 @@ func TestKilled(t *testing.T) {
 	_ = cmd.Wait()
 	left, err := os.ReadDir(temporary)
 	copies, _ := filepath.Glob("/tmp/*/multi-user.target")
-	if err != nil || len(left) > 0 || copies != nil {
-		t.Errorf("%v %v: %v", left, copies, err)
-	}
+	assert.True(t, err == nil && len(left) == 0 && copies == nil, "%v %v: %v", left, copies, err)
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -39,7 +40,6 @@ func TestReplaceKeepsAttributes(t *testing.T) {
 	}
 	text, err := os.ReadFile(name)
 	info, statErr := os.Stat(name)
-	if err != nil || statErr != nil || string(text) != "new" || info.Mode() != 0o660 {
-		t.Errorf("%q, %v, %v, %v", text, info.Mode(), err, statErr)
-	}
+	assert.True(t, err == nil && statErr == nil && string(text) == "new" && info.Mode() == 0o660,
+		"%q, %v, %v, %v", text, info.Mode(), err, statErr)
 }

@@ -3,10 +3,11 @@ package file
 import (
 	"strings"
 	"testing"
+
+	"nodegate/internal/assert"
 )
 
-// TestTooMuch: many files that are each below the limit are refused because of their total size,
-// before all of them are in memory.
+// TestTooMuch: many files that are each below the limit are refused because of their total size, before all of them are in memory.
 func TestTooMuch(t *testing.T) {
 	read := 0
 	names := func(string) ([]string, error) { return strings.Fields(strings.Repeat("a ", 60)), nil }
@@ -14,7 +15,6 @@ func TestTooMuch(t *testing.T) {
 		read++
 		return make([]byte, maxTogether/2), nil
 	})
-	if err == nil || !strings.Contains(err.Error(), "the files of /d have more than") || read != 3 {
-		t.Errorf("%v after %d files", err, read)
-	}
+	assert.True(t, err != nil && strings.Contains(err.Error(), "the files of /d have more than") && read == 3,
+		"%v after %d files", err, read)
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -54,18 +55,15 @@ func TestOutput(t *testing.T) {
 			require.NoError(t, c.change(in))
 		}
 		err := file.Output(in(c.name), []byte("new"), 0o644)
-		if got := strings.ReplaceAll(errorText(err), dir+"/", ""); !strings.Contains(got, c.wrong) || (c.wrong == "") != (err == nil) {
-			t.Errorf("%s: %v, want %q", c.what, err, c.wrong)
-		}
+		got := strings.ReplaceAll(errorText(err), dir+"/", "")
+		assert.True(t, strings.Contains(got, c.wrong) && (c.wrong == "") == (err == nil), "%s: %v, want %q", c.what, err, c.wrong)
 		for _, name := range []string{c.to, "etc/x"} {
 			text, _ := os.ReadFile(in(name))
-			if want := map[bool]string{true: "new", false: "old"}[name == c.to]; name != "" && string(text) != want {
-				t.Errorf("%s: %s has %q, want %q", c.what, name, text, want)
-			}
+			want := map[bool]string{true: "new", false: "old"}[name == c.to]
+			assert.True(t, name == "" || string(text) == want, "%s: %s has %q, want %q", c.what, name, text, want)
 		}
-		if _, err := os.Lstat(in("etc/new")); err == nil {
-			t.Errorf("%s: a link made etc/new", c.what)
-		}
+		_, err = os.Lstat(in("etc/new"))
+		assert.True(t, err != nil, "%s: a link made etc/new", c.what)
 	}
 }
 
@@ -111,7 +109,6 @@ func TestOutputRace(t *testing.T) {
 	<-stopped
 	names, err := os.ReadDir(in("etc"))
 	text, readErr := os.ReadFile(in("etc/x"))
-	if err != nil || readErr != nil || len(names) != 1 || string(text) != "old" || written == 0 {
-		t.Errorf("%v, %q, %v, %v; %d of 2000 written", names, text, err, readErr, written)
-	}
+	assert.True(t, err == nil && readErr == nil && len(names) == 1 && string(text) == "old" && written != 0,
+		"%v, %q, %v, %v; %d of 2000 written", names, text, err, readErr, written)
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -38,28 +39,22 @@ func TestRead(t *testing.T) {
 		}
 		got, err := Read(name, limit)
 		if wrong == "" {
-			if want, _ := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%s: %d bytes, %v; want %d", name, len(got), err, len(want))
-			}
+			want, _ := os.ReadFile(name)
+			assert.True(t, err == nil && bytes.Equal(got, want), "%s: %d bytes, %v; want %d", name, len(got), err, len(want))
 			continue
 		}
-		if err == nil || !strings.Contains(err.Error(), wrong) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%q: %v, want: %s", name, err, wrong)
-		}
+		assert.True(t, err != nil && strings.Contains(err.Error(), wrong) && strings.Contains(err.Error(), name),
+			"%q: %v, want: %s", name, err, wrong)
 	}
-	if _, err := Read(dir+"none", limit); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if _, err := Read(dir+"long", int64(len(long))); err != nil {
-		t.Error(err)
-	}
-	if _, err := Read(dir+"long", int64(len(long)-1)); err == nil {
-		t.Error("one byte too many was read")
-	}
+	_, err = Read(dir+"none", limit)
+	assert.True(t, errors.Is(err, fs.ErrNotExist), "%v", err)
+	_, err = Read(dir+"long", int64(len(long)))
+	assert.NoError(t, err)
+	_, err = Read(dir+"long", int64(len(long)-1))
+	assert.True(t, err != nil, "one byte too many was read")
 }
 
-// TestReadProc: the kernel does not report the size of the files that it generates; the limit still
-// applies.
+// TestReadProc: the kernel does not report the size of the files that it generates; the limit still applies.
 func TestReadProc(t *testing.T) {
 	const name = "/proc/self/limits" // about 1,300 bytes
 	want, err := os.ReadFile(name)
@@ -67,7 +62,6 @@ func TestReadProc(t *testing.T) {
 	if got, err := Read(name, 1<<20); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := Read(name, 1000); err == nil {
-		t.Error("it read more than the limit")
-	}
+	_, err = Read(name, 1000)
+	assert.True(t, err != nil, "it read more than the limit")
 }

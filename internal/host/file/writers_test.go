@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 )
 
-// TestWhoMayReplace makes one change to a safe path, and names the places by which another user could
-// then replace the file.
+// TestWhoMayReplace makes one change to a safe path, and names the places by which another user could then replace the file.
 func TestWhoMayReplace(t *testing.T) {
 	hosttest.NeedRoot(t)
 	for _, c := range []struct {
@@ -60,9 +60,8 @@ func TestWhoMayReplace(t *testing.T) {
 		if err != nil {
 			got = append(got, err.Error())
 		}
-		if s := strings.Join(got, ", "); !strings.HasSuffix(s, c.want) || c.want == "" && s != "" {
-			t.Errorf("%s: got %q, want %q", c.what, s, c.want)
-		}
+		s := strings.Join(got, ", ")
+		assert.True(t, strings.HasSuffix(s, c.want) && (c.want != "" || s == ""), "%s: got %q, want %q", c.what, s, c.want)
 	}
 }
 

@@ -141,8 +141,7 @@ func (f canarySource) ReadDir(name string) ([]string, error) {
 	return names, err
 }
 
-// Values is the first variant in which a canary replaces a value; before it come additions, only a
-// canary, and a broken line.
+// Values is the first variant in which a canary replaces a value; before it come additions, only a canary, and a broken line.
 const Values = 3
 
 // fileVariants returns the number of variants: additions, only a canary, a broken line, and each line with a canary in place of its value.
@@ -191,8 +190,7 @@ func plantFile(name, text string, variant int) string {
 
 var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.*?[=:]\s*)\S.*$|^(\s*- ).*$`) })
 
-// additions returns the lines that a file gets, with a canary for each @: comments, and
-// settings that no check judges.
+// additions returns the lines that a file gets, with a canary for each @: comments, and settings that no check judges.
 func additions(name string) string {
 	for _, of := range []struct{ pattern, lines string }{
 		{`/systemd/system/`, "\n# @\n[Unit]\nDescription=@\nX-A=@\n" +

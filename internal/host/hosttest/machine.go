@@ -1,5 +1,4 @@
-// Package hosttest is a fake machine: it keeps state, changes it as a kernel would, and rejects
-// what a kernel rejects.
+// Package hosttest is a fake machine: it keeps state, changes it as a kernel would, and rejects what a kernel rejects.
 package hosttest
 
 import (
@@ -51,9 +50,8 @@ type Machine struct {
 	Foreign  []host.Foreign               // routes and rules of other programs
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
 	Setups   map[string]host.RuntimeSetup // socket -> the runtime's report about itself
-	// Lacks is program -> words in the texts that the kernel rejects. With "program WORD" the
-	// program itself rejects them; with "cache WORD" it finds no nf_tables. A program without a key
-	// is not installed.
+	// Lacks is program -> words in the texts that the kernel rejects. With "program WORD" the program itself rejects them; with "cache WORD"
+	// it finds no nf_tables. A program without a key is not installed.
 	Lacks map[string][]string
 	Ran   map[string]host.Ran // command line of the policy's program -> how it ends; others are not installed
 	Log   []string            // every requested change

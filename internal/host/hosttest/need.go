@@ -22,13 +22,11 @@ func Need(t testing.TB, have bool, what string) {
 	}
 }
 
-// dependOnMachine makes go test run a package again, and not take its result from the cache, if the
-// machine's programs or the process's rights have changed: the cache's key has the variables that a
-// test read. internal/testrun sets it.
+// dependOnMachine makes go test run a package again, and not take its result from the cache, if the machine's programs or the process's
+// rights have changed: the cache's key has the variables that a test read. internal/testrun sets it.
 func dependOnMachine() { _ = os.Getenv("NODEGATE_TEST_MACHINE") }
 
-// NeedRoot is for tests that create network namespaces or mounts. Root in a container may be unable
-// to do so.
+// NeedRoot is for tests that create network namespaces or mounts. Root in a container may be unable to do so.
 func NeedRoot(t testing.TB) {
 	t.Helper()
 	Need(t, os.Geteuid() == 0, "root, to create namespaces and mounts")
@@ -48,8 +46,7 @@ func Namespaces() error {
 	return nil
 }
 
-// NeedBridgeNetfilter is for tests of the kernel's br_netfilter. They do not load it, because a
-// test leaves the machine unchanged.
+// NeedBridgeNetfilter is for tests of the kernel's br_netfilter. They do not load it, because a test leaves the machine unchanged.
 func NeedBridgeNetfilter(t testing.TB) {
 	t.Helper()
 	_, err := os.Stat("/proc/sys/net/bridge/bridge-nf-call-iptables")

@@ -6,14 +6,16 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"nodegate/internal/assert"
+	"nodegate/internal/require"
 )
 
 // inNetns is set in the process that runs a test inside its own namespace.
 const inNetns = "NODEGATE_TEST_IN_NETNS"
 
-// OwnNetns runs the calling test a second time, in a child process with a new network namespace,
-// and returns true there: all goroutines of the test are then in that namespace. The namespace ends
-// with the process. If OwnNetns returns false, the test is over.
+// OwnNetns runs the calling test a second time, in a child process with a new network namespace, and returns true there: all goroutines of
+// the test are then in that namespace. The namespace ends with the process. If OwnNetns returns false, the test is over.
 func OwnNetns(t *testing.T) bool {
 	t.Helper()
 	NeedRoot(t)
@@ -25,11 +27,7 @@ func OwnNetns(t *testing.T) bool {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	t.Logf("in a new network namespace:\n%s", out)
-	if err != nil {
-		t.Errorf("in a new network namespace: %v", err)
-	}
-	if bytes.Contains(out, []byte("--- SKIP: "+t.Name())) {
-		t.Fatalf("skipped in its namespace: Need must come before OwnNetns")
-	}
+	assert.NoError(t, err, "in a new network namespace")
+	require.True(t, !bytes.Contains(out, []byte("--- SKIP: "+t.Name())), "skipped in its namespace: Need must come before OwnNetns")
 	return false
 }

@@ -31,8 +31,7 @@ func Segment(from, to netip.AddrPort, seq, ack uint32) []byte {
 	return b
 }
 
-// SendPacket sends an IPv4 packet, including its header, from the calling thread's network
-// namespace.
+// SendPacket sends an IPv4 packet, including its header, from the calling thread's network namespace.
 func SendPacket(packet []byte) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// DiffTables returns the difference between a table that was read over netlink and the output of
-// nft -j, or "". It ignores line numbers, which only nft's output has, and the order of a set's
-// elements.
+// DiffTables returns the difference between a table that was read over netlink and the output of nft -j, or "". It ignores line numbers,
+// which only nft's output has, and the order of a set's elements.
 func DiffTables(text, wire *ruleset.NFTTable) string {
 	for _, t := range []*ruleset.NFTTable{text, wire} {
 		for _, s := range t.Sets {

@@ -10,6 +10,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
@@ -71,9 +72,7 @@ func TestDecode(t *testing.T) {
 			ruleset.VirtualServer{}, false},
 	} {
 		got, ok, err := decodeServer(c.message)
-		if err != nil || ok != c.ok || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%+v %v %v, want %+v", got, ok, err, c.want)
-		}
+		assert.True(t, err == nil && ok == c.ok && reflect.DeepEqual(got, c.want), "%+v %v %v, want %+v", got, ok, err, c.want)
 	}
 	for _, c := range []struct {
 		family uint16
@@ -82,9 +81,7 @@ func TestDecode(t *testing.T) {
 	}{{0, true, "10.0.0.1"}, {unix.AF_INET, true, "10.0.0.1"}, {0, false, "fd00::7"}, {unix.AF_INET6, true, "fd00::7"}} {
 		got, err := decodeDestination(destination(t, c.family, c.ip, 5), c.v4)
 		want := ruleset.RealServer{Address: netip.AddrPortFrom(netip.MustParseAddr(c.ip), 8080), Weight: 5}
-		if err != nil || got != want {
-			t.Errorf("%+v %v, want %+v", got, err, want)
-		}
+		assert.True(t, err == nil && got == want, "%+v %v, want %+v", got, err, want)
 	}
 	asked := ruleset.VirtualServer{Address: netip.MustParseAddrPort("[fd00::1]:443"), Protocol: "sctp"}
 	if b, err := encode(&asked); err != nil {
@@ -98,22 +95,18 @@ func TestDecode(t *testing.T) {
 func TestMalformed(t *testing.T) {
 	whole := service(t, unix.AF_INET, unix.IPPROTO_TCP, "10.96.0.1", 2)
 	for n := range whole {
-		if s, ok, err := decodeServer(whole[:n]); err == nil {
-			t.Errorf("the first %d bytes of a virtual server are %+v %v", n, s, ok)
-		}
+		s, ok, err := decodeServer(whole[:n])
+		assert.True(t, err != nil, "the first %d bytes of a virtual server are %+v %v", n, s, ok)
 	}
 	real := destination(t, unix.AF_INET, "10.0.0.1", 1)
 	for n := range real {
-		if s, err := decodeDestination(real[:n], true); err == nil {
-			t.Errorf("the first %d bytes of a real server are %+v", n, s)
-		}
+		s, err := decodeDestination(real[:n], true)
+		assert.True(t, err != nil, "the first %d bytes of a real server are %+v", n, s)
 	}
-	if _, _, err := decodeServer(nil); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Error(err)
-	}
-	if number, ok := decodeFamily(append(make([]byte, header), 6, 0, 2, 0, 'I', 'P', 0, 0), "IP"); ok {
-		t.Error(number)
-	}
+	_, _, err := decodeServer(nil)
+	assert.True(t, errors.Is(err, io.ErrUnexpectedEOF), "%v", err)
+	number, ok := decodeFamily(append(make([]byte, header), 6, 0, 2, 0, 'I', 'P', 0, 0), "IP")
+	assert.True(t, !ok, "%v", number)
 }
 
 // setMessage is a message with one entry of a set (net/netfilter/ipset/ip_set_hash_ipportnet.c). Numbers are in the network's order,
@@ -164,15 +157,12 @@ func TestDecodeEntries(t *testing.T) {
 		{nil, nil, true},
 	} {
 		got, err := decodeEntries(nil, c.message)
-		if !reflect.DeepEqual(got, c.want) || (err != nil) != c.fails {
-			t.Errorf("%v, %v, want %v", got, err, c.want)
-		}
+		assert.True(t, reflect.DeepEqual(got, c.want) && (err != nil) == c.fails, "%v, %v, want %v", got, err, c.want)
 	}
 	whole := setMessage(t, unix.IPPROTO_TCP, "10.0.0.1", 8)
 	for n := range whole {
-		if got, _ := decodeEntries(nil, whole[:n]); got != nil {
-			t.Errorf("the first %d bytes of a set are %+v", n, got)
-		}
+		got, _ := decodeEntries(nil, whole[:n])
+		assert.True(t, got == nil, "the first %d bytes of a set are %+v", n, got)
 	}
 }
 
@@ -185,15 +175,12 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if all, err := decodeEntries(nil, b); err == nil {
 			for _, e := range all {
-				if !e.Address.IsValid() || e.Protocol == "" {
-					t.Errorf("%+v", e)
-				}
+				assert.True(t, e.Address.IsValid() && e.Protocol != "", "%+v", e)
 			}
 		}
 		_, _ = decodeFamily(b, "IPVS")
-		if s, ok, err := decodeServer(b); ok && (err != nil || !s.Address.IsValid() || s.Protocol == "") {
-			t.Errorf("%+v %v", s, err)
-		}
+		s, ok, err := decodeServer(b)
+		assert.True(t, !ok || err == nil && s.Address.IsValid() && s.Protocol != "", "%+v %v", s, err)
 		if s, err := decodeDestination(b, true); err == nil && !s.Address.IsValid() {
 			t.Errorf("%+v", s)
 		}

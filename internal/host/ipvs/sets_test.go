@@ -11,6 +11,7 @@ import (
 	vishvananda "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/ipvs"
 	"nodegate/internal/host/netns"
@@ -46,9 +47,8 @@ func TestSources(t *testing.T) {
 	hosttest.NeedRoot(t)
 	if _, err := os.Stat("/sys/module/ip_set"); err != nil {
 		got, err := ipvs.Sources(t.Context())
-		if _, now := os.Stat("/sys/module/ip_set"); got != nil || err != nil || now == nil {
-			t.Errorf("a kernel without sets: %v, %v; loaded: %t", got, err, now == nil)
-		}
+		_, now := os.Stat("/sys/module/ip_set")
+		assert.True(t, got == nil && err == nil && now != nil, "a kernel without sets: %v, %v; loaded: %t", got, err, now == nil)
 		return
 	}
 	n, err := netns.New(t.Context())
@@ -93,12 +93,8 @@ func TestSources(t *testing.T) {
 			return err
 		}
 		got, err := ipvs.Sources(t.Context())
-		if !reflect.DeepEqual(got, many) {
-			t.Errorf("%d portals, want %d: %v", len(got), len(many), got)
-		}
+		assert.True(t, reflect.DeepEqual(got, many), "%d portals, want %d: %v", len(got), len(many), got)
 		return err
 	})
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }

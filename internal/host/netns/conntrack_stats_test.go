@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
 	"nodegate/internal/require"
@@ -63,16 +64,11 @@ func TestConntrackStats(t *testing.T) {
 	require.NoError(t, err)
 	want, cpus := sumColumns(t, file)
 	got, gotCPUs := sumColumns(t, asked)
-	if gotCPUs != cpus {
-		t.Errorf("%d CPUs, want %d", gotCPUs, cpus)
-	}
-	if got["invalid"] == 0 || got["icmp_error"] == 0 {
-		t.Errorf("the packets were not counted: %v", got)
-	}
+	assert.Equal(t, gotCPUs, cpus)
+	assert.True(t, got["invalid"] != 0 && got["icmp_error"] != 0, "the packets were not counted: %v", got)
 	for _, name := range []string{"invalid", "insert_failed", "drop", "early_drop", "icmp_error"} {
-		if _, has := want[name]; !has {
-			t.Errorf("the file has no column %s: %v", name, want)
-		}
+		_, has := want[name]
+		assert.True(t, has, "the file has no column %s: %v", name, want)
 	}
 	for name, sum := range got {
 		if in, has := want[name]; has && in != sum { // the other columns depend on the kernel

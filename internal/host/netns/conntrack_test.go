@@ -9,11 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
-// someFlow is a handwritten message about a translated TCP connection; the datapath tests read real
-// ones.
+// someFlow is a handwritten message about a translated TCP connection; the datapath tests read real ones.
 var someFlow = []byte{
 	2, 0, 0, 0,
 	0x34, 0, 1, 0x80, // CTA_TUPLE_ORIG
@@ -35,9 +35,7 @@ func flowForTest() Flow {
 func TestDecodeFlow(t *testing.T) {
 	got, err := decodeFlow(someFlow)
 	require.NoError(t, err)
-	if diff := cmp.Diff(flowForTest(), got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, cmp.Diff(flowForTest(), got, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })), "")
 	for cut := range someFlow {
 		_, _ = decodeFlow(someFlow[:cut]) // may fail, must not panic
 	}
@@ -56,9 +54,8 @@ func TestEncodeTuple(t *testing.T) {
 		}
 	}
 	for _, bad := range []Tuple{{}, {From: netip.MustParseAddrPort("1.2.3.4:5"), To: netip.MustParseAddrPort("[::1]:5")}} {
-		if _, err := encodeTuple(bad); err == nil {
-			t.Errorf("%+v", bad)
-		}
+		_, err := encodeTuple(bad)
+		assert.True(t, err != nil, "%+v", bad)
 	}
 }
 
@@ -68,9 +65,8 @@ func TestConntrackErrors(t *testing.T) {
 		errors.ErrUnsupported: unix.EOPNOTSUPP,
 		fs.ErrNotExist:        unix.ENOENT,
 	} {
-		if got := conntrackErr("looking up", Tuple{}, err); !errors.Is(got, want) {
-			t.Errorf("%v: %v", err, got)
-		}
+		got := conntrackErr("looking up", Tuple{}, err)
+		assert.True(t, errors.Is(got, want), "%v: %v", err, got)
 	}
 }
 

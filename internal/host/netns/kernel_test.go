@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
 	"nodegate/internal/require"
@@ -29,8 +30,7 @@ func scratch(t *testing.T) (*netns.Namespace, context.Context) {
 	return n, ctx
 }
 
-// TestNetnsStaysApart: entering a namespace affects only one thread: the process and every other
-// thread stay in their namespace.
+// TestNetnsStaysApart: entering a namespace affects only one thread: the process and every other thread stay in their namespace.
 func TestNetnsStaysApart(t *testing.T) {
 	before, err := os.Readlink("/proc/self/ns/net")
 	require.NoError(t, err)
@@ -42,14 +42,11 @@ func TestNetnsStaysApart(t *testing.T) {
 		inside, err = os.Readlink("/proc/thread-self/ns/net")
 		return err
 	}))
-	if inside == before || tid == os.Getpid() {
-		t.Fatalf("thread %d is in %s", tid, inside)
-	}
+	require.True(t, inside != before && tid != os.Getpid(), "thread %d is in %s", tid, inside)
 	n.Close()
 	n.Close()
-	if err := n.Do(ctx, func() error { return nil }); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("closed: %v", err)
-	}
+	err = n.Do(ctx, func() error { return nil })
+	assert.True(t, errors.Is(err, os.ErrClosed), "closed: %v", err)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for range 400 {
@@ -71,34 +68,24 @@ func TestNetnsDoneContext(t *testing.T) {
 	n, ctx := scratch(t)
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := n.Do(ctx, func() error { t.Error("it ran"); return nil }); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if _, err := netns.New(ctx); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	err := n.Do(ctx, func() error { t.Error("it ran"); return nil })
+	assert.True(t, errors.Is(err, context.Canceled), "%v", err)
+	_, err = netns.New(ctx)
+	assert.True(t, errors.Is(err, context.Canceled), "%v", err)
 }
 
 func TestNetnsErrors(t *testing.T) {
 	n, ctx := scratch(t)
-	if _, err := n.Sysctl(ctx, "net/ipv4/no_such_key"); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
-	if err := n.SetSysctl(ctx, "net/ipv4/ip_forward", "x"); err == nil || err.Error() != "setting net.ipv4.ip_forward=x: invalid argument" {
-		t.Error(err)
-	}
-	if err := n.SetUp(ctx, "none"); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "setting up none: ") {
-		t.Error(err)
-	}
-	if err := n.DeleteLinks(ctx, "none"); err != nil {
-		t.Error(err)
-	}
-	if err := n.DeleteGroup(ctx, 77); err != nil {
-		t.Error(err)
-	}
-	if err := errors.Join(n.AddBridge(ctx, "b0", nil, 0), n.AddBridge(ctx, "b0", nil, 0)); !errors.Is(err, os.ErrExist) {
-		t.Error(err)
-	}
+	_, err := n.Sysctl(ctx, "net/ipv4/no_such_key")
+	assert.True(t, errors.Is(err, os.ErrNotExist), "%v", err)
+	err = n.SetSysctl(ctx, "net/ipv4/ip_forward", "x")
+	assert.True(t, err != nil && err.Error() == "setting net.ipv4.ip_forward=x: invalid argument", "%v", err)
+	err = n.SetUp(ctx, "none")
+	assert.True(t, errors.Is(err, os.ErrNotExist) && strings.HasPrefix(err.Error(), "setting up none: "), "%v", err)
+	assert.NoError(t, n.DeleteLinks(ctx, "none"))
+	assert.NoError(t, n.DeleteGroup(ctx, 77))
+	err = errors.Join(n.AddBridge(ctx, "b0", nil, 0), n.AddBridge(ctx, "b0", nil, 0))
+	assert.True(t, errors.Is(err, os.ErrExist), "%v", err)
 	if lock, err := n.Lock(ctx, "one"); err != nil {
 		t.Error(err)
 	} else if _, err := n.Lock(ctx, "one"); !errors.Is(err, unix.EADDRINUSE) {
@@ -119,10 +106,8 @@ func TestConntrackLookup(t *testing.T) {
 	c, err := n.Conntrack(ctx)
 	require.NoError(t, err)
 	defer c.Close()
-	if _, err := c.Lookup(flow); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if err := c.Delete(flow); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	_, err = c.Lookup(flow)
+	assert.True(t, errors.Is(err, fs.ErrNotExist), "%v", err)
+	err = c.Delete(flow)
+	assert.True(t, errors.Is(err, fs.ErrNotExist), "%v", err)
 }

@@ -2,11 +2,11 @@ package netns_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/netns"
 	"nodegate/internal/require"
 )
@@ -29,15 +29,12 @@ func TestLinks(t *testing.T) {
 			return err
 		}
 		same := func(a, b netlink.Link) bool { return a.Type() == b.Type() && a.Attrs().Name == b.Attrs().Name }
-		if len(got) < 4 || !slices.EqualFunc(got, want, same) {
-			t.Errorf("got %v, want %v", got, want)
-		}
+		assert.True(t, len(got) >= 4 && slices.EqualFunc(got, want, same), "got %v, want %v", got, want)
 		if all, err := netns.LinksUpTo(len(want)); err != nil || len(all) != len(want) {
 			t.Errorf("at the limit: %d links, %v", len(all), err)
 		}
-		if _, err := netns.LinksUpTo(2); err == nil || !strings.Contains(err.Error(), "the machine has more than 2 links") {
-			t.Errorf("above the limit: %v", err)
-		}
+		_, err = netns.LinksUpTo(2)
+		assert.ErrorContains(t, err, "the machine has more than 2 links", "above the limit")
 		return nil
 	})
 	require.NoError(t, err)

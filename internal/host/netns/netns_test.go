@@ -5,20 +5,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"nodegate/internal/assert"
+	"nodegate/internal/require"
 )
 
 func TestParsePorts(t *testing.T) {
 	for text, want := range map[string][]uint16{
 		"": nil, "5": {5}, "1,5-7": {1, 5, 6, 7}, "65534-65535": {65534, 65535}, "7-5": nil,
 	} {
-		if got, err := parsePorts(text); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %v, %v", text, got, err)
-		}
+		got, err := parsePorts(text)
+		assert.True(t, err == nil && slices.Equal(got, want), "%q: %v, %v", text, got, err)
 	}
 	for _, text := range []string{"x", "1-", "70000", "-1"} {
-		if got, err := parsePorts(text); err == nil {
-			t.Errorf("%q: %v", text, got)
-		}
+		got, err := parsePorts(text)
+		assert.True(t, err != nil, "%q: %v", text, got)
 	}
 }
 
@@ -29,9 +30,8 @@ func TestParseSegment(t *testing.T) {
 	}
 	want := Segment{From: netip.MustParseAddrPort("203.0.113.3:80"), To: netip.MustParseAddrPort("198.51.100.10:49152"),
 		Flags: SYN | ACK, Seq: 1, Ack: 2}
-	if got, ok := parseSegment(packet); !ok || got != want {
-		t.Errorf("%+v", got)
-	}
+	got, ok := parseSegment(packet)
+	assert.True(t, ok && got == want, "%+v", got)
 }
 
 func FuzzParseSegment(f *testing.F) {
@@ -48,8 +48,6 @@ func FuzzParsePorts(f *testing.F) {
 	f.Add("30000-32767,")
 	f.Fuzz(func(t *testing.T, text string) {
 		ports, err := parsePorts(text)
-		if err == nil && len(ports) > 65536*(1+strings.Count(text, ",")) {
-			t.Fatalf("%d ports in %q", len(ports), text)
-		}
+		require.True(t, err != nil || len(ports) <= 65536*(1+strings.Count(text, ",")), "%d ports in %q", len(ports), text)
 	})
 }

@@ -3,12 +3,9 @@ package nftables_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,13 +13,11 @@ import (
 	"time"
 
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/host/nftables"
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
-// large returns the rules of 5,000 Services with 10 endpoints each: until 1.35 each endpoint has a
-// chain, since 1.36 a map element.
+// large returns the rules of 5,000 Services with 10 endpoints each: until 1.35 each endpoint has a chain, since 1.36 a map element.
 func large(endpointChains bool) string {
 	var b, elements strings.Builder
 	b.WriteString("table ip kube-proxy {\n\tchain mark-for-masquerade { mark set mark or 0x4000; }\n" +
@@ -57,96 +52,15 @@ func large(endpointChains bool) string {
 		strings.TrimSuffix(elements.String(), ", ") + " }; }\n}\n"
 }
 
-// readOnce is the variable that turns this program into one that reads the table, as nodegate does,
-// or one that runs another program and reports its cost. A child of this process would start with
-// this process's peak memory.
-const readOnce = "NODEGATE_READ_ONCE"
+// runsOne is the variable that turns this program into one that runs another program and reports its cost. A child of this process would
+// start with this process's peak memory.
+const runsOne = "NODEGATE_RUNS_ONE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(readOnce) == "" {
+	if os.Getenv(runsOne) == "" {
 		os.Exit(m.Run())
 	}
-	if os.Getenv(readOnce) == "run" {
-		os.Exit(runOne(os.Args[1:]))
-	}
-	debug.SetGCPercent(50) // like audit and watch
-	ctx, lines, chains := context.Background(), 200_000, 5000
-	parse := func(r io.Reader) error {
-		set, err := ruleset.Parse("", r)
-		if err == nil {
-			lines = set.Lines
-		}
-		return err
-	}
-	status := func() []byte {
-		b, _ := os.ReadFile("/proc/self/status") // ru_maxrss would be the parent's value
-		return b
-	}
-	var err error
-	switch os.Getenv(readOnce) {
-	case "save":
-		err = nftables.Save(ctx, ruleset.IPv4, parse)
-	case "iptables-nft-save":
-		cmd := exec.Command("iptables-nft-save")
-		out, _ := cmd.StdoutPipe() // the only error is a second call
-		if err = cmd.Start(); err == nil {
-			err = errors.Join(parse(out), cmd.Wait())
-		}
-		status = func() []byte {
-			return fmt.Appendf(nil, "VmHWM: %d", cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
-		}
-	default:
-		var table *ruleset.NFTTable
-		if table, err = nftables.Read(ctx, ruleset.IPv4); err == nil {
-			chains = len(table.Chains)
-		}
-	}
-	if err != nil || lines < 200_000 || chains < 5000 {
-		panic(fmt.Sprint(err, lines, chains))
-	}
-	_, _ = os.Stdout.Write(status())
-}
-
-// BenchmarkRead reads alternately over netlink and by nft -j. The targets are 0.25 of the time and
-// less than 100 MiB.
-func BenchmarkRead(b *testing.B) {
-	for name, chains := range map[string]bool{"1.36": false, "1.35": true} {
-		b.Run(name, func(b *testing.B) {
-			err := scratch(b).Do(b.Context(), func() error {
-				if _, err := nft(large(chains), "-f", "-"); err != nil {
-					return err
-				}
-				var wire, text time.Duration
-				var peak, peakText float64
-				for b.Loop() {
-					cmd := exec.Command(os.Args[0])
-					cmd.Env = append(os.Environ(), readOnce+"=1")
-					began := time.Now()
-					out, err := cmd.Output()
-					if err != nil {
-						return err
-					}
-					wire += time.Since(began)
-					peak = max(peak, peakOf(out))
-
-					list := exec.Command("nft", "-j", "list", "ruleset")
-					list.Stdout = io.Discard
-					began = time.Now()
-					if err := list.Run(); err != nil {
-						return err
-					}
-					text += time.Since(began)
-					peakText = max(peakText, float64(list.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)/1024)
-				}
-				b.ReportMetric(wire.Seconds()/text.Seconds(), "of-nft's-time")
-				b.ReportMetric(peak, "MiB-peak")
-				b.ReportMetric(peakText, "nft-MiB-peak")
-				b.ReportMetric(wire.Seconds()/float64(b.N), "s/read")
-				return nil
-			})
-			require.NoError(b, err)
-		})
-	}
+	os.Exit(runOne(os.Args[1:]))
 }
 
 // peakOf returns the peak memory of a process in MiB, according to its status.
@@ -156,46 +70,7 @@ func peakOf(status []byte) float64 {
 	return float64(kb) / 1024
 }
 
-// BenchmarkSave reads iptables-nft's tables over netlink and makes iptables-nft-save print them,
-// alternately, both into the model. The time of iptables-nft-save depends on the order in which the
-// chains were created, because it sorts them.
-func BenchmarkSave(b *testing.B) {
-	save := recordedSaves(b, testdata+"iptables-save-5000x10.txt.gz")[ruleset.IPv4]
-	for name, text := range map[string]string{"in-order": save, "shuffled": shuffled(save)} {
-		b.Run(name, func(b *testing.B) {
-			err := scratch(b).Do(b.Context(), func() error {
-				if _, err := run(text, program(b, ruleset.IPv4, "-restore")); err != nil {
-					return err
-				}
-				program(b, ruleset.IPv4, "-save")
-				ways := []string{"save", "iptables-nft-save"}
-				var took [2]time.Duration
-				var peak [2]float64
-				for b.Loop() {
-					for i, way := range ways {
-						cmd := exec.Command(os.Args[0])
-						cmd.Env = append(os.Environ(), readOnce+"="+way)
-						out, err := cmd.Output()
-						if err != nil {
-							return err
-						}
-						took[i] += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-						peak[i] = max(peak[i], peakOf(out))
-					}
-				}
-				b.ReportMetric(took[0].Seconds()/took[1].Seconds(), "of-save's-CPU")
-				b.ReportMetric(peak[0], "MiB-peak")
-				b.ReportMetric(peak[1], "save-MiB-peak")
-				b.ReportMetric(took[0].Seconds()/float64(b.N), "CPU-s/read")
-				return nil
-			})
-			require.NoError(b, err)
-		})
-	}
-}
-
-// BenchmarkAudit runs the programs in BINARIES alternately on the rules of 5,000 Services with 10
-// endpoints each.
+// BenchmarkAudit runs the programs in BINARIES alternately on the rules of 5,000 Services with 10 endpoints each.
 func BenchmarkAudit(b *testing.B) {
 	binaries := strings.Fields(os.Getenv("BINARIES"))
 	hosttest.Need(b, len(binaries) > 0, "BINARIES, as make bench sets it")
@@ -214,8 +89,7 @@ func BenchmarkAudit(b *testing.B) {
 				all := make([]cost, len(binaries))
 				for i, binary := range binaries {
 					all[i].argv = []string{binary, "audit", "--timeout", "5m"}
-					// Without kube-proxy, audit repeats its checks until it is sure. A program
-					// without this flag never does.
+					// Without kube-proxy, audit repeats its checks until it is sure. A program without this flag never does.
 					if help, _ := exec.Command(binary, "audit", "--help").Output(); bytes.Contains(help, []byte("--once")) {
 						all[i].argv = append(all[i].argv, "--once")
 					}
@@ -239,8 +113,7 @@ func BenchmarkAudit(b *testing.B) {
 	}
 }
 
-// cost is the time and memory that the audits of one program took, including the programs that it
-// ran.
+// cost is the time and memory that the audits of one program took, including the programs that it ran.
 type cost struct {
 	argv            []string
 	took, processor time.Duration
@@ -249,7 +122,7 @@ type cost struct {
 
 func (c *cost) audit(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, os.Args[0], c.argv...)
-	cmd.Env = append(os.Environ(), readOnce+"=run")
+	cmd.Env = append(os.Environ(), runsOne+"=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%q: %w\n%s", c.argv, err, out)
@@ -268,8 +141,7 @@ func runOne(argv []string) (status int) {
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	took := time.Since(began)
-	// These rules were not written by a running kube-proxy, so the verdict fail is not an error
-	// here. Usage errors and unreadable input are.
+	// These rules were not written by a running kube-proxy, so the verdict fail is not an error here. Usage errors and unreadable input are.
 	if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 {
 		fmt.Printf("%v\n%s", err, out)
 		return 1

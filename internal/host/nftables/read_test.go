@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -20,13 +19,6 @@ import (
 )
 
 const testdata = "../../audit/proxy/testdata/"
-
-func readFile(t testing.TB, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(name)
-	require.NoError(t, err)
-	return string(text)
-}
 
 // scratch is a separate network namespace for the test.
 func scratch(t testing.TB) *netns.Namespace {
@@ -58,7 +50,7 @@ func recorded(t testing.TB, name string) string {
 	var listing struct {
 		NFTables []map[string]map[string]any `json:"nftables"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(readFile(t, name)), &listing))
+	require.NoError(t, json.Unmarshal([]byte(string(require.ReadFile(t, name))), &listing))
 	var sorted []any
 	for _, kind := range []string{"table", "chain", "set", "map", "rule"} {
 		for _, object := range listing.NFTables {
@@ -107,14 +99,10 @@ func same(t *testing.T, load string, families []string, flags ...string) {
 			if err != nil {
 				return err
 			}
-			if len(text.Chains) == 0 || len(text.Sets) == 0 {
-				t.Errorf("%s: nothing to compare", family)
-			}
+			assert.True(t, len(text.Chains) != 0 && len(text.Sets) != 0, "%s: nothing to compare", family)
 			assert.Equal(t, hosttest.DiffTables(text, wire), "", "%s: nft -j has -, netlink +", family)
 			for _, c := range text.Chains {
-				if wire.Chain(c.Name) == nil {
-					t.Errorf("%s: no chain %s by its name", family, c.Name)
-				}
+				assert.True(t, wire.Chain(c.Name) != nil, "%s: no chain %s by its name", family, c.Name)
 			}
 		}
 		return nil
@@ -133,17 +121,14 @@ func TestRecorded(t *testing.T) {
 func TestNone(t *testing.T) {
 	err := scratch(t).Do(t.Context(), func() error {
 		for range 2 { // the second time with another table in another family
-			if _, err := nftables.Read(t.Context(), "ip"); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("no table: %v", err)
-			}
+			_, err := nftables.Read(t.Context(), "ip")
+			assert.True(t, errors.Is(err, fs.ErrNotExist), "no table: %v", err)
 			if _, err := nft("table ip6 kube-proxy {\n}\ntable ip kube-proxy-2 {\nchain x {\ndrop\n}\n}\n", "-f", "-"); err != nil {
 				return err
 			}
 		}
 		table, err := nftables.Read(t.Context(), "ip6")
-		if err == nil && len(table.Chains)+len(table.Sets) > 0 {
-			t.Errorf("empty table: %v", table)
-		}
+		assert.True(t, err != nil || len(table.Chains)+len(table.Sets) == 0, "empty table: %v", table)
 		return err
 	})
 	require.NoError(t, err)

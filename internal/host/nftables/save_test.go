@@ -19,8 +19,7 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// program returns the name of an iptables-nft program for a family, and skips the test if it is not
-// installed.
+// program returns the name of an iptables-nft program for a family, and skips the test if it is not installed.
 func program(t testing.TB, family, what string) string {
 	t.Helper()
 	name := map[string]string{ruleset.IPv4: "iptables-nft", ruleset.IPv6: "ip6tables-nft"}[family] + what
@@ -73,8 +72,7 @@ func shuffled(save string) string {
 	})
 }
 
-// restored makes the real iptables-nft-restore write a save into a namespace, and compares both
-// readings of it.
+// restored makes the real iptables-nft-restore write a save into a namespace, and compares both readings of it.
 func restored(t *testing.T, family, save string) {
 	t.Helper()
 	err := scratch(t).Do(t.Context(), func() error {
@@ -86,8 +84,7 @@ func restored(t *testing.T, family, save string) {
 	require.NoError(t, err)
 }
 
-// recordedSaves returns a file's saves of each family. On a kernel without xt_nfacct it leaves out
-// the rules that need it.
+// recordedSaves returns a file's saves of each family. On a kernel without xt_nfacct it leaves out the rules that need it.
 func recordedSaves(t testing.TB, name string) map[string]string {
 	t.Helper()
 	f, err := os.Open(name)
@@ -95,9 +92,8 @@ func recordedSaves(t testing.TB, name string) map[string]string {
 	defer f.Close()
 	var r io.Reader = f
 	if strings.HasSuffix(name, ".gz") {
-		if r, err = gzip.NewReader(f); err != nil {
-			t.Fatal(err)
-		}
+		r, err = gzip.NewReader(f)
+		require.NoError(t, err)
 	}
 	text, err := io.ReadAll(r)
 	require.NoError(t, err)
@@ -137,13 +133,11 @@ func TestSaveRecorded(t *testing.T) {
 func refused(t *testing.T, what, want string) {
 	t.Helper()
 	set, err := overNetlink(t, ruleset.IPv4)
-	if got := regexp.MustCompile(`rule \d+`).ReplaceAllString(fmt.Sprint(err), "rule N"); set != nil || got != want {
-		t.Errorf("%s: %v, %s", what, set, got)
-	}
+	got := regexp.MustCompile(`rule \d+`).ReplaceAllString(fmt.Sprint(err), "rule N")
+	assert.True(t, set == nil && got == want, "%s: %v, %s", what, set, got)
 }
 
-// TestSaveUnknown: an unknown construct is an error that names its position, never a rule with
-// parts missing.
+// TestSaveUnknown: an unknown construct is an error that names its position, never a rule with parts missing.
 func TestSaveUnknown(t *testing.T) {
 	const in = "table filter, chain FORWARD, rule N: expression "
 	for _, c := range []struct{ rule, want string }{
@@ -208,8 +202,7 @@ func TestSaveForeign(t *testing.T) {
 	}
 }
 
-// TestSaveTorn: if the rules change during the read, the text ends with an error, and the next text
-// belongs to one generation.
+// TestSaveTorn: if the rules change during the read, the text ends with an error, and the next text belongs to one generation.
 func TestSaveTorn(t *testing.T) {
 	err := scratch(t).Do(t.Context(), func() error {
 		if _, err := run("*filter\n-A INPUT -j ACCEPT\nCOMMIT\n", program(t, ruleset.IPv4, "-restore")); err != nil {

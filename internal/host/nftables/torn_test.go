@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/nftables"
 	"nodegate/internal/require"
 	"nodegate/internal/ruleset"
 )
 
-// TestTorn: while the rules change constantly, every table that is read belongs to one generation,
-// or the read fails with ErrTorn.
+// TestTorn: while the rules change constantly, every table that is read belongs to one generation, or the read fails with ErrTorn.
 func TestTorn(t *testing.T) {
 	const chains = 300
 	n := scratch(t)
@@ -85,13 +85,10 @@ func TestTorn(t *testing.T) {
 	})
 	close(stop)
 	t.Logf("%d generations written, %d read whole, %d torn", <-written, whole, torn)
-	if waited := writer.Wait(); waited != nil {
-		t.Errorf("nft: %v", waited)
-	}
+	waited := writer.Wait()
+	assert.True(t, waited == nil, "nft: %v", waited)
 	require.NoError(t, err)
-	if whole == 0 || len(values) < 2 {
-		t.Errorf("%d complete reads of %d generations", whole, len(values))
-	}
+	assert.True(t, whole != 0 && len(values) >= 2, "%d complete reads of %d generations", whole, len(values))
 }
 
 func stamp(t *ruleset.NFTTable, chain string) string {

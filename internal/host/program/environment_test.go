@@ -3,6 +3,8 @@ package program
 import (
 	"strings"
 	"testing"
+
+	"nodegate/internal/assert"
 )
 
 // TestEnvironment: programs whose output is parsed print English, whatever the locale of nodegate's caller.
@@ -12,7 +14,5 @@ func TestEnvironment(t *testing.T) {
 	}
 	t.Setenv("LANGUAGE", "de")
 	out, err := Run(t.Context(), "sh", "-c", `echo "$LC_ALL$LANG$LANGUAGE$LC_MESSAGES$LC_NUMERIC"`)
-	if err != nil || strings.TrimSpace(string(out)) != "C" {
-		t.Errorf("%q, %v", out, err)
-	}
+	assert.True(t, err == nil && strings.TrimSpace(string(out)) == "C", "%q, %v", out, err)
 }

@@ -10,23 +10,20 @@ import (
 	"time"
 
 	"nodegate/internal/assert"
+	"nodegate/internal/require"
 )
 
-// TestFlood: a program that prints endlessly is killed before it exhausts the memory, on either
-// output.
+// TestFlood: a program that prints endlessly is killed before it exhausts the memory, on either output.
 func TestFlood(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	_, err := Run(ctx, "sh", "-c", "exec yes")
 	assert.ErrorContains(t, err, "it printed more than 16777216 bytes and was killed", "standard output")
 	_, err = Run(ctx, "sh", "-c", "yes | head -c 20000000 >&2; exit 1")
-	if err == nil || len(err.Error()) > 2*maxStderr {
-		t.Errorf("standard error: %.200v", err)
-	}
+	assert.True(t, err != nil && len(err.Error()) <= 2*maxStderr, "standard error: %.200v", err)
 }
 
-// TestChildHoldsOutput: a child process that keeps its parent's output open does not delay the
-// caller beyond the end of the context.
+// TestChildHoldsOutput: a child process that keeps its parent's output open does not delay the caller beyond the end of the context.
 func TestChildHoldsOutput(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -43,9 +40,8 @@ func TestChildHoldsOutput(t *testing.T) {
 
 // TestStatusLeavesNothing: a directory for a cgroup does not stay, also where /sys/fs/cgroup is no cgroup because v2 is mounted below it.
 func TestStatusLeavesNothing(t *testing.T) {
-	if _, _, err := Status(t.Context(), "true"); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := Status(t.Context(), "true")
+	require.NoError(t, err)
 	var left []string
 	for range 100 { // another test may be about to remove its own
 		left = nil

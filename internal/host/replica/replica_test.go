@@ -54,9 +54,7 @@ func run(t *testing.T, n *netns.Namespace, script string) string {
 		out, err = cmd.CombinedOutput()
 		return err
 	})
-	if err != nil {
-		t.Fatalf("%s\n%v: %s", script, err, out)
-	}
+	require.True(t, err == nil, "%s\n%v: %s", script, err, out)
 	return string(out)
 }
 
@@ -242,9 +240,7 @@ func TestWithout(t *testing.T) {
 		"legacy family 2 table filter: policy":            ":INPUT DROP [0:0]",
 	} {
 		at := slices.IndexFunc(r.Capture.Parts, func(p replica.Part) bool { return strings.HasPrefix(p.String(), what) })
-		if at < 0 {
-			t.Fatalf("no part %q in %v", what, r.Capture.Parts)
-		}
+		require.True(t, at >= 0, "no part %q in %v", what, r.Capture.Parts)
 		require.NoError(t, r.Load(ctx, map[int]bool{at: true}))
 		instead := ""
 		if strings.HasPrefix(line, ":") {
@@ -286,9 +282,8 @@ nft 'table ip n { chain p { type nat hook prerouting priority -100; ip daddr 10.
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		answer, err := r.Send(ctx, c.call)
 		cancel()
-		if err != nil || answer.End != c.end || answer.At.String() != c.at || answer.From.Addr().String() != c.from {
-			t.Errorf("%s: %+v %v", c.name, answer, err)
-		}
+		assert.True(t, err == nil && answer.End == c.end && answer.At.String() == c.at && answer.From.Addr().String() == c.from,
+			"%s: %+v %v", c.name, answer, err)
 	}
 }
 
@@ -343,9 +338,7 @@ func TestLeavesNoTrace(t *testing.T) {
 for i in 1 2 3 4; do REPLICA_CHILD=killed %[1]s -test.run 'TestLeavesNoTrace$' || true; REPLICA_CHILD=ended %[1]s -test.run 'TestLeavesNoTrace$'; done
 kill $a $b; cat $d/ip $d/nft | sed 's/^/event: /'; rm -r $d`, self))
 	assert.Equal(t, strings.Count(out, "2 ends"), 8, out)
-	if strings.Contains(out, "event: ") {
-		t.Error(out)
-	}
+	assert.True(t, !strings.Contains(out, "event: "), "%v", out)
 	assert.Diff(t, run(t, n, state), before)
 }
 
@@ -375,7 +368,5 @@ func TestInUserNamespace(t *testing.T) {
 	one := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: one, GidMappings: one}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "refused: []\n20000\n") {
-		t.Errorf("%v: %s", err, out)
-	}
+	assert.True(t, err == nil && strings.Contains(string(out), "refused: []\n20000\n"), "%v: %s", err, out)
 }

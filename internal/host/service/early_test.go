@@ -67,9 +67,7 @@ func TestBeforeGate(t *testing.T) {
 			got += e.What
 			assert.Equal(t, e.Entry.At(), "/etc/systemd/system/kubelet.service:2", "%s: at", line)
 		}
-		if got != want || !gated {
-			t.Errorf("%s: %q, %t; want %q", line, got, gated, want)
-		}
+		assert.True(t, got == want && gated, "%s: %q, %t; want %q", line, got, gated, want)
 	}
 }
 
@@ -81,7 +79,6 @@ func TestGateFirst(t *testing.T) {
 		"/etc/systemd/system/kubelet.service.d/10-nodegate.conf": "[Service]\n" + gateLine,
 		"/etc/systemd/system/kubelet.service.d/20-first.conf":    "[Service]\nExecStartPre=\n" + gateLine + own,
 	})
-	if early, gated := u.BeforeGate(); early != nil || !gated {
-		t.Errorf("%v, %t", early, gated)
-	}
+	early, gated := u.BeforeGate()
+	assert.True(t, early == nil && gated, "%v, %t", early, gated)
 }

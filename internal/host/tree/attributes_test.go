@@ -42,21 +42,15 @@ func TestLabels(t *testing.T) {
 		if err == nil {
 			err = tr.Commit(p)
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 	stage("/old", tr.StageFile("/old", []byte("new"), 0o644))
 	stage("/link", tr.StageLink("/link", "old"))
-	if err := tr.Mkdir("/dir", 0o755); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, tr.Mkdir("/dir", 0o755))
 	stage("/dir/file", tr.StageFile("/dir/file", []byte("new"), 0o644))
 	set("dir", "system_u:object_r:bin_t:s0")
 	copied, err := tr.StageDir("/dir")
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 	for p, want := range map[string]string{
 		"old": "system_u:object_r:net_conf_t:s0", "link": inherited, "dir/file": inherited, copied: "system_u:object_r:bin_t:s0",
 	} {

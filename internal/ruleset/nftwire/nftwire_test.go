@@ -3,7 +3,6 @@ package nftwire_test
 import (
 	"encoding/binary"
 	"iter"
-	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +12,7 @@ import (
 	"nodegate/internal/ruleset/nftwire"
 )
 
-// messages yields recorded kernel messages. Each has a byte for the type, two for the length, and
-// the message.
+// messages yields recorded kernel messages. Each has a byte for the type, two for the length, and the message.
 func messages(b []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		for len(b) >= 3 {
@@ -30,8 +28,7 @@ func messages(b []byte) iter.Seq2[int, []byte] {
 // recorded returns the messages of the rule forms that package nftables compares with nft -j.
 func recorded(tb testing.TB, family string) []byte {
 	tb.Helper()
-	b, err := os.ReadFile("testdata/forms-" + family + ".bin")
-	require.NoError(tb, err)
+	b := require.ReadFile(tb, "testdata/forms-"+family+".bin")
 	return b
 }
 
@@ -69,9 +66,8 @@ func TestOtherChain(t *testing.T) {
 func FuzzTable(f *testing.F) {
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		b := recorded(f, family)
-		if _, err := decode(family, b); err != nil {
-			f.Fatal(err)
-		}
+		_, err := decode(family, b)
+		require.NoError(f, err)
 		f.Add(b, family == ruleset.IPv6)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, six bool) {
@@ -80,15 +76,13 @@ func FuzzTable(f *testing.F) {
 			return
 		}
 		for i, c := range table.Chains {
-			if c.Index != i || table.Chain(c.Name) != c {
-				t.Fatalf("chain %q has index %d, not %d, or a lookup by name fails", c.Name, c.Index, i)
-			}
+			require.True(t, c.Index == i && table.Chain(c.Name) == c,
+				"chain %q has index %d, not %d, or a lookup by name fails", c.Name, c.Index, i)
 		}
 	})
 }
 
-// FuzzMessage decodes one message after the messages of a real table: elements of a set, or a rule
-// that may look them up.
+// FuzzMessage decodes one message after the messages of a real table: elements of a set, or a rule that may look them up.
 func FuzzMessage(f *testing.F) {
 	table := recorded(f, ruleset.IPv4)
 	for kind, message := range messages(table) {
@@ -108,9 +102,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		for _, c := range d.Chains() {
 			for _, r := range c.Rules {
-				if r.Text == "" && r.Target != "" {
-					t.Fatalf("a rule without text: %+v", r)
-				}
+				require.True(t, r.Text != "" || r.Target == "", "a rule without text: %+v", r)
 			}
 		}
 		_, _ = d.Table()

@@ -3,7 +3,6 @@ package nftwire_test
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,17 +15,14 @@ import (
 	"nodegate/internal/ruleset/nftwire"
 )
 
-// recordedSave returns the messages of the rule forms that package nftables compares with
-// iptables-nft-save.
+// recordedSave returns the messages of the rule forms that package nftables compares with iptables-nft-save.
 func recordedSave(tb testing.TB, family string) []byte {
 	tb.Helper()
-	b, err := os.ReadFile("testdata/save-" + family + ".bin")
-	require.NoError(tb, err)
+	b := require.ReadFile(tb, "testdata/save-"+family+".bin")
 	return b
 }
 
-// printed returns the text that Save writes for messages, and the number of their rules. The rules
-// of a chain are contiguous.
+// printed returns the text that Save writes for messages, and the number of their rules. The rules of a chain are contiguous.
 func printed(family string, b []byte) (text string, rules int, err error) {
 	var out bytes.Buffer
 	s := nftwire.NewSave(family, &out)
@@ -95,8 +91,7 @@ func extension(kind, name string, revision byte, info []byte) []byte {
 			attr(unix.NFTA_MATCH_INFO, info)))
 }
 
-// TestExtensions covers forms that the kernels of other tests lack, and invalid ones that no kernel
-// sends.
+// TestExtensions covers forms that the kernels of other tests lack, and invalid ones that no kernel sends.
 func TestExtensions(t *testing.T) {
 	counted := append([]byte("ct_state_invalid_dropped_pkts"), make([]byte, 40-29)...)
 	marked := []byte{0, 0x40, 0, 0, 0, 0x40, 0, 0, 1, 0, 0, 0}
@@ -134,14 +129,12 @@ func TestExtensions(t *testing.T) {
 	}
 }
 
-// FuzzSave reads arbitrary messages. If Save accepts them, its text must parse and have as many
-// rules.
+// FuzzSave reads arbitrary messages. If Save accepts them, its text must parse and have as many rules.
 func FuzzSave(f *testing.F) {
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		b := recordedSave(f, family)
-		if _, rules, err := printed(family, b); err != nil || rules < 50 {
-			f.Fatal(rules, err)
-		}
+		_, rules, err := printed(family, b)
+		require.True(f, err == nil && rules >= 50, "%v %v", rules, err)
 		f.Add(b, family == ruleset.IPv6)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, six bool) {
@@ -189,7 +182,5 @@ func sameRules(t *testing.T, text string, want int) {
 	if err != nil && strings.Contains(err.Error(), "declared twice") {
 		return // no kernel sends duplicate chains; an error is enough
 	}
-	if rules != want || err != nil && text != "" {
-		t.Fatalf("%d rules, not %d: %v\n%s", rules, want, err, text)
-	}
+	require.True(t, rules == want && (err == nil || text == ""), "%d rules, not %d: %v\n%s", rules, want, err, text)
 }
