@@ -139,7 +139,7 @@ func lostFlows(list []audit.Loss) (n int) {
 	return n
 }
 
-// writeRehearsed writes what a command would do: losses first.
+// writeRehearsed writes the effects of a command: losses first.
 func writeRehearsed(w io.Writer, r *audit.Rehearsed, took time.Duration) error {
 	head := fmt.Sprintf("No connection of %d is lost.", r.Flows)
 	if len(r.Cut) > 0 {

@@ -16,13 +16,13 @@ import (
 	"nodegate/internal/host/cage"
 )
 
-// What a rehearsal returns.
+// Results of a rehearsal.
 type (
 	Rehearsed = replay.Rehearsed
 	WouldDo   = cage.Record
 )
 
-// Rehearse runs a command in a copy of the node, and returns what it would do to packets. The node notices nothing. It needs root.
+// Rehearse runs a command in a copy of the node, and returns its effects on packets. The node notices nothing. It needs root.
 func Rehearse(ctx context.Context, h *host.Host, args []string, stdin []byte, limit time.Duration) (o Rehearsed, err error) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -55,7 +55,7 @@ func Rehearse(ctx context.Context, h *host.Host, args []string, stdin []byte, li
 	return o, nil
 }
 
-// conclude adds what was not tried, and the verdict.
+// conclude adds the parts that were not tried, and the verdict.
 func conclude(o *Rehearsed) {
 	for _, list := range []*[]Loss{&o.Lost, &o.Brief} {
 		*list = slices.DeleteFunc(*list, func(l Loss) bool {

@@ -29,7 +29,7 @@ type Rehearsal struct {
 	Stdin    []byte
 }
 
-// Rehearsed is what the command did there, and would do to packets of the node.
+// Rehearsed lists the effects of the command there, and on packets of the node.
 type Rehearsed struct {
 	Verdict   string      `json:"verdict"` // pass, fail or unknown
 	Command   []string    `json:"command"`
@@ -191,7 +191,7 @@ func cut(ctx context.Context, held map[string]*replica.Connection) (names []stri
 	return names
 }
 
-// name finds the causes of the losses, in a copy of what the node would be, and which losses last.
+// name finds the causes of the losses, in a copy of the changed node, and which losses last.
 func (a *Rehearsal) name(ctx context.Context, r *replica.Replica, spec *replica.Spec, was, now *replica.Capture, list []Outcome,
 	o *Rehearsed) error {
 	list = slices.DeleteFunc(list, func(f Outcome) bool { return f.Lost == 0 })
@@ -302,7 +302,7 @@ func (p *Replay) takeBack(ctx context.Context, was, now *replica.Capture, causes
 	return found
 }
 
-// changedSysctls returns the names of the sysctls that differ: first those of the node, which set those of its links.
+// changedSysctls returns the names of the sysctls that differ: first the node's, which set its links'.
 func changedSysctls(was, now *replica.Capture) []string {
 	list := slices.DeleteFunc(slices.Sorted(maps.Keys(now.Sysctls)), func(key string) bool {
 		old, there := was.Sysctls[key]

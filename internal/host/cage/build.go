@@ -158,7 +158,7 @@ func copyFile(from, to string, original fs.FileInfo) error {
 	return err
 }
 
-// copyRun copies the regular files and links of /run but those of runtimes, up to 1 MB each and 32 MB in all.
+// copyRun copies the regular files and links of /run but the runtimes', up to 1 MB each and 32 MB in all.
 func (b *builder) copyRun() {
 	left, here := int64(32<<20), unix.Stat_t{}
 	_ = unix.Stat("/run", &here)
@@ -257,7 +257,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// links mounts /sys, of which only the links of the network namespace can be written.
+// links mounts /sys: only the links of the network namespace can be written.
 func (b *builder) links() {
 	const links = root + "/sys/devices/virtual/net/"
 	b.mount("sysfs", root+"/sys", "sysfs", quiet, "")

@@ -1,4 +1,4 @@
-// Package cage runs a command of the operator where it can change nothing of the machine, and lists what it would have changed.
+// Package cage runs a command of the operator where it can change nothing of the machine, and lists the changes that it tried.
 package cage
 
 import (

@@ -30,7 +30,7 @@ const (
 	Later  = "at the next start"
 )
 
-// Record lists what the command would have changed on the machine.
+// Record lists the changes of the machine that the command tried.
 type Record struct {
 	Files   []string `json:"files,omitempty"`   // "deleted /etc/x": a deletion
 	Sysctls []string `json:"sysctls,omitempty"` // "kernel.panic = 10"
@@ -39,7 +39,7 @@ type Record struct {
 	Hidden  []string `json:"hidden,omitempty"`  // directories that the command could not see
 }
 
-// Would returns what the command would have changed, so far. Call it before Close.
+// Would returns the changes so far. Call it before Close.
 func (c *Cage) Would() Record {
 	r := Record{Hidden: c.hidden}
 	for i, tree := range append([]string{"/"}, c.outside.Trees...) {

@@ -52,7 +52,7 @@ func RunAgain(ctx context.Context, args []string, input []byte) ([]byte, error) 
 
 // RunApart runs this program again, with other arguments, as RunAgain does, in mount and process namespaces of its own; with inUser as root
 // of new namespaces of all kinds, in which every user and group stands for itself. It needs root. The child has the files from descriptor
-// 3 on. It calls MountProc first: the kernel allows a new /proc in a user namespace only beside one of which nothing is hidden.
+// 3 on. It calls MountProc first: the kernel allows a new /proc in a user namespace only beside one that hides nothing.
 func RunApart(ctx context.Context, args []string, input []byte, inUser bool, files ...*os.File) ([]byte, error) {
 	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}
 	if inUser {

@@ -13,8 +13,7 @@ import (
 	"nodegate/internal/host/xtables"
 )
 
-// Again captures the copy: what the node would be if all had been done to it that was done to the copy. A link is of the kind for which
-// it stands. keep is that of Read.
+// Again captures the copy, as the node would be after the same changes. A link has the kind for which it stands. keep is as in Read.
 func (r *Replica) Again(ctx context.Context, keep func(ports []string) map[string]bool) (*Capture, error) {
 	c, err := ReadIn(ctx, r.Node, keep)
 	if err != nil {

@@ -243,7 +243,7 @@ func (r *Replica) Open(ctx context.Context, call Call) (*Connection, error) {
 	return c, nil
 }
 
-// end ends what the connection waits for at the end of ctx: the library observes only ctx's deadline.
+// end ends a wait of the connection at the end of ctx: the library observes only ctx's deadline.
 func (c *Connection) end(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
 }
