@@ -44,9 +44,6 @@ func Dropped() map[string]string {
 	for _, finding := range []string{"closed", "unread"} {
 		dropped["kubeproxy.healthport."+finding] = "kube-proxy's event FailedToStartServiceHealthcheck of the Service reports it"
 	}
-	for _, finding := range []string{"stale-flow", "unread"} {
-		dropped["kubeproxy.conntrack."+finding] = "kube-proxy compares conntrack's flows with the endpoints itself since 1.32"
-	}
 	dropped["kubeproxy.rules.redacted"] = "kubeproxy.rules.partial reports it"
 	return dropped
 }

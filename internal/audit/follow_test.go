@@ -69,6 +69,7 @@ func (f *followed) node() *Machine {
 	n.Logs, n.Presence.Get = []string{f.log}, f.page
 	n.Presence.Clock = func() time.Duration { return time.Hour + f.offset }
 	n.generation = func(context.Context) (string, bool, error) { return "7", true, nil }
+	n.flows = func(context.Context) ([]proxy.Flow, error) { return nil, nil }
 	n.spent = func() time.Duration { // the clock is not real: a busy machine would delay the next round
 		f.spent += f.costs
 		return f.spent

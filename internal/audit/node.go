@@ -24,13 +24,14 @@ type Machine struct {
 	Logs     []string // kube-proxy's log; nil means the usual places
 
 	generation func(context.Context) (generation string, sure bool, err error)
-	spent      func() time.Duration // processor time since the start
-	skipped    func(error)          // called with the reason why a page or log was not read; nil: a note
-	unanswered error                // why the API was not listed; nil if it was, and in Follow
-	node       string               // its name in the API, or ""
-	follows    bool                 // audited by Follow
-	failures   float64              // of writing rules, at the last round of Follow; -1: not known
-	asked      kubeproxy.Answers    // kube-proxy's last report about itself
+	spent      func() time.Duration                        // processor time since the start
+	skipped    func(error)                                 // called with the reason why a page or log was not read; nil: a note
+	flows      func(context.Context) ([]proxy.Flow, error) // reads conntrack
+	unanswered error                                       // why the API was not listed; nil if it was, and in Follow
+	node       string                                      // its name in the API, or ""
+	follows    bool                                        // audited by Follow
+	failures   float64                                     // of writing rules, at the last round of Follow; -1: not known
+	asked      kubeproxy.Answers                           // kube-proxy's last report about itself
 
 	// State of kube-proxy at the last reading.
 	live     proxy.Live
@@ -41,7 +42,7 @@ type Machine struct {
 
 // NewMachine returns the node of h.
 func NewMachine(h *host.Host) *Machine {
-	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h, Clock: host.ClockOffset},
+	return &Machine{Host: h, Presence: kubeproxy.Presence{Host: h, Clock: host.ClockOffset}, flows: kubeproxy.Flows,
 		generation: h.RulesGeneration, spent: h.ProcessorTime, failures: -1}
 }
 
@@ -183,6 +184,15 @@ func (n *Machine) Generation(ctx context.Context) (generation string, sure bool,
 
 // Spent returns the processor time of this process.
 func (n *Machine) Spent() time.Duration { return n.spent() }
+
+// Flows returns the stale flows of conntrack. If they cannot be read, it returns a finding about that.
+func (n *Machine) Flows(ctx context.Context, api settle.API, now *proxy.Versions, d time.Duration) []proxy.Finding {
+	found, err := settle.Flows(ctx, n.flows, api, now, d)
+	if err != nil {
+		return []proxy.Finding{kubeproxy.UnreadFlows(err)}
+	}
+	return found
+}
 
 // readBeLiberal returns whether conntrack accepts packets outside of its window, or nil if unknown.
 func readBeLiberal(h *host.Host) *bool {

@@ -10,7 +10,24 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/netns"
 )
+
+// Flow is a connection in conntrack's table.
+type Flow = netns.Flow
+
+// Translated returns the flows in this network namespace's conntrack table whose destination was
+// changed (DNAT). The error is fs.ErrPermission if the table may not be read, and
+// errors.ErrUnsupported if the kernel does not have it.
+func Translated(ctx context.Context) ([]Flow, error) {
+	ns, err := netns.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	return ns.Translated(ctx)
+}
 
 // Addresses returns the addresses of all links.
 func (*machineLinks) Addresses(context.Context) ([]netip.Addr, error) {

@@ -140,6 +140,10 @@ func truthKinds() []Kind {
 			"the rules differ from the API, but the audit ended before that was certain", "run the audit again with a longer --timeout", ""},
 		{"kubeproxy.truth.unanswered", verdict.Unknown, "the API server did not answer: the rules were not compared with the API",
 			"check that the API server is up, and that the kubeconfig's user may list and watch Services and EndpointSlices", ""},
+		{"kubeproxy.conntrack.stale-flow", verdict.Fail, "conntrack still sends flows to endpoints that the API no longer has",
+			"delete these flows: `conntrack -D` with their Service address and endpoint", "kubernetes#139628"},
+		{"kubeproxy.conntrack.unread", verdict.Unknown,
+			"could not read conntrack's flows", "run the audit as root on the node itself, with a kernel that has nf_conntrack_netlink", ""},
 		{"kubeproxy.process.absent", verdict.Fail, "kube-proxy does not run, but its rules exist: no program updates them",
 			"find out why it does not run: `kubectl -n kube-system get pods -o wide --field-selector spec.nodeName=NODE`, `crictl ps -a --name " +
 				"kube-proxy`; if another program replaces it, remove its rules with `kube-proxy --cleanup`", ""},

@@ -15,7 +15,8 @@ const (
 	patience   = time.Minute // time without an answer of the API until that is reported
 )
 
-// feed lists an API once and follows it as long as nodegate watch runs. It serves as the API of each round.
+// feed lists an API once and follows it as long as nodegate watch runs. It serves as the API of
+// each round and of the parallel search for stale flows.
 type feed struct {
 	api  API
 	news chan struct{} // signals a change
@@ -176,17 +177,5 @@ func (f *feed) Follow(ctx context.Context, _ *proxy.Versions, send func(proxy.Ev
 			return nil
 		case <-more:
 		}
-	}
-}
-
-// sleep returns false if the context ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

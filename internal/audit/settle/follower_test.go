@@ -20,6 +20,10 @@ func (c *cluster) Generation(context.Context) (string, bool, error) { return "",
 
 func (c *cluster) Spent() time.Duration { return c.spent }
 
+func (c *cluster) Flows(context.Context, settle.API, *proxy.Versions, time.Duration) []proxy.Finding {
+	return nil
+}
+
 func (c *cluster) Conclude(context.Context, *settle.Outcome, bool) {}
 
 func (c *cluster) Trouble(ctx context.Context) []proxy.Finding { return c.Proxy(ctx) }

@@ -30,6 +30,8 @@ type RuleReader interface {
 // Node is the audited node.
 type Node interface {
 	RuleReader
+	// Flows returns findings about stale flows of conntrack. It runs in parallel to the other readings.
+	Flows(ctx context.Context, api API, listed *proxy.Versions, settle time.Duration) []proxy.Finding
 	// Conclude queries kube-proxy itself, and adds the findings about that and about both to the
 	// report. compared reports whether the rules were compared with the API.
 	Conclude(ctx context.Context, out *Outcome, compared bool)
@@ -100,10 +102,19 @@ type loop struct {
 	found    []proxy.Finding
 }
 
-// Run reads the node's rules until nothing is uncertain or the context ends. Uncertain findings become unknown. Then the node
-// concludes. versions is a list of the API that was made before. It and api are nil if the rules are not to be compared with the API.
+// Run reads the node's rules and flows until nothing is uncertain or the context ends. Uncertain findings become unknown. Then the node
+// concludes. versions is a list of the API that was made before. It and api are nil if the rules are not to be compared with the API. If
+// the rules cannot be read, the outcome has only the stale flows.
 func Run(ctx context.Context, node Node, api API, versions *proxy.Versions, opts Options) (Outcome, error) {
+	flows := make(chan []proxy.Finding, 1)
+	if versions == nil {
+		flows <- nil
+	} else {
+		listed := versions.Current() // changes are applied to the other one
+		go func() { flows <- node.Flows(ctx, api, listed, opts.Settle) }()
+	}
 	out, err := settleRules(ctx, node, api, versions, opts)
+	out.Report.Conclude(append(out.Report.Findings, <-flows...))
 	if err == nil {
 		node.Conclude(ctx, &out, versions != nil)
 	}

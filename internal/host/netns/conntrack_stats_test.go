@@ -1,12 +1,8 @@
 package netns_test
 
 import (
-	"context"
-	"fmt"
 	"net"
-	"net/netip"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,39 +71,4 @@ func TestConntrackStats(t *testing.T) {
 			t.Errorf("%s: %d over netlink, %d in the file", name, sum, in)
 		}
 	}
-}
-
-// translating creates a namespace in which UDP to 198.51.100.10:53 goes to 198.51.100.2:5353. It
-// sends one datagram from each of the given number of sockets, 20,000 per address, and one to an
-// address that is not translated.
-func translating(t testing.TB, n *netns.Namespace, ctx context.Context, sockets int) {
-	t.Helper()
-	hosttest.NeedProgram(t, "nft")
-	for _, step := range []error{n.AddAddr(ctx, "lo", netip.MustParsePrefix("198.51.100.1/24")), n.SetUp(ctx, "lo")} {
-		require.NoError(t, step)
-	}
-	err := n.Do(ctx, func() error {
-		cmd := exec.CommandContext(ctx, "nft", "-f", "-")
-		cmd.Stdin = strings.NewReader(`add table ip test
-add chain ip test out { type nat hook output priority -100; }
-add rule ip test out ip daddr 198.51.100.10 udp dport 53 dnat to 198.51.100.2:5353
-`)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		for i := range sockets + 1 {
-			to := &net.UDPAddr{IP: net.IPv4(198, 51, 100, 10), Port: 53}
-			if i == sockets {
-				to = &net.UDPAddr{IP: net.IPv4(198, 51, 100, 1), Port: 9}
-			}
-			c, err := net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(198, 51, 100, byte(100+i/20_000)), Port: 10_000 + i%20_000}, to)
-			if err != nil {
-				return err
-			}
-			_, _ = c.Write([]byte("x")) // fails, because no program listens
-			_ = c.Close()
-		}
-		return nil
-	})
-	require.NoError(t, err)
 }

@@ -87,6 +87,8 @@ func notCovered(name, mode string, c audit.Covered) string {
 	switch {
 	case strings.HasPrefix(name, "kubeproxy.process.") && !c.Live:
 		return "the rules come from a file, not from this node"
+	case strings.HasPrefix(name, "kubeproxy.conntrack.") && (!c.Live || !c.Endpoints):
+		return "needs this node and the API; use --kubeconfig or --in-cluster"
 	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
 		return "no kube-proxy rules found"
 	case strings.HasPrefix(name, "kubeproxy.truth.endpoint") && !c.Endpoints:
