@@ -61,6 +61,9 @@ func conclude(o *Rehearsed) {
 		*list = slices.DeleteFunc(*list, func(l Loss) bool {
 			excused := l.Taken || namesOutside(&l, l.Flows)
 			if excused {
+				o.Cut = slices.DeleteFunc(o.Cut, func(cut string) bool {
+					return slices.ContainsFunc(l.Flows, func(f Flow) bool { return strings.HasPrefix(cut, f.Name+" (") })
+				})
 				o.NotTried = append(o.NotTried, fmt.Sprintf("packets %s, which a program of this node or a list of addresses decides about: %s",
 					DescribeFlows(l.Flows), Cause(&l)))
 			}
