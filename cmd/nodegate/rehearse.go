@@ -17,6 +17,7 @@ import (
 
 	"nodegate/internal/audit"
 	"nodegate/internal/host"
+	"nodegate/internal/host/file"
 	"nodegate/internal/verdict"
 )
 
@@ -87,6 +88,9 @@ Exit status: 0 nothing is lost and all was tried, 1 connections are lost,
 	return c
 }
 
+// maxRehearsed bounds a file of rules, and standard input.
+const maxRehearsed = 64 << 20
+
 // rehearsed returns the command to rehearse: the one of the call, or one that loads a file of rules.
 func rehearsed(args []string, rules string) ([]string, error) {
 	switch {
@@ -97,7 +101,7 @@ func rehearsed(args []string, rules string) ([]string, error) {
 	case len(args) > 0:
 		return nil, errors.New("give --rules or a command, not both")
 	}
-	text, err := os.ReadFile(rules)
+	text, err := file.Read(rules, maxRehearsed)
 	if err == nil {
 		rules, err = filepath.Abs(rules)
 	}
@@ -124,9 +128,8 @@ func readPipe(f *os.File) ([]byte, error) {
 	if err != nil || ready == 0 {
 		return nil, nil
 	}
-	const most = 64 << 20
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if len(text) > most {
+	text, err := io.ReadAll(io.LimitReader(f, maxRehearsed+1))
+	if len(text) > maxRehearsed {
 		err = errors.New("standard input is larger than 64 MiB")
 	}
 	return text, err

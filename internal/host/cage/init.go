@@ -82,7 +82,7 @@ func filter(arch uint32) []unix.SockFilter {
 	return append(f, allow)
 }
 
-// start is the cage's init: it runs the command, tells how it ended, and stays for the processes that the command left.
+// start is the cage's init. It runs the command, reports its end, and stays for the processes that it leaves running.
 func start(args []string) int {
 	unix.CloseOnExec(messageFD)
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // no process of the cage looks into it
