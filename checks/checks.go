@@ -34,7 +34,7 @@ type State struct {
 	Cause     string     // name of the check whose failure explains this one, or ""
 	Evidence  []Evidence // the observations behind the verdict
 	Stuck     string     // the part of Got that Changes do not correct, or ""
-	Changes   []Change   // the changes that apply makes, in this order; none if apply cannot fix it
+	Changes   []Change   `json:"-"` // the changes that apply makes, in this order; none if apply cannot fix it
 }
 
 // Passing returns a state that passes: Got equals Want.

@@ -3,7 +3,10 @@ package checks
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,6 +34,7 @@ type Problem struct {
 	Concurrent bool            // it waits for another program or in a namespace, so it runs in parallel to the other checks
 	AtBoot     bool            // a warning that the gate prints when it opens: it only reads a few files, and needs Later
 	Announced  bool            // the gate prints it although it does not hold: at stage boot it warns, whatever its severity
+	Weighs     bool            // its result depends on parameters, links or modules of the policy
 	Moves      bool            // other programs may be changing its subject: inspect again if it does not pass
 	Inspect    func(context.Context, *host.Host, *policy.Policy) (State, error)
 }
@@ -145,7 +149,7 @@ func (a requestedProblem) Name() string              { return a.Problem.Name }
 func (a requestedProblem) Metadata() policy.Metadata { return a.metadata }
 
 func (a requestedProblem) Inspect(ctx context.Context, h *host.Host) (State, error) {
-	s, err := a.Problem.Inspect(ctx, h, a.policy)
+	s, err := host.Conclude(h, a.question(), func(h *host.Host) (State, error) { return a.Problem.Inspect(ctx, h, a.policy) })
 	if s.Remedy == "" && !s.Pass && s.Skip == "" {
 		s.Remedy = a.Remedy
 	}
@@ -153,6 +157,26 @@ func (a requestedProblem) Inspect(ctx context.Context, h *host.Host) (State, err
 		s.Remedy = inTree(h.Root, s.Remedy)
 	}
 	return s, err
+}
+
+// question returns the name of the problem and a sum of the inputs of its conclusion.
+func (a requestedProblem) question() string {
+	sum, p := fnv.New64(), a.policy
+	of := []any{p.Gate.Unit}
+	if a.Weighs {
+		for _, s := range p.Sysctls {
+			of = append(of, s.Key, s.Value, s.OneOf, s.Min, s.Max)
+		}
+		for _, l := range p.Links {
+			of = append(of, l.Match)
+		}
+		for _, m := range p.Modules {
+			of = append(of, m.Name)
+		}
+	}
+	text, _ := json.Marshal(of) // of strings and numbers
+	_, _ = sum.Write(text)
+	return fmt.Sprintf("%s %x", a.Name(), sum.Sum64())
 }
 
 // inTree returns a remedy whose commands change the file tree at root instead of the machine. A tree has no running services.

@@ -17,7 +17,7 @@ import (
 // conntrackOverwritten detects a parameter that both the policy and kube-proxy set: kube-proxy starts last and wins.
 func conntrackOverwritten() checks.Problem {
 	return checks.Problem{
-		Name: "conntrack.kube-proxy-overwrites", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Name: "conntrack.kube-proxy-overwrites", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Weighs: true,
 		Detects: "The policy requires an nf_conntrack_max that kube-proxy will overwrite when it starts.",
 		Symptom: "nf_conntrack_max is correct after boot and differs once kube-proxy runs; kube-proxy 1.29 to 1.36 may even lower it.",
 		How: "kube-proxy writes max(131072, 32768 x CPUs), since 1.36 at most 1048576, unless conntrack.maxPerCore is 0 (before 1.29 and since " +

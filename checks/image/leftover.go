@@ -113,7 +113,7 @@ func (h finder) traits(name string) ([]config.Trait, error) {
 	if _, err := h.Files.ReadDir(name); err == nil {
 		return nil, nil
 	}
-	text, _, err := config.ReadIfAny(config.As(h.Files, config.TraitsOnly), name)
+	text, _, err := config.ReadIfAny(h.Files, name)
 	return config.Traits(text), err
 }
 

@@ -141,7 +141,7 @@ func rotatedCertificate(h *host.Host, k config.Kubelet) (clientAuth, error) {
 		return clientAuth{}, nil
 	}
 	file := rotatedFile(k)
-	text, err := config.As(h.Files, config.Certificate).ReadFile(file)
+	text, err := h.Files.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return clientAuth{}, err
 	}
@@ -177,8 +177,11 @@ func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err er
 		if !path.IsAbs(from) {
 			from = path.Join(path.Dir(kubeconfig), from)
 		}
-		if encoded, err = config.As(h.Files, config.Certificate).ReadFile(from); err != nil {
-			return none, err
+		if encoded, err = h.Files.ReadFile(from); err != nil {
+			if wrapped, is := errors.AsType[*fs.PathError](err); is { // whose path may be any text
+				err = wrapped.Err
+			}
+			return none, fmt.Errorf("reading the client certificate that %s names: %w", kubeconfig, err)
 		}
 	}
 	return readChain(encoded, from)

@@ -73,10 +73,10 @@ func inspectNodeName(h *host.Host) (checks.State, error) {
 	case first == "localhost" && (below == "" || strings.HasPrefix(below, "localdomain")):
 		s.Differs("the name is "+name, "")
 	case len(name) > most || !subdomain.MatchString(name):
-		s.Differs("the name "+name+" is not a DNS subdomain", "")
+		s.Differs("the name "+config.Typed(name)+" is not a DNS subdomain", "")
 	default:
 		c, err := rotatedCertificate(h, k)
-		if of, is := strings.CutPrefix(c.name, "system:node:"); err == nil && is && of != name && !strings.Contains(name, config.Placeholder) {
+		if of, is := strings.CutPrefix(c.name, "system:node:"); err == nil && is && of != name {
 			s.Evidence = append(s.Evidence, checks.Seen(c.from, "common name "+c.name))
 			s.Differs("the name "+name+", and a certificate for "+of, "restore the host name "+of+", or remove "+c.from+
 				" and let kubelet ask for a certificate again (`kubeadm join`)")

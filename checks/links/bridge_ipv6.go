@@ -15,7 +15,7 @@ import (
 // bridgeNetfilterIPv6 detects bridged IPv6 packets that a kernel without IPv6 drops because it cannot filter them.
 func bridgeNetfilterIPv6() checks.Problem {
 	return checks.Problem{
-		Name: "bridge.netfilter-ipv6", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn,
+		Name: "bridge.netfilter-ipv6", Stages: []checks.Stage{checks.Run}, Severity: policy.Warn, Weighs: true,
 		Detects: "IPv6 is disabled in the kernel, but a bridge passes its IPv6 packets to ip6tables.",
 		Symptom: "The kernel drops every IPv6 packet that crosses the bridge, even between two containers that do not use the host's IPv6. It " +
 			"logs once: \"Module ipv6 is disabled, so call_ip6tables is not supported\".",

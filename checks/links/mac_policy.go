@@ -16,7 +16,7 @@ import (
 // creates them expects.
 func macAddressPolicy() checks.Problem {
 	return checks.Problem{
-		Name: "link.mac-address-policy", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn,
+		Name: "link.mac-address-policy", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Warn, Weighs: true,
 		Detects: "udev sets a persistent MAC address on the CNI's interfaces right after they appear (systemd 242 and later).",
 		Symptom: "Traffic between nodes stops after flannel or the node restarts: the other nodes still have " +
 			"the previous MAC address in their tables. With the Amazon VPC CNI, Pods have no network.",

@@ -19,7 +19,7 @@ import (
 // Service works.
 func kernelCan() checks.Problem {
 	return checks.Problem{
-		Name: "packetfilter.kernel-can", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Block,
+		Name: "packetfilter.kernel-can", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Block, Weighs: true,
 		Later: true, Concurrent: true,
 		Detects: "The kernel rejects a form of rule that kube-proxy writes: a module is not installed or cannot be loaded.",
 		Symptom: "No Service works, and every few seconds kube-proxy logs \"RULE_APPEND failed (No such file or directory)\" or \"Could not " +

@@ -28,7 +28,7 @@ func (m installedModule) Inspect(_ context.Context, h *host.Host) (checks.State,
 	if err != nil {
 		return checks.State{}, err
 	}
-	modprobe, err := config.ModprobeConfig(h.Files)
+	modprobe, err := h.Modprobe()
 	if err != nil {
 		return checks.State{}, err
 	}

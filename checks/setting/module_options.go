@@ -25,7 +25,7 @@ func inspectOptions(h *host.Host, m policy.Module, state host.ModuleState) (chec
 		switch {
 		// The only proof of a parameter that the module hides is the modprobe.d that it was loaded with.
 		case errors.Is(err, fs.ErrNotExist) && m.Hides(o):
-			modprobe, err := config.ModprobeConfig(h.Files)
+			modprobe, err := h.Modprobe()
 			if err != nil {
 				return s, err
 			}
@@ -74,7 +74,7 @@ func inspectAbsent(h *host.Host, m policy.Module, state host.ModuleState) (check
 	case host.ModuleBuiltIn:
 		s.Differs("built in", "this kernel has the code built in: boot another kernel, or remove the block")
 	case host.ModuleLoadable:
-		modprobe, err := config.ModprobeConfig(h.Files)
+		modprobe, err := h.Modprobe()
 		if err != nil {
 			return s, err
 		}
@@ -121,7 +121,7 @@ func lackingOptions(m policy.Module, modprobe []config.Modprobe) string {
 		case !set:
 			lacks = append(lacks, "modprobe.d does not set "+o.Name)
 		case !m.Parameter(o).Allows(value):
-			lacks = append(lacks, "modprobe.d sets "+o.Name+"="+value)
+			lacks = append(lacks, "modprobe.d sets "+o.Name+"="+config.PlainMessage(value, "Y N"))
 		}
 	}
 	return strings.Join(lacks, ", ")

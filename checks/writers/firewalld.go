@@ -40,8 +40,8 @@ func inspectFlush(ctx context.Context, h *host.Host, s *checks.State) error {
 		if err != nil || !on {
 			return err
 		}
-		var text []byte // a script, whose rules a snapshot holds as those of any other file
-		if text, _, err = config.ReadIfAny(config.As(h.Files, config.Plain), name); regexp.MustCompile(`(?m)^\s*flush\s+ruleset`).Match(text) {
+		var text []byte
+		if text, _, err = config.ReadIfAny(h.Files, name); regexp.MustCompile(`(?m)^\s*flush\s+ruleset`).Match(text) {
 			s.Evidence = append(s.Evidence, checks.Seen(name, "flush ruleset"))
 			s.Differs(unit+" deletes all rules at each start and reload", "in "+name+" delete only its own tables, with "+
 				"`table inet NAME; delete table inet NAME` in place of `flush ruleset`; or run `systemctl disable "+unit+"`")

@@ -12,7 +12,7 @@ import (
 // ipForwardWriters: ip_forward is on now, but a configuration file will turn it off.
 func ipForwardWriters() checks.Problem {
 	return checks.Problem{
-		Name: "ip-forward.writers", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn,
+		Name: "ip-forward.writers", Stages: []checks.Stage{checks.Boot, checks.Run}, Severity: policy.Warn, Weighs: true,
 		Detects: "IPv4 forwarding is off, or a configuration file turns it off at the next boot or reload.",
 		Symptom: "Pods reach only Pods on their own node; often hours later, after an update ran `sysctl --system` or restarted networkd.",
 		How: "net.ipv4.ip_forward is not 1; or sysctl.d or /etc/sysctl.conf sets it to 0; or, from systemd 256 on, " +

@@ -65,7 +65,8 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 			continue
 		}
 		if profile, there, err := h.ReadIfAny("/etc/tuned/active_profile"); unit.key == "" && there && err == nil {
-			unit.writes += " (" + strings.Join(strings.Fields(string(profile)), " ") + ")"
+			names := slices.DeleteFunc(strings.Fields(string(profile)), func(word string) bool { return config.Name(word) != word })
+			unit.writes += " (" + strings.Join(names, " ") + ")"
 		}
 		found = append(found, checks.Seen(unit.name, unit.writes))
 	}

@@ -250,7 +250,7 @@ func (t *secretsTest) plantMachine(places []hosttest.Place) {
 func (t *secretsTest) exits(where, call string, code int, out string) {
 	t.Helper()
 	verb, _, _ := strings.Cut(call, " ")
-	want := map[string][]int{"snapshot": {0}, "check": {1, exitUnknown}, "plan": {1, exitUnknown}, "gate": {1}, "apply": {1, exitUnknown},
+	want := map[string][]int{"snapshot": {0}, "check": {1, exitUnknown}, "plan": {0, 1, exitUnknown}, "gate": {1}, "apply": {1, exitUnknown},
 		"audit": {exitUnknown}, "watch": {0}}[verb]
 	if strings.HasSuffix(call, "-f npd") {
 		want = []int{1, npdUnknown}

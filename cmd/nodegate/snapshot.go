@@ -19,10 +19,10 @@ func newSnapshot() *cobra.Command {
 		Use:   "snapshot [FILE]",
 		Short: "Record a node, to run the checks on another machine",
 		Long: `Snapshot runs the checks and records the answers that they got: parameters,
-links with their features, rules, and of configuration files and command lines
-the options that checks read. A placeholder (left-out-1) replaces every other
-value. --show prints what a snapshot holds, by source and size: of FILE, or of
-what would be recorded.
+links with their features, and rules. Of configuration files and command lines
+it holds no text, but the results of the checks that read them. --show prints
+what a snapshot holds, by source and size: of FILE, or of what would be
+recorded.
 
 "nodegate check --snapshot FILE" runs the checks on the recording, on any
 machine. It uses the installed policy, which is recorded too. If you give

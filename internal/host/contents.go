@@ -12,7 +12,7 @@ import (
 
 // note marks the policy: a replay evaluates its text.
 func note(name string) string {
-	if config.KindOf(name) == config.Policy {
+	if config.IsPolicy(name) {
 		return " (whole, with any secret in it)"
 	}
 	return ""

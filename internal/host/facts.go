@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,10 +42,11 @@ func (h *Host) Fact(ctx context.Context, name string) (any, bool) {
 	case "cloud.provider":
 		return h.cloud()
 	case "cni.name":
-		return h.cni()
+		name, err := Conclude(h, name, (*Host).cni)
+		return name, err == nil
 	case "kube_proxy.mode":
-		c, err := config.ReadKubeProxy(h.Files)
-		return c.Mode, err == nil && c.From != ""
+		mode, err := Conclude(h, name, (*Host).proxyMode)
+		return mode, err == nil
 	case "kubelet.version":
 		said, err := h.kubeletVersion(ctx) // "Kubernetes v1.34.1"
 		return config.LeadingNumbers(strings.TrimPrefix(said, "Kubernetes v")), err == nil
@@ -152,10 +154,10 @@ func (h *Host) cloud() (any, bool) {
 
 // cni returns the name in the first configuration file, which is the one that the container runtime
 // uses. The directory is empty until a CNI is installed: until then the name is unknown, not empty.
-func (h *Host) cni() (any, bool) {
+func (h *Host) cni() (string, error) {
 	names, err := h.Files.ReadDir("/etc/cni/net.d")
 	if err != nil {
-		return nil, false
+		return "", err
 	}
 	for _, n := range names {
 		if !strings.HasSuffix(n, ".conf") && !strings.HasSuffix(n, ".conflist") && !strings.HasSuffix(n, ".json") {
@@ -163,12 +165,20 @@ func (h *Host) cni() (any, bool) {
 		}
 		b, err := h.Files.ReadFile("/etc/cni/net.d/" + n)
 		var conf struct{ Name string }
-		if err != nil || json.Unmarshal(b, &conf) != nil {
-			return nil, false
+		if err = cmp.Or(err, json.Unmarshal(b, &conf)); err != nil {
+			return "", err
 		}
-		return conf.Name, true
+		return config.Name(conf.Name), nil
 	}
-	return nil, false
+	return "", fs.ErrNotExist
+}
+
+func (h *Host) proxyMode() (string, error) {
+	c, err := config.ReadKubeProxy(h.Files)
+	if err == nil && c.From == "" {
+		err = fs.ErrNotExist
+	}
+	return c.Mode, err
 }
 
 // CNIConfig returns the names and contents of the CNI's configuration files on this node, or "" before there is a CNI.
@@ -195,6 +205,10 @@ func (h *Host) CNIConfig() (string, error) {
 
 // kubeletVersion runs the kubelet that the unit starts, or else the one in the search path.
 func (h *Host) kubeletVersion(ctx context.Context) (string, error) {
+	return Conclude(h, "kubelet.version", func(h *Host) (string, error) { return h.runKubelet(ctx) })
+}
+
+func (h *Host) runKubelet(ctx context.Context) (string, error) {
 	if k, _ := h.Kubelet(); k.Command != nil {
 		var command []string
 		if len(k.Command) > 1 && k.Command[1] == "kubelet" { // hyperkube kubelet

@@ -28,45 +28,32 @@ const maxCommand = 64 << 10
 type machineFiles struct{}
 
 // ReadFile synthesises /proc/net/stat/nf_conntrack if the kernel does not provide that file.
-func (machineFiles) ReadFile(name string) (config.Text, error) {
+func (machineFiles) ReadFile(name string) ([]byte, error) {
 	if path.Base(name) == "cmdline" {
 		f, err := file.Open(name)
-		return textOf(f, err, readStart, maxCommand)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return io.ReadAll(io.LimitReader(f, maxCommand))
 	}
-	found, mode, err := file.ReadMode(name, maxFile)
+	found, err := file.Read(name, maxFile)
 	if name != "/proc/net/stat/nf_conntrack" || !errors.Is(err, fs.ErrNotExist) {
-		return config.NewText(mode, found), err
+		return found, err
 	}
 	// Kernels without CONFIG_NF_CONNTRACK_PROCFS (Ubuntu's) report their counters over netlink
 	// only. The query would load nf_conntrack, so it is skipped while the module is not loaded.
 	if loaded, _ := existsResult(os.Lstat("/proc/sys/net/netfilter/nf_conntrack_count")); !loaded {
-		return config.Text{}, err
+		return nil, err
 	}
 	stats, asked := netns.ConntrackStats()
 	if errors.Is(asked, errors.ErrUnsupported) {
-		return config.Text{}, err
+		return nil, err
 	}
-	return config.NewText(0o444, stats), asked
+	return stats, asked
 }
 
-// readStart reads the first most bytes and closes the file.
-func readStart(f *os.File, most int64) ([]byte, error) {
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most))
-}
-
-// textOf reads an open file.
-func textOf(f *os.File, err error, read func(*os.File, int64) ([]byte, error), most int64) (config.Text, error) {
-	if err != nil {
-		return config.Text{}, err
-	}
-	mode := fs.FileMode(0)
-	if info, err := f.Stat(); err == nil {
-		mode = info.Mode()
-	}
-	text, err := read(f, most)
-	return config.NewText(mode, text), err
-}
+func (m machineFiles) Filled(name string) (bool, error) { return config.Filled(m, name) }
 
 func (machineFiles) ReadDir(name string) ([]string, error) { return file.ListDir(name) }
 
@@ -149,10 +136,15 @@ func (t treeFiles) withPath(name string, err error) error {
 	return err
 }
 
-func (t treeFiles) ReadFile(name string) (config.Text, error) {
+func (t treeFiles) ReadFile(name string) ([]byte, error) {
 	f, err := t.open(name)
-	return textOf(f, err, file.Drain, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	return file.Drain(f, maxFile)
 }
+
+func (t treeFiles) Filled(name string) (bool, error) { return config.Filled(t, name) }
 
 func (t treeFiles) readShown(name string) ([]byte, error) {
 	f, err := t.open(name)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"nodegate/internal/host/boot"
-	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 )
 
@@ -199,7 +198,7 @@ func Open(root string) (*Host, error) {
 		if !info.IsDir() {
 			return nil, fmt.Errorf("opening root: %s is not a directory", root)
 		}
-		files := Shown(treeFiles{root}, new(config.Filter))
+		files := treeFiles{root}
 		none := memo{Snapshot: &Snapshot{}, absent: errTree}
 		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}, files}
 		return &Host{
@@ -209,9 +208,9 @@ func Open(root string) (*Host, error) {
 			opened:   []interface{ Close() }{units},
 		}, nil
 	}
-	links, units, filter := &machineLinks{}, &machineUnits{socket: systemdSocket}, new(config.Filter)
+	links, units := &machineLinks{}, &machineUnits{socket: systemdSocket}
 	return &Host{
-		Root: root, Moves: true, Files: Shown(machineFiles{}, filter), Kernel: machineKernel{filter}, Links: links,
+		Root: root, Moves: true, Files: machineFiles{}, Kernel: machineKernel{}, Links: links,
 		Units: units, Rules: machineRules{},
 		Runtimes: machineRuntimes{}, Exec: runChecked,
 		Openings: func(name string) ([]file.Opening, error) { return file.WhoMayReplace("/", name) },
@@ -227,14 +226,12 @@ func (h *Host) Close() {
 	}
 }
 
-// source returns the files of the running machine or of a file tree, nil for a recording, a replay or a fake.
-func (h *Host) source() Source {
-	files := h.Files
-	if a, is := files.(askedFiles); is && !a.m.keeps {
-		files = a.Files
+// source returns the files of the running machine or of a file tree under a host that asks each question once.
+func (h *Host) source() Files {
+	if a, is := h.Files.(askedFiles); is && !a.m.keeps {
+		return a.Files
 	}
-	shown, _ := files.(shownFiles)
-	return shown.Source
+	return h.Files
 }
 
 // Live reports whether the host is a running machine, not a file tree.
@@ -250,8 +247,7 @@ func (h *Host) Text(name string) (string, error) {
 type (
 	askedFiles struct {
 		Files
-		m    memo
-		kind config.Kind
+		m memo
 	}
 	askedKernel struct {
 		Kernel

@@ -4,16 +4,16 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"nodegate/internal/host/config"
 	"nodegate/internal/host/program"
 )
 
-// machineKernel is the running kernel. Its programs get the values that the filter hides from checks.
-type machineKernel struct{ hidden *config.Filter }
+// machineKernel is the running kernel.
+type machineKernel struct{}
 
 func (machineKernel) Release() (string, error) {
 	var u unix.Utsname
@@ -53,24 +53,16 @@ func (machineKernel) LoadModule(ctx context.Context, name string, options ...str
 
 // Version waits at most ten seconds: starting kubelet takes several seconds while its 100 MB are
 // read from a slow disk.
-func (k machineKernel) Version(ctx context.Context, name string, flags ...string) (string, error) {
+func (machineKernel) Version(ctx context.Context, name string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := program.Run(ctx, k.hidden.Reveal(name), append(k.revealed(flags), "--version")...)
+	out, err := program.Run(ctx, name, append(slices.Clone(flags), "--version")...)
 	return PlainVersion(string(out)), err
 }
 
-func (k machineKernel) Complaint(ctx context.Context, name string, flags ...string) (string, error) {
+func (machineKernel) Complaint(ctx context.Context, name string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	said, err := program.Complaint(ctx, k.hidden.Reveal(name), k.revealed(flags)...)
-	return kubeletWords(said), err
-}
-
-func (k machineKernel) revealed(flags []string) []string {
-	all := make([]string, len(flags))
-	for i, flag := range flags {
-		all[i] = k.hidden.Reveal(flag)
-	}
-	return all
+	said, err := program.Complaint(ctx, name, flags...)
+	return KubeletWords(said, machineFiles{}), err
 }

@@ -1,29 +1,26 @@
 package host
 
-import (
-	"slices"
+import "nodegate/internal/host/config"
 
-	"nodegate/internal/host/config"
-)
-
-// kubeletWords returns kubelet's words without values that checks may not see.
-func kubeletWords(text string) string {
-	return KubeletWords(text, Shown(machineFiles{}, new(config.Filter)))
-}
-
-// KubeletWords returns the words of kubelet that its messages have, or on its command line, or in its configuration files as the
-// filter shows them.
-func KubeletWords(text string, files config.Files) string {
+// KubeletWords returns a message of kubelet without values that not every user may read: its own words, the names of its options, and
+// the words of the files that every user may read.
+func KubeletWords(text string, files Files) string {
 	if text == "" {
 		return ""
 	}
-	k, _ := config.ReadKubelet(files) // with an error, the command line is known
-	names, known := k.Configs, slices.Clone(k.Command)
+	k, _ := config.ReadKubelet(files) // with an error, the flags are known
+	names, known := k.Configs, k.Command[:min(1, len(k.Command))]
+	for flag, v := range k.Flags {
+		known = append(known, "--"+flag)
+		if !isPrivate(files, v.From.Source) {
+			known = append(known, v.Value)
+		}
+	}
 	for _, flag := range []string{"config", "kubeconfig", "bootstrap-kubeconfig", "image-credential-provider-config"} {
 		names = append(names, k.Flags[flag].Value)
 	}
 	for _, name := range names {
-		if name != "" {
+		if name != "" && !isPrivate(files, name) {
 			text, _ := files.ReadFile(name) // kubelet cannot quote a file that cannot be read
 			known = append(known, string(text))
 		}

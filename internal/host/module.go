@@ -132,9 +132,22 @@ func (h *Host) ModuleFiles(release, name string) ([]string, error) {
 	return files, nil
 }
 
+// Modprobe returns the lines of modprobe.d, in a recording without words that are neither names nor numbers.
+func (h *Host) Modprobe() ([]config.Modprobe, error) {
+	return Conclude(h, "modprobe.d", func(h *Host) ([]config.Modprobe, error) {
+		lines, err := config.ModprobeConfig(h.Files)
+		for i := range lines {
+			if h.memo.keeps {
+				lines[i] = lines[i].Plain()
+			}
+		}
+		return lines, err
+	})
+}
+
 // Forbidden returns the line of modprobe.d that keeps modprobe from loading an installed module, or one that it needs.
 func (h *Host) Forbidden(release, name string) (line config.Modprobe, is bool, err error) {
-	modprobe, err := config.ModprobeConfig(h.Files)
+	modprobe, err := h.Modprobe()
 	files, failed := h.ModuleFiles(release, name)
 	for _, file := range files {
 		if line, is = config.Install(modprobe, ModuleName(file)); is && line.Disables() {

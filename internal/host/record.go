@@ -11,43 +11,70 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 )
 
-// The questions whose recorded answer is less than the answer.
-
-// As returns files whose content is of a kind.
-func (a askedFiles) As(kind config.Kind) config.Files {
-	a.kind = kind
-	if files, is := config.As(a.Files, kind).(Files); is {
-		a.Files = files
+// Conclude returns what compute makes of the answers of a host. A snapshot holds no text that people write: in place of the files that
+// compute reads, and of its later questions, which may repeat their words, it holds the conclusion, which a replay returns. So the
+// conclusion must have no free text.
+func Conclude[T any](h *Host, name string, compute func(*Host) (T, error)) (T, error) {
+	const kind = "conclusions"
+	m := h.memo
+	switch {
+	case m.absent != nil && m.answer(kind, name) != nil:
+		return ask[T](context.Background(), m, kind, name, nil)
+	case !m.keeps:
+		return compute(h)
 	}
-	return a
+	m.told = new(atomic.Bool)
+	v, err := compute(asking(h.asked, *h.asked, m))
+	if !m.told.Load() {
+		return v, err
+	}
+	return ask(context.Background(), h.memo, kind, name, func() (T, error) { return v, err })
 }
 
+// errText is recorded in place of a text that people write.
+var errText = errors.New("a snapshot does not hold its text")
+
+// ReadFile lets a check read a text that the snapshot does not hold.
 func (a askedFiles) ReadFile(name string) ([]byte, error) {
-	kind := fileKind
-	if a.kind != config.ByPath {
-		kind = fmt.Sprintf("%s of kind %d", fileKind, a.kind)
+	text, err := askFile(a, fileKind, name, func(name string) (string, error) {
+		text, err := a.Files.ReadFile(name)
+		switch {
+		case !a.m.keeps:
+			return string(text), err
+		case err != nil:
+			return "", err
+		}
+		kept, keeps := config.Kept(name, text)
+		isParameter := strings.HasPrefix(name, "/proc/sys/") || strings.HasPrefix(name, sysfsRoot)
+		if !keeps || isParameter && isSecret(a.Files, name, string(text)) {
+			return "", errText
+		}
+		return strings.ToValidUTF8(string(kept), "\uFFFD"), nil
+	})
+	if !errors.Is(err, errText) {
+		return []byte(text), err
 	}
-	text, err := askFile(a, kind, name, a.disclosed(a.Files.ReadFile))
-	return []byte(text), err
+	if a.m.told != nil {
+		a.m.told.Store(true)
+	}
+	return a.Files.ReadFile(name)
 }
 
-// disclosed returns a function that reads what the host shows of a file: in a recording what its snapshot holds, in UTF-8 for JSON.
-func (a askedFiles) disclosed(read func(string) ([]byte, error)) func(string) (string, error) {
-	return func(name string) (string, error) {
-		found, err := read(name)
-		switch {
-		case err != nil || !a.m.keeps:
-			return string(found), err
-		case bytes.HasPrefix(found, []byte("#!")) && a.kind == config.ByPath:
-			return "", errors.New("a snapshot does not hold scripts")
-		}
-		return strings.ToValidUTF8(string(a.m.hidden.Show(a.kind, name, config.NewText(0o444, found), true)), "\uFFFD"), nil
-	}
+// isSecret reports whether a parameter may be a key: it is not made of numbers, and not every user may read it. In a replay none is.
+func isSecret(files Files, name, value string) bool {
+	return strings.Trim(value, "-0123456789 \t\n") != "" && isPrivate(files, name)
+}
+
+// isPrivate reports whether not every user may read a file.
+func isPrivate(files Files, name string) bool {
+	head, err := files.Head(name)
+	return !errors.Is(err, ErrNotRecorded) && (err != nil || head.Mode&0o004 == 0)
 }
 
 func (a askedFiles) Exists(name string) (bool, error) {
@@ -102,7 +129,7 @@ func executableHeader(start []byte) []byte {
 // file is in its path.
 func askFile[T any](a askedFiles, kind, name string, read func(string) (T, error)) (T, error) {
 	v, err := ask(context.Background(), a.m, kind, name, func() (T, error) { return read(name) })
-	if a.m.absent == nil || !errors.Is(err, a.m.absent) || name != path.Clean(name) || strings.Contains(name, config.Placeholder) {
+	if a.m.absent == nil || !errors.Is(err, a.m.absent) || name != path.Clean(name) {
 		return v, err
 	}
 	for at := name; at != "/" && at != "."; at = path.Dir(at) {
@@ -226,5 +253,8 @@ func (h *Host) Kubelet() (config.Kubelet, error) {
 
 // derived is ask for what is computed from other answers: also a replay computes it, and no snapshot holds it.
 func derived[T any](ctx context.Context, m memo, name string, compute func() (T, error)) (T, error) {
+	if m.keeps { // each conclusion must be seen to read what it rests on
+		return compute()
+	}
 	return ask(ctx, memo{Snapshot: m.derived}, "", name, compute)
 }

@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"slices"
 	"time"
-
-	"nodegate/internal/host/config"
 )
 
 // Once returns a host for one run of the checks, which may run concurrently: it asks each question at most once. A host that Once,
@@ -27,9 +25,9 @@ func (h *Host) Again() *Host {
 	case h.asked == nil || h.memo.absent != nil:
 		return h
 	case h.memo.keeps:
-		again := h.memo
-		again.again, again.derived = true, &Snapshot{}
-		return asking(h.asked, *h.asked, again)
+		again, source := h.memo, Once(h.asked.asked)
+		again.again = true
+		return asking(source, *source, again)
 	}
 	return Once(h.asked)
 }
@@ -39,12 +37,8 @@ func Record(h *Host) (*Host, *Snapshot) {
 	s := &Snapshot{
 		APIVersion: snapshotVersion, Kind: snapshotKind, Form: snapshotForm, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 	}
-	m := memo{Snapshot: s, derived: &Snapshot{}, hidden: new(config.Filter), keeps: true}
-	if files, is := h.Files.(shownFiles); is {
-		m.hidden = files.filter
-	}
-	source := &Host{Root: h.Root, Files: h.Files, Kernel: h.Kernel, Links: h.Links, Units: h.Units, Rules: h.Rules, Runtimes: h.Runtimes}
-	return asking(source, *source, m), s
+	source := Once(&Host{Root: h.Root, Files: h.Files, Kernel: h.Kernel, Links: h.Links, Units: h.Units, Rules: h.Rules, Runtimes: h.Runtimes})
+	return asking(source, *source, memo{Snapshot: s, keeps: true}), s
 }
 
 // Replay returns the host that a snapshot was taken from, in its recorded state. It rejects all changes.
@@ -61,7 +55,7 @@ func Replay(s *Snapshot) *Host {
 func asking(of *Host, h Host, m memo) *Host {
 	h.opened = nil // of closes them
 	h.asked, h.memo = of, m
-	h.Files, h.Kernel, h.Links = askedFiles{h.Files, m, config.ByPath}, askedKernel{h.Kernel, m}, askedLinks{h.Links, m}
+	h.Files, h.Kernel, h.Links = askedFiles{h.Files, m}, askedKernel{h.Kernel, m}, askedLinks{h.Links, m}
 	h.Units, h.Rules = askedUnits{h.Units, m}, askedRules{h.Rules, m}
 	if h.Runtimes != nil {
 		h.Runtimes = askedRuntimes{h.Runtimes, m}

@@ -8,14 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"nodegate/internal/host/config"
 )
 
 // Snapshot is the memo of a host: the answers that it gave, by the kind of the question and by its name. A recording of them is enough
@@ -54,11 +54,11 @@ type answer struct {
 // memo is a host's access to the answers that it has given.
 type memo struct {
 	*Snapshot
-	derived *Snapshot      // what was computed from answers
-	hidden  *config.Filter // of a recording: knows the words that the recorded files leave out
-	keeps   bool           // it is a recording, and shows the answers of its replay
-	again   bool           // a new answer replaces the one that is there
-	absent  error          // of a replay, and of a file tree's kernel: why a question has no answer
+	derived *Snapshot    // what was computed from answers
+	keeps   bool         // it is a recording
+	told    *atomic.Bool // of a recording in Conclude: it has read a text that the snapshot does not hold, and records no more answers
+	again   bool         // a new answer replaces the one that is there
+	absent  error        // of a replay, and of a file tree's kernel: why a question has no answer
 }
 
 // ErrNotRecorded is the error of a question whose answer is not in the snapshot.
@@ -70,7 +70,8 @@ var errTree = errors.New("a file tree has no running kernel; use --stage image, 
 // ask returns the answer to a question, and calls read the first time. Checks that ask at the same time get the same answer. An answer
 // that the end of ctx cut short is not given again.
 func ask[T any](ctx context.Context, m memo, kind, name string, read func() (T, error)) (T, error) {
-	if m.Snapshot == nil {
+	asksOf := name != "" && kind != ruleKind // only the name of a question may have words of a text
+	if m.Snapshot == nil || asksOf && m.told != nil && m.told.Load() {
 		return read()
 	}
 	a := m.answer(kind, name)
@@ -161,7 +162,10 @@ func (a *answer) MarshalJSON() ([]byte, error) {
 	}{Value: a.value}
 	if a.err != nil {
 		no, is := errors.AsType[syscall.Errno](a.err)
-		switch said.Value = nil; {
+		if v := reflect.ValueOf(a.value); !v.IsValid() || v.IsZero() { // a conclusion is more than its error
+			said.Value = nil
+		}
+		switch {
 		case errors.Is(a.err, context.DeadlineExceeded):
 			said.Error = timeoutError
 		case is:

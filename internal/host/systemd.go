@@ -137,7 +137,7 @@ func (m *machineUnits) state(ctx context.Context, unit string) (active, file str
 }
 
 func (m *machineUnits) Boot(ctx context.Context, unit string) (boot.Boot, error) {
-	return boot.Test(ctx, Shown(machineFiles{}, new(config.Filter)), unit)
+	return boot.Test(ctx, machineFiles{}, unit)
 }
 
 func (m *machineUnits) Reload(ctx context.Context) error {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"nodegate/internal/ethtool"
-	"nodegate/internal/host/config"
 )
 
 // RecordWhole makes a recording host read every parameter, the attributes below /sys that match the patterns, all links with their
@@ -24,7 +23,7 @@ func (h *Host) RecordWhole(ctx context.Context, attributes, facts []string) {
 	for _, pattern := range append(attributes, "module/*/initstate") {
 		files.recordTree("/sys", strings.Split(pattern, "/"))
 	}
-	_, _ = config.ModprobeConfig(h.Files)
+	_, _ = h.Modprobe()
 	_, _ = h.Files.ReadFile("/proc/filesystems")
 	if release, err := h.Kernel.Release(); err == nil {
 		_, _ = h.Files.ReadDir("/lib/modules/" + release)

@@ -130,7 +130,7 @@ func plainRuleText(found string, ofProxy bool) string {
 	}
 	for _, word := range strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" ,/", r) }) {
 		if word = strings.Trim(word, `():;,"\`); word != "" && !isMessageWord(word) {
-			return m[1] + `"` + Placeholder + `"`
+			return m[1] + `"left-out"`
 		}
 	}
 	return found

@@ -33,14 +33,9 @@ func IsKnown(name string) bool {
 	return knownWords()[bare] || knownWords()[property] || isSysctl(bare)
 }
 
-// isVariable reports whether a name is a variable's.
-func isVariable(name string) bool { return variableName().MatchString(name) }
-
 var (
-	variableName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$`) })
-	section      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\[[A-Z]?[a-z0-9-]{1,30}\]\s*$`) })
-	moduleName   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_.:*?-]{1,40}$`) })
-	sysctlName   = sync.OnceValue(func() *regexp.Regexp {
+	moduleName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_.:*?-]{1,40}$`) })
+	sysctlName = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(abi|crypto|debug|dev|fs|kernel|net|sunrpc|user|vm|xpfs)[./][\w./*?\[\]@:-]+$`)
 	})
 	systemPath = sync.OnceValue(func() *regexp.Regexp {
@@ -57,14 +52,38 @@ var (
 			`vxlan|vxlan(-v6)?\.calico|tunl|cilium_?|bond|br|` +
 			`br-int|cbr|docker|dummy|kube-?|kube-ipvs|` +
 			`kube-bridge|nodelocaldns|ovn-?|ovn-k8s-?|genev_sys_?|antrea-gw|weave|azv|gke|nerdctl|podman|virbr|tailscale|wg|lo)` +
-			`[0-9.*?_-]*([nps][0-9*?]+)*|\*+|\$[A-Z][A-Z0-9_]*|--?[a-zA-Z]|` + Placeholder + `-[0-9]+)$`)
+			`[0-9.*?_-]*([nps][0-9*?]+)*|\*+|\$[A-Z][A-Z0-9_]*|--?[a-zA-Z])$`)
 	})
 )
+
+// Name returns a word that has the form of a module's or a profile's name, without upper case.
+func Name(word string) string {
+	if moduleName().MatchString(word) {
+		return word
+	}
+	return LeftOut
+}
+
+// Typed returns a value that is a name, or else without words that may be any text.
+func Typed(value string) string {
+	if Name(value) == value {
+		return value
+	}
+	return PlainMessage(value)
+}
 
 // isSysctl reports whether a key is in one of the kernel's directories of parameters, and no key of a cipher: stable_secret has the shape
 // of an address.
 func isSysctl(key string) bool {
 	return sysctlName().MatchString(key) && !strings.HasSuffix(key, "_secret") && !strings.HasSuffix(key, "_key")
+}
+
+// PlainValue returns the value of a parameter without words that may be any text: of a key, it returns none.
+func PlainValue(key, value string) string {
+	if !isSysctl(key) {
+		return LeftOut
+	}
+	return PlainMessage(value)
 }
 
 // isPath reports whether a word is the path of a file in a directory of the system. A path in another directory may belong to a URL.

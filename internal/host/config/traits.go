@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// Trait is something that a file holds, for checks that must not see the content: a snapshot records
-// only these words of a file of kind TraitsOnly.
+// Trait is something that a file holds.
 type Trait string
 
 // The traits of files.
@@ -68,11 +67,11 @@ var traitPatterns = sync.OnceValue(func() (all []traitPattern) {
 	return all
 })
 
-// Traits returns what a file holds outside of comments, or held before a recording replaced its text.
+// Traits returns what a file holds outside of comments.
 func Traits(text []byte) (all []Trait) {
 	text = regexp.MustCompile(`(?m)^[ \t]*[#;].*$`).ReplaceAll(text, nil)
 	for _, p := range traitPatterns() {
-		if !slices.Contains(all, p.trait) && (bytes.Contains(text, []byte(p.trait.recorded())) || p.matches(text)) {
+		if !slices.Contains(all, p.trait) && p.matches(text) {
 			all = append(all, p.trait)
 		}
 	}
@@ -94,16 +93,4 @@ func (p traitPattern) matches(text []byte) bool {
 // isPlaceholder reports whether a value is empty, or names the place of the real one: a variable, a template, a file.
 func isPlaceholder(value string) bool {
 	return slices.Contains([]string{"null", "~", "[]", "true", "false", "|", ">", "-"}, value) || strings.ContainsAny(value[:1], "$<{%/#&*!")
-}
-
-// recorded returns the form in which a snapshot holds a trait.
-func (t Trait) recorded() string { return "(holds: " + string(t) + ")" }
-
-// traitsOnly returns what a snapshot holds of a file of kind TraitsOnly.
-func traitsOnly(text string) string {
-	var b strings.Builder
-	for _, t := range Traits([]byte(text)) {
-		b.WriteString(t.recorded() + "\n")
-	}
-	return b.String()
 }

@@ -119,7 +119,7 @@ func (p *tunedProfile) findProfile(name string) (File, error) {
 		}
 		return f, err
 	}
-	return File{}, fmt.Errorf("TuneD profile %q: %w in %s", name, fs.ErrNotExist, strings.Join(tunedDirs(), ", "))
+	return File{}, fmt.Errorf("TuneD profile %q: %w in %s", Name(name), fs.ErrNotExist, strings.Join(tunedDirs(), ", "))
 }
 
 func (p *tunedProfile) mergeEntries(entries []Entry) {

@@ -15,6 +15,7 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
+	"nodegate/internal/host/file"
 )
 
 // Canaries plants text that no output may repeat in the answers of a host. It also records which
@@ -67,7 +68,7 @@ func (c *Canaries) Planted() int {
 // Host returns the machine with canaries.
 func (c *Canaries) Host(m *Machine) *host.Host {
 	h := m.Host()
-	h.Files, h.Rules = host.Shown(canarySource{files{m}, c}, new(config.Filter)), canaryRules{h.Rules, c}
+	h.Files, h.Rules = canarySource{files{m}, c}, canaryRules{h.Rules, c}
 	return h
 }
 
@@ -102,15 +103,30 @@ type canarySource struct {
 	c *Canaries
 }
 
-func (f canarySource) ReadFile(name string) (config.Text, error) {
-	text, mode, err := f.read(name)
-	return config.NewText(mode, []byte(text)), err
+func (f canarySource) ReadFile(name string) ([]byte, error) {
+	text, _, err := f.read(name)
+	return []byte(text), err
+}
+
+func (f canarySource) Filled(name string) (bool, error) { return config.Filled(f, name) }
+
+func (f canarySource) Head(name string) (file.Head, error) {
+	head, err := f.files.Head(name)
+	if f.c.Place == (Place{"file", name}) {
+		head.Mode, err = 0o600, nil
+		if f.c.Public {
+			head.Mode = 0o644
+		}
+	}
+	return head, err
 }
 
 func (f canarySource) read(name string) (string, fs.FileMode, error) {
 	_, err := f.files.ReadFile(name)
 	text, mode := f.Files[name], cmp.Or(f.Modes[name], 0o755)
-	if config.KindOf(name) == config.Identity || Canary().MatchString(name) {
+	_, kernels := config.Kept(name, nil)
+	parameter := strings.HasPrefix(name, "/proc/sys/") && name != "/proc/sys/kernel/hostname"
+	if kernels && !config.IsPolicy(name) && !parameter || Canary().MatchString(name) {
 		return text, mode, err
 	}
 	place := Place{"file", name}

@@ -76,7 +76,7 @@ func (m *Machine) Host() *host.Host {
 		m.Kernel = "6.1.0"
 	}
 	other := host.Replay(&host.Snapshot{Root: "/"})
-	return &host.Host{Root: "/", Files: m.files(), Kernel: kernel{m, other.Kernel}, Links: links{m, other.Links}, Units: units{m, other.Units},
+	return &host.Host{Root: "/", Files: files{m}, Kernel: kernel{m, other.Kernel}, Links: links{m, other.Links}, Units: units{m, other.Units},
 		Rules: rules{m, other.Rules}, Runtimes: runtimes{m, other.Runtimes}, Exec: m.exec, Openings: m.openings}
 }
 
@@ -120,19 +120,19 @@ func (m *Machine) String() string {
 
 type files struct{ *Machine }
 
-func (m *Machine) files() host.Files { return host.Shown(files{m}, new(config.Filter)) }
+func (m files) Filled(name string) (bool, error) { return config.Filled(m, name) }
 
-func (m files) ReadFile(name string) (config.Text, error) {
+func (m files) ReadFile(name string) ([]byte, error) {
 	if err := m.Refuse["r "+name]; err != nil {
-		return config.Text{}, &fs.PathError{Op: "open", Path: name, Err: err}
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	if c, ok := m.Files[name]; ok {
-		return config.NewText(cmp.Or(m.Modes[name], 0o755), []byte(c)), nil
+		return []byte(c), nil
 	}
 	if dir, is := strings.CutSuffix(name, "/status"); is && m.Files[dir+"/stat"] != "" { // a process of root unless Files says otherwise
-		return config.NewText(0o444, []byte("Name:\ta\nUid:\t0\t0\t0\t0\n")), nil
+		return []byte("Name:\ta\nUid:\t0\t0\t0\t0\n"), nil
 	}
-	return config.Text{}, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
 }
 
 func (m files) ReadDir(name string) ([]string, error) {
@@ -238,7 +238,7 @@ func (m kernel) Complaint(_ context.Context, program string, flags ...string) (s
 
 // words returns kubelet's words without values of its private files.
 func (m *Machine) words(text string) string {
-	return host.KubeletWords(text, m.files())
+	return host.KubeletWords(text, files{m})
 }
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }
