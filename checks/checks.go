@@ -37,6 +37,16 @@ type State struct {
 	Changes   []Change   `json:"-"` // the changes that apply makes, in this order; none if apply cannot fix it
 }
 
+// Texts returns the texts of the state that may repeat words of files.
+func (s *State) Texts() []*string {
+	s.Evidence = slices.Clone(s.Evidence)
+	all := []*string{&s.Want, &s.Got, &s.Skip, &s.Remedy, &s.Stuck}
+	for i := range s.Evidence {
+		all = append(all, &s.Evidence[i].Source, &s.Evidence[i].Text)
+	}
+	return all
+}
+
 // Passing returns a state that passes: Got equals Want.
 func Passing(want string, evidence ...Evidence) State {
 	return State{Want: want, Got: want, Pass: true, Evidence: evidence}

@@ -207,6 +207,9 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 		return r
 	}
 	r.State, r.Err = c.Inspect(ctx, h)
+	if _, concludes := c.(requestedProblem); !concludes {
+		r.State, r.Err = host.Plain(h, c.Name()+" "+r.State.Want, r.State, r.Err)
+	}
 	switch {
 	case r.Err != nil:
 		r.Verdict, r.State.Got = verdict.Unknown, "" // an inspection begins with the wanted state

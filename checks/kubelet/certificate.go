@@ -178,10 +178,7 @@ func clientCertificate(h *host.Host, kubeconfig string) (none clientAuth, err er
 			from = path.Join(path.Dir(kubeconfig), from)
 		}
 		if encoded, err = h.Files.ReadFile(from); err != nil {
-			if wrapped, is := errors.AsType[*fs.PathError](err); is { // whose path may be any text
-				err = wrapped.Err
-			}
-			return none, fmt.Errorf("reading the client certificate that %s names: %w", kubeconfig, err)
+			return none, err
 		}
 	}
 	return readChain(encoded, from)

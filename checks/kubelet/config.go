@@ -51,7 +51,7 @@ func inspectConfiguration(_ context.Context, h *host.Host, _ *policy.Policy) (ch
 	if k.DropIns != "" {
 		switch _, err := h.Files.ReadDir(k.DropIns); {
 		case errors.Is(err, fs.ErrNotExist):
-			wrong = append(wrong, config.PlainMessage(k.DropIns)+" is missing")
+			wrong = append(wrong, k.DropIns+" is missing")
 		case err != nil:
 			return s, err
 		}

@@ -7,7 +7,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -73,7 +72,7 @@ func inspectNodeName(h *host.Host) (checks.State, error) {
 	case first == "localhost" && (below == "" || strings.HasPrefix(below, "localdomain")):
 		s.Differs("the name is "+name, "")
 	case len(name) > most || !subdomain.MatchString(name):
-		s.Differs("the name "+config.Typed(name)+" is not a DNS subdomain", "")
+		s.Differs("the name "+name+" is not a DNS subdomain", "")
 	default:
 		c, err := rotatedCertificate(h, k)
 		if of, is := strings.CutPrefix(c.name, "system:node:"); err == nil && is && of != name {

@@ -52,7 +52,7 @@ func inspectResolvConf(_ context.Context, h *host.Host, _ *policy.Policy) (check
 	}
 	if !found {
 		remedy, err := otherResolvConf(h, name)
-		s.Differs(config.PlainMessage(name)+" is missing", remedy)
+		s.Differs(name+" is missing", remedy)
 		return s, err
 	}
 	for line := range strings.Lines(string(text)) {

@@ -121,7 +121,7 @@ func lackingOptions(m policy.Module, modprobe []config.Modprobe) string {
 		case !set:
 			lacks = append(lacks, "modprobe.d does not set "+o.Name)
 		case !m.Parameter(o).Allows(value):
-			lacks = append(lacks, "modprobe.d sets "+o.Name+"="+config.PlainMessage(value, "Y N"))
+			lacks = append(lacks, "modprobe.d sets "+o.Name+"="+value)
 		}
 	}
 	return strings.Join(lacks, ", ")

@@ -26,7 +26,7 @@ func LikelyWriter(ctx context.Context, h *host.Host, p *policy.Policy, name stri
 	found, _ := runtimeWriters(ctx, h, &policy.Policy{Sysctls: []policy.Sysctl{want}})
 	if boot, reload, err := sysctlFiles(h); err == nil {
 		for _, w := range slices.Concat(boot.Setters(string(want.Key)), reload.Setters(string(want.Key))) {
-			e := checks.Seen(w.At(), "sets it to "+typedValue(want, w)+" each time sysctl.d is applied")
+			e := checks.Seen(w.At(), "sets it to "+w.Value+" each time sysctl.d is applied")
 			if !want.Allows(w.Value) && !slices.Contains(found, e) {
 				found = append(found, e)
 			}
@@ -40,5 +40,6 @@ func LikelyWriter(ctx context.Context, h *host.Host, p *policy.Policy, name stri
 	if names == nil {
 		return "no known program writes it; " + catch
 	}
-	return strings.Join(names, "; or ") + "; " + catch
+	likely, _ := host.Plain(h, key, strings.Join(names, "; or "), nil)
+	return likely + "; " + catch
 }

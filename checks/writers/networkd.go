@@ -61,7 +61,7 @@ func inspectNetworkd(ctx context.Context, h *host.Host, _ *policy.Policy) (check
 			manages = true
 		}
 		if set {
-			s.Evidence = append(s.Evidence, checks.Seen(e.At(), e.Key+"="+config.PlainMessage(e.Value)))
+			s.Evidence = append(s.Evidence, checks.Seen(e.At(), e.Key+"="+e.Value))
 		}
 		if manages {
 			s.Pass = false

@@ -84,7 +84,7 @@ func inspectNetworkManager(ctx context.Context, h *host.Host, _ *policy.Policy) 
 		default:
 			continue
 		}
-		s.Evidence = append(s.Evidence, checks.Seen(e.At(), e.Key+"="+config.PlainMessage(e.Value)))
+		s.Evidence = append(s.Evidence, checks.Seen(e.At(), e.Key+"="+e.Value))
 	}
 	byDevice, seen := unmanagedDevices(entries)
 	s.Evidence = append(s.Evidence, seen...)
@@ -119,7 +119,7 @@ func unmanagedDevices(entries []config.Entry) (patterns []string, seen []checks.
 		set, is := config.Last(entries, e.Section, "managed")
 		if managed, valid := config.ParseBool(set.Value); is && valid && !managed {
 			patterns = append(patterns, deviceSpecs(e.Value)...)
-			seen = append(seen, checks.Seen(set.At(), "managed="+set.Value+" for "+config.PlainMessage(e.Value)))
+			seen = append(seen, checks.Seen(set.At(), "managed="+set.Value+" for "+e.Value))
 		}
 	}
 	return patterns, seen

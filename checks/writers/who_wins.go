@@ -56,7 +56,6 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 		keys = append(keys, key)
 		atBoot, _ := boot.Winner(key, otherNames(key)...)
 		later, _ := reload.Winner(key, otherNames(key)...)
-		atBoot.Value, later.Value = typedValue(want, atBoot), typedValue(want, later)
 		lost := describeLoss(want, atBoot, "at boot")
 		if atBoot == later {
 			lost = describeLoss(want, atBoot, "at boot and at sysctl --system")
@@ -83,7 +82,6 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 			wrong = append(wrong, w)
 		}
 		w, loses := findTunedLoss(want, tuned)
-		w.Value = typedValue(want, w.Setting)
 		said := checks.Seen(w.At(), "TuneD writes "+policy.Key(w.Key).String()+" = "+w.Value+"; the policy wants "+want.Want())
 		switch {
 		case loses && w.If != "":
@@ -110,14 +108,6 @@ func inspectWhoWins(ctx context.Context, h *host.Host, p *policy.Policy) (checks
 		s.Differs(strings.Join(got, ", "), strings.Join(append(removals(wrong), remedies...), "\n"))
 	}
 	return s, nil
-}
-
-// typedValue returns the value of a line, without words that the policy does not want and that may be any text.
-func typedValue(want policy.Sysctl, w config.Setting) string {
-	if want.Allows(w.Value) {
-		return w.Value
-	}
-	return config.PlainValue(w.Key, w.Value)
 }
 
 // removals returns one remedy for each file.

@@ -65,8 +65,7 @@ func runtimeWriters(ctx context.Context, h *host.Host, p *policy.Policy) ([]chec
 			continue
 		}
 		if profile, there, err := h.ReadIfAny("/etc/tuned/active_profile"); unit.key == "" && there && err == nil {
-			names := slices.DeleteFunc(strings.Fields(string(profile)), func(word string) bool { return config.Name(word) != word })
-			unit.writes += " (" + strings.Join(names, " ") + ")"
+			unit.writes += " (" + strings.Join(strings.Fields(string(profile)), " ") + ")"
 		}
 		found = append(found, checks.Seen(unit.name, unit.writes))
 	}

@@ -168,7 +168,7 @@ func (h *Host) cni() (string, error) {
 		if err = cmp.Or(err, json.Unmarshal(b, &conf)); err != nil {
 			return "", err
 		}
-		return config.Name(conf.Name), nil
+		return conf.Name, nil
 	}
 	return "", fs.ErrNotExist
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/cyphar/filepath-securejoin/pathrs-lite"
 	"golang.org/x/sys/unix"
 
-	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
 	"nodegate/internal/host/netns"
 )
@@ -28,32 +27,45 @@ const maxCommand = 64 << 10
 type machineFiles struct{}
 
 // ReadFile synthesises /proc/net/stat/nf_conntrack if the kernel does not provide that file.
-func (machineFiles) ReadFile(name string) ([]byte, error) {
+func (machineFiles) ReadFile(name string) ([]byte, fs.FileMode, error) {
 	if path.Base(name) == "cmdline" {
 		f, err := file.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		return io.ReadAll(io.LimitReader(f, maxCommand))
+		return readOpen(f, err, readStart, maxCommand)
 	}
-	found, err := file.Read(name, maxFile)
+	found, mode, err := file.ReadMode(name, maxFile)
 	if name != "/proc/net/stat/nf_conntrack" || !errors.Is(err, fs.ErrNotExist) {
-		return found, err
+		return found, mode, err
 	}
 	// Kernels without CONFIG_NF_CONNTRACK_PROCFS (Ubuntu's) report their counters over netlink
 	// only. The query would load nf_conntrack, so it is skipped while the module is not loaded.
 	if loaded, _ := existsResult(os.Lstat("/proc/sys/net/netfilter/nf_conntrack_count")); !loaded {
-		return nil, err
+		return nil, 0, err
 	}
 	stats, asked := netns.ConntrackStats()
 	if errors.Is(asked, errors.ErrUnsupported) {
-		return nil, err
+		return nil, 0, err
 	}
-	return stats, asked
+	return stats, 0o444, asked
 }
 
-func (m machineFiles) Filled(name string) (bool, error) { return config.Filled(m, name) }
+// readStart reads the first most bytes and closes the file.
+func readStart(f *os.File, most int64) ([]byte, error) {
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
+// readOpen reads an open file.
+func readOpen(f *os.File, err error, read func(*os.File, int64) ([]byte, error), most int64) ([]byte, fs.FileMode, error) {
+	if err != nil {
+		return nil, 0, err
+	}
+	mode := fs.FileMode(0)
+	if info, err := f.Stat(); err == nil {
+		mode = info.Mode()
+	}
+	text, err := read(f, most)
+	return text, mode, err
+}
 
 func (machineFiles) ReadDir(name string) ([]string, error) { return file.ListDir(name) }
 
@@ -136,15 +148,10 @@ func (t treeFiles) withPath(name string, err error) error {
 	return err
 }
 
-func (t treeFiles) ReadFile(name string) ([]byte, error) {
+func (t treeFiles) ReadFile(name string) ([]byte, fs.FileMode, error) {
 	f, err := t.open(name)
-	if err != nil {
-		return nil, err
-	}
-	return file.Drain(f, maxFile)
+	return readOpen(f, err, file.Drain, maxFile)
 }
-
-func (t treeFiles) Filled(name string) (bool, error) { return config.Filled(t, name) }
 
 func (t treeFiles) readShown(name string) ([]byte, error) {
 	f, err := t.open(name)

@@ -198,9 +198,9 @@ func Open(root string) (*Host, error) {
 		if !info.IsDir() {
 			return nil, fmt.Errorf("opening root: %s is not a directory", root)
 		}
-		files := treeFiles{root}
+		files := Marked(treeFiles{root})
 		none := memo{Snapshot: &Snapshot{}, absent: errTree}
-		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket)}, files}
+		units := treeUnits{&machineUnits{socket: filepath.Join(root, systemdSocket), files: files}}
 		return &Host{
 			Root: root, Files: files, Kernel: askedKernel{frozenKernel{}, none}, Links: askedLinks{frozenLinks{m: none}, none}, Units: units,
 			Rules:    askedRules{askedRules{}, none},
@@ -208,9 +208,10 @@ func Open(root string) (*Host, error) {
 			opened:   []interface{ Close() }{units},
 		}, nil
 	}
-	links, units := &machineLinks{}, &machineUnits{socket: systemdSocket}
+	files, links := Marked(machineFiles{}), &machineLinks{}
+	units := &machineUnits{socket: systemdSocket, files: files}
 	return &Host{
-		Root: root, Moves: true, Files: machineFiles{}, Kernel: machineKernel{}, Links: links,
+		Root: root, Moves: true, Files: files, Kernel: machineKernel{files}, Links: links,
 		Units: units, Rules: machineRules{},
 		Runtimes: machineRuntimes{}, Exec: runChecked,
 		Openings: func(name string) ([]file.Opening, error) { return file.WhoMayReplace("/", name) },
@@ -226,12 +227,14 @@ func (h *Host) Close() {
 	}
 }
 
-// source returns the files of the running machine or of a file tree under a host that asks each question once.
-func (h *Host) source() Files {
-	if a, is := h.Files.(askedFiles); is && !a.m.keeps {
-		return a.Files
+// source returns the files of the running machine or of a file tree, nil for a recording, a replay or a fake.
+func (h *Host) source() Source {
+	files := h.Files
+	if a, is := files.(askedFiles); is && !a.m.keeps {
+		files = a.Files
 	}
-	return h.Files
+	marked, _ := files.(markedFiles)
+	return marked.Source
 }
 
 // Live reports whether the host is a running machine, not a file tree.

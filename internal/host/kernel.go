@@ -12,8 +12,8 @@ import (
 	"nodegate/internal/host/program"
 )
 
-// machineKernel is the running kernel.
-type machineKernel struct{}
+// machineKernel is the running kernel. files are the machine's.
+type machineKernel struct{ files Files }
 
 func (machineKernel) Release() (string, error) {
 	var u unix.Utsname
@@ -60,9 +60,9 @@ func (machineKernel) Version(ctx context.Context, name string, flags ...string) 
 	return PlainVersion(string(out)), err
 }
 
-func (machineKernel) Complaint(ctx context.Context, name string, flags ...string) (string, error) {
+func (k machineKernel) Complaint(ctx context.Context, name string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	said, err := program.Complaint(ctx, name, flags...)
-	return KubeletWords(said, machineFiles{}), err
+	return KubeletWords(said, k.files), err
 }

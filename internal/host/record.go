@@ -17,21 +17,22 @@ import (
 	"nodegate/internal/host/file"
 )
 
-// Conclude returns what compute makes of the answers of a host. A snapshot holds no text that people write: in place of the files that
-// compute reads, and of its later questions, which may repeat their words, it holds the conclusion, which a replay returns. So the
-// conclusion must have no free text.
+// Conclude returns what compute makes of the answers of a host, as Plain returns it. A snapshot holds no text that people write: in place
+// of the files that compute reads, and of its later questions, which may repeat their words, it holds the conclusion, which a replay
+// returns.
 func Conclude[T any](h *Host, name string, compute func(*Host) (T, error)) (T, error) {
 	const kind = "conclusions"
 	m := h.memo
-	switch {
-	case m.absent != nil && m.answer(kind, name) != nil:
+	if m.absent != nil && m.answer(kind, name) != nil {
 		return ask[T](context.Background(), m, kind, name, nil)
-	case !m.keeps:
-		return compute(h)
 	}
-	m.told = new(atomic.Bool)
-	v, err := compute(asking(h.asked, *h.asked, m))
-	if !m.told.Load() {
+	reading := h
+	if m.keeps {
+		m.told = new(atomic.Bool)
+		reading = asking(h.asked, *h.asked, m)
+	}
+	v, err := compute(reading)
+	if v, err = Plain(h, name, v, err); !m.keeps || !m.told.Load() {
 		return v, err
 	}
 	return ask(context.Background(), h.memo, kind, name, func() (T, error) { return v, err })
@@ -51,8 +52,8 @@ func (a askedFiles) ReadFile(name string) ([]byte, error) {
 			return "", err
 		}
 		kept, keeps := config.Kept(name, text)
-		isParameter := strings.HasPrefix(name, "/proc/sys/") || strings.HasPrefix(name, sysfsRoot)
-		if !keeps || isParameter && isSecret(a.Files, name, string(text)) {
+		if !keeps {
+			a.m.written.Add(name, string(text))
 			return "", errText
 		}
 		return strings.ToValidUTF8(string(kept), "\uFFFD"), nil
@@ -64,17 +65,6 @@ func (a askedFiles) ReadFile(name string) ([]byte, error) {
 		a.m.told.Store(true)
 	}
 	return a.Files.ReadFile(name)
-}
-
-// isSecret reports whether a parameter may be a key: it is not made of numbers, and not every user may read it. In a replay none is.
-func isSecret(files Files, name, value string) bool {
-	return strings.Trim(value, "-0123456789 \t\n") != "" && isPrivate(files, name)
-}
-
-// isPrivate reports whether not every user may read a file.
-func isPrivate(files Files, name string) bool {
-	head, err := files.Head(name)
-	return !errors.Is(err, ErrNotRecorded) && (err != nil || head.Mode&0o004 == 0)
 }
 
 func (a askedFiles) Exists(name string) (bool, error) {

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"slices"
 	"time"
+
+	"nodegate/internal/host/config"
 )
 
 // Once returns a host for one run of the checks, which may run concurrently: it asks each question at most once. A host that Once,
@@ -38,7 +40,7 @@ func Record(h *Host) (*Host, *Snapshot) {
 		APIVersion: snapshotVersion, Kind: snapshotKind, Form: snapshotForm, Taken: time.Now().UTC().Truncate(time.Second), Root: h.Root,
 	}
 	source := Once(&Host{Root: h.Root, Files: h.Files, Kernel: h.Kernel, Links: h.Links, Units: h.Units, Rules: h.Rules, Runtimes: h.Runtimes})
-	return asking(source, *source, memo{Snapshot: s, keeps: true}), s
+	return asking(source, *source, memo{Snapshot: s, keeps: true, written: new(config.Withheld)}), s
 }
 
 // Replay returns the host that a snapshot was taken from, in its recorded state. It rejects all changes.

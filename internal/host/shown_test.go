@@ -10,7 +10,6 @@ import (
 	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/require"
 )
 
 // TestShown: a recording holds no text that people write, and no key of the kernel, and what is asked after such a text was read is not in

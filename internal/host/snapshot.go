@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/config"
 )
 
 // Snapshot is the memo of a host: the answers that it gave, by the kind of the question and by its name. A recording of them is enough
@@ -54,11 +56,12 @@ type answer struct {
 // memo is a host's access to the answers that it has given.
 type memo struct {
 	*Snapshot
-	derived *Snapshot    // what was computed from answers
-	keeps   bool         // it is a recording
-	told    *atomic.Bool // of a recording in Conclude: it has read a text that the snapshot does not hold, and records no more answers
-	again   bool         // a new answer replaces the one that is there
-	absent  error        // of a replay, and of a file tree's kernel: why a question has no answer
+	derived *Snapshot        // what was computed from answers
+	keeps   bool             // it is a recording
+	written *config.Withheld // of a recording: the texts that people wrote
+	told    *atomic.Bool     // of a recording in Conclude: it has read a text that the snapshot does not hold, and records no more answers
+	again   bool             // a new answer replaces the one that is there
+	absent  error            // of a replay, and of a file tree's kernel: why a question has no answer
 }
 
 // ErrNotRecorded is the error of a question whose answer is not in the snapshot.

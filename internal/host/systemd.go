@@ -39,6 +39,7 @@ func (h *Host) SystemdListens() bool {
 // the packages of systemd and libc run); the next query then opens a new one.
 type machineUnits struct {
 	socket string
+	files  Files
 	conn   *dbus.Conn
 }
 
@@ -136,8 +137,9 @@ func (m *machineUnits) state(ctx context.Context, unit string) (active, file str
 	return active, file, nil
 }
 
+// Boot computes the boot with the systemd of this machine, also of a file tree.
 func (m *machineUnits) Boot(ctx context.Context, unit string) (boot.Boot, error) {
-	return boot.Test(ctx, machineFiles{}, unit)
+	return boot.Test(ctx, m.files, unit)
 }
 
 func (m *machineUnits) Reload(ctx context.Context) error {
@@ -229,10 +231,7 @@ func (treeUnits) Crashes(context.Context, string) (Crash, error) { return Crash{
 
 // treeUnits is the systemd whose root is the file tree, as a container sees its host. It can load
 // installed units; the state of its units is not part of the tree.
-type treeUnits struct {
-	*machineUnits
-	files Files
-}
+type treeUnits struct{ *machineUnits }
 
 func (treeUnits) State(context.Context, string) (active, file string, err error) {
 	return "", "", errTree
@@ -240,11 +239,6 @@ func (treeUnits) State(context.Context, string) (active, file string, err error)
 
 // Loaded returns the zero value: a file tree's systemd may run another version of the tree's units.
 func (treeUnits) Loaded(context.Context, string) (Loaded, error) { return Loaded{}, nil }
-
-// Boot computes the boot of the tree with the systemd of this machine.
-func (t treeUnits) Boot(ctx context.Context, unit string) (boot.Boot, error) {
-	return boot.Test(ctx, t.files, unit)
-}
 
 // SystemdHas reports whether the systemd whose root is the file tree responds and has a file for a
 // unit.

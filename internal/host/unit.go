@@ -221,7 +221,7 @@ func (m *machineUnits) Crashes(ctx context.Context, unit string) (Crash, error) 
 		}
 		// Only lines of the service itself: systemd and nodegate write to the same unit's journal
 		// over another transport.
-		c.Line = KubeletWords(lastError(journal(wordLines, "_TRANSPORT=stdout")), machineFiles{})
+		c.Line = KubeletWords(lastError(journal(wordLines, "_TRANSPORT=stdout")), m.files)
 		// At each start systemd forgets how the previous main process exited (service_start() in
 		// its src/core/service.c resets main_exec_status). While the next process or its gate runs,
 		// the properties contain neither that nor whether a main process existed.

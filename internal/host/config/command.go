@@ -69,8 +69,8 @@ func startCommand(files Files, unit []File, unitName string) (
 		case err != nil:
 			return nil, nil, "", fmt.Errorf("reading the variables of %s: %w", unitName, err)
 		case !known:
-			return nil, nil, unitName + " reads its variables from " + PlainMessage(pattern) + ", whose directory part has wildcards; nodegate " +
-				"does not expand these", nil
+			return nil, nil, unitName + " reads its variables from " + pattern + ", whose directory part has wildcards; nodegate does " +
+				"not expand these", nil
 		}
 		missing := true
 		for _, name := range names {
@@ -88,7 +88,7 @@ func startCommand(files Files, unit []File, unitName string) (
 			}
 		}
 		if missing && !optional {
-			return nil, nil, PlainMessage(pattern) + ", which " + unitName + " reads, is missing", nil
+			return nil, nil, pattern + ", which " + unitName + " reads, is missing", nil
 		}
 	}
 	for _, w := range SplitWords(starts[0].Value) {
@@ -111,7 +111,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	program := command[0].text
 	hyperkube := len(command) > 1 && command[1].text == "kubelet" // an image's program may be kubelet, or hyperkube with its name
 	if !isKubelet(path.Base(program)) || path.Base(program) == "hyperkube" && !hyperkube {
-		return nil, "kubelet.service runs " + PlainMessage(program) + ", not kubelet itself", nil
+		return nil, "kubelet.service runs " + program + ", not kubelet itself", nil
 	}
 	return command, "", nil
 }

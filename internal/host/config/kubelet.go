@@ -169,7 +169,7 @@ func (k *Kubelet) commandFlags(words []argument) {
 			value = "true"
 		}
 		flag = strings.ReplaceAll(flag, "_", "-")
-		k.Flags[flag] = KubeletValue{value, Source{w.file, "--" + flag + "=" + Typed(value)}}
+		k.Flags[flag] = KubeletValue{value, Source{w.file, "--" + flag + "=" + value}}
 	}
 }
 
@@ -188,7 +188,7 @@ func (k *Kubelet) readUsualPlaces(files Files, found []File) (configs, dirs []st
 	}
 	for _, f := range found {
 		for flag, value := range Flags(string(f.Text)) {
-			k.Flags[flag] = KubeletValue{value, Source{f.Path, "--" + flag + "=" + Typed(value)}}
+			k.Flags[flag] = KubeletValue{value, Source{f.Path, "--" + flag + "=" + value}}
 			k.Found = true
 		}
 	}
@@ -218,7 +218,7 @@ func (k *Kubelet) addSettings(file, prefix string, settings map[string]any) {
 		switch v := v.(type) {
 		case bool, string, int:
 			value := fmt.Sprint(v)
-			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + Typed(value)}}
+			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}
 		case map[string]any:
 			if len(v) == 0 { // not the same as unset: it replaces a default
 				k.Values[prefix+key] = KubeletValue{"", Source{file, prefix + key + ": {}"}}
@@ -227,7 +227,7 @@ func (k *Kubelet) addSettings(file, prefix string, settings map[string]any) {
 		case []any: // in the form of the flag; maps in a list also by their index
 			k.removeSettings(prefix + key)
 			value := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(v), "[]")), ",")
-			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + Typed(value)}}
+			k.Values[prefix+key] = KubeletValue{value, Source{file, prefix + key + ": " + value}}
 			for i, element := range v {
 				if settings, is := element.(map[string]any); is {
 					k.addSettings(file, fmt.Sprintf("%s%s.%d.", prefix, key, i), settings)

@@ -119,7 +119,7 @@ func ParseKubeProxy(text string) (KubeProxy, error) {
 		for _, m := range flag.FindAllStringSubmatch(text, -1) {
 			switch m[1] + m[2] + m[3] {
 			case "mode":
-				c.Mode = PlainMessage(m[4])
+				c.Mode = m[4]
 			case "min":
 				number(&c.Min, m[4])
 			case "min-sync-period":
@@ -149,7 +149,7 @@ func ParseKubeProxy(text string) (KubeProxy, error) {
 		return c, err
 	}
 	if file.Mode != "" {
-		c.Mode = PlainMessage(file.Mode)
+		c.Mode = file.Mode
 	}
 	for _, period := range []string{file.IPTables.MinSyncPeriod, file.IPVS.MinSyncPeriod, file.NFTables.MinSyncPeriod} {
 		// kubeadm writes 0s, which is kube-proxy's default.

@@ -18,7 +18,6 @@ var messageWords string
 var knownMessageWords = sync.OnceValue(func() map[string]bool { return wordSet(messageWords) })
 
 var (
-	messageToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^\s"'` + "`" + `,;()\[\]{}=<>|!\\]+`) })
 	// Places in a source, klog's header, versions and exit codes.
 	messagePattern = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^([a-z0-9_]+\.go:[0-9]+|` +
@@ -38,17 +37,39 @@ func PlainMessage(text string, known ...string) string {
 	constant := structuredMessage().FindString(text)
 	given := map[string]bool{}
 	for _, k := range known {
-		for _, token := range messageToken().FindAllString(k, -1) {
+		for _, token := range messageTokens(k) {
 			given[bareWord(token)] = true
 		}
 	}
-	return constant + repeatedValue().ReplaceAllString(messageToken().ReplaceAllStringFunc(text[len(constant):], func(token string) string {
-		word := bareWord(token)
-		if word == "" || given[word] || isMessageWord(word) {
-			return token
+	return constant + plainTokens(text[len(constant):], func(_, word string) bool { return given[word] || isMessageWord(word) })
+}
+
+// messageSeparators are the characters between words of messages.
+const messageSeparators = " \t\r\n\f\"'`,;()[]{}=<>|!\\"
+
+func messageTokens(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(messageSeparators, r) })
+}
+
+// plainTokens returns a text without the words that shows rejects. before is the text before the word.
+func plainTokens(text string, shows func(before, word string) bool) string {
+	var out strings.Builder
+	last := 0
+	for at := 0; at < len(text); at++ { // at is the beginning of a word, or a separator
+		end := strings.IndexAny(text[at:], messageSeparators)
+		if end < 0 {
+			end = len(text) - at
 		}
-		return LeftOut + token[len(word):]
-	}), LeftOut)
+		if word := bareWord(text[at : at+end]); word != "" && !shows(text[:at], word) {
+			out.WriteString(text[last:at] + LeftOut)
+			last = at + len(word)
+		}
+		at += end
+	}
+	if last == 0 {
+		return text
+	}
+	return repeatedValue().ReplaceAllString(out.String()+text[last:], LeftOut)
 }
 
 // structuredMessage matches klog's header and message, before the keys: E1126 10:00:00.123456 7 run.go:72] "command failed" err="...".

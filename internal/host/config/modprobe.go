@@ -19,25 +19,20 @@ type Modprobe struct {
 // At returns file:line.
 func (m Modprobe) At() string { return At(m.File, m.Line) }
 
-// Text returns the line with single spaces, without words that may be any text.
-func (m Modprobe) Text() string {
-	return m.Command + " " + Name(m.Module) + " " + PlainMessage(m.Rest, "#")
-}
+// Text returns the line with single spaces.
+func (m Modprobe) Text() string { return m.Command + " " + m.Module + " " + m.Rest }
 
-// Plain returns the line with "?" in place of words that may be any text: the names of modules and options remain, and numbers.
+// Plain returns the line with "?" in place of words that may be any text, among them the values of options.
 func (m Modprobe) Plain() Modprobe {
 	words := strings.Fields(m.Rest)
 	for i, w := range words {
-		switch name, value, is := strings.Cut(w, "="); {
-		case is && (len(value) == 1 || isMessageWord(value)):
-			words[i] = Name(name) + "=" + value
-		case is:
-			words[i] = Name(name) + "=?"
-		case !isMessageWord(w) && (m.Command == "install" || Name(w) != w):
+		if name, _, is := strings.Cut(w, "="); is && isMessageWord(name) {
+			words[i] = name + "=?"
+		} else if is || !isShown(w) {
 			words[i] = "?"
 		}
 	}
-	m.Module, m.Rest = Name(m.Module), strings.Join(words, " ")
+	m.Rest = strings.Join(words, " ")
 	return m
 }
 

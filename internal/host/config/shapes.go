@@ -34,7 +34,6 @@ func IsKnown(name string) bool {
 }
 
 var (
-	moduleName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9_.:*?-]{1,40}$`) })
 	sysctlName = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(abi|crypto|debug|dev|fs|kernel|net|sunrpc|user|vm|xpfs)[./][\w./*?\[\]@:-]+$`)
 	})
@@ -56,34 +55,15 @@ var (
 	})
 )
 
-// Name returns a word that has the form of a module's or a profile's name, without upper case.
-func Name(word string) string {
-	if moduleName().MatchString(word) {
-		return word
-	}
-	return LeftOut
-}
+// isSysctl reports whether a key is in one of the kernel's directories of parameters.
+func isSysctl(key string) bool { return sysctlName().MatchString(key) }
 
-// Typed returns a value that is a name, or else without words that may be any text.
-func Typed(value string) string {
-	if Name(value) == value {
-		return value
-	}
-	return PlainMessage(value)
-}
-
-// isSysctl reports whether a key is in one of the kernel's directories of parameters, and no key of a cipher: stable_secret has the shape
-// of an address.
-func isSysctl(key string) bool {
-	return sysctlName().MatchString(key) && !strings.HasSuffix(key, "_secret") && !strings.HasSuffix(key, "_key")
-}
-
-// PlainValue returns the value of a parameter without words that may be any text: of a key, it returns none.
-func PlainValue(key, value string) string {
-	if !isSysctl(key) {
+// withoutKey returns the value of a parameter, unless it is the key of a cipher: stable_secret has the shape of an address.
+func withoutKey(name, value string) string {
+	if strings.HasSuffix(name, "_secret") || strings.HasSuffix(name, "_key") {
 		return LeftOut
 	}
-	return PlainMessage(value)
+	return value
 }
 
 // isPath reports whether a word is the path of a file in a directory of the system. A path in another directory may belong to a URL.

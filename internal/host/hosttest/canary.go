@@ -1,7 +1,6 @@
 package hosttest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
-	"nodegate/internal/host/file"
 )
 
 // Canaries plants text that no output may repeat in the answers of a host. It also records which
@@ -68,7 +66,7 @@ func (c *Canaries) Planted() int {
 // Host returns the machine with canaries.
 func (c *Canaries) Host(m *Machine) *host.Host {
 	h := m.Host()
-	h.Files, h.Rules = canarySource{files{m}, c}, canaryRules{h.Rules, c}
+	h.Files, h.Rules = host.Marked(canarySource{files{m}, c}), canaryRules{h.Rules, c}
 	return h
 }
 
@@ -103,27 +101,14 @@ type canarySource struct {
 	c *Canaries
 }
 
-func (f canarySource) ReadFile(name string) ([]byte, error) {
-	text, _, err := f.read(name)
-	return []byte(text), err
-}
-
-func (f canarySource) Filled(name string) (bool, error) { return config.Filled(f, name) }
-
-func (f canarySource) Head(name string) (file.Head, error) {
-	head, err := f.files.Head(name)
-	if f.c.Place == (Place{"file", name}) {
-		head.Mode, err = 0o600, nil
-		if f.c.Public {
-			head.Mode = 0o644
-		}
-	}
-	return head, err
+func (f canarySource) ReadFile(name string) ([]byte, fs.FileMode, error) {
+	text, mode, err := f.read(name)
+	return []byte(text), mode, err
 }
 
 func (f canarySource) read(name string) (string, fs.FileMode, error) {
-	_, err := f.files.ReadFile(name)
-	text, mode := f.Files[name], cmp.Or(f.Modes[name], 0o755)
+	_, mode, err := f.files.ReadFile(name)
+	text := f.Files[name]
 	_, kernels := config.Kept(name, nil)
 	parameter := strings.HasPrefix(name, "/proc/sys/") && name != "/proc/sys/kernel/hostname"
 	if kernels && !config.IsPolicy(name) && !parameter || Canary().MatchString(name) {

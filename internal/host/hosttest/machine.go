@@ -76,7 +76,7 @@ func (m *Machine) Host() *host.Host {
 		m.Kernel = "6.1.0"
 	}
 	other := host.Replay(&host.Snapshot{Root: "/"})
-	return &host.Host{Root: "/", Files: files{m}, Kernel: kernel{m, other.Kernel}, Links: links{m, other.Links}, Units: units{m, other.Units},
+	return &host.Host{Root: "/", Files: m.files(), Kernel: kernel{m, other.Kernel}, Links: links{m, other.Links}, Units: units{m, other.Units},
 		Rules: rules{m, other.Rules}, Runtimes: runtimes{m, other.Runtimes}, Exec: m.exec, Openings: m.openings}
 }
 
@@ -120,19 +120,19 @@ func (m *Machine) String() string {
 
 type files struct{ *Machine }
 
-func (m files) Filled(name string) (bool, error) { return config.Filled(m, name) }
+func (m *Machine) files() host.Files { return host.Marked(files{m}) }
 
-func (m files) ReadFile(name string) ([]byte, error) {
+func (m files) ReadFile(name string) ([]byte, fs.FileMode, error) {
 	if err := m.Refuse["r "+name]; err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		return nil, 0, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
 	if c, ok := m.Files[name]; ok {
-		return []byte(c), nil
+		return []byte(c), cmp.Or(m.Modes[name], 0o755), nil
 	}
 	if dir, is := strings.CutSuffix(name, "/status"); is && m.Files[dir+"/stat"] != "" { // a process of root unless Files says otherwise
-		return []byte("Name:\ta\nUid:\t0\t0\t0\t0\n"), nil
+		return []byte("Name:\ta\nUid:\t0\t0\t0\t0\n"), 0o444, nil
 	}
-	return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
+	return nil, 0, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
 }
 
 func (m files) ReadDir(name string) ([]string, error) {
@@ -175,7 +175,7 @@ func (m files) Head(name string) (file.Head, error) {
 	if _, err := m.ReadDir(name); err == nil {
 		return file.Head{Dir: true, Mode: 0o755}, nil
 	}
-	if _, err := m.ReadFile(name); err != nil {
+	if _, _, err := m.ReadFile(name); err != nil {
 		return file.Head{}, err
 	}
 	return file.Head{Mode: cmp.Or(m.Modes[name], 0o755), Start: []byte(m.Files[name])}, nil
@@ -238,7 +238,7 @@ func (m kernel) Complaint(_ context.Context, program string, flags ...string) (s
 
 // words returns kubelet's words without values of its private files.
 func (m *Machine) words(text string) string {
-	return host.KubeletWords(text, files{m})
+	return host.KubeletWords(text, m.files())
 }
 
 func (m kernel) Synchronised() (bool, error) { return !m.Unsynced, nil }

@@ -1,0 +1,120 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+// Withheld is the texts of files whose words must not leave the program.
+type Withheld struct {
+	mu     sync.Mutex
+	texts  map[string]string // of the files, by their names; "" of one that every user may read
+	runs   map[string]string // the same, as letters and digits with spaces between
+	leaves map[string]bool   // words that Plain has judged
+}
+
+// Add adds the text of a file, or "" for a file whose words may leave.
+func (w *Withheld) Add(name, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.texts == nil {
+		w.texts = map[string]string{}
+	}
+	if old, is := w.texts[name]; is && old == text {
+		return
+	}
+	w.texts[name] = text
+	if w.leaves = nil; text == "" {
+		return
+	}
+	if w.runs == nil {
+		w.runs = map[string]string{}
+	}
+	text += " " + escape().ReplaceAllStringFunc(text, unescaped)
+	w.runs[name] = " " + strings.Join(runs(text), " ") + " "
+}
+
+// Plain returns a text without the words of the files. Those in known remain, words of messages, and words whose shape lacks a place for a
+// secret, unless they are the value of an option that is not known.
+func (w *Withheld) Plain(text, known string) string {
+	if w == nil || text == "" {
+		return text
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.runs == nil {
+		return text
+	}
+	if w.leaves == nil {
+		w.leaves = map[string]bool{}
+	}
+	return plainTokens(text, func(before, word string) bool {
+		if len(word) > 2 && isUnknownOption(before) {
+			return !w.has(word, known, true)
+		}
+		leaves, judged := w.leaves[word]
+		if !judged {
+			leaves = !w.has(word, "", false) || isShown(word) && (!isPath(word) || w.names(word))
+			w.leaves[word] = leaves
+		}
+		return leaves || !w.has(word, known, false)
+	})
+}
+
+// has reports whether a part of a word is in a file, and not in known. Words of messages count only if all is set. A longer part may stand
+// inside a word there, which a parser has split.
+func (w *Withheld) has(word, known string, all bool) bool {
+	const long = 5
+	given := runs(known)
+	return slices.ContainsFunc(runs(word), func(run string) bool {
+		if slices.Contains(given, run) || !all && isCamelWord(run) {
+			return false
+		}
+		if len(run) < long {
+			run = " " + run + " "
+		}
+		for _, text := range w.runs {
+			if strings.Contains(text, run) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// names reports whether a path is the kernel's, or of a file that was read, or stands in one. Another was made of words of a file.
+func (w *Withheld) names(word string) bool {
+	name, _, _ := strings.Cut(word, ":") // and a line
+	_, is := w.texts[name]
+	is = is || strings.HasPrefix(name, "/proc/") || strings.HasPrefix(name, "/sys/")
+	for _, text := range w.texts {
+		is = is || strings.Contains(text, word)
+	}
+	return is
+}
+
+// isUnknownOption reports whether a text ends where the value of an option begins that is not known: "x=", "--x ".
+func isUnknownOption(text string) bool {
+	rest := strings.TrimRight(text, ` "'`)
+	option, assigns := strings.CutSuffix(rest, "=")
+	option = strings.TrimRight(option, " ")
+	option = option[strings.LastIndexAny(option, messageSeparators)+1:]
+	return (assigns || len(option) > 1 && option[0] == '-' && len(rest) < len(text)) && !IsKnown(option)
+}
+
+// runs returns the letters and digits of a text, in lower case.
+func runs(text string) []string {
+	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}
+
+var escape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)(?:\\x|%)[0-9a-f]{2}|\\u[0-9a-f]{4}`) })
+
+// unescaped returns the character of an escape: \x41, %41, \u0041.
+func unescaped(of string) string {
+	n, _ := strconv.ParseUint(strings.TrimLeft(of, `\xuU%X`), 16, 32) // of a regular expression
+	return string(rune(n))
+}
