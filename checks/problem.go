@@ -149,7 +149,7 @@ func (a requestedProblem) Name() string              { return a.Problem.Name }
 func (a requestedProblem) Metadata() policy.Metadata { return a.metadata }
 
 func (a requestedProblem) Inspect(ctx context.Context, h *host.Host) (State, error) {
-	s, err := host.Conclude(h, a.question(), func(h *host.Host) (State, error) { return a.Problem.Inspect(ctx, h, a.policy) })
+	s, err := host.Conclude(h, a.question(), a.Name(), func(h *host.Host) (State, error) { return a.Problem.Inspect(ctx, h, a.policy) })
 	if s.Remedy == "" && !s.Pass && s.Skip == "" {
 		s.Remedy = a.Remedy
 	}

@@ -42,10 +42,10 @@ func (h *Host) Fact(ctx context.Context, name string) (any, bool) {
 	case "cloud.provider":
 		return h.cloud()
 	case "cni.name":
-		name, err := Conclude(h, name, (*Host).cni)
+		name, err := Conclude(h, name, "", (*Host).cni)
 		return name, err == nil
 	case "kube_proxy.mode":
-		mode, err := Conclude(h, name, (*Host).proxyMode)
+		mode, err := Conclude(h, name, "", (*Host).proxyMode)
 		return mode, err == nil
 	case "kubelet.version":
 		said, err := h.kubeletVersion(ctx) // "Kubernetes v1.34.1"
@@ -205,7 +205,7 @@ func (h *Host) CNIConfig() (string, error) {
 
 // kubeletVersion runs the kubelet that the unit starts, or else the one in the search path.
 func (h *Host) kubeletVersion(ctx context.Context) (string, error) {
-	return Conclude(h, "kubelet.version", func(h *Host) (string, error) { return h.runKubelet(ctx) })
+	return Conclude(h, "kubelet.version", "", func(h *Host) (string, error) { return h.runKubelet(ctx) })
 }
 
 func (h *Host) runKubelet(ctx context.Context) (string, error) {

@@ -132,13 +132,16 @@ func (h *Host) ModuleFiles(release, name string) ([]string, error) {
 	return files, nil
 }
 
-// Modprobe returns the lines of modprobe.d, in a recording without words that are neither names nor numbers.
+// Modprobe returns the lines of modprobe.d, in a recording without words that may be any text: modules have names in lower case.
 func (h *Host) Modprobe() ([]config.Modprobe, error) {
-	return Conclude(h, "modprobe.d", func(h *Host) ([]config.Modprobe, error) {
+	return Conclude(h, "modprobe.d", "", func(h *Host) ([]config.Modprobe, error) {
 		lines, err := config.ModprobeConfig(h.Files)
 		for i := range lines {
-			if h.memo.keeps {
-				lines[i] = lines[i].Plain()
+			if w := words(h.Files); h.memo.keeps {
+				lines[i].Rest = w.Plain(lines[i].Rest, "")
+				if strings.ToLower(lines[i].Module) != lines[i].Module {
+					lines[i].Module = config.LeftOut
+				}
 			}
 		}
 		return lines, err

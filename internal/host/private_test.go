@@ -20,13 +20,14 @@ func TestComplaint(t *testing.T) {
 		return name
 	}
 	const flag = "--token=S3cret"
-	said, err := machineKernel{}.Complaint(t.Context(), program("echo one >&2; echo two >&2; exit 1"), flag)
+	kernel := machineKernel{Marked(machineFiles{})}
+	said, err := kernel.Complaint(t.Context(), program("echo one >&2; echo two >&2; exit 1"), flag)
 	assert.True(t, said == "one; (value left out)" && err == nil, "a kubelet that exits: %q, %v", said, err)
-	if said, err := (machineKernel{}).Complaint(t.Context(), program("echo one >&2"), flag); said != "" || err != nil {
+	if said, err := kernel.Complaint(t.Context(), program("echo one >&2"), flag); said != "" || err != nil {
 		t.Errorf("a kubelet that succeeds: %q, %v", said, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = (machineKernel{}).Complaint(ctx, program("exec sleep 9"), flag)
+	_, err = kernel.Complaint(ctx, program("exec sleep 9"), flag)
 	assert.True(t, err != nil && !strings.Contains(err.Error(), "S3cret"), "a slow kubelet: %v", err)
 }

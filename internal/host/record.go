@@ -20,7 +20,7 @@ import (
 // Conclude returns what compute makes of the answers of a host, as Plain returns it. A snapshot holds no text that people write: in place
 // of the files that compute reads, and of its later questions, which may repeat their words, it holds the conclusion, which a replay
 // returns.
-func Conclude[T any](h *Host, name string, compute func(*Host) (T, error)) (T, error) {
+func Conclude[T any](h *Host, name, known string, compute func(*Host) (T, error)) (T, error) {
 	const kind = "conclusions"
 	m := h.memo
 	if m.absent != nil && m.answer(kind, name) != nil {
@@ -32,7 +32,7 @@ func Conclude[T any](h *Host, name string, compute func(*Host) (T, error)) (T, e
 		reading = asking(h.asked, *h.asked, m)
 	}
 	v, err := compute(reading)
-	if v, err = Plain(h, name, v, err); !m.keeps || !m.told.Load() {
+	if v, err = Plain(h, known, v, err); !m.keeps || !m.told.Load() {
 		return v, err
 	}
 	return ask(context.Background(), h.memo, kind, name, func() (T, error) { return v, err })

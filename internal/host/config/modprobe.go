@@ -22,20 +22,6 @@ func (m Modprobe) At() string { return At(m.File, m.Line) }
 // Text returns the line with single spaces.
 func (m Modprobe) Text() string { return m.Command + " " + m.Module + " " + m.Rest }
 
-// Plain returns the line with "?" in place of words that may be any text, among them the values of options.
-func (m Modprobe) Plain() Modprobe {
-	words := strings.Fields(m.Rest)
-	for i, w := range words {
-		if name, _, is := strings.Cut(w, "="); is && isMessageWord(name) {
-			words[i] = name + "=?"
-		} else if is || !isShown(w) {
-			words[i] = "?"
-		}
-	}
-	m.Rest = strings.Join(words, " ")
-	return m
-}
-
 // Removal returns the remedy that removes the line.
 func (m Modprobe) Removal() string { return "remove \"" + m.Text() + "\" from " + m.At() }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	_ "embed"
 	"regexp"
 	"slices"
 	"strconv"
@@ -8,6 +9,13 @@ import (
 	"sync"
 	"unicode"
 )
+
+// ownWords are the words of the checks' own sentences.
+//
+//go:embed own_words.txt
+var ownWords string
+
+var knownOwnWords = sync.OnceValue(func() map[string]bool { return wordSet(ownWords) })
 
 // Withheld is the texts of files whose words must not leave the program.
 type Withheld struct {
@@ -71,7 +79,7 @@ func (w *Withheld) has(word, known string, all bool) bool {
 	const long = 5
 	given := runs(known)
 	return slices.ContainsFunc(runs(word), func(run string) bool {
-		if slices.Contains(given, run) || !all && isCamelWord(run) {
+		if slices.Contains(given, run) || !all && (isCamelWord(run) || knownOwnWords()[run]) {
 			return false
 		}
 		if len(run) < long {
@@ -88,11 +96,10 @@ func (w *Withheld) has(word, known string, all bool) bool {
 
 // names reports whether a path is the kernel's, or of a file that was read, or stands in one. Another was made of words of a file.
 func (w *Withheld) names(word string) bool {
-	name, _, _ := strings.Cut(word, ":") // and a line
-	_, is := w.texts[name]
-	is = is || strings.HasPrefix(name, "/proc/") || strings.HasPrefix(name, "/sys/")
-	for _, text := range w.texts {
-		is = is || strings.Contains(text, word)
+	path, _, _ := strings.Cut(word, ":") // and a line
+	is := strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/")
+	for name, text := range w.texts {
+		is = is || strings.HasSuffix(path, name) || strings.Contains(text, word) // a tree's paths begin with its root
 	}
 	return is
 }
