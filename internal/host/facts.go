@@ -45,8 +45,14 @@ func (h *Host) Fact(ctx context.Context, name string) (any, bool) {
 		name, err := Conclude(h, name, "", (*Host).cni)
 		return name, err == nil
 	case "kube_proxy.mode":
-		mode, err := Conclude(h, name, "", (*Host).proxyMode)
-		return mode, err == nil
+		c, err := Conclude(h, name, "", func(h *Host) (string, error) {
+			c, err := config.ReadKubeProxy(h.Files)
+			if err == nil && c.From == "" {
+				err = fs.ErrNotExist
+			}
+			return c.Mode, err
+		})
+		return c, err == nil
 	case "kubelet.version":
 		said, err := h.kubeletVersion(ctx) // "Kubernetes v1.34.1"
 		return config.LeadingNumbers(strings.TrimPrefix(said, "Kubernetes v")), err == nil
@@ -171,14 +177,6 @@ func (h *Host) cni() (string, error) {
 		return conf.Name, nil
 	}
 	return "", fs.ErrNotExist
-}
-
-func (h *Host) proxyMode() (string, error) {
-	c, err := config.ReadKubeProxy(h.Files)
-	if err == nil && c.From == "" {
-		err = fs.ErrNotExist
-	}
-	return c.Mode, err
 }
 
 // CNIConfig returns the names and contents of the CNI's configuration files on this node, or "" before there is a CNI.

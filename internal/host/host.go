@@ -65,7 +65,14 @@ type Proof struct {
 
 // Files reads and writes by absolute path inside the root. Errors wrap the io/fs sentinels.
 type Files interface {
+	places
 	ReadFile(name string) ([]byte, error)
+	// Filled reports whether a file has content other than white space and "uninitialized", or a
+	// directory has entries. A missing file and a link to /dev/null are empty.
+	Filled(name string) (bool, error)
+}
+
+type places interface {
 	// ReadDir returns the sorted names in a directory.
 	ReadDir(name string) ([]string, error)
 	// ReadLink returns the target of a symbolic link, unresolved.
@@ -73,9 +80,6 @@ type Files interface {
 	// Exists reports whether the name exists, without following a symbolic link. After an error
 	// this is unknown.
 	Exists(name string) (bool, error)
-	// Filled reports whether a file has content other than white space and "uninitialized", or a
-	// directory has entries. A missing file and a link to /dev/null are empty.
-	Filled(name string) (bool, error)
 	// Head returns the type and the beginning of the file to which a name leads.
 	Head(name string) (file.Head, error)
 	// Write writes in place, as /proc and /sys require; it never creates a file.

@@ -5,18 +5,12 @@ import (
 	"strings"
 
 	"nodegate/internal/host/config"
-	"nodegate/internal/host/file"
 )
 
 // Source is the files of a machine, with their permissions.
 type Source interface {
+	places
 	ReadFile(name string) ([]byte, fs.FileMode, error)
-	ReadDir(name string) ([]string, error)
-	ReadLink(name string) (string, error)
-	Exists(name string) (bool, error)
-	Head(name string) (file.Head, error)
-	Write(name string, data []byte) error
-	Space(name string) (Space, error)
 }
 
 // Marked returns files that remember the texts that not every user may read. Plain leaves their words out of a conclusion.
@@ -31,20 +25,17 @@ type markedFiles struct {
 func (m markedFiles) ReadFile(name string) ([]byte, error) {
 	text, mode, err := m.Source.ReadFile(name)
 	_, kept := config.Kept(name, nil)
+	isParameter := strings.HasPrefix(name, "/proc/sys/") || strings.HasPrefix(name, sysfsRoot)
 	switch isPrivate := mode.Perm()&0o004 == 0 && len(text) > 0; {
 	case err != nil:
 	case !kept && isPrivate:
 		m.private.Add(name, string(text))
 	case !kept:
 		m.private.Add(name, "")
-	case isPrivate && isParameter(name) && strings.Trim(string(text), "-0123456789 \t\n") != "":
-		return []byte(config.LeftOut), err
+	case isPrivate && isParameter && strings.Trim(string(text), "-0123456789 \t\n") != "":
+		return []byte(config.LeftOut), nil
 	}
 	return text, err
-}
-
-func isParameter(name string) bool {
-	return strings.HasPrefix(name, "/proc/sys/") || strings.HasPrefix(name, sysfsRoot)
 }
 
 func (m markedFiles) Filled(name string) (bool, error) { return config.Filled(m, name) }
@@ -78,9 +69,7 @@ func Plain[T any](h *Host, known string, v T, err error) (T, error) {
 		*text = w.Plain(*text, known)
 	}
 	if err != nil {
-		if said := w.Plain(err.Error(), known); said != err.Error() {
-			err = plainError{said, err}
-		}
+		err = plainError{w.Plain(err.Error(), known), err}
 	}
 	return v, err
 }

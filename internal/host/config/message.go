@@ -149,10 +149,8 @@ func plainRuleText(found string, ofProxy bool) string {
 	if ofProxy {
 		value = serviceName().ReplaceAllString(value, "")
 	}
-	for _, word := range strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" ,/", r) }) {
-		if word = strings.Trim(word, `():;,"\`); word != "" && !isMessageWord(word) {
-			return m[1] + `"left-out"`
-		}
+	if PlainMessage(value) != value {
+		return m[1] + `"left-out"`
 	}
 	return found
 }

@@ -30,35 +30,27 @@ func (w *Withheld) Add(name, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.texts == nil {
-		w.texts = map[string]string{}
+		w.texts, w.runs = map[string]string{}, map[string]string{}
 	}
 	if old, is := w.texts[name]; is && old == text {
 		return
 	}
-	w.texts[name] = text
-	if w.leaves = nil; text == "" {
-		return
+	w.texts[name], w.leaves = text, map[string]bool{}
+	if delete(w.runs, name); text != "" {
+		w.runs[name] = " " + strings.Join(runs(text+" "+escape().ReplaceAllStringFunc(text, unescaped)), " ") + " "
 	}
-	if w.runs == nil {
-		w.runs = map[string]string{}
-	}
-	text += " " + escape().ReplaceAllStringFunc(text, unescaped)
-	w.runs[name] = " " + strings.Join(runs(text), " ") + " "
 }
 
 // Plain returns a text without the words of the files. Those in known remain, words of messages, and words whose shape lacks a place for a
 // secret, unless they are the value of an option that is not known.
 func (w *Withheld) Plain(text, known string) string {
-	if w == nil || text == "" {
+	if w == nil {
 		return text
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.runs == nil {
+	if len(w.runs) == 0 {
 		return text
-	}
-	if w.leaves == nil {
-		w.leaves = map[string]bool{}
 	}
 	return plainTokens(text, func(before, word string) bool {
 		if len(word) > 2 && isUnknownOption(before) {
