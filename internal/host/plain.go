@@ -40,6 +40,14 @@ func (m markedFiles) ReadFile(name string) ([]byte, error) {
 
 func (m markedFiles) Filled(name string) (bool, error) { return config.Filled(m, name) }
 
+// copiedFiles are files that a program of another user may read.
+type copiedFiles struct{ Files }
+
+func (c copiedFiles) ReadFile(name string) ([]byte, error) {
+	text, err := c.Files.ReadFile(name)
+	return words(c.Files).Copy(name, text), err
+}
+
 // words returns the texts that must not leave: of the files that not every user may read, in a recording of those that people write.
 func words(files Files) *config.Withheld {
 	switch f := files.(type) {

@@ -139,7 +139,7 @@ func (m *machineUnits) state(ctx context.Context, unit string) (active, file str
 
 // Boot computes the boot with the systemd of this machine, also of a file tree.
 func (m *machineUnits) Boot(ctx context.Context, unit string) (boot.Boot, error) {
-	return boot.Test(ctx, m.files, unit)
+	return boot.Test(ctx, copiedFiles{m.files}, unit)
 }
 
 func (m *machineUnits) Reload(ctx context.Context) error {

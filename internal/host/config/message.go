@@ -41,7 +41,7 @@ func PlainMessage(text string, known ...string) string {
 			given[bareWord(token)] = true
 		}
 	}
-	return constant + plainTokens(text[len(constant):], func(_, word string) bool { return given[word] || isMessageWord(word) })
+	return constant + plainTokens(text[len(constant):], LeftOut, func(_, word string) bool { return given[word] || isMessageWord(word) })
 }
 
 // messageSeparators are the characters between words of messages.
@@ -51,8 +51,8 @@ func messageTokens(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(messageSeparators, r) })
 }
 
-// plainTokens returns a text without the words that shows rejects. before is the text before the word.
-func plainTokens(text string, shows func(before, word string) bool) string {
+// plainTokens returns a text with mark in place of the words that shows rejects. before is the text before the word.
+func plainTokens(text, mark string, shows func(before, word string) bool) string {
 	var out strings.Builder
 	last := 0
 	for at := 0; at < len(text); at++ { // at is the beginning of a word, or a separator
@@ -61,7 +61,7 @@ func plainTokens(text string, shows func(before, word string) bool) string {
 			end = len(text) - at
 		}
 		if word := bareWord(text[at : at+end]); word != "" && !shows(text[:at], word) {
-			out.WriteString(text[last:at] + LeftOut)
+			out.WriteString(text[last:at] + mark)
 			last = at + len(word)
 		}
 		at += end
@@ -150,7 +150,7 @@ func plainRuleText(found string, ofProxy bool) string {
 		value = serviceName().ReplaceAllString(value, "")
 	}
 	if PlainMessage(value) != value {
-		return m[1] + `"left-out"`
+		return m[1] + `"` + Mark + `"`
 	}
 	return found
 }

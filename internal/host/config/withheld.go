@@ -43,7 +43,26 @@ func (w *Withheld) Add(name, text string) {
 
 // Plain returns a text without the words of the files. Those in known remain, words of messages, and words whose shape lacks a place for a
 // secret, unless they are the value of an option that is not known.
-func (w *Withheld) Plain(text, known string) string {
+func (w *Withheld) Plain(text, known string) string { return w.replace(text, known, LeftOut) }
+
+// Mark stands in a copy for a word that another user may not read.
+const Mark = "left-out"
+
+// Copy returns the text of a file for a program of another user.
+func (w *Withheld) Copy(name string, text []byte) []byte {
+	if w == nil || !w.withholds(name) {
+		return text
+	}
+	return []byte(w.replace(string(text), "", Mark))
+}
+
+func (w *Withheld) withholds(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.texts[name] != ""
+}
+
+func (w *Withheld) replace(text, known, mark string) string {
 	if w == nil {
 		return text
 	}
@@ -52,7 +71,7 @@ func (w *Withheld) Plain(text, known string) string {
 	if len(w.runs) == 0 {
 		return text
 	}
-	return plainTokens(text, func(before, word string) bool {
+	return plainTokens(text, mark, func(before, word string) bool {
 		if len(word) > 2 && isUnknownOption(before) {
 			return !w.has(word, known, true)
 		}

@@ -150,6 +150,8 @@ func (j *judge) checkLoaded() {
 		}
 		switch ignored := regexp.MustCompile(`(ignoring: |Unknown .*?)["']*-`).MatchString(text); {
 		case j.State != "loaded":
+		case strings.Contains(text, config.Mark): // in a copy of a file that not every user may read: the word is hidden, not unknown
+			continue
 		case ignored || strings.HasPrefix(text, "Invalid syntax") || strings.HasPrefix(text, "Unbalanced"):
 			remedy = "quote the whole assignment on one line, Environment=\"NAME=VALUE VALUE\", or end each line but the last with a backslash"
 		case !strings.HasPrefix(text, "Missing '='"): // another version of systemd may know it

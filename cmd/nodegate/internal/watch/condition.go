@@ -102,6 +102,7 @@ func kubeletKubeconfig(h *host.Host) string {
 	const kubeadm, kops = "/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/kubeconfig"
 	k, err := config.ReadKubelet(h.Files)
 	if name := k.Flags["kubeconfig"].Value; err == nil && name != "" {
+		name, _ = host.Plain(h, "", name, nil) // errors print it
 		return name
 	}
 	if _, err := h.Files.ReadFile(kops); err == nil {
