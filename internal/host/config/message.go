@@ -149,8 +149,10 @@ func plainRuleText(found string, ofProxy bool) string {
 	if ofProxy {
 		value = serviceName().ReplaceAllString(value, "")
 	}
-	if PlainMessage(value) != value {
-		return m[1] + `"` + Mark + `"`
+	for _, word := range strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" ,/", r) }) {
+		if word = strings.Trim(word, `():;,"\`); word != "" && !isMessageWord(word) {
+			return m[1] + `"` + Mark + `"`
+		}
 	}
 	return found
 }

@@ -58,14 +58,6 @@ var (
 // isSysctl reports whether a key is in one of the kernel's directories of parameters.
 func isSysctl(key string) bool { return sysctlName().MatchString(key) }
 
-// withoutKey returns the value of a parameter, unless it is the key of a cipher: stable_secret has the shape of an address.
-func withoutKey(name, value string) string {
-	if strings.HasSuffix(name, "_secret") || strings.HasSuffix(name, "_key") {
-		return LeftOut
-	}
-	return value
-}
-
 // isPath reports whether a word is the path of a file in a directory of the system. A path in another directory may belong to a URL.
 func isPath(word string) bool { return systemPath().MatchString(word) }
 

@@ -47,7 +47,7 @@ func ParseSysctl(name string, text []byte) ([]Setting, error) {
 			errs = append(errs, fmt.Errorf("%s: the assignment lacks a key", At(name, n)))
 			continue
 		}
-		all = append(all, Setting{Key: key, Value: withoutKey(key, strings.Trim(value, space)), Exclude: !assigns, Lenient: lenient, File: name, Line: n})
+		all = append(all, Setting{Key: key, Value: strings.Trim(value, space), Exclude: !assigns, Lenient: lenient, File: name, Line: n})
 	}
 	return all, errors.Join(errs...)
 }

@@ -43,7 +43,7 @@ func TunedSysctls(files Files) ([]TunedSetting, error) {
 			continue
 		}
 		for _, e := range unit.options {
-			set := Setting{Key: strings.ReplaceAll(e.Key, ".", "/"), Value: withoutKey(e.Key, e.Value), File: e.File, Line: e.Line}
+			set := Setting{Key: strings.ReplaceAll(e.Key, ".", "/"), Value: e.Value, File: e.File, Line: e.Line}
 			s := TunedSetting{Setting: set, If: unit.condition}
 			if strings.Contains(e.Value, "${") {
 				s.If = e.Value
