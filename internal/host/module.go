@@ -139,7 +139,7 @@ func (h *Host) Modprobe() ([]config.Modprobe, error) {
 		for i := range lines {
 			if w := words(h.Files); h.memo.keeps {
 				lines[i].Rest = w.Plain(lines[i].Rest, "")
-				if strings.ToLower(lines[i].Module) != lines[i].Module {
+				if name := lines[i].Module; strings.ToLower(name) != name || strings.ContainsAny(name, ".:@/") {
 					lines[i].Module = config.LeftOut
 				}
 			}

@@ -72,25 +72,25 @@ func (w *Withheld) replace(text, known, mark string) string {
 		return text
 	}
 	return plainTokens(text, mark, func(before, word string) bool {
-		if len(word) > 2 && isUnknownOption(before) {
-			return !w.has(word, known, true)
+		if len(word) > 2 && isUnknownOption(before) && w.quotes(word) && !strings.Contains(known, word) {
+			return false
 		}
 		leaves, judged := w.leaves[word]
 		if !judged {
-			leaves = !w.has(word, "", false) || isShown(word) && (!isPath(word) || w.names(word))
+			leaves = !w.has(word, "") || isShown(word) && (!isPath(word) || w.names(word))
 			w.leaves[word] = leaves
 		}
-		return leaves || !w.has(word, known, false)
+		return leaves || !w.has(word, known)
 	})
 }
 
-// has reports whether a part of a word is in a file, and not in known. Words of messages count only if all is set. A longer part may stand
-// inside a word there, which a parser has split.
-func (w *Withheld) has(word, known string, all bool) bool {
+// has reports whether a part of a word, which is no word of messages, is in a file, and not in known. A longer part may stand inside a
+// word there, which a parser has split.
+func (w *Withheld) has(word, known string) bool {
 	const long = 5
 	given := runs(known)
 	return slices.ContainsFunc(runs(word), func(run string) bool {
-		if slices.Contains(given, run) || !all && (isCamelWord(run) || knownOwnWords()[run]) {
+		if slices.Contains(given, run) || isCamelWord(run) || knownOwnWords()[run] {
 			return false
 		}
 		if len(run) < long {
@@ -108,11 +108,21 @@ func (w *Withheld) has(word, known string, all bool) bool {
 // names reports whether a path is the kernel's, or of a file that was read, or stands in one. Another was made of words of a file.
 func (w *Withheld) names(word string) bool {
 	path, _, _ := strings.Cut(word, ":") // and a line
-	is := strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/")
-	for name, text := range w.texts {
-		is = is || strings.HasSuffix(path, name) || strings.Contains(text, word) // a tree's paths begin with its root
+	is := strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/") || w.quotes(word)
+	for name := range w.texts {
+		is = is || strings.HasSuffix(path, name) // a tree's paths begin with its root
 	}
 	return is
+}
+
+// quotes reports whether a word stands in a file as it is.
+func (w *Withheld) quotes(word string) bool {
+	for _, text := range w.texts {
+		if strings.Contains(text, word) {
+			return true
+		}
+	}
+	return false
 }
 
 // isUnknownOption reports whether a text ends where the value of an option begins that is not known: "x=", "--x ".

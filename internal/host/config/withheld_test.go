@@ -22,6 +22,7 @@ func TestWithheld(t *testing.T) {
 		"cafeteria Swordfishes":                         "(value left out)",
 		"link eth0 has 12345678":                        "link eth0 has 12345678",
 		"pin=12345678, mode=x":                          "pin=(value left out), mode=x",
+		"sysctl -w fs.foo_bar.max=12":                   "sysctl -w fs.foo_bar.max=12",
 		"x --token 12345678 --v 2":                      "x --token (value left out) --v 2",
 		"password=systemd":                              "password=(value left out)",
 		"foo_bar of foo_bar_baz":                        "(value left out) of (value left out)",
