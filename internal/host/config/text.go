@@ -2,7 +2,10 @@ package config
 
 import (
 	"bytes"
+	"cmp"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -16,24 +19,31 @@ func Kept(name string, text []byte) ([]byte, bool) {
 	case IsPolicy(name):
 		return privateKey().ReplaceAll(text, []byte("(left out)")), true
 	}
-	return text, ofKernel().MatchString(name) && !commandParameter().MatchString(name)
+	return text, isOfKernel(name)
+}
+
+func isOfKernel(name string) bool {
+	of, isProc := strings.CutPrefix(name, "/proc/")
+	switch {
+	case strings.HasPrefix(of, "sys/"):
+		// Values that people write freely: a command line with arguments, or a name.
+		return !slices.Contains([]string{"core_pattern", "domainname", "hotplug", "modprobe", "poweroff_cmd"}, path.Base(of))
+	case isProc:
+		_, ofProcess, _ := strings.Cut(of, "/")
+		return slices.Contains([]string{"devices", "filesystems", "meminfo", "modules", "swaps", "uptime", "version", "version_signature"}, of) ||
+			slices.Contains([]string{"stat", "status", "limits", "comm", "uid_map", "cgroup"}, cmp.Or(ofProcess, of)) ||
+			strings.HasPrefix(of, "net/") || strings.HasPrefix(ofProcess, "net/")
+	}
+	return strings.HasPrefix(name, "/sys/") || name == "/etc/hostname" || strings.HasPrefix(strings.TrimPrefix(name, "/usr"), "/lib/modules/") ||
+		name == "/etc/sysctl.d/99-zz-nodegate.conf"
 }
 
 // IsPolicy reports whether a file belongs to the installed policy.
 func IsPolicy(name string) bool { return strings.HasPrefix(name, "/etc/nodegate/") }
 
 var (
-	ofKernel = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`^/proc/sys/|^/proc/([^/]+/)?(stat|status|limits|comm|uid_map|cgroup|net/.*)$|` +
-			`^/proc/(devices|filesystems|meminfo|modules|swaps|uptime|version|version_signature)$|^/sys/|^/etc/hostname$|` +
-			`^(/usr)?/lib/modules/|^/etc/sysctl\.d/99-zz-nodegate\.conf$`)
-	})
 	// Variables of os-release that a report or a policy reads. Others are texts and URLs of a vendor.
-	factsOfOS = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(ID|ID_LIKE|VERSION_ID|PRETTY_NAME)=.*(\n|\z)`) })
-	// Parameters whose value people write freely: a command line with arguments, or a name.
-	commandParameter = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`/(core_pattern|domainname|hotplug|modprobe|poweroff_cmd)$`)
-	})
+	factsOfOS  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(ID|ID_LIKE|VERSION_ID|PRETTY_NAME)=.*(\n|\z)`) })
 	privateKey = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)`)
 	})
