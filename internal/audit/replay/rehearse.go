@@ -321,7 +321,9 @@ func changes(was, now *replica.Capture) (list []string) {
 	more, group := map[string]int{}, map[string]string{}
 	for sign, c := range map[int]*replica.Capture{-1: was, 1: now} {
 		for _, p := range c.Parts {
-			p.Position = 0
+			if p.Position = 0; p.Kind == replica.PartForwarding {
+				continue
+			}
 			id := fmt.Sprint(p.Family, p.String())
 			more[id] += sign
 			switch group[id] = p.FamilyName() + " " + p.Table; {

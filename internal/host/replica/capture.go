@@ -36,7 +36,8 @@ type Legacy struct {
 	Parts []int // the index in Capture.Parts of each entry, or -1
 }
 
-// Part is a piece of the configuration that can be left out of the replica: a rule, the policy of a chain, a routing rule, or a route.
+// Part is a piece of the configuration that can be left out of the replica: a rule, the policy of a chain, a routing rule, a route, or
+// that nothing is forwarded.
 type Part struct {
 	Kind     string // PartRule and so on
 	Legacy   bool
@@ -58,6 +59,7 @@ const (
 	PartPolicy      = "policy"
 	PartRoutingRule = "routing rule"
 	PartRoute       = "route"
+	PartForwarding  = "sysctl" // Table is its name
 )
 
 func (p *Part) String() string {
@@ -70,6 +72,8 @@ func (p *Part) String() string {
 		return fmt.Sprintf("routing rule %d, table %s", p.Priority, p.Table)
 	case PartRoute:
 		return fmt.Sprintf("route to %s, table %s", p.To, p.Table)
+	case PartForwarding:
+		return p.Table
 	case PartPolicy:
 		return fmt.Sprintf("%s family %d table %s: policy of chain %s", backend, p.Family, p.Table, p.Chain)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -73,7 +74,7 @@ func (r *Replica) loadSets() error {
 	return nil
 }
 
-// loadRouting removes the routing rules and routes that are left out now, and adds those that were left out before.
+// loadRouting forwards, and removes the routing rules and routes, if these parts are left out now, and adds those that were left out before.
 func (r *Replica) loadRouting(without map[int]bool) error {
 	s, err := open(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -82,6 +83,13 @@ func (r *Replica) loadRouting(without map[int]bool) error {
 	defer s.close()
 	for i := range r.Capture.Parts {
 		p := &r.Capture.Parts[i]
+		if p.Kind == PartForwarding && without[i] != r.absent[i] {
+			r.absent[i] = without[i]
+			err = write(strings.ReplaceAll(p.Table, ".", "/"), map[bool]string{false: "0", true: "1"}[without[i]])
+			if err != nil {
+				return err
+			}
+		}
 		if p.Kind != PartRoutingRule && p.Kind != PartRoute || without[i] == r.absent[i] {
 			continue
 		}

@@ -165,6 +165,11 @@ func (c *Capture) readSysctls() {
 			c.Sysctls[key] = strings.TrimSpace(string(b))
 		}
 	}
+	for family, key := range map[byte]string{unix.AF_INET: sysctls[0], unix.AF_INET6: sysctls[1]} {
+		if c.Sysctls[key] == "0" {
+			c.Parts = append(c.Parts, Part{Kind: PartForwarding, Family: family, Table: strings.ReplaceAll(key, "/", ".")})
+		}
+	}
 }
 
 // most bounds the stand-ins for links of single Pods that no flow uses.

@@ -1,0 +1,80 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"nodegate/internal/require"
+)
+
+// worlds are what other programs do to a node. In a script, $1 is their iptables. says is in the finding if a connection is lost.
+var worlds = []struct{ do, undo, says string }{
+	{"$1 -A INPUT -p tcp --dport 9999 -j DROP", "$1 -D INPUT -p tcp --dport 9999 -j DROP", ""},
+	{"nft 'table inet w { set s { type ipv4_addr; flags interval; elements = { 45.0.0.0/8 }; }; chain c { type filter hook forward priority 0; ip saddr @s drop; }; }'", "", ""},
+	{"nft 'table inet w { chain f { type filter hook forward priority mangle; meta mark set meta mark & 0xff00ffff | 0x40000; }; }'", "", ""},
+	{"$1 -t mangle -A FORWARD -p tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu", "$1 -t mangle -F FORWARD", ""},
+	{"$1 -I FORWARD -m time --datestart 2001-01-01 --datestop 2001-01-02 -j DROP", "$1 -D FORWARD 1", ""},
+	{"$1 -t mangle -I PREROUTING -m rpfilter --invert -j DROP", "$1 -t mangle -F PREROUTING", ""},
+	{"ip rule add pref 5270 lookup 52", "ip rule del pref 5270", ""},
+	{"$1 -P FORWARD DROP", "$1 -P FORWARD ACCEPT", "policy DROP of chain FORWARD"},
+	{"$1 -I FORWARD -i cni0 -j DROP", "$1 -D FORWARD 1", "chain FORWARD"},
+	{"$1 -t raw -I PREROUTING -i cni0 -j DROP", "$1 -t raw -F PREROUTING", "chain PREROUTING of table raw"},
+	{"$1 -t raw -I PREROUTING -i cni0 -p tcp -j NOTRACK", "$1 -t raw -F PREROUTING", "chain PREROUTING of table raw"},
+	{"$1 -t raw -I PREROUTING -i cni0 -j CT --zone 5", "$1 -t raw -F PREROUTING", "chain PREROUTING of table raw"},
+	{"$1 -t nat -I PREROUTING -i cni0 -j ACCEPT", "$1 -t nat -D PREROUTING 1", "chain PREROUTING of table nat"},
+	{"$1 -t nat -I PREROUTING -i cni0 -p tcp -j REDIRECT --to-ports 15001", "$1 -t nat -D PREROUTING 1", "REDIRECT"},
+	{"$1 -t mangle -I PREROUTING -i cni0 -j MARK --set-mark 1; ip rule add pref 104 fwmark 1 lookup 104; ip route add blackhole default table 104",
+		"$1 -t mangle -F PREROUTING; ip rule del pref 104; ip route flush table 104", "lookup 104"},
+	{"$1 -t mangle -I PREROUTING -p tcp -i cni0 -j TPROXY --on-port 15001 --tproxy-mark 1; ip rule add pref 105 fwmark 1 lookup 105; ip route add local default dev lo table 105",
+		"$1 -t mangle -F PREROUTING; ip rule del pref 105; ip route flush table 105", "TPROXY"},
+	{"$1 -I FORWARD -i cni0 -m bpf --bytecode '1,6 0 0 65535' -j DROP", "$1 -D FORWARD 1", "chain FORWARD"},
+	{"$1 -I OUTPUT -o eth0 -d $2 -p tcp -j REJECT", "$1 -D OUTPUT 1", "chain OUTPUT"},
+	{"ip rule add pref 99 from 10.244.0.0/16 lookup 99; ip route add blackhole default table 99", "ip rule del pref 99; ip route flush table 99", "lookup 99"},
+	{"ip route add unreachable $2", "ip route del unreachable $2", "the route 10."},
+	{"sysctl -qw net.ipv4.ip_forward=0", "sysctl -qw net.ipv4.ip_forward=1", "ip_forward"},
+	{"nft 'table inet w { chain c { type filter hook forward priority 5; ct state new ct count over 0 drop; }; }'", "", "table inet w"},
+	{"nft 'table inet w { set s { type ipv4_addr; flags interval; elements = { 10.244.0.0/16 }; }; chain c { type filter hook prerouting priority raw; ip saddr @s drop; }; }'",
+		"", "table inet w"},
+	{"nft 'table netdev w { chain c { type filter hook ingress device cni0 priority 0; ip protocol tcp drop; }; }'", "", "table netdev w"},
+	{"nft 'table bridge w { chain c { type filter hook prerouting priority 0; ip protocol tcp drop; }; }'", "", "table bridge w"},
+	{"nft 'table arp w { chain c { type filter hook input priority 0; policy drop; }; }'; ip neigh flush all", "ip neigh flush all", "table arp w"},
+}
+
+// TestWorlds makes real connections from a Pod and from the node to a Service whose endpoint is on another node, in each world. If one is
+// lost, audit fails and says by what; otherwise it passes.
+func TestWorlds(t *testing.T) {
+	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
+	for _, b := range Backends() {
+		t.Run(string(b), func(t *testing.T) {
+			f := newStrayFlow(t, c, b)
+			program := strings.Replace(string(b), string(NFTables), string(IptablesNFT), 1)
+			untilAudit(t, f.node, binary, "before all", "pass")
+			lost := 0
+			for _, w := range worlds {
+				require.NoError(t, f.node.Shell(t.Context(), w.do, program, f.service.Ready[0]))
+				dial := fmt.Sprintf("timeout 2 bash -c 'exec 3<>/dev/tcp/%s/%d'", f.service.ClusterIP, servicePort)
+				isLost := f.client.Shell(t.Context(), dial) != nil || f.node.Shell(t.Context(), dial) != nil
+				a, err := f.node.Audit(t.Context(), binary, "--once")
+				for again := 0; again < 3 && err == nil && a.Verdict == "unknown"; again++ { // a busy API server
+					a, err = f.node.Audit(t.Context(), binary, "--once")
+				}
+				require.NoError(t, err)
+				switch {
+				case isLost && (a.Verdict != "fail" || w.says == "" || !strings.Contains(a.Said(), w.says)):
+					t.Errorf("%s loses a connection, want a failure with %q, got %s", w.do, w.says, a.Said())
+				case !isLost && (a.Verdict != "pass" || len(a.Findings()) > 0):
+					t.Errorf("%s loses no connection, got %s", w.do, a.Said())
+				case isLost:
+					lost++
+				}
+				require.NoError(t, f.node.Shell(t.Context(), w.undo+"\nfor f in inet netdev bridge arp; do nft add table $f w; nft delete table $f w; done", program,
+					f.service.Ready[0]))
+			}
+			require.True(t, lost >= 17, "only %d of %d worlds lose a connection: this tests too little", lost, len(worlds))
+			untilAudit(t, f.node, binary, "after all", "pass")
+		})
+	}
+}
