@@ -4,9 +4,11 @@ package cluster
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
+	"nodegate/internal/e2e/qemu"
 	"nodegate/internal/require"
 )
 
@@ -49,17 +51,19 @@ func TestWorlds(t *testing.T) {
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	for _, b := range Backends() {
 		t.Run(string(b), func(t *testing.T) {
-			f := newStrayFlow(t, c, b)
+			n := addNode(t, c, b)
+			pod, endpoint, to := connectPod(t, c, n)
+			dial := fmt.Sprintf("timeout 2 bash -c 'exec 3<>/dev/tcp/%s/%d'", to, servicePort)
+			waitUntil(t, "an answer of the Service", func() (bool, error) { return pod.Shell(t.Context(), dial) == nil, nil })
+			untilAudit(t, n, binary, "before all", "pass")
 			program := strings.Replace(string(b), string(NFTables), string(IptablesNFT), 1)
-			untilAudit(t, f.node, binary, "before all", "pass")
 			lost := 0
 			for _, w := range worlds {
-				require.NoError(t, f.node.Shell(t.Context(), w.do, program, f.service.Ready[0]))
-				dial := fmt.Sprintf("timeout 2 bash -c 'exec 3<>/dev/tcp/%s/%d'", f.service.ClusterIP, servicePort)
-				isLost := f.client.Shell(t.Context(), dial) != nil || f.node.Shell(t.Context(), dial) != nil
-				a, err := f.node.Audit(t.Context(), binary, "--once")
+				require.NoError(t, n.Shell(t.Context(), w.do, program, endpoint))
+				isLost := pod.Shell(t.Context(), dial) != nil || n.Shell(t.Context(), dial) != nil
+				a, err := n.Audit(t.Context(), binary, "--once")
 				for again := 0; again < 3 && err == nil && a.Verdict == "unknown"; again++ { // a busy API server
-					a, err = f.node.Audit(t.Context(), binary, "--once")
+					a, err = n.Audit(t.Context(), binary, "--once")
 				}
 				require.NoError(t, err)
 				switch {
@@ -70,11 +74,44 @@ func TestWorlds(t *testing.T) {
 				case isLost:
 					lost++
 				}
-				require.NoError(t, f.node.Shell(t.Context(), w.undo+"\nfor f in inet netdev bridge arp; do nft add table $f w; nft delete table $f w; done", program,
-					f.service.Ready[0]))
+				undo := w.undo + "\nfor f in inet netdev bridge arp; do nft add table $f w; nft delete table $f w; done"
+				require.NoError(t, n.Shell(t.Context(), undo, program, endpoint))
 			}
 			require.True(t, lost >= 17, "only %d of %d worlds lose a connection: this tests too little", lost, len(worlds))
-			untilAudit(t, f.node, binary, "after all", "pass")
+			untilAudit(t, n, binary, "after all", "pass")
 		})
 	}
+}
+
+// connectPod gives a node a Pod behind a bridge, and a Service with an endpoint on another node.
+func connectPod(t *testing.T, c *ControlPlane, n *ProxyNode) (pod *Space, endpoint, service string) {
+	t.Helper()
+	far, endpoint, err := c.addSpace(t.Context())
+	require.NoError(t, err)
+	pod, err = NewSpace()
+	require.NoError(t, err)
+	t.Cleanup(func() { far.Close(); pod.Close() })
+	s, err := c.AddService(t.Context(), "on-"+strings.ToLower(string(n.Backend)), "TCP")
+	require.NoError(t, err)
+	s.Ready = []string{endpoint}
+	require.NoError(t, s.Update(t.Context()))
+
+	bridge := "ip link add cni0 type bridge; ip address add 10.244.1.1/24 dev cni0; ip link set cni0 up"
+	require.NoError(t, n.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1; "+bridge))
+	require.NoError(t, n.Connect(pod, "pod", "cni0"))
+	require.NoError(t, pod.Shell(t.Context(), "ip address add 10.244.1.2/24 dev eth0; ip link set eth0 up; ip route add default via 10.244.1.1"))
+	require.NoError(t, far.Shell(t.Context(), `ip route add 10.244.1.0/24 via "$1"`, n.Address))
+	listen := make(chan error, 1)
+	go qemu.OnSpareThread(func() {
+		err := far.Enter()
+		if err == nil {
+			var l net.Listener
+			if l, err = net.Listen("tcp4", fmt.Sprintf("%s:%d", endpoint, endpointPort)); err == nil {
+				t.Cleanup(func() { _ = l.Close() })
+			}
+		}
+		listen <- err
+	})
+	require.NoError(t, <-listen)
+	return pod, endpoint, s.ClusterIP
 }
