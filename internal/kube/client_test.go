@@ -196,18 +196,18 @@ func TestBadKubeconfig(t *testing.T) {
 	s := server(t)
 	good := forServer(s, "    token: secret\n")
 	for want, text := range map[string]string{
-		"line 2": "a: b\n\tc: d\n",
-		`names context "here", which does not exist`: strings.Replace(good, "name: here", "name: there", 1),
-		`names cluster "c", which does not exist`:    strings.Replace(good, "- name: c\n", "- name: d\n", 1),
-		`cluster "c" has no server`:                  strings.Replace(good, "server: "+s.URL, "server: \"\"", 1),
-		`names user "u", which does not exist`:       strings.Replace(good, "- name: u\n", "- name: v\n", 1),
-		"is not https://":                            strings.Replace(good, s.URL, "http://127.0.0.1:1", 1),
-		"inline data is not base64":                  strings.Replace(good, "authority-data: ", "authority-data: '?'\n#", 1),
-		"certificate-authority contains no":          strings.Replace(good, "authority-data: ", "authority-data: aGVsbG8=\n#", 1),
-		"no such file":                               strings.Replace(good, "authority-data: ", "authority: nosuch.crt\n#", 1),
-		"uses an auth-provider, which Kubernetes ":   strings.Replace(good, "token: secret", "auth-provider: {name: gcp}", 1),
-		"it has neither a certificate nor a token":   strings.Replace(good, "token: secret", "username: me", 1),
-		"client certificate: ":                       strings.Replace(good, "token: secret", "client-certificate-data: aGVsbG8=", 1),
+		"line 2":                                   "a: b\n\tc: d\n",
+		"names a context that does not exist":      strings.Replace(good, "name: here", "name: there", 1),
+		"names a cluster that does not exist":      strings.Replace(good, "- name: c\n", "- name: d\n", 1),
+		"cluster has no server":                    strings.Replace(good, "server: "+s.URL, "server: \"\"", 1),
+		"names a user that does not exist":         strings.Replace(good, "- name: u\n", "- name: v\n", 1),
+		"is not https://":                          strings.Replace(good, s.URL, "http://127.0.0.1:1", 1),
+		"inline data is not base64":                strings.Replace(good, "authority-data: ", "authority-data: '?'\n#", 1),
+		"certificate-authority contains no":        strings.Replace(good, "authority-data: ", "authority-data: aGVsbG8=\n#", 1),
+		"no such file":                             strings.Replace(good, "authority-data: ", "authority: nosuch.crt\n#", 1),
+		"uses an auth-provider, which Kubernetes ": strings.Replace(good, "token: secret", "auth-provider: {name: gcp}", 1),
+		"it has neither a certificate nor a token": strings.Replace(good, "token: secret", "username: me", 1),
+		"client certificate: ":                     strings.Replace(good, "token: secret", "client-certificate-data: aGVsbG8=", 1),
 	} {
 		name := kubeconfig(t, text)
 		_, err := kube.FromKubeconfig(name, nil)

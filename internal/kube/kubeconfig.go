@@ -50,11 +50,11 @@ func (k *kubeconfig) client(name string, plugins *Plugins) (*Client, error) {
 	case err != nil:
 		return nil, err
 	case chosen.ClusterName == "":
-		return nil, fmt.Errorf("current-context names context %q, which does not exist", k.CurrentContext)
+		return nil, errors.New("current-context names a context that does not exist")
 	case chosen.UserName == "":
-		return nil, fmt.Errorf("context %q names no user", k.CurrentContext)
+		return nil, errors.New("the context names no user")
 	case chosen.Cluster.Server == "":
-		return nil, fmt.Errorf("cluster %q has no server", chosen.ClusterName)
+		return nil, errors.New("the cluster has no server")
 	}
 	in, own := chosen.Cluster, user(chosen.User)
 	config := &tls.Config{ServerName: in.ServerName, InsecureSkipVerify: in.Insecure}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 )
 
 // KubeClient is a kubeconfig: the part of client-go's format that nodegate uses.
@@ -75,14 +74,7 @@ type KubeChoice struct {
 }
 
 // ErrNoUser reports that the current context names a user that does not exist. client-go then sends no credential.
-var ErrNoUser = errors.New("no such user")
-
-type noUserError string
-
-func (e noUserError) Error() string {
-	return fmt.Sprintf("the context names user %q, which does not exist", string(e))
-}
-func (e noUserError) Is(target error) bool { return target == ErrNoUser }
+var ErrNoUser = errors.New("the context names a user that does not exist")
 
 // Choose returns the cluster and the user of the current context. As with client-go, both are empty if no current context is set
 // (DirectClientConfig in tools/clientcmd/client_config.go). With ErrNoUser, the cluster is set.
@@ -94,7 +86,7 @@ func (k KubeClient) Choose() (c KubeChoice, err error) {
 		}
 	}
 	if !found {
-		return c, fmt.Errorf("current-context names context %q, which does not exist", k.CurrentContext)
+		return c, errors.New("current-context names a context that does not exist")
 	}
 	found = c.ClusterName == ""
 	for _, named := range k.Clusters {
@@ -103,7 +95,7 @@ func (k KubeClient) Choose() (c KubeChoice, err error) {
 		}
 	}
 	if !found {
-		return c, fmt.Errorf("the context names cluster %q, which does not exist", c.ClusterName)
+		return c, errors.New("the context names a cluster that does not exist")
 	}
 	found = c.UserName == ""
 	for _, named := range k.Users {
@@ -112,7 +104,7 @@ func (k KubeClient) Choose() (c KubeChoice, err error) {
 		}
 	}
 	if !found {
-		return c, noUserError(c.UserName)
+		return c, ErrNoUser
 	}
 	return c, nil
 }

@@ -101,12 +101,13 @@ func isCamelWord(part string) bool {
 	if strings.IndexFunc(part, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) >= 0 {
 		return false
 	}
+	known := 0
 	for _, piece := range camelWord().FindAllString(part, -1) {
-		if !words[strings.ToLower(piece)] {
-			return false
+		if words[strings.ToLower(piece)] {
+			known += len(piece)
 		}
 	}
-	return true
+	return known == len(part)
 }
 
 // PlainRules returns the rules of a packet filter without the text that their authors chose: the value of an option remains if it is

@@ -22,6 +22,7 @@ type Withheld struct {
 	mu     sync.Mutex
 	texts  map[string]string // of the files, by their names; "" of one that every user may read
 	runs   map[string]string // the same, as letters and digits with spaces between
+	parts  []string          // of the runs, those that a longer word may hold
 	leaves map[string]bool   // words that Plain has judged
 }
 
@@ -39,7 +40,21 @@ func (w *Withheld) Add(name, text string) {
 	if delete(w.runs, name); text != "" {
 		w.runs[name] = " " + strings.Join(runs(text+" "+escape().ReplaceAllStringFunc(text, unescaped)), " ") + " "
 	}
+	w.parts = nil
+	for _, text := range w.runs {
+		for part := range strings.FieldsSeq(text) {
+			if len(part) >= long && !isOwn(part) {
+				w.parts = append(w.parts, part)
+			}
+		}
+	}
 }
+
+// long is the length from which a part of a longer word counts: a parser splits words, and systemd joins the values of variables.
+const long = 5
+
+// isOwn reports whether letters and digits are a word of messages or of the checks.
+func isOwn(run string) bool { return isCamelWord(run) || knownOwnWords()[run] }
 
 // Plain returns a text without the words of the files. Those in known remain, words of messages, and words whose shape lacks a place for a
 // secret, unless they are the value of an option that is not known.
@@ -84,14 +99,15 @@ func (w *Withheld) replace(text, known, mark string) string {
 	})
 }
 
-// has reports whether a part of a word, which is no word of messages, is in a file, and not in known. A longer part may stand inside a
-// word there, which a parser has split.
+// has reports whether a part of a word, which is no word of messages, is in a file, and not in known.
 func (w *Withheld) has(word, known string) bool {
-	const long = 5
 	given := runs(known)
 	return slices.ContainsFunc(runs(word), func(run string) bool {
-		if slices.Contains(given, run) || isCamelWord(run) || knownOwnWords()[run] {
+		if slices.Contains(given, run) || isOwn(run) {
 			return false
+		}
+		if slices.ContainsFunc(w.parts, func(part string) bool { return len(part) < len(run) && strings.Contains(run, part) }) {
+			return true
 		}
 		if len(run) < long {
 			run = " " + run + " "

@@ -11,7 +11,7 @@ func TestWithheld(t *testing.T) {
 	var w Withheld
 	assert.Equal(t, w.Plain("reads S3cret", ""), "reads S3cret", "without private files")
 	w.Add("/etc/public.conf", "")
-	w.Add("/etc/private.conf", "# kubelet waits until the swordfish swims\ntoken = S3cret/x1\nname=caf\\x65teria %53wordfishes\nlist: eth0 12345678 systemd foo_bar\n")
+	w.Add("/etc/private.conf", "# kubelet waits until the swordfish swims\ntoken = S3cret/x1\nname=caf\\x65teria %53wordfishes\nключ: пароль\nlist: eth0 12345678 systemd foo_bar\n")
 	for text, want := range map[string]string{
 		"kubelet waits until systemd runs":              "kubelet waits until systemd runs",
 		"reads S3cret/x1, then x1":                      "reads (value left out), then (value left out)",
@@ -25,6 +25,8 @@ func TestWithheld(t *testing.T) {
 		"sysctl -w fs.foo_bar.max=12":                   "sysctl -w fs.foo_bar.max=12",
 		"x --token 12345678 --v 2":                      "x --token (value left out) --v 2",
 		"password=systemd":                              "password=(value left out)",
+		"open /x/aswordfishb, or /x/a":                  "open (value left out), or /x/a",
+		"пароль":                                        "(value left out)",
 		"foo_bar of foo_bar_baz":                        "(value left out) of (value left out)",
 	} {
 		assert.Equal(t, w.Plain(text, ""), want, "%s", text)
