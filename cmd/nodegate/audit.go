@@ -52,9 +52,9 @@ the rules match a version that the API had, or when the difference has
 persisted for longer than a sync of kube-proxy takes. With --once, and with
 recorded files, audit compares only once.
 
-On the running node audit also finds kube-proxy's process, queries its healthz
-and metrics, and reads its log. It changes nothing. It prints remedies, and does
-not run them.
+On the running node audit also finds kube-proxy's process, and queries its
+healthz and metrics. It changes nothing. It prints remedies, and does not run
+them.
 
 Exit status: 0 no finding or only warnings, 1 findings that break traffic,
 2 unreadable input, 3 unknown. With --service, findings about other Services
@@ -85,7 +85,6 @@ do not count.`,
 		"a Pod's NAMESPACE/NAME) through a copy of this node's network")
 	f.StringVar(&o.audited.Proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (on the node, default http://127.0.0.1:10256/healthz)")
 	f.StringVar(&o.audited.Proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (on the node, default http://127.0.0.1:10249/metrics)")
-	f.StringArrayVar(&o.audited.Proxy.Logs, "log", nil, "read kube-proxy's log from `FILE` (on the node, default the usual places)")
 	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd")
 	timeoutFlag(f, &o.timeout, auditTimeout, "stop after this long; anything still undecided is then unknown")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, even in a large cluster")

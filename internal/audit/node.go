@@ -21,11 +21,10 @@ import (
 type Machine struct {
 	Host     *host.Host
 	Presence kubeproxy.Presence
-	Logs     []string // kube-proxy's log; nil means the usual places
 
 	generation func(context.Context) (generation string, sure bool, err error)
 	spent      func() time.Duration                        // processor time since the start
-	skipped    func(error)                                 // called with the reason why a page or log was not read; nil: a note
+	skipped    func(error)                                 // called with the reason why a page was not read; nil: a note
 	flows      func(context.Context) ([]proxy.Flow, error) // reads conntrack
 	unanswered error                                       // why the API was not listed; nil if it was, and in Follow
 	node       string                                      // its name in the API, or ""
@@ -136,7 +135,7 @@ func (n *Machine) excuse(ctx context.Context, found []proxy.Finding) []proxy.Fin
 
 // Trouble looks at kube-proxy cheaply.
 func (n *Machine) Trouble(ctx context.Context) []proxy.Finding {
-	return n.Presence.Trouble(ctx, n.Logs)
+	return n.Presence.Trouble(ctx)
 }
 
 // Writer returns the process with which kube-proxy is writing rules.

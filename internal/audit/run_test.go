@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 		require.NoError(t, err)
 		f.kept.Findings = got.Report.Findings
 		f.want("one audit", verdict.Fail, "sync.stuck", "sync.unhealthy")
-		if !got.Covered.Health || !got.Covered.Log || !got.Covered.Endpoints {
+		if !got.Covered.Health || !got.Covered.Endpoints {
 			t.Errorf("covered: %+v", got.Covered)
 		}
 	})

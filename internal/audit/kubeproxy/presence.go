@@ -140,15 +140,8 @@ func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool
 // Began returns when kube-proxy's process started, or the zero time if that is unknown.
 func (p *Presence) Began() time.Time {
 	process, found, err := findProxy(p.Host)
-	if err != nil || !found {
-		return time.Time{}
-	}
-	return p.began(process)
-}
-
-func (p *Presence) began(process host.Process) time.Time {
-	up, err := p.Host.Uptime()
-	if err != nil || process.Started == 0 {
+	up, also := p.Host.Uptime()
+	if err != nil || also != nil || !found || process.Started == 0 {
 		return time.Time{}
 	}
 	return time.Now().Add(process.Started - up)

@@ -97,8 +97,8 @@ func notCovered(name, mode string, c audit.Covered) string {
 		return "not compared with the API; use --services, --kubeconfig or --in-cluster"
 	case strings.HasPrefix(name, "kubeproxy.truth.un") && !c.Endpoints:
 		return "not compared with the API; use --kubeconfig or --in-cluster"
-	case name == "kubeproxy.watch.failing" && !c.Log:
-		return "kube-proxy's log was not read"
+	case name == "kubeproxy.watch.failing":
+		return "only `watch` with an audit block counts kube-proxy's failed requests"
 	case name == "kubeproxy.watch.dead" && (!c.Endpoints || !c.Health):
 		return "needs the API and kube-proxy's own endpoints"
 	case strings.HasPrefix(name, "kubeproxy.sync.") && !c.Health:
