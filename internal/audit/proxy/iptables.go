@@ -64,12 +64,12 @@ func (a *audit) judge() (notes []string, judged bool) {
 	}
 	list, unknown := compare.Diff(a.model, parts)
 	for _, d := range list {
-		if d.Port != nil && len(d.Chain.Rules) == 0 {
+		if d.Own && d.Empty {
 			a.lost[d.Chain.Index]++
 		}
 	}
-	for _, d := range list {
-		a.report(d)
+	for i := range list {
+		a.report(&list[i])
 	}
 	if a.model.FirstUnread != nil {
 		r := a.model.FirstUnread
@@ -81,8 +81,8 @@ func (a *audit) judge() (notes []string, judged bool) {
 		a.judgeUnreferenced()
 	}
 	if len(unknown) > 0 {
-		notes = []string{fmt.Sprintf("kube-proxy up to 1.%d does not write rules of this form: %s (line %d, and %d more): a newer release may, "+
-			"so rules that are missing were judged only if most Services have them", newestMinor, unknown[0].Text, unknown[0].Line, len(unknown)-1)}
+		notes = []string{fmt.Sprintf("kube-proxy up to 1.%d does not write rules of this form: %s (and %d more): a newer release may, so "+
+			"rules that are missing were judged only if most chains have them", newestMinor, unknown[0], len(unknown)-1)}
 	}
 	return notes, true
 }
