@@ -56,7 +56,9 @@ func (s Truth) readServer(ctx context.Context, judged *proxy.Options) error {
 // readFiles reads the files.
 func (s Truth) readFiles(judged *proxy.Options) (err error) {
 	judged.Endpoints, err = readFile(s.Endpoints, "EndpointSlices", proxy.LoadEndpointSlices, func(e *proxy.Endpoints) int { return e.Slices })
-	if err == nil {
+	if err == nil && s.Services == "" && s.Endpoints != "" {
+		return errors.New("--endpoints needs --services: `kubectl get services -A -o json` prints them")
+	} else if err == nil {
 		judged.Services, err = readFile(s.Services, "Services", proxy.LoadServices, func(s *proxy.Services) int { return s.Count })
 	}
 	return err

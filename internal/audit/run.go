@@ -74,7 +74,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 	}
 	res := Result{Covered: Covered{Live: true, Endpoints: opts.Endpoints != nil, Services: opts.Services != nil}}
 	var out settle.Outcome
-	if r.Once || api == nil && opts.Endpoints != nil {
+	if r.Once || api == nil && opts.Services != nil {
 		out, err = n.compareOnce(ctx, opts, versions != nil)
 	} else {
 		if r.Settle == 0 {

@@ -26,8 +26,8 @@ import (
 // Options holds the facts that are known in addition to the rules. All fields are optional: unknown facts are judged leniently.
 type Options struct {
 	BeLiberal *bool      // net.netfilter.nf_conntrack_tcp_be_liberal is not 0; nil if unknown
-	Endpoints *Endpoints // the API's EndpointSlices; nil to skip the comparison
 	Services  *Services  // the API's Services; nil if only the rules are known
+	Endpoints *Endpoints // the API's EndpointSlices; nil to compare the Services alone
 	NodeName  string     // for local endpoints and node hints
 	Zone      string     // for zone hints
 
@@ -63,7 +63,7 @@ type Live struct {
 // externalIPs, but the jumps to them only if it serves externalIPs (ExternallyAccessible and ExternalIPs of pkg/proxy/serviceport.go).
 func (l *Live) unled() bool { return l.NoExternalIPs != nil && l.NoExternalIPs() }
 
-// Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API.
+// Judge compares the rules with kube-proxy's invariants and, with Options.Services, with the API.
 // Several sets are several readings of one node: one report covers both iptables backends and nft.
 func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	out := NewCollector()

@@ -121,7 +121,6 @@ func TestUnserved(t *testing.T) {
 		return func(string) (bool, bool) { return wrote, known }
 	}
 	broken := Finding{Name: "kubeproxy.mode.ipvs", Family: "ip"}
-	slice := strings.NewReplacer(`"x"`, `"kubernetes"`, `"np"`, `"kubernetes"`, `"prod"`, `"default"`).Replace(sliceText("", "10.0.0.1 rs"))
 	for _, c := range []struct {
 		what, list string
 		families   map[string]bool
@@ -138,13 +137,9 @@ func TestUnserved(t *testing.T) {
 		{"another family, without Services in the API", list(ip, ip), in("ip"), known(true, true), "", 0},
 		{"rules of a file", list(ip, ip), in("ip6"), nil, "", 0},
 		{"no rules", list(ip, ip), in(), known(true, true), "", 0},
-		{"EndpointSlices alone", "", in("ip6"), known(false, false), missing, 0},
 	} {
 		rep := Judgment{Mode: "nftables", Version: VersionRange{36, 36}, Families: c.families}
-		opts := Options{Endpoints: endpoints(t, slice), Live: Live{Wrote: c.wrote}}
-		if c.list != "" {
-			opts.Services = services(t, c.list)
-		}
+		opts := Options{Services: services(t, c.list), Live: Live{Wrote: c.wrote}}
 		for range 2 {
 			found := slices.DeleteFunc(Compare(&rep, opts), func(f Finding) bool { return f.Service != "" })
 			if wantOne(t, Judgment{Findings: found}, c.want); len(rep.Notes) != c.notes {
