@@ -179,7 +179,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	settle := k.opts.Settle()
 	bounded, cancel := context.WithTimeout(ctx, settle+roundTime)
 	defer cancel()
-	read, spent := &counted{Node: k.node}, k.node.Spent()
+	spent := k.node.Spent()
 	now := k.feed.beginRound()
 	defer k.feed.endRound()
 	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many rules.
@@ -188,7 +188,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	if unanswered != nil || now == nil {
 		api, now = nil, nil
 	}
-	out, err := Run(bounded, read, api, now, opts)
+	out, err := Run(bounded, k.node, api, now, opts)
 	if err != nil {
 		k.node.Conclude(bounded, &out, false) // a kube-proxy that hangs may be the cause
 	}
@@ -215,7 +215,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	k.kept.Notes = out.Report.Notes
 	k.kept.Services = len(out.Report.Services)
 	k.kept.Rounds++
-	k.kept.Reads += read.times
+	k.kept.Reads += max(out.Looks, 1)
 	unsure := func(f proxy.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.un") } // the watch may be the cause
 	if out.Behind || !out.Writing && slices.ContainsFunc(found, unsure) {
 		k.feed.restart()
@@ -227,15 +227,4 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 // sameFindings reports whether two rounds have the same findings, whatever their messages.
 func sameFindings(a, b []proxy.Finding) bool {
 	return slices.EqualFunc(a, b, func(a, b proxy.Finding) bool { return identity(&a) == identity(&b) })
-}
-
-// counted counts the readings of the rules.
-type counted struct {
-	Node
-	times int
-}
-
-func (c *counted) Rules(ctx context.Context) (proxy.Judgment, error) {
-	c.times++
-	return c.Node.Rules(ctx)
 }
