@@ -137,9 +137,16 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 	if err := r.Truth.readFiles(&opts); err != nil {
 		return Result{}, err
 	}
-	unanswered := r.Truth.readServer(ctx, &opts)
-	if unanswered != nil && !errors.Is(unanswered, input.ErrUnknown) {
-		return Result{}, unanswered
+	api, err := r.Truth.Server()
+	if err != nil {
+		return Result{}, err
+	}
+	var unanswered error
+	if api != nil {
+		var v *proxy.Versions
+		if v, unanswered = api.List(ctx, false); unanswered == nil {
+			opts.Endpoints, opts.Services = v.Endpoints, v.Services
+		}
 	}
 	res := Result{Report: proxy.Judge(sets, opts)}
 	if res.Report.Mode == "iptables" || res.Report.Mode == "nftables" {
@@ -176,7 +183,8 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	}
 	rep.Findings = append(rep.Findings, n.asked.Findings...)
 	if rep.Mode != "" && !n.asked.Health && !from.Silent {
-		rep.Findings = append(rep.Findings, n.excuse(ctx, n.Presence.Lost(ctx))...)
+		rep.Findings = append(rep.Findings, kubeproxy.UnreadableAnswer("kube-proxy",
+			errors.New("neither healthz nor metrics answered; kube-proxy may just have been restarted")))
 	}
 	if f, ok := kubeproxy.DeadWatch(rep, n.asked, time.Now()); ok && n.asked.Health && out.Stale {
 		rep.Findings = append(rep.Findings, f)

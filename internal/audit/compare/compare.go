@@ -33,8 +33,8 @@ type rule struct {
 	have         *ruleset.Rule
 }
 
-// differ collects differences. If there are any, it passes over all places once more to count shapes, which decide whether a difference is a
-// fault or the form of a release that is not known.
+// differ collects differences. If there are any, it passes over all places once more to count shapes, which decide whether a difference is
+// a fault or the form of a release that is not known.
 type differ struct {
 	list   []Difference
 	counts map[string]*[3]int // of the second pass, by shape: wanted, missing, extra

@@ -32,7 +32,8 @@ type nftDiffer struct {
 
 // DiffNFT compares a table with the forms. Without services, it compares only what Services share.
 func DiffNFT(m *model.NFT, forms []expect.NFTForm, services bool) NFTResult {
-	least, d := 0, nftDiffer{m: m, visited: make([]bool, len(m.Chains)), some: regexp.MustCompile(`\b(ct st|mark|limit|quota|set|oif|tcp flags)`),
+	least, d := 0, nftDiffer{m: m, visited: make([]bool, len(m.Chains)),
+		some:   regexp.MustCompile(`\b(ct st|mark|limit|quota|set|oif|tcp flags)`),
 		values: regexp.MustCompile(`([a-z]+)-[A-Z2-7]{8}-\S+|\b(?:tcp|udp|sctp)\b|\[?[0-9a-f]*[.:][0-9a-f.:/\]]+|\b\d+\b`)}
 	for i, f := range forms {
 		d.form, d.list = f, nil
@@ -258,7 +259,8 @@ func (d *nftDiffer) elements(before bool) (list []Difference) {
 		}
 		missing, extra := subtract(want[set], have)
 		for _, i := range missing {
-			list = append(list, Difference{Own: true, Service: owners[set][i].Name, Name: set, Missing: want[set][i], Line: s.Line, Handle: s.Handle})
+			list = append(list, Difference{Own: true, Service: owners[set][i].Name, Name: set, Missing: want[set][i], Line: s.Line,
+				Handle: s.Handle})
 		}
 		for _, i := range extra {
 			e := &s.Elements[i]

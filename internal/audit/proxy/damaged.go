@@ -20,33 +20,31 @@ func explain(name, chain string) string {
 	if kind == "" {
 		kind, _ = model.NFTServiceChain(chain)
 	}
-	kind = cmp.Or(kind, chain)
-	if like := map[string]string{"service": "SVC", "local": "SVL", "endpoint": "SEP", "external": "EXT", "firewall": "KUBE-PROXY-FIREWALL",
-		"services": "KUBE-SERVICES", "service-ips": "KUBE-SERVICES", "service-nodeports": "KUBE-NODEPORTS",
-		"no-endpoint-services": "KUBE-SERVICES", "firewall-check": "KUBE-PROXY-FIREWALL", "firewall-ips": "KUBE-PROXY-FIREWALL",
-		"mark-for-masquerade": "KUBE-MARK-MASQ", "masquerading": "KUBE-POSTROUTING"}[kind]; like != "" {
-		kind = like
+	kind = " " + cmp.Or(kind, chain) + " "
+	for _, row := range [][2]string{
+		{" SVC service ", "some connections to a Service fail, are not masqueraded, or reach its endpoints in unequal shares"},
+		{" SVL local ", "some connections to a Service's endpoints on this node fail, or reach them in unequal shares"},
+		{" SEP endpoint ", "connections to one endpoint of a Service fail, go to another address, or get no answer"},
+		{" EXT external ", "connections from outside to a Service (node port, external or load balancer address) fail or get no answer"},
+		{" FW ", "loadBalancerSourceRanges admits other clients than the Service requests"},
+		{" KUBE-SERVICES services service-ips no-endpoint-services ", "connections to a Service's address fail, or reach another Service"},
+		{" KUBE-NODEPORTS service-nodeports ", "connections to a node port fail, or reach another Service"},
+		{" KUBE-EXTERNAL-SERVICES ", "connections from outside to a Service without endpoints are not rejected as they should be"},
+		{" KUBE-PROXY-FIREWALL firewall firewall-check firewall-ips ",
+			"loadBalancerSourceRanges admits every client or none: one of its two rules is missing"},
+		{" KUBE-MARK-MASQ mark-for-masquerade ",
+			"connections to Services from outside the Pod network get no answer: they are not marked for masquerading"},
+		{" KUBE-POSTROUTING masquerading ",
+			"connections leave with the wrong source address: replies bypass this node, or client addresses are lost"},
+		{" KUBE-FORWARD ", "forwarded connections to Services are dropped, or packets of the state INVALID reset them"},
+		{" cluster-ips cluster-ips-check ", "connections to unused ports of ClusterIPs hang, or other addresses are rejected"},
+		{" hairpin-connections ", "a Pod that connects to itself through its Service may get no answer"},
+	} {
+		if name == damaged && strings.Contains(row[0], kind) {
+			return row[1]
+		}
 	}
-	if name != damaged {
-		return ""
-	}
-	return map[string]string{
-		"SVC":                    "some connections to a Service fail, are not masqueraded, or reach its endpoints in unequal shares",
-		"SVL":                    "some connections to a Service's endpoints on this node fail, or reach them in unequal shares",
-		"SEP":                    "connections to one endpoint of a Service fail, go to another address, or get no answer",
-		"EXT":                    "connections from outside to a Service (node port, external or load balancer address) fail or get no answer",
-		"FW":                     "loadBalancerSourceRanges admits other clients than the Service requests",
-		"KUBE-SERVICES":          "connections to a Service's address fail, or reach another Service",
-		"KUBE-NODEPORTS":         "connections to a node port fail, or reach another Service",
-		"KUBE-EXTERNAL-SERVICES": "connections from outside to a Service without endpoints are not rejected as they should be",
-		"KUBE-PROXY-FIREWALL":    "loadBalancerSourceRanges admits every client or none: one of its two rules is missing",
-		"KUBE-MARK-MASQ":         "connections to Services from outside the Pod network get no answer: they are not marked for masquerading",
-		"KUBE-POSTROUTING":       "connections leave with the wrong source address: replies bypass this node, or client addresses are lost",
-		"KUBE-FORWARD":           "forwarded connections to Services are dropped, or packets of the state INVALID reset them",
-		"cluster-ips":            "connections to unused ports of ClusterIPs hang, or other addresses are rejected",
-		"cluster-ips-check":      "connections to unused ports of ClusterIPs hang, or other addresses are rejected",
-		"hairpin-connections":    "a Pod that connects to itself through its Service may get no answer",
-	}[kind]
+	return ""
 }
 
 // newFinding returns the finding about a difference.

@@ -41,7 +41,7 @@ func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) 
 	for _, c := range result.Unused {
 		kind, base := model.NFTServiceChain(c.Name)
 		base, _, _ = strings.Cut(base, "__")
-		if p := m.Port(base); p != nil && !reported[p.Name] && (kind != "external" || !opts.unled()) {
+		if p := m.Port(base); p != nil && !reported[p.Name] && (kind != "external" || !opts.NoExternalIPs) {
 			out.Add(Finding{Name: "kubeproxy.chain.unreferenced", Family: t.Family, Table: ruleset.KubeProxyTable, Chain: c.Name, Line: c.Line,
 				Handle: c.Handle, Service: p.Name, Message: "no rule jumps to " + c.Name})
 		}

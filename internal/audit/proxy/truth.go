@@ -191,7 +191,7 @@ func (c *comparison) differentAddress(s *Service, p *apiServicePort) (ip, what s
 	}
 	for _, ip := range slices.Sorted(maps.Keys(p.outside)) {
 		what := p.outside[ip]
-		ignored := what == proxiedAddress || what == externalAddress && c.opts.unled()
+		ignored := what == proxiedAddress || what == externalAddress && c.opts.NoExternalIPs
 		if !slices.Contains(have, ip) && !ignored && !c.rep.isTaken(ip, s) {
 			return ip, what
 		}

@@ -94,7 +94,7 @@ func TestUpstream(t *testing.T) {
 func TestNodePortsNowhere(t *testing.T) {
 	text := editedSave(t, readFile(t, "iptables-save.txt"), del("^-A KUBE-SERVICES .*nodeports"))
 	for some, want := range map[bool]string{true: "", false: "kubeproxy.chain.damaged"} {
-		opts := Options{NodePortAddresses: func() bool { return some }, NodeName: "node0",
+		opts := Options{NodePortAddresses: new(some), NodeName: "node0",
 			Services: services(t, readFile(t, "services.json")), Endpoints: endpoints(t, readFile(t, "endpointslices.json"))}
 		wantOne(t, Judge(mustParse(t, text), opts), want)
 	}
@@ -169,15 +169,15 @@ func TestDispatchesNone(t *testing.T) {
 		opts  Options
 		want  string
 	}{
-		{"nodePortAddresses", none, Options{NodePortAddresses: func() bool { return true }}, ""},
+		{"nodePortAddresses", none, Options{NodePortAddresses: new(true)}, ""},
 		{"the same, without the Services", none, Options{WithoutServices: true}, ""},
-		{"every address", none, Options{NodePortAddresses: func() bool { return false }}, flushed},
+		{"every address", none, Options{NodePortAddresses: new(false)}, flushed},
 		{"unknown", none, Options{}, flushed},
 		{"the masquerading rules are missing", append(slices.Clone(none), delAll("^-A KUBE-POSTROUTING")),
-			Options{NodePortAddresses: func() bool { return true }}, flushed},
-		{"chains of Services are left", none[:1], Options{NodePortAddresses: func() bool { return true }}, flushed},
+			Options{NodePortAddresses: new(true)}, flushed},
+		{"chains of Services are left", none[:1], Options{NodePortAddresses: new(true)}, flushed},
 		{"flushed, then restored by kubelet", append(slices.Clone(none), delAll("^-A (PREROUTING|OUTPUT -m comment)")),
-			Options{NodePortAddresses: func() bool { return true }}, "kubeproxy.jump.missing kubeproxy.jump.missing"},
+			Options{NodePortAddresses: new(true)}, "kubeproxy.jump.missing kubeproxy.jump.missing"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			wantOne(t, Judge(mustParse(t, editedSave(t, hashed(formIPv6), c.edits...)), c.opts), c.want)
