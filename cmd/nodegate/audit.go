@@ -42,8 +42,8 @@ func newAudit() *cobra.Command {
 		Short: "Check kube-proxy's rules and compare them with the API",
 		Long: `Audit reads the rules that kube-proxy wrote (both iptables backends and
 nftables) and checks them against kube-proxy's own invariants. With
---endpoints, --kubeconfig or --in-cluster it also compares them with the
-EndpointSlices: rules can be stale while every health endpoint of kube-proxy
+--kubeconfig, --in-cluster, or --services and --endpoints it also compares them
+with the API: rules can be stale while every health endpoint of kube-proxy
 reports success (kubernetes#87615).
 
 Rules and API cannot be read at the same instant. Audit follows each difference
@@ -52,17 +52,18 @@ the rules match a version that the API had, or when the difference has
 persisted for longer than a sync of kube-proxy takes. With --once, and with
 recorded files, audit compares only once.
 
-On the running node audit also finds kube-proxy's process, queries its healthz
-and metrics, and reads its log. It changes nothing. It prints remedies, and does
-not run them.
+On the running node audit also finds kube-proxy's process, and queries its
+healthz and metrics. It changes nothing. It prints remedies, and does not run
+them.
 
 Exit status: 0 no finding or only warnings, 1 findings that break traffic,
 2 unreadable input, 3 unknown. With --service, findings about other Services
 do not count.`,
 		Example: `  nodegate audit --kubeconfig /var/lib/kube-proxy/kubeconfig
   iptables-save | nodegate audit --rules -
+  kubectl get services -A -o json > services.json
   kubectl get endpointslices -A -o json > slices.json
-  nodegate audit --endpoints slices.json
+  nodegate audit --services services.json --endpoints slices.json
   nodegate audit --service default/web    show its path and endpoints' shares
   nodegate audit --service default/web --from 10.244.1.7`,
 		Args: cobra.NoArgs,
@@ -71,8 +72,8 @@ do not count.`,
 	f := c.Flags()
 	f.StringArrayVar(&o.rules, "rules", nil, "read the rules from `FILE` (iptables-save text or nft -j JSON; - is standard input) "+
 		"instead of from this node; may be repeated")
-	f.StringVar(&o.audited.Truth.Endpoints, "endpoints", "", "compare with the EndpointSlices in `FILE` (the output of kubectl get -o json)")
-	f.StringVar(&o.audited.Truth.Services, "services", "", "also compare with the Services in `FILE`")
+	f.StringVar(&o.audited.Truth.Endpoints, "endpoints", "", "also compare with the EndpointSlices in `FILE`")
+	f.StringVar(&o.audited.Truth.Services, "services", "", "compare with the Services in `FILE` (the output of kubectl get -o json)")
 	f.StringVar(&o.audited.Truth.Kubeconfig, "kubeconfig", "", "compare with the API server of the kubeconfig in `FILE`")
 	f.BoolVar(&o.audited.Truth.InCluster, "in-cluster", false, "compare with the API server, using the Pod's service account")
 	f.StringVar(&o.audited.Node, "node", "", "the node's `NAME` in the API, to know which endpoints are local")
@@ -85,11 +86,11 @@ do not count.`,
 		"a Pod's NAMESPACE/NAME) through a copy of this node's network")
 	f.StringVar(&o.audited.Proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (on the node, default http://127.0.0.1:10256/healthz)")
 	f.StringVar(&o.audited.Proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (on the node, default http://127.0.0.1:10249/metrics)")
-	f.StringArrayVar(&o.audited.Proxy.Logs, "log", nil, "read kube-proxy's log from `FILE` (on the node, default the usual places)")
 	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd")
 	timeoutFlag(f, &o.timeout, auditTimeout, "stop after this long; anything still undecided is then unknown")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, even in a large cluster")
 	c.MarkFlagsMutuallyExclusive("endpoints", "kubeconfig", "in-cluster")
+	c.MarkFlagsMutuallyExclusive("services", "kubeconfig", "in-cluster")
 	return c
 }
 

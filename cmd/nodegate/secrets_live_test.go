@@ -130,21 +130,17 @@ func (t *secretsTest) askAPI(kubeconfig string) {
 	}
 }
 
-// askProxy judges a page of kube-proxy, which is also its log.
+// askProxy judges a page of kube-proxy, with a secret.
 func (t *secretsTest) askProxy(page string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }))
 	defer s.Close()
-	log := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(log, []byte(page), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	var skipped strings.Builder
-	asked := kubeproxy.Ask(t.Context(), kubeproxy.Pages{Healthz: s.URL, Metrics: s.URL, Logs: []string{log}}, func(err error) { fmt.Fprintln(&skipped, err) })
+	asked := kubeproxy.Ask(t.Context(), kubeproxy.Pages{Healthz: s.URL, Metrics: s.URL}, func(err error) { fmt.Fprintln(&skipped, err) })
 	rep := proxy.Judgment{Findings: asked.Findings}
 	r := secretsRun{t: t, where: "kube-proxy's page"}
 	t.search(r.where, "audit's standard error", skipped.String())
-	r.reports("audit as ", report.NewAudit(secretsNode(t.T).Host(), &rep, audit.Covered{Health: true, Log: true}, time.Now()))
+	r.reports("audit as ", report.NewAudit(secretsNode(t.T).Host(), &rep, audit.Covered{Health: true}, time.Now()))
 	r.search("audit text", func(b *bytes.Buffer) error { return report.AuditSummary(b, &rep, true) })
 }
 

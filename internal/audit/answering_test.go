@@ -19,7 +19,6 @@ func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return refuse
 func (f *followed) failWithout(away, later time.Duration) {
 	f.away = true
 	f.ends <- struct{}{}
-	go f.fail(away + later)
 	for end := time.Now().Add(away + later); time.Now().Before(end); time.Sleep(10 * time.Second) {
 		f.refused++
 		if f.away = time.Until(end) > later; !f.away {

@@ -39,24 +39,12 @@ func (s Truth) Server() (*API, error) {
 	return &API{client}, nil
 }
 
-// readServer asks the API server, if there is one. The error is input.ErrUnknown if it does not answer.
-func (s Truth) readServer(ctx context.Context, judged *proxy.Options) error {
-	api, err := s.Server()
-	if api == nil || err != nil {
-		return err
-	}
-	v, err := api.List(ctx, false)
-	if err != nil {
-		return err
-	}
-	judged.Endpoints, judged.Services = v.Endpoints, v.Services
-	return nil
-}
-
 // readFiles reads the files.
 func (s Truth) readFiles(judged *proxy.Options) (err error) {
 	judged.Endpoints, err = readFile(s.Endpoints, "EndpointSlices", proxy.LoadEndpointSlices, func(e *proxy.Endpoints) int { return e.Slices })
-	if err == nil {
+	if err == nil && s.Services == "" && s.Endpoints != "" {
+		return errors.New("--endpoints needs --services: `kubectl get services -A -o json` prints them")
+	} else if err == nil {
 		judged.Services, err = readFile(s.Services, "Services", proxy.LoadServices, func(s *proxy.Services) int { return s.Count })
 	}
 	return err

@@ -21,7 +21,8 @@ const (
 // include the update. If no sync runs, Ask queries again: a sync may just have ended and the sync of the other family may be about to
 // begin. A kube-proxy that has just started may still list the API before its first sync.
 func (n *Machine) Ask(ctx context.Context, from kubeproxy.Pages, leftOut func(error)) kubeproxy.Answers {
-	from.Began, from.Counts, from.ClockSet = n.Presence.Began(), n.Presence.Counts(), n.Presence.ClockSet()
+	began := n.Presence.Began()
+	from.ClockSet = n.Presence.ClockSet()
 	for look := 1; ; look++ {
 		var left []error
 		writer := n.Writer()
@@ -38,7 +39,7 @@ func (n *Machine) Ask(ctx context.Context, from kubeproxy.Pages, leftOut func(er
 				markUncertain(asked.Findings, writer.Describe())
 			case look < askLooks: // nothing is uncertain, or no time is left
 				markUncertain(asked.Findings, "; the audit timed out")
-			case time.Since(from.Began) < firstSync:
+			case time.Since(began) < firstSync:
 				markUncertain(asked.Findings, "; kube-proxy started less than a minute ago")
 			}
 			return asked

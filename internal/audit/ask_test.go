@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +12,6 @@ import (
 
 	"nodegate/internal/audit/kubeproxy"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 )
 
@@ -76,27 +73,5 @@ func TestAsk(t *testing.T) {
 				t.Errorf("asked %d times: %+v; want %s, %d times", asked.Load(), got.Findings, c.verdict, c.asked)
 			}
 		})
-	}
-}
-
-// TestAskLog checks that failures in the log from before the start of kube-proxy's process are
-// ignored.
-func TestAskLog(t *testing.T) {
-	t.Parallel()
-	line := func(ago time.Duration) string {
-		return time.Now().Add(-ago).Format(time.RFC3339Nano) + " stderr F failed to list *v1.Service: connection refused\n"
-	}
-	name := filepath.Join(t.TempDir(), "kube-proxy.log")
-	require.NoError(t, os.WriteFile(name, []byte(line(150*time.Second)+line(100*time.Second)+line(60*time.Second)), 0o600))
-	for uptime, want := range map[string]int{"300.00": 1, "90.00": 0} { // it started 60 s after the boot
-		m := hosttest.Machine{Files: map[string]string{
-			"/proc/self/ns/net": "-> net:[1]", "/proc/7/ns/net": "-> net:[1]", "/proc/uptime": uptime + " 1.00\n",
-			"/proc/7/stat": "7 (a) S 1 7 7 0 -1 4194304 1 0 0 0 9 50 0 0 20 0 1 0 6000 0", "/proc/7/cmdline": "kube-proxy\x00",
-		}}
-		n := Machine{Presence: kubeproxy.Presence{Host: m.Host()}}
-		got := n.Ask(t.Context(), kubeproxy.Pages{Logs: []string{name}}, func(err error) { t.Error(err) })
-		if len(got.Findings) != want {
-			t.Errorf("up for %s s: %+v, want %d", uptime, got.Findings, want)
-		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,11 +20,10 @@ import (
 type Machine struct {
 	Host     *host.Host
 	Presence kubeproxy.Presence
-	Logs     []string // kube-proxy's log; nil means the usual places
 
 	generation func(context.Context) (generation string, sure bool, err error)
 	spent      func() time.Duration                        // processor time since the start
-	skipped    func(error)                                 // called with the reason why a page or log was not read; nil: a note
+	skipped    func(error)                                 // called with the reason why a page was not read; nil: a note
 	flows      func(context.Context) ([]proxy.Flow, error) // reads conntrack
 	unanswered error                                       // why the API was not listed; nil if it was, and in Follow
 	node       string                                      // its name in the API, or ""
@@ -50,65 +48,52 @@ func NewMachine(h *host.Host) *Machine {
 // set it at its start (conntrack.tcpBeLiberal), before it writes rules.
 func (n *Machine) Rules(ctx context.Context) (proxy.Judgment, error) {
 	sets, err := n.Host.Rulesets(ctx)
-	if err == nil {
-		err = n.Presence.Configured()
+	if err != nil {
+		return proxy.Judgment{}, err
 	}
+	settings, err := n.Presence.Settings()
 	if err != nil {
 		return proxy.Judgment{}, err
 	}
 	n.live = proxy.Live{
-		NoExternalIPs: sync.OnceValue(n.Presence.NoExternalIPs),
+		NoExternalIPs: settings.NoExternalIPs,
 		Wrote: func(family string) (wrote, known bool) {
 			figures, _ := n.Presence.Figures(ctx)
 			return figures.Wrote(family)
 		},
 	}
 	opts := proxy.Options{
-		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: n.Presence.NodePortAddresses,
-		ExcludeCIDRs: n.Presence.ExcludeCIDRs, Live: n.live,
+		BeLiberal: readBeLiberal(n.Host), NodePortAddresses: &settings.NodePortAddresses, ExcludeCIDRs: settings.ExcludeCIDRs, Live: n.live,
 	}
 	rep := proxy.Judge(sets, opts)
 	n.mode, n.families = rep.Mode, len(rep.Families)
-	n.markUnwritten(ctx, &rep)
-	n.markDeleted(ctx, &rep)
+	n.explainMissing(ctx, &rep)
 	return rep, nil
 }
 
 // Live returns queries to kube-proxy. One reading of the rules asks each at most once.
 func (n *Machine) Live() proxy.Live { return n.live }
 
-// markUnwritten distinguishes tables that kube-proxy has not written since its start, as its metrics
-// show, from tables that another program has flushed.
-func (n *Machine) markUnwritten(ctx context.Context, rep *proxy.Judgment) {
-	flushed := func(f proxy.Finding) bool { return f.Name == "kubeproxy.table.flushed" }
-	if !slices.ContainsFunc(rep.Findings, flushed) {
-		return
-	}
-	figures, _ := n.Presence.Figures(ctx)
+// explainMissing distinguishes rules that another program has deleted from rules that kube-proxy has not written since its start, as its
+// metrics show, and a node without kube-proxy from one on which another program has deleted all of its rules.
+func (n *Machine) explainMissing(ctx context.Context, rep *proxy.Judgment) {
+	figures := sync.OnceValue(func() kubeproxy.Metrics {
+		m, _ := n.Presence.Figures(ctx)
+		return m
+	})
 	for i, f := range rep.Findings {
-		if said, known := figures.Of(f.Family); flushed(f) && known && said.LastSync.IsZero() {
-			rep.Findings[i] = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family,
-				Table: f.Table, Line: f.Line,
-				Message: fmt.Sprintf("table %s has no kube-proxy rules; its metrics show that it has written none since it started", f.Table)})
-		}
-	}
-}
-
-// markDeleted distinguishes a node without kube-proxy from one on which another program has deleted all of its rules:
-// its process runs, and its metrics show that it has written rules since it started.
-func (n *Machine) markDeleted(ctx context.Context, rep *proxy.Judgment) {
-	if rep.Mode != "" {
-		return
-	}
-	wrote := n.Presence.LastSync(ctx)
-	if wrote.IsZero() {
-		return
-	}
-	for i, f := range rep.Findings {
-		if f.Name == "kubeproxy.rules.absent" {
-			rep.Findings[i] = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.rules.deleted",
-				Message: fmt.Sprintf("kube-proxy runs, and its metrics show that it last wrote its rules at %s, but no backend has "+
-					"any of them: another program deleted all of them", wrote.UTC().Format(time.RFC3339))})
+		switch f.Name {
+		case "kubeproxy.table.flushed":
+			if of, known := figures().Of(f.Family); known && of.LastSync.IsZero() {
+				rep.Findings[i] = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.table.unwritten", Family: f.Family, Table: f.Table, Line: f.Line,
+					Message: fmt.Sprintf("table %s has no kube-proxy rules; its metrics show that it has written none since it started", f.Table)})
+			}
+		case "kubeproxy.rules.absent":
+			if wrote := n.Presence.LastSync(ctx); !wrote.IsZero() {
+				rep.Findings[i] = proxy.NewFinding(proxy.Finding{Name: "kubeproxy.rules.deleted",
+					Message: fmt.Sprintf("kube-proxy runs, and its metrics show that it last wrote its rules at %s, but no backend has "+
+						"any of them: another program deleted all of them", wrote.UTC().Format(time.RFC3339))})
+			}
 		}
 	}
 }
@@ -136,7 +121,7 @@ func (n *Machine) excuse(ctx context.Context, found []proxy.Finding) []proxy.Fin
 
 // Trouble looks at kube-proxy cheaply.
 func (n *Machine) Trouble(ctx context.Context) []proxy.Finding {
-	return n.Presence.Trouble(ctx, n.Logs)
+	return n.Presence.Trouble(ctx)
 }
 
 // Writer returns the process with which kube-proxy is writing rules.

@@ -103,7 +103,7 @@ func TestNoWayToExternal(t *testing.T) {
 		if len(rep.Findings) != c.found {
 			t.Errorf("with the gate %s: %+v", c.gate, rep.Findings)
 		}
-		if off := c.gate == "false"; n.Live().NoExternalIPs() != off {
+		if off := c.gate == "false"; n.Live().NoExternalIPs != off {
 			t.Errorf("with the gate %s the facts are %v", c.gate, !off)
 		}
 	}
@@ -156,7 +156,7 @@ func TestUnwritten(t *testing.T) {
 				{Name: flushed, Family: "ip", Table: "nat", Message: "m"}, {Name: "kubeproxy.canary.missing", Family: "ip"},
 				{Name: flushed, Family: "ip6", Table: "nat", Message: "m"},
 			}}
-			n.markUnwritten(t.Context(), &rep)
+			n.explainMissing(t.Context(), &rep)
 			got := []string{rep.Findings[0].Name, rep.Findings[1].Name, rep.Findings[2].Name}
 			if want := []string{c.ip, "kubeproxy.canary.missing", c.ip6}; !slices.Equal(got, want) {
 				t.Errorf("%s, it answers: %v: %v, want %v", c.what, answers, got, want)

@@ -24,7 +24,7 @@ type Request struct {
 	Once       bool                            // compare once, without waiting for differences to settle
 	Settle     time.Duration                   // 0: as long as kube-proxy needs
 	Progress   func(open int, d time.Duration) // called after each reading of the rules; may be nil
-	Skipped    func(error)                     // called with the reason why a page or log of kube-proxy was not read
+	Skipped    func(error)                     // called with the reason why a page of kube-proxy was not read
 	Warn       func(string)                    // prints a warning for the operator
 }
 
@@ -36,7 +36,7 @@ type Result struct {
 }
 
 // Covered records which inputs the audit could compare the rules with.
-type Covered struct{ Live, Endpoints, Services, Health, Log bool }
+type Covered struct{ Live, Endpoints, Services, Health bool }
 
 // Run audits the node of h once: it reads the rules, follows their differences from the API until
 // they have settled, queries kube-proxy, and concludes from all.
@@ -49,7 +49,7 @@ func Run(ctx context.Context, h *host.Host, r Request) (Result, error) {
 		r.Warn(unverified(r.Truth.Kubeconfig))
 	}
 	n := NewMachine(h)
-	n.Presence.Healthz, n.Presence.Metrics, n.Logs, n.skipped = r.Proxy.Healthz, r.Proxy.Metrics, r.Proxy.Logs, r.Skipped
+	n.Presence.Healthz, n.Presence.Metrics, n.skipped = r.Proxy.Healthz, r.Proxy.Metrics, r.Skipped
 	n.node = r.Node
 	if api == nil {
 		return n.run(ctx, nil, r)
@@ -74,7 +74,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 	}
 	res := Result{Covered: Covered{Live: true, Endpoints: opts.Endpoints != nil, Services: opts.Services != nil}}
 	var out settle.Outcome
-	if r.Once || api == nil && opts.Endpoints != nil {
+	if r.Once || api == nil && opts.Services != nil {
 		out, err = n.compareOnce(ctx, opts, versions != nil)
 	} else {
 		if r.Settle == 0 {
@@ -86,7 +86,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 		return Result{}, errors.Join(input.ErrUnknown, err)
 	}
 	res.Report, res.Converged = out.Report, out.Converged
-	res.Covered.Health, res.Covered.Log = n.asked.Health, n.asked.Log
+	res.Covered.Health = n.asked.Health
 	return res, nil
 }
 
@@ -130,16 +130,23 @@ func (n *Machine) compareOnce(ctx context.Context, opts proxy.Options, compared 
 	return out, nil
 }
 
-// RunRecorded audits recorded rules. Of kube-proxy it reads only the pages and logs that the request names.
+// RunRecorded audits recorded rules. Of kube-proxy it reads only the pages that the request names.
 func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, error) {
 	opts := proxy.Options{NodeName: r.Node, Zone: r.Zone}
 	opts.Pasted = true
 	if err := r.Truth.readFiles(&opts); err != nil {
 		return Result{}, err
 	}
-	unanswered := r.Truth.readServer(ctx, &opts)
-	if unanswered != nil && !errors.Is(unanswered, input.ErrUnknown) {
-		return Result{}, unanswered
+	api, err := r.Truth.Server()
+	if err != nil {
+		return Result{}, err
+	}
+	var unanswered error
+	if api != nil {
+		var v *proxy.Versions
+		if v, unanswered = api.List(ctx, false); unanswered == nil {
+			opts.Endpoints, opts.Services = v.Endpoints, v.Services
+		}
 	}
 	res := Result{Report: proxy.Judge(sets, opts)}
 	if res.Report.Mode == "iptables" || res.Report.Mode == "nftables" {
@@ -151,7 +158,7 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 	kubeproxy.Unproven(res.Report.Findings)
 	asked := kubeproxy.Ask(ctx, r.Proxy, r.Skipped)
 	res.Report.Findings = append(res.Report.Findings, asked.Findings...)
-	res.Covered = Covered{Endpoints: opts.Endpoints != nil, Services: opts.Services != nil, Health: asked.Health, Log: asked.Log}
+	res.Covered = Covered{Endpoints: opts.Endpoints != nil, Services: opts.Services != nil, Health: asked.Health}
 	return res, nil
 }
 
@@ -164,21 +171,20 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 		rep.Findings = append(rep.Findings, kubeproxy.Unanswered(n.unanswered))
 	}
 	from := kubeproxy.Pages{Live: true, Silent: kubeproxy.Silent(rep.Findings), Healthz: n.Presence.Healthz, Metrics: n.Presence.Metrics,
-		Logs: n.Logs, Get: n.Presence.Get}
+		Get: n.Presence.Get}
 	skipped := n.skipped
 	if skipped == nil {
 		skipped = func(err error) { rep.Notes = append(rep.Notes, fmt.Sprintf("not read: %v", err)) }
 	}
 	n.asked = n.Ask(ctx, from, skipped)
-	if failing := n.Presence.JudgeRequests(n.asked.Metrics); !slices.ContainsFunc(n.asked.Findings, kubeproxy.IsFailingWatch) {
-		n.asked.Findings = append(n.asked.Findings, failing...)
-	}
+	n.asked.Findings = append(n.asked.Findings, n.Presence.JudgeRequests(n.asked.Metrics)...)
 	if n.follows {
 		n.forgetFailures()
 	}
 	rep.Findings = append(rep.Findings, n.asked.Findings...)
 	if rep.Mode != "" && !n.asked.Health && !from.Silent {
-		rep.Findings = append(rep.Findings, n.excuse(ctx, n.Presence.Lost(ctx))...)
+		rep.Findings = append(rep.Findings, kubeproxy.UnreadableAnswer("kube-proxy",
+			errors.New("neither healthz nor metrics answered; kube-proxy may just have been restarted")))
 	}
 	if f, ok := kubeproxy.DeadWatch(rep, n.asked, time.Now()); ok && n.asked.Health && out.Stale {
 		rep.Findings = append(rep.Findings, f)

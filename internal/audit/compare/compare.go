@@ -2,183 +2,186 @@
 package compare
 
 import (
-	"nodegate/internal/audit/expect"
-	"nodegate/internal/audit/model"
+	"slices"
+	"strings"
+
 	"nodegate/internal/ruleset"
 )
 
-// Difference is a place where the rules differ from kube-proxy's.
+// Difference is a place where the rules differ from kube-proxy's. Without Missing and Extra, the place is missing.
 type Difference struct {
-	Port    *model.Port // nil for what Services share
-	Chain   *ruleset.Chain
-	Missing *expect.Rule  // the first rule that is missing or, with Order, that comes too late
-	Extra   *ruleset.Rule // the first that kube-proxy does not write here
-	Order   bool          // all rules are there, but in another order
+	Own            bool           // it is a Service's, whose name may be unknown
+	Service        string         // as the rules name it
+	Name           string         // of the chain, the set or the map
+	Chain          *ruleset.Chain // of iptables mode
+	Rule           *ruleset.Rule  // the extra rule of iptables mode
+	Missing, Extra string         // the first rule or element that is missing, or that kube-proxy does not write here
+	Line, Handle   int            // of the extra rule, or of the place
+	Empty, Order   bool           // the place is empty; Missing comes too late
+	Share          float64        // of the Service's connections; 0 if not known
+
+	kind           string // of the place; "" for chains that Services share
+	missing, extra []rule
 }
 
-// Part is a chain that belongs to no Service, and kube-proxy's rules for it.
-type Part struct {
-	Chain *ruleset.Chain
-	Write func(*expect.Sheet)
+// rule is a rule that is missing, or that kube-proxy does not write.
+type rule struct {
+	text, shape  string // the shape is the text without names, addresses and numbers; it is known in the second pass only
+	line, handle int
+	takes        bool           // it takes packets from the rules behind it
+	chain        *ruleset.Chain // of iptables mode
+	have         *ruleset.Rule
 }
 
-// Diff returns the differences, and the rules of a form that is not known: a later release may write them, so they are no difference.
-func Diff(m *model.Model, parts []Part) (list []Difference, unknown []*ruleset.Rule) {
-	d := differ{m: m}
-	d.compareAll(parts)
-	if len(d.list) == 0 {
-		return nil, nil
-	}
-	d.list, d.count = nil, &counts{map[shape]int{}, map[shape]int{}, map[shape]int{}, map[string]int{}}
-	d.compareAll(parts)
-	return d.judge()
-}
-
+// differ collects differences. If there are any, it passes over all places once more to count shapes, which decide whether a difference is
+// a fault or the form of a release that is not known.
 type differ struct {
-	m     *model.Model
-	sheet expect.Sheet
-	list  []unit
-	count *counts // of the second pass, which only rules that differ need
-	at    []int   // scratch space
+	list   []Difference
+	counts map[string]*[3]int // of the second pass, by shape: wanted, missing, extra
+	kinds  map[string]int     // places of each kind
+	unsure bool               // some rule has a shape that is not known
+	other  int                // base chains of another form
 }
 
-// unit is one chain, or the rules of one Service in shared chains, with a difference.
-type unit struct {
-	port    *model.Port
-	chain   *ruleset.Chain // nil for shared chains
-	missing []expect.Rule
-	extra   []*ruleset.Rule
-	late    *expect.Rule
+func (d *differ) countAgain() {
+	d.list, d.counts, d.kinds = nil, map[string]*[3]int{}, map[string]int{}
 }
 
-func (d *differ) compareAll(parts []Part) {
-	for _, part := range parts {
-		d.own(nil, part.Chain, true, part.Write)
-	}
-	m := d.m
-	for _, p := range m.Ports {
-		d.sheet.Rules = d.sheet.Rules[:0]
-		d.sheet.Shared(m, p)
-		d.compare(p, nil, p.Lines, false)
-		d.own(p, p.EXT, true, func(s *expect.Sheet) { s.External(m, p) })
-		d.own(p, p.FW, false, func(s *expect.Sheet) { s.Firewall(p) })
-		d.own(p, p.SVC, true, func(s *expect.Sheet) { s.Policy(m, p, false) })
-		d.own(p, p.SVL, true, func(s *expect.Sheet) { s.Policy(m, p, true) })
-	}
-	for i := range m.Chains { // in the order of the save: see Model.each
-		if c := &m.Chains[i]; c.Kind == "SEP" && c.Port != nil {
-			d.sheet.Rules = d.sheet.Rules[:0]
-			d.sheet.Endpoint(c.Port, c)
-			d.written(c.Port, c.Chain, true)
+// count counts a shape, and the shape for any number of endpoints.
+func (d *differ) count(list int, shape string) {
+	for _, key := range slices.Compact([]string{shape, anyNumber(shape)}) {
+		if d.counts[key] == nil {
+			d.counts[key] = &[3]int{}
 		}
-	}
-	for _, r := range m.Strangers {
-		d.sheet.Rules = d.sheet.Rules[:0]
-		d.compare(nil, m.Chains[r.Chain].Chain, []*ruleset.Rule{r}, false)
+		d.counts[key][list]++
 	}
 }
 
-// own compares a chain with kube-proxy's rules for it.
-func (d *differ) own(p *model.Port, c *ruleset.Chain, ordered bool, write func(*expect.Sheet)) {
-	if c == nil || p != nil && c.Refs == 0 { // a chain without references is not used
-		return
-	}
-	d.sheet.Rules = d.sheet.Rules[:0]
-	write(&d.sheet)
-	d.written(p, c, ordered)
-}
-
-// written compares a chain with the sheet.
-func (d *differ) written(p *model.Port, c *ruleset.Chain, ordered bool) {
-	if d.count == nil && len(d.sheet.Rules) == len(c.Rules) { // healthy: no copies
-		i := 0
-		for i < len(c.Rules) && d.sheet.Rules[i].Is(&c.Rules[i]) {
-			i++
-		}
-		if i == len(c.Rules) {
-			return
+// add adds a place if it differs.
+func (d *differ) add(u Difference) {
+	if d.counts != nil {
+		d.kinds[u.kind]++
+		for n, list := range [][]rule{1: u.missing, 2: u.extra} {
+			for _, r := range list {
+				d.count(n, r.shape)
+			}
 		}
 	}
-	have := make([]*ruleset.Rule, 0, len(c.Rules))
-	for i := range c.Rules {
-		if r := &c.Rules[i]; r.Target != "" {
-			have = append(have, r)
-		}
-	}
-	d.compare(p, c, have, ordered)
-}
-
-// compare compares the sheet with rules, as multisets, and if ordered also their order.
-func (d *differ) compare(p *model.Port, c *ruleset.Chain, have []*ruleset.Rule, ordered bool) {
-	want := d.sheet.Rules
-	u := unit{port: p, chain: c}
-	found := d.match(want, have)
-	taken := make([]bool, len(have))
-	last := -1
-	for i, k := range found {
-		if k < 0 {
-			u.missing = append(u.missing, want[i])
-			continue
-		}
-		taken[k] = true
-		if last >= 0 && found[last] > k && ordered && u.late == nil && want[i].Flags&want[last].Flags&ruleset.ByRecent == 0 {
-			late := want[i]
-			u.late = &late
-		}
-		last = i
-	}
-	for k, r := range have {
-		if !taken[k] {
-			u.extra = append(u.extra, r)
-		}
-	}
-	if d.count != nil {
-		d.count.add(d, u, want, found)
-	}
-	if len(u.missing)+len(u.extra) > 0 || u.late != nil {
+	if len(u.missing)+len(u.extra) > 0 || u.Order {
 		d.list = append(d.list, u)
 	}
 }
 
-// match returns, for each rule of want, the position of the same rule in have, or -1.
-func (d *differ) match(want []expect.Rule, have []*ruleset.Rule) []int {
-	d.at = d.at[:0]
-	for i := range want {
-		if i >= len(have) || !d.same(&want[i], have[i]) {
-			break
+// subtract returns the indexes of the rules that only one of two multisets has.
+func subtract[K comparable](want, have []K) (missing, extra []int) {
+	count := make(map[K]int, len(want))
+	for _, k := range want {
+		count[k]++
+	}
+	for i, k := range have {
+		if count[k]--; count[k] < 0 {
+			extra = append(extra, i)
 		}
-		d.at = append(d.at, i)
 	}
-	if len(d.at) == len(want) {
-		return d.at
-	}
-	type key struct {
-		chain                     int32
-		target, destination, port string
-	}
-	byKey := make(map[key][]int, len(have))
-	for k, r := range have[len(d.at):] {
-		id := key{r.Chain, r.Target, r.Destination, r.Port}
-		byKey[id] = append(byKey[id], k+len(d.at))
-	}
-	for i := len(d.at); i < len(want); i++ {
-		w, at := &want[i], -1
-		id := key{w.Chain, w.Target, w.Destination, w.Port}
-		if id.chain == 0 && len(have) > 0 {
-			id.chain = have[0].Chain
+	for i, k := range want {
+		if count[k]--; count[k] >= 0 {
+			missing = append(missing, i)
 		}
-		for n, k := range byKey[id] {
-			if d.same(w, have[k]) {
-				at = k
-				byKey[id] = append(byKey[id][:n:n], byKey[id][n+1:]...)
-				break
-			}
-		}
-		d.at = append(d.at, at)
 	}
-	return d.at
+	return missing, extra
 }
 
-func (d *differ) same(w *expect.Rule, r *ruleset.Rule) bool {
-	return (w.Chain == 0 || w.Chain == r.Chain) && w.Is(r)
+// anyNumber returns a shape for any number of endpoints. Some forms differ only for one.
+func anyNumber(shape string) string {
+	return strings.Replace(shape, "{ one endpoint }", "{ # endpoints }", 1)
+}
+
+// isKnown reports whether kube-proxy writes rules of this shape.
+func (d *differ) isKnown(r *rule, key func(string) string) bool {
+	n := d.counts[key(r.shape)]
+	return n != nil && n[0] > 0 || strings.HasPrefix(r.text, "hook ") || strings.HasPrefix(r.text, "timeout ")
+}
+
+// judge separates faults from forms that are not known. A rule that is missing is a fault if most of its shape are there, or if nothing
+// has an unknown shape. A rule that kube-proxy does not write is a fault if it has a shape that kube-proxy writes there, if it takes
+// packets from the rules behind it, if it is an altered missing rule, or if most other Services lack it.
+func (d *differ) judge() (list []Difference, unknown []string) {
+	for _, u := range d.list {
+		d.unsure = d.unsure || slices.ContainsFunc(u.extra, func(r rule) bool { return !d.isKnown(&r, strings.Clone) })
+	}
+	for i := range d.list {
+		u := &d.list[i]
+		for k := range u.extra {
+			r := &u.extra[k]
+			if !d.isFault(u, r) {
+				unknown = append(unknown, r.text)
+			} else if u.Extra == "" {
+				u.Extra, u.Rule, u.Line, u.Handle = r.text, r.have, r.line, r.handle
+				if u.Chain == nil && r.chain != nil {
+					u.setChain(r.chain)
+				}
+			}
+		}
+	}
+	if d.other > 1 {
+		unknown = append(unknown, "the base chains")
+	}
+	for _, u := range d.list {
+		base := strings.HasPrefix(u.Name, "filter-") || strings.HasPrefix(u.Name, "nat-")
+		for k := range u.missing {
+			r := &u.missing[k]
+			if u.Missing != "" || len(unknown) > 0 && !d.stands(r) {
+				continue
+			}
+			if u.Missing = r.text; r.chain != nil && u.Chain != r.chain { // of the rules of a Service in shared chains
+				u.setChain(r.chain)
+				u.Extra, u.Rule, u.Line = "", nil, int(r.chain.Line)
+			}
+		}
+		gone := u.missing == nil && u.extra == nil && !u.Order && (len(unknown) == 0 || u.Own)
+		if (gone || u.Missing != "" || u.Extra != "") && (!base || d.other < 2) {
+			list = append(list, u)
+		}
+	}
+	return list, unknown
+}
+
+func (u *Difference) setChain(c *ruleset.Chain) {
+	u.Chain, u.Name, u.Empty = c, c.Name, len(c.Rules) == 0
+}
+
+func (d *differ) isFault(u *Difference, r *rule) bool {
+	words := strings.Fields(r.text)
+	n := d.counts[anyNumber(r.shape)]
+	few := n == nil || 2*n[2] <= max(d.kinds[u.kind], 2)
+	gone := func(missing rule) bool { // no chain has a rule of its shape, which is another
+		n := d.counts[missing.shape]
+		return n != nil && n[0] == n[1] && anyNumber(missing.shape) != anyNumber(r.shape)
+	}
+	altered := func(missing rule) bool {
+		m := strings.Fields(missing.text)
+		return (!u.Own || few) && 2*len(words) >= len(m) && within(words, m) ||
+			few && len(words) == len(m)+1 && within(m, words) ||
+			r.text == strings.TrimSuffix(missing.text, " fully-random")+" random" ||
+			u.Own && d.stands(&missing)
+	}
+	return !d.unsure || r.takes || d.isKnown(r, anyNumber) && !slices.ContainsFunc(u.missing, gone) ||
+		slices.ContainsFunc(u.missing, altered) || u.missing == nil && u.Own && few
+}
+
+// within reports whether b has the words of a in their order.
+func within(a, b []string) bool {
+	i := 0
+	for _, w := range b {
+		if i < len(a) && a[i] == w {
+			i++
+		}
+	}
+	return i == len(a)
+}
+
+// stands reports whether most rules of a shape are there.
+func (d *differ) stands(r *rule) bool {
+	n := d.counts[r.shape]
+	return n != nil && 2*n[1] < n[0]
 }

@@ -29,6 +29,7 @@ type Sheet struct{ Rules []Rule }
 
 // add adds a rule. Its conditions are the fields that are set, and r.Flags.
 func (s *Sheet) add(r Rule) {
+	r.Source = model.TrimCIDR(r.Source)
 	s.Rules = append(s.Rules, r)
 	w := &s.Rules[len(s.Rules)-1]
 	set := func(is bool, flags ruleset.Flags) {
@@ -47,37 +48,33 @@ func (s *Sheet) add(r Rule) {
 	set(w.Seconds != 0, ruleset.ByRecent|ruleset.RecentReap)
 }
 
-// tolerance is the greatest difference of equal probabilities.
-const tolerance = 1e-9
-
-// Is reports whether r is the rule w.
-func (w *Rule) Is(r *ruleset.Rule) bool {
-	if r.Flags&Known != w.Flags || r.Target != w.Target || r.Port != w.Port || r.Protocol != w.Protocol ||
-		math.Abs(r.Chance-w.Chance) > tolerance || r.Destination != w.Destination ||
-		r.Source != w.Source && model.TrimCIDR(r.Source) != model.TrimCIDR(w.Source) ||
-		r.To != w.To && w.To != "" && !r.Has(ruleset.Unprintable) {
-		return false
+// Read returns a rule of a save, without its chain.
+func Read(r *ruleset.Rule) Rule {
+	w := Rule{Flags: r.Flags & Known, Target: r.Target, Source: model.TrimCIDR(r.Source), Destination: r.Destination,
+		Protocol: r.Protocol, Port: r.Port, To: r.To, Chance: r.Chance}
+	if n := math.Round(1 / w.Chance); w.Chance > 0 && math.Abs(w.Chance-1/n) < 1e-9 { // the kernel stores it in 31 bits
+		w.Chance = 1 / n
 	}
-	if w.Flags&(ruleset.ByInterface|ruleset.ByState|ruleset.ByMark|ruleset.ByRecent|ruleset.RecentSet) == 0 && w.SetMark == "" {
-		return true
+	if r.Has(ruleset.Unprintable) {
+		w.To = ""
+	}
+	if w.Flags&(ruleset.ByInterface|ruleset.ByState|ruleset.ByMark|ruleset.ByRecent|ruleset.RecentSet) == 0 && r.Target != "MARK" {
+		return w
 	}
 	e := r.Extra()
-	return (w.In == "" || e.In == w.In) && (w.States == "" || sameWords(e.States, w.States)) && sameMark(e.Mark, w.Mark) &&
-		sameMark(e.SetMark, w.SetMark) && (w.Recent == "" || e.Recent == w.Recent) && (w.Seconds <= 0 || e.Seconds == w.Seconds)
-}
-
-func sameWords(a, b string) bool {
-	before, after, both := strings.Cut(b, ",")
-	return a == b || both && a == after+","+before
-}
-
-func sameMark(a, b string) bool {
-	if a == b {
-		return true
+	w.In, w.States, w.Mark, w.SetMark, w.Recent, w.Seconds = e.In, e.States, sameMark(e.Mark), sameMark(e.SetMark), e.Recent, e.Seconds
+	if w.States == "ESTABLISHED,RELATED" {
+		w.States = "RELATED,ESTABLISHED"
 	}
-	mark, mask, ok := model.MarkMask(a)
-	m, k, also := model.MarkMask(b)
-	return ok && also && mark == m && mask == k
+	return w
+}
+
+// sameMark returns one text for all ways to write a mark.
+func sameMark(s string) string {
+	if mark, mask, ok := model.MarkMask(s); ok && s != "" {
+		return fmt.Sprintf("%#x/%#x", mark, mask)
+	}
+	return s
 }
 
 // Text writes the rule as iptables-save does, without comments.
@@ -100,10 +97,15 @@ func (w *Rule) Text(chain string) string {
 	put(w.Flags&ruleset.FromLocal != 0, 0, "-m addrtype --src-type", "LOCAL")
 	put(w.Flags&ruleset.ToLocal != 0, 0, "-m addrtype --dst-type", "LOCAL")
 	put(w.Chance > 0, 0, "-m statistic --mode random --probability", fmt.Sprintf("%.11f", w.Chance))
-	put(w.Seconds > 0, 0, "-m recent --rcheck --seconds", w.Seconds)
+	put(w.Flags&ruleset.ByRecent != 0, 0, "-m recent --rcheck --seconds", strings.Replace(fmt.Sprint(w.Seconds), "-1", "...", 1))
+	put(w.Flags&ruleset.RecentReap != 0, 0, "--reap --name", w.Recent)
+	put(w.Flags&ruleset.RecentSet != 0, 0, "-m recent --set --name", w.Recent)
 	put(w.Port != "", 0, "--dport", w.Port)
 	put(w.Target != "", 0, "-j", w.Target)
 	put(w.SetMark != "", 0, "--set-xmark", w.SetMark)
 	put(w.To != "", 0, "--to-destination", w.To)
+	if w.Flags&ruleset.RandomFully != 0 {
+		text += " --random-fully"
+	}
 	return text
 }

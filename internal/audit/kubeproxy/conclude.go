@@ -1,8 +1,10 @@
 package kubeproxy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/verdict"
@@ -46,4 +48,39 @@ func Unproven(findings []proxy.Finding) {
 // Unanswered returns the finding for an API server that could not be read: the state of the rules is unknown.
 func Unanswered(err error) proxy.Finding {
 	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.truth.unanswered", Message: err.Error()})
+}
+
+// DeadWatch draws a conclusion that no single source shows: the rules differ from the API, while kube-proxy's own pages (judged by
+// JudgeHealth and JudgeMetrics into own) report no fault. The judgment must contain only settled differences: others disappear, and must
+// not lead to the restart of a healthy kube-proxy. Neither does a kube-proxy that has written rules or received a change within the last
+// minute. DeadWatch returns false if there is nothing to conclude.
+func DeadWatch(rep *proxy.Judgment, asked Answers, now time.Time) (proxy.Finding, bool) {
+	own := asked.Findings
+	for _, f := range asked.Metrics.Families {
+		if now.Sub(f.LastSync) < time.Minute || now.Sub(f.LastQueued) < time.Minute {
+			return proxy.Finding{}, false
+		}
+	}
+	services := map[string]bool{}
+	for i := range rep.Findings {
+		if f := &rep.Findings[i]; strings.HasPrefix(f.Name, "kubeproxy.truth.") && f.Verdict == verdict.Fail {
+			services[f.Family+" "+f.Service] = true
+		}
+	}
+	for i := range own {
+		switch own[i].Name {
+		case "kubeproxy.sync.stuck", "kubeproxy.sync.dead", "kubeproxy.sync.never", "kubeproxy.sync.unhealthy",
+			"kubeproxy.sync.unreadable", watchFailing, "kubeproxy.process.absent", "kubeproxy.process.stopped",
+			"kubeproxy.process.hung":
+			return proxy.Finding{}, false // that is the cause
+		}
+	}
+	if len(services) == 0 {
+		return proxy.Finding{}, false
+	}
+	return proxy.NewFinding(proxy.Finding{Name: "kubeproxy.watch.dead", Message: fmt.Sprintf("this node's rules of %d Service "+
+		"ports do not match the API, yet kube-proxy reports itself healthy: "+
+		"either it has not received the changes (its watch is dead: it queues nothing then, healthz stays 200, and the hourly resync writes the "+
+		"old rules again with a new timestamp), or another program has changed its rules. Until it is restarted, other changes "+
+		"may be missing here too", len(services))}), true
 }

@@ -31,7 +31,7 @@ func flow(f host.Flow, own map[netip.Addr]bool) proxy.Flow {
 	to := unmap(f.Orig.To)
 	return proxy.Flow{
 		Protocol: protocol(f.Orig.Proto), Client: unmap(f.Orig.From), To: to, Own: to.Addr().IsLoopback() || own[to.Addr()],
-		Endpoint: unmap(f.Reply.From), Began: f.Began, Closing: closing(f), Replied: f.SeenReply, Left: f.Timeout,
+		Endpoint: unmap(f.Reply.From), Closing: closing(f), Replied: f.SeenReply, Left: f.Timeout,
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"nodegate/internal/audit/proxy"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
-	"nodegate/internal/verdict"
 )
 
 // Presence finds kube-proxy's process and its pages.
@@ -106,21 +105,6 @@ func (p *Presence) Page() string {
 	return strings.Replace(at, "localhost:", "127.0.0.1:", 1)
 }
 
-// Lost returns why none of kube-proxy's pages answered at the end of an audit although Look had found no fault before: its
-// process has just ended or stopped, which a restart explains as well as a failure, or its pages are elsewhere.
-func (p *Presence) Lost(ctx context.Context) []proxy.Finding {
-	found := p.Look(ctx)
-	for i := range found {
-		f := &found[i]
-		f.Verdict, f.Remedy = verdict.Unknown, "run the audit again in a minute: kube-proxy may have been restarted. Otherwise "+f.Remedy
-		f.Message += "; it ran earlier in this audit"
-	}
-	if len(found) == 0 {
-		return []proxy.Finding{UnreadableAnswer("kube-proxy", errors.New("neither healthz nor metrics answered"))}
-	}
-	return found
-}
-
 // Writer returns the process with which kube-proxy is currently writing rules, or reading them
 // before it writes, and how long it has run. It returns false if no such process runs.
 func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool) {
@@ -140,15 +124,8 @@ func (p *Presence) Writer() (writer host.Process, runs time.Duration, found bool
 // Began returns when kube-proxy's process started, or the zero time if that is unknown.
 func (p *Presence) Began() time.Time {
 	process, found, err := findProxy(p.Host)
-	if err != nil || !found {
-		return time.Time{}
-	}
-	return p.began(process)
-}
-
-func (p *Presence) began(process host.Process) time.Time {
-	up, err := p.Host.Uptime()
-	if err != nil || process.Started == 0 {
+	up, also := p.Host.Uptime()
+	if err != nil || also != nil || !found || process.Started == 0 {
 		return time.Time{}
 	}
 	return time.Now().Add(process.Started - up)
@@ -219,64 +196,44 @@ func (p *Presence) findPages(ctx context.Context, process host.Process, refused 
 	}
 }
 
-// NoExternalIPs reports whether kube-proxy is configured not to serve externalIPs.
-func (p *Presence) NoExternalIPs() bool {
-	all, _ := configurations(p.Host)
-	return slices.ContainsFunc(all, func(c config.KubeProxy) bool { return c.NoExternalIPs })
-}
-
-// NodePortAddresses reports whether kube-proxy is configured to serve node ports only on some addresses.
-func (p *Presence) NodePortAddresses() bool {
-	all, _ := configurations(p.Host)
-	return slices.ContainsFunc(all, func(c config.KubeProxy) bool { return c.NodePortAddresses })
-}
-
-// ExcludeCIDRs returns the ranges in which kube-proxy leaves virtual servers alone, because they belong to another program.
-func (p *Presence) ExcludeCIDRs() []netip.Prefix {
-	var all []netip.Prefix
-	configured, _ := configurations(p.Host)
-	for _, c := range configured {
-		all = append(all, c.ExcludeCIDRs...)
+// Settings returns kube-proxy's configuration: that on the node, and that of its process, which is the file that its command line names (as
+// the process sees it), else its flags, or the k3s configuration of its built-in kube-proxy. Unreadable files are left out; the error is
+// about the process's own file if no other was found and the right to read it is missing.
+func (p *Presence) Settings() (c config.KubeProxy, err error) {
+	h := p.Host
+	c, _ = config.ReadKubeProxy(h.Files)
+	add := func(one config.KubeProxy) {
+		c.MinSync = max(c.MinSync, one.MinSync)
+		c.NoExternalIPs, c.NodePortAddresses = c.NoExternalIPs || one.NoExternalIPs, c.NodePortAddresses || one.NodePortAddresses
+		c.ExcludeCIDRs = append(c.ExcludeCIDRs, one.ExcludeCIDRs...)
 	}
-	return all
-}
-
-// Configured returns an error if kube-proxy has a configuration file that this process may not read.
-func (p *Presence) Configured() error {
-	_, err := configurations(p.Host)
-	return err
-}
-
-// configurations returns kube-proxy's configuration on the node, and the configuration of its process: the file that its command line
-// names (as the process sees it), else its flags, or the k3s configuration of its built-in kube-proxy. Unreadable files are left out; the
-// error is about the process's own file if no other was found and the right to read it is missing.
-func configurations(h *host.Host) ([]config.KubeProxy, error) {
-	c, _ := config.ReadKubeProxy(h.Files)
-	all := []config.KubeProxy{c}
-	process, found, err := findProxy(h)
-	if err != nil || !found {
-		return all, nil
+	process, found, notListed := findProxy(h)
+	if notListed != nil || !found {
+		return c, nil
 	}
 	if name := command(process); name == "k3s" || strings.HasPrefix(name, "k3s-") {
-		return append(all, config.K3sKubeProxy(h.Files, process.Args)...), nil
+		for _, one := range config.K3sKubeProxy(h.Files, process.Args) {
+			add(one)
+		}
+		return c, nil
 	}
 	text := strings.Join(process.Args, " ")
-	var denied error
 	if m := regexp.MustCompile(`--config[= ](/\S+)`).FindStringSubmatch(text); m != nil {
 		root := fmt.Sprintf("/proc/%d/root", process.PID)
 		if unit, _ := h.ServiceOf(process.PID); unit != "" {
 			root = "" // it runs outside of containers, and no right is needed
 		}
-		file, err := h.Files.ReadFile(root + m[1])
+		file, denied := h.Files.ReadFile(root + m[1])
 		switch {
-		case err == nil:
+		case denied == nil:
 			text = string(file)
-		case errors.Is(err, fs.ErrPermission) && c.From == "":
-			denied = fmt.Errorf("kube-proxy's configuration is not known: %w; run the audit as root, outside of nodegate's units", err)
+		case errors.Is(denied, fs.ErrPermission) && c.From == "":
+			err = fmt.Errorf("kube-proxy's configuration is not known: %w; run the audit as root, outside of nodegate's units", denied)
 		}
 	}
-	c, _ = config.ParseKubeProxy(text)
-	return append(all, c), denied
+	one, _ := config.ParseKubeProxy(text)
+	add(one)
+	return c, err
 }
 
 // isHealthz reports whether a page is kube-proxy's healthz.
@@ -361,9 +318,6 @@ const UsualSettle = 15 * time.Second
 // SettleTime returns how long rules may differ from the API: usual, or longer if kube-proxy is configured to write its rules less often.
 func SettleTime(h *host.Host, usual time.Duration) time.Duration {
 	const beside = 10 * time.Second
-	all, _ := configurations(h)
-	for _, c := range all {
-		usual = max(usual, c.MinSync+beside)
-	}
-	return usual
+	c, _ := (&Presence{Host: h}).Settings()
+	return max(usual, c.MinSync+beside)
 }

@@ -163,8 +163,9 @@ func TestConfigured(t *testing.T) {
 			m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\n" + c.file
 		}
 		p := kubeproxy.Presence{Host: m.Host()}
-		assert.Equal(t, p.NoExternalIPs(), c.noExternal, "%q and %q: no external addresses", c.file, c.flag)
-		assert.Equal(t, p.NodePortAddresses(), c.nodePort, "%q and %q: addresses of node ports", c.file, c.flag)
+		got, _ := p.Settings()
+		assert.Equal(t, got.NoExternalIPs, c.noExternal, "%q and %q: no external addresses", c.file, c.flag)
+		assert.Equal(t, got.NodePortAddresses, c.nodePort, "%q and %q: addresses of node ports", c.file, c.flag)
 	}
 }
 
@@ -191,7 +192,8 @@ func TestExcludeCIDRs(t *testing.T) {
 			m.Files["/var/lib/kube-proxy/config.conf"] = "kind: KubeProxyConfiguration\n" + file
 		}
 		p := kubeproxy.Presence{Host: m.Host()}
-		assert.Equal(t, fmt.Sprint(p.ExcludeCIDRs()), "[192.0.2.0/24 2001:db8::/64]", "%q and %q", file, flag)
+		got, _ := p.Settings()
+		assert.Equal(t, fmt.Sprint(got.ExcludeCIDRs), "[192.0.2.0/24 2001:db8::/64]", "%q and %q", file, flag)
 	}
 }
 
@@ -249,7 +251,9 @@ func TestSettleTime(t *testing.T) {
 	m := &hosttest.Machine{Files: map[string]string{"/proc/7/stat": "7 (a) S 1 7", "/proc/7/cmdline": "kube-proxy\x00--config=/etc/mine.yaml\x00"},
 		Refuse: map[string]error{"r " + mine: fs.ErrPermission}}
 	p := kubeproxy.Presence{Host: m.Host()}
-	assert.Equal(t, errors.Is(p.Configured(), fs.ErrPermission), true, "a file that may not be read")
+	_, err := p.Settings()
+	assert.Equal(t, errors.Is(err, fs.ErrPermission), true, "a file that may not be read")
 	m.Files["/var/lib/kube-proxy/config.conf"] = thirty
-	assert.Equal(t, p.Configured(), nil, "beside a copy")
+	_, err = p.Settings()
+	assert.Equal(t, err, nil, "beside a copy")
 }

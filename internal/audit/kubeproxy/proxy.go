@@ -4,13 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
-	"io"
-	"path/filepath"
 	"time"
 
 	"nodegate/internal/audit/proxy"
-	"nodegate/internal/host/file"
 )
 
 // The addresses of kube-proxy's pages, unless its configuration sets others.
@@ -19,14 +15,11 @@ const (
 	defaultMetrics = "http://127.0.0.1:10249/metrics"
 )
 
-// Pages are the addresses of kube-proxy's pages and logs. On the running node, empty fields mean the usual addresses.
+// Pages are the addresses of kube-proxy's pages. On the running node, empty fields mean the usual addresses.
 type Pages struct {
 	Live             bool
-	Silent           bool   // kube-proxy is known not to respond: only the log is read
-	Healthz, Metrics string // URLs
-	Logs             []string
-	Began            time.Time // start of kube-proxy's process; zero if unknown
-	Counts           time.Time // failed requests count from then on; zero: all
+	Silent           bool      // kube-proxy is known not to respond
+	Healthz, Metrics string    // URLs
 	ClockSet         time.Time // when the clock was last set; zero if unknown
 	Get              Get       // nil means Page
 }
@@ -41,14 +34,14 @@ func (g Get) read(ctx context.Context, address string) (body []byte, status int,
 	return g(ctx, address)
 }
 
-// Answers is the result of reading kube-proxy's pages and log.
+// Answers is the result of reading kube-proxy's pages.
 type Answers struct {
-	Findings    []proxy.Finding
-	Health, Log bool // which of them could be read
-	Metrics     Metrics
+	Findings []proxy.Finding
+	Health   bool // one of them could be read
+	Metrics  Metrics
 }
 
-// Ask reads healthz, metrics and the log. It leaves out a source that cannot be read and calls leftOut with the reason.
+// Ask reads healthz and metrics. It leaves out a source that cannot be read and calls leftOut with the reason.
 func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 	var p Answers
 	now := time.Now()
@@ -79,56 +72,5 @@ func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 			p.Findings = append(p.Findings, JudgeMetrics(m, now)...)
 		}
 	}
-	of := Log{Now: now, Began: later(from.Began, from.Counts)}
-	if from.Live && len(from.Logs) == 0 {
-		from.Logs = usualLogs()
-	}
-	for _, name := range from.Logs {
-		p.readLog(name, of, leftOut)
-	}
 	return p
-}
-
-// usualLogs returns kube-proxy's logs if it runs as a static Pod of kops or as a DaemonSet.
-func usualLogs() []string {
-	var found []string
-	for _, pattern := range []string{"/var/log/kube-proxy.log", "/var/log/containers/kube-proxy-*.log"} {
-		names, err := filepath.Glob(pattern)
-		if err == nil {
-			found = append(found, names...)
-		}
-	}
-	return found
-}
-
-// logTail limits how much of the end of a log is read: hours of a quiet kube-proxy, and ten minutes if four watches fail.
-const logTail = 64 << 10
-
-// readLog reads the end of a log. It does not read a log without a recent line, which proves nothing.
-func (p *Answers) readLog(name string, of Log, leftOut func(error)) {
-	f, err := file.OpenInput(name)
-	if err != nil {
-		leftOut(err)
-		return
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-		if of.Written = info.ModTime(); of.isOld() {
-			p.Log = true
-			return
-		}
-		if info.Size() > logTail {
-			if _, err := f.Seek(-logTail, io.SeekEnd); err != nil {
-				leftOut(err)
-				return
-			}
-		}
-	}
-	found, err := JudgeLog(io.LimitReader(f, logTail), of)
-	if err != nil {
-		leftOut(fmt.Errorf("%s: %w", name, err))
-		return
-	}
-	p.Log = true
-	p.Findings = append(p.Findings, found...)
 }

@@ -109,40 +109,6 @@ func TestJudgeMetrics(t *testing.T) {
 	}
 }
 
-func TestJudgeLog(t *testing.T) {
-	now := time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC)
-	line := func(at string) string {
-		return `E1120 ` + at +
-			`.123456       1 reflector.go:158] "Unhandled Error" err="k8s.io/client-go/informers/factory.go:160: Failed to watch *v1.Service: ` +
-			`failed to list *v1.Service: Get \"https://10.0.0.5:6443/api/v1/services?limit=500\": dial tcp 10.0.0.5:6443: connect: connection ` +
-			`refused"` + "\n"
-	}
-	for _, l := range []struct{ name, text, want string }{
-		{"nothing", "I1120 22:59:00.000000       1 server.go:1] \"Starting\"\n", ""},
-		{"goes on", line("22:56:00") + line("22:57:00") + line("22:58:00"), "kubeproxy.watch.failing"},
-		{"over a few minutes ago", line("22:10:00") + line("22:30:00") + line("22:56:00"), ""},
-		{"is over", line("20:10:00") + line("20:30:00") + line("20:58:00"), ""},
-		{"a hiccup", line("22:59:10") + line("22:59:11") + line("22:59:12"), ""},
-		{"journal", "Nov 20 22:56:00 node0 kube-proxy[1]: " + line("22:56:00") + line("22:57:00") + line("22:58:00"),
-			"kubeproxy.watch.failing"},
-		{"last year", strings.ReplaceAll(line("22:56:00")+line("22:57:00")+line("22:58:00"), "E1120", "E1231"), ""},
-		{"no times", strings.Repeat("Failed to list *v1.EndpointSlice: Unauthorized\n", 3), "kubeproxy.watch.failing"},
-		{"another kind", strings.Repeat("failed to list *v1.Pod: Unauthorized\n", 3), ""},
-		{"zero bytes after a crash", "\x00\x00\x00" + line("22:56:00") + line("22:57:00") + line("22:58:00"), "kubeproxy.watch.failing"},
-	} {
-		t.Run(l.name, func(t *testing.T) {
-			findings, err := kubeproxy.JudgeLog(strings.NewReader(l.text+"I1120 22:59:59.000000 1 server.go:1] \"Alive\"\n"),
-				kubeproxy.Log{Now: now, Written: now})
-			require.NoError(t, err)
-			want(t, findings, l.want)
-			if verdict := map[bool]verdict.Verdict{false: verdict.Fail, true: verdict.Unknown}[l.name == "no times"]; l.want != "" &&
-				findings[0].Verdict != verdict {
-				t.Errorf("%s, want %s", findings[0].Verdict, verdict)
-			}
-		})
-	}
-}
-
 func TestDeadWatch(t *testing.T) {
 	now := time.Now()
 	rep := proxy.Judgment{Findings: []proxy.Finding{{Name: "kubeproxy.truth.endpoint-stale", Verdict: verdict.Fail, Service: "prod/np",
@@ -188,11 +154,25 @@ func TestUnproven(t *testing.T) {
 	}
 }
 
+// TestAgreed: failed requests prove nothing if the rules are right.
+func TestAgreed(t *testing.T) {
+	for other, want := range map[string]verdict.Verdict{
+		"kubeproxy.sync.ineligible": verdict.Unknown, "kubeproxy.truth.endpoint-stale": verdict.Fail,
+	} {
+		found := []proxy.Finding{
+			{Name: "kubeproxy.watch.failing", Verdict: verdict.Fail, Remedy: "restart"}, {Name: other, Verdict: verdict.Warn},
+		}
+		kubeproxy.Agreed(found)
+		if got := found[0]; got.Verdict != want || !strings.HasSuffix(got.Remedy, "restart") || found[1].Verdict != verdict.Warn {
+			t.Errorf("beside %s: %+v", other, found)
+		}
+	}
+}
+
 func FuzzOwnEndpoints(f *testing.F) {
 	f.Add(`{"lastUpdated":"2026-11-20T23:00:00Z","currentTime":"2026-11-20T23:00:00Z","healthy":true,` +
 		`"status":{"IPv4":{"lastUpdated":"2026-11-20T22:30:00.5Z","healthy":true}}}`)
 	f.Add("kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family=\"IPv4\"} 1.7999990e+09\n")
-	f.Add("E1120 22:10:00.123456 1 reflector.go:158] failed to list *v1.Service: x\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		now := time.Date(2026, 11, 20, 23, 0, 0, 0, time.UTC)
 		if h, err := kubeproxy.ParseHealth([]byte(text), 200); err == nil {
@@ -200,9 +180,6 @@ func FuzzOwnEndpoints(f *testing.F) {
 		}
 		if m, err := kubeproxy.ParseMetrics(strings.NewReader(text)); err == nil {
 			kubeproxy.JudgeMetrics(m, now)
-		}
-		if _, err := kubeproxy.JudgeLog(strings.NewReader(text), kubeproxy.Log{Now: now}); err != nil {
-			t.Log(err)
 		}
 	})
 }

@@ -1,12 +1,18 @@
 package kubeproxy
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"nodegate/internal/audit/proxy"
+)
+
+const (
+	watchFailing = "kubeproxy.watch.failing"
+	watchSpan    = time.Minute // failures within a shorter time do not count
 )
 
 // Requests counts kube-proxy's requests to the API since its start, from rest_client_requests_total
@@ -68,4 +74,23 @@ func (s *requestsSeen) judge(r Requests, now, counts time.Time) []proxy.Finding 
 	}
 	return []proxy.Finding{proxy.NewFinding(proxy.Finding{Name: watchFailing, Message: fmt.Sprintf("kube-proxy's metrics "+
 		"count %.0f failed requests to the API in %s, and none that was answered", more, age(now, s.since))})}
+}
+
+// requestsEvery is the interval of reading the metrics, about 150 kB, unless requests have begun to fail.
+const requestsEvery = time.Minute
+
+// Trouble looks at kube-proxy at so little cost that it can be repeated every 30 s: at its process, its health page, and its failed
+// requests. A finding is a reason to audit, and not yet a result.
+func (p *Presence) Trouble(ctx context.Context) []proxy.Finding {
+	found := append(p.Look(ctx), p.health...)
+	if p.process.PID != 0 && (time.Since(p.requests.read) >= requestsEvery || !p.requests.since.IsZero()) {
+		m, _ := p.Figures(ctx)
+		found = append(found, p.JudgeRequests(m)...)
+	}
+	return found
+}
+
+// JudgeRequests compares the counts of requests with earlier readings.
+func (p *Presence) JudgeRequests(m Metrics) []proxy.Finding {
+	return p.requests.judge(m.Requests, time.Now(), p.Counts())
 }

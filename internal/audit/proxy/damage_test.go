@@ -132,7 +132,7 @@ func TestEveryDamageIsNamed(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, IPv6 %v, SCTP %v", mode, as.ipv6, as.sctp), func(t *testing.T) {
 			rules, svcs, eps := recordedAs(t, mode, as.ipv6, as.sctp)
 			opts := Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), BeLiberal: new(bool),
-				NodePortAddresses: func() bool { return false },
+				NodePortAddresses: new(false),
 				NodeName:          map[string]string{"iptables": "node-iptables-legacy", "nft": "node-nftables"}[mode]}
 			wantOne(t, Judge(mustParse(t, rules), opts), "")
 			list := damagedLines(rules)
@@ -162,7 +162,7 @@ func TestEveryDamageIsNamed(t *testing.T) {
 func TestCommentsAreWords(t *testing.T) {
 	rules, svcs, eps := recordedAs(t, "iptables", false, false)
 	opts := Options{Services: services(t, svcs), Endpoints: endpoints(t, eps), BeLiberal: new(bool), NodeName: "node-iptables-legacy",
-		NodePortAddresses: func() bool { return false }}
+		NodePortAddresses: new(false)}
 	only := regexp.MustCompile(`^-A .*(has no (local )?endpoints|health check node port)`)
 	comment := regexp.MustCompile(` -m comment --comment ("[^"]*"|\S+)`)
 	lines, tried := strings.SplitAfter(rules, "\n"), 0

@@ -57,10 +57,9 @@ type endpointSlice struct {
 }
 
 const (
-	labelService   = "kubernetes.io/service-name"
-	labelHeadless  = "service.kubernetes.io/headless"
-	labelProxy     = "service.kubernetes.io/service-proxy-name"
-	labelManagedBy = "endpointslice.kubernetes.io/managed-by"
+	labelService  = "kubernetes.io/service-name"
+	labelHeadless = "service.kubernetes.io/headless"
+	labelProxy    = "service.kubernetes.io/service-proxy-name"
 )
 
 // maxPairs is ten times the number of endpoints in the largest known cluster, with one port each.
@@ -199,25 +198,6 @@ func (s *endpointSlice) endpoint(i, port int) apiEndpoint {
 		}
 	}
 	return ep
-}
-
-// ports returns the ports of the Services, as far as slices show them. kube-proxy certainly serves those whose slices the EndpointSlice
-// controller made, which copies the Service's labels, if a slice shows that the Service is neither headless nor another proxy's.
-func (e *Endpoints) ports() (list []apiServicePort) {
-	for _, name := range slices.Sorted(maps.Keys(e.services)) {
-		managed, ready := false, map[apiServiceKey]bool{}
-		for _, s := range e.services[name] {
-			managed = managed || s.Metadata.Labels[labelManagedBy] == "endpointslice-controller.k8s.io"
-		}
-		for _, s := range e.services[name] {
-			managed = managed && !has(s.Metadata.Labels, labelHeadless) && !has(s.Metadata.Labels, labelProxy)
-		}
-		e.services[name].each(func(key apiServiceKey, ep apiEndpoint) { ready[key] = ready[key] || ep.ready })
-		for key, ready := range ready {
-			list = append(list, apiServicePort{apiServiceKey: key, unsure: !managed || !ready})
-		}
-	}
-	return list
 }
 
 func valueOr[T any](value *T, otherwise T) T {

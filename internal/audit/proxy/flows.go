@@ -17,9 +17,8 @@ type Flow struct {
 	To       netip.AddrPort // the client's destination: a Service address or a node port
 	Own      bool           // To is an address of this node
 	Endpoint netip.AddrPort
-	Began    time.Time // zero if conntrack does not store timestamps
-	Closing  bool      // TCP: one side has closed it
-	Replied  bool      // the endpoint has answered
+	Closing  bool // TCP: one side has closed it
+	Replied  bool // the endpoint has answered
 	Left     time.Duration
 }
 
@@ -101,7 +100,7 @@ func anyAddress(family string) netip.Addr {
 }
 
 // FlowFindings returns one finding for each pair of Service address and stale endpoint.
-func FlowFindings(stale []StaleFlow, now time.Time) []Finding {
+func FlowFindings(stale []StaleFlow) []Finding {
 	groups := map[string][]StaleFlow{}
 	var order []string
 	for _, f := range stale {
@@ -125,23 +124,9 @@ func FlowFindings(stale []StaleFlow, now time.Time) []Finding {
 			why = "but the Service has no endpoints"
 		}
 		out.Add(Finding{Name: "kubeproxy.conntrack.stale-flow", Service: f.Service, Family: family,
-			Message: fmt.Sprintf("traffic to %s/%s still goes to %s, %s; flows in use: %d%s", f.To, f.Protocol, f.Endpoint, why,
-				len(group), oldest(group, now)),
+			Message: fmt.Sprintf("traffic to %s/%s still goes to %s, %s; flows in use: %d", f.To, f.Protocol, f.Endpoint, why, len(group)),
 			Remedy: fmt.Sprintf("delete these flows: `conntrack -D %s-p %s --orig-dst %s --orig-port-dst %d --reply-src %s "+
 				"--reply-port-src %d`", option, f.Protocol, f.To.Addr(), f.To.Port(), f.Endpoint.Addr(), f.Endpoint.Port())})
 	}
 	return out.List
-}
-
-func oldest(group []StaleFlow, now time.Time) string {
-	first := now
-	for _, f := range group {
-		if !f.Began.IsZero() && f.Began.Before(first) {
-			first = f.Began
-		}
-	}
-	if first.Equal(now) {
-		return ""
-	}
-	return fmt.Sprintf(", the oldest began %s ago", now.Sub(first).Round(time.Second))
 }

@@ -17,7 +17,7 @@ import (
 func useUp(t *testing.T, set *ruleset.Set) {
 	t.Helper()
 	eps := endpoints(t, sliceText("", "10.0.0.1 rs @n1 +a", "10.0.0.2 st"))
-	for _, o := range []Options{{}, {Endpoints: eps, NodeName: "n1", Zone: "a"}} {
+	for _, o := range []Options{{}, {Services: npService(t, 30080), Endpoints: eps, NodeName: "n1", Zone: "a"}} {
 		rep := Judge([]*ruleset.Set{set}, o)
 		for _, f := range rep.Findings {
 			if f.Name == "" || f.Message == "" {
@@ -64,7 +64,7 @@ func FuzzEndpointSlices(f *testing.F) {
 		rep := Judgment{Families: map[string]bool{"ip": true},
 			Services: []Service{{Name: "prod/np", Protocol: "tcp", Family: "ip", Endpoints: []Endpoint{{Address: "10.0.0.1:80"}}}}}
 		out := NewCollector()
-		compareAPI(&rep, &Options{Endpoints: eps, NodeName: "n1"}, out.List, out)
+		compareAPI(&rep, &Options{Services: npService(t, 0), Endpoints: eps, NodeName: "n1"}, out.List, out)
 	})
 }
 

@@ -40,10 +40,8 @@ func TestHealthy(t *testing.T) {
 		for _, o := range []Options{
 			{},
 			{BeLiberal: &liberal},
-			{Endpoints: eps},
 			{Services: svcs},
 			{Endpoints: eps, Services: svcs},
-			{Endpoints: eps, NodeName: "node0"},
 			{Endpoints: eps, Services: svcs, NodeName: "node0", Zone: "a"},
 		} {
 			rep := Judge(rs, o)
@@ -78,8 +76,8 @@ func TestHealthyLarge(t *testing.T) {
 	if len(rep.Services) != 5009 || rs[0].Lines != 215802 {
 		t.Errorf("%d Services, %d lines", len(rep.Services), rs[0].Lines)
 	}
-	eps := endpoints(t, slicesOf(t, &rep))
-	wantOne(t, Judge(rs, Options{Endpoints: eps}), "")
+	svcs, eps := apiOf(t, &rep)
+	wantOne(t, Judge(rs, Options{Services: services(t, svcs), Endpoints: endpoints(t, eps)}), "")
 }
 
 // TestLeftInLargeCluster checks unused chains: above 1000 endpoints kube-proxy lets them stay for a
@@ -113,13 +111,20 @@ func TestLeftInLargeCluster(t *testing.T) {
 	}
 }
 
-// slicesOf returns EndpointSlices that match a report's rules.
-func slicesOf(t testing.TB, rep *Judgment) string {
+// apiOf returns Services and EndpointSlices that match a report's rules.
+func apiOf(t testing.TB, rep *Judgment) (svcs, eps string) {
 	t.Helper()
 	type object = map[string]any
-	var items []any
+	var items, all []any
+	ports := map[string]*[]object{}
 	for _, s := range rep.Services {
 		ns, name, port := SplitServicePort(s.Name)
+		if ports[ns+name] == nil {
+			ports[ns+name] = &[]object{}
+			all = append(all, object{"kind": "Service", "metadata": object{"namespace": ns, "name": name},
+				"spec": object{"clusterIP": s.ClusterIP, "ports": ports[ns+name]}})
+		}
+		*ports[ns+name] = append(*ports[ns+name], object{"name": port, "port": s.Port, "nodePort": s.NodePort, "protocol": s.Protocol})
 		list := s.Endpoints
 		if len(list) == 0 {
 			list = s.LocalEndpoints
@@ -134,9 +139,12 @@ func slicesOf(t testing.TB, rep *Judgment) string {
 			})
 		}
 	}
-	text, err := json.Marshal(object{"kind": "List", "items": items})
-	require.NoError(t, err)
-	return string(text)
+	list := func(items []any) string {
+		text, err := json.Marshal(object{"kind": "List", "items": items})
+		require.NoError(t, err)
+		return string(text)
+	}
+	return list(all), list(items)
 }
 
 // TestGraph checks the graph of one Service in both modes.

@@ -64,12 +64,12 @@ func (a *audit) judge() (notes []string, judged bool) {
 	}
 	list, unknown := compare.Diff(a.model, parts)
 	for _, d := range list {
-		if d.Port != nil && len(d.Chain.Rules) == 0 {
+		if d.Own && d.Empty {
 			a.lost[d.Chain.Index]++
 		}
 	}
-	for _, d := range list {
-		a.report(d)
+	for i := range list {
+		a.report(&list[i])
 	}
 	if a.model.FirstUnread != nil {
 		r := a.model.FirstUnread
@@ -81,8 +81,8 @@ func (a *audit) judge() (notes []string, judged bool) {
 		a.judgeUnreferenced()
 	}
 	if len(unknown) > 0 {
-		notes = []string{fmt.Sprintf("kube-proxy up to 1.%d does not write rules of this form: %s (line %d, and %d more): a newer release may, "+
-			"so rules that are missing were judged only if most Services have them", newestMinor, unknown[0].Text, unknown[0].Line, len(unknown)-1)}
+		notes = []string{fmt.Sprintf("kube-proxy up to 1.%d does not write rules of this form: %s (and %d more): a newer release may, so "+
+			"rules that are missing were judged only if most chains have them", newestMinor, unknown[0], len(unknown)-1)}
 	}
 	return notes, true
 }
@@ -144,17 +144,12 @@ func (a *audit) sharedParts(doubles bool) (parts []compare.Part) {
 // judgeOldPostrouting judges the form before 1.16.13, 1.17.9 and 1.18.6, which masquerades a tunnelled packet again with a random port:
 // kubernetes#92035. It returns false for a later form.
 func (a *audit) judgeOldPostrouting(c *ruleset.Chain) bool {
-	if len(c.Rules) != 1 || c.Rules[0].Target != "MASQUERADE" || !c.Rules[0].Has(ruleset.ByMark) {
+	if len(c.Rules) != 1 || c.Rules[0].Target != "MASQUERADE" || !c.Rules[0].Has(ruleset.ByMark|ruleset.RandomFully) {
 		return false
 	}
-	r := &c.Rules[0]
-	if r.Has(ruleset.RandomFully) {
-		a.add("kubeproxy.masquerade.double-snat", "nat", c, r,
-			"the mark stays on the packet: after VXLAN encapsulation it is masqueraded again with a random port, "+
-				"which breaks the checksum on kernels without the fix (delays of 1, 3 and 63 s)")
-	} else {
-		a.add("kubeproxy.masquerade.random-fully", "nat", c, r, "MASQUERADE without --random-fully")
-	}
+	a.add("kubeproxy.masquerade.double-snat", "nat", c, &c.Rules[0],
+		"the mark stays on the packet: after VXLAN encapsulation it is masqueraded again with a random port, "+
+			"which breaks the checksum on kernels without the fix (delays of 1, 3 and 63 s)")
 	return true
 }
 
@@ -205,12 +200,7 @@ func serviceName(p *model.Port) string {
 // judgeNodePorts judges the rules that lead to node ports: they come last, and match this node's own addresses, listed or all.
 func (a *audit) judgeNodePorts() {
 	c, ports := a.nat.Chain("KUBE-SERVICES"), a.nat.Chain("KUBE-NODEPORTS")
-	if c == nil {
-		return
-	}
-	if len(c.Rules) == 0 && !a.dispatchesNone() {
-		a.emptied[c.Index] = true
-		a.add(damaged, "nat", c, nil, "KUBE-SERVICES has no rules: no Service address is handled").Means = explain(damaged, c.Name)
+	if c == nil || len(c.Rules) == 0 { // the comparison reports that it is empty
 		return
 	}
 	jumps := 0
@@ -234,7 +224,7 @@ func (a *audit) judgeNodePorts() {
 		}
 		return
 	}
-	if ports == nil || len(ports.Rules) == 0 || a.opts.NodePortAddresses == nil || a.opts.NodePortAddresses() {
+	if ports == nil || len(ports.Rules) == 0 || a.opts.NodePortAddresses == nil || *a.opts.NodePortAddresses {
 		return // this node may have none of the configured addresses
 	}
 	a.add(damaged, "nat", c, nil, "KUBE-SERVICES has no jump to KUBE-NODEPORTS: no node port is served").Means = explain(damaged, ports.Name)
@@ -250,7 +240,7 @@ func (a *audit) judgeUnreferenced() {
 	}
 	for _, c := range a.nat.Chains {
 		at := &a.model.Chains[c.Index]
-		if at.Kind == "" || !c.Declared() || c.Refs > 0 || at.Kind == "EXT" && a.opts.unled() {
+		if at.Kind == "" || !c.Declared() || c.Refs > 0 || at.Kind == "EXT" && a.opts.NoExternalIPs {
 			continue
 		}
 		service := serviceName(at.Port)

@@ -19,17 +19,15 @@ func TestIPVSExcluded(t *testing.T) {
 		t.Error("no finding without the range: this tests nothing")
 	}
 	for ranges, want := range map[string]string{"192.0.2.48/28": "", "198.51.100.0/24": "more"} {
-		opts.ExcludeCIDRs = func() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(ranges)} }
+		opts.ExcludeCIDRs = []netip.Prefix{netip.MustParsePrefix(ranges)}
 		if rep := Judge(sets, opts); (len(rep.Findings) == 0) != (want == "") {
 			t.Errorf("%s: %q", ranges, names(rep.Findings))
 		}
 	}
 	const mine = "192.0.2.0/24 10.96.0.0/16 172.18.0.0/16 10.0.0.0/24" // its load balancers, its ClusterIPs and this node
-	opts.ExcludeCIDRs = func() (all []netip.Prefix) {
-		for _, p := range strings.Fields(mine) {
-			all = append(all, netip.MustParsePrefix(p))
-		}
-		return all
+	opts.ExcludeCIDRs = nil
+	for _, p := range strings.Fields(mine) {
+		opts.ExcludeCIDRs = append(opts.ExcludeCIDRs, netip.MustParsePrefix(p))
 	}
 	for _, c := range []struct{ old, now, want string }{
 		{"", "", ""},

@@ -273,7 +273,7 @@ func TestIPVSUnjudged(t *testing.T) {
 		opts        Options
 	}{
 		{"from a file", "without its virtual servers", mustParse(t, ipvsSave), api},
-		{"without Services", "without the API's Services", append(mustParse(t, ipvsSave), node), Options{Endpoints: api.Endpoints}},
+		{"without Services", "without the API's Services", append(mustParse(t, ipvsSave), node), Options{}},
 		{"beside iptables mode", "both IPVS mode and iptables mode", append(mustParse(t, dispatches), node), api},
 		{"with what iptables mode left", "", append(mustParse(t, leftover), node), api},
 		{"beside nftables mode", "another mode", append(mustParse(t, ipvsSave, readFile(t, "nft-list-ruleset.json")), node), api},

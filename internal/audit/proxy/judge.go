@@ -26,21 +26,16 @@ import (
 // Options holds the facts that are known in addition to the rules. All fields are optional: unknown facts are judged leniently.
 type Options struct {
 	BeLiberal *bool      // net.netfilter.nf_conntrack_tcp_be_liberal is not 0; nil if unknown
-	Endpoints *Endpoints // the API's EndpointSlices; nil to skip the comparison
 	Services  *Services  // the API's Services; nil if only the rules are known
+	Endpoints *Endpoints // the API's EndpointSlices; nil to compare the Services alone
 	NodeName  string     // for local endpoints and node hints
 	Zone      string     // for zone hints
 
 	// WithoutServices skips the Services. The other findings do not depend on them.
 	WithoutServices bool
 
-	// NodePortAddresses reports whether kube-proxy is configured to serve node ports only at some
-	// addresses; nil means that this is unknown.
-	NodePortAddresses func() bool
-
-	// ExcludeCIDRs returns the ranges in which kube-proxy does not touch IPVS virtual servers
-	// (ipvs.excludeCIDRs); nil means none. It is called only if there are IPVS rules.
-	ExcludeCIDRs func() []netip.Prefix
+	NodePortAddresses *bool          // kube-proxy is configured to serve node ports only at some addresses; nil if unknown
+	ExcludeCIDRs      []netip.Prefix // in which kube-proxy does not touch IPVS virtual servers (ipvs.excludeCIDRs)
 
 	// Pasted: the rules are a text, in which people may have replaced names and addresses.
 	Pasted bool
@@ -48,22 +43,18 @@ type Options struct {
 	Live
 }
 
-// Live queries a live kube-proxy about facts that its rules do not show. All fields are nil if only the rules are known.
+// Live has facts about a live kube-proxy that its rules do not show. It is zero if only the rules are known.
 type Live struct {
-	// NoExternalIPs reports whether kube-proxy is configured to serve no externalIPs
-	// (AllowServiceExternalIPs=false, 1.36); nil means that it is not.
-	NoExternalIPs func() bool
+	// NoExternalIPs: kube-proxy is configured to serve no externalIPs (AllowServiceExternalIPs=false, 1.36). It still writes their chains,
+	// but no jump to them (ExternallyAccessible and ExternalIPs of pkg/proxy/serviceport.go).
+	NoExternalIPs bool
 
 	// Wrote reports whether kube-proxy's metrics show that it has written the rules of a family
 	// since it started. known is false if the metrics do not show it.
 	Wrote func(family string) (wrote, known bool)
 }
 
-// unled reports whether kube-proxy may write chains for external traffic to which no rule leads. It writes the chains if a Service has
-// externalIPs, but the jumps to them only if it serves externalIPs (ExternallyAccessible and ExternalIPs of pkg/proxy/serviceport.go).
-func (l *Live) unled() bool { return l.NoExternalIPs != nil && l.NoExternalIPs() }
-
-// Judge compares the rules with kube-proxy's invariants and, with Options.Endpoints, with the API.
+// Judge compares the rules with kube-proxy's invariants and, with Options.Services, with the API.
 // Several sets are several readings of one node: one report covers both iptables backends and nft.
 func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	out := NewCollector()
@@ -73,9 +64,7 @@ func Judge(sets []*ruleset.Set, opts Options) Judgment {
 	for _, set := range sets {
 		if set.IPVS != nil {
 			rep.ipvs = newIPVS(set.IPVS)
-			if opts.ExcludeCIDRs != nil {
-				rep.ipvs.excludeCIDRs = opts.ExcludeCIDRs()
-			}
+			rep.ipvs.excludeCIDRs = opts.ExcludeCIDRs
 		}
 		for _, t := range set.NFT {
 			nft[t.Family] = true

@@ -36,7 +36,7 @@ func (a *audit) judgeTables() bool {
 // A flush keeps the chains of Services. After a flush of an empty KUBE-SERVICES, kubelet until 1.27 may restore the masquerading rules,
 // but not the jumps, which are judged. Judging without the Services does not depend on KUBE-SERVICES.
 func (a *audit) dispatchesNone() bool {
-	nodePorts := a.opts.NodePortAddresses != nil && a.opts.NodePortAddresses()
+	nodePorts := a.opts.NodePortAddresses != nil && *a.opts.NodePortAddresses
 	if !nodePorts && !a.opts.WithoutServices || !a.filter.Declares("KUBE-SERVICES") {
 		return false
 	}

@@ -72,7 +72,7 @@ func TestKernelIptables(t *testing.T) {
 			audit := func() Judgment {
 				rs := mustParse(t, ns.run(t, "", tool+"-save", "-c"))
 				assert.Equal(t, rs[0].Saves[0].Backend, backend, "backend")
-				return Judge(rs, Options{NodePortAddresses: func() bool { return false }})
+				return Judge(rs, Options{NodePortAddresses: new(false)})
 			}
 			wantOne(t, audit(), "")
 			for _, b := range []struct {

@@ -155,9 +155,9 @@ func truthKinds() []Kind {
 		{"kubeproxy.process.silent", verdict.Unknown,
 			"kube-proxy runs, but its health endpoint could not be queried", "set its address with --healthz", ""},
 		stale("kubeproxy.watch.dead", "kube-proxy reports that it is healthy, but its rules are stale"),
-		{"kubeproxy.watch.failing", verdict.Fail,
-			"kube-proxy cannot list or watch the API", "find the cause in the log line (credentials, certificate, network); then " + resync,
-			"kubernetes#87615"},
+		{"kubeproxy.watch.failing", verdict.Fail, "kube-proxy cannot list or watch the API",
+			"find the cause in kube-proxy's log (credentials, certificate, network): `kubectl -n kube-system logs -l " +
+				"k8s-app=kube-proxy --prefix`; then " + resync, "kubernetes#87615"},
 		{"kubeproxy.sync.unhealthy", verdict.Fail,
 			"kube-proxy reports that it is unhealthy", "find the reason in kube-proxy's log; then " + restart, ""},
 		{"kubeproxy.sync.ineligible", verdict.Warn, "kube-proxy reports that its node is not eligible: deleted, or tainted for deletion",

@@ -30,16 +30,10 @@ func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) 
 	r.Version = r.Version.narrow(VersionRange{result.Min, result.Max})
 	reported := map[string]bool{}
 	for _, d := range result.List {
-		f := Finding{Name: nftName(&d), Family: t.Family, Table: ruleset.KubeProxyTable, Chain: d.Name, Line: d.Line, Handle: d.Handle,
-			Rule: ruleset.RuleText(d.Extra), Message: describe(d.Name, d.Missing, d.Extra, d.Empty, d.Order)}
-		if d.Share > 0 {
-			f.Message += fmt.Sprintf("; this concerns %.1f %% of its connections", 100*d.Share)
-		}
-		subject := d.Name
-		if d.Port != nil {
-			f.Service, subject = d.Port.Name, d.Port.Name
-		}
-		if f.Means = explain(f.Name, d.Name); !reported[subject] {
+		f := newFinding(nftName(&d), t.Family, ruleset.KubeProxyTable, &d)
+		f.Rule = ruleset.RuleText(d.Extra)
+		subject := cmp.Or(d.Service, d.Name)
+		if !reported[subject] {
 			out.Add(f)
 		}
 		reported[subject] = true
@@ -47,7 +41,7 @@ func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) 
 	for _, c := range result.Unused {
 		kind, base := model.NFTServiceChain(c.Name)
 		base, _, _ = strings.Cut(base, "__")
-		if p := m.Port(base); p != nil && !reported[p.Name] && (kind != "external" || !opts.unled()) {
+		if p := m.Port(base); p != nil && !reported[p.Name] && (kind != "external" || !opts.NoExternalIPs) {
 			out.Add(Finding{Name: "kubeproxy.chain.unreferenced", Family: t.Family, Table: ruleset.KubeProxyTable, Chain: c.Name, Line: c.Line,
 				Handle: c.Handle, Service: p.Name, Message: "no rule jumps to " + c.Name})
 		}
@@ -79,7 +73,7 @@ func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) 
 }
 
 // nftName returns the kind of finding of a difference.
-func nftName(d *compare.NFTDifference) string {
+func nftName(d *compare.Difference) string {
 	first := cmp.Or(d.Missing, d.Extra)
 	switch {
 	case strings.HasPrefix(d.Name, "filter-") || strings.HasPrefix(d.Name, "nat-"):

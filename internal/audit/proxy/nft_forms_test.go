@@ -77,6 +77,23 @@ func TestFutureForms(t *testing.T) {
 	}
 }
 
+// TestFutureSaves does the same in iptables mode.
+func TestFutureSaves(t *testing.T) {
+	text := readFile(t, "iptables-save.txt")
+	for what, e := range map[string]edit{
+		"a condition in every DNAT":         subAll("^-A KUBE-SEP-.*DNAT", " -j DNAT", " -m cgroup --path x -j DNAT"),
+		"a rule behind the mark":            after("^-A KUBE-MARK-MASQ", "-A KUBE-MARK-MASQ -j CONNMARK --save-mark"),
+		"a rule behind the masquerade":      after("^-A KUBE-POSTROUTING .*MASQ", "-A KUBE-POSTROUTING -m mark --mark 0x8/0x8 -j ACCEPT"),
+		"a chain before that of node ports": before("^-A KUBE-SERVICES .*nodeports", "-A KUBE-SERVICES -m set --match-set kube dst -j ACCEPT"),
+	} {
+		e.op = strings.TrimSuffix(e.op, "-all") + "-all"
+		rep := Judge(mustParse(t, editedSave(t, text, e)), Options{})
+		if wantOne(t, rep, ""); len(rep.Notes) == 0 {
+			t.Errorf("%s: no note", what)
+		}
+	}
+}
+
 // notAccused fails if a healthy table is accused when its form is not known.
 func notAccused(t *testing.T, what string, m *model.NFT) {
 	t.Helper()

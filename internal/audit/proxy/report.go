@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -96,38 +95,6 @@ func (r *Judgment) Conclude(findings []Finding) {
 		r.Services[i].Findings = nil
 	}
 	r.finish()
-}
-
-// CloneStrings copies all strings that are substrings of the rules, so that the report does not keep the
-// rules in memory (12 MB for 50,000 endpoints).
-func (r *Judgment) CloneStrings() {
-	var each func(reflect.Value, func(*string))
-	each = func(v reflect.Value, do func(*string)) {
-		switch v.Kind() {
-		case reflect.String:
-			if text, ok := v.Addr().Interface().(*string); ok {
-				do(text)
-			}
-		case reflect.Slice:
-			for i := range v.Len() {
-				each(v.Index(i), do)
-			}
-		case reflect.Struct:
-			for i := range v.NumField() {
-				if f := v.Field(i); f.CanSet() {
-					each(f, do)
-				}
-			}
-		}
-	}
-	size, b := 0, strings.Builder{}
-	each(reflect.ValueOf(r).Elem(), func(text *string) { size += len(*text) })
-	b.Grow(size)
-	each(reflect.ValueOf(r).Elem(), func(text *string) {
-		at := b.Len()
-		b.WriteString(*text)
-		*text = b.String()[at:]
-	})
 }
 
 // Broken returns the Service ports that findings in the report exclude from the comparison with the API.

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"maps"
 	"net/netip"
@@ -22,7 +21,7 @@ type Services struct {
 // apiServicePort is one port of a Service in one address family.
 type apiServicePort struct {
 	apiServiceKey
-	clusterIP          string // "" if only EndpointSlices are known
+	clusterIP          string
 	number, nodePort   int
 	internal, affinity string            // internalTrafficPolicy, sessionAffinity; "" if the API does not report them
 	external           string            // externalTrafficPolicy; "" also if there is no external traffic
@@ -30,15 +29,7 @@ type apiServicePort struct {
 	outside            map[string]string // addresses of the family other than the ClusterIP, with their descriptions; nil if unknown
 	sources            []string          // ranges of the family that may use the load balancer's addresses; empty for all clients
 	health             int               // health check node port, stored with one port of the Service; 0 for none
-	unsure             bool              // until 1.35 kube-proxy does not serve it; by EndpointSlices alone, it may not serve it
-}
-
-// at returns " at " and the ClusterIP with the port, or "" if they are unknown.
-func (p *apiServicePort) at() string {
-	if p.clusterIP == "" {
-		return ""
-	}
-	return fmt.Sprintf(" at %s:%d", p.clusterIP, p.number)
+	unsure             bool              // until 1.35 kube-proxy does not serve it
 }
 
 // Descriptions of addresses other than the ClusterIP.

@@ -13,15 +13,10 @@ import (
 // compareAPI compares the Services that the rules show with the API's. No other test finds a dead watch (kubernetes#87615), because
 // kube-proxy itself then reports that it is healthy. Services that already have a finding are skipped.
 func compareAPI(rep *Judgment, opts *Options, known []Finding, out *Collector) {
-	if opts.Endpoints == nil && opts.Services == nil || len(rep.Services) == 0 && len(rep.Families) == 0 {
+	if opts.Services == nil || len(rep.Services) == 0 && len(rep.Families) == 0 {
 		return // nothing to compare with, or a finding already explains why nothing was judged
 	}
-	var wanted []apiServicePort
-	if opts.Services != nil {
-		wanted = opts.Services.ports()
-	} else if wanted = opts.Endpoints.ports(); rep.ipvs != nil {
-		return
-	}
+	wanted := opts.Services.ports()
 	if rep.ipvs != nil {
 		rep.nameServices(wanted)
 	}
@@ -61,7 +56,7 @@ func (c *comparison) add(name string, s *Service, format string, args ...any) {
 
 // optional reports whether kube-proxy may leave out a Service port of the API.
 func (r *Judgment) optional(p *apiServicePort) bool {
-	return p.unsure && (p.clusterIP == "" || r.Version.Min < 36)
+	return p.unsure && r.Version.Min < 36
 }
 
 // compareWith compares the Services of the report with the API's, except those with a known fault.
@@ -86,7 +81,7 @@ func (r *Judgment) compareWith(opts *Options, wanted []apiServicePort, known []F
 			// without endpoints, the rules of nftables mode contain only a part of a long name
 		case s == nil:
 			c.add("kubeproxy.truth.service-missing", &Service{Name: p.name, Protocol: p.proto, Family: p.family},
-				"the API has this Service%s (%s), but this node does not serve it", p.at(), p.proto)
+				"the API has this Service at %s:%d (%s), but this node does not serve it", p.clusterIP, p.number, p.proto)
 		default:
 			if name, text := c.differentField(s, p); name != "" {
 				c.add(name, s, "%s", text)
@@ -97,9 +92,6 @@ func (r *Judgment) compareWith(opts *Options, wanted []apiServicePort, known []F
 		s := &r.Services[i]
 		n := len(s.Endpoints) + len(s.LocalEndpoints)
 		gone := !inAPI[keyOf(s)]
-		if opts.Services == nil {
-			gone = n > 0 && opts.Endpoints.services[keyOf(s).service()] == nil
-		}
 		switch {
 		case c.broken[ServicePort{s.Name, s.Family}], c.differs[keyOf(s)]:
 		case gone && r.ipvs != nil && s.NodePort != 0:
@@ -132,11 +124,9 @@ func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text s
 	served := dispatches(s) || s.Blocked == "reject" && rejects
 	endpoints := s.Blocked == "" && len(s.Endpoints)+len(s.LocalEndpoints) > 0
 	switch {
-	case p.clusterIP == "": // known by EndpointSlices alone
-		return "", ""
 	case s.ClusterIP == "" && rejects, s.ClusterIP != "" && (s.ClusterIP != p.clusterIP || s.Port != p.number):
 		have := fmt.Sprintf("%s:%d", s.ClusterIP, s.Port)
-		return wrongAddress, differs("the ClusterIP", strings.TrimPrefix(p.at(), " at "), or(s.ClusterIP != "", have))
+		return wrongAddress, differs("the ClusterIP", fmt.Sprintf("%s:%d", p.clusterIP, p.number), or(s.ClusterIP != "", have))
 	case s.NodePort != 0 && s.NodePort != p.nodePort:
 		return wrongAddress, differs("the node port", or(p.nodePort != 0, p.nodePort), s.NodePort)
 	case !ipvs && s.ClusterIP == "":
@@ -201,7 +191,7 @@ func (c *comparison) differentAddress(s *Service, p *apiServicePort) (ip, what s
 	}
 	for _, ip := range slices.Sorted(maps.Keys(p.outside)) {
 		what := p.outside[ip]
-		ignored := what == proxiedAddress || what == externalAddress && c.opts.unled()
+		ignored := what == proxiedAddress || what == externalAddress && c.opts.NoExternalIPs
 		if !slices.Contains(have, ip) && !ignored && !c.rep.isTaken(ip, s) {
 			return ip, what
 		}

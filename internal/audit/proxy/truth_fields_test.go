@@ -196,7 +196,7 @@ func TestNoExternalIPs(t *testing.T) {
 	svcs = inService(svcs, "external-more", `"203.0.113.1"`, `"203.0.113.1", "203.0.113.2"`)
 	for off, want := range map[bool]string{true: "", false: "kubeproxy.truth.service-address"} {
 		rep := Judge(mustParse(t, rules), Options{})
-		live := Live{NoExternalIPs: func() bool { return off }}
+		live := Live{NoExternalIPs: off}
 		wantOne(t, Judgment{Findings: Compare(&rep, Options{Services: services(t, svcs), Live: live})}, want)
 	}
 }
@@ -213,7 +213,7 @@ func TestNoWayToExternal(t *testing.T) {
 			rules = regexp.MustCompile(`\[\{"concat": \["203\.0\.113\.\d+", "tcp", 80\]\}, \{"goto": [^]]*\], `).ReplaceAllString(rules, "")
 		}
 		for off, want := range map[bool]string{true: "", false: left + " " + left} {
-			live := Live{NoExternalIPs: func() bool { return off }}
+			live := Live{NoExternalIPs: off}
 			rep := Judge(mustParse(t, rules), Options{Live: live})
 			wantOne(t, rep, want)
 			if off {
@@ -223,5 +223,5 @@ func TestNoWayToExternal(t *testing.T) {
 		}
 	}
 	stray := editedSave(t, readFile(t, "fields-iptables.txt"), after(`^\*nat`, ":KUBE-SVC-AAAAAAAAAAAAAAAA - [0:0]"))
-	wantOne(t, Judge(mustParse(t, stray), Options{Live: Live{NoExternalIPs: func() bool { return true }}}), left)
+	wantOne(t, Judge(mustParse(t, stray), Options{Live: Live{NoExternalIPs: true}}), left)
 }

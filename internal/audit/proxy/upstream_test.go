@@ -94,7 +94,7 @@ func TestUpstream(t *testing.T) {
 func TestNodePortsNowhere(t *testing.T) {
 	text := editedSave(t, readFile(t, "iptables-save.txt"), del("^-A KUBE-SERVICES .*nodeports"))
 	for some, want := range map[bool]string{true: "", false: "kubeproxy.chain.damaged"} {
-		opts := Options{NodePortAddresses: func() bool { return some }, NodeName: "node0",
+		opts := Options{NodePortAddresses: new(some), NodeName: "node0",
 			Services: services(t, readFile(t, "services.json")), Endpoints: endpoints(t, readFile(t, "endpointslices.json"))}
 		wantOne(t, Judge(mustParse(t, text), opts), want)
 	}
@@ -121,7 +121,6 @@ func TestUnserved(t *testing.T) {
 		return func(string) (bool, bool) { return wrote, known }
 	}
 	broken := Finding{Name: "kubeproxy.mode.ipvs", Family: "ip"}
-	slice := strings.NewReplacer(`"x"`, `"kubernetes"`, `"np"`, `"kubernetes"`, `"prod"`, `"default"`).Replace(sliceText("", "10.0.0.1 rs"))
 	for _, c := range []struct {
 		what, list string
 		families   map[string]bool
@@ -138,13 +137,9 @@ func TestUnserved(t *testing.T) {
 		{"another family, without Services in the API", list(ip, ip), in("ip"), known(true, true), "", 0},
 		{"rules of a file", list(ip, ip), in("ip6"), nil, "", 0},
 		{"no rules", list(ip, ip), in(), known(true, true), "", 0},
-		{"EndpointSlices alone", "", in("ip6"), known(false, false), missing, 0},
 	} {
 		rep := Judgment{Mode: "nftables", Version: VersionRange{36, 36}, Families: c.families}
-		opts := Options{Endpoints: endpoints(t, slice), Live: Live{Wrote: c.wrote}}
-		if c.list != "" {
-			opts.Services = services(t, c.list)
-		}
+		opts := Options{Services: services(t, c.list), Live: Live{Wrote: c.wrote}}
 		for range 2 {
 			found := slices.DeleteFunc(Compare(&rep, opts), func(f Finding) bool { return f.Service != "" })
 			if wantOne(t, Judgment{Findings: found}, c.want); len(rep.Notes) != c.notes {
@@ -174,15 +169,15 @@ func TestDispatchesNone(t *testing.T) {
 		opts  Options
 		want  string
 	}{
-		{"nodePortAddresses", none, Options{NodePortAddresses: func() bool { return true }}, ""},
+		{"nodePortAddresses", none, Options{NodePortAddresses: new(true)}, ""},
 		{"the same, without the Services", none, Options{WithoutServices: true}, ""},
-		{"every address", none, Options{NodePortAddresses: func() bool { return false }}, flushed},
+		{"every address", none, Options{NodePortAddresses: new(false)}, flushed},
 		{"unknown", none, Options{}, flushed},
 		{"the masquerading rules are missing", append(slices.Clone(none), delAll("^-A KUBE-POSTROUTING")),
-			Options{NodePortAddresses: func() bool { return true }}, flushed},
-		{"chains of Services are left", none[:1], Options{NodePortAddresses: func() bool { return true }}, flushed},
+			Options{NodePortAddresses: new(true)}, flushed},
+		{"chains of Services are left", none[:1], Options{NodePortAddresses: new(true)}, flushed},
 		{"flushed, then restored by kubelet", append(slices.Clone(none), delAll("^-A (PREROUTING|OUTPUT -m comment)")),
-			Options{NodePortAddresses: func() bool { return true }}, "kubeproxy.jump.missing kubeproxy.jump.missing"},
+			Options{NodePortAddresses: new(true)}, "kubeproxy.jump.missing kubeproxy.jump.missing"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			wantOne(t, Judge(mustParse(t, editedSave(t, hashed(formIPv6), c.edits...)), c.opts), c.want)

@@ -165,14 +165,11 @@ func newCompared(rep *Judgment, p ServicePort, opts Options) compared {
 	return c
 }
 
-// with compares the Service port with a version of the Service, and of its EndpointSlices if they are known.
-func (c compared) with(service *serviceObject, endpoints ...sliceSet) []Finding {
+// with compares the Service port with a version of the Service, and of its EndpointSlices.
+func (c compared) with(service *serviceObject, endpoints sliceSet) []Finding {
 	out, opts := NewCollector(), c.opts
 	ports := c.port.among(service.ports())
-	opts.Services, opts.Endpoints = &Services{}, nil
-	for _, set := range endpoints {
-		opts.Endpoints = &Endpoints{services: map[string]sliceSet{c.port.Service(): set}}
-	}
+	opts.Services, opts.Endpoints = &Services{}, &Endpoints{services: map[string]sliceSet{c.port.Service(): endpoints}}
 	c.namedReport(ports).compareWith(&opts, ports, nil, out)
 	return out.List
 }
@@ -184,7 +181,7 @@ func (v *Versions) Explain(rep *Judgment, p ServicePort, opts Options) bool {
 	c, tried := newCompared(rep, p, opts), map[string]bool{}
 	return slices.ContainsFunc(v.services(p.Service()), func(service *serviceObject) bool {
 		text := fmt.Sprint(service.ports())
-		if tried[text] || len(c.with(service)) > 0 { // most versions are equal
+		if tried[text] { // most versions are equal
 			return false
 		}
 		tried[text] = true

@@ -50,7 +50,7 @@ func Flows(ctx context.Context, table func(context.Context) ([]proxy.Flow, error
 		return nil, err
 	}
 	stale := proxy.StaleFlows(inUse, latest.Services, latest.Endpoints)
-	return proxy.FlowFindings(stale, time.Now()), nil
+	return proxy.FlowFindings(stale), nil
 }
 
 // sleep returns false if the context ends first.

@@ -19,7 +19,7 @@ type FollowedNode interface {
 	// Spent returns the processor time of this process and its child processes since its start.
 	Spent() time.Duration
 	// Trouble returns the result of a cheap look at kube-proxy: whether it runs, and the state that it reports. If the names of its
-	// findings have changed, a round follows, or a report about kube-proxy alone if the next round must wait.
+	// findings have changed, a round follows, without a pause after the one before.
 	Trouble(ctx context.Context) []proxy.Finding
 }
 
@@ -28,7 +28,7 @@ type FollowOptions struct {
 	Node, Zone string
 	Settle     func() time.Duration // called before each round, because kube-proxy's configuration may appear later
 	Every      time.Duration        // interval for reading the rules if Generation returns ""; longer if it is not sure
-	Done       func(Progress)       // called after each round, and after a report about kube-proxy alone
+	Done       func(Progress)       // called after each round
 	Looked     func(Progress)       // called after each look, and before a round; may be nil
 	// Answers is called at first, with a function that returns since when the API has answered: now if it does not. It may be nil.
 	Answers func(since func() time.Time)
@@ -68,12 +68,10 @@ type follower struct {
 	feed        *feed
 	opts        FollowOptions
 	kept        Progress
-	mode        string        // mode of the rules that were read last
 	generation  string        // generation of the rules that were read last
 	changed     time.Time     // when the rules were first seen with another generation; zero: not since the last round
 	trouble     string        // names of the findings of the last cheap look
-	troubled    time.Time     // when they will have been the same for the settle time
-	reported    string        // names of the cheap look that has been reported
+	reported    string        // the same before the last round
 	looked      time.Time     // time of the last look
 	rereadAfter time.Duration // interval for rereading rules with findings
 	reread      time.Time     // when to reread rules with findings, although nothing has changed; zero: never
@@ -128,8 +126,8 @@ func (k *follower) nextLook() time.Time {
 			at = k.rest
 		}
 	}
-	if k.trouble != k.reported && k.troubled.Before(at) {
-		at = k.troubled
+	if soon := k.looked.Add(lookEvery / 3); k.trouble != k.reported && soon.Before(at) {
+		at = soon
 	}
 	return at
 }
@@ -147,12 +145,9 @@ func (k *follower) lookOrAudit(ctx context.Context) {
 	k.lookAtProxy(ctx)
 	again := !k.reread.IsZero() && !k.looked.Before(k.reread) || (unanswered == nil) != (k.kept.Unanswered == nil)
 	k.due = !same || again || !first.IsZero() || k.trouble != k.reported
-	switch {
-	case k.due && !k.looked.Before(k.rest):
+	if k.due && (!k.looked.Before(k.rest) || k.trouble != k.reported) {
 		k.report()
 		k.runRound(ctx, generation, unanswered)
-	case k.trouble != k.reported && !k.looked.Before(k.troubled):
-		k.reportProxy(ctx, first.IsZero() && unanswered == nil)
 	}
 }
 
@@ -174,44 +169,17 @@ func (k *follower) report() {
 
 // lookAtProxy takes a cheap look at kube-proxy.
 func (k *follower) lookAtProxy(ctx context.Context) {
-	names := ""
+	k.trouble = ""
 	for _, f := range k.node.Trouble(ctx) {
-		names += f.Name + " "
+		k.trouble += f.Name + " "
 	}
-	if names != k.trouble {
-		k.trouble, k.troubled = names, k.looked.Add(k.opts.Settle())
-	}
-}
-
-// reportProxy reports the state of kube-proxy without reading the rules, after the cheap looks have shown it for the settle time. The
-// findings of the last round about the rules remain. latest reports whether that round has compared every change of the API.
-func (k *follower) reportProxy(ctx context.Context, latest bool) {
-	var out Outcome
-	rules := slices.DeleteFunc(slices.Clone(k.kept.Findings), aboutProxy)
-	out.Report.Findings = k.node.Proxy(ctx)
-	if latest && k.kept.Unread == nil && k.kept.Unanswered == nil && len(rules) == 0 {
-		out.Report.Mode = k.mode
-	}
-	k.node.Conclude(ctx, &out, true)
-	if ctx.Err() != nil {
-		return
-	}
-	k.kept.Findings, k.reported = append(rules, out.Report.Findings...), k.trouble
-	k.opts.Done(k.kept)
-}
-
-// aboutProxy reports whether a finding is about kube-proxy itself, not about its rules.
-func aboutProxy(f proxy.Finding) bool {
-	return slices.ContainsFunc([]string{"kubeproxy.process.", "kubeproxy.sync.", "kubeproxy.watch."}, func(prefix string) bool {
-		return strings.HasPrefix(f.Name, prefix)
-	})
 }
 
 func (k *follower) runRound(ctx context.Context, generation string, unanswered error) {
 	settle := k.opts.Settle()
 	bounded, cancel := context.WithTimeout(ctx, settle+roundTime)
 	defer cancel()
-	read, spent := &counted{Node: k.node}, k.node.Spent()
+	spent := k.node.Spent()
 	now := k.feed.beginRound()
 	defer k.feed.endRound()
 	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many rules.
@@ -220,7 +188,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	if unanswered != nil || now == nil {
 		api, now = nil, nil
 	}
-	out, err := Run(bounded, read, api, now, opts)
+	out, err := Run(bounded, k.node, api, now, opts)
 	if err != nil {
 		k.node.Conclude(bounded, &out, false) // a kube-proxy that hangs may be the cause
 	}
@@ -241,13 +209,13 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	if k.reread = (time.Time{}); doubts {
 		k.reread = k.looked.Add(k.rereadAfter)
 	}
-	k.mode, k.changed, k.reported, k.due = out.Report.Mode, time.Time{}, k.trouble, false
+	k.changed, k.reported, k.due = time.Time{}, k.trouble, false
 	k.lookAtProxy(ctx) // it may have changed during the round
 	k.kept.Findings, k.kept.Audited, k.kept.Unanswered, k.kept.Unread = found, k.looked, unanswered, err
 	k.kept.Notes = out.Report.Notes
 	k.kept.Services = len(out.Report.Services)
 	k.kept.Rounds++
-	k.kept.Reads += read.times
+	k.kept.Reads += max(out.Looks, 1)
 	unsure := func(f proxy.Finding) bool { return strings.HasPrefix(f.Name, "kubeproxy.truth.un") } // the watch may be the cause
 	if out.Behind || !out.Writing && slices.ContainsFunc(found, unsure) {
 		k.feed.restart()
@@ -259,15 +227,4 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 // sameFindings reports whether two rounds have the same findings, whatever their messages.
 func sameFindings(a, b []proxy.Finding) bool {
 	return slices.EqualFunc(a, b, func(a, b proxy.Finding) bool { return identity(&a) == identity(&b) })
-}
-
-// counted counts the readings of the rules.
-type counted struct {
-	Node
-	times int
-}
-
-func (c *counted) Rules(ctx context.Context) (proxy.Judgment, error) {
-	c.times++
-	return c.Node.Rules(ctx)
 }

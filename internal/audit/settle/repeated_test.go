@@ -21,7 +21,7 @@ func TestKeepRepeated(t *testing.T) {
 		{"tcp udp", "tcp udp", "tcp udp"}, {"tcp udp", "udp", "udp"}, {"tcp", "tcp udp", "tcp"}, {"tcp", "", ""},
 	} {
 		got := ""
-		for _, one := range keepRepeated(newCandidates(reading(c.before), time.Time{}), reading(c.after)) {
+		for _, one := range keepRepeated(newCandidates(reading(c.before), time.Time{}, 0), reading(c.after)) {
 			got += " " + one.last.Rule
 		}
 		assert.Equal(t, strings.TrimSpace(got), c.want, "%+v", c)

@@ -150,7 +150,7 @@ func settleRules(ctx context.Context, node RuleReader, api API, versions *proxy.
 // firstLook makes the first look.
 func (l *loop) firstLook(ctx context.Context) (err error) {
 	began := time.Now()
-	if l.latest, err = l.readRules(ctx); err != nil {
+	if l.latest, err = l.node.Rules(ctx); err != nil {
 		return err
 	}
 	l.looks = 1
@@ -160,9 +160,13 @@ func (l *loop) firstLook(ctx context.Context) (err error) {
 	now := time.Now()
 	l.looked = now
 	l.restAfter(now.Sub(began))
-	l.alone = newCandidates(l.latest.Findings, now)
+	needs := tornTime
+	if l.opts.Patient {
+		needs = max(needs, l.opts.Settle)
+	}
+	l.alone = newCandidates(l.latest.Findings, now, needs)
 	if l.latest.Mode != "" {
-		l.proxy = newCandidates(l.node.Proxy(ctx), now)
+		l.proxy = newCandidates(l.node.Proxy(ctx), now, l.opts.Settle)
 	}
 	l.damaged, l.shown = l.latest.Broken(), candidatePorts(l.alone)
 	if l.versions != nil {
@@ -176,21 +180,12 @@ func (l *loop) facts() proxy.Options {
 	return proxy.Options{NodeName: l.opts.Node, Zone: l.opts.Zone, Live: l.node.Live()}
 }
 
-// readRules reads and judges the rules. If two reports exist for a long time, neither keeps the text of the rules.
-func (l *loop) readRules(ctx context.Context) (proxy.Judgment, error) {
-	rep, err := l.node.Rules(ctx)
-	if l.opts.Patient {
-		rep.CloneStrings()
-	}
-	return rep, err
-}
-
 // recheckRules reads the rules again and keeps the suspects that have not changed.
 func (l *loop) recheckRules(ctx context.Context) error {
 	l.dropExplained() // a change since the last look may explain the suspects
 	began := time.Now()
 	written := l.node.Written() // before the rules are read: all changes written by then are in them
-	rep, err := l.readRules(ctx)
+	rep, err := l.node.Rules(ctx)
 	if err != nil {
 		return err
 	}
@@ -238,13 +233,8 @@ func (l *loop) countOpen() int {
 			n++
 		}
 	}
-	for _, h := range l.alone {
-		if !l.hasPersisted(h) || h.looks < tornLooks {
-			n++
-		}
-	}
-	for _, h := range l.proxy {
-		if now.Sub(h.since) < l.opts.Settle {
+	for _, h := range slices.Concat(l.alone, l.proxy) {
+		if l.looked.Sub(h.since) < h.needs || h.looks < tornLooks {
 			n++
 		}
 	}
@@ -254,10 +244,10 @@ func (l *loop) countOpen() int {
 // conclude converts persistent findings into results. The others become unknown.
 func (l *loop) conclude(ctx context.Context) {
 	now := time.Now()
-	for _, h := range l.alone {
+	for _, h := range slices.Concat(l.alone, l.proxy) {
 		f := h.last
 		switch {
-		case h.looks > 1 && l.hasPersisted(h):
+		case h.looks > 1 && l.looked.Sub(h.since) >= h.needs:
 			f.Message += fmt.Sprintf("; seen since %s (%s) in %d consecutive readings",
 				h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)), h.looks)
 		case f.Verdict == verdict.Unknown:
@@ -265,16 +255,6 @@ func (l *loop) conclude(ctx context.Context) {
 			markUncertain(&f, "; the audit timed out"+l.writer.Describe())
 		default:
 			markUncertain(&f, "; seen in one reading, then the audit timed out")
-		}
-		l.found = append(l.found, f)
-	}
-	for _, h := range l.proxy {
-		f := h.last
-		if now.Sub(h.since) < l.opts.Settle {
-			f.Verdict = verdict.Unknown
-			f.Message += "; seen for " + seconds(now.Sub(h.since)) + ", then the audit timed out"
-		} else {
-			f.Message += fmt.Sprintf("; seen since %s (%s)", h.since.Format(time.TimeOnly), seconds(now.Sub(h.since)))
 		}
 		l.found = append(l.found, f)
 	}

@@ -155,6 +155,7 @@ func (l *loop) addUnsettled(s *suspect, now time.Time, why string) {
 type candidate struct {
 	last  proxy.Finding
 	since time.Time
+	needs time.Duration // which it must persist
 	looks int
 }
 
@@ -169,10 +170,10 @@ func candidatePorts(list []*candidate) map[proxy.ServicePort]bool {
 	return about
 }
 
-func newCandidates(findings []proxy.Finding, now time.Time) []*candidate {
+func newCandidates(findings []proxy.Finding, now time.Time, needs time.Duration) []*candidate {
 	var list []*candidate
 	for _, f := range findings {
-		list = append(list, &candidate{last: f, since: now, looks: 1})
+		list = append(list, &candidate{last: f, since: now, needs: needs, looks: 1})
 	}
 	return list
 }
@@ -197,15 +198,6 @@ func keepRepeated(list []*candidate, findings []proxy.Finding) []*candidate {
 // identity returns a key that is equal for the same finding in two readings, whatever its line.
 func identity(f *proxy.Finding) string {
 	return strings.Join([]string{f.Name, f.Service, f.Family, f.Table, f.Chain}, " ")
-}
-
-// hasPersisted reports whether a finding of the rules alone has persisted so long that it cannot result from a sync in progress.
-func (l *loop) hasPersisted(h *candidate) bool {
-	needs := tornTime
-	if l.opts.Patient {
-		needs = max(needs, l.opts.Settle)
-	}
-	return l.looked.Sub(h.since) >= needs
 }
 
 // markUncertain makes a finding unknown, because kube-proxy may just be writing the rules. Its remedy must not restart anything.

@@ -53,7 +53,6 @@ func TestWatchReports(t *testing.T) {
 			}
 			replace()
 			n := addNode(t, c, f.backend)
-			require.NoError(t, n.showLog(t))
 			k := startKept(t, n, binary, "1m")
 			k.untilVerdict("before", "pass")
 			require.NoError(t, f.cause(n))
@@ -103,12 +102,6 @@ func (k *kept) findings() ([]string, error) {
 	return names, nil
 }
 
-// showLog makes kube-proxy's log visible on the node in the place where kops writes it.
-func (n *ProxyNode) showLog(t *testing.T) error {
-	const script = `mount -t tmpfs tmpfs /var/log; touch /var/log/kube-proxy.log; mount --bind "$1" /var/log/kube-proxy.log`
-	return n.Shell(t.Context(), script, n.Log())
-}
-
 // TestAPIAway: the API server refuses everybody on a node for two minutes (LONG=1: five), and an endpoint changes meanwhile. watch with an
 // audit block must not accuse kube-proxy, neither then nor after the return.
 func TestAPIAway(t *testing.T) {
@@ -118,7 +111,6 @@ func TestAPIAway(t *testing.T) {
 	s.replaceEndpoints()
 	require.NoError(t, s.Update(t.Context()))
 	n := addNode(t, c, IptablesNFT)
-	require.NoError(t, n.showLog(t))
 	k := startKept(t, n, binary, "1m")
 	k.untilVerdict("before", "pass")
 	away := 2 * time.Minute

@@ -92,13 +92,13 @@ func notCovered(name, mode string, c audit.Covered) string {
 	case mode == "" && !strings.HasPrefix(name, "kubeproxy.sync.") && !strings.HasPrefix(name, "kubeproxy.watch."):
 		return "no kube-proxy rules found"
 	case strings.HasPrefix(name, "kubeproxy.truth.endpoint") && !c.Endpoints:
-		return "not compared with the API; use --endpoints, --kubeconfig or --in-cluster"
-	case (strings.HasPrefix(name, "kubeproxy.truth.service") || name == "kubeproxy.truth.source-ranges") && !c.Services && !c.Endpoints:
+		return "not compared with the API; use --services and --endpoints, --kubeconfig or --in-cluster"
+	case (strings.HasPrefix(name, "kubeproxy.truth.service") || name == "kubeproxy.truth.source-ranges") && !c.Services:
 		return "not compared with the API; use --services, --kubeconfig or --in-cluster"
 	case strings.HasPrefix(name, "kubeproxy.truth.un") && !c.Endpoints:
 		return "not compared with the API; use --kubeconfig or --in-cluster"
-	case name == "kubeproxy.watch.failing" && !c.Log:
-		return "kube-proxy's log was not read"
+	case name == "kubeproxy.watch.failing":
+		return "only `watch` with an audit block counts kube-proxy's failed requests"
 	case name == "kubeproxy.watch.dead" && (!c.Endpoints || !c.Health):
 		return "needs the API and kube-proxy's own endpoints"
 	case strings.HasPrefix(name, "kubeproxy.sync.") && !c.Health:

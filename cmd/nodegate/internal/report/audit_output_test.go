@@ -89,7 +89,7 @@ func TestAuditTree(t *testing.T) {
 │     ├─  33.33 %  100.96.2.1:80  KUBE-SEP-GSUFTNDARKQ3Y45T  (line 698)
 │     ├─  33.33 %  100.96.2.2:80  KUBE-SEP-TDMNYC2JX46UMSXO  (line 699)
 │     └─  33.33 %  100.96.2.3:80  KUBE-SEP-5BHYLYEIT5ZP2NDO  (line 700)
-└─ node port 31669/tcp (policy Local)
+└─ node port 31669 (policy Local)
    ├─ from this node and its pods
    │  └─ KUBE-SVC-GBS3FQUAWA63ERWZ
    │     ├─  33.33 %  100.96.2.1:80  KUBE-SEP-GSUFTNDARKQ3Y45T  (line 698)

@@ -130,9 +130,8 @@ func (s service) address() string {
 	return net.JoinHostPort(s.ClusterIP, strconv.Itoa(s.Port)) + "/" + s.Protocol
 }
 
-// also lists a Service's addresses other than its ClusterIP, and its policies if they are not the defaults.
-func (s service) also() string {
-	var list []string
+// external lists a Service's addresses other than its ClusterIP.
+func (s service) external() (list []string) {
 	if s.NodePort != 0 {
 		list = append(list, "node port "+strconv.Itoa(s.NodePort))
 	}
@@ -142,6 +141,12 @@ func (s service) also() string {
 	for _, ip := range s.LoadBalancerIPs {
 		list = append(list, "load balancer "+ip)
 	}
+	return list
+}
+
+// also lists the same, and a Service's policies if they are not the defaults.
+func (s service) also() string {
+	list := s.external()
 	if s.InternalLocal {
 		list = append(list, "internal Local")
 	}

@@ -101,17 +101,7 @@ func (s service) branches() []branch {
 		}
 		roots = append(roots, root)
 	}
-	var external []string
-	if s.NodePort != 0 {
-		external = append(external, fmt.Sprintf("node port %d/%s", s.NodePort, s.Protocol))
-	}
-	for _, ip := range s.ExternalIPs {
-		external = append(external, "external IP "+ip)
-	}
-	for _, ip := range s.LoadBalancerIPs {
-		external = append(external, "load balancer IP "+ip)
-	}
-	for _, text := range external {
+	for _, text := range s.external() {
 		root := branch{text: text + " (masqueraded: all)", sub: s.anyBranches()}
 		if s.ExternalLocal {
 			root = branch{text: text + " (policy Local)", sub: []branch{

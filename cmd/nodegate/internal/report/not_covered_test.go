@@ -10,7 +10,7 @@ import (
 // TestNotCovered lists the findings that an audit can make without one of its sources. Any other finding must be skipped: without
 // its source it would always pass.
 func TestNotCovered(t *testing.T) {
-	all := audit.Covered{Live: true, Endpoints: true, Services: true, Health: true, Log: true}
+	all := audit.Covered{Live: true, Endpoints: true, Services: true, Health: true}
 	const api, node = "not compared with the API", "needs this node and the API"
 	for _, c := range []struct {
 		name, mode string
@@ -30,13 +30,11 @@ func TestNotCovered(t *testing.T) {
 		{"kubeproxy.truth.endpoint-stale", "iptables", func(c *audit.Covered) { c.Services = false }, ""},
 		{"kubeproxy.truth.endpoint-stale", "iptables", func(c *audit.Covered) { c.Endpoints = false }, api},
 		{"kubeproxy.truth.service-missing", "iptables", func(c *audit.Covered) { c.Endpoints = false }, ""},
-		{"kubeproxy.truth.service-missing", "iptables", func(c *audit.Covered) { c.Services = false }, ""},
-		{"kubeproxy.truth.service-missing", "iptables", func(c *audit.Covered) { c.Services, c.Endpoints = false, false }, api},
-		{"kubeproxy.truth.source-ranges", "iptables", func(c *audit.Covered) { c.Services, c.Endpoints = false, false }, api},
+		{"kubeproxy.truth.service-missing", "iptables", func(c *audit.Covered) { c.Services = false }, api},
+		{"kubeproxy.truth.source-ranges", "iptables", func(c *audit.Covered) { c.Services = false }, api},
 		{"kubeproxy.truth.unanswered", "iptables", func(*audit.Covered) {}, ""},
 		{"kubeproxy.truth.unanswered", "iptables", func(c *audit.Covered) { c.Endpoints = false }, api},
-		{"kubeproxy.watch.failing", "iptables", func(*audit.Covered) {}, ""},
-		{"kubeproxy.watch.failing", "iptables", func(c *audit.Covered) { c.Log = false }, "kube-proxy's log was not read"},
+		{"kubeproxy.watch.failing", "iptables", func(*audit.Covered) {}, "only `watch`"},
 		{"kubeproxy.watch.dead", "iptables", func(*audit.Covered) {}, ""},
 		{"kubeproxy.watch.dead", "iptables", func(c *audit.Covered) { c.Health = false }, "needs the API and kube-proxy's own endpoints"},
 		{"kubeproxy.watch.dead", "iptables", func(c *audit.Covered) { c.Endpoints = false }, "needs the API and kube-proxy's own endpoints"},
