@@ -24,6 +24,8 @@ func Dropped() map[string]string {
 		"ipset.revision":           "the log of calico-node names the set",
 		"iptables.mark-regression": "packetfilter.kernel-can tries the rule",
 		"iptables.version":         "kube-proxy brings its own iptables, and iptables.bare-drop finds what two versions lose",
+		"kubelet.certificate":      "kubelet.exit prints why kubelet exits, and kubelet.certificate-dates compares the dates",
+		"kubelet.kmsg":             "kubelet.exit prints why kubelet exits",
 		"kubelet.host-users":       "the Pod's event names the fault; to require it, write sysctl \"user.max_user_namespaces\" { min = 15000 }",
 		"route-localnet.martian":   "`sysctl -a -r route_localnet` and `iptables -S KUBE-FIREWALL` show it",
 		"src-valid-mark.cilium":    "to require it, write sysctl \"net.ipv4.conf.all.src_valid_mark\" { value = 0 }",

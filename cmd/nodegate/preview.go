@@ -25,19 +25,17 @@ func newPreview() *cobra.Command {
 which nodes would pass at their next start, which ones apply would change and
 how, and which ones would be held, and by which requirement.
 
-Preview reads snapshots and reports. "nodegate snapshot --whole" records all
-settings of a node, for any policy. If the new policy has new checks, record
-with "--policy new.hcl" too. A report was made with an older policy: new
-requirements are unknown for its node.
+"nodegate snapshot --whole" records all settings of a node, for any policy. If
+the new policy has new checks, record with "--policy new.hcl" too.
 
 Exit status: 0 no node would be held, 1 some nodes would be held,
 2 usage, policy or file error, 3 some nodes are unknown.`,
 		Example: `  nodegate preview --policy new.hcl snapshots/*.json
-  nodegate preview --policy new.hcl reports/*.json -o preview.json`,
+  nodegate preview --policy new.hcl snapshots/*.json -o preview.json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if i := slices.IndexFunc(args, policy.IsPolicyFile); i >= 0 {
-				return fmt.Errorf("%s is a policy, not a report; name it with --policy %[1]s", args[i])
+				return fmt.Errorf("%s is a policy, not a snapshot; name it with --policy %[1]s", args[i])
 			}
 			loaded, files, err := o.policyAlone(c)
 			if err != nil {

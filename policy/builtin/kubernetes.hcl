@@ -115,13 +115,11 @@ check "rp-filter.effective" {}
 check "swap" {}
 check "cgroup.version" {}
 check "kubelet.runtime" {}
-check "kubelet.certificate" {}
 check "kubelet.ports" {}
 check "kubelet.config" {}
 check "kubelet.values" {}
 check "kubelet.cgroup-v1" {}
 check "kubelet.root-dir" {}
-check "kubelet.kmsg" {}
 check "kubelet.cgroup-driver" {}
 check "kubelet.resolv-conf" {}
 check "kubelet.runtime-nofile" {}
