@@ -32,7 +32,6 @@ func Problems() []checks.Problem {
 		certificateDates(),
 		nodeIP(),
 		nodeName(),
-		shutdownGrace(),
 		api(),
 		exit(),
 		clockUnsynchronised(),

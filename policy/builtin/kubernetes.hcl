@@ -129,7 +129,6 @@ check "kubelet.healthz-port" {}
 check "kubelet.certificate-dates" {}
 check "kubelet.node-ip" {}
 check "kubelet.node-name" {}
-check "kubelet.shutdown-grace" {}
 check "kubelet.exit" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}
@@ -137,7 +136,6 @@ check "docker.forward-drop" {}
 check "mtu.chain" {}
 
 check "bridge.netfilter" {}
-check "bridge.netfilter-ipv6" {}
 
 check "conntrack.invalid" {}
 check "conntrack.be-liberal-changed" {}
