@@ -21,7 +21,7 @@ func Renamed() map[string]string {
 // Dropped maps the name of each check that has gone to the reason. A policy that names one loads, with a warning.
 func Dropped() map[string]string {
 	dropped := map[string]string{
-		"bridge.netfilter-ipv6":    "a kernel without IPv6 drops bridged IPv6; to let it pass, write sysctl \"net.bridge.bridge-nf-call-ip6tables\" { value = 0 }",
+		"bridge.netfilter-ipv6":    "the kernel logs \"Module ipv6 is disabled, so call_ip6tables is not supported\"",
 		"kubelet.shutdown-grace":   "kubelet logs \"waiting for logind InhibitDelayMaxSec to update\"",
 		"ipset.revision":           "the log of calico-node names the set",
 		"iptables.mark-regression": "packetfilter.kernel-can tries the rule",

@@ -19,7 +19,8 @@ func swap() checks.Problem {
 		Detects: "The image turns swap on at boot, and its kubelet is not configured to tolerate it.",
 		Symptom: "kubelet exits on every node of the image: \"running with swap on is not supported, please disable swap\".",
 		How: "Looks for swap in /etc/fstab without noauto, enabled .swap units, a configuration of zram-generator, and the services " +
-			"zramswap, zram-config, dphys-swapfile, swapspace and systemd-swap. Passes if kubelet's configuration in the image sets failSwapOn to false.",
+			"zramswap, zram-config, dphys-swapfile, swapspace and systemd-swap. Passes if kubelet's configuration in the image sets " +
+			"failSwapOn to false.",
 		Remedy: "remove the swap from the image, or set failSwapOn: false in kubelet's configuration",
 		TradeOff: "If kubelet's configuration is written at boot and sets failSwapOn: false, set severity = \"warn\" in the policy's check " +
 			"block, or remove the block.",

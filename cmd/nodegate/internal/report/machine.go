@@ -57,8 +57,9 @@ func writeJUnit(w io.Writer, r Report) error {
 		}
 		cases.WriteString("</testcase>\n")
 	}
-	_, err := fmt.Fprintf(w, xml.Header+`<testsuite name="%s" tests="%d" failures="%d" errors="%d" skipped="%d" time="%.3f">`+"\n%s</testsuite>\n",
-		class, len(r.Results), count["failure"], count["error"], count["skipped"], r.DurationMs/1000, &cases)
+	const suite = `<testsuite name="%s" tests="%d" failures="%d" errors="%d" skipped="%d" time="%.3f">`
+	_, err := fmt.Fprintf(w, xml.Header+suite+"\n%s</testsuite>\n", class, len(r.Results), count["failure"], count["error"],
+		count["skipped"], r.DurationMs/1000, &cases)
 	return err
 }
 
