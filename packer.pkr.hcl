@@ -31,8 +31,8 @@ variable "policy" {
   default     = "policy/builtin/kubernetes.hcl"
   description = "The policy file to install."
   validation {
-    condition     = regex_replace(var.policy, ".*\\.hcl(\\.json)?$", "") == ""
-    error_message = "The policy must be one file that ends in .hcl or .hcl.json."
+    condition     = regex_replace(var.policy, ".*\\.hcl$", "") == ""
+    error_message = "The policy must be one file that ends in .hcl."
   }
 }
 

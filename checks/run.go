@@ -188,10 +188,6 @@ func ineffectiveChanges(made, needed []Change) error {
 	return errors.Join(errs...)
 }
 
-// SkippedOff begins the skip reason of a requirement whose when condition is false on this node; it
-// was not inspected.
-const SkippedOff = "its when condition is false here"
-
 func inspect(ctx context.Context, h *host.Host, c Check) Result {
 	defer activity.Doing(ctx, c.Name())()
 	r := Result{Name: c.Name(), Metadata: c.Metadata(), Announce: isAnnounced(c)}
@@ -200,7 +196,7 @@ func inspect(ctx context.Context, h *host.Host, c Check) Result {
 		r.Err = ctx.Err()
 		return r
 	case r.Metadata.Off:
-		r.Verdict, r.State.Skip = verdict.Skipped, SkippedOff+" ("+r.Metadata.When+")"
+		r.Verdict, r.State.Skip = verdict.Skipped, "its when condition is false here ("+r.Metadata.When+")"
 		return r
 	case r.Metadata.Unknown != "":
 		r.Err = fmt.Errorf("it depends on %s, which is unknown here", r.Metadata.Unknown)

@@ -50,7 +50,7 @@ func readsFiles() []string {
 		"nodegate install --root tree --policy imported.hcl --force", "nodegate uninstall --root tree --force && echo done",
 	}
 	for _, file := range []string{"check.json", "gate.json", "apply.json", "watch.json", "status.json", "audit.json"} {
-		calls = append(calls, "nodegate report "+file, "nodegate preview --policy hold.hcl "+file)
+		calls = append(calls, "nodegate report "+file)
 	}
 	return calls
 }

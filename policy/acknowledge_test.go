@@ -68,7 +68,7 @@ func TestAcknowledgedWarning(t *testing.T) {
 	}
 }
 
-// TestSysctls: a block with several parameters is one requirement for each, in HCL and in JSON, and each message names its line.
+// TestSysctls: a block with several parameters is one requirement for each, and each message names its line.
 func TestSysctls(t *testing.T) {
 	p := load(t, `
 		sysctls {
@@ -89,10 +89,6 @@ func TestSysctls(t *testing.T) {
 vm.swappiness one of 10, 1 warn Ingress. node.cpus 8
 fs.file-max at most 12000500 warn Ingress. node.cpus 9`
 	assert.Equal(t, strings.Join(got, "\n"), want)
-	files := []policy.File{{Name: "p.hcl.json", Text: []byte(`{"sysctls": {"values": {"vm.swappiness": 10, "kernel.pid_max": {"min": 32768}}}}`)}}
-	if p, diags := policy.Load(files, known()); len(p.Sysctls) != 2 || diags.HasErrors() {
-		t.Errorf("%v: %v", p.Sysctls, diags)
-	}
 	for text, want := range map[string]string{
 		`sysctls { values = {} }`:                                     "p.hcl:1,20-22: Missing values",
 		`sysctls { reason = "r" }`:                                    "Missing values",

@@ -24,7 +24,7 @@ const MaxFileSize = 128 << 10
 // IsPolicyFile reports whether a file in a policy directory is a policy, by its name. Hidden
 // files are ignored, because editors and installers keep unfinished files under such names.
 func IsPolicyFile(name string) bool {
-	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".hcl") || strings.HasSuffix(name, ".hcl.json"))
+	return !strings.HasPrefix(name, ".") && strings.HasSuffix(name, ".hcl")
 }
 
 // Builtins returns the names of the built-in policies.

@@ -37,7 +37,7 @@ func (r *reader) affordable(e hcl.Expression) bool {
 }
 
 // cost returns an upper bound of the bytes and elements that evaluating e produces: its own text, the variables that it names and, for each
-// element that a "for" iterates over, the cost of the body. Policies in JSON cannot contain a "for" (checkJSONDepth).
+// element that a "for" iterates over, the cost of the body.
 func (r *reader) cost(e hcl.Expression) int {
 	at := e.Range()
 	cost := at.End.Byte - at.Start.Byte

@@ -1,9 +1,7 @@
 package policy
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,23 +18,19 @@ const (
 
 	tooManyDigits    = "A number can have at most 40 digits, written out without an exponent; this one has more."
 	tooManyOperators = "An expression can have at most 1000 operators, including ${ }; this one has more."
-	forInJSON        = "A policy in JSON cannot use for expressions: the size of their result cannot be estimated. Write the values out."
 	tooManyBrackets  = "Brackets can be nested at most 100 deep; these are nested deeper."
 )
 
 // checkDepth returns an error if a file is nested too deeply to be parsed, or contains a "for"
 // inside another "for", whose results multiply.
 func checkDepth(f File) hcl.Diagnostics {
-	if strings.HasSuffix(f.Name, ".json") {
-		return checkJSONDepth(f)
-	}
 	tokens, _ := hclsyntax.LexConfig(f.Text, f.Name, hcl.InitialPos) // the parser reports errors of the scanner better
-	return checkTokens(tokens, false)
+	return checkTokens(tokens)
 }
 
-// checkTokens does the same for the tokens of a file, of an expression, or of a template in JSON.
-func checkTokens(tokens hclsyntax.Tokens, json bool) hcl.Diagnostics {
-	s := nesting{levels: []level{{}}, json: json}
+// checkTokens does the same for the tokens of a file or of an expression.
+func checkTokens(tokens hclsyntax.Tokens) hcl.Diagnostics {
+	s := nesting{levels: []level{{}}}
 	for i, t := range tokens {
 		next := hclsyntax.TokenEOF
 		if i+1 < len(tokens) {
@@ -45,21 +39,16 @@ func checkTokens(tokens hclsyntax.Tokens, json bool) hcl.Diagnostics {
 		opened := i > 0 && isOpening(tokens[i-1].Type)
 		isFor := opened && next == hclsyntax.TokenIdent && string(t.Bytes) == "for"
 		if what := s.checkToken(t, isFor, opened && string(t.Bytes) == "endfor"); what != "" {
-			return tooComplex(t.Range, what)
+			return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Too complex", Detail: what, Subject: &t.Range}}
 		}
 	}
 	return nil
-}
-
-func tooComplex(at hcl.Range, what string) hcl.Diagnostics {
-	return hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Too complex", Detail: what, Subject: &at}}
 }
 
 // nesting holds the brackets that are open at a token.
 type nesting struct {
 	levels    []level
 	templates int // open %{ for }
-	json      bool
 }
 
 type level struct {
@@ -81,8 +70,6 @@ func isOpening(t hclsyntax.TokenType) bool {
 func (s *nesting) checkToken(t hclsyntax.Token, isFor, endFor bool) string {
 	top := &s.levels[len(s.levels)-1]
 	switch {
-	case isFor && s.json:
-		return forInJSON
 	case isFor:
 		if s.inFor() {
 			return "A for expression cannot contain another one: the number of results would multiply. Write the values out."
@@ -153,37 +140,4 @@ func isOperator(t hclsyntax.TokenType) bool {
 		return true
 	}
 	return false
-}
-
-// checkJSONDepth does the same for a policy in JSON. It also checks strings, because they contain expressions.
-func checkJSONDepth(f File) hcl.Diagnostics {
-	at := hcl.Range{Filename: f.Name, Start: hcl.InitialPos, End: hcl.InitialPos}
-	in := json.NewDecoder(bytes.NewReader(f.Text))
-	in.UseNumber() // a number such as 1e400 would otherwise end the loop
-	for depth := 0; ; {
-		t, err := in.Token()
-		if err != nil {
-			return nil // the end, or an error that the parser reports better
-		}
-		switch t := t.(type) {
-		case json.Delim:
-			if t == '[' || t == '{' {
-				depth++
-			} else {
-				depth--
-			}
-			if depth > maxDepth {
-				return tooComplex(at, tooManyBrackets)
-			}
-		case json.Number:
-			if countDigits(t.String()) > maxDigits {
-				return tooComplex(at, tooManyDigits)
-			}
-		case string:
-			tokens, _ := hclsyntax.LexTemplate([]byte(t), f.Name, hcl.InitialPos)
-			if diags := checkTokens(tokens, true); diags.HasErrors() {
-				return tooComplex(at, diags[0].Detail)
-			}
-		}
-	}
 }

@@ -104,21 +104,16 @@ func TestDomains(t *testing.T) {
 
 // TestMistakesElsewhere: a mistake in one block hides none of another block.
 func TestMistakesElsewhere(t *testing.T) {
-	for name, text := range map[string]string{
-		"p.hcl": "sysctl \"net.ipv4.ip_forward\" { value = \"yes\" }\nsysctl \"vm.swappiness\" { value = 500 }\n" +
-			"sysctl \"vm.min_free_kbytes\" { value = 1073741824 }\nsysctl \"kernel.panic\" { value = node.cpus * 1.5 }\n" +
-			"sysctl \"vm.panic_on_oom\" {\n  value = 7\n  severity = \"high\"\n}\n",
-		"p.json": `{"sysctl": {"net.ipv4.ip_forward": {"value": "yes"}, "vm.swappiness": {"value": 500}, "vm.min_free_kbytes": {"value": 1073741824},
-			"kernel.panic": {"value": "${node.cpus * 1.5}"}, "vm.panic_on_oom": {"value": 7, "severity": "high"}}}`,
-	} {
-		got := map[string]int{}
-		for _, d := range policy.Lint([]policy.File{{Name: name, Text: []byte(text)}}, known()) {
-			got[d.Summary]++
-		}
-		// The wrong severity and kernel.panic are wrong values.
-		if want := map[string]int{"Wrong type": 1, "Refused by the kernel": 1, "Takes the memory": 1, "Wrong value": 2}; !maps.Equal(got, want) {
-			t.Errorf("%s: %v", name, got)
-		}
+	text := "sysctl \"net.ipv4.ip_forward\" { value = \"yes\" }\nsysctl \"vm.swappiness\" { value = 500 }\n" +
+		"sysctl \"vm.min_free_kbytes\" { value = 1073741824 }\nsysctl \"kernel.panic\" { value = node.cpus * 1.5 }\n" +
+		"sysctl \"vm.panic_on_oom\" {\n  value = 7\n  severity = \"high\"\n}\n"
+	got := map[string]int{}
+	for _, d := range policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known()) {
+		got[d.Summary]++
+	}
+	// The wrong severity and kernel.panic are wrong values.
+	if want := map[string]int{"Wrong type": 1, "Refused by the kernel": 1, "Takes the memory": 1, "Wrong value": 2}; !maps.Equal(got, want) {
+		t.Error(got)
 	}
 	for _, d := range policy.Lint([]policy.File{{Name: "a.hcl", Text: []byte("sysctl {")},
 		{Name: "p.hcl", Text: []byte(`sysctl "vm.swappiness" { value = 500 }`)}}, known()) {

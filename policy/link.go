@@ -14,7 +14,6 @@ func (r *reader) decodeLink(b block) (Link, bool) {
 			"for example \"vxlan\"; %q is not such a name.%s", b.Name, oddCharacter(b.Name))
 	}
 	l.Match = r.decodeMatch(b)
-	l.Selects = l.Match.String()
 	l.Settings = r.decodeSettings(b)
 	if len(r.diags) == before && !r.hasMistake(b.Body) && len(r.unknown) == 0 && l.Settings == nil {
 		r.errorf(b.Range, "Empty link", "Give link %q at least one of offload, mtu, sysctl, sysfs, ring, channels or coalesce.", b.Name)

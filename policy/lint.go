@@ -216,7 +216,7 @@ func (b block) expressions() []hcl.Expression {
 	add(b.Attrs)
 	for _, inner := range b.Blocks {
 		content, _ := inner.Body.Content(blockSchema(inner.Type)) // evaluation reports its mistakes
-		add(native(content.Attributes))
+		add(content.Attributes)
 	}
 	return all
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
-	"github.com/hashicorp/hcl/v2/json"
 )
 
 // Options holds the inputs of a policy other than its files.
@@ -142,16 +141,9 @@ func (l *loader) parse(f File, rank int) {
 			return
 		}
 	}
-	parse := hclsyntax.ParseConfig
-	if strings.HasSuffix(f.Name, ".json") {
-		parse = func(text []byte, name string, _ hcl.Pos) (*hcl.File, hcl.Diagnostics) { return json.Parse(text, name) }
-	}
-	syntax, diags := parse(f.Text, f.Name, hcl.InitialPos)
-	if diags.HasErrors() && !strings.HasSuffix(f.Name, ".json") {
-		diags = mendSyntax(f.Text, diags)
-	}
-	l.diags = append(l.diags, diags...)
+	syntax, diags := hclsyntax.ParseConfig(f.Text, f.Name, hcl.InitialPos)
 	if diags.HasErrors() {
+		l.diags = append(l.diags, mendSyntax(f.Text, diags)...)
 		return
 	}
 	content, diags := syntax.Body.Content(fileSchema())

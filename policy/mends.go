@@ -249,7 +249,7 @@ func lineMends() [][3]string {
 		{"Invalid single-argument", "",
 			"Only one attribute fits on the line of its block. Write each attribute on a line of its own, and } on the last."},
 		{"", `^\s+(\w+)\s*:\s*(\S.*)$`, "Write: $1 = $2"},
-		{"", `^\s*\{`, "This is JSON: name the file *.hcl.json, or write HCL: " + lineOf("module")},
+		{"", `^\s*\{`, "This is JSON; a policy is HCL. Write: " + lineOf("module")},
 		{"", `^---|^\s*- |^\s*[\w.-]+\s*:`,
 			"This is YAML; a policy is HCL. Write: " + lineOf("module") + ", " + lineOf("sysctl") + ", " + lineOf("gate")},
 	}

@@ -93,7 +93,7 @@ func (l *loader) override(b *block, o block, report bool) {
 			attrs[name] = a
 		}
 	}
-	maps.Copy(attrs, native(content.Attributes))
+	maps.Copy(attrs, content.Attributes)
 	b.Attrs, b.Override = attrs, o.Range
 	if len(content.Blocks) > 0 {
 		b.Blocks = content.Blocks

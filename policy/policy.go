@@ -62,7 +62,6 @@ type Metadata struct {
 	WhenUnknown string
 	// Undecided lists the unknown facts of a blocking requirement of the same name, which may require another value.
 	Undecided string
-	Selects   string // the interfaces that a link block matches
 }
 
 // Applies reports whether the requirement applies on this node, with a known value.

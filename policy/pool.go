@@ -69,7 +69,7 @@ func (l *loader) hasVersion(required *hcl.Attribute) bool {
 	if required == nil {
 		return true
 	}
-	before, e := len(l.diags), native(hcl.Attributes{"v": required})["v"].Expr
+	before, e := len(l.diags), required.Expr
 	text := l.textOf(e, "required_version", strings.Replace(inQuotes(e, ""), `"`, `">= `, 1))
 	if len(l.diags) > before {
 		return true
@@ -134,9 +134,6 @@ func Shipped(files []File, o Options) ([]File, hcl.Diagnostics) {
 	var last *hclwrite.File // to which variables of built-in policies are added
 	at := -1
 	for i, f := range shipped {
-		if strings.HasSuffix(f.Name, ".json") {
-			continue
-		}
 		parsed, diags := hclwrite.ParseConfig(f.Text, f.Name, hcl.InitialPos)
 		if diags.HasErrors() {
 			return files, diags
@@ -151,12 +148,7 @@ func Shipped(files []File, o Options) ([]File, hcl.Diagnostics) {
 		last, at = parsed, i
 	}
 	for name, is := range given {
-		inJSON := slices.ContainsFunc(files, func(f File) bool { return strings.HasSuffix(f.Name, ".json") && l.isOwn(name, f.Name) })
-		switch {
-		case !is:
-		case last == nil || inJSON:
-			l.errorf(l.givenAt(name), "Cannot be shipped", "Variable %q is in a JSON file: write the value as its default there.", name)
-		default:
+		if is && last != nil {
 			last.Body().AppendNewline()
 			last.Body().AppendNewBlock("variable", []string{name}).Body().SetAttributeValue("default", l.vars[name])
 			shipped[at].Text = last.Bytes()

@@ -129,9 +129,6 @@ func (r *reader) openBlock(b *hcl.Block, text []byte) block {
 		r.diags = append(r.diags, mendUnknown(diags, b.Type, strings.Join(b.Labels, "."), schema, text)...)
 	}
 	opened := block{Type: b.Type, Range: b.DefRange, Body: b.Body, Attrs: content.Attributes, Blocks: content.Blocks}
-	if b.Type != "variable" { // its type is a keyword
-		opened.Attrs = native(content.Attributes)
-	}
 	if len(b.Labels) > 0 {
 		opened.Name, opened.Range = b.Labels[0], b.LabelRanges[0]
 	}

@@ -20,7 +20,7 @@ func (l *loader) checkTypes() hcl.Diagnostics {
 	for _, e := range l.expressions() {
 		syntax, ok := e.(hclsyntax.Node)
 		if !ok || len(e.Variables()) == 0 {
-			continue // JSON has no syntax to walk
+			continue
 		}
 		before := len(c.diags)
 		scope, _, ok := c.scopeFor(e)

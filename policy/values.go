@@ -148,20 +148,16 @@ func (r *reader) flag(e hcl.Expression, name string, unset bool) bool {
 		return unset
 	}
 	if v.Type() != cty.Bool {
-		r.errorf(e.Range(), "Wrong type", "%s must be true or false, without quotes; this is %s.%s", name, withArticle(v.Type()),
-			conditionIn(v, e.Range().Filename))
+		r.errorf(e.Range(), "Wrong type", "%s must be true or false, without quotes; this is %s.%s", name, withArticle(v.Type()), conditionIn(v))
 		return unset
 	}
 	return v.True()
 }
 
 // conditionIn returns what to write for a condition in quotes, or "".
-func conditionIn(v cty.Value, file string) string {
-	switch {
-	case v.Type() != cty.String || !strings.ContainsAny(v.AsString(), "=<>(!"):
+func conditionIn(v cty.Value) string {
+	if v.Type() != cty.String || !strings.ContainsAny(v.AsString(), "=<>(!") {
 		return ""
-	case strings.HasSuffix(file, ".json"):
-		return fmt.Sprintf(` Write "${%s}".`, strings.ReplaceAll(v.AsString(), `"`, `\"`))
 	}
 	return fmt.Sprintf(" Write when = %s.", strings.ReplaceAll(v.AsString(), "'", `"`))
 }

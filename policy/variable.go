@@ -71,7 +71,7 @@ func (l *loader) readVariable(b block) (cty.Value, bool) {
 		at = l.givenAt(b.Name)
 		v = cty.StringVal(text)
 		tokens, _ := hclsyntax.LexExpression([]byte(text), at.Filename, hcl.InitialPos)
-		if diags := checkTokens(tokens, false); diags.HasErrors() {
+		if diags := checkTokens(tokens); diags.HasErrors() {
 			l.diags = append(l.diags, diags...)
 			return cty.NilVal, false
 		}

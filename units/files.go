@@ -123,15 +123,10 @@ func unitFiles(g policy.Gate, prog Program) []File {
 	}
 }
 
-// policyName returns the base name under which a policy file is installed. It keeps the syntax, HCL
-// or JSON, and is never hidden, because nodegate ignores hidden files.
+// policyName returns the base name under which a policy file is installed. It is never hidden, because nodegate ignores hidden files.
 func policyName(name string) string {
 	name = name[strings.LastIndexAny(name, "/:")+1:]
-	suffix := ".hcl"
-	if text, is := strings.CutSuffix(name, ".json"); is {
-		name, suffix = text, ".hcl.json"
-	}
-	return cmp.Or(strings.TrimLeft(strings.TrimSuffix(name, ".hcl"), "."), "policy") + suffix
+	return cmp.Or(strings.TrimLeft(strings.TrimSuffix(name, ".hcl"), "."), "policy") + ".hcl"
 }
 
 // applyCommand has a timeout well below applyTimeout.

@@ -21,9 +21,13 @@ func Renamed() map[string]string {
 // Dropped maps the name of each check that has gone to the reason. A policy that names one loads, with a warning.
 func Dropped() map[string]string {
 	dropped := map[string]string{
+		"bridge.netfilter-ipv6":    "the kernel logs \"Module ipv6 is disabled, so call_ip6tables is not supported\"",
+		"kubelet.shutdown-grace":   "kubelet logs \"waiting for logind InhibitDelayMaxSec to update\"",
 		"ipset.revision":           "the log of calico-node names the set",
 		"iptables.mark-regression": "packetfilter.kernel-can tries the rule",
 		"iptables.version":         "kube-proxy brings its own iptables, and iptables.bare-drop finds what two versions lose",
+		"kubelet.certificate":      "kubelet.exit prints why kubelet exits, and kubelet.certificate-dates compares the dates",
+		"kubelet.kmsg":             "kubelet.exit prints why kubelet exits",
 		"kubelet.host-users":       "the Pod's event names the fault; to require it, write sysctl \"user.max_user_namespaces\" { min = 15000 }",
 		"route-localnet.martian":   "`sysctl -a -r route_localnet` and `iptables -S KUBE-FIREWALL` show it",
 		"src-valid-mark.cilium":    "to require it, write sysctl \"net.ipv4.conf.all.src_valid_mark\" { value = 0 }",

@@ -85,10 +85,9 @@ func TestTrafficReplay(t *testing.T) {
 	m.Sysctl("net/netfilter/nf_conntrack_count", "99")
 	m.Sysctl("net/netfilter/nf_conntrack_max", "100")
 	m.Sysctl("net/netfilter/nf_conntrack_buckets", "10")
-	m.Sysctl("net/ipv6/conf/all/disable_ipv6", "0")
 	var blocks strings.Builder
 	for _, name := range []string{
-		"bridge.netfilter", "bridge.netfilter-ipv6", "mtu.chain", "ena.allowance", "conntrack.be-liberal-changed", "conntrack.invalid",
+		"bridge.netfilter", "mtu.chain", "ena.allowance", "conntrack.be-liberal-changed", "conntrack.invalid",
 		"conntrack.full", "conntrack.headroom", "conntrack.hashsize", "conntrack.kube-proxy-overwrites", "conntrack.losses", "vxlan.checksum",
 		"udp.checksum-errors", "iptables.backends", "iptables.bare-drop",
 		"kubeproxy.postrouting", "docker.forward-drop",
@@ -100,7 +99,6 @@ func TestTrafficReplay(t *testing.T) {
 	live := checkstest.Print(checks.Inspect(t.Context(), recording, checks.Run, list))
 	checkstest.Equal(t, "live", `
 fail bridge.netfilter: want every Pod bridge passes packets to iptables, got br_netfilter not loaded
-skipped bridge.netfilter-ipv6: this kernel supports IPv6
 warn mtu.chain: want tunnel <= NIC - 50, Pods <= tunnel, got flannel.1 1500 > 1450
 warn ena.allowance: want 0, got eth0 pps_allowance_exceeded=3
 fail vxlan.checksum: want not all four conditions met, got all four conditions met on flannel.1

@@ -8,7 +8,6 @@ import (
 
 	"nodegate/checks"
 	"nodegate/internal/host"
-	"nodegate/internal/host/config"
 	"nodegate/policy"
 )
 
@@ -20,7 +19,7 @@ func mounts() checks.Problem {
 			"or on a file system without what they need.",
 		Symptom: "Containers fail: \"exec ...: permission denied\" for a program in an emptyDir or another volume; k3s exits: " +
 			"\"FATA permission denied\"; or the runtime cannot create containers.",
-		How: "Reads /etc/fstab, and the mount units of the image. The nearest mount point at or above each of /var/lib/kubelet, " +
+		How: "Reads /etc/fstab. The nearest mount point at or above each of /var/lib/kubelet, " +
 			"/var/lib/containerd, /var/lib/containers, /var/lib/docker and /var/lib/rancher, of the runtimes that the image has, must be without " +
 			"noexec (which user and users imply), without ro, and not a network file system, FAT or FUSE. A runtime's directory with noexec only " +
 			"warns: overlayfs does not inherit the option, but volumes that an image declares do.",
@@ -35,15 +34,14 @@ func mounts() checks.Problem {
 type mount struct {
 	at, kind string
 	options  []string
-	source   string // file:line, or the unit
 	text     string
-	unit     bool
 }
+
+const fstab = "/etc/fstab"
 
 // readFstab returns the entries of /etc/fstab that are mounted at boot.
 func readFstab(h *host.Host) (all []mount, err error) {
-	const name = "/etc/fstab"
-	text, _, err := h.ReadIfAny(name)
+	text, _, err := h.ReadIfAny(fstab)
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) < 3 || strings.HasPrefix(f[0], "#") {
@@ -53,37 +51,12 @@ func readFstab(h *host.Host) (all []mount, err error) {
 		if len(f) > 3 {
 			options = f[3]
 		}
-		m := mount{at: f[1], kind: f[2], options: strings.Split(options, ","), source: name, text: strings.Join(f, " ")}
+		m := mount{at: f[1], kind: f[2], options: strings.Split(options, ","), text: strings.Join(f, " ")}
 		if !slices.Contains(m.options, "noauto") {
 			all = append(all, m)
 		}
 	}
 	return all, err
-}
-
-// readMountUnits returns the image's own mount units.
-func readMountUnits(h finder) (all []mount, err error) {
-	for _, dir := range []string{"/etc/systemd/system", "/usr/lib/systemd/system"} {
-		names, err := h.glob(dir + "/var*.mount")
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			text, err := h.Files.ReadFile(name)
-			if err != nil {
-				if to, notLink := h.Files.ReadLink(name); notLink == nil && to == "/dev/null" {
-					continue
-				}
-				return nil, err
-			}
-			entries, _ := config.ParseINI(name, text) // systemd also ignores unreadable lines
-			value := func(key string) string { e, _ := config.Last(entries, "Mount", key); return e.Value }
-			options := value("Options")
-			all = append(all, mount{at: value("Where"), kind: value("Type"), options: strings.Split(options, ","), source: name,
-				text: strings.TrimSpace("Where=" + value("Where") + " Options=" + options), unit: true})
-		}
-	}
-	return all, nil
 }
 
 func inspectMounts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.State, error) {
@@ -93,11 +66,6 @@ func inspectMounts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 	if err != nil {
 		return s, err
 	}
-	units, err := readMountUnits(in)
-	if err != nil {
-		return s, err
-	}
-	all = append(all, units...)
 	var faults, remedies []string
 	hard := false
 	for _, dir := range []struct {
@@ -124,8 +92,8 @@ func inspectMounts(_ context.Context, h *host.Host, _ *policy.Policy) (checks.St
 		}
 		hard = hard || dir.execs || fault != "noexec"
 		if said := m.at + " is " + fault; !slices.Contains(faults, said) {
-			faults, remedies = append(faults, said), append(remedies, remedy+" "+inRoot(in, m.source))
-			s.Evidence = append(s.Evidence, checks.Seen(m.source, m.text))
+			faults, remedies = append(faults, said), append(remedies, remedy+" "+inRoot(in, fstab))
+			s.Evidence = append(s.Evidence, checks.Seen(fstab, m.text))
 		}
 	}
 	if faults != nil {
@@ -170,9 +138,6 @@ func (m mount) judge() (fault, remedy string) {
 		}
 	}
 	replace := func(from, to string) string {
-		if m.unit {
-			return fmt.Sprintf(`sed -i -E '/^Options=/s/\b%s\b/%s/'`, from, to)
-		}
 		return fmt.Sprintf(`sed -i -E 's#^(\S+\s+%s/?\s+\S+\s+(\S*,)?)%s(,|\s|$)#\1%s\3#'`, m.at, from, to)
 	}
 	base, _, _ := strings.Cut(m.kind, ".")

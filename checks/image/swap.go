@@ -9,7 +9,6 @@ import (
 	"nodegate/checks"
 	"nodegate/internal/host"
 	"nodegate/internal/host/config"
-	"nodegate/internal/plain"
 	"nodegate/policy"
 )
 
@@ -19,9 +18,9 @@ func swap() checks.Problem {
 		Name: "image.swap", Stages: []checks.Stage{checks.Image}, NotAll: true, Severity: policy.Block,
 		Detects: "The image turns swap on at boot, and its kubelet is not configured to tolerate it.",
 		Symptom: "kubelet exits on every node of the image: \"running with swap on is not supported, please disable swap\".",
-		How: "Looks for swap in /etc/fstab without noauto, enabled .swap units, a configuration of zram-generator, the services " +
-			"zramswap, zram-config, dphys-swapfile, swapspace and systemd-swap, and swap in the configuration of cloud-init and of Azure's " +
-			"agent. Passes if kubelet's configuration in the image sets failSwapOn to false.",
+		How: "Looks for swap in /etc/fstab without noauto, enabled .swap units, a configuration of zram-generator, and the services " +
+			"zramswap, zram-config, dphys-swapfile, swapspace and systemd-swap. Passes if kubelet's configuration in the image sets " +
+			"failSwapOn to false.",
 		Remedy: "remove the swap from the image, or set failSwapOn: false in kubelet's configuration",
 		TradeOff: "If kubelet's configuration is written at boot and sets failSwapOn: false, set severity = \"warn\" in the policy's check " +
 			"block, or remove the block.",
@@ -54,7 +53,7 @@ func inspectSwap(ctx context.Context, h *host.Host, p *policy.Policy) (checks.St
 		return state, nil
 	}
 	s := &swaps{finder: newFinder(h), state: &state}
-	for _, add := range []func(context.Context) error{s.addFstab, s.addUnits, s.addServices, s.addZram, s.addAgents} {
+	for _, add := range []func(context.Context) error{s.addFstab, s.addUnits, s.addServices, s.addZram} {
 		if err := add(ctx); err != nil {
 			return state, err
 		}
@@ -179,31 +178,4 @@ func swapsOn(entries []config.Entry, section string) bool {
 	kind, other := config.Last(entries, section, "fs-type")
 	size, sized := config.Last(entries, section, "zram-size")
 	return !mounted && (!other || kind.Value == "swap") && (!sized || size.Value != "0")
-}
-
-func (s *swaps) addAgents(context.Context) error {
-	for _, a := range []struct{ pattern, kind, expression string }{
-		{"/etc/waagent.conf", "Azure's agent", `s/^(\s*ResourceDisk\.EnableSwap\s*=\s*)y.*/\1n/`},
-		{"/etc/cloud/cloud.cfg", "cloud-init", ""}, {"/etc/cloud/cloud.cfg.d/*.cfg", "cloud-init", ""},
-	} {
-		names, err := s.glob(a.pattern)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			traits, err := s.traits(name)
-			if err != nil {
-				return err
-			}
-			if !slices.Contains(traits, config.EnablesSwap) {
-				continue
-			}
-			remedy := `sed -i -E '/^swap:/,/^\S/{/^swap:/d; /^\s/d}' `
-			if a.expression != "" {
-				remedy = "sed -i -E " + plain.Quoted(a.expression) + " "
-			}
-			s.add(a.kind, name, string(config.EnablesSwap), remedy+inRoot(s.finder, name))
-		}
-	}
-	return nil
 }

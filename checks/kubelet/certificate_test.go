@@ -33,51 +33,47 @@ func TestCertificate(t *testing.T) {
 			"clusters: [{name: c, cluster: {server: \"https://10.0.0.1:6443\"}}]\n"
 	)
 	for _, c := range []struct {
-		what, want, dates string
-		from, until       time.Duration
-		files             map[string]string
+		what, want  string
+		from, until time.Duration
+		files       map[string]string
 	}{
-		{what: "no kubeconfig", files: map[string]string{drop: ""}, want: "skipped"},
-		{what: "valid", from: -time.Hour, until: time.Hour, want: "pass: a client certificate that lets kubelet start",
-			dates: "pass: a valid client certificate"},
-		{what: "beside the kubeconfig, by its name", from: -time.Hour, until: time.Hour, want: "pass: ", dates: "pass: a valid client certificate",
+		{what: "no kubeconfig", files: map[string]string{drop: ""}},
+		{what: "valid", from: -time.Hour, until: time.Hour, want: "pass: a valid client certificate"},
+		{what: "beside the kubeconfig, by its name", from: -time.Hour, until: time.Hour, want: "pass: a valid client certificate",
 			files: map[string]string{"/etc/kubernetes/kubelet.conf": inContext + "users: [{name: u, user: {client-certificate: client.crt}}]\n",
 				"/etc/kubernetes/client.crt": certificate(t, now.Add(-time.Hour), now.Add(time.Hour))}},
-		{what: "expired", from: -2 * time.Hour, until: -time.Hour, want: "fail: expired since ", dates: "warn: expired since "},
-		{what: "expired, and kubelet starts with it", from: -2 * time.Hour, until: -time.Hour, want: "pass: ", dates: "warn: expired since ",
+		{what: "expired", from: -2 * time.Hour, until: -time.Hour, want: "warn: expired since "},
+		{what: "expired, and kubelet starts with it", from: -2 * time.Hour, until: -time.Hour, want: "warn: expired since ",
 			files: map[string]string{drop: "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf\n"}},
-		{what: "the clock is behind", from: time.Hour, until: 2 * time.Hour, want: "pass: ", dates: "warn: valid only from "},
-		{what: "expired, and bootstrap", from: -2 * time.Hour, until: -time.Hour, want: "skipped",
+		{what: "the clock is behind", from: time.Hour, until: 2 * time.Hour, want: "warn: valid only from "},
+		{what: "expired, and bootstrap", from: -2 * time.Hour, until: -time.Hour,
 			files: map[string]string{"/etc/kubernetes/bootstrap-kubelet.conf": "x"}},
-		{what: "missing", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "absent"}, want: "skipped"},
+		{what: "missing", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "absent"}},
 		{what: "expired in the kubeconfig, rotated since", from: -2 * time.Hour, until: -time.Hour,
 			files: map[string]string{drop: rotates, current: certificate(t, now.Add(-time.Hour), now.Add(time.Hour))},
-			want:  "pass: ", dates: "pass: a valid client certificate"},
+			want:  "pass: a valid client certificate"},
 		{what: "rotated, and both expired", from: -3 * time.Hour, until: -2 * time.Hour,
 			files: map[string]string{drop: rotates, current: certificate(t, now.Add(-2*time.Hour), now.Add(-time.Hour))},
-			want:  "pass: ", dates: "warn: expired since " + now.Add(-2*time.Hour).UTC().Format("2006-01-02T15:04")},
+			want:  "warn: expired since " + now.Add(-2*time.Hour).UTC().Format("2006-01-02T15:04")},
 		{what: "rotated, not valid yet", from: -2 * time.Hour, until: time.Hour,
 			files: map[string]string{drop: rotates, current: certificate(t, now.Add(time.Hour), now.Add(2*time.Hour))},
-			want:  "pass: ", dates: "warn: valid only from "},
+			want:  "warn: valid only from "},
 		{what: "rotated, and emptied by a power cut", from: -time.Hour, until: time.Hour, files: map[string]string{drop: rotates, current: ""},
-			want: "pass: ", dates: "pass: a valid client certificate"},
-		{what: "damaged, and no bootstrap kubeconfig", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "x"},
-			want: "skipped"},
+			want: "pass: a valid client certificate"},
+		{what: "damaged, and no bootstrap kubeconfig", files: map[string]string{"/var/lib/kubelet/pki/kubelet.pem": "x"}},
 		{what: "a chain whose second certificate has expired", from: -time.Hour, until: time.Hour, files: map[string]string{
 			"/var/lib/kubelet/pki/kubelet.pem": certificate(t, now.Add(-time.Hour), now.Add(time.Hour)) +
 				certificate(t, now.Add(-2*time.Hour), now.Add(-time.Hour))},
-			want: "fail: expired since ", dates: "warn: expired since "},
+			want: "warn: expired since "},
 		{what: "expired, and a rotated certificate that kubelet does not use", from: -2 * time.Hour, until: -time.Hour,
 			files: map[string]string{"/var/lib/kubelet/pki/kubelet-client-current.pem": certificate(t, now.Add(-time.Hour), now.Add(time.Hour))},
-			want:  "fail: expired since ", dates: "warn: expired since "},
+			want:  "warn: expired since "},
 		{what: "a token, but kubelet requires a certificate",
-			files: map[string]string{"/etc/kubernetes/kubelet.conf": inContext + "users: [{name: u, user: {token: x}}]"},
-			want:  "skipped"},
-		{what: "a kubeconfig that a power cut emptied", files: map[string]string{"/etc/kubernetes/kubelet.conf": ""},
-			want: "skipped"},
-		{what: "a context that does not exist", want: "skipped",
+			files: map[string]string{"/etc/kubernetes/kubelet.conf": inContext + "users: [{name: u, user: {token: x}}]"}},
+		{what: "a kubeconfig that a power cut emptied", files: map[string]string{"/etc/kubernetes/kubelet.conf": ""}},
+		{what: "a context that does not exist",
 			files: map[string]string{"/etc/kubernetes/kubelet.conf": "current-context: y\n" + inContext[len("current-context: x\n"):]}},
-		{what: "a token, and no bootstrap", want: "skipped", files: map[string]string{
+		{what: "a token, and no bootstrap", files: map[string]string{
 			drop:                           "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --kubeconfig=/etc/kubernetes/kubelet.conf\n",
 			"/etc/kubernetes/kubelet.conf": inContext + "users: [{name: u, user: {token: x}}]"}},
 	} {
@@ -94,19 +90,17 @@ func TestCertificate(t *testing.T) {
 		}
 		m := checkstest.Node(files, nil)
 		m.Modes = map[string]fs.FileMode{"/etc/kubernetes/kubelet.conf": 0o600} // as kubeadm writes it
-		for name, want := range map[string]string{"kubelet.certificate": c.want, "kubelet.certificate-dates": cmp.Or(c.dates, "skipped")} {
-			r := checkstest.On(t.Context(), t, m.Host(), checks.Run, name, "")
-			got := r.Verdict.String()
-			if r.Verdict != verdict.Skipped {
-				got += ": " + r.State.Got
-			}
-			if !strings.HasPrefix(got, want) || r.Err != nil || r.Differs() && r.State.Remedy == "" {
-				t.Errorf("%s, %s: %s (%v, remedy %q), want %s", c.what, name, got, r.Err, r.State.Remedy, want)
-			}
-			if strings.Contains(got, "expired since") && !strings.HasPrefix(r.State.Remedy, "replace /etc/kubernetes/kubelet.conf by the output, on a "+
-				"control plane node, of `kubeadm kubeconfig user --org system:nodes --client-name ") {
-				t.Errorf("%s, %s: remedy %q", c.what, name, r.State.Remedy)
-			}
+		r := checkstest.On(t.Context(), t, m.Host(), checks.Run, "kubelet.certificate-dates", "")
+		got, want := r.Verdict.String(), cmp.Or(c.want, "skipped")
+		if r.Verdict != verdict.Skipped {
+			got += ": " + r.State.Got
+		}
+		if !strings.HasPrefix(got, want) || r.Err != nil || r.Differs() && r.State.Remedy == "" {
+			t.Errorf("%s: %s (%v, remedy %q), want %s", c.what, got, r.Err, r.State.Remedy, want)
+		}
+		if strings.Contains(got, "expired since") && !strings.HasPrefix(r.State.Remedy, "replace /etc/kubernetes/kubelet.conf by the output, on a "+
+			"control plane node, of `kubeadm kubeconfig user --org system:nodes --client-name ") {
+			t.Errorf("%s: remedy %q", c.what, r.State.Remedy)
 		}
 	}
 }

@@ -131,6 +131,7 @@ func exitRemedies() []exitRemedy {
 
 		// initializeModules in pkg/kubelet/kubelet.go, the kernel's errors
 		{"rootfs info", "put /var/lib/kubelet on a file system with a disk, or set localStorageCapacityIsolation: false"},
+		{"open /dev/kmsg", "run `mknod -m 600 /dev/kmsg c 1 11`; for LXC, set `lxc.mount.entry = /dev/kmsg dev/kmsg none bind,create=file`"},
 		{"address already in use", "stop the program that listens there: run `ss -ltnp`"},
 		{"too many open files", "raise fs.inotify.max_user_instances and fs.inotify.max_user_watches"},
 		{"read-only file system", mounted},

@@ -84,8 +84,8 @@ func TestHolders(t *testing.T) {
 			t.Errorf("%s: want %s, got %s", written, want, checkstest.Text(r))
 		}
 	}
-	args := map[string]string{"/etc/rancher/k3s/config.yaml": "kubelet-arg:\n- v=2\n"}
-	checkstest.RunOne(t, "kubelet.certificate", checks.Run, []checkstest.Case{
+	args := map[string]string{"/etc/rancher/k3s/config.yaml": "kubelet-arg:\n- v=2\n", "/proc/version": ""}
+	checkstest.RunOne(t, "kubelet.certificate-dates", checks.Run, []checkstest.Case{
 		{What: "k3s", Node: unit("k3s-agent.service", args), Host: live,
 			Want: "pass\nwant: a valid client certificate\ngot: requested by k3s-agent.service at each start"},
 		{What: "k3s with an unknown command", Node: checkstest.Node(map[string]string{

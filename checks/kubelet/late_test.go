@@ -70,42 +70,6 @@ func TestNodeName(t *testing.T) {
 	}
 }
 
-func TestShutdownGrace(t *testing.T) {
-	const ok, period = "a delay of at least shutdownGracePeriod", "shutdownGracePeriod: 60s\n"
-	const right = "\npass\nwant: " + ok + "\ngot: " + ok + inConfig + "shutdownGracePeriod: 60s"
-	const login, dir = "[Login]\nInhibitDelayMaxSec=", "/logind.conf.d/"
-	debian := "/usr/lib/systemd" + dir + "unattended-upgrades-logind-maxdelay.conf"
-	node := func(config string, files map[string]string) *hosttest.Machine { return late("", config, files) }
-	own := "/etc/systemd" + dir + "99-kubelet.conf"
-	checkstest.RunOne(t, "kubelet.shutdown-grace", checks.Run, []checkstest.Case{
-		{What: "none", Node: node("", nil), Want: "skipped\nskipped: kubelet has no shutdownGracePeriod"},
-		{What: "no file", Node: node(period, nil), Want: right},
-		{What: "kubelet's file", Node: node(period, map[string]string{own: login + "60\n"}), Want: right},
-		{What: "an earlier file, and kubelet's", Node: node(period, map[string]string{"/etc/systemd" + dir + "10-a.conf": login + "5s\n"}), Want: right},
-		{What: "a file of the package that comes later", Node: node(period, map[string]string{own: login + "60\n", debian: login + "30\n"}), Want: `
-warn
-want: a delay of at least shutdownGracePeriod
-got: 30s, shutdownGracePeriod 1m0s
-evidence: /var/lib/kubelet/config.yaml: shutdownGracePeriod: 60s
-evidence: ` + debian + `:2: InhibitDelayMaxSec=30
-evidence: ` + own + `: InhibitDelayMaxSec=1m0s, overridden
-remedy: create /etc/systemd/logind.conf.d/unattended-upgrades-logind-maxdelay.conf with ` + "`[Login]` and `InhibitDelayMaxSec=60`" + `, which replaces ` +
-			debian + "; then run `systemctl restart systemd-logind kubelet`"},
-		{What: "a later file that allows more", Node: node(period, map[string]string{debian: login + "2min\n"}), Want: right},
-		{What: "masked", Node: node(period, map[string]string{debian: login + "30\n",
-			"/etc/systemd" + dir + "unattended-upgrades-logind-maxdelay.conf": "-> /dev/null"}), Want: right},
-		{What: "by priority", Node: node("shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 20}, {priority: 9, "+
-			"shutdownGracePeriodSeconds: 20}]\n", map[string]string{"/run/systemd" + dir + "zz.conf": login + "30s\n"}), Want: `
-warn
-want: a delay of at least shutdownGracePeriod
-got: 30s, shutdownGracePeriod 40s
-evidence: /var/lib/kubelet/config.yaml: shutdownGracePeriodByPodPriority.1.shutdownGracePeriodSeconds: 20
-evidence: /run/systemd/logind.conf.d/zz.conf:2: InhibitDelayMaxSec=30s
-remedy: create /etc/systemd/logind.conf.d/zz.conf with ` + "`[Login]` and `InhibitDelayMaxSec=40`" + `, which replaces ` +
-			"/run/systemd/logind.conf.d/zz.conf; then run `systemctl restart systemd-logind kubelet`"},
-	})
-}
-
 // TestNodeNameInCertificate: the API server lets kubelet change only the Node of its certificate's name.
 func TestNodeNameInCertificate(t *testing.T) {
 	const current = "/var/lib/kubelet/pki/kubelet-client-current.pem"

@@ -19,7 +19,7 @@ func nodeName() checks.Problem {
 		Symptom: "Nodes overwrite each other: kubectl get nodes shows one Node named localhost whose address changes. Or kubelet logs \"Unable " +
 			"to register node with API server ... Invalid value\", or \"node A is not allowed to modify node B\", and the Node never appears.",
 		How: "The name is --hostname-override, or else the machine's host name, in lower case. It must be a DNS subdomain (RFC 1123), and " +
-			"not localhost or a name below localhost.localdomain. The certificate is the one of kubelet.certificate; its " +
+			"not localhost or a name below localhost.localdomain. The certificate is the one of kubelet.certificate-dates; its " +
 			"common name is system:node:NAME. Skipped if kubelet has no kubeconfig, does not register itself, or gets its " +
 			"name from an in-tree cloud provider. Warns only, because a cluster of one machine works with such a name; set severity = \"block\" " +
 			"to hold kubelet until cloud-init or DHCP has set the host name.",
@@ -74,7 +74,10 @@ func inspectNodeName(h *host.Host) (checks.State, error) {
 	case len(name) > most || !subdomain.MatchString(name):
 		s.Differs("the name "+name+" is not a DNS subdomain", "")
 	default:
-		c, err := rotatedCertificate(h, k)
+		if k.Values["rotateCertificates"].Value != "true" {
+			return s, nil
+		}
+		c, err := readChain(h, rotatedFile(k))
 		if of, is := strings.CutPrefix(c.name, "system:node:"); err == nil && is && of != name {
 			s.Evidence = append(s.Evidence, checks.Seen(c.from, "common name "+c.name))
 			s.Differs("the name "+name+", and a certificate for "+of, "restore the host name "+of+", or remove "+c.from+

@@ -79,26 +79,6 @@ func TestRootDir(t *testing.T) {
 	})
 }
 
-func TestKmsg(t *testing.T) {
-	const tree = "udev /dev devtmpfs rw 0 0\n"
-	in := func(own, users string) *hosttest.Machine {
-		return withUnit("", map[string]string{"/proc/self/uid_map": users, "/proc/self/mounts": own, "/proc/1/mounts": tree})
-	}
-	const machine, users = "         0          0 4294967295\n", "0 100000 65536\n"
-	checkstest.RunOne(t, "kubelet.kmsg", checks.Boot, []checkstest.Case{
-		{What: "there", Node: withUnit("", map[string]string{"/dev/kmsg": ""}), Want: "pass\nwant: /dev/kmsg\ngot: /dev/kmsg"},
-		{What: "missing", Node: in(tree, machine), Want: `
-fail
-want: /dev/kmsg
-got: missing
-remedy: run ` + "`mknod -m 600 /dev/kmsg c 1 11`" + `; for LXC, set ` + "`lxc.mount.entry = /dev/kmsg dev/kmsg none bind,create=file`"},
-		{What: "a user namespace", Node: in(tree, users),
-			Want: "skipped\nskipped: in a user namespace, kubelet may be configured to run without it"},
-		{What: "a service without devices", Node: in("tmpfs /dev tmpfs ro 0 0\n", machine),
-			Want: "skipped\nskipped: this process has its own /dev, like nodegate-watch.service"},
-	})
-}
-
 func TestCgroupDriver(t *testing.T) {
 	const socket = "/run/containerd/containerd.sock"
 	node := func(config string, d host.CgroupDriver) *hosttest.Machine {

@@ -35,7 +35,7 @@ func inspectBridgeNetfilter(ctx context.Context, h *host.Host, _ *policy.Policy)
 		s.Skip = "no bridge has Pods on it; routed Pods do not need br_netfilter"
 		return s, nil
 	}
-	calls, err := readBridgeCalls(h, "iptables", bridges)
+	calls, err := readBridgeCalls(h, bridges)
 	if err != nil {
 		return s, err
 	}

@@ -70,26 +70,6 @@ evidence: /sys/class/net/cni0/bridge/nf_call_iptables: 1`},
 		{What: "routed Pods", Problem: "bridge.netfilter", Node: routed, Want: `
 skipped
 skipped: no bridge has Pods on it; routed Pods do not need br_netfilter`},
-		{What: "no IPv6", Problem: "bridge.netfilter-ipv6", Node: bridgedNode("ip6tables", "1", "0"), Want: `
-warn
-want: bridged IPv6 not dropped
-got: dropped on cni0
-evidence: /proc/sys/net/bridge/bridge-nf-call-ip6tables: 1
-evidence: /sys/class/net/cni0/bridge/nf_call_ip6tables: 0
-evidence: /proc/sys/net/ipv6/conf/all/disable_ipv6: no such parameter` + "\nremedy: run `sysctl -w net.bridge.bridge-nf-call-ip6tables=0; echo 0 > /sys/class/net/cni0/bridge/nf_call_ip6tables`"},
-		{What: "no IPv6, not filtered", Problem: "bridge.netfilter-ipv6", Node: bridgedNode("ip6tables", "0", "0"), Want: `
-pass
-want: bridged IPv6 not dropped
-got: bridged IPv6 not dropped
-evidence: /proc/sys/net/bridge/bridge-nf-call-ip6tables: 0
-evidence: /sys/class/net/cni0/bridge/nf_call_ip6tables: 0
-evidence: /proc/sys/net/ipv6/conf/all/disable_ipv6: no such parameter`},
-		{What: "IPv6", Problem: "bridge.netfilter-ipv6", Node: withIPv6, Want: `
-skipped
-skipped: this kernel supports IPv6`},
-		{What: "no br_netfilter", Problem: "bridge.netfilter-ipv6", Node: bridgedNode("ip6tables", "", "1"), Want: `
-skipped
-skipped: no bridge with Pods on it is filtered`},
 	})
 }
 
@@ -108,7 +88,6 @@ func TestBridgesOnTheKernel(t *testing.T) {
 	checkstest.Is(t, h, "both are 0", "bridge.netfilter", "fail: off for cni0")
 	require.NoError(t, h.Files.Write("/sys/class/net/cni0/bridge/nf_call_iptables", []byte("1")))
 	checkstest.Is(t, h, "the bridge's own switch is 1", "bridge.netfilter", "pass: every Pod bridge passes packets to iptables")
-	checkstest.Is(t, h, "this kernel", "bridge.netfilter-ipv6", "skipped: this kernel supports IPv6")
 
 	checkstest.Is(t, h, "tunnel 1450", "mtu.chain", "pass: tunnel <= NIC - 50, Pods <= tunnel")
 	checkstest.SetMTU(t, h, "cni0", 1500)

@@ -37,15 +37,13 @@ func listPodBridges(ctx context.Context, h *host.Host) ([]host.Link, error) {
 type bridgeCalls struct {
 	loaded   bool // br_netfilter is loaded: without it the switches do nothing
 	off      []string
-	on       []string
 	evidence []checks.Evidence
 }
 
-// readBridgeCalls reads both settings for the filter iptables or ip6tables. It skips a bridge that is
-// removed in the meantime.
-func readBridgeCalls(h *host.Host, filter string, bridges []host.Link) (bridgeCalls, error) {
+// readBridgeCalls reads both settings for iptables. It skips a bridge that is removed in the meantime.
+func readBridgeCalls(h *host.Host, bridges []host.Link) (bridgeCalls, error) {
 	var calls bridgeCalls
-	key := "net/bridge/bridge-nf-call-" + filter
+	const key = "net/bridge/bridge-nf-call-iptables"
 	all, err := h.ReadSysctl(key)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -57,7 +55,7 @@ func readBridgeCalls(h *host.Host, filter string, bridges []host.Link) (bridgeCa
 	calls.loaded = true
 	calls.evidence = []checks.Evidence{checks.Seen("/proc/sys/"+key, all)}
 	for _, b := range bridges {
-		name := "/sys/class/net/" + b.Name + "/bridge/nf_call_" + filter
+		name := "/sys/class/net/" + b.Name + "/bridge/nf_call_iptables"
 		own, err := h.Text(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -66,9 +64,7 @@ func readBridgeCalls(h *host.Host, filter string, bridges []host.Link) (bridgeCa
 			return calls, fmt.Errorf("reading nf_call_* of bridge %s: %w", b.Name, err)
 		}
 		calls.evidence = append(calls.evidence, checks.Seen(name, own))
-		if all != "0" || own != "0" {
-			calls.on = append(calls.on, b.Name)
-		} else {
+		if all == "0" && own == "0" {
 			calls.off = append(calls.off, b.Name)
 		}
 	}

@@ -7,7 +7,6 @@ import "nodegate/checks"
 func Problems() []checks.Problem {
 	return []checks.Problem{
 		bridgeNetfilter(),
-		bridgeNetfilterIPv6(),
 		mtuChain(),
 		enaAllowance(),
 		vxlanChecksum(),

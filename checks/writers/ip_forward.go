@@ -16,8 +16,8 @@ func ipForwardWriters() checks.Problem {
 		Detects: "IPv4 forwarding is off, or a configuration file turns it off at the next boot or reload.",
 		Symptom: "Pods reach only Pods on their own node; often hours later, after an update ran `sysctl --system` or restarted networkd.",
 		How: "net.ipv4.ip_forward is not 1; or sysctl.d or /etc/sysctl.conf sets it to 0; or, from systemd 256 on, " +
-			"IPv4Forwarding= turns it off, in networkd.conf for the node or in the matching .network file for packets from one link. " +
-			"IPv6Forwarding= is checked too if the policy requires IPv6 forwarding.",
+			"IPv4Forwarding= in networkd.conf turns it off; or forwarding is off for the link of the default route, as a .network file can " +
+			"set it. IPv6Forwarding= is checked too if the policy requires IPv6 forwarding.",
 		Remedy:  "remove the line, and add net.ipv4.ip_forward=1 to the policy",
 		Ref:     "https://kubernetes.io/docs/setup/production-environment/container-runtimes/",
 		Inspect: inspectIPForward,
@@ -36,21 +36,28 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	if now != "1" {
 		s.Cause = checks.SysctlCause(p, key)
 		wrong, remedies = append(wrong, now+" now"), append(remedies, "run `sysctl -w net.ipv4.ip_forward=1`, and add it to the policy")
-		// This may not be the reason, so it is only evidence.
-		ignored, _ := ignoredIPForward(ctx, h)
-		s.Evidence = append(s.Evidence, ignored...)
 	}
 	found, err := forwardingOff(ctx, h, p)
 	if err != nil && wrong == nil {
 		return s, err
 	}
 	for _, f := range found {
-		on := ""
-		if f.link != "" {
-			on = "on " + f.link + " "
+		wrong, remedies = append(wrong, "set to 0 by "+f.Source), append(remedies, "remove \""+f.Text+"\" from "+f.Source)
+		s.Evidence = append(s.Evidence, f)
+	}
+	if now == "1" {
+		links, err := h.Links.DefaultRoutes(ctx)
+		if err != nil && wrong == nil {
+			return s, err
 		}
-		wrong, remedies = append(wrong, "set to 0 "+on+"by "+f.Source), append(remedies, "remove \""+f.Text+"\" from "+f.Source)
-		s.Evidence = append(s.Evidence, f.Evidence)
+		for _, link := range links {
+			key := "net/ipv4/conf/" + link + "/forwarding"
+			if own, err := h.ReadSysctl(key); err == nil && own == "0" {
+				s.Evidence = append(s.Evidence, checks.Seen("/proc/sys/"+key, own))
+				wrong = append(wrong, "0 on "+link)
+				remedies = append(remedies, "remove IPv4Forwarding= from the .network file of "+link+", or find out what else turns it off there")
+			}
+		}
 	}
 	if found != nil {
 		s.Cause = "" // setting the parameter alone does not fix this
@@ -61,14 +68,8 @@ func inspectIPForward(ctx context.Context, h *host.Host, p *policy.Policy) (chec
 	return s, nil
 }
 
-// offLine is a line that turns off forwarding of packets from one link, or from all.
-type offLine struct {
-	checks.Evidence
-	link string
-}
-
 // forwardingOff returns the winning lines that turn forwarding off.
-func forwardingOff(ctx context.Context, h *host.Host, p *policy.Policy) ([]offLine, error) {
+func forwardingOff(ctx context.Context, h *host.Host, p *policy.Policy) ([]checks.Evidence, error) {
 	boot, reload, err := sysctlFiles(h)
 	if err != nil {
 		return nil, err
@@ -76,24 +77,19 @@ func forwardingOff(ctx context.Context, h *host.Host, p *policy.Policy) ([]offLi
 	const key = "net/ipv4/ip_forward"
 	atBoot, _ := boot.Winner(key, otherNames(key)...)
 	later, _ := reload.Winner(key, otherNames(key)...)
-	var found []offLine
+	var found []checks.Evidence
 	for _, w := range uniqueWinners(atBoot, later) {
 		if w.Value == "0" {
-			found = append(found, offLine{Evidence: checks.Seen(w.At(), policy.Key(w.Key).String()+" = 0")})
+			found = append(found, checks.Seen(w.At(), policy.Key(w.Key).String()+" = 0"))
 		}
 	}
 	for _, setting := range forwardingSettings(p) {
-		e, set, err := networkdForwarding(ctx, h, setting.name)
+		e, set, err := networkdForwarding(ctx, h, setting)
+		if err != nil {
+			return found, err
+		}
 		if set && isOff(e) {
-			found = append(found, offLine{Evidence: checks.Seen(e.At(), e.Key+"="+e.Value)})
-		}
-		if err != nil {
-			return found, err
-		}
-		onLinks, err := forwardingOffOn(ctx, h, setting)
-		found = append(found, onLinks...)
-		if err != nil {
-			return found, err
+			found = append(found, checks.Seen(e.At(), e.Key+"="+e.Value))
 		}
 	}
 	return found, nil

@@ -1,7 +1,6 @@
 package writers_test
 
 import (
-	"maps"
 	"syscall"
 	"testing"
 
@@ -42,16 +41,11 @@ evidence: /proc/sys/net/ipv4/ip_forward: 1`
 		m.Links = map[string]*hosttest.Link{"lo": {}, "eth0": {}, "cni0": {Kind: "bridge"}}
 		return m
 	}
-	onLink := func(match string, more map[string]string) *hosttest.Machine {
-		m := networkd256(map[string]string{"/etc/systemd/network/10-uplink.network": match + "[Network]\nIPv4Forwarding=no\n"}, "1")
-		maps.Copy(m.Files, more)
-		return m
-	}
 	with6 := func(value string) *hosttest.Machine {
 		return networkd256(map[string]string{"/etc/systemd/networkd.conf": "[Network]\nIPv6Forwarding=" + value + "\n"}, "1")
 	}
-	forgotten := networkd256(map[string]string{
-		"/etc/systemd/network/10-uplink.network": "[Match]\nName=eth0\n[Network]\nIPForward=yes\n"}, "0")
+	uplinkOff := networkd256(map[string]string{"/proc/sys/net/ipv4/conf/eth0/forwarding": "0\n"}, "1")
+	uplinkOff.Routes = []string{"eth0"}
 	checkstest.RunOne(t, "ip-forward.writers", checks.Run, []checkstest.Case{
 		{What: "off, and the policy requires it", Node: off, Policy: checkstest.ForwardPolicy, Want: `warn
 want: 1, and no file sets it to 0
@@ -82,25 +76,12 @@ got: set to 0 by /etc/systemd/networkd.conf.d/10-hard.conf:2
 evidence: /proc/sys/net/ipv4/ip_forward: 1
 evidence: /etc/systemd/networkd.conf.d/10-hard.conf:2: IPv4Forwarding=no
 remedy: remove "IPv4Forwarding=no" from /etc/systemd/networkd.conf.d/10-hard.conf:2`},
-		{What: "networkd 256, for one link", Node: onLink("[Match]\nName=eth0\n", nil), Want: `warn
+		{What: "off for the uplink", Node: uplinkOff, Want: `warn
 want: 1, and no file sets it to 0
-got: set to 0 on eth0 by /etc/systemd/network/10-uplink.network:4
+got: 0 on eth0
 evidence: /proc/sys/net/ipv4/ip_forward: 1
-evidence: /etc/systemd/network/10-uplink.network:4: IPv4Forwarding=no
-remedy: remove "IPv4Forwarding=no" from /etc/systemd/network/10-uplink.network:4`},
-		{What: "networkd 256, a link that an earlier file matches", Node: onLink("[Match]\nName=eth0\n", map[string]string{
-			"/etc/systemd/network/05-first.network": "[Match]\nName=eth*\n[Network]\nDHCP=yes\n"}), Want: allowed},
-		{What: "networkd 256, a file that may be the link's, and forwarding is on there",
-			Node: onLink("[Match]\nMACAddress=52:54:00:12:34:56\n", map[string]string{
-				"/proc/sys/net/ipv4/conf/eth0/forwarding": "1\n"}), Want: allowed},
-		{What: "networkd 256, a file that may be the link's, and forwarding is off there",
-			Node: onLink("[Match]\nMACAddress=52:54:00:12:34:56\n", map[string]string{
-				"/proc/sys/net/ipv4/conf/eth0/forwarding": "0\n"}), Want: `warn
-want: 1, and no file sets it to 0
-got: set to 0 on eth0 by /etc/systemd/network/10-uplink.network:4
-evidence: /proc/sys/net/ipv4/ip_forward: 1
-evidence: /etc/systemd/network/10-uplink.network:4: IPv4Forwarding=no
-remedy: remove "IPv4Forwarding=no" from /etc/systemd/network/10-uplink.network:4`},
+evidence: /proc/sys/net/ipv4/conf/eth0/forwarding: 0
+remedy: remove IPv4Forwarding= from the .network file of eth0, or find out what else turns it off there`},
 		{What: "networkd 256, IPv6, which this policy does not require", Node: with6("no"), Want: allowed},
 		{What: "networkd 256, IPv6, which this policy turns off", Node: with6("no"),
 			Policy: "sysctl \"net.ipv6.conf.default.forwarding\" { value = 0 }",
@@ -111,12 +92,6 @@ got: set to 0 by /etc/systemd/networkd.conf:2
 evidence: /proc/sys/net/ipv4/ip_forward: 1
 evidence: /etc/systemd/networkd.conf:2: IPv6Forwarding=no
 remedy: remove "IPv6Forwarding=no" from /etc/systemd/networkd.conf:2`},
-		{What: "off, and an IPForward= that systemd 256 ignores", Node: forgotten, Want: `warn
-want: 1, and no file sets it to 0
-got: 0 now
-evidence: /proc/sys/net/ipv4/ip_forward: 0
-evidence: /etc/systemd/network/10-uplink.network:4: IPForward=yes is ignored since systemd 256
-remedy: run ` + "`sysctl -w net.ipv4.ip_forward=1`" + `, and add it to the policy`},
 		{What: "networkd 252 does not support the setting", Node: by("252"), Want: `pass
 want: 1, and no file sets it to 0
 got: 1, and no file sets it to 0

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -70,9 +69,6 @@ func fmtFiles(c *cobra.Command, names []string, check bool) error {
 	}
 	var result error
 	for _, f := range files {
-		if strings.HasSuffix(f.Name, ".json") {
-			continue // JSON has its own formatters
-		}
 		out, err := formatFile(c.ErrOrStderr(), f)
 		if err != nil {
 			result = errors.Join(result, err)

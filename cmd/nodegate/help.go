@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"nodegate/checks/catalog"
-	"nodegate/policy"
 )
 
 // newHelp returns cobra's help command, except that an unknown verb is a usage error.
@@ -93,12 +92,10 @@ func unknownVerb(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	nearest := policy.Nearest(args[0], available(c))
-	if use := foreignVerb(args[0]); use != "" && !c.HasParent() {
-		nearest = " " + upper(use) + "."
-	}
-	if c.HasParent() && slices.ContainsFunc(verbs(), func(v verb) bool { return v.name == args[0] }) {
-		nearest = " Use `nodegate " + args[0] + "`."
+	nearest := ""
+	c.SuggestionsMinimumDistance = 2
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		nearest = ` Did you mean "` + strings.Join(near, `" or "`) + `"?`
 	}
 	return fmt.Errorf("unknown command %q for %q.%s List the commands with `%s`", args[0], c.CommandPath(), nearest,
 		strings.Replace(c.CommandPath(), "nodegate", "nodegate help", 1))

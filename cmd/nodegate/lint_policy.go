@@ -92,7 +92,7 @@ func unreadFiles(paths []string) hcl.Diagnostics {
 			name := filepath.Join(dir, e.Name())
 			all = append(all, &hcl.Diagnostic{
 				Severity: hcl.DiagWarning, Summary: "Not read", Subject: &hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos},
-				Detail: "A policy file in a directory must be a file that ends in .hcl or .hcl.json. Rename it, or move it elsewhere.",
+				Detail: "A policy file in a directory must be a file that ends in .hcl. Rename it, or move it elsewhere.",
 			})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -77,20 +78,23 @@ func run(ctx context.Context, args []string) int {
 	return exitUsage
 }
 
-// verb is a verb of the command line with the constructor of its command.
+// verb is a verb of the command line with the constructor of its command, and the words of other tools for it.
 type verb struct {
-	name string
-	new  func() *cobra.Command
+	name   string
+	new    func() *cobra.Command
+	others string
 }
 
 func verbs() []verb {
 	return []verb{
-		{"check", newCheck}, {"plan", newPlan}, {"apply", newApply}, {"gate", newGate}, {"install", newInstall},
-		{"uninstall", newUninstall}, {"revert", newRevert}, {"watch", newWatch}, {"status", newStatus}, {"publish", newPublish},
-		{"audit", newAudit}, {"probe", newProbe}, {"rehearse", newRehearse}, {childCommand, newProbeChild}, {packetsCommand, newPackets},
-		{"lint", newLint}, {"fmt", newFmt}, {"policy", newPolicy},
-		{"explain", newExplain}, {"snapshot", newSnapshot}, {"report", newReport}, {"preview", newPreview}, {"export", newExport},
-		{"version", newVersion},
+		{"check", newCheck, "validate test scan verify doctor"}, {"plan", newPlan, "diff"}, {"apply", newApply, "fix repair"},
+		{"gate", newGate, ""}, {"install", newInstall, "init add"}, {"uninstall", newUninstall, "destroy delete remove disable stop"},
+		{"revert", newRevert, "undo rollback"}, {"watch", newWatch, "serve monitor daemon"}, {"status", newStatus, "get list"},
+		{"publish", newPublish, ""}, {"audit", newAudit, ""}, {"probe", newProbe, ""}, {"rehearse", newRehearse, ""},
+		{childCommand, newProbeChild, ""}, {packetsCommand, newPackets, ""},
+		{"lint", newLint, "validate config"}, {"fmt", newFmt, "format"}, {"policy", newPolicy, "diff show import render"},
+		{"explain", newExplain, "describe"}, {"snapshot", newSnapshot, ""}, {"report", newReport, ""}, {"preview", newPreview, ""},
+		{"export", newExport, ""}, {"version", newVersion, ""},
 	}
 }
 
@@ -145,7 +149,7 @@ Exit status: 0 pass, 1 fail, 2 usage or policy error, 3 unknown.`,
 	root.SetCompletionCommandGroupID("more")
 	for _, v := range all {
 		c := v.new()
-		c.GroupID = "more"
+		c.GroupID, c.SuggestFor = "more", strings.Fields(v.others)
 		if slices.Contains(coreVerbs(), v.name) {
 			c.GroupID = "core"
 		}

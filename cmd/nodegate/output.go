@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/file"
@@ -84,7 +83,7 @@ func foreignExtensions() []string {
 	return []string{"html", "htm", "svg", "json", "yaml", "yml", "xml", "csv", "md", "pdf", "sarif"}
 }
 
-// joinOr returns "text, json or html".
+// joinOr returns "text, junit or json".
 func joinOr(words []string) string {
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
@@ -156,17 +155,7 @@ func (o *outputs) paint(stdout io.Writer) report.Paint {
 
 // renderer returns the writer of the requested format.
 func (o *outputs) renderer(stdout io.Writer) (func(io.Writer, report.Report) error, error) {
-	if o.format == "html" {
-		return func(w io.Writer, r report.Report) error {
-			f, errs := fleet.Merge([]report.Read{{Report: r, File: r.Stage}})
-			return errors.Join(append(errs, fleet.HTML(w, f))...)
-		}, nil
-	}
-	write, err := report.Renderer(o.format, o.paint(stdout), o.verbose)
-	if err != nil {
-		return nil, fmt.Errorf("%w, html", err)
-	}
-	return write, nil
+	return report.Renderer(o.format, o.paint(stdout), o.verbose)
 }
 
 // report runs the checks on h, writes the report and returns the exit code.

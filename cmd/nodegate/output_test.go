@@ -37,7 +37,7 @@ func TestOutputs(t *testing.T) {
 	_ = os.Chown(filepath.Join(dir, "theirs"), 65534, 0) // an ordinary user cannot
 	verbs := map[string]string{
 		"audit": "--rules rules.txt", "check": "--policy p.hcl --root tree", "explain": "", "export": "kops --policy p.hcl",
-		"plan": "--policy p.hcl --root tree", "policy diff": "p.hcl q.hcl", "policy import": "s.conf", "policy list": "", "policy show": "kubernetes", "preview": "--policy p.hcl r.json",
+		"plan": "--policy p.hcl --root tree", "policy diff": "p.hcl q.hcl", "policy import": "s.conf", "policy list": "", "policy show": "kubernetes", "preview": "--policy p.hcl n.json",
 		"report": "r.json", "snapshot": "--policy p.hcl --root tree", "version": "",
 	}
 	run := func(args ...string) ([]byte, error) {
@@ -48,6 +48,7 @@ func TestOutputs(t *testing.T) {
 		return c.CombinedOutput()
 	}
 	_, _ = run("check", "--policy", "p.hcl", "--root", "tree", "-o", "r.json") // the tree fails the check
+	_, _ = run("snapshot", "--policy", "p.hcl", "--root", "tree", "-o", "n.json")
 	golden, err := os.ReadFile("testdata/contract.golden")
 	require.NoError(t, err)
 	needsNode := []string{"apply", "probe bridge", "probe sandbox", "probe service", "rehearse", "status"} // they have the same writer as check

@@ -73,7 +73,7 @@ func installedPolicy(h *host.Host) ([]policy.File, error) {
 	return files, nil
 }
 
-// readPolicies reads the named files, and every *.hcl and *.hcl.json file of the
+// readPolicies reads the named files, and every *.hcl file of the
 // named directories in order of their names. The error joins one message for
 // each unreadable path.
 func readPolicies(paths []string) ([]policy.File, error) {

@@ -1,20 +1,15 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/cmd/nodegate/internal/preview"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host/file"
-	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
 
@@ -30,23 +25,17 @@ func newPreview() *cobra.Command {
 which nodes would pass at their next start, which ones apply would change and
 how, and which ones would be held, and by which requirement.
 
-Preview reads snapshots and reports. "nodegate snapshot --whole" records all
-settings of a node, for any policy. If the new policy has new checks, record
-with "--policy new.hcl" too. A report was made with an older policy: new
-requirements are unknown for its node.
+"nodegate snapshot --whole" records all settings of a node, for any policy. If
+the new policy has new checks, record with "--policy new.hcl" too.
 
 Exit status: 0 no node would be held, 1 some nodes would be held,
 2 usage, policy or file error, 3 some nodes are unknown.`,
 		Example: `  nodegate preview --policy new.hcl snapshots/*.json
-  nodegate preview --policy new.hcl reports/*.json -o preview.html`,
+  nodegate preview --policy new.hcl snapshots/*.json -o preview.json`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			write, err := o.previewRenderer(c.OutOrStdout())
-			if err != nil {
-				return err
-			}
 			if i := slices.IndexFunc(args, policy.IsPolicyFile); i >= 0 {
-				return fmt.Errorf("%s is a policy, not a report; name it with --policy %[1]s", args[i])
+				return fmt.Errorf("%s is a policy, not a snapshot; name it with --policy %[1]s", args[i])
 			}
 			loaded, files, err := o.policyAlone(c)
 			if err != nil {
@@ -71,7 +60,9 @@ Exit status: 0 no node would be held, 1 some nodes would be held,
 			if len(nodes) == 0 {
 				return exit(exitUsage)
 			}
-			if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, files, nodes) }); err != nil {
+			if err := o.writeDocument(c.OutOrStdout(), preview.NewSummary(nodes), func(w io.Writer) error {
+				return preview.Text(w, nodes, o.verbose, o.paint(c.OutOrStdout()))
+			}); err != nil {
 				return err
 			}
 			switch worst := preview.Worst(nodes); {
@@ -87,43 +78,8 @@ Exit status: 0 no node would be held, 1 some nodes would be held,
 	}
 	c.Flags().StringArrayVarP(&o.policies, "policy", "p", nil, "read the new policy from `FILE|DIR`; may be repeated")
 	o.varFlags(c)
-	o.formatFlags(c, "text", "json", "html")
+	o.formatFlags(c, "text", "json")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "list every node by name")
 	o.root, o.noFacts, o.lint = "/", true, true
 	return c
-}
-
-func (o *outputs) previewRenderer(stdout io.Writer) (func(io.Writer, []policy.File, []preview.Forecast) error, error) {
-	switch o.format {
-	case "text":
-		paint := o.paint(stdout)
-		return func(w io.Writer, _ []policy.File, nodes []preview.Forecast) error {
-			return preview.Text(w, nodes, o.verbose, paint)
-		}, nil
-	case "json":
-		return func(w io.Writer, _ []policy.File, nodes []preview.Forecast) error { return preview.JSON(w, nodes) }, nil
-	case "html":
-		return func(w io.Writer, files []policy.File, nodes []preview.Forecast) error {
-			var reports []report.Read
-			for _, n := range nodes {
-				if n.Outcome == preview.Changed {
-					n.Report.Verdict = verdict.Warn // the page counts it apart from those that pass as they are
-				}
-				reports = append(reports, n.Report)
-			}
-			f, errs := fleet.Merge(reports)
-			return errors.Join(append(errs, fleet.Page(w, f, previewWords(files)))...)
-		}, nil
-	}
-	return nil, fmt.Errorf("unknown format %q; known formats: text, json, html", o.format)
-}
-
-// previewWords returns the words in which the page of a fleet shows a preview of a policy.
-func previewWords(files []policy.File) fleet.Words {
-	var names []string
-	for _, f := range files {
-		names = append(names, filepath.Base(f.Name))
-	}
-	return fleet.Words{Page: "preview", Of: "Preview of " + strings.Join(names, ", "), Wrong: "held or unknown", Fine: "none would be held",
-		Verdicts: map[verdict.Verdict]string{verdict.Fail: "held", verdict.Warn: "changed"}}
 }

@@ -35,7 +35,7 @@ nodes are shown as one.
 Exit status: 0 all nodes pass, 1 some nodes fail, 2 a file is not a report (the
 other files are still shown), 3 some nodes are unknown.`,
 		Example: `  nodegate report reports/*.json
-  nodegate report reports/*.json -o fleet.html
+  nodegate report reports/*.json
   for n in $(cat nodes); do ssh $n cat /run/nodegate/watch.json; done |
     nodegate report -
   aws ec2 get-console-output --instance-id i-0123 --output text --latest |
@@ -47,10 +47,6 @@ other files are still shown), 3 some nodes are unknown.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			write, err := o.fleetRenderer(c.OutOrStdout())
-			if err != nil {
-				return err
-			}
 			debug.SetGCPercent(10) // all input stays in memory, so memory matters more than time
 			reports, errs := readReports(args, c.InOrStdin(), report.Decode)
 			held, torn := readReports(consoles, c.InOrStdin(), report.DecodeConsole)
@@ -63,7 +59,9 @@ other files are still shown), 3 some nodes are unknown.`,
 			if len(f.Nodes) == 0 {
 				return exit(exitUsage)
 			}
-			if err := o.write(c.OutOrStdout(), func(w io.Writer) error { return write(w, f) }); err != nil {
+			if err := o.writeDocument(c.OutOrStdout(), fleet.NewDocument(f), func(w io.Writer) error {
+				return fleet.Text(w, f, o.verbose, o.paint(c.OutOrStdout()))
+			}); err != nil {
 				return err
 			}
 			return fleetCode(f, errs)
@@ -71,7 +69,7 @@ other files are still shown), 3 some nodes are unknown.`,
 	}
 	c.Flags().StringArrayVar(&consoles, "console", nil, "read the console reports of held nodes from the console log in `FILE` (- is "+
 		"standard input)")
-	o.formatFlags(c, "text", "json", "html")
+	o.formatFlags(c, "text", "json")
 	c.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "list every node by name, and the checks with the same result on all nodes")
 	return c
 }
@@ -81,15 +79,6 @@ func fleetCode(f fleet.Fleet, errs []error) error {
 		return exit(exitUsage)
 	}
 	return exitCode(f.Verdict())
-}
-
-func (o *outputs) fleetRenderer(stdout io.Writer) (func(io.Writer, fleet.Fleet) error, error) {
-	text := func(w io.Writer, f fleet.Fleet) error { return fleet.Text(w, f, o.verbose, o.paint(stdout)) }
-	write := map[string]func(io.Writer, fleet.Fleet) error{"text": text, "json": fleet.JSON, "html": fleet.HTML}[o.format]
-	if write != nil {
-		return write, nil
-	}
-	return nil, fmt.Errorf("unknown format %q; known formats: text, json, html", o.format)
 }
 
 // decoder reads the reports in one file; the string is the file's name.

@@ -77,7 +77,7 @@ func (r *secretsRun) recorded() {
 	p := preview.Policy{Source: policy.Read([]policy.File{{Name: "new.hcl", Text: []byte(secretsPolicy())}}, policy.Options{Checks: catalog.Names()})}
 	if len(r.list) == len(catalog.For(r.policy, checks.All)) { // previews take all checks
 		nodes, errs := p.Nodes(ctx, 1, func(int) (preview.Document, error) { return preview.Document{Name: "n", Text: snapshot.Bytes()}, nil })
-		r.search("preview json", func(b *bytes.Buffer) error { fmt.Fprint(b, errs); return preview.JSON(b, nodes) })
+		r.search("preview json", func(b *bytes.Buffer) error { fmt.Fprint(b, errs); return report.JSON(b, preview.NewSummary(nodes)) })
 		r.search("preview text", func(b *bytes.Buffer) error { return preview.Text(b, nodes, true, report.Plain) })
 	}
 }
@@ -132,9 +132,8 @@ func (r *secretsRun) ofNode(found checks.Outcome, document report.Report) {
 	r.search("unit status", func(b *bytes.Buffer) error { fmt.Fprint(b, d.Line()); return nil })
 	r.search("condition", func(b *bytes.Buffer) error { fmt.Fprint(b, s.Publication(r.host)); return nil })
 	merged, errs := fleet.Merge([]report.Read{{File: "a", Report: document}})
-	r.search("report html", func(b *bytes.Buffer) error { fmt.Fprint(b, errs); return fleet.HTML(b, merged) })
 	r.search("report text", func(b *bytes.Buffer) error { return fleet.Text(b, merged, true, report.Plain) })
-	r.search("report json", func(b *bytes.Buffer) error { return fleet.JSON(b, merged) })
+	r.search("report json", func(b *bytes.Buffer) error { fmt.Fprint(b, errs); return report.JSON(b, fleet.NewDocument(merged)) })
 }
 
 // audit searches the outputs of audit.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -150,8 +151,8 @@ func notFound(p *policy.Policy, shown, name string, stage checks.Stage, all []ch
 	} else if _, err := policy.Builtin(name); err == nil {
 		use = fmt.Sprintf(" It is a built-in policy: write --policy FILE, and use %q {} in the file.", name)
 	}
-	if as := asPolicy(name); as != "" {
-		use = " " + upper(as)
+	if _, err := os.Stat(name); err == nil {
+		use = " To read it as a policy, write --policy " + name
 	}
 	return fmt.Errorf("the policy has no requirement %q at stage %s; list them with `nodegate policy show --effective`.%s",
 		name, stage, use)

@@ -9,7 +9,7 @@ if [ -e /usr/bin/.nodegate-refused ]; then
 	mv -f /usr/bin/nodegate /usr/bin/.nodegate-before
 	mv -f /usr/bin/.nodegate-refused /usr/bin/nodegate
 fi
-if ! copied && ls /etc/nodegate/policy.d/*.hcl /etc/nodegate/policy.d/*.hcl.json 2>/dev/null | grep -q . &&
+if ! copied && ls /etc/nodegate/policy.d/*.hcl 2>/dev/null | grep -q . &&
 	! mistakes=$(/usr/bin/nodegate lint /etc/nodegate/policy.d 2>&1 </dev/null); then
 	printf '%s\n' "$mistakes" >&2
 	echo 'nodegate: the new program refuses the installed policy; correct it, and run: dpkg --configure nodegate (or reinstall the .rpm)' >&2

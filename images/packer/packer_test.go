@@ -123,7 +123,7 @@ func TestWrongValues(t *testing.T) {
 		"distribution=arch": "The distribution must be debian, ubuntu or amazon-linux-2023.",
 		"architecture=x86":  "The architecture must be amd64 or arm64.",
 		"base_owner=12":     "The owner must be an account of 12 digits, self or amazon.",
-		"policy=node.yaml":  "The policy must be one file that ends in .hcl or .hcl.json.",
+		"policy=node.yaml":  "The policy must be one file that ends in .hcl.",
 		"accelerator=hvf":   "The accelerator must be kvm or tcg.",
 	} {
 		out, err := validate(t, "-only=amazon-ebs.node", "-var", value)

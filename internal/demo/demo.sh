@@ -6,7 +6,6 @@ set -eu
 [ $# -ge 1 ] || { echo "usage: demo.sh NODEGATE-BINARY" >&2; exit 2; }
 PATH=$PATH:/usr/sbin:/sbin # an ordinary user's path often lacks these directories, and with them ip
 binary=$(realpath "$1")
-page=$(dirname "$binary")/demo.html # what part 5 leaves for a browser
 forwarding=/proc/sys/net/ipv4/ip_forward
 bridge_call=/proc/sys/net/bridge/bridge-nf-call-iptables # 0 on a node without fix-bridge
 
@@ -113,11 +112,9 @@ if [ "${2-}" = inside ]; then # the second run, in the scratch namespaces
 	step any plan "$root/kubernetes.hcl"
 	hold
 	carry
-	printf '\n# 5. The report as a page, and how to undo it all.\n'
-	step any check --policy "$root/kubernetes.hcl" --output "$page"
-	[ -e "$page" ]
+	printf '\n# 5. How to undo it all.\n'
 	[ "$files" = no ] || step 0 revert
-	printf '\n# Open %s in a browser. On a node, `nodegate uninstall --revert` removes the files and restores the settings.\n' "$page"
+	printf '\n# On a node, `nodegate uninstall --revert` removes the files and restores the settings.\n'
 	exit
 fi
 

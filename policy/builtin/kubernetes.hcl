@@ -115,13 +115,11 @@ check "rp-filter.effective" {}
 check "swap" {}
 check "cgroup.version" {}
 check "kubelet.runtime" {}
-check "kubelet.certificate" {}
 check "kubelet.ports" {}
 check "kubelet.config" {}
 check "kubelet.values" {}
 check "kubelet.cgroup-v1" {}
 check "kubelet.root-dir" {}
-check "kubelet.kmsg" {}
 check "kubelet.cgroup-driver" {}
 check "kubelet.resolv-conf" {}
 check "kubelet.runtime-nofile" {}
@@ -131,7 +129,6 @@ check "kubelet.healthz-port" {}
 check "kubelet.certificate-dates" {}
 check "kubelet.node-ip" {}
 check "kubelet.node-name" {}
-check "kubelet.shutdown-grace" {}
 check "kubelet.exit" {}
 check "nodeport.overlap" {}
 check "neighbour.table" {}
@@ -139,7 +136,6 @@ check "docker.forward-drop" {}
 check "mtu.chain" {}
 
 check "bridge.netfilter" {}
-check "bridge.netfilter-ipv6" {}
 
 check "conntrack.invalid" {}
 check "conntrack.be-liberal-changed" {}

@@ -30,7 +30,7 @@ func (n *ProxyNode) Audit(ctx context.Context, nodegate string, args ...string) 
 	ctx, cancel := context.WithTimeout(ctx, auditTime)
 	defer cancel()
 	command := append([]string{
-		"audit", "--kubeconfig", n.plane.ProxyKubeconfig, "--node", n.Name, "--log", n.Log(), "--format", "json",
+		"audit", "--kubeconfig", n.plane.ProxyKubeconfig, "--node", n.Name, "--format", "json",
 	}, args...)
 	began := time.Now()
 	out, err := n.Output(ctx, nodegate, command...)

@@ -46,7 +46,7 @@ echo root:x:0:0::/root:/bin/sh >/etc/passwd; echo root:x:0: >/etc/group; echo na
 cp "$1" /etc/kubernetes/valid.conf; cp "$2" /etc/kubernetes/expired.conf
 printf 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nsandbox_image = "%s"\nrestrict_oom_score_adj = true\ndisable_cgroup = true\n' "$3" >/etc/containerd/config.toml
 printf 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n' >/etc/containerd/bare.toml
-for c in swap kubelet.runtime kubelet.certificate kubelet.ports kubelet.config kubelet.values kubelet.cgroup-v1 kubelet.root-dir kubelet.kmsg \
+for c in swap kubelet.runtime kubelet.ports kubelet.config kubelet.values kubelet.cgroup-v1 kubelet.root-dir \
   kubelet.node-ip kubelet.node-name; do
   echo "check \"$c\" {}"
 done >/etc/policy.hcl

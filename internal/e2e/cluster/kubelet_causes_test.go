@@ -81,7 +81,7 @@ func causes() []cause {
 		{what: "kernel.panic",
 			breaks: "echo 0 >/etc/panic; mount --bind /etc/panic /proc/sys/kernel/panic; echo 'protectKernelDefaults: true' >>" + c,
 			mends:  "umount /proc/sys/kernel/panic", check: "kubelet.protect-kernel-defaults", says: "invalid kernel flag: kernel/panic"},
-		{what: "no /dev/kmsg", breaks: "mount -t tmpfs tmpfs /dev; mknod -m 666 /dev/null c 1 3", mends: "umount -l /dev", check: "kubelet.kmsg",
+		{what: "no /dev/kmsg", breaks: "mount -t tmpfs tmpfs /dev; mknod -m 666 /dev/null c 1 3", mends: "umount -l /dev",
 			says: "open /dev/kmsg"},
 
 		{what: "a read-only directory", breaks: "cp " + c +
@@ -106,7 +106,7 @@ func causes() []cause {
 		{what: "no kubeconfig", flags: certificates, breaks: "rm /etc/kubernetes/kubelet.conf", // kubelet.exit prints kubelet's words
 			says: "unable to load bootstrap kubeconfig"},
 		{what: "an expired certificate", flags: certificates, breaks: "cp /etc/kubernetes/expired.conf /etc/kubernetes/kubelet.conf",
-			check: "kubelet.certificate", says: "unable to load bootstrap kubeconfig"},
+			says: "unable to load bootstrap kubeconfig"},
 		{what: "an emptied kubeconfig", flags: certificates, breaks: ": >/etc/kubernetes/kubelet.conf",
 			says: "unable to load bootstrap kubeconfig"},
 		{what: "a kubeconfig without a certificate", flags: certificates, breaks: "sed -i /client-/d /etc/kubernetes/kubelet.conf",

@@ -72,7 +72,7 @@ func TestTerminal(t *testing.T) {
 	for _, format := range []string{"text", "json", "junit", "tap", "prometheus", "npd"} {
 		runs = append(runs, []string{"check", "--stage", "all", "--timeout", "5s", "--format", format})
 	}
-	for _, format := range []string{"text", "json", "html"} {
+	for _, format := range []string{"text", "json"} {
 		runs = append(runs, []string{"report", "--format", format, "/srv/report.json"})
 	}
 	own := regexp.MustCompile("\x1b\\[[0-9;]*m")

@@ -22,7 +22,6 @@ const (
 	HardwareAddress Trait = "hardware address"
 	Permissive      Trait = "permissive = 1"
 	AllowsNodeDirs  Trait = "rule that allows the directories of a node"
-	EnablesSwap     Trait = "option that enables swap"
 	NoDataSource    Trait = "datasource_list: [None]"
 )
 
@@ -59,8 +58,6 @@ var traitPatterns = sync.OnceValue(func() (all []traitPattern) {
 			`\n[ \t]*-[ \t]*["']?(?i:none)["']?[ \t]*(?:\n[^ \t-]|\n*\z))`},
 		{Permissive, "permissive", `(?m)^[ \t]*permissive[ \t]*=[ \t]*1\b`},
 		{AllowsNodeDirs, "dir=", `(?m)^[ \t]*allow\b[^\n]*\bdir=/(?:var/lib/(?:rancher|containerd|containers|kubelet|docker)|opt/cni)\b`},
-		{EnablesSwap, "swap:", `(?m)^swap:[ \t]*(?:\{|\n[ \t]+\w+:)`},
-		{EnablesSwap, "EnableSwap", `(?m)^[ \t]*ResourceDisk\.EnableSwap[ \t]*=[ \t]*y`},
 	} {
 		all = append(all, traitPattern{p.trait, strings.Split(p.words, "|"), regexp.MustCompile(p.pattern)})
 	}

@@ -47,8 +47,7 @@ func facts(r report.Read) []report.Result {
 		{"policy", strings.TrimSpace(strings.Join(r.Policy.Files, " ") + " " + r.Policy.Digest)},
 	} {
 		if f.got != "" {
-			all = append(all, report.Result{Name: factPrefix + f.name, Verdict: verdict.Pass, Severity: policy.Warn, Got: f.got,
-				Reason: "Nodes that differ in this property often differ in others."})
+			all = append(all, report.Result{Name: factPrefix + f.name, Verdict: verdict.Pass, Severity: policy.Warn, Got: f.got})
 		}
 	}
 	return all
@@ -75,7 +74,6 @@ func (c *collected) addResult(node int, stage string, r report.Result) {
 	if c.Severity == "" || r.Severity == "block" {
 		c.Severity = string(r.Severity)
 	}
-	c.Reason, c.Ref, c.Source = cmp.Or(c.Reason, r.Reason), cmp.Or(c.Ref, r.Ref), cmp.Or(c.Source, r.Source)
 	if !r.Verdict.Fine() {
 		c.wrong++
 		c.Want, c.Remedy = cmp.Or(c.Want, r.Want), cmp.Or(c.Remedy, report.OneLine(r.Remedy))

@@ -40,9 +40,6 @@ type Check struct {
 	Severity string
 	Kind     Kind
 	States   []Answer // the most common first; every node is in at most one
-	Reason   string   // why the policy requires it
-	Ref      string   // the documentation of the reason
-	Source   string   // the place in a node's policy
 	Want     string   // the required state, and
 	Remedy   string   // the remedy, from the first node on which the check does not pass
 	Because  string   // the check that causes every failure of this one
@@ -231,9 +228,4 @@ func (f Fleet) Stages() []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// OfKind returns the number of checks of the kind.
-func (f Fleet) OfKind(k Kind) int {
-	return count(f.Checks, func(c Check) bool { return c.Kind == k })
 }

@@ -1,15 +1,13 @@
 package fleet
 
 import (
-	"io"
-
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/verdict"
 )
 
-// JSON writes the table for other tools. Fields are added, never renamed.
-func JSON(w io.Writer, f Fleet) error {
-	d := jsonFleet{APIVersion: report.APIVersion, Kind: "FleetReport", Verdict: f.Verdict(),
+// NewDocument returns the JSON of the table, for other tools. Fields are added, never renamed.
+func NewDocument(f Fleet) Document {
+	d := Document{APIVersion: report.APIVersion, Kind: "FleetReport", Verdict: f.Verdict(),
 		Nodes: append([]Member{}, f.Nodes...), Checks: []jsonCheck{}, Groups: []jsonGroup{}}
 	for _, c := range f.Checks {
 		out := jsonCheck{Name: c.Name, Severity: c.Severity, Difference: c.Kind.String(), Because: c.Because, Remedy: c.Remedy}
@@ -32,10 +30,11 @@ func JSON(w io.Writer, f Fleet) error {
 		}
 		d.Groups = append(d.Groups, out)
 	}
-	return report.JSON(w, d)
+	return d
 }
 
-type jsonFleet struct {
+// Document is the JSON of a fleet.
+type Document struct {
 	APIVersion string          `json:"apiVersion"` // nodegate/v1
 	Kind       string          `json:"kind"`       // FleetReport
 	Verdict    verdict.Verdict `json:"verdict"`    // the worst of the nodes

@@ -42,7 +42,7 @@ func Text(w io.Writer, f Fleet, all bool, paint report.Paint) error {
 	if old := f.Outdated(); old != nil {
 		fmt.Fprintf(&t, "%s %s: %s\n\n", report.Count(len(old), "report"), outdated, f.names(old, t.names))
 	}
-	_ = report.Total(&t, paint, f.Verdict(), f.summary(Answer.word)+f.fixes)
+	_ = report.Total(&t, paint, f.Verdict(), f.summary()+f.fixes)
 	_, err := t.WriteTo(w)
 	return err
 }

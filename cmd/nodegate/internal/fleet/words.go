@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"nodegate/cmd/nodegate/internal/report"
@@ -94,17 +93,17 @@ func domain(nodes []Member) string {
 }
 
 // summary returns the fleet in one line: "1000 nodes, 98 checks, stage boot: 3 fail, 997 pass". Of one node it counts the checks.
-func (f Fleet) summary(word func(Answer) string) string {
+func (f Fleet) summary() string {
 	var parts []string
 	for _, v := range []verdict.Verdict{verdict.Fail, verdict.Unknown, verdict.Warn, verdict.Pass} {
 		n := f.Count(v)
-		if f.single() {
+		if len(f.Nodes) == 1 {
 			n = count(f.Checks, func(c Check) bool {
 				return c.Kind != Caused && !strings.HasPrefix(c.Name, factPrefix) && c.States[0].Verdict == v
 			})
 		}
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, word(Answer{Verdict: v})))
+			parts = append(parts, fmt.Sprintf("%d %s", n, v))
 		}
 	}
 	stages := f.Stages()
@@ -112,45 +111,14 @@ func (f Fleet) summary(word func(Answer) string) string {
 		stages[i] = clean(stages[i], 40)
 	}
 	nodes := report.Count(len(f.Nodes), "node") + ", "
-	if f.single() {
+	if len(f.Nodes) == 1 {
 		nodes = ""
 	} else if f.domain != "" {
 		nodes = report.Count(len(f.Nodes), "node") + " of " + clean(strings.TrimPrefix(f.domain, "."), hostName) + ", "
 	}
-	checks := len(f.Checks) - f.countFacts(Verdicted, Valued, Wrong, Caused, Varies, Alike)
+	checks := count(f.Checks, func(c Check) bool { return !strings.HasPrefix(c.Name, factPrefix) })
 	return fmt.Sprintf("%s%s, stage %s: %s", nodes, report.Count(checks, "check"), strings.Join(stages, " and "), strings.Join(parts, ", "))
-}
-
-// countFacts returns the number of checks of these kinds that are properties of the node, not requirements.
-func (f Fleet) countFacts(kinds ...Kind) int {
-	return count(f.Checks, func(c Check) bool { return slices.Contains(kinds, c.Kind) && strings.HasPrefix(c.Name, factPrefix) })
 }
 
 // outdated describes the reports of Outdated.
 const outdated = "more than a day older than the newest (is nodegate watch running there?)"
-
-// checkedPeriod returns the period in which the nodes were checked.
-func (f Fleet) checkedPeriod() string {
-	var first, last time.Time
-	for _, n := range f.Nodes {
-		at, err := time.Parse(time.RFC3339, n.Time)
-		if err != nil {
-			continue
-		}
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-		if at.After(last) {
-			last = at
-		}
-	}
-	const minute = "2006-01-02 15:04"
-	switch a, b := first.UTC().Format(minute), last.UTC().Format(minute); {
-	case last.IsZero():
-		return ""
-	case a == b:
-		return "checked " + a + " UTC"
-	default:
-		return "checked from " + a + " to " + b + " UTC"
-	}
-}

@@ -1,12 +1,13 @@
-// Package preview predicts the effect of a new policy on nodes, from recordings of
-// them: snapshots, and reports of an older policy.
+// Package preview predicts the effect of a new policy on nodes, from their snapshots.
 package preview
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"nodegate/checks"
@@ -33,11 +34,10 @@ func Outcomes() []Outcome { return []Outcome{Held, Unknown, Changed, Pass} }
 
 // Forecast is the predicted effect of the policy on one node.
 type Forecast struct {
-	Name    string      `json:"name"`              // the node's name
-	File    string      `json:"file"`              // of the recording
-	Outcome Outcome     `json:"outcome"`           // held, unknown, changed or pass
-	Reasons []Reason    `json:"reasons,omitempty"` // the reasons for the outcome, and other changes
-	Report  report.Read `json:"-"`                 // settings that apply would change are warnings
+	Name    string   `json:"name"`              // the node's name
+	File    string   `json:"file"`              // of the recording
+	Outcome Outcome  `json:"outcome"`           // held, unknown, changed or pass
+	Reasons []Reason `json:"reasons,omitempty"` // the reasons for the outcome, and other changes
 }
 
 // Reason is one requirement and its effect on the node.
@@ -50,7 +50,7 @@ type Reason struct {
 // Policy is the new policy.
 type Policy struct{ policy.Source }
 
-// Document is a file with a snapshot or with reports.
+// Document is a file with a snapshot.
 type Document struct {
 	Name string
 	Text []byte
@@ -59,7 +59,7 @@ type Document struct {
 // Nodes returns the forecasts for the nodes of the documents, in the order of the documents.
 // It returns an error for each unreadable document, each node in more than one document, and each mistake in the policy.
 func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document, error)) ([]Forecast, []error) {
-	nodes, errs := make([][]Forecast, count), make([]error, count)
+	nodes, errs := make([]Forecast, count), make([]error, count)
 	var work sync.WaitGroup
 	next := make(chan int)
 	for range runtime.GOMAXPROCS(0) {
@@ -82,56 +82,40 @@ func (p Policy) Nodes(ctx context.Context, count int, read func(i int) (Document
 	var wrong []error
 	files := map[string]string{}
 	for i := range nodes {
-		for _, n := range nodes[i] {
-			if first, is := files[n.Name]; is {
-				wrong = append(wrong, fmt.Errorf("%s: node %.200q is already recorded in %s; keep only the newer one", n.File, n.Name, first))
-				continue
-			}
+		n := nodes[i]
+		first, twice := files[n.Name]
+		switch {
+		case errs[i] != nil:
+			wrong = append(wrong, errs[i])
+		case twice:
+			wrong = append(wrong, fmt.Errorf("%s: node %.200q is already recorded in %s; keep only the newer one", n.File, n.Name, first))
+		default:
 			files[n.Name] = n.File
 			all = append(all, n)
-		}
-		if errs[i] != nil {
-			wrong = append(wrong, errs[i])
 		}
 	}
 	return all, wrong
 }
 
-// forecastDocument returns the forecasts for one document. It recognises a snapshot by the first lines.
-func (p Policy) forecastDocument(ctx context.Context, d Document) ([]Forecast, error) {
-	if !bytes.Contains(d.Text[:min(len(d.Text), 512)], []byte(`"Snapshot"`)) {
-		return p.forecastReports(d)
-	}
+func (p Policy) forecastDocument(ctx context.Context, d Document) (Forecast, error) {
 	s, err := host.ReadSnapshot(bytes.NewReader(d.Text))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.Name, err)
+		return Forecast{}, fmt.Errorf("%s: %w", d.Name, err)
 	}
 	h := host.Replay(s)
-	loaded, err := p.load(d.Name, func(name string) (any, bool) { return h.Fact(ctx, name) })
-	if err != nil {
-		return nil, err
+	loaded, diags := p.For(func(name string) (any, bool) { return h.Fact(ctx, name) })
+	if diags.HasErrors() {
+		return Forecast{}, fmt.Errorf("the policy has mistakes on the node of %s: %w", d.Name, diags)
 	}
 	found := checks.Inspect(ctx, h, checks.Boot, catalog.For(loaded, checks.Boot))
-	return []Forecast{newNode(d.Name, found, report.New(h, loaded, found))}, nil
-}
-
-func (p Policy) load(node string, fact func(string) (any, bool)) (*policy.Policy, error) {
-	loaded, diags := p.For(fact)
-	if diags.HasErrors() {
-		return nil, fmt.Errorf("the policy has mistakes on the node of %s: %w", node, diags)
-	}
-	return loaded, nil
+	return newNode(report.New(h, loaded, found).Node.Name, d.Name, found), nil
 }
 
 // newNode returns the forecast for the results of an inspection. Settings that apply would change count as passing.
-func newNode(file string, found checks.Outcome, r report.Report) Forecast {
-	n := Forecast{Name: r.Node.Name, File: file, Outcome: Pass}
-	if n.Name == "" {
-		n.Name = file
-	}
+func newNode(name, file string, found checks.Outcome) Forecast {
+	n := Forecast{Name: cmp.Or(name, file), File: file, Outcome: Pass}
 	stuck, changed := map[string]bool{}, map[string]bool{}
-	blocked := map[Outcome]bool{}
-	for i, res := range found.Results {
+	for _, res := range found.Results {
 		if res.Verdict == verdict.Pass || res.Verdict == verdict.Skipped {
 			continue
 		}
@@ -142,30 +126,20 @@ func newNode(file string, found checks.Outcome, r report.Report) Forecast {
 		case len(res.State.Changes) > 0 && !stuck[res.Follows], len(res.State.Changes) == 0 && changed[res.Follows]:
 			changed[res.Name] = true
 			reason.Outcome, reason.Text = Changed, res.State.Got+" -> "+res.State.Want
-			to := &r.Results[i]
-			to.Verdict, to.Got, to.Because, to.Remedy = verdict.Warn, reason.Text, "", ""
 		}
 		if reason.Outcome != Changed {
 			stuck[res.Name] = true
 			if res.Metadata.Severity == policy.Warn { // a warning holds no node
-				to := &r.Results[i]
-				to.Verdict, to.Skipped = verdict.Skipped, "does not pass, but does not hold the node: "+reason.Text
 				continue
 			}
 			if res.State.Cause != "" && stuck[res.State.Cause] {
 				continue // only list the cause
 			}
 		}
-		blocked[reason.Outcome] = true
+		if slices.Index(Outcomes(), reason.Outcome) < slices.Index(Outcomes(), n.Outcome) {
+			n.Outcome = reason.Outcome
+		}
 		n.Reasons = append(n.Reasons, reason)
 	}
-	for _, o := range Outcomes() {
-		if blocked[o] {
-			n.Outcome = o
-			break
-		}
-	}
-	r.Verdict = map[Outcome]verdict.Verdict{Held: verdict.Fail, Unknown: verdict.Unknown, Changed: verdict.Pass, Pass: verdict.Pass}[n.Outcome]
-	n.Report = report.Read{Report: r, File: file}
 	return n
 }

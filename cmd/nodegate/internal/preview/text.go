@@ -12,17 +12,17 @@ import (
 	"nodegate/internal/plain"
 )
 
-// document is the document that JSON writes.
-type document struct {
+// Summary is the JSON of a preview, for other tools.
+type Summary struct {
 	APIVersion string          `json:"apiVersion"` // nodegate/v1
 	Kind       string          `json:"kind"`       // Preview
 	Count      map[Outcome]int `json:"count"`      // nodes by outcome
 	Nodes      []Forecast      `json:"nodes"`      // in the order of the recordings
 }
 
-// JSON writes the nodes as a document for other tools.
-func JSON(w io.Writer, nodes []Forecast) error {
-	return report.JSON(w, document{report.APIVersion, "Preview", countOutcomes(nodes), nodes})
+// NewSummary returns the document of the nodes.
+func NewSummary(nodes []Forecast) Summary {
+	return Summary{report.APIVersion, "Preview", countOutcomes(nodes), nodes}
 }
 
 func countOutcomes(nodes []Forecast) map[Outcome]int {

@@ -102,19 +102,12 @@ func NewPolicy(p *policy.Policy) Policy {
 	return out
 }
 
-// MatchEvidence is the source of the evidence that names the interfaces of a link requirement. It is not a field of Result, because a
-// field would take memory in every result of a fleet.
-const MatchEvidence = "match"
-
 // NewResult returns the outcome of one check in the form for other tools.
 func NewResult(res checks.Result) Result {
 	out := Result{
 		Name: res.Name, Verdict: res.Verdict, Severity: res.Metadata.Severity, Want: res.State.Want, Got: res.State.Got,
 		Fixed: res.Fixed, Was: res.Was, Source: res.Metadata.Source(), Reason: res.Metadata.Reason, Evidence: res.State.Evidence,
 		Ref: res.Metadata.Ref, Because: res.State.Cause, Skipped: res.State.Skip,
-	}
-	if res.Metadata.Selects != "" {
-		out.Evidence = append(slices.Clip(out.Evidence), checks.Seen(MatchEvidence, res.Metadata.Selects))
 	}
 	if out.Evidence == nil {
 		out.Evidence = []checks.Evidence{}

@@ -5,7 +5,7 @@ within 240 kubelet_runs
 systemctl stop kubelet.service
 cp $config /run/whole.yaml
 command=$(sed -n '/^ExecStart/,/[^\\]$/p' /etc/systemd/system/kubelet.service | tr -d '\\\n')
-for check in swap kubelet.runtime kubelet.certificate kubelet.ports kubelet.config kubelet.values kubelet.root-dir kubelet.kmsg; do
+for check in swap kubelet.runtime kubelet.ports kubelet.config kubelet.values kubelet.root-dir; do
 	echo "check \"$check\" {}"
 done >/run/policy.hcl
 echo 'check "kubelet.protect-kernel-defaults" { severity = "block" }' >>/run/policy.hcl
@@ -24,7 +24,7 @@ flags() {
 	systemctl daemon-reload
 }
 
-# cause CHECK WORDS BREAK MEND [FLAGS]: break the node with BREAK and FLAGS. First CHECK must fail, then kubelet must exit with
+# cause CHECK WORDS BREAK MEND [FLAGS]: break the node with BREAK and FLAGS. First CHECK, if not empty, must fail, then kubelet must exit with
 # WORDS in its log.
 cause() {
 	eval "$3"
@@ -68,7 +68,7 @@ cause swap 'running with swap on is not supported' "swapon /swapfile; sed -i 's/
 panic=$(cat /proc/sys/kernel/panic)
 cause kubelet.protect-kernel-defaults 'invalid kernel flag: kernel/panic' \
 	"sysctl -q -w kernel.panic=7; echo 'protectKernelDefaults: true' >>$config" "sysctl -q -w kernel.panic=$panic"
-cause kubelet.kmsg 'open /dev/kmsg' 'rm /dev/kmsg' 'mknod -m 644 /dev/kmsg c 1 11'
+cause '' 'open /dev/kmsg' 'rm /dev/kmsg' 'mknod -m 644 /dev/kmsg c 1 11'
 cause kubelet.root-dir 'read-only file system' 'mount -t tmpfs -o ro tmpfs /var/lib/kubelet' 'umount /var/lib/kubelet'
 cause kubelet.runtime 'validate CRI v1 runtime API' 'systemctl mask --runtime --now containerd.service' \
 	'systemctl unmask --runtime containerd.service; systemctl start containerd.service'
@@ -76,7 +76,7 @@ cp /etc/containerd/config.toml /run/containerd.toml
 cause kubelet.runtime 'validate CRI v1 runtime API' \
 	"printf 'version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n' >/etc/containerd/config.toml; systemctl restart containerd.service" \
 	'cp /run/containerd.toml /etc/containerd/config.toml; systemctl restart containerd.service'
-cause kubelet.certificate 'unable to load bootstrap kubeconfig' \
+cause '' 'unable to load bootstrap kubeconfig' \
 	'mkdir /run/away; mv /var/lib/kubelet/kubeconfig /etc/kubernetes/bootstrap.kubeconfig /run/away' \
 	'mv /run/away/kubeconfig /var/lib/kubelet; mv /run/away/bootstrap.kubeconfig /etc/kubernetes'
 cause kubelet.ports 'address already in use' \
