@@ -13,11 +13,11 @@ import (
 
 // BridgeOptions configures Bridge. The zero value probes the host's own network namespace and settings.
 type BridgeOptions struct {
-	// InScratch builds everything in a new network namespace. It needs no privilege if Child is set and
-	// user namespaces are allowed.
+	// InScratch leaves out the host's rules and settings. It needs no privilege if Child is set and user
+	// namespaces are allowed.
 	InScratch bool `json:"inScratch,omitempty"`
-	// Timeout bounds the wait for the reply; 0 means one second. Set-up and removal are bounded by ctx and by
-	// ten more seconds.
+	// Timeout bounds the wait for the reply; 0 means one second. Set-up is bounded by ctx and by ten more
+	// seconds.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// CallIPTables and Forward set net.bridge.bridge-nf-call-iptables and net.ipv4.ip_forward of the
 	// scratch namespace; they require InScratch. If nil, CallIPTables keeps the default of a new namespace
@@ -40,10 +40,7 @@ type BridgeResult struct {
 	Endpoint netip.AddrPort `json:"endpoint"`         // the endpoint's address
 	Client   netip.AddrPort `json:"client"`           // the client's address
 	Observed Observed       `json:"observed"`         // counters and settings
-	// Removed lists the removed leftovers of an earlier, killed probe. Warnings lists errors of reading or
-	// removing that do not affect the verdict.
-	Removed  []string `json:"removed,omitempty"`
-	Warnings []string `json:"warnings,omitempty"` // what may explain a difference from the node itself
+	Warnings []string       `json:"warnings,omitempty"` // what may explain a difference from the node itself
 	Duration Millis   `json:"durationMs"`         // of the whole probe
 }
 
@@ -60,9 +57,8 @@ const defaultTimeout = time.Second
 // the reply comes back translated. If the data path loses packets, it returns a result that does not
 // pass. It returns an error only if it could not determine the result.
 //
-// On the host, Bridge needs CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW. It adds a bridge, two links and
-// an nftables table for the duration of the probe. The kernel may load the modules of these, but not
-// br_netfilter.
+// Bridge works in a copy of the host's rules and settings: it changes nothing, and all of it ends with the process. It needs
+// CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW. The kernel may load the modules of bridges, veths and nf_tables, but not br_netfilter.
 func Bridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 	start := time.Now()
 	if err := o.validate(); err != nil {
@@ -79,16 +75,12 @@ func Bridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 }
 
 func probeBridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
-	if !o.InScratch {
-		router, err := netns.Current(ctx)
-		if err != nil {
-			return BridgeResult{}, err
-		}
-		defer router.Close()
-		return probeOn(ctx, router, o)
+	open := netns.Current
+	if o.InScratch {
+		open = netns.New
 	}
-	router, err := netns.New(ctx)
-	if errors.Is(err, fs.ErrPermission) && len(o.Child) > 0 {
+	router, err := open(ctx)
+	if o.InScratch && errors.Is(err, fs.ErrPermission) && len(o.Child) > 0 {
 		return bridgeInChild(ctx, o)
 	}
 	if err != nil {
@@ -103,6 +95,9 @@ func probeBridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 
 // prepare applies the settings in the options to a scratch namespace.
 func (o BridgeOptions) prepare(ctx context.Context, router *netns.Namespace) error {
+	if !o.InScratch {
+		return nil
+	}
 	forward := o.Forward == nil || *o.Forward
 	if err := router.SetSysctl(ctx, forwardKey, sysctlBool(forward)); err != nil {
 		return err

@@ -148,7 +148,7 @@ func TestPodMTUsKernel(t *testing.T) {
 	pod, err := netns.New(t.Context())
 	require.NoError(t, err)
 	defer pod.Close()
-	require.NoError(t, node.AddVeth(t.Context(), netns.Veth{Name: "veth1", Peer: pod, PeerName: "eth0"}))
+	require.NoError(t, hosttest.AddVeth(t.Context(), node, "veth1", pod, "eth0"))
 	checkstest.AddLink(t, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "veth2"}, PeerName: "veth3"})
 	for _, mtu := range []int{1500, 1230} {
 		checkstest.SetMTU(t, h, "veth1", mtu)

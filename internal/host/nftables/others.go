@@ -50,50 +50,6 @@ func (c *conn) others() (Others, error) {
 	return o, nil
 }
 
-// ForwardPolicies returns the chains of hook forward for IPv4 whose policy is drop, iptables-nft's FORWARD among them:
-// "ip filter FORWARD". It needs CAP_NET_ADMIN.
-func ForwardPolicies(ctx context.Context) (chains []string, err error) {
-	c, err := dial(ctx, unix.NFPROTO_UNSPEC)
-	if err != nil {
-		return nil, err
-	}
-	defer c.close()
-	dormant, err := c.dormant()
-	if err != nil {
-		return nil, err
-	}
-	err = c.ask(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
-		a, err := split(b[nfGenMsg:])
-		if err != nil || a[unix.NFTA_CHAIN_HOOK] == nil || a[unix.NFTA_CHAIN_POLICY] == nil || b[0] == unix.NFPROTO_IPV6 ||
-			dormant[named(b[0], a[unix.NFTA_CHAIN_TABLE], nil)] {
-			return err
-		}
-		hook, err := split(a[unix.NFTA_CHAIN_HOOK])
-		if number(hook[unix.NFTA_HOOK_HOOKNUM]) == unix.NF_INET_FORWARD && number(a[unix.NFTA_CHAIN_POLICY]) == 0 {
-			chains = append(chains, named(b[0], a[unix.NFTA_CHAIN_TABLE], a[unix.NFTA_CHAIN_NAME]))
-		}
-		return err
-	})
-	return chains, err
-}
-
-// dormant returns the tables whose chains are not in the hooks.
-func (c *conn) dormant() (map[string]bool, error) {
-	const flag = 1 // NFT_TABLE_F_DORMANT
-	tables := map[string]bool{}
-	err := c.ask(unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
-		a, err := split(b[nfGenMsg:])
-		if err == nil && number(a[unix.NFTA_TABLE_FLAGS])&flag != 0 {
-			tables[named(b[0], a[unix.NFTA_TABLE_NAME], nil)] = true
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing the tables of nf_tables: %w", err)
-	}
-	return tables, nil
-}
-
 // typedByValue reports whether a set's user data gives its type by a bare value: a nested typeof (3
 // for the key, 4 for the data) whose expression (0) is EXPR_VALUE (4). nft 1.1.2 and later write
 // that for `type`; older versions dereference a null pointer when they read it (kubernetes#136786;
