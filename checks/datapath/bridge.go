@@ -31,17 +31,17 @@ type BridgeOptions struct {
 
 // BridgeResult is the result of a bridge probe.
 type BridgeResult struct {
-	Pass     bool           `json:"pass"`             // the reply came back translated
-	Lost     Loss           `json:"lost,omitempty"`   // the lost packet, if not Pass
-	Summary  string         `json:"summary"`          // the result in one sentence
-	Remedy   string         `json:"remedy,omitempty"` // what to do about a failure
-	Where    string         `json:"where"`            // "host", "scratch" or "user namespace"
-	Service  netip.AddrPort `json:"service"`          // the Service address, ip:port
-	Endpoint netip.AddrPort `json:"endpoint"`         // the endpoint's address
-	Client   netip.AddrPort `json:"client"`           // the client's address
-	Observed Observed       `json:"observed"`         // counters and settings
+	Pass     bool           `json:"pass"`               // the reply came back translated
+	Lost     Loss           `json:"lost,omitempty"`     // the lost packet, if not Pass
+	Summary  string         `json:"summary"`            // the result in one sentence
+	Remedy   string         `json:"remedy,omitempty"`   // what to do about a failure
+	Where    string         `json:"where"`              // "host", "scratch" or "user namespace"
+	Service  netip.AddrPort `json:"service"`            // the Service address, ip:port
+	Endpoint netip.AddrPort `json:"endpoint"`           // the endpoint's address
+	Client   netip.AddrPort `json:"client"`             // the client's address
+	Observed Observed       `json:"observed"`           // counters and settings
 	Warnings []string       `json:"warnings,omitempty"` // what may explain a difference from the node itself
-	Duration Millis   `json:"durationMs"`         // of the whole probe
+	Duration Millis         `json:"durationMs"`         // of the whole probe
 }
 
 // The values of BridgeResult.Where.

@@ -208,9 +208,9 @@ func TestServiceOptions(t *testing.T) {
 		o    ServiceOptions
 		want string
 	}{
-		{"127.0.0.1:80", ServiceOptions{}, "must be at least 1, is 0"},
-		{"127.0.0.1:80", ServiceOptions{N: -3}, "must be at least 1, is -3"},
-		{"127.0.0.1:80", ServiceOptions{N: math.MaxInt}, "attempts need a source port each, but only"},
+		{"127.0.0.1:80", ServiceOptions{}, "must be 1 to 60000, is 0"},
+		{"127.0.0.1:80", ServiceOptions{N: -3}, "must be 1 to 60000, is -3"},
+		{"127.0.0.1:80", ServiceOptions{N: math.MaxInt}, "must be 1 to 60000, is"},
 		{"127.0.0.1:80", ServiceOptions{N: 1, Concurrency: 1001}, "must be 1 to 1000, is 1001"},
 		{"127.0.0.1:80", ServiceOptions{N: 1, Timeout: -1}, "must not be negative"},
 		{"127.0.0.1:80", ServiceOptions{N: 1, Proto: "icmp"}, `protocol "icmp"`},

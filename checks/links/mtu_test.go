@@ -41,7 +41,7 @@ func TestMTUChain(t *testing.T) {
 		"weave":      {Kind: "bridge", MTU: 1376}, "vethwepl1": {Kind: "veth", MTU: 1376, Master: "weave"},
 	}}
 	others := node(1450, 1450)
-	for _, name := range []string{"podman1", "cni-podman0", "nerdctl0", "incusbr0", "lxcbr0", "lxdbr0", "virbr0", "ngprobe0"} {
+	for _, name := range []string{"podman1", "cni-podman0", "nerdctl0", "incusbr0", "lxcbr0", "lxdbr0", "virbr0"} {
 		others.Links[name] = &hosttest.Link{Kind: "bridge", MTU: 1500}
 		others.Links["veth-"+name] = &hosttest.Link{Kind: "veth", MTU: 1500, Master: name}
 	}
