@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -146,7 +147,12 @@ func passageOf(events []netns.TraceEvent, reply bool) Passage {
 			continue
 		}
 		p.Mark = e.Mark
-		p.Link = e.Out
+		if p.Link = ""; e.Out != 0 {
+			p.Link = fmt.Sprintf("link %d", e.Out)
+			if link, err := net.InterfaceByIndex(e.Out); err == nil {
+				p.Link = link.Name
+			}
+		}
 		step := PassageStep{Hook: hook, Family: netns.FamilyName(e.Family), Table: e.Table, Chain: e.Chain, Handle: e.Handle,
 			Position: e.Position, Does: doesName(e), family: e.Family}
 		p.Steps = append(p.Steps, step)

@@ -25,7 +25,7 @@ func ReadOthers(ctx context.Context) (o Others, err error) {
 	if err != nil {
 		return o, err
 	}
-	defer c.close()
+	defer c.Close()
 	for range tries {
 		if o, err = c.others(); !errors.Is(err, ErrTorn) {
 			break

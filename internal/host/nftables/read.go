@@ -28,7 +28,7 @@ func Generation(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the generation of the rules: %w", err)
 	}
-	defer c.close()
+	defer c.Close()
 	id, err := c.generation()
 	if err != nil {
 		return "", err
@@ -44,7 +44,7 @@ func Read(ctx context.Context, family string) (*ruleset.NFTTable, error) {
 	conns := make(team, 0, readers)
 	defer func() {
 		for _, c := range conns {
-			c.close()
+			c.Close()
 		}
 	}()
 	for range min(readers, runtime.GOMAXPROCS(0)) {
@@ -181,10 +181,8 @@ func (c *conn) elements(d *nftwire.Decoder, s nftwire.Set) error {
 	return err
 }
 
-const (
-	singly  = 64      // maximum number of elements requested by key: each is a message, and all must fit into the socket's buffer
-	largest = 4 << 10 // maximum size of such a message in that buffer
-)
+// singly bounds the elements requested by key: each is a message, and all must fit into the socket's buffer.
+const singly = 64
 
 // numbers returns the attribute that requests the elements with the keys 0 to n-1, the values of
 // numgen.

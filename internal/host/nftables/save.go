@@ -21,7 +21,7 @@ func Save(ctx context.Context, family string, read func(io.Reader) error) error 
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	return whole(ctx, func() error {
 		r, w := io.Pipe()
 		wrote := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/netns"
+	"nodegate/internal/host/wire"
 )
 
 // ReadBridge captures the rules and settings of a namespace, with a new bridge in place of its links: the bridge has the settings of
@@ -19,12 +20,12 @@ func ReadBridge(ctx context.Context, n *netns.Namespace, name string, at netip.P
 	c := &Capture{Sysctls: map[string]string{}, Links: []Link{{Index: 1, Name: "lo", Up: true},
 		{Index: index, Name: template, Kind: "bridge", MAC: net.HardwareAddr{0x0a, 0x6e, 0, 0, 1, 0}, MTU: mtu, Up: true, Carrier: true}}}
 	err := n.Do(ctx, func() error {
-		s, err := open(unix.NETLINK_ROUTE)
+		s, err := wire.Open(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
 		}
-		defer s.close()
-		if c.Rules, err = s.dump(unix.RTM_GETRULE, make([]byte, unix.SizeofRtMsg)); err != nil {
+		defer s.Close()
+		if c.Rules, err = s.Dump(unix.RTM_GETRULE, make([]byte, unix.SizeofRtMsg)); err != nil {
 			return fmt.Errorf("reading routing rules: %w", err)
 		}
 		c.readSysctls()
