@@ -19,11 +19,6 @@ type BridgeOptions struct {
 	// Timeout bounds the wait for the reply; 0 means one second. Set-up is bounded by ctx and by ten more
 	// seconds.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// CallIPTables and Forward set net.bridge.bridge-nf-call-iptables and net.ipv4.ip_forward of the
-	// scratch namespace; they require InScratch. If nil, CallIPTables keeps the default of a new namespace
-	// and Forward means true.
-	CallIPTables *bool `json:"callIPTables,omitempty"`
-	Forward      *bool `json:"forward,omitempty"`
 	// Child holds the arguments with which this program runs ChildMain, for InScratch without privilege.
 	// Without them, InScratch needs CAP_SYS_ADMIN.
 	Child []string `json:"-"`
@@ -61,8 +56,8 @@ const defaultTimeout = time.Second
 // CAP_SYS_ADMIN, CAP_NET_ADMIN and CAP_NET_RAW. The kernel may load the modules of bridges, veths and nf_tables, but not br_netfilter.
 func Bridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 	start := time.Now()
-	if err := o.validate(); err != nil {
-		return BridgeResult{}, err
+	if o.Timeout < 0 {
+		return BridgeResult{}, fmt.Errorf("probing a bridge: timeout must not be negative, is %s", o.Timeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout()+10*time.Second)
 	defer cancel()
@@ -87,36 +82,12 @@ func probeBridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 		return BridgeResult{}, err
 	}
 	defer router.Close()
-	if err := o.prepare(ctx, router); err != nil {
-		return BridgeResult{}, err
+	if o.InScratch {
+		if err := router.SetSysctl(ctx, forwardKey, "1"); err != nil {
+			return BridgeResult{}, err
+		}
 	}
 	return probeIn(ctx, router, o)
-}
-
-// prepare applies the settings in the options to a scratch namespace.
-func (o BridgeOptions) prepare(ctx context.Context, router *netns.Namespace) error {
-	if !o.InScratch {
-		return nil
-	}
-	forward := o.Forward == nil || *o.Forward
-	if err := router.SetSysctl(ctx, forwardKey, sysctlBool(forward)); err != nil {
-		return err
-	}
-	if o.CallIPTables == nil {
-		return nil
-	}
-	err := router.SetSysctl(ctx, callKey, sysctlBool(*o.CallIPTables))
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: br_netfilter is not loaded, or its setting is not per namespace (before Linux 5.3)", err)
-	}
-	return err
-}
-
-func sysctlBool(on bool) string {
-	if on {
-		return "1"
-	}
-	return "0"
 }
 
 func (o BridgeOptions) timeout() time.Duration {
@@ -124,14 +95,4 @@ func (o BridgeOptions) timeout() time.Duration {
 		return defaultTimeout
 	}
 	return o.Timeout
-}
-
-func (o BridgeOptions) validate() error {
-	switch {
-	case o.Timeout < 0:
-		return fmt.Errorf("probing a bridge: timeout must not be negative, is %s", o.Timeout)
-	case !o.InScratch && (o.CallIPTables != nil || o.Forward != nil):
-		return errors.New("probing a bridge: CallIPTables and Forward require InScratch; the host's settings are not changed")
-	}
-	return nil
 }

@@ -137,28 +137,17 @@ func TestBridgeMasqueradedFirst(t *testing.T) {
 
 func TestBridgeInScratch(t *testing.T) {
 	needRoot(t)
-	off := false
-	for _, c := range []struct {
-		o    BridgeOptions
-		want Loss
-	}{
-		{BridgeOptions{InScratch: true}, ""},
-		{BridgeOptions{InScratch: true, CallIPTables: &off}, ReplyUntranslated},
-		{BridgeOptions{InScratch: true, Forward: &off, Timeout: 100 * time.Millisecond}, RequestUnrouted},
-	} {
-		r, err := Bridge(deadline(t), c.o)
-		must(t, err)
-		if r.Lost != c.want || r.Where != InScratch {
-			t.Errorf("%+v: %s: %s", c.o, r.Lost, r.Summary)
-		}
-		var text bytes.Buffer
-		must(t, r.Render(&text))
-		t.Logf("\n%s", &text)
-		data, err := json.Marshal(r)
-		must(t, err)
-		var back BridgeResult
-		must(t, json.Unmarshal(data, &back))
+	r, err := Bridge(deadline(t), BridgeOptions{InScratch: true})
+	must(t, err)
+	if r.Lost != "" || r.Where != InScratch {
+		t.Errorf("%s: %s", r.Lost, r.Summary)
 	}
+	var text bytes.Buffer
+	must(t, r.Render(&text))
+	data, err := json.Marshal(r)
+	must(t, err)
+	var back BridgeResult
+	must(t, json.Unmarshal(data, &back))
 }
 
 func TestBridgeConcurrent(t *testing.T) {
@@ -202,14 +191,8 @@ func TestBridgeRouted(t *testing.T) {
 }
 
 func TestBridgeOptions(t *testing.T) {
-	on := true
-	for want, o := range map[string]BridgeOptions{
-		"timeout must not be negative, is -1s": {Timeout: -time.Second},
-		"CallIPTables and Forward require":     {Forward: &on},
-	} {
-		if _, err := Bridge(deadline(t), o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+	if _, err := Bridge(deadline(t), BridgeOptions{Timeout: -time.Second}); err == nil || !strings.Contains(err.Error(), "must not be negative") {
+		t.Error(err)
 	}
 }
 
