@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,8 @@ func Bridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 	if o.Timeout < 0 {
 		return BridgeResult{}, fmt.Errorf("probing a bridge: timeout must not be negative, is %s", o.Timeout)
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout()+10*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout+10*time.Second)
 	defer cancel()
 	r, err := probeBridge(ctx, o)
 	r.Duration = Millis(time.Since(start))
@@ -88,11 +90,4 @@ func probeBridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 		}
 	}
 	return probeIn(ctx, router, o)
-}
-
-func (o BridgeOptions) timeout() time.Duration {
-	if o.Timeout == 0 {
-		return defaultTimeout
-	}
-	return o.Timeout
 }

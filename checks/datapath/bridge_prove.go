@@ -47,11 +47,11 @@ func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r B
 				p.Table+" "+p.Chain)
 		}
 	}
-	if err = r.send(ctx, c, nil, o.timeout()); err != nil || len(without) == 0 || r.Lost != RequestDropped && r.Lost != ReplyDropped {
+	if err = r.send(ctx, c, nil, cmp.Or(o.Timeout, defaultTimeout)); err != nil || len(without) == 0 || r.Lost != RequestDropped && r.Lost != ReplyDropped {
 		return r, err
 	}
 	again := r
-	if err := again.send(ctx, c, without, o.timeout()); err != nil || again.Lost == r.Lost {
+	if err := again.send(ctx, c, without, cmp.Or(o.Timeout, defaultTimeout)); err != nil || again.Lost == r.Lost {
 		return r, err
 	}
 	again.Summary = fmt.Sprintf("%s, in a copy without the policy of %s, which drops the probe's addresses: the CNI must accept the "+

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/wire"
 	"nodegate/internal/nlattr"
 )
 
@@ -103,18 +104,13 @@ func (n *Namespace) Trace(ctx context.Context, flow Tuple) (*Tracer, error) {
 // createOwned creates a table that belongs to the socket.
 func createOwned(c *netlink.Conn, t *nftables.Table) error {
 	const owner = 2 // NFT_TABLE_F_OWNER
-	attributes, err := netlink.MarshalAttributes([]netlink.Attribute{
-		{Type: unix.NFTA_TABLE_NAME, Data: append([]byte(t.Name), 0)},
-		{Type: unix.NFTA_TABLE_FLAGS, Data: binary.BigEndian.AppendUint32(nil, owner)},
-	})
-	if err != nil {
-		return err
-	}
+	attributes := slices.Concat(wire.Attribute(unix.NFTA_TABLE_NAME, []byte(t.Name), []byte{0}),
+		wire.Attribute(unix.NFTA_TABLE_FLAGS, binary.BigEndian.AppendUint32(nil, owner)))
 	message := func(kind netlink.HeaderType, flags netlink.HeaderFlags, family byte, resource uint16, data []byte) netlink.Message {
 		header := binary.BigEndian.AppendUint16([]byte{family, unix.NFNETLINK_V0}, resource)
 		return netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request | flags}, Data: append(header, data...)}
 	}
-	_, err = c.SendMessages([]netlink.Message{
+	_, err := c.SendMessages([]netlink.Message{
 		message(unix.NFNL_MSG_BATCH_BEGIN, 0, 0, unix.NFNL_SUBSYS_NFTABLES, nil),
 		message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWTABLE, netlink.Acknowledge|netlink.Create|netlink.Excl, byte(t.Family), 0,
 			attributes),

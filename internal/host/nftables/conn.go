@@ -27,14 +27,8 @@ type conn struct {
 	fixed  uint32 // the generation that all responses must have, 0 for any
 }
 
-// attribute is one attribute of a request.
-type attribute struct {
-	kind  uint16
-	value string
-}
-
 // called returns the attribute that names a table, a chain or a set.
-func called(kind uint16, name string) attribute { return attribute{kind, name + "\x00"} }
+func called(kind uint16, name string) []byte { return wire.Attribute(kind, []byte(name), []byte{0}) }
 
 func dial(ctx context.Context, family uint8) (*conn, error) {
 	s, err := wire.Open(unix.NETLINK_NETFILTER)
@@ -61,11 +55,8 @@ func (c *conn) generation() (uint32, error) {
 
 // ask sends a request and passes each response to read, which must not keep it. If read fails, the
 // remaining responses are discarded before the error is returned.
-func (c *conn) ask(request, flags uint16, about []attribute, read func(message int, b []byte) error) error {
-	payload := []byte{c.family, unix.NFNETLINK_V0, 0, 0}
-	for _, a := range about {
-		payload = append(payload, wire.Attribute(a.kind, []byte(a.value))...)
-	}
+func (c *conn) ask(request, flags uint16, about [][]byte, read func(message int, b []byte) error) error {
+	payload := append([]byte{c.family, unix.NFNETLINK_V0, 0, 0}, bytes.Join(about, nil)...)
 	err := c.Each(unix.NFNL_SUBSYS_NFTABLES<<8|request, flags, payload, func(kind uint16, b []byte) error {
 		switch {
 		case c.ctx.Err() != nil:

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/netns"
 	"nodegate/internal/nlattr"
 )
 
@@ -99,9 +100,5 @@ func number(b []byte) uint32 {
 }
 
 func named(family byte, table, name []byte) string {
-	families := map[byte]string{
-		unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_ARP: "arp", unix.NFPROTO_BRIDGE: "bridge",
-		unix.NFPROTO_NETDEV: "netdev",
-	}
-	return families[family] + " " + text(table) + " " + text(name)
+	return netns.FamilyName(family) + " " + text(table) + " " + text(name)
 }
