@@ -47,11 +47,13 @@ func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r B
 				p.Table+" "+p.Chain)
 		}
 	}
-	if err = r.send(ctx, c, nil, cmp.Or(o.Timeout, defaultTimeout)); err != nil || len(without) == 0 || r.Lost != RequestDropped && r.Lost != ReplyDropped {
+	wait := cmp.Or(o.Timeout, defaultTimeout)
+	err = r.send(ctx, c, nil, wait)
+	if err != nil || len(without) == 0 || r.Lost != RequestDropped && r.Lost != ReplyDropped {
 		return r, err
 	}
 	again := r
-	if err := again.send(ctx, c, without, cmp.Or(o.Timeout, defaultTimeout)); err != nil || again.Lost == r.Lost {
+	if err := again.send(ctx, c, without, wait); err != nil || again.Lost == r.Lost {
 		return r, err
 	}
 	again.Summary = fmt.Sprintf("%s, in a copy without the policy of %s, which drops the probe's addresses: the CNI must accept the "+
@@ -76,7 +78,8 @@ func (r *BridgeResult) send(ctx context.Context, c *replica.Capture, without map
 	for _, refused := range copied.Refused {
 		r.Warnings = append(r.Warnings, "not in the copy of the host's rules: "+refused)
 	}
-	redirect, err := copied.Node.AddRedirect(ctx, netns.RedirectSpec{Name: bridgeName, Service: bridgeService, Endpoint: bridgeEndpoint, Client: bridgeClient})
+	redirect, err := copied.Node.AddRedirect(ctx, netns.RedirectSpec{Name: bridgeName, Service: bridgeService, Endpoint: bridgeEndpoint,
+		Client: bridgeClient})
 	if err != nil {
 		return err
 	}
@@ -152,7 +155,9 @@ func exchange(ctx context.Context, copied *replica.Replica, seen *netns.Capture,
 		segments, _ := seen.Segments() // the final read reports the error
 		if slices.ContainsFunc(segments, func(s netns.Segment) bool { return !s.Out && s.From == bridgeEndpoint }) {
 			cancel()
-			<-answered
+			if <-answered == nil { // after all
+				return nil
+			}
 			return errUntranslated
 		}
 	}

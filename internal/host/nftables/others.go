@@ -92,13 +92,6 @@ func split(b []byte) (a attributes, err error) {
 
 func text(b []byte) string { return strings.TrimRight(string(b), "\x00") }
 
-func number(b []byte) uint32 {
-	if len(b) != 4 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(b)
-}
-
 func named(family byte, table, name []byte) string {
 	return netns.FamilyName(family) + " " + text(table) + " " + text(name)
 }
