@@ -32,7 +32,6 @@ type prober struct {
 	target netip.AddrPort
 	query  query
 	table  *netns.Conntrack
-	ports  chan uint16 // unused local ports
 	failed int
 }
 
@@ -86,17 +85,25 @@ func (p *prober) runAttempts(ctx context.Context) ([]attempt, error) {
 	return all, err
 }
 
-// tryOnce makes one attempt and looks up its flow while the socket still holds the port.
-func (p *prober) tryOnce(ctx context.Context) (a attempt) {
-	s, from, err := p.openSocket(ctx)
+// tryOnce makes one attempt.
+func (p *prober) tryOnce(ctx context.Context) attempt {
+	s, err := p.n.Attempt(ctx, p.proto, p.source, p.target, false)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = errors.New("every local port is in use (net.ipv4.ip_local_port_range)")
+	}
 	if err != nil {
 		return attempt{broken: err}
 	}
+	return p.try(ctx, s)
+}
+
+// try makes an attempt and looks up its flow while the socket still holds the port.
+func (p *prober) try(ctx context.Context, s *netns.Attempt) (a attempt) {
 	defer s.Close()
 	limited, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
 	start := time.Now()
-	err = s.Connect(limited)
+	err := s.Connect(limited)
 	if err == nil && p.proto == protoUDP {
 		err = s.Ask(limited, p.query.packet, func(answer []byte) (ok bool) {
 			a.rcode, ok = p.query.parseAnswer(answer)
@@ -105,7 +112,7 @@ func (p *prober) tryOnce(ctx context.Context) (a attempt) {
 	}
 	a.took, a.failed = time.Since(start), failureReason(err)
 
-	key := netns.Tuple{From: from, To: p.target, Proto: p.proto}
+	key := netns.Tuple{From: s.From, To: p.target, Proto: p.proto}
 	flow, err := p.table.Lookup(key)
 	switch {
 	case err == nil:
@@ -119,23 +126,6 @@ func (p *prober) tryOnce(ctx context.Context) (a attempt) {
 		_ = p.table.Delete(key)
 	}
 	return a
-}
-
-// openSocket opens a socket on the next free port.
-func (p *prober) openSocket(ctx context.Context) (*netns.Attempt, netip.AddrPort, error) {
-	for {
-		select {
-		case port := <-p.ports:
-			from := netip.AddrPortFrom(p.source, port)
-			s, err := p.n.Attempt(ctx, p.proto, from, p.target)
-			if errors.Is(err, syscall.EADDRINUSE) {
-				continue
-			}
-			return s, from, err
-		default:
-			return nil, netip.AddrPort{}, errors.New("every local port is in use (net.ipv4.ip_local_port_range)")
-		}
-	}
 }
 
 // failureReason describes an error in a word or two, the same for the same kind of failure.

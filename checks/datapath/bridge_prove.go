@@ -1,54 +1,119 @@
 package datapath
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"nodegate/internal/host/netns"
+	"nodegate/internal/host/replica"
+	"nodegate/internal/ruleset"
 )
 
-// sendRequest sends the request and fills in the result.
-func (b *bench) sendRequest(ctx context.Context, o BridgeOptions, r *BridgeResult) error {
-	stop, err := b.serveEcho(ctx)
+// The bridge and its addresses, in the documentation ranges of RFC 5737: no rule should be about them.
+const bridgeName = "ngprobe"
+
+var (
+	bridgeGateway  = netip.MustParsePrefix("203.0.113.1/28")
+	bridgeClient   = netip.MustParseAddr("203.0.113.2")
+	bridgeEndpoint = netip.MustParseAddrPort("203.0.113.3:80")
+	bridgeService  = netip.MustParseAddrPort("198.51.100.10:80")
+)
+
+// probeIn sends the request over a bridge in a copy of the router's rules and settings. A CNI that accepts its Pods' range does not
+// accept the probe's addresses, and that is not a fault of the bridge: if policies of hook forward drop them, the copy loses these.
+func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r BridgeResult, err error) {
+	r = BridgeResult{Where: OnHost, Service: bridgeService, Endpoint: bridgeEndpoint}
+	if o.InScratch {
+		r.Where = InScratch
+	}
+	c, err := replica.ReadBridge(ctx, router, bridgeName, bridgeGateway, bridgeClient, bridgeEndpoint.Addr())
+	if err != nil {
+		return r, err
+	}
+	if r.Observed.Settings, err = readSettings(ctx, router); err != nil {
+		return r, err
+	}
+	without, policies := map[int]bool{}, []string(nil)
+	for i := range c.Parts {
+		if p := &c.Parts[i]; p.Kind == replica.PartPolicy && p.Forwards && p.FamilyName() != "ip6" {
+			without[i], policies = true, append(policies, cmp.Or(map[bool]string{true: ruleset.Legacy}[p.Legacy], p.FamilyName())+" "+
+				p.Table+" "+p.Chain)
+		}
+	}
+	wait := cmp.Or(o.Timeout, defaultTimeout)
+	err = r.send(ctx, c, nil, wait)
+	if err != nil || len(without) == 0 || r.Lost != RequestDropped && r.Lost != ReplyDropped {
+		return r, err
+	}
+	again := r
+	if err := again.send(ctx, c, without, wait); err != nil || again.Lost == r.Lost {
+		return r, err
+	}
+	again.Summary = fmt.Sprintf("%s, in a copy without the policy of %s, which drops the probe's addresses: the CNI must accept the "+
+		"Pods' addresses there", again.Summary, strings.Join(policies, ", "))
+	return again, nil
+}
+
+// send sends the request in a copy without some parts, and fills in the result.
+func (r *BridgeResult) send(ctx context.Context, c *replica.Capture, without map[int]bool, wait time.Duration) error {
+	copied, err := replica.Build(ctx, c, &replica.Spec{Ports: []replica.Port{{Protocol: protoTCP, Number: bridgeEndpoint.Port()}},
+		Pods: []replica.Pod{{Addresses: []netip.Addr{bridgeClient}}, {Addresses: []netip.Addr{bridgeEndpoint.Addr()}}}})
 	if err != nil {
 		return err
 	}
-	defer stop()
-	// The port is known in advance so that the flow can be found in conntrack and deleted.
-	r.Client = netip.AddrPortFrom(b.slot.client, randomPort())
-	answer := b.exchange(ctx, r.Client, o.timeout())
+	defer copied.Close()
+	if len(without) > 0 {
+		if err := copied.Load(ctx, without); err != nil {
+			return err
+		}
+	}
+	r.Observed, r.Warnings = Observed{Settings: r.Observed.Settings}, nil
+	for _, refused := range copied.Refused {
+		r.Warnings = append(r.Warnings, "not in the copy of the host's rules: "+refused)
+	}
+	redirect, err := copied.Node.AddRedirect(ctx, netns.RedirectSpec{Name: bridgeName, Service: bridgeService, Endpoint: bridgeEndpoint,
+		Client: bridgeClient})
+	if err != nil {
+		return err
+	}
+	var captures [2]*netns.Capture // on the links of the client and the server
+	for i := range captures {
+		if captures[i], err = copied.Ends[i].Namespace.Capture(ctx); err != nil {
+			return err
+		}
+		defer func() { _ = captures[i].Close() }()
+	}
+	answer := exchange(ctx, copied, captures[0], wait)
 	if err := contextErr(ctx); err != nil {
 		return err
 	}
-
 	seen := &r.Observed
 	seen.Exchanged = answer == nil
 	if answer != nil {
 		seen.Error = answer.Error()
 	}
-	if seen.Hooks, err = b.redirect.Hits(ctx); err != nil {
+	if seen.Hooks, err = redirect.Hits(ctx); err != nil {
 		return err
 	}
-	clientSaw, err := b.atClient.Segments()
-	if err != nil {
-		return err
+	var saw [2][]netns.Segment
+	for i := range captures {
+		if saw[i], err = captures[i].Segments(); err != nil {
+			return err
+		}
 	}
-	serverSaw, err := b.atServer.Segments()
-	if err != nil {
-		return err
+	r.Client = netip.AddrPortFrom(bridgeClient, 0)
+	if i := slices.IndexFunc(saw[0], func(s netns.Segment) bool { return s.Out && s.To == bridgeService }); i >= 0 {
+		r.Client = saw[0][i].From
 	}
-	seen.countSegments(clientSaw, serverSaw, r.Service, r.Endpoint, r.Client)
-	if seen.Settings, err = b.readSettings(ctx); err != nil {
-		return err
-	}
-	if seen.Conntrack, err = b.takeFlow(ctx, r.Client); err != nil {
+	seen.countSegments(saw[0], saw[1], r.Service, r.Endpoint, r.Client)
+	if seen.Conntrack, err = findFlow(ctx, copied.Node, r.Client); err != nil {
 		r.Warnings = append(r.Warnings, err.Error())
 	}
 	r.judge()
@@ -64,104 +129,36 @@ func contextErr(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// serveEcho runs an echo server in the server's namespace until stopped.
-func (b *bench) serveEcho(ctx context.Context) (stop func(), err error) {
-	var l *net.TCPListener
-	err = b.server.Do(ctx, func() (err error) {
-		l, err = net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(b.slot.endpoint))
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("opening the scratch endpoint: %w", err)
-	}
-	deadline, _ := ctx.Deadline()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			// If the deadline cannot be set, the echo fails.
-			_ = c.SetDeadline(deadline)
-			_, _ = io.CopyN(c, c, tokenSize)
-			_ = c.Close()
-		}
-	}()
-	return func() { _ = l.Close(); <-done }, nil
-}
-
-const tokenSize = 16
-
 // errUntranslated ends an exchange early: later replies cannot change the result.
 var errUntranslated = errors.New("a reply came from the endpoint's own address")
 
-// exchange connects from the client's namespace and expects a token back.
-func (b *bench) exchange(ctx context.Context, from netip.AddrPort, wait time.Duration) error {
+// exchange connects from the client, and expects the answer of the endpoint.
+func exchange(ctx context.Context, copied *replica.Replica, seen *netns.Capture, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	ctx, abort := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
+	answered := make(chan error, 1)
 	go func() {
-		defer close(watched)
-		b.watchReplies(ctx, abort)
+		answer, err := copied.Send(ctx, replica.Call{End: 0, To: bridgeService, Protocol: protoTCP})
+		if err == nil && answer.At != bridgeEndpoint {
+			err = errors.New("the answer does not come from the scratch endpoint")
+		}
+		answered <- err
 	}()
-	defer func() { abort(nil); <-watched }()
-
-	var conn net.Conn
-	err := b.client.Do(ctx, func() (err error) {
-		// An address needs no resolver: the socket is made on this thread.
-		d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(from)}
-		conn, err = d.DialContext(ctx, "tcp4", b.slot.service.String())
-		return err
-	})
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	if conn == nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return err
-	}
-	token := make([]byte, tokenSize)
-	_, _ = rand.Read(token) // documented never to fail
-	if _, err := conn.Write(token); err != nil {
-		return err
-	}
-	back := make([]byte, tokenSize)
-	if _, err := io.ReadFull(conn, back); err != nil {
-		return err
-	}
-	if string(back) != string(token) {
-		return errors.New("the answer does not come from the scratch endpoint")
-	}
-	return nil
-}
-
-// watchReplies aborts the exchange as soon as it sees an untranslated reply, instead of waiting for the
-// timeout. It is the capture's only user until it returns.
-func (b *bench) watchReplies(ctx context.Context, abort context.CancelCauseFunc) {
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
-		case <-ctx.Done():
-			return
+		case err := <-answered:
+			return err
 		case <-tick.C:
 		}
-		segments, err := b.atClient.Segments()
-		if err != nil {
-			return // the final read reports the error
-		}
-		for _, s := range segments {
-			if !s.Out && s.From == b.slot.endpoint {
-				abort(errUntranslated)
-				return
+		segments, _ := seen.Segments() // the final read reports the error
+		if slices.ContainsFunc(segments, func(s netns.Segment) bool { return !s.Out && s.From == bridgeEndpoint }) {
+			cancel()
+			if <-answered == nil { // after all
+				return nil
 			}
+			return errUntranslated
 		}
 	}
 }
@@ -172,35 +169,29 @@ const (
 	callKey    = "net/bridge/bridge-nf-call-iptables"
 )
 
-func (b *bench) readSettings(ctx context.Context) (s Settings, err error) {
-	if s.Forward, err = b.router.Sysctl(ctx, forwardKey); err != nil {
+func readSettings(ctx context.Context, n *netns.Namespace) (s Settings, err error) {
+	if s.Forward, err = n.Sysctl(ctx, forwardKey); err != nil {
 		return s, err
 	}
-	s.CallIPTables, err = b.router.Sysctl(ctx, callKey)
+	s.CallIPTables, err = n.Sysctl(ctx, callKey)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.CallIPTables, err = Absent, nil
 	}
 	return s, err
 }
 
-// takeFlow returns the probe's flow from conntrack and deletes it there.
-func (b *bench) takeFlow(ctx context.Context, client netip.AddrPort) (*netns.Flow, error) {
-	table, err := b.router.Conntrack(ctx)
+// findFlow returns the probe's flow from conntrack.
+func findFlow(ctx context.Context, n *netns.Namespace, client netip.AddrPort) (*netns.Flow, error) {
+	table, err := n.Conntrack(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer table.Close()
-	key := netns.Tuple{From: client, To: b.slot.service, Proto: protoTCP}
-	flow, err := table.Lookup(key)
+	flow, err := table.Lookup(netns.Tuple{From: client, To: bridgeService, Proto: protoTCP})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	} else if err != nil {
-		return nil, err
 	}
-	if err := table.Delete(key); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &flow, err
-	}
-	return &flow, nil
+	return &flow, err
 }
 
 // protoTCP and protoUDP are protocol numbers of the IP header.
@@ -208,11 +199,3 @@ const (
 	protoTCP uint8 = 6
 	protoUDP uint8 = 17
 )
-
-// randomPort returns one of the dynamic ports, so that a flow which an earlier probe could not delete
-// is unlikely to match.
-func randomPort() uint16 {
-	var b [2]byte
-	_, _ = rand.Read(b[:]) // documented never to fail
-	return 49152 + (uint16(b[0])<<8|uint16(b[1]))%16384
-}

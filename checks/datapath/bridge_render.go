@@ -35,9 +35,6 @@ func (r BridgeResult) Render(w io.Writer) error {
 	if f := o.Conntrack; f != nil {
 		fmt.Fprintf(&b, "  conntrack: %s, replies expected from %s, %s\n", f.TCPState, f.Reply.From, describeReply(f.SeenReply))
 	}
-	if len(r.Removed) > 0 {
-		fmt.Fprintf(&b, "  removed the leftovers of a killed probe: %s\n", strings.Join(r.Removed, ", "))
-	}
 	for _, warning := range r.Warnings {
 		fmt.Fprintf(&b, "  warning: %s\n", warning)
 	}
@@ -55,7 +52,7 @@ func (r BridgeResult) describePlace() string {
 	case InUserNamespace:
 		return "in a scratch namespace of an ordinary user"
 	}
-	return "on this host"
+	return "with this host's rules and settings"
 }
 
 func formatCount[T int | uint64](n T) string { return fmt.Sprint(n) }

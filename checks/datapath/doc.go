@@ -3,6 +3,5 @@
 // that fail (Service). It also starts a Pod sandbox, to prove that a Pod can start (Sandbox).
 //
 // The package does not print and does not change the host's settings, and nothing that it creates
-// outlives its call. The leftovers of a killed probe have names that begin with Prefix; Clean and the
-// next probe remove them.
+// outlives its call. The next probe removes the sandbox of a killed one.
 package datapath

@@ -50,7 +50,6 @@ func sysctl(t testing.TB, n *netns.Namespace, key, value string) {
 	must(t, n.SetSysctl(deadline(t), key, value))
 }
 
-func prefix(s string) netip.Prefix     { return netip.MustParsePrefix(s) }
 func addrPort(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 
 // runIn runs a program inside a namespace, and returns its output.
@@ -63,4 +62,28 @@ func runIn(t testing.TB, n *netns.Namespace, name string, args ...string) string
 	})
 	require.True(t, err == nil, "%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	return string(out)
+}
+
+// addLink connects two namespaces by a pair of links, and gives each end its addresses.
+func addLink(t testing.TB, a *netns.Namespace, aName, aAddr string, b *netns.Namespace, bName, bAddr string) {
+	t.Helper()
+	must(t, hosttest.AddVeth(deadline(t), a, aName, b, bName))
+	for _, end := range []struct {
+		n          *netns.Namespace
+		name, addr string
+	}{{a, aName, aAddr}, {b, bName, bAddr}} {
+		if end.addr != "" {
+			runIn(t, end.n, "ip", "addr", "add", end.addr, "dev", end.name)
+		}
+	}
+}
+
+// newNode returns a namespace with a bridge of Pods that forwards.
+func newNode(t testing.TB) *netns.Namespace {
+	t.Helper()
+	node := newNetns(t)
+	sysctl(t, node, forwardKey, "1")
+	runIn(t, node, "sh", "-ec", "ip link add cni0 address 02:00:00:00:00:01 type bridge; ip link set cni0 up; ip addr add 10.244.0.1/24 dev cni0; "+
+		"ip route add default dev cni0")
+	return node
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,7 +18,6 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
-	"nodegate/internal/host/netns"
 )
 
 // TestMain lets the test binary act as the program under test: its first argument selects the role.
@@ -118,17 +116,14 @@ func TestOrdinaryUser(t *testing.T) {
 	needRoot(t) // to run as nobody
 	b, err := os.ReadFile("/proc/sys/kernel/unprivileged_userns_clone")
 	hosttest.Need(t, err != nil || strings.TrimSpace(string(b)) == "1", "kernel.unprivileged_userns_clone=1")
-	program, off := copySelf(t), false
-	for want, o := range map[Loss]BridgeOptions{"": {}, ReplyUntranslated: {CallIPTables: &off}} {
-		cmd, out, stderr := startProbe(t, program, "as-parent", o, asNobody())
-		if err := cmd.Wait(); err != nil {
-			t.Fatalf("%v: %s", err, stderr)
-		}
-		var r BridgeResult
-		must(t, json.Unmarshal(out.Bytes(), &r))
-		if r.Lost != want || r.Where != InUserNamespace || len(r.Warnings) > 0 {
-			t.Errorf("%s: %s, %v", r.Where, r.Summary, r.Warnings)
-		}
+	cmd, out, stderr := startProbe(t, copySelf(t), "as-parent", BridgeOptions{}, asNobody())
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, stderr)
+	}
+	var r BridgeResult
+	must(t, json.Unmarshal(out.Bytes(), &r))
+	if r.Lost != "" || r.Where != InUserNamespace || len(r.Warnings) > 0 {
+		t.Errorf("%s: %s, %v", r.Where, r.Summary, r.Warnings)
 	}
 }
 
@@ -169,7 +164,7 @@ func TestNoPrivilege(t *testing.T) {
 		as, want string
 		attr     *syscall.SysProcAttr
 	}{
-		{"as-host", "listing nftables tables needs CAP_NET_ADMIN", asNobody()},
+		{"as-host", "operation not permitted", asNobody()},
 		{"as-scratch", "creating a network namespace needs CAP_SYS_ADMIN", asNobody()},
 		{"as-forbidden", "creating a user namespace is forbidden here (user.max_user_namespaces", inside},
 	} {
@@ -190,57 +185,28 @@ func TestServiceWithoutConntrack(t *testing.T) {
 	}
 }
 
-// TestKilled checks that Clean and the next probe remove the bridge and rules of a killed probe.
+// TestKilled checks that a killed probe leaves nothing.
 func TestKilled(t *testing.T) {
 	program := copySelf(t)
-	for _, by := range []string{"clean", "next run"} {
-		t.Run(by, func(t *testing.T) {
-			n := newNetns(t) // ip_forward is 0: the probe waits for its timeout
-			var cmd *exec.Cmd
-			must(t, n.Do(deadline(t), func() error {
-				cmd, _, _ = startProbe(t, program, "as-host", BridgeOptions{Timeout: 20 * time.Second}, nil)
-				return nil
-			}))
-			awaitRules(t, n)
-			must(t, cmd.Process.Kill())
-			_ = cmd.Wait()
-			links, err := n.LinksNamed(deadline(t), Prefix)
-			must(t, err)
-			redirects, err := n.Redirects(deadline(t), Prefix)
-			must(t, err)
-			if !slices.Contains(links, "ngprobe0") || !slices.Contains(redirects, "ngprobe0") {
-				t.Fatalf("nothing to clean: %v %v", links, redirects)
+	n := newNetns(t) // ip_forward is 0: the probe waits for its timeout
+	for range 5 {
+		var cmd *exec.Cmd
+		must(t, n.Do(deadline(t), func() error {
+			cmd, _, _ = startProbe(t, program, "as-host", BridgeOptions{Timeout: 20 * time.Second}, nil)
+			return nil
+		}))
+		await(t, "the probe's namespaces", func() bool {
+			threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/ns/net", cmd.Process.Pid))
+			spaces := map[string]bool{}
+			for _, thread := range threads {
+				space, _ := os.Readlink(thread)
+				spaces[space] = true
 			}
-			var removed []string
-			if by == "clean" {
-				removed, err = clean(deadline(t), n)
-				must(t, err)
-			} else {
-				removed = onHost(t, n, BridgeOptions{Timeout: 50 * time.Millisecond}).Removed
-			}
-			if !slices.Equal(removed, []string{"ngprobe0"}) {
-				t.Errorf("removed %v", removed)
-			}
-			checkEmpty(t, n)
+			return len(spaces) > 3
 		})
-	}
-}
-
-// awaitRules waits until the probe in a namespace has created its rules.
-func awaitRules(t *testing.T, n *netns.Namespace) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(deadline(t), 10*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if strings.Contains(runIn(t, n, "nft", "list", "ruleset"), "198.51.100.10") {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatal("the probe did not create its rules")
-		case <-tick.C:
-		}
+		checkEmpty(t, n)
+		must(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		checkEmpty(t, n)
 	}
 }

@@ -55,7 +55,10 @@ const (
 	FailedRemove = "remove"
 )
 
-const sandboxTime = 10 * time.Second
+const (
+	sandboxTime = 10 * time.Second
+	cleanTime   = 5 * time.Second // of the removal, which continues after ctx has ended
+)
 
 // Sandbox starts a Pod sandbox through CRI as kubelet does, sends a packet to each of its addresses, waits for the reply, and removes the
 // sandbox. Before there is a CNI configuration, the sandbox is on the host network. It pulls no image. It returns an error only if it

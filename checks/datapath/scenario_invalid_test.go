@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -77,22 +76,12 @@ func newGateway(t *testing.T) (gateway, client, server *netns.Namespace) {
 		name       string
 		near, addr string
 	}{{client, "client", "192.0.2.1", clientAddr}, {server, "server", "203.0.113.1", serverAddr}} {
-		join(t, gateway, end.name, end.near+"/24", end.n, "eth0", end.addr+"/24")
-		must(t, end.n.AddRoute(deadline(t), prefix("0.0.0.0/0"), netip.MustParseAddr(end.near)))
+		addLink(t, gateway, end.name, end.near+"/24", end.n, "eth0", end.addr+"/24")
+		runIn(t, end.n, "ip", "route", "add", "default", "via", end.near)
 	}
 	runIn(t, gateway, "iptables", "-t", "nat", "-A", "PREROUTING", "-d", "198.51.100.10", "-p", "tcp", "--dport", "80", "-j", "DNAT",
 		"--to-destination", serverAddr+":80")
 	return gateway, client, server
-}
-
-// join connects two namespaces.
-func join(t testing.TB, a *netns.Namespace, aName, aAddr string, b *netns.Namespace, bName, bAddr string) {
-	t.Helper()
-	must(t, a.AddVeth(deadline(t), netns.Veth{Name: aName, Peer: b, PeerName: bName}))
-	must(t, a.AddAddr(deadline(t), aName, prefix(aAddr)))
-	must(t, b.AddAddr(deadline(t), bName, prefix(bAddr)))
-	must(t, a.AwaitUp(deadline(t), aName))
-	must(t, b.AwaitUp(deadline(t), bName))
 }
 
 // connect opens a connection to the Service, with an echo server at its other end.

@@ -2,8 +2,6 @@ package datapath
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -33,8 +31,8 @@ func TestScenarioDoubleSNAT(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			near, far := newNetns(t), newNetns(t)
-			join(t, near, "eth0", "192.0.2.1/24", far, "eth0", "192.0.2.2/24")
-			must(t, near.AddRoute(deadline(t), prefix("0.0.0.0/0"), netip.MustParseAddr("192.0.2.2")))
+			addLink(t, near, "eth0", "192.0.2.1/24", far, "eth0", "192.0.2.2/24")
+			runIn(t, near, "ip", "route", "add", "default", "via", "192.0.2.2")
 			addVXLAN(t, near, "192.0.2.2", "203.0.113.1/24")
 			addVXLAN(t, far, "192.0.2.1", "203.0.113.2/24")
 			for _, rule := range append([]string{
@@ -81,18 +79,9 @@ func TestScenarioDoubleSNAT(t *testing.T) {
 // addVXLAN adds a tunnel to one other node without outer checksums, as flannel does.
 func addVXLAN(t testing.TB, n *netns.Namespace, remote, addr string) {
 	t.Helper()
-	must(t, n.Do(deadline(t), func() error {
-		under, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return err
-		}
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name = "vx0"
-		return netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: attrs, VxlanId: 1, VtepDevIndex: under.Attrs().Index,
-			Port: 8472, Group: net.ParseIP(remote), Learning: true})
-	}))
-	must(t, n.AddAddr(deadline(t), "vx0", prefix(addr)))
-	must(t, n.SetUp(deadline(t), "vx0"))
+	runIn(t, n, "ip", "link", "add", "vx0", "type", "vxlan", "id", "1", "dev", "eth0", "dstport", "8472", "remote", remote)
+	runIn(t, n, "ip", "addr", "add", addr, "dev", "vx0")
+	runIn(t, n, "ip", "link", "set", "vx0", "up")
 }
 
 // countTranslations counts the flows with a translated source: their replies go to another address than the original source.

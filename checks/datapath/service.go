@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"strings"
@@ -24,7 +23,7 @@ const (
 
 // ServiceOptions configures Service.
 type ServiceOptions struct {
-	N           int           // attempts, from 1 to the number of local ports
+	N           int           // attempts, each with a local port
 	Concurrency int           // concurrent attempts, at most 1000; 0 means 50
 	Timeout     time.Duration // of one attempt; 0 means two seconds
 	Proto       Proto         // "" means TCP
@@ -35,6 +34,7 @@ type ServiceOptions struct {
 }
 
 const (
+	maxAttempts    = 60_000
 	maxConcurrency = 1000
 	defaultQuery   = "kubernetes.default.svc.cluster.local."
 )
@@ -96,8 +96,8 @@ func (o ServiceOptions) withDefaults() (ServiceOptions, error) {
 		o.Query = defaultQuery
 	}
 	switch {
-	case o.N < 1:
-		return o, fmt.Errorf("the number of attempts must be at least 1, is %d", o.N)
+	case o.N < 1 || o.N > maxAttempts:
+		return o, wrongCall("the number of attempts must be 1 to %d, is %d", maxAttempts, o.N)
 	case o.Concurrency < 1 || o.Concurrency > maxConcurrency:
 		return o, fmt.Errorf("the number of concurrent attempts must be 1 to %d, is %d", maxConcurrency, o.Concurrency)
 	case o.Timeout < 0:
@@ -115,33 +115,30 @@ func (r *ServiceResult) probe(ctx context.Context, node, from *netns.Namespace, 
 	if r.Target, err = resolve(ctx, r.Address); err != nil {
 		return nil, err
 	}
-	if r.Source, err = from.SourceAddr(ctx, r.Target); err != nil {
+	p, err := newProber(ctx, node, from, r.Target, o)
+	if err != nil {
 		return nil, err
 	}
-	p := &prober{n: from, o: o, source: r.Source, target: r.Target, proto: protoTCP}
+	r.Source = p.source
+	defer p.table.Close()
+	return p.runAttempts(ctx)
+}
+
+// newProber returns a prober of an address. The caller closes its table.
+func newProber(ctx context.Context, node, from *netns.Namespace, target netip.AddrPort, o ServiceOptions) (*prober, error) {
+	p := &prober{n: from, o: o, target: target, proto: protoTCP}
+	var err error
+	if p.source, err = from.SourceAddr(ctx, target); err != nil {
+		return nil, err
+	}
 	if o.Proto == DNSUDP {
 		p.proto = protoUDP
 		if p.query, err = newQuery(o.Query); err != nil {
 			return nil, err
 		}
 	}
-	ports, err := from.LocalPorts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if o.N > len(ports) {
-		return nil, wrongCall("%d attempts need a source port each, but only %d are available (net.ipv4.ip_local_port_range)", o.N, len(ports))
-	}
-	rand.Shuffle(len(ports), func(i, j int) { ports[i], ports[j] = ports[j], ports[i] })
-	p.ports = make(chan uint16, len(ports))
-	for _, port := range ports {
-		p.ports <- port
-	}
-	if p.table, err = node.Conntrack(ctx); err != nil {
-		return nil, err
-	}
-	defer p.table.Close()
-	return p.runAttempts(ctx)
+	p.table, err = node.Conntrack(ctx)
+	return p, err
 }
 
 // CallError is an invalid call: it fails on every node.

@@ -3,7 +3,6 @@ package datapath
 import (
 	"bytes"
 	"fmt"
-	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -18,10 +17,10 @@ import (
 func podOf(t *testing.T, node *netns.Namespace, number byte) (pod *netns.Namespace, path string) {
 	t.Helper()
 	pod = newNetns(t)
-	must(t, node.AddVeth(deadline(t), netns.Veth{Name: fmt.Sprintf("veth%d", number), Master: "cni0", Peer: pod, PeerName: "eth0",
-		MAC: []byte{2, 0, 0, 0, 1, number}, PeerMAC: []byte{2, 0, 0, 0, 2, number}}))
-	must(t, pod.AddAddr(deadline(t), "eth0", netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, 0, number}), 24)))
-	must(t, pod.AddRoute(deadline(t), prefix("0.0.0.0/0"), netip.MustParseAddr("10.244.0.1")))
+	link := fmt.Sprintf("veth%d", number)
+	addLink(t, node, link, "", pod, "eth0", fmt.Sprintf("10.244.0.%d/24", number))
+	runIn(t, node, "ip", "link", "set", link, "master", "cni0")
+	runIn(t, pod, "ip", "route", "add", "default", "via", "10.244.0.1")
 	must(t, pod.Do(deadline(t), func() error {
 		path = fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
 		return nil
@@ -32,12 +31,7 @@ func podOf(t *testing.T, node *netns.Namespace, number byte) (pod *netns.Namespa
 // TestServiceFromPod checks that a probe from a Pod finds that replies of a same-node Service are lost, which a probe from the
 // node cannot, and that it takes the endpoints from the node's conntrack.
 func TestServiceFromPod(t *testing.T) {
-	node := newNetns(t)
-	sysctl(t, node, forwardKey, "1")
-	must(t, node.AddBridge(deadline(t), "cni0", []byte{2, 0, 0, 0, 0, 1}, 0))
-	must(t, node.SetUp(deadline(t), "cni0"))
-	must(t, node.AddAddr(deadline(t), "cni0", prefix("10.244.0.1/24")))
-	runIn(t, node, "ip", "route", "add", "default", "dev", "cni0")
+	node := newNode(t)
 	_, client := podOf(t, node, 2)
 	server, _ := podOf(t, node, 3)
 	listen(t, server, "10.244.0.3:8080")

@@ -81,13 +81,8 @@ func (r ServiceResult) Render(w io.Writer) error {
 			fmt.Fprintf(&b, "  and %d more\n", rest)
 		}
 	}
-	if l := r.Latency; len(l.Buckets) > 0 {
+	if l := r.Latency; l.Max > 0 {
 		fmt.Fprintf(&b, "\n  latency min %s, median %s, 90 %% %s, 99 %% %s, max %s\n", l.Min, l.P50, l.P90, l.P99, l.Max)
-		most := slices.MaxFunc(l.Buckets, func(a, b Bucket) int { return a.Count - b.Count }).Count
-		for _, bucket := range l.Buckets {
-			line := fmt.Sprintf("  %10s %6d %s", "<= "+bucket.UpTo.String(), bucket.Count, strings.Repeat("#", (bucket.Count*40+most-1)/most))
-			fmt.Fprintln(&b, strings.TrimRight(line, " "))
-		}
 	}
 	_, err := w.Write(b.Bytes())
 	return err

@@ -43,18 +43,11 @@ type Rate struct {
 // Latency is the distribution over the successful attempts: for TCP until connected, for DNS until
 // answered. A latency of one second means that the first packet was lost and repeated.
 type Latency struct {
-	Min     Millis   `json:"minMs"`             // of the successful attempts
-	P50     Millis   `json:"p50Ms"`             // median
-	P90     Millis   `json:"p90Ms"`             // 90th percentile
-	P99     Millis   `json:"p99Ms"`             // 99th percentile
-	Max     Millis   `json:"maxMs"`             // slowest
-	Buckets []Bucket `json:"buckets,omitempty"` // histogram
-}
-
-// Bucket counts the attempts that took at most UpTo and longer than the previous bucket.
-type Bucket struct {
-	UpTo  Millis `json:"upToMs"` // upper bound
-	Count int    `json:"count"`  // attempts
+	Min Millis `json:"minMs"` // of the successful attempts
+	P50 Millis `json:"p50Ms"` // median
+	P90 Millis `json:"p90Ms"` // 90th percentile
+	P99 Millis `json:"p99Ms"` // 99th percentile
+	Max Millis `json:"maxMs"` // slowest
 }
 
 // Endpoint is an address to which attempts were sent.
@@ -152,16 +145,5 @@ func distribution(took []time.Duration) (l Latency) {
 	}
 	slices.Sort(took)
 	rank := func(percent int) Millis { return Millis(took[(len(took)*percent+99)/100-1]) }
-	l = Latency{Min: Millis(took[0]), P50: rank(50), P90: rank(90), P99: rank(99), Max: Millis(took[len(took)-1])}
-	up := 250 * time.Microsecond
-	for i := 0; i < len(took); up *= 2 {
-		n := 0
-		for i < len(took) && took[i] <= up {
-			i, n = i+1, n+1
-		}
-		if n > 0 || len(l.Buckets) > 0 {
-			l.Buckets = append(l.Buckets, Bucket{UpTo: Millis(up), Count: n})
-		}
-	}
-	return l
+	return Latency{Min: Millis(took[0]), P50: rank(50), P90: rank(90), P99: rank(99), Max: Millis(took[len(took)-1])}
 }

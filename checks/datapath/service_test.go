@@ -77,7 +77,7 @@ func farm(t testing.TB, proto string, port, endpoints, stale int) (n *netns.Name
 	rules := []string{"*nat", ":KUBE-SERVICES - [0:0]", ":KUBE-SVC-FARM - [0:0]"}
 	gone = map[netip.AddrPort]bool{}
 	var dispatch, dnat []string
-	must(t, n.AddAddr(deadline(t), "lo", prefix("203.0.113.1/24")))
+	runIn(t, n, "ip", "addr", "add", "203.0.113.1/24", "dev", "lo")
 	for i := range endpoints {
 		sep, ip := fmt.Sprintf("KUBE-SEP-%d", i), fmt.Sprintf("203.0.113.%d", 10+i)
 		rules = append(rules, ":"+sep+" - [0:0]")
@@ -87,7 +87,7 @@ func farm(t testing.TB, proto string, port, endpoints, stale int) (n *netns.Name
 		}
 		dispatch = append(dispatch, "-A KUBE-SVC-FARM"+chance+" -j "+sep)
 		dnat = append(dnat, fmt.Sprintf("-A %s -p %s -m %s -j DNAT --to-destination %s:%d", sep, proto, proto, ip, port))
-		must(t, n.AddAddr(deadline(t), "lo", prefix(ip+"/32")))
+		runIn(t, n, "ip", "addr", "add", ip, "dev", "lo")
 		switch addr := fmt.Sprintf("%s:%d", ip, port); {
 		case i >= endpoints-stale:
 			gone[addrPort(addr)] = true
@@ -208,9 +208,9 @@ func TestServiceOptions(t *testing.T) {
 		o    ServiceOptions
 		want string
 	}{
-		{"127.0.0.1:80", ServiceOptions{}, "must be at least 1, is 0"},
-		{"127.0.0.1:80", ServiceOptions{N: -3}, "must be at least 1, is -3"},
-		{"127.0.0.1:80", ServiceOptions{N: math.MaxInt}, "attempts need a source port each, but only"},
+		{"127.0.0.1:80", ServiceOptions{}, "must be 1 to 60000, is 0"},
+		{"127.0.0.1:80", ServiceOptions{N: -3}, "must be 1 to 60000, is -3"},
+		{"127.0.0.1:80", ServiceOptions{N: math.MaxInt}, "must be 1 to 60000, is"},
 		{"127.0.0.1:80", ServiceOptions{N: 1, Concurrency: 1001}, "must be 1 to 1000, is 1001"},
 		{"127.0.0.1:80", ServiceOptions{N: 1, Timeout: -1}, "must not be negative"},
 		{"127.0.0.1:80", ServiceOptions{N: 1, Proto: "icmp"}, `protocol "icmp"`},

@@ -2,10 +2,9 @@ package datapath
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -102,46 +101,27 @@ func (t *ServiceTrace) connect(ctx context.Context, node, from *netns.Namespace,
 	if t.To, err = resolve(ctx, t.Address); err != nil {
 		return err
 	}
-	source, err := from.SourceAddr(ctx, t.To)
+	p, err := newProber(ctx, node, from, t.To, o)
 	if err != nil {
-		return err
-	}
-	p := &prober{n: from, o: o, source: source, target: t.To, proto: protoTCP, ports: make(chan uint16, 1)}
-	if o.Proto == DNSUDP {
-		p.proto = protoUDP
-		if p.query, err = newQuery(o.Query); err != nil {
-			return err
-		}
-	}
-	if p.table, err = node.Conntrack(ctx); err != nil {
 		return err
 	}
 	defer p.table.Close()
-	ports, err := from.LocalPorts(ctx)
+	s, err := from.Attempt(ctx, p.proto, p.source, t.To, false)
 	if err != nil {
 		return err
 	}
-	for range 20 { // the port may be in use
-		port := ports[rand.IntN(len(ports))]
-		t.From = netip.AddrPortFrom(source, port)
-		p.ports <- port
-		flow := netns.Tuple{From: t.From, To: t.To, Proto: p.proto}
-		tracer, err := node.Trace(ctx, flow)
-		if err != nil {
-			return err
-		}
-		a := p.tryOnce(ctx)
-		if a.broken != nil {
-			tracer.Close()
-			continue
-		}
-		events, err := tracer.Events(ctx, flow, 100*time.Millisecond)
-		tracer.Close()
-		t.Failed = a.failed
-		t.Request, t.Reply = passageOf(events, false), passageOf(events, true)
+	t.From = s.From
+	flow := netns.Tuple{From: t.From, To: t.To, Proto: p.proto}
+	tracer, err := node.Trace(ctx, flow)
+	if err != nil {
+		s.Close()
 		return err
 	}
-	return errors.New("no local port is free")
+	defer tracer.Close()
+	t.Failed = p.try(ctx, s).failed
+	events, err := tracer.Events(ctx, flow, 100*time.Millisecond)
+	t.Request, t.Reply = passageOf(events, false), passageOf(events, true)
+	return err
 }
 
 // passageOf returns the way of the first packet of a direction.
@@ -167,7 +147,12 @@ func passageOf(events []netns.TraceEvent, reply bool) Passage {
 			continue
 		}
 		p.Mark = e.Mark
-		p.Link = e.Out
+		if p.Link = ""; e.Out != 0 {
+			p.Link = fmt.Sprintf("link %d", e.Out)
+			if link, err := net.InterfaceByIndex(e.Out); err == nil {
+				p.Link = link.Name
+			}
+		}
 		step := PassageStep{Hook: hook, Family: netns.FamilyName(e.Family), Table: e.Table, Chain: e.Chain, Handle: e.Handle,
 			Position: e.Position, Does: doesName(e), family: e.Family}
 		p.Steps = append(p.Steps, step)

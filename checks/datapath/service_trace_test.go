@@ -10,13 +10,8 @@ import (
 // TestTraceService drops the packets of one connection at different places and checks that the kernel's trace names each
 // place, also if the audit's walk cannot decide the condition.
 func TestTraceService(t *testing.T) {
-	node := newNetns(t)
-	sysctl(t, node, forwardKey, "1")
+	node := newNode(t)
 	sysctl(t, node, callKey, "1")
-	must(t, node.AddBridge(deadline(t), "cni0", []byte{2, 0, 0, 0, 0, 1}, 0))
-	must(t, node.SetUp(deadline(t), "cni0"))
-	must(t, node.AddAddr(deadline(t), "cni0", prefix("10.244.0.1/24")))
-	runIn(t, node, "ip", "route", "add", "default", "dev", "cni0")
 	_, client := podOf(t, node, 2)
 	server, _ := podOf(t, node, 3)
 	listen(t, server, "10.244.0.3:8080")

@@ -147,7 +147,7 @@ func podBridges(links []host.Link, routes []string) map[string]bool {
 			pods[l.Master] = true
 		}
 	}
-	others := []string{"docker", "br-", "podman", "cni-podman", "nerdctl", "virbr", "lxdbr", "incusbr", "lxcbr", "ngprobe"}
+	others := []string{"docker", "br-", "podman", "cni-podman", "nerdctl", "virbr", "lxdbr", "incusbr", "lxcbr"}
 	foreign := func(name string) bool {
 		return slices.ContainsFunc(others, func(p string) bool { return strings.HasPrefix(name, p) })
 	}

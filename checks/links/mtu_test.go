@@ -41,7 +41,7 @@ func TestMTUChain(t *testing.T) {
 		"weave":      {Kind: "bridge", MTU: 1376}, "vethwepl1": {Kind: "veth", MTU: 1376, Master: "weave"},
 	}}
 	others := node(1450, 1450)
-	for _, name := range []string{"podman1", "cni-podman0", "nerdctl0", "incusbr0", "lxcbr0", "lxdbr0", "virbr0", "ngprobe0"} {
+	for _, name := range []string{"podman1", "cni-podman0", "nerdctl0", "incusbr0", "lxcbr0", "lxdbr0", "virbr0"} {
 		others.Links[name] = &hosttest.Link{Kind: "bridge", MTU: 1500}
 		others.Links["veth-"+name] = &hosttest.Link{Kind: "veth", MTU: 1500, Master: name}
 	}
@@ -148,7 +148,7 @@ func TestPodMTUsKernel(t *testing.T) {
 	pod, err := netns.New(t.Context())
 	require.NoError(t, err)
 	defer pod.Close()
-	require.NoError(t, node.AddVeth(t.Context(), netns.Veth{Name: "veth1", Peer: pod, PeerName: "eth0"}))
+	require.NoError(t, hosttest.AddVeth(t.Context(), node, "veth1", pod, "eth0"))
 	checkstest.AddLink(t, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "veth2"}, PeerName: "veth3"})
 	for _, mtu := range []int{1500, 1230} {
 		checkstest.SetMTU(t, h, "veth1", mtu)

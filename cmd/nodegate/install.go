@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
-	"nodegate/checks/datapath"
 	"nodegate/cmd/nodegate/internal/report"
 	"nodegate/internal/host"
 	"nodegate/internal/host/tree"
@@ -272,21 +270,15 @@ func newUninstall() *cobra.Command {
 	return c
 }
 
-// removeProbes removes the leftovers of killed probes from this network namespace. Without CAP_NET_ADMIN or /proc no probe
-// ran here. A failure is only reported: the installation is gone by then, and the removal of a package must not fail because of it.
+// removeProbes removes the sandboxes of killed probes.
 func removeProbes(c *cobra.Command, h *host.Host) {
 	ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
 	defer cancel()
-	removed, err := datapath.Clean(ctx)
 	if socket, known := h.RuntimeSocket(); known == nil {
 		sandboxes, _, _ := host.RemoveSandboxes(ctx, socket) // kubelet removes what stays
-		removed = append(removed, sandboxes...)
-	}
-	for _, name := range removed {
-		fmt.Fprintln(c.OutOrStdout(), "removed", name)
-	}
-	if err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(c.ErrOrStderr(), "nodegate: the leftovers of a killed probe, if any, are still there: %v\n", err)
+		for _, name := range sandboxes {
+			fmt.Fprintln(c.OutOrStdout(), "removed", name)
+		}
 	}
 }
 

@@ -46,15 +46,14 @@ func newProbeBridge() *cobra.Command {
 		Use:   "bridge",
 		Short: "Prove that a same-node Service reply is translated back",
 		Long: `Bridge connects a client to a Service address whose endpoint is on the same
-bridge. It creates a scratch bridge, two network namespaces with documentation
-addresses, and a DNAT rule in its own table. It proves that the reply comes back
-translated, or shows from packet counters whether the request or the reply was
-lost.
+bridge. The bridge, with documentation addresses, and a DNAT rule are in scratch
+network namespaces. It proves that the reply comes back translated, or shows
+from packet counters whether the request or the reply was lost.
 
-Without --in-scratch it uses this machine's own settings and needs root. It
-adds a bridge, two links and a table while the probe runs. With --in-scratch it
-creates all of them in a new network namespace; any user can run it. The next
-probe removes the leftovers of a killed one; so does "nodegate uninstall".
+Without --in-scratch the namespaces have a copy of this machine's rules and
+settings; that needs root. With --in-scratch they have the kernel's defaults,
+and any user can run it. The probe changes nothing on the machine, and a killed
+one leaves nothing behind.
 
 Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
 		Example: `  nodegate probe bridge
@@ -85,7 +84,7 @@ Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
 			return written.writeProbe(c.OutOrStdout(), r, r.Render, got, fmt.Sprintf("probe bridge, %s", r.Duration))
 		},
 	}
-	c.Flags().BoolVar(&o.InScratch, "in-scratch", false, "create everything in a new network namespace")
+	c.Flags().BoolVar(&o.InScratch, "in-scratch", false, "leave out this machine's rules and settings")
 	c.Flags().DurationVar(&timeout, "timeout", time.Second, "wait this long for the reply")
 	written.formatFlags(c, "text", "json")
 	return c

@@ -10,19 +10,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"time"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/activity"
+	"nodegate/internal/host/wire"
 	"nodegate/internal/ruleset"
 )
 
-const (
-	device   = "kube-ipvs0" // to which kube-proxy gives the addresses of Services
-	patience = 5 * time.Second
-)
+const device = "kube-ipvs0" // to which kube-proxy gives the addresses of Services
 
 // Read returns the virtual servers of the network namespace that the calling thread is in, fs.ErrNotExist where the kernel has no
 // IPVS: it never loads the module. It needs CAP_NET_ADMIN.
@@ -32,7 +28,7 @@ func Read(ctx context.Context) (*ruleset.IPVS, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
+	defer c.Close()
 	all := &ruleset.IPVS{}
 	messages, err := c.ask(getService, nil)
 	if err != nil {
@@ -66,17 +62,16 @@ func InUse(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer c.close()
+	defer c.Close()
 	messages, err := c.ask(getService, nil)
 	return len(messages) > 0, err
 }
 
 // conn asks IPVS.
 type conn struct {
-	*netlink.Conn
+	*wire.Conn
 	ctx    context.Context
 	family uint16
-	end    func() bool
 }
 
 // dial sends no query if the module is not loaded.
@@ -88,13 +83,8 @@ func dial(ctx context.Context) (*conn, error) {
 }
 
 func open(ctx context.Context, protocol int) (*conn, error) {
-	nl, err := netlink.Dial(protocol, nil)
-	if err != nil {
-		return nil, err
-	}
-	c := &conn{Conn: nl, ctx: ctx, family: unix.GENL_ID_CTRL}
-	c.end = context.AfterFunc(ctx, func() { _ = nl.SetDeadline(time.Unix(1, 0)) })
-	return c, nil
+	s, err := wire.Open(protocol)
+	return &conn{s, ctx, unix.GENL_ID_CTRL}, err
 }
 
 func dialFamily(ctx context.Context, name string) (*conn, error) {
@@ -110,16 +100,11 @@ func dialFamily(ctx context.Context, name string) (*conn, error) {
 			return c, nil
 		}
 	}
-	c.close()
+	c.Close()
 	if err == nil {
 		err = fmt.Errorf("the kernel has no %s: %w", name, fs.ErrNotExist)
 	}
 	return nil, err
-}
-
-func (c *conn) close() {
-	c.end()
-	_ = c.Close() // it was only asked
 }
 
 // servers returns where a virtual server's connections go, none where it is gone by now.
@@ -154,24 +139,10 @@ func (c *conn) ask(command uint8, about []byte) ([][]byte, error) {
 
 // list returns the messages with which the kernel answers one.
 func (c *conn) list(kind uint16, message []byte) ([][]byte, error) {
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		return nil, err
-	}
-	if c.ctx.Err() != nil { // it may have ended before that deadline was set
+	if c.ctx.Err() != nil {
 		return nil, c.ctx.Err()
 	}
-	answers, err := c.Execute(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(kind), Flags: netlink.Request | netlink.Dump},
-		Data:   message,
-	})
-	if err != nil {
-		return nil, errors.Join(err, c.ctx.Err())
-	}
-	messages := make([][]byte, len(answers))
-	for i, a := range answers {
-		messages[i] = a.Data
-	}
-	return messages, nil
+	return c.Dump(kind, message)
 }
 
 // addresses reads which addresses are the node's, and which of them kube-proxy's.

@@ -18,7 +18,7 @@ import (
 func TestFamily(t *testing.T) {
 	c, err := dialFamily(t.Context(), "nlctrl")
 	require.NoError(t, err)
-	defer c.close()
+	defer c.Close()
 	assert.Equal(t, c.family, unix.GENL_ID_CTRL, "the controller is family")
 	_, err = dialFamily(t.Context(), "NGNONE")
 	assert.True(t, errors.Is(err, fs.ErrNotExist), "a family that nobody has: %v", err)

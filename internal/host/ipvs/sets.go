@@ -48,7 +48,7 @@ func sources(ctx context.Context) (map[ruleset.Portal][]netip.Prefix, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking for sets of addresses: %w", err)
 	}
-	defer c.close()
+	defer c.Close()
 	var all map[ruleset.Portal][]netip.Prefix
 	for _, of := range sourceSets {
 		closed, err := c.entries(of.Closed)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -21,11 +20,8 @@ import (
 func translating(t testing.TB, n *netns.Namespace, ctx context.Context, sockets int) {
 	t.Helper()
 	hosttest.NeedProgram(t, "nft")
-	for _, step := range []error{n.AddAddr(ctx, "lo", netip.MustParsePrefix("198.51.100.1/24")), n.SetUp(ctx, "lo")} {
-		require.NoError(t, step)
-	}
 	err := n.Do(ctx, func() error {
-		cmd := exec.CommandContext(ctx, "nft", "-f", "-")
+		cmd := exec.CommandContext(ctx, "sh", "-ec", "ip addr add 198.51.100.1/24 dev lo; ip link set lo up; nft -f -")
 		cmd.Stdin = strings.NewReader(`add table ip test
 add chain ip test out { type nat hook output priority -100; }
 add rule ip test out ip daddr 198.51.100.10 udp dport 53 dnat to 198.51.100.2:5353

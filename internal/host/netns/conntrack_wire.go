@@ -10,6 +10,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/wire"
 	"nodegate/internal/nlattr"
 )
 
@@ -68,24 +69,12 @@ func encodeTuple(t Tuple) ([]byte, error) {
 	if from.Is6() {
 		family, src, dst = unix.AF_INET6, ctaIPv6Src, ctaIPv6Dst
 	}
-	e := netlink.NewAttributeEncoder()
-	e.ByteOrder = binary.BigEndian
-	e.Nested(ctaTupleOrig, func(e *netlink.AttributeEncoder) error {
-		e.Nested(ctaTupleIP, func(e *netlink.AttributeEncoder) error {
-			e.Bytes(src, from.AsSlice())
-			e.Bytes(dst, to.AsSlice())
-			return nil
-		})
-		e.Nested(ctaTupleProto, func(e *netlink.AttributeEncoder) error {
-			e.Uint8(ctaProtoNum, t.Proto)
-			e.Uint16(ctaProtoSrcPort, t.From.Port())
-			e.Uint16(ctaProtoDstPort, t.To.Port())
-			return nil
-		})
-		return nil
-	})
-	attrs, err := e.Encode()
-	return append([]byte{family, unix.NFNETLINK_V0, 0, 0}, attrs...), err
+	const nested = unix.NLA_F_NESTED
+	port := func(kind, n uint16) []byte { return wire.Attribute(kind, binary.BigEndian.AppendUint16(nil, n)) }
+	return append([]byte{family, unix.NFNETLINK_V0, 0, 0}, wire.Attribute(ctaTupleOrig|nested,
+		wire.Attribute(ctaTupleIP|nested, wire.Attribute(src, from.AsSlice()), wire.Attribute(dst, to.AsSlice())),
+		wire.Attribute(ctaTupleProto|nested, wire.Attribute(ctaProtoNum, []byte{t.Proto}),
+			port(ctaProtoSrcPort, t.From.Port()), port(ctaProtoDstPort, t.To.Port())))...), nil
 }
 
 var errShortFlow = errors.New("reading a conntrack flow: the message is cut short")

@@ -2,28 +2,24 @@ package netns
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mdlayher/socket"
 	"golang.org/x/sys/unix"
 )
 
-// Attempt is a socket in a namespace. The caller chooses its source port, by which conntrack
-// distinguishes flows.
+// Attempt is a socket in a namespace.
 type Attempt struct {
+	From netip.AddrPort // the kernel chooses the port, by which conntrack distinguishes flows
 	conn *socket.Conn
 	to   unix.Sockaddr
 }
 
-// Attempt opens a socket bound to from, for one connection to the address to; proto is 6 (TCP) or
-// 17 (UDP). It sends nothing. The error wraps EADDRINUSE if the port is in use.
-func (n *Namespace) Attempt(ctx context.Context, proto uint8, from, to netip.AddrPort) (*Attempt, error) {
+// Attempt opens a socket bound to an address, for one connection to the address to; proto is 6 (TCP) or 17 (UDP). It sends nothing.
+// With foreign, the address may be another machine's. The error wraps EADDRINUSE if no port is free.
+func (n *Namespace) Attempt(ctx context.Context, proto uint8, from netip.Addr, to netip.AddrPort, foreign bool) (*Attempt, error) {
 	family, kind := unix.AF_INET, unix.SOCK_STREAM
 	if to.Addr().Is6() {
 		family = unix.AF_INET6
@@ -39,11 +35,37 @@ func (n *Namespace) Attempt(ctx context.Context, proto uint8, from, to netip.Add
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket: %w", err)
 	}
-	if err := a.conn.Bind(sockaddr(from)); err != nil {
+	if raw, err := a.conn.SyscallConn(); foreign && err == nil {
+		_ = raw.Control(func(fd uintptr) { SetForeign(int(fd), to.Addr().Is6()) })
+	}
+	if err = a.conn.Bind(sockaddr(netip.AddrPortFrom(from, 0))); err == nil {
+		err = a.readFrom()
+	}
+	if err != nil {
 		_ = a.conn.Close()
 		return nil, fmt.Errorf("binding a socket to %s: %w", from, err)
 	}
 	return a, nil
+}
+
+// SetForeign lets a socket have addresses of other machines.
+func SetForeign(fd int, is6 bool) {
+	if is6 {
+		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1)
+	} else {
+		_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1)
+	}
+}
+
+func (a *Attempt) readFrom() error {
+	own, err := a.conn.Getsockname()
+	switch s := own.(type) {
+	case *unix.SockaddrInet4:
+		a.From = netip.AddrPortFrom(netip.AddrFrom4(s.Addr), uint16(s.Port))
+	case *unix.SockaddrInet6:
+		a.From = netip.AddrPortFrom(netip.AddrFrom16(s.Addr), uint16(s.Port))
+	}
+	return err
 }
 
 // Connect returns when TCP is connected, or when ctx ends: immediately, even if ctx is cancelled
@@ -54,7 +76,7 @@ func (a *Attempt) Connect(ctx context.Context) error {
 	return err
 }
 
-// Ask sends a datagram and passes each reply to accept, until accept returns true or ctx ends. The
+// Ask sends a query and passes each part of the reply to accept, until accept returns true or ctx ends. The
 // socket must be connected.
 func (a *Attempt) Ask(ctx context.Context, query []byte, accept func(answer []byte) bool) error {
 	defer a.interrupt(ctx)()
@@ -84,29 +106,22 @@ func (a *Attempt) Close() { _ = a.conn.Close() }
 
 // SourceAddr returns the source address that the namespace would use. It sends nothing.
 func (n *Namespace) SourceAddr(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
-	any := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+	any := netip.IPv4Unspecified()
 	if to.Addr().Is6() {
-		any = netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
+		any = netip.IPv6Unspecified()
 	}
-	a, err := n.Attempt(ctx, unix.IPPROTO_UDP, any, to)
+	a, err := n.Attempt(ctx, unix.IPPROTO_UDP, any, to, false)
 	if err != nil {
 		return netip.Addr{}, err
 	}
 	defer a.Close()
-	if err := a.Connect(ctx); err != nil {
-		return netip.Addr{}, fmt.Errorf("routing to %s: %w", to.Addr(), err)
+	if err = a.Connect(ctx); err == nil {
+		err = a.readFrom()
 	}
-	own, err := a.conn.Getsockname()
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("routing to %s: %w", to.Addr(), err)
 	}
-	switch s := own.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrFrom4(s.Addr), nil
-	case *unix.SockaddrInet6:
-		return netip.AddrFrom16(s.Addr), nil
-	}
-	return netip.Addr{}, errors.New("routing: the socket has no address")
+	return a.From.Addr(), nil
 }
 
 func sockaddr(a netip.AddrPort) unix.Sockaddr {
@@ -114,59 +129,4 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
 	}
 	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
-}
-
-// LocalPorts returns the ports that the namespace uses for outgoing connections, without the
-// reserved ones.
-func (n *Namespace) LocalPorts(ctx context.Context) ([]uint16, error) {
-	text, err := n.Sysctl(ctx, "net/ipv4/ip_local_port_range")
-	if err != nil {
-		return nil, err
-	}
-	span, err := parsePorts(strings.Join(strings.Fields(text), "-"))
-	if err != nil {
-		return nil, fmt.Errorf("reading net.ipv4.ip_local_port_range: %w", err)
-	}
-	text, err = n.Sysctl(ctx, "net/ipv4/ip_local_reserved_ports")
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	reserved, err := parsePorts(text)
-	if err != nil {
-		return nil, fmt.Errorf("reading net.ipv4.ip_local_reserved_ports: %w", err)
-	}
-	taken := make(map[uint16]bool, len(reserved))
-	for _, p := range reserved {
-		taken[p] = true
-	}
-	ports := span[:0]
-	for _, p := range span {
-		if !taken[p] {
-			ports = append(ports, p)
-		}
-	}
-	return ports, nil
-}
-
-// parsePorts parses "1,5-7" into 1, 5, 6, 7.
-func parsePorts(text string) ([]uint16, error) {
-	var ports []uint16
-	for _, item := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
-		low, high, span := strings.Cut(item, "-")
-		if !span {
-			high = low
-		}
-		first, err := strconv.ParseUint(low, 10, 16)
-		if err != nil {
-			return nil, err
-		}
-		last, err := strconv.ParseUint(high, 10, 16)
-		if err != nil {
-			return nil, err
-		}
-		for p := first; p <= last; p++ {
-			ports = append(ports, uint16(p))
-		}
-	}
-	return ports, nil
 }

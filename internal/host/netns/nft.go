@@ -3,11 +3,8 @@ package netns
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -130,52 +127,4 @@ func newHits(c []uint64) (Hits, error) {
 		Reply:      Way{Prerouting: c[1], Forward: c[3], Postrouting: c[5]},
 		Translated: c[6],
 	}, nil
-}
-
-// Remove deletes the redirection, if it exists. It does not use the namespace's thread, so that other objects can be removed at the same
-// time: a commit waits for the kernel's readers.
-func (r *Redirect) Remove(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	conn, err := nftables.New(nftables.WithNetNSFd(int(r.n.file.Fd())))
-	if err == nil {
-		conn.DelTable(r.table)
-		err = conn.Flush()
-	}
-	if errors.Is(err, fs.ErrNotExist) || noNftables(err) {
-		return nil
-	}
-	return wrap("removing nftables table", r.table.Name, err)
-}
-
-// Redirects returns the names of the redirections that begin with prefix: none if the kernel lacks nf_tables.
-func (n *Namespace) Redirects(ctx context.Context, prefix string) (names []string, err error) {
-	err = n.Do(ctx, func() error {
-		conn, err := nftables.New()
-		if err != nil {
-			return wrap("listing", "nftables tables", err)
-		}
-		tables, err := conn.ListTablesOfFamily(nftables.TableFamilyIPv4)
-		if noNftables(err) {
-			return nil
-		}
-		for _, t := range tables {
-			if strings.HasPrefix(t.Name, prefix) {
-				names = append(names, t.Name)
-			}
-		}
-		return wrap("listing", "nftables tables", err)
-	})
-	return names, err
-}
-
-// RemoveRedirect removes a redirection that an earlier process created, if there is one.
-func (n *Namespace) RemoveRedirect(ctx context.Context, name string) error {
-	return (&Redirect{n: n, table: &nftables.Table{Name: name, Family: nftables.TableFamilyIPv4}}).Remove(ctx)
-}
-
-// noNftables reports whether err is nfnetlink's response for a missing subsystem.
-func noNftables(err error) bool {
-	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.EINVAL)
 }

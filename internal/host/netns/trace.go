@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -14,13 +13,15 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/wire"
 	"nodegate/internal/nlattr"
 )
 
-// Tracer traces the packets of one flow through nf_tables, and so through iptables-nft. Its table marks only this flow, and has an
-// owner (NFT_TABLE_F_OWNER): it disappears with the tracer's socket, however the process ends.
+// Tracer traces the packets of one flow, or all of a scratch namespace, through nf_tables, and so through iptables-nft. The table that
+// marks only one flow has an owner (NFT_TABLE_F_OWNER): it disappears with the tracer's socket, however the process ends.
 type Tracer struct {
 	n      *Namespace
 	rules  *nftables.Conn
@@ -39,7 +40,7 @@ type TraceEvent struct {
 	Code     int32  // of the verdict: NF_DROP, NFT_JUMP
 	Target   string // of a jump
 	Mark     uint32
-	In, Out  string // links
+	Out      int // index of the link
 	Reply    bool
 	Own      bool // the tracer's own table: the packet passed this place of a hook
 }
@@ -62,10 +63,12 @@ const (
 	placeLast  = "-last"
 )
 
-// Trace begins to trace a flow. It needs Linux 5.12.
+// Trace begins to trace a flow, or every packet if it is the zero Tuple. A flow needs Linux 5.12.
 func (n *Namespace) Trace(ctx context.Context, flow Tuple) (*Tracer, error) {
 	t := &Tracer{n: n, table: &nftables.Table{Name: fmt.Sprintf("nodegate-trace-%d", os.Getpid()), Family: nftables.TableFamilyIPv4}}
-	if flow.To.Addr().Is6() {
+	if flow == (Tuple{}) {
+		t.table.Family = nftables.TableFamilyINet
+	} else if flow.To.Addr().Is6() {
 		t.table.Family = nftables.TableFamilyIPv6
 	}
 	err := n.Do(ctx, func() error {
@@ -79,11 +82,13 @@ func (n *Namespace) Trace(ctx context.Context, flow Tuple) (*Tracer, error) {
 			return err
 		}
 		const events = 9 // NFNLGRP_NFTRACE
-		_ = t.events.SetReadBuffer(4 << 20)
+		_ = errors.Join(t.events.SetReadBuffer(4<<20), t.events.SetOption(netlink.NoENOBUFS, true))
 		if err := t.events.JoinGroup(events); err != nil {
 			return err
 		}
-		if err := createOwned(raw, t.table); err != nil {
+		if flow == (Tuple{}) {
+			t.rules.AddTable(t.table)
+		} else if err := createOwned(raw, t.table); err != nil {
 			return err
 		}
 		t.addChains(flow)
@@ -99,18 +104,13 @@ func (n *Namespace) Trace(ctx context.Context, flow Tuple) (*Tracer, error) {
 // createOwned creates a table that belongs to the socket.
 func createOwned(c *netlink.Conn, t *nftables.Table) error {
 	const owner = 2 // NFT_TABLE_F_OWNER
-	attributes, err := netlink.MarshalAttributes([]netlink.Attribute{
-		{Type: unix.NFTA_TABLE_NAME, Data: append([]byte(t.Name), 0)},
-		{Type: unix.NFTA_TABLE_FLAGS, Data: binary.BigEndian.AppendUint32(nil, owner)},
-	})
-	if err != nil {
-		return err
-	}
+	attributes := slices.Concat(wire.Attribute(unix.NFTA_TABLE_NAME, []byte(t.Name), []byte{0}),
+		wire.Attribute(unix.NFTA_TABLE_FLAGS, binary.BigEndian.AppendUint32(nil, owner)))
 	message := func(kind netlink.HeaderType, flags netlink.HeaderFlags, family byte, resource uint16, data []byte) netlink.Message {
 		header := binary.BigEndian.AppendUint16([]byte{family, unix.NFNETLINK_V0}, resource)
 		return netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request | flags}, Data: append(header, data...)}
 	}
-	_, err = c.SendMessages([]netlink.Message{
+	_, err := c.SendMessages([]netlink.Message{
 		message(unix.NFNL_MSG_BATCH_BEGIN, 0, 0, unix.NFNL_SUBSYS_NFTABLES, nil),
 		message(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWTABLE, netlink.Acknowledge|netlink.Create|netlink.Excl, byte(t.Family), 0,
 			attributes),
@@ -131,6 +131,12 @@ func (t *Tracer) addChains(flow Tuple) {
 			Priority: &at})
 	}
 	for hook := range hooks {
+		if flow == (Tuple{}) {
+			if hook == "prerouting" || hook == "output" {
+				t.addRule(add(hook, placeFirst, -450), nil)
+			}
+			continue
+		}
 		first := add(hook, placeFirst, -390) // behind the reassembly of fragments
 		add(hook, placeLast, 1000)
 		if hook != "prerouting" && hook != "output" {
@@ -205,7 +211,7 @@ func (t *Tracer) Events(ctx context.Context, flow Tuple, quiet time.Duration) ([
 	for _, e := range all {
 		ours[e.Packet] = ours[e.Packet] || e.Own
 	}
-	list := slices.DeleteFunc(all, func(e TraceEvent) bool { return !ours[e.Packet] })
+	list := slices.DeleteFunc(all, func(e TraceEvent) bool { return !ours[e.Packet] && flow != Tuple{} })
 	return list, errors.Join(failed, t.locate(ctx, list))
 }
 
@@ -224,7 +230,7 @@ func (t *Tracer) read(b []byte, flow Tuple, before []TraceEvent) (e TraceEvent, 
 	text := func(b []byte) string { return strings.TrimRight(string(b), "\x00") }
 	e = TraceEvent{Packet: number(unix.NFTA_TRACE_ID), Family: b[0], Table: text(a[unix.NFTA_TRACE_TABLE]),
 		Chain: text(a[unix.NFTA_TRACE_CHAIN]),
-		Mark:  number(unix.NFTA_TRACE_MARK), In: linkName(number(unix.NFTA_TRACE_IIF)), Out: linkName(number(unix.NFTA_TRACE_OIF))}
+		Mark:  number(unix.NFTA_TRACE_MARK), Out: int(number(unix.NFTA_TRACE_OIF))}
 	if handle := a[unix.NFTA_TRACE_RULE_HANDLE]; len(handle) == 8 {
 		e.Handle = binary.BigEndian.Uint64(handle)
 	}
@@ -252,17 +258,6 @@ func (t *Tracer) read(b []byte, flow Tuple, before []TraceEvent) (e TraceEvent, 
 	return e, nil
 }
 
-func linkName(index uint32) string {
-	if index == 0 {
-		return ""
-	}
-	link, err := net.InterfaceByIndex(int(index))
-	if err != nil {
-		return fmt.Sprintf("link %d", index)
-	}
-	return link.Name
-}
-
 // locate adds the positions of the rules.
 func (t *Tracer) locate(ctx context.Context, list []TraceEvent) error {
 	type place struct {
@@ -276,13 +271,16 @@ func (t *Tracer) locate(ctx context.Context, list []TraceEvent) error {
 			at := place{e.Family, e.Table, e.Chain}
 			if known[at] == nil && !e.Own {
 				known[at] = map[uint64]int{}
-				table := &nftables.Table{Name: e.Table, Family: nftables.TableFamily(e.Family)}
-				rules, err := t.rules.GetRules(table, &nftables.Chain{Name: e.Chain, Table: table})
-				if err != nil {
-					continue // the handle must do
-				}
+				query := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP)
+				query.AddData(&nl.Nfgenmsg{NfgenFamily: e.Family, Version: nl.NFNETLINK_V0})
+				query.AddData(nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(e.Table)))
+				query.AddData(nl.NewRtAttr(unix.NFTA_RULE_CHAIN, nl.ZeroTerminated(e.Chain)))
+				rules, _ := query.Execute(unix.NETLINK_NETFILTER, 0) // without, the handle must do
 				for n, r := range rules {
-					known[at][r.Handle] = n + 1
+					var a [unix.NFTA_RULE_HANDLE + 1][]byte
+					if _ = nlattr.Split(r[min(4, len(r)):], a[:]); len(a[unix.NFTA_RULE_HANDLE]) == 8 {
+						known[at][binary.BigEndian.Uint64(a[unix.NFTA_RULE_HANDLE])] = n + 1
+					}
 				}
 			}
 			e.Position = known[at][e.Handle]
@@ -294,6 +292,10 @@ func (t *Tracer) locate(ctx context.Context, list []TraceEvent) error {
 // Close removes the table.
 func (t *Tracer) Close() {
 	if t.rules != nil {
+		if t.table.Family == nftables.TableFamilyINet { // without an owner
+			t.rules.DelTable(t.table)
+			_ = t.rules.Flush()
+		}
 		_ = t.rules.CloseLasting()
 	}
 	if t.events != nil {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/netns"
 	"nodegate/internal/nlattr"
 )
 
@@ -25,7 +26,7 @@ func ReadOthers(ctx context.Context) (o Others, err error) {
 	if err != nil {
 		return o, err
 	}
-	defer c.close()
+	defer c.Close()
 	for range tries {
 		if o, err = c.others(); !errors.Is(err, ErrTorn) {
 			break
@@ -48,50 +49,6 @@ func (c *conn) others() (Others, error) {
 		return o, fmt.Errorf("listing the sets of nf_tables: %w", err)
 	}
 	return o, nil
-}
-
-// ForwardPolicies returns the chains of hook forward for IPv4 whose policy is drop, iptables-nft's FORWARD among them:
-// "ip filter FORWARD". It needs CAP_NET_ADMIN.
-func ForwardPolicies(ctx context.Context) (chains []string, err error) {
-	c, err := dial(ctx, unix.NFPROTO_UNSPEC)
-	if err != nil {
-		return nil, err
-	}
-	defer c.close()
-	dormant, err := c.dormant()
-	if err != nil {
-		return nil, err
-	}
-	err = c.ask(unix.NFT_MSG_GETCHAIN, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
-		a, err := split(b[nfGenMsg:])
-		if err != nil || a[unix.NFTA_CHAIN_HOOK] == nil || a[unix.NFTA_CHAIN_POLICY] == nil || b[0] == unix.NFPROTO_IPV6 ||
-			dormant[named(b[0], a[unix.NFTA_CHAIN_TABLE], nil)] {
-			return err
-		}
-		hook, err := split(a[unix.NFTA_CHAIN_HOOK])
-		if number(hook[unix.NFTA_HOOK_HOOKNUM]) == unix.NF_INET_FORWARD && number(a[unix.NFTA_CHAIN_POLICY]) == 0 {
-			chains = append(chains, named(b[0], a[unix.NFTA_CHAIN_TABLE], a[unix.NFTA_CHAIN_NAME]))
-		}
-		return err
-	})
-	return chains, err
-}
-
-// dormant returns the tables whose chains are not in the hooks.
-func (c *conn) dormant() (map[string]bool, error) {
-	const flag = 1 // NFT_TABLE_F_DORMANT
-	tables := map[string]bool{}
-	err := c.ask(unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP, nil, func(_ int, b []byte) error {
-		a, err := split(b[nfGenMsg:])
-		if err == nil && number(a[unix.NFTA_TABLE_FLAGS])&flag != 0 {
-			tables[named(b[0], a[unix.NFTA_TABLE_NAME], nil)] = true
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("listing the tables of nf_tables: %w", err)
-	}
-	return tables, nil
 }
 
 // typedByValue reports whether a set's user data gives its type by a bare value: a nested typeof (3
@@ -135,17 +92,6 @@ func split(b []byte) (a attributes, err error) {
 
 func text(b []byte) string { return strings.TrimRight(string(b), "\x00") }
 
-func number(b []byte) uint32 {
-	if len(b) != 4 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(b)
-}
-
 func named(family byte, table, name []byte) string {
-	families := map[byte]string{
-		unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_ARP: "arp", unix.NFPROTO_BRIDGE: "bridge",
-		unix.NFPROTO_NETDEV: "netdev",
-	}
-	return families[family] + " " + text(table) + " " + text(name)
+	return netns.FamilyName(family) + " " + text(table) + " " + text(name)
 }

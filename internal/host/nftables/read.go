@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/activity"
+	"nodegate/internal/host/wire"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/ruleset/nftwire"
 )
@@ -28,7 +29,7 @@ func Generation(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the generation of the rules: %w", err)
 	}
-	defer c.close()
+	defer c.Close()
 	id, err := c.generation()
 	if err != nil {
 		return "", err
@@ -44,7 +45,7 @@ func Read(ctx context.Context, family string) (*ruleset.NFTTable, error) {
 	conns := make(team, 0, readers)
 	defer func() {
 		for _, c := range conns {
-			c.close()
+			c.Close()
 		}
 	}()
 	for range min(readers, runtime.GOMAXPROCS(0)) {
@@ -127,7 +128,7 @@ func protocolOf(family string) uint8 {
 
 // table reads the table once.
 func (t team) table(family string) (*ruleset.NFTTable, error) {
-	of := []attribute{called(unix.NFTA_RULE_TABLE, ruleset.KubeProxyTable)} // sets and the other objects use the same number
+	of := [][]byte{called(unix.NFTA_RULE_TABLE, ruleset.KubeProxyTable)} // sets and the other objects use the same number
 	c := t[0]
 	if err := c.ask(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, of, func(int, []byte) error { return nil }); errors.Is(err, unix.ENOENT) {
 		return nil, fmt.Errorf("no table %s %s: %w", family, ruleset.KubeProxyTable, fs.ErrNotExist)
@@ -152,7 +153,7 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 		rules[i] = d.Rules()
 	}
 	err = t.each(len(chains), func(member, i int) error {
-		chain := []attribute{of[0], called(unix.NFTA_RULE_CHAIN, chains[i].Name)}
+		chain := [][]byte{of[0], called(unix.NFTA_RULE_CHAIN, chains[i].Name)}
 		rules[member].Of = chains[i].Name
 		return t[member].ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, chain, rules[member].Add)
 	})
@@ -166,7 +167,7 @@ func (t team) table(family string) (*ruleset.NFTTable, error) {
 // elements are requested by their keys, three times for a dump (nft_set_dump_ctx_init, and
 // nf_tables_dump_set for each part and for the end).
 func (c *conn) elements(d *nftwire.Decoder, s nftwire.Set) error {
-	set := []attribute{called(unix.NFTA_SET_ELEM_LIST_TABLE, ruleset.KubeProxyTable), called(unix.NFTA_SET_ELEM_LIST_SET, s.Name)}
+	set := [][]byte{called(unix.NFTA_SET_ELEM_LIST_TABLE, ruleset.KubeProxyTable), called(unix.NFTA_SET_ELEM_LIST_SET, s.Name)}
 	if 0 < s.Numbers && s.Numbers <= singly {
 		err := c.ask(unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, append(set, numbers(s.Numbers)), d.Add)
 		if refused := unix.Errno(0); !errors.As(err, &refused) {
@@ -181,23 +182,16 @@ func (c *conn) elements(d *nftwire.Decoder, s nftwire.Set) error {
 	return err
 }
 
-const (
-	singly  = 64      // maximum number of elements requested by key: each is a message, and all must fit into the socket's buffer
-	largest = 4 << 10 // maximum size of such a message in that buffer
-)
+// singly bounds the elements requested by key: each is a message, and all must fit into the socket's buffer.
+const singly = 64
 
 // numbers returns the attribute that requests the elements with the keys 0 to n-1, the values of
 // numgen.
-func numbers(n int) attribute {
+func numbers(n int) []byte {
 	var b []byte
 	for i := range n {
-		for depth, kind := range []uint16{unix.NFTA_LIST_ELEM, unix.NFTA_SET_ELEM_KEY} {
-			b = binary.NativeEndian.AppendUint16(b, uint16(4+(3-depth)*unix.SizeofNlAttr))
-			b = binary.NativeEndian.AppendUint16(b, kind|unix.NLA_F_NESTED)
-		}
-		b = binary.NativeEndian.AppendUint16(b, 4+unix.SizeofNlAttr)
-		b = binary.NativeEndian.AppendUint16(b, unix.NFTA_DATA_VALUE)
-		b = binary.NativeEndian.AppendUint32(b, uint32(i))
+		number := wire.Attribute(unix.NFTA_DATA_VALUE, binary.NativeEndian.AppendUint32(nil, uint32(i)))
+		b = append(b, wire.Attribute(unix.NFTA_LIST_ELEM|unix.NLA_F_NESTED, wire.Attribute(unix.NFTA_SET_ELEM_KEY|unix.NLA_F_NESTED, number))...)
 	}
-	return attribute{unix.NFTA_SET_ELEM_LIST_ELEMENTS | unix.NLA_F_NESTED, string(b)}
+	return wire.Attribute(unix.NFTA_SET_ELEM_LIST_ELEMENTS|unix.NLA_F_NESTED, b)
 }

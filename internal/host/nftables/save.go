@@ -21,7 +21,7 @@ func Save(ctx context.Context, family string, read func(io.Reader) error) error 
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	return whole(ctx, func() error {
 		r, w := io.Pipe()
 		wrote := make(chan error, 1)
@@ -47,7 +47,7 @@ func (c *conn) save(s *nftwire.Save) error {
 		s.Begin(t)
 		for i := range t.Chains {
 			s.Of(t.Chains[i].Name)
-			chain := []attribute{called(unix.NFTA_RULE_TABLE, t.Name), called(unix.NFTA_RULE_CHAIN, t.Chains[i].Name)}
+			chain := [][]byte{called(unix.NFTA_RULE_TABLE, t.Name), called(unix.NFTA_RULE_CHAIN, t.Chains[i].Name)}
 			if err := c.ask(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, chain, s.AddRule); err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/wire"
 	"nodegate/internal/host/xtables"
 )
 
@@ -54,12 +55,12 @@ func (r *Replica) Rewrite(ctx context.Context, now *Capture) error {
 		if !slices.ContainsFunc(r.Capture.NFT, func(u Unit) bool { return u.Part >= 0 && r.Capture.Parts[u.Part].Own }) {
 			return nil
 		}
-		s, err := open(unix.NETLINK_NETFILTER)
+		s, err := wire.Open(unix.NETLINK_NETFILTER)
 		if err != nil {
 			return err
 		}
-		defer s.close()
-		if _, err = s.commit(r.Capture.own(now)); err != nil {
+		defer s.Close()
+		if _, err = commit(s, r.Capture.own(now)); err != nil {
 			return fmt.Errorf("writing kube-proxy's rules again: %w", err)
 		}
 		return nil
@@ -82,12 +83,12 @@ func (c *Capture) rewriteLegacy(l *Legacy, now *Capture) error {
 // Hop returns the machine and link to which the copy of the node sends packets for an address now, as the kernel says; "" without a route.
 func (r *Replica) Hop(ctx context.Context, to netip.Addr) (hop string) {
 	_ = r.Node.Do(ctx, func() error {
-		s, err := open(unix.NETLINK_ROUTE)
+		s, err := wire.Open(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err
 		}
-		defer s.close()
-		answers, err := s.ask(unix.RTM_GETROUTE, 0, slices.Concat(routeHeader(family(to), byte(to.BitLen()), 0, 0),
+		defer s.Close()
+		answers, err := s.Ask(unix.RTM_GETROUTE, 0, slices.Concat(routeHeader(family(to), byte(to.BitLen()), 0, 0),
 			attribute(unix.RTA_DST, to.AsSlice())))
 		for _, m := range answers {
 			a := attributes(m[unix.SizeofRtMsg:], unix.RTA_GATEWAY)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/netns"
+	"nodegate/internal/host/wire"
 )
 
 // Spec lists the parts of a replica beside the copy of the node.
@@ -180,11 +181,11 @@ func (l *Link) keepsKind() bool {
 // copyNetwork creates the links, in the node's copy.
 func (r *Replica) copyNetwork() error {
 	c := r.Capture
-	s, err := open(unix.NETLINK_ROUTE)
+	s, err := wire.Open(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	for _, key := range slices.Sorted(maps.Keys(c.Sysctls)) { // before the links: forwarding sets theirs
 		if slices.Contains(sysctls, key) {
 			if err := write(key, c.Sysctls[key]); err != nil {
@@ -192,7 +193,7 @@ func (r *Replica) copyNetwork() error {
 			}
 		}
 	}
-	existing, err := s.dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
+	existing, err := s.Dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
 	if err != nil {
 		return err
 	}
@@ -200,7 +201,7 @@ func (r *Replica) copyNetwork() error {
 	for _, m := range existing { // tunnels that the kernel creates in every namespace
 		index := intOf(m[4:8])
 		if taken[index] = true; index != 1 {
-			_, _ = s.ask(unix.RTM_NEWLINK, 0, slices.Concat(linkHeader(index, 0), text(unix.IFLA_IFNAME, fmt.Sprintf("kernel%d", index))))
+			_, _ = s.Ask(unix.RTM_NEWLINK, 0, slices.Concat(linkHeader(index, 0), text(unix.IFLA_IFNAME, fmt.Sprintf("kernel%d", index))))
 		}
 	}
 	for _, kept := range []bool{true, false} {
@@ -221,11 +222,11 @@ func (r *Replica) copyNetwork() error {
 		}
 		if r.index[l.Master] != 0 {
 			change := slices.Concat(linkHeader(r.index[l.Index], 0), number(unix.IFLA_MASTER, r.index[l.Master]))
-			if _, err := s.ask(unix.RTM_NEWLINK, 0, change); err != nil {
+			if _, err := s.Ask(unix.RTM_NEWLINK, 0, change); err != nil {
 				return fmt.Errorf("adding %s to its master: %w", l.Name, err)
 			}
 			if data := chosen(l.SlaveData, portOptions); len(data) > 0 && l.SlaveKind == "bridge" {
-				_, _ = s.ask(unix.RTM_NEWLINK, 0, slices.Concat(linkHeader(r.index[l.Index], 0), attribute(unix.IFLA_LINKINFO,
+				_, _ = s.Ask(unix.RTM_NEWLINK, 0, slices.Concat(linkHeader(r.index[l.Index], 0), attribute(unix.IFLA_LINKINFO,
 					text(infoSlaveKind, l.SlaveKind), attribute(infoSlaveData|unix.NLA_F_NESTED, data))))
 			}
 		}
@@ -243,10 +244,10 @@ func (r *Replica) copyNetwork() error {
 			}
 		}
 		if l.Kind == "bridge" { // a port has changed it
-			_, _ = s.ask(unix.RTM_NEWLINK, 0, slices.Concat(linkHeader(r.index[l.Index], 0), number(unix.IFLA_MTU, l.mtu())))
+			_, _ = s.Ask(unix.RTM_NEWLINK, 0, slices.Concat(linkHeader(r.index[l.Index], 0), number(unix.IFLA_MTU, l.mtu())))
 		}
 		if l.Up {
-			if _, err := s.ask(unix.RTM_NEWLINK, 0, linkHeader(r.index[l.Index], unix.IFF_UP)); err != nil {
+			if _, err := s.Ask(unix.RTM_NEWLINK, 0, linkHeader(r.index[l.Index], unix.IFF_UP)); err != nil {
 				return fmt.Errorf("setting up %s: %w", l.Name, err)
 			}
 		}
@@ -278,7 +279,7 @@ func chosen(data []byte, kinds []int) (out []byte) {
 }
 
 // addLink creates the stand-in of a link: of its own kind, or one end of a veth pair.
-func (r *Replica) addLink(s *wire, l *Link, taken map[int]bool) error {
+func (r *Replica) addLink(s *wire.Conn, l *Link, taken map[int]bool) error {
 	index := l.Index
 	for ; taken[index]; index += 1 << 20 {
 	}
@@ -304,7 +305,7 @@ func (r *Replica) addLink(s *wire, l *Link, taken map[int]bool) error {
 	if len(l.MAC) == 6 && l.Kind != "vrf" {
 		message = append(message, attribute(unix.IFLA_ADDRESS, l.MAC)...)
 	}
-	if _, err := s.ask(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
+	if _, err := s.Ask(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL,
 		append(message, attribute(unix.IFLA_LINKINFO|unix.NLA_F_NESTED, info)...)); err != nil {
 		return err
 	}
@@ -313,7 +314,7 @@ func (r *Replica) addLink(s *wire, l *Link, taken map[int]bool) error {
 	if l.NoARP {
 		header := linkHeader(index, unix.IFF_NOARP)
 		binary.NativeEndian.PutUint32(header[12:], unix.IFF_NOARP)
-		_, err := s.ask(unix.RTM_NEWLINK, 0, header)
+		_, err := s.Ask(unix.RTM_NEWLINK, 0, header)
 		return err
 	}
 	return nil
@@ -336,9 +337,9 @@ func linkHeader(index int, flags uint32) []byte {
 }
 
 // awaitUp waits until some links of the thread's namespace are operational: until then they drop packets.
-func awaitUp(ctx context.Context, s *wire, wanted map[int]bool) error {
+func awaitUp(ctx context.Context, s *wire.Conn, wanted map[int]bool) error {
 	for {
-		links, err := s.dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
+		links, err := s.Dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
 		if err != nil {
 			return err
 		}

@@ -47,6 +47,7 @@ type Part struct {
 	Handle   uint64 // of a rule of nf_tables, on the node
 	Position int    // of a rule in its chain on the node, from 1
 	Own      bool   // kube-proxy wrote it
+	Forwards bool   // of a policy: its chain is at hook forward
 	Target   string // a chain to which it leads, whose rules are parts too
 	Priority int    // of a routing rule
 	To       string // of a route
@@ -100,13 +101,7 @@ func ReadIn(ctx context.Context, n *netns.Namespace, keep func(ports []string) m
 		}
 		c.readSysctls()
 		c.readListeners()
-		if err := c.readSets(); err != nil {
-			return fmt.Errorf("reading ip sets and counters: %w", err)
-		}
-		if err := c.readNFT(keep); err != nil {
-			return err
-		}
-		return c.readLegacy(keep)
+		return c.readFilters(keep)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("copying the node's network: %w", err)
@@ -118,4 +113,15 @@ func ReadIn(ctx context.Context, n *netns.Namespace, keep func(ports []string) m
 type Listener struct {
 	Protocol uint8 // 6 or 17
 	At       netip.AddrPort
+}
+
+// readFilters reads the rules and the sets that they name.
+func (c *Capture) readFilters(keep func(ports []string) map[string]bool) error {
+	if err := c.readSets(); err != nil {
+		return fmt.Errorf("reading ip sets and counters: %w", err)
+	}
+	if err := c.readNFT(keep); err != nil {
+		return err
+	}
+	return c.readLegacy(keep)
 }

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mdlayher/socket"
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/netns"
@@ -87,7 +86,7 @@ func (r *Replica) listen(ctx context.Context, n *netns.Namespace, end int, proto
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
 			if end >= 0 { // it has every address
-				setTransparent(int(fd), at.Addr().Is6())
+				netns.SetForeign(int(fd), at.Addr().Is6())
 			}
 			if protocol == unix.IPPROTO_UDP && at.Addr().Is6() {
 				_ = unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_RECVPKTINFO, 1)
@@ -113,14 +112,6 @@ func (r *Replica) listen(ctx context.Context, n *netns.Namespace, end int, proto
 		}
 		return err
 	})
-}
-
-func setTransparent(fd int, is6 bool) {
-	if is6 {
-		_ = unix.SetsockoptInt(fd, unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1)
-	} else {
-		_ = unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1)
-	}
 }
 
 const wait = 2 * time.Minute // of a server, for a client that is gone or holds its connection
@@ -196,79 +187,47 @@ func (r *Replica) Send(ctx context.Context, call Call) (answer Answer, err error
 
 // Connection is a call that has not asked yet.
 type Connection struct {
-	conn *socket.Conn
+	*netns.Attempt
 	call Call
 }
 
-// Close ends a connection.
-func (c *Connection) Close() { _ = c.conn.Close() }
-
 // Open connects, or binds a socket for a datagram.
 func (r *Replica) Open(ctx context.Context, call Call) (*Connection, error) {
-	n := r.Node
+	n, from := r.Node, call.From
 	if call.End >= 0 {
 		n = r.Ends[call.End].Namespace
 	}
-	domain, kind := unix.AF_INET, unix.SOCK_STREAM
-	if call.To.Addr().Is6() {
-		domain = unix.AF_INET6
+	if !from.IsValid() && call.To.Addr().Is4() {
+		from = netip.IPv4Unspecified()
+	} else if !from.IsValid() {
+		from = netip.IPv6Unspecified()
 	}
-	if call.Protocol == unix.IPPROTO_UDP {
-		kind = unix.SOCK_DGRAM
-	}
-	c := &Connection{call: call}
-	err := n.Do(ctx, func() (err error) {
-		c.conn, err = socket.Socket(domain, kind, int(call.Protocol), "call", nil)
-		if err == nil && call.From.IsValid() {
-			raw, failed := c.conn.SyscallConn()
-			if failed != nil {
-				return failed
-			}
-			_ = raw.Control(func(fd uintptr) { setTransparent(int(fd), call.To.Addr().Is6()) })
-			err = c.conn.Bind(sockaddr(netip.AddrPortFrom(call.From, 0)))
-		}
-		return err
-	})
-	if c.conn == nil {
-		return nil, err
-	}
-	defer c.end(ctx)()
-	if err == nil {
-		_, err = c.conn.Connect(ctx, sockaddr(call.To))
-	}
+	a, err := n.Attempt(ctx, call.Protocol, from, call.To, call.From.IsValid())
 	if err != nil {
-		c.Close()
 		return nil, err
 	}
-	return c, nil
-}
-
-// end ends a wait of the connection at the end of ctx: the library observes only ctx's deadline.
-func (c *Connection) end(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
+	if err := a.Connect(ctx); err != nil {
+		a.Close()
+		return nil, err
+	}
+	return &Connection{a, call}, nil
 }
 
 // Ask sends a query, and returns the answer.
 func (c *Connection) Ask(ctx context.Context) (answer Answer, err error) {
-	defer c.end(ctx)()
 	query, want := []byte("hello"), small
 	if c.call.Big {
 		query, want = []byte("big"), big
 	}
-	if _, err := c.conn.WriteContext(ctx, query); err != nil {
+	var all []byte
+	if err := c.Attempt.Ask(ctx, query, func(part []byte) bool {
+		all = append(all, part...)
+		return len(all) >= want || len(part) == 0
+	}); err != nil {
 		return answer, err
 	}
-	var all []byte
-	b := make([]byte, 1<<16)
-	for len(all) < want {
-		size, err := c.conn.ReadContext(ctx, b)
-		if err != nil {
-			return answer, err
-		}
-		if size == 0 {
-			return answer, errors.New("the connection ended early")
-		}
-		all = append(all, b[:size]...)
+	if len(all) < want {
+		return answer, errors.New("the connection ended early")
 	}
 	f := strings.Fields(string(all[:min(len(all), small)]))
 	if len(f) < 3 {
@@ -283,13 +242,6 @@ func (c *Connection) Ask(ctx context.Context) (answer Answer, err error) {
 func addrPort(s string) netip.AddrPort {
 	a, _ := netip.ParseAddrPort(s) // of our own server
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
-}
-
-func sockaddr(a netip.AddrPort) unix.Sockaddr {
-	if a.Addr().Is4() {
-		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
-	}
-	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
 // Addresses returns the addresses of a Pod; nil if the end stands for all machines behind its link.

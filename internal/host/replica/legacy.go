@@ -166,7 +166,7 @@ func (c *Capture) prune(t *xtables.Table, keep func(ports []string) map[string]b
 			p := Part{Kind: PartRule, Legacy: true, Family: family, Table: t.Name, Chain: e.chain, Position: position[e.chain],
 				Own: isOwn("", e.chain) || to != "" && isOwn("", to), Target: to}
 			if policy {
-				p.Kind, p.Position = PartPolicy, 0
+				p.Kind, p.Position, p.Forwards = PartPolicy, 0, e.chain == "FORWARD"
 			}
 			if !policy || e.verdict == -1 {
 				c.Parts = append(c.Parts, p)

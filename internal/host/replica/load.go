@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/wire"
 	"nodegate/internal/host/xtables"
 )
 
@@ -46,15 +47,15 @@ func (r *Replica) Forget(ctx context.Context) error {
 }
 
 func forgetNeighbours() error {
-	s, err := open(unix.NETLINK_ROUTE)
+	s, err := wire.Open(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	all, err := s.dump(unix.RTM_GETNEIGH, make([]byte, unix.SizeofNdMsg))
+	defer s.Close()
+	all, err := s.Dump(unix.RTM_GETNEIGH, make([]byte, unix.SizeofNdMsg))
 	for _, m := range all {
 		if len(m) >= unix.SizeofNdMsg && binary.NativeEndian.Uint16(m[8:])&(unix.NUD_PERMANENT|unix.NUD_NOARP) == 0 {
-			_, _ = s.ask(unix.RTM_DELNEIGH, 0, slices.Concat(m[:unix.SizeofNdMsg],
+			_, _ = s.Ask(unix.RTM_DELNEIGH, 0, slices.Concat(m[:unix.SizeofNdMsg],
 				attribute(unix.NDA_DST, attributes(m[unix.SizeofNdMsg:], unix.NDA_DST)[unix.NDA_DST])))
 		}
 	}
@@ -62,13 +63,13 @@ func forgetNeighbours() error {
 }
 
 func (r *Replica) loadSets() error {
-	s, err := open(unix.NETLINK_NETFILTER)
+	s, err := wire.Open(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	for i, m := range r.Capture.Sets {
-		_, err := s.ask(r.Capture.Subsystems[i]<<8|m.Kind, m.Flags, nfnetlink(m.Family, m.Payload))
+		_, err := s.Ask(r.Capture.Subsystems[i]<<8|m.Kind, m.Flags, nfnetlink(m.Family, m.Payload))
 		r.refuse(fmt.Sprintf("set or counter %s", name(attributes(m.Payload, ipsetName)[ipsetName])), err)
 	}
 	return nil
@@ -76,11 +77,11 @@ func (r *Replica) loadSets() error {
 
 // loadRouting forwards, and removes the routing rules and routes, if these parts are left out now, and adds those that were left out before.
 func (r *Replica) loadRouting(without map[int]bool) error {
-	s, err := open(unix.NETLINK_ROUTE)
+	s, err := wire.Open(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	for i := range r.Capture.Parts {
 		p := &r.Capture.Parts[i]
 		if p.Kind == PartForwarding && without[i] != r.absent[i] {
@@ -99,9 +100,9 @@ func (r *Replica) loadRouting(without map[int]bool) error {
 			message, create, remove = r.routeMessage(p.Message), unix.RTM_NEWROUTE, unix.RTM_DELROUTE
 		}
 		if without[i] {
-			_, err = s.ask(remove, 0, message)
+			_, err = s.Ask(remove, 0, message)
 		} else {
-			_, err = s.ask(create, unix.NLM_F_CREATE, message)
+			_, err = s.Ask(create, unix.NLM_F_CREATE, message)
 		}
 		if err == nil {
 			r.absent[i] = without[i]
@@ -115,11 +116,11 @@ func (r *Replica) loadNFT(without map[int]bool) error {
 	if len(r.Capture.NFT) == 0 {
 		return nil
 	}
-	s, err := open(unix.NETLINK_NETFILTER)
+	s, err := wire.Open(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	flush := Unit{Part: -1, Messages: []Message{{Kind: unix.NFT_MSG_DELTABLE}}}
 	r.loaded = nil
 	todo := append([]Unit{flush}, r.Capture.NFT...)
@@ -139,7 +140,7 @@ func (r *Replica) loadNFT(without map[int]bool) error {
 				break
 			}
 		}
-		refused, err := s.commit(todo[:n])
+		refused, err := commit(s, todo[:n])
 		if err != nil && refused < 0 {
 			return err
 		}
@@ -172,13 +173,13 @@ func (r *Replica) describe(u *Unit) string {
 }
 
 // commit sends units as one transaction. If the kernel refuses one, it does none of them: refused is its index, else -1.
-func (s *wire) commit(units []Unit) (refused int, err error) {
+func commit(s *wire.Conn, units []Unit) (refused int, err error) {
 	edge := func(b []byte, kind uint16) []byte {
-		s.number++
-		return frame(b, kind, 0, s.number, []byte{0, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES})
+		s.Number++
+		return wire.Frame(b, kind, 0, s.Number, []byte{0, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES})
 	}
 	b := edge(nil, unix.NFNL_MSG_BATCH_BEGIN)
-	first := s.number
+	first := s.Number
 	owner := map[uint32]int{}
 	last := 0
 	for i, u := range units {
@@ -189,28 +190,28 @@ func (s *wire) commit(units []Unit) (refused int, err error) {
 	var end uint32
 	for i, u := range units {
 		for j, m := range u.Messages {
-			s.number++
-			owner[s.number] = i
+			s.Number++
+			owner[s.Number] = i
 			flags := m.Flags
 			if i == last && j == len(u.Messages)-1 {
 				flags |= unix.NLM_F_ACK
-				end = s.number
+				end = s.Number
 			}
-			b = frame(b, unix.NFNL_SUBSYS_NFTABLES<<8|m.Kind, flags, s.number, nfnetlink(m.Family, m.Payload))
+			b = wire.Frame(b, unix.NFNL_SUBSYS_NFTABLES<<8|m.Kind, flags, s.Number, nfnetlink(m.Family, m.Payload))
 		}
 	}
 	b = edge(b, unix.NFNL_MSG_BATCH_END)
-	_ = unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 2*len(b))
-	if err := unix.Sendto(s.fd, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	_ = unix.SetsockoptInt(s.FD, unix.SOL_SOCKET, unix.SO_SNDBUF, 2*len(b))
+	if err := s.Send(b); err != nil {
 		return -1, err
 	}
 	refused = -1
 	for {
-		done, failed := s.receive(func(number uint32, kind, _ uint16, data []byte) (bool, error) {
+		done, failed := s.Receive(func(number uint32, kind, _ uint16, data []byte) (bool, error) {
 			if number < first || kind != unix.NLMSG_ERROR {
 				return false, nil
 			}
-			if e := failure(data); e != nil && refused < 0 {
+			if e := wire.Failure(data); e != nil && refused < 0 {
 				if at, known := owner[number]; known {
 					refused = at
 				}
@@ -254,16 +255,4 @@ func (r *Replica) loadLegacy(without map[int]bool) error {
 		}
 	}
 	return nil
-}
-
-// Parts returns the indexes of the parts that are in the copy's chain, in their order.
-func (r *Replica) Parts(family byte, table, chain string) (list []int) {
-	for i := range r.loaded {
-		if part := r.loaded[i].Part; part >= 0 && len(r.loaded[i].Messages) > 0 {
-			if p := &r.Capture.Parts[part]; p.Kind == PartRule && p.Family == family && p.Table == table && p.Chain == chain {
-				list = append(list, part)
-			}
-		}
-	}
-	return list
 }

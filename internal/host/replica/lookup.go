@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/wire"
 )
 
 func (c *Capture) link(index int) *Link {
@@ -144,7 +146,7 @@ func (c *Capture) gateways(link int) (list []netip.Addr) {
 			if intOf(hops[4:8]) == link {
 				add(attributes(hops[unix.SizeofRtNexthop:size], unix.RTA_GATEWAY)[unix.RTA_GATEWAY])
 			}
-			hops = hops[min(align(size), len(hops)):]
+			hops = hops[min(wire.Align(size), len(hops)):]
 		}
 	}
 	for _, m := range c.Nexthops {

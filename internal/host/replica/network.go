@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/wire"
 )
 
 // Link is a link of the node, as far as packets notice it.
@@ -49,12 +51,12 @@ const (
 )
 
 func (c *Capture) readNetwork() error {
-	s, err := open(unix.NETLINK_ROUTE)
+	s, err := wire.Open(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	links, err := s.dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
+	defer s.Close()
+	links, err := s.Dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
 	if err != nil {
 		return fmt.Errorf("listing links: %w", err)
 	}
@@ -76,7 +78,7 @@ func (c *Capture) readNetwork() error {
 		head    int
 	}{{&c.Addresses, unix.RTM_GETADDR, unix.SizeofIfAddrmsg}, {&c.Routes, unix.RTM_GETROUTE, unix.SizeofRtMsg},
 		{&c.Rules, unix.RTM_GETRULE, unix.SizeofRtMsg}, {&c.Nexthops, unix.RTM_GETNEXTHOP, 8}} {
-		if *one.to, err = s.dump(one.request, make([]byte, one.head)); err != nil && one.request != unix.RTM_GETNEXTHOP { // before 5.3
+		if *one.to, err = s.Dump(one.request, make([]byte, one.head)); err != nil && one.request != unix.RTM_GETNEXTHOP { // before 5.3
 			return fmt.Errorf("reading addresses, routes and routing rules: %w", err)
 		}
 	}
@@ -87,7 +89,7 @@ func (c *Capture) readNetwork() error {
 	for _, family := range []byte{unix.AF_UNSPEC, unix.AF_BRIDGE} {
 		head := make([]byte, unix.SizeofNdMsg)
 		head[0] = family
-		all, err := s.dump(unix.RTM_GETNEIGH, head)
+		all, err := s.Dump(unix.RTM_GETNEIGH, head)
 		if err != nil {
 			return fmt.Errorf("reading neighbours: %w", err)
 		}

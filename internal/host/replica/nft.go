@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/wire"
 )
 
 // Attributes and messages of include/uapi/linux/netfilter/nf_tables.h that x/sys lacks.
@@ -65,7 +67,7 @@ type nftSet struct {
 
 // nftReader reads the nf_tables of a namespace, without the chains of Services that are not in the sample.
 type nftReader struct {
-	*wire
+	*wire.Conn
 	sample   map[string]bool // of Service ports
 	chains   []*nftChain
 	byID     map[chainID]*nftChain
@@ -83,7 +85,7 @@ func nfnetlink(family byte, attributes ...[]byte) []byte {
 
 // list returns the messages of a dump: their families, and their attributes. An object that is gone yields nothing.
 func (r *nftReader) list(subsystem, kind uint16, family byte, about ...[]byte) (families []byte, list [][]byte, err error) {
-	all, err := r.dump(subsystem<<8|kind, nfnetlink(family, about...))
+	all, err := r.Dump(subsystem<<8|kind, nfnetlink(family, about...))
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil, nil
 	}
@@ -96,7 +98,7 @@ func (r *nftReader) list(subsystem, kind uint16, family byte, about ...[]byte) (
 }
 
 func (r *nftReader) generation() (uint32, error) {
-	answers, err := r.ask(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0, nfnetlink(0))
+	answers, err := r.Ask(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0, nfnetlink(0))
 	if err != nil || len(answers) == 0 || len(answers[0]) < netfilterHeader {
 		return 0, fmt.Errorf("reading the generation of nf_tables: %w", errors.Join(err, errors.ErrUnsupported))
 	}
@@ -108,16 +110,16 @@ func (c *Capture) readNFT(keep func(ports []string) map[string]bool) error {
 	if !isLoaded("nf_tables") { // the question would load it
 		return nil
 	}
-	s, err := open(unix.NETLINK_NETFILTER)
+	s, err := wire.Open(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	var last [sha256.Size]byte
 	parts := len(c.Parts)
 	for range readings {
 		c.Parts = c.Parts[:parts]
-		r := &nftReader{wire: s, byID: map[chainID]*nftChain{}, sets: map[chainID]*nftSet{}, elements: map[chainID][][]byte{},
+		r := &nftReader{Conn: s, byID: map[chainID]*nftChain{}, sets: map[chainID]*nftSet{}, elements: map[chainID][][]byte{},
 			rules: map[chainID][][]byte{}, kept: map[chainID]bool{}}
 		before, err := r.generation()
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, unix.EPERM) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/wire"
 )
 
 // units returns the messages that create everything that is kept.
@@ -111,7 +113,7 @@ func (r *nftReader) createSet(s *nftSet) []Message {
 		if r.leadsOut(s.id, e) {
 			continue
 		}
-		pending = append(append(pending, e...), make([]byte, align(len(e))-len(e))...)
+		pending = append(append(pending, e...), make([]byte, wire.Align(len(e))-len(e))...)
 		if len(pending) > elementMessage {
 			flush()
 		}

@@ -28,7 +28,9 @@ func (c *Capture) addPolicy(chain *nftChain) int {
 	if len(policy) != 4 || binary.BigEndian.Uint32(policy) != 0 {
 		return -1
 	}
-	c.Parts = append(c.Parts, Part{Kind: PartPolicy, Family: chain.id.family, Table: chain.id.table, Chain: chain.id.name})
+	hook := attributes(attributes(chain.message, unix.NFTA_CHAIN_HOOK)[unix.NFTA_CHAIN_HOOK], unix.NFTA_HOOK_HOOKNUM)
+	c.Parts = append(c.Parts, Part{Kind: PartPolicy, Family: chain.id.family, Table: chain.id.table, Chain: chain.id.name,
+		Forwards: uint32Of(hook[unix.NFTA_HOOK_HOOKNUM]) == unix.NF_INET_FORWARD})
 	return len(c.Parts) - 1
 }
 

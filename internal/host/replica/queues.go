@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/wire"
 )
 
 // Messages and attributes of include/uapi/linux/netfilter/nfnetlink_queue.h.
@@ -26,7 +28,7 @@ const (
 // listener, as on the node.
 func (r *Replica) acceptQueues() error {
 	for _, queue := range r.Capture.Queues {
-		s, err := open(unix.NETLINK_NETFILTER)
+		s, err := wire.Open(unix.NETLINK_NETFILTER)
 		if err != nil {
 			return err
 		}
@@ -34,30 +36,30 @@ func (r *Replica) acceptQueues() error {
 			return append([]byte{0, unix.NFNETLINK_V0, byte(queue >> 8), byte(queue)}, slices.Concat(attributes...)...)
 		}
 		const config = unix.NFNL_SUBSYS_QUEUE<<8 | queueConfig
-		_, err = s.ask(config, 0, message(attribute(queueCommand, []byte{queueBind, 0, 0, 0})))
+		_, err = s.Ask(config, 0, message(attribute(queueCommand, []byte{queueBind, 0, 0, 0})))
 		if err == nil {
-			_, err = s.ask(config, 0, message(attribute(queueParameters, []byte{0, 0, 0, 0, queueCopyMeta})))
+			_, err = s.Ask(config, 0, message(attribute(queueParameters, []byte{0, 0, 0, 0, queueCopyMeta})))
 		}
 		if err != nil {
-			s.close()
+			s.Close()
 			r.refuse("queue", err)
 			continue
 		}
 		var closed atomic.Bool
 		r.closers = append(r.closers, func() { closed.Store(true) })
-		_ = unix.SetsockoptTimeval(s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
+		_ = unix.SetsockoptTimeval(s.FD, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000})
 		go func() {
-			defer s.close()
-			s.accept(&closed, func(id []byte) []byte { return message(attribute(queueVerdictIs, []byte{0, 0, 0, 1}, id)) })
+			defer s.Close()
+			accept(s, &closed, func(id []byte) []byte { return message(attribute(queueVerdictIs, []byte{0, 0, 0, 1}, id)) })
 		}()
 	}
 	return nil
 }
 
 // accept accepts every packet until closed is true.
-func (s *wire) accept(closed *atomic.Bool, verdict func(id []byte) []byte) {
+func accept(s *wire.Conn, closed *atomic.Bool, verdict func(id []byte) []byte) {
 	for !closed.Load() {
-		_, err := s.receive(func(_ uint32, kind, _ uint16, data []byte) (bool, error) {
+		_, err := s.Receive(func(_ uint32, kind, _ uint16, data []byte) (bool, error) {
 			if kind != unix.NFNL_SUBSYS_QUEUE<<8|queuePacket || len(data) < netfilterHeader {
 				return false, nil
 			}
@@ -65,10 +67,9 @@ func (s *wire) accept(closed *atomic.Bool, verdict func(id []byte) []byte) {
 			if len(header) < 4 {
 				return false, nil
 			}
-			s.number++
+			s.Number++
 			id := binary.NativeEndian.AppendUint32(nil, binary.NativeEndian.Uint32(header))
-			return false, unix.Sendto(s.fd, frame(nil, unix.NFNL_SUBSYS_QUEUE<<8|queueVerdict, 0, s.number, verdict(id)), 0,
-				&unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+			return false, s.Send(wire.Frame(nil, unix.NFNL_SUBSYS_QUEUE<<8|queueVerdict, 0, s.Number, verdict(id)))
 		})
 		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS) {
 			return

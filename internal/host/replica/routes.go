@@ -13,6 +13,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/wire"
 )
 
 // write sets a sysctl of the thread's namespace. The kernel may lack it, or not take its own value.
@@ -26,11 +28,11 @@ func write(key, value string) error {
 
 // setRoutes adds the addresses, routes, routing rules and fixed neighbours.
 func (r *Replica) setRoutes(ctx context.Context) error {
-	s, err := open(unix.NETLINK_ROUTE)
+	s, err := wire.Open(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	c := r.Capture
 	wanted := map[int]bool{}
 	for _, e := range r.Ends {
@@ -44,12 +46,12 @@ func (r *Replica) setRoutes(ctx context.Context) error {
 	}
 	for _, m := range c.Addresses {
 		if link := r.index[intOf(m[4:8])]; link != 0 {
-			_, err := s.ask(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, addressMessage(m, link))
+			_, err := s.Ask(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, addressMessage(m, link))
 			r.refuse("address", err)
 		}
 	}
 	for _, m := range c.Nexthops {
-		_, err := s.ask(unix.RTM_NEWNEXTHOP, unix.NLM_F_CREATE, r.renumber(m, 8, 5)) // NHA_OIF
+		_, err := s.Ask(unix.RTM_NEWNEXTHOP, unix.NLM_F_CREATE, r.renumber(m, 8, 5)) // NHA_OIF
 		r.refuse("next hop", err)
 	}
 	if err := r.replaceRoutes(s); err != nil {
@@ -69,7 +71,7 @@ func (r *Replica) setRoutes(ctx context.Context) error {
 				mac = e.MAC // one kernel stands for all machines behind the link
 			}
 		}
-		_, err := s.ask(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, neighbour(r.index[n.Link], n.Address, mac))
+		_, err := s.Ask(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, neighbour(r.index[n.Link], n.Address, mac))
 		r.refuse("neighbour "+n.Address.String(), err)
 	}
 	return nil
@@ -130,7 +132,7 @@ func (r *Replica) routeMessage(m []byte) []byte {
 			if index := r.index[intOf(hops[4:8])]; index != 0 {
 				binary.NativeEndian.PutUint32(hops[4:], uint32(index))
 			}
-			size := align(int(binary.NativeEndian.Uint16(hops)))
+			size := wire.Align(int(binary.NativeEndian.Uint16(hops)))
 			if size < unix.SizeofRtNexthop {
 				return
 			}
@@ -142,7 +144,7 @@ func (r *Replica) routeMessage(m []byte) []byte {
 }
 
 // replaceRoutes adds the node's routes, and removes those that the kernel added for addresses and the node lacks.
-func (r *Replica) replaceRoutes(s *wire) error {
+func (r *Replica) replaceRoutes(s *wire.Conn) error {
 	todo := slices.Clone(r.Capture.Routes)
 	var failed error
 	for progress := true; progress && len(todo) > 0; { // a route may need another one, to its gateway
@@ -151,7 +153,7 @@ func (r *Replica) replaceRoutes(s *wire) error {
 			if link := intOf(attributes(m[unix.SizeofRtMsg:], unix.RTA_OIF)[unix.RTA_OIF]); link != 0 && r.index[link] == 0 {
 				return true // its link is not copied
 			}
-			_, err := s.ask(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, r.routeMessage(m))
+			_, err := s.Ask(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, r.routeMessage(m))
 			if err == nil || err == unix.EEXIST {
 				progress = progress || err == nil
 				return true
@@ -165,7 +167,7 @@ func (r *Replica) replaceRoutes(s *wire) error {
 		to, _ := netip.AddrFromSlice(a[unix.RTA_DST])
 		r.refuse(fmt.Sprintf("route to %s/%d in table %s", to, m[1], routeTable(m, a)), failed)
 	}
-	there, err := s.dump(unix.RTM_GETROUTE, make([]byte, unix.SizeofRtMsg))
+	there, err := s.Dump(unix.RTM_GETROUTE, make([]byte, unix.SizeofRtMsg))
 	if err != nil {
 		return err
 	}
@@ -179,7 +181,7 @@ func (r *Replica) replaceRoutes(s *wire) error {
 	}
 	for _, m := range there {
 		if m[5] == unix.RTPROT_KERNEL && m[4] == unix.RT_TABLE_MAIN && !wanted[key(m)] {
-			_, err := s.ask(unix.RTM_DELROUTE, 0, r.routeMessage(m))
+			_, err := s.Ask(unix.RTM_DELROUTE, 0, r.routeMessage(m))
 			r.refuse("removing a route", err)
 		}
 	}
@@ -187,7 +189,7 @@ func (r *Replica) replaceRoutes(s *wire) error {
 }
 
 // replaceRules adds the node's routing rules, and removes those that a new namespace has and the node lacks.
-func (r *Replica) replaceRules(s *wire) error {
+func (r *Replica) replaceRules(s *wire.Conn) error {
 	const priority = 6 // FRA_PRIORITY
 	wanted := map[[2]int]bool{}
 	key := func(m []byte) [2]int {
@@ -195,16 +197,16 @@ func (r *Replica) replaceRules(s *wire) error {
 	}
 	for _, m := range r.Capture.Rules {
 		wanted[key(m)] = true
-		_, err := s.ask(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, ruleMessage(m))
+		_, err := s.Ask(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, ruleMessage(m))
 		r.refuse(fmt.Sprintf("routing rule %d", key(m)[1]), err)
 	}
-	there, err := s.dump(unix.RTM_GETRULE, make([]byte, unix.SizeofRtMsg))
+	there, err := s.Dump(unix.RTM_GETRULE, make([]byte, unix.SizeofRtMsg))
 	if err != nil {
 		return err
 	}
 	for _, m := range there {
 		if !wanted[key(m)] {
-			_, err := s.ask(unix.RTM_DELRULE, 0, ruleMessage(m))
+			_, err := s.Ask(unix.RTM_DELRULE, 0, ruleMessage(m))
 			r.refuse("removing a routing rule", err)
 		}
 	}
@@ -228,12 +230,12 @@ var (
 
 // setEnd sets up the other side of a link, in its namespace.
 func (r *Replica) setEnd(ctx context.Context, e *End) error {
-	s, err := open(unix.NETLINK_ROUTE)
+	s, err := wire.Open(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	links, err := s.dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
+	defer s.Close()
+	links, err := s.Dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
 	if err != nil {
 		return err
 	}
@@ -248,7 +250,7 @@ func (r *Replica) setEnd(ctx context.Context, e *End) error {
 	}
 	top := r.top(e.link)
 	ask := func(kind, flags uint16, payload ...[]byte) {
-		_, one := s.ask(kind, flags, slices.Concat(payload...))
+		_, one := s.Ask(kind, flags, slices.Concat(payload...))
 		if one != unix.EEXIST && one != unix.EOPNOTSUPP && one != unix.EAFNOSUPPORT {
 			err = cmp.Or(err, one)
 		}

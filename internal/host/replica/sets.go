@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/wire"
 )
 
 // Messages and attributes of include/uapi/linux/netfilter/ipset/ip_set.h and nfnetlink_acct.h.
@@ -38,17 +40,17 @@ const (
 // readSets reads the objects that rules name: counters of nfacct, and ip sets. A rule knows a set by its index, so the copies have the
 // same indexes: sets of other names fill the gaps at first.
 func (c *Capture) readSets() error {
-	s, err := open(unix.NETLINK_NETFILTER)
+	s, err := wire.Open(unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	add := func(subsystem, kind uint16, payload []byte) {
 		c.Sets = append(c.Sets, Message{Kind: kind, Flags: unix.NLM_F_CREATE, Family: unix.NFPROTO_IPV4, Payload: payload})
 		c.Subsystems = append(c.Subsystems, subsystem)
 	}
 	if isLoaded("nfnetlink_acct") {
-		accounts, err := s.dump(unix.NFNL_SUBSYS_ACCT<<8|accountGet, nfnetlink(unix.NFPROTO_UNSPEC))
+		accounts, err := s.Dump(unix.NFNL_SUBSYS_ACCT<<8|accountGet, nfnetlink(unix.NFPROTO_UNSPEC))
 		if err != nil && !errors.Is(err, unix.EINVAL) {
 			return err
 		}
@@ -60,7 +62,7 @@ func (c *Capture) readSets() error {
 		return nil
 	}
 	protocol := attribute(ipsetProtocol, []byte{7})
-	lists, err := s.dump(unix.NFNL_SUBSYS_IPSET<<8|ipsetList, nfnetlink(unix.NFPROTO_IPV4, protocol))
+	lists, err := s.Dump(unix.NFNL_SUBSYS_IPSET<<8|ipsetList, nfnetlink(unix.NFPROTO_IPV4, protocol))
 	if err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func (c *Capture) readSets() error {
 		called := attribute(ipsetName, a[ipsetName])
 		if id := name(a[ipsetName]); a[ipsetType] != nil && !known[id] { // a long set comes in several messages
 			known[id] = true
-			answer, err := s.ask(unix.NFNL_SUBSYS_IPSET<<8|ipsetByName, 0, nfnetlink(unix.NFPROTO_IPV4, protocol, called))
+			answer, err := s.Ask(unix.NFNL_SUBSYS_IPSET<<8|ipsetByName, 0, nfnetlink(unix.NFPROTO_IPV4, protocol, called))
 			if err != nil || len(answer) == 0 {
 				return fmt.Errorf("reading the index of set %s: %w", id, cmp.Or(err, error(unix.EINVAL)))
 			}
@@ -137,9 +139,9 @@ func ordered(elements []byte) []byte {
 				at := binary.NativeEndian.Uint16(out[a+6:])
 				binary.NativeEndian.PutUint16(out[a+6:], at|unix.NLA_F_NET_BYTEORDER)
 			}
-			a += align(inner)
+			a += wire.Align(inner)
 		}
-		e += align(size)
+		e += wire.Align(size)
 	}
 	return out
 }
