@@ -36,9 +36,9 @@ cluster: build ## start a Kubernetes cluster on this machine, two nodes behind n
 	$(GO) build -o bin/pod ./internal/e2e/cluster/pod
 	$(GO) run ./internal/e2e/cluster/up bin/nodegate bin/pod
 
-# Test twice as many packages at once as there are processors: the tests wait more than they compute.
+# Test twice as many packages at once as there are processors: the tests wait more than they compute. Start with the longest.
 test: need-go ## run every test that works without a virtual machine; as root install the programs for it, and also test the real kernel, in namespaces
-	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) ./...
+	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) ./cmd/nodegate ./...
 
 # The tests that write files or run the program behave differently for an ordinary user; the rest either need root or do not care.
 test-user: need-go ## run the tests that differ for an ordinary user
@@ -93,8 +93,8 @@ test-cluster: ## test with a real control plane, kube-proxy and kubelet (needs {
 test-machines: ## the same with two machines in QEMU that join the cluster; SCENARIO='same-node|held' selects from internal/e2e/cluster/scenarios
 	$(GO) test -tags cluster -count=1 -timeout 180m -v -run 'TestScenarios/^($(or $(SCENARIO),.*))$$' ./internal/e2e/cluster/
 
-test-release: ## build a release twice, compare and use it (needs {images,internal/e2e}/*/apt-packages)
-	$(GO) test -tags release -count=1 -timeout 30m -v ./images/release/
+test-release: ## build a release twice, compare and use it (needs {images,internal/e2e}/*/apt-packages); SKIP as for test-vm
+	$(GO) test -tags release -count=1 -timeout 30m -v -skip '$(SKIP)' ./images/release/
 
 clean: ## remove bin and dist
 	rm -rf bin dist
