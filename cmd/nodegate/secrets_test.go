@@ -40,6 +40,7 @@ func (t *secretsTest) search(where, output, text string) {
 // print, and looks for them in every output. The answers are those that the checks were seen to
 // read, so that the files of a new check are planted too. SECURITY.md: secrets.
 func TestSecrets(t *testing.T) {
+	t.Parallel()
 	s := &secretsTest{T: t, outputs: map[string]bool{}}
 	places, runs := s.plantAnswers()
 	s.plantMessages()
