@@ -18,7 +18,7 @@ VULN     = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help need-go build demo cluster test test-user torture test-vm test-arm64 test-cluster test-machines test-release bench lint vuln fmt dist clean
+.PHONY: help need-go build demo test test-user torture test-vm test-arm64 test-cluster test-machines test-release bench lint vuln fmt dist clean
 
 help: ## list all targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,10 +31,6 @@ build: need-go ## build bin/nodegate, one static binary
 
 demo: build ## install into a temporary root; hold a wrong node, cure a Service, undo it, in scratch namespaces
 	internal/demo/demo.sh bin/nodegate
-
-cluster: build ## start a Kubernetes cluster on this machine, two nodes behind nodegate; ctrl-D ends it (needs {images,internal/e2e}/*/apt-packages)
-	$(GO) build -o bin/pod ./internal/e2e/cluster/pod
-	$(GO) run ./internal/e2e/cluster/up bin/nodegate bin/pod
 
 # Test twice as many packages at once as there are processors: the tests wait more than they compute. Start with the longest.
 test: need-go ## run every test that works without a virtual machine; as root install the programs for it, and also test the real kernel, in namespaces
@@ -56,10 +52,8 @@ test-arm64: ## boot an emulated arm64 node; its image takes minutes to build
 
 bench: build ## measure check beside a shell script and goss, audit, probe, and the boot; OLD=BINARY adds another binary for comparison
 	$(GO) run ./internal/bench bin/nodegate $(OLD)
-	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/audit/proxy ./internal/host/netns ./checks/datapath ./cmd/nodegate/internal/preview
+	$(GO) test -run "^$$" -bench . -benchtime 10x ./internal/audit/proxy ./checks/datapath
 	$(GO) test -run "^$$" -bench Part -benchtime 5x ./internal/audit
-	BINARIES="$(CURDIR)/bin/nodegate $(OLD)" $(GO) test -run "^$$" -bench . -benchtime 3x -timeout 30m ./internal/host/nftables
-	$(GO) test -exec "unshare --net" -run "^$$" -bench . -benchtime 1000x ./cmd/nodegate/internal/watch
 	$(GO) run ./internal/bench/idle bin/nodegate
 	@if command -v qemu-system-x86_64 >/dev/null; then \
 		$(GO) test -tags vm -run '^$$' -bench NativeBoot -benchtime 20x ./internal/e2e/vm/; fi
