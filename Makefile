@@ -32,9 +32,9 @@ build: need-go ## build bin/nodegate, one static binary
 demo: build ## install into a temporary root; hold a wrong node, cure a Service, undo it, in scratch namespaces
 	internal/demo/demo.sh bin/nodegate
 
-# Test twice as many packages at once as there are processors: the tests wait more than they compute. Start with the longest.
+# Run twice as many packages, and tests of one, as there are processors: they wait more than they compute. Start with the longest package.
 test: need-go ## run every test that works without a virtual machine; as root install the programs for it, and also test the real kernel, in namespaces
-	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) ./cmd/nodegate ./...
+	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) -parallel $$((2 * $$(nproc))) ./cmd/nodegate ./...
 
 # The tests that write files or run the program behave differently for an ordinary user; the rest either need root or do not care.
 test-user: need-go ## run the tests that differ for an ordinary user
