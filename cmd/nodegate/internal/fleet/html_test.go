@@ -2,85 +2,72 @@ package fleet_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"html"
+	"image"
+	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"nodegate/cmd/nodegate/internal/fleet"
 	"nodegate/internal/assert"
-	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
-	"nodegate/internal/verdict"
 )
 
-// browser is a page whose script evaluates expressions in two frames. The pages have no script, and forbid them.
-const browser = `<body><iframe style="width:375px;height:800px" srcdoc="%[1]s"></iframe><iframe style="width:1400px;height:800px" srcdoc="%[1]s"></iframe>
-<script>
-onload = () => {
-	const all = [frames[0], frames[1]].map(w => %[2]s.map(e => Function('document', 'innerWidth', 'getComputedStyle', 'performance', 'return String(' + e + ')')
-		(w.document, w.innerWidth, w.getComputedStyle, w.performance)));
-	document.body.replaceChildren(JSON.stringify(all));
-}
-</script>`
-
-// inChromium shows a page in the widths of a phone and of a desktop, and compares the values of expressions.
-func inChromium(t *testing.T, page string, want [][2]string) {
-	t.Helper()
-	hosttest.NeedProgram(t, "chromium")
-	want = append([][2]string{
-		{"document.scripts.length + document.querySelectorAll('link, img, iframe').length + performance.getEntriesByType('resource').length", "0"},
-		{"document.documentElement.scrollWidth <= innerWidth", "true"},
-		// Open details must not widen the page either.
-		{"(document.querySelectorAll('details').forEach(d => d.open = true), document.documentElement.scrollWidth <= innerWidth)", "true"},
-	}, want...)
-	var expressions []string
-	for _, w := range want {
-		expressions = append(expressions, w[0])
-	}
-	list, err := json.Marshal(expressions)
-	require.NoError(t, err)
-	file := filepath.Join(t.TempDir(), "frames.html")
-	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, browser, html.EscapeString(page), list), 0o644))
-	out, err := exec.CommandContext(t.Context(), "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-		"--disable-background-networking", "--user-data-dir="+t.TempDir(), "--window-size=1500,1700", "--dump-dom", "file://"+file).Output()
-	require.NoError(t, err)
-	_, body, _ := strings.Cut(string(out), "<body>")
-	body, _, _ = strings.Cut(body, "</body>")
-	var got [2][]string
-	require.NoError(t, json.Unmarshal([]byte(html.UnescapeString(body)), &got), "%.200s", body)
-	for n, width := range []string{"a phone", "a desktop"} {
-		for i, w := range want {
-			assert.Equal(t, got[n][i], w[1], "as %s: %s is", width, w[0])
+// TestPageInChromium renders the page of 1,000 nodes in the width of a phone and of a desktop, in light and dark mode, without a network.
+// If SCREENSHOTS names a directory, the test writes screenshots to it for a review by eye. UPDATE=1 writes the picture of README.
+func TestPageInChromium(t *testing.T) {
+	f := merged(t, farm(t, 1000, 100)...)
+	url := written(t, f)
+	b := startChromium(t)
+	backgrounds := map[string]bool{}
+	for _, width := range []int{375, 1400} {
+		for _, scheme := range []string{"light", "dark"} {
+			what := fmt.Sprintf("%d pixels, %s", width, scheme)
+			b.open(url, width, scheme)
+			for _, c := range []struct{ script, want string }{
+				{"document.documentElement.scrollWidth <= innerWidth && innerWidth == " + fmt.Sprint(width), "true"},
+				{"document.title", "nodegate fleet: 3 of 1000 nodes not passing"},
+				{"document.querySelector('header p').textContent",
+					"1000 nodes of eu-central-1.compute.internal, 100 checks, stage boot: 1 fail, 2 unknown, 997 pass"},
+				// The 1,000 nodes form four groups; seven of the 100 checks have differences.
+				{"document.querySelectorAll('#map tbody tr').length", "4"},
+				{"document.querySelectorAll('#map thead th a').length", "6"}, // all cells of conntrack.headroom would pass
+				{"document.querySelectorAll('article').length", "7"},
+				{"document.querySelectorAll('#map td.fail').length + ' ' + document.querySelectorAll('#map td.unknown').length + ' ' + " +
+					"document.querySelectorAll('#map td.value').length", "3 1 1"},
+				{"document.querySelector('#map tbody th').textContent", "ip-10-0-0-17"},
+				{"document.querySelector('#map tbody tr:last-child th summary').textContent", "ip-10-0-0-0 +995"},
+				{"document.querySelector('article h3').textContent", "1 module.br_netfilter"},
+				{"document.querySelectorAll('#alike li').length", "93"},
+				{"document.scripts.length + document.querySelectorAll('link, img, iframe').length", "0"},
+				// The first column must stay visible, and the numbers must link to the checks.
+				{"getComputedStyle(document.querySelector('#map tbody th')).position", "sticky"},
+				{"[...document.querySelectorAll('#map thead a')].every(a => document.querySelector(a.getAttribute('href')))", "true"},
+				// Open details must not widen the page either.
+				{"document.querySelectorAll('details').forEach(d => d.open = true); document.documentElement.scrollWidth <= innerWidth", "true"},
+			} {
+				assert.Equal(t, b.eval(c.script), c.want, "%s: %s is", what, c.script)
+			}
+			backgrounds[scheme+b.eval("getComputedStyle(document.body).backgroundColor")] = true
+			b.eval("document.querySelectorAll('details').forEach(d => d.open = false)")
+			shown := b.screenshot(width, 1500)
+			hues(t, what, shown)
+			if dir := os.Getenv("SCREENSHOTS"); dir != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("fleet-%d-%s.png", width, scheme)), shown, 0o644))
+			}
 		}
 	}
-}
-
-// TestPageInChromium renders the page of 1,000 nodes in the width of a phone and of a desktop, without a network.
-func TestPageInChromium(t *testing.T) {
-	inChromium(t, asPage(t, merged(t, farm(t, 1000, 100)...)), [][2]string{
-		{"document.title", "nodegate fleet: 3 of 1000 nodes not passing"},
-		{"document.querySelector('header p').textContent",
-			"1000 nodes of eu-central-1.compute.internal, 100 checks, stage boot: 1 fail, 2 unknown, 997 pass"},
-		// The 1,000 nodes form four groups; seven of the 100 checks have differences.
-		{"document.querySelectorAll('#map tbody tr').length", "4"},
-		{"document.querySelectorAll('#map thead th a').length", "6"}, // all cells of conntrack.headroom would pass
-		{"document.querySelectorAll('article').length", "7"},
-		{"['fail', 'unknown', 'value'].map(c => document.querySelectorAll('#map td.' + c).length)", "3,1,1"},
-		{"document.querySelector('#map tbody th').textContent", "ip-10-0-0-17"},
-		{"document.querySelector('#map tbody tr:last-child th summary').textContent", "ip-10-0-0-0 +995"},
-		{"document.querySelector('article h3').textContent", "1 module.br_netfilter"},
-		{"document.querySelectorAll('#alike li').length", "93"},
-		// The first column must stay visible, the numbers must link to the checks, and the colours must differ.
-		{"getComputedStyle(document.querySelector('#map tbody th')).position", "sticky"},
-		{"[...document.querySelectorAll('#map thead a')].every(a => document.querySelector(a.getAttribute('href')))", "true"},
-		{"new Set(['fail', 'unknown', 'value', 'pass'].map(c => getComputedStyle(document.querySelector('#map td.' + c)).backgroundColor)).size", "4"},
-		{"[...document.styleSheets[0].cssRules].some(r => /dark/.test(r.conditionText))", "true"},
-	})
+	if os.Getenv("UPDATE") != "" {
+		b.open(url, 1000, "light")
+		require.NoError(t, os.WriteFile("../../../../docs/pictures/report.png", b.screenshot(1000, 640), 0o644))
+	}
+	assert.True(t, len(backgrounds) == 2, "light and dark look alike: %v", backgrounds)
+	for _, asked := range b.asked {
+		assert.True(t, asked == url || asked == "about:blank", "the page asked for %s", asked)
+	}
+	assert.True(t, len(b.asked) >= 4, "requests were not seen: %v", b.asked)
 }
 
 // TestWidePage: a map of 300 nodes that differ in 80 checks scrolls by itself and does not
@@ -99,42 +86,61 @@ func TestWidePage(t *testing.T) {
 		}
 		reports = append(reports, reportOf(t, fmt.Sprintf("%s%d", long, n), "boot", results...))
 	}
-	inChromium(t, asPage(t, merged(t, reports...)), [][2]string{
+	url := written(t, merged(t, reports...))
+	b := startChromium(t)
+	b.open(url, 360, "dark")
+	for _, c := range []struct{ script, want string }{
+		{"document.documentElement.scrollWidth <= innerWidth && innerWidth == 360", "true"},
 		{"document.querySelectorAll('#map tbody tr').length * document.querySelectorAll('#map thead th a').length > 2000", "true"},
-		{"(s => s.scrollWidth > s.clientWidth && s.clientWidth < innerWidth)(document.querySelector('.scroll'))", "true"},
+		{"const s = document.querySelector('.scroll'); s.scrollWidth > s.clientWidth && s.clientWidth < 360", "true"},
 		{"document.querySelectorAll('#map b b, article b b, code b').length", "0"},
 		{"getComputedStyle(document.querySelector('#map .more')).display", "block"},
-	})
+	} {
+		assert.Equal(t, b.eval(c.script), c.want, "%s is", c.script)
+	}
 }
 
-// TestOtherPages: a preview, two nodes that agree, and the report of one node.
-func TestOtherPages(t *testing.T) {
-	var preview, alike strings.Builder
-	changed := merged(t, farm(t, 30, 40)...)
-	for i := range 5 {
-		changed.Nodes[i].Verdict = verdict.Warn
-	}
-	words := fleet.Words{Page: "preview", Of: "Preview of a-policy-with-a-long-name.hcl", Wrong: "held or unknown", Fine: "none would be held",
-		Verdicts: map[verdict.Verdict]string{verdict.Fail: "held", verdict.Warn: "changed"}}
-	require.NoError(t, fleet.Page(&preview, changed, words))
-	one := asPage(t, merged(t, farm(t, 18, 40)[17]))
-	wrong := fail("swap", "on")
-	wrong["source"] = "node.hcl:7"
-	require.NoError(t, fleet.Page(&alike, merged(t, reportOf(t, "a", "boot", wrong), reportOf(t, "b", "boot", wrong)), words))
-	for text, want := range map[string]bool{"Nodes that differ": false, "All nodes are alike": true, "<b>Policy</b> <code>node.hcl:7</code>": true} {
-		assert.True(t, strings.Contains(alike.String(), text) == want, "the page of two nodes that agree has %q: %t", text, !want)
-	}
-	assert.Contains(t, one, "<p>40 checks, stage boot: 1 fail, 1 warn, 36 pass", "the page of one node")
-	inChromium(t, one, nil)
-	inChromium(t, preview.String(), [][2]string{
-		{"document.title.startsWith('nodegate preview: Preview of a-policy-with-a-long-name.hcl: ')", "true"},
-		{"document.querySelector('header p').textContent.includes(' 5 changed, ')", "true"},
-	})
-}
-
-func asPage(t *testing.T, f fleet.Fleet) string {
+// written writes the fleet's page to a file and returns its address.
+func written(t *testing.T, f fleet.Fleet) string {
 	t.Helper()
+	file := filepath.Join(t.TempDir(), "fleet.html")
 	var page bytes.Buffer
 	require.NoError(t, fleet.HTML(&page, f))
-	return page.String()
+	require.NoError(t, os.WriteFile(file, page.Bytes(), 0o644))
+	return "file://" + file
+}
+
+// hues fails if a screenshot lacks one of the four colours of a heat map: nearly pure red, blue, green and violet.
+func hues(t *testing.T, what string, shown []byte) {
+	t.Helper()
+	picture, err := png.Decode(bytes.NewReader(shown))
+	require.NoError(t, err)
+	seen := map[string]int{}
+	all := picture.Bounds()
+	for y := all.Min.Y; y < all.Max.Y; y++ {
+		for x := all.Min.X; x < all.Max.X; x++ {
+			seen[hue(picture, x, y)]++
+		}
+	}
+	for _, h := range []string{"red", "blue", "green", "violet"} {
+		if seen[h] < 200 { // at least half a cell of the map
+			t.Errorf("%s: nothing is %s in the screenshot: %v", what, h, seen)
+		}
+	}
+}
+
+func hue(picture image.Image, x, y int) string {
+	r16, g16, b16, _ := picture.At(x, y).RGBA()
+	r, g, b := int(r16>>8), int(g16>>8), int(b16>>8)
+	switch {
+	case r > g+60 && r > b+60:
+		return "red"
+	case g > r+10 && g > b+5:
+		return "green"
+	case b > r+40 && r > g+20:
+		return "violet"
+	case b > r+60:
+		return "blue"
+	}
+	return "other"
 }
