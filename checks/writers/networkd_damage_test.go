@@ -9,6 +9,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -38,9 +39,7 @@ func TestNetworkdDamage(t *testing.T) {
 		if r.Verdict == verdict.Skipped {
 			got = "skip: " + r.State.Skip
 		}
-		if got != want || r.Err != nil {
-			t.Errorf("%s: %s (%v), want %s", what, got, r.Err, want)
-		}
+		assert.True(t, got == want && r.Err == nil, "%s: %s (%v), want %s", what, got, r.Err, want)
 	}
 	round("a check without watch", "skip: only `nodegate watch` remembers earlier routes")
 	h.Memory = &host.Memory{}
@@ -239,7 +238,5 @@ func TestNetworkdDamageKernel(t *testing.T) {
 	checkstest.PodNetwork(t)
 	before, err := h.Links.Foreign(t.Context())
 	require.NoError(t, err)
-	if len(before) != 1 || before[0].Link != "nic0" {
-		t.Errorf("foreign: %+v; want the default route by nic0 alone", before)
-	}
+	assert.True(t, len(before) == 1 && before[0].Link == "nic0", "foreign: %+v; want the default route by nic0 alone", before)
 }

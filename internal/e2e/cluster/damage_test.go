@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -82,9 +83,7 @@ func TestDamage(t *testing.T) {
 				return // kube-proxy notices within 30 s that its canaries are gone
 			}
 			a := n.auditDamage(t, binary, rules, damage{what: "everything lost", command: strings.Fields("nft flush ruleset")})
-			if !slices.Contains(a.Accusations(), "kubeproxy.rules.deleted") {
-				t.Errorf("everything lost: %s", a.Said())
-			}
+			assert.True(t, slices.Contains(a.Accusations(), "kubeproxy.rules.deleted"), "everything lost: %s", a.Said())
 		})
 	}
 }
