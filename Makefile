@@ -38,7 +38,7 @@ test: need-go ## run every test that works without a virtual machine; as root in
 
 # The tests that write files or run the program behave differently for an ordinary user; the rest either need root or do not care.
 test-user: need-go ## run the tests that differ for an ordinary user
-	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) -skip 'TestSecrets|TestGuides' ./cmd/nodegate ./docs ./internal/host/... ./internal/testrun ./units
+	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) -parallel $$((2 * $$(nproc))) -skip 'TestSecrets|TestGuides' ./cmd/nodegate ./docs ./internal/host/... ./internal/testrun ./units
 
 torture: build ## kill the real binary, starve it of memory and disk, make its system calls fail; three minutes, with LONG=1 an hour (needs root and internal/e2e/torture/apt-packages)
 	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./internal/e2e/torture/
