@@ -50,7 +50,7 @@ test-vm: ## boot real Debian nodes in QEMU (needs internal/e2e/vm/apt-packages);
 test-arm64: ## boot an emulated arm64 node; its image takes minutes to build
 	$(GO) test -tags vm -count=1 -timeout 40m -v -run TestARM64 ./internal/e2e/vm/
 
-bench: build ## measure check beside a shell script and goss, audit, probe, and the boot; OLD=BINARY adds another binary for comparison
+bench: build ## measure check, audit, probe, watch and the boot; OLD=BINARY adds another binary for comparison
 	$(GO) run ./internal/bench bin/nodegate $(OLD)
 	$(GO) test -run "^$$" -bench . -benchtime 10x ./internal/audit/proxy ./checks/datapath
 	$(GO) test -run "^$$" -bench Part -benchtime 5x ./internal/audit
