@@ -53,7 +53,7 @@ test-arm64: ## boot an emulated arm64 node; its image takes minutes to build
 bench: build ## measure check, audit, probe, watch and the boot; OLD=BINARY adds another binary for comparison
 	$(GO) run ./internal/bench bin/nodegate $(OLD)
 	$(GO) test -run "^$$" -bench . -benchtime 10x ./internal/audit/proxy ./checks/datapath
-	$(GO) test -run "^$$" -bench Part -benchtime 5x ./internal/audit
+	$(GO) test -run "^$$" -bench Reading -benchtime 5x ./internal/audit
 	$(GO) run ./internal/bench/idle bin/nodegate
 	@if command -v qemu-system-x86_64 >/dev/null; then \
 		$(GO) test -tags vm -run '^$$' -bench NativeBoot -benchtime 20x ./internal/e2e/vm/; fi
