@@ -18,7 +18,7 @@ VULN     = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 export CGO_ENABLED = 0
 
 .DEFAULT_GOAL := help
-.PHONY: help need-go build demo cluster test test-user torture test-vm test-arm64 test-cluster test-machines test-release bench lint vuln fmt dist clean
+.PHONY: help need-go build demo test test-user torture test-vm test-arm64 test-cluster test-machines test-release bench lint vuln fmt dist clean
 
 help: ## list all targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,17 +32,13 @@ build: need-go ## build bin/nodegate, one static binary
 demo: build ## install into a temporary root; hold a wrong node, cure a Service, undo it, in scratch namespaces
 	internal/demo/demo.sh bin/nodegate
 
-cluster: build ## start a Kubernetes cluster on this machine, two nodes behind nodegate; ctrl-D ends it (needs {images,internal/e2e}/*/apt-packages)
-	$(GO) build -o bin/pod ./internal/e2e/cluster/pod
-	$(GO) run ./internal/e2e/cluster/up bin/nodegate bin/pod
-
-# Test twice as many packages at once as there are processors: the tests wait more than they compute.
+# Run twice as many packages, and tests of one, as there are processors: they wait more than they compute. Start with the longest package.
 test: need-go ## run every test that works without a virtual machine; as root install the programs for it, and also test the real kernel, in namespaces
-	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) ./...
+	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) -parallel $$((2 * $$(nproc))) ./cmd/nodegate ./...
 
 # The tests that write files or run the program behave differently for an ordinary user; the rest either need root or do not care.
 test-user: need-go ## run the tests that differ for an ordinary user
-	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) -skip 'TestSecrets|TestGuides' ./cmd/nodegate ./docs ./internal/host/... ./internal/testrun ./units
+	$(GO) run ./internal/testrun -p $$((2 * $$(nproc))) -parallel $$((2 * $$(nproc))) -skip 'TestSecrets|TestGuides' ./cmd/nodegate ./docs ./internal/host/... ./internal/testrun ./units
 
 torture: build ## kill the real binary, starve it of memory and disk, make its system calls fail; three minutes, with LONG=1 an hour (needs root and internal/e2e/torture/apt-packages)
 	LONG='$(LONG)' $(GO) test -tags torture -count=1 -timeout $(if $(LONG),120m,20m) -v ./internal/e2e/torture/
@@ -54,12 +50,10 @@ test-vm: ## boot real Debian nodes in QEMU (needs internal/e2e/vm/apt-packages);
 test-arm64: ## boot an emulated arm64 node; its image takes minutes to build
 	$(GO) test -tags vm -count=1 -timeout 40m -v -run TestARM64 ./internal/e2e/vm/
 
-bench: build ## measure check beside a shell script and goss, audit, probe, and the boot; OLD=BINARY adds another binary for comparison
+bench: build ## measure check, audit, probe, watch and the boot; OLD=BINARY adds another binary for comparison
 	$(GO) run ./internal/bench bin/nodegate $(OLD)
-	$(GO) test -run "^$$" -bench . -benchtime 10x ./checks/catalog ./internal/audit/proxy ./internal/host/netns ./checks/datapath ./cmd/nodegate/internal/preview
-	$(GO) test -run "^$$" -bench Part -benchtime 5x ./internal/audit
-	BINARIES="$(CURDIR)/bin/nodegate $(OLD)" $(GO) test -run "^$$" -bench . -benchtime 3x -timeout 30m ./internal/host/nftables
-	$(GO) test -exec "unshare --net" -run "^$$" -bench . -benchtime 1000x ./cmd/nodegate/internal/watch
+	$(GO) test -run "^$$" -bench . -benchtime 10x ./internal/audit/proxy ./checks/datapath
+	$(GO) test -run "^$$" -bench Reading -benchtime 5x ./internal/audit
 	$(GO) run ./internal/bench/idle bin/nodegate
 	@if command -v qemu-system-x86_64 >/dev/null; then \
 		$(GO) test -tags vm -run '^$$' -bench NativeBoot -benchtime 20x ./internal/e2e/vm/; fi
@@ -93,8 +87,8 @@ test-cluster: ## test with a real control plane, kube-proxy and kubelet (needs {
 test-machines: ## the same with two machines in QEMU that join the cluster; SCENARIO='same-node|held' selects from internal/e2e/cluster/scenarios
 	$(GO) test -tags cluster -count=1 -timeout 180m -v -run 'TestScenarios/^($(or $(SCENARIO),.*))$$' ./internal/e2e/cluster/
 
-test-release: ## build a release twice, compare and use it (needs {images,internal/e2e}/*/apt-packages)
-	$(GO) test -tags release -count=1 -timeout 30m -v ./images/release/
+test-release: ## build a release twice, compare and use it (needs {images,internal/e2e}/*/apt-packages); SKIP as for test-vm
+	$(GO) test -tags release -count=1 -timeout 30m -v -skip '$(SKIP)' ./images/release/
 
 clean: ## remove bin and dist
 	rm -rf bin dist

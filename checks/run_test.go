@@ -128,9 +128,7 @@ check "nodeport.overlap" {}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	r := checks.Inspect(ctx, h, checks.Run, list)
-	if r.Verdict() != verdict.Pass {
-		t.Errorf("%+v", r.Results)
-	}
+	assert.True(t, r.Verdict() == verdict.Pass, "%+v", r.Results)
 	names := func(yield func(string) bool) {
 		for _, res := range r.Results {
 			yield(res.Name)

@@ -13,6 +13,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/activity"
 	"nodegate/internal/host/hosttest"
@@ -39,17 +40,13 @@ func TestUntilOpensByItself(t *testing.T) {
 		}
 		return true
 	})
-	if attempts != 3 || r.Verdict() != verdict.Pass {
-		t.Errorf("held for %d attempts, then %v", attempts, r.Verdict())
-	}
+	assert.True(t, attempts == 3 && r.Verdict() == verdict.Pass, "held for %d attempts, then %v", attempts, r.Verdict())
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Repair = true
 	attempts = 0
 	r, _ = checks.Until(ctx, m.Host(), p.Gate, all(catalog.For(p, checks.Boot)), nil,
 		func(checks.Outcome, activity.Step) bool { attempts++; return true })
-	if attempts != 1 || !r.Results[0].Fixed {
-		t.Errorf("with repair: %d attempts, fixed %t", attempts, r.Results[0].Fixed)
-	}
+	assert.True(t, attempts == 1 && r.Results[0].Fixed, "with repair: %d attempts, fixed %t", attempts, r.Results[0].Fixed)
 	m.Refuse = map[string]error{"/proc/sys/kernel/panic": syscall.EPERM}
 	m.Sysctl("kernel/panic", "0")
 	p.Gate.Budget = 0
@@ -105,9 +102,7 @@ func TestUntilKeepsItsBudget(t *testing.T) {
 	gate.Budget = time.Hour
 	_, err = checks.Until(ctx, (&hosttest.Machine{}).Host(), gate, all([]checks.Check{stuck}), nil,
 		func(checks.Outcome, activity.Step) bool { cancel(); return true })
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("a signal while an attempt hangs: %v", err)
-	}
+	assert.True(t, errors.Is(err, context.Canceled), "a signal while an attempt hangs: %v", err)
 }
 
 // late is a check whose Name blocks until release is closed.
@@ -135,9 +130,7 @@ func TestUntilBetweenChecks(t *testing.T) {
 	if err != nil || r.Verdict() != verdict.Pass {
 		t.Error(r.Verdict(), err)
 	}
-	if len(said) < 2 || said[0] != "an attempt, 0 results" || said[len(said)-1] != ", 1 results" {
-		t.Errorf("%q", said)
-	}
+	assert.True(t, len(said) >= 2 && said[0] == "an attempt, 0 results" && said[len(said)-1] == ", 1 results", "%q", said)
 }
 
 // TestBootOmitsWarnings: a problem of severity warn cannot hold the gate, so it does not delay a start.
@@ -209,9 +202,7 @@ func TestChangesAreRecordedOnce(t *testing.T) {
 		for len(recorded) > 0 {
 			got = append(got, <-recorded)
 		}
-		if strings.Join(got, ", ") != c.want || !errors.Is(err, checks.ErrBudget) {
-			t.Errorf("%s: recorded %q, %v", c.what, got, err)
-		}
+		assert.True(t, strings.Join(got, ", ") == c.want && errors.Is(err, checks.ErrBudget), "%s: recorded %q, %v", c.what, got, err)
 	}
 }
 
@@ -235,7 +226,5 @@ func TestBudgetEndsInAnAttempt(t *testing.T) {
 			}
 			return []checks.Check{stuck}
 		}, nil, func(checks.Outcome, activity.Step) bool { return true })
-	if r.Verdict() != verdict.Fail || err == nil || err.Error() != checks.ErrBudget.Error() {
-		t.Errorf("%v, %v", r.Verdict(), err)
-	}
+	assert.True(t, r.Verdict() == verdict.Fail && err != nil && err.Error() == checks.ErrBudget.Error(), "%v, %v", r.Verdict(), err)
 }

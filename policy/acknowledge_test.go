@@ -63,9 +63,7 @@ func TestAcknowledgedWarning(t *testing.T) {
 		  severity = "warn"
 		}`
 	p, diags := policy.Advise([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
-	if len(diags) != 1 || diags[0].Subject.Start.Line != 8 || len(p.Sysctls) != 3 {
-		t.Errorf("%v", diags)
-	}
+	assert.True(t, len(diags) == 1 && diags[0].Subject.Start.Line == 8 && len(p.Sysctls) == 3, "%v", diags)
 }
 
 // TestSysctls: a block with several parameters is one requirement for each, and each message names its line.

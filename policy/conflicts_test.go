@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -30,9 +31,7 @@ func TestGlobContradiction(t *testing.T) {
 	} {
 		files := []policy.File{{Name: "p.hcl", Text: []byte(c.text)}}
 		got := policy.Lint(files, policy.Options{}).Error()
-		if strings.Contains(got, "Contradiction") != (c.want != "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s\n%s", c.text, got)
-		}
+		assert.True(t, strings.Contains(got, "Contradiction") == (c.want != "") && strings.Contains(got, c.want), "%s\n%s", c.text, got)
 		if _, diags := policy.Load(files, policy.Options{}); diags.HasErrors() {
 			t.Errorf("%s\n%v", c.text, diags)
 		}
@@ -78,9 +77,7 @@ func TestLinkContradiction(t *testing.T) {
 	} {
 		files := []policy.File{{Name: "p.hcl", Text: []byte(c.text)}}
 		got := policy.Lint(files, policy.Options{}).Error()
-		if strings.Contains(got, "Contradiction") != (c.want != "") || !strings.Contains(got, c.want) {
-			t.Errorf("%s\n%s", c.text, got)
-		}
+		assert.True(t, strings.Contains(got, "Contradiction") == (c.want != "") && strings.Contains(got, c.want), "%s\n%s", c.text, got)
 		if _, diags := policy.Load(files, policy.Options{}); diags.HasErrors() {
 			t.Errorf("%s\n%v", c.text, diags)
 		}
@@ -106,9 +103,7 @@ func TestAdviceLateFacts(t *testing.T) {
 		}
 		advice := p.Advice()
 		late := len(advice) == 1 && strings.Contains(advice[0].Detail, "which is unknown on a new node until kubelet has run")
-		if c.want != late || !c.want && len(advice) > 0 {
-			t.Errorf("%s\n%q", c.text, advice)
-		}
+		assert.True(t, c.want == late && (c.want || len(advice) == 0), "%s\n%q", c.text, advice)
 	}
 }
 
@@ -157,9 +152,7 @@ func TestOverrideAll(t *testing.T) {
 	for _, m := range p.Modules {
 		if m.Name == "vxlan" {
 			found++
-			if m.Applies() {
-				t.Errorf("%s applies, required at %s", m.Name, m.Range)
-			}
+			assert.True(t, !m.Applies(), "%s applies, required at %s", m.Name, m.Range)
 		}
 	}
 	if found == 0 {
@@ -182,8 +175,6 @@ func TestSameProbes(t *testing.T) {
 		if each := p.EachProbe(); !diags.HasErrors() && len(each) == 1 {
 			got = fmt.Sprintf("%s %s", each[0].Severity, each[0].Timeout)
 		}
-		if !strings.Contains(got, want) {
-			t.Errorf("%s: %s", text, got)
-		}
+		assert.True(t, strings.Contains(got, want), "%s: %s", text, got)
 	}
 }

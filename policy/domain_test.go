@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -117,9 +118,7 @@ func TestMistakesElsewhere(t *testing.T) {
 	}
 	for _, d := range policy.Lint([]policy.File{{Name: "a.hcl", Text: []byte("sysctl {")},
 		{Name: "p.hcl", Text: []byte(`sysctl "vm.swappiness" { value = 500 }`)}}, known()) {
-		if d.Subject.Filename != "a.hcl" {
-			t.Errorf("judged without a.hcl: %v", d)
-		}
+		assert.True(t, d.Subject.Filename == "a.hcl", "judged without a.hcl: %v", d)
 	}
 }
 

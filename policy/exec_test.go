@@ -29,9 +29,7 @@ func TestExec(t *testing.T) {
 exec.mounts ["/usr/local/bin/mounts"] 2s [run] warn report 
 exec.late [] 10s [boot run] block report cni.name`
 	assert.Equal(t, strings.Join(all, "\n"), want)
-	if err := p.WriteEffective(io.Discard); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, p.WriteEffective(io.Discard))
 	for text, want := range map[string]string{
 		`check "exec" {}`:                                                              "Missing command",
 		`check "exec" { command = "/bin/true" }`:                                       "command must be a list of strings",
@@ -47,8 +45,6 @@ exec.late [] 10s [boot run] block report cni.name`
 		"check \"exec\" { command = [\"/x\"] }\ncheck \"exec\" { command = [\"/y\"] }": "Same name twice",
 	} {
 		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
-		if !strings.Contains(diags.Error(), want) {
-			t.Errorf("%s\n%v\nwant %s", text, diags, want)
-		}
+		assert.True(t, strings.Contains(diags.Error(), want), "%s\n%v\nwant %s", text, diags, want)
 	}
 }

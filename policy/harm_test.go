@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -137,8 +138,6 @@ func TestMeaning(t *testing.T) {
 		}
 		slices.Sort(got)
 		wants := slices.Sorted(slices.Values(c.want))
-		if !slices.EqualFunc(got, wants, strings.HasPrefix) {
-			t.Errorf("%s\ngot  %q\nwant %q", c.text, got, wants)
-		}
+		assert.True(t, slices.EqualFunc(got, wants, strings.HasPrefix), "%s\ngot  %q\nwant %q", c.text, got, wants)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -19,9 +20,7 @@ func FuzzLayout(f *testing.F) {
 			return
 		}
 		again, diags := policy.Layout(policy.File{Name: "x.hcl", Text: out})
-		if diags.HasErrors() || string(again) != string(out) {
-			t.Fatalf("laid out twice: %v\n%q\n%q\n%q", diags, text, out, again)
-		}
+		require.True(t, !diags.HasErrors() && string(again) == string(out), "laid out twice: %v\n%q\n%q\n%q", diags, text, out, again)
 		if want, got := meaning(text), meaning(out); want != got {
 			t.Fatalf("the tokens changed:\n%q\n%q", want, got)
 		}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/policy/kernels"
@@ -40,9 +41,7 @@ func TestLintedPoliciesEvaluate(t *testing.T) {
 			}
 		}
 	}
-	if right < 40 || wrong < 40 {
-		t.Errorf("Lint accepts %d policies and rejects %d: too few to prove anything", right, wrong)
-	}
+	assert.True(t, right >= 40 && wrong >= 40, "Lint accepts %d policies and rejects %d: too few to prove anything", right, wrong)
 }
 
 // TestBuiltinsEvaluate: the built-in policies pass Lint.
@@ -88,9 +87,7 @@ func TestOnNodes(t *testing.T) {
 		for _, d := range diags {
 			got += d.Error() + "\n"
 		}
-		if (got != "") != (c[1] != "") || !strings.Contains(got, c[1]) {
-			t.Errorf("%s\n%s", c[0], got)
-		}
+		assert.True(t, (got != "") == (c[1] != "") && strings.Contains(got, c[1]), "%s\n%s", c[0], got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -21,9 +22,7 @@ func TestModuleOptions(t *testing.T) {
 		"loaded with acct=N hashsize=65536 tstamp=Y", "options nf_conntrack acct=N hashsize=65536 tstamp=Y",
 		"not loadable", "blacklist dccp; install dccp /bin/false",
 	}
-	if fmt.Sprint(all) != fmt.Sprint(want) {
-		t.Errorf("got %q\nwant %q", all, want)
-	}
+	assert.True(t, fmt.Sprint(all) == fmt.Sprint(want), "got %q\nwant %q", all, want)
 	for text, want := range map[string]string{
 		`module "a" { options = { x = "1 2" } }`:                                     "must not contain spaces",
 		`module "a" { options = { x = "1\n install b c" } }`:                         "several lines",
@@ -38,8 +37,6 @@ func TestModuleOptions(t *testing.T) {
 		"module \"dccp\" { absent = \"yes\" }":                                       "absent must be true or false",
 	} {
 		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
-		if !strings.Contains(diags.Error(), want) {
-			t.Errorf("%s\n%v\nwant %s", text, diags, want)
-		}
+		assert.True(t, strings.Contains(diags.Error(), want), "%s\n%v\nwant %s", text, diags, want)
 	}
 }

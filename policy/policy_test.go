@@ -17,9 +17,7 @@ import (
 func load(t *testing.T, text string) *policy.Policy {
 	t.Helper()
 	p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
-	if diags.HasErrors() {
-		t.Fatalf("%v\n%s", diags, text)
-	}
+	require.True(t, !diags.HasErrors(), "%v\n%s", diags, text)
 	return p
 }
 
@@ -52,9 +50,7 @@ func TestParseKey(t *testing.T) {
 		"net.bridge.bridge-nf-call-iptables": "net/bridge/bridge-nf-call-iptables",
 	} {
 		k, err := policy.ParseKey(in)
-		if err != nil || string(k) != want {
-			t.Errorf("ParseKey(%q) = %q, %v; want %q", in, k, err, want)
-		}
+		assert.True(t, err == nil && string(k) == want, "ParseKey(%q) = %q, %v; want %q", in, k, err, want)
 		if again, err := policy.ParseKey(k.String()); err != nil || again != k {
 			t.Errorf("ParseKey(%q) = %q, %v; want %q", k.String(), again, err, k)
 		}
@@ -172,13 +168,9 @@ func TestBuiltinsLoad(t *testing.T) {
 		f, err := policy.Builtin(name)
 		require.NoError(t, err)
 		p, diags := policy.Load([]policy.File{f}, known())
-		if len(diags) > 0 {
-			t.Errorf("%s: %v", name, diags)
-		}
+		assert.True(t, len(diags) == 0, "%s: %v", name, diags)
 		for _, s := range p.Sysctls {
-			if s.Reason == "" || s.Ref == "" {
-				t.Errorf("%s: %s lacks a reason or a ref", name, s.Key)
-			}
+			assert.True(t, s.Reason != "" && s.Ref != "", "%s: %s lacks a reason or a ref", name, s.Key)
 		}
 	}
 	for _, name := range []string{"", "..", "../builtin/kubernetes", "../kubernetes", "/kubernetes", "nosuch", "a/b"} {
@@ -198,9 +190,7 @@ func TestDocs(t *testing.T) {
 		require.NoError(t, err)
 		for i, block := range strings.Split(string(text), "```hcl\n")[1:] {
 			example, _, ok := strings.Cut(block, "```")
-			if !ok {
-				t.Errorf("%s: example %d does not end", file, i+1)
-			}
+			assert.True(t, ok, "%s: example %d does not end", file, i+1)
 			examples++
 			if _, diags := policy.Load([]policy.File{{Name: file, Text: []byte(example)}}, known()); len(diags) > 0 {
 				t.Errorf("%s: example %d: %v\n%s", file, i+1, diags, example)

@@ -109,9 +109,7 @@ func TestPool(t *testing.T) {
 		}
 		const want = "25 block, 20 warn, kubelet.service"
 		for _, part := range strings.Split(want, ", ")[:2] {
-			if !strings.Contains(strings.Join(got, ", "), part) {
-				t.Errorf("got %q, want %q", got, want)
-			}
+			assert.True(t, strings.Contains(strings.Join(got, ", "), part), "got %q, want %q", got, want)
 		}
 		if p.Gate.Budget.String() != "1m0s" {
 			t.Error(p.Gate.Budget)
@@ -193,7 +191,5 @@ func TestDigest(t *testing.T) {
 	first := digest("5", base, other)
 	seen := map[string]bool{first: true, digest("6", base, other): true, digest("5", other, base): true,
 		digest("5", base, other+" "): true, digest("5", base, "use \"kubernetes\" {}\n"): true}
-	if len(seen) != 5 || len(first) != 12 || digest("5", base, other) != first {
-		t.Errorf("%d digests: %v", len(seen), seen)
-	}
+	assert.True(t, len(seen) == 5 && len(first) == 12 && digest("5", base, other) == first, "%d digests: %v", len(seen), seen)
 }

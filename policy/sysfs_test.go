@@ -58,9 +58,7 @@ func TestSysfsMistakes(t *testing.T) {
 		`sysfs "kernel/mm/ksm/run" {}`:                                                                                    "Missing value",
 	} {
 		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
-		if !strings.Contains(diags.Error(), want) {
-			t.Errorf("%s\n%v\nwant %s", text, diags, want)
-		}
+		assert.True(t, strings.Contains(diags.Error(), want), "%s\n%v\nwant %s", text, diags, want)
 	}
 	for _, text := range []string{
 		`sysfs "kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages" {
@@ -118,9 +116,7 @@ func TestSysfsRefused(t *testing.T) {
 		for _, d := range diags {
 			got += d.Summary + "; " + d.Detail + "\n"
 		}
-		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
-			t.Errorf("%s\n%s\nwant %s", text, got, c.want)
-		}
+		assert.True(t, (c.want != "" || got == "") && strings.Contains(got, c.want), "%s\n%s\nwant %s", text, got, c.want)
 	}
 }
 
@@ -141,8 +137,6 @@ func TestSysfsValues(t *testing.T) {
 		{"kernel/mm/transparent_hugepage/enabled", "never", "never", true},
 	} {
 		s := policy.Sysctl{Key: policy.Key("/sys/" + c.path), Value: c.want}
-		if s.Allows(c.got) != c.same {
-			t.Errorf("%s: %s and %s: same is %t", c.path, c.want, c.got, !c.same)
-		}
+		assert.True(t, s.Allows(c.got) == c.same, "%s: %s and %s: same is %t", c.path, c.want, c.got, !c.same)
 	}
 }

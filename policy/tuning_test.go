@@ -33,8 +33,6 @@ func TestTuning(t *testing.T) {
 	} {
 		text = "link \"a\" {\n  match { name = \"eth0\" }\n  " + text + "\n}"
 		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
-		if !strings.Contains(diags.Error(), want) {
-			t.Errorf("%s\n%v\nwant %s", text, diags, want)
-		}
+		assert.True(t, strings.Contains(diags.Error(), want), "%s\n%v\nwant %s", text, diags, want)
 	}
 }

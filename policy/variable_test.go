@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"nodegate/internal/assert"
+	"nodegate/internal/require"
 	"nodegate/policy"
 )
 
@@ -34,9 +35,7 @@ func TestStringVariables(t *testing.T) {
 			o.Vars["v"] = c.given
 		}
 		p, diags := policy.Load([]policy.File{{Name: "p.hcl", Text: []byte(c.declared + "\nsysctl \"a.b\" { value = \"x${var.v}\" }")}}, o)
-		if diags.HasErrors() || p.Sysctls[0].Value != "x"+c.want {
-			t.Errorf("%+v: %q, %v", c, p.Sysctls[0].Value, diags)
-		}
+		assert.True(t, !diags.HasErrors() && p.Sysctls[0].Value == "x"+c.want, "%+v: %q, %v", c, p.Sysctls[0].Value, diags)
 	}
 }
 
@@ -47,9 +46,7 @@ func TestOwnVariableReplacesBuiltin(t *testing.T) {
 		p, diags := policy.Load([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, policy.Options{
 			Checks: problemNames(), Fact: func(name string) (any, bool) { return "6.8.0", name == "kernel.version" },
 		})
-		if diags.HasErrors() {
-			t.Fatalf("%s: %v", text, diags)
-		}
+		require.True(t, !diags.HasErrors(), "%s: %v", text, diags)
 		assert.Equal(t, p.Links[0].Applies(), applies, "%q: the link applies", text)
 	}
 	twice := own + own

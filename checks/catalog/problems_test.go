@@ -8,6 +8,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/policy"
 )
 
@@ -17,9 +18,7 @@ func TestProblemsSayEverything(t *testing.T) {
 	for _, j := range catalog.Problems() {
 		for what, text := range map[string]string{"Detects": j.Detects, "Symptom": j.Symptom, "How": j.How, "Remedy": j.Remedy, "Ref": j.Ref,
 			"Severity": string(j.Severity)} {
-			if strings.TrimSpace(text) == "" {
-				t.Errorf("%s has no %s", j.Name, what)
-			}
+			assert.True(t, strings.TrimSpace(text) != "", "%s has no %s", j.Name, what)
 		}
 		if seen[j.Name] || j.Name != strings.ToLower(j.Name) || len(j.Stages) == 0 || j.Inspect == nil {
 			t.Errorf("%q is duplicated, not lower case, or without stages", j.Name)

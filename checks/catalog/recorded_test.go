@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"nodegate/checks/catalog"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/require"
 	"nodegate/policy"
@@ -31,9 +32,7 @@ func TestRecordedNodes(t *testing.T) {
 		}
 	}
 	recordings, err := filepath.Glob("testdata/nodes/*.json")
-	if err != nil || len(recordings) == 0 {
-		t.Fatalf("no recorded nodes: %v", err)
-	}
+	require.True(t, err == nil && len(recordings) != 0, "no recorded nodes: %v", err)
 	for _, name := range recordings {
 		f, err := os.Open(name)
 		require.NoError(t, err)
@@ -56,8 +55,6 @@ func TestRecordedNodes(t *testing.T) {
 				}
 			}
 		}
-		if known == 0 {
-			t.Errorf("%s has none of the facts that the policies use", name)
-		}
+		assert.True(t, known != 0, "%s has none of the facts that the policies use", name)
 	}
 }

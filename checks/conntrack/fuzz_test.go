@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"nodegate/internal/assert"
 )
 
 func FuzzConntrackStat(f *testing.F) {
@@ -18,12 +20,8 @@ func FuzzConntrackStat(f *testing.F) {
 			return
 		}
 		for name := range sums {
-			if !slices.Contains(strings.Fields(text), name) {
-				t.Errorf("%q is not a name in %q", name, text)
-			}
+			assert.True(t, slices.Contains(strings.Fields(text), name), "%q is not a name in %q", name, text)
 		}
-		if len(sums) == 0 {
-			t.Errorf("no counters and no error: %q", text)
-		}
+		assert.True(t, len(sums) != 0, "no counters and no error: %q", text)
 	})
 }

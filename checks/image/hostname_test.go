@@ -6,6 +6,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 )
 
 const (
@@ -27,8 +28,6 @@ func TestHostname(t *testing.T) {
 		tree := map[string]string{"/etc/hostname": c.name}
 		maps.Copy(tree, c.files)
 		r := checkstest.On(t.Context(), t, checkstest.Tree(t, tree), checks.Image, "image.identity", "")
-		if r.Verdict.String() != c.want {
-			t.Errorf("%q is %s, want %s", c.name, checkstest.Text(r), c.want)
-		}
+		assert.True(t, r.Verdict.String() == c.want, "%q is %s, want %s", c.name, checkstest.Text(r), c.want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 )
 
 func TestIdentity(t *testing.T) {
@@ -53,9 +54,7 @@ remedy: run ` + "`truncate -s 0 ROOT/etc/machine-id; rm -rf ROOT/var/lib/dbus/ma
 func TestStageAll(t *testing.T) {
 	p := checkstest.Load(t, `check "image.identity" {}`)
 	for stage, want := range map[checks.Stage]int{checks.Image: 1, checks.All: 0, checks.Run: 0} {
-		if got := len(catalog.For(p, stage)); got != want {
-			t.Errorf("stage %s asks for %d checks, want %d", stage, got, want)
-		}
+		assert.Equal(t, len(catalog.For(p, stage)), want, "stage %s asks for", stage)
 	}
 }
 
@@ -65,9 +64,7 @@ func TestIdentityOfANode(t *testing.T) {
 	for active, want := range map[string]string{"active": "kubelet.service runs here: " + never + "stop it and run `", "inactive": never + "run `"} {
 		m := checkstest.WithUnit(checkstest.Node(map[string]string{"/etc/krb5.keytab": "KEY"}, nil), "kubelet.service", active, "enabled")
 		r := checkstest.On(t.Context(), t, m.Host(), checks.Image, "image.identity", "")
-		if !strings.HasPrefix(r.State.Remedy, want) || r.State.Pass {
-			t.Errorf("%s: %s %v", active, checkstest.Text(r), r.Err)
-		}
+		assert.True(t, strings.HasPrefix(r.State.Remedy, want) && !r.State.Pass, "%s: %s %v", active, checkstest.Text(r), r.Err)
 	}
 }
 

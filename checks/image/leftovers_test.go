@@ -9,6 +9,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/require"
 )
@@ -107,9 +108,7 @@ func TestLeftovers(t *testing.T) {
 				text, err := json.Marshal(snapshot)
 				require.NoError(t, err)
 				for _, secret := range []string{"abcdef.0123456789abcdef", "MHcC", "b3Bl", "dTpw", "aGVsbG8=", "LS0t", "iqn.1993-08", "K10abc", "token: abc"} {
-					if strings.Contains(string(text), secret) {
-						t.Errorf("the snapshot holds %s", secret)
-					}
+					assert.True(t, !strings.Contains(string(text), secret), "the snapshot holds %s", secret)
 				}
 			}()
 			got := checkstest.On(t.Context(), t, recorded, checks.Image, "image.identity", "")

@@ -9,6 +9,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 )
 
 const kubeadmConfig, eksConfig = "/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet/config.json"
@@ -98,9 +99,7 @@ func TestEarly(t *testing.T) {
 	p := checkstest.Load(t, "use \"kubernetes\" {}\nprobe \"bridge\" {}\n")
 	all := catalog.For(p, checks.Boot)
 	early := checks.Early(all)
-	if len(early) == len(all) || len(early) < 10 {
-		t.Errorf("%d of %d requirements", len(early), len(all))
-	}
+	assert.True(t, len(early) != len(all) && len(early) >= 10, "%d of %d requirements", len(early), len(all))
 	if !slices.ContainsFunc(early, func(c checks.Check) bool { return c.Name() == "bridge.netfilter" }) {
 		t.Error("a check that does not depend on kubelet is left for later")
 	}

@@ -13,6 +13,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/service"
+	"nodegate/internal/require"
 	"nodegate/internal/verdict"
 	"nodegate/policy"
 )
@@ -283,9 +284,7 @@ remedy: run ` + "`systemctl daemon-reload`"},
 func TestPrivateUnit(t *testing.T) {
 	h := checkstest.Tree(t, kubeadmTree(nil))
 	for _, name := range []string{unitFile, dropInD} {
-		if err := os.Chmod(filepath.Join(h.Root, name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.Chmod(filepath.Join(h.Root, name), 0o600))
 	}
 	if r := checkstest.On(t.Context(), t, h, checks.Image, "kubelet.unit", ""); r.Verdict != verdict.Pass {
 		t.Errorf("%s", checkstest.Text(r))

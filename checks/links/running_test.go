@@ -10,6 +10,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -218,9 +219,7 @@ func TestOverlayEntriesKernel(t *testing.T) {
 		for _, e := range r.State.Evidence {
 			got += "; " + e.Text
 		}
-		if r.Err != nil || got != want {
-			t.Errorf("%s: %s (%v), want %s", what, got, r.Err, want)
-		}
+		assert.True(t, r.Err == nil && got == want, "%s: %s (%v), want %s", what, got, r.Err, want)
 	}
 	const mac = "0e:00:00:00:00:01"
 	run(`ip link add flannel.7 type vxlan id 7 dstport 8477 dev nic0 nolearning

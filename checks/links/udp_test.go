@@ -8,6 +8,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
 )
@@ -18,7 +19,5 @@ func TestSecondReadIsBounded(t *testing.T) {
 	defer cancel()
 	m := &hosttest.Machine{Files: map[string]string{"/proc/net/snmp": "Udp: InCsumErrors\nUdp: 3\n"}}
 	r := checkstest.On(ctx, t, m.Host(), checks.Run, "udp.checksum-errors", "")
-	if r.Verdict != verdict.Unknown || !errors.Is(r.Err, context.DeadlineExceeded) {
-		t.Errorf("%v, %v", r.Verdict, r.Err)
-	}
+	assert.True(t, r.Verdict == verdict.Unknown && errors.Is(r.Err, context.DeadlineExceeded), "%v, %v", r.Verdict, r.Err)
 }

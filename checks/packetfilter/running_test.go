@@ -7,6 +7,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 )
 
@@ -102,9 +103,7 @@ func TestIncompatible(t *testing.T) {
 	expect := func(check, want string) {
 		t.Helper()
 		r := checkstest.On(t.Context(), t, h, checks.Run, check, "")
-		if r.Verdict.String() != want {
-			t.Errorf("%s is %s (%v), want %s", check, r.Verdict, r.Err, want)
-		}
+		assert.True(t, r.Verdict.String() == want, "%s is %s (%v), want %s", check, r.Verdict, r.Err, want)
 	}
 	run("iptables-nft -A FORWARD -j ACCEPT; iptables-nft -t nat -N KUBE-SERVICES")
 	expect("packetfilter.incompatible", "pass")

@@ -92,13 +92,9 @@ net/ipv4/tcp_rmem = 4096	131072	6291456`, m.String())
 	m.Log = nil
 	again := checks.Apply(t.Context(), m.Host(), checks.Boot, list, nil)
 	for _, r := range again.Results {
-		if r.Fixed || r.Verdict != verdict.Pass {
-			t.Errorf("second apply: %s is %s, fixed %t", r.Name, r.Verdict, r.Fixed)
-		}
+		assert.True(t, !r.Fixed && r.Verdict == verdict.Pass, "second apply: %s is %s, fixed %t", r.Name, r.Verdict, r.Fixed)
 	}
-	if m.Log != nil {
-		t.Errorf("second apply changed: %q", m.Log)
-	}
+	assert.True(t, m.Log == nil, "second apply changed: %q", m.Log)
 }
 
 // sortedTail sorts the changes of the link, which have no fixed order.

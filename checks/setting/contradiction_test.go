@@ -11,6 +11,7 @@ import (
 	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
+	"nodegate/internal/require"
 )
 
 // TestContradictingBlocks: of two requirements for one setting of a link, the first is applied, and the second fails and names both.
@@ -44,25 +45,19 @@ func TestContradictingBlocks(t *testing.T) {
 				failed[res.Name] = res.State.Got
 			}
 		}
-		if len(failed) != 2 || m.Links["ens5"].MTU != 9001 {
-			t.Fatalf("%v, mtu %d", failed, m.Links["ens5"].MTU)
-		}
+		require.True(t, len(failed) == 2 && m.Links["ens5"].MTU == 9001, "%v, mtu %d", failed, m.Links["ens5"].MTU)
 		for name, want := range map[string]string{
 			"link.uplink": "ens5: mtu=9001 (link.uplink at test.hcl:9 requires 1500, but link.cards at test.hcl:5 requires 9001)",
 			"sysctl.net.ipv4.conf.*.arp_ignore": "net.ipv4.conf.ens6.arp_ignore is 2 (sysctl.net.ipv4.conf.*.arp_ignore at test.hcl:3 requires 1, " +
 				"but sysctl.net.ipv4.conf.ens6.arp_ignore at test.hcl:4 requires 2)",
 		} {
-			if !strings.Contains(failed[name], want) {
-				t.Errorf("%s: %q", name, failed[name])
-			}
+			assert.True(t, strings.Contains(failed[name], want), "%s: %q", name, failed[name])
 		}
 	}
 	for _, r := range setting.Links(p) { // as watch does
 		s, err := r.Reconcile(t.Context(), m.Host(), host.Link{Name: "ens5", Index: m.Links["ens5"].Index, MTU: 9001}, true, true,
 			func() bool { return true })
-		if err != nil || s.Set {
-			t.Errorf("%s: %+v, %v", r.Name(), s, err)
-		}
+		assert.True(t, err == nil && !s.Set, "%s: %+v, %v", r.Name(), s, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
@@ -53,9 +54,7 @@ fail`, checkstest.Print(checks.Inspect(t.Context(), m.Host(), checks.Run, catalo
 	recorder, snapshot := host.Record(m.Host())
 	for what, h := range map[string]*host.Host{"a recording": recorder, "a replay": host.Replay(snapshot)} {
 		for _, res := range checks.Inspect(t.Context(), h, checks.Boot, boot[:1]).Results {
-			if res.Err == nil || res.Err.Error() != host.ErrNoPrograms.Error() {
-				t.Errorf("%s: %+v", what, res)
-			}
+			assert.True(t, res.Err != nil && res.Err.Error() == host.ErrNoPrograms.Error(), "%s: %+v", what, res)
 		}
 	}
 }
@@ -84,8 +83,6 @@ warn image.exec.open: want /bin/open, which only root can write, got /bin/open m
 fail image.on_held: want /bin/pager, which only root can write, got /bin/pager does not exist
 fail`, checkstest.Print(checks.Inspect(t.Context(), m.Host(), checks.Image, image)))
 	for _, res := range checks.Inspect(t.Context(), host.Replay(&host.Snapshot{Root: "/"}), checks.Image, image).Results {
-		if res.Verdict.Fine() {
-			t.Errorf("a replay: %+v", res)
-		}
+		assert.True(t, !res.Verdict.Fine(), "a replay: %+v", res)
 	}
 }

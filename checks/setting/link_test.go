@@ -9,6 +9,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
@@ -151,9 +152,7 @@ evidence: eth1: net.ipv6.neigh.eth1.gc_stale_time is skipped: /proc/sys/net/ipv6
 		m := node(map[string]string{"net/ipv6/conf/eth0/accept_ra": "0", "net/ipv6/conf/eth1/accept_ra": "0"})
 		got := inspect(m.Host(), strings.Replace(only, "conf.*.accept_ra", name, 1))
 		wrong := "got: eth0: net.ipv6." + strings.Replace(name, "*", "eth0", 1) + "=no such parameter, "
-		if !strings.HasPrefix(got, "fail\n") || !strings.Contains(got, wrong) {
-			t.Errorf("%s: %s", name, got)
-		}
+		assert.True(t, strings.HasPrefix(got, "fail\n") && strings.Contains(got, wrong), "%s: %s", name, got)
 	}
 
 	// A replay gives the same result; an older recording without the listing gives the result of its time.

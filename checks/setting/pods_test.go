@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nodegate/checks/checkstest"
+	"nodegate/internal/require"
 	"nodegate/policy"
 	"nodegate/policy/kernels"
 )
@@ -16,9 +17,7 @@ import (
 func TestOwnInNamespaces(t *testing.T) {
 	h := checkstest.Scratch(t)
 	catalogue, err := kernels.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	fresh := map[string]string{}
 	for _, name := range catalogue.Parameters {
 		before, err := h.ReadSysctl(name)
@@ -35,9 +34,7 @@ func TestOwnInNamespaces(t *testing.T) {
 			}
 		}
 	}
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, unix.Unshare(unix.CLONE_NEWNET))
 	for name, want := range fresh {
 		if got, err := h.ReadSysctl(name); err != nil || got != want {
 			t.Errorf("%s is %q in a new namespace (%v), want %q", name, got, err, want)

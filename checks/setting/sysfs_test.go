@@ -10,6 +10,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
@@ -59,9 +60,7 @@ write /sys/block/vda/queue/scheduler none`, strings.Join(m.Log, "\n"))
 		"sysfs.kernel/mm/ksm/run":               "this kernel has no /sys/kernel/mm/ksm/run",
 	} {
 		for _, res := range r.Results {
-			if res.Name == name && !strings.Contains(res.State.Remedy, want) {
-				t.Errorf("%s: %s", name, res.State.Remedy)
-			}
+			assert.True(t, res.Name != name || strings.Contains(res.State.Remedy, want), "%s: %s", name, res.State.Remedy)
 		}
 	}
 
@@ -91,9 +90,7 @@ pass sysfs.class/net/lo/threaded
 fail`, before)
 	checkstest.Equal(t, "replay", before, checkstest.Print(checks.Inspect(t.Context(), host.Replay(snapshot), checks.Boot, list)))
 	for _, res := range checks.Apply(t.Context(), h, checks.Boot, list, nil).Results {
-		if res.Verdict != verdict.Pass {
-			t.Errorf("%s: %+v %v", res.Name, res.State, res.Err)
-		}
+		assert.True(t, res.Verdict == verdict.Pass, "%s: %+v %v", res.Name, res.State, res.Err)
 	}
 	for key, want := range map[string]string{"queues/rx-0/rps_cpus": "1", "gro_flush_timeout": "20000"} {
 		if got, err := h.ReadSysctl("/sys/class/net/veth0.1/" + key); err != nil || got != want {

@@ -11,6 +11,7 @@ import (
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
 	"nodegate/checks/setting"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
@@ -69,9 +70,7 @@ func TestTuningResets(t *testing.T) {
 		m := card()
 		s, err := setting.Links(p)[0].Reconcile(t.Context(), m.Host(), host.Link{Name: "eth0", MTU: 1500}, resets, resets,
 			func() bool { return true })
-		if err != nil || !s.Set || s.Still != "" || fmt.Sprint(m.Log) != want {
-			t.Errorf("%t: %v, %+v, %v", resets, m.Log, s, err)
-		}
+		assert.True(t, err == nil && s.Set && s.Still == "" && fmt.Sprint(m.Log) == want, "%t: %v, %+v, %v", resets, m.Log, s, err)
 	}
 }
 
@@ -110,9 +109,7 @@ fail link.much: want channels.rx=64, got veth1: channels.rx=4
 fail`, before)
 	checkstest.Equal(t, "replay", before, checkstest.Print(checks.Inspect(t.Context(), host.Replay(snapshot), checks.Boot, list)))
 	for _, res := range checks.Apply(t.Context(), h, checks.Boot, list, nil).Results[:2] {
-		if res.Verdict != verdict.Pass || !res.Fixed {
-			t.Errorf("%s: %+v %v", res.Name, res.State, res.Err)
-		}
+		assert.True(t, res.Verdict == verdict.Pass && res.Fixed, "%s: %+v %v", res.Name, res.State, res.Err)
 	}
 	if a, err := h.Links.Tuning(t.Context(), "veth0", "channels"); err != nil || a["rx"].Now != 2 || a["tx"] != (host.Amount{Now: 4, Max: 4}) {
 		t.Errorf("channels: %v, %v", a, err)

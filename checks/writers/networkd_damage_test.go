@@ -9,6 +9,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
@@ -17,54 +18,41 @@ import (
 
 // TestNetworkdDamage runs several rounds of one watch.
 func TestNetworkdDamage(t *testing.T) {
-	started := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	m := checkstest.Node(nil, nil)
-	m.Links = map[string]*hosttest.Link{"flannel.1": {Kind: "vxlan"}}
+	r := newRounds(t)
 	pods := func(from, to int) (all []host.Foreign) {
 		for i := from; i < to; i++ {
 			link := fmt.Sprintf("veth%d", i)
-			m.Links[link] = &hosttest.Link{Kind: "veth"}
+			r.m.Links[link] = &hosttest.Link{Kind: "veth"}
 			all = append(all, host.Foreign{Text: fmt.Sprintf("10.244.0.%d dev %s table 254", i, link), Link: link})
 		}
 		return all
 	}
-	overlay := []host.Foreign{{Text: "10.244.1.0/24 dev flannel.1 table 254", Link: "flannel.1"},
-		{Text: "ip rule 512: from all to 10.0.0.9/32 table 10"}}
-	h := m.Host()
-	round := func(what, want string) {
-		t.Helper()
-		r := checkstest.On(t.Context(), t, h, checks.Run, "writers.networkd-damage", "")
-		got := r.Verdict.String() + ": " + r.State.Got
-		if r.Verdict == verdict.Skipped {
-			got = "skip: " + r.State.Skip
-		}
-		if got != want || r.Err != nil {
-			t.Errorf("%s: %s (%v), want %s", what, got, r.Err, want)
-		}
-	}
-	round("a check without watch", "skip: only `nodegate watch` remembers earlier routes")
-	h.Memory = &host.Memory{}
-	round("networkd is off", "skip: systemd-networkd is off")
-	m.Crashes = map[string]host.Crash{"systemd-networkd.service": {Active: "active", Since: started}}
-	m.Foreign = append(pods(0, 1000), overlay...)
-	round("the first round", fine)
+	overlay := append(overlayRoutes(1, 2), host.Foreign{Text: "ip rule 512: from all to 10.0.0.9/32 table 10"})
+	memory, crashes := r.h.Memory, r.m.Crashes
+	r.h.Memory = nil
+	r.round("a check without watch", "skip: only `nodegate watch` remembers earlier routes")
+	r.h.Memory, r.m.Crashes = memory, nil
+	r.round("networkd is off", "skip: systemd-networkd is off")
+	r.m.Crashes = crashes
+	r.m.Foreign = append(pods(0, 1000), overlay...)
+	r.round("the first round", fine)
 	for i := range 1000 {
-		delete(m.Links, fmt.Sprintf("veth%d", i))
+		delete(r.m.Links, fmt.Sprintf("veth%d", i))
 	}
-	m.Foreign = append(pods(1000, 2000), overlay...)
-	round("1,000 Pods end, and 1,000 start", fine)
-	m.Foreign = overlay[:1]
-	round("the CNI restarts and recreates them later: networkd is not at fault", fine)
-	m.Foreign = append(pods(1000, 2000), overlay...)
-	round("they are back", fine)
-	m.Crashes["systemd-networkd.service"] = host.Crash{Active: "active", Since: started.Add(-time.Hour)} // the clock was set, too
-	m.Foreign = pods(1000, 2000)
-	round("networkd removes the overlay's routes", "fail: 2 routes and rules gone since systemd-networkd restarted")
-	round("they stay gone", "fail: 2 routes and rules gone since systemd-networkd restarted")
-	m.Foreign = append(pods(1000, 2000), overlay...)
-	round("the CNI recreates them", fine)
-	m.Crashes["systemd-networkd.service"] = host.Crash{Active: "active", Since: started.Add(2 * time.Hour)}
-	round("networkd restarts and keeps them", fine)
+	r.m.Foreign = append(pods(1000, 2000), overlay...)
+	r.round("1,000 Pods end, and 1,000 start", fine)
+	r.m.Foreign = overlay[:1]
+	r.round("the CNI restarts and recreates them later: networkd is not at fault", fine)
+	r.m.Foreign = append(pods(1000, 2000), overlay...)
+	r.round("they are back", fine)
+	r.m.Crashes[service] = host.Crash{Active: "active", Since: r.m.Crashes[service].Since.Add(-time.Hour)} // the clock was set, too
+	r.m.Foreign = pods(1000, 2000)
+	r.round("networkd removes the overlay's routes", lost(2))
+	r.round("they stay gone", lost(2))
+	r.m.Foreign = append(pods(1000, 2000), overlay...)
+	r.round("the CNI recreates them", fine)
+	r.restart()
+	r.round("networkd restarts and keeps them", fine)
 }
 
 // rounds is a watch of a node with overlay routes and a rule for each Pod. restart restarts its networkd.
@@ -239,7 +227,5 @@ func TestNetworkdDamageKernel(t *testing.T) {
 	checkstest.PodNetwork(t)
 	before, err := h.Links.Foreign(t.Context())
 	require.NoError(t, err)
-	if len(before) != 1 || before[0].Link != "nic0" {
-		t.Errorf("foreign: %+v; want the default route by nic0 alone", before)
-	}
+	assert.True(t, len(before) == 1 && before[0].Link == "nic0", "foreign: %+v; want the default route by nic0 alone", before)
 }

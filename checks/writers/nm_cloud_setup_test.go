@@ -10,6 +10,7 @@ import (
 	"nodegate/checks"
 	"nodegate/checks/catalog"
 	"nodegate/checks/checkstest"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/verdict"
@@ -23,9 +24,7 @@ func TestNMCloudSetupRulesInARealKernel(t *testing.T) {
 	judged := func(h *host.Host, want verdict.Verdict, got string) {
 		t.Helper()
 		r := checks.Inspect(t.Context(), h, checks.Run, list).Results[0]
-		if r.Verdict != want || r.State.Got != got {
-			t.Errorf("want %s, %s; got %s", want, got, checkstest.Text(r))
-		}
+		assert.True(t, r.Verdict == want && r.State.Got == got, "want %s, %s; got %s", want, got, checkstest.Text(r))
 	}
 	judged(h, verdict.Pass, "off")
 	checkstest.AddLink(t, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "ens6"}, PeerName: "peer"})
@@ -42,7 +41,5 @@ func TestNMCloudSetupRulesInARealKernel(t *testing.T) {
 	recorded, snapshot := host.Record(h)
 	judged(recorded, verdict.Warn, "off, but its rules to table 30201, 30401 remain")
 	rules, err := host.Replay(snapshot).Links.RoutingRules(t.Context())
-	if err != nil || len(rules) != 2 || rules[0].Routes != 1 || rules[0].From != "10.0.2.5/32" {
-		t.Errorf("recorded %+v, %v", rules, err)
-	}
+	assert.True(t, err == nil && len(rules) == 2 && rules[0].Routes == 1 && rules[0].From == "10.0.2.5/32", "recorded %+v, %v", rules, err)
 }

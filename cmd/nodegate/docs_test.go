@@ -61,9 +61,7 @@ func TestCallsInDocs(t *testing.T) {
 			if err == nil && len(words) > 1 {
 				err = c.ValidateArgs(c.Flags().Args())
 			}
-			if err != nil && !strings.Contains(err.Error(), "help requested") {
-				t.Errorf("%s: nodegate%s: %v", file, m[1], err)
-			}
+			assert.True(t, err == nil || strings.Contains(err.Error(), "help requested"), "%s: nodegate%s: %v", file, m[1], err)
 			calls++
 		}
 	}

@@ -74,6 +74,7 @@ func TestHelpGroups(t *testing.T) {
 // TestHelpExamples runs the examples of the help texts in a network namespace, with a scratch /etc, /run, /var/lib and /mnt. None may be a
 // wrong call (exit status 2).
 func TestHelpExamples(t *testing.T) {
+	t.Parallel()
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")
 	hosttest.NeedProgram(t, "ip")

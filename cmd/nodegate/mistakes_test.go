@@ -22,6 +22,7 @@ import (
 //
 // SECURITY.md: terminal.
 func TestMistakes(t *testing.T) {
+	t.Parallel()
 	archive, err := txtar.ParseFile("testdata/mistakes.ar")
 	require.NoError(t, err)
 	require.True(t, len(archive.Files) >= 60, "only %d mistakes", len(archive.Files))

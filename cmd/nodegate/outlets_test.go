@@ -17,6 +17,7 @@ import (
 
 // TestReaderGone: gate, apply and watch decide the same whether or not their output has a reader. SECURITY.md: gate.
 func TestReaderGone(t *testing.T) {
+	t.Parallel()
 	hosttest.NeedRoot(t)
 	hosttest.NeedProgram(t, "unshare")
 	dir := t.TempDir()

@@ -19,6 +19,7 @@ import (
 // TestOutputs: each verb that has --output replaces a regular file only. It writes through a device, a FIFO and a link to each, and
 // refuses a directory, and a link in a directory of another user; so do the verbs that write files by another flag. As root, a verb that renamed its file over /dev/null left a machine without that device.
 func TestOutputs(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))

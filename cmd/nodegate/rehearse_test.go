@@ -5,9 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"sync"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/host/netns"
 	"nodegate/internal/require"
@@ -78,6 +79,8 @@ func TestRehearse(t *testing.T) {
 	before, _ := run(state)
 	rules := filepath.Join(t.TempDir(), "rules.nft")
 	require.NoError(t, os.WriteFile(rules, []byte("table inet guard {\n chain c { type filter hook forward priority 0; policy drop; }\n}\n"), 0o644))
+	var rehearsals sync.WaitGroup
+	slots := make(chan struct{}, 4) // they mostly wait, and change nothing
 	for _, c := range []struct {
 		do    string
 		code  int
@@ -99,16 +102,17 @@ func TestRehearse(t *testing.T) {
 		{"-- iptables-nft-restore --noflush </dev/stdin <<'X'\n*filter\n-I FORWARD -j DROP\nCOMMIT\nX", 1, []string{"rule 1 of chain FORWARD"}},
 		{"--timeout 5s -- sh -c 'sleep 100 & sleep 100'", 3, []string{"the command had not ended in its time"}},
 	} {
-		out, code := run("nodegate rehearse --timeout 30s " + c.do)
-		if code != c.code {
-			t.Errorf("%s: exit %d\n%s", c.do, code, out)
-		}
-		for _, want := range c.wants {
-			if !strings.Contains(out, want) {
-				t.Errorf("%s: lacks %q\n%s", c.do, want, out)
+		slots <- struct{}{}
+		rehearsals.Go(func() {
+			defer func() { <-slots }()
+			out, code := run("nodegate rehearse --timeout 30s " + c.do)
+			assert.True(t, code == c.code, "%s: exit %d\n%s", c.do, code, out)
+			for _, want := range c.wants {
+				assert.Contains(t, out, want, "%s", c.do)
 			}
-		}
+		})
 	}
+	rehearsals.Wait()
 	if after, _ := run(state); after != before {
 		t.Errorf("the node was\n%s\nand is\n%s", before, after)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"nodegate/checks"
 	"nodegate/checks/catalog"
+	"nodegate/internal/assert"
 	"nodegate/internal/host"
 	"nodegate/internal/host/hosttest"
 )
@@ -40,15 +41,14 @@ func (t *secretsTest) search(where, output, text string) {
 // print, and looks for them in every output. The answers are those that the checks were seen to
 // read, so that the files of a new check are planted too. SECURITY.md: secrets.
 func TestSecrets(t *testing.T) {
+	t.Parallel()
 	s := &secretsTest{T: t, outputs: map[string]bool{}}
 	places, runs := s.plantAnswers()
 	s.plantMessages()
 	s.plantServers()
 	s.plantMachine(places)
 	const fewest = 1100
-	if s.planted < fewest {
-		t.Errorf("only %d canaries", s.planted)
-	}
+	assert.True(t, s.planted >= fewest, "only %d canaries", s.planted)
 	t.Logf("%d canaries in %d answers, %d runs; none of them in %d outputs: %s", s.planted, len(places), runs, len(s.outputs),
 		strings.Join(slices.Sorted(maps.Keys(s.outputs)), ", "))
 }

@@ -16,17 +16,13 @@ func TestNeedsBase64(t *testing.T) {
 	var k kubeadmConfig
 	decodeYAML(t, writeFormat(t, "kubeadm", loadInput(t, testPolicy[1:], deliveries()["url"])).Text, &k)
 	for _, f := range k.Spec.Files {
-		if f.Encoding != "" {
-			t.Errorf("%s: encoding %s, although its text would arrive unchanged", f.Path, f.Encoding)
-		}
+		assert.True(t, f.Encoding == "", "%s: encoding %s, although its text would arrive unchanged", f.Path, f.Encoding)
 	}
 	for text, want := range map[string]bool{
 		"# ü\n\tuse \"kubernetes\" {}\n": false, " a\n": true, "\ta\n": true, "a \n": false, "\na\n": true, "a\n\n": true, "a": true, "a\r\n": true, "a\u0085\n": true,
 		"{{ a }}\n": true, "{% a\n": true, "{# a\n": true, "${ a }\n": false,
 	} {
-		if needsBase64(text) != want {
-			t.Errorf("%q: %v, want %v", text, !want, want)
-		}
+		assert.True(t, needsBase64(text) == want, "%q: %v, want %v", text, !want, want)
 	}
 }
 
@@ -62,8 +58,6 @@ func TestClusterAPI(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "sh", "-euc", commands[len(commands)-1])
 		cmd.Env = []string{"PATH=" + tools + ":" + os.Getenv("PATH")}
 		out, err := cmd.CombinedOutput()
-		if err != nil || strings.Contains(string(out), "has not succeeded") != c.warns {
-			t.Errorf("%s: %v\n%s", c.state, err, out)
-		}
+		assert.True(t, err == nil && strings.Contains(string(out), "has not succeeded") == c.warns, "%s: %v\n%s", c.state, err, out)
 	}
 }

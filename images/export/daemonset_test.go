@@ -81,9 +81,7 @@ func TestKustomizeBuilds(t *testing.T) {
 			"Role": "default", "RoleBinding": "default"}[doc.Kind]
 		assert.Equal(t, doc.Metadata.Namespace, want, "%s in namespace", doc.Kind)
 	}
-	if name == "" || name != used || !strings.HasPrefix(name, "nodegate-policy-") {
-		t.Errorf("config map %q, used %q", name, used)
-	}
+	assert.True(t, name != "" && name == used && strings.HasPrefix(name, "nodegate-policy-"), "config map %q, used %q", name, used)
 }
 
 // TestLeastPrivilege: no container of the Pod has privileges or a token that it does not need.
@@ -139,9 +137,7 @@ func checkLeastPrivilege(t *testing.T, policy, account string) {
 		t.Errorf("the pod: %+v", pod)
 	}
 	all := append(pod.InitContainers, pod.Containers...)
-	if len(all) != 2 {
-		t.Fatalf("containers: %+v", all)
-	}
+	require.True(t, len(all) == 2, "containers: %+v", all)
 	for i, c := range all {
 		s := c.SecurityContext
 		drop, _ := yaml.Marshal(s["capabilities"])

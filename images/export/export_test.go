@@ -219,9 +219,7 @@ func TestUglyPolicies(t *testing.T) {
 				}
 			}
 			walk(&n)
-			if !found {
-				t.Errorf("%s: %q was changed", format, text)
-			}
+			assert.True(t, found, "%s: %q was changed", format, text)
 		}
 	}
 }
@@ -244,9 +242,7 @@ func TestLacks(t *testing.T) {
 			for _, f := range r.Tree {
 				whole = append(whole, f.Content...)
 			}
-			if !strings.Contains(string(whole), string(comment)) {
-				t.Errorf("%s: the output does not mention %s", f.Name, l)
-			}
+			assert.True(t, strings.Contains(string(whole), string(comment)), "%s: the output does not mention %s", f.Name, l)
 		}
 	}
 	if os.Getenv("UPDATE") != "" {
@@ -286,7 +282,5 @@ func TestStopsMachine(t *testing.T) {
 			t.Error(text)
 		}
 	}
-	if len(r.Lacks) != 2 || r.Lacks[0].Name != "sysctl.vm.min_free_kbytes" {
-		t.Errorf("%v", r.Lacks)
-	}
+	assert.True(t, len(r.Lacks) == 2 && r.Lacks[0].Name == "sysctl.vm.min_free_kbytes", "%v", r.Lacks)
 }

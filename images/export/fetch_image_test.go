@@ -97,9 +97,7 @@ func TestFetchImage(t *testing.T) {
 		t.Errorf("nothing is there, and it may run: %s", out)
 	}
 	out, ok := b.run("fetch")
-	if !ok || b.read("bin/nodegate") != rightBinary {
-		t.Fatalf("fetch: %t\n%s", ok, out)
-	}
+	require.True(t, ok && b.read("bin/nodegate") == rightBinary, "fetch: %t\n%s", ok, out)
 	if out, ok := b.run("gate"); !ok || !strings.Contains(out, "gate ran: gate\n") {
 		t.Errorf("gate: %t %s", ok, out)
 	}

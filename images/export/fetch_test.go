@@ -40,9 +40,7 @@ func newStand(t *testing.T, d Delivery) stand {
 		{units.Binary, b.bin}, {"/dev/console", b.console}, {"/run/nodegate", dir + "/run-nodegate"}, {"/proc/cmdline", dir + "/cmdline"},
 		{units.BreakGlassFile, dir + "/disabled"}, {"/var/lib/nodegate-fetch", dir + "/kept"},
 	} {
-		if !strings.Contains(script, r[0]) && r[0] != "/var/lib/nodegate-fetch" {
-			t.Fatalf("the script does not name %s", r[0])
-		}
+		require.True(t, strings.Contains(script, r[0]) || r[0] == "/var/lib/nodegate-fetch", "the script does not name %s", r[0])
 		script = strings.ReplaceAll(script, r[0], r[1])
 	}
 	b.file("fetch", script, 0o644)
@@ -103,23 +101,17 @@ func TestFetch(t *testing.T) {
 	expect := func(verb string, ok bool, words string) {
 		t.Helper()
 		out, did := b.run(verb)
-		if did != ok || !strings.Contains(out, words) {
-			t.Fatalf("%s: ok %t, want %t and %q:\n%s", verb, did, ok, words, out)
-		}
+		require.True(t, did == ok && strings.Contains(out, words), "%s: ok %t, want %t and %q:\n%s", verb, did, ok, words, out)
 	}
 	expect("check", false, "is not here yet")
 	expect("gate", false, "is not here yet")
 	expect("fetch", false, "could not fetch http://")
 	expect("fetch", false, "could not fetch http://")
-	if said := strings.Count(b.read("console"), "could not fetch"); said != 1 {
-		t.Errorf("the console has the message %d times", said)
-	}
+	assert.Equal(t, strings.Count(b.read("console"), "could not fetch"), 1, "the console has the message")
 	served = "something else"
 	expect("fetch", false, "gives sha256 "+hexSum(served))
 	left, err := filepath.Glob(b.dir + "/bin/nodegate.*")
-	if err != nil || len(left) > 0 {
-		t.Errorf("left over: %v, %v", left, err)
-	}
+	assert.True(t, err == nil && len(left) == 0, "left over: %v, %v", left, err)
 	if !strings.Contains(b.read("console"), "it is not run") {
 		t.Errorf("console: %s", b.read("console"))
 	}

@@ -36,9 +36,7 @@ func TestExtension(t *testing.T) {
 		in := loadInput(t, testPolicy, d)
 		r, err := f.Write(in)
 		if f.Name != "butane" && f.Name != "ignition" {
-			if err == nil {
-				t.Errorf("%s accepts a system extension as the binary", f.Name)
-			}
+			assert.True(t, err != nil, "%s accepts a system extension as the binary", f.Name)
 			continue
 		}
 		require.NoError(t, err)
@@ -130,9 +128,7 @@ func mapStrings(v any, f func(string) string) any {
 func TestIgnitionFetches(t *testing.T) {
 	text := string(writeFormat(t, "ignition", loadInput(t, testPolicy, deliveries()["url"])).Text)
 	for _, want := range []string{`"path": "` + units.Binary + `"`, `"mode": 493`, `"hash": "sha256-` + sum + `"`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in\n%s", want, text)
-		}
+		assert.True(t, strings.Contains(text, want), "no %s in\n%s", want, text)
 	}
 	if paths := strings.Count(text, `"path":`); strings.Count(text, `"overwrite": true`) != paths || paths < 4 {
 		t.Errorf("not all of the %d files overwrite those of the image", paths)

@@ -20,9 +20,7 @@ func TestMIME(t *testing.T) {
 	m, err := mail.ReadMessage(bytes.NewReader(text))
 	require.NoError(t, err)
 	kind, params, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
-	if err != nil || kind != "multipart/mixed" || m.Header.Get("MIME-Version") != "1.0" {
-		t.Fatalf("%q, %v, %v", kind, m.Header, err)
-	}
+	require.True(t, err == nil && kind == "multipart/mixed" && m.Header.Get("MIME-Version") == "1.0", "%q, %v, %v", kind, m.Header, err)
 	parts := multipart.NewReader(m.Body, params["boundary"])
 	part, err := parts.NextPart()
 	require.NoError(t, err)

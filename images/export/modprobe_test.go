@@ -3,6 +3,8 @@ package export
 import (
 	"strings"
 	"testing"
+
+	"nodegate/internal/assert"
 )
 
 // TestModprobe: options and modules that must not load, in the form of each target that has one.
@@ -29,9 +31,7 @@ module "sctp" { absent = true }`, Delivery{})
 		}
 		got := string(writeFormat(t, format, in).Text)
 		for _, w := range want {
-			if !strings.Contains(got, w) {
-				t.Errorf("%s lacks %q:\n%s", format, w, got)
-			}
+			assert.True(t, strings.Contains(got, w), "%s lacks %q:\n%s", format, w, got)
 		}
 		in.Delivery = Delivery{}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 )
 
@@ -29,16 +30,12 @@ func TestReadiness(t *testing.T) {
 			}
 		}
 		text := string(f.Content)
-		if strings.Contains(text, "@") {
-			t.Errorf("%s: a placeholder is left:\n%s", f.Path, text)
-		}
+		assert.True(t, !strings.Contains(text, "@"), "%s: a placeholder is left:\n%s", f.Path, text)
 		if strings.Contains(text, "- type: example.com/Fit") {
 			waiting++
 		}
 	}
-	if waiting != 3 {
-		t.Errorf("%d files wait for the condition, want 3", waiting)
-	}
+	assert.True(t, waiting == 3, "%d files wait for the condition, want 3", waiting)
 	format, err := Find("readiness")
 	require.NoError(t, err)
 	if _, err := format.Write(loadInput(t, `use "kubernetes" {}`, Delivery{})); err == nil || !strings.Contains(err.Error(), "publish {}") {

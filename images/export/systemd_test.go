@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/host/hosttest"
 	"nodegate/internal/require"
 	"nodegate/units"
@@ -55,9 +56,7 @@ func TestNoCycle(t *testing.T) {
 		n, err := loadInput(t, testPolicy, d).buildNode("kops")
 		require.NoError(t, err)
 		for _, u := range n.units {
-			if u.name != fetchUnit && strings.Contains(u.text, fetchUnit) {
-				t.Errorf("%s: %s names %s", name, u.name, fetchUnit)
-			}
+			assert.True(t, u.name == fetchUnit || !strings.Contains(u.text, fetchUnit), "%s: %s names %s", name, u.name, fetchUnit)
 		}
 		for _, f := range n.files {
 			if strings.HasSuffix(f.Path, ".conf") && strings.Contains(string(f.Content), fetchUnit) {

@@ -3,6 +3,8 @@ package export
 import (
 	"strings"
 	"testing"
+
+	"nodegate/internal/assert"
 )
 
 // TestTuning: udev and Talos carry numbers; the driver's maximum is named as a gap.
@@ -24,16 +26,12 @@ link "card" {
 		`RUN+="/sbin/ethtool -L $name combined 2", RUN+="/sbin/ethtool -G $name rx 512", RUN+="/sbin/ethtool -C $name adaptive-rx on rx-usecs 50"`,
 		"NOT HERE: link.card: ring.tx is the driver's maximum",
 	} {
-		if !strings.Contains(rules, want) {
-			t.Errorf("%s is missing:\n%s", want, rules)
-		}
+		assert.True(t, strings.Contains(rules, want), "%s is missing:\n%s", want, rules)
 	}
 	talos := string(writeFormat(t, "talos", in).Text)
 	for _, want := range []string{
 		"rings:\n  rx: 512\nchannels:\n  combined: 2\n", "NOT HERE: link.card: ring.tx is", "NOT HERE: link.card: Talos does not set coalesce.rx-usecs",
 	} {
-		if !strings.Contains(talos, want) {
-			t.Errorf("%s is missing:\n%s", want, talos)
-		}
+		assert.True(t, strings.Contains(talos, want), "%s is missing:\n%s", want, talos)
 	}
 }

@@ -35,9 +35,7 @@ func compareGolden(t *testing.T, file, got string) {
 func readFiles(t *testing.T, pattern string) map[string][]byte {
 	t.Helper()
 	names, err := filepath.Glob(pattern)
-	if err != nil || len(names) == 0 {
-		t.Fatalf("%s: %v, %v", pattern, names, err)
-	}
+	require.True(t, err == nil && len(names) != 0, "%s: %v, %v", pattern, names, err)
 	all := map[string][]byte{}
 	for _, n := range names {
 		text, err := os.ReadFile(n)
@@ -79,9 +77,7 @@ func TestEveryTrapHasACase(t *testing.T) {
 			}
 		}
 	}
-	if found < 25 {
-		t.Errorf("found %d traps in the source: the pattern of this test no longer fits", found)
-	}
+	assert.True(t, found >= 25, "found %d traps in the source: the pattern of this test no longer fits", found)
 }
 
 // TestWrong checks that invalid manifests are refused, each mistake with its position.
@@ -117,9 +113,7 @@ func TestSwitches(t *testing.T) {
 			got = append(got, f.Trap)
 		}
 		slices.Sort(got)
-		if err != nil || strings.Join(got, " ") != want {
-			t.Errorf("%q: %v, %v", given, got, err)
-		}
+		assert.True(t, err == nil && strings.Join(got, " ") == want, "%q: %v, %v", given, got, err)
 	}
 }
 
@@ -143,9 +137,7 @@ func TestLarge(t *testing.T) {
 		"content: |\n" +
 		strings.Repeat("      "+strings.Repeat("x", 990)+"\n", 1000)
 	text := []byte(strings.Repeat(group, 11) + "---\n" + string(trap))
-	if len(text) < 10e6 {
-		t.Fatalf("only %d bytes", len(text))
-	}
+	require.True(t, len(text) >= 10e6, "only %d bytes", len(text))
 	began := time.Now()
 	r, err := Lint(text)
 	if err != nil || r.InstanceGroups != 11 || r.Clusters != 1 || len(r.Findings) != 1 || r.Findings[0].Trap != "no-module" {
@@ -202,9 +194,7 @@ func TestGated(t *testing.T) {
 		r, err := Lint(append(slices.Clone(text), gate...))
 		require.NoError(t, err)
 		for _, f := range r.Findings {
-			if f.Trap == "before-kubelet" && f.Line > 10 {
-				t.Errorf("Before= beside a gate: %+v\n%s", f, gate)
-			}
+			assert.True(t, f.Trap != "before-kubelet" || f.Line <= 10, "Before= beside a gate: %+v\n%s", f, gate)
 		}
 	}
 }
@@ -240,9 +230,7 @@ func FuzzLint(f *testing.F) {
 		r, err := Lint(text)
 		lines := bytes.Count(text, []byte("\n")) + bytes.Count(text, []byte("\r")) + 2
 		var m Mistake
-		if err != nil && !errors.As(err, &m) {
-			t.Errorf("an error without a position: %v", err)
-		}
+		assert.True(t, err == nil || errors.As(err, &m), "an error without a position: %v", err)
 		for _, f := range r.Findings {
 			if f.Line < 1 || f.Line > lines || f.Column < 1 || f.Trap == "" || f.What == "" || f.Do == "" {
 				t.Errorf("%+v in %d lines", f, lines)

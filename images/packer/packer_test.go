@@ -138,9 +138,7 @@ func TestRunsWhatWasUploaded(t *testing.T) {
 	calls := regexp.MustCompile(`"(\S*nodegate) (install|check|apply)`).FindAllStringSubmatch(string(text), -1)
 	assert.Equal(t, len(calls), 4, "the template calls nodegate")
 	for _, c := range calls {
-		if c[1] != "nodegate-bake/nodegate" {
-			t.Errorf("%s calls %s, which the machine may not have", c[2], c[1])
-		}
+		assert.True(t, c[1] == "nodegate-bake/nodegate", "%s calls %s, which the machine may not have", c[2], c[1])
 	}
 	_, after, removed := strings.Cut(string(text), `"rm -r nodegate-bake"`)
 	assert.True(t, removed && !strings.Contains(after, `"nodegate-bake`), "the upload directory is not removed, or is used afterwards")
@@ -153,9 +151,7 @@ func TestVariables(t *testing.T) {
 	require.True(t, len(blocks) >= 10, "found %d variables", len(blocks))
 	for _, b := range blocks {
 		for _, must := range []string{"  type ", "  default ", "  description "} {
-			if !strings.Contains(b[2], must) {
-				t.Errorf("variable %s has no%s", b[1], must)
-			}
+			assert.True(t, strings.Contains(b[2], must), "variable %s has no%s", b[1], must)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Command bench compares `nodegate check` of twelve sysctls and an interface with a shell script, with goss if it is installed, and with a
-// program that only reads the files. All of them run in turns, so that other load on the machine does not distort the ratios.
+// Command bench measures `nodegate check` of twelve sysctls and an interface, with other builds beside it. All of them run in turns, so
+// that other load on the machine does not distort the ratios.
 package main
 
 import (
@@ -21,12 +21,9 @@ var sysctls = []string{
 	"vm.panic_on_oom", "fs.inotify.max_user_watches", "fs.file-max",
 }
 
-const (
-	rounds       = 100
-	floorPackage = "nodegate/internal/bench/floor"
-)
+const rounds = 100
 
-// contender is one way to do the same check.
+// contender is one program that is measured.
 type contender struct {
 	name string
 	argv []string
@@ -53,7 +50,7 @@ func runBench(ctx context.Context, nodegate string, others []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	all, err := newContenders(ctx, dir, nodegate)
+	all, err := newContenders(dir, nodegate)
 	if err != nil {
 		return err
 	}
@@ -78,57 +75,23 @@ func runBench(ctx context.Context, nodegate string, others []string) error {
 		fmt.Printf("  %-18s %8.2f ms   peak RSS %5.1f MiB   check takes %.2f of this time\n", c.name,
 			float64(c.median().Microseconds())/1000, float64(c.rss)/1024, float64(check)/float64(c.median()))
 	}
-	if _, err := exec.LookPath("goss"); err != nil {
-		fmt.Println("  goss               not installed: skipped")
-	}
 	return nil
 }
 
-func newContenders(ctx context.Context, dir, nodegate string) ([]*contender, error) {
-	policy, script, goss := "", "set -e\n", "kernel-param:\n"
-	var files []string
+func newContenders(dir, nodegate string) ([]*contender, error) {
+	policy := "link \"lo\" {\n  match { name = \"lo\" }\n  offload = { tx-checksum-ip-generic = true }\n}\n"
 	for _, key := range sysctls {
-		file := "/proc/sys/" + strings.ReplaceAll(key, ".", "/")
-		b, err := os.ReadFile(file)
+		b, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(key, ".", "/"))
 		if err != nil {
 			return nil, err
 		}
-		value := strings.Join(strings.Fields(string(b)), " ")
-		files = append(files, file)
-		policy += fmt.Sprintf("sysctl %q { value = %q }\n", key, value)
-		script += fmt.Sprintf("test \"$(sysctl -n %s | tr '\\t' ' ')\" = %q\n", key, value)
-		goss += fmt.Sprintf("  %s:\n    value: %q\n", key, strings.TrimSpace(string(b)))
+		policy += fmt.Sprintf("sysctl %q { value = %q }\n", key, strings.Join(strings.Fields(string(b)), " "))
 	}
-	policy += "link \"lo\" {\n  match { name = \"lo\" }\n  offload = { tx-checksum-ip-generic = true }\n}\n"
-	script += "ip -o link show dev lo >/dev/null\nethtool -k lo | grep -q 'tx-checksum-ip-generic: on'\n"
-	goss += "interface:\n  lo:\n    exists: true\n"
-	for name, content := range map[string]string{"p.hcl": policy, "check.sh": script, "goss.yaml": goss} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			return nil, err
-		}
-	}
-	floor := filepath.Join(dir, "floor")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", floor, floorPackage).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the floor: %w\n%s", err, out)
-	}
-	all := []*contender{
-		{name: "nodegate check", argv: []string{nodegate, "check", "--policy", filepath.Join(dir, "p.hcl")}},
+	file := filepath.Join(dir, "p.hcl")
+	return []*contender{
+		{name: "nodegate check", argv: []string{nodegate, "check", "--policy", file}},
 		{name: "nodegate version", argv: []string{nodegate, "version"}},
-		{name: "floor (only reads)", argv: append([]string{floor}, files...)},
-	}
-	if hasAll("sysctl", "ethtool", "ip") {
-		all = append(all, &contender{name: "shell script", argv: []string{"sh", filepath.Join(dir, "check.sh")}})
-	} else {
-		fmt.Println("the shell script needs sysctl, ethtool and ip: skipped")
-	}
-	if hasAll("goss") {
-		all = append(all, &contender{name: "goss", argv: []string{"goss", "-g", filepath.Join(dir, "goss.yaml"), "validate"}})
-	}
-	return all, nil
-}
-
-func hasAll(programs ...string) bool {
-	return !slices.ContainsFunc(programs, func(p string) bool { _, err := exec.LookPath(p); return err != nil })
+	}, os.WriteFile(file, []byte(policy), 0o644)
 }
 
 // run runs the contender once. Only if counts is set it records the time and the memory.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -40,28 +39,6 @@ To list them: go test -v ./... | grep -B1 -e '--- SKIP'
 	assert.Equal(t, out.String(), want)
 	_, err = skippedTests(strings.NewReader("no JSON\n"))
 	assert.True(t, err != nil, "accepted output that is not JSON")
-}
-
-// TestInstall runs a stand-in for apt-get that knows one of two packages.
-func TestInstall(t *testing.T) {
-	dir := t.TempDir()
-	const stub = "#!/bin/sh\necho \"$*\" >>\"$0.log\"\ncase \"$*\" in *chromium*) echo 'E: Unable to locate package'; exit 100; esac\n"
-	require.NoError(t, os.WriteFile(dir+"/apt-get", []byte(stub), 0o755))
-	t.Setenv("PATH", dir)
-	m, ok := findManager()
-	require.True(t, ok && m.name == "apt-get", "%v, %t", m.name, ok)
-	missing := missingPrograms([]program{{"nft", "nftables", "nftables", false}, {"iptables", "iptables", "iptables-nft", false},
-		{"iptables-legacy", "iptables", "iptables-legacy", false}, {"chromium", "chromium", "chromium", true}, {"apt-get", "apt", "apt", false}})
-	got := m.packages(missing, false)
-	assert.True(t, slices.Equal(got, []string{"iptables", "nftables"}), "outside of CI: %q", got)
-	packages := m.packages(missing, true)
-	assert.True(t, slices.Equal(packages, []string{"chromium", "iptables", "nftables"}), "in CI: %q", packages)
-	m.install(t.Context(), packages)
-	log, err := os.ReadFile(dir + "/apt-get.log")
-	if lines := strings.Split(strings.TrimSpace(string(log)), "\n"); err != nil || len(lines) != 5 || !strings.HasPrefix(lines[0], "update") ||
-		!strings.HasSuffix(lines[1], " chromium iptables nftables") || !strings.HasSuffix(lines[4], " nftables") {
-		t.Errorf("%v: it ran\n%s", err, log)
-	}
 }
 
 // TestListIsComplete: the list has each program that a test outside of internal/e2e and images/release needs.

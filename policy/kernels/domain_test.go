@@ -42,9 +42,7 @@ func TestAnswer(t *testing.T) {
 			continue
 		}
 		for _, d := range domains {
-			if answer := d.Answer(test.value); answer != test.answer {
-				t.Errorf("%s = %s on %s: %d", test.key, test.value, d.Version, answer)
-			}
+			assert.Equal(t, d.Answer(test.value), test.answer, "%s = %s on %s", test.key, test.value, d.Version)
 		}
 	}
 	for _, test := range []struct {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"nodegate/internal/assert"
 	"nodegate/internal/require"
 	"nodegate/policy/kernels"
 )
@@ -37,12 +38,8 @@ func TestCatalogue(t *testing.T) {
 		{c.Offloads, []string{"tx-checksum-ip-generic", "rx-gro"}},
 	} {
 		for _, want := range names.want {
-			if !slices.Contains(names.have, want) {
-				t.Errorf("the catalogue lacks %s", want)
-			}
+			assert.True(t, slices.Contains(names.have, want), "the catalogue lacks %s", want)
 		}
 	}
-	if len(c.Releases) < 3 {
-		t.Errorf("the catalogue has only the releases %v", c.Releases)
-	}
+	assert.True(t, len(c.Releases) >= 3, "the catalogue has only the releases %v", c.Releases)
 }

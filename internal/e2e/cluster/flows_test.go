@@ -41,9 +41,7 @@ func TestFlows(t *testing.T) {
 			require.NoError(t, n.SignalProxy(syscall.SIGSTOP))
 			set(t)
 			a := untilAudit(t, n, binary, "no endpoint, and kube-proxy is stopped", "fail")
-			if !slices.Contains(a.Accusations(), staleFlow) {
-				t.Fatalf("audit does not report the flow: %s", a.Said())
-			}
+			require.True(t, slices.Contains(a.Accusations(), staleFlow), "audit does not report the flow: %s", a.Said())
 			require.NoError(t, n.SignalProxy(syscall.SIGCONT))
 			untilRejected(t, n)
 			a, err := n.Audit(t.Context(), binary)

@@ -32,6 +32,7 @@ audit {
 // TestKept runs watch with audits while endpoints change: no finding may appear. Then kube-proxy is cut off from the API: watch must
 // report that, and stop reporting once kube-proxy is connected again.
 func TestKept(t *testing.T) {
+	t.Parallel() // the test mostly waits
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	churn, victim := addServices(t, c)
 	backends := []Backend{NFTables}

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -200,4 +201,28 @@ func (c *ControlPlane) readTaints(t *testing.T) []object {
 	var node struct{ Spec struct{ Taints []object } }
 	require.NoError(t, c.API.Do(t.Context(), http.MethodGet, "/api/v1/nodes/n1", nil, &node))
 	return node.Spec.Taints
+}
+
+type nodeCondition struct{ Type, Status, Reason, Message string }
+
+func conditionOf(t *testing.T, c *ControlPlane, node string) (nodeCondition, bool) {
+	t.Helper()
+	var n struct {
+		Status struct{ Conditions []nodeCondition }
+	}
+	require.NoError(t, c.API.Do(context.WithoutCancel(t.Context()), http.MethodGet, "/api/v1/nodes/"+node, nil, &n))
+	for _, one := range n.Status.Conditions {
+		if one.Type == "NodegatePassed" {
+			return one, true
+		}
+	}
+	return nodeCondition{}, false
+}
+
+func untilCondition(t *testing.T, c *ControlPlane, node, status string) {
+	t.Helper()
+	waitUntil(t, "condition "+status, func() (bool, error) {
+		now, _ := conditionOf(t, c, node)
+		return now.Status == status, nil
+	})
 }

@@ -98,9 +98,7 @@ func auditStale(t *testing.T, n *ProxyNode, binary string, victim *Service) {
 	chains, err := n.SaveChains(t.Context(), "default/"+victim.Name)
 	require.NoError(t, err)
 	gone := strings.ReplaceAll(chains, victim.Ready[0], "10.245.255.1")
-	if gone == chains {
-		t.Fatalf("%s is not in the rules of %s:\n%s", victim.Ready[0], victim.Name, chains)
-	}
+	require.True(t, gone != chains, "%s is not in the rules of %s:\n%s", victim.Ready[0], victim.Name, chains)
 	require.NoError(t, n.PutBack(t.Context(), gone))
 	began := time.Now()
 	a, err := n.Audit(t.Context(), binary)
@@ -113,9 +111,7 @@ func auditStale(t *testing.T, n *ProxyNode, binary string, victim *Service) {
 			assert.True(t, r.Verdict != "fail" || !strings.Contains(seen, "churn-"), "%s reports a healthy Service: %s", r.Name, seen)
 		}
 	}
-	if !named {
-		t.Errorf("a stale endpoint was not found:\n%s\nthe rules:\n%s", a.Said(), gone)
-	}
+	assert.True(t, named, "a stale endpoint was not found:\n%s\nthe rules:\n%s", a.Said(), gone)
 	t.Logf("a stale endpoint was found after %.1f s: %s", time.Since(began).Seconds(), strings.Join(a.Accusations(), ", "))
 	require.NoError(t, n.PutBack(t.Context(), chains))
 	untilAudit(t, n, binary, "put right again", "pass")

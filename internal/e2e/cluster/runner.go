@@ -184,8 +184,3 @@ func (c *ControlPlane) Kubectl(ctx context.Context, script string) (string, erro
 	}
 	return out, err
 }
-
-// EnterCommand returns a shell command that enters the control plane's namespaces, with the administrator's kubectl.
-func (c *ControlPlane) EnterCommand() string {
-	return fmt.Sprintf("nsenter --target %d --net --pid --mount env KUBECONFIG=%s PATH=%s:$PATH bash", c.pid, c.Kubeconfig, c.Bin)
-}

@@ -105,6 +105,7 @@ func (k *kept) findings() ([]string, error) {
 // TestAPIAway: the API server refuses everybody on a node for two minutes (LONG=1: five), and an endpoint changes meanwhile. watch with an
 // audit block must not accuse kube-proxy, neither then nor after the return.
 func TestAPIAway(t *testing.T) {
+	t.Parallel() // the test mostly waits
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	s, err := c.AddService(t.Context(), "away", "TCP")
 	require.NoError(t, err)

@@ -2,7 +2,6 @@ package vm
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -39,30 +38,6 @@ func TestScratchSweepsTheDeadOnly(t *testing.T) {
 	}
 }
 
-func TestDefaultCache(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", "/elsewhere")
-	assert.Equal(t, DefaultCache("/repo").Dir, "/elsewhere/nodegate/vm")
-	t.Setenv("XDG_CACHE_HOME", "relative") // the specification demands an absolute path, and to ignore others
-	assert.Equal(t, DefaultCache("/repo").Dir, "/repo/.cache/vm")
-}
-
-func TestOpenWantsOneKernelAndItsInitrd(t *testing.T) {
-	dir := t.TempDir()
-	boot := filepath.Join(dir, "boot")
-	require.NoError(t, os.Mkdir(boot, 0o755))
-	add := func(name string) {
-		require.NoError(t, os.WriteFile(filepath.Join(boot, name), nil, 0o644))
-	}
-	for _, step := range []struct {
-		file string
-		ok   bool
-	}{{"config-1", false}, {"vmlinuz-1", false}, {"initrd.img-1", true}, {"vmlinuz-2", false}} {
-		add(step.file)
-		_, err := openBase(dir, amd64())
-		assert.True(t, (err == nil) == step.ok, "with %s: %v", step.file, err)
-	}
-}
-
 // TestTreeInUse: two runs with different inputs, such as two branches, share a cache.
 func TestTreeInUse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "base-1")
@@ -86,19 +61,6 @@ func needNamespaces(t *testing.T) {
 	_, err := runProgram(t.Context(), time.Minute, nil, "true")
 	hosttest.Need(t, !errors.Is(err, syscall.EPERM), "root, and the right to create namespaces")
 	require.NoError(t, err)
-}
-
-func TestRunSaysWhatFailed(t *testing.T) {
-	needNamespaces(t)
-	out, err := runProgram(t.Context(), time.Minute, []string{"WORD=hello"}, "sh", "-c", "echo $WORD; exit 3")
-	assert.True(t, err != nil && out == "hello\n" && strings.Contains(err.Error(), "hello") && strings.Contains(err.Error(), "3"),
-		"got %q, %v", out, err)
-}
-
-func TestRunEndsAtItsLimit(t *testing.T) {
-	needNamespaces(t)
-	_, err := runProgram(t.Context(), 100*time.Millisecond, nil, "sleep", "infinity")
-	assert.ErrorContains(t, err, context.DeadlineExceeded.Error())
 }
 
 // TestChildrenDieWithTheTest kills a process that has started a child in the way of QEMU, and checks that the child is gone.

@@ -61,20 +61,3 @@ func TestTranslated(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkTranslated lists a table of 100,000 translated flows: the target is less than one
-// second.
-func BenchmarkTranslated(b *testing.B) {
-	hosttest.NeedRoot(b)
-	n, err := netns.New(b.Context())
-	require.NoError(b, err)
-	defer n.Close()
-	translating(b, n, b.Context(), 100_000)
-	for b.Loop() {
-		flows, err := n.Translated(b.Context())
-		if err != nil || len(flows) == 0 {
-			b.Fatal(len(flows), err)
-		}
-		b.ReportMetric(float64(len(flows)), "flows")
-	}
-}

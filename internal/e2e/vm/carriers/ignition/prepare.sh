@@ -1,4 +1,5 @@
 . "$SCENARIO/../../carriers_prepare.sh"
+. "$SCENARIO/../../ignite.sh"
 bake
 "$NODEGATE" export ignition --policy "$policy" --output "$ROOT/opt/config.ign"
-go run ./ignition-standin "$ROOT/opt/config.ign" "$ROOT"
+ignite "$ROOT/opt/config.ign"
