@@ -34,8 +34,8 @@ func isOfKernel(name string) bool {
 			slices.Contains([]string{"stat", "status", "limits", "comm", "uid_map", "cgroup"}, cmp.Or(ofProcess, of)) ||
 			strings.HasPrefix(of, "net/") || strings.HasPrefix(ofProcess, "net/")
 	}
-	return strings.HasPrefix(name, "/sys/") || name == "/etc/hostname" || strings.HasPrefix(strings.TrimPrefix(name, "/usr"), "/lib/modules/") ||
-		name == "/etc/sysctl.d/99-zz-nodegate.conf"
+	return strings.HasPrefix(name, "/sys/") || strings.HasPrefix(strings.TrimPrefix(name, "/usr"), "/lib/modules/") ||
+		name == "/etc/hostname" || name == "/etc/sysctl.d/99-zz-nodegate.conf"
 }
 
 // IsPolicy reports whether a file belongs to the installed policy.

@@ -56,12 +56,14 @@ func (c *Capture) Masquerades(is6 bool) bool {
 }
 
 // HasForeign reports whether other programs than kube-proxy and kubelet have rules, sets or routing rules, whether there are routes of
-// other tables than main or routes that refuse packets, or links without hardware addresses, which may lead to another network.
+// other tables than main or routes that refuse packets, or links without hardware addresses, which may lead to another network, or whether
+// IPv4 is not forwarded. Most nodes do not forward IPv6.
 func (c *Capture) HasForeign() bool {
 	return len(c.Sets) > 0 || c.Masquerades(false) || c.Masquerades(true) ||
 		slices.ContainsFunc(c.Links, func(l Link) bool { return l.NoARP && l.Up && l.Name != "lo" }) ||
 		slices.ContainsFunc(c.Parts, func(p Part) bool {
-			return !p.Own && (p.Kind != PartRoute || p.Table != "254" || p.Message[7] != unix.RTN_UNICAST)
+			return !p.Own && (p.Kind != PartForwarding || p.Family == unix.AF_INET) &&
+				(p.Kind != PartRoute || p.Table != "254" || p.Message[7] != unix.RTN_UNICAST)
 		})
 }
 

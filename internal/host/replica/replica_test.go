@@ -287,9 +287,9 @@ nft 'table ip n { chain p { type nat hook prerouting priority -100; ip daddr 10.
 	}
 }
 
-// TestLeavesNoTrace: during replicas, some of which are killed, the node's namespace has no event and no object.
 func TestHasForeign(t *testing.T) {
-	const own = `ip link add eth0 type veth peer name e1 netns $other; ip addr add 192.0.2.10/24 dev eth0; ip link set eth0 up; ip route add default via 192.0.2.1
+	const own = `echo 1 >/proc/sys/net/ipv4/ip_forward
+ip link add eth0 type veth peer name e1 netns $other; ip addr add 192.0.2.10/24 dev eth0; ip link set eth0 up; ip route add default via 192.0.2.1
 nft 'table ip kube-proxy { chain c { type filter hook forward priority 0; policy accept; counter; }; }'
 printf '*filter\n:KUBE-FORWARD - [0:0]\n-A FORWARD -j KUBE-FORWARD\n-A KUBE-FORWARD -j ACCEPT\nCOMMIT\n' | iptables-nft-restore
 `
@@ -299,6 +299,7 @@ printf '*filter\n:KUBE-FORWARD - [0:0]\n-A FORWARD -j KUBE-FORWARD\n-A KUBE-FORW
 		"iptables-nft -P FORWARD DROP":                            true,
 		"iptables-nft -t nat -N FLANNEL-POSTRTG":                  true, // emptied
 		"ip rule add lookup 52":                                   true,
+		"echo 0 >/proc/sys/net/ipv4/ip_forward":                   true,
 		"ip route add blackhole 10.244.0.0/16":                    true,
 		"ip route add 10.244.1.0/24 via 192.0.2.1":                false,
 		"ip route add 10.244.1.0/24 via 192.0.2.1 table 2":        true,
@@ -314,6 +315,7 @@ printf '*filter\n:KUBE-FORWARD - [0:0]\n-A FORWARD -j KUBE-FORWARD\n-A KUBE-FORW
 	}
 }
 
+// TestLeavesNoTrace: during replicas, some of which are killed, the node's namespace has no event and no object.
 func TestLeavesNoTrace(t *testing.T) {
 	if os.Getenv("REPLICA_CHILD") != "" {
 		c, err := replica.Read(t.Context(), func([]string) map[string]bool { return nil })
