@@ -51,6 +51,7 @@ func TestWorlds(t *testing.T) {
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	for _, b := range Backends() {
 		t.Run(string(b), func(t *testing.T) {
+			t.Parallel()
 			n := addNode(t, c, b)
 			pod, endpoint, to := connectPod(t, c, n)
 			dial := fmt.Sprintf("timeout 2 bash -c 'exec 3<>/dev/tcp/%s/%d'", to, servicePort)
