@@ -75,8 +75,8 @@ func (r *Replica) loadSets() error {
 	return nil
 }
 
-// loadRouting lets the copy forward, and removes the routing rules and routes, if these parts are left out now. It adds those that were left
-// out before.
+// loadRouting lets the copy forward, and removes the routing rules and routes, if these parts are left out now. It adds those that were
+// left out before.
 func (r *Replica) loadRouting(without map[int]bool) error {
 	s, err := wire.Open(unix.NETLINK_ROUTE)
 	if err != nil {
