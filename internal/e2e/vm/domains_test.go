@@ -120,7 +120,7 @@ func randomValues(catalogue *kernels.Catalogue, version string, random *rand.Ran
 			continue
 		}
 		value := randomNumber(low, high, random).String()
-		if d.Answer(value) == kernels.Unknown || d.OneWay(value) {
+		if d.Answer(value) == kernels.Unknown || d.OneWay(value) || value == "0" && slices.Contains(kernels.Rules("zero")[0].Words, key) {
 			continue
 		}
 		lines = append(lines, strings.ReplaceAll(key, "*", "default")+" "+value)
