@@ -49,6 +49,9 @@ func (c *ControlPlane) AddProxyNode(ctx context.Context, name string, b Backend)
 	if err != nil {
 		return nil, fmt.Errorf("adding node %s: %w", name, err)
 	}
+	if err := space.Shell(ctx, "sysctl -qw net.ipv4.ip_forward=1"); err != nil { // as every node does
+		return nil, fmt.Errorf("adding node %s: %w", name, err)
+	}
 	program := filepath.Join(cmp.Or(c.ProxyBin, c.Bin), "kube-proxy")
 	n := &ProxyNode{Space: space, Name: name, Address: address, Backend: b, plane: c, program: program}
 	node := object{"metadata": object{"name": name, "labels": object{"kubernetes.io/hostname": name}}}

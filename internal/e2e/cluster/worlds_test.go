@@ -98,7 +98,7 @@ func connectPod(t *testing.T, c *ControlPlane, n *ProxyNode) (pod *Space, endpoi
 	require.NoError(t, s.Update(t.Context()))
 
 	bridge := "ip link add cni0 type bridge; ip address add 10.244.1.1/24 dev cni0; ip link set cni0 up"
-	require.NoError(t, n.Shell(t.Context(), "sysctl -qw net.ipv4.ip_forward=1; "+bridge))
+	require.NoError(t, n.Shell(t.Context(), bridge))
 	require.NoError(t, n.Connect(pod, "pod", "cni0"))
 	require.NoError(t, pod.Shell(t.Context(), "ip address add 10.244.1.2/24 dev eth0; ip link set eth0 up; ip route add default via 10.244.1.1"))
 	require.NoError(t, far.Shell(t.Context(), `ip route add 10.244.1.0/24 via "$1"`, n.Address))
