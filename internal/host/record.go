@@ -243,7 +243,7 @@ func (h *Host) Kubelet() (config.Kubelet, error) {
 
 // derived is ask for what is computed from other answers: also a replay computes it, and no snapshot holds it.
 func derived[T any](ctx context.Context, m memo, name string, compute func() (T, error)) (T, error) {
-	if m.keeps { // each conclusion must be seen to read what it rests on
+	if m.keeps { // a stored value would hide from Conclude which texts it was read from
 		return compute()
 	}
 	return ask(ctx, memo{Snapshot: m.derived}, "", name, compute)

@@ -12,14 +12,14 @@ import (
 	"nodegate/internal/host/hosttest"
 )
 
-// TestShown: a recording holds no text that people write, and no key of the kernel, and what is asked after such a text was read is not in
-// it either.
+// TestShown: a recording contains neither a text that people write nor a key of the kernel, nor the answers that a check asks for after
+// it has read such a text.
 func TestShown(t *testing.T) {
 	const private, public fs.FileMode = 0o600, 0o644
 	for _, c := range []struct {
 		name, text string
 		mode       fs.FileMode
-		holds      string // what it holds in place of the text
+		instead    string // what the recording contains in place of the text
 	}{
 		{"/etc/fstab", "//host/share /mnt/b cifs username=S3cret,password=S3cret,credentials=/root/c 0 0\n", public, "does not hold"},
 		{"/proc/sys/net/ipv4/tcp_fastopen_key", "S3cret00-12345678-12345678-12345678\n", private, "value left out"},
@@ -35,13 +35,13 @@ func TestShown(t *testing.T) {
 		recording, s := host.Record(m.Host())
 		read := func(h *host.Host) (int, error) {
 			text, err := h.Files.ReadFile(c.name)
-			assert.True(t, err != nil || string(text) == c.text || c.holds == "value left out" || c.name == "/etc/os-release", "a check reads of %s: %s", c.name, text)
+			assert.True(t, err != nil || string(text) == c.text || c.instead == "value left out" || c.name == "/etc/os-release", "a check reads of %s: %s", c.name, text)
 			_, _ = h.Files.Exists("/x/" + string(text))
 			return len(text), err
 		}
 		size, err := host.Conclude(recording, "size", "", read)
 		text, jsonErr := json.Marshal(s)
-		assert.True(t, err == nil && jsonErr == nil && !secret().Match(text) && strings.Contains(string(text), c.holds),
+		assert.True(t, err == nil && jsonErr == nil && !secret().Match(text) && strings.Contains(string(text), c.instead),
 			"%v, %v: a recording of %s holds %s", err, jsonErr, c.name, text)
 		again, err := host.Conclude(host.Replay(s), "size", "", func(h *host.Host) (int, error) { return read(h) })
 		assert.True(t, err == nil && again == size, "a replay of %s concludes %d, %v, want %d", c.name, again, err, size)

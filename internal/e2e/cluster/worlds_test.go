@@ -12,7 +12,8 @@ import (
 	"nodegate/internal/require"
 )
 
-// worlds are what other programs do to a node. In a script, $1 is their iptables. says is in the finding if a connection is lost.
+// worlds are changes that other programs make on a node. $1 is the iptables program that they run, $2 the endpoint's address. The finding
+// about a lost connection contains says.
 var worlds = []struct{ do, undo, says string }{
 	{"$1 -A INPUT -p tcp --dport 9999 -j DROP", "$1 -D INPUT -p tcp --dport 9999 -j DROP", ""},
 	{"nft 'table inet w { set s { type ipv4_addr; flags interval; elements = { 45.0.0.0/8 }; }; chain c { type filter hook forward priority 0; ip saddr @s drop; }; }'", "", ""},
@@ -45,8 +46,8 @@ var worlds = []struct{ do, undo, says string }{
 	{"nft 'table arp w { chain c { type filter hook input priority 0; policy drop; }; }'; ip neigh flush all", "ip neigh flush all", "table arp w"},
 }
 
-// TestWorlds makes real connections from a Pod and from the node to a Service whose endpoint is on another node, in each world. If one is
-// lost, audit fails and says by what; otherwise it passes.
+// TestWorlds makes each change, and then real connections from a Pod and from the node to a Service whose endpoint is on another node. If a
+// connection is lost, audit must fail and name the cause; otherwise it must pass.
 func TestWorlds(t *testing.T) {
 	c, binary := startPlane(t, Newest, ForRules()), buildNodegate(t)
 	for _, b := range Backends() {

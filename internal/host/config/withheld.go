@@ -22,7 +22,8 @@ type Withheld struct {
 	mu     sync.Mutex
 	texts  map[string]string // of the files, by their names; "" of one that every user may read
 	runs   map[string]string // the same, as letters and digits with spaces between
-	parts  []string          // of the runs, those that a longer word may hold
+	parts  map[string]bool   // of the runs, those that a longer word may hold
+	most   int               // the length of the longest part
 	leaves map[string]bool   // words that Plain has judged
 }
 
@@ -40,11 +41,11 @@ func (w *Withheld) Add(name, text string) {
 	if delete(w.runs, name); text != "" {
 		w.runs[name] = " " + strings.Join(runs(text+" "+escape().ReplaceAllStringFunc(text, unescaped)), " ") + " "
 	}
-	w.parts = nil
+	w.parts, w.most = map[string]bool{}, 0
 	for _, text := range w.runs {
 		for part := range strings.FieldsSeq(text) {
 			if len(part) >= long && !isOwn(part) {
-				w.parts = append(w.parts, part)
+				w.parts[part], w.most = true, max(w.most, len(part))
 			}
 		}
 	}
@@ -106,8 +107,12 @@ func (w *Withheld) has(word, known string) bool {
 		if slices.Contains(given, run) || isOwn(run) {
 			return false
 		}
-		if slices.ContainsFunc(w.parts, func(part string) bool { return len(part) < len(run) && strings.Contains(run, part) }) {
-			return true
+		for from := range run {
+			for to := from + long; to <= min(len(run), from+w.most); to++ {
+				if w.parts[run[from:to]] {
+					return true
+				}
+			}
 		}
 		if len(run) < long {
 			run = " " + run + " "

@@ -167,8 +167,8 @@ func (c *Capture) readSysctls() {
 			c.Sysctls[key] = strings.TrimSpace(string(b))
 		}
 	}
-	for family, key := range map[byte]string{unix.AF_INET: sysctls[0], unix.AF_INET6: sysctls[1]} {
-		if c.Sysctls[key] == "0" {
+	for i, family := range []byte{unix.AF_INET, unix.AF_INET6} {
+		if key := sysctls[i]; c.Sysctls[key] == "0" {
 			c.Parts = append(c.Parts, Part{Kind: PartForwarding, Family: family, Table: strings.ReplaceAll(key, "/", ".")})
 		}
 	}
