@@ -161,29 +161,26 @@ type Problem struct {
 	Name string
 }
 
-// Probe requires a test with real packets to pass: Bridge, the reply of a Service whose endpoint is on the same bridge, Sandbox, a Pod
-// sandbox of the container runtime, or Service, a connection of the running node to a Service.
+// Probe requires a test with real packets to pass: Bridge, the reply of a Service whose endpoint is on the same bridge, or Service,
+// a connection of the running node to a Service.
 type Probe struct {
 	Metadata
 	Name     string
-	Timeout  time.Duration // the longest wait for one reply, or for the sandbox
+	Timeout  time.Duration // the longest wait for one reply
 	Address  string        // of the Service: "10.96.0.10:53"
 	Protocol string        // of the Service: tcp or dns, which is a query over UDP
 }
 
 // Want returns what the probe proves.
 func (p Probe) Want() string {
-	switch p.Name {
-	case Sandbox:
-		return "a Pod can start"
-	case Service:
+	if p.Name == Service {
 		return p.Address + " (" + p.Protocol + ") answers"
 	}
 	return "reply translated"
 }
 
 // The names of probes.
-const Bridge, Sandbox, Service = "bridge", "sandbox", "service"
+const Bridge, Service = "bridge", "service"
 
 // Gate configures how kubelet's start is delayed.
 type Gate struct {

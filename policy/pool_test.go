@@ -45,8 +45,6 @@ func TestRanks(t *testing.T) {
 			"/b exits with status 0 within 9s"},
 		{"conntrack.full", `override "conntrack.full" { when = true }`, `override "conntrack.full" { when = false }`,
 			`override "conntrack.full" { when = true }`, "inspected"},
-		{"probe.sandbox", `probe "sandbox" { timeout = "9s" }`, `override "probe.sandbox" { timeout = "8s" }`,
-			`override "probe.sandbox" { timeout = "7s" }`, "a Pod can start within 7s"},
 		{"sysctl.kernel.no_such", `lint { allow_names = ["kernel.no_such"] }`, `lint { allow = ["unused-variable:n"] }`,
 			"variable \"n\" { default = 1 }\nsysctl \"kernel.no_such\" {\n  value = 1\n  reason = \"r\"\n}", "1"},
 	} {

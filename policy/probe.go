@@ -8,7 +8,7 @@ import (
 func (r *reader) decodeProbe(b block) (Probe, bool) {
 	p := Probe{Metadata: r.decodeMetadata(b), Name: b.Name}
 	before := len(r.diags)
-	usual := map[string]time.Duration{Bridge: time.Second, Sandbox: 10 * time.Second, Service: 2 * time.Second}
+	usual := map[string]time.Duration{Bridge: time.Second, Service: 2 * time.Second}
 	longest := 30 * time.Second
 	if b.Name == Service {
 		longest = 4 * time.Second // twice in each round of watch
@@ -16,8 +16,8 @@ func (r *reader) decodeProbe(b block) (Probe, bool) {
 	p.Timeout = r.duration(b.get("timeout"), "timeout", usual[b.Name], 10*time.Millisecond, longest)
 	switch {
 	case usual[b.Name] == 0:
-		r.errorf(b.Range, "Unknown probe", "The probes are \"bridge\", \"sandbox\" and \"service\"; there is no probe %q.%s",
-			b.Name, didYouMean(b.Name, []string{Bridge, Sandbox, Service}))
+		r.errorf(b.Range, "Unknown probe", "The probes are \"bridge\" and \"service\"; there is no probe %q.%s",
+			b.Name, didYouMean(b.Name, []string{Bridge, Service}))
 	case b.Name == Service:
 		r.decodeService(b, &p)
 	case b.get("address") != nil || b.get("protocol") != nil:

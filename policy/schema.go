@@ -144,11 +144,15 @@ func (r *reader) openBlock(b *hcl.Block, text []byte) block {
 
 // isDropped reports whether a block names a check that has gone, and warns of it.
 func (r *reader) isDropped(b block) bool {
-	why, dropped := r.Dropped[b.Name]
-	if dropped = dropped && (b.Type == "check" || b.Type == "override"); dropped {
+	name := b.Name
+	if b.Type == "probe" {
+		name = "probe." + name
+	}
+	why, dropped := r.Dropped[name]
+	if dropped = dropped && slices.Contains([]string{"check", "override", "probe"}, b.Type); dropped {
 		r.diags = append(r.diags, &hcl.Diagnostic{
 			Severity: hcl.DiagWarning, Summary: "Dropped check", Subject: b.Range.Ptr(),
-			Detail: fmt.Sprintf("nodegate does not check %s any more: %s. Remove the block.", b.Name, why),
+			Detail: fmt.Sprintf("nodegate does not check %s any more: %s. Remove the block.", name, why),
 		})
 	}
 	return dropped

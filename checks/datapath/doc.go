@@ -1,7 +1,7 @@
 // Package datapath sends real packets: through a scratch bridge, to prove that a Service reply between
 // two Pods on one node comes back translated (Bridge), and to a Service address, to find the endpoints
-// that fail (Service). It also starts a Pod sandbox, to prove that a Pod can start (Sandbox).
+// that fail (Service).
 //
 // The package does not print and does not change the host's settings, and nothing that it creates
-// outlives its call. The next probe removes the sandbox of a killed one.
+// outlives its call.
 package datapath

@@ -33,13 +33,11 @@ func Running(p *policy.Policy) []checks.Check {
 	return list
 }
 
-// Probes returns the probes of a policy at a stage. At stage boot, a sandbox that only warns is left out, as problems are
-// that only warn: it would delay kubelet's start by about a second. A Service has kube-proxy's rules only on a running node.
+// Probes returns the probes of a policy at a stage. A Service has kube-proxy's rules only on a running node.
 func Probes(p *policy.Policy, stage checks.Stage) []checks.Check {
 	var list []checks.Check
 	for _, pr := range p.EachProbe() {
 		switch {
-		case pr.Name == policy.Sandbox && pr.Severity == policy.Warn && stage == checks.Boot:
 		case pr.Name != policy.Service:
 			list = append(list, scratchProbe{probe{pr}})
 		case stage != checks.Boot:

@@ -255,9 +255,6 @@ func newUninstall() *cobra.Command {
 			default:
 				offerRevert(c.ErrOrStderr())
 			}
-			if err == nil && h.Live() {
-				removeProbes(c, h)
-			}
 			return err
 		},
 	}
@@ -268,18 +265,6 @@ func newUninstall() *cobra.Command {
 	c.Flags().StringVar(&o.root, "root", "/", "use the machine's file tree in `DIR`")
 	c.Flags().BoolVar(&force, "force", false, "also remove or replace files that were changed after nodegate wrote them")
 	return c
-}
-
-// removeProbes removes the sandboxes of killed probes.
-func removeProbes(c *cobra.Command, h *host.Host) {
-	ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
-	defer cancel()
-	if socket, known := h.RuntimeSocket(); known == nil {
-		sandboxes, _, _ := host.RemoveSandboxes(ctx, socket) // kubelet removes what stays
-		for _, name := range sandboxes {
-			fmt.Fprintln(c.OutOrStdout(), "removed", name)
-		}
-	}
 }
 
 // onAnyMachine returns p with the modules and sysctls of an evaluation without facts, as an export has them: the files that

@@ -52,7 +52,7 @@ func TestOutputs(t *testing.T) {
 	_, _ = run("snapshot", "--policy", "p.hcl", "--root", "tree", "-o", "n.json")
 	golden, err := os.ReadFile("testdata/contract.golden")
 	require.NoError(t, err)
-	needsNode := []string{"apply", "probe bridge", "probe sandbox", "probe service", "rehearse", "status"} // they have the same writer as check
+	needsNode := []string{"apply", "probe bridge", "probe service", "rehearse", "status"} // they have the same writer as check
 	for _, m := range regexp.MustCompile(`(?m)^flag nodegate (.*) --output`).FindAllSubmatch(golden, -1) {
 		_, listed := verbs[string(m[1])]
 		assert.True(t, listed || slices.Contains(needsNode, string(m[1])), "nodegate %s has --output and is not in this test", m[1])

@@ -19,6 +19,7 @@ import (
 	"nodegate/internal/host"
 	"nodegate/internal/host/cage"
 	"nodegate/internal/verdict"
+	"nodegate/policy"
 )
 
 // childCommand is the hidden command that a probe starts in a user namespace.
@@ -31,10 +32,9 @@ func newProbe() *cobra.Command {
 		Use:   "probe",
 		Short: "Prove the data path with real packets",
 		Example: `  nodegate probe bridge
-  nodegate probe sandbox
   nodegate probe service 10.96.0.10:53 --proto dns -n 1000`,
 	}
-	c.AddCommand(newProbeBridge(), newProbeSandbox(), newProbeService())
+	c.AddCommand(newProbeBridge(), newProbeService())
 	return c
 }
 
@@ -86,56 +86,6 @@ Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
 	}
 	c.Flags().BoolVar(&o.InScratch, "in-scratch", false, "leave out this machine's rules and settings")
 	c.Flags().DurationVar(&timeout, "timeout", time.Second, "wait this long for the reply")
-	written.formatFlags(c, "text", "json")
-	return c
-}
-
-func newProbeSandbox() *cobra.Command {
-	var o datapath.SandboxOptions
-	var written outputs
-	c := &cobra.Command{
-		Use:   "sandbox",
-		Short: "Prove that a Pod can start on this node",
-		Long: `Sandbox asks the container runtime for a Pod sandbox, as kubelet does: its
-network by the CNI, and its first container. It sends a packet to the sandbox,
-waits for the reply, and removes the sandbox. Before there is a CNI
-configuration, the sandbox is on the host network. No image is pulled: a missing
-one is the result.
-
-A CNI may need its daemon, or a Pod that the API server knows. If it refuses the
-sandbox, the rest is proven on the host network, and the result is unknown. The
-next probe removes the leftovers of a killed one; so do kubelet and "nodegate
-uninstall".
-
-Exit status: 0 pass, 1 fail, 2 usage error, 3 unknown.`,
-		Example: `  nodegate probe sandbox
-  nodegate probe sandbox --socket /run/k3s/containerd/containerd.sock`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if o.Timeout <= 0 {
-				return fmt.Errorf("--timeout must be positive, for example 10s; got %s", o.Timeout)
-			}
-			h, err := host.Open("/")
-			if err != nil {
-				return err
-			}
-			defer h.Close()
-			r, err := datapath.Sandbox(c.Context(), h, o)
-			if err := interrupted(c, ": no verdict"); err != nil {
-				return err
-			}
-			if err != nil {
-				return unknown(c, err)
-			}
-			got := map[bool]verdict.Verdict{true: verdict.Pass, false: verdict.Fail}[r.Pass]
-			if r.Skipped != "" {
-				got = verdict.Unknown
-			}
-			return written.writeProbe(c.OutOrStdout(), r, r.Render, got, fmt.Sprintf("probe sandbox, %s", r.Duration))
-		},
-	}
-	c.Flags().StringVar(&o.Socket, "socket", "", "the container runtime's Unix socket (default: the one that kubelet uses)")
-	c.Flags().DurationVar(&o.Timeout, "timeout", 10*time.Second, "stop after this long")
 	written.formatFlags(c, "text", "json")
 	return c
 }
@@ -294,11 +244,7 @@ func (o *outputs) writeProbe(stdout io.Writer, result any, text func(io.Writer) 
 
 // prove runs the probe of a policy's probe block.
 func prove(ctx context.Context, h *host.Host, probe host.Probe) (host.Proof, error) {
-	switch probe.Name {
-	case "sandbox":
-		r, err := datapath.Sandbox(ctx, h, datapath.SandboxOptions{Timeout: probe.Wait})
-		return r.Proof(), err
-	case "service":
+	if probe.Name == policy.Service {
 		o := datapath.ServiceOptions{Proto: datapath.TCP, Timeout: probe.Wait}
 		if probe.Protocol == "dns" {
 			o.Proto = datapath.DNSUDP

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +30,7 @@ type Runtimes interface {
 	// returns the same errors as CRIVersion, and errors.ErrUnsupported if the runtime does not
 	// report its driver.
 	CgroupDriver(ctx context.Context, socket string) (CgroupDriver, error)
-	// RuntimeSetup returns the runtime's report about itself and its network.
+	// RuntimeSetup returns the handlers that containerd reports; those of another runtime are empty.
 	RuntimeSetup(ctx context.Context, socket string) (RuntimeSetup, error)
 }
 
@@ -43,6 +44,20 @@ type CgroupDriver struct {
 
 // ImageService asks CRIVersion for CRI v1's image service, which may have a socket of its own.
 const ImageService = "images"
+
+// ContainerdSocket is the socket that kubelet uses unless it is configured.
+const ContainerdSocket = "/run/containerd/containerd.sock"
+
+// RuntimeSetup is the part of containerd's CRI configuration that names the programs that start containers.
+type RuntimeSetup struct {
+	Default  string                    `json:"default,omitempty"` // the handler of a Pod without a RuntimeClass
+	Handlers map[string]RuntimeHandler `json:"handlers,omitempty"`
+}
+
+// RuntimeHandler is a program that the runtime starts containers with, by default runc.
+type RuntimeHandler struct {
+	SystemdCgroup bool `json:"systemdCgroup,omitempty"`
+}
 
 type machineRuntimes struct{}
 
@@ -93,6 +108,49 @@ func (machineRuntimes) CgroupDriver(ctx context.Context, socket string) (CgroupD
 	return CgroupDriver{}, fmt.Errorf("the runtime at %s does not report its cgroup driver: %w", socket, errors.ErrUnsupported)
 }
 
+// RuntimeSetup calls Status. In its response, field 2 is a map of JSON, which is not part of CRI: "config" is containerd's configuration.
+func (machineRuntimes) RuntimeSetup(ctx context.Context, socket string) (s RuntimeSetup, err error) {
+	message, err := criCall(ctx, socket, "runtime.v1.RuntimeService/Status", []byte{8, 1})
+	if err != nil {
+		return s, err
+	}
+	for part, err := range protoEach(message) {
+		if err != nil {
+			return s, err
+		}
+		if part.field != 2 {
+			continue
+		}
+		info, err := protoFields(part.value)
+		if err != nil {
+			return s, err
+		}
+		var config struct {
+			Containerd struct {
+				DefaultRuntimeName string
+				Runtimes           map[string]struct{ Options RuntimeHandler }
+			}
+		}
+		if string(info[1]) != "config" || json.Unmarshal(info[2], &config) != nil {
+			continue
+		}
+		s = RuntimeSetup{config.Containerd.DefaultRuntimeName, map[string]RuntimeHandler{}}
+		for name, runtime := range config.Containerd.Runtimes {
+			s.Handlers[name] = runtime.Options
+		}
+	}
+	return s, nil
+}
+
+// SocketPath returns the Unix socket of an endpoint as kubelet parses it (parseEndpoint of
+// k8s.io/cri-client): the path of a URL, or a plain path, which is deprecated.
+func SocketPath(endpoint string) string {
+	if u, err := url.Parse(endpoint); err == nil && u.Scheme == "unix" {
+		return u.Path
+	}
+	return endpoint
+}
+
 func driverName(cgroupfs bool) string {
 	if cgroupfs {
 		return "cgroupfs"
@@ -105,13 +163,9 @@ func driverName(cgroupfs bool) string {
 func criCall(ctx context.Context, socket, method string, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, criTime)
 	defer cancel()
-	return criCallLong(ctx, socket, method, message)
-}
-
-// criCallLong is criCall for a method that may take as long as ctx allows.
-func criCallLong(ctx context.Context, socket, method string, message []byte) ([]byte, error) {
-	transport := unixTransport(socket)
-	transport.Protocols = &http.Protocols{}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}, Protocols: &http.Protocols{}}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
 	// The prefix of a gRPC message: not compressed (0), then the length.
@@ -151,20 +205,7 @@ func criCallLong(ctx context.Context, socket, method string, message []byte) ([]
 	if plain, err := url.PathUnescape(words); err == nil { // gRPC encodes it as a URL does
 		words = plain
 	}
-	return nil, &CRIError{socket, status, words}
-}
-
-func unixTransport(socket string) *http.Transport {
-	return &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}
-}
-
-// CRIError is the answer of a runtime that has refused a call.
-type CRIError struct{ Socket, Status, Words string }
-
-func (e *CRIError) Error() string {
-	return fmt.Sprintf("querying the runtime at %s: gRPC status %q: %s", e.Socket, e.Status, e.Words)
+	return nil, fmt.Errorf("querying the runtime at %s: gRPC status %q: %s", socket, status, words)
 }
 
 var errNotCRI = errors.New("the runtime's response is not a CRI message")

@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -95,52 +93,6 @@ func TestCgroupDriver(t *testing.T) {
 		}
 		assert.True(t, got == c.want, "%s: %s (%v), want %s", c.what, got, err, c.want)
 	}
-}
-
-// TestRuntimeSetupCRIO: CRI-O reports its programs over CRI, and its directories over HTTP on the same socket. Of the files of networks, it
-// ignores one that is not JSON, and one whose plugin is missing.
-func TestRuntimeSetupCRIO(t *testing.T) {
-	const status = `{"sandboxImage":"pause:3.10","crio":{"DefaultRuntime":"crun","CgroupManagerName":"systemd","Runtimes":{"crun":` +
-		`{"RuntimePath":"/usr/bin/crun","MonitorPath":"/usr/bin/conmon"}}}}`
-	dir := t.TempDir()
-	write := func(name, text string) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	socket := filepath.Join(dir, "s")
-	l, err := net.Listen("unix", socket)
-	require.NoError(t, err)
-	server := &http.Server{Protocols: &http.Protocols{}, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(
-		func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/config" {
-				fmt.Fprintf(w, "  [crio.network]\n    cni_default_network = \"\"\n    network_dir = %q\n    plugin_dirs = [%q, \"/opt/none\"]\n", dir, dir)
-				return
-			}
-			w.Header().Set("Trailer", "Grpc-Status")
-			answer := protoBytes(2, append(protoText(1, "config"), protoText(2, status)...))
-			_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(answer))), answer...))
-			w.Header().Set("Grpc-Status", "0")
-		})}
-	server.Protocols.SetHTTP1(true)
-	server.Protocols.SetUnencryptedHTTP2(true)
-	go func() { _ = server.Serve(l) }()
-	t.Cleanup(func() { _ = server.Close() })
-	want := func(want string) {
-		t.Helper()
-		s, err := machineRuntimes{}.RuntimeSetup(t.Context(), socket)
-		require.NoError(t, err)
-		got := strings.ReplaceAll(fmt.Sprint(s.SandboxImage, s.Default, s.Handlers, s.PluginDirs, s.Networks, s.Ignored), dir, "DIR")
-		assert.Equal(t, got, want)
-	}
-	const programs = "pause:3.10crunmap[crun:{/usr/bin/crun /usr/bin/conmon true}] [DIR /opt/none] "
-	want(programs + "[] []")
-	write("10-pods.conflist", `{"name":"pods","plugins":[{"type":"bridge","ipam":{"type":"host-local"}},{"type":"portmap"}]}`)
-	write("20-old.conf", `{"name":"old","type":"ptp"}`)
-	write("README", "")
-	want(programs + "[{pods [bridge host-local portmap]}] []")
-	write("ptp", "")
-	want(programs + "[{old [ptp]}] []")
-	write("05-bad.json", "{")
-	want(programs + "[{old [ptp]}] [DIR/05-bad.json: unexpected end of JSON input]")
 }
 
 func FuzzProto(f *testing.F) {

@@ -48,7 +48,7 @@ type Host struct {
 
 // Probe is a proof with real packets.
 type Probe struct {
-	Name              string // bridge, sandbox or service
+	Name              string // bridge or service
 	Address, Protocol string // of a Service
 	Wait              time.Duration
 }
@@ -56,9 +56,7 @@ type Probe struct {
 // Proof is what a probe with real packets found.
 type Proof struct {
 	Pass     bool
-	Skip     string // why the node can be neither proven nor accused
-	Minor    bool   // the fault blocks nothing
-	Lost     string // the failure: "reply-untranslated", a sandbox's step, where a packet died
+	Lost     string // the failure: "reply-untranslated", or where a packet died
 	Evidence string
 	Remedy   string
 }

@@ -157,14 +157,6 @@ check "kubeproxy.way" {}
 check "accept-ra.forwarding" {}
 check "cni.leftovers" {}
 
-probe "sandbox" {
-  severity = "warn"
-  reason   = "A runtime that answers and has a network may still start no Pod: a CNI plugin, the program of its handler or the pause image is missing."
-  symptom  = "The Node is Ready, and every Pod on it stays in ContainerCreating: FailedCreatePodSandBox."
-  tradeoff = "Each check at stage run starts a Pod sandbox for about a second, with an address of the CNI. At stage boot only with severity = \"block\"."
-  ref      = "https://github.com/kubernetes/cri-api/blob/master/pkg/apis/runtime/v1/api.proto"
-}
-
 gate {
   unit       = "kubelet.service"
   budget     = "2m"

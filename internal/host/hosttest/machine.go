@@ -49,7 +49,6 @@ type Machine struct {
 	Unsynced bool                         // the clock is not synchronised
 	Foreign  []host.Foreign               // routes and rules of other programs
 	Cgroups  map[string]host.CgroupDriver // socket -> the runtime's driver
-	Setups   map[string]host.RuntimeSetup // socket -> the runtime's report about itself
 	// Lacks is program -> words in the texts that the kernel rejects. With "program WORD" the program itself rejects them; with "cache WORD"
 	// it finds no nf_tables. A program without a key is not installed.
 	Lacks map[string][]string
@@ -288,10 +287,7 @@ func (m runtimes) CgroupDriver(_ context.Context, socket string) (host.CgroupDri
 	return host.CgroupDriver{}, errors.ErrUnsupported
 }
 
-func (m runtimes) RuntimeSetup(_ context.Context, socket string) (host.RuntimeSetup, error) {
-	if s, ok := m.Setups[socket]; ok {
-		return s, nil
-	}
+func (m runtimes) RuntimeSetup(context.Context, string) (host.RuntimeSetup, error) {
 	return host.RuntimeSetup{}, errors.ErrUnsupported
 }
 

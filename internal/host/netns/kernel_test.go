@@ -79,17 +79,6 @@ func TestNetnsErrors(t *testing.T) {
 	assert.True(t, errors.Is(err, os.ErrNotExist), "%v", err)
 	err = n.SetSysctl(ctx, "net/ipv4/ip_forward", "x")
 	assert.True(t, err != nil && err.Error() == "setting net.ipv4.ip_forward=x: invalid argument", "%v", err)
-	if lock, err := n.Lock(ctx, "one"); err != nil {
-		t.Error(err)
-	} else if _, err := n.Lock(ctx, "one"); !errors.Is(err, unix.EADDRINUSE) {
-		t.Error(err)
-	} else if err := lock.Close(); err != nil {
-		t.Error(err)
-	} else if lock, err = n.Lock(ctx, "one"); err != nil {
-		t.Error(err)
-	} else {
-		_ = lock.Close()
-	}
 }
 
 // TestConntrackLookup: a flow that is not in the table is fs.ErrNotExist.
