@@ -39,7 +39,7 @@ func (p *Policy) Effective() []Requirement {
 		add(s.Key.CheckName(), s.Want(), s.Metadata)
 	}
 	for _, l := range p.Links {
-		add("link."+l.Name, l.Want(), l.Metadata)
+		add("link."+l.Name, l.Want()+" ("+l.Match.String()+")", l.Metadata)
 	}
 	for _, j := range p.Problems {
 		add(j.Name, "inspected", j.Metadata)

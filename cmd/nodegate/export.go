@@ -21,7 +21,7 @@ func newExport() *cobra.Command {
 	var strict, multipart bool
 	c := &cobra.Command{
 		Use:   "export FORMAT",
-		Short: "Convert the policy for kops, cloud-init, Talos and other targets",
+		Short: "Convert the policy for kops, cloud-init and other targets",
 		Long: `Export converts one policy to the format of a target. If the target cannot
 express part of the policy, a comment in the output and a line on standard
 error name that part. With --strict this is an error (exit status 2), and
@@ -36,7 +36,7 @@ Kubelet is held until the binary is there and the gate passes.`,
   nodegate export cloud-init --policy my.hcl --output user-data
   nodegate export daemonset --image ghcr.io/me/gate@sha256:DIGEST --output base/
   nodegate export cloud-init --mime > user-data.mime
-  nodegate export talos --strict`,
+  nodegate export files --output tree/`,
 		ValidArgsFunction: cobra.FixedCompletions(export.Names(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {

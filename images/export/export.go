@@ -77,8 +77,6 @@ func Formats() []Format {
 		{"readiness", "manifests that keep Pods away until the node passes: readiness rules, taint, MachineHealthCheck, RBAC", Settings,
 			true, readiness},
 		{"files", "sysctl.d, modules-load.d and udev rules: the settings, without nodegate", Settings, true, plainFiles},
-		{"talos", "Talos machine configuration patch: the settings", Settings, false, talos},
-		{"bottlerocket", "Bottlerocket user data: the settings", Settings, false, bottlerocket},
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // .link file: udev uses only the first one that matches, so ours would disable the distribution's own
 // naming of the link.
 func plainFiles(in Input) (Result, error) {
-	s := in.collectSettings(func(policy.Key) string { return "" })
+	s := in.collectSettings()
 	s.sysctls = slices.DeleteFunc(s.sysctls, func(c sysctl) bool {
 		i := slices.IndexFunc(in.Policy.Sysctls, func(p policy.Sysctl) bool { return p.Key == c.key && p.CanStopMachine() })
 		if i >= 0 {

@@ -3,7 +3,6 @@ package export
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"nodegate/policy"
 )
@@ -26,9 +25,8 @@ func (s *settings) addLack(name, why string, a policy.Metadata) {
 	s.lacks = append(s.lacks, Lack{name, why, a.Range})
 }
 
-// collectSettings splits the policy. refuse returns the reason why the target does not accept a key,
-// or "" if it does.
-func (in Input) collectSettings(refuse func(policy.Key) string) settings {
+// collectSettings splits the policy.
+func (in Input) collectSettings() settings {
 	var s settings
 	for _, m := range in.Policy.Modules {
 		switch {
@@ -41,8 +39,8 @@ func (in Input) collectSettings(refuse func(policy.Key) string) settings {
 			s.modules = append(s.modules, m)
 		}
 	}
-	s.sysctls = s.collectParameters(in.Policy.Sysctls, refuse)
-	s.sysfs = s.collectParameters(in.Policy.Sysfs, func(policy.Key) string { return "" })
+	s.sysctls = s.collectParameters(in.Policy.Sysctls)
+	s.sysfs = s.collectParameters(in.Policy.Sysfs)
 	return s
 }
 
@@ -55,8 +53,8 @@ func (s settings) modprobeLines() []string {
 	return all
 }
 
-// collectParameters returns the parameters that have one value on every node and that the target accepts.
-func (s *settings) collectParameters(required []policy.Sysctl, refuse func(policy.Key) string) []sysctl {
+// collectParameters returns the parameters that have one value on every node.
+func (s *settings) collectParameters(required []policy.Sysctl) []sysctl {
 	var all []sysctl
 	for _, c := range required {
 		name := c.Key.CheckName()
@@ -66,8 +64,6 @@ func (s *settings) collectParameters(required []policy.Sysctl, refuse func(polic
 			s.addLack(name, "depends on "+c.Unknown+", which is known only on the node", c.Metadata)
 		case c.Value == "":
 			s.addLack(name, c.Want()+": a fixed value could replace a better one", c.Metadata)
-		case refuse(c.Key) != "":
-			s.addLack(name, refuse(c.Key), c.Metadata)
 		default:
 			all = append(all, sysctl{c.Key, c.Value})
 		}
@@ -89,19 +85,4 @@ func (s *settings) addNodeOnlyLacks(p *policy.Policy) {
 	if p.Audit.On {
 		s.lacks = append(s.lacks, Lack{"audit", "without nodegate on the node nothing compares kube-proxy's rules", p.Audit.Range})
 	}
-}
-
-func refuseGlob(k policy.Key) string {
-	if k.IsGlob() {
-		return "the target does not support globs"
-	}
-	return ""
-}
-
-// refusePlainKey refuses keys for targets that split keys at dots and do not support globs.
-func refusePlainKey(k policy.Key) string {
-	if !k.IsGlob() && strings.Contains(string(k), ".") {
-		return "the target does not accept a dot inside a component of a key"
-	}
-	return refuseGlob(k)
 }

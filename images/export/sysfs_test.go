@@ -18,7 +18,7 @@ sysfs "block/*/queue/scheduler" { value = "none" }
 sysfs "block/sda/queue/nr_requests" { min = 64 }
 `
 
-// TestSysfs: tmpfiles.d carries values and globs; Talos has no globs; Bottlerocket has only huge pages.
+// TestSysfs: tmpfiles.d carries values and globs.
 func TestSysfs(t *testing.T) {
 	files := writeFormat(t, "files", loadInput(t, sysfsPolicy, Delivery{}))
 	var conf string
@@ -30,15 +30,6 @@ func TestSysfs(t *testing.T) {
 	lines := "w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise\nw /sys/block/*/queue/scheduler - - - - none\n"
 	if !strings.HasSuffix(conf, lines) || !strings.Contains(conf, "NOT HERE: sysfs.block/sda/queue/nr_requests: at least 64") {
 		t.Errorf("tmpfiles.d:\n%s", conf)
-	}
-	for format, want := range map[string]string{
-		"talos":        "sysfs:\n    kernel.mm.transparent_hugepage.enabled: madvise\n",
-		"bottlerocket": "[settings.kernel.hugepages]\ntransparent.enabled = \"madvise\"\n",
-	} {
-		r := writeFormat(t, format, loadInput(t, sysfsPolicy, Delivery{}))
-		if !strings.Contains(string(r.Text), want) || !strings.Contains(string(r.Text), "NOT HERE: sysfs.block/*/queue/scheduler: ") {
-			t.Errorf("%s:\n%s", format, r.Text)
-		}
 	}
 }
 

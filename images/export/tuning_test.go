@@ -7,7 +7,7 @@ import (
 	"nodegate/internal/assert"
 )
 
-// TestTuning: udev and Talos carry numbers; the driver's maximum is named as a gap.
+// TestTuning: udev carries numbers; the driver's maximum is named as a gap.
 func TestTuning(t *testing.T) {
 	in := loadInput(t, `
 link "card" {
@@ -27,11 +27,5 @@ link "card" {
 		"NOT HERE: link.card: ring.tx is the driver's maximum",
 	} {
 		assert.True(t, strings.Contains(rules, want), "%s is missing:\n%s", want, rules)
-	}
-	talos := string(writeFormat(t, "talos", in).Text)
-	for _, want := range []string{
-		"rings:\n  rx: 512\nchannels:\n  combined: 2\n", "NOT HERE: link.card: ring.tx is", "NOT HERE: link.card: Talos does not set coalesce.rx-usecs",
-	} {
-		assert.True(t, strings.Contains(talos, want), "%s is missing:\n%s", want, talos)
 	}
 }
