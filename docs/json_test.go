@@ -50,8 +50,6 @@ var documents = []struct {
 	{"BridgeProbe", "checks/datapath", "BridgeResult", nil, []string{"nodegate probe bridge --in-scratch --timeout 300ms --format json"}},
 	{"ServiceProbe", "checks/datapath", "ServiceResult", nil,
 		[]string{"nodegate probe service 127.0.0.1:1 -n 2 --attempt-timeout 100ms --format json"}},
-	{"ServiceTrace", "checks/datapath", "ServiceTrace", nil,
-		[]string{"nodegate probe service 127.0.0.1:1 --trace --attempt-timeout 100ms --format json"}},
 }
 
 const reportSchema = "json.schema.json"

@@ -84,6 +84,9 @@ func (r ServiceResult) Render(w io.Writer) error {
 	if l := r.Latency; l.Max > 0 {
 		fmt.Fprintf(&b, "\n  latency min %s, median %s, 90 %% %s, 99 %% %s, max %s\n", l.Min, l.P50, l.P90, l.P99, l.Max)
 	}
+	if r.Failed > 0 {
+		fmt.Fprintln(&b, "\n  run `nodegate audit`: it names the rule or route of this node that loses packets to Services")
+	}
 	_, err := w.Write(b.Bytes())
 	return err
 }

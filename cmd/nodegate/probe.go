@@ -94,7 +94,6 @@ func newProbeService() *cobra.Command {
 	var o datapath.ServiceOptions
 	var opts auditOptions
 	var proto, pod string
-	var trace bool
 	c := &cobra.Command{
 		Use:   "service HOST:PORT",
 		Short: "Connect to a Service many times and list the endpoints that fail",
@@ -108,15 +107,12 @@ the bridge between two Pods, so that cannot show a lost reply of a same-node
 Service. --from and --netns connect from a Pod's network namespace, and read
 conntrack in the node's; run them as root on the node.
 
---trace connects once. A table that disappears with the command marks the
-packets of this connection (nftrace), and the kernel reports each table, chain
-and rule that they meet, and the rule that drops them. Rules of iptables-legacy
-are not in the kernel's trace.
+"nodegate audit --service NAME --from node" (or pod) sends packets through a
+copy of this node's network, and names the rule or route that loses them.
 
 Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 		Example: `  nodegate probe service 10.96.0.1:443 -n 1000
-  nodegate probe service 10.96.0.10:53 --proto dns --from prod/web-7d4b9
-  nodegate probe service 10.96.0.10:53 --proto dns --trace`,
+  nodegate probe service 10.96.0.10:53 --proto dns --from prod/web-7d4b9`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch proto {
@@ -143,9 +139,6 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), opts.timeout)
 			defer cancel()
-			if trace {
-				return opts.traceService(ctx, c, args[0], o)
-			}
 			o.Progress = report.Progress(c.ErrOrStderr())
 			r, err := datapath.Service(ctx, args[0], o)
 			if err := interrupted(c, fmt.Sprintf(": %d of %d attempts failed", r.Failed, r.Attempts)); err != nil {
@@ -174,7 +167,6 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 	f.IntVar(&o.Concurrency, "concurrency", 50, "make this many attempts in parallel")
 	f.DurationVar(&o.Timeout, "attempt-timeout", 2*time.Second, "fail an attempt after this long")
 	timeoutFlag(f, &opts.timeout, 5*time.Minute, "stop after this long")
-	f.BoolVar(&trace, "trace", false, "connect once, and print the rules that the packets meet, as the kernel traces them")
 	f.StringVar(&proto, "proto", "tcp", "tcp (connect) or dns (a query over UDP)")
 	f.StringVar(&pod, "from", "", "connect from the Pod `NAMESPACE/NAME` of this node (default: from the node itself)")
 	f.StringVar(&o.Netns, "netns", "", "connect from the network namespace in `FILE`, such as /proc/PID/ns/net")
@@ -182,9 +174,6 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 	opts.formatFlags(c, "text", "json")
 	completeWith(c, "proto", "tcp", "dns")
 	c.MarkFlagsMutuallyExclusive("from", "netns")
-	for _, other := range []string{"count", "concurrency"} { // of many connections
-		c.MarkFlagsMutuallyExclusive("trace", other)
-	}
 	return c
 }
 

@@ -68,7 +68,7 @@ func ask(ctx context.Context, h *host.Host, q replay.Question) (Ways, error) {
 	if h.Memory == nil {
 		return askNode(ctx, h, q)
 	}
-	kept, _ := h.Memory.Packets.LoadOrStore(q.Cluster.Page, &recalled{})
+	kept, _ := h.Memory.Packets.LoadOrStore([2]string{q.Sender, q.Cluster.Page.String()}, &recalled{})
 	last := kept.(*recalled)
 	begun, answered := last.renew(ctx, h, q)
 	select {

@@ -10,9 +10,6 @@ import (
 	"nodegate/internal/host/replica"
 )
 
-// Owner returns the program to which a table or chain belongs, as far as its name shows it.
-func Owner(table, chain string) string { return replay.Owner(table, chain) }
-
 // Describe returns the cause of a loss and where it is.
 func Describe(l *Loss) string {
 	where := ""
@@ -82,7 +79,7 @@ func Remedy(l *Loss, lost []Flow) string {
 	switch l.Kind {
 	case "":
 		return "look at what `ip rule`, `ip route show table all` and `nft list ruleset` have for these addresses; `nodegate probe service " +
-			"HOST:PORT --trace` shows the way of a real packet"
+			"HOST:PORT` sends real packets"
 	case replica.PartForwarding:
 		return fmt.Sprintf("run `sysctl -w %s=1`; `nodegate check` names the file or the program that sets it", l.Table)
 	case replica.PartRoutingRule:

@@ -14,13 +14,13 @@ func (r *Replica) Trace(ctx context.Context, send func()) (part int, ok bool, er
 	if len(r.Capture.NFT) == 0 {
 		return 0, false, nil
 	}
-	tracer, err := r.Node.Trace(ctx, netns.Tuple{})
+	tracer, err := r.Node.Trace(ctx)
 	if err != nil {
 		return 0, false, err
 	}
 	defer tracer.Close()
 	send()
-	events, err := tracer.Events(ctx, netns.Tuple{}, time.Millisecond)
+	events, err := tracer.Events(ctx, time.Millisecond)
 	last := map[uint32]*netns.TraceEvent{} // of each packet, if its verdict may be the end
 	var order []uint32
 	for i := range events {
