@@ -31,8 +31,7 @@ arguments it reads what a pipe brings, or else the installed policy.
 
 With --kops, or if the argument is a YAML file, it reads a kops manifest
 instead (Cluster, InstanceGroups, or both) and reports traps in its hooks,
-fileAssets and sysctlParameters. An image without a digest is reported too, as a
-matter of style.
+fileAssets and sysctlParameters: what kops accepts, and what then does not work.
 
 With --format json the mistakes and warnings of a policy are written to standard
 output in a form that other tools read.
@@ -98,16 +97,12 @@ func lintKops(c *cobra.Command, name, format string) error {
 		return exit(exitUsage)
 	}
 	w := c.OutOrStdout()
-	traps := 0
 	for _, f := range r.Findings {
 		fmt.Fprintf(w, "%s:%d:%d: %s: %s\n    fix: %s\n", name, f.Line, f.Column, f.Trap, f.What, f.Do)
-		if !f.Style {
-			traps++
-		}
 	}
 	inspected := fmt.Sprintf("%s, %s, %s", report.Count(r.Hooks, "hook"), report.Count(r.Assets, "fileAsset"),
 		report.Count(r.Sysctls, "sysctlParameter"))
-	if traps > 0 {
+	if traps := len(r.Findings); traps > 0 {
 		fmt.Fprintf(w, "nodegate: %s in %s\n", report.Count(traps, "trap"), inspected)
 		return exit(exitFail)
 	}

@@ -22,51 +22,28 @@ const gateForm = "add a fileAsset /etc/systemd/system/kubelet.service.d/10-nodeg
 const startsLate = "systemd does not start the unit after a reboot (kops#14527), and nodeup starts it late, if at all: measured at 56 s, " +
 	"after kubelet had started at 41 s"
 
-func (l *linter) checkHook(s spec, h *yaml.Node, gated bool) {
-	l.checkFields(h, "hook", []string{"name", "enabled", "disabled", "roles", "requires", "before", "execContainer", "manifest",
-		"useRawManifest"})
-	l.checkEnabled(s, h)
-	l.checkRoles(h, "hook")
-	l.checkTextFields(h, "name", "manifest")
+func (l *linter) checkHook(h *yaml.Node, gated bool) {
 	if isDisabled(h) {
 		return
 	}
-	raw, manifest, container := isTrue(h, "useRawManifest"), field(h, "manifest"), field(h, "execContainer")
-	if raw {
-		for _, name := range []string{"before", "requires", "execContainer"} {
-			if key, v := entry(h, name); v != nil {
-				l.addFindingAt(key, "raw-and-more", "kops refuses the field "+name+" beside useRawManifest",
-					"move it into the manifest: Before= or Requires= in [Unit]")
-			}
-		}
-	}
+	raw, manifest := isTrue(h, "useRawManifest"), field(h, "manifest")
 	if !raw {
 		l.checkOrder(h)
-	}
-	switch {
-	case container != nil:
-		l.checkContainer(container)
-	case manifest == nil:
-		l.addFindingAt(h, "empty-hook", "kops refuses a hook without manifest or execContainer", "add a manifest or remove the hook")
 	}
 	if manifest != nil {
 		l.checkManifest(h, manifest, raw, gated)
 	}
 }
 
-// checkEnabled checks the field that disables a hook: its name depends on the API version.
-func (l *linter) checkEnabled(s spec, h *yaml.Node) {
-	disabled, _ := entry(h, "disabled")
-	enabled, _ := entry(h, "enabled")
-	switch {
-	case disabled != nil && s.version == "v1alpha3":
-		l.addFindingAt(disabled, "wrong-switch", "v1alpha3 does not know the field disabled", "write `enabled: false`")
-	case enabled != nil && s.version == "v1alpha2":
-		l.addFindingAt(enabled, "wrong-switch", "v1alpha2 does not know the field enabled", "write `disabled: true`")
-	case disabled != nil && s.group:
-		l.addFindingAt(disabled, "disabled-in-instancegroup", "kops converts disabled only in a Cluster's hooks: in an InstanceGroup it may "+
-			"have the opposite effect", "remove the hook, or disable it in the Cluster")
+// unitOf returns the unit that kops makes of a hook, or "" if kops generates the name.
+func unitOf(h *yaml.Node) string {
+	name := text(h, "name")
+	suffixes := []string{".service", ".socket", ".device", ".mount", ".automount", ".swap", ".target", ".path", ".timer", ".snapshot",
+		".slice", ".scope"}
+	if name == "" || slices.Contains(suffixes, path.Ext(name)) {
+		return name
 	}
+	return name + ".service"
 }
 
 // checkOrder checks the dependencies of a hook that is not raw.
@@ -77,21 +54,9 @@ func (l *linter) checkOrder(h *yaml.Node) {
 				"and does not wait for them), and a failed hook never holds kubelet", gateForm)
 		}
 	}
-	if key, v := entry(h, "requires"); v != nil {
-		l.addFindingAt(key, "requires", "if a required unit fails, systemd does not start the hook and never tries again "+
+	if v := field(h, "requires"); v != nil {
+		l.addFindingAt(v, "requires", "if a required unit fails, systemd does not start the hook and never tries again "+
 			"(systemd#1312)", "use Wants= and After= in a raw manifest, and Restart=on-failure in the hook")
-	}
-}
-
-func (l *linter) checkContainer(c *yaml.Node) {
-	image := field(c, "image")
-	if image == nil {
-		l.addFindingAt(c, "empty-hook", "kops refuses an execContainer without image", "add `image: NAME@sha256:DIGEST`")
-		return
-	}
-	if !strings.Contains(image.Value, "@sha256:") {
-		l.addFindingAt(image, "unpinned-image", "a tag can be moved, and this image runs as root with the host's file system at every boot",
-			"pin it: `image: NAME@sha256:DIGEST`")
 	}
 }
 
@@ -108,9 +73,6 @@ func (l *linter) checkManifest(h, manifest *yaml.Node, raw, gated bool) {
 			"add [Install] with WantedBy=multi-user.target at the end of the manifest")
 	case !raw && !has:
 		l.addFindingAt(manifest, "no-install", "kops turns this into [Unit] and [Service] without [Install]: "+startsLate, rawForm)
-	case !raw && field(h, "execContainer") == nil:
-		l.addFindingAt(manifest, "sections-below-service", "kops writes this manifest below [Service]: its own sections work only by "+
-			"accident", rawForm)
 	}
 	for _, s := range all {
 		line, column := positionOf(manifest, s.line)
@@ -121,9 +83,6 @@ func (l *linter) checkManifest(h, manifest *yaml.Node, raw, gated bool) {
 		case s.section == "Install" && s.name == "RequiredBy" && s.containsUnit(kubelet):
 			l.addFinding(line, column, "required-by-kubelet", "if this unit fails once, systemd does not start kubelet and never tries "+
 				"again (systemd#1312)", gateForm)
-		case s.section == "Install" && s.name == "WantedBy" && len(strings.Fields(s.values)) > 1:
-			l.addFinding(line, column, "two-targets", "kops understands only one target in WantedBy=: it treats this unit as disabled, logs a "+
-				"warning, and enables it at each boot", "write `WantedBy=multi-user.target`")
 		case strings.HasPrefix(s.name, "Exec") && runsProgram(s.values, "ethtool"):
 			l.addFinding(line, column, "ethtool", "kops does not install ethtool since 1.34",
 				"install the package in the image, or use a link block in nodegate's policy")
@@ -137,28 +96,4 @@ func runsProgram(command, program string) bool {
 		return path.Base(strings.Trim(word,
 			"'\"@-+!:;")) == program
 	})
-}
-
-// checkFields reports keys that kops does not know: it refuses the manifest or, worse, ignores them.
-func (l *linter) checkFields(m *yaml.Node, what string, known []string) {
-	for i := 0; i+1 < len(m.Content); i += 2 {
-		if k := m.Content[i]; !slices.Contains(known, k.Value) && k.Value != "<<" {
-			l.addFindingAt(k, "unknown-field", "unknown field "+k.Value+" in a "+what, "use one of "+strings.Join(known, ", "))
-		}
-	}
-}
-
-func (l *linter) checkRoles(m *yaml.Node, what string) {
-	for _, r := range l.listField(m, "roles", yaml.ScalarNode) {
-		switch {
-		case slices.Contains([]string{"ControlPlane", "Node", "APIServer", "Bastion"}, r.Value):
-		case r.Value == "Master" && what == "hook": // kops converts it
-		case r.Value == "Master":
-			l.addFindingAt(r, "master-role", "kops converts Master to ControlPlane in hooks, not in fileAssets: no node gets this file by that role",
-				"write `ControlPlane`")
-		default:
-			l.addFindingAt(r, "unknown-role", "unknown role "+r.Value+": no node gets this "+what+" by it", "write `ControlPlane` or `Node`")
-		}
-	}
-	l.checkMissingRole(m, what)
 }

@@ -29,7 +29,6 @@ const maxEntries = 250_000
 type Finding struct {
 	Line, Column int
 	Trap         string // its name: lower case, stable
-	Style        bool   // it works, but there is a better way
 	What         string // the consequence
 	Do           string // the remedy
 }
@@ -90,8 +89,7 @@ type linter struct {
 	mistakes []error
 	specs    []spec
 
-	timers     []string // timer units among the hooks
-	apiServers bool     // whether an InstanceGroup has the role APIServer
+	timers []string // timer units among the hooks
 }
 
 func (l *linter) addMistake(at *yaml.Node, format string, args ...any) {
@@ -105,8 +103,7 @@ func (l *linter) addFinding(line, column int, trap, what, do string) {
 		}
 		return
 	}
-	style := trap == "unpinned-image" || trap == "two-targets"
-	l.report.Findings = append(l.report.Findings, Finding{line, column, trap, style, what, do})
+	l.report.Findings = append(l.report.Findings, Finding{line, column, trap, what, do})
 }
 
 func (l *linter) addFindingAt(at *yaml.Node, trap, what, do string) {
@@ -116,7 +113,6 @@ func (l *linter) addFindingAt(at *yaml.Node, trap, what, do string) {
 // spec is the part of a document that the linter checks.
 type spec struct {
 	group   bool // an InstanceGroup, not a Cluster
-	version string
 	hooks   []*yaml.Node
 	assets  []*yaml.Node
 	sysctls []*yaml.Node
@@ -150,7 +146,7 @@ func (l *linter) readDocument(n *yaml.Node) {
 		l.addMistake(api, "unknown apiVersion %q; known versions: kops.k8s.io/v1alpha2, kops.k8s.io/v1alpha3", api.Value)
 		return
 	}
-	s := spec{group: kind.Value == "InstanceGroup", version: version}
+	s := spec{group: kind.Value == "InstanceGroup"}
 	if s.group {
 		l.report.InstanceGroups++
 	} else {
@@ -161,7 +157,6 @@ func (l *linter) readDocument(n *yaml.Node) {
 		l.addMistake(root, "the spec of this %s is missing", kind.Value)
 		return
 	}
-	l.apiServers = l.apiServers || s.group && text(body, "role") == "APIServer"
 	s.hooks = l.listField(body, "hooks", yaml.MappingNode)
 	s.assets = l.listField(body, "fileAssets", yaml.MappingNode)
 	s.sysctls = l.listField(body, "sysctlParameters", yaml.ScalarNode)

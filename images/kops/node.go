@@ -2,7 +2,6 @@ package kops
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -18,11 +17,6 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 
 // field returns the value of a mapping's key, or nil if the key is missing or null.
 func field(m *yaml.Node, name string) *yaml.Node {
-	_, v := entry(m, name)
-	return v
-}
-
-func entry(m *yaml.Node, name string) (key, value *yaml.Node) {
 	var merged []*yaml.Node
 	for i := 0; i+1 < len(m.Content); i += 2 {
 		v := resolveAlias(m.Content[i+1])
@@ -32,22 +26,19 @@ func entry(m *yaml.Node, name string) (key, value *yaml.Node) {
 		case m.Content[i].Tag == "!!merge":
 			merged = append(merged, v)
 		case m.Content[i].Value == name && v.Tag != "!!null":
-			return m.Content[i], v
+			return v
 		}
 	}
 	for _, other := range merged { // from <<; merge keys inside a merged mapping are not followed
 		other = resolveAlias(other)
 		for i := 0; i+1 < len(other.Content); i += 2 {
 			if v := resolveAlias(other.Content[i+1]); other.Content[i].Value == name && v.Tag != "!!null" {
-				return other.Content[i], v
+				return v
 			}
 		}
 	}
-	return nil, nil
+	return nil
 }
-
-// lineText returns the number of the line on which a node begins, as a string.
-func lineText(n *yaml.Node) string { return strconv.Itoa(n.Line) }
 
 // text returns the value of a scalar field, or "" if it is missing.
 func text(m *yaml.Node, name string) string {

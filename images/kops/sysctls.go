@@ -37,13 +37,10 @@ func (l *linter) checkDocuments() {
 		}
 	}
 	for _, s := range l.specs {
-		units, paths := map[string][]*yaml.Node{}, map[string][]*yaml.Node{}
 		for _, h := range s.hooks {
-			l.checkUnitName(h, units)
-			l.checkHook(s, h, gated)
+			l.checkHook(h, gated)
 		}
 		for _, a := range s.assets {
-			l.checkPath(a, paths)
 			l.checkAsset(a)
 		}
 		for _, p := range s.sysctls {
@@ -54,8 +51,7 @@ func (l *linter) checkDocuments() {
 
 func (l *linter) checkSysctl(s spec, p *yaml.Node, modules []string, cluster map[policy.Key]string) {
 	key, value, ok := parseParameter(p)
-	if !ok {
-		l.addFindingAt(p, "no-equals", "kops refuses a sysctlParameter without =", "write `KEY=VALUE`")
+	if !ok { // kops refuses it
 		return
 	}
 	if module := policy.ModuleOf(key); module != "" && !slices.Contains(modules, module) {
