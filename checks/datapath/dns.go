@@ -1,7 +1,6 @@
 package datapath
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"strings"
 
@@ -14,19 +13,15 @@ type query struct {
 	header dnsmessage.Header
 }
 
-// newQuery returns a query for the IPv4 addresses of a name, which is treated as absolute.
-func newQuery(name string) (query, error) {
-	absolute, err := dnsmessage.NewName(strings.TrimSuffix(name, ".") + ".")
-	if err != nil {
-		return query{}, fmt.Errorf("DNS name %q: %w", name, err)
-	}
+// newQuery returns a query for the address of the API's Service, which most clusters' DNS has; any response code counts.
+func newQuery() (query, error) {
 	q := query{header: dnsmessage.Header{ID: uint16(rand.Uint32()), RecursionDesired: true}}
+	name := dnsmessage.MustNewName("kubernetes.default.svc.cluster.local.")
 	m := dnsmessage.Message{Header: q.header, Questions: []dnsmessage.Question{
-		{Name: absolute, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
-	if q.packet, err = m.Pack(); err != nil {
-		return query{}, fmt.Errorf("DNS name %q: %w", name, err)
-	}
-	return q, nil
+		{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
+	var err error
+	q.packet, err = m.Pack()
+	return q, err
 }
 
 // parseAnswer reports whether a datagram answers the query, and returns the response code. Any answer

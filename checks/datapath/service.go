@@ -24,20 +24,15 @@ const (
 // ServiceOptions configures Service.
 type ServiceOptions struct {
 	N           int           // attempts, each with a local port
-	Concurrency int           // concurrent attempts, at most 1000; 0 means 50
+	Concurrency int           // concurrent attempts; 0 means 50
 	Timeout     time.Duration // of one attempt; 0 means two seconds
 	Proto       Proto         // "" means TCP
 	Netns       string        // file of the network namespace to connect from; "" means the caller's
-	Query       string        // the name that DNSUDP queries; "" means kubernetes.default.svc.cluster.local.
 	// Progress is called after every attempt, by one goroutine; it should not block.
 	Progress func(done, failed, total int)
 }
 
-const (
-	maxAttempts    = 60_000
-	maxConcurrency = 1000
-	defaultQuery   = "kubernetes.default.svc.cluster.local."
-)
+const maxAttempts = 60_000
 
 // Service connects N times to an address ("10.96.0.10:53", "name:port"), each time from another source
 // port. It reports the failures and, from conntrack, the endpoint of each attempt. It deletes the flows
@@ -92,14 +87,9 @@ func (o ServiceOptions) withDefaults() (ServiceOptions, error) {
 	if o.Proto == "" {
 		o.Proto = TCP
 	}
-	if o.Query == "" {
-		o.Query = defaultQuery
-	}
 	switch {
 	case o.N < 1 || o.N > maxAttempts:
 		return o, wrongCall("the number of attempts must be 1 to %d, is %d", maxAttempts, o.N)
-	case o.Concurrency < 1 || o.Concurrency > maxConcurrency:
-		return o, fmt.Errorf("the number of concurrent attempts must be 1 to %d, is %d", maxConcurrency, o.Concurrency)
 	case o.Timeout < 0:
 		return o, fmt.Errorf("timeout must not be negative, is %s", o.Timeout)
 	case o.Proto != TCP && o.Proto != DNSUDP:
@@ -133,7 +123,7 @@ func newProber(ctx context.Context, node, from *netns.Namespace, target netip.Ad
 	}
 	if o.Proto == DNSUDP {
 		p.proto = protoUDP
-		if p.query, err = newQuery(o.Query); err != nil {
+		if p.query, err = newQuery(); err != nil {
 			return nil, err
 		}
 	}

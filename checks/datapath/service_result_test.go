@@ -93,7 +93,7 @@ func TestDistribution(t *testing.T) {
 }
 
 func TestQueryAnswered(t *testing.T) {
-	q, err := newQuery("kubernetes.default.svc.cluster.local")
+	q, err := newQuery()
 	must(t, err)
 	answer := bytes.Clone(q.packet)
 	answer[2] |= 0x80

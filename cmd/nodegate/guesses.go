@@ -57,7 +57,7 @@ func wrongFlag(c *cobra.Command, err error) error {
 		}
 	})
 	name := absent.GetSpecifiedName()
-	if short := absent.GetSpecifiedShortnames(); short != "" { // -detailed-exitcode is a row of short flags to pflag
+	if short := absent.GetSpecifiedShortnames(); short != "" { // -policy is a row of short flags to pflag
 		name, _, _ = strings.Cut(short, "=")
 	}
 	near := strings.ReplaceAll(strings.ReplaceAll(policy.Nearest(name, known), ` "`, " --"), `"`, "")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -16,7 +15,6 @@ import (
 
 func newPlan() *cobra.Command {
 	var o checkRun
-	var detailed bool
 	c := &cobra.Command{
 		Use:   "plan [POLICY]",
 		Short: "Show the changes that apply would make",
@@ -26,36 +24,27 @@ func newPlan() *cobra.Command {
 		Long: `Plan shows the changes that apply would make, with old and new values. It
 changes nothing.
 
-Exit status: 0 the plan is complete, 2 usage or policy error, 3 unknown. With
---detailed-exitcode, as with Terraform: 0 nothing to change, 1 error or unknown,
-2 the node differs.`,
+Exit status: 0 the plan is complete, 2 usage or policy error, 3 unknown. The
+exit status of "nodegate check" says whether the node differs.`,
 		Args: policyArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			h, err := o.machine()
 			if err != nil {
-				return detailedError(c, detailed, err)
+				return err
 			}
 			defer h.Close()
 			o.lint, o.advise = true, true
 			v, err := o.plan(c, h)
-			switch {
-			case err != nil:
-				return detailedError(c, detailed, err)
-			case detailed && v == verdict.Unknown:
-				return exit(exitFail)
-			case detailed && v == verdict.Fail:
-				return exit(exitDiffers)
-			case v == verdict.Unknown:
+			if err == nil && v == verdict.Unknown {
 				return exit(exitUnknown)
 			}
-			return nil
+			return err
 		},
 	}
 	o.policyFlags(c)
 	o.stageFlag(c)
 	o.formatFlags(c, "text", "json")
 	o.quietFlag(c)
-	c.Flags().BoolVar(&detailed, "detailed-exitcode", false, "exit with 0 if nothing would change, 1 on an error, 2 if the node differs")
 	timeoutFlag(c.Flags(), &o.timeout, defaultTimeout, "stop after this long")
 	return c
 }
@@ -63,20 +52,6 @@ Exit status: 0 the plan is complete, 2 usage or policy error, 3 unknown. With
 // inspectForPlan runs no program of the policy: plan shows changes, and a program makes none that it could show.
 func inspectForPlan(ctx context.Context, h *host.Host, stage checks.Stage, list []checks.Check) checks.Outcome {
 	return checks.Inspect(ctx, h, stage, checks.WithoutPrograms(list))
-}
-
-// exitDiffers is the exit status of plan --detailed-exitcode for a node that differs from the policy.
-const exitDiffers = 2
-
-// detailedError prints an error and returns exit status 1 if --detailed-exitcode is set, because 2 has another meaning then.
-func detailedError(c *cobra.Command, detailed bool, err error) error {
-	if !detailed {
-		return err
-	}
-	if !errors.As(err, new(exit)) {
-		fmt.Fprintf(c.ErrOrStderr(), "nodegate: %v\n", err)
-	}
-	return exit(exitFail)
 }
 
 // plan inspects h and writes the changes that apply would make.
