@@ -177,10 +177,7 @@ func (o *auditOptions) renderer(stdout io.Writer) (func(io.Writer, *audit.Judgme
 			return r.Total(w, o.paint(stdout))
 		}, nil
 	}
-	write, err := report.Renderer(o.format, report.Plain, o.verbose)
-	if err != nil {
-		return nil, fmt.Errorf("unknown format %q; known formats: text, json, junit, tap, prometheus, npd", o.format)
-	}
+	write := report.Renderer(o.format, report.Plain, o.verbose)
 	return func(w io.Writer, _ *audit.Judgment, r report.Report) error { return write(w, r) }, nil
 }
 

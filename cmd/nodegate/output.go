@@ -64,6 +64,8 @@ func checkFormat(c *cobra.Command) error {
 	switch extension := strings.TrimPrefix(filepath.Ext(v.output), "."); {
 	case v.named != "" && v.named != v.format:
 		return fmt.Errorf("-o %s and --format %s contradict each other; leave out one", v.named, v.format)
+	case !slices.Contains(v.formats, v.format):
+		return fmt.Errorf("unknown format %q; known formats: %s", v.format, strings.Join(v.formats, ", "))
 	case slices.Contains(foreignExtensions(), extension) && !v.given.Changed("format") && !slices.Contains(v.formats, extension):
 		return fmt.Errorf("%s cannot write a .%s file; known formats: %s; to write one of these to that file, add --format",
 			c.CommandPath(), extension, strings.Join(v.formats, ", "))
@@ -153,17 +155,9 @@ func (o *outputs) paint(stdout io.Writer) report.Paint {
 	return report.Painter(stdout)
 }
 
-// renderer returns the writer of the requested format.
-func (o *outputs) renderer(stdout io.Writer) (func(io.Writer, report.Report) error, error) {
-	return report.Renderer(o.format, o.paint(stdout), o.verbose)
-}
-
 // report runs the checks on h, writes the report and returns the exit code.
 func (o *checkRun) report(c *cobra.Command, h *host.Host, run runner) error {
-	write, err := o.renderer(c.OutOrStdout())
-	if err != nil {
-		return err
-	}
+	write := report.Renderer(o.format, o.paint(c.OutOrStdout()), o.verbose)
 	p, found, err := o.examine(c, h, run)
 	if err != nil && o.format == "npd" { // node-problem-detector reads only standard output
 		why := err.Error()
@@ -247,13 +241,10 @@ func (o *outputs) write(stdout io.Writer, render func(io.Writer) error) error {
 
 // writeDocument writes a document as JSON if that is the format, or else its text.
 func (o *outputs) writeDocument(stdout io.Writer, document any, text func(io.Writer) error) error {
-	switch o.format {
-	case "text":
-		return o.write(stdout, text)
-	case "json":
+	if o.format == "json" {
 		return o.write(stdout, func(w io.Writer) error { return report.JSON(w, document) })
 	}
-	return fmt.Errorf("unknown format %q; known formats: text, json", o.format)
+	return o.write(stdout, text)
 }
 
 // exactWriter returns the writer for a document that must not change, for example a policy.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -56,9 +55,6 @@ func inspectForPlan(ctx context.Context, h *host.Host, stage checks.Stage, list 
 
 // plan inspects h and writes the changes that apply would make.
 func (o *checkRun) plan(c *cobra.Command, h *host.Host) (verdict.Verdict, error) {
-	if o.format != "text" && o.format != "json" {
-		return verdict.Unknown, fmt.Errorf("a plan cannot be written in format %q; known formats: text, json", o.format)
-	}
 	p, found, err := o.examine(c, h, inspectForPlan)
 	if err != nil {
 		return verdict.Unknown, err

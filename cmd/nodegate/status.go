@@ -31,9 +31,6 @@ Exit status: as check; also 3 if watch does not run or is late.`,
   nodegate status --format json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if o.format != "text" && o.format != "json" {
-				return fmt.Errorf("unknown format %q; known formats: text, json", o.format)
-			}
 			text, err := file.ReadInput(name, report.MaxFile)
 			if errors.Is(err, fs.ErrNotExist) {
 				do := "run `systemctl start " + units.WatchUnit + "`"

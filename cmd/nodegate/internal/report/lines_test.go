@@ -20,8 +20,7 @@ func TestLines(t *testing.T) {
 		{Name: "c", Verdict: verdict.Unknown, Error: evil},
 	}}
 	for _, format := range []string{"text", "tap", "npd"} {
-		write, err := Renderer(format, Plain, true)
-		require.NoError(t, err)
+		write := Renderer(format, Plain, true)
 		var b bytes.Buffer
 		require.NoError(t, write(&b, r))
 		for line := range strings.Lines(b.String()) {

@@ -10,23 +10,21 @@ import (
 	"nodegate/internal/verdict"
 )
 
-// Renderer returns the writer of a format: text, json, junit, tap, prometheus or npd.
-func Renderer(format string, paint Paint, verbose bool) (func(io.Writer, Report) error, error) {
+// Renderer returns the writer of a format: json, junit, tap, prometheus, npd, or else text.
+func Renderer(format string, paint Paint, verbose bool) func(io.Writer, Report) error {
 	switch format {
-	case "text":
-		return func(w io.Writer, r Report) error { return r.Text(w, paint, verbose) }, nil
 	case "json":
-		return func(w io.Writer, r Report) error { return JSON(w, r) }, nil
+		return func(w io.Writer, r Report) error { return JSON(w, r) }
 	case "junit":
-		return writeJUnit, nil
+		return writeJUnit
 	case "tap":
-		return writeTAP, nil
+		return writeTAP
 	case "prometheus":
-		return writePrometheus, nil
+		return writePrometheus
 	case "npd":
-		return writeNPD, nil
+		return writeNPD
 	}
-	return nil, fmt.Errorf("unknown format %q; known formats: text, json, junit, tap, prometheus, npd", format)
+	return func(w io.Writer, r Report) error { return r.Text(w, paint, verbose) }
 }
 
 // JSON writes a document as indented JSON.
