@@ -111,7 +111,7 @@ func TestContractAsRoot(t *testing.T) {
 		"change":        "nodegate apply --policy forward.hcl >&2; tail -n 1 /run/nodegate/changes.jsonl",
 		"status":        "timeout 2 nodegate watch --policy forward.hcl --interval 1s || :; nodegate status --format json",
 		"probe service": "nodegate probe service 127.0.0.1:1 -n 2 --attempt-timeout 100ms --format json",
-		"probe bridge":  "nodegate probe bridge --in-scratch --timeout 300ms --format json",
+		"probe bridge":  "echo 1 >/proc/sys/net/ipv4/ip_forward; nodegate probe bridge --timeout 300ms --format json",
 	} {
 		out, _ := c.scratch(script)
 		c.document(document, out)

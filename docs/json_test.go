@@ -47,7 +47,7 @@ var documents = []struct {
 	{"PolicyList", "cmd/nodegate", "policyList", []string{"nodegate policy list -f json"}, nil},
 	{"Explanations", "cmd/nodegate", "explanations", []string{"nodegate explain -f json"}, nil},
 	{"Version", "cmd/nodegate", "build", []string{"nodegate version -f json"}, nil},
-	{"BridgeProbe", "checks/datapath", "BridgeResult", nil, []string{"nodegate probe bridge --in-scratch --timeout 300ms --format json"}},
+	{"BridgeProbe", "checks/datapath", "BridgeResult", nil, []string{"echo 1 >/proc/sys/net/ipv4/ip_forward; nodegate probe bridge --timeout 300ms --format json"}},
 	{"ServiceProbe", "checks/datapath", "ServiceResult", nil,
 		[]string{"nodegate probe service 127.0.0.1:1 -n 2 --attempt-timeout 100ms --format json"}},
 }

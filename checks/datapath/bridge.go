@@ -3,26 +3,18 @@ package datapath
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"time"
 
 	"nodegate/internal/host/netns"
 )
 
-// BridgeOptions configures Bridge. The zero value probes the host's own network namespace and settings.
+// BridgeOptions configures Bridge.
 type BridgeOptions struct {
-	// InScratch leaves out the host's rules and settings. It needs no privilege if Child is set and user
-	// namespaces are allowed.
-	InScratch bool `json:"inScratch,omitempty"`
 	// Timeout bounds the wait for the reply; 0 means one second. Set-up is bounded by ctx and by ten more
 	// seconds.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// Child holds the arguments with which this program runs ChildMain, for InScratch without privilege.
-	// Without them, InScratch needs CAP_SYS_ADMIN.
-	Child []string `json:"-"`
 }
 
 // BridgeResult is the result of a bridge probe.
@@ -31,7 +23,6 @@ type BridgeResult struct {
 	Lost     Loss           `json:"lost,omitempty"`     // the lost packet, if not Pass
 	Summary  string         `json:"summary"`            // the result in one sentence
 	Remedy   string         `json:"remedy,omitempty"`   // what to do about a failure
-	Where    string         `json:"where"`              // "host", "scratch" or "user namespace"
 	Service  netip.AddrPort `json:"service"`            // the Service address, ip:port
 	Endpoint netip.AddrPort `json:"endpoint"`           // the endpoint's address
 	Client   netip.AddrPort `json:"client"`             // the client's address
@@ -39,13 +30,6 @@ type BridgeResult struct {
 	Warnings []string       `json:"warnings,omitempty"` // what may explain a difference from the node itself
 	Duration Millis         `json:"durationMs"`         // of the whole probe
 }
-
-// The values of BridgeResult.Where.
-const (
-	OnHost          = "host"
-	InScratch       = "scratch"
-	InUserNamespace = "user namespace"
-)
 
 const defaultTimeout = time.Second
 
@@ -72,22 +56,10 @@ func Bridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
 }
 
 func probeBridge(ctx context.Context, o BridgeOptions) (BridgeResult, error) {
-	open := netns.Current
-	if o.InScratch {
-		open = netns.New
-	}
-	router, err := open(ctx)
-	if o.InScratch && errors.Is(err, fs.ErrPermission) && len(o.Child) > 0 {
-		return bridgeInChild(ctx, o)
-	}
+	router, err := netns.Current(ctx)
 	if err != nil {
 		return BridgeResult{}, err
 	}
 	defer router.Close()
-	if o.InScratch {
-		if err := router.SetSysctl(ctx, forwardKey, "1"); err != nil {
-			return BridgeResult{}, err
-		}
-	}
 	return probeIn(ctx, router, o)
 }

@@ -29,10 +29,7 @@ var (
 // probeIn sends the request over a bridge in a copy of the router's rules and settings. A CNI that accepts its Pods' range does not
 // accept the probe's addresses, and that is not a fault of the bridge: if policies of hook forward drop them, the copy loses these.
 func probeIn(ctx context.Context, router *netns.Namespace, o BridgeOptions) (r BridgeResult, err error) {
-	r = BridgeResult{Where: OnHost, Service: bridgeService, Endpoint: bridgeEndpoint}
-	if o.InScratch {
-		r.Where = InScratch
-	}
+	r = BridgeResult{Service: bridgeService, Endpoint: bridgeEndpoint}
 	c, err := replica.ReadBridge(ctx, router, bridgeName, bridgeGateway, bridgeClient, bridgeEndpoint.Addr())
 	if err != nil {
 		return r, err

@@ -17,7 +17,7 @@ func (r BridgeResult) Render(w io.Writer) error {
 		fmt.Fprintf(&b, "%s: %s\n", r.Lost, r.Summary)
 	}
 	o := r.Observed
-	fmt.Fprintf(&b, "  %s to %s, endpoint %s; %s, %s\n\n", r.Client, r.Service, r.Endpoint, r.describePlace(), r.Duration)
+	fmt.Fprintf(&b, "  %s to %s, endpoint %s, with this host's rules and settings; %s\n\n", r.Client, r.Service, r.Endpoint, r.Duration)
 	for _, line := range [][4]string{
 		{"request", "", "reply", ""},
 		{"sent by the client", formatCount(o.Sent), "sent by the endpoint", formatCount(o.Answered)},
@@ -43,16 +43,6 @@ func (r BridgeResult) Render(w io.Writer) error {
 	}
 	_, err := w.Write(b.Bytes())
 	return err
-}
-
-func (r BridgeResult) describePlace() string {
-	switch r.Where {
-	case InScratch:
-		return "in a scratch namespace"
-	case InUserNamespace:
-		return "in a scratch namespace of an ordinary user"
-	}
-	return "with this host's rules and settings"
 }
 
 func formatCount[T int | uint64](n T) string { return fmt.Sprint(n) }

@@ -1,9 +1,7 @@
 package datapath
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -135,21 +133,6 @@ func TestBridgeMasqueradedFirst(t *testing.T) {
 	}
 }
 
-func TestBridgeInScratch(t *testing.T) {
-	needRoot(t)
-	r, err := Bridge(deadline(t), BridgeOptions{InScratch: true})
-	must(t, err)
-	if r.Lost != "" || r.Where != InScratch {
-		t.Errorf("%s: %s", r.Lost, r.Summary)
-	}
-	var text bytes.Buffer
-	must(t, r.Render(&text))
-	data, err := json.Marshal(r)
-	must(t, err)
-	var back BridgeResult
-	must(t, json.Unmarshal(data, &back))
-}
-
 func TestBridgeConcurrent(t *testing.T) {
 	n := newNetns(t)
 	sysctl(t, n, forwardKey, "1")
@@ -194,11 +177,6 @@ func TestBridgeOptions(t *testing.T) {
 	if _, err := Bridge(deadline(t), BridgeOptions{Timeout: -time.Second}); err == nil || !strings.Contains(err.Error(), "must not be negative") {
 		t.Error(err)
 	}
-}
-
-func BenchmarkBridgeScratch(b *testing.B) {
-	needRoot(b)
-	benchmark(b, func() (BridgeResult, error) { return Bridge(b.Context(), BridgeOptions{InScratch: true}) })
 }
 
 func BenchmarkBridgeHost(b *testing.B) {
@@ -248,7 +226,7 @@ func TestBridgeForwardPolicy(t *testing.T) {
 				drop(t, n)
 				r, err := probeIn(deadline(t), n, BridgeOptions{Timeout: 200 * time.Millisecond})
 				must(t, err)
-				if r.Lost != want || r.Where != OnHost || len(r.Warnings) > 0 || !strings.Contains(r.Summary, "the CNI must accept") {
+				if r.Lost != want || len(r.Warnings) > 0 || !strings.Contains(r.Summary, "the CNI must accept") {
 					t.Errorf("%s, want %q: %s\n%+v", r.Lost, want, r.Summary, r)
 				}
 				checkEmpty(t, n)
@@ -260,7 +238,7 @@ func TestBridgeForwardPolicy(t *testing.T) {
 	runIn(t, n, "iptables", "-A", "FORWARD", "-p", "tcp", "--dport", "80", "-j", "DROP")
 	r, err := probeIn(deadline(t), n, BridgeOptions{Timeout: 200 * time.Millisecond})
 	must(t, err)
-	if r.Lost != RequestDropped || r.Where != OnHost {
+	if r.Lost != RequestDropped {
 		t.Errorf("%s: %s", r.Lost, r.Summary)
 	}
 }

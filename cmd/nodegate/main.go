@@ -91,7 +91,7 @@ func verbs() []verb {
 		{"gate", newGate, ""}, {"install", newInstall, "init add"}, {"uninstall", newUninstall, "destroy delete remove disable stop"},
 		{"revert", newRevert, "undo rollback"}, {"watch", newWatch, "serve monitor daemon"}, {"status", newStatus, "get list"},
 		{"publish", newPublish, ""}, {"audit", newAudit, ""}, {"probe", newProbe, ""}, {"rehearse", newRehearse, ""},
-		{childCommand, newProbeChild, ""}, {packetsCommand, newPackets, ""},
+		{packetsCommand, newPackets, ""},
 		{"lint", newLint, "validate config"}, {"fmt", newFmt, "format"}, {"policy", newPolicy, "diff show import render"},
 		{"explain", newExplain, "describe"}, {"snapshot", newSnapshot, ""}, {"report", newReport, ""}, {"preview", newPreview, ""},
 		{"export", newExport, ""}, {"version", newVersion, ""},

@@ -22,9 +22,6 @@ import (
 	"nodegate/policy"
 )
 
-// childCommand is the hidden command that a probe starts in a user namespace.
-const childCommand = "probe-child"
-
 const packetsCommand = host.PacketsCommand
 
 func newProbe() *cobra.Command {
@@ -50,15 +47,13 @@ bridge. The bridge, with documentation addresses, and a DNAT rule are in scratch
 network namespaces. It proves that the reply comes back translated, or shows
 from packet counters whether the request or the reply was lost.
 
-Without --in-scratch the namespaces have a copy of this machine's rules and
-settings; that needs root. With --in-scratch they have the kernel's defaults,
-and any user can run it. The probe changes nothing on the machine, and a killed
-one leaves nothing behind.
+The namespaces have a copy of this machine's rules and settings, which needs
+root. The probe changes nothing on the machine, and a killed one leaves nothing
+behind.
 
 Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
-		Example: `  nodegate probe bridge
-  nodegate probe bridge --in-scratch`,
-		Args: cobra.NoArgs,
+		Example: "  nodegate probe bridge",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if timeout <= 0 {
 				return fmt.Errorf("--timeout must be positive, for example 1s; got %s", timeout)
@@ -69,7 +64,7 @@ Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
 				ctx, cancel = signal.NotifyContext(ctx, syscall.SIGHUP) // clean up when the terminal closes
 				defer cancel()
 			}
-			o.Timeout, o.Child = timeout, []string{childCommand}
+			o.Timeout = timeout
 			r, err := datapath.Bridge(ctx, o)
 			if err := interrupted(c, ": no verdict"); err != nil {
 				return err
@@ -84,7 +79,6 @@ Exit status: 0 pass, 1 fail (packets lost), 2 usage error, 3 unknown.`,
 			return written.writeProbe(c.OutOrStdout(), r, r.Render, got, fmt.Sprintf("probe bridge, %s", r.Duration))
 		},
 	}
-	c.Flags().BoolVar(&o.InScratch, "in-scratch", false, "leave out this machine's rules and settings")
 	c.Flags().DurationVar(&timeout, "timeout", time.Second, "wait this long for the reply")
 	written.formatFlags(c, "text", "json")
 	return c
@@ -175,16 +169,6 @@ Exit status: 0 no attempt failed, 1 some failed, 2 usage error, 3 unknown.`,
 	return c
 }
 
-// newProbeChild returns the command that a probe starts in a user namespace. It reads and writes JSON.
-func newProbeChild() *cobra.Command {
-	return &cobra.Command{
-		Use: childCommand, Hidden: true, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return datapath.ChildMain(c.Context(), c.InOrStdin(), c.OutOrStdout())
-		},
-	}
-}
-
 // newPackets returns the command that an audit starts: its replica of the node ends with this process.
 func newPackets() *cobra.Command {
 	return &cobra.Command{
@@ -207,11 +191,7 @@ func refusedCall(err error) error {
 }
 
 func unknown(c *cobra.Command, err error) error {
-	use := needsRoot(err)
-	if use != "" && c.Flags().Lookup("in-scratch") != nil {
-		use += ", or use --in-scratch"
-	}
-	fmt.Fprintf(c.ErrOrStderr(), "nodegate: unknown: %s%s\n", report.Words(err), use)
+	fmt.Fprintf(c.ErrOrStderr(), "nodegate: unknown: %s%s\n", report.Words(err), needsRoot(err))
 	return exit(exitUnknown)
 }
 
