@@ -40,7 +40,6 @@ type Unit struct {
 	Path    string // of its own file, "" if it has none
 	Masked  bool
 	Entries []config.Entry // of its file and its drop-ins, in the order in which systemd reads them
-	Stray   error          // one error for each line that systemd cannot read
 }
 
 // Read reads a unit.
@@ -73,7 +72,7 @@ func Read(files config.Files, name string) (Unit, error) {
 	if err != nil {
 		return u, err
 	}
-	u.Entries, u.Stray = config.ParseFiles(append(texts, dropIns...))
+	u.Entries, _ = config.ParseFiles(append(texts, dropIns...)) // systemd also ignores unreadable lines
 	return u, nil
 }
 
