@@ -109,11 +109,7 @@ func dialFamily(ctx context.Context, name string) (*conn, error) {
 
 // servers returns where a virtual server's connections go, none where it is gone by now.
 func (c *conn) servers(of *ruleset.VirtualServer) ([]ruleset.RealServer, error) {
-	about, err := encode(of)
-	if err != nil {
-		return nil, err
-	}
-	messages, err := c.ask(getDestination, about)
+	messages, err := c.ask(getDestination, encode(of))
 	if err != nil {
 		return nil, err
 	}

@@ -2,11 +2,15 @@ package netns
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -181,4 +185,20 @@ func (n *Namespace) SetSysctl(ctx context.Context, key, value string) error {
 		return fmt.Errorf("setting %s=%s: %w", strings.ReplaceAll(key, "/", "."), value, err)
 	}
 	return nil
+}
+
+// KernelAddress parses an address as in /proc/net/tcp: "0100007F:2811", 32-bit words in
+// little-endian order.
+func KernelAddress(s string) (netip.AddrPort, bool) {
+	address, port, _ := strings.Cut(s, ":")
+	b, err := hex.DecodeString(address)
+	n, err2 := strconv.ParseUint(port, 16, 16)
+	if err != nil || err2 != nil || len(b)%4 != 0 {
+		return netip.AddrPort{}, false
+	}
+	for i := 0; i < len(b); i += 4 {
+		slices.Reverse(b[i : i+4])
+	}
+	ip, ok := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), ok
 }
