@@ -359,7 +359,7 @@ func (j *judge) checkRetries() {
 	restart := j.Settings["Restart"]
 	const remedy = "remove the line, or rename its file so that it sorts before 10-nodegate.conf"
 	switch {
-	case !slices.ContainsFunc(j.commands("ExecStartPre"), command.isGate):
+	case !slices.ContainsFunc(j.list("Service", "ExecStartPre"), isGate):
 	case limit.Value != "" && strings.Trim(limit.Value, "0smhd ") != "":
 		j.faults = append(j.faults, Fault{At: limit.At(), Text: limit.Key + "=" + limit.Value,
 			What: "a held " + j.Name + " is not started again after its start limit", Remedy: remedy})
