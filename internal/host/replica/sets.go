@@ -19,7 +19,6 @@ const (
 	ipsetDestroy    = 3
 	ipsetList       = 7
 	ipsetAdd        = 9
-	ipsetHeader     = 13
 	ipsetByName     = 14
 	ipsetProtocol   = 1
 	ipsetName       = 2
