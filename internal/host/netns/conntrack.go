@@ -111,13 +111,10 @@ func (n *Namespace) Translated(ctx context.Context) (flows []Flow, err error) {
 
 // dumpConntrack passes each message of a dump, in the calling thread's namespace, to read, which must not keep it.
 func dumpConntrack(kind uint16, read func(message []byte) error) error {
-	s, err := wire.Open(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	header := []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}
-	return s.Each(kind, unix.NLM_F_DUMP, header, func(_ uint16, message []byte) error { return read(message) })
+	return wire.With(unix.NETLINK_NETFILTER, func(s *wire.Conn) error {
+		return s.Each(kind, unix.NLM_F_DUMP, header, func(_ uint16, message []byte) error { return read(message) })
+	})
 }
 
 func conntrackErr(act string, t Tuple, err error) error {

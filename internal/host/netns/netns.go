@@ -15,6 +15,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/wire"
 )
 
 // Namespace is a network namespace and the one operating system thread that is in it. The thread
@@ -145,6 +147,11 @@ func (n *Namespace) Do(ctx context.Context, f func() error) error {
 	case <-n.closed:
 		return os.ErrClosed
 	}
+}
+
+// Netlink runs f in the namespace, with a socket of a netlink protocol.
+func (n *Namespace) Netlink(ctx context.Context, protocol int, f func(*wire.Conn) error) error {
+	return n.Do(ctx, func() error { return wire.With(protocol, f) })
 }
 
 // Close ends the thread. It may be called more than once.

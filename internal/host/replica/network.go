@@ -51,12 +51,7 @@ const (
 	infoSlaveData = 5
 )
 
-func (c *Capture) readNetwork() error {
-	s, err := wire.Open(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (c *Capture) readNetwork(s *wire.Conn) error {
 	links, err := s.Dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
 	if err != nil {
 		return fmt.Errorf("listing links: %w", err)
