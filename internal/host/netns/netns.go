@@ -87,7 +87,7 @@ func start(ctx context.Context, enter func() error) (*Namespace, error) {
 	}
 	n := &Namespace{calls: make(chan func()), closed: make(chan struct{})}
 	started := make(chan error)
-	go onSpareThread(func() {
+	go OnSpareThread(func() {
 		err := enter()
 		if err == nil {
 			n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
@@ -103,9 +103,9 @@ func start(ctx context.Context, enter func() error) (*Namespace, error) {
 	return n, nil
 }
 
-// onSpareThread runs f on a thread that ends with f. This is never the main thread of the process,
+// OnSpareThread runs f on a thread that ends with f. This is never the main thread of the process,
 // because that one cannot end, and /proc/self shows its namespaces.
-func onSpareThread(f func()) {
+func OnSpareThread(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
 		f()
