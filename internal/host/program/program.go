@@ -209,7 +209,8 @@ func Unprivileged(ctx context.Context, env []string, name string, args ...string
 const statusLimit = 4 << 10
 
 // Status runs a program and returns its exit status and the beginning of its standard output. When it has ended, or ctx ends, its child
-// processes are killed too, except those that cleared their environment. An error means that the program did not exit by itself; it does not name the arguments.
+// processes are killed too, except those that cleared their environment. An error means that the program did not exit by itself; it does
+// not name the arguments.
 func Status(ctx context.Context, name string, args ...string) (status int, output string, err error) {
 	cmd, _, err := command(ctx, name, args)
 	if err != nil {
