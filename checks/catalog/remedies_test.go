@@ -60,8 +60,6 @@ func faultyImages() []faultyImage {
 		{"a program without permission", "kubelet.unit", one("/usr/bin/kubelet", "\x7fELF")},
 		{"kubelet is not enabled", "kubelet.unit", one(wants+"kubelet.service", "")},
 		{"an empty unit in /etc", "kubelet.unit", one("/etc/systemd/system/kubelet.service", "-> /dev/null")},
-		{"a missing user", "kubelet.unit", one(dropIns+"10-user.conf", "[Service]\nUser=kube\n")},
-		{"a missing group", "kubelet.unit", one(dropIns+"10-group.conf", "[Service]\nGroup=kube\n")},
 		{"a missing directory", "kubelet.unit", one(dropIns+"10-dir.conf", "[Service]\nWorkingDirectory=/opt/kube let\n")},
 		{"a missing environment file", "kubelet.unit", one(dropIns+"10-env.conf", "[Service]\n# from the cluster\nEnvironmentFile=/etc/default/kubelet\n")},
 		{"the apply unit is not enabled", "image.units", one(wants+"nodegate-apply.service", "")},

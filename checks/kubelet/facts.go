@@ -19,8 +19,8 @@ func facts() checks.Problem {
 		Symptom: "The checks that need kubelet's command line, such as kubelet.config and kubelet.values, are skipped, and " +
 			"a kubelet that exits over its configuration is not noticed.",
 		How: "Reads kubelet.service with its drop-ins and files of variables, or files of k3s, RKE2, k0s, MicroK8s or Canonical Kubernetes. " +
-			"The result is unknown if the gate's unit exists and does not run kubelet itself, for example a script. Wrappers such as nice, a " +
-			"shell's exec, and podman run of kubelet's image are looked through. Skipped if the gate's unit does not exist.",
+			"The result is unknown if the gate's unit exists and does not run kubelet itself, for example a script. Wrappers such as nice and a " +
+			"shell's exec are looked through. Skipped if the gate's unit does not exist.",
 		Remedy: "start kubelet itself in ExecStart= of kubelet.service; to hold such a node until then, set severity = \"block\" in the " +
 			"policy's check block",
 		Ref:     "https://kubernetes.io/docs/reference/command-line-tools-reference/kubelet/",

@@ -19,11 +19,11 @@ func unit() checks.Problem {
 	return checks.Problem{
 		Name: "kubelet.unit", Stages: []checks.Stage{checks.Image, checks.Boot, checks.Run}, Severity: policy.Block,
 		Detects: "systemd does not start the gate's unit, or starts it without some of its settings: it cannot be loaded, is masked or " +
-			"enabled nowhere, requires a unit that does not exist, or names a missing file, directory, user or program.",
+			"enabled nowhere, requires a unit that does not exist, or names a missing file, directory or program.",
 		Symptom: "The Node never appears, although the gate reports no failure: systemd never runs the gate, or reports bad-setting, " +
-			"Result=resources, 200/CHDIR, 203/EXEC or 217/USER.",
+			"Result=resources, 200/CHDIR or 203/EXEC.",
 		How: "Asks systemd about the unit of the policy's gate block: the running one over D-Bus; for an image this machine's, in its test " +
-			"mode and without privileges. Then looks for the programs, users, directories and files of variables that the unit names. What " +
+			"mode and without privileges. Then looks for the programs, directories and files of variables that the unit names. What " +
 			"a program may still mend at the first boot, a unit enabled nowhere or a missing file outside /usr, is a warning. In an image a " +
 			"missing file of variables is left to a one-shot service before the unit. Unknown, as a warning, if no systemd can be asked. " +
 			"Skipped if the unit does not exist, or if only such a file is missing.",

@@ -81,8 +81,6 @@ func TestUnit(t *testing.T) {
 	base := kubeadmTree(nil)
 	cases := map[string]map[string]string{
 		"/etc/passwd is not a directory":                       added("[Service]\nWorkingDirectory=/etc/passwd\n"),
-		"/etc/passwd has no kube":                              added("[Service]\nUser=kube\n"),
-		"/etc/group has no kube":                               added("[Service]\nGroup=kube\n"),
 		"/usr/bin/kubelet is missing":                          {"/usr/bin/kubelet": ""},
 		"/usr/bin/kubelet is not executable":                   {"/usr/bin/kubelet": "text"},
 		"/usr/bin/kubelet is for ARM":                          {"/usr/bin/kubelet": elf(arm64)},
@@ -148,7 +146,6 @@ func TestHealthyUnits(t *testing.T) {
 			"/etc/systemd/system/join.service": "[Service]\nExecStart=/opt/join.sh\n", "/opt/join.sh": "#!/bin/bash\nset -e\nsystemctl start kubelet\n"}),
 		"a working directory of its own": own("[Service]\nStateDirectory=kube\nWorkingDirectory=/var/lib/kube\nExecStart=/usr/bin/kubelet\n", nil),
 		"the program is downloaded":      own("[Service]\nExecStartPre=/usr/bin/curl -o /opt/eks/kubelet https://x\nExecStart=/opt/eks/kubelet\n", nil),
-		"a user of sysusers.d":           own("[Service]\nUser=kube\nExecStart=/usr/bin/kubelet\n", map[string]string{"/usr/lib/sysusers.d/kube.conf": "u kube - \"Kube\"\n"}),
 	} {
 		want := verdict.Pass
 		if slices.Contains(provisioned, what) {

@@ -53,8 +53,8 @@ mount --bind /run/units /etc/systemd/system; printf "[Service]\nExecStart=/bin/t
 mkdir -p /etc/systemd/system/multi-user.target.wants; ln -s ../kubelet.service /etc/systemd/system/multi-user.target.wants/; echo 'check "kubelet.unit" {}' >/run/p.hcl; nodegate apply --policy /run/p.hcl --stage boot >&2 || true; cat /dev/console`
 	for _, c := range []struct{ line, from, want string }{
 		{"EnvironmentFile=/usr/lib/none/variables", "/", "/usr/lib/none/variables is missing: systemd runs no command of kubelet.service, not even the gate"},
-		{"User=nodegate-none", "/", "/etc/passwd has no nodegate-none: kubelet.service does not start"},
-		{"User=nodegate-none", "", ""}, // from a shell
+		{"WorkingDirectory=/usr/lib/none", "/", "/usr/lib/none is missing: no command of kubelet.service starts, not even the gate"},
+		{"WorkingDirectory=/usr/lib/none", "", ""}, // from a shell
 		{"User=root", "/", ""},
 	} {
 		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--net", "sh", "-euc", script, "sh", c.line)

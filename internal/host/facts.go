@@ -86,8 +86,7 @@ func (h *Host) OSRelease() (config.OSRelease, error) {
 	if len(text) > mostOSRelease {
 		return nil, file.TooLarge(name, mostOSRelease)
 	}
-	release, _ := config.ParseOSRelease(name, text)
-	return release, nil
+	return config.ParseOSRelease(text), nil
 }
 
 // countList counts the numbers in a kernel list: "0-3,5" contains five.

@@ -1,14 +1,9 @@
 package host
 
 import (
-	"bytes"
-	"encoding/binary"
 	"io"
-	"maps"
-	"net"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,40 +39,11 @@ func LogsToJournal() bool {
 // Log sends a line to the journal with structured fields. It returns false if the journal did not
 // accept the line in time.
 func Log(level Level, line string, fields map[string]string) bool {
-	var b bytes.Buffer
-	field := func(name, value string) {
-		if !strings.Contains(value, "\n") {
-			b.WriteString(name + "=" + value + "\n")
-			return
-		}
-		// A value with several lines is sent with its length (systemd.io/JOURNAL_NATIVE_PROTOCOL).
-		b.WriteString(name + "\n")
-		b.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(value))))
-		b.WriteString(value + "\n")
+	all := map[string]string{"SYSLOG_IDENTIFIER": "nodegate"}
+	for name, value := range fields {
+		all[name] = plain.Escape(value)
 	}
-	field("MESSAGE", plain.Escape(line))
-	field("PRIORITY", strconv.Itoa(int(level)))
-	field("SYSLOG_IDENTIFIER", "nodegate")
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		field(name, plain.Escape(fields[name]))
-	}
-	return datagram("/run/systemd/journal/socket", b.Bytes())
-}
-
-// datagram sends one message to a socket of systemd, and reports whether it was accepted in time.
-func datagram(socket string, message []byte) bool {
-	return InTime(func() bool {
-		c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
-		if err != nil {
-			return false
-		}
-		defer func() { _ = c.Close() }()
-		if err := c.SetWriteDeadline(time.Now().Add(messageTimeout)); err != nil {
-			return false
-		}
-		_, err = c.Write(message)
-		return err == nil
-	})
+	return InTime(func() bool { return journal.Send(plain.Escape(line), journal.Priority(level), all) == nil })
 }
 
 // Console writes a line to the machine's console. It returns false if the console did not accept

@@ -155,11 +155,23 @@ func (m *machineLinks) PodMTUs(context.Context) (map[string]int, error) {
 }
 
 func (m *machineLinks) DefaultRoutes(context.Context) ([]string, error) {
-	routes, err := listRoutes(maxRoutes, func(r *netlink.Route) bool {
-		return r.Type == unix.RTN_UNICAST && routePrefix(r).Bits() == 0 // blackhole, unreachable: the IPv6 ones name lo
+	routes, err := netns.Dump(func() (list []netlink.Route, err error) {
+		// One by one: a router of the whole Internet has a million.
+		err = netlink.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{}, 0, func(r netlink.Route) bool {
+			isDefault := r.Dst == nil
+			if !isDefault {
+				ones, _ := r.Dst.Mask.Size()
+				isDefault = ones == 0
+			}
+			if isDefault && r.MPLSDst == nil && r.Type == unix.RTN_UNICAST { // blackhole, unreachable: the IPv6 ones name lo
+				list = append(list, r)
+			}
+			return true
+		})
+		return list, err
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("listing routes: %w", err)
 	}
 	var names []string
 	for _, r := range routes {

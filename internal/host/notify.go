@@ -1,7 +1,6 @@
 package host
 
 import (
-	"os"
 	"strings"
 	"time"
 
@@ -24,8 +23,7 @@ func Alive() { notify(daemon.SdNotifyWatchdog) }
 
 // notify drops the message if systemd does not accept it in time.
 func notify(state string) bool {
-	socket := os.Getenv("NOTIFY_SOCKET")
-	return socket == "" || datagram(socket, []byte(state))
+	return InTime(func() bool { _, err := daemon.SdNotify(false, state); return err == nil })
 }
 
 // Watchdog returns the longest allowed interval between two calls of Alive: half of WatchdogSec=,

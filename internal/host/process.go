@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/netns"
 	"nodegate/internal/host/program"
 	"nodegate/internal/sorted"
 )
@@ -224,28 +224,12 @@ func (h *Host) Listeners(dir string) (list []Listener, err error) {
 			if len(words) < 10 || words[3] != listen {
 				continue
 			}
-			if a, ok := KernelAddress(words[1]); ok {
+			if a, ok := netns.KernelAddress(words[1]); ok {
 				list = append(list, Listener{a, words[9], table})
 			}
 		}
 	}
 	return list, nil
-}
-
-// KernelAddress parses an address as in /proc/net/tcp: "0100007F:2811", 32-bit words in
-// little-endian order.
-func KernelAddress(s string) (netip.AddrPort, bool) {
-	address, port, _ := strings.Cut(s, ":")
-	b, err := hex.DecodeString(address)
-	n, err2 := strconv.ParseUint(port, 16, 16)
-	if err != nil || err2 != nil || len(b)%4 != 0 {
-		return netip.AddrPort{}, false
-	}
-	for i := 0; i < len(b); i += 4 {
-		slices.Reverse(b[i : i+4])
-	}
-	ip, ok := netip.AddrFromSlice(b)
-	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), ok
 }
 
 // Feed runs a command that the policy names and writes text to its standard input, until ctx ends.

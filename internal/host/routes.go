@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -25,49 +24,27 @@ type RoutingRule struct {
 	Routes   int    `json:"routes"`         // number of routes in the table
 }
 
-// maxRoutes limits the routes that are kept: a router of the whole Internet has a million.
-const maxRoutes = 20_000
-
-// listRoutes returns the wanted routes of table main. It fails if there are more than most.
-func listRoutes(most int, wanted func(*netlink.Route) bool) ([]netlink.Route, error) {
-	list, err := netns.Dump(func() (list []netlink.Route, err error) {
-		more := false
-		err = netlink.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{}, 0, func(r netlink.Route) bool {
-			if r.MPLSDst == nil && wanted(&r) {
-				if more = len(list) == most; !more {
-					list = append(list, r)
-				}
-			}
-			return !more
-		})
-		if err == nil && more {
-			err = fmt.Errorf("table main has more than %d", most)
-		}
-		return list, err
+// allRoutes lists the routes of every table.
+func allRoutes() ([]netlink.Route, error) {
+	routes, err := netns.Dump(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing routes: %w", err)
 	}
-	return list, nil
+	return routes, nil
 }
 
-func routePrefix(r *netlink.Route) netip.Prefix {
-	switch {
-	case r.Dst != nil:
-		a, _ := netip.AddrFromSlice(r.Dst.IP)
-		ones, _ := r.Dst.Mask.Size()
-		return netip.PrefixFrom(a.Unmap(), ones)
-	case r.Family == unix.AF_INET6:
-		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-	}
-	return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-}
-
-func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
-	found, err := netns.Dump(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
+func allRules() ([]netlink.Rule, error) {
+	rules, err := netns.Dump(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, fmt.Errorf("listing routing rules: %w", err)
 	}
+	return rules, nil
+}
+
+func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
+	found, err := allRules()
 	var rules []RoutingRule
 	for _, r := range found {
 		switch r.Table {
@@ -81,13 +58,11 @@ func (m *machineLinks) RoutingRules(context.Context) ([]RoutingRule, error) {
 		rules = append(rules, rule)
 	}
 	if rules == nil {
-		return nil, nil // most machines: skip listing every route
+		return nil, err // most machines: skip listing every route
 	}
-	routes, err := netns.Dump(func() ([]netlink.Route, error) {
-		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
-	})
+	routes, err := allRoutes()
 	if err != nil {
-		return nil, fmt.Errorf("listing routes: %w", err)
+		return nil, err
 	}
 	count := map[int]int{}
 	for _, r := range routes {
@@ -125,11 +100,9 @@ type Foreign struct {
 }
 
 func (m *machineLinks) Foreign(context.Context) ([]Foreign, error) {
-	routes, err := netns.Dump(func() ([]netlink.Route, error) {
-		return netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
-	})
+	routes, err := allRoutes()
 	if err != nil {
-		return nil, fmt.Errorf("listing routes: %w", err)
+		return nil, err
 	}
 	links, err := netns.Links()
 	if err != nil {
@@ -166,16 +139,13 @@ func (m *machineLinks) Foreign(context.Context) ([]Foreign, error) {
 		f.Text += fmt.Sprintf(" table %d", r.Table)
 		all = append(all, f)
 	}
-	rules, err := netns.Dump(func() ([]netlink.Rule, error) { return netlink.RuleList(netlink.FAMILY_ALL) })
-	if err != nil {
-		return nil, fmt.Errorf("listing routing rules: %w", err)
-	}
+	rules, err := allRules()
 	for _, r := range rules {
 		if r.Protocol != unix.RTPROT_KERNEL {
 			all = append(all, Foreign{Text: strings.TrimSpace(r.String())})
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // Hop is the gateway of routes over a VXLAN link with learning off: its agent enters the location

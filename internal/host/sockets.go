@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -36,20 +35,7 @@ func (*machineLinks) Addresses(context.Context) ([]netip.Addr, error) {
 }
 
 // Addresses returns this network namespace's own addresses.
-func Addresses() (map[netip.Addr]bool, error) {
-	every, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("reading addresses: %w", err)
-	}
-	own := map[netip.Addr]bool{}
-	for _, a := range every {
-		if n, ok := a.(*net.IPNet); ok {
-			ip, _ := netip.AddrFromSlice(n.IP)
-			own[ip.Unmap()] = true
-		}
-	}
-	return own, nil
-}
+func Addresses() (map[netip.Addr]bool, error) { return netns.Addresses(net.InterfaceAddrs) }
 
 // PortIsFree reports whether no process of this machine listens on a TCP port, on any address. It
 // briefly binds the port, in a way that does not prevent others from listening. Reading

@@ -88,10 +88,7 @@ func answerOf(properties map[string]any) service.Answer {
 	text := func(key string) string { s, _ := properties[key].(string); return s }
 	structs := func(key string) [][]any { s, _ := properties[key].([][]any); return s }
 	a := service.Answer{State: text("LoadState"), Path: text("FragmentPath"), Running: true, Required: map[string]string{},
-		Settings: map[string]string{"User": text("User"), "Group": text("Group"), "Restart": text("Restart")}}
-	if dynamic, _ := properties["DynamicUser"].(bool); dynamic {
-		a.Settings["DynamicUser"] = "yes"
-	}
+		Settings: map[string]string{"Restart": text("Restart")}}
 	since, _ := properties["InactiveExitTimestamp"].(uint64)
 	a.Started = since > 0
 	a.Starts = text("ActiveState") == "activating" ||

@@ -2,9 +2,7 @@ package ruleset
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -27,28 +25,6 @@ type NFTTable struct {
 // NewNFTTable returns an empty table of kube-proxy.
 func NewNFTTable(family string) *NFTTable {
 	return &NFTTable{Family: family, Name: KubeProxyTable, byName: map[string]*NFTChain{}, Sets: map[string]*NFTSet{}}
-}
-
-// UnmarshalJSON reads a table that json.Marshal wrote.
-func (t *NFTTable) UnmarshalJSON(b []byte) error {
-	type plain NFTTable
-	if err := json.Unmarshal(b, (*plain)(t)); err != nil {
-		return err
-	}
-	t.byName = make(map[string]*NFTChain, len(t.Chains))
-	for i, c := range t.Chains {
-		if c == nil || slices.Contains(c.Rules, nil) {
-			return errors.New("a chain or a rule of an nft table is null")
-		}
-		c.Index = i
-		t.byName[c.Name] = c
-	}
-	for name, set := range t.Sets {
-		if set == nil {
-			return fmt.Errorf("set %q of an nft table is null", name)
-		}
-	}
-	return nil
 }
 
 // Chain returns the chain of that name, or nil if the table lacks it.

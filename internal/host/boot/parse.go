@@ -42,7 +42,7 @@ func parseUnit(dump, name string) service.Answer {
 				a.EnvironmentFiles = append(a.EnvironmentFiles, value)
 			case kind != key:
 				a.Conditions = append(a.Conditions, service.NewCondition(key, strings.TrimSuffix(value, " untested")))
-			case slices.Contains([]string{"User", "Group", "DynamicUser", "Restart"}, key):
+			case key == "Restart":
 				a.Settings[key] = value
 			}
 		}

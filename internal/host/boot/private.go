@@ -4,24 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/netns"
 )
 
 // inPrivate calls run with an empty directory. As root that is a tmpfs in a mount namespace of its own, which ends with this process
 // and in which the test mode of systemd finds the file systems that a chroot or a container lacks. Otherwise it is a temporary directory.
 func inPrivate(run func(dir string) error) error {
 	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		if unix.Gettid() != os.Getpid() {
-			done <- privately(run)
-			return // without unlocking: the thread ends, and with it the namespace
-		}
-		defer runtime.UnlockOSThread() // the main thread does not end
-		done <- inPrivate(run)
-	}()
+	go netns.OnSpareThread(func() { done <- privately(run) }) // with the thread ends the namespace
 	return <-done
 }
 

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/host/config"
 	"nodegate/internal/host/file"
+	"nodegate/internal/host/service"
 )
-
-const unitDirs = "/etc/systemd/system /run/systemd/system /usr/local/lib/systemd/system /usr/lib/systemd/system /lib/systemd/system"
 
 // standIn is systemctl, a link to it, or service in the cage. A unit of Type=oneshot only runs a command: it runs here. firewalld
 // writes its rules when it starts: it gets a bus of its own. All other units are written down.
@@ -130,34 +130,25 @@ func act(action, unit string) int {
 
 // load returns a unit's settings, with its drop-ins, or nil.
 func load(unit string) map[string][]string {
-	template, instance, _ := strings.Cut(strings.TrimSuffix(unit, filepath.Ext(unit)), "@")
-	var text []byte
-	for _, name := range []string{unit, template + "@" + filepath.Ext(unit)} {
-		for _, dir := range strings.Fields(unitDirs) {
-			if len(text) == 0 {
-				text, _ = file.Read(dir+"/"+name, 1<<20)
-			}
-		}
-	}
-	if len(text) == 0 {
+	u, err := service.Read(unitFiles{}, unit)
+	if err != nil || u.Path == "" || u.Masked {
 		return nil
 	}
-	for _, dir := range slices.Backward(strings.Fields(unitDirs)) {
-		more, _ := filepath.Glob(dir + "/" + unit + ".d/*.conf")
-		for _, name := range more {
-			one, _ := file.Read(name, 1<<20)
-			text = append(append(text, '\n'), one...)
-		}
-	}
-	settings, specifiers := map[string][]string{}, strings.NewReplacer("%%", "%", "%i", instance, "%I", instance, "%n", unit)
-	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", " ")) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if settings[key] = append(settings[key], specifiers.Replace(value)); value == "" || key == "Type" {
-			settings[key] = []string{value}[:min(len(value), 1)]
+	settings, specifiers := map[string][]string{}, config.Specifiers(unit)
+	for _, e := range u.Entries {
+		value := specifiers.Replace(strings.ReplaceAll(e.Value, "%I", "%i"))
+		if settings[e.Key] = append(settings[e.Key], value); value == "" || e.Key == "Type" {
+			settings[e.Key] = []string{value}[:min(len(value), 1)]
 		}
 	}
 	return settings
 }
+
+type unitFiles struct{}
+
+func (unitFiles) ReadFile(name string) ([]byte, error)  { return file.Read(name, 1<<20) }
+func (unitFiles) ReadDir(name string) ([]string, error) { return file.ListDir(name) }
+func (unitFiles) ReadLink(name string) (string, error)  { return os.Readlink(name) }
 
 // firewalld starts firewalld with a bus of its own, and waits until it has written its rules.
 func firewalld() bool {

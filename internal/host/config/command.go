@@ -109,7 +109,7 @@ func unitCommand(files Files, unit []File) (command []argument, unknown string, 
 	}
 	command = unwrap(command)
 	program := command[0].text
-	hyperkube := len(command) > 1 && command[1].text == "kubelet" // an image's program may be kubelet, or hyperkube with its name
+	hyperkube := len(command) > 1 && command[1].text == "kubelet"
 	if !isKubelet(path.Base(program)) || path.Base(program) == "hyperkube" && !hyperkube {
 		return nil, "kubelet.service runs " + program + ", not kubelet itself", nil
 	}

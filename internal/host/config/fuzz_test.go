@@ -43,7 +43,7 @@ func FuzzParseSysctl(f *testing.F) {
 func FuzzParseModprobe(f *testing.F) {
 	f.Add([]byte("blacklist a-b\ninstall c \\\n/bin/false # x\noptions d e=f\nalias g* h\n#\\\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		all, _ := config.ParseModprobe("f", text)
+		all := config.ParseModprobe("f", text)
 		for _, m := range all {
 			within(t, text, m.Line)
 			if m.Module == "" || strings.Contains(m.Module, "-") {
@@ -68,14 +68,6 @@ func FuzzParseINI(f *testing.F) {
 			config.Last(all, e.Section, e.Key)
 		}
 		config.LinkFor([]config.LinkConfig{{File: "f", Entries: all}}, config.Device{Name: "veth0", Kind: "veth"})
-	})
-}
-
-func FuzzParseOSRelease(f *testing.F) {
-	f.Add([]byte("ID=debian\nID_LIKE=\"a b\"\nX='y'\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		o, _ := config.ParseOSRelease("f", text)
-		o.Like("debian")
 	})
 }
 

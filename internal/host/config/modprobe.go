@@ -1,8 +1,6 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -33,26 +31,16 @@ func (m Modprobe) Disables() bool {
 }
 
 // ParseModprobe reads a file of modprobe.d(5). A backslash at the end of a line joins the next one,
-// even in a comment.
-func ParseModprobe(name string, text []byte) ([]Modprobe, error) {
-	var all []Modprobe
-	var errs []error
+// even in a comment. Lines that modprobe ignores are left out.
+func ParseModprobe(name string, text []byte) (all []Modprobe) {
 	for n, line := range joined(string(text)) {
-		if line == "" || line[0] == '#' {
-			continue
-		}
 		command, rest := splitWord(line)
-		if command == "" {
-			continue
-		}
 		module, rest := splitWord(rest)
-		if !isComplete(command, module, rest) {
-			errs = append(errs, fmt.Errorf("%s: modprobe ignores this line", At(name, n)))
-			continue
+		if !strings.HasPrefix(line, "#") && isComplete(command, module, rest) {
+			all = append(all, Modprobe{command, strings.ReplaceAll(module, "-", "_"), rest, name, n})
 		}
-		all = append(all, Modprobe{command, strings.ReplaceAll(module, "-", "_"), rest, name, n})
 	}
-	return all, errors.Join(errs...)
+	return all
 }
 
 // isComplete reports whether a command belongs to modprobe and has the words that it needs.
@@ -105,8 +93,7 @@ func ModprobeConfig(files Files) ([]Modprobe, error) {
 	found, err := Collect(files, Dirs("modprobe.d"), ".conf")
 	var all []Modprobe
 	for _, f := range found {
-		lines, _ := ParseModprobe(f.Path, f.Text)
-		all = append(all, lines...)
+		all = append(all, ParseModprobe(f.Path, f.Text)...)
 	}
 	return all, err
 }

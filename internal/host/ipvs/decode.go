@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/wire"
 	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
 )
@@ -140,18 +140,13 @@ func decodeDestination(message []byte, v4 bool) (s ruleset.RealServer, err error
 }
 
 // encode names a virtual server.
-func encode(s *ruleset.VirtualServer) ([]byte, error) {
-	family, address := unix.AF_INET6, s.Address.Addr().AsSlice()
+func encode(s *ruleset.VirtualServer) []byte {
+	family, address := uint16(unix.AF_INET6), s.Address.Addr().AsSlice()
 	if s.Address.Addr().Is4() {
 		family, address = unix.AF_INET, append(address, make([]byte, 12)...)
 	}
-	e := netlink.NewAttributeEncoder()
-	e.Nested(aService, func(e *netlink.AttributeEncoder) error {
-		e.Uint16(aFamily, uint16(family))
-		e.Uint16(aProtocol, map[string]uint16{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}[s.Protocol])
-		e.Bytes(aAddress, address)
-		e.Bytes(aPort, binary.BigEndian.AppendUint16(nil, s.Address.Port()))
-		return nil
-	})
-	return e.Encode()
+	number := func(kind, n uint16) []byte { return wire.Attribute(kind, binary.NativeEndian.AppendUint16(nil, n)) }
+	return wire.Attribute(aService|unix.NLA_F_NESTED, number(aFamily, family),
+		number(aProtocol, map[string]uint16{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}[s.Protocol]),
+		wire.Attribute(aAddress, address), wire.Attribute(aPort, binary.BigEndian.AppendUint16(nil, s.Address.Port())))
 }

@@ -84,9 +84,7 @@ func TestDecode(t *testing.T) {
 		assert.True(t, err == nil && got == want, "%+v %v, want %+v", got, err, want)
 	}
 	asked := ruleset.VirtualServer{Address: netip.MustParseAddrPort("[fd00::1]:443"), Protocol: "sctp"}
-	if b, err := encode(&asked); err != nil {
-		t.Error(err)
-	} else if got, ok, err := decodeServer(append(make([]byte, header), b...)); err != nil || !ok || !reflect.DeepEqual(got, asked) {
+	if got, ok, err := decodeServer(append(make([]byte, header), encode(&asked)...)); err != nil || !ok || !reflect.DeepEqual(got, asked) {
 		t.Errorf("asks for %+v %v, want %+v", got, err, asked)
 	}
 }

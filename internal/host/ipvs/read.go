@@ -10,10 +10,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/activity"
+	"nodegate/internal/host/netns"
 	"nodegate/internal/host/wire"
 	"nodegate/internal/ruleset"
 )
@@ -109,11 +111,7 @@ func dialFamily(ctx context.Context, name string) (*conn, error) {
 
 // servers returns where a virtual server's connections go, none where it is gone by now.
 func (c *conn) servers(of *ruleset.VirtualServer) ([]ruleset.RealServer, error) {
-	about, err := encode(of)
-	if err != nil {
-		return nil, err
-	}
-	messages, err := c.ask(getDestination, about)
+	messages, err := c.ask(getDestination, encode(of))
 	if err != nil {
 		return nil, err
 	}
@@ -146,34 +144,17 @@ func (c *conn) list(kind uint16, message []byte) ([][]byte, error) {
 }
 
 // addresses reads which addresses are the node's, and which of them kube-proxy's.
-func addresses(of *ruleset.IPVS) error {
-	of.Bound, of.Local = map[netip.Addr]bool{}, map[netip.Addr]bool{}
-	every, err := net.InterfaceAddrs()
-	if err != nil {
-		return fmt.Errorf("reading addresses: %w", err)
+func addresses(of *ruleset.IPVS) (err error) {
+	if of.Local, err = netns.Addresses(net.InterfaceAddrs); err != nil {
+		return err
 	}
-	add(of.Local, every)
 	links, err := net.Interfaces()
 	if err != nil {
 		return fmt.Errorf("reading links: %w", err)
 	}
-	for _, l := range links {
-		if l.Name == device {
-			own, err := l.Addrs()
-			if err != nil {
-				return fmt.Errorf("reading addresses of %s: %w", device, err)
-			}
-			add(of.Bound, own)
-		}
+	of.Bound = map[netip.Addr]bool{}
+	if i := slices.IndexFunc(links, func(l net.Interface) bool { return l.Name == device }); i >= 0 {
+		of.Bound, err = netns.Addresses(links[i].Addrs)
 	}
-	return nil
-}
-
-func add(to map[netip.Addr]bool, list []net.Addr) {
-	for _, a := range list {
-		if n, ok := a.(*net.IPNet); ok {
-			ip, _ := netip.AddrFromSlice(n.IP)
-			to[ip.Unmap()] = true
-		}
-	}
+	return err
 }

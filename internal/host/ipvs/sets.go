@@ -8,10 +8,11 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/wire"
 	"nodegate/internal/nlattr"
 	"nodegate/internal/ruleset"
 	"nodegate/internal/sorted"
@@ -88,14 +89,9 @@ type entry struct {
 
 // entries returns what a set has, fs.ErrNotExist where there is no such set.
 func (c *conn) entries(name string) ([]entry, error) {
-	e := netlink.NewAttributeEncoder()
-	e.Uint8(aSetProtocol, setProtocol)
-	e.String(aSetName, name)
-	about, err := e.Encode()
-	if err != nil {
-		return nil, err
-	}
-	messages, err := c.list(setList, append([]byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}, about...))
+	about := slices.Concat([]byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}, wire.Attribute(aSetProtocol, []byte{setProtocol}),
+		wire.Attribute(aSetName, []byte(name), []byte{0}))
+	messages, err := c.list(setList, about)
 	var all []entry
 	for _, m := range messages {
 		if err == nil {

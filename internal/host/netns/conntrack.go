@@ -1,20 +1,26 @@
 package netns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"sync"
 	"time"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/wire"
 )
 
 // Conntrack looks up single flows in the kernel's connection table over netlink: the cost of a
 // lookup does not depend on the number of flows. It is safe for concurrent use.
-type Conntrack struct{ conn *netlink.Conn }
+type Conntrack struct {
+	mu   sync.Mutex
+	conn *wire.Conn
+}
 
 // Tuple is one direction of a flow.
 type Tuple struct {
@@ -40,39 +46,34 @@ type Flow struct {
 func (n *Namespace) Conntrack(ctx context.Context) (*Conntrack, error) {
 	c := &Conntrack{}
 	err := n.Do(ctx, func() (err error) {
-		if c.conn, err = netlink.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
-			return fmt.Errorf("opening conntrack: %w", err)
-		}
-		return nil
+		c.conn, err = wire.Open(unix.NETLINK_NETFILTER)
+		return err
 	})
 	return c, err
 }
 
 // Close closes the socket.
-func (c *Conntrack) Close() { _ = c.conn.Close() }
+func (c *Conntrack) Close() { c.conn.Close() }
 
 // The ctnetlink messages of linux/netfilter/nfnetlink_conntrack.h.
 const (
-	ctGet    = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
-	ctDelete = unix.NFNL_SUBSYS_CTNETLINK<<8 | 2
+	ctGet         = unix.NFNL_SUBSYS_CTNETLINK<<8 | 1
+	ctDelete      = unix.NFNL_SUBSYS_CTNETLINK<<8 | 2
+	ctGetStatsCPU = unix.NFNL_SUBSYS_CTNETLINK<<8 | 4 // one message per CPU
 )
 
 // Lookup finds a flow in zone 0 by its original direction. The error is fs.ErrNotExist for an
 // untracked flow, fs.ErrPermission if the table may not be read, and errors.ErrUnsupported if the
 // kernel does not have it.
 func (c *Conntrack) Lookup(t Tuple) (Flow, error) {
-	// The kernel marks its single response as one of many and sends no end message: the
-	// acknowledgement is the end.
 	answers, err := c.ask(ctGet, t)
+	if err == nil && len(answers) == 0 {
+		err = fs.ErrNotExist
+	}
 	if err != nil {
 		return Flow{}, conntrackErr("looking up", t, err)
 	}
-	for _, m := range answers {
-		if m.Header.Type == ctNew {
-			return decodeFlow(m.Data)
-		}
-	}
-	return Flow{}, conntrackErr("looking up", t, fs.ErrNotExist)
+	return decodeFlow(answers[0])
 }
 
 // Delete removes a flow. The error is fs.ErrNotExist if the flow does not exist.
@@ -81,20 +82,38 @@ func (c *Conntrack) Delete(t Tuple) error {
 	return conntrackErr("deleting", t, err)
 }
 
-// answerTime is far more than the kernel needs, because it responds within the same system call.
-const answerTime = time.Second
-
-func (c *Conntrack) ask(message netlink.HeaderType, t Tuple) ([]netlink.Message, error) {
+func (c *Conntrack) ask(message uint16, t Tuple) ([][]byte, error) {
 	data, err := encodeTuple(t)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.conn.SetDeadline(time.Now().Add(answerTime)); err != nil {
-		return nil, err
-	}
-	return c.conn.Execute(netlink.Message{
-		Header: netlink.Header{Type: message, Flags: netlink.Request | netlink.Acknowledge},
-		Data:   data,
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.conn.Ask(message, 0, data)
+}
+
+// Translated returns the flows in conntrack's table whose destination was changed (DNAT), for every
+// zone, protocol and address family. The error is fs.ErrPermission if the table may not be read,
+// and errors.ErrUnsupported if the kernel does not have it.
+func (n *Namespace) Translated(ctx context.Context) (flows []Flow, err error) {
+	err = n.Do(ctx, func() error {
+		return dumpConntrack(ctGet, func(message []byte) error {
+			if !destNAT(message) {
+				return ctx.Err()
+			}
+			f, err := decodeFlow(message)
+			flows = append(flows, f)
+			return cmp.Or(err, ctx.Err())
+		})
+	})
+	return flows, conntrackErr("listing", Tuple{}, err)
+}
+
+// dumpConntrack passes each message of a dump, in the calling thread's namespace, to read, which must not keep it.
+func dumpConntrack(kind uint16, read func(message []byte) error) error {
+	header := []byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, 0}
+	return wire.With(unix.NETLINK_NETFILTER, func(s *wire.Conn) error {
+		return s.Each(kind, unix.NLM_F_DUMP, header, func(_ uint16, message []byte) error { return read(message) })
 	})
 }
 

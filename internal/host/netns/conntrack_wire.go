@@ -1,13 +1,13 @@
 package netns
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"time"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"nodegate/internal/host/wire"
@@ -17,8 +17,6 @@ import (
 // The attributes of a flow (linux/netfilter/nfnetlink_conntrack.h) and the bits of its status
 // (nf_conntrack_common.h).
 const (
-	ctNew netlink.HeaderType = unix.NFNL_SUBSYS_CTNETLINK << 8
-
 	ctaTupleOrig  = 1
 	ctaTupleReply = 2
 	ctaStatus     = 3
@@ -149,4 +147,70 @@ func either(a, b []byte) []byte {
 		return a
 	}
 	return b
+}
+
+// destNAT reports whether a flow's destination was changed. It reads no other attribute, because
+// most flows of a table are not translated.
+func destNAT(b []byte) bool {
+	for b = b[min(nfGenMsg, len(b)):]; len(b) > 0; {
+		kind, value, rest, err := nlattr.Next(b)
+		if err != nil {
+			return false
+		}
+		if kind == ctaStatus && len(value) == 4 {
+			return binary.BigEndian.Uint32(value)&ipsDstNAT != 0
+		}
+		b = rest
+	}
+	return false
+}
+
+type ctStat struct {
+	attribute uint16
+	name      string
+}
+
+// ctStats are the attributes CTA_STATS_* of linux/netfilter/nfnetlink_conntrack.h that kernels
+// still fill in, with their names in /proc/net/stat/nf_conntrack.
+func ctStats() []ctStat {
+	return []ctStat{
+		{14, "clashres"}, {2, "found"}, {4, "invalid"}, {15, "chainlength"}, {8, "insert"}, {9, "insert_failed"}, {10, "drop"},
+		{11, "early_drop"}, {12, "icmp_error"}, {13, "search_restart"},
+	}
+}
+
+// ConntrackStats returns conntrack's counters in the form of /proc/net/stat/nf_conntrack, for
+// kernels built without that file: a line of names, and a line of hexadecimal numbers for every
+// CPU. It reads the calling thread's namespace. The query loads nf_conntrack_netlink, and with it
+// nf_conntrack. The error is fs.ErrPermission if the counters may not be read, and
+// errors.ErrUnsupported if the kernel does not have them.
+func ConntrackStats() ([]byte, error) {
+	var text bytes.Buffer
+	for _, s := range ctStats() {
+		text.WriteString(s.name + " ")
+	}
+	err := dumpConntrack(ctGetStatsCPU, func(message []byte) error {
+		line, err := decodeStats(message)
+		text.WriteString("\n" + line)
+		return err
+	})
+	text.WriteString("\n")
+	return text.Bytes(), conntrackErr("counting", Tuple{}, err)
+}
+
+// decodeStats returns the numbers of one CPU. An attribute that this kernel lacks is 0.
+func decodeStats(b []byte) (line string, err error) {
+	if len(b) < nfGenMsg {
+		return "", fmt.Errorf("reading conntrack's counters: %d bytes are too short for a message", len(b))
+	}
+	r := flowReader{}
+	a := r.split(b[nfGenMsg:])
+	for _, s := range ctStats() {
+		n := uint64(0)
+		if raw := a[s.attribute]; len(raw) == 4 {
+			n = r.number(raw, 4)
+		}
+		line += fmt.Sprintf("%08x ", n)
+	}
+	return line, r.err
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -108,4 +110,20 @@ func wrap(act, thing string, err error) error {
 		return fmt.Errorf("%s %s needs CAP_NET_ADMIN: %w", act, thing, err)
 	}
 	return fmt.Errorf("%s %s: %w", act, thing, err)
+}
+
+// Addresses returns the addresses that list, such as net.InterfaceAddrs, finds.
+func Addresses(list func() ([]net.Addr, error)) (map[netip.Addr]bool, error) {
+	every, err := list()
+	if err != nil {
+		return nil, fmt.Errorf("reading addresses: %w", err)
+	}
+	own := map[netip.Addr]bool{}
+	for _, a := range every {
+		if n, ok := a.(*net.IPNet); ok {
+			ip, _ := netip.AddrFromSlice(n.IP)
+			own[ip.Unmap()] = true
+		}
+	}
+	return own, nil
 }

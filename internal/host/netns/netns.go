@@ -2,15 +2,21 @@ package netns
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"nodegate/internal/host/wire"
 )
 
 // Namespace is a network namespace and the one operating system thread that is in it. The thread
@@ -81,7 +87,7 @@ func start(ctx context.Context, enter func() error) (*Namespace, error) {
 	}
 	n := &Namespace{calls: make(chan func()), closed: make(chan struct{})}
 	started := make(chan error)
-	go onSpareThread(func() {
+	go OnSpareThread(func() {
 		err := enter()
 		if err == nil {
 			n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
@@ -97,9 +103,9 @@ func start(ctx context.Context, enter func() error) (*Namespace, error) {
 	return n, nil
 }
 
-// onSpareThread runs f on a thread that ends with f. This is never the main thread of the process,
+// OnSpareThread runs f on a thread that ends with f. This is never the main thread of the process,
 // because that one cannot end, and /proc/self shows its namespaces.
-func onSpareThread(f func()) {
+func OnSpareThread(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
 		f()
@@ -143,6 +149,11 @@ func (n *Namespace) Do(ctx context.Context, f func() error) error {
 	}
 }
 
+// Netlink runs f in the namespace, with a socket of a netlink protocol.
+func (n *Namespace) Netlink(ctx context.Context, protocol int, f func(*wire.Conn) error) error {
+	return n.Do(ctx, func() error { return wire.With(protocol, f) })
+}
+
 // Close ends the thread. It may be called more than once.
 func (n *Namespace) Close() {
 	n.once.Do(func() {
@@ -181,4 +192,20 @@ func (n *Namespace) SetSysctl(ctx context.Context, key, value string) error {
 		return fmt.Errorf("setting %s=%s: %w", strings.ReplaceAll(key, "/", "."), value, err)
 	}
 	return nil
+}
+
+// KernelAddress parses an address as in /proc/net/tcp: "0100007F:2811", 32-bit words in
+// little-endian order.
+func KernelAddress(s string) (netip.AddrPort, bool) {
+	address, port, _ := strings.Cut(s, ":")
+	b, err := hex.DecodeString(address)
+	n, err2 := strconv.ParseUint(port, 16, 16)
+	if err != nil || err2 != nil || len(b)%4 != 0 {
+		return netip.AddrPort{}, false
+	}
+	for i := 0; i < len(b); i += 4 {
+		slices.Reverse(b[i : i+4])
+	}
+	ip, ok := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), ok
 }

@@ -3,6 +3,7 @@ package program
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -208,7 +209,8 @@ func Unprivileged(ctx context.Context, env []string, name string, args ...string
 const statusLimit = 4 << 10
 
 // Status runs a program and returns its exit status and the beginning of its standard output. When it has ended, or ctx ends, its child
-// processes are killed too. An error means that the program did not exit by itself; it does not name the arguments.
+// processes are killed too, except those that cleared their environment. An error means that the program did not exit by itself; it does
+// not name the arguments.
 func Status(ctx context.Context, name string, args ...string) (status int, output string, err error) {
 	cmd, _, err := command(ctx, name, args)
 	if err != nil {
@@ -216,9 +218,10 @@ func Status(ctx context.Context, name string, args ...string) (status int, outpu
 	}
 	out := &bounded{limit: statusLimit, drop: true}
 	cmd.Stdout, cmd.Stderr = out, nil
-	family := newFamily(cmd)
-	defer family.close()
-	cmd.Cancel = func() error { family.kill(); return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	mark := "NODEGATE_CHECK=" + rand.Text()
+	cmd.Env, cmd.SysProcAttr = append(cmd.Env, mark), &syscall.SysProcAttr{Setpgid: true}
+	defer killMarked(mark)
+	cmd.Cancel = func() error { killMarked(mark); return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	defer activity.Doing(ctx, name)()
 	began := time.Now()
 	err = cmd.Run()

@@ -1,16 +1,12 @@
 package program
 
 import (
-	"cmp"
 	"context"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"nodegate/internal/assert"
-	"nodegate/internal/require"
 )
 
 // TestFlood: a program that prints endlessly is killed before it exhausts the memory, on either output.
@@ -36,25 +32,4 @@ func TestChildHoldsOutput(t *testing.T) {
 	case <-time.After(15 * time.Second):
 		t.Error("the call waits for the child")
 	}
-}
-
-// TestStatusLeavesNothing: a directory for a cgroup does not stay, also where /sys/fs/cgroup is no cgroup because v2 is mounted below it.
-func TestStatusLeavesNothing(t *testing.T) {
-	_, _, err := Status(t.Context(), "true")
-	require.NoError(t, err)
-	var left []string
-	for range 100 { // another test may be about to remove its own
-		left = nil
-		dirs, _ := filepath.Glob(cmp.Or(ownCgroup(), cgroupRoot) + "/nodegate-*")
-		for _, dir := range dirs {
-			if _, err := os.Stat(dir + "/cgroup.procs"); err != nil {
-				left = append(left, dir)
-			}
-		}
-		if left == nil {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Errorf("left behind, and no cgroups: %q", left)
 }

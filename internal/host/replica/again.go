@@ -55,15 +55,12 @@ func (r *Replica) Rewrite(ctx context.Context, now *Capture) error {
 		if !slices.ContainsFunc(r.Capture.NFT, func(u Unit) bool { return u.Part >= 0 && r.Capture.Parts[u.Part].Own }) {
 			return nil
 		}
-		s, err := wire.Open(unix.NETLINK_NETFILTER)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		if _, err = commit(s, r.Capture.own(now)); err != nil {
-			return fmt.Errorf("writing kube-proxy's rules again: %w", err)
-		}
-		return nil
+		return wire.With(unix.NETLINK_NETFILTER, func(s *wire.Conn) error {
+			if _, err := commit(s, r.Capture.own(now)); err != nil {
+				return fmt.Errorf("writing kube-proxy's rules again: %w", err)
+			}
+			return nil
+		})
 	})
 }
 
@@ -82,12 +79,7 @@ func (c *Capture) rewriteLegacy(l *Legacy, now *Capture) error {
 
 // Hop returns the machine and link to which the copy of the node sends packets for an address now, as the kernel says; "" without a route.
 func (r *Replica) Hop(ctx context.Context, to netip.Addr) (hop string) {
-	_ = r.Node.Do(ctx, func() error {
-		s, err := wire.Open(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
+	_ = r.Node.Netlink(ctx, unix.NETLINK_ROUTE, func(s *wire.Conn) error {
 		answers, err := s.Ask(unix.RTM_GETROUTE, 0, slices.Concat(routeHeader(family(to), byte(to.BitLen()), 0, 0),
 			attribute(unix.RTA_DST, to.AsSlice())))
 		for _, m := range answers {

@@ -19,12 +19,7 @@ func ReadBridge(ctx context.Context, n *netns.Namespace, name string, at netip.P
 	const index, template, mtu = 1000, "default", 1500
 	c := &Capture{Sysctls: map[string]string{}, Links: []Link{{Index: 1, Name: "lo", Up: true},
 		{Index: index, Name: template, Kind: "bridge", MAC: net.HardwareAddr{0x0a, 0x6e, 0, 0, 1, 0}, MTU: mtu, Up: true, Carrier: true}}}
-	err := n.Do(ctx, func() error {
-		s, err := wire.Open(unix.NETLINK_ROUTE)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
+	err := n.Netlink(ctx, unix.NETLINK_ROUTE, func(s *wire.Conn) (err error) {
 		if c.Rules, err = s.Dump(unix.RTM_GETRULE, make([]byte, unix.SizeofRtMsg)); err != nil {
 			return fmt.Errorf("reading routing rules: %w", err)
 		}

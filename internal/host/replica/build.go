@@ -86,18 +86,20 @@ func (r *Replica) build(ctx context.Context, spec *Spec) (err error) {
 	if err := r.addEnds(ctx, spec.Pods); err != nil {
 		return err
 	}
-	if err := r.Node.Do(ctx, r.copyNetwork); err != nil {
+	if err := r.Node.Netlink(ctx, unix.NETLINK_ROUTE, r.copyNetwork); err != nil {
 		return err
 	}
 	for _, e := range r.Ends {
-		if err := e.Namespace.Do(ctx, func() error { return r.setEnd(ctx, e) }); err != nil {
+		setEnd := func(s *wire.Conn) error { return r.setEnd(ctx, s, e) }
+		if err := e.Namespace.Netlink(ctx, unix.NETLINK_ROUTE, setEnd); err != nil {
 			return fmt.Errorf("setting up the other side of %s: %w", e.Link, err)
 		}
 	}
-	if err := r.Node.Do(ctx, func() error { return r.setRoutes(ctx) }); err != nil {
+	setRoutes := func(s *wire.Conn) error { return r.setRoutes(ctx, s) }
+	if err := r.Node.Netlink(ctx, unix.NETLINK_ROUTE, setRoutes); err != nil {
 		return err
 	}
-	if err := r.Node.Do(ctx, func() error { return r.loadSets() }); err != nil {
+	if err := r.Node.Netlink(ctx, unix.NETLINK_NETFILTER, r.loadSets); err != nil {
 		return err
 	}
 	if err := r.Load(ctx, nil); err != nil {
@@ -179,13 +181,8 @@ func (l *Link) keepsKind() bool {
 }
 
 // copyNetwork creates the links, in the node's copy.
-func (r *Replica) copyNetwork() error {
+func (r *Replica) copyNetwork(s *wire.Conn) error {
 	c := r.Capture
-	s, err := wire.Open(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	for _, key := range slices.Sorted(maps.Keys(c.Sysctls)) { // before the links: forwarding sets theirs
 		if slices.Contains(sysctls, key) {
 			if err := write(key, c.Sysctls[key]); err != nil {

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"net/netip"
 
+	"golang.org/x/sys/unix"
+
 	"nodegate/internal/host/netns"
+	"nodegate/internal/host/wire"
 	"nodegate/internal/host/xtables"
 )
 
@@ -95,8 +98,8 @@ func Read(ctx context.Context, keep func(ports []string) map[string]bool) (*Capt
 // ReadIn captures the network of a namespace.
 func ReadIn(ctx context.Context, n *netns.Namespace, keep func(ports []string) map[string]bool) (*Capture, error) {
 	c := &Capture{Sysctls: map[string]string{}}
-	err := n.Do(ctx, func() error {
-		if err := c.readNetwork(); err != nil {
+	err := n.Netlink(ctx, unix.NETLINK_ROUTE, func(s *wire.Conn) error {
+		if err := c.readNetwork(s); err != nil {
 			return err
 		}
 		c.readSysctls()
@@ -117,10 +120,13 @@ type Listener struct {
 
 // readFilters reads the rules and the sets that they name.
 func (c *Capture) readFilters(keep func(ports []string) map[string]bool) error {
-	if err := c.readSets(); err != nil {
-		return fmt.Errorf("reading ip sets and counters: %w", err)
-	}
-	if err := c.readNFT(keep); err != nil {
+	err := wire.With(unix.NETLINK_NETFILTER, func(s *wire.Conn) error {
+		if err := c.readSets(s); err != nil {
+			return fmt.Errorf("reading ip sets and counters: %w", err)
+		}
+		return c.readNFT(s, keep)
+	})
+	if err != nil {
 		return err
 	}
 	return c.readLegacy(keep)

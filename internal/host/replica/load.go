@@ -20,15 +20,13 @@ const transaction = 180_000
 
 // Load replaces the rules of the copy by the node's without some parts: indexes of Capture.Parts.
 func (r *Replica) Load(ctx context.Context, without map[int]bool) error {
-	err := r.Node.Do(ctx, func() error {
-		if err := r.loadRouting(without); err != nil {
-			return err
-		}
-		if err := r.loadNFT(without); err != nil {
-			return fmt.Errorf("loading nf_tables: %w", err)
-		}
-		return r.loadLegacy(without)
-	})
+	err := r.Node.Netlink(ctx, unix.NETLINK_ROUTE, func(s *wire.Conn) error { return r.loadRouting(s, without) })
+	if err == nil && len(r.Capture.NFT) > 0 {
+		err = r.Node.Netlink(ctx, unix.NETLINK_NETFILTER, func(s *wire.Conn) error { return r.loadNFT(s, without) })
+	}
+	if err == nil {
+		err = r.Node.Do(ctx, func() error { return r.loadLegacy(without) })
+	}
 	if err != nil {
 		return err
 	}
@@ -39,19 +37,14 @@ func (r *Replica) Load(ctx context.Context, without map[int]bool) error {
 // only after a second.
 func (r *Replica) Forget(ctx context.Context) error {
 	for _, e := range r.Ends {
-		if err := e.Namespace.Do(ctx, forgetNeighbours); err != nil {
+		if err := e.Namespace.Netlink(ctx, unix.NETLINK_ROUTE, forgetNeighbours); err != nil {
 			return err
 		}
 	}
-	return r.Node.Do(ctx, forgetNeighbours)
+	return r.Node.Netlink(ctx, unix.NETLINK_ROUTE, forgetNeighbours)
 }
 
-func forgetNeighbours() error {
-	s, err := wire.Open(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func forgetNeighbours(s *wire.Conn) error {
 	all, err := s.Dump(unix.RTM_GETNEIGH, make([]byte, unix.SizeofNdMsg))
 	for _, m := range all {
 		if len(m) >= unix.SizeofNdMsg && binary.NativeEndian.Uint16(m[8:])&(unix.NUD_PERMANENT|unix.NUD_NOARP) == 0 {
@@ -62,12 +55,7 @@ func forgetNeighbours() error {
 	return err
 }
 
-func (r *Replica) loadSets() error {
-	s, err := wire.Open(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (r *Replica) loadSets(s *wire.Conn) error {
 	for i, m := range r.Capture.Sets {
 		_, err := s.Ask(r.Capture.Subsystems[i]<<8|m.Kind, m.Flags, nfnetlink(m.Family, m.Payload))
 		r.refuse(fmt.Sprintf("set or counter %s", name(attributes(m.Payload, ipsetName)[ipsetName])), err)
@@ -77,12 +65,7 @@ func (r *Replica) loadSets() error {
 
 // loadRouting lets the copy forward, and removes the routing rules and routes, if these parts are left out now. It adds those that were
 // left out before.
-func (r *Replica) loadRouting(without map[int]bool) error {
-	s, err := wire.Open(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (r *Replica) loadRouting(s *wire.Conn, without map[int]bool) (err error) {
 	for i := range r.Capture.Parts {
 		p := &r.Capture.Parts[i]
 		if p.Kind == PartForwarding && without[i] != r.absent[i] {
@@ -113,15 +96,7 @@ func (r *Replica) loadRouting(without map[int]bool) error {
 }
 
 // loadNFT creates everything in transactions. Objects that the kernel refuses are left out.
-func (r *Replica) loadNFT(without map[int]bool) error {
-	if len(r.Capture.NFT) == 0 {
-		return nil
-	}
-	s, err := wire.Open(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (r *Replica) loadNFT(s *wire.Conn, without map[int]bool) error {
 	flush := Unit{Part: -1, Messages: []Message{{Kind: unix.NFT_MSG_DELTABLE}}}
 	r.loaded = nil
 	todo := append([]Unit{flush}, r.Capture.NFT...)
@@ -143,11 +118,11 @@ func (r *Replica) loadNFT(without map[int]bool) error {
 		}
 		refused, err := commit(s, todo[:n])
 		if err != nil && refused < 0 {
-			return err
+			return fmt.Errorf("loading nf_tables: %w", err)
 		}
 		if refused >= 0 {
 			if failures++; failures > 200 {
-				return fmt.Errorf("the kernel refuses the copy: %w", err)
+				return fmt.Errorf("loading nf_tables: the kernel refuses the copy: %w", err)
 			}
 			r.refuse(r.describe(&todo[refused]), err)
 			r.Capture.NFT = slices.DeleteFunc(r.Capture.NFT, func(u Unit) bool {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nodegate/internal/host/netns"
 	"nodegate/internal/host/wire"
 )
 
@@ -50,12 +51,7 @@ const (
 	infoSlaveData = 5
 )
 
-func (c *Capture) readNetwork() error {
-	s, err := wire.Open(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (c *Capture) readNetwork(s *wire.Conn) error {
 	links, err := s.Dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
 	if err != nil {
 		return fmt.Errorf("listing links: %w", err)
@@ -201,7 +197,7 @@ func (c *Capture) readListeners() {
 			if len(f) < 4 || f[3] != "0A" && protocol == unix.IPPROTO_TCP || f[3] != "07" && protocol == unix.IPPROTO_UDP {
 				continue
 			}
-			if at, ok := parseHex(f[1]); ok {
+			if at, ok := netns.KernelAddress(f[1]); ok {
 				c.Listeners = append(c.Listeners, Listener{Protocol: protocol, At: at})
 			}
 		}
@@ -214,21 +210,6 @@ func (c *Capture) readListeners() {
 			}
 		}
 	}
-}
-
-// parseHex parses an address and port of /proc/net/tcp: words in the byte order of the machine.
-func parseHex(s string) (netip.AddrPort, bool) {
-	address, port, _ := strings.Cut(s, ":")
-	p, err := strconv.ParseUint(port, 16, 16)
-	var b []byte
-	for err == nil && len(address) >= 8 {
-		var word uint64
-		word, err = strconv.ParseUint(address[:8], 16, 32)
-		b = binary.NativeEndian.AppendUint32(b, uint32(word))
-		address = address[8:]
-	}
-	a, ok := netip.AddrFromSlice(b)
-	return netip.AddrPortFrom(a, uint16(p)), ok && err == nil
 }
 
 // isLoaded reports whether the kernel has a module, loaded or compiled in; also if a container hides which ones are.

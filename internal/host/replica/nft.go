@@ -106,15 +106,10 @@ func (r *nftReader) generation() (uint32, error) {
 }
 
 // readNFT adds the nf_tables of the thread's namespace. A reading counts if the generation stayed, or if two agree.
-func (c *Capture) readNFT(keep func(ports []string) map[string]bool) error {
+func (c *Capture) readNFT(s *wire.Conn, keep func(ports []string) map[string]bool) error {
 	if !isLoaded("nf_tables") { // the question would load it
 		return nil
 	}
-	s, err := wire.Open(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
 	var last [sha256.Size]byte
 	parts := len(c.Parts)
 	for range readings {

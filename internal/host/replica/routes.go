@@ -27,12 +27,7 @@ func write(key, value string) error {
 }
 
 // setRoutes adds the addresses, routes, routing rules and fixed neighbours.
-func (r *Replica) setRoutes(ctx context.Context) error {
-	s, err := wire.Open(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (r *Replica) setRoutes(ctx context.Context, s *wire.Conn) error {
 	c := r.Capture
 	wanted := map[int]bool{}
 	for _, e := range r.Ends {
@@ -229,12 +224,7 @@ var (
 )
 
 // setEnd sets up the other side of a link, in its namespace.
-func (r *Replica) setEnd(ctx context.Context, e *End) error {
-	s, err := wire.Open(unix.NETLINK_ROUTE)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (r *Replica) setEnd(ctx context.Context, s *wire.Conn, e *End) error {
 	links, err := s.Dump(unix.RTM_GETLINK, make([]byte, unix.SizeofIfInfomsg))
 	if err != nil {
 		return err

@@ -19,7 +19,6 @@ const (
 	ipsetDestroy    = 3
 	ipsetList       = 7
 	ipsetAdd        = 9
-	ipsetHeader     = 13
 	ipsetByName     = 14
 	ipsetProtocol   = 1
 	ipsetName       = 2
@@ -39,12 +38,7 @@ const (
 
 // readSets reads the objects that rules name: counters of nfacct, and ip sets. A rule knows a set by its index, so the copies have the
 // same indexes: sets of other names fill the gaps at first.
-func (c *Capture) readSets() error {
-	s, err := wire.Open(unix.NETLINK_NETFILTER)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (c *Capture) readSets(s *wire.Conn) error {
 	add := func(subsystem, kind uint16, payload []byte) {
 		c.Sets = append(c.Sets, Message{Kind: kind, Flags: unix.NLM_F_CREATE, Family: unix.NFPROTO_IPV4, Payload: payload})
 		c.Subsystems = append(c.Subsystems, subsystem)

@@ -25,7 +25,7 @@ type Answer struct {
 	EnvironmentFiles []string          `json:"environmentFiles,omitempty"`
 	Programs         []string          `json:"programs,omitempty"`   // of ExecStart
 	Conditions       []Condition       `json:"conditions,omitempty"` // if Running, those that are not met; else all, not yet tested
-	Settings         map[string]string `json:"settings,omitempty"`   // User, Group, DynamicUser, Restart
+	Settings         map[string]string `json:"settings,omitempty"`   // Restart
 	Running          bool              `json:"running,omitempty"`    // the answer is the running systemd's, which has tested conditions
 	Started          bool              `json:"started,omitempty"`    // since the boot
 }
@@ -53,8 +53,8 @@ type Fault struct {
 	Later    bool // a program must mend it at the first boot of the image
 }
 
-// Judge returns the faults of a unit: the complaints of systemd, and faults that it would find only at a start: that a program, a user
-// or a file does not exist.
+// Judge returns the faults of a unit: the complaints of systemd, and faults that it would find only at a start: that a program or a file
+// does not exist.
 func (u Unit) Judge(files Files, a Answer) ([]Fault, error) {
 	if a.Path == "" {
 		a.Path = u.Path
@@ -67,7 +67,6 @@ func (u Unit) Judge(files Files, a Answer) ([]Fault, error) {
 	j.checkLoaded()
 	j.checkEnvironmentFiles()
 	j.checkDirectory()
-	j.checkUser()
 	j.checkProgram()
 	j.checkConditions()
 	j.checkRetries()
@@ -254,29 +253,6 @@ func (j *judge) ownTree() bool {
 	return !slices.Contains([]string{"", "/"}, j.last("Service", "RootDirectory").Value)
 }
 
-func (j *judge) checkUser() {
-	for _, where := range []struct{ key, file, letter string }{{"User", "/etc/passwd", "u"}, {"Group", "/etc/group", "ug"}} {
-		name := j.Settings[where.key]
-		if name == "" || name == "root" || regexp.MustCompile(`^\d+$`).MatchString(name) || j.Settings["DynamicUser"] == "yes" {
-			continue
-		}
-		text, found, err := config.ReadIfAny(j.files, where.file)
-		sources, _, _ := config.ReadIfAny(j.files, "/etc/nsswitch.conf")
-		elsewhere := regexp.MustCompile(`(?m)^(passwd|group):.*\b(sss|ldap|winbind|nis|db|extrausers|altfiles|libc|google|cache)`).Match(sources)
-		if err != nil || !found || elsewhere || regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(name)+`:`).Match(text) {
-			j.err = errors.Join(j.err, err)
-			continue
-		}
-		makes, err := config.Collect(j.files, config.Dirs("sysusers.d")[:4], ".conf")
-		j.err = errors.Join(j.err, err)
-		line := regexp.MustCompile(`(?m)^\s*[` + where.letter + `]!?\s+"?` + regexp.QuoteMeta(name) + `"?\s`)
-		if !slices.ContainsFunc(makes, func(f config.File) bool { return line.Match(append(f.Text, '\n')) }) {
-			j.add(where.key+"="+name, where.file+" has no "+name+": "+j.Name+" does not start",
-				"run `"+strings.ToLower(where.key)+"add --system "+plain.Quote(name)+"`, or correct "+where.key+"=")
-		}
-	}
-}
-
 // checkProgram judges whether the kernel can execute the programs of ExecStart.
 func (j *judge) checkProgram() {
 	if j.ownTree() {
@@ -383,7 +359,7 @@ func (j *judge) checkRetries() {
 	restart := j.Settings["Restart"]
 	const remedy = "remove the line, or rename its file so that it sorts before 10-nodegate.conf"
 	switch {
-	case !slices.ContainsFunc(j.commands("ExecStartPre"), command.isGate):
+	case !slices.ContainsFunc(j.list("Service", "ExecStartPre"), isGate):
 	case limit.Value != "" && strings.Trim(limit.Value, "0smhd ") != "":
 		j.faults = append(j.faults, Fault{At: limit.At(), Text: limit.Key + "=" + limit.Value,
 			What: "a held " + j.Name + " is not started again after its start limit", Remedy: remedy})

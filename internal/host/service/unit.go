@@ -3,7 +3,6 @@
 package service
 
 import (
-	"path"
 	"slices"
 	"strings"
 
@@ -40,7 +39,6 @@ type Unit struct {
 	Path    string // of its own file, "" if it has none
 	Masked  bool
 	Entries []config.Entry // of its file and its drop-ins, in the order in which systemd reads them
-	Stray   error          // one error for each line that systemd cannot read
 }
 
 // Read reads a unit.
@@ -73,7 +71,7 @@ func Read(files config.Files, name string) (Unit, error) {
 	if err != nil {
 		return u, err
 	}
-	u.Entries, u.Stray = config.ParseFiles(append(texts, dropIns...))
+	u.Entries, _ = config.ParseFiles(append(texts, dropIns...)) // systemd also ignores unreadable lines
 	return u, nil
 }
 
@@ -106,34 +104,4 @@ func (u Unit) list(section string, keys ...string) (all []config.Entry) {
 func (u Unit) last(section, key string) config.Entry {
 	e, _ := config.Last(u.Entries, section, key)
 	return e
-}
-
-// command is one program that systemd runs for a unit.
-type command struct {
-	entry config.Entry
-	words []string // without the prefix of the first one
-}
-
-// commands returns the commands of one option, as ExecStartPre.
-func (u Unit) commands(key string) (all []command) {
-	specifiers := config.Specifiers(u.Name)
-	for _, e := range u.list("Service", key) {
-		words, _ := config.Words(e.Value)
-		c := command{entry: e}
-		for _, w := range append(words, ";") {
-			switch {
-			case w != ";":
-				c.words = append(c.words, strings.ReplaceAll(specifiers.Replace(w), "$$", "$"))
-			case c.words != nil:
-				c.words[0] = strings.TrimLeft(c.words[0], "-:+!@")
-				all, c.words = append(all, c), nil
-			}
-		}
-	}
-	return all
-}
-
-// isGate reports whether a command is nodegate's gate.
-func (c command) isGate() bool {
-	return path.Base(c.words[0]) == "nodegate" && len(c.words) > 1 && c.words[1] == "gate" || strings.Contains(c.entry.Value, "/nodegate gate")
 }

@@ -43,6 +43,16 @@ func Open(protocol int) (*Conn, error) {
 	return s, nil
 }
 
+// With calls do with a socket of a protocol.
+func With(protocol int, do func(*Conn) error) error {
+	s, err := Open(protocol)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return do(s)
+}
+
 // Close closes the socket.
 func (s *Conn) Close() { _ = unix.Close(s.FD) }
 

@@ -53,9 +53,9 @@ func Unprinted(family, save string) error {
 	}
 	names, err := os.ReadFile(Names(family))
 	for _, table := range strings.Fields(string(names)) {
-		entries, unread := Entries(family == ruleset.IPv6, table)
+		t, unread := Read(family == ruleset.IPv6, table)
 		err = errors.Join(err, unread)
-		if bytes.Contains(entries, []byte("KUBE-S")) { // KUBE-SERVICES and the chains to which it leads
+		if unread == nil && bytes.Contains(t.Blob, []byte("KUBE-S")) { // KUBE-SERVICES and the chains to which it leads
 			return fmt.Errorf("table %s of the legacy backend (%s) has rules of kube-proxy, but %s is not installed; install the package "+
 				"iptables, or iptables-legacy on Fedora and its derivatives", table, family, save)
 		}

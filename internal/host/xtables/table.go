@@ -2,6 +2,7 @@ package xtables
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -21,22 +22,26 @@ type Table struct {
 	Count     uint32 // of entries
 }
 
-// Read returns a table of the thread's network namespace. The notes on Layout apply here too.
+// Read returns a table of the thread's network namespace. Chain names are readable in its entries: each
+// chain begins with an entry that contains its name (struct xt_error_target). The notes on Layout
+// apply here too.
 func Read(ipv6 bool, name string) (*Table, error) {
-	const attempts = 5
+	const attempts = 6
 	for range attempts {
 		i, err := tableInfo(ipv6, name)
 		if err != nil {
 			return nil, fmt.Errorf("reading the size of table %s: %w", name, err)
 		}
-		blob, err := Entries(ipv6, name)
-		if err != nil {
-			return nil, err
+		all := make([]byte, entriesHead+int(i.sizeBytes))
+		copy(all[:nameSize-1], name)
+		binary.NativeEndian.PutUint32(all[nameSize:], i.sizeBytes)
+		err = getOption(ipv6, getEntries, unsafe.Pointer(&all[0]), len(all))
+		if err != nil && !errors.Is(err, unix.EAGAIN) { // the table's size has changed
+			return nil, fmt.Errorf("reading table %s: %w", name, err)
 		}
-		if now, err := tableInfo(ipv6, name); err != nil || now != i || len(blob) != int(i.sizeBytes) {
-			continue
+		if now, failed := tableInfo(ipv6, name); err == nil && failed == nil && now == i {
+			return &Table{ipv6, name, i.validHooks, i.hookEntry, i.underflow, all[entriesHead:], i.entries}, nil
 		}
-		return &Table{ipv6, name, i.validHooks, i.hookEntry, i.underflow, blob, i.entries}, nil
 	}
 	return nil, fmt.Errorf("reading table %s: its size changed each time", name)
 }
@@ -59,21 +64,14 @@ func Replace(t *Table) error {
 	b = append(b, make([]byte, -len(b)&7)...)
 	b = binary.NativeEndian.AppendUint64(b, uint64(uintptr(unsafe.Pointer(&counters[0]))))
 	b = append(b, t.Blob...)
-	domain, level := unix.AF_INET, unix.SOL_IP
-	if t.IPv6 {
-		domain, level = unix.AF_INET6, unix.SOL_IPV6
-	}
-	socket, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(socket) }()
 	const setReplace = 64 // IPT_SO_SET_REPLACE
-	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(socket), uintptr(level), setReplace, uintptr(unsafe.Pointer(&b[0])),
-		uintptr(len(b)), 0)
+	err = onSocket(t.IPv6, func(socket, level uintptr) unix.Errno {
+		_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, socket, level, setReplace, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), 0)
+		return errno
+	})
 	runtime.KeepAlive(counters)
-	if errno != 0 {
-		return fmt.Errorf("creating table %s: %w", t.Name, errno)
+	if err != nil {
+		return fmt.Errorf("creating table %s: %w", t.Name, err)
 	}
 	return nil
 }

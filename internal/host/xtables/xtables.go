@@ -2,8 +2,6 @@
 package xtables
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"unsafe"
 
@@ -42,29 +40,6 @@ func Layout(ipv6 bool, table string) (string, error) {
 	return fmt.Sprintf("%x %x %x %x", i.hookEntry, i.underflow, i.entries, i.sizeBytes), nil
 }
 
-// Entries returns a table's rules in the kernel's format. Chain names are readable in it: each
-// chain begins with an entry that contains its name (struct xt_error_target). The notes on Layout
-// apply here too.
-func Entries(ipv6 bool, table string) ([]byte, error) {
-	const attempts = 5
-	for left := attempts; ; left-- {
-		i, err := tableInfo(ipv6, table)
-		if err != nil {
-			return nil, fmt.Errorf("reading the size of table %s: %w", table, err)
-		}
-		all := make([]byte, entriesHead+int(i.sizeBytes))
-		copy(all[:nameSize-1], table)
-		binary.NativeEndian.PutUint32(all[nameSize:], i.sizeBytes)
-		err = getOption(ipv6, getEntries, unsafe.Pointer(&all[0]), len(all))
-		if err == nil {
-			return all[entriesHead:], nil
-		}
-		if !errors.Is(err, unix.EAGAIN) || left == 0 { // the table's size has changed
-			return nil, fmt.Errorf("reading table %s: %w", table, err)
-		}
-	}
-}
-
 func tableInfo(ipv6 bool, table string) (i info, err error) {
 	copy(i.name[:len(i.name)-1], table)
 	return i, getOption(ipv6, getInfo, unsafe.Pointer(&i), int(unsafe.Sizeof(i)))
@@ -72,6 +47,15 @@ func tableInfo(ipv6 bool, table string) (i info, err error) {
 
 // getOption queries one socket option. size must be the size that the kernel expects.
 func getOption(ipv6 bool, option uintptr, answer unsafe.Pointer, size int) error {
+	return onSocket(ipv6, func(socket, level uintptr) unix.Errno {
+		length := uint32(size)
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, socket, level, option, uintptr(answer), uintptr(unsafe.Pointer(&length)), 0)
+		return errno
+	})
+}
+
+// onSocket calls do with a socket and the level of its options.
+func onSocket(ipv6 bool, do func(socket, level uintptr) unix.Errno) error {
 	domain, level := unix.AF_INET, unix.SOL_IP
 	if ipv6 {
 		domain, level = unix.AF_INET6, unix.SOL_IPV6
@@ -81,10 +65,7 @@ func getOption(ipv6 bool, option uintptr, answer unsafe.Pointer, size int) error
 		return err
 	}
 	defer func() { _ = unix.Close(socket) }()
-	length := uint32(size)
-	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(socket), uintptr(level), option,
-		uintptr(answer), uintptr(unsafe.Pointer(&length)), 0)
-	if errno != 0 {
+	if errno := do(uintptr(socket), uintptr(level)); errno != 0 {
 		return errno
 	}
 	return nil
