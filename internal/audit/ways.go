@@ -99,6 +99,40 @@ func explainsLosses(f Finding) bool {
 	return f.Name == "kubeproxy.jump.missing" || f.Name == "kubeproxy.nft.base-chain" || strings.HasPrefix(f.Name, "kubeproxy.table.")
 }
 
+// noteLosses returns what a cause does to packets that are no fault: each effect with the first connection and the number of others.
+func noteLosses(l *Loss, lost bool) (notes []string) {
+	first, more := map[string]string{}, map[string]int{}
+	var all []string
+	for _, f := range l.Flows {
+		does := ""
+		switch {
+		case l.Policy:
+		case f.Doubt != "":
+			does = "may be lost: " + f.Doubt
+		case l.Taken:
+			does = "are taken by a program of this node: " + Describe(l)
+		case l.Own || lost:
+			does = "are lost by " + Describe(l)
+		case f.Link != "":
+			does = "leave by " + f.Link + ": " + Describe(l)
+		}
+		if does == "" {
+			continue
+		}
+		if more[does]++; more[does] == 1 {
+			first[does], all = f.Name, append(all, does)
+		}
+	}
+	for _, does := range all {
+		others := ""
+		if n := more[does] - 1; n > 0 {
+			others = fmt.Sprintf(" (and %d more connections)", n)
+		}
+		notes = append(notes, "packets from "+first[does]+others+" "+does)
+	}
+	return notes
+}
+
 // FindLosses returns findings about the rules, routes and routing rules of other programs that lose packets.
 func FindLosses(a *Ways) (found []Finding, notes []string) {
 	for i := range a.Losses {
@@ -112,19 +146,7 @@ func FindLosses(a *Ways) (found []Finding, notes []string) {
 			found = append(found, f)
 			continue
 		}
-		for _, f := range l.Flows {
-			switch {
-			case l.Policy:
-			case f.Doubt != "":
-				notes = append(notes, fmt.Sprintf("packets from %s may be lost: %s", f.Name, f.Doubt))
-			case l.Taken:
-				notes = append(notes, fmt.Sprintf("packets from %s are taken by a program of this node: %s", f.Name, Describe(&l)))
-			case l.Own || len(lost) > 0:
-				notes = append(notes, fmt.Sprintf("packets from %s are lost by %s", f.Name, Describe(&l)))
-			case f.Link != "":
-				notes = append(notes, fmt.Sprintf("packets from %s leave by %s: %s", f.Name, f.Link, Describe(&l)))
-			}
-		}
+		notes = append(notes, noteLosses(&l, len(lost) > 0)...)
 	}
 	for _, what := range a.Refused {
 		notes = append(notes, "not tried with packets: "+what)

@@ -126,9 +126,15 @@ func (q *Question) Ask(ctx context.Context, inUserNamespace func(context.Context
 	return a, err
 }
 
+// mirror matches the words of a rule that sends copies of packets elsewhere.
+var mirror = regexp.MustCompile(`-j TEE|\bdup to\b`)
+
 // describe adds the words of the part that is the cause, in the namespace of the capture.
 func (l *Loss) describe(ctx context.Context, n *replica.Capture, part int) {
 	l.Rule = n.Parts[part].Words(ctx)
+	if mirror.MatchString(l.Rule) {
+		l.Flows = nil // the other side answers the copies too: no loss on the node
+	}
 	l.Taken = leadsToProgram(l.Rule, n) || l.Kind == replica.PartRoutingRule && deliversAll(ctx, n.Parts[part])
 }
 

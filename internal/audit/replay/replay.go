@@ -321,6 +321,9 @@ func (p *Replay) name(ctx context.Context, open []*Outcome) error {
 			}
 		}
 		if !found {
+			part, found = p.detour(ctx, o)
+		}
+		if !found {
 			open = slices.Delete(open, i, i+1)
 			continue
 		}

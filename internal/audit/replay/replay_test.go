@@ -29,7 +29,7 @@ ip link add eth0 type veth peer name e1 netns $other; ip addr add 192.168.50.1/2
 ip link add cni0 type bridge; ip addr add 10.244.0.1/24 dev cni0; ip link set cni0 up
 for p in 1 2 3; do ip link add veth$p type veth peer name p$p netns $other; ip link set veth$p master cni0 up; bridge link set dev veth$p hairpin on; done
 for l in e1 p1 p2 p3; do nsenter --net=$other ip link set $l up; done; for i in $(seq 1000); do ip link show up | grep 'cni0:\|@' | grep -vq 'state UP' || break; sleep 0.01; done
-ip route add default via 192.168.50.254; ip route add 10.244.1.0/24 via 192.168.50.2
+ip route add default via 192.168.50.254; ip route add 10.244.1.0/24 via 192.168.50.2; ip route add local default dev lo table 111
 iptables-nft-restore <<'X'
 *nat
 :KUBE-SERVICES - [0:0]
@@ -114,6 +114,14 @@ func TestReplay(t *testing.T) {
 		{name: "a tunnel to the outside", change: tunnel + "ip route add 203.0.113.0/24 dev wg0"},
 		{name: "a route refuses", change: "ip route replace blackhole 10.244.1.0/24", lost: "node to dns 10.96.0.2:53",
 			passes: "node to the outside 203.0.113.7:443", part: "route to 10.244.1.0/24, table 254"},
+		{name: "a next hop refuses", change: "ip nexthop add id 23 blackhole; ip route replace 10.244.1.0/24 nhid 23",
+			lost: "node to dns 10.96.0.2:53", passes: "node to the outside 203.0.113.7:443", part: "route to 10.244.1.0/24, table 254"},
+		{name: "next hops by number", change: "ip nexthop add id 3 via 192.168.50.2 dev eth0; ip nexthop add id 4 via 192.168.50.254 dev eth0; " +
+			"ip nexthop add id 1 group 4; ip route replace 10.244.1.0/24 nhid 3; ip route replace default nhid 1"},
+		{name: "a VPN halves the default route", change: tunnel + "ip route add 0.0.0.0/1 dev wg0; ip route add 128.0.0.0/1 dev wg0",
+			lost: "203.0.113.7 to web 192.168.50.1:30080", passes: "10.244.0.9 to web 10.96.0.1:80", part: "route to 128.0.0.0/1, table 254"},
+		{name: "a group of links", change: "ip link set cni0 group 42; iptables-nft -I FORWARD -m devgroup --src-group 42 -o eth0 -j DROP",
+			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "nft family 2 table filter chain FORWARD rule 1 "},
 		{name: "another source", change: "iptables-nft -t nat -I POSTROUTING -s 10.244.0.0/16 -o eth0 -j SNAT --to-source 192.168.50.77",
 			lost: "10.244.0.9 to dns 10.96.0.2:53", passes: "node to dns 10.96.0.2:53", part: "nft family 2 table nat chain POSTROUTING rule 1 "},
 		{name: "no masquerading", change: "iptables-nft -t nat -F FLANNEL-POSTRTG", lost: "10.244.0.9 to the outside 203.0.113.7:443",
@@ -155,6 +163,8 @@ func TestReplay(t *testing.T) {
 					l.MAC = nil
 				}
 			}
+			own, _ := capture.Uplink(false) // not that of a table for TPROXY
+			assert.Equal(t, own.String(), "192.168.50.1")
 			cluster := cluster()
 			flows := cluster.Flows(capture.Masquerades)
 			r, err := replica.Build(ctx, capture, &replica.Spec{Pods: cluster.Pods, Ports: replay.Ports(flows)})

@@ -2,7 +2,10 @@ package replay
 
 import (
 	"context"
+	"net/netip"
 	"slices"
+
+	"nodegate/internal/host/replica"
 )
 
 // takeAway finds the part without which a flow passes, by halves: the last of the shortest beginning of other programs' parts whose
@@ -47,6 +50,18 @@ func (p *Replay) takeAway(ctx context.Context, o *Outcome) (part int, ok bool) {
 		return -1, false
 	}
 	return list[high-1], true
+}
+
+// detour finds a route more specific than the default route without which a flow passes: without all routes nothing does.
+func (p *Replay) detour(ctx context.Context, o *Outcome) (part int, ok bool) {
+	for i := range p.Replica.Capture.Parts {
+		one := &p.Replica.Capture.Parts[i]
+		if to, err := netip.ParsePrefix(one.To); one.Kind == replica.PartRoute && err == nil && to.Contains(o.Flow.From.Address) &&
+			p.passes(ctx, o, []int{i}) {
+			return i, true
+		}
+	}
+	return -1, false
 }
 
 // passes reports whether a flow passes without some parts, and leaves by no tunnel as it did.

@@ -298,7 +298,8 @@ func (r *Replica) addLink(s *wire.Conn, l *Link, taken map[int]bool) error {
 		const vethPeer = 1 // VETH_INFO_PEER
 		info = append(text(infoKind, "veth"), attribute(infoData|unix.NLA_F_NESTED, attribute(vethPeer|unix.NLA_F_NESTED, peer))...)
 	}
-	message := slices.Concat(linkHeader(index, 0), text(unix.IFLA_IFNAME, l.Name), number(unix.IFLA_MTU, l.mtu()))
+	message := slices.Concat(linkHeader(index, 0), text(unix.IFLA_IFNAME, l.Name), number(unix.IFLA_MTU, l.mtu()),
+		number(unix.IFLA_GROUP, l.Group))
 	if len(l.MAC) == 6 && l.Kind != "vrf" {
 		message = append(message, attribute(unix.IFLA_ADDRESS, l.MAC)...)
 	}

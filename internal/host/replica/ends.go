@@ -251,13 +251,16 @@ func (e *End) Addresses() []netip.Addr { return e.addresses }
 // whatever routing rules do with the replies.
 func (r *Replica) Behind(a netip.Addr) (end int, ok bool) {
 	m := r.Capture.route(a, func(m []byte, link int) bool {
-		return m[7] == unix.RTN_UNICAST && slices.ContainsFunc(r.Ends, func(e *End) bool { return r.isBehind(e, link) })
+		return m[1] != halfDefault && m[7] == unix.RTN_UNICAST && slices.ContainsFunc(r.Ends, func(e *End) bool { return r.isBehind(e, link) })
 	})
 	if m == nil {
 		return 0, false
 	}
 	return slices.IndexFunc(r.Ends, func(e *End) bool { return r.isBehind(e, linkOfRoute(m)) }), true
 }
+
+// halfDefault is the length of 0.0.0.0/1 and 128.0.0.0/1, by which a VPN overrides a default route: others still come in by that one.
+const halfDefault = 1
 
 func (r *Replica) isBehind(e *End, link int) bool {
 	return !e.Pod && !e.silent && (e.link.Index == link || r.top(e.link).Index == link)

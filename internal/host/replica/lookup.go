@@ -150,7 +150,7 @@ func (c *Capture) gateways(link int) (list []netip.Addr) {
 		}
 	}
 	for _, m := range c.Nexthops {
-		if a := attributes(m[8:], 6); intOf(a[5]) == link { // NHA_OIF, NHA_GATEWAY
+		if a := attributes(m[sizeofNhmsg:], 6); intOf(a[5]) == link { // NHA_OIF, NHA_GATEWAY
 			add(a[6])
 		}
 	}

@@ -21,6 +21,7 @@ import (
 // Link is a link of the node, as far as packets notice it.
 type Link struct {
 	Index, Master int
+	Group         int
 	Name, Kind    string
 	MAC           net.HardwareAddr
 	MTU           int
@@ -43,6 +44,11 @@ type Neighbour struct {
 // maxRoutes bounds the routes of a node: a router of the internet has a million.
 const maxRoutes = 20_000
 
+const (
+	sizeofNhmsg = 8  // struct nhmsg of include/uapi/linux/nexthop.h
+	rtaNexthop  = 30 // RTA_NH_ID of include/uapi/linux/rtnetlink.h
+)
+
 // Attributes of include/uapi/linux/if_link.h.
 const (
 	infoKind      = 1
@@ -60,10 +66,10 @@ func (c *Capture) readNetwork(s *wire.Conn) error {
 		if len(m) < unix.SizeofIfInfomsg {
 			continue
 		}
-		a := attributes(m[unix.SizeofIfInfomsg:], unix.IFLA_LINKINFO)
+		a := attributes(m[unix.SizeofIfInfomsg:], unix.IFLA_GROUP)
 		info := attributes(a[unix.IFLA_LINKINFO], infoSlaveData)
 		flags := binary.NativeEndian.Uint32(m[8:])
-		c.Links = append(c.Links, Link{Index: intOf(m[4:8]), Master: intOf(a[unix.IFLA_MASTER]), Name: name(a[unix.IFLA_IFNAME]),
+		c.Links = append(c.Links, Link{Index: intOf(m[4:8]), Master: intOf(a[unix.IFLA_MASTER]), Group: intOf(a[unix.IFLA_GROUP]), Name: name(a[unix.IFLA_IFNAME]),
 			Kind: name(info[infoKind]), MAC: a[unix.IFLA_ADDRESS], MTU: intOf(a[unix.IFLA_MTU]), Up: flags&unix.IFF_UP != 0,
 			Carrier: flags&unix.IFF_LOWER_UP != 0, NoARP: flags&unix.IFF_NOARP != 0,
 			Data: info[infoData], SlaveKind: name(info[infoSlaveKind]), SlaveData: info[infoSlaveData]})
@@ -73,7 +79,7 @@ func (c *Capture) readNetwork(s *wire.Conn) error {
 		request uint16
 		head    int
 	}{{&c.Addresses, unix.RTM_GETADDR, unix.SizeofIfAddrmsg}, {&c.Routes, unix.RTM_GETROUTE, unix.SizeofRtMsg},
-		{&c.Rules, unix.RTM_GETRULE, unix.SizeofRtMsg}, {&c.Nexthops, unix.RTM_GETNEXTHOP, 8}} {
+		{&c.Rules, unix.RTM_GETRULE, unix.SizeofRtMsg}, {&c.Nexthops, unix.RTM_GETNEXTHOP, sizeofNhmsg}} {
 		if *one.to, err = s.Dump(one.request, make([]byte, one.head)); err != nil && one.request != unix.RTM_GETNEXTHOP { // before 5.3
 			return fmt.Errorf("reading addresses, routes and routing rules: %w", err)
 		}

@@ -59,7 +59,7 @@ func (c *Capture) leadsToPods(index int) bool {
 // Uplink returns the node's own address on a link with a default route.
 func (c *Capture) Uplink(is6 bool) (own netip.Addr, ok bool) {
 	for _, m := range c.Routes {
-		if m[1] != 0 || (m[0] == unix.AF_INET6) != is6 {
+		if m[1] != 0 || (m[0] == unix.AF_INET6) != is6 || m[7] != unix.RTN_UNICAST {
 			continue
 		}
 		for _, a := range c.addressesOf(linkOfRoute(m)) {

@@ -45,10 +45,7 @@ func (r *Replica) setRoutes(ctx context.Context, s *wire.Conn) error {
 			r.refuse("address", err)
 		}
 	}
-	for _, m := range c.Nexthops {
-		_, err := s.Ask(unix.RTM_NEWNEXTHOP, unix.NLM_F_CREATE, r.renumber(m, 8, 5)) // NHA_OIF
-		r.refuse("next hop", err)
-	}
+	r.addNexthops(s)
 	if err := r.replaceRoutes(s); err != nil {
 		return err
 	}
@@ -70,6 +67,25 @@ func (r *Replica) setRoutes(ctx context.Context, s *wire.Conn) error {
 		r.refuse("neighbour "+n.Address.String(), err)
 	}
 	return nil
+}
+
+// addNexthops adds the next hops, and those that are groups of others after them.
+func (r *Replica) addNexthops(s *wire.Conn) {
+	const group, groupType, oif = 2, 3, 5 // NHA_GROUP, NHA_GROUP_TYPE, NHA_OIF
+	for _, groups := range []bool{false, true} {
+		for _, m := range r.Capture.Nexthops {
+			if a := attributes(m[sizeofNhmsg:], oif); (a[group] != nil) != groups {
+				continue
+			}
+			out := append(m[:sizeofNhmsg:sizeofNhmsg], filter(r.renumber(m, sizeofNhmsg, oif)[sizeofNhmsg:], func(kind int) bool {
+				return !groups || kind <= groupType // it counts besides
+			})...)
+			out[1] = 0 // the kernel sets the scope, and flags such as that of a dead link
+			binary.NativeEndian.PutUint32(out[4:], binary.NativeEndian.Uint32(out[4:])&unix.RTNH_F_ONLINK)
+			_, err := s.Ask(unix.RTM_NEWNEXTHOP, unix.NLM_F_CREATE, out)
+			r.refuse("next hop", err)
+		}
+	}
 }
 
 func addressMessage(m []byte, link int) []byte {
@@ -116,7 +132,8 @@ func (r *Replica) renumber(m []byte, head, kind int) []byte {
 	return out
 }
 
-// routeMessage returns a route as the kernel takes it: without flags that only the kernel sets.
+// routeMessage returns a route as the kernel takes it: without flags that only the kernel sets, and without what it says beside the number
+// of a next hop.
 func (r *Replica) routeMessage(m []byte) []byte {
 	const settable = unix.RTNH_F_ONLINK | unix.RTNH_F_PERVASIVE
 	out := r.renumber(m, unix.SizeofRtMsg, unix.RTA_OIF)
@@ -135,7 +152,11 @@ func (r *Replica) routeMessage(m []byte) []byte {
 		}
 	})
 	head := out[:unix.SizeofRtMsg:unix.SizeofRtMsg]
-	return append(head, filter(out[unix.SizeofRtMsg:], func(kind int) bool { return kind != unix.RTA_CACHEINFO })...)
+	byNumber := attributes(out[unix.SizeofRtMsg:], rtaNexthop)[rtaNexthop] != nil
+	return append(head, filter(out[unix.SizeofRtMsg:], func(kind int) bool {
+		said := kind == unix.RTA_OIF || kind == unix.RTA_GATEWAY || kind == unix.RTA_VIA || kind == unix.RTA_MULTIPATH
+		return kind != unix.RTA_CACHEINFO && !(byNumber && said)
+	})...)
 }
 
 // replaceRoutes adds the node's routes, and removes those that the kernel added for addresses and the node lacks.
