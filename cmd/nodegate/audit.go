@@ -77,7 +77,6 @@ do not count.`,
 	f.StringVar(&o.audited.Truth.Kubeconfig, "kubeconfig", "", "compare with the API server of the kubeconfig in `FILE`")
 	f.BoolVar(&o.audited.Truth.InCluster, "in-cluster", false, "compare with the API server, using the Pod's service account")
 	f.StringVar(&o.audited.Node, "node", "", "the node's `NAME` in the API, to know which endpoints are local")
-	f.StringVar(&o.audited.Zone, "zone", "", "the node's `ZONE`, to follow topology hints")
 	f.BoolVar(&o.audited.Once, "once", false, "compare once; a difference may then be a change that kube-proxy has not synced yet")
 	f.DurationVar(&o.audited.Settle, "settle", 0, "report a difference after it has persisted for `DURATION` "+
 		"(default 15s, or longer if kube-proxy's minSyncPeriod is)")

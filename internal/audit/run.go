@@ -18,14 +18,14 @@ import (
 
 // Request describes one audit.
 type Request struct {
-	Truth      Truth
-	Proxy      kubeproxy.Pages
-	Node, Zone string
-	Once       bool                            // compare once, without waiting for differences to settle
-	Settle     time.Duration                   // 0: as long as kube-proxy needs
-	Progress   func(open int, d time.Duration) // called after each reading of the rules; may be nil
-	Skipped    func(error)                     // called with the reason why a page of kube-proxy was not read
-	Warn       func(string)                    // prints a warning for the operator
+	Truth    Truth
+	Proxy    kubeproxy.Pages
+	Node     string
+	Once     bool                            // compare once, without waiting for differences to settle
+	Settle   time.Duration                   // 0: as long as kube-proxy needs
+	Progress func(open int, d time.Duration) // called after each reading of the rules; may be nil
+	Skipped  func(error)                     // called with the reason why a page of kube-proxy was not read
+	Warn     func(string)                    // prints a warning for the operator
 }
 
 // Result is the result of one audit.
@@ -59,7 +59,7 @@ func Run(ctx context.Context, h *host.Host, r Request) (Result, error) {
 
 func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, error) {
 	n.node = r.Node
-	opts := proxy.Options{NodeName: r.Node, Zone: r.Zone}
+	opts := proxy.Options{NodeName: r.Node}
 	var versions *proxy.Versions
 	var err error
 	if api == nil {
@@ -80,7 +80,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 		if r.Settle == 0 {
 			r.Settle = kubeproxy.SettleTime(n.Host, kubeproxy.UsualSettle)
 		}
-		out, err = settle.Run(ctx, n, api, versions, settle.Options{Settle: r.Settle, Node: r.Node, Zone: r.Zone, Progress: r.Progress})
+		out, err = settle.Run(ctx, n, api, versions, settle.Options{Settle: r.Settle, Node: r.Node, Progress: r.Progress})
 	}
 	if err != nil {
 		return Result{}, errors.Join(input.ErrUnknown, err)
@@ -94,7 +94,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 type FollowRequest struct {
 	Kubeconfig    string // "": kube-proxy's own, or a Pod's service account
 	Plugins       *kube.Plugins
-	Node, Zone    string
+	Node          string
 	Every, Settle time.Duration
 	Warn          func(string)          // prints a warning for the operator
 	Looked, Done  func(settle.Progress) // as in settle.FollowOptions
@@ -107,7 +107,7 @@ func Follow(ctx context.Context, h *host.Host, r FollowRequest) {
 
 func (n *Machine) follow(ctx context.Context, api settle.API, r FollowRequest) {
 	n.follows, n.node = true, r.Node
-	settle.Follow(ctx, n, api, settle.FollowOptions{Node: r.Node, Zone: r.Zone, Every: r.Every, Done: r.Done, Looked: r.Looked,
+	settle.Follow(ctx, n, api, settle.FollowOptions{Node: r.Node, Every: r.Every, Done: r.Done, Looked: r.Looked,
 		Answers: func(since func() time.Time) { n.Presence.Answered = since },
 		Settle: func() time.Duration {
 			return max(kubeproxy.SettleTime(n.Host, r.Settle), time.Until(n.Presence.Counts().Add(kubeproxy.Reconnects)))
@@ -132,7 +132,7 @@ func (n *Machine) compareOnce(ctx context.Context, opts proxy.Options, compared 
 
 // RunRecorded audits recorded rules. Of kube-proxy it reads only the pages that the request names.
 func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, error) {
-	opts := proxy.Options{NodeName: r.Node, Zone: r.Zone}
+	opts := proxy.Options{NodeName: r.Node}
 	opts.Pasted = true
 	if err := r.Truth.readFiles(&opts); err != nil {
 		return Result{}, err

@@ -20,7 +20,7 @@ import (
 type Metrics struct {
 	Families map[string]SyncMetrics `json:"families"`
 	Requests Requests               `json:"requests"`
-	clockSet time.Time              // as in Health
+	clockSet time.Time              // ages of earlier times count from then on, because they cannot be compared with the clock
 }
 
 // SyncMetrics are the metrics of one address family.
@@ -53,10 +53,17 @@ func (m Metrics) Failures() (n float64) {
 	return n
 }
 
-// ParseMetrics reads the Prometheus text of :10249/metrics and keeps only the metrics about writing rules.
+// Intervals of kube-proxy.
+const (
+	syncTimeout = time.Minute             // an update waits at most this long: 2 x syncPeriod
+	fullSync    = time.Hour + time.Minute // the rules are written at least this often, with slack
+)
+
+// ParseMetrics reads the Prometheus text of :10249/metrics and keeps only the metrics about writing rules. Since 1.33 these are missing
+// before the first sync.
 func ParseMetrics(r io.Reader) (Metrics, error) {
 	m := Metrics{Families: map[string]SyncMetrics{}}
-	in := input.NewLines(r)
+	in, own, synced := input.NewLines(r), false, false
 	for {
 		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -66,11 +73,15 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 			return Metrics{}, err
 		}
 		m.Requests.add(line)
+		own = own || strings.HasPrefix(line, "kubeproxy_")
+		synced = synced || strings.HasPrefix(line, "kubeproxy_sync_proxy_rules_last_")
 		if rest, ok := strings.CutPrefix(line, "kubeproxy_sync_proxy_rules_"); ok && !m.parseLine(rest) {
 			return Metrics{}, input.Unreadable(in.N, "metric without a number")
 		}
 	}
-	if len(m.Families) == 0 {
+	if len(m.Families) == 0 && own && !synced {
+		m.Families[""] = SyncMetrics{}
+	} else if len(m.Families) == 0 {
 		return Metrics{}, input.Unknown(0, "none of kube-proxy's metrics about writing rules found")
 	}
 	return m, nil
@@ -151,4 +162,19 @@ func JudgeMetrics(m Metrics, now time.Time) []proxy.Finding {
 		}
 	}
 	return out.List
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func age(now, then time.Time) string {
+	if then.IsZero() {
+		return "an unknown time"
+	}
+	return now.Sub(then).Round(time.Second).String()
 }

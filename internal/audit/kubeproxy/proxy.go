@@ -44,7 +44,6 @@ type Answers struct {
 // Ask reads healthz and metrics. It leaves out a source that cannot be read and calls leftOut with the reason.
 func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 	var p Answers
-	now := time.Now()
 	switch {
 	case from.Silent:
 		from.Healthz, from.Metrics = "", ""
@@ -57,8 +56,8 @@ func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 		} else if h, err := ParseHealth(body, status); err != nil {
 			p.Findings = append(p.Findings, UnreadableAnswer(from.Healthz, err))
 		} else {
-			p.Health, h.clockSet = true, from.ClockSet
-			p.Findings = append(p.Findings, JudgeHealth(h, now)...)
+			p.Health = true
+			p.Findings = append(p.Findings, JudgeHealth(h)...)
 		}
 	}
 	if from.Metrics != "" {
@@ -69,7 +68,7 @@ func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
 		} else {
 			m.clockSet = from.ClockSet
 			p.Health, p.Metrics = true, m
-			p.Findings = append(p.Findings, JudgeMetrics(m, now)...)
+			p.Findings = append(p.Findings, JudgeMetrics(m, time.Now())...)
 		}
 	}
 	return p

@@ -26,13 +26,6 @@ type ipvs struct {
 	versions *Versions                                // of the API, if it is followed; else nil
 }
 
-// virtualServer is a virtual server of a Service port.
-type virtualServer struct {
-	*ruleset.VirtualServer
-	local     bool       // its traffic has policy Local
-	endpoints []Endpoint // endpoints that get new connections
-}
-
 // formatPlace formats the key of a virtual server: 10.96.0.1:443/tcp.
 func formatPlace(address netip.Addr, port int, proto string) string {
 	return netip.AddrPortFrom(address, uint16(port)).String() + "/" + proto
@@ -100,7 +93,7 @@ func (r *Judgment) nameServices(ports []apiServicePort) {
 			continue
 		}
 		s, found := v.service(p)
-		for _, at := range s.servers {
+		for _, at := range s.Servers {
 			v.claims[at.VirtualServer] = append(v.claims[at.VirtualServer], ServicePort{s.Name, s.Family})
 		}
 		if found {
@@ -174,14 +167,14 @@ func (v *ipvs) service(p *apiServicePort) (s Service, found bool) {
 		if err != nil || at == nil {
 			return false
 		}
-		s.servers = append(s.servers, virtualServer{at, local, endpointsOf(at)})
+		s.Servers = append(s.Servers, model.Server{VirtualServer: at, Local: local, Endpoints: endpointsOf(at)})
 		if local && len(s.LocalEndpoints) == 0 {
 			s.LocalEndpoints = endpointsOf(at)
 		}
 		return true
 	}
 	if found = add(p.clusterIP, p.number, s.InternalLocal); found {
-		s.AffinitySeconds, s.Endpoints = s.servers[0].Affinity, s.servers[0].endpoints
+		s.AffinitySeconds, s.Endpoints = s.Servers[0].Affinity, s.Servers[0].Endpoints
 	}
 	for _, ip := range slices.Sorted(maps.Keys(p.outside)) {
 		switch {
@@ -235,7 +228,7 @@ func endpointsOf(at *ruleset.VirtualServer) []Endpoint {
 // serverEndpoints compares the endpoints of each virtual server of a Service port by the policy of
 // its traffic, until it finds a difference.
 func (c *comparison) serverEndpoints(s *Service) {
-	for i, at := range s.servers {
+	for i, at := range s.Servers {
 		if len(c.rep.ipvs.claims[at.VirtualServer]) > 1 { // it has the endpoints of the Service that was written last
 			continue
 		}
@@ -245,10 +238,10 @@ func (c *comparison) serverEndpoints(s *Service) {
 		}
 		local := d.local()
 		switch {
-		case at.local && (len(local) > 0 || c.opts.NodeName == ""):
-			d.compareLocal(at.endpoints)
-		case !at.local || len(at.endpoints) > 0: // without local endpoints, kube-proxy uses others or none
-			d.compareCluster(at.endpoints)
+		case at.Local && (len(local) > 0 || c.opts.NodeName == ""):
+			d.compareLocal(at.Endpoints)
+		case !at.Local || len(at.Endpoints) > 0: // without local endpoints, kube-proxy uses others or none
+			d.compareCluster(at.Endpoints)
 		}
 		if c.report(s, d, place); c.differs[keyOf(s)] {
 			return
@@ -260,7 +253,7 @@ func (c *comparison) serverEndpoints(s *Service) {
 // each address of the load balancer.
 func (c *comparison) differentServer(s *Service, p *apiServicePort) (name, text string) {
 	v := c.rep.ipvs
-	for _, at := range s.servers {
+	for _, at := range s.Servers {
 		if ip := at.Address.Addr(); !v.Local[ip] {
 			return wrongAddress, fmt.Sprintf("%s is not on kube-ipvs0: only this node itself can connect to port %d", ip, at.Address.Port())
 		}
@@ -270,7 +263,7 @@ func (c *comparison) differentServer(s *Service, p *apiServicePort) (name, text 
 			return wrongAddress, fmt.Sprintf("this node does not serve node port %d at %s, where it serves other node ports", p.nodePort, ip)
 		}
 	}
-	for _, at := range s.servers {
+	for _, at := range s.Servers {
 		ip := at.Address.Addr().String()
 		if v.Sources == nil || p.outside[ip] != balancerAddress || len(v.claims[at.VirtualServer]) > 1 {
 			continue

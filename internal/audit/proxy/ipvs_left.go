@@ -133,7 +133,7 @@ func (c compared) leftOver() []Service {
 	for _, service := range v.versions.services(c.port.Service()) {
 		for _, p := range c.port.among(service.ports()) {
 			s, found := v.service(&p)
-			if found && !slices.ContainsFunc(v.claims[s.servers[0].VirtualServer], func(by ServicePort) bool { return by != c.port }) {
+			if found && !slices.ContainsFunc(v.claims[s.Servers[0].VirtualServer], func(by ServicePort) bool { return by != c.port }) {
 				return []Service{s}
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 )
 
@@ -77,7 +78,7 @@ func (r *Judgment) compareWith(opts *Options, wanted []apiServicePort, known []F
 		s := c.inRules[p.apiServiceKey]
 		switch {
 		case c.broken[ServicePort{p.name, p.family}]:
-		case s == nil && (r.optional(p) || r.Mode == "nftables" && len(p.name) >= longestComment):
+		case s == nil && (r.optional(p) || r.Mode == "nftables" && len(p.name) >= model.LongestComment):
 			// without endpoints, the rules of nftables mode contain only a part of a long name
 		case s == nil:
 			c.add("kubeproxy.truth.service-missing", &Service{Name: p.name, Protocol: p.proto, Family: p.family},
@@ -120,7 +121,7 @@ func differs(field string, want, have any) string {
 // rules show little of a Service.
 func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text string) {
 	r, ipvs := c.rep, c.rep.ipvs != nil
-	rejects := !ipvs && r.filtered[s.Family] && len(s.Name) < longestComment // the rules show a Service without endpoints
+	rejects := !ipvs && r.filtered[s.Family] && len(s.Name) < model.LongestComment // the rules show a Service without endpoints
 	served := dispatches(s) || s.Blocked == "reject" && rejects
 	endpoints := s.Blocked == "" && len(s.Endpoints)+len(s.LocalEndpoints) > 0
 	switch {
@@ -159,8 +160,8 @@ func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text s
 		p.affinity == "ClientIP" && s.AffinitySeconds != 0 && timeout != 0 && timeout != s.AffinitySeconds:
 		return wrongPolicy, differs("sessionAffinity", or(p.affinity != "None", fmt.Sprintf("ClientIP (%d s)", timeout)),
 			or(s.AffinitySeconds != 0, fmt.Sprintf("ClientIP (%d s)", s.AffinitySeconds)))
-	case p.health != 0 && p.health != s.health && r.Mode == "iptables" && r.filtered[s.Family]:
-		return wrongAddress, differs("the health check node port that table filter accepts", p.health, or(s.health != 0, s.health))
+	case p.health != 0 && p.health != s.Health && r.Mode == "iptables" && r.filtered[s.Family]:
+		return wrongAddress, differs("the health check node port that table filter accepts", p.health, or(s.Health != 0, s.Health))
 	}
 	return "", ""
 }
