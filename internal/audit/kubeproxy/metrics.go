@@ -25,8 +25,8 @@ type Metrics struct {
 
 // SyncMetrics are the metrics of one address family.
 type SyncMetrics struct {
-	LastSync, LastQueued                                          time.Time // zero: never
-	RestoreFailures, PartialRestoreFailures, NFTablesSyncFailures float64
+	LastSync, LastQueued time.Time // zero: never
+	Failures             float64
 }
 
 // Of returns the metrics of a family, "ip" or "ip6", and whether there are any.
@@ -48,7 +48,7 @@ func (m Metrics) Wrote(family string) (wrote, known bool) {
 // Failures counts the failed writes of rules since kube-proxy's start.
 func (m Metrics) Failures() (n float64) {
 	for _, f := range m.Families {
-		n += f.RestoreFailures + f.PartialRestoreFailures + f.NFTablesSyncFailures
+		n += f.Failures
 	}
 	return n
 }
@@ -96,9 +96,9 @@ func (m *Metrics) parseLine(s string) bool {
 	set := map[string]func(v float64){
 		"last_timestamp_seconds":                  func(v float64) { f.LastSync = unixTime(v) },
 		"last_queued_timestamp_seconds":           func(v float64) { f.LastQueued = unixTime(v) },
-		"iptables_restore_failures_total":         func(v float64) { f.RestoreFailures = v },
-		"iptables_partial_restore_failures_total": func(v float64) { f.PartialRestoreFailures = v },
-		"nftables_sync_failures_total":            func(v float64) { f.NFTablesSyncFailures = v },
+		"iptables_restore_failures_total":         func(v float64) { f.Failures += v },
+		"iptables_partial_restore_failures_total": func(v float64) { f.Failures += v },
+		"nftables_sync_failures_total":            func(v float64) { f.Failures += v },
 	}[name]
 	if set == nil || family != "" && family != "IPv4" && family != "IPv6" {
 		return true // another metric, or another program's
@@ -134,31 +134,23 @@ func JudgeMetrics(m Metrics, now time.Time) []proxy.Finding {
 		if !f.LastSync.IsZero() && f.LastQueued.After(m.clockSet) {
 			f.LastSync = later(f.LastSync, m.clockSet)
 		}
-		waiting := f.LastQueued.Sub(f.LastSync)
 		switch {
 		case f.LastSync.IsZero() && f.LastQueued.IsZero():
 			out.Addf("kubeproxy.sync.never", "kube-proxy has not written its rules%s since it started", of)
 			continue
 		case f.LastSync.IsZero() && now.Sub(f.LastQueued) <= syncTimeout:
 			continue // just started
-		case waiting > 0 && now.Sub(f.LastQueued) > syncTimeout:
+		case f.LastQueued.After(f.LastSync) && now.Sub(f.LastQueued) > syncTimeout:
 			out.Addf("kubeproxy.sync.stuck",
 				"an update%s has been pending for %s; the rules were last written %s ago", of, age(now, f.LastQueued), age(now, f.LastSync))
 			continue // failures are a consequence
-		case waiting > syncTimeout:
-			out.Addf("kubeproxy.sync.stuck", "the last update%s was queued %s after the rules were last written", of, waiting.Round(time.Second))
-			continue
 		case now.Sub(f.LastSync) > fullSync:
 			out.Addf("kubeproxy.sync.dead",
 				"the rules%s were last written %s ago; kube-proxy writes them at least once an hour", of, age(now, f.LastSync))
 			continue
 		}
-		if n := f.RestoreFailures + f.NFTablesSyncFailures; n > 0 {
-			out.Addf("kubeproxy.sync.restore-failures",
-				"writing rules%s has failed %.0f times since kube-proxy started (partial restores: %.0f)", of, n, f.PartialRestoreFailures)
-		} else if f.PartialRestoreFailures > 0 {
-			out.Addf("kubeproxy.sync.restore-failures",
-				"partial restores%s have failed %.0f times; each was followed by a full one", of, f.PartialRestoreFailures)
+		if f.Failures > 0 {
+			out.Addf("kubeproxy.sync.restore-failures", "writing rules%s has failed %.0f times since kube-proxy started", of, f.Failures)
 		}
 	}
 	return out.List

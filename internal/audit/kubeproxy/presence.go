@@ -269,19 +269,13 @@ func findProxy(h *host.Host) (best host.Process, found bool, err error) {
 	return best, found, err
 }
 
-// isProxy recognises kube-proxy by its name, hyperkube by its first argument, and k3s and MicroK8s, which contain kube-proxy.
+// isProxy recognises kube-proxy by its name, and k3s and MicroK8s, which contain it.
 func isProxy(p host.Process) bool {
 	name := p.Name
 	if len(p.Args) > 0 {
 		name = path.Base(p.Args[0])
 	}
-	switch {
-	case name == "kube-proxy", name == "kubelite", name == "k3s", strings.HasPrefix(name, "k3s-"), p.Name == "kube-proxy":
-		return true
-	case name == "hyperkube" && len(p.Args) > 1:
-		return p.Args[1] == "kube-proxy" || p.Args[1] == "proxy"
-	}
-	return false
+	return name == "kube-proxy" || name == "kubelite" || name == "k3s" || strings.HasPrefix(name, "k3s-") || p.Name == "kube-proxy"
 }
 
 // isRunnable reports whether a process can run: it is not stopped, dead, or blocked in the kernel.
