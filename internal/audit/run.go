@@ -19,7 +19,8 @@ import (
 // Request describes one audit.
 type Request struct {
 	Truth    Truth
-	Proxy    kubeproxy.Pages
+	Healthz  string // the address of kube-proxy's page; "": the usual one, if a node is audited
+	Metrics  string // the same
 	Node     string
 	Once     bool                            // compare once, without waiting for differences to settle
 	Settle   time.Duration                   // 0: as long as kube-proxy needs
@@ -49,7 +50,7 @@ func Run(ctx context.Context, h *host.Host, r Request) (Result, error) {
 		r.Warn(unverified(r.Truth.Kubeconfig))
 	}
 	n := NewMachine(h)
-	n.Presence.Healthz, n.Presence.Metrics, n.skipped = r.Proxy.Healthz, r.Proxy.Metrics, r.Skipped
+	n.Presence.Healthz, n.Presence.Metrics, n.skipped = r.Healthz, r.Metrics, r.Skipped
 	n.node = r.Node
 	if api == nil {
 		return n.run(ctx, nil, r)
@@ -156,7 +157,7 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 		res.Report.Findings = append(res.Report.Findings, kubeproxy.Unanswered(unanswered))
 	}
 	kubeproxy.Unproven(res.Report.Findings)
-	asked := kubeproxy.Ask(ctx, r.Proxy, r.Skipped)
+	asked := (&kubeproxy.Presence{Healthz: r.Healthz, Metrics: r.Metrics}).Ask(ctx, r.Skipped)
 	res.Report.Findings = append(res.Report.Findings, asked.Findings...)
 	res.Covered = Covered{Endpoints: opts.Endpoints != nil, Services: opts.Services != nil, Health: asked.Health}
 	return res, nil
@@ -170,19 +171,20 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	if n.unanswered != nil {
 		rep.Findings = append(rep.Findings, kubeproxy.Unanswered(n.unanswered))
 	}
-	from := kubeproxy.Pages{Live: true, Silent: kubeproxy.Silent(rep.Findings), Healthz: n.Presence.Healthz, Metrics: n.Presence.Metrics,
-		Get: n.Presence.Get}
 	skipped := n.skipped
 	if skipped == nil {
 		skipped = func(err error) { rep.Notes = append(rep.Notes, fmt.Sprintf("not read: %v", err)) }
 	}
-	n.asked = n.Ask(ctx, from, skipped)
+	silent := kubeproxy.Silent(rep.Findings)
+	if n.asked = (kubeproxy.Answers{}); !silent {
+		n.asked = n.Ask(ctx, skipped)
+	}
 	n.asked.Findings = append(n.asked.Findings, n.Presence.JudgeRequests(n.asked.Metrics)...)
 	if n.follows {
 		n.forgetFailures()
 	}
 	rep.Findings = append(rep.Findings, n.asked.Findings...)
-	if rep.Mode != "" && !n.asked.Health && !from.Silent {
+	if rep.Mode != "" && !n.asked.Health && !silent {
 		rep.Findings = append(rep.Findings, kubeproxy.UnreadableAnswer("kube-proxy",
 			errors.New("neither healthz nor metrics answered; kube-proxy may just have been restarted")))
 	}
