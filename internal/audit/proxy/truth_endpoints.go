@@ -48,7 +48,7 @@ func (c *comparison) compareEndpoints(s *Service) {
 		d.compareLocal(s.LocalEndpoints)
 	}
 	lost := c.lostHairpins(s, d)
-	if c.report(s, d, ""); len(lost) > 0 && !c.differs[keyOf(s)] {
+	if !c.report(s, d, "") && len(lost) > 0 {
 		c.add(damaged, s, "endpoints of this node that set hairpin-connections lacks: %s; "+
 			"they cannot connect to themselves through the Service", formatSet(lost))
 	}
@@ -135,7 +135,7 @@ func (d *difference) compare(got []Endpoint, allowed, wanted map[string]bool) {
 }
 
 // report reports stale and missing endpoints, in IPVS mode with their place if that is not the ClusterIP: "at 192.0.2.1:80, ".
-func (c *comparison) report(s *Service, d *difference, at string) {
+func (c *comparison) report(s *Service, d *difference, at string) (differs bool) {
 	more := ""
 	if len(d.missing) > 0 {
 		more = "; missing endpoints from the API: " + formatSet(d.missing)
@@ -148,6 +148,7 @@ func (c *comparison) report(s *Service, d *difference, at string) {
 		c.add("kubeproxy.truth.endpoint-missing", s,
 			"%sendpoints in the API but not in the rules: %s; the rules have %d endpoints", at, formatSet(d.missing), d.total)
 	}
+	return len(d.stale)+len(d.missing) > 0
 }
 
 // distinctEndpoints keeps one endpoint for each address, ready ones first. An endpoint may be in two slices while it moves between them,
