@@ -272,8 +272,8 @@ func (j *jsonTypes) named(dir string, e ast.Expr) (inDir, name string) {
 			return pkg, e.Sel.Name
 		}
 		known := []string{"internal/verdict", "checks", "internal/host", "policy", "internal/audit", "internal/audit/proxy",
-			"internal/audit/kubeproxy", "internal/kube", "checks/catalog", "cmd/nodegate/internal/report", "internal/audit/settle",
-			"internal/host/netns"}
+			"internal/audit/model", "internal/audit/kubeproxy", "internal/kube", "checks/catalog", "cmd/nodegate/internal/report",
+			"internal/audit/settle", "internal/host/netns"}
 		if i := slices.IndexFunc(known, func(k string) bool { return filepath.Base(k) == pkg }); i >= 0 {
 			return known[i], e.Sel.Name
 		}

@@ -13,7 +13,7 @@ import (
 type Audit struct {
 	On         bool
 	Kubeconfig string        // absolute; "": kube-proxy's own, or a Pod's service account
-	Node, Zone string        // of this node in the API; "": Services that depend on them are compared without them
+	Node       string        // its name in the API; "": Services that depend on it are compared without it
 	Every      time.Duration // read the rules at least this often
 	Settle     time.Duration // report a difference only after it has persisted this long
 	Severity   Severity
@@ -35,9 +35,6 @@ func (r *reader) decodeAudit(b block) Audit {
 	a := Audit{
 		On: true, Kubeconfig: r.kubeconfig(b), Node: r.nodeName(b), Range: b.Range,
 		Severity: Severity(r.oneOf(b.get("severity"), "severity", string(Block), string(Warn))),
-	}
-	if a.Zone = r.text(b.get("zone"), "zone"); a.Zone != "" && !isName(a.Zone, 63, "-._") {
-		r.errorf(b.at("zone"), "Not a zone", "zone must be the Node's label topology.kubernetes.io/zone; %q is not a valid zone.", a.Zone)
 	}
 	a.Every = r.duration(b.get("every"), "every", auditEvery, 10*time.Second, time.Hour)
 	a.Settle = r.duration(b.get("settle"), "settle", auditSettle, time.Second, time.Minute)

@@ -108,7 +108,7 @@ func blockSchema(blockType string) *hcl.BodySchema {
 		"gate":     "unit unit_absent budget interval on_timeout repair enforce on_held",
 		"lint":     "allow_names allow",
 		"publish":  "condition kubeconfig node by",
-		"audit":    "kubeconfig node zone every settle severity",
+		"audit":    "kubeconfig node every settle severity",
 	}[blockType]) {
 		s.Attributes = append(s.Attributes, hcl.AttributeSchema{Name: name})
 	}

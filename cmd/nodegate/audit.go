@@ -77,15 +77,14 @@ do not count.`,
 	f.StringVar(&o.audited.Truth.Kubeconfig, "kubeconfig", "", "compare with the API server of the kubeconfig in `FILE`")
 	f.BoolVar(&o.audited.Truth.InCluster, "in-cluster", false, "compare with the API server, using the Pod's service account")
 	f.StringVar(&o.audited.Node, "node", "", "the node's `NAME` in the API, to know which endpoints are local")
-	f.StringVar(&o.audited.Zone, "zone", "", "the node's `ZONE`, to follow topology hints")
 	f.BoolVar(&o.audited.Once, "once", false, "compare once; a difference may then be a change that kube-proxy has not synced yet")
 	f.DurationVar(&o.audited.Settle, "settle", 0, "report a difference after it has persisted for `DURATION` "+
 		"(default 15s, or longer if kube-proxy's minSyncPeriod is)")
 	f.StringVar(&o.service, "service", "", "show the path of one Service, `NAMESPACE/NAME[:PORT]`")
 	f.StringVar(&o.from, "from", "", "with --service, send packets from `SENDER` (an address, pod, node, outside, or with --kubeconfig "+
 		"a Pod's NAMESPACE/NAME) through a copy of this node's network")
-	f.StringVar(&o.audited.Proxy.Healthz, "healthz", "", "kube-proxy's health `URL` (on the node, default http://127.0.0.1:10256/healthz)")
-	f.StringVar(&o.audited.Proxy.Metrics, "metrics", "", "kube-proxy's metrics `URL` (on the node, default http://127.0.0.1:10249/metrics)")
+	f.StringVar(&o.audited.Healthz, "healthz", "", "kube-proxy's health `URL` (on the node, default http://127.0.0.1:10256/healthz)")
+	f.StringVar(&o.audited.Metrics, "metrics", "", "kube-proxy's metrics `URL` (on the node, default http://127.0.0.1:10249/metrics)")
 	o.formatFlags(c, "text", "json", "junit", "tap", "prometheus", "npd")
 	timeoutFlag(f, &o.timeout, auditTimeout, "stop after this long; anything still undecided is then unknown")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "list every Service, even in a large cluster")

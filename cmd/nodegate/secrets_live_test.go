@@ -136,7 +136,7 @@ func (t *secretsTest) askProxy(page string) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }))
 	defer s.Close()
 	var skipped strings.Builder
-	asked := kubeproxy.Ask(t.Context(), kubeproxy.Pages{Healthz: s.URL, Metrics: s.URL}, func(err error) { fmt.Fprintln(&skipped, err) })
+	asked := (&kubeproxy.Presence{Healthz: s.URL, Metrics: s.URL}).Ask(t.Context(), func(err error) { fmt.Fprintln(&skipped, err) })
 	rep := proxy.Judgment{Findings: asked.Findings}
 	r := secretsRun{t: t, where: "kube-proxy's page"}
 	t.search(r.where, "audit's standard error", skipped.String())

@@ -20,13 +20,12 @@ const (
 // Ask queries kube-proxy itself. A report of a waiting update is uncertain during a long sync, because that sync or the next one may
 // include the update. If no sync runs, Ask queries again: a sync may just have ended and the sync of the other family may be about to
 // begin. A kube-proxy that has just started may still list the API before its first sync.
-func (n *Machine) Ask(ctx context.Context, from kubeproxy.Pages, leftOut func(error)) kubeproxy.Answers {
+func (n *Machine) Ask(ctx context.Context, leftOut func(error)) kubeproxy.Answers {
 	began := n.Presence.Began()
-	from.ClockSet = n.Presence.ClockSet()
 	for look := 1; ; look++ {
 		var left []error
 		writer := n.Writer()
-		asked := kubeproxy.Ask(ctx, from, func(err error) { left = append(left, err) })
+		asked := n.Presence.Ask(ctx, func(err error) { left = append(left, err) })
 		if !writer.Long() {
 			writer = n.Writer()
 		}

@@ -46,8 +46,10 @@ func TestAsk(t *testing.T) {
 			}
 			defer cancel()
 			var asked atomic.Int32
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				if asked.Add(1) == 1 {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/healthz" {
+					fmt.Fprint(w, `{"currentTime": "now"}`)
+				} else if asked.Add(1) == 1 {
 					fmt.Fprint(w, waiting)
 				} else {
 					fmt.Fprint(w, c.later)
@@ -61,8 +63,9 @@ func TestAsk(t *testing.T) {
 			if c.writer != "" {
 				files["/proc/8/stat"], files["/proc/8/cmdline"] = c.writer, "iptables-restore\x00-w\x00"
 			}
-			n := Machine{Presence: kubeproxy.Presence{Host: (&hosttest.Machine{Files: files}).Host()}}
-			got := n.Ask(ctx, kubeproxy.Pages{Metrics: server.URL}, func(err error) { t.Error(err) })
+			n := Machine{Presence: kubeproxy.Presence{Host: (&hosttest.Machine{Files: files}).Host(), Healthz: server.URL + "/healthz",
+				Metrics: server.URL}}
+			got := n.Ask(ctx, func(err error) { t.Error(err) })
 			worst := verdict.Pass
 			for _, f := range got.Findings {
 				if worst = f.Verdict; c.writer == restore && !strings.Contains(f.Message, "in a long sync (process 8, running for 150.0 s)") {

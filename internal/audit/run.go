@@ -18,14 +18,15 @@ import (
 
 // Request describes one audit.
 type Request struct {
-	Truth      Truth
-	Proxy      kubeproxy.Pages
-	Node, Zone string
-	Once       bool                            // compare once, without waiting for differences to settle
-	Settle     time.Duration                   // 0: as long as kube-proxy needs
-	Progress   func(open int, d time.Duration) // called after each reading of the rules; may be nil
-	Skipped    func(error)                     // called with the reason why a page of kube-proxy was not read
-	Warn       func(string)                    // prints a warning for the operator
+	Truth    Truth
+	Healthz  string // the address of kube-proxy's page; "": the usual one, if a node is audited
+	Metrics  string // the same
+	Node     string
+	Once     bool                            // compare once, without waiting for differences to settle
+	Settle   time.Duration                   // 0: as long as kube-proxy needs
+	Progress func(open int, d time.Duration) // called after each reading of the rules; may be nil
+	Skipped  func(error)                     // called with the reason why a page of kube-proxy was not read
+	Warn     func(string)                    // prints a warning for the operator
 }
 
 // Result is the result of one audit.
@@ -49,7 +50,7 @@ func Run(ctx context.Context, h *host.Host, r Request) (Result, error) {
 		r.Warn(unverified(r.Truth.Kubeconfig))
 	}
 	n := NewMachine(h)
-	n.Presence.Healthz, n.Presence.Metrics, n.skipped = r.Proxy.Healthz, r.Proxy.Metrics, r.Skipped
+	n.Presence.Healthz, n.Presence.Metrics, n.skipped = r.Healthz, r.Metrics, r.Skipped
 	n.node = r.Node
 	if api == nil {
 		return n.run(ctx, nil, r)
@@ -59,7 +60,7 @@ func Run(ctx context.Context, h *host.Host, r Request) (Result, error) {
 
 func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, error) {
 	n.node = r.Node
-	opts := proxy.Options{NodeName: r.Node, Zone: r.Zone}
+	opts := proxy.Options{NodeName: r.Node}
 	var versions *proxy.Versions
 	var err error
 	if api == nil {
@@ -80,7 +81,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 		if r.Settle == 0 {
 			r.Settle = kubeproxy.SettleTime(n.Host, kubeproxy.UsualSettle)
 		}
-		out, err = settle.Run(ctx, n, api, versions, settle.Options{Settle: r.Settle, Node: r.Node, Zone: r.Zone, Progress: r.Progress})
+		out, err = settle.Run(ctx, n, api, versions, settle.Options{Settle: r.Settle, Node: r.Node, Progress: r.Progress})
 	}
 	if err != nil {
 		return Result{}, errors.Join(input.ErrUnknown, err)
@@ -94,7 +95,7 @@ func (n *Machine) run(ctx context.Context, api settle.API, r Request) (Result, e
 type FollowRequest struct {
 	Kubeconfig    string // "": kube-proxy's own, or a Pod's service account
 	Plugins       *kube.Plugins
-	Node, Zone    string
+	Node          string
 	Every, Settle time.Duration
 	Warn          func(string)          // prints a warning for the operator
 	Looked, Done  func(settle.Progress) // as in settle.FollowOptions
@@ -107,7 +108,7 @@ func Follow(ctx context.Context, h *host.Host, r FollowRequest) {
 
 func (n *Machine) follow(ctx context.Context, api settle.API, r FollowRequest) {
 	n.follows, n.node = true, r.Node
-	settle.Follow(ctx, n, api, settle.FollowOptions{Node: r.Node, Zone: r.Zone, Every: r.Every, Done: r.Done, Looked: r.Looked,
+	settle.Follow(ctx, n, api, settle.FollowOptions{Node: r.Node, Every: r.Every, Done: r.Done, Looked: r.Looked,
 		Answers: func(since func() time.Time) { n.Presence.Answered = since },
 		Settle: func() time.Duration {
 			return max(kubeproxy.SettleTime(n.Host, r.Settle), time.Until(n.Presence.Counts().Add(kubeproxy.Reconnects)))
@@ -132,7 +133,7 @@ func (n *Machine) compareOnce(ctx context.Context, opts proxy.Options, compared 
 
 // RunRecorded audits recorded rules. Of kube-proxy it reads only the pages that the request names.
 func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, error) {
-	opts := proxy.Options{NodeName: r.Node, Zone: r.Zone}
+	opts := proxy.Options{NodeName: r.Node}
 	opts.Pasted = true
 	if err := r.Truth.readFiles(&opts); err != nil {
 		return Result{}, err
@@ -156,7 +157,7 @@ func RunRecorded(ctx context.Context, sets []*ruleset.Set, r Request) (Result, e
 		res.Report.Findings = append(res.Report.Findings, kubeproxy.Unanswered(unanswered))
 	}
 	kubeproxy.Unproven(res.Report.Findings)
-	asked := kubeproxy.Ask(ctx, r.Proxy, r.Skipped)
+	asked := (&kubeproxy.Presence{Healthz: r.Healthz, Metrics: r.Metrics}).Ask(ctx, r.Skipped)
 	res.Report.Findings = append(res.Report.Findings, asked.Findings...)
 	res.Covered = Covered{Endpoints: opts.Endpoints != nil, Services: opts.Services != nil, Health: asked.Health}
 	return res, nil
@@ -170,19 +171,20 @@ func (n *Machine) Conclude(ctx context.Context, out *settle.Outcome, compared bo
 	if n.unanswered != nil {
 		rep.Findings = append(rep.Findings, kubeproxy.Unanswered(n.unanswered))
 	}
-	from := kubeproxy.Pages{Live: true, Silent: kubeproxy.Silent(rep.Findings), Healthz: n.Presence.Healthz, Metrics: n.Presence.Metrics,
-		Get: n.Presence.Get}
 	skipped := n.skipped
 	if skipped == nil {
 		skipped = func(err error) { rep.Notes = append(rep.Notes, fmt.Sprintf("not read: %v", err)) }
 	}
-	n.asked = n.Ask(ctx, from, skipped)
+	silent := kubeproxy.Silent(rep.Findings)
+	if n.asked = (kubeproxy.Answers{}); !silent {
+		n.asked = n.Ask(ctx, skipped)
+	}
 	n.asked.Findings = append(n.asked.Findings, n.Presence.JudgeRequests(n.asked.Metrics)...)
 	if n.follows {
 		n.forgetFailures()
 	}
 	rep.Findings = append(rep.Findings, n.asked.Findings...)
-	if rep.Mode != "" && !n.asked.Health && !from.Silent {
+	if rep.Mode != "" && !n.asked.Health && !silent {
 		rep.Findings = append(rep.Findings, kubeproxy.UnreadableAnswer("kube-proxy",
 			errors.New("neither healthz nor metrics answered; kube-proxy may just have been restarted")))
 	}

@@ -22,7 +22,7 @@ import (
 // Ways is what packets showed in a replica of the node.
 type (
 	Ways = replay.Answer
-	Flow = replay.Result
+	Flow = replay.Outcome
 	Loss = replay.Loss
 )
 

@@ -18,8 +18,9 @@ import (
 func TestFindLosses(t *testing.T) {
 	pod, strange := netip.MustParseAddr("10.244.0.5"), netip.MustParseAddr("203.0.113.7")
 	flow := func(kind string, from netip.Addr, lost int) Flow {
-		return Flow{Name: "a flow", Kind: kind, Service: "prod/web:http", Pod: from == pod, Node: !from.IsValid(), From: from,
-			To: netip.MustParseAddrPort("192.0.2.7:443"), Protocol: 6, Sent: 4, Lost: lost}
+		return Flow{Sent: 4, Lost: lost, Flow: replay.Flow{Name: "a flow", Kind: kind, Service: "prod/web:http",
+			From: replay.From{Pod: from == pod, Node: !from.IsValid(), Address: from},
+			To:   netip.MustParseAddrPort("192.0.2.7:443"), Protocol: 6}}
 	}
 	rule := Loss{Kind: "rule", Family: "ip", Table: "filter", Chain: "FORWARD", Position: 1, Rule: "-A FORWARD -j DROP", Cured: true}
 	with := func(change func(*Loss)) Loss {

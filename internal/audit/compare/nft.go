@@ -111,28 +111,29 @@ func (d *nftDiffer) compareShared(forms []expect.NFTForm) {
 
 func (d *nftDiffer) compareService(p *model.NFTPort) {
 	all, local, external := expect.Uses(p)
-	dispatch := func(use, local bool, kind string, list []string) {
+	dispatch := func(use, local bool, kind string, list []model.Endpoint) {
 		if !use {
 			return
 		}
-		endpoints := make([]string, 0, len(list))
+		endpoints := make([]model.Endpoint, 0, len(list))
 		seen := make(map[string]bool, len(list))
 		for _, e := range list {
-			if !seen[e] && d.m.NFTEndpoint(p, e) != "" {
-				seen[e], endpoints = true, append(endpoints, e)
+			if !seen[e.Address] && e.Address != "" {
+				seen[e.Address], endpoints = true, append(endpoints, e)
 			}
 		}
 		d.compare(p, p.Chain(kind), d.form.Dispatch(d.m, p, local, endpoints), true, 0)
 		for _, e := range endpoints {
-			c := d.m.Chain(e)
-			if !strings.HasPrefix(e, "endpoint-") || c != nil && d.visited[c.Index] && d.counts == nil {
+			c := d.m.Chain(e.Chain)
+			if e.Chain == "" || c != nil && d.visited[c.Index] && d.counts == nil {
 				continue
 			}
-			d.compare(p, e, d.form.Endpoint(d.m, p, e, d.m.NFTEndpoint(p, e)), true, 1/float64(len(list)))
-			if s := d.m.Sets[model.AffinitySet(e)]; p.Affinity && (s == nil || s.Timeout != p.Seconds) {
-				u := Difference{Own: true, Service: p.Name, Name: model.AffinitySet(e)}
+			d.compare(p, e.Chain, d.form.Endpoint(d.m, p, e.Chain, e.Address), true, e.Chance)
+			set := model.AffinitySet(e.Chain)
+			if s := d.m.Sets[set]; p.Affinity && (s == nil || s.Timeout != p.AffinitySeconds) {
+				u := Difference{Own: true, Service: p.Name, Name: set}
 				if s != nil {
-					u.missing = []rule{{text: fmt.Sprint("timeout ", p.Seconds)}}
+					u.missing = []rule{{text: fmt.Sprint("timeout ", p.AffinitySeconds)}}
 					u.extra = []rule{{text: fmt.Sprint("timeout ", s.Timeout), line: s.Line, handle: s.Handle}}
 				}
 				d.list = append(d.list, u)
@@ -144,7 +145,7 @@ func (d *nftDiffer) compareService(p *model.NFTPort) {
 	if external {
 		d.compare(p, p.Chain("external"), d.form.External(d.m, p), true, 0)
 	}
-	if p.External != nil && len(p.Outside) == 0 && p.NodePort == "" {
+	if p.External != nil && len(p.Outside) == 0 && p.Node == "" {
 		d.visited[p.External.Index] = false
 	}
 	if c := p.Firewall; c != nil && (len(c.Rules) > 0 || slices.ContainsFunc(p.Outside, func(a model.NFTAddress) bool { return a.Ranged })) {
@@ -240,7 +241,7 @@ func (d *nftDiffer) elements(before bool) (list []Difference) {
 			})
 		}
 		for _, e := range slices.Concat(p.Endpoints, p.LocalEndpoints) {
-			ip, port := model.SplitAddress(d.m.NFTEndpoint(p, e))
+			ip, port := model.SplitAddress(e.Address)
 			seen[ip+" . "+ip+" . "+p.Protocol+" . "+port] = d.form.Inline
 		}
 	}

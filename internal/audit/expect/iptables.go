@@ -57,7 +57,7 @@ func (s *Sheet) Shared(m *model.Model, p *model.Port) {
 	portals, nodePorts := m.Chain(m.NAT, "KUBE-SERVICES"), m.Chain(m.NAT, "KUBE-NODEPORTS")
 	external := nameOf(p.EXT, "EXT", p)
 	number := p.Number
-	if p.ClusterIP != "" && portals != nil {
+	if p.Served() && portals != nil {
 		to := nameOf(p.SVC, "SVC", p)
 		if p.InternalLocal {
 			to = nameOf(p.SVL, "SVL", p)
@@ -85,8 +85,8 @@ func (s *Sheet) Shared(m *model.Model, p *model.Port) {
 				s.add(r)
 			}
 		}
-		if p.NodePort != "" && nodePorts != nil {
-			r := Rule{Chain: nodePorts.Index, Protocol: p.Protocol, Port: p.NodePort, Target: external}
+		if p.Node != "" && nodePorts != nil {
+			r := Rule{Chain: nodePorts.Index, Protocol: p.Protocol, Port: p.Node, Target: external}
 			s.add(r)
 			if m.Loopback {
 				r.Destination = "127.0.0.0/8"
@@ -100,17 +100,17 @@ func (s *Sheet) Shared(m *model.Model, p *model.Port) {
 // blocked returns the rules of table filter for a Service without endpoints, or without endpoints on this node.
 func (s *Sheet) blocked(m *model.Model, p *model.Port, number string) {
 	portals, outside := m.Chain(m.Filter, "KUBE-SERVICES"), m.Chain(m.Filter, "KUBE-EXTERNAL-SERVICES")
-	if outside != nil && p.EXT != nil && p.ExternalLocal && len(p.Local) == 0 {
+	if outside != nil && p.EXT != nil && p.ExternalLocal && len(p.LocalEndpoints) == 0 {
 		for _, a := range p.Outside {
 			s.add(Rule{Chain: outside.Index, Destination: a.IP, Protocol: p.Protocol, Port: number, Target: "DROP"})
 		}
-		if p.NodePort != "" {
-			s.add(Rule{Chain: outside.Index, Flags: ruleset.ToLocal, Protocol: p.Protocol, Port: p.NodePort, Target: "DROP"})
+		if p.Node != "" {
+			s.add(Rule{Chain: outside.Index, Flags: ruleset.ToLocal, Protocol: p.Protocol, Port: p.Node, Target: "DROP"})
 		}
 	}
 	seen := map[Rule]bool{}
 	for _, r := range p.Lines { // only these rules show the Service, so each is its own witness
-		cluster := portals != nil && r.Chain == portals.Index && p.ClusterIP == ""
+		cluster := portals != nil && r.Chain == portals.Index && p.Blocked != ""
 		key := Rule{Chain: r.Chain, Destination: r.Destination, Port: r.Port}
 		if !cluster && (outside == nil || r.Chain != outside.Index || p.EXT != nil) || seen[key] {
 			continue
@@ -132,13 +132,13 @@ func (s *Sheet) blocked(m *model.Model, p *model.Port, number string) {
 
 // Policy returns the rules of a SVC chain, or of a SVL chain for endpoints on this node.
 func (s *Sheet) Policy(m *model.Model, p *model.Port, local bool) {
-	if m.Masquerade != nil && p.ClusterIP != "" && p.InternalLocal == local {
+	if m.Masquerade != nil && p.Served() && p.InternalLocal == local {
 		s.add(masqueraded(*m.Masquerade,
 			Rule{Destination: p.ClusterIP, Protocol: p.Protocol, Port: p.Number, Target: markMasq}))
 	}
 	endpoints := p.Endpoints
 	if local {
-		endpoints = p.Local
+		endpoints = p.LocalEndpoints
 	}
 	for _, e := range endpoints {
 		if p.Affinity != 0 {
@@ -171,7 +171,7 @@ func (s *Sheet) External(m *model.Model, p *model.Port) {
 	}
 	s.add(Rule{Flags: ruleset.FromLocal, Target: markMasq})
 	s.add(Rule{Flags: ruleset.FromLocal, Target: all})
-	if len(p.Local) > 0 {
+	if len(p.LocalEndpoints) > 0 {
 		s.add(Rule{Target: nameOf(p.SVL, "SVL", p)})
 	}
 }

@@ -130,12 +130,12 @@ func (f *NFTForm) Sets(m *model.NFT) []string {
 // Uses reports which chains a Service has: for all endpoints, for those on this node, and for external traffic.
 func Uses(p *model.NFTPort) (all, local, external bool) {
 	written := func(c *ruleset.NFTChain) bool { return c != nil && len(c.Rules) > 0 }
-	external = p.Serves && (len(p.Outside) > 0 || p.NodePort != "" || written(p.External))
+	external = p.Serves && (len(p.Outside) > 0 || p.Node != "" || written(p.External))
 	leads := false // the chain for external traffic leads to endpoints on this node
 	for i := 0; p.External != nil && i < len(p.External.Rules); i++ {
 		leads = leads || p.External.Rules[i].Target == p.Chain("local")
 	}
-	local = p.Serves && (p.InternalLocal && !p.Blocked || p.ExternalLocal && external && (leads || written(p.Local)))
+	local = p.Serves && (p.InternalLocal && p.Blocked == "" || p.ExternalLocal && external && (leads || written(p.Local)))
 	return p.Serves && (!p.InternalLocal || external), local, external
 }
 
@@ -154,7 +154,7 @@ func Elements(p *model.NFTPort, add func(set, key, value string)) {
 	switch {
 	case p.ClusterIP != "":
 		add("cluster-ips", p.ClusterIP, "")
-		if p.Blocked {
+		if p.Blocked != "" {
 			add("no-endpoint-services", p.ClusterIP+to+number, no)
 		} else {
 			add("service-ips", p.ClusterIP+to+number, inside)
@@ -183,8 +183,8 @@ func Elements(p *model.NFTPort, add func(set, key, value string)) {
 	if p.Firewall != nil && len(p.Firewall.Rules) > 0 && !ranged {
 		add("firewall-ips", "its addresses"+to+"port", " goto "+p.Chain("firewall"))
 	}
-	if p.NodePort != "" && (external || !p.Serves) {
-		place("service-nodeports", "no-endpoint-nodeports", p.Protocol+" . "+p.NodePort)
+	if p.Node != "" && (external || !p.Serves) {
+		place("service-nodeports", "no-endpoint-nodeports", p.Protocol+" . "+p.Node)
 	}
 }
 
@@ -213,8 +213,8 @@ func choices(n int) string {
 }
 
 // Dispatch returns the rules of the chain of a Service, or of its endpoints on this node. Endpoints are chains or addresses.
-func (f *NFTForm) Dispatch(m *model.NFT, p *model.NFTPort, local bool, endpoints []string) (rules []string) {
-	if to := p.ClusterIP; !f.Inline && m.Masquerades && p.InternalLocal == local && !p.Blocked {
+func (f *NFTForm) Dispatch(m *model.NFT, p *model.NFTPort, local bool, endpoints []model.Endpoint) (rules []string) {
+	if to := p.ClusterIP; !f.Inline && m.Masquerades && p.InternalLocal == local && p.Blocked == "" {
 		if to = m.Family + " daddr " + cmp.Or(to, p.Marked) + " "; m.ByPort {
 			to += p.Protocol + " dport " + p.Number + " "
 		}
@@ -222,14 +222,14 @@ func (f *NFTForm) Dispatch(m *model.NFT, p *model.NFTPort, local bool, endpoints
 	}
 	for _, e := range endpoints {
 		if p.Affinity {
-			rules = append(rules, m.Family+" saddr @"+model.AffinitySet(e)+" goto "+e)
+			rules = append(rules, m.Family+" saddr @"+model.AffinitySet(e.Target())+" goto "+e.Target())
 		}
 	}
 	switch choice := fmt.Sprintf("numgen random mod %d ", len(endpoints)); {
 	case p.Affinity || !f.Inline:
 		rules = append(rules, choice+"vmap "+choices(len(endpoints)))
 	case f.Single && len(endpoints) == 1:
-		rules = append(rules, "meta l4proto "+p.Protocol+" dnat to "+endpoints[0])
+		rules = append(rules, "meta l4proto "+p.Protocol+" dnat to "+endpoints[0].Target())
 	default:
 		rules = append(rules, "meta l4proto "+p.Protocol+" dnat to "+choice+"map "+choices(len(endpoints)))
 	}

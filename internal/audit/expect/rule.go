@@ -29,7 +29,7 @@ type Sheet struct{ Rules []Rule }
 
 // add adds a rule. Its conditions are the fields that are set, and r.Flags.
 func (s *Sheet) add(r Rule) {
-	r.Source = model.TrimCIDR(r.Source)
+	r.Source, r.Destination = model.TrimCIDR(r.Source), model.TrimCIDR(r.Destination)
 	s.Rules = append(s.Rules, r)
 	w := &s.Rules[len(s.Rules)-1]
 	set := func(is bool, flags ruleset.Flags) {
@@ -50,7 +50,7 @@ func (s *Sheet) add(r Rule) {
 
 // Read returns a rule of a save, without its chain.
 func Read(r *ruleset.Rule) Rule {
-	w := Rule{Flags: r.Flags & Known, Target: r.Target, Source: model.TrimCIDR(r.Source), Destination: r.Destination,
+	w := Rule{Flags: r.Flags & Known, Target: r.Target, Source: model.TrimCIDR(r.Source), Destination: model.TrimCIDR(r.Destination),
 		Protocol: r.Protocol, Port: r.Port, To: r.To, Chance: r.Chance}
 	if n := math.Round(1 / w.Chance); w.Chance > 0 && math.Abs(w.Chance-1/n) < 1e-9 { // the kernel stores it in 31 bits
 		w.Chance = 1 / n

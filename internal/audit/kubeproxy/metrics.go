@@ -20,13 +20,13 @@ import (
 type Metrics struct {
 	Families map[string]SyncMetrics `json:"families"`
 	Requests Requests               `json:"requests"`
-	clockSet time.Time              // as in Health
+	clockSet time.Time              // ages of earlier times count from then on, because they cannot be compared with the clock
 }
 
 // SyncMetrics are the metrics of one address family.
 type SyncMetrics struct {
-	LastSync, LastQueued                                          time.Time // zero: never
-	RestoreFailures, PartialRestoreFailures, NFTablesSyncFailures float64
+	LastSync, LastQueued time.Time // zero: never
+	Failures             float64
 }
 
 // Of returns the metrics of a family, "ip" or "ip6", and whether there are any.
@@ -48,15 +48,22 @@ func (m Metrics) Wrote(family string) (wrote, known bool) {
 // Failures counts the failed writes of rules since kube-proxy's start.
 func (m Metrics) Failures() (n float64) {
 	for _, f := range m.Families {
-		n += f.RestoreFailures + f.PartialRestoreFailures + f.NFTablesSyncFailures
+		n += f.Failures
 	}
 	return n
 }
 
-// ParseMetrics reads the Prometheus text of :10249/metrics and keeps only the metrics about writing rules.
+// Intervals of kube-proxy.
+const (
+	syncTimeout = time.Minute             // an update waits at most this long: 2 x syncPeriod
+	fullSync    = time.Hour + time.Minute // the rules are written at least this often, with slack
+)
+
+// ParseMetrics reads the Prometheus text of :10249/metrics and keeps only the metrics about writing rules. Since 1.33 these are missing
+// before the first sync.
 func ParseMetrics(r io.Reader) (Metrics, error) {
 	m := Metrics{Families: map[string]SyncMetrics{}}
-	in := input.NewLines(r)
+	in, own, synced := input.NewLines(r), false, false
 	for {
 		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -66,11 +73,15 @@ func ParseMetrics(r io.Reader) (Metrics, error) {
 			return Metrics{}, err
 		}
 		m.Requests.add(line)
+		own = own || strings.HasPrefix(line, "kubeproxy_")
+		synced = synced || strings.HasPrefix(line, "kubeproxy_sync_proxy_rules_last_")
 		if rest, ok := strings.CutPrefix(line, "kubeproxy_sync_proxy_rules_"); ok && !m.parseLine(rest) {
 			return Metrics{}, input.Unreadable(in.N, "metric without a number")
 		}
 	}
-	if len(m.Families) == 0 {
+	if len(m.Families) == 0 && own && !synced {
+		m.Families[""] = SyncMetrics{}
+	} else if len(m.Families) == 0 {
 		return Metrics{}, input.Unknown(0, "none of kube-proxy's metrics about writing rules found")
 	}
 	return m, nil
@@ -85,9 +96,9 @@ func (m *Metrics) parseLine(s string) bool {
 	set := map[string]func(v float64){
 		"last_timestamp_seconds":                  func(v float64) { f.LastSync = unixTime(v) },
 		"last_queued_timestamp_seconds":           func(v float64) { f.LastQueued = unixTime(v) },
-		"iptables_restore_failures_total":         func(v float64) { f.RestoreFailures = v },
-		"iptables_partial_restore_failures_total": func(v float64) { f.PartialRestoreFailures = v },
-		"nftables_sync_failures_total":            func(v float64) { f.NFTablesSyncFailures = v },
+		"iptables_restore_failures_total":         func(v float64) { f.Failures += v },
+		"iptables_partial_restore_failures_total": func(v float64) { f.Failures += v },
+		"nftables_sync_failures_total":            func(v float64) { f.Failures += v },
 	}[name]
 	if set == nil || family != "" && family != "IPv4" && family != "IPv6" {
 		return true // another metric, or another program's
@@ -123,32 +134,39 @@ func JudgeMetrics(m Metrics, now time.Time) []proxy.Finding {
 		if !f.LastSync.IsZero() && f.LastQueued.After(m.clockSet) {
 			f.LastSync = later(f.LastSync, m.clockSet)
 		}
-		waiting := f.LastQueued.Sub(f.LastSync)
 		switch {
 		case f.LastSync.IsZero() && f.LastQueued.IsZero():
 			out.Addf("kubeproxy.sync.never", "kube-proxy has not written its rules%s since it started", of)
 			continue
 		case f.LastSync.IsZero() && now.Sub(f.LastQueued) <= syncTimeout:
 			continue // just started
-		case waiting > 0 && now.Sub(f.LastQueued) > syncTimeout:
+		case f.LastQueued.After(f.LastSync) && now.Sub(f.LastQueued) > syncTimeout:
 			out.Addf("kubeproxy.sync.stuck",
 				"an update%s has been pending for %s; the rules were last written %s ago", of, age(now, f.LastQueued), age(now, f.LastSync))
 			continue // failures are a consequence
-		case waiting > syncTimeout:
-			out.Addf("kubeproxy.sync.stuck", "the last update%s was queued %s after the rules were last written", of, waiting.Round(time.Second))
-			continue
 		case now.Sub(f.LastSync) > fullSync:
 			out.Addf("kubeproxy.sync.dead",
 				"the rules%s were last written %s ago; kube-proxy writes them at least once an hour", of, age(now, f.LastSync))
 			continue
 		}
-		if n := f.RestoreFailures + f.NFTablesSyncFailures; n > 0 {
-			out.Addf("kubeproxy.sync.restore-failures",
-				"writing rules%s has failed %.0f times since kube-proxy started (partial restores: %.0f)", of, n, f.PartialRestoreFailures)
-		} else if f.PartialRestoreFailures > 0 {
-			out.Addf("kubeproxy.sync.restore-failures",
-				"partial restores%s have failed %.0f times; each was followed by a full one", of, f.PartialRestoreFailures)
+		if f.Failures > 0 {
+			out.Addf("kubeproxy.sync.restore-failures", "writing rules%s has failed %.0f times since kube-proxy started", of, f.Failures)
 		}
 	}
 	return out.List
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func age(now, then time.Time) string {
+	if then.IsZero() {
+		return "an unknown time"
+	}
+	return now.Sub(then).Round(time.Second).String()
 }

@@ -78,8 +78,7 @@ func (p *Presence) Look(ctx context.Context) []proxy.Finding {
 	}
 	page, status, state := p.Get.read(ctx, cmp.Or(p.Healthz, defaultHealthz))
 	if h, err := ParseHealth(page, status); state == nil && err == nil {
-		h.clockSet = p.ClockSet()
-		p.health = JudgeHealth(h, time.Now())
+		p.health = JudgeHealth(h)
 	}
 	switch {
 	case state == nil:
@@ -137,9 +136,6 @@ func (p *Presence) Figures(ctx context.Context) (m Metrics, slow bool) {
 	page, _, err := p.Get.read(ctx, cmp.Or(p.Metrics, defaultMetrics))
 	if err == nil {
 		m, _ = ParseMetrics(bytes.NewReader(page))
-		if bytes.Contains(page, []byte("\nkubeproxy_")) && !bytes.Contains(page, []byte("\nkubeproxy_sync_proxy_rules_last_")) {
-			m.Families = map[string]SyncMetrics{"": {}} // since 1.33 these metrics are missing before the first sync
-		}
 		return m, false
 	}
 	if !timedOut(err) {
@@ -242,8 +238,8 @@ func (p *Presence) isHealthz(ctx context.Context, address string) bool {
 	if err != nil {
 		return false
 	}
-	h, err := ParseHealth(body, status)
-	return err == nil && !h.CurrentTime.IsZero()
+	_, err = ParseHealth(body, status)
+	return err == nil
 }
 
 // reachable returns an address to connect to, for an address that a process listens on.
@@ -273,19 +269,13 @@ func findProxy(h *host.Host) (best host.Process, found bool, err error) {
 	return best, found, err
 }
 
-// isProxy recognises kube-proxy by its name, hyperkube by its first argument, and k3s and MicroK8s, which contain kube-proxy.
+// isProxy recognises kube-proxy by its name, and k3s and MicroK8s, which contain it.
 func isProxy(p host.Process) bool {
 	name := p.Name
 	if len(p.Args) > 0 {
 		name = path.Base(p.Args[0])
 	}
-	switch {
-	case name == "kube-proxy", name == "kubelite", name == "k3s", strings.HasPrefix(name, "k3s-"), p.Name == "kube-proxy":
-		return true
-	case name == "hyperkube" && len(p.Args) > 1:
-		return p.Args[1] == "kube-proxy" || p.Args[1] == "proxy"
-	}
-	return false
+	return name == "kube-proxy" || name == "kubelite" || name == "k3s" || strings.HasPrefix(name, "k3s-") || p.Name == "kube-proxy"
 }
 
 // isRunnable reports whether a process can run: it is not stopped, dead, or blocked in the kernel.

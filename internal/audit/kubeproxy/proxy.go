@@ -15,15 +15,6 @@ const (
 	defaultMetrics = "http://127.0.0.1:10249/metrics"
 )
 
-// Pages are the addresses of kube-proxy's pages. On the running node, empty fields mean the usual addresses.
-type Pages struct {
-	Live             bool
-	Silent           bool      // kube-proxy is known not to respond
-	Healthz, Metrics string    // URLs
-	ClockSet         time.Time // when the clock was last set; zero if unknown
-	Get              Get       // nil means Page
-}
-
 // Get reads a page: Page, or its stand-in in tests.
 type Get func(ctx context.Context, address string) (body []byte, status int, err error)
 
@@ -41,36 +32,36 @@ type Answers struct {
 	Metrics  Metrics
 }
 
-// Ask reads healthz and metrics. It leaves out a source that cannot be read and calls leftOut with the reason.
-func Ask(ctx context.Context, from Pages, leftOut func(error)) Answers {
-	var p Answers
-	now := time.Now()
-	switch {
-	case from.Silent:
-		from.Healthz, from.Metrics = "", ""
-	case from.Live:
-		from.Healthz, from.Metrics = cmp.Or(from.Healthz, defaultHealthz), cmp.Or(from.Metrics, defaultMetrics)
+// Ask reads healthz and metrics: on a node at the usual addresses, if none is known. It leaves out a source that cannot be read and calls
+// leftOut with the reason.
+func (p *Presence) Ask(ctx context.Context, leftOut func(error)) (a Answers) {
+	healthz, metrics := p.Healthz, p.Metrics
+	if p.Host != nil {
+		healthz, metrics = cmp.Or(healthz, defaultHealthz), cmp.Or(metrics, defaultMetrics)
 	}
-	if from.Healthz != "" {
-		if body, status, err := from.Get.read(ctx, from.Healthz); err != nil {
-			leftOut(err)
-		} else if h, err := ParseHealth(body, status); err != nil {
-			p.Findings = append(p.Findings, UnreadableAnswer(from.Healthz, err))
-		} else {
-			p.Health, h.clockSet = true, from.ClockSet
-			p.Findings = append(p.Findings, JudgeHealth(h, now)...)
+	read := func(address string, judge func(body []byte, status int) ([]proxy.Finding, error)) {
+		if address == "" {
+			return
 		}
-	}
-	if from.Metrics != "" {
-		if body, _, err := from.Get.read(ctx, from.Metrics); err != nil {
+		body, status, err := p.Get.read(ctx, address)
+		if err != nil {
 			leftOut(err)
-		} else if m, err := ParseMetrics(bytes.NewReader(body)); err != nil {
-			p.Findings = append(p.Findings, UnreadableAnswer(from.Metrics, err))
-		} else {
-			m.clockSet = from.ClockSet
-			p.Health, p.Metrics = true, m
-			p.Findings = append(p.Findings, JudgeMetrics(m, now)...)
+			return
 		}
+		found, err := judge(body, status)
+		if a.Health = a.Health || err == nil; err != nil {
+			found = []proxy.Finding{UnreadableAnswer(address, err)}
+		}
+		a.Findings = append(a.Findings, found...)
 	}
-	return p
+	read(healthz, func(body []byte, status int) ([]proxy.Finding, error) {
+		h, err := ParseHealth(body, status)
+		return JudgeHealth(h), err
+	})
+	read(metrics, func(body []byte, _ int) (found []proxy.Finding, err error) {
+		a.Metrics, err = ParseMetrics(bytes.NewReader(body))
+		a.Metrics.clockSet = p.ClockSet()
+		return JudgeMetrics(a.Metrics, time.Now()), err
+	})
+	return a
 }

@@ -30,7 +30,7 @@ func (m *Model) readFilter() {
 			}
 			p := m.named(service, r.Protocol)
 			if p.Lines == nil && what == "has no endpoints" { // its chains are left over
-				p.SVC, p.SVL, p.EXT, p.FW, p.Endpoints, p.Local, p.witness = nil, nil, nil, nil, nil, nil, nil
+				p.SVC, p.SVL, p.EXT, p.FW, p.Endpoints, p.LocalEndpoints, p.witness = nil, nil, nil, nil, nil, nil, nil
 			}
 			p.Lines = append(p.Lines, r)
 			if name == "KUBE-SERVICES" {
@@ -38,9 +38,9 @@ func (m *Model) readFilter() {
 			}
 			p.ExternalLocal = p.ExternalLocal || p.EXT == nil && what == "has no local endpoints"
 			if r.Destination != "" {
-				p.addOutside(Address{IP: r.Destination, Blocked: true})
+				p.addOutside(Address{IP: TrimCIDR(r.Destination), Blocked: true})
 			} else {
-				p.NodePort = cmp.Or(p.NodePort, r.Port)
+				p.Node = cmp.Or(p.Node, r.Port)
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func (m *Model) readFilter() {
 			m.Strangers = append(m.Strangers, r)
 			continue
 		}
-		m.HealthPorts[service] = atoi(r.Port)
+		m.health[service] = atoi(r.Port)
 	}
 }
 
@@ -72,7 +72,7 @@ func (m *Model) named(name, protocol string) *Port {
 			return p
 		}
 	}
-	p := &Port{Name: name, Protocol: protocol}
+	p := &Port{Service: Service{Name: name, Protocol: protocol}}
 	m.byName[portName{name, protocol}] = p
 	m.Ports = append(m.Ports, p)
 	return p
@@ -82,7 +82,7 @@ func (m *Model) named(name, protocol string) *Port {
 func (m *Model) finish(p *Port) {
 	for _, r := range []*ruleset.Rule{p.Portal, p.witness} {
 		if r != nil && p.ClusterIP == "" && r.Has(ruleset.ByDestination|ruleset.ByPort) && !r.Has(ruleset.NotDestination) {
-			p.ClusterIP, p.Number = r.Destination, r.Port
+			p.ClusterIP, p.Number = TrimCIDR(r.Destination), r.Port
 			if p.Portal == nil {
 				p.InternalLocal = p.SVL != nil && r.Chain == p.SVL.Index
 			}
@@ -93,9 +93,9 @@ func (m *Model) finish(p *Port) {
 	}
 	slices.Sort(p.Ranges)
 	p.Ranges = slices.Compact(p.Ranges)
-	records, endpoints := 0, len(p.Endpoints)+len(p.Local)
+	records, endpoints := 0, len(p.Endpoints)+len(p.LocalEndpoints)
 	if p.Affinity == 0 {
-		for _, e := range slices.Concat(p.Endpoints, p.Local) {
+		for _, e := range slices.Concat(p.Endpoints, p.LocalEndpoints) {
 			if r := m.Chains[e.Index].Translate; r != nil && r.Has(ruleset.RecentSet) {
 				records++
 			}
@@ -103,6 +103,39 @@ func (m *Model) finish(p *Port) {
 	}
 	if p.Affinity == 0 && records > 0 && 2*records >= endpoints {
 		p.Affinity = -1
+	}
+	m.complete(p)
+}
+
+// complete writes what is known of a Service in the report's form.
+func (m *Model) complete(p *Port) {
+	for _, r := range p.Lines { // without endpoints, only table filter has the ClusterIP
+		if p.Portal == nil && p.witness == nil && m.Filter.Chain("KUBE-SERVICES") == m.Chains[r.Chain].Chain {
+			p.Blocked, p.InternalLocal = strings.ToLower(r.Target), r.Target == "DROP"
+			p.ClusterIP, p.Number = TrimCIDR(r.Destination), r.Port
+		}
+	}
+	p.Family, p.Port, p.NodePort, p.AffinitySeconds = m.Save.Family, atoi(p.Number), atoi(p.Node), int(max(0, p.Affinity))
+	p.Health = m.health[p.Name]
+	for _, a := range p.Outside {
+		if a.Balancer {
+			p.LoadBalancerIPs = append(p.LoadBalancerIPs, a.IP)
+		} else {
+			p.ExternalIPs = append(p.ExternalIPs, a.IP)
+		}
+	}
+	for i := 0; m.Filter != nil && i < len(p.Ranges); i++ {
+		p.SourceRanges = append(p.SourceRanges, cmp.Or(p.Ranges[i], map[string]string{ruleset.IPv4: "0.0.0.0/0", ruleset.IPv6: "::/0"}[p.Family]))
+	}
+	for _, c := range []*ruleset.Chain{p.FW, p.EXT, p.SVC, p.SVL} {
+		if c != nil {
+			p.Chains = append(p.Chains, c.Name)
+		}
+	}
+	for _, list := range [][]Endpoint{p.Endpoints, p.LocalEndpoints} {
+		for i := range list {
+			list[i].Address, list[i].Chance = m.Chains[list[i].Index].To, 1/float64(len(list))
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ const largeCluster = 1000
 // FromRules reads the Services of iptables mode. nat and filter are nil if the table must not be read. Without
 // services, only what Services share is read.
 func FromRules(save *ruleset.Save, nat, filter *ruleset.Table, services bool) *Model {
-	m := &Model{Save: save, NAT: nat, Filter: filter, Chains: make([]Chain, save.Chains+1), HealthPorts: map[string]int{},
+	m := &Model{Save: save, NAT: nat, Filter: filter, Chains: make([]Chain, save.Chains+1), health: map[string]int{},
 		byHash: map[string]*Port{}, byName: map[portName]*Port{}}
 	for _, t := range save.Tables {
 		for _, c := range t.Chains {
@@ -180,10 +180,10 @@ func (m *Model) readShared() {
 		p := m.ownerOf(r, to)
 		p.Lines = append(p.Lines, r)
 		if r.Destination == "" && p.serves == nil {
-			p.NodePort, p.serves = r.Port, r
+			p.Node, p.serves = r.Port, r
 		} else if r.Destination != "" {
 			p.Loopback = true
-			p.NodePort = cmp.Or(p.NodePort, r.Port)
+			p.Node = cmp.Or(p.Node, r.Port)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (m *Model) readPortal(p *Port, r *ruleset.Rule, kind string) {
 	switch {
 	case kind != "SVC" && kind != "SVL":
 		if r.Has(ruleset.ByDestination) {
-			p.addOutside(Address{IP: r.Destination, Ranged: kind == "FW",
+			p.addOutside(Address{IP: TrimCIDR(r.Destination), Ranged: kind == "FW",
 				Balancer: kind == "FW" || p.FW == nil && strings.HasSuffix(r.Comment, " loadbalancer IP")})
 		}
 	case p.Portal == nil:
@@ -270,12 +270,12 @@ func (m *Model) readDispatch(p *Port, c, to *Chain, r *ruleset.Rule) {
 	to.stamp = m.stamp
 	list := &p.Endpoints
 	if c.Kind == "SVL" {
-		list = &p.Local
+		list = &p.LocalEndpoints
 	}
 	if *list == nil {
 		*list = make([]Endpoint, 0, len(c.Rules))
 	}
-	*list = append(*list, Endpoint{r.Jump, r.Target})
+	*list = append(*list, Endpoint{Index: r.Jump, Chain: r.Target, Line: int(r.Line)})
 	switch {
 	case to.Port == nil:
 		to.Port = p
@@ -345,7 +345,7 @@ func (m *Model) hashes(c *Chain, p *Port, address string) bool {
 func (m *Model) EndpointChain(p *Port, e Endpoint) string {
 	c := &m.Chains[e.Index]
 	if c.Port == p && c.Named || !p.Named {
-		return e.Name
+		return e.Chain
 	}
 	return "KUBE-SEP-" + string(m.hash.Sum16(p.Name, p.Protocol, c.Address))
 }

@@ -14,22 +14,17 @@ import (
 
 // Port is one port of a Service.
 type Port struct {
-	Name     string // as in the rules' comments: ns/name[:port]
-	Protocol string
-	Hash     string // in the names of its chains; "" without chains
-	Named    bool   // the hash of name and protocol is Hash
+	Service        // what the rules show of it; Name is as in their comments
+	Hash    string // in the names of its chains; "" without chains
+	Named   bool   // the hash of name and protocol is Hash
 
 	SVC, SVL, EXT, FW *ruleset.Chain // its chains
 
-	ClusterIP, Number string    // "10.96.0.1/32", "443"; "" if no rule of table nat has it
-	NodePort          string    // "" without one
-	Loopback          bool      // the node port has a rule for 127.0.0.0/8
-	Outside           []Address // its addresses for external traffic
-	InternalLocal     bool
-	ExternalLocal     bool
-	Endpoints, Local  []Endpoint
-	Affinity          int32    // seconds; -1 if only the endpoints show it
-	Ranges            []string // the sources that FW admits; "" for all
+	Number, Node string    // Port and NodePort as rules have them; "" if none has it
+	Loopback     bool      // the node port has a rule for 127.0.0.0/8
+	Outside      []Address // its addresses for external traffic
+	Affinity     int32     // seconds; -1 if only the endpoints show it
+	Ranges       []string  // the sources that FW admits; "" for all
 
 	Lines    []*ruleset.Rule // its rules in chains that Services share
 	Portal   *ruleset.Rule   // its rule for the ClusterIP
@@ -38,18 +33,15 @@ type Port struct {
 	detector Detector        // of the witness
 }
 
-// Endpoint is the chain of an endpoint, as a rule of its Service names it.
-type Endpoint struct {
-	Index int32
-	Name  string
-}
+// Served reports whether rules of table nat show a ClusterIP with endpoints.
+func (p *Port) Served() bool { return p.ClusterIP != "" && p.Blocked == "" }
 
 // Address is an address for external traffic.
 type Address struct {
-	IP       string // "192.0.2.1/32"
-	Ranged   bool   // only some sources may use it
-	Balancer bool   // it is a load balancer's, as far as the rules show it
-	Blocked  bool   // table nat has no rule for it, only table filter
+	IP       string
+	Ranged   bool // only some sources may use it
+	Balancer bool // it is a load balancer's, as far as the rules show it
+	Blocked  bool // table nat has no rule for it, only table filter
 }
 
 // Detector describes the connections that are masqueraded, by the negation of how kube-proxy recognises local traffic.
@@ -102,11 +94,11 @@ type Model struct {
 	Ports         []*Port
 	Strangers     []*ruleset.Rule // rules of chains that Services share that belong to no Service
 	NodePortJumps []*ruleset.Rule
-	HealthPorts   map[string]int // by Service port
-	Unreadable    int            // rules that iptables could not print
+	Unreadable    int // rules that iptables could not print
 	FirstUnread   *ruleset.Rule
 	Replaced      []*ruleset.Rule // DNAT rules of endpoints whose rules agree on an address, but not their chain's name
 
+	health map[string]int // health check node ports, by Service port
 	hash   Hasher
 	byHash map[string]*Port
 	byName map[portName]*Port

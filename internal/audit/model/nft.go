@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"net"
 	"regexp"
 	"strings"
@@ -30,23 +31,18 @@ type NFT struct {
 
 // NFTPort is one port of a Service.
 type NFTPort struct {
-	Name, Protocol, Base               string // ns/name[:port], tcp, ns/name/tcp/port
-	Service, Local, External, Firewall *ruleset.NFTChain
+	Service                               // what the table shows of it
+	Base                           string // ns/name/tcp/port
+	All, Local, External, Firewall *ruleset.NFTChain
 
-	ClusterIP, Number            string // "" if no element has it
-	Marked                       string // the address whose connections a rule of Service or Local marks
-	Blocked                      bool   // the ClusterIP is in no-endpoint-services
-	NodePort                     string // "" without one
-	Outside                      []NFTAddress
-	InternalLocal, ExternalLocal bool
-	Serves                       bool     // it has endpoints on some node
-	Reached                      bool     // an element names it
-	Endpoints, LocalEndpoints    []string // chains or addresses, as the rules choose among them
-	Sources                      []string // that Firewall admits
-	Ranges                       string   // the same, as its rule names them
-	Affinity                     bool
-	Seconds                      int // timeout of affinity
-	tail                         string
+	Number, Node string // Port and NodePort as elements have them; "" if none has it
+	Marked       string // the address whose connections a rule of All or Local marks
+	Outside      []NFTAddress
+	Serves       bool   // it has endpoints on some node
+	Reached      bool   // an element names it
+	Ranges       string // the sources that Firewall admits, as its rule names them
+	Affinity     bool
+	tail         string
 }
 
 // NFTAddress is an address for external traffic.
@@ -96,7 +92,7 @@ func FromNFT(t *ruleset.NFTTable) *NFT {
 		p.tail = c.Name[len(kind)+1:]
 		switch kind {
 		case "service":
-			p.Service = c
+			p.All = c
 		case "local":
 			p.Local = c
 		case "external":
@@ -109,6 +105,7 @@ func FromNFT(t *ruleset.NFTTable) *NFT {
 	m.readElements()
 	for _, p := range m.Ports {
 		m.readChains(p)
+		p.complete()
 	}
 	m.fit()
 	return m
@@ -123,7 +120,7 @@ func (m *NFT) Port(base string) *NFTPort {
 	if len(parts) != 4 {
 		return nil
 	}
-	p := &NFTPort{Name: parts[0] + "/" + parts[1], Protocol: parts[2], Base: base}
+	p := &NFTPort{Service: Service{Name: parts[0] + "/" + parts[1], Protocol: parts[2], Family: m.Family}, Base: base}
 	if parts[3] != "" {
 		p.Name += ":" + parts[3]
 	}
@@ -171,13 +168,14 @@ func (m *NFT) readElements() {
 			p.Serves = p.Serves || strings.HasPrefix(set, "service-") || e.Verdict == "drop"
 			switch {
 			case len(e.Key) == 2:
-				if p.NodePort == "" {
-					p.NodePort = number
-				}
+				p.Node = cmp.Or(p.Node, number)
 				p.ExternalLocal = p.ExternalLocal || e.Verdict == "drop"
 			case kind == "service" || kind == "local", kind == "" && (m.clusterIPs[e.Key[0]] || m.Sets["cluster-ips"] == nil):
 				if p.ClusterIP == "" {
-					p.ClusterIP, p.Number, p.Blocked = e.Key[0], number, kind == ""
+					p.ClusterIP, p.Number = e.Key[0], number
+					if kind == "" {
+						p.Blocked = cmp.Or(e.Verdict, "reject")
+					}
 					p.InternalLocal = kind == "local" || e.Verdict == "drop"
 				}
 			case kind == "external" || kind == "firewall" || kind == "":
@@ -205,12 +203,12 @@ func (m *NFT) readChains(p *NFTPort) {
 	votes := 0
 	for _, of := range [...]struct {
 		c    *ruleset.NFTChain
-		list *[]string
-	}{{p.Service, &p.Endpoints}, {p.Local, &p.LocalEndpoints}} {
+		list *[]Endpoint
+	}{{p.All, &p.Endpoints}, {p.Local, &p.LocalEndpoints}} {
 		if of.c == nil {
 			continue
 		}
-		var single []string
+		var single []Endpoint
 		for _, r := range of.c.Rules {
 			if x := m.words.rule.FindStringSubmatch(r.Text); p.ClusterIP == "" && x != nil && x[1] != "" {
 				p.Marked, p.InternalLocal = x[1], of.c == p.Local
@@ -219,35 +217,35 @@ func (m *NFT) readChains(p *NFTPort) {
 				votes++
 			}
 			if _, to, ok := strings.Cut(r.Text, "dnat to "); ok && r.Entries == nil && single == nil {
-				single = []string{to}
+				single = []Endpoint{m.endpoint(p, to, r.Line)}
 			}
 			if r.Entries != nil && *of.list == nil {
-				*of.list = make([]string, 0, len(r.Entries))
+				*of.list = make([]Endpoint, 0, len(r.Entries))
 				for _, e := range r.Entries {
-					*of.list = append(*of.list, e.Target)
+					*of.list = append(*of.list, m.endpoint(p, e.Target, r.Line))
 				}
 			}
 		}
 		if *of.list == nil && single != nil {
 			*of.list = single
 			m.Single++
-		} else if len(*of.list) == 1 && !strings.HasPrefix((*of.list)[0], "endpoint-") {
+		} else if len(*of.list) == 1 && (*of.list)[0].Chain == "" {
 			m.Choices++
 		}
 		for _, e := range *of.list {
-			c := m.Chain(e)
+			c := m.Chain(e.Chain)
 			for i := 0; c != nil && i < len(c.Rules); i++ {
 				if strings.Contains(c.Rules[i].Text, "update @affinity-") {
 					votes++
 				}
 			}
-			if s := m.Sets[AffinitySet(e)]; s != nil && p.Seconds == 0 {
-				p.Seconds = s.Timeout
+			if s := m.Sets[AffinitySet(e.Target())]; s != nil && p.AffinitySeconds == 0 {
+				p.AffinitySeconds = s.Timeout
 			}
 		}
 	}
 	if p.Affinity = votes > 0 && votes >= len(p.Endpoints)+len(p.LocalEndpoints); !p.Affinity {
-		p.Seconds = 0
+		p.AffinitySeconds = 0
 	}
 	local := 0
 	for i := 0; p.External != nil && i < len(p.External.Rules); i++ {
@@ -261,8 +259,8 @@ func (m *NFT) readChains(p *NFTPort) {
 	if p.Firewall != nil && len(p.Firewall.Rules) > 0 {
 		r := p.Firewall.Rules[0]
 		_, p.Ranges, _ = strings.Cut(strings.TrimSuffix(r.Text, " drop"), " saddr != ")
-		if p.Sources = r.Sources; p.Sources == nil && p.Ranges != "" {
-			p.Sources = []string{p.Ranges}
+		if p.SourceRanges = r.Sources; p.SourceRanges == nil && p.Ranges != "" {
+			p.SourceRanges = []string{p.Ranges}
 		}
 	}
 }
@@ -321,20 +319,43 @@ func (m *NFT) fit() {
 	}
 }
 
-// NFTEndpoint returns the address of an endpoint: "10.0.0.1:80" is one, and "endpoint-XXXXXXXX-ns/name/tcp/port__10.0.0.1/80" has it. An
-// IPv6 address has dots there. It returns "" if the endpoint is not the Service's own.
-func (m *NFT) NFTEndpoint(p *NFTPort, target string) string {
+// complete writes what is known of a Service in the report's form.
+func (p *NFTPort) complete() {
+	p.Port, p.NodePort = atoi(p.Number), atoi(p.Node)
+	for _, a := range p.Outside {
+		if p.ExternalIPs = append(p.ExternalIPs, a.IP); a.Ranged {
+			p.LoadBalancerIPs = append(p.LoadBalancerIPs, a.IP)
+		}
+	}
+	for _, c := range []*ruleset.NFTChain{p.Firewall, p.External, p.All, p.Local} {
+		if c != nil {
+			p.Chains = append(p.Chains, c.Name)
+		}
+	}
+	for _, list := range [][]Endpoint{p.Endpoints, p.LocalEndpoints} {
+		for i := range list {
+			list[i].Chance = 1 / float64(len(list))
+		}
+	}
+}
+
+// Target returns the chain of an endpoint, or its address if it has none.
+func (e *Endpoint) Target() string { return cmp.Or(e.Chain, e.Address) }
+
+// endpoint returns the endpoint that a rule names: "10.0.0.1:80", or "endpoint-XXXXXXXX-ns/name/tcp/port__10.0.0.1/80". An IPv6 address has
+// dots there. Without an address, the endpoint is not the Service's own.
+func (m *NFT) endpoint(p *NFTPort, target string, line int) Endpoint {
 	kind, base := NFTServiceChain(target)
 	address, own := strings.CutPrefix(base, p.Base+"__")
 	switch {
 	case kind == "" && strings.Contains(target, ":"):
-		return target
+		return Endpoint{Address: target, Line: line}
 	case kind != "endpoint" || !own:
-		return ""
+		return Endpoint{Chain: target, Line: line}
 	}
 	ip, port, _ := strings.Cut(address, "/")
 	if m.Family == ruleset.IPv6 {
 		ip = strings.ReplaceAll(ip, ".", ":")
 	}
-	return net.JoinHostPort(ip, port)
+	return Endpoint{Address: net.JoinHostPort(ip, port), Chain: target, Line: line}
 }

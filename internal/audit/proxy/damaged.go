@@ -50,7 +50,7 @@ func explain(name, chain string) string {
 // newFinding returns the finding about a difference.
 func newFinding(name, family, table string, d *compare.Difference) Finding {
 	f := Finding{Name: name, Family: family, Table: table, Chain: d.Name, Line: d.Line, Handle: d.Handle,
-		Service: strings.TrimSuffix(d.Service, ":"), Means: explain(name, d.Name)}
+		Service: d.Service, Means: explain(name, d.Name)}
 	switch {
 	case d.Empty:
 		f.Message = d.Name + " is empty"

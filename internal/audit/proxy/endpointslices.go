@@ -28,7 +28,7 @@ type sliceSet map[string]*endpointSlice
 type apiEndpoint struct {
 	address              string // ip:port
 	node                 string
-	zones, nodes         []string // from hints
+	hinted               bool // hints name the zones or nodes that may use it
 	ready                bool
 	serving, terminating bool
 	unsure               bool // it is uncertain whether kube-proxy uses it
@@ -189,14 +189,7 @@ func (s *endpointSlice) endpoint(i, port int) apiEndpoint {
 		terminating: valueOr(e.Conditions.Terminating, false),
 		unsure:      has(s.Metadata.Labels, labelProxy), // until 1.35 kube-proxy skips them
 	}
-	if e.Hints != nil {
-		for _, z := range e.Hints.ForZones {
-			ep.zones = append(ep.zones, z.Name)
-		}
-		for _, n := range e.Hints.ForNodes {
-			ep.nodes = append(ep.nodes, n.Name)
-		}
-	}
+	ep.hinted = e.Hints != nil && len(e.Hints.ForZones)+len(e.Hints.ForNodes) > 0
 	return ep
 }
 

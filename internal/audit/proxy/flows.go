@@ -52,15 +52,15 @@ func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleF
 	all := services.ports()
 	for i := range all {
 		p := &all[i]
-		if ip, err := netip.ParseAddr(p.clusterIP); err == nil {
-			ports[address{p.proto, netip.AddrPortFrom(ip, uint16(p.number))}] = p
+		if ip, err := netip.ParseAddr(p.ClusterIP); err == nil {
+			ports[address{p.Protocol, netip.AddrPortFrom(ip, uint16(p.Port))}] = p
 		}
-		if p.nodePort != 0 {
-			ports[address{p.proto, netip.AddrPortFrom(anyAddress(p.family), uint16(p.nodePort))}] = p
+		if p.NodePort != 0 {
+			ports[address{p.Protocol, netip.AddrPortFrom(anyAddress(p.Family), uint16(p.NodePort))}] = p
 		}
 		for ip := range p.outside {
 			if ip, err := netip.ParseAddr(ip); err == nil {
-				outside[address{p.proto, netip.AddrPortFrom(ip, uint16(p.number))}] = true
+				outside[address{p.Protocol, netip.AddrPortFrom(ip, uint16(p.Port))}] = true
 			}
 		}
 	}
@@ -80,12 +80,12 @@ func StaleFlows(flows []Flow, services *Services, endpoints *Endpoints) []StaleF
 		}
 		if known[port] == nil {
 			known[port] = map[string]bool{}
-			for _, ep := range endpoints.of(port.apiServiceKey) {
+			for _, ep := range endpoints.of(keyOf(&port.Service)) {
 				known[port][ep.address] = true
 			}
 		}
 		if all := known[port]; !all[f.Endpoint.String()] {
-			stale = append(stale, StaleFlow{f, port.name, len(all) == 0})
+			stale = append(stale, StaleFlow{f, port.Name, len(all) == 0})
 		}
 	}
 	return stale

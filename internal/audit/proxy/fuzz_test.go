@@ -17,7 +17,7 @@ import (
 func useUp(t *testing.T, set *ruleset.Set) {
 	t.Helper()
 	eps := endpoints(t, sliceText("", "10.0.0.1 rs @n1 +a", "10.0.0.2 st"))
-	for _, o := range []Options{{}, {Services: npService(t, 30080), Endpoints: eps, NodeName: "n1", Zone: "a"}} {
+	for _, o := range []Options{{}, {Services: npService(t, 30080), Endpoints: eps, NodeName: "n1"}} {
 		rep := Judge([]*ruleset.Set{set}, o)
 		for _, f := range rep.Findings {
 			if f.Name == "" || f.Message == "" {

@@ -42,7 +42,7 @@ func TestHealthy(t *testing.T) {
 			{BeLiberal: &liberal},
 			{Services: svcs},
 			{Endpoints: eps, Services: svcs},
-			{Endpoints: eps, Services: svcs, NodeName: "node0", Zone: "a"},
+			{Endpoints: eps, Services: svcs, NodeName: "node0"},
 		} {
 			rep := Judge(rs, o)
 			wantOne(t, rep, "")

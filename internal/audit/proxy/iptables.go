@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -184,17 +183,10 @@ func (a *audit) judgeTwice() {
 			} else if first.Target != r.Target && r.Conditions() == first.Conditions() && !a.broken[p.Name] && a.model.Chains[first.Jump].Port != p {
 				a.broken[p.Name] = true
 				a.add("kubeproxy.service.duplicate", "nat", nil, r, "line %d already handles %s %s %s for %s",
-					first.Line, r.Destination, r.Protocol, r.Port, first.Target).Service = serviceName(p)
+					first.Line, r.Destination, r.Protocol, r.Port, first.Target).Service = p.Name
 			}
 		}
 	}
-}
-
-func serviceName(p *model.Port) string {
-	if p == nil {
-		return ""
-	}
-	return strings.TrimSuffix(p.Name, ":")
 }
 
 // judgeNodePorts judges the rules that lead to node ports: they come last, and match this node's own addresses, listed or all.
@@ -243,9 +235,11 @@ func (a *audit) judgeUnreferenced() {
 		if at.Kind == "" || !c.Declared() || c.Refs > 0 || at.Kind == "EXT" && a.opts.NoExternalIPs {
 			continue
 		}
-		service := serviceName(at.Port)
-		if at.Kind == "SEP" && service == "" && len(c.Rules) > 0 {
-			service = strings.TrimSuffix(c.Rules[0].Comment, ":")
+		service := ""
+		if at.Port != nil {
+			service = at.Port.Name
+		} else if at.Kind == "SEP" && len(c.Rules) > 0 {
+			service = c.Rules[0].Comment
 		}
 		if !a.broken[service] {
 			a.add("kubeproxy.chain.unreferenced", "nat", c, nil, "no rule of table nat jumps to %s", c.Name).Service = service
@@ -265,61 +259,8 @@ func (a *audit) services() []Service {
 	list := make([]Service, 0, len(m.Ports))
 	for _, p := range m.Ports {
 		if len(p.Lines) > 0 {
-			list = append(list, a.service(p))
+			list = append(list, p.Service)
 		}
-	}
-	return list
-}
-
-func (a *audit) service(p *model.Port) Service {
-	s := Service{Name: serviceName(p), Protocol: p.Protocol, Family: a.save.Family, ClusterIP: model.TrimCIDR(p.ClusterIP),
-		Port: atoi(p.Number), NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal,
-		AffinitySeconds: max(0, int(p.Affinity)), health: a.model.HealthPorts[p.Name]}
-	for _, o := range p.Outside {
-		if o.Balancer {
-			s.LoadBalancerIPs = append(s.LoadBalancerIPs, model.TrimCIDR(o.IP))
-		} else {
-			s.ExternalIPs = append(s.ExternalIPs, model.TrimCIDR(o.IP))
-		}
-	}
-	all := map[string]string{ruleset.IPv4: "0.0.0.0/0", ruleset.IPv6: "::/0"}[a.save.Family]
-	for i := 0; a.filter != nil && i < len(p.Ranges); i++ { // "": all addresses
-		s.SourceRanges = append(s.SourceRanges, cmp.Or(p.Ranges[i], all))
-	}
-	for _, r := range p.Lines {
-		if c := &a.model.Chains[r.Chain]; p.Portal == nil && a.filter.Chain(c.Name) == c.Chain && c.Name == "KUBE-SERVICES" {
-			s.Blocked = strings.ToLower(r.Target)
-			s.ClusterIP, s.Port, s.InternalLocal = model.TrimCIDR(r.Destination), atoi(r.Port), r.Target == "DROP"
-		}
-	}
-	for _, c := range []*ruleset.Chain{p.FW, p.EXT, p.SVC, p.SVL} {
-		if c != nil {
-			s.Chains = append(s.Chains, c.Name)
-		}
-	}
-	s.Endpoints, s.LocalEndpoints = a.endpoints(p.SVC), a.endpoints(p.SVL)
-	return s
-}
-
-// endpoints lists the endpoints to which a chain leads, with the probability of each.
-func (a *audit) endpoints(c *ruleset.Chain) (list []Endpoint) {
-	left := 1.0
-	for i := 0; c != nil && i < len(c.Rules); i++ {
-		r := &c.Rules[i]
-		to := &a.model.Chains[r.Jump]
-		if to.Kind != "SEP" || r.Has(ruleset.ByRecent) {
-			continue
-		}
-		if list == nil {
-			list = make([]Endpoint, 0, len(c.Rules)-i)
-		}
-		e := Endpoint{Chain: r.Target, Line: int(r.Line), Chance: left}
-		if r.Has(ruleset.ByChance) {
-			e.Chance = left * r.Chance
-		}
-		left -= e.Chance
-		e.Address = to.To
-		list = append(list, e)
 	}
 	return list
 }

@@ -26,13 +26,6 @@ type ipvs struct {
 	versions *Versions                                // of the API, if it is followed; else nil
 }
 
-// virtualServer is a virtual server of a Service port.
-type virtualServer struct {
-	*ruleset.VirtualServer
-	local     bool       // its traffic has policy Local
-	endpoints []Endpoint // endpoints that get new connections
-}
-
 // formatPlace formats the key of a virtual server: 10.96.0.1:443/tcp.
 func formatPlace(address netip.Addr, port int, proto string) string {
 	return netip.AddrPortFrom(address, uint16(port)).String() + "/" + proto
@@ -96,11 +89,11 @@ func (r *Judgment) nameServices(ports []apiServicePort) {
 	r.Services = make([]Service, 0, len(ports))
 	for i := range ports {
 		p := &ports[i]
-		if !r.Families[p.family] {
+		if !r.Families[p.Family] {
 			continue
 		}
 		s, found := v.service(p)
-		for _, at := range s.servers {
+		for _, at := range s.Servers {
 			v.claims[at.VirtualServer] = append(v.claims[at.VirtualServer], ServicePort{s.Name, s.Family})
 		}
 		if found {
@@ -138,7 +131,7 @@ func (v *ipvs) findNodes(ports []apiServicePort) {
 	}
 	known, all := map[nodePort]bool{}, map[string]int{}
 	for i := range ports {
-		p := nodePort{ports[i].family, ports[i].proto, ports[i].nodePort}
+		p := nodePort{ports[i].Family, ports[i].Protocol, ports[i].NodePort}
 		if p.port != 0 && !known[p] {
 			known[p] = true
 			all[p.family]++
@@ -165,36 +158,36 @@ func (v *ipvs) findNodes(ports []apiServicePort) {
 
 // service returns the virtual servers of a Service port. found reports whether its ClusterIP is served.
 func (v *ipvs) service(p *apiServicePort) (s Service, found bool) {
-	s = Service{Name: p.name, Protocol: p.proto, Family: p.family,
-		ClusterIP: p.clusterIP, Port: p.number,
+	s = Service{Name: p.Name, Protocol: p.Protocol, Family: p.Family,
+		ClusterIP: p.ClusterIP, Port: p.Port,
 		InternalLocal: p.internal == "Local", ExternalLocal: p.external == "Local"}
 	add := func(address string, port int, local bool) bool {
 		ip, err := netip.ParseAddr(address)
-		at := v.at[formatPlace(ip, port, p.proto)]
+		at := v.at[formatPlace(ip, port, p.Protocol)]
 		if err != nil || at == nil {
 			return false
 		}
-		s.servers = append(s.servers, virtualServer{at, local, endpointsOf(at)})
+		s.Servers = append(s.Servers, model.Server{VirtualServer: at, Local: local, Endpoints: endpointsOf(at)})
 		if local && len(s.LocalEndpoints) == 0 {
 			s.LocalEndpoints = endpointsOf(at)
 		}
 		return true
 	}
-	if found = add(p.clusterIP, p.number, s.InternalLocal); found {
-		s.AffinitySeconds, s.Endpoints = s.servers[0].Affinity, s.servers[0].endpoints
+	if found = add(p.ClusterIP, p.Port, s.InternalLocal); found {
+		s.AffinitySeconds, s.Endpoints = s.Servers[0].Affinity, s.Servers[0].Endpoints
 	}
 	for _, ip := range slices.Sorted(maps.Keys(p.outside)) {
 		switch {
-		case !add(ip, p.number, s.ExternalLocal):
+		case !add(ip, p.Port, s.ExternalLocal):
 		case p.outside[ip] == externalAddress:
 			s.ExternalIPs = append(s.ExternalIPs, ip)
 		default:
 			s.LoadBalancerIPs = append(s.LoadBalancerIPs, ip)
 		}
 	}
-	for _, ip := range v.nodes[p.family] {
-		if p.nodePort != 0 && add(ip.String(), p.nodePort, s.ExternalLocal) {
-			s.NodePort = p.nodePort
+	for _, ip := range v.nodes[p.Family] {
+		if p.NodePort != 0 && add(ip.String(), p.NodePort, s.ExternalLocal) {
+			s.NodePort = p.NodePort
 		}
 	}
 	return s, found
@@ -203,11 +196,11 @@ func (v *ipvs) service(p *apiServicePort) (s Service, found bool) {
 // serves reports whether a Service port may own a virtual server.
 func (v *ipvs) serves(at *ruleset.VirtualServer, p *apiServicePort) bool {
 	ip, port := at.Address.Addr(), int(at.Address.Port())
-	if at.Protocol != p.proto || familyOf(ip) != p.family {
+	if at.Protocol != p.Protocol || familyOf(ip) != p.Family {
 		return false
 	}
-	cluster, _ := netip.ParseAddr(p.clusterIP)
-	return port == p.number && (ip == cluster || p.outside == nil || p.outside[ip.String()] != "") || port == p.nodePort && !v.Bound[ip]
+	cluster, _ := netip.ParseAddr(p.ClusterIP)
+	return port == p.Port && (ip == cluster || p.outside == nil || p.outside[ip.String()] != "") || port == p.NodePort && !v.Bound[ip]
 }
 
 // endpointsOf returns the endpoints that get new connections. Schedulers whose names begin with w
@@ -235,7 +228,7 @@ func endpointsOf(at *ruleset.VirtualServer) []Endpoint {
 // serverEndpoints compares the endpoints of each virtual server of a Service port by the policy of
 // its traffic, until it finds a difference.
 func (c *comparison) serverEndpoints(s *Service) {
-	for i, at := range s.servers {
+	for i, at := range s.Servers {
 		if len(c.rep.ipvs.claims[at.VirtualServer]) > 1 { // it has the endpoints of the Service that was written last
 			continue
 		}
@@ -245,12 +238,12 @@ func (c *comparison) serverEndpoints(s *Service) {
 		}
 		local := d.local()
 		switch {
-		case at.local && (len(local) > 0 || c.opts.NodeName == ""):
-			d.compareLocal(at.endpoints)
-		case !at.local || len(at.endpoints) > 0: // without local endpoints, kube-proxy uses others or none
-			d.compareCluster(at.endpoints)
+		case at.Local && (len(local) > 0 || c.opts.NodeName == ""):
+			d.compareLocal(at.Endpoints)
+		case !at.Local || len(at.Endpoints) > 0: // without local endpoints, kube-proxy uses others or none
+			d.compareCluster(at.Endpoints)
 		}
-		if c.report(s, d, place); c.differs[keyOf(s)] {
+		if c.report(s, d, place) {
 			return
 		}
 	}
@@ -260,17 +253,17 @@ func (c *comparison) serverEndpoints(s *Service) {
 // each address of the load balancer.
 func (c *comparison) differentServer(s *Service, p *apiServicePort) (name, text string) {
 	v := c.rep.ipvs
-	for _, at := range s.servers {
+	for _, at := range s.Servers {
 		if ip := at.Address.Addr(); !v.Local[ip] {
 			return wrongAddress, fmt.Sprintf("%s is not on kube-ipvs0: only this node itself can connect to port %d", ip, at.Address.Port())
 		}
 	}
 	for _, ip := range v.nodes[s.Family] {
 		if s.NodePort != 0 && v.at[formatPlace(ip, s.NodePort, s.Protocol)] == nil {
-			return wrongAddress, fmt.Sprintf("this node does not serve node port %d at %s, where it serves other node ports", p.nodePort, ip)
+			return wrongAddress, fmt.Sprintf("this node does not serve node port %d at %s, where it serves other node ports", p.NodePort, ip)
 		}
 	}
-	for _, at := range s.servers {
+	for _, at := range s.Servers {
 		ip := at.Address.Addr().String()
 		if v.Sources == nil || p.outside[ip] != balancerAddress || len(v.claims[at.VirtualServer]) > 1 {
 			continue

@@ -83,7 +83,7 @@ func (v *Versions) claimant(rep *Judgment, p ServicePort, past bool) ServicePort
 		ports := s.ports()
 		i := slices.IndexFunc(ports, func(of apiServicePort) bool { return rep.ipvs.serves(rep.ipvs.at[p.Name], &of) })
 		if i >= 0 {
-			p = ServicePort{ports[i].name, ports[i].family}
+			p = ServicePort{ports[i].Name, ports[i].Family}
 		}
 		return i >= 0
 	}
@@ -133,7 +133,7 @@ func (c compared) leftOver() []Service {
 	for _, service := range v.versions.services(c.port.Service()) {
 		for _, p := range c.port.among(service.ports()) {
 			s, found := v.service(&p)
-			if found && !slices.ContainsFunc(v.claims[s.servers[0].VirtualServer], func(by ServicePort) bool { return by != c.port }) {
+			if found && !slices.ContainsFunc(v.claims[s.Servers[0].VirtualServer], func(by ServicePort) bool { return by != c.port }) {
 				return []Service{s}
 			}
 		}
@@ -152,7 +152,7 @@ func (v *ipvs) state(p ServicePort) string {
 	for at, ranges := range v.Sources {
 		ip, port := at.Address.Addr().String(), int(at.Address.Port())
 		if slices.ContainsFunc(ports, func(of apiServicePort) bool {
-			return of.outside[ip] != "" && port == of.number && at.Protocol == of.proto
+			return of.outside[ip] != "" && port == of.Port && at.Protocol == of.Protocol
 		}) {
 			lines = append(lines, fmt.Sprint(at, ranges))
 		}

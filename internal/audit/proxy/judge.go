@@ -28,8 +28,7 @@ type Options struct {
 	BeLiberal *bool      // net.netfilter.nf_conntrack_tcp_be_liberal is not 0; nil if unknown
 	Services  *Services  // the API's Services; nil if only the rules are known
 	Endpoints *Endpoints // the API's EndpointSlices; nil to compare the Services alone
-	NodeName  string     // for local endpoints and node hints
-	Zone      string     // for zone hints
+	NodeName  string     // for local endpoints
 
 	// WithoutServices skips the Services. The other findings do not depend on them.
 	WithoutServices bool

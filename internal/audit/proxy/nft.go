@@ -13,9 +13,6 @@ import (
 	"nodegate/internal/ruleset"
 )
 
-// longestComment is the maximum length of an nftables comment in bytes: longer names are truncated.
-const longestComment = model.LongestComment
-
 // judgeNFT judges a table kube-proxy of nftables mode.
 func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) {
 	r.Mode = "nftables"
@@ -56,7 +53,7 @@ func (r *Judgment) judgeNFT(t *ruleset.NFTTable, opts *Options, out *Collector) 
 	r.filtered[t.Family] = true
 	for _, p := range m.Ports {
 		if p.Reached {
-			r.Services = append(r.Services, nftService(m, p))
+			r.Services = append(r.Services, p.Service)
 		}
 	}
 	if to := t.Sets["nodeport-ips"]; to == nil || len(to.Elements) > 0 { // without the set at every address of the node
@@ -89,45 +86,4 @@ func nftName(d *compare.Difference) string {
 		return "kubeproxy.affinity.set"
 	}
 	return damaged
-}
-
-// nftService returns a Service for the report.
-func nftService(m *model.NFT, p *model.NFTPort) Service {
-	s := Service{Name: p.Name, Protocol: p.Protocol, Family: m.Family, ClusterIP: p.ClusterIP, Port: atoi(p.Number),
-		NodePort: atoi(p.NodePort), InternalLocal: p.InternalLocal, ExternalLocal: p.ExternalLocal, SourceRanges: p.Sources,
-		AffinitySeconds: p.Seconds}
-	for _, a := range p.Outside {
-		s.ExternalIPs = append(s.ExternalIPs, a.IP)
-		if a.Ranged {
-			s.LoadBalancerIPs = append(s.LoadBalancerIPs, a.IP)
-		}
-	}
-	if p.Blocked {
-		s.Blocked = map[bool]string{true: "drop", false: "reject"}[p.InternalLocal]
-	}
-	for _, c := range []*ruleset.NFTChain{p.Firewall, p.External, p.Service, p.Local} {
-		if c != nil {
-			s.Chains = append(s.Chains, c.Name)
-		}
-	}
-	endpoints := func(c *ruleset.NFTChain, targets []string) (list []Endpoint) {
-		if c == nil {
-			return nil
-		}
-		line := c.Line
-		for _, r := range c.Rules { // the choice is the last one
-			line = r.Line
-		}
-		list = make([]Endpoint, 0, len(targets))
-		for _, to := range targets {
-			e := Endpoint{Address: m.NFTEndpoint(p, to), Chance: 1 / float64(len(targets)), Line: line}
-			if e.Address != to {
-				e.Chain = to
-			}
-			list = append(list, e)
-		}
-		return list
-	}
-	s.Endpoints, s.LocalEndpoints = endpoints(p.Service, p.Endpoints), endpoints(p.Local, p.LocalEndpoints)
-	return s
 }

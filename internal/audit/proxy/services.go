@@ -18,17 +18,12 @@ type Services struct {
 	objects map[string]*serviceObject // by ns/name
 }
 
-// apiServicePort is one port of a Service in one address family.
+// apiServicePort is one port of a Service in one address family as the API wants it, without endpoints.
 type apiServicePort struct {
-	apiServiceKey
-	clusterIP          string
-	number, nodePort   int
+	Service
 	internal, affinity string            // internalTrafficPolicy, sessionAffinity; "" if the API does not report them
 	external           string            // externalTrafficPolicy; "" also if there is no external traffic
-	timeout            int               // affinity timeout in seconds; 0 if unknown
 	outside            map[string]string // addresses of the family other than the ClusterIP, with their descriptions; nil if unknown
-	sources            []string          // ranges of the family that may use the load balancer's addresses; empty for all clients
-	health             int               // health check node port, stored with one port of the Service; 0 for none
 	unsure             bool              // until 1.35 kube-proxy does not serve it
 }
 
@@ -190,11 +185,10 @@ func (s *serviceObject) ports() (list []apiServicePort) {
 			health = s.Spec.HealthCheckNodePort
 		}
 		for _, p := range s.Spec.Ports {
-			name := formatServicePort(s.Metadata.Namespace, s.Metadata.Name, p.Name)
-			key := apiServiceKey{name, cmp.Or(strings.ToLower(p.Protocol), "tcp"), family}
-			list = append(list, apiServicePort{apiServiceKey: key, clusterIP: ip, number: p.Port, nodePort: p.NodePort,
-				internal: s.Spec.InternalTrafficPolicy, external: s.externalPolicy(), affinity: s.Spec.SessionAffinity,
-				timeout: s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds, outside: outside, sources: sources, health: health,
+			list = append(list, apiServicePort{Service: Service{Name: formatServicePort(s.Metadata.Namespace, s.Metadata.Name, p.Name),
+				Protocol: cmp.Or(strings.ToLower(p.Protocol), "tcp"), Family: family, ClusterIP: ip, Port: p.Port, NodePort: p.NodePort,
+				SourceRanges: sources, Health: health, AffinitySeconds: s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds},
+				internal: s.Spec.InternalTrafficPolicy, external: s.externalPolicy(), affinity: s.Spec.SessionAffinity, outside: outside,
 				unsure: has(s.Metadata.Labels, labelHeadless)})
 			health = 0
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"nodegate/internal/audit/model"
 	"nodegate/internal/ruleset"
 )
 
@@ -43,14 +44,11 @@ type comparison struct {
 	rep      *Judgment
 	opts     *Options
 	out      *Collector
-	inRules  map[apiServiceKey]*Service
-	broken   map[ServicePort]bool
-	differs  map[apiServiceKey]bool
-	hairpins map[string]bool // connections that set hairpin-connections lacks and that one Service already reports
+	inRules  map[apiServiceKey]*Service // those that are not compared yet
+	hairpins map[string]bool            // connections that set hairpin-connections lacks and that one Service already reports
 }
 
 func (c *comparison) add(name string, s *Service, format string, args ...any) {
-	c.differs[keyOf(s)] = true
 	c.out.Add(Finding{Name: name, Service: s.Name, Family: s.Family, Message: fmt.Sprintf(format, args...)})
 }
 
@@ -61,47 +59,43 @@ func (r *Judgment) optional(p *apiServicePort) bool {
 
 // compareWith compares the Services of the report with the API's, except those with a known fault.
 func (r *Judgment) compareWith(opts *Options, wanted []apiServicePort, known []Finding, out *Collector) {
-	c := comparison{rep: r, opts: opts, out: out, inRules: map[apiServiceKey]*Service{}, broken: (&Judgment{Findings: known}).Broken(),
-		differs: map[apiServiceKey]bool{}, hairpins: map[string]bool{}}
+	c := comparison{rep: r, opts: opts, out: out, inRules: map[apiServiceKey]*Service{}, hairpins: map[string]bool{}}
+	broken := (&Judgment{Findings: known}).Broken()
 	for i := range r.Services {
-		s := &r.Services[i]
-		c.inRules[keyOf(s)] = s
+		if s := &r.Services[i]; !broken[ServicePort{s.Name, s.Family}] {
+			c.inRules[keyOf(s)] = s
+		}
 	}
-	inAPI := map[apiServiceKey]bool{}
 	for i := range wanted {
 		p := &wanted[i]
-		if !r.Families[p.family] {
-			continue
-		}
-		inAPI[p.apiServiceKey] = true
-		s := c.inRules[p.apiServiceKey]
+		s := c.inRules[keyOf(&p.Service)]
+		delete(c.inRules, keyOf(&p.Service))
 		switch {
-		case c.broken[ServicePort{p.name, p.family}]:
-		case s == nil && (r.optional(p) || r.Mode == "nftables" && len(p.name) >= longestComment):
+		case !r.Families[p.Family] || broken[ServicePort{p.Name, p.Family}]:
+		case s == nil && (r.optional(p) || r.Mode == "nftables" && len(p.Name) >= model.LongestComment):
 			// without endpoints, the rules of nftables mode contain only a part of a long name
 		case s == nil:
-			c.add("kubeproxy.truth.service-missing", &Service{Name: p.name, Protocol: p.proto, Family: p.family},
-				"the API has this Service at %s:%d (%s), but this node does not serve it", p.clusterIP, p.number, p.proto)
+			c.add("kubeproxy.truth.service-missing", &p.Service,
+				"the API has this Service at %s:%d (%s), but this node does not serve it", p.ClusterIP, p.Port, p.Protocol)
 		default:
 			if name, text := c.differentField(s, p); name != "" {
 				c.add(name, s, "%s", text)
+			} else {
+				c.compareEndpoints(s)
 			}
 		}
 	}
 	for i := range r.Services {
 		s := &r.Services[i]
 		n := len(s.Endpoints) + len(s.LocalEndpoints)
-		gone := !inAPI[keyOf(s)]
 		switch {
-		case c.broken[ServicePort{s.Name, s.Family}], c.differs[keyOf(s)]:
-		case gone && r.ipvs != nil && s.NodePort != 0:
+		case c.inRules[keyOf(s)] != s: // compared, or known to be broken
+		case r.ipvs != nil && s.NodePort != 0:
 			c.add("kubeproxy.truth.service-stale", s,
 				"this node still serves node port %d at %s (%d endpoints), which no Service in the API uses", s.NodePort, s.ClusterIP, n)
-		case gone:
+		default:
 			c.add("kubeproxy.truth.service-stale", s,
 				"this node still serves %s:%d (%d endpoints) for a Service that the API no longer has", s.ClusterIP, s.Port, n)
-		default:
-			c.compareEndpoints(s)
 		}
 	}
 }
@@ -120,26 +114,26 @@ func differs(field string, want, have any) string {
 // rules show little of a Service.
 func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text string) {
 	r, ipvs := c.rep, c.rep.ipvs != nil
-	rejects := !ipvs && r.filtered[s.Family] && len(s.Name) < longestComment // the rules show a Service without endpoints
+	rejects := !ipvs && r.filtered[s.Family] && len(s.Name) < model.LongestComment // the rules show a Service without endpoints
 	served := dispatches(s) || s.Blocked == "reject" && rejects
 	endpoints := s.Blocked == "" && len(s.Endpoints)+len(s.LocalEndpoints) > 0
 	switch {
-	case s.ClusterIP == "" && rejects, s.ClusterIP != "" && (s.ClusterIP != p.clusterIP || s.Port != p.number):
+	case s.ClusterIP == "" && rejects, s.ClusterIP != "" && (s.ClusterIP != p.ClusterIP || s.Port != p.Port):
 		have := fmt.Sprintf("%s:%d", s.ClusterIP, s.Port)
-		return wrongAddress, differs("the ClusterIP", fmt.Sprintf("%s:%d", p.clusterIP, p.number), or(s.ClusterIP != "", have))
-	case s.NodePort != 0 && s.NodePort != p.nodePort:
-		return wrongAddress, differs("the node port", or(p.nodePort != 0, p.nodePort), s.NodePort)
+		return wrongAddress, differs("the ClusterIP", fmt.Sprintf("%s:%d", p.ClusterIP, p.Port), or(s.ClusterIP != "", have))
+	case s.NodePort != 0 && s.NodePort != p.NodePort:
+		return wrongAddress, differs("the node port", or(p.NodePort != 0, p.NodePort), s.NodePort)
 	case !ipvs && s.ClusterIP == "":
 		return "", ""
-	case s.NodePort == 0 && p.nodePort != 0 && served && (!ipvs || r.NodePorts[s.Family]):
-		return wrongAddress, differs("the node port", p.nodePort, "none")
+	case s.NodePort == 0 && p.NodePort != 0 && served && (!ipvs || r.NodePorts[s.Family]):
+		return wrongAddress, differs("the node port", p.NodePort, "none")
 	}
 	if ip, what := c.differentAddress(s, p); ip != "" {
 		have := "not served"
 		if what == "" || slices.Contains(s.ExternalIPs, ip) || slices.Contains(s.LoadBalancerIPs, ip) {
 			what, have = "not an address of the Service", "served"
 		}
-		return wrongAddress, differs(fmt.Sprintf("address %s, port %d", ip, p.number), what, have)
+		return wrongAddress, differs(fmt.Sprintf("address %s, port %d", ip, p.Port), what, have)
 	}
 	if ipvs {
 		if name, text = c.differentServer(s, p); name != "" {
@@ -150,7 +144,7 @@ func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text s
 	}
 	external, internal := policy(s.ExternalLocal), policy(s.InternalLocal)
 	outside := s.NodePort != 0 || len(s.ExternalIPs)+len(s.LoadBalancerIPs) > 0
-	switch timeout := p.timeout; {
+	switch timeout := p.AffinitySeconds; {
 	case !ipvs && p.external != "" && p.external != external && outside && len(s.Endpoints) > 0:
 		return wrongPolicy, differs("externalTrafficPolicy", p.external, external)
 	case !ipvs && p.internal != "" && p.internal != internal && (s.InternalLocal || dispatches(s)):
@@ -159,8 +153,8 @@ func (c *comparison) differentField(s *Service, p *apiServicePort) (name, text s
 		p.affinity == "ClientIP" && s.AffinitySeconds != 0 && timeout != 0 && timeout != s.AffinitySeconds:
 		return wrongPolicy, differs("sessionAffinity", or(p.affinity != "None", fmt.Sprintf("ClientIP (%d s)", timeout)),
 			or(s.AffinitySeconds != 0, fmt.Sprintf("ClientIP (%d s)", s.AffinitySeconds)))
-	case p.health != 0 && p.health != s.health && r.Mode == "iptables" && r.filtered[s.Family]:
-		return wrongAddress, differs("the health check node port that table filter accepts", p.health, or(s.health != 0, s.health))
+	case p.Health != 0 && p.Health != s.Health && r.Mode == "iptables" && r.filtered[s.Family]:
+		return wrongAddress, differs("the health check node port that table filter accepts", p.Health, or(s.Health != 0, s.Health))
 	}
 	return "", ""
 }
@@ -233,7 +227,7 @@ func rangesDiffer(s *Service, p *apiServicePort, own, let []string, closed bool)
 	if len(own) == 0 {
 		return ""
 	}
-	sources := p.sources
+	sources := p.SourceRanges
 	if containsAll(let) {
 		let, closed = nil, false
 	}
@@ -278,12 +272,12 @@ func (r *Judgment) findUnserved(wanted []apiServicePort, live Live, out *Collect
 	ports, primary := map[string]int{}, ""
 	for i := range wanted {
 		p := &wanted[i]
-		first := p.service() == "default/kubernetes"
+		first := keyOf(&p.Service).service() == "default/kubernetes"
 		if first {
-			primary = p.family
+			primary = p.Family
 		}
 		if first || !r.optional(p) {
-			ports[p.family]++
+			ports[p.Family]++
 		}
 	}
 	for _, family := range slices.Sorted(maps.Keys(ports)) {

@@ -3,7 +3,7 @@ package proxy
 import "slices"
 
 // difference compares endpoints of the rules with those that kube-proxy should compute from the API's: CategorizeEndpoints of
-// pkg/proxy/topology.go. The node's name and zone may be unknown.
+// pkg/proxy/topology.go. The node's name may be unknown.
 type difference struct {
 	opts           *Options
 	api            []apiEndpoint
@@ -48,7 +48,7 @@ func (c *comparison) compareEndpoints(s *Service) {
 		d.compareLocal(s.LocalEndpoints)
 	}
 	lost := c.lostHairpins(s, d)
-	if c.report(s, d, ""); len(lost) > 0 && !c.differs[keyOf(s)] {
+	if !c.report(s, d, "") && len(lost) > 0 {
 		c.add(damaged, s, "endpoints of this node that set hairpin-connections lacks: %s; "+
 			"they cannot connect to themselves through the Service", formatSet(lost))
 	}
@@ -73,9 +73,9 @@ func (c *comparison) lostHairpins(s *Service, d *difference) map[string]bool {
 }
 
 // usable returns the ready endpoints among those that in selects or, without any, the draining ones. nil selects all.
-func (d *difference) usable(in func(*apiEndpoint) bool) (set map[string]bool, draining bool) {
-	set = make(map[string]bool, len(d.known))
-	for _, draining = range []bool{false, true} {
+func (d *difference) usable(in func(*apiEndpoint) bool) map[string]bool {
+	set := make(map[string]bool, len(d.known))
+	for _, draining := range []bool{false, true} {
 		for i := range d.api {
 			if ep := &d.api[i]; (in == nil || in(ep)) && (ep.ready && !draining || draining && ep.drains()) {
 				set[ep.address] = true
@@ -85,56 +85,23 @@ func (d *difference) usable(in func(*apiEndpoint) bool) (set map[string]bool, dr
 			break
 		}
 	}
-	return set, draining && len(set) > 0
+	return set
 }
 
-// compareCluster compares the endpoints for policy Cluster. Hints may be ignored: zone hints alone count until 1.33, and if
-// PreferSameTrafficDistribution is off; none for older kube-proxies, and for Services that do not use them.
+// compareCluster compares the endpoints for policy Cluster. If each ready endpoint has hints, kube-proxy may use only some of them.
 func (d *difference) compareCluster(have []Endpoint) {
-	all, draining := d.usable(nil)
-	if same(have, all) {
-		return
+	all := d.usable(nil)
+	wanted := all
+	if len(have) > 0 && !slices.ContainsFunc(d.api, func(ep apiEndpoint) bool { return ep.ready && !ep.hinted }) &&
+		slices.ContainsFunc(d.api, func(ep apiEndpoint) bool { return ep.ready }) {
+		wanted = nil
 	}
-	if draining || len(all) == 0 {
-		d.compare(have, all, all)
-		return
-	}
-	inZone, noZone := d.hinted(func(ep *apiEndpoint) []string { return ep.zones }, d.opts.Zone)
-	hinted, noNode := d.hinted(func(ep *apiEndpoint) []string { return ep.nodes }, d.opts.NodeName)
-	if hinted == nil {
-		hinted = inZone
-	}
-	zoned, _ := d.usable(inZone)
-	want, _ := d.usable(hinted)
-	switch {
-	case same(have, zoned):
-	case (noZone || noNode) && len(have) > 0: // it is unknown which hints apply to this node
-		d.compare(have, all, nil)
-	default:
-		d.compare(have, want, want)
-	}
-}
-
-// hinted returns a filter for the endpoints whose hints name this node, or nil if hints do not count: every ready endpoint must have one,
-// and one must name this node. unknown reports whether they might count.
-func (d *difference) hinted(hints func(*apiEndpoint) []string, name string) (in func(*apiEndpoint) bool, unknown bool) {
-	all, mine := true, false
-	for i := range d.api {
-		if ep := &d.api[i]; ep.ready {
-			all = all && len(hints(ep)) > 0
-			mine = mine || slices.Contains(hints(ep), name)
-		}
-	}
-	if all && mine {
-		return func(ep *apiEndpoint) bool { return slices.Contains(hints(ep), name) }, false
-	}
-	return nil, all && name == ""
+	d.compare(have, all, wanted)
 }
 
 // local returns this node's endpoints, for policy Local.
 func (d *difference) local() map[string]bool {
-	set, _ := d.usable(func(ep *apiEndpoint) bool { return ep.node == d.opts.NodeName })
-	return set
+	return d.usable(func(ep *apiEndpoint) bool { return ep.node == d.opts.NodeName })
 }
 
 func (d *difference) compareLocal(have []Endpoint) {
@@ -167,12 +134,8 @@ func (d *difference) compare(got []Endpoint, allowed, wanted map[string]bool) {
 	}
 }
 
-func same(got []Endpoint, want map[string]bool) bool {
-	return len(got) == len(want) && !slices.ContainsFunc(got, func(ep Endpoint) bool { return !want[ep.Address] })
-}
-
 // report reports stale and missing endpoints, in IPVS mode with their place if that is not the ClusterIP: "at 192.0.2.1:80, ".
-func (c *comparison) report(s *Service, d *difference, at string) {
+func (c *comparison) report(s *Service, d *difference, at string) (differs bool) {
 	more := ""
 	if len(d.missing) > 0 {
 		more = "; missing endpoints from the API: " + formatSet(d.missing)
@@ -185,6 +148,7 @@ func (c *comparison) report(s *Service, d *difference, at string) {
 		c.add("kubeproxy.truth.endpoint-missing", s,
 			"%sendpoints in the API but not in the rules: %s; the rules have %d endpoints", at, formatSet(d.missing), d.total)
 	}
+	return len(d.stale)+len(d.missing) > 0
 }
 
 // distinctEndpoints keeps one endpoint for each address, ready ones first. An endpoint may be in two slices while it moves between them,

@@ -141,7 +141,7 @@ func PortOf(f *Finding) ServicePort { return ServicePort{f.Service, f.Family} }
 
 // among returns the named port of a Service's ports.
 func (p ServicePort) among(ports []apiServicePort) []apiServicePort {
-	return slices.DeleteFunc(slices.Clone(ports), func(of apiServicePort) bool { return of.name != p.Name || of.family != p.Family })
+	return slices.DeleteFunc(slices.Clone(ports), func(of apiServicePort) bool { return of.Name != p.Name || of.Family != p.Family })
 }
 
 // compared is one Service port of the rules, for comparison with versions of the API.

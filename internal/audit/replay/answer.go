@@ -32,50 +32,32 @@ type Question struct {
 
 // Answer is what packets in a replica showed.
 type Answer struct {
-	Fingerprint string   `json:"fingerprint"`
-	Unchanged   bool     `json:"unchanged,omitempty"`
-	Flows       []Result `json:"flows,omitempty"`
-	Losses      []Loss   `json:"losses,omitempty"`
-	Refused     []string `json:"refused,omitempty"` // by the kernel, and so not tried
-	Skipped     string   `json:"skipped,omitempty"` // why nothing was tried, although nothing failed
-	Error       string   `json:"error,omitempty"`
-	Denied      bool     `json:"denied,omitempty"` // the error is a lack of privilege
-}
-
-// Result is what became of one flow.
-type Result struct {
-	Name     string           `json:"name"`
-	Kind     string           `json:"kind"`
-	Service  string           `json:"service,omitempty"`
-	Node     bool             `json:"node,omitempty"` // the sender is the node
-	Pod      bool             `json:"pod,omitempty"`  // the sender is a Pod of this node
-	From     netip.Addr       `json:"from"`           // the sender otherwise
-	To       netip.AddrPort   `json:"to"`
-	Protocol uint8            `json:"protocol"`
-	At       []netip.AddrPort `json:"at,omitempty"` // what answered
-	Sent     int              `json:"sent"`
-	Lost     int              `json:"lost,omitempty"`
-	Why      string           `json:"why,omitempty"`
-	Link     string           `json:"link,omitempty"` // a tunnel by which it leaves
-	Doubt    string           `json:"doubt,omitempty"`
+	Fingerprint string    `json:"fingerprint"`
+	Unchanged   bool      `json:"unchanged,omitempty"`
+	Flows       []Outcome `json:"flows,omitempty"`
+	Losses      []Loss    `json:"losses,omitempty"`
+	Refused     []string  `json:"refused,omitempty"` // by the kernel, and so not tried
+	Skipped     string    `json:"skipped,omitempty"` // why nothing was tried, although nothing failed
+	Error       string    `json:"error,omitempty"`
+	Denied      bool      `json:"denied,omitempty"` // the error is a lack of privilege
 }
 
 // Loss is the cause of some losses. Without a Kind none was found.
 type Loss struct {
-	Kind     string   `json:"kind,omitempty"` // as replica.Part's, as are the next ones
-	Legacy   bool     `json:"legacy,omitempty"`
-	Family   string   `json:"family,omitempty"`
-	Table    string   `json:"table,omitempty"`
-	Chain    string   `json:"chain,omitempty"`
-	Handle   uint64   `json:"handle,omitempty"`
-	Position int      `json:"position,omitempty"`
-	Own      bool     `json:"own,omitempty"`    // kube-proxy or kubelet wrote it
-	Policy   bool     `json:"policy,omitempty"` // a program wrote it that enforces NetworkPolicies
-	Owner    string   `json:"owner,omitempty"`  // a program, as far as the names show it
-	Rule     string   `json:"rule,omitempty"`   // as its program prints it
-	Cured    bool     `json:"cured,omitempty"`  // without it the packets pass
-	Taken    bool     `json:"taken,omitempty"`  // it leads to a port of this node at which a program listens, such as a proxy
-	Flows    []Result `json:"flows"`
+	Kind     string    `json:"kind,omitempty"` // as replica.Part's, as are the next ones
+	Legacy   bool      `json:"legacy,omitempty"`
+	Family   string    `json:"family,omitempty"`
+	Table    string    `json:"table,omitempty"`
+	Chain    string    `json:"chain,omitempty"`
+	Handle   uint64    `json:"handle,omitempty"`
+	Position int       `json:"position,omitempty"`
+	Own      bool      `json:"own,omitempty"`    // kube-proxy or kubelet wrote it
+	Policy   bool      `json:"policy,omitempty"` // a program wrote it that enforces NetworkPolicies
+	Owner    string    `json:"owner,omitempty"`  // a program, as far as the names show it
+	Rule     string    `json:"rule,omitempty"`   // as its program prints it
+	Cured    bool      `json:"cured,omitempty"`  // without it the packets pass
+	Taken    bool      `json:"taken,omitempty"`  // it leads to a port of this node at which a program listens, such as a proxy
+	Flows    []Outcome `json:"flows"`
 }
 
 // Ask answers a question about the node by packets in a replica. The node notices nothing. It needs CAP_NET_ADMIN.
@@ -236,10 +218,7 @@ func (b *built) run(ctx context.Context) (a Answer, err error) {
 	var order []*Loss
 	for i := range list {
 		o := &list[i]
-		f := Result{Name: o.Flow.Name, Kind: o.Flow.Kind, Service: o.Flow.Service, Node: o.Flow.From.Node, From: o.Flow.From.Address,
-			To: o.Flow.To, Protocol: o.Flow.Protocol, At: o.At, Sent: o.Sent, Lost: o.Lost, Why: o.Why, Link: o.Link, Doubt: o.Doubt}
-		f.Pod = slices.ContainsFunc(b.Question.Cluster.Pods, func(p replica.Pod) bool { return slices.Contains(p.Addresses, f.From) })
-		a.Flows = append(a.Flows, f)
+		a.Flows = append(a.Flows, *o)
 		if o.Lost == 0 && o.Link == "" && o.Doubt == "" {
 			continue
 		}
@@ -249,7 +228,7 @@ func (b *built) run(ctx context.Context) (a Answer, err error) {
 			causes[o.Part] = l
 			order = append(order, l)
 		}
-		l.Flows, l.Cured = append(l.Flows, f), l.Cured || o.Cured
+		l.Flows, l.Cured = append(l.Flows, *o), l.Cured || o.Cured
 	}
 	for _, l := range order {
 		a.Losses = append(a.Losses, *l)
@@ -291,9 +270,8 @@ func (q *Question) flows(n *replica.Capture) []Flow {
 	}
 	address, _ := netip.ParseAddr(q.Sender)
 	return slices.DeleteFunc(list, func(f Flow) bool {
-		pod := slices.ContainsFunc(q.Cluster.Pods, func(p replica.Pod) bool { return slices.Contains(p.Addresses, f.From.Address) })
-		asked := map[string]bool{FromPod: pod, FromNode: f.From.Node, FromOutside: !f.From.Node && !pod}
-		is := asked[q.Sender] || f.From.Address == address && address.IsValid() || f.From.Node && slices.Contains(n.Own(), address)
+		asked := map[string]bool{FromPod: f.Pod, FromNode: f.Node, FromOutside: !f.Node && !f.Pod}
+		is := asked[q.Sender] || f.Address == address && address.IsValid() || f.Node && slices.Contains(n.Own(), address)
 		return !is || f.Big || f.Kind != ToService
 	})
 }

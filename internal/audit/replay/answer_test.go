@@ -63,7 +63,7 @@ func TestMainAnswers(t *testing.T) {
 		t.Errorf("healthy: %+v", healthy)
 	}
 	pods := ask("", replay.FromPod)
-	if len(pods.Flows) != 2 || slices.ContainsFunc(pods.Flows, func(f replay.Result) bool { return !f.Pod || len(f.At) != 1 }) {
+	if len(pods.Flows) != 2 || slices.ContainsFunc(pods.Flows, func(f replay.Outcome) bool { return !f.Pod || len(f.At) != 1 }) {
 		t.Errorf("from a Pod: %+v", pods.Flows)
 	}
 	for _, c := range []struct {

@@ -103,7 +103,7 @@ func (c *Cluster) Flows(masquerades func(is6 bool) bool) (list []Flow) {
 	for _, p := range c.Pods {
 		for _, a := range p.Addresses {
 			here[a] = true
-			senders = append(senders, From{Address: a})
+			senders = append(senders, From{Pod: true, Address: a})
 		}
 	}
 	own := From{Node: true}

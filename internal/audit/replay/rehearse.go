@@ -241,16 +241,13 @@ func (a *Rehearsal) name(ctx context.Context, r *replica.Replica, spec *replica.
 		if err == nil && last != nil && !last[f.Flow.Name] {
 			to = &o.Brief
 		}
-		_, pod := p.pods[f.Flow.From.Address]
-		result := Result{Name: f.Flow.Name, Kind: f.Flow.Kind, Service: f.Flow.Service, Node: f.Flow.From.Node, Pod: pod,
-			From: f.Flow.From.Address, To: f.Flow.To, Protocol: f.Flow.Protocol, Sent: f.Sent, Lost: f.Lost, Why: f.Why}
 		same := slices.IndexFunc(*to, func(l Loss) bool {
 			return l.Kind == one.Kind && l.Rule == one.Rule && l.Table == one.Table && l.Chain == one.Chain && l.Family == one.Family
 		})
 		if same < 0 {
 			same, *to = len(*to), append(*to, *one)
 		}
-		(*to)[same].Flows = append((*to)[same].Flows, result)
+		(*to)[same].Flows = append((*to)[same].Flows, *f)
 	}
 	return nil
 }

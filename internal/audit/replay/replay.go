@@ -15,36 +15,37 @@ import (
 
 // Flow is one connection, which stands for all of its kind.
 type Flow struct {
-	Name     string
-	Kind     string // of the destination: ToService and so on
-	Service  string // NAMESPACE/NAME[:PORT]
-	From     From
-	To       netip.AddrPort
-	Protocol uint8
-	Big      bool             // with packets of the full MTU
-	Want     []netip.AddrPort // where it must arrive: the endpoints of a Service. Empty: at To
-	Outside  bool             // to another network, to which a tunnel may lead
-	Hidden   bool             // to a machine that knows no Pods
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`              // of the destination: ToService and so on
+	Service string `json:"service,omitempty"` // NAMESPACE/NAME[:PORT]
+	From
+	To       netip.AddrPort   `json:"to"`
+	Protocol uint8            `json:"protocol"`
+	Big      bool             `json:"-"` // with packets of the full MTU
+	Want     []netip.AddrPort `json:"-"` // where it must arrive: the endpoints of a Service. Empty: at To
+	Outside  bool             `json:"-"` // to another network, to which a tunnel may lead
+	Hidden   bool             `json:"-"` // to a machine that knows no Pods
 }
 
 // From is a sender.
 type From struct {
-	Node    bool
-	Address netip.Addr // of a Pod of this node, or of another machine
+	Node    bool       `json:"node,omitempty"`
+	Pod     bool       `json:"pod,omitempty"` // of this node
+	Address netip.Addr `json:"from"`          // of a Pod, or of another machine
 }
 
 // Outcome is what became of a flow.
 type Outcome struct {
-	Flow  Flow
-	Sent  int
-	Lost  int
-	At    []netip.AddrPort // what answered
-	Own   bool             // it saw an address of the node as the sender's
-	Why   string           // of the last loss
-	Link  string           // by which it leaves, if that may lead to another network than the cluster's
-	Part  int              // what loses it, or makes it leave by Link: an index of Capture.Parts, or -1
-	Cured bool             // without the part the flow passes
-	Doubt string           // why a loss in the replica may be none on the node
+	Flow
+	At    []netip.AddrPort `json:"at,omitempty"` // what answered
+	Sent  int              `json:"sent"`
+	Lost  int              `json:"lost,omitempty"`
+	Why   string           `json:"why,omitempty"`   // of the last loss
+	Link  string           `json:"link,omitempty"`  // by which it leaves, if that may lead to another network than the cluster's
+	Doubt string           `json:"doubt,omitempty"` // why a loss in the replica may be none on the node
+	Own   bool             `json:"-"`               // it saw an address of the node as the sender's
+	Part  int              `json:"-"`               // what loses it, or makes it leave by Link: an index of Capture.Parts, or -1
+	Cured bool             `json:"-"`               // without the part the flow passes
 }
 
 // A flow is lost if it lacks an answer for so long, and while so many others, which no rule can lose, had theirs: on a busy machine

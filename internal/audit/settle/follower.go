@@ -25,11 +25,11 @@ type FollowedNode interface {
 
 // FollowOptions are the options of Follow.
 type FollowOptions struct {
-	Node, Zone string
-	Settle     func() time.Duration // called before each round, because kube-proxy's configuration may appear later
-	Every      time.Duration        // interval for reading the rules if Generation returns ""; longer if it is not sure
-	Done       func(Progress)       // called after each round
-	Looked     func(Progress)       // called after each look, and before a round; may be nil
+	Node   string
+	Settle func() time.Duration // called before each round, because kube-proxy's configuration may appear later
+	Every  time.Duration        // interval for reading the rules if Generation returns ""; longer if it is not sure
+	Done   func(Progress)       // called after each round
+	Looked func(Progress)       // called after each look, and before a round; may be nil
 	// Answers is called at first, with a function that returns since when the API has answered: now if it does not. It may be nil.
 	Answers func(since func() time.Time)
 }
@@ -183,7 +183,7 @@ func (k *follower) runRound(ctx context.Context, generation string, unanswered e
 	now := k.feed.beginRound()
 	defer k.feed.endRound()
 	// Patient: no operator waits for this result, and kube-proxy may be in its first sync of many rules.
-	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node, Zone: k.opts.Zone}
+	opts := Options{Settle: settle, Patient: true, Node: k.opts.Node}
 	var api API = k.feed
 	if unanswered != nil || now == nil {
 		api, now = nil, nil

@@ -47,10 +47,10 @@ type API interface {
 
 // Options are the options of Run.
 type Options struct {
-	Settle     time.Duration // report a difference only after it has persisted this long
-	Patient    bool          // no operator waits: findings of the rules alone must persist this long too, and the rules are read less often
-	Node, Zone string
-	Progress   func(open int, d time.Duration) // called after each look; may be nil
+	Settle   time.Duration // report a difference only after it has persisted this long
+	Patient  bool          // no operator waits: findings of the rules alone must persist this long too, and the rules are read less often
+	Node     string
+	Progress func(open int, d time.Duration) // called after each look; may be nil
 }
 
 // Outcome is the result of Run.
@@ -177,7 +177,7 @@ func (l *loop) firstLook(ctx context.Context) (err error) {
 
 // facts returns the options of a comparison of the latest rules.
 func (l *loop) facts() proxy.Options {
-	return proxy.Options{NodeName: l.opts.Node, Zone: l.opts.Zone, Live: l.node.Live()}
+	return proxy.Options{NodeName: l.opts.Node, Live: l.node.Live()}
 }
 
 // recheckRules reads the rules again and keeps the suspects that have not changed.

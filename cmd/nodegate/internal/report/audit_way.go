@@ -30,7 +30,7 @@ func NewWays(a *audit.Ways) (list []Way) {
 	for _, f := range a.Flows {
 		w := Way{Service: f.Service, From: "node", To: f.To, Verdict: verdict.Pass, Sent: f.Sent, Lost: f.Lost, Answered: f.At}
 		if !f.Node {
-			w.From = f.From.String()
+			w.From = f.Address.String()
 		}
 		if f.Lost > 0 {
 			w.Verdict, w.Why = verdict.Fail, f.Why

@@ -89,7 +89,7 @@ func (a *Auditor) followRules(ctx context.Context, asks policy.Audit) {
 			debug.FreeOSMemory() // most of the rules in memory are garbage now, ten times the remainder
 		}
 	}
-	audit.Follow(ctx, a.host, audit.FollowRequest{Kubeconfig: asks.Kubeconfig, Plugins: a.plugins, Node: asks.Node, Zone: asks.Zone,
+	audit.Follow(ctx, a.host, audit.FollowRequest{Kubeconfig: asks.Kubeconfig, Plugins: a.plugins, Node: asks.Node,
 		Every: asks.Every, Settle: asks.Settle, Warn: a.warn, Looked: looked, Done: done})
 }
 
