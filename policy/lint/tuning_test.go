@@ -1,4 +1,4 @@
-package policy_test
+package lint_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 func TestTuning(t *testing.T) {
@@ -32,7 +33,7 @@ func TestTuning(t *testing.T) {
 		"": "Give link \"a\" at least one of offload, mtu, sysctl, sysfs, ring, channels or coalesce.",
 	} {
 		text = "link \"a\" {\n  match { name = \"eth0\" }\n  " + text + "\n}"
-		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
 		assert.True(t, strings.Contains(diags.Error(), want), "%s\n%v\nwant %s", text, diags, want)
 	}
 }

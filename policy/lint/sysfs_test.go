@@ -1,4 +1,4 @@
-package policy_test
+package lint_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 func TestSysfs(t *testing.T) {
@@ -57,7 +58,7 @@ func TestSysfsMistakes(t *testing.T) {
 		"gate { unit = \"kubelet@.service\" }":                                                                            "is a template",
 		`sysfs "kernel/mm/ksm/run" {}`:                                                                                    "Missing value",
 	} {
-		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
 		assert.True(t, strings.Contains(diags.Error(), want), "%s\n%v\nwant %s", text, diags, want)
 	}
 	for _, text := range []string{
@@ -70,7 +71,7 @@ func TestSysfsMistakes(t *testing.T) {
 		`sysfs "devices/system/clocksource/clocksource0/current_clocksource" { value = "tsc" }`,
 		`sysfs "module/nvme_core/parameters/io_timeout" { min = 4294967295 }`,
 	} {
-		if diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known()); len(diags) > 0 {
+		if diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known()); len(diags) > 0 {
 			t.Errorf("%s\n%v", text, diags)
 		}
 	}
@@ -111,7 +112,7 @@ func TestSysfsRefused(t *testing.T) {
 		{"devices/virtual/workqueue/cpumask", "value = 10", ""},
 	} {
 		text := "sysfs \"" + c.path + "\" {\n  " + c.body + "\n  reason = \"r\"\n}"
-		diags := policy.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "test.hcl", Text: []byte(text)}}, known())
 		got := ""
 		for _, d := range diags {
 			got += d.Summary + "; " + d.Detail + "\n"

@@ -1,4 +1,4 @@
-package policy_test
+package lint_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"nodegate/internal/assert"
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 // TestHarmfulValues: lint warns of a value that every kernel accepts and no node of a cluster wants, unless the policy allows the name.
@@ -45,7 +46,7 @@ func TestHarmfulValues(t *testing.T) {
 				text += fmt.Sprintf("lint { allow_names = [%q] }\n", c.key)
 			}
 			var found []string
-			for _, d := range policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known()) {
+			for _, d := range lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known()) {
 				if d.Summary == "Harmful value" {
 					found = append(found, d.Subject.String()+" "+d.Detail)
 				}
@@ -132,7 +133,7 @@ func TestMeaning(t *testing.T) {
 		o := known()
 		o.Checks, o.AtBoot = append(o.Checks, "late"), o.Checks
 		var got []string
-		for _, d := range policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(c.text)}}, o) {
+		for _, d := range lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(c.text)}}, o) {
 			got = append(got, fmt.Sprintf("%d %s", d.Subject.Start.Line, d.Summary))
 			t.Log(d)
 		}

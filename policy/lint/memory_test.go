@@ -1,4 +1,4 @@
-package policy_test
+package lint_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"nodegate/policy"
+	"nodegate/policy/lint"
 )
 
 // TestMemory: Lint reports a number that takes the memory of a node, in the parameter's unit, and a number that the kernel refuses.
@@ -49,7 +50,7 @@ func TestMemory(t *testing.T) {
 		{"fs.file-max", "value = 9223372036854775807", "", ""},
 	} {
 		text := fmt.Sprintf("sysctl %q {\n %s\n}\n", c.key, c.body)
-		diags := policy.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
+		diags := lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())
 		exit := ""
 		if len(diags) > 0 {
 			exit = "warning"
