@@ -31,7 +31,6 @@ func (v *survey) checkDomains() hcl.Diagnostics {
 			continue
 		}
 		if key, err := policy.ParseKey(b.Name); b.Type == "sysctl" {
-			v.checkDistribution(r, b, key)
 			if err != nil || v.catalogue.Domains(string(key)) == nil {
 				continue
 			}
@@ -328,22 +327,6 @@ func (v *survey) checkInterface(r *reading, b policy.Stanza, key policy.Key) {
 			r.warnf(b.Range, "Only with this interface", "%s exists only while the node has %s: a node without it is held. For any interface of "+
 				"that name write:\nlink %[2]q {\n  match { name = %[2]q }\n  sysctl = { %q = %s }\n}\n",
 				key, link, policy.Key(strings.Join(parts, "/")), policy.Literal(s.Target("")))
-		}
-	}
-}
-
-// checkDistribution reports a parameter of some distributions in a block whose condition includes another one.
-func (v *survey) checkDistribution(r *reading, b policy.Stanza, key policy.Key) {
-	for _, rule := range kernels.Rules("only") {
-		if rule.Words[0] != string(key) || !readsAny(b.Expressions(), "os.id") {
-			continue
-		}
-		for _, a := range v.answers[b.Range] {
-			if id, known := a.facts["os.id"].(string); known && !slices.Contains(rule.Words[1:], id) {
-				r.warnf(b.At("when"), "Not on every kernel", "%s exists only in the kernels of %s, but this block applies to a node with os.id %q, "+
-					"which is held. Write when = contains([%s], os.id).", key, inWords(rule.Words[1:]), id, strings.Join(policy.Quoted(rule.Words[1:]), ", "))
-				return
-			}
 		}
 	}
 }

@@ -84,9 +84,6 @@ func TestDomains(t *testing.T) {
 		{"fs.file-max", "max = 1000", "error 1:8: Too few; "},
 		{"fs.nr_open", "value = 1024", "error 2:11: Too few; "},
 		{"user.max_net_namespaces", "value = 0", "error 2:11: Too few; "},
-		{"vm.overcommit_memory", "value = 2", "warning 1:8: Takes the memory; With vm.overcommit_memory = 2"},
-		{"vm.overcommit_memory", "value = 2\n}\nsysctl \"vm.overcommit_ratio\" {\n  value = 10", "error 4:8: Takes the memory; "},
-		{"vm.overcommit_memory", "value = 2\n}\nsysctl \"vm.overcommit_ratio\" {\n  value = 95", ""},
 	} {
 		text := fmt.Sprintf("sysctl %q {\n  %s\n}\n", c.key, c.body)
 		diags := lint.Lint([]policy.File{{Name: "p.hcl", Text: []byte(text)}}, known())

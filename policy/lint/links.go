@@ -74,59 +74,11 @@ func isVirtual(m policy.Match) bool {
 
 func isUplink(m policy.Match) bool { return m.DefaultRoute || isHardware(m) }
 
-// globsMeet reports whether a name can match both globs.
+// globsMeet reports whether one of two globs matches the text of the other. Globs such as e*0 and *th0 have names in common too.
 func globsMeet(a, b string) bool {
-	one, other := globCharacters(a), globCharacters(b)
-	rest := make([]bool, len(other)+1) // by the start of other: whether the rest of both can meet
-	for i := len(one); i >= 0; i-- {
-		next := make([]bool, len(other)+1)
-		for j := len(other); j >= 0; j-- {
-			star := i < len(one) && one[i] == "*"
-			switch {
-			case i == len(one) && j == len(other):
-				next[j] = true
-			case star || j < len(other) && other[j] == "*":
-				next[j] = i < len(one) && rest[j] && (star || j < len(other)) || j < len(other) && next[j+1]
-			case i < len(one) && j < len(other):
-				next[j] = rest[j+1] && charactersMeet(one[i], other[j])
-			}
-		}
-		rest = next
-	}
-	return rest[0]
-}
-
-// charactersMeet reports whether a character can match two parts of globs. It errs to true for a class that is not valid.
-func charactersMeet(a, b string) bool {
-	if a == b || a == "?" || b == "?" {
-		return true
-	}
-	for c := ' '; c <= '~'; c++ {
-		one, err1 := path.Match(a, string(c))
-		other, err2 := path.Match(b, string(c))
-		if err1 != nil || err2 != nil || one && other {
-			return true
-		}
-	}
-	return false
-}
-
-// globCharacters splits a glob into characters, classes and stars.
-func globCharacters(glob string) []string {
-	var all []string
-	for glob != "" {
-		size := 1
-		switch end := strings.IndexByte(glob, ']'); {
-		case glob[0] == '[' && end > 0:
-			all, size = append(all, glob[:end+1]), end+1
-		case glob[0] == '\\' && len(glob) > 1:
-			all, size = append(all, glob[:2]), 2
-		default:
-			all = append(all, glob[:1])
-		}
-		glob = glob[size:]
-	}
-	return all
+	one, _ := path.Match(a, b)
+	other, _ := path.Match(b, a)
+	return a == b || one || other
 }
 
 // covers reports whether every condition of m is also a condition of o. A glob that matches the text of another glob counts

@@ -144,49 +144,9 @@ func (n need) judge(s policy.Sysctl) *hcl.Diagnostic {
 	return found
 }
 
-// strictOvercommit reports whether vm.overcommit_memory makes the kernel limit the memory that programs reserve.
-func strictOvercommit(s *policy.Sysctl) bool {
-	mode, _ := s.Written(s.Min)
-	return mode == 2
-}
-
 func inGiB(bytes float64) string {
 	if bytes > 9999<<30 {
 		return fmt.Sprintf("%.4g TiB", bytes/(1<<40))
 	}
 	return fmt.Sprintf("%.4g GiB", bytes/(1<<30))
-}
-
-// checkOvercommit reports a limit of the memory that programs may reserve which is too low for a node: they reserve more than
-// they use. Source: the kernel's Documentation/mm/overcommit-accounting.rst.
-func (r *reading) checkOvercommit(p *policy.Policy) {
-	mode := findSysctl(p, "vm/overcommit_memory")
-	if mode == nil || !strictOvercommit(mode) {
-		return
-	}
-	if kbytes := findSysctl(p, "vm/overcommit_kbytes"); kbytes != nil {
-		if most, bounded := kbytes.Written(kbytes.Max); !bounded || most != 0 { // 0: the ratio counts
-			if bounded && most < leastNode>>10 {
-				r.errorf(kbytes.Range, "Takes the memory", "With vm.overcommit_memory = 2 (%s) all programs together can reserve only the %d kB of "+
-					"vm.overcommit_kbytes: no node starts with so little. Set vm.overcommit_ratio to 80 or more instead.", policy.Place(mode.Range), most)
-			}
-			return
-		}
-	}
-	percent, at, is := int64(50), mode, "the kernel's default"
-	if ratio := findSysctl(p, "vm/overcommit_ratio"); ratio != nil {
-		if most, bounded := ratio.Written(ratio.Max); bounded {
-			percent, at, is = most, ratio, policy.Place(ratio.Range)
-		}
-	}
-	if percent >= 80 {
-		return
-	}
-	report := r.warnf
-	if percent < 25 {
-		report = r.errorf
-	}
-	report(at.Range, "Takes the memory", "With vm.overcommit_memory = 2 (%s) programs can reserve only %d %% of the memory (%s), and most "+
-		"reserve far more than they use: allocations fail on a node with free memory. Set vm.overcommit_ratio to 80 or more, or "+
-		"vm.overcommit_memory to 1, as kubelet does.", policy.Place(mode.Range), percent, is)
 }

@@ -77,7 +77,6 @@ func (r *reading) merge() {
 	r.checkGlobs(p.Sysctls)
 	r.checkGlobs(p.Sysfs)
 	r.checkLinks(p)
-	r.checkOvercommit(p)
 	r.checkHarm(p)
 	r.checkTimes(p)
 }
@@ -161,7 +160,6 @@ func (r *reading) checkSysctl(s policy.Sysctl, b policy.Stanza) {
 
 func (r *reading) checkSysfs(s policy.Sysctl, b policy.Stanza) {
 	r.checkWords(s, b)
-	r.checkHugePages(s, b)
 	r.checkAttribute(s, b)
 }
 

@@ -6,7 +6,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -35,38 +34,6 @@ func (r *reading) checkWords(s policy.Sysctl, b policy.Stanza) {
 		if words != nil && !slices.Contains(words, v) && s.Unknown == "" {
 			r.errorf(at, "Wrong value", "%s takes %s, not %q.%s", s.Key, policy.Alternatives(words), v, policy.DidYouMean(v, words))
 		}
-	}
-}
-
-// hugePage returns the size of a page if the attribute reserves huge pages.
-func hugePage(k policy.Key) (bytes int64, is bool) {
-	dir, last := path.Split(string(k))
-	size, in := strings.CutPrefix(path.Base(dir), "hugepages-")
-	size, kb := strings.CutSuffix(size, "kB")
-	n, err := strconv.ParseInt(size, 10, 32)
-	return n << 10, in && kb && err == nil && last == "nr_hugepages"
-}
-
-// checkHugePages reports huge pages that take too much of a node's memory, as checkMemory does for vm.nr_hugepages.
-func (r *reading) checkHugePages(s policy.Sysctl, b policy.Stanza) {
-	bytes, is := hugePage(s.Key)
-	if !is || !s.Applies() || s.Unknown != "" {
-		return
-	}
-	memory, known := int64(0), false
-	if r.fact != nil && readsAny(b.Expressions(), "node.memory") {
-		v, _ := r.fact("node.memory")
-		memory, known = v.(int64)
-	}
-	d := demand{"pages of " + strconv.FormatInt(bytes>>10, 10) + " kB", bytes, 80, 100,
-		"nothing else can use it, and the kernel reserves fewer pages if it is not free"}
-	found := d.judge(s, memory, known)
-	switch {
-	case found == nil:
-	case found.Severity == hcl.DiagError:
-		r.errorf(valueAt(b), found.Summary, "%s", found.Detail)
-	default:
-		r.warnf(valueAt(b), found.Summary, "%s", found.Detail)
 	}
 }
 

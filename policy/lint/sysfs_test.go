@@ -27,8 +27,8 @@ sysfs.class/net/eth0.100/queues/rx-0/rps_cpus f /sys/class/net/eth0.100/queues/r
 	assert.Equal(t, strings.Join(all, "\n"), want)
 }
 
-// TestSysfsMistakes: lint refuses paths that a policy may not write, words that the kernel does not know, and huge pages that take the
-// machine. SECURITY.md: sysfs.
+// TestSysfsMistakes: lint refuses paths that a policy may not write and words that the kernel does not know.
+// SECURITY.md: sysfs.
 func TestSysfsMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		`sysfs "block/sda/device/delete" { value = 1 }`:                                                                   "a policy may not write",
@@ -49,8 +49,6 @@ func TestSysfsMistakes(t *testing.T) {
 		`sysfs "kernel/mm/transparent_hugepage/enabled" { one_of = ["never", "of"] }`:                                     `not "of"`,
 		`sysfs "devices/system/cpu/smt/control" { one_of = ["notsupported", "off"] }`:                                     `not "notsupported"`,
 		`sysfs "devices/system/cpu/smt/control" { one_of = ["off", "no", "notsupported"] }`:                               `not "no"`,
-		`sysfs "kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages" { value = 2048 }`:                                   "Takes the memory",
-		`sysfs "kernel/mm/hugepages/hugepages-2048kB/nr_hugepages" { value = max(1, floor(node.memory / 1048576)) }`:      "Takes the memory",
 		"sysfs \"block/*/queue/scheduler\" { value = \"none\" }\nsysfs \"block/sda/queue/scheduler\" { value = \"bfq\" }": "Contradiction",
 		`sysfs "devices/system/clocksource/clocksource0/unbind_clocksource" { value = "tsc" }`:                            "a policy may not write",
 		`sysfs "devices/system/clocksource/clocksource0/u*" { value = "tsc" }`:                                            "a policy may not write",
