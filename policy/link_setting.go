@@ -17,8 +17,8 @@ import (
 // LinkSetting is one value that a link must have.
 type LinkSetting struct {
 	Kind LinkKind
-	// Name is "" for the MTU. An offload has the name that the author wrote, and channels, ring and coalesce have the name that ethtool
-	// takes. In the path of a parameter, the first component "*" stands for the interface: net/ipv4/conf/*/rp_filter.
+	// Name is "" for a scalar such as the MTU. An offload has the name that the author wrote, and channels, ring and coalesce have
+	// ethtool's. In the path of a parameter, the first component "*" stands for the interface: net/ipv4/conf/*/rp_filter.
 	Name     string
 	Value    string   // "on", "1450", "max"
 	Features []string // of an offload: the kernel's names for it
@@ -41,7 +41,7 @@ const (
 
 // linkKinds returns the kinds in the order in which they are reported.
 func linkKinds() []LinkKind {
-	all := []LinkKind{Offload, MTU}
+	all := []LinkKind{Offload}
 	for _, k := range ethtool.Kinds() {
 		if k.Name != ethtool.Offload {
 			all = append(all, LinkKind(k.Name))
@@ -65,6 +65,14 @@ func (k LinkKind) Resets() bool { return ethtool.Of(string(k)).Resets }
 // IsParameter reports whether the settings of this kind are files, below /proc/sys or /sys.
 func (k LinkKind) IsParameter() bool { return k == LinkSysctls || k == LinkSysfs }
 
+// IsScalar reports whether a setting of this kind is one number, without a name: the MTU.
+func (k LinkKind) IsScalar() bool { return ethtool.Of(string(k)).IsScalar() }
+
+// Command returns the command of ip(8) that sets a scalar of a link.
+func (k LinkKind) Command(link, value string) string {
+	return strings.NewReplacer("LINK", link, "VALUE", value).Replace(ethtool.Of(string(k)).Command)
+}
+
 // Flag returns the flag of ethtool(8) that changes settings of this kind, or "".
 func (k LinkKind) Flag() string { return ethtool.Of(string(k)).Flag }
 
@@ -73,10 +81,11 @@ func (s LinkSetting) Label() string {
 	switch s.Kind {
 	case Offload:
 		return s.Name
-	case MTU:
-		return string(MTU)
 	case LinkSysctls, LinkSysfs:
 		return Key(s.Name).String()
+	}
+	if s.Kind.IsScalar() {
+		return string(s.Kind)
 	}
 	return string(s.Kind) + "." + s.Name
 }
@@ -108,10 +117,10 @@ func (r *reader) decodeSettings(b Stanza) []LinkSetting {
 	var all []LinkSetting
 	for _, kind := range linkKinds() {
 		name := string(kind)
-		if kind == MTU {
+		if k := ethtool.Of(name); k.IsScalar() {
 			if n, ok := r.integer(b.Get(name), name); ok {
-				if n < 68 || n > 65535 {
-					r.errorf(b.At(name), "Out of range", "mtu must be between 68 and 65535 bytes; this is %d.", n)
+				if n < k.Least || n > k.Most {
+					r.errorf(b.At(name), "Out of range", "%s must be between %d and %d%s; this is %d.", name, k.Least, k.Most, k.Unit, n)
 				}
 				all = append(all, LinkSetting{Kind: kind, Value: strconv.FormatInt(n, 10)})
 			}
